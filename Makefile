@@ -1,0 +1,52 @@
+# make demo      install what is missing, build, and explain attention on a sentence
+# make test      the same, and run every test
+# make format    lay the sources out (make format-check: only say what would change)
+# make install   PREFIX=DIR: the command, the library, headers, man page, completions
+# make clean     remove build/
+PRESET ?= release
+PREFIX ?= /usr/local
+BUILD := build/$(PRESET)
+VENV := build/test-venv
+SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
+
+.PHONY: demo build test test-build test-cpp test-python format format-check install clean
+
+demo: build
+	@scripts/demo.sh
+
+build:
+	@scripts/setup.sh build
+	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET)
+	@cmake --build $(BUILD) --target attend_command
+
+test-build:
+	@scripts/setup.sh test
+	@cmake --preset $(PRESET) -DATTEND_BUILD_TESTS=ON $(CMAKE_FLAGS)
+	@cmake --build $(BUILD)
+
+test-cpp: test-build
+	ctest --test-dir $(BUILD) --output-on-failure -j 2
+
+# NumPy, safetensors and pytest come from PyPI, at fixed versions, into an environment of their own.
+$(VENV)/ready: tests/requirements.txt
+	python3 -m venv --clear $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+	touch $@
+
+test-python: test-build $(VENV)/ready
+	$(VENV)/bin/python -m pytest -q tests --command $(BUILD)/attend
+
+test: test-cpp test-python
+
+format:
+	clang-format -i $(SOURCES)
+
+format-check:
+	clang-format --dry-run --Werror $(SOURCES)
+
+install: build
+	cmake --build $(BUILD)
+	cmake --install $(BUILD) --prefix "$(PREFIX)"
+
+clean:
+	rm -rf build

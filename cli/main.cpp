@@ -1,0 +1,7 @@
+#include <cstdio>
+
+#include "attend/attend.h"
+
+int main() {
+  return 0;
+}

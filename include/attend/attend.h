@@ -1,0 +1,11 @@
+// Everything.
+#pragma once
+
+#include "attend/attention.h"
+#include "attend/error.h"
+#include "attend/explain.h"
+#include "attend/io.h"
+#include "attend/layers.h"
+#include "attend/picture.h"
+#include "attend/random.h"
+#include "attend/tensor.h"

@@ -1,0 +1,85 @@
+// Scaled dot-product attention: softmax(q k^T * scale) v (Vaswani et al. 2017, "Attention Is All You Need", equation
+// 1).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "attend/tensor.h"
+
+namespace attend {
+
+// Where query 0 stands among the keys: query i is level with key i + offset.
+// Causal, window and ALiBi share it.
+class Offset {
+ public:
+  // Any integer.
+  explicit constexpr Offset(std::int64_t value) : value_(value) {}
+  // Query 0 stands at key 0: PyTorch, JAX, Keras.
+  static constexpr Offset top_left() { return Offset(0); }
+  // The last query stands at the last key, offset Tk - Tq: FlashAttention, decoding. With key_lengths, at the last
+  // valid key of each batch item.
+  static constexpr Offset bottom_right() {
+    Offset offset(0);
+    offset.bottom_right_ = true;
+    return offset;
+  }
+  // The offset for that many queries and (valid) keys.
+  constexpr std::int64_t resolve(std::int64_t queries, std::int64_t keys) const {
+    return bottom_right_ ? keys - queries : value_;
+  }
+
+ private:
+  std::int64_t value_;
+  bool bottom_right_ = false;
+};
+
+// Key j is visible to query i if i + offset - left <= j <= i + offset + right; -1 leaves a side open.
+struct Window {
+  std::int64_t left = -1;
+  std::int64_t right = -1;
+};
+
+// What may be added to plain attention; the defaults add nothing. Views are borrowed for the call.
+// Order of operations on a score: scale, softcap, bias and ALiBi, mask (as the ONNX operator Attention).
+struct AttentionOptions {
+  std::optional<double> scale;   // default 1 / sqrt(D)
+  bool causal = false;           // key j is visible to query i if j <= i + offset
+  Window window;                 //
+  std::optional<Offset> offset;  // default top_left; must be given where Tq != Tk and causal, window or ALiBi need it
+  std::optional<View> mask;      // bool, true = may attend; broadcast to [B,H,Tq,Tk]
+  std::optional<View> bias;      // floating point, added to the scaled scores; broadcast to [B,H,Tq,Tk]
+  std::optional<View> alibi_slopes;  // [H]: adds -slope * |i + offset - j|
+  std::optional<View> sinks;         // [H]: one more score in the softmax of each row, without a value
+  double softcap = 0;                // c > 0: scaled scores become c * tanh(score / c)
+  std::optional<View> key_lengths;   // i64 [B]: only keys j < key_lengths[b] exist
+};
+
+// out [B,H,Tq,Dv] in q's dtype; lse [B,H,Tq], the natural logarithm of the sum of exponentials of a row's scores
+// (its sink included), f32 (f64 for f64 inputs).
+struct AttentionResult {
+  Tensor out;
+  Tensor lse;
+};
+
+// q [B,H,Tq,D], k [B,Hkv,Tk,D], v [B,Hkv,Tk,Dv] -> out [B,H,Tq,Dv], lse [B,H,Tq] (natural log).
+// Any strides; leading axes may be left out of all three ([H,T,D] or [T,D]), and are then left out of the result.
+// dtypes f32, f64, bf16, f16, the same for q, k and v. H is a multiple of Hkv: query head h reads key head h / (H /
+// Hkv). A row with nothing to attend to gives out 0 and lse -inf (with a sink: the sink). NaN or infinity in a masked
+// key or value never reaches the output. Throws bad_shape, bad_dtype or bad_value, naming the argument, what was
+// expected and what came; out_of_memory.
+AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options = {});
+
+// Every step of attention(), for looking at: memory grows with Tq * Tk. f32 (f64 for f64 inputs).
+struct AttentionSteps {
+  Tensor scores;         // [B,H,Tq,Tk] q.k, masked keys too
+  Tensor scaled_scores;  // [B,H,Tq,Tk] scores * scale
+  Tensor weights;        // [B,H,Tq,Tk] the softmax over the keys that are visible; 0 for the others
+  Tensor context;        // [B,H,Tq,Dv] weights v: attention()'s out
+  Tensor lse;            // [B,H,Tq]
+};
+
+// The same arguments, errors and results as attention(), with the steps between.
+AttentionSteps attention_steps(const View& q, const View& k, const View& v, const AttentionOptions& options = {});
+
+}  // namespace attend

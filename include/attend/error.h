@@ -1,0 +1,28 @@
+// The one way in which the library reports a failure.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace attend {
+
+// What kind of thing went wrong; the message says which argument, what was expected and what came.
+enum class ErrorCode {
+  bad_shape,      // a shape or size does not fit the others
+  bad_dtype,      // an element type that the operation does not take
+  bad_value,      // a value outside its range, text that is not UTF-8, an option that contradicts another
+  bad_file,       // a file that can't be read or written, or whose content is not what it claims to be
+  out_of_memory,  // an allocation failed; the arguments are unchanged
+};
+
+// Every failure of the library is thrown as this type. The library never prints, exits or aborts.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  ErrorCode code() const noexcept { return code_; }
+
+ private:
+  ErrorCode code_;
+};
+
+}  // namespace attend

@@ -1,0 +1,70 @@
+// Files of tensors, words and their ids, and numbers as text.
+//
+// Every reader is strict: a bad file is one Error (bad_file) that names the file, the place and what is wrong, and
+// nothing is half-read. Every writer writes a temporary file beside the target and renames it: a failed write loses
+// nothing.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attend/tensor.h"
+
+namespace attend {
+
+using TensorMap = std::map<std::string, Tensor, std::less<>>;
+// Tensors to write, in this order. A TensorMap's own order is that of its names.
+using NamedViews = std::vector<std::pair<std::string, View>>;
+NamedViews views_of(const TensorMap& tensors);
+
+// NumPy's .npy, format versions 1.0 to 3.0: f16, f32, f64, i64, u8, bool; little- or big-endian, C or Fortran order.
+// bf16 has no .npy type: writing it throws bad_dtype.
+Tensor read_npy(const std::filesystem::path& path);
+void write_npy(const std::filesystem::path& path, const View& tensor);
+
+// NumPy's .npz: a zip of .npy files, stored or deflated; written stored.
+TensorMap read_npz(const std::filesystem::path& path);
+void write_npz(const std::filesystem::path& path, const NamedViews& tensors);
+
+// Hugging Face's .safetensors: F64, F32, F16, BF16, I64, U8, BOOL.
+struct Safetensors {
+  TensorMap tensors;
+  std::map<std::string, std::string> metadata;
+};
+Safetensors read_safetensors(const std::filesystem::path& path);
+void write_safetensors(const std::filesystem::path& path, const NamedViews& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+// Any of the three, told apart by content; the one tensor of an .npy file has the name "".
+TensorMap read_tensors(const std::filesystem::path& path);
+
+// Replaces the file's content in one step.
+void write_file(const std::filesystem::path& path, std::string_view bytes);
+
+// Words as the documents take them: commas are dropped, the rest is split on Unicode white space (as Python's split()).
+// Throws bad_value, naming the byte, for text that is not UTF-8.
+std::vector<std::string> split_words(std::string_view text);
+
+// The distinct words in code point order (as Python sorts strings); a word's id is its place.
+class Vocabulary {
+ public:
+  explicit Vocabulary(std::span<const std::string> tokens);
+  std::int64_t size() const { return static_cast<std::int64_t>(words_.size()); }
+  const std::vector<std::string>& words() const { return words_; }
+  // Throws bad_value for a word that is not in the vocabulary.
+  std::vector<std::int64_t> ids(std::span<const std::string> tokens) const;
+
+ private:
+  std::vector<std::string> words_;
+};
+
+// A tensor as PyTorch 2 prints it (print options at their defaults: 4 decimals, 80 columns, long axes summarised).
+std::string format_tensor(const View& tensor);
+
+}  // namespace attend

@@ -1,0 +1,148 @@
+// Layers with parameters, each holding what the PyTorch layer of that name holds, and initialised as it is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "attend/attention.h"
+#include "attend/io.h"
+#include "attend/random.h"
+#include "attend/tensor.h"
+
+namespace attend {
+
+struct LinearOptions {
+  bool bias = true;
+};
+
+// y = x W^T + b, torch.nn.Linear. f32 parameters.
+class Linear {
+ public:
+  // Draws weight, then bias, as nn.Linear does: uniform within 1 / sqrt(in_size).
+  Linear(std::int64_t in_size, std::int64_t out_size, Generator& generator, LinearOptions options = {});
+  // weight [out,in], bias [out] or none; floating point of any width. Throws bad_shape, bad_dtype.
+  explicit Linear(const View& weight, const std::optional<View>& bias = std::nullopt);
+
+  // x [...,in] -> [...,out], f32. Throws bad_shape, bad_dtype.
+  Tensor forward(const View& x) const;
+
+  std::int64_t in_size() const { return weight_.size(1); }
+  std::int64_t out_size() const { return weight_.size(0); }
+  const Tensor& weight() const { return weight_; }
+  const std::optional<Tensor>& bias() const { return bias_; }
+
+ private:
+  Tensor weight_;  // [out,in]
+  std::optional<Tensor> bias_;
+};
+
+// A row of numbers for each id, torch.nn.Embedding.
+class Embedding {
+ public:
+  // Draws the weight from N(0,1), as nn.Embedding does.
+  Embedding(std::int64_t count, std::int64_t size, Generator& generator);
+  // weight [count,E], floating point.
+  explicit Embedding(const View& weight);
+
+  // ids [T] -> [T,E], f32. Throws bad_value for an id outside [0, count).
+  Tensor forward(std::span<const std::int64_t> ids) const;
+
+  const Tensor& weight() const { return weight_; }
+
+ private:
+  Tensor weight_;  // [count,E]
+};
+
+struct SelfAttentionOptions {
+  bool qkv_bias = false;
+};
+
+// One head: queries, keys and values of one sequence, without an output projection.
+class SelfAttention {
+ public:
+  // Linear layers, as nn.Linear(E, D) draws them, in the order query, key, value.
+  SelfAttention(std::int64_t embedding_size, std::int64_t d_k, std::int64_t d_v, Generator& generator,
+                SelfAttentionOptions options = {});
+  SelfAttention(Linear query, Linear key, Linear value);
+  // Bare parameters, used as x @ w: w_query [E,D], w_key [E,D], w_value [E,Dv].
+  static SelfAttention from_parameters(const View& w_query, const View& w_key, const View& w_value);
+
+  // x [T,E] or [B,T,E] -> context [T,Dv] or [B,T,Dv], f32.
+  Tensor forward(const View& x, const AttentionOptions& options = {}) const;
+
+  const Linear& query() const { return query_; }
+  const Linear& key() const { return key_; }
+  const Linear& value() const { return value_; }
+
+ private:
+  Linear query_, key_, value_;
+};
+
+struct MultiHeadAttentionOptions {
+  std::int64_t d_k = 0;           // head size of queries and keys; 0: E / heads
+  std::int64_t d_v = 0;           // head size of values; 0: E / heads
+  std::int64_t key_size = 0;      // embedding size of the key sequence (torch: kdim); 0: E
+  std::int64_t value_size = 0;    // embedding size of the value sequence (torch: vdim); 0: E
+  bool bias = true;               // on the projections, the output projection included
+  bool output_projection = true;  // concat_heads [T, heads * d_v] -> output [T,E]
+  bool bias_kv = false;           // one learned key and value more (torch: bias_k, bias_v)
+  bool zero_attention = false;    // one key and value of zeros more (torch: add_zero_attn)
+};
+
+// torch.nn.MultiheadAttention's polarity: in a bool mask, true = may NOT attend. This is the only place in the library
+// where it is so; a floating-point mask is added to the scaled scores, as everywhere.
+struct MultiHeadAttentionCall {
+  enum class Weights { none, averaged, per_head };
+
+  std::optional<View> key_padding_mask;  // [B,Tk] or [Tk]
+  std::optional<View> attn_mask;         // [Tq,Tk] or [B*heads,Tq,Tk]
+  AttentionOptions attention;            // causal, window, ... as everywhere
+  Weights weights = Weights::none;
+};
+
+struct MultiHeadAttentionResult {
+  Tensor output;  // [B,Tq,E], or the concatenated heads [B,Tq,heads * d_v] without an output projection
+  std::optional<Tensor>
+      weights;  // averaged [B,Tq,Tk'] or per head [B,heads,Tq,Tk']; Tk' counts bias_kv and zero_attention
+};
+
+// Several heads side by side over slices of one projection: torch.nn.MultiheadAttention with batch_first=True.
+class MultiHeadAttention {
+ public:
+  // Draws what nn.MultiheadAttention draws, in its order. Where d_k or d_v differ from E / heads (torch has no such
+  // layer): the same order and initialisers with those sizes, the projections separate.
+  MultiHeadAttention(std::int64_t embedding_size, std::int64_t heads, Generator& generator,
+                     MultiHeadAttentionOptions options = {});
+
+  // A state_dict of nn.MultiheadAttention: in_proj_weight, or q_/k_/v_proj_weight; in_proj_bias, out_proj.weight,
+  // out_proj.bias, bias_k, bias_v; each with `prefix` before its name. Sizes come from the tensors; what torch does not
+  // keep in the state_dict (the number of heads, add_zero_attn) is given. Other names with the prefix are an error.
+  static MultiHeadAttention from_state_dict(const TensorMap& tensors, std::int64_t heads,
+                                            MultiHeadAttentionOptions options = {}, std::string_view prefix = "");
+  TensorMap state_dict() const;
+
+  // Self-attention: x [T,E] or [B,T,E].
+  MultiHeadAttentionResult forward(const View& x, const MultiHeadAttentionCall& call = {}) const {
+    return forward(x, x, x, call);
+  }
+  // Cross-attention: query [B,Tq,E], key [B,Tk,key_size], value [B,Tk,value_size], or all without B.
+  MultiHeadAttentionResult forward(const View& query, const View& key, const View& value,
+                                   const MultiHeadAttentionCall& call = {}) const;
+
+  std::int64_t heads() const { return heads_; }
+
+ private:
+  MultiHeadAttention(std::int64_t heads, Linear query, Linear key, Linear value);
+
+  std::int64_t heads_;
+  Linear query_, key_, value_;    // E -> heads * d_k, key_size -> heads * d_k, value_size -> heads * d_v
+  std::optional<Linear> output_;  // heads * d_v -> E
+  std::optional<Tensor> bias_k_;  // [heads * d_k]
+  std::optional<Tensor> bias_v_;  // [heads * d_v]
+  bool zero_attention_ = false;
+};
+
+}  // namespace attend

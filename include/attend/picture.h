@@ -1,0 +1,41 @@
+// Heat maps of a matrix of weights: in the terminal, as SVG, as PNG.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attend/tensor.h"
+
+namespace attend {
+
+// What to draw. All text is UTF-8. Labels may be empty (then indices are shown); else there is one for each row and
+// column.
+struct HeatMap {
+  View values;                             // [rows, columns], floating point
+  std::vector<std::string> row_labels;     // queries
+  std::vector<std::string> column_labels;  // keys
+  std::string title;
+  std::string row_axis = "queries";
+  std::string column_axis = "keys";
+  double low = 0;   // the value of the lightest colour
+  double high = 0;  // the value of the darkest; low == high: the largest finite value
+};
+
+struct TerminalStyle {
+  int width = 80;       // columns at the most
+  bool colour = false;  // 24-bit ANSI colours; else shades of block characters
+};
+
+// Lines that end in '\n'. A map too large for the width, or with more than 60 rows, is shown in averaged blocks, and
+// says so.
+std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style);
+
+// Several maps (the heads) are panels side by side under one title, with one colour scale. Maps over 512 cells a side
+// are drawn as an image of averaged blocks. Throws bad_shape for labels that do not fit, bad_value for low > high or
+// for no maps.
+std::string svg_heat_map(const std::vector<HeatMap>& maps, const std::string& title);
+// The bytes of a PNG file. A character that the built-in font (DejaVu Sans) lacks is drawn as a box.
+std::string png_heat_map(const std::vector<HeatMap>& maps, const std::string& title);
+
+}  // namespace attend

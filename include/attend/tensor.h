@@ -1,0 +1,219 @@
+// Tensors: owned memory (Tensor) and borrowed memory with any strides (View, MutableView).
+//
+// Dimension letters, everywhere in the library:
+//   B batch, H query heads, Hkv key/value heads, Tq queries, Tk keys, D head size, Dv value head size, E embedding
+//   size.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace attend {
+
+enum class DType : std::uint8_t { f32, f64, bf16, f16, i64, u8, boolean };
+
+// Bytes of one element.
+std::int64_t size_of(DType dtype);
+// "f32", "f64", "bf16", "f16", "i64", "u8", "bool".
+std::string_view name_of(DType dtype);
+// f32, f64, bf16 or f16.
+bool is_floating(DType dtype);
+
+// 16-bit floating point, as bits; widening is exact, narrowing rounds to nearest even.
+struct BF16 {
+  std::uint16_t bits = 0;
+  BF16() = default;
+  explicit BF16(float value);
+  explicit operator float() const;
+};
+struct F16 {
+  std::uint16_t bits = 0;
+  F16() = default;
+  explicit F16(float value);
+  explicit operator float() const;
+};
+
+template <class T>
+inline constexpr bool is_element = false;
+template <class T>
+inline constexpr DType dtype_of = DType::f32;
+#define ATTEND_ELEMENT(T, D)                  \
+  template <>                                 \
+  inline constexpr bool is_element<T> = true; \
+  template <>                                 \
+  inline constexpr DType dtype_of<T> = DType::D;
+ATTEND_ELEMENT(float, f32)
+ATTEND_ELEMENT(double, f64)
+ATTEND_ELEMENT(BF16, bf16)
+ATTEND_ELEMENT(F16, f16)
+ATTEND_ELEMENT(std::int64_t, i64)
+ATTEND_ELEMENT(std::uint8_t, u8)
+ATTEND_ELEMENT(bool, boolean)
+#undef ATTEND_ELEMENT
+
+// A short list of sizes or strides, held inline: making or copying one allocates nothing.
+class Dims {
+ public:
+  static constexpr int max_rank = 8;
+
+  Dims() = default;
+  Dims(std::initializer_list<std::int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
+  // Throws bad_shape for more than max_rank values.
+  explicit Dims(std::span<const std::int64_t> values);
+
+  int rank() const { return rank_; }
+  std::int64_t operator[](int i) const { return values_[static_cast<std::size_t>(i)]; }
+  std::int64_t& operator[](int i) { return values_[static_cast<std::size_t>(i)]; }
+  const std::int64_t* begin() const { return values_.data(); }
+  const std::int64_t* end() const { return values_.data() + rank_; }
+  void push_back(std::int64_t value);
+  friend bool operator==(const Dims& a, const Dims& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+
+  // "[2,8,5,80]"
+  std::string str() const;
+
+ private:
+  std::array<std::int64_t, max_rank> values_{};
+  int rank_ = 0;
+};
+
+// The number of elements of a shape. Throws bad_shape for a negative size or a product beyond 2^63 - 1.
+std::int64_t element_count(const Dims& shape);
+
+class Tensor;
+
+// Elements that someone else owns, read only. Strides count elements and may be 0 (broadcast) or negative.
+// A View is small and is passed by value or const reference; it must not outlive the memory that it points to.
+// Axes may be negative: -1 is the last one.
+class View {
+ public:
+  View() = default;
+  // Row-major (C order) memory.
+  View(const void* data, DType dtype, const Dims& shape);
+  // Throws bad_shape when shape and strides differ in rank.
+  View(const void* data, DType dtype, const Dims& shape, const Dims& strides);
+
+  DType dtype() const { return dtype_; }
+  const Dims& shape() const { return shape_; }
+  const Dims& strides() const { return strides_; }
+  int rank() const { return shape_.rank(); }
+  // The size along one axis.
+  std::int64_t size(int axis) const;
+  // The number of elements.
+  std::int64_t count() const { return element_count(shape_); }
+  const void* raw() const { return data_; }
+  // Throws bad_dtype unless T is this view's element type.
+  template <class T>
+  const T* data() const {
+    static_assert(is_element<T>);
+    require(dtype_of<T>);
+    return static_cast<const T*>(data_);
+  }
+  // One element as double. Throws bad_shape for a wrong number of indices or one out of range.
+  double item(std::initializer_list<std::int64_t> index = {}) const;
+  bool is_contiguous() const;
+
+  // Views of the same memory, without a copy.
+  View transpose(int axis_a, int axis_b) const;
+  View permute(std::initializer_list<int> axes) const;
+  // Elements start, start + step, ... below stop along one axis; step >= 1.
+  View slice(int axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
+  // One index along one axis, which disappears.
+  View select(int axis, std::int64_t index) const;
+  // Another shape over the same memory; one size may be -1. Throws bad_shape where only a copy could do it.
+  View reshape(const Dims& shape) const;
+  // Repeats axes of size 1, and adds leading ones, as NumPy does.
+  View broadcast_to(const Dims& shape) const;
+
+  // A copy: row-major, owned, of the same or another dtype.
+  Tensor clone() const;
+  Tensor to(DType dtype) const;
+
+ protected:
+  void require(DType wanted) const;
+
+  const void* data_ = nullptr;
+  DType dtype_ = DType::f32;
+  Dims shape_{0};
+  Dims strides_{1};
+};
+
+// A View whose elements may be written.
+class MutableView : public View {
+ public:
+  MutableView() = default;
+  MutableView(void* data, DType dtype, const Dims& shape) : View(data, dtype, shape) {}
+  MutableView(void* data, DType dtype, const Dims& shape, const Dims& strides) : View(data, dtype, shape, strides) {}
+
+  void* raw() const { return const_cast<void*>(data_); }
+  template <class T>
+  T* data() const {
+    return const_cast<T*>(View::data<T>());
+  }
+  MutableView transpose(int axis_a, int axis_b) const { return MutableView(View::transpose(axis_a, axis_b)); }
+  MutableView permute(std::initializer_list<int> axes) const { return MutableView(View::permute(axes)); }
+  MutableView slice(int axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const {
+    return MutableView(View::slice(axis, start, stop, step));
+  }
+  MutableView select(int axis, std::int64_t index) const { return MutableView(View::select(axis, index)); }
+  MutableView reshape(const Dims& shape) const { return MutableView(View::reshape(shape)); }
+
+  // Writes every element, converting the dtype. Throws bad_shape unless the shapes are equal. The two must not overlap.
+  void copy_from(const View& source) const;
+
+ private:
+  explicit MutableView(const View& view) : View(view) {}
+};
+
+// Owned elements: row-major, 64-byte aligned. Moves are free; a copy is spelled clone().
+class Tensor {
+ public:
+  // Shape [0], f32.
+  Tensor() = default;
+  // All zero. Throws out_of_memory, or bad_shape for a negative or overflowing size.
+  explicit Tensor(const Dims& shape, DType dtype = DType::f32);
+  // Not initialised: for memory that is written before it is read.
+  static Tensor uninitialized(const Dims& shape, DType dtype = DType::f32);
+  // A copy of row-major values, f32. Throws bad_shape unless there are as many as the shape holds.
+  static Tensor from(const Dims& shape, std::span<const float> values);
+  static Tensor from(const Dims& shape, std::initializer_list<float> values) {
+    return from(shape, std::span(values.begin(), values.size()));
+  }
+
+  DType dtype() const { return dtype_; }
+  const Dims& shape() const { return shape_; }
+  int rank() const { return shape_.rank(); }
+  std::int64_t size(int axis) const { return view().size(axis); }
+  std::int64_t count() const { return element_count(shape_); }
+  double item(std::initializer_list<std::int64_t> index = {}) const { return view().item(index); }
+  const void* raw() const { return data_.get(); }
+  void* raw() { return data_.get(); }
+  template <class T>
+  const T* data() const {
+    return view().data<T>();
+  }
+  template <class T>
+  T* data() {
+    return view().data<T>();
+  }
+
+  View view() const { return View(data_.get(), dtype_, shape_); }
+  MutableView view() { return MutableView(data_.get(), dtype_, shape_); }
+  operator View() const { return view(); }  // to write through, say view()
+  Tensor clone() const { return view().clone(); }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const;
+  };
+  std::unique_ptr<void, Free> data_;
+  DType dtype_ = DType::f32;
+  Dims shape_{0};
+};
+
+}  // namespace attend

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|test|check]...
+#   build  what the library and the command need (default)
+#   test   and what the tests need
+#   check  and what .ci/run needs besides
+set -euo pipefail
+
+build=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libpng-dev zlib1g-dev libtbb-dev
+  libfreetype-dev fonts-dejavu-core)
+test=(libgtest-dev libgmock-dev python3 python3-venv)
+check=(clang-format mandoc shellcheck)
+
+wanted=()
+for group in "${@:-build}"; do
+  case "$group" in
+    build) wanted+=("${build[@]}") ;;
+    test) wanted+=("${build[@]}" "${test[@]}") ;;
+    check) wanted+=("${build[@]}" "${test[@]}" "${check[@]}") ;;
+    *) echo "setup.sh: no group '$group': build, test or check" >&2 && exit 2 ;;
+  esac
+done
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "setup.sh: not a Debian system; install what these packages hold: ${wanted[*]}" >&2
+  exit 0
+fi
+
+installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null | sed -n 's/^installed //p' || true)
+missing=()
+for package in "${wanted[@]}"; do
+  grep -qx "$package" <<<"$installed" || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+sudo=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "setup.sh: not root and no sudo; as root: apt-get install ${missing[*]}" >&2 && exit 1; }
+  sudo=(sudo)
+fi
+echo "setup.sh: installing ${missing[*]}" >&2
+export DEBIAN_FRONTEND=noninteractive
+"${sudo[@]}" apt-get update -qq >&2
+"${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2

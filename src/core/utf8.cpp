@@ -1,0 +1,71 @@
+#include "core/utf8.h"
+
+#include "core/message.h"
+
+namespace attend {
+
+namespace {
+
+struct Form {
+  int length;         // bytes
+  char32_t lead;      // bits of the first byte that belong to the code point
+  char32_t smallest;  // a smaller code point in this length is overlong
+};
+
+Form form_of(unsigned char first) {
+  if (first < 0x80) return {1, 0x7f, 0};
+  if ((first & 0xe0) == 0xc0) return {2, 0x1f, 0x80};
+  if ((first & 0xf0) == 0xe0) return {3, 0x0f, 0x800};
+  if ((first & 0xf8) == 0xf0) return {4, 0x07, 0x10000};
+  return {0, 0, 0};
+}
+
+}  // namespace
+
+std::u32string decode_utf8(std::string_view text, std::string_view what) {
+  std::u32string out;
+  out.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const auto first = static_cast<unsigned char>(text[at]);
+    const Form form = form_of(first);
+    bool valid = form.length > 0 && at + static_cast<std::size_t>(form.length) <= text.size();
+    char32_t point = first & form.lead;
+    for (int i = 1; valid && i < form.length; ++i) {
+      const auto next = static_cast<unsigned char>(text[at + static_cast<std::size_t>(i)]);
+      valid = (next & 0xc0) == 0x80;
+      point = point << 6 | (next & 0x3f);
+    }
+    valid = valid && point >= form.smallest && point <= 0x10ffff && !(point >= 0xd800 && point < 0xe000);
+    if (!valid) fail(ErrorCode::bad_value, "{} is not UTF-8: byte {} is 0x{:02x}", what, at, first);
+    out.push_back(point);
+    at += static_cast<std::size_t>(form.length);
+  }
+  return out;
+}
+
+std::string encode_utf8(std::u32string_view code_points) {
+  std::string out;
+  const auto tail = [&](char32_t point, int shift) {
+    out.push_back(static_cast<char>(0x80 | (point >> shift & 0x3f)));
+  };
+  for (const char32_t point : code_points) {
+    if (point < 0x80) {
+      out.push_back(static_cast<char>(point));
+    } else if (point < 0x800) {
+      out.push_back(static_cast<char>(0xc0 | point >> 6));
+      tail(point, 0);
+    } else if (point < 0x10000) {
+      out.push_back(static_cast<char>(0xe0 | point >> 12));
+      tail(point, 6);
+      tail(point, 0);
+    } else {
+      out.push_back(static_cast<char>(0xf0 | point >> 18));
+      tail(point, 12);
+      tail(point, 6);
+      tail(point, 0);
+    }
+  }
+  return out;
+}
+
+}  // namespace attend

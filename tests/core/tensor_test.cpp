@@ -1,0 +1,215 @@
+#include "attend/tensor.h"
+
+#include <limits>
+
+#include "tests/expect.h"
+
+namespace attend {
+namespace {
+
+using test::expect_error;
+
+Tensor counting(const Dims& shape) {
+  Tensor out(shape);
+  for (std::int64_t i = 0; i < out.count(); ++i) out.data<float>()[i] = static_cast<float>(i);
+  return out;
+}
+
+TEST(Tensor, StartsAtZeroAndAligned) {
+  const Tensor t({3, 5}, DType::f64);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(t.raw()) % 64, 0u);
+  for (int i = 0; i < 15; ++i) EXPECT_EQ(t.data<double>()[i], 0);
+}
+
+TEST(Tensor, EmptyAndScalarShapes) {
+  EXPECT_EQ(Tensor({0, 4}).count(), 0);
+  EXPECT_EQ(Tensor(Dims{}).count(), 1);
+  EXPECT_EQ(Tensor(Dims{}).item(), 0);
+  EXPECT_EQ(Tensor({2, 0}).clone().shape(), Dims({2, 0}));
+}
+
+TEST(Tensor, ErrorsNameTheShapes) {
+  expect_error(
+      ErrorCode::bad_shape,
+      [] {
+        Tensor({2, -1});
+      },
+      "[2,-1]");
+  expect_error(
+      ErrorCode::bad_shape,
+      [] {
+        Tensor({1LL << 32, 1LL << 32});
+      },
+      "4294967296");
+  expect_error(
+      ErrorCode::bad_shape, [] { Tensor({1LL << 61}, DType::f32); }, "bytes");
+  expect_error(
+      ErrorCode::out_of_memory, [] { Tensor({1LL << 50}); }, "no memory", "[1125899906842624]");
+  expect_error(
+      ErrorCode::bad_shape,
+      [] {
+        Tensor::from({2, 2}, {1, 2, 3});
+      },
+      "[2,2]", "4", "3");
+  expect_error(
+      ErrorCode::bad_dtype, [] { Tensor({2}).data<double>(); }, "f32", "f64");
+  expect_error(
+      ErrorCode::bad_shape,
+      [] {
+        Dims({1, 1, 1, 1, 1, 1, 1, 1, 1});
+      },
+      "9", "8");
+}
+
+TEST(View, TransposePermuteSliceSelect) {
+  const Tensor t = counting({2, 3, 4});
+  EXPECT_EQ(t.view().transpose(-1, -2).item({1, 3, 2}), 23);
+  EXPECT_EQ(t.view().permute({2, 0, 1}).item({3, 1, 2}), 23);
+  EXPECT_EQ(t.view().permute({2, 0, 1}).shape(), Dims({4, 2, 3}));
+  const View s = t.view().slice(2, 1, 4, 2);
+  EXPECT_EQ(s.shape(), Dims({2, 3, 2}));
+  EXPECT_EQ(s.item({1, 2, 1}), 23);
+  EXPECT_EQ(t.view().select(1, 2).item({1, 3}), 23);
+  EXPECT_EQ(t.view().slice(0, 2, 2).count(), 0);
+  test::expect_same(t.view().transpose(0, 2).clone(), t.view().permute({2, 1, 0}));
+}
+
+TEST(View, BadAxesAndRanges) {
+  const Tensor t = counting({2, 3});
+  expect_error(
+      ErrorCode::bad_shape, [&] { t.view().transpose(0, 2); }, "axis 2", "[2,3]");
+  expect_error(
+      ErrorCode::bad_shape,
+      [&] {
+        t.view().permute({0, 0});
+      },
+      "[0,0]");
+  expect_error(
+      ErrorCode::bad_shape, [&] { t.view().permute({0}); }, "[0]");
+  expect_error(
+      ErrorCode::bad_shape, [&] { t.view().slice(1, 2, 4); }, "2:4", "[2,3]");
+  expect_error(
+      ErrorCode::bad_shape, [&] { t.view().slice(1, 2, 1); }, "2:1");
+  expect_error(
+      ErrorCode::bad_shape, [&] { t.view().select(0, 2); }, "index 2");
+  expect_error(
+      ErrorCode::bad_shape, [&] { t.item({0}); }, "[0]");
+  expect_error(
+      ErrorCode::bad_shape,
+      [&] {
+        t.item({0, 3});
+      },
+      "[0,3]");
+}
+
+TEST(View, ReshapesWherePossible) {
+  const Tensor t = counting({2, 3, 4});
+  EXPECT_EQ(t.view().reshape({6, -1}).item({5, 3}), 23);
+  EXPECT_EQ(t.view().reshape({1, 24, 1}).shape(), Dims({1, 24, 1}));
+  // The heads of [B,T,H*D]: splitting an axis of a permuted view needs no copy, merging across one does.
+  const View heads = t.view().reshape({2, 3, 2, 2}).permute({0, 2, 1, 3});
+  EXPECT_EQ(heads.reshape({2, 2, 3, 1, 2}).item({1, 1, 2, 0, 1}), 23);
+  EXPECT_EQ(heads.reshape({1, 2, 2, 3, 2}).item({0, 1, 1, 2, 1}), 23);
+  expect_error(
+      ErrorCode::bad_shape,
+      [&] {
+        heads.reshape({2, 12});
+      },
+      "without a copy");
+  const View rows = t.view().slice(2, 0, 2);
+  EXPECT_EQ(rows.reshape({6, 2}).item({5, 1}), 21);
+  expect_error(
+      ErrorCode::bad_shape, [&] { rows.reshape({12}); }, "without a copy");
+  expect_error(
+      ErrorCode::bad_shape,
+      [&] {
+        t.view().reshape({5, -1});
+      },
+      "[2,3,4]", "[5,-1]");
+  expect_error(
+      ErrorCode::bad_shape,
+      [&] {
+        t.view().reshape({0, -1});
+      },
+      "[0,-1]");
+  EXPECT_EQ(Tensor({0, 3}).view().reshape({3, 0}).shape(), Dims({3, 0}));
+}
+
+TEST(View, Broadcasts) {
+  const Tensor t = counting({3, 1});
+  const View wide = t.view().broadcast_to({2, 3, 4});
+  EXPECT_EQ(wide.item({1, 2, 3}), 2);
+  EXPECT_EQ(wide.clone().count(), 24);
+  expect_error(
+      ErrorCode::bad_shape,
+      [&] {
+        t.view().broadcast_to({2, 4});
+      },
+      "[3,1]", "[2,4]");
+  expect_error(
+      ErrorCode::bad_shape, [&] { t.view().broadcast_to({3}); }, "[3]");
+}
+
+TEST(View, NegativeStridesAndUnalignedMemory) {
+  alignas(8) char bytes[1 + 3 * sizeof(float)];
+  for (int i = 0; i < 3; ++i) {
+    const auto value = static_cast<float>(i);
+    std::memcpy(bytes + 1 + i * sizeof(float), &value, sizeof value);
+  }
+  const View forward(bytes + 1, DType::f32, {3});
+  const View backward(bytes + 1 + 2 * sizeof(float), DType::f32, {3}, {-1});
+  test::expect_same(forward, Tensor::from({3}, {0, 1, 2}));
+  test::expect_same(backward, Tensor::from({3}, {2, 1, 0}));
+}
+
+TEST(MutableView, CopiesIntoAnyStrides) {
+  Tensor t = counting({2, 3});
+  Tensor target({3, 2}, DType::f64);
+  target.view().transpose(0, 1).copy_from(t);
+  test::expect_same(target.view().transpose(0, 1), t.view().to(DType::f64));
+  expect_error(
+      ErrorCode::bad_shape, [&] { target.view().copy_from(t); }, "[2,3]", "[3,2]");
+}
+
+// Every 16-bit pattern widens to the value that its fields mean, and narrows back to itself.
+TEST(HalfPrecision, EveryPatternRoundTrips) {
+  for (int i = 0; i < 65536; ++i) {
+    F16 h;
+    BF16 b;
+    h.bits = b.bits = static_cast<std::uint16_t>(i);
+    const int exponent = (i >> 10) & 31;
+    const double magnitude = exponent == 0 ? std::ldexp(i & 1023, -24) : std::ldexp(1024 + (i & 1023), exponent - 25);
+    const auto wide = static_cast<float>(h);
+    if (exponent == 31) {
+      EXPECT_EQ(std::isnan(wide), (i & 1023) != 0);
+    } else {
+      EXPECT_EQ(wide, i & 0x8000 ? -magnitude : magnitude);
+    }
+    if (!std::isnan(wide)) {
+      EXPECT_EQ(F16(wide).bits, i);
+    }
+    if (!std::isnan(static_cast<float>(b))) {
+      EXPECT_EQ(BF16(static_cast<float>(b)).bits, i);
+    }
+  }
+}
+
+TEST(HalfPrecision, RoundsToNearestEven) {
+  // Halfway between two neighbours goes to the even one, just above it to the upper one; 2^-25 is half the smallest
+  // f16.
+  EXPECT_EQ(F16(1 + 0x1p-11f).bits, 0x3c00);
+  EXPECT_EQ(F16(1 + 0x3p-11f).bits, 0x3c02);
+  EXPECT_EQ(F16(1 + 0x1p-11f + 0x1p-20f).bits, 0x3c01);
+  EXPECT_EQ(F16(0x1p-25f).bits, 0);
+  EXPECT_EQ(F16(0x1.8p-25f).bits, 1);
+  EXPECT_EQ(F16(65519.f).bits, 0x7bff);
+  EXPECT_EQ(F16(65520.f).bits, 0x7c00);
+  EXPECT_EQ(BF16(1 + 0x1p-8f).bits, 0x3f80);
+  EXPECT_EQ(BF16(1 + 0x3p-8f).bits, 0x3f82);
+  EXPECT_EQ(BF16(std::numeric_limits<float>::max()).bits, 0x7f80);
+  EXPECT_TRUE(std::isnan(static_cast<float>(BF16(std::nanf("")))));
+  EXPECT_TRUE(std::isnan(static_cast<float>(F16(std::nanf("")))));
+}
+
+}  // namespace
+}  // namespace attend
