@@ -1,0 +1,55 @@
+// Attention as a textbook has it: plain loops in double precision, one query row at a time.
+//
+// It is the oracle that every faster kernel is held against, the path for f64, and the source of the steps that
+// attention_steps() shows. A row needs O(Tk) memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "attend/tensor.h"
+
+namespace attend::kernels {
+
+// A matrix as a kernel sees it; strides count elements.
+struct Matrix {
+  const void* data = nullptr;  // null: there is none
+  DType dtype = DType::f32;
+  std::int64_t row_stride = 0;
+  std::int64_t column_stride = 0;
+};
+
+// One query head of one batch item.
+struct Head {
+  std::int64_t Tk = 0, D = 0, Dv = 0;
+  Matrix q;     // [Tq,D]
+  Matrix k;     // [Tk,D]
+  Matrix v;     // [Tk,Dv]
+  Matrix mask;  // [Tq,Tk] bool, true = may attend
+  Matrix bias;  // [Tq,Tk]
+  double scale = 1;
+  double softcap = 0;
+  double alibi_slope = 0;
+  std::optional<double> sink;
+  std::int64_t offset = 0;  // query i is level with key i + offset
+  bool causal = false;
+  std::int64_t window_left = -1;  // -1: open
+  std::int64_t window_right = -1;
+  std::int64_t key_length = 0;  // only keys below it exist; at most Tk
+};
+
+// The steps of one query row. Reused from row to row: the vectors keep their memory.
+struct Row {
+  std::vector<double> scores;         // [Tk] q.k
+  std::vector<double> scaled_scores;  // [Tk] q.k * scale
+  std::vector<double> logits;         // [Tk] what the softmax sees; -infinity where the key is not attended to
+  std::vector<double> weights;        // [Tk]
+  std::vector<double> context;        // [Dv]
+  double lse = 0;                     // natural log of the sum of exp(logits), the sink included
+};
+
+// Query row i of the head, all steps.
+void reference_row(const Head& head, std::int64_t i, Row& row);
+
+}  // namespace attend::kernels
