@@ -1,0 +1,45 @@
+// The colours of every heat map: light for low, dark for high, as ink on white paper.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "attend/picture.h"
+
+namespace attend {
+
+struct Colour {
+  std::uint8_t red = 0;
+  std::uint8_t green = 0;
+  std::uint8_t blue = 0;
+  friend bool operator==(const Colour&, const Colour&) = default;
+};
+
+inline constexpr Colour black{0, 0, 0};
+inline constexpr Colour white{255, 255, 255};
+// A cell that is NaN: orange is nowhere on the ramp, and stays apart from it for colour-blind eyes.
+inline constexpr Colour nan_colour{0xee, 0x9b, 0x3a};
+
+// The ramp from cream (0) through green and blue to midnight blue (1); values outside are clamped, NaN is nan_colour.
+Colour ramp_colour(double place);
+
+// The contrast ratio of WCAG 2: from 1 (the same) to 21 (black on white).
+double contrast(Colour a, Colour b);
+// Black or white, whichever is easier to read on this background; the contrast is never below 4.58.
+Colour text_colour(Colour background);
+
+// Which values get which colours.
+struct ColourScale {
+  double low = 0;
+  double high = 1;
+  // 0 for low and below, 1 for high and above, NaN for NaN.
+  double place(double value) const;
+  Colour at(double value) const { return ramp_colour(place(value)); }
+};
+
+// The scale that the maps share. Ends that the maps leave open (low == high) are found in the values: high is the
+// largest finite one, and low is lowered to the smallest one, so that no negative value hides in the lightest colour.
+// Throws bad_value, in `function`'s name, for low > high and for an end that is not finite.
+ColourScale colour_scale(std::span<const HeatMap> maps, const char* function);
+
+}  // namespace attend
