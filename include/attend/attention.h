@@ -43,16 +43,17 @@ struct Window {
 // What may be added to plain attention; the defaults add nothing. Views are borrowed for the call.
 // Order of operations on a score: scale, softcap, bias and ALiBi, mask (as the ONNX operator Attention).
 struct AttentionOptions {
-  std::optional<double> scale;   // default 1 / sqrt(D)
-  bool causal = false;           // key j is visible to query i if j <= i + offset
-  Window window;                 //
-  std::optional<Offset> offset;  // default top_left; must be given where Tq != Tk and causal, window or ALiBi need it
-  std::optional<View> mask;      // bool, true = may attend; broadcast to [B,H,Tq,Tk]
-  std::optional<View> bias;      // floating point, added to the scaled scores; broadcast to [B,H,Tq,Tk]
-  std::optional<View> alibi_slopes;  // [H]: adds -slope * |i + offset - j|
-  std::optional<View> sinks;         // [H]: one more score in the softmax of each row, without a value
-  double softcap = 0;                // c > 0: scaled scores become c * tanh(score / c)
-  std::optional<View> key_lengths;   // i64 [B]: only keys j < key_lengths[b] exist
+  std::optional<double> scale = {};  // default 1 / sqrt(D)
+  bool causal = false;               // key j is visible to query i if j <= i + offset
+  Window window = {};
+  // Default top_left. Must be given where Tq != Tk and causal, window or alibi_slopes make it matter.
+  std::optional<Offset> offset = {};
+  std::optional<View> mask = {};          // bool, true = may attend; broadcast to [B,H,Tq,Tk]
+  std::optional<View> bias = {};          // floating point, added to the scaled scores; broadcast to [B,H,Tq,Tk]
+  std::optional<View> alibi_slopes = {};  // [H]: adds -slope * |i + offset - j|
+  std::optional<View> sinks = {};         // [H]: one more score in the softmax of each row, without a value
+  double softcap = 0;                     // c > 0: scaled scores become c * tanh(score / c)
+  std::optional<View> key_lengths = {};   // i64 [B]: only keys j < key_lengths[b] exist
 };
 
 // out [B,H,Tq,Dv] in q's dtype; lse [B,H,Tq], the natural logarithm of the sum of exponentials of a row's scores

@@ -21,7 +21,7 @@ enum class WeightInit {
 // What to explain. The defaults are those of documents 002 and 004.
 struct ExplainOptions {
   std::string text = "Life is short, eat dessert first";
-  std::optional<std::string> second_text;  // cross-attention: keys and values come from this sentence
+  std::optional<std::string> second_text = {};  // cross-attention: keys and values come from this sentence
   std::uint64_t seed = 123;
   std::int64_t embedding_size = 16;
   std::int64_t d_k = 24;
@@ -77,8 +77,8 @@ Trace explain_preset(std::string_view name);
 struct TextStyle {
   int width = 80;
   bool colour = false;
-  std::optional<std::int64_t> focus;  // the query row to work out; default: the trace's
-  std::int64_t head = 0;              // of a multi-head trace
+  std::optional<std::int64_t> focus = {};  // the query row to work out; default: the trace's
+  std::int64_t head = 0;                   // of a multi-head trace
 };
 // The whole walk for a terminal: formulas, shapes, numbers, one dot product worked out, a heat map.
 std::string to_text(const Trace& trace, const TextStyle& style = {});

@@ -97,9 +97,9 @@ struct MultiHeadAttentionOptions {
 struct MultiHeadAttentionCall {
   enum class Weights { none, averaged, per_head };
 
-  std::optional<View> key_padding_mask;  // [B,Tk] or [Tk]
-  std::optional<View> attn_mask;         // [Tq,Tk] or [B*heads,Tq,Tk]
-  AttentionOptions attention;            // causal, window, ... as everywhere
+  std::optional<View> key_padding_mask = {};  // [B,Tk] or [Tk]
+  std::optional<View> attn_mask = {};         // [Tq,Tk] or [B*heads,Tq,Tk]
+  AttentionOptions attention = {};            // causal, window, ... as everywhere
   Weights weights = Weights::none;
 };
 

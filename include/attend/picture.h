@@ -12,10 +12,10 @@ namespace attend {
 // What to draw. All text is UTF-8. Labels may be empty (then indices are shown); else there is one for each row and
 // column.
 struct HeatMap {
-  View values;                             // [rows, columns], floating point
-  std::vector<std::string> row_labels;     // queries
-  std::vector<std::string> column_labels;  // keys
-  std::string title;
+  View values = {};                             // [rows, columns], floating point
+  std::vector<std::string> row_labels = {};     // queries
+  std::vector<std::string> column_labels = {};  // keys
+  std::string title = {};
   std::string row_axis = "queries";
   std::string column_axis = "keys";
   double low = 0;   // the value of the lightest colour
