@@ -26,9 +26,11 @@ class Generator {
   Tensor rand(const Dims& shape, DType dtype = DType::f32);
   // Standard normal: torch.randn. Fewer than 16 values take another path than 16 or more, as in PyTorch.
   Tensor randn(const Dims& shape, DType dtype = DType::f32);
-  // Uniform in [low, high): Tensor.uniform_. Throws bad_value unless low <= high and both are finite.
+  // Uniform in [low, high): Tensor.uniform_. Throws bad_value unless low <= high, and both and their difference are
+  // finite in the dtype. As in PyTorch, rounding may give high itself.
   Tensor uniform(const Dims& shape, double low, double high, DType dtype = DType::f32);
-  // Tensor.normal_. Throws bad_value for a negative or not finite standard deviation.
+  // Tensor.normal_. Throws bad_value for a negative standard deviation, or where one of the two is not finite in the
+  // dtype.
   Tensor normal(const Dims& shape, double mean, double std, DType dtype = DType::f32);
 
   // The initialisers of torch.nn.init, for shapes [out, in] or [out, in, ...]; a smaller rank throws bad_shape.
