@@ -1,0 +1,207 @@
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <system_error>
+
+#include "attend/io.h"
+#include "core/utf8.h"
+
+namespace attend {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string reason() {
+  return std::generic_category().message(errno);
+}
+
+std::string place_of(std::string_view function, const fs::path& path) {
+  return fmt::format("{}: {}", function, quote(path.native()));
+}
+
+// The number of the descriptor that a path such as /dev/fd/3 or, by its links, /dev/stdout stands for. Opening such a
+// path anew would start at the file's first byte, and replacing it would part it from the shell's redirection.
+std::optional<int> own_descriptor(const fs::path& folder, const std::string& name) {
+  const std::string self = fmt::format("/proc/{}/", getpid());
+  if (!folder.native().starts_with(self) || folder.filename() != "fd") return std::nullopt;
+  int number = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return number;
+}
+
+struct Target {
+  fs::path path;  // no symbolic link
+  std::optional<int> descriptor;
+};
+
+Target follow_links(const std::string& place, const fs::path& path) {
+  constexpr int most_links = 40;  // as many as Linux follows
+  fs::path current = path;
+  for (int i = 0; i <= most_links; ++i) {
+    if (!current.has_filename()) fail_at(place, "names no file");
+    std::error_code error;
+    const fs::path folder = fs::canonical(current.has_parent_path() ? current.parent_path() : ".", error);
+    if (error) fail_at(place, "its folder can't be opened: {}", error.message());
+    Target target{folder / current.filename(), own_descriptor(folder, current.filename())};
+    if (target.descriptor || !fs::is_symlink(target.path, error)) return target;
+    const fs::path next = fs::read_symlink(target.path, error);
+    if (error) fail_at(place, "the link can't be read: {}", error.message());
+    current = folder / next;
+  }
+  fail_at(place, "more than {} symbolic links lead on from each other", most_links);
+}
+
+}  // namespace
+
+std::string quote(std::string_view text) {
+  constexpr std::size_t longest = 200;
+  std::u32string points;
+  bool valid = true;
+  try {
+    points = decode_utf8(text, "text");
+  } catch (const Error&) {
+    valid = false;
+    for (const char byte : text.substr(0, longest + 1)) points.push_back(static_cast<unsigned char>(byte));
+  }
+  std::string out = "'";
+  for (const char32_t point : std::u32string_view(points).substr(0, longest)) {
+    const bool plain = point >= 0x20 && (point < 0x7f || (valid && point >= 0xa0));
+    out += plain ? encode_utf8({&point, 1}) : fmt::format("\\x{:02x}", static_cast<std::uint32_t>(point));
+  }
+  return out + (points.size() > longest ? "...'" : "'");
+}
+
+InputFile::InputFile(std::string_view function, const fs::path& path) : place_(place_of(function, path)) {
+  descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0) fail_at(place_, "can't be opened: {}", reason());
+  try {
+    struct stat status {};
+    if (fstat(descriptor_, &status) != 0) fail_at(place_, "can't be read: {}", reason());
+    if (S_ISDIR(status.st_mode)) fail_at(place_, "is a directory");
+    if (S_ISREG(status.st_mode)) {
+      size_ = static_cast<std::uint64_t>(status.st_size);
+    } else {
+      read_pipe();
+    }
+  } catch (...) {
+    close(descriptor_);
+    throw;
+  }
+}
+
+InputFile::~InputFile() {
+  close(descriptor_);
+}
+
+void InputFile::read_pipe() {
+  char chunk[1 << 16];
+  while (true) {
+    const ssize_t count = ::read(descriptor_, chunk, sizeof chunk);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_at(place_, "can't be read: {}", reason());
+    if (count == 0) break;
+    content_.append(chunk, static_cast<std::size_t>(count));
+  }
+  size_ = content_.size();
+}
+
+void InputFile::read(std::uint64_t offset, void* to, std::uint64_t count) const {
+  if (offset > size_ || count > size_ - offset) {
+    fail_at(place_, "byte {}: {} more bytes were expected, but the file ends at byte {}", offset, count, size_);
+  }
+  if (!content_.empty()) {
+    std::memcpy(to, content_.data() + offset, count);
+    return;
+  }
+  auto* out = static_cast<char*>(to);
+  while (count > 0) {
+    const ssize_t got = pread(descriptor_, out, std::min<std::uint64_t>(count, 1 << 30), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_at(place_, "byte {}: can't be read: {}", offset, reason());
+    if (got == 0) fail_at(place_, "byte {}: the file was cut short while it was read", offset);
+    out += got;
+    offset += static_cast<std::uint64_t>(got);
+    count -= static_cast<std::uint64_t>(got);
+  }
+}
+
+std::string InputFile::read(std::uint64_t offset, std::uint64_t count) const {
+  std::string out(std::min(count, size_), '\0');  // a lying count fails below, and not for want of memory here
+  read(offset, out.data(), count);
+  return out;
+}
+
+OutputFile::OutputFile(std::string_view function, const fs::path& path) : place_(place_of(function, path)) {
+  Target target = follow_links(place_, path);
+  struct stat status {};
+  if (target.descriptor) {
+    descriptor_ = fcntl(*target.descriptor, F_DUPFD_CLOEXEC, 0);
+  } else if (stat(target.path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) {
+    open_temporary(target.path);
+  } else if (S_ISDIR(status.st_mode)) {
+    fail_at(place_, "is a directory");
+  } else {
+    descriptor_ = open(target.path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  }
+  if (descriptor_ < 0) fail_at(place_, "can't be written: {}", reason());
+}
+
+void OutputFile::open_temporary(const fs::path& target) {
+  static std::atomic<unsigned> counter{0};
+  struct stat status {};
+  const bool exists = stat(target.c_str(), &status) == 0;
+  if (exists && access(target.c_str(), W_OK) != 0) fail_at(place_, "can't be written: {}", reason());
+  const mode_t mode = exists ? status.st_mode & 0777 : 0666;
+  do {  // a name of its own, however long the target's; an old run may have left the same one behind
+    temporary_ = target.parent_path() / fmt::format(".attend-{}-{}.tmp", getpid(), counter++);
+    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  } while (descriptor_ < 0 && errno == EEXIST);
+  if (descriptor_ < 0) {
+    fail_at(place_, "no file can be made in its folder {}: {}", quote(target.parent_path().native()), reason());
+  }
+  if (exists) fchmod(descriptor_, mode);
+  target_ = target;
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+void OutputFile::write(const void* bytes, std::uint64_t count) {
+  const auto* from = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const ssize_t done = ::write(descriptor_, from, std::min<std::uint64_t>(count, 1 << 30));
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) fail_at(place_, "can't be written: {}", reason());
+    from += done;
+    count -= static_cast<std::uint64_t>(done);
+  }
+}
+
+void OutputFile::commit() {
+  if (temporary_.empty()) return;
+  // The bytes first, then the name: after a power cut the name stands for the old bytes or the new, never for neither.
+  if (fsync(descriptor_) != 0) fail_at(place_, "can't be written: {}", reason());
+  if (rename(temporary_.c_str(), target_.c_str()) != 0) fail_at(place_, "can't be replaced: {}", reason());
+  temporary_.clear();
+}
+
+void write_file(const fs::path& path, std::string_view bytes) {
+  OutputFile file("write_file", path);
+  file.write(bytes);
+  file.commit();
+}
+
+}  // namespace attend

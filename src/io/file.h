@@ -1,0 +1,72 @@
+// Files as bytes: reading at any place, replacing in one step, and errors that name the place.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "core/message.h"
+
+namespace attend {
+
+// Throws bad_file: "<place>: <message>", where the place begins with the public function and the file.
+template <class... Args>
+[[noreturn]] void fail_at(std::string_view place, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ErrorCode::bad_file, fmt::format("{}: {}", place, fmt::format(format, std::forward<Args>(args)...)));
+}
+
+// 'text' for a message: what a file holds must not move a terminal's cursor, nor fill the screen.
+std::string quote(std::string_view text);
+
+// A file to read. Whatever can't be sought in (a pipe, a terminal) is read to its end at once.
+class InputFile {
+ public:
+  // `function` is the public function that messages begin with.
+  InputFile(std::string_view function, const std::filesystem::path& path);
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  ~InputFile();
+
+  std::uint64_t size() const { return size_; }
+  // "read_npy: 'q.npy'"
+  const std::string& place() const { return place_; }
+  // Throws bad_file unless all `count` bytes are there.
+  void read(std::uint64_t offset, void* to, std::uint64_t count) const;
+  std::string read(std::uint64_t offset, std::uint64_t count) const;
+
+ private:
+  void read_pipe();
+
+  std::string place_;
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+  std::string content_;  // of a pipe
+};
+
+// A file to write: what is written appears at commit() and not before. Without a commit nothing is left behind.
+// - A symbolic link stays, and the file that it names is replaced. An existing file keeps its permission bits, and is
+//   not replaced where it may not be written to; a new one has those that the umask leaves.
+// - There is nothing to replace in a device, a pipe or one of the process's own descriptors (/dev/stdout, /dev/fd/3):
+//   they are written as the bytes come.
+class OutputFile {
+ public:
+  OutputFile(std::string_view function, const std::filesystem::path& path);
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  ~OutputFile();
+
+  void write(const void* bytes, std::uint64_t count);
+  void write(std::string_view bytes) { write(bytes.data(), bytes.size()); }
+  void commit();
+
+ private:
+  void open_temporary(const std::filesystem::path& target);
+
+  std::string place_;
+  int descriptor_ = -1;
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;  // empty: the target is written directly
+};
+
+}  // namespace attend

@@ -1,0 +1,26 @@
+#include "io/names.h"
+
+#include <set>
+
+#include "core/utf8.h"
+#include "io/file.h"
+
+namespace attend {
+
+void check_names(std::string_view function, const NamedViews& tensors) {
+  std::set<std::string_view> seen;
+  for (const auto& [name, tensor] : tensors) {
+    const std::string place = fmt::format("{}: tensor {}", function, quote(name));
+    decode_utf8(name, place + ": the name");
+    if (name.find('\0') != std::string::npos) fail(ErrorCode::bad_value, "{}: the name has a zero byte", place);
+    if (!seen.insert(name).second) fail(ErrorCode::bad_value, "{}: the name comes twice", place);
+  }
+}
+
+NamedViews views_of(const TensorMap& tensors) {
+  NamedViews out;
+  for (const auto& [name, tensor] : tensors) out.emplace_back(name, tensor.view());
+  return out;
+}
+
+}  // namespace attend

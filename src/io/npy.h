@@ -1,0 +1,44 @@
+// The .npy format, for the readers and writers of .npy and .npz.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "attend/tensor.h"
+#include "io/file.h"
+
+namespace attend {
+
+// Bytes that come in order and are as many as size() says: a file's, or those that a zip's member inflates to, which
+// are so never held beside the tensor that they become.
+class ByteStream {
+ public:
+  ByteStream(std::string place, std::uint64_t size) : place_(std::move(place)), size_(size) {}
+  ByteStream(const ByteStream&) = delete;
+  ByteStream& operator=(const ByteStream&) = delete;
+  virtual ~ByteStream() = default;
+
+  const std::string& place() const { return place_; }
+  std::uint64_t size() const { return size_; }
+  std::uint64_t position() const { return position_; }
+  // Throws bad_file where fewer bytes are left.
+  void read(void* to, std::uint64_t count);
+
+ private:
+  virtual void fill(void* to, std::uint64_t count) = 0;
+
+  std::string place_;
+  std::uint64_t size_;
+  std::uint64_t position_ = 0;
+};
+
+inline constexpr std::string_view npy_magic = "\x93NUMPY";
+
+// One tensor, that takes up all of the stream.
+Tensor read_npy(ByteStream& stream);
+Tensor read_npy(const InputFile& file);
+
+// What comes before the elements, byte for byte as NumPy writes it. `place` is for the error: bad_dtype for bf16.
+std::string npy_header(const View& tensor, std::string_view place);
+
+}  // namespace attend

@@ -1,0 +1,11 @@
+// Reading .npz from a file that is open already.
+#pragma once
+
+#include "attend/io.h"
+#include "io/file.h"
+
+namespace attend {
+
+TensorMap read_npz(const InputFile& file);
+
+}  // namespace attend
