@@ -1,0 +1,15 @@
+// The numbers of a tensor as PyTorch lays them out.
+#pragma once
+
+#include <string>
+
+#include "attend/tensor.h"
+
+namespace attend {
+
+// What format_tensor writes between "tensor(" and ")": nested brackets with aligned numbers, no newline at the end.
+// The first line begins after `indent` columns that the caller has written; the others get spaces for them. Rows break
+// so that lines stay within `width` columns, bracket and comma aside, as PyTorch's do.
+std::string format_values(const View& values, int indent, int width);
+
+}  // namespace attend
