@@ -1,0 +1,232 @@
+#include "attend/attention.h"
+
+#include <functional>
+#include <limits>
+
+#include "tests/expect.h"
+
+namespace attend {
+namespace {
+
+using test::expect_close;
+using test::expect_error;
+using test::expect_same;
+
+const TensorMap& golden() {
+  static const TensorMap tensors = read_npz(test::data("golden/attention.npz"));
+  return tensors;
+}
+View input(const std::string& name) {
+  return golden().at(name);
+}
+
+struct Case {
+  std::string name;
+  AttentionOptions options;
+};
+
+std::vector<Case> cases() {
+  AttentionOptions all{.scale = 0.7, .causal = true, .window = {3, -1}, .offset = Offset(2)};
+  all.mask = input("mask");
+  all.bias = input("bias");
+  all.alibi_slopes = input("slopes");
+  all.sinks = input("sinks");
+  all.softcap = 1.5;
+  all.key_lengths = input("lengths");
+  return {
+      {"plain", {}},
+      {"scale", {.scale = 0.3}},
+      {"causal_top_left", {.causal = true, .offset = Offset::top_left()}},
+      {"causal_bottom_right", {.causal = true, .offset = Offset::bottom_right()}},
+      {"causal_minus_2", {.causal = true, .offset = Offset(-2)}},
+      {"mask", {.mask = input("mask")}},
+      {"bias", {.bias = input("bias")}},
+      {"window_1_2", {.window = {1, 2}, .offset = Offset::top_left()}},
+      {"alibi", {.offset = Offset::bottom_right(), .alibi_slopes = input("slopes")}},
+      {"sinks", {.sinks = input("sinks")}},
+      {"softcap", {.softcap = 0.8}},
+      {"lengths", {.key_lengths = input("lengths")}},
+      {"lengths_bottom_right", {.causal = true, .offset = Offset::bottom_right(), .key_lengths = input("lengths")}},
+      {"all", all},
+  };
+}
+
+// The golden values are sums of a few products in another order: a few ulp of f64.
+constexpr double f64_tolerance = 1e-14;
+
+TEST(Attention, EqualsPyTorchForEveryOption) {
+  for (const Case& c : cases()) {
+    const AttentionResult result = attention(input("q"), input("k"), input("v"), c.options);
+    expect_close(result.out, input(c.name + ".out"), f64_tolerance, c.name + ".out");
+    expect_close(result.lse, input(c.name + ".lse"), f64_tolerance, c.name + ".lse");
+    const AttentionSteps steps = attention_steps(input("q"), input("k"), input("v"), c.options);
+    expect_close(steps.scores, input("scores"), f64_tolerance, c.name + ".scores");
+    expect_close(steps.weights, input(c.name + ".weights"), f64_tolerance, c.name + ".weights");
+    expect_same(steps.context, result.out, c.name + ".context");
+    expect_same(steps.lse, result.lse, c.name + ".lse");
+  }
+}
+
+TEST(Attention, EveryDTypeRoundsTheSameResultOnce) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const Tensor q = input("q").to(dtype), k = input("k").to(dtype), v = input("v").to(dtype);
+    const AttentionResult exact = attention(q.view().to(DType::f64), k.view().to(DType::f64), v.view().to(DType::f64));
+    const AttentionResult result = attention(q, k, v);
+    expect_same(result.out, exact.out.view().to(dtype));
+    expect_same(result.lse, exact.lse.view().to(DType::f32));
+  }
+}
+
+TEST(Attention, AnyStridesAndAlignment) {
+  const AttentionResult expected = attention(input("q"), input("k"), input("v"));
+  // [B,T,H,D] in memory, shifted by one byte.
+  const auto shuffled = [](const View& x, std::vector<char>& memory) {
+    const Tensor packed = x.permute({0, 2, 1, 3}).clone();
+    memory.resize(static_cast<std::size_t>(packed.count()) * 8 + 1);
+    std::memcpy(memory.data() + 1, packed.raw(), memory.size() - 1);
+    return View(memory.data() + 1, DType::f64, packed.shape()).permute({0, 2, 1, 3});
+  };
+  std::vector<char> a, b, c;
+  const AttentionResult result = attention(shuffled(input("q"), a), shuffled(input("k"), b), shuffled(input("v"), c));
+  expect_same(result.out, expected.out);
+}
+
+TEST(Attention, LeadingAxesMayBeLeftOut) {
+  const AttentionResult expected = attention(input("q"), input("k"), input("v"));
+  const auto item = [](const View& x) { return x.select(0, 1); };
+  const AttentionResult three = attention(item(input("q")), item(input("k")), item(input("v")));
+  expect_same(three.out, item(expected.out));
+  expect_same(three.lse, item(expected.lse));
+  const auto head = [&](const View& x, int h) { return item(x).select(0, h); };
+  const AttentionResult two = attention(head(input("q"), 3), head(input("k"), 1), head(input("v"), 1));
+  expect_same(two.out, head(expected.out, 3));
+  expect_same(two.lse, head(expected.lse, 3));
+}
+
+TEST(Attention, MaskedNaNNeverLeaksAndAttendedNaNDoes) {
+  Tensor k = input("k").clone(), v = input("v").clone();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  k.view().select(2, 6).copy_from(Tensor::from({1}, {NAN}).view().broadcast_to({2, 2, 6}));
+  v.view().select(2, 6).copy_from(Tensor::from({1}, {INFINITY}).view().broadcast_to({2, 2, 3}));
+  Tensor visible({7}, DType::boolean);
+  std::fill(visible.data<bool>(), visible.data<bool>() + 6, true);
+  Tensor minus_infinity({7}, DType::f64);
+  minus_infinity.data<double>()[6] = -INFINITY;
+  const auto first_six = [](const View& x) { return x.slice(2, 0, 6); };
+  const AttentionResult clean = attention(input("q"), first_six(k), first_six(v));
+  const Tensor six = [] {
+    Tensor lengths({2}, DType::i64);
+    lengths.data<std::int64_t>()[0] = lengths.data<std::int64_t>()[1] = 6;
+    return lengths;
+  }();
+  const AttentionOptions ways[] = {{.mask = visible},
+                                   {.key_lengths = six},
+                                   {.causal = true, .offset = Offset(1), .mask = visible},
+                                   {.window = {-1, 0}, .offset = Offset(1)}};
+  for (const AttentionOptions& way : ways) {
+    const AttentionResult result = attention(input("q"), k, v, way);
+    for (std::int64_t i = 0; i < result.out.count(); ++i) ASSERT_TRUE(std::isfinite(result.out.data<double>()[i]));
+  }
+  expect_same(attention(input("q"), k, v, ways[0]).out, clean.out);
+  expect_same(attention(input("q"), k, v, ways[1]).out, clean.out);
+  // A value of infinity behind a score of -infinity is not attended to either.
+  expect_same(attention(input("q"), input("k"), v, {.bias = minus_infinity}).out,
+              attention(input("q"), first_six(input("k")), first_six(v)).out);
+  const AttentionResult poisoned = attention(input("q"), k, v);
+  EXPECT_TRUE(std::isnan(poisoned.out.item({0, 0, 0, 0})));
+  EXPECT_TRUE(std::isnan(poisoned.lse.item({0, 0, 0})));
+  v = input("v").clone();
+  v.data<double>()[0] = nan;
+  EXPECT_TRUE(std::isnan(attention(input("q"), input("k"), v).out.item({0, 0, 0, 0})));
+}
+
+TEST(Attention, NothingToAttendToGivesZeroAndMinusInfinity) {
+  const Tensor q({2, 3, 4, 5}), k({2, 3, 0, 5}), v({2, 3, 0, 6});
+  const AttentionResult result = attention(q, k, v);
+  EXPECT_EQ(result.out.shape(), Dims({2, 3, 4, 6}));
+  for (int i = 0; i < 144; ++i) EXPECT_EQ(result.out.data<float>()[i], 0);
+  for (int i = 0; i < 24; ++i) EXPECT_EQ(result.lse.data<float>()[i], -INFINITY);
+  // With a sink there is one score: its own.
+  const Tensor sinks = Tensor::from({3}, {1, 2, 3});
+  EXPECT_EQ(attention(q, k, v, {.sinks = sinks}).lse.item({1, 2, 3}), 3);
+}
+
+TEST(Attention, ZeroLengthsWork) {
+  EXPECT_EQ(attention(Tensor({0, 2, 4, 5}), Tensor({0, 2, 3, 5}), Tensor({0, 2, 3, 6})).out.shape(),
+            Dims({0, 2, 4, 6}));
+  EXPECT_EQ(attention(Tensor({1, 2, 0, 5}), Tensor({1, 2, 3, 5}), Tensor({1, 2, 3, 6})).lse.shape(), Dims({1, 2, 0}));
+  EXPECT_EQ(attention(Tensor({1, 0, 4, 5}), Tensor({1, 0, 3, 5}), Tensor({1, 0, 3, 6})).out.count(), 0);
+}
+
+TEST(Attention, LargeScoresDoNotOverflow) {
+  const Tensor q = Tensor::from({1, 1}, {1e4f}), k = Tensor::from({3, 1}, {1e4f, 1e4f, -1e4f}),
+               v = Tensor::from({3, 1}, {2, 4, 100});
+  const AttentionResult result = attention(q, k, v);
+  EXPECT_EQ(result.out.item({0, 0}), 3);
+  EXPECT_EQ(result.lse.item({0}), static_cast<float>(1e8 + std::log(2)));
+}
+
+TEST(Attention, ErrorsNameFunctionArgumentExpectedAndGot) {
+  const auto shapes = [](Dims q, Dims k, Dims v) { return [=] { attention(Tensor(q), Tensor(k), Tensor(v)); }; };
+  const auto bad = ErrorCode::bad_shape;
+  expect_error(bad, shapes({2, 8, 5, 80}, {2, 8, 7, 64}, {2, 8, 7, 64}),
+               "attention: k has head size 64, q has 80 (q [2,8,5,80], k [2,8,7,64], v [2,8,7,64])");
+  expect_error(bad, shapes({2, 8, 5, 4}, {1, 8, 7, 4}, {2, 8, 7, 4}), "k has batch size 1, q has 2");
+  expect_error(bad, shapes({2, 8, 5, 4}, {2, 8, 7, 4}, {1, 8, 7, 4}), "v has batch size 1, q has 2");
+  expect_error(bad, shapes({2, 8, 5, 4}, {2, 4, 7, 4}, {2, 8, 7, 4}), "v has heads 8, k has 4");
+  expect_error(bad, shapes({2, 8, 5, 4}, {2, 8, 7, 4}, {2, 8, 6, 4}), "v has keys 6, k has 7");
+  expect_error(bad, shapes({2, 8, 5, 4}, {2, 3, 7, 4}, {2, 3, 7, 4}), "q has 8 heads, expected a multiple of k's 3");
+  expect_error(bad, shapes({2, 8, 5, 4}, {2, 0, 7, 4}, {2, 0, 7, 4}), "multiple of k's 0");
+  expect_error(bad, shapes({5}, {7}, {7}), "q has 1 axes");
+  expect_error(bad, shapes({5, 4}, {1, 7, 4}, {7, 4}), "differ in their number of axes");
+  expect_error(bad, shapes({5, 0}, {7, 0}, {7, 4}), "q has head size 0");
+  expect_error(bad, shapes({5, 4}, {7, 4}, {7, 0}), "v has head size 0");
+  expect_error(
+      ErrorCode::bad_dtype,
+      [] {
+        attention(Tensor({5, 4}, DType::i64), Tensor({7, 4}), Tensor({7, 4}));
+      },
+      "q is i64");
+  expect_error(
+      ErrorCode::bad_dtype,
+      [] {
+        attention(Tensor({5, 4}), Tensor({7, 4}, DType::f16), Tensor({7, 4}));
+      },
+      "k is f16, q is f32");
+  expect_error(
+      ErrorCode::bad_dtype,
+      [] {
+        attention(Tensor({5, 4}), Tensor({7, 4}), Tensor({7, 4}, DType::bf16));
+      },
+      "v is bf16, q is f32");
+}
+
+TEST(Attention, BadOptionsAreNamed) {
+  const Tensor q({2, 3, 5, 4}), k({2, 3, 7, 4}), f({5}), three({3}), lengths({2}, DType::i64);
+  const auto with = [&](AttentionOptions options) { return [&, options] { attention(q, k, k, options); }; };
+  Tensor long_lengths({2}, DType::i64), nan({3});
+  long_lengths.data<std::int64_t>()[1] = 8;
+  nan.data<float>()[2] = NAN;
+  const auto shape = ErrorCode::bad_shape, dtype = ErrorCode::bad_dtype, value = ErrorCode::bad_value;
+  expect_error(value, with({.causal = true}), "5 queries and 7 keys", "top_left", "bottom_right");
+  expect_error(value, with({.window = {2, 2}}), "top_left", "bottom_right");
+  expect_error(value, with({.alibi_slopes = three.view()}), "top_left", "bottom_right");
+  expect_error(value, with({.window = {-2, 0}}), "window side -2");
+  expect_error(value, with({.scale = NAN}), "scale is nan");
+  expect_error(value, with({.softcap = -1}), "softcap is -1");
+  expect_error(value, with({.offset = Offset(INT64_MIN)}), "offset is -9223372036854775808");
+  expect_error(dtype, with({.mask = f.view()}), "mask is f32", "true = may attend");
+  expect_error(shape, with({.mask = View(f.raw(), DType::boolean, {5})}), "mask has shape [5]", "[2,3,5,7]");
+  expect_error(dtype, with({.bias = lengths.view()}), "bias is i64");
+  expect_error(shape, with({.bias = f.view()}), "bias has shape [5]", "[2,3,5,7]");
+  expect_error(shape, with({.offset = Offset(0), .alibi_slopes = f.view()}),
+               "alibi_slopes has shape [5], expected [H] = [3]");
+  expect_error(value, with({.sinks = nan.view()}), "sinks[2] is nan");
+  expect_error(dtype, with({.key_lengths = three.view()}), "key_lengths is f32");
+  expect_error(shape, with({.key_lengths = View(lengths.raw(), DType::i64, {1})}),
+               "key_lengths has shape [1], expected [B] = [2]");
+  expect_error(value, with({.key_lengths = long_lengths.view()}), "key_lengths[1] is 8, expected 0 to Tk = 7");
+}
+
+}  // namespace
+}  // namespace attend
