@@ -1,0 +1,257 @@
+#include "io/safetensors.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/element.h"
+#include "core/utf8.h"
+#include "io/element_bytes.h"
+#include "io/names.h"
+
+namespace attend {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t prefix_size = 8;               // the header's length
+constexpr std::uint64_t longest_header = 100'000'000;  // as the safetensors package demands
+constexpr std::string_view metadata_key = "__metadata__";
+
+struct FileType {
+  std::string_view name;
+  DType dtype;
+};
+// The order in which the package writes: the more alignment a type needs, the sooner it comes.
+constexpr FileType file_types[] = {{"I64", DType::i64},     {"F64", DType::f64}, {"F32", DType::f32},
+                                   {"BF16", DType::bf16},   {"F16", DType::f16}, {"U8", DType::u8},
+                                   {"BOOL", DType::boolean}};
+
+const FileType& file_type(DType dtype) {
+  return *std::find_if(std::begin(file_types), std::end(file_types), [&](auto& type) { return type.dtype == dtype; });
+}
+
+struct Entry {
+  std::string name;
+  DType dtype = DType::f32;
+  Dims shape;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+// What nlohmann-json says, less the library's own name, the line (a header has one) and the bytes themselves.
+std::string json_reason(const json::parse_error& error) {
+  std::string_view text = error.what();
+  if (text.find("UTF-8") != std::string_view::npos) return "is not UTF-8";
+  constexpr std::string_view before = "syntax error while parsing ";
+  const std::size_t start = text.find(before);
+  if (start == std::string_view::npos) return "is not JSON";
+  text.remove_prefix(start + before.size());
+  return fmt::format("is not JSON: {}", text.substr(0, text.find("; last read")));
+}
+
+// A tree of the header, in which no key comes twice.
+json parse_header(std::string_view text, std::string_view place) {
+  constexpr int deepest = 3;  // of what may stand in a header: shape's values
+  std::vector<std::set<std::string>> keys;
+  const auto check = [&](int depth, json::parse_event_t event, json& value) {
+    if (depth > deepest) fail_at(place, "header: lists or objects lie deeper in each other than the format has them");
+    if (event == json::parse_event_t::object_start) keys.emplace_back();
+    if (event == json::parse_event_t::object_end) keys.pop_back();
+    if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
+      fail_at(place, "header: key {} comes twice", quote(value.get_ref<const std::string&>()));
+    }
+    return true;
+  };
+  try {
+    return json::parse(text, check);
+  } catch (const json::parse_error& error) {
+    fail_at(place, "byte {}: header {}", prefix_size + std::max<std::size_t>(error.byte, 1) - 1, json_reason(error));
+  } catch (const json::exception&) {  // a number that no double holds
+    fail_at(place, "header: a number is out of range");
+  }
+}
+
+DType parse_dtype(const json& value, std::string_view place) {
+  constexpr std::string_view known[] = {"I8",          "I16",     "U16",         "I32",     "U32",
+                                        "U64",         "F4",      "F6_E2M3",     "F6_E3M2", "F8_E4M3",
+                                        "F8_E4M3FNUZ", "F8_E5M2", "F8_E5M2FNUZ", "F8_E8M0", "C64"};
+  if (!value.is_string()) fail_at(place, "dtype is not a string");
+  const auto& name = value.get_ref<const std::string&>();
+  const auto type = std::find_if(std::begin(file_types), std::end(file_types), [&](auto& t) { return t.name == name; });
+  if (type != std::end(file_types)) return type->dtype;
+  const bool is_known = std::find(std::begin(known), std::end(known), name) != std::end(known);
+  fail_at(place, "dtype {} is {}; F64, F32, F16, BF16, I64, U8 and BOOL are", quote(name),
+          is_known ? "not read" : "unknown, and not read");
+}
+
+Dims parse_shape(const json& value, std::string_view place) {
+  if (!value.is_array()) fail_at(place, "shape is not a list");
+  if (value.size() > Dims::max_rank) {
+    fail_at(place, "shape has {} dimensions, at most {} are read", value.size(), Dims::max_rank);
+  }
+  Dims shape;
+  for (const json& size : value) {
+    if (!size.is_number_unsigned() || size.get<std::uint64_t>() > INT64_MAX) {
+      fail_at(place, "shape holds something else than whole numbers from 0 to 2^63 - 1");
+    }
+    shape.push_back(size.get<std::int64_t>());
+  }
+  return shape;
+}
+
+Entry parse_entry(const std::string& name, const json& value, std::string_view place) {
+  const bool complete = value.is_object() && value.size() == 3 && value.contains("dtype") && value.contains("shape") &&
+                        value.contains("data_offsets");
+  if (!complete) fail_at(place, "must be an object with exactly the keys dtype, shape and data_offsets");
+  const json& offsets = value["data_offsets"];
+  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+      !offsets[1].is_number_unsigned()) {
+    fail_at(place, "data_offsets is not a list of two whole numbers");
+  }
+  Entry entry{name, parse_dtype(value["dtype"], place), parse_shape(value["shape"], place),
+              offsets[0].get<std::uint64_t>(), offsets[1].get<std::uint64_t>()};
+  if (entry.end < entry.begin) fail_at(place, "data_offsets [{},{}] run backwards", entry.begin, entry.end);
+  const auto bytes = byte_count(entry.dtype, {entry.shape.begin(), entry.shape.end()});
+  if (!bytes) fail_at(place, "shape {} of {} has more bytes than 63 bits can count", entry.shape, entry.dtype);
+  if (entry.end - entry.begin != *bytes) {
+    fail_at(place, "shape {} of {} takes {} bytes, but data_offsets [{},{}] hold {}", entry.shape, entry.dtype, *bytes,
+            entry.begin, entry.end, entry.end - entry.begin);
+  }
+  return entry;
+}
+
+std::map<std::string, std::string> parse_metadata(const json& value, std::string_view place) {
+  std::map<std::string, std::string> metadata;
+  if (!value.is_object()) fail_at(place, "header: {} is not an object", metadata_key);
+  for (const auto& [key, text] : value.items()) {
+    if (!text.is_string()) fail_at(place, "header: {} holds no string under {}", metadata_key, quote(key));
+    metadata.emplace(key, text.get<std::string>());
+  }
+  return metadata;
+}
+
+struct Header {
+  std::string text;        // JSON, without the spaces that fill it up
+  std::uint64_t data = 0;  // where it ends and the tensors' data begins
+};
+
+Header read_header(const InputFile& file) {
+  const std::string& place = file.place();
+  if (file.size() == 0) fail_at(place, "is empty");
+  std::uint64_t length = 0;
+  file.read(0, &length, prefix_size);
+  if (length > longest_header) {
+    fail_at(place, "byte 0: a header of {} bytes; at most {} are read", length, longest_header);
+  }
+  if (length > file.size() - prefix_size) {
+    fail_at(place, "byte 0: a header of {} bytes, but {} follow: cut short, or no .safetensors file", length,
+            file.size() - prefix_size);
+  }
+  std::string text = file.read(prefix_size, length);
+  if (!text.starts_with('{')) fail_at(place, "byte {}: the header does not begin with '{{'", prefix_size);
+  const std::size_t end = text.find_last_not_of(' ') + 1;
+  if (text[end - 1] != '}') fail_at(place, "byte {}: the header does not end with '}}'", prefix_size + end - 1);
+  text.resize(end);
+  return {std::move(text), prefix_size + length};
+}
+
+// Without gaps or overlaps from the buffer's begin to its end. The entries come back in that order.
+void check_layout(std::vector<Entry>& entries, std::uint64_t size, std::string_view place) {
+  std::sort(entries.begin(), entries.end(),
+            [](auto& a, auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  std::uint64_t next = 0;
+  for (const Entry& entry : entries) {
+    const auto wrong = [&](std::string_view what) {
+      fail_at(place, "tensor {}: data_offsets [{},{}] {} (the data has {} bytes)", quote(entry.name), entry.begin,
+              entry.end, what, size);
+    };
+    if (entry.end > size) wrong("reach beyond the file");
+    if (entry.begin < next) wrong(fmt::format("overlap another tensor's, which end at {}", next));
+    if (entry.begin > next) wrong(fmt::format("leave a hole from {} on", next));
+    next = entry.end;
+  }
+  if (next != size) fail_at(place, "{} trailing bytes follow the last tensor's data", size - next);
+}
+
+// The header of a file in which the tensors' data follows in this order.
+std::string make_header(const NamedViews& tensors, const std::map<std::string, std::string>& metadata) {
+  std::string text = "{";
+  if (!metadata.empty()) text += fmt::format("\"{}\":{}", metadata_key, json(metadata).dump());
+  std::uint64_t begin = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const std::uint64_t end = begin + static_cast<std::uint64_t>(tensor.count() * size_of(tensor.dtype()));
+    text += fmt::format(R"({}{}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", text.size() > 1 ? "," : "",
+                        json(name).dump(), file_type(tensor.dtype()).name, tensor.shape(), begin, end);
+    begin = end;
+  }
+  text.push_back('}');
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
+
+}  // namespace
+
+Safetensors read_safetensors(const InputFile& file) {
+  const std::string& place = file.place();
+  const Header header = read_header(file);
+  Safetensors out;
+  std::vector<Entry> entries;
+  const json tree = parse_header(header.text, place);
+  for (const auto& [name, value] : tree.items()) {
+    if (name == metadata_key) {
+      out.metadata = parse_metadata(value, place);
+    } else {
+      entries.push_back(parse_entry(name, value, fmt::format("{}: tensor {}", place, quote(name))));
+    }
+  }
+  check_layout(entries, file.size() - header.data, place);
+  for (const Entry& entry : entries) {
+    Tensor tensor = Tensor::uninitialized(entry.shape, entry.dtype);
+    const std::uint64_t start = header.data + entry.begin;
+    file.read(start, tensor.raw(), entry.end - entry.begin);
+    require_booleans(tensor, fmt::format("{}: tensor {}", place, quote(entry.name)), start);
+    out.tensors.emplace(entry.name, std::move(tensor));
+  }
+  return out;
+}
+
+Safetensors read_safetensors(const std::filesystem::path& path) {
+  return read_safetensors(InputFile("read_safetensors", path));
+}
+
+void write_safetensors(const std::filesystem::path& path, const NamedViews& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  constexpr std::string_view function = "write_safetensors";
+  check_names(function, tensors);
+  NamedViews ordered = tensors;
+  std::sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
+    const auto rank = [](const View& view) { return &file_type(view.dtype()) - file_types; };
+    return std::pair(rank(a.second), a.first) < std::pair(rank(b.second), b.first);
+  });
+  for (const auto& [name, tensor] : ordered) {
+    if (name == metadata_key) fail(ErrorCode::bad_value, "{}: no tensor can have the name {}", function, metadata_key);
+  }
+  for (const auto& [key, text] : metadata) {
+    decode_utf8(key, "write_safetensors: a key of metadata");
+    decode_utf8(text, fmt::format("write_safetensors: metadata {}", quote(key)));
+  }
+  const std::string header = make_header(ordered, metadata);
+  if (header.size() > longest_header) {
+    fail(ErrorCode::bad_value, "{}: names, shapes and metadata take {} bytes, at most {} are possible", function,
+         header.size(), longest_header);
+  }
+  OutputFile file(function, path);
+  char length[prefix_size];
+  store(length, std::uint64_t{header.size()});
+  file.write(length, prefix_size);
+  file.write(header);
+  for (const auto& [name, tensor] : ordered) {
+    const RowMajor elements(tensor);
+    file.write(elements.data(), elements.bytes());
+  }
+  file.commit();
+}
+
+}  // namespace attend
