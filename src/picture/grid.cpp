@@ -1,0 +1,118 @@
+#include "picture/grid.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/message.h"
+#include "core/utf8.h"
+
+namespace attend {
+
+namespace {
+
+void check(const HeatMap& map, std::string_view what) {
+  const View& values = map.values;
+  if (!is_floating(values.dtype())) {
+    fail(ErrorCode::bad_dtype, "{}: values are {}, expected a floating point type", what, values.dtype());
+  }
+  if (values.rank() != 2) {
+    fail(ErrorCode::bad_shape, "{}: values have shape {}, expected [rows,columns]", what, values.shape());
+  }
+  if (values.size(0) == 0 || values.size(1) == 0) {
+    fail(ErrorCode::bad_shape, "{}: values have shape {}, expected at least one row and one column", what,
+         values.shape());
+  }
+  const auto check_labels = [&](const std::vector<std::string>& labels, std::int64_t count, const char* axis) {
+    if (!labels.empty() && static_cast<std::int64_t>(labels.size()) != count) {
+      fail(ErrorCode::bad_shape, "{}: {} {} labels for {} {}s (values {})", what, labels.size(), axis, count, axis,
+           values.shape());
+    }
+  };
+  check_labels(map.row_labels, values.size(0), "row");
+  check_labels(map.column_labels, values.size(1), "column");
+}
+
+std::int64_t ceiling(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
+
+Grid read_grid(const HeatMap& map, std::int64_t max_side, std::string_view what) {
+  check(map, what);
+  const std::int64_t rows = map.values.size(0);
+  const std::int64_t columns = map.values.size(1);
+  Grid grid;
+  grid.row_block = ceiling(rows, max_side);
+  grid.column_block = ceiling(columns, max_side);
+  grid.rows = ceiling(rows, grid.row_block);
+  grid.columns = ceiling(columns, grid.column_block);
+  grid.values.assign(static_cast<std::size_t>(grid.rows * grid.columns), 0);
+  std::vector<std::int64_t> finite(grid.values.size(), 0);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const Tensor row = map.values.select(0, i).to(DType::f64);
+    const double* value = row.data<double>();
+    for (std::int64_t j = 0; j < columns; ++j) {
+      if (!std::isfinite(value[j])) continue;
+      const auto block = static_cast<std::size_t>(i / grid.row_block * grid.columns + j / grid.column_block);
+      // The running mean, which can't overflow as a sum could.
+      const auto count = static_cast<double>(++finite[block]);
+      grid.values[block] += value[j] / count - grid.values[block] / count;
+    }
+  }
+  for (std::size_t block = 0; block < finite.size(); ++block) {
+    if (finite[block] == 0) grid.values[block] = std::numeric_limits<double>::quiet_NaN();
+  }
+  return grid;
+}
+
+std::vector<Tick> ticks_of(const ColourScale& scale) {
+  // Two ends so close that a difference would be 0: values about which nothing more can be said.
+  if (!(scale.high / 6 > scale.low / 6)) return {{scale.low, short_number(scale.low, 5)}};
+  const double wanted = scale.high / 6 - scale.low / 6;
+  const double power = std::pow(10, std::floor(std::log10(wanted)));
+  double step = 10 * power;
+  for (const double round : {5.0, 2.5, 2.0, 1.0}) {
+    if (round * power >= wanted * (1 - 1e-9)) step = round * power;
+  }
+  int decimals = 0;
+  for (double part = step; decimals < 5 && std::abs(part - std::round(part)) > 1e-6 * part; part *= 10) ++decimals;
+  std::vector<Tick> ticks;
+  const double first = std::ceil(scale.low / step - 1e-9);
+  for (int i = 0; i < 8; ++i) {
+    const double value = (first + i) * step;
+    if (value > scale.high + step * 1e-9) break;
+    ticks.push_back({value, short_number(value, decimals)});
+  }
+  return ticks;
+}
+
+std::string short_number(double value, int decimals) {
+  const double size = std::abs(value);
+  std::string text;
+  if (size < 1e5 && decimals <= 4) {
+    text = fmt::format("{:.{}f}", value, size < 1000 ? decimals : 0);
+  } else {
+    text = fmt::format("{:.3g}", value);
+  }
+  if (text.starts_with('-') && text.find_first_not_of("-0.") == std::string::npos) text.erase(0, 1);
+  return text;
+}
+
+std::u32string one_line(std::string_view text, std::string_view what) {
+  std::u32string line = decode_utf8(text, what);
+  for (char32_t& point : line) {
+    const bool space = point == '\t' || point == '\n' || point == '\r' || point == 0x2028 || point == 0x2029;
+    const bool control = point < 0x20 || (point >= 0x7f && point < 0xa0);
+    const bool noncharacter = (point & 0xfffe) == 0xfffe || (point >= 0xfdd0 && point < 0xfdf0);
+    if (space) {
+      point = ' ';
+    } else if (control || noncharacter) {
+      point = 0xfffd;
+    }
+  }
+  return line;
+}
+
+}  // namespace attend

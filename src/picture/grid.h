@@ -1,0 +1,45 @@
+// The numbers of a heat map as they are drawn: checked, in averaged blocks where there are too many.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attend/picture.h"
+#include "picture/colour.h"
+
+namespace attend {
+
+struct Grid {
+  std::int64_t rows = 0;  // as drawn
+  std::int64_t columns = 0;
+  std::int64_t row_block = 1;  // rows of the map in one row drawn
+  std::int64_t column_block = 1;
+  std::vector<double> values;  // row-major; NaN where the block holds no finite value
+
+  double at(std::int64_t row, std::int64_t column) const {
+    return values[static_cast<std::size_t>(row * columns + column)];
+  }
+  bool averaged() const { return row_block > 1 || column_block > 1; }
+};
+
+// At most max_side rows and columns: each drawn value is the mean of a block's finite values. Throws bad_shape,
+// or bad_dtype with a message that starts with `what`.
+Grid read_grid(const HeatMap& map, std::int64_t max_side, std::string_view what);
+
+// Round values on the scale, ascending, with their text.
+struct Tick {
+  double value;
+  std::string text;
+};
+std::vector<Tick> ticks_of(const ColourScale& scale);
+
+// "0.49": what stands inside a cell. Short for any value, and the same in any locale.
+std::string short_number(double value, int decimals);
+
+// Characters as they can be drawn on one line and stand in XML: white space is a space, controls and noncharacters are
+// U+FFFD. Throws bad_value, naming `what`, where the text is not UTF-8.
+std::u32string one_line(std::string_view text, std::string_view what);
+
+}  // namespace attend

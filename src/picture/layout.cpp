@@ -1,0 +1,500 @@
+#include "picture/layout.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/message.h"
+#include "core/utf8.h"
+#include "picture/grid.h"
+
+namespace attend {
+
+namespace {
+
+constexpr std::int64_t max_side = 512;       // cells; more are averaged
+constexpr std::int64_t max_shape_side = 64;  // more are one image
+constexpr std::int64_t max_pointed = 4096;   // cells in all that tell their value to a pointer
+constexpr double max_width = 1360;           // of panels side by side, before they wrap
+constexpr double margin = 24;
+constexpr double panel_gap = 26;
+constexpr double min_panel = 28;
+constexpr double max_row_label = 150;
+constexpr double max_column_label = 120;
+constexpr double max_caption = 180;  // a panel's title or axis name that is wider than its cells
+constexpr double title_size = 17;
+constexpr double title_line = 23;
+constexpr double max_title_width = 540;  // a picture is not made wider for its title than this
+constexpr double caption_size = 13;
+constexpr double label_size = 12;
+constexpr double note_size = 11;
+constexpr double label_gap = 7;  // between cells and labels, labels and axis name
+
+constexpr Colour ink{0x1f, 0x23, 0x28};
+constexpr Colour soft_ink{0x59, 0x63, 0x6e};
+constexpr Colour frame{0xc9, 0xcd, 0xd2};
+constexpr Colour missing{0xee, 0xee, 0xee};
+
+// From the middle of a line of capitals and digits to its baseline.
+double half_height(double size) {
+  return size * 0.36;
+}
+
+double down_to_half(double value) {
+  return std::floor(value * 2) / 2;
+}
+
+std::u32string ascii(std::string_view text) {
+  return {text.begin(), text.end()};
+}
+
+// The longest beginning that fits with an ellipsis, or all of it. Never ends inside a character made of several code
+// points.
+std::u32string cut(const std::u32string& text, const Font& font, double size, double width) {
+  if (font.width(text, size) <= width) return text;
+  const double room = width - font.width(U"…", size);
+  std::size_t fits = 0;
+  for (std::size_t beyond = text.size(); beyond - fits > 1;) {
+    const std::size_t middle = fits + (beyond - fits) / 2;
+    (font.width(std::u32string_view(text).substr(0, middle), size) <= room ? fits : beyond) = middle;
+  }
+  while (fits > 0 && (extends_character(text[fits]) || text[fits - 1] == 0x200d)) --fits;
+  while (fits > 0 && text[fits - 1] == ' ') --fits;
+  return text.substr(0, fits) + U'…';
+}
+
+// At most three lines; the last is cut.
+std::vector<std::u32string> wrap(std::u32string text, const Font& font, double size, double width) {
+  std::vector<std::u32string> lines;
+  while (lines.size() < 2 && font.width(text, size) > width) {
+    const std::size_t fits = cut(text, font, size, width).size() - 1;
+    const std::size_t space = text.rfind(U' ', fits);
+    const bool at_space = space != std::u32string::npos && space > 0;
+    const std::size_t end = at_space ? space : std::max<std::size_t>(fits, 1);
+    lines.push_back(text.substr(0, end));
+    text.erase(0, at_space ? end + 1 : end);
+  }
+  lines.push_back(cut(text, font, size, width));
+  return lines;
+}
+
+// 1, 2, 5, 10, 20, 50, ...: the first that is not below `least`.
+std::int64_t round_step(double least) {
+  std::int64_t power = 1;
+  while (static_cast<double>(power) * 10 < least) power *= 10;
+  for (const std::int64_t step : {power, 2 * power, 5 * power}) {
+    if (static_cast<double>(step) >= least) return step;
+  }
+  return 10 * power;
+}
+
+// The rows or the columns of one panel, and their labels.
+struct Axis {
+  std::u32string name;
+  std::vector<std::u32string> labels;  // empty: indices
+  std::int64_t count = 0;
+  double pitch = 0;       // pixels from one to the next
+  double inset = 0;       // the gap after each cell, which is not part of it
+  std::int64_t step = 1;  // one label in every `step`
+  int degrees = 0;
+  double widest = 0;  // of the labels, as they are cut
+
+  std::u32string label(std::int64_t i) const {
+    return labels.empty() ? ascii(fmt::format("{}", i)) : labels[static_cast<std::size_t>(i)];
+  }
+  double centre(std::int64_t i) const { return (static_cast<double>(i) + 0.5) * pitch - inset / 2; }
+  void measure(const Font& font, double limit) {
+    if (labels.empty()) widest = font.width(label(count - 1), label_size);
+    for (const std::u32string& text : labels) widest = std::max(widest, font.width(text, label_size));
+    widest = std::min(widest, limit);
+  }
+  void arrange_rows(const Font& font) {
+    measure(font, max_row_label);
+    step = round_step(13 / pitch);
+  }
+  // Level where they fit, else slanting, else upright; indices stay level and are thinned.
+  void arrange_columns(const Font& font) {
+    measure(font, max_column_label);
+    if (labels.empty()) {
+      step = round_step((widest + 8) / pitch);
+    } else if (widest + 6 > pitch) {
+      degrees = pitch >= 17 ? 45 : 90;
+      step = round_step(13 / pitch);
+    }
+  }
+  // How far column labels reach below the cells, and to the left of their cell's centre.
+  double depth() const {
+    const double slant = degrees * std::numbers::pi / 180;
+    return std::sin(slant) * widest + std::cos(slant) * label_size * 0.9;
+  }
+  double overhang() const { return degrees == 45 ? widest * std::numbers::sqrt2 / 2 : 0; }
+};
+
+// One map.
+struct Panel {
+  Grid grid;
+  std::u32string title;
+  Axis rows;
+  Axis columns;
+  double cell_width = 0;  // with the gap that follows
+  double cell_height = 0;
+  double gap = 0;
+  double value_size = 0;  // of the numbers inside the cells; 0: none
+  double width = 0;
+  double height = 0;
+};
+
+std::string value_text(double value) {
+  return short_number(value, 2);
+}
+
+// What one panel may take, so that one map is large and many are still legible: 512 cells are at least half a pixel
+// (one of a PNG's) each.
+struct Budget {
+  double panel;
+  double cell;
+};
+Budget budget_of(std::size_t panels) {
+  if (panels == 1) return {520, 52};
+  if (panels == 2) return {400, 46};
+  if (panels == 3) return {340, 44};
+  return {264, 44};
+}
+
+void size_cells(Panel& panel, const Budget& budget, const Font& font) {
+  const Grid& grid = panel.grid;
+  const auto columns = static_cast<double>(grid.columns);
+  const auto rows = static_cast<double>(grid.rows);
+  double value_width = 0;  // of the widest value, for an em of 1
+  const bool few = std::max(grid.rows, grid.columns) <= max_shape_side;
+  for (const double value : grid.values) {
+    if (few && !std::isnan(value)) value_width = std::max(value_width, font.width(ascii(value_text(value)), 1));
+  }
+  const double wanted = std::clamp(value_width * 11 + 14, budget.cell, 72.0);
+  double side = std::min(wanted, budget.panel / std::max(columns, rows));
+  side = side >= 4 ? std::floor(side) : down_to_half(side);
+  // Cells are square unless the panel would be a mere line.
+  panel.cell_width = std::max(side, std::min(wanted, down_to_half(min_panel / columns)));
+  panel.cell_height = std::max(side, std::min(wanted, down_to_half(min_panel / rows)));
+  const double smaller = std::min(panel.cell_width, panel.cell_height);
+  panel.gap = smaller >= 30 ? 2 : smaller >= 9 ? 1 : 0;
+  panel.width = columns * panel.cell_width - panel.gap;
+  panel.height = rows * panel.cell_height - panel.gap;
+  const double size = std::clamp(smaller / 4, 9.0, 12.5);
+  const bool fits = value_width * size + 5 <= panel.cell_width - panel.gap && size + 6 <= panel.cell_height;
+  panel.value_size = few && fits ? size : 0;
+}
+
+void arrange_axes(Panel& panel, const Font& font) {
+  panel.rows.pitch = panel.cell_height / static_cast<double>(panel.grid.row_block);
+  panel.columns.pitch = panel.cell_width / static_cast<double>(panel.grid.column_block);
+  panel.rows.inset = panel.columns.inset = panel.gap;
+  panel.rows.arrange_rows(font);
+  panel.columns.arrange_columns(font);
+}
+
+Axis read_axis(const std::string& name, const std::vector<std::string>& labels, std::int64_t count,
+               const std::string& what, const char* which) {
+  Axis axis;
+  axis.name = one_line(name, fmt::format("{}: {}_axis", what, which));
+  axis.count = count;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    axis.labels.push_back(one_line(labels[i], fmt::format("{}: {}_labels[{}]", what, which, i)));
+  }
+  return axis;
+}
+
+bool same_axis(const Axis& a, const Axis& b) {
+  return a.name == b.name && a.labels == b.labels && a.count == b.count;
+}
+
+class Composer {
+ public:
+  Composer(const std::vector<HeatMap>& maps, std::string_view title, const Font& font, const char* function)
+      : font_(font) {
+    if (maps.empty()) fail(ErrorCode::bad_value, "{}: no maps, expected at least one", function);
+    out_.title = one_line(title, fmt::format("{}: title", function));
+    read(maps, function);
+    arrange();
+    paint();
+  }
+  Layout take() { return std::move(out_); }
+
+ private:
+  void read(const std::vector<HeatMap>& maps, const char* function);
+  void arrange();
+  void arrange_head();
+  void describe();
+  void paint();
+  void paint_panel(std::size_t index);
+  void paint_cells(const Panel& panel, double x, double y);
+  void paint_image(const Panel& panel, double x, double y);
+  void paint_row_axis(const Panel& panel, double x, double y);
+  void paint_column_axis(const Panel& panel, double x, double y);
+  void paint_axis_names(const Panel& panel, const Rect& area);
+  void paint_frame(const Rect& area);
+  void paint_scale();
+  std::u32string note() const;
+  double text_width(const std::u32string& text, double size) const { return font_.width(text, size); }
+  void write(double x, double y, double size, Anchor anchor, Colour colour, std::u32string text, int degrees = 0) {
+    if (!text.empty()) out_.texts.push_back({x, y, size, anchor, degrees, colour, std::move(text)});
+  }
+
+  const Font& font_;
+  Layout out_;
+  ColourScale scale_;
+  std::vector<Tick> ticks_;
+  std::vector<Panel> panels_;
+  bool shared_ = true;   // all panels have the same axes: labels stand at the outer edges alone
+  bool pointed_ = true;  // cells tell their value to a pointer
+  std::vector<std::u32string> title_lines_;
+  std::int64_t across_ = 1;  // panels in a row
+  std::int64_t down_ = 1;
+  // Every panel has a slot of the same size; its cells stand in the middle of it.
+  double slot_width_ = 0;
+  double slot_height_ = 0;
+  double gutter_ = 0;   // left of a slot: axis name and row labels
+  double caption_ = 0;  // above: the panel's title
+  double below_ = 0;    // column labels and axis name
+  double left_ = 0;     // of the first gutter
+  double top_ = 0;      // of the first caption
+  double grid_width_ = 0;
+  double grid_height_ = 0;
+  double scale_height_ = 0;
+  static constexpr double scale_gap = 24;
+  static constexpr double scale_width = 12;
+};
+
+void Composer::read(const std::vector<HeatMap>& maps, const char* function) {
+  const Budget budget = budget_of(maps.size());
+  std::int64_t cells = 0;
+  for (std::size_t i = 0; i < maps.size(); ++i) {
+    const HeatMap& map = maps[i];
+    const std::string what = maps.size() == 1 ? std::string(function) : fmt::format("{}: maps[{}]", function, i);
+    Panel panel;
+    panel.grid = read_grid(map, max_side, what);
+    panel.title = one_line(map.title, what + ": title");
+    panel.rows = read_axis(map.row_axis, map.row_labels, map.values.size(0), what, "row");
+    panel.columns = read_axis(map.column_axis, map.column_labels, map.values.size(1), what, "column");
+    size_cells(panel, budget, font_);
+    arrange_axes(panel, font_);
+    cells += panel.grid.rows * panel.grid.columns;
+    panels_.push_back(std::move(panel));
+    shared_ =
+        shared_ && same_axis(panels_[0].rows, panels_[i].rows) && same_axis(panels_[0].columns, panels_[i].columns);
+  }
+  pointed_ = cells <= max_pointed;
+  // The scale reaches as far as what is drawn: means of blocks would all be pale on the scale of single values.
+  std::vector<HeatMap> drawn(maps.size());
+  for (std::size_t i = 0; i < maps.size(); ++i) {
+    const Grid& grid = panels_[i].grid;
+    drawn[i].values = View(grid.values.data(), DType::f64, {grid.rows, grid.columns});
+    drawn[i].low = maps[i].low;
+    drawn[i].high = maps[i].high;
+  }
+  scale_ = colour_scale(drawn, function);
+  ticks_ = ticks_of(scale_);
+}
+
+void Composer::arrange() {
+  for (const Panel& panel : panels_) {
+    const double caption = std::max(text_width(panel.title, caption_size), text_width(panel.columns.name, label_size));
+    slot_width_ = std::max({slot_width_, panel.width, std::min(caption, max_caption)});
+    slot_height_ = std::max(slot_height_, panel.height);
+    const double name = panel.rows.name.empty() ? 0 : label_size + label_gap;
+    const double labels = std::max(panel.rows.widest, panel.columns.overhang() - panel.cell_width / 2 - label_gap);
+    gutter_ = std::max(gutter_, std::ceil(name + labels + label_gap));
+    if (!panel.title.empty()) caption_ = caption_size + 9;
+    const double column_name = panel.columns.name.empty() ? 0 : label_size + label_gap;
+    below_ = std::max(below_, std::ceil(label_gap + panel.columns.depth() + column_name));
+  }
+  slot_width_ = std::ceil(slot_width_);
+  slot_height_ = std::ceil(slot_height_);
+  const auto count = static_cast<std::int64_t>(panels_.size());
+  const double pitch = slot_width_ + panel_gap + (shared_ ? 0 : gutter_);
+  const double room = max_width - (shared_ ? gutter_ : 0);
+  across_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(room / pitch), 1, count);
+  down_ = (count + across_ - 1) / across_;
+  across_ = (count + down_ - 1) / down_;
+  const auto gutters = static_cast<double>(shared_ ? 1 : across_);
+  const auto belows = static_cast<double>(shared_ ? 1 : down_);
+  grid_width_ = static_cast<double>(across_) * (slot_width_ + panel_gap) - panel_gap + gutters * gutter_;
+  grid_height_ = static_cast<double>(down_) * (caption_ + slot_height_ + panel_gap) - panel_gap + belows * below_;
+  scale_height_ = std::max(panels_[0].height, 100.0);
+  arrange_head();
+}
+
+void Composer::arrange_head() {
+  double tick_width = 0;
+  for (const Tick& tick : ticks_) tick_width = std::max(tick_width, text_width(ascii(tick.text), note_size));
+  const double content = grid_width_ + scale_gap + scale_width + 8 + std::ceil(tick_width);
+  const double title = std::ceil(std::min(text_width(out_.title, title_size), max_title_width));
+  const double inner = std::max({content, title, std::ceil(text_width(note(), note_size))});
+  out_.width = inner + 2 * margin;
+  left_ = margin + std::floor((inner - content) / 2);
+  top_ = margin;
+  if (!out_.title.empty()) {
+    title_lines_ = wrap(out_.title, font_, title_size, inner);
+    top_ += static_cast<double>(title_lines_.size()) * title_line + 12;
+  }
+  const double scale_bottom = caption_ + scale_height_ + half_height(note_size);
+  out_.height = std::ceil(top_ + std::max(grid_height_, scale_bottom) + (note().empty() ? 0 : note_size + 12) + margin);
+  describe();
+}
+
+void Composer::describe() {
+  const Panel& first = panels_[0];
+  const std::string size = shared_ ? fmt::format("{} x {} (", first.rows.count, first.columns.count) : "(";
+  const std::string maps = panels_.size() == 1 ? "Heat map" : fmt::format("{} heat maps", panels_.size());
+  out_.description =
+      ascii(maps + (shared_ ? ", " : " ") + size) + first.rows.name + U" x " + first.columns.name +
+      ascii(fmt::format("), colours from {} to {}.", short_number(scale_.low, 4), short_number(scale_.high, 4)));
+}
+
+std::u32string Composer::note() const {
+  const Panel* averaged = nullptr;
+  bool alike = true;
+  for (const Panel& panel : panels_) {
+    if (!panel.grid.averaged()) continue;
+    if (averaged == nullptr) averaged = &panel;
+    alike = alike && panel.grid.row_block == averaged->grid.row_block &&
+            panel.grid.column_block == averaged->grid.column_block;
+  }
+  if (averaged == nullptr) return {};
+  if (!alike) return U"Large maps are shown as means of blocks of cells.";
+  std::u32string text = ascii(fmt::format("Each point is the mean of {}", averaged->grid.row_block));
+  return text + U" × " + ascii(fmt::format("{} cells.", averaged->grid.column_block));
+}
+
+void Composer::paint() {
+  const double middle = out_.width / 2;
+  for (std::size_t i = 0; i < title_lines_.size(); ++i) {
+    write(middle, margin + title_size - 2 + static_cast<double>(i) * title_line, title_size, Anchor::middle, ink,
+          title_lines_[i]);
+  }
+  for (std::size_t i = 0; i < panels_.size(); ++i) paint_panel(i);
+  if (shared_) {
+    const double x = left_ + gutter_;
+    const double height = static_cast<double>(down_) * (caption_ + slot_height_ + panel_gap) - panel_gap - caption_;
+    paint_axis_names(panels_[0], {x, top_ + caption_, grid_width_ - gutter_, height});
+  }
+  paint_scale();
+  write(middle, out_.height - margin, note_size, Anchor::middle, soft_ink, note());
+}
+
+void Composer::paint_panel(std::size_t index) {
+  const Panel& panel = panels_[index];
+  const std::int64_t row = static_cast<std::int64_t>(index) / across_;
+  const std::int64_t column = static_cast<std::int64_t>(index) % across_;
+  const double slot = slot_width_ + panel_gap + (shared_ ? 0 : gutter_);
+  const double band = caption_ + slot_height_ + panel_gap + (shared_ ? 0 : below_);
+  const double slot_x = left_ + gutter_ + static_cast<double>(column) * slot;
+  const double x = slot_x + std::floor((slot_width_ - panel.width) / 2);
+  const double y = top_ + caption_ + static_cast<double>(row) * band;
+  const double centre = x + panel.width / 2;
+  write(centre, y - 9, caption_size, Anchor::middle, ink, cut(panel.title, font_, caption_size, slot_width_));
+  const bool few = std::max(panel.grid.rows, panel.grid.columns) <= max_shape_side;
+  few ? paint_cells(panel, x, y) : paint_image(panel, x, y);
+  if (panel.gap == 0) paint_frame({x, y, panel.width, panel.height});
+  if (!shared_ || column == 0) paint_row_axis(panel, x, y);
+  const bool lowest = index + static_cast<std::size_t>(across_) >= panels_.size();
+  if (!shared_ || lowest) paint_column_axis(panel, x, y + panel.height);
+  if (!shared_) paint_axis_names(panel, {x, y, panel.width, panel.height});
+}
+
+void Composer::paint_cells(const Panel& panel, double x, double y) {
+  for (std::int64_t i = 0; i < panel.grid.rows; ++i) {
+    for (std::int64_t j = 0; j < panel.grid.columns; ++j) {
+      const double value = panel.grid.at(i, j);
+      const bool finite = !std::isnan(value);
+      Cell cell;
+      cell.area = {x + static_cast<double>(j) * panel.cell_width, y + static_cast<double>(i) * panel.cell_height,
+                   panel.cell_width - panel.gap, panel.cell_height - panel.gap};
+      cell.colour = finite ? scale_.at(value) : missing;
+      cell.hatched = !finite;
+      if (pointed_) {
+        const std::u32string number = finite ? ascii(short_number(value, 4)) : U"–";
+        cell.text = panel.rows.label(i) + U" → " + panel.columns.label(j) + U": " + number;
+      }
+      if (finite && panel.value_size > 0) {
+        write(cell.area.x + cell.area.width / 2, cell.area.y + cell.area.height / 2 + half_height(panel.value_size),
+              panel.value_size, Anchor::middle, text_colour(cell.colour), ascii(value_text(value)));
+      }
+      out_.cells.push_back(std::move(cell));
+    }
+  }
+}
+
+void Composer::paint_image(const Panel& panel, double x, double y) {
+  Image image{
+      {x, y, panel.width, panel.height}, static_cast<int>(panel.grid.columns), static_cast<int>(panel.grid.rows), {}};
+  for (const double value : panel.grid.values) {
+    image.pixels.push_back(std::isnan(value) ? frame : scale_.at(value));
+  }
+  out_.images.push_back(std::move(image));
+}
+
+void Composer::paint_row_axis(const Panel& panel, double x, double y) {
+  for (std::int64_t i = 0; i < panel.rows.count; i += panel.rows.step) {
+    write(x - label_gap, y + panel.rows.centre(i) + half_height(label_size), label_size, Anchor::end, ink,
+          cut(panel.rows.label(i), font_, label_size, max_row_label));
+  }
+}
+
+void Composer::paint_column_axis(const Panel& panel, double x, double y) {
+  const Axis& axis = panel.columns;
+  for (std::int64_t i = 0; i < axis.count; i += axis.step) {
+    const double at = x + axis.centre(i);
+    const std::u32string text = cut(axis.label(i), font_, label_size, max_column_label);
+    if (axis.degrees == 0) {
+      write(at, y + label_gap + label_size * 0.75, label_size, Anchor::middle, ink, text);
+    } else if (axis.degrees == 45) {
+      write(at + half_height(label_size), y + label_gap + label_size * 0.6, label_size, Anchor::end, ink, text, 45);
+    } else {
+      write(at + half_height(label_size), y + label_gap, label_size, Anchor::end, ink, text, 90);
+    }
+  }
+}
+
+void Composer::paint_axis_names(const Panel& panel, const Rect& area) {
+  const double left = area.x - gutter_;
+  const double room = area.height + 2 * panel_gap;
+  write(left + label_size * 0.8, area.y + area.height / 2, label_size, Anchor::middle, soft_ink,
+        cut(panel.rows.name, font_, label_size, room), 90);
+  const double y = area.y + area.height + label_gap + std::ceil(panel.columns.depth()) + label_gap + label_size * 0.8;
+  write(area.x + area.width / 2, y, label_size, Anchor::middle, soft_ink,
+        cut(panel.columns.name, font_, label_size, std::max(area.width, slot_width_)));
+}
+
+void Composer::paint_frame(const Rect& area) {
+  out_.marks.push_back({{area.x - 1, area.y - 1, area.width + 2, 1}, frame});
+  out_.marks.push_back({{area.x - 1, area.y + area.height, area.width + 2, 1}, frame});
+  out_.marks.push_back({{area.x - 1, area.y, 1, area.height}, frame});
+  out_.marks.push_back({{area.x + area.width, area.y, 1, area.height}, frame});
+}
+
+void Composer::paint_scale() {
+  // Its frame, one pixel around it, is as high as the first panel.
+  const Rect bar{left_ + grid_width_ + scale_gap + 1, top_ + caption_ + 1, scale_width - 2, scale_height_ - 2};
+  paint_frame(bar);
+  // Each step reaches down to the bar's end and the next covers it, so that no seam shows between two.
+  const int steps = 100;
+  for (int i = 0; i < steps; ++i) {
+    const double from = std::floor(bar.height * i / steps * 2) / 2;
+    out_.marks.push_back({{bar.x, bar.y + from, bar.width, bar.height - from}, ramp_colour(1 - (i + 0.5) / steps)});
+  }
+  for (const Tick& tick : ticks_) {
+    const double y = bar.y + bar.height * (1 - scale_.place(tick.value));
+    const double line = std::clamp(std::round(y - 0.5), bar.y, bar.y + bar.height - 1);
+    out_.marks.push_back({{bar.x + bar.width + 1, line, 4, 1}, frame});
+    write(bar.x + bar.width + 8, y + half_height(note_size), note_size, Anchor::start, soft_ink, ascii(tick.text));
+  }
+}
+
+}  // namespace
+
+Layout lay_out(const std::vector<HeatMap>& maps, std::string_view title, const Font& font, const char* function) {
+  return Composer(maps, title, font, function).take();
+}
+
+}  // namespace attend

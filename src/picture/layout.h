@@ -1,0 +1,75 @@
+// Where everything in a picture of heat maps stands, for SVG and PNG alike: computed once, in CSS pixels (96 an inch),
+// y downwards.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attend/picture.h"
+#include "picture/colour.h"
+#include "picture/font.h"
+
+namespace attend {
+
+struct Rect {
+  double x = 0;
+  double y = 0;
+  double width = 0;
+  double height = 0;
+};
+
+struct FilledRect {
+  Rect area;
+  Colour colour;
+};
+
+// One value of a map.
+struct Cell {
+  Rect area;
+  Colour colour;
+  bool hatched = false;  // not finite: nothing to show
+  std::u32string text;   // what a pointer resting on the cell reads; empty in large pictures
+};
+
+// A map with too many cells for one shape each: a grid of equal pixels.
+struct Image {
+  Rect area;
+  int columns = 0;
+  int rows = 0;
+  std::vector<Colour> pixels;
+};
+
+enum class Anchor { start, middle, end };
+
+struct Text {
+  double x = 0;  // of the anchor, on the baseline
+  double y = 0;
+  double size = 0;
+  Anchor anchor = Anchor::start;
+  int degrees = 0;  // counterclockwise, about the anchor
+  Colour colour;
+  std::u32string text;
+};
+
+struct Layout {
+  double width = 0;
+  double height = 0;
+  std::u32string title;        // whole, on one line
+  std::u32string description;  // one sentence for who can't see the picture
+  // In the order in which they are painted, on white.
+  std::vector<FilledRect> marks;  // frames, the colour scale and its ticks
+  std::vector<Cell> cells;
+  std::vector<Image> images;
+  std::vector<Text> texts;
+};
+
+// Hatching is the lines x + y = n * hatch_distance, of this width and colour, over a cell's own colour.
+inline constexpr double hatch_distance = 6;
+inline constexpr double hatch_width = 1;
+inline constexpr Colour hatch_colour{0xc8, 0xc8, 0xc8};
+
+// Throws as svg_heat_map does, naming `function`.
+Layout lay_out(const std::vector<HeatMap>& maps, std::string_view title, const Font& font, const char* function);
+
+}  // namespace attend

@@ -1,0 +1,108 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <numbers>
+
+#include "core/message.h"
+#include "core/utf8.h"
+#include "picture/layout.h"
+#include "picture/png_file.h"
+
+namespace attend {
+
+namespace {
+
+constexpr int density = 2;              // pixels to a CSS pixel
+constexpr int pixels_per_metre = 7559;  // 192 an inch: programs that heed it show the picture at the SVG's size
+
+std::uint8_t mix(std::uint8_t under, std::uint8_t over, double part) {
+  return static_cast<std::uint8_t>(std::lround(under + (over - under) * part));
+}
+
+class Canvas {
+ public:
+  Canvas(const Layout& layout, const Font& font) : font_(font) {
+    pixels_.width = static_cast<int>(std::ceil(layout.width * density));
+    pixels_.height = static_cast<int>(std::ceil(layout.height * density));
+    pixels_.colours.assign(static_cast<std::size_t>(pixels_.width) * static_cast<std::size_t>(pixels_.height), white);
+    for (const FilledRect& mark : layout.marks) fill(mark.area, [&](int, int) { return mark.colour; });
+    for (const Cell& cell : layout.cells) draw(cell);
+    for (const Image& image : layout.images) draw(image);
+    for (const Text& text : layout.texts) draw(text);
+  }
+  Pixels take() { return std::move(pixels_); }
+
+ private:
+  Colour& at(int x, int y) {
+    return pixels_
+        .colours[static_cast<std::size_t>(y) * static_cast<std::size_t>(pixels_.width) + static_cast<std::size_t>(x)];
+  }
+  void blend(Colour& pixel, Colour over, double part) {
+    pixel = {mix(pixel.red, over.red, part), mix(pixel.green, over.green, part), mix(pixel.blue, over.blue, part)};
+  }
+
+  // The layout stands on half CSS pixels, so a rectangle has sharp edges; colour(x, y) in pixels.
+  template <class Paint>
+  void fill(const Rect& area, Paint colour) {
+    const auto edge = [](double value, int limit) {
+      return std::clamp(static_cast<int>(std::lround(value * density)), 0, limit);
+    };
+    const int right = edge(area.x + area.width, pixels_.width);
+    const int bottom = edge(area.y + area.height, pixels_.height);
+    for (int y = edge(area.y, pixels_.height); y < bottom; ++y) {
+      for (int x = edge(area.x, pixels_.width); x < right; ++x) at(x, y) = colour(x, y);
+    }
+  }
+
+  void draw(const Cell& cell) {
+    fill(cell.area, [&](int x, int y) {
+      Colour colour = cell.colour;
+      if (!cell.hatched) return colour;
+      // How far the pixel's centre is from the nearest line, across the line.
+      const double sum = static_cast<double>(x + y + 1) / density;
+      const double along = std::abs(std::remainder(sum, hatch_distance)) / std::numbers::sqrt2;
+      blend(colour, hatch_colour, std::clamp((hatch_width / 2 - along) * density + 0.5, 0.0, 1.0));
+      return colour;
+    });
+  }
+
+  void draw(const Image& image) {
+    const auto index = [](int pixel, double start, double extent, int count) {
+      const double part = ((pixel + 0.5) / density - start) / extent;
+      return static_cast<std::size_t>(std::clamp(static_cast<int>(part * count), 0, count - 1));
+    };
+    fill(image.area, [&](int x, int y) {
+      const std::size_t row = index(y, image.area.y, image.area.height, image.rows);
+      const std::size_t column = index(x, image.area.x, image.area.width, image.columns);
+      return image.pixels[row * static_cast<std::size_t>(image.columns) + column];
+    });
+  }
+
+  void draw(const Text& text) {
+    const double width = font_.width(text.text, text.size);
+    const double before = text.anchor == Anchor::start ? 0 : text.anchor == Anchor::middle ? width / 2 : width;
+    const double slant = text.degrees * std::numbers::pi / 180;
+    const double x = text.x - before * std::cos(slant);
+    const double y = text.y + before * std::sin(slant);
+    // 16 steps of grey are enough to the eye, and halve the file: equal edges then have equal bytes.
+    const Font::Span span = [&](int from, int row, int count, int coverage) {
+      for (int i = 0; i < count; ++i) blend(at(from + i, row), text.colour, std::round(coverage / 17.0) / 15);
+    };
+    font_.draw(text.text, x * density, y * density, text.size * density, text.degrees, {pixels_.width, pixels_.height},
+               span);
+  }
+
+  const Font& font_;
+  Pixels pixels_;
+};
+
+}  // namespace
+
+std::string png_heat_map(const std::vector<HeatMap>& maps, const std::string& title) {
+  const char* file = std::getenv("ATTEND_FONT");
+  const Font font = file == nullptr || *file == '\0' ? Font() : Font(std::string(file));
+  const Layout layout = lay_out(maps, title, font, "png_heat_map");
+  return encode_png(Canvas(layout, font).take(), encode_utf8(layout.title), pixels_per_metre);
+}
+
+}  // namespace attend

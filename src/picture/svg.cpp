@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "core/message.h"
+#include "core/utf8.h"
+#include "picture/layout.h"
+#include "picture/png_file.h"
+
+namespace attend {
+
+namespace {
+
+// Text in XML. The layout has replaced the characters that XML forbids.
+std::string escape(std::u32string_view text) {
+  std::string out;
+  for (const char c : encode_utf8(text)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string base64(std::string_view bytes) {
+  static constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    const std::size_t have = std::min<std::size_t>(3, bytes.size() - at);
+    unsigned group = 0;
+    for (std::size_t i = 0; i < 3; ++i)
+      group = group << 8 | (i < have ? static_cast<unsigned char>(bytes[at + i]) : 0u);
+    for (std::size_t i = 0; i < 4; ++i) out += i <= have ? digits[group >> (18 - 6 * i) & 63] : '=';
+  }
+  return out;
+}
+
+std::string hex(Colour colour) {
+  return fmt::format("#{:02x}{:02x}{:02x}", colour.red, colour.green, colour.blue);
+}
+
+// Hundredths of a pixel, as short as they can be written, in no locale.
+double short_of(double value) {
+  return std::round(value * 100) / 100 + 0.0;
+}
+
+class Svg {
+ public:
+  explicit Svg(const Layout& layout) {
+    append(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\" "
+        "font-family=\"'DejaVu Sans', system-ui, sans-serif\">\n",
+        layout.width, layout.height);
+    append("<title>{}</title>\n", layout.title.empty() ? "Heat map" : escape(layout.title));
+    append("<desc>{}</desc>\n", escape(layout.description));
+    append("<rect width=\"{}\" height=\"{}\" fill=\"#ffffff\"/>\n", layout.width, layout.height);
+    out_ += "<g class=\"marks\">\n";
+    for (const FilledRect& mark : layout.marks) append("<rect {} fill=\"{}\"/>\n", box(mark.area), hex(mark.colour));
+    out_ += "</g>\n<g class=\"cells\">\n";
+    for (const Cell& cell : layout.cells) add(cell);
+    out_ += "</g>\n";
+    add_hatching(layout.cells);
+    for (const Image& image : layout.images) add(image);
+    // Text lets the pointer through to the cell behind it.
+    out_ += "<g class=\"texts\" pointer-events=\"none\">\n";
+    for (const Text& text : layout.texts) add(text);
+    out_ += "</g>\n</svg>\n";
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  template <class... Args>
+  void append(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+  }
+
+  static std::string box(const Rect& area) {
+    return fmt::format("x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"", short_of(area.x), short_of(area.y),
+                       short_of(area.width), short_of(area.height));
+  }
+
+  void add(const Cell& cell) {
+    append("<rect class=\"cell\" {} fill=\"{}\"", box(cell.area), hex(cell.colour));
+    if (cell.text.empty()) {
+      out_ += "/>\n";
+    } else {
+      append("><title>{}</title></rect>\n", escape(cell.text));
+    }
+  }
+
+  // One path, and no <pattern>: an id might be another picture's on the same page.
+  void add_hatching(const std::vector<Cell>& cells) {
+    std::string path;
+    for (const Cell& cell : cells) {
+      if (!cell.hatched) continue;
+      const auto& [left, top, width, height] = cell.area;
+      const double right = left + width;
+      const double bottom = top + height;
+      for (double sum = std::ceil((left + top) / hatch_distance) * hatch_distance; sum < right + bottom;
+           sum += hatch_distance) {
+        const double from = std::max(left, sum - bottom);
+        const double to = std::min(right, sum - top);
+        path += fmt::format("M{} {}L{} {}", short_of(from), short_of(sum - from), short_of(to), short_of(sum - to));
+      }
+    }
+    if (path.empty()) return;
+    append("<path class=\"hatch\" stroke=\"{}\" stroke-width=\"{}\" pointer-events=\"none\" d=\"{}\"/>\n",
+           hex(hatch_colour), hatch_width, path);
+  }
+
+  void add(const Image& image) {
+    const std::string png = encode_png({image.columns, image.rows, image.pixels}, "", 0);
+    append(
+        "<image {} preserveAspectRatio=\"none\" style=\"image-rendering:pixelated\" "
+        "href=\"data:image/png;base64,{}\"/>\n",
+        box(image.area), base64(png));
+  }
+
+  void add(const Text& text) {
+    const double x = short_of(text.x);
+    const double y = short_of(text.y);
+    append("<text x=\"{}\" y=\"{}\" font-size=\"{}\" fill=\"{}\"", x, y, short_of(text.size), hex(text.colour));
+    if (text.anchor != Anchor::start) append(" text-anchor=\"{}\"", text.anchor == Anchor::end ? "end" : "middle");
+    if (text.degrees != 0) append(" transform=\"rotate({} {} {})\"", -text.degrees, x, y);
+    append(">{}</text>\n", escape(text.text));
+  }
+
+  std::string out_;
+};
+
+}  // namespace
+
+std::string svg_heat_map(const std::vector<HeatMap>& maps, const std::string& title) {
+  const Font font;
+  return Svg(lay_out(maps, title, font, "svg_heat_map")).take();
+}
+
+}  // namespace attend
