@@ -1,6 +1,7 @@
 // What the tests of files share: a folder of their own, raw bytes, tensors of known content, and broken copies.
 #pragma once
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -61,31 +62,48 @@ std::string bytes_of(T value) {
 
 using Reader = std::function<void(const std::filesystem::path&)>;
 
+// A file in memory, for the tests that read thousands of broken copies.
+class MemoryFile {
+ public:
+  explicit MemoryFile(const std::string& bytes) : descriptor_(memfd_create("attend-test", MFD_CLOEXEC)) {
+    if (descriptor_ < 0) throw std::runtime_error("memfd_create failed");
+    put(path(), bytes);
+  }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  ~MemoryFile() { close(descriptor_); }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+  void resize(std::size_t size) const { EXPECT_EQ(ftruncate(descriptor_, static_cast<off_t>(size)), 0); }
+  void set(std::size_t at, char byte) const { EXPECT_EQ(pwrite(descriptor_, &byte, 1, static_cast<off_t>(at)), 1); }
+
+ private:
+  int descriptor_;
+};
+
 // Every beginning of the file is refused.
 inline void expect_cut_short(const std::string& bytes, const Reader& read) {
-  const Folder folder;
-  for (std::size_t size = 0; size < bytes.size(); ++size) {
-    put(folder / "cut", bytes.substr(0, size));
+  const MemoryFile file(bytes);
+  for (std::size_t size = bytes.size(); size-- > 0;) {
+    file.resize(size);
+    SCOPED_TRACE(size);
     expect_error(
-        ErrorCode::bad_file, [&] { read(folder / "cut"); }, "cut'");
-    if (testing::Test::HasFailure()) FAIL() << "with " << size << " of " << bytes.size() << " bytes";
+        ErrorCode::bad_file, [&] { read(file.path()); }, file.path() + "'");
   }
 }
 
 // Whatever one byte is changed to, the reader gives a result or an Error, and neither crashes nor asks for much memory.
 inline void expect_no_crash(const std::string& bytes, const Reader& read) {
-  const Folder folder;
+  const MemoryFile file(bytes);
   for (std::size_t at = 0; at < bytes.size(); ++at) {
     for (const int change : {0x01, 0x10, 0x80, 0xff}) {
-      std::string changed = bytes;
-      changed[at] = static_cast<char>(changed[at] ^ change);
-      put(folder / "changed", changed);
+      file.set(at, static_cast<char>(bytes[at] ^ change));
       try {
-        read(folder / "changed");
+        read(file.path());
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::bad_file) << error.what() << " with byte " << at << " ^ " << change;
       }
     }
+    file.set(at, bytes[at]);
   }
 }
 

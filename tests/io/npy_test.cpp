@@ -32,7 +32,7 @@ Tensor read(const std::string& bytes) {
 
 template <class... Texts>
 void expect_bad(const std::string& bytes, const Texts&... texts) {
-  SCOPED_TRACE(bytes);
+  SCOPED_TRACE(testing::PrintToString(bytes));
   expect_error(
       ErrorCode::bad_file, [&] { read(bytes); }, "read_npy: '", "x.npy'", texts...);
 }
@@ -113,7 +113,7 @@ TEST(Npy, RefusesBrokenHeaders) {
   expect_bad("PK\3\4", "byte 0", "no .npy");
   expect_bad("\x93NUMPY" + std::string("\4\0\0\0\0\0", 6), "byte 6", "version 4.0");
   expect_bad("\x93NUMPY" + std::string("\2\0\xff\xff\xff\xff", 6), "byte 8", "4294967295");
-  expect_bad(npy(""), "byte 10", "expected '{'");
+  expect_bad(npy(""), "byte 10", "'{' was expected");
   expect_bad(npy("{'descr': '<f4', 'fortran_order': False}"), "'shape' is missing");
   expect_bad(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (), 'x': 1}"), "key 'x'");
   expect_bad(npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': ()}"), "'descr' comes twice");

@@ -320,7 +320,7 @@ TEST_F(Npz, RefusesWrongDirectories) {
   expect_bad(ending(1, body.size() + 1, entry.size() - 1), "no directory entry");
   expect_bad(ending(1, 1 << 30, entry.size()), "must end at byte");
   expect_bad(ending(std::uint64_t{1} << 60, body.size(), entry.size()), "were announced");
-  expect_bad(ending(1, ~std::uint64_t{0}, entry.size()), "must end at byte");
+  expect_bad(ending(1, ~std::uint64_t{0}, 0), "outside of its place");
   expect_bad(ending(1, body.size(), entry.size()) + "x", "no directory of a zip ends here");
   expect_bad("x" + ending(1, body.size(), entry.size()), "must end at byte");
 }

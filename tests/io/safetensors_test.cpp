@@ -37,7 +37,7 @@ Safetensors read(const std::string& bytes) {
 
 template <class... Texts>
 void expect_bad(const std::string& bytes, const Texts&... texts) {
-  SCOPED_TRACE(bytes.substr(0, 300));
+  SCOPED_TRACE(testing::PrintToString(bytes.substr(0, 300)));
   expect_error(
       ErrorCode::bad_file, [&] { read(bytes); }, "read_safetensors: '", "x.safetensors'", texts...);
 }
