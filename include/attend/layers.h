@@ -97,12 +97,13 @@ struct MultiHeadAttentionOptions {
 struct MultiHeadAttentionCall {
   enum class Weights { none, averaged, per_head };
 
-  std::optional<View> key_padding_mask = {};  // [B,Tk] or [Tk]
+  std::optional<View> key_padding_mask = {};  // [B,Tk], or [Tk] without B
   std::optional<View> attn_mask = {};         // [Tq,Tk] or [B*heads,Tq,Tk]
-  AttentionOptions attention = {};            // causal, window, ... as everywhere
+  AttentionOptions attention = {};            // causal, window, mask, ... as everywhere; all of them hold together
   Weights weights = Weights::none;
 };
 
+// Without B in the arguments, without B in the results.
 struct MultiHeadAttentionResult {
   Tensor output;  // [B,Tq,E], or the concatenated heads [B,Tq,heads * d_v] without an output projection
   std::optional<Tensor>
@@ -110,6 +111,13 @@ struct MultiHeadAttentionResult {
 };
 
 // Several heads side by side over slices of one projection: torch.nn.MultiheadAttention with batch_first=True.
+//
+// The keys of bias_kv and zero_attention come after the sequence's own, in that order, and have no position in it:
+// every query sees them, whatever causal, window, key_lengths or a mask say, and ALiBi leaves their score as it is.
+// Tk in the call (masks, key_lengths, bottom_right) counts the sequence's own keys. With appended keys, causal, window,
+// key_lengths and ALiBi are written out as a mask and a bias, at most [B,heads,Tq,Tk'].
+// A query that may attend to nothing has context 0 and weights 0, so that its output is the output projection's bias;
+// torch gives NaN.
 class MultiHeadAttention {
  public:
   // Draws what nn.MultiheadAttention draws, in its order. Where d_k or d_v differ from E / heads (torch has no such
@@ -118,10 +126,14 @@ class MultiHeadAttention {
                      MultiHeadAttentionOptions options = {});
 
   // A state_dict of nn.MultiheadAttention: in_proj_weight, or q_/k_/v_proj_weight; in_proj_bias, out_proj.weight,
-  // out_proj.bias, bias_k, bias_v; each with `prefix` before its name. Sizes come from the tensors; what torch does not
-  // keep in the state_dict (the number of heads, add_zero_attn) is given. Other names with the prefix are an error.
+  // out_proj.bias, bias_k, bias_v; each with `prefix` before its name. Sizes, bias and bias_kv come from the tensors,
+  // and sizes in the options, where given, must agree. What torch does not keep in the state_dict (the number of heads,
+  // add_zero_attn) is given; so is output_projection = false, lest a file without out_proj.weight pass for whole.
+  // Throws bad_shape or bad_dtype, naming the entry; a missing one, or another name with the prefix, is a bad_value.
   static MultiHeadAttention from_state_dict(const TensorMap& tensors, std::int64_t heads,
                                             MultiHeadAttentionOptions options = {}, std::string_view prefix = "");
+  // What from_state_dict reads. Where torch has such a layer, exactly its entries; else the projections separate, with
+  // in_proj_bias [heads * (2 * d_k + d_v)], and without the entries of an output projection that is not there.
   TensorMap state_dict() const;
 
   // Self-attention: x [T,E] or [B,T,E].
@@ -136,6 +148,8 @@ class MultiHeadAttention {
 
  private:
   MultiHeadAttention(std::int64_t heads, Linear query, Linear key, Linear value);
+  static MultiHeadAttention draw(std::int64_t embedding_size, std::int64_t heads, Generator& generator,
+                                 MultiHeadAttentionOptions options);
 
   std::int64_t heads_;
   Linear query_, key_, value_;    // E -> heads * d_k, key_size -> heads * d_k, value_size -> heads * d_v

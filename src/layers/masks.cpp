@@ -1,0 +1,206 @@
+#include "layers/masks.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "attention/problem.h"
+#include "core/element.h"
+#include "core/message.h"
+#include "core/parallel.h"
+
+namespace attend {
+
+namespace {
+
+// A bool mask over the caller's keys; its axes broadcast to [B,H,Tq,Tk].
+struct Condition {
+  View mask;
+  bool visible_where;  // the value that means "may attend"
+};
+
+struct Masks {
+  std::vector<Condition> conditions;
+  std::vector<View> biases;
+
+  void add(const char* name, const View& mask) {
+    if (mask.dtype() == DType::boolean) {
+      conditions.push_back({mask, false});
+    } else if (is_floating(mask.dtype())) {
+      biases.push_back(mask);
+    } else {
+      fail(
+          ErrorCode::bad_dtype,
+          "MultiHeadAttention: {} is {}, expected bool (true = may not attend) or floating point (added to the scores)",
+          name, mask.dtype());
+    }
+  }
+};
+
+View with_four_axes(const View& x) {
+  Dims shape{1, 1, 1, 1};
+  std::copy(x.shape().begin(), x.shape().end(), &shape[4 - x.rank()]);
+  return x.broadcast_to(shape);
+}
+
+// [B,Tk] (or [Tk] without a batch) -> [B,1,1,Tk]
+View key_padding_of(const View& mask, const Problem& p) {
+  const bool batched = p.rank == 4;
+  const Dims expected = batched ? Dims{p.B, p.Tk} : Dims{p.Tk};
+  if (mask.shape() != expected) {
+    fail(ErrorCode::bad_shape, "MultiHeadAttention: key_padding_mask has shape {}, expected {} = {}", mask.shape(),
+         batched ? "[B,Tk]" : "[Tk]", expected);
+  }
+  const View four = with_four_axes(mask);
+  return batched ? four.permute({2, 0, 1, 3}) : four;
+}
+
+// [Tq,Tk] -> [1,1,Tq,Tk]; [B*heads,Tq,Tk] -> [B,heads,Tq,Tk]
+View attn_mask_of(const View& mask, const Problem& p) {
+  if (mask.shape() == Dims{p.Tq, p.Tk}) return with_four_axes(mask);
+  if (mask.shape() != Dims{p.B * p.H, p.Tq, p.Tk}) {
+    fail(ErrorCode::bad_shape,
+         "MultiHeadAttention: attn_mask has shape {}, expected [Tq,Tk] = {} or [B*heads,Tq,Tk] = {}", mask.shape(),
+         Dims{p.Tq, p.Tk}, Dims{p.B * p.H, p.Tq, p.Tk});
+  }
+  const Dims& strides = mask.strides();
+  return View(mask.raw(), mask.dtype(), {p.B, p.H, p.Tq, p.Tk}, {strides[0] * p.H, strides[0], strides[1], strides[2]});
+}
+
+// body(b, h, i) for each row of a tensor [B,H,Tq,Tk'], in any order.
+template <class Body>
+void for_each_row(const Dims& shape, Body body) {
+  constexpr std::int64_t keys_per_range = 1 << 14;
+  const std::int64_t grain = keys_per_range / (shape[3] + 1) + 1;
+  parallel_for(shape[0] * shape[1] * shape[2], grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      body(row / shape[2] / shape[1], row / shape[2] % shape[1], row % shape[2]);
+    }
+  });
+}
+
+// One row of a broadcast mask or bias.
+class RowOf {
+ public:
+  RowOf(const View& x, std::int64_t b, std::int64_t h, std::int64_t i)
+      : dtype_(x.dtype()), step_(x.strides()[3] * size_of(dtype_)) {
+    const Dims& strides = x.strides();
+    start_ =
+        static_cast<const std::byte*>(x.raw()) + (b * strides[0] + h * strides[1] + i * strides[2]) * size_of(dtype_);
+  }
+  double operator[](std::int64_t j) const { return load_element(dtype_, start_ + j * step_); }
+
+ private:
+  DType dtype_;
+  std::int64_t step_;
+  const std::byte* start_;
+};
+
+// The axes B, H and Tq; how many keys there are is known.
+void widen(Dims& shape, const Dims& other) {
+  for (int axis = 0; axis < 3; ++axis) {
+    if (other[axis] != 1) shape[axis] = other[axis];
+  }
+}
+
+// The keys [first, last) that causal, window and key_lengths leave to query i.
+std::pair<std::int64_t, std::int64_t> reach(const Problem& p, std::int64_t b, std::int64_t i) {
+  const std::int64_t level = i + p.offsets[static_cast<std::size_t>(b)];
+  std::int64_t first = 0;
+  std::int64_t last = p.key_lengths[static_cast<std::size_t>(b)];
+  if (p.window.left >= 0) first = std::max(first, level - p.window.left);
+  if (p.window.right >= 0) last = std::min(last, level + p.window.right + 1);
+  if (p.causal) last = std::min(last, level + 1);
+  return {first, last};
+}
+
+// The conditions, and the reach of each query where `positional` is given, as one mask [.,.,.,Tk + appended].
+Tensor make_mask(const std::vector<Condition>& conditions, const Problem* positional, Dims shape, std::int64_t keys) {
+  for (const Condition& condition : conditions) widen(shape, condition.mask.shape());
+  const Dims theirs{shape[0], shape[1], shape[2], keys};
+  std::vector<Condition> broadcast;
+  for (const Condition& c : conditions) broadcast.push_back({c.mask.broadcast_to(theirs), c.visible_where});
+  Tensor out = Tensor::uninitialized(shape, DType::boolean);
+  for_each_row(shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+    bool* row = out.data<bool>() + ((b * shape[1] + h) * shape[2] + i) * shape[3];
+    std::fill(row, row + shape[3], true);
+    for (const Condition& condition : broadcast) {
+      const RowOf mask(condition.mask, b, h, i);
+      for (std::int64_t j = 0; j < keys; ++j) row[j] &= (mask[j] != 0) == condition.visible_where;
+    }
+    if (!positional) return;
+    const auto [first, last] = reach(*positional, b, i);
+    for (std::int64_t j = 0; j < keys; ++j) row[j] &= j >= first && j < last;
+  });
+  return out;
+}
+
+// The sum of the biases, and of ALiBi where `positional` is given, as one bias [.,.,.,Tk + appended], f32.
+Tensor make_bias(const std::vector<View>& biases, const Problem* positional, Dims shape, std::int64_t keys) {
+  for (const View& bias : biases) widen(shape, bias.shape());
+  const Dims theirs{shape[0], shape[1], shape[2], keys};
+  std::vector<View> broadcast;
+  for (const View& bias : biases) broadcast.push_back(bias.broadcast_to(theirs));
+  Tensor out(shape);
+  for_each_row(shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+    float* row = out.data<float>() + ((b * shape[1] + h) * shape[2] + i) * shape[3];
+    for (const View& bias : broadcast) {
+      const RowOf added(bias, b, h, i);
+      for (std::int64_t j = 0; j < keys; ++j) row[j] = static_cast<float>(row[j] + added[j]);
+    }
+    if (!positional) return;
+    const double slope = positional->alibi_slopes[static_cast<std::size_t>(h)];
+    const std::int64_t level = i + positional->offsets[static_cast<std::size_t>(b)];
+    for (std::int64_t j = 0; j < keys; ++j) {
+      row[j] = static_cast<float>(row[j] - slope * static_cast<double>(std::abs(level - j)));
+    }
+  });
+  return out;
+}
+
+// For the keys of the caller, these are written into the mask and the bias; appended keys have no position.
+void drop_positions(AttentionOptions& options) {
+  options.causal = false;
+  options.window = {};
+  options.offset.reset();
+  options.alibi_slopes.reset();
+  options.key_lengths.reset();
+}
+
+}  // namespace
+
+JoinedOptions join_masks(const MultiHeadAttentionCall& call, const View& q, const View& k, const View& v,
+                         std::int64_t appended) {
+  const std::int64_t keys = k.size(-2) - appended;
+  const Problem p = Problem::check("MultiHeadAttention", q, k.slice(-2, 0, keys), v.slice(-2, 0, keys), call.attention);
+  Masks masks;
+  if (call.key_padding_mask) masks.add("key_padding_mask", key_padding_of(*call.key_padding_mask, p));
+  if (call.attn_mask) masks.add("attn_mask", attn_mask_of(*call.attn_mask, p));
+  JoinedOptions joined{call.attention, {}, {}};
+  if (masks.conditions.empty() && masks.biases.empty() && appended == 0) return joined;
+
+  AttentionOptions& options = joined.options;
+  const bool ranged = p.causal || p.window.left >= 0 || p.window.right >= 0;
+  const bool limited = appended > 0 && (ranged || options.key_lengths);
+  const bool sloped = appended > 0 && options.alibi_slopes;
+  const bool new_mask = limited || !masks.conditions.empty() || (appended > 0 && options.mask);
+  if (options.mask) masks.conditions.push_back({with_four_axes(*options.mask), true});
+  if (options.bias) masks.biases.push_back(with_four_axes(*options.bias));
+  if (appended > 0) drop_positions(options);
+
+  const std::int64_t B = call.attention.key_lengths ? p.B : std::min<std::int64_t>(p.B, 1);
+  const std::int64_t width = keys + appended;
+  if (new_mask) {
+    const Dims shape = limited ? Dims{B, 1, ranged ? p.Tq : 1, width} : Dims{1, 1, 1, width};
+    options.mask = joined.mask.emplace(make_mask(masks.conditions, limited ? &p : nullptr, shape, keys));
+  }
+  if (appended == 0 && masks.biases.size() == 1) {
+    options.bias = masks.biases[0];
+  } else if (sloped || !masks.biases.empty()) {
+    const Dims shape = sloped ? Dims{B, p.H, p.Tq, width} : Dims{1, 1, 1, width};
+    options.bias = joined.bias.emplace(make_bias(masks.biases, sloped ? &p : nullptr, shape, keys));
+  }
+  return joined;
+}
+
+}  // namespace attend
