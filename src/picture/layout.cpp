@@ -140,8 +140,10 @@ struct Panel {
   double cell_height = 0;
   double gap = 0;
   double value_size = 0;  // of the numbers inside the cells; 0: none
-  double width = 0;
+  double width = 0;       // of the cells
   double height = 0;
+  double gutter = 0;  // left of the cells: axis name and row labels
+  double below = 0;   // column labels and axis name
 };
 
 std::string value_text(double value) {
@@ -191,6 +193,10 @@ void arrange_axes(Panel& panel, const Font& font) {
   panel.rows.inset = panel.columns.inset = panel.gap;
   panel.rows.arrange_rows(font);
   panel.columns.arrange_columns(font);
+  const auto room = [](const Axis& axis) { return axis.name.empty() ? 0 : label_size + label_gap; };
+  const double overhang = panel.columns.overhang() - panel.cell_width / 2 - label_gap;
+  panel.gutter = std::ceil(room(panel.rows) + std::max(panel.rows.widest, overhang) + label_gap);
+  panel.below = std::ceil(label_gap + panel.columns.depth() + room(panel.columns));
 }
 
 Axis read_axis(const std::string& name, const std::vector<std::string>& labels, std::int64_t count,
@@ -253,11 +259,11 @@ class Composer {
   // Every panel has a slot of the same size; its cells stand in the middle of it.
   double slot_width_ = 0;
   double slot_height_ = 0;
-  double gutter_ = 0;   // left of a slot: axis name and row labels
+  double gutter_ = 0;   // left of a slot
   double caption_ = 0;  // above: the panel's title
-  double below_ = 0;    // column labels and axis name
-  double left_ = 0;     // of the first gutter
-  double top_ = 0;      // of the first caption
+  double below_ = 0;
+  double left_ = 0;  // of the first gutter
+  double top_ = 0;   // of the first caption
   double grid_width_ = 0;
   double grid_height_ = 0;
   double scale_height_ = 0;
@@ -301,12 +307,9 @@ void Composer::arrange() {
     const double caption = std::max(text_width(panel.title, caption_size), text_width(panel.columns.name, label_size));
     slot_width_ = std::max({slot_width_, panel.width, std::min(caption, max_caption)});
     slot_height_ = std::max(slot_height_, panel.height);
-    const double name = panel.rows.name.empty() ? 0 : label_size + label_gap;
-    const double labels = std::max(panel.rows.widest, panel.columns.overhang() - panel.cell_width / 2 - label_gap);
-    gutter_ = std::max(gutter_, std::ceil(name + labels + label_gap));
+    gutter_ = std::max(gutter_, panel.gutter);
+    below_ = std::max(below_, panel.below);
     if (!panel.title.empty()) caption_ = caption_size + 9;
-    const double column_name = panel.columns.name.empty() ? 0 : label_size + label_gap;
-    below_ = std::max(below_, std::ceil(label_gap + panel.columns.depth() + column_name));
   }
   slot_width_ = std::ceil(slot_width_);
   slot_height_ = std::ceil(slot_height_);
@@ -320,7 +323,7 @@ void Composer::arrange() {
   const auto belows = static_cast<double>(shared_ ? 1 : down_);
   grid_width_ = static_cast<double>(across_) * (slot_width_ + panel_gap) - panel_gap + gutters * gutter_;
   grid_height_ = static_cast<double>(down_) * (caption_ + slot_height_ + panel_gap) - panel_gap + belows * below_;
-  scale_height_ = std::max(panels_[0].height, 100.0);
+  scale_height_ = std::max(slot_height_, 100.0);
   arrange_head();
 }
 
@@ -457,11 +460,11 @@ void Composer::paint_column_axis(const Panel& panel, double x, double y) {
 }
 
 void Composer::paint_axis_names(const Panel& panel, const Rect& area) {
-  const double left = area.x - gutter_;
+  const double left = area.x - panel.gutter;
   const double room = area.height + 2 * panel_gap;
   write(left + label_size * 0.8, area.y + area.height / 2, label_size, Anchor::middle, soft_ink,
         cut(panel.rows.name, font_, label_size, room), 90);
-  const double y = area.y + area.height + label_gap + std::ceil(panel.columns.depth()) + label_gap + label_size * 0.8;
+  const double y = area.y + area.height + panel.below - label_size * 0.2;
   write(area.x + area.width / 2, y, label_size, Anchor::middle, soft_ink,
         cut(panel.columns.name, font_, label_size, std::max(area.width, slot_width_)));
 }
@@ -474,7 +477,7 @@ void Composer::paint_frame(const Rect& area) {
 }
 
 void Composer::paint_scale() {
-  // Its frame, one pixel around it, is as high as the first panel.
+  // Its frame, one pixel around it, is as high as a panel.
   const Rect bar{left_ + grid_width_ + scale_gap + 1, top_ + caption_ + 1, scale_width - 2, scale_height_ - 2};
   paint_frame(bar);
   // Each step reaches down to the bar's end and the next covers it, so that no seam shows between two.

@@ -125,8 +125,22 @@ class Svg {
            hex(hatch_colour), hatch_width, path);
   }
 
+  // Enlarged to the size that it has on the page: not every program heeds image-rendering, and a few pixels drawn large
+  // would be a blur.
+  static Pixels enlarge(const Image& image) {
+    const int across = std::max(1, static_cast<int>(std::ceil(image.area.width / image.columns)));
+    const int down = std::max(1, static_cast<int>(std::ceil(image.area.height / image.rows)));
+    Pixels pixels{image.columns * across, image.rows * down, {}};
+    pixels.colours.reserve(static_cast<std::size_t>(pixels.width) * static_cast<std::size_t>(pixels.height));
+    for (int y = 0; y < pixels.height; ++y) {
+      const Colour* row = image.pixels.data() + static_cast<std::ptrdiff_t>(y / down) * image.columns;
+      for (int x = 0; x < pixels.width; ++x) pixels.colours.push_back(row[x / across]);
+    }
+    return pixels;
+  }
+
   void add(const Image& image) {
-    const std::string png = encode_png({image.columns, image.rows, image.pixels}, "", 0);
+    const std::string png = encode_png(enlarge(image), "", 0);
     append(
         "<image {} preserveAspectRatio=\"none\" style=\"image-rendering:pixelated\" "
         "href=\"data:image/png;base64,{}\"/>\n",
