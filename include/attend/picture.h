@@ -33,10 +33,10 @@ std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style);
 
 // Several maps (the heads) are panels side by side, in rows where they are many, under one title, with one colour scale
 // from the lowest low to the highest high. Maps over 512 cells a side are drawn as an image of averaged blocks, whose
-// means then stand for the values; NaN and infinities are left out of a mean, and where there is nothing else the cell is grey.
-// Labels too long or too many are cut or thinned. Pictures are 8-bit sRGB on white; equal arguments give equal bytes.
-// Throws bad_shape for labels that do not fit, for values that are not [rows, columns] or are empty; bad_dtype for
-// values that are not floating point; bad_value for low > high, for no maps and for text that is not UTF-8.
+// means then stand for the values; NaN and infinities are left out of a mean, and where there is nothing else the cell
+// is grey. Labels too long or too many are cut or thinned. Pictures are 8-bit sRGB on white; equal arguments give equal
+// bytes. Throws bad_shape for labels that do not fit, for values that are not [rows, columns] or are empty; bad_dtype
+// for values that are not floating point; bad_value for low > high, for no maps and for text that is not UTF-8.
 std::string svg_heat_map(const std::vector<HeatMap>& maps, const std::string& title);
 // The same picture as the bytes of a PNG file, two pixels to each of the SVG's. A character that the built-in font
 // (DejaVu Sans) lacks is drawn as a box; the environment variable ATTEND_FONT may name another .ttf or .otf file
