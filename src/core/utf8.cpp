@@ -1,6 +1,10 @@
 #include "core/utf8.h"
 
+#include <algorithm>
+#include <span>
+
 #include "core/message.h"
+#include "core/width_table.h"
 
 namespace attend {
 
@@ -18,6 +22,18 @@ Form form_of(unsigned char first) {
   if ((first & 0xf0) == 0xe0) return {3, 0x0f, 0x800};
   if ((first & 0xf8) == 0xf0) return {4, 0x07, 0x10000};
   return {0, 0, 0};
+}
+
+bool holds(std::span<const CodePointRange> ranges, char32_t point) {
+  const auto after = std::upper_bound(ranges.begin(), ranges.end(), point,
+                                      [](char32_t value, const CodePointRange& range) { return value < range.first; });
+  return after != ranges.begin() && point <= std::prev(after)->last;
+}
+
+int columns_of(char32_t point) {
+  if (point < zero_width_ranges.front().first) return 1;
+  if (holds(zero_width_ranges, point)) return 0;
+  return holds(wide_ranges, point) ? 2 : 1;
 }
 
 }  // namespace
@@ -66,6 +82,24 @@ std::string encode_utf8(std::u32string_view code_points) {
     }
   }
   return out;
+}
+
+int display_width(std::u32string_view text) {
+  int width = 0;
+  for (const char32_t point : text) width += columns_of(point);
+  return width;
+}
+
+std::u32string fit_to_columns(std::u32string_view text, int columns) {
+  if (columns <= 0) return {};
+  int width = 0;
+  std::size_t kept = 0;  // characters that leave a column for the '…'
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    width += columns_of(text[i]);
+    if (width < columns) kept = i + 1;
+    if (width > columns) return std::u32string(text.substr(0, kept)) + U'…';
+  }
+  return std::u32string(text);
 }
 
 }  // namespace attend

@@ -1,4 +1,4 @@
-// UTF-8 (RFC 3629): bytes to code points and back.
+// UTF-8 (RFC 3629): bytes to code points and back; how wide the code points stand in a terminal.
 #pragma once
 
 #include <string>
@@ -11,5 +11,13 @@ namespace attend {
 std::u32string decode_utf8(std::string_view text, std::string_view what);
 
 std::string encode_utf8(std::u32string_view code_points);
+
+// Columns that the text takes in a terminal: two for each East Asian wide character and emoji, none for combining marks
+// and joiners, one for all else (controls too: replace them before printing). A sequence of joined emoji counts as its
+// parts, as most terminals draw it; those that join them leave columns free.
+int display_width(std::u32string_view text);
+
+// The text itself where it takes no more columns than that, else its beginning and '…'.
+std::u32string fit_to_columns(std::u32string_view text, int columns);
 
 }  // namespace attend

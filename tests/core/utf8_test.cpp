@@ -1,5 +1,8 @@
 #include "core/utf8.h"
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "tests/expect.h"
 
 namespace attend {
@@ -31,6 +34,39 @@ TEST(Utf8, NamesTheBadByte) {
     test::expect_error(
         ErrorCode::bad_value, [&] { decode_utf8(text, "the sentence"); }, "the sentence is not UTF-8", place);
   }
+}
+
+TEST(DisplayWidth, EveryCharacterAsPythonsUnicodeDatabaseSays) {
+  const nlohmann::json golden = nlohmann::json::parse(std::ifstream(test::data("golden/widths.json")));
+  int characters = 0;
+  for (const nlohmann::json& run : golden["runs"]) {
+    for (char32_t point = run[0].get<char32_t>(); point <= run[1].get<char32_t>(); ++point, ++characters)
+      ASSERT_EQ(display_width({&point, 1}), run[2].get<int>()) << "U+" << std::hex << std::uint32_t{point};
+  }
+  EXPECT_GT(characters, 140000);
+}
+
+TEST(DisplayWidth, OfTexts) {
+  EXPECT_EQ(display_width(U""), 0);
+  EXPECT_EQ(display_width(U"attention"), 9);
+  EXPECT_EQ(display_width(U"注意力"), 6);
+  EXPECT_EQ(display_width(U"e\u0301té"), 3);
+  EXPECT_EQ(display_width(U"한국어 \u1112\u1161\u11ab"), 9);  // composed and conjoining Hangul
+  EXPECT_EQ(display_width(U"🇩🇪👍🏽"), 6);
+  EXPECT_EQ(display_width(U"…░▒▓█→↓│"), 8);
+}
+
+TEST(DisplayWidth, TextIsCutToColumns) {
+  EXPECT_EQ(fit_to_columns(U"dessert", 7), U"dessert");
+  EXPECT_EQ(fit_to_columns(U"dessert", 6), U"desse…");
+  EXPECT_EQ(fit_to_columns(U"dessert", 1), U"…");
+  EXPECT_EQ(fit_to_columns(U"dessert", 0), U"");
+  EXPECT_EQ(fit_to_columns(U"", 0), U"");
+  EXPECT_EQ(fit_to_columns(U"注意力", 6), U"注意力");
+  EXPECT_EQ(fit_to_columns(U"注意力", 5), U"注意…");
+  EXPECT_EQ(fit_to_columns(U"注意力", 4), U"注…");  // half a character is none
+  EXPECT_EQ(fit_to_columns(U"e\u0301e\u0301e\u0301", 3), U"e\u0301e\u0301e\u0301");
+  EXPECT_EQ(fit_to_columns(U"e\u0301e\u0301e\u0301", 2), U"e\u0301…");
 }
 
 }  // namespace

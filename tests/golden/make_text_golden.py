@@ -1,15 +1,16 @@
-"""Makes the golden data of the text tests: words.json and tensor_strings.jsonl here.
+"""Makes the golden data of the text tests: words.json, widths.json and tensor_strings.jsonl here.
 
     python tests/golden/make_text_golden.py
 
-needs Python 3.11, whose white space and sorting are the truth of words.json, and torch 2.13, whose str() of a tensor is
-that of tensor_strings.jsonl.
+needs Python 3.11, whose white space and sorting are the truth of words.json and whose Unicode database is that of
+widths.json, and torch 2.13, whose str() of a tensor is that of tensor_strings.jsonl.
 """
 
 import itertools
 import json
 import pathlib
 import random
+import unicodedata
 
 import torch
 
@@ -55,6 +56,25 @@ def words_golden():
     cases.append({"text": " ".join(order), "tokens": tokens, "vocabulary": sorted(set(tokens))})
     white = [ord(c) for c in chars if c.isspace()]
     return {"cases": cases, "white_space": white}
+
+
+def widths_golden():
+    """For each assigned character its columns in a terminal: runs of [first, last, columns]."""
+    runs = []
+    for c in range(0x110000):
+        category, east_asian = unicodedata.category(chr(c)), unicodedata.east_asian_width(chr(c))
+        if category in ("Cn", "Cs"):
+            continue
+        columns = 2 if east_asian in ("W", "F") else 1
+        if category in ("Mn", "Me", "Cf", "Zl", "Zp") and c != 0xAD:
+            columns = 0
+        if 0x1160 <= c <= 0x11FF:  # Hangul Jamo: vowels and final consonants join the letter before them
+            columns = 0
+        if runs and runs[-1][1] == c - 1 and runs[-1][2] == columns:
+            runs[-1][1] = c
+        else:
+            runs.append([c, c, columns])
+    return {"unicode": unicodedata.unidata_version, "runs": runs}
 
 
 DTYPES = {
@@ -128,5 +148,6 @@ def write(name, data):
 
 if __name__ == "__main__":
     write("words.json", words_golden())
+    write("widths.json", widths_golden())
     lines = [json.dumps(cycled(*case), separators=(",", ":")) for case in tensor_cases()]
     (HERE / "tensor_strings.jsonl").write_text("\n".join(lines) + "\n")
