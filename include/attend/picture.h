@@ -18,8 +18,10 @@ struct HeatMap {
   std::string title = {};
   std::string row_axis = "queries";
   std::string column_axis = "keys";
-  double low = 0;   // the value of the lightest colour
-  double high = 0;  // the value of the darkest; low == high: the largest finite value
+  // The values of the lightest and the darkest colour. low == high: the largest finite value is the darkest, and low
+  // goes down to the smallest.
+  double low = 0;
+  double high = 0;
 };
 
 struct TerminalStyle {

@@ -11,7 +11,13 @@ namespace attend {
 
 namespace {
 
-void check(const HeatMap& map, std::string_view what) {
+std::int64_t ceiling(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
+
+void check_heat_map(const HeatMap& map, std::string_view what) {
   const View& values = map.values;
   if (!is_floating(values.dtype())) {
     fail(ErrorCode::bad_dtype, "{}: values are {}, expected a floating point type", what, values.dtype());
@@ -33,38 +39,32 @@ void check(const HeatMap& map, std::string_view what) {
   check_labels(map.column_labels, values.size(1), "column");
 }
 
-std::int64_t ceiling(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
-}  // namespace
-
-Grid read_grid(const HeatMap& map, std::int64_t max_side, std::string_view what) {
-  check(map, what);
+Grid read_grid(const HeatMap& map, std::int64_t row_block, std::int64_t column_block) {
   const std::int64_t rows = map.values.size(0);
   const std::int64_t columns = map.values.size(1);
-  Grid grid;
-  grid.row_block = ceiling(rows, max_side);
-  grid.column_block = ceiling(columns, max_side);
-  grid.rows = ceiling(rows, grid.row_block);
-  grid.columns = ceiling(columns, grid.column_block);
+  Grid grid{ceiling(rows, row_block), ceiling(columns, column_block), row_block, column_block, {}};
   grid.values.assign(static_cast<std::size_t>(grid.rows * grid.columns), 0);
-  std::vector<std::int64_t> finite(grid.values.size(), 0);
+  std::vector<std::int64_t> counts(grid.values.size(), 0);
   for (std::int64_t i = 0; i < rows; ++i) {
     const Tensor row = map.values.select(0, i).to(DType::f64);
     const double* value = row.data<double>();
     for (std::int64_t j = 0; j < columns; ++j) {
-      if (!std::isfinite(value[j])) continue;
+      if (std::isinf(value[j]) && grid.averaged()) continue;
       const auto block = static_cast<std::size_t>(i / grid.row_block * grid.columns + j / grid.column_block);
       // The running mean, which can't overflow as a sum could.
-      const auto count = static_cast<double>(++finite[block]);
+      const auto count = static_cast<double>(++counts[block]);
       grid.values[block] += value[j] / count - grid.values[block] / count;
     }
   }
-  for (std::size_t block = 0; block < finite.size(); ++block) {
-    if (finite[block] == 0) grid.values[block] = std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t block = 0; block < counts.size(); ++block) {
+    if (counts[block] == 0) grid.values[block] = std::numeric_limits<double>::quiet_NaN();
   }
   return grid;
+}
+
+Grid read_grid(const HeatMap& map, std::int64_t max_side, std::string_view what) {
+  check_heat_map(map, what);
+  return read_grid(map, ceiling(map.values.size(0), max_side), ceiling(map.values.size(1), max_side));
 }
 
 std::vector<Tick> ticks_of(const ColourScale& scale) {
@@ -104,7 +104,8 @@ std::u32string one_line(std::string_view text, std::string_view what) {
   std::u32string line = decode_utf8(text, what);
   for (char32_t& point : line) {
     const bool space = point == '\t' || point == '\n' || point == '\r' || point == 0x2028 || point == 0x2029;
-    const bool control = point < 0x20 || (point >= 0x7f && point < 0xa0);
+    const bool turn = (point >= 0x202a && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
+    const bool control = point < 0x20 || (point >= 0x7f && point < 0xa0) || turn;
     const bool noncharacter = (point & 0xfffe) == 0xfffe || (point >= 0xfdd0 && point < 0xfdf0);
     if (space) {
       point = ' ';

@@ -16,7 +16,7 @@ struct Grid {
   std::int64_t columns = 0;
   std::int64_t row_block = 1;  // rows of the map in one row drawn
   std::int64_t column_block = 1;
-  std::vector<double> values;  // row-major; NaN where the block holds no finite value
+  std::vector<double> values;  // row-major
 
   double at(std::int64_t row, std::int64_t column) const {
     return values[static_cast<std::size_t>(row * columns + column)];
@@ -24,8 +24,13 @@ struct Grid {
   bool averaged() const { return row_block > 1 || column_block > 1; }
 };
 
-// At most max_side rows and columns: each drawn value is the mean of a block's finite values. Throws bad_shape,
-// or bad_dtype with a message that starts with `what`.
+// Throws bad_shape or bad_dtype, with a message that starts with `what`, for what no heat map can be drawn of.
+void check_heat_map(const HeatMap& map, std::string_view what);
+
+// Each drawn value is the mean of a block's finite values, and NaN where there is none or the block holds a NaN; a
+// block of one keeps its value, whatever it is.
+Grid read_grid(const HeatMap& map, std::int64_t row_block, std::int64_t column_block);
+// The same after check_heat_map, in blocks that leave at most max_side rows and columns.
 Grid read_grid(const HeatMap& map, std::int64_t max_side, std::string_view what);
 
 // Round values on the scale, ascending, with their text.
@@ -38,8 +43,8 @@ std::vector<Tick> ticks_of(const ColourScale& scale);
 // "0.49": what stands inside a cell. Short for any value, and the same in any locale.
 std::string short_number(double value, int decimals);
 
-// Characters as they can be drawn on one line and stand in XML: white space is a space, controls and noncharacters are
-// U+FFFD. Throws bad_value, naming `what`, where the text is not UTF-8.
+// Characters as they can be drawn on one line and stand in XML: white space is a space; controls, those that turn the
+// line around too, and noncharacters are U+FFFD. Throws bad_value, naming `what`, where the text is not UTF-8.
 std::u32string one_line(std::string_view text, std::string_view what);
 
 }  // namespace attend

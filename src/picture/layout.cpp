@@ -170,7 +170,7 @@ void size_cells(Panel& panel, const Budget& budget, const Font& font) {
   double value_width = 0;  // of the widest value, for an em of 1
   const bool few = std::max(grid.rows, grid.columns) <= max_shape_side;
   for (const double value : grid.values) {
-    if (few && !std::isnan(value)) value_width = std::max(value_width, font.width(ascii(value_text(value)), 1));
+    if (few && std::isfinite(value)) value_width = std::max(value_width, font.width(ascii(value_text(value)), 1));
   }
   const double wanted = std::clamp(value_width * 11 + 14, budget.cell, 72.0);
   double side = std::min(wanted, budget.panel / std::max(columns, rows));
@@ -409,7 +409,7 @@ void Composer::paint_cells(const Panel& panel, double x, double y) {
   for (std::int64_t i = 0; i < panel.grid.rows; ++i) {
     for (std::int64_t j = 0; j < panel.grid.columns; ++j) {
       const double value = panel.grid.at(i, j);
-      const bool finite = !std::isnan(value);
+      const bool finite = std::isfinite(value);
       Cell cell;
       cell.area = {x + static_cast<double>(j) * panel.cell_width, y + static_cast<double>(i) * panel.cell_height,
                    panel.cell_width - panel.gap, panel.cell_height - panel.gap};

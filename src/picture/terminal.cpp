@@ -1,0 +1,399 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/message.h"
+#include "core/utf8.h"
+#include "picture/colour.h"
+#include "picture/grid.h"
+
+namespace attend {
+
+namespace {
+
+constexpr const char* function = "terminal_heat_map";
+constexpr std::int64_t most_rows = 60;
+constexpr std::u32string_view shades = U" ░▒▓█";
+
+using Texts = std::vector<std::u32string>;
+
+std::u32string ascii(std::string_view text) {
+  return std::u32string(text.begin(), text.end());
+}
+
+std::u32string index_text(std::int64_t index) {
+  return ascii(fmt::format("{}", index));
+}
+
+std::u32string printable(std::string_view text, const char* argument) {
+  return one_line(text, fmt::format("{}: {}", function, argument));
+}
+
+Texts printable(const std::vector<std::string>& labels, std::int64_t count, const char* argument) {
+  Texts out;
+  for (const std::string& label : labels) out.push_back(printable(label, argument));
+  for (std::int64_t i = 0; labels.empty() && i < count; ++i) out.push_back(index_text(i));
+  return out;
+}
+
+int widest(const Texts& texts) {
+  int width = 0;
+  for (const std::u32string& text : texts) width = std::max(width, display_width(text));
+  return width;
+}
+
+// One line of the terminal, never wider than it.
+class Line {
+ public:
+  explicit Line(const TerminalStyle& style) : style_(style) {}
+
+  int room() const { return style_.width - column_; }
+  void write(std::u32string_view text) { put(text, ""); }
+  void write_bold(std::u32string_view text) { put(text, "\x1b[1m"); }
+  // In colour, the text stands on the background; else it stands alone.
+  void write_on(Colour background, std::u32string_view text) {
+    const Colour ink = text_colour(background);
+    put(text, fmt::format("\x1b[38;2;{};{};{};48;2;{};{};{}m", ink.red, ink.green, ink.blue, background.red,
+                          background.green, background.blue));
+  }
+  // Two cells in one character: the upper half is ink, the lower half paper.
+  void write_halves(Colour upper, Colour lower) {
+    put(U"▀", fmt::format("\x1b[38;2;{};{};{};48;2;{};{};{}m", upper.red, upper.green, upper.blue, lower.red,
+                          lower.green, lower.blue));
+  }
+  void write_upper_half(Colour upper) {
+    put(U"▀", fmt::format("\x1b[38;2;{};{};{};49m", upper.red, upper.green, upper.blue));
+  }
+  void skip_to(int column) {
+    if (column > column_) write(std::u32string(static_cast<std::size_t>(column - column_), U' '));
+  }
+  std::string end() {
+    set_look("");
+    if (!style_.colour) text_.erase(text_.find_last_not_of(' ') + 1);
+    return text_ + '\n';
+  }
+
+ private:
+  void put(std::u32string_view text, const std::string& look) {
+    const std::u32string fitting = fit_to_columns(text, room());
+    if (fitting.empty()) return;
+    set_look(look);
+    text_ += encode_utf8(fitting);
+    column_ += display_width(fitting);
+  }
+  void set_look(const std::string& look) {
+    if (!style_.colour || look == look_) return;
+    if (look.empty() || look_.find("[1m") != std::string::npos) text_ += "\x1b[0m";
+    text_ += look;
+    look_ = look;
+  }
+
+  TerminalStyle style_;
+  std::string text_;
+  std::string look_;
+  int column_ = 0;
+};
+
+// `text` in the middle of `columns`; a free column more stands on the right.
+std::u32string centred(std::u32string_view text, int columns) {
+  const std::u32string fitting = fit_to_columns(text, columns);
+  const int free = columns - display_width(fitting);
+  return std::u32string(static_cast<std::size_t>(free / 2), U' ') + fitting +
+         std::u32string(static_cast<std::size_t>(free - free / 2), U' ');
+}
+
+std::u32string right_aligned(std::u32string_view text, int columns) {
+  const std::u32string fitting = fit_to_columns(text, columns);
+  return std::u32string(static_cast<std::size_t>(columns - display_width(fitting)), U' ') + fitting;
+}
+
+std::int64_t blocks(std::int64_t size, std::int64_t block) {
+  return (size + block - 1) / block;
+}
+
+// How a value is written into its cell.
+enum class Number { decimals_4, decimals_3, decimals_2, decimals_1, decimals_0, power, two_digits, none };
+
+std::u32string number_text(double value, Number number) {
+  if (std::isnan(value)) return U"nan";
+  switch (number) {
+    case Number::power:
+      return ascii(value == 0 ? "0" : fmt::format("{:.0e}", value));
+    case Number::two_digits: {  // ".64", "1.0"
+      std::string text = fmt::format("{:.2f}", value);
+      const std::size_t zero = text.find("0.");
+      if (std::abs(value) >= 0.995) return ascii(fmt::format("{:.1f}", value));
+      return ascii(zero == std::string::npos ? text : text.erase(zero, 1));
+    }
+    default:
+      return ascii(fmt::format("{:.{}f}", value, 4 - static_cast<int>(number)));
+  }
+}
+
+Texts number_texts(const Grid& cells, Number number) {
+  Texts texts;
+  for (const double value : cells.values) texts.push_back(number_text(value, number));
+  return texts;
+}
+
+// The forms that say enough about values of this size, the fullest first.
+std::vector<Number> useful_numbers(const Grid& cells, bool colour) {
+  double largest = 0;
+  for (const double value : cells.values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
+  if (largest > 0 && (largest < 0.01 || largest >= 1e5)) return {Number::power};
+  if (largest >= 100) return {Number::decimals_2, Number::decimals_1, Number::decimals_0};
+  if (largest >= 10) return {Number::decimals_2, Number::decimals_1};
+  if (!colour) return {Number::decimals_2, Number::two_digits};  // the shade needs room too
+  return {Number::decimals_4, Number::decimals_3, Number::decimals_2, Number::two_digits};
+}
+
+// Where everything stands: | row labels | gap | cells | border |.
+struct Layout {
+  Grid cells;
+  Texts row_labels;     // one for each row of the map
+  Texts column_labels;  // one for each column; empty where columns are numbered
+  int label_width = 0;
+  int cell_width = 1;
+  Texts numbers;  // one for each cell; empty where there is no room
+  int number_width = 0;
+  bool legend = false;  // the columns' numbers are explained below
+  bool halves = false;  // two rows of cells on a line
+
+  int left() const { return label_width + 1; }
+};
+
+int border(const TerminalStyle& style) {
+  return style.colour ? 0 : 1;
+}
+
+// "34 word": each label after its number.
+Texts numbered(const Texts& labels) {
+  Texts out;
+  const int digits = display_width(index_text(static_cast<std::int64_t>(labels.size()) - 1));
+  const int room = widest(labels) + 1;
+  for (const std::u32string& label : labels) {
+    const std::u32string number = index_text(static_cast<std::int64_t>(out.size()));
+    out.push_back(right_aligned(number, digits).append(right_aligned(label, room)));
+  }
+  return out;
+}
+
+int wanted_cell_width(const Grid& cells, int column_label_width, bool colour) {
+  const Number fullest = useful_numbers(cells, colour).front();
+  const int shade = colour ? 0 : 3;
+  return std::max(widest(number_texts(cells, fullest)) + 2 + shade, std::min(column_label_width, 14) + 2);
+}
+
+void choose_numbers(Layout& layout, const TerminalStyle& style) {
+  constexpr int beside = 1;  // a gap, or a column of shade
+  for (const Number number : useful_numbers(layout.cells, style.colour)) {
+    Texts texts = number_texts(layout.cells, number);
+    const int width = widest(texts);
+    if (width + beside > layout.cell_width) continue;
+    layout.numbers = std::move(texts);
+    layout.number_width = width;
+    return;
+  }
+}
+
+void set_row_labels(Layout& layout, Texts labels, const HeatMap& map, const TerminalStyle& style) {
+  const int axis = display_width(printable(map.row_axis, "row_axis")) + 2;
+  layout.label_width = std::min(std::max(widest(labels), axis), style.width / 3);
+  layout.row_labels = std::move(labels);
+}
+
+Layout arrange(const HeatMap& map, const TerminalStyle& style) {
+  const std::int64_t rows = map.values.size(0);
+  const std::int64_t columns = map.values.size(1);
+  const Texts row_labels = printable(map.row_labels, rows, "row_labels");
+  Texts column_labels = printable(map.column_labels, columns, "column_labels");
+  const int column_label_width = widest(column_labels);
+  const bool same_labels = map.row_labels == map.column_labels;
+
+  Layout layout;
+  const auto room = [&] { return std::max(1, style.width - layout.left() - border(style)); };
+  const auto cell_room = [&](std::int64_t count) {
+    return static_cast<int>(std::max<std::int64_t>(1, room() / count));
+  };
+
+  std::int64_t row_block = blocks(rows, most_rows);
+  const bool number_rows = row_block > 1 && !map.row_labels.empty();
+  set_row_labels(layout, number_rows ? numbered(row_labels) : row_labels, map, style);
+  // Labels that are cut to five columns or more can still be told apart; narrower columns get numbers, which the row
+  // labels explain where they are the same words, else a legend.
+  const bool number_columns = cell_room(columns) < std::min(column_label_width + 1, 6);
+  if (number_columns && same_labels && !map.row_labels.empty())
+    set_row_labels(layout, numbered(row_labels), map, style);
+
+  std::int64_t column_block = blocks(columns, room());
+  // Square blocks keep the diagonal of a square map a diagonal.
+  if (row_block > 1 && column_block > 1) row_block = column_block = std::max(row_block, column_block);
+  layout.cells = read_grid(map, row_block, column_block);
+  layout.legend = number_columns && column_block == 1 && !map.column_labels.empty() && (!same_labels || row_block > 1);
+  if (!number_columns) layout.column_labels = std::move(column_labels);
+  const int wanted = wanted_cell_width(layout.cells, number_columns ? 0 : column_label_width, style.colour);
+  layout.cell_width = std::min(wanted, cell_room(layout.cells.columns));
+  choose_numbers(layout, style);
+  layout.halves = style.colour && row_block > 1 && layout.cell_width == 1;
+  return layout;
+}
+
+// Numbers above every step-th column, where each has room.
+std::string ruler(const Layout& layout, Line line) {
+  const std::int64_t last = (layout.cells.columns - 1) * layout.cells.column_block;
+  const int digits = display_width(index_text(last));
+  std::int64_t step = 1;
+  for (std::int64_t power = 1; step * layout.cell_width < digits + 1; power *= 10) {
+    for (const std::int64_t round : {1, 2, 5}) {
+      if (step * layout.cell_width < digits + 1) step = round * power;
+    }
+  }
+  for (std::int64_t j = 0; j < layout.cells.columns; j += step) {
+    const std::u32string text = index_text(j * layout.cells.column_block);
+    line.skip_to(layout.left() + static_cast<int>(j) * layout.cell_width);
+    if (line.room() >= display_width(text)) line.write(step == 1 ? centred(text, layout.cell_width) : text);
+  }
+  return line.end();
+}
+
+std::string header(const Layout& layout, const HeatMap& map, const TerminalStyle& style) {
+  Line axis(style);
+  axis.skip_to(layout.left());
+  axis.write(printable(map.column_axis, "column_axis") + U" →");
+  Line line(style);
+  line.write(right_aligned(printable(map.row_axis, "row_axis") + U" ↓", layout.label_width));
+  line.skip_to(layout.left());
+  if (layout.column_labels.empty()) return axis.end() + ruler(layout, line);
+  // A column between neighbours, else they read as one.
+  for (const std::u32string& label : layout.column_labels) {
+    const std::u32string fitting = fit_to_columns(label, std::max(1, layout.cell_width - 1));
+    line.write(centred(fitting, layout.cell_width));
+  }
+  return axis.end() + line.end();
+}
+
+char32_t shade_of(double place) {
+  if (std::isnan(place)) return U'?';
+  return shades[static_cast<std::size_t>(std::lround(place * static_cast<double>(shades.size() - 1)))];
+}
+
+void write_cell(Line& line, const Layout& layout, const ColourScale& scale, std::size_t cell, bool colour) {
+  const double value = layout.cells.values[cell];
+  std::u32string number;
+  if (!layout.numbers.empty()) number = right_aligned(layout.numbers[cell], layout.number_width);
+  if (colour) return line.write_on(scale.at(value), centred(number, layout.cell_width));
+  // "▒▒▒ 0.64 ", "▒▒.64 ", "▒.64", "▒▒"
+  const auto free = static_cast<std::size_t>(layout.cell_width - layout.number_width);
+  const std::size_t after = !number.empty() && free >= 2 ? 1 : 0;
+  const std::size_t before = !number.empty() && free >= 5 ? 1 : 0;
+  line.write(std::u32string(free - after - before, shade_of(scale.place(value))));
+  line.write(std::u32string(before, U' '));
+  line.write(number);
+  line.write(std::u32string(after, U' '));
+}
+
+std::string rows(const Layout& layout, const ColourScale& scale, const TerminalStyle& style) {
+  const Grid& cells = layout.cells;
+  std::string out;
+  for (std::int64_t i = 0; i < cells.rows; i += layout.halves ? 2 : 1) {
+    Line line(style);
+    line.write(right_aligned(layout.row_labels[static_cast<std::size_t>(i * cells.row_block)], layout.label_width));
+    line.write(style.colour ? U" " : U"│");
+    for (std::int64_t j = 0; j < cells.columns; ++j) {
+      if (!layout.halves) {
+        write_cell(line, layout, scale, static_cast<std::size_t>(i * cells.columns + j), style.colour);
+      } else if (i + 1 < cells.rows) {
+        line.write_halves(scale.at(cells.at(i, j)), scale.at(cells.at(i + 1, j)));
+      } else {
+        line.write_upper_half(scale.at(cells.at(i, j)));
+      }
+    }
+    if (!style.colour) line.write(U"│");
+    out += line.end();
+  }
+  return out;
+}
+
+// "0 ░░░▒▒▒▓▓▓███ 0.73", and what a NaN looks like where there is one.
+std::string colour_legend(const Layout& layout, const ColourScale& scale, const TerminalStyle& style) {
+  constexpr int steps = 20;
+  Line line(style);
+  const std::u32string low = ascii(fmt::format("{:.4g} ", scale.low));
+  const std::u32string high = ascii(fmt::format(" {:.4g}", scale.high));
+  const std::vector<double>& values = layout.cells.values;
+  const bool has_nan = std::any_of(values.begin(), values.end(), [](double value) { return std::isnan(value); });
+  const std::u32string_view nan_text = style.colour ? U" nan " : U"? nan";
+  const int frame = style.colour ? 0 : 2;
+  const int nan_width = has_nan ? 2 + display_width(nan_text) : 0;
+  const int wanted = display_width(low) + steps + frame + display_width(high) + nan_width;
+  line.skip_to(std::min(layout.left(), std::max(0, style.width - wanted)));
+  line.write(low);
+  if (wanted <= style.width) {
+    if (!style.colour) line.write(U"│");
+    for (int i = 0; i < steps; ++i) {
+      const double place = i / (steps - 1.0);
+      if (style.colour) line.write_on(ramp_colour(place), U" ");
+      if (!style.colour) line.write(std::u32string(1, shade_of(place)));
+    }
+    if (!style.colour) line.write(U"│");
+  }
+  line.write(high);
+  if (has_nan) {
+    line.write(U"  ");
+    if (style.colour) line.write_on(nan_colour, nan_text);
+    if (!style.colour) line.write(nan_text);
+  }
+  return line.end();
+}
+
+std::string column_legend(const Layout& layout, const HeatMap& map, const TerminalStyle& style) {
+  const Texts labels = printable(map.column_labels, layout.cells.columns, "column_labels");
+  std::string out;
+  Line line(style);
+  line.write(printable(map.column_axis, "column_axis") + U":");
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    std::u32string entry = U"  ";
+    entry.append(index_text(static_cast<std::int64_t>(i))).append(U" ").append(labels[i]);
+    if (display_width(entry) > line.room()) {
+      out += line.end();
+      line = Line(style);
+    }
+    line.write(entry);
+  }
+  return out + line.end();
+}
+
+}  // namespace
+
+std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style) {
+  if (style.width < 1) fail(ErrorCode::bad_value, "{}: expected a width of 1 or more, got {}", function, style.width);
+  check_heat_map(map, function);
+  const Layout layout = arrange(map, style);
+  // Ends left open are those of the cells that are shown: means of large blocks would all be pale on the map's own.
+  HeatMap shown = map;
+  shown.values = View(layout.cells.values.data(), DType::f64, {layout.cells.rows, layout.cells.columns});
+  const ColourScale scale = colour_scale(std::span(&shown, 1), function);
+
+  std::string out;
+  if (!map.title.empty()) {
+    Line title(style);
+    title.write_bold(printable(map.title, "title"));
+    out += title.end();
+  }
+  out += header(layout, map, style) + rows(layout, scale, style) + colour_legend(layout, scale, style);
+  if (layout.legend) out += column_legend(layout, map, style);
+  if (layout.cells.averaged()) {
+    Line note(style);
+    note.write(
+        ascii(fmt::format("each cell averages {} x {} weights", layout.cells.row_block, layout.cells.column_block)));
+    out += note.end();
+  }
+  return out;
+}
+
+}  // namespace attend
