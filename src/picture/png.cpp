@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <new>
 #include <numbers>
 
 #include "core/message.h"
@@ -24,7 +25,11 @@ class Canvas {
   Canvas(const Layout& layout, const Font& font) : font_(font) {
     pixels_.width = static_cast<int>(std::ceil(layout.width * density));
     pixels_.height = static_cast<int>(std::ceil(layout.height * density));
-    pixels_.colours.assign(static_cast<std::size_t>(pixels_.width) * static_cast<std::size_t>(pixels_.height), white);
+    try {
+      pixels_.colours.assign(static_cast<std::size_t>(pixels_.width) * static_cast<std::size_t>(pixels_.height), white);
+    } catch (const std::bad_alloc&) {
+      fail(ErrorCode::out_of_memory, "png_heat_map: no memory for {} x {} pixels", pixels_.width, pixels_.height);
+    }
     for (const FilledRect& mark : layout.marks) fill(mark.area, [&](int, int) { return mark.colour; });
     for (const Cell& cell : layout.cells) draw(cell);
     for (const Image& image : layout.images) draw(image);
