@@ -102,13 +102,18 @@ TEST(SvgHeatMap, LongTextIsCutWithAnEllipsis) {
 }
 
 TEST(SvgHeatMap, ACutNeverSplitsACharacter) {
-  std::string label;
-  for (int i = 0; i < 100; ++i) label += "e\u0301";
   const Tensor values = test::ramp(1, 1);
-  const Xml svg(svg_heat_map({heat_map(values, {label}, {"a"})}, ""));
-  for (const std::string& text : texts_of(svg)) {
-    EXPECT_TRUE(!text.ends_with("…") || text.ends_with("e\u0301…")) << text;
+  int cut = 0;
+  for (std::size_t before = 0; before < 8; ++before) {  // so that the cut would fall at either half of a character
+    std::string label(before, 'i');
+    for (int i = 0; i < 100; ++i) label += "👩‍💻";
+    for (const std::string& text : texts_of(Xml(svg_heat_map({heat_map(values, {label}, {"a"})}, "")))) {
+      if (!text.ends_with("…")) continue;
+      EXPECT_TRUE(text.ends_with("💻…")) << text;
+      ++cut;
+    }
   }
+  EXPECT_EQ(cut, 8);
 }
 
 TEST(SvgHeatMap, WhatIsNotFiniteIsHatched) {
