@@ -45,8 +45,9 @@ void for_each_shown(const View& values, bool summarise, const std::function<void
 // One notation for all the numbers that are shown, chosen from the finite ones that are not zero.
 class Notation {
  public:
-  Notation(const View& values, bool summarise) : floating_(is_floating(values.dtype())) {
+  Notation(const View& values, bool summarise, SciMode sci_mode) : floating_(is_floating(values.dtype())) {
     if (floating_) choose(values, summarise);
+    if (sci_mode == SciMode::off) scientific_ = false;
     for_each_shown(values, summarise, [&](const View& one) {
       const double value = load_element(one.dtype(), one.raw());
       // Zeros, infinities and NaNs do not count here, so they may stick out, as they do in PyTorch.
@@ -158,11 +159,11 @@ std::vector<std::string> suffixes_of(const View& tensor) {
 
 }  // namespace
 
-std::string format_values(const View& values, int indent, int width) {
+std::string format_values(const View& values, int indent, int width, SciMode sci_mode) {
   const std::int64_t count = values.count();
   if (count == 0) return "[]";
   const bool summarise = count > threshold;
-  return format_nested(values, indent, width, summarise, Notation(values, summarise));
+  return format_nested(values, indent, width, summarise, Notation(values, summarise, sci_mode));
 }
 
 std::string format_tensor(const View& tensor) {

@@ -1,0 +1,51 @@
+// What a trace is made from: a preset's document, or a sentence and options, written down as data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attend/explain.h"
+
+namespace attend {
+
+// How a matrix stands and is used.
+enum class Layout {
+  out_in,  // [d,E], used as x w^T, as torch.nn.Linear stores it
+  in_out,  // [E,d], used as x w
+};
+
+// One set of projection matrices drawn from the generator. Documents draw sets that they do not go on to use
+// (document 002's single head before its three heads), and these move the generator too.
+struct WeightDraw {
+  WeightInit init = WeightInit::uniform;
+  Layout layout = Layout::out_in;
+  std::int64_t heads = 0;  // 0: no head axis
+  bool key_first = false;  // document 003 draws key, query, value; the others query, key, value
+  bool output = false;     // and then w_output [E,E]
+};
+
+struct Recipe {
+  std::string preset;
+  std::string title;
+  std::vector<std::string> tokens;
+  std::vector<std::int64_t> ids;
+  std::int64_t vocabulary_size = 0;
+  std::optional<Tensor> embeddings;   // numbers given by the document instead of an Embedding
+  std::vector<std::string> tokens_2;  // a second sentence, or
+  std::int64_t random_rows_2 = 0;     // that many rows of torch.rand as a second sequence
+  std::uint64_t seed = 0;
+  bool reseed = false;  // seed again between the embedding and the weights
+  std::int64_t embedding_size = 0, d_k = 0, d_v = 0;
+  std::vector<WeightDraw> draws;  // the last one is used
+  std::int64_t focus = 0;
+  bool causal = false;
+};
+
+// Throws bad_value as explain() does.
+Recipe recipe_of(const ExplainOptions& options);
+// Throws bad_value as explain_preset() does.
+Recipe recipe_of_preset(std::string_view name);
+
+}  // namespace attend

@@ -1,0 +1,51 @@
+#include <nlohmann/json.hpp>
+
+#include "attend/explain.h"
+#include "attend/io.h"
+#include "core/message.h"
+#include "explain/walk.h"
+
+namespace attend {
+
+namespace {
+
+View view_of(const std::vector<std::int64_t>& ids) {
+  return View(ids.data(), DType::i64, {static_cast<std::int64_t>(ids.size())});
+}
+
+NamedViews tensors_and_ids(const Trace& trace) {
+  NamedViews out = trace.tensors();
+  out.insert(out.begin(), {"ids", view_of(trace.ids)});
+  if (!trace.ids_2.empty()) out.emplace_back("ids_2", view_of(trace.ids_2));
+  return out;
+}
+
+std::map<std::string, std::string> words(const Trace& trace) {
+  std::map<std::string, std::string> out{{"tokens", nlohmann::json(trace.tokens).dump()}};
+  if (!trace.preset.empty()) out["preset"] = trace.preset;
+  if (!trace.tokens_2.empty()) out["tokens_2"] = nlohmann::json(trace.tokens_2).dump();
+  return out;
+}
+
+}  // namespace
+
+std::string to_svg(const Trace& trace) {
+  return svg_heat_map(weight_maps(trace), picture_title(trace));
+}
+std::string to_png(const Trace& trace) {
+  return png_heat_map(weight_maps(trace), picture_title(trace));
+}
+
+void write_trace(const std::string& path, const Trace& trace) {
+  const auto ends = [&](std::string_view ending) { return path.ends_with(ending); };
+  if (ends(".json")) return write_file(path, to_json(trace) + "\n");
+  if (ends(".npz")) return write_npz(path, tensors_and_ids(trace));
+  if (ends(".safetensors")) return write_safetensors(path, tensors_and_ids(trace), words(trace));
+  if (ends(".svg")) return write_file(path, to_svg(trace));
+  if (ends(".png")) return write_file(path, to_png(trace));
+  if (ends(".html")) return write_file(path, to_html(trace));
+  fail(ErrorCode::bad_value,
+       "explain: {} has no ending that says the format: .json, .npz, .safetensors, .svg, .png or .html", path);
+}
+
+}  // namespace attend
