@@ -1,0 +1,91 @@
+#include "cli/command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "attend/error.h"
+#include "cli/suggest.h"
+
+namespace attend::cli {
+namespace {
+
+std::string listed(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> words_of_type(std::string_view type_name) {
+  std::vector<std::string> words;
+  while (!type_name.empty()) {
+    const std::size_t length = std::min(type_name.find('|'), type_name.size());
+    if (std::islower(static_cast<unsigned char>(type_name[0])) != 0) words.emplace_back(type_name.substr(0, length));
+    type_name.remove_prefix(std::min(length + 1, type_name.size()));
+  }
+  return words;
+}
+
+CLI::Option* choose_one(CLI::Option* option, const std::string& type_name) {
+  const std::vector<std::string> words = words_of_type(type_name);
+  const auto check = [words](const std::string& value) -> std::string {
+    if (std::find(words.begin(), words.end(), value) != words.end()) return "";
+    return fmt::format("expected {}, got '{}'{}", listed(words), value, did_you_mean(value, words));
+  };
+  return option->type_name(type_name)->check(check);
+}
+
+CLI::Option* whole_number(CLI::Option* option, std::uint64_t low, std::uint64_t high) {
+  const auto check = [low, high](const std::string& value) -> std::string {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error == std::errc() && end == value.data() + value.size() && number >= low && number <= high) return "";
+    const std::string range = high < std::numeric_limits<std::int64_t>::max() ? fmt::format("from {} to {}", low, high)
+                                                                              : fmt::format("of at least {}", low);
+    return fmt::format("expected a whole number {}, got '{}'", range, value);
+  };
+  return option->type_name("N")->check(check);
+}
+
+CLI::Option* file_ending(CLI::Option* option, const std::vector<std::string>& endings) {
+  const auto check = [endings](const std::string& value) -> std::string {
+    const std::string ending = std::filesystem::path(value).extension().string();
+    if (std::find(endings.begin(), endings.end(), ending) != endings.end()) return "";
+    return fmt::format("'{}' should end in {}{}", value, listed(endings), did_you_mean(ending, endings));
+  };
+  return option->type_name("FILE")->check(check);
+}
+
+std::string first_sentence(const std::string& text) {
+  const std::string sentence = text.substr(0, text.find(". "));
+  return sentence.ends_with('.') ? sentence.substr(0, sentence.size() - 1) : sentence;
+}
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+    throw Failure(fmt::format("standard output: {}", std::strerror(errno)));
+}
+
+void close_output() {
+  if (std::fflush(stdout) != 0) throw Failure(fmt::format("standard output: {}", std::strerror(errno)));
+}
+
+void writing(const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::bad_file) throw;
+    throw Failure(error.what());
+  }
+}
+
+}  // namespace attend::cli

@@ -1,0 +1,71 @@
+// What the subcommands share: how they are declared, how they fail, and how they write.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace attend::cli {
+
+// A subcommand: its place in the tree of options, and what it does once the command line has been read.
+struct Command {
+  CLI::App* app;
+  std::function<void()> run;
+};
+
+Command add_explain(CLI::App& root);
+Command add_run(CLI::App& root);
+Command add_inspect(CLI::App& root);
+Command add_completion(CLI::App& root);
+Command add_help(CLI::App& root);
+
+// The command line is wrong: exit status 2, and a line that names the help to read.
+class UsageError : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Something could not be done, and it was not an input file's fault: exit status 1.
+class Failure : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// What a value on the command line is, for the help and for completion, stands in an option's type name:
+//   FILE      a file
+//   PRESET    one of attend::presets()
+//   COMMAND   a subcommand
+//   a|b|N     one of the words in lower case; a name in upper case stands for any value
+// Other names stand for any value.
+std::vector<std::string> words_of_type(std::string_view type_name);
+
+// The value is one of the words of the option's type name.
+CLI::Option* choose_one(CLI::Option* option, const std::string& type_name);
+// The value is a whole number in that range.
+CLI::Option* whole_number(CLI::Option* option, std::uint64_t low,
+                          std::uint64_t high = std::numeric_limits<std::int64_t>::max());
+// The value is a file name that ends in one of these, such as ".npy".
+CLI::Option* file_ending(CLI::Option* option, const std::vector<std::string>& endings);
+
+// Help pages of 80 columns that begin with examples. CLI11 has no place for examples: an app's footer holds them, one a
+// line.
+class HelpPage : public CLI::FormatterBase {
+ public:
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
+};
+
+// What stands for a whole description where there is one line: its first sentence, without the full stop.
+std::string first_sentence(const std::string& text);
+
+// Text to standard output; throws Failure where it can't be written.
+void print(std::string_view text);
+// Throws Failure unless everything printed has reached the system.
+void close_output();
+
+// Runs a function that writes a file: a file that can't be written is a Failure, as bad_file is kept for input.
+void writing(const std::function<void()>& write);
+
+}  // namespace attend::cli

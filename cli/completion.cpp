@@ -1,0 +1,249 @@
+// Shell completion, made from the tree of subcommands and options.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "attend/explain.h"
+#include "cli/command.h"
+
+namespace attend::cli {
+namespace {
+
+// What may stand where an option's value, or a positional, is expected.
+struct Values {
+  bool any = false;  // a value is expected at all
+  bool files = false;
+  std::vector<std::string> words;
+};
+
+Values values_of(const CLI::Option& option, const CLI::App& root) {
+  Values values;
+  values.any = option.get_items_expected_max() > 0;
+  const std::string type = option.get_type_name();
+  values.files = type == "FILE";
+  if (type == "PRESET")
+    for (const Preset& preset : presets()) values.words.emplace_back(preset.name);
+  else if (type == "COMMAND")
+    for (const CLI::App* command : root.get_subcommands(nullptr)) values.words.push_back(command->get_name());
+  else
+    values.words = words_of_type(type);
+  return values;
+}
+
+std::vector<std::string> spellings(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+std::vector<const CLI::Option*> options_of(const CLI::App& app) {
+  return app.get_options([](const CLI::Option* option) { return !option->get_positional(); });
+}
+
+std::vector<const CLI::Option*> positionals_of(const CLI::App& app) {
+  return app.get_options([](const CLI::Option* option) { return option->get_positional(); });
+}
+
+// In single quotes, for any of the three shells (fish, too, knows '\'' between quoted parts).
+std::string quoted(const std::string& text) {
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+// --- bash
+
+std::string bash_action(const Values& values) {
+  if (values.files) return "_attend_files";
+  if (values.words.empty()) return "return";
+  return fmt::format("_attend_words '{}'", fmt::join(values.words, " "));
+}
+
+std::string bash_cases(const CLI::App& app, const CLI::App& root, const std::string& command) {
+  std::string text;
+  std::vector<std::string> all;
+  for (const CLI::Option* option : options_of(app)) {
+    const std::vector<std::string> names = spellings(*option);
+    all.insert(all.end(), names.begin(), names.end());
+    const Values values = values_of(*option, root);
+    if (!values.any) continue;
+    std::vector<std::string> patterns;
+    for (const std::string& name : names) patterns.push_back(command + ":" + name + ":*");
+    text += fmt::format("    {}) {} ;;\n", fmt::join(patterns, " | "), bash_action(values));
+  }
+  text += fmt::format("    {}:*:-*) _attend_words '{}' ;;\n", command, fmt::join(all, " "));
+  const auto positionals = positionals_of(app);
+  if (!positionals.empty())
+    text += fmt::format("    {}:*) {} ;;\n", command, bash_action(values_of(*positionals.front(), root)));
+  return text;
+}
+
+std::string bash(const CLI::App& root) {
+  std::string cases;
+  std::vector<std::string> commands;
+  for (const CLI::App* app : root.get_subcommands(nullptr)) {
+    commands.push_back(app->get_name());
+    cases += bash_cases(*app, root, app->get_name());
+  }
+  cases += bash_cases(root, root, "");
+  cases += fmt::format("    :*) _attend_words '{}' ;;\n", fmt::join(commands, " "));
+  return fmt::format(R"(# bash completion for attend, made by: attend completion bash
+_attend_words() {{
+  COMPREPLY=($(compgen -W "$1" -- "$current"))
+}}
+
+_attend_files() {{
+  local IFS=$'\n'
+  compopt -o filenames 2>/dev/null
+  COMPREPLY=($(compgen -f -- "$current"))
+}}
+
+_attend() {{
+  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}} command=
+  COMPREPLY=()
+  # bash takes --option=value apart at the sign.
+  if [ "$current" = = ]; then
+    current=
+  elif [ "$previous" = = ]; then
+    previous=${{COMP_WORDS[COMP_CWORD - 2]}}
+  fi
+  if [ "$COMP_CWORD" -gt 1 ] && [[ ${{COMP_WORDS[1]}} != -* ]]; then
+    command=${{COMP_WORDS[1]}}
+  fi
+  case "$command:$previous:$current" in
+{}  esac
+}}
+complete -F _attend attend
+)",
+                     cases);
+}
+
+// --- zsh
+
+// Inside a _arguments specification, brackets and colons end a field.
+std::string zsh_escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '[' || c == ']' || c == ':' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+std::string zsh_action(const CLI::Option& option, const CLI::App& root) {
+  const Values values = values_of(option, root);
+  if (!values.any) return "";
+  const std::string name = zsh_escaped(option.get_type_name());
+  if (values.files) return fmt::format(":{}:_files", name);
+  if (values.words.empty()) return fmt::format(":{}: ", name);
+  return fmt::format(":{}:({})", name, fmt::join(values.words, " "));
+}
+
+std::string zsh_arguments(const CLI::App& app, const CLI::App& root, const std::string& indent) {
+  std::string text;
+  for (const CLI::Option* option : options_of(app)) {
+    const bool repeated = option->get_items_expected_max() > 1;
+    for (const std::string& name : spellings(*option)) {
+      const std::string value_sign = !values_of(*option, root).any ? "" : name.starts_with("--") ? "=" : "+";
+      text += " \\\n" + indent +
+              quoted(fmt::format("{}{}{}[{}]{}", repeated ? "*" : "", name, value_sign,
+                                 zsh_escaped(first_sentence(option->get_description())), zsh_action(*option, root)));
+    }
+  }
+  for (const CLI::Option* option : positionals_of(app)) {
+    const bool repeated = option->get_items_expected_max() > 1;
+    text += " \\\n" + indent + quoted((repeated ? "*" : option->get_required() ? "" : ":") + zsh_action(*option, root));
+  }
+  return text;
+}
+
+std::string zsh(const CLI::App& root) {
+  std::string commands, cases;
+  for (const CLI::App* app : root.get_subcommands(nullptr)) {
+    commands += "        " +
+                quoted(zsh_escaped(app->get_name()) + ":" + zsh_escaped(first_sentence(app->get_description()))) + "\n";
+    cases += fmt::format("        {})\n          _arguments -s{}\n          ;;\n", app->get_name(),
+                         zsh_arguments(*app, root, "            "));
+  }
+  return fmt::format(R"(#compdef attend
+# zsh completion for attend, made by: attend completion zsh
+_attend() {{
+  local curcontext="$curcontext" state line
+  local -a commands
+  _arguments -C{} \
+    '1:command:->command' \
+    '*::argument:->argument'
+  case $state in
+    command)
+      commands=(
+{}      )
+      _describe -t commands command commands
+      ;;
+    argument)
+      case $words[1] in
+{}      esac
+      ;;
+  esac
+}}
+if [ "$funcstack[1]" = _attend ]; then
+  _attend "$@"
+else
+  compdef _attend attend
+fi
+)",
+                     zsh_arguments(root, root, "    "), commands, cases);
+}
+
+// --- fish
+
+std::string fish_values(const Values& values) {
+  if (values.files) return " -r -F";
+  if (!values.words.empty()) return fmt::format(" -x -a '{}'", fmt::join(values.words, " "));
+  return values.any ? " -x" : "";
+}
+
+std::string fish_lines(const CLI::App& app, const CLI::App& root, const std::string& condition) {
+  std::string text;
+  const std::string start = fmt::format("complete -c attend -n '{}'", condition);
+  for (const CLI::Option* option : options_of(app)) {
+    text += start;
+    for (const std::string& name : option->get_snames()) text += " -s " + name;
+    for (const std::string& name : option->get_lnames()) text += " -l " + name;
+    text += fish_values(values_of(*option, root)) + " -d " + quoted(first_sentence(option->get_description())) + "\n";
+  }
+  const auto positionals = positionals_of(app);
+  if (positionals.empty()) return text;
+  const Values values = values_of(*positionals.front(), root);
+  if (values.files) text += start + " -F\n";
+  if (!values.words.empty()) text += fmt::format("{} -a '{}'\n", start, fmt::join(values.words, " "));
+  return text;
+}
+
+std::string fish(const CLI::App& root) {
+  std::string text = "# fish completion for attend, made by: attend completion fish\ncomplete -c attend -f\n";
+  text += fish_lines(root, root, "__fish_use_subcommand");
+  for (const CLI::App* app : root.get_subcommands(nullptr)) {
+    text += fmt::format("complete -c attend -n __fish_use_subcommand -a {} -d {}\n", app->get_name(),
+                        quoted(first_sentence(app->get_description())));
+    text += fish_lines(*app, root, "__fish_seen_subcommand_from " + app->get_name());
+  }
+  return text;
+}
+
+}  // namespace
+
+Command add_completion(CLI::App& root) {
+  CLI::App* app = root.add_subcommand("completion", "Print a script that completes attend's arguments in a shell.");
+  app->footer(
+      "source <(attend completion bash)\n"
+      "attend completion zsh > ~/.zfunc/_attend\n"
+      "attend completion fish > ~/.config/fish/completions/attend.fish");
+  auto shell = std::make_shared<std::string>();
+  choose_one(app->add_option("SHELL", *shell, "bash, zsh or fish"), "bash|zsh|fish")->required();
+  const auto run = [&root, shell] { print(*shell == "bash" ? bash(root) : *shell == "zsh" ? zsh(root) : fish(root)); };
+  return {app, run};
+}
+
+}  // namespace attend::cli

@@ -1,0 +1,139 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <memory>
+
+#include "attend/attention.h"
+#include "attend/io.h"
+#include "cli/command.h"
+#include "cli/suggest.h"
+#include "cli/tensor_file.h"
+
+namespace attend::cli {
+namespace {
+
+struct Arguments {
+  std::string q, k, v;
+  std::string mask, bias;
+  std::string offset;
+  std::string window;
+  std::string out, lse;
+  std::string scale, softcap;
+  bool causal = false;
+};
+
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+Offset parse_offset(const std::string& text) {
+  if (text == "top_left") return Offset::top_left();
+  if (text == "bottom_right") return Offset::bottom_right();
+  if (const auto value = parse_number<std::int64_t>(text)) return Offset(*value);
+  throw UsageError(fmt::format("--offset: expected top_left, bottom_right or a whole number, got '{}'{}", text,
+                               did_you_mean(text, {"top_left", "bottom_right"})));
+}
+
+Window parse_window(const std::string& text) {
+  const std::size_t comma = text.find(',');
+  if (comma != std::string::npos) {
+    const auto left = parse_number<std::int64_t>(std::string_view(text).substr(0, comma));
+    const auto right = parse_number<std::int64_t>(std::string_view(text).substr(comma + 1));
+    if (left && right) return {*left, *right};
+  }
+  throw UsageError(
+      fmt::format("--window: expected LEFT,RIGHT, two whole numbers such as 128,0 (-1 is open), got '{}'", text));
+}
+
+double parse_real(const std::string& option, const std::string& text) {
+  if (const auto value = parse_number<double>(text)) return *value;
+  throw UsageError(fmt::format("{}: expected a number, got '{}'", option, text));
+}
+
+void write_tensors(const std::string& file, const NamedViews& tensors) {
+  const std::string ending = std::filesystem::path(file).extension().string();
+  writing([&] {
+    if (ending == ".npy")
+      write_npy(file, tensors.front().second);
+    else if (ending == ".npz")
+      write_npz(file, tensors);
+    else
+      write_safetensors(file, tensors);
+  });
+}
+
+void write_result(const Arguments& arguments, const AttentionResult& result) {
+  if (arguments.lse == arguments.out) return write_tensors(arguments.out, {{"out", result.out}, {"lse", result.lse}});
+  write_tensors(arguments.out, {{"out", result.out}});
+  if (!arguments.lse.empty()) write_tensors(arguments.lse, {{"lse", result.lse}});
+}
+
+void run(const Arguments& arguments) {
+  if (arguments.lse == arguments.out && arguments.out.ends_with(".npy"))
+    throw UsageError("--lse and -o name the same file, and .npy holds one tensor: use .npz or .safetensors");
+  AttentionOptions options;
+  options.causal = arguments.causal;
+  if (!arguments.offset.empty()) options.offset = parse_offset(arguments.offset);
+  if (!arguments.window.empty()) options.window = parse_window(arguments.window);
+  if (!arguments.scale.empty()) options.scale = parse_real("--scale", arguments.scale);
+  if (!arguments.softcap.empty()) options.softcap = parse_real("--softcap", arguments.softcap);
+
+  const Tensor q = read_tensor(arguments.q);
+  const Tensor k = read_tensor(arguments.k);
+  const Tensor v = read_tensor(arguments.v);
+  Tensor mask, bias;
+  if (!arguments.mask.empty()) options.mask = mask = read_tensor(arguments.mask);
+  if (!arguments.bias.empty()) options.bias = bias = read_tensor(arguments.bias);
+  write_result(arguments, attention(q, k, v, options));
+}
+
+void add_options(CLI::App& app, Arguments& arguments) {
+  const std::vector<std::string> endings = {".npy", ".npz", ".safetensors"};
+  app.add_option("Q", arguments.q, "Queries, [B,H,Tq,D], [H,T,D] or [T,D]")->type_name("FILE")->required();
+  app.add_option("K", arguments.k, "Keys, [B,Hkv,Tk,D]")->type_name("FILE")->required();
+  app.add_option("V", arguments.v, "Values, [B,Hkv,Tk,Dv]")->type_name("FILE")->required();
+  file_ending(
+      app.add_option("-o,--output", arguments.out, "Where the result goes: .npy, .npz or .safetensors by its ending"),
+      endings)
+      ->required();
+  file_ending(app.add_option("--lse", arguments.lse,
+                             "Write the log-sum-exp of each row's scores too; the FILE of -o (.npz or .safetensors) "
+                             "then holds both"),
+              endings);
+  app.add_flag("--causal", arguments.causal, "Key j is visible to query i if j <= i + offset");
+  app.add_option("--offset", arguments.offset,
+                 "Where query 0 stands among the keys: at key 0, so that the last query stands at the last key, or "
+                 "at key N")
+      ->type_name("top_left|bottom_right|N");
+  app.add_option("--window", arguments.window,
+                 "Only keys from L before to R after the query's own place; -1 leaves a side open")
+      ->type_name("L,R");
+  app.add_option("--mask", arguments.mask, "bool, true = may attend; broadcast to [B,H,Tq,Tk]")->type_name("FILE");
+  app.add_option("--bias", arguments.bias, "Added to the scaled scores; broadcast to [B,H,Tq,Tk]")->type_name("FILE");
+  app.add_option("--scale", arguments.scale, "Factor of the scores (1 / sqrt(D))")->type_name("S");
+  app.add_option("--softcap", arguments.softcap, "Scaled scores become C * tanh(score / C)")->type_name("C");
+}
+
+}  // namespace
+
+Command add_run(CLI::App& root) {
+  CLI::App* app = root.add_subcommand(
+      "run",
+      "Scaled dot-product attention on files: softmax(q k^T * scale) v. Each file is .npy, .npz or .safetensors; of a "
+      "file with several tensors, FILE:NAME takes one.");
+  app->footer(
+      "attend run q.npy k.npy v.npy -o out.npy\n"
+      "attend run q.npy k.npy v.npy --causal --offset bottom_right -o out.npy\n"
+      "attend run qkv.npz:q qkv.npz:k qkv.npz:v --window 128,0 -o out.safetensors\n"
+      "attend run q.npy k.npy v.npy --mask m.npy -o out.npz --lse out.npz");
+  auto arguments = std::make_shared<Arguments>();
+  add_options(*app, *arguments);
+  return {app, [arguments] { run(*arguments); }};
+}
+
+}  // namespace attend::cli
