@@ -98,7 +98,8 @@ Command add_help(CLI::App& root) {
   auto name = std::make_shared<std::string>();
   app->add_option("COMMAND", *name, "The command; without one, the overview")->type_name("COMMAND");
   const auto run = [&root, name] {
-    if (name->empty()) return print(root.help());
+    // App::help() gives the help of the subcommand that was parsed: this one.
+    if (name->empty()) return print(HelpPage().make_help(&root, "", CLI::AppFormatMode::Normal));
     std::vector<std::string> names;
     for (const CLI::App* command : root.get_subcommands(nullptr)) {
       if (command->get_name() == *name) return print(command->help());

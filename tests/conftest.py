@@ -1,4 +1,4 @@
-"""What the Python tests share: where the command is."""
+"""What the Python tests share: where the command and the repository are."""
 
 import pathlib
 
@@ -6,10 +6,15 @@ import pytest
 
 
 def pytest_addoption(parser):
-    parser.addoption("--command", required=True, help="the attend command to test, such as build/release/attend")
+    parser.addoption("--command", default="build/release/attend", help="the command to test")
 
 
 @pytest.fixture(scope="session")
 def command(request):
     """The command's absolute path."""
-    return pathlib.Path(request.config.getoption("--command")).resolve(strict=True)
+    return str(pathlib.Path(request.config.getoption("--command")).resolve(strict=True))
+
+
+@pytest.fixture(scope="session")
+def repository():
+    return pathlib.Path(__file__).resolve().parent.parent

@@ -59,7 +59,7 @@ def convert(command, tmp_path):
     def run(content, kind, to):
         source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{to}"
         source.write_bytes(content)
-        done = subprocess.run([command.parent / "attend_convert", source, target], capture_output=True, text=True)
+        done = subprocess.run([pathlib.Path(command).parent / "attend_convert", source, target], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
         assert sorted(tmp_path.iterdir()) == sorted({source, target})
         return target

@@ -1,0 +1,138 @@
+"""attend explain: streams, files, colour and width. The numbers are the library's tests' business."""
+
+import json
+import os
+import pty
+import struct
+import subprocess
+import termios
+from fcntl import ioctl
+
+import numpy as np
+import pytest
+
+ESCAPE = "\x1b["
+
+
+def clean_environment(**extra):
+    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "TERM")}
+    return {**environment, "TERM": "xterm-256color", **extra}
+
+
+@pytest.fixture
+def explain(command, tmp_path):
+    def attend(*arguments, status=0, environment=None, **options):
+        result = subprocess.run([command, "explain", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+                                env=environment or clean_environment(), **options)
+        assert result.returncode == status, result.stderr
+        return result
+
+    return attend
+
+
+@pytest.fixture
+def in_terminal(command):
+    """What the command writes to a terminal of that many columns."""
+
+    def attend(*arguments, columns=100, **environment):
+        leader, follower = pty.openpty()
+        ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        process = subprocess.Popen([command, "explain", *arguments], stdout=follower, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL, env=clean_environment(**environment))
+        os.close(follower)
+        output = b""
+        while True:
+            try:
+                piece = os.read(leader, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            output += piece
+        os.close(leader)
+        assert process.wait(timeout=60) == 0
+        return output.decode().replace("\r\n", "\n")
+
+    return attend
+
+
+def widest(text):
+    return max(map(len, text.splitlines()))
+
+
+def test_the_documents_sentence(explain):
+    result = explain()
+    assert result.stderr == "" and ESCAPE not in result.stdout
+    assert "dessert" in result.stdout and widest(result.stdout) <= 80
+
+
+def test_colour(explain, in_terminal):
+    assert ESCAPE in in_terminal()
+    assert ESCAPE in in_terminal(NO_COLOR="")
+    assert ESCAPE not in in_terminal(NO_COLOR="1")
+    assert ESCAPE not in in_terminal(TERM="dumb")
+    assert ESCAPE not in in_terminal("--color", "never")
+    assert ESCAPE in in_terminal("--color", "always", NO_COLOR="1")
+    assert ESCAPE in explain("--color=always").stdout
+
+
+def test_width(explain, in_terminal):
+    sentence = " ".join(f"word{i}" for i in range(60))
+    assert 140 < widest(in_terminal(sentence, "--color=never", columns=150)) <= 150
+    assert widest(in_terminal(sentence, "--color=never", "--width", "100", columns=150)) <= 100
+    assert 80 < widest(explain(sentence, environment=clean_environment(COLUMNS="120")).stdout) <= 120
+    assert widest(explain(sentence).stdout) <= 80
+
+
+def test_sentence_from_standard_input(explain):
+    assert json.loads(explain("-", "--json", input="zwei kleine\nWörter").stdout)["tokens"] == ["zwei", "kleine", "Wörter"]
+
+
+def test_options_reach_the_library(explain):
+    def tensors(*options):
+        return {k: np.array(v) for k, v in json.loads(explain("a b c", *options, "--json").stdout)["tensors"].items()}
+
+    sized = tensors("--embedding-size", "4", "--d-k", "5", "--d-v", "6", "--heads", "2")
+    assert sized["embeddings"].shape == (3, 4)
+    assert sized["queries"].shape == (2, 3, 5) and sized["values"].shape == (2, 3, 6)
+    crossed = tensors("--cross", "d e f g")
+    assert crossed["weights"].shape == (3, 4) and crossed["embeddings_2"].shape == (4, 16)
+    assert np.triu(tensors("--causal")["weights"], 1).max() == 0
+    assert tensors("--weights", "linear")["w_query"].min() < 0 <= tensors()["w_query"].min()
+    assert (tensors("--seed", "1")["embeddings"] != tensors("--seed", "18446744073709551615")["embeddings"]).all()
+
+
+def test_focus_and_head(explain):
+    by_word = explain("the cat saw the dog", "--focus", "the").stdout
+    assert by_word == explain("the cat saw the dog", "--focus", "1").stdout
+    assert by_word != explain("the cat saw the dog", "--focus", "4").stdout
+    assert explain("3 2 1", "--focus", "1").stdout == explain("3 2 1", "--focus", "3", "--focus=1").stdout
+    assert explain("--heads", "2", "--head", "1").stdout != explain("--heads", "2", "--head", "2").stdout
+
+
+def test_files(explain, tmp_path):
+    names = ["a.json", "a.npz", "a.safetensors", "a.svg", "a.png", "a.html"]
+    result = explain("two words", *[word for name in names for word in ("-o", name)])
+    assert result.stdout == ""
+    assert result.stderr == "".join(f"attend: wrote {name}\n" for name in names)
+    starts = [b"{", b"PK\x03\x04", None, b"<", b"\x89PNG", b"<!"]
+    for name, start in zip(names, starts):
+        content = (tmp_path / name).read_bytes()
+        assert len(content) > 100 and (start is None or content.startswith(start)), name
+    assert json.loads(explain("two words", "--json", "-o", "b.svg").stdout)["tokens"] == ["two", "words"]
+
+
+def test_json_and_presets(explain):
+    listed = [line.split()[0] for line in explain("--list").stdout.splitlines()]
+    assert listed[:2] == ["journey", "journey-linear"] and len(listed) == 9
+    for name in listed:
+        assert json.loads(explain("--preset", name, "--json").stdout)["preset"] == name
+
+
+def test_failures(explain):
+    for text in ["", " , ", "-"]:
+        result = explain(text, status=1, input="")
+        assert result.stdout == "" and result.stderr.startswith("attend: ") and result.stderr.count("\n") == 1
+    assert "UTF-8" in explain(b"\xff", status=1).stderr
+    result = explain("-o", "nowhere/a.svg", status=1)
+    assert result.stdout == "" and "nowhere/a.svg" in result.stderr

@@ -1,0 +1,150 @@
+"""What every subcommand shares: exit status, streams, help, suggestions, pipes."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+COMMANDS = ["explain", "run", "inspect", "completion", "help"]
+
+
+def attend(command, *arguments, **options):
+    return subprocess.run([command, *arguments], capture_output=True, text=True, timeout=60, **options)
+
+
+def test_version(command):
+    result = attend(command, "--version")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert re.fullmatch(r"attend \d+\.\d+\.\d+\n", result.stdout)
+
+
+@pytest.mark.parametrize("name", [None, *COMMANDS])
+def test_help_begins_with_examples_and_fits_80_columns(command, name):
+    result = attend(command, *([name] if name else []), "--help")
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "Examples:"
+    usage = next(i for i, line in enumerate(lines) if line.startswith("Usage: attend"))
+    examples = [line for line in lines[1:usage] if line]
+    assert 2 <= len(examples) <= 5
+    assert all("attend" in line for line in examples)
+    assert max(map(len, lines)) <= 80
+    assert not any(line != line.rstrip() for line in lines)
+    assert attend(command, "help", *([name] if name else [])).stdout == result.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_use_options_that_exist(command, name):
+    text = attend(command, name, "--help").stdout
+    examples, rest = text.split("Usage:", 1)
+    for option in re.findall(rf"(?<!\S)attend {name}[^|]*", examples):
+        for used in re.findall(r"(?<!\S)-{1,2}[a-z][a-z-]*", option):
+            assert re.search(rf"^  .*{re.escape(used)}\b", rest, re.M), used
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "no command given"),
+        (["explian"], "no command 'explian'; did you mean 'explain'?"),
+        (["xyzzy"], "no command 'xyzzy'"),
+        (["--versoin"], "no option '--versoin'; did you mean '--version'?"),
+        (["explain", "--hed", "2"], "no option '--hed'; did you mean '--head'?"),
+        (["explain", "--hed=2"], "no option '--hed'; did you mean '--head'?"),
+        (["run", "--casual", "q.npy"], "no option '--casual'; did you mean '--causal'?"),
+        (["explain", "--preset", "jurney"], "no preset 'jurney'; did you mean 'journey'?"),
+        (["explain", "--focus", "shrot"], "--focus: the sentence has no word 'shrot'; did you mean 'short'?"),
+        (["explain", "žába skáče", "--focus", "zába"], "--focus: the sentence has no word 'zába'; did you mean 'žába'?"),
+        (["explain", "--focus", "7"], "--focus: expected a word of the sentence or a position from 1 to 6, got '7'"),
+        (["explain", "--head", "2"], "--head: there is 1 head, got 2"),
+        (["explain", "--preset", "journey", "--seed", "1"], "--preset and --seed can't stand together"),
+        (["explain", "--preset", "journey", "a cat"], "--preset and TEXT can't stand together"),
+        (["explain", "--preset", ""], "--preset: expected a value, got ''"),
+        (["explain", "--seed"], "--seed needs a value"),
+        (["explain", "--seed", "-1"], "--seed: expected a whole number of at least 0, got '-1'"),
+        (["explain", "--seed", "18446744073709551616"],
+         "--seed: expected a whole number of at least 0, got '18446744073709551616'"),
+        (["explain", "--d-k", "0"], "--d-k: expected a whole number of at least 1, got '0'"),
+        (["explain", "--weights", "lineer"],
+         "--weights: expected uniform or linear, got 'lineer'; did you mean 'linear'?"),
+        (["explain", "the", "cat"], "unexpected argument 'cat'; words that belong together stand in quotes"),
+        (["explain", "-o", "cat.gif"],
+         "--output: 'cat.gif' should end in .json, .npz, .safetensors, .svg, .png or .html"),
+        (["run", "q.npy", "k.npy", "v.npy", "-o", "o.npx"],
+         "--output: 'o.npx' should end in .npy, .npz or .safetensors; did you mean '.npy'?"),
+        (["run", "q.npy", "k.npy"], "V is required"),
+        (["run", "q.npy", "k.npy", "v.npy", "-o", "o.npy", "--window", "3"],
+         "--window: expected LEFT,RIGHT, two whole numbers such as 128,0 (-1 is open), got '3'"),
+        (["run", "q.npy", "k.npy", "v.npy", "-o", "o.npy", "--offset", "botom_right"],
+         "--offset: expected top_left, bottom_right or a whole number, got 'botom_right'; "
+         "did you mean 'bottom_right'?"),
+        (["run", "q.npy", "k.npy", "v.npy", "-o", "o.npy", "--scale", "x"], "--scale: expected a number, got 'x'"),
+        (["run", "q.npy", "k.npy", "v.npy", "-o", "o.npy", "--lse", "o.npy"],
+         "--lse and -o name the same file, and .npy holds one tensor: use .npz or .safetensors"),
+        (["completion", "fiish"], "SHELL: expected bash, zsh or fish, got 'fiish'; did you mean 'fish'?"),
+        (["help", "rnu"], "no command 'rnu'; did you mean 'run'?"),
+        (["two\nlines\x1b[1m"], r"no command 'two\x0alines\x1b[1m'"),
+    ],
+)
+def test_usage_errors(command, arguments, message):
+    result = attend(command, *arguments)
+    named = arguments and arguments[0] in COMMANDS
+    expected = f"attend: {message}\ntry: attend {arguments[0] + ' ' if named else ''}--help\n"
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", expected)
+
+
+def test_a_bad_input_file_is_status_3(command, tmp_path):
+    (tmp_path / "bad.npy").write_bytes(b"not a tensor")
+    for name in ["bad.npy", "missing.npy", "."]:
+        result = attend(command, "inspect", name, cwd=tmp_path)
+        assert (result.returncode, result.stdout) == (3, "")
+        assert result.stderr.startswith("attend: ") and name in result.stderr and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["explain"], ["--help"], ["explain", "--json"], ["completion", "bash"]])
+def test_full_disk_on_standard_output_is_status_1(command, arguments):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([command, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (1, "attend: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_closed_pipe_is_quiet(command, ignored):
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    def prepare():
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN if ignored else signal.SIG_DFL)
+
+    process = subprocess.run([command, "explain"], stdout=writer, stderr=subprocess.PIPE, preexec_fn=prepare,
+                             restore_signals=False, timeout=60)
+    os.close(writer)
+    assert (process.returncode, process.stderr) == (-signal.SIGPIPE, b"")
+
+
+def options_of(command, name):
+    text = attend(command, *([name] if name else []), "--help").stdout
+    return re.findall(r"^  (?:-\w, )?--([a-z-]+)", text, re.M)
+
+
+def test_man_page_has_every_command_and_option(command, repository):
+    page = (repository / "docs" / "attend.1").read_text()
+    sections = dict(re.findall(r"^\.Ss attend (\w+)\n(.*?)(?=^\.S[sh])", page, re.M | re.S))
+    common = re.search(r"^\.Ss All commands\n(.*?)(?=^\.S[sh])", page, re.M | re.S)[1]
+    assert sorted(sections) == sorted(COMMANDS)
+    for name in COMMANDS:
+        assert re.search(rf"^\.Cm {name}$", page, re.M), f"{name} in the synopsis"
+        for option in options_of(command, name):
+            items = common if option == "help" else sections[name]
+            assert re.search(rf"^\.It Fl .*\\-{re.escape(option)}\b", items, re.M), f"{name} --{option}"
+    assert r"\-version" in common
+
+
+@pytest.mark.skipif(not shutil.which("mandoc"), reason="no mandoc")
+def test_man_page_is_well_formed(repository):
+    page = repository / "docs" / "attend.1"
+    result = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", str(page)], capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (0, "")
