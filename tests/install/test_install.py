@@ -1,0 +1,85 @@
+"""`cmake --install` gives a tree that works wherever it stands, and that a program can be built against."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def output_of(*command, **options):
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, **options)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def prefix(command, tmp_path_factory):
+    build = pathlib.Path(command).parent
+    if not (build / "CMakeCache.txt").exists():
+        pytest.skip("the command does not stand in its build folder")
+    there = tmp_path_factory.mktemp("install")
+    output_of("cmake", "--install", build, "--prefix", there / "first")
+    # Moved, so that nothing works by way of the place where it was installed.
+    (there / "first").rename(there / "moved")
+    return there / "moved"
+
+
+def library_folder(prefix):
+    return next(prefix.glob("lib/**/libattend.*")).parent
+
+
+def test_installed_command(prefix, command):
+    environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
+    installed = prefix / "bin" / "attend"
+    assert output_of(installed, "--version", env=environment) == output_of(command, "--version")
+    if shutil.which("ldd"):
+        loaded = [line for line in output_of("ldd", installed, env=environment).splitlines() if "libattend" in line]
+        assert all(str(prefix) in os.path.realpath(line.split()[2]) for line in loaded)
+
+
+def test_man_page_and_completions(prefix, command):
+    assert (prefix / "share/man/man1/attend.1").read_text().startswith(".Dd")
+    for shell, place in [("bash", "bash-completion/completions/attend"), ("zsh", "zsh/site-functions/_attend"),
+                         ("fish", "fish/vendor_completions.d/attend.fish")]:
+        assert (prefix / "share" / place).read_text() == output_of(command, "completion", shell)
+
+
+def test_headers_are_the_public_ones(prefix, repository):
+    installed = {path.name for path in (prefix / "include/attend").iterdir()}
+    assert installed == {path.name for path in (repository / "include/attend").iterdir()}
+
+
+def test_find_package(prefix, tmp_path):
+    output_of("cmake", "-S", HERE, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}")
+    output_of("cmake", "--build", tmp_path)
+    assert output_of(tmp_path / "program") == EXPECTED
+
+
+def test_pkg_config(prefix, tmp_path):
+    libraries = library_folder(prefix)
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(libraries / "pkgconfig")}
+    static = ["--static"] if not (libraries / "libattend.so").exists() else []
+    flags = output_of("pkg-config", *static, "--cflags", "--libs", "attend", env=environment).split()
+    output_of("c++", "-std=c++20", HERE / "program.cpp", *flags, f"-Wl,-rpath,{libraries}", "-o", tmp_path / "program")
+    assert output_of(tmp_path / "program") == EXPECTED
+    version = output_of("pkg-config", "--modversion", "attend", env=environment)
+    assert output_of(prefix / "bin/attend", "--version") == f"attend {version}"
+
+
+@pytest.mark.skipif(not shutil.which("nm"), reason="no nm")
+def test_the_library_exports_its_namespace_alone(prefix):
+    library = library_folder(prefix) / "libattend.so"
+    if not library.exists():
+        pytest.skip("a static library")
+    symbols = [line.split(maxsplit=2)[2] for line in output_of("nm", "-DC", "--defined-only", library).splitlines()]
+    assert "typeinfo for attend::Error" in symbols
+    for symbol in symbols:
+        name = symbol.removeprefix("typeinfo for ").removeprefix("typeinfo name for ").removeprefix("vtable for ")
+        assert name.startswith("attend::"), symbol
+
+
+EXPECTED = "0.6698 caught\n"
