@@ -31,7 +31,8 @@ Dims row_major(const Dims& shape) {
   std::int64_t stride = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
     strides[i] = stride;
-    stride *= shape[i];
+    // Only an empty shape can overflow here, and its strides lead nowhere.
+    if (__builtin_mul_overflow(stride, shape[i], &stride)) stride = 0;
   }
   return strides;
 }

@@ -29,7 +29,10 @@ class TextWriter {
   void step(std::size_t number, const Step& step) {
     out_ += '\n';
     heading(fmt::format("{}  {}", number, step.title));
-    for (const Block& block : step.blocks) std::visit([&](const auto& b) { write(b); }, block);
+    for (std::size_t n = 0; n < step.blocks.size(); ++n) {
+      if (n > 0) out_ += '\n';
+      std::visit([&](const auto& b) { write(b); }, step.blocks[n]);
+    }
   }
   std::string take() { return std::move(out_); }
 
@@ -59,12 +62,10 @@ class TextWriter {
   void write(const Paragraph& paragraph) { wrap(indent, paragraph.text); }
 
   void write(const Formula& formula) {
-    out_ += '\n';
     const std::string& shapes = formula.shapes;
     const bool together = width_of(formula.text) + width_of(shapes) + 2 * indent + 4 <= style_.width;
     wrap(2 * indent, together && !shapes.empty() ? formula.text + "    " + shapes : formula.text);
     if (!together && !shapes.empty()) wrap(4 * indent, shapes);
-    out_ += '\n';
   }
 
   void write(const Numbers& numbers) {
@@ -110,7 +111,6 @@ class TextWriter {
   }
 
   void write(const Picture& picture) {
-    out_ += '\n';
     out_ += terminal_heat_map(picture.map, {.width = style_.width, .colour = style_.colour});
   }
 

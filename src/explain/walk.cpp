@@ -107,6 +107,11 @@ Step projections_step(const Focus& f) {
             "(what it hands over). The queries come from the first sequence, the keys and values from the second."
           : "Three matrices turn each embedding into a query (what it looks for), a key (what it offers) and a value "
             "(what it hands over)."});
+  if (f.head >= 0) {
+    step.blocks.push_back(Paragraph{
+        fmt::format("Each of the {} heads has matrices of its own. This is head {}, at index {} of the first axis.",
+                    t.queries.size(0), f.head + 1, f.head)});
+  }
   const char* second = f.cross() ? "embeddings_2" : "embeddings";
   const Tensor& x2 = f.cross() ? *t.embeddings_2 : t.embeddings;
   add_projection(step, f, "queries", "w_query", "embeddings", t.embeddings, t.w_query, t.queries);
@@ -293,7 +298,7 @@ std::vector<HeatMap> weight_maps(const Trace& trace) {
     map.values = trace.multi_head() ? trace.weights.view().select(0, h) : trace.weights.view();
     map.row_labels = trace.tokens;
     map.column_labels = trace.embeddings_2 ? trace.tokens_2 : trace.tokens;
-    if (heads > 1) map.title = fmt::format("head {}", h);
+    if (heads > 1) map.title = fmt::format("head {}", h + 1);
     maps.push_back(std::move(map));
   }
   return maps;

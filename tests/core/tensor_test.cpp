@@ -26,6 +26,7 @@ TEST(Tensor, EmptyAndScalarShapes) {
   EXPECT_EQ(Tensor(Dims{}).count(), 1);
   EXPECT_EQ(Tensor(Dims{}).item(), 0);
   EXPECT_EQ(Tensor({2, 0}).clone().shape(), Dims({2, 0}));
+  EXPECT_EQ(Tensor({0, 1LL << 40, 1LL << 40}).clone().count(), 0);
 }
 
 TEST(Tensor, ErrorsNameTheShapes) {

@@ -136,8 +136,8 @@ TEST(ToText, ShowsEveryStepOfTheDocument) {
 
 TEST(ToText, WorksOutTheChosenQueryAndHead) {
   const std::string text = to_text(explain_preset("my-name-multihead"), {.focus = 3, .head = 2});
-  for (const char* part :
-       {"the query of \"Marcello\"", "scores[2] = queries[2] keys[2]ᵀ", "output = concat_heads w_output"}) {
+  for (const char* part : {"This is head 3, at index 2", "the query of \"Marcello\"", "scores[2] = queries[2] keys[2]ᵀ",
+                           "output = concat_heads w_output"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }

@@ -2,6 +2,7 @@
 
 import io
 import json
+import pathlib
 import subprocess
 import zipfile
 
