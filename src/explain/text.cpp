@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "attend/explain.h"
 #include "core/message.h"
@@ -25,7 +27,9 @@ class TextWriter {
  public:
   explicit TextWriter(const TextStyle& style) : style_(style) {}
 
-  void heading(std::string_view text) { line(0, bold(text)); }
+  void heading(std::string_view text) {
+    for (const std::string& part : wrapped(0, text)) line(0, bold(part));
+  }
   void step(std::size_t number, const Step& step) {
     out_ += '\n';
     heading(fmt::format("{}  {}", number, step.title));
@@ -43,20 +47,22 @@ class TextWriter {
   void line(int margin, std::string_view text) { out_ += fmt::format("{:{}}{}\n", "", margin, text); }
 
   // Words flow into lines; a word longer than a line stands alone.
-  void wrap(int margin, std::string_view text) {
+  std::vector<std::string> wrapped(int margin, std::string_view text) const {
     const int room = std::max(20, style_.width - margin);
-    std::string current;
+    std::vector<std::string> lines;
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t end = std::min(text.find(' ', at), text.size());
       const std::string word(text.substr(at, end - at));
-      if (!current.empty() && width_of(current) + 1 + width_of(word) > room) {
-        line(margin, current);
-        current.clear();
-      }
-      current += (current.empty() ? "" : " ") + word;
       at = end + 1;
+      if (lines.empty() || width_of(lines.back()) + 1 + width_of(word) > room)
+        lines.push_back(word);
+      else
+        lines.back() += " " + word;
     }
-    if (!current.empty()) line(margin, current);
+    return lines;
+  }
+  void wrap(int margin, std::string_view text) {
+    for (const std::string& part : wrapped(margin, text)) line(margin, part);
   }
 
   void write(const Paragraph& paragraph) { wrap(indent, paragraph.text); }
