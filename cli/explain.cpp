@@ -102,7 +102,7 @@ void run(Arguments& arguments) {
   style.colour = use_colour(arguments.colour);
 
   for (const std::string& file : arguments.files) {
-    writing([&] { write_trace(file, trace); });
+    writing([&] { write_trace(file, trace, style); });
     fmt::print(stderr, "attend: wrote {}\n", file);
   }
   if (arguments.json)
@@ -144,7 +144,9 @@ void add_output_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--focus", arguments.focus, "The query to work out: a word of the sentence, or its place from 1")
       ->type_name("WORD|N")
       ->group(group);
-  whole_number(app.add_option("--head", arguments.head, "The head that the text shows, from 1 (1)"), 1)->group(group);
+  whole_number(app.add_option("--head", arguments.head, "The head that the text and the .html page show, from 1 (1)"),
+               1)
+      ->group(group);
   app.add_flag("--json", arguments.json, "Print one JSON object instead of the text")->group(group);
   file_ending(app.add_option("-o,--output", arguments.files,
                              "Write to FILE instead: .json, .npz, .safetensors, .svg, .png or .html by its ending. "

@@ -91,7 +91,7 @@ std::string to_svg(const Trace& trace);
 std::string to_png(const Trace& trace);
 
 // Writes the trace as .json, .npz, .safetensors, .svg, .png or .html, by the path's ending; another ending throws
-// bad_value.
-void write_trace(const std::string& path, const Trace& trace);
+// bad_value. The style is the page's.
+void write_trace(const std::string& path, const Trace& trace, const TextStyle& style = {});
 
 }  // namespace attend

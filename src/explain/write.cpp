@@ -36,14 +36,14 @@ std::string to_png(const Trace& trace) {
   return png_heat_map(weight_maps(trace), picture_title(trace));
 }
 
-void write_trace(const std::string& path, const Trace& trace) {
+void write_trace(const std::string& path, const Trace& trace, const TextStyle& style) {
   const auto ends = [&](std::string_view ending) { return path.ends_with(ending); };
   if (ends(".json")) return write_file(path, to_json(trace) + "\n");
   if (ends(".npz")) return write_npz(path, tensors_and_ids(trace));
   if (ends(".safetensors")) return write_safetensors(path, tensors_and_ids(trace), words(trace));
   if (ends(".svg")) return write_file(path, to_svg(trace));
   if (ends(".png")) return write_file(path, to_png(trace));
-  if (ends(".html")) return write_file(path, to_html(trace));
+  if (ends(".html")) return write_file(path, to_html(trace, style));
   fail(ErrorCode::bad_value,
        "explain: {} has no ending that says the format: .json, .npz, .safetensors, .svg, .png or .html", path);
 }

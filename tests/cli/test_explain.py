@@ -107,7 +107,8 @@ def test_focus_and_head(explain):
     assert by_word == explain("the cat saw the dog", "--focus", "1").stdout
     assert by_word != explain("the cat saw the dog", "--focus", "4").stdout
     assert explain("3 2 1", "--focus", "1").stdout == explain("3 2 1", "--focus", "3", "--focus=1").stdout
-    assert explain("--heads", "2", "--head", "1").stdout != explain("--heads", "2", "--head", "2").stdout
+    assert explain("--heads", "2").stdout == explain("--heads", "2", "--head", "1").stdout
+    assert "This is head 2, at index 1" in explain("--heads", "2", "--head", "2").stdout
 
 
 def test_files(explain, tmp_path):
@@ -119,6 +120,8 @@ def test_files(explain, tmp_path):
     for name, start in zip(names, starts):
         content = (tmp_path / name).read_bytes()
         assert len(content) > 100 and (start is None or content.startswith(start)), name
+    explain("two words", "--heads", "2", "--head", "2", "-o", "b.html")
+    assert "This is head 2, at index 1" in (tmp_path / "b.html").read_text()
     assert json.loads(explain("two words", "--json", "-o", "b.svg").stdout)["tokens"] == ["two", "words"]
 
 

@@ -34,7 +34,8 @@ TEST(Parallel, AnExceptionReachesTheCaller) {
   const auto throws = [](std::int64_t begin, std::int64_t) {
     if (begin > 50) throw Error(ErrorCode::bad_value, "from a range");
   };
-  test::expect_error(ErrorCode::bad_value, [&] { parallel_for(100, 1, throws); }, "from a range");
+  test::expect_error(
+      ErrorCode::bad_value, [&] { parallel_for(100, 1, throws); }, "from a range");
 }
 
 }  // namespace
