@@ -103,7 +103,9 @@ Recipe recipe_of_preset(std::string_view name) {
     if (entry.preset.name != name) continue;
     Recipe recipe = entry.recipe();
     recipe.preset = name;
-    recipe.title = fmt::format("{} (document {})", fmt::join(recipe.tokens, " "), entry.preset.document);
+    const std::string sentence = recipe.title.empty() ? fmt::format("{}", fmt::join(recipe.tokens, " ")) : recipe.title;
+    const bool several = entry.preset.document.find(',') != std::string_view::npos;
+    recipe.title = fmt::format("{} (document{} {})", sentence, several ? "s" : "", entry.preset.document);
     return recipe;
   }
   fail(ErrorCode::bad_value, "explain: no preset is called '{}'", name);

@@ -267,7 +267,7 @@ std::int64_t heaviest_key(const View& weights, std::int64_t i) {
 }  // namespace
 
 std::string label_of(const std::vector<std::string>& tokens, std::int64_t position) {
-  if (tokens.empty()) return fmt::format("row {}", position + 1);
+  if (tokens.empty()) return fmt::format("x{}", position + 1);
   const std::string& word = tokens[static_cast<std::size_t>(position)];
   // A word that occurs more than once is told apart by its place.
   if (std::count(tokens.begin(), tokens.end(), word) == 1) return word;
@@ -298,6 +298,9 @@ std::vector<HeatMap> weight_maps(const Trace& trace) {
     map.values = trace.multi_head() ? trace.weights.view().select(0, h) : trace.weights.view();
     map.row_labels = trace.tokens;
     map.column_labels = trace.embeddings_2 ? trace.tokens_2 : trace.tokens;
+    for (auto j = static_cast<std::int64_t>(map.column_labels.size()); j < map.values.size(1); ++j) {
+      map.column_labels.push_back(label_of({}, j));
+    }
     if (heads > 1) map.title = fmt::format("head {}", h + 1);
     maps.push_back(std::move(map));
   }

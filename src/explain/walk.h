@@ -51,7 +51,7 @@ std::vector<Step> walk(const Trace& trace, std::int64_t focus, std::int64_t head
 std::vector<HeatMap> weight_maps(const Trace& trace);
 std::string picture_title(const Trace& trace);
 
-// "Life (1)", or "row 3" for a sequence without words.
+// "Life"; "to (5)" for a word that occurs more than once; "x3" in a sequence without words, as document 002 names them.
 std::string label_of(const std::vector<std::string>& tokens, std::int64_t position);
 
 }  // namespace attend

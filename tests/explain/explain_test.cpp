@@ -142,6 +142,12 @@ TEST(ToText, WorksOutTheChosenQueryAndHead) {
   }
 }
 
+TEST(ToText, NamesWhatHasNoWordAndTellsRepeatedWordsApart) {
+  EXPECT_THAT(to_text(explain_preset("life-cross")), HasSubstr("the key of \"x8\""));
+  EXPECT_THAT(to_svg(explain_preset("life-cross")), HasSubstr(">x8</text>"));
+  EXPECT_THAT(to_text(explain({.text = "to be or not to be"}), {.focus = 4}), HasSubstr("the query of \"to (5)\""));
+}
+
 TEST(ToText, SaysWhatIsHidden) {
   const std::string text = to_text(explain({.causal = true}));
   EXPECT_THAT(text, HasSubstr("Causal"));
