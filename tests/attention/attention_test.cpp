@@ -1,5 +1,7 @@
 #include "attend/attention.h"
 
+#include <tbb/global_control.h>
+
 #include <functional>
 #include <limits>
 
@@ -89,6 +91,23 @@ TEST(Attention, AnyStridesAndAlignment) {
   std::vector<char> a, b, c;
   const AttentionResult result = attention(shuffled(input("q"), a), shuffled(input("k"), b), shuffled(input("v"), c));
   expect_same(result.out, expected.out);
+}
+
+TEST(Attention, SameBitsForAnyThreadsBatchAndSplitOfQueries) {
+  Generator generator(1);
+  const Tensor q = generator.randn({3, 4, 70, 33}), k = generator.randn({3, 2, 90, 33}),
+               v = generator.randn({3, 2, 90, 17});
+  const auto run = [&](const View& queries, const View& keys, const View& values, std::int64_t offset) {
+    return attention(queries, keys, values, {.causal = true, .offset = Offset(offset)});
+  };
+  const AttentionResult whole = run(q, k, v, 20);
+  for (const int threads : {1, 2, 3, 8}) {
+    const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
+    expect_same(run(q, k, v, 20).out, whole.out, std::to_string(threads) + " threads");
+  }
+  const auto item = [](const View& x) { return x.slice(0, 1, 2); };
+  expect_same(run(item(q), item(k), item(v), 20).out, item(whole.out), "one item of the batch");
+  expect_same(run(q.view().slice(2, 31, 70), k, v, 51).out, whole.out.view().slice(2, 31, 70), "the later queries");
 }
 
 TEST(Attention, LeadingAxesMayBeLeftOut) {
