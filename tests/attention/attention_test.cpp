@@ -185,6 +185,14 @@ TEST(Attention, LargeScoresDoNotOverflow) {
   EXPECT_EQ(result.lse.item({0}), static_cast<float>(1e8 + std::log(2)));
 }
 
+TEST(Attention, VeryNegativeScoresDoNotVanish) {
+  const Tensor q = Tensor::from({1, 1}, {-1e4f}), k = Tensor::from({2, 1}, {1e4f, 1e4f}),
+               v = Tensor::from({2, 1}, {2, 4});
+  const AttentionResult result = attention(q, k, v);
+  EXPECT_EQ(result.out.item({0, 0}), 3);
+  EXPECT_EQ(result.lse.item({0}), static_cast<float>(-1e8 + std::log(2)));
+}
+
 TEST(Attention, ErrorsNameFunctionArgumentExpectedAndGot) {
   const auto shapes = [](Dims q, Dims k, Dims v) { return [=] { attention(Tensor(q), Tensor(k), Tensor(v)); }; };
   const auto bad = ErrorCode::bad_shape;
