@@ -180,6 +180,13 @@ TEST(ToJson, HasTheDocumentedKeysAndShortestNumbers) {
   EXPECT_THAT(to_json(explain_preset("life-cross")), HasSubstr("\"tokens_2\":[],\"ids_2\":[],\"tensors\""));
 }
 
+TEST(ToJson, WhatIsNoNumberIsNull) {
+  Trace trace = explain_preset("journey");
+  trace.context.data<float>()[0] = NAN;
+  trace.context.data<float>()[1] = -INFINITY;
+  EXPECT_THAT(to_json(trace), HasSubstr("\"context\":[[null,null],[0."));
+}
+
 TEST(WriteTrace, EveryFormatReadsBack) {
   const Trace trace = explain({.text = "naïve 東京 <b>", .heads = 2});
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "attend_write_trace";
