@@ -15,19 +15,6 @@ std::string shapes_of(const View& q, const View& k, const View& v) {
   return fmt::format("(q {}, k {}, v {})", q.shape(), k.shape(), v.shape());
 }
 
-View with_four_axes(const View& x) {
-  Dims shape, strides;
-  for (int i = x.rank(); i < 4; ++i) {
-    shape.push_back(1);
-    strides.push_back(0);
-  }
-  for (int i = 0; i < x.rank(); ++i) {
-    shape.push_back(x.shape()[i]);
-    strides.push_back(x.strides()[i]);
-  }
-  return View(x.raw(), x.dtype(), shape, strides);
-}
-
 void check_dtypes(const char* function, const View& q, const View& k, const View& v) {
   if (!is_floating(q.dtype()))
     fail(ErrorCode::bad_dtype, "{}: q is {}, expected f32, f64, bf16 or f16", function, q.dtype());
@@ -187,6 +174,19 @@ Problem Problem::check(const char* function, const View& q, const View& k, const
   check_key_lengths(function, p, options.key_lengths);
   check_offset(function, p, options);
   return p;
+}
+
+View with_four_axes(const View& x) {
+  Dims shape, strides;
+  for (int i = x.rank(); i < 4; ++i) {
+    shape.push_back(1);
+    strides.push_back(0);
+  }
+  for (int i = 0; i < x.rank(); ++i) {
+    shape.push_back(x.shape()[i]);
+    strides.push_back(x.strides()[i]);
+  }
+  return View(x.raw(), x.dtype(), shape, strides);
 }
 
 Dims Problem::trim(const Dims& shape) const {

@@ -9,6 +9,9 @@
 
 namespace attend {
 
+// The view with axes of size 1 in front, up to four.
+View with_four_axes(const View& x);
+
 struct Problem {
   int rank = 4;  // of the arguments; results have as many axes
   std::int64_t B = 1, H = 1, Hkv = 1, Tq = 0, Tk = 0, D = 0, Dv = 0;

@@ -37,12 +37,6 @@ struct Masks {
   }
 };
 
-View with_four_axes(const View& x) {
-  Dims shape{1, 1, 1, 1};
-  std::copy(x.shape().begin(), x.shape().end(), &shape[4 - x.rank()]);
-  return x.broadcast_to(shape);
-}
-
 // [B,Tk] (or [Tk] without a batch) -> [B,1,1,Tk]
 View key_padding_of(const View& mask, const Problem& p) {
   const bool batched = p.rank == 4;
