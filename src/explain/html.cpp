@@ -2,6 +2,7 @@
 #include "core/message.h"
 #include "explain/walk.h"
 #include "io/format.h"
+#include "picture/text.h"
 
 namespace attend {
 
@@ -33,46 +34,24 @@ svg { max-width: 100%; height: auto; }
 // Characters of the monospace face in the width of the page.
 constexpr int page_columns = 96;
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 std::string html_of(const Paragraph& paragraph) {
-  return fmt::format("<p>{}</p>\n", escaped(paragraph.text));
+  return fmt::format("<p>{}</p>\n", escape_markup(paragraph.text));
 }
 
 std::string html_of(const Formula& formula) {
-  const std::string shapes = formula.shapes.empty() ? "" : fmt::format("<small>{}</small>", escaped(formula.shapes));
-  return fmt::format("<p class=\"formula\">{}{}</p>\n", escaped(formula.text), shapes);
+  const std::string shapes =
+      formula.shapes.empty() ? "" : fmt::format("<small>{}</small>", escape_markup(formula.shapes));
+  return fmt::format("<p class=\"formula\">{}{}</p>\n", escape_markup(formula.text), shapes);
 }
 
 std::string html_of(const Numbers& numbers) {
-  return fmt::format("<figure><figcaption>{}</figcaption><pre>{}</pre></figure>\n", escaped(numbers.name),
-                     escaped(format_values(numbers.values, 0, page_columns, SciMode::off)));
+  return fmt::format("<figure><figcaption>{}</figcaption><pre>{}</pre></figure>\n", escape_markup(numbers.name),
+                     escape_markup(format_values(numbers.values, 0, page_columns, SciMode::off)));
 }
 
 std::string html_row(const std::vector<std::string>& cells, std::string_view tag) {
   std::string out = "<tr>";
-  for (const std::string& cell : cells) out += fmt::format("<{0}>{1}</{0}>", tag, escaped(cell));
+  for (const std::string& cell : cells) out += fmt::format("<{0}>{1}</{0}>", tag, escape_markup(cell));
   return out + "</tr>\n";
 }
 
@@ -84,7 +63,7 @@ std::string html_of(const Table& table) {
 
 std::string html_of(const Items& items) {
   std::string out = "<ul>\n";
-  for (const std::string& item : items.items) out += fmt::format("<li>{}</li>\n", escaped(item));
+  for (const std::string& item : items.items) out += fmt::format("<li>{}</li>\n", escape_markup(item));
   return out + "</ul>\n";
 }
 
@@ -95,7 +74,7 @@ std::string html_of(const Picture& picture) {
 }  // namespace
 
 std::string to_html(const Trace& trace, const TextStyle& style) {
-  const std::string title = escaped(trace.title);
+  const std::string title = escape_markup(trace.title);
   std::string out = fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -104,7 +83,7 @@ std::string to_html(const Trace& trace, const TextStyle& style) {
       title, style_sheet, title);
   std::size_t number = 0;
   for (const Step& step : walk(trace, style.focus.value_or(trace.focus), style.head)) {
-    out += fmt::format("<h2><span>{}</span>{}</h2>\n", ++number, escaped(step.title));
+    out += fmt::format("<h2><span>{}</span>{}</h2>\n", ++number, escape_markup(step.title));
     for (const Block& block : step.blocks) out += std::visit([](const auto& b) { return html_of(b); }, block);
   }
   return out + "</body>\n</html>\n";

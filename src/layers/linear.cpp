@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "attend/layers.h"
+#include "core/divide_up.h"
 #include "core/message.h"
 #include "core/parallel.h"
 #include "kernels/linear.h"
@@ -15,10 +16,6 @@ constexpr std::int64_t outs_per_item = 64;
 constexpr std::int64_t rows_per_item = 32;
 // Less work than this is done before another thread has woken up.
 constexpr std::int64_t multiplications_per_range = 1 << 16;
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) {
-  return a / b + (a % b != 0);
-}
 
 Dims weight_shape(std::int64_t in_size, std::int64_t out_size) {
   if (in_size < 1) fail(ErrorCode::bad_value, "Linear: in_size is {}, expected at least 1", in_size);

@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include "core/message.h"
+#include "core/utf8.h"
 
 extern "C" {
 extern const unsigned char attend_font_begin[];
@@ -20,16 +21,8 @@ namespace attend {
 
 namespace {
 
-constexpr double missing_em = 0.62;  // how wide the box of a missing character is
-constexpr double missing_wide_em = 1;
-
-// East Asian characters and emoji are as wide as they are high.
-bool is_wide(char32_t point) {
-  return (point >= 0x1100 && point < 0x1160) || (point >= 0x2e80 && point < 0xa4d0) ||
-         (point >= 0xac00 && point < 0xd7a4) || (point >= 0xf900 && point < 0xfb00) ||
-         (point >= 0xfe30 && point < 0xfe70) || (point >= 0xff01 && point < 0xff61) ||
-         (point >= 0x1f000 && point < 0x1fb00) || (point >= 0x20000 && point < 0x40000);
-}
+constexpr double missing_em = 0.62;    // how wide the box of a missing character is
+constexpr double missing_wide_em = 1;  // East Asian characters and emoji are as wide as they are high
 
 FT_Pos fixed26_6(double value) {
   return std::lround(value * 64);
@@ -112,7 +105,10 @@ struct Font::Face {
   };
   Step step(FT_UInt before, char32_t point) const {
     const FT_UInt glyph = FT_Get_Char_Index(face, point);
-    if (glyph == 0) return {0, 0, extends_character(point) ? 0 : is_wide(point) ? missing_wide_em : missing_em};
+    if (glyph == 0) {
+      const bool wide = display_width({&point, 1}) == 2;
+      return {0, 0, extends_character(point) ? 0 : wide ? missing_wide_em : missing_em};
+    }
     const double em = face->units_per_EM;
     if (FT_Load_Glyph(face, glyph, FT_LOAD_NO_SCALE) != 0) refuse("has a glyph that can't be read");
     FT_Vector kerning{};

@@ -4,18 +4,10 @@
 #include <cmath>
 #include <limits>
 
+#include "core/divide_up.h"
 #include "core/message.h"
-#include "core/utf8.h"
 
 namespace attend {
-
-namespace {
-
-std::int64_t ceiling(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
-}  // namespace
 
 void check_heat_map(const HeatMap& map, std::string_view what) {
   const View& values = map.values;
@@ -42,7 +34,7 @@ void check_heat_map(const HeatMap& map, std::string_view what) {
 Grid read_grid(const HeatMap& map, std::int64_t row_block, std::int64_t column_block) {
   const std::int64_t rows = map.values.size(0);
   const std::int64_t columns = map.values.size(1);
-  Grid grid{ceiling(rows, row_block), ceiling(columns, column_block), row_block, column_block, {}};
+  Grid grid{divide_up(rows, row_block), divide_up(columns, column_block), row_block, column_block, {}};
   grid.values.assign(static_cast<std::size_t>(grid.rows * grid.columns), 0);
   std::vector<std::int64_t> counts(grid.values.size(), 0);
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -64,7 +56,7 @@ Grid read_grid(const HeatMap& map, std::int64_t row_block, std::int64_t column_b
 
 Grid read_grid(const HeatMap& map, std::int64_t max_side, std::string_view what) {
   check_heat_map(map, what);
-  return read_grid(map, ceiling(map.values.size(0), max_side), ceiling(map.values.size(1), max_side));
+  return read_grid(map, divide_up(map.values.size(0), max_side), divide_up(map.values.size(1), max_side));
 }
 
 std::vector<Tick> ticks_of(const ColourScale& scale) {
@@ -98,22 +90,6 @@ std::string short_number(double value, int decimals) {
   }
   if (text.starts_with('-') && text.find_first_not_of("-0.") == std::string::npos) text.erase(0, 1);
   return text;
-}
-
-std::u32string one_line(std::string_view text, std::string_view what) {
-  std::u32string line = decode_utf8(text, what);
-  for (char32_t& point : line) {
-    const bool space = point == '\t' || point == '\n' || point == '\r' || point == 0x2028 || point == 0x2029;
-    const bool turn = (point >= 0x202a && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
-    const bool control = point < 0x20 || (point >= 0x7f && point < 0xa0) || turn;
-    const bool noncharacter = (point & 0xfffe) == 0xfffe || (point >= 0xfdd0 && point < 0xfdf0);
-    if (space) {
-      point = ' ';
-    } else if (control || noncharacter) {
-      point = 0xfffd;
-    }
-  }
-  return line;
 }
 
 }  // namespace attend

@@ -43,8 +43,4 @@ std::vector<Tick> ticks_of(const ColourScale& scale);
 // "0.49": what stands inside a cell. Short for any value, and the same in any locale.
 std::string short_number(double value, int decimals);
 
-// Characters as they can be drawn on one line and stand in XML: white space is a space; controls, those that turn the
-// line around too, and noncharacters are U+FFFD. Throws bad_value, naming `what`, where the text is not UTF-8.
-std::u32string one_line(std::string_view text, std::string_view what);
-
 }  // namespace attend

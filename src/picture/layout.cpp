@@ -2,33 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "core/message.h"
-#include "core/utf8.h"
-#include "picture/grid.h"
+#include "picture/panel.h"
+#include "picture/text.h"
 
 namespace attend {
 
 namespace {
 
-constexpr std::int64_t max_side = 512;       // cells; more are averaged
-constexpr std::int64_t max_shape_side = 64;  // more are one image
-constexpr std::int64_t max_pointed = 4096;   // cells in all that tell their value to a pointer
-constexpr double max_width = 1360;           // of panels side by side, before they wrap
+constexpr std::int64_t max_pointed = 4096;  // cells in all that tell their value to a pointer
+constexpr double max_width = 1360;          // of panels side by side, before they wrap
 constexpr double margin = 24;
 constexpr double panel_gap = 26;
-constexpr double min_panel = 28;
-constexpr double max_row_label = 150;
-constexpr double max_column_label = 120;
 constexpr double max_caption = 180;  // a panel's title or axis name that is wider than its cells
 constexpr double title_size = 17;
 constexpr double title_line = 23;
 constexpr double max_title_width = 540;  // a picture is not made wider for its title than this
 constexpr double caption_size = 13;
-constexpr double label_size = 12;
 constexpr double note_size = 11;
-constexpr double label_gap = 7;  // between cells and labels, labels and axis name
 
 constexpr Colour ink{0x1f, 0x23, 0x28};
 constexpr Colour soft_ink{0x59, 0x63, 0x6e};
@@ -38,180 +30,6 @@ constexpr Colour missing{0xee, 0xee, 0xee};
 // From the middle of a line of capitals and digits to its baseline.
 double half_height(double size) {
   return size * 0.36;
-}
-
-double down_to_half(double value) {
-  return std::floor(value * 2) / 2;
-}
-
-std::u32string ascii(std::string_view text) {
-  return {text.begin(), text.end()};
-}
-
-// The longest beginning that fits with an ellipsis, or all of it. Never ends inside a character made of several code
-// points.
-std::u32string cut(const std::u32string& text, const Font& font, double size, double width) {
-  if (font.width(text, size) <= width) return text;
-  const double room = width - font.width(U"…", size);
-  std::size_t fits = 0;
-  for (std::size_t beyond = text.size(); beyond - fits > 1;) {
-    const std::size_t middle = fits + (beyond - fits) / 2;
-    (font.width(std::u32string_view(text).substr(0, middle), size) <= room ? fits : beyond) = middle;
-  }
-  while (fits > 0 && (extends_character(text[fits]) || text[fits - 1] == 0x200d)) --fits;
-  while (fits > 0 && text[fits - 1] == ' ') --fits;
-  return text.substr(0, fits) + U'…';
-}
-
-// At most three lines; the last is cut.
-std::vector<std::u32string> wrap(std::u32string text, const Font& font, double size, double width) {
-  std::vector<std::u32string> lines;
-  while (lines.size() < 2 && font.width(text, size) > width) {
-    const std::size_t fits = cut(text, font, size, width).size() - 1;
-    const std::size_t space = text.rfind(U' ', fits);
-    const bool at_space = space != std::u32string::npos && space > 0;
-    const std::size_t end = at_space ? space : std::max<std::size_t>(fits, 1);
-    lines.push_back(text.substr(0, end));
-    text.erase(0, at_space ? end + 1 : end);
-  }
-  lines.push_back(cut(text, font, size, width));
-  return lines;
-}
-
-// 1, 2, 5, 10, 20, 50, ...: the first that is not below `least`.
-std::int64_t round_step(double least) {
-  std::int64_t power = 1;
-  while (static_cast<double>(power) * 10 < least) power *= 10;
-  for (const std::int64_t step : {power, 2 * power, 5 * power}) {
-    if (static_cast<double>(step) >= least) return step;
-  }
-  return 10 * power;
-}
-
-// The rows or the columns of one panel, and their labels.
-struct Axis {
-  std::u32string name;
-  std::vector<std::u32string> labels;  // empty: indices
-  std::int64_t count = 0;
-  double pitch = 0;       // pixels from one to the next
-  double inset = 0;       // the gap after each cell, which is not part of it
-  std::int64_t step = 1;  // one label in every `step`
-  int degrees = 0;
-  double widest = 0;  // of the labels, as they are cut
-
-  std::u32string label(std::int64_t i) const {
-    return labels.empty() ? ascii(fmt::format("{}", i)) : labels[static_cast<std::size_t>(i)];
-  }
-  double centre(std::int64_t i) const { return (static_cast<double>(i) + 0.5) * pitch - inset / 2; }
-  void measure(const Font& font, double limit) {
-    if (labels.empty()) widest = font.width(label(count - 1), label_size);
-    for (const std::u32string& text : labels) widest = std::max(widest, font.width(text, label_size));
-    widest = std::min(widest, limit);
-  }
-  void arrange_rows(const Font& font) {
-    measure(font, max_row_label);
-    step = round_step(13 / pitch);
-  }
-  // Level where they fit, else slanting, else upright; indices stay level and are thinned.
-  void arrange_columns(const Font& font) {
-    measure(font, max_column_label);
-    if (labels.empty()) {
-      step = round_step((widest + 8) / pitch);
-    } else if (widest + 6 > pitch) {
-      degrees = pitch >= 17 ? 45 : 90;
-      step = round_step(13 / pitch);
-    }
-  }
-  // How far column labels reach below the cells, and to the left of their cell's centre.
-  double depth() const {
-    const double slant = degrees * std::numbers::pi / 180;
-    return std::sin(slant) * widest + std::cos(slant) * label_size * 0.9;
-  }
-  double overhang() const { return degrees == 45 ? widest * std::numbers::sqrt2 / 2 : 0; }
-};
-
-// One map.
-struct Panel {
-  Grid grid;
-  std::u32string title;
-  Axis rows;
-  Axis columns;
-  double cell_width = 0;  // with the gap that follows
-  double cell_height = 0;
-  double gap = 0;
-  double value_size = 0;  // of the numbers inside the cells; 0: none
-  double width = 0;       // of the cells
-  double height = 0;
-  double gutter = 0;  // left of the cells: axis name and row labels
-  double below = 0;   // column labels and axis name
-};
-
-std::string value_text(double value) {
-  return short_number(value, 2);
-}
-
-// What one panel may take, so that one map is large and many are still legible: 512 cells are at least half a pixel
-// (one of a PNG's) each.
-struct Budget {
-  double panel;
-  double cell;
-};
-Budget budget_of(std::size_t panels) {
-  if (panels == 1) return {520, 52};
-  if (panels == 2) return {400, 46};
-  if (panels == 3) return {340, 44};
-  return {264, 44};
-}
-
-void size_cells(Panel& panel, const Budget& budget, const Font& font) {
-  const Grid& grid = panel.grid;
-  const auto columns = static_cast<double>(grid.columns);
-  const auto rows = static_cast<double>(grid.rows);
-  double value_width = 0;  // of the widest value, for an em of 1
-  const bool few = std::max(grid.rows, grid.columns) <= max_shape_side;
-  for (const double value : grid.values) {
-    if (few && std::isfinite(value)) value_width = std::max(value_width, font.width(ascii(value_text(value)), 1));
-  }
-  const double wanted = std::clamp(value_width * 11 + 14, budget.cell, 72.0);
-  double side = std::min(wanted, budget.panel / std::max(columns, rows));
-  side = side >= 4 ? std::floor(side) : down_to_half(side);
-  // Cells are square unless the panel would be a mere line.
-  panel.cell_width = std::max(side, std::min(wanted, down_to_half(min_panel / columns)));
-  panel.cell_height = std::max(side, std::min(wanted, down_to_half(min_panel / rows)));
-  const double smaller = std::min(panel.cell_width, panel.cell_height);
-  panel.gap = smaller >= 30 ? 2 : smaller >= 9 ? 1 : 0;
-  panel.width = columns * panel.cell_width - panel.gap;
-  panel.height = rows * panel.cell_height - panel.gap;
-  const double size = std::clamp(smaller / 4, 9.0, 12.5);
-  const bool fits = value_width * size + 5 <= panel.cell_width - panel.gap && size + 6 <= panel.cell_height;
-  panel.value_size = few && fits ? size : 0;
-}
-
-void arrange_axes(Panel& panel, const Font& font) {
-  panel.rows.pitch = panel.cell_height / static_cast<double>(panel.grid.row_block);
-  panel.columns.pitch = panel.cell_width / static_cast<double>(panel.grid.column_block);
-  panel.rows.inset = panel.columns.inset = panel.gap;
-  panel.rows.arrange_rows(font);
-  panel.columns.arrange_columns(font);
-  const auto room = [](const Axis& axis) { return axis.name.empty() ? 0 : label_size + label_gap; };
-  const double overhang = panel.columns.overhang() - panel.cell_width / 2 - label_gap;
-  panel.gutter = std::ceil(room(panel.rows) + std::max(panel.rows.widest, overhang) + label_gap);
-  panel.below = std::ceil(label_gap + panel.columns.depth() + room(panel.columns));
-}
-
-Axis read_axis(const std::string& name, const std::vector<std::string>& labels, std::int64_t count,
-               const std::string& what, const char* which) {
-  Axis axis;
-  axis.name = one_line(name, fmt::format("{}: {}_axis", what, which));
-  axis.count = count;
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    axis.labels.push_back(one_line(labels[i], fmt::format("{}: {}_labels[{}]", what, which, i)));
-  }
-  return axis;
-}
-
-bool same_axis(const Axis& a, const Axis& b) {
-  return a.name == b.name && a.labels == b.labels && a.count == b.count;
 }
 
 class Composer {
@@ -272,22 +90,12 @@ class Composer {
 };
 
 void Composer::read(const std::vector<HeatMap>& maps, const char* function) {
-  const Budget budget = budget_of(maps.size());
   std::int64_t cells = 0;
   for (std::size_t i = 0; i < maps.size(); ++i) {
-    const HeatMap& map = maps[i];
     const std::string what = maps.size() == 1 ? std::string(function) : fmt::format("{}: maps[{}]", function, i);
-    Panel panel;
-    panel.grid = read_grid(map, max_side, what);
-    panel.title = one_line(map.title, what + ": title");
-    panel.rows = read_axis(map.row_axis, map.row_labels, map.values.size(0), what, "row");
-    panel.columns = read_axis(map.column_axis, map.column_labels, map.values.size(1), what, "column");
-    size_cells(panel, budget, font_);
-    arrange_axes(panel, font_);
+    const Panel& panel = panels_.emplace_back(read_panel(maps[i], maps.size(), font_, what));
     cells += panel.grid.rows * panel.grid.columns;
-    panels_.push_back(std::move(panel));
-    shared_ =
-        shared_ && same_axis(panels_[0].rows, panels_[i].rows) && same_axis(panels_[0].columns, panels_[i].columns);
+    shared_ = shared_ && same(panels_[0].rows, panel.rows) && same(panels_[0].columns, panel.columns);
   }
   pointed_ = cells <= max_pointed;
   // The scale reaches as far as what is drawn: means of blocks would all be pale on the scale of single values.
@@ -396,8 +204,7 @@ void Composer::paint_panel(std::size_t index) {
   const double y = top_ + caption_ + static_cast<double>(row) * band;
   const double centre = x + panel.width / 2;
   write(centre, y - 9, caption_size, Anchor::middle, ink, cut(panel.title, font_, caption_size, slot_width_));
-  const bool few = std::max(panel.grid.rows, panel.grid.columns) <= max_shape_side;
-  few ? paint_cells(panel, x, y) : paint_image(panel, x, y);
+  panel.has_shapes() ? paint_cells(panel, x, y) : paint_image(panel, x, y);
   if (panel.gap == 0) paint_frame({x, y, panel.width, panel.height});
   if (!shared_ || column == 0) paint_row_axis(panel, x, y);
   const bool lowest = index + static_cast<std::size_t>(across_) >= panels_.size();

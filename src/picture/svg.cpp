@@ -6,36 +6,14 @@
 #include "core/utf8.h"
 #include "picture/layout.h"
 #include "picture/png_file.h"
+#include "picture/text.h"
 
 namespace attend {
 
 namespace {
 
-// Text in XML. The layout has replaced the characters that XML forbids.
-std::string escape(std::u32string_view text) {
-  std::string out;
-  for (const char c : encode_utf8(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
+std::string markup_of(std::u32string_view text) {
+  return escape_markup(encode_utf8(text));
 }
 
 std::string base64(std::string_view bytes) {
@@ -68,8 +46,8 @@ class Svg {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\" "
         "font-family=\"'DejaVu Sans', system-ui, sans-serif\">\n",
         layout.width, layout.height);
-    append("<title>{}</title>\n", layout.title.empty() ? "Heat map" : escape(layout.title));
-    append("<desc>{}</desc>\n", escape(layout.description));
+    append("<title>{}</title>\n", layout.title.empty() ? "Heat map" : markup_of(layout.title));
+    append("<desc>{}</desc>\n", markup_of(layout.description));
     append("<rect width=\"{}\" height=\"{}\" fill=\"#ffffff\"/>\n", layout.width, layout.height);
     out_ += "<g class=\"marks\">\n";
     for (const FilledRect& mark : layout.marks) append("<rect {} fill=\"{}\"/>\n", box(mark.area), hex(mark.colour));
@@ -101,7 +79,7 @@ class Svg {
     if (cell.text.empty()) {
       out_ += "/>\n";
     } else {
-      append("><title>{}</title></rect>\n", escape(cell.text));
+      append("><title>{}</title></rect>\n", markup_of(cell.text));
     }
   }
 
@@ -153,7 +131,7 @@ class Svg {
     append("<text x=\"{}\" y=\"{}\" font-size=\"{}\" fill=\"{}\"", x, y, short_of(text.size), hex(text.colour));
     if (text.anchor != Anchor::start) append(" text-anchor=\"{}\"", text.anchor == Anchor::end ? "end" : "middle");
     if (text.degrees != 0) append(" transform=\"rotate({} {} {})\"", -text.degrees, x, y);
-    append(">{}</text>\n", escape(text.text));
+    append(">{}</text>\n", markup_of(text.text));
   }
 
   std::string out_;

@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "core/divide_up.h"
 #include "core/message.h"
 #include "core/utf8.h"
 #include "picture/colour.h"
 #include "picture/grid.h"
+#include "picture/text.h"
 
 namespace attend {
 
@@ -19,10 +21,6 @@ constexpr std::int64_t most_rows = 60;
 constexpr std::u32string_view shades = U" ░▒▓█";
 
 using Texts = std::vector<std::u32string>;
-
-std::u32string ascii(std::string_view text) {
-  return std::u32string(text.begin(), text.end());
-}
 
 std::u32string index_text(std::int64_t index) {
   return ascii(fmt::format("{}", index));
@@ -110,10 +108,6 @@ std::u32string right_aligned(std::u32string_view text, int columns) {
   return std::u32string(static_cast<std::size_t>(columns - display_width(fitting)), U' ') + fitting;
 }
 
-std::int64_t blocks(std::int64_t size, std::int64_t block) {
-  return (size + block - 1) / block;
-}
-
 // How a value is written into its cell.
 enum class Number { decimals_4, decimals_3, decimals_2, decimals_1, decimals_0, power, two_digits, none };
 
@@ -153,7 +147,7 @@ std::vector<Number> useful_numbers(const Grid& cells, bool colour) {
 }
 
 // Where everything stands: | row labels | gap | cells | border |.
-struct Layout {
+struct TerminalLayout {
   Grid cells;
   Texts row_labels;     // one for each row of the map
   Texts column_labels;  // one for each column; empty where columns are numbered
@@ -189,7 +183,7 @@ int wanted_cell_width(const Grid& cells, int column_label_width, bool colour) {
   return std::max(widest(number_texts(cells, fullest)) + 2 + shade, std::min(column_label_width, 14) + 2);
 }
 
-void choose_numbers(Layout& layout, const TerminalStyle& style) {
+void choose_numbers(TerminalLayout& layout, const TerminalStyle& style) {
   constexpr int beside = 1;  // a gap, or a column of shade
   for (const Number number : useful_numbers(layout.cells, style.colour)) {
     Texts texts = number_texts(layout.cells, number);
@@ -201,13 +195,13 @@ void choose_numbers(Layout& layout, const TerminalStyle& style) {
   }
 }
 
-void set_row_labels(Layout& layout, Texts labels, const HeatMap& map, const TerminalStyle& style) {
+void set_row_labels(TerminalLayout& layout, Texts labels, const HeatMap& map, const TerminalStyle& style) {
   const int axis = display_width(printable(map.row_axis, "row_axis")) + 2;
   layout.label_width = std::min(std::max(widest(labels), axis), style.width / 3);
   layout.row_labels = std::move(labels);
 }
 
-Layout arrange(const HeatMap& map, const TerminalStyle& style) {
+TerminalLayout arrange(const HeatMap& map, const TerminalStyle& style) {
   const std::int64_t rows = map.values.size(0);
   const std::int64_t columns = map.values.size(1);
   const Texts row_labels = printable(map.row_labels, rows, "row_labels");
@@ -215,13 +209,13 @@ Layout arrange(const HeatMap& map, const TerminalStyle& style) {
   const int column_label_width = widest(column_labels);
   const bool same_labels = map.row_labels == map.column_labels;
 
-  Layout layout;
+  TerminalLayout layout;
   const auto room = [&] { return std::max(1, style.width - layout.left() - border(style)); };
   const auto cell_room = [&](std::int64_t count) {
     return static_cast<int>(std::max<std::int64_t>(1, room() / count));
   };
 
-  std::int64_t row_block = blocks(rows, most_rows);
+  std::int64_t row_block = divide_up(rows, most_rows);
   const bool number_rows = row_block > 1 && !map.row_labels.empty();
   set_row_labels(layout, number_rows ? numbered(row_labels) : row_labels, map, style);
   // Labels that are cut to five columns or more can still be told apart; narrower columns get numbers, which the row
@@ -230,7 +224,7 @@ Layout arrange(const HeatMap& map, const TerminalStyle& style) {
   if (number_columns && same_labels && !map.row_labels.empty())
     set_row_labels(layout, numbered(row_labels), map, style);
 
-  std::int64_t column_block = blocks(columns, room());
+  std::int64_t column_block = divide_up(columns, room());
   // Square blocks keep the diagonal of a square map a diagonal.
   if (row_block > 1 && column_block > 1) row_block = column_block = std::max(row_block, column_block);
   layout.cells = read_grid(map, row_block, column_block);
@@ -244,7 +238,7 @@ Layout arrange(const HeatMap& map, const TerminalStyle& style) {
 }
 
 // Numbers above every step-th column, where each has room.
-std::string ruler(const Layout& layout, Line line) {
+std::string ruler(const TerminalLayout& layout, Line line) {
   const std::int64_t last = (layout.cells.columns - 1) * layout.cells.column_block;
   const int digits = display_width(index_text(last));
   std::int64_t step = 1;
@@ -261,7 +255,7 @@ std::string ruler(const Layout& layout, Line line) {
   return line.end();
 }
 
-std::string header(const Layout& layout, const HeatMap& map, const TerminalStyle& style) {
+std::string header(const TerminalLayout& layout, const HeatMap& map, const TerminalStyle& style) {
   Line axis(style);
   axis.skip_to(layout.left());
   axis.write(printable(map.column_axis, "column_axis") + U" →");
@@ -282,7 +276,7 @@ char32_t shade_of(double place) {
   return shades[static_cast<std::size_t>(std::lround(place * static_cast<double>(shades.size() - 1)))];
 }
 
-void write_cell(Line& line, const Layout& layout, const ColourScale& scale, std::size_t cell, bool colour) {
+void write_cell(Line& line, const TerminalLayout& layout, const ColourScale& scale, std::size_t cell, bool colour) {
   const double value = layout.cells.values[cell];
   std::u32string number;
   if (!layout.numbers.empty()) number = right_aligned(layout.numbers[cell], layout.number_width);
@@ -297,7 +291,7 @@ void write_cell(Line& line, const Layout& layout, const ColourScale& scale, std:
   line.write(std::u32string(after, U' '));
 }
 
-std::string rows(const Layout& layout, const ColourScale& scale, const TerminalStyle& style) {
+std::string rows(const TerminalLayout& layout, const ColourScale& scale, const TerminalStyle& style) {
   const Grid& cells = layout.cells;
   std::string out;
   for (std::int64_t i = 0; i < cells.rows; i += layout.halves ? 2 : 1) {
@@ -320,7 +314,7 @@ std::string rows(const Layout& layout, const ColourScale& scale, const TerminalS
 }
 
 // "0 ░░░▒▒▒▓▓▓███ 0.73", and what a NaN looks like where there is one.
-std::string colour_legend(const Layout& layout, const ColourScale& scale, const TerminalStyle& style) {
+std::string colour_legend(const TerminalLayout& layout, const ColourScale& scale, const TerminalStyle& style) {
   constexpr int steps = 20;
   Line line(style);
   const std::u32string low = ascii(fmt::format("{:.4g} ", scale.low));
@@ -351,7 +345,7 @@ std::string colour_legend(const Layout& layout, const ColourScale& scale, const 
   return line.end();
 }
 
-std::string column_legend(const Layout& layout, const HeatMap& map, const TerminalStyle& style) {
+std::string column_legend(const TerminalLayout& layout, const HeatMap& map, const TerminalStyle& style) {
   const Texts labels = printable(map.column_labels, layout.cells.columns, "column_labels");
   std::string out;
   Line line(style);
@@ -373,7 +367,7 @@ std::string column_legend(const Layout& layout, const HeatMap& map, const Termin
 std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style) {
   if (style.width < 1) fail(ErrorCode::bad_value, "{}: expected a width of 1 or more, got {}", function, style.width);
   check_heat_map(map, function);
-  const Layout layout = arrange(map, style);
+  const TerminalLayout layout = arrange(map, style);
   // Ends left open are those of the cells that are shown: means of large blocks would all be pale on the map's own.
   HeatMap shown = map;
   shown.values = View(layout.cells.values.data(), DType::f64, {layout.cells.rows, layout.cells.columns});

@@ -1,0 +1,148 @@
+#include "picture/panel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/message.h"
+#include "picture/text.h"
+
+namespace attend {
+
+namespace {
+
+constexpr std::int64_t max_side = 512;       // cells; more are averaged
+constexpr std::int64_t max_shape_side = 64;  // more are one image
+constexpr double min_panel = 28;
+
+double down_to_half(double value) {
+  return std::floor(value * 2) / 2;
+}
+
+// 1, 2, 5, 10, 20, 50, ...: the first that is not below `least`.
+std::int64_t round_step(double least) {
+  std::int64_t power = 1;
+  while (static_cast<double>(power) * 10 < least) power *= 10;
+  for (const std::int64_t step : {power, 2 * power, 5 * power}) {
+    if (static_cast<double>(step) >= least) return step;
+  }
+  return 10 * power;
+}
+
+// What one panel may take, so that one map is large and many are still legible: 512 cells are at least half a pixel
+// (one of a PNG's) each.
+struct Budget {
+  double panel;
+  double cell;
+};
+Budget budget_of(std::size_t panels) {
+  if (panels == 1) return {520, 52};
+  if (panels == 2) return {400, 46};
+  if (panels == 3) return {340, 44};
+  return {264, 44};
+}
+
+void size_cells(Panel& panel, const Budget& budget, const Font& font) {
+  const Grid& grid = panel.grid;
+  const auto columns = static_cast<double>(grid.columns);
+  const auto rows = static_cast<double>(grid.rows);
+  double value_width = 0;  // of the widest value, for an em of 1
+  const bool few = panel.has_shapes();
+  for (const double value : grid.values) {
+    if (few && std::isfinite(value)) value_width = std::max(value_width, font.width(ascii(value_text(value)), 1));
+  }
+  const double wanted = std::clamp(value_width * 11 + 14, budget.cell, 72.0);
+  double side = std::min(wanted, budget.panel / std::max(columns, rows));
+  side = side >= 4 ? std::floor(side) : down_to_half(side);
+  // Cells are square unless the panel would be a mere line.
+  panel.cell_width = std::max(side, std::min(wanted, down_to_half(min_panel / columns)));
+  panel.cell_height = std::max(side, std::min(wanted, down_to_half(min_panel / rows)));
+  const double smaller = std::min(panel.cell_width, panel.cell_height);
+  panel.gap = smaller >= 30 ? 2 : smaller >= 9 ? 1 : 0;
+  panel.width = columns * panel.cell_width - panel.gap;
+  panel.height = rows * panel.cell_height - panel.gap;
+  const double size = std::clamp(smaller / 4, 9.0, 12.5);
+  const bool fits = value_width * size + 5 <= panel.cell_width - panel.gap && size + 6 <= panel.cell_height;
+  panel.value_size = few && fits ? size : 0;
+}
+
+void measure(Axis& axis, const Font& font, double limit) {
+  if (axis.labels.empty()) axis.widest = font.width(axis.label(axis.count - 1), label_size);
+  for (const std::u32string& text : axis.labels) axis.widest = std::max(axis.widest, font.width(text, label_size));
+  axis.widest = std::min(axis.widest, limit);
+}
+
+void arrange_rows(Axis& axis, const Font& font) {
+  measure(axis, font, max_row_label);
+  axis.step = round_step(13 / axis.pitch);
+}
+
+// Level where they fit, else slanting, else upright; indices stay level and are thinned.
+void arrange_columns(Axis& axis, const Font& font) {
+  measure(axis, font, max_column_label);
+  if (axis.labels.empty()) {
+    axis.step = round_step((axis.widest + 8) / axis.pitch);
+  } else if (axis.widest + 6 > axis.pitch) {
+    axis.degrees = axis.pitch >= 17 ? 45 : 90;
+    axis.step = round_step(13 / axis.pitch);
+  }
+}
+
+void arrange_axes(Panel& panel, const Font& font) {
+  panel.rows.pitch = panel.cell_height / static_cast<double>(panel.grid.row_block);
+  panel.columns.pitch = panel.cell_width / static_cast<double>(panel.grid.column_block);
+  panel.rows.inset = panel.columns.inset = panel.gap;
+  arrange_rows(panel.rows, font);
+  arrange_columns(panel.columns, font);
+  const auto room = [](const Axis& axis) { return axis.name.empty() ? 0 : label_size + label_gap; };
+  const double overhang = panel.columns.overhang() - panel.cell_width / 2 - label_gap;
+  panel.gutter = std::ceil(room(panel.rows) + std::max(panel.rows.widest, overhang) + label_gap);
+  panel.below = std::ceil(label_gap + panel.columns.depth() + room(panel.columns));
+}
+
+Axis read_axis(const std::string& name, const std::vector<std::string>& labels, std::int64_t count,
+               const std::string& what, const char* which) {
+  Axis axis;
+  axis.name = one_line(name, fmt::format("{}: {}_axis", what, which));
+  axis.count = count;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    axis.labels.push_back(one_line(labels[i], fmt::format("{}: {}_labels[{}]", what, which, i)));
+  }
+  return axis;
+}
+
+}  // namespace
+
+std::u32string Axis::label(std::int64_t i) const {
+  return labels.empty() ? ascii(fmt::format("{}", i)) : labels[static_cast<std::size_t>(i)];
+}
+
+double Axis::depth() const {
+  const double slant = degrees * std::numbers::pi / 180;
+  return std::sin(slant) * widest + std::cos(slant) * label_size * 0.9;
+}
+
+double Axis::overhang() const {
+  return degrees == 45 ? widest * std::numbers::sqrt2 / 2 : 0;
+}
+
+bool Panel::has_shapes() const {
+  return std::max(grid.rows, grid.columns) <= max_shape_side;
+}
+
+Panel read_panel(const HeatMap& map, std::size_t panels, const Font& font, const std::string& what) {
+  Panel panel;
+  panel.grid = read_grid(map, max_side, what);
+  panel.title = one_line(map.title, what + ": title");
+  panel.rows = read_axis(map.row_axis, map.row_labels, map.values.size(0), what, "row");
+  panel.columns = read_axis(map.column_axis, map.column_labels, map.values.size(1), what, "column");
+  size_cells(panel, budget_of(panels), font);
+  arrange_axes(panel, font);
+  return panel;
+}
+
+std::string value_text(double value) {
+  return short_number(value, 2);
+}
+
+}  // namespace attend
