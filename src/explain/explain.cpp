@@ -19,8 +19,8 @@ Tensor draw_matrix(const WeightDraw& draw, std::int64_t embedding_size, std::int
   }
   Dims shape;
   if (draw.heads > 0) shape.push_back(draw.heads);
-  shape.push_back(draw.layout == Layout::out_in ? d : embedding_size);
-  shape.push_back(draw.layout == Layout::out_in ? embedding_size : d);
+  shape.push_back(draw.orientation == Orientation::out_in ? d : embedding_size);
+  shape.push_back(draw.orientation == Orientation::out_in ? embedding_size : d);
   return generator.rand(shape);
 }
 
@@ -31,7 +31,7 @@ void draw_weights(const Recipe& recipe, const WeightDraw& draw, Generator& gener
   if (!draw.key_first) trace.w_key = matrix(recipe.d_k);
   trace.w_value = matrix(recipe.d_v);
   if (draw.output) trace.w_output = generator.rand({draw.heads * recipe.d_v, recipe.embedding_size});
-  trace.weights_in_out = draw.layout == Layout::in_out;
+  trace.weights_in_out = draw.orientation == Orientation::in_out;
 }
 
 void embed_second(const Recipe& recipe, Generator& generator, Trace& trace) {

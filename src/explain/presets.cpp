@@ -39,7 +39,7 @@ Recipe journey() {
   recipe.seed = 123;
   recipe.embedding_size = 3;
   recipe.d_k = recipe.d_v = 2;
-  recipe.draws = {{.layout = Layout::in_out}};
+  recipe.draws = {{.orientation = Orientation::in_out}};
   recipe.focus = 1;
   return recipe;
 }
@@ -66,7 +66,7 @@ Recipe my_name() {
 Recipe my_name_multihead() {
   Recipe recipe = my_name();
   recipe.d_k = recipe.d_v = 4;
-  recipe.draws = {{.layout = Layout::in_out, .heads = 4, .output = true}};
+  recipe.draws = {{.orientation = Orientation::in_out, .heads = 4, .output = true}};
   return recipe;
 }
 

@@ -11,7 +11,7 @@
 namespace attend {
 
 // How a matrix stands and is used.
-enum class Layout {
+enum class Orientation {
   out_in,  // [d,E], used as x w^T, as torch.nn.Linear stores it
   in_out,  // [E,d], used as x w
 };
@@ -20,7 +20,7 @@ enum class Layout {
 // (document 002's single head before its three heads), and these move the generator too.
 struct WeightDraw {
   WeightInit init = WeightInit::uniform;
-  Layout layout = Layout::out_in;
+  Orientation orientation = Orientation::out_in;
   std::int64_t heads = 0;  // 0: no head axis
   bool key_first = false;  // document 003 draws key, query, value; the others query, key, value
   bool output = false;     // and then w_output [E,E]
