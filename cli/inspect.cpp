@@ -79,7 +79,7 @@ std::string number(const Json& value) {
   return fmt::format("{:.6g}", value.get<double>());
 }
 
-// A line for each row; the first two columns are text and stand left, numbers stand right. A column that is empty
+// A line for each row; the first three columns are text and stand left, numbers stand right. A column that is empty
 // below its heading is left out.
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths(rows.front().size());
