@@ -1,5 +1,5 @@
-// Scaled dot-product attention: softmax(q k^T * scale) v (Vaswani et al. 2017, "Attention Is All You Need", equation
-// 1).
+// Scaled dot-product attention: softmax(q k^T * scale) v
+// (Vaswani et al. 2017, "Attention Is All You Need", equation 1).
 #pragma once
 
 #include <cstdint>
@@ -65,10 +65,11 @@ struct AttentionResult {
 
 // q [B,H,Tq,D], k [B,Hkv,Tk,D], v [B,Hkv,Tk,Dv] -> out [B,H,Tq,Dv], lse [B,H,Tq] (natural log).
 // Any strides; leading axes may be left out of all three ([H,T,D] or [T,D]), and are then left out of the result.
-// dtypes f32, f64, bf16, f16, the same for q, k and v. H is a multiple of Hkv: query head h reads key head h / (H /
-// Hkv). A row with nothing to attend to gives out 0 and lse -inf (with a sink: the sink). NaN or infinity in a masked
-// key or value never reaches the output. Throws bad_shape, bad_dtype or bad_value, naming the argument, what was
-// expected and what came; out_of_memory.
+// dtypes f32, f64, bf16, f16, the same for q, k and v.
+// H is a multiple of Hkv: query head h reads key head h / (H / Hkv).
+// A row with nothing to attend to gives out 0 and lse -inf (with a sink: the sink). NaN or infinity in a masked key or
+// value never reaches the output.
+// Throws bad_shape, bad_dtype or bad_value, naming the argument, what was expected and what came; out_of_memory.
 AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options = {});
 
 // Every step of attention(), for looking at: memory grows with Tq * Tk. f32 (f64 for f64 inputs).

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attend/tensor.h"
@@ -74,6 +75,7 @@ Trace explain(const ExplainOptions& options);
 // Throws bad_value for a name that is not a preset's.
 Trace explain_preset(std::string_view name);
 
+// How to_text and to_html show a trace; both throw bad_value for a focus or head that the trace does not have.
 struct TextStyle {
   int width = 80;
   bool colour = false;

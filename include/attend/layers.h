@@ -21,7 +21,7 @@ struct LinearOptions {
 // y = x W^T + b, torch.nn.Linear. f32 parameters.
 class Linear {
  public:
-  // Draws weight, then bias, as nn.Linear does: uniform within 1 / sqrt(in_size).
+  // Draws weight, then bias, as nn.Linear does: uniform within 1 / sqrt(in_size). Throws bad_value for a size below 1.
   Linear(std::int64_t in_size, std::int64_t out_size, Generator& generator, LinearOptions options = {});
   // weight [out,in], bias [out] or none; floating point of any width. Throws bad_shape, bad_dtype.
   explicit Linear(const View& weight, const std::optional<View>& bias = std::nullopt);

@@ -30,7 +30,7 @@ struct TerminalStyle {
 };
 
 // Lines that end in '\n'. A map too large for the width, or with more than 60 rows, is shown in averaged blocks, and
-// says so.
+// says so. Throws bad_value for a width below 1, and else as svg_heat_map does.
 std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style);
 
 // Several maps (the heads) are panels side by side, in rows where they are many, under one title, with one colour scale
