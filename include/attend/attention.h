@@ -7,6 +7,8 @@
 
 #include "attend/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace attend {
 
 // Where query 0 stands among the keys: query i is level with key i + offset.
@@ -85,3 +87,5 @@ struct AttentionSteps {
 AttentionSteps attention_steps(const View& q, const View& k, const View& v, const AttentionOptions& options = {});
 
 }  // namespace attend
+
+#pragma GCC visibility pop

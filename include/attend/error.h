@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace attend {
 
 // What kind of thing went wrong; the message says which argument, what was expected and what came.
@@ -26,3 +28,5 @@ class Error : public std::runtime_error {
 };
 
 }  // namespace attend
+
+#pragma GCC visibility pop

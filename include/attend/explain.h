@@ -12,6 +12,8 @@
 
 #include "attend/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace attend {
 
 enum class WeightInit {
@@ -97,3 +99,5 @@ std::string to_png(const Trace& trace);
 void write_trace(const std::string& path, const Trace& trace, const TextStyle& style = {});
 
 }  // namespace attend
+
+#pragma GCC visibility pop

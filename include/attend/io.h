@@ -16,6 +16,8 @@
 
 #include "attend/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace attend {
 
 using TensorMap = std::map<std::string, Tensor, std::less<>>;
@@ -68,3 +70,5 @@ class Vocabulary {
 std::string format_tensor(const View& tensor);
 
 }  // namespace attend
+
+#pragma GCC visibility pop

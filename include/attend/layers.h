@@ -12,6 +12,8 @@
 #include "attend/random.h"
 #include "attend/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace attend {
 
 struct LinearOptions {
@@ -160,3 +162,5 @@ class MultiHeadAttention {
 };
 
 }  // namespace attend
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 
 #include "attend/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace attend {
 
 // What to draw. All text is UTF-8. Labels may be empty (then indices are shown); else there is one for each row and
@@ -47,3 +49,5 @@ std::string svg_heat_map(const std::vector<HeatMap>& maps, const std::string& ti
 std::string png_heat_map(const std::vector<HeatMap>& maps, const std::string& title);
 
 }  // namespace attend
+
+#pragma GCC visibility pop

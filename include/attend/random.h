@@ -7,6 +7,8 @@
 
 #include "attend/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace attend {
 
 // PyTorch's CPU generator (MT19937; torch.manual_seed(seed) is Generator(seed)).
@@ -50,3 +52,5 @@ class Generator {
 };
 
 }  // namespace attend
+
+#pragma GCC visibility pop

@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace attend {
 
 enum class DType : std::uint8_t { f32, f64, bf16, f16, i64, u8, boolean };
@@ -217,3 +219,5 @@ class Tensor {
 };
 
 }  // namespace attend
+
+#pragma GCC visibility pop
