@@ -9,20 +9,25 @@ BUILD := build/$(PRESET)
 VENV := build/test-venv
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
-.PHONY: demo build test test-build test-cpp test-python format format-check install clean
+.PHONY: demo build fresh-if-moved test test-build test-cpp test-python format format-check install clean
 
 demo: build
 	@scripts/demo.sh
 
-build:
+# A build folder that was made in another place, by a clone that has moved since, is made again.
+fresh-if-moved:
+	@test ! -f $(BUILD)/CMakeCache.txt || \
+	  grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$(CURDIR)" $(BUILD)/CMakeCache.txt || rm -rf $(BUILD)
+
+build: fresh-if-moved
 	@scripts/setup.sh build
 	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET)
-	@cmake --build $(BUILD) --target attend_command
+	@cmake --build $(BUILD) --target attend_command -- --quiet
 
-test-build:
+test-build: fresh-if-moved
 	@scripts/setup.sh test
 	@cmake --preset $(PRESET) -DATTEND_BUILD_TESTS=ON $(CMAKE_FLAGS)
-	@cmake --build $(BUILD)
+	@cmake --build $(BUILD) -- --quiet
 
 test-cpp: test-build
 	ctest --test-dir $(BUILD) --output-on-failure -j 2
@@ -34,7 +39,7 @@ $(VENV)/ready: tests/requirements.txt
 	touch $@
 
 test-python: test-build $(VENV)/ready
-	$(VENV)/bin/python -m pytest -q tests --command $(BUILD)/attend
+	$(VENV)/bin/python -m pytest -q -p no:cacheprovider tests --command $(BUILD)/attend
 
 test: test-cpp test-python
 

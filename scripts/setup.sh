@@ -32,12 +32,14 @@ for package in "${wanted[@]}"; do
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
-sudo=()
+as_root=(env DEBIAN_FRONTEND=noninteractive)
 if [ "$(id -u)" -ne 0 ]; then
   command -v sudo >/dev/null || { echo "setup.sh: not root and no sudo; as root: apt-get install ${missing[*]}" >&2 && exit 1; }
-  sudo=(sudo)
+  as_root=(sudo "${as_root[@]}") # sudo drops the caller's environment
 fi
 echo "setup.sh: installing ${missing[*]}" >&2
-export DEBIAN_FRONTEND=noninteractive
-"${sudo[@]}" apt-get update -qq >&2
-"${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+quietly() { "$@" >"$log" 2>&1 || { cat "$log" >&2 && return 1; }; }
+quietly "${as_root[@]}" apt-get update -qq
+quietly "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"
