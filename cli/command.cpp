@@ -49,8 +49,9 @@ CLI::Option* whole_number(CLI::Option* option, std::uint64_t low, std::uint64_t 
     std::uint64_t number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error == std::errc() && end == value.data() + value.size() && number >= low && number <= high) return "";
-    const std::string range = high < std::numeric_limits<std::int64_t>::max() ? fmt::format("from {} to {}", low, high)
-                                                                              : fmt::format("of at least {}", low);
+    const bool bounded = high < std::numeric_limits<std::int64_t>::max() || error == std::errc::result_out_of_range ||
+                         (error == std::errc() && number > high);
+    const std::string range = bounded ? fmt::format("from {} to {}", low, high) : fmt::format("of at least {}", low);
     return fmt::format("expected a whole number {}, got '{}'", range, value);
   };
   return option->type_name("N")->check(check);
@@ -68,6 +69,26 @@ CLI::Option* file_ending(CLI::Option* option, const std::vector<std::string>& en
 std::string first_sentence(const std::string& text) {
   const std::string sentence = text.substr(0, text.find(". "));
   return sentence.ends_with('.') ? sentence.substr(0, sentence.size() - 1) : sentence;
+}
+
+std::string printable(std::string_view text) {
+  std::string line;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const auto next = at + 1 < text.size() ? static_cast<unsigned char>(text[at + 1]) : 0u;
+    if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {  // U+0080 to U+009F, which begin sequences as ESC does
+      line += fmt::format("\\x{:02x}", next);
+      ++at;
+    } else {
+      line += byte < 0x20 || byte == 0x7F ? fmt::format("\\x{:02x}", byte) : std::string(1, text[at]);
+    }
+  }
+  return line;
+}
+
+void tell(std::string_view message) {
+  const std::string line = printable(message) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 void print(std::string_view text) {

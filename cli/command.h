@@ -60,6 +60,10 @@ class HelpPage : public CLI::FormatterBase {
 // What stands for a whole description where there is one line: its first sentence, without the full stop.
 std::string first_sentence(const std::string& text);
 
+// One line without control characters, whatever a name or a word holds: a terminal obeys them.
+std::string printable(std::string_view text);
+// A line to standard error, made printable. Where that can't be written there is nobody to tell: never fails.
+void tell(std::string_view message);
 // Text to standard output; throws Failure where it can't be written.
 void print(std::string_view text);
 // Throws Failure unless everything printed has reached the system.

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
-#include <iostream>
-#include <iterator>
+#include <cstdio>
+#include <cstring>
 #include <memory>
 
 #include "attend/io.h"
@@ -52,8 +53,10 @@ void require_preset(const std::string& name) {
 }
 
 std::string read_stdin() {
-  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-  if (std::cin.bad()) throw Failure("can't read standard input");
+  std::string text;
+  char chunk[1 << 16];
+  while (const std::size_t count = std::fread(chunk, 1, sizeof chunk, stdin)) text.append(chunk, count);
+  if (std::ferror(stdin) != 0) throw Failure(fmt::format("standard input: {}", std::strerror(errno)));
   return text;
 }
 
@@ -103,7 +106,7 @@ void run(Arguments& arguments) {
 
   for (const std::string& file : arguments.files) {
     writing([&] { write_trace(file, trace, style); });
-    fmt::print(stderr, "attend: wrote {}\n", file);
+    tell("attend: wrote " + file);
   }
   if (arguments.json)
     print(to_json(trace) + "\n");

@@ -104,8 +104,8 @@ std::string to_table(const std::vector<Summary>& summaries) {
   std::vector<std::vector<std::string>> rows = {
       {"name", "dtype", "shape", "bytes", "min", "mean", "max", "nan", "inf"}};
   for (const Summary& s : summaries)
-    rows.push_back({s.name, std::string(name_of(s.dtype)), s.shape.str(), fmt::format("{}", s.bytes), number(s.min),
-                    number(s.mean), number(s.max), s.nan > 0 ? fmt::format("{}", s.nan) : "",
+    rows.push_back({printable(s.name), std::string(name_of(s.dtype)), s.shape.str(), fmt::format("{}", s.bytes),
+                    number(s.min), number(s.mean), number(s.max), s.nan > 0 ? fmt::format("{}", s.nan) : "",
                     s.inf > 0 ? fmt::format("{}", s.inf) : ""});
   return table(rows);
 }
@@ -143,12 +143,12 @@ void inspect(const std::string& argument, const Arguments& arguments, Json& repo
     report["files"].push_back(entry);
     return;
   }
-  print(fmt::format("{}\n", path.file));
-  for (const auto& [key, value] : content.metadata) print(fmt::format("  {} = {}\n", key, value));
+  print(printable(path.file) + "\n");
+  for (const auto& [key, value] : content.metadata) print(fmt::format("  {} = {}\n", printable(key), printable(value)));
   print(summaries.empty() ? "  no tensors\n" : to_table(summaries));
   if (!arguments.values) return;
   for (const auto& [name, tensor] : content.tensors)
-    print(fmt::format("\n{}{}\n", name.empty() ? "" : name + " = ", format_tensor(tensor)));
+    print(fmt::format("\n{}{}\n", name.empty() ? "" : printable(name) + " = ", format_tensor(tensor)));
 }
 
 void run(const Arguments& arguments) {

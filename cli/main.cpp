@@ -2,6 +2,8 @@
 // Exit status: 0 fine, 1 failed, 2 the command line is wrong, 3 a file that can't be read or is not what it should be.
 #include <fmt/format.h>
 
+#include <fcntl.h>
+
 #include <csignal>
 #include <cstdio>
 #include <new>
@@ -22,6 +24,14 @@ void restore_sigpipe() {
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
   sigprocmask(SIG_UNBLOCK, &pipe, nullptr);
+}
+
+// A stream that the parent process closed leaves its number to the next file that is opened, into which messages would
+// then go. Opened the wrong way round, it is taken, and using it still fails.
+void keep_stream_numbers() {
+  for (const int number : {0, 1, 2}) {
+    if (fcntl(number, F_GETFD) == -1) open("/dev/null", number == 0 ? O_WRONLY : O_RDONLY);
+  }
 }
 
 // The command that the line named, or the root.
@@ -52,6 +62,8 @@ std::string explain_mistake(const CLI::App& root, const CLI::ParseError& error) 
   const std::string message = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && message.ends_with(" missing"))
     return message.substr(0, message.find(':')) + " needs a value";
+  if (const std::size_t at = message.find(" was given a disallowed flag override"); at != std::string::npos)
+    return (message.starts_with('-') ? "" : "--") + message.substr(0, at) + " takes no value";
   if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
     const std::size_t at = message.find(" excludes ");
     return message.substr(0, at) + " and " + message.substr(at + 10) + " can't stand together";
@@ -75,23 +87,16 @@ void build(CLI::App& root, std::vector<Command>& commands) {
   // An option that is given its default's empty text would look as if it was not given.
   const auto not_empty = [](const std::string& value) { return value.empty() ? "expected a value, got ''" : ""; };
   for (const Command& command : commands)
-    for (CLI::Option* option : command.app->get_options())
+    for (CLI::Option* option : command.app->get_options()) {
       if (!option->get_positional()) option->check(not_empty);
-}
-
-// One line, whatever a name or word in the message holds; a terminal obeys control characters.
-std::string printable(const std::string& message) {
-  std::string line;
-  for (const char c : message) {
-    const auto byte = static_cast<unsigned char>(c);
-    line += byte < 0x20 || byte == 0x7F ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
-  }
-  return line;
+      // Else --causal=false would turn it on.
+      if (option->get_items_expected_max() == 0) option->disable_flag_override();
+    }
 }
 
 int complain(Status status, const std::string& message, const CLI::App* app = nullptr) {
-  fmt::print(stderr, "attend: {}\n", printable(message));
-  if (app != nullptr) fmt::print(stderr, "try: {}{} --help\n", app->get_parent() ? "attend " : "", app->get_name());
+  tell("attend: " + message);
+  if (app != nullptr) tell(fmt::format("try: {}{} --help", app->get_parent() ? "attend " : "", app->get_name()));
   return status;
 }
 
@@ -121,6 +126,7 @@ int run(CLI::App& root, int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace attend::cli;
+  keep_stream_numbers();
   restore_sigpipe();
   CLI::App root("Transformer attention, exact and explained.");
   try {

@@ -67,14 +67,24 @@ void write_tensors(const std::string& file, const NamedViews& tensors) {
   });
 }
 
+// However the two are spelled: the second would replace the first.
+bool same_file(const std::string& a, const std::string& b) {
+  const auto place = [](const std::string& file) {
+    std::error_code error;
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(file, error), error);
+  };
+  return !a.empty() && place(a) == place(b);
+}
+
 void write_result(const Arguments& arguments, const AttentionResult& result) {
-  if (arguments.lse == arguments.out) return write_tensors(arguments.out, {{"out", result.out}, {"lse", result.lse}});
+  if (same_file(arguments.lse, arguments.out))
+    return write_tensors(arguments.out, {{"out", result.out}, {"lse", result.lse}});
   write_tensors(arguments.out, {{"out", result.out}});
   if (!arguments.lse.empty()) write_tensors(arguments.lse, {{"lse", result.lse}});
 }
 
 void run(const Arguments& arguments) {
-  if (arguments.lse == arguments.out && arguments.out.ends_with(".npy"))
+  if (same_file(arguments.lse, arguments.out) && arguments.out.ends_with(".npy"))
     throw UsageError("--lse and -o name the same file, and .npy holds one tensor: use .npz or .safetensors");
   AttentionOptions options;
   options.causal = arguments.causal;

@@ -66,7 +66,12 @@ def test_examples_use_options_that_exist(command, name):
         (["explain", "--seed"], "--seed needs a value"),
         (["explain", "--seed", "-1"], "--seed: expected a whole number of at least 0, got '-1'"),
         (["explain", "--seed", "18446744073709551616"],
-         "--seed: expected a whole number of at least 0, got '18446744073709551616'"),
+         "--seed: expected a whole number from 0 to 18446744073709551615, got '18446744073709551616'"),
+        (["explain", "--heads", "9223372036854775808"],
+         "--heads: expected a whole number from 0 to 9223372036854775807, got '9223372036854775808'"),
+        (["explain", "--causal=false"], "--causal takes no value"),
+        (["explain", "--json=3"], "--json takes no value"),
+        (["inspect", "--values=0", "q.npy"], "--values takes no value"),
         (["explain", "--d-k", "0"], "--d-k: expected a whole number of at least 1, got '0'"),
         (["explain", "--weights", "lineer"],
          "--weights: expected uniform or linear, got 'lineer'; did you mean 'linear'?"),
@@ -84,9 +89,12 @@ def test_examples_use_options_that_exist(command, name):
         (["run", "q.npy", "k.npy", "v.npy", "-o", "o.npy", "--scale", "x"], "--scale: expected a number, got 'x'"),
         (["run", "q.npy", "k.npy", "v.npy", "-o", "o.npy", "--lse", "o.npy"],
          "--lse and -o name the same file, and .npy holds one tensor: use .npz or .safetensors"),
+        (["run", "q.npy", "k.npy", "v.npy", "-o", "o.npy", "--lse", "./o.npy"],
+         "--lse and -o name the same file, and .npy holds one tensor: use .npz or .safetensors"),
         (["completion", "fiish"], "SHELL: expected bash, zsh or fish, got 'fiish'; did you mean 'fish'?"),
         (["help", "rnu"], "no command 'rnu'; did you mean 'run'?"),
         (["two\nlines\x1b[1m"], r"no command 'two\x0alines\x1b[1m'"),
+        (["one\u009b1mé"], r"no command 'one\x9b1mé'"),
     ],
 )
 def test_usage_errors(command, arguments, message):
@@ -109,6 +117,35 @@ def test_full_disk_on_standard_output_is_status_1(command, arguments):
     with open("/dev/full", "w") as full:
         result = subprocess.run([command, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert (result.returncode, result.stderr) == (1, "attend: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed, status", [([0], 0), ([1], 1), ([2], 0), ([0, 1, 2], 1)])
+def test_closed_streams(command, tmp_path, closed, status):
+    def prepare():
+        for number in closed:
+            os.close(number)
+
+    result = subprocess.run([command, "explain", "-o", "trace.json", "--json"], capture_output=True, cwd=tmp_path,
+                            preexec_fn=prepare, timeout=60)
+    assert result.returncode == status
+    assert (tmp_path / "trace.json").read_bytes().endswith(b"]]}}\n")
+    if 1 not in closed:
+        assert result.stdout == (tmp_path / "trace.json").read_bytes()
+
+
+def test_closed_standard_input_is_no_empty_sentence(command):
+    result = subprocess.run([command, "explain", "-"], capture_output=True, text=True, preexec_fn=lambda: os.close(0),
+                            timeout=60)
+    assert (result.returncode, result.stdout, result.stderr) == (
+        1, "", "attend: standard input: Bad file descriptor\n")
+
+
+def test_full_disk_on_standard_error_changes_no_status(command, tmp_path):
+    with open("/dev/full", "w") as full:
+        fine = subprocess.run([command, "explain", "-o", "trace.json"], stderr=full, cwd=tmp_path, timeout=60)
+        wrong = subprocess.run([command, "explian"], stderr=full, timeout=60)
+    assert (fine.returncode, wrong.returncode) == (0, 2)
+    assert (tmp_path / "trace.json").exists()
 
 
 @pytest.mark.parametrize("ignored", [False, True])

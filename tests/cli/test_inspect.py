@@ -60,6 +60,19 @@ def test_json(inspect, model, tmp_path):
     assert second["tensors"][0]["mean"] == float(np.float32(0.1))
 
 
+def test_names_cannot_steer_the_terminal(inspect, tmp_path):
+    save_file({"a\x1b[31m\nb": np.ones(1, np.float32)}, tmp_path / "c\x1b.safetensors", metadata={"k\n": "\u009b2J"})
+    text = inspect("c\x1b.safetensors", "--values")
+    assert text.splitlines() == [
+        r"c\x1b.safetensors",
+        r"  k\x0a = \x9b2J",
+        "  name            dtype  shape  bytes  min  mean  max",
+        r"  a\x1b[31m\x0ab  f32    [1]        4    1     1    1",
+        "",
+        r"a\x1b[31m\x0ab = tensor([1.])",
+    ]
+
+
 def test_one_tensor_and_its_values(inspect, model, tmp_path):
     text = inspect(f"{model}:ids")
     assert "ids" in text and "weight" not in text
