@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #pragma GCC visibility push(default)
 
@@ -134,6 +135,7 @@ class View {
 
   // A copy: row-major, owned, of the same or another dtype.
   Tensor clone() const;
+  // To whole numbers, a fraction is cut off; NaN becomes 0, and what lies outside the type its nearest end.
   Tensor to(DType dtype) const;
 
  protected:
@@ -177,6 +179,18 @@ class Tensor {
  public:
   // Shape [0], f32.
   Tensor() = default;
+  // What is moved from becomes Tensor() again: its shape must not promise elements that are gone.
+  Tensor(Tensor&& other) noexcept
+      : data_(std::move(other.data_)),
+        dtype_(std::exchange(other.dtype_, DType::f32)),
+        shape_(std::exchange(other.shape_, Dims{0})) {}
+  Tensor& operator=(Tensor&& other) noexcept {
+    Tensor taken(std::move(other));
+    std::swap(data_, taken.data_);
+    std::swap(dtype_, taken.dtype_);
+    std::swap(shape_, taken.shape_);
+    return *this;
+  }
   // All zero. Throws out_of_memory, or bad_shape for a negative or overflowing size.
   explicit Tensor(const Dims& shape, DType dtype = DType::f32);
   // Not initialised: for memory that is written before it is read.

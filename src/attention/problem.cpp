@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/element.h"
 #include "core/message.h"
 
 namespace attend {
@@ -154,7 +155,7 @@ void check_offset(const char* function, Problem& p, const AttentionOptions& opti
 // The last two axes of x [B,H,rows,columns] at one head.
 kernels::Matrix matrix_at(const View& x, std::int64_t b, std::int64_t h) {
   const std::int64_t at = b * x.strides()[0] + h * x.strides()[1];
-  return {static_cast<const std::byte*>(x.raw()) + at * size_of(x.dtype()), x.dtype(), x.strides()[2], x.strides()[3]};
+  return {element_at(x.raw(), x.dtype(), at), x.dtype(), x.strides()[2], x.strides()[3]};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Single elements of any dtype, at any address: files and foreign memory need not be aligned.
 #pragma once
 
+#include <cstddef>
 #include <cstring>
 
 #include "attend/tensor.h"
@@ -19,9 +20,15 @@ void store(void* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
+// The address so many elements on. The memory of an empty view may be null, to which nothing can be added.
+inline const std::byte* element_at(const void* data, DType dtype, std::int64_t offset) {
+  const auto* bytes = static_cast<const std::byte*>(data);
+  return bytes == nullptr ? nullptr : bytes + offset * size_of(dtype);
+}
+
 // Exact for every dtype but i64 beyond 2^53.
 double load_element(DType dtype, const void* from);
-// Rounds to nearest even (bf16 and f16 by way of f32); integers truncate.
+// Rounds to nearest even (bf16 and f16 by way of f32); integers truncate, with NaN as 0 and the rest kept in range.
 void store_element(DType dtype, void* to, double value);
 
 }  // namespace attend

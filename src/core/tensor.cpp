@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "core/element.h"
@@ -65,6 +66,16 @@ void for_each_run(const Dims& shape, const Dims& strides, Body body) {
     }
     if (axis < 0) return;
   }
+}
+
+// A conversion that would leave the type's range is undefined in C++.
+template <class Integer>
+Integer whole(double value) {
+  constexpr Integer low = std::numeric_limits<Integer>::min();
+  constexpr Integer high = std::numeric_limits<Integer>::max();
+  if (std::isnan(value)) return 0;
+  if (value <= static_cast<double>(low)) return low;
+  return value >= static_cast<double>(high) ? high : static_cast<Integer>(value);
 }
 
 // source's elements, as double or exactly, to row-major memory of dtype `target`.
@@ -174,9 +185,9 @@ void store_element(DType dtype, void* to, double value) {
     case DType::f16:
       return store(to, F16(static_cast<float>(value)));
     case DType::i64:
-      return store(to, static_cast<std::int64_t>(value));
+      return store(to, whole<std::int64_t>(value));
     case DType::u8:
-      return store(to, static_cast<std::uint8_t>(value));
+      return store(to, whole<std::uint8_t>(value));
     case DType::boolean:
       return store(to, static_cast<std::uint8_t>(value != 0));
   }
@@ -240,10 +251,10 @@ double View::item(std::initializer_list<std::int64_t> index) const {
   std::int64_t offset = 0;
   for (int i = 0; inside && i < rank(); ++i) {
     inside = at[i] >= 0 && at[i] < shape_[i];
-    offset += at[i] * strides_[i];
+    if (inside) offset += at[i] * strides_[i];
   }
   if (!inside) fail(ErrorCode::bad_shape, "item: no element {} in shape {}", at, shape_);
-  return load_element(dtype_, static_cast<const std::byte*>(data_) + offset * size_of(dtype_));
+  return load_element(dtype_, element_at(data_, dtype_, offset));
 }
 
 bool View::is_contiguous() const {
@@ -293,7 +304,7 @@ View View::slice(int axis, std::int64_t start, std::int64_t stop, std::int64_t s
   View out = *this;
   const std::int64_t length = stop - start;
   out.shape_[a] = length / step + (length % step != 0);
-  if (length > 0) out.data_ = static_cast<const std::byte*>(data_) + start * strides_[a] * size_of(dtype_);
+  if (length > 0) out.data_ = element_at(data_, dtype_, start * strides_[a]);
   out.strides_[a] *= length > step ? step : 1;
   return out;
 }
@@ -304,7 +315,7 @@ View View::select(int axis, std::int64_t index) const {
     fail(ErrorCode::bad_shape, "select: no index {} along axis {} of shape {}", index, axis, shape_);
   }
   View out(data_, dtype_, {}, {});
-  out.data_ = static_cast<const std::byte*>(data_) + index * strides_[a] * size_of(dtype_);
+  out.data_ = element_at(data_, dtype_, index * strides_[a]);
   for (int i = 0; i < rank(); ++i) {
     if (i == a) continue;
     out.shape_.push_back(shape_[i]);

@@ -79,8 +79,7 @@ class RowOf {
   RowOf(const View& x, std::int64_t b, std::int64_t h, std::int64_t i)
       : dtype_(x.dtype()), step_(x.strides()[3] * size_of(dtype_)) {
     const Dims& strides = x.strides();
-    start_ =
-        static_cast<const std::byte*>(x.raw()) + (b * strides[0] + h * strides[1] + i * strides[2]) * size_of(dtype_);
+    start_ = element_at(x.raw(), dtype_, b * strides[0] + h * strides[1] + i * strides[2]);
   }
   double operator[](std::int64_t j) const { return load_element(dtype_, start_ + j * step_); }
 

@@ -1,5 +1,6 @@
 #include "attend/tensor.h"
 
+#include <cmath>
 #include <limits>
 
 #include "tests/expect.h"
@@ -27,6 +28,40 @@ TEST(Tensor, EmptyAndScalarShapes) {
   EXPECT_EQ(Tensor(Dims{}).item(), 0);
   EXPECT_EQ(Tensor({2, 0}).clone().shape(), Dims({2, 0}));
   EXPECT_EQ(Tensor({0, 1LL << 40, 1LL << 40}).clone().count(), 0);
+}
+
+TEST(Tensor, WhatIsMovedFromIsEmpty) {
+  Tensor a({2, 3}, DType::f64);
+  Tensor b(std::move(a));
+  EXPECT_EQ(a.shape(), Dims({0}));
+  EXPECT_EQ(a.dtype(), DType::f32);
+  EXPECT_EQ(a.raw(), nullptr);
+  a = std::move(b);
+  EXPECT_EQ(b.count(), 0);
+  EXPECT_EQ(a.item({1, 2}), 0);
+  Tensor& same = a;
+  a = std::move(same);
+  EXPECT_EQ(a.shape(), Dims({2, 3}));
+  EXPECT_EQ(a.item({1, 2}), 0);
+}
+
+// Empty memory may be null, and adding to null is undefined: the sanitizers watch.
+TEST(Tensor, PartsOfNothing) {
+  const Tensor t({0, 4, 5});
+  EXPECT_EQ(t.view().select(1, 3).shape(), Dims({0, 5}));
+  EXPECT_EQ(t.view().slice(2, 1, 5, 2).clone().shape(), Dims({0, 4, 2}));
+  EXPECT_EQ(t.view().permute({2, 0, 1}).select(0, 4).clone().shape(), Dims({0, 4}));
+}
+
+TEST(Tensor, ConversionToWholeNumbersStaysInRange) {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  const Tensor t = Tensor::from({7}, {-1.7f, -inf, NAN, 2.9f, 255.9f, 300, inf});
+  const Tensor bytes = t.view().to(DType::u8);
+  const std::uint8_t expected[] = {0, 0, 0, 2, 255, 255, 255};
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(bytes.data<std::uint8_t>()[i], expected[i]) << i;
+  const Tensor whole = t.view().to(DType::i64);
+  const std::int64_t expected_whole[] = {-1, INT64_MIN, 0, 2, 255, 300, INT64_MAX};
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(whole.data<std::int64_t>()[i], expected_whole[i]) << i;
 }
 
 TEST(Tensor, ErrorsNameTheShapes) {
