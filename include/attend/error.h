@@ -17,7 +17,8 @@ enum class ErrorCode {
   out_of_memory,  // an allocation failed; the arguments are unchanged
 };
 
-// Every failure of the library is thrown as this type. The library never prints, exits or aborts.
+// Every failure of the library is thrown as this type, but for std::bad_alloc where there is no memory for a short
+// string or list (a tensor's is out_of_memory). The library never prints, exits or aborts.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}

@@ -14,7 +14,8 @@ namespace {
 // One projection matrix of a draw: [H][d,E] or [H][E,d].
 Tensor draw_matrix(const WeightDraw& draw, std::int64_t embedding_size, std::int64_t d, Generator& generator) {
   if (draw.init == WeightInit::linear) {  // one nn.Linear for all heads
-    const Tensor stacked = generator.kaiming_uniform({std::max<std::int64_t>(draw.heads, 1) * d, embedding_size});
+    const std::int64_t rows = element_count({std::max<std::int64_t>(draw.heads, 1), d});
+    const Tensor stacked = generator.kaiming_uniform({rows, embedding_size});
     return draw.heads > 0 ? stacked.view().reshape({draw.heads, d, embedding_size}).clone() : stacked.clone();
   }
   Dims shape;

@@ -116,6 +116,8 @@ MultiHeadAttentionOptions complete(std::int64_t embedding_size, std::int64_t hea
   }
   if (options.d_k == 0) options.d_k = embedding_size / heads;
   if (options.d_v == 0) options.d_v = embedding_size / heads;
+  for (const std::int64_t size : {options.d_k, options.d_v}) element_count({heads, size});  // throws where it overflows
+  element_count({3, embedding_size});
   if (options.key_size == 0) options.key_size = embedding_size;
   if (options.value_size == 0) options.value_size = embedding_size;
   return options;

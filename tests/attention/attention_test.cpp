@@ -228,6 +228,17 @@ TEST(Attention, ErrorsNameFunctionArgumentExpectedAndGot) {
       "v is bf16, q is f32");
 }
 
+TEST(Attention, ShapesBeyondMemoryAreAnError) {
+  const float zero = 0;
+  const View q(&zero, DType::f32, {1, 4}, {0, 0});
+  const View many_keys(&zero, DType::f32, {std::int64_t{1} << 60, 4}, {0, 0});
+  expect_error(
+      ErrorCode::out_of_memory, [&] { attention(q, many_keys, many_keys); }, "attention: ", "[1152921504606846976,4]");
+  const View many_items(&zero, DType::f32, {std::int64_t{1} << 60, 1, 0, 1}, {0, 0, 0, 0});
+  expect_error(
+      ErrorCode::out_of_memory, [&] { attention_steps(many_items, many_items, many_items); }, "attention_steps: ");
+}
+
 TEST(Attention, BadOptionsAreNamed) {
   const Tensor q({2, 3, 5, 4}), k({2, 3, 7, 4}), f({5}), three({3}), lengths({2}, DType::i64);
   const auto with = [&](AttentionOptions options) { return [&, options] { attention(q, k, k, options); }; };

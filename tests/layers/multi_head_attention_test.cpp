@@ -433,6 +433,18 @@ TEST(MultiHeadAttention, ErrorsOfTheConstructor) {
   bad_value(12, 3, {.value_size = -1}, "value_size is -1");
 }
 
+TEST(MultiHeadAttention, SizesBeyond64Bits) {
+  Generator generator;
+  constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+  const auto draw = [&](std::int64_t size, std::int64_t heads, MultiHeadAttentionOptions options) {
+    expect_error(
+        ErrorCode::bad_shape, [&] { MultiHeadAttention(size, heads, generator, options); }, "64 bits");
+  };
+  draw(8, huge, {.d_k = huge, .d_v = 3});
+  draw(8, 4, {.d_k = 1, .d_v = std::int64_t{1} << 62});
+  draw(huge, 1, {});
+}
+
 class MultiHeadAttentionState : public testing::Test {
  protected:
   TensorMap state(const std::string& name) {
