@@ -74,7 +74,7 @@ std::string html_of(const Picture& picture) {
 }  // namespace
 
 std::string to_html(const Trace& trace, const TextStyle& style) {
-  const std::string title = escape_markup(trace.title);
+  const std::string title = escape_markup(shown(trace.title));
   std::string out = fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attend/explain.h"
+#include "explain/walk.h"
 
 namespace attend {
 
@@ -19,13 +20,16 @@ void append_number(std::string& out, float value) {
   out.append(digits, end);
 }
 
-// Nested lists, one for each axis.
+// Nested lists, one for each axis. A long sentence has millions of numbers: a view for each would take most of the
+// time.
 void append_lists(std::string& out, const View& tensor) {
-  if (tensor.rank() == 0) return append_number(out, *tensor.data<float>());
   out += '[';
   for (std::int64_t i = 0; i < tensor.size(0); ++i) {
     if (i > 0) out += ',';
-    append_lists(out, tensor.select(0, i));
+    if (tensor.rank() > 1)
+      append_lists(out, tensor.select(0, i));
+    else
+      append_number(out, tensor.data<float>()[i * tensor.strides()[0]]);
   }
   out += ']';
 }
@@ -33,6 +37,7 @@ void append_lists(std::string& out, const View& tensor) {
 }  // namespace
 
 std::string to_json(const Trace& trace) {
+  check_text(trace);
   nlohmann::ordered_json head;
   head["schema_version"] = 1;
   head["preset"] = trace.preset.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(trace.preset);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -90,8 +91,11 @@ class TextWriter {
       widths.push_back(width_of(table.header[column]));
       for (const auto& row : table.rows) widths[column] = std::max(widths[column], width_of(row[column]));
     }
+    // A long word is cut so that the numbers beside it stay in the line.
+    const auto others = static_cast<int>(widths.size() - 1) * 3 + std::accumulate(widths.begin() + 1, widths.end(), 0);
+    widths[0] = std::min(widths[0], std::max(12, style_.width - 2 * indent - others));
     const auto row_line = [&](const std::vector<std::string>& cells) {
-      std::string text = padded(cells[0], widths[0]);
+      std::string text = padded(encode_utf8(fit_to_columns(decode_utf8(cells[0], "text"), widths[0])), widths[0]);
       for (std::size_t column = 1; column < cells.size(); ++column) {
         const int gap = widths[column] - width_of(cells[column]) + 3;
         text += std::string(static_cast<std::size_t>(gap), ' ') + cells[column];
@@ -128,7 +132,7 @@ class TextWriter {
 
 std::string to_text(const Trace& trace, const TextStyle& style) {
   TextWriter writer(style);
-  writer.heading(trace.title);
+  writer.heading(shown(trace.title));
   std::size_t number = 0;
   for (const Step& step : walk(trace, style.focus.value_or(trace.focus), style.head)) writer.step(++number, step);
   return writer.take();

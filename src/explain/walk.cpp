@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "core/message.h"
+#include "core/utf8.h"
+#include "picture/grid.h"
 
 namespace attend {
 
@@ -40,7 +42,7 @@ std::string number(double value) {
 Table id_table(const std::vector<std::string>& tokens, const std::vector<std::int64_t>& ids) {
   Table table{{"word", "id"}, {}};
   const auto rows = std::min<std::size_t>(tokens.size(), most_rows);
-  for (std::size_t t = 0; t < rows; ++t) table.rows.push_back({tokens[t], std::to_string(ids[t])});
+  for (std::size_t t = 0; t < rows; ++t) table.rows.push_back({shown(tokens[t]), std::to_string(ids[t])});
   return table;
 }
 
@@ -266,15 +268,31 @@ std::int64_t heaviest_key(const View& weights, std::int64_t i) {
 
 }  // namespace
 
+void check_text(const Trace& trace) {
+  const auto check = [](const std::vector<std::string>& tokens, std::size_t ids, std::int64_t rows) {
+    if (tokens.size() != ids || (!tokens.empty() && static_cast<std::int64_t>(tokens.size()) != rows))
+      fail(ErrorCode::bad_shape, "explain: the trace has {} words and {} ids for {} embeddings", tokens.size(), ids,
+           rows);
+    for (const std::string& token : tokens) decode_utf8(token, "explain: the trace's word");
+  };
+  check(trace.tokens, trace.ids.size(), trace.embeddings.size(0));
+  if (trace.embeddings_2) check(trace.tokens_2, trace.ids_2.size(), trace.embeddings_2->size(0));
+}
+
+std::string shown(const std::string& text) {
+  return encode_utf8(one_line(text, "explain: text"));
+}
+
 std::string label_of(const std::vector<std::string>& tokens, std::int64_t position) {
   if (tokens.empty()) return fmt::format("x{}", position + 1);
   const std::string& word = tokens[static_cast<std::size_t>(position)];
   // A word that occurs more than once is told apart by its place.
-  if (std::count(tokens.begin(), tokens.end(), word) == 1) return word;
-  return fmt::format("{} ({})", word, position + 1);
+  if (std::count(tokens.begin(), tokens.end(), word) == 1) return shown(word);
+  return fmt::format("{} ({})", shown(word), position + 1);
 }
 
 std::vector<Step> walk(const Trace& trace, std::int64_t focus, std::int64_t head) {
+  check_text(trace);
   const auto rows = trace.embeddings.size(0);
   if (focus < 0 || focus >= rows)
     fail(ErrorCode::bad_value, "explain: focus is {}, the sentence has {} words", focus, rows);

@@ -51,6 +51,13 @@ std::vector<Step> walk(const Trace& trace, std::int64_t focus, std::int64_t head
 std::vector<HeatMap> weight_maps(const Trace& trace);
 std::string picture_title(const Trace& trace);
 
+// Throws bad_shape or bad_value where words, ids and embeddings do not fit or a word is not UTF-8: a Trace's fields are
+// anyone's to change.
+void check_text(const Trace& trace);
+
+// A word or title as it may be printed: a terminal obeys control characters, and HTML does not allow them.
+std::string shown(const std::string& text);
+
 // "Life"; "to (5)" for a word that occurs more than once; "x3" in a sequence without words, as document 002 names them.
 std::string label_of(const std::vector<std::string>& tokens, std::int64_t position);
 

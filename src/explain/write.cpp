@@ -37,6 +37,7 @@ std::string to_png(const Trace& trace) {
 }
 
 void write_trace(const std::string& path, const Trace& trace, const TextStyle& style) {
+  check_text(trace);
   const auto ends = [&](std::string_view ending) { return path.ends_with(ending); };
   if (ends(".json")) return write_file(path, to_json(trace) + "\n");
   if (ends(".npz")) return write_npz(path, tensors_and_ids(trace));

@@ -84,6 +84,22 @@ def test_width(explain, in_terminal):
     assert widest(explain(sentence).stdout) <= 80
 
 
+def test_words_cannot_steer_the_terminal(explain, tmp_path):
+    word = "evil\x1b[31m\x07\u009b2J\u202eflip"
+    for sentence in [f"{word} end", f"{word} {word} a\nb"]:
+        result = explain(sentence, "--color=never", "-o", str(tmp_path / "page.html"))
+        shown = explain(sentence, "--color=never").stdout + (tmp_path / "page.html").read_text()
+        assert "evil\ufffd[31m\ufffd\ufffd2J\ufffdflip" in shown
+        assert not set(shown) & set("\x1b\x07\u009b\u202e")
+        assert json.loads(explain(sentence, "--json").stdout)["tokens"][0] == word
+
+
+def test_long_words_leave_the_table_its_width(explain):
+    lines = explain("pneumonoultramicroscopicsilicovolcanoconiosis is " + "x" * 5000).stdout.splitlines()
+    assert not any("│" not in line and len(line) > 80 and " " in line.strip() for line in lines)  # lone words may be
+    assert any(line.startswith("      pneumonoultr") and "…" in line for line in lines)
+
+
 def test_sentence_from_standard_input(explain):
     assert json.loads(explain("-", "--json", input="zwei kleine\nWörter").stdout)["tokens"] == ["zwei", "kleine", "Wörter"]
 

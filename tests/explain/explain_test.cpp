@@ -1,5 +1,6 @@
 #include "attend/explain.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "tests/expect.h"
@@ -185,6 +186,45 @@ TEST(ToJson, WhatIsNoNumberIsNull) {
   trace.context.data<float>()[0] = NAN;
   trace.context.data<float>()[1] = -INFINITY;
   EXPECT_THAT(to_json(trace), HasSubstr("\"context\":[[null,null],[0."));
+}
+
+TEST(ToText, ControlCharactersAreReplaced) {
+  Trace trace = explain({.text = "a\x1b[2J \xc2\x9b"
+                                 "b a\x07"});
+  for (const std::string& text : {to_text(trace), to_html(trace)}) {
+    EXPECT_EQ(text.find_first_of("\x1b\x07"), std::string::npos);
+    EXPECT_EQ(text.find("\xc2\x9b"), std::string::npos);
+    EXPECT_THAT(text, HasSubstr("a\xef\xbf\xbd[2J"));
+  }
+}
+
+TEST(Trace, FieldsThatDoNotFitAreErrors) {
+  const auto changed = [](auto change) {
+    Trace trace = explain({});
+    change(trace);
+    return trace;
+  };
+  const Trace bytes = changed([](Trace& t) { t.tokens[0] = "\xff"; });
+  const Trace fewer = changed([](Trace& t) { t.tokens.resize(1); });
+  const Trace fewer_ids = changed([](Trace& t) { t.ids.clear(); });
+  for (const auto& write :
+       {to_json, +[](const Trace& t) { return to_text(t); }, +[](const Trace& t) { return to_html(t); }}) {
+    expect_error(
+        ErrorCode::bad_value, [&] { write(bytes); }, "not UTF-8");
+    expect_error(
+        ErrorCode::bad_shape, [&] { write(fewer); }, "1 words and 6 ids for 6 embeddings");
+    expect_error(
+        ErrorCode::bad_shape, [&] { write(fewer_ids); }, "6 words and 0 ids");
+  }
+  expect_error(
+      ErrorCode::bad_value, [&] { write_trace("never.safetensors", bytes); }, "not UTF-8");
+}
+
+TEST(Explain, HeadsTimesSizeBeyond64Bits) {
+  for (const std::int64_t heads : {std::int64_t{1} << 62, std::numeric_limits<std::int64_t>::max()}) {
+    expect_error(
+        ErrorCode::bad_shape, [&] { explain({.heads = heads, .weights = WeightInit::linear}); }, std::to_string(heads));
+  }
 }
 
 TEST(WriteTrace, EveryFormatReadsBack) {
