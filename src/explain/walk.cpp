@@ -6,7 +6,7 @@
 
 #include "core/message.h"
 #include "core/utf8.h"
-#include "picture/grid.h"
+#include "picture/text.h"
 
 namespace attend {
 
