@@ -21,13 +21,13 @@ fresh-if-moved:
 
 build: fresh-if-moved
 	@scripts/setup.sh build
-	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET)
-	@cmake --build $(BUILD) --target attend_command -- --quiet
+	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET) >/dev/null
+	@cmake --build $(BUILD) --target attend_command
 
 test-build: fresh-if-moved
 	@scripts/setup.sh test
-	@cmake --preset $(PRESET) -DATTEND_BUILD_TESTS=ON $(CMAKE_FLAGS)
-	@cmake --build $(BUILD) -- --quiet
+	@cmake --preset $(PRESET) -DATTEND_BUILD_TESTS=ON $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD)
 
 test-cpp: test-build
 	ctest --test-dir $(BUILD) --output-on-failure -j 2
