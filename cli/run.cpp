@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <filesystem>
+#include <list>
 #include <memory>
 
 #include "attend/attention.h"
@@ -15,7 +16,7 @@ namespace {
 
 struct Arguments {
   std::string q, k, v;
-  std::string mask, bias;
+  std::string mask, bias, alibi_slopes, sinks, key_lengths;
   std::string offset;
   std::string window;
   std::string out, lse;
@@ -96,9 +97,15 @@ void run(const Arguments& arguments) {
   const Tensor q = read_tensor(arguments.q);
   const Tensor k = read_tensor(arguments.k);
   const Tensor v = read_tensor(arguments.v);
-  Tensor mask, bias;
-  if (!arguments.mask.empty()) options.mask = mask = read_tensor(arguments.mask);
-  if (!arguments.bias.empty()) options.bias = bias = read_tensor(arguments.bias);
+  std::list<Tensor> read;  // what the options' views point to
+  const auto read_option = [&](std::optional<View>& option, const std::string& file) {
+    if (!file.empty()) option = read.emplace_back(read_tensor(file));
+  };
+  read_option(options.mask, arguments.mask);
+  read_option(options.bias, arguments.bias);
+  read_option(options.alibi_slopes, arguments.alibi_slopes);
+  read_option(options.sinks, arguments.sinks);
+  read_option(options.key_lengths, arguments.key_lengths);
   write_result(arguments, attention(q, k, v, options));
 }
 
@@ -112,8 +119,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
       endings)
       ->required();
   file_ending(app.add_option("--lse", arguments.lse,
-                             "Write the log-sum-exp of each row's scores too; the FILE of -o (.npz or .safetensors) "
-                             "then holds both"),
+                             "Write the log-sum-exp of each row's scores too; the same FILE as that of -o (.npz or "
+                             ".safetensors) then holds both"),
               endings);
   app.add_flag("--causal", arguments.causal, "Key j is visible to query i if j <= i + offset");
   app.add_option("--offset", arguments.offset,
@@ -125,6 +132,12 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->type_name("L,R");
   app.add_option("--mask", arguments.mask, "bool, true = may attend; broadcast to [B,H,Tq,Tk]")->type_name("FILE");
   app.add_option("--bias", arguments.bias, "Added to the scaled scores; broadcast to [B,H,Tq,Tk]")->type_name("FILE");
+  app.add_option("--alibi-slopes", arguments.alibi_slopes, "[H]: adds -slope * |i + offset - j| to the scaled scores")
+      ->type_name("FILE");
+  app.add_option("--sinks", arguments.sinks, "[H]: one more score in each row's softmax, without a value")
+      ->type_name("FILE");
+  app.add_option("--key-lengths", arguments.key_lengths, "i64 [B]: only the first so many keys exist")
+      ->type_name("FILE");
   app.add_option("--scale", arguments.scale, "Factor of the scores (1 / sqrt(D))")->type_name("S");
   app.add_option("--softcap", arguments.softcap, "Scaled scores become C * tanh(score / C)")->type_name("C");
 }

@@ -83,6 +83,23 @@ def test_mask_and_bias(run, tmp_path):
     np.testing.assert_allclose(out, expected, rtol=0, atol=1e-5)
 
 
+def test_alibi_sinks_and_key_lengths(run, tmp_path):
+    q, k, v = tensors()
+    slopes, sinks, lengths = np.float32([0.5, 0.25, 0.125]), np.float32([0.3, -1, 2]), np.int64([4, 7])
+    for name, tensor in {"a": slopes, "s": sinks, "n": lengths}.items():
+        np.save(tmp_path / f"{name}.npy", tensor)
+    files = ["--alibi-slopes", "a.npy", "--sinks", "s.npy", "--key-lengths", "n.npy", "--offset", "2"]
+    out = run(q, k, v, *files)
+    # A sink is a key whose score is the sink and whose value is 0: here a last key, with a bias in place of a score.
+    bias = np.empty((2, 3, 5, 8))
+    bias[..., :7] = -slopes[:, None, None] * np.abs(I + 2 - J)
+    bias[..., 7] = sinks[:, None]
+    visible = np.append(np.broadcast_to(J < lengths[:, None, None, None], (2, 1, 1, 7)), np.ones((2, 1, 1, 1), bool), -1)
+    with_sink = [np.append(x, np.zeros_like(x[..., :1, :]), axis=-2) for x in (k, v)]
+    expected, _ = plain_attention(q, *with_sink, visible=visible, bias=bias)
+    np.testing.assert_allclose(out, expected, rtol=0, atol=1e-5)
+
+
 def test_two_axes(run):
     q, k, v = (x[0, 0] for x in tensors())
     out = run(q, k, v)
