@@ -74,7 +74,8 @@ Step embeddings_step(const Focus& f) {
   step.blocks.push_back(Paragraph{
       given ? "The document gives the embeddings: one row of numbers for each word."
             : "Each id picks one row of a table of random numbers from N(0, 1). Training would learn the table."});
-  step.blocks.push_back(Formula{given ? "x = embeddings" : "x = embedding_table[ids]", t.embeddings.shape().str()});
+  step.blocks.push_back(
+      Formula{given ? "embeddings" : "embeddings = embedding_table[ids]", t.embeddings.shape().str()});
   step.blocks.push_back(Numbers{"embeddings", t.embeddings});
   if (f.cross()) {
     step.blocks.push_back(Paragraph{t.ids_2.empty() ? "The second sequence is drawn as numbers, without words."
