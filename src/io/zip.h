@@ -12,6 +12,14 @@
 
 namespace attend {
 
+namespace zip {
+// From here on a number stands in a zip64 field, and all ones in its own.
+inline constexpr std::uint64_t maxed32 = 0xffffffff;
+inline constexpr std::uint64_t maxed16 = 0xffff;
+// The member's name is UTF-8.
+inline constexpr std::uint16_t flag_utf8 = 1 << 11;
+}  // namespace zip
+
 struct ZipMember {
   std::string name;
   std::uint16_t flags = 0;

@@ -12,9 +12,6 @@ namespace attend {
 
 namespace {
 
-constexpr std::uint32_t maxed32 = 0xffffffff;
-constexpr std::uint16_t maxed16 = 0xffff;
-
 constexpr std::uint32_t local_signature = 0x04034b50;
 constexpr std::uint32_t entry_signature = 0x02014b50;
 constexpr std::uint32_t end_signature = 0x06054b50;
@@ -27,7 +24,6 @@ constexpr std::uint64_t locator_size = 20;
 constexpr std::uint64_t local_size = 30;
 
 constexpr std::uint16_t flag_descriptor = 1 << 3;
-constexpr std::uint16_t flag_utf8 = 1 << 11;
 constexpr std::uint16_t flags_encrypted = 1 << 0 | 1 << 6 | 1 << 13;
 constexpr std::uint16_t flag_patch = 1 << 5;
 
@@ -76,7 +72,7 @@ struct Directory {
 std::uint64_t find_end(const InputFile& file) {
   const std::string& place = file.place();
   if (file.size() < end_size) fail_at(place, "{} bytes are too few for a zip: cut short", file.size());
-  const std::uint64_t start = file.size() - std::min<std::uint64_t>(file.size(), end_size + maxed16);
+  const std::uint64_t start = file.size() - std::min<std::uint64_t>(file.size(), end_size + zip::maxed16);
   const std::string tail = file.read(start, file.size() - start);
   for (std::uint64_t at = tail.size() - end_size + 1; at-- > 0;) {
     if (load<std::uint32_t>(&tail[at]) == end_signature &&
@@ -117,11 +113,11 @@ void apply_end64(const InputFile& file, std::uint64_t at, std::uint64_t end, Dir
   const auto here = fields.take<std::uint64_t>();
   const auto count = fields.take<std::uint64_t>();
   if (disks != 0 || here != count) fail_at(file.place(), "byte {}: a zip of several disks is not read", at);
-  if (directory.count == maxed16) directory.count = count;
+  if (directory.count == zip::maxed16) directory.count = count;
   const auto size = fields.take<std::uint64_t>();
-  if (directory.size == maxed32) directory.size = size;
+  if (directory.size == zip::maxed32) directory.size = size;
   const auto start = fields.take<std::uint64_t>();
-  if (directory.start == maxed32) directory.start = start;
+  if (directory.start == zip::maxed32) directory.start = start;
   if (directory.count != count || directory.size != size || directory.start != start) {
     fail_at(file.place(), "byte {}: the zip64 record contradicts the end record", at);
   }
@@ -163,14 +159,14 @@ void apply_zip64(std::string_view extra, std::initializer_list<std::uint64_t*> n
   }
   Fields wide(zip64, place, start);
   for (std::uint64_t* number : numbers) {
-    if (*number == maxed32) *number = wide.take<std::uint64_t>();
+    if (*number == zip::maxed32) *number = wide.take<std::uint64_t>();
   }
 }
 
 void check_name(const ZipMember& member, std::string_view place, std::uint64_t at) {
   const std::string_view name = member.name;
   if (name.find('\0') != std::string_view::npos) fail_at(place, "byte {}: a member's name has a zero byte", at);
-  if ((member.flags & flag_utf8) == 0) {
+  if ((member.flags & zip::flag_utf8) == 0) {
     if (std::any_of(name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) > 0x7f; })) {
       fail_at(place, "byte {}: member {} has a name beyond ASCII that is not marked as UTF-8", at, quote(name));
     }
@@ -222,7 +218,7 @@ ZipMember read_entry(Fields& fields, std::string_view place) {
   const std::uint64_t extra_at = fields.position();
   apply_zip64(fields.take(extra_size), {&member.size, &member.compressed, &member.header}, place, extra_at);
   fields.take(comment_size);
-  if (disk != 0 && disk != maxed16) fail_at(place, "byte {}: a zip of several disks is not read", at);
+  if (disk != 0 && disk != zip::maxed16) fail_at(place, "byte {}: a zip of several disks is not read", at);
   check_name(member, place, at);
   check_method(member, place, at);
   return member;

@@ -10,10 +10,6 @@ namespace attend {
 
 namespace {
 
-// From here on a number stands in a zip64 field, and all ones in its own.
-constexpr std::uint64_t maxed32 = 0xffffffff;
-constexpr std::uint64_t maxed16 = 0xffff;
-
 constexpr std::uint16_t version_plain = 20;
 constexpr std::uint16_t version_zip64 = 45;
 constexpr std::uint16_t made_by_unix = 3 << 8;
@@ -28,14 +24,14 @@ void put(std::string& out, std::uint64_t value) {
 }
 
 std::uint64_t capped(std::uint64_t value) {
-  return std::min(value, maxed32);
+  return std::min(value, zip::maxed32);
 }
 
 // The zip64 field for those of the numbers that need it; empty where none does.
 std::string zip64_extra(std::initializer_list<std::uint64_t> numbers) {
   std::string wide;
   for (const std::uint64_t number : numbers) {
-    if (number >= maxed32) put<std::uint64_t>(wide, number);
+    if (number >= zip::maxed32) put<std::uint64_t>(wide, number);
   }
   if (wide.empty()) return wide;
   std::string out;
@@ -83,7 +79,7 @@ std::string zip_directory_entry(const ZipMember& member) {
 
 std::string zip_directory_end(std::uint64_t members, std::uint64_t start, std::uint64_t size) {
   std::string out;
-  if (members >= maxed16 || start >= maxed32 || size >= maxed32) {
+  if (members >= zip::maxed16 || start >= zip::maxed32 || size >= zip::maxed32) {
     out += "PK\6\6";
     put<std::uint64_t>(out, 44);  // bytes of this record from here on
     put<std::uint16_t>(out, made_by_unix | version_zip64);
@@ -100,8 +96,8 @@ std::string zip_directory_end(std::uint64_t members, std::uint64_t start, std::u
   }
   out += "PK\5\6";
   put<std::uint32_t>(out, 0);
-  put<std::uint16_t>(out, std::min(members, maxed16));
-  put<std::uint16_t>(out, std::min(members, maxed16));
+  put<std::uint16_t>(out, std::min(members, zip::maxed16));
+  put<std::uint16_t>(out, std::min(members, zip::maxed16));
   put<std::uint32_t>(out, capped(size));
   put<std::uint32_t>(out, capped(start));
   put<std::uint16_t>(out, 0);  // no comment
@@ -109,11 +105,10 @@ std::string zip_directory_end(std::uint64_t members, std::uint64_t start, std::u
 }
 
 void ZipWriter::add(const std::string& name, std::string_view head, const void* body, std::uint64_t count) {
-  constexpr std::uint16_t flag_utf8 = 1 << 11;
   ZipMember member;
   member.name = name;
   for (const char c : name) {
-    if (static_cast<unsigned char>(c) > 0x7f) member.flags = flag_utf8;
+    if (static_cast<unsigned char>(c) > 0x7f) member.flags = zip::flag_utf8;
   }
   const uLong head_crc = crc32_z(0, reinterpret_cast<const Bytef*>(head.data()), head.size());
   member.crc =
