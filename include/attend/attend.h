@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attend/attention.h"
+#include "attend/dtype.h"
 #include "attend/error.h"
 #include "attend/explain.h"
 #include "attend/io.h"

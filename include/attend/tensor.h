@@ -14,18 +14,14 @@
 #include <string_view>
 #include <utility>
 
+#include "attend/dtype.h"
+
 #pragma GCC visibility push(default)
 
 namespace attend {
 
-enum class DType : std::uint8_t { f32, f64, bf16, f16, i64, u8, boolean };
-
-// Bytes of one element.
-std::int64_t size_of(DType dtype);
 // "f32", "f64", "bf16", "f16", "i64", "u8", "bool".
 std::string_view name_of(DType dtype);
-// f32, f64, bf16 or f16.
-bool is_floating(DType dtype);
 
 // 16-bit floating point, as bits; widening is exact, narrowing rounds to nearest even.
 struct BF16 {

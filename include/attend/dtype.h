@@ -1,0 +1,19 @@
+// Element types.
+#pragma once
+
+#include <cstdint>
+
+#pragma GCC visibility push(default)
+
+namespace attend {
+
+enum class DType : std::uint8_t { f32, f64, bf16, f16, i64, u8, boolean };
+
+// Bytes of one element.
+std::int64_t size_of(DType dtype);
+// f32, f64, bf16 or f16.
+bool is_floating(DType dtype);
+
+}  // namespace attend
+
+#pragma GCC visibility pop
