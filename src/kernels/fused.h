@@ -1,0 +1,72 @@
+// Fused attention over plain memory. One source (fused_kernels.h), compiled once for each target (targets.h).
+// docs/kernels.md explains the loop nest, the tiles and why.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "attend/dtype.h"
+
+namespace attend::kernels {
+
+// Keys are looked at in tiles that begin at multiples of this, whatever the query: so a row's sums are cut at the same
+// places in every call. 64 keys: the weights of a tile (12 KiB) and the panel they meet stay in a 32 KiB L1 cache.
+inline constexpr std::int64_t tile_keys = 64;
+
+// One matrix for each query head of a group. Strides count elements.
+struct Operand {
+  const void* data = nullptr;  // null: there is none
+  DType dtype = DType::f32;
+  std::int64_t head = 0;
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+};
+
+// The rows that one key head's keys or values lie in: all in one piece, or in blocks of block_rows (a multiple of
+// tile_keys), the head at the same offset in each.
+struct Rows {
+  const void* data = nullptr;
+  const void* const* blocks = nullptr;  // null: one piece
+  std::int64_t block_rows = 0;
+  std::int64_t offset = 0;  // elements from a block's beginning to the head's first row
+  DType dtype = DType::f32;
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+};
+
+// The query heads that share one key head of one batch item: G heads, [G,Tq,D] against [Tk,D].
+struct Group {
+  std::int64_t G = 1, D = 0, Dv = 0;
+  Operand q;                             // [G,Tq,D] f32, bf16 or f16
+  Rows k, v;                             // [Tk,D], [Tk,Dv] in q's dtype
+  Operand mask;                          // [G,Tq,Tk] bool, true = may attend
+  Operand bias;                          // [G,Tq,Tk] floating point
+  Operand out;                           // [G,Tq,Dv], written
+  Operand lse;                           // [G,Tq] f32, written (row stride); data may be null
+  const double* alibi_slopes = nullptr;  // [G]
+  const double* sinks = nullptr;         // [G]
+  double scale = 1;
+  double softcap = 0;
+  std::int64_t offset = 0;  // query i is level with key i + offset
+  bool causal = false;
+  std::int64_t window_left = -1;  // -1: open
+  std::int64_t window_right = -1;
+  std::int64_t key_length = 0;  // keys from here on are never read
+};
+
+// What a target's kernels are, and how they are called.
+struct Target {
+  const char* name;
+  int lanes;       // floats in a vector
+  int block_keys;  // keys in the register tile of scores
+  int panel_rows;  // query rows in the register tile: three vectors
+  bool bf16_dot;   // bf16 products by the processor's own instruction
+  bool (*supported)();
+
+  // Query rows [first, last) of every head of the group: out and lse. `scratch`: scratch_bytes(group, rows), 64-byte
+  // aligned. Rows are independent: a row's bits depend on its query, its keys and the options alone.
+  void (*forward)(const Group& group, std::int64_t first, std::int64_t last, void* scratch);
+  std::size_t (*scratch_bytes)(const Group& group, std::int64_t rows);
+};
+
+}  // namespace attend::kernels

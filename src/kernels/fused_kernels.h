@@ -1,0 +1,905 @@
+// The fused kernels, once for all targets: a file that includes this has included a vector layer `Simd` before.
+//
+// Queries stand in lanes: scores are held transposed, [keys][queries], so that a row's maximum and sum are vertical
+// operations, and keys and values are read row by row, each element broadcast to the lanes.
+//
+// A caution that holds for the whole file: it is compiled for processors that the running one may not be. It may
+// include no header with inline functions of its own (<algorithm>, <cmath>, ...): the linker would keep one copy for
+// the whole program, and it might be this one.
+#pragma once
+
+#include <cfloat>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/fused.h"
+
+namespace attend::kernels {
+namespace {
+
+using F = Simd::F;
+using Mask = Simd::Mask;
+
+constexpr int vectors = Simd::vectors;  // of queries in a panel
+constexpr int lanes = Simd::lanes;
+constexpr int width = vectors * lanes;  // query rows in a panel
+constexpr int block = Simd::block;
+constexpr float log2_e = 1.44269504088896340736f;
+constexpr double ln_2 = 0.69314718055994530942;
+constexpr float infinity = __builtin_inff();
+// What a row's maximum is before any key: exp2(-infinity - m) is 0, where m = -infinity would give NaN.
+constexpr float no_maximum = -FLT_MAX;
+// A row is scaled down only where its maximum has grown by more than this, in log2: weights stay below 2^9.
+constexpr float slack = 8;
+
+template <class T>
+constexpr T min_of(T a, T b) {
+  return a < b ? a : b;
+}
+template <class T>
+constexpr T max_of(T a, T b) {
+  return a > b ? a : b;
+}
+constexpr std::int64_t round_up(std::int64_t x, std::int64_t to) {
+  return (x + to - 1) / to * to;
+}
+
+// ---- Arithmetic ----
+
+// 2^x, relative error 8.3e-8 (degree 5) or 2.9e-6 (degree 4) and exact for whole x. The polynomial is 2^f on [0,1],
+// fitted for the smallest relative error with p(0) = 1.
+template <int Degree>
+F exp2(F x) {
+  static constexpr float degree_4[] = {1.0f, 0.69304484f, 0.2412802f, 0.052242473f, 0.013426684f};
+  static constexpr float degree_5[] = {1.0f, 0.6931513f, 0.24016444f, 0.055799913f, 0.009017031f, 0.00186713f};
+  const float* c = Degree == 4 ? degree_4 : degree_5;
+  const F f = Simd::fraction(x);
+  F p = Simd::set1(c[Degree]);
+#pragma GCC unroll 8
+  for (int i = Degree - 1; i >= 0; --i) p = Simd::fma(p, f, Simd::set1(c[i]));
+  return Simd::scale_by_floor(p, x);
+}
+
+// tanh, relative error below 4e-7: x times a rational function of x^2 within 4.97 (Lambert's continued fraction to 9
+// levels), and by way of exp beyond 0.6, where nothing cancels.
+F tanh(F x) {
+  const F a = Simd::abs(x);
+  const F e = exp2<5>(Simd::mul(Simd::min(a, Simd::set1(20)), Simd::set1(2 * log2_e)));
+  const F large = Simd::sub(Simd::set1(1), Simd::div(Simd::set1(2), Simd::add(e, Simd::set1(1))));
+  // Taylor's series to a^11: the next term is below 1e-8 of the sum for a < 0.3.
+  const F y = Simd::mul(a, a);
+  static constexpr float taylor[] = {1.0f, -1.0f / 3, 2.0f / 15, -17.0f / 315, 62.0f / 2835, -1382.0f / 155925};
+  F p = Simd::set1(taylor[5]);
+#pragma GCC unroll 8
+  for (int i = 4; i >= 0; --i) p = Simd::fma(p, y, Simd::set1(taylor[i]));
+  const F small = Simd::mul(a, p);
+  return Simd::copy_sign(Simd::select(Simd::greater(a, Simd::set1(0.3f)), large, small), x);
+}
+
+// How products are made and in which form a panel holds its operands: 32 bits a lane in both.
+struct DotF32 {
+  static constexpr int pair = 1;  // products in one step
+  static constexpr int degree = 5;
+  static F fma(F a, F b, F c) { return Simd::fma(a, b, c); }
+  // The weights of one step.
+  static F step(F weight, F) { return weight; }
+  static F scale(F step, F alpha) { return Simd::mul(step, alpha); }
+};
+
+#ifdef ATTEND_BF16_DOT
+// Two bf16 products a lane and step, summed in f32.
+struct DotBF16 {
+  static constexpr int pair = 2;
+  static constexpr int degree = 4;  // the weights keep 8 bits
+  static F fma(F a, F b, F c) { return Simd::dot_bf16(a, b, c); }
+  static F step(F even, F odd) { return Simd::pair_bf16(even, odd); }
+  static F scale(F step, F alpha) { return Simd::scale_pair_bf16(step, alpha); }
+};
+#endif
+
+// sums[r][v] += over the steps s: a[r * a_row + s * a_step] * b[s * width + v * lanes ...], v from First to N.
+template <class Dot, int R, int First, int N>
+inline __attribute__((always_inline)) void multiply(F (&sums)[R][N], const float* a, std::int64_t a_row,
+                                                    std::int64_t a_step, const float* b, std::int64_t steps) {
+  for (std::int64_t s = 0; s < steps; ++s) {
+    F x[N];
+#pragma GCC unroll 4
+    for (int v = First; v < N; ++v) x[v] = Simd::load(b + v * lanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      float scalar;
+      __builtin_memcpy(&scalar, a + r * a_row, sizeof scalar);  // a may be misaligned
+      const F y = Simd::set1(scalar);
+#pragma GCC unroll 4
+      for (int v = First; v < N; ++v) sums[r][v] = Dot::fma(y, x[v], sums[r][v]);
+    }
+    a += a_step;
+    b += width;
+  }
+}
+
+// ---- Elements of any dtype ----
+
+float load_scalar(DType dtype, const char* from) {
+  std::uint16_t half;
+  float single;
+  double wide;
+  switch (dtype) {
+    case DType::bf16: {
+      __builtin_memcpy(&half, from, 2);
+      const std::uint32_t bits = static_cast<std::uint32_t>(half) << 16;
+      __builtin_memcpy(&single, &bits, 4);
+      return single;
+    }
+    case DType::f16: {
+      std::uint16_t padded[lanes] = {};
+      float row[lanes];
+      __builtin_memcpy(padded, from, 2);
+      Simd::store(row, Simd::load_f16(padded));
+      return row[0];
+    }
+    case DType::f64:
+      __builtin_memcpy(&wide, from, 8);
+      return static_cast<float>(wide);
+    default:
+      __builtin_memcpy(&single, from, 4);
+      return single;
+  }
+}
+
+std::int64_t bytes_of(DType dtype) {
+  return dtype == DType::f64 ? 8 : dtype == DType::f32 ? 4 : dtype == DType::boolean ? 1 : 2;
+}
+
+const char* at(const void* data, DType dtype, std::int64_t element) {
+  return static_cast<const char*>(data) + element * bytes_of(dtype);
+}
+
+// `count` elements, `stride` apart, as f32.
+void load_row(float* to, DType dtype, const char* from, std::int64_t stride, std::int64_t count) {
+  std::int64_t i = 0;
+  if (stride == 1 && dtype == DType::f32) {
+    __builtin_memcpy(to, from, static_cast<std::size_t>(count) * 4);
+    return;
+  }
+  if (stride == 1 && dtype != DType::f64) {
+    for (; i + lanes <= count; i += lanes) {
+      std::uint16_t half[lanes];
+      __builtin_memcpy(half, from + i * 2, sizeof half);
+      Simd::store(to + i, dtype == DType::bf16 ? Simd::load_bf16(half) : Simd::load_f16(half));
+    }
+  }
+  for (; i < count; ++i) to[i] = load_scalar(dtype, from + i * stride * bytes_of(dtype));
+}
+
+// `count` f32 elements to dtype (f32, bf16 or f16), `stride` apart.
+void store_row(const float* from, DType dtype, char* to, std::int64_t stride, std::int64_t count) {
+  std::int64_t i = 0;
+  if (stride == 1 && dtype == DType::f32) {
+    __builtin_memcpy(to, from, static_cast<std::size_t>(count) * 4);
+    return;
+  }
+  for (; i < count; i += lanes) {
+    const std::int64_t n = min_of<std::int64_t>(lanes, count - i);
+    float wide[lanes] = {};
+    std::uint16_t half[lanes];
+    __builtin_memcpy(wide, from + i, static_cast<std::size_t>(n) * 4);
+    if (dtype == DType::bf16) Simd::store_bf16(half, Simd::load(wide));
+    if (dtype == DType::f16) Simd::store_f16(half, Simd::load(wide));
+    for (std::int64_t j = 0; j < n; ++j) {
+      char* place = to + (i + j) * stride * bytes_of(dtype);
+      if (dtype == DType::f32)
+        __builtin_memcpy(place, wide + j, 4);
+      else
+        __builtin_memcpy(place, half + j, 2);
+    }
+  }
+}
+
+// ---- The work of one call ----
+
+// Query rows side by side in the lanes of three vectors.
+struct Panel {
+  std::int64_t rows;  // of them real; the others repeat the last one
+  int count;          // vectors that hold a real row
+  float* q;           // [D or pairs of D][width]
+  float* o;           // [Dv][width], sums of weights times values
+  float* m;           // [width] log2 units, whole: what the scores are measured from
+  float* l;           // [width] sums of weights
+  std::int64_t* lo;   // [width] the visible keys of each row: lo <= key < hi
+  std::int64_t* hi;   // [width]
+  std::int64_t min_lo, max_lo, min_hi, max_hi;
+};
+
+// 64 keys and values in a form that the kernels read.
+struct Tile {
+  std::int64_t start;  // its first key
+  std::int64_t keys;   // that exist
+  bool ready = false;
+  const float* k = nullptr;
+  std::int64_t k_row = 0;
+  const float* v = nullptr;  // [key or pair of keys][Dv]
+  std::int64_t v_row = 0;
+  bool checked = false;  // whether `finite` is known
+  bool finite = true;    // else v has 0 where the value is not finite, and repair() adds what is missing
+};
+
+// What of a panel and a tile meets.
+struct Meeting {
+  std::int64_t begin, end;      // keys of the tile, multiples of `block`
+  std::int64_t limit[vectors];  // no row of the vector sees a key of the tile from here on; never falling
+  bool masked;                  // some pair within is not visible, and `bits` says which
+};
+
+template <class Dot>
+class Forward {
+ public:
+  Forward(const Group& group, std::int64_t first, std::int64_t last, char* scratch)
+      : g_(group), first_(first), queries_(last - first), rows_(group.G * (last - first)) {
+    steps_ = (g_.D + Dot::pair - 1) / Dot::pair;
+    adjusts_ = g_.softcap > 0 || g_.bias.data || g_.alibi_slopes;
+    carve(scratch);
+  }
+
+  static std::size_t scratch_bytes(const Group& group, std::int64_t rows) {
+    Forward f(group, 0, 0, nullptr);
+    f.rows_ = rows;
+    f.carve(nullptr);
+    return static_cast<std::size_t>(f.used_);
+  }
+
+  void run() {
+    prepare();
+    std::int64_t begin = INT64_MAX, end = 0;
+    for (std::int64_t p = 0; p < panels_; ++p) {
+      if (panel_[p].max_hi == 0) continue;
+      begin = min_of(begin, panel_[p].min_lo);
+      end = max_of(end, panel_[p].max_hi);
+    }
+    for (std::int64_t start = begin / tile_keys * tile_keys; start < end; start += tile_keys) {
+      Tile tile;
+      tile.start = start;
+      tile.keys = min_of(tile_keys, g_.key_length - start);
+      for (std::int64_t p = 0; p < panels_; ++p) meet(panel_[p], p, tile);
+    }
+    for (std::int64_t p = 0; p < panels_; ++p) finish(panel_[p], p);
+  }
+
+ private:
+  // ---- Scratch ----
+
+  template <class T>
+  T* take(std::int64_t count) {
+    T* here = reinterpret_cast<T*>(base_ + used_);
+    used_ += round_up(count * static_cast<std::int64_t>(sizeof(T)), 64);
+    return here;
+  }
+
+  void carve(char* scratch) {
+    base_ = scratch;
+    used_ = 0;
+    panels_ = (rows_ + width - 1) / width;
+    panel_ = take<Panel>(panels_);
+    q_ = take<float>(panels_ * round_up(steps_, 4) * width);
+    o_ = take<float>(panels_ * round_up(g_.Dv, 4) * width);
+    m_ = take<float>(panels_ * width);
+    l_ = take<float>(panels_ * width);
+    lo_ = take<std::int64_t>(panels_ * width);
+    hi_ = take<std::int64_t>(panels_ * width);
+    weights_ = take<float>(tile_keys / Dot::pair * width);
+    k_copy_ = take<float>(tile_keys * steps_);
+    v_copy_ = take<float>(tile_keys / Dot::pair * g_.Dv);
+    stage_ = take<float>(block * width);
+    row_stride_ = round_up(max_of(max_of(g_.D, g_.Dv), tile_keys) + 1, lanes);
+    row_ = take<float>(4 * row_stride_);
+    bits_ = take<std::uint32_t>(2 * width);
+    if (g_.bias.data) bias_ = take<float>(tile_keys * width);
+    if (g_.alibi_slopes) slope_ = take<float>(width), level_ = take<float>(width);
+  }
+
+  // One of the four rows at row_.
+  float* row_buffer(std::int64_t i) { return row_ + i * row_stride_; }
+
+  // ---- Rows ----
+
+  std::int64_t head_of(std::int64_t row) const { return row / queries_; }
+  std::int64_t query_of(std::int64_t row) const { return first_ + row % queries_; }
+  // Lanes beyond the last row repeat it: what they hold is finite and costs nothing to reason about.
+  std::int64_t row_at(std::int64_t panel, std::int64_t lane) const { return min_of(panel * width + lane, rows_ - 1); }
+
+  void prepare() {
+    for (std::int64_t p = 0; p < panels_; ++p) {
+      Panel& panel = panel_[p];
+      panel.rows = min_of<std::int64_t>(width, rows_ - p * width);
+      panel.count = static_cast<int>((panel.rows + lanes - 1) / lanes);
+      panel.q = q_ + p * round_up(steps_, 4) * width;
+      panel.o = o_ + p * round_up(g_.Dv, 4) * width;
+      panel.m = m_ + p * width;
+      panel.l = l_ + p * width;
+      panel.lo = lo_ + p * width;
+      panel.hi = hi_ + p * width;
+      find_ranges(panel, p);
+      pack_queries(panel, p);
+      start_sums(panel, p);
+    }
+  }
+
+  void find_ranges(Panel& panel, std::int64_t p) {
+    panel.min_lo = panel.min_hi = INT64_MAX;
+    panel.max_lo = panel.max_hi = 0;
+    for (std::int64_t lane = 0; lane < width; ++lane) {
+      const std::int64_t level = query_of(row_at(p, lane)) + g_.offset;
+      std::int64_t lo = 0, hi = g_.key_length;
+      if (g_.window_left >= 0) lo = max_of<std::int64_t>(lo, level - g_.window_left);
+      if (g_.causal) hi = min_of(hi, level + 1);
+      if (g_.window_right >= 0) hi = min_of(hi, level + g_.window_right + 1);
+      if (hi <= lo) lo = hi = 0;
+      panel.lo[lane] = lo;
+      panel.hi[lane] = hi;
+      // A row that sees nothing does not hold the others' first tile back.
+      if (hi > 0) panel.min_lo = min_of(panel.min_lo, lo);
+      panel.max_lo = max_of(panel.max_lo, lo);
+      panel.min_hi = min_of(panel.min_hi, hi);
+      panel.max_hi = max_of(panel.max_hi, hi);
+    }
+  }
+
+  // One query row as the products take it, into `to` [D]: f32 with scale and log2 e in it, or bf16 as it is. A negative
+  // scale stands in bf16's sign, so that the factor which comes later is never negative.
+  void load_query(float* to, std::int64_t row) {
+    const char* from = at(g_.q.data, g_.q.dtype, head_of(row) * g_.q.head + query_of(row) * g_.q.row);
+    if constexpr (Dot::pair == 1) {
+      load_row(to, g_.q.dtype, from, g_.q.column, g_.D);
+      const float factor = static_cast<float>(g_.scale * 1.44269504088896340736);
+      for (std::int64_t d = 0; d < g_.D; ++d) to[d] *= factor;
+    } else {
+      auto* half = reinterpret_cast<std::uint16_t*>(to);
+      half[2 * steps_ - 1] = 0;
+      for (std::int64_t d = 0; d < g_.D; ++d) {
+        std::uint16_t bits;
+        __builtin_memcpy(&bits, from + d * g_.q.column * 2, 2);
+        half[d] = g_.scale == 0 ? 0 : g_.scale < 0 ? bits ^ 0x8000 : bits;
+      }
+    }
+  }
+
+  void pack_queries(Panel& panel, std::int64_t p) {
+    for (std::int64_t lane = 0; lane < panel.count * lanes; lane += 4) {
+      for (int i = 0; i < 4; ++i) load_query(row_buffer(i), row_at(p, lane + i));
+      transpose_in(panel.q + lane, steps_);
+    }
+  }
+
+  // The four row buffers, `count` floats each, into columns of a [count][width] panel; there is room for four more.
+  void transpose_in(float* to, std::int64_t count) {
+    for (std::int64_t d = 0; d < count; d += 4) {
+      transpose4(row_buffer(0) + d, row_buffer(1) + d, row_buffer(2) + d, row_buffer(3) + d, to + d * width, width);
+    }
+  }
+
+  void start_sums(Panel& panel, std::int64_t p) {
+    for (std::int64_t i = 0; i < g_.Dv * width; ++i) panel.o[i] = 0;
+    for (std::int64_t lane = 0; lane < width; ++lane) {
+      panel.m[lane] = no_maximum;
+      panel.l[lane] = 0;
+      if (!g_.sinks) continue;
+      // The sink is the first score of the row.
+      const double sink = g_.sinks[head_of(row_at(p, lane))] * 1.44269504088896340736;
+      panel.m[lane] = static_cast<float>(sink);
+      panel.l[lane] = static_cast<float>(__builtin_exp2(sink - static_cast<double>(panel.m[lane])));
+    }
+  }
+
+  // ---- A panel and a tile ----
+
+  void meet(Panel& panel, std::int64_t p, Tile& tile) {
+    if (panel.max_hi <= tile.start || panel.min_lo >= tile.start + tile.keys) return;
+    Meeting meeting;
+    if (!look(panel, p, tile, meeting)) return;
+    if (!tile.ready) fetch(tile);
+    if (meeting.masked && !tile.checked) check_values(tile);
+    if (adjusts_) load_adjustments(panel, p, tile);
+    switch (panel.count) {
+      case 1:
+        return work<1>(panel, p, tile, meeting);
+      case 2:
+        return work<2>(panel, p, tile, meeting);
+      default:
+        return work<vectors>(panel, p, tile, meeting);
+    }
+  }
+
+  // Which keys of the tile the panel sees; false: none.
+  bool look(const Panel& panel, std::int64_t p, const Tile& tile, Meeting& meeting) {
+    const std::int64_t begin = max_of<std::int64_t>(0, panel.min_lo - tile.start);
+    const std::int64_t end = min_of(tile.keys, panel.max_hi - tile.start);
+    meeting.begin = begin / block * block;
+    meeting.end = round_up(end, block);
+    for (std::int64_t& limit : meeting.limit) limit = meeting.end;
+    const bool whole = panel.max_lo <= tile.start + meeting.begin && panel.min_hi >= tile.start + meeting.end;
+    meeting.masked = !whole || g_.mask.data;
+    return !meeting.masked || find_bits(panel, p, tile, meeting);
+  }
+
+  bool find_bits(const Panel& panel, std::int64_t p, const Tile& tile, Meeting& meeting) {
+    std::uint64_t some = 0, all = ~std::uint64_t{0};
+    std::int64_t limit = 0;
+    for (int v = 0; v < panel.count; ++v) {
+      std::uint64_t vector_some = 0;
+      for (std::int64_t lane = v * lanes; lane < (v + 1) * lanes; ++lane) {
+        const std::uint64_t bits = visible_bits(panel, p, tile, lane);
+        bits_[lane] = static_cast<std::uint32_t>(bits);
+        bits_[width + lane] = static_cast<std::uint32_t>(bits >> 32);
+        vector_some |= bits;
+        all &= bits;
+      }
+      some |= vector_some;
+      const std::int64_t own = vector_some == 0 ? 0 : 64 - __builtin_clzll(vector_some);
+      limit = max_of(limit, round_up(own, block));
+      meeting.limit[v] = limit;
+    }
+    if (some == 0) return false;
+    for (int v = panel.count; v < vectors; ++v) meeting.limit[v] = limit;
+    meeting.begin = __builtin_ctzll(some) / block * block;
+    meeting.end = limit;
+    meeting.masked = (all & below(meeting.end) & ~below(meeting.begin)) != (below(meeting.end) & ~below(meeting.begin));
+    return true;
+  }
+
+  static std::uint64_t below(std::int64_t bit) {
+    return bit <= 0 ? 0 : bit >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bit) - 1;
+  }
+
+  std::uint64_t visible_bits(const Panel& panel, std::int64_t p, const Tile& tile, std::int64_t lane) {
+    std::uint64_t bits = below(panel.hi[lane] - tile.start) & ~below(panel.lo[lane] - tile.start);
+    if (!g_.mask.data || bits == 0) return bits;
+    const std::int64_t row = row_at(p, lane);
+    const auto* from = reinterpret_cast<const std::uint8_t*>(g_.mask.data) + head_of(row) * g_.mask.head +
+                       query_of(row) * g_.mask.row + tile.start * g_.mask.column;
+    if (g_.mask.column == 1 && tile.keys == tile_keys) return bits & Simd::bits_of_bools(from);
+    std::uint64_t read = 0;
+    for (std::int64_t j = 0; j < tile.keys; ++j) read |= static_cast<std::uint64_t>(from[j * g_.mask.column] != 0) << j;
+    return bits & read;
+  }
+
+  // ---- Keys and values ----
+
+  const char* rows_at(const Rows& rows, std::int64_t key) const {
+    if (!rows.blocks) return at(rows.data, rows.dtype, key * rows.row);
+    return at(rows.blocks[key / rows.block_rows], rows.dtype, rows.offset + key % rows.block_rows * rows.row);
+  }
+
+  // Points to keys and values where they can be read as they are, else copies them: other dtypes, other strides, and a
+  // last tile whose register tile would read beyond the end.
+  void fetch(Tile& tile) {
+    tile.ready = true;
+    const DType native = Dot::pair == 1 ? DType::f32 : DType::bf16;
+    const bool whole = tile.keys % block == 0;
+    const std::int64_t padded = round_up(tile.keys, block);
+    const char* k = rows_at(g_.k, tile.start);
+    if (g_.k.dtype == native && g_.k.column == 1 && whole && g_.D % Dot::pair == 0 && g_.k.row % Dot::pair == 0) {
+      tile.k = reinterpret_cast<const float*>(k);
+      tile.k_row = g_.k.row / Dot::pair;
+    } else {
+      tile.k = k_copy_;
+      tile.k_row = steps_;
+      for (std::int64_t j = 0; j < padded; ++j) {
+        copy_key(k_copy_ + j * steps_, j < tile.keys ? k + j * g_.k.row * bytes_of(g_.k.dtype) : nullptr);
+      }
+    }
+    if (Dot::pair == 1 && g_.v.dtype == native && g_.v.column == 1) {
+      tile.v = reinterpret_cast<const float*>(rows_at(g_.v, tile.start));
+      tile.v_row = g_.v.row;
+    } else {
+      copy_values(tile, false);
+    }
+  }
+
+  void copy_key(float* to, const char* from) {
+    if (!from) {
+      for (std::int64_t s = 0; s < steps_; ++s) to[s] = 0;
+      return;
+    }
+    if constexpr (Dot::pair == 1) {
+      load_row(to, g_.k.dtype, from, g_.k.column, g_.D);
+    } else {
+      auto* half = reinterpret_cast<std::uint16_t*>(to);
+      half[2 * steps_ - 1] = 0;
+      for (std::int64_t d = 0; d < g_.D; ++d) __builtin_memcpy(half + d, from + d * g_.k.column * 2, 2);
+    }
+  }
+
+  void copy_values(Tile& tile, bool finite_only) {
+    tile.v = v_copy_;
+    tile.v_row = g_.Dv;
+    const char* v = rows_at(g_.v, tile.start);
+    const std::int64_t row_bytes = g_.v.row * bytes_of(g_.v.dtype);
+    for (std::int64_t j = 0; j < tile.keys; j += Dot::pair) {
+      float* to = v_copy_ + j / Dot::pair * g_.Dv;
+      if constexpr (Dot::pair == 1) {
+        load_row(to, g_.v.dtype, v + j * row_bytes, g_.v.column, g_.Dv);
+        for (std::int64_t d = 0; finite_only && d < g_.Dv; ++d) to[d] = to[d] - to[d] == 0 ? to[d] : 0;
+      } else {
+        interleave(reinterpret_cast<std::uint32_t*>(to), v + j * row_bytes,
+                   j + 1 < tile.keys ? v + (j + 1) * row_bytes : nullptr, finite_only);
+      }
+    }
+  }
+
+  // Two rows of bf16 values as one row of pairs; no second row: zeros.
+  void interleave(std::uint32_t* to, const char* low, const char* high, bool finite_only) {
+    const std::int64_t step = g_.v.column * 2;
+    const auto bits = [&](const char* from) {
+      std::uint16_t half;
+      __builtin_memcpy(&half, from, 2);
+      return static_cast<std::uint32_t>(finite_only && (half & 0x7F80) == 0x7F80 ? 0 : half);
+    };
+    if (!high) {
+      for (std::int64_t d = 0; d < g_.Dv; ++d) to[d] = bits(low + d * step);
+    } else if (g_.v.column == 1 && !finite_only) {
+      for (std::int64_t d = 0; d < g_.Dv; ++d) {
+        std::uint16_t a, b;
+        __builtin_memcpy(&a, low + d * 2, 2);
+        __builtin_memcpy(&b, high + d * 2, 2);
+        to[d] = a | static_cast<std::uint32_t>(b) << 16;
+      }
+    } else {
+      for (std::int64_t d = 0; d < g_.Dv; ++d) to[d] = bits(low + d * step) | bits(high + d * step) << 16;
+    }
+  }
+
+  // A value that some row does not attend to must not reach it, and 0 * NaN is NaN: non-finite values are taken out of
+  // the tile, and repair() gives them to the rows that attend to them.
+  void check_values(Tile& tile) {
+    tile.checked = true;
+    const char* v = rows_at(g_.v, tile.start);
+    F sum = Simd::zero();
+    for (std::int64_t j = 0; j < tile.keys; ++j) {
+      float* row = row_buffer(0);
+      load_row(row, g_.v.dtype, v + j * g_.v.row * bytes_of(g_.v.dtype), g_.v.column, g_.Dv);
+      for (std::int64_t d = g_.Dv; d % lanes != 0; ++d) row[d] = 0;
+      for (std::int64_t d = 0; d < g_.Dv; d += lanes) {
+        const F x = Simd::load(row + d);
+        sum = Simd::add(sum, Simd::sub(x, x));  // 0, or NaN
+      }
+    }
+    float total[lanes];
+    Simd::store(total, sum);
+    for (const float x : total) tile.finite &= x == 0;
+    if (!tile.finite) copy_values(tile, true);
+  }
+
+  float weight_at(std::int64_t key, std::int64_t lane) const {
+    std::uint32_t bits;
+    __builtin_memcpy(&bits, weights_ + key / Dot::pair * width + lane, 4);
+    if (Dot::pair == 2) bits = key % 2 == 0 ? bits << 16 : bits & 0xFFFF0000u;
+    float weight;
+    __builtin_memcpy(&weight, &bits, 4);
+    return weight;
+  }
+
+  // The non-finite values of the tile, for the rows that attend to them: -0 is the weight of the others.
+  void repair(Panel& panel, const Tile& tile, const Meeting& meeting) {
+    const char* v = rows_at(g_.v, tile.start);
+    for (std::int64_t j = meeting.begin; j < min_of(meeting.end, tile.keys); ++j) {
+      for (std::int64_t d = 0; d < g_.Dv; ++d) {
+        const float value = load_scalar(g_.v.dtype, v + (j * g_.v.row + d * g_.v.column) * bytes_of(g_.v.dtype));
+        if (value - value == 0) continue;
+        for (std::int64_t lane = 0; lane < panel.count * lanes; ++lane) {
+          if (j >= meeting.limit[lane / lanes]) continue;
+          const float weight = weight_at(j, lane);
+          if (!__builtin_signbit(weight)) panel.o[d * width + lane] += weight * value;
+        }
+      }
+    }
+  }
+
+  // ---- Scores to weights ----
+
+  template <int N>
+  void work(Panel& panel, std::int64_t p, const Tile& tile, const Meeting& meeting) {
+    for (std::int64_t key = meeting.begin; key < meeting.end; key += block) {
+      if (key < meeting.limit[0]) {
+        score<N, 0>(panel, p, tile, meeting, key);
+      } else if (N > 1 && key < meeting.limit[min_of(1, N - 1)]) {
+        score<N, min_of(1, N - 1)>(panel, p, tile, meeting, key);
+      } else {
+        score<N, N - 1>(panel, p, tile, meeting, key);
+      }
+    }
+    mix<N>(panel, tile, meeting);
+    if (meeting.masked && !tile.finite) repair(panel, tile, meeting);
+  }
+
+  // `block` keys against vectors First to N of the panel, up to the weights.
+  template <int N, int First>
+  __attribute__((noinline)) void score(Panel& panel, std::int64_t p, const Tile& tile, const Meeting& meeting,
+                                       std::int64_t key) {
+    F s[block][N];
+#pragma GCC unroll 8
+    for (int r = 0; r < block; ++r) {
+#pragma GCC unroll 4
+      for (int v = First; v < N; ++v) s[r][v] = Simd::zero();
+    }
+    multiply<Dot, block, First, N>(s, tile.k + key * tile.k_row, tile.k_row, 1, panel.q, steps_);
+    if (adjusts_ || meeting.masked) {
+#pragma GCC unroll 8
+      for (int r = 0; r < block; ++r) {
+#pragma GCC unroll 4
+        for (int v = First; v < N; ++v) Simd::store(stage_ + r * width + v * lanes, s[r][v]);
+      }
+      if (adjusts_) adjust(First, N, key);
+      if (meeting.masked) hide(First, N, key);
+#pragma GCC unroll 8
+      for (int r = 0; r < block; ++r) {
+#pragma GCC unroll 4
+        for (int v = First; v < N; ++v) s[r][v] = Simd::load(stage_ + r * width + v * lanes);
+      }
+      weigh<N, First, true>(panel, s, meeting.begin, key);
+    } else {
+      weigh<N, First, false>(panel, s, meeting.begin, key);
+    }
+    (void)p;
+  }
+
+  // Scores, in registers, to weights in weights_; maximum and sum of each row.
+  template <int N, int First, bool Hidden>
+  inline __attribute__((always_inline)) void weigh(Panel& panel, F (&s)[block][N], std::int64_t begin,
+                                                   std::int64_t key) {
+    const F factor = Simd::set1(Dot::pair == 1 || adjusts_ ? 1 : late_factor());
+    F top[N];
+    bool grown = false;
+#pragma GCC unroll 4
+    for (int v = First; v < N; ++v) {
+      top[v] = s[0][v];
+#pragma GCC unroll 8
+      for (int r = 1; r < block; ++r) top[v] = Simd::max(s[r][v], top[v]);
+      if (Dot::pair == 2) top[v] = Simd::mul(top[v], factor);
+      const F m = Simd::load(panel.m + v * lanes);
+      grown |= Simd::any(Simd::greater(top[v], Simd::add(m, Simd::set1(slack))));
+    }
+    if (grown) [[unlikely]] {
+#pragma GCC unroll 4
+      for (int v = First; v < N; ++v) rescale(panel, v, top[v], begin, key);
+    }
+#pragma GCC unroll 4
+    for (int v = First; v < N; ++v) {
+      const F m = Simd::load(panel.m + v * lanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < block; ++r) {
+        const F x = Dot::pair == 1 ? Simd::sub(s[r][v], m) : Simd::fma(s[r][v], factor, Simd::sub(Simd::zero(), m));
+        const F weight = exp2<Dot::degree>(x);
+        // -0 marks what is not attended to, for repair().
+        s[r][v] =
+            Hidden ? Simd::select(Simd::equal(s[r][v], Simd::set1(-infinity)), Simd::set1(-0.0f), weight) : weight;
+      }
+      F sum[block / 2];
+#pragma GCC unroll 8
+      for (int r = 0; r < block / 2; ++r) sum[r] = Simd::add(s[r][v], s[r + block / 2][v]);
+#pragma GCC unroll 4
+      for (int half = block / 4; half > 0; half /= 2) {
+#pragma GCC unroll 4
+        for (int r = 0; r < half; ++r) sum[r] = Simd::add(sum[r], sum[r + half]);
+      }
+      Simd::store(panel.l + v * lanes, Simd::add(Simd::load(panel.l + v * lanes), sum[0]));
+      float* to = weights_ + key / Dot::pair * width + v * lanes;
+#pragma GCC unroll 8
+      for (int r = 0; r < block; r += Dot::pair) {
+        Simd::store(to + r / Dot::pair * width, Dot::step(s[r][v], s[r + Dot::pair - 1][v]));
+      }
+    }
+  }
+
+  float late_factor() const {
+    const double scale = g_.scale < 0 ? -g_.scale : g_.scale;
+    return scale == 0 ? 1 : static_cast<float>(scale * 1.44269504088896340736);
+  }
+
+  // Where a row's largest score has outgrown what its sums are measured from, they are scaled down. Rows beside it are
+  // multiplied by 1. bf16 weights are scaled by powers of two, without an error.
+  void rescale(Panel& panel, int v, F top, std::int64_t begin, std::int64_t key) {
+    float* place = panel.m + v * lanes;
+    const F m = Simd::load(place);
+    F next = top, change = Simd::sub(m, top);
+    if (Dot::pair == 2) {
+      const F whole = Simd::sub(Simd::fraction(Simd::sub(top, m)), Simd::sub(top, m));
+      const Mask first = Simd::equal(m, Simd::set1(no_maximum));
+      next = Simd::select(first, top, Simd::sub(m, whole));
+      change = Simd::select(first, m, whole);
+    }
+    const Mask grown = Simd::greater(top, Simd::add(m, Simd::set1(slack)));
+    const F higher = Simd::select(grown, next, m);
+    const F alpha = Simd::select(grown, exp2<5>(change), Simd::set1(1));
+    Simd::store(place, higher);
+    Simd::store(panel.l + v * lanes, Simd::mul(Simd::load(panel.l + v * lanes), alpha));
+    for (std::int64_t d = 0; d < g_.Dv; ++d) {
+      float* o = panel.o + d * width + v * lanes;
+      Simd::store(o, Simd::mul(Simd::load(o), alpha));
+    }
+    for (std::int64_t j = begin / Dot::pair; j < key / Dot::pair; ++j) {
+      float* weights = weights_ + j * width + v * lanes;
+      Simd::store(weights, Dot::scale(Simd::load(weights), alpha));
+    }
+  }
+
+  // ---- What changes a score ----
+
+  void load_adjustments(const Panel& panel, std::int64_t p, const Tile& tile) {
+    if (g_.bias.data) load_bias(panel, p, tile);
+    if (!g_.alibi_slopes) return;
+    for (std::int64_t lane = 0; lane < width; ++lane) {
+      const std::int64_t row = row_at(p, lane);
+      slope_[lane] = static_cast<float>(-g_.alibi_slopes[head_of(row)] * 1.44269504088896340736);
+      level_[lane] = static_cast<float>(query_of(row) + g_.offset - tile.start);
+    }
+  }
+
+  void load_bias(const Panel& panel, std::int64_t p, const Tile& tile) {
+    for (std::int64_t lane = 0; lane < panel.count * lanes; lane += 4) {
+      for (int i = 0; i < 4; ++i) {
+        const std::int64_t row = row_at(p, lane + i);
+        const std::int64_t from =
+            head_of(row) * g_.bias.head + query_of(row) * g_.bias.row + tile.start * g_.bias.column;
+        load_row(row_buffer(i), g_.bias.dtype, at(g_.bias.data, g_.bias.dtype, from), g_.bias.column, tile.keys);
+        for (std::int64_t j = tile.keys; j < tile_keys; ++j) row_buffer(i)[j] = 0;
+      }
+      transpose_in(bias_ + lane, tile_keys);
+    }
+  }
+
+  // The scores at stage_, in log2 units: softcap, bias, ALiBi.
+  void adjust(int first, int last, std::int64_t key) {
+    const float cap = static_cast<float>(g_.softcap) * log2_e;
+    const F late = Simd::set1(Dot::pair == 1 ? 1 : late_factor());
+    for (int r = 0; r < block; ++r) {
+      for (int v = first; v < last; ++v) {
+        const int lane = v * lanes;
+        F s = Simd::mul(Simd::load(stage_ + r * width + lane), late);
+        if (cap > 0) s = Simd::mul(tanh(Simd::mul(s, Simd::set1(1 / cap))), Simd::set1(cap));
+        if (bias_) s = Simd::fma(Simd::load(bias_ + (key + r) * width + lane), Simd::set1(log2_e), s);
+        if (slope_) {
+          const F distance = Simd::sub(Simd::load(level_ + lane), Simd::set1(static_cast<float>(key + r)));
+          s = Simd::fma(Simd::abs(distance), Simd::load(slope_ + lane), s);
+        }
+        Simd::store(stage_ + r * width + lane, s);
+      }
+    }
+  }
+
+  // -infinity for every pair that is not visible.
+  void hide(int first, int last, std::int64_t key) {
+    const std::uint32_t* bits = bits_ + key / 32 * width;
+    for (int r = 0; r < block; ++r) {
+      const std::uint32_t bit = std::uint32_t{1} << (key + r) % 32;
+      for (int v = first; v < last; ++v) {
+        float* place = stage_ + r * width + v * lanes;
+        const Mask visible = Simd::test(bits + v * lanes, bit);
+        Simd::store(place, Simd::select(visible, Simd::load(place), Simd::set1(-infinity)));
+      }
+    }
+  }
+
+  // ---- Weights times values ----
+
+  template <int N>
+  void mix(Panel& panel, const Tile& tile, const Meeting& meeting) {
+    std::int64_t steps[N];
+    const float* weights = weights_ + meeting.begin / Dot::pair * width;
+    const float* v = tile.v + meeting.begin / Dot::pair * tile.v_row;
+    for (int i = 0; i < N; ++i) {
+      steps[i] =
+          max_of<std::int64_t>(0, min_of(meeting.limit[i], tile.keys) - meeting.begin + Dot::pair - 1) / Dot::pair;
+    }
+    std::int64_t d = 0;
+    for (; d + block <= g_.Dv; d += block)
+      mix_columns<N, block>(panel.o + d * width, weights, v + d, tile.v_row, steps);
+    if (block > 4 && d + 4 <= g_.Dv) {
+      mix_columns<N, 4>(panel.o + d * width, weights, v + d, tile.v_row, steps);
+      d += 4;
+    }
+    for (; d < g_.Dv; ++d) mix_columns<N, 1>(panel.o + d * width, weights, v + d, tile.v_row, steps);
+  }
+
+  // R columns of the values. The tile's own sum begins at 0 and is then added: sums of 64 lose less than a sum of all.
+  template <int N, int R>
+  __attribute__((noinline)) void mix_columns(float* o, const float* weights, const float* v, std::int64_t v_row,
+                                             const std::int64_t (&steps)[N]) {
+    F sums[R][N];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int i = 0; i < N; ++i) sums[r][i] = Simd::zero();
+    }
+    multiply<Dot, R, 0, N>(sums, v, 1, v_row, weights, steps[0]);
+    if constexpr (N > 1) {
+      multiply<Dot, R, 1, N>(sums, v + steps[0] * v_row, 1, v_row, weights + steps[0] * width, steps[1] - steps[0]);
+    }
+    if constexpr (N > 2) {
+      multiply<Dot, R, 2, N>(sums, v + steps[1] * v_row, 1, v_row, weights + steps[1] * width, steps[2] - steps[1]);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int i = 0; i < N; ++i) {
+        float* place = o + r * width + i * lanes;
+        Simd::store(place, Simd::add(Simd::load(place), sums[r][i]));
+      }
+    }
+  }
+
+  // ---- Results ----
+
+  void finish(Panel& panel, std::int64_t p) {
+    float inverse[width];
+    for (std::int64_t lane = 0; lane < width; ++lane) {
+      const float l = panel.l[lane];
+      inverse[lane] = l == 0 ? 0 : 1 / l;
+      if (lane >= panel.rows || !g_.lse.data) continue;
+      const std::int64_t row = row_at(p, lane);
+      const double lse = static_cast<double>(panel.m[lane]) * ln_2 + __builtin_log(static_cast<double>(l));
+      const float stored = l == 0 ? -infinity : static_cast<float>(lse);
+      __builtin_memcpy(
+          const_cast<char*>(at(g_.lse.data, DType::f32, head_of(row) * g_.lse.head + query_of(row) * g_.lse.row)),
+          &stored, 4);
+    }
+    for (std::int64_t d = 0; d < g_.Dv; ++d) {
+      for (int v = 0; v < panel.count; ++v) {
+        float* place = panel.o + d * width + v * lanes;
+        // + 0: a sum that underflowed to -0 would depend on how many masked keys came after it.
+        Simd::store(place, Simd::add(Simd::mul(Simd::load(place), Simd::load(inverse + v * lanes)), Simd::zero()));
+      }
+    }
+    for (std::int64_t lane = 0; lane < panel.rows; lane += 4) store_rows(panel, p, lane);
+  }
+
+  void store_rows(const Panel& panel, std::int64_t p, std::int64_t lane) {
+    const float* from = panel.o + lane;
+    for (std::int64_t d = 0; d < g_.Dv; d += 4) {
+      transpose4(from + d * width, from + (d + 1) * width, from + (d + 2) * width, from + (d + 3) * width,
+                 row_buffer(0) + d, row_stride_);
+    }
+    for (int i = 0; i < 4 && lane + i < panel.rows; ++i) {
+      const std::int64_t row = row_at(p, lane + i);
+      char* to =
+          const_cast<char*>(at(g_.out.data, g_.out.dtype, head_of(row) * g_.out.head + query_of(row) * g_.out.row));
+      store_row(row_buffer(i), g_.out.dtype, to, g_.out.column, g_.Dv);
+    }
+  }
+
+  const Group& g_;
+  std::int64_t first_, queries_, rows_, steps_ = 0, panels_ = 0, row_stride_ = 0;
+  bool adjusts_;
+  char* base_ = nullptr;
+  std::int64_t used_ = 0;
+  Panel* panel_ = nullptr;
+  float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *weights_ = nullptr, *k_copy_ = nullptr,
+        *v_copy_ = nullptr, *stage_ = nullptr, *row_ = nullptr, *bias_ = nullptr, *slope_ = nullptr, *level_ = nullptr;
+  std::int64_t *lo_ = nullptr, *hi_ = nullptr;
+  std::uint32_t* bits_ = nullptr;
+};
+
+void forward(const Group& group, std::int64_t first, std::int64_t last, void* scratch) {
+#ifdef ATTEND_BF16_DOT
+  if (group.q.dtype == DType::bf16) return Forward<DotBF16>(group, first, last, static_cast<char*>(scratch)).run();
+#endif
+  Forward<DotF32>(group, first, last, static_cast<char*>(scratch)).run();
+}
+
+std::size_t scratch_bytes(const Group& group, std::int64_t rows) {
+#ifdef ATTEND_BF16_DOT
+  if (group.q.dtype == DType::bf16) return Forward<DotBF16>::scratch_bytes(group, rows);
+#endif
+  return Forward<DotF32>::scratch_bytes(group, rows);
+}
+
+constexpr Target make_target(const char* name, bool (*supported)()) {
+#ifdef ATTEND_BF16_DOT
+  constexpr bool bf16_dot = true;
+#else
+  constexpr bool bf16_dot = false;
+#endif
+  return {name, lanes, block, width, bf16_dot, supported, forward, scratch_bytes};
+}
+
+}  // namespace
+}  // namespace attend::kernels

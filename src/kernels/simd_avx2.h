@@ -1,0 +1,82 @@
+// The vector layer for AVX2 with FMA and F16C: 8 floats, 16 registers. docs/dispatch.md says what a layer holds.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace attend::kernels {
+namespace {
+
+struct Simd {
+  using F = __m256;
+  using Mask = __m256;
+  static constexpr int lanes = 8;
+  // 4 x 3 accumulators, 3 vectors and a broadcast: all 16 registers.
+  static constexpr int block = 4;
+  static constexpr int vectors = 3;
+
+  static F zero() { return _mm256_setzero_ps(); }
+  static F set1(float x) { return _mm256_set1_ps(x); }
+  static F load(const float* p) { return _mm256_loadu_ps(p); }
+  static void store(float* p, F x) { _mm256_storeu_ps(p, x); }
+  static F add(F a, F b) { return _mm256_add_ps(a, b); }
+  static F sub(F a, F b) { return _mm256_sub_ps(a, b); }
+  static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm256_div_ps(a, b); }
+  static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  static F max(F a, F b) { return _mm256_max_ps(a, b); }
+  static F min(F a, F b) { return _mm256_min_ps(a, b); }
+  static F abs(F x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
+  static F copy_sign(F x, F sign) { return _mm256_or_ps(abs(x), _mm256_and_ps(_mm256_set1_ps(-0.0f), sign)); }
+
+  static Mask greater(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
+  static Mask equal(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+  static Mask test(const std::uint32_t* p, std::uint32_t bit) {
+    const __m256i wanted = _mm256_set1_epi32(static_cast<int>(bit));
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(bits, wanted), wanted));
+  }
+  static bool any(Mask m) { return _mm256_movemask_ps(m) != 0; }
+  static F select(Mask m, F a, F b) { return _mm256_blendv_ps(b, a, m); }
+
+  static F fraction(F x) { return _mm256_sub_ps(x, _mm256_floor_ps(x)); }
+  static F scale_by_floor(F y, F x) {
+    const F least = _mm256_set1_ps(-126);
+    const __m256i exponent = _mm256_cvtps_epi32(_mm256_max_ps(least, _mm256_floor_ps(x)));
+    const F scaled = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(y), _mm256_slli_epi32(exponent, 23)));
+    return select(greater(least, x), zero(), select(equal(x, x), scaled, x));
+  }
+
+  static F load_bf16(const std::uint16_t* p) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  }
+  static F load_f16(const std::uint16_t* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static void store_f16(std::uint16_t* p, F x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+  static void store_bf16(std::uint16_t* p, F x) {
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const F both = select(equal(x, x), _mm256_castsi256_ps(rounded), _mm256_castsi256_ps(quiet));
+    const __m256i halves = _mm256_srli_epi32(_mm256_castps_si256(both), 16);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(halves, halves), 0x08);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
+  }
+
+  static std::uint64_t bits_of_bools(const std::uint8_t* p) {
+    const auto zeros = [p](int at) {
+      const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + at));
+      return static_cast<std::uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, _mm256_setzero_si256())));
+    };
+    return ~(zeros(0) | static_cast<std::uint64_t>(zeros(32)) << 32);
+  }
+};
+
+}  // namespace
+}  // namespace attend::kernels

@@ -1,0 +1,101 @@
+// The vector layer for AVX-512 (F, BW, DQ, VL): 16 floats, 32 registers. docs/dispatch.md says what a layer holds.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace attend::kernels {
+namespace {
+
+struct Simd {
+  using F = __m512;
+  using Mask = __mmask16;
+  static constexpr int lanes = 16;
+  // 8 x 3 accumulators, 3 vectors and a broadcast: 28 of the 32 registers.
+  static constexpr int block = 8;
+  static constexpr int vectors = 3;
+
+  static F zero() { return _mm512_setzero_ps(); }
+  static F set1(float x) { return _mm512_set1_ps(x); }
+  static F load(const float* p) { return _mm512_loadu_ps(p); }
+  static void store(float* p, F x) { _mm512_storeu_ps(p, x); }
+  static F add(F a, F b) { return _mm512_add_ps(a, b); }
+  static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm512_div_ps(a, b); }
+  static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  // b where either is NaN.
+  static F max(F a, F b) { return _mm512_max_ps(a, b); }
+  static F min(F a, F b) { return _mm512_min_ps(a, b); }
+  static F abs(F x) { return _mm512_abs_ps(x); }
+  // The sign of `sign` on the magnitude of x.
+  static F copy_sign(F x, F sign) {
+    const __m512i bit = _mm512_set1_epi32(INT32_MIN);
+    return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(bit, _mm512_castps_si512(sign), _mm512_castps_si512(x), 0xCA));
+  }
+
+  static Mask greater(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+  static Mask equal(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+  // One bit of each 32-bit lane.
+  static Mask test(const std::uint32_t* p, std::uint32_t bit) {
+    return _mm512_test_epi32_mask(_mm512_loadu_si512(p), _mm512_set1_epi32(static_cast<int>(bit)));
+  }
+  static bool any(Mask m) { return m != 0; }
+  // a where m, else b.
+  static F select(Mask m, F a, F b) { return _mm512_mask_blend_ps(m, b, a); }
+
+  // x - floor(x), and y * 2^floor(x); 0 far below, NaN for NaN.
+  static F fraction(F x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF); }
+  static F scale_by_floor(F y, F x) { return _mm512_scalef_ps(y, x); }
+
+  static F load_bf16(const std::uint16_t* p) {
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+  }
+  static F load_f16(const std::uint16_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static void store_f16(std::uint16_t* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+  // Round to nearest even on the bits; NaN keeps its upper half, made quiet.
+  static void store_bf16(std::uint16_t* p, F x) {
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+    const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+    const __m512i both = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), rounded, quiet);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(both, 16)));
+  }
+
+#ifdef __AVX512BF16__
+  // c + a.low * b.low + a.high * b.high, where a lane is a pair of bf16.
+  static F dot_bf16(F a, F b, F c) {
+    return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
+  }
+  // Lanes of low and high, rounded, side by side.
+  static F pair_bf16(F low, F high) {
+    const __m512i halves = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return _mm512_castsi512_ps(_mm512_permutexvar_epi16(order, halves));
+  }
+  // Both of each pair times a power of two.
+  static F scale_pair_bf16(F x, F factor) {
+    const __m512i bits = _mm512_castps_si512(x);
+    const F low = _mm512_mul_ps(_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16)), factor);
+    const F high = _mm512_mul_ps(_mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(-65536))), factor);
+    return pair_bf16(low, high);
+  }
+#endif
+
+  // 64 bytes of bool as bits.
+  static std::uint64_t bits_of_bools(const std::uint8_t* p) {
+    const __m512i bytes = _mm512_loadu_si512(p);
+    return _mm512_test_epi8_mask(bytes, bytes);
+  }
+};
+
+}  // namespace
+}  // namespace attend::kernels

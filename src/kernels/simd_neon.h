@@ -1,0 +1,77 @@
+// The vector layer for AArch64: NEON, 4 floats, 32 registers. docs/dispatch.md says what a layer holds.
+#pragma once
+
+#include <arm_neon.h>
+
+#include <cstdint>
+
+#include "kernels/half.h"
+
+namespace attend::kernels {
+namespace {
+
+struct Simd {
+  using F = float32x4_t;
+  using Mask = uint32x4_t;
+  static constexpr int lanes = 4;
+  // 8 x 3 accumulators, 3 vectors and a broadcast: 28 of the 32 registers.
+  static constexpr int block = 8;
+  static constexpr int vectors = 3;
+
+  static F zero() { return vdupq_n_f32(0); }
+  static F set1(float x) { return vdupq_n_f32(x); }
+  static F load(const float* p) { return vld1q_f32(p); }
+  static void store(float* p, F x) { vst1q_f32(p, x); }
+  static F add(F a, F b) { return vaddq_f32(a, b); }
+  static F sub(F a, F b) { return vsubq_f32(a, b); }
+  static F mul(F a, F b) { return vmulq_f32(a, b); }
+  static F div(F a, F b) { return vdivq_f32(a, b); }
+  static F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
+  // b where either is NaN, as x86 has it.
+  static F max(F a, F b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+  static F min(F a, F b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+  static F abs(F x) { return vabsq_f32(x); }
+  static F copy_sign(F x, F sign) { return vbslq_f32(vdupq_n_u32(0x80000000u), sign, x); }
+
+  static Mask greater(F a, F b) { return vcgtq_f32(a, b); }
+  static Mask equal(F a, F b) { return vceqq_f32(a, b); }
+  static Mask test(const std::uint32_t* p, std::uint32_t bit) { return vtstq_u32(vld1q_u32(p), vdupq_n_u32(bit)); }
+  static bool any(Mask m) { return vmaxvq_u32(m) != 0; }
+  static F select(Mask m, F a, F b) { return vbslq_f32(m, a, b); }
+
+  static F fraction(F x) { return vsubq_f32(x, vrndmq_f32(x)); }
+  static F scale_by_floor(F y, F x) {
+    const F least = set1(-126);
+    const int32x4_t exponent = vcvtq_s32_f32(max(least, vrndmq_f32(x)));
+    const F scaled = vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(y), vshlq_n_s32(exponent, 23)));
+    return select(greater(least, x), zero(), select(equal(x, x), scaled, x));
+  }
+
+  static F load_bf16(const std::uint16_t* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
+  static F load_f16(const std::uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+  static void store_f16(std::uint16_t* p, F x) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(x))); }
+  static void store_bf16(std::uint16_t* p, F x) {
+    float wide[lanes];
+    store(wide, x);
+    for (int i = 0; i < lanes; ++i) p[i] = bfloat_of_float(wide[i]);
+  }
+
+  static std::uint64_t bits_of_bools(const std::uint8_t* p) {
+    std::uint64_t bits = 0;
+    for (int i = 0; i < 64; ++i) bits |= static_cast<std::uint64_t>(p[i] != 0) << i;
+    return bits;
+  }
+};
+
+// Four rows of four floats to four columns, to_stride floats apart.
+inline void transpose4(const float* r0, const float* r1, const float* r2, const float* r3, float* to, long to_stride) {
+  const float32x4x2_t ab = vtrnq_f32(vld1q_f32(r0), vld1q_f32(r1));
+  const float32x4x2_t cd = vtrnq_f32(vld1q_f32(r2), vld1q_f32(r3));
+  vst1q_f32(to, vcombine_f32(vget_low_f32(ab.val[0]), vget_low_f32(cd.val[0])));
+  vst1q_f32(to + to_stride, vcombine_f32(vget_low_f32(ab.val[1]), vget_low_f32(cd.val[1])));
+  vst1q_f32(to + 2 * to_stride, vcombine_f32(vget_high_f32(ab.val[0]), vget_high_f32(cd.val[0])));
+  vst1q_f32(to + 3 * to_stride, vcombine_f32(vget_high_f32(ab.val[1]), vget_high_f32(cd.val[1])));
+}
+
+}  // namespace
+}  // namespace attend::kernels

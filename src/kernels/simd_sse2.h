@@ -1,0 +1,90 @@
+// The vector layer that every x86-64 processor has: SSE2, 4 floats, 16 registers, no fused multiply-add.
+// docs/dispatch.md says what a layer holds.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "kernels/half.h"
+
+namespace attend::kernels {
+namespace {
+
+struct Simd {
+  using F = __m128;
+  using Mask = __m128;
+  static constexpr int lanes = 4;
+  // 4 x 2 accumulators, 2 vectors, a broadcast and a product: 12 of the 16 registers; a third vector would spill.
+  static constexpr int block = 4;
+  static constexpr int vectors = 2;
+
+  static F zero() { return _mm_setzero_ps(); }
+  static F set1(float x) { return _mm_set1_ps(x); }
+  static F load(const float* p) { return _mm_loadu_ps(p); }
+  static void store(float* p, F x) { _mm_storeu_ps(p, x); }
+  static F add(F a, F b) { return _mm_add_ps(a, b); }
+  static F sub(F a, F b) { return _mm_sub_ps(a, b); }
+  static F mul(F a, F b) { return _mm_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm_div_ps(a, b); }
+  static F fma(F a, F b, F c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
+  static F max(F a, F b) { return _mm_max_ps(a, b); }
+  static F min(F a, F b) { return _mm_min_ps(a, b); }
+  static F abs(F x) { return _mm_andnot_ps(_mm_set1_ps(-0.0f), x); }
+  static F copy_sign(F x, F sign) { return _mm_or_ps(abs(x), _mm_and_ps(_mm_set1_ps(-0.0f), sign)); }
+
+  static Mask greater(F a, F b) { return _mm_cmpgt_ps(a, b); }
+  static Mask equal(F a, F b) { return _mm_cmpeq_ps(a, b); }
+  static Mask test(const std::uint32_t* p, std::uint32_t bit) {
+    const __m128i wanted = _mm_set1_epi32(static_cast<int>(bit));
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_and_si128(bits, wanted), wanted));
+  }
+  static bool any(Mask m) { return _mm_movemask_ps(m) != 0; }
+  static F select(Mask m, F a, F b) { return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b)); }
+
+  // Beyond 2^23 every float is whole, and beyond 2^31 the conversion would overflow.
+  static F floor(F x) {
+    const F cut = _mm_cvtepi32_ps(_mm_cvttps_epi32(x));
+    const F lower = _mm_sub_ps(cut, _mm_and_ps(_mm_cmpgt_ps(cut, x), _mm_set1_ps(1)));
+    return select(greater(_mm_set1_ps(0x1p23f), abs(x)), lower, x);
+  }
+  static F fraction(F x) { return _mm_sub_ps(x, floor(x)); }
+  static F scale_by_floor(F y, F x) {
+    const F least = _mm_set1_ps(-126);
+    const __m128i exponent = _mm_cvtps_epi32(_mm_max_ps(least, floor(x)));
+    const F scaled = _mm_castsi128_ps(_mm_add_epi32(_mm_castps_si128(y), _mm_slli_epi32(exponent, 23)));
+    return select(greater(least, x), zero(), select(equal(x, x), scaled, x));
+  }
+
+  static F load_bf16(const std::uint16_t* p) {
+    const __m128i bits = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), bits));
+  }
+  static F load_f16(const std::uint16_t* p) {
+    return _mm_setr_ps(float_of_half(p[0]), float_of_half(p[1]), float_of_half(p[2]), float_of_half(p[3]));
+  }
+  static void store_f16(std::uint16_t* p, F x) {
+    float wide[lanes];
+    store(wide, x);
+    for (int i = 0; i < lanes; ++i) p[i] = half_of_float(wide[i]);
+  }
+  static void store_bf16(std::uint16_t* p, F x) {
+    float wide[lanes];
+    store(wide, x);
+    for (int i = 0; i < lanes; ++i) p[i] = bfloat_of_float(wide[i]);
+  }
+
+  static std::uint64_t bits_of_bools(const std::uint8_t* p) {
+    std::uint64_t zeros = 0;
+    for (int i = 0; i < 4; ++i) {
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16 * i));
+      const int mask = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_setzero_si128()));
+      zeros |= static_cast<std::uint64_t>(static_cast<std::uint32_t>(mask)) << 16 * i;
+    }
+    return ~zeros;
+  }
+};
+
+}  // namespace
+}  // namespace attend::kernels

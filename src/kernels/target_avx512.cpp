@@ -1,0 +1,15 @@
+// AVX-512: F, BW, DQ and VL.
+#include "kernels/simd_avx512.h"
+#include "kernels/transpose_sse.h"
+
+#include "kernels/fused_kernels.h"
+#include "kernels/target_list.h"
+
+namespace attend::kernels {
+
+const Target target_avx512 = make_target("avx512", [] {
+  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+         __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+});
+
+}  // namespace attend::kernels

@@ -1,0 +1,17 @@
+// AVX-512 with the bf16 dot product.
+#include "kernels/simd_avx512.h"
+#include "kernels/transpose_sse.h"
+
+#define ATTEND_BF16_DOT
+#include "kernels/fused_kernels.h"
+#include "kernels/target_list.h"
+
+namespace attend::kernels {
+
+const Target target_avx512_bf16 = make_target("avx512_bf16", [] {
+  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+         __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
+         __builtin_cpu_supports("avx512bf16") != 0;
+});
+
+}  // namespace attend::kernels

@@ -1,0 +1,12 @@
+// What every x86-64 processor has.
+#include "kernels/simd_sse2.h"
+#include "kernels/transpose_sse.h"
+
+#include "kernels/fused_kernels.h"
+#include "kernels/target_list.h"
+
+namespace attend::kernels {
+
+const Target target_baseline = make_target("baseline", [] { return true; });
+
+}  // namespace attend::kernels

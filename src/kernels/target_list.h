@@ -1,0 +1,16 @@
+// One for each target_*.cpp of this build.
+#pragma once
+
+#include "kernels/fused.h"
+
+namespace attend::kernels {
+
+#if defined(__x86_64__)
+extern const Target target_baseline, target_avx2, target_avx512, target_avx512_bf16;
+#elif defined(__aarch64__)
+extern const Target target_neon;
+#else
+#error "attend's kernels are written for x86-64 and AArch64"
+#endif
+
+}  // namespace attend::kernels

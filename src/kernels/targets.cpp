@@ -1,0 +1,47 @@
+#include "kernels/targets.h"
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "core/message.h"
+#include "kernels/target_list.h"
+
+namespace attend::kernels {
+
+namespace {
+
+#if defined(__x86_64__)
+constexpr const Target* all[] = {&target_baseline, &target_avx2, &target_avx512, &target_avx512_bf16};
+#else
+constexpr const Target* all[] = {&target_neon};
+#endif
+
+const Target& choose() {
+  const char* wanted = std::getenv("ATTEND_TARGET");
+  const Target* best = nullptr;
+  std::string runs;
+  for (const Target* target : all) {
+    if (!target->supported()) continue;
+    if (wanted && std::string_view(wanted) == target->name) return *target;
+    runs += runs.empty() ? target->name : std::string(", ") + target->name;
+    best = target;
+  }
+  if (wanted && *wanted) {
+    fail(ErrorCode::bad_value, "ATTEND_TARGET is '{}', expected a target that this processor runs: {}", wanted, runs);
+  }
+  return *best;
+}
+
+}  // namespace
+
+std::span<const Target* const> targets() {
+  return all;
+}
+
+const Target& target() {
+  static const Target& chosen = choose();
+  return chosen;
+}
+
+}  // namespace attend::kernels
