@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "attend/tensor.h"
 
@@ -56,6 +58,11 @@ struct AttentionOptions {
   std::optional<View> sinks = {};         // [H]: one more score in the softmax of each row, without a value
   double softcap = 0;                     // c > 0: scaled scores become c * tanh(score / c)
   std::optional<View> key_lengths = {};   // i64 [B]: only keys j < key_lengths[b] exist
+  // i64 [sequences + 1], both or neither, with B = 1: sequences of different lengths stand one after another along Tq
+  // and Tk (FlashAttention's cu_seqlens). Sequence n has the queries query_starts[n] <= i < query_starts[n + 1] and
+  // sees its own keys alone; causal, window, offset and ALiBi count from its first query and key.
+  std::optional<View> query_starts = {};
+  std::optional<View> key_starts = {};
 };
 
 // out [B,H,Tq,Dv] in q's dtype; lse [B,H,Tq], the natural logarithm of the sum of exponentials of a row's scores
@@ -72,7 +79,45 @@ struct AttentionResult {
 // A row with nothing to attend to gives out 0 and lse -inf (with a sink: the sink). NaN or infinity in a masked key or
 // value never reaches the output.
 // Throws bad_shape, bad_dtype or bad_value, naming the argument, what was expected and what came; out_of_memory.
+// Bits: the same for any number of threads, for a batch of 1 and the same item in a larger one (docs/numerics.md).
 AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options = {});
+
+// The same into memory of the caller: out [B,H,Tq,Dv] in q's dtype, lse [B,H,Tq] f32 (f64 for f64) where it is wanted;
+// any strides. Besides attention()'s errors: bad_shape or bad_dtype for out and lse, bad_value where their memory meets
+// an argument's or their own. They are untouched where an error is thrown.
+void attention_into(const MutableView& out, const std::optional<MutableView>& lse, const View& q, const View& k,
+                    const View& v, const AttentionOptions& options = {});
+
+// Two results over disjoint sets of keys as one over both: out_a, out_b [B,H,Tq,Dv] with lse_a, lse_b [B,H,Tq], or with
+// fewer axes. out = (e^lse_a out_a + e^lse_b out_b) / (e^lse_a + e^lse_b); lse = log(e^lse_a + e^lse_b). A row that saw
+// nothing (lse -inf) adds nothing. A sink must be in one of the two alone. Throws bad_shape, bad_dtype.
+AttentionResult merge(const View& out_a, const View& lse_a, const View& out_b, const View& lse_b);
+
+// How attention() computes.
+enum class Path : std::uint8_t {
+  reference,  // plain loops in double precision, a row at a time: f64
+  fused,      // tiles of scores that are never stored: all else
+};
+// "reference", "fused".
+std::string_view name_of(Path path);
+
+// What attention() does with arguments of these shapes: what is said here is what runs.
+struct AttentionPlan {
+  Path path = Path::fused;
+  std::string target;             // of the kernels: baseline, avx2, avx512, avx512_bf16, neon
+  std::int64_t tile_queries = 0;  // query rows of a work item, the heads of a group together
+  std::int64_t tile_keys = 0;     // keys looked at in one piece
+  std::int64_t work_items = 0;
+  int threads = 1;                 // at most
+  std::int64_t scratch_bytes = 0;  // allocated besides out and lse
+  double flops = 0;                // useful ones: 2 (D + Dv) for every pair that causal, window and lengths leave
+  std::string reason;              // why this path
+};
+
+// Shapes as in attention(); of the options' tensors the shapes count, and the values of key_lengths and the starts.
+// Throws what attention() throws.
+AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype = DType::f32,
+                   const AttentionOptions& options = {});
 
 // Every step of attention(), for looking at: memory grows with Tq * Tk. f32 (f64 for f64 inputs).
 struct AttentionSteps {

@@ -3,7 +3,9 @@
 #include <new>
 #include <stdexcept>
 
+#include "attention/output.h"
 #include "attention/problem.h"
+#include "attention/schedule.h"
 #include "core/element.h"
 #include "core/message.h"
 #include "core/parallel.h"
@@ -19,29 +21,49 @@ DType statistics_dtype(const View& q) {
   return q.dtype() == DType::f64 ? DType::f64 : DType::f32;
 }
 
-// A tensor of the results, row [b,h,i] by row [b,h,i].
-void store_row(Tensor& to, std::int64_t row, std::span<const double> values) {
-  auto* out = static_cast<std::byte*>(to.raw()) + row * static_cast<std::int64_t>(values.size()) * size_of(to.dtype());
+// Values to one row of x [B,H,Tq,...], from column `first` on.
+void store_row(const MutableView& x, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first,
+               std::span<const double> values) {
+  const Dims& s = x.strides();
+  const std::int64_t step = x.rank() == 4 ? s[3] : 1;
+  auto* to = static_cast<std::byte*>(x.raw()) + (b * s[0] + h * s[1] + i * s[2] + first * step) * size_of(x.dtype());
   for (const double value : values) {
-    store_element(to.dtype(), out, value);
-    out += size_of(to.dtype());
+    store_element(x.dtype(), to, value);
+    to += step * size_of(x.dtype());
   }
 }
 
-// Every query row in any order; body(row number, its steps).
+// A query row of the problem: where it stands in the results, and its steps.
+struct ReferenceRow {
+  Sequence sequence;
+  std::int64_t h, i;
+  const kernels::Row& steps;
+
+  void store(const MutableView& x, std::span<const double> values, bool by_key = false) const {
+    store_row(x, sequence.b, h, sequence.query_start + i, by_key ? sequence.key_start : 0, values);
+  }
+};
+
+// Every query row in any order, by the plain path; body(ReferenceRow).
 template <class Body>
 void for_each_row(const Problem& p, Body body) {
   // In double: strides of 0 make shapes whose sizes multiply beyond 64 bits.
   const double work = static_cast<double>(p.Tk) * (static_cast<double>(p.D) + static_cast<double>(p.Dv)) + 1;
   const auto grain = static_cast<std::int64_t>(multiplications_per_range / work) + 1;
-  parallel_for(p.B * p.H * p.Tq, grain, [&](std::int64_t begin, std::int64_t end) {
-    kernels::Row steps;
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t head = row / p.Tq;
-      kernels::reference_row(p.head(head / p.H, head % p.H), row % p.Tq, steps);
-      body(row, steps);
-    }
-  });
+  for (std::int64_t n = 0; n < p.sequences(); n += p.query_starts.empty() ? p.B : 1) {
+    // Without query_starts all sequences are alike, and one loop takes them all.
+    const std::int64_t length = p.sequence(n).Tq;
+    const std::int64_t alike = p.query_starts.empty() ? p.B : 1;
+    parallel_for(alike * p.H * length, grain, [&](std::int64_t begin, std::int64_t end) {
+      kernels::Row steps;
+      for (std::int64_t row = begin; row < end; ++row) {
+        const Sequence sequence = p.sequence(n + row / length / p.H);
+        const std::int64_t h = row / length % p.H;
+        kernels::reference_row(p.head(sequence, h), row % length, steps);
+        body(ReferenceRow{sequence, h, row % length, steps});
+      }
+    });
+  }
 }
 
 // body(), with out_of_memory where there is no memory for more than the result's tensors.
@@ -55,38 +77,70 @@ auto with_memory(const char* function, const View& q, const View& k, Body body) 
   fail(ErrorCode::out_of_memory, "{}: no memory for a list (q {}, k {})", function, q.shape(), k.shape());
 }
 
+// out [B,H,Tq,Dv], lse [B,H,Tq].
+void compute(const Problem& p, const MutableView& out, const MutableView& lse) {
+  const Schedule schedule = make_schedule(p);
+  if (schedule.path == Path::reference) {
+    return for_each_row(p, [&](const ReferenceRow& row) {
+      row.store(out, row.steps.context);
+      row.store(lse, {&row.steps.lse, 1});
+    });
+  }
+  Tensor scratch = Tensor::uninitialized({schedule.scratch_bytes()}, DType::u8);
+  run_schedule(p, schedule, out, lse, scratch.raw());
+}
+
 AttentionResult run(const View& q, const View& k, const View& v, const AttentionOptions& options) {
   const Problem p = Problem::check("attention", q, k, v, options);
   AttentionResult result{Tensor::uninitialized(p.trim({p.B, p.H, p.Tq, p.Dv}), q.dtype()),
                          Tensor::uninitialized(p.trim({p.B, p.H, p.Tq}), statistics_dtype(q))};
-  for_each_row(p, [&](std::int64_t row, const kernels::Row& steps) {
-    store_row(result.out, row, steps.context);
-    store_row(result.lse, row, {&steps.lse, 1});
-  });
+  compute(p, result.out.view().reshape({p.B, p.H, p.Tq, p.Dv}), result.lse.view().reshape({p.B, p.H, p.Tq}));
   return result;
 }
 
 AttentionSteps run_steps(const View& q, const View& k, const View& v, const AttentionOptions& options) {
   const Problem p = Problem::check("attention_steps", q, k, v, options);
   const DType dtype = statistics_dtype(q);
-  const Dims pairs = p.trim({p.B, p.H, p.Tq, p.Tk});
-  AttentionSteps out{Tensor::uninitialized(pairs, dtype), Tensor::uninitialized(pairs, dtype),
-                     Tensor::uninitialized(pairs, dtype), Tensor::uninitialized(p.trim({p.B, p.H, p.Tq, p.Dv}), dtype),
-                     Tensor::uninitialized(p.trim({p.B, p.H, p.Tq}), dtype)};
-  for_each_row(p, [&](std::int64_t row, const kernels::Row& steps) {
-    store_row(out.scores, row, steps.scores);
-    store_row(out.scaled_scores, row, steps.scaled_scores);
-    store_row(out.weights, row, steps.weights);
-    store_row(out.context, row, steps.context);
-    store_row(out.lse, row, {&steps.lse, 1});
+  const Dims pairs{p.B, p.H, p.Tq, p.Tk};
+  // Zero: with query_starts, pairs of different sequences are written by none.
+  AttentionSteps out{Tensor(p.trim(pairs), dtype), Tensor(p.trim(pairs), dtype), Tensor(p.trim(pairs), dtype),
+                     Tensor(p.trim({p.B, p.H, p.Tq, p.Dv}), dtype), Tensor(p.trim({p.B, p.H, p.Tq}), dtype)};
+  const MutableView scores = out.scores.view().reshape(pairs), scaled_scores = out.scaled_scores.view().reshape(pairs),
+                    weights = out.weights.view().reshape(pairs),
+                    context = out.context.view().reshape({p.B, p.H, p.Tq, p.Dv}),
+                    lse = out.lse.view().reshape({p.B, p.H, p.Tq});
+  for_each_row(p, [&](const ReferenceRow& row) {
+    row.store(scores, row.steps.scores, true);
+    row.store(scaled_scores, row.steps.scaled_scores, true);
+    row.store(weights, row.steps.weights, true);
+    row.store(context, row.steps.context);
+    row.store(lse, {&row.steps.lse, 1});
   });
   return out;
+}
+
+void run_into(const MutableView& out, const std::optional<MutableView>& lse, const View& q, const View& k,
+              const View& v, const AttentionOptions& options) {
+  const Problem p = Problem::check("attention_into", q, k, v, options);
+  check_output("out", out, p.trim({p.B, p.H, p.Tq, p.Dv}), q.dtype());
+  if (lse) check_output("lse", *lse, p.trim({p.B, p.H, p.Tq}), statistics_dtype(q));
+  check_apart("out", out, q, k, v, options);
+  if (lse) check_apart("lse", *lse, q, k, v, options);
+  if (lse && overlap(out, *lse)) fail(ErrorCode::bad_value, "attention_into: out and lse share memory");
+  Tensor unwanted;
+  if (!lse) unwanted = Tensor::uninitialized(p.trim({p.B, p.H, p.Tq}), statistics_dtype(q));
+  compute(p, with_axes(out, 4), with_axes(lse ? *lse : unwanted.view(), 3));
 }
 
 }  // namespace
 
 AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options) {
   return with_memory("attention", q, k, [&] { return run(q, k, v, options); });
+}
+
+void attention_into(const MutableView& out, const std::optional<MutableView>& lse, const View& q, const View& k,
+                    const View& v, const AttentionOptions& options) {
+  with_memory("attention_into", q, k, [&] { run_into(out, lse, q, k, v, options); });
 }
 
 AttentionSteps attention_steps(const View& q, const View& k, const View& v, const AttentionOptions& options) {

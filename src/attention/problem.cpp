@@ -115,47 +115,110 @@ void check_tensors(const char* function, Problem& p, const AttentionOptions& opt
   p.sinks = per_head(function, "sinks", options.sinks, p);
 }
 
+void check_whole(const char* function, const char* name, const View& x) {
+  if (x.dtype() != DType::i64) fail(ErrorCode::bad_dtype, "{}: {} is {}, expected i64", function, name, x.dtype());
+}
+
+std::vector<std::int64_t> numbers_of(const View& x) {
+  const Tensor packed = x.clone();
+  const std::int64_t* values = packed.data<std::int64_t>();
+  return {values, values + packed.count()};
+}
+
 void check_key_lengths(const char* function, Problem& p, const std::optional<View>& lengths) {
-  p.key_lengths.assign(static_cast<std::size_t>(p.B), p.Tk);
   if (!lengths) return;
-  if (lengths->dtype() != DType::i64) {
-    fail(ErrorCode::bad_dtype, "{}: key_lengths is {}, expected i64", function, lengths->dtype());
-  }
+  check_whole(function, "key_lengths", *lengths);
   if (lengths->shape() != Dims{p.B}) {
     fail(ErrorCode::bad_shape, "{}: key_lengths has shape {}, expected [B] = [{}]", function, lengths->shape(), p.B);
   }
-  const Tensor packed = lengths->clone();
+  p.key_lengths = numbers_of(*lengths);
   for (std::int64_t b = 0; b < p.B; ++b) {
-    const std::int64_t length = packed.data<std::int64_t>()[b];
+    const std::int64_t length = p.key_lengths[static_cast<std::size_t>(b)];
     if (length < 0 || length > p.Tk) {
       fail(ErrorCode::bad_value, "{}: key_lengths[{}] is {}, expected 0 to Tk = {}", function, b, length, p.Tk);
     }
-    p.key_lengths[static_cast<std::size_t>(b)] = length;
+  }
+}
+
+// Cumulative starts: 0, never falling, the last one `total`.
+std::vector<std::int64_t> check_starts(const char* function, const char* name, const View& starts, const char* axis,
+                                       std::int64_t total) {
+  check_whole(function, name, starts);
+  if (starts.rank() != 1 || starts.size(0) < 1) {
+    fail(ErrorCode::bad_shape, "{}: {} has shape {}, expected [sequences + 1]", function, name, starts.shape());
+  }
+  std::vector<std::int64_t> values = numbers_of(starts);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::int64_t least = i == 0 ? 0 : values[i - 1];
+    const std::int64_t most = i == 0 ? 0 : total;
+    if (values[i] < least || values[i] > most) {
+      fail(ErrorCode::bad_value, "{}: {}[{}] is {}, expected {} to {} (starts begin at 0, never fall and end at {})",
+           function, name, i, values[i], least, most, axis);
+    }
+  }
+  if (values.back() != total) {
+    fail(ErrorCode::bad_value, "{}: {} ends at {}, expected {} = {}", function, name, values.back(), axis, total);
+  }
+  return values;
+}
+
+void check_sequences(const char* function, Problem& p, const AttentionOptions& options) {
+  if (!options.query_starts && !options.key_starts) return;
+  if (!options.query_starts || !options.key_starts) {
+    fail(ErrorCode::bad_value, "{}: {} is given without {}", function,
+         options.query_starts ? "query_starts" : "key_starts", options.query_starts ? "key_starts" : "query_starts");
+  }
+  if (p.B != 1) {
+    fail(ErrorCode::bad_shape, "{}: q has batch size {}, expected 1 where query_starts cut one long axis", function,
+         p.B);
+  }
+  if (options.key_lengths) fail(ErrorCode::bad_value, "{}: key_lengths and key_starts contradict each other", function);
+  p.query_starts = check_starts(function, "query_starts", *options.query_starts, "Tq", p.Tq);
+  p.key_starts = check_starts(function, "key_starts", *options.key_starts, "Tk", p.Tk);
+  if (p.query_starts.size() != p.key_starts.size()) {
+    fail(ErrorCode::bad_shape, "{}: query_starts has {} entries, key_starts {}", function, p.query_starts.size(),
+         p.key_starts.size());
   }
 }
 
 void check_offset(const char* function, Problem& p, const AttentionOptions& options) {
   const bool positional = p.causal || p.window.left >= 0 || p.window.right >= 0 || !p.alibi_slopes.empty();
-  if (positional && !options.offset && p.Tq != p.Tk) {
-    fail(
-        ErrorCode::bad_value,
-        "{}: {} queries and {} keys with causal, window or alibi_slopes need an offset: top_left (query 0 at key 0, as "
-        "PyTorch) or bottom_right (the last query at the last key, as in decoding)",
-        function, p.Tq, p.Tk);
-  }
-  const Offset offset = options.offset.value_or(Offset::top_left());
-  for (const std::int64_t length : p.key_lengths) {
-    p.offsets.push_back(offset.resolve(p.Tq, length));
-    if (p.offsets.back() > largest_position || p.offsets.back() < -largest_position) {
-      fail(ErrorCode::bad_value, "{}: offset is {}, expected at most 2^53 in magnitude", function, p.offsets.back());
+  p.offset = options.offset.value_or(Offset::top_left());
+  if (!positional && !options.offset) return;
+  for (std::int64_t n = 0; n < p.sequences(); ++n) {
+    const Sequence sequence = p.sequence(n);
+    if (positional && !options.offset && sequence.Tq != sequence.Tk) {
+      fail(ErrorCode::bad_value,
+           "{}: {} queries and {} keys with causal, window or alibi_slopes need an offset: top_left (query 0 at key 0, "
+           "as PyTorch) or bottom_right (the last query at the last key, as in decoding)",
+           function, sequence.Tq, sequence.Tk);
+    }
+    if (sequence.offset > largest_position || sequence.offset < -largest_position) {
+      fail(ErrorCode::bad_value, "{}: offset is {}, expected at most 2^53 in magnitude", function, sequence.offset);
     }
   }
 }
 
-// The last two axes of x [B,H,rows,columns] at one head.
-kernels::Matrix matrix_at(const View& x, std::int64_t b, std::int64_t h) {
-  const std::int64_t at = b * x.strides()[0] + h * x.strides()[1];
-  return {element_at(x.raw(), x.dtype(), at), x.dtype(), x.strides()[2], x.strides()[3]};
+// Where x [B,H,rows,columns] has that element.
+const void* place(const View& x, std::int64_t b, std::int64_t h, std::int64_t row, std::int64_t column) {
+  const Dims& s = x.strides();
+  return element_at(x.raw(), x.dtype(), b * s[0] + h * s[1] + row * s[2] + column * s[3]);
+}
+
+// The last two axes at one head, from one element on.
+kernels::Matrix matrix_at(const View& x, std::int64_t b, std::int64_t h, std::int64_t row, std::int64_t column = 0) {
+  return {place(x, b, h, row, column), x.dtype(), x.strides()[2], x.strides()[3]};
+}
+kernels::Operand operand_at(const View& x, std::int64_t b, std::int64_t h, std::int64_t row, std::int64_t column = 0) {
+  return {place(x, b, h, row, column), x.dtype(), x.strides()[1], x.strides()[2], x.strides()[3]};
+}
+kernels::Rows rows_at(const View& x, std::int64_t b, std::int64_t h, std::int64_t row) {
+  kernels::Rows rows;
+  rows.data = place(x, b, h, row, 0);
+  rows.dtype = x.dtype();
+  rows.row = x.strides()[2];
+  rows.column = x.strides()[3];
+  return rows;
 }
 
 }  // namespace
@@ -173,6 +236,7 @@ Problem Problem::check(const char* function, const View& q, const View& k, const
   check_numbers(function, p, options);
   check_tensors(function, p, options);
   check_key_lengths(function, p, options.key_lengths);
+  check_sequences(function, p, options);
   check_offset(function, p, options);
   return p;
 }
@@ -194,25 +258,65 @@ Dims Problem::trim(const Dims& shape) const {
   return Dims(std::span(shape.begin() + (4 - rank), shape.end()));
 }
 
-kernels::Head Problem::head(std::int64_t b, std::int64_t h) const {
+Sequence Problem::sequence(std::int64_t n) const {
+  Sequence s;
+  const auto at = static_cast<std::size_t>(n);
+  if (query_starts.empty()) {
+    s.b = n, s.Tq = Tq, s.Tk = Tk;
+    s.key_length = key_lengths.empty() ? Tk : key_lengths[at];
+  } else {
+    s.query_start = query_starts[at], s.key_start = key_starts[at];
+    s.Tq = query_starts[at + 1] - s.query_start;
+    s.key_length = s.Tk = key_starts[at + 1] - s.key_start;
+  }
+  s.offset = offset.resolve(s.Tq, s.key_length);
+  return s;
+}
+
+kernels::Head Problem::head(const Sequence& s, std::int64_t h) const {
   kernels::Head head;
-  head.Tk = Tk, head.D = D, head.Dv = Dv;
+  head.Tk = s.Tk, head.D = D, head.Dv = Dv;
   const std::int64_t kv_head = h / (H / Hkv);
-  head.q = matrix_at(q, b, h);
-  head.k = matrix_at(k, b, kv_head);
-  head.v = matrix_at(v, b, kv_head);
-  if (mask) head.mask = matrix_at(*mask, b, h);
-  if (bias) head.bias = matrix_at(*bias, b, h);
+  head.q = matrix_at(q, s.b, h, s.query_start);
+  head.k = matrix_at(k, s.b, kv_head, s.key_start);
+  head.v = matrix_at(v, s.b, kv_head, s.key_start);
+  if (mask) head.mask = matrix_at(*mask, s.b, h, s.query_start, s.key_start);
+  if (bias) head.bias = matrix_at(*bias, s.b, h, s.query_start, s.key_start);
   head.scale = scale;
   head.softcap = softcap;
   if (!alibi_slopes.empty()) head.alibi_slope = alibi_slopes[static_cast<std::size_t>(h)];
   if (!sinks.empty()) head.sink = sinks[static_cast<std::size_t>(h)];
-  head.offset = offsets[static_cast<std::size_t>(b)];
+  head.offset = s.offset;
   head.causal = causal;
   head.window_left = window.left;
   head.window_right = window.right;
-  head.key_length = key_lengths[static_cast<std::size_t>(b)];
+  head.key_length = s.key_length;
   return head;
+}
+
+kernels::Group Problem::group(const Sequence& s, std::int64_t h, const MutableView& out, const MutableView& lse) const {
+  kernels::Group group;
+  group.G = H / Hkv, group.D = D, group.Dv = Dv;
+  const std::int64_t first = h * group.G;
+  group.q = operand_at(q, s.b, first, s.query_start);
+  group.k = rows_at(k, s.b, h, s.key_start);
+  group.v = rows_at(v, s.b, h, s.key_start);
+  if (mask) group.mask = operand_at(*mask, s.b, first, s.query_start, s.key_start);
+  if (bias) group.bias = operand_at(*bias, s.b, first, s.query_start, s.key_start);
+  group.out = operand_at(out, s.b, first, s.query_start);
+  const Dims& l = lse.strides();
+  group.lse = {element_at(lse.raw(), lse.dtype(), s.b * l[0] + first * l[1] + s.query_start * l[2]), lse.dtype(), l[1],
+               l[2], 0};
+  if (!alibi_slopes.empty()) group.alibi_slopes = alibi_slopes.data() + first;
+  if (!sinks.empty()) group.sinks = sinks.data() + first;
+  group.scale = scale;
+  group.softcap = softcap;
+  group.offset = s.offset;
+  group.causal = causal;
+  group.window_left = window.left;
+  group.window_right = window.right;
+  group.key_length = s.key_length;
+  return group;
 }
 
 }  // namespace attend

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attend/attention.h"
+#include "kernels/fused.h"
 #include "kernels/reference.h"
 
 namespace attend {
@@ -12,15 +13,27 @@ namespace attend {
 // The view with axes of size 1 in front, up to four.
 View with_four_axes(const View& x);
 
+// One sequence of a batch: its place in q and k, and what is visible in it. Without query_starts: one batch item.
+struct Sequence {
+  std::int64_t b = 0;            // index along the batch axis
+  std::int64_t query_start = 0;  // its first query and key there
+  std::int64_t key_start = 0;
+  std::int64_t Tq = 0;
+  std::int64_t Tk = 0;          // its keys in memory
+  std::int64_t key_length = 0;  // of them existing
+  std::int64_t offset = 0;      // query i of the sequence is level with its key i + offset
+};
+
 struct Problem {
   int rank = 4;  // of the arguments; results have as many axes
   std::int64_t B = 1, H = 1, Hkv = 1, Tq = 0, Tk = 0, D = 0, Dv = 0;
-  View q, k, v;                           // 4 axes each
-  std::optional<View> mask, bias;         // [B,H,Tq,Tk], broadcast
-  std::vector<double> alibi_slopes;       // [H] or empty
-  std::vector<double> sinks;              // [H] or empty
-  std::vector<std::int64_t> key_lengths;  // [B]
-  std::vector<std::int64_t> offsets;      // [B]
+  View q, k, v;                                        // 4 axes each
+  std::optional<View> mask, bias;                      // [B,H,Tq,Tk], broadcast
+  std::vector<double> alibi_slopes;                    // [H] or empty
+  std::vector<double> sinks;                           // [H] or empty
+  std::vector<std::int64_t> key_lengths;               // [B] or empty: Tk
+  std::vector<std::int64_t> query_starts, key_starts;  // [sequences + 1] or empty: one sequence a batch item
+  Offset offset = Offset::top_left();
   double scale = 1;
   double softcap = 0;
   bool causal = false;
@@ -30,10 +43,16 @@ struct Problem {
   static Problem check(const char* function, const View& q, const View& k, const View& v,
                        const AttentionOptions& options);
 
+  std::int64_t sequences() const {
+    return query_starts.empty() ? B : static_cast<std::int64_t>(query_starts.size()) - 1;
+  }
+  Sequence sequence(std::int64_t n) const;
   // The result's shape without the leading axes that the arguments do not have.
   Dims trim(const Dims& shape) const;
-  // What a kernel needs to know of one query head of one batch item.
-  kernels::Head head(std::int64_t b, std::int64_t h) const;
+  // What the plain path needs to know of one query head of one sequence.
+  kernels::Head head(const Sequence& sequence, std::int64_t h) const;
+  // What the fused kernels need to know of the query heads that share key head h; out [B,H,Tq,Dv], lse [B,H,Tq].
+  kernels::Group group(const Sequence& sequence, std::int64_t h, const MutableView& out, const MutableView& lse) const;
 };
 
 }  // namespace attend

@@ -1,8 +1,11 @@
 #include "core/parallel.h"
 
 #include <tbb/blocked_range.h>
+#include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
 
+#include <algorithm>
 #include <atomic>
 
 namespace attend {
@@ -22,6 +25,21 @@ void parallel_for(std::int64_t count, std::int64_t grain, const std::function<vo
                       finished.fetch_add(1, std::memory_order_release);
                     });
   finished.load(std::memory_order_acquire);
+}
+
+int available_threads() {
+  const std::size_t allowed = tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
+  return static_cast<int>(std::min(allowed, static_cast<std::size_t>(tbb::this_task_arena::max_concurrency())));
+}
+
+void parallel_items(std::int64_t count, int workers, const std::function<void(int, std::int64_t)>& body) {
+  std::atomic<std::int64_t> next{0};
+  // One range a worker; each takes items until there are none, so that a worker who comes late costs nothing.
+  parallel_for(workers, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t worker = begin; worker < end; ++worker) {
+      for (std::int64_t item = next++; item < count; item = next++) body(static_cast<int>(worker), item);
+    }
+  });
 }
 
 }  // namespace attend

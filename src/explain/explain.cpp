@@ -83,11 +83,12 @@ Trace run(const Recipe& recipe) {
   trace.keys = project(second, trace.w_key, trace.weights_in_out);
   trace.values = project(second, trace.w_value, trace.weights_in_out);
 
-  AttentionSteps steps = attention_steps(trace.queries, trace.keys, trace.values, {.causal = trace.causal});
+  const AttentionOptions options{.causal = trace.causal};
+  AttentionSteps steps = attention_steps(trace.queries, trace.keys, trace.values, options);
   trace.scores = std::move(steps.scores);
   trace.scaled_scores = std::move(steps.scaled_scores);
   trace.weights = std::move(steps.weights);
-  trace.context = std::move(steps.context);
+  trace.context = attention(trace.queries, trace.keys, trace.values, options).out;
   if (trace.w_output) join_heads(trace);
   return trace;
 }

@@ -98,9 +98,10 @@ void widen(Dims& shape, const Dims& other) {
 
 // The keys [first, last) that causal, window and key_lengths leave to query i.
 std::pair<std::int64_t, std::int64_t> reach(const Problem& p, std::int64_t b, std::int64_t i) {
-  const std::int64_t level = i + p.offsets[static_cast<std::size_t>(b)];
+  const Sequence sequence = p.sequence(b);
+  const std::int64_t level = i + sequence.offset;
   std::int64_t first = 0;
-  std::int64_t last = p.key_lengths[static_cast<std::size_t>(b)];
+  std::int64_t last = sequence.key_length;
   if (p.window.left >= 0) first = std::max(first, level - p.window.left);
   if (p.window.right >= 0) last = std::min(last, level + p.window.right + 1);
   if (p.causal) last = std::min(last, level + 1);
@@ -143,7 +144,7 @@ Tensor make_bias(const std::vector<View>& biases, const Problem* positional, Dim
     }
     if (!positional) return;
     const double slope = positional->alibi_slopes[static_cast<std::size_t>(h)];
-    const std::int64_t level = i + positional->offsets[static_cast<std::size_t>(b)];
+    const std::int64_t level = i + positional->sequence(b).offset;
     for (std::int64_t j = 0; j < keys; ++j) {
       row[j] = static_cast<float>(row[j] - slope * static_cast<double>(std::abs(level - j)));
     }

@@ -41,23 +41,13 @@ Tensor append_rows(Tensor rows, const std::optional<Tensor>& learned, bool zeros
 }
 
 // [...,T,heads * d] -> [...,heads,T,d]
-View split_heads(const View& x, std::int64_t heads) {
+template <class AnyView>
+AnyView split_heads(const AnyView& x, std::int64_t heads) {
   Dims shape = x.shape();
   const std::int64_t width = x.size(-1);
   shape[shape.rank() - 1] = heads;
   shape.push_back(width / heads);
   return x.reshape(shape).transpose(-3, -2);
-}
-
-// [...,heads,T,d] -> [...,T,heads * d], a copy
-Tensor concat_heads(const View& context) {
-  const View by_token = context.transpose(-3, -2);
-  Dims shape;
-  for (int axis = 0; axis < by_token.rank() - 1; ++axis) shape.push_back(by_token.shape()[axis]);
-  shape[shape.rank() - 1] *= by_token.size(-1);
-  Tensor out = Tensor::uninitialized(shape);
-  out.view().reshape(by_token.shape()).copy_from(by_token);
-  return out;
 }
 
 // [...,heads,Tq,Tk] -> [...,Tq,Tk]
@@ -95,22 +85,21 @@ MultiHeadAttentionResult MultiHeadAttention::forward(const View& query, const Vi
   const Tensor queries = query_.forward(query);
   const Tensor keys = append_rows(key_.forward(key), bias_k_, zero_attention_);
   const Tensor values = append_rows(value_.forward(value), bias_v_, zero_attention_);
-  const View q = split_heads(queries, heads_);
-  const View k = split_heads(keys, heads_);
-  const View v = split_heads(values, heads_);
+  const View q = split_heads(queries.view(), heads_);
+  const View k = split_heads(keys.view(), heads_);
+  const View v = split_heads(values.view(), heads_);
   const JoinedOptions joined = join_masks(call, q, k, v, keys.size(-2) - key.size(-2));
 
   MultiHeadAttentionResult result;
-  Tensor context;
-  if (call.weights == MultiHeadAttentionCall::Weights::none) {
-    context = attention(q, k, v, joined.options).out;
-  } else {
-    AttentionSteps steps = attention_steps(q, k, v, joined.options);
+  Dims rows = query.shape();
+  rows[rows.rank() - 1] = value_.out_size();
+  Tensor concat = Tensor::uninitialized(rows);  // the heads write side by side
+  attention_into(split_heads(concat.view(), heads_), std::nullopt, q, k, v, joined.options);
+  if (call.weights != MultiHeadAttentionCall::Weights::none) {
+    Tensor weights = attention_steps(q, k, v, joined.options).weights;
     const bool per_head = call.weights == MultiHeadAttentionCall::Weights::per_head;
-    result.weights = per_head ? std::move(steps.weights) : average_heads(steps.weights);
-    context = std::move(steps.context);
+    result.weights = per_head ? std::move(weights) : average_heads(weights);
   }
-  Tensor concat = concat_heads(context);
   result.output = output_ ? output_->forward(concat) : std::move(concat);
   return result;
 }

@@ -1,0 +1,87 @@
+#include "attention/output.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <utility>
+
+#include "core/message.h"
+
+namespace attend {
+
+namespace {
+
+// The addresses [first, last) that a view spans.
+std::pair<std::intptr_t, std::intptr_t> span_of(const View& x) {
+  const auto start = reinterpret_cast<std::intptr_t>(x.raw());
+  std::intptr_t low = 0, high = 0;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (x.shape()[axis] == 0) return {start, start};
+    const std::int64_t reach = (x.shape()[axis] - 1) * x.strides()[axis];
+    (reach < 0 ? low : high) += reach;
+  }
+  return {start + low * size_of(x.dtype()), start + (high + 1) * size_of(x.dtype())};
+}
+
+// Whether every axis is stepped over by the ones with larger strides. Any layout that does not interleave axes passes.
+bool distinct_elements(const View& x) {
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const std::int64_t stride = std::abs(x.strides()[axis]);
+    if (x.shape()[axis] < 2) continue;
+    std::int64_t inner = 0;
+    for (int other = 0; other < x.rank(); ++other) {
+      const std::int64_t step = std::abs(x.strides()[other]);
+      if (x.shape()[other] < 2 || other == axis || step > stride) continue;
+      if (step == stride) return false;
+      inner += (x.shape()[other] - 1) * step;
+    }
+    if (inner >= stride) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool overlap(const View& a, const View& b) {
+  const auto [a_first, a_last] = span_of(a);
+  const auto [b_first, b_last] = span_of(b);
+  return a_first < a_last && b_first < b_last && a_first < b_last && b_first < a_last;
+}
+
+void check_output(const char* name, const MutableView& x, const Dims& shape, DType dtype) {
+  if (x.shape() != shape)
+    fail(ErrorCode::bad_shape, "attention_into: {} has shape {}, expected {}", name, x.shape(), shape);
+  if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, "attention_into: {} is {}, expected {}", name, x.dtype(), dtype);
+  if (x.count() > 0 && !distinct_elements(x)) {
+    fail(ErrorCode::bad_value, "attention_into: {} has strides {} for shape {}: elements share memory", name,
+         x.strides(), shape);
+  }
+}
+
+void check_apart(const char* name, const View& x, const View& q, const View& k, const View& v,
+                 const AttentionOptions& options) {
+  const auto apart = [&](const char* other, const View& argument) {
+    if (overlap(x, argument)) fail(ErrorCode::bad_value, "attention_into: {} shares memory with {}", name, other);
+  };
+  apart("q", q);
+  apart("k", k);
+  apart("v", v);
+  if (options.mask) apart("mask", *options.mask);
+  if (options.bias) apart("bias", *options.bias);
+  if (options.alibi_slopes) apart("alibi_slopes", *options.alibi_slopes);
+  if (options.sinks) apart("sinks", *options.sinks);
+}
+
+MutableView with_axes(const MutableView& x, int rank) {
+  Dims shape, strides;
+  for (int i = x.rank(); i < rank; ++i) {
+    shape.push_back(1);
+    strides.push_back(0);
+  }
+  for (int i = 0; i < x.rank(); ++i) {
+    shape.push_back(x.shape()[i]);
+    strides.push_back(x.strides()[i]);
+  }
+  return MutableView(x.raw(), x.dtype(), shape, strides);
+}
+
+}  // namespace attend

@@ -1,0 +1,31 @@
+// How a problem is computed: the path, the cut into work items, and the memory that they need.
+#pragma once
+
+#include <vector>
+
+#include "attention/problem.h"
+#include "kernels/targets.h"
+
+namespace attend {
+
+struct Schedule {
+  Path path = Path::reference;
+  const kernels::Target* target = nullptr;
+  std::int64_t queries = 0;  // of each head in a work item
+  std::int64_t keys = 0;     // in a work item; 0: all
+  std::int64_t items = 0;
+  int workers = 1;
+  std::int64_t worker_bytes = 0;  // scratch of one worker
+  std::int64_t shared_bytes = 0;  // partial results of the decode path
+  const char* reason = "";
+
+  std::int64_t scratch_bytes() const { return workers * worker_bytes + shared_bytes; }
+};
+
+Schedule make_schedule(const Problem& problem);
+
+// Computes out [B,H,Tq,Dv] and lse [B,H,Tq] in `scratch`, scratch_bytes() of it, 64-byte aligned.
+void run_schedule(const Problem& problem, const Schedule& schedule, const MutableView& out, const MutableView& lse,
+                  void* scratch);
+
+}  // namespace attend
