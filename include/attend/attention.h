@@ -123,6 +123,7 @@ AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype = DT
 struct AttentionSteps {
   Tensor scores;         // [B,H,Tq,Tk] q.k, masked keys too
   Tensor scaled_scores;  // [B,H,Tq,Tk] scores * scale
+  Tensor logits;         // [B,H,Tq,Tk] what the softmax sees: after softcap, bias and ALiBi; -inf where masked
   Tensor weights;        // [B,H,Tq,Tk] the softmax over the keys that are visible; 0 for the others
   Tensor context;        // [B,H,Tq,Dv] weights v: attention()'s out
   Tensor lse;            // [B,H,Tq]

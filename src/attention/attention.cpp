@@ -1,5 +1,6 @@
 #include "attend/attention.h"
 
+#include <cmath>
 #include <new>
 #include <stdexcept>
 
@@ -102,16 +103,23 @@ AttentionSteps run_steps(const View& q, const View& k, const View& v, const Atte
   const Problem p = Problem::check("attention_steps", q, k, v, options);
   const DType dtype = statistics_dtype(q);
   const Dims pairs{p.B, p.H, p.Tq, p.Tk};
-  // Zero: with query_starts, pairs of different sequences are written by none.
-  AttentionSteps out{Tensor(p.trim(pairs), dtype), Tensor(p.trim(pairs), dtype), Tensor(p.trim(pairs), dtype),
-                     Tensor(p.trim({p.B, p.H, p.Tq, p.Dv}), dtype), Tensor(p.trim({p.B, p.H, p.Tq}), dtype)};
+  const auto matrix = [&] { return Tensor(p.trim(pairs), dtype); };
+  AttentionSteps out{matrix(),
+                     matrix(),
+                     matrix(),
+                     matrix(),
+                     Tensor(p.trim({p.B, p.H, p.Tq, p.Dv}), dtype),
+                     Tensor(p.trim({p.B, p.H, p.Tq}), dtype)};
   const MutableView scores = out.scores.view().reshape(pairs), scaled_scores = out.scaled_scores.view().reshape(pairs),
-                    weights = out.weights.view().reshape(pairs),
+                    logits = out.logits.view().reshape(pairs), weights = out.weights.view().reshape(pairs),
                     context = out.context.view().reshape({p.B, p.H, p.Tq, p.Dv}),
                     lse = out.lse.view().reshape({p.B, p.H, p.Tq});
+  // Pairs of different sequences are written by none.
+  if (!p.query_starts.empty()) logits.copy_from(Tensor::from({1}, {-INFINITY}).view().broadcast_to(pairs));
   for_each_row(p, [&](const ReferenceRow& row) {
     row.store(scores, row.steps.scores, true);
     row.store(scaled_scores, row.steps.scaled_scores, true);
+    row.store(logits, row.steps.logits, true);
     row.store(weights, row.steps.weights, true);
     row.store(context, row.steps.context);
     row.store(lse, {&row.steps.lse, 1});

@@ -53,6 +53,17 @@ std::vector<Case> cases() {
   };
 }
 
+// What the softmax saw, from what it made; -infinity where the weight is 0.
+Tensor logits_of(const View& weights, const View& lse) {
+  Tensor logits = weights.clone();
+  const std::int64_t keys = weights.size(-1);
+  for (std::int64_t i = 0; i < logits.count(); ++i) {
+    double& x = logits.data<double>()[i];
+    x = std::log(x) + lse.data<double>()[i / keys];
+  }
+  return logits;
+}
+
 // The golden values are sums of a few products in another order: a few ulp of f64.
 constexpr double f64_tolerance = 1e-14;
 
@@ -63,6 +74,8 @@ TEST(Attention, EqualsPyTorchForEveryOption) {
     expect_close(result.lse, input(c.name + ".lse"), f64_tolerance, c.name + ".lse");
     const AttentionSteps steps = attention_steps(input("q"), input("k"), input("v"), c.options);
     expect_close(steps.scores, input("scores"), f64_tolerance, c.name + ".scores");
+    expect_close(steps.logits, logits_of(input(c.name + ".weights"), input(c.name + ".lse")), f64_tolerance,
+                 c.name + ".logits");
     expect_close(steps.weights, input(c.name + ".weights"), f64_tolerance, c.name + ".weights");
     expect_same(steps.context, result.out, c.name + ".context");
     expect_same(steps.lse, result.lse, c.name + ".lse");
