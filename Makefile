@@ -32,7 +32,7 @@ test-build: fresh-if-moved
 test-cpp: test-build
 	ctest --test-dir $(BUILD) --output-on-failure -j 2
 
-# NumPy, safetensors and pytest come from PyPI, at fixed versions, into an environment of their own.
+# NumPy, safetensors, ONNX and pytest come from PyPI, at fixed versions, into an environment of their own.
 $(VENV)/ready: tests/requirements.txt
 	python3 -m venv --clear $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
