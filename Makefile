@@ -1,5 +1,6 @@
 # make demo      install what is missing, build, and explain attention on a sentence
 # make test      the same, and run every test
+# make bench     measure attend beside its peers (some 20 minutes, on an idle machine): benchmarks/README.md
 # make format    lay the sources out (make format-check: only say what would change)
 # make install   PREFIX=DIR: the command, the library, headers, man page, completions
 # make clean     remove build/
@@ -7,9 +8,10 @@ PRESET ?= release
 PREFIX ?= /usr/local
 BUILD := build/$(PRESET)
 VENV := build/test-venv
+BENCH_VENV := build/bench-venv
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
-.PHONY: demo build fresh-if-moved test test-build test-cpp test-python format format-check install clean
+.PHONY: demo build fresh-if-moved test test-build test-cpp test-python bench format format-check install clean
 
 demo: build
 	@scripts/demo.sh
@@ -42,6 +44,20 @@ test-python: test-build $(VENV)/ready
 	$(VENV)/bin/python -m pytest -q -p no:cacheprovider tests --command $(BUILD)/attend
 
 test: test-cpp test-python
+
+# BENCH_FLAGS: the options of benchmarks/bench.py, such as --cases=decode.
+bench: fresh-if-moved $(BENCH_VENV)/ready
+	@scripts/setup.sh bench
+	@cmake --preset $(PRESET) -DATTEND_BUILD_BENCHMARKS=ON $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) --target attend_bench
+	$(BENCH_VENV)/bin/python benchmarks/bench.py --worker $(BUILD)/attend_bench $(BENCH_FLAGS)
+
+# The peers come from PyPI, at fixed versions.
+$(BENCH_VENV)/ready: benchmarks/requirements.txt
+	@scripts/setup.sh bench
+	python3 -m venv --clear $(BENCH_VENV)
+	$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
+	touch $@
 
 format:
 	clang-format -i $(SOURCES)

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|test|check]...
+# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|test|bench|check]...
 #   build  what the library and the command need (default)
 #   test   and what the tests need
+#   bench  what the library and the benchmark need
 #   check  and what .ci/run needs besides
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libpng-dev zlib1g-dev libtbb-dev
   libfreetype-dev fonts-dejavu-core)
 test=(libgtest-dev libgmock-dev python3 python3-venv)
+bench=(python3 python3-venv)
 check=(clang-format mandoc shellcheck zsh fish)
 
 wanted=()
@@ -15,8 +17,9 @@ for group in "${@:-build}"; do
   case "$group" in
     build) wanted+=("${build[@]}") ;;
     test) wanted+=("${build[@]}" "${test[@]}") ;;
+    bench) wanted+=("${build[@]}" "${bench[@]}") ;;
     check) wanted+=("${build[@]}" "${test[@]}" "${check[@]}") ;;
-    *) echo "setup.sh: no group '$group': build, test or check" >&2 && exit 2 ;;
+    *) echo "setup.sh: no group '$group': build, test, bench or check" >&2 && exit 2 ;;
   esac
 done
 

@@ -1,0 +1,242 @@
+"""What is measured: the cases, their useful work, and their inputs."""
+
+import dataclasses
+import re
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Attention:
+    B: int
+    H: int
+    Tq: int
+    Tk: int
+    D: int
+    dtype: str = "f32"
+    Hkv: int = 0  # 0: H
+    causal: bool = False
+    window: tuple = ()  # (left, right)
+    offset: int | None = None
+    mask: str = ""  # "causal", or "sprinkled": one pair in 16 hidden at random; [1,1,Tq,Tk]
+    bias: bool = False  # [1,H,Tq,Tk]
+    alibi: bool = False
+    softcap: float = 0
+    sinks: bool = False
+    lengths: bool = False  # key_lengths, all Tk
+
+    kind = "attention"
+
+    def spec(self):
+        """As the workers read it."""
+        spec = {"kind": self.kind, "B": self.B, "H": self.H, "Hkv": self.Hkv or self.H, "Tq": self.Tq, "Tk": self.Tk,
+                "D": self.D, "dtype": self.dtype, "causal": self.causal, "softcap": self.softcap}
+        if self.window:
+            spec["window"] = list(self.window)
+        if self.offset is not None:
+            spec["offset"] = self.offset
+        return spec
+
+    def visible_pairs(self, inputs=None):
+        """Pairs of a query and a key that it sees, exactly: T (T + 1) / 2 for a causal square."""
+        if self.mask:
+            return self.B * self.H * int(np.count_nonzero(inputs["mask"]))
+        i = np.arange(self.Tq) + (self.offset or 0)
+        low, high = np.zeros_like(i), np.full_like(i, self.Tk - 1)
+        if self.window and self.window[0] >= 0:
+            low = np.maximum(low, i - self.window[0])
+        if self.window and self.window[1] >= 0:
+            high = np.minimum(high, i + self.window[1])
+        if self.causal:
+            high = np.minimum(high, i)
+        return self.B * self.H * int(np.maximum(high - low + 1, 0).sum())
+
+    def flops(self, inputs=None):
+        return 4 * self.D * self.visible_pairs(inputs)
+
+    def cache_bytes(self):
+        """Of keys and values, which a decode step must read."""
+        return 2 * self.B * (self.Hkv or self.H) * self.Tk * self.D * (4 if self.dtype == "f32" else 2)
+
+    def inputs(self):
+        random = np.random.default_rng(1)
+        normal = lambda *shape: held_by(self.dtype, random.standard_normal(shape, dtype=np.float32))
+        Hkv = self.Hkv or self.H
+        made = {"q": normal(self.B, self.H, self.Tq, self.D), "k": normal(self.B, Hkv, self.Tk, self.D),
+                "v": normal(self.B, Hkv, self.Tk, self.D)}
+        if self.mask == "causal":
+            made["mask"] = np.tri(self.Tq, self.Tk, dtype=bool)[None, None]
+        if self.mask == "sprinkled":
+            made["mask"] = random.integers(16, size=(1, 1, self.Tq, self.Tk), dtype=np.uint8) > 0
+        if self.bias:
+            made["bias"] = random.standard_normal((1, self.H, self.Tq, self.Tk), dtype=np.float32)
+        if self.alibi:
+            made["alibi_slopes"] = (2.0 ** (-8 * np.arange(1, self.H + 1) / self.H)).astype(np.float32)
+        if self.sinks:
+            made["sinks"] = np.zeros(self.H, dtype=np.float32)
+        if self.lengths:
+            made["key_lengths"] = np.full(self.B, self.Tk, dtype=np.int64)
+        return made
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear:
+    rows: int
+    in_size: int
+    out_size: int
+    dtype: str = "f32"
+
+    kind = "linear"
+
+    def spec(self):
+        return {"kind": self.kind, "dtype": self.dtype}
+
+    def flops(self, inputs=None):
+        return 2 * self.rows * self.in_size * self.out_size
+
+    def inputs(self):
+        random = np.random.default_rng(1)
+        normal = lambda *shape: held_by(self.dtype, random.standard_normal(shape, dtype=np.float32))
+        return {"x": normal(self.rows, self.in_size), "weight": normal(self.out_size, self.in_size),
+                "bias": normal(self.out_size)}
+
+
+def held_by(dtype, x):
+    """The nearest numbers that the dtype holds, as f32."""
+    if dtype == "f16":
+        return x.astype(np.float16).astype(np.float32)
+    if dtype == "bf16":  # round to nearest even in the upper half
+        bits = x.view(np.uint32)
+        return ((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
+    return x
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One thing that is timed in each round of its group: a case by a worker, or a roof."""
+
+    key: str  # "attend f32", "PyTorch bf16", "attend f32, 1 thread", "roof fma"
+    worker: str = "attend"
+    case: Attention | Linear | None = None
+    roof: str = ""
+    one_thread: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Entries that are compared with each other, and so are measured in the same rounds."""
+
+    name: str
+    section: str  # "table", "decode", "tokens", "head sizes", "options", "linear"
+    entries: tuple
+    reference: str = ""  # the entry whose output the others must agree with; "": they compute different things
+
+
+# The name of a case, and its shape.
+TABLE = {
+    "128, 96 heads": Attention(8, 12, 128, 128, 64),
+    "512": Attention(1, 12, 512, 512, 64),
+    "1024 causal": Attention(1, 12, 1024, 1024, 64, causal=True),
+    "2048x128 causal": Attention(1, 8, 2048, 2048, 128, causal=True),
+    "8192 causal": Attention(1, 4, 8192, 8192, 64, causal=True),
+    "8192": Attention(1, 4, 8192, 8192, 64),
+    "8192x128": Attention(1, 2, 8192, 8192, 128),
+    "image x text": Attention(1, 8, 4096, 77, 40),
+}
+DECODE = {
+    "decode 4096": Attention(1, 32, 1, 4096, 128, Hkv=8),
+    "decode 32768": Attention(1, 32, 1, 32768, 128, Hkv=8),
+}
+TOKENS = {"6 tokens": Attention(1, 3, 6, 6, 24)}
+# The big ones; the memory-bound and the short ones gain less from a second thread.
+ONE_THREAD = ("512", "1024 causal", "2048x128 causal", "8192 causal", "8192", "8192x128")
+
+HEAD_SIZES = {40: 64, 72: 64, 80: 64, 96: 128, 160: 128, 256: 128}  # each with the size that it is compared with
+OPTIONS = {
+    "mask: causal as bool": {"mask": "causal"},
+    "mask: 1 in 16 hidden": {"mask": "sprinkled"},
+    "bias": {"bias": True},
+    "ALiBi": {"alibi": True},
+    "softcap": {"softcap": 30.0},
+    "window 256 causal": {"window": (256, 0), "causal": True},
+}
+LINEAR = {"512x768x768": Linear(512, 768, 768), "128x3072x768": Linear(128, 3072, 768)}
+
+PEERS = {"PyTorch": ("f32", "bf16"), "ONNX Runtime": ("f32",), "OpenVINO": ("f32", "bf16")}
+
+
+def typed(case, dtype):
+    return dataclasses.replace(case, dtype=dtype)
+
+
+def shape_group(name, section, case, roofs):
+    entries = [Entry(f"attend {dtype}", case=typed(case, dtype)) for dtype in ("f32", "bf16", "f16")]
+    if name in ONE_THREAD:
+        entries += [Entry(f"attend {dtype}, 1 thread", case=typed(case, dtype), one_thread=True) for dtype in ("f32", "bf16")]
+    for peer, dtypes in PEERS.items():
+        entries += [Entry(f"{peer} {dtype}", peer, typed(case, dtype)) for dtype in dtypes]
+    return Group(name, section, tuple(entries + [Entry(f"roof {roof}", roof=roof) for roof in roofs]), "attend f32")
+
+
+def head_size_group(dtype):
+    sizes = sorted({*HEAD_SIZES, *HEAD_SIZES.values()})
+    entries = [Entry(f"attend D {D}", case=Attention(1, 8, 1024, 1024, D, dtype)) for D in sizes]
+    return Group(f"head sizes {dtype}", "head sizes", tuple(entries))
+
+
+def option_group(dtype):
+    plain = Attention(1, 4, 4096, 4096, 64, dtype)
+    entries = [Entry("attend unmasked", case=plain)]
+    entries += [Entry(f"attend {name}", case=dataclasses.replace(plain, **change)) for name, change in OPTIONS.items()]
+    return Group(f"options {dtype}", "options", tuple(entries))
+
+
+def linear_group(name, case, dtype):
+    entries = (Entry("attend", case=typed(case, dtype)), Entry("PyTorch", "PyTorch", typed(case, dtype)),
+               Entry("roof", roof="bf16" if dtype == "bf16" else "fma"))
+    return Group(f"linear {name} {dtype}", "linear", entries, "attend")
+
+
+def groups():
+    made = [shape_group(name, "table", case, ("fma", "bf16")) for name, case in TABLE.items()]
+    made += [shape_group(name, "decode", case, ("read",)) for name, case in DECODE.items()]
+    made += [shape_group(name, "tokens", case, ()) for name, case in TOKENS.items()]
+    made += [head_size_group(dtype) for dtype in ("f32", "bf16")]
+    made += [option_group(dtype) for dtype in ("f32", "bf16")]
+    return made + [linear_group(name, case, dtype) for name, case in LINEAR.items() for dtype in ("f32", "bf16")]
+
+
+def memory_cases():
+    few = Attention(1, 1, 512, 131072, 64)
+    last = few.Tk - few.Tq
+    changes = {
+        "plain": {}, "bf16": {"dtype": "bf16"}, "f16": {"dtype": "f16"},
+        "causal": {"causal": True, "offset": last}, "window 256": {"window": (256, 256), "offset": last},
+        "mask": {"mask": "sprinkled"}, "bias": {"bias": True}, "ALiBi": {"alibi": True, "offset": last},
+        "softcap": {"softcap": 30.0}, "sinks": {"sinks": True}, "key lengths": {"lengths": True},
+        "one query, 8 heads on 1": {"Tq": 1, "H": 8, "Hkv": 1},
+        "131072 queries, window 256 causal": {"Tq": 131072, "window": (256, 0), "causal": True},
+        "131072 queries, window 256 causal, bf16": {"Tq": 131072, "window": (256, 0), "causal": True, "dtype": "bf16"},
+    }
+    return {f"memory: {name}": dataclasses.replace(few, **change) for name, change in changes.items()}
+
+
+def small(case):
+    """A case for --quick: the same options, next to no work."""
+    if case.kind == "linear":
+        return dataclasses.replace(case, rows=8, in_size=32, out_size=16)
+    heads = {"H": 4, "Hkv": 1} if case.Hkv not in (0, case.H) else {"H": 2}
+    short = dataclasses.replace(case, B=1, Tq=min(case.Tq, 40), Tk=min(case.Tk, 48 if case.Tq != case.Tk else 40), **heads)
+    return dataclasses.replace(short, offset=short.Tk - short.Tq) if case.offset is not None else short
+
+
+def small_group(group):
+    shrunk = tuple(dataclasses.replace(e, case=small(e.case)) if e.case else e for e in group.entries)
+    return dataclasses.replace(group, entries=shrunk)
+
+
+def chosen(pattern, quick):
+    """The groups and memory cases whose name the pattern finds."""
+    found = [small_group(g) if quick else g for g in groups() if re.search(pattern, g.name)]
+    memory = {name: small(case) if quick else case for name, case in memory_cases().items() if re.search(pattern, name)}
+    return found, memory

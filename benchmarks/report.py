@@ -1,0 +1,407 @@
+"""From the numbers of a run to its page and its picture. `report.py RESULT.json` writes them again."""
+
+import html
+import json
+import math
+import pathlib
+import statistics
+import sys
+
+import cases
+
+PEERS = list(cases.PEERS)
+
+
+class Run:
+    """The numbers of a run, by group and entry."""
+
+    def __init__(self, result):
+        self.result = result
+        self.groups = {group["name"]: group for group in result["groups"]}
+
+    def entry(self, group, key):
+        return self.groups.get(group, {}).get("entries", {}).get(key)
+
+    def seconds(self, group, key):
+        entry = self.entry(group, key)
+        return statistics.median(entry["rounds"]) if entry else None
+
+    def faster(self, group, key, other):
+        """How many times as fast `key` is as `other`: the median over the rounds of the ratio within a round."""
+        a, b = self.entry(group, key), self.entry(group, other)
+        return statistics.median(y / x for x, y in zip(a["rounds"], b["rounds"])) if a and b else None
+
+    def work_ratio(self, group, key, other):
+        """The same for work done in a second, where the two do different work."""
+        ratio = self.faster(group, key, other)
+        return ratio and ratio * self.entry(group, key)["flops"] / self.entry(group, other)["flops"]
+
+    def of_roof(self, group, key, roof, unit="flops"):
+        a, b = self.entry(group, key), self.entry(group, roof)
+        return statistics.median(a[unit] / x / y for x, y in zip(a["rounds"], b["rounds"])) if a and b else None
+
+    def rate(self, group, key, unit="flops"):
+        """GFLOP/s or GB/s: median, lowest and highest round."""
+        entry = self.entry(group, key)
+        rates = [entry[unit] / x * 1e-9 for x in entry["rounds"]] if entry else None
+        return (statistics.median(rates), min(rates), max(rates)) if entry else None
+
+    def fastest_peer(self, group, dtype):
+        """Its name, and how many times as fast attend is."""
+        found = [(self.seconds(group, f"{peer} {dtype}"), peer) for peer in PEERS if self.entry(group, f"{peer} {dtype}")]
+        if not found:
+            return None
+        peer = min(found)[1]
+        return peer, self.faster(group, f"attend {dtype}", f"{peer} {dtype}")
+
+    def geometric_mean(self, names, dtype):
+        ratios = [self.faster(name, f"attend {dtype}", f"PyTorch {dtype}") for name in names]
+        ratios = [ratio for ratio in ratios if ratio]
+        return math.exp(statistics.fmean(map(math.log, ratios))) if ratios else None
+
+
+# ---- what must hold ----
+
+ROOF_DEMANDS = {  # case: of the f32 roof (must, aim), of the bf16 roof (must, aim)
+    "512": ((0.82, 0.88), (0.68, 0.76)),
+    "1024 causal": ((0.76, 0.84), (0.62, 0.72)),
+    "2048x128 causal": ((0.84, 0.90), (0.76, 0.84)),
+    "8192 causal": ((0.86, 0.90), (0.73, 0.80)),
+    "8192x128": ((0.86, 0.92), (0.82, 0.88)),
+}
+WHOLE_TABLE = [*cases.TABLE, "decode 4096", *cases.TOKENS]
+
+
+def demands(run):
+    """(what, measured, must, aim, unit, whether more is better, the case that decides)"""
+    yield from roof_demands(run)
+    yield from peer_demands(run)
+    yield lowest("f16 against our f32, every case", 0.85, 0.95,
+                 {name: run.faster(name, "attend f16", "attend f32") for name in cases.TABLE})
+    for dtype in ("f32", "bf16"):
+        yield demand(f"decode, 32768 keys, {dtype}, of the read roof", 0.80, 0.92,
+                     run.of_roof("decode 32768", f"attend {dtype}", "roof read", "bytes"))
+    tokens = run.seconds("6 tokens", "attend f32")
+    yield demand("6 tokens", 3, 1, tokens and tokens * 1e6, "us", False)
+    yield from own_demands(run)
+    beyond = {name: found.get("bytes") for name, found in run.result["memory"].items()}
+    most = {name: bytes_ / 2**20 for name, bytes_ in beyond.items() if bytes_ is not None}
+    yield lowest("memory beyond the tensors, 131072 keys, any option", 64, 8, most, "MiB", False)
+
+
+def demand(what, must, aim, value, unit="", more=True, decides=""):
+    return {"what": what, "value": value, "must": must, "aim": aim, "unit": unit, "more": more, "decides": decides}
+
+
+def lowest(what, must, aim, values, unit="", more=True):
+    """A demand on every one of them: the worst one decides."""
+    values = {name: value for name, value in values.items() if value is not None}
+    if not values:
+        return demand(what, must, aim, None, unit, more)
+    name = (min if more else max)(values, key=values.get)
+    return demand(what, must, aim, values[name], unit, more, name)
+
+
+def roof_demands(run):
+    for i, (dtype, roof) in enumerate((("f32", "roof fma"), ("bf16", "roof bf16"))):
+        for name, numbers in ROOF_DEMANDS.items():
+            yield demand(f"{name}, {dtype}, of the roof", *numbers[i], run.of_roof(name, f"attend {dtype}", roof))
+
+
+def peer_demands(run):
+    for dtype in ("f32", "bf16"):
+        peers = {name: run.fastest_peer(name, dtype) for name in [*cases.TABLE, *cases.DECODE, *cases.TOKENS]}
+        found = {f"{name}: {peer[0]}": peer[1] for name, peer in peers.items() if peer}
+        yield lowest(f"against the fastest peer, every case, {dtype}", 1.0, 1.15, found, "x")
+    for dtype, must, aim in (("f32", 1.4, 1.7), ("bf16", 2.3, 3.0)):
+        yield demand(f"against PyTorch, geometric mean over the table, {dtype}", must, aim, run.geometric_mean(WHOLE_TABLE, dtype), "x")
+        yield demand(f"the same without decode and 6 tokens, {dtype}", must, aim, run.geometric_mean(cases.TABLE, dtype), "x")
+
+
+def own_demands(run):
+    for dtype in ("f32", "bf16"):
+        sizes = {f"{D} against {base}": run.work_ratio(f"head sizes {dtype}", f"attend D {D}", f"attend D {base}")
+                 for D, base in cases.HEAD_SIZES.items()}
+        yield lowest(f"every head size, {dtype}", 0.8, 0.95, sizes)
+    for dtype in ("f32", "bf16"):
+        costs = {name: cost(run, dtype, name) for name in cases.OPTIONS}
+        yield lowest(f"every option at 4096, time per visible pair, {dtype}", 1.3, 1.1, costs, "x", False)
+    for dtype in ("f32", "bf16"):
+        gains = {name: run.faster(name, f"attend {dtype}", f"attend {dtype}, 1 thread") for name in cases.ONE_THREAD}
+        yield lowest(f"{run.result['machine']['threads']} threads against one, every big case, {dtype}", 1.9, 1.97, gains, "x")
+    for name in cases.LINEAR:
+        for dtype in ("f32", "bf16"):
+            yield demand(f"Linear {name}, {dtype}, against oneDNN", 0.9, 1.0,
+                         run.faster(f"linear {name} {dtype}", "attend", "PyTorch"), "x")
+
+
+def cost(run, dtype, option):
+    ratio = run.work_ratio(f"options {dtype}", f"attend {option}", "attend unmasked")
+    return ratio and 1 / ratio
+
+
+def verdict(demand):
+    reaches = lambda limit: demand["value"] >= limit if demand["more"] else demand["value"] <= limit
+    return "aim" if reaches(demand["aim"]) else "pass" if reaches(demand["must"]) else "**short**"
+
+
+# ---- the page ----
+
+
+def number(value):
+    if value is None:
+        return ""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def spread(rate):
+    return f"{number(rate[0])} ({number(rate[1])} to {number(rate[2])})" if rate else ""
+
+
+def times(ratio):
+    return f"{ratio:.2f}x" if ratio else ""
+
+
+def table(head, rows):
+    rows = [row for row in rows if any(row[1:])]
+    if not rows:
+        return ""
+    align = ["---"] + ["---:"] * (len(head) - 1)
+    return "\n".join("| " + " | ".join(line) + " |" for line in [head, align, *rows]) + "\n"
+
+
+def title(case):
+    size = lambda a, b: f"{a}" if a == b else f"{a} ({b} kv)"
+    words = [f"{case.B}", size(case.H, case.Hkv or case.H), f"{case.Tq}", f"{case.Tk}", f"{case.D}"]
+    return ", ".join(words) + (" causal" if case.causal else "")
+
+
+def throughput(run, dtype, roof):
+    rows = []
+    for name, case in cases.TABLE.items():
+        peers = [number((run.rate(name, f"{peer} {dtype}") or [None])[0]) for peer in PEERS]
+        best, share = run.fastest_peer(name, dtype), run.of_roof(name, f"attend {dtype}", roof)
+        rows.append([f"{name}: {title(case)}", spread(run.rate(name, f"attend {dtype}")), f"{share:.2f}" if share else "",
+                     *peers, times(best and best[1])])
+    return table([f"{dtype}, GFLOP/s: B, H, Tq, Tk, D", "attend", "of the roof", *PEERS, "against the fastest"], rows)
+
+
+def f16(run):
+    rows = [[name, spread(run.rate(name, "attend f16")), times(run.faster(name, "attend f16", "attend f32"))] for name in cases.TABLE]
+    return table(["f16, GFLOP/s", "attend", "against our f32"], rows)
+
+
+def short(run):
+    """Decode steps and the six tokens: times, as no FLOPs bound them."""
+    rows = []
+    for name, case in (cases.DECODE | cases.TOKENS).items():
+        for dtype in ("f32", "bf16", "f16"):
+            key, unit = f"attend {dtype}", 1e6 if name in cases.TOKENS else 1e3
+            seconds = [run.seconds(name, key)] + [run.seconds(name, f"{peer} {dtype}") for peer in PEERS]
+            share = run.of_roof(name, key, "roof read", "bytes")
+            rate = run.rate(name, key, "bytes") if name in cases.DECODE else None
+            best = run.fastest_peer(name, dtype)
+            rows.append([f"{name}, {dtype}, {'us' if unit == 1e6 else 'ms'}: {title(case)}", *(number(s and s * unit) for s in seconds),
+                         spread(rate), f"{share:.2f}" if share else "", times(best and best[1])])
+    return table(["time of a call", "attend", *PEERS, "GB/s of keys and values", "of the read roof", "against the fastest"], rows)
+
+
+def own(run):
+    pages = []
+    for dtype in ("f32", "bf16"):
+        group, rows = f"head sizes {dtype}", []
+        for D in sorted({*cases.HEAD_SIZES, *cases.HEAD_SIZES.values()}):
+            base = cases.HEAD_SIZES.get(D)
+            ratio = run.work_ratio(group, f"attend D {D}", f"attend D {base}")
+            rows.append([str(D), spread(run.rate(group, f"attend D {D}")), f"{times(ratio)} of {base}" if ratio else ""])
+        pages.append(table([f"head size: 1, 8, 1024, 1024, D, {dtype}", "GFLOP/s", "against 64 or 128"], rows))
+    for dtype in ("f32", "bf16"):
+        group = f"options {dtype}"
+        rows = [[name, spread(run.rate(group, f"attend {name}")), times(cost(run, dtype, name)) if name != "unmasked" else ""]
+                for name in ["unmasked", *cases.OPTIONS]]
+        pages.append(table([f"option: 1, 4, 4096, 4096, 64, {dtype}", "GFLOP/s", "time per visible pair"], rows))
+    rows = []
+    for name in cases.ONE_THREAD:
+        rows.append([name, *(times(run.faster(name, f"attend {dtype}", f"attend {dtype}, 1 thread")) for dtype in ("f32", "bf16"))])
+    pages.append(table(["all threads against one", "f32", "bf16"], rows))
+    return "\n".join(filter(None, pages))
+
+
+def linear(run):
+    rows = []
+    for name in cases.LINEAR:
+        for dtype in ("f32", "bf16"):
+            group = f"linear {name} {dtype}"
+            peer, share = run.rate(group, "PyTorch"), run.of_roof(group, "attend", "roof")
+            rows.append([f"{name}, {dtype}", spread(run.rate(group, "attend")), f"{share:.2f}" if share else "", number(peer and peer[0]),
+                         times(run.faster(group, "attend", "PyTorch"))])
+    return table(["Linear: rows x in x out, GFLOP/s", "attend", "of the roof", "oneDNN", "against oneDNN"], rows)
+
+
+def memory(run):
+    rows = []
+    for name, found in run.result["memory"].items():
+        beyond = f"{found['bytes'] / 2**20:.1f}" if "bytes" in found else found["error"]
+        rows.append([name.removeprefix("memory: "), beyond])
+    return table(["memory beyond the tensors, 131072 keys, D 64", "MiB"], rows)
+
+
+def roofs(run):
+    rows = []
+    for name, found in run.result["roofs"].items():
+        unit = "GB/s" if name.startswith("read") else "GFLOP/s"
+        rows.append([name, f"{found['per_second'] * 1e-9:.1f} {unit}", found["loop"]])
+    return table(["roof", "best", "by"], rows)
+
+
+def left_out(run):
+    lines = [f"- {group['name']}: {key}: {why}" for group in run.groups.values() for key, why in group["cannot"].items()]
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def ways(run):
+    """How each peer did it; where it had a choice, which cases took which way."""
+    found = {}
+    for group in run.groups.values():
+        for key, entry in group["entries"].items():
+            if "how" in entry and not key.startswith("attend"):
+                found.setdefault((group["section"] == "linear", key), {}).setdefault(entry["how"], []).append(group["name"])
+    lines = []
+    for (_, key), hows in sorted(found.items()):
+        lines += [f"- {key}: {how}" + (f" ({'; '.join(names)})" if len(hows) > 1 else "") for how, names in hows.items()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def introduction(run):
+    result, machine = run.result, run.result["machine"]
+    peers = [f"{name} {version}" for name, version in machine["versions"].items() if name != "attend"]
+    lines = [
+        f"{machine['processor']}, {machine['threads']} threads, {machine['system']}",
+        f"attend {machine['versions']['attend']} at {machine['commit']}, compiler {machine['compiler']}",
+        f"peers: {', '.join(peers) or 'none in this run'}",
+        f"{result['rounds']} rounds in {result['minutes']:.0f} minutes. A number is the median of the rounds (lowest to highest), "
+        "a ratio the median of the ratios within each round. [How it is measured](../README.md)",
+    ]
+    if "disturbance" in result:
+        others, stolen = (100 * result["disturbance"][name] for name in ("others", "stolen"))
+        lines.append(f"while it ran, other programs used {others:.1f} % of the processor, and the machine's host took {stolen:.1f} %")
+    if result["quick"]:
+        lines.insert(0, "**A run with --quick: tiny cases under the names of the real ones. It tests the harness and measures nothing.**")
+    return "".join(f"- {line}\n" for line in lines)
+
+
+def demand_table(run):
+    rows = []
+    for found in demands(run):
+        if found["value"] is None:
+            continue
+        unit = found["unit"] if found["unit"] in ("", "x") else f" {found['unit']}"
+        decides = f" ({found['decides'].removeprefix('memory: ')})" if found["decides"] else ""
+        value = f"{found['value']:.3f}" if found["unit"] in ("", "x") else number(found["value"])  # 0.799 is not 0.80
+        rows.append([found["what"], f"{value}{unit}{decides}", f"{found['must']:g}{unit}", f"{found['aim']:g}{unit}",
+                     "" if run.result["quick"] else verdict(found)])
+    return table(["what", "measured", "must", "aim", ""], rows)
+
+
+def page(run, picture):
+    parts = [("", introduction(run)), ("What must hold", demand_table(run)), ("Roofs", roofs(run)),
+             ("Forward", "\n".join(filter(None, (throughput(run, "f32", "roof fma"), throughput(run, "bf16", "roof bf16"), f16(run))))),
+             ("Decode and short inputs", short(run)), ("Head sizes, options, threads", own(run)), ("Linear", linear(run)),
+             ("Memory", memory(run)), ("How the peers did it", ways(run)), ("What peers can't do", left_out(run))]
+    text = f"# Benchmark of {run.result['date']}\n\n"
+    for heading, body in parts:
+        text += (f"## {heading}\n\n{body}\n" if heading else f"{body}\n![GFLOP/s of each case]({picture})\n\n") if body else ""
+    return text.rstrip() + "\n"
+
+
+# ---- the picture ----
+
+COLOURS = {"attend": "#2563eb", "PyTorch": "#ee7f5f", "ONNX Runtime": "#8f9aa8", "OpenVINO": "#c3a6e8"}
+WIDTH, LEFT, PLOT = 980, 56, 200
+
+
+def nice_step(top):
+    step = 10 ** math.floor(math.log10(top / 4))
+    return next(step * k for k in (1, 2, 5, 10) if top / (step * k) <= 6)
+
+
+def panel(y, heading, unit, groups, roof):
+    """One row of bars: groups are (label, second line, {who: value}), roof (value, name) or None."""
+    top = 1.12 * max([value for *_, bars in groups for value in bars.values()] + ([roof[0]] if roof else []))
+    at = lambda value: y + PLOT - value / top * PLOT
+    parts = [f'<text class="h" x="{LEFT}" y="{y - 14}">{heading} <tspan class="s">{unit}</tspan></text>']
+    for i in range(int(top / nice_step(top)) + 1):
+        value = i * nice_step(top)
+        parts.append(f'<line class="g" x1="{LEFT}" x2="{WIDTH - 16}" y1="{at(value):.1f}" y2="{at(value):.1f}"/>'
+                     f'<text class="s" text-anchor="end" x="{LEFT - 8}" y="{at(value) + 4:.1f}">{value:g}</text>')
+    if roof:
+        parts.append(f'<line class="r" x1="{LEFT}" x2="{WIDTH - 16}" y1="{at(roof[0]):.1f}" y2="{at(roof[0]):.1f}"/>'
+                     f'<text class="s k" text-anchor="end" x="{WIDTH - 18}" y="{at(roof[0]) - 5:.1f}">{roof[1]} {number(roof[0])}</text>')
+    slot = (WIDTH - 16 - LEFT) / len(groups)
+    bar = min(24, slot * 0.8 / len(COLOURS))
+    for i, (label, second, bars) in enumerate(groups):
+        middle = LEFT + (i + 0.5) * slot
+        for j, (who, value) in enumerate(bars.items()):
+            x = middle + (j - len(bars) / 2) * bar
+            parts.append(f'<rect fill="{COLOURS[who]}" x="{x:.1f}" y="{at(value):.1f}" width="{bar - 2:.1f}" '
+                         f'height="{max(y + PLOT - at(value), 0.5):.1f}" rx="1.5"><title>{who}: {number(value)}</title></rect>')
+            if who == "attend":
+                parts.append(f'<text class="v" text-anchor="middle" x="{x + bar / 2 - 1:.1f}" y="{at(value) - 4:.1f}">{number(value)}</text>')
+        parts.append(f'<text text-anchor="middle" x="{middle:.1f}" y="{y + PLOT + 17}">{html.escape(label)}</text>'
+                     f'<text class="d" text-anchor="middle" x="{middle:.1f}" y="{y + PLOT + 31}">{html.escape(second)}</text>')
+    parts.append(f'<line class="a" x1="{LEFT}" x2="{WIDTH - 16}" y1="{y + PLOT}" y2="{y + PLOT}"/>')
+    return "\n".join(parts)
+
+
+def bars(run, group, dtype, unit="flops"):
+    found = {who: run.rate(group, f"{who} {dtype}", unit) for who in COLOURS}
+    return {who: rate[0] for who, rate in found.items() if rate}
+
+
+def panels(run):
+    roof = lambda name: max((found["per_second"] * 1e-9 for key, found in run.result["roofs"].items() if key.startswith(name)))
+    for dtype, key, name in (("f32", "fma", "FMA roof"), ("bf16", "bf16", "bf16 dot roof")):
+        groups = [(case_name, f"{case.B}x{case.H}x{case.Tq}x{case.Tk}x{case.D}", bars(run, case_name, dtype))
+                  for case_name, case in cases.TABLE.items()]
+        yield f"Attention, {dtype}", "GFLOP/s, more is better", [g for g in groups if g[2]], (roof(key), name)
+    groups = [(f"{name}, {dtype}", f"{case.B}x{case.H} ({case.Hkv} kv)x{case.Tq}x{case.Tk}x{case.D}", bars(run, name, dtype, "bytes"))
+              for name, case in cases.DECODE.items() for dtype in ("f32", "bf16")]
+    yield "Decode step", "GB/s of keys and values, more is better", [g for g in groups if g[2]], (roof("read"), "memory read roof")
+
+
+STYLE = """
+text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: #1f2937 } .h { font-size: 15px; font-weight: 600 }
+.s { font-size: 10.5px; font-weight: 400; fill: #6b7280 } .d { font-size: 9.5px; fill: #6b7280 }
+.v { font-size: 10.5px; font-weight: 600; fill: #2563eb } .k, .v { stroke: #fff; stroke-width: 3px; paint-order: stroke }
+.g { stroke: #e5e7eb } .a { stroke: #9ca3af } .r { stroke: #1f2937; stroke-dasharray: 5 4 }
+"""
+
+
+def picture(run):
+    shown = [each for each in panels(run) if each[2]]
+    if not shown:
+        return ""
+    people = [who for who in COLOURS if any(who in bars_ for each in shown for *_, bars_ in each[2])]
+    parts, x = [], LEFT
+    for who in people:
+        parts.append(f'<rect fill="{COLOURS[who]}" x="{x}" y="40" width="12" height="12" rx="2"/><text x="{x + 18}" y="50">{who}</text>')
+        x += 38 + 7.5 * len(who)
+    machine = f"{run.result['machine']['processor']}, {run.result['machine']['threads']} threads, {run.result['date']}"
+    parts.append(f'<text class="s" x="{LEFT}" y="26">{html.escape(machine)}</text>')
+    y = 104
+    for each in shown:
+        parts.append(panel(y, *each))
+        y += PLOT + 84
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y - 40}" width="{WIDTH}" height="{y - 40}">\n'
+            f'<style>{STYLE}</style>\n<rect width="100%" height="100%" fill="#ffffff"/>\n' + "\n".join(parts) + "\n</svg>\n")
+
+
+def write(result, path):
+    run = Run(result)
+    path.with_suffix(".svg").write_text(picture(run))
+    path.with_suffix(".md").write_text(page(run, path.with_suffix(".svg").name))
+
+
+if __name__ == "__main__":
+    given = pathlib.Path(sys.argv[1])
+    write(json.loads(given.read_text()), given.with_suffix(""))
