@@ -1,0 +1,173 @@
+"""The benchmark's harness, on tiny cases: it runs, counts right, refuses wrong results and judges rightly. Never a timed test."""
+
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+import types
+import xml.etree.ElementTree
+
+import numpy as np
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(REPOSITORY / "benchmarks"))
+
+import bench  # noqa: E402
+import cases  # noqa: E402
+import report  # noqa: E402
+from worker import Worker, WorkerError  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def worker_path(command):
+    return str(pathlib.Path(command).with_name("attend_bench"))
+
+
+@pytest.fixture(scope="module")
+def result(worker_path, tmp_path_factory):
+    """A whole run without peers, and the paths that it wrote."""
+    out = tmp_path_factory.mktemp("bench")
+    subprocess.run([sys.executable, REPOSITORY / "benchmarks/bench.py", "--quick", "--no-peers", "--out", out, "--worker", worker_path],
+                   check=True, capture_output=True)
+    paths = {path.suffix: path for path in out.iterdir()}
+    return json.loads(paths[".json"].read_text()), paths
+
+
+def test_every_case_is_measured(result):
+    found, _ = result
+    assert [group["name"] for group in found["groups"]] == [group.name for group in cases.groups()]
+    for group, wanted in zip(found["groups"], cases.groups()):
+        assert list(group["entries"]) == [entry.key for entry in wanted.entries if entry.worker == "attend"]
+        assert all(len(entry["rounds"]) == 2 and min(entry["rounds"]) > 0 for entry in group["entries"].values())
+    assert found["memory"].keys() == cases.memory_cases().keys()
+    assert all(roof["per_second"] > 0 for roof in found["roofs"].values())
+
+
+def test_page_and_picture_are_written(result):
+    _, paths = result
+    page = paths[".md"].read_text()
+    assert "measures nothing" in page
+    for name in ("1024 causal", "decode 32768, bf16", "softcap", "512x768x768", "131072 keys"):
+        assert name in page
+    xml.etree.ElementTree.parse(paths[".svg"])
+
+
+OPTIONS = [{}, {"causal": True}, {"causal": True, "offset": 3}, {"window": (2, 1)}, {"window": (2, -1), "offset": -4},
+           {"window": (3, 0), "causal": True}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_visible_pairs_are_counted_exactly(options):
+    case = cases.Attention(2, 3, 7, 9, 8, **options)
+    offset, window = options.get("offset", 0), options.get("window", (-1, -1))
+    visible = 0
+    for i in range(7):
+        for j in range(9):
+            seen = not options.get("causal") or j <= i + offset
+            seen &= window[0] < 0 or j >= i + offset - window[0]
+            seen &= window[1] < 0 or j <= i + offset + window[1]
+            visible += seen
+    assert case.visible_pairs() == 2 * 3 * visible
+    assert case.flops() == 4 * 8 * 2 * 3 * visible
+
+
+def test_visible_pairs_of_a_mask():
+    case = cases.Attention(1, 3, 7, 7, 8, mask="causal")
+    assert case.visible_pairs(case.inputs()) == 3 * 28
+
+
+def test_bf16_inputs_are_rounded_to_nearest_even():
+    x = np.array([1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -1.5], dtype=np.float32)
+    assert cases.held_by("bf16", x).tolist() == [1, 1 + 2**-6, 1 + 2**-7, -1.5]
+
+
+PEER = """
+import sys
+sys.path.insert(0, {peers!r})
+import numpy as np, protocol
+NAME, VERSION = "peer", "1"
+set_threads = lambda threads: None
+def ways(case, inputs):
+    if case["causal"]:
+        raise protocol.CannotDo("causal")
+    scores = inputs["q"] @ inputs["k"].swapaxes(-1, -2) / inputs["q"].shape[-1] ** 0.5
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    return [("NumPy", lambda: weights @ inputs["v"] {wrong}, lambda out: out)]
+protocol.serve(sys.modules[__name__])
+"""
+
+
+@pytest.fixture
+def run_with_peer(worker_path, tmp_path):
+    """Runs one tiny case beside a peer of NumPy, whose result is changed by `wrong`."""
+
+    def run(wrong="", causal=False):
+        options = types.SimpleNamespace(worker=worker_path, no_peers=True, quick=True, rounds=2, seconds=0.001, threads=1)
+        program = tmp_path / "peer.py"
+        program.write_text(PEER.format(peers=str(REPOSITORY / "benchmarks/peers"), wrong=wrong))
+        harness = bench.Bench(options, tmp_path)
+        harness.workers["PyTorch"] = Worker([sys.executable, str(program), "1"])
+        harness.longest_wait["PyTorch"] = 0.0
+        case = cases.Attention(1, 2, 5, 7, 8, causal=causal, offset=2 if causal else None)
+        entries = (cases.Entry("attend f32", case=case), cases.Entry("PyTorch f32", "PyTorch", case))
+        try:
+            return harness.run_group(cases.Group("case", "table", entries, "attend f32"))
+        finally:
+            harness.close()
+
+    return run
+
+
+def test_a_peer_that_agrees_is_measured(run_with_peer):
+    group = run_with_peer()
+    assert len(group["entries"]["PyTorch f32"]["rounds"]) == 2 and not group["cannot"]
+
+
+@pytest.mark.parametrize("wrong", ["* 1.001", "* np.nan", "[..., 1:]"])
+def test_a_peer_that_disagrees_is_left_out(run_with_peer, wrong):
+    group = run_with_peer(wrong)
+    assert "PyTorch f32" not in group["entries"] and "differs" in group["cannot"]["PyTorch f32"]
+
+
+def test_a_peer_that_cannot_do_a_case_says_so(run_with_peer):
+    group = run_with_peer(causal=True)
+    assert list(group["entries"]) == ["attend f32"] and "causal" in group["cannot"]["PyTorch f32"]
+
+
+def test_a_worker_reports_its_errors(worker_path):
+    worker = Worker([worker_path])
+    with pytest.raises(WorkerError, match="no request dance"):
+        worker.ask(do="dance")
+    worker.close()
+
+
+def test_ratios_are_taken_within_a_round():
+    entries = {"attend f32": {"rounds": [1, 2, 4]}, "PyTorch f32": {"rounds": [3, 4, 2]}, "OpenVINO f32": {"rounds": [2, 9, 9]}}
+    run = report.Run({"groups": [{"name": "512", "entries": entries}], "memory": {}})
+    assert run.faster("512", "attend f32", "PyTorch f32") == 2
+    assert run.fastest_peer("512", "f32") == ("PyTorch", 2)
+    assert run.geometric_mean(["512", "8192"], "f32") == 2
+
+
+@pytest.mark.parametrize("value, more, wanted", [(0.91, True, "aim"), (0.9, True, "aim"), (0.85, True, "pass"), (0.79, True, "**short**"),
+                                                 (0.79, False, "aim"), (0.95, False, "**short**")])
+def test_verdicts(value, more, wanted):
+    must, aim = (0.8, 0.9) if more else (0.9, 0.8)
+    assert report.verdict(report.demand("", must, aim, value, more=more)) == wanted
+
+
+def test_the_worst_case_decides():
+    found = report.lowest("", 1, 1, {"a": 3, "b": 2, "c": None})
+    assert (found["value"], found["decides"]) == (2, "b")
+    found = report.lowest("", 1, 1, {"a": 3, "b": 2}, more=False)
+    assert (found["value"], found["decides"]) == (3, "a")
+
+
+def test_small_cases_keep_their_options():
+    for name, case in cases.memory_cases().items():
+        tiny = dataclasses.asdict(cases.small(case))
+        kept = ("dtype", "causal", "window", "mask", "bias", "alibi", "softcap", "sinks", "lengths")
+        assert [tiny[key] for key in kept] == [dataclasses.asdict(case)[key] for key in kept], name
