@@ -96,9 +96,10 @@ AttentionResult merge(const View& out_a, const View& lse_a, const View& out_b, c
 // How attention() computes.
 enum class Path : std::uint8_t {
   reference,  // plain loops in double precision, a row at a time: f64
-  fused,      // tiles of scores that are never stored: all else
+  fused,      // tiles of scores that are never stored
+  decode,     // a few query rows against many keys, which are read once
 };
-// "reference", "fused".
+// "reference", "fused", "decode".
 std::string_view name_of(Path path);
 
 // What attention() does with arguments of these shapes: what is said here is what runs.
@@ -107,6 +108,7 @@ struct AttentionPlan {
   std::string target;             // of the kernels: baseline, avx2, avx512, avx512_bf16, neon
   std::int64_t tile_queries = 0;  // query rows of a work item, the heads of a group together
   std::int64_t tile_keys = 0;     // keys looked at in one piece
+  std::int64_t key_ranges = 1;    // work items that share the keys of a head; their sums are added in order
   std::int64_t work_items = 0;
   int threads = 1;                 // at most
   std::int64_t scratch_bytes = 0;  // allocated besides out and lse

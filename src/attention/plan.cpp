@@ -29,6 +29,8 @@ std::string_view name_of(Path path) {
       return "reference";
     case Path::fused:
       return "fused";
+    case Path::decode:
+      return "decode";
   }
   return "";
 }
@@ -43,6 +45,7 @@ AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype, con
   plan.tile_queries = s.path == Path::reference ? 1 : s.queries * (p.H == 0 ? 0 : p.H / p.Hkv);
   plan.tile_keys = s.path == Path::reference ? p.Tk : kernels::tile_keys;
   plan.work_items = s.path == Path::reference ? p.B * p.H * p.Tq : s.items;
+  if (s.path == Path::decode) plan.key_ranges = s.ranges;
   plan.threads = s.workers;
   plan.scratch_bytes = s.scratch_bytes();
   plan.reason = s.reason;

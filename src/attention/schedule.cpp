@@ -4,6 +4,7 @@
 
 #include "core/divide_up.h"
 #include "core/parallel.h"
+#include "kernels/combine.h"
 
 namespace attend {
 
@@ -18,6 +19,14 @@ constexpr std::int64_t most_rows = 192;
 constexpr double parallel_flops = 2e6;
 // A queue this long for each thread ends evenly: the last item is 1/32 of a thread's time at most.
 constexpr std::int64_t items_per_worker = 16;
+
+// Up to so many rows of a group, reading keys and values once is most of the work: with D = 128, a decode kernel takes
+// some 85 cycles a key for each four rows, the fused one 256 for any number up to 16.
+constexpr std::int64_t decode_rows = 8;
+// The keys of a sequence are cut into at most so many work items, none shorter than 512 keys: their sums are kept until
+// all are there.
+constexpr std::int64_t most_ranges = 16;
+constexpr std::int64_t fewest_keys = 512;
 
 // 4 * pairs * D, were every pair visible.
 double all_flops(const Problem& p) {
@@ -47,13 +56,18 @@ std::int64_t queries_per_item(const Problem& p, const kernels::Target& target, s
   return queries < panel || G == 1 ? queries : queries / target.lanes * target.lanes;
 }
 
-Schedule fused(const Problem& p, const kernels::Target& target, const char* reason) {
-  Schedule s;
-  s.path = Path::fused;
-  s.target = &target;
-  s.reason = reason;
-  if (p.B == 0 || p.H == 0 || p.Tq == 0) return s;  // no rows, no items
-  s.workers = all_flops(p) < parallel_flops ? 1 : available_threads();
+// For the target's sizes of scratch: what they depend on.
+kernels::Group group_sizes(const Problem& p) {
+  kernels::Group group;
+  group.G = p.H / p.Hkv, group.D = p.D, group.Dv = p.Dv;
+  group.q.dtype = p.q.dtype();
+  if (p.bias) group.bias.data = &p;  // only whether there is one
+  if (!p.alibi_slopes.empty()) group.alibi_slopes = p.alibi_slopes.data();
+  return group;
+}
+
+void cut_fused(const Problem& p, Schedule& s) {
+  const kernels::Target& target = *s.target;
   std::int64_t rows = std::clamp<std::int64_t>(panel_bytes / 4 / (p.D + p.Dv), target.panel_rows, most_rows);
   s.queries = queries_per_item(p, target, rows);
   while (rows > target.panel_rows && s.workers > 1 && count_items(p, s.queries) < items_per_worker * s.workers) {
@@ -63,13 +77,45 @@ Schedule fused(const Problem& p, const kernels::Target& target, const char* reas
   s.queries = std::max<std::int64_t>(1, std::min(s.queries, longest_sequence(p)));
   s.items = count_items(p, s.queries);
   s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, s.workers));
-  kernels::Group group;
-  group.G = p.H / p.Hkv, group.D = p.D, group.Dv = p.Dv;
-  group.q.dtype = p.q.dtype();
-  if (p.bias) group.bias.data = &p;  // only whether there is one
-  if (!p.alibi_slopes.empty()) group.alibi_slopes = p.alibi_slopes.data();
-  s.worker_bytes = static_cast<std::int64_t>(target.scratch_bytes(group, group.G * s.queries));
-  return s;
+  const kernels::Group group = group_sizes(p);
+  s.worker_bytes = static_cast<std::int64_t>(target.forward_bytes(group, group.G * s.queries));
+}
+
+// The keys that some query of the sequence sees, in ranges of `size`, which depends on the sequence alone: not on the
+// batch around it, nor on the threads.
+struct KeyCut {
+  std::int64_t begin = 0, end = 0, size = 1, count = 0;
+};
+
+KeyCut cut_keys(const Problem& p, const Sequence& s) {
+  KeyCut cut;
+  cut.end = s.key_length;
+  const std::int64_t first_level = s.offset, last_level = s.offset + s.Tq - 1;
+  if (p.window.left >= 0) cut.begin = std::max<std::int64_t>(0, first_level - p.window.left);
+  if (p.window.right >= 0) cut.end = std::min(cut.end, last_level + p.window.right + 1);
+  if (p.causal) cut.end = std::min(cut.end, last_level + 1);
+  cut.begin = cut.begin / kernels::tile_keys * kernels::tile_keys;
+  const std::int64_t keys = std::max<std::int64_t>(0, cut.end - cut.begin);
+  cut.size = std::max(fewest_keys, divide_up(divide_up(keys, most_ranges), kernels::tile_keys) * kernels::tile_keys);
+  cut.count = divide_up(keys, cut.size);
+  return cut;
+}
+
+void cut_decode(const Problem& p, Schedule& s) {
+  s.queries = longest_sequence(p);
+  std::int64_t ranges = 0;
+  for (std::int64_t n = 0; n < p.sequences(); ++n) {
+    const KeyCut cut = cut_keys(p, p.sequence(n));
+    ranges = std::max(ranges, cut.count);
+    s.keys = std::max(s.keys, cut.size);
+  }
+  s.ranges = ranges;
+  s.items = p.sequences() * p.Hkv * ranges;
+  s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, s.workers));
+  const kernels::Group group = group_sizes(p);
+  s.worker_bytes = static_cast<std::int64_t>(s.target->decode_bytes(group, group.G * s.queries));
+  s.partial_bytes = divide_up(group.G * s.queries * (2 + p.Dv) * 4, 64) * 64;
+  s.shared_bytes = s.items * s.partial_bytes;
 }
 
 // The sequences, the ones with the most work first: the last items are then small ones.
@@ -111,6 +157,30 @@ void run_fused(const Problem& p, const Schedule& s, const MutableView& out, cons
   });
 }
 
+// Items count through the key ranges of a head, then the heads, then the sequences.
+void run_decode(const Problem& p, const Schedule& s, const MutableView& out, const MutableView& lse, char* scratch) {
+  char* partials = scratch + s.workers * s.worker_bytes;
+  const auto partial = [&](std::int64_t item) { return reinterpret_cast<float*>(partials + item * s.partial_bytes); };
+  parallel_items(s.items, s.workers, [&](int worker, std::int64_t item) {
+    const std::int64_t range = item % s.ranges, head = item / s.ranges;
+    const Sequence sequence = p.sequence(head / p.Hkv);
+    const KeyCut cut = cut_keys(p, sequence);
+    if (range >= cut.count || sequence.Tq == 0) return;
+    const std::int64_t begin = cut.begin + range * cut.size;
+    s.target->decode(p.group(sequence, head % p.Hkv, out, lse), 0, sequence.Tq, begin,
+                     std::min(begin + cut.size, cut.end), partial(item), scratch + worker * s.worker_bytes);
+  });
+  const std::int64_t heads = p.sequences() * p.Hkv;
+  const std::int64_t grain = 1 + (1 << 16) / (1 + s.ranges * s.partial_bytes);
+  parallel_for(heads, s.workers == 1 ? heads : grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t head = begin; head < end; ++head) {
+      const Sequence sequence = p.sequence(head / p.Hkv);
+      kernels::combine(p.group(sequence, head % p.Hkv, out, lse), 0, sequence.Tq, partial(head * s.ranges),
+                       s.partial_bytes / 4, cut_keys(p, sequence).count);
+    }
+  });
+}
+
 }  // namespace
 
 Schedule make_schedule(const Problem& p) {
@@ -119,11 +189,27 @@ Schedule make_schedule(const Problem& p) {
     s.reason = "f64 is computed by the plain path, in double precision";
     return s;
   }
-  return fused(p, kernels::target(), "the fused path takes every option");
+  Schedule s;
+  s.target = &kernels::target();
+  s.path = Path::fused;
+  s.reason = "no rows";
+  if (p.B == 0 || p.H == 0 || p.Tq == 0) return s;
+  s.workers = all_flops(p) < parallel_flops ? 1 : available_threads();
+  if (p.H / p.Hkv * longest_sequence(p) <= decode_rows) {
+    s.path = Path::decode;
+    s.reason = "at most 8 query rows share a key head: time goes into reading keys and values";
+    cut_decode(p, s);
+  } else {
+    s.reason = "more than 8 query rows share a key head: tiles of scores stay in registers and cache";
+    cut_fused(p, s);
+  }
+  return s;
 }
 
 void run_schedule(const Problem& p, const Schedule& s, const MutableView& out, const MutableView& lse, void* scratch) {
-  if (s.items > 0) run_fused(p, s, out, lse, static_cast<char*>(scratch));
+  if (p.B == 0 || p.H == 0 || p.Tq == 0) return;
+  if (s.path == Path::decode) return run_decode(p, s, out, lse, static_cast<char*>(scratch));
+  run_fused(p, s, out, lse, static_cast<char*>(scratch));
 }
 
 }  // namespace attend

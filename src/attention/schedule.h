@@ -12,11 +12,13 @@ struct Schedule {
   Path path = Path::reference;
   const kernels::Target* target = nullptr;
   std::int64_t queries = 0;  // of each head in a work item
-  std::int64_t keys = 0;     // in a work item; 0: all
+  std::int64_t keys = 0;     // of a decode item, at most
+  std::int64_t ranges = 0;   // of keys, in a head, at most
   std::int64_t items = 0;
   int workers = 1;
-  std::int64_t worker_bytes = 0;  // scratch of one worker
-  std::int64_t shared_bytes = 0;  // partial results of the decode path
+  std::int64_t worker_bytes = 0;   // scratch of one worker
+  std::int64_t partial_bytes = 0;  // what a decode item leaves
+  std::int64_t shared_bytes = 0;   // of all decode items
   const char* reason = "";
 
   std::int64_t scratch_bytes() const { return workers * worker_bytes + shared_bytes; }

@@ -63,10 +63,17 @@ struct Target {
   bool bf16_dot;   // bf16 products by the processor's own instruction
   bool (*supported)();
 
-  // Query rows [first, last) of every head of the group: out and lse. `scratch`: scratch_bytes(group, rows), 64-byte
+  // Query rows [first, last) of every head of the group: out and lse. `scratch`: forward_bytes(group, rows), 64-byte
   // aligned. Rows are independent: a row's bits depend on its query, its keys and the options alone.
   void (*forward)(const Group& group, std::int64_t first, std::int64_t last, void* scratch);
-  std::size_t (*scratch_bytes)(const Group& group, std::int64_t rows);
+  std::size_t (*forward_bytes)(const Group& group, std::int64_t rows);
+
+  // Query rows [first, last) of every head against the keys [begin, end) alone, begin a multiple of tile_keys:
+  // partial [rows][2 + Dv], a row's m (log2 units), l, and sums of weights 2^(score - m) times values. combine.h makes
+  // out and lse of such parts. Sinks are left to it.
+  void (*decode)(const Group& group, std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end,
+                 float* partial, void* scratch);
+  std::size_t (*decode_bytes)(const Group& group, std::int64_t rows);
 };
 
 }  // namespace attend::kernels

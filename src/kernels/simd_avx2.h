@@ -30,6 +30,13 @@ struct Simd {
   static F abs(F x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
   static F copy_sign(F x, F sign) { return _mm256_or_ps(abs(x), _mm256_and_ps(_mm256_set1_ps(-0.0f), sign)); }
 
+  // Lane i: the sum of x[i]'s lanes.
+  static F sum_each(const F (&x)[lanes]) {
+    const F low = _mm256_hadd_ps(_mm256_hadd_ps(x[0], x[1]), _mm256_hadd_ps(x[2], x[3]));
+    const F high = _mm256_hadd_ps(_mm256_hadd_ps(x[4], x[5]), _mm256_hadd_ps(x[6], x[7]));
+    return add(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+  }
+
   static Mask greater(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
   static Mask equal(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
   static Mask test(const std::uint32_t* p, std::uint32_t bit) {

@@ -35,19 +35,45 @@ struct Simd {
     return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(bit, _mm512_castps_si512(sign), _mm512_castps_si512(x), 0xCA));
   }
 
-  static Mask greater(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
-  static Mask equal(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+  // Lane i: the sum of x[i]'s lanes.
+  static F sum_each(const F (&x)[lanes]) {
+    F four[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const F a = add(_mm512_unpacklo_ps(x[4 * i], x[4 * i + 1]), _mm512_unpackhi_ps(x[4 * i], x[4 * i + 1]));
+      const F b = add(_mm512_unpacklo_ps(x[4 * i + 2], x[4 * i + 3]), _mm512_unpackhi_ps(x[4 * i + 2], x[4 * i + 3]));
+      four[i] = add(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xEE));
+    }
+    const F low = add(_mm512_shuffle_f32x4(four[0], four[1], 0x88), _mm512_shuffle_f32x4(four[0], four[1], 0xDD));
+    const F high = add(_mm512_shuffle_f32x4(four[2], four[3], 0x88), _mm512_shuffle_f32x4(four[2], four[3], 0xDD));
+    return add(_mm512_shuffle_f32x4(low, high, 0x88), _mm512_shuffle_f32x4(low, high, 0xDD));
+  }
+
+  static Mask greater(F a, F b) {
+    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+  }
+  static Mask equal(F a, F b) {
+    return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
+  }
   // One bit of each 32-bit lane.
   static Mask test(const std::uint32_t* p, std::uint32_t bit) {
     return _mm512_test_epi32_mask(_mm512_loadu_si512(p), _mm512_set1_epi32(static_cast<int>(bit)));
   }
-  static bool any(Mask m) { return m != 0; }
+  static bool any(Mask m) {
+    return m != 0;
+  }
   // a where m, else b.
-  static F select(Mask m, F a, F b) { return _mm512_mask_blend_ps(m, b, a); }
+  static F select(Mask m, F a, F b) {
+    return _mm512_mask_blend_ps(m, b, a);
+  }
 
   // x - floor(x), and y * 2^floor(x); 0 far below, NaN for NaN.
-  static F fraction(F x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF); }
-  static F scale_by_floor(F y, F x) { return _mm512_scalef_ps(y, x); }
+  static F fraction(F x) {
+    return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF);
+  }
+  static F scale_by_floor(F y, F x) {
+    return _mm512_scalef_ps(y, x);
+  }
 
   static F load_bf16(const std::uint16_t* p) {
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));

@@ -33,6 +33,9 @@ struct Simd {
   static F abs(F x) { return vabsq_f32(x); }
   static F copy_sign(F x, F sign) { return vbslq_f32(vdupq_n_u32(0x80000000u), sign, x); }
 
+  // Lane i: the sum of x[i]'s lanes.
+  static F sum_each(const F (&x)[lanes]) { return vpaddq_f32(vpaddq_f32(x[0], x[1]), vpaddq_f32(x[2], x[3])); }
+
   static Mask greater(F a, F b) { return vcgtq_f32(a, b); }
   static Mask equal(F a, F b) { return vceqq_f32(a, b); }
   static Mask test(const std::uint32_t* p, std::uint32_t bit) { return vtstq_u32(vld1q_u32(p), vdupq_n_u32(bit)); }

@@ -33,6 +33,13 @@ struct Simd {
   static F abs(F x) { return _mm_andnot_ps(_mm_set1_ps(-0.0f), x); }
   static F copy_sign(F x, F sign) { return _mm_or_ps(abs(x), _mm_and_ps(_mm_set1_ps(-0.0f), sign)); }
 
+  // Lane i: the sum of x[i]'s lanes.
+  static F sum_each(const F (&x)[lanes]) {
+    const F a = add(_mm_unpacklo_ps(x[0], x[1]), _mm_unpackhi_ps(x[0], x[1]));
+    const F b = add(_mm_unpacklo_ps(x[2], x[3]), _mm_unpackhi_ps(x[2], x[3]));
+    return add(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));
+  }
+
   static Mask greater(F a, F b) { return _mm_cmpgt_ps(a, b); }
   static Mask equal(F a, F b) { return _mm_cmpeq_ps(a, b); }
   static Mask test(const std::uint32_t* p, std::uint32_t bit) {

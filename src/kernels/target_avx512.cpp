@@ -2,8 +2,7 @@
 #include "kernels/simd_avx512.h"
 #include "kernels/transpose_sse.h"
 
-#include "kernels/fused_kernels.h"
-#include "kernels/target_list.h"
+#include "kernels/make_target.h"
 
 namespace attend::kernels {
 

@@ -3,8 +3,7 @@
 #include "kernels/transpose_sse.h"
 
 #define ATTEND_BF16_DOT
-#include "kernels/fused_kernels.h"
-#include "kernels/target_list.h"
+#include "kernels/make_target.h"
 
 namespace attend::kernels {
 

@@ -1,8 +1,7 @@
 // AArch64.
 #include "kernels/simd_neon.h"
 
-#include "kernels/fused_kernels.h"
-#include "kernels/target_list.h"
+#include "kernels/make_target.h"
 
 namespace attend::kernels {
 

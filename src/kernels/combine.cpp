@@ -1,0 +1,61 @@
+#include "kernels/combine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/element.h"
+
+namespace attend::kernels {
+
+namespace {
+
+constexpr double log2_e = 1.44269504088896340736;
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+std::byte* place(const Operand& x, std::int64_t head, std::int64_t row) {
+  return static_cast<std::byte*>(const_cast<void*>(x.data)) + (head * x.head + row * x.row) * size_of(x.dtype);
+}
+
+// The parts of one row: part n at first + n * stride.
+struct Parts {
+  const float* first;
+  std::int64_t stride, count;
+  double m(std::int64_t n) const { return static_cast<double>(first[n * stride]); }
+  double l(std::int64_t n) const { return static_cast<double>(first[n * stride + 1]); }
+  double o(std::int64_t n, std::int64_t d) const { return static_cast<double>(first[n * stride + 2 + d]); }
+};
+
+void combine_row(const Group& g, std::int64_t head, std::int64_t row, const Parts& parts) {
+  const double sink = g.sinks ? g.sinks[head] * log2_e : -infinity;
+  double m = sink, l = 0;
+  for (std::int64_t n = 0; n < parts.count; ++n) {
+    if (parts.l(n) != 0) m = std::max(m, parts.m(n));
+  }
+  if (g.sinks) l = std::exp2(sink - m);
+  for (std::int64_t n = 0; n < parts.count; ++n) {
+    if (parts.l(n) != 0) l += parts.l(n) * std::exp2(parts.m(n) - m);
+  }
+  std::byte* out = place(g.out, head, row);
+  for (std::int64_t d = 0; d < g.Dv; ++d) {
+    double sum = 0;
+    for (std::int64_t n = 0; n < parts.count; ++n) {
+      // A part that saw nothing is left out: its sums are 0, and 0 * 2^(m - m) might be NaN.
+      if (parts.l(n) != 0) sum += parts.o(n, d) * std::exp2(parts.m(n) - m);
+    }
+    store_element(g.out.dtype, out + d * g.out.column * size_of(g.out.dtype), l == 0 ? 0 : sum / l);
+  }
+  if (g.lse.data) store_element(g.lse.dtype, place(g.lse, head, row), l == 0 ? -infinity : m / log2_e + std::log(l));
+}
+
+}  // namespace
+
+void combine(const Group& g, std::int64_t first, std::int64_t last, const float* partials, std::int64_t stride,
+             std::int64_t ranges) {
+  const std::int64_t queries = last - first;
+  for (std::int64_t row = 0; row < g.G * queries; ++row) {
+    combine_row(g, row / queries, first + row % queries, {partials + row * (2 + g.Dv), stride, ranges});
+  }
+}
+
+}  // namespace attend::kernels

@@ -1,0 +1,268 @@
+// What the kernels of every target share: arithmetic on vectors, and reading and writing elements of any dtype. A file
+// that includes this has included a vector layer `Simd` before.
+//
+// A caution that holds for all that is compiled for a target: it is compiled for processors that the running one may
+// not be. It may include no header with inline functions of its own (<algorithm>, <cmath>, ...): the linker would keep
+// one copy for the whole program, and it might be this one.
+#pragma once
+
+#include <cfloat>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/fused.h"
+
+namespace attend::kernels {
+namespace {
+
+using F = Simd::F;
+using Mask = Simd::Mask;
+
+constexpr int vectors = Simd::vectors;  // of queries in a panel
+constexpr int lanes = Simd::lanes;
+constexpr int width = vectors * lanes;  // query rows in a panel
+constexpr int block = Simd::block;
+constexpr float log2_e = 1.44269504088896340736f;
+constexpr double ln_2 = 0.69314718055994530942;
+constexpr float infinity = __builtin_inff();
+// What a row's maximum is before any key: exp2(-infinity - m) is 0, where m = -infinity would give NaN.
+constexpr float no_maximum = -FLT_MAX;
+// A row is scaled down only where its maximum has grown by more than this, in log2: weights stay below 2^9.
+constexpr float slack = 8;
+
+template <class T>
+constexpr T min_of(T a, T b) {
+  return a < b ? a : b;
+}
+template <class T>
+constexpr T max_of(T a, T b) {
+  return a > b ? a : b;
+}
+constexpr std::int64_t round_up(std::int64_t x, std::int64_t to) {
+  return (x + to - 1) / to * to;
+}
+
+// ---- Arithmetic ----
+
+// 2^x, relative error 8.3e-8 (degree 5) or 2.9e-6 (degree 4) and exact for whole x. The polynomial is 2^f on [0,1],
+// fitted for the smallest relative error with p(0) = 1.
+template <int Degree>
+F exp2(F x) {
+  static constexpr float degree_4[] = {1.0f, 0.69304484f, 0.2412802f, 0.052242473f, 0.013426684f};
+  static constexpr float degree_5[] = {1.0f, 0.6931513f, 0.24016444f, 0.055799913f, 0.009017031f, 0.00186713f};
+  const float* c = Degree == 4 ? degree_4 : degree_5;
+  const F f = Simd::fraction(x);
+  F p = Simd::set1(c[Degree]);
+#pragma GCC unroll 8
+  for (int i = Degree - 1; i >= 0; --i) p = Simd::fma(p, f, Simd::set1(c[i]));
+  return Simd::scale_by_floor(p, x);
+}
+
+// tanh, relative error below 4e-7: x times a rational function of x^2 within 4.97 (Lambert's continued fraction to 9
+// levels), and by way of exp beyond 0.6, where nothing cancels.
+F tanh(F x) {
+  const F a = Simd::abs(x);
+  const F e = exp2<5>(Simd::mul(Simd::min(a, Simd::set1(20)), Simd::set1(2 * log2_e)));
+  const F large = Simd::sub(Simd::set1(1), Simd::div(Simd::set1(2), Simd::add(e, Simd::set1(1))));
+  // Taylor's series to a^11: the next term is below 1e-8 of the sum for a < 0.3.
+  const F y = Simd::mul(a, a);
+  static constexpr float taylor[] = {1.0f, -1.0f / 3, 2.0f / 15, -17.0f / 315, 62.0f / 2835, -1382.0f / 155925};
+  F p = Simd::set1(taylor[5]);
+#pragma GCC unroll 8
+  for (int i = 4; i >= 0; --i) p = Simd::fma(p, y, Simd::set1(taylor[i]));
+  const F small = Simd::mul(a, p);
+  return Simd::copy_sign(Simd::select(Simd::greater(a, Simd::set1(0.3f)), large, small), x);
+}
+
+// How products are made and in which form a panel holds its operands: 32 bits a lane in both.
+struct DotF32 {
+  static constexpr int pair = 1;  // products in one step
+  static constexpr int degree = 5;
+  static F fma(F a, F b, F c) { return Simd::fma(a, b, c); }
+  // The weights of one step.
+  static F step(F weight, F) { return weight; }
+  static F scale(F step, F alpha) { return Simd::mul(step, alpha); }
+};
+
+#ifdef ATTEND_BF16_DOT
+// Two bf16 products a lane and step, summed in f32.
+struct DotBF16 {
+  static constexpr int pair = 2;
+  static constexpr int degree = 4;  // the weights keep 8 bits
+  static F fma(F a, F b, F c) { return Simd::dot_bf16(a, b, c); }
+  static F step(F even, F odd) { return Simd::pair_bf16(even, odd); }
+  static F scale(F step, F alpha) { return Simd::scale_pair_bf16(step, alpha); }
+};
+#endif
+
+// sums[r][v] += over the steps s: a[r * a_row + s * a_step] * b[s * width + v * lanes ...], v from First to N.
+template <class Dot, int R, int First, int N>
+inline __attribute__((always_inline)) void multiply(F (&sums)[R][N], const float* a, std::int64_t a_row,
+                                                    std::int64_t a_step, const float* b, std::int64_t steps) {
+  for (std::int64_t s = 0; s < steps; ++s) {
+    F x[N];
+#pragma GCC unroll 4
+    for (int v = First; v < N; ++v) x[v] = Simd::load(b + v * lanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      float scalar;
+      __builtin_memcpy(&scalar, a + r * a_row, sizeof scalar);  // a may be misaligned
+      const F y = Simd::set1(scalar);
+#pragma GCC unroll 4
+      for (int v = First; v < N; ++v) sums[r][v] = Dot::fma(y, x[v], sums[r][v]);
+    }
+    a += a_step;
+    b += width;
+  }
+}
+
+// ---- Elements of any dtype ----
+
+float load_scalar(DType dtype, const char* from) {
+  std::uint16_t half;
+  float single;
+  double wide;
+  switch (dtype) {
+    case DType::bf16: {
+      __builtin_memcpy(&half, from, 2);
+      const std::uint32_t bits = static_cast<std::uint32_t>(half) << 16;
+      __builtin_memcpy(&single, &bits, 4);
+      return single;
+    }
+    case DType::f16: {
+      std::uint16_t padded[lanes] = {};
+      float row[lanes];
+      __builtin_memcpy(padded, from, 2);
+      Simd::store(row, Simd::load_f16(padded));
+      return row[0];
+    }
+    case DType::f64:
+      __builtin_memcpy(&wide, from, 8);
+      return static_cast<float>(wide);
+    default:
+      __builtin_memcpy(&single, from, 4);
+      return single;
+  }
+}
+
+std::int64_t bytes_of(DType dtype) {
+  return dtype == DType::f64 ? 8 : dtype == DType::f32 ? 4 : dtype == DType::boolean ? 1 : 2;
+}
+
+const char* at(const void* data, DType dtype, std::int64_t element) {
+  return static_cast<const char*>(data) + element * bytes_of(dtype);
+}
+
+// `count` elements, `stride` apart, as f32.
+void load_row(float* to, DType dtype, const char* from, std::int64_t stride, std::int64_t count) {
+  std::int64_t i = 0;
+  if (stride == 1 && dtype == DType::f32) {
+    __builtin_memcpy(to, from, static_cast<std::size_t>(count) * 4);
+    return;
+  }
+  if (stride == 1 && dtype != DType::f64) {
+    for (; i + lanes <= count; i += lanes) {
+      std::uint16_t half[lanes];
+      __builtin_memcpy(half, from + i * 2, sizeof half);
+      Simd::store(to + i, dtype == DType::bf16 ? Simd::load_bf16(half) : Simd::load_f16(half));
+    }
+  }
+  for (; i < count; ++i) to[i] = load_scalar(dtype, from + i * stride * bytes_of(dtype));
+}
+
+// `count` f32 elements to dtype (f32, bf16 or f16), `stride` apart.
+void store_row(const float* from, DType dtype, char* to, std::int64_t stride, std::int64_t count) {
+  std::int64_t i = 0;
+  if (stride == 1 && dtype == DType::f32) {
+    __builtin_memcpy(to, from, static_cast<std::size_t>(count) * 4);
+    return;
+  }
+  for (; i < count; i += lanes) {
+    const std::int64_t n = min_of<std::int64_t>(lanes, count - i);
+    float wide[lanes] = {};
+    std::uint16_t half[lanes];
+    __builtin_memcpy(wide, from + i, static_cast<std::size_t>(n) * 4);
+    if (dtype == DType::bf16) Simd::store_bf16(half, Simd::load(wide));
+    if (dtype == DType::f16) Simd::store_f16(half, Simd::load(wide));
+    for (std::int64_t j = 0; j < n; ++j) {
+      char* place = to + (i + j) * stride * bytes_of(dtype);
+      if (dtype == DType::f32)
+        __builtin_memcpy(place, wide + j, 4);
+      else
+        __builtin_memcpy(place, half + j, 2);
+    }
+  }
+}
+
+// ---- Rows and keys ----
+
+const char* rows_at(const Rows& rows, std::int64_t key) {
+  if (!rows.blocks) return at(rows.data, rows.dtype, key * rows.row);
+  return at(rows.blocks[key / rows.block_rows], rows.dtype, rows.offset + key % rows.block_rows * rows.row);
+}
+
+// Where one row of one head begins.
+const char* operand_at(const Operand& x, std::int64_t head, std::int64_t row) {
+  return at(x.data, x.dtype, head * x.head + row * x.row);
+}
+
+// The keys lo <= key < hi that lengths, causal and window leave to a query.
+struct KeyRange {
+  std::int64_t lo, hi;
+};
+KeyRange keys_of(const Group& g, std::int64_t query) {
+  const std::int64_t level = query + g.offset;
+  KeyRange range{0, g.key_length};
+  if (g.window_left >= 0) range.lo = max_of<std::int64_t>(0, level - g.window_left);
+  if (g.causal) range.hi = min_of(range.hi, level + 1);
+  if (g.window_right >= 0) range.hi = min_of(range.hi, level + g.window_right + 1);
+  return range.hi <= range.lo ? KeyRange{0, 0} : range;
+}
+
+// Ones below that bit.
+std::uint64_t below(std::int64_t bit) {
+  return bit <= 0 ? 0 : bit >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bit) - 1;
+}
+
+// Which of the keys start, start + 1, ... (at most 64) a query may attend to, a bit each.
+std::uint64_t visible_bits(const Group& g, std::int64_t head, std::int64_t query, KeyRange range, std::int64_t start,
+                           std::int64_t keys) {
+  const std::uint64_t bits = below(range.hi - start) & ~below(range.lo - start);
+  if (!g.mask.data || bits == 0) return bits;
+  const auto* from = reinterpret_cast<const std::uint8_t*>(operand_at(g.mask, head, query)) + start * g.mask.column;
+  if (g.mask.column == 1 && keys == tile_keys) return bits & Simd::bits_of_bools(from);
+  std::uint64_t read = 0;
+  for (std::int64_t j = 0; j < keys; ++j) read |= static_cast<std::uint64_t>(from[j * g.mask.column] != 0) << j;
+  return bits & read;
+}
+
+// What a score is multiplied by where the queries do not hold it yet: |scale| log2 e. Its sign, and a scale of 0, are
+// in the queries, so that a masked score of -infinity stays one.
+float late_factor(const Group& g) {
+  const double scale = g.scale < 0 ? -g.scale : g.scale;
+  return scale == 0 ? 1 : static_cast<float>(scale * 1.44269504088896340736);
+}
+
+// One query row as the products take it, into `to` [steps * pair]: f32 with scale and log2 e in it; or for bf16
+// products as it is.
+template <class Dot>
+void load_query(const Group& g, std::int64_t head, std::int64_t query, float* to, std::int64_t steps) {
+  const char* from = operand_at(g.q, head, query);
+  if constexpr (Dot::pair == 1) {
+    load_row(to, g.q.dtype, from, g.q.column, g.D);
+    const float factor = static_cast<float>(g.scale * 1.44269504088896340736);
+    for (std::int64_t d = 0; d < g.D; ++d) to[d] *= factor;
+    for (std::int64_t d = g.D; d < steps; ++d) to[d] = 0;
+  } else {
+    auto* half = reinterpret_cast<std::uint16_t*>(to);
+    for (std::int64_t d = g.D; d < 2 * steps; ++d) half[d] = 0;
+    for (std::int64_t d = 0; d < g.D; ++d) {
+      std::uint16_t bits;
+      __builtin_memcpy(&bits, from + d * g.q.column * 2, 2);
+      half[d] = g.scale == 0 ? 0 : g.scale < 0 ? bits ^ 0x8000 : bits;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attend::kernels
