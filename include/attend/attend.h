@@ -6,6 +6,7 @@
 #include "attend/error.h"
 #include "attend/explain.h"
 #include "attend/io.h"
+#include "attend/kv_cache.h"
 #include "attend/layers.h"
 #include "attend/picture.h"
 #include "attend/random.h"

@@ -1,9 +1,8 @@
 #include "attend/attention.h"
 
 #include <cmath>
-#include <new>
-#include <stdexcept>
 
+#include "attention/compute.h"
 #include "attention/output.h"
 #include "attention/problem.h"
 #include "attention/schedule.h"
@@ -67,38 +66,6 @@ void for_each_row(const Problem& p, Body body) {
   }
 }
 
-// body(), with out_of_memory where there is no memory for more than the result's tensors.
-template <class Body>
-auto with_memory(const char* function, const View& q, const View& k, Body body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-  } catch (const std::length_error&) {  // a list longer than any memory
-  }
-  fail(ErrorCode::out_of_memory, "{}: no memory for a list (q {}, k {})", function, q.shape(), k.shape());
-}
-
-// out [B,H,Tq,Dv], lse [B,H,Tq].
-void compute(const Problem& p, const MutableView& out, const MutableView& lse) {
-  const Schedule schedule = make_schedule(p);
-  if (schedule.path == Path::reference) {
-    return for_each_row(p, [&](const ReferenceRow& row) {
-      row.store(out, row.steps.context);
-      row.store(lse, {&row.steps.lse, 1});
-    });
-  }
-  Tensor scratch = Tensor::uninitialized({schedule.scratch_bytes()}, DType::u8);
-  run_schedule(p, schedule, out, lse, scratch.raw());
-}
-
-AttentionResult run(const View& q, const View& k, const View& v, const AttentionOptions& options) {
-  const Problem p = Problem::check("attention", q, k, v, options);
-  AttentionResult result{Tensor::uninitialized(p.trim({p.B, p.H, p.Tq, p.Dv}), q.dtype()),
-                         Tensor::uninitialized(p.trim({p.B, p.H, p.Tq}), statistics_dtype(q))};
-  compute(p, result.out.view().reshape({p.B, p.H, p.Tq, p.Dv}), result.lse.view().reshape({p.B, p.H, p.Tq}));
-  return result;
-}
-
 AttentionSteps run_steps(const View& q, const View& k, const View& v, const AttentionOptions& options) {
   const Problem p = Problem::check("attention_steps", q, k, v, options);
   const DType dtype = statistics_dtype(q);
@@ -137,13 +104,33 @@ void run_into(const MutableView& out, const std::optional<MutableView>& lse, con
   if (lse && overlap(out, *lse)) fail(ErrorCode::bad_value, "attention_into: out and lse share memory");
   Tensor unwanted;
   if (!lse) unwanted = Tensor::uninitialized(p.trim({p.B, p.H, p.Tq}), statistics_dtype(q));
-  compute(p, with_axes(out, 4), with_axes(lse ? *lse : unwanted.view(), 3));
+  compute_into(p, with_axes(out, 4), with_axes(lse ? *lse : unwanted.view(), 3));
 }
 
 }  // namespace
 
+void compute_into(const Problem& p, const MutableView& out, const MutableView& lse) {
+  const Schedule schedule = make_schedule(p);
+  if (schedule.path == Path::reference) {
+    return for_each_row(p, [&](const ReferenceRow& row) {
+      row.store(out, row.steps.context);
+      row.store(lse, {&row.steps.lse, 1});
+    });
+  }
+  Tensor scratch = Tensor::uninitialized({schedule.scratch_bytes()}, DType::u8);
+  run_schedule(p, schedule, out, lse, scratch.raw());
+}
+
+AttentionResult compute(const Problem& p) {
+  const Dims out{p.B, p.H, p.Tq, p.Dv}, lse{p.B, p.H, p.Tq};
+  AttentionResult result{Tensor::uninitialized(p.trim(out), p.q.dtype()),
+                         Tensor::uninitialized(p.trim(lse), statistics_dtype(p.q))};
+  compute_into(p, result.out.view().reshape(out), result.lse.view().reshape(lse));
+  return result;
+}
+
 AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options) {
-  return with_memory("attention", q, k, [&] { return run(q, k, v, options); });
+  return with_memory("attention", q, k, [&] { return compute(Problem::check("attention", q, k, v, options)); });
 }
 
 void attention_into(const MutableView& out, const std::optional<MutableView>& lse, const View& q, const View& k,

@@ -34,11 +34,12 @@ void check_ranks(const char* function, const View& q, const View& k, const View&
 }
 
 // The sizes of the three, once they have four axes; the message shows them as they came.
-void check_sizes(const char* function, Problem& p, const std::string& shapes) {
+void check_sizes(const char* function, Problem& p, const View& q, const View& k, const View& v) {
   const auto differ = [&](const char* name, const char* what, std::int64_t got, const char* other,
                           std::int64_t expected) {
     if (got == expected) return;
-    fail(ErrorCode::bad_shape, "{}: {} has {} {}, {} has {} {}", function, name, what, got, other, expected, shapes);
+    fail(ErrorCode::bad_shape, "{}: {} has {} {}, {} has {} {}", function, name, what, got, other, expected,
+         shapes_of(q, k, v));
   };
   p.B = p.q.size(0), p.H = p.q.size(1), p.Tq = p.q.size(2), p.D = p.q.size(3);
   p.Hkv = p.k.size(1), p.Tk = p.k.size(2), p.Dv = p.v.size(3);
@@ -47,10 +48,13 @@ void check_sizes(const char* function, Problem& p, const std::string& shapes) {
   differ("k", "head size", p.k.size(3), "q", p.D);
   differ("v", "heads", p.v.size(1), "k", p.Hkv);
   differ("v", "keys", p.v.size(2), "k", p.Tk);
-  if (p.D < 1) fail(ErrorCode::bad_shape, "{}: q has head size 0, expected at least 1 {}", function, shapes);
-  if (p.Dv < 1) fail(ErrorCode::bad_shape, "{}: v has head size 0, expected at least 1 {}", function, shapes);
+  if (p.D < 1)
+    fail(ErrorCode::bad_shape, "{}: q has head size 0, expected at least 1 {}", function, shapes_of(q, k, v));
+  if (p.Dv < 1)
+    fail(ErrorCode::bad_shape, "{}: v has head size 0, expected at least 1 {}", function, shapes_of(q, k, v));
   if (p.Hkv == 0 ? p.H != 0 : p.H % p.Hkv != 0) {
-    fail(ErrorCode::bad_shape, "{}: q has {} heads, expected a multiple of k's {} {}", function, p.H, p.Hkv, shapes);
+    fail(ErrorCode::bad_shape, "{}: q has {} heads, expected a multiple of k's {} {}", function, p.H, p.Hkv,
+         shapes_of(q, k, v));
   }
 }
 
@@ -212,9 +216,13 @@ kernels::Matrix matrix_at(const View& x, std::int64_t b, std::int64_t h, std::in
 kernels::Operand operand_at(const View& x, std::int64_t b, std::int64_t h, std::int64_t row, std::int64_t column = 0) {
   return {place(x, b, h, row, column), x.dtype(), x.strides()[1], x.strides()[2], x.strides()[3]};
 }
-kernels::Rows rows_at(const View& x, std::int64_t b, std::int64_t h, std::int64_t row) {
+kernels::Rows rows_at(const View& x, const void* const* blocks, std::int64_t block_rows, std::int64_t b, std::int64_t h,
+                      std::int64_t row) {
   kernels::Rows rows;
   rows.data = place(x, b, h, row, 0);
+  rows.blocks = blocks;
+  rows.block_rows = block_rows;
+  rows.offset = b * x.strides()[0] + h * x.strides()[1];
   rows.dtype = x.dtype();
   rows.row = x.strides()[2];
   rows.column = x.strides()[3];
@@ -232,7 +240,7 @@ Problem Problem::check(const char* function, const View& q, const View& k, const
   p.q = with_four_axes(q);
   p.k = with_four_axes(k);
   p.v = with_four_axes(v);
-  check_sizes(function, p, shapes_of(q, k, v));
+  check_sizes(function, p, q, k, v);
   check_numbers(function, p, options);
   check_tensors(function, p, options);
   check_key_lengths(function, p, options.key_lengths);
@@ -299,8 +307,8 @@ kernels::Group Problem::group(const Sequence& s, std::int64_t h, const MutableVi
   group.G = H / Hkv, group.D = D, group.Dv = Dv;
   const std::int64_t first = h * group.G;
   group.q = operand_at(q, s.b, first, s.query_start);
-  group.k = rows_at(k, s.b, h, s.key_start);
-  group.v = rows_at(v, s.b, h, s.key_start);
+  group.k = rows_at(k, k_blocks, block_rows, s.b, h, s.key_start);
+  group.v = rows_at(v, v_blocks, block_rows, s.b, h, s.key_start);
   if (mask) group.mask = operand_at(*mask, s.b, first, s.query_start, s.key_start);
   if (bias) group.bias = operand_at(*bias, s.b, first, s.query_start, s.key_start);
   group.out = operand_at(out, s.b, first, s.query_start);

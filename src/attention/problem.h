@@ -33,6 +33,10 @@ struct Problem {
   std::vector<double> sinks;                           // [H] or empty
   std::vector<std::int64_t> key_lengths;               // [B] or empty: Tk
   std::vector<std::int64_t> query_starts, key_starts;  // [sequences + 1] or empty: one sequence a batch item
+  // Where k and v are not in one piece: the blocks of a KvCache, [B,Hkv,block_rows,D or Dv] each.
+  const void* const* k_blocks = nullptr;
+  const void* const* v_blocks = nullptr;
+  std::int64_t block_rows = 0;
   Offset offset = Offset::top_left();
   double scale = 1;
   double softcap = 0;

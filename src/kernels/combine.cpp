@@ -17,6 +17,16 @@ std::byte* place(const Operand& x, std::int64_t head, std::int64_t row) {
   return static_cast<std::byte*>(const_cast<void*>(x.data)) + (head * x.head + row * x.row) * size_of(x.dtype);
 }
 
+void store(const Operand& x, std::byte* row, std::int64_t first, const double* from, std::int64_t count) {
+  if (x.dtype == DType::f32 && x.column == 1) {  // most often, and a fifth of the time of a call with 6 tokens
+    for (std::int64_t i = 0; i < count; ++i) attend::store(row + (first + i) * 4, static_cast<float>(from[i]));
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    store_element(x.dtype, row + (first + i) * x.column * size_of(x.dtype), from[i]);
+  }
+}
+
 // The parts of one row: part n at first + n * stride.
 struct Parts {
   const float* first;
@@ -36,14 +46,17 @@ void combine_row(const Group& g, std::int64_t head, std::int64_t row, const Part
   for (std::int64_t n = 0; n < parts.count; ++n) {
     if (parts.l(n) != 0) l += parts.l(n) * std::exp2(parts.m(n) - m);
   }
-  std::byte* out = place(g.out, head, row);
-  for (std::int64_t d = 0; d < g.Dv; ++d) {
-    double sum = 0;
+  constexpr std::int64_t piece = 64;
+  for (std::int64_t d = 0; d < g.Dv; d += piece) {
+    const std::int64_t count = std::min(piece, g.Dv - d);
+    double sums[piece] = {};
     for (std::int64_t n = 0; n < parts.count; ++n) {
       // A part that saw nothing is left out: its sums are 0, and 0 * 2^(m - m) might be NaN.
-      if (parts.l(n) != 0) sum += parts.o(n, d) * std::exp2(parts.m(n) - m);
+      if (parts.l(n) == 0) continue;
+      const double share = std::exp2(parts.m(n) - m) / l;
+      for (std::int64_t i = 0; i < count; ++i) sums[i] += parts.o(n, d + i) * share;
     }
-    store_element(g.out.dtype, out + d * g.out.column * size_of(g.out.dtype), l == 0 ? 0 : sum / l);
+    store(g.out, place(g.out, head, row), d, sums, count);
   }
   if (g.lse.data) store_element(g.lse.dtype, place(g.lse, head, row), l == 0 ? -infinity : m / log2_e + std::log(l));
 }
