@@ -85,7 +85,7 @@ class LinearCase : public Prepared {
  public:
   LinearCase(const json& spec, const json& inputs)
       : x_(load(inputs, "x", dtype_named(spec.at("dtype")))),
-        linear_(load(inputs, "weight", dtype_named(spec.at("dtype"))), load(inputs, "bias", DType::f32)) {}
+        linear_(Linear(load(inputs, "weight", DType::f32), load(inputs, "bias", DType::f32)).to(x_.dtype())) {}
   void run() override { result_ = linear_.forward(x_); }
   const Tensor& output() const override { return result_; }
   std::int64_t result_bytes() const override { return bytes_of(result_); }

@@ -20,7 +20,8 @@ struct LinearOptions {
   bool bias = true;
 };
 
-// y = x W^T + b, torch.nn.Linear. f32 parameters.
+// y = x W^T + b, torch.nn.Linear. f32 parameters, kept twice: as they are, and in the order in which the kernels read
+// them.
 class Linear {
  public:
   // Draws weight, then bias, as nn.Linear does: uniform within 1 / sqrt(in_size). Throws bad_value for a size below 1.
@@ -28,17 +29,28 @@ class Linear {
   // weight [out,in], bias [out] or none; floating point of any width. Throws bad_shape, bad_dtype.
   explicit Linear(const View& weight, const std::optional<View>& bias = std::nullopt);
 
-  // x [...,in] -> [...,out], f32. Throws bad_shape, bad_dtype.
+  // The same layer computing in dtype, f32 or bf16. bf16: weights and x rounded to bf16, products summed in f32, the
+  // bias added in f32, y rounded to bf16. Throws bad_dtype.
+  Linear to(DType dtype) const;
+
+  // x [...,in] -> [...,out] in dtype(), f32 unless to() said otherwise. Sums are in f32, in an order that depends on
+  // `in` alone: the same bits for any number of rows and threads. Throws bad_shape, bad_dtype.
   Tensor forward(const View& x) const;
 
+  DType dtype() const { return dtype_; }
   std::int64_t in_size() const { return weight_.size(1); }
   std::int64_t out_size() const { return weight_.size(0); }
   const Tensor& weight() const { return weight_; }
   const std::optional<Tensor>& bias() const { return bias_; }
 
  private:
+  Linear(Tensor weight, std::optional<Tensor> bias, DType dtype);
+  void pack();
+
   Tensor weight_;  // [out,in]
   std::optional<Tensor> bias_;
+  DType dtype_ = DType::f32;
+  Tensor packed_;
 };
 
 // A row of numbers for each id, torch.nn.Embedding.

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "attend/dtype.h"
+#include "kernels/linear.h"
 
 namespace attend::kernels {
 
@@ -74,6 +75,14 @@ struct Target {
   void (*decode)(const Group& group, std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end,
                  float* partial, void* scratch);
   std::size_t (*decode_bytes)(const Group& group, std::int64_t rows);
+
+  // Weights [out,in] in the order in which linear() reads them: linear_floats() floats, for x of that dtype (f32; bf16
+  // where bf16_dot).
+  std::int64_t (*linear_floats)(DType dtype, std::int64_t out, std::int64_t in);
+  void (*linear_pack)(DType dtype, const float* weight, std::int64_t out, std::int64_t in, float* packed);
+  // Rows [first, last), at most linear_rows, and outputs panel * panel_rows, ... (as many) of y. Any cut of y gives the
+  // same bits. For bf16, `in` is even.
+  void (*linear)(const LinearOperands& operands, std::int64_t first, std::int64_t last, std::int64_t panel);
 };
 
 }  // namespace attend::kernels

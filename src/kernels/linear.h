@@ -1,24 +1,23 @@
-// y = x W^T + b over plain memory.
+// y = x W^T + b over plain memory, in the register tile of the attention scores.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+
+#include "attend/dtype.h"
 
 namespace attend::kernels {
 
-// Strides count elements between rows; the elements of a row stand side by side.
-struct LinearOperands {
-  const double* x = nullptr;      // [rows,in]
-  const float* weight = nullptr;  // [out,in], row-major
-  const float* bias = nullptr;    // [out], or null: none
-  float* y = nullptr;             // [rows,out]
-  std::int64_t in = 0;
-  std::int64_t x_stride = 0;
-  std::int64_t y_stride = 0;
-};
+// Rows of x that one call takes at most: the part of the weights that they meet together stays in the L1 cache.
+inline constexpr std::int64_t linear_rows = 64;
 
-// The part of y in rows [first_row, last_row) and columns [first_out, last_out). Sums are in double, in an order that
-// depends on `in` alone: any way of cutting y into parts gives the same bits.
-void linear(const LinearOperands& a, std::int64_t first_row, std::int64_t last_row, std::int64_t first_out,
-            std::int64_t last_out);
+struct LinearOperands {
+  DType dtype = DType::f32;       // of x and y: f32, or bf16
+  const void* x = nullptr;        // [rows,in], row-major
+  const float* packed = nullptr;  // pack()ed weights of that dtype
+  const float* bias = nullptr;    // [out], or null: none
+  void* y = nullptr;              // [rows,out], row-major
+  std::int64_t in = 0, out = 0;
+};
 
 }  // namespace attend::kernels

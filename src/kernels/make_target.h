@@ -4,6 +4,7 @@
 
 #include "kernels/decode_kernels.h"
 #include "kernels/fused_kernels.h"
+#include "kernels/linear_kernels.h"
 #include "kernels/target_list.h"
 
 namespace attend::kernels {
@@ -48,8 +49,30 @@ std::size_t decode_bytes(const Group& group, std::int64_t rows) {
   return group.q.dtype == DType::bf16 ? DecodeBF16::scratch_bytes(group, rows) : DecodeF32::scratch_bytes(group, rows);
 }
 
+#ifdef ATTEND_BF16_DOT
+using LinearBF16 = DotBF16;
+#else
+using LinearBF16 = DotF32;  // never asked for: the layer widens bf16 where there is no bf16 dot
+#endif
+
+std::int64_t linear_floats(DType dtype, std::int64_t out, std::int64_t in) {
+  const std::int64_t panels = (out + width - 1) / width;
+  return panels * (dtype == DType::bf16 ? linear_panel<LinearBF16>(in) : linear_panel<DotF32>(in));
+}
+
+void linear_pack(DType dtype, const float* weight, std::int64_t out, std::int64_t in, float* packed) {
+  if (dtype == DType::bf16) return pack_linear<LinearBF16>(weight, out, in, packed);
+  pack_linear<DotF32>(weight, out, in, packed);
+}
+
+void linear(const LinearOperands& a, std::int64_t first, std::int64_t last, std::int64_t panel) {
+  if (a.dtype == DType::bf16) return LinearPanel<LinearBF16>(a, first, last, panel).run();
+  LinearPanel<DotF32>(a, first, last, panel).run();
+}
+
 constexpr Target make_target(const char* name, bool (*supported)()) {
-  return {name, lanes, block, width, has_bf16_dot, supported, forward, forward_bytes, decode, decode_bytes};
+  return {name,          lanes,  block,        width,         has_bf16_dot, supported, forward,
+          forward_bytes, decode, decode_bytes, linear_floats, linear_pack,  linear};
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ TEST(Linear, EqualsTorch) {
     const Tensor y = golden_linear(name).forward(test::golden(name + ".x"));
     EXPECT_EQ(y.dtype(), DType::f32);
     expect_close(y, test::golden(name + ".output"), 5e-7, name);
-    // Sums are in double: what is left is one rounding to f32.
-    expect_close(y, test::golden(name + ".output_f64"), 6e-8, name);
+    // Sums in f32, as torch's.
+    expect_close(y, test::golden(name + ".output_f64"), 5e-7, name);
   }
 }
 
@@ -92,9 +92,31 @@ TEST(Linear, EverySizeAndEveryCutOfTheRowsGivesTheSameBits) {
           }
         }
       }
-      expect_close(y, expected, 6e-8);
+      expect_close(y, expected, 5e-7);
     }
   }
+}
+
+TEST(Linear, BF16RoundsWeightsInputAndResult) {
+  for (const std::int64_t in : {1, 2, 37, 300}) {
+    const Tensor weight = filled({70, in}, 0.37), bias = filled({70}, 0.2), x = filled({21, in}, 0.13);
+    const Linear wide(weight.view().to(DType::bf16), bias);
+    const Linear layer = Linear(weight, bias).to(DType::bf16);
+    const Tensor y = layer.forward(x);
+    EXPECT_EQ(y.dtype(), DType::bf16);
+    EXPECT_EQ(layer.dtype(), DType::bf16);
+    // The same numbers in f32: what is left is the rounding of the result.
+    expect_close(y, wide.forward(x.view().to(DType::bf16)), 0x1p-8);
+    for (std::int64_t r = 0; r < 21; ++r) {
+      expect_same(layer.forward(x.view().select(0, r)), y.view().select(0, r));
+    }
+  }
+  expect_error(
+      ErrorCode::bad_dtype,
+      [] {
+        (void)Linear(filled({4, 3}, 1)).to(DType::f16);
+      },
+      "dtype is f16, expected f32 or bf16");
 }
 
 TEST(Linear, NoRows) {
