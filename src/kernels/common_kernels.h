@@ -91,6 +91,8 @@ struct DotBF16 {
   static constexpr int degree = 4;  // the weights keep 8 bits
   static F fma(F a, F b, F c) { return Simd::dot_bf16(a, b, c); }
   static F step(F even, F odd) { return Simd::pair_bf16(even, odd); }
+  static F interleave_low(F a, F b) { return Simd::interleave_low(a, b); }
+  static F interleave_high(F a, F b) { return Simd::interleave_high(a, b); }
   static F scale(F step, F alpha) { return Simd::scale_pair_bf16(step, alpha); }
 };
 #endif

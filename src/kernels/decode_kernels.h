@@ -60,7 +60,10 @@ class Decode {
   // values.
   void run(std::int64_t begin, std::int64_t end, float* partial) {
     start();
-    for (std::int64_t key = begin; key < end; key += tile_keys) tile(key, min_of(tile_keys, end - key));
+    for (std::int64_t key = begin; key < end; key += tile_keys) {
+      next_ = key + tile_keys < end ? key + tile_keys : key;
+      tile(key, min_of(tile_keys, end - key));
+    }
     finish(partial);
   }
 
@@ -77,7 +80,7 @@ class Decode {
     used_ = 0;
     padded_rows_ = round_up(rows_, team);
     steps_ = round_up((g_.D + Dot::pair - 1) / Dot::pair, lanes);
-    value_width_ = round_up(g_.Dv, lanes);
+    value_width_ = round_up(g_.Dv, lanes * Dot::pair);
     q_ = take<float>(padded_rows_ * steps_);
     o_ = take<float>(padded_rows_ * value_width_);
     m_ = take<float>(padded_rows_);
@@ -85,9 +88,10 @@ class Decode {
     range_ = take<KeyRange>(padded_rows_);
     scores_ = take<float>(padded_rows_ * tile_keys);
     bias_ = take<float>(tile_keys + lanes);
+    pairs_ = take<std::uint32_t>(Dot::pair == 2 ? padded_rows_ * tile_keys / 2 : 0);
     // Only one of the copies is ever made for most problems, but which is known late.
     k_copy_ = take<float>(tile_keys * steps_);
-    v_copy_ = take<float>(tile_keys * value_width_);
+    v_copy_ = take<float>((tile_keys + 1) * value_width_);
   }
 
   std::int64_t head_of(std::int64_t row) const { return row / queries_; }
@@ -114,6 +118,7 @@ class Decode {
   void tile(std::int64_t start, std::int64_t keys) {
     if (start >= max_hi_ || start + keys <= min_lo_) return;
     const Lines k = key_lines(start, keys);
+    soon_ = {rows_at(g_.v, start), g_.v.row * bytes_of(g_.v.dtype)};
     for (std::int64_t r = 0; r < padded_rows_; r += team) score(r, k, keys);
     const bool whole = start >= max_lo_ && start + keys <= min_hi_ && !g_.mask.data && keys == tile_keys;
     bool hidden = false;
@@ -123,6 +128,13 @@ class Decode {
       weigh(r, keys);
     }
     mix(start, keys, hidden || g_.bias.data);
+  }
+
+  // Values are asked for while keys are read, and the next tile's keys while values are: a tile's 64 rows are far
+  // enough ahead for memory, and near enough for the L2 cache. The processor's own prefetch loses the thread at each
+  // change: 9.4 GB/s on one Zen 4 core, of 23.7, without this.
+  void fetch_soon(std::int64_t row, std::int64_t byte) const {
+    __builtin_prefetch(soon_.data + row * soon_.row + byte, 0, 2);
   }
 
   // ---- Scores ----
@@ -160,7 +172,10 @@ class Decode {
       for (std::int64_t s = 0; s < steps_; s += lanes) {
         F x[keys_at_once];
 #pragma GCC unroll 4
-        for (int j = 0; j < keys_at_once; ++j) x[j] = ReadK::load(line[j] + s * ReadK::size);
+        for (int j = 0; j < keys_at_once; ++j) {
+          x[j] = ReadK::load(line[j] + s * ReadK::size);
+          if (r == 0) fetch_soon(key + j, s * ReadK::size);
+        }
 #pragma GCC unroll 4
         for (int i = 0; i < team; ++i) {
           const F y = Simd::load(q + i * steps_ + s);
@@ -236,6 +251,10 @@ class Decode {
       Simd::store(s + j, marked);
     }
     Simd::store(l_ + r * lanes, l);
+    if constexpr (Dot::pair == 2) {
+      auto* to = reinterpret_cast<std::uint16_t*>(pairs_ + r * tile_keys / 2);
+      for (std::int64_t j = 0; j < end; j += lanes) Simd::store_bf16(to + j, Simd::load(s + j));
+    }
   }
 
   void rescale(std::int64_t r, F top) {
@@ -257,16 +276,39 @@ class Decode {
   void mix(std::int64_t start, std::int64_t keys, bool hidden) {
     const char* from = rows_at(g_.v, start);
     const std::int64_t row = g_.v.row * bytes_of(g_.v.dtype);
+    soon_ = {rows_at(g_.k, next_), g_.k.row * bytes_of(g_.k.dtype)};
     const bool finite = !hidden || all_finite(from, row, keys);
-    if (finite && g_.v.column == 1 && g_.Dv % lanes == 0) return mix_all<ReadV>({from, row}, keys);
-    for (std::int64_t j = 0; j < keys; ++j) {
-      float* to = v_copy_ + j * value_width_;
-      load_row(to, g_.v.dtype, from + j * row, g_.v.column, g_.Dv);
-      for (std::int64_t d = 0; d < g_.Dv && !finite; ++d) to[d] = to[d] - to[d] == 0 ? to[d] : 0;
-      for (std::int64_t d = g_.Dv; d < value_width_; ++d) to[d] = 0;
+    const bool as_it_is = finite && g_.v.column == 1 && g_.Dv % (lanes * Dot::pair) == 0;
+    Lines v{from, row};
+    if constexpr (Dot::pair == 2) {
+      if (!as_it_is) v = copy_values(from, row, keys, finite);
+      for (std::int64_t r = 0; r < padded_rows_; r += team) mix_pairs(r, v, keys);
+    } else if (as_it_is) {
+      mix_all<ReadV>(v, keys);
+    } else {
+      mix_all<ReadF32>(copy_values(from, row, keys, finite), keys);
     }
-    mix_all<ReadF32>({reinterpret_cast<const char*>(v_copy_), value_width_ * 4}, keys);
     if (!finite) repair(from, row, keys);
+  }
+
+  // In the form that the products read: f32, or bf16 as it is; zeros up to a whole vector, and where not finite.
+  Lines copy_values(const char* from, std::int64_t row, std::int64_t keys, bool finite) {
+    for (std::int64_t j = 0; j < keys; ++j) {
+      if constexpr (Dot::pair == 1) {
+        float* to = v_copy_ + j * value_width_;
+        load_row(to, g_.v.dtype, from + j * row, g_.v.column, g_.Dv);
+        for (std::int64_t d = 0; d < g_.Dv && !finite; ++d) to[d] = to[d] - to[d] == 0 ? to[d] : 0;
+        for (std::int64_t d = g_.Dv; d < value_width_; ++d) to[d] = 0;
+      } else {
+        auto* to = reinterpret_cast<std::uint16_t*>(v_copy_) + j * value_width_;
+        for (std::int64_t d = 0; d < g_.Dv; ++d) {
+          __builtin_memcpy(to + d, from + j * row + d * g_.v.column * 2, 2);
+          if (!finite && (to[d] & 0x7F80) == 0x7F80) to[d] = 0;
+        }
+        for (std::int64_t d = g_.Dv; d < value_width_; ++d) to[d] = 0;
+      }
+    }
+    return {reinterpret_cast<const char*>(v_copy_), value_width_ * (Dot::pair == 1 ? 4 : 2)};
   }
 
   bool all_finite(const char* from, std::int64_t row, std::int64_t keys) {
@@ -286,7 +328,7 @@ class Decode {
         if (v_copy_[d] - v_copy_[d] == 0) continue;
         for (std::int64_t r = 0; r < padded_rows_; ++r) {
           const float weight = scores_[r * tile_keys + j];
-          if (!__builtin_signbit(weight)) o_[r * value_width_ + d] += weight * v_copy_[d];
+          if (!__builtin_signbit(weight)) o_[r * value_width_ + place_of(d)] += weight * v_copy_[d];
         }
       }
     }
@@ -316,7 +358,10 @@ class Decode {
     for (std::int64_t j = 0; j < keys; ++j, line += v.row, ++weights) {
       F x[N];
 #pragma GCC unroll 4
-      for (int n = 0; n < N; ++n) x[n] = Read::load(line + n * lanes * Read::size);
+      for (int n = 0; n < N; ++n) {
+        x[n] = Read::load(line + n * lanes * Read::size);
+        if (r == 0 && (n * lanes * Read::size) % 64 == 0) fetch_soon(j, (d + n * lanes) * Read::size);
+      }
 #pragma GCC unroll 4
       for (int i = 0; i < team; ++i) {
         const F weight = Simd::set1(weights[i * tile_keys]);
@@ -334,13 +379,68 @@ class Decode {
     }
   }
 
+  // The weights rounded to bf16, two keys and 32 columns at a time. Columns come out in the order of interleave_low and
+  // interleave_high, which finish() undoes.
+  void mix_pairs(std::int64_t r, Lines v, std::int64_t keys) {
+    std::int64_t d = 0;
+    for (; d + 64 <= value_width_; d += 64) mix_pair_columns<2>(r, v, d, keys);
+    for (; d < value_width_; d += 32) mix_pair_columns<1>(r, v, d, keys);
+  }
+
+  template <int N>
+  void mix_pair_columns(std::int64_t r, Lines v, std::int64_t d, std::int64_t keys) {
+    F sums[team][2 * N];
+#pragma GCC unroll 4
+    for (int i = 0; i < team; ++i) {
+#pragma GCC unroll 4
+      for (int n = 0; n < 2 * N; ++n) sums[i][n] = Simd::zero();
+    }
+    const std::uint32_t* weights = pairs_ + r * tile_keys / 2;
+    for (std::int64_t j = 0; j < keys; j += 2, ++weights) {
+      const char* even = v.data + j * v.row + d * 2;
+      const bool odd_key = j + 1 < keys;  // else its weight is 0, and 0 stands for its value
+      F x[2 * N];
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) {
+        const F a = ReadPairs::load(even + n * 64);
+        const F b = odd_key ? ReadPairs::load(even + v.row + n * 64) : Simd::zero();
+        if (r == 0) fetch_soon(j, d * 2 + n * 64), fetch_soon(j + odd_key, d * 2 + n * 64);
+        x[2 * n] = Dot::interleave_low(a, b);
+        x[2 * n + 1] = Dot::interleave_high(a, b);
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < team; ++i) {
+        float bits;
+        __builtin_memcpy(&bits, weights + i * tile_keys / 2, 4);
+        const F weight = Simd::set1(bits);
+#pragma GCC unroll 4
+        for (int n = 0; n < 2 * N; ++n) sums[i][n] = Dot::fma(weight, x[n], sums[i][n]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < team; ++i) {
+#pragma GCC unroll 4
+      for (int n = 0; n < 2 * N; ++n) {
+        float* o = o_ + (r + i) * value_width_ + d + n * lanes;
+        Simd::store(o, Simd::add(Simd::load(o), sums[i][n]));
+      }
+    }
+  }
+
+  // Where a column's sum stands in a row of o_.
+  static std::int64_t place_of(std::int64_t d) {
+    if (Dot::pair == 1) return d;
+    const std::int64_t e = d % 32;
+    return d - e + e % 8 / 4 * 16 + e / 8 * 4 + e % 4;
+  }
+
   void finish(float* partial) {
     for (std::int64_t r = 0; r < rows_; ++r, partial += 2 + g_.Dv) {
       float l = 0;
       for (int i = 0; i < lanes; ++i) l += l_[r * lanes + i];
       partial[0] = m_[r];
       partial[1] = l;
-      __builtin_memcpy(partial + 2, o_ + r * value_width_, static_cast<std::size_t>(g_.Dv) * 4);
+      for (std::int64_t d = 0; d < g_.Dv; ++d) partial[2 + d] = o_[r * value_width_ + place_of(d)];
     }
   }
 
@@ -351,7 +451,10 @@ class Decode {
   std::int64_t used_ = 0;
   float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *scores_ = nullptr, *bias_ = nullptr,
         *k_copy_ = nullptr, *v_copy_ = nullptr;
+  std::uint32_t* pairs_ = nullptr;  // the weights as pairs of bf16
   KeyRange* range_ = nullptr;
+  Lines soon_{};           // what is read next
+  std::int64_t next_ = 0;  // the next tile's first key
 };
 
 }  // namespace

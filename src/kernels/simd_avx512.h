@@ -107,6 +107,14 @@ struct Simd {
                                            21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     return _mm512_castsi512_ps(_mm512_permutexvar_epi16(order, halves));
   }
+  // Of two rows of 32 bf16: pairs of what stands at the same place, of the elements 0-3, 8-11, 16-19, 24-27 of the rows
+  // (low) and of the others (high).
+  static F interleave_low(F a, F b) {
+    return _mm512_castsi512_ps(_mm512_unpacklo_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+  }
+  static F interleave_high(F a, F b) {
+    return _mm512_castsi512_ps(_mm512_unpackhi_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+  }
   // Both of each pair times a power of two.
   static F scale_pair_bf16(F x, F factor) {
     const __m512i bits = _mm512_castps_si512(x);
