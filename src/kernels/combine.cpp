@@ -36,6 +36,11 @@ struct Parts {
   double o(std::int64_t n, std::int64_t d) const { return static_cast<double>(first[n * stride + 2 + d]); }
 };
 
+// 2^x; most often there is one part, and x is 0.
+double weight_of(double x) {
+  return x == 0 ? 1 : std::exp2(x);
+}
+
 void combine_row(const Group& g, std::int64_t head, std::int64_t row, const Parts& parts) {
   const double sink = g.sinks ? g.sinks[head] * log2_e : -infinity;
   double m = sink, l = 0;
@@ -44,7 +49,7 @@ void combine_row(const Group& g, std::int64_t head, std::int64_t row, const Part
   }
   if (g.sinks) l = std::exp2(sink - m);
   for (std::int64_t n = 0; n < parts.count; ++n) {
-    if (parts.l(n) != 0) l += parts.l(n) * std::exp2(parts.m(n) - m);
+    if (parts.l(n) != 0) l += parts.l(n) * weight_of(parts.m(n) - m);
   }
   constexpr std::int64_t piece = 64;
   for (std::int64_t d = 0; d < g.Dv; d += piece) {
@@ -53,7 +58,7 @@ void combine_row(const Group& g, std::int64_t head, std::int64_t row, const Part
     for (std::int64_t n = 0; n < parts.count; ++n) {
       // A part that saw nothing is left out: its sums are 0, and 0 * 2^(m - m) might be NaN.
       if (parts.l(n) == 0) continue;
-      const double share = std::exp2(parts.m(n) - m) / l;
+      const double share = weight_of(parts.m(n) - m) / l;
       for (std::int64_t i = 0; i < count; ++i) sums[i] += parts.o(n, d + i) * share;
     }
     store(g.out, place(g.out, head, row), d, sums, count);

@@ -151,12 +151,12 @@ class Decode {
 
   // A key in the form that ReadK reads, with zeros up to a whole vector.
   void copy_key(float* to, const char* from) {
-    auto* bytes = reinterpret_cast<char*>(to);
-    const std::int64_t size = bytes_of(g_.k.dtype), count = steps_ * Dot::pair;
-    for (std::int64_t d = 0; d < g_.D; ++d) {
-      __builtin_memcpy(bytes + d * size, from + d * g_.k.column * size, static_cast<std::size_t>(size));
+    if (bytes_of(g_.k.dtype) == 2) {
+      copy_halves(reinterpret_cast<std::uint16_t*>(to), from, g_.k.column, g_.D, steps_ * Dot::pair);
+      return;
     }
-    for (std::int64_t i = g_.D * size; i < count * size; ++i) bytes[i] = 0;
+    load_row(to, g_.k.dtype, from, g_.k.column, g_.D);
+    for (std::int64_t d = g_.D; d < steps_; ++d) to[d] = 0;
   }
 
   // A team's scores of the tile: scores_[row][key].
@@ -301,11 +301,8 @@ class Decode {
         for (std::int64_t d = g_.Dv; d < value_width_; ++d) to[d] = 0;
       } else {
         auto* to = reinterpret_cast<std::uint16_t*>(v_copy_) + j * value_width_;
-        for (std::int64_t d = 0; d < g_.Dv; ++d) {
-          __builtin_memcpy(to + d, from + j * row + d * g_.v.column * 2, 2);
-          if (!finite && (to[d] & 0x7F80) == 0x7F80) to[d] = 0;
-        }
-        for (std::int64_t d = g_.Dv; d < value_width_; ++d) to[d] = 0;
+        copy_halves(to, from + j * row, g_.v.column, g_.Dv, value_width_);
+        for (std::int64_t d = 0; d < g_.Dv && !finite; ++d) to[d] = (to[d] & 0x7F80) == 0x7F80 ? 0 : to[d];
       }
     }
     return {reinterpret_cast<const char*>(v_copy_), value_width_ * (Dot::pair == 1 ? 4 : 2)};

@@ -140,8 +140,9 @@ class Forward {
   void find_ranges(Panel& panel, std::int64_t p) {
     panel.min_lo = panel.min_hi = INT64_MAX;
     panel.max_lo = panel.max_hi = 0;
+    const bool alike = !g_.causal && g_.window_left < 0 && g_.window_right < 0;
     for (std::int64_t lane = 0; lane < width; ++lane) {
-      const auto [lo, hi] = keys_of(g_, query_of(row_at(p, lane)));
+      const auto [lo, hi] = alike ? KeyRange{0, g_.key_length} : keys_of(g_, query_of(row_at(p, lane)));
       panel.lo[lane] = lo;
       panel.hi[lane] = hi;
       // A row that sees nothing does not hold the others' first tile back.
@@ -276,9 +277,7 @@ class Forward {
     if constexpr (Dot::pair == 1) {
       load_row(to, g_.k.dtype, from, g_.k.column, g_.D);
     } else {
-      auto* half = reinterpret_cast<std::uint16_t*>(to);
-      half[2 * steps_ - 1] = 0;
-      for (std::int64_t d = 0; d < g_.D; ++d) __builtin_memcpy(half + d, from + d * g_.k.column * 2, 2);
+      copy_halves(reinterpret_cast<std::uint16_t*>(to), from, g_.k.column, g_.D, 2 * steps_);
     }
   }
 
@@ -598,17 +597,17 @@ class Forward {
   // ---- Results ----
 
   void finish(Panel& panel, std::int64_t p) {
-    float inverse[width];
-    for (std::int64_t lane = 0; lane < width; ++lane) {
+    float inverse[width], lse[width];
+    for (int lane = 0; lane < width; ++lane) {
       const float l = panel.l[lane];
       inverse[lane] = l == 0 ? 0 : 1 / l;
-      if (lane >= panel.rows || !g_.lse.data) continue;
+      lse[lane] = static_cast<float>(static_cast<double>(panel.m[lane]) * ln_2 + logarithm(l));
+    }
+    for (std::int64_t lane = 0; g_.lse.data && lane < panel.rows; ++lane) {
+      const float l = panel.l[lane];
+      const float stored = l == 0 ? -infinity : l - l == 0 ? lse[lane] : l;  // inf and NaN as they are
       const std::int64_t row = row_at(p, lane);
-      const double lse = static_cast<double>(panel.m[lane]) * ln_2 + __builtin_log(static_cast<double>(l));
-      const float stored = l == 0 ? -infinity : static_cast<float>(lse);
-      __builtin_memcpy(
-          const_cast<char*>(at(g_.lse.data, DType::f32, head_of(row) * g_.lse.head + query_of(row) * g_.lse.row)),
-          &stored, 4);
+      __builtin_memcpy(const_cast<char*>(operand_at(g_.lse, head_of(row), query_of(row))), &stored, 4);
     }
     for (std::int64_t d = 0; d < g_.Dv; ++d) {
       for (int v = 0; v < panel.count; ++v) {
@@ -628,8 +627,7 @@ class Forward {
     }
     for (int i = 0; i < 4 && lane + i < panel.rows; ++i) {
       const std::int64_t row = row_at(p, lane + i);
-      char* to =
-          const_cast<char*>(at(g_.out.data, g_.out.dtype, head_of(row) * g_.out.head + query_of(row) * g_.out.row));
+      char* to = const_cast<char*>(operand_at(g_.out, head_of(row), query_of(row)));
       store_row(row_buffer(i), g_.out.dtype, to, g_.out.column, g_.Dv);
     }
   }
