@@ -98,7 +98,13 @@ struct Simd {
 #ifdef __AVX512BF16__
   // c + a.low * b.low + a.high * b.high, where a lane is a pair of bf16.
   static F dot_bf16(F a, F b, F c) {
+#ifdef __clang__
+    // Clang 16 dies of the cast where a is a broadcast (LLVM's issue 68117).
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
+    return c;
+#else
     return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
+#endif
   }
   // Lanes of low and high, rounded, side by side.
   static F pair_bf16(F low, F high) {

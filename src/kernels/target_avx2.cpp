@@ -1,4 +1,6 @@
 // AVX2 with FMA and F16C: x86-64 processors since about 2013.
+#include <cpuid.h>
+
 #include "kernels/simd_avx2.h"
 #include "kernels/transpose_sse.h"
 
@@ -6,9 +8,17 @@
 
 namespace attend::kernels {
 
-const Target target_avx2 = make_target("avx2", [] {
-  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
-         __builtin_cpu_supports("f16c") != 0;
-});
+namespace {
+
+bool supported() {
+  // Clang 16's __builtin_cpu_supports does not know f16c.
+  unsigned a, b, c, d;
+  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && __get_cpuid(1, &a, &b, &c, &d) &&
+         (c & bit_F16C) != 0;
+}
+
+}  // namespace
+
+const Target target_avx2 = make_target("avx2", supported);
 
 }  // namespace attend::kernels

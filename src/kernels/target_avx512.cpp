@@ -6,9 +6,15 @@
 
 namespace attend::kernels {
 
-const Target target_avx512 = make_target("avx512", [] {
+namespace {
+
+bool supported() {
   return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
          __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
-});
+}
+
+}  // namespace
+
+const Target target_avx512 = make_target("avx512", supported);
 
 }  // namespace attend::kernels

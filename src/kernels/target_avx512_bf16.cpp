@@ -7,10 +7,16 @@
 
 namespace attend::kernels {
 
-const Target target_avx512_bf16 = make_target("avx512_bf16", [] {
+namespace {
+
+bool supported() {
   return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
          __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
          __builtin_cpu_supports("avx512bf16") != 0;
-});
+}
+
+}  // namespace
+
+const Target target_avx512_bf16 = make_target("avx512_bf16", supported);
 
 }  // namespace attend::kernels

@@ -6,6 +6,14 @@
 
 namespace attend::kernels {
 
-const Target target_baseline = make_target("baseline", [] { return true; });
+namespace {
+
+bool supported() {
+  return true;
+}
+
+}  // namespace
+
+const Target target_baseline = make_target("baseline", supported);
 
 }  // namespace attend::kernels

@@ -5,6 +5,14 @@
 
 namespace attend::kernels {
 
-const Target target_neon = make_target("neon", [] { return true; });
+namespace {
+
+bool supported() {
+  return true;
+}
+
+}  // namespace
+
+const Target target_neon = make_target("neon", supported);
 
 }  // namespace attend::kernels
