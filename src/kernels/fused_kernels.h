@@ -380,7 +380,7 @@ class Forward {
       }
     }
     mix<N>(panel, tile, meeting);
-    if (meeting.masked && !tile.finite) repair(panel, tile, meeting);
+    if (!tile.finite) repair(panel, tile, meeting);  // masked or not: an earlier panel may have taken values out
   }
 
   // `block` keys against vectors First to N of the panel, up to the weights.

@@ -181,6 +181,19 @@ TEST(Attention, MaskedNaNNeverLeaksAndAttendedNaNDoes) {
   EXPECT_TRUE(std::isnan(attention(input("q"), input("k"), v).out.item({0, 0, 0, 0})));
 }
 
+// The first rows see a part of the first keys, later rows all of them: both kinds meet the same tile.
+TEST(Attention, AttendedNaNReachesEveryRowOfACausalCall) {
+  Generator generator(1);
+  const Tensor q = generator.randn({1, 1, 200, 8}), k = generator.randn({1, 1, 200, 8});
+  Tensor v = generator.randn({1, 1, 200, 4});
+  v.data<float>()[3 * 4 + 1] = NAN;
+  const Tensor out = attention(q, k, v, {.causal = true, .offset = Offset::top_left()}).out;
+  for (std::int64_t i = 0; i < 200; ++i) {
+    EXPECT_EQ(std::isnan(out.item({0, 0, i, 1})), i >= 3) << i;
+    EXPECT_FALSE(std::isnan(out.item({0, 0, i, 0}))) << i;
+  }
+}
+
 TEST(Attention, NothingToAttendToGivesZeroAndMinusInfinity) {
   const Tensor q({2, 3, 4, 5}), k({2, 3, 0, 5}), v({2, 3, 0, 6});
   const AttentionResult result = attention(q, k, v);
