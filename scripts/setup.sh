@@ -10,7 +10,7 @@ build=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-d
   libfreetype-dev fonts-dejavu-core)
 test=(libgtest-dev libgmock-dev python3 python3-venv)
 bench=(python3 python3-venv)
-check=(clang-format mandoc shellcheck zsh fish g++-aarch64-linux-gnu qemu-user)
+check=(clang-format mandoc shellcheck zsh fish clang-16 g++-aarch64-linux-gnu qemu-user)
 
 wanted=()
 for group in "${@:-build}"; do
