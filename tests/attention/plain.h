@@ -1,0 +1,117 @@
+// Attention as anyone would write it in f32: what the fused kernels' error is held against.
+//
+// For bf16 and f16 it rounds where PyTorch's CPU kernel rounds: products and softmax in f32, the weights rounded to the
+// dtype before they meet the values (their sum is taken before), the result rounded once.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/element.h"
+#include "kernels/reference.h"
+#include "tests/expect.h"
+
+namespace attend::test {
+
+inline float rounded(DType dtype, float x) {
+  if (dtype == DType::bf16) return static_cast<float>(BF16(x));
+  return dtype == DType::f16 ? static_cast<float>(F16(x)) : x;
+}
+
+// Draws for a test's random cases: a fixed seed gives the same cases everywhere.
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : generator_(seed) {}
+  // 0 to n - 1.
+  std::int64_t below(std::int64_t n) {
+    return std::min(n - 1, static_cast<std::int64_t>(generator_.rand({1}).item({0}) * static_cast<double>(n)));
+  }
+  bool one_in(std::int64_t n) { return below(n) == 0; }
+
+ private:
+  Generator generator_;
+};
+
+struct PlainRow {
+  std::vector<float> context;
+  float lse = 0;
+};
+
+inline float plain_element(const kernels::Matrix& m, std::int64_t row, std::int64_t column) {
+  const std::int64_t at = row * m.row_stride + column * m.column_stride;
+  return static_cast<float>(load_element(m.dtype, element_at(m.data, m.dtype, at)));
+}
+
+// Query row i. `exact` holds the oracle's logits of the same row: they say which keys are visible.
+inline PlainRow plain_row(const kernels::Head& head, std::int64_t i, const kernels::Row& exact, DType dtype) {
+  std::vector<float> scores(static_cast<std::size_t>(head.Tk), -INFINITY);
+  float largest = head.sink ? static_cast<float>(*head.sink) : -INFINITY;
+  for (std::int64_t j = 0; j < head.Tk; ++j) {
+    if (exact.logits[j] == -INFINITY) continue;
+    float score = 0;
+    for (std::int64_t d = 0; d < head.D; ++d) score += plain_element(head.q, i, d) * plain_element(head.k, j, d);
+    score *= static_cast<float>(head.scale);
+    const auto cap = static_cast<float>(head.softcap);
+    if (cap > 0) score = cap * std::tanh(score / cap);
+    if (head.bias.data) score += plain_element(head.bias, i, j);
+    score -= static_cast<float>(head.alibi_slope) * static_cast<float>(std::abs(i + head.offset - j));
+    scores[j] = score;
+    largest = std::max(largest, score);
+  }
+  PlainRow row{std::vector<float>(static_cast<std::size_t>(head.Dv)), -INFINITY};
+  float sum = head.sink ? std::exp(static_cast<float>(*head.sink) - largest) : 0;
+  for (std::int64_t j = 0; j < head.Tk; ++j) {
+    if (scores[j] == -INFINITY) continue;
+    const float weight = std::exp(scores[j] - largest);
+    sum += weight;
+    for (std::int64_t d = 0; d < head.Dv; ++d) row.context[d] += rounded(dtype, weight) * plain_element(head.v, j, d);
+  }
+  if (sum == 0) return row;
+  for (float& x : row.context) x = rounded(dtype, x / sum);
+  row.lse = largest + std::log(sum);
+  return row;
+}
+
+// The largest errors of a result and of the plain computation, over the rows that were added.
+class Errors {
+ public:
+  explicit Errors(DType dtype) : dtype_(dtype) {}
+
+  // One row: the oracle's, the plain one, and ours through get(d).
+  template <class Get>
+  void add(const kernels::Row& exact, const PlainRow& plain, Get ours, float lse) {
+    for (std::size_t d = 0; d < exact.context.size(); ++d) {
+      add(out_, exact.context[d], static_cast<double>(plain.context[d]), ours(static_cast<std::int64_t>(d)));
+    }
+    add(lse_, exact.lse, static_cast<double>(plain.lse), static_cast<double>(lse));
+  }
+
+  // Twice the plain error and a floor, for the cases in which the plain computation happens to be exact.
+  // docs/numerics.md, "How attention is tested", derives the floor.
+  void check(const std::string& what) const {
+    const double u = dtype_ == DType::f32 ? 0x1p-24 : dtype_ == DType::f16 ? 0x1p-11 : 0x1p-8;
+    const double out_floor = (dtype_ == DType::f32 ? 8 : 2) * u * out_.largest;
+    const double lse_floor = (dtype_ == DType::bf16 ? 3e-6 : 0) + 8 * 0x1p-24 * std::max(1.0, lse_.largest);
+    EXPECT_LE(out_.ours, 2 * out_.plain + out_floor) << what << " (plain " << out_.plain << ", floor " << out_floor << ")";
+    EXPECT_LE(lse_.ours, 2 * lse_.plain + lse_floor) << what << " lse (plain " << lse_.plain << ")";
+  }
+
+ private:
+  struct Of {
+    double ours = 0, plain = 0, largest = 0;
+  };
+  static double distance(double a, double b) {
+    if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
+    return std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : INFINITY;
+  }
+  static void add(Of& of, double exact, double plain, double ours) {
+    of.ours = std::max(of.ours, distance(ours, exact));
+    of.plain = std::max(of.plain, distance(plain, exact));
+    if (std::isfinite(exact)) of.largest = std::max(of.largest, std::abs(exact));
+  }
+  DType dtype_;
+  Of out_, lse_;
+};
+
+}  // namespace attend::test
