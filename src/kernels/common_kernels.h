@@ -139,7 +139,9 @@ float load_scalar(DType dtype, const char* from) {
       return row[0];
     }
     case DType::f64:
+      // Finite stays finite: a bias of -1e300 is not one of -infinity.
       __builtin_memcpy(&wide, from, 8);
+      if (wide - wide == 0) wide = max_of<double>(-FLT_MAX, min_of<double>(wide, FLT_MAX));
       return static_cast<float>(wide);
     default:
       __builtin_memcpy(&single, from, 4);
@@ -289,6 +291,11 @@ void copy_halves(std::uint16_t* to, const char* from, std::int64_t stride, std::
 float late_factor(const Group& g) {
   const double scale = g.scale < 0 ? -g.scale : g.scale;
   return scale == 0 ? 1 : static_cast<float>(scale * 1.44269504088896340736);
+}
+
+// In log2 units. Beyond these bounds a cap no longer changes f32 scores, but it would overflow or vanish.
+float cap_of(const Group& g) {
+  return static_cast<float>(g.softcap > 0 ? max_of(1e-30, min_of(g.softcap, 1e30)) : 0) * log2_e;
 }
 
 // One query row as the products take it, into `to` [steps * pair]: f32 with scale and log2 e in it; or for bf16

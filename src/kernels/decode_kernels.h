@@ -204,7 +204,7 @@ class Decode {
       for (std::int64_t j = 0; j < tile_keys; ++j) s[j] *= late_factor(g_);
     }
     if (g_.softcap > 0) {
-      const float cap = static_cast<float>(g_.softcap) * log2_e;
+      const float cap = cap_of(g_);
       for (std::int64_t j = 0; j < tile_keys; j += lanes) {
         const F x = Simd::mul(Simd::load(s + j), Simd::set1(1 / cap));
         Simd::store(s + j, Simd::mul(tanh(x), Simd::set1(cap)));
@@ -213,7 +213,11 @@ class Decode {
     if (g_.bias.data) {
       const char* from = operand_at(g_.bias, head_of(row), query_of(row));
       load_row(bias_, g_.bias.dtype, from + start * g_.bias.column * bytes_of(g_.bias.dtype), g_.bias.column, keys);
-      for (std::int64_t j = 0; j < keys; ++j) s[j] += bias_[j] * log2_e;
+      // -infinity masks: the score may be NaN. The lowest finite f32 is beyond f32 in log2 units, and stays finite.
+      for (std::int64_t j = 0; j < keys; ++j) {
+        const float sum = s[j] + bias_[j] * log2_e;
+        s[j] = bias_[j] == -infinity ? -infinity : sum < no_maximum ? no_maximum : sum;
+      }
     }
     if (g_.alibi_slopes) {
       const float slope = static_cast<float>(-g_.alibi_slopes[head_of(row)] * 1.44269504088896340736);

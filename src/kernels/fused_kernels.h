@@ -106,7 +106,7 @@ class Forward {
     row_stride_ = round_up(max_of(max_of(g_.D, g_.Dv), tile_keys) + 1, lanes);
     row_ = take<float>(4 * row_stride_);
     bits_ = take<std::uint32_t>(2 * width);
-    if (g_.bias.data) bias_ = take<float>(tile_keys * width);
+    if (g_.bias.data) bias_ = take<float>(tile_keys * width), closed_ = take<std::uint64_t>(width);
     if (g_.alibi_slopes) slope_ = take<float>(width), level_ = take<float>(width);
   }
 
@@ -178,7 +178,7 @@ class Forward {
       if (!g_.sinks) continue;
       // The sink is the first score of the row.
       const double sink = g_.sinks[head_of(row_at(p, lane))] * 1.44269504088896340736;
-      panel.m[lane] = static_cast<float>(sink);
+      panel.m[lane] = static_cast<float>(max_of<double>(-FLT_MAX, min_of<double>(sink, FLT_MAX)));
       panel.l[lane] = static_cast<float>(__builtin_exp2(sink - static_cast<double>(panel.m[lane])));
     }
   }
@@ -187,11 +187,12 @@ class Forward {
 
   void meet(Panel& panel, std::int64_t p, Tile& tile) {
     if (panel.max_hi <= tile.start || panel.min_lo >= tile.start + tile.keys) return;
+    if (g_.bias.data) load_bias(panel, p, tile);
     Meeting meeting;
     if (!look(panel, p, tile, meeting)) return;
     if (!tile.ready) fetch(tile);
     if (meeting.masked && !tile.checked) check_values(tile);
-    if (adjusts_) load_adjustments(panel, p, tile);
+    if (slope_) load_slopes(p, tile);
     switch (panel.count) {
       case 1:
         return work<1>(panel, p, tile, meeting);
@@ -210,7 +211,7 @@ class Forward {
     meeting.end = round_up(end, block);
     for (std::int64_t& limit : meeting.limit) limit = meeting.end;
     const bool whole = panel.max_lo <= tile.start + meeting.begin && panel.min_hi >= tile.start + meeting.end;
-    meeting.masked = !whole || g_.mask.data;
+    meeting.masked = !whole || g_.mask.data || bias_closes_;
     return !meeting.masked || find_bits(panel, p, tile, meeting);
   }
 
@@ -245,6 +246,7 @@ class Forward {
 
   // Points to keys and values where they can be read as they are, else copies them: other dtypes, other strides, and a
   // last tile whose register tile would read beyond the end.
+  if (bias_closes_) bits &= ~closed_[lane];
   void fetch(Tile& tile) {
     tile.ready = true;
     const DType native = Dot::pair == 1 ? DType::f32 : DType::bf16;
@@ -439,7 +441,8 @@ class Forward {
       const F m = Simd::load(panel.m + v * lanes);
 #pragma GCC unroll 8
       for (int r = 0; r < block; ++r) {
-        const F x = Dot::pair == 1 ? Simd::sub(s[r][v], m) : Simd::fma(s[r][v], factor, Simd::sub(Simd::zero(), m));
+        // Not fma: exactly, a score may lie above the rounded m, at 1e10 by more than exp2 takes.
+        const F x = Dot::pair == 1 ? Simd::sub(s[r][v], m) : Simd::sub(Simd::mul(s[r][v], factor), m);
         const F weight = exp2<Dot::degree>(x);
         // -0 marks what is not attended to, for repair().
         s[r][v] =
@@ -491,9 +494,7 @@ class Forward {
 
   // ---- What changes a score ----
 
-  void load_adjustments(const Panel& panel, std::int64_t p, const Tile& tile) {
-    if (g_.bias.data) load_bias(panel, p, tile);
-    if (!g_.alibi_slopes) return;
+  void load_slopes(std::int64_t p, const Tile& tile) {
     for (std::int64_t lane = 0; lane < width; ++lane) {
       const std::int64_t row = row_at(p, lane);
       slope_[lane] = static_cast<float>(-g_.alibi_slopes[head_of(row)] * 1.44269504088896340736);
@@ -501,7 +502,9 @@ class Forward {
     }
   }
 
+  // Also finds the pairs that a bias of -infinity closes: they are masked.
   void load_bias(const Panel& panel, std::int64_t p, const Tile& tile) {
+    bias_closes_ = false;
     for (std::int64_t lane = 0; lane < panel.count * lanes; lane += 4) {
       for (int i = 0; i < 4; ++i) {
         const std::int64_t row = row_at(p, lane + i);
@@ -509,21 +512,38 @@ class Forward {
             head_of(row) * g_.bias.head + query_of(row) * g_.bias.row + tile.start * g_.bias.column;
         load_row(row_buffer(i), g_.bias.dtype, at(g_.bias.data, g_.bias.dtype, from), g_.bias.column, tile.keys);
         for (std::int64_t j = tile.keys; j < tile_keys; ++j) row_buffer(i)[j] = 0;
+        closed_[lane + i] = infinities_in(row_buffer(i));
+        bias_closes_ |= closed_[lane + i] != 0;
       }
       transpose_in(bias_ + lane, tile_keys);
     }
   }
 
+  // Which of a tile's values are -infinity, mostly none.
+  static std::uint64_t infinities_in(const float* row) {
+    F least = Simd::zero();
+    for (std::int64_t j = 0; j < tile_keys; j += lanes) least = Simd::min(Simd::load(row + j), least);
+    std::uint64_t bits = 0;
+    if (!Simd::any(Simd::equal(least, Simd::set1(-infinity)))) return bits;
+    for (std::int64_t j = 0; j < tile_keys; ++j) bits |= static_cast<std::uint64_t>(row[j] == -infinity) << j;
+    return bits;
+  }
+
   // The scores at stage_, in log2 units: softcap, bias, ALiBi.
   void adjust(int first, int last, std::int64_t key) {
-    const float cap = static_cast<float>(g_.softcap) * log2_e;
+    const float cap = cap_of(g_);
     const F late = Simd::set1(Dot::pair == 1 ? 1 : late_factor(g_));
     for (int r = 0; r < block; ++r) {
       for (int v = first; v < last; ++v) {
         const int lane = v * lanes;
         F s = Simd::mul(Simd::load(stage_ + r * width + lane), late);
         if (cap > 0) s = Simd::mul(tanh(Simd::mul(s, Simd::set1(1 / cap))), Simd::set1(cap));
-        if (bias_) s = Simd::fma(Simd::load(bias_ + (key + r) * width + lane), Simd::set1(log2_e), s);
+        if (bias_) {
+          // The lowest finite f32, a common bias for what should not count, is beyond f32 in log2 units. A row that
+          // sees nothing else weighs all its keys the same, as in any other arithmetic.
+          s = Simd::fma(Simd::load(bias_ + (key + r) * width + lane), Simd::set1(log2_e), s);
+          s = Simd::max(Simd::set1(no_maximum), s);
+        }
         if (slope_) {
           const F distance = Simd::sub(Simd::load(level_ + lane), Simd::set1(static_cast<float>(key + r)));
           s = Simd::fma(Simd::abs(distance), Simd::load(slope_ + lane), s);
@@ -642,6 +662,8 @@ class Forward {
         *v_copy_ = nullptr, *stage_ = nullptr, *row_ = nullptr, *bias_ = nullptr, *slope_ = nullptr, *level_ = nullptr;
   std::int64_t *lo_ = nullptr, *hi_ = nullptr;
   std::uint32_t* bits_ = nullptr;
+  std::uint64_t* closed_ = nullptr;  // [width] keys of the tile whose bias is -infinity
+  bool bias_closes_ = false;         // whether there are any
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ bool visible(const Head& head, std::int64_t i, std::int64_t j) {
   if (head.causal && j > level) return false;
   if (head.window_left >= 0 && j < level - head.window_left) return false;
   if (head.window_right >= 0 && j > level + head.window_right) return false;
+  if (head.bias.data && element(head.bias, i, j) == -infinity) return false;
   return !head.mask.data || element(head.mask, i, j) != 0;
 }
 
