@@ -1,0 +1,243 @@
+// A call of attention() with some of its options, and the same call by the oracle, put together without the library's
+// own checks and cuts: from the header's words alone.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/attention/plain.h"
+
+namespace attend::test {
+
+struct Sizes {
+  std::int64_t B = 1, H = 1, Hkv = 1, Tq = 1, Tk = 1, D = 1, Dv = 1;
+};
+
+enum Feature : unsigned {
+  with_scale = 1,
+  with_causal = 2,
+  with_window = 4,
+  with_offset = 8,
+  with_mask = 16,
+  with_bias = 32,
+  with_alibi = 64,
+  with_sinks = 128,
+  with_softcap = 256,
+  with_lengths = 512,
+  with_starts = 1024,
+  with_layout = 2048,  // [B,T,H,D] in memory
+};
+constexpr int features = 12;
+
+struct Call {
+  Tensor q, k, v;  // in memory
+  View Q, K, V;    // as they are passed
+  Tensor mask, bias, slopes, sinks, lengths, query_starts, key_starts;
+  AttentionOptions options;
+  std::string what;
+
+  AttentionResult run() const { return attention(Q, K, V, options); }
+};
+
+inline Tensor whole_numbers(const std::vector<std::int64_t>& values) {
+  Tensor out({std::ssize(values)}, DType::i64);
+  std::copy(values.begin(), values.end(), out.data<std::int64_t>());
+  return out;
+}
+
+// True with this probability.
+inline Tensor coins(Generator& generator, const Dims& shape, double probability) {
+  const Tensor draws = generator.rand(shape);
+  Tensor out(shape, DType::boolean);
+  for (std::int64_t i = 0; i < out.count(); ++i)
+    out.data<bool>()[i] = static_cast<double>(draws.data<float>()[i]) < probability;
+  return out;
+}
+
+// One of the shapes that broadcast to [B,H,Tq,Tk]; the last one is to be transposed.
+inline Dims pairs_shape(Dice& dice, const Sizes& s, bool& transposed) {
+  const std::int64_t kind = dice.below(6);
+  transposed = kind == 5;
+  switch (kind) {
+    case 0:
+      return {s.Tq, s.Tk};
+    case 1:
+      return {s.B, 1, 1, s.Tk};
+    case 2:
+      return {s.H, s.Tq, 1};
+    case 3:
+      return {1, s.H, 1, s.Tk};
+    case 4:
+      return {s.B, s.H, s.Tq, s.Tk};
+    default:
+      return {s.B, s.H, s.Tk, s.Tq};
+  }
+}
+
+inline void add_mask(Call& x, const Sizes& s, Dice& dice, Generator& generator) {
+  bool transposed = false;
+  const Dims shape = pairs_shape(dice, s, transposed);
+  x.mask = coins(generator, shape, 0.6);
+  x.options.mask = transposed ? x.mask.view().transpose(2, 3) : x.mask.view();
+  x.what += " mask" + shape.str();
+}
+
+inline void add_bias(Call& x, const Sizes& s, Dice& dice, Generator& generator) {
+  constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
+  bool transposed = false;
+  const Dims shape = pairs_shape(dice, s, transposed);
+  Tensor values = generator.normal(shape, 0, 1);
+  const Tensor closed = coins(generator, shape, 0.15);
+  for (std::int64_t i = 0; i < values.count(); ++i)
+    if (closed.data<bool>()[i]) values.data<float>()[i] = -INFINITY;
+  x.bias = values.view().to(dtypes[dice.below(4)]);
+  x.options.bias = transposed ? x.bias.view().transpose(2, 3) : x.bias.view();
+  x.what += " bias" + shape.str() + std::string(name_of(x.bias.dtype()));
+}
+
+// Cuts [0,total] into `parts`, some of them perhaps empty.
+inline std::vector<std::int64_t> cuts(Dice& dice, std::int64_t total, int parts) {
+  std::vector<std::int64_t> starts{0, total};
+  for (int i = 1; i < parts; ++i) starts.push_back(dice.below(total + 1));
+  std::sort(starts.begin(), starts.end());
+  return starts;
+}
+
+inline void add_lists(Call& x, const Sizes& s, unsigned wanted, Dice& dice) {
+  if (wanted & with_lengths) {
+    std::vector<std::int64_t> lengths;
+    for (std::int64_t b = 0; b < s.B; ++b) lengths.push_back(dice.below(s.Tk + 1));
+    x.lengths = whole_numbers(lengths);
+    x.options.key_lengths = x.lengths.view();
+    x.what += " lengths";
+  }
+  if (wanted & with_starts) {
+    x.query_starts = whole_numbers(cuts(dice, s.Tq, 3));
+    x.key_starts = whole_numbers(cuts(dice, s.Tk, 3));
+    x.options.query_starts = x.query_starts.view();
+    x.options.key_starts = x.key_starts.view();
+    x.what += " starts";
+  }
+}
+
+inline void add_position(Call& x, const Sizes& s, unsigned wanted, Dice& dice) {
+  if (wanted & with_causal) x.options.causal = true, x.what += " causal";
+  if (wanted & with_window) {
+    const std::int64_t kind = dice.below(3);
+    x.options.window = {kind == 0 ? -1 : dice.below(s.Tk), kind == 1 ? -1 : dice.below(s.Tk / 2 + 1)};
+    x.what += " window " + std::to_string(x.options.window.left) + "," + std::to_string(x.options.window.right);
+  }
+  if (wanted & with_offset) {
+    const std::int64_t kind = dice.below(4);
+    const std::int64_t value = dice.below(s.Tq + s.Tk) - s.Tq;
+    x.options.offset = kind == 0 ? Offset::top_left() : kind == 1 ? Offset::bottom_right() : Offset(value);
+    x.what += " offset " + (kind == 1 ? "bottom_right" : std::to_string(kind == 0 ? 0 : value));
+  } else if (wanted & (with_causal | with_window | with_alibi)) {
+    x.options.offset = Offset::bottom_right();  // some offset must be given where the lengths differ
+  }
+}
+
+inline Tensor draw(Generator& generator, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t d, DType dtype,
+                   bool permuted) {
+  return (permuted ? generator.normal({b, t, h, d}, 0, 1) : generator.normal({b, h, t, d}, 0, 1)).view().to(dtype);
+}
+
+inline Call make_call(Sizes s, unsigned wanted, DType dtype, std::uint64_t seed) {
+  Generator generator(seed);
+  Dice dice(seed + (std::uint64_t{1} << 40));
+  Call x;
+  x.what = "seed " + std::to_string(seed) + " " + std::string(name_of(dtype)) + " ";
+  if (wanted & with_starts) s.B = 1, wanted &= ~unsigned{with_lengths};
+  x.what += Dims{s.B, s.H, s.Hkv, s.Tq, s.Tk, s.D, s.Dv}.str();
+  const bool permuted = (wanted & with_layout) != 0;
+  x.q = draw(generator, s.B, s.H, s.Tq, s.D, dtype, permuted);
+  x.k = draw(generator, s.B, s.Hkv, s.Tk, s.D, dtype, permuted);
+  x.v = draw(generator, s.B, s.Hkv, s.Tk, s.Dv, dtype, permuted);
+  const auto passed = [&](const Tensor& t) { return permuted ? t.view().transpose(1, 2) : t.view(); };
+  x.Q = passed(x.q), x.K = passed(x.k), x.V = passed(x.v);
+  constexpr double scales[] = {0.3, -0.7, 0, 2.5};
+  if (wanted & with_scale) x.options.scale = scales[dice.below(4)], x.what += " scale";
+  add_position(x, s, wanted, dice);
+  if (wanted & with_mask) add_mask(x, s, dice, generator);
+  if (wanted & with_bias) add_bias(x, s, dice, generator);
+  if (wanted & with_alibi) {
+    x.slopes = generator.uniform({s.H}, -0.05, 0.5);
+    x.options.alibi_slopes = x.slopes.view(), x.what += " alibi";
+  }
+  if (wanted & with_sinks) {
+    x.sinks = generator.normal({s.H}, 0, 3);
+    x.options.sinks = x.sinks.view(), x.what += " sinks";
+  }
+  if (wanted & with_softcap) x.options.softcap = dice.one_in(2) ? 0.4 : 8, x.what += " softcap";
+  add_lists(x, s, wanted, dice);
+  return x;
+}
+
+// One query row as the oracle takes it, and where it stands in the results.
+struct OracleRow {
+  std::int64_t b, h, i;  // in the results
+  std::int64_t row;      // in `head`
+  std::int64_t key_start;
+  kernels::Head head;
+};
+
+// The last two axes of x [B,H,rows,columns] at one head, from (row, column) on.
+inline kernels::Matrix matrix_of(const View& x, std::int64_t b, std::int64_t h, std::int64_t row,
+                                 std::int64_t column = 0) {
+  const Dims& s = x.strides();
+  return {element_at(x.raw(), x.dtype(), b * s[0] + h * s[1] + row * s[2] + column * s[3]), x.dtype(), s[2], s[3]};
+}
+
+inline kernels::Head oracle_head(const Call& x, std::int64_t b, std::int64_t h, std::int64_t query_start,
+                                 std::int64_t queries, std::int64_t key_start, std::int64_t keys) {
+  const AttentionOptions& o = x.options;
+  kernels::Head head;
+  head.D = x.Q.size(3), head.Dv = x.V.size(3);
+  head.Tk = head.key_length = o.key_lengths ? static_cast<std::int64_t>(o.key_lengths->item({b})) : keys;
+  const std::int64_t kv = h / (x.Q.size(1) / x.K.size(1));
+  head.q = matrix_of(x.Q, b, h, query_start);
+  head.k = matrix_of(x.K, b, kv, key_start), head.v = matrix_of(x.V, b, kv, key_start);
+  const Dims pairs{x.Q.size(0), x.Q.size(1), x.Q.size(2), x.K.size(2)};
+  if (o.mask) head.mask = matrix_of(o.mask->broadcast_to(pairs), b, h, query_start, key_start);
+  if (o.bias) head.bias = matrix_of(o.bias->broadcast_to(pairs), b, h, query_start, key_start);
+  head.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(head.D)));
+  head.softcap = o.softcap;
+  if (o.alibi_slopes) head.alibi_slope = o.alibi_slopes->item({h});
+  if (o.sinks) head.sink = o.sinks->item({h});
+  head.causal = o.causal, head.window_left = o.window.left, head.window_right = o.window.right;
+  head.offset = o.offset ? o.offset->resolve(queries, head.key_length) : 0;
+  return head;
+}
+
+template <class Body>
+void for_each_oracle_row(const Call& x, Body body) {
+  std::vector<std::int64_t> queries{0, x.Q.size(2)}, keys{0, x.K.size(2)};
+  if (x.options.query_starts) {
+    const auto list = [](const View& starts) {
+      return std::vector<std::int64_t>(starts.data<std::int64_t>(), starts.data<std::int64_t>() + starts.count());
+    };
+    queries = list(*x.options.query_starts), keys = list(*x.options.key_starts);
+  }
+  for (std::int64_t b = 0; b < x.Q.size(0); ++b)
+    for (std::int64_t h = 0; h < x.Q.size(1); ++h)
+      for (std::size_t n = 0; n + 1 < queries.size(); ++n) {
+        const std::int64_t Tq = queries[n + 1] - queries[n];
+        const kernels::Head head = oracle_head(x, b, h, queries[n], Tq, keys[n], keys[n + 1] - keys[n]);
+        for (std::int64_t i = 0; i < Tq; ++i) body(OracleRow{b, h, queries[n] + i, i, keys[n], head});
+      }
+}
+
+// Compares a result with the oracle, row by row.
+inline void expect_as_exact(const Call& x, const AttentionResult& result) {
+  Errors errors(x.Q.dtype());
+  kernels::Row exact;
+  for_each_oracle_row(x, [&](const OracleRow& at) {
+    kernels::reference_row(at.head, at.row, exact);
+    errors.add(exact, plain_row(at.head, at.row, exact, x.Q.dtype()),
+               [&](std::int64_t d) { return result.out.item({at.b, at.h, at.i, d}); },
+               static_cast<float>(result.lse.item({at.b, at.h, at.i})));
+  });
+  errors.check(x.what);
+}
+
+}  // namespace attend::test
