@@ -69,6 +69,9 @@ void check_apart(const char* name, const View& x, const View& q, const View& k, 
   if (options.bias) apart("bias", *options.bias);
   if (options.alibi_slopes) apart("alibi_slopes", *options.alibi_slopes);
   if (options.sinks) apart("sinks", *options.sinks);
+  if (options.key_lengths) apart("key_lengths", *options.key_lengths);
+  if (options.query_starts) apart("query_starts", *options.query_starts);
+  if (options.key_starts) apart("key_starts", *options.key_starts);
 }
 
 MutableView with_axes(const MutableView& x, int rank) {
