@@ -1,5 +1,6 @@
 #include "attention/problem.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/element.h"
@@ -189,7 +190,9 @@ void check_offset(const char* function, Problem& p, const AttentionOptions& opti
   const bool positional = p.causal || p.window.left >= 0 || p.window.right >= 0 || !p.alibi_slopes.empty();
   p.offset = options.offset.value_or(Offset::top_left());
   if (!positional && !options.offset) return;
-  for (std::int64_t n = 0; n < p.sequences(); ++n) {
+  // Without lengths and starts all sequences are alike.
+  const bool alike = p.key_lengths.empty() && p.query_starts.empty();
+  for (std::int64_t n = 0; n < (alike ? std::min<std::int64_t>(1, p.B) : p.sequences()); ++n) {
     const Sequence sequence = p.sequence(n);
     if (positional && !options.offset && sequence.Tq != sequence.Tk) {
       fail(ErrorCode::bad_value,

@@ -222,8 +222,9 @@ class Forward {
       std::uint64_t vector_some = 0;
       for (std::int64_t lane = v * lanes; lane < (v + 1) * lanes; ++lane) {
         const std::int64_t row = row_at(p, lane);
-        const std::uint64_t bits =
+        std::uint64_t bits =
             visible_bits(g_, head_of(row), query_of(row), {panel.lo[lane], panel.hi[lane]}, tile.start, tile.keys);
+        if (bias_closes_) bits &= ~closed_[lane];
         bits_[lane] = static_cast<std::uint32_t>(bits);
         bits_[width + lane] = static_cast<std::uint32_t>(bits >> 32);
         vector_some |= bits;
