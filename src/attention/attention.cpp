@@ -1,11 +1,14 @@
 #include "attend/attention.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "attention/compute.h"
 #include "attention/output.h"
 #include "attention/problem.h"
 #include "attention/schedule.h"
+#include "core/divide_up.h"
 #include "core/element.h"
 #include "core/message.h"
 #include "core/parallel.h"
@@ -13,9 +16,6 @@
 namespace attend {
 
 namespace {
-
-// Rows of work that are worth waking another thread for.
-constexpr double multiplications_per_range = 1 << 16;
 
 DType statistics_dtype(const View& q) {
   return q.dtype() == DType::f64 ? DType::f64 : DType::f32;
@@ -44,19 +44,21 @@ struct ReferenceRow {
   }
 };
 
-// Every query row in any order, by the plain path; body(ReferenceRow).
+// Every query row in any order, by the plain path; body(ReferenceRow). Allocates before the first row, not later: so a
+// caller's memory is whole or untouched.
 template <class Body>
-void for_each_row(const Problem& p, Body body) {
-  // In double: strides of 0 make shapes whose sizes multiply beyond 64 bits.
-  const double work = static_cast<double>(p.Tk) * (static_cast<double>(p.D) + static_cast<double>(p.Dv)) + 1;
-  const auto grain = static_cast<std::int64_t>(multiplications_per_range / work) + 1;
+void for_each_row(const Problem& p, const Schedule& schedule, Body body) {
+  std::vector<kernels::Row> workers(static_cast<std::size_t>(schedule.workers));
+  for (kernels::Row& steps : workers) steps.resize(p.Tk, p.D, p.Dv);
   for (std::int64_t n = 0; n < p.sequences(); n += p.query_starts.empty() ? p.B : 1) {
     // Without query_starts all sequences are alike, and one loop takes them all.
     const std::int64_t length = p.sequence(n).Tq;
     const std::int64_t alike = p.query_starts.empty() ? p.B : 1;
-    parallel_for(alike * p.H * length, grain, [&](std::int64_t begin, std::int64_t end) {
-      kernels::Row steps;
-      for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t rows = element_count({alike, p.H, length});
+    parallel_items(divide_up(rows, schedule.queries), schedule.workers, [&](int worker, std::int64_t item) {
+      kernels::Row& steps = workers[static_cast<std::size_t>(worker)];
+      const std::int64_t end = std::min(rows, (item + 1) * schedule.queries);
+      for (std::int64_t row = item * schedule.queries; row < end; ++row) {
         const Sequence sequence = p.sequence(n + row / length / p.H);
         const std::int64_t h = row / length % p.H;
         kernels::reference_row(p.head(sequence, h), row % length, steps);
@@ -83,7 +85,7 @@ AttentionSteps run_steps(const View& q, const View& k, const View& v, const Atte
                     lse = out.lse.view().reshape({p.B, p.H, p.Tq});
   // Pairs of different sequences are written by none.
   if (!p.query_starts.empty()) logits.copy_from(Tensor::from({1}, {-INFINITY}).view().broadcast_to(pairs));
-  for_each_row(p, [&](const ReferenceRow& row) {
+  for_each_row(p, reference_schedule(p, ""), [&](const ReferenceRow& row) {
     row.store(scores, row.steps.scores, true);
     row.store(scaled_scores, row.steps.scaled_scores, true);
     row.store(logits, row.steps.logits, true);
@@ -112,7 +114,7 @@ void run_into(const MutableView& out, const std::optional<MutableView>& lse, con
 void compute_into(const Problem& p, const MutableView& out, const MutableView& lse) {
   const Schedule schedule = make_schedule(p);
   if (schedule.path == Path::reference) {
-    return for_each_row(p, [&](const ReferenceRow& row) {
+    return for_each_row(p, schedule, [&](const ReferenceRow& row) {
       row.store(out, row.steps.context);
       row.store(lse, {&row.steps.lse, 1});
     });

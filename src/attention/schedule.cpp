@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/divide_up.h"
+#include "core/message.h"
 #include "core/parallel.h"
 #include "kernels/combine.h"
 
@@ -27,6 +28,16 @@ constexpr std::int64_t decode_rows = 8;
 // all are there.
 constexpr std::int64_t most_ranges = 16;
 constexpr std::int64_t fewest_keys = 512;
+// The plain path's multiplications that are worth waking another thread for.
+constexpr double multiplications_per_item = 1 << 16;
+// Numbers of scratch beyond which no memory will do, far from where their bytes overflow: 256 TiB of f32.
+constexpr double most_scratch = 0x1p46;
+
+void check_scratch(const Problem& p, double numbers) {
+  if (numbers <= most_scratch) return;
+  fail(ErrorCode::out_of_memory, "attention: no memory for the scratch of q {}, k {}, v {}", p.trim(p.q.shape()),
+       p.trim(p.k.shape()), p.trim(p.v.shape()));
+}
 
 // 4 * pairs * D, were every pair visible.
 double all_flops(const Problem& p) {
@@ -68,6 +79,8 @@ kernels::Group group_sizes(const Problem& p) {
 
 void cut_fused(const Problem& p, Schedule& s) {
   const kernels::Target& target = *s.target;
+  const double row = static_cast<double>(p.D) + static_cast<double>(p.Dv);
+  check_scratch(p, row * static_cast<double>(std::max(p.H / p.Hkv, most_rows)));
   std::int64_t rows = std::clamp<std::int64_t>(panel_bytes / 4 / (p.D + p.Dv), target.panel_rows, most_rows);
   s.queries = queries_per_item(p, target, rows);
   while (rows > target.panel_rows && s.workers > 1 && count_items(p, s.queries) < items_per_worker * s.workers) {
@@ -110,6 +123,10 @@ void cut_decode(const Problem& p, Schedule& s) {
     s.keys = std::max(s.keys, cut.size);
   }
   s.ranges = ranges;
+  const double heads = static_cast<double>(p.sequences()) * static_cast<double>(p.Hkv);
+  const double row = 2.0 * static_cast<double>(kernels::tile_keys) *
+                     (static_cast<double>(p.D) + static_cast<double>(p.Dv) + 2.0 * decode_rows);
+  check_scratch(p, row * (heads * static_cast<double>(ranges) + available_threads()));
   s.items = p.sequences() * p.Hkv * ranges;
   s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, s.workers));
   const kernels::Group group = group_sizes(p);
@@ -183,11 +200,22 @@ void run_decode(const Problem& p, const Schedule& s, const MutableView& out, con
 
 }  // namespace
 
+Schedule reference_schedule(const Problem& p, const char* reason) {
+  Schedule s;
+  s.reason = reason;
+  // In double: strides of 0 make shapes whose sizes multiply beyond 64 bits.
+  const double keys = static_cast<double>(p.Tk), row = static_cast<double>(p.D) + static_cast<double>(p.Dv);
+  s.queries = static_cast<std::int64_t>(multiplications_per_item / (keys * row + 1)) + 1;
+  s.items = divide_up(element_count({p.B, p.H, p.Tq}), s.queries);
+  s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, available_threads()));
+  check_scratch(p, 4 * keys + row);
+  s.worker_bytes = s.items == 0 ? 0 : 8 * (4 * p.Tk + p.D + p.Dv);
+  return s;
+}
+
 Schedule make_schedule(const Problem& p) {
   if (p.q.dtype() == DType::f64) {
-    Schedule s;
-    s.reason = "f64 is computed by the plain path, in double precision";
-    return s;
+    return reference_schedule(p, "f64 is computed by the plain path, in double precision");
   }
   Schedule s;
   s.target = &kernels::target();

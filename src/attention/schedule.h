@@ -11,7 +11,7 @@ namespace attend {
 struct Schedule {
   Path path = Path::reference;
   const kernels::Target* target = nullptr;
-  std::int64_t queries = 0;  // of each head in a work item
+  std::int64_t queries = 0;  // of each head in a work item; reference: rows in one
   std::int64_t keys = 0;     // of a decode item, at most
   std::int64_t ranges = 0;   // of keys, in a head, at most
   std::int64_t items = 0;
@@ -24,7 +24,10 @@ struct Schedule {
   std::int64_t scratch_bytes() const { return workers * worker_bytes + shared_bytes; }
 };
 
+// Throws out_of_memory for sizes that no memory holds.
 Schedule make_schedule(const Problem& problem);
+// The plain path, for any dtype.
+Schedule reference_schedule(const Problem& problem, const char* reason);
 
 // Computes out [B,H,Tq,Dv] and lse [B,H,Tq] in `scratch`, scratch_bytes() of it, 64-byte aligned.
 void run_schedule(const Problem& problem, const Schedule& schedule, const MutableView& out, const MutableView& lse,

@@ -29,11 +29,10 @@ bool visible(const Head& head, std::int64_t i, std::int64_t j) {
 
 // Step 1: scores[j] = sum over d of q[i,d] * k[j,d].
 void score_keys(const Head& head, std::int64_t i, Row& row) {
-  std::vector<double> query(static_cast<std::size_t>(head.D));
-  for (std::int64_t d = 0; d < head.D; ++d) query[d] = element(head.q, i, d);
+  for (std::int64_t d = 0; d < head.D; ++d) row.query[d] = element(head.q, i, d);
   for (std::int64_t j = 0; j < head.Tk; ++j) {
     double sum = 0;
-    for (std::int64_t d = 0; d < head.D; ++d) sum += query[d] * element(head.k, j, d);
+    for (std::int64_t d = 0; d < head.D; ++d) sum += row.query[d] * element(head.k, j, d);
     row.scores[j] = sum;
   }
 }
@@ -77,9 +76,14 @@ void mix_values(const Head& head, Row& row) {
 
 }  // namespace
 
+void Row::resize(std::int64_t Tk, std::int64_t D, std::int64_t Dv) {
+  query.resize(D);
+  for (auto* step : {&scores, &scaled_scores, &logits, &weights}) step->resize(Tk);
+  context.resize(Dv);
+}
+
 void reference_row(const Head& head, std::int64_t i, Row& row) {
-  for (auto* step : {&row.scores, &row.scaled_scores, &row.logits, &row.weights}) step->resize(head.Tk);
-  row.context.resize(head.Dv);
+  row.resize(head.Tk, head.D, head.Dv);
   score_keys(head, i, row);
   make_logits(head, i, row);
   softmax(head, row);

@@ -41,12 +41,16 @@ struct Head {
 
 // The steps of one query row. Reused from row to row: the vectors keep their memory.
 struct Row {
+  std::vector<double> query;          // [D]
   std::vector<double> scores;         // [Tk] q.k
   std::vector<double> scaled_scores;  // [Tk] q.k * scale
   std::vector<double> logits;         // [Tk] what the softmax sees; -infinity where the key is not attended to
   std::vector<double> weights;        // [Tk]
   std::vector<double> context;        // [Dv]
   double lse = 0;                     // natural log of the sum of exp(logits), the sink included
+
+  // Makes room, so that no row of a head of these sizes allocates.
+  void resize(std::int64_t Tk, std::int64_t D, std::int64_t Dv);
 };
 
 // Query row i of the head, all steps.
