@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <vector>
 #include <vector>
 
 #include "attention/compute.h"
@@ -55,7 +57,7 @@ void for_each_row(const Problem& p, const Schedule& schedule, Body body) {
     const std::int64_t length = p.sequence(n).Tq;
     const std::int64_t alike = p.query_starts.empty() ? p.B : 1;
     const std::int64_t rows = element_count({alike, p.H, length});
-    parallel_items(divide_up(rows, schedule.queries), schedule.workers, [&](int worker, std::int64_t item) {
+    const auto take = [&](int worker, std::int64_t item) {
       kernels::Row& steps = workers[static_cast<std::size_t>(worker)];
       const std::int64_t end = std::min(rows, (item + 1) * schedule.queries);
       for (std::int64_t row = item * schedule.queries; row < end; ++row) {
@@ -64,7 +66,8 @@ void for_each_row(const Problem& p, const Schedule& schedule, Body body) {
         kernels::reference_row(p.head(sequence, h), row % length, steps);
         body(ReferenceRow{sequence, h, row % length, steps});
       }
-    });
+    };
+    parallel_items(divide_up(rows, schedule.queries), schedule.workers, std::ref(take));
   }
 }
 

@@ -35,11 +35,12 @@ int available_threads() {
 void parallel_items(std::int64_t count, int workers, const std::function<void(int, std::int64_t)>& body) {
   std::atomic<std::int64_t> next{0};
   // One range a worker; each takes items until there are none, so that a worker who comes late costs nothing.
-  parallel_for(workers, 1, [&](std::int64_t begin, std::int64_t end) {
+  const auto range = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t worker = begin; worker < end; ++worker) {
       for (std::int64_t item = next++; item < count; item = next++) body(static_cast<int>(worker), item);
     }
-  });
+  };
+  parallel_for(workers, 1, std::ref(range));  // a reference: a copy of the captures would be allocated
 }
 
 }  // namespace attend
