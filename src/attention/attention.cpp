@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <vector>
-#include <vector>
 
 #include "attention/compute.h"
 #include "attention/output.h"

@@ -11,7 +11,9 @@ using namespace test;
 // Memory for one result with bytes of its own before, between and behind.
 struct Memory {
   std::vector<char> bytes = std::vector<char>(1 << 16, 'x');
-  bool untouched() const { return std::all_of(bytes.begin(), bytes.end(), [](char c) { return c == 'x'; }); }
+  bool untouched() const {
+    return std::all_of(bytes.begin(), bytes.end(), [](char c) { return c == 'x'; });
+  }
 };
 
 TEST(AttentionInto, WritesTheSameBitsIntoAnyLayoutAndNothingElse) {
@@ -19,8 +21,10 @@ TEST(AttentionInto, WritesTheSameBitsIntoAnyLayoutAndNothingElse) {
     const Call x = make_call({2, 4, 2, 13, 70, 9, 11}, with_mask | with_sinks, dtype, 1);
     const AttentionResult expected = x.run();
     const DType lse_dtype = expected.lse.dtype();
-    const Dims out_strides[] = {{4 * 13 * 11, 13 * 11, 11, 1}, {4 * 13 * 11, 11, 4 * 11, 1},  // [B,T,H,D]
-                                {4 * 13 * 25, 13 * 25, 25, 2}, {1, 2, 8, 8 * 13},             // [D,T,H,B]
+    const Dims out_strides[] = {{4 * 13 * 11, 13 * 11, 11, 1},
+                                {4 * 13 * 11, 11, 4 * 11, 1},  // [B,T,H,D]
+                                {4 * 13 * 25, 13 * 25, 25, 2},
+                                {1, 2, 8, 8 * 13},  // [D,T,H,B]
                                 {-4 * 13 * 11, -13 * 11, -11, -1}};
     const Dims lse_strides[] = {{4 * 13, 13, 1}, {4 * 13, 1, 4}, {4 * 30, 30, 2}, {1, 26, 2}, {-4 * 13, -13, -1}};
     for (int i = 0; i < 5; ++i) {
@@ -81,7 +85,10 @@ TEST(AttentionInto, WrongShapesAndDTypesAreNamed) {
       },
       "lse is bf16, expected f32");
   expect_error(
-      shape, [&] { attention_into(MutableView(memory.bytes.data(), f32, {2, 4, 5, 6}), std::nullopt, q, k, q); },
+      shape,
+      [&] {
+        attention_into(MutableView(memory.bytes.data(), f32, {2, 4, 5, 6}), std::nullopt, q, k, q);
+      },
       "attention_into: v has heads 4, k has 2");
   EXPECT_TRUE(memory.untouched());
 }
@@ -116,7 +123,10 @@ TEST(AttentionInto, MemoryThatMeetsAnArgumentIsRefused) {
     for (const std::int64_t at : {m.first + 4 - 96, m.last - 4}) {
       expect_error(
           ErrorCode::bad_value,
-          [&] { attention_into(place(at, DType::f32, {1, 2, 4, 3}), std::nullopt, q, k, v, o); }, "out" + text);
+          [&] {
+            attention_into(place(at, DType::f32, {1, 2, 4, 3}), std::nullopt, q, k, v, o);
+          },
+          "out" + text);
     }
     for (const std::int64_t at : {m.first + 4 - 32, m.last - 4}) {
       expect_error(
@@ -127,16 +137,18 @@ TEST(AttentionInto, MemoryThatMeetsAnArgumentIsRefused) {
           "lse" + text);
     }
   };
-  for (const Meets& m : {Meets{"q", 4000, 4096}, Meets{"k", 5000, 5096}, Meets{"v", 6000, 6096},
-                         Meets{"mask", 7000, 7016}, Meets{"bias", 8000, 8064}, Meets{"alibi_slopes", 9000, 9008},
-                         Meets{"sinks", 10'000, 10'008}, Meets{"query_starts", 13'000, 13'016},
-                         Meets{"key_starts", 14'000, 14'016}}) {
+  for (const Meets& m :
+       {Meets{"q", 4000, 4096}, Meets{"k", 5000, 5096}, Meets{"v", 6000, 6096}, Meets{"mask", 7000, 7016},
+        Meets{"bias", 8000, 8064}, Meets{"alibi_slopes", 9000, 9008}, Meets{"sinks", 10'000, 10'008},
+        Meets{"query_starts", 13'000, 13'016}, Meets{"key_starts", 14'000, 14'016}}) {
     refused(m, options);
   }
   refused({"key_lengths", 15'000, 15'008}, lengths);
   expect_error(
       ErrorCode::bad_value,
-      [&] { attention_into(place(0, DType::f32, {1, 2, 4, 3}), place(92, DType::f32, {1, 2, 4}), q, k, v, options); },
+      [&] {
+        attention_into(place(0, DType::f32, {1, 2, 4, 3}), place(92, DType::f32, {1, 2, 4}), q, k, v, options);
+      },
       "out and lse share memory");
   EXPECT_EQ(memory, before);
   // Side by side is no overlap.
@@ -177,7 +189,8 @@ TEST(AttentionInto, ErrorsInTheArgumentsLeaveTheMemoryAsItWas) {
         ErrorCode::bad_value, [&] { attention_into(out, lse, q, k, k, {.key_lengths = lengths}); },
         "key_lengths[0] is " + std::to_string(length) + ", expected 0 to Tk = 7");
   }
-  expect_error(ErrorCode::bad_value, [&] { attention_into(out, lse, q, k, k, {.causal = true}); }, "top_left");
+  expect_error(
+      ErrorCode::bad_value, [&] { attention_into(out, lse, q, k, k, {.causal = true}); }, "top_left");
   EXPECT_TRUE(memory.untouched());
 }
 
@@ -194,7 +207,8 @@ TEST(AttentionStarts, EveryMistakeIsNamed) {
       value, [&] { attention(q, k, k, {.query_starts = good_q}); },
       "attention: query_starts is given without key_starts");
   expect_error(
-      value, [&] { attention(q, k, k, {.key_starts = good_k}); }, "attention: key_starts is given without query_starts");
+      value, [&] { attention(q, k, k, {.key_starts = good_k}); },
+      "attention: key_starts is given without query_starts");
   expect_error(value, with(whole_numbers({1, 2, 5}), good_k), "query_starts[0] is 1, expected 0 to 0");
   expect_error(value, with(whole_numbers({-1, 2, 5}), good_k), "query_starts[0] is -1, expected 0 to 0");
   expect_error(value, with(whole_numbers({0, 6, 5}), good_k), "query_starts[1] is 6, expected 0 to 5", "Tq");
@@ -280,8 +294,8 @@ TEST(AttentionSizes, BeyondMemoryOrCountingAreErrors) {
     EXPECT_EQ(plan(empty.shape(), empty.shape(), empty.shape(), dtype).work_items, 0);
   }
   // A plan costs no more for more queries.
-  const AttentionPlan many = plan({1, std::int64_t{1} << 50, 4}, {1, 100, 4}, {1, 100, 4}, DType::f32,
-                                  {.causal = true, .offset = Offset(0)});
+  const AttentionPlan many =
+      plan({1, std::int64_t{1} << 50, 4}, {1, 100, 4}, {1, 100, 4}, DType::f32, {.causal = true, .offset = Offset(0)});
   EXPECT_DOUBLE_EQ(many.flops, 2 * 8 * (100.0 * 0x1p50 - 4950));
 }
 

@@ -233,9 +233,12 @@ inline void expect_as_exact(const Call& x, const AttentionResult& result) {
   kernels::Row exact;
   for_each_oracle_row(x, [&](const OracleRow& at) {
     kernels::reference_row(at.head, at.row, exact);
-    errors.add(exact, plain_row(at.head, at.row, exact, x.Q.dtype()),
-               [&](std::int64_t d) { return result.out.item({at.b, at.h, at.i, d}); },
-               static_cast<float>(result.lse.item({at.b, at.h, at.i})));
+    errors.add(
+        exact, plain_row(at.head, at.row, exact, x.Q.dtype()),
+        [&](std::int64_t d) {
+          return result.out.item({at.b, at.h, at.i, d});
+        },
+        static_cast<float>(result.lse.item({at.b, at.h, at.i})));
   });
   errors.check(x.what);
 }

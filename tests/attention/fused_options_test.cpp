@@ -207,8 +207,7 @@ TEST(AttentionBits, TheSameAloneAndWithinABatchOfSeven) {
     Dice dice(seed);
     Sizes sizes = random_sizes(dice, 130, 200);
     sizes.B = 7;
-    const Call x =
-        make_call(sizes, random_features(dice) & ~unsigned{with_starts}, dtypes[dice.below(3)], seed);
+    const Call x = make_call(sizes, random_features(dice) & ~unsigned{with_starts}, dtypes[dice.below(3)], seed);
     const AttentionResult all = x.run();
     const Dims pairs{7, sizes.H, sizes.Tq, sizes.Tk};
     for (const std::int64_t b : {0, 3, 6}) {

@@ -30,8 +30,8 @@ std::int64_t rounded_up(std::int64_t bytes) {
 // Each allocation in turn fails: an error, and the results are as they were; until none is left to fail.
 TEST(AttentionMemory, EveryAllocationMayFail) {
   for (const DType dtype : dtypes) {
-    for (const unsigned wanted : {0u, with_mask | with_bias | with_lengths | with_causal | with_alibi | with_sinks,
-                                  unsigned{with_starts}}) {
+    for (const unsigned wanted :
+         {0u, with_mask | with_bias | with_lengths | with_causal | with_alibi | with_sinks, unsigned{with_starts}}) {
       const Call x = make_call({2, 4, 2, 60, 70, 16, 16}, wanted, dtype, 1);
       const AttentionResult expected = x.run();
       Tensor out, lse;
@@ -193,11 +193,31 @@ TEST(AttentionPlan, F64TakesThePlainPath) {
 }
 
 TEST(AttentionPlan, ThrowsWhatAttentionThrows) {
-  expect_error(ErrorCode::bad_shape, [] { plan({5, 4}, {7, 3}, {7, 4}); }, "plan: k has head size 3, q has 4");
-  expect_error(ErrorCode::bad_dtype, [] { plan({5, 4}, {7, 4}, {7, 4}, DType::i64); }, "plan: q is i64");
-  expect_error(ErrorCode::bad_value, [] { plan({5, 4}, {7, 4}, {7, 4}, DType::f32, {.causal = true}); }, "top_left");
+  expect_error(
+      ErrorCode::bad_shape,
+      [] {
+        plan({5, 4}, {7, 3}, {7, 4});
+      },
+      "plan: k has head size 3, q has 4");
+  expect_error(
+      ErrorCode::bad_dtype,
+      [] {
+        plan({5, 4}, {7, 4}, {7, 4}, DType::i64);
+      },
+      "plan: q is i64");
+  expect_error(
+      ErrorCode::bad_value,
+      [] {
+        plan({5, 4}, {7, 4}, {7, 4}, DType::f32, {.causal = true});
+      },
+      "top_left");
   const std::int64_t huge = std::int64_t{1} << 58;
-  expect_error(ErrorCode::out_of_memory, [&] { plan({1, huge}, {1, huge}, {1, 4}); }, "no memory");
+  expect_error(
+      ErrorCode::out_of_memory,
+      [&] {
+        plan({1, huge}, {1, huge}, {1, 4});
+      },
+      "no memory");
 }
 
 }  // namespace

@@ -78,9 +78,11 @@ class Errors {
  public:
   explicit Errors(DType dtype) : dtype_(dtype) {}
 
-  // One row: the oracle's, the plain one, and ours through get(d).
-  template <class Get>
-  void add(const kernels::Row& exact, const PlainRow& plain, Get ours, float lse) {
+  // One row: the oracle's, the plain one, and ours: ours(d) and lse.
+  template <class Ours>
+  void add(const kernels::Row& exact, const PlainRow& plain, Ours ours, float lse) {
+    for (const double logit : exact.logits)
+      if (std::isfinite(logit)) largest_logit_ = std::max(largest_logit_, std::abs(logit));
     for (std::size_t d = 0; d < exact.context.size(); ++d) {
       add(out_, exact.context[d], static_cast<double>(plain.context[d]), ours(static_cast<std::int64_t>(d)));
     }
@@ -91,9 +93,11 @@ class Errors {
   // docs/numerics.md, "How attention is tested", derives the floor.
   void check(const std::string& what) const {
     const double u = dtype_ == DType::f32 ? 0x1p-24 : dtype_ == DType::f16 ? 0x1p-11 : 0x1p-8;
-    const double out_floor = (dtype_ == DType::f32 ? 8 : 2) * u * out_.largest;
-    const double lse_floor = (dtype_ == DType::bf16 ? 3e-6 : 0) + 8 * 0x1p-24 * std::max(1.0, lse_.largest);
-    EXPECT_LE(out_.ours, 2 * out_.plain + out_floor) << what << " (plain " << out_.plain << ", floor " << out_floor << ")";
+    const double of_scores = (8 + 2 * largest_logit_) * 0x1p-24;
+    const double out_floor = ((dtype_ == DType::f32 ? 0 : 2 * u) + of_scores) * out_.largest;
+    const double lse_floor = (dtype_ == DType::bf16 ? 3e-6 : 0) + of_scores;
+    EXPECT_LE(out_.ours, 2 * out_.plain + out_floor)
+        << what << " (plain " << out_.plain << ", floor " << out_floor << ")";
     EXPECT_LE(lse_.ours, 2 * lse_.plain + lse_floor) << what << " lse (plain " << lse_.plain << ")";
   }
 
@@ -112,6 +116,7 @@ class Errors {
   }
   DType dtype_;
   Of out_, lse_;
+  double largest_logit_ = 0;
 };
 
 }  // namespace attend::test

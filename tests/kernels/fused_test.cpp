@@ -18,7 +18,8 @@ using kernels::Target;
 
 enum class Layout { packed, strided, backwards, rows_first };
 
-// [heads,rows,columns] elements somewhere in memory of their own; the bytes before, between and after them are `filler`.
+// [heads,rows,columns] elements somewhere in memory of their own; the bytes before, between and after them are
+// `filler`.
 class Placed {
  public:
   static constexpr std::int64_t guard = 256;
@@ -41,8 +42,7 @@ class Placed {
   }
 
   std::byte* at(std::int64_t head, std::int64_t row, std::int64_t column) {
-    return bytes_.data() + start_ +
-           (head * stride_[0] + row * stride_[1] + column * stride_[2]) * size_of(dtype_);
+    return bytes_.data() + start_ + (head * stride_[0] + row * stride_[1] + column * stride_[2]) * size_of(dtype_);
   }
   double get(std::int64_t head, std::int64_t row, std::int64_t column) {
     return load_element(dtype_, at(head, row, column));
@@ -69,9 +69,7 @@ class Placed {
   // Whether no byte outside the elements was written.
   bool intact() {
     std::vector<bool> own(bytes_.size());
-    each([&](const std::byte* from) {
-      std::fill_n(own.begin() + (from - bytes_.data()), size_of(dtype_), true);
-    });
+    each([&](const std::byte* from) { std::fill_n(own.begin() + (from - bytes_.data()), size_of(dtype_), true); });
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
       if (!own[i] && bytes_[i] != static_cast<std::byte>(filler_)) return false;
     }
@@ -185,7 +183,8 @@ class Trial {
         kernels::reference_row(head, i, exact);
         const test::PlainRow plain = test::plain_row(head, i, exact, c_.dtype);
         const float lse = c_.lse ? static_cast<float>(lse_.get(g, i, 0)) : plain.lse;
-        errors.add(exact, plain, [&](std::int64_t d) { return out_.get(g, i, d); }, lse);
+        errors.add(
+            exact, plain, [&](std::int64_t d) { return out_.get(g, i, d); }, lse);
       }
     }
     errors.check(what);

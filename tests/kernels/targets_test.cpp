@@ -41,9 +41,15 @@ TEST(UnknownTarget, IsAnErrorThatNamesTheChoices) {
     test::expect_error(
         ErrorCode::bad_value, [&] { attention(x, x, x); }, "ATTEND_TARGET is '" + forced() + "'", choices);
   }
-  test::expect_error(ErrorCode::bad_value, [] { plan({2, 3}, {2, 3}, {2, 3}); }, "ATTEND_TARGET");
+  test::expect_error(
+      ErrorCode::bad_value,
+      [] {
+        plan({2, 3}, {2, 3}, {2, 3});
+      },
+      "ATTEND_TARGET");
   // f64 needs no target.
-  EXPECT_EQ(attention(Tensor({2, 3}, DType::f64), Tensor({2, 3}, DType::f64), Tensor({2, 3}, DType::f64)).out.count(), 6);
+  EXPECT_EQ(attention(Tensor({2, 3}, DType::f64), Tensor({2, 3}, DType::f64), Tensor({2, 3}, DType::f64)).out.count(),
+            6);
 }
 
 TEST(Target, NamesAreDistinctAndSizesFitTheTiles) {
