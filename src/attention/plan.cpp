@@ -51,7 +51,8 @@ AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype, con
   plan.tile_keys = s.path == Path::reference ? p.Tk : kernels::tile_keys;
   plan.work_items = s.path == Path::reference ? element_count({p.B, p.H, p.Tq}) : s.items;
   if (s.path == Path::decode) plan.key_ranges = s.ranges;
-  plan.threads = s.workers;
+  if (s.also) plan.work_items += s.also->items;
+  plan.threads = s.also ? std::max(s.workers, s.also->workers) : s.workers;
   plan.scratch_bytes = s.scratch_bytes();
   plan.reason = s.reason;
   const bool alike = p.key_lengths.empty() && p.query_starts.empty();

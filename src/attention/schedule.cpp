@@ -1,6 +1,7 @@
 #include "attention/schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/divide_up.h"
 #include "core/message.h"
@@ -45,17 +46,48 @@ double all_flops(const Problem& p) {
          static_cast<double>(p.D + p.Dv);
 }
 
-std::int64_t longest_sequence(const Problem& p) {
-  if (p.query_starts.empty()) return p.Tq;
+// Which path a sequence takes depends on it alone: not on what else is in the call.
+bool takes_decode(const Problem& p, const Sequence& s) {
+  return p.H / p.Hkv * s.Tq <= decode_rows;
+}
+
+// The sequences of this schedule's path. Without query_starts they are all alike: an empty list stands for all of them.
+std::vector<std::int64_t> members(const Problem& p, Path path) {
+  std::vector<std::int64_t> list;
+  for (std::int64_t n = 0; !p.query_starts.empty() && n < p.sequences(); ++n) {
+    if (takes_decode(p, p.sequence(n)) == (path == Path::decode)) list.push_back(n);
+  }
+  return list;
+}
+
+// body(sequence) for each one that can differ from the others.
+template <class Body>
+void for_each_member(const Problem& p, const Schedule& s, Body body) {
+  if (p.query_starts.empty()) {
+    const std::int64_t different = p.key_lengths.empty() ? 1 : p.B;
+    for (std::int64_t n = 0; n < different; ++n) body(p.sequence(n));
+  }
+  for (const std::int64_t n : s.members) body(p.sequence(n));
+}
+
+std::int64_t count_members(const Problem& p, const Schedule& s) {
+  return p.query_starts.empty() ? p.B : std::ssize(s.members);
+}
+
+Sequence member(const Problem& p, const Schedule& s, std::int64_t n) {
+  return p.sequence(s.members.empty() ? n : s.members[static_cast<std::size_t>(n)]);
+}
+
+std::int64_t longest_sequence(const Problem& p, const Schedule& s) {
   std::int64_t longest = 0;
-  for (std::int64_t n = 0; n < p.sequences(); ++n) longest = std::max(longest, p.sequence(n).Tq);
+  for_each_member(p, s, [&](const Sequence& sequence) { longest = std::max(longest, sequence.Tq); });
   return longest;
 }
 
-std::int64_t count_items(const Problem& p, std::int64_t queries) {
+std::int64_t count_items(const Problem& p, const Schedule& s, std::int64_t queries) {
   if (p.query_starts.empty()) return p.B * p.Hkv * divide_up(p.Tq, queries);
   std::int64_t items = 0;
-  for (std::int64_t n = 0; n < p.sequences(); ++n) items += p.Hkv * divide_up(p.sequence(n).Tq, queries);
+  for_each_member(p, s, [&](const Sequence& sequence) { items += p.Hkv * divide_up(sequence.Tq, queries); });
   return items;
 }
 
@@ -83,12 +115,12 @@ void cut_fused(const Problem& p, Schedule& s) {
   check_scratch(p, row * static_cast<double>(std::max(p.H / p.Hkv, most_rows)));
   std::int64_t rows = std::clamp<std::int64_t>(panel_bytes / 4 / (p.D + p.Dv), target.panel_rows, most_rows);
   s.queries = queries_per_item(p, target, rows);
-  while (rows > target.panel_rows && s.workers > 1 && count_items(p, s.queries) < items_per_worker * s.workers) {
+  while (rows > target.panel_rows && s.workers > 1 && count_items(p, s, s.queries) < items_per_worker * s.workers) {
     rows -= target.panel_rows;
     s.queries = queries_per_item(p, target, rows);
   }
-  s.queries = std::max<std::int64_t>(1, std::min(s.queries, longest_sequence(p)));
-  s.items = count_items(p, s.queries);
+  s.queries = std::max<std::int64_t>(1, std::min(s.queries, longest_sequence(p, s)));
+  s.items = count_items(p, s, s.queries);
   s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, s.workers));
   const kernels::Group group = group_sizes(p);
   s.worker_bytes = static_cast<std::int64_t>(target.forward_bytes(group, group.G * s.queries));
@@ -115,19 +147,20 @@ KeyCut cut_keys(const Problem& p, const Sequence& s) {
 }
 
 void cut_decode(const Problem& p, Schedule& s) {
-  s.queries = longest_sequence(p);
+  s.queries = longest_sequence(p, s);
   std::int64_t ranges = 0;
-  for (std::int64_t n = 0; n < p.sequences(); ++n) {
-    const KeyCut cut = cut_keys(p, p.sequence(n));
+  for_each_member(p, s, [&](const Sequence& sequence) {
+    const KeyCut cut = cut_keys(p, sequence);
     ranges = std::max(ranges, cut.count);
     s.keys = std::max(s.keys, cut.size);
-  }
+  });
   s.ranges = ranges;
-  const double heads = static_cast<double>(p.sequences()) * static_cast<double>(p.Hkv);
+  const std::int64_t sequences = count_members(p, s);
+  const double heads = static_cast<double>(sequences) * static_cast<double>(p.Hkv);
   const double row = 2.0 * static_cast<double>(kernels::tile_keys) *
                      (static_cast<double>(p.D) + static_cast<double>(p.Dv) + 2.0 * decode_rows);
   check_scratch(p, row * (heads * static_cast<double>(ranges) + available_threads()));
-  s.items = p.sequences() * p.Hkv * ranges;
+  s.items = sequences * p.Hkv * ranges;
   s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, s.workers));
   const kernels::Group group = group_sizes(p);
   s.worker_bytes = static_cast<std::int64_t>(s.target->decode_bytes(group, group.G * s.queries));
@@ -136,13 +169,13 @@ void cut_decode(const Problem& p, Schedule& s) {
 }
 
 // The sequences, the ones with the most work first: the last items are then small ones.
-std::vector<std::int64_t> longest_first(const Problem& p) {
-  std::vector<std::int64_t> order;
+std::vector<std::int64_t> longest_first(const Problem& p, const Schedule& s) {
+  std::vector<std::int64_t> order = s.members;
   if (p.query_starts.empty() && p.key_lengths.empty()) return order;
-  for (std::int64_t n = 0; n < p.sequences(); ++n) order.push_back(n);
+  for (std::int64_t n = 0; p.query_starts.empty() && n < p.B; ++n) order.push_back(n);
   const auto work = [&](std::int64_t n) {
-    const Sequence s = p.sequence(n);
-    return static_cast<double>(s.Tq) * static_cast<double>(s.key_length);
+    const Sequence sequence = p.sequence(n);
+    return static_cast<double>(sequence.Tq) * static_cast<double>(sequence.key_length);
   };
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return work(a) > work(b); });
   return order;
@@ -151,7 +184,7 @@ std::vector<std::int64_t> longest_first(const Problem& p) {
 // Items count through the heads of a sequence, and in each through its blocks of queries: from the last one on, which
 // sees most keys where the problem is causal.
 void run_fused(const Problem& p, const Schedule& s, const MutableView& out, const MutableView& lse, char* scratch) {
-  const std::vector<std::int64_t> order = longest_first(p);
+  const std::vector<std::int64_t> order = longest_first(p, s);
   std::vector<std::int64_t> first_item;  // of each sequence in that order, where they differ
   if (!p.query_starts.empty()) {
     std::int64_t items = 0;
@@ -180,22 +213,38 @@ void run_decode(const Problem& p, const Schedule& s, const MutableView& out, con
   const auto partial = [&](std::int64_t item) { return reinterpret_cast<float*>(partials + item * s.partial_bytes); };
   parallel_items(s.items, s.workers, [&](int worker, std::int64_t item) {
     const std::int64_t range = item % s.ranges, head = item / s.ranges;
-    const Sequence sequence = p.sequence(head / p.Hkv);
+    const Sequence sequence = member(p, s, head / p.Hkv);
     const KeyCut cut = cut_keys(p, sequence);
     if (range >= cut.count || sequence.Tq == 0) return;
     const std::int64_t begin = cut.begin + range * cut.size;
     s.target->decode(p.group(sequence, head % p.Hkv, out, lse), 0, sequence.Tq, begin,
                      std::min(begin + cut.size, cut.end), partial(item), scratch + worker * s.worker_bytes);
   });
-  const std::int64_t heads = p.sequences() * p.Hkv;
+  const std::int64_t heads = count_members(p, s) * p.Hkv;
   const std::int64_t grain = 1 + (1 << 16) / (1 + s.ranges * s.partial_bytes);
   parallel_for(heads, s.workers == 1 ? heads : grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t head = begin; head < end; ++head) {
-      const Sequence sequence = p.sequence(head / p.Hkv);
+      const Sequence sequence = member(p, s, head / p.Hkv);
       kernels::combine(p.group(sequence, head % p.Hkv, out, lse), 0, sequence.Tq, partial(head * s.ranges),
                        s.partial_bytes / 4, cut_keys(p, sequence).count);
     }
   });
+}
+
+Schedule schedule_of(const Problem& p, Path path) {
+  Schedule s;
+  s.target = &kernels::target();
+  s.path = path;
+  s.reason = path == Path::decode
+                 ? "at most 8 query rows share a key head: time goes into reading keys and values"
+                 : "more than 8 query rows share a key head: tiles of scores stay in registers and cache";
+  if (p.B == 0 || p.H == 0 || p.Tq == 0) {
+    s.reason = "no rows";
+    return s;
+  }
+  s.workers = all_flops(p) < parallel_flops ? 1 : available_threads();
+  s.members = members(p, path);
+  return s;
 }
 
 }  // namespace
@@ -217,27 +266,28 @@ Schedule make_schedule(const Problem& p) {
   if (p.q.dtype() == DType::f64) {
     return reference_schedule(p, "f64 is computed by the plain path, in double precision");
   }
-  Schedule s;
-  s.target = &kernels::target();
-  s.path = Path::fused;
-  s.reason = "no rows";
+  Schedule s = schedule_of(p, Path::fused);
   if (p.B == 0 || p.H == 0 || p.Tq == 0) return s;
-  s.workers = all_flops(p) < parallel_flops ? 1 : available_threads();
-  if (p.H / p.Hkv * longest_sequence(p) <= decode_rows) {
-    s.path = Path::decode;
-    s.reason = "at most 8 query rows share a key head: time goes into reading keys and values";
-    cut_decode(p, s);
-  } else {
-    s.reason = "more than 8 query rows share a key head: tiles of scores stay in registers and cache";
-    cut_fused(p, s);
+  Schedule few = schedule_of(p, Path::decode);
+  if (p.query_starts.empty() ? takes_decode(p, p.sequence(0)) : s.members.empty()) {
+    cut_decode(p, few);
+    return few;
   }
+  cut_fused(p, s);
+  if (few.members.empty()) return s;
+  cut_decode(p, few);
+  s.reason = "sequences with more than 8 query rows for each key head; the others take the decode path";
+  s.also = std::make_shared<Schedule>(std::move(few));
   return s;
 }
 
 void run_schedule(const Problem& p, const Schedule& s, const MutableView& out, const MutableView& lse, void* scratch) {
   if (p.B == 0 || p.H == 0 || p.Tq == 0) return;
-  if (s.path == Path::decode) return run_decode(p, s, out, lse, static_cast<char*>(scratch));
-  run_fused(p, s, out, lse, static_cast<char*>(scratch));
+  if (s.path == Path::decode)
+    run_decode(p, s, out, lse, static_cast<char*>(scratch));
+  else
+    run_fused(p, s, out, lse, static_cast<char*>(scratch));
+  if (s.also) run_schedule(p, *s.also, out, lse, scratch);
 }
 
 }  // namespace attend

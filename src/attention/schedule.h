@@ -1,6 +1,8 @@
 // How a problem is computed: the path, the cut into work items, and the memory that they need.
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "attention/problem.h"
@@ -21,7 +23,13 @@ struct Schedule {
   std::int64_t shared_bytes = 0;   // of all decode items
   const char* reason = "";
 
-  std::int64_t scratch_bytes() const { return workers * worker_bytes + shared_bytes; }
+  std::vector<std::int64_t> members = {};    // the sequences, where query_starts cut them; else all
+  std::shared_ptr<Schedule> also = nullptr;  // for sequences that take the other path; runs after this, in its scratch
+
+  std::int64_t scratch_bytes() const {
+    const std::int64_t own = workers * worker_bytes + shared_bytes;
+    return also ? std::max(own, also->scratch_bytes()) : own;
+  }
 };
 
 // Throws out_of_memory for sizes that no memory holds.

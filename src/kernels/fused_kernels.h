@@ -247,7 +247,6 @@ class Forward {
 
   // Points to keys and values where they can be read as they are, else copies them: other dtypes, other strides, and a
   // last tile whose register tile would read beyond the end.
-  if (bias_closes_) bits &= ~closed_[lane];
   void fetch(Tile& tile) {
     tile.ready = true;
     const DType native = Dot::pair == 1 ? DType::f32 : DType::bf16;

@@ -160,7 +160,7 @@ class Trial {
   }
 
   void run_in_exact_scratch(const Target& target, const kernels::Group& group, const std::string& what) const {
-    const std::size_t bytes = target.scratch_bytes(group, group.G * (c_.shape.Tq - c_.first)), guard = 256;
+    const std::size_t bytes = target.forward_bytes(group, group.G * (c_.shape.Tq - c_.first)), guard = 256;
     std::vector<std::byte> memory(bytes + 2 * guard + 64, std::byte{poison});
     const std::size_t past = (reinterpret_cast<std::uintptr_t>(memory.data()) + guard) % 64;
     std::byte* scratch = memory.data() + guard + (past == 0 ? 0 : 64 - past);
