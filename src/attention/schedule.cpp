@@ -6,7 +6,6 @@
 #include "core/divide_up.h"
 #include "core/message.h"
 #include "core/parallel.h"
-#include "kernels/combine.h"
 
 namespace attend {
 
@@ -225,8 +224,8 @@ void run_decode(const Problem& p, const Schedule& s, const MutableView& out, con
   parallel_for(heads, s.workers == 1 ? heads : grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t head = begin; head < end; ++head) {
       const Sequence sequence = member(p, s, head / p.Hkv);
-      kernels::combine(p.group(sequence, head % p.Hkv, out, lse), 0, sequence.Tq, partial(head * s.ranges),
-                       s.partial_bytes / 4, cut_keys(p, sequence).count);
+      s.target->combine(p.group(sequence, head % p.Hkv, out, lse), 0, sequence.Tq, partial(head * s.ranges),
+                        s.partial_bytes / 4, cut_keys(p, sequence).count);
     }
   });
 }

@@ -3,7 +3,7 @@
 //
 // The head dimension stands in lanes, so keys and values are read as they lie in memory; every row of the group meets
 // them while they are in the L1 cache. The keys are cut into ranges of a size that depends on their number alone, one
-// work item each, and the ranges' sums are added in order (combine.h).
+// work item each, and the ranges' sums are added in order (combine_kernels.h).
 #pragma once
 
 #include "kernels/common_kernels.h"
@@ -226,11 +226,11 @@ class Decode {
     }
   }
 
-  // -infinity for the keys that the row does not see, and beyond the last; whether there was one that exists.
+  // -infinity for the keys that the row does not see; whether there was one.
   bool hide(std::int64_t r, std::int64_t start, std::int64_t keys) {
     const std::int64_t row = min_of(r, rows_ - 1);
     const std::uint64_t bits = visible_bits(g_, head_of(row), query_of(row), range_[r], start, keys);
-    for (std::int64_t j = 0; j < tile_keys; ++j) {
+    for (std::int64_t j = 0; j < keys; ++j) {
       if (!(bits >> j & 1)) scores_[r * tile_keys + j] = -infinity;
     }
     return (bits & below(keys)) != below(keys);

@@ -70,11 +70,15 @@ struct Target {
   std::size_t (*forward_bytes)(const Group& group, std::int64_t rows);
 
   // Query rows [first, last) of every head against the keys [begin, end) alone, begin a multiple of tile_keys:
-  // partial [rows][2 + Dv], a row's m (log2 units), l, and sums of weights 2^(score - m) times values. combine.h makes
-  // out and lse of such parts. Sinks are left to it.
+  // partial [rows][2 + Dv], a row's m (log2 units), l, and sums of weights 2^(score - m) times values. Sinks are left
+  // to combine().
   void (*decode)(const Group& group, std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end,
                  float* partial, void* scratch);
   std::size_t (*decode_bytes)(const Group& group, std::int64_t rows);
+  // out and lse of those rows from `ranges` such partials, `stride` floats from one to the next, in their order, the
+  // sink first.
+  void (*combine)(const Group& group, std::int64_t first, std::int64_t last, const float* partials, std::int64_t stride,
+                  std::int64_t ranges);
 
   // Weights [out,in] in the order in which linear() reads them: linear_floats() floats, for x of that dtype (f32; bf16
   // where bf16_dot).

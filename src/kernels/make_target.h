@@ -2,6 +2,7 @@
 // ATTEND_BF16_DOT where it has the bf16 dot.
 #pragma once
 
+#include "kernels/combine_kernels.h"
 #include "kernels/decode_kernels.h"
 #include "kernels/fused_kernels.h"
 #include "kernels/linear_kernels.h"
@@ -71,8 +72,8 @@ void linear(const LinearOperands& a, std::int64_t first, std::int64_t last, std:
 }
 
 constexpr Target make_target(const char* name, bool (*supported)()) {
-  return {name,          lanes,  block,        width,         has_bf16_dot, supported, forward,
-          forward_bytes, decode, decode_bytes, linear_floats, linear_pack,  linear};
+  return {name,          lanes,  block,        width,   has_bf16_dot,  supported,   forward,
+          forward_bytes, decode, decode_bytes, combine, linear_floats, linear_pack, linear};
 }
 
 }  // namespace

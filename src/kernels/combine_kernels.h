@@ -1,0 +1,63 @@
+// Adding up what decode() found in several ranges of keys. A file that includes this has included a vector layer `Simd`
+// before; the sums are in double, in plain loops that the compiler turns into vectors.
+#pragma once
+
+#include "kernels/common_kernels.h"
+
+namespace attend::kernels {
+namespace {
+
+// The parts of one row: part n, m, l and the sums, at first + n * stride.
+struct Parts {
+  const float* first;
+  std::int64_t stride, count;
+  const float* part(std::int64_t n) const { return first + n * stride; }
+};
+
+// 2^x; most often there is one part, and x is 0.
+inline double weight_of(double x) {
+  return x == 0 ? 1 : __builtin_exp2(x);
+}
+
+void combine_row(const Group& g, std::int64_t head, std::int64_t row, const Parts& parts) {
+  double m = g.sinks ? g.sinks[head] * 1.44269504088896340736 : -static_cast<double>(infinity), l = g.sinks ? 1 : 0;
+  for (std::int64_t n = 0; n < parts.count; ++n) {
+    // A part that saw nothing is left out: its sums are 0, and 0 * 2^(m - m) might be NaN.
+    const double part_m = static_cast<double>(parts.part(n)[0]), part_l = static_cast<double>(parts.part(n)[1]);
+    if (part_l == 0) continue;
+    const double higher = max_of(m, part_m);
+    l = (l == 0 ? 0 : l * weight_of(m - higher)) + part_l * weight_of(part_m - higher);
+    m = higher;
+  }
+  constexpr std::int64_t piece = 64;
+  char* out = const_cast<char*>(operand_at(g.out, head, row));
+  for (std::int64_t d = 0; d < g.Dv; d += piece) {
+    const std::int64_t count = min_of(piece, g.Dv - d);
+    double sums[piece] = {};
+    for (std::int64_t n = 0; n < parts.count; ++n) {
+      const float* part = parts.part(n);
+      if (part[1] == 0) continue;
+      const double share = weight_of(static_cast<double>(part[0]) - m) / l;
+      for (std::int64_t i = 0; i < count; ++i) sums[i] += static_cast<double>(part[2 + d + i]) * share;
+    }
+    float rounded[piece];
+    for (std::int64_t i = 0; i < piece; ++i) rounded[i] = static_cast<float>(sums[i]);
+    store_row(rounded, g.out.dtype, out + d * g.out.column * bytes_of(g.out.dtype), g.out.column, count);
+  }
+  if (!g.lse.data) return;
+  // l may be beyond f32 where m is a sink far below: then the C library's log.
+  const double log_l = l < 1e30 ? logarithm(static_cast<float>(l)) : __builtin_log(l);
+  const float lse = l == 0 ? -infinity : l - l == 0 ? static_cast<float>(m * ln_2 + log_l) : static_cast<float>(l);
+  __builtin_memcpy(const_cast<char*>(operand_at(g.lse, head, row)), &lse, 4);
+}
+
+void combine(const Group& g, std::int64_t first, std::int64_t last, const float* partials, std::int64_t stride,
+             std::int64_t ranges) {
+  const std::int64_t queries = last - first;
+  for (std::int64_t row = 0; row < g.G * queries; ++row) {
+    combine_row(g, row / queries, first + row % queries, {partials + row * (2 + g.Dv), stride, ranges});
+  }
+}
+
+}  // namespace
+}  // namespace attend::kernels
