@@ -120,7 +120,7 @@ class Decode {
     const Lines k = key_lines(start, keys);
     soon_ = {rows_at(g_.v, start), g_.v.row * bytes_of(g_.v.dtype)};
     for (std::int64_t r = 0; r < padded_rows_; r += team) score(r, k, keys);
-    const bool whole = start >= max_lo_ && start + keys <= min_hi_ && !g_.mask.data && keys == tile_keys;
+    const bool whole = start >= max_lo_ && start + keys <= min_hi_ && !g_.mask.data;
     bool hidden = false;
     for (std::int64_t r = 0; r < padded_rows_; ++r) {
       if (adjusts()) adjust(r, start, keys);
