@@ -271,6 +271,21 @@ TEST(AttentionBits, SequencesAreCallsOfTheirOwn) {
   }
 }
 
+// A sum that underflowed to -0 would become +0 by the zeros of a tile that the row does not see.
+TEST(AttentionBits, TheSignOfZeroDoesNotDependOnMaskedKeys) {
+  const Tensor q = Tensor::from({2, 1}, {1, 1});
+  Tensor k({200, 1}), v({200, 1});
+  std::fill_n(v.data<float>(), 66, -0.0f);
+  v.data<float>()[0] = v.data<float>()[64] = -1e-45f;  // the smallest
+  k.data<float>()[65] = 20;                            // leaves nothing of the others
+  Tensor mask({2, 200}, DType::boolean);
+  std::fill_n(mask.data<bool>(), 66, true);
+  std::fill_n(mask.data<bool>() + 200, 200, true);
+  const AttentionResult all = attention(q, k, v, {.mask = mask});
+  const AttentionResult seen = attention(q, k.view().slice(0, 0, 66), v.view().slice(0, 0, 66));
+  expect_same(all.out.view().slice(0, 0, 1), seen.out.view().slice(0, 0, 1));
+}
+
 // ---- What may change the last bits alone ----
 
 // 16 units of roundoff: the rounding of the result, and that of the weights.
