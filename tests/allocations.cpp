@@ -54,6 +54,12 @@ void* operator new(std::size_t bytes) {
 void* operator new[](std::size_t bytes) {
   return take(bytes);
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return count_one() ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t& nothrow) noexcept {
+  return operator new(bytes, nothrow);
+}
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }

@@ -164,6 +164,27 @@ void expect_same_result(const AttentionResult& actual, const AttentionResult& ex
   expect_same(actual.lse, expected.lse, what + " lse");
 }
 
+// 16 units of roundoff: the rounding of the result, and that of the weights.
+double close(DType dtype) {
+  return 16 * (dtype == DType::f32 ? 0x1p-24 : dtype == DType::f16 ? 0x1p-11 : 0x1p-8) / (dtype == DType::f32 ? 1 : 4);
+}
+
+// The same bits where both calls take the same path; a few rows take the decode path, which adds up in another order.
+void expect_part(const AttentionResult& part, const View& out, const View& lse, bool same_path,
+                 const std::string& what) {
+  if (same_path) {
+    expect_same(part.out, out, what);
+    expect_same(part.lse, lse, what + " lse");
+  } else {
+    expect_close(part.out, out, close(out.dtype()), what);
+    expect_close(part.lse, lse, 4e-6, what + " lse");
+  }
+}
+
+Path path_of(const View& q, const View& k, const View& v, const AttentionOptions& options) {
+  return plan(q.shape(), k.shape(), v.shape(), q.dtype(), options).path;
+}
+
 TEST(AttentionBits, TheSameForAnyNumberOfThreads) {
   for (std::uint64_t seed = 30'000; seed < 30'020; ++seed) {
     Dice dice(seed);
@@ -224,9 +245,10 @@ TEST(AttentionBits, TheSameAloneAndWithinABatchOfSeven) {
 }
 
 TEST(AttentionBits, TheSameForTheQueriesInSeveralCalls) {
-  for (std::uint64_t seed = 33'000; seed < 33'040; ++seed) {
+  int same = 0;
+  for (std::uint64_t seed = 33'000; seed < 33'060; ++seed) {
     Dice dice(seed);
-    const Sizes sizes = random_sizes(dice, 150, 300);
+    const Sizes sizes = random_sizes(dice, seed % 3 == 0 ? 8 : 150, 300);
     const unsigned wanted = random_features(dice) & ~unsigned{with_starts | with_lengths | with_offset};
     Call x = make_call(sizes, wanted, dtypes[dice.below(3)], seed);
     const std::int64_t offset = dice.below(sizes.Tk) - 5;
@@ -240,11 +262,14 @@ TEST(AttentionBits, TheSameForTheQueriesInSeveralCalls) {
       options.offset = Offset(offset + first);
       if (options.mask) options.mask = options.mask->broadcast_to(pairs).slice(2, first, last);
       if (options.bias) options.bias = options.bias->broadcast_to(pairs).slice(2, first, last);
-      const AttentionResult part = attention(x.Q.slice(2, first, last), x.K, x.V, options);
-      expect_same(part.out, whole.out.view().slice(2, first, last), x.what);
-      expect_same(part.lse, whole.lse.view().slice(2, first, last), x.what);
+      const View queries = x.Q.slice(2, first, last);
+      const bool same_path = path_of(queries, x.K, x.V, options) == path_of(x.Q, x.K, x.V, x.options);
+      same += same_path && first < last;
+      expect_part(attention(queries, x.K, x.V, options), whole.out.view().slice(2, first, last),
+                  whole.lse.view().slice(2, first, last), same_path, x.what);
     }
   }
+  EXPECT_GT(same, 60);
 }
 
 TEST(AttentionBits, SequencesAreCallsOfTheirOwn) {
@@ -263,10 +288,10 @@ TEST(AttentionBits, SequencesAreCallsOfTheirOwn) {
       const auto own = [&](const View& t) { return t.broadcast_to(pairs).slice(2, q, q_end).slice(3, k, k_end); };
       if (options.mask) options.mask = own(*options.mask);
       if (options.bias) options.bias = own(*options.bias);
-      const AttentionResult one =
-          attention(x.Q.slice(2, q, q_end), x.K.slice(2, k, k_end), x.V.slice(2, k, k_end), options);
-      expect_same(one.out, packed.out.view().slice(2, q, q_end), x.what);
-      expect_same(one.lse, packed.lse.view().slice(2, q, q_end), x.what);
+      const View queries = x.Q.slice(2, q, q_end), keys = x.K.slice(2, k, k_end), values = x.V.slice(2, k, k_end);
+      const bool same_path = path_of(queries, keys, values, options) == path_of(x.Q, x.K, x.V, x.options);
+      expect_part(attention(queries, keys, values, options), packed.out.view().slice(2, q, q_end),
+                  packed.lse.view().slice(2, q, q_end), same_path, x.what);
     }
   }
 }
@@ -287,11 +312,6 @@ TEST(AttentionBits, TheSignOfZeroDoesNotDependOnMaskedKeys) {
 }
 
 // ---- What may change the last bits alone ----
-
-// 16 units of roundoff: the rounding of the result, and that of the weights.
-double close(DType dtype) {
-  return 16 * (dtype == DType::f32 ? 0x1p-24 : dtype == DType::f16 ? 0x1p-11 : 0x1p-8) / (dtype == DType::f32 ? 1 : 4);
-}
 
 // The keys in another order, along one axis.
 Tensor reordered(const View& x, int axis, const std::vector<std::int64_t>& order) {

@@ -102,7 +102,7 @@ TEST(AttentionMemory, IsWhatPlanSays) {
     const std::size_t threads = 1 + seed % 4;
     const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, threads);
     const AttentionPlan said = plan_of(x);
-    EXPECT_EQ(said.path, Path::fused);
+    EXPECT_NE(said.path, Path::reference);
     EXPECT_LE(said.threads, static_cast<int>(threads));
     Tensor out({s.B, s.H, s.Tq, s.Dv}, x.Q.dtype()), lse({s.B, s.H, s.Tq});
     std::int64_t allocated = 0;
