@@ -18,7 +18,7 @@ Sizes random_sizes(Dice& dice, std::int64_t most_queries, std::int64_t most_keys
   s.B = 1 + dice.below(2);
   s.Hkv = 1 + dice.below(2);
   s.H = s.Hkv * groups[dice.below(4)];
-  s.Tq = 1 + dice.below(most_queries);
+  s.Tq = 1 + dice.below(dice.one_in(3) ? 4 : most_queries);  // few: the decode path
   s.Tk = 1 + dice.below(most_keys);
   s.D = 1 + dice.below(24);
   s.Dv = 1 + dice.below(24);
@@ -169,14 +169,22 @@ double close(DType dtype) {
   return 16 * (dtype == DType::f32 ? 0x1p-24 : dtype == DType::f16 ? 0x1p-11 : 0x1p-8) / (dtype == DType::f32 ? 1 : 4);
 }
 
+double largest(const View& x) {
+  double most = 0;
+  const Tensor wide = x.to(DType::f64);
+  for (std::int64_t i = 0; i < wide.count(); ++i) most = std::max(most, std::abs(wide.data<double>()[i]));
+  return most;
+}
+
 // The same bits where both calls take the same path; a few rows take the decode path, which adds up in another order.
-void expect_part(const AttentionResult& part, const View& out, const View& lse, bool same_path,
+void expect_part(const AttentionResult& part, const View& out, const View& lse, bool same_path, const View& values,
                  const std::string& what) {
   if (same_path) {
     expect_same(part.out, out, what);
     expect_same(part.lse, lse, what + " lse");
   } else {
-    expect_close(part.out, out, close(out.dtype()), what);
+    // Rounded weights change a mean by a part of the values, which may be large beside the mean.
+    expect_close(part.out, out, close(out.dtype()) * largest(values) / largest(out), what);
     expect_close(part.lse, lse, 4e-6, what + " lse");
   }
 }
@@ -266,7 +274,7 @@ TEST(AttentionBits, TheSameForTheQueriesInSeveralCalls) {
       const bool same_path = path_of(queries, x.K, x.V, options) == path_of(x.Q, x.K, x.V, x.options);
       same += same_path && first < last;
       expect_part(attention(queries, x.K, x.V, options), whole.out.view().slice(2, first, last),
-                  whole.lse.view().slice(2, first, last), same_path, x.what);
+                  whole.lse.view().slice(2, first, last), same_path, x.V, x.what);
     }
   }
   EXPECT_GT(same, 60);
@@ -291,7 +299,7 @@ TEST(AttentionBits, SequencesAreCallsOfTheirOwn) {
       const View queries = x.Q.slice(2, q, q_end), keys = x.K.slice(2, k, k_end), values = x.V.slice(2, k, k_end);
       const bool same_path = path_of(queries, keys, values, options) == path_of(x.Q, x.K, x.V, x.options);
       expect_part(attention(queries, keys, values, options), packed.out.view().slice(2, q, q_end),
-                  packed.lse.view().slice(2, q, q_end), same_path, x.what);
+                  packed.lse.view().slice(2, q, q_end), same_path, x.V, x.what);
     }
   }
 }
