@@ -1,14 +1,13 @@
 #include <fmt/format.h>
 
-#include <charconv>
 #include <filesystem>
 #include <list>
 #include <memory>
 
 #include "attend/attention.h"
 #include "attend/io.h"
+#include "cli/attention_options.h"
 #include "cli/command.h"
-#include "cli/suggest.h"
 #include "cli/tensor_file.h"
 
 namespace attend::cli {
@@ -17,44 +16,10 @@ namespace {
 struct Arguments {
   std::string q, k, v;
   std::string mask, bias, alibi_slopes, sinks, key_lengths;
-  std::string offset;
-  std::string window;
   std::string out, lse;
   std::string scale, softcap;
-  bool causal = false;
+  Visibility visibility;
 };
-
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
-Offset parse_offset(const std::string& text) {
-  if (text == "top_left") return Offset::top_left();
-  if (text == "bottom_right") return Offset::bottom_right();
-  if (const auto value = parse_number<std::int64_t>(text)) return Offset(*value);
-  throw UsageError(fmt::format("--offset: expected top_left, bottom_right or a whole number, got '{}'{}", text,
-                               did_you_mean(text, {"top_left", "bottom_right"})));
-}
-
-Window parse_window(const std::string& text) {
-  const std::size_t comma = text.find(',');
-  if (comma != std::string::npos) {
-    const auto left = parse_number<std::int64_t>(std::string_view(text).substr(0, comma));
-    const auto right = parse_number<std::int64_t>(std::string_view(text).substr(comma + 1));
-    if (left && right) return {*left, *right};
-  }
-  throw UsageError(
-      fmt::format("--window: expected LEFT,RIGHT, two whole numbers such as 128,0 (-1 is open), got '{}'", text));
-}
-
-double parse_real(const std::string& option, const std::string& text) {
-  if (const auto value = parse_number<double>(text)) return *value;
-  throw UsageError(fmt::format("{}: expected a number, got '{}'", option, text));
-}
 
 void write_tensors(const std::string& file, const NamedViews& tensors) {
   const std::string ending = std::filesystem::path(file).extension().string();
@@ -87,10 +52,7 @@ void write_result(const Arguments& arguments, const AttentionResult& result) {
 void run(const Arguments& arguments) {
   if (same_file(arguments.lse, arguments.out) && arguments.out.ends_with(".npy"))
     throw UsageError("--lse and -o name the same file, and .npy holds one tensor: use .npz or .safetensors");
-  AttentionOptions options;
-  options.causal = arguments.causal;
-  if (!arguments.offset.empty()) options.offset = parse_offset(arguments.offset);
-  if (!arguments.window.empty()) options.window = parse_window(arguments.window);
+  AttentionOptions options = parse_visibility(arguments.visibility);
   if (!arguments.scale.empty()) options.scale = parse_real("--scale", arguments.scale);
   if (!arguments.softcap.empty()) options.softcap = parse_real("--softcap", arguments.softcap);
 
@@ -122,14 +84,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
                              "Write the log-sum-exp of each row's scores too; the same FILE as that of -o (.npz or "
                              ".safetensors) then holds both"),
               endings);
-  app.add_flag("--causal", arguments.causal, "Key j is visible to query i if j <= i + offset");
-  app.add_option("--offset", arguments.offset,
-                 "Where query 0 stands among the keys: at key 0, so that the last query stands at the last key, or "
-                 "at key N")
-      ->type_name("top_left|bottom_right|N");
-  app.add_option("--window", arguments.window,
-                 "Only keys from L before to R after the query's own place; -1 leaves a side open")
-      ->type_name("L,R");
+  add_visibility(app, arguments.visibility);
   app.add_option("--mask", arguments.mask, "bool, true = may attend; broadcast to [B,H,Tq,Tk]")->type_name("FILE");
   app.add_option("--bias", arguments.bias, "Added to the scaled scores; broadcast to [B,H,Tq,Tk]")->type_name("FILE");
   app.add_option("--alibi-slopes", arguments.alibi_slopes, "[H]: adds -slope * |i + offset - j| to the scaled scores")

@@ -1,0 +1,30 @@
+// What `run` and `plan` share: which keys a query sees, and numbers on the command line.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attend/attention.h"
+
+namespace attend::cli {
+
+// --causal, --offset and --window, as they stand on the command line.
+struct Visibility {
+  bool causal = false;
+  std::string offset, window;
+};
+
+void add_visibility(CLI::App& app, Visibility& visibility);
+// Throws UsageError.
+AttentionOptions parse_visibility(const Visibility& visibility);
+
+// Throws UsageError, naming the option.
+double parse_real(const std::string& option, const std::string& text);
+// Whole numbers with commas between, at least one; none where the text is anything else.
+std::optional<std::vector<std::int64_t>> parse_whole_numbers(std::string_view text);
+
+}  // namespace attend::cli
