@@ -16,6 +16,7 @@ namespace {
 struct Arguments {
   std::string q, k, v;
   std::string mask, bias, alibi_slopes, sinks, key_lengths;
+  std::string query_starts, key_starts;
   std::string out, lse;
   std::string scale, softcap;
   Visibility visibility;
@@ -68,6 +69,8 @@ void run(const Arguments& arguments) {
   read_option(options.alibi_slopes, arguments.alibi_slopes);
   read_option(options.sinks, arguments.sinks);
   read_option(options.key_lengths, arguments.key_lengths);
+  read_option(options.query_starts, arguments.query_starts);
+  read_option(options.key_starts, arguments.key_starts);
   write_result(arguments, attention(q, k, v, options));
 }
 
@@ -93,6 +96,13 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->type_name("FILE");
   app.add_option("--key-lengths", arguments.key_lengths, "i64 [B]: only the first so many keys exist")
       ->type_name("FILE");
+  app.add_option("--query-starts", arguments.query_starts,
+                 "i64: several sequences stand one after another along Tq, and begin at these queries; the last entry "
+                 "is Tq. Needs --key-starts, and B = 1")
+      ->type_name("FILE");
+  app.add_option("--key-starts", arguments.key_starts,
+                 "Likewise the keys that each sequence sees, along Tk; causal, window and offset count from its first")
+      ->type_name("FILE");
   app.add_option("--scale", arguments.scale, "Factor of the scores (1 / sqrt(D))")->type_name("S");
   app.add_option("--softcap", arguments.softcap, "Scaled scores become C * tanh(score / C)")->type_name("C");
 }
@@ -108,7 +118,8 @@ Command add_run(CLI::App& root) {
       "attend run q.npy k.npy v.npy -o out.npy\n"
       "attend run q.npy k.npy v.npy --causal --offset bottom_right -o out.npy\n"
       "attend run qkv.npz:q qkv.npz:k qkv.npz:v --window 128,0 -o out.safetensors\n"
-      "attend run q.npy k.npy v.npy --mask m.npy -o out.npz --lse out.npz");
+      "attend run q.npy k.npy v.npy --mask m.npy -o out.npz --lse out.npz\n"
+      "attend run q.npy k.npy v.npy --query-starts s.npy --key-starts s.npy -o o.npy");
   auto arguments = std::make_shared<Arguments>();
   add_options(*app, *arguments);
   return {app, [arguments] { run(*arguments); }};

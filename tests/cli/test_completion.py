@@ -62,6 +62,7 @@ def complete(script, tmp_path):
         (["run", "--off"], ["--offset"]),
         (["run", "q.npy", "--offset", ""], ["top_left", "bottom_right"]),
         (["run", "k"], ["keys.npy"]),
+        (["run", "q.npy", "--query-starts", "k"], ["keys.npy"]),
         (["inspect", "keys.npy", "two"], ["two words.npy"]),
         (["run", "-o", "ke"], ["keys.npy"]),
         (["completion", ""], ["bash", "zsh", "fish"]),

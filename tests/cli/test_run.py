@@ -100,6 +100,22 @@ def test_alibi_sinks_and_key_lengths(run, tmp_path):
     np.testing.assert_allclose(out, expected, rtol=0, atol=1e-5)
 
 
+def test_sequences_one_after_another(run, tmp_path):
+    q, k, v = (x[:1] for x in tensors())
+    np.save(tmp_path / "qs.npy", np.int64([0, 2, 2, 5]))
+    np.save(tmp_path / "ks.npy", np.int64([0, 4, 5, 7]))
+    starts = ["--query-starts", "qs.npy", "--key-starts", "ks.npy"]
+    out = run(q, k, v, *starts, "--causal", "--offset", "bottom_right")
+    parts = [plain_attention(q[:, :, i:j], k[:, :, m:n], v[:, :, m:n],
+                             visible=np.arange(n - m) <= np.arange(j - i)[:, None] + (n - m) - (j - i))[0]
+             for i, j, m, n in [(0, 2, 0, 4), (3, 5, 5, 7)]]
+    np.testing.assert_allclose(out[:, :, :2], parts[0], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(out[:, :, 3:], parts[1], rtol=0, atol=1e-5)
+    # 3 queries and 2 keys, the last of each level: the first query sees nothing.
+    assert not out[:, :, 2].any()
+    assert "query_starts is given without key_starts" in run(q, k, v, "--query-starts", "qs.npy", status=1)
+
+
 def test_two_axes(run):
     q, k, v = (x[0, 0] for x in tensors())
     out = run(q, k, v)
