@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-COMMANDS = ["explain", "run", "inspect", "completion", "help"]
+COMMANDS = ["explain", "run", "plan", "inspect", "completion", "help"]
 
 
 def attend(command, *arguments, **options):

@@ -1,0 +1,185 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "attend/attention.h"
+#include "cli/attention_options.h"
+#include "cli/command.h"
+
+namespace attend::cli {
+namespace {
+
+struct Arguments {
+  std::string q, kv, dtype = "f32";
+  std::int64_t v_head_size = 0;
+  std::string key_lengths, query_starts, key_starts;
+  Visibility visibility;
+  bool bias = false, alibi_slopes = false, json = false;
+};
+
+std::vector<std::int64_t> parse_list(const std::string& option, const std::string& text) {
+  if (auto numbers = parse_whole_numbers(text)) return *std::move(numbers);
+  throw UsageError(
+      fmt::format("{}: expected whole numbers with commas between, such as 0,5,12, got '{}'", option, text));
+}
+
+Dims parse_shape(const std::string& argument, const std::string& text) {
+  // Within the brackets that error messages and `attend inspect` show it in, or without.
+  const bool brackets = text.starts_with('[') && text.ends_with(']');
+  const auto sizes = parse_whole_numbers(brackets ? text.substr(1, text.size() - 2) : text);
+  if (sizes && sizes->size() >= 2 && sizes->size() <= 4 && std::ranges::all_of(*sizes, [](auto n) { return n >= 0; }))
+    return Dims(std::span(*sizes));
+  throw UsageError(fmt::format("{}: expected a shape of 2 to 4 axes, such as 1,12,512,64, got '{}'", argument, text));
+}
+
+DType parse_dtype(const std::string& name) {
+  for (const DType dtype : {DType::f64, DType::bf16, DType::f16})
+    if (name == name_of(dtype)) return dtype;
+  return DType::f32;  // the only other word that the option takes
+}
+
+// What the plan is of: the shapes, and the options with what their views point to.
+struct Call {
+  Dims q, k, v;
+  DType dtype = DType::f32;
+  AttentionOptions options;
+  Tensor bias, alibi_slopes, key_lengths, query_starts, key_starts;
+};
+
+void add_list(std::optional<View>& option, Tensor& tensor, const std::string& name, const std::string& text) {
+  if (text.empty()) return;
+  const std::vector<std::int64_t> numbers = parse_list(name, text);
+  tensor = Tensor({static_cast<std::int64_t>(numbers.size())}, DType::i64);
+  std::copy(numbers.begin(), numbers.end(), tensor.data<std::int64_t>());
+  option = tensor;
+}
+
+Call make_call(const Arguments& arguments) {
+  Call p;
+  p.q = parse_shape("Q", arguments.q);
+  p.k = p.v = arguments.kv.empty() ? p.q : parse_shape("--kv", arguments.kv);
+  if (arguments.v_head_size > 0) p.v[p.v.rank() - 1] = arguments.v_head_size;
+  p.dtype = parse_dtype(arguments.dtype);
+  p.options = parse_visibility(arguments.visibility);
+  if (arguments.bias) p.options.bias = p.bias = Tensor({1});
+  if (arguments.alibi_slopes)
+    p.options.alibi_slopes = p.alibi_slopes = Tensor({p.q.rank() > 2 ? p.q[p.q.rank() - 3] : 1});
+  add_list(p.options.key_lengths, p.key_lengths, "--key-lengths", arguments.key_lengths);
+  add_list(p.options.query_starts, p.query_starts, "--query-starts", arguments.query_starts);
+  add_list(p.options.key_starts, p.key_starts, "--key-starts", arguments.key_starts);
+  return p;
+}
+
+// Three digits and a unit: "296 KiB", "1.61 GFLOP".
+std::string with_unit(double amount, double step, std::span<const char* const> units) {
+  std::size_t unit = 0;
+  while (unit + 1 < units.size() && amount >= step) amount /= step, ++unit;
+  const int decimals = unit == 0 || amount >= 100 ? 0 : amount >= 10 ? 1 : 2;
+  return fmt::format("{:.{}f} {}", amount, decimals, units[unit]);
+}
+
+std::string bytes(std::int64_t count) {
+  static constexpr std::array units = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  return with_unit(static_cast<double>(count), 1024, units);
+}
+
+std::string flops(double count) {
+  static constexpr std::array units = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"};
+  return with_unit(count, 1000, units);
+}
+
+// How much causal, window and lengths leave.
+std::string visible_part(const Call& p, const AttentionPlan& plan) {
+  double all = 2;
+  for (int i = 0; i + 1 < p.q.rank(); ++i) all *= static_cast<double>(p.q[i]);
+  all *= static_cast<double>(p.k[p.k.rank() - 2]) * static_cast<double>(p.q[p.q.rank() - 1] + p.v[p.v.rank() - 1]);
+  if (all == 0 || plan.flops == all) return "";
+  return fmt::format("; {:.3g} % of all pairs of query and key are visible", 100 * plan.flops / all);
+}
+
+std::string pieces(const AttentionPlan& plan) {
+  std::string text = fmt::format("{} of up to {} query row{}, {} keys at a time", plan.work_items, plan.tile_queries,
+                                 plan.tile_queries == 1 ? "" : "s", plan.tile_keys);
+  if (plan.key_ranges > 1) text += fmt::format("; {} ranges of keys a head", plan.key_ranges);
+  return text;
+}
+
+std::string to_text(const Call& p, const AttentionPlan& plan) {
+  std::string text = fmt::format("q {}  k {}  v {}  {}\n", p.q.str(), p.k.str(), p.v.str(), name_of(p.dtype));
+  const auto line = [&](const char* name, const std::string& value) {
+    text += fmt::format("  {:<10}  {}\n", name, value);
+  };
+  line("path", std::string(name_of(plan.path)));
+  line("why", plan.reason);
+  if (!plan.target.empty()) line("target", plan.target);
+  line("work items", pieces(plan));
+  line("threads", fmt::format("{}{}", plan.threads, plan.threads > 1 ? " at most" : ""));
+  line("scratch", bytes(plan.scratch_bytes));
+  line("work", flops(plan.flops) + visible_part(p, plan));
+  return text;
+}
+
+nlohmann::ordered_json to_json(const Call& p, const AttentionPlan& plan) {
+  const auto list = [](const Dims& shape) { return std::vector(shape.begin(), shape.end()); };
+  nlohmann::ordered_json json = {{"schema_version", 1}, {"q", list(p.q)}, {"k", list(p.k)}, {"v", list(p.v)}};
+  json["dtype"] = name_of(p.dtype);
+  json["path"] = name_of(plan.path);
+  json["target"] = nullptr;
+  if (!plan.target.empty()) json["target"] = plan.target;
+  json["tile_queries"] = plan.tile_queries;
+  json["tile_keys"] = plan.tile_keys;
+  json["key_ranges"] = plan.key_ranges;
+  json["work_items"] = plan.work_items;
+  json["threads"] = plan.threads;
+  json["scratch_bytes"] = plan.scratch_bytes;
+  json["flops"] = plan.flops;
+  json["reason"] = plan.reason;
+  return json;
+}
+
+void run(const Arguments& arguments) {
+  const Call p = make_call(arguments);
+  const AttentionPlan made = plan(p.q, p.k, p.v, p.dtype, p.options);
+  print(arguments.json ? to_json(p, made).dump(2) + "\n" : to_text(p, made));
+}
+
+void add_options(CLI::App& app, Arguments& arguments) {
+  app.add_option("Q", arguments.q, "Shape of the queries: B,H,Tq,D, H,T,D or T,D")->type_name("SHAPE")->required();
+  app.add_option("--kv", arguments.kv, "Shape of keys and values, B,Hkv,Tk,D (that of q)")->type_name("SHAPE");
+  whole_number(app.add_option("--v-head-size", arguments.v_head_size, "Head size of the values (D)"), 1);
+  choose_one(app.add_option("--dtype", arguments.dtype, "Of the three (f32)"), "f32|bf16|f16|f64");
+  add_visibility(app, arguments.visibility);
+  app.add_flag("--bias", arguments.bias, "There is a bias");
+  app.add_flag("--alibi-slopes", arguments.alibi_slopes, "There are ALiBi slopes");
+  app.add_option("--key-lengths", arguments.key_lengths, "For each batch item, how many keys exist")
+      ->type_name("N,N,...");
+  app.add_option("--query-starts", arguments.query_starts, "Where sequences begin along Tq; the last entry is Tq")
+      ->type_name("N,N,...");
+  app.add_option("--key-starts", arguments.key_starts, "Where their keys begin along Tk; the last entry is Tk")
+      ->type_name("N,N,...");
+  app.add_flag("--json", arguments.json, "Print one JSON object instead of the text");
+}
+
+}  // namespace
+
+Command add_plan(CLI::App& root) {
+  CLI::App* app = root.add_subcommand(
+      "plan",
+      "Say how attention is computed for these shapes, without computing it. Path, target, work items, threads, memory "
+      "besides the tensors, and why. A mask, sinks, the scale and a softcap change nothing in it.");
+  app->footer(
+      "attend plan 1,12,512,64\n"
+      "attend plan 1,8,4096,128 --causal --dtype bf16\n"
+      "attend plan 1,8,4096,40 --kv 1,8,77,40\n"
+      "attend plan 1,32,1,128 --kv 1,8,32768,128 --window 256,0 --offset bottom_right\n"
+      "attend plan 1,12,512,64 --json | jq .scratch_bytes");
+  auto arguments = std::make_shared<Arguments>();
+  add_options(*app, *arguments);
+  return {app, [arguments] { run(*arguments); }};
+}
+
+}  // namespace attend::cli
