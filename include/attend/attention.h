@@ -116,7 +116,7 @@ struct AttentionPlan {
   std::string reason;              // why this path
 };
 
-// Shapes as in attention(); of the options' tensors the shapes count, and the values of key_lengths and the starts.
+// Shapes as in attention(). Of the options' tensors the shapes count, and for mask and bias nothing else is read.
 // Throws what attention() throws.
 AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype = DType::f32,
                    const AttentionOptions& options = {});
@@ -127,11 +127,11 @@ struct AttentionSteps {
   Tensor scaled_scores;  // [B,H,Tq,Tk] scores * scale
   Tensor logits;         // [B,H,Tq,Tk] what the softmax sees: after softcap, bias and ALiBi; -inf where masked
   Tensor weights;        // [B,H,Tq,Tk] the softmax over the keys that are visible; 0 for the others
-  Tensor context;        // [B,H,Tq,Dv] weights v: attention()'s out
+  Tensor context;        // [B,H,Tq,Dv] weights v: attention()'s out, up to rounding
   Tensor lse;            // [B,H,Tq]
 };
 
-// The same arguments, errors and results as attention(), with the steps between.
+// The same arguments and errors as attention(). Computed in double for every dtype.
 AttentionSteps attention_steps(const View& q, const View& k, const View& v, const AttentionOptions& options = {});
 
 }  // namespace attend
