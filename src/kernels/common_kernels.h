@@ -262,16 +262,16 @@ std::uint64_t below(std::int64_t bit) {
   return bit <= 0 ? 0 : bit >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bit) - 1;
 }
 
-// Which of the keys start, start + 1, ... (at most 64) a query may attend to, a bit each.
-std::uint64_t visible_bits(const Group& g, std::int64_t head, std::int64_t query, KeyRange range, std::int64_t start,
-                           std::int64_t keys) {
-  const std::uint64_t bits = below(range.hi - start) & ~below(range.lo - start);
-  if (!g.mask.data || bits == 0) return bits;
-  const auto* from = reinterpret_cast<const std::uint8_t*>(operand_at(g.mask, head, query)) + start * g.mask.column;
-  if (g.mask.column == 1 && keys == tile_keys) return bits & Simd::bits_of_bools(from);
-  std::uint64_t read = 0;
-  for (std::int64_t j = 0; j < keys; ++j) read |= static_cast<std::uint64_t>(from[j * g.mask.column] != 0) << j;
-  return bits & read;
+// Which of the keys start, start + 1, ... (at most 64) a row of a bool mask shows, a bit each.
+std::uint64_t mask_bits(const char* row, std::int64_t column, std::int64_t start, std::int64_t keys) {
+  const auto* from = reinterpret_cast<const std::uint8_t*>(row) + start * column;
+  if (column == 1 && keys == tile_keys) {
+    __builtin_prefetch(from + tile_keys, 0, 2);  // the next tile's: rows are far apart
+    return Simd::bits_of_bools(from);
+  }
+  std::uint64_t bits = 0;
+  for (std::int64_t j = 0; j < keys; ++j) bits |= static_cast<std::uint64_t>(from[j * column] != 0) << j;
+  return bits;
 }
 
 // `count` elements of 16 bits, `stride` apart, and zeros up to `padded`.

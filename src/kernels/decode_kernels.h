@@ -229,7 +229,8 @@ class Decode {
   // -infinity for the keys that the row does not see; whether there was one.
   bool hide(std::int64_t r, std::int64_t start, std::int64_t keys) {
     const std::int64_t row = min_of(r, rows_ - 1);
-    const std::uint64_t bits = visible_bits(g_, head_of(row), query_of(row), range_[r], start, keys);
+    std::uint64_t bits = below(range_[r].hi - start) & ~below(range_[r].lo - start);
+    if (g_.mask.data) bits &= mask_bits(operand_at(g_.mask, head_of(row), query_of(row)), g_.mask.column, start, keys);
     for (std::int64_t j = 0; j < keys; ++j) {
       if (!(bits >> j & 1)) scores_[r * tile_keys + j] = -infinity;
     }

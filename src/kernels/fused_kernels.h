@@ -106,8 +106,17 @@ class Forward {
     row_stride_ = round_up(max_of(max_of(g_.D, g_.Dv), tile_keys) + 1, lanes);
     row_ = take<float>(4 * row_stride_);
     bits_ = take<std::uint32_t>(2 * width);
-    if (g_.bias.data) bias_ = take<float>(tile_keys * width), closed_ = take<std::uint64_t>(width);
-    if (g_.alibi_slopes) slope_ = take<float>(width), level_ = take<float>(width);
+    if (g_.mask.data) mask_rows_ = take<const char*>(panels_ * width);
+    if (g_.bias.data) {
+      bias_rows_ = take<const char*>(panels_ * width);
+      bias_ = take<float>(tile_keys * width);
+      closed_ = take<std::uint64_t>(width);
+    }
+    if (g_.alibi_slopes) {
+      slopes_ = take<float>(panels_ * width);
+      places_ = take<std::int64_t>(panels_ * width);
+      level_ = take<float>(width);
+    }
   }
 
   // One of the four rows at row_.
@@ -132,6 +141,7 @@ class Forward {
       panel.lo = lo_ + p * width;
       panel.hi = hi_ + p * width;
       find_ranges(panel, p);
+      if (mask_rows_ || bias_rows_ || slopes_) find_rows(p);
       pack_queries(panel, p);
       start_sums(panel, p);
     }
@@ -150,6 +160,18 @@ class Forward {
       panel.max_lo = max_of(panel.max_lo, lo);
       panel.min_hi = min_of(panel.min_hi, hi);
       panel.max_hi = max_of(panel.max_hi, hi);
+    }
+  }
+
+  // What each tile asks for again, and finds without a division.
+  void find_rows(std::int64_t p) {
+    for (std::int64_t i = p * width; i < (p + 1) * width; ++i) {
+      const std::int64_t row = min_of(i, rows_ - 1);
+      if (mask_rows_) mask_rows_[i] = operand_at(g_.mask, head_of(row), query_of(row));
+      if (bias_rows_) bias_rows_[i] = operand_at(g_.bias, head_of(row), query_of(row));
+      if (!slopes_) continue;
+      slopes_[i] = static_cast<float>(-g_.alibi_slopes[head_of(row)] * 1.44269504088896340736);
+      places_[i] = query_of(row) + g_.offset;
     }
   }
 
@@ -192,7 +214,8 @@ class Forward {
     if (!look(panel, p, tile, meeting)) return;
     if (!tile.ready) fetch(tile);
     if (meeting.masked && !tile.checked) check_values(tile);
-    if (slope_) load_slopes(p, tile);
+    if (slopes_) load_levels(p, tile);
+    start_ = tile.start;
     switch (panel.count) {
       case 1:
         return work<1>(panel, p, tile, meeting);
@@ -221,9 +244,8 @@ class Forward {
     for (int v = 0; v < panel.count; ++v) {
       std::uint64_t vector_some = 0;
       for (std::int64_t lane = v * lanes; lane < (v + 1) * lanes; ++lane) {
-        const std::int64_t row = row_at(p, lane);
-        std::uint64_t bits =
-            visible_bits(g_, head_of(row), query_of(row), {panel.lo[lane], panel.hi[lane]}, tile.start, tile.keys);
+        std::uint64_t bits = below(panel.hi[lane] - tile.start) & ~below(panel.lo[lane] - tile.start);
+        if (mask_rows_) bits &= mask_bits(mask_rows_[p * width + lane], g_.mask.column, tile.start, tile.keys);
         if (bias_closes_) bits &= ~closed_[lane];
         bits_[lane] = static_cast<std::uint32_t>(bits);
         bits_[width + lane] = static_cast<std::uint32_t>(bits >> 32);
@@ -396,24 +418,13 @@ class Forward {
       for (int v = First; v < N; ++v) s[r][v] = Simd::zero();
     }
     multiply<Dot, block, First, N>(s, tile.k + key * tile.k_row, tile.k_row, 1, panel.q, steps_);
-    if (adjusts_ || meeting.masked) {
-#pragma GCC unroll 8
-      for (int r = 0; r < block; ++r) {
-#pragma GCC unroll 4
-        for (int v = First; v < N; ++v) Simd::store(stage_ + r * width + v * lanes, s[r][v]);
-      }
-      if (adjusts_) adjust(First, N, key);
-      if (meeting.masked) hide(First, N, key);
-#pragma GCC unroll 8
-      for (int r = 0; r < block; ++r) {
-#pragma GCC unroll 4
-        for (int v = First; v < N; ++v) s[r][v] = Simd::load(stage_ + r * width + v * lanes);
-      }
+    if (adjusts_) adjust<N, First>(s, panel, p, key);
+    if (meeting.masked) {
+      hide<N, First>(s, key);
       weigh<N, First, true>(panel, s, meeting.begin, key);
     } else {
       weigh<N, First, false>(panel, s, meeting.begin, key);
     }
-    (void)p;
   }
 
   // Scores, in registers, to weights in weights_; maximum and sum of each row.
@@ -494,28 +505,37 @@ class Forward {
 
   // ---- What changes a score ----
 
-  void load_slopes(std::int64_t p, const Tile& tile) {
+  void load_levels(std::int64_t p, const Tile& tile) {
     for (std::int64_t lane = 0; lane < width; ++lane) {
-      const std::int64_t row = row_at(p, lane);
-      slope_[lane] = static_cast<float>(-g_.alibi_slopes[head_of(row)] * 1.44269504088896340736);
-      level_[lane] = static_cast<float>(query_of(row) + g_.offset - tile.start);
+      level_[lane] = static_cast<float>(places_[p * width + lane] - tile.start);
     }
   }
 
   // Also finds the pairs that a bias of -infinity closes: they are masked.
   void load_bias(const Panel& panel, std::int64_t p, const Tile& tile) {
     bias_closes_ = false;
+    const std::int64_t step = bytes_of(g_.bias.dtype) * g_.bias.column;
     for (std::int64_t lane = 0; lane < panel.count * lanes; lane += 4) {
       for (int i = 0; i < 4; ++i) {
-        const std::int64_t row = row_at(p, lane + i);
-        const std::int64_t from =
-            head_of(row) * g_.bias.head + query_of(row) * g_.bias.row + tile.start * g_.bias.column;
-        load_row(row_buffer(i), g_.bias.dtype, at(g_.bias.data, g_.bias.dtype, from), g_.bias.column, tile.keys);
+        const char* from = bias_rows_[p * width + lane + i] + tile.start * step;
+        load_row(row_buffer(i), g_.bias.dtype, from, g_.bias.column, tile.keys);
         for (std::int64_t j = tile.keys; j < tile_keys; ++j) row_buffer(i)[j] = 0;
         closed_[lane + i] = infinities_in(row_buffer(i));
         bias_closes_ |= closed_[lane + i] != 0;
       }
       transpose_in(bias_ + lane, tile_keys);
+    }
+  }
+
+  // The next tile's biases, a part with each block of keys: they come from memory, row by row, which the processor's
+  // own prefetch does not follow.
+  void ask_for_bias(std::int64_t p, std::int64_t key) const {
+    constexpr std::int64_t rows = width * block / tile_keys;
+    const std::int64_t bytes = tile_keys * bytes_of(g_.bias.dtype);
+    if (g_.bias.column != 1) return;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const char* row = bias_rows_[p * width + key / block * rows + i] + (start_ + tile_keys) * bytes_of(g_.bias.dtype);
+      for (std::int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte, 0, 2);
     }
   }
 
@@ -529,40 +549,78 @@ class Forward {
     return bits;
   }
 
-  // The scores at stage_, in log2 units: softcap, bias, ALiBi.
-  void adjust(int first, int last, std::int64_t key) {
-    const float cap = cap_of(g_);
-    const F late = Simd::set1(Dot::pair == 1 ? 1 : late_factor(g_));
-    for (int r = 0; r < block; ++r) {
-      for (int v = first; v < last; ++v) {
-        const int lane = v * lanes;
-        F s = Simd::mul(Simd::load(stage_ + r * width + lane), late);
-        if (cap > 0) s = Simd::mul(tanh(Simd::mul(s, Simd::set1(1 / cap))), Simd::set1(cap));
-        if (bias_) {
+  // Softcap, bias and ALiBi, in log2 units.
+  template <int N, int First>
+  inline __attribute__((always_inline)) void adjust(F (&s)[block][N], const Panel& panel, std::int64_t p,
+                                                    std::int64_t key) {
+    if (Dot::pair == 2) {
+      const F late = Simd::set1(late_factor(g_));
+#pragma GCC unroll 8
+      for (int r = 0; r < block; ++r) {
+#pragma GCC unroll 4
+        for (int v = First; v < N; ++v) s[r][v] = Simd::mul(s[r][v], late);
+      }
+    }
+    if (g_.softcap > 0) {
+#pragma GCC unroll 8
+      for (int r = 0; r < block; ++r) {
+#pragma GCC unroll 4
+        for (int v = First; v < N; ++v) Simd::store(stage_ + r * width + v * lanes, s[r][v]);
+      }
+      cap(panel.count);
+#pragma GCC unroll 8
+      for (int r = 0; r < block; ++r) {
+#pragma GCC unroll 4
+        for (int v = First; v < N; ++v) s[r][v] = Simd::load(stage_ + r * width + v * lanes);
+      }
+    }
+    if (bias_) {
+      ask_for_bias(p, key);
+      const F unit = Simd::set1(log2_e), least = Simd::set1(no_maximum);
+#pragma GCC unroll 8
+      for (int r = 0; r < block; ++r) {
+#pragma GCC unroll 4
+        for (int v = First; v < N; ++v) {
           // The lowest finite f32, a common bias for what should not count, is beyond f32 in log2 units. A row that
           // sees nothing else weighs all its keys the same, as in any other arithmetic.
-          s = Simd::fma(Simd::load(bias_ + (key + r) * width + lane), Simd::set1(log2_e), s);
-          s = Simd::max(Simd::set1(no_maximum), s);
+          s[r][v] = Simd::max(least, Simd::fma(Simd::load(bias_ + (key + r) * width + v * lanes), unit, s[r][v]));
         }
-        if (slope_) {
-          const F distance = Simd::sub(Simd::load(level_ + lane), Simd::set1(static_cast<float>(key + r)));
-          s = Simd::fma(Simd::abs(distance), Simd::load(slope_ + lane), s);
+      }
+    }
+    if (slopes_) {
+#pragma GCC unroll 8
+      for (int r = 0; r < block; ++r) {
+        const F place = Simd::set1(static_cast<float>(key + r));
+#pragma GCC unroll 4
+        for (int v = First; v < N; ++v) {
+          const F distance = Simd::abs(Simd::sub(Simd::load(level_ + v * lanes), place));
+          s[r][v] = Simd::fma(distance, Simd::load(slopes_ + p * width + v * lanes), s[r][v]);
         }
-        Simd::store(stage_ + r * width + lane, s);
+      }
+    }
+  }
+
+  // Softcap of the scores at stage_.
+  __attribute__((noinline)) void cap(int count) {
+    const F most = Simd::set1(cap_of(g_)), inverse = Simd::set1(1 / cap_of(g_));
+    for (int r = 0; r < block; ++r) {
+      for (int v = 0; v < count; ++v) {
+        float* place = stage_ + r * width + v * lanes;
+        Simd::store(place, Simd::mul(tanh(Simd::mul(Simd::load(place), inverse)), most));
       }
     }
   }
 
   // -infinity for every pair that is not visible.
-  void hide(int first, int last, std::int64_t key) {
+  template <int N, int First>
+  inline __attribute__((always_inline)) void hide(F (&s)[block][N], std::int64_t key) {
     const std::uint32_t* bits = bits_ + key / 32 * width;
+    const F hidden = Simd::set1(-infinity);
+#pragma GCC unroll 8
     for (int r = 0; r < block; ++r) {
       const std::uint32_t bit = std::uint32_t{1} << (key + r) % 32;
-      for (int v = first; v < last; ++v) {
-        float* place = stage_ + r * width + v * lanes;
-        const Mask visible = Simd::test(bits + v * lanes, bit);
-        Simd::store(place, Simd::select(visible, Simd::load(place), Simd::set1(-infinity)));
-      }
+#pragma GCC unroll 4
+      for (int v = First; v < N; ++v) s[r][v] = Simd::select(Simd::test(bits + v * lanes, bit), s[r][v], hidden);
     }
   }
 
@@ -659,7 +717,10 @@ class Forward {
   std::int64_t used_ = 0;
   Panel* panel_ = nullptr;
   float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *weights_ = nullptr, *k_copy_ = nullptr,
-        *v_copy_ = nullptr, *stage_ = nullptr, *row_ = nullptr, *bias_ = nullptr, *slope_ = nullptr, *level_ = nullptr;
+        *v_copy_ = nullptr, *stage_ = nullptr, *row_ = nullptr, *bias_ = nullptr, *slopes_ = nullptr, *level_ = nullptr;
+  const char **mask_rows_ = nullptr, **bias_rows_ = nullptr;  // where each row's mask and bias begin
+  std::int64_t* places_ = nullptr;                            // query + offset of each row
+  std::int64_t start_ = 0;                                    // the tile's first key
   std::int64_t *lo_ = nullptr, *hi_ = nullptr;
   std::uint32_t* bits_ = nullptr;
   std::uint64_t* closed_ = nullptr;  // [width] keys of the tile whose bias is -infinity
