@@ -39,9 +39,10 @@ struct Tile {
 
 // What of a panel and a tile meets.
 struct Meeting {
-  std::int64_t begin, end;      // keys of the tile, multiples of `block`
-  std::int64_t limit[vectors];  // no row of the vector sees a key of the tile from here on; never falling
-  bool masked;                  // some pair within is not visible, and `bits` says which
+  std::int64_t begin, end;  // keys of the tile, multiples of `block`
+  // The keys that some row of each vector sees: first <= key < limit, both never falling, and every first <= limit[0].
+  std::int64_t first[vectors], limit[vectors];
+  bool masked;  // some pair within is not visible, and `bits` says which
 };
 
 template <class Dot>
@@ -232,6 +233,7 @@ class Forward {
     const std::int64_t end = min_of(tile.keys, panel.max_hi - tile.start);
     meeting.begin = begin / block * block;
     meeting.end = round_up(end, block);
+    for (std::int64_t& first : meeting.first) first = meeting.begin;
     for (std::int64_t& limit : meeting.limit) limit = meeting.end;
     const bool whole = panel.max_lo <= tile.start + meeting.begin && panel.min_hi >= tile.start + meeting.end;
     meeting.masked = !whole || g_.mask.data || bias_closes_;
@@ -256,11 +258,16 @@ class Forward {
       const std::int64_t own = vector_some == 0 ? 0 : 64 - __builtin_clzll(vector_some);
       limit = max_of(limit, round_up(own, block));
       meeting.limit[v] = limit;
+      meeting.first[v] = vector_some == 0 ? tile_keys : __builtin_ctzll(vector_some) / block * block;
     }
     if (some == 0) return false;
-    for (int v = panel.count; v < vectors; ++v) meeting.limit[v] = limit;
+    for (int v = panel.count; v < vectors; ++v) meeting.limit[v] = limit, meeting.first[v] = meeting.first[v - 1];
     meeting.begin = __builtin_ctzll(some) / block * block;
     meeting.end = limit;
+    bool in_order = meeting.first[vectors - 1] <= meeting.limit[0];
+    for (int v = 1; v < vectors; ++v) in_order &= meeting.first[v - 1] <= meeting.first[v];
+    // Windows narrower than the panel, and masks of any form: every vector begins with the first.
+    for (std::int64_t& first : meeting.first) first = in_order ? first : meeting.begin;
     meeting.masked = (all & below(meeting.end) & ~below(meeting.begin)) != (below(meeting.end) & ~below(meeting.begin));
     return true;
   }
@@ -382,7 +389,7 @@ class Forward {
         const float value = load_scalar(g_.v.dtype, v + (j * g_.v.row + d * g_.v.column) * bytes_of(g_.v.dtype));
         if (value - value == 0) continue;
         for (std::int64_t lane = 0; lane < panel.count * lanes; ++lane) {
-          if (j >= meeting.limit[lane / lanes]) continue;
+          if (j < meeting.first[lane / lanes] || j >= meeting.limit[lane / lanes]) continue;
           const float weight = weight_at(j, lane);
           if (!__builtin_signbit(weight)) panel.o[d * width + lane] += weight * value;
         }
@@ -395,47 +402,52 @@ class Forward {
   template <int N>
   void work(Panel& panel, std::int64_t p, const Tile& tile, const Meeting& meeting) {
     for (std::int64_t key = meeting.begin; key < meeting.end; key += block) {
-      if (key < meeting.limit[0]) {
-        score<N, 0>(panel, p, tile, meeting, key);
-      } else if (N > 1 && key < meeting.limit[min_of(1, N - 1)]) {
-        score<N, min_of(1, N - 1)>(panel, p, tile, meeting, key);
+      constexpr int second = min_of(1, N - 1);
+      if (N > 1 && key < meeting.first[second]) {
+        score<N, 0, 1>(panel, p, tile, meeting, key);
+      } else if (N > 2 && key < meeting.first[N - 1]) {
+        score<N, 0, min_of(2, N)>(panel, p, tile, meeting, key);
+      } else if (key < meeting.limit[0]) {
+        score<N, 0, N>(panel, p, tile, meeting, key);
+      } else if (N > 1 && key < meeting.limit[second]) {
+        score<N, second, N>(panel, p, tile, meeting, key);
       } else {
-        score<N, N - 1>(panel, p, tile, meeting, key);
+        score<N, N - 1, N>(panel, p, tile, meeting, key);
       }
     }
     mix<N>(panel, tile, meeting);
     if (!tile.finite) repair(panel, tile, meeting);  // masked or not: an earlier panel may have taken values out
   }
 
-  // `block` keys against vectors First to N of the panel, up to the weights.
-  template <int N, int First>
+  // `block` keys against vectors First to Last of the panel, up to the weights.
+  template <int N, int First, int Last>
   __attribute__((noinline)) void score(Panel& panel, std::int64_t p, const Tile& tile, const Meeting& meeting,
                                        std::int64_t key) {
     F s[block][N];
 #pragma GCC unroll 8
     for (int r = 0; r < block; ++r) {
 #pragma GCC unroll 4
-      for (int v = First; v < N; ++v) s[r][v] = Simd::zero();
+      for (int v = First; v < Last; ++v) s[r][v] = Simd::zero();
     }
-    multiply<Dot, block, First, N>(s, tile.k + key * tile.k_row, tile.k_row, 1, panel.q, steps_);
-    if (adjusts_) adjust<N, First>(s, panel, p, key);
+    multiply<Dot, block, First, Last, N>(s, tile.k + key * tile.k_row, tile.k_row, 1, panel.q, steps_);
+    if (adjusts_) adjust<N, First, Last>(s, panel, p, key);
     if (meeting.masked) {
-      hide<N, First>(s, key);
-      weigh<N, First, true>(panel, s, meeting.begin, key);
+      hide<N, First, Last>(s, key);
+      weigh<N, First, Last, true>(panel, s, meeting.begin, key);
     } else {
-      weigh<N, First, false>(panel, s, meeting.begin, key);
+      weigh<N, First, Last, false>(panel, s, meeting.begin, key);
     }
   }
 
   // Scores, in registers, to weights in weights_; maximum and sum of each row.
-  template <int N, int First, bool Hidden>
+  template <int N, int First, int Last, bool Hidden>
   inline __attribute__((always_inline)) void weigh(Panel& panel, F (&s)[block][N], std::int64_t begin,
                                                    std::int64_t key) {
     const F factor = Simd::set1(Dot::pair == 1 || adjusts_ ? 1 : late_factor(g_));
     F top[N];
     bool grown = false;
 #pragma GCC unroll 4
-    for (int v = First; v < N; ++v) {
+    for (int v = First; v < Last; ++v) {
       top[v] = s[0][v];
 #pragma GCC unroll 8
       for (int r = 1; r < block; ++r) top[v] = Simd::max(s[r][v], top[v]);
@@ -445,10 +457,10 @@ class Forward {
     }
     if (grown) [[unlikely]] {
 #pragma GCC unroll 4
-      for (int v = First; v < N; ++v) rescale(panel, v, top[v], begin, key);
+      for (int v = First; v < Last; ++v) rescale(panel, v, top[v], begin, key);
     }
 #pragma GCC unroll 4
-    for (int v = First; v < N; ++v) {
+    for (int v = First; v < Last; ++v) {
       const F m = Simd::load(panel.m + v * lanes);
 #pragma GCC unroll 8
       for (int r = 0; r < block; ++r) {
@@ -550,7 +562,7 @@ class Forward {
   }
 
   // Softcap, bias and ALiBi, in log2 units.
-  template <int N, int First>
+  template <int N, int First, int Last>
   inline __attribute__((always_inline)) void adjust(F (&s)[block][N], const Panel& panel, std::int64_t p,
                                                     std::int64_t key) {
     if (Dot::pair == 2) {
@@ -558,20 +570,20 @@ class Forward {
 #pragma GCC unroll 8
       for (int r = 0; r < block; ++r) {
 #pragma GCC unroll 4
-        for (int v = First; v < N; ++v) s[r][v] = Simd::mul(s[r][v], late);
+        for (int v = First; v < Last; ++v) s[r][v] = Simd::mul(s[r][v], late);
       }
     }
     if (g_.softcap > 0) {
 #pragma GCC unroll 8
       for (int r = 0; r < block; ++r) {
 #pragma GCC unroll 4
-        for (int v = First; v < N; ++v) Simd::store(stage_ + r * width + v * lanes, s[r][v]);
+        for (int v = First; v < Last; ++v) Simd::store(stage_ + r * width + v * lanes, s[r][v]);
       }
       cap(panel.count);
 #pragma GCC unroll 8
       for (int r = 0; r < block; ++r) {
 #pragma GCC unroll 4
-        for (int v = First; v < N; ++v) s[r][v] = Simd::load(stage_ + r * width + v * lanes);
+        for (int v = First; v < Last; ++v) s[r][v] = Simd::load(stage_ + r * width + v * lanes);
       }
     }
     if (bias_) {
@@ -580,7 +592,7 @@ class Forward {
 #pragma GCC unroll 8
       for (int r = 0; r < block; ++r) {
 #pragma GCC unroll 4
-        for (int v = First; v < N; ++v) {
+        for (int v = First; v < Last; ++v) {
           // The lowest finite f32, a common bias for what should not count, is beyond f32 in log2 units. A row that
           // sees nothing else weighs all its keys the same, as in any other arithmetic.
           s[r][v] = Simd::max(least, Simd::fma(Simd::load(bias_ + (key + r) * width + v * lanes), unit, s[r][v]));
@@ -592,7 +604,7 @@ class Forward {
       for (int r = 0; r < block; ++r) {
         const F place = Simd::set1(static_cast<float>(key + r));
 #pragma GCC unroll 4
-        for (int v = First; v < N; ++v) {
+        for (int v = First; v < Last; ++v) {
           const F distance = Simd::abs(Simd::sub(Simd::load(level_ + v * lanes), place));
           s[r][v] = Simd::fma(distance, Simd::load(slopes_ + p * width + v * lanes), s[r][v]);
         }
@@ -612,7 +624,7 @@ class Forward {
   }
 
   // -infinity for every pair that is not visible.
-  template <int N, int First>
+  template <int N, int First, int Last>
   inline __attribute__((always_inline)) void hide(F (&s)[block][N], std::int64_t key) {
     const std::uint32_t* bits = bits_ + key / 32 * width;
     const F hidden = Simd::set1(-infinity);
@@ -620,7 +632,7 @@ class Forward {
     for (int r = 0; r < block; ++r) {
       const std::uint32_t bit = std::uint32_t{1} << (key + r) % 32;
 #pragma GCC unroll 4
-      for (int v = First; v < N; ++v) s[r][v] = Simd::select(Simd::test(bits + v * lanes, bit), s[r][v], hidden);
+      for (int v = First; v < Last; ++v) s[r][v] = Simd::select(Simd::test(bits + v * lanes, bit), s[r][v], hidden);
     }
   }
 
@@ -628,13 +640,13 @@ class Forward {
 
   template <int N>
   void mix(Panel& panel, const Tile& tile, const Meeting& meeting) {
-    std::int64_t steps[N];
+    const auto step_of = [&](std::int64_t key) {
+      return max_of<std::int64_t>(0, min_of(key, tile.keys) - meeting.begin + Dot::pair - 1) / Dot::pair;
+    };
+    Steps<N> steps;
+    for (int i = 0; i < N; ++i) steps.first[i] = step_of(meeting.first[i]), steps.limit[i] = step_of(meeting.limit[i]);
     const float* weights = weights_ + meeting.begin / Dot::pair * width;
     const float* v = tile.v + meeting.begin / Dot::pair * tile.v_row;
-    for (int i = 0; i < N; ++i) {
-      steps[i] =
-          max_of<std::int64_t>(0, min_of(meeting.limit[i], tile.keys) - meeting.begin + Dot::pair - 1) / Dot::pair;
-    }
     std::int64_t d = 0;
     for (; d + block <= g_.Dv; d += block)
       mix_columns<N, block>(panel.o + d * width, weights, v + d, tile.v_row, steps);
@@ -645,23 +657,28 @@ class Forward {
     for (; d < g_.Dv; ++d) mix_columns<N, 1>(panel.o + d * width, weights, v + d, tile.v_row, steps);
   }
 
+  // The Meeting's first and limit, counted in steps of the products from its beginning.
+  template <int N>
+  struct Steps {
+    std::int64_t first[N], limit[N];
+  };
+
   // R columns of the values. The tile's own sum begins at 0 and is then added: sums of 64 lose less than a sum of all.
+  // Vectors join one after another, and leave in that order.
   template <int N, int R>
   __attribute__((noinline)) void mix_columns(float* o, const float* weights, const float* v, std::int64_t v_row,
-                                             const std::int64_t (&steps)[N]) {
+                                             const Steps<N>& steps) {
     F sums[R][N];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
       for (int i = 0; i < N; ++i) sums[r][i] = Simd::zero();
     }
-    multiply<Dot, R, 0, N>(sums, v, 1, v_row, weights, steps[0]);
-    if constexpr (N > 1) {
-      multiply<Dot, R, 1, N>(sums, v + steps[0] * v_row, 1, v_row, weights + steps[0] * width, steps[1] - steps[0]);
-    }
-    if constexpr (N > 2) {
-      multiply<Dot, R, 2, N>(sums, v + steps[1] * v_row, 1, v_row, weights + steps[1] * width, steps[2] - steps[1]);
-    }
+    if constexpr (N > 1) mix_part<R, 0, 1>(sums, weights, v, v_row, 0, steps.first[1]);
+    if constexpr (N > 2) mix_part<R, 0, 2>(sums, weights, v, v_row, steps.first[1], steps.first[2]);
+    mix_part<R, 0, N>(sums, weights, v, v_row, steps.first[N - 1], steps.limit[0]);
+    if constexpr (N > 1) mix_part<R, 1, N>(sums, weights, v, v_row, steps.limit[0], steps.limit[1]);
+    if constexpr (N > 2) mix_part<R, 2, N>(sums, weights, v, v_row, steps.limit[1], steps.limit[2]);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
@@ -670,6 +687,12 @@ class Forward {
         Simd::store(place, Simd::add(Simd::load(place), sums[r][i]));
       }
     }
+  }
+
+  template <int R, int First, int Last, int N>
+  static inline __attribute__((always_inline)) void mix_part(F (&sums)[R][N], const float* weights, const float* v,
+                                                             std::int64_t v_row, std::int64_t begin, std::int64_t end) {
+    multiply<Dot, R, First, Last, N>(sums, v + begin * v_row, 1, v_row, weights + begin * width, end - begin);
   }
 
   // ---- Results ----

@@ -73,7 +73,7 @@ class LinearPanel {
     }
     const std::int64_t bytes = a_.in * bytes_of(a_.dtype);
     const char* x = static_cast<const char*>(a_.x) + (first_ + r) * bytes + step * 4;
-    multiply<Dot, R, 0, vectors>(sums, reinterpret_cast<const float*>(x), bytes / 4, 1, weights, count);
+    multiply<Dot, R, 0, vectors, vectors>(sums, reinterpret_cast<const float*>(x), bytes / 4, 1, weights, count);
 #pragma GCC unroll 8
     for (int i = 0; i < R; ++i) {
 #pragma GCC unroll 4
