@@ -148,7 +148,7 @@ KeyCut cut_keys(const Problem& p, const Sequence& s) {
 
 void cut_decode(const Problem& p, Schedule& s) {
   s.queries = longest_sequence(p, s);
-  std::int64_t ranges = 0;
+  std::int64_t ranges = 1;  // one without keys too: it writes the rows that see nothing
   for_each_member(p, s, [&](const Sequence& sequence) {
     const KeyCut cut = cut_keys(p, sequence);
     ranges = std::max(ranges, cut.count);
@@ -215,18 +215,24 @@ void run_decode(const Problem& p, const Schedule& s, const MutableView& out, con
     const std::int64_t range = item % s.ranges, head = item / s.ranges;
     const Sequence sequence = member(p, s, head / p.Hkv);
     const KeyCut cut = cut_keys(p, sequence);
-    if (range >= cut.count || sequence.Tq == 0) return;
-    const std::int64_t begin = cut.begin + range * cut.size;
-    s.target->decode(p.group(sequence, head % p.Hkv, out, lse), 0, sequence.Tq, begin,
-                     std::min(begin + cut.size, cut.end), partial(item), scratch + worker * s.worker_bytes);
+    if (range >= std::max<std::int64_t>(cut.count, 1)) return;
+    const kernels::Group group = p.group(sequence, head % p.Hkv, out, lse);
+    const std::int64_t begin = cut.begin + range * cut.size, end = std::min(begin + cut.size, cut.end);
+    if (cut.count > 0 && sequence.Tq > 0) {
+      s.target->decode(group, 0, sequence.Tq, begin, end, partial(item), scratch + worker * s.worker_bytes);
+    }
+    if (cut.count <= 1) s.target->combine(group, 0, sequence.Tq, partial(item), s.partial_bytes / 4, cut.count);
   });
+  if (s.ranges <= 1) return;
   const std::int64_t heads = count_members(p, s) * p.Hkv;
   const std::int64_t grain = 1 + (1 << 16) / (1 + s.ranges * s.partial_bytes);
   parallel_for(heads, s.workers == 1 ? heads : grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t head = begin; head < end; ++head) {
       const Sequence sequence = member(p, s, head / p.Hkv);
+      const std::int64_t ranges = cut_keys(p, sequence).count;
+      if (ranges <= 1) continue;
       s.target->combine(p.group(sequence, head % p.Hkv, out, lse), 0, sequence.Tq, partial(head * s.ranges),
-                        s.partial_bytes / 4, cut_keys(p, sequence).count);
+                        s.partial_bytes / 4, ranges);
     }
   });
 }

@@ -33,6 +33,10 @@ int available_threads() {
 }
 
 void parallel_items(std::int64_t count, int workers, const std::function<void(int, std::int64_t)>& body) {
+  if (workers <= 1) {
+    for (std::int64_t item = 0; item < count; ++item) body(0, item);
+    return;
+  }
   std::atomic<std::int64_t> next{0};
   // One range a worker; each takes items until there are none, so that a worker who comes late costs nothing.
   const auto range = [&](std::int64_t begin, std::int64_t end) {

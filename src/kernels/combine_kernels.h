@@ -33,7 +33,8 @@ void combine_row(const Group& g, std::int64_t head, std::int64_t row, const Part
   char* out = const_cast<char*>(operand_at(g.out, head, row));
   for (std::int64_t d = 0; d < g.Dv; d += piece) {
     const std::int64_t count = min_of(piece, g.Dv - d);
-    double sums[piece] = {};
+    double sums[piece];
+    for (std::int64_t i = 0; i < count; ++i) sums[i] = 0;
     for (std::int64_t n = 0; n < parts.count; ++n) {
       const float* part = parts.part(n);
       if (part[1] == 0) continue;
@@ -41,7 +42,7 @@ void combine_row(const Group& g, std::int64_t head, std::int64_t row, const Part
       for (std::int64_t i = 0; i < count; ++i) sums[i] += static_cast<double>(part[2 + d + i]) * share;
     }
     float rounded[piece];
-    for (std::int64_t i = 0; i < piece; ++i) rounded[i] = static_cast<float>(sums[i]);
+    for (std::int64_t i = 0; i < count; ++i) rounded[i] = static_cast<float>(sums[i]);
     store_row(rounded, g.out.dtype, out + d * g.out.column * bytes_of(g.out.dtype), g.out.column, count);
   }
   if (!g.lse.data) return;

@@ -128,6 +128,7 @@ class Decode {
       weigh(r, keys);
     }
     mix(start, keys, hidden || g_.bias.data);
+    fresh_ = false;
   }
 
   // Values are asked for while keys are read, and the next tile's keys while values are: a tile's 64 rows are far
@@ -262,13 +263,25 @@ class Decode {
     }
   }
 
-  void rescale(std::int64_t r, F top) {
+  // All lanes into one number, by halves: one after another, each would wait for the one before.
+  template <class Both>
+  static float reduce(F x, Both both) {
     float each[lanes];
-    Simd::store(each, top);
-    float largest = each[0];
-    for (int i = 1; i < lanes; ++i) largest = each[i] > largest ? each[i] : largest;
-    const F alpha = exp2<5>(Simd::set1(m_[r] - largest));
+    Simd::store(each, x);
+#pragma GCC unroll 4
+    for (int half = lanes / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+      for (int i = 0; i < half; ++i) each[i] = both(each[i], each[i + half]);
+    }
+    return each[0];
+  }
+
+  void rescale(std::int64_t r, F top) {
+    const float largest = reduce(top, [](float a, float b) { return a > b ? a : b; });
+    const float before = m_[r];
     m_[r] = largest;
+    if (fresh_) return;  // nothing has been summed
+    const F alpha = exp2<5>(Simd::set1(before - largest));
     Simd::store(l_ + r * lanes, Simd::mul(Simd::load(l_ + r * lanes), alpha));
     for (std::int64_t d = 0; d < value_width_; d += lanes) {
       float* o = o_ + r * value_width_ + d;
@@ -438,10 +451,8 @@ class Decode {
 
   void finish(float* partial) {
     for (std::int64_t r = 0; r < rows_; ++r, partial += 2 + g_.Dv) {
-      float l = 0;
-      for (int i = 0; i < lanes; ++i) l += l_[r * lanes + i];
       partial[0] = m_[r];
-      partial[1] = l;
+      partial[1] = reduce(Simd::load(l_ + r * lanes), [](float a, float b) { return a + b; });
       for (std::int64_t d = 0; d < g_.Dv; ++d) partial[2 + d] = o_[r * value_width_ + place_of(d)];
     }
   }
@@ -457,6 +468,7 @@ class Decode {
   KeyRange* range_ = nullptr;
   Lines soon_{};           // what is read next
   std::int64_t next_ = 0;  // the next tile's first key
+  bool fresh_ = true;      // no tile has been summed yet
 };
 
 }  // namespace
