@@ -3,6 +3,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "attend/attention.h"
 #include "tests/expect.h"
 
 namespace attend {
@@ -33,6 +34,19 @@ TEST(Explain, EveryPresetHasItsNameAndRowsThatSumToOne) {
       for (std::int64_t j = 0; j < weights.size(1); ++j) sum += weights.item({i, j});
       EXPECT_NEAR(sum, 1, 1e-6) << preset.name;
     }
+  }
+}
+
+// The context is attention()'s, by the path that it takes; the scores and weights shown beside it are those of the
+// plain path.
+TEST(Explain, TheContextIsThePlainPathsInEveryPreset) {
+  for (const Preset& preset : presets()) {
+    const Trace trace = explain_preset(preset.name);
+    const AttentionOptions options{.causal = trace.causal};
+    const AttentionSteps steps = attention_steps(trace.queries, trace.keys, trace.values, options);
+    // f32 sums of up to 28 products against double: a few units in the last place.
+    test::expect_close(trace.context, steps.context, 1e-6, std::string(preset.name));
+    expect_same(trace.weights, steps.weights, std::string(preset.name));
   }
 }
 
