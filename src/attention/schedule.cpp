@@ -103,8 +103,7 @@ kernels::Group group_sizes(const Problem& p) {
   kernels::Group group;
   group.G = p.H / p.Hkv, group.D = p.D, group.Dv = p.Dv;
   group.q.dtype = p.q.dtype();
-  if (p.mask) group.mask.data = &p;  // only whether there is one
-  if (p.bias) group.bias.data = &p;
+  if (p.bias) group.bias.data = &p;  // only whether there is one
   if (!p.alibi_slopes.empty()) group.alibi_slopes = p.alibi_slopes.data();
   return group;
 }

@@ -107,7 +107,7 @@ class Forward {
     row_stride_ = round_up(max_of(max_of(g_.D, g_.Dv), tile_keys) + 1, lanes);
     row_ = take<float>(4 * row_stride_);
     bits_ = take<std::uint32_t>(2 * width);
-    if (g_.mask.data) mask_rows_ = take<const char*>(panels_ * width);
+    mask_rows_ = take<const char*>(panels_ * width);
     if (g_.bias.data) {
       bias_rows_ = take<const char*>(panels_ * width);
       bias_ = take<float>(tile_keys * width);
@@ -142,7 +142,7 @@ class Forward {
       panel.lo = lo_ + p * width;
       panel.hi = hi_ + p * width;
       find_ranges(panel, p);
-      if (mask_rows_ || bias_rows_ || slopes_) find_rows(p);
+      if (g_.mask.data || bias_rows_ || slopes_) find_rows(p);
       pack_queries(panel, p);
       start_sums(panel, p);
     }
@@ -168,7 +168,7 @@ class Forward {
   void find_rows(std::int64_t p) {
     for (std::int64_t i = p * width; i < (p + 1) * width; ++i) {
       const std::int64_t row = min_of(i, rows_ - 1);
-      if (mask_rows_) mask_rows_[i] = operand_at(g_.mask, head_of(row), query_of(row));
+      if (g_.mask.data) mask_rows_[i] = operand_at(g_.mask, head_of(row), query_of(row));
       if (bias_rows_) bias_rows_[i] = operand_at(g_.bias, head_of(row), query_of(row));
       if (!slopes_) continue;
       slopes_[i] = static_cast<float>(-g_.alibi_slopes[head_of(row)] * 1.44269504088896340736);
@@ -247,7 +247,7 @@ class Forward {
       std::uint64_t vector_some = 0;
       for (std::int64_t lane = v * lanes; lane < (v + 1) * lanes; ++lane) {
         std::uint64_t bits = below(panel.hi[lane] - tile.start) & ~below(panel.lo[lane] - tile.start);
-        if (mask_rows_) bits &= mask_bits(mask_rows_[p * width + lane], g_.mask.column, tile.start, tile.keys);
+        if (g_.mask.data) bits &= mask_bits(mask_rows_[p * width + lane], g_.mask.column, tile.start, tile.keys);
         if (bias_closes_) bits &= ~closed_[lane];
         bits_[lane] = static_cast<std::uint32_t>(bits);
         bits_[width + lane] = static_cast<std::uint32_t>(bits >> 32);
