@@ -55,8 +55,10 @@ struct Simd {
   static void store_f16(std::uint16_t* p, F x) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(x))); }
   static void store_bf16(std::uint16_t* p, F x) {
     float wide[lanes];
+    std::uint16_t half[lanes];  // p may be misaligned
     store(wide, x);
-    for (int i = 0; i < lanes; ++i) p[i] = bfloat_of_float(wide[i]);
+    for (int i = 0; i < lanes; ++i) half[i] = bfloat_of_float(wide[i]);
+    __builtin_memcpy(p, half, sizeof half);
   }
 
   static std::uint64_t bits_of_bools(const std::uint8_t* p) {

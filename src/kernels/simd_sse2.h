@@ -69,17 +69,23 @@ struct Simd {
     return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), bits));
   }
   static F load_f16(const std::uint16_t* p) {
-    return _mm_setr_ps(float_of_half(p[0]), float_of_half(p[1]), float_of_half(p[2]), float_of_half(p[3]));
+    std::uint16_t half[lanes];  // p may be misaligned
+    __builtin_memcpy(half, p, sizeof half);
+    return _mm_setr_ps(float_of_half(half[0]), float_of_half(half[1]), float_of_half(half[2]), float_of_half(half[3]));
   }
   static void store_f16(std::uint16_t* p, F x) {
     float wide[lanes];
+    std::uint16_t half[lanes];
     store(wide, x);
-    for (int i = 0; i < lanes; ++i) p[i] = half_of_float(wide[i]);
+    for (int i = 0; i < lanes; ++i) half[i] = half_of_float(wide[i]);
+    __builtin_memcpy(p, half, sizeof half);
   }
   static void store_bf16(std::uint16_t* p, F x) {
     float wide[lanes];
+    std::uint16_t half[lanes];
     store(wide, x);
-    for (int i = 0; i < lanes; ++i) p[i] = bfloat_of_float(wide[i]);
+    for (int i = 0; i < lanes; ++i) half[i] = bfloat_of_float(wide[i]);
+    __builtin_memcpy(p, half, sizeof half);
   }
 
   static std::uint64_t bits_of_bools(const std::uint8_t* p) {
