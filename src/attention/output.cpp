@@ -74,17 +74,4 @@ void check_apart(const char* name, const View& x, const View& q, const View& k, 
   if (options.key_starts) apart("key_starts", *options.key_starts);
 }
 
-MutableView with_axes(const MutableView& x, int rank) {
-  Dims shape, strides;
-  for (int i = x.rank(); i < rank; ++i) {
-    shape.push_back(1);
-    strides.push_back(0);
-  }
-  for (int i = 0; i < x.rank(); ++i) {
-    shape.push_back(x.shape()[i]);
-    strides.push_back(x.strides()[i]);
-  }
-  return MutableView(x.raw(), x.dtype(), shape, strides);
-}
-
 }  // namespace attend

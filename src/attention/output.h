@@ -12,7 +12,5 @@ void check_apart(const char* name, const View& x, const View& q, const View& k, 
                  const AttentionOptions& options);
 // Whether the stretches of memory between the first and last elements meet.
 bool overlap(const View& a, const View& b);
-// Axes of size 1 in front, up to `rank`.
-MutableView with_axes(const MutableView& x, int rank);
 
 }  // namespace attend

@@ -252,19 +252,6 @@ Problem Problem::check(const char* function, const View& q, const View& k, const
   return p;
 }
 
-View with_four_axes(const View& x) {
-  Dims shape, strides;
-  for (int i = x.rank(); i < 4; ++i) {
-    shape.push_back(1);
-    strides.push_back(0);
-  }
-  for (int i = 0; i < x.rank(); ++i) {
-    shape.push_back(x.shape()[i]);
-    strides.push_back(x.strides()[i]);
-  }
-  return View(x.raw(), x.dtype(), shape, strides);
-}
-
 Dims Problem::trim(const Dims& shape) const {
   return Dims(std::span(shape.begin() + (4 - rank), shape.end()));
 }

@@ -10,8 +10,23 @@
 
 namespace attend {
 
-// The view with axes of size 1 in front, up to four.
-View with_four_axes(const View& x);
+// The view (View or MutableView) with axes of size 1 in front, up to `rank`.
+template <class AnyView>
+AnyView with_axes(const AnyView& x, int rank) {
+  Dims shape, strides;
+  for (int i = x.rank(); i < rank; ++i) {
+    shape.push_back(1);
+    strides.push_back(0);
+  }
+  for (int i = 0; i < x.rank(); ++i) {
+    shape.push_back(x.shape()[i]);
+    strides.push_back(x.strides()[i]);
+  }
+  return AnyView(x.raw(), x.dtype(), shape, strides);
+}
+inline View with_four_axes(const View& x) {
+  return with_axes(x, 4);
+}
 
 // One sequence of a batch: its place in q and k, and what is visible in it. Without query_starts: one batch item.
 struct Sequence {

@@ -42,6 +42,19 @@ constexpr std::int64_t round_up(std::int64_t x, std::int64_t to) {
   return (x + to - 1) / to * to;
 }
 
+// Pieces of one stretch of scratch, each 64-byte aligned. Over no memory it counts what they need.
+struct Scratch {
+  char* memory = nullptr;
+  std::int64_t used = 0;
+
+  template <class T>
+  T* take(std::int64_t count) {
+    T* here = reinterpret_cast<T*>(memory + used);
+    used += round_up(count * static_cast<std::int64_t>(sizeof(T)), 64);
+    return here;
+  }
+};
+
 // ---- Arithmetic ----
 
 // 2^x, relative error 8.3e-8 (degree 5) or 2.9e-6 (degree 4) and exact for whole x. The polynomial is 2^f on [0,1],

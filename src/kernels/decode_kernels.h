@@ -46,14 +46,13 @@ class Decode {
  public:
   Decode(const Group& group, std::int64_t first, std::int64_t last, char* scratch)
       : g_(group), first_(first), queries_(last - first), rows_(group.G * (last - first)) {
-    carve(scratch);
+    carve({scratch});
   }
 
   static std::size_t scratch_bytes(const Group& group, std::int64_t rows) {
     Decode d(group, 0, 0, nullptr);
     d.rows_ = rows;
-    d.carve(nullptr);
-    return static_cast<std::size_t>(d.used_);
+    return static_cast<std::size_t>(d.carve({}));
   }
 
   // Keys [begin, end), begin a multiple of tile_keys; partial [rows][2 + Dv]: m, l and the sums of weights times
@@ -68,30 +67,23 @@ class Decode {
   }
 
  private:
-  template <class T>
-  T* take(std::int64_t count) {
-    T* here = reinterpret_cast<T*>(base_ + used_);
-    used_ += round_up(count * static_cast<std::int64_t>(sizeof(T)), 64);
-    return here;
-  }
-
-  void carve(char* scratch) {
-    base_ = scratch;
-    used_ = 0;
+  // Where everything lies; how many bytes that takes.
+  std::int64_t carve(Scratch scratch) {
     padded_rows_ = round_up(rows_, team);
     steps_ = round_up((g_.D + Dot::pair - 1) / Dot::pair, lanes);
     value_width_ = round_up(g_.Dv, lanes * Dot::pair);
-    q_ = take<float>(padded_rows_ * steps_);
-    o_ = take<float>(padded_rows_ * value_width_);
-    m_ = take<float>(padded_rows_);
-    l_ = take<float>(padded_rows_ * lanes);
-    range_ = take<KeyRange>(padded_rows_);
-    scores_ = take<float>(padded_rows_ * tile_keys);
-    bias_ = take<float>(tile_keys + lanes);
-    pairs_ = take<std::uint32_t>(Dot::pair == 2 ? padded_rows_ * tile_keys / 2 : 0);
+    q_ = scratch.take<float>(padded_rows_ * steps_);
+    o_ = scratch.take<float>(padded_rows_ * value_width_);
+    m_ = scratch.take<float>(padded_rows_);
+    l_ = scratch.take<float>(padded_rows_ * lanes);
+    range_ = scratch.take<KeyRange>(padded_rows_);
+    scores_ = scratch.take<float>(padded_rows_ * tile_keys);
+    bias_ = scratch.take<float>(tile_keys + lanes);
+    pairs_ = scratch.take<std::uint32_t>(Dot::pair == 2 ? padded_rows_ * tile_keys / 2 : 0);
     // Only one of the copies is ever made for most problems, but which is known late.
-    k_copy_ = take<float>(tile_keys * steps_);
-    v_copy_ = take<float>((tile_keys + 1) * value_width_);
+    k_copy_ = scratch.take<float>(tile_keys * steps_);
+    v_copy_ = scratch.take<float>((tile_keys + 1) * value_width_);
+    return scratch.used;
   }
 
   std::int64_t head_of(std::int64_t row) const { return row / queries_; }
@@ -460,8 +452,6 @@ class Decode {
   const Group& g_;
   std::int64_t first_, queries_, rows_, padded_rows_ = 0, steps_ = 0, value_width_ = 0;
   std::int64_t min_lo_ = 0, max_lo_ = 0, min_hi_ = 0, max_hi_ = 0;
-  char* base_ = nullptr;
-  std::int64_t used_ = 0;
   float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *scores_ = nullptr, *bias_ = nullptr,
         *k_copy_ = nullptr, *v_copy_ = nullptr;
   std::uint32_t* pairs_ = nullptr;  // the weights as pairs of bf16

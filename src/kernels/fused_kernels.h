@@ -52,14 +52,13 @@ class Forward {
       : g_(group), first_(first), queries_(last - first), rows_(group.G * (last - first)) {
     steps_ = (g_.D + Dot::pair - 1) / Dot::pair;
     adjusts_ = g_.softcap > 0 || g_.bias.data || g_.alibi_slopes;
-    carve(scratch);
+    carve({scratch});
   }
 
   static std::size_t scratch_bytes(const Group& group, std::int64_t rows) {
     Forward f(group, 0, 0, nullptr);
     f.rows_ = rows;
-    f.carve(nullptr);
-    return static_cast<std::size_t>(f.used_);
+    return static_cast<std::size_t>(f.carve({}));
   }
 
   void run() {
@@ -82,42 +81,35 @@ class Forward {
  private:
   // ---- Scratch ----
 
-  template <class T>
-  T* take(std::int64_t count) {
-    T* here = reinterpret_cast<T*>(base_ + used_);
-    used_ += round_up(count * static_cast<std::int64_t>(sizeof(T)), 64);
-    return here;
-  }
-
-  void carve(char* scratch) {
-    base_ = scratch;
-    used_ = 0;
+  // Where everything lies; how many bytes that takes.
+  std::int64_t carve(Scratch scratch) {
     panels_ = (rows_ + width - 1) / width;
-    panel_ = take<Panel>(panels_);
-    q_ = take<float>(panels_ * round_up(steps_, 4) * width);
-    o_ = take<float>(panels_ * round_up(g_.Dv, 4) * width);
-    m_ = take<float>(panels_ * width);
-    l_ = take<float>(panels_ * width);
-    lo_ = take<std::int64_t>(panels_ * width);
-    hi_ = take<std::int64_t>(panels_ * width);
-    weights_ = take<float>(tile_keys / Dot::pair * width);
-    k_copy_ = take<float>(tile_keys * steps_);
-    v_copy_ = take<float>(tile_keys / Dot::pair * g_.Dv);
-    stage_ = take<float>(block * width);
+    panel_ = scratch.take<Panel>(panels_);
+    q_ = scratch.take<float>(panels_ * round_up(steps_, 4) * width);
+    o_ = scratch.take<float>(panels_ * round_up(g_.Dv, 4) * width);
+    m_ = scratch.take<float>(panels_ * width);
+    l_ = scratch.take<float>(panels_ * width);
+    lo_ = scratch.take<std::int64_t>(panels_ * width);
+    hi_ = scratch.take<std::int64_t>(panels_ * width);
+    weights_ = scratch.take<float>(tile_keys / Dot::pair * width);
+    k_copy_ = scratch.take<float>(tile_keys * steps_);
+    v_copy_ = scratch.take<float>(tile_keys / Dot::pair * g_.Dv);
+    stage_ = scratch.take<float>(block * width);
     row_stride_ = round_up(max_of(max_of(g_.D, g_.Dv), tile_keys) + 1, lanes);
-    row_ = take<float>(4 * row_stride_);
-    bits_ = take<std::uint32_t>(2 * width);
-    mask_rows_ = take<const char*>(panels_ * width);
+    row_ = scratch.take<float>(4 * row_stride_);
+    bits_ = scratch.take<std::uint32_t>(2 * width);
+    mask_rows_ = scratch.take<const char*>(panels_ * width);
     if (g_.bias.data) {
-      bias_rows_ = take<const char*>(panels_ * width);
-      bias_ = take<float>(tile_keys * width);
-      closed_ = take<std::uint64_t>(width);
+      bias_rows_ = scratch.take<const char*>(panels_ * width);
+      bias_ = scratch.take<float>(tile_keys * width);
+      closed_ = scratch.take<std::uint64_t>(width);
     }
     if (g_.alibi_slopes) {
-      slopes_ = take<float>(panels_ * width);
-      places_ = take<std::int64_t>(panels_ * width);
-      level_ = take<float>(width);
+      slopes_ = scratch.take<float>(panels_ * width);
+      places_ = scratch.take<std::int64_t>(panels_ * width);
+      level_ = scratch.take<float>(width);
     }
+    return scratch.used;
   }
 
   // One of the four rows at row_.
@@ -736,8 +728,6 @@ class Forward {
   const Group& g_;
   std::int64_t first_, queries_, rows_, steps_ = 0, panels_ = 0, row_stride_ = 0;
   bool adjusts_;
-  char* base_ = nullptr;
-  std::int64_t used_ = 0;
   Panel* panel_ = nullptr;
   float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *weights_ = nullptr, *k_copy_ = nullptr,
         *v_copy_ = nullptr, *stage_ = nullptr, *row_ = nullptr, *bias_ = nullptr, *slopes_ = nullptr, *level_ = nullptr;
