@@ -21,7 +21,7 @@ ROOMS = {
     "cli": [],
 }
 # Which room a public header belongs to.
-HEADERS = {"error": "core", "dtype": "core", "tensor": "core", "random": "core", "attention": "attention", "kv_cache": "attention", "layers": "layers", "io": "io",
+HEADERS = {"error": "core", "dtype": "core", "tensor": "core", "random": "core", "threads": "core", "attention": "attention", "kv_cache": "attention", "layers": "layers", "io": "io",
            "picture": "picture", "explain": "explain"}
 PUBLIC_DEPENDENCIES = re.compile(r"#include <(fmt|nlohmann|png|zlib|tbb|ft2build|freetype|CLI)[/.>]")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

@@ -11,3 +11,4 @@
 #include "attend/picture.h"
 #include "attend/random.h"
 #include "attend/tensor.h"
+#include "attend/threads.h"

@@ -84,7 +84,7 @@ AttentionResult attention(const View& q, const View& k, const View& v, const Att
 
 // The same into memory of the caller: out [B,H,Tq,Dv] in q's dtype, lse [B,H,Tq] f32 (f64 for f64) where it is wanted;
 // any strides. Besides attention()'s errors: bad_shape or bad_dtype for out and lse, bad_value where their memory meets
-// an argument's or their own. They are untouched where an error is thrown.
+// an argument's or their own. They are untouched where an error is thrown, but for interrupted.
 void attention_into(const MutableView& out, const std::optional<MutableView>& lse, const View& q, const View& k,
                     const View& v, const AttentionOptions& options = {});
 

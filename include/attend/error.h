@@ -15,6 +15,7 @@ enum class ErrorCode {
   bad_value,      // a value outside its range, text that is not UTF-8, an option that contradicts another
   bad_file,       // a file that can't be read or written, or whose content is not what it claims to be
   out_of_memory,  // an allocation failed; the arguments are unchanged
+  interrupted,    // an InterruptCheck said so (attend/threads.h)
 };
 
 // Every failure of the library is thrown as this type, but for std::bad_alloc where there is no memory for a short

@@ -158,7 +158,7 @@ void cut_decode(const Problem& p, Schedule& s) {
   const double heads = static_cast<double>(sequences) * static_cast<double>(p.Hkv);
   const double row = 2.0 * static_cast<double>(kernels::tile_keys) *
                      (static_cast<double>(p.D) + static_cast<double>(p.Dv) + 2.0 * decode_rows);
-  check_scratch(p, row * (heads * static_cast<double>(ranges) + available_threads()));
+  check_scratch(p, row * (heads * static_cast<double>(ranges) + num_threads()));
   s.items = sequences * p.Hkv * ranges;
   s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, s.workers));
   const kernels::Group group = group_sizes(p);
@@ -247,7 +247,7 @@ Schedule schedule_of(const Problem& p, Path path) {
     s.reason = "no rows";
     return s;
   }
-  s.workers = all_flops(p) < parallel_flops ? 1 : available_threads();
+  s.workers = all_flops(p) < parallel_flops ? 1 : num_threads();
   s.members = members(p, path);
   return s;
 }
@@ -261,7 +261,7 @@ Schedule reference_schedule(const Problem& p, const char* reason) {
   const double keys = static_cast<double>(p.Tk), row = static_cast<double>(p.D) + static_cast<double>(p.Dv);
   s.queries = static_cast<std::int64_t>(multiplications_per_item / (keys * row + 1)) + 1;
   s.items = divide_up(element_count({p.B, p.H, p.Tq}), s.queries);
-  s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, available_threads()));
+  s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, num_threads()));
   check_scratch(p, 4 * keys + row);
   s.worker_bytes = s.items == 0 ? 0 : 8 * (4 * p.Tk + p.D + p.Dv);
   return s;

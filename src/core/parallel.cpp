@@ -7,44 +7,100 @@
 
 #include <algorithm>
 #include <atomic>
+#include <climits>
+#include <utility>
+
+#include "core/divide_up.h"
+#include "core/message.h"
 
 namespace attend {
 
-void parallel_for(std::int64_t count, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& body) {
-  if (count <= 0) return;
-  if (count <= grain) return body(0, count);
+namespace {
+
+std::atomic<int> thread_limit{INT_MAX};
+
+// Of the thread that makes a call: workers have none, and so never ask.
+thread_local InterruptCheck* innermost_check = nullptr;
+
+constexpr std::chrono::milliseconds time_between_checks{20};
+
+// body(worker) for each worker in [0, workers), each on a thread of its own where there are as many.
+template <class Body>
+void run_workers(int workers, const Body& body) {
   // oneTBB synchronises inside its own library, where ThreadSanitizer does not see it. These two words say the same in
   // code that it does see: what came before the loop happens before every range, and every range before what follows.
   std::atomic<int> started{0};
   std::atomic<int> finished{0};
   started.store(1, std::memory_order_release);
-  tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, count, grain),
-                    [&](const tbb::blocked_range<std::int64_t>& range) {
-                      started.load(std::memory_order_acquire);
-                      body(range.begin(), range.end());
-                      finished.fetch_add(1, std::memory_order_release);
-                    });
+  tbb::parallel_for(tbb::blocked_range<int>(0, workers, 1), [&](const tbb::blocked_range<int>& range) {
+    started.load(std::memory_order_acquire);
+    for (int worker = range.begin(); worker < range.end(); ++worker) body(worker);
+    finished.fetch_add(1, std::memory_order_release);
+  });
   finished.load(std::memory_order_acquire);
 }
 
-int available_threads() {
+}  // namespace
+
+void set_num_threads(int threads) {
+  if (threads < 1) fail(ErrorCode::bad_value, "set_num_threads: expected at least 1 thread, got {}", threads);
+  thread_limit = threads;
+}
+
+int num_threads() {
   const std::size_t allowed = tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
-  return static_cast<int>(std::min(allowed, static_cast<std::size_t>(tbb::this_task_arena::max_concurrency())));
+  const int here = tbb::this_task_arena::max_concurrency();
+  return std::min({static_cast<int>(std::min<std::size_t>(allowed, INT_MAX)), here, thread_limit.load()});
+}
+
+InterruptCheck::InterruptCheck(std::function<bool()> interrupted)
+    : interrupted_(std::move(interrupted)),
+      asked_(std::chrono::steady_clock::now()),
+      outer_(std::exchange(innermost_check, this)) {}
+
+InterruptCheck::~InterruptCheck() {
+  innermost_check = outer_;
+}
+
+bool interrupt_requested() {
+  InterruptCheck* check = innermost_check;
+  if (!check) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - check->asked_ < time_between_checks) return false;
+  check->asked_ = now;
+  return check->interrupted_();
+}
+
+void parallel_for(std::int64_t count, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& body) {
+  if (count <= 0) return;
+  if (count <= grain) return body(0, count);
+  const int threads = num_threads();
+  // Eight ranges a thread, so that the last one to end is short.
+  const std::int64_t size = std::max(grain, divide_up(count, std::int64_t{8} * threads));
+  const std::int64_t ranges = divide_up(count, size);
+  parallel_items(ranges, static_cast<int>(std::min<std::int64_t>(threads, ranges)),
+                 [&](int, std::int64_t range) { body(range * size, std::min(count, (range + 1) * size)); });
 }
 
 void parallel_items(std::int64_t count, int workers, const std::function<void(int, std::int64_t)>& body) {
-  if (workers <= 1) {
-    for (std::int64_t item = 0; item < count; ++item) body(0, item);
-    return;
-  }
   std::atomic<std::int64_t> next{0};
-  // One range a worker; each takes items until there are none, so that a worker who comes late costs nothing.
-  const auto range = [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t worker = begin; worker < end; ++worker) {
-      for (std::int64_t item = next++; item < count; item = next++) body(static_cast<int>(worker), item);
+  bool interrupted = false;  // written by the calling thread alone
+  // Each worker takes items until there are none, so that one who comes late costs nothing.
+  const auto work = [&](int worker) {
+    for (std::int64_t item = next++; item < count; item = next++) {
+      body(worker, item);
+      if (interrupt_requested()) {
+        interrupted = true;
+        next = count;
+      }
     }
   };
-  parallel_for(workers, 1, std::ref(range));  // a reference: a copy of the captures would be allocated
+  if (workers <= 1) {
+    work(0);
+  } else {
+    run_workers(workers, work);
+  }
+  if (interrupted) fail(ErrorCode::interrupted, "interrupted: the call was asked to stop");
 }
 
 }  // namespace attend

@@ -116,7 +116,7 @@ Tensor Linear::forward(const View& x) const {
   const std::int64_t rows = x.count() / in_size(), panels = divide_up(out_size(), target.panel_rows);
   const std::int64_t items = divide_up(rows, kernels::linear_rows) * panels;
   const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(weight_.count());
-  parallel_items(items, flops < parallel_flops ? 1 : available_threads(), [&](int, std::int64_t item) {
+  parallel_items(items, flops < parallel_flops ? 1 : num_threads(), [&](int, std::int64_t item) {
     const std::int64_t first = item / panels * kernels::linear_rows;
     target.linear(operands, first, std::min(first + kernels::linear_rows, rows), item % panels);
   });

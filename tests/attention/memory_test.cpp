@@ -180,7 +180,7 @@ TEST(AttentionMemory, NoMoreThreadsThanPlanSays) {
           EXPECT_EQ(said, 1);
         }
         if (T == 300) {
-          EXPECT_EQ(said, std::min(threads, available_threads()));
+          EXPECT_EQ(said, std::min(threads, num_threads()));
         }
       }
     }

@@ -1,8 +1,11 @@
 #include "core/parallel.h"
 
 #include <algorithm>
+#include <atomic>
+#include <climits>
 #include <thread>
 
+#include "attend/attention.h"
 #include "tests/expect.h"
 
 namespace attend {
@@ -36,6 +39,74 @@ TEST(Parallel, AnExceptionReachesTheCaller) {
   };
   test::expect_error(
       ErrorCode::bad_value, [&] { parallel_for(100, 1, throws); }, "from a range");
+}
+
+TEST(Parallel, EveryItemOnceAndAWorkerIsOneAtATime) {
+  for (const int workers : {1, 2, 8}) {
+    std::vector<std::atomic<int>> busy(static_cast<std::size_t>(workers)), seen(1000);
+    parallel_items(1000, workers, [&](int worker, std::int64_t item) {
+      EXPECT_EQ(busy[static_cast<std::size_t>(worker)]++, 0);
+      ++seen[static_cast<std::size_t>(item)];
+      --busy[static_cast<std::size_t>(worker)];
+    });
+    for (const std::atomic<int>& times : seen) EXPECT_EQ(times, 1);
+  }
+}
+
+// The limit is the program's, so that a test puts it back.
+struct ThreadLimit {
+  explicit ThreadLimit(int threads) { set_num_threads(threads); }
+  ~ThreadLimit() { set_num_threads(INT_MAX); }
+};
+
+TEST(Parallel, NoMoreThreadsThanTheLimit) {
+  const ThreadLimit limit(1);
+  EXPECT_EQ(num_threads(), 1);
+  const std::thread::id caller = std::this_thread::get_id();
+  parallel_for(10'000, 1, [&](std::int64_t, std::int64_t) { EXPECT_EQ(std::this_thread::get_id(), caller); });
+}
+
+TEST(Parallel, ALimitAboveTheMachineIsTheMachine) {
+  const int machine = num_threads();
+  const ThreadLimit limit(machine + 1);
+  EXPECT_EQ(num_threads(), machine);
+  test::expect_error(
+      ErrorCode::bad_value, [] { set_num_threads(0); }, "set_num_threads: expected at least 1 thread, got 0");
+}
+
+TEST(Parallel, AnInterruptEndsTheLoopOnTheCallingThread) {
+  const std::thread::id caller = std::this_thread::get_id();
+  for (const int workers : {1, 2}) {
+    int asked = 0;
+    std::atomic<int> items{0};
+    const InterruptCheck outer([] { return false; });
+    const InterruptCheck check([&] {
+      EXPECT_EQ(std::this_thread::get_id(), caller);
+      return ++asked == 2;
+    });
+    test::expect_error(
+        ErrorCode::interrupted,
+        [&] {
+          parallel_items(1'000'000, workers, [&](int, std::int64_t) {
+            ++items;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          });
+        },
+        "interrupted");
+    EXPECT_EQ(asked, 2);
+    EXPECT_LT(items, 100'000);
+  }
+  int ranges = 0;  // none is left behind: what follows is not asked
+  parallel_items(50, 1, [&](int, std::int64_t) { ++ranges; });
+  EXPECT_EQ(ranges, 50);
+}
+
+TEST(Parallel, AnInterruptReachesAttention) {
+  // Ten seconds of plain loops in double on one thread, if nothing stopped it.
+  const Tensor x({4, 4096, 64}, DType::f64);
+  const InterruptCheck check([] { return true; });
+  test::expect_error(
+      ErrorCode::interrupted, [&] { attention(x, x, x); }, "interrupted");
 }
 
 }  // namespace

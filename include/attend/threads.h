@@ -1,0 +1,37 @@
+// How many threads the library's calls use, and how to end a call that takes too long.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#pragma GCC visibility push(default)
+
+namespace attend {
+
+// At most that many threads work on a call from now on, in the whole program; never more than the processors that the
+// program may use, or than its host's oneTBB allows. Throws bad_value below 1.
+void set_num_threads(int threads);
+// How many threads a call from here uses at most.
+int num_threads();
+
+// While it lives, the library's calls on this thread ask `interrupted` now and then (every 20 ms, between two pieces of
+// work, on this thread). Once it says true the call throws ErrorCode::interrupted; what it was to write is then
+// unspecified, and what it was to read is unchanged. `interrupted` must not throw. They nest: the inner one is asked.
+class InterruptCheck {
+ public:
+  explicit InterruptCheck(std::function<bool()> interrupted);
+  ~InterruptCheck();
+  InterruptCheck(const InterruptCheck&) = delete;
+  InterruptCheck& operator=(const InterruptCheck&) = delete;
+
+ private:
+  friend bool interrupt_requested();
+
+  std::function<bool()> interrupted_;
+  std::chrono::steady_clock::time_point asked_;
+  InterruptCheck* outer_;
+};
+
+}  // namespace attend
+
+#pragma GCC visibility pop
