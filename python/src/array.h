@@ -1,0 +1,97 @@
+// Arrays of Python, as views for a call and as results: NumPy, PyTorch, anything with DLPack or the buffer protocol.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attend/tensor.h"
+
+namespace attend::python {
+
+namespace nb = nanobind;
+
+struct ExchangeApi;  // DLPack's C functions of a library of arrays
+
+// Whose arrays they are, so that results can be of the same kind.
+struct Kind {
+  enum class Library : std::uint8_t { numpy, exchange, dlpack };
+
+  Library library = Library::numpy;
+  const ExchangeApi* api = nullptr;  // exchange
+  nb::object array_namespace = {};   // dlpack: whose from_dlpack makes the result
+  nb::object bfloat16 = {};          // numpy: the dtype that ml_dtypes gave it
+};
+
+// An argument, read in place. Holds what keeps the memory alive.
+class Array {
+ public:
+  // Throws TypeError, naming the function and argument, for what is not an array on the CPU, or whose dtype no argument
+  // of the library has.
+  Array(const char* function, const char* name, nb::handle object);
+  ~Array();
+  Array(Array&& other) noexcept;
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+  Array& operator=(Array&&) = delete;
+
+  const View& view() const { return view_; }
+  // Throws ValueError where the memory may only be read.
+  MutableView writable() const;
+  const Kind& kind() const { return kind_; }
+  nb::handle object() const { return object_; }
+
+ private:
+  bool read_exchange();
+  bool read_buffer();
+  bool read_bfloat16();
+  bool read_dlpack();
+  void look_at_buffer(DType dtype);
+  void look_at_dltensor(const nb::dlpack::dltensor& tensor);
+  [[noreturn]] void refuse(const std::string& what) const;
+  [[noreturn]] void refuse_device(const nb::object& device) const;
+  [[noreturn]] void refuse_dtype(const std::string& dtype) const;
+
+  const char* function_;
+  const char* name_;
+  nb::handle object_;
+  View view_;
+  Kind kind_;
+  bool read_only_ = false;
+  Py_buffer buffer_{};
+  nb::ndarray<nb::ro> dlpack_;
+};
+
+// Memory for a result, and the Python object that it will be.
+class Result {
+ public:
+  Result(const Kind& kind, const Dims& shape, DType dtype);
+  const MutableView& view() const { return view_; }
+  nb::object take() { return std::move(object_); }
+
+ private:
+  MutableView view_;
+  nb::object object_;
+};
+
+// A copy, as an array of that kind.
+nb::object to_python(const Kind& kind, const View& view);
+
+// Whole numbers as i64: an array of integers, or a sequence of them. Throws TypeError.
+Tensor read_integers(const char* function, const char* name, nb::handle object);
+
+// "float32", torch.float32, numpy.float32, numpy.dtype("float32"), ... Throws TypeError for one that is not f32, f64,
+// bf16 or f16.
+DType read_dtype(const char* function, nb::handle object);
+// "float32", ...: what NumPy and PyTorch call it.
+const char* python_name(DType dtype);
+
+// A tuple or list of sizes, or an array, whose shape is meant.
+Dims read_shape(const char* function, const char* name, nb::handle object);
+nb::tuple to_tuple(const Dims& dims);
+
+}  // namespace attend::python

@@ -1,0 +1,269 @@
+// attention() and its relatives.
+#include "attend/attention.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "array.h"
+#include "bindings.h"
+#include "call.h"
+#include "options.h"
+
+namespace attend::python {
+
+namespace {
+
+// The arguments of one call.
+struct Call {
+  const char* function;
+  Array q, k, v;
+  bool heads_last = false;  // [B,T,H,D] instead of [B,H,T,D]
+
+  template <class AnyView>
+  AnyView heads_first(const AnyView& view) const {
+    return heads_last && view.rank() >= 3 ? view.transpose(-3, -2) : view;
+  }
+  nb::object run(const AttentionOptions& options, nb::handle given, bool return_lse) const;
+};
+
+// The last axis of `x` (none: of [D]) as another one.
+Dims with_last(const View& x, std::optional<std::int64_t> last) {
+  Dims shape;
+  for (int axis = 0; axis + 1 < x.rank(); ++axis) shape.push_back(x.size(axis));
+  if (last && x.rank() > 0) shape.push_back(*last);
+  return shape;
+}
+
+// Results have the shapes that valid arguments give; the library refuses the others.
+nb::object Call::run(const AttentionOptions& options, nb::handle given, bool return_lse) const {
+  const View queries = heads_first(q.view()), keys = heads_first(k.view()), values = heads_first(v.view());
+  std::optional<Result> made, lse;
+  std::optional<Array> borrowed;
+  if (given.is_none()) {
+    made.emplace(q.kind(), with_last(q.view(), v.view().rank() > 0 ? v.view().size(-1) : 0), q.view().dtype());
+  } else {
+    borrowed.emplace(function, "out", given);
+  }
+  if (return_lse) {
+    lse.emplace(q.kind(), with_last(queries, std::nullopt), queries.dtype() == DType::f64 ? DType::f64 : DType::f32);
+  }
+  const MutableView out = heads_first(made ? made->view() : borrowed->writable());
+  const std::optional<MutableView> lse_view = lse ? std::optional(lse->view()) : std::nullopt;
+  python::call(function, [&] { attention_into(out, lse_view, queries, keys, values, options); });
+  nb::object result = made ? made->take() : nb::borrow(given);
+  return lse ? nb::object(nb::make_tuple(result, lse->take())) : result;
+}
+
+// "bthd": heads stand after positions.
+bool heads_last(const char* function, std::string_view layout) {
+  if (layout == "bhtd") return false;
+  if (layout == "bthd") return true;
+  throw nb::value_error(
+      (std::string(function) + ": layout: expected 'bhtd' or 'bthd', got '" + std::string(layout) + "'").c_str());
+}
+
+nb::object attention_(nb::handle q, nb::handle k, nb::handle v, std::string_view layout, bool return_lse,
+                      nb::handle out, const nb::kwargs& keywords) {
+  constexpr const char* function = "attention";
+  const Call call{function, {function, "q", q}, {function, "k", k}, {function, "v", v}, heads_last(function, layout)};
+  return call.run(Options(function, keywords).get(), out, return_lse);
+}
+
+nb::object attention_varlen(nb::handle q, nb::handle k, nb::handle v, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
+                            bool return_lse, nb::handle out, const nb::kwargs& keywords) {
+  constexpr const char* function = "attention_varlen";
+  const Call call{function, {function, "q", q}, {function, "k", k}, {function, "v", v}, true};
+  Options options(function, keywords);
+  options.set_starts(cu_seqlens_q, cu_seqlens_k);
+  return call.run(options.get(), out, return_lse);
+}
+
+nb::tuple merge_(nb::handle out_a, nb::handle lse_a, nb::handle out_b, nb::handle lse_b) {
+  constexpr const char* function = "merge";
+  const Array a(function, "out_a", out_a), a_lse(function, "lse_a", lse_a), b(function, "out_b", out_b),
+      b_lse(function, "lse_b", lse_b);
+  const AttentionResult result = call(function, [&] { return merge(a.view(), a_lse.view(), b.view(), b_lse.view()); });
+  return nb::make_tuple(to_python(a.kind(), result.out), to_python(a.kind(), result.lse));
+}
+
+// AttentionSteps, as arrays.
+struct Steps {
+  nb::object scores, scaled_scores, logits, weights, context, lse;
+};
+
+Steps attention_steps_(nb::handle q, nb::handle k, nb::handle v, const nb::kwargs& keywords) {
+  constexpr const char* function = "attention_steps";
+  const Array queries(function, "q", q), keys(function, "k", k), values(function, "v", v);
+  const Options options(function, keywords);
+  const AttentionSteps steps =
+      call(function, [&] { return attention_steps(queries.view(), keys.view(), values.view(), options.get()); });
+  const auto array = [&](const Tensor& tensor) { return to_python(queries.kind(), tensor); };
+  return {array(steps.scores),  array(steps.scaled_scores), array(steps.logits),
+          array(steps.weights), array(steps.context),       array(steps.lse)};
+}
+
+AttentionPlan plan_(nb::handle q, nb::handle k, nb::handle v, nb::handle dtype, const nb::kwargs& keywords) {
+  constexpr const char* function = "plan";
+  const Options options(function, keywords);
+  const std::array shapes{read_shape(function, "q", q), read_shape(function, "k", k), read_shape(function, "v", v)};
+  DType given = DType::f32;
+  if (!dtype.is_none()) {
+    given = read_dtype(function, dtype);
+  } else if (nb::hasattr(q, "dtype")) {
+    given = Array(function, "q", q).view().dtype();
+  }
+  return call(function, [&] { return plan(shapes[0], shapes[1], shapes[2], given, options.get()); });
+}
+
+std::string describe(const AttentionPlan& plan) {
+  return "AttentionPlan(path='" + std::string(name_of(plan.path)) + "', target='" + plan.target +
+         "', work_items=" + std::to_string(plan.work_items) + ", threads=" + std::to_string(plan.threads) +
+         ", scratch_bytes=" + std::to_string(plan.scratch_bytes) + ", reason='" + plan.reason + "')";
+}
+
+constexpr const char* attention_doc = R"(Scaled dot-product attention: softmax(q k^T * scale) v.
+
+q [B,H,Tq,D], k [B,Hkv,Tk,D], v [B,Hkv,Tk,Dv] give out [B,H,Tq,Dv], of q's kind (NumPy, PyTorch, ...) and dtype:
+float32, bfloat16, float16, or float64 (exact and slow). H is a multiple of Hkv: query head h reads key head
+h // (H // Hkv). Leading axes may be left out of all three. Any strides, without a copy.
+
+causal        key j is visible to query i if j <= i + offset
+window        (left, right): i + offset - left <= j <= i + offset + right; -1 or None leaves a side open
+offset        where query 0 stands among the keys: "top_left" (0, as PyTorch), "bottom_right" (Tk - Tq, as
+              FlashAttention and decoding) or a whole number; to be given where Tq != Tk and it matters
+mask          bool, True = may attend; broadcasts to [B,H,Tq,Tk]
+bias          floating point, added to the scaled scores; broadcasts to [B,H,Tq,Tk]
+alibi_slopes  [H]: adds -slope * abs(i + offset - j)
+sinks         [H]: one more score in the softmax of each row, without a value
+softcap       c > 0: scaled scores become c * tanh(score / c), before bias, ALiBi and mask
+scale         default 1 / sqrt(D)
+key_lengths   whole numbers [B]: only keys j < key_lengths[b] exist
+layout        "bhtd", or "bthd" for q, k, v and out as [B,T,H,D]
+return_lse    also return lse [B,H,Tq], float32: the natural logarithm of each row's sum of exponentials
+out           an array to write to and return; it must not share memory with another argument
+
+A row with nothing to attend to gives 0 and lse -inf; NaN in a masked key or value never reaches the output.
+Raises TypeError for a wrong kind of argument or dtype, ValueError for wrong shapes or values, MemoryError.
+Ctrl-C ends a long call; other threads run meanwhile.
+
+>>> import numpy, attend
+>>> q = numpy.ones((1, 2, 3, 8), numpy.float32)
+>>> attend.attention(q, q, q, causal=True).shape
+(1, 2, 3, 8)
+>>> out, lse = attend.attention(q, q, q, scale=0, return_lse=True)
+>>> round(float(lse[0, 0, 0]), 4)  # log 3: three equal scores
+1.0986)";
+
+constexpr const char* varlen_doc = R"(attention() over sequences that stand one after another, without padding.
+
+q [tokens,H,D], k [key tokens,Hkv,D], v [key tokens,Hkv,Dv] give out [tokens,H,Dv] (lse [H,tokens]). Sequence n has the
+queries cu_seqlens_q[n] <= i < cu_seqlens_q[n + 1] and sees its own keys alone; both are whole numbers [sequences + 1]
+that begin with 0, as FlashAttention's. causal, window, offset and ALiBi count from each sequence's first query and
+key. The other keywords, and the errors, are attention()'s.
+
+>>> import numpy, attend
+>>> x = numpy.random.default_rng(0).standard_normal((5, 1, 4), numpy.float32)
+>>> together = attend.attention_varlen(x, x, x, [0, 2, 5], [0, 2, 5], causal=True)
+>>> alone = attend.attention(x[2:], x[2:], x[2:], causal=True, layout="bthd")
+>>> numpy.array_equal(together[2:], alone)
+True)";
+
+constexpr const char* merge_doc = R"(Two results over disjoint sets of keys as one over both: (out, lse).
+
+out_a, out_b [B,H,Tq,Dv] with lse_a, lse_b [B,H,Tq], or with fewer axes, as attention(..., return_lse=True) gives them.
+Raises ValueError for shapes, TypeError for dtypes that do not fit.
+
+>>> import numpy, attend
+>>> q, k, v = numpy.random.default_rng(0).standard_normal((3, 1, 2, 6, 4), numpy.float32)
+>>> halves = [attend.attention(q, k[:, :, part], v[:, :, part], return_lse=True) for part in (slice(3), slice(3, 6))]
+>>> out, lse = attend.merge(*halves[0], *halves[1])
+>>> numpy.allclose(out, attend.attention(q, k, v), atol=1e-6)
+True)";
+
+constexpr const char* steps_doc = R"(Every step of attention(), for looking at: its memory grows with Tq * Tk.
+
+The arguments and errors of attention(). Computed in double; the arrays are float32 (float64 for float64 inputs).
+
+>>> import numpy, attend
+>>> q = numpy.eye(3, dtype=numpy.float32)
+>>> attend.attention_steps(q, q, q, causal=True, scale=1).weights.round(3)
+array([[1.   , 0.   , 0.   ],
+       [0.269, 0.731, 0.   ],
+       [0.212, 0.212, 0.576]], dtype=float32))";
+
+constexpr const char* plan_doc =
+    R"(How attention() computes arguments of these shapes, and with how much memory, before it does.
+
+q, k, v are shapes or arrays; dtype (default: q's own, or float32) is a name or a dtype of NumPy or PyTorch.
+Raises what attention() raises.
+
+>>> import attend
+>>> attend.plan((1, 32, 1, 128), (1, 8, 4096, 128), (1, 8, 4096, 128), "bfloat16").path
+'decode')";
+
+void bind_plan(nb::module_& m) {
+  nb::class_<AttentionPlan>(m, "AttentionPlan", "What plan() says.")
+      .def_prop_ro(
+          "path", [](const AttentionPlan& plan) { return name_of(plan.path); },
+          "\"reference\", \"fused\" or \"decode\"")
+      .def_ro("target", &AttentionPlan::target, "of the kernels: baseline, avx2, avx512, avx512_bf16, neon")
+      .def_ro("tile_queries", &AttentionPlan::tile_queries, "query rows of a work item, the heads of a group together")
+      .def_ro("tile_keys", &AttentionPlan::tile_keys, "keys looked at in one piece")
+      .def_ro("key_ranges", &AttentionPlan::key_ranges, "work items that share the keys of a head")
+      .def_ro("work_items", &AttentionPlan::work_items)
+      .def_ro("threads", &AttentionPlan::threads, "at most")
+      .def_ro("scratch_bytes", &AttentionPlan::scratch_bytes, "allocated besides out and lse")
+      .def_ro("flops", &AttentionPlan::flops, "2 (D + Dv) for every pair that causal, window and lengths leave")
+      .def_ro("reason", &AttentionPlan::reason, "why this path")
+      .def("__repr__", &describe);
+  m.def("plan", &plan_, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("dtype") = nb::none(), nb::arg("options"),
+        nb::sig("def plan(q: Array | Sequence[int], k: Array | Sequence[int], v: Array | Sequence[int], "
+                "dtype: object = None, *, " ATTEND_OPTIONS ", " ATTEND_KEY_LENGTHS ") -> AttentionPlan"),
+        plan_doc);
+}
+
+void bind_steps(nb::module_& m) {
+  nb::class_<Steps>(m, "AttentionSteps", "What attention_steps() gives.")
+      .def_ro("scores", &Steps::scores, "[B,H,Tq,Tk] q.k, masked keys too", nb::sig("def scores(self) -> Any"))
+      .def_ro("scaled_scores", &Steps::scaled_scores, "[B,H,Tq,Tk] scores * scale")
+      .def_ro("logits", &Steps::logits, "[B,H,Tq,Tk] what the softmax sees; -inf where masked")
+      .def_ro("weights", &Steps::weights, "[B,H,Tq,Tk] the softmax over the visible keys; 0 for the others")
+      .def_ro("context", &Steps::context, "[B,H,Tq,Dv] weights v: attention()'s out, up to rounding")
+      .def_ro("lse", &Steps::lse, "[B,H,Tq] natural logarithm of each row's sum of exponentials");
+  m.def("attention_steps", &attention_steps_, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("options"),
+        nb::sig("def attention_steps(q: Array, k: Array, v: Array, *, " ATTEND_OPTIONS ", " ATTEND_KEY_LENGTHS
+                ") -> AttentionSteps"),
+        steps_doc);
+}
+
+}  // namespace
+
+void bind_attention(nb::module_& m) {
+  m.def(
+      "attention", &attention_, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::kw_only(), nb::arg("layout") = "bhtd",
+      nb::arg("return_lse") = false, nb::arg("out") = nb::none(), nb::arg("options"),
+      nb::sig(ATTEND_WITH_LSE("attention", "q: ArrayT, k: ArrayT, v: ArrayT, *, " ATTEND_OPTIONS ", " ATTEND_KEY_LENGTHS
+                                           ", layout: Literal['bhtd', 'bthd'] = 'bhtd', out: ArrayT | None = None")),
+      attention_doc);
+  m.def("attention_varlen", &attention_varlen, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("cu_seqlens_q"),
+        nb::arg("cu_seqlens_k"), nb::kw_only(), nb::arg("return_lse") = false, nb::arg("out") = nb::none(),
+        nb::arg("options"),
+        nb::sig(ATTEND_WITH_LSE(
+            "attention_varlen",
+            "q: ArrayT, k: ArrayT, v: ArrayT, "
+            "cu_seqlens_q: Array | Sequence[int], cu_seqlens_k: Array | Sequence[int], *, " ATTEND_OPTIONS
+            ", out: ArrayT | None = None")),
+        varlen_doc);
+  m.def("merge", &merge_, nb::arg("out_a"), nb::arg("lse_a"), nb::arg("out_b"), nb::arg("lse_b"),
+        nb::sig("def merge(out_a: ArrayT, lse_a: ArrayT, out_b: ArrayT, lse_b: ArrayT) -> tuple[ArrayT, ArrayT]"),
+        merge_doc);
+  bind_steps(m);
+  bind_plan(m);
+}
+
+}  // namespace attend::python

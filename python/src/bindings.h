@@ -1,0 +1,15 @@
+// What module.cpp puts together.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace attend::python {
+
+void bind_attention(nanobind::module_& module);
+void bind_scaled_dot_product_attention(nanobind::module_& module);
+void bind_kv_cache(nanobind::module_& module);
+void bind_generator(nanobind::module_& module);
+void bind_explain(nanobind::module_& module);
+void bind_threads(nanobind::module_& module);
+
+}  // namespace attend::python

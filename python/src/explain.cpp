@@ -1,0 +1,202 @@
+// Attention on a sentence, every step kept.
+#include "attend/explain.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+
+#include "array.h"
+#include "bindings.h"
+#include "call.h"
+
+namespace attend::python {
+
+namespace {
+
+constexpr const char* explain_doc =
+    R"(Attention on a sentence, every step kept: a Trace, to print, to look into, to draw.
+
+text is a sentence of your own (default: "Life is short, eat dessert first"), preset the name of a tutorial's example
+(explain_presets()); one of the two. second_text makes it cross-attention: keys and values come from that sentence.
+seed, embedding_size, d_k, d_v and heads (0: one head without a head axis) are whole numbers; weights "uniform" draws
+them as torch.rand, "linear" as torch.nn.Linear; causal hides later words.
+Raises ValueError for a sentence without words, an unknown preset, a size below 1, a preset with other arguments.
+
+>>> import attend
+>>> trace = attend.explain("the cat sat", heads=2)
+>>> trace.weights.shape
+(2, 3, 3))";
+
+constexpr const char* trace_doc =
+    R"(What explain() gives: each step as a NumPy array (float32), in the order of the fields.
+
+[H] stands only in multi-head traces; T2 is T without a second sequence; what there is not is None.
+print(trace) walks through the steps; a notebook shows the HTML page; save() writes a file.)";
+
+void add_options(const nb::kwargs& keywords, ExplainOptions& options) {
+  for (const auto& [name_object, value] : keywords) {
+    const auto name = nb::cast<std::string>(name_object);
+    const auto take = [&](auto& field) {
+      if (!nb::try_cast(value, field)) {
+        throw nb::type_error(("explain: " + name + " can't be " + nb::cast<std::string>(nb::repr(value))).c_str());
+      }
+    };
+    if (name == "second_text") {
+      take(options.second_text);
+    } else if (name == "seed") {
+      take(options.seed);
+    } else if (name == "embedding_size") {
+      take(options.embedding_size);
+    } else if (name == "d_k") {
+      take(options.d_k);
+    } else if (name == "d_v") {
+      take(options.d_v);
+    } else if (name == "heads") {
+      take(options.heads);
+    } else if (name == "causal") {
+      take(options.causal);
+    } else if (name == "weights") {
+      std::string weights;
+      take(weights);
+      if (weights != "uniform" && weights != "linear") {
+        throw nb::value_error(("explain: weights: expected 'uniform' or 'linear', got '" + weights + "'").c_str());
+      }
+      options.weights = weights == "linear" ? WeightInit::linear : WeightInit::uniform;
+    } else {
+      throw nb::type_error(("explain() got an unexpected keyword argument '" + name + "'").c_str());
+    }
+  }
+}
+
+Trace explain_(std::optional<std::string> text, std::optional<std::string> preset, const nb::kwargs& keywords) {
+  if (preset) {
+    if (text || keywords.size() > 0) throw nb::value_error("explain: a preset is given alone: it fixes all the rest");
+    return call("explain", [&] { return explain_preset(*preset); });
+  }
+  ExplainOptions options;
+  if (text) options.text = *text;
+  add_options(keywords, options);
+  return call("explain", [&] { return explain(options); });
+}
+
+// A NumPy array that looks into the trace, and keeps it alive.
+nb::object look_into(nb::handle trace, const Tensor& tensor) {
+  std::array<std::size_t, Dims::max_rank> sizes{};
+  std::copy(tensor.shape().begin(), tensor.shape().end(), sizes.begin());
+  return nb::cast(nb::ndarray<nb::numpy, const float>(tensor.data<float>(), static_cast<std::size_t>(tensor.rank()),
+                                                      sizes.data(), trace));
+}
+
+TextStyle style_of(std::int64_t width, bool colour, std::optional<std::int64_t> focus, std::int64_t head) {
+  return {.width = static_cast<int>(width), .colour = colour, .focus = focus, .head = head};
+}
+
+nb::bytes as_bytes(const std::string& text) {
+  return nb::bytes(text.data(), text.size());
+}
+
+using Class = nb::class_<Trace>;
+
+void bind_tensors(Class& trace) {
+  const auto field = [&](const char* name, Tensor Trace::*tensor, const char* doc) {
+    trace.def_prop_ro(
+        name, [tensor](nb::handle self) { return look_into(self, nb::cast<const Trace&>(self).*tensor); },
+        nb::sig(("def " + std::string(name) + "(self) -> numpy.ndarray").c_str()), doc);
+  };
+  const auto optional_field = [&](const char* name, std::optional<Tensor> Trace::*tensor, const char* doc) {
+    trace.def_prop_ro(
+        name,
+        [tensor](nb::handle self) {
+          const auto& value = nb::cast<const Trace&>(self).*tensor;
+          return value ? look_into(self, *value) : nb::none();
+        },
+        nb::sig(("def " + std::string(name) + "(self) -> numpy.ndarray | None").c_str()), doc);
+  };
+  field("embeddings", &Trace::embeddings, "[T,E]");
+  optional_field("embeddings_2", &Trace::embeddings_2, "[T2,E]");
+  field("w_query", &Trace::w_query, "[H][d_k,E], or [H][E,d_k]: weights_in_out");
+  field("w_key", &Trace::w_key, "as w_query");
+  field("w_value", &Trace::w_value, "[H][d_v,E], or [H][E,d_v]");
+  field("queries", &Trace::queries, "[H][T,d_k]");
+  field("keys", &Trace::keys, "[H][T2,d_k]");
+  field("values", &Trace::values, "[H][T2,d_v]");
+  field("scores", &Trace::scores, "[H][T,T2]: q.k");
+  field("scaled_scores", &Trace::scaled_scores, "[H][T,T2]: q.k / sqrt(d_k)");
+  field("weights", &Trace::weights, "[H][T,T2]: each row sums to 1");
+  field("context", &Trace::context, "[H][T,d_v]");
+  optional_field("concat_heads", &Trace::concat_heads, "[T,H * d_v]");
+  optional_field("w_output", &Trace::w_output, "[H * d_v,E]");
+  optional_field("output", &Trace::output, "[T,E]");
+}
+
+void bind_pictures(Class& trace) {
+  trace
+      .def(
+          "to_text",
+          [](const Trace& self, std::int64_t width, bool colour, std::optional<std::int64_t> focus, std::int64_t head) {
+            return to_text(self, style_of(width, colour, focus, head));
+          },
+          nb::kw_only(), nb::arg("width") = 80, nb::arg("colour") = false, nb::arg("focus") = nb::none(),
+          nb::arg("head") = 0, "The walk for a terminal; focus is the query row to work out, head one of several.")
+      .def(
+          "to_json", [](const Trace& self) { return to_json(self); }, "One JSON object; docs/json.md describes it.")
+      .def(
+          "to_html",
+          [](const Trace& self, std::optional<std::int64_t> focus, std::int64_t head) {
+            return to_html(self, {.focus = focus, .head = head});
+          },
+          nb::kw_only(), nb::arg("focus") = nb::none(), nb::arg("head") = 0, "One HTML page.")
+      .def(
+          "to_svg", [](const Trace& self) { return to_svg(self); }, "The weights as a picture.")
+      .def(
+          "to_png", [](const Trace& self) { return as_bytes(to_png(self)); }, "The weights as a picture.")
+      .def(
+          "save",
+          [](const Trace& self, nb::handle path) {
+            const std::string name = nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
+            call("Trace.save", [&] { write_trace(name, self); });
+          },
+          nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
+          "Write .json, .npz, .safetensors, .svg, .png or .html, by the path's ending.")
+      .def("_repr_html_", [](const Trace& self) { return to_html(self); })
+      .def("__str__", [](const Trace& self) { return to_text(self); })
+      .def("__repr__", [](const Trace& self) { return "<attend.Trace: " + self.title + ">"; });
+}
+
+}  // namespace
+
+void bind_explain(nb::module_& m) {
+  Class trace(m, "Trace", trace_doc);
+  trace.def_ro("preset", &Trace::preset, "\"\" for a sentence of your own")
+      .def_ro("title", &Trace::title)
+      .def_ro("tokens", &Trace::tokens, "T words")
+      .def_ro("ids", &Trace::ids)
+      .def_ro("tokens_2", &Trace::tokens_2)
+      .def_ro("ids_2", &Trace::ids_2)
+      .def_ro("focus", &Trace::focus, "the query row that the walk works out")
+      .def_ro("causal", &Trace::causal)
+      .def_ro("weights_in_out", &Trace::weights_in_out, "w_* stand as [in,out], used as x @ w");
+  bind_tensors(trace);
+  bind_pictures(trace);
+  m.def("explain", &explain_, nb::arg("text") = nb::none(), nb::arg("preset") = nb::none(), nb::arg("options"),
+        nb::sig("def explain(text: str | None = None, preset: str | None = None, *, second_text: str | None = None, "
+                "seed: int = 123, embedding_size: int = 16, d_k: int = 24, d_v: int = 28, heads: int = 0, "
+                "weights: Literal['uniform', 'linear'] = 'uniform', causal: bool = False) -> Trace"),
+        explain_doc);
+  m.def(
+      "explain_presets",
+      [] {
+        nb::dict all;
+        for (const Preset& preset : presets()) all[nb::cast(preset.name)] = nb::cast(preset.summary);
+        return all;
+      },
+      nb::sig("def explain_presets() -> dict[str, str]"),
+      "The names that explain(preset=...) takes, and what each is.");
+}
+
+}  // namespace attend::python

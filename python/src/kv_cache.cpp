@@ -1,0 +1,109 @@
+// Keys and values of a growing sequence.
+#include "attend/kv_cache.h"
+
+#include <nanobind/nanobind.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "array.h"
+#include "bindings.h"
+#include "call.h"
+#include "options.h"
+
+namespace attend::python {
+
+namespace {
+
+// The cache, and what kind of arrays it was fed with.
+struct Cache {
+  KvCache cache;
+  Kind kind = {};
+
+  void append(nb::handle k, nb::handle v) {
+    constexpr const char* function = "KvCache.append";
+    const Array keys(function, "k", k), values(function, "v", v);
+    call(function, [&] { cache.append(keys.view(), values.view()); });
+    kind = keys.kind();
+  }
+
+  nb::object attention(nb::handle q, bool return_lse, const nb::kwargs& keywords) const {
+    constexpr const char* function = "KvCache.attention";
+    const Array queries(function, "q", q);
+    const Options options(function, keywords);
+    const AttentionResult result =
+        call(function, [&] { return attend::attention(queries.view(), cache, options.get()); });
+    nb::object out = to_python(queries.kind(), result.out);
+    return return_lse ? nb::object(nb::make_tuple(out, to_python(queries.kind(), result.lse))) : out;
+  }
+
+  std::string describe() const {
+    return "KvCache(batch=" + std::to_string(cache.batch()) + ", heads=" + std::to_string(cache.heads()) +
+           ", d_k=" + std::to_string(cache.d_k()) + ", d_v=" + std::to_string(cache.d_v()) + ", dtype='" +
+           python_name(cache.dtype()) + "', length=" + std::to_string(cache.length()) + ")";
+  }
+};
+
+constexpr const char* class_doc = R"(Keys [B,Hkv,T,D] and values [B,Hkv,T,Dv] whose T grows, for decoding.
+
+Appending never moves what is there, and forks share it. dtype is float32, bfloat16 or float16.
+Raises ValueError for a size below 1, TypeError for another dtype.
+
+>>> import numpy, attend
+>>> cache = attend.KvCache(batch=1, heads=2, d_k=8, d_v=8)
+>>> x = numpy.ones((1, 2, 3, 8), numpy.float32)
+>>> cache.append(x, x)
+>>> len(cache), cache.attention(x[:, :, :1], causal=True).shape
+(3, (1, 2, 1, 8)))";
+
+constexpr const char* attention_doc =
+    R"(attention() of q [B,H,Tq,D] over the cache's keys and values; q in the cache's dtype.
+
+Where causal, window or alibi_slopes need an offset and none is given, it is "bottom_right": the queries are the last Tq
+positions. The bits are those of attention() over the same keys in one array.)";
+
+}  // namespace
+
+void bind_kv_cache(nb::module_& m) {
+  nb::class_<Cache>(m, "KvCache", class_doc)
+      .def(
+          "__init__",
+          [](Cache* self, std::int64_t batch, std::int64_t heads, std::int64_t d_k, std::int64_t d_v,
+             nb::handle dtype) { new (self) Cache{KvCache(batch, heads, d_k, d_v, read_dtype("KvCache", dtype))}; },
+          nb::arg("batch"), nb::arg("heads"), nb::arg("d_k"), nb::arg("d_v"), nb::arg("dtype") = "float32",
+          nb::sig("def __init__(self, batch: int, heads: int, d_k: int, d_v: int, dtype: object = 'float32') -> None"))
+      .def("append", &Cache::append, nb::arg("k"), nb::arg("v"),
+           nb::sig("def append(self, k: Array, v: Array) -> None"),
+           "Add k [B,Hkv,T,D] and v [B,Hkv,T,Dv], any strides and floating-point dtype. If it raises, nothing was "
+           "added.")
+      .def(
+          "truncate", [](Cache& self, std::int64_t length) { self.cache.truncate(length); }, nb::arg("length"),
+          "Forget the positions from length on.")
+      .def(
+          "fork",
+          [](const Cache& self, std::int64_t length) {
+            return Cache{self.cache.fork(length), self.kind};
+          },
+          nb::arg("length"),
+          "A cache of the first length positions, which shares their memory; neither sees what the other does later.")
+      .def("attention", &Cache::attention, nb::arg("q"), nb::kw_only(), nb::arg("return_lse") = false,
+           nb::arg("options"),
+           nb::sig(ATTEND_WITH_LSE("attention", "self, q: ArrayT, *, " ATTEND_OPTIONS ", " ATTEND_KEY_LENGTHS)),
+           attention_doc)
+      .def(
+          "keys", [](const Cache& self) { return to_python(self.kind, self.cache.keys()); },
+          "A copy [B,Hkv,length,D], as the kind of array that was appended.", nb::sig("def keys(self) -> Any"))
+      .def(
+          "values", [](const Cache& self) { return to_python(self.kind, self.cache.values()); },
+          "A copy [B,Hkv,length,Dv].", nb::sig("def values(self) -> Any"))
+      .def("__len__", [](const Cache& self) { return self.cache.length(); })
+      .def_prop_ro("batch", [](const Cache& self) { return self.cache.batch(); })
+      .def_prop_ro("heads", [](const Cache& self) { return self.cache.heads(); })
+      .def_prop_ro("d_k", [](const Cache& self) { return self.cache.d_k(); })
+      .def_prop_ro("d_v", [](const Cache& self) { return self.cache.d_v(); })
+      .def_prop_ro("dtype", [](const Cache& self) { return python_name(self.cache.dtype()); })
+      .def("__repr__", &Cache::describe);
+}
+
+}  // namespace attend::python

@@ -1,0 +1,45 @@
+// The extension module attend._core. attend/__init__.py says what of it is public.
+#include <nanobind/nanobind.h>
+
+#include "attend/error.h"
+#include "bindings.h"
+
+namespace {
+
+void translate(const std::exception_ptr& pointer, void*) {
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const attend::Error& error) {
+    PyObject* type = PyExc_ValueError;
+    switch (error.code()) {
+      case attend::ErrorCode::bad_dtype:
+        type = PyExc_TypeError;
+        break;
+      case attend::ErrorCode::bad_file:
+        type = PyExc_OSError;
+        break;
+      case attend::ErrorCode::out_of_memory:
+        type = PyExc_MemoryError;
+        break;
+      case attend::ErrorCode::interrupted:
+        type = PyExc_KeyboardInterrupt;
+        break;
+      case attend::ErrorCode::bad_shape:
+      case attend::ErrorCode::bad_value:
+        break;
+    }
+    PyErr_SetString(type, error.what());
+  }
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  nanobind::register_exception_translator(translate);
+  attend::python::bind_attention(m);
+  attend::python::bind_scaled_dot_product_attention(m);
+  attend::python::bind_kv_cache(m);
+  attend::python::bind_generator(m);
+  attend::python::bind_explain(m);
+  attend::python::bind_threads(m);
+}
