@@ -1,18 +1,20 @@
 # make demo      install what is missing, build, and explain attention on a sentence
 # make test      the same, and run every test
 # make python    an environment with the Python package and what its tests need: . build/venv/bin/activate
+# make wheel     PYTHON=python3.12: a wheel that can be installed elsewhere, in build/wheels
 # make bench     measure attend beside its peers (some 20 minutes, on an idle machine): benchmarks/README.md
 # make format    lay the sources out (make format-check: only say what would change)
 # make install   PREFIX=DIR: the command, the library, headers, man page, completions
 # make clean     remove build/
 PRESET ?= release
 PREFIX ?= /usr/local
+PYTHON ?= python3
 BUILD := build/$(PRESET)
 VENV := build/venv
 BENCH_VENV := build/bench-venv
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
-.PHONY: demo build fresh-if-moved test test-build test-cpp test-python python bench format format-check install clean
+.PHONY: demo build fresh-if-moved test test-build test-cpp test-python python wheel bench format format-check install clean
 
 demo: build
 	@scripts/demo.sh
@@ -47,6 +49,10 @@ $(VENV)/ready: tests/requirements.txt tests/models.txt
 python: fresh-if-moved $(VENV)/ready
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation --force-reinstall .
+
+wheel: fresh-if-moved
+	@scripts/setup.sh test
+	scripts/build_wheel.sh $(PYTHON) build/wheels
 
 test-python: test-build python
 	$(VENV)/bin/python -m pytest -q -p no:cacheprovider tests --command $(BUILD)/attend

@@ -7,6 +7,7 @@ import pytest
 
 def pytest_addoption(parser):
     parser.addoption("--command", default="build/release/attend", help="the command to test")
+    parser.addoption("--wheels", type=pathlib.Path, help="a folder of wheels to test (make wheel)")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,70 @@
+"""The wheels in --wheels: each is complete, and works in an environment that has NumPy alone."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+# The C++ runtime and the C library are the system's, as manylinux has it.
+SYSTEM = re.compile(r"(linux-vdso|ld-linux.*|lib(c|m|gcc_s|stdc\+\+|dl|rt|pthread)(-|\.so).*|libz\.so\.1)")
+PROGRAM = """
+import pathlib, sys
+import numpy, attend
+x = numpy.random.default_rng(0).standard_normal((1, 4, 700, 32), numpy.float32)
+scores = x @ x.swapaxes(2, 3) / 32**0.5
+weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+assert numpy.abs(attend.attention(x, x, x) - weights / weights.sum(-1, keepdims=True) @ x).max() < 1e-5
+assert attend.explain("the cat sat").to_png().startswith(b"\\x89PNG")
+folder = pathlib.Path(attend.__file__).parent
+used = {pathlib.Path(line.split()[-1]) for line in open("/proc/self/maps") if ".so" in line}
+assert any(path.name.startswith("libtbb") and path.parent == folder.with_name("attend.libs") for path in used)
+print("works on", sys.version.split()[0], attend.__version__)
+"""
+
+
+def wheels(config):
+    folder = config.getoption("--wheels")
+    return sorted(folder.glob("*.whl")) if folder else []
+
+
+def pytest_generate_tests(metafunc):
+    metafunc.parametrize("wheel", wheels(metafunc.config), ids=lambda path: path.name)
+
+
+def pythons():
+    """One interpreter of each version from 3.11 on that this machine has."""
+    found = {}
+    folders = [*pathlib.Path.home().glob(".pyenv/versions/*/bin"), pathlib.Path("/usr/bin"), pathlib.Path("/usr/local/bin")]
+    for path in [pathlib.Path(sys.executable), *(path for folder in folders for path in folder.glob("python3.1[1-9]"))]:
+        answer = subprocess.run([path, "-c", "import sys, ensurepip; print(*sys.version_info[:2])"], capture_output=True, text=True)
+        if answer.returncode == 0:
+            found.setdefault(tuple(map(int, answer.stdout.split())), path)
+    return found
+
+
+def test_it_is_installed_and_works(wheel, tmp_path):
+    least = re.search(r"-cp(\d)(\d+)-(abi3)?", wheel.name)
+    version = (int(least[1]), int(least[2]))
+    fitting = {v: path for v, path in pythons().items() if v == version or (least[3] and v > version)}
+    assert fitting, f"no Python {version} here"
+    for python in fitting.values():
+        environment = tmp_path / python.name
+        subprocess.run([python, "-m", "venv", environment], check=True)
+        subprocess.run([environment / "bin/pip", "install", "-q", wheel], check=True)
+        answer = subprocess.run([environment / "bin/python", "-c", PROGRAM], capture_output=True, text=True, cwd=tmp_path)
+        assert answer.stdout.startswith("works on"), answer.stderr
+
+
+def test_it_brings_its_libraries(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    module = next((tmp_path / "attend").glob("_core*.so"))
+    needed = re.findall(r"NEEDED\s+(\S+)", subprocess.run(["objdump", "-p", module], capture_output=True, text=True).stdout)
+    brought = {path.name for path in (tmp_path / "attend.libs").iterdir()}
+    assert any(name.startswith("libtbb") for name in brought)
+    assert {name for name in needed if not SYSTEM.fullmatch(name)} <= brought
+    assert {"__init__.py", "_core.pyi", "py.typed", "onnx.py"} <= {path.name for path in (tmp_path / "attend").iterdir()}
+    licenses = {path.name for path in tmp_path.glob("attend-*.dist-info/licenses/*")}
+    assert {"LICENSE", "NOTICE"} <= licenses
