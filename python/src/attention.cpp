@@ -221,7 +221,8 @@ void bind_plan(nb::module_& m) {
       .def_ro("flops", &AttentionPlan::flops, "2 (D + Dv) for every pair that causal, window and lengths leave")
       .def_ro("reason", &AttentionPlan::reason, "why this path")
       .def("__repr__", &describe);
-  m.def("plan", &plan_, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("dtype") = nb::none(), nb::arg("options"),
+  m.def("plan", &plan_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("dtype") = nb::none(),
+        nb::arg("options"),
         nb::sig("def plan(q: Array | Sequence[int], k: Array | Sequence[int], v: Array | Sequence[int], "
                 "dtype: object = None, *, " ATTEND_OPTIONS ", " ATTEND_KEY_LENGTHS ") -> AttentionPlan"),
         plan_doc);
@@ -235,7 +236,8 @@ void bind_steps(nb::module_& m) {
       .def_ro("weights", &Steps::weights, "[B,H,Tq,Tk] the softmax over the visible keys; 0 for the others")
       .def_ro("context", &Steps::context, "[B,H,Tq,Dv] weights v: attention()'s out, up to rounding")
       .def_ro("lse", &Steps::lse, "[B,H,Tq] natural logarithm of each row's sum of exponentials");
-  m.def("attention_steps", &attention_steps_, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("options"),
+  m.def("attention_steps", &attention_steps_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
+        nb::arg("options"),
         nb::sig("def attention_steps(q: Array, k: Array, v: Array, *, " ATTEND_OPTIONS ", " ATTEND_KEY_LENGTHS
                 ") -> AttentionSteps"),
         steps_doc);
@@ -245,21 +247,22 @@ void bind_steps(nb::module_& m) {
 
 void bind_attention(nb::module_& m) {
   m.def(
-      "attention", &attention_, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::kw_only(), nb::arg("layout") = "bhtd",
-      nb::arg("return_lse") = false, nb::arg("out") = nb::none(), nb::arg("options"),
+      "attention", &attention_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::kw_only(),
+      nb::arg("layout") = "bhtd", nb::arg("return_lse") = false, nb::arg("out") = nb::none(), nb::arg("options"),
       nb::sig(ATTEND_WITH_LSE("attention", "q: ArrayT, k: ArrayT, v: ArrayT, *, " ATTEND_OPTIONS ", " ATTEND_KEY_LENGTHS
                                            ", layout: Literal['bhtd', 'bthd'] = 'bhtd', out: ArrayT | None = None")),
       attention_doc);
-  m.def("attention_varlen", &attention_varlen, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("cu_seqlens_q"),
-        nb::arg("cu_seqlens_k"), nb::kw_only(), nb::arg("return_lse") = false, nb::arg("out") = nb::none(),
-        nb::arg("options"),
+  m.def("attention_varlen", &attention_varlen, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
+        nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(), nb::kw_only(), nb::arg("return_lse") = false,
+        nb::arg("out") = nb::none(), nb::arg("options"),
         nb::sig(ATTEND_WITH_LSE(
             "attention_varlen",
             "q: ArrayT, k: ArrayT, v: ArrayT, "
             "cu_seqlens_q: Array | Sequence[int], cu_seqlens_k: Array | Sequence[int], *, " ATTEND_OPTIONS
             ", out: ArrayT | None = None")),
         varlen_doc);
-  m.def("merge", &merge_, nb::arg("out_a"), nb::arg("lse_a"), nb::arg("out_b"), nb::arg("lse_b"),
+  m.def("merge", &merge_, nb::arg("out_a").none(), nb::arg("lse_a").none(), nb::arg("out_b").none(),
+        nb::arg("lse_b").none(),
         nb::sig("def merge(out_a: ArrayT, lse_a: ArrayT, out_b: ArrayT, lse_b: ArrayT) -> tuple[ArrayT, ArrayT]"),
         merge_doc);
   bind_steps(m);

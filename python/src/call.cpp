@@ -15,7 +15,7 @@ std::string translate_message(const char* function, std::string message) {
       message.replace(at, name.size(), python_name);
     }
   }
-  return function + message.substr(message.find(':'));  // it begins with the name of the C++ function
+  return function + message.substr(message.find(": "));  // it begins with the name of the C++ function
 }
 
 }  // namespace attend::python

@@ -17,8 +17,8 @@ Generator(seed) is torch.manual_seed(seed). Shapes are tuples, as in NumPy; dtyp
 
 >>> import attend
 >>> attend.Generator(123).rand((2, 2))  # torch.manual_seed(123); torch.rand(2, 2)
-array([[0.29611194, 0.51656157],
-       [0.25167066, 0.68855667]], dtype=float32))";
+array([[0.29611194, 0.5165623 ],
+       [0.25167072, 0.6885568 ]], dtype=float32))";
 
 Dims shape_of(const char* function, nb::handle shape) {
   return read_shape(function, "shape", shape);

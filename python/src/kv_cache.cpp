@@ -2,6 +2,7 @@
 #include "attend/kv_cache.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
 #include <optional>
 #include <string>
@@ -73,7 +74,7 @@ void bind_kv_cache(nb::module_& m) {
              nb::handle dtype) { new (self) Cache{KvCache(batch, heads, d_k, d_v, read_dtype("KvCache", dtype))}; },
           nb::arg("batch"), nb::arg("heads"), nb::arg("d_k"), nb::arg("d_v"), nb::arg("dtype") = "float32",
           nb::sig("def __init__(self, batch: int, heads: int, d_k: int, d_v: int, dtype: object = 'float32') -> None"))
-      .def("append", &Cache::append, nb::arg("k"), nb::arg("v"),
+      .def("append", &Cache::append, nb::arg("k").none(), nb::arg("v").none(),
            nb::sig("def append(self, k: Array, v: Array) -> None"),
            "Add k [B,Hkv,T,D] and v [B,Hkv,T,Dv], any strides and floating-point dtype. If it raises, nothing was "
            "added.")
@@ -87,7 +88,7 @@ void bind_kv_cache(nb::module_& m) {
           },
           nb::arg("length"),
           "A cache of the first length positions, which shares their memory; neither sees what the other does later.")
-      .def("attention", &Cache::attention, nb::arg("q"), nb::kw_only(), nb::arg("return_lse") = false,
+      .def("attention", &Cache::attention, nb::arg("q").none(), nb::kw_only(), nb::arg("return_lse") = false,
            nb::arg("options"),
            nb::sig(ATTEND_WITH_LSE("attention", "self, q: ArrayT, *, " ATTEND_OPTIONS ", " ATTEND_KEY_LENGTHS)),
            attention_doc)

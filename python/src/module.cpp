@@ -1,6 +1,8 @@
 // The extension module attend._core. attend/__init__.py says what of it is public.
 #include <nanobind/nanobind.h>
 
+#include <string>
+
 #include "attend/error.h"
 #include "bindings.h"
 
@@ -28,13 +30,18 @@ void translate(const std::exception_ptr& pointer, void*) {
       case attend::ErrorCode::bad_value:
         break;
     }
-    PyErr_SetString(type, error.what());
+    std::string message = error.what();
+    if (const std::size_t at = message.substr(0, message.find(": ")).find("::"); at != message.npos) {
+      message.replace(at, 2, ".");  // a member function, as Python writes it
+    }
+    PyErr_SetString(type, message.c_str());
   }
 }
 
 }  // namespace
 
 NB_MODULE(_core, m) {
+  nanobind::set_leak_warnings(false);  // what a program still holds when it ends is no news
   nanobind::register_exception_translator(translate);
   attend::python::bind_attention(m);
   attend::python::bind_scaled_dot_product_attention(m);

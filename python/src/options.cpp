@@ -2,6 +2,10 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 namespace attend::python {
 
 namespace {
@@ -41,8 +45,14 @@ Offset read_offset(const char* function, nb::handle value) {
 }  // namespace
 
 Options::Options(const char* function, const nb::kwargs& keywords) : function_(function) {
-  for (const auto& [name, value] : keywords) {
-    if (!value.is_none()) read(nb::cast<std::string>(name), value);
+  constexpr std::array<std::string_view, 10> names{"causal", "window",  "offset", "mask",         "bias",
+                                                   "sinks",  "softcap", "scale",  "alibi_slopes", "key_lengths"};
+  for (const auto& [key, value] : keywords) {
+    const auto name = nb::cast<std::string>(key);
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw nb::type_error((std::string(function_) + "() got an unexpected keyword argument '" + name + "'").c_str());
+    }
+    if (!value.is_none()) read(name, value);
   }
 }
 
@@ -65,11 +75,9 @@ void Options::read(const std::string& name, nb::handle value) {
     options_.softcap = expect<double>(function_, name, "a number", value);
   } else if (name == "scale") {
     options_.scale = expect<double>(function_, name, "a number", value);
-  } else if (name == "key_lengths") {
+  } else {
     key_lengths_ = read_integers(function_, "key_lengths", value);
     options_.key_lengths = key_lengths_.view();
-  } else {
-    throw nb::type_error((std::string(function_) + "() got an unexpected keyword argument '" + name + "'").c_str());
   }
 }
 

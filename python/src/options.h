@@ -16,13 +16,13 @@
   "bias: Array | None = None, alibi_slopes: Array | None = None, sinks: Array | None = None, "   \
   "softcap: float = 0.0, scale: float | None = None"
 #define ATTEND_KEY_LENGTHS "key_lengths: Array | Sequence[int] | None = None"
-// What it gives back depends on return_lse.
-#define ATTEND_WITH_LSE(name, arguments)                   \
-  "@overload\n"                                            \
-  "def " name "(" arguments                                \
-  ", return_lse: Literal[False] = False) -> ArrayT: ...\n" \
-  "@overload\n"                                            \
-  "def " name "(" arguments ", return_lse: Literal[True]) -> tuple[ArrayT, ArrayT]"
+// What it gives back depends on return_lse. The last one is what help() shows.
+#define ATTEND_WITH_LSE(name, arguments)                         \
+  "@overload\n"                                                  \
+  "def " name "(" arguments                                      \
+  ", return_lse: Literal[True]) -> tuple[ArrayT, ArrayT]: ...\n" \
+  "@overload\n"                                                  \
+  "def " name "(" arguments ", return_lse: Literal[False] = False) -> ArrayT"
 
 namespace attend::python {
 

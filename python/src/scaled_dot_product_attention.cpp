@@ -152,9 +152,9 @@ Raises TypeError for a wrong kind of argument or dtype, ValueError for wrong sha
 }  // namespace
 
 void bind_scaled_dot_product_attention(nb::module_& m) {
-  m.def("scaled_dot_product_attention", &scaled_dot_product_attention, nb::arg("query"), nb::arg("key"),
-        nb::arg("value"), nb::arg("attn_mask") = nb::none(), nb::arg("dropout_p") = 0.0, nb::arg("is_causal") = false,
-        nb::kw_only(), nb::arg("scale") = nb::none(), nb::arg("enable_gqa") = false,
+  m.def("scaled_dot_product_attention", &scaled_dot_product_attention, nb::arg("query").none(), nb::arg("key").none(),
+        nb::arg("value").none(), nb::arg("attn_mask") = nb::none(), nb::arg("dropout_p") = 0.0,
+        nb::arg("is_causal") = false, nb::kw_only(), nb::arg("scale") = nb::none(), nb::arg("enable_gqa") = false,
         nb::sig("def scaled_dot_product_attention(query: ArrayT, key: ArrayT, value: ArrayT, "
                 "attn_mask: ArrayT | None = None, dropout_p: float = 0.0, is_causal: bool = False, *, "
                 "scale: float | None = None, enable_gqa: bool = False) -> ArrayT"),

@@ -1,0 +1,144 @@
+"""What a user reads: every public name has a docstring, its examples run, and the stub says what there is."""
+
+import ast
+import doctest
+import importlib
+import inspect
+import pathlib
+import subprocess
+import sys
+
+import numpy
+import pytest
+
+import attend
+
+MODULES = ("attend",)
+PUBLIC = {f"{module}.{name}": getattr(importlib.import_module(module), name)
+          for module in MODULES for name in importlib.import_module(module).__all__}
+
+
+def run_examples(text, name):
+    examples = doctest.DocTestParser().get_doctest(text, {}, name, name, 0)
+    report = []
+    doctest.DocTestRunner(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE).run(examples, out=report.append)
+    assert not report, "".join(report)
+    return len(examples.examples)
+
+
+@pytest.fixture
+def threads():
+    yield
+    attend.set_num_threads(2**31 - 1)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_explained_by_an_example(name, threads):
+    thing = PUBLIC[name]
+    text = inspect.getdoc(thing)
+    assert text
+    if name in ("attend.AttentionPlan", "attend.AttentionSteps", "attend.Trace", "attend.num_threads",
+                "attend.explain_presets"):
+        return  # explained by the function that gives or sets it
+    assert run_examples(text, name) > 0 or inspect.ismodule(thing)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_is_explained(module):
+    text = importlib.import_module(module).__doc__
+    assert text
+    run_examples(text, module)
+
+
+@pytest.mark.parametrize("kind", [attend.AttentionPlan, attend.AttentionSteps, attend.KvCache, attend.Generator, attend.Trace])
+def test_every_member_is_explained(kind):
+    plain = {"work_items", "title", "batch", "heads", "d_k", "d_v", "dtype", "ids", "tokens_2", "ids_2"}
+    silent = {name for name, member in vars(kind).items() if not name.startswith("_") and not inspect.getdoc(member)}
+    assert silent <= plain
+
+
+STUB = ast.parse((pathlib.Path(attend.__file__).parent / "_core.pyi").read_text())
+
+
+def stub_functions():
+    """(qualified name, definition) of each function and method of the stub."""
+    for node in STUB.body:
+        members = [node] if isinstance(node, ast.FunctionDef) else node.body if isinstance(node, ast.ClassDef) else []
+        prefix = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+        yield from ((prefix + member.name, member) for member in members if isinstance(member, ast.FunctionDef))
+
+
+def test_the_stub_has_every_name():
+    in_stub = {name for name, _ in stub_functions()} | {node.name for node in STUB.body if isinstance(node, ast.ClassDef)}
+    in_module = {name for name in vars(attend._core) if not name.startswith("_")}
+    for kind in list(in_module):
+        if isinstance(getattr(attend._core, kind), type):
+            members = (name for name in vars(getattr(attend._core, kind)) if not name.startswith("_"))
+            in_module |= {f"{kind}.{name}" for name in members}
+    assert in_module <= in_stub
+    assert in_module - {name for name in in_module if "." in name} <= set(attend.__all__)
+
+
+ZEROS = numpy.zeros((1, 2, 3, 4), numpy.float32)
+PACKED = numpy.zeros((3, 2, 4), numpy.float32)
+ARGUMENTS = {"attention": [ZEROS] * 3, "attention_varlen": [PACKED] * 3 + [[0, 3]] * 2, "attention_steps": [ZEROS] * 3,
+             "plan": [ZEROS] * 3, "scaled_dot_product_attention": [ZEROS] * 3, "explain": [],
+             "KvCache.attention": [attend.KvCache(1, 2, 4, 4), ZEROS]}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_what_the_stub_says_of_keywords_is_true(name):
+    definition = next(node for full_name, node in stub_functions() if full_name == name)
+    function = attend._core
+    for part in name.split("."):
+        function = getattr(function, part)
+    arguments = definition.args
+    after = len(arguments.args) - len(arguments.defaults)
+    defaults = dict(zip((a.arg for a in arguments.args[after:]), arguments.defaults))
+    defaults |= {a.arg: value for a, value in zip(arguments.kwonlyargs, arguments.kw_defaults) if value}
+    assert defaults
+    for keyword, value in defaults.items():
+        function(*ARGUMENTS[name], **{keyword: ast.literal_eval(value)})
+    with pytest.raises(TypeError):
+        function(*ARGUMENTS[name], no_such_keyword=None)
+
+
+TYPED = """
+from typing import assert_type
+import numpy
+import torch
+import attend
+
+a = numpy.zeros((1, 2, 3, 4), numpy.float32)
+t = torch.zeros(1, 2, 3, 4)
+assert_type(attend.attention(t, t, t, causal=True, window=(3, None), offset="bottom_right"), torch.Tensor)
+assert_type(attend.attention(t, t, t, return_lse=True), tuple[torch.Tensor, torch.Tensor])
+assert_type(attend.scaled_dot_product_attention(t, t, t, is_causal=True), torch.Tensor)
+assert_type(attend.KvCache(1, 2, 4, 4).attention(t), torch.Tensor)
+assert_type(attend.plan(a, a, a).scratch_bytes, int)
+assert_type(attend.explain("the cat sat").to_svg(), str)
+x: numpy.ndarray = attend.Generator(1).rand((2, 3))
+"""
+WRONG = {
+    'attend.attention(t, t, t, offset="middle")': "arg-type|call-overload",
+    "attend.attention(t, t)": "call-overload",
+    "attend.attention(t, t, t, cusal=True)": "call-overload",
+    'attend.explain(heads="two")': "arg-type",
+    "attend.set_num_threads(None)": "arg-type",
+}
+
+
+def test_types_are_checked_where_the_package_is_used(tmp_path):
+    (tmp_path / "right.py").write_text(TYPED)
+    lines = TYPED.splitlines()[1:8]  # up to the two arrays
+    (tmp_path / "wrong.py").write_text("\n".join([*lines, *WRONG]))
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary"]
+    found = subprocess.run([*mypy, "right.py"], capture_output=True, text=True, cwd=tmp_path)
+    assert found.returncode == 0, found.stdout
+    found = subprocess.run([*mypy, "wrong.py"], capture_output=True, text=True, cwd=tmp_path).stdout
+    for number, (line, codes) in enumerate(WRONG.items(), len(lines) + 1):
+        assert any(f"wrong.py:{number}: error" in found and f"[{code}]" in found for code in codes.split("|")), (line, found)
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (pathlib.Path(attend.__file__).parent / "py.typed").exists()

@@ -1,0 +1,108 @@
+"""explain() and Generator in Python."""
+
+import json
+
+import numpy
+import pytest
+import safetensors.numpy
+import torch
+
+import attend
+
+
+def test_a_trace_has_each_step_as_an_array():
+    trace = attend.explain("the cat sat", heads=2, d_k=4, d_v=5, embedding_size=6)
+    assert trace.tokens == ["the", "cat", "sat"] and len(trace.ids) == 3 and trace.preset == ""
+    shapes = {"embeddings": (3, 6), "queries": (2, 3, 4), "keys": (2, 3, 4), "values": (2, 3, 5), "scores": (2, 3, 3),
+              "scaled_scores": (2, 3, 3), "weights": (2, 3, 3), "context": (2, 3, 5)}
+    for name, shape in shapes.items():
+        array = getattr(trace, name)
+        assert isinstance(array, numpy.ndarray) and array.shape == shape and not array.flags.writeable
+    numpy.testing.assert_allclose(trace.scores, trace.queries @ trace.keys.swapaxes(1, 2), atol=1e-4)
+    numpy.testing.assert_allclose(trace.context, trace.weights @ trace.values, atol=1e-5)
+    assert trace.embeddings_2 is None and trace.output is None and trace.tokens_2 == []
+
+
+def test_an_array_keeps_the_trace_alive():
+    weights = attend.explain("a b c").weights
+    copies = [numpy.random.rand(3, 3) for _ in range(100)]
+    assert len(copies) == 100 and numpy.allclose(weights.sum(1), 1)
+
+
+def test_the_documents_numbers():
+    trace = attend.explain(preset="life")
+    torch.manual_seed(123)
+    embeddings = torch.nn.Embedding(6, 16)(torch.tensor(trace.ids)).detach()
+    numpy.testing.assert_allclose(trace.embeddings, embeddings, atol=2e-6)
+    with pytest.raises(ValueError, match="explain: a preset is given alone"):
+        attend.explain(preset="life", heads=2)
+    assert attend.explain(preset="my-name-multihead").output.shape == (5, 16)
+    for name, summary in attend.explain_presets().items():
+        assert attend.explain(preset=name).preset == name and summary
+
+
+def test_options_reach_the_pipeline():
+    causal = attend.explain("one two three", causal=True, seed=5)
+    assert causal.causal and (numpy.triu(causal.weights, 1) == 0).all()
+    cross = attend.explain("the cat sat", second_text="le chat dormait bien")
+    assert cross.weights.shape == (3, 4) and cross.embeddings_2.shape == (4, 16) and len(cross.tokens_2) == 4
+    linear, uniform = (attend.explain("a b", weights=weights).w_query for weights in ("linear", "uniform"))
+    assert linear.min() < 0 <= uniform.min()
+
+
+@pytest.mark.parametrize("keywords, kind, message", [
+    ({"text": " "}, ValueError, "explain: "),
+    ({"preset": "lif"}, ValueError, "no preset is called 'lif'"),
+    ({"heads": -1}, ValueError, "heads"),
+    ({"heads": "two"}, TypeError, "explain: heads can't be 'two'"),
+    ({"weights": "ones"}, ValueError, "weights: expected 'uniform' or 'linear', got 'ones'"),
+    ({"head": 1}, TypeError, "unexpected keyword argument 'head'"),
+])
+def test_bad_arguments(keywords, kind, message):
+    with pytest.raises(kind, match=message):
+        attend.explain(**keywords)
+
+
+def test_text_page_and_files(tmp_path):
+    trace = attend.explain("the cat sat", heads=2)
+    assert str(trace) == trace.to_text() and "The picture" in str(trace)
+    assert repr(trace).startswith("<attend.Trace: ")
+    assert trace._repr_html_() == trace.to_html() and trace.to_html().startswith("<!doctype html>")
+    assert "\x1b[" in trace.to_text(colour=True) and trace.to_text(focus=2, head=1) != trace.to_text()
+    assert json.loads(trace.to_json())["tokens"] == ["the", "cat", "sat"]
+    assert trace.to_svg().startswith("<svg") and trace.to_png().startswith(b"\x89PNG")
+    for ending in ("json", "npz", "safetensors", "svg", "png", "html"):
+        trace.save(tmp_path / f"cat.{ending}")
+    assert (numpy.load(tmp_path / "cat.npz")["weights"] == trace.weights).all()
+    assert (safetensors.numpy.load_file(tmp_path / "cat.safetensors")["queries"] == trace.queries).all()
+    assert (tmp_path / "cat.png").read_bytes() == trace.to_png()
+    with pytest.raises(ValueError, match="Trace.save"):
+        trace.save(tmp_path / "cat.txt")
+    with pytest.raises(OSError, match="Trace.save"):
+        trace.save(tmp_path / "no" / "cat.json")
+    with pytest.raises(ValueError, match="focus"):
+        trace.to_text(focus=3)
+
+
+def test_random_numbers_are_pytorchs():
+    ours = attend.Generator(42)
+    torch.manual_seed(42)
+    assert (ours.rand((3, 5)) == torch.rand(3, 5).numpy()).all()
+    ours.seed(1)
+    torch.manual_seed(1)
+    assert (ours.rand((40,)) == torch.rand(40).numpy()).all()
+    assert (ours.rand((3, 2), numpy.float64) == torch.rand(3, 2, dtype=torch.float64).numpy()).all()
+    assert (ours.uniform((8,), -2, 3) == torch.empty(8).uniform_(-2, 3).numpy()).all()
+    numpy.testing.assert_allclose(ours.randn((64,)), torch.randn(64), atol=1e-6)
+    numpy.testing.assert_allclose(ours.normal((5,), 1, 2), torch.empty(5).normal_(1, 2), atol=1e-6)
+    assert (ours.kaiming_uniform((4, 6)) == torch.nn.init.kaiming_uniform_(torch.empty(4, 6), a=5**0.5).numpy()).all()
+    assert (ours.xavier_uniform((4, 6)) == torch.nn.init.xavier_uniform_(torch.empty(4, 6)).numpy()).all()
+    numpy.testing.assert_allclose(ours.xavier_normal((4, 6)), torch.nn.init.xavier_normal_(torch.empty(4, 6)), atol=1e-6)
+    with pytest.raises(TypeError, match="Generator.rand: shape: expected a shape or an array, got 3"):
+        ours.rand(3)
+    with pytest.raises(TypeError, match="dtype"):
+        ours.rand((3,), "int64")
+    with pytest.raises(ValueError, match="shape .-3. has a negative size"):
+        ours.rand((-3,))
+    with pytest.raises(ValueError, match=r"Generator.xavier_uniform: shape expected \[out,in\]"):
+        ours.xavier_uniform((3,))

@@ -1,0 +1,80 @@
+"""KvCache in Python."""
+
+import numpy
+import pytest
+import torch
+
+import attend
+
+
+def normal(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)))
+
+
+def test_decoding_with_a_cache_is_attention_over_all_keys():
+    q, k, v = normal(2, 4, 300, 16), normal(2, 2, 300, 16), normal(2, 2, 300, 8)
+    cache = attend.KvCache(2, 2, 16, 8)
+    cache.append(k[:, :, :290], v[:, :, :290])
+    for position in range(290, 300):
+        cache.append(k[:, :, position:position + 1], v[:, :, position:position + 1])
+        out, lse = cache.attention(q[:, :, position:position + 1], causal=True, return_lse=True)
+        whole = attend.attention(q[:, :, position:position + 1], k[:, :, :position + 1], v[:, :, :position + 1],
+                                 causal=True, offset="bottom_right", return_lse=True)
+        assert torch.equal(out, whole[0]) and torch.equal(lse, whole[1])
+    assert len(cache) == 300 and torch.equal(cache.keys(), k) and torch.equal(cache.values(), v)
+    alibi = cache.attention(q[:, :, -3:], alibi_slopes=torch.ones(4), window=(5, 0))
+    assert torch.equal(alibi, attend.attention(q[:, :, -3:], k, v, alibi_slopes=torch.ones(4), window=(5, 0),
+                                               offset="bottom_right"))
+
+
+def test_a_fork_does_not_see_what_comes_later():
+    k = normal(1, 1, 20, 4)
+    cache = attend.KvCache(1, 1, 4, 4)
+    cache.append(k, k)
+    fork = cache.fork(10)
+    cache.truncate(5)
+    cache.append(-k, -k)
+    fork.append(k[:, :, :1], k[:, :, :1])
+    assert (len(cache), len(fork)) == (25, 11)
+    assert torch.equal(fork.keys(), torch.cat([k[:, :, :10], k[:, :, :1]], 2))
+    assert torch.equal(cache.keys(), torch.cat([k[:, :, :5], -k], 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_arrays_come_back_as_they_went_in(dtype):
+    k = normal(1, 2, 3, 4).to(dtype)
+    cache = attend.KvCache(1, 2, 4, 4, dtype=dtype)
+    cache.append(k, k)
+    assert cache.dtype == str(dtype).removeprefix("torch.") and torch.equal(cache.keys(), k)
+    assert cache.attention(k).dtype == dtype
+    if dtype != torch.bfloat16:
+        numbers = attend.KvCache(1, 2, 4, 4, k.numpy().dtype)
+        numbers.append(k.numpy(), k.numpy())
+        assert isinstance(numbers.keys(), numpy.ndarray) and isinstance(numbers.attention(k.numpy()), numpy.ndarray)
+
+
+def test_what_it_is():
+    cache = attend.KvCache(batch=1, heads=2, d_k=3, d_v=4, dtype="float16")
+    assert (cache.batch, cache.heads, cache.d_k, cache.d_v, len(cache)) == (1, 2, 3, 4, 0)
+    assert repr(cache) == "KvCache(batch=1, heads=2, d_k=3, d_v=4, dtype='float16', length=0)"
+
+
+def test_bad_arguments_change_nothing():
+    cache = attend.KvCache(1, 2, 4, 4)
+    k = normal(1, 2, 3, 4)
+    cache.append(k, k)
+    with pytest.raises(ValueError, match=r"KvCache.append: k has shape \[1,2,3,3\], expected \[B,Hkv,T,D\] = \[1,2,T,4\]"):
+        cache.append(k[..., :3], k)
+    with pytest.raises(TypeError, match="KvCache.append: v: expected an array"):
+        cache.append(k, None)
+    with pytest.raises(ValueError, match="KvCache.truncate: length is 4, expected 0 to 3"):
+        cache.truncate(4)
+    with pytest.raises(TypeError, match="KvCache.attention: k is f32, q is f64"):
+        cache.attention(k.double())
+    with pytest.raises(TypeError, match="unexpected keyword argument 'layout'"):
+        cache.attention(k, layout="bthd")
+    with pytest.raises(ValueError, match="KvCache: batch 0, .* expected at least 1"):
+        attend.KvCache(0, 2, 4, 4)
+    with pytest.raises(TypeError, match="KvCache: dtype is f64"):
+        attend.KvCache(1, 2, 4, 4, "float64")
+    assert len(cache) == 3 and torch.equal(cache.keys(), k)
