@@ -1,5 +1,6 @@
 """explain() and Generator in Python."""
 
+import html.parser
 import json
 
 import numpy
@@ -67,7 +68,12 @@ def test_text_page_and_files(tmp_path):
     trace = attend.explain("the cat sat", heads=2)
     assert str(trace) == trace.to_text() and "The picture" in str(trace)
     assert repr(trace).startswith("<attend.Trace: ")
-    assert trace._repr_html_() == trace.to_html() and trace.to_html().startswith("<!doctype html>")
+    assert trace.to_html().startswith("<!doctype html>")
+    frames = []
+    parser = html.parser.HTMLParser()
+    parser.handle_starttag = lambda tag, attributes: frames.append((tag, dict(attributes)))
+    parser.feed(trace._repr_html_())
+    assert [tag for tag, _ in frames] == ["iframe"] and frames[0][1]["srcdoc"] == trace.to_html()
     assert "\x1b[" in trace.to_text(colour=True) and trace.to_text(focus=2, head=1) != trace.to_text()
     assert json.loads(trace.to_json())["tokens"] == ["the", "cat", "sat"]
     assert trace.to_svg().startswith("<svg") and trace.to_png().startswith(b"\x89PNG")
