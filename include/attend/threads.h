@@ -9,10 +9,23 @@
 namespace attend {
 
 // At most that many threads work on a call from now on, in the whole program; never more than the processors that the
-// program may use, or than its host's oneTBB allows. Throws bad_value below 1.
+// program may use, than its host's oneTBB allows, or than its host lends. Throws bad_value below 1.
 void set_num_threads(int threads);
 // How many threads a call from here uses at most.
 int num_threads();
+
+// Threads that the host program lends. Where those of another pool wait by spinning, as OpenMP's do, a second pool must
+// share the cores with them: calls between a program's OpenMP loops then take up to twice as long.
+struct HostThreads {
+  // How many may work on a call from this thread.
+  int (*count)();
+  // Calls work(context, worker) once for each worker in [0, workers), on as many threads as there are for it, the
+  // calling one among them, and returns when all have returned. work does not throw.
+  void (*run)(int workers, void (*work)(void* context, int worker), void* context);
+};
+
+// From now on the library's work runs on these, in the whole program; null: on oneTBB's, as without this call.
+void set_host_threads(const HostThreads* threads);
 
 // While it lives, the library's calls on this thread ask `interrupted` now and then (every 20 ms, between two pieces of
 // work, on this thread). Once it says true the call throws ErrorCode::interrupted; what it was to write is then

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "dlpack.h"
+#include "openmp.h"
 
 namespace attend::python {
 
@@ -118,6 +119,7 @@ const ExchangeApi* exchange_api(nb::handle object) {
     api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
     if (!api) throw nb::python_error();
     while (api && api->version.major != exchange_api_major) api = api->previous;
+    use_openmp_threads();
   }
   type_object.inc_ref();  // so that no other type gets its address
   known->emplace(type, api);

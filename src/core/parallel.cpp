@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <atomic>
 #include <climits>
+#include <exception>
+#include <mutex>
 #include <utility>
 
 #include "core/divide_up.h"
@@ -18,25 +20,54 @@ namespace attend {
 namespace {
 
 std::atomic<int> thread_limit{INT_MAX};
+std::atomic<const HostThreads*> host_threads{nullptr};
 
 // Of the thread that makes a call: workers have none, and so never ask.
 thread_local InterruptCheck* innermost_check = nullptr;
 
 constexpr std::chrono::milliseconds time_between_checks{20};
 
+// The first exception reaches the caller: none may pass through a host's threads.
+template <class Work>
+void run_on(const HostThreads& host, int workers, const Work& work) {
+  struct Context {
+    const Work& work;
+    std::mutex mutex;
+    std::exception_ptr thrown;
+  } context{work, {}, {}};
+  const auto guarded = [](void* pointer, int worker) {
+    auto& shared = *static_cast<Context*>(pointer);
+    try {
+      shared.work(worker);
+    } catch (...) {
+      const std::lock_guard lock(shared.mutex);
+      if (!shared.thrown) shared.thrown = std::current_exception();
+    }
+  };
+  host.run(workers, guarded, &context);
+  if (context.thrown) std::rethrow_exception(context.thrown);
+}
+
 // body(worker) for each worker in [0, workers), each on a thread of its own where there are as many.
 template <class Body>
 void run_workers(int workers, const Body& body) {
-  // oneTBB synchronises inside its own library, where ThreadSanitizer does not see it. These two words say the same in
-  // code that it does see: what came before the loop happens before every range, and every range before what follows.
+  // Neither oneTBB nor a host synchronises where ThreadSanitizer sees it. These two words say the same in code that it
+  // does see: what came before the loop happens before every range, and every range before what follows.
   std::atomic<int> started{0};
   std::atomic<int> finished{0};
   started.store(1, std::memory_order_release);
-  tbb::parallel_for(tbb::blocked_range<int>(0, workers, 1), [&](const tbb::blocked_range<int>& range) {
+  const auto work = [&](int worker) {
     started.load(std::memory_order_acquire);
-    for (int worker = range.begin(); worker < range.end(); ++worker) body(worker);
+    body(worker);
     finished.fetch_add(1, std::memory_order_release);
-  });
+  };
+  if (const HostThreads* host = host_threads) {
+    run_on(*host, workers, work);
+  } else {
+    tbb::parallel_for(tbb::blocked_range<int>(0, workers, 1), [&](const tbb::blocked_range<int>& range) {
+      for (int worker = range.begin(); worker < range.end(); ++worker) work(worker);
+    });
+  }
   finished.load(std::memory_order_acquire);
 }
 
@@ -47,7 +78,12 @@ void set_num_threads(int threads) {
   thread_limit = threads;
 }
 
+void set_host_threads(const HostThreads* threads) {
+  host_threads = threads;
+}
+
 int num_threads() {
+  if (const HostThreads* host = host_threads) return std::max(1, std::min(host->count(), thread_limit.load()));
   const std::size_t allowed = tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
   const int here = tbb::this_task_arena::max_concurrency();
   return std::min({static_cast<int>(std::min<std::size_t>(allowed, INT_MAX)), here, thread_limit.load()});

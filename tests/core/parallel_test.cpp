@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "attend/attention.h"
+#include "attend/random.h"
 #include "tests/expect.h"
 
 namespace attend {
@@ -72,6 +73,68 @@ TEST(Parallel, ALimitAboveTheMachineIsTheMachine) {
   EXPECT_EQ(num_threads(), machine);
   test::expect_error(
       ErrorCode::bad_value, [] { set_num_threads(0); }, "set_num_threads: expected at least 1 thread, got 0");
+}
+
+// A host that lends two threads, started for each loop; they take the workers in turn.
+constexpr int lent = 2;
+std::atomic<int> loops{0};
+thread_local bool is_lent = false;
+const HostThreads two_threads{
+    .count = [] { return lent; },
+    .run =
+        [](int workers, void (*work)(void*, int), void* context) {
+          ++loops;
+          const auto some = [=](int first) {
+            is_lent = true;
+            for (int worker = first; worker < workers; worker += lent) work(context, worker);
+            is_lent = false;
+          };
+          std::thread other(some, 1);
+          some(0);
+          other.join();
+        },
+};
+struct Host {
+  Host() { set_host_threads(&two_threads); }
+  ~Host() { set_host_threads(nullptr); }
+};
+
+TEST(Parallel, WorkRunsOnTheHostsThreads) {
+  const Host host;
+  loops = 0;
+  EXPECT_EQ(num_threads(), lent);
+  for (const int workers : {1, 2, 5}) {
+    std::vector<std::atomic<int>> seen(1000);
+    parallel_items(1000, workers, [&](int, std::int64_t item) {
+      EXPECT_EQ(is_lent, workers > 1);
+      ++seen[static_cast<std::size_t>(item)];
+    });
+    for (const std::atomic<int>& times : seen) EXPECT_EQ(times, 1);
+  }
+  EXPECT_EQ(loops, 2);
+  const ThreadLimit limit(1);
+  EXPECT_EQ(num_threads(), 1);
+}
+
+TEST(Parallel, AnExceptionOnAHostsThreadReachesTheCaller) {
+  const Host host;
+  test::expect_error(
+      ErrorCode::bad_value,
+      [] {
+        parallel_items(100, 2, [](int, std::int64_t) { throw Error(ErrorCode::bad_value, "from a host's thread"); });
+      },
+      "from a host's thread");
+}
+
+TEST(Parallel, AttentionHasTheSameBitsOnAHostsThreads) {
+  Generator generator(1);
+  const Tensor x = generator.randn({2, 4, 200, 32});
+  const Tensor expected = attention(x, x, x).out;
+  const Host host;
+  loops = 0;
+  const Tensor got = attention(x, x, x).out;
+  EXPECT_GT(loops, 0);
+  EXPECT_TRUE(std::equal(got.data<float>(), got.data<float>() + got.count(), expected.data<float>()));
 }
 
 TEST(Parallel, AnInterruptEndsTheLoopOnTheCallingThread) {

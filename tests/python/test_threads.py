@@ -1,0 +1,56 @@
+"""Whose threads do the work."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROLOGUE = """
+import os, numpy, sys
+def threads():
+    return len(os.listdir("/proc/self/task"))
+def work(x):
+    return attend.attention(x, x, x)
+x = numpy.random.default_rng(0).standard_normal((1, 8, 700, 64), numpy.float32)
+"""
+
+
+def run(program):
+    done = subprocess.run([sys.executable, "-c", PROLOGUE + program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor: there are no other threads")
+def test_pytorchs_threads_are_used_where_there_are_tensors():
+    program = """
+import torch, attend
+t = torch.from_numpy(x)
+torch.nn.functional.scaled_dot_product_attention(t, t, t)
+before = threads()
+same = (work(t).numpy() == work(x)).all()
+after = threads()
+torch.set_num_threads(1)
+print(attend.num_threads(), after - before, same)
+"""
+    assert run(program) == ["1", "0", "True"]
+    # without PyTorch's: a thread more
+    assert int(run("import attend\nbefore = threads()\nwork(x)\nprint(threads() - before)")[0]) > 0
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_a_forked_process_goes_on(kind):
+    program = """
+import attend
+if KIND == "torch":
+    import torch
+    x = torch.from_numpy(x)
+before = work(x)
+child = os.fork()
+if child == 0:
+    same = (numpy.asarray(work(x)) == numpy.asarray(before)).all()
+    os._exit(0 if same else 3)
+print(os.waitpid(child, 0)[1], (numpy.asarray(work(x)) == numpy.asarray(before)).all())
+"""
+    assert run(program.replace("KIND", repr(kind))) == ["0", "True"]
