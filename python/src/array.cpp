@@ -46,6 +46,17 @@ struct NumPy {
   }
 };
 
+// Names as Python strings: made of C's at each of these calls, they would cost twice as much.
+struct PyTorch {
+  nb::str requires_grad{"requires_grad"}, is_neg{"is_neg"};
+  nb::object is_grad_enabled = nb::module_::import_("torch").attr("is_grad_enabled");
+
+  static const PyTorch& get() {
+    static const PyTorch* torch = new PyTorch;
+    return *torch;
+  }
+};
+
 std::optional<DType> dtype_of_format(const char* format) {
   if (!format) return DType::u8;  // PEP 3118: no format means bytes
   std::string_view code(format);
@@ -107,9 +118,15 @@ nb::dlpack::dtype to_dlpack(DType dtype) {
   return {};
 }
 
-// Of the type of an object, or null. Types are few and kept: a look-up is then a comparison.
-const ExchangeApi* exchange_api(nb::handle object) {
-  static auto* known = new std::unordered_map<PyTypeObject*, const ExchangeApi*>;
+// What a type of arrays says of itself.
+struct Exchange {
+  const ExchangeApi* api = nullptr;  // or it has none
+  bool records = false;              // PyTorch's: its tensors may record what is computed with them
+};
+
+// Of the type of an object. Types are few and kept: a look-up is then a comparison.
+Exchange exchange_of(nb::handle object) {
+  static auto* known = new std::unordered_map<PyTypeObject*, Exchange>;
   PyTypeObject* type = Py_TYPE(object.ptr());
   if (const auto at = known->find(type); at != known->end()) return at->second;
   const ExchangeApi* api = nullptr;
@@ -122,8 +139,9 @@ const ExchangeApi* exchange_api(nb::handle object) {
     use_openmp_threads();
   }
   type_object.inc_ref();  // so that no other type gets its address
-  known->emplace(type, api);
-  return api;
+  const Exchange exchange{api, nb::hasattr(type_object, "requires_grad")};
+  known->emplace(type, exchange);
+  return exchange;
 }
 
 // NumPy's bfloat16: of the array it came from, else of ml_dtypes, where that is installed.
@@ -235,9 +253,26 @@ void Array::look_at_dltensor(const nb::dlpack::dltensor& tensor) {
               : View(data, *dtype, shape);
 }
 
+// The memory of a PyTorch tensor does not say these two.
+void Array::check_tensor() const {
+  const PyTorch& torch = PyTorch::get();
+  if (object_.attr(torch.requires_grad).is(Py_True) && torch.is_grad_enabled().is(Py_True)) {
+    throw nb::value_error(join(function_, ": ", name_,
+                               " requires a gradient, which this function does not record: call it under "
+                               "torch.no_grad(), or see attend.torch")
+                              .c_str());
+  }
+  // A view such as x.conj().imag, whose elements are the negatives of those in memory.
+  if (object_.attr(torch.is_neg)().is(Py_True)) {
+    throw nb::value_error(
+        join(function_, ": ", name_, " is a view with PyTorch's negative bit; pass resolve_neg() of it").c_str());
+  }
+}
+
 bool Array::read_exchange() {
-  const ExchangeApi* api = exchange_api(object_);
+  const auto [api, records] = exchange_of(object_);
   if (!api) return false;
+  if (records) check_tensor();
   nb::dlpack::dltensor tensor;
   if (api->borrow_from_object(object_.ptr(), &tensor) != 0) {
     nb::python_error error;

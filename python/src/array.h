@@ -31,7 +31,7 @@ struct Kind {
 class Array {
  public:
   // Throws TypeError, naming the function and argument, for what is not an array on the CPU, or whose dtype no argument
-  // of the library has.
+  // of the library has; ValueError for a PyTorch tensor with requires_grad while PyTorch records.
   Array(const char* function, const char* name, nb::handle object);
   ~Array();
   Array(Array&& other) noexcept;
@@ -47,6 +47,7 @@ class Array {
 
  private:
   bool read_exchange();
+  void check_tensor() const;
   bool read_buffer();
   bool read_bfloat16();
   bool read_dlpack();

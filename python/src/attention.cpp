@@ -111,13 +111,10 @@ AttentionPlan plan_(nb::handle q, nb::handle k, nb::handle v, nb::handle dtype, 
   constexpr const char* function = "plan";
   const Options options(function, keywords);
   const std::array shapes{read_shape(function, "q", q), read_shape(function, "k", k), read_shape(function, "v", v)};
-  DType given = DType::f32;
-  if (!dtype.is_none()) {
-    given = read_dtype(function, dtype);
-  } else if (nb::hasattr(q, "dtype")) {
-    given = Array(function, "q", q).view().dtype();
-  }
-  return call(function, [&] { return plan(shapes[0], shapes[1], shapes[2], given, options.get()); });
+  // Of an array its dtype is asked for and not its memory, so that q may be on another device or require a gradient.
+  const nb::object given = dtype.is_none() ? nb::getattr(q, "dtype", nb::none()) : nb::borrow(dtype);
+  const DType type = given.is_none() ? DType::f32 : read_dtype(function, given);
+  return call(function, [&] { return plan(shapes[0], shapes[1], shapes[2], type, options.get()); });
 }
 
 std::string describe(const AttentionPlan& plan) {
@@ -148,8 +145,9 @@ return_lse    also return lse [B,H,Tq], float32: the natural logarithm of each r
 out           an array to write to and return; it must not share memory with another argument
 
 A row with nothing to attend to gives 0 and lse -inf; NaN in a masked key or value never reaches the output.
-Raises TypeError for a wrong kind of argument or dtype, ValueError for wrong shapes or values, MemoryError.
-Ctrl-C ends a long call; other threads run meanwhile.
+Raises TypeError for a wrong kind of argument or dtype, ValueError for wrong shapes or values and for a tensor that
+requires a gradient while PyTorch records, since attend has no backward; MemoryError. Ctrl-C ends a long call; other
+threads run meanwhile.
 
 >>> import numpy, attend
 >>> q = numpy.ones((1, 2, 3, 8), numpy.float32)

@@ -122,6 +122,26 @@ def test_plan_says_what_runs():
         attend.plan((5, 4), (7, 4), (7, 4), "int8")
 
 
+def test_what_the_memory_of_a_tensor_does_not_say_is_refused():
+    x, parameter = torch.ones(2, 3, 8), torch.nn.Parameter(torch.ones(2, 3, 8))
+    message = "requires a gradient, which this function does not record: call it under torch.no_grad"
+    for function in (attend.attention, attend.scaled_dot_product_attention):
+        for position, name in enumerate(["q", "k", "v"]):
+            arguments = [x] * 3
+            arguments[position] = parameter
+            with pytest.raises(ValueError, match=f"{function.__name__}: {name}.* {message}"):
+                function(*arguments)
+        with torch.no_grad():
+            assert not function(parameter, parameter, parameter).requires_grad
+        with torch.inference_mode():
+            assert function(parameter, parameter, parameter).is_inference()
+        negative = torch.ones(2, 3, 8, dtype=torch.complex64).conj().imag
+        with pytest.raises(ValueError, match=f"{function.__name__}: v.* is a view with PyTorch's negative bit"):
+            function(x, x, negative)
+        assert (function(x, x, negative.resolve_neg()) == 0).all()
+    assert attend.plan(parameter, x, x).path == attend.plan(x.to("meta"), x, x).path  # no memory is looked at
+
+
 @pytest.mark.parametrize("keywords, kind, message", [
     ({"window": 3}, TypeError, "window: expected .left, right., each a whole number, or -1 or None for open, got 3"),
     ({"window": (1, 2.5)}, TypeError, "window: expected .left, right.*, got 2.5"),
