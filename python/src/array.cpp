@@ -26,7 +26,7 @@ std::string join(const Parts&... parts) {
 
 // What is looked up once and kept until the interpreter ends.
 struct NumPy {
-  nb::object empty, uint16, frombuffer;
+  nb::object ndarray, empty, uint16;
   std::array<nb::object, 7> dtypes;  // by DType; bf16 has none
 
   static const NumPy& get() {
@@ -37,6 +37,7 @@ struct NumPy {
  private:
   NumPy() {
     const nb::module_ module = nb::module_::import_("numpy");
+    ndarray = module.attr("ndarray");
     empty = module.attr("empty");
     uint16 = module.attr("uint16");
     const nb::object dtype = module.attr("dtype");
@@ -156,6 +157,11 @@ std::string dtype_text(nb::handle object) {
   return dtype.is_none() ? "" : nb::cast<std::string>(nb::str(dtype));
 }
 
+bool is_masked_array(nb::handle object) {
+  if (object.type().is(NumPy::get().ndarray)) return false;  // nearly always
+  return PyObject_IsInstance(object.ptr(), nb::module_::import_("numpy.ma").attr("MaskedArray").ptr()) == 1;
+}
+
 void set_python_error(void*, const char* kind, const char* message) {
   const nb::gil_scoped_acquire gil;
   const bool memory = std::string_view(kind) == "MemoryError";
@@ -232,6 +238,13 @@ void Array::refuse_dtype(const std::string& dtype) const {
   refuse(join("expected float32, float64, bfloat16 or float16 (a mask: bool), got ", dtype));
 }
 
+void Array::check_rank(std::int64_t rank) const {
+  if (rank <= Dims::max_rank) return;
+  throw nb::value_error(join(function_, ": ", name_, ": expected at most ", std::to_string(Dims::max_rank),
+                             " axes, got ", std::to_string(rank))
+                            .c_str());
+}
+
 MutableView Array::writable() const {
   if (read_only_) {
     throw nb::value_error(join(function_, ": ", name_, " ", view_.shape().str(), " is read-only").c_str());
@@ -245,6 +258,7 @@ void Array::look_at_dltensor(const nb::dlpack::dltensor& tensor) {
   }
   const std::optional<DType> dtype = dtype_of_dlpack(tensor.dtype);
   if (!dtype) refuse_dtype(dtype_text(object_));
+  check_rank(tensor.ndim);
   const Dims shape(std::span(tensor.shape, static_cast<std::size_t>(tensor.ndim)));
   const char* data = static_cast<const char*>(tensor.data) + tensor.byte_offset;
   if (!tensor.data && element_count(shape) > 0) refuse("the array has no memory");
@@ -288,6 +302,7 @@ bool Array::read_exchange() {
 
 bool Array::read_buffer() {
   if (!PyObject_CheckBuffer(object_.ptr())) return false;
+  if (is_masked_array(object_)) refuse("a masked array, whose mask would be ignored; pass x.data or x.filled()");
   if (PyObject_GetBuffer(object_.ptr(), &buffer_, PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
     PyErr_Clear();
     return read_bfloat16();
@@ -313,6 +328,7 @@ bool Array::read_bfloat16() {
 }
 
 void Array::look_at_buffer(DType dtype) {
+  check_rank(buffer_.ndim);
   Dims shape, strides;
   for (int axis = 0; axis < buffer_.ndim; ++axis) {
     if (buffer_.strides[axis] % buffer_.itemsize != 0) {
@@ -392,10 +408,9 @@ Tensor read_integers(const char* function, const char* name, nb::handle object) 
     return nb::type_error(
         join(function, ": ", name, ": expected whole numbers, got ", nb::cast<std::string>(nb::repr(object))).c_str());
   };
-  const nb::object list = nb::hasattr(object, "tolist") ? object.attr("tolist")() : nb::borrow(object);
   nb::list values;
   try {
-    values = nb::list(list);
+    values = nb::list(nb::hasattr(object, "tolist") ? object.attr("tolist")() : nb::borrow(object));
   } catch (nb::python_error&) {
     throw refuse();
   }

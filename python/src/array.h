@@ -51,6 +51,7 @@ class Array {
   bool read_buffer();
   bool read_bfloat16();
   bool read_dlpack();
+  void check_rank(std::int64_t rank) const;
   void look_at_buffer(DType dtype);
   void look_at_dltensor(const nb::dlpack::dltensor& tensor);
   [[noreturn]] void refuse(const std::string& what) const;

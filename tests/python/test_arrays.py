@@ -1,0 +1,421 @@
+"""Arrays in and out: whose they are, where their memory is, who keeps it alive; threads, signals and processes."""
+
+import array
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import warnings
+import weakref
+
+import array_api_strict
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import attend
+
+X = np.random.default_rng(3).standard_normal((2, 3, 4)).astype(np.float32)
+T = torch.from_numpy(X)
+EXPECTED = attend.attention(X, X, X)
+
+
+def same(x):
+    """attention() of x, which holds X's values, is attention() of X, to the bit."""
+    result = attend.attention(x, x, x)
+    np.testing.assert_array_equal(np.asarray(result), EXPECTED)
+    return result
+
+
+class Exported:
+    """An array that has DLPack and nothing else."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __dlpack__(self, **options):
+        return self.x.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.x.__dlpack_device__()
+
+
+class ExportedAsBefore2023(Exported):
+    def __dlpack__(self, stream=None):
+        return self.x.__dlpack__()
+
+
+class Subclass(np.ndarray):
+    pass
+
+
+class SubclassOfTensor(torch.Tensor):
+    pass
+
+
+def field_of_records():
+    records = np.zeros(X.shape, [("other", "f4"), ("x", "f4")])
+    records["x"] = X
+    return records["x"]
+
+
+def read_only(x):
+    x = x.copy()
+    x.flags.writeable = False
+    return x
+
+
+KINDS = {
+    "NumPy": (lambda: X, np.ndarray),
+    "read-only": (lambda: read_only(X), np.ndarray),
+    "field of records": (field_of_records, np.ndarray),
+    "subclass": (lambda: X.view(Subclass), np.ndarray),
+    "recarray": (lambda: X.view(np.recarray), np.ndarray),
+    "memoryview": (lambda: memoryview(array.array("f", X.ravel())).cast("B").cast("f", X.shape), np.ndarray),
+    "tensor": (lambda: T, torch.Tensor),
+    "tensor's subclass": (lambda: T.as_subclass(SubclassOfTensor), torch.Tensor),
+    "parameter": (lambda: torch.nn.Parameter(T, requires_grad=False), torch.Tensor),
+    "array API": (lambda: array_api_strict.asarray(X), type(array_api_strict.asarray(X))),
+    "DLPack of NumPy": (lambda: Exported(X), np.ndarray),
+    "DLPack, read-only": (lambda: Exported(read_only(X)), np.ndarray),
+    "DLPack of PyTorch": (lambda: Exported(T), np.ndarray),
+    "DLPack of old": (lambda: ExportedAsBefore2023(X), np.ndarray),
+}
+
+
+@pytest.mark.parametrize("make, kind", KINDS.values(), ids=KINDS)
+def test_the_result_is_of_the_arguments_kind(make, kind):
+    result = same(make())
+    assert type(result) is kind and "float32" in str(result.dtype) and result.shape == X.shape
+
+
+def test_a_matrix_has_two_axes():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy advises against the type
+        matrix = np.asmatrix(X[0])
+    assert type(attend.attention(matrix, matrix, matrix)) is np.ndarray
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: x.astype(ml_dtypes.bfloat16), lambda x: torch.from_numpy(x).bfloat16(),
+    lambda x: Exported(torch.from_numpy(x).bfloat16())], ids=["ml_dtypes", "tensor", "DLPack"])
+def test_bfloat16_comes_back_as_bfloat16(make):
+    result = attend.attention(make(X), make(X), make(X))
+    assert str(result.dtype).endswith("bfloat16")
+    bits = result.view(torch.int16).numpy() if isinstance(result, torch.Tensor) else result.view(np.int16)
+    reference = X.astype(ml_dtypes.bfloat16)
+    assert np.array_equal(bits, attend.attention(reference, reference, reference).view(np.int16))
+
+
+@pytest.mark.parametrize("view", [
+    lambda x: x.transpose(2, 0, 1), lambda x: x[::-1, ::-1, ::-1], lambda x: x[:, 1:, ::2], lambda x: x[:, :0],
+    lambda x: np.broadcast_to(x[:1], (5, 3, 4)), lambda x: x[None, :, None, 1]])
+def test_no_strides_need_a_copy(view):
+    """Only bytes that are read in place can change the result, and only those of `out` are written."""
+    x = view(X.copy())
+    expected = attend.attention(*[np.ascontiguousarray(x)] * 3)
+    np.testing.assert_array_equal(attend.attention(x, x, x), expected)
+    around = np.full([2 * size + 1 for size in x.shape], 7, np.float32)
+    inside = tuple(slice(2 * size, 0, -2) for size in x.shape)
+    assert attend.attention(x, x, x, out=around[inside]).base is around
+    np.testing.assert_array_equal(around[inside], expected)
+    around[inside] = 7
+    assert (around == 7).all()
+
+
+def test_a_large_broadcast_array_takes_no_memory():
+    keys = np.broadcast_to(X[:1, :1], (1, 2**38, 4))  # 4 TiB, were it copied
+    np.testing.assert_array_equal(attend.attention(X[None, :1], keys[None], keys[None], key_lengths=[5]),
+                                  attend.attention(X[None, :1], keys[None, :, :5], keys[None, :, :5]))
+
+
+# What is refused.
+
+def negative():
+    """A view of memory that holds -x: PyTorch keeps the sign in a bit of the tensor."""
+    x = torch.complex(torch.zeros_like(T), -T).conj().imag
+    assert x.is_neg() and torch.equal(x.resolve_neg(), T)
+    return x
+
+
+def fake():
+    with FakeTensorMode():
+        return torch.zeros(2, 3, 4)
+
+
+ON_CPU = "q: expected an array on the CPU, got one on meta"
+DTYPE = "q: expected float32, float64, bfloat16 or float16 .a mask: bool., got "
+REFUSED = {
+    "list": (lambda: X.tolist(), TypeError, "q: expected an array .*, got list"),
+    "number": (lambda: 1.0, TypeError, "q: expected an array .*, got float"),
+    "0 axes": (lambda: np.float32(1), ValueError, "q has 0 axes"),
+    "1 axis": (lambda: array.array("f", [1.0]), ValueError, "q has 1 axes"),
+    "9 axes": (lambda: np.zeros((1,) * 9, "f4"), ValueError, "q: expected at most 8 axes, got 9"),
+    "tensor with 9 axes": (lambda: torch.zeros((1,) * 9), ValueError, "q: expected at most 8 axes, got 9"),
+    "complex": (lambda: X.astype("c8"), TypeError, DTYPE + "complex64"),
+    "longdouble": (lambda: X.astype("g"), TypeError, DTYPE + f"{np.dtype('g').name}"),
+    "objects": (lambda: X.astype("O"), TypeError, DTYPE + "object"),
+    "records": (lambda: X.view("f4,f4"), TypeError, DTYPE + r"\[\('f0'"),
+    "int32": (lambda: X.astype("i4"), TypeError, DTYPE + "int32"),
+    "int64": (lambda: X.astype("i8"), TypeError, "q is i64, expected f32"),
+    "uint8": (lambda: X.astype("u1"), TypeError, "q is u8, expected f32"),
+    "uint16": (lambda: X.astype("u2"), TypeError, DTYPE + "uint16"),
+    "bool": (lambda: X > 0, TypeError, "q is bool, expected f32"),
+    "bytes": (lambda: b"bytes", TypeError, "q is u8, expected f32"),
+    "float8": (lambda: X.astype(ml_dtypes.float8_e4m3fn), TypeError, DTYPE + "float8_e4m3fn"),
+    "other byte order": (lambda: X.astype(X.dtype.newbyteorder()), TypeError, DTYPE + "[<>]f4"),
+    "bfloat16 in other byte order": (
+        lambda: X.astype(ml_dtypes.bfloat16).view(np.dtype(ml_dtypes.bfloat16).newbyteorder()), TypeError, DTYPE),
+    "odd strides": (lambda: np.zeros((2, 3, 4), "i1,f4")["f1"], TypeError, "q: a stride is not a multiple of the element"),
+    "masked array": (lambda: np.ma.masked_array(X, X > 0), TypeError, "q: a masked array, whose mask would be ignored"),
+    "complex tensor": (lambda: T.to(torch.complex64), TypeError, DTYPE + "torch.complex64"),
+    "conjugate tensor": (lambda: T.to(torch.complex64).conj(), TypeError, DTYPE + "torch.complex64"),
+    "int32 tensor": (lambda: T.int(), TypeError, DTYPE + "torch.int32"),
+    "float8 tensor": (lambda: T.to(torch.float8_e4m3fn), TypeError, DTYPE + "torch.float8_e4m3fn"),
+    "negative view": (negative, ValueError, "q is a view with PyTorch.s negative bit"),
+    "meta": (lambda: T.to("meta"), TypeError, ON_CPU),
+    "fake": (fake, TypeError, "q: the array has no memory"),
+    "sparse": (lambda: T[0].to_sparse(), TypeError, "q: Cannot access data pointer of Tensor"),
+    "mkldnn": (lambda: T.to_mkldnn(), TypeError, "q: Cannot access data pointer of Tensor"),
+    "DLPack of complex": (lambda: Exported(X.astype("c8")), TypeError, "q: expected float32"),
+    "DLPack that raises": (lambda: Exported(None), TypeError, "q: its __dlpack__ gives no array"),
+}
+
+
+@pytest.mark.parametrize("make, kind, message", REFUSED.values(), ids=REFUSED)
+def test_what_is_refused(make, kind, message):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # from NumPy and PyTorch, of such arrays
+        with pytest.raises(kind, match=f"^attention: {message}"):
+            attend.attention(make(), X, X)
+
+
+@pytest.mark.parametrize("make, kind, message", [
+    (lambda: read_only(X), ValueError, r"out \[2,3,4\] is read-only"),
+    (lambda: Exported(read_only(X)), ValueError, r"out \[2,3,4\] is read-only"),
+    (lambda: memoryview(bytes(X)).cast("f", X.shape), ValueError, r"out \[2,3,4\] is read-only"),
+    (lambda: np.broadcast_to(np.zeros(4, "f4"), X.shape), ValueError, r"out \[2,3,4\] is read-only"),
+    (lambda: torch.zeros(4).expand(X.shape), ValueError, r"out has strides \[0,0,1\] .* share memory"),
+    (lambda: torch.zeros(X.shape, dtype=torch.complex64).conj().imag, ValueError, "out is a view with"),
+    (lambda: X.astype("f8"), TypeError, "out is f64"),
+    (lambda: X, ValueError, "out shares memory with q"),
+])
+def test_what_can_not_be_written_to(make, kind, message):
+    with pytest.raises(kind, match=f"^attention: {message}"):
+        attend.attention(X, X, X, out=make())
+
+
+def test_a_list_is_whole_numbers_only_where_some_are_expected():
+    x = X[None]
+    for lengths in (np.array([2.5]), torch.zeros(1, dtype=torch.int64, device="meta"), [2**70], [[1]], "1", 1):
+        with pytest.raises(TypeError, match="attention: key_lengths: expected whole numbers"):
+            attend.attention(x, x, x, key_lengths=lengths)
+    for lengths in (np.array([2], ">i4"), torch.tensor([2]), (2,), array.array("B", [2])):
+        np.testing.assert_array_equal(attend.attention(x, x, x, key_lengths=lengths),
+                                      attend.attention(x, x[:, :, :2], x[:, :, :2]))
+
+
+# Who keeps what alive.
+
+@pytest.mark.parametrize("make", [make for make, _ in KINDS.values()], ids=KINDS)
+def test_nothing_holds_the_arguments_afterwards(make):
+    x = make()
+    holder = x.x if isinstance(x, Exported) else x
+
+    def calls():
+        attend.attention(x, x, x, return_lse=True)
+        attend.attention(x, x, x, mask=np.ones((3, 3), bool))
+        for wrong in ({"bias": X[0]}, {"out": x}, {"mask": x}, {"nothing": 1}, {"scale": "1"}):
+            with pytest.raises((TypeError, ValueError)):
+                attend.attention(x, x, x, **wrong)
+
+    calls()
+    gc.collect()
+    before = sys.getrefcount(x), sys.getrefcount(holder)
+    for _ in range(10):
+        calls()
+    gc.collect()
+    assert (sys.getrefcount(x), sys.getrefcount(holder)) == before
+
+
+def test_a_failed_call_releases_the_buffers():
+    memory = bytearray(X.tobytes())
+    x = memoryview(memory).cast("f", X.shape)
+    with pytest.raises(ValueError):
+        attend.attention(x, x, x, key_lengths=[1, 2, 3])
+    with pytest.raises(TypeError):
+        attend.attention(x, x, 3)
+    x.release()
+    memory.append(0)  # BufferError while anyone looks at it
+
+
+@pytest.mark.parametrize("make", [lambda: X.copy(), lambda: T.clone(), lambda: array_api_strict.asarray(X.copy())],
+                         ids=["NumPy", "tensor", "array API"])
+def test_results_live_and_die_by_themselves(make):
+    x = make()
+    result = same(x)
+    alive = weakref.ref(x)
+    del x
+    gc.collect()
+    assert alive() is None
+    junk = [np.full(X.shape, 9, np.float32) for _ in range(100)]
+    np.testing.assert_array_equal(np.asarray(result), EXPECTED)
+    alive = weakref.ref(result)
+    del result, junk
+    gc.collect()
+    assert alive() is None
+
+
+# Threads, signals and processes.
+
+class Alarm(Exception):
+    pass
+
+
+@pytest.fixture
+def endless():
+    """Arguments whose call would take minutes, of little memory."""
+    return [np.broadcast_to(X[:1, :1], (1, 2**20, 4))] * 3
+
+
+@pytest.fixture
+def alarm():
+    """alarm(seconds, handler): the signal comes once, that late."""
+    before = signal.getsignal(signal.SIGALRM)
+
+    def set_alarm(seconds, handler):
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    yield set_alarm
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("function", [
+    attend.attention, attend.scaled_dot_product_attention,
+    lambda q, k, v: attend.attention_varlen(*(x.transpose(1, 0, 2) for x in (q, k, v)), [0, 2**20], [0, 2**20])],
+    ids=["attention", "scaled_dot_product_attention", "attention_varlen"])
+def test_what_a_signal_handler_raises_ends_the_call(function, endless, alarm):
+    def raise_alarm(*_):
+        raise Alarm
+
+    x = endless[0]
+    before = sys.getrefcount(x)
+    alarm(0.1, raise_alarm)
+    with pytest.raises(Alarm):
+        function(*endless)
+    assert sys.getrefcount(x) == before
+    same(X)  # and the next call is none the worse for it
+
+
+def test_a_signal_handler_that_returns_does_not_end_the_call(alarm):
+    x = np.random.default_rng(0).standard_normal((1, 1000, 64))  # some 100 ms
+    expected, calls = attend.attention(x, x, x), []
+    alarm(0.001, lambda *_: calls.append(1))
+    while not calls:
+        np.testing.assert_array_equal(attend.attention(x, x, x), expected)
+
+
+def run_python(code, timeout=60):
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=timeout)
+
+
+def test_ctrl_c_ends_a_long_call():
+    code = """
+        import numpy, attend
+        x = numpy.broadcast_to(numpy.ones(4, numpy.float32), (1, 2**20, 4))
+        print("calling", flush=True)
+        try:
+            attend.attention(x, x, x)
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "calling\n"
+        with pytest.raises(subprocess.TimeoutExpired):  # the call, which goes on
+            process.wait(0.5)
+        process.send_signal(signal.SIGINT)
+        try:
+            rest, _ = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert (rest, process.returncode) == ("interrupted\n", 0)
+
+
+def test_other_threads_run_meanwhile():
+    """A thread that needs the GIL at each step counts to a million, while a call runs that takes minutes."""
+    done = run_python("""
+        import os, threading, numpy, attend
+        x = numpy.broadcast_to(numpy.ones(4, numpy.float32), (1, 2**20, 4))
+        calling = threading.Event()
+
+        def call():
+            calling.set()
+            attend.attention(x, x, x)
+
+        threading.Thread(target=call, daemon=True).start()
+        calling.wait()
+        count = 0
+        while count < 10**6:
+            count += 1
+        print("counted", flush=True)
+        os._exit(0)
+    """)
+    assert (done.stdout, done.returncode) == ("counted\n", 0), done.stderr
+
+
+def test_threads_that_call_at_once_get_the_same_bits():
+    x = np.random.default_rng(0).standard_normal((2, 4, 300, 32)).astype(np.float32)
+    expected = attend.attention(x, x, x, causal=True)
+    ready, results = threading.Barrier(8), []
+
+    def call():
+        ready.wait()
+        results.extend(attend.attention(x, x, x, causal=True) for _ in range(5))
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 40 and all(np.array_equal(result, expected) for result in results)
+
+
+def test_a_forked_process_computes_too():
+    """oneTBB's workers do not come along, so there the calling thread takes all of the work."""
+    done = run_python("""
+        import os, numpy, attend
+        x = numpy.random.default_rng(0).standard_normal((1, 8, 512, 64)).astype(numpy.float32)
+        expected = attend.attention(x, x, x)
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if (attend.attention(x, x, x) == expected).all() else 1)
+            assert os.waitpid(child, 0)[1] == 0
+        print("done")
+    """)
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_the_number_of_threads():
+    before = attend.num_threads()
+    try:
+        results = []
+        for threads in (1, 2):
+            attend.set_num_threads(threads)
+            assert attend.num_threads() <= threads
+            x = np.random.default_rng(0).standard_normal((2, 2, 200, 32)).astype(np.float32)
+            results.append(attend.attention(x, x, x))
+        assert np.array_equal(*results)
+        with pytest.raises(ValueError, match="set_num_threads: expected at least 1 thread, got 0"):
+            attend.set_num_threads(0)
+        attend.set_num_threads(10**6)
+        assert attend.num_threads() <= os.cpu_count()
+    finally:
+        attend.set_num_threads(before)
