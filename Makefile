@@ -14,6 +14,10 @@ VENV := build/venv
 BENCH_VENV := build/bench-venv
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
+# The package as the tree has it, into an environment that has what builds it.
+INSTALL_PACKAGE = PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/pip install --quiet --disable-pip-version-check \
+  --no-deps --no-build-isolation --force-reinstall .
+
 .PHONY: demo build fresh-if-moved test test-build test-cpp test-python python wheel bench format format-check install clean
 
 demo: build
@@ -47,8 +51,7 @@ $(VENV)/ready: tests/requirements.txt tests/models.txt
 	touch $@
 
 python: fresh-if-moved $(VENV)/ready
-	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/pip install --quiet --disable-pip-version-check \
-	  --no-deps --no-build-isolation --force-reinstall .
+	@$(call INSTALL_PACKAGE,$(VENV))
 
 wheel: fresh-if-moved
 	@scripts/setup.sh test
@@ -64,13 +67,15 @@ bench: fresh-if-moved $(BENCH_VENV)/ready
 	@scripts/setup.sh bench
 	@cmake --preset $(PRESET) -DATTEND_BUILD_BENCHMARKS=ON $(CMAKE_FLAGS) >/dev/null
 	@cmake --build $(BUILD) --target attend_bench
+	@$(call INSTALL_PACKAGE,$(BENCH_VENV))
 	$(BENCH_VENV)/bin/python benchmarks/bench.py --worker $(BUILD)/attend_bench $(BENCH_FLAGS)
 
 # The peers come from PyPI, at fixed versions.
-$(BENCH_VENV)/ready: benchmarks/requirements.txt
+$(BENCH_VENV)/ready: benchmarks/requirements.txt tests/models.txt
 	@scripts/setup.sh bench
 	python3 -m venv --clear $(BENCH_VENV)
 	$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
+	$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r tests/models.txt
 	touch $@
 
 format:

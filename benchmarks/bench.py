@@ -21,6 +21,7 @@ import report
 from worker import Worker, WorkerError, wait_until_idle
 
 HERE = pathlib.Path(__file__).resolve().parent
+PYTHON = "attend in Python"  # the worker that calls attend from there
 PEER_FILES = {"PyTorch": "pytorch.py", "ONNX Runtime": "ort.py", "OpenVINO": "ov.py"}
 # Of the largest number in the output. The workers' inputs are the same but for rounding to the dtype: 2^-11 and 2^-8.
 TOLERANCE = {"f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
@@ -46,11 +47,13 @@ def arguments():
 
 
 class Bench:
-    def __init__(self, options, folder):
+    def __init__(self, options, folder, groups):
         self.options, self.folder = options, folder
         self.workers = {"attend": Worker([options.worker])}
-        for name, file in PEER_FILES.items() if not options.no_peers else ():
-            self.workers[name] = Worker([sys.executable, str(HERE / "peers" / file), str(options.threads)])
+        wanted = {entry.worker for group in groups for entry in group.entries}
+        files = {PYTHON: "python.py"} | ({} if options.no_peers else PEER_FILES)
+        for name in files.keys() & wanted:
+            self.workers[name] = Worker([sys.executable, str(HERE / "peers" / files[name]), str(options.threads)])
         self.longest_wait = dict.fromkeys(self.workers, 0.0)
         self.last = "attend"
 
@@ -59,12 +62,12 @@ class Bench:
             worker.close()
 
     def write_inputs(self, case, name):
-        """Paths of the case's input files, and its useful FLOPs."""
+        """Paths of the case's input files, and its useful work."""
         paths, inputs = {}, case.inputs()
         for part, array in inputs.items():
             paths[part] = str(self.folder / f"{name}.{part}.npy")
             np.save(paths[part], array)
-        return paths, case.flops(inputs)
+        return paths, case.work(inputs)
 
     def prepare(self, group):
         """Gives each worker its cases. What is ready, what can't be done and why, and how each one does it."""
@@ -76,18 +79,16 @@ class Bench:
             if entry.case is not None:
                 if entry.case not in written:
                     written[entry.case] = self.write_inputs(entry.case, f"input{len(written)}")
-                paths, flops = written[entry.case]
+                paths, work = written[entry.case]
                 try:
                     how = self.workers[entry.worker].ask(do="prepare", id=entry.key, case=entry.case.spec(), inputs=paths)["how"]
                 except WorkerError as error:
-                    if entry.worker == "attend":
+                    if entry.worker in ("attend", PYTHON):
                         raise
                     cannot[entry.key] = str(error)
                     del facts[entry.key]
                     continue
-                facts[entry.key] = {"how": how, "flops": flops, "case": entry.case.spec()}
-                if group.section == "decode":
-                    facts[entry.key]["bytes"] = entry.case.cache_bytes()
+                facts[entry.key] = {"how": how, "case": entry.case.spec()} | work
             ready.append(entry)
         for paths, _ in written.values():
             for path in paths.values():
@@ -104,7 +105,10 @@ class Bench:
         if entry.roof:
             size = (4 if options.quick else 512) << 20
             return worker.ask(do="roof", roof=entry.roof, threads=threads, seconds=options.seconds, bytes=size)["per_second"]
-        answer = worker.ask(do="run", id=entry.key, threads=threads, seconds=options.seconds, least=3)
+        least = 1 if entry.case.kind == "model" else 3  # a model's call is many calls of attention
+        answer = worker.ask(do="run", id=entry.key, threads=threads, seconds=options.seconds, least=least)
+        if "attention" in answer:
+            self.shares.setdefault(entry.key, []).append(answer["attention"])
         return statistics.median(answer["seconds"])
 
     def check(self, group, ready, cannot):
@@ -132,7 +136,7 @@ class Bench:
                 self.workers[entry.worker].ask(do="run", id=entry.key, threads=self.options.threads, seconds=0, least=1)
         prepared = [entry for entry in ready if entry.case is not None]
         differs = self.check(group, ready, cannot)
-        rounds = {entry.key: [] for entry in ready}
+        rounds, self.shares = {entry.key: [] for entry in ready}, {}
         for number in range(self.options.rounds):
             shift = number * len(ready) // self.options.rounds
             order = ready[shift:] + ready[:shift]
@@ -144,6 +148,8 @@ class Bench:
         for key, far in differs.items():
             if key in entries:
                 entries[key]["differs"] = far
+        for key, shares in self.shares.items():
+            entries[key]["attention"] = shares
         return {"name": group.name, "section": group.section, "entries": entries, "cannot": cannot}
 
     def roofs(self):
@@ -204,8 +210,7 @@ def machine(bench, options):
             "versions": {name: worker.version for name, worker in bench.workers.items()}}
 
 
-def measure_all(bench, options):
-    groups, memory = cases.chosen(options.cases, options.quick)
+def measure_all(bench, options, groups, memory):
     start, before = time.perf_counter(), busy_seconds()
     result = {"date": datetime.date.today().isoformat(), "quick": options.quick, "rounds": options.rounds,
               "seconds": options.seconds, "machine": machine(bench, options), "roofs": bench.roofs(), "groups": [], "memory": {}}
@@ -226,16 +231,16 @@ def measure_all(bench, options):
 
 def main():
     options = arguments()
+    groups, memory = cases.chosen(options.cases, options.quick)
     if options.list:
-        groups, memory = cases.chosen(options.cases, options.quick)
         print(*(group.name for group in groups), *memory, sep="\n")
         return
     # Inputs pass through memory where there is such a folder, else through files.
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="attend-bench-", dir=shared) as folder:
-        bench = Bench(options, pathlib.Path(folder))
+        bench = Bench(options, pathlib.Path(folder), groups)
         try:
-            result = measure_all(bench, options)
+            result = measure_all(bench, options, groups, memory)
         finally:
             bench.close()
     options.out.mkdir(parents=True, exist_ok=True)

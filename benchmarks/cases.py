@@ -24,6 +24,7 @@ class Attention:
     softcap: float = 0
     sinks: bool = False
     lengths: bool = False  # key_lengths, all Tk
+    arrays: str = ""  # from Python: "numpy" or "torch"
 
     kind = "attention"
 
@@ -35,6 +36,8 @@ class Attention:
             spec["window"] = list(self.window)
         if self.offset is not None:
             spec["offset"] = self.offset
+        if self.arrays:
+            spec["arrays"] = self.arrays
         return spec
 
     def visible_pairs(self, inputs=None):
@@ -51,12 +54,10 @@ class Attention:
             high = np.minimum(high, i)
         return self.B * self.H * int(np.maximum(high - low + 1, 0).sum())
 
-    def flops(self, inputs=None):
-        return 4 * self.D * self.visible_pairs(inputs)
-
-    def cache_bytes(self):
-        """Of keys and values, which a decode step must read."""
-        return 2 * self.B * (self.Hkv or self.H) * self.Tk * self.D * (4 if self.dtype == "f32" else 2)
+    def work(self, inputs=None):
+        """Useful FLOPs, and the bytes of keys and values, which a decode step must read."""
+        return {"flops": 4 * self.D * self.visible_pairs(inputs),
+                "bytes": 2 * self.B * (self.Hkv or self.H) * self.Tk * self.D * (4 if self.dtype == "f32" else 2)}
 
     def inputs(self):
         random = np.random.default_rng(1)
@@ -91,14 +92,42 @@ class Linear:
     def spec(self):
         return {"kind": self.kind, "dtype": self.dtype}
 
-    def flops(self, inputs=None):
-        return 2 * self.rows * self.in_size * self.out_size
+    def work(self, inputs=None):
+        return {"flops": 2 * self.rows * self.in_size * self.out_size}
 
     def inputs(self):
         random = np.random.default_rng(1)
         normal = lambda *shape: held_by(self.dtype, random.standard_normal(shape, dtype=np.float32))
         return {"x": normal(self.rows, self.in_size), "weight": normal(self.out_size, self.in_size),
                 "bias": normal(self.out_size)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A Hugging Face model, from Python. A call is the whole input, or its last `new` tokens one after the other."""
+
+    model: str  # "MiniLM" with its weights, or "Llama" with random ones
+    phase: str  # "encode", "prefill", "decode"
+    B: int
+    T: int
+    new: int = 0
+    width: int = 512
+    layers: int = 8
+    H: int = 8
+    Hkv: int = 2
+    dtype: str = "f32"
+    attention: str = "attend"  # or "sdpa", "eager"
+
+    kind = "model"
+
+    def spec(self):
+        return dataclasses.asdict(self) | {"kind": self.kind}
+
+    def work(self, inputs=None):
+        return {"tokens": self.B * (self.new or self.T)}
+
+    def inputs(self):
+        return {"ids": np.random.default_rng(1).integers(1000, size=(self.B, self.T))}
 
 
 def held_by(dtype, x):
@@ -117,7 +146,7 @@ class Entry:
 
     key: str  # "attend f32", "PyTorch bf16", "attend f32, 1 thread", "roof fma"
     worker: str = "attend"
-    case: Attention | Linear | None = None
+    case: Attention | Linear | Model | None = None
     roof: str = ""
     one_thread: bool = False
 
@@ -127,7 +156,7 @@ class Group:
     """Entries that are compared with each other, and so are measured in the same rounds."""
 
     name: str
-    section: str  # "table", "decode", "tokens", "head sizes", "options", "linear"
+    section: str  # "table", "decode", "tokens", "head sizes", "options", "linear", "models"
     entries: tuple
     reference: str = ""  # the entry whose output the others must agree with; "": they compute different things
 
@@ -162,6 +191,13 @@ OPTIONS = {
 }
 LINEAR = {"512x768x768": Linear(512, 768, 768), "128x3072x768": Linear(128, 3072, 768)}
 
+MODELS = {
+    "MiniLM, 8 x 128 tokens": Model("MiniLM", "encode", 8, 128),
+    "Llama, prefill 2048": Model("Llama", "prefill", 1, 2048),
+    "Llama, decode 128 after 2048": Model("Llama", "decode", 1, 2048 + 128, new=128),
+}
+IMPLEMENTATIONS = ("attend", "sdpa", "eager")
+
 PEERS = {"PyTorch": ("f32", "bf16"), "ONNX Runtime": ("f32",), "OpenVINO": ("f32", "bf16")}
 
 
@@ -173,6 +209,8 @@ def shape_group(name, section, case, roofs):
     entries = [Entry(f"attend {dtype}", case=typed(case, dtype)) for dtype in ("f32", "bf16", "f16")]
     if name in ONE_THREAD:
         entries += [Entry(f"attend {dtype}, 1 thread", case=typed(case, dtype), one_thread=True) for dtype in ("f32", "bf16")]
+    if section == "tokens":
+        entries += [Entry(f"attend from {arrays}", "attend in Python", dataclasses.replace(case, arrays=arrays)) for arrays in ("numpy", "torch")]
     for peer, dtypes in PEERS.items():
         entries += [Entry(f"{peer} {dtype}", peer, typed(case, dtype)) for dtype in dtypes]
     return Group(name, section, tuple(entries + [Entry(f"roof {roof}", roof=roof) for roof in roofs]), "attend f32")
@@ -197,13 +235,19 @@ def linear_group(name, case, dtype):
     return Group(f"linear {name} {dtype}", "linear", entries, "attend")
 
 
+def model_group(name, case, dtype):
+    entries = [Entry(each, "attend in Python", dataclasses.replace(case, dtype=dtype, attention=each)) for each in IMPLEMENTATIONS]
+    return Group(f"{name}, {dtype}", "models", tuple(entries), "eager")
+
+
 def groups():
     made = [shape_group(name, "table", case, ("fma", "bf16")) for name, case in TABLE.items()]
     made += [shape_group(name, "decode", case, ("read",)) for name, case in DECODE.items()]
     made += [shape_group(name, "tokens", case, ()) for name, case in TOKENS.items()]
     made += [head_size_group(dtype) for dtype in ("f32", "bf16")]
     made += [option_group(dtype) for dtype in ("f32", "bf16")]
-    return made + [linear_group(name, case, dtype) for name, case in LINEAR.items() for dtype in ("f32", "bf16")]
+    made += [linear_group(name, case, dtype) for name, case in LINEAR.items() for dtype in ("f32", "bf16")]
+    return made + [model_group(name, case, dtype) for name, case in MODELS.items() for dtype in ("f32", "bf16")]
 
 
 def memory_cases():
@@ -225,6 +269,8 @@ def small(case):
     """A case for --quick: the same options, next to no work."""
     if case.kind == "linear":
         return dataclasses.replace(case, rows=8, in_size=32, out_size=16)
+    if case.kind == "model":
+        return dataclasses.replace(case, B=1, T=12, new=min(case.new, 4), width=32, layers=2, H=4, Hkv=2)
     heads = {"H": 4, "Hkv": 1} if case.Hkv not in (0, case.H) else {"H": 2}
     short = dataclasses.replace(case, B=1, Tq=min(case.Tq, 40), Tk=min(case.Tk, 48 if case.Tq != case.Tk else 40), **heads)
     return dataclasses.replace(short, offset=short.Tk - short.Tq) if case.offset is not None else short

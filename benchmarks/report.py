@@ -83,6 +83,9 @@ def demands(run):
                      run.of_roof("decode 32768", f"attend {dtype}", "roof read", "bytes"))
     tokens = run.seconds("6 tokens", "attend f32")
     yield demand("6 tokens", 3, 1, tokens and tokens * 1e6, "us", False)
+    for arrays, must in (("numpy", 5), ("torch", 8)):
+        seconds = run.seconds("6 tokens", f"attend from {arrays}")
+        yield demand(f"6 tokens, from Python on {arrays}", must, None, seconds and seconds * 1e6, "us", False)
     yield from own_demands(run)
     beyond = {name: found.get("bytes") for name, found in run.result["memory"].items()}
     most = {name: bytes_ / 2**20 for name, bytes_ in beyond.items() if bytes_ is not None}
@@ -142,7 +145,7 @@ def cost(run, dtype, option):
 
 def verdict(demand):
     reaches = lambda limit: demand["value"] >= limit if demand["more"] else demand["value"] <= limit
-    return "aim" if reaches(demand["aim"]) else "pass" if reaches(demand["must"]) else "**short**"
+    return "aim" if demand["aim"] and reaches(demand["aim"]) else "pass" if reaches(demand["must"]) else "**short**"
 
 
 # ---- the page ----
@@ -238,6 +241,31 @@ def linear(run):
     return table(["Linear: rows x in x out, GFLOP/s", "attend", "of the roof", "oneDNN", "against oneDNN"], rows)
 
 
+def calls(run):
+    rows = []
+    for name in cases.TOKENS:
+        for who, key in {"attend, from C++": "attend f32", "attend, on NumPy's arrays": "attend from numpy",
+                         "attend, on PyTorch's tensors": "attend from torch", "PyTorch": "PyTorch f32"}.items():
+            entry = run.entry(name, key)
+            microseconds = [seconds * 1e6 for seconds in entry["rounds"]] if entry else []
+            rows.append([f"{name}: {who}", spread((statistics.median(microseconds), min(microseconds), max(microseconds))) if entry else ""])
+    return table(["time of a call, f32", "us"], rows)
+
+
+def models(run):
+    rows = []
+    for name in cases.MODELS:
+        for dtype in ("f32", "bf16"):
+            group, row = f"{name}, {dtype}", []
+            for who in cases.IMPLEMENTATIONS:
+                rate, entry = run.rate(group, who, "tokens"), run.entry(group, who)
+                share = statistics.median(entry["attention"]) if entry else 0
+                row.append(f"{number(rate[0] * 1e9)}, {100 * share:.0f} %" if rate else "")
+            rows.append([group, *row, *(times(run.faster(group, "attend", other)) for other in cases.IMPLEMENTATIONS[1:])])
+    heads = [f"{who}: tokens/s, of it attention" for who in cases.IMPLEMENTATIONS]
+    return table(["Hugging Face model", *heads, "attend against sdpa", "against eager"], rows)
+
+
 def memory(run):
     rows = []
     for name, found in run.result["memory"].items():
@@ -264,7 +292,7 @@ def ways(run):
     found = {}
     for group in run.groups.values():
         for key, entry in group["entries"].items():
-            if "how" in entry and not key.startswith("attend"):
+            if "how" in entry and not key.startswith("attend") and group["section"] != "models":
                 found.setdefault((group["section"] == "linear", key), {}).setdefault(entry["how"], []).append(group["name"])
     lines = []
     for (_, key), hows in sorted(found.items()):
@@ -274,10 +302,11 @@ def ways(run):
 
 def introduction(run):
     result, machine = run.result, run.result["machine"]
-    peers = [f"{name} {version}" for name, version in machine["versions"].items() if name != "attend"]
+    peers = [f"{name} {version}" for name, version in machine["versions"].items() if not name.startswith("attend")]
+    python = machine["versions"].get("attend in Python")
     lines = [
         f"{machine['processor']}, {machine['threads']} threads, {machine['system']}",
-        f"attend {machine['versions']['attend']} at {machine['commit']}, compiler {machine['compiler']}",
+        f"attend {machine['versions']['attend']} at {machine['commit']}, compiler {machine['compiler']}" + (f"; from Python: {python}" if python else ""),
         f"peers: {', '.join(peers) or 'none in this run'}",
         f"{result['rounds']} rounds in {result['minutes']:.0f} minutes. A number is the median of the rounds (lowest to highest), "
         "a ratio the median of the ratios within each round. [How it is measured](../README.md)",
@@ -298,7 +327,7 @@ def demand_table(run):
         unit = found["unit"] if found["unit"] in ("", "x") else f" {found['unit']}"
         decides = f" ({found['decides'].removeprefix('memory: ')})" if found["decides"] else ""
         value = f"{found['value']:.3f}" if found["unit"] in ("", "x") else number(found["value"])  # 0.799 is not 0.80
-        rows.append([found["what"], f"{value}{unit}{decides}", f"{found['must']:g}{unit}", f"{found['aim']:g}{unit}",
+        rows.append([found["what"], f"{value}{unit}{decides}", f"{found['must']:g}{unit}", f"{found['aim']:g}{unit}" if found["aim"] else "",
                      "" if run.result["quick"] else verdict(found)])
     return table(["what", "measured", "must", "aim", ""], rows)
 
@@ -307,7 +336,7 @@ def page(run, picture):
     parts = [("", introduction(run)), ("What must hold", demand_table(run)), ("Roofs", roofs(run)),
              ("Forward", "\n".join(filter(None, (throughput(run, "f32", "roof fma"), throughput(run, "bf16", "roof bf16"), f16(run))))),
              ("Decode and short inputs", short(run)), ("Head sizes, options, threads", own(run)), ("Linear", linear(run)),
-             ("Memory", memory(run)), ("How the peers did it", ways(run)), ("What peers can't do", left_out(run))]
+             ("From Python", "\n".join(filter(None, (calls(run), models(run))))), ("Memory", memory(run)), ("How the peers did it", ways(run)), ("What peers can't do", left_out(run))]
     text = f"# Benchmark of {run.result['date']}\n\n"
     for heading, body in parts:
         text += (f"## {heading}\n\n{body}\n" if heading else f"{body}\n![GFLOP/s of each case]({picture})\n\n") if body else ""

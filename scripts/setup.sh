@@ -9,7 +9,7 @@ set -euo pipefail
 build=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libpng-dev zlib1g-dev libtbb-dev
   libfreetype-dev fonts-dejavu-core)
 test=(libgtest-dev libgmock-dev python3 python3-dev python3-venv)
-bench=(python3 python3-venv)
+bench=(python3 python3-dev python3-venv)
 check=(clang-format mandoc shellcheck zsh fish clang-16 g++-aarch64-linux-gnu qemu-user)
 
 wanted=()

@@ -2,7 +2,8 @@
 
     {"do": "hello"}                                         -> {"name", "version"}
     {"do": "prepare", "id", "case", "inputs": {name: path}} -> {"how"}, or {"error"} where it can't do the case
-    {"do": "run", "id", "threads", "seconds", "least"}      -> {"seconds": [of one call, ...]}
+    {"do": "run", "id", "threads", "seconds", "least"}      -> {"seconds": [of one call, ...]}, and for a model "attention":
+                                                               the part of them that went into its attention
     {"do": "output", "id", "path"}                          -> {}: the last result, f32, written as .npy
     {"do": "drop", "id"}                                    -> {}
 
@@ -58,12 +59,16 @@ class Worker:
         call = self.cases[request["id"]][1]
         once = timed(call)  # not counted: wakes the threads and warms the caches
         calls = max(1, int(200e-6 / once))  # short calls many at a time, as attend's worker does
+        clock = getattr(call, "clock", None)  # a model's, which counts the seconds in its attention
+        in_attention = clock and clock.seconds
         seconds, begin = [], time.perf_counter()
         while len(seconds) < request["least"] or time.perf_counter() - begin < request["seconds"]:
             start = time.perf_counter()
             for _ in range(calls):
                 call()
             seconds.append((time.perf_counter() - start) / calls)
+        if clock:
+            return {"seconds": seconds, "attention": (clock.seconds - in_attention) / (sum(seconds) * calls)}
         return {"seconds": seconds}
 
     def output(self, request):
