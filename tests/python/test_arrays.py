@@ -171,7 +171,7 @@ REFUSED = {
     "other byte order": (lambda: X.astype(X.dtype.newbyteorder()), TypeError, DTYPE + "[<>]f4"),
     "bfloat16 in other byte order": (
         lambda: X.astype(ml_dtypes.bfloat16).view(np.dtype(ml_dtypes.bfloat16).newbyteorder()), TypeError, DTYPE),
-    "odd strides": (lambda: np.zeros((2, 3, 4), "i1,f4")["f1"], TypeError, "q: a stride is not a multiple of the element"),
+    "odd strides": (lambda: np.zeros((2, 3, 4), "i1,f4")["f1"], TypeError, "q: a stride is not a multiple of"),
     "masked array": (lambda: np.ma.masked_array(X, X > 0), TypeError, "q: a masked array, whose mask would be ignored"),
     "complex tensor": (lambda: T.to(torch.complex64), TypeError, DTYPE + "torch.complex64"),
     "conjugate tensor": (lambda: T.to(torch.complex64).conj(), TypeError, DTYPE + "torch.complex64"),
@@ -323,7 +323,8 @@ def test_a_signal_handler_that_returns_does_not_end_the_call(alarm):
 
 
 def run_python(code, timeout=60):
-    return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=timeout)
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
 
 def test_ctrl_c_ends_a_long_call():

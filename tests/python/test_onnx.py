@@ -19,7 +19,9 @@ def cases():
 
 def to_torch(x):
     """The same memory as a tensor; PyTorch does not know the bfloat16 of ml_dtypes."""
-    return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) if x.dtype.name == "bfloat16" else torch.from_numpy(x)
+    if x.dtype.name == "bfloat16":
+        return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(x)
 
 
 def to_numpy(x, like):
