@@ -59,7 +59,9 @@ def to_torch(x):
     """The same memory, where PyTorch can have it, else a copy; PyTorch does not know the bfloat16 of ml_dtypes."""
     if any(stride < 0 for stride in x.strides) or not x.flags.aligned:
         x = x.copy()
-    return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) if x.dtype.name == "bfloat16" else torch.from_numpy(x)
+    if x.dtype.name == "bfloat16":
+        return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(x)
 
 
 class Arrays:
@@ -140,7 +142,7 @@ def compare(name, got, near, truth, nan, unknown, floor):
 
 
 def check(x, dtype, out, lse=None, truth=None):
-    """x: tensors and numbers by name. truth: of out, where there is a better one than the plain computation in double."""
+    """x: tensors and numbers by name. truth: of out, where it is not the plain computation in double."""
     visible = x["visible"]
     true_out, true_lse, logits = plain(x, torch.float64, torch.float64, torch.matmul)
     near, near_lse, _ = plain(x, torch.float64 if dtype == "float64" else torch.float32, DTYPES[dtype])
@@ -291,9 +293,9 @@ def plain_arguments(x, is_causal, scale, enable_gqa):
     if mask is not None:
         seen = seen & (mask if bias is None else ~torch.isneginf(bias))
     lead = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
-    return {"q": q.expand(*lead, *q.shape[-2:]), "k": k.expand(*lead, *k.shape[-2:]), "v": v.expand(*lead, *v.shape[-2:]),
-            "visible": seen.expand(*lead, Tq, Tk), "bias": bias, "softcap": 0, "slopes": None, "sinks": None,
-            "scale": q.shape[-1]**-0.5 if scale is None else scale}
+    full = {name: each.expand(*lead, *each.shape[-2:]) for name, each in (("q", q), ("k", k), ("v", v))}
+    return full | {"visible": seen.expand(*lead, Tq, Tk), "bias": bias, "softcap": 0, "slopes": None, "sinks": None,
+                   "scale": q.shape[-1]**-0.5 if scale is None else scale}
 
 
 # Drawing cases.
@@ -417,7 +419,7 @@ def line(function, case):
 
 
 def failure(seed, running):
-    """The line that repeats the case, and what is wrong; "" where nothing is. The file has it where the call crashes."""
+    """The line that repeats the case, and what is wrong; "" where nothing is. The file is for calls that crash."""
     function, case = draw(seed)
     running.write_text(line(function, case))
     try:
