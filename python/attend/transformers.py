@@ -1,14 +1,4 @@
-"""attn_implementation="attend" for Hugging Face models on the CPU.
-
->>> import attend.transformers
->>> attend.transformers.register()
->>> from transformers import LlamaConfig, LlamaForCausalLM
->>> config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-...                      num_key_value_heads=2, vocab_size=99, attn_implementation="attend")
->>> model = LlamaForCausalLM(config).eval()
-
-Models that were loaded before take it with model.set_attn_implementation("attend").
-"""
+"""attn_implementation="attend" for Hugging Face models on the CPU: register()."""
 
 import functools
 import inspect
@@ -38,6 +28,7 @@ __all__ = ["register"]
 def register() -> None:
     """Let Hugging Face models take attn_implementation="attend"; a second call changes nothing.
 
+    from_pretrained() and configurations take it; for a model that is there: model.set_attn_implementation("attend").
     Grouped-query attention, causal masks, sliding windows, padding, caches, soft caps, attention sinks and position
     biases are done in the kernel: nothing of the size Tq * Tk is made, unless the model itself makes it (T5's
     position bias) or its mask is none of these (packed sequences, chunked attention, masks of one's own).
@@ -46,6 +37,13 @@ def register() -> None:
     are never returned, as with "sdpa".
     A row that may attend to nothing, as a position of left padding, gives 0: "eager" gives the mean of all values.
     Raises ValueError, when the model runs, for models that do not use transformers' attention interface.
+
+    >>> import attend.transformers
+    >>> attend.transformers.register()
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+    ...                      num_key_value_heads=2, vocab_size=99, attn_implementation="attend")
+    >>> model = LlamaForCausalLM(config).eval()
     """
     AttentionInterface.register("attend", _attention)
     AttentionMaskInterface.register("attend", _mask)
@@ -63,8 +61,6 @@ class StructuredMask(torch.Tensor):
     # a cache (chunked prefill, assisted decoding), with caches whose first keys are cut off (sliding) or whose last are
     # not written yet (static), and wherever a model slices or joins its mask. Here nothing is guessed: the mask comes
     # from the function, the lengths and the offsets that transformers' own mask is made from.
-
-    __torch_function__ = torch._C._disabled_torch_function_impl  # results of operators are plain tensors
 
     @staticmethod
     def __new__(cls, shape, options, make):
@@ -206,7 +202,7 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
 def _mask_options(mask, position_bias, query, key, is_causal):
     """attention()'s keywords for a mask of any kind."""
     if isinstance(mask, StructuredMask):
-        if mask.made is None and mask.shape[2:] == (query.shape[2], key.shape[2]) and not is_tracing():
+        if mask.made is None and mask.shape[2:] == (query.shape[2], key.shape[2]):
             return mask.options | {"bias": position_bias}
         mask = mask.full()
     if mask is None:
@@ -248,8 +244,8 @@ def _fall_back(reason, module, query, key, value, mask, *, softcap, s_aux, **key
     if softcap is not None or s_aux is not None:
         eager = getattr(sys.modules.get(type(module).__module__), "eager_attention_forward", None)
         if eager is None:
-            raise ValueError(f"attend.transformers: {type(module).__name__} has a soft cap or sinks, which for {reason} "
-                             'need attn_implementation="eager"')
+            raise ValueError(f"attend.transformers: {type(module).__name__} has a soft cap or sinks: {reason} needs "
+                             'attn_implementation="eager"')
     _warn_once(f"attend.transformers: attend does not do {reason}; such calls run as with "
                f'attn_implementation="{"eager" if eager else "sdpa"}"')
     if isinstance(mask, StructuredMask):
@@ -263,7 +259,7 @@ def _fall_back(reason, module, query, key, value, mask, *, softcap, s_aux, **key
     return eager(module, query, key, value, mask, softcap=softcap, s_aux=s_aux, **keywords)
 
 
-_warned = set()
+_warned: set[str] = set()
 
 
 def _warn_once(message):

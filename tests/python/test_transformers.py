@@ -22,8 +22,8 @@ attend.transformers.register()
 transformers.logging.set_verbosity_error()
 
 PROMPT = 17
-SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 99,
-         "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
+SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "vocab_size": 99, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
 GROUPED = SMALL | {"num_key_value_heads": 2, "head_dim": 16}
 SHARED = {"vocab_size": 99, "d_model": 64, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0,
           "decoder_start_token_id": 1}
@@ -261,6 +261,14 @@ def test_the_structure_of_a_mask_says_what_the_mask_says(structure, q_length, kv
         assert torch.equal(mask.full(), expected)
 
 
+def test_a_mask_stays_when_a_static_cache_moves_on():
+    position = torch.tensor(3)
+    expected = masks.sdpa_mask(1, 2, 9, position)
+    mask = ATTEND_MASK(1, 2, 9, position)
+    position += 2
+    assert mask.options["offset"] == 3 and torch.equal(mask.full(), expected)
+
+
 UNKNOWN = {
     "packed": masks.packed_sequence_mask_function(torch.tensor([[0, 0, 0, 1, 1, 1, 1, 1, 1]])),
     "chunked": masks.chunked_causal_mask_function(3, torch.zeros(1, dtype=torch.int64)),
@@ -300,7 +308,8 @@ def test_operators_see_the_whole_mask_and_may_change_it():
 def test_packed_sequences_and_masks_of_ones_own(pairs):
     eager, model = pairs("mistral")
     ids = torch.randint(3, 99, (1, 12))
-    packed = {"input_ids": ids, "position_ids": torch.tensor([[0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6]]), "use_cache": False}
+    positions = torch.tensor([[0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6]])
+    packed = {"input_ids": ids, "position_ids": positions, "use_cache": False}
     close(model(**packed).logits, eager(**packed).logits)
     allowed = (torch.rand(1, 1, 12, 12) < 0.7) | torch.eye(12, dtype=torch.bool)
     added = torch.zeros(1, 1, 12, 12).masked_fill(~allowed, torch.finfo(torch.float32).min)
@@ -344,12 +353,15 @@ def test_a_compiled_model_has_attend_in_its_graph(pairs):
 
 @torch.no_grad()
 def test_a_mask_from_outside_goes_into_a_compiled_function():
-    q = torch.randn(2, 2, 5, 8)
-    mask = ATTEND_MASK(2, 5, 5, attention_mask=torch.arange(5) > torch.tensor([[0], [2]]))
-    compiled = torch.compile(attend.transformers._attention, backend="eager")
-    got, expected = (function(torch.nn.Module(), q, q, q, mask)[0]
-                     for function in (compiled, attend.transformers._attention))
-    torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
+    q, k = torch.randn(2, 2, 3, 8), torch.randn(2, 2, 7, 8)
+    compiled = torch.compile(attend.transformers._attention, backend="eager", fullgraph=True)
+    for offset in 4, 1:
+        for padding in None, torch.arange(7) > torch.tensor([[0], [2]]), torch.arange(7) < torch.tensor([[3], [6]]):
+            mask = ATTEND_MASK(2, 3, 7, offset, attention_mask=padding)
+            got, expected = (function(torch.nn.Module(), q, k, k, mask)[0]
+                             for function in (compiled, attend.transformers._attention))
+            torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
+            assert mask.made is None
 
 
 # --- What attend does not do ---------------------------------------------------------------------------------------
@@ -378,6 +390,15 @@ def test_training_is_left_to_others_with_one_warning(pairs, warned, name, as_wit
         close(ours.grad, theirs.grad)
     message, = messages(warned)
     assert "does not do training" in message and f'attn_implementation="{as_with}"' in message
+
+
+def test_a_soft_cap_without_a_mask_is_causal_in_training_too(pairs, warned):
+    layer = pairs("gemma2")[1].model.layers[0].self_attn
+    q, k = torch.randn(1, 4, 5, 16), torch.randn(1, 2, 5, 16)
+    expected, got = (attend.transformers._attention(layer, queries, k, k, None, scaling=1.0, softcap=2.0)[0]
+                     for queries in (q, q.clone().requires_grad_()))
+    assert got.requires_grad and not expected.requires_grad
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
 
 
 @torch.no_grad()
@@ -458,7 +479,7 @@ SENTENCES = [
     "A cat sleeps on the warm window sill.",
     "The kitten is napping by the window, in the sun.",
     "Interest rates rose again this spring.",
-    "The central bank raised the cost of borrowing once more, to nobody's surprise, and said that it might do so again.",
+    "The central bank raised the cost of borrowing once more, to nobody's surprise, and may do so again.",
     "Rain.",
 ]
 
