@@ -8,6 +8,8 @@ import numpy
 
 from . import _core
 
+__all__ = ["attention"]
+
 ArrayT = TypeVar("ArrayT")
 
 SOFTMAX_PRECISIONS = (None, 1, 10, 11, 16)  # FLOAT, FLOAT16, DOUBLE, BFLOAT16

@@ -13,7 +13,7 @@ import pytest
 
 import attend
 
-MODULES = ("attend",)
+MODULES = ("attend", "attend.onnx", "attend.torch", "attend.transformers")
 PUBLIC = {f"{module}.{name}": getattr(importlib.import_module(module), name)
           for module in MODULES for name in importlib.import_module(module).__all__}
 
