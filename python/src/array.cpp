@@ -212,20 +212,6 @@ Array::Array(const char* function, const char* name, nb::handle object)
               nb::cast<std::string>(nb::str(object.type().attr("__name__")))));
 }
 
-Array::~Array() {
-  if (buffer_.obj) PyBuffer_Release(&buffer_);
-}
-
-Array::Array(Array&& other) noexcept
-    : function_(other.function_),
-      name_(other.name_),
-      object_(other.object_),
-      view_(other.view_),
-      kind_(std::move(other.kind_)),
-      read_only_(other.read_only_),
-      buffer_(std::exchange(other.buffer_, Py_buffer{})),
-      dlpack_(std::move(other.dlpack_)) {}
-
 void Array::refuse(const std::string& what) const {
   throw nb::type_error(join(function_, ": ", name_, ": ", what).c_str());
 }
@@ -308,7 +294,7 @@ bool Array::read_buffer() {
     return read_bfloat16();
   }
   const std::optional<DType> dtype = dtype_of_format(buffer_.format);
-  if (!dtype) {
+  if (!dtype || size_of(*dtype) != buffer_.itemsize) {  // '=l' has 4 bytes, where 'l' has 8
     const std::string text = dtype_text(object_);
     refuse_dtype(text.empty() ? join("the buffer format '", buffer_.format, "'") : text);
   }

@@ -27,23 +27,27 @@ struct Kind {
   nb::object bfloat16 = {};          // numpy: the dtype that ml_dtypes gave it
 };
 
+// What PyObject_GetBuffer gives, given back at the end.
+struct Buffer : Py_buffer {
+  Buffer() : Py_buffer{} {}
+  ~Buffer() {
+    if (obj) PyBuffer_Release(this);
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+};
+
 // An argument, read in place. Holds what keeps the memory alive.
 class Array {
  public:
   // Throws TypeError, naming the function and argument, for what is not an array on the CPU, or whose dtype no argument
   // of the library has; ValueError for a PyTorch tensor with requires_grad while PyTorch records.
   Array(const char* function, const char* name, nb::handle object);
-  ~Array();
-  Array(Array&& other) noexcept;
-  Array(const Array&) = delete;
-  Array& operator=(const Array&) = delete;
-  Array& operator=(Array&&) = delete;
 
   const View& view() const { return view_; }
   // Throws ValueError where the memory may only be read.
   MutableView writable() const;
   const Kind& kind() const { return kind_; }
-  nb::handle object() const { return object_; }
 
  private:
   bool read_exchange();
@@ -64,7 +68,7 @@ class Array {
   View view_;
   Kind kind_;
   bool read_only_ = false;
-  Py_buffer buffer_{};
+  Buffer buffer_;
   nb::ndarray<nb::ro> dlpack_;
 };
 

@@ -252,6 +252,10 @@ def test_a_failed_call_releases_the_buffers():
         attend.attention(x, x, 3)
     x.release()
     memory.append(0)  # BufferError while anyone looks at it
+    whole = array.array("i", [1, 2, 3])
+    with pytest.raises(TypeError, match="attention: q: expected float32"):
+        attend.attention(whole, whole, whole)
+    whole.append(4)
 
 
 @pytest.mark.parametrize("make", [lambda: X.copy(), lambda: T.clone(), lambda: array_api_strict.asarray(X.copy())],
