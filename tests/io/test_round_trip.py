@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import zipfile
 
+import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -125,26 +126,21 @@ def test_metadata_of_several_keys_is_kept(convert):
 
 
 def test_bf16_goes_through_safetensors_as_bits(convert):
-    # NumPy has no bfloat16, so that the package is given the bits as they are.
-    tensors = {}
+    arrays = {}
     for i, shape in enumerate(SHAPES):
-        data = random_array(shape, "<u2", i).tobytes() if shape != () else b"\x80\x3f"
-        tensors[f"{NAMES[i % len(NAMES)]} {i}"] = {"dtype": "bfloat16", "shape": list(shape), "data": data}
-    content = safetensors.serialize(tensors)
+        bits = random_array(shape, "<u2", i) if shape != () else np.array(0x3F80, "<u2")
+        arrays[f"{NAMES[i % len(NAMES)]} {i}"] = bits.view(ml_dtypes.bfloat16)
+    content = safetensors.numpy.save(arrays)
     path = convert(content, "safetensors", "safetensors")
     assert path.read_bytes() == content
     back = {name: bytes(tensor["data"]) for name, tensor in safetensors.deserialize(path.read_bytes())}
-    assert back == {name: tensor["data"] for name, tensor in tensors.items()}
+    assert back == {name: array.tobytes() for name, array in arrays.items()}
 
 
 def test_all_dtypes_in_one_file_come_in_the_order_of_the_package(convert):
-    sizes = {"bool": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8}
-    tensors = {
-        f"{prefix}{dtype}": {"dtype": dtype, "shape": [2], "data": bytes(2 * size)}
-        for prefix in "ba"
-        for dtype, size in sizes.items()
-    }
-    content = safetensors.serialize(tensors)
+    dtypes = [*DTYPES, ml_dtypes.bfloat16]
+    arrays = {f"{prefix}{np.dtype(dtype).name}": np.zeros(2, dtype) for prefix in "ba" for dtype in dtypes}
+    content = safetensors.numpy.save(arrays)
     assert convert(content, "safetensors", "safetensors").read_bytes() == content
 
 
