@@ -27,11 +27,13 @@ print("works on", sys.version.split()[0], attend.__version__)
 
 def wheels(config):
     folder = config.getoption("--wheels")
-    return sorted(folder.glob("*.whl")) if folder else []
+    if folder is None:
+        return [pytest.param(None, marks=pytest.mark.skip(reason="no wheels were given: --wheels FOLDER (make wheel)"))]
+    return [pytest.param(path, id=path.name) for path in sorted(folder.glob("*.whl"))]
 
 
 def pytest_generate_tests(metafunc):
-    metafunc.parametrize("wheel", wheels(metafunc.config), ids=lambda path: path.name)
+    metafunc.parametrize("wheel", wheels(metafunc.config))
 
 
 def pythons():
