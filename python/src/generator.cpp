@@ -20,78 +20,71 @@ Generator(seed) is torch.manual_seed(seed). Shapes are tuples, as in NumPy; dtyp
 array([[0.29611194, 0.5165623 ],
        [0.25167072, 0.6885568 ]], dtype=float32))";
 
-Dims shape_of(const char* function, nb::handle shape) {
-  return read_shape(function, "shape", shape);
+// A method of Generator, called `name` in Python: its arguments from Python, and its result as an array.
+class Method {
+ public:
+  explicit Method(const char* name) : name_(std::string("Generator.") + name) {}
+
+  Dims shape(nb::handle shape) const { return read_shape(name_.c_str(), "shape", shape); }
+  DType dtype(nb::handle dtype) const { return read_dtype(name_.c_str(), dtype); }
+  nb::object array(const Tensor& tensor) const { return to_python(Kind{}, tensor); }
+
+ private:
+  std::string name_;
+};
+
+std::string signature(const char* name, const std::string& arguments) {
+  return "def " + std::string(name) + "(self, shape: Sequence[int]" + arguments + ") -> numpy.ndarray";
 }
 
-nb::object array(const Tensor& tensor) {
-  return to_python(Kind{}, tensor);
+using Class = nb::class_<Generator>;
+
+void bind_draw(Class& c, const char* name, Tensor (Generator::*draw)(const Dims&, DType), const char* doc) {
+  c.def(
+      name,
+      [draw, method = Method(name)](Generator& self, nb::handle shape, nb::handle dtype) {
+        return method.array((self.*draw)(method.shape(shape), method.dtype(dtype)));
+      },
+      nb::arg("shape"), nb::arg("dtype") = "float32", nb::sig(signature(name, ", dtype: object = 'float32'").c_str()),
+      doc);
+}
+
+// From a distribution with two numbers, called `first` and `second`.
+void bind_draw(Class& c, const char* name, const char* first, const char* second,
+               Tensor (Generator::*draw)(const Dims&, double, double, DType), const char* doc) {
+  const std::string numbers = std::string(", ") + first + ": float, " + second + ": float";
+  c.def(
+      name,
+      [draw, method = Method(name)](Generator& self, nb::handle shape, double a, double b, nb::handle dtype) {
+        return method.array((self.*draw)(method.shape(shape), a, b, method.dtype(dtype)));
+      },
+      nb::arg("shape"), nb::arg(first), nb::arg(second), nb::arg("dtype") = "float32",
+      nb::sig(signature(name, numbers + ", dtype: object = 'float32'").c_str()), doc);
+}
+
+void bind_initialiser(Class& c, const char* name, Tensor (Generator::*draw)(const Dims&), const char* doc) {
+  c.def(
+      name,
+      [draw, method = Method(name)](Generator& self, nb::handle shape) {
+        return method.array((self.*draw)(method.shape(shape)));
+      },
+      nb::arg("shape"), nb::sig(signature(name, "").c_str()), doc);
 }
 
 }  // namespace
 
 void bind_generator(nb::module_& m) {
-  const auto shape = nb::arg("shape");
-  nb::class_<Generator>(m, "Generator", class_doc)
-      .def(nb::init<std::uint64_t>(), nb::arg("seed") = Generator::default_seed)
-      .def("seed", &Generator::seed, nb::arg("seed"), "Start again, as torch.manual_seed.")
-      .def(
-          "rand",
-          [](Generator& self, nb::handle shape, nb::handle dtype) {
-            return array(self.rand(shape_of("Generator.rand", shape), read_dtype("Generator.rand", dtype)));
-          },
-          shape, nb::arg("dtype") = "float32",
-          nb::sig("def rand(self, shape: Sequence[int], dtype: object = 'float32') -> numpy.ndarray"),
-          "Uniform in [0, 1): torch.rand.")
-      .def(
-          "randn",
-          [](Generator& self, nb::handle shape, nb::handle dtype) {
-            return array(self.randn(shape_of("Generator.randn", shape), read_dtype("Generator.randn", dtype)));
-          },
-          shape, nb::arg("dtype") = "float32",
-          nb::sig("def randn(self, shape: Sequence[int], dtype: object = 'float32') -> numpy.ndarray"),
-          "Standard normal: torch.randn.")
-      .def(
-          "uniform",
-          [](Generator& self, nb::handle shape, double low, double high, nb::handle dtype) {
-            constexpr const char* function = "Generator.uniform";
-            return array(self.uniform(shape_of(function, shape), low, high, read_dtype(function, dtype)));
-          },
-          shape, nb::arg("low"), nb::arg("high"), nb::arg("dtype") = "float32",
-          nb::sig("def uniform(self, shape: Sequence[int], low: float, high: float, dtype: object = 'float32') "
-                  "-> numpy.ndarray"),
-          "Uniform in [low, high): Tensor.uniform_.")
-      .def(
-          "normal",
-          [](Generator& self, nb::handle shape, double mean, double std, nb::handle dtype) {
-            constexpr const char* function = "Generator.normal";
-            return array(self.normal(shape_of(function, shape), mean, std, read_dtype(function, dtype)));
-          },
-          shape, nb::arg("mean"), nb::arg("std"), nb::arg("dtype") = "float32",
-          nb::sig("def normal(self, shape: Sequence[int], mean: float, std: float, dtype: object = 'float32') "
-                  "-> numpy.ndarray"),
-          "Normal: Tensor.normal_.")
-      .def(
-          "kaiming_uniform",
-          [](Generator& self, nb::handle shape) {
-            return array(self.kaiming_uniform(shape_of("Generator.kaiming_uniform", shape)));
-          },
-          shape, nb::sig("def kaiming_uniform(self, shape: Sequence[int]) -> numpy.ndarray"),
-          "As nn.Linear draws its weights [out, in]: uniform within 1 / sqrt(in).")
-      .def(
-          "xavier_uniform",
-          [](Generator& self, nb::handle shape) {
-            return array(self.xavier_uniform(shape_of("Generator.xavier_uniform", shape)));
-          },
-          shape, nb::sig("def xavier_uniform(self, shape: Sequence[int]) -> numpy.ndarray"),
-          "torch.nn.init.xavier_uniform_, for [out, in].")
-      .def(
-          "xavier_normal",
-          [](Generator& self, nb::handle shape) {
-            return array(self.xavier_normal(shape_of("Generator.xavier_normal", shape)));
-          },
-          shape, nb::sig("def xavier_normal(self, shape: Sequence[int]) -> numpy.ndarray"),
-          "torch.nn.init.xavier_normal_, for [out, in].");
+  Class c(m, "Generator", class_doc);
+  c.def(nb::init<std::uint64_t>(), nb::arg("seed") = Generator::default_seed);
+  c.def("seed", &Generator::seed, nb::arg("seed"), "Start again, as torch.manual_seed.");
+  bind_draw(c, "rand", &Generator::rand, "Uniform in [0, 1): torch.rand.");
+  bind_draw(c, "randn", &Generator::randn, "Standard normal: torch.randn.");
+  bind_draw(c, "uniform", "low", "high", &Generator::uniform, "Uniform in [low, high): Tensor.uniform_.");
+  bind_draw(c, "normal", "mean", "std", &Generator::normal, "Normal: Tensor.normal_.");
+  bind_initialiser(c, "kaiming_uniform", &Generator::kaiming_uniform,
+                   "As nn.Linear draws its weights [out, in]: uniform within 1 / sqrt(in).");
+  bind_initialiser(c, "xavier_uniform", &Generator::xavier_uniform, "torch.nn.init.xavier_uniform_, for [out, in].");
+  bind_initialiser(c, "xavier_normal", &Generator::xavier_normal, "torch.nn.init.xavier_normal_, for [out, in].");
 }
 
 }  // namespace attend::python
