@@ -58,67 +58,6 @@ struct PyTorch {
   }
 };
 
-std::optional<DType> dtype_of_format(const char* format) {
-  if (!format) return DType::u8;  // PEP 3118: no format means bytes
-  std::string_view code(format);
-  if (code.size() == 2 && (code[0] == '@' || code[0] == '=' || code[0] == '<')) code.remove_prefix(1);
-  if (code.size() != 1) return std::nullopt;
-  switch (code[0]) {
-    case 'f':
-      return DType::f32;
-    case 'd':
-      return DType::f64;
-    case 'e':
-      return DType::f16;
-    case 'l':
-    case 'q':
-      return DType::i64;
-    case 'B':
-      return DType::u8;
-    case '?':
-      return DType::boolean;
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<DType> dtype_of_dlpack(const nb::dlpack::dtype& dtype) {
-  using Code = nb::dlpack::dtype_code;
-  const auto is = [&](Code code, int bits) {
-    return dtype.code == static_cast<std::uint8_t>(code) && dtype.bits == bits && dtype.lanes == 1;
-  };
-  if (is(Code::Float, 32)) return DType::f32;
-  if (is(Code::Float, 64)) return DType::f64;
-  if (is(Code::Float, 16)) return DType::f16;
-  if (is(Code::Bfloat, 16)) return DType::bf16;
-  if (is(Code::Int, 64)) return DType::i64;
-  if (is(Code::UInt, 8)) return DType::u8;
-  if (is(Code::Bool, 8)) return DType::boolean;
-  return std::nullopt;
-}
-
-nb::dlpack::dtype to_dlpack(DType dtype) {
-  using Code = nb::dlpack::dtype_code;
-  const auto of = [&](Code code) {
-    return nb::dlpack::dtype{static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(dtype)), 1};
-  };
-  switch (dtype) {
-    case DType::f32:
-    case DType::f64:
-    case DType::f16:
-      return of(Code::Float);
-    case DType::bf16:
-      return of(Code::Bfloat);
-    case DType::i64:
-      return of(Code::Int);
-    case DType::u8:
-      return of(Code::UInt);
-    case DType::boolean:
-      return of(Code::Bool);
-  }
-  return {};
-}
-
 // What a type of arrays says of itself.
 struct Exchange {
   const ExchangeApi* api = nullptr;  // or it has none
@@ -184,26 +123,6 @@ nb::object allocate(const ExchangeApi& api, const Dims& shape, DType dtype, void
 }
 
 }  // namespace
-
-const char* python_name(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "float32";
-    case DType::f64:
-      return "float64";
-    case DType::bf16:
-      return "bfloat16";
-    case DType::f16:
-      return "float16";
-    case DType::i64:
-      return "int64";
-    case DType::u8:
-      return "uint8";
-    case DType::boolean:
-      return "bool";
-  }
-  return "";
-}
 
 Array::Array(const char* function, const char* name, nb::handle object)
     : function_(function), name_(name), object_(object) {
@@ -406,16 +325,6 @@ Tensor read_integers(const char* function, const char* name, nb::handle object) 
     if (!nb::try_cast(value, *to++)) throw refuse();
   }
   return integers;
-}
-
-DType read_dtype(const char* function, nb::handle object) {
-  // "torch.float32", numpy.dtype's "float32", the class numpy.float32
-  std::string name = nb::cast<std::string>(nb::str(nb::getattr(object, "__name__", object)));
-  name = name.substr(name.rfind('.') + 1);
-  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
-    if (name == python_name(dtype)) return dtype;
-  }
-  throw nb::type_error(join(function, ": dtype: expected float32, float64, bfloat16 or float16, got ", name).c_str());
 }
 
 Dims read_shape(const char* function, const char* name, nb::handle object) {

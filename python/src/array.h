@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attend/tensor.h"
+#include "dtypes.h"
 
 namespace attend::python {
 
@@ -89,12 +90,6 @@ nb::object to_python(const Kind& kind, const View& view);
 
 // Whole numbers as i64: an array of integers, or a sequence of them. Throws TypeError.
 Tensor read_integers(const char* function, const char* name, nb::handle object);
-
-// "float32", torch.float32, numpy.float32, numpy.dtype("float32"), ... Throws TypeError for one that is not f32, f64,
-// bf16 or f16.
-DType read_dtype(const char* function, nb::handle object);
-// "float32", ...: what NumPy and PyTorch call it.
-const char* python_name(DType dtype);
 
 // A tuple or list of sizes, or an array, whose shape is meant.
 Dims read_shape(const char* function, const char* name, nb::handle object);
