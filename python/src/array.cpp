@@ -159,7 +159,7 @@ MutableView Array::writable() const {
 
 void Array::look_at_dltensor(const nb::dlpack::dltensor& tensor) {
   if (tensor.device.device_type != cpu_device) {
-    refuse_device(nb::getattr(object_, "device", nb::none()));
+    refuse_device(nb::getattr(object_, "device", nb::str("another device")));
   }
   const std::optional<DType> dtype = dtype_of_dlpack(tensor.dtype);
   if (!dtype) refuse_dtype(dtype_text(object_));

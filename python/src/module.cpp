@@ -5,6 +5,7 @@
 
 #include "attend/error.h"
 #include "bindings.h"
+#include "openmp.h"
 
 namespace {
 
@@ -43,6 +44,7 @@ void translate(const std::exception_ptr& pointer, void*) {
 NB_MODULE(_core, m) {
   nanobind::set_leak_warnings(false);  // what a program still holds when it ends is no news
   nanobind::register_exception_translator(translate);
+  attend::python::leave_openmp_threads_in_forks();
   attend::python::bind_attention(m);
   attend::python::bind_scaled_dot_product_attention(m);
   attend::python::bind_kv_cache(m);

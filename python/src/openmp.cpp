@@ -19,6 +19,7 @@ struct OpenMp {
 };
 
 OpenMp openmp;
+bool forked = false;  // from a process that may have had OpenMP's threads
 
 struct Loop {
   int workers;
@@ -49,14 +50,20 @@ bool find(void* library, const char* name, Function*& function) {
 
 }  // namespace
 
+void leave_openmp_threads_in_forks() {
+  pthread_atfork(nullptr, nullptr, [] {
+    forked = true;
+    set_host_threads(nullptr);
+  });
+}
+
 void use_openmp_threads() {
+  if (forked) return;
   void* library = dlopen("libgomp.so.1", RTLD_LAZY | RTLD_NOLOAD);  // only where it is loaded already
   if (!library) return;
   if (find(library, "GOMP_parallel", openmp.parallel) && find(library, "omp_get_max_threads", openmp.max_threads) &&
       find(library, "omp_get_thread_num", openmp.thread) && find(library, "omp_get_num_threads", openmp.threads)) {
     set_host_threads(&openmp_threads);
-    // In a forked process libgomp would wait for threads that were left behind.
-    pthread_atfork(nullptr, nullptr, [] { set_host_threads(nullptr); });
   }
 }
 

@@ -8,4 +8,7 @@ namespace attend::python {
 // ms on oneTBB's threads and 1.4 ms alone (two Zen 4 cores). torch.set_num_threads then counts for attend too.
 void use_openmp_threads();
 
+// In a process that is forked from now on there is no such use: libgomp would wait for threads that were left behind.
+void leave_openmp_threads_in_forks();
+
 }  // namespace attend::python

@@ -17,7 +17,7 @@ x = numpy.random.default_rng(0).standard_normal((1, 8, 700, 64), numpy.float32)
 
 
 def run(program):
-    done = subprocess.run([sys.executable, "-c", PROLOGUE + program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", PROLOGUE + program], capture_output=True, text=True, timeout=40)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
@@ -39,14 +39,29 @@ print(attend.num_threads(), after - before, same)
     assert int(run("import attend\nbefore = threads()\nwork(x)\nprint(threads() - before)")[0]) > 0
 
 
-def test_a_forked_process_goes_on_without_pytorchs_threads():
+FORK = """
+child = os.fork()
+if child == 0:
+    os._exit(0 if (work(CHILDS).numpy() == expected).all() else 3)
+print(os.waitpid(child, 0)[1], (work(x).numpy() == expected).all())
+"""
+
+
+@pytest.mark.parametrize("childs", ["x", "torch.nn.Parameter(x, False)"], ids=["a type seen before", "a type first seen there"])
+def test_a_forked_process_goes_on_without_pytorchs_threads(childs):
     program = """
 import torch, attend
 x = torch.from_numpy(x)
-before = work(x).numpy()
-child = os.fork()
-if child == 0:
-    os._exit(0 if (work(x).numpy() == before).all() else 3)
-print(os.waitpid(child, 0)[1], (work(x).numpy() == before).all())
+expected = work(x).numpy()
 """
-    assert run(program) == ["0", "True"]
+    assert run(program + FORK.replace("CHILDS", childs)) == ["0", "True"]
+
+
+def test_a_process_forked_after_pytorchs_own_loops_goes_on():
+    program = """
+import torch, attend
+expected = work(x)
+x = torch.from_numpy(x)
+torch.nn.functional.scaled_dot_product_attention(x, x, x)
+"""
+    assert run(program + FORK.replace("CHILDS", "x")) == ["0", "True"]
