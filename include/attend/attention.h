@@ -44,6 +44,14 @@ struct Window {
   std::int64_t right = -1;
 };
 
+// Each weight is dropped with probability p, 0 <= p < 1, and the others count 1 / (1 - p) (Srivastava et al. 2014).
+// Which ones depends on the seed and the pair's place (b, h, i, j) in the tensors alone: every path drops the same, and
+// so does the backward. A new seed for each step is the caller's. lse does not know of it.
+struct Dropout {
+  double p = 0;
+  std::uint64_t seed = 0;
+};
+
 // What may be added to plain attention; the defaults add nothing. Views are borrowed for the call.
 // Order of operations on a score: scale, softcap, bias and ALiBi, mask (as the ONNX operator Attention).
 struct AttentionOptions {
@@ -63,6 +71,7 @@ struct AttentionOptions {
   // sees its own keys alone; causal, window, offset and ALiBi count from its first query and key.
   std::optional<View> query_starts = {};
   std::optional<View> key_starts = {};
+  Dropout dropout = {};
 };
 
 // out [B,H,Tq,Dv] in q's dtype; lse [B,H,Tq], the natural logarithm of the sum of exponentials of a row's scores
@@ -92,6 +101,43 @@ void attention_into(const MutableView& out, const std::optional<MutableView>& ls
 // fewer axes. out = (e^lse_a out_a + e^lse_b out_b) / (e^lse_a + e^lse_b); lse = log(e^lse_a + e^lse_b). A row that saw
 // nothing (lse -inf) adds nothing. A sink must be in one of the two alone. Throws bad_shape, bad_dtype.
 AttentionResult merge(const View& out_a, const View& lse_a, const View& out_b, const View& lse_b);
+
+// Of q, k and v in their shapes and dtypes; of bias, alibi_slopes and sinks in the shape and dtype of that option,
+// summed over the axes that it was broadcast along.
+struct AttentionGradients {
+  Tensor dq, dk, dv;
+  std::optional<Tensor> dbias = {}, dalibi_slopes = {}, dsinks = {};
+};
+// Memory for them, of any strides; the optional ones where they are wanted.
+struct AttentionGradientViews {
+  MutableView dq, dk, dv;
+  std::optional<MutableView> dbias = {}, dalibi_slopes = {}, dsinks = {};
+};
+
+// What attention_backward() may be given, and asked for, besides.
+struct BackwardOptions {
+  std::optional<View> dlse = {};  // [B,H,Tq], lse's dtype: the gradient of lse, where something was computed from it
+  bool dbias = false;
+  bool dalibi_slopes = false;
+  bool dsinks = false;
+};
+
+// The gradients of attention(q, k, v, options) -> out, lse, given those of its results: dout [B,H,Tq,Dv] in q's dtype.
+// out and lse are what the forward gave for the same arguments and options; or what merge() gave, with k and v one of
+// the sets of keys: the gradients are then those of these keys, and dq one summand of the whole.
+// Nothing of Tq * Tk is stored: weights are computed again from lse (docs/backward.md).
+// A row with nothing to attend to has gradient 0 and adds nothing to the others. NaN or infinity in a masked key or
+// value reaches no gradient, nor does a row's reach the keys that it does not see.
+// Throws what attention() throws; bad_value where a gradient is wanted of an option that is not there. Bits: the same
+// for any number of threads.
+AttentionGradients attention_backward(const View& dout, const View& q, const View& k, const View& v, const View& out,
+                                      const View& lse, const AttentionOptions& options = {},
+                                      const BackwardOptions& backward = {});
+
+// The same into memory of the caller; `to` says which gradients are wanted. Errors as of attention_into().
+void attention_backward_into(const AttentionGradientViews& to, const View& dout, const View& q, const View& k,
+                             const View& v, const View& out, const View& lse, const AttentionOptions& options = {},
+                             const std::optional<View>& dlse = {});
 
 // How attention() computes.
 enum class Path : std::uint8_t {
@@ -126,7 +172,7 @@ struct AttentionSteps {
   Tensor scores;         // [B,H,Tq,Tk] q.k, masked keys too
   Tensor scaled_scores;  // [B,H,Tq,Tk] scores * scale
   Tensor logits;         // [B,H,Tq,Tk] what the softmax sees: after softcap, bias and ALiBi; -inf where masked
-  Tensor weights;        // [B,H,Tq,Tk] the softmax over the keys that are visible; 0 for the others
+  Tensor weights;        // [B,H,Tq,Tk] the softmax over the keys that are visible; 0 for the others; after dropout
   Tensor context;        // [B,H,Tq,Dv] weights v: attention()'s out, up to rounding
   Tensor lse;            // [B,H,Tq]
 };

@@ -101,10 +101,11 @@ AttentionSteps run_steps(const View& q, const View& k, const View& v, const Atte
 void run_into(const MutableView& out, const std::optional<MutableView>& lse, const View& q, const View& k,
               const View& v, const AttentionOptions& options) {
   const Problem p = Problem::check("attention_into", q, k, v, options);
-  check_output("out", out, p.trim({p.B, p.H, p.Tq, p.Dv}), q.dtype());
-  if (lse) check_output("lse", *lse, p.trim({p.B, p.H, p.Tq}), statistics_dtype(q));
-  check_apart("out", out, q, k, v, options);
-  if (lse) check_apart("lse", *lse, q, k, v, options);
+  const char* function = "attention_into";
+  check_output(function, "out", out, p.trim({p.B, p.H, p.Tq, p.Dv}), q.dtype());
+  if (lse) check_output(function, "lse", *lse, p.trim({p.B, p.H, p.Tq}), statistics_dtype(q));
+  check_apart(function, "out", out, q, k, v, options);
+  if (lse) check_apart(function, "lse", *lse, q, k, v, options);
   if (lse && overlap(out, *lse)) fail(ErrorCode::bad_value, "attention_into: out and lse share memory");
   Tensor unwanted;
   if (!lse) unwanted = Tensor::uninitialized(p.trim({p.B, p.H, p.Tq}), statistics_dtype(q));

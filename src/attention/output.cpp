@@ -47,20 +47,20 @@ bool overlap(const View& a, const View& b) {
   return a_first < a_last && b_first < b_last && a_first < b_last && b_first < a_last;
 }
 
-void check_output(const char* name, const MutableView& x, const Dims& shape, DType dtype) {
+void check_output(const char* function, const char* name, const MutableView& x, const Dims& shape, DType dtype) {
   if (x.shape() != shape)
-    fail(ErrorCode::bad_shape, "attention_into: {} has shape {}, expected {}", name, x.shape(), shape);
-  if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, "attention_into: {} is {}, expected {}", name, x.dtype(), dtype);
+    fail(ErrorCode::bad_shape, "{}: {} has shape {}, expected {}", function, name, x.shape(), shape);
+  if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, "{}: {} is {}, expected {}", function, name, x.dtype(), dtype);
   if (x.count() > 0 && !distinct_elements(x)) {
-    fail(ErrorCode::bad_value, "attention_into: {} has strides {} for shape {}: elements share memory", name,
-         x.strides(), shape);
+    fail(ErrorCode::bad_value, "{}: {} has strides {} for shape {}: elements share memory", function, name, x.strides(),
+         shape);
   }
 }
 
-void check_apart(const char* name, const View& x, const View& q, const View& k, const View& v,
+void check_apart(const char* function, const char* name, const View& x, const View& q, const View& k, const View& v,
                  const AttentionOptions& options) {
   const auto apart = [&](const char* other, const View& argument) {
-    if (overlap(x, argument)) fail(ErrorCode::bad_value, "attention_into: {} shares memory with {}", name, other);
+    if (overlap(x, argument)) fail(ErrorCode::bad_value, "{}: {} shares memory with {}", function, name, other);
   };
   apart("q", q);
   apart("k", k);

@@ -67,6 +67,10 @@ void check_numbers(const char* function, Problem& p, const AttentionOptions& opt
   if (!(p.softcap >= 0) || !std::isfinite(p.softcap)) {
     fail(ErrorCode::bad_value, "{}: softcap is {}, expected 0 (none) or a positive number", function, p.softcap);
   }
+  p.dropout = options.dropout;
+  if (!(p.dropout.p >= 0 && p.dropout.p < 1)) {
+    fail(ErrorCode::bad_value, "{}: dropout p is {}, expected 0 <= p < 1", function, p.dropout.p);
+  }
   p.causal = options.causal;
   p.window = options.window;
   for (std::int64_t* side : {&p.window.left, &p.window.right}) {
@@ -271,6 +275,10 @@ Sequence Problem::sequence(std::int64_t n) const {
   return s;
 }
 
+kernels::Dropout Problem::dropout_of(const Sequence& s, std::int64_t h) const {
+  return {dropout.p, dropout.seed, s.b, h, s.query_start, s.key_start};
+}
+
 kernels::Head Problem::head(const Sequence& s, std::int64_t h) const {
   kernels::Head head;
   head.Tk = s.Tk, head.D = D, head.Dv = Dv;
@@ -289,6 +297,7 @@ kernels::Head Problem::head(const Sequence& s, std::int64_t h) const {
   head.window_left = window.left;
   head.window_right = window.right;
   head.key_length = s.key_length;
+  head.dropout = dropout_of(s, h);
   return head;
 }
 
@@ -314,6 +323,7 @@ kernels::Group Problem::group(const Sequence& s, std::int64_t h, const MutableVi
   group.window_left = window.left;
   group.window_right = window.right;
   group.key_length = s.key_length;
+  group.dropout = dropout_of(s, first);
   return group;
 }
 

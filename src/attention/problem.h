@@ -57,6 +57,7 @@ struct Problem {
   double softcap = 0;
   bool causal = false;
   Window window;
+  Dropout dropout;
 
   // Throws Error; `function` is the name that its messages begin with.
   static Problem check(const char* function, const View& q, const View& k, const View& v,
@@ -68,6 +69,8 @@ struct Problem {
   Sequence sequence(std::int64_t n) const;
   // The result's shape without the leading axes that the arguments do not have.
   Dims trim(const Dims& shape) const;
+  // The dropout of the pairs of a sequence, from query head h on.
+  kernels::Dropout dropout_of(const Sequence& sequence, std::int64_t h) const;
   // What the plain path needs to know of one query head of one sequence.
   kernels::Head head(const Sequence& sequence, std::int64_t h) const;
   // What the fused kernels need to know of the query heads that share key head h; out [B,H,Tq,Dv], lse [B,H,Tq].

@@ -271,6 +271,7 @@ Schedule make_schedule(const Problem& p) {
   if (p.q.dtype() == DType::f64) {
     return reference_schedule(p, "f64 is computed by the plain path, in double precision");
   }
+  if (p.dropout.p > 0) return reference_schedule(p, "dropout is computed by the plain path");
   Schedule s = schedule_of(p, Path::fused);
   if (p.B == 0 || p.H == 0 || p.Tq == 0) return s;
   Schedule few = schedule_of(p, Path::decode);

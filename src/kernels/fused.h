@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "attend/dtype.h"
+#include "kernels/dropout.h"
 #include "kernels/linear.h"
 
 namespace attend::kernels {
@@ -53,6 +54,7 @@ struct Group {
   std::int64_t window_left = -1;  // -1: open
   std::int64_t window_right = -1;
   std::int64_t key_length = 0;  // keys from here on are never read
+  Dropout dropout;
 };
 
 // What a target's kernels are, and how they are called.

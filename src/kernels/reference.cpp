@@ -64,13 +64,71 @@ void softmax(const Head& head, Row& row) {
   }
 }
 
+// Whether dropout keeps the weight of each key; body(j, kept) for all of them.
+template <class Body>
+void for_each_draw(const Head& head, std::int64_t i, Body body) {
+  const std::uint64_t draws = dropout_row(head.dropout, 0, i);
+  const std::uint32_t threshold = dropout_threshold(head.dropout.p);
+  for (std::int64_t j = 0; j < head.Tk; ++j) body(j, dropout_keeps(draws, threshold, head.dropout.key + j));
+}
+
+void drop_weights(const Head& head, std::int64_t i, Row& row) {
+  if (head.dropout.p == 0) return;
+  for_each_draw(head, i,
+                [&](std::int64_t j, bool kept) { row.weights[j] = kept ? row.weights[j] / (1 - head.dropout.p) : 0; });
+}
+
 // Step 4: context = sum over j of weights[j] * v[j]. A key that is not attended to is skipped rather than multiplied by
 // 0: 0 * NaN would be NaN.
 void mix_values(const Head& head, Row& row) {
   std::fill(row.context.begin(), row.context.end(), 0);
   for (std::int64_t j = 0; j < head.Tk; ++j) {
-    if (row.logits[j] == -infinity) continue;
+    if (row.logits[j] == -infinity || (head.dropout.p > 0 && row.weights[j] == 0)) continue;
     for (std::int64_t d = 0; d < head.Dv; ++d) row.context[d] += row.weights[j] * element(head.v, j, d);
+  }
+}
+
+// ---- Backward ----
+
+// Step 3 again: with lse known there is nothing to sum. A row with nothing to attend to has lse -infinity.
+void weigh_again(Row& row, double lse) {
+  for (std::size_t j = 0; j < row.weights.size(); ++j) {
+    row.weights[j] = row.logits[j] == -infinity || lse == -infinity ? 0 : std::exp(row.logits[j] - lse);
+  }
+}
+
+// Steps 4 and 3: dv[j] += weights[j] dcontext; dweights[j] = dcontext . v[j]; dlogits[j] = weights[j] (dweights[j] -
+// delta), for delta = sum over j of weights[j] dweights[j] = dcontext . context.
+void back_through_values(const Head& head, std::int64_t i, Row& row, RowGradient& g, double* dv) {
+  const auto through = [&](std::int64_t j, bool kept) {
+    g.dlogits[j] = 0;
+    if (row.logits[j] == -infinity || g.lse == -infinity) return;
+    const double factor = kept ? 1 / (1 - head.dropout.p) : 0;
+    double dweight = 0;
+    for (std::int64_t d = 0; kept && d < head.Dv; ++d) {
+      dv[j * head.Dv + d] += row.weights[j] * factor * g.dcontext[d];
+      dweight += factor * g.dcontext[d] * element(head.v, j, d);
+    }
+    g.dlogits[j] = row.weights[j] * (dweight - g.delta);
+  };
+  if (head.dropout.p > 0) return for_each_draw(head, i, through);
+  for (std::int64_t j = 0; j < head.Tk; ++j) through(j, true);
+}
+
+// Steps 2 and 1: dscores[j] = dlogits[j] * scale * (1 - tanh^2 of the softcap); dquery += dscores[j] k[j]; dk[j] +=
+// dscores[j] query. A key that is not attended to is skipped: 0 * NaN would be NaN.
+void back_through_scores(const Head& head, const Row& row, RowGradient& g, double* dk) {
+  for (std::int64_t j = 0; j < head.Tk; ++j) {
+    if (row.logits[j] == -infinity || g.lse == -infinity) continue;
+    double dscore = g.dlogits[j] * head.scale;
+    if (head.softcap > 0) {
+      const double capped = std::tanh(row.scaled_scores[j] / head.softcap);
+      dscore *= 1 - capped * capped;
+    }
+    for (std::int64_t d = 0; d < head.D; ++d) {
+      g.dquery[d] += dscore * element(head.k, j, d);
+      dk[j * head.D + d] += dscore * row.query[d];
+    }
   }
 }
 
@@ -87,7 +145,20 @@ void reference_row(const Head& head, std::int64_t i, Row& row) {
   score_keys(head, i, row);
   make_logits(head, i, row);
   softmax(head, row);
+  drop_weights(head, i, row);
   mix_values(head, row);
+}
+
+void reference_row_backward(const Head& head, std::int64_t i, Row& row, RowGradient& gradient, double* dk, double* dv) {
+  row.resize(head.Tk, head.D, head.Dv);
+  gradient.dlogits.resize(head.Tk);
+  gradient.dquery.assign(head.D, 0);
+  score_keys(head, i, row);
+  make_logits(head, i, row);
+  weigh_again(row, gradient.lse);
+  gradient.dsink = head.sink ? -std::exp(*head.sink - gradient.lse) * gradient.delta : 0;
+  back_through_values(head, i, row, gradient, dv);
+  back_through_scores(head, row, gradient, dk);
 }
 
 }  // namespace attend::kernels

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attend/tensor.h"
+#include "kernels/dropout.h"
 
 namespace attend::kernels {
 
@@ -37,6 +38,7 @@ struct Head {
   std::int64_t window_left = -1;  // -1: open
   std::int64_t window_right = -1;
   std::int64_t key_length = 0;  // only keys below it exist; at most Tk
+  Dropout dropout;
 };
 
 // The steps of one query row. Reused from row to row: the vectors keep their memory.
@@ -45,7 +47,7 @@ struct Row {
   std::vector<double> scores;         // [Tk] q.k
   std::vector<double> scaled_scores;  // [Tk] q.k * scale
   std::vector<double> logits;         // [Tk] what the softmax sees; -infinity where the key is not attended to
-  std::vector<double> weights;        // [Tk]
+  std::vector<double> weights;        // [Tk] after dropout
   std::vector<double> context;        // [Dv]
   double lse = 0;                     // natural log of the sum of exp(logits), the sink included
 
@@ -55,5 +57,19 @@ struct Row {
 
 // Query row i of the head, all steps.
 void reference_row(const Head& head, std::int64_t i, Row& row);
+
+// What a row's backward starts from.
+struct RowGradient {
+  std::vector<double> dcontext;  // [Dv] the gradient of the row's result
+  double lse = 0;                // what the forward gave: weights are exp(logit - lse)
+  double delta = 0;              // dcontext . context, less the gradient of lse
+  // The results.
+  std::vector<double> dlogits;  // [Tk] 0 where the key is not attended to
+  std::vector<double> dquery;   // [D]
+  double dsink = 0;
+};
+
+// Step 4 to 1 of query row i backwards; its share is added to dk [Tk,D] and dv [Tk,Dv], row-major. `row` is scratch.
+void reference_row_backward(const Head& head, std::int64_t i, Row& row, RowGradient& gradient, double* dk, double* dv);
 
 }  // namespace attend::kernels
