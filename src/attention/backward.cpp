@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/backward_schedule.h"
 #include "attention/compute.h"
 #include "attention/output.h"
 #include "core/element.h"
@@ -165,7 +166,10 @@ void store_options(const AttentionGradientViews& to, const OptionGradients& opti
 
 void run(BackwardProblem& x, const AttentionGradientViews& to) {
   x.dq = with_axes(to.dq, 4), x.dk = with_axes(to.dk, 4), x.dv = with_axes(to.dv, 4);
-  backward_reference(x);
+  if (x.forward.q.dtype() == DType::f64)
+    backward_reference(x);
+  else
+    run_backward(x, make_backward_schedule(x));
   store_options(to, x.options);
 }
 

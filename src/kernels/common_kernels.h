@@ -110,10 +110,11 @@ struct DotBF16 {
 };
 #endif
 
-// sums[r][v] += over the steps s: a[r * a_row + s * a_step] * b[s * width + v * lanes ...], v from First to Last.
+// sums[r][v] += over the steps s: a[r * a_row + s * a_step] * b[s * b_row + v * lanes ...], v from First to Last.
 template <class Dot, int R, int First, int Last, int N>
 inline __attribute__((always_inline)) void multiply(F (&sums)[R][N], const float* a, std::int64_t a_row,
-                                                    std::int64_t a_step, const float* b, std::int64_t steps) {
+                                                    std::int64_t a_step, const float* b, std::int64_t steps,
+                                                    std::int64_t b_row = width) {
   for (std::int64_t s = 0; s < steps; ++s) {
     F x[N];
 #pragma GCC unroll 4
@@ -127,7 +128,7 @@ inline __attribute__((always_inline)) void multiply(F (&sums)[R][N], const float
       for (int v = First; v < Last; ++v) sums[r][v] = Dot::fma(y, x[v], sums[r][v]);
     }
     a += a_step;
-    b += width;
+    b += b_row;
   }
 }
 
@@ -285,6 +286,18 @@ std::uint64_t mask_bits(const char* row, std::int64_t column, std::int64_t start
   std::uint64_t bits = 0;
   for (std::int64_t j = 0; j < keys; ++j) bits |= static_cast<std::uint64_t>(from[j * column] != 0) << j;
   return bits;
+}
+
+// Which of the keys start, start + 1, ... (64) of a row dropout keeps, a bit each.
+std::uint64_t dropout_bits(std::uint64_t row, std::uint32_t threshold, std::int64_t start) {
+  std::uint8_t kept[64];
+  for (std::int64_t j = 0; j < 64; ++j) kept[j] = dropout_keeps(row, threshold, start + j);
+  return Simd::bits_of_bools(kept);
+}
+
+// What the weights that dropout keeps are multiplied by.
+float dropout_factor(const Group& g) {
+  return static_cast<float>(1 / (1 - g.dropout.p));
 }
 
 // `count` elements of 16 bits, `stride` apart, and zeros up to `padded`.

@@ -57,6 +57,29 @@ struct Group {
   Dropout dropout;
 };
 
+// Query rows that the backward takes at once.
+inline constexpr std::int64_t backward_rows = 64;
+
+// What the backward needs of the query heads that share one key head, and one stretch of its keys: an item of work.
+struct BackwardGroup {
+  Group forward;                              // with out and lse as the forward gave them: read
+  std::int64_t queries = 0;                   // Tq
+  std::int64_t keys_begin = 0, keys_end = 0;  // the item's keys; keys_begin a multiple of backward_keys()
+  std::int64_t keys = 0;                      // backward_keys(): what scratch is cut for
+  Operand dout;                               // [G,Tq,Dv]
+  Operand dlse;                               // [G,Tq] f32; data may be null
+  Rows dk, dv;                                // [Tk,D], [Tk,Dv] in q's dtype, written
+  // [G,Tq,D] f32, rows of whole vectors: the sums of all items. Then written to dq_out where that is not the same.
+  float* dq = nullptr;
+  std::int64_t dq_head = 0, dq_row = 0;
+  Operand dq_out;
+  float* statistics = nullptr;  // [G,Tq,2]: lse in log2 units, dout . out - dlse
+  float* dbias = nullptr;       // of element (head 0, query 0, key dbias_key); null: not wanted
+  std::int64_t dbias_head = 0, dbias_row = 0, dbias_column = 0;  // 0 where the bias was broadcast
+  std::int64_t dbias_key = 0;
+  double* dalibi_slopes = nullptr;  // [G]; null: not wanted
+};
+
 // What a target's kernels are, and how they are called.
 struct Target {
   const char* name;
@@ -81,6 +104,20 @@ struct Target {
   // sink first.
   void (*combine)(const Group& group, std::int64_t first, std::int64_t last, const float* partials, std::int64_t stride,
                   std::int64_t ranges);
+
+  // The backward of one item: begin, then query rows [first, last) of a head, from a multiple of backward_rows to the
+  // next or to the end, in any order, then end. `scratch`: backward_bytes(group), 64-byte aligned, the same throughout.
+  // start_rows comes before the first item's rows, finish_rows after the last one's.
+  void (*backward_begin)(const BackwardGroup& group, void* scratch);
+  void (*backward_start_rows)(const BackwardGroup& group, std::int64_t head, std::int64_t first, std::int64_t last,
+                              void* scratch);
+  void (*backward_finish_rows)(const BackwardGroup& group, std::int64_t head, std::int64_t first, std::int64_t last,
+                               void* scratch);
+  void (*backward_rows)(const BackwardGroup& group, std::int64_t head, std::int64_t first, std::int64_t last,
+                        void* scratch);
+  void (*backward_end)(const BackwardGroup& group, void* scratch);
+  std::size_t (*backward_bytes)(const BackwardGroup& group);
+  std::int64_t (*backward_keys)(std::int64_t D, std::int64_t Dv);  // keys of an item
 
   // Weights [out,in] in the order in which linear() reads them: linear_floats() floats, for x of that dtype (f32; bf16
   // where bf16_dot).

@@ -1,0 +1,302 @@
+#include "attention/backward_schedule.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <memory>
+#include <thread>
+
+#include "core/divide_up.h"
+#include "core/element.h"
+#include "core/parallel.h"
+
+namespace attend {
+
+namespace {
+
+// Below this, waking a second thread costs more than it saves.
+constexpr double parallel_flops = 2e6;
+
+// dbias as [B,H,Tq,Tk]: steps of 0 where the bias was broadcast.
+Dims bias_steps(const BackwardProblem& x) {
+  const Problem& p = x.forward;
+  return x.options.bias->view().broadcast_to({p.B, p.H, p.Tq, p.Tk}).strides();
+}
+
+// Whether an item sums dbias in memory of its own: where many of its rows or keys share an element.
+bool sums_bias(const BackwardProblem& x) {
+  return x.options.bias && (bias_steps(x)[2] == 0 || bias_steps(x)[3] == 0);
+}
+
+std::int64_t stretches(const BackwardSchedule& s, const Sequence& sequence) {
+  return std::max<std::int64_t>(1, divide_up(sequence.Tk, s.keys));
+}
+
+// Stretches count slowest: items that add to the same rows of dq are far apart, and what is causal comes longest first.
+void list_items(const Problem& p, BackwardSchedule& s) {
+  std::int64_t most = 0;
+  s.first_stretch.push_back(0);
+  for (std::int64_t n = 0; n < p.sequences(); ++n) {
+    const std::int64_t count = stretches(s, p.sequence(n));
+    s.first_stretch.push_back(s.first_stretch.back() + count);
+    most = std::max(most, count);
+  }
+  s.items.reserve(static_cast<std::size_t>(s.first_stretch.back() * p.Hkv));
+  for (std::int64_t stretch = 0; stretch < most; ++stretch) {
+    for (std::int64_t n = 0; n < p.sequences(); ++n) {
+      if (stretch >= stretches(s, p.sequence(n))) continue;
+      for (std::int64_t h = 0; h < p.Hkv; ++h) s.items.push_back({n, h, stretch});
+    }
+  }
+}
+
+// One run of a schedule.
+class BackwardRun {
+ public:
+  BackwardRun(BackwardProblem& x, const BackwardSchedule& s)
+      : x_(x),
+        p_(x.forward),
+        s_(s),
+        G_(p_.H / p_.Hkv),
+        scratch_(Tensor::uninitialized({s.workers * s.worker_bytes}, DType::u8)),
+        sums_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, s.row_floats})),
+        statistics_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, 2})),
+        bias_sums_(Tensor::uninitialized({s.workers, s.bias_floats})),
+        slopes_(x.options.alibi_slopes.empty() ? 0 : s.items.size() * static_cast<std::size_t>(G_)),
+        progress_(s.items.size()) {
+    if (x.options.bias) bias_steps_ = bias_steps(x);
+  }
+
+  void run() {
+    parallel_items(std::ssize(s_.items), s_.workers, [&](int worker, std::int64_t item) { take(worker, item); });
+    sum_slopes();
+    sum_sinks();
+  }
+
+ private:
+  void take(int worker, std::int64_t item) {
+    const auto& [n, kv_head, stretch] = s_.items[static_cast<std::size_t>(item)];
+    const Sequence sequence = p_.sequence(n);
+    const kernels::BackwardGroup group = make_group(worker, item, sequence);
+    void* scratch = static_cast<std::byte*>(scratch_.raw()) + worker * s_.worker_bytes;
+    const bool first = stretch == 0, last = stretch + 1 == stretches(s_, sequence);
+    std::atomic<std::int64_t>& done = progress(n, kv_head, stretch);
+    s_.target->backward_begin(group, scratch);
+    std::int64_t step = 0;
+    // From the last rows on: with a window, what an item sees alone comes before what it shares with the one before it.
+    for (std::int64_t tile = divide_up(sequence.Tq, kernels::backward_rows) - 1; tile >= 0; --tile) {
+      const std::int64_t begin = tile * kernels::backward_rows;
+      const std::int64_t end = std::min(begin + kernels::backward_rows, sequence.Tq);
+      wait_for_others(s_.items[static_cast<std::size_t>(item)], step + G_);
+      for (std::int64_t head = 0; head < G_; ++head, ++step) {
+        if (!first) wait(progress(n, kv_head, stretch - 1), step + 1);
+        if (first) s_.target->backward_start_rows(group, head, begin, end, scratch);
+        s_.target->backward_rows(group, head, begin, end, scratch);
+        if (last && s_.row_floats > 0) s_.target->backward_finish_rows(group, head, begin, end, scratch);
+        done.store(step + 1, std::memory_order_release);
+      }
+    }
+    s_.target->backward_end(group, scratch);
+    if (s_.bias_floats > 0) add_bias_sums(group, item, sequence);
+  }
+
+  // ---- Order ----
+
+  // The sums of an element of dq, and of a dbias that heads or batch items share, are made in the order of the items:
+  // so the bits do not depend on the threads. An item waits only for items that were taken before it.
+
+  std::atomic<std::int64_t>& progress(std::int64_t n, std::int64_t kv_head, std::int64_t stretch) {
+    const std::int64_t before = s_.first_stretch[static_cast<std::size_t>(n)] * p_.Hkv;
+    const std::int64_t count = s_.first_stretch[static_cast<std::size_t>(n) + 1] * p_.Hkv - before;
+    return progress_[static_cast<std::size_t>(before + kv_head * (count / p_.Hkv) + stretch)];
+  }
+
+  static void wait(const std::atomic<std::int64_t>& progress, std::int64_t steps) {
+    constexpr int patience = 1000;
+    for (int i = 0; progress.load(std::memory_order_acquire) < steps; ++i) {
+      if (i > patience) std::this_thread::yield();
+    }
+  }
+
+  // For the heads and batch items before, where they add to the same elements of dbias.
+  void wait_for_others(const BackwardSchedule::Item& item, std::int64_t steps) {
+    if (!shares_bias()) return;
+    if (item.kv_head > 0) {
+      wait(progress(item.sequence, item.kv_head - 1, item.stretch), steps);
+    } else if (item.sequence > 0 && p_.query_starts.empty()) {
+      wait(progress(item.sequence - 1, p_.Hkv - 1, item.stretch), steps);
+    }
+  }
+
+  // Sequences that query_starts cut out share no element.
+  bool shares_bias() const {
+    return x_.options.bias && s_.bias_floats == 0 && (bias_steps_[0] == 0 || bias_steps_[1] == 0);
+  }
+
+  // ---- Memory ----
+
+  kernels::BackwardGroup make_group(int worker, std::int64_t at, const Sequence& s) {
+    const auto& [n, kv_head, stretch] = s_.items[static_cast<std::size_t>(at)];
+    const std::int64_t h = kv_head * G_;
+    kernels::BackwardGroup group;
+    // Its results are only read here.
+    const auto writable = [](const View& x) {
+      return MutableView(const_cast<void*>(x.raw()), x.dtype(), x.shape(), x.strides());
+    };
+    group.forward = p_.group(s, kv_head, writable(x_.out), writable(x_.lse));
+    group.queries = p_.Tq;
+    group.keys = s_.keys;
+    group.keys_begin = stretch * s_.keys;
+    group.keys_end = std::min(group.keys_begin + s_.keys, s.Tk);
+    group.dout = operand(x_.dout, s.b, h, s.query_start);
+    if (x_.dlse) group.dlse = row_operand(*x_.dlse, s.b, h, s.query_start);
+    group.dk = rows(x_.dk, s.b, kv_head, s.key_start);
+    group.dv = rows(x_.dv, s.b, kv_head, s.key_start);
+    group.dq_out = operand(x_.dq, s.b, h, s.query_start);
+    const View sums = s_.row_floats > 0 ? View(sums_) : View(x_.dq);
+    group.dq = static_cast<float*>(const_cast<void*>(operand(sums, s.b, h, s.query_start).data));
+    group.dq_head = sums.strides()[1], group.dq_row = sums.strides()[2];
+    group.statistics = statistics_.data<float>() + ((s.b * p_.H + h) * p_.Tq + s.query_start) * 2;
+    if (!slopes_.empty()) group.dalibi_slopes = slopes_.data() + at * G_;
+    if (x_.options.bias) place_bias(group, worker, s, h);
+    return group;
+  }
+
+  // dbias itself, or the item's own sums.
+  void place_bias(kernels::BackwardGroup& group, int worker, const Sequence& s, std::int64_t h) {
+    group.dbias_row = bias_steps_[2] == 0 ? 0 : 1;
+    group.dbias_column = bias_steps_[3] == 0 ? 0 : 1;
+    if (s_.bias_floats == 0) {
+      group.dbias = x_.options.bias->data<float>() + bias_place(s, h, 0, 0);
+      group.dbias_head = bias_steps_[1], group.dbias_row = bias_steps_[2], group.dbias_column = bias_steps_[3];
+      return;
+    }
+    group.dbias = bias_sums_.data<float>() + worker * s_.bias_floats;
+    std::fill_n(group.dbias, s_.bias_floats, 0.0f);
+    group.dbias_head = bias_steps_[1] == 0 ? 0 : s_.bias_floats / G_;
+    group.dbias_key = group.keys_begin;
+  }
+
+  std::int64_t bias_place(const Sequence& s, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    return s.b * bias_steps_[0] + h * bias_steps_[1] + (s.query_start + i) * bias_steps_[2] +
+           (s.key_start + j) * bias_steps_[3];
+  }
+
+  static kernels::Operand operand(const View& x, std::int64_t b, std::int64_t h, std::int64_t row) {
+    const Dims& s = x.strides();
+    return {element_at(x.raw(), x.dtype(), b * s[0] + h * s[1] + row * s[2]), x.dtype(), s[1], s[2], s[3]};
+  }
+  static kernels::Operand row_operand(const View& x, std::int64_t b, std::int64_t h, std::int64_t row) {
+    const Dims& s = x.strides();
+    return {element_at(x.raw(), x.dtype(), b * s[0] + h * s[1] + row * s[2]), x.dtype(), s[1], s[2], 0};
+  }
+  static kernels::Rows rows(const View& x, std::int64_t b, std::int64_t h, std::int64_t row) {
+    kernels::Rows out;
+    out.data = operand(x, b, h, row).data;
+    out.dtype = x.dtype(), out.row = x.strides()[2], out.column = x.strides()[3];
+    return out;
+  }
+
+  // ---- Gradients of options ----
+
+  // An item's own sums of dbias, in the order of the items.
+  void add_bias_sums(const kernels::BackwardGroup& group, std::int64_t at, const Sequence& s) {
+    wait(bias_turn_, at);
+    const std::int64_t h = s_.items[static_cast<std::size_t>(at)].kv_head * G_;
+    const std::int64_t heads = group.dbias_head == 0 ? 1 : G_;
+    const std::int64_t rows = group.dbias_row == 0 ? 1 : s.Tq,
+                       keys = group.dbias_column == 0 ? 1 : group.keys_end - group.keys_begin;
+    for (std::int64_t g = 0; g < heads; ++g) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t j = 0; j < keys; ++j) {
+          x_.options.bias->data<float>()[bias_place(s, h + g, i, group.keys_begin + j)] +=
+              group.dbias[g * group.dbias_head + i * group.dbias_row + j * group.dbias_column];
+        }
+      }
+    }
+    bias_turn_.store(at + 1, std::memory_order_release);
+  }
+
+  void sum_slopes() {
+    for (std::size_t at = 0; at < slopes_.size(); ++at) {
+      const auto G = static_cast<std::size_t>(G_);
+      x_.options.alibi_slopes[static_cast<std::size_t>(s_.items[at / G].kv_head) * G + at % G] += slopes_[at];
+    }
+  }
+
+  // A sink's weight in a row is e^(sink - lse), and no value stands behind it: its gradient is -weight * delta.
+  void sum_sinks() {
+    if (x_.options.sinks.empty()) return;
+    parallel_for(p_.H, s_.workers == 1 ? p_.H : 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t h = begin; h < end; ++h) {
+        const double sink = p_.sinks[static_cast<std::size_t>(h)] / std::log(2.0);
+        double sum = 0;
+        for (std::int64_t b = 0; b < p_.B; ++b) {
+          const float* row = statistics_.data<float>() + (b * p_.H + h) * p_.Tq * 2;
+          for (std::int64_t i = 0; i < p_.Tq; ++i, row += 2) {
+            sum -= std::exp2(sink - static_cast<double>(row[0])) * static_cast<double>(row[1]);
+          }
+        }
+        x_.options.sinks[static_cast<std::size_t>(h)] = sum;
+      }
+    });
+  }
+
+  BackwardProblem& x_;
+  const Problem& p_;
+  const BackwardSchedule& s_;
+  std::int64_t G_;
+  Tensor scratch_;
+  Tensor sums_;        // of dq, where it is not f32 in whole vectors
+  Tensor statistics_;  // [B,H,Tq,2]
+  Tensor bias_sums_;   // of each worker's item
+  Dims bias_steps_;
+  std::vector<double> slopes_;                       // [items,G]
+  std::vector<std::atomic<std::int64_t>> progress_;  // steps done, for each key head and stretch
+  std::atomic<std::int64_t> bias_turn_{0};           // the item whose sums of dbias are added next
+};
+
+kernels::BackwardGroup group_sizes(const BackwardProblem& x, const BackwardSchedule& s) {
+  const Problem& p = x.forward;
+  kernels::BackwardGroup group;
+  group.keys = s.keys;
+  group.forward.G = p.H / std::max<std::int64_t>(1, p.Hkv), group.forward.D = p.D, group.forward.Dv = p.Dv;
+  group.forward.q.dtype = p.q.dtype();
+  group.forward.softcap = p.softcap;
+  group.forward.dropout = p.dropout_of({}, 0);
+  // Of these only whether there are any.
+  static float some;
+  static double wanted;
+  if (p.bias) group.forward.bias.data = &some;
+  if (x.options.bias) group.dbias = &some;
+  if (!x.options.alibi_slopes.empty()) group.dalibi_slopes = &wanted;
+  return group;
+}
+
+}  // namespace
+
+BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
+  const Problem& p = x.forward;
+  BackwardSchedule s;
+  s.target = &kernels::target();
+  s.keys = s.target->backward_keys(p.D, p.Dv);
+  list_items(p, s);
+  const double flops = 10.0 * static_cast<double>(p.B * p.H) * static_cast<double>(p.Tq) * static_cast<double>(p.Tk) *
+                       static_cast<double>(p.D + p.Dv) / 2;
+  s.workers =
+      static_cast<int>(std::clamp<std::int64_t>(std::ssize(s.items), 1, flops < parallel_flops ? 1 : num_threads()));
+  s.worker_bytes = divide_up(static_cast<std::int64_t>(s.target->backward_bytes(group_sizes(x, s))), 64) * 64;
+  if (sums_bias(x)) {
+    const Dims steps = bias_steps(x);
+    s.bias_floats = p.H / std::max<std::int64_t>(1, p.Hkv) * (steps[2] == 0 ? 1 : p.Tq) * (steps[3] == 0 ? 1 : s.keys);
+  }
+  const bool in_place = x.dq.dtype() == DType::f32 && x.dq.strides()[3] == 1 && p.D % s.target->lanes == 0;
+  s.row_floats = in_place ? 0 : divide_up(p.D, s.target->lanes) * s.target->lanes;
+  return s;
+}
+
+void run_backward(BackwardProblem& x, const BackwardSchedule& s) {
+  BackwardRun(x, s).run();
+}
+
+}  // namespace attend
