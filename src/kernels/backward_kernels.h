@@ -247,10 +247,42 @@ class Backward {
     }
   }
 
-  static bool is_finite(const float* row, std::int64_t count) {
-    bool all = true;
-    for (std::int64_t d = 0; d < count; ++d) all &= row[d] - row[d] == 0;
-    return all;
+  // Whether all elements of some rows of f32 are finite.
+  static bool are_finite(const float* rows, std::int64_t row, std::int64_t count_rows, std::int64_t count) {
+    F sum = Simd::zero();
+    float last = 0;
+    for (std::int64_t i = 0; i < count_rows; ++i, rows += row) {
+      std::int64_t d = 0;
+      for (; d + lanes <= count; d += lanes) {
+        const F x = Simd::load(rows + d);
+        sum = Simd::add(sum, Simd::sub(x, x));  // 0, or NaN
+      }
+      for (; d < count; ++d) last += rows[d] - rows[d];
+    }
+    return last == 0 && is_zero(sum);
+  }
+
+  // Two rows of bf16 side by side, as they are; false: something must be 0.
+  bool pack_pairs(const char* low, const char* high, std::int64_t count, std::int64_t columns, float* to) const {
+    const auto *a = reinterpret_cast<const std::uint16_t*>(low), *b = reinterpret_cast<const std::uint16_t*>(high);
+    if (hides_) {
+      F sum = Simd::zero();
+      for_each_vector(count, [&](std::int64_t d) {
+        const F x = Simd::load_bf16(a + d), y = Simd::load_bf16(b + d);
+        sum = Simd::add(sum, Simd::add(Simd::sub(x, x), Simd::sub(y, y)));  // 0, or NaN
+      });
+      if (!is_zero(sum)) return false;
+    }
+    for (std::int64_t d = columns - lanes; d < columns; ++d) to[d] = 0;
+    for_each_vector(count, [&](std::int64_t d) { Simd::store(to + d, Dot::pair_rows(a + d, b + d)); });
+    return true;
+  }
+
+  static bool is_zero(F x) {
+    float lane[lanes], sum = 0;
+    Simd::store(lane, x);
+    for (const float value : lane) sum += value;
+    return sum == 0;
   }
 
   // Rows as the products over rows take them: [rows or pairs of rows][columns], with 0 for what is not finite where
@@ -260,12 +292,18 @@ class Backward {
                     std::int64_t rows, std::int64_t padded, float* to) {
     bool all = true;
     for (std::int64_t j = 0; j < padded; j += Dot::pair) {
+      if constexpr (Dot::pair == 2) {
+        if (column == 1 && count >= lanes && j + 1 < rows &&
+            pack_pairs(row_at(j), row_at(j + 1), count, columns, to + j / 2 * columns)) {
+          continue;
+        }
+      }
       for (std::int64_t i = 0; i < Dot::pair; ++i) {
         float* row = Dot::pair == 1 ? to + j * columns : row_buffer(i);
         for (std::int64_t d = j + i < rows ? count : 0; d < columns; ++d) row[d] = 0;
         if (j + i >= rows) continue;
         load_row(row, dtype, row_at(j + i), column, count);
-        if (!hides_ || is_finite(row, count)) continue;
+        if (!hides_ || are_finite(row, 0, 1, count)) continue;
         all = false;
         for (std::int64_t d = 0; d < count; ++d) row[d] = row[d] - row[d] == 0 ? row[d] : 0;
       }
@@ -290,10 +328,7 @@ class Backward {
   // Whether the keys are read where they are; else from k_copy_.
   bool keys_in_place() const {
     if (Dot::pair == 2 || !near(g_.k.dtype, g_.k.column, g_.k.row, g_.D) || g_.D % lanes != 0) return false;
-    for (std::int64_t j = 0; hides_ && j < keys_here(); ++j) {
-      if (!is_finite(reinterpret_cast<const float*>(key_at()(j)), g_.D)) return false;
-    }
-    return true;
+    return !hides_ || are_finite(reinterpret_cast<const float*>(key_at()(0)), g_.k.row, keys_here(), g_.D);
   }
 
   Panel fetch(const Operand& x, std::int64_t count, std::int64_t columns, float* copy, float* columns_copy) {
@@ -309,7 +344,7 @@ class Backward {
       for (std::int64_t i = rows_ * steps; i < blocks_ * block * steps; ++i) copy[i] = 0;
     }
     if (Dot::pair == 1 && (!in_place || count % lanes == 0)) {
-      for (std::int64_t i = 0; hides_ && i < rows_; ++i) panel.finite &= is_finite(panel.rows + i * panel.row, count);
+      panel.finite = !hides_ || are_finite(panel.rows, panel.row, rows_, count);
       if (panel.finite) {
         panel.columns = panel.rows, panel.column_row = panel.row;
         return panel;
@@ -451,7 +486,7 @@ class Backward {
         const std::int64_t at = i / Dot::pair * pair_keys + v * lanes;
         Simd::store(weights_ + at, Simd::zero());
         Simd::store(ds_ + at, Simd::zero());
-        if (Dot::pair == 2) Simd::store_bf16(halves_of(i, v), Simd::zero());
+        if constexpr (Dot::pair == 2) Dot::store_half(halves_of(i, v), Simd::zero());
         if (keeps_logits_) Simd::store(dlogits_ + i * pair_keys + v * lanes, Simd::zero());
       }
     }
@@ -566,7 +601,7 @@ class Backward {
         if (keeps_logits_) Simd::store(dlogits_ + at, s[r][n]);
         if (slope_) s[r][n] = Simd::mul(s[r][n], Simd::load(slope_ + at));
         if (Dot::pair == 1) Simd::store(ds_ + at, s[r][n]);
-        if (Dot::pair == 2) Simd::store_bf16(halves_of(i + r, v + n), s[r][n]);
+        if constexpr (Dot::pair == 2) Dot::store_half(halves_of(i + r, v + n), s[r][n]);
       }
     }
     if constexpr (Dot::pair == 2) store_pairs<N>(ds_, s, i, v);

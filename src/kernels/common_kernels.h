@@ -104,6 +104,8 @@ struct DotBF16 {
   static constexpr int degree = 4;  // the weights keep 8 bits
   static F fma(F a, F b, F c) { return Simd::dot_bf16(a, b, c); }
   static F step(F even, F odd) { return Simd::pair_bf16(even, odd); }
+  static F pair_rows(const std::uint16_t* low, const std::uint16_t* high) { return Simd::pair_rows_bf16(low, high); }
+  static void store_half(std::uint16_t* to, F x) { Simd::store_bf16_operand(to, x); }
   static F interleave_low(F a, F b) { return Simd::interleave_low(a, b); }
   static F interleave_high(F a, F b) { return Simd::interleave_high(a, b); }
   static F scale(F step, F alpha) { return Simd::scale_pair_bf16(step, alpha); }

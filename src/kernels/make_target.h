@@ -89,9 +89,9 @@ std::size_t backward_bytes(const BackwardGroup& group) {
                                               : Backward<DotF32>::scratch_bytes(group);
 }
 
-// Keys, values and their sums in 384 KiB: they stay in the L2 cache, with room beside them for the rows that pass.
+// Keys, values and their sums in 512 KiB: they stay in the L2 cache, with room beside them for the rows that pass.
 std::int64_t backward_keys(std::int64_t D, std::int64_t Dv) {
-  const std::int64_t floats = 384 * 1024 / 4 / (3 * D + 2 * Dv);
+  const std::int64_t floats = 512 * 1024 / 4 / (3 * D + 2 * Dv);
   return min_of<std::int64_t>(8, max_of<std::int64_t>(1, floats / pair_keys)) * pair_keys;
 }
 

@@ -113,6 +113,16 @@ struct Simd {
                                            21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     return _mm512_castsi512_ps(_mm512_permutexvar_epi16(order, halves));
   }
+  // What stands at the same place of two rows, side by side.
+  static F pair_rows_bf16(const std::uint16_t* low, const std::uint16_t* high) {
+    const __m512i a = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(low)));
+    const __m512i b = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(high)));
+    return _mm512_castsi512_ps(_mm512_or_si512(a, _mm512_slli_epi32(b, 16)));
+  }
+  // Rounded as pair_bf16 rounds: one instruction, to which denormals are 0.
+  static void store_bf16_operand(std::uint16_t* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(x));
+  }
   // Of two rows of 32 bf16: pairs of what stands at the same place, of the elements 0-3, 8-11, 16-19, 24-27 of the rows
   // (low) and of the others (high).
   static F interleave_low(F a, F b) {
