@@ -45,9 +45,10 @@ double all_flops(const Problem& p) {
          static_cast<double>(p.D + p.Dv);
 }
 
-// Which path a sequence takes depends on it alone: not on what else is in the call.
+// Which path a sequence takes depends on it and the options alone: not on what else is in the call. Training does not
+// decode, so the fused path alone draws dropout.
 bool takes_decode(const Problem& p, const Sequence& s) {
-  return p.H / p.Hkv * s.Tq <= decode_rows;
+  return p.dropout.p == 0 && p.H / p.Hkv * s.Tq <= decode_rows;
 }
 
 // The sequences of this schedule's path. Without query_starts they are all alike: an empty list stands for all of them.
@@ -103,6 +104,7 @@ kernels::Group group_sizes(const Problem& p) {
   kernels::Group group;
   group.G = p.H / p.Hkv, group.D = p.D, group.Dv = p.Dv;
   group.q.dtype = p.q.dtype();
+  group.dropout = p.dropout_of({}, 0);
   if (p.bias) group.bias.data = &p;  // only whether there is one
   if (!p.alibi_slopes.empty()) group.alibi_slopes = p.alibi_slopes.data();
   return group;
@@ -240,7 +242,8 @@ Schedule schedule_of(const Problem& p, Path path) {
   Schedule s;
   s.target = &kernels::target();
   s.path = path;
-  s.reason = path == Path::decode
+  s.reason = p.dropout.p > 0 ? "dropout: weights are drawn in tiles of scores, which stay in registers and cache"
+             : path == Path::decode
                  ? "at most 8 query rows share a key head: time goes into reading keys and values"
                  : "more than 8 query rows share a key head: tiles of scores stay in registers and cache";
   if (p.B == 0 || p.H == 0 || p.Tq == 0) {
@@ -271,7 +274,6 @@ Schedule make_schedule(const Problem& p) {
   if (p.q.dtype() == DType::f64) {
     return reference_schedule(p, "f64 is computed by the plain path, in double precision");
   }
-  if (p.dropout.p > 0) return reference_schedule(p, "dropout is computed by the plain path");
   Schedule s = schedule_of(p, Path::fused);
   if (p.B == 0 || p.H == 0 || p.Tq == 0) return s;
   Schedule few = schedule_of(p, Path::decode);

@@ -424,10 +424,7 @@ class Backward {
 
   // Lanes whose bit is set, of the vector v of a tile.
   static Mask lanes_of(std::uint64_t bits, std::int64_t v) {
-    alignas(64) static constexpr std::uint32_t lane_bits[16] = {1,       1 << 1,  1 << 2,  1 << 3, 1 << 4,  1 << 5,
-                                                                1 << 6,  1 << 7,  1 << 8,  1 << 9, 1 << 10, 1 << 11,
-                                                                1 << 12, 1 << 13, 1 << 14, 1 << 15};
-    return Simd::test(lane_bits, static_cast<std::uint32_t>(bits >> v * lanes));
+    return Simd::lanes_of(static_cast<std::uint32_t>(bits >> v * lanes));
   }
 
   void draw_dropout() {

@@ -52,6 +52,7 @@ class Forward {
       : g_(group), first_(first), queries_(last - first), rows_(group.G * (last - first)) {
     steps_ = (g_.D + Dot::pair - 1) / Dot::pair;
     adjusts_ = g_.softcap > 0 || g_.bias.data || g_.alibi_slopes;
+    drops_ = g_.dropout.p > 0;
     carve({scratch});
   }
 
@@ -104,6 +105,10 @@ class Forward {
       bias_ = scratch.take<float>(tile_keys * width);
       closed_ = scratch.take<std::uint64_t>(width);
     }
+    if (g_.dropout.p > 0) {
+      draws_ = scratch.take<std::uint64_t>(panels_ * width);
+      kept_ = scratch.take<std::uint32_t>(2 * width);
+    }
     if (g_.alibi_slopes) {
       slopes_ = scratch.take<float>(panels_ * width);
       places_ = scratch.take<std::int64_t>(panels_ * width);
@@ -134,7 +139,7 @@ class Forward {
       panel.lo = lo_ + p * width;
       panel.hi = hi_ + p * width;
       find_ranges(panel, p);
-      if (g_.mask.data || bias_rows_ || slopes_) find_rows(p);
+      if (g_.mask.data || bias_rows_ || slopes_ || drops_) find_rows(p);
       pack_queries(panel, p);
       start_sums(panel, p);
     }
@@ -162,6 +167,7 @@ class Forward {
       const std::int64_t row = min_of(i, rows_ - 1);
       if (g_.mask.data) mask_rows_[i] = operand_at(g_.mask, head_of(row), query_of(row));
       if (bias_rows_) bias_rows_[i] = operand_at(g_.bias, head_of(row), query_of(row));
+      if (drops_) draws_[i] = dropout_row(g_.dropout, head_of(row), query_of(row));
       if (!slopes_) continue;
       slopes_[i] = static_cast<float>(-g_.alibi_slopes[head_of(row)] * 1.44269504088896340736);
       places_[i] = query_of(row) + g_.offset;
@@ -206,8 +212,9 @@ class Forward {
     Meeting meeting;
     if (!look(panel, p, tile, meeting)) return;
     if (!tile.ready) fetch(tile);
-    if (meeting.masked && !tile.checked) check_values(tile);
+    if ((meeting.masked || drops_) && !tile.checked) check_values(tile);
     if (slopes_) load_levels(p, tile);
+    if (drops_) draw_dropout(p, tile);
     start_ = tile.start;
     switch (panel.count) {
       case 1:
@@ -262,6 +269,16 @@ class Forward {
     for (std::int64_t& first : meeting.first) first = in_order ? first : meeting.begin;
     meeting.masked = (all & below(meeting.end) & ~below(meeting.begin)) != (below(meeting.end) & ~below(meeting.begin));
     return true;
+  }
+
+  // Which keys of the tile each row keeps, as bits_ holds which it sees.
+  void draw_dropout(std::int64_t p, const Tile& tile) {
+    const std::uint32_t threshold = dropout_threshold(g_.dropout.p);
+    for (std::int64_t lane = 0; lane < width; ++lane) {
+      const std::uint64_t bits = dropout_bits(draws_[p * width + lane], threshold, g_.dropout.key + tile.start);
+      kept_[lane] = static_cast<std::uint32_t>(bits);
+      kept_[width + lane] = static_cast<std::uint32_t>(bits >> 32);
+    }
   }
 
   // ---- Keys and values ----
@@ -472,6 +489,14 @@ class Forward {
         for (int r = 0; r < half; ++r) sum[r] = Simd::add(sum[r], sum[r + half]);
       }
       Simd::store(panel.l + v * lanes, Simd::add(Simd::load(panel.l + v * lanes), sum[0]));
+      if (drops_) [[unlikely]] {
+        // As if they were not attended to, but for the sum.
+#pragma GCC unroll 8
+        for (int r = 0; r < block; ++r) {
+          const Mask kept = Simd::test(kept_ + key / 32 * width + v * lanes, std::uint32_t{1} << (key + r) % 32);
+          s[r][v] = Simd::select(kept, s[r][v], Simd::set1(-0.0f));
+        }
+      }
       float* to = weights_ + key / Dot::pair * width + v * lanes;
 #pragma GCC unroll 8
       for (int r = 0; r < block; r += Dot::pair) {
@@ -693,7 +718,7 @@ class Forward {
     float inverse[width], lse[width];
     for (int lane = 0; lane < width; ++lane) {
       const float l = panel.l[lane];
-      inverse[lane] = l == 0 ? 0 : 1 / l;
+      inverse[lane] = l == 0 ? 0 : dropout_factor(g_) / l;
       lse[lane] = static_cast<float>(static_cast<double>(panel.m[lane]) * ln_2 + logarithm(l));
     }
     for (std::int64_t lane = 0; g_.lse.data && lane < panel.rows; ++lane) {
@@ -727,7 +752,7 @@ class Forward {
 
   const Group& g_;
   std::int64_t first_, queries_, rows_, steps_ = 0, panels_ = 0, row_stride_ = 0;
-  bool adjusts_;
+  bool adjusts_, drops_;
   Panel* panel_ = nullptr;
   float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *weights_ = nullptr, *k_copy_ = nullptr,
         *v_copy_ = nullptr, *stage_ = nullptr, *row_ = nullptr, *bias_ = nullptr, *slopes_ = nullptr, *level_ = nullptr;
@@ -736,6 +761,8 @@ class Forward {
   std::int64_t start_ = 0;                                    // the tile's first key
   std::int64_t *lo_ = nullptr, *hi_ = nullptr;
   std::uint32_t* bits_ = nullptr;
+  std::uint64_t* draws_ = nullptr;  // of each row
+  std::uint32_t* kept_ = nullptr;
   std::uint64_t* closed_ = nullptr;  // [width] keys of the tile whose bias is -infinity
   bool bias_closes_ = false;         // whether there are any
 };

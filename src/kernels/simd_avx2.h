@@ -45,6 +45,12 @@ struct Simd {
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(bits, wanted), wanted));
   }
+  // The lanes whose bit is set.
+  static Mask lanes_of(std::uint32_t bits) {
+    const __m256i own = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i some = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), own);
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(some, own));
+  }
   static bool any(Mask m) { return _mm256_movemask_ps(m) != 0; }
   static F select(Mask m, F a, F b) { return _mm256_blendv_ps(b, a, m); }
 

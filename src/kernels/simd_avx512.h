@@ -59,6 +59,10 @@ struct Simd {
   static Mask test(const std::uint32_t* p, std::uint32_t bit) {
     return _mm512_test_epi32_mask(_mm512_loadu_si512(p), _mm512_set1_epi32(static_cast<int>(bit)));
   }
+  // The lanes whose bit is set.
+  static Mask lanes_of(std::uint32_t bits) {
+    return static_cast<Mask>(bits);
+  }
   static bool any(Mask m) {
     return m != 0;
   }

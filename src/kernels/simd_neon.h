@@ -39,6 +39,11 @@ struct Simd {
   static Mask greater(F a, F b) { return vcgtq_f32(a, b); }
   static Mask equal(F a, F b) { return vceqq_f32(a, b); }
   static Mask test(const std::uint32_t* p, std::uint32_t bit) { return vtstq_u32(vld1q_u32(p), vdupq_n_u32(bit)); }
+  // The lanes whose bit is set.
+  static Mask lanes_of(std::uint32_t bits) {
+    static constexpr std::uint32_t own[lanes] = {1, 2, 4, 8};
+    return vtstq_u32(vld1q_u32(own), vdupq_n_u32(bits));
+  }
   static bool any(Mask m) { return vmaxvq_u32(m) != 0; }
   static F select(Mask m, F a, F b) { return vbslq_f32(m, a, b); }
 

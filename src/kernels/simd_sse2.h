@@ -47,6 +47,12 @@ struct Simd {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_and_si128(bits, wanted), wanted));
   }
+  // The lanes whose bit is set.
+  static Mask lanes_of(std::uint32_t bits) {
+    const __m128i own = _mm_setr_epi32(1, 2, 4, 8);
+    const __m128i some = _mm_and_si128(_mm_set1_epi32(static_cast<int>(bits)), own);
+    return _mm_castsi128_ps(_mm_cmpeq_epi32(some, own));
+  }
   static bool any(Mask m) { return _mm_movemask_ps(m) != 0; }
   static F select(Mask m, F a, F b) { return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b)); }
 
