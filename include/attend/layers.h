@@ -1,4 +1,9 @@
 // Layers with parameters, each holding what the PyTorch layer of that name holds, and initialised as it is.
+//
+// backward() stands beside each forward(): given the gradient of the forward's result, the gradients of its arguments
+// and parameters. There is no tape. What a backward needs of its forward is an argument: the forward's own, and where
+// more is needed a struct that the forward fills and anyone may look at. Layers do not change; one with new parameters
+// is made from them. Gradients of parameters are f32. Bits: the same for any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +25,12 @@ struct LinearOptions {
   bool bias = true;
 };
 
+struct LinearGradients {
+  Tensor dx;                    // x's shape, in the layer's dtype
+  Tensor dweight;               // [out,in], f32
+  std::optional<Tensor> dbias;  // [out], f32; where there is a bias
+};
+
 // y = x W^T + b, torch.nn.Linear. f32 parameters, kept twice: as they are, and in the order in which the kernels read
 // them.
 class Linear {
@@ -36,6 +47,10 @@ class Linear {
   // x [...,in] -> [...,out] in dtype(), f32 unless to() said otherwise. Sums are in f32, in an order that depends on
   // `in` alone: the same bits for any number of rows and threads. Throws bad_shape, bad_dtype.
   Tensor forward(const View& x) const;
+  // dy [...,out], x [...,in] as it was in forward(). In bf16 both are rounded to bf16, as are the weights, products are
+  // summed in f32, and dx is rounded to bf16. Memory besides the gradients: what dy, x and the weights take. Throws
+  // bad_shape, bad_dtype.
+  LinearGradients backward(const View& dy, const View& x) const;
 
   DType dtype() const { return dtype_; }
   std::int64_t in_size() const { return weight_.size(1); }
@@ -46,6 +61,9 @@ class Linear {
  private:
   Linear(Tensor weight, std::optional<Tensor> bias, DType dtype);
   void pack();
+  void check_input(const View& x) const;
+  Tensor input_gradient(DType product, const void* dy, const Dims& shape) const;
+  Tensor weight_gradient(DType product, const void* dy, const void* x, std::int64_t rows) const;
 
   Tensor weight_;  // [out,in]
   std::optional<Tensor> bias_;
@@ -63,6 +81,9 @@ class Embedding {
 
   // ids [T] -> [T,E], f32. Throws bad_value for an id outside [0, count).
   Tensor forward(std::span<const std::int64_t> ids) const;
+  // dy [...,E], a row for each id -> dweight [count,E], f32: for each embedding the sum of the rows where its id stood.
+  // Throws bad_value as forward() does, bad_shape, bad_dtype.
+  Tensor backward(const View& dy, std::span<const std::int64_t> ids) const;
 
   const Tensor& weight() const { return weight_; }
 

@@ -12,12 +12,28 @@ namespace attend::kernels {
 inline constexpr std::int64_t linear_rows = 64;
 
 struct LinearOperands {
-  DType dtype = DType::f32;       // of x and y: f32, or bf16
+  DType dtype = DType::f32;       // of x: f32, or bf16
+  DType y_dtype = DType::f32;     // f32, or bf16
   const void* x = nullptr;        // [rows,in], row-major
-  const float* packed = nullptr;  // pack()ed weights of that dtype
+  const float* packed = nullptr;  // pack()ed weights of x's dtype
   const float* bias = nullptr;    // [out], or null: none
   void* y = nullptr;              // [rows,out], row-major
   std::int64_t in = 0, out = 0;
 };
+
+// Both gradients of y = x W^T are products of that kind: dx = dy W has the weights W^T, and dW = dy^T x has the rows
+// dy^T and the weights x^T. What follows brings the operands there.
+
+// One panel, as Target::linear_pack makes it, of weights that are given by their transpose: columns [in,out],
+// row-major, in the dtype of the product, or as f32 that bf16 holds exactly. These are the rows that the kernel reads
+// side by side, so that copying them is all. `packed` is that of panel 0; an odd number of bf16 inputs is filled up
+// with a zero.
+void linear_pack_columns(DType product, DType dtype, const void* columns, std::int64_t in, std::int64_t out,
+                         std::int64_t panel_rows, std::int64_t panel, float* packed);
+
+// Columns [first, last) of x [rows,columns] as rows of to [columns,stride], both row-major and of dtype f32 or bf16;
+// zeros beyond the last of `rows`.
+void transpose_columns(DType dtype, const void* x, std::int64_t rows, std::int64_t columns, std::int64_t first,
+                       std::int64_t last, std::int64_t stride, void* to);
 
 }  // namespace attend::kernels

@@ -56,9 +56,9 @@ class LinearPanel {
     }
     for (std::int64_t r = 0; r < rows_; ++r) {
       const std::int64_t at_y = (first_ + r) * a_.out + panel_ * width;
-      char* y = static_cast<char*>(a_.y) + at_y * bytes_of(a_.dtype);
+      char* y = static_cast<char*>(a_.y) + at_y * bytes_of(a_.y_dtype);
       for (std::int64_t i = 0; a_.bias && i < outs; ++i) sums_[r * width + i] += a_.bias[panel_ * width + i];
-      store_row(sums_ + r * width, a_.dtype, y, 1, outs);
+      store_row(sums_ + r * width, a_.y_dtype, y, 1, outs);
     }
   }
 

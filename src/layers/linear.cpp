@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "attend/layers.h"
 #include "core/divide_up.h"
 #include "core/message.h"
 #include "core/parallel.h"
 #include "kernels/targets.h"
+#include "layers/gradients.h"
 
 namespace attend {
 
@@ -14,6 +16,8 @@ namespace {
 
 // Less work than this is done before another thread has woken up.
 constexpr double parallel_flops = 2e6;
+// And fewer elements than this are copied or added up.
+constexpr std::int64_t parallel_copies = 1 << 16;
 
 Dims weight_shape(std::int64_t in_size, std::int64_t out_size) {
   if (in_size < 1) fail(ErrorCode::bad_value, "Linear: in_size is {}, expected at least 1", in_size);
@@ -36,14 +40,6 @@ void check_parameters(const View& weight, const std::optional<View>& bias) {
     fail(ErrorCode::bad_dtype, "Linear: bias is {}, expected floating point", bias->dtype());
 }
 
-void check_input(const View& x, std::int64_t in_size) {
-  if (!is_floating(x.dtype())) fail(ErrorCode::bad_dtype, "Linear: x is {}, expected floating point", x.dtype());
-  if (x.rank() == 0) fail(ErrorCode::bad_shape, "Linear: x has no axes, expected [...,{}]", in_size);
-  if (x.size(-1) != in_size) {
-    fail(ErrorCode::bad_shape, "Linear: x has {} features (x {}), the layer takes {}", x.size(-1), x.shape(), in_size);
-  }
-}
-
 // What the kernels multiply in: the layer's dtype where they have products of it, else f32, of the same rounded
 // numbers.
 DType product_dtype(DType dtype, std::int64_t in) {
@@ -56,6 +52,60 @@ const void* rows_of(const View& x, DType dtype, DType rounding, Tensor& made) {
   made = x.to(rounding);
   if (dtype != rounding) made = made.view().to(dtype);
   return made.raw();
+}
+
+// y, of so many rows. Any cut of it gives the same bits.
+void multiply(const kernels::LinearOperands& operands, std::int64_t rows) {
+  // Items count through the panels of outputs first: the rows of x stay in the L2 cache meanwhile.
+  const kernels::Target& target = kernels::target();
+  const std::int64_t panels = divide_up(operands.out, target.panel_rows);
+  const std::int64_t items = divide_up(rows, kernels::linear_rows) * panels;
+  const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(operands.in * operands.out);
+  parallel_items(items, flops < parallel_flops ? 1 : num_threads(), [&](int, std::int64_t item) {
+    const std::int64_t first = item / panels * kernels::linear_rows;
+    target.linear(operands, first, std::min(first + kernels::linear_rows, rows), item % panels);
+  });
+}
+
+// The weights of a product with `columns` [in,out], of dtype: their transpose, packed.
+Tensor pack_columns(DType product, DType dtype, const void* columns, std::int64_t in, std::int64_t out) {
+  const kernels::Target& target = kernels::target();
+  Tensor packed = Tensor::uninitialized({target.linear_floats(product, out, in)});
+  parallel_for(divide_up(out, target.panel_rows), parallel_copies / (in * target.panel_rows) + 1,
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t panel = begin; panel < end; ++panel) {
+                   kernels::linear_pack_columns(product, dtype, columns, in, out, target.panel_rows, panel,
+                                                packed.data<float>());
+                 }
+               });
+  return packed;
+}
+
+// x [rows,columns], row-major -> [columns,stride], zeros beyond the last row.
+Tensor transpose(DType dtype, const void* x, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+  constexpr std::int64_t columns_at_once = 16;  // a line of the cache, read whole
+  Tensor out = Tensor::uninitialized({columns, stride}, dtype);
+  parallel_for(divide_up(columns, columns_at_once), parallel_copies / (rows * columns_at_once) + 1,
+               [&](std::int64_t begin, std::int64_t end) {
+                 kernels::transpose_columns(dtype, x, rows, columns, begin * columns_at_once,
+                                            std::min(columns, end * columns_at_once), stride, out.raw());
+               });
+  return out;
+}
+
+// The sum of x [rows,columns] over its rows, in double: its error does not grow with them.
+template <class T>
+Tensor sum_rows(const T* x, std::int64_t rows, std::int64_t columns) {
+  Tensor out = Tensor::uninitialized({columns});
+  parallel_for(columns, parallel_copies / (rows + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<double> sums(static_cast<std::size_t>(end - begin));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const T* row = x + r * columns + begin;
+      for (std::size_t c = 0; c < sums.size(); ++c) sums[c] += static_cast<double>(static_cast<float>(row[c]));
+    }
+    for (std::size_t c = 0; c < sums.size(); ++c) out.data<float>()[begin + std::int64_t(c)] = float(sums[c]);
+  });
+  return out;
 }
 
 }  // namespace
@@ -95,32 +145,81 @@ void Linear::pack() {
   target.linear_pack(product, weight_.data<float>(), out_size(), in_size(), packed_.data<float>());
 }
 
+void Linear::check_input(const View& x) const {
+  if (!is_floating(x.dtype())) fail(ErrorCode::bad_dtype, "Linear: x is {}, expected floating point", x.dtype());
+  if (x.rank() == 0) fail(ErrorCode::bad_shape, "Linear: x has no axes, expected [...,{}]", in_size());
+  if (x.size(-1) != in_size()) {
+    fail(ErrorCode::bad_shape, "Linear: x has {} features (x {}), the layer takes {}", x.size(-1), x.shape(),
+         in_size());
+  }
+}
+
 Tensor Linear::forward(const View& x) const {
-  check_input(x, in_size());
+  check_input(x);
   const DType product = product_dtype(dtype_, in_size());
-  Dims shape = x.shape();
-  shape[shape.rank() - 1] = out_size();
-  Tensor y = Tensor::uninitialized(shape, product), made;
+  Tensor y = Tensor::uninitialized(with_last(x.shape(), out_size()), product), made;
 
   kernels::LinearOperands operands;
-  operands.dtype = product;
+  operands.dtype = operands.y_dtype = product;
   operands.x = rows_of(x, product, dtype_, made);
   operands.packed = packed_.data<float>();
   operands.bias = bias_ ? bias_->data<float>() : nullptr;
   operands.y = y.raw();
   operands.in = in_size();
   operands.out = out_size();
-
-  // Items count through the panels of outputs first: the rows of x stay in the L2 cache meanwhile.
-  const kernels::Target& target = kernels::target();
-  const std::int64_t rows = x.count() / in_size(), panels = divide_up(out_size(), target.panel_rows);
-  const std::int64_t items = divide_up(rows, kernels::linear_rows) * panels;
-  const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(weight_.count());
-  parallel_items(items, flops < parallel_flops ? 1 : num_threads(), [&](int, std::int64_t item) {
-    const std::int64_t first = item / panels * kernels::linear_rows;
-    target.linear(operands, first, std::min(first + kernels::linear_rows, rows), item % panels);
-  });
+  multiply(operands, x.count() / in_size());
   return product == dtype_ ? std::move(y) : y.view().to(dtype_);
+}
+
+// dx = dy W, dW = dy^T x, db = dy^T 1: the products of forward()'s kind that linear.h tells of.
+LinearGradients Linear::backward(const View& dy, const View& x) const {
+  check_input(x);
+  check_given("Linear", "dy", dy, with_last(x.shape(), out_size()));
+  const std::int64_t rows = x.count() / in_size();
+  const DType product = product_dtype(dtype_, out_size());
+  if (rows == 0) {
+    return {Tensor(x.shape(), dtype_), Tensor(weight_.shape()),
+            bias_ ? std::optional(Tensor({out_size()})) : std::nullopt};
+  }
+  Tensor made_dy, made_x;
+  const void* dy_rows = rows_of(dy, product, dtype_, made_dy);
+  const void* x_rows = rows_of(x, product, dtype_, made_x);
+  LinearGradients out{input_gradient(product, dy_rows, x.shape()), weight_gradient(product, dy_rows, x_rows, rows), {}};
+  if (bias_ && product == DType::bf16) out.dbias = sum_rows(static_cast<const BF16*>(dy_rows), rows, out_size());
+  if (bias_ && product == DType::f32) out.dbias = sum_rows(static_cast<const float*>(dy_rows), rows, out_size());
+  return out;
+}
+
+// dy [rows,out] -> dx = dy W
+Tensor Linear::input_gradient(DType product, const void* dy, const Dims& shape) const {
+  Tensor dx = Tensor::uninitialized(shape, product);
+  const Tensor packed = pack_columns(product, DType::f32, weight_.raw(), out_size(), in_size());
+  kernels::LinearOperands operands;
+  operands.dtype = operands.y_dtype = product;
+  operands.x = dy;
+  operands.packed = packed.data<float>();
+  operands.y = dx.raw();
+  operands.in = out_size();
+  operands.out = in_size();
+  multiply(operands, dx.count() / in_size());
+  return product == dtype_ ? std::move(dx) : dx.view().to(dtype_);
+}
+
+// dy [rows,out], x [rows,in] -> dW = dy^T x
+Tensor Linear::weight_gradient(DType product, const void* dy, const void* x, std::int64_t rows) const {
+  const std::int64_t padded = product == DType::bf16 ? rows + rows % 2 : rows;
+  Tensor dweight = Tensor::uninitialized(weight_.shape());
+  const Tensor packed = pack_columns(product, product, x, rows, in_size());
+  const Tensor turned = transpose(product, dy, rows, out_size(), padded);
+  kernels::LinearOperands operands;
+  operands.dtype = product;
+  operands.x = turned.raw();
+  operands.packed = packed.data<float>();
+  operands.y = dweight.raw();
+  operands.in = padded;
+  operands.out = in_size();
+  multiply(operands, out_size());
+  return dweight;
 }
 
 }  // namespace attend

@@ -23,6 +23,12 @@ inline std::optional<View> golden_if_any(const std::string& name) {
   return found == layers_golden().end() ? std::nullopt : std::optional<View>(found->second.view());
 }
 
+// make_layers_backward_golden.py: the gradients of a case's doutput.
+inline const TensorMap& backward_golden() {
+  static const TensorMap tensors = read_safetensors(data("golden/layers_backward.safetensors")).tensors;
+  return tensors;
+}
+
 // The seeds of layers_init.safetensors, as text and number.
 inline std::vector<std::pair<std::string, std::uint64_t>> seeds() {
   std::vector<std::pair<std::string, std::uint64_t>> out;
