@@ -95,6 +95,21 @@ struct SelfAttentionOptions {
   bool qkv_bias = false;
 };
 
+// What SelfAttention::forward() keeps for backward(). N: T, or B,T.
+struct SelfAttentionState {
+  Tensor queries;  // [N,D]
+  Tensor keys;     // [N,D]
+  Tensor values;   // [N,Dv]
+  Tensor context;  // [N,Dv]
+  Tensor lse;      // [N]
+};
+
+struct SelfAttentionGradients {
+  Tensor dx;                          // x's shape: query.dx + key.dx + value.dx
+  LinearGradients query, key, value;  // of a layer from_parameters(): of w_query [E,D] as [D,E], and so on
+  std::optional<Tensor> dbias = {}, dalibi_slopes = {}, dsinks = {};  // of the options, where they were asked for
+};
+
 // One head: queries, keys and values of one sequence, without an output projection.
 class SelfAttention {
  public:
@@ -107,12 +122,22 @@ class SelfAttention {
 
   // x [T,E] or [B,T,E] -> context [T,Dv] or [B,T,Dv], f32.
   Tensor forward(const View& x, const AttentionOptions& options = {}) const;
+  // The same, and fills `state`.
+  Tensor forward(const View& x, const AttentionOptions& options, SelfAttentionState& state) const;
+  // dcontext: the gradient of forward()'s result, floating point; x, options and state as they were there. `backward`
+  // as in attention_backward(), dlse in the shape of state.lse. Throws bad_shape, bad_dtype, bad_value.
+  SelfAttentionGradients backward(const View& dcontext, const View& x, const SelfAttentionState& state,
+                                  const AttentionOptions& options = {}, const BackwardOptions& backward = {}) const;
 
   const Linear& query() const { return query_; }
   const Linear& key() const { return key_; }
   const Linear& value() const { return value_; }
 
  private:
+  void check_input(const View& x) const;
+  void check_state(const View& dcontext, const View& x, const SelfAttentionState& state) const;
+  void compute(const View& x, const AttentionOptions& options, SelfAttentionState& state) const;
+
   Linear query_, key_, value_;
 };
 
@@ -143,6 +168,34 @@ struct MultiHeadAttentionResult {
   Tensor output;  // [B,Tq,E], or the concatenated heads [B,Tq,heads * d_v] without an output projection
   std::optional<Tensor>
       weights;  // averaged [B,Tq,Tk'] or per head [B,heads,Tq,Tk']; Tk' counts bias_kv and zero_attention
+};
+
+// What MultiHeadAttention::forward() keeps for backward(); without B where the arguments had none. Tk' counts the keys
+// of bias_kv and zero_attention.
+struct MultiHeadAttentionState {
+  Tensor queries;       // [B,Tq,heads * d_k]
+  Tensor keys;          // [B,Tk',heads * d_k]
+  Tensor values;        // [B,Tk',heads * d_v]
+  Tensor concat_heads;  // [B,Tq,heads * d_v]
+  Tensor lse;           // [B,heads,Tq]
+};
+
+// Which gradients of a call's tensors backward() gives besides; none by default. Those of key_padding_mask and
+// attn_mask exist where these are floating point.
+struct MultiHeadAttentionBackward {
+  bool key_padding_mask = false;
+  bool attn_mask = false;
+  bool bias = false;
+  bool alibi_slopes = false;
+  bool sinks = false;
+};
+
+struct MultiHeadAttentionGradients {
+  // In the arguments' shapes, f32. Of self-attention, dquery is all of x's gradient, and the others are empty.
+  Tensor dquery, dkey, dvalue;
+  TensorMap parameters;  // the entries of state_dict()
+  // In the shapes and dtypes of the call's, where they were asked for.
+  std::optional<Tensor> dkey_padding_mask = {}, dattn_mask = {}, dbias = {}, dalibi_slopes = {}, dsinks = {};
 };
 
 // Several heads side by side over slices of one projection: torch.nn.MultiheadAttention with batch_first=True.
@@ -179,10 +232,41 @@ class MultiHeadAttention {
   MultiHeadAttentionResult forward(const View& query, const View& key, const View& value,
                                    const MultiHeadAttentionCall& call = {}) const;
 
+  // The same, and fills `state`.
+  MultiHeadAttentionResult forward(const View& x, const MultiHeadAttentionCall& call,
+                                   MultiHeadAttentionState& state) const {
+    return forward(x, x, x, call, state);
+  }
+  MultiHeadAttentionResult forward(const View& query, const View& key, const View& value,
+                                   const MultiHeadAttentionCall& call, MultiHeadAttentionState& state) const;
+
+  // doutput: the gradient of the result's output, floating point; the other arguments as they were in forward(). The
+  // result's weights are for looking at: call.weights counts for nothing here, no gradient comes through them.
+  // Memory besides state and gradients: that of Linear::backward; and where gradients of masks or biases are asked for
+  // that forward() has to join (more than one, or appended keys), one of the joined size, at most [B,heads,Tq,Tk'].
+  // Throws bad_shape, bad_dtype; bad_value where a gradient is asked for of something that is not there.
+  MultiHeadAttentionGradients backward(const View& doutput, const View& x, const MultiHeadAttentionState& state,
+                                       const MultiHeadAttentionCall& call = {},
+                                       const MultiHeadAttentionBackward& wanted = {}) const;
+  MultiHeadAttentionGradients backward(const View& doutput, const View& query, const View& key, const View& value,
+                                       const MultiHeadAttentionState& state, const MultiHeadAttentionCall& call = {},
+                                       const MultiHeadAttentionBackward& wanted = {}) const;
+
   std::int64_t heads() const { return heads_; }
 
  private:
+  struct Parts;
+
   MultiHeadAttention(std::int64_t heads, Linear query, Linear key, Linear value);
+  void check_arguments(const View& query, const View& key, const View& value) const;
+  void check_state(const View& doutput, const View& query, const View& key, const MultiHeadAttentionState& state) const;
+  std::int64_t appended() const { return (bias_k_ ? 1 : 0) + (zero_attention_ ? 1 : 0); }
+  std::optional<Tensor> compute(const View& query, const View& key, const View& value,
+                                const MultiHeadAttentionCall& call, MultiHeadAttentionState& state) const;
+  void compute_backward(AttentionGradientViews to, const View& dconcat_heads, const MultiHeadAttentionState& state,
+                        const MultiHeadAttentionCall& call, const MultiHeadAttentionBackward& wanted,
+                        MultiHeadAttentionGradients& out) const;
+  TensorMap by_name(const Parts& parts) const;
   static MultiHeadAttention draw(std::int64_t embedding_size, std::int64_t heads, Generator& generator,
                                  MultiHeadAttentionOptions options);
 

@@ -152,6 +152,36 @@ Tensor make_bias(const std::vector<View>& biases, const Problem* positional, Dim
   return out;
 }
 
+// The gradient of a mask or bias whose four axes are `four`: the sum of dbias over the axes where that has 1, and over
+// its own keys alone.
+Tensor reduce(const View& dbias, std::int64_t keys, const View& four, const View& mask) {
+  const Dims &shape = dbias.shape(), &to = four.shape();
+  Tensor sums(to, DType::f64);
+  const auto place = [&](int axis, std::int64_t i) { return to[axis] == 1 ? 0 : i; };
+  for (std::int64_t row = 0; row < shape[0] * shape[1] * shape[2]; ++row) {
+    const std::int64_t b = row / shape[2] / shape[1], h = row / shape[2] % shape[1], i = row % shape[2];
+    double* sum = sums.data<double>() + ((place(0, b) * to[1] + place(1, h)) * to[2] + place(2, i)) * to[3];
+    const RowOf from(dbias, b, h, i);
+    for (std::int64_t j = 0; j < std::min(keys, shape[3]); ++j) sum[place(3, j)] += from[j];
+  }
+  return sums.view().reshape(mask.shape()).to(mask.dtype());
+}
+
+// Of the slopes that were written into a bias: it holds -slope |level - j|.
+Tensor reduce_slopes(const View& dbias, std::int64_t keys, const Problem& p, const View& slopes) {
+  const Dims& shape = dbias.shape();
+  Tensor sums({p.H}, DType::f64);
+  for (std::int64_t row = 0; row < shape[0] * shape[1] * shape[2]; ++row) {
+    const std::int64_t b = row / shape[2] / shape[1], h = row / shape[2] % shape[1], i = row % shape[2];
+    const RowOf from(dbias, b, h, i);
+    const std::int64_t level = i + p.sequence(b).offset;
+    for (std::int64_t j = 0; j < keys; ++j) {
+      sums.data<double>()[h] -= from[j] * static_cast<double>(std::abs(level - j));
+    }
+  }
+  return sums.view().to(slopes.dtype());
+}
+
 // For the keys of the caller, these are written into the mask and the bias; appended keys have no position.
 void drop_positions(AttentionOptions& options) {
   options.causal = false;
@@ -195,6 +225,20 @@ JoinedOptions join_masks(const MultiHeadAttentionCall& call, const View& q, cons
     options.bias = joined.bias.emplace(make_bias(masks.biases, sloped ? &p : nullptr, shape, keys));
   }
   return joined;
+}
+
+void split_bias(const View& dbias, const MultiHeadAttentionCall& call, const View& q, const View& k, const View& v,
+                std::int64_t appended, const MultiHeadAttentionBackward& wanted, MultiHeadAttentionGradients& to) {
+  const std::int64_t keys = k.size(-2) - appended;
+  const Problem p = Problem::check("MultiHeadAttention", q, k.slice(-2, 0, keys), v.slice(-2, 0, keys), call.attention);
+  if (wanted.key_padding_mask) {
+    to.dkey_padding_mask = reduce(dbias, keys, key_padding_of(*call.key_padding_mask, p), *call.key_padding_mask);
+  }
+  if (wanted.attn_mask) to.dattn_mask = reduce(dbias, keys, attn_mask_of(*call.attn_mask, p), *call.attn_mask);
+  if (wanted.bias) to.dbias = reduce(dbias, keys, with_four_axes(*call.attention.bias), *call.attention.bias);
+  if (wanted.alibi_slopes && appended > 0) {
+    to.dalibi_slopes = reduce_slopes(dbias, keys, p, *call.attention.alibi_slopes);
+  }
 }
 
 }  // namespace attend

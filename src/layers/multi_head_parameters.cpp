@@ -5,6 +5,7 @@
 
 #include "attend/layers.h"
 #include "core/message.h"
+#include "layers/multi_head.h"
 
 namespace attend {
 
@@ -221,23 +222,36 @@ MultiHeadAttention MultiHeadAttention::from_state_dict(const TensorMap& tensors,
 }
 
 TensorMap MultiHeadAttention::state_dict() const {
+  Parts parts;
+  parts.query = query_.weight(), parts.key = key_.weight(), parts.value = value_.weight();
+  parts.query_bias = view_of(query_.bias()), parts.key_bias = view_of(key_.bias());
+  parts.value_bias = view_of(value_.bias());
+  parts.bias_k = view_of(bias_k_), parts.bias_v = view_of(bias_v_);
+  if (output_) {
+    parts.output = output_->weight();
+    parts.output_bias = view_of(output_->bias());
+  }
+  return by_name(parts);
+}
+
+TensorMap MultiHeadAttention::by_name(const Parts& parts) const {
   const std::int64_t E = query_.in_size();
   const std::int64_t sizes[] = {query_.out_size(), key_.in_size(), value_.in_size(), value_.out_size()};
   const bool joined = output_ && std::all_of(std::begin(sizes), std::end(sizes), [&](auto size) { return size == E; });
   TensorMap out;
   if (joined) {
-    out["in_proj_weight"] = concatenate({query_.weight(), key_.weight(), value_.weight()});
+    out["in_proj_weight"] = concatenate({parts.query, parts.key, parts.value});
   } else {
-    out["q_proj_weight"] = query_.weight().clone();
-    out["k_proj_weight"] = key_.weight().clone();
-    out["v_proj_weight"] = value_.weight().clone();
+    out["q_proj_weight"] = parts.query.clone();
+    out["k_proj_weight"] = parts.key.clone();
+    out["v_proj_weight"] = parts.value.clone();
   }
-  if (query_.bias()) out["in_proj_bias"] = concatenate({*query_.bias(), *key_.bias(), *value_.bias()});
-  if (output_) out["out_proj.weight"] = output_->weight().clone();
-  if (output_ && output_->bias()) out["out_proj.bias"] = output_->bias()->clone();
-  if (bias_k_) {
-    out["bias_k"] = bias_k_->view().reshape({1, 1, -1}).clone();
-    out["bias_v"] = bias_v_->view().reshape({1, 1, -1}).clone();
+  if (parts.query_bias) out["in_proj_bias"] = concatenate({*parts.query_bias, *parts.key_bias, *parts.value_bias});
+  if (parts.output) out["out_proj.weight"] = parts.output->clone();
+  if (parts.output_bias) out["out_proj.bias"] = parts.output_bias->clone();
+  if (parts.bias_k) {
+    out["bias_k"] = parts.bias_k->reshape({1, 1, -1}).clone();
+    out["bias_v"] = parts.bias_v->reshape({1, 1, -1}).clone();
   }
   return out;
 }

@@ -1,7 +1,9 @@
+#include <span>
 #include <utility>
 
 #include "attend/layers.h"
 #include "core/message.h"
+#include "layers/gradients.h"
 
 namespace attend {
 
@@ -13,6 +15,19 @@ Linear parameter(const char* name, const View& w) {
     fail(ErrorCode::bad_shape, "SelfAttention: {} has shape {}, expected [E,D]", name, w.shape());
   }
   return Linear(w.transpose(0, 1));
+}
+
+Dims without_last(const Dims& shape) {
+  return Dims(std::span(shape.begin(), shape.end() - 1));
+}
+
+// [B,T,...] -> [B,1,T,...], as attention() takes it; what has no batch needs no head.
+template <class AnyView>
+AnyView one_head(const AnyView& t, const View& x) {
+  if (x.rank() == 2) return t;
+  Dims shape{t.size(0), 1};
+  for (int axis = 1; axis < t.rank(); ++axis) shape.push_back(t.size(axis));
+  return t.reshape(shape);
 }
 
 }  // namespace
@@ -38,7 +53,7 @@ SelfAttention SelfAttention::from_parameters(const View& w_query, const View& w_
   return SelfAttention(parameter("w_query", w_query), parameter("w_key", w_key), parameter("w_value", w_value));
 }
 
-Tensor SelfAttention::forward(const View& x, const AttentionOptions& options) const {
+void SelfAttention::check_input(const View& x) const {
   if (x.rank() != 2 && x.rank() != 3) {
     fail(ErrorCode::bad_shape, "SelfAttention: x has shape {}, expected [T,E] or [B,T,E]", x.shape());
   }
@@ -46,13 +61,67 @@ Tensor SelfAttention::forward(const View& x, const AttentionOptions& options) co
     fail(ErrorCode::bad_shape, "SelfAttention: x has {} features (x {}), the layer takes {}", x.size(-1), x.shape(),
          query_.in_size());
   }
-  const Tensor queries = query_.forward(x);
-  const Tensor keys = key_.forward(x);
-  const Tensor values = value_.forward(x);
-  if (x.rank() == 2) return attention(queries, keys, values, options).out;
-  const auto one_head = [](const View& t) { return t.reshape({t.size(0), 1, t.size(1), t.size(2)}); };
-  const AttentionResult result = attention(one_head(queries), one_head(keys), one_head(values), options);
-  return result.out.view().select(1, 0).clone();
+}
+
+Tensor SelfAttention::forward(const View& x, const AttentionOptions& options) const {
+  SelfAttentionState state;
+  compute(x, options, state);
+  return std::move(state.context);
+}
+
+Tensor SelfAttention::forward(const View& x, const AttentionOptions& options, SelfAttentionState& state) const {
+  compute(x, options, state);
+  return state.context.clone();
+}
+
+void SelfAttention::compute(const View& x, const AttentionOptions& options, SelfAttentionState& state) const {
+  check_input(x);
+  // Step 1: queries, keys and values, each a Linear layer of x.
+  state.queries = query_.forward(x);
+  state.keys = key_.forward(x);
+  state.values = value_.forward(x);
+  // Step 2: attention, of one head.
+  state.context = Tensor::uninitialized(state.values.shape(), state.values.dtype());
+  state.lse = Tensor::uninitialized(without_last(x.shape()));
+  attention_into(one_head(state.context.view(), x), one_head(state.lse.view(), x), one_head(state.queries.view(), x),
+                 one_head(state.keys.view(), x), one_head(state.values.view(), x), options);
+}
+
+SelfAttentionGradients SelfAttention::backward(const View& dcontext, const View& x, const SelfAttentionState& state,
+                                               const AttentionOptions& options, const BackwardOptions& backward) const {
+  check_input(x);
+  check_state(dcontext, x, state);
+  // Step 2: attention, of one head.
+  Tensor made;
+  BackwardOptions wanted = backward;
+  if (wanted.dlse) wanted.dlse = one_head(*wanted.dlse, x);
+  AttentionGradients gradients = attention_backward(one_head(in_dtype(dcontext, state.context.dtype(), made), x),
+                                                    one_head(state.queries.view(), x), one_head(state.keys.view(), x),
+                                                    one_head(state.values.view(), x), one_head(state.context.view(), x),
+                                                    one_head(state.lse.view(), x), options, wanted);
+  // Step 1: queries, keys and values, each a Linear layer of x.
+  const auto rows = [](const Tensor& gradient, const Tensor& of) { return gradient.view().reshape(of.shape()); };
+  SelfAttentionGradients out{{},
+                             query_.backward(rows(gradients.dq, state.queries), x),
+                             key_.backward(rows(gradients.dk, state.keys), x),
+                             value_.backward(rows(gradients.dv, state.values), x),
+                             std::move(gradients.dbias),
+                             std::move(gradients.dalibi_slopes),
+                             std::move(gradients.dsinks)};
+  out.dx = sum_of(out.query.dx, out.key.dx, out.value.dx);
+  return out;
+}
+
+void SelfAttention::check_state(const View& dcontext, const View& x, const SelfAttentionState& state) const {
+  const auto check = [&](const char* name, const View& given, const Linear& layer) {
+    check_given("SelfAttention", name, given, with_last(x.shape(), layer.out_size()));
+  };
+  check("dcontext", dcontext, value_);
+  check("state.queries", state.queries, query_);
+  check("state.keys", state.keys, key_);
+  check("state.values", state.values, value_);
+  check("state.context", state.context, value_);
+  check_given("SelfAttention", "state.lse", state.lse, without_last(x.shape()));
 }
 
 }  // namespace attend
