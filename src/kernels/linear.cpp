@@ -54,18 +54,16 @@ void transpose(const T* x, std::int64_t rows, std::int64_t columns, std::int64_t
 }  // namespace
 
 void linear_pack_columns(DType product, DType dtype, const void* columns, std::int64_t in, std::int64_t out,
-                         std::int64_t panel_rows, std::int64_t panel, float* packed) {
-  const std::int64_t first = panel * panel_rows, outs = std::min(panel_rows, out - first);
+                         std::int64_t first, std::int64_t last, std::int64_t panel_rows, float* packed) {
   const auto* single = static_cast<const float*>(columns);
+  const std::int64_t outs = last - first;
   if (product == DType::bf16) {
-    float* to = packed + panel * ((in + 1) / 2) * panel_rows;
-    if (dtype == DType::f32) return pack_pairs(single, in, out, first, outs, panel_rows, to);
-    return pack_pairs(static_cast<const std::uint16_t*>(columns), in, out, first, outs, panel_rows, to);
+    if (dtype == DType::f32) return pack_pairs(single, in, out, first, outs, panel_rows, packed);
+    return pack_pairs(static_cast<const std::uint16_t*>(columns), in, out, first, outs, panel_rows, packed);
   }
-  float* to = packed + panel * in * panel_rows;
-  for (std::int64_t i = 0; i < in; ++i, to += panel_rows) {
-    std::copy_n(single + i * out + first, outs, to);
-    std::fill(to + outs, to + panel_rows, 0.0f);
+  for (std::int64_t i = 0; i < in; ++i, packed += panel_rows) {
+    std::copy_n(single + i * out + first, outs, packed);
+    std::fill(packed + outs, packed + panel_rows, 0.0f);
   }
 }
 

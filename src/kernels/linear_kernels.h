@@ -55,7 +55,7 @@ class LinearPanel {
       for (; r < rows_; ++r) rows<1>(r, step, count, weights + step * width);
     }
     for (std::int64_t r = 0; r < rows_; ++r) {
-      const std::int64_t at_y = (first_ + r) * a_.out + panel_ * width;
+      const std::int64_t at_y = (first_ + r) * a_.y_stride + panel_ * width;
       char* y = static_cast<char*>(a_.y) + at_y * bytes_of(a_.y_dtype);
       for (std::int64_t i = 0; a_.bias && i < outs; ++i) sums_[r * width + i] += a_.bias[panel_ * width + i];
       store_row(sums_ + r * width, a_.y_dtype, y, 1, outs);
@@ -71,7 +71,7 @@ class LinearPanel {
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) sums[i][v] = Simd::zero();
     }
-    const std::int64_t bytes = a_.in * bytes_of(a_.dtype);
+    const std::int64_t bytes = a_.x_stride * bytes_of(a_.dtype);
     const char* x = static_cast<const char*>(a_.x) + (first_ + r) * bytes + step * 4;
     multiply<Dot, R, 0, vectors, vectors>(sums, reinterpret_cast<const float*>(x), bytes / 4, 1, weights, count);
 #pragma GCC unroll 8

@@ -54,31 +54,49 @@ const void* rows_of(const View& x, DType dtype, DType rounding, Tensor& made) {
   return made.raw();
 }
 
+int threads_for(const kernels::LinearOperands& operands, std::int64_t rows) {
+  const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(operands.in * operands.out);
+  return flops < parallel_flops ? 1 : num_threads();
+}
+
 // y, of so many rows. Any cut of it gives the same bits.
 void multiply(const kernels::LinearOperands& operands, std::int64_t rows) {
   // Items count through the panels of outputs first: the rows of x stay in the L2 cache meanwhile.
   const kernels::Target& target = kernels::target();
   const std::int64_t panels = divide_up(operands.out, target.panel_rows);
   const std::int64_t items = divide_up(rows, kernels::linear_rows) * panels;
-  const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(operands.in * operands.out);
-  parallel_items(items, flops < parallel_flops ? 1 : num_threads(), [&](int, std::int64_t item) {
+  parallel_items(items, threads_for(operands, rows), [&](int, std::int64_t item) {
     const std::int64_t first = item / panels * kernels::linear_rows;
     target.linear(operands, first, std::min(first + kernels::linear_rows, rows), item % panels);
   });
 }
 
-// The weights of a product with `columns` [in,out], of dtype: their transpose, packed.
-Tensor pack_columns(DType product, DType dtype, const void* columns, std::int64_t in, std::int64_t out) {
+// y, of so many rows, where the weights are given by their transpose `columns` [in,out], row-major, of dtype. Each
+// panel is packed where it is used, and serves as many rows as make the copy small beside the products: a fresh copy of
+// all the weights, with the pages that it would touch first, took a quarter of the time where rows are few.
+void multiply_columns(const kernels::LinearOperands& operands, DType dtype, const void* columns, std::int64_t rows) {
+  constexpr std::int64_t rows_at_once = 8 * kernels::linear_rows;
   const kernels::Target& target = kernels::target();
-  Tensor packed = Tensor::uninitialized({target.linear_floats(product, out, in)});
-  parallel_for(divide_up(out, target.panel_rows), parallel_copies / (in * target.panel_rows) + 1,
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t panel = begin; panel < end; ++panel) {
-                   kernels::linear_pack_columns(product, dtype, columns, in, out, target.panel_rows, panel,
-                                                packed.data<float>());
-                 }
-               });
-  return packed;
+  const std::int64_t panels = divide_up(operands.out, target.panel_rows);
+  const std::int64_t items = divide_up(rows, rows_at_once) * panels;
+  const auto workers = static_cast<int>(std::min<std::int64_t>(items, threads_for(operands, rows)));
+  const std::int64_t floats = target.linear_floats(operands.dtype, target.panel_rows, operands.in);
+  Tensor packed = Tensor::uninitialized({workers, floats});
+  parallel_items(items, workers, [&](int worker, std::int64_t item) {
+    const std::int64_t first = item % panels * target.panel_rows;
+    const std::int64_t last = std::min(operands.out, first + target.panel_rows);
+    float* panel = packed.data<float>() + worker * floats;
+    kernels::linear_pack_columns(operands.dtype, dtype, columns, operands.in, operands.out, first, last,
+                                 target.panel_rows, panel);
+    kernels::LinearOperands part = operands;
+    part.packed = panel;
+    part.out = last - first;
+    part.y = static_cast<std::byte*>(operands.y) + first * size_of(operands.y_dtype);
+    const std::int64_t begin = item / panels * rows_at_once, end = std::min(rows, begin + rows_at_once);
+    for (std::int64_t row = begin; row < end; row += kernels::linear_rows) {
+      target.linear(part, row, std::min(row + kernels::linear_rows, end), 0);
+    }
+  });
 }
 
 // x [rows,columns], row-major -> [columns,stride], zeros beyond the last row.
@@ -165,8 +183,8 @@ Tensor Linear::forward(const View& x) const {
   operands.packed = packed_.data<float>();
   operands.bias = bias_ ? bias_->data<float>() : nullptr;
   operands.y = y.raw();
-  operands.in = in_size();
-  operands.out = out_size();
+  operands.in = operands.x_stride = in_size();
+  operands.out = operands.y_stride = out_size();
   multiply(operands, x.count() / in_size());
   return product == dtype_ ? std::move(y) : y.view().to(dtype_);
 }
@@ -193,32 +211,31 @@ LinearGradients Linear::backward(const View& dy, const View& x) const {
 // dy [rows,out] -> dx = dy W
 Tensor Linear::input_gradient(DType product, const void* dy, const Dims& shape) const {
   Tensor dx = Tensor::uninitialized(shape, product);
-  const Tensor packed = pack_columns(product, DType::f32, weight_.raw(), out_size(), in_size());
   kernels::LinearOperands operands;
   operands.dtype = operands.y_dtype = product;
   operands.x = dy;
-  operands.packed = packed.data<float>();
   operands.y = dx.raw();
-  operands.in = out_size();
-  operands.out = in_size();
-  multiply(operands, dx.count() / in_size());
+  operands.in = operands.x_stride = out_size();
+  operands.out = operands.y_stride = in_size();
+  multiply_columns(operands, DType::f32, weight_.raw(), dx.count() / in_size());
   return product == dtype_ ? std::move(dx) : dx.view().to(dtype_);
 }
 
 // dy [rows,out], x [rows,in] -> dW = dy^T x
 Tensor Linear::weight_gradient(DType product, const void* dy, const void* x, std::int64_t rows) const {
-  const std::int64_t padded = product == DType::bf16 ? rows + rows % 2 : rows;
+  // Rows that lie a multiple of 4 KiB apart would share few places of the L1 cache: 64 bytes more part them. (They also
+  // hold the zero that makes the number of bf16 products even.)
+  const std::int64_t line = 64 / size_of(product), stride = divide_up(rows, line) * line + line;
   Tensor dweight = Tensor::uninitialized(weight_.shape());
-  const Tensor packed = pack_columns(product, product, x, rows, in_size());
-  const Tensor turned = transpose(product, dy, rows, out_size(), padded);
+  const Tensor turned = transpose(product, dy, rows, out_size(), stride);
   kernels::LinearOperands operands;
   operands.dtype = product;
   operands.x = turned.raw();
-  operands.packed = packed.data<float>();
   operands.y = dweight.raw();
-  operands.in = padded;
-  operands.out = in_size();
-  multiply(operands, out_size());
+  operands.in = rows;
+  operands.x_stride = stride;
+  operands.out = operands.y_stride = in_size();
+  multiply_columns(operands, product, x, out_size());
   return dweight;
 }
 
