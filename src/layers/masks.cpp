@@ -227,8 +227,9 @@ JoinedOptions join_masks(const MultiHeadAttentionCall& call, const View& q, cons
   return joined;
 }
 
-void split_bias(const View& dbias, const MultiHeadAttentionCall& call, const View& q, const View& k, const View& v,
+void split_bias(const View& gradient, const MultiHeadAttentionCall& call, const View& q, const View& k, const View& v,
                 std::int64_t appended, const MultiHeadAttentionBackward& wanted, MultiHeadAttentionGradients& to) {
+  const View dbias = with_four_axes(gradient);
   const std::int64_t keys = k.size(-2) - appended;
   const Problem p = Problem::check("MultiHeadAttention", q, k.slice(-2, 0, keys), v.slice(-2, 0, keys), call.attention);
   if (wanted.key_padding_mask) {

@@ -25,7 +25,7 @@ JoinedOptions join_masks(const MultiHeadAttentionCall& call, const View& q, cons
 // What falls to the tensors of the call, of the gradient of the bias that join_masks() made for the same arguments:
 // sums over the axes that each was broadcast along. Fills those of `to` that are wanted; dalibi_slopes only where keys
 // are appended, attention_backward() gives it elsewhere.
-void split_bias(const View& dbias, const MultiHeadAttentionCall& call, const View& q, const View& k, const View& v,
+void split_bias(const View& gradient, const MultiHeadAttentionCall& call, const View& q, const View& k, const View& v,
                 std::int64_t appended, const MultiHeadAttentionBackward& wanted, MultiHeadAttentionGradients& to);
 
 }  // namespace attend
