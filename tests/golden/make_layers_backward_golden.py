@@ -57,7 +57,7 @@ def self_attention_case():
     b, t, e, d, dv = 2, 7, 6, 5, 4
     tensors = {"x": torch.randn(b, t, e)}
     for name, size in {"query": d, "key": d, "value": dv}.items():
-        tensors |= {f"{name}.weight": torch.randn(size, e), f"{name}.bias": torch.randn(size)}
+        tensors |= {f"{name}.weight": torch.randn(size, e) / e**0.5, f"{name}.bias": torch.randn(size)}
     leaves = {name: leaf(tensor) for name, tensor in tensors.items()}
     q, k, v = (nn.functional.linear(leaves["x"], leaves[f"{name}.weight"], leaves[f"{name}.bias"])
                for name in ("query", "key", "value"))
