@@ -76,6 +76,14 @@ TEST(LinearBackward, EverySize) {
   }
 }
 
+// More rows and outputs than one packed panel serves, the last part of them ragged.
+TEST(LinearBackward, ManyRowsAndOutputs) {
+  const Tensor x = whole({1101, 3}, 3), dy = whole({1101, 530}, 5), weight = whole({530, 3}, 7);
+  const LinearGradients gradients = Linear(weight).backward(dy, x);
+  expect_same(gradients.dx, product(dy, weight).view().to(DType::f32));
+  expect_same(gradients.dweight, product(dy.view().transpose(0, 1), x).view().to(DType::f32));
+}
+
 // The same rounded numbers in f32 give the same gradients, up to the rounding of dx: where in or out is odd too, and
 // where the target has no bf16 products.
 TEST(LinearBackward, BF16RoundsWeightsAndArgumentsAndDx) {
