@@ -154,7 +154,7 @@ struct AttentionPlan {
   std::string target;             // of the kernels: baseline, avx2, avx512, avx512_bf16, neon
   std::int64_t tile_queries = 0;  // query rows of a work item, the heads of a group together
   std::int64_t tile_keys = 0;     // keys looked at in one piece
-  std::int64_t key_ranges = 1;    // work items that share the keys of a head; their sums are added in order
+  std::int64_t key_ranges = 1;    // work items that share the keys of a head, at most; their sums are added in order
   std::int64_t work_items = 0;
   int threads = 1;                 // at most
   std::int64_t scratch_bytes = 0;  // allocated besides out and lse
@@ -166,6 +166,10 @@ struct AttentionPlan {
 // Throws what attention() throws.
 AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype = DType::f32,
                    const AttentionOptions& options = {});
+
+// What attention_backward() does with such arguments; scratch_bytes besides the gradients; flops 5 (D + Dv) a pair.
+AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType dtype = DType::f32,
+                            const AttentionOptions& options = {}, const BackwardOptions& backward = {});
 
 // Every step of attention(), for looking at: memory grows with Tq * Tk. f32 (f64 for f64 inputs).
 struct AttentionSteps {

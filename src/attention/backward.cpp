@@ -32,6 +32,12 @@ void check_wanted(const char* function, const char* name, bool wanted, const std
   if (wanted && !option) fail(ErrorCode::bad_value, "{}: d{} is wanted, but {} is not given", function, name, name);
 }
 
+// dbias, as the sums see it.
+MutableView broadcast_pairs(const MutableView& dbias, const Problem& p) {
+  const View view = dbias.broadcast_to({p.B, p.H, p.Tq, p.Tk});
+  return MutableView(dbias.raw(), dbias.dtype(), view.shape(), view.strides());
+}
+
 BackwardProblem check(const char* function, const View& dout, const View& q, const View& k, const View& v,
                       const View& out, const View& lse, const AttentionOptions& options,
                       const BackwardOptions& backward) {
@@ -47,7 +53,6 @@ BackwardProblem check(const char* function, const View& dout, const View& q, con
   check_wanted(function, "sinks", backward.dsinks, options.sinks);
   x.dout = with_axes(dout, 4), x.out = with_axes(out, 4), x.lse = with_axes(lse, 3);
   if (backward.dlse) x.dlse = with_axes(*backward.dlse, 3);
-  if (backward.dbias) x.options.bias = Tensor(options.bias->shape(), statistics_dtype(q));
   if (backward.dalibi_slopes) x.options.alibi_slopes.resize(static_cast<std::size_t>(p.H));
   if (backward.dsinks) x.options.sinks.resize(static_cast<std::size_t>(p.H));
   return x;
@@ -76,101 +81,31 @@ void check_outputs(const char* function, const AttentionGradientViews& to, const
   if (to.dsinks) add("dsinks", *to.dsinks, *options.sinks);
 }
 
-// ---- The plain path ----
-
-void store_values(const MutableView& x, std::int64_t b, std::int64_t h, std::int64_t i, const double* values) {
-  const Dims& s = x.strides();
-  auto* to = static_cast<std::byte*>(x.raw()) + (b * s[0] + h * s[1] + i * s[2]) * size_of(x.dtype());
-  for (std::int64_t d = 0; d < x.size(3); ++d, to += s[3] * size_of(x.dtype())) store_element(x.dtype(), to, values[d]);
-}
-
-double at(const View& x, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t d = 0) {
-  const Dims& s = x.strides();
-  return load_element(x.dtype(),
-                      element_at(x.raw(), x.dtype(), b * s[0] + h * s[1] + i * s[2] + (x.rank() == 4 ? d * s[3] : 0)));
-}
-
-// The query heads of one key head of one sequence.
-class ReferenceBackward {
- public:
-  explicit ReferenceBackward(BackwardProblem& x) : x_(x), p_(x.forward) {
-    if (x.options.bias) bias_ = x.options.bias->view().broadcast_to({p_.B, p_.H, p_.Tq, p_.Tk});
-  }
-
-  void run(const Sequence& s, std::int64_t kv_head) {
-    dk_.assign(static_cast<std::size_t>(s.Tk * p_.D), 0);
-    dv_.assign(static_cast<std::size_t>(s.Tk * p_.Dv), 0);
-    const std::int64_t G = p_.H / p_.Hkv;
-    for (std::int64_t h = kv_head * G; h < (kv_head + 1) * G; ++h) {
-      const kernels::Head head = p_.head(s, h);
-      for (std::int64_t i = 0; i < s.Tq; ++i) take_row(s, h, head, i);
-    }
-    for (std::int64_t j = 0; j < s.Tk; ++j) {
-      store_values(x_.dk, s.b, kv_head, s.key_start + j, dk_.data() + j * p_.D);
-      store_values(x_.dv, s.b, kv_head, s.key_start + j, dv_.data() + j * p_.Dv);
-    }
-  }
-
- private:
-  void take_row(const Sequence& s, std::int64_t h, const kernels::Head& head, std::int64_t i) {
-    const std::int64_t row = s.query_start + i;
-    gradient_.dcontext.resize(static_cast<std::size_t>(p_.Dv));
-    gradient_.lse = at(x_.lse, s.b, h, row);
-    gradient_.delta = x_.dlse ? -at(*x_.dlse, s.b, h, row) : 0;
-    for (std::int64_t d = 0; d < p_.Dv; ++d) {
-      gradient_.dcontext[static_cast<std::size_t>(d)] = at(x_.dout, s.b, h, row, d);
-      gradient_.delta += at(x_.dout, s.b, h, row, d) * at(x_.out, s.b, h, row, d);
-    }
-    kernels::reference_row_backward(head, i, steps_, gradient_, dk_.data(), dv_.data());
-    store_values(x_.dq, s.b, h, row, gradient_.dquery.data());
-    add_options(s, h, head, i);
-  }
-
-  void add_options(const Sequence& s, std::int64_t h, const kernels::Head& head, std::int64_t i) {
-    const auto H = static_cast<std::size_t>(h);
-    if (!x_.options.sinks.empty()) x_.options.sinks[H] += gradient_.dsink;
-    for (std::int64_t j = 0; j < s.Tk; ++j) {
-      const double dlogit = gradient_.dlogits[static_cast<std::size_t>(j)];
-      if (!x_.options.alibi_slopes.empty()) {
-        x_.options.alibi_slopes[H] -= dlogit * static_cast<double>(std::abs(i + head.offset - j));
-      }
-      if (!bias_) continue;
-      const Dims& strides = bias_->strides();
-      const std::int64_t place =
-          s.b * strides[0] + h * strides[1] + (s.query_start + i) * strides[2] + (s.key_start + j) * strides[3];
-      void* to = static_cast<std::byte*>(x_.options.bias->raw()) + place * size_of(bias_->dtype());
-      store_element(bias_->dtype(), to, load_element(bias_->dtype(), to) + dlogit);
-    }
-  }
-
-  BackwardProblem& x_;
-  const Problem& p_;
-  std::optional<View> bias_;
-  std::vector<double> dk_, dv_;
-  kernels::Row steps_;
-  kernels::RowGradient gradient_;
-};
-
 // ---- Calls ----
 
 void store_list(const std::optional<MutableView>& to, const std::vector<double>& values) {
   if (to) to->copy_from(View(values.data(), DType::f64, {std::ssize(values)}));
 }
 
-// Everything that was summed, to where it is wanted.
-void store_options(const AttentionGradientViews& to, const OptionGradients& options) {
-  if (to.dbias) to.dbias->copy_from(*options.bias);
-  store_list(to.dalibi_slopes, options.alibi_slopes);
-  store_list(to.dsinks, options.sinks);
-}
-
 void run(BackwardProblem& x, const AttentionGradientViews& to) {
+  const Problem& p = x.forward;
   x.dq = with_axes(to.dq, 4), x.dk = with_axes(to.dk, 4), x.dv = with_axes(to.dv, 4);
-  if (x.forward.q.dtype() == DType::f64)
+  const DType sums = statistics_dtype(p.q);
+  Tensor made;  // made: where dbias itself can't hold sums
+  if (to.dbias && to.dbias->dtype() == sums) {
+    to.dbias->copy_from(Tensor({1}, sums).view().broadcast_to(to.dbias->shape()));
+    x.options.bias = broadcast_pairs(*to.dbias, p);
+  } else if (to.dbias) {
+    made = Tensor(to.dbias->shape(), sums);
+    x.options.bias = broadcast_pairs(made.view(), p);
+  }
+  if (p.q.dtype() == DType::f64)
     backward_reference(x);
   else
     run_backward(x, make_backward_schedule(x));
-  store_options(to, x.options);
+  if (to.dbias && to.dbias->dtype() != sums) to.dbias->copy_from(made);
+  store_list(to.dalibi_slopes, x.options.alibi_slopes);
+  store_list(to.dsinks, x.options.sinks);
 }
 
 AttentionGradients run_new(const View& dout, const View& q, const View& k, const View& v, const View& out,
@@ -197,16 +132,42 @@ void run_into(const AttentionGradientViews& to, const View& dout, const View& q,
 
 }  // namespace
 
-void backward_reference(BackwardProblem& x) {
-  const Problem& p = x.forward;
-  // The gradients of options are sums over heads and sequences, in one order.
-  const bool shared = x.options.bias || !x.options.alibi_slopes.empty() || !x.options.sinks.empty();
-  const std::int64_t items = p.sequences() * p.Hkv;
-  const int workers = shared ? 1 : static_cast<int>(std::clamp<std::int64_t>(items, 1, num_threads()));
-  std::vector<ReferenceBackward> each(static_cast<std::size_t>(workers), ReferenceBackward(x));
-  parallel_items(items, workers, [&](int worker, std::int64_t item) {
-    each[static_cast<std::size_t>(worker)].run(p.sequence(item / p.Hkv), item % p.Hkv);
-  });
+AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType dtype, const AttentionOptions& options,
+                            const BackwardOptions& backward) {
+  const auto shaped = [](const Dims& shape, DType type) { return MutableView(nullptr, type, shape); };
+  const MutableView Q = shaped(q, dtype), K = shaped(k, dtype), V = shaped(v, dtype);
+  Dims results = q, rows = q;
+  if (q.rank() > 0 && v.rank() > 0) {
+    results[q.rank() - 1] = v[v.rank() - 1];
+    rows = Dims(std::span(q.begin(), q.end() - 1));
+  }
+  const View out = shaped(results, dtype), lse = shaped(rows, statistics_dtype(Q));
+  BackwardProblem x = check("plan_backward", out, Q, K, V, out, lse, options, backward);
+  x.dq = with_axes(Q, 4);
+  std::int64_t bias_bytes = 0;
+  if (backward.dbias) {
+    x.options.bias = broadcast_pairs(shaped(options.bias->shape(), lse.dtype()), x.forward);
+    if (options.bias->dtype() != lse.dtype()) bias_bytes = options.bias->count() * size_of(lse.dtype());
+  }
+  AttentionPlan plan = attend::plan(q, k, v, dtype, options);
+  plan.flops *= 2.5;
+  if (dtype == DType::f64) {
+    plan.work_items = x.forward.sequences() * x.forward.Hkv;
+    plan.threads = reference_workers(x);
+    plan.scratch_bytes = reference_bytes(x) + bias_bytes;
+    return plan;
+  }
+  const BackwardSchedule s = make_backward_schedule(x);
+  plan.path = Path::fused;
+  plan.target = s.target->name;
+  plan.tile_queries = kernels::backward_rows;
+  plan.tile_keys = kernels::backward_tile_keys;
+  plan.work_items = std::ssize(s.items);
+  plan.key_ranges = s.items.empty() ? 1 : s.items.back().stretch + 1;
+  plan.threads = s.workers;
+  plan.scratch_bytes = s.scratch_bytes + bias_bytes;
+  plan.reason = "weights are computed again from lse, in tiles: nothing of Tq * Tk is stored";
+  return plan;
 }
 
 AttentionGradients attention_backward(const View& dout, const View& q, const View& k, const View& v, const View& out,

@@ -7,9 +7,9 @@
 
 namespace attend {
 
-// Gradients of small options, kept in double until all is summed.
+// The gradients of options, as they are summed.
 struct OptionGradients {
-  std::optional<Tensor> bias;        // in the option's own shape, f32 (f64 for f64 inputs)
+  std::optional<MutableView> bias;   // [B,H,Tq,Tk], with strides of 0 where it was broadcast; f32 (f64 for f64 inputs)
   std::vector<double> alibi_slopes;  // [H] or empty: not wanted
   std::vector<double> sinks;         // [H] or empty: not wanted
 };
@@ -23,7 +23,10 @@ struct BackwardProblem {
   OptionGradients options;
 };
 
-// The plain path: f64, and what the fused one is held against.
+// The plain path, for f64.
 void backward_reference(BackwardProblem& problem);
+// Threads that it runs on, at most; bytes that they need.
+int reference_workers(const BackwardProblem& problem);
+std::int64_t reference_bytes(const BackwardProblem& problem);
 
 }  // namespace attend

@@ -17,15 +17,9 @@ namespace {
 // Below this, waking a second thread costs more than it saves.
 constexpr double parallel_flops = 2e6;
 
-// dbias as [B,H,Tq,Tk]: steps of 0 where the bias was broadcast.
-Dims bias_steps(const BackwardProblem& x) {
-  const Problem& p = x.forward;
-  return x.options.bias->view().broadcast_to({p.B, p.H, p.Tq, p.Tk}).strides();
-}
-
 // Whether an item sums dbias in memory of its own: where many of its rows or keys share an element.
 bool sums_bias(const BackwardProblem& x) {
-  return x.options.bias && (bias_steps(x)[2] == 0 || bias_steps(x)[3] == 0);
+  return x.options.bias && (x.options.bias->strides()[2] == 0 || x.options.bias->strides()[3] == 0);
 }
 
 std::int64_t stretches(const BackwardSchedule& s, const Sequence& sequence) {
@@ -64,7 +58,7 @@ class BackwardRun {
         bias_sums_(Tensor::uninitialized({s.workers, s.bias_floats})),
         slopes_(x.options.alibi_slopes.empty() ? 0 : s.items.size() * static_cast<std::size_t>(G_)),
         progress_(s.items.size()) {
-    if (x.options.bias) bias_steps_ = bias_steps(x);
+    if (x.options.bias) bias_steps_ = x.options.bias->strides();
   }
 
   void run() {
@@ -287,11 +281,15 @@ BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
       static_cast<int>(std::clamp<std::int64_t>(std::ssize(s.items), 1, flops < parallel_flops ? 1 : num_threads()));
   s.worker_bytes = divide_up(static_cast<std::int64_t>(s.target->backward_bytes(group_sizes(x, s))), 64) * 64;
   if (sums_bias(x)) {
-    const Dims steps = bias_steps(x);
+    const Dims& steps = x.options.bias->strides();
     s.bias_floats = p.H / std::max<std::int64_t>(1, p.Hkv) * (steps[2] == 0 ? 1 : p.Tq) * (steps[3] == 0 ? 1 : s.keys);
   }
   const bool in_place = x.dq.dtype() == DType::f32 && x.dq.strides()[3] == 1 && p.D % s.target->lanes == 0;
   s.row_floats = in_place ? 0 : divide_up(p.D, s.target->lanes) * s.target->lanes;
+  const std::int64_t rows = p.B * p.H * p.Tq, slopes = x.options.alibi_slopes.empty() ? 0 : p.H / p.Hkv;
+  s.scratch_bytes = s.workers * (s.worker_bytes + 4 * s.bias_floats) + rows * (4 * s.row_floats + 8) +
+                    std::ssize(s.items) * static_cast<std::int64_t>(sizeof(BackwardSchedule::Item) + 8 + 8 * slopes) +
+                    std::ssize(s.first_stretch) * 8;
   return s;
 }
 

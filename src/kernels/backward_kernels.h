@@ -9,9 +9,7 @@
 namespace attend::kernels {
 namespace {
 
-// Keys of a tile: whole register tiles of scores in every target. 48 keys, as 64 query rows pass: a tile of weights
-// takes 12 KiB, and with a panel of what it is multiplied by it stays in a 32 KiB L1 cache.
-constexpr int pair_keys = 48;
+constexpr int pair_keys = backward_tile_keys;
 static_assert(pair_keys % width == 0 && backward_rows % block == 0 && block % 2 == 0);
 constexpr int key_vectors = pair_keys / lanes;
 constexpr int row_blocks = backward_rows / block;

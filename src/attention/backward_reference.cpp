@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "attention/backward.h"
+#include "core/element.h"
+#include "core/parallel.h"
+
+namespace attend {
+
+namespace {
+
+void store_values(const MutableView& x, std::int64_t b, std::int64_t h, std::int64_t i, const double* values) {
+  const Dims& s = x.strides();
+  auto* to = static_cast<std::byte*>(x.raw()) + (b * s[0] + h * s[1] + i * s[2]) * size_of(x.dtype());
+  for (std::int64_t d = 0; d < x.size(3); ++d, to += s[3] * size_of(x.dtype())) store_element(x.dtype(), to, values[d]);
+}
+
+double at(const View& x, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t d = 0) {
+  const Dims& s = x.strides();
+  return load_element(x.dtype(),
+                      element_at(x.raw(), x.dtype(), b * s[0] + h * s[1] + i * s[2] + (x.rank() == 4 ? d * s[3] : 0)));
+}
+
+// The query heads of one key head of one sequence.
+class ReferenceBackward {
+ public:
+  explicit ReferenceBackward(BackwardProblem& x) : x_(x), p_(x.forward) {}
+
+  void run(const Sequence& s, std::int64_t kv_head) {
+    dk_.assign(static_cast<std::size_t>(s.Tk * p_.D), 0);
+    dv_.assign(static_cast<std::size_t>(s.Tk * p_.Dv), 0);
+    const std::int64_t G = p_.H / p_.Hkv;
+    for (std::int64_t h = kv_head * G; h < (kv_head + 1) * G; ++h) {
+      const kernels::Head head = p_.head(s, h);
+      for (std::int64_t i = 0; i < s.Tq; ++i) take_row(s, h, head, i);
+    }
+    for (std::int64_t j = 0; j < s.Tk; ++j) {
+      store_values(x_.dk, s.b, kv_head, s.key_start + j, dk_.data() + j * p_.D);
+      store_values(x_.dv, s.b, kv_head, s.key_start + j, dv_.data() + j * p_.Dv);
+    }
+  }
+
+ private:
+  void take_row(const Sequence& s, std::int64_t h, const kernels::Head& head, std::int64_t i) {
+    const std::int64_t row = s.query_start + i;
+    gradient_.dcontext.resize(static_cast<std::size_t>(p_.Dv));
+    gradient_.lse = at(x_.lse, s.b, h, row);
+    gradient_.delta = x_.dlse ? -at(*x_.dlse, s.b, h, row) : 0;
+    for (std::int64_t d = 0; d < p_.Dv; ++d) {
+      gradient_.dcontext[static_cast<std::size_t>(d)] = at(x_.dout, s.b, h, row, d);
+      gradient_.delta += at(x_.dout, s.b, h, row, d) * at(x_.out, s.b, h, row, d);
+    }
+    kernels::reference_row_backward(head, i, steps_, gradient_, dk_.data(), dv_.data());
+    store_values(x_.dq, s.b, h, row, gradient_.dquery.data());
+    add_options(s, h, head, i);
+  }
+
+  void add_options(const Sequence& s, std::int64_t h, const kernels::Head& head, std::int64_t i) {
+    const auto H = static_cast<std::size_t>(h);
+    if (!x_.options.sinks.empty()) x_.options.sinks[H] += gradient_.dsink;
+    for (std::int64_t j = 0; j < s.Tk; ++j) {
+      const double dlogit = gradient_.dlogits[static_cast<std::size_t>(j)];
+      if (!x_.options.alibi_slopes.empty()) {
+        x_.options.alibi_slopes[H] -= dlogit * static_cast<double>(std::abs(i + head.offset - j));
+      }
+      if (!x_.options.bias) continue;
+      const MutableView& bias = *x_.options.bias;
+      const Dims& strides = bias.strides();
+      const std::int64_t place =
+          s.b * strides[0] + h * strides[1] + (s.query_start + i) * strides[2] + (s.key_start + j) * strides[3];
+      bias.data<double>()[place] += dlogit;
+    }
+  }
+
+  BackwardProblem& x_;
+  const Problem& p_;
+  std::vector<double> dk_, dv_;
+  kernels::Row steps_;
+  kernels::RowGradient gradient_;
+};
+
+}  // namespace
+
+int reference_workers(const BackwardProblem& x) {
+  // The gradients of options are sums over heads and sequences, in one order.
+  if (x.options.bias || !x.options.alibi_slopes.empty() || !x.options.sinks.empty()) return 1;
+  return static_cast<int>(std::clamp<std::int64_t>(x.forward.sequences() * x.forward.Hkv, 1, num_threads()));
+}
+
+std::int64_t reference_bytes(const BackwardProblem& x) {
+  const Problem& p = x.forward;
+  const std::int64_t sums = p.Tk * (p.D + p.Dv), row = 5 * p.Tk + 2 * p.D + 2 * p.Dv;
+  return reference_workers(x) * 8 * (sums + row);
+}
+
+void backward_reference(BackwardProblem& x) {
+  const Problem& p = x.forward;
+  const int workers = reference_workers(x);
+  std::vector<ReferenceBackward> each(static_cast<std::size_t>(workers), ReferenceBackward(x));
+  parallel_items(p.sequences() * p.Hkv, workers, [&](int worker, std::int64_t item) {
+    each[static_cast<std::size_t>(worker)].run(p.sequence(item / p.Hkv), item % p.Hkv);
+  });
+}
+
+}  // namespace attend
