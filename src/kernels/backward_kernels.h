@@ -387,6 +387,8 @@ class Backward {
       std::uint64_t any = 0, all = ~std::uint64_t{0};
       for (std::int64_t i = b * block; i < (b + 1) * block; ++i) {
         bits_[i] = i < rows_ ? bits_of(i) : 0;
+        // No row: what scratch happens to hold could be NaN, and its weight must be 0.
+        for (std::int64_t j = 0; bias_ && i >= rows_ && j < pair_keys; ++j) bias_[i * pair_keys + j] = 0;
         any |= bits_[i];
         all &= i < rows_ ? bits_[i] : all;
       }
@@ -594,7 +596,11 @@ class Backward {
         // The value of a masked key may be NaN.
         if (Careful && masked_[b]) s[r][n] = Simd::select(lanes_of(bits_[i + r], v + n), s[r][n], Simd::zero());
         if (keeps_logits_) Simd::store(dlogits_ + at, s[r][n]);
-        if (slope_) s[r][n] = Simd::mul(s[r][n], Simd::load(slope_ + at));
+        if (slope_) {
+          s[r][n] = Simd::mul(s[r][n], Simd::load(slope_ + at));
+          // So may its slope.
+          if (Careful && masked_[b]) s[r][n] = Simd::select(lanes_of(bits_[i + r], v + n), s[r][n], Simd::zero());
+        }
         if (Dot::pair == 1) Simd::store(ds_ + at, s[r][n]);
         if constexpr (Dot::pair == 2) Dot::store_half(halves_of(i + r, v + n), s[r][n]);
       }
@@ -678,7 +684,9 @@ class Backward {
   // What is not finite of dout was left out of dv: for the keys that the row sees.
   void repair_values() {
     for (std::int64_t i = 0; i < rows_; ++i) {
-      const std::uint64_t seen = (masked_[i / block] ? bits_[i] : below(keys_));
+      const std::int64_t b = i / block;
+      const std::uint64_t computed = below(last_vector_[b] * lanes) & ~below(first_vector_[b] * lanes);
+      const std::uint64_t seen = masked_[b] ? bits_[i] : computed;
       for (std::int64_t d = 0; d < g_.Dv; ++d) {
         const char* row = operand_at(b_.dout, head_, first_ + i);
         const float value = load_scalar(b_.dout.dtype, row + d * b_.dout.column * bytes_of(b_.dout.dtype));
