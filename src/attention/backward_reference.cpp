@@ -25,7 +25,15 @@ double at(const View& x, std::int64_t b, std::int64_t h, std::int64_t i, std::in
 // The query heads of one key head of one sequence.
 class ReferenceBackward {
  public:
-  explicit ReferenceBackward(BackwardProblem& x) : x_(x), p_(x.forward) {}
+  // Makes room for every sequence: a caller's memory is whole or untouched.
+  explicit ReferenceBackward(BackwardProblem& x) : x_(x), p_(x.forward) {
+    dk_.resize(static_cast<std::size_t>(p_.Tk * p_.D));
+    dv_.resize(static_cast<std::size_t>(p_.Tk * p_.Dv));
+    steps_.resize(p_.Tk, p_.D, p_.Dv);
+    gradient_.dcontext.resize(static_cast<std::size_t>(p_.Dv));
+    gradient_.dlogits.resize(static_cast<std::size_t>(p_.Tk));
+    gradient_.dquery.resize(static_cast<std::size_t>(p_.D));
+  }
 
   void run(const Sequence& s, std::int64_t kv_head) {
     dk_.assign(static_cast<std::size_t>(s.Tk * p_.D), 0);
@@ -44,7 +52,6 @@ class ReferenceBackward {
  private:
   void take_row(const Sequence& s, std::int64_t h, const kernels::Head& head, std::int64_t i) {
     const std::int64_t row = s.query_start + i;
-    gradient_.dcontext.resize(static_cast<std::size_t>(p_.Dv));
     gradient_.lse = at(x_.lse, s.b, h, row);
     gradient_.delta = x_.dlse ? -at(*x_.dlse, s.b, h, row) : 0;
     for (std::int64_t d = 0; d < p_.Dv; ++d) {

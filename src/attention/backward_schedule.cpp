@@ -51,7 +51,7 @@ class BackwardRun {
       : x_(x),
         p_(x.forward),
         s_(s),
-        G_(p_.H / p_.Hkv),
+        G_(p_.H / std::max<std::int64_t>(1, p_.Hkv)),
         scratch_(Tensor::uninitialized({s.workers * s.worker_bytes}, DType::u8)),
         sums_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, s.row_floats})),
         statistics_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, 2})),
@@ -221,19 +221,21 @@ class BackwardRun {
   // A sink's weight in a row is e^(sink - lse), and no value stands behind it: its gradient is -weight * delta.
   void sum_sinks() {
     if (x_.options.sinks.empty()) return;
-    parallel_for(p_.H, s_.workers == 1 ? p_.H : 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t h = begin; h < end; ++h) {
-        const double sink = p_.sinks[static_cast<std::size_t>(h)] / std::log(2.0);
-        double sum = 0;
-        for (std::int64_t b = 0; b < p_.B; ++b) {
-          const float* row = statistics_.data<float>() + (b * p_.H + h) * p_.Tq * 2;
-          for (std::int64_t i = 0; i < p_.Tq; ++i, row += 2) {
-            sum -= std::exp2(sink - static_cast<double>(row[0])) * static_cast<double>(row[1]);
-          }
-        }
-        x_.options.sinks[static_cast<std::size_t>(h)] = sum;
+    // A function object of one pointer: a larger one would be allocated, and gradients are written by now.
+    parallel_items(p_.H, std::min<int>(s_.workers, static_cast<int>(p_.H)),
+                   [this](int, std::int64_t h) { sum_sink(h); });
+  }
+
+  void sum_sink(std::int64_t h) {
+    const double sink = p_.sinks[static_cast<std::size_t>(h)] / std::log(2.0);
+    double sum = 0;
+    for (std::int64_t b = 0; b < p_.B; ++b) {
+      const float* row = statistics_.data<float>() + (b * p_.H + h) * p_.Tq * 2;
+      for (std::int64_t i = 0; i < p_.Tq; ++i, row += 2) {
+        sum -= std::exp2(sink - static_cast<double>(row[0])) * static_cast<double>(row[1]);
       }
-    });
+    }
+    x_.options.sinks[static_cast<std::size_t>(h)] = sum;
   }
 
   BackwardProblem& x_;
@@ -286,7 +288,7 @@ BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
   }
   const bool in_place = x.dq.dtype() == DType::f32 && x.dq.strides()[3] == 1 && p.D % s.target->lanes == 0;
   s.row_floats = in_place ? 0 : divide_up(p.D, s.target->lanes) * s.target->lanes;
-  const std::int64_t rows = p.B * p.H * p.Tq, slopes = x.options.alibi_slopes.empty() ? 0 : p.H / p.Hkv;
+  const std::int64_t rows = p.B * p.H * p.Tq, slopes = x.options.alibi_slopes.empty() ? 0 : p.H / std::max<std::int64_t>(1, p.Hkv);
   s.scratch_bytes = s.workers * (s.worker_bytes + 4 * s.bias_floats) + rows * (4 * s.row_floats + 8) +
                     std::ssize(s.items) * static_cast<std::int64_t>(sizeof(BackwardSchedule::Item) + 8 + 8 * slopes) +
                     std::ssize(s.first_stretch) * 8;
