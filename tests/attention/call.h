@@ -26,8 +26,29 @@ enum Feature : unsigned {
   with_lengths = 512,
   with_starts = 1024,
   with_layout = 2048,  // [B,T,H,D] in memory
+  with_dropout = 4096,
 };
-constexpr int features = 12;
+constexpr int features = 13;
+
+inline Sizes random_sizes(Dice& dice, std::int64_t most_queries, std::int64_t most_keys) {
+  constexpr std::int64_t groups[] = {1, 1, 2, 3};
+  Sizes s;
+  s.B = 1 + dice.below(2);
+  s.Hkv = 1 + dice.below(2);
+  s.H = s.Hkv * groups[dice.below(4)];
+  s.Tq = 1 + dice.below(dice.one_in(3) ? 4 : most_queries);  // few: the decode path
+  s.Tk = 1 + dice.below(most_keys);
+  s.D = 1 + dice.below(24);
+  s.Dv = 1 + dice.below(24);
+  return s;
+}
+
+// About a third of the features.
+inline unsigned random_features(Dice& dice) {
+  unsigned out = 0;
+  for (int f = 0; f < features; ++f) out |= dice.one_in(3) ? 1u << f : 0;
+  return out;
+}
 
 struct Call {
   Tensor q, k, v;  // in memory
@@ -56,8 +77,8 @@ inline Tensor coins(Generator& generator, const Dims& shape, double probability)
 
 // One of the shapes that broadcast to [B,H,Tq,Tk]; the last one is to be transposed.
 inline Dims pairs_shape(Dice& dice, const Sizes& s, bool& transposed) {
-  const std::int64_t kind = dice.below(6);
-  transposed = kind == 5;
+  const std::int64_t kind = dice.below(10);
+  transposed = kind == 9;
   switch (kind) {
     case 0:
       return {s.Tq, s.Tk};
@@ -69,6 +90,14 @@ inline Dims pairs_shape(Dice& dice, const Sizes& s, bool& transposed) {
       return {1, s.H, 1, s.Tk};
     case 4:
       return {s.B, s.H, s.Tq, s.Tk};
+    case 5:
+      return {1};
+    case 6:
+      return {s.Tk};
+    case 7:
+      return {s.Tq, 1};
+    case 8:
+      return {s.B, s.H, 1, 1};
     default:
       return {s.B, s.H, s.Tk, s.Tq};
   }
@@ -169,6 +198,7 @@ inline Call make_call(Sizes s, unsigned wanted, DType dtype, std::uint64_t seed)
     x.options.sinks = x.sinks.view(), x.what += " sinks";
   }
   if (wanted & with_softcap) x.options.softcap = dice.one_in(2) ? 0.4 : 8, x.what += " softcap";
+  if (wanted & with_dropout) x.options.dropout = {dice.one_in(2) ? 0.2 : 0.7, seed * 77}, x.what += " dropout";
   add_lists(x, s, wanted, dice);
   return x;
 }
@@ -206,6 +236,7 @@ inline kernels::Head oracle_head(const Call& x, std::int64_t b, std::int64_t h, 
   if (o.sinks) head.sink = o.sinks->item({h});
   head.causal = o.causal, head.window_left = o.window.left, head.window_right = o.window.right;
   head.offset = o.offset ? o.offset->resolve(queries, head.key_length) : 0;
+  head.dropout = {o.dropout.p, o.dropout.seed, b, h, query_start, key_start};
   return head;
 }
 

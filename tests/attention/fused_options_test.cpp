@@ -12,26 +12,6 @@ using namespace test;
 
 constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
 
-Sizes random_sizes(Dice& dice, std::int64_t most_queries, std::int64_t most_keys) {
-  constexpr std::int64_t groups[] = {1, 1, 2, 3};
-  Sizes s;
-  s.B = 1 + dice.below(2);
-  s.Hkv = 1 + dice.below(2);
-  s.H = s.Hkv * groups[dice.below(4)];
-  s.Tq = 1 + dice.below(dice.one_in(3) ? 4 : most_queries);  // few: the decode path
-  s.Tk = 1 + dice.below(most_keys);
-  s.D = 1 + dice.below(24);
-  s.Dv = 1 + dice.below(24);
-  return s;
-}
-
-// About a third of the features.
-unsigned random_features(Dice& dice) {
-  unsigned out = 0;
-  for (int f = 0; f < features; ++f) out |= dice.one_in(3) ? 1u << f : 0;
-  return out;
-}
-
 TEST(AttentionOptions, PairwiseAgainstTheOracle) {
   std::uint64_t seed = 0;
   for (int a = 0; a < features; ++a)
@@ -68,10 +48,10 @@ std::vector<bool> rows_that_differ(const Call& x, const AttentionResult& a, cons
   return differ;
 }
 
-// The keys that are poisoned, and which rows attend to one of them.
+// The keys that are poisoned, which rows attend to one of them, and which weigh one that dropout keeps.
 struct Poison {
   std::vector<bool> keys;  // [B,Hkv,Tk]
-  std::vector<bool> rows;
+  std::vector<bool> rows, weighing;
 };
 
 Poison choose_poison(const Call& x, Dice& dice, std::int64_t one_in) {
@@ -81,12 +61,14 @@ Poison choose_poison(const Call& x, Dice& dice, std::int64_t one_in) {
   kernels::Row exact;
   for_each_oracle_row(x, [&](const OracleRow& at) {
     kernels::reference_row(at.head, at.row, exact);
-    bool hit = false;
+    bool hit = false, weighs = false;
     for (std::int64_t j = 0; j < at.head.Tk; ++j) {
       const std::int64_t key = (at.b * Hkv + at.h / G) * Tk + at.key_start + j;
-      hit |= poison.keys[static_cast<std::size_t>(key)] && exact.logits[j] != -INFINITY;
+      const bool attends = poison.keys[static_cast<std::size_t>(key)] && exact.logits[j] != -INFINITY;
+      hit |= attends;
+      weighs |= attends && plain_dropout(at.head, at.row, j) != 0;
     }
-    poison.rows.push_back(hit);
+    poison.rows.push_back(hit), poison.weighing.push_back(weighs);
   });
   return poison;
 }
@@ -116,11 +98,11 @@ void expect_only_attending_rows(const Call& x, const Poison& poison, const Atten
   std::size_t row = 0;
   std::string leaks, gone;
   for_each_oracle_row(x, [&](const OracleRow& at) {
-    const bool attends = poison.rows[row], changed = differ[row];
+    const bool attends = poison.rows[row], weighs = poison.weighing[row], changed = differ[row];
     ++row;
     if (!attends && changed) leaks += Dims{at.b, at.h, at.i}.str();
     // An infinite key may get the weight 0; a NaN, or a value that is not finite, must show.
-    if (!attends || std::isinf(in_k) || std::isfinite(in_k + in_v)) return;
+    if (!weighs || std::isinf(in_k) || std::isfinite(in_k + in_v)) return;
     bool shows = !std::isnan(in_k) || std::isnan(result.lse.item({at.b, at.h, at.i}));
     for (std::int64_t d = 0; d < x.V.size(3); ++d) shows &= !std::isfinite(result.out.item({at.b, at.h, at.i, d}));
     if (!shows) gone += Dims{at.b, at.h, at.i}.str();
@@ -236,7 +218,9 @@ TEST(AttentionBits, TheSameAloneAndWithinABatchOfSeven) {
     Dice dice(seed);
     Sizes sizes = random_sizes(dice, 130, 200);
     sizes.B = 7;
-    const Call x = make_call(sizes, random_features(dice) & ~unsigned{with_starts}, dtypes[dice.below(3)], seed);
+    // Dropout goes by the place in the batch.
+    const unsigned wanted = random_features(dice) & ~unsigned{with_starts | with_dropout};
+    const Call x = make_call(sizes, wanted, dtypes[dice.below(3)], seed);
     const AttentionResult all = x.run();
     const Dims pairs{7, sizes.H, sizes.Tq, sizes.Tk};
     for (const std::int64_t b : {0, 3, 6}) {
@@ -257,7 +241,7 @@ TEST(AttentionBits, TheSameForTheQueriesInSeveralCalls) {
   for (std::uint64_t seed = 33'000; seed < 33'060; ++seed) {
     Dice dice(seed);
     const Sizes sizes = random_sizes(dice, seed % 3 == 0 ? 8 : 150, 300);
-    const unsigned wanted = random_features(dice) & ~unsigned{with_starts | with_lengths | with_offset};
+    const unsigned wanted = random_features(dice) & ~unsigned{with_starts | with_lengths | with_offset | with_dropout};
     Call x = make_call(sizes, wanted, dtypes[dice.below(3)], seed);
     const std::int64_t offset = dice.below(sizes.Tk) - 5;
     x.options.offset = Offset(offset);
@@ -283,7 +267,7 @@ TEST(AttentionBits, TheSameForTheQueriesInSeveralCalls) {
 TEST(AttentionBits, SequencesAreCallsOfTheirOwn) {
   for (std::uint64_t seed = 34'000; seed < 34'040; ++seed) {
     Dice dice(seed);
-    const unsigned wanted = (random_features(dice) | with_starts) & ~unsigned{with_lengths};
+    const unsigned wanted = (random_features(dice) | with_starts) & ~unsigned{with_lengths | with_dropout};
     const Sizes sizes = random_sizes(dice, 200, 300);
     const Call x = make_call(sizes, wanted, dtypes[dice.below(3)], seed);
     const AttentionResult packed = x.run();
@@ -359,7 +343,7 @@ TEST(AttentionMetamorphic, KeysInTwoPartsAndMerged) {
   for (std::uint64_t seed = 41'000; seed < 41'040; ++seed) {
     Dice dice(seed);
     const Sizes sizes = random_sizes(dice, 60, 200);
-    const unsigned wanted = random_features(dice) & ~unsigned{with_lengths | with_starts | with_offset};
+    const unsigned wanted = random_features(dice) & ~unsigned{with_lengths | with_starts | with_offset | with_dropout};
     Call x = make_call(sizes, wanted, dtypes[dice.below(3)], seed);
     const std::int64_t offset = dice.below(sizes.Tk);
     x.options.offset = Offset(offset);

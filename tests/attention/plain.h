@@ -43,10 +43,9 @@ inline float plain_element(const kernels::Matrix& m, std::int64_t row, std::int6
   return static_cast<float>(load_element(m.dtype, element_at(m.data, m.dtype, at)));
 }
 
-// Query row i. `exact` holds the oracle's logits of the same row: they say which keys are visible.
-inline PlainRow plain_row(const kernels::Head& head, std::int64_t i, const kernels::Row& exact, DType dtype) {
-  std::vector<float> scores(static_cast<std::size_t>(head.Tk), -INFINITY);
-  float largest = head.sink ? static_cast<float>(*head.sink) : -INFINITY;
+// What the softmax sees. `exact` holds the oracle's logits of the same row: they say which keys are visible.
+inline std::vector<float> plain_logits(const kernels::Head& head, std::int64_t i, const kernels::Row& exact) {
+  std::vector<float> logits(static_cast<std::size_t>(head.Tk), -INFINITY);
   for (std::int64_t j = 0; j < head.Tk; ++j) {
     if (exact.logits[j] == -INFINITY) continue;
     float score = 0;
@@ -55,17 +54,39 @@ inline PlainRow plain_row(const kernels::Head& head, std::int64_t i, const kerne
     const auto cap = static_cast<float>(head.softcap);
     if (cap > 0) score = cap * std::tanh(score / cap);
     if (head.bias.data) score += plain_element(head.bias, i, j);
-    score -= static_cast<float>(head.alibi_slope) * static_cast<float>(std::abs(i + head.offset - j));
-    scores[j] = score;
-    largest = std::max(largest, score);
+    logits[j] = score - static_cast<float>(head.alibi_slope) * static_cast<float>(std::abs(i + head.offset - j));
   }
+  return logits;
+}
+
+// What dropout multiplies the weight of key j with: 0, or 1 / (1 - p).
+inline float plain_dropout(const kernels::Head& head, std::int64_t i, std::int64_t j) {
+  const kernels::Dropout& dropout = head.dropout;
+  if (dropout.p == 0) return 1;
+  const bool kept = kernels::dropout_keeps(kernels::dropout_row(dropout, 0, i), kernels::dropout_threshold(dropout.p),
+                                           dropout.key + j);
+  return kept ? static_cast<float>(1 / (1 - dropout.p)) : 0;
+}
+
+inline float plain_largest(const kernels::Head& head, const std::vector<float>& logits) {
+  const float sink = head.sink ? static_cast<float>(*head.sink) : -INFINITY;
+  return std::max(sink, logits.empty() ? sink : *std::max_element(logits.begin(), logits.end()));
+}
+
+// Query row i.
+inline PlainRow plain_row(const kernels::Head& head, std::int64_t i, const kernels::Row& exact, DType dtype) {
+  const std::vector<float> logits = plain_logits(head, i, exact);
+  const float largest = plain_largest(head, logits);
   PlainRow row{std::vector<float>(static_cast<std::size_t>(head.Dv)), -INFINITY};
   float sum = head.sink ? std::exp(static_cast<float>(*head.sink) - largest) : 0;
   for (std::int64_t j = 0; j < head.Tk; ++j) {
-    if (scores[j] == -INFINITY) continue;
-    const float weight = std::exp(scores[j] - largest);
+    if (logits[j] == -INFINITY) continue;
+    const float weight = std::exp(logits[j] - largest), factor = plain_dropout(head, i, j);
     sum += weight;
-    for (std::int64_t d = 0; d < head.Dv; ++d) row.context[d] += rounded(dtype, weight) * plain_element(head.v, j, d);
+    if (factor == 0) continue;
+    for (std::int64_t d = 0; d < head.Dv; ++d) {
+      row.context[d] += rounded(dtype, weight * factor) * plain_element(head.v, j, d);
+    }
   }
   if (sum == 0) return row;
   for (float& x : row.context) x = rounded(dtype, x / sum);
