@@ -12,14 +12,17 @@ from importlib.metadata import version as _version
 
 from . import onnx
 from ._core import (
+    AttentionGradients,
     AttentionPlan,
     AttentionSteps,
     Generator,
     KvCache,
     Trace,
     attention,
+    attention_backward,
     attention_steps,
     attention_varlen,
+    attention_varlen_backward,
     explain,
     explain_presets,
     merge,
@@ -31,14 +34,17 @@ from ._core import (
 
 __version__ = _version("attend")
 __all__ = [
+    "AttentionGradients",
     "AttentionPlan",
     "AttentionSteps",
     "Generator",
     "KvCache",
     "Trace",
     "attention",
+    "attention_backward",
     "attention_steps",
     "attention_varlen",
+    "attention_varlen_backward",
     "explain",
     "explain_presets",
     "merge",

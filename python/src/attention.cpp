@@ -12,6 +12,7 @@
 #include "array.h"
 #include "bindings.h"
 #include "call.h"
+#include "layout.h"
 #include "options.h"
 
 namespace attend::python {
@@ -22,12 +23,8 @@ namespace {
 struct Call {
   const char* function;
   Array q, k, v;
-  bool heads_last = false;  // [B,T,H,D] instead of [B,H,T,D]
+  Layout layout;
 
-  template <class AnyView>
-  AnyView heads_first(const AnyView& view) const {
-    return heads_last && view.rank() >= 3 ? view.transpose(-3, -2) : view;
-  }
   nb::object run(const AttentionOptions& options, nb::handle given, bool return_lse) const;
 };
 
@@ -41,7 +38,8 @@ Dims with_last(const View& x, std::optional<std::int64_t> last) {
 
 // Results have the shapes that valid arguments give; the library refuses the others.
 nb::object Call::run(const AttentionOptions& options, nb::handle given, bool return_lse) const {
-  const View queries = heads_first(q.view()), keys = heads_first(k.view()), values = heads_first(v.view());
+  const auto inside = [&](const auto& view) { return heads_first(layout, view); };
+  const View queries = inside(q.view()), keys = inside(k.view()), values = inside(v.view());
   std::optional<Result> made, lse;
   std::optional<Array> borrowed;
   if (given.is_none()) {
@@ -52,32 +50,24 @@ nb::object Call::run(const AttentionOptions& options, nb::handle given, bool ret
   if (return_lse) {
     lse.emplace(q.kind(), with_last(queries, std::nullopt), queries.dtype() == DType::f64 ? DType::f64 : DType::f32);
   }
-  const MutableView out = heads_first(made ? made->view() : borrowed->writable());
+  const MutableView out = inside(made ? made->view() : borrowed->writable());
   const std::optional<MutableView> lse_view = lse ? std::optional(lse->view()) : std::nullopt;
   python::call(function, [&] { attention_into(out, lse_view, queries, keys, values, options); });
   nb::object result = made ? made->take() : nb::borrow(given);
   return lse ? nb::object(nb::make_tuple(result, lse->take())) : result;
 }
 
-// "bthd": heads stand after positions.
-bool heads_last(const char* function, std::string_view layout) {
-  if (layout == "bhtd") return false;
-  if (layout == "bthd") return true;
-  throw nb::value_error(
-      (std::string(function) + ": layout: expected 'bhtd' or 'bthd', got '" + std::string(layout) + "'").c_str());
-}
-
 nb::object attention_(nb::handle q, nb::handle k, nb::handle v, std::string_view layout, bool return_lse,
                       nb::handle out, const nb::kwargs& keywords) {
   constexpr const char* function = "attention";
-  const Call call{function, {function, "q", q}, {function, "k", k}, {function, "v", v}, heads_last(function, layout)};
+  const Call call{function, {function, "q", q}, {function, "k", k}, {function, "v", v}, read_layout(function, layout)};
   return call.run(Options(function, keywords).get(), out, return_lse);
 }
 
 nb::object attention_varlen(nb::handle q, nb::handle k, nb::handle v, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
                             bool return_lse, nb::handle out, const nb::kwargs& keywords) {
   constexpr const char* function = "attention_varlen";
-  const Call call{function, {function, "q", q}, {function, "k", k}, {function, "v", v}, true};
+  const Call call{function, {function, "q", q}, {function, "k", k}, {function, "v", v}, Layout::heads_last};
   Options options(function, keywords);
   options.set_starts(cu_seqlens_q, cu_seqlens_k);
   return call.run(options.get(), out, return_lse);
@@ -140,14 +130,16 @@ sinks         [H]: one more score in the softmax of each row, without a value
 softcap       c > 0: scaled scores become c * tanh(score / c), before bias, ALiBi and mask
 scale         default 1 / sqrt(D)
 key_lengths   whole numbers [B]: only keys j < key_lengths[b] exist
+dropout       (p, seed): each weight is dropped with probability p, and the others count 1 / (1 - p); which ones is
+              decided by the whole number seed and the place in the arrays alone, here and in attention_backward()
 layout        "bhtd", or "bthd" for q, k, v and out as [B,T,H,D]
 return_lse    also return lse [B,H,Tq], float32: the natural logarithm of each row's sum of exponentials
 out           an array to write to and return; it must not share memory with another argument
 
 A row with nothing to attend to gives 0 and lse -inf; NaN in a masked key or value never reaches the output.
 Raises TypeError for a wrong kind of argument or dtype, ValueError for wrong shapes or values and for a tensor that
-requires a gradient while PyTorch records, since attend has no backward; MemoryError. Ctrl-C ends a long call; other
-threads run meanwhile.
+requires a gradient while PyTorch records, which attend.torch.attention() takes; MemoryError. Ctrl-C ends a long call;
+other threads run meanwhile. attention_backward() gives the gradients.
 
 >>> import numpy, attend
 >>> q = numpy.ones((1, 2, 3, 8), numpy.float32)

@@ -42,11 +42,19 @@ Offset read_offset(const char* function, nb::handle value) {
   throw nb::value_error((std::string(function) + ": offset: expected " + expected + ", got '" + name + "'").c_str());
 }
 
+Dropout read_dropout(const char* function, nb::handle value) {
+  constexpr const char* expected = "(p, seed), a number and a whole number of 0 or more";
+  if (!nb::isinstance<nb::sequence>(value) || nb::len(value) != 2) refuse(function, "dropout", expected, value);
+  const nb::object p = value[0], seed = value[1];
+  return {expect<double>(function, "dropout", expected, p), expect<std::uint64_t>(function, "dropout", expected, seed)};
+}
+
 }  // namespace
 
 Options::Options(const char* function, const nb::kwargs& keywords) : function_(function) {
-  constexpr std::array<std::string_view, 10> names{"causal", "window",  "offset", "mask",         "bias",
-                                                   "sinks",  "softcap", "scale",  "alibi_slopes", "key_lengths"};
+  constexpr std::array<std::string_view, 11> names{"causal",  "window",       "offset",     "mask",
+                                                   "bias",    "sinks",        "softcap",    "scale",
+                                                   "dropout", "alibi_slopes", "key_lengths"};
   for (const auto& [key, value] : keywords) {
     const auto name = nb::cast<std::string>(key);
     if (std::find(names.begin(), names.end(), name) == names.end()) {
@@ -75,6 +83,8 @@ void Options::read(const std::string& name, nb::handle value) {
     options_.softcap = expect<double>(function_, name, "a number", value);
   } else if (name == "scale") {
     options_.scale = expect<double>(function_, name, "a number", value);
+  } else if (name == "dropout") {
+    options_.dropout = read_dropout(function_, value);
   } else {
     key_lengths_ = read_integers(function_, "key_lengths", value);
     options_.key_lengths = key_lengths_.view();

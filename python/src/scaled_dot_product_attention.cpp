@@ -115,7 +115,10 @@ Arguments broadcast_all(const View& q, const View& k, const View& v, const std::
 nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask,
                                         double dropout_p, bool is_causal, std::optional<double> scale,
                                         bool enable_gqa) {
-  if (dropout_p != 0) refuse("dropout_p: expected 0, got " + std::to_string(dropout_p) + ": there is no dropout");
+  if (dropout_p != 0) {
+    refuse("dropout_p: expected 0, got " + std::to_string(dropout_p) + ": no random state says what to drop; " +
+           "attention() takes dropout=(p, seed)");
+  }
   const Array q(function, "query", query), k(function, "key", key), v(function, "value", value);
   std::optional<Array> mask;
   if (!attn_mask.is_none()) {
@@ -141,7 +144,7 @@ the last two broadcast as in PyTorch; Hkv is H, unless enable_gqa lets H be a mu
 attn_mask broadcasts to [...,H,Tq,Tk]: bool, True = may attend, or floating point, added to the scaled scores.
 is_causal counts from the top left corner, also where Tq != Tk. scale is 1 / sqrt(D) unless given. A row with nothing to
 attend to gives 0. dropout_p must be 0, and tensors that require a gradient are refused while PyTorch records:
-attend.torch falls back to PyTorch for both.
+attend.torch.scaled_dot_product_attention() takes both.
 Raises TypeError for a wrong kind of argument or dtype, ValueError for wrong shapes or values, MemoryError.
 
 >>> import numpy, attend

@@ -37,8 +37,8 @@ def test_every_public_name_is_explained_by_an_example(name, threads):
     thing = PUBLIC[name]
     text = inspect.getdoc(thing)
     assert text
-    if name in ("attend.AttentionPlan", "attend.AttentionSteps", "attend.Trace", "attend.num_threads",
-                "attend.explain_presets"):
+    if name in ("attend.AttentionGradients", "attend.AttentionPlan", "attend.AttentionSteps", "attend.Trace",
+                "attend.explain_presets", "attend.num_threads"):
         return  # explained by the function that gives or sets it
     assert run_examples(text, name) > 0 or inspect.ismodule(thing)
 
@@ -50,7 +50,10 @@ def test_every_module_is_explained(module):
     run_examples(text, module)
 
 
-@pytest.mark.parametrize("kind", [attend.AttentionPlan, attend.AttentionSteps, attend.KvCache, attend.Generator, attend.Trace])
+@pytest.mark.parametrize("kind", [
+    attend.AttentionGradients, attend.AttentionPlan, attend.AttentionSteps, attend.KvCache, attend.Generator,
+    attend.Trace,
+])
 def test_every_member_is_explained(kind):
     plain = {"work_items", "title", "batch", "heads", "d_k", "d_v", "dtype", "ids", "tokens_2", "ids_2"}
     silent = {name for name, member in vars(kind).items() if not name.startswith("_") and not inspect.getdoc(member)}
@@ -81,7 +84,10 @@ def test_the_stub_has_every_name():
 
 ZEROS = numpy.zeros((1, 2, 3, 4), numpy.float32)
 PACKED = numpy.zeros((3, 2, 4), numpy.float32)
-ARGUMENTS = {"attention": [ZEROS] * 3, "attention_varlen": [PACKED] * 3 + [[0, 3]] * 2, "attention_steps": [ZEROS] * 3,
+LSE = ZEROS[..., 0]
+ARGUMENTS = {"attention": [ZEROS] * 3, "attention_backward": [ZEROS] * 5 + [LSE],
+             "attention_varlen_backward": [PACKED] * 5 + [LSE[0], [0, 3], [0, 3]],
+             "attention_varlen": [PACKED] * 3 + [[0, 3]] * 2, "attention_steps": [ZEROS] * 3,
              "plan": [ZEROS] * 3, "scaled_dot_product_attention": [ZEROS] * 3, "explain": [],
              "KvCache.attention": [attend.KvCache(1, 2, 4, 4), ZEROS]}
 
@@ -114,6 +120,7 @@ a = numpy.zeros((1, 2, 3, 4), numpy.float32)
 t = Tensor()
 assert_type(attend.attention(t, t, t, causal=True, window=(3, None), offset="bottom_right"), Tensor)
 assert_type(attend.attention(t, t, t, return_lse=True), tuple[Tensor, Tensor])
+assert_type(attend.attention_backward(t, t, t, t, t, t, dropout=(0.1, 5), dsinks=True), attend.AttentionGradients)
 assert_type(attend.scaled_dot_product_attention(t, t, t, is_causal=True), Tensor)
 assert_type(attend.KvCache(1, 2, 4, 4).attention(t), Tensor)
 assert_type(attend.plan(a, a, a).scratch_bytes, int)
@@ -123,6 +130,7 @@ x: numpy.ndarray = attend.Generator(1).rand((2, 3))
 WRONG = {
     'attend.attention(t, t, t, offset="middle")': "arg-type|call-overload",
     "attend.attention(t, t)": "call-overload",
+    "attend.attention_backward(t, t, t, t)": "call-arg",
     "attend.attention(t, t, t, cusal=True)": "call-overload",
     'attend.explain(heads="two")': "arg-type",
     "attend.set_num_threads(None)": "arg-type",

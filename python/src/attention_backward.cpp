@@ -1,0 +1,168 @@
+// The gradients of attention().
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <optional>
+#include <string_view>
+
+#include "array.h"
+#include "attend/attention.h"
+#include "bindings.h"
+#include "call.h"
+#include "layout.h"
+#include "options.h"
+
+namespace attend::python {
+
+namespace {
+
+// AttentionGradients, as arrays; None where not wanted.
+struct Gradients {
+  nb::object dq, dk, dv, dbias, dalibi_slopes, dsinks;
+};
+
+// Which gradients of options are wanted.
+struct Wanted {
+  bool dbias, dalibi_slopes, dsinks;
+};
+
+// The arrays of one call.
+struct Call {
+  const char* function;
+  Layout layout;
+  Array dout, q, k, v, out, lse;
+  std::optional<Array> dlse;
+
+  Gradients run(const AttentionOptions& options, const Wanted& wanted) const;
+};
+
+// Memory for the gradient of an option, where it is wanted and there is one; the library refuses what is not there.
+std::optional<Result> like(const Kind& kind, bool wanted, const std::optional<View>& option) {
+  if (!wanted) return std::nullopt;
+  return option ? Result(kind, option->shape(), option->dtype()) : Result(kind, {}, DType::f32);
+}
+
+std::optional<MutableView> view_of(const std::optional<Result>& result) {
+  return result ? std::optional(result->view()) : std::nullopt;
+}
+
+nb::object take(std::optional<Result>& result) {
+  return result ? result->take() : nb::none();
+}
+
+Gradients Call::run(const AttentionOptions& options, const Wanted& wanted) const {
+  const auto inside = [&](const auto& view) { return heads_first(layout, view); };
+  const auto made = [&](const Array& array) { return Result(q.kind(), array.view().shape(), array.view().dtype()); };
+  Result dq = made(q), dk = made(k), dv = made(v);
+  std::optional<Result> dbias = like(q.kind(), wanted.dbias, options.bias),
+                        dalibi_slopes = like(q.kind(), wanted.dalibi_slopes, options.alibi_slopes),
+                        dsinks = like(q.kind(), wanted.dsinks, options.sinks);
+  const AttentionGradientViews to{inside(dq.view()), inside(dk.view()),      inside(dv.view()),
+                                  view_of(dbias),    view_of(dalibi_slopes), view_of(dsinks)};
+  const std::optional<View> dlse_view = dlse ? std::optional(dlse->view()) : std::nullopt;
+  python::call(function, [&] {
+    attention_backward_into(to, inside(dout.view()), inside(q.view()), inside(k.view()), inside(v.view()),
+                            inside(out.view()), lse.view(), options, dlse_view);
+  });
+  return {dq.take(), dk.take(), dv.take(), take(dbias), take(dalibi_slopes), take(dsinks)};
+}
+
+Call read(const char* function, Layout layout, nb::handle dout, nb::handle q, nb::handle k, nb::handle v,
+          nb::handle out, nb::handle lse, nb::handle dlse) {
+  const auto array = [&](const char* name, nb::handle object) { return Array(function, name, object); };
+  return {function,
+          layout,
+          array("dout", dout),
+          array("q", q),
+          array("k", k),
+          array("v", v),
+          array("out", out),
+          array("lse", lse),
+          dlse.is_none() ? std::nullopt : std::optional<Array>(std::in_place, function, "dlse", dlse)};
+}
+
+Gradients attention_backward_(nb::handle dout, nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb::handle lse,
+                              std::string_view layout, nb::handle dlse, bool dbias, bool dalibi_slopes, bool dsinks,
+                              const nb::kwargs& keywords) {
+  constexpr const char* function = "attention_backward";
+  const Call call = read(function, read_layout(function, layout), dout, q, k, v, out, lse, dlse);
+  return call.run(Options(function, keywords).get(), {dbias, dalibi_slopes, dsinks});
+}
+
+Gradients attention_varlen_backward(nb::handle dout, nb::handle q, nb::handle k, nb::handle v, nb::handle out,
+                                    nb::handle lse, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k, nb::handle dlse,
+                                    bool dbias, bool dalibi_slopes, bool dsinks, const nb::kwargs& keywords) {
+  constexpr const char* function = "attention_varlen_backward";
+  const Call call = read(function, Layout::heads_last, dout, q, k, v, out, lse, dlse);
+  Options options(function, keywords);
+  options.set_starts(cu_seqlens_q, cu_seqlens_k);
+  return call.run(options.get(), {dbias, dalibi_slopes, dsinks});
+}
+
+constexpr const char* doc = R"(The gradients of attention(), given those of its results.
+
+dout, of out's shape and dtype, is the gradient of out, and dlse [B,H,Tq] that of lse, where something was computed from
+it. q, k, v and the options are attention()'s, and out and lse what it gave for them with return_lse; or what merge()
+gave, with k and v one of the sets of keys: the gradients are then those of these keys, and dq one summand of the whole.
+
+dq, dk and dv have the shapes and dtypes of q, k and v. With dbias, dalibi_slopes or dsinks the gradient of that option
+is there too, in its shape and dtype, summed over the axes that it was broadcast along. All are new arrays of q's kind.
+Nothing of the size Tq * Tk is stored: weights are computed again from lse.
+
+A row with nothing to attend to has gradient 0; NaN in a masked key or value reaches no gradient.
+The errors are attention()'s; ValueError too where a gradient is wanted of an option that is not given.
+
+>>> import numpy, attend
+>>> q, k, v, dout = numpy.random.default_rng(0).standard_normal((4, 1, 2, 3, 8), numpy.float32)
+>>> out, lse = attend.attention(q, k, v, causal=True, return_lse=True)
+>>> gradients = attend.attention_backward(dout, q, k, v, out, lse, causal=True)
+>>> gradients.dq.shape, gradients.dbias
+((1, 2, 3, 8), None)
+>>> bool(abs(gradients.dq[:, :, 0]).max() < 1e-6)  # query 0 sees one key: its weight is 1, whatever q is
+True)";
+
+constexpr const char* varlen_doc = R"(attention_backward() for attention_varlen(): the same arguments as there.
+
+dout and out [tokens,H,Dv], q [tokens,H,D], k [key tokens,Hkv,D], v [key tokens,Hkv,Dv], lse and dlse [H,tokens].
+
+>>> import numpy, attend
+>>> x, dout = numpy.random.default_rng(0).standard_normal((2, 5, 1, 4), numpy.float32)
+>>> starts = [0, 2, 5]
+>>> out, lse = attend.attention_varlen(x, x, x, starts, starts, return_lse=True)
+>>> attend.attention_varlen_backward(dout, x, x, x, out, lse, starts, starts).dk.shape
+(5, 1, 4))";
+
+}  // namespace
+
+// What both say of their keywords.
+#define ATTEND_BACKWARD_ARRAYS "dout: Array, q: Array, k: Array, v: Array, out: Array, lse: Array, "
+#define ATTEND_BACKWARD_OPTIONS \
+  ATTEND_OPTIONS ", dlse: Array | None = None, dbias: bool = False, dalibi_slopes: bool = False, dsinks: bool = False"
+
+void bind_attention_backward(nb::module_& m) {
+  nb::class_<Gradients>(m, "AttentionGradients", "What attention_backward() gives.")
+      .def_ro("dq", &Gradients::dq, "of q, in its shape and dtype", nb::sig("def dq(self) -> Any"))
+      .def_ro("dk", &Gradients::dk, "of k, in its shape and dtype")
+      .def_ro("dv", &Gradients::dv, "of v, in its shape and dtype")
+      .def_ro("dbias", &Gradients::dbias, "of bias, in its shape and dtype; None where not wanted")
+      .def_ro("dalibi_slopes", &Gradients::dalibi_slopes, "[H] of alibi_slopes; None where not wanted")
+      .def_ro("dsinks", &Gradients::dsinks, "[H] of sinks; None where not wanted");
+  m.def("attention_backward", &attention_backward_, nb::arg("dout").none(), nb::arg("q").none(), nb::arg("k").none(),
+        nb::arg("v").none(), nb::arg("out").none(), nb::arg("lse").none(), nb::kw_only(), nb::arg("layout") = "bhtd",
+        nb::arg("dlse") = nb::none(), nb::arg("dbias") = false, nb::arg("dalibi_slopes") = false,
+        nb::arg("dsinks") = false, nb::arg("options"),
+        nb::sig("def attention_backward(" ATTEND_BACKWARD_ARRAYS "*, " ATTEND_BACKWARD_OPTIONS ", " ATTEND_KEY_LENGTHS
+                ", layout: Literal['bhtd', 'bthd'] = 'bhtd') -> AttentionGradients"),
+        doc);
+  m.def("attention_varlen_backward", &attention_varlen_backward, nb::arg("dout").none(), nb::arg("q").none(),
+        nb::arg("k").none(), nb::arg("v").none(), nb::arg("out").none(), nb::arg("lse").none(),
+        nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(), nb::kw_only(), nb::arg("dlse") = nb::none(),
+        nb::arg("dbias") = false, nb::arg("dalibi_slopes") = false, nb::arg("dsinks") = false, nb::arg("options"),
+        nb::sig("def attention_varlen_backward(" ATTEND_BACKWARD_ARRAYS
+                "cu_seqlens_q: Array | Sequence[int], cu_seqlens_k: Array | Sequence[int], *, " ATTEND_BACKWARD_OPTIONS
+                ") -> AttentionGradients"),
+        varlen_doc);
+}
+
+}  // namespace attend::python
