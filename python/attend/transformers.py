@@ -32,7 +32,8 @@ def register() -> None:
     Grouped-query attention, causal masks, sliding windows, padding, caches, soft caps, attention sinks and position
     biases are done in the kernel: nothing of the size Tq * Tk is made, unless the model itself makes it (T5's
     position bias) or its mask is none of these (packed sequences, chunked attention, masks of one's own).
-    For what attend does not do (training, dropout, tensors that are not on the CPU) the model runs as with "sdpa", or
+    Models train with it, with dropout too, whose seeds come from PyTorch's default generator.
+    For what attend does not do (tensors that are not on the CPU, continuous batching) the model runs as with "sdpa", or
     as with "eager" where it has soft caps or sinks, and a warning says so once. Attention weights (output_attentions)
     are never returned, as with "sdpa".
     A row that may attend to nothing, as a position of left padding, gives 0: "eager" gives the mean of all values.
@@ -188,14 +189,15 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
     if keywords.get("output_attentions"):
         _warn_once("`attend` attention does not support `output_attentions=True`: no attention weights are returned. "
                    "Set attn_implementation to `eager` for them.")
-    reason = _why_not(query, key, value, attention_mask, position_bias, s_aux, dropout, keywords.get("cache"))
+    reason = _why_not(query, keywords.get("cache"))
     if reason:
         return _fall_back(reason, module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,
                           is_causal=is_causal, position_bias=position_bias, softcap=softcap, s_aux=s_aux, **keywords)
     options = _mask_options(attention_mask, position_bias, query, key, is_causal)
     query, key, value = (x.transpose(1, 2) for x in _alike(query, key, value))
     # Written where transformers wants it, so that nothing is copied.
-    out = attention(query, key, value, layout="bthd", scale=scaling, softcap=softcap or 0.0, sinks=s_aux, **options)
+    out = attention(query, key, value, layout="bthd", scale=scaling, softcap=softcap or 0.0, sinks=s_aux,
+                    dropout=dropout, **options)
     return out, None
 
 
@@ -224,15 +226,10 @@ def _alike(query, key, value):
     return query, key, value
 
 
-def _why_not(query, key, value, mask, position_bias, sinks, dropout, cache):
+def _why_not(query, cache):
     """Why attend can't do it; None: it can."""
     if query.device.type != "cpu":
         return "tensors that are not on the CPU"
-    if dropout > 0:
-        return "dropout"
-    if torch.is_grad_enabled() and any(
-            x is not None and x.requires_grad for x in (query, key, value, mask, position_bias, sinks)):
-        return "training (outside of torch.no_grad(), also where nobody needs the gradients)"
     if cache is not None:
         return "continuous batching"
     return None
