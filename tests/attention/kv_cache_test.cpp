@@ -134,6 +134,12 @@ TEST(KvCache, BadInputIsNamedAndChangesNothing) {
         attention(Tensor({2, 3, 1, 4}, DType::bf16), cache);
       },
       "k is f32, q is bf16");
+  expect_error(
+      value,
+      [&] {
+        attention(Tensor({2, 3, 1, 4}), cache, {.dropout = {0.5, 1}});
+      },
+      "dropout does not apply to a KvCache");
   EXPECT_EQ(cache.length(), 7);
 }
 

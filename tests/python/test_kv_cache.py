@@ -73,6 +73,8 @@ def test_bad_arguments_change_nothing():
         cache.attention(k.double())
     with pytest.raises(TypeError, match="unexpected keyword argument 'layout'"):
         cache.attention(k, layout="bthd")
+    with pytest.raises(ValueError, match="KvCache.attention: dropout does not apply to a KvCache"):
+        cache.attention(k, dropout=(0.5, 1))
     with pytest.raises(ValueError, match="KvCache: batch 0, .* expected at least 1"):
         attend.KvCache(0, 2, 4, 4)
     with pytest.raises(TypeError, match="KvCache: dtype is f64"):
