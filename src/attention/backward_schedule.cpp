@@ -288,7 +288,8 @@ BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
   }
   const bool in_place = x.dq.dtype() == DType::f32 && x.dq.strides()[3] == 1 && p.D % s.target->lanes == 0;
   s.row_floats = in_place ? 0 : divide_up(p.D, s.target->lanes) * s.target->lanes;
-  const std::int64_t rows = p.B * p.H * p.Tq, slopes = x.options.alibi_slopes.empty() ? 0 : p.H / std::max<std::int64_t>(1, p.Hkv);
+  const std::int64_t rows = p.B * p.H * p.Tq,
+                     slopes = x.options.alibi_slopes.empty() ? 0 : p.H / std::max<std::int64_t>(1, p.Hkv);
   s.scratch_bytes = s.workers * (s.worker_bytes + 4 * s.bias_floats) + rows * (4 * s.row_floats + 8) +
                     std::ssize(s.items) * static_cast<std::int64_t>(sizeof(BackwardSchedule::Item) + 8 + 8 * slopes) +
                     std::ssize(s.first_stretch) * 8;
