@@ -442,11 +442,11 @@ class Backward {
   void meet() {
     if (g_.dropout.p > 0) draw_dropout();
     for (std::int64_t b = 0; b < blocks_; ++b)
-      each_panel(b, kt_, q_steps_, [this](auto n, auto... at) { score<n()>(at...); });
+      each_panel(b, kt_, q_steps_, [this](auto n, auto... at) { this->template score<n()>(at...); });
     add_over_rows(dv_ + at_ * v_columns_, weights_, o_, v_columns_);
     if (!o_.finite) repair_values();
     for (std::int64_t b = 0; b < blocks_; ++b)
-      each_panel(b, vt_, v_steps_, [this](auto n, auto... at) { gradient<n()>(at...); });
+      each_panel(b, vt_, v_steps_, [this](auto n, auto... at) { this->template gradient<n()>(at...); });
     if (b_.dbias) add_bias();
     if (b_.dalibi_slopes) add_slopes();
     add_over_rows(dk_ + at_ * q_columns_, ds_, q_, q_columns_);
