@@ -58,7 +58,7 @@ class KvCache {
 
 // attention() of q [B,H,Tq,D] over the cache's keys and values; q in the cache's dtype. Where causal, window or
 // alibi_slopes need an offset and none is given, it is bottom_right: the queries are the last Tq positions. Of the
-// options, query_starts, key_starts and dropout are refused.
+// options, query_starts and key_starts are refused.
 // The bits are those of attention() over the same keys in one tensor.
 AttentionResult attention(const View& q, const KvCache& cache, const AttentionOptions& options = {});
 

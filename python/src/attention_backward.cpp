@@ -137,9 +137,8 @@ dout and out [tokens,H,Dv], q [tokens,H,D], k [key tokens,Hkv,D], v [key tokens,
 
 // What both say of their keywords.
 #define ATTEND_BACKWARD_ARRAYS "dout: Array, q: Array, k: Array, v: Array, out: Array, lse: Array, "
-#define ATTEND_BACKWARD_OPTIONS      \
-  ATTEND_OPTIONS ", " ATTEND_DROPOUT \
-                 ", dlse: Array | None = None, dbias: bool = False, dalibi_slopes: bool = False, dsinks: bool = False"
+#define ATTEND_BACKWARD_OPTIONS \
+  ATTEND_OPTIONS ", dlse: Array | None = None, dbias: bool = False, dalibi_slopes: bool = False, dsinks: bool = False"
 
 void bind_attention_backward(nb::module_& m) {
   nb::class_<Gradients>(m, "AttentionGradients", "What attention_backward() gives.")

@@ -14,8 +14,7 @@
   "causal: bool = False, window: tuple[int | None, int | None] | None = None, "                  \
   "offset: int | Literal['top_left', 'bottom_right'] | None = None, mask: Array | None = None, " \
   "bias: Array | None = None, alibi_slopes: Array | None = None, sinks: Array | None = None, "   \
-  "softcap: float = 0.0, scale: float | None = None"
-#define ATTEND_DROPOUT "dropout: tuple[float, int] | None = None"
+  "softcap: float = 0.0, scale: float | None = None, dropout: tuple[float, int] | None = None"
 #define ATTEND_KEY_LENGTHS "key_lengths: Array | Sequence[int] | None = None"
 // What it gives back depends on return_lse. The last one is what help() shows.
 #define ATTEND_WITH_LSE(name, arguments)                         \

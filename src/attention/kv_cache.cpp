@@ -134,8 +134,6 @@ AttentionResult attention(const View& q, const KvCache& cache, const AttentionOp
   if (!options.offset) with_offset.offset = Offset::bottom_right();
   if (options.query_starts || options.key_starts)
     fail(ErrorCode::bad_value, "attention: query_starts and key_starts do not apply to a KvCache");
-  // The plain path, which drops, does not read blocks.
-  if (options.dropout.p != 0) fail(ErrorCode::bad_value, "attention: dropout does not apply to a KvCache");
   const View four = q.rank() >= 2 && q.rank() <= 4 ? with_four_axes(q) : q;
   return with_memory("attention", q, CachedRows::keys(cache, cache.d_k()), [&] {
     Problem problem = Problem::check("attention", four, CachedRows::keys(cache, cache.d_k()),

@@ -53,6 +53,14 @@ def test_arrays_come_back_as_they_went_in(dtype):
         assert isinstance(numbers.keys(), numpy.ndarray) and isinstance(numbers.attention(k.numpy()), numpy.ndarray)
 
 
+def test_it_drops_what_attention_drops():
+    q, k = normal(1, 2, 9, 4), normal(1, 2, 300, 4)
+    cache = attend.KvCache(1, 2, 4, 4)
+    cache.append(k, k)
+    assert torch.equal(cache.attention(q, dropout=(0.3, 5)), attend.attention(q, k, k, dropout=(0.3, 5)))
+    assert not torch.equal(cache.attention(q, dropout=(0.3, 5)), cache.attention(q))
+
+
 def test_what_it_is():
     cache = attend.KvCache(batch=1, heads=2, d_k=3, d_v=4, dtype="float16")
     assert (cache.batch, cache.heads, cache.d_k, cache.d_v, len(cache)) == (1, 2, 3, 4, 0)
@@ -73,8 +81,6 @@ def test_bad_arguments_change_nothing():
         cache.attention(k.double())
     with pytest.raises(TypeError, match="unexpected keyword argument 'layout'"):
         cache.attention(k, layout="bthd")
-    with pytest.raises(ValueError, match="KvCache.attention: dropout does not apply to a KvCache"):
-        cache.attention(k, dropout=(0.5, 1))
     with pytest.raises(ValueError, match="KvCache: batch 0, .* expected at least 1"):
         attend.KvCache(0, 2, 4, 4)
     with pytest.raises(TypeError, match="KvCache: dtype is f64"):
