@@ -28,6 +28,7 @@ from ._core import (
     merge,
     num_threads,
     plan,
+    plan_backward,
     scaled_dot_product_attention,
     set_num_threads,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "num_threads",
     "onnx",
     "plan",
+    "plan_backward",
     "scaled_dot_product_attention",
     "set_num_threads",
 ]

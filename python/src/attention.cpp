@@ -5,7 +5,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
-#include <array>
 #include <optional>
 #include <string>
 
@@ -97,22 +96,6 @@ Steps attention_steps_(nb::handle q, nb::handle k, nb::handle v, const nb::kwarg
           array(steps.weights), array(steps.context),       array(steps.lse)};
 }
 
-AttentionPlan plan_(nb::handle q, nb::handle k, nb::handle v, nb::handle dtype, const nb::kwargs& keywords) {
-  constexpr const char* function = "plan";
-  const Options options(function, keywords);
-  const std::array shapes{read_shape(function, "q", q), read_shape(function, "k", k), read_shape(function, "v", v)};
-  // Of an array its dtype is asked for and not its memory, so that q may be on another device or require a gradient.
-  const nb::object given = dtype.is_none() ? nb::getattr(q, "dtype", nb::none()) : nb::borrow(dtype);
-  const DType type = given.is_none() ? DType::f32 : read_dtype(function, given);
-  return call(function, [&] { return plan(shapes[0], shapes[1], shapes[2], type, options.get()); });
-}
-
-std::string describe(const AttentionPlan& plan) {
-  return "AttentionPlan(path='" + std::string(name_of(plan.path)) + "', target='" + plan.target +
-         "', work_items=" + std::to_string(plan.work_items) + ", threads=" + std::to_string(plan.threads) +
-         ", scratch_bytes=" + std::to_string(plan.scratch_bytes) + ", reason='" + plan.reason + "')";
-}
-
 constexpr const char* attention_doc = R"(Scaled dot-product attention: softmax(q k^T * scale) v.
 
 q [B,H,Tq,D], k [B,Hkv,Tk,D], v [B,Hkv,Tk,Dv] give out [B,H,Tq,Dv], of q's kind (NumPy, PyTorch, ...) and dtype:
@@ -186,38 +169,6 @@ array([[1.   , 0.   , 0.   ],
        [0.269, 0.731, 0.   ],
        [0.212, 0.212, 0.576]], dtype=float32))";
 
-constexpr const char* plan_doc =
-    R"(How attention() computes arguments of these shapes, and with how much memory, before it does.
-
-q, k, v are shapes or arrays; dtype (default: q's own, or float32) is a name or a dtype of NumPy or PyTorch.
-Raises what attention() raises.
-
->>> import attend
->>> attend.plan((1, 32, 1, 128), (1, 8, 4096, 128), (1, 8, 4096, 128), "bfloat16").path
-'decode')";
-
-void bind_plan(nb::module_& m) {
-  nb::class_<AttentionPlan>(m, "AttentionPlan", "What plan() says.")
-      .def_prop_ro(
-          "path", [](const AttentionPlan& plan) { return name_of(plan.path); },
-          "\"reference\", \"fused\" or \"decode\"")
-      .def_ro("target", &AttentionPlan::target, "of the kernels: baseline, avx2, avx512, avx512_bf16, neon")
-      .def_ro("tile_queries", &AttentionPlan::tile_queries, "query rows of a work item, the heads of a group together")
-      .def_ro("tile_keys", &AttentionPlan::tile_keys, "keys looked at in one piece")
-      .def_ro("key_ranges", &AttentionPlan::key_ranges, "work items that share the keys of a head")
-      .def_ro("work_items", &AttentionPlan::work_items)
-      .def_ro("threads", &AttentionPlan::threads, "at most")
-      .def_ro("scratch_bytes", &AttentionPlan::scratch_bytes, "allocated besides out and lse")
-      .def_ro("flops", &AttentionPlan::flops, "2 (D + Dv) for every pair that causal, window and lengths leave")
-      .def_ro("reason", &AttentionPlan::reason, "why this path")
-      .def("__repr__", &describe);
-  m.def("plan", &plan_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("dtype") = nb::none(),
-        nb::arg("options"),
-        nb::sig("def plan(q: Array | Sequence[int], k: Array | Sequence[int], v: Array | Sequence[int], "
-                "dtype: object = None, *, " ATTEND_OPTIONS ", " ATTEND_KEY_LENGTHS ") -> AttentionPlan"),
-        plan_doc);
-}
-
 void bind_steps(nb::module_& m) {
   nb::class_<Steps>(m, "AttentionSteps", "What attention_steps() gives.")
       .def_ro("scores", &Steps::scores, "[B,H,Tq,Tk] q.k, masked keys too", nb::sig("def scores(self) -> Any"))
@@ -256,7 +207,6 @@ void bind_attention(nb::module_& m) {
         nb::sig("def merge(out_a: ArrayT, lse_a: ArrayT, out_b: ArrayT, lse_b: ArrayT) -> tuple[ArrayT, ArrayT]"),
         merge_doc);
   bind_steps(m);
-  bind_plan(m);
 }
 
 }  // namespace attend::python

@@ -8,6 +8,7 @@ namespace attend::python {
 void bind_attention(nanobind::module_& module);
 void bind_attention_backward(nanobind::module_& module);
 void bind_scaled_dot_product_attention(nanobind::module_& module);
+void bind_plan(nanobind::module_& module);
 void bind_kv_cache(nanobind::module_& module);
 void bind_generator(nanobind::module_& module);
 void bind_explain(nanobind::module_& module);

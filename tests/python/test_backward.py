@@ -203,6 +203,18 @@ def test_a_row_without_keys_and_nan_behind_a_mask():
     assert (got.dq[:, :, 1] == 0).all() and (got.dk[:, :, 3] == 0).all() and (got.dv[:, :, 3] == 0).all()
 
 
+def test_plan_backward_says_what_runs():
+    shape = (1, 8, 2048, 64)
+    plan = attend.plan_backward(shape, shape, shape, "bfloat16", causal=True)
+    assert plan.path == "fused" and plan.flops == 10 * 8 * 64 * 2048 * 2049 / 2 and plan.scratch_bytes > 0
+    x = numpy.zeros((1, 2, 64, 16))
+    assert attend.plan_backward(x, x, x, sinks=numpy.zeros(2), dsinks=True).path == "reference"
+    with pytest.raises(ValueError, match="plan_backward: dbias is wanted, but bias is not given"):
+        attend.plan_backward(shape, shape, shape, dbias=True)
+    with pytest.raises(ValueError, match="plan_backward: k has head size 3, q has 4"):
+        attend.plan_backward((5, 4), (7, 3), (7, 4))
+
+
 X = numpy.zeros((1, 2, 3, 8), numpy.float32)
 
 

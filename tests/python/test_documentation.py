@@ -88,7 +88,7 @@ LSE = ZEROS[..., 0]
 ARGUMENTS = {"attention": [ZEROS] * 3, "attention_backward": [ZEROS] * 5 + [LSE],
              "attention_varlen_backward": [PACKED] * 5 + [LSE[0], [0, 3], [0, 3]],
              "attention_varlen": [PACKED] * 3 + [[0, 3]] * 2, "attention_steps": [ZEROS] * 3,
-             "plan": [ZEROS] * 3, "scaled_dot_product_attention": [ZEROS] * 3, "explain": [],
+             "plan": [ZEROS] * 3, "plan_backward": [ZEROS] * 3, "scaled_dot_product_attention": [ZEROS] * 3, "explain": [],
              "KvCache.attention": [attend.KvCache(1, 2, 4, 4), ZEROS]}
 
 
