@@ -104,10 +104,11 @@ class Linear:
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A Hugging Face model, from Python. A call is the whole input, or its last `new` tokens one after the other."""
+    """A Hugging Face model, from Python. A call is the whole input, or its last `new` tokens one after the other; to
+    train: forward and backward."""
 
     model: str  # "MiniLM" with its weights, or "Llama" with random ones
-    phase: str  # "encode", "prefill", "decode"
+    phase: str  # "encode", "prefill", "decode", "train"
     B: int
     T: int
     new: int = 0
@@ -195,6 +196,7 @@ MODELS = {
     "MiniLM, 8 x 128 tokens": Model("MiniLM", "encode", 8, 128),
     "Llama, prefill 2048": Model("Llama", "prefill", 1, 2048),
     "Llama, decode 128 after 2048": Model("Llama", "decode", 1, 2048 + 128, new=128),
+    "Llama, train 2048": Model("Llama", "train", 1, 2048),
 }
 IMPLEMENTATIONS = ("attend", "sdpa", "eager")
 

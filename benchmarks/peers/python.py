@@ -71,12 +71,14 @@ def load(case):
 
 
 def model_ways(case, inputs):
-    model, module = load(case)
-    model = model.eval().to(DTYPES[case["dtype"]])
-    model.set_attn_implementation(case["attention"])
+    phases = {"encode": encoding, "prefill": prefilling, "decode": decoding, "train": training}
+    with torch.inference_mode(case["phase"] != "train"):  # what is made in it can have no gradient
+        model, module = load(case)
+        model = model.eval().to(DTYPES[case["dtype"]])
+        model.set_attn_implementation(case["attention"])
+        ids = torch.from_numpy(inputs["ids"])
     clock = timed_attention(module, case["attention"])
-    ids = torch.from_numpy(inputs["ids"])
-    call = {"encode": encoding, "prefill": prefilling, "decode": decoding}[case["phase"]](model, ids, case["new"])
+    call = phases[case["phase"]](model, ids, case["new"])
     call.clock = clock
     yield f"Transformers, {case['attention']}", call, lambda out: out.float().numpy()
 
@@ -87,6 +89,18 @@ def encoding(model, ids, new):
 
 def prefilling(model, ids, new):
     return lambda: model(ids, use_cache=True, logits_to_keep=1).logits
+
+
+def training(model, ids, new):
+    """A step without the optimizer's part: the loss, and the gradients of all weights."""
+
+    @torch.inference_mode(False)
+    def call():
+        model.zero_grad()
+        model(ids, labels=ids, use_cache=False).loss.backward()
+        return model.model.layers[0].self_attn.q_proj.weight.grad  # everything after it is in it
+
+    return call
 
 
 def decoding(model, ids, new):
