@@ -1,4 +1,5 @@
-// What attention() allocates: as much as plan() says; and where that fails, an error and nothing else.
+// What attention() allocates: as much as plan() says; what attention_backward() does; and where that fails, an error
+// and nothing else.
 #include <tbb/global_control.h>
 #include <tbb/task_arena.h>
 #include <tbb/task_scheduler_observer.h>
@@ -183,6 +184,32 @@ TEST(AttentionMemory, NoMoreThreadsThanPlanSays) {
           EXPECT_EQ(said, std::min(threads, num_threads()));
         }
       }
+    }
+  }
+}
+
+// In a window, so that it takes a moment; the memory is that of any call with as many queries and keys.
+TEST(AttentionBackwardMemory, GrowsWithTheSequenceAndNotWithItsSquare) {
+  const auto beyond = [](std::int64_t T, DType dtype, bool with_options) {
+    const Tensor q({1, 1, T, 64}, dtype), lse({1, 1, T}), bias({T}), slopes({1});
+    Tensor dq(q.shape(), dtype), dk(q.shape(), dtype), dv(q.shape(), dtype), dbias({T}), dslopes({1}), dsinks({1});
+    AttentionOptions options{.causal = true, .window = {64, -1}};
+    AttentionGradientViews to{dq.view(), dk.view(), dv.view()};
+    if (with_options) {
+      options.softcap = 3, options.dropout = {0.1, 1};
+      options.bias = bias, options.alibi_slopes = slopes, options.sinks = slopes;
+      to.dbias = dbias.view(), to.dalibi_slopes = dslopes.view(), to.dsinks = dsinks.view();
+    }
+    const CountAllocations count;
+    attention_backward_into(to, q, q, q, q, q, lse, options);
+    return count.tensor_bytes() + count.list_bytes();
+  };
+  const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, 2);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const bool with_options : {false, true}) {
+      const std::int64_t bytes = beyond(1 << 16, dtype, with_options);
+      EXPECT_LE(bytes, std::int64_t{64} << 20) << name_of(dtype);
+      EXPECT_LE(bytes, 17 * beyond(1 << 12, dtype, with_options)) << name_of(dtype);
     }
   }
 }
