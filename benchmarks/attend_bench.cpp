@@ -42,7 +42,7 @@ Tensor load(const json& inputs, const std::string& name, DType dtype) {
 struct Prepared {
   virtual ~Prepared() = default;
   virtual void run() = 0;
-  virtual const Tensor& output() const = 0;
+  virtual Tensor output() const = 0;
   // Bytes that a call returns.
   virtual std::int64_t result_bytes() const = 0;
 };
@@ -73,18 +73,56 @@ class AttentionCase : public Prepared {
     else
       attention_into(result_.out.view(), result_.lse.view(), q_, k_, v_, options_);
   }
-  const Tensor& output() const override { return result_.out; }
+  Tensor output() const override { return result_.out.clone(); }
   std::int64_t result_bytes() const override { return bytes_of(result_.out) + bytes_of(result_.lse); }
+
+ protected:
+  Tensor q_, k_, v_;
+  AttentionOptions options_;
+  AttentionResult result_;
 
  private:
   void option(const json& inputs, const std::string& name, DType dtype, std::optional<View>& view) {
     if (inputs.contains(name)) view = (kept_[name] = load(inputs, name, dtype));
   }
 
-  Tensor q_, k_, v_;
   std::map<std::string, Tensor> kept_;  // what options_ looks at
-  AttentionOptions options_;
-  AttentionResult result_;
+};
+
+// The gradients of q, k and v; out and lse are made before.
+class BackwardCase : public AttentionCase {
+ public:
+  BackwardCase(const json& spec, const json& inputs)
+      : AttentionCase(spec, inputs), dout_(load(inputs, "dout", q_.dtype())) {
+    AttentionCase::run();
+  }
+  void run() override {
+    if (gradients_.dq.rank() == 1)
+      gradients_ = attention_backward(dout_, q_, k_, v_, result_.out, result_.lse, options_);
+    else
+      attention_backward_into({gradients_.dq.view(), gradients_.dk.view(), gradients_.dv.view()}, dout_, q_, k_, v_,
+                              result_.out, result_.lse, options_);
+  }
+  // dq, dk and dv one after another.
+  Tensor output() const override {
+    const Tensor* parts[] = {&gradients_.dq, &gradients_.dk, &gradients_.dv};
+    std::int64_t count = 0;
+    for (const Tensor* part : parts) count += part->count();
+    Tensor all(Dims{count}, q_.dtype());
+    std::int64_t at = 0;
+    for (const Tensor* part : parts) {
+      all.view().slice(0, at, at + part->count()).copy_from(part->view().reshape({part->count()}));
+      at += part->count();
+    }
+    return all;
+  }
+  std::int64_t result_bytes() const override {
+    return bytes_of(gradients_.dq) + bytes_of(gradients_.dk) + bytes_of(gradients_.dv);
+  }
+
+ private:
+  Tensor dout_;
+  AttentionGradients gradients_;
 };
 
 class LinearCase : public Prepared {
@@ -93,7 +131,7 @@ class LinearCase : public Prepared {
       : x_(load(inputs, "x", dtype_named(spec.at("dtype")))),
         linear_(Linear(load(inputs, "weight", DType::f32), load(inputs, "bias", DType::f32)).to(x_.dtype())) {}
   void run() override { result_ = linear_.forward(x_); }
-  const Tensor& output() const override { return result_; }
+  Tensor output() const override { return result_.clone(); }
   std::int64_t result_bytes() const override { return bytes_of(result_); }
 
  private:
@@ -123,10 +161,14 @@ class Worker {
     std::unique_ptr<Prepared> made;
     if (spec.at("kind") == "linear")
       made = std::make_unique<LinearCase>(spec, request.at("inputs"));
+    else if (spec.value("backward", false))
+      made = std::make_unique<BackwardCase>(spec, request.at("inputs"));
     else
       made = std::make_unique<AttentionCase>(spec, request.at("inputs"));
     cases_[request.at("id")] = std::move(made);
-    return {{"how", spec.at("kind") == "linear" ? "attend::Linear" : "attend::attention_into"}};
+    const char* forward_or_backward =
+        spec.value("backward", false) ? "attend::attention_backward_into" : "attend::attention_into";
+    return {{"how", spec.at("kind") == "linear" ? "attend::Linear" : forward_or_backward}};
   }
 
   // Seconds of one call, several times. Short calls are timed many at a time, as the clock costs some 30 ns.

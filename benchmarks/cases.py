@@ -25,13 +25,14 @@ class Attention:
     sinks: bool = False
     lengths: bool = False  # key_lengths, all Tk
     arrays: str = ""  # from Python: "numpy" or "torch"
+    backward: bool = False  # the gradients of q, k and v, given out and lse
 
     kind = "attention"
 
     def spec(self):
         """As the workers read it."""
         spec = {"kind": self.kind, "B": self.B, "H": self.H, "Hkv": self.Hkv or self.H, "Tq": self.Tq, "Tk": self.Tk,
-                "D": self.D, "dtype": self.dtype, "causal": self.causal, "softcap": self.softcap}
+                "D": self.D, "dtype": self.dtype, "causal": self.causal, "softcap": self.softcap, "backward": self.backward}
         if self.window:
             spec["window"] = list(self.window)
         if self.offset is not None:
@@ -55,8 +56,8 @@ class Attention:
         return self.B * self.H * int(np.maximum(high - low + 1, 0).sum())
 
     def work(self, inputs=None):
-        """Useful FLOPs, and the bytes of keys and values, which a decode step must read."""
-        return {"flops": 4 * self.D * self.visible_pairs(inputs),
+        """Useful FLOPs (two products forward, five backward), and the bytes of keys and values, which a decode step must read."""
+        return {"flops": (10 if self.backward else 4) * self.D * self.visible_pairs(inputs),
                 "bytes": 2 * self.B * (self.Hkv or self.H) * self.Tk * self.D * (4 if self.dtype == "f32" else 2)}
 
     def inputs(self):
@@ -65,6 +66,8 @@ class Attention:
         Hkv = self.Hkv or self.H
         made = {"q": normal(self.B, self.H, self.Tq, self.D), "k": normal(self.B, Hkv, self.Tk, self.D),
                 "v": normal(self.B, Hkv, self.Tk, self.D)}
+        if self.backward:
+            made["dout"] = normal(self.B, self.H, self.Tq, self.D)
         if self.mask == "causal":
             made["mask"] = np.tri(self.Tq, self.Tk, dtype=bool)[None, None]
         if self.mask == "sprinkled":
@@ -157,7 +160,7 @@ class Group:
     """Entries that are compared with each other, and so are measured in the same rounds."""
 
     name: str
-    section: str  # "table", "decode", "tokens", "head sizes", "options", "linear", "models"
+    section: str  # "table", "decode", "tokens", "head sizes", "options", "linear", "models", "backward"
     entries: tuple
     reference: str = ""  # the entry whose output the others must agree with; "": they compute different things
 
@@ -177,7 +180,10 @@ DECODE = {
     "decode 4096": Attention(1, 32, 1, 4096, 128, Hkv=8),
     "decode 32768": Attention(1, 32, 1, 32768, 128, Hkv=8),
 }
+BACKWARD = {f"backward {name}": dataclasses.replace(TABLE[name], backward=True)
+            for name in ("128, 96 heads", "512", "1024 causal", "2048x128 causal", "8192 causal", "8192")}
 TOKENS = {"6 tokens": Attention(1, 3, 6, 6, 24)}
+BACKWARD_MEMORY = "backward, 65536 queries and keys"
 # The big ones; the memory-bound and the short ones gain less from a second thread.
 ONE_THREAD = ("512", "1024 causal", "2048x128 causal", "8192 causal", "8192", "8192x128")
 
@@ -218,6 +224,11 @@ def shape_group(name, section, case, roofs):
     return Group(name, section, tuple(entries + [Entry(f"roof {roof}", roof=roof) for roof in roofs]), "attend f32")
 
 
+def backward_group(name, case):
+    entries = [Entry(f"{who} {dtype}", who, typed(case, dtype)) for who in ("attend", "PyTorch") for dtype in ("f32", "bf16")]
+    return Group(name, "backward", tuple(entries + [Entry(f"roof {roof}", roof=roof) for roof in ("fma", "bf16")]), "attend f32")
+
+
 def head_size_group(dtype):
     sizes = sorted({*HEAD_SIZES, *HEAD_SIZES.values()})
     entries = [Entry(f"attend D {D}", case=Attention(1, 8, 1024, 1024, D, dtype)) for D in sizes]
@@ -246,6 +257,7 @@ def groups():
     made = [shape_group(name, "table", case, ("fma", "bf16")) for name, case in TABLE.items()]
     made += [shape_group(name, "decode", case, ("read",)) for name, case in DECODE.items()]
     made += [shape_group(name, "tokens", case, ()) for name, case in TOKENS.items()]
+    made += [backward_group(name, case) for name, case in BACKWARD.items()]
     made += [head_size_group(dtype) for dtype in ("f32", "bf16")]
     made += [option_group(dtype) for dtype in ("f32", "bf16")]
     made += [linear_group(name, case, dtype) for name, case in LINEAR.items() for dtype in ("f32", "bf16")]
@@ -263,6 +275,7 @@ def memory_cases():
         "one query, 8 heads on 1": {"Tq": 1, "H": 8, "Hkv": 1},
         "131072 queries, window 256 causal": {"Tq": 131072, "window": (256, 0), "causal": True},
         "131072 queries, window 256 causal, bf16": {"Tq": 131072, "window": (256, 0), "causal": True, "dtype": "bf16"},
+        BACKWARD_MEMORY: {"Tq": 65536, "Tk": 65536, "backward": True},
     }
     return {f"memory: {name}": dataclasses.replace(few, **change) for name, change in changes.items()}
 

@@ -87,8 +87,11 @@ def demands(run):
         seconds = run.seconds("6 tokens", f"attend from {arrays}")
         yield demand(f"6 tokens, from Python on {arrays}", must, None, seconds and seconds * 1e6, "us", False)
     yield from own_demands(run)
+    yield from backward_demands(run)
     beyond = {name: found.get("bytes") for name, found in run.result["memory"].items()}
     most = {name: bytes_ / 2**20 for name, bytes_ in beyond.items() if bytes_ is not None}
+    yield demand("memory beyond tensors and gradients, backward, 65536 tokens", 256, None,
+                 most.pop(f"memory: {cases.BACKWARD_MEMORY}", None), "MiB", False)
     yield lowest("memory beyond the tensors, 131072 keys, any option", 64, 8, most, "MiB", False)
 
 
@@ -119,6 +122,14 @@ def peer_demands(run):
     for dtype, must, aim in (("f32", 1.4, 1.7), ("bf16", 2.3, 3.0)):
         yield demand(f"against PyTorch, geometric mean over the table, {dtype}", must, aim, run.geometric_mean(WHOLE_TABLE, dtype), "x")
         yield demand(f"the same without decode and 6 tokens, {dtype}", must, aim, run.geometric_mean(cases.TABLE, dtype), "x")
+
+
+def backward_demands(run):
+    for name in ("backward 2048x128 causal", "backward 8192 causal"):
+        yield demand(f"{name}, f32, of the roof", 0.72, 0.82, run.of_roof(name, "attend f32", "roof fma"))
+    for dtype, must, aim in (("f32", 1.3, 1.6), ("bf16", 2.0, None)):
+        yield lowest(f"backward against PyTorch, every case, {dtype}", must, aim,
+                     {name: run.faster(name, f"attend {dtype}", f"PyTorch {dtype}") for name in cases.BACKWARD}, "x")
 
 
 def own_demands(run):
@@ -187,6 +198,18 @@ def throughput(run, dtype, roof):
         rows.append([f"{name}: {title(case)}", spread(run.rate(name, f"attend {dtype}")), f"{share:.2f}" if share else "",
                      *peers, times(best and best[1])])
     return table([f"{dtype}, GFLOP/s: B, H, Tq, Tk, D", "attend", "of the roof", *PEERS, "against the fastest"], rows)
+
+
+def backward(run):
+    pages = []
+    for dtype, roof in (("f32", "roof fma"), ("bf16", "roof bf16")):
+        rows = []
+        for name, case in cases.BACKWARD.items():
+            share = run.of_roof(name, f"attend {dtype}", roof)
+            rows.append([f"{name}: {title(case)}", spread(run.rate(name, f"attend {dtype}")), f"{share:.2f}" if share else "",
+                         spread(run.rate(name, f"PyTorch {dtype}")), times(run.faster(name, f"attend {dtype}", f"PyTorch {dtype}"))])
+        pages.append(table([f"{dtype}, GFLOP/s: B, H, Tq, Tk, D", "attend", "of the roof", "PyTorch", "against PyTorch"], rows))
+    return "\n".join(filter(None, pages))
 
 
 def f16(run):
@@ -271,7 +294,7 @@ def memory(run):
     for name, found in run.result["memory"].items():
         beyond = f"{found['bytes'] / 2**20:.1f}" if "bytes" in found else found["error"]
         rows.append([name.removeprefix("memory: "), beyond])
-    return table(["memory beyond the tensors, 131072 keys, D 64", "MiB"], rows)
+    return table(["memory beyond the tensors, D 64; 131072 keys where nothing else is said", "MiB"], rows)
 
 
 def roofs(run):
@@ -335,7 +358,7 @@ def demand_table(run):
 def page(run, picture):
     parts = [("", introduction(run)), ("What must hold", demand_table(run)), ("Roofs", roofs(run)),
              ("Forward", "\n".join(filter(None, (throughput(run, "f32", "roof fma"), throughput(run, "bf16", "roof bf16"), f16(run))))),
-             ("Decode and short inputs", short(run)), ("Head sizes, options, threads", own(run)), ("Linear", linear(run)),
+             ("Backward", backward(run)), ("Decode and short inputs", short(run)), ("Head sizes, options, threads", own(run)), ("Linear", linear(run)),
              ("From Python", "\n".join(filter(None, (calls(run), models(run))))), ("Memory", memory(run)), ("How the peers did it", ways(run)), ("What peers can't do", left_out(run))]
     text = f"# Benchmark of {run.result['date']}\n\n"
     for heading, body in parts:

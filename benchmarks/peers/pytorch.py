@@ -1,4 +1,4 @@
-"""PyTorch: F.scaled_dot_product_attention, and oneDNN's linear layer."""
+"""PyTorch: F.scaled_dot_product_attention and its backward, and oneDNN's linear layer."""
 
 import sys
 
@@ -23,7 +23,9 @@ def ways(case, inputs):
         raise protocol.CannotDo(f"{case['dtype']} is not compared")
     dtype = DTYPES[case["dtype"]]
     tensors = {name: torch.from_numpy(array).to(dtype) for name, array in inputs.items()}
-    return linear_ways(tensors) if case["kind"] == "linear" else attention_ways(case, tensors)
+    if case["kind"] == "linear":
+        return linear_ways(tensors)
+    return backward_ways(case, tensors) if case["backward"] else attention_ways(case, tensors)
 
 
 def attention_ways(case, tensors):
@@ -34,6 +36,30 @@ def attention_ways(case, tensors):
         return F.scaled_dot_product_attention(q, k, v, is_causal=case.get("causal", False), enable_gqa=grouped)
 
     return [("F.scaled_dot_product_attention", call, as_array)]
+
+
+def backward_ways(case, tensors):
+    """The backward alone: through autograd on a graph that is kept, or the kernel that it calls."""
+    names, causal = ("q", "k", "v"), case["causal"]
+    with torch.inference_mode(False):  # else there is no graph
+        leaves = [tensors[name].clone().requires_grad_() for name in names]
+        dout = tensors["dout"].clone()
+        out = F.scaled_dot_product_attention(*leaves, is_causal=causal)
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    result = flash(*(tensors[name] for name in names), is_causal=causal)
+
+    def through_autograd():
+        return torch.autograd.grad(out, leaves, dout, retain_graph=True)
+
+    def kernel():
+        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            tensors["dout"], *(tensors[name] for name in names), *result, 0.0, causal)
+
+    def joined(gradients):
+        return as_array(torch.cat([gradient.flatten() for gradient in gradients]))
+
+    return [("torch.autograd.grad of F.scaled_dot_product_attention, graph kept", through_autograd, joined),
+            ("aten._scaled_dot_product_flash_attention_for_cpu_backward", kernel, joined)]
 
 
 def linear_ways(tensors):

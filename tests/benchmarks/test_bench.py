@@ -49,7 +49,7 @@ def test_page_and_picture_are_written(result):
     _, paths = result
     page = paths[".md"].read_text()
     assert "measures nothing" in page
-    for name in ("1024 causal", "decode 32768, bf16", "softcap", "512x768x768", "131072 keys"):
+    for name in ("1024 causal", "decode 32768, bf16", "softcap", "512x768x768", "131072 keys", "backward 8192 causal"):
         assert name in page
     xml.etree.ElementTree.parse(paths[".svg"])
 
@@ -71,6 +71,7 @@ def test_visible_pairs_are_counted_exactly(options):
             visible += seen
     assert case.visible_pairs() == 2 * 3 * visible
     assert case.work()["flops"] == 4 * 8 * 2 * 3 * visible
+    assert dataclasses.replace(case, backward=True).work()["flops"] == 10 * 8 * 2 * 3 * visible
 
 
 def test_visible_pairs_of_a_mask():
@@ -169,5 +170,5 @@ def test_the_worst_case_decides():
 def test_small_cases_keep_their_options():
     for name, case in cases.memory_cases().items():
         tiny = dataclasses.asdict(cases.small(case))
-        kept = ("dtype", "causal", "window", "mask", "bias", "alibi", "softcap", "sinks", "lengths")
+        kept = ("dtype", "causal", "window", "mask", "bias", "alibi", "softcap", "sinks", "lengths", "backward")
         assert [tiny[key] for key in kept] == [dataclasses.asdict(case)[key] for key in kept], name
