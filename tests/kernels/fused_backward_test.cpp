@@ -1,0 +1,153 @@
+// Every target's backward by itself: sizes around its lanes and register tiles, in scratch of just the bytes that it
+// asks for, filled with NaN.
+#include <algorithm>
+#include <cstddef>
+
+#include "kernels/targets.h"
+#include "tests/attention/gradient.h"
+
+namespace attend {
+namespace {
+
+using namespace test;
+using kernels::BackwardGroup;
+using kernels::Target;
+
+// Memory with bytes of its own around it; NaN in every floating type.
+class Guarded {
+ public:
+  explicit Guarded(std::size_t bytes) : size_(bytes), bytes_(bytes + 2 * guard + 64, fill) {
+    const std::size_t past = (reinterpret_cast<std::uintptr_t>(bytes_.data()) + guard) % 64;
+    begin_ = bytes_.data() + guard + (past == 0 ? 0 : 64 - past);
+  }
+  std::byte* begin() { return begin_; }
+  bool intact() const {
+    const auto clean = [](std::byte b) { return b == fill; };
+    return std::all_of(bytes_.data(), static_cast<const std::byte*>(begin_), clean) &&
+           std::all_of(static_cast<const std::byte*>(begin_) + size_, bytes_.data() + bytes_.size(), clean);
+  }
+
+ private:
+  static constexpr std::size_t guard = 256;
+  static constexpr std::byte fill{0xFF};
+  std::size_t size_;
+  std::vector<std::byte> bytes_;
+  std::byte* begin_;
+};
+
+kernels::Operand operand(const View& x) {
+  const Dims& s = x.strides();
+  return {x.raw(), x.dtype(), s[1], s[2], s[3]};
+}
+kernels::Rows rows(const View& x) {
+  kernels::Rows out;
+  out.data = x.raw(), out.dtype = x.dtype(), out.row = x.strides()[2], out.column = x.strides()[3];
+  return out;
+}
+kernels::Operand statistics(const View& x) {
+  return {x.raw(), x.dtype(), x.strides()[1], x.strides()[2], 0};
+}
+
+// One key head of one batch item, as the schedule would run it in one thread.
+class Trial {
+ public:
+  Trial(const Target& target, const BackwardCall& c)
+      : target_(target), c_(c), H_(c.x.Q.size(1)), Tq_(c.x.Q.size(2)), Tk_(c.x.K.size(2)), D_(c.x.Q.size(3)) {
+    const AttentionOptions& o = c.x.options;
+    kernels::Group& f = group_.forward;
+    f.G = H_, f.D = D_, f.Dv = c.x.V.size(3);
+    f.q = operand(c.x.Q), f.k = rows(c.x.K), f.v = rows(c.x.V);
+    f.out = operand(c.forward.out), f.lse = statistics(c.forward.lse);
+    if (o.mask) f.mask = operand(o.mask->broadcast_to({1, H_, Tq_, Tk_}));
+    if (o.bias) f.bias = operand(*o.bias);
+    for (std::int64_t h = 0; o.alibi_slopes && h < H_; ++h) slopes_.push_back(o.alibi_slopes->item({h}));
+    if (o.alibi_slopes) f.alibi_slopes = slopes_.data();
+    f.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(D_))), f.softcap = o.softcap;
+    f.key_length = o.key_lengths ? static_cast<std::int64_t>(o.key_lengths->item({0})) : Tk_;
+    f.offset = o.offset ? o.offset->resolve(Tq_, f.key_length) : 0;
+    f.causal = o.causal, f.window_left = o.window.left, f.window_right = o.window.right;
+    f.dropout = {o.dropout.p, o.dropout.seed, 0, 0, 0, 0};
+    group_.queries = Tq_, group_.keys = target.backward_keys(D_, f.Dv);
+    group_.dout = operand(c.Dout);
+    if (c.wanted.dlse) group_.dlse = statistics(*c.wanted.dlse);
+  }
+
+  void check(const std::string& what) {
+    const DType dtype = c_.x.Q.dtype();
+    const std::int64_t row = (D_ + target_.lanes - 1) / target_.lanes * target_.lanes;
+    const auto bytes = [](std::int64_t count, DType of) { return static_cast<std::size_t>(count * size_of(of)); };
+    Guarded sums(bytes(H_ * Tq_ * row, DType::f32)), of_rows(bytes(H_ * Tq_ * 2, DType::f32));
+    Guarded dq(bytes(H_ * Tq_ * D_, dtype)), dk(bytes(Tk_ * D_, dtype)), dv(bytes(Tk_ * c_.x.V.size(3), dtype));
+    Tensor dbias({1, H_, Tq_, Tk_});
+    std::vector<double> dslopes(static_cast<std::size_t>(H_));
+    const MutableView q(dq.begin(), dtype, c_.x.Q.shape()), k(dk.begin(), dtype, c_.x.K.shape()),
+        v(dv.begin(), dtype, c_.x.V.shape());
+    group_.dq_out = operand(q), group_.dk = rows(k), group_.dv = rows(v);
+    group_.dq = reinterpret_cast<float*>(sums.begin()), group_.dq_head = Tq_ * row, group_.dq_row = row;
+    group_.statistics = reinterpret_cast<float*>(of_rows.begin());
+    if (c_.wanted.dbias) {
+      group_.dbias = dbias.data<float>();
+      group_.dbias_head = Tq_ * Tk_, group_.dbias_row = Tk_, group_.dbias_column = 1;
+    }
+    if (c_.wanted.dalibi_slopes) group_.dalibi_slopes = dslopes.data();
+    Guarded scratch(target_.backward_bytes(group_));
+    run(scratch.begin());
+    for (const Guarded* each : {&sums, &of_rows, &dq, &dk, &dv, &scratch}) EXPECT_TRUE(each->intact()) << what;
+    AttentionGradients gradients{q.clone(), k.clone(), v.clone()};
+    if (c_.wanted.dbias) gradients.dbias = dbias.view().to(c_.x.options.bias->dtype());
+    if (c_.wanted.dalibi_slopes) {
+      gradients.dalibi_slopes = View(dslopes.data(), DType::f64, {H_}).to(c_.x.options.alibi_slopes->dtype());
+    }
+    expect_as_exact(c_, gradients);
+  }
+
+ private:
+  void run(void* scratch) {
+    for (std::int64_t begin = 0; begin < Tk_; begin += group_.keys) {
+      group_.keys_begin = begin, group_.keys_end = std::min(Tk_, begin + group_.keys);
+      target_.backward_begin(group_, scratch);
+      for (std::int64_t first = 0; first < Tq_; first += kernels::backward_rows) {
+        const std::int64_t last = std::min(Tq_, first + kernels::backward_rows);
+        for (std::int64_t head = 0; head < H_; ++head) {
+          if (begin == 0) target_.backward_start_rows(group_, head, first, last, scratch);
+          target_.backward_rows(group_, head, first, last, scratch);
+          if (group_.keys_end == Tk_) target_.backward_finish_rows(group_, head, first, last, scratch);
+        }
+      }
+      target_.backward_end(group_, scratch);
+    }
+  }
+
+  const Target& target_;
+  const BackwardCall& c_;
+  std::int64_t H_, Tq_, Tk_, D_;
+  std::vector<double> slopes_;
+  BackwardGroup group_;
+};
+
+TEST(TargetBackward, SizesAroundTilesWithEveryOption) {
+  constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
+  // Sinks are of the schedule; starts and lengths of items of a batch too, but for one length.
+  constexpr unsigned here = ~unsigned{with_starts | with_sinks};
+  for (const Target* target : kernels::targets()) {
+    if (!target->supported()) continue;
+    const std::int64_t n = target->lanes, w = target->panel_rows;
+    const std::int64_t sizes[] = {1, n - 1, n, n + 1, w - 1, w, w + 1, 47, 48, 49, 63, 64, 65, 96, 129};
+    const std::int64_t last = std::ssize(sizes);
+    for (std::uint64_t seed = 70'000; seed < 70'060; ++seed) {
+      Dice dice(seed);
+      Sizes s{1, 1 + dice.below(3), 1, sizes[dice.below(last)], sizes[dice.below(last)], 1, 1};
+      s.D = dice.one_in(2) ? 1 + dice.below(70) : sizes[dice.below(last)];
+      s.Dv = dice.one_in(2) ? s.D : 1 + dice.below(70);
+      if (dice.one_in(20)) s.Tk = 2 * target->backward_keys(s.D, s.Dv) + 5;
+      Call x = make_call(s, random_features(dice) & here, dtypes[seed % 3], seed);
+      if (x.options.bias) x.options.bias = x.options.bias->broadcast_to({1, s.H, s.Tq, s.Tk});
+      x.what.append(" ").append(target->name);
+      const BackwardCall c = backward_of(std::move(x), seed, dice.one_in(3));
+      Trial(*target, c).check(c.x.what);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attend
