@@ -83,22 +83,23 @@ void check_outputs(const char* function, const AttentionGradientViews& to, const
 
 // ---- Calls ----
 
+// An element at a time: gradients are written by now, and no memory may be asked for any more.
 void store_list(const std::optional<MutableView>& to, const std::vector<double>& values) {
-  if (to) to->copy_from(View(values.data(), DType::f64, {std::ssize(values)}));
+  if (!to) return;
+  auto* place = static_cast<std::byte*>(to->raw());
+  for (const double value : values) {
+    store_element(to->dtype(), place, value);
+    place += to->strides()[0] * size_of(to->dtype());
+  }
 }
 
 void run(BackwardProblem& x, const AttentionGradientViews& to) {
   const Problem& p = x.forward;
   x.dq = with_axes(to.dq, 4), x.dk = with_axes(to.dk, 4), x.dv = with_axes(to.dv, 4);
   const DType sums = statistics_dtype(p.q);
-  Tensor made;  // made: where dbias itself can't hold sums
-  if (to.dbias && to.dbias->dtype() == sums) {
-    to.dbias->copy_from(Tensor({1}, sums).view().broadcast_to(to.dbias->shape()));
-    x.options.bias = broadcast_pairs(*to.dbias, p);
-  } else if (to.dbias) {
-    made = Tensor(to.dbias->shape(), sums);
-    x.options.bias = broadcast_pairs(made.view(), p);
-  }
+  Tensor made;  // where dbias itself can't hold sums
+  if (to.dbias && to.dbias->dtype() != sums) made = Tensor::uninitialized(to.dbias->shape(), sums);
+  if (to.dbias) x.options.bias = broadcast_pairs(to.dbias->dtype() == sums ? *to.dbias : made.view(), p);
   if (p.q.dtype() == DType::f64)
     backward_reference(x);
   else
@@ -168,6 +169,23 @@ AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType d
   plan.scratch_bytes = s.scratch_bytes + bias_bytes;
   plan.reason = "weights are computed again from lse, in tiles: nothing of Tq * Tk is stored";
   return plan;
+}
+
+void OptionGradients::clear() {
+  if (!bias) return;
+  Dims size = bias->shape();  // each element once
+  const Dims& strides = bias->strides();
+  for (int axis = 0; axis < 4; ++axis) {
+    if (strides[axis] == 0) size[axis] = std::min<std::int64_t>(1, size[axis]);
+  }
+  auto* start = static_cast<std::byte*>(bias->raw());
+  for (std::int64_t b = 0; b < size[0]; ++b)
+    for (std::int64_t h = 0; h < size[1]; ++h)
+      for (std::int64_t i = 0; i < size[2]; ++i)
+        for (std::int64_t j = 0; j < size[3]; ++j) {
+          const std::int64_t place = b * strides[0] + h * strides[1] + i * strides[2] + j * strides[3];
+          store_element(bias->dtype(), start + place * size_of(bias->dtype()), 0);
+        }
 }
 
 AttentionGradients attention_backward(const View& dout, const View& q, const View& k, const View& v, const View& out,

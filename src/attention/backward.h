@@ -12,6 +12,9 @@ struct OptionGradients {
   std::optional<MutableView> bias;   // [B,H,Tq,Tk], with strides of 0 where it was broadcast; f32 (f64 for f64 inputs)
   std::vector<double> alibi_slopes;  // [H] or empty: not wanted
   std::vector<double> sinks;         // [H] or empty: not wanted
+
+  // Sums of 0, once all memory is there: until then a caller's is untouched.
+  void clear();
 };
 
 struct BackwardProblem {

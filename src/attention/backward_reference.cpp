@@ -105,6 +105,7 @@ void backward_reference(BackwardProblem& x) {
   const Problem& p = x.forward;
   const int workers = reference_workers(x);
   std::vector<ReferenceBackward> each(static_cast<std::size_t>(workers), ReferenceBackward(x));
+  x.options.clear();
   parallel_items(p.sequences() * p.Hkv, workers, [&](int worker, std::int64_t item) {
     each[static_cast<std::size_t>(worker)].run(p.sequence(item / p.Hkv), item % p.Hkv);
   });

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cmath>
 #include <memory>
-#include <thread>
 
 #include "core/divide_up.h"
 #include "core/element.h"
@@ -62,6 +61,7 @@ class BackwardRun {
   }
 
   void run() {
+    x_.options.clear();
     parallel_items(std::ssize(s_.items), s_.workers, [&](int worker, std::int64_t item) { take(worker, item); });
     sum_slopes();
     sum_sinks();
@@ -87,7 +87,7 @@ class BackwardRun {
         if (first) s_.target->backward_start_rows(group, head, begin, end, scratch);
         s_.target->backward_rows(group, head, begin, end, scratch);
         if (last && s_.row_floats > 0) s_.target->backward_finish_rows(group, head, begin, end, scratch);
-        done.store(step + 1, std::memory_order_release);
+        publish(done, step + 1);
       }
     }
     s_.target->backward_end(group, scratch);
@@ -105,11 +105,27 @@ class BackwardRun {
     return progress_[static_cast<std::size_t>(before + kv_head * (count / p_.Hkv) + stretch)];
   }
 
+  // The other item is mostly a fraction of a tile behind; where its thread is not running, this one sleeps.
   static void wait(const std::atomic<std::int64_t>& progress, std::int64_t steps) {
-    constexpr int patience = 1000;
-    for (int i = 0; progress.load(std::memory_order_acquire) < steps; ++i) {
-      if (i > patience) std::this_thread::yield();
+    constexpr int patience = 2000;  // some 20 us
+    for (int i = 0; i < patience && progress.load(std::memory_order_acquire) < steps; ++i) pause();
+    for (std::int64_t seen = progress.load(std::memory_order_acquire); seen < steps;) {
+      progress.wait(seen, std::memory_order_acquire);
+      seen = progress.load(std::memory_order_acquire);
     }
+  }
+
+  static void publish(std::atomic<std::int64_t>& progress, std::int64_t steps) {
+    progress.store(steps, std::memory_order_release);
+    progress.notify_all();
+  }
+
+  static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    __asm__ volatile("yield");
+#endif
   }
 
   // For the heads and batch items before, where they add to the same elements of dbias.
@@ -208,7 +224,7 @@ class BackwardRun {
         }
       }
     }
-    bias_turn_.store(at + 1, std::memory_order_release);
+    publish(bias_turn_, at + 1);
   }
 
   void sum_slopes() {

@@ -414,15 +414,32 @@ void MutableView::copy_from(const View& source) const {
     fail(ErrorCode::bad_shape, "copy_from: the source has shape {}, the target {}", source.shape(), shape_);
   }
   if (is_contiguous()) return copy_elements(source, dtype_, raw());
-  const Tensor packed = source.to(dtype_);
-  const auto* from = static_cast<const std::byte*>(packed.raw());
   auto* to = static_cast<std::byte*>(raw());
   const std::int64_t bytes = size_of(dtype_);
-  for_each_run(shape_, strides_, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
-    std::byte* run = to + offset * bytes;
-    for (std::int64_t i = 0; i < count; ++i, run += stride * bytes, from += bytes) {
-      std::memcpy(run, from, static_cast<std::size_t>(bytes));
-    }
+  // body(element, its number in row-major order)
+  const auto for_each_element = [&](auto body) {
+    std::int64_t number = 0;
+    for_each_run(shape_, strides_, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
+      std::byte* element = to + offset * bytes;
+      for (std::int64_t i = 0; i < count; ++i, element += stride * bytes) body(element, number++);
+    });
+  };
+  // Without memory for a copy in between where none is needed.
+  if (source.is_contiguous() && is_floating(source.dtype()) && is_floating(dtype_)) {
+    const auto* from = static_cast<const std::byte*>(source.raw());
+    const DType dtype = source.dtype();
+    return for_each_element([&](std::byte* element, std::int64_t number) {
+      const std::byte* place = from + number * size_of(dtype);
+      if (dtype == dtype_)
+        std::memcpy(element, place, static_cast<std::size_t>(bytes));
+      else
+        store_element(dtype_, element, load_element(dtype, place));
+    });
+  }
+  const Tensor packed = source.to(dtype_);
+  const auto* from = static_cast<const std::byte*>(packed.raw());
+  for_each_element([&](std::byte* element, std::int64_t number) {
+    std::memcpy(element, from + number * bytes, static_cast<std::size_t>(bytes));
   });
 }
 
