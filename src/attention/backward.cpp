@@ -99,7 +99,11 @@ void run(BackwardProblem& x, const AttentionGradientViews& to) {
   const DType sums = statistics_dtype(p.q);
   Tensor made;  // where dbias itself can't hold sums
   if (to.dbias && to.dbias->dtype() != sums) made = Tensor::uninitialized(to.dbias->shape(), sums);
-  if (to.dbias) x.options.bias = broadcast_pairs(to.dbias->dtype() == sums ? *to.dbias : made.view(), p);
+  if (to.dbias) {
+    const MutableView dbias = to.dbias->dtype() == sums ? *to.dbias : made.view();
+    x.options.bias = broadcast_pairs(dbias, p);
+    x.options.bias_elements = with_axes(dbias, 4);
+  }
   if (p.q.dtype() == DType::f64)
     backward_reference(x);
   else
@@ -173,11 +177,7 @@ AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType d
 
 void OptionGradients::clear() {
   if (!bias) return;
-  Dims size = bias->shape();  // each element once
-  const Dims& strides = bias->strides();
-  for (int axis = 0; axis < 4; ++axis) {
-    if (strides[axis] == 0) size[axis] = std::min<std::int64_t>(1, size[axis]);
-  }
+  const Dims &size = bias_elements.shape(), &strides = bias_elements.strides();
   auto* start = static_cast<std::byte*>(bias->raw());
   for (std::int64_t b = 0; b < size[0]; ++b)
     for (std::int64_t h = 0; h < size[1]; ++h)
