@@ -52,46 +52,47 @@ CLI::Option* add_setting(CLI::App& app, TrainArguments& arguments, const std::st
   return option;
 }
 
+// A whole number from 1. Without its range in the help.
+CLI::Option* positive(CLI::Option* option) {
+  return option->type_name("N")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30).description(""));
+}
+
 void add_settings(CLI::App& app, TrainArguments& arguments) {
   const auto add = [&](const char* name, auto field, const char* what) {
     return add_setting(app, arguments, name, field, what);
   };
-  const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 30), share(0.0, 0.99);
+  positive(add(
+      "--steps", [](auto& s) -> auto& { return s.steps; }, "Batches to learn from"));
+  positive(add(
+      "--batch", [](auto& s) -> auto& { return s.batch; }, "Pairs of messages in a batch"));
   add(
-      "--steps", [](auto& s) -> auto& { return s.steps; }, "Batches to learn from")
-      ->check(positive);
-  add(
-      "--batch", [](auto& s) -> auto& { return s.batch; }, "Pairs of messages in a batch")
-      ->check(positive);
-  add(
-      "--seed", [](auto& s) -> auto& { return s.seed; }, "What is drawn: parameters, order, dropout");
+      "--seed", [](auto& s) -> auto& { return s.seed; }, "Of parameters, order and dropout")
+      ->type_name("N");
   add(
       "--learning-rate", [](auto& s) -> auto& { return s.learning_rate; }, "Adam's, at its highest")
-      ->check(CLI::PositiveNumber);
+      ->type_name("X")
+      ->check(CLI::Range(1e-9, 1.0).description(""));
   add(
       "--warmup", [](auto& s) -> auto& { return s.warmup; }, "Steps until it is highest")
-      ->check(CLI::NonNegativeNumber);
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30).description(""));
   add(
       "--dropout", [](auto& s) -> auto& { return s.dropout; }, "Probability")
-      ->check(share);
-  add(
-      "--vocabulary", [](auto& s) -> auto& { return s.vocabulary; }, "Subwords, at the most")
-      ->check(positive);
-  add(
-      "--embedding", [](auto& s) -> auto& { return s.sizes.embedding; }, "Size of an embedding; even")
-      ->check(positive);
-  add(
-      "--heads", [](auto& s) -> auto& { return s.sizes.heads; }, "They part the embedding evenly")
-      ->check(positive);
-  add(
-      "--layers", [](auto& s) -> auto& { return s.sizes.layers; }, "Of the encoder, and of the decoder")
-      ->check(positive);
-  add(
-      "--hidden", [](auto& s) -> auto& { return s.sizes.hidden; }, "Size of the feed-forward layers")
-      ->check(positive);
-  add(
-      "--validate-every", [](auto& s) -> auto& { return s.validate_every; }, "Steps between losses on unseen messages")
-      ->check(positive);
+      ->type_name("X")
+      ->check(CLI::Range(0.0, 0.99).description(""));
+  positive(add(
+      "--vocabulary", [](auto& s) -> auto& { return s.vocabulary; }, "Subwords, at the most"));
+  positive(add(
+      "--embedding", [](auto& s) -> auto& { return s.sizes.embedding; }, "Size of an embedding; even"));
+  positive(add(
+      "--heads", [](auto& s) -> auto& { return s.sizes.heads; }, "They part the embedding evenly"));
+  positive(add(
+      "--layers", [](auto& s) -> auto& { return s.sizes.layers; }, "Of the encoder, and of the decoder"));
+  positive(add(
+      "--hidden", [](auto& s) -> auto& { return s.sizes.hidden; }, "Size of the feed-forward layers"));
+  positive(add(
+      "--validate-every", [](auto& s) -> auto& { return s.validate_every; },
+      "Steps between losses on messages of valid"));
 }
 
 Training begin_or_resume(const TrainArguments& arguments, const Corpus& corpus) {
@@ -142,23 +143,21 @@ void train(const TrainArguments& arguments) {
 }
 
 Command add_train(CLI::App& root, TrainArguments& arguments) {
-  CLI::App* app = root.add_subcommand("train", "Learn from pairs of messages, or go on learning from a checkpoint");
+  CLI::App* app = root.add_subcommand("train", "Learn from pairs of messages, or go on learning");
   app->footer(
       "Examples:\n"
-      "  translate train --data build/translate/pairs.tsv --checkpoint model.safetensors\n"
-      "  translate train --data pairs.tsv --checkpoint small.safetensors --steps 500 --embedding 64\n\n"
-      "The checkpoint is replaced in one step, so that a training may be killed at any time; the same command\n"
-      "goes on from it, with exactly the losses that it would have had.");
-  app->add_option("--data", arguments.data,
-                  "Lines of a split (train, valid, test), English and Italian, parted by tabs")
+      "  translate train --data pairs.tsv --checkpoint model.safetensors\n"
+      "  translate train --data pairs.tsv --checkpoint small.safetensors --steps 500\n\n"
+      "The checkpoint is replaced in one step, so that a training may be killed at any\n"
+      "time; the same command goes on from it, with exactly the losses that it would\n"
+      "have had.");
+  app->add_option("--data", arguments.data, "Lines of a split, English, Italian; parted by tabs")
       ->required()
       ->type_name("FILE");
-  app->add_option("--checkpoint", arguments.checkpoint, ".safetensors file to go on from, if it is there, and to write")
+  app->add_option("--checkpoint", arguments.checkpoint, "To go on from, if it is there, and to write")
       ->required()
       ->type_name("FILE");
-  app->add_option("--save-every", arguments.save_every, "Steps between checkpoints")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+  positive(app->add_option("--save-every", arguments.save_every, "Steps between checkpoints")->capture_default_str());
   add_settings(*app, arguments);
   return {app, [&arguments] { train(arguments); }};
 }
@@ -213,24 +212,22 @@ void translate_texts(const TextArguments& arguments) {
 }
 
 Command add_text(CLI::App& root, TextArguments& arguments) {
-  CLI::App* app = root.add_subcommand("text", "Translate; without TEXT, the lines of standard input");
+  CLI::App* app = root.add_subcommand("text", "Translate messages; without TEXT, the lines of input");
   app->footer(
       "Examples:\n"
-      "  translate text --checkpoint model.safetensors \"Cannot open the file\" \"Show hidden files\"\n"
-      "  translate text --checkpoint model.safetensors \"Cannot open the file\" --attention attention.svg");
+      "  translate text --checkpoint model.safetensors \"Cannot open the file\"\n"
+      "  translate text --checkpoint model.safetensors \"Open\" --attention attention.svg");
   app->add_option("TEXT", arguments.texts, "English messages, each in quotes")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app->add_option("--checkpoint", arguments.checkpoint, "What `translate train` wrote")->required()->type_name("FILE");
   const auto picture = [](const std::string& name) {
     return name.ends_with(".svg") || name.ends_with(".png") ? "" : fmt::format("'{}' should end in .svg or .png", name);
   };
-  app->add_option("--attention", arguments.picture,
-                  "Draw which English the first text's translation looked at: .svg, .png")
+  app->add_option("--attention", arguments.picture, "Draw what the first translation looked at: .svg, .png")
       ->type_name("FILE")
       ->check(picture);
   app->add_flag("--show", arguments.show, "The same in the terminal");
-  app->add_option("--layer", arguments.layer, "Of the decoder, from 1; default the last one")
-      ->check(CLI::PositiveNumber);
+  positive(app->add_option("--layer", arguments.layer, "Of the decoder, from 1; default the last one"));
   return {app, [&arguments] { translate_texts(arguments); }};
 }
 
@@ -268,9 +265,8 @@ void score(const ScoreArguments& arguments) {
 }
 
 Command add_score(CLI::App& root, ScoreArguments& arguments) {
-  CLI::App* app = root.add_subcommand("score", "How well are messages translated that it has not seen?");
-  app->footer(
-      "Example:\n  translate score --data build/translate/pairs.tsv --checkpoint model.safetensors -o test.tsv");
+  CLI::App* app = root.add_subcommand("score", "How well does it translate what it has not seen?");
+  app->footer("Example:\n  translate score --data pairs.tsv --checkpoint model.safetensors -o test.tsv");
   app->add_option("--data", arguments.data, "The file that it learned from")->required()->type_name("FILE");
   app->add_option("--checkpoint", arguments.checkpoint, "What `translate train` wrote")->required()->type_name("FILE");
   app->add_option("--split", arguments.split, "Which messages")
@@ -302,9 +298,10 @@ Command add_plot(CLI::App& root, PlotArguments& arguments) {
 
 int main(int argc, char** argv) {
   using namespace translate;
-  CLI::App root("Learns to translate short messages from English to Italian with a small Transformer, and does it.");
+  CLI::App root("A small Transformer that learns to translate messages, English to Italian.");
   root.name("translate");
   root.require_subcommand(1);
+  root.get_formatter()->column_width(24);  // of 80
   root.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   TrainArguments train_arguments;
   TextArguments text_arguments;

@@ -140,7 +140,10 @@ Training Training::start(const Settings& settings, const Corpus& corpus) {
   fitted.sizes.vocabulary = tokenizer.size();
   attend::Generator generator(settings.seed);
   TensorMap parameters = draw_parameters(fitted.sizes, generator);
-  return {fitted, corpus.hash, std::move(tokenizer), std::move(parameters), {}, 0, {}, {}};
+  return {.settings = fitted,
+          .data_hash = corpus.hash,
+          .tokenizer = std::move(tokenizer),
+          .parameters = std::move(parameters)};
 }
 
 double Training::learning_rate(std::int64_t at) const {
@@ -187,14 +190,12 @@ void write_checkpoint(const std::filesystem::path& path, const Training& trainin
 Training read_checkpoint(const std::filesystem::path& path) {
   attend::Safetensors file = attend::read_safetensors(path);
   try {
-    Training training{nlohmann::json::parse(file.metadata.at("settings")).get<Settings>(),
-                      std::stoull(file.metadata.at("data"), nullptr, 16),
-                      Tokenizer(file.tensors.at("tokenizer.merges")),
-                      {},
-                      {},
-                      std::stoll(file.metadata.at("step")),
-                      values_of(file.tensors.at("losses.train")),
-                      values_of(file.tensors.at("losses.valid"))};
+    Training training{.settings = nlohmann::json::parse(file.metadata.at("settings")).get<Settings>(),
+                      .data_hash = std::stoull(file.metadata.at("data"), nullptr, 16),
+                      .tokenizer = Tokenizer(file.tensors.at("tokenizer.merges"))};
+    training.step = std::stoll(file.metadata.at("step"));
+    training.train_losses = values_of(file.tensors.at("losses.train"));
+    training.valid_losses = values_of(file.tensors.at("losses.valid"));
     training.adam.exp_avg = take(file.tensors, "adam.exp_avg.");
     training.adam.exp_avg_sq = take(file.tensors, "adam.exp_avg_sq.");
     for (const char* other : {"losses.train", "losses.valid", "tokenizer.merges"}) file.tensors.erase(other);

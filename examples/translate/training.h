@@ -43,7 +43,7 @@ struct Batch {
 // torch.optim.Adam, without weight decay.
 struct Adam {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  TensorMap exp_avg, exp_avg_sq;
+  TensorMap exp_avg = {}, exp_avg_sq = {};
   // step counts from 1.
   void update(TensorMap& parameters, const TensorMap& gradients, double learning_rate, std::int64_t step);
 };
@@ -60,11 +60,11 @@ struct Training {
   Settings settings;
   std::uint64_t data_hash = 0;  // of the corpus
   Tokenizer tokenizer;
-  TensorMap parameters;
-  Adam adam;
+  TensorMap parameters = {};
+  Adam adam = {};
   std::int64_t step = 0;
-  std::vector<double> train_losses;  // of each step's batch
-  std::vector<double> valid_losses;  // after each validate_every steps
+  std::vector<double> train_losses = {};  // of each step's batch
+  std::vector<double> valid_losses = {};  // after each validate_every steps
 
   // Learns the vocabulary from the messages to train on, and draws the parameters.
   static Training start(const Settings& settings, const Corpus& corpus);

@@ -120,6 +120,7 @@ def test_help_has_examples_whose_options_exist(translate, folder, name):
     assert done.returncode == 0
     options, examples = re.split(r"^Examples?:$", done.stdout, flags=re.M)
     assert f"translate {name} " in examples
+    assert max(map(len, done.stdout.splitlines())) <= 80
     for used in re.findall(r"(?<!\S)-{1,2}[a-z][a-z-]*", examples):
         assert re.search(rf"^  .*{re.escape(used)}\b", options, re.M), used
 
