@@ -28,6 +28,7 @@ std::int64_t stretches(const BackwardSchedule& s, const Sequence& sequence) {
 // Stretches count slowest: items that add to the same rows of dq are far apart, and what is causal comes longest first.
 void list_items(const Problem& p, BackwardSchedule& s) {
   std::int64_t most = 0;
+  s.first_stretch.reserve(static_cast<std::size_t>(p.sequences()) + 1);
   s.first_stretch.push_back(0);
   for (std::int64_t n = 0; n < p.sequences(); ++n) {
     const std::int64_t count = stretches(s, p.sequence(n));

@@ -214,6 +214,35 @@ TEST(AttentionBackwardMemory, GrowsWithTheSequenceAndNotWithItsSquare) {
   }
 }
 
+TEST(AttentionBackwardMemory, IsWhatPlanBackwardSays) {
+  for (std::uint64_t seed = 0; seed < 120; ++seed) {
+    Dice dice(seed);
+    Sizes s{1 + dice.below(3), 4, 2, 1 + dice.below(200), 1 + dice.below(900), 1 + dice.below(70), 1 + dice.below(70)};
+    unsigned options = 0;
+    // key_lengths and starts are read into lists by way of a tensor, which would be counted too.
+    for (const unsigned f : {with_causal, with_mask, with_bias, with_alibi, with_sinks, with_softcap, with_dropout})
+      options |= dice.one_in(2) ? f : 0u;
+    const Call x = make_call(s, options, dtypes[dice.below(3)], seed);
+    const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, 1 + seed % 4);
+    const BackwardOptions wanted{{}, (options & with_bias) != 0, (options & with_alibi) != 0, false};
+    const AttentionPlan said = plan_backward(x.Q.shape(), x.K.shape(), x.V.shape(), x.Q.dtype(), x.options, wanted);
+    const AttentionResult forward = x.run();
+    Tensor dq(x.Q.shape(), x.Q.dtype()), dk(x.K.shape(), x.K.dtype()), dv(x.V.shape(), x.V.dtype()), dbias, dslopes;
+    AttentionGradientViews to{dq.view(), dk.view(), dv.view()};
+    if (wanted.dbias) to.dbias = (dbias = x.options.bias->clone()).view();
+    if (wanted.dalibi_slopes) to.dalibi_slopes = (dslopes = x.slopes.clone()).view();
+    std::int64_t allocated = 0;
+    {
+      const CountAllocations count;
+      attention_backward_into(to, forward.out, x.Q, x.K, x.V, forward.out, forward.lse, x.options);
+      allocated = count.tensor_bytes() + count.list_bytes();
+    }
+    EXPECT_GE(allocated, said.scratch_bytes) << x.what;
+    EXPECT_LE(allocated, said.scratch_bytes + 4096)
+        << x.what;  // short lists, what starts threads, roundings to 64 bytes
+  }
+}
+
 TEST(AttentionPlan, F64TakesThePlainPath) {
   EXPECT_EQ(plan({5, 4}, {5, 4}, {5, 4}, DType::f64).target, "");
   EXPECT_EQ(plan({5, 4}, {5, 4}, {5, 4}, DType::f64).path, Path::reference);
