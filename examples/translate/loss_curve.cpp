@@ -88,7 +88,7 @@ void draw_legend(std::string& svg, double y, const char* colour, const std::stri
   fmt::format_to(std::back_inserter(svg),
                  "<line x1=\"{0}\" x2=\"{1}\" y1=\"{2}\" y2=\"{2}\" stroke=\"{3}\" stroke-width=\"2.4\"/>\n"
                  "<text x=\"{4}\" y=\"{5}\">{6}</text>\n",
-                 width - right - 360, width - right - 336, y, colour, width - right - 328, y + 4, text);
+                 width - right - 380, width - right - 356, y, colour, width - right - 348, y + 4, text);
 }
 
 }  // namespace
