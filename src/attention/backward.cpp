@@ -97,10 +97,11 @@ void run(BackwardProblem& x, const AttentionGradientViews& to) {
   const Problem& p = x.forward;
   x.dq = with_axes(to.dq, 4), x.dk = with_axes(to.dk, 4), x.dv = with_axes(to.dv, 4);
   const DType sums = statistics_dtype(p.q);
+  const bool in_place = to.dbias && to.dbias->dtype() == sums && is_aligned(*to.dbias);
   Tensor made;  // where dbias itself can't hold sums
-  if (to.dbias && to.dbias->dtype() != sums) made = Tensor::uninitialized(to.dbias->shape(), sums);
+  if (to.dbias && !in_place) made = Tensor::uninitialized(to.dbias->shape(), sums);
   if (to.dbias) {
-    const MutableView dbias = to.dbias->dtype() == sums ? *to.dbias : made.view();
+    const MutableView dbias = in_place ? *to.dbias : made.view();
     x.options.bias = broadcast_pairs(dbias, p);
     x.options.bias_elements = with_axes(dbias, 4);
   }
@@ -108,7 +109,7 @@ void run(BackwardProblem& x, const AttentionGradientViews& to) {
     backward_reference(x);
   else
     run_backward(x, make_backward_schedule(x));
-  if (to.dbias && to.dbias->dtype() != sums) to.dbias->copy_from(made);
+  if (to.dbias && !in_place) to.dbias->copy_from(made);
   store_list(to.dalibi_slopes, x.options.alibi_slopes);
   store_list(to.dsinks, x.options.sinks);
 }

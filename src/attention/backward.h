@@ -1,6 +1,7 @@
 // The arguments of attention_backward(), checked and brought to one form.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "attention/problem.h"
@@ -26,6 +27,11 @@ struct BackwardProblem {
   MutableView dq, dk, dv;    // [B,H,Tq,D], [B,Hkv,Tk,D], [B,Hkv,Tk,Dv]
   OptionGradients options;
 };
+
+// Whether sums can be made in that memory: in whole elements, which a caller's need not be.
+inline bool is_aligned(const View& x) {
+  return reinterpret_cast<std::uintptr_t>(x.raw()) % static_cast<std::uintptr_t>(size_of(x.dtype())) == 0;
+}
 
 // The plain path, for f64.
 void backward_reference(BackwardProblem& problem);

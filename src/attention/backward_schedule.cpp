@@ -303,7 +303,8 @@ BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
     const Dims& steps = x.options.bias->strides();
     s.bias_floats = p.H / std::max<std::int64_t>(1, p.Hkv) * (steps[2] == 0 ? 1 : p.Tq) * (steps[3] == 0 ? 1 : s.keys);
   }
-  const bool in_place = x.dq.dtype() == DType::f32 && x.dq.strides()[3] == 1 && p.D % s.target->lanes == 0;
+  const bool in_place =
+      x.dq.dtype() == DType::f32 && is_aligned(x.dq) && x.dq.strides()[3] == 1 && p.D % s.target->lanes == 0;
   s.row_floats = in_place ? 0 : divide_up(p.D, s.target->lanes) * s.target->lanes;
   const std::int64_t rows = p.B * p.H * p.Tq,
                      slopes = x.options.alibi_slopes.empty() ? 0 : p.H / std::max<std::int64_t>(1, p.Hkv);
