@@ -23,4 +23,6 @@ unpack() {
 }
 
 [ "$(cat "$root/ready" 2>/dev/null)" = "${packages[*]}" ] || unpack
-make test-cpp PRESET=aarch64 CMAKE_FLAGS=-DATTEND_WERROR=ON
+# Not under qemu, where a test takes 15 times as long: what depends on threads and memory, not on the kind of processor.
+make test-cpp PRESET=aarch64 CMAKE_FLAGS=-DATTEND_WERROR=ON \
+  CTEST_FLAGS="-E '^AttentionBackwardBits|^AttentionBackwardMemory|^AttentionDropout'"
