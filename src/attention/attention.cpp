@@ -18,10 +18,6 @@ namespace attend {
 
 namespace {
 
-DType statistics_dtype(const View& q) {
-  return q.dtype() == DType::f64 ? DType::f64 : DType::f32;
-}
-
 // Values to one row of x [B,H,Tq,...], from column `first` on.
 void store_row(const MutableView& x, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first,
                std::span<const double> values) {

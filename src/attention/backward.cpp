@@ -24,10 +24,6 @@ void check_result(const char* function, const char* name, const View& x, const D
   if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, "{}: {} is {}, expected {}", function, name, x.dtype(), dtype);
 }
 
-DType statistics_dtype(const View& q) {
-  return q.dtype() == DType::f64 ? DType::f64 : DType::f32;
-}
-
 void check_wanted(const char* function, const char* name, bool wanted, const std::optional<View>& option) {
   if (wanted && !option) fail(ErrorCode::bad_value, "{}: d{} is wanted, but {} is not given", function, name, name);
 }

@@ -9,6 +9,11 @@
 
 namespace attend {
 
+// Of lse, and of sums: the dtype that goes with q's.
+inline DType statistics_dtype(const View& q) {
+  return q.dtype() == DType::f64 ? DType::f64 : DType::f32;
+}
+
 // out [B,H,Tq,Dv], lse [B,H,Tq].
 void compute_into(const Problem& problem, const MutableView& out, const MutableView& lse);
 // The same into new tensors, with as many axes as the arguments had.

@@ -1,6 +1,7 @@
 // The golden data of the layers; tests/golden/make_layers_golden.py says what the names mean.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,15 @@ inline std::vector<std::pair<std::string, std::uint64_t>> seeds() {
 inline const TensorMap& init_golden() {
   static const TensorMap tensors = read_safetensors(data("golden/layers_init.safetensors")).tensors;
   return tensors;
+}
+
+// Numbers within 1 that no layout repeats: sin(step), sin(2 step), ...
+inline Tensor filled(const Dims& shape, double step) {
+  Tensor out(shape);
+  for (std::int64_t i = 0; i < out.count(); ++i) {
+    out.data<float>()[i] = static_cast<float>(std::sin(step * static_cast<double>(i + 1)));
+  }
+  return out;
 }
 
 // What torch drew for a layer.

@@ -12,14 +12,7 @@ using test::backward_golden;
 using test::expect_close;
 using test::expect_error;
 using test::expect_same;
-
-Tensor filled(const Dims& shape, double step) {
-  Tensor out(shape);
-  for (std::int64_t i = 0; i < out.count(); ++i) {
-    out.data<float>()[i] = static_cast<float>(std::sin(step * static_cast<double>(i + 1)));
-  }
-  return out;
-}
+using test::filled;
 
 // a [rows,inner], b [inner,columns] of any strides -> a b, in double.
 Tensor product(const View& a, const View& b) {

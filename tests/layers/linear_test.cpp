@@ -10,14 +10,7 @@ namespace {
 using test::expect_close;
 using test::expect_error;
 using test::expect_same;
-
-Tensor filled(const Dims& shape, double step) {
-  Tensor out(shape);
-  for (std::int64_t i = 0; i < out.count(); ++i) {
-    out.data<float>()[i] = static_cast<float>(std::sin(step * static_cast<double>(i + 1)));
-  }
-  return out;
-}
+using test::filled;
 
 Linear golden_linear(const std::string& name) {
   const TensorMap& all = test::layers_golden();
