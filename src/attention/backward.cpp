@@ -162,7 +162,7 @@ AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType d
   const BackwardSchedule s = make_backward_schedule(x);
   plan.path = Path::fused;
   plan.target = s.target->name;
-  plan.tile_queries = kernels::backward_rows;
+  plan.tile_queries = kernels::backward_tile_rows;
   plan.tile_keys = kernels::backward_tile_keys;
   plan.work_items = std::ssize(s.items);
   plan.key_ranges = s.items.empty() ? 1 : s.items.back().stretch + 1;

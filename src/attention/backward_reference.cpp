@@ -69,7 +69,7 @@ class ReferenceBackward {
     for (std::int64_t j = 0; j < s.Tk; ++j) {
       const double dlogit = gradient_.dlogits[static_cast<std::size_t>(j)];
       if (!x_.options.alibi_slopes.empty()) {
-        x_.options.alibi_slopes[H] -= dlogit * static_cast<double>(std::abs(i + head.offset - j));
+        x_.options.alibi_slopes[H] -= dlogit * static_cast<double>(std::abs(i + head.rules.offset - j));
       }
       if (!x_.options.bias) continue;
       const MutableView& bias = *x_.options.bias;

@@ -16,6 +16,12 @@ namespace {
 // Below this, waking a second thread costs more than it saves.
 constexpr double parallel_flops = 2e6;
 
+kernels::Features features(const BackwardProblem& x) {
+  kernels::Features features = x.forward.features();
+  features.dlogits = x.options.bias || !x.options.alibi_slopes.empty();
+  return features;
+}
+
 // Whether an item sums dbias in memory of its own: where many of its rows or keys share an element.
 bool sums_bias(const BackwardProblem& x) {
   return x.options.bias && (x.options.bias->strides()[2] == 0 || x.options.bias->strides()[3] == 0);
@@ -76,22 +82,23 @@ class BackwardRun {
     void* scratch = static_cast<std::byte*>(scratch_.raw()) + worker * s_.worker_bytes;
     const bool first = stretch == 0, last = stretch + 1 == stretches(s_, sequence);
     std::atomic<std::int64_t>& done = progress(n, kv_head, stretch);
-    s_.target->backward_begin(group, scratch);
+    const kernels::BackwardKernels& kernels = s_.target->backward;
+    kernels::BackwardItem& at = kernels.begin(group, scratch);
     std::int64_t step = 0;
     // From the last rows on: with a window, what an item sees alone comes before what it shares with the one before it.
-    for (std::int64_t tile = divide_up(sequence.Tq, kernels::backward_rows) - 1; tile >= 0; --tile) {
-      const std::int64_t begin = tile * kernels::backward_rows;
-      const std::int64_t end = std::min(begin + kernels::backward_rows, sequence.Tq);
+    for (std::int64_t tile = divide_up(sequence.Tq, kernels::backward_tile_rows) - 1; tile >= 0; --tile) {
+      const std::int64_t begin = tile * kernels::backward_tile_rows;
+      const std::int64_t end = std::min(begin + kernels::backward_tile_rows, sequence.Tq);
       wait_for_others(s_.items[static_cast<std::size_t>(item)], step + G_);
       for (std::int64_t head = 0; head < G_; ++head, ++step) {
         if (!first) wait(progress(n, kv_head, stretch - 1), step + 1);
-        if (first) s_.target->backward_start_rows(group, head, begin, end, scratch);
-        s_.target->backward_rows(group, head, begin, end, scratch);
-        if (last && s_.row_floats > 0) s_.target->backward_finish_rows(group, head, begin, end, scratch);
+        if (first) kernels.start_rows(at, head, begin, end);
+        kernels.rows(at, head, begin, end);
+        if (last && s_.row_floats > 0) kernels.finish_rows(at, head, begin, end);
         publish(done, step + 1);
       }
     }
-    s_.target->backward_end(group, scratch);
+    kernels.end(at);
     if (s_.bias_floats > 0) add_bias_sums(group, item, sequence);
   }
 
@@ -150,22 +157,20 @@ class BackwardRun {
     const auto& [n, kv_head, stretch] = s_.items[static_cast<std::size_t>(at)];
     const std::int64_t h = kv_head * G_;
     kernels::BackwardGroup group;
-    // Its results are only read here.
-    const auto writable = [](const View& x) {
-      return MutableView(const_cast<void*>(x.raw()), x.dtype(), x.shape(), x.strides());
-    };
-    group.forward = p_.group(s, kv_head, writable(x_.out), writable(x_.lse));
+    group.forward = p_.group(s, kv_head);
+    group.forward.features = features(x_);
     group.queries = p_.Tq;
-    group.keys = s_.keys;
     group.keys_begin = stretch * s_.keys;
     group.keys_end = std::min(group.keys_begin + s_.keys, s.Tk);
+    group.out = operand(x_.out, s.b, h, s.query_start);
+    group.lse = row_operand(x_.lse, s.b, h, s.query_start);
     group.dout = operand(x_.dout, s.b, h, s.query_start);
     if (x_.dlse) group.dlse = row_operand(*x_.dlse, s.b, h, s.query_start);
     group.dk = rows(x_.dk, s.b, kv_head, s.key_start);
     group.dv = rows(x_.dv, s.b, kv_head, s.key_start);
-    group.dq_out = operand(x_.dq, s.b, h, s.query_start);
-    const View sums = s_.row_floats > 0 ? View(sums_) : View(x_.dq);
-    group.dq = static_cast<float*>(const_cast<void*>(operand(sums, s.b, h, s.query_start).data));
+    group.dq_out = mutable_operand(x_.dq, s.b, h, s.query_start);
+    const MutableView sums = s_.row_floats > 0 ? sums_.view() : x_.dq;
+    group.dq = static_cast<float*>(mutable_operand(sums, s.b, h, s.query_start).data);
     group.dq_head = sums.strides()[1], group.dq_row = sums.strides()[2];
     group.statistics = statistics_.data<float>() + ((s.b * p_.H + h) * p_.Tq + s.query_start) * 2;
     if (!slopes_.empty()) group.dalibi_slopes = slopes_.data() + at * G_;
@@ -201,11 +206,14 @@ class BackwardRun {
     const Dims& s = x.strides();
     return {element_at(x.raw(), x.dtype(), b * s[0] + h * s[1] + row * s[2]), x.dtype(), s[1], s[2], 0};
   }
-  static kernels::Rows rows(const View& x, std::int64_t b, std::int64_t h, std::int64_t row) {
-    kernels::Rows out;
-    out.data = operand(x, b, h, row).data;
-    out.dtype = x.dtype(), out.row = x.strides()[2], out.column = x.strides()[3];
-    return out;
+  static kernels::MutableOperand mutable_operand(const MutableView& x, std::int64_t b, std::int64_t h,
+                                                 std::int64_t row) {
+    const Dims& s = x.strides();
+    return {element_at(x.raw(), x.dtype(), b * s[0] + h * s[1] + row * s[2]), x.dtype(), s[1], s[2], s[3]};
+  }
+  static kernels::MutableRows rows(const MutableView& x, std::int64_t b, std::int64_t h, std::int64_t row) {
+    const auto [data, dtype, head, step, column] = mutable_operand(x, b, h, row);
+    return {data, dtype, step, column};
   }
 
   // ---- Gradients of options ----
@@ -269,36 +277,19 @@ class BackwardRun {
   std::atomic<std::int64_t> bias_turn_{0};           // the item whose sums of dbias are added next
 };
 
-kernels::BackwardGroup group_sizes(const BackwardProblem& x, const BackwardSchedule& s) {
-  const Problem& p = x.forward;
-  kernels::BackwardGroup group;
-  group.keys = s.keys;
-  group.forward.G = p.H / std::max<std::int64_t>(1, p.Hkv), group.forward.D = p.D, group.forward.Dv = p.Dv;
-  group.forward.q.dtype = p.q.dtype();
-  group.forward.softcap = p.softcap;
-  group.forward.dropout = p.dropout_of({}, 0);
-  // Of these only whether there are any.
-  static float some;
-  static double wanted;
-  if (p.bias) group.forward.bias.data = &some;
-  if (x.options.bias) group.dbias = &some;
-  if (!x.options.alibi_slopes.empty()) group.dalibi_slopes = &wanted;
-  return group;
-}
-
 }  // namespace
 
 BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
   const Problem& p = x.forward;
   BackwardSchedule s;
   s.target = &kernels::target();
-  s.keys = s.target->backward_keys(p.D, p.Dv);
+  s.keys = s.target->backward.keys(p.sizes());
   list_items(p, s);
   const double flops = 10.0 * static_cast<double>(p.B * p.H) * static_cast<double>(p.Tq) * static_cast<double>(p.Tk) *
                        static_cast<double>(p.D + p.Dv) / 2;
   s.workers =
       static_cast<int>(std::clamp<std::int64_t>(std::ssize(s.items), 1, flops < parallel_flops ? 1 : num_threads()));
-  s.worker_bytes = divide_up(static_cast<std::int64_t>(s.target->backward_bytes(group_sizes(x, s))), 64) * 64;
+  s.worker_bytes = divide_up(static_cast<std::int64_t>(s.target->backward.bytes(p.sizes(), features(x))), 64) * 64;
   if (sums_bias(x)) {
     const Dims& steps = x.options.bias->strides();
     s.bias_floats = p.H / std::max<std::int64_t>(1, p.Hkv) * (steps[2] == 0 ? 1 : p.Tq) * (steps[3] == 0 ? 1 : s.keys);

@@ -7,7 +7,7 @@
 #include "attention/problem.h"
 #include "core/divide_up.h"
 #include "core/message.h"
-#include "kernels/fused.h"
+#include "kernels/target.h"
 
 namespace attend {
 

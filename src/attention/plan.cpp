@@ -7,23 +7,19 @@ namespace attend {
 
 namespace {
 
-// The sum over i < Tq of how many of the sequence's keys lie below i + shift.
-double keys_below(const Sequence& s, std::int64_t shift) {
-  // From query `some` on it is one key more for each, from `all` on all of them.
-  const std::int64_t some = std::clamp<std::int64_t>(-shift, 0, s.Tq);
-  const std::int64_t all = std::clamp(s.key_length - shift, some, s.Tq);
-  const double first = static_cast<double>(some + shift), last = static_cast<double>(all - 1 + shift);
-  const double rising = all > some ? (first + last) / 2 * static_cast<double>(all - some) : 0;
-  return rising + static_cast<double>(s.Tq - all) * static_cast<double>(s.key_length);
-}
-
-// Pairs that causal, window and lengths leave, of one head of one sequence.
-double visible_pairs(const Problem& p, const Sequence& s) {
-  double pairs = static_cast<double>(s.Tq) * static_cast<double>(s.key_length);
-  const std::int64_t right = p.causal ? 0 : p.window.right;
-  if (right >= 0) pairs = keys_below(s, s.offset + right + 1);
-  if (p.window.left >= 0) pairs -= keys_below(s, s.offset - p.window.left);
-  return pairs;
+// The pairs that rules leave to queries [first, last), last > first: they are halved until the keys' ends stay, or move
+// by one with each query. There may be more queries than can be counted one by one.
+double visible_pairs(const kernels::Rules& rules, std::int64_t first, std::int64_t last) {
+  if (kernels::visible_keys(rules, first, last).hi == 0) return 0;
+  const auto [first_lo, first_hi] = kernels::visible_keys(rules, first);
+  const auto [last_lo, last_hi] = kernels::visible_keys(rules, last - 1);
+  const auto even = [&](std::int64_t rise) { return rise == 0 || rise == last - 1 - first; };
+  if (first_hi > 0 && last_hi > 0 && even(last_lo - first_lo) && even(last_hi - first_hi)) {
+    const double keys = static_cast<double>(first_hi - first_lo) + static_cast<double>(last_hi - last_lo);
+    return keys / 2 * static_cast<double>(last - first);
+  }
+  const std::int64_t middle = first + (last - first) / 2;
+  return visible_pairs(rules, first, middle) + visible_pairs(rules, middle, last);
 }
 
 }  // namespace
@@ -57,7 +53,10 @@ AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype, con
   plan.reason = s.reason;
   const bool alike = p.key_lengths.empty() && p.query_starts.empty();
   const std::int64_t different = alike ? std::min<std::int64_t>(1, p.B) : p.sequences();
-  for (std::int64_t n = 0; n < different; ++n) plan.flops += visible_pairs(p, p.sequence(n));
+  for (std::int64_t n = 0; n < different; ++n) {
+    const Sequence sequence = p.sequence(n);
+    if (sequence.Tq > 0) plan.flops += visible_pairs(p.rules(sequence, 0), 0, sequence.Tq);
+  }
   if (alike) plan.flops *= static_cast<double>(p.B);
   plan.flops *= 2.0 * static_cast<double>(p.H) * static_cast<double>(p.D + p.Dv);
   return plan;

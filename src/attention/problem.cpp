@@ -275,8 +275,27 @@ Sequence Problem::sequence(std::int64_t n) const {
   return s;
 }
 
-kernels::Dropout Problem::dropout_of(const Sequence& s, std::int64_t h) const {
-  return {dropout.p, dropout.seed, s.b, h, s.query_start, s.key_start};
+kernels::Rules Problem::rules(const Sequence& s, std::int64_t h) const {
+  return {.scale = scale,
+          .softcap = softcap,
+          .offset = s.offset,
+          .causal = causal,
+          .window_left = window.left,
+          .window_right = window.right,
+          .key_length = s.key_length,
+          .dropout = {dropout.p, dropout.seed, s.b, h, s.query_start, s.key_start}};
+}
+
+kernels::Sizes Problem::sizes() const {
+  return {H / std::max<std::int64_t>(1, Hkv), D, Dv, q.dtype()};
+}
+
+kernels::Features Problem::features() const {
+  return {.mask = mask.has_value(),
+          .bias = bias.has_value(),
+          .alibi_slopes = !alibi_slopes.empty(),
+          .softcap = softcap > 0,
+          .dropout = dropout.p > 0};
 }
 
 kernels::Head Problem::head(const Sequence& s, std::int64_t h) const {
@@ -288,43 +307,35 @@ kernels::Head Problem::head(const Sequence& s, std::int64_t h) const {
   head.v = matrix_at(v, s.b, kv_head, s.key_start);
   if (mask) head.mask = matrix_at(*mask, s.b, h, s.query_start, s.key_start);
   if (bias) head.bias = matrix_at(*bias, s.b, h, s.query_start, s.key_start);
-  head.scale = scale;
-  head.softcap = softcap;
+  head.rules = rules(s, h);
   if (!alibi_slopes.empty()) head.alibi_slope = alibi_slopes[static_cast<std::size_t>(h)];
   if (!sinks.empty()) head.sink = sinks[static_cast<std::size_t>(h)];
-  head.offset = s.offset;
-  head.causal = causal;
-  head.window_left = window.left;
-  head.window_right = window.right;
-  head.key_length = s.key_length;
-  head.dropout = dropout_of(s, h);
   return head;
 }
 
-kernels::Group Problem::group(const Sequence& s, std::int64_t h, const MutableView& out, const MutableView& lse) const {
-  kernels::Group group;
-  group.G = H / Hkv, group.D = D, group.Dv = Dv;
-  const std::int64_t first = h * group.G;
+kernels::Group Problem::group(const Sequence& s, std::int64_t h) const {
+  kernels::Group group{.sizes = sizes(), .features = features()};
+  const std::int64_t first = h * group.sizes.G;
+  group.rules = rules(s, first);
   group.q = operand_at(q, s.b, first, s.query_start);
   group.k = rows_at(k, k_blocks, block_rows, s.b, h, s.key_start);
   group.v = rows_at(v, v_blocks, block_rows, s.b, h, s.key_start);
   if (mask) group.mask = operand_at(*mask, s.b, first, s.query_start, s.key_start);
   if (bias) group.bias = operand_at(*bias, s.b, first, s.query_start, s.key_start);
-  group.out = operand_at(out, s.b, first, s.query_start);
-  const Dims& l = lse.strides();
-  group.lse = {element_at(lse.raw(), lse.dtype(), s.b * l[0] + first * l[1] + s.query_start * l[2]), lse.dtype(), l[1],
-               l[2], 0};
   if (!alibi_slopes.empty()) group.alibi_slopes = alibi_slopes.data() + first;
   if (!sinks.empty()) group.sinks = sinks.data() + first;
-  group.scale = scale;
-  group.softcap = softcap;
-  group.offset = s.offset;
-  group.causal = causal;
-  group.window_left = window.left;
-  group.window_right = window.right;
-  group.key_length = s.key_length;
-  group.dropout = dropout_of(s, first);
   return group;
+}
+
+kernels::Results Problem::results(const Sequence& s, std::int64_t h, const MutableView& out,
+                                  const MutableView& lse) const {
+  const auto at = [&](const MutableView& x) {
+    const Dims& steps = x.strides();
+    const std::int64_t element = s.b * steps[0] + h * (H / Hkv) * steps[1] + s.query_start * steps[2];
+    return kernels::MutableOperand{element_at(x.raw(), x.dtype(), element), x.dtype(), steps[1], steps[2],
+                                   x.rank() == 4 ? steps[3] : 0};
+  };
+  return {at(out), at(lse)};
 }
 
 }  // namespace attend

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "attend/attention.h"
-#include "kernels/fused.h"
 #include "kernels/reference.h"
+#include "kernels/target.h"
 
 namespace attend {
 
@@ -69,12 +69,18 @@ struct Problem {
   Sequence sequence(std::int64_t n) const;
   // The result's shape without the leading axes that the arguments do not have.
   Dims trim(const Dims& shape) const;
-  // The dropout of the pairs of a sequence, from query head h on.
-  kernels::Dropout dropout_of(const Sequence& sequence, std::int64_t h) const;
+  // What decides on the pairs of a sequence, from query head h on.
+  kernels::Rules rules(const Sequence& sequence, std::int64_t h) const;
+  // What the kernels' scratch depends on: the query heads that share a key head, and what takes part.
+  kernels::Sizes sizes() const;
+  kernels::Features features() const;
   // What the plain path needs to know of one query head of one sequence.
   kernels::Head head(const Sequence& sequence, std::int64_t h) const;
-  // What the fused kernels need to know of the query heads that share key head h; out [B,H,Tq,Dv], lse [B,H,Tq].
-  kernels::Group group(const Sequence& sequence, std::int64_t h, const MutableView& out, const MutableView& lse) const;
+  // What the fused kernels need to know of the query heads that share key head h.
+  kernels::Group group(const Sequence& sequence, std::int64_t h) const;
+  // Where they write; out [B,H,Tq,Dv], lse [B,H,Tq].
+  kernels::Results results(const Sequence& sequence, std::int64_t h, const MutableView& out,
+                           const MutableView& lse) const;
 };
 
 }  // namespace attend

@@ -99,17 +99,6 @@ std::int64_t queries_per_item(const Problem& p, const kernels::Target& target, s
   return queries < panel || G == 1 ? queries : queries / target.lanes * target.lanes;
 }
 
-// For the target's sizes of scratch: what they depend on.
-kernels::Group group_sizes(const Problem& p) {
-  kernels::Group group;
-  group.G = p.H / p.Hkv, group.D = p.D, group.Dv = p.Dv;
-  group.q.dtype = p.q.dtype();
-  group.dropout = p.dropout_of({}, 0);
-  if (p.bias) group.bias.data = &p;  // only whether there is one
-  if (!p.alibi_slopes.empty()) group.alibi_slopes = p.alibi_slopes.data();
-  return group;
-}
-
 void cut_fused(const Problem& p, Schedule& s) {
   const kernels::Target& target = *s.target;
   const double row = static_cast<double>(p.D) + static_cast<double>(p.Dv);
@@ -123,8 +112,8 @@ void cut_fused(const Problem& p, Schedule& s) {
   s.queries = std::max<std::int64_t>(1, std::min(s.queries, longest_sequence(p, s)));
   s.items = count_items(p, s, s.queries);
   s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, s.workers));
-  const kernels::Group group = group_sizes(p);
-  s.worker_bytes = static_cast<std::int64_t>(target.forward_bytes(group, group.G * s.queries));
+  const kernels::Sizes sizes = p.sizes();
+  s.worker_bytes = static_cast<std::int64_t>(target.forward.bytes(sizes, p.features(), sizes.G * s.queries));
 }
 
 // The keys that some query of the sequence sees, in ranges of `size`, which depends on the sequence alone: not on the
@@ -134,14 +123,9 @@ struct KeyCut {
 };
 
 KeyCut cut_keys(const Problem& p, const Sequence& s) {
-  KeyCut cut;
-  cut.end = s.key_length;
-  const std::int64_t first_level = s.offset, last_level = s.offset + s.Tq - 1;
-  if (p.window.left >= 0) cut.begin = std::max<std::int64_t>(0, first_level - p.window.left);
-  if (p.window.right >= 0) cut.end = std::min(cut.end, last_level + p.window.right + 1);
-  if (p.causal) cut.end = std::min(cut.end, last_level + 1);
-  cut.begin = cut.begin / kernels::tile_keys * kernels::tile_keys;
-  const std::int64_t keys = std::max<std::int64_t>(0, cut.end - cut.begin);
+  const auto [lo, hi] = kernels::visible_keys(p.rules(s, 0), 0, s.Tq);
+  KeyCut cut{.begin = lo / kernels::tile_keys * kernels::tile_keys, .end = hi};
+  const std::int64_t keys = cut.end - cut.begin;
   cut.size = std::max(fewest_keys, divide_up(divide_up(keys, most_ranges), kernels::tile_keys) * kernels::tile_keys);
   cut.count = divide_up(keys, cut.size);
   return cut;
@@ -163,9 +147,9 @@ void cut_decode(const Problem& p, Schedule& s) {
   check_scratch(p, row * (heads * static_cast<double>(ranges) + num_threads()));
   s.items = sequences * p.Hkv * ranges;
   s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, s.workers));
-  const kernels::Group group = group_sizes(p);
-  s.worker_bytes = static_cast<std::int64_t>(s.target->decode_bytes(group, group.G * s.queries));
-  s.partial_bytes = divide_up(group.G * s.queries * (2 + p.Dv) * 4, 64) * 64;
+  const kernels::Sizes sizes = p.sizes();
+  s.worker_bytes = static_cast<std::int64_t>(s.target->decode.bytes(sizes, p.features(), sizes.G * s.queries));
+  s.partial_bytes = divide_up(sizes.G * s.queries * (2 + p.Dv) * 4, 64) * 64;
   s.shared_bytes = s.items * s.partial_bytes;
 }
 
@@ -203,8 +187,9 @@ void run_fused(const Problem& p, const Schedule& s, const MutableView& out, cons
     const std::int64_t blocks = divide_up(sequence.Tq, s.queries);
     const std::int64_t block = p.causal ? blocks - 1 - within % blocks : within % blocks;
     const std::int64_t first = block * s.queries;
-    s.target->forward(p.group(sequence, within / blocks, out, lse), first, std::min(first + s.queries, sequence.Tq),
-                      scratch + worker * s.worker_bytes);
+    const std::int64_t head = within / blocks;
+    s.target->forward.run(p.group(sequence, head), p.results(sequence, head, out, lse), first,
+                          std::min(first + s.queries, sequence.Tq), scratch + worker * s.worker_bytes);
   });
 }
 
@@ -217,12 +202,14 @@ void run_decode(const Problem& p, const Schedule& s, const MutableView& out, con
     const Sequence sequence = member(p, s, head / p.Hkv);
     const KeyCut cut = cut_keys(p, sequence);
     if (range >= std::max<std::int64_t>(cut.count, 1)) return;
-    const kernels::Group group = p.group(sequence, head % p.Hkv, out, lse);
+    const kernels::Group group = p.group(sequence, head % p.Hkv);
     const std::int64_t begin = cut.begin + range * cut.size, end = std::min(begin + cut.size, cut.end);
     if (cut.count > 0 && sequence.Tq > 0) {
-      s.target->decode(group, 0, sequence.Tq, begin, end, partial(item), scratch + worker * s.worker_bytes);
+      s.target->decode.run(group, 0, sequence.Tq, begin, end, partial(item), scratch + worker * s.worker_bytes);
     }
-    if (cut.count <= 1) s.target->combine(group, 0, sequence.Tq, partial(item), s.partial_bytes / 4, cut.count);
+    if (cut.count > 1) return;
+    s.target->decode.combine(group, p.results(sequence, head % p.Hkv, out, lse), 0, sequence.Tq, partial(item),
+                             s.partial_bytes / 4, cut.count);
   });
   if (s.ranges <= 1) return;
   const std::int64_t heads = count_members(p, s) * p.Hkv;
@@ -232,8 +219,8 @@ void run_decode(const Problem& p, const Schedule& s, const MutableView& out, con
       const Sequence sequence = member(p, s, head / p.Hkv);
       const std::int64_t ranges = cut_keys(p, sequence).count;
       if (ranges <= 1) continue;
-      s.target->combine(p.group(sequence, head % p.Hkv, out, lse), 0, sequence.Tq, partial(head * s.ranges),
-                        s.partial_bytes / 4, ranges);
+      s.target->decode.combine(p.group(sequence, head % p.Hkv), p.results(sequence, head % p.Hkv, out, lse), 0,
+                               sequence.Tq, partial(head * s.ranges), s.partial_bytes / 4, ranges);
     }
   });
 }

@@ -25,6 +25,10 @@ inline const std::byte* element_at(const void* data, DType dtype, std::int64_t o
   const auto* bytes = static_cast<const std::byte*>(data);
   return bytes == nullptr ? nullptr : bytes + offset * size_of(dtype);
 }
+inline std::byte* element_at(void* data, DType dtype, std::int64_t offset) {
+  auto* bytes = static_cast<std::byte*>(data);
+  return bytes == nullptr ? nullptr : bytes + offset * size_of(dtype);
+}
 
 // Exact for every dtype but i64 beyond 2^53.
 double load_element(DType dtype, const void* from);

@@ -6,6 +6,7 @@
 
 #include "core/message.h"
 #include "core/utf8.h"
+#include "kernels/rules.h"
 #include "picture/text.h"
 
 namespace attend {
@@ -31,7 +32,9 @@ struct Focus {
   std::string query_label() const { return label_of(trace.tokens, i); }
   std::string key_label(std::int64_t key) const { return label_of(key_tokens, key); }
   bool cross() const { return trace.embeddings_2.has_value(); }
-  bool visible(std::int64_t key) const { return !trace.causal || key <= i; }
+  bool visible(std::int64_t key) const {
+    return key < kernels::visible_keys({.causal = trace.causal, .key_length = keys()}, i).hi;
+  }
   std::int64_t keys() const { return of(trace.weights).size(1); }
 };
 

@@ -10,9 +10,9 @@ namespace attend::kernels {
 namespace {
 
 constexpr int pair_keys = backward_tile_keys;
-static_assert(pair_keys % width == 0 && backward_rows % block == 0 && block % 2 == 0);
+static_assert(pair_keys % width == 0 && backward_tile_rows % block == 0 && block % 2 == 0);
 constexpr int key_vectors = pair_keys / lanes;
-constexpr int row_blocks = backward_rows / block;
+constexpr int row_blocks = backward_tile_rows / block;
 
 // c[r][n] += factor * (sum over the steps s of a[r * a_row + s * a_step] * b[s * b_row + n * lanes ...]) for the first
 // `rows` of R rows. The steps' own sum begins at 0: sums of 64 lose less than a sum of all.
@@ -51,23 +51,34 @@ void for_each_group(std::int64_t columns, Body body) {
   }
 }
 
-// The work of one item: the keys [keys_begin, keys_end) of one key head.
+// Keys, values and their sums in 512 KiB: they stay in the L2 cache, with room beside them for the rows that pass.
+std::int64_t backward_keys(const Sizes& sizes) {
+  const std::int64_t floats = 512 * 1024 / 4 / (3 * sizes.D + 2 * sizes.Dv);
+  return min_of<std::int64_t>(8, max_of<std::int64_t>(1, floats / pair_keys)) * pair_keys;
+}
+
+// The work of one item: the keys [keys_begin, keys_end) of one key head. It lives at the beginning of its scratch.
 template <class Dot>
-class Backward {
+class Backward : public BackwardItem {
  public:
-  Backward(const BackwardGroup& group, char* scratch) : b_(group), g_(group.forward) {
-    q_steps_ = (g_.D + Dot::pair - 1) / Dot::pair;
-    v_steps_ = (g_.Dv + Dot::pair - 1) / Dot::pair;
-    q_columns_ = round_up(g_.D, lanes);
-    v_columns_ = round_up(g_.Dv, lanes);
-    hides_ = g_.causal || g_.window_left >= 0 || g_.window_right >= 0 || g_.mask.data || g_.bias.data;
-    keeps_logits_ = b_.dbias || b_.dalibi_slopes;
-    carve({scratch});
+  static Backward& make(const BackwardGroup& group, void* scratch) {
+    return *new (scratch) Backward(group, static_cast<char*>(scratch));
   }
 
-  static std::size_t scratch_bytes(const BackwardGroup& group) {
-    Backward x(group, nullptr);
+  static std::size_t scratch_bytes(const Sizes& sizes, const Features& features) {
+    Backward x({.forward = {.sizes = sizes, .features = features}}, nullptr);
     return static_cast<std::size_t>(x.carve({}));
+  }
+
+  Backward(const BackwardGroup& of, char* scratch) : BackwardItem{of} {
+    q_steps_ = (g_.sizes.D + Dot::pair - 1) / Dot::pair;
+    v_steps_ = (g_.sizes.Dv + Dot::pair - 1) / Dot::pair;
+    q_columns_ = round_up(g_.sizes.D, lanes);
+    v_columns_ = round_up(g_.sizes.Dv, lanes);
+    hides_ = g_.rules.causal || g_.rules.window_left >= 0 || g_.rules.window_right >= 0 || g_.features.mask ||
+             g_.features.bias;
+    keeps_logits_ = g_.features.dlogits;
+    carve({scratch});
   }
 
   // ---- 1. Keys and values of the item ----
@@ -78,10 +89,10 @@ class Backward {
     for (std::int64_t i = 0; i < given * q_columns_; ++i) dk_[i] = 0;
     for (std::int64_t i = 0; i < given * v_columns_; ++i) dv_[i] = 0;
     // Scores of f32 get their factor with the keys; those of bf16 products are multiplied later, in f32.
-    pack_transposed(g_.k, g_.D, q_steps_, Dot::pair == 1 ? late_scale() : 1, kt_);
-    pack_transposed(g_.v, g_.Dv, v_steps_, 1, vt_);
-    *copied_ = keys_in_place() ? 0 : 1;
-    if (*copied_) pack_columns(key_at(), g_.k.dtype, g_.k.column, g_.D, q_columns_, keys_here(), keys, k_copy_);
+    pack_transposed(g_.k, g_.sizes.D, q_steps_, Dot::pair == 1 ? late_scale() : 1, kt_);
+    pack_transposed(g_.v, g_.sizes.Dv, v_steps_, 1, vt_);
+    copied_ = !keys_in_place();
+    if (copied_) pack_columns(key_at(), g_.k.dtype, g_.k.column, g_.sizes.D, q_columns_, keys_here(), keys, k_copy_);
   }
 
   // ---- 2. Query rows, before the first item that meets them ----
@@ -90,7 +101,7 @@ class Backward {
   void start_rows(std::int64_t head, std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
       float lse, dlse = 0;
-      __builtin_memcpy(&lse, operand_at(g_.lse, head, i), 4);
+      __builtin_memcpy(&lse, operand_at(b_.lse, head, i), 4);
       if (b_.dlse.data) __builtin_memcpy(&dlse, operand_at(b_.dlse, head, i), 4);
       float* statistics = statistics_of(head, i);
       // A row with nothing to attend to: its weights are 2^(score - FLT_MAX) = 0.
@@ -103,12 +114,12 @@ class Backward {
 
   // ---- 3. Query rows against the keys of the item ----
 
-  // Rows [first, last) of one head, at most backward_rows: dq, dk, dv and the gradients of bias and ALiBi grow.
+  // Rows [first, last) of one head, at most backward_tile_rows: dq, dk, dv and the gradients of bias and ALiBi grow.
   void rows(std::int64_t head, std::int64_t first, std::int64_t last) {
     head_ = head, first_ = first, rows_ = last - first;
     blocks_ = (rows_ + block - 1) / block;
-    k_ = *copied_ ? k_copy_ : reinterpret_cast<const float*>(key_at()(0));
-    k_row_ = *copied_ ? q_columns_ : g_.k.row;
+    k_ = copied_ ? k_copy_ : reinterpret_cast<const float*>(key_at()(0));
+    k_row_ = copied_ ? q_columns_ : g_.k.row;
     find_ranges();
     bool fetched = false;
     for (std::int64_t at = 0; at < keys_here(); at += pair_keys) {
@@ -123,21 +134,20 @@ class Backward {
   // dq as it is wanted, after the last item.
   void finish_rows(std::int64_t head, std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
-      store_row(dq_row(head, i), b_.dq_out.dtype, const_cast<char*>(operand_at(b_.dq_out, head, i)), b_.dq_out.column,
-                g_.D);
+      store_row(dq_row(head, i), b_.dq_out.dtype, operand_at(b_.dq_out, head, i), b_.dq_out.column, g_.sizes.D);
     }
   }
 
   // ---- 4. dk and dv of the item ----
 
   void end() {
-    const F factor = Simd::set1(static_cast<float>(g_.scale));
+    const F factor = Simd::set1(static_cast<float>(g_.rules.scale));
     for (std::int64_t j = 0; j < keys_given(); ++j) {
       float* dk = dk_ + j * q_columns_;
       for (std::int64_t d = 0; d < q_columns_; d += lanes) Simd::store(dk + d, Simd::mul(Simd::load(dk + d), factor));
       const std::int64_t key = b_.keys_begin + j;
-      store_row(dk, b_.dk.dtype, const_cast<char*>(rows_at(b_.dk, key)), b_.dk.column, g_.D);
-      store_row(dv_ + j * v_columns_, b_.dv.dtype, const_cast<char*>(rows_at(b_.dv, key)), b_.dv.column, g_.Dv);
+      store_row(dk, b_.dk.dtype, rows_at(b_.dk, key), b_.dk.column, g_.sizes.D);
+      store_row(dv_ + j * v_columns_, b_.dv.dtype, rows_at(b_.dv, key), b_.dv.column, g_.sizes.Dv);
     }
   }
 
@@ -154,7 +164,8 @@ class Backward {
   // ---- Scratch ----
 
   std::int64_t carve(Scratch scratch) {
-    const std::int64_t keys = b_.keys, rows = backward_rows;
+    const std::int64_t keys = backward_keys(g_.sizes), rows = backward_tile_rows;
+    scratch.take<Backward>(1);
     kt_ = scratch.take<float>(keys * round_up(q_steps_, 4));
     vt_ = scratch.take<float>(keys * round_up(v_steps_, 4));
     k_copy_ = scratch.take<float>(keys / Dot::pair * q_columns_);
@@ -165,13 +176,13 @@ class Backward {
     o_copy_ = scratch.take<float>(rows * v_columns_);
     o_columns_copy_ = scratch.take<float>(rows * v_columns_);
     p_ = scratch.take<float>(rows * pair_keys);
-    weights_ = Dot::pair == 1 && g_.dropout.p == 0 ? p_ : scratch.take<float>(rows * pair_keys);
+    weights_ = Dot::pair == 1 && !g_.features.dropout ? p_ : scratch.take<float>(rows * pair_keys);
     ds_ = scratch.take<float>(rows * pair_keys);
     ds_rows_ = Dot::pair == 1 ? ds_ : scratch.take<float>(rows / 2 * pair_keys);
     lse_ = scratch.take<float>(rows);
     delta_ = scratch.take<float>(rows);
-    if (g_.softcap > 0) slope_ = scratch.take<float>(rows * pair_keys);
-    if (g_.bias.data) bias_ = scratch.take<float>(rows * pair_keys);
+    if (g_.features.softcap) slope_ = scratch.take<float>(rows * pair_keys);
+    if (g_.features.bias) bias_ = scratch.take<float>(rows * pair_keys);
     if (keeps_logits_) dlogits_ = scratch.take<float>(rows * pair_keys);
     row_stride_ = round_up(max_of(q_columns_, v_columns_), 16) + 16;
     row_ = scratch.take<float>(4 * row_stride_);
@@ -179,7 +190,6 @@ class Backward {
     hi_ = scratch.take<std::int64_t>(rows);
     bits_ = scratch.take<std::uint64_t>(rows);
     kept_ = scratch.take<std::uint64_t>(rows);
-    copied_ = scratch.take<std::int64_t>(1);
     return scratch.used;
   }
 
@@ -188,9 +198,11 @@ class Backward {
 
   // ---- Places ----
 
-  float late_scale() const { return static_cast<float>(g_.scale * 1.44269504088896340736); }
+  float late_scale() const { return static_cast<float>(g_.rules.scale * 1.44269504088896340736); }
   std::int64_t keys_given() const { return b_.keys_end - b_.keys_begin; }
-  std::int64_t keys_here() const { return max_of<std::int64_t>(0, min_of(b_.keys_end, g_.key_length) - b_.keys_begin); }
+  std::int64_t keys_here() const {
+    return max_of<std::int64_t>(0, min_of(b_.keys_end, g_.rules.key_length) - b_.keys_begin);
+  }
   auto key_at() const {
     return [this](std::int64_t j) { return rows_at(g_.k, b_.keys_begin + j); };
   }
@@ -201,8 +213,8 @@ class Backward {
   float dot(std::int64_t head, std::int64_t i) {
     float *a = row_buffer(0), *c = row_buffer(1), lane[lanes];
     for (std::int64_t d = v_columns_ - lanes; d < v_columns_; ++d) a[d] = c[d] = 0;
-    load_row(a, b_.dout.dtype, operand_at(b_.dout, head, i), b_.dout.column, g_.Dv);
-    load_row(c, g_.out.dtype, operand_at(g_.out, head, i), g_.out.column, g_.Dv);
+    load_row(a, b_.dout.dtype, operand_at(b_.dout, head, i), b_.dout.column, g_.sizes.Dv);
+    load_row(c, b_.out.dtype, operand_at(b_.out, head, i), b_.out.column, g_.sizes.Dv);
     F sum = Simd::zero();
     for (std::int64_t d = 0; d < v_columns_; d += lanes) sum = Simd::fma(Simd::load(a + d), Simd::load(c + d), sum);
     Simd::store(lane, sum);
@@ -325,8 +337,8 @@ class Backward {
 
   // Whether the keys are read where they are; else from k_copy_.
   bool keys_in_place() const {
-    if (Dot::pair == 2 || !near(g_.k.dtype, g_.k.column, g_.k.row, g_.D) || g_.D % lanes != 0) return false;
-    return !hides_ || are_finite(reinterpret_cast<const float*>(key_at()(0)), g_.k.row, keys_here(), g_.D);
+    if (Dot::pair == 2 || !near(g_.k.dtype, g_.k.column, g_.k.row, g_.sizes.D) || g_.sizes.D % lanes != 0) return false;
+    return !hides_ || are_finite(reinterpret_cast<const float*>(key_at()(0)), g_.k.row, keys_here(), g_.sizes.D);
   }
 
   Panel fetch(const Operand& x, std::int64_t count, std::int64_t columns, float* copy, float* columns_copy) {
@@ -353,8 +365,8 @@ class Backward {
   }
 
   void fetch_rows() {
-    q_ = fetch(g_.q, g_.D, q_columns_, q_copy_, q_columns_copy_);
-    o_ = fetch(b_.dout, g_.Dv, v_columns_, o_copy_, o_columns_copy_);
+    q_ = fetch(g_.q, g_.sizes.D, q_columns_, q_copy_, q_columns_copy_);
+    o_ = fetch(b_.dout, g_.sizes.Dv, v_columns_, o_copy_, o_columns_copy_);
     for (std::int64_t i = 0; i < blocks_ * block; ++i) {
       lse_[i] = i < rows_ ? statistics_of(head_, first_ + i)[0] : FLT_MAX;  // no row: weights of 0
       delta_[i] = i < rows_ ? statistics_of(head_, first_ + i)[1] : 0;
@@ -367,7 +379,7 @@ class Backward {
     min_lo_ = min_hi_ = INT64_MAX;
     max_lo_ = max_hi_ = 0;
     for (std::int64_t i = 0; i < rows_; ++i) {
-      const auto [lo, hi] = keys_of(g_, first_ + i);
+      const auto [lo, hi] = visible_keys(g_.rules, first_ + i);
       lo_[i] = lo, hi_[i] = hi;
       if (hi > 0) min_lo_ = min_of(min_lo_, lo);
       max_lo_ = max_of(max_lo_, lo);
@@ -378,7 +390,7 @@ class Backward {
 
   // Which pairs of the rows and the tile are visible; false: none.
   bool look() {
-    const bool whole = max_lo_ <= start_ && min_hi_ >= start_ + pair_keys && !g_.mask.data && !g_.bias.data;
+    const bool whole = max_lo_ <= start_ && min_hi_ >= start_ + pair_keys && !g_.features.mask && !g_.features.bias;
     for (std::int64_t b = 0; b < row_blocks; ++b)
       first_vector_[b] = 0, last_vector_[b] = key_vectors, masked_[b] = false;
     if (whole && keys_ == pair_keys) return true;
@@ -404,13 +416,13 @@ class Backward {
   // Of one row. Also loads its bias: the pairs that a bias of -infinity closes are masked.
   std::uint64_t bits_of(std::int64_t i) {
     std::uint64_t bits = below(hi_[i] - start_) & ~below(lo_[i] - start_) & below(keys_);
-    if (g_.mask.data) {
+    if (g_.features.mask) {
       const char* row = operand_at(g_.mask, head_, first_ + i);
       // Whole 64 bytes where the row has them.
-      const bool wide = start_ + tile_keys <= g_.key_length;
+      const bool wide = start_ + tile_keys <= g_.rules.key_length;
       bits &= mask_bits(row, g_.mask.column, start_, wide ? tile_keys : keys_);
     }
-    if (g_.bias.data) {
+    if (g_.features.bias) {
       float* row = bias_ + i * pair_keys;
       const char* from = operand_at(g_.bias, head_, first_ + i) + start_ * g_.bias.column * bytes_of(g_.bias.dtype);
       load_row(row, g_.bias.dtype, from, g_.bias.column, keys_);
@@ -428,10 +440,10 @@ class Backward {
   }
 
   void draw_dropout() {
-    const std::uint32_t threshold = dropout_threshold(g_.dropout.p);
+    const std::uint32_t threshold = dropout_threshold(g_.rules.dropout.p);
     for (std::int64_t i = 0; i < rows_; ++i) {
-      const std::uint64_t row = dropout_row(g_.dropout, head_, first_ + i);
-      kept_[i] = dropout_bits(row, threshold, g_.dropout.key + start_);
+      const std::uint64_t row = dropout_row(g_.rules.dropout, head_, first_ + i);
+      kept_[i] = dropout_bits(row, threshold, g_.rules.dropout.key + start_);
     }
     for (std::int64_t i = rows_; i < blocks_ * block; ++i) kept_[i] = 0;
   }
@@ -440,7 +452,7 @@ class Backward {
 
   // Steps as docs/backward.md counts them: a. weights again, b. dv, c. gradients of the scores, d. dk, e. dq.
   void meet() {
-    if (g_.dropout.p > 0) draw_dropout();
+    if (g_.features.dropout) draw_dropout();
     for (std::int64_t b = 0; b < blocks_; ++b)
       each_panel(b, kt_, q_steps_, [this](auto n, auto... at) { this->template score<n()>(at...); });
     add_over_rows(dv_ + at_ * v_columns_, weights_, o_, v_columns_);
@@ -512,12 +524,12 @@ class Backward {
         for (int n = 0; n < N; ++n) s[r][n] = Simd::mul(s[r][n], late);
       }
     }
-    if (slope_ || bias_ || g_.alibi_slopes) adjust<N>(s, i, v);
+    if (slope_ || bias_ || g_.features.alibi_slopes) adjust<N>(s, i, v);
     if (masked_[b])
       weigh<N, true>(s, i, v);
     else
       weigh<N, false>(s, i, v);
-    if (g_.dropout.p > 0) drop<N>(i, v);
+    if (g_.features.dropout) drop<N>(i, v);
   }
 
   template <int N, bool Hidden>
@@ -576,7 +588,7 @@ class Backward {
       for (int n = 0; n < N; ++n) s[r][n] = Simd::zero();
     }
     multiply<Dot, block, 0, N, N>(s, o_.rows + i * o_.row, o_.row, 1, operand, v_steps_);
-    if (masked_[b] || g_.dropout.p > 0)
+    if (masked_[b] || g_.features.dropout)
       differentiate<N, true>(s, b, v);
     else
       differentiate<N, false>(s, b, v);
@@ -591,7 +603,7 @@ class Backward {
 #pragma GCC unroll 4
       for (int n = 0; n < N; ++n) {
         const std::int64_t at = (i + r) * pair_keys + (v + n) * lanes;
-        if (Careful && g_.dropout.p > 0) s[r][n] = kept(s[r][n], i + r, v + n);
+        if (Careful && g_.features.dropout) s[r][n] = kept(s[r][n], i + r, v + n);
         s[r][n] = Simd::mul(Simd::load(p_ + at), Simd::sub(s[r][n], delta));
         // The value of a masked key may be NaN.
         if (Careful && masked_[b]) s[r][n] = Simd::select(lanes_of(bits_[i + r], v + n), s[r][n], Simd::zero());
@@ -624,7 +636,7 @@ class Backward {
           s[r][n] = Simd::mul(capped, most);
         }
         if (bias_) s[r][n] = Simd::max(least, Simd::fma(Simd::load(bias_ + at), unit, s[r][n]));
-        if (g_.alibi_slopes) {
+        if (g_.features.alibi_slopes) {
           const F slope = Simd::set1(static_cast<float>(-g_.alibi_slopes[head_] * 1.44269504088896340736));
           s[r][n] = Simd::fma(distance(i + r, v + n), slope, s[r][n]);
         }
@@ -635,7 +647,7 @@ class Backward {
   // |i + offset - j| of a row and a vector of keys.
   F distance(std::int64_t i, std::int64_t v) const {
     static constexpr float lane[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const std::int64_t level = first_ + i + g_.offset - start_ - v * lanes;
+    const std::int64_t level = first_ + i + g_.rules.offset - start_ - v * lanes;
     return Simd::abs(Simd::sub(Simd::set1(static_cast<float>(level)), Simd::load(lane)));
   }
 
@@ -667,7 +679,7 @@ class Backward {
 
   // e. dq[row] += scale * sum over the keys of ds[row][key] * k[key].
   void add_over_keys() {
-    const float scale = static_cast<float>(g_.scale);
+    const float scale = static_cast<float>(g_.rules.scale);
     for_each_group(q_columns_, [&](std::int64_t column, std::int64_t n) {
       for (std::int64_t b = 0; b < blocks_; ++b) {
         const std::int64_t begin = first_vector_[b] * lanes;
@@ -687,12 +699,12 @@ class Backward {
       const std::int64_t b = i / block;
       const std::uint64_t computed = below(last_vector_[b] * lanes) & ~below(first_vector_[b] * lanes);
       const std::uint64_t seen = masked_[b] ? bits_[i] : computed;
-      for (std::int64_t d = 0; d < g_.Dv; ++d) {
+      for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) {
         const char* row = operand_at(b_.dout, head_, first_ + i);
         const float value = load_scalar(b_.dout.dtype, row + d * b_.dout.column * bytes_of(b_.dout.dtype));
         if (value - value == 0) continue;
         for (std::int64_t j = 0; j < keys_; ++j) {
-          if ((seen >> j & 1) == 0 || (g_.dropout.p > 0 && (kept_[i] >> j & 1) == 0)) continue;
+          if ((seen >> j & 1) == 0 || (g_.features.dropout && (kept_[i] >> j & 1) == 0)) continue;
           dv_[(at_ + j) * v_columns_ + d] += p_[i * pair_keys + j] * value;
         }
       }
@@ -737,8 +749,13 @@ class Backward {
     }
   }
 
-  const BackwardGroup& b_;
-  const Group& g_;
+  // Without <new>, whose operator is an inline function that other files would see.
+  static void* operator new(std::size_t, void* place) {
+    return place;
+  }
+
+  const BackwardGroup& b_ = group;
+  const Group& g_ = group.forward;
   std::int64_t q_steps_, v_steps_, q_columns_, v_columns_, row_stride_ = 0;
   bool hides_, keeps_logits_;
   float *kt_ = nullptr, *vt_ = nullptr, *k_copy_ = nullptr, *dk_ = nullptr, *dv_ = nullptr;
@@ -746,7 +763,7 @@ class Backward {
   float *p_ = nullptr, *weights_ = nullptr, *ds_ = nullptr, *ds_rows_ = nullptr, *slope_ = nullptr, *bias_ = nullptr,
         *dlogits_ = nullptr, *lse_ = nullptr, *delta_ = nullptr, *row_ = nullptr;
   std::int64_t *lo_ = nullptr, *hi_ = nullptr;
-  std::int64_t* copied_ = nullptr;  // whether k_copy_ holds the keys of the item
+  bool copied_ = false;  // whether k_copy_ holds the keys of the item
   std::uint64_t *bits_ = nullptr, *kept_ = nullptr;
   const float* k_ = nullptr;  // rows of keys, as dq takes them
   std::int64_t k_row_ = 0;

@@ -19,7 +19,7 @@ inline double weight_of(double x) {
   return x == 0 ? 1 : __builtin_exp2(x);
 }
 
-void combine_row(const Group& g, std::int64_t head, std::int64_t row, const Parts& parts) {
+void combine_row(const Group& g, const Results& to, std::int64_t head, std::int64_t row, const Parts& parts) {
   double m = g.sinks ? g.sinks[head] * 1.44269504088896340736 : -static_cast<double>(infinity), l = g.sinks ? 1 : 0;
   for (std::int64_t n = 0; n < parts.count; ++n) {
     // A part that saw nothing is left out: its sums are 0, and 0 * 2^(m - m) might be NaN.
@@ -30,9 +30,9 @@ void combine_row(const Group& g, std::int64_t head, std::int64_t row, const Part
     m = higher;
   }
   constexpr std::int64_t piece = 64;
-  char* out = const_cast<char*>(operand_at(g.out, head, row));
-  for (std::int64_t d = 0; d < g.Dv; d += piece) {
-    const std::int64_t count = min_of(piece, g.Dv - d);
+  char* out = operand_at(to.out, head, row);
+  for (std::int64_t d = 0; d < g.sizes.Dv; d += piece) {
+    const std::int64_t count = min_of(piece, g.sizes.Dv - d);
     double sums[piece];
     for (std::int64_t i = 0; i < count; ++i) sums[i] = 0;
     for (std::int64_t n = 0; n < parts.count; ++n) {
@@ -43,20 +43,20 @@ void combine_row(const Group& g, std::int64_t head, std::int64_t row, const Part
     }
     float rounded[piece];
     for (std::int64_t i = 0; i < count; ++i) rounded[i] = static_cast<float>(sums[i]);
-    store_row(rounded, g.out.dtype, out + d * g.out.column * bytes_of(g.out.dtype), g.out.column, count);
+    store_row(rounded, to.out.dtype, out + d * to.out.column * bytes_of(to.out.dtype), to.out.column, count);
   }
-  if (!g.lse.data) return;
+  if (!to.lse.data) return;
   // l may be beyond f32 where m is a sink far below: then the C library's log.
   const double log_l = l < 1e30 ? logarithm(static_cast<float>(l)) : __builtin_log(l);
   const float lse = l == 0 ? -infinity : l - l == 0 ? static_cast<float>(m * ln_2 + log_l) : static_cast<float>(l);
-  __builtin_memcpy(const_cast<char*>(operand_at(g.lse, head, row)), &lse, 4);
+  __builtin_memcpy(operand_at(to.lse, head, row), &lse, 4);
 }
 
-void combine(const Group& g, std::int64_t first, std::int64_t last, const float* partials, std::int64_t stride,
-             std::int64_t ranges) {
+void combine(const Group& g, const Results& to, std::int64_t first, std::int64_t last, const float* partials,
+             std::int64_t stride, std::int64_t ranges) {
   const std::int64_t queries = last - first;
-  for (std::int64_t row = 0; row < g.G * queries; ++row) {
-    combine_row(g, row / queries, first + row % queries, {partials + row * (2 + g.Dv), stride, ranges});
+  for (std::int64_t row = 0; row < g.sizes.G * queries; ++row) {
+    combine_row(g, to, row / queries, first + row % queries, {partials + row * (2 + g.sizes.Dv), stride, ranges});
   }
 }
 

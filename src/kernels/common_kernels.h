@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/fused.h"
+#include "kernels/target.h"
 
 namespace attend::kernels {
 namespace {
@@ -172,6 +172,9 @@ std::int64_t bytes_of(DType dtype) {
 const char* at(const void* data, DType dtype, std::int64_t element) {
   return static_cast<const char*>(data) + element * bytes_of(dtype);
 }
+char* at(void* data, DType dtype, std::int64_t element) {
+  return static_cast<char*>(data) + element * bytes_of(dtype);
+}
 
 // body(i) for i = 0, lanes, 2 * lanes, ..., and once more for the last `lanes` elements where they don't fit: some are
 // then done twice. count >= lanes.
@@ -255,22 +258,16 @@ const char* rows_at(const Rows& rows, std::int64_t key) {
   return at(rows.blocks[key / rows.block_rows], rows.dtype, rows.offset + key % rows.block_rows * rows.row);
 }
 
+char* rows_at(const MutableRows& rows, std::int64_t key) {
+  return at(rows.data, rows.dtype, key * rows.row);
+}
+
 // Where one row of one head begins.
 const char* operand_at(const Operand& x, std::int64_t head, std::int64_t row) {
   return at(x.data, x.dtype, head * x.head + row * x.row);
 }
-
-// The keys lo <= key < hi that lengths, causal and window leave to a query.
-struct KeyRange {
-  std::int64_t lo, hi;
-};
-KeyRange keys_of(const Group& g, std::int64_t query) {
-  const std::int64_t level = query + g.offset;
-  KeyRange range{0, g.key_length};
-  if (g.window_left >= 0) range.lo = max_of<std::int64_t>(0, level - g.window_left);
-  if (g.causal) range.hi = min_of(range.hi, level + 1);
-  if (g.window_right >= 0) range.hi = min_of(range.hi, level + g.window_right + 1);
-  return range.hi <= range.lo ? KeyRange{0, 0} : range;
+char* operand_at(const MutableOperand& x, std::int64_t head, std::int64_t row) {
+  return at(x.data, x.dtype, head * x.head + row * x.row);
 }
 
 // Ones below that bit.
@@ -299,7 +296,7 @@ std::uint64_t dropout_bits(std::uint64_t row, std::uint32_t threshold, std::int6
 
 // What the weights that dropout keeps are multiplied by.
 float dropout_factor(const Group& g) {
-  return static_cast<float>(1 / (1 - g.dropout.p));
+  return static_cast<float>(1 / (1 - g.rules.dropout.p));
 }
 
 // `count` elements of 16 bits, `stride` apart, and zeros up to `padded`.
@@ -317,13 +314,13 @@ void copy_halves(std::uint16_t* to, const char* from, std::int64_t stride, std::
 // What a score is multiplied by where the queries do not hold it yet: |scale| log2 e. Its sign, and a scale of 0, are
 // in the queries, so that a masked score of -infinity stays one.
 float late_factor(const Group& g) {
-  const double scale = g.scale < 0 ? -g.scale : g.scale;
+  const double scale = g.rules.scale < 0 ? -g.rules.scale : g.rules.scale;
   return scale == 0 ? 1 : static_cast<float>(scale * 1.44269504088896340736);
 }
 
 // In log2 units. Beyond these bounds a cap no longer changes f32 scores, but it would overflow or vanish.
 float cap_of(const Group& g) {
-  return static_cast<float>(g.softcap > 0 ? max_of(1e-30, min_of(g.softcap, 1e30)) : 0) * log2_e;
+  return static_cast<float>(g.features.softcap ? max_of(1e-30, min_of(g.rules.softcap, 1e30)) : 0) * log2_e;
 }
 
 // One query row as the products take it, into `to` [steps * pair]: f32 with scale and log2 e in it; or for bf16
@@ -332,13 +329,13 @@ template <class Dot>
 void load_query(const Group& g, std::int64_t head, std::int64_t query, float* to, std::int64_t steps) {
   const char* from = operand_at(g.q, head, query);
   if constexpr (Dot::pair == 1) {
-    load_row(to, g.q.dtype, from, g.q.column, g.D, static_cast<float>(g.scale * 1.44269504088896340736));
-    for (std::int64_t d = g.D; d < steps; ++d) to[d] = 0;
+    load_row(to, g.q.dtype, from, g.q.column, g.sizes.D, static_cast<float>(g.rules.scale * 1.44269504088896340736));
+    for (std::int64_t d = g.sizes.D; d < steps; ++d) to[d] = 0;
   } else {
     auto* half = reinterpret_cast<std::uint16_t*>(to);
-    copy_halves(half, from, g.q.column, g.D, 2 * steps);
-    const std::uint16_t sign = g.scale < 0 ? 0x8000 : 0, kept = g.scale == 0 ? 0 : 0xFFFF;
-    for (std::int64_t d = 0; (sign || !kept) && d < g.D; ++d)
+    copy_halves(half, from, g.q.column, g.sizes.D, 2 * steps);
+    const std::uint16_t sign = g.rules.scale < 0 ? 0x8000 : 0, kept = g.rules.scale == 0 ? 0 : 0xFFFF;
+    for (std::int64_t d = 0; (sign || !kept) && d < g.sizes.D; ++d)
       half[d] = static_cast<std::uint16_t>((half[d] ^ sign) & kept);
   }
 }

@@ -45,11 +45,12 @@ template <class Dot, class ReadK, class ReadV>
 class Decode {
  public:
   Decode(const Group& group, std::int64_t first, std::int64_t last, char* scratch)
-      : g_(group), first_(first), queries_(last - first), rows_(group.G * (last - first)) {
+      : g_(group), first_(first), queries_(last - first), rows_(group.sizes.G * (last - first)) {
     carve({scratch});
   }
 
-  static std::size_t scratch_bytes(const Group& group, std::int64_t rows) {
+  static std::size_t scratch_bytes(const Sizes& sizes, const Features& features, std::int64_t rows) {
+    const Group group{.sizes = sizes, .features = features};
     Decode d(group, 0, 0, nullptr);
     d.rows_ = rows;
     return static_cast<std::size_t>(d.carve({}));
@@ -70,8 +71,8 @@ class Decode {
   // Where everything lies; how many bytes that takes.
   std::int64_t carve(Scratch scratch) {
     padded_rows_ = round_up(rows_, team);
-    steps_ = round_up((g_.D + Dot::pair - 1) / Dot::pair, lanes);
-    value_width_ = round_up(g_.Dv, lanes * Dot::pair);
+    steps_ = round_up((g_.sizes.D + Dot::pair - 1) / Dot::pair, lanes);
+    value_width_ = round_up(g_.sizes.Dv, lanes * Dot::pair);
     q_ = scratch.take<float>(padded_rows_ * steps_);
     o_ = scratch.take<float>(padded_rows_ * value_width_);
     m_ = scratch.take<float>(padded_rows_);
@@ -96,7 +97,7 @@ class Decode {
     for (std::int64_t r = 0; r < padded_rows_; ++r) {
       const std::int64_t row = min_of(r, rows_ - 1);  // a team's empty places repeat the last row
       load_query<Dot>(g_, head_of(row), query_of(row), q_ + r * steps_, steps_);
-      range_[r] = keys_of(g_, query_of(row));
+      range_[r] = visible_keys(g_.rules, query_of(row));
       min_lo_ = min_of(min_lo_, range_[r].lo);
       max_lo_ = max_of(max_lo_, range_[r].lo);
       min_hi_ = min_of(min_hi_, range_[r].hi);
@@ -112,14 +113,14 @@ class Decode {
     const Lines k = key_lines(start, keys);
     soon_ = {rows_at(g_.v, start), g_.v.row * bytes_of(g_.v.dtype)};
     for (std::int64_t r = 0; r < padded_rows_; r += team) score(r, k, keys);
-    const bool whole = start >= max_lo_ && start + keys <= min_hi_ && !g_.mask.data;
+    const bool whole = start >= max_lo_ && start + keys <= min_hi_ && !g_.features.mask;
     bool hidden = false;
     for (std::int64_t r = 0; r < padded_rows_; ++r) {
       if (adjusts()) adjust(r, start, keys);
       if (!whole) hidden |= hide(r, start, keys);
       weigh(r, keys);
     }
-    mix(start, keys, hidden || g_.bias.data);
+    mix(start, keys, hidden || g_.features.bias);
     fresh_ = false;
   }
 
@@ -132,12 +133,12 @@ class Decode {
 
   // ---- Scores ----
 
-  bool adjusts() const { return g_.softcap > 0 || g_.bias.data || g_.alibi_slopes; }
+  bool adjusts() const { return g_.features.softcap || g_.features.bias || g_.features.alibi_slopes; }
 
   Lines key_lines(std::int64_t start, std::int64_t keys) {
     const char* from = rows_at(g_.k, start);
     const std::int64_t row = g_.k.row * bytes_of(g_.k.dtype);
-    if (g_.k.column == 1 && g_.D % (lanes * Dot::pair) == 0) return {from, row};
+    if (g_.k.column == 1 && g_.sizes.D % (lanes * Dot::pair) == 0) return {from, row};
     for (std::int64_t j = 0; j < keys; ++j) copy_key(k_copy_ + j * steps_, from + j * row);
     return {reinterpret_cast<const char*>(k_copy_), steps_ * 4};
   }
@@ -145,11 +146,11 @@ class Decode {
   // A key in the form that ReadK reads, with zeros up to a whole vector.
   void copy_key(float* to, const char* from) {
     if (bytes_of(g_.k.dtype) == 2) {
-      copy_halves(reinterpret_cast<std::uint16_t*>(to), from, g_.k.column, g_.D, steps_ * Dot::pair);
+      copy_halves(reinterpret_cast<std::uint16_t*>(to), from, g_.k.column, g_.sizes.D, steps_ * Dot::pair);
       return;
     }
-    load_row(to, g_.k.dtype, from, g_.k.column, g_.D);
-    for (std::int64_t d = g_.D; d < steps_; ++d) to[d] = 0;
+    load_row(to, g_.k.dtype, from, g_.k.column, g_.sizes.D);
+    for (std::int64_t d = g_.sizes.D; d < steps_; ++d) to[d] = 0;
   }
 
   // A team's scores of the tile: scores_[row][key].
@@ -196,14 +197,14 @@ class Decode {
     if (Dot::pair == 2) {
       for (std::int64_t j = 0; j < tile_keys; ++j) s[j] *= late_factor(g_);
     }
-    if (g_.softcap > 0) {
+    if (g_.features.softcap) {
       const float cap = cap_of(g_);
       for (std::int64_t j = 0; j < tile_keys; j += lanes) {
         const F x = Simd::mul(Simd::load(s + j), Simd::set1(1 / cap));
         Simd::store(s + j, Simd::mul(tanh(x), Simd::set1(cap)));
       }
     }
-    if (g_.bias.data) {
+    if (g_.features.bias) {
       const char* from = operand_at(g_.bias, head_of(row), query_of(row));
       load_row(bias_, g_.bias.dtype, from + start * g_.bias.column * bytes_of(g_.bias.dtype), g_.bias.column, keys);
       // -infinity masks: the score may be NaN. The lowest finite f32 is beyond f32 in log2 units, and stays finite.
@@ -212,9 +213,9 @@ class Decode {
         s[j] = bias_[j] == -infinity ? -infinity : sum < no_maximum ? no_maximum : sum;
       }
     }
-    if (g_.alibi_slopes) {
+    if (g_.features.alibi_slopes) {
       const float slope = static_cast<float>(-g_.alibi_slopes[head_of(row)] * 1.44269504088896340736);
-      const auto level = static_cast<float>(query_of(row) + g_.offset - start);
+      const auto level = static_cast<float>(query_of(row) + g_.rules.offset - start);
       for (std::int64_t j = 0; j < keys; ++j) s[j] += __builtin_fabsf(level - static_cast<float>(j)) * slope;
     }
   }
@@ -223,7 +224,8 @@ class Decode {
   bool hide(std::int64_t r, std::int64_t start, std::int64_t keys) {
     const std::int64_t row = min_of(r, rows_ - 1);
     std::uint64_t bits = below(range_[r].hi - start) & ~below(range_[r].lo - start);
-    if (g_.mask.data) bits &= mask_bits(operand_at(g_.mask, head_of(row), query_of(row)), g_.mask.column, start, keys);
+    if (g_.features.mask)
+      bits &= mask_bits(operand_at(g_.mask, head_of(row), query_of(row)), g_.mask.column, start, keys);
     for (std::int64_t j = 0; j < keys; ++j) {
       if (!(bits >> j & 1)) scores_[r * tile_keys + j] = -infinity;
     }
@@ -288,7 +290,7 @@ class Decode {
     const std::int64_t row = g_.v.row * bytes_of(g_.v.dtype);
     soon_ = {rows_at(g_.k, next_), g_.k.row * bytes_of(g_.k.dtype)};
     const bool finite = !hidden || all_finite(from, row, keys);
-    const bool as_it_is = finite && g_.v.column == 1 && g_.Dv % (lanes * Dot::pair) == 0;
+    const bool as_it_is = finite && g_.v.column == 1 && g_.sizes.Dv % (lanes * Dot::pair) == 0;
     Lines v{from, row};
     if constexpr (Dot::pair == 2) {
       if (!as_it_is) v = copy_values(from, row, keys, finite);
@@ -306,13 +308,13 @@ class Decode {
     for (std::int64_t j = 0; j < keys; ++j) {
       if constexpr (Dot::pair == 1) {
         float* to = v_copy_ + j * value_width_;
-        load_row(to, g_.v.dtype, from + j * row, g_.v.column, g_.Dv);
-        for (std::int64_t d = 0; d < g_.Dv && !finite; ++d) to[d] = to[d] - to[d] == 0 ? to[d] : 0;
-        for (std::int64_t d = g_.Dv; d < value_width_; ++d) to[d] = 0;
+        load_row(to, g_.v.dtype, from + j * row, g_.v.column, g_.sizes.Dv);
+        for (std::int64_t d = 0; d < g_.sizes.Dv && !finite; ++d) to[d] = to[d] - to[d] == 0 ? to[d] : 0;
+        for (std::int64_t d = g_.sizes.Dv; d < value_width_; ++d) to[d] = 0;
       } else {
         auto* to = reinterpret_cast<std::uint16_t*>(v_copy_) + j * value_width_;
-        copy_halves(to, from + j * row, g_.v.column, g_.Dv, value_width_);
-        for (std::int64_t d = 0; d < g_.Dv && !finite; ++d) to[d] = (to[d] & 0x7F80) == 0x7F80 ? 0 : to[d];
+        copy_halves(to, from + j * row, g_.v.column, g_.sizes.Dv, value_width_);
+        for (std::int64_t d = 0; d < g_.sizes.Dv && !finite; ++d) to[d] = (to[d] & 0x7F80) == 0x7F80 ? 0 : to[d];
       }
     }
     return {reinterpret_cast<const char*>(v_copy_), value_width_ * (Dot::pair == 1 ? 4 : 2)};
@@ -321,8 +323,8 @@ class Decode {
   bool all_finite(const char* from, std::int64_t row, std::int64_t keys) {
     float sum = 0;
     for (std::int64_t j = 0; j < keys; ++j) {
-      load_row(v_copy_, g_.v.dtype, from + j * row, g_.v.column, g_.Dv);
-      for (std::int64_t d = 0; d < g_.Dv; ++d) sum += v_copy_[d] - v_copy_[d];  // 0, or NaN
+      load_row(v_copy_, g_.v.dtype, from + j * row, g_.v.column, g_.sizes.Dv);
+      for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) sum += v_copy_[d] - v_copy_[d];  // 0, or NaN
     }
     return sum == 0;
   }
@@ -330,8 +332,8 @@ class Decode {
   // The values that are not finite, for the rows that attend to them: 0 stood in their place.
   void repair(const char* from, std::int64_t row, std::int64_t keys) {
     for (std::int64_t j = 0; j < keys; ++j) {
-      load_row(v_copy_, g_.v.dtype, from + j * row, g_.v.column, g_.Dv);
-      for (std::int64_t d = 0; d < g_.Dv; ++d) {
+      load_row(v_copy_, g_.v.dtype, from + j * row, g_.v.column, g_.sizes.Dv);
+      for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) {
         if (v_copy_[d] - v_copy_[d] == 0) continue;
         for (std::int64_t r = 0; r < padded_rows_; ++r) {
           const float weight = scores_[r * tile_keys + j];
@@ -442,10 +444,10 @@ class Decode {
   }
 
   void finish(float* partial) {
-    for (std::int64_t r = 0; r < rows_; ++r, partial += 2 + g_.Dv) {
+    for (std::int64_t r = 0; r < rows_; ++r, partial += 2 + g_.sizes.Dv) {
       partial[0] = m_[r];
       partial[1] = reduce(Simd::load(l_ + r * lanes), [](float a, float b) { return a + b; });
-      for (std::int64_t d = 0; d < g_.Dv; ++d) partial[2 + d] = o_[r * value_width_ + place_of(d)];
+      for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) partial[2 + d] = o_[r * value_width_ + place_of(d)];
     }
   }
 

@@ -48,16 +48,17 @@ struct Meeting {
 template <class Dot>
 class Forward {
  public:
-  Forward(const Group& group, std::int64_t first, std::int64_t last, char* scratch)
-      : g_(group), first_(first), queries_(last - first), rows_(group.G * (last - first)) {
-    steps_ = (g_.D + Dot::pair - 1) / Dot::pair;
-    adjusts_ = g_.softcap > 0 || g_.bias.data || g_.alibi_slopes;
-    drops_ = g_.dropout.p > 0;
+  Forward(const Group& group, const Results& to, std::int64_t first, std::int64_t last, char* scratch)
+      : g_(group), to_(to), first_(first), queries_(last - first), rows_(group.sizes.G * (last - first)) {
+    steps_ = (g_.sizes.D + Dot::pair - 1) / Dot::pair;
+    adjusts_ = g_.features.softcap || g_.features.bias || g_.features.alibi_slopes;
+    drops_ = g_.features.dropout;
     carve({scratch});
   }
 
-  static std::size_t scratch_bytes(const Group& group, std::int64_t rows) {
-    Forward f(group, 0, 0, nullptr);
+  static std::size_t scratch_bytes(const Sizes& sizes, const Features& features, std::int64_t rows) {
+    const Group group{.sizes = sizes, .features = features};
+    Forward f(group, {}, 0, 0, nullptr);
     f.rows_ = rows;
     return static_cast<std::size_t>(f.carve({}));
   }
@@ -73,7 +74,7 @@ class Forward {
     for (std::int64_t start = begin / tile_keys * tile_keys; start < end; start += tile_keys) {
       Tile tile;
       tile.start = start;
-      tile.keys = min_of(tile_keys, g_.key_length - start);
+      tile.keys = min_of(tile_keys, g_.rules.key_length - start);
       for (std::int64_t p = 0; p < panels_; ++p) meet(panel_[p], p, tile);
     }
     for (std::int64_t p = 0; p < panels_; ++p) finish(panel_[p], p);
@@ -87,29 +88,29 @@ class Forward {
     panels_ = (rows_ + width - 1) / width;
     panel_ = scratch.take<Panel>(panels_);
     q_ = scratch.take<float>(panels_ * round_up(steps_, 4) * width);
-    o_ = scratch.take<float>(panels_ * round_up(g_.Dv, 4) * width);
+    o_ = scratch.take<float>(panels_ * round_up(g_.sizes.Dv, 4) * width);
     m_ = scratch.take<float>(panels_ * width);
     l_ = scratch.take<float>(panels_ * width);
     lo_ = scratch.take<std::int64_t>(panels_ * width);
     hi_ = scratch.take<std::int64_t>(panels_ * width);
     weights_ = scratch.take<float>(tile_keys / Dot::pair * width);
     k_copy_ = scratch.take<float>(tile_keys * steps_);
-    v_copy_ = scratch.take<float>(tile_keys / Dot::pair * g_.Dv);
+    v_copy_ = scratch.take<float>(tile_keys / Dot::pair * g_.sizes.Dv);
     stage_ = scratch.take<float>(block * width);
-    row_stride_ = round_up(max_of(max_of(g_.D, g_.Dv), tile_keys) + 1, lanes);
+    row_stride_ = round_up(max_of(max_of(g_.sizes.D, g_.sizes.Dv), tile_keys) + 1, lanes);
     row_ = scratch.take<float>(4 * row_stride_);
     bits_ = scratch.take<std::uint32_t>(2 * width);
     mask_rows_ = scratch.take<const char*>(panels_ * width);
-    if (g_.bias.data) {
+    if (g_.features.bias) {
       bias_rows_ = scratch.take<const char*>(panels_ * width);
       bias_ = scratch.take<float>(tile_keys * width);
       closed_ = scratch.take<std::uint64_t>(width);
     }
-    if (g_.dropout.p > 0) {
+    if (g_.features.dropout) {
       draws_ = scratch.take<std::uint64_t>(panels_ * width);
       kept_ = scratch.take<std::uint32_t>(2 * width);
     }
-    if (g_.alibi_slopes) {
+    if (g_.features.alibi_slopes) {
       slopes_ = scratch.take<float>(panels_ * width);
       places_ = scratch.take<std::int64_t>(panels_ * width);
       level_ = scratch.take<float>(width);
@@ -133,13 +134,13 @@ class Forward {
       panel.rows = min_of<std::int64_t>(width, rows_ - p * width);
       panel.count = static_cast<int>((panel.rows + lanes - 1) / lanes);
       panel.q = q_ + p * round_up(steps_, 4) * width;
-      panel.o = o_ + p * round_up(g_.Dv, 4) * width;
+      panel.o = o_ + p * round_up(g_.sizes.Dv, 4) * width;
       panel.m = m_ + p * width;
       panel.l = l_ + p * width;
       panel.lo = lo_ + p * width;
       panel.hi = hi_ + p * width;
       find_ranges(panel, p);
-      if (g_.mask.data || bias_rows_ || slopes_ || drops_) find_rows(p);
+      if (g_.features.mask || bias_rows_ || slopes_ || drops_) find_rows(p);
       pack_queries(panel, p);
       start_sums(panel, p);
     }
@@ -148,9 +149,10 @@ class Forward {
   void find_ranges(Panel& panel, std::int64_t p) {
     panel.min_lo = panel.min_hi = INT64_MAX;
     panel.max_lo = panel.max_hi = 0;
-    const bool alike = !g_.causal && g_.window_left < 0 && g_.window_right < 0;
+    const bool alike = !g_.rules.causal && g_.rules.window_left < 0 && g_.rules.window_right < 0;
     for (std::int64_t lane = 0; lane < width; ++lane) {
-      const auto [lo, hi] = alike ? KeyRange{0, g_.key_length} : keys_of(g_, query_of(row_at(p, lane)));
+      const auto [lo, hi] =
+          alike ? KeyRange{0, g_.rules.key_length} : visible_keys(g_.rules, query_of(row_at(p, lane)));
       panel.lo[lane] = lo;
       panel.hi[lane] = hi;
       // A row that sees nothing does not hold the others' first tile back.
@@ -165,12 +167,12 @@ class Forward {
   void find_rows(std::int64_t p) {
     for (std::int64_t i = p * width; i < (p + 1) * width; ++i) {
       const std::int64_t row = min_of(i, rows_ - 1);
-      if (g_.mask.data) mask_rows_[i] = operand_at(g_.mask, head_of(row), query_of(row));
+      if (g_.features.mask) mask_rows_[i] = operand_at(g_.mask, head_of(row), query_of(row));
       if (bias_rows_) bias_rows_[i] = operand_at(g_.bias, head_of(row), query_of(row));
-      if (drops_) draws_[i] = dropout_row(g_.dropout, head_of(row), query_of(row));
+      if (drops_) draws_[i] = dropout_row(g_.rules.dropout, head_of(row), query_of(row));
       if (!slopes_) continue;
       slopes_[i] = static_cast<float>(-g_.alibi_slopes[head_of(row)] * 1.44269504088896340736);
-      places_[i] = query_of(row) + g_.offset;
+      places_[i] = query_of(row) + g_.rules.offset;
     }
   }
 
@@ -192,7 +194,7 @@ class Forward {
   }
 
   void start_sums(Panel& panel, std::int64_t p) {
-    for (std::int64_t i = 0; i < g_.Dv * width; ++i) panel.o[i] = 0;
+    for (std::int64_t i = 0; i < g_.sizes.Dv * width; ++i) panel.o[i] = 0;
     for (std::int64_t lane = 0; lane < width; ++lane) {
       panel.m[lane] = no_maximum;
       panel.l[lane] = 0;
@@ -208,7 +210,7 @@ class Forward {
 
   void meet(Panel& panel, std::int64_t p, Tile& tile) {
     if (panel.max_hi <= tile.start || panel.min_lo >= tile.start + tile.keys) return;
-    if (g_.bias.data) load_bias(panel, p, tile);
+    if (g_.features.bias) load_bias(panel, p, tile);
     Meeting meeting;
     if (!look(panel, p, tile, meeting)) return;
     if (!tile.ready) fetch(tile);
@@ -235,7 +237,7 @@ class Forward {
     for (std::int64_t& first : meeting.first) first = meeting.begin;
     for (std::int64_t& limit : meeting.limit) limit = meeting.end;
     const bool whole = panel.max_lo <= tile.start + meeting.begin && panel.min_hi >= tile.start + meeting.end;
-    meeting.masked = !whole || g_.mask.data || bias_closes_;
+    meeting.masked = !whole || g_.features.mask || bias_closes_;
     return !meeting.masked || find_bits(panel, p, tile, meeting);
   }
 
@@ -246,7 +248,7 @@ class Forward {
       std::uint64_t vector_some = 0;
       for (std::int64_t lane = v * lanes; lane < (v + 1) * lanes; ++lane) {
         std::uint64_t bits = below(panel.hi[lane] - tile.start) & ~below(panel.lo[lane] - tile.start);
-        if (g_.mask.data) bits &= mask_bits(mask_rows_[p * width + lane], g_.mask.column, tile.start, tile.keys);
+        if (g_.features.mask) bits &= mask_bits(mask_rows_[p * width + lane], g_.mask.column, tile.start, tile.keys);
         if (bias_closes_) bits &= ~closed_[lane];
         bits_[lane] = static_cast<std::uint32_t>(bits);
         bits_[width + lane] = static_cast<std::uint32_t>(bits >> 32);
@@ -273,9 +275,9 @@ class Forward {
 
   // Which keys of the tile each row keeps, as bits_ holds which it sees.
   void draw_dropout(std::int64_t p, const Tile& tile) {
-    const std::uint32_t threshold = dropout_threshold(g_.dropout.p);
+    const std::uint32_t threshold = dropout_threshold(g_.rules.dropout.p);
     for (std::int64_t lane = 0; lane < width; ++lane) {
-      const std::uint64_t bits = dropout_bits(draws_[p * width + lane], threshold, g_.dropout.key + tile.start);
+      const std::uint64_t bits = dropout_bits(draws_[p * width + lane], threshold, g_.rules.dropout.key + tile.start);
       kept_[lane] = static_cast<std::uint32_t>(bits);
       kept_[width + lane] = static_cast<std::uint32_t>(bits >> 32);
     }
@@ -291,7 +293,7 @@ class Forward {
     const bool whole = tile.keys % block == 0;
     const std::int64_t padded = round_up(tile.keys, block);
     const char* k = rows_at(g_.k, tile.start);
-    if (g_.k.dtype == native && g_.k.column == 1 && whole && g_.D % Dot::pair == 0 && g_.k.row % Dot::pair == 0) {
+    if (g_.k.dtype == native && g_.k.column == 1 && whole && g_.sizes.D % Dot::pair == 0 && g_.k.row % Dot::pair == 0) {
       tile.k = reinterpret_cast<const float*>(k);
       tile.k_row = g_.k.row / Dot::pair;
     } else {
@@ -315,22 +317,22 @@ class Forward {
       return;
     }
     if constexpr (Dot::pair == 1) {
-      load_row(to, g_.k.dtype, from, g_.k.column, g_.D);
+      load_row(to, g_.k.dtype, from, g_.k.column, g_.sizes.D);
     } else {
-      copy_halves(reinterpret_cast<std::uint16_t*>(to), from, g_.k.column, g_.D, 2 * steps_);
+      copy_halves(reinterpret_cast<std::uint16_t*>(to), from, g_.k.column, g_.sizes.D, 2 * steps_);
     }
   }
 
   void copy_values(Tile& tile, bool finite_only) {
     tile.v = v_copy_;
-    tile.v_row = g_.Dv;
+    tile.v_row = g_.sizes.Dv;
     const char* v = rows_at(g_.v, tile.start);
     const std::int64_t row_bytes = g_.v.row * bytes_of(g_.v.dtype);
     for (std::int64_t j = 0; j < tile.keys; j += Dot::pair) {
-      float* to = v_copy_ + j / Dot::pair * g_.Dv;
+      float* to = v_copy_ + j / Dot::pair * g_.sizes.Dv;
       if constexpr (Dot::pair == 1) {
-        load_row(to, g_.v.dtype, v + j * row_bytes, g_.v.column, g_.Dv);
-        for (std::int64_t d = 0; finite_only && d < g_.Dv; ++d) to[d] = to[d] - to[d] == 0 ? to[d] : 0;
+        load_row(to, g_.v.dtype, v + j * row_bytes, g_.v.column, g_.sizes.Dv);
+        for (std::int64_t d = 0; finite_only && d < g_.sizes.Dv; ++d) to[d] = to[d] - to[d] == 0 ? to[d] : 0;
       } else {
         interleave(reinterpret_cast<std::uint32_t*>(to), v + j * row_bytes,
                    j + 1 < tile.keys ? v + (j + 1) * row_bytes : nullptr, finite_only);
@@ -347,16 +349,16 @@ class Forward {
       return static_cast<std::uint32_t>(finite_only && (half & 0x7F80) == 0x7F80 ? 0 : half);
     };
     if (!high) {
-      for (std::int64_t d = 0; d < g_.Dv; ++d) to[d] = bits(low + d * step);
+      for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) to[d] = bits(low + d * step);
     } else if (g_.v.column == 1 && !finite_only) {
-      for (std::int64_t d = 0; d < g_.Dv; ++d) {
+      for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) {
         std::uint16_t a, b;
         __builtin_memcpy(&a, low + d * 2, 2);
         __builtin_memcpy(&b, high + d * 2, 2);
         to[d] = a | static_cast<std::uint32_t>(b) << 16;
       }
     } else {
-      for (std::int64_t d = 0; d < g_.Dv; ++d) to[d] = bits(low + d * step) | bits(high + d * step) << 16;
+      for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) to[d] = bits(low + d * step) | bits(high + d * step) << 16;
     }
   }
 
@@ -368,9 +370,9 @@ class Forward {
     F sum = Simd::zero();
     for (std::int64_t j = 0; j < tile.keys; ++j) {
       float* row = row_buffer(0);
-      load_row(row, g_.v.dtype, v + j * g_.v.row * bytes_of(g_.v.dtype), g_.v.column, g_.Dv);
-      for (std::int64_t d = g_.Dv; d % lanes != 0; ++d) row[d] = 0;
-      for (std::int64_t d = 0; d < g_.Dv; d += lanes) {
+      load_row(row, g_.v.dtype, v + j * g_.v.row * bytes_of(g_.v.dtype), g_.v.column, g_.sizes.Dv);
+      for (std::int64_t d = g_.sizes.Dv; d % lanes != 0; ++d) row[d] = 0;
+      for (std::int64_t d = 0; d < g_.sizes.Dv; d += lanes) {
         const F x = Simd::load(row + d);
         sum = Simd::add(sum, Simd::sub(x, x));  // 0, or NaN
       }
@@ -394,7 +396,7 @@ class Forward {
   void repair(Panel& panel, const Tile& tile, const Meeting& meeting) {
     const char* v = rows_at(g_.v, tile.start);
     for (std::int64_t j = meeting.begin; j < min_of(meeting.end, tile.keys); ++j) {
-      for (std::int64_t d = 0; d < g_.Dv; ++d) {
+      for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) {
         const float value = load_scalar(g_.v.dtype, v + (j * g_.v.row + d * g_.v.column) * bytes_of(g_.v.dtype));
         if (value - value == 0) continue;
         for (std::int64_t lane = 0; lane < panel.count * lanes; ++lane) {
@@ -522,7 +524,7 @@ class Forward {
     const F alpha = Simd::select(grown, exp2<5>(change), Simd::set1(1));
     Simd::store(place, higher);
     Simd::store(panel.l + v * lanes, Simd::mul(Simd::load(panel.l + v * lanes), alpha));
-    for (std::int64_t d = 0; d < g_.Dv; ++d) {
+    for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) {
       float* o = panel.o + d * width + v * lanes;
       Simd::store(o, Simd::mul(Simd::load(o), alpha));
     }
@@ -590,7 +592,7 @@ class Forward {
         for (int v = First; v < Last; ++v) s[r][v] = Simd::mul(s[r][v], late);
       }
     }
-    if (g_.softcap > 0) {
+    if (g_.features.softcap) {
 #pragma GCC unroll 8
       for (int r = 0; r < block; ++r) {
 #pragma GCC unroll 4
@@ -665,13 +667,13 @@ class Forward {
     const float* weights = weights_ + meeting.begin / Dot::pair * width;
     const float* v = tile.v + meeting.begin / Dot::pair * tile.v_row;
     std::int64_t d = 0;
-    for (; d + block <= g_.Dv; d += block)
+    for (; d + block <= g_.sizes.Dv; d += block)
       mix_columns<N, block>(panel.o + d * width, weights, v + d, tile.v_row, steps);
-    if (block > 4 && d + 4 <= g_.Dv) {
+    if (block > 4 && d + 4 <= g_.sizes.Dv) {
       mix_columns<N, 4>(panel.o + d * width, weights, v + d, tile.v_row, steps);
       d += 4;
     }
-    for (; d < g_.Dv; ++d) mix_columns<N, 1>(panel.o + d * width, weights, v + d, tile.v_row, steps);
+    for (; d < g_.sizes.Dv; ++d) mix_columns<N, 1>(panel.o + d * width, weights, v + d, tile.v_row, steps);
   }
 
   // The Meeting's first and limit, counted in steps of the products from its beginning.
@@ -721,13 +723,13 @@ class Forward {
       inverse[lane] = l == 0 ? 0 : dropout_factor(g_) / l;
       lse[lane] = static_cast<float>(static_cast<double>(panel.m[lane]) * ln_2 + logarithm(l));
     }
-    for (std::int64_t lane = 0; g_.lse.data && lane < panel.rows; ++lane) {
+    for (std::int64_t lane = 0; to_.lse.data && lane < panel.rows; ++lane) {
       const float l = panel.l[lane];
       const float stored = l == 0 ? -infinity : l - l == 0 ? lse[lane] : l;  // inf and NaN as they are
       const std::int64_t row = row_at(p, lane);
-      __builtin_memcpy(const_cast<char*>(operand_at(g_.lse, head_of(row), query_of(row))), &stored, 4);
+      __builtin_memcpy(operand_at(to_.lse, head_of(row), query_of(row)), &stored, 4);
     }
-    for (std::int64_t d = 0; d < g_.Dv; ++d) {
+    for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) {
       for (int v = 0; v < panel.count; ++v) {
         float* place = panel.o + d * width + v * lanes;
         // + 0: a sum that underflowed to -0 would depend on how many masked keys came after it.
@@ -739,18 +741,19 @@ class Forward {
 
   void store_rows(const Panel& panel, std::int64_t p, std::int64_t lane) {
     const float* from = panel.o + lane;
-    for (std::int64_t d = 0; d < g_.Dv; d += 4) {
+    for (std::int64_t d = 0; d < g_.sizes.Dv; d += 4) {
       transpose4(from + d * width, from + (d + 1) * width, from + (d + 2) * width, from + (d + 3) * width,
                  row_buffer(0) + d, row_stride_);
     }
     for (int i = 0; i < 4 && lane + i < panel.rows; ++i) {
       const std::int64_t row = row_at(p, lane + i);
-      char* to = const_cast<char*>(operand_at(g_.out, head_of(row), query_of(row)));
-      store_row(row_buffer(i), g_.out.dtype, to, g_.out.column, g_.Dv);
+      char* to = operand_at(to_.out, head_of(row), query_of(row));
+      store_row(row_buffer(i), to_.out.dtype, to, to_.out.column, g_.sizes.Dv);
     }
   }
 
   const Group& g_;
+  Results to_;
   std::int64_t first_, queries_, rows_, steps_ = 0, panels_ = 0, row_stride_ = 0;
   bool adjusts_, drops_;
   Panel* panel_ = nullptr;

@@ -25,7 +25,7 @@ struct LinearOperands {
 // Both gradients of y = x W^T are products of that kind: dx = dy W has the weights W^T, and dW = dy^T x has the rows
 // dy^T and the weights x^T. What follows brings the operands there.
 
-// One panel, as Target::linear_pack makes it, of weights that are given by their transpose: columns [in,out],
+// One panel, as LinearKernels::pack makes it, of weights that are given by their transpose: columns [in,out],
 // row-major, in the dtype of the product, or as f32 that bf16 holds exactly. `packed` takes outputs [first, last), at
 // most panel_rows. These rows are what the kernel reads side by side, so that copying is all. An odd number of bf16
 // inputs is filled up with a zero.

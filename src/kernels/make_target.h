@@ -26,20 +26,21 @@ using DecodeBF16 = Decode<DotF32, ReadBF16, ReadBF16>;
 using DecodeF32 = Decode<DotF32, ReadF32, ReadF32>;
 using DecodeF16 = Decode<DotF32, ReadF16, ReadF16>;
 
-void forward(const Group& group, std::int64_t first, std::int64_t last, void* scratch) {
-  if (group.q.dtype == DType::bf16) return ForwardBF16(group, first, last, static_cast<char*>(scratch)).run();
-  Forward<DotF32>(group, first, last, static_cast<char*>(scratch)).run();
-}
-
-std::size_t forward_bytes(const Group& group, std::int64_t rows) {
-  return group.q.dtype == DType::bf16 ? ForwardBF16::scratch_bytes(group, rows)
-                                      : Forward<DotF32>::scratch_bytes(group, rows);
-}
-
-void decode(const Group& group, std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end,
-            float* partial, void* scratch) {
+void run_forward(const Group& group, const Results& to, std::int64_t first, std::int64_t last, void* scratch) {
   auto* bytes = static_cast<char*>(scratch);
-  switch (group.q.dtype) {
+  if (group.sizes.dtype == DType::bf16) return ForwardBF16(group, to, first, last, bytes).run();
+  Forward<DotF32>(group, to, first, last, bytes).run();
+}
+
+std::size_t forward_bytes(const Sizes& sizes, const Features& features, std::int64_t rows) {
+  return sizes.dtype == DType::bf16 ? ForwardBF16::scratch_bytes(sizes, features, rows)
+                                    : Forward<DotF32>::scratch_bytes(sizes, features, rows);
+}
+
+void run_decode(const Group& group, std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end,
+                float* partial, void* scratch) {
+  auto* bytes = static_cast<char*>(scratch);
+  switch (group.sizes.dtype) {
     case DType::bf16:
       return DecodeBF16(group, first, last, bytes).run(begin, end, partial);
     case DType::f16:
@@ -49,50 +50,46 @@ void decode(const Group& group, std::int64_t first, std::int64_t last, std::int6
   }
 }
 
-std::size_t decode_bytes(const Group& group, std::int64_t rows) {
-  return group.q.dtype == DType::bf16 ? DecodeBF16::scratch_bytes(group, rows) : DecodeF32::scratch_bytes(group, rows);
+std::size_t decode_bytes(const Sizes& sizes, const Features& features, std::int64_t rows) {
+  return sizes.dtype == DType::bf16 ? DecodeBF16::scratch_bytes(sizes, features, rows)
+                                    : DecodeF32::scratch_bytes(sizes, features, rows);
 }
 
-// body(the backward of the group's dtype).
+BackwardItem& begin_backward(const BackwardGroup& group, void* scratch) {
+  const auto begin = [](auto& backward) -> BackwardItem& {
+    backward.begin();
+    return backward;
+  };
+  if (group.forward.sizes.dtype == DType::bf16) return begin(BackwardBF16::make(group, scratch));
+  return begin(Backward<DotF32>::make(group, scratch));
+}
+
+// body(the item as what it is).
 template <class Body>
-auto with_backward(const BackwardGroup& group, void* scratch, Body body) {
-  auto* bytes = static_cast<char*>(scratch);
-  if (group.forward.q.dtype == DType::bf16) return body(BackwardBF16(group, bytes));
-  return body(Backward<DotF32>(group, bytes));
+void with_backward(BackwardItem& item, Body body) {
+  if (item.group.forward.sizes.dtype == DType::bf16) return body(static_cast<BackwardBF16&>(item));
+  body(static_cast<Backward<DotF32>&>(item));
 }
 
-void backward_begin(const BackwardGroup& group, void* scratch) {
-  with_backward(group, scratch, [](auto backward) { backward.begin(); });
+void start_backward_rows(BackwardItem& item, std::int64_t head, std::int64_t first, std::int64_t last) {
+  with_backward(item, [&](auto& backward) { backward.start_rows(head, first, last); });
 }
 
-void backward_start_rows(const BackwardGroup& group, std::int64_t head, std::int64_t first, std::int64_t last,
-                         void* scratch) {
-  with_backward(group, scratch, [&](auto backward) { backward.start_rows(head, first, last); });
+void run_backward_rows(BackwardItem& item, std::int64_t head, std::int64_t first, std::int64_t last) {
+  with_backward(item, [&](auto& backward) { backward.rows(head, first, last); });
 }
 
-void backward_rows_(const BackwardGroup& group, std::int64_t head, std::int64_t first, std::int64_t last,
-                    void* scratch) {
-  with_backward(group, scratch, [&](auto backward) { backward.rows(head, first, last); });
+void finish_backward_rows(BackwardItem& item, std::int64_t head, std::int64_t first, std::int64_t last) {
+  with_backward(item, [&](auto& backward) { backward.finish_rows(head, first, last); });
 }
 
-void backward_finish_rows(const BackwardGroup& group, std::int64_t head, std::int64_t first, std::int64_t last,
-                          void* scratch) {
-  with_backward(group, scratch, [&](auto backward) { backward.finish_rows(head, first, last); });
+void end_backward(BackwardItem& item) {
+  with_backward(item, [](auto& backward) { backward.end(); });
 }
 
-void backward_end(const BackwardGroup& group, void* scratch) {
-  with_backward(group, scratch, [](auto backward) { backward.end(); });
-}
-
-std::size_t backward_bytes(const BackwardGroup& group) {
-  return group.forward.q.dtype == DType::bf16 ? BackwardBF16::scratch_bytes(group)
-                                              : Backward<DotF32>::scratch_bytes(group);
-}
-
-// Keys, values and their sums in 512 KiB: they stay in the L2 cache, with room beside them for the rows that pass.
-std::int64_t backward_keys(std::int64_t D, std::int64_t Dv) {
-  const std::int64_t floats = 512 * 1024 / 4 / (3 * D + 2 * Dv);
-  return min_of<std::int64_t>(8, max_of<std::int64_t>(1, floats / pair_keys)) * pair_keys;
+std::size_t backward_bytes(const Sizes& sizes, const Features& features) {
+  return sizes.dtype == DType::bf16 ? BackwardBF16::scratch_bytes(sizes, features)
+                                    : Backward<DotF32>::scratch_bytes(sizes, features);
 }
 
 #ifdef ATTEND_BF16_DOT
@@ -111,33 +108,30 @@ void linear_pack(DType dtype, const float* weight, std::int64_t out, std::int64_
   pack_linear<DotF32>(weight, out, in, packed);
 }
 
-void linear(const LinearOperands& a, std::int64_t first, std::int64_t last, std::int64_t panel) {
+void run_linear(const LinearOperands& a, std::int64_t first, std::int64_t last, std::int64_t panel) {
   if (a.dtype == DType::bf16) return LinearPanel<LinearBF16>(a, first, last, panel).run();
   LinearPanel<DotF32>(a, first, last, panel).run();
 }
 
 constexpr Target make_target(const char* name, bool (*supported)()) {
-  return {name,
-          lanes,
-          block,
-          width,
-          has_bf16_dot,
-          supported,
-          forward,
-          forward_bytes,
-          decode,
-          decode_bytes,
-          combine,
-          backward_begin,
-          backward_start_rows,
-          backward_finish_rows,
-          backward_rows_,
-          backward_end,
-          backward_bytes,
-          backward_keys,
-          linear_floats,
-          linear_pack,
-          linear};
+  return {
+      .name = name,
+      .lanes = lanes,
+      .block_keys = block,
+      .panel_rows = width,
+      .bf16_dot = has_bf16_dot,
+      .supported = supported,
+      .forward = {.run = run_forward, .bytes = forward_bytes},
+      .decode = {.run = run_decode, .combine = combine, .bytes = decode_bytes},
+      .backward = {.begin = begin_backward,
+                   .start_rows = start_backward_rows,
+                   .rows = run_backward_rows,
+                   .finish_rows = finish_backward_rows,
+                   .end = end_backward,
+                   .bytes = backward_bytes,
+                   .keys = backward_keys},
+      .linear = {.floats = linear_floats, .pack = linear_pack, .run = run_linear},
+  };
 }
 
 }  // namespace

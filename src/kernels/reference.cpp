@@ -17,12 +17,14 @@ double element(const Matrix& matrix, std::int64_t row, std::int64_t column) {
   return load_element(matrix.dtype, static_cast<const std::byte*>(matrix.data) + at * size_of(matrix.dtype));
 }
 
+// The oracle's own rule, key by key: a witness that visible_keys() can be held against.
 bool visible(const Head& head, std::int64_t i, std::int64_t j) {
-  const std::int64_t level = i + head.offset;
-  if (j >= head.key_length) return false;
-  if (head.causal && j > level) return false;
-  if (head.window_left >= 0 && j < level - head.window_left) return false;
-  if (head.window_right >= 0 && j > level + head.window_right) return false;
+  const Rules& rules = head.rules;
+  const std::int64_t level = i + rules.offset;
+  if (j >= rules.key_length) return false;
+  if (rules.causal && j > level) return false;
+  if (rules.window_left >= 0 && j < level - rules.window_left) return false;
+  if (rules.window_right >= 0 && j > level + rules.window_right) return false;
   if (head.bias.data && element(head.bias, i, j) == -infinity) return false;
   return !head.mask.data || element(head.mask, i, j) != 0;
 }
@@ -40,10 +42,10 @@ void score_keys(const Head& head, std::int64_t i, Row& row) {
 // Step 2: scale; then what else may change a score, and -infinity for every key that the query does not see.
 void make_logits(const Head& head, std::int64_t i, Row& row) {
   for (std::int64_t j = 0; j < head.Tk; ++j) {
-    double logit = row.scaled_scores[j] = row.scores[j] * head.scale;
-    if (head.softcap > 0) logit = head.softcap * std::tanh(logit / head.softcap);
+    double logit = row.scaled_scores[j] = row.scores[j] * head.rules.scale;
+    if (head.rules.softcap > 0) logit = head.rules.softcap * std::tanh(logit / head.rules.softcap);
     if (head.bias.data) logit += element(head.bias, i, j);
-    logit -= head.alibi_slope * static_cast<double>(std::abs(i + head.offset - j));
+    logit -= head.alibi_slope * static_cast<double>(std::abs(i + head.rules.offset - j));
     row.logits[j] = visible(head, i, j) ? logit : -infinity;
   }
 }
@@ -67,15 +69,16 @@ void softmax(const Head& head, Row& row) {
 // Whether dropout keeps the weight of each key; body(j, kept) for all of them.
 template <class Body>
 void for_each_draw(const Head& head, std::int64_t i, Body body) {
-  const std::uint64_t draws = dropout_row(head.dropout, 0, i);
-  const std::uint32_t threshold = dropout_threshold(head.dropout.p);
-  for (std::int64_t j = 0; j < head.Tk; ++j) body(j, dropout_keeps(draws, threshold, head.dropout.key + j));
+  const std::uint64_t draws = dropout_row(head.rules.dropout, 0, i);
+  const std::uint32_t threshold = dropout_threshold(head.rules.dropout.p);
+  for (std::int64_t j = 0; j < head.Tk; ++j) body(j, dropout_keeps(draws, threshold, head.rules.dropout.key + j));
 }
 
 void drop_weights(const Head& head, std::int64_t i, Row& row) {
-  if (head.dropout.p == 0) return;
-  for_each_draw(head, i,
-                [&](std::int64_t j, bool kept) { row.weights[j] = kept ? row.weights[j] / (1 - head.dropout.p) : 0; });
+  if (head.rules.dropout.p == 0) return;
+  for_each_draw(head, i, [&](std::int64_t j, bool kept) {
+    row.weights[j] = kept ? row.weights[j] / (1 - head.rules.dropout.p) : 0;
+  });
 }
 
 // Step 4: context = sum over j of weights[j] * v[j]. A key that is not attended to is skipped rather than multiplied by
@@ -83,7 +86,7 @@ void drop_weights(const Head& head, std::int64_t i, Row& row) {
 void mix_values(const Head& head, Row& row) {
   std::fill(row.context.begin(), row.context.end(), 0);
   for (std::int64_t j = 0; j < head.Tk; ++j) {
-    if (row.logits[j] == -infinity || (head.dropout.p > 0 && row.weights[j] == 0)) continue;
+    if (row.logits[j] == -infinity || (head.rules.dropout.p > 0 && row.weights[j] == 0)) continue;
     for (std::int64_t d = 0; d < head.Dv; ++d) row.context[d] += row.weights[j] * element(head.v, j, d);
   }
 }
@@ -103,7 +106,7 @@ void back_through_values(const Head& head, std::int64_t i, Row& row, RowGradient
   const auto through = [&](std::int64_t j, bool kept) {
     g.dlogits[j] = 0;
     if (row.logits[j] == -infinity || g.lse == -infinity) return;
-    const double factor = kept ? 1 / (1 - head.dropout.p) : 0;
+    const double factor = kept ? 1 / (1 - head.rules.dropout.p) : 0;
     double dweight = 0;
     for (std::int64_t d = 0; kept && d < head.Dv; ++d) {
       dv[j * head.Dv + d] += row.weights[j] * factor * g.dcontext[d];
@@ -111,7 +114,7 @@ void back_through_values(const Head& head, std::int64_t i, Row& row, RowGradient
     }
     g.dlogits[j] = row.weights[j] * (dweight - g.delta);
   };
-  if (head.dropout.p > 0) return for_each_draw(head, i, through);
+  if (head.rules.dropout.p > 0) return for_each_draw(head, i, through);
   for (std::int64_t j = 0; j < head.Tk; ++j) through(j, true);
 }
 
@@ -120,9 +123,9 @@ void back_through_values(const Head& head, std::int64_t i, Row& row, RowGradient
 void back_through_scores(const Head& head, const Row& row, RowGradient& g, double* dk) {
   for (std::int64_t j = 0; j < head.Tk; ++j) {
     if (row.logits[j] == -infinity || g.lse == -infinity) continue;
-    double dscore = g.dlogits[j] * head.scale;
-    if (head.softcap > 0) {
-      const double capped = std::tanh(row.scaled_scores[j] / head.softcap);
+    double dscore = g.dlogits[j] * head.rules.scale;
+    if (head.rules.softcap > 0) {
+      const double capped = std::tanh(row.scaled_scores[j] / head.rules.softcap);
       dscore *= 1 - capped * capped;
     }
     for (std::int64_t d = 0; d < head.D; ++d) {

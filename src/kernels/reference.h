@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "attend/tensor.h"
-#include "kernels/dropout.h"
+#include "kernels/rules.h"
 
 namespace attend::kernels {
 
@@ -23,22 +23,15 @@ struct Matrix {
 
 // One query head of one batch item.
 struct Head {
-  std::int64_t Tk = 0, D = 0, Dv = 0;
-  Matrix q;     // [Tq,D]
-  Matrix k;     // [Tk,D]
-  Matrix v;     // [Tk,Dv]
-  Matrix mask;  // [Tq,Tk] bool, true = may attend
-  Matrix bias;  // [Tq,Tk]
-  double scale = 1;
-  double softcap = 0;
+  std::int64_t Tk = 0, D = 0, Dv = 0;  // rules.key_length is at most Tk
+  Matrix q;                            // [Tq,D]
+  Matrix k;                            // [Tk,D]
+  Matrix v;                            // [Tk,Dv]
+  Matrix mask;                         // [Tq,Tk] bool, true = may attend
+  Matrix bias;                         // [Tq,Tk]
+  Rules rules;
   double alibi_slope = 0;
   std::optional<double> sink;
-  std::int64_t offset = 0;  // query i is level with key i + offset
-  bool causal = false;
-  std::int64_t window_left = -1;  // -1: open
-  std::int64_t window_right = -1;
-  std::int64_t key_length = 0;  // only keys below it exist; at most Tk
-  Dropout dropout;
 };
 
 // The steps of one query row. Reused from row to row: the vectors keep their memory.

@@ -1,7 +1,7 @@
 // One for each target_*.cpp of this build.
 #pragma once
 
-#include "kernels/fused.h"
+#include "kernels/target.h"
 
 namespace attend::kernels {
 

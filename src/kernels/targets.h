@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "kernels/fused.h"
+#include "kernels/target.h"
 
 namespace attend::kernels {
 

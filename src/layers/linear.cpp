@@ -67,7 +67,7 @@ void multiply(const kernels::LinearOperands& operands, std::int64_t rows) {
   const std::int64_t items = divide_up(rows, kernels::linear_rows) * panels;
   parallel_items(items, threads_for(operands, rows), [&](int, std::int64_t item) {
     const std::int64_t first = item / panels * kernels::linear_rows;
-    target.linear(operands, first, std::min(first + kernels::linear_rows, rows), item % panels);
+    target.linear.run(operands, first, std::min(first + kernels::linear_rows, rows), item % panels);
   });
 }
 
@@ -80,7 +80,7 @@ void multiply_columns(const kernels::LinearOperands& operands, DType dtype, cons
   const std::int64_t panels = divide_up(operands.out, target.panel_rows);
   const std::int64_t items = divide_up(rows, rows_at_once) * panels;
   const auto workers = static_cast<int>(std::min<std::int64_t>(items, threads_for(operands, rows)));
-  const std::int64_t floats = target.linear_floats(operands.dtype, target.panel_rows, operands.in);
+  const std::int64_t floats = target.linear.floats(operands.dtype, target.panel_rows, operands.in);
   Tensor packed = Tensor::uninitialized({workers, floats});
   parallel_items(items, workers, [&](int worker, std::int64_t item) {
     const std::int64_t first = item % panels * target.panel_rows;
@@ -94,7 +94,7 @@ void multiply_columns(const kernels::LinearOperands& operands, DType dtype, cons
     part.y = static_cast<std::byte*>(operands.y) + first * size_of(operands.y_dtype);
     const std::int64_t begin = item / panels * rows_at_once, end = std::min(rows, begin + rows_at_once);
     for (std::int64_t row = begin; row < end; row += kernels::linear_rows) {
-      target.linear(part, row, std::min(row + kernels::linear_rows, end), 0);
+      target.linear.run(part, row, std::min(row + kernels::linear_rows, end), 0);
     }
   });
 }
@@ -159,8 +159,8 @@ Linear Linear::to(DType dtype) const {
 void Linear::pack() {
   const DType product = product_dtype(dtype_, in_size());
   const kernels::Target& target = kernels::target();
-  packed_ = Tensor::uninitialized({target.linear_floats(product, out_size(), in_size())});
-  target.linear_pack(product, weight_.data<float>(), out_size(), in_size(), packed_.data<float>());
+  packed_ = Tensor::uninitialized({target.linear.floats(product, out_size(), in_size())});
+  target.linear.pack(product, weight_.data<float>(), out_size(), in_size(), packed_.data<float>());
 }
 
 void Linear::check_input(const View& x) const {

@@ -96,18 +96,6 @@ void widen(Dims& shape, const Dims& other) {
   }
 }
 
-// The keys [first, last) that causal, window and key_lengths leave to query i.
-std::pair<std::int64_t, std::int64_t> reach(const Problem& p, std::int64_t b, std::int64_t i) {
-  const Sequence sequence = p.sequence(b);
-  const std::int64_t level = i + sequence.offset;
-  std::int64_t first = 0;
-  std::int64_t last = sequence.key_length;
-  if (p.window.left >= 0) first = std::max(first, level - p.window.left);
-  if (p.window.right >= 0) last = std::min(last, level + p.window.right + 1);
-  if (p.causal) last = std::min(last, level + 1);
-  return {first, last};
-}
-
 // The conditions, and the reach of each query where `positional` is given, as one mask [.,.,.,Tk + appended].
 Tensor make_mask(const std::vector<Condition>& conditions, const Problem* positional, Dims shape, std::int64_t keys) {
   for (const Condition& condition : conditions) widen(shape, condition.mask.shape());
@@ -123,7 +111,7 @@ Tensor make_mask(const std::vector<Condition>& conditions, const Problem* positi
       for (std::int64_t j = 0; j < keys; ++j) row[j] &= (mask[j] != 0) == condition.visible_where;
     }
     if (!positional) return;
-    const auto [first, last] = reach(*positional, b, i);
+    const auto [first, last] = kernels::visible_keys(positional->rules(positional->sequence(b), h), i);
     for (std::int64_t j = 0; j < keys; ++j) row[j] &= j >= first && j < last;
   });
   return out;

@@ -223,20 +223,21 @@ inline kernels::Head oracle_head(const Call& x, std::int64_t b, std::int64_t h, 
   const AttentionOptions& o = x.options;
   kernels::Head head;
   head.D = x.Q.size(3), head.Dv = x.V.size(3);
-  head.Tk = head.key_length = o.key_lengths ? static_cast<std::int64_t>(o.key_lengths->item({b})) : keys;
+  kernels::Rules& rules = head.rules;
+  head.Tk = rules.key_length = o.key_lengths ? static_cast<std::int64_t>(o.key_lengths->item({b})) : keys;
   const std::int64_t kv = h / (x.Q.size(1) / x.K.size(1));
   head.q = matrix_of(x.Q, b, h, query_start);
   head.k = matrix_of(x.K, b, kv, key_start), head.v = matrix_of(x.V, b, kv, key_start);
   const Dims pairs{x.Q.size(0), x.Q.size(1), x.Q.size(2), x.K.size(2)};
   if (o.mask) head.mask = matrix_of(o.mask->broadcast_to(pairs), b, h, query_start, key_start);
   if (o.bias) head.bias = matrix_of(o.bias->broadcast_to(pairs), b, h, query_start, key_start);
-  head.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(head.D)));
-  head.softcap = o.softcap;
+  rules.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(head.D)));
+  rules.softcap = o.softcap;
   if (o.alibi_slopes) head.alibi_slope = o.alibi_slopes->item({h});
   if (o.sinks) head.sink = o.sinks->item({h});
-  head.causal = o.causal, head.window_left = o.window.left, head.window_right = o.window.right;
-  head.offset = o.offset ? o.offset->resolve(queries, head.key_length) : 0;
-  head.dropout = {o.dropout.p, o.dropout.seed, b, h, query_start, key_start};
+  rules.causal = o.causal, rules.window_left = o.window.left, rules.window_right = o.window.right;
+  rules.offset = o.offset ? o.offset->resolve(queries, rules.key_length) : 0;
+  rules.dropout = {o.dropout.p, o.dropout.seed, b, h, query_start, key_start};
   return head;
 }
 

@@ -130,7 +130,7 @@ class GradientOracle {
   }
 
   static double distance(const OracleRow& at, std::int64_t j) {
-    return static_cast<double>(std::abs(at.row + at.head.offset - j));
+    return static_cast<double>(std::abs(at.row + at.head.rules.offset - j));
   }
 
   // to + term in f32.
@@ -180,12 +180,12 @@ class GradientOracle {
     if (has(3)) add_f32(plain.bias(at.b, at.h, at.i, at.key_start + j), dlogit);
     if (has(4)) add_f32(plain.alibi_slope(at.h), -dlogit * static_cast<float>(distance(at, j)));
     double *dq = plain.row(0, at.b, at.h, at.i), *dk = plain.row(1, at.b, at.h / kv_group_, at.key_start + j);
-    const auto cap = static_cast<float>(at.head.softcap);
+    const auto cap = static_cast<float>(at.head.rules.softcap);
     if (cap > 0) {
       const float capped = std::tanh(static_cast<float>(forward_.scaled_scores[j]) / cap);
       dlogit *= 1 - capped * capped;
     }
-    const float dscore = dlogit * static_cast<float>(at.head.scale);
+    const float dscore = dlogit * static_cast<float>(at.head.rules.scale);
     for (std::int64_t d = 0; d < at.head.D; ++d) {
       add_f32(dq[d], dscore * plain_element(at.head.k, j, d));
       add_f32(dk[d], dscore * plain_element(at.head.q, at.row, d));
@@ -214,9 +214,9 @@ class GradientOracle {
   void squares_of_score(const OracleRow& at, std::int64_t j, double dlogit) {
     if (has(3)) add_square(squares.bias(at.b, at.h, at.i, at.key_start + j), dlogit);
     if (has(4)) add_square(squares.alibi_slope(at.h), dlogit * distance(at, j));
-    double dscore = dlogit * at.head.scale;
-    if (at.head.softcap > 0) {
-      const double capped = std::tanh(forward_.scaled_scores[j] / at.head.softcap);
+    double dscore = dlogit * at.head.rules.scale;
+    if (at.head.rules.softcap > 0) {
+      const double capped = std::tanh(forward_.scaled_scores[j] / at.head.rules.softcap);
       // The slope 1 - tanh^2 is known to some 2^-24, however small it is: in f32, as if it were 1.
       const double least = c_.x.Q.dtype() == DType::f32 ? 1 : c_.x.Q.dtype() == DType::f16 ? 0x1p-13 : 0x1p-16;
       dscore *= std::max(1 - capped * capped, least);

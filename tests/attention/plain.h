@@ -50,18 +50,18 @@ inline std::vector<float> plain_logits(const kernels::Head& head, std::int64_t i
     if (exact.logits[j] == -INFINITY) continue;
     float score = 0;
     for (std::int64_t d = 0; d < head.D; ++d) score += plain_element(head.q, i, d) * plain_element(head.k, j, d);
-    score *= static_cast<float>(head.scale);
-    const auto cap = static_cast<float>(head.softcap);
+    score *= static_cast<float>(head.rules.scale);
+    const auto cap = static_cast<float>(head.rules.softcap);
     if (cap > 0) score = cap * std::tanh(score / cap);
     if (head.bias.data) score += plain_element(head.bias, i, j);
-    logits[j] = score - static_cast<float>(head.alibi_slope) * static_cast<float>(std::abs(i + head.offset - j));
+    logits[j] = score - static_cast<float>(head.alibi_slope) * static_cast<float>(std::abs(i + head.rules.offset - j));
   }
   return logits;
 }
 
 // What dropout multiplies the weight of key j with: 0, or 1 / (1 - p).
 inline float plain_dropout(const kernels::Head& head, std::int64_t i, std::int64_t j) {
-  const kernels::Dropout& dropout = head.dropout;
+  const kernels::Dropout& dropout = head.rules.dropout;
   if (dropout.p == 0) return 1;
   const bool kept = kernels::dropout_keeps(kernels::dropout_row(dropout, 0, i), kernels::dropout_threshold(dropout.p),
                                            dropout.key + j);

@@ -44,6 +44,9 @@ kernels::Rows rows(const View& x) {
   out.data = x.raw(), out.dtype = x.dtype(), out.row = x.strides()[2], out.column = x.strides()[3];
   return out;
 }
+kernels::MutableRows result_rows(const MutableView& x) {
+  return {x.raw(), x.dtype(), x.strides()[2], x.strides()[3]};
+}
 kernels::Operand statistics(const View& x) {
   return {x.raw(), x.dtype(), x.strides()[1], x.strides()[2], 0};
 }
@@ -55,19 +58,21 @@ class Trial {
       : target_(target), c_(c), H_(c.x.Q.size(1)), Tq_(c.x.Q.size(2)), Tk_(c.x.K.size(2)), D_(c.x.Q.size(3)) {
     const AttentionOptions& o = c.x.options;
     kernels::Group& f = group_.forward;
-    f.G = H_, f.D = D_, f.Dv = c.x.V.size(3);
+    f.sizes = {H_, D_, c.x.V.size(3), c.x.Q.dtype()};
+    f.features = {.mask = o.mask.has_value(),
+                  .bias = o.bias.has_value(),
+                  .alibi_slopes = o.alibi_slopes.has_value(),
+                  .softcap = o.softcap > 0,
+                  .dropout = o.dropout.p > 0,
+                  .dlogits = c.wanted.dbias || c.wanted.dalibi_slopes};
     f.q = operand(c.x.Q), f.k = rows(c.x.K), f.v = rows(c.x.V);
-    f.out = operand(c.forward.out), f.lse = statistics(c.forward.lse);
+    group_.out = operand(c.forward.out), group_.lse = statistics(c.forward.lse);
     if (o.mask) f.mask = operand(o.mask->broadcast_to({1, H_, Tq_, Tk_}));
     if (o.bias) f.bias = operand(*o.bias);
     for (std::int64_t h = 0; o.alibi_slopes && h < H_; ++h) slopes_.push_back(o.alibi_slopes->item({h}));
     if (o.alibi_slopes) f.alibi_slopes = slopes_.data();
-    f.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(D_))), f.softcap = o.softcap;
-    f.key_length = o.key_lengths ? static_cast<std::int64_t>(o.key_lengths->item({0})) : Tk_;
-    f.offset = o.offset ? o.offset->resolve(Tq_, f.key_length) : 0;
-    f.causal = o.causal, f.window_left = o.window.left, f.window_right = o.window.right;
-    f.dropout = {o.dropout.p, o.dropout.seed, 0, 0, 0, 0};
-    group_.queries = Tq_, group_.keys = target.backward_keys(D_, f.Dv);
+    f.rules = test::oracle_head(c.x, 0, 0, 0, Tq_, 0, Tk_).rules;
+    group_.queries = Tq_;
     group_.dout = operand(c.Dout);
     if (c.wanted.dlse) group_.dlse = statistics(*c.wanted.dlse);
   }
@@ -82,7 +87,8 @@ class Trial {
     std::vector<double> dslopes(static_cast<std::size_t>(H_));
     const MutableView q(dq.begin(), dtype, c_.x.Q.shape()), k(dk.begin(), dtype, c_.x.K.shape()),
         v(dv.begin(), dtype, c_.x.V.shape());
-    group_.dq_out = operand(q), group_.dk = rows(k), group_.dv = rows(v);
+    group_.dq_out = {q.raw(), dtype, q.strides()[1], q.strides()[2], q.strides()[3]};
+    group_.dk = result_rows(k), group_.dv = result_rows(v);
     group_.dq = reinterpret_cast<float*>(sums.begin()), group_.dq_head = Tq_ * row, group_.dq_row = row;
     group_.statistics = reinterpret_cast<float*>(of_rows.begin());
     if (c_.wanted.dbias) {
@@ -90,7 +96,7 @@ class Trial {
       group_.dbias_head = Tq_ * Tk_, group_.dbias_row = Tk_, group_.dbias_column = 1;
     }
     if (c_.wanted.dalibi_slopes) group_.dalibi_slopes = dslopes.data();
-    Guarded scratch(target_.backward_bytes(group_));
+    Guarded scratch(target_.backward.bytes(group_.forward.sizes, group_.forward.features));
     run(scratch.begin());
     for (const Guarded* each : {&sums, &of_rows, &dq, &dk, &dv, &scratch}) EXPECT_TRUE(each->intact()) << what;
     AttentionGradients gradients{q.clone(), k.clone(), v.clone()};
@@ -103,18 +109,20 @@ class Trial {
 
  private:
   void run(void* scratch) {
-    for (std::int64_t begin = 0; begin < Tk_; begin += group_.keys) {
-      group_.keys_begin = begin, group_.keys_end = std::min(Tk_, begin + group_.keys);
-      target_.backward_begin(group_, scratch);
-      for (std::int64_t first = 0; first < Tq_; first += kernels::backward_rows) {
-        const std::int64_t last = std::min(Tq_, first + kernels::backward_rows);
+    const kernels::BackwardKernels& kernels = target_.backward;
+    const std::int64_t keys = kernels.keys(group_.forward.sizes);
+    for (std::int64_t begin = 0; begin < Tk_; begin += keys) {
+      group_.keys_begin = begin, group_.keys_end = std::min(Tk_, begin + keys);
+      kernels::BackwardItem& item = kernels.begin(group_, scratch);
+      for (std::int64_t first = 0; first < Tq_; first += kernels::backward_tile_rows) {
+        const std::int64_t last = std::min(Tq_, first + kernels::backward_tile_rows);
         for (std::int64_t head = 0; head < H_; ++head) {
-          if (begin == 0) target_.backward_start_rows(group_, head, first, last, scratch);
-          target_.backward_rows(group_, head, first, last, scratch);
-          if (group_.keys_end == Tk_) target_.backward_finish_rows(group_, head, first, last, scratch);
+          if (begin == 0) kernels.start_rows(item, head, first, last);
+          kernels.rows(item, head, first, last);
+          if (group_.keys_end == Tk_) kernels.finish_rows(item, head, first, last);
         }
       }
-      target_.backward_end(group_, scratch);
+      kernels.end(item);
     }
   }
 
@@ -139,7 +147,7 @@ TEST(TargetBackward, SizesAroundTilesWithEveryOption) {
       Sizes s{1, 1 + dice.below(3), 1, sizes[dice.below(last)], sizes[dice.below(last)], 1, 1};
       s.D = dice.one_in(2) ? 1 + dice.below(70) : sizes[dice.below(last)];
       s.Dv = dice.one_in(2) ? s.D : 1 + dice.below(70);
-      if (dice.one_in(20)) s.Tk = 2 * target->backward_keys(s.D, s.Dv) + 5;
+      if (dice.one_in(20)) s.Tk = 2 * target->backward.keys({.D = s.D, .Dv = s.Dv}) + 5;
       Call x = make_call(s, random_features(dice) & here, dtypes[seed % 3], seed);
       if (x.options.bias) x.options.bias = x.options.bias->broadcast_to({1, s.H, s.Tq, s.Tk});
       x.what.append(" ").append(target->name);

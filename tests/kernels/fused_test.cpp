@@ -1,6 +1,6 @@
 // Every target's kernels by themselves: sizes around their lanes, register tiles and panels, any layout in memory, and
 // nothing read or written outside.
-#include "kernels/fused.h"
+#include "kernels/target.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -48,6 +48,7 @@ class Placed {
     return load_element(dtype_, at(head, row, column));
   }
   kernels::Operand operand() { return {at(0, 0, 0), dtype_, stride_[0], stride_[1], stride_[2]}; }
+  kernels::MutableOperand result() { return {at(0, 0, 0), dtype_, stride_[0], stride_[1], stride_[2]}; }
   kernels::Rows rows() {
     kernels::Rows rows;
     rows.data = at(0, 0, 0), rows.dtype = dtype_, rows.row = stride_[1], rows.column = stride_[2];
@@ -148,23 +149,32 @@ class Trial {
  private:
   kernels::Group make_group() {
     kernels::Group g;
-    g.G = c_.shape.G, g.D = c_.shape.D, g.Dv = c_.shape.Dv;
-    g.q = q_.operand(), g.k = k_.rows(), g.v = v_.rows(), g.out = out_.operand();
-    if (c_.lse) g.lse = lse_.operand();
+    g.sizes = {c_.shape.G, c_.shape.D, c_.shape.Dv, c_.dtype};
+    g.features = {.mask = c_.masked, .bias = c_.biased};
+    g.rules = rules();
+    g.q = q_.operand(), g.k = k_.rows(), g.v = v_.rows();
     if (c_.masked) g.mask = mask_.operand();
     if (c_.biased) g.bias = bias_.operand();
-    g.scale = scale(), g.offset = c_.offset, g.causal = c_.causal;
-    g.window_left = c_.left, g.window_right = c_.right;
-    g.key_length = length();
     return g;
   }
 
-  void run_in_exact_scratch(const Target& target, const kernels::Group& group, const std::string& what) const {
-    const std::size_t bytes = target.forward_bytes(group, group.G * (c_.shape.Tq - c_.first)), guard = 256;
+  kernels::Rules rules() const {
+    return {.scale = 1 / std::sqrt(static_cast<double>(c_.shape.D)),
+            .offset = c_.offset,
+            .causal = c_.causal,
+            .window_left = c_.left,
+            .window_right = c_.right,
+            .key_length = c_.key_length < 0 ? c_.shape.Tk : c_.key_length};
+  }
+
+  void run_in_exact_scratch(const Target& target, const kernels::Group& group, const std::string& what) {
+    const std::int64_t rows = c_.shape.G * (c_.shape.Tq - c_.first);
+    const std::size_t bytes = target.forward.bytes(group.sizes, group.features, rows), guard = 256;
     std::vector<std::byte> memory(bytes + 2 * guard + 64, std::byte{poison});
     const std::size_t past = (reinterpret_cast<std::uintptr_t>(memory.data()) + guard) % 64;
     std::byte* scratch = memory.data() + guard + (past == 0 ? 0 : 64 - past);
-    target.forward(group, c_.first, c_.shape.Tq, scratch);
+    const kernels::Results to{out_.result(), c_.lse ? lse_.result() : kernels::MutableOperand{}};
+    target.forward.run(group, to, c_.first, c_.shape.Tq, scratch);
     const auto clean = [](std::byte b) { return b == std::byte{poison}; };
     EXPECT_TRUE(std::all_of(memory.data(), scratch, clean)) << what;
     EXPECT_TRUE(std::all_of(scratch + bytes, memory.data() + memory.size(), clean)) << what;
@@ -196,18 +206,14 @@ class Trial {
   kernels::Head make_head(std::int64_t g) {
     kernels::Head head;
     // The oracle multiplies every key's score out, so it may not see keys that do not exist.
-    head.Tk = head.key_length = length();
+    head.rules = rules();
+    head.Tk = head.rules.key_length;
     head.D = c_.shape.D, head.Dv = c_.shape.Dv;
     head.q = q_.matrix(g), head.k = k_.matrix(0), head.v = v_.matrix(0);
     if (c_.masked) head.mask = mask_.matrix(g);
     if (c_.biased) head.bias = bias_.matrix(g);
-    head.scale = scale(), head.offset = c_.offset, head.causal = c_.causal;
-    head.window_left = c_.left, head.window_right = c_.right;
     return head;
   }
-
-  double scale() const { return 1 / std::sqrt(static_cast<double>(c_.shape.D)); }
-  std::int64_t length() const { return c_.key_length < 0 ? c_.shape.Tk : c_.key_length; }
 
   Case c_;
   Placed q_, k_, v_, mask_, bias_, out_, lse_;

@@ -1,0 +1,183 @@
+// What the kernels are called with, and what they promise: the contract between src/attention and the kernels that are
+// compiled for each target (targets.h says which there are). Plain memory, strides and sizes; docs/kernels.md explains
+// the loop nests and the tiles.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "attend/dtype.h"
+#include "kernels/linear.h"
+#include "kernels/rules.h"
+
+namespace attend::kernels {
+
+// Keys are looked at in tiles that begin at multiples of this, whatever the query: so a row's sums are cut at the same
+// places in every call. 64 keys: the weights of a tile (12 KiB) and the panel they meet stay in a 32 KiB L1 cache.
+inline constexpr std::int64_t tile_keys = 64;
+
+// The backward takes so many query rows and keys at once: a tile of weights takes 12 KiB, and with a panel of what it
+// is multiplied by it stays in a 32 KiB L1 cache.
+inline constexpr std::int64_t backward_tile_rows = 64;
+inline constexpr std::int64_t backward_tile_keys = 48;
+
+// ---- Operands ----
+
+// One matrix for each query head of a group, to read. Strides count elements.
+struct Operand {
+  const void* data = nullptr;  // null: there is none
+  DType dtype = DType::f32;
+  std::int64_t head = 0;
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+};
+
+// The same to write.
+struct MutableOperand {
+  void* data = nullptr;  // null: not wanted
+  DType dtype = DType::f32;
+  std::int64_t head = 0;
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+};
+
+// The rows that one key head's keys or values lie in, to read: all in one piece, or in blocks of block_rows (a multiple
+// of tile_keys), the head at the same offset in each.
+struct Rows {
+  const void* data = nullptr;
+  const void* const* blocks = nullptr;  // null: one piece
+  std::int64_t block_rows = 0;
+  std::int64_t offset = 0;  // elements from a block's beginning to the head's first row
+  DType dtype = DType::f32;
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+};
+
+// The rows of one key head's gradient, to write, in one piece.
+struct MutableRows {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+};
+
+// ---- Groups ----
+
+// The query heads that share one key head of one batch item: G heads, [G,Tq,D] against [Tk,D].
+struct Sizes {
+  std::int64_t G = 1, D = 0, Dv = 0;
+  DType dtype = DType::f32;  // of q, k and v: f32, bf16 or f16
+};
+
+// Which tensors and options take part in a call. The kernels cut their scratch by it, and ask for its bytes by it.
+struct Features {
+  bool mask = false, bias = false, alibi_slopes = false, softcap = false, dropout = false;
+  bool dlogits = false;  // the backward gives gradients of what is added to the scores
+};
+
+struct Group {
+  Sizes sizes = {};
+  Features features = {};
+  Rules rules = {};
+  Operand q = {};                        // [G,Tq,D]
+  Rows k = {}, v = {};                   // [Tk,D], [Tk,Dv]
+  Operand mask = {};                     // [G,Tq,Tk] bool, true = may attend
+  Operand bias = {};                     // [G,Tq,Tk] floating point
+  const double* alibi_slopes = nullptr;  // [G]
+  const double* sinks = nullptr;         // [G]
+};
+
+// What the forward gives.
+struct Results {
+  MutableOperand out;  // [G,Tq,Dv]
+  MutableOperand lse;  // [G,Tq] f32 (row stride); data may be null
+};
+
+// What the backward needs of a group and one stretch of its keys: an item of work.
+struct BackwardGroup {
+  Group forward = {};
+  std::int64_t queries = 0;                   // Tq
+  std::int64_t keys_begin = 0, keys_end = 0;  // the item's keys; keys_begin a multiple of BackwardKernels::keys()
+  Operand out = {};                           // [G,Tq,Dv], as the forward gave it
+  Operand lse = {};                           // [G,Tq] f32
+  Operand dout = {};                          // [G,Tq,Dv]
+  Operand dlse = {};                          // [G,Tq] f32; data may be null
+  MutableRows dk = {}, dv = {};               // [Tk,D], [Tk,Dv]
+  // [G,Tq,D] f32, rows of whole vectors: the sums of all items. Then written to dq_out where that is not the same.
+  float* dq = nullptr;
+  std::int64_t dq_head = 0, dq_row = 0;
+  MutableOperand dq_out = {};
+  float* statistics = nullptr;  // [G,Tq,2]: lse in log2 units, dout . out - dlse
+  float* dbias = nullptr;       // of element (head 0, query 0, key dbias_key); null: not wanted
+  std::int64_t dbias_head = 0, dbias_row = 0, dbias_column = 0;  // 0 where the bias was broadcast
+  std::int64_t dbias_key = 0;
+  double* dalibi_slopes = nullptr;  // [G]; null: not wanted
+};
+
+// ---- Kernels ----
+
+// `scratch` is 64-byte aligned everywhere, and as long as bytes() says.
+
+struct ForwardKernels {
+  // Query rows [first, last) of every head of the group. Rows are independent: a row's bits depend on its query, its
+  // keys and the options alone.
+  void (*run)(const Group& group, const Results& to, std::int64_t first, std::int64_t last, void* scratch);
+  // `rows`: of all heads together.
+  std::size_t (*bytes)(const Sizes& sizes, const Features& features, std::int64_t rows);
+};
+
+struct DecodeKernels {
+  // Query rows [first, last) of every head against the keys [begin, end) alone, begin a multiple of tile_keys:
+  // partial [rows][2 + Dv], a row's m (log2 units), l, and sums of weights 2^(score - m) times values. Sinks are left
+  // to combine().
+  void (*run)(const Group& group, std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end,
+              float* partial, void* scratch);
+  // The results of those rows from `ranges` such partials, `stride` floats from one to the next, in their order, the
+  // sink first.
+  void (*combine)(const Group& group, const Results& to, std::int64_t first, std::int64_t last, const float* partials,
+                  std::int64_t stride, std::int64_t ranges);
+  std::size_t (*bytes)(const Sizes& sizes, const Features& features, std::int64_t rows);
+};
+
+// The backward of one item. begin() makes it in `scratch`, where it lives; it knows its group, whose tensors must
+// outlive it. Then come query rows [first, last) of a head, from a multiple of backward_tile_rows to the next or to the
+// end, in any order, then end(). start_rows() comes before the first item's rows, finish_rows() after the last one's.
+struct BackwardItem {
+  BackwardGroup group;
+};
+
+struct BackwardKernels {
+  BackwardItem& (*begin)(const BackwardGroup& group, void* scratch);
+  void (*start_rows)(BackwardItem& item, std::int64_t head, std::int64_t first, std::int64_t last);
+  void (*rows)(BackwardItem& item, std::int64_t head, std::int64_t first, std::int64_t last);
+  void (*finish_rows)(BackwardItem& item, std::int64_t head, std::int64_t first, std::int64_t last);
+  void (*end)(BackwardItem& item);
+  std::size_t (*bytes)(const Sizes& sizes, const Features& features);
+  std::int64_t (*keys)(const Sizes& sizes);  // of an item, at most
+};
+
+struct LinearKernels {
+  // Weights [out,in] in the order in which run() reads them: floats() of them, for x of that dtype (f32; bf16 where
+  // bf16_dot).
+  std::int64_t (*floats)(DType dtype, std::int64_t out, std::int64_t in);
+  void (*pack)(DType dtype, const float* weight, std::int64_t out, std::int64_t in, float* packed);
+  // Rows [first, last), at most linear_rows, and outputs panel * panel_rows, ... (as many) of y. Any cut of y gives the
+  // same bits. For bf16, `in` is even.
+  void (*run)(const LinearOperands& operands, std::int64_t first, std::int64_t last, std::int64_t panel);
+};
+
+// What a target's kernels are, and how they are called.
+struct Target {
+  const char* name;
+  int lanes;       // floats in a vector
+  int block_keys;  // keys in the register tile of scores
+  int panel_rows;  // query rows in the register tile: its vectors' lanes
+  bool bf16_dot;   // bf16 products by the processor's own instruction
+  bool (*supported)();
+  ForwardKernels forward;
+  DecodeKernels decode;
+  BackwardKernels backward;
+  LinearKernels linear;
+};
+
+}  // namespace attend::kernels
