@@ -1,71 +1,75 @@
 #!/usr/bin/env python3
-"""Checks that includes follow the rooms' order: a room may include itself and the rooms that ROOMS gives it.
+"""Checks the includes of all C++ sources against the table of rooms in docs/design.md, the one place that says them.
 
-Prints each include that does not, and exits 1 if there is one. docs/design.md says what the rooms are for.
+Prints each include that the table does not allow, each folder and each public header that it does not know, and exits 1 if there is
+one. Usage: check_rooms.py [TREE]
 """
 import re
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-
-ROOMS = {
-    "core": [],
-    "kernels": ["core"],
-    "attention": ["core", "kernels"],
-    "io": ["core"],
-    "layers": ["core", "kernels", "attention", "io"],
-    "picture": ["core"],
-    "explain": ["core", "kernels", "attention", "io", "layers", "picture"],
-    # The command and the Python package are thin doors: they see the public headers alone.
-    "cli": [],
-    "python": [],
-}
-# Which room a public header belongs to.
-HEADERS = {"error": "core", "dtype": "core", "tensor": "core", "random": "core", "threads": "core", "attention": "attention", "kv_cache": "attention", "layers": "layers", "io": "io",
-           "picture": "picture", "explain": "explain"}
+# | `src/io/` | what it holds | its public headers | what it may include |
+ROW = re.compile(r"^\| `(?:src/)?(\w+)/` \|.*\|([\w, ]*)\|([\w, ]*)\|$", re.MULTILINE)
 PUBLIC_DEPENDENCIES = re.compile(r"#include <(fmt|nlohmann|png|zlib|tbb|ft2build|freetype|CLI)[/.>]")
-INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
+# What the last column may say besides rooms.
+PUBLIC, EVERYTHING = "the public headers", "everything"
 
 
-def room_of(path):
-    parts = path.relative_to(ROOT).parts
-    if parts[0] == "include":
-        return HEADERS.get(path.stem)  # None: attend.h, which includes them all
-    return parts[1] if parts[0] == "src" else parts[0]
+class Rooms:
+    """The table: what each room may include, and to which room each public header belongs."""
+
+    def __init__(self, page):
+        rows = [(room, headers.strip(), allowed.strip()) for room, headers, allowed in ROW.findall(page)]
+        self.allowed = {room: [allowed] if allowed in (PUBLIC, EVERYTHING) else re.findall(r"\w+", allowed) for room, _, allowed in rows}
+        self.headers = {header: room for room, headers, _ in rows for header in re.findall(r"\w+", headers)}
+
+    def upside_down(self):
+        """Rooms that may include what stands in no row above them."""
+        above = {PUBLIC, EVERYTHING}
+        for room, allowed in self.allowed.items():
+            yield from (f"docs/design.md: {room} may include {other}, which is no room above it" for other in allowed if other not in above)
+            above.add(room)
+
+    def may(self, room, include, quoted):
+        """Whether a file of that room may include this. Other libraries' headers are no concern of the rooms."""
+        first = include.split("/")[0]
+        if first == "attend":
+            return PUBLIC in self.allowed[room] or self.headers.get(Path(include).stem) in [room, *self.allowed[room]]
+        if not quoted and first not in self.allowed:
+            return True
+        return "/" not in include or first in [room, *self.allowed[room]]
 
 
-def target_room(path, include):
-    if include.startswith("attend/"):
-        return HEADERS.get(Path(include).stem, "attend")
-    first = include.split("/")[0]
-    return first if "/" in include else room_of(path)
+def room_of(parts, rooms):
+    """The room of a source file; None for attend.h, which includes all public headers."""
+    if parts[0] != "include":
+        return parts[1] if parts[0] == "src" else parts[0]
+    return None if parts[-1] == "attend.h" else rooms.headers.get(Path(parts[-1]).stem, parts[-1])
 
 
-def faults():
-    for folder in ("include", "src", "cli", "python"):
-        for path in sorted((ROOT / folder).rglob("*")):
+def faults(tree):
+    rooms = Rooms((tree / "docs/design.md").read_text())
+    yield from rooms.upside_down()
+    for folder in ("include", "src", *(room for room in rooms.allowed if not (tree / "src" / room).exists())):
+        for path in sorted((tree / folder).rglob("*")):
             if path.suffix not in (".h", ".cpp"):
                 continue
-            room, text, name = room_of(path), path.read_text(), path.relative_to(ROOT)
+            name, text = path.relative_to(tree), path.read_text()
+            room = room_of(name.parts, rooms)
             if folder == "include" and PUBLIC_DEPENDENCIES.search(text):
                 yield f"{name}: a public header shows a dependency"
-            if room is None:
+            if room is None or EVERYTHING in rooms.allowed.get(room, ()):
                 continue
-            if room not in ROOMS:
-                yield f"{name}: no room is called {room}"
+            if room not in rooms.allowed:
+                yield f"{name}: docs/design.md knows no room for it"
                 continue
-            for include in INCLUDE.findall(text):
-                target = target_room(path, include)
-                if room in ("cli", "python"):
-                    allowed = include.startswith("attend/") or target == room
-                else:
-                    allowed = target == room or target in ROOMS[room]
-                if not allowed:
-                    yield f"{name}: {room} may not include {include} ({target})"
+            for quoted, angled in INCLUDE.findall(text):
+                if not rooms.may(room, quoted or angled, bool(quoted)):
+                    yield f"{name}: {room} may not include {quoted or angled}"
 
 
 if __name__ == "__main__":
-    found = list(faults())
-    print("\n".join(found) or f"rooms: every include follows the order {' < '.join(ROOMS)}")
+    found = list(faults(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent))
+    print("\n".join(found) or "rooms: every include is one that docs/design.md allows")
     sys.exit(bool(found))
