@@ -11,7 +11,7 @@ namespace translate {
 namespace {
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& what) {
-  throw attend::Error(attend::ErrorCode::bad_file, fmt::format("{}: {}", path.string(), what));
+  throw attend::Error(attend::ErrorCode::bad_file, "", fmt::format("{}: {}", path.string(), what));
 }
 
 std::vector<Pair>* split_named(Corpus& corpus, std::string_view name) {

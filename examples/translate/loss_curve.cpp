@@ -94,7 +94,7 @@ void draw_legend(std::string& svg, double y, const char* colour, const std::stri
 }  // namespace
 
 std::string svg_loss_curve(std::span<const double> train, std::span<const double> valid, std::int64_t validate_every) {
-  if (train.empty()) throw attend::Error(attend::ErrorCode::bad_value, "there are no losses yet");
+  if (train.empty()) throw attend::Error(attend::ErrorCode::bad_value, "", "there are no losses yet");
   std::vector<Point> held_out;
   for (std::size_t i = 0; i < valid.size(); ++i)
     held_out.push_back({static_cast<double>(i + 1) * static_cast<double>(validate_every), valid[i]});

@@ -34,10 +34,10 @@ void drop(Tensor& x, const Dropping& dropping, std::string_view name, std::strin
 const Tensor& parameter(const TensorMap& parameters, const std::string& name, const attend::Dims& shape) {
   const auto found = parameters.find(name);
   if (found == parameters.end())
-    throw attend::Error(attend::ErrorCode::bad_value, fmt::format("Model: there is no parameter {}", name));
+    throw attend::Error(attend::ErrorCode::bad_value, "Model", fmt::format("there is no parameter {}", name));
   if (found->second.shape() != shape) {
-    throw attend::Error(attend::ErrorCode::bad_shape, fmt::format("Model: {} has shape {}, expected {}", name,
-                                                                  found->second.shape().str(), shape.str()));
+    throw attend::Error(attend::ErrorCode::bad_shape, "Model",
+                        fmt::format("{} has shape {}, expected {}", name, found->second.shape().str(), shape.str()));
   }
   return found->second;
 }

@@ -128,16 +128,16 @@ Tokenizer Tokenizer::learn(std::span<const std::string> texts, std::int64_t size
 
 Tokenizer::Tokenizer(const attend::View& merges) : Tokenizer() {
   if (merges.rank() != 2 || merges.size(1) != 2) {
-    throw attend::Error(attend::ErrorCode::bad_shape,
-                        fmt::format("Tokenizer: merges has shape {}, expected [merges,2]", merges.shape().str()));
+    throw attend::Error(attend::ErrorCode::bad_shape, "Tokenizer",
+                        fmt::format("merges has shape {}, expected [merges,2]", merges.shape().str()));
   }
   const attend::Tensor rows = merges.clone();
   const std::int64_t* ids = rows.data<std::int64_t>();
   for (std::int64_t i = 0; i < merges.size(0); ++i, ids += 2) {
     if (std::min(ids[0], ids[1]) < first_byte || std::max(ids[0], ids[1]) >= size()) {
-      throw attend::Error(attend::ErrorCode::bad_value,
-                          fmt::format("Tokenizer: merge {} is of {} and {}, expected {} to {}", i, ids[0], ids[1],
-                                      first_byte, size() - 1));
+      throw attend::Error(
+          attend::ErrorCode::bad_value, "Tokenizer",
+          fmt::format("merge {} is of {} and {}, expected {} to {}", i, ids[0], ids[1], first_byte, size() - 1));
     }
     add({ids[0], ids[1]});
   }

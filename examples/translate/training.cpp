@@ -156,7 +156,7 @@ double Training::learning_rate(std::int64_t at) const {
 Batches::Batches(const Settings& settings, std::span<const Example> examples)
     : size_(settings.batch), seed_(settings.seed), examples_(examples) {
   if (static_cast<std::int64_t>(examples.size()) < size_) {
-    throw attend::Error(attend::ErrorCode::bad_value,
+    throw attend::Error(attend::ErrorCode::bad_value, "",
                         fmt::format("there are {} messages to train on, and a batch has {}; give a smaller --batch",
                                     examples.size(), size_));
   }
@@ -207,7 +207,7 @@ Training read_checkpoint(const std::filesystem::path& path) {
       throw std::runtime_error(fmt::format("{} losses of {} steps", training.train_losses.size(), training.step));
     return training;
   } catch (const std::exception& error) {
-    throw attend::Error(attend::ErrorCode::bad_file,
+    throw attend::Error(attend::ErrorCode::bad_file, "",
                         fmt::format("{}: is not a checkpoint of this program: {}", path.string(), error.what()));
   }
 }

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #pragma GCC visibility push(default)
 
@@ -22,11 +23,23 @@ enum class ErrorCode {
 // string or list (a tensor's is out_of_memory). The library never prints, exits or aborts.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  // what() is "function: detail", or the detail alone where the function is empty.
+  Error(ErrorCode code, std::string_view function, std::string_view detail)
+      : std::runtime_error(std::string(function) + (function.empty() ? "" : ": ") + std::string(detail)),
+        code_(code),
+        function_size_(function.size()) {}
+
   ErrorCode code() const noexcept { return code_; }
+  // The function that was called: "attention", "KvCache::append"; empty where the fault is in no argument of one.
+  std::string_view function() const noexcept { return std::string_view(what()).substr(0, function_size_); }
+  // Which argument, what was expected and what came.
+  std::string_view detail() const noexcept {
+    return std::string_view(what()).substr(function_size_ == 0 ? 0 : function_size_ + 2);
+  }
 
  private:
   ErrorCode code_;
+  std::size_t function_size_;
 };
 
 }  // namespace attend

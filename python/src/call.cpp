@@ -6,7 +6,8 @@
 
 namespace attend::python {
 
-std::string translate_message(const char* function, std::string message) {
+std::string translate_names(std::string_view detail) {
+  std::string message(detail);
   // FlashAttention's names, which Python users know.
   constexpr std::array<std::pair<std::string_view, std::string_view>, 2> names{
       {{"query_starts", "cu_seqlens_q"}, {"key_starts", "cu_seqlens_k"}}};
@@ -15,7 +16,7 @@ std::string translate_message(const char* function, std::string message) {
       message.replace(at, name.size(), python_name);
     }
   }
-  return function + message.substr(message.find(": "));  // it begins with the name of the C++ function
+  return message;
 }
 
 }  // namespace attend::python

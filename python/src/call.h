@@ -4,14 +4,16 @@
 #include <nanobind/nanobind.h>
 
 #include <string>
+#include <string_view>
 
 #include "attend/error.h"
 #include "attend/threads.h"
 
 namespace attend::python {
 
-// The library's message, with the names that Python has for the function and its arguments.
-std::string translate_message(const char* function, std::string message);
+// The detail of one of the library's errors, with Python's names of arguments. They are looked for in the text: only
+// these two differ, and they are told by the library's checks of shapes, dtypes, values and overlap alike.
+std::string translate_names(std::string_view detail);
 
 // body() without the GIL. Every 20 ms Python looks for signals; KeyboardInterrupt (or what another handler raises) then
 // ends the call.
@@ -26,7 +28,7 @@ auto call(const char* function, Body body) {
     return body();
   } catch (const Error& error) {
     if (error.code() == ErrorCode::interrupted) throw nanobind::python_error();  // what PyErr_CheckSignals left
-    throw Error(error.code(), translate_message(function, error.what()));
+    throw Error(error.code(), function, translate_names(error.detail()));
   }
 }
 

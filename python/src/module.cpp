@@ -32,7 +32,7 @@ void translate(const std::exception_ptr& pointer, void*) {
         break;
     }
     std::string message = error.what();
-    if (const std::size_t at = message.substr(0, message.find(": ")).find("::"); at != message.npos) {
+    if (const std::size_t at = error.function().find("::"); at != message.npos) {
       message.replace(at, 2, ".");  // a member function, as Python writes it
     }
     PyErr_SetString(type, message.c_str());

@@ -102,7 +102,7 @@ void run_into(const MutableView& out, const std::optional<MutableView>& lse, con
   if (lse) check_output(function, "lse", *lse, p.trim({p.B, p.H, p.Tq}), statistics_dtype(q));
   check_apart(function, "out", out, q, k, v, options);
   if (lse) check_apart(function, "lse", *lse, q, k, v, options);
-  if (lse && overlap(out, *lse)) fail(ErrorCode::bad_value, "attention_into: out and lse share memory");
+  if (lse && overlap(out, *lse)) fail(ErrorCode::bad_value, "attention_into", "out and lse share memory");
   Tensor unwanted;
   if (!lse) unwanted = Tensor::uninitialized(p.trim({p.B, p.H, p.Tq}), statistics_dtype(q));
   compute_into(p, with_axes(out, 4), with_axes(lse ? *lse : unwanted.view(), 3));

@@ -19,13 +19,12 @@ namespace {
 // ---- Checks ----
 
 void check_result(const char* function, const char* name, const View& x, const Dims& shape, DType dtype) {
-  if (x.shape() != shape)
-    fail(ErrorCode::bad_shape, "{}: {} has shape {}, expected {}", function, name, x.shape(), shape);
-  if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, "{}: {} is {}, expected {}", function, name, x.dtype(), dtype);
+  if (x.shape() != shape) fail(ErrorCode::bad_shape, function, "{} has shape {}, expected {}", name, x.shape(), shape);
+  if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, function, "{} is {}, expected {}", name, x.dtype(), dtype);
 }
 
 void check_wanted(const char* function, const char* name, bool wanted, const std::optional<View>& option) {
-  if (wanted && !option) fail(ErrorCode::bad_value, "{}: d{} is wanted, but {} is not given", function, name, name);
+  if (wanted && !option) fail(ErrorCode::bad_value, function, "d{} is wanted, but {} is not given", name, name);
 }
 
 // dbias, as the sums see it.
@@ -62,7 +61,7 @@ void check_outputs(const char* function, const AttentionGradientViews& to, const
     check_output(function, name, x, of.shape(), of.dtype());
     check_apart(function, name, x, q, k, v, options);
     const auto apart = [&](const char* other, const View& argument) {
-      if (overlap(x, argument)) fail(ErrorCode::bad_value, "{}: {} shares memory with {}", function, name, other);
+      if (overlap(x, argument)) fail(ErrorCode::bad_value, function, "{} shares memory with {}", name, other);
     };
     apart("dout", dout), apart("out", out), apart("lse", lse);
     if (dlse) apart("dlse", *dlse);

@@ -27,7 +27,7 @@ auto with_memory(const char* function, const View& q, const View& k, Body body) 
   } catch (const std::bad_alloc&) {
   } catch (const std::length_error&) {  // a list longer than any memory
   }
-  fail(ErrorCode::out_of_memory, "{}: no memory for a list (q {}, k {})", function, q.shape(), k.shape());
+  fail(ErrorCode::out_of_memory, function, "no memory for a list (q {}, k {})", q.shape(), k.shape());
 }
 
 }  // namespace attend

@@ -14,8 +14,7 @@ namespace attend {
 namespace {
 
 void check_length(const char* function, std::int64_t length, std::int64_t most) {
-  if (length < 0 || length > most)
-    fail(ErrorCode::bad_value, "{}: length is {}, expected 0 to {}", function, length, most);
+  if (length < 0 || length > most) fail(ErrorCode::bad_value, function, "length is {}, expected 0 to {}", length, most);
 }
 
 }  // namespace
@@ -39,11 +38,11 @@ static_assert(256 % kernels::tile_keys == 0, "a tile of keys lies within one blo
 KvCache::KvCache(std::int64_t batch, std::int64_t heads, std::int64_t d_k, std::int64_t d_v, DType dtype)
     : B_(batch), Hkv_(heads), D_(d_k), Dv_(d_v), dtype_(dtype) {
   if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16)
-    fail(ErrorCode::bad_dtype, "KvCache: dtype is {}, expected f32, bf16 or f16", dtype);
+    fail(ErrorCode::bad_dtype, "KvCache", "dtype is {}, expected f32, bf16 or f16", dtype);
   for (const std::int64_t size : {batch, heads, d_k, d_v}) {
     if (size < 1) {
-      fail(ErrorCode::bad_value, "KvCache: batch {}, heads {}, d_k {}, d_v {}, expected at least 1 each", batch, heads,
-           d_k, d_v);
+      fail(ErrorCode::bad_value, "KvCache", "batch {}, heads {}, d_k {}, d_v {}, expected at least 1 each", batch,
+           heads, d_k, d_v);
     }
   }
 }
@@ -56,17 +55,17 @@ std::shared_ptr<KvCache::Block> KvCache::new_block() const {
 void KvCache::append(const View& k, const View& v) {
   for (const auto& [name, x, d] : {std::tuple("k", &k, D_), std::tuple("v", &v, Dv_)}) {
     if (!is_floating(x->dtype()))
-      fail(ErrorCode::bad_dtype, "KvCache::append: {} is {}, expected floating point", name, x->dtype());
+      fail(ErrorCode::bad_dtype, "KvCache::append", "{} is {}, expected floating point", name, x->dtype());
     const bool ranks = x->rank() >= 2 && x->rank() <= 4;
     const View four = ranks ? with_four_axes(*x) : *x;
     if (!ranks || four.shape() != Dims{B_, Hkv_, four.size(2), d}) {
-      fail(ErrorCode::bad_shape, "KvCache::append: {} has shape {}, expected [B,Hkv,T,{}] = [{},{},T,{}]", name,
+      fail(ErrorCode::bad_shape, "KvCache::append", "{} has shape {}, expected [B,Hkv,T,{}] = [{},{},T,{}]", name,
            x->shape(), d == D_ && x == &k ? "D" : "Dv", B_, Hkv_, d);
     }
   }
   const View four_k = with_four_axes(k), four_v = with_four_axes(v);
   if (four_k.size(2) != four_v.size(2))
-    fail(ErrorCode::bad_shape, "KvCache::append: v has {} positions, k {}", four_v.size(2), four_k.size(2));
+    fail(ErrorCode::bad_shape, "KvCache::append", "v has {} positions, k {}", four_v.size(2), four_k.size(2));
 
   // Every block that is written to, made before anything changes.
   const std::int64_t end = length_ + four_k.size(2), first = length_ / block_keys;
@@ -133,7 +132,7 @@ AttentionResult attention(const View& q, const KvCache& cache, const AttentionOp
   AttentionOptions with_offset = options;
   if (!options.offset) with_offset.offset = Offset::bottom_right();
   if (options.query_starts || options.key_starts)
-    fail(ErrorCode::bad_value, "attention: query_starts and key_starts do not apply to a KvCache");
+    fail(ErrorCode::bad_value, "attention", "query_starts and key_starts do not apply to a KvCache");
   const View four = q.rank() >= 2 && q.rank() <= 4 ? with_four_axes(q) : q;
   return with_memory("attention", q, CachedRows::keys(cache, cache.d_k()), [&] {
     Problem problem = Problem::check("attention", four, CachedRows::keys(cache, cache.d_k()),

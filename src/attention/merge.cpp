@@ -12,15 +12,15 @@ namespace {
 
 void check_part(const char* out_name, const View& out, const char* lse_name, const View& lse) {
   if (!is_floating(out.dtype())) {
-    fail(ErrorCode::bad_dtype, "merge: {} is {}, expected f32, f64, bf16 or f16", out_name, out.dtype());
+    fail(ErrorCode::bad_dtype, "merge", "{} is {}, expected f32, f64, bf16 or f16", out_name, out.dtype());
   }
   const DType statistics = out.dtype() == DType::f64 ? DType::f64 : DType::f32;
   if (lse.dtype() != statistics) {
-    fail(ErrorCode::bad_dtype, "merge: {} is {}, expected {} ({} is {})", lse_name, lse.dtype(), statistics, out_name,
+    fail(ErrorCode::bad_dtype, "merge", "{} is {}, expected {} ({} is {})", lse_name, lse.dtype(), statistics, out_name,
          out.dtype());
   }
   if (out.rank() < 1 || lse.shape() != Dims(std::span(out.shape().begin(), out.shape().end() - 1))) {
-    fail(ErrorCode::bad_shape, "merge: {} has shape {}, expected that of {} {} without its last axis", lse_name,
+    fail(ErrorCode::bad_shape, "merge", "{} has shape {}, expected that of {} {} without its last axis", lse_name,
          lse.shape(), out_name, out.shape());
   }
 }
@@ -43,9 +43,9 @@ AttentionResult merge(const View& out_a, const View& lse_a, const View& out_b, c
   check_part("out_a", out_a, "lse_a", lse_a);
   check_part("out_b", out_b, "lse_b", lse_b);
   if (out_b.shape() != out_a.shape())
-    fail(ErrorCode::bad_shape, "merge: out_b has shape {}, out_a {}", out_b.shape(), out_a.shape());
+    fail(ErrorCode::bad_shape, "merge", "out_b has shape {}, out_a {}", out_b.shape(), out_a.shape());
   if (out_b.dtype() != out_a.dtype())
-    fail(ErrorCode::bad_dtype, "merge: out_b is {}, out_a {}", out_b.dtype(), out_a.dtype());
+    fail(ErrorCode::bad_dtype, "merge", "out_b is {}, out_a {}", out_b.dtype(), out_a.dtype());
   const Tensor a = out_a.clone(), b = out_b.clone(), a_lse = lse_a.clone(), b_lse = lse_b.clone();
   AttentionResult result{Tensor::uninitialized(out_a.shape(), out_a.dtype()),
                          Tensor::uninitialized(lse_a.shape(), lse_a.dtype())};

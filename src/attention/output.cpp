@@ -48,11 +48,10 @@ bool overlap(const View& a, const View& b) {
 }
 
 void check_output(const char* function, const char* name, const MutableView& x, const Dims& shape, DType dtype) {
-  if (x.shape() != shape)
-    fail(ErrorCode::bad_shape, "{}: {} has shape {}, expected {}", function, name, x.shape(), shape);
-  if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, "{}: {} is {}, expected {}", function, name, x.dtype(), dtype);
+  if (x.shape() != shape) fail(ErrorCode::bad_shape, function, "{} has shape {}, expected {}", name, x.shape(), shape);
+  if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, function, "{} is {}, expected {}", name, x.dtype(), dtype);
   if (x.count() > 0 && !distinct_elements(x)) {
-    fail(ErrorCode::bad_value, "{}: {} has strides {} for shape {}: elements share memory", function, name, x.strides(),
+    fail(ErrorCode::bad_value, function, "{} has strides {} for shape {}: elements share memory", name, x.strides(),
          shape);
   }
 }
@@ -60,7 +59,7 @@ void check_output(const char* function, const char* name, const MutableView& x, 
 void check_apart(const char* function, const char* name, const View& x, const View& q, const View& k, const View& v,
                  const AttentionOptions& options) {
   const auto apart = [&](const char* other, const View& argument) {
-    if (overlap(x, argument)) fail(ErrorCode::bad_value, "{}: {} shares memory with {}", function, name, other);
+    if (overlap(x, argument)) fail(ErrorCode::bad_value, function, "{} shares memory with {}", name, other);
   };
   apart("q", q);
   apart("k", k);

@@ -19,18 +19,18 @@ std::string shapes_of(const View& q, const View& k, const View& v) {
 
 void check_dtypes(const char* function, const View& q, const View& k, const View& v) {
   if (!is_floating(q.dtype()))
-    fail(ErrorCode::bad_dtype, "{}: q is {}, expected f32, f64, bf16 or f16", function, q.dtype());
-  if (k.dtype() != q.dtype()) fail(ErrorCode::bad_dtype, "{}: k is {}, q is {}", function, k.dtype(), q.dtype());
-  if (v.dtype() != q.dtype()) fail(ErrorCode::bad_dtype, "{}: v is {}, q is {}", function, v.dtype(), q.dtype());
+    fail(ErrorCode::bad_dtype, function, "q is {}, expected f32, f64, bf16 or f16", q.dtype());
+  if (k.dtype() != q.dtype()) fail(ErrorCode::bad_dtype, function, "k is {}, q is {}", k.dtype(), q.dtype());
+  if (v.dtype() != q.dtype()) fail(ErrorCode::bad_dtype, function, "v is {}, q is {}", v.dtype(), q.dtype());
 }
 
 void check_ranks(const char* function, const View& q, const View& k, const View& v) {
   if (q.rank() < 2 || q.rank() > 4) {
-    fail(ErrorCode::bad_shape, "{}: q has {} axes, expected [B,H,Tq,D], [H,Tq,D] or [Tq,D] {}", function, q.rank(),
+    fail(ErrorCode::bad_shape, function, "q has {} axes, expected [B,H,Tq,D], [H,Tq,D] or [Tq,D] {}", q.rank(),
          shapes_of(q, k, v));
   }
   if (k.rank() != q.rank() || v.rank() != q.rank()) {
-    fail(ErrorCode::bad_shape, "{}: q, k and v differ in their number of axes {}", function, shapes_of(q, k, v));
+    fail(ErrorCode::bad_shape, function, "q, k and v differ in their number of axes {}", shapes_of(q, k, v));
   }
 }
 
@@ -39,7 +39,7 @@ void check_sizes(const char* function, Problem& p, const View& q, const View& k,
   const auto differ = [&](const char* name, const char* what, std::int64_t got, const char* other,
                           std::int64_t expected) {
     if (got == expected) return;
-    fail(ErrorCode::bad_shape, "{}: {} has {} {}, {} has {} {}", function, name, what, got, other, expected,
+    fail(ErrorCode::bad_shape, function, "{} has {} {}, {} has {} {}", name, what, got, other, expected,
          shapes_of(q, k, v));
   };
   p.B = p.q.size(0), p.H = p.q.size(1), p.Tq = p.q.size(2), p.D = p.q.size(3);
@@ -49,32 +49,29 @@ void check_sizes(const char* function, Problem& p, const View& q, const View& k,
   differ("k", "head size", p.k.size(3), "q", p.D);
   differ("v", "heads", p.v.size(1), "k", p.Hkv);
   differ("v", "keys", p.v.size(2), "k", p.Tk);
-  if (p.D < 1)
-    fail(ErrorCode::bad_shape, "{}: q has head size 0, expected at least 1 {}", function, shapes_of(q, k, v));
-  if (p.Dv < 1)
-    fail(ErrorCode::bad_shape, "{}: v has head size 0, expected at least 1 {}", function, shapes_of(q, k, v));
+  if (p.D < 1) fail(ErrorCode::bad_shape, function, "q has head size 0, expected at least 1 {}", shapes_of(q, k, v));
+  if (p.Dv < 1) fail(ErrorCode::bad_shape, function, "v has head size 0, expected at least 1 {}", shapes_of(q, k, v));
   if (p.Hkv == 0 ? p.H != 0 : p.H % p.Hkv != 0) {
-    fail(ErrorCode::bad_shape, "{}: q has {} heads, expected a multiple of k's {} {}", function, p.H, p.Hkv,
+    fail(ErrorCode::bad_shape, function, "q has {} heads, expected a multiple of k's {} {}", p.H, p.Hkv,
          shapes_of(q, k, v));
   }
 }
 
 void check_numbers(const char* function, Problem& p, const AttentionOptions& options) {
   p.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(p.D)));
-  if (!std::isfinite(p.scale))
-    fail(ErrorCode::bad_value, "{}: scale is {}, expected a finite number", function, p.scale);
+  if (!std::isfinite(p.scale)) fail(ErrorCode::bad_value, function, "scale is {}, expected a finite number", p.scale);
   p.softcap = options.softcap;
   if (!(p.softcap >= 0) || !std::isfinite(p.softcap)) {
-    fail(ErrorCode::bad_value, "{}: softcap is {}, expected 0 (none) or a positive number", function, p.softcap);
+    fail(ErrorCode::bad_value, function, "softcap is {}, expected 0 (none) or a positive number", p.softcap);
   }
   p.dropout = options.dropout;
   if (!(p.dropout.p >= 0 && p.dropout.p < 1)) {
-    fail(ErrorCode::bad_value, "{}: dropout p is {}, expected 0 <= p < 1", function, p.dropout.p);
+    fail(ErrorCode::bad_value, function, "dropout p is {}, expected 0 <= p < 1", p.dropout.p);
   }
   p.causal = options.causal;
   p.window = options.window;
   for (std::int64_t* side : {&p.window.left, &p.window.right}) {
-    if (*side < -1) fail(ErrorCode::bad_value, "{}: window side {}, expected -1 (open) or more", function, *side);
+    if (*side < -1) fail(ErrorCode::bad_value, function, "window side {}, expected -1 (open) or more", *side);
     *side = std::min(*side, largest_position);
   }
 }
@@ -84,7 +81,7 @@ View broadcast_pairs(const char* function, const char* name, const View& x, cons
   try {
     return x.broadcast_to(pairs);
   } catch (const Error&) {
-    fail(ErrorCode::bad_shape, "{}: {} has shape {}, expected one that broadcasts to [B,H,Tq,Tk] = {}", function, name,
+    fail(ErrorCode::bad_shape, function, "{} has shape {}, expected one that broadcasts to [B,H,Tq,Tk] = {}", name,
          x.shape(), pairs);
   }
 }
@@ -93,14 +90,14 @@ std::vector<double> per_head(const char* function, const char* name, const std::
   std::vector<double> out;
   if (!x) return out;
   if (!is_floating(x->dtype()))
-    fail(ErrorCode::bad_dtype, "{}: {} is {}, expected floating point", function, name, x->dtype());
+    fail(ErrorCode::bad_dtype, function, "{} is {}, expected floating point", name, x->dtype());
   if (x->shape() != Dims{p.H}) {
-    fail(ErrorCode::bad_shape, "{}: {} has shape {}, expected [H] = [{}]", function, name, x->shape(), p.H);
+    fail(ErrorCode::bad_shape, function, "{} has shape {}, expected [H] = [{}]", name, x->shape(), p.H);
   }
   for (std::int64_t h = 0; h < p.H; ++h) {
     out.push_back(x->item({h}));
     if (!std::isfinite(out.back())) {
-      fail(ErrorCode::bad_value, "{}: {}[{}] is {}, expected a finite number", function, name, h, out.back());
+      fail(ErrorCode::bad_value, function, "{}[{}] is {}, expected a finite number", name, h, out.back());
     }
   }
   return out;
@@ -109,14 +106,14 @@ std::vector<double> per_head(const char* function, const char* name, const std::
 void check_tensors(const char* function, Problem& p, const AttentionOptions& options) {
   if (options.mask) {
     if (options.mask->dtype() != DType::boolean) {
-      fail(ErrorCode::bad_dtype, "{}: mask is {}, expected bool (true = may attend); a floating-point mask is a bias",
-           function, options.mask->dtype());
+      fail(ErrorCode::bad_dtype, function,
+           "mask is {}, expected bool (true = may attend); a floating-point mask is a bias", options.mask->dtype());
     }
     p.mask = broadcast_pairs(function, "mask", *options.mask, p);
   }
   if (options.bias) {
     if (!is_floating(options.bias->dtype())) {
-      fail(ErrorCode::bad_dtype, "{}: bias is {}, expected floating point", function, options.bias->dtype());
+      fail(ErrorCode::bad_dtype, function, "bias is {}, expected floating point", options.bias->dtype());
     }
     p.bias = broadcast_pairs(function, "bias", *options.bias, p);
   }
@@ -125,7 +122,7 @@ void check_tensors(const char* function, Problem& p, const AttentionOptions& opt
 }
 
 void check_whole(const char* function, const char* name, const View& x) {
-  if (x.dtype() != DType::i64) fail(ErrorCode::bad_dtype, "{}: {} is {}, expected i64", function, name, x.dtype());
+  if (x.dtype() != DType::i64) fail(ErrorCode::bad_dtype, function, "{} is {}, expected i64", name, x.dtype());
 }
 
 std::vector<std::int64_t> numbers_of(const View& x) {
@@ -138,13 +135,13 @@ void check_key_lengths(const char* function, Problem& p, const std::optional<Vie
   if (!lengths) return;
   check_whole(function, "key_lengths", *lengths);
   if (lengths->shape() != Dims{p.B}) {
-    fail(ErrorCode::bad_shape, "{}: key_lengths has shape {}, expected [B] = [{}]", function, lengths->shape(), p.B);
+    fail(ErrorCode::bad_shape, function, "key_lengths has shape {}, expected [B] = [{}]", lengths->shape(), p.B);
   }
   p.key_lengths = numbers_of(*lengths);
   for (std::int64_t b = 0; b < p.B; ++b) {
     const std::int64_t length = p.key_lengths[static_cast<std::size_t>(b)];
     if (length < 0 || length > p.Tk) {
-      fail(ErrorCode::bad_value, "{}: key_lengths[{}] is {}, expected 0 to Tk = {}", function, b, length, p.Tk);
+      fail(ErrorCode::bad_value, function, "key_lengths[{}] is {}, expected 0 to Tk = {}", b, length, p.Tk);
     }
   }
 }
@@ -154,19 +151,20 @@ std::vector<std::int64_t> check_starts(const char* function, const char* name, c
                                        std::int64_t total) {
   check_whole(function, name, starts);
   if (starts.rank() != 1 || starts.size(0) < 1) {
-    fail(ErrorCode::bad_shape, "{}: {} has shape {}, expected [sequences + 1]", function, name, starts.shape());
+    fail(ErrorCode::bad_shape, function, "{} has shape {}, expected [sequences + 1]", name, starts.shape());
   }
   std::vector<std::int64_t> values = numbers_of(starts);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::int64_t least = i == 0 ? 0 : values[i - 1];
     const std::int64_t most = i == 0 ? 0 : total;
     if (values[i] < least || values[i] > most) {
-      fail(ErrorCode::bad_value, "{}: {}[{}] is {}, expected {} to {} (starts begin at 0, never fall and end at {})",
-           function, name, i, values[i], least, most, axis);
+      fail(ErrorCode::bad_value, function,
+           "{}[{}] is {}, expected {} to {} (starts begin at 0, never fall and end at {})", name, i, values[i], least,
+           most, axis);
     }
   }
   if (values.back() != total) {
-    fail(ErrorCode::bad_value, "{}: {} ends at {}, expected {} = {}", function, name, values.back(), axis, total);
+    fail(ErrorCode::bad_value, function, "{} ends at {}, expected {} = {}", name, values.back(), axis, total);
   }
   return values;
 }
@@ -174,18 +172,17 @@ std::vector<std::int64_t> check_starts(const char* function, const char* name, c
 void check_sequences(const char* function, Problem& p, const AttentionOptions& options) {
   if (!options.query_starts && !options.key_starts) return;
   if (!options.query_starts || !options.key_starts) {
-    fail(ErrorCode::bad_value, "{}: {} is given without {}", function,
-         options.query_starts ? "query_starts" : "key_starts", options.query_starts ? "key_starts" : "query_starts");
+    fail(ErrorCode::bad_value, function, "{} is given without {}", options.query_starts ? "query_starts" : "key_starts",
+         options.query_starts ? "key_starts" : "query_starts");
   }
   if (p.B != 1) {
-    fail(ErrorCode::bad_shape, "{}: q has batch size {}, expected 1 where query_starts cut one long axis", function,
-         p.B);
+    fail(ErrorCode::bad_shape, function, "q has batch size {}, expected 1 where query_starts cut one long axis", p.B);
   }
-  if (options.key_lengths) fail(ErrorCode::bad_value, "{}: key_lengths and key_starts contradict each other", function);
+  if (options.key_lengths) fail(ErrorCode::bad_value, function, "key_lengths and key_starts contradict each other");
   p.query_starts = check_starts(function, "query_starts", *options.query_starts, "Tq", p.Tq);
   p.key_starts = check_starts(function, "key_starts", *options.key_starts, "Tk", p.Tk);
   if (p.query_starts.size() != p.key_starts.size()) {
-    fail(ErrorCode::bad_shape, "{}: query_starts has {} entries, key_starts {}", function, p.query_starts.size(),
+    fail(ErrorCode::bad_shape, function, "query_starts has {} entries, key_starts {}", p.query_starts.size(),
          p.key_starts.size());
   }
 }
@@ -199,13 +196,13 @@ void check_offset(const char* function, Problem& p, const AttentionOptions& opti
   for (std::int64_t n = 0; n < (alike ? std::min<std::int64_t>(1, p.B) : p.sequences()); ++n) {
     const Sequence sequence = p.sequence(n);
     if (positional && !options.offset && sequence.Tq != sequence.Tk) {
-      fail(ErrorCode::bad_value,
-           "{}: {} queries and {} keys with causal, window or alibi_slopes need an offset: top_left (query 0 at key 0, "
+      fail(ErrorCode::bad_value, function,
+           "{} queries and {} keys with causal, window or alibi_slopes need an offset: top_left (query 0 at key 0, "
            "as PyTorch) or bottom_right (the last query at the last key, as in decoding)",
-           function, sequence.Tq, sequence.Tk);
+           sequence.Tq, sequence.Tk);
     }
     if (sequence.offset > largest_position || sequence.offset < -largest_position) {
-      fail(ErrorCode::bad_value, "{}: offset is {}, expected at most 2^53 in magnitude", function, sequence.offset);
+      fail(ErrorCode::bad_value, function, "offset is {}, expected at most 2^53 in magnitude", sequence.offset);
     }
   }
 }

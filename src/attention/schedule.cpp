@@ -35,7 +35,7 @@ constexpr double most_scratch = 0x1p46;
 
 void check_scratch(const Problem& p, double numbers) {
   if (numbers <= most_scratch) return;
-  fail(ErrorCode::out_of_memory, "attention: no memory for the scratch of q {}, k {}, v {}", p.trim(p.q.shape()),
+  fail(ErrorCode::out_of_memory, "attention", "no memory for the scratch of q {}, k {}, v {}", p.trim(p.q.shape()),
        p.trim(p.k.shape()), p.trim(p.v.shape()));
 }
 

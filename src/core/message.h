@@ -24,10 +24,26 @@ struct fmt::formatter<attend::DType> : fmt::formatter<std::string_view> {
 
 namespace attend {
 
-// fail(ErrorCode::bad_shape, "attention: k has head size {}, q has {}", ...)
+// fail(ErrorCode::bad_shape, "attention", "k has head size {}, q has {}", ...); no function: ""
 template <class... Args>
-[[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+[[noreturn]] void fail(ErrorCode code, std::string_view function, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(code, function, fmt::format(format, std::forward<Args>(args)...));
+}
+
+// What a message is about: the public function, and the part of its arguments, such as "'q.npz': member 'a'".
+struct Place {
+  std::string function;
+  std::string part = {};
+
+  Place in(std::string_view inner) const {
+    return {function, part.empty() ? std::string(inner) : fmt::format("{}: {}", part, inner)};
+  }
+};
+
+// The same, where the detail begins with the place's part.
+template <class... Args>
+[[noreturn]] void fail(ErrorCode code, const Place& place, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(code, place.function, place.in(fmt::format(format, std::forward<Args>(args)...)).part);
 }
 
 }  // namespace attend

@@ -74,7 +74,7 @@ void run_workers(int workers, const Body& body) {
 }  // namespace
 
 void set_num_threads(int threads) {
-  if (threads < 1) fail(ErrorCode::bad_value, "set_num_threads: expected at least 1 thread, got {}", threads);
+  if (threads < 1) fail(ErrorCode::bad_value, "set_num_threads", "expected at least 1 thread, got {}", threads);
   thread_limit = threads;
 }
 
@@ -136,7 +136,7 @@ void parallel_items(std::int64_t count, int workers, const std::function<void(in
   } else {
     run_workers(workers, work);
   }
-  if (interrupted) fail(ErrorCode::interrupted, "interrupted: the call was asked to stop");
+  if (interrupted) fail(ErrorCode::interrupted, "", "interrupted: the call was asked to stop");
 }
 
 }  // namespace attend

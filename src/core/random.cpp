@@ -127,7 +127,7 @@ void fill(Tensor& tensor, Draw draw) {
 
 void require_dtype(std::string_view function, DType dtype) {
   if (dtype != DType::f32 && dtype != DType::f64)
-    fail(ErrorCode::bad_dtype, "Generator::{}: dtype expected f32 or f64, got {}", function, dtype);
+    fail(ErrorCode::bad_dtype, fmt::format("Generator::{}", function), "dtype expected f32 or f64, got {}", dtype);
 }
 
 // False for NaN too.
@@ -144,7 +144,8 @@ struct Fans {
 
 Fans fans_of(std::string_view function, const Dims& shape) {
   if (shape.rank() < 2)
-    fail(ErrorCode::bad_shape, "Generator::{}: shape expected [out,in] or [out,in,...], got {}", function, shape);
+    fail(ErrorCode::bad_shape, fmt::format("Generator::{}", function),
+         "shape expected [out,in] or [out,in,...], got {}", shape);
   double each = 1;
   for (int axis = 2; axis < shape.rank(); ++axis) each *= static_cast<double>(shape[axis]);
   return {static_cast<double>(shape[1]) * each, static_cast<double>(shape[0]) * each};
@@ -203,7 +204,7 @@ Tensor Generator::randn(const Dims& shape, DType dtype) {
 Tensor Generator::uniform(const Dims& shape, double low, double high, DType dtype) {
   require_dtype("uniform", dtype);
   if (!(is_finite_as(dtype, low) && is_finite_as(dtype, high) && low <= high && is_finite_as(dtype, high - low)))
-    fail(ErrorCode::bad_value, "Generator::uniform: low and high expected low <= high, finite in {}, got {} and {}",
+    fail(ErrorCode::bad_value, "Generator::uniform", "low and high expected low <= high, finite in {}, got {} and {}",
          dtype, low, high);
   Tensor values = Tensor::uninitialized(shape, dtype);
   if (dtype == DType::f32) {
@@ -219,9 +220,9 @@ Tensor Generator::uniform(const Dims& shape, double low, double high, DType dtyp
 Tensor Generator::normal(const Dims& shape, double mean, double std, DType dtype) {
   require_dtype("normal", dtype);
   if (!is_finite_as(dtype, mean))
-    fail(ErrorCode::bad_value, "Generator::normal: mean expected finite in {}, got {}", dtype, mean);
+    fail(ErrorCode::bad_value, "Generator::normal", "mean expected finite in {}, got {}", dtype, mean);
   if (!(std >= 0 && is_finite_as(dtype, std)))
-    fail(ErrorCode::bad_value, "Generator::normal: std expected 0 or more and finite in {}, got {}", dtype, std);
+    fail(ErrorCode::bad_value, "Generator::normal", "std expected 0 or more and finite in {}, got {}", dtype, std);
   Tensor values = Tensor::uninitialized(shape, dtype);
   const std::int64_t count = values.count();
   const auto draw = [&] { return std::fma(next_normal(), std, mean); };

@@ -41,7 +41,7 @@ Dims row_major(const Dims& shape) {
 int checked_axis(const char* function, int axis, const Dims& shape) {
   const int rank = shape.rank();
   if (axis < -rank || axis >= rank) {
-    fail(ErrorCode::bad_shape, "{}: axis {} does not exist in shape {}", function, axis, shape);
+    fail(ErrorCode::bad_shape, function, "axis {} does not exist in shape {}", axis, shape);
   }
   return axis < 0 ? axis + rank : axis;
 }
@@ -195,14 +195,14 @@ void store_element(DType dtype, void* to, double value) {
 
 Dims::Dims(std::span<const std::int64_t> values) {
   if (values.size() > max_rank) {
-    fail(ErrorCode::bad_shape, "Dims: {} dimensions, at most {} are possible", values.size(), max_rank);
+    fail(ErrorCode::bad_shape, "Dims", "{} dimensions, at most {} are possible", values.size(), max_rank);
   }
   std::copy(values.begin(), values.end(), values_.begin());
   rank_ = static_cast<int>(values.size());
 }
 
 void Dims::push_back(std::int64_t value) {
-  if (rank_ == max_rank) fail(ErrorCode::bad_shape, "Dims: more than {} dimensions", max_rank);
+  if (rank_ == max_rank) fail(ErrorCode::bad_shape, "Dims", "more than {} dimensions", max_rank);
   values_[static_cast<std::size_t>(rank_++)] = value;
 }
 
@@ -215,12 +215,12 @@ std::int64_t element_count(const Dims& shape) {
   bool overflow = false;
   bool empty = false;
   for (const std::int64_t size : shape) {
-    if (size < 0) fail(ErrorCode::bad_shape, "shape {} has a negative size", shape);
+    if (size < 0) fail(ErrorCode::bad_shape, "", "shape {} has a negative size", shape);
     empty |= size == 0;
     overflow |= __builtin_mul_overflow(count, size, &count);
   }
   if (empty) return 0;
-  if (overflow) fail(ErrorCode::bad_shape, "shape {} has more elements than 64 bits can count", shape);
+  if (overflow) fail(ErrorCode::bad_shape, "", "shape {} has more elements than 64 bits can count", shape);
   return count;
 }
 
@@ -233,7 +233,7 @@ View::View(const void* data, DType dtype, const Dims& shape, const Dims& strides
     : data_(data), dtype_(dtype), shape_(shape), strides_(strides) {
   element_count(shape);
   if (shape.rank() != strides.rank()) {
-    fail(ErrorCode::bad_shape, "View: shape {} and strides {} differ in rank", shape, strides);
+    fail(ErrorCode::bad_shape, "View", "shape {} and strides {} differ in rank", shape, strides);
   }
 }
 
@@ -242,7 +242,7 @@ std::int64_t View::size(int axis) const {
 }
 
 void View::require(DType wanted) const {
-  if (wanted != dtype_) fail(ErrorCode::bad_dtype, "data: the tensor holds {}, {} was asked for", dtype_, wanted);
+  if (wanted != dtype_) fail(ErrorCode::bad_dtype, "data", "the tensor holds {}, {} was asked for", dtype_, wanted);
 }
 
 double View::item(std::initializer_list<std::int64_t> index) const {
@@ -253,7 +253,7 @@ double View::item(std::initializer_list<std::int64_t> index) const {
     inside = at[i] >= 0 && at[i] < shape_[i];
     if (inside) offset += at[i] * strides_[i];
   }
-  if (!inside) fail(ErrorCode::bad_shape, "item: no element {} in shape {}", at, shape_);
+  if (!inside) fail(ErrorCode::bad_shape, "item", "no element {} in shape {}", at, shape_);
   return load_element(dtype_, element_at(data_, dtype_, offset));
 }
 
@@ -289,7 +289,7 @@ View View::permute(std::initializer_list<int> axes) const {
     ++i;
   }
   if (!valid) {
-    fail(ErrorCode::bad_shape, "permute: axes [{}] are not a permutation of the {} axes of shape {}",
+    fail(ErrorCode::bad_shape, "permute", "axes [{}] are not a permutation of the {} axes of shape {}",
          fmt::join(axes, ","), rank(), shape_);
   }
   return out;
@@ -298,7 +298,7 @@ View View::permute(std::initializer_list<int> axes) const {
 View View::slice(int axis, std::int64_t start, std::int64_t stop, std::int64_t step) const {
   const int a = checked_axis("slice", axis, shape_);
   if (start < 0 || stop < start || stop > shape_[a] || step < 1) {
-    fail(ErrorCode::bad_shape, "slice: {}:{}:{} does not lie within axis {} of shape {}", start, stop, step, axis,
+    fail(ErrorCode::bad_shape, "slice", "{}:{}:{} does not lie within axis {} of shape {}", start, stop, step, axis,
          shape_);
   }
   View out = *this;
@@ -312,7 +312,7 @@ View View::slice(int axis, std::int64_t start, std::int64_t stop, std::int64_t s
 View View::select(int axis, std::int64_t index) const {
   const int a = checked_axis("select", axis, shape_);
   if (index < 0 || index >= shape_[a]) {
-    fail(ErrorCode::bad_shape, "select: no index {} along axis {} of shape {}", index, axis, shape_);
+    fail(ErrorCode::bad_shape, "select", "no index {} along axis {} of shape {}", index, axis, shape_);
   }
   View out(data_, dtype_, {}, {});
   out.data_ = element_at(data_, dtype_, index * strides_[a]);
@@ -344,7 +344,7 @@ Dims complete_shape(const Dims& have, const Dims& wanted) {
     known = count;
   }
   if (known != count || (open >= 0 && known == 0)) {
-    fail(ErrorCode::bad_shape, "reshape: shape {} ({} elements) can't become {}", have, count, wanted);
+    fail(ErrorCode::bad_shape, "reshape", "shape {} ({} elements) can't become {}", have, count, wanted);
   }
   return shape;
 }
@@ -379,7 +379,7 @@ View View::reshape(const Dims& wanted) const {
   if (is_contiguous()) return View(data_, dtype_, shape);
   Dims strides = shape;
   if (!reshape_strides(shape_, strides_, shape, strides)) {
-    fail(ErrorCode::bad_shape, "reshape: shape {} with strides {} can't become {} without a copy; clone() first",
+    fail(ErrorCode::bad_shape, "reshape", "shape {} with strides {} can't become {} without a copy; clone() first",
          shape_, strides_, shape);
   }
   return View(data_, dtype_, shape, strides);
@@ -395,7 +395,7 @@ View View::broadcast_to(const Dims& wanted) const {
     fits = repeats || shape_[own] == wanted[i];
     out.strides_[i] = repeats ? 0 : strides_[own];
   }
-  if (!fits) fail(ErrorCode::bad_shape, "broadcast_to: shape {} does not broadcast to {}", shape_, wanted);
+  if (!fits) fail(ErrorCode::bad_shape, "broadcast_to", "shape {} does not broadcast to {}", shape_, wanted);
   return out;
 }
 
@@ -411,7 +411,7 @@ Tensor View::to(DType dtype) const {
 
 void MutableView::copy_from(const View& source) const {
   if (source.shape() != shape_) {
-    fail(ErrorCode::bad_shape, "copy_from: the source has shape {}, the target {}", source.shape(), shape_);
+    fail(ErrorCode::bad_shape, "copy_from", "the source has shape {}, the target {}", source.shape(), shape_);
   }
   if (is_contiguous()) return copy_elements(source, dtype_, raw());
   auto* to = static_cast<std::byte*>(raw());
@@ -448,7 +448,7 @@ Tensor Tensor::uninitialized(const Dims& shape, DType dtype) {
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(count, size_of(dtype), &bytes) ||
       bytes > INT64_MAX - static_cast<std::int64_t>(alignment)) {
-    fail(ErrorCode::bad_shape, "Tensor: shape {} of {} has more bytes than 64 bits can count", shape, dtype);
+    fail(ErrorCode::bad_shape, "Tensor", "shape {} of {} has more bytes than 64 bits can count", shape, dtype);
   }
   Tensor out;
   out.dtype_ = dtype;
@@ -457,7 +457,7 @@ Tensor Tensor::uninitialized(const Dims& shape, DType dtype) {
   if (rounded > 0) {
     out.data_.reset(std::aligned_alloc(alignment, rounded));
     if (!out.data_)
-      fail(ErrorCode::out_of_memory, "Tensor: no memory for shape {} of {} ({} bytes)", shape, dtype, bytes);
+      fail(ErrorCode::out_of_memory, "Tensor", "no memory for shape {} of {} ({} bytes)", shape, dtype, bytes);
   }
   return out;
 }
@@ -468,7 +468,7 @@ Tensor::Tensor(const Dims& shape, DType dtype) : Tensor(uninitialized(shape, dty
 
 Tensor Tensor::from(const Dims& shape, std::span<const float> values) {
   if (element_count(shape) != static_cast<std::int64_t>(values.size())) {
-    fail(ErrorCode::bad_shape, "Tensor: shape {} has {} elements, {} values came", shape, element_count(shape),
+    fail(ErrorCode::bad_shape, "Tensor", "shape {} has {} elements, {} values came", shape, element_count(shape),
          values.size());
   }
   Tensor out = uninitialized(shape);

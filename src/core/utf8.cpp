@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <span>
 
-#include "core/message.h"
 #include "core/width_table.h"
 
 namespace attend {
@@ -38,7 +37,7 @@ int columns_of(char32_t point) {
 
 }  // namespace
 
-std::u32string decode_utf8(std::string_view text, std::string_view what) {
+std::u32string decode_utf8(std::string_view text, const Place& what) {
   std::u32string out;
   out.reserve(text.size());
   for (std::size_t at = 0; at < text.size();) {
@@ -52,7 +51,7 @@ std::u32string decode_utf8(std::string_view text, std::string_view what) {
       point = point << 6 | (next & 0x3f);
     }
     valid = valid && point >= form.smallest && point <= 0x10ffff && !(point >= 0xd800 && point < 0xe000);
-    if (!valid) fail(ErrorCode::bad_value, "{} is not UTF-8: byte {} is 0x{:02x}", what, at, first);
+    if (!valid) fail(ErrorCode::bad_value, what.function, "{} is not UTF-8: byte {} is 0x{:02x}", what.part, at, first);
     out.push_back(point);
     at += static_cast<std::size_t>(form.length);
   }

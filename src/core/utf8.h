@@ -4,11 +4,13 @@
 #include <string>
 #include <string_view>
 
+#include "core/message.h"
+
 namespace attend {
 
-// The code points of the text. Throws bad_value, naming `what` and the byte's position, where it is not UTF-8:
+// The code points of the text. Throws bad_value, naming `what.part` and the byte's position, where it is not UTF-8:
 // overlong forms, surrogates and values beyond U+10FFFF are not.
-std::u32string decode_utf8(std::string_view text, std::string_view what);
+std::u32string decode_utf8(std::string_view text, const Place& what);
 
 std::string encode_utf8(std::u32string_view code_points);
 

@@ -108,25 +108,25 @@ Recipe recipe_of_preset(std::string_view name) {
     recipe.title = fmt::format("{} (document{} {})", sentence, several ? "s" : "", entry.preset.document);
     return recipe;
   }
-  fail(ErrorCode::bad_value, "explain: no preset is called '{}'", name);
+  fail(ErrorCode::bad_value, "explain", "no preset is called '{}'", name);
 }
 
 Recipe recipe_of(const ExplainOptions& options) {
   const auto sentence = [](const std::string& text, const char* which) {
     std::vector<std::string> words = split_words(text);
-    if (words.empty()) fail(ErrorCode::bad_value, "explain: the {} has no words, expected at least one", which);
+    if (words.empty()) fail(ErrorCode::bad_value, "explain", "the {} has no words, expected at least one", which);
     return words;
   };
   const auto at_least_one = [](const char* name, std::int64_t size) {
-    if (size < 1) fail(ErrorCode::bad_value, "explain: {} is {}, expected at least 1", name, size);
+    if (size < 1) fail(ErrorCode::bad_value, "explain", "{} is {}, expected at least 1", name, size);
   };
   at_least_one("embedding_size", options.embedding_size);
   at_least_one("d_k", options.d_k);
   at_least_one("d_v", options.d_v);
-  if (options.heads < 0) fail(ErrorCode::bad_value, "explain: heads is {}, expected 0 or more", options.heads);
+  if (options.heads < 0) fail(ErrorCode::bad_value, "explain", "heads is {}, expected 0 or more", options.heads);
   if (options.causal && options.second_text) {
-    fail(ErrorCode::bad_value,
-         "explain: causal was asked for together with a second sentence, whose words have no place "
+    fail(ErrorCode::bad_value, "explain",
+         "causal was asked for together with a second sentence, whose words have no place "
          "before or after the first's");
   }
   Recipe recipe;

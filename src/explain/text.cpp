@@ -16,7 +16,7 @@ namespace {
 constexpr int indent = 3;
 
 int width_of(std::string_view text) {
-  return display_width(decode_utf8(text, "text"));
+  return display_width(decode_utf8(text, {"", "text"}));
 }
 
 std::string padded(const std::string& text, int width) {
@@ -95,7 +95,7 @@ class TextWriter {
     const auto others = static_cast<int>(widths.size() - 1) * 3 + std::accumulate(widths.begin() + 1, widths.end(), 0);
     widths[0] = std::min(widths[0], std::max(12, style_.width - 2 * indent - others));
     const auto row_line = [&](const std::vector<std::string>& cells) {
-      std::string text = padded(encode_utf8(fit_to_columns(decode_utf8(cells[0], "text"), widths[0])), widths[0]);
+      std::string text = padded(encode_utf8(fit_to_columns(decode_utf8(cells[0], {"", "text"}), widths[0])), widths[0]);
       for (std::size_t column = 1; column < cells.size(); ++column) {
         const int gap = widths[column] - width_of(cells[column]) + 3;
         text += std::string(static_cast<std::size_t>(gap), ' ') + cells[column];

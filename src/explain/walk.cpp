@@ -275,16 +275,16 @@ std::int64_t heaviest_key(const View& weights, std::int64_t i) {
 void check_text(const Trace& trace) {
   const auto check = [](const std::vector<std::string>& tokens, std::size_t ids, std::int64_t rows) {
     if (tokens.size() != ids || (!tokens.empty() && static_cast<std::int64_t>(tokens.size()) != rows))
-      fail(ErrorCode::bad_shape, "explain: the trace has {} words and {} ids for {} embeddings", tokens.size(), ids,
+      fail(ErrorCode::bad_shape, "explain", "the trace has {} words and {} ids for {} embeddings", tokens.size(), ids,
            rows);
-    for (const std::string& token : tokens) decode_utf8(token, "explain: the trace's word");
+    for (const std::string& token : tokens) decode_utf8(token, {"explain", "the trace's word"});
   };
   check(trace.tokens, trace.ids.size(), trace.embeddings.size(0));
   if (trace.embeddings_2) check(trace.tokens_2, trace.ids_2.size(), trace.embeddings_2->size(0));
 }
 
 std::string shown(const std::string& text) {
-  return encode_utf8(one_line(text, "explain: text"));
+  return encode_utf8(one_line(text, {"explain", "text"}));
 }
 
 std::string label_of(const std::vector<std::string>& tokens, std::int64_t position) {
@@ -299,9 +299,9 @@ std::vector<Step> walk(const Trace& trace, std::int64_t focus, std::int64_t head
   check_text(trace);
   const auto rows = trace.embeddings.size(0);
   if (focus < 0 || focus >= rows)
-    fail(ErrorCode::bad_value, "explain: focus is {}, the sentence has {} words", focus, rows);
+    fail(ErrorCode::bad_value, "explain", "focus is {}, the sentence has {} words", focus, rows);
   const std::int64_t heads = trace.multi_head() ? trace.queries.size(0) : 1;
-  if (head < 0 || head >= heads) fail(ErrorCode::bad_value, "explain: head is {}, there are {} heads", head, heads);
+  if (head < 0 || head >= heads) fail(ErrorCode::bad_value, "explain", "head is {}, there are {} heads", head, heads);
 
   Focus f{trace, focus, 0, trace.multi_head() ? head : -1, trace.embeddings_2 ? trace.tokens_2 : trace.tokens};
   f.j = heaviest_key(f.of(trace.weights), focus);

@@ -45,8 +45,8 @@ void write_trace(const std::string& path, const Trace& trace, const TextStyle& s
   if (ends(".svg")) return write_file(path, to_svg(trace));
   if (ends(".png")) return write_file(path, to_png(trace));
   if (ends(".html")) return write_file(path, to_html(trace, style));
-  fail(ErrorCode::bad_value,
-       "explain: {} has no ending that says the format: .json, .npz, .safetensors, .svg, .png or .html", path);
+  fail(ErrorCode::bad_value, "explain",
+       "{} has no ending that says the format: .json, .npz, .safetensors, .svg, .png or .html", path);
 }
 
 }  // namespace attend

@@ -16,7 +16,7 @@ std::optional<std::uint64_t> byte_count(DType dtype, std::span<const std::int64_
   return empty ? 0 : static_cast<std::uint64_t>(bytes);
 }
 
-void require_booleans(const Tensor& tensor, std::string_view place, std::uint64_t start) {
+void require_booleans(const Tensor& tensor, const Place& place, std::uint64_t start) {
   if (tensor.dtype() != DType::boolean || tensor.count() == 0) return;
   const auto* bytes = static_cast<const unsigned char*>(tensor.raw());
   const auto* end = bytes + tensor.count();

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string_view>
 
 #include "attend/tensor.h"
+#include "core/message.h"
 
 namespace attend {
 
@@ -18,7 +18,7 @@ std::optional<std::uint64_t> byte_count(DType dtype, std::span<const std::int64_
 
 // Throws bad_file where a bool is neither 0 nor 1: C++ may do anything with such a one. `start` is the place of the
 // first element.
-void require_booleans(const Tensor& tensor, std::string_view place, std::uint64_t start);
+void require_booleans(const Tensor& tensor, const Place& place, std::uint64_t start);
 
 // The tensor, or a row-major copy of it where it lies otherwise; the view must outlive it.
 class RowMajor {

@@ -25,8 +25,8 @@ std::string reason() {
   return std::generic_category().message(errno);
 }
 
-std::string place_of(std::string_view function, const fs::path& path) {
-  return fmt::format("{}: {}", function, quote(path.native()));
+Place place_of(std::string_view function, const fs::path& path) {
+  return {std::string(function), quote(path.native())};
 }
 
 // The number of the descriptor that a path such as /dev/fd/3 or, by its links, /dev/stdout stands for. Opening such a
@@ -45,7 +45,7 @@ struct Target {
   std::optional<int> descriptor;
 };
 
-Target follow_links(const std::string& place, const fs::path& path) {
+Target follow_links(const Place& place, const fs::path& path) {
   constexpr int most_links = 40;  // as many as Linux follows
   fs::path current = path;
   for (int i = 0; i <= most_links; ++i) {
@@ -69,7 +69,7 @@ std::string quote(std::string_view text) {
   std::u32string points;
   bool valid = true;
   try {
-    points = decode_utf8(text, "text");
+    points = decode_utf8(text, {"", "text"});
   } catch (const Error&) {
     valid = false;
     for (const char byte : text.substr(0, longest + 1)) points.push_back(static_cast<unsigned char>(byte));

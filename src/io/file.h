@@ -10,10 +10,10 @@
 
 namespace attend {
 
-// Throws bad_file: "<place>: <message>", where the place begins with the public function and the file.
+// Throws bad_file.
 template <class... Args>
-[[noreturn]] void fail_at(std::string_view place, fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(ErrorCode::bad_file, fmt::format("{}: {}", place, fmt::format(format, std::forward<Args>(args)...)));
+[[noreturn]] void fail_at(const Place& place, fmt::format_string<Args...> format, Args&&... args) {
+  fail(ErrorCode::bad_file, place, format, std::forward<Args>(args)...);
 }
 
 // 'text' for a message: what a file holds must not move a terminal's cursor, nor fill the screen.
@@ -29,8 +29,7 @@ class InputFile {
   ~InputFile();
 
   std::uint64_t size() const { return size_; }
-  // "read_npy: 'q.npy'"
-  const std::string& place() const { return place_; }
+  const Place& place() const { return place_; }
   // Throws bad_file unless all `count` bytes are there.
   void read(std::uint64_t offset, void* to, std::uint64_t count) const;
   std::string read(std::uint64_t offset, std::uint64_t count) const;
@@ -38,7 +37,7 @@ class InputFile {
  private:
   void read_pipe();
 
-  std::string place_;
+  Place place_;
   int descriptor_ = -1;
   std::uint64_t size_ = 0;
   std::string content_;  // of a pipe
@@ -63,7 +62,7 @@ class OutputFile {
  private:
   void open_temporary(const std::filesystem::path& target);
 
-  std::string place_;
+  Place place_;
   int descriptor_ = -1;
   std::filesystem::path target_;
   std::filesystem::path temporary_;  // empty: the target is written directly

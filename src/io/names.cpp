@@ -10,10 +10,10 @@ namespace attend {
 void check_names(std::string_view function, const NamedViews& tensors) {
   std::set<std::string_view> seen;
   for (const auto& [name, tensor] : tensors) {
-    const std::string place = fmt::format("{}: tensor {}", function, quote(name));
-    decode_utf8(name, place + ": the name");
-    if (name.find('\0') != std::string::npos) fail(ErrorCode::bad_value, "{}: the name has a zero byte", place);
-    if (!seen.insert(name).second) fail(ErrorCode::bad_value, "{}: the name comes twice", place);
+    const Place place{std::string(function), fmt::format("tensor {}", quote(name))};
+    decode_utf8(name, place.in("the name"));
+    if (name.find('\0') != std::string::npos) fail(ErrorCode::bad_value, place, "the name has a zero byte");
+    if (!seen.insert(name).second) fail(ErrorCode::bad_value, place, "the name comes twice");
   }
 }
 

@@ -29,7 +29,7 @@ struct Header {
 // The header's text: a Python dictionary with exactly the keys descr, fortran_order and shape.
 class HeaderParser {
  public:
-  HeaderParser(std::string_view text, std::string_view place, std::uint64_t start)
+  HeaderParser(std::string_view text, const Place& place, std::uint64_t start)
       : text_(text), place_(place), start_(start) {}
 
   Header parse();
@@ -51,7 +51,7 @@ class HeaderParser {
   }
 
   std::string_view text_;
-  std::string_view place_;
+  const Place& place_;
   std::uint64_t start_;
   std::size_t at_ = 0;
   Header header_;
@@ -251,11 +251,11 @@ Tensor read_npy(const InputFile& file) {
   return read_npy(stream);
 }
 
-std::string npy_header(const View& tensor, std::string_view place) {
+std::string npy_header(const View& tensor, const Place& place) {
   const auto type = std::find_if(std::begin(npy_types), std::end(npy_types),
                                  [&](const NpyType& t) { return t.dtype == tensor.dtype(); });
   if (type == std::end(npy_types)) {
-    fail(ErrorCode::bad_dtype, "{}: NumPy has no dtype for {}; convert to f32, or write .safetensors", place,
+    fail(ErrorCode::bad_dtype, place, "NumPy has no dtype for {}; convert to f32, or write .safetensors",
          tensor.dtype());
   }
   const Dims& shape = tensor.shape();
@@ -279,7 +279,7 @@ Tensor read_npy(const std::filesystem::path& path) {
 }
 
 void write_npy(const std::filesystem::path& path, const View& tensor) {
-  const std::string header = npy_header(tensor, "write_npy");
+  const std::string header = npy_header(tensor, {"write_npy"});
   const RowMajor elements(tensor);
   OutputFile file("write_npy", path);
   file.write(header);

@@ -13,12 +13,12 @@ namespace attend {
 // are so never held beside the tensor that they become.
 class ByteStream {
  public:
-  ByteStream(std::string place, std::uint64_t size) : place_(std::move(place)), size_(size) {}
+  ByteStream(Place place, std::uint64_t size) : place_(std::move(place)), size_(size) {}
   ByteStream(const ByteStream&) = delete;
   ByteStream& operator=(const ByteStream&) = delete;
   virtual ~ByteStream() = default;
 
-  const std::string& place() const { return place_; }
+  const Place& place() const { return place_; }
   std::uint64_t size() const { return size_; }
   std::uint64_t position() const { return position_; }
   // Throws bad_file where fewer bytes are left.
@@ -27,7 +27,7 @@ class ByteStream {
  private:
   virtual void fill(void* to, std::uint64_t count) = 0;
 
-  std::string place_;
+  Place place_;
   std::uint64_t size_;
   std::uint64_t position_ = 0;
 };
@@ -39,6 +39,6 @@ Tensor read_npy(ByteStream& stream);
 Tensor read_npy(const InputFile& file);
 
 // What comes before the elements, byte for byte as NumPy writes it. `place` is for the error: bad_dtype for bf16.
-std::string npy_header(const View& tensor, std::string_view place);
+std::string npy_header(const View& tensor, const Place& place);
 
 }  // namespace attend

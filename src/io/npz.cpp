@@ -21,7 +21,7 @@ std::string tensor_name(const std::string& member) {
 TensorMap read_npz(const InputFile& file) {
   TensorMap tensors;
   for (const ZipMember& member : read_zip_directory(file)) {
-    ZipMemberStream stream(file, member, fmt::format("{}: member {}", file.place(), quote(member.name)));
+    ZipMemberStream stream(file, member, file.place().in("member " + quote(member.name)));
     Tensor tensor = read_npy(stream);
     stream.finish();
     const std::string name = tensor_name(member.name);
@@ -39,8 +39,8 @@ void write_npz(const std::filesystem::path& path, const NamedViews& tensors) {
   check_names("write_npz", tensors);
   std::vector<std::string> headers;
   for (const auto& [name, tensor] : tensors) {
-    const std::string place = fmt::format("write_npz: tensor {}", quote(name));
-    if (name.size() > longest) fail(ErrorCode::bad_value, "{}: a zip's names have at most 65535 bytes", place);
+    const Place place{"write_npz", "tensor " + quote(name)};
+    if (name.size() > longest) fail(ErrorCode::bad_value, place, "a zip's names have at most 65535 bytes");
     headers.push_back(npy_header(tensor, place));
   }
   OutputFile file("write_npz", path);

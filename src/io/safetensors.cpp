@@ -52,7 +52,7 @@ std::string json_reason(const json::parse_error& error) {
 }
 
 // A tree of the header, in which no key comes twice.
-json parse_header(std::string_view text, std::string_view place) {
+json parse_header(std::string_view text, const Place& place) {
   constexpr int deepest = 3;  // of what may stand in a header: shape's values
   std::vector<std::set<std::string>> keys;
   const auto check = [&](int depth, json::parse_event_t event, json& value) {
@@ -73,7 +73,7 @@ json parse_header(std::string_view text, std::string_view place) {
   }
 }
 
-DType parse_dtype(const json& value, std::string_view place) {
+DType parse_dtype(const json& value, const Place& place) {
   constexpr std::string_view known[] = {"I8",          "I16",     "U16",         "I32",     "U32",
                                         "U64",         "F4",      "F6_E2M3",     "F6_E3M2", "F8_E4M3",
                                         "F8_E4M3FNUZ", "F8_E5M2", "F8_E5M2FNUZ", "F8_E8M0", "C64"};
@@ -86,7 +86,7 @@ DType parse_dtype(const json& value, std::string_view place) {
           is_known ? "not read" : "unknown, and not read");
 }
 
-Dims parse_shape(const json& value, std::string_view place) {
+Dims parse_shape(const json& value, const Place& place) {
   if (!value.is_array()) fail_at(place, "shape is not a list");
   if (value.size() > Dims::max_rank) {
     fail_at(place, "shape has {} dimensions, at most {} are read", value.size(), Dims::max_rank);
@@ -101,7 +101,7 @@ Dims parse_shape(const json& value, std::string_view place) {
   return shape;
 }
 
-Entry parse_entry(const std::string& name, const json& value, std::string_view place) {
+Entry parse_entry(const std::string& name, const json& value, const Place& place) {
   const bool complete = value.is_object() && value.size() == 3 && value.contains("dtype") && value.contains("shape") &&
                         value.contains("data_offsets");
   if (!complete) fail_at(place, "must be an object with exactly the keys dtype, shape and data_offsets");
@@ -122,7 +122,7 @@ Entry parse_entry(const std::string& name, const json& value, std::string_view p
   return entry;
 }
 
-std::map<std::string, std::string> parse_metadata(const json& value, std::string_view place) {
+std::map<std::string, std::string> parse_metadata(const json& value, const Place& place) {
   std::map<std::string, std::string> metadata;
   if (!value.is_object()) fail_at(place, "header: {} is not an object", metadata_key);
   for (const auto& [key, text] : value.items()) {
@@ -138,7 +138,7 @@ struct Header {
 };
 
 Header read_header(const InputFile& file) {
-  const std::string& place = file.place();
+  const Place& place = file.place();
   if (file.size() == 0) fail_at(place, "is empty");
   std::uint64_t length = 0;
   file.read(0, &length, prefix_size);
@@ -158,7 +158,7 @@ Header read_header(const InputFile& file) {
 }
 
 // Without gaps or overlaps from the buffer's begin to its end. The entries come back in that order.
-void check_layout(std::vector<Entry>& entries, std::uint64_t size, std::string_view place) {
+void check_layout(std::vector<Entry>& entries, std::uint64_t size, const Place& place) {
   std::sort(entries.begin(), entries.end(),
             [](auto& a, auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   std::uint64_t next = 0;
@@ -194,7 +194,7 @@ std::string make_header(const NamedViews& tensors, const std::map<std::string, s
 }  // namespace
 
 Safetensors read_safetensors(const InputFile& file) {
-  const std::string& place = file.place();
+  const Place& place = file.place();
   const Header header = read_header(file);
   Safetensors out;
   std::vector<Entry> entries;
@@ -203,7 +203,7 @@ Safetensors read_safetensors(const InputFile& file) {
     if (name == metadata_key) {
       out.metadata = parse_metadata(value, place);
     } else {
-      entries.push_back(parse_entry(name, value, fmt::format("{}: tensor {}", place, quote(name))));
+      entries.push_back(parse_entry(name, value, place.in("tensor " + quote(name))));
     }
   }
   check_layout(entries, file.size() - header.data, place);
@@ -211,7 +211,7 @@ Safetensors read_safetensors(const InputFile& file) {
     Tensor tensor = Tensor::uninitialized(entry.shape, entry.dtype);
     const std::uint64_t start = header.data + entry.begin;
     file.read(start, tensor.raw(), entry.end - entry.begin);
-    require_booleans(tensor, fmt::format("{}: tensor {}", place, quote(entry.name)), start);
+    require_booleans(tensor, place.in("tensor " + quote(entry.name)), start);
     out.tensors.emplace(entry.name, std::move(tensor));
   }
   return out;
@@ -223,7 +223,7 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
 
 void write_safetensors(const std::filesystem::path& path, const NamedViews& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  constexpr std::string_view function = "write_safetensors";
+  constexpr const char* function = "write_safetensors";
   check_names(function, tensors);
   NamedViews ordered = tensors;
   std::sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
@@ -231,15 +231,15 @@ void write_safetensors(const std::filesystem::path& path, const NamedViews& tens
     return std::pair(rank(a.second), a.first) < std::pair(rank(b.second), b.first);
   });
   for (const auto& [name, tensor] : ordered) {
-    if (name == metadata_key) fail(ErrorCode::bad_value, "{}: no tensor can have the name {}", function, metadata_key);
+    if (name == metadata_key) fail(ErrorCode::bad_value, function, "no tensor can have the name {}", metadata_key);
   }
   for (const auto& [key, text] : metadata) {
-    decode_utf8(key, "write_safetensors: a key of metadata");
-    decode_utf8(text, fmt::format("write_safetensors: metadata {}", quote(key)));
+    decode_utf8(key, {function, "a key of metadata"});
+    decode_utf8(text, {function, "metadata " + quote(key)});
   }
   const std::string header = make_header(ordered, metadata);
   if (header.size() > longest_header) {
-    fail(ErrorCode::bad_value, "{}: names, shapes and metadata take {} bytes, at most {} are possible", function,
+    fail(ErrorCode::bad_value, function, "names, shapes and metadata take {} bytes, at most {} are possible",
          header.size(), longest_header);
   }
   OutputFile file(function, path);

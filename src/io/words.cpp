@@ -25,7 +25,7 @@ std::vector<std::string> split_words(std::string_view text) {
     if (!word.empty()) words.push_back(encode_utf8(word));
     word.clear();
   };
-  for (const char32_t point : decode_utf8(text, "split_words: text")) {
+  for (const char32_t point : decode_utf8(text, {"split_words", "text"})) {
     if (is_white_space(point)) {
       end_word();
     } else if (point != U',') {
@@ -49,7 +49,7 @@ std::vector<std::int64_t> Vocabulary::ids(std::span<const std::string> tokens) c
   for (const std::string& token : tokens) {
     const auto place = std::lower_bound(words_.begin(), words_.end(), token);
     if (place == words_.end() || *place != token)
-      fail(ErrorCode::bad_value, "Vocabulary::ids: \"{}\" is not one of the vocabulary's {} words", token, size());
+      fail(ErrorCode::bad_value, "Vocabulary::ids", "\"{}\" is not one of the vocabulary's {} words", token, size());
     out.push_back(std::distance(words_.begin(), place));
   }
   return out;

@@ -38,7 +38,7 @@ std::vector<ZipMember> read_zip_directory(const InputFile& file);
 // The member's content; reading it throws bad_file where size or checksum turn out to be lies.
 class ZipMemberStream : public ByteStream {
  public:
-  ZipMemberStream(const InputFile& file, const ZipMember& member, std::string place);
+  ZipMemberStream(const InputFile& file, const ZipMember& member, Place place);
   ~ZipMemberStream() override;
   // Call once all is read: throws unless nothing is left and the checksum is right.
   void finish();

@@ -35,7 +35,7 @@ constexpr std::uint64_t most_inflated = 1032;
 // Little-endian numbers one after another.
 class Fields {
  public:
-  Fields(std::string_view bytes, std::string_view place, std::uint64_t start)
+  Fields(std::string_view bytes, const Place& place, std::uint64_t start)
       : bytes_(bytes), place_(place), start_(start) {}
 
   bool empty() const { return at_ == bytes_.size(); }
@@ -56,7 +56,7 @@ class Fields {
 
  private:
   std::string_view bytes_;
-  std::string_view place_;
+  const Place& place_;
   std::uint64_t start_;
   std::uint64_t at_ = 0;
 };
@@ -70,7 +70,7 @@ struct Directory {
 
 // The end record is the last thing in the file but for a comment, whose length it holds.
 std::uint64_t find_end(const InputFile& file) {
-  const std::string& place = file.place();
+  const Place& place = file.place();
   if (file.size() < end_size) fail_at(place, "{} bytes are too few for a zip: cut short", file.size());
   const std::uint64_t start = file.size() - std::min<std::uint64_t>(file.size(), end_size + zip::maxed16);
   const std::string tail = file.read(start, file.size() - start);
@@ -148,7 +148,7 @@ Directory find_directory(const InputFile& file) {
 }
 
 // A number that does not fit its 32 bits there stands in the zip64 extra field, in this order.
-void apply_zip64(std::string_view extra, std::initializer_list<std::uint64_t*> numbers, std::string_view place,
+void apply_zip64(std::string_view extra, std::initializer_list<std::uint64_t*> numbers, const Place& place,
                  std::uint64_t start) {
   Fields fields(extra, place, start);
   std::string_view zip64;
@@ -163,7 +163,7 @@ void apply_zip64(std::string_view extra, std::initializer_list<std::uint64_t*> n
   }
 }
 
-void check_name(const ZipMember& member, std::string_view place, std::uint64_t at) {
+void check_name(const ZipMember& member, const Place& place, std::uint64_t at) {
   const std::string_view name = member.name;
   if (name.find('\0') != std::string_view::npos) fail_at(place, "byte {}: a member's name has a zero byte", at);
   if ((member.flags & zip::flag_utf8) == 0) {
@@ -173,13 +173,13 @@ void check_name(const ZipMember& member, std::string_view place, std::uint64_t a
     return;
   }
   try {
-    decode_utf8(name, "the name");
+    decode_utf8(name, {"", "the name"});
   } catch (const Error&) {
     fail_at(place, "byte {}: member {} has a name that is not UTF-8", at, quote(name));
   }
 }
 
-void check_method(const ZipMember& member, std::string_view place, std::uint64_t at) {
+void check_method(const ZipMember& member, const Place& place, std::uint64_t at) {
   const auto refuse = [&](std::string_view what) {
     fail_at(place, "byte {}: member {} {}", at, quote(member.name), what);
   };
@@ -197,7 +197,7 @@ void check_method(const ZipMember& member, std::string_view place, std::uint64_t
   }
 }
 
-ZipMember read_entry(Fields& fields, std::string_view place) {
+ZipMember read_entry(Fields& fields, const Place& place) {
   const std::uint64_t at = fields.position();
   ZipMember member;
   fields.signature(entry_signature, "directory entry");
@@ -226,7 +226,7 @@ ZipMember read_entry(Fields& fields, std::string_view place) {
 
 // Reads the local header: finds where the data begins, and compares the rest with the directory.
 void locate_data(const InputFile& file, const Directory& directory, ZipMember& member) {
-  const std::string place = fmt::format("{}: member {}", file.place(), quote(member.name));
+  const Place place = file.place().in("member " + quote(member.name));
   if (member.header > directory.start || directory.start - member.header < local_size) {
     fail_at(place, "is said to begin at byte {}, and the directory begins at {}", member.header, directory.start);
   }
@@ -260,7 +260,7 @@ void locate_data(const InputFile& file, const Directory& directory, ZipMember& m
   }
 }
 
-void check_apart(std::vector<ZipMember> members, std::string_view place) {
+void check_apart(std::vector<ZipMember> members, const Place& place) {
   std::sort(members.begin(), members.end(), [](auto& a, auto& b) { return a.header < b.header; });
   for (std::size_t i = 1; i < members.size(); ++i) {
     const ZipMember& before = members[i - 1];
@@ -299,14 +299,14 @@ struct ZipMemberStream::Inflater {
   unsigned char input[1 << 16];
 };
 
-ZipMemberStream::ZipMemberStream(const InputFile& file, const ZipMember& member, std::string place)
+ZipMemberStream::ZipMemberStream(const InputFile& file, const ZipMember& member, Place place)
     : ByteStream(std::move(place), member.size), file_(file), member_(member) {
   if (member.method == stored) return;
   inflater_ = std::make_unique<Inflater>();
   constexpr int raw_deflate = -15;
   if (inflateInit2(&inflater_->stream, raw_deflate) != Z_OK) {
     inflater_.reset();
-    fail(ErrorCode::out_of_memory, "{}: no memory to inflate it", this->place());
+    fail(ErrorCode::out_of_memory, this->place(), "no memory to inflate it");
   }
 }
 
@@ -352,7 +352,7 @@ std::uint64_t ZipMemberStream::inflate_some(void* to, std::uint64_t count) {
       stream.avail_in = static_cast<uInt>(next);
     }
     const int status = inflate(&stream, Z_NO_FLUSH);
-    if (status == Z_MEM_ERROR) fail(ErrorCode::out_of_memory, "{}: no memory to inflate it", place());
+    if (status == Z_MEM_ERROR) fail(ErrorCode::out_of_memory, place(), "no memory to inflate it");
     if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR) {
       fail_at(place(), "byte {}: the deflated data is broken: {}", member_.data + inflater_->taken - stream.avail_in,
               stream.msg != nullptr ? stream.msg : "a dictionary is asked for");

@@ -28,7 +28,8 @@ const Target& choose() {
     best = target;
   }
   if (wanted && *wanted) {
-    fail(ErrorCode::bad_value, "ATTEND_TARGET is '{}', expected a target that this processor runs: {}", wanted, runs);
+    fail(ErrorCode::bad_value, "", "ATTEND_TARGET is '{}', expected a target that this processor runs: {}", wanted,
+         runs);
   }
   return *best;
 }

@@ -14,7 +14,7 @@ namespace {
 void check_ids(std::span<const std::int64_t> ids, std::int64_t count) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < count) continue;
-    fail(ErrorCode::bad_value, "Embedding: ids[{}] is {}, expected 0 to {} ({} embeddings)", i, ids[i], count - 1,
+    fail(ErrorCode::bad_value, "Embedding", "ids[{}] is {}, expected 0 to {} ({} embeddings)", i, ids[i], count - 1,
          count);
   }
 }
@@ -41,10 +41,10 @@ Embedding::Embedding(std::int64_t count, std::int64_t size, Generator& generator
 
 Embedding::Embedding(const View& weight) {
   if (weight.rank() != 2) {
-    fail(ErrorCode::bad_shape, "Embedding: weight has shape {}, expected [count,E]", weight.shape());
+    fail(ErrorCode::bad_shape, "Embedding", "weight has shape {}, expected [count,E]", weight.shape());
   }
   if (!is_floating(weight.dtype())) {
-    fail(ErrorCode::bad_dtype, "Embedding: weight is {}, expected floating point", weight.dtype());
+    fail(ErrorCode::bad_dtype, "Embedding", "weight is {}, expected floating point", weight.dtype());
   }
   weight_ = weight.to(DType::f32);
 }
@@ -64,10 +64,11 @@ Tensor Embedding::forward(std::span<const std::int64_t> ids) const {
 
 Tensor Embedding::backward(const View& dy, std::span<const std::int64_t> ids) const {
   const std::int64_t count = weight_.size(0), size = weight_.size(1), T = std::ssize(ids);
-  if (!is_floating(dy.dtype())) fail(ErrorCode::bad_dtype, "Embedding: dy is {}, expected floating point", dy.dtype());
+  if (!is_floating(dy.dtype()))
+    fail(ErrorCode::bad_dtype, "Embedding", "dy is {}, expected floating point", dy.dtype());
   if (dy.rank() == 0 || dy.size(-1) != size || dy.count() != T * size) {
-    fail(ErrorCode::bad_shape, "Embedding: dy has shape {}, expected [{},{}], or more axes for the {} ids", dy.shape(),
-         T, size, T);
+    fail(ErrorCode::bad_shape, "Embedding", "dy has shape {}, expected [{},{}], or more axes for the {} ids",
+         dy.shape(), T, size, T);
   }
   Tensor out({count, size});
   if (size == 0) return out;

@@ -19,10 +19,9 @@ inline Dims with_last(Dims shape, std::int64_t size) {
 // A gradient that is given, or what a forward has kept. Throws bad_shape, bad_dtype.
 inline void check_given(const char* layer, const char* name, const View& x, const Dims& expected) {
   if (x.shape() != expected) {
-    fail(ErrorCode::bad_shape, "{}: {} has shape {}, expected {}", layer, name, x.shape(), expected);
+    fail(ErrorCode::bad_shape, layer, "{} has shape {}, expected {}", name, x.shape(), expected);
   }
-  if (!is_floating(x.dtype()))
-    fail(ErrorCode::bad_dtype, "{}: {} is {}, expected floating point", layer, name, x.dtype());
+  if (!is_floating(x.dtype())) fail(ErrorCode::bad_dtype, layer, "{} is {}, expected floating point", name, x.dtype());
 }
 
 // x itself where it has that dtype, else a copy, which `made` holds.

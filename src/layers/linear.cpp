@@ -20,24 +20,24 @@ constexpr double parallel_flops = 2e6;
 constexpr std::int64_t parallel_copies = 1 << 16;
 
 Dims weight_shape(std::int64_t in_size, std::int64_t out_size) {
-  if (in_size < 1) fail(ErrorCode::bad_value, "Linear: in_size is {}, expected at least 1", in_size);
-  if (out_size < 1) fail(ErrorCode::bad_value, "Linear: out_size is {}, expected at least 1", out_size);
+  if (in_size < 1) fail(ErrorCode::bad_value, "Linear", "in_size is {}, expected at least 1", in_size);
+  if (out_size < 1) fail(ErrorCode::bad_value, "Linear", "out_size is {}, expected at least 1", out_size);
   return {out_size, in_size};
 }
 
 void check_parameters(const View& weight, const std::optional<View>& bias) {
   if (weight.rank() != 2 || weight.size(0) < 1 || weight.size(1) < 1) {
-    fail(ErrorCode::bad_shape, "Linear: weight has shape {}, expected [out,in], both at least 1", weight.shape());
+    fail(ErrorCode::bad_shape, "Linear", "weight has shape {}, expected [out,in], both at least 1", weight.shape());
   }
   if (!is_floating(weight.dtype()))
-    fail(ErrorCode::bad_dtype, "Linear: weight is {}, expected floating point", weight.dtype());
+    fail(ErrorCode::bad_dtype, "Linear", "weight is {}, expected floating point", weight.dtype());
   if (!bias) return;
   if (bias->shape() != Dims{weight.size(0)}) {
-    fail(ErrorCode::bad_shape, "Linear: bias has shape {}, expected [{}] (weight {})", bias->shape(), weight.size(0),
+    fail(ErrorCode::bad_shape, "Linear", "bias has shape {}, expected [{}] (weight {})", bias->shape(), weight.size(0),
          weight.shape());
   }
   if (!is_floating(bias->dtype()))
-    fail(ErrorCode::bad_dtype, "Linear: bias is {}, expected floating point", bias->dtype());
+    fail(ErrorCode::bad_dtype, "Linear", "bias is {}, expected floating point", bias->dtype());
 }
 
 // What the kernels multiply in: the layer's dtype where they have products of it, else f32, of the same rounded
@@ -151,7 +151,7 @@ Linear::Linear(Tensor weight, std::optional<Tensor> bias, DType dtype)
 
 Linear Linear::to(DType dtype) const {
   if (dtype != DType::f32 && dtype != DType::bf16)
-    fail(ErrorCode::bad_dtype, "Linear: dtype is {}, expected f32 or bf16", dtype);
+    fail(ErrorCode::bad_dtype, "Linear", "dtype is {}, expected f32 or bf16", dtype);
   return Linear(weight_.view().to(dtype).view().to(DType::f32), bias_ ? std::optional(bias_->clone()) : std::nullopt,
                 dtype);
 }
@@ -164,10 +164,10 @@ void Linear::pack() {
 }
 
 void Linear::check_input(const View& x) const {
-  if (!is_floating(x.dtype())) fail(ErrorCode::bad_dtype, "Linear: x is {}, expected floating point", x.dtype());
-  if (x.rank() == 0) fail(ErrorCode::bad_shape, "Linear: x has no axes, expected [...,{}]", in_size());
+  if (!is_floating(x.dtype())) fail(ErrorCode::bad_dtype, "Linear", "x is {}, expected floating point", x.dtype());
+  if (x.rank() == 0) fail(ErrorCode::bad_shape, "Linear", "x has no axes, expected [...,{}]", in_size());
   if (x.size(-1) != in_size()) {
-    fail(ErrorCode::bad_shape, "Linear: x has {} features (x {}), the layer takes {}", x.size(-1), x.shape(),
+    fail(ErrorCode::bad_shape, "Linear", "x has {} features (x {}), the layer takes {}", x.size(-1), x.shape(),
          in_size());
   }
 }

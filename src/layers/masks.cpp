@@ -29,10 +29,9 @@ struct Masks {
     } else if (is_floating(mask.dtype())) {
       biases.push_back(mask);
     } else {
-      fail(
-          ErrorCode::bad_dtype,
-          "MultiHeadAttention: {} is {}, expected bool (true = may not attend) or floating point (added to the scores)",
-          name, mask.dtype());
+      fail(ErrorCode::bad_dtype, "MultiHeadAttention",
+           "{} is {}, expected bool (true = may not attend) or floating point (added to the scores)", name,
+           mask.dtype());
     }
   }
 };
@@ -42,7 +41,7 @@ View key_padding_of(const View& mask, const Problem& p) {
   const bool batched = p.rank == 4;
   const Dims expected = batched ? Dims{p.B, p.Tk} : Dims{p.Tk};
   if (mask.shape() != expected) {
-    fail(ErrorCode::bad_shape, "MultiHeadAttention: key_padding_mask has shape {}, expected {} = {}", mask.shape(),
+    fail(ErrorCode::bad_shape, "MultiHeadAttention", "key_padding_mask has shape {}, expected {} = {}", mask.shape(),
          batched ? "[B,Tk]" : "[Tk]", expected);
   }
   const View four = with_four_axes(mask);
@@ -53,9 +52,9 @@ View key_padding_of(const View& mask, const Problem& p) {
 View attn_mask_of(const View& mask, const Problem& p) {
   if (mask.shape() == Dims{p.Tq, p.Tk}) return with_four_axes(mask);
   if (mask.shape() != Dims{p.B * p.H, p.Tq, p.Tk}) {
-    fail(ErrorCode::bad_shape,
-         "MultiHeadAttention: attn_mask has shape {}, expected [Tq,Tk] = {} or [B*heads,Tq,Tk] = {}", mask.shape(),
-         Dims{p.Tq, p.Tk}, Dims{p.B * p.H, p.Tq, p.Tk});
+    fail(ErrorCode::bad_shape, "MultiHeadAttention",
+         "attn_mask has shape {}, expected [Tq,Tk] = {} or [B*heads,Tq,Tk] = {}", mask.shape(), Dims{p.Tq, p.Tk},
+         Dims{p.B * p.H, p.Tq, p.Tk});
   }
   const Dims& strides = mask.strides();
   return View(mask.raw(), mask.dtype(), {p.B, p.H, p.Tq, p.Tk}, {strides[0] * p.H, strides[0], strides[1], strides[2]});

@@ -13,16 +13,16 @@ namespace {
 
 void check_sequence(const char* name, const View& x, const View& query, std::int64_t features) {
   if (x.rank() != 2 && x.rank() != 3) {
-    fail(ErrorCode::bad_shape, "MultiHeadAttention: {} has shape {}, expected [T,E] or [B,T,E]", name, x.shape());
+    fail(ErrorCode::bad_shape, "MultiHeadAttention", "{} has shape {}, expected [T,E] or [B,T,E]", name, x.shape());
   }
   if (x.rank() != query.rank() || (x.rank() == 3 && x.size(0) != query.size(0))) {
-    fail(ErrorCode::bad_shape, "MultiHeadAttention: {} has shape {}, query {}, expected the same batch", name,
+    fail(ErrorCode::bad_shape, "MultiHeadAttention", "{} has shape {}, query {}, expected the same batch", name,
          x.shape(), query.shape());
   }
   if (!is_floating(x.dtype()))
-    fail(ErrorCode::bad_dtype, "MultiHeadAttention: {} is {}, expected floating point", name, x.dtype());
+    fail(ErrorCode::bad_dtype, "MultiHeadAttention", "{} is {}, expected floating point", name, x.dtype());
   if (x.size(-1) != features) {
-    fail(ErrorCode::bad_shape, "MultiHeadAttention: {} has {} features ({} {}), the layer takes {}", name, x.size(-1),
+    fail(ErrorCode::bad_shape, "MultiHeadAttention", "{} has {} features ({} {}), the layer takes {}", name, x.size(-1),
          name, x.shape(), features);
   }
 }
@@ -83,10 +83,10 @@ Tensor sum_row(const View& x, std::int64_t t) {
 void check_wanted(const MultiHeadAttentionCall& call, const MultiHeadAttentionBackward& wanted) {
   const auto check = [](const char* name, bool asked, const std::optional<View>& given) {
     if (!asked) return;
-    if (!given) fail(ErrorCode::bad_value, "MultiHeadAttention: d{} is wanted, but {} is not given", name, name);
+    if (!given) fail(ErrorCode::bad_value, "MultiHeadAttention", "d{} is wanted, but {} is not given", name, name);
     if (!is_floating(given->dtype())) {
-      fail(ErrorCode::bad_value, "MultiHeadAttention: d{} is wanted, but {} is {}, expected floating point", name, name,
-           given->dtype());
+      fail(ErrorCode::bad_value, "MultiHeadAttention", "d{} is wanted, but {} is {}, expected floating point", name,
+           name, given->dtype());
     }
   };
   check("key_padding_mask", wanted.key_padding_mask, call.key_padding_mask);
@@ -231,7 +231,7 @@ void MultiHeadAttention::check_arguments(const View& query, const View& key, con
   check_sequence("key", key, query, key_.in_size());
   check_sequence("value", value, query, value_.in_size());
   if (key.size(-2) != value.size(-2)) {
-    fail(ErrorCode::bad_shape, "MultiHeadAttention: value has {} rows, key has {} (key {}, value {})", value.size(-2),
+    fail(ErrorCode::bad_shape, "MultiHeadAttention", "value has {} rows, key has {} (key {}, value {})", value.size(-2),
          key.size(-2), key.shape(), value.shape());
   }
 }

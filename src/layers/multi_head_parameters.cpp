@@ -21,7 +21,7 @@ class State {
   View matrix(std::string_view name) {
     const View entry = take(name);
     if (entry.rank() != 2 || entry.count() == 0) {
-      fail(ErrorCode::bad_shape, "{}: {} has shape {}, expected [out,in], both at least 1", where, full(name),
+      fail(ErrorCode::bad_shape, where, "{} has shape {}, expected [out,in], both at least 1", full(name),
            entry.shape());
     }
     return entry;
@@ -29,14 +29,14 @@ class State {
   View shaped(std::string_view name, const Dims& expected) {
     const View entry = take(name);
     if (entry.shape() != expected) {
-      fail(ErrorCode::bad_shape, "{}: {} has shape {}, expected {}", where, full(name), entry.shape(), expected);
+      fail(ErrorCode::bad_shape, where, "{} has shape {}, expected {}", full(name), entry.shape(), expected);
     }
     return entry;
   }
   // The heads share the features out evenly.
   void check_rows(std::string_view name, std::int64_t rows, std::int64_t heads) const {
     if (rows % heads != 0) {
-      fail(ErrorCode::bad_shape, "{}: {} makes {} features, expected a multiple of {} heads", where, full(name), rows,
+      fail(ErrorCode::bad_shape, where, "{} makes {} features, expected a multiple of {} heads", full(name), rows,
            heads);
     }
   }
@@ -44,8 +44,8 @@ class State {
     for (auto entry = tensors_.lower_bound(prefix_); entry != tensors_.end(); ++entry) {
       if (!entry->first.starts_with(prefix_)) break;
       if (taken_.contains(entry->first)) continue;
-      fail(ErrorCode::bad_value, "{}: unknown entry {} (shape {}), expected {}", where, entry->first,
-           entry->second.shape(), fmt::join(taken_, ", "));
+      fail(ErrorCode::bad_value, where, "unknown entry {} (shape {}), expected {}", entry->first, entry->second.shape(),
+           fmt::join(taken_, ", "));
     }
   }
 
@@ -56,9 +56,9 @@ class State {
 
   View take(std::string_view name) {
     const auto entry = tensors_.find(full(name));
-    if (entry == tensors_.end()) fail(ErrorCode::bad_value, "{}: entry {} is missing", where, full(name));
+    if (entry == tensors_.end()) fail(ErrorCode::bad_value, where, "entry {} is missing", full(name));
     if (!is_floating(entry->second.dtype())) {
-      fail(ErrorCode::bad_dtype, "{}: {} is {}, expected floating point", where, full(name), entry->second.dtype());
+      fail(ErrorCode::bad_dtype, where, "{} is {}, expected floating point", full(name), entry->second.dtype());
     }
     taken_.insert(full(name));
     return entry->second;
@@ -91,29 +91,28 @@ Projections read_projections(State& state, std::int64_t heads) {
 
 void check_option(const char* name, std::int64_t wanted, std::int64_t found) {
   if (wanted != 0 && wanted != found) {
-    fail(ErrorCode::bad_value, "{}: options ask for {} {}, the tensors have {}", State::where, name, wanted, found);
+    fail(ErrorCode::bad_value, State::where, "options ask for {} {}, the tensors have {}", name, wanted, found);
   }
 }
 
 void check_heads(const char* where, std::int64_t heads) {
-  if (heads < 1) fail(ErrorCode::bad_value, "{}: heads is {}, expected at least 1", where, heads);
+  if (heads < 1) fail(ErrorCode::bad_value, where, "heads is {}, expected at least 1", heads);
 }
 
 // The options with every size filled in.
 MultiHeadAttentionOptions complete(std::int64_t embedding_size, std::int64_t heads, MultiHeadAttentionOptions options) {
   check_heads("MultiHeadAttention", heads);
   if (embedding_size < 1) {
-    fail(ErrorCode::bad_value, "MultiHeadAttention: embedding_size is {}, expected at least 1", embedding_size);
+    fail(ErrorCode::bad_value, "MultiHeadAttention", "embedding_size is {}, expected at least 1", embedding_size);
   }
   const std::pair<const char*, std::int64_t> sizes[] = {
       {"d_k", options.d_k}, {"d_v", options.d_v}, {"key_size", options.key_size}, {"value_size", options.value_size}};
   for (const auto& [name, size] : sizes) {
-    if (size < 0) fail(ErrorCode::bad_value, "MultiHeadAttention: {} is {}, expected at least 1, or 0", name, size);
+    if (size < 0) fail(ErrorCode::bad_value, "MultiHeadAttention", "{} is {}, expected at least 1, or 0", name, size);
   }
   if ((options.d_k == 0 || options.d_v == 0) && embedding_size % heads != 0) {
-    fail(ErrorCode::bad_value,
-         "MultiHeadAttention: embedding_size is {}, expected a multiple of {} heads (or give d_k and d_v)",
-         embedding_size, heads);
+    fail(ErrorCode::bad_value, "MultiHeadAttention",
+         "embedding_size is {}, expected a multiple of {} heads (or give d_k and d_v)", embedding_size, heads);
   }
   if (options.d_k == 0) options.d_k = embedding_size / heads;
   if (options.d_v == 0) options.d_v = embedding_size / heads;

@@ -12,7 +12,7 @@ namespace {
 // w [in,out], used as x @ w, is the transpose of what Linear holds.
 Linear parameter(const char* name, const View& w) {
   if (w.rank() != 2) {
-    fail(ErrorCode::bad_shape, "SelfAttention: {} has shape {}, expected [E,D]", name, w.shape());
+    fail(ErrorCode::bad_shape, "SelfAttention", "{} has shape {}, expected [E,D]", name, w.shape());
   }
   return Linear(w.transpose(0, 1));
 }
@@ -41,11 +41,11 @@ SelfAttention::SelfAttention(std::int64_t embedding_size, std::int64_t d_k, std:
 SelfAttention::SelfAttention(Linear query, Linear key, Linear value)
     : query_(std::move(query)), key_(std::move(key)), value_(std::move(value)) {
   if (key_.in_size() != query_.in_size() || value_.in_size() != query_.in_size()) {
-    fail(ErrorCode::bad_shape, "SelfAttention: query, key and value take {}, {} and {} features, expected the same",
+    fail(ErrorCode::bad_shape, "SelfAttention", "query, key and value take {}, {} and {} features, expected the same",
          query_.in_size(), key_.in_size(), value_.in_size());
   }
   if (key_.out_size() != query_.out_size()) {
-    fail(ErrorCode::bad_shape, "SelfAttention: key makes {} features, query {}", key_.out_size(), query_.out_size());
+    fail(ErrorCode::bad_shape, "SelfAttention", "key makes {} features, query {}", key_.out_size(), query_.out_size());
   }
 }
 
@@ -55,10 +55,10 @@ SelfAttention SelfAttention::from_parameters(const View& w_query, const View& w_
 
 void SelfAttention::check_input(const View& x) const {
   if (x.rank() != 2 && x.rank() != 3) {
-    fail(ErrorCode::bad_shape, "SelfAttention: x has shape {}, expected [T,E] or [B,T,E]", x.shape());
+    fail(ErrorCode::bad_shape, "SelfAttention", "x has shape {}, expected [T,E] or [B,T,E]", x.shape());
   }
   if (x.size(-1) != query_.in_size()) {
-    fail(ErrorCode::bad_shape, "SelfAttention: x has {} features (x {}), the layer takes {}", x.size(-1), x.shape(),
+    fail(ErrorCode::bad_shape, "SelfAttention", "x has {} features (x {}), the layer takes {}", x.size(-1), x.shape(),
          query_.in_size());
   }
 }

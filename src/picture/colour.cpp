@@ -110,8 +110,7 @@ ColourScale colour_scale(std::span<const HeatMap> maps, const char* function) {
   ColourScale scale{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
   for (const HeatMap& map : maps) {
     if (!std::isfinite(map.low) || !std::isfinite(map.high) || map.low > map.high)
-      fail(ErrorCode::bad_value, "{}: expected finite low <= high, got low {} and high {}", function, map.low,
-           map.high);
+      fail(ErrorCode::bad_value, function, "expected finite low <= high, got low {} and high {}", map.low, map.high);
     ColourScale own{map.low, map.high};
     if (map.low == map.high) {
       const ColourScale found = finite_range(map.values);

@@ -87,14 +87,14 @@ struct Font::Face {
   std::string path;  // empty: the built-in font
 
   Face() {
-    if (FT_Init_FreeType(&library) != 0) fail(ErrorCode::out_of_memory, "font: FreeType can't start");
+    if (FT_Init_FreeType(&library) != 0) fail(ErrorCode::out_of_memory, "font", "FreeType can't start");
   }
   ~Face() { FT_Done_FreeType(library); }  // and its faces
   Face(const Face&) = delete;
   Face& operator=(const Face&) = delete;
 
   [[noreturn]] void refuse(const char* why) const {
-    fail(ErrorCode::bad_file, "font '{}' {}", path.empty() ? "DejaVu Sans" : path, why);
+    fail(ErrorCode::bad_file, "", "font '{}' {}", path.empty() ? "DejaVu Sans" : path, why);
   }
 
   // Kerning and advance, in parts of an em. The glyph is 0 where the font lacks the character.

@@ -9,21 +9,20 @@
 
 namespace attend {
 
-void check_heat_map(const HeatMap& map, std::string_view what) {
+void check_heat_map(const HeatMap& map, const Place& what) {
   const View& values = map.values;
   if (!is_floating(values.dtype())) {
-    fail(ErrorCode::bad_dtype, "{}: values are {}, expected a floating point type", what, values.dtype());
+    fail(ErrorCode::bad_dtype, what, "values are {}, expected a floating point type", values.dtype());
   }
   if (values.rank() != 2) {
-    fail(ErrorCode::bad_shape, "{}: values have shape {}, expected [rows,columns]", what, values.shape());
+    fail(ErrorCode::bad_shape, what, "values have shape {}, expected [rows,columns]", values.shape());
   }
   if (values.size(0) == 0 || values.size(1) == 0) {
-    fail(ErrorCode::bad_shape, "{}: values have shape {}, expected at least one row and one column", what,
-         values.shape());
+    fail(ErrorCode::bad_shape, what, "values have shape {}, expected at least one row and one column", values.shape());
   }
   const auto check_labels = [&](const std::vector<std::string>& labels, std::int64_t count, const char* axis) {
     if (!labels.empty() && static_cast<std::int64_t>(labels.size()) != count) {
-      fail(ErrorCode::bad_shape, "{}: {} {} labels for {} {}s (values {})", what, labels.size(), axis, count, axis,
+      fail(ErrorCode::bad_shape, what, "{} {} labels for {} {}s (values {})", labels.size(), axis, count, axis,
            values.shape());
     }
   };
@@ -54,7 +53,7 @@ Grid read_grid(const HeatMap& map, std::int64_t row_block, std::int64_t column_b
   return grid;
 }
 
-Grid read_grid(const HeatMap& map, std::int64_t max_side, std::string_view what) {
+Grid read_grid(const HeatMap& map, std::int64_t max_side, const Place& what) {
   check_heat_map(map, what);
   return read_grid(map, divide_up(map.values.size(0), max_side), divide_up(map.values.size(1), max_side));
 }

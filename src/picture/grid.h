@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attend/picture.h"
+#include "core/message.h"
 #include "picture/colour.h"
 
 namespace attend {
@@ -24,14 +25,14 @@ struct Grid {
   bool averaged() const { return row_block > 1 || column_block > 1; }
 };
 
-// Throws bad_shape or bad_dtype, with a message that starts with `what`, for what no heat map can be drawn of.
-void check_heat_map(const HeatMap& map, std::string_view what);
+// Throws bad_shape or bad_dtype, with a message that begins with `what`, for what no heat map can be drawn of.
+void check_heat_map(const HeatMap& map, const Place& what);
 
 // Each drawn value is the mean of a block's finite values, and NaN where there is none or the block holds a NaN; a
 // block of one keeps its value, whatever it is.
 Grid read_grid(const HeatMap& map, std::int64_t row_block, std::int64_t column_block);
 // The same after check_heat_map, in blocks that leave at most max_side rows and columns.
-Grid read_grid(const HeatMap& map, std::int64_t max_side, std::string_view what);
+Grid read_grid(const HeatMap& map, std::int64_t max_side, const Place& what);
 
 // Round values on the scale, ascending, with their text.
 struct Tick {

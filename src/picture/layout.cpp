@@ -36,8 +36,8 @@ class Composer {
  public:
   Composer(const std::vector<HeatMap>& maps, std::string_view title, const Font& font, const char* function)
       : font_(font) {
-    if (maps.empty()) fail(ErrorCode::bad_value, "{}: no maps, expected at least one", function);
-    out_.title = one_line(title, fmt::format("{}: title", function));
+    if (maps.empty()) fail(ErrorCode::bad_value, function, "no maps, expected at least one");
+    out_.title = one_line(title, {function, "title"});
     read(maps, function);
     arrange();
     paint();
@@ -92,7 +92,7 @@ class Composer {
 void Composer::read(const std::vector<HeatMap>& maps, const char* function) {
   std::int64_t cells = 0;
   for (std::size_t i = 0; i < maps.size(); ++i) {
-    const std::string what = maps.size() == 1 ? std::string(function) : fmt::format("{}: maps[{}]", function, i);
+    const Place what{function, maps.size() == 1 ? "" : fmt::format("maps[{}]", i)};
     const Panel& panel = panels_.emplace_back(read_panel(maps[i], maps.size(), font_, what));
     cells += panel.grid.rows * panel.grid.columns;
     shared_ = shared_ && same(panels_[0].rows, panel.rows) && same(panels_[0].columns, panel.columns);

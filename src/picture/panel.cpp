@@ -100,13 +100,13 @@ void arrange_axes(Panel& panel, const Font& font) {
   panel.below = std::ceil(label_gap + panel.columns.depth() + room(panel.columns));
 }
 
-Axis read_axis(const std::string& name, const std::vector<std::string>& labels, std::int64_t count,
-               const std::string& what, const char* which) {
+Axis read_axis(const std::string& name, const std::vector<std::string>& labels, std::int64_t count, const Place& what,
+               const char* which) {
   Axis axis;
-  axis.name = one_line(name, fmt::format("{}: {}_axis", what, which));
+  axis.name = one_line(name, what.in(fmt::format("{}_axis", which)));
   axis.count = count;
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    axis.labels.push_back(one_line(labels[i], fmt::format("{}: {}_labels[{}]", what, which, i)));
+    axis.labels.push_back(one_line(labels[i], what.in(fmt::format("{}_labels[{}]", which, i))));
   }
   return axis;
 }
@@ -130,10 +130,10 @@ bool Panel::has_shapes() const {
   return std::max(grid.rows, grid.columns) <= max_shape_side;
 }
 
-Panel read_panel(const HeatMap& map, std::size_t panels, const Font& font, const std::string& what) {
+Panel read_panel(const HeatMap& map, std::size_t panels, const Font& font, const Place& what) {
   Panel panel;
   panel.grid = read_grid(map, max_side, what);
-  panel.title = one_line(map.title, what + ": title");
+  panel.title = one_line(map.title, what.in("title"));
   panel.rows = read_axis(map.row_axis, map.row_labels, map.values.size(0), what, "row");
   panel.columns = read_axis(map.column_axis, map.column_labels, map.values.size(1), what, "column");
   size_cells(panel, budget_of(panels), font);

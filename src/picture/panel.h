@@ -59,7 +59,7 @@ struct Panel {
 
 // The map as one of so many panels: its cells sized, its axes arranged. Throws as svg_heat_map does, in messages that
 // begin with `what`.
-Panel read_panel(const HeatMap& map, std::size_t panels, const Font& font, const std::string& what);
+Panel read_panel(const HeatMap& map, std::size_t panels, const Font& font, const Place& what);
 
 // A value as it stands inside its cell.
 std::string value_text(double value);

@@ -28,7 +28,7 @@ class Canvas {
     try {
       pixels_.colours.assign(static_cast<std::size_t>(pixels_.width) * static_cast<std::size_t>(pixels_.height), white);
     } catch (const std::bad_alloc&) {
-      fail(ErrorCode::out_of_memory, "png_heat_map: no memory for {} x {} pixels", pixels_.width, pixels_.height);
+      fail(ErrorCode::out_of_memory, "png_heat_map", "no memory for {} x {} pixels", pixels_.width, pixels_.height);
     }
     for (const FilledRect& mark : layout.marks) fill(mark.area, [&](int, int) { return mark.colour; });
     for (const Cell& cell : layout.cells) draw(cell);

@@ -97,9 +97,9 @@ std::string encode_png(const Pixels& pixels, const std::string& title, int pixel
   }
   png_destroy_write_struct(&png, &info);
   if (!written && (sink.out_of_memory || sink.error.empty())) {
-    fail(ErrorCode::out_of_memory, "png: no memory to encode {} x {} pixels", pixels.width, pixels.height);
+    fail(ErrorCode::out_of_memory, "png", "no memory to encode {} x {} pixels", pixels.width, pixels.height);
   }
-  if (!written) fail(ErrorCode::bad_value, "png: {} ({} x {} pixels)", sink.error, pixels.width, pixels.height);
+  if (!written) fail(ErrorCode::bad_value, "png", "{} ({} x {} pixels)", sink.error, pixels.width, pixels.height);
   return std::move(sink.bytes);
 }
 

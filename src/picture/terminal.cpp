@@ -27,7 +27,7 @@ std::u32string index_text(std::int64_t index) {
 }
 
 std::u32string printable(std::string_view text, const char* argument) {
-  return one_line(text, fmt::format("{}: {}", function, argument));
+  return one_line(text, {function, argument});
 }
 
 Texts printable(const std::vector<std::string>& labels, std::int64_t count, const char* argument) {
@@ -365,8 +365,8 @@ std::string column_legend(const TerminalLayout& layout, const HeatMap& map, cons
 }  // namespace
 
 std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style) {
-  if (style.width < 1) fail(ErrorCode::bad_value, "{}: expected a width of 1 or more, got {}", function, style.width);
-  check_heat_map(map, function);
+  if (style.width < 1) fail(ErrorCode::bad_value, function, "expected a width of 1 or more, got {}", style.width);
+  check_heat_map(map, {function});
   const TerminalLayout layout = arrange(map, style);
   // Ends left open are those of the cells that are shown: means of large blocks would all be pale on the map's own.
   HeatMap shown = map;

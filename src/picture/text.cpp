@@ -10,7 +10,7 @@ std::u32string ascii(std::string_view text) {
   return {text.begin(), text.end()};
 }
 
-std::u32string one_line(std::string_view text, std::string_view what) {
+std::u32string one_line(std::string_view text, const Place& what) {
   std::u32string line = decode_utf8(text, what);
   for (char32_t& point : line) {
     const bool space = point == '\t' || point == '\n' || point == '\r' || point == 0x2028 || point == 0x2029;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/message.h"
 #include "picture/font.h"
 
 namespace attend {
@@ -14,7 +15,7 @@ std::u32string ascii(std::string_view text);
 
 // Characters as they can be drawn on one line and stand in XML: white space is a space; controls, those that turn the
 // line around too, and noncharacters are U+FFFD. Throws bad_value, naming `what`, where the text is not UTF-8.
-std::u32string one_line(std::string_view text, std::string_view what);
+std::u32string one_line(std::string_view text, const Place& what);
 
 // The longest beginning that fits into `width` with an ellipsis, or all of it. Never ends inside a character made of
 // several code points.

@@ -36,7 +36,7 @@ TEST(Parallel, SmallLoopsStayOnTheCallingThread) {
 
 TEST(Parallel, AnExceptionReachesTheCaller) {
   const auto throws = [](std::int64_t begin, std::int64_t) {
-    if (begin > 50) throw Error(ErrorCode::bad_value, "from a range");
+    if (begin > 50) throw Error(ErrorCode::bad_value, "", "from a range");
   };
   test::expect_error(
       ErrorCode::bad_value, [&] { parallel_for(100, 1, throws); }, "from a range");
@@ -121,7 +121,8 @@ TEST(Parallel, AnExceptionOnAHostsThreadReachesTheCaller) {
   test::expect_error(
       ErrorCode::bad_value,
       [] {
-        parallel_items(100, 2, [](int, std::int64_t) { throw Error(ErrorCode::bad_value, "from a host's thread"); });
+        parallel_items(100, 2,
+                       [](int, std::int64_t) { throw Error(ErrorCode::bad_value, "", "from a host's thread"); });
       },
       "from a host's thread");
 }

@@ -13,7 +13,7 @@ TEST(Utf8, EveryCodePointRoundTrips) {
   for (char32_t point = 0; point <= 0x10ffff; ++point) {
     if (point < 0xd800 || point >= 0xe000) all.push_back(point);
   }
-  EXPECT_EQ(decode_utf8(encode_utf8(all), "text"), all);
+  EXPECT_EQ(decode_utf8(encode_utf8(all), {"", "text"}), all);
 }
 
 TEST(Utf8, NamesTheBadByte) {
@@ -32,7 +32,11 @@ TEST(Utf8, NamesTheBadByte) {
   };
   for (const auto& [text, place] : cases) {
     test::expect_error(
-        ErrorCode::bad_value, [&] { decode_utf8(text, "the sentence"); }, "the sentence is not UTF-8", place);
+        ErrorCode::bad_value,
+        [&] {
+          decode_utf8(text, {"", "the sentence"});
+        },
+        "the sentence is not UTF-8", place);
   }
 }
 

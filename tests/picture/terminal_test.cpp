@@ -95,7 +95,7 @@ TEST(TerminalHeatMap, NoLineIsWiderThanTheTerminal) {
           ASSERT_TRUE(text.ends_with('\n'));
           for (const std::string& line : lines_of(text)) {
             const std::string plain = colour ? without_colour(line) : line;
-            ASSERT_LE(display_width(decode_utf8(plain, "line")), width) << line;
+            ASSERT_LE(display_width(decode_utf8(plain, {"", "line"})), width) << line;
             ASSERT_THAT(plain, Not(HasSubstr("\x1b")));
             const std::size_t last = line.rfind('\x1b');
             ASSERT_TRUE(last == std::string::npos || line.substr(last, 4) == "\x1b[0m") << line;

@@ -40,7 +40,7 @@ class Xml {
     if (!condition) throw std::runtime_error("XML: " + what + " at byte " + std::to_string(at_));
   }
   void check_characters() const {
-    for (const char32_t point : decode_utf8(text_, "the XML")) {
+    for (const char32_t point : decode_utf8(text_, {"", "the XML"})) {
       const bool allowed =
           point == '\t' || point == '\n' || point == '\r' || (point >= 0x20 && point < 0xfffe) || point >= 0x10000;
       require(allowed, "a character that XML forbids");

@@ -1,4 +1,8 @@
 """attention() and its relatives in Python, beside PyTorch in double."""
+import os
+import subprocess
+import sys
+
 import numpy
 import pytest
 import torch
@@ -120,6 +124,18 @@ def test_plan_says_what_runs():
         attend.plan((5, 4), (7, 3), (7, 4))
     with pytest.raises(TypeError, match="plan: dtype: expected float32, .* got int8"):
         attend.plan((5, 4), (7, 4), (7, 4), "int8")
+
+
+def test_a_message_without_the_name_of_a_function_comes_whole():
+    shape = (1, 1, -1, 8)
+    with pytest.raises(ValueError, match=r"^plan: shape \[1,1,-1,8\] has a negative size$"):
+        attend.plan(shape, shape, shape)
+    with pytest.raises(ValueError, match="^explain: shape .* has more elements than 64 bits can count$"):
+        attend.explain("a b", heads=2**62)
+    program = "import attend; attend.plan((1, 1, 4, 8), (1, 1, 4, 8), (1, 1, 4, 8))"
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | {"ATTEND_TARGET": "sse9"},
+                          capture_output=True, text=True)
+    assert "ValueError: plan: ATTEND_TARGET is 'sse9', expected a target that this processor runs: " in done.stderr
 
 
 def test_what_the_memory_of_a_tensor_does_not_say_is_refused():
