@@ -16,6 +16,7 @@ import time
 
 import numpy as np
 
+import against
 import cases
 import report
 from worker import Worker, WorkerError, wait_until_idle
@@ -31,14 +32,18 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", default="", metavar="REGEX", help="only the cases whose name this finds (--list)")
     parser.add_argument("--list", action="store_true", help="print the names of the cases and end")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds of each case (default 7)")
+    parser.add_argument("--rounds", type=int, help="rounds of each case (default 7; 15 with --against)")
     parser.add_argument("--seconds", type=float, default=0.2, help="least time of one batch of calls (default 0.2)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all")
     parser.add_argument("--quick", action="store_true", help="tiny cases, two rounds: tests this program, measures nothing")
     parser.add_argument("--no-peers", action="store_true", help="attend and the roofs alone")
+    parser.add_argument("--against", type=against.worker_in, metavar="DIR",
+                        help="measure another build of attend instead of peers: its build folder or its attend_bench")
     parser.add_argument("--out", type=pathlib.Path, help="folder of the results (default: results beside this file)")
     parser.add_argument("--worker", default="build/release/attend_bench", help="attend's worker")
     chosen = parser.parse_args()
+    if chosen.rounds is None:
+        chosen.rounds = 15 if chosen.against else 7
     if chosen.quick:
         chosen.rounds, chosen.seconds = 2, 0.002
     if chosen.out is None:
@@ -50,6 +55,8 @@ class Bench:
     def __init__(self, options, folder, groups):
         self.options, self.folder = options, folder
         self.workers = {"attend": Worker([options.worker])}
+        if options.against:
+            self.workers[against.OTHER] = Worker([options.against])
         wanted = {entry.worker for group in groups for entry in group.entries}
         files = {PYTHON: "python.py"} | ({} if options.no_peers else PEER_FILES)
         for name in files.keys() & wanted:
@@ -120,7 +127,7 @@ class Bench:
             path = self.folder / "output.npy"
             self.workers[entry.worker].ask(do="output", id=entry.key, path=str(path))
             outputs[entry.key] = np.load(path)
-        for entry in [entry for entry in ready if entry.key in outputs]:
+        for entry in [entry for entry in ready if entry.key in outputs and group.reference in outputs]:
             wanted, got = outputs[group.reference], outputs[entry.key]
             far = float(np.abs(got - wanted).max() / np.abs(wanted).max()) if got.shape == wanted.shape else float("inf")
             found[entry.key] = far
@@ -232,6 +239,8 @@ def measure_all(bench, options, groups, memory):
 def main():
     options = arguments()
     groups, memory = cases.chosen(options.cases, options.quick)
+    if options.against:
+        groups, memory = against.groups(groups), {}
     if options.list:
         print(*(group.name for group in groups), *memory, sep="\n")
         return
@@ -243,11 +252,16 @@ def main():
             result = measure_all(bench, options, groups, memory)
         finally:
             bench.close()
-    options.out.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^a-z0-9]+", "-", result["machine"]["processor"].split("(family")[0].lower()).strip("-")
+    if options.against:
+        other = bench.workers[against.OTHER]
+        result["other"] = {"worker": options.against, "commit": against.commit_of(options.against), "compiler": other.compiler}
+        result["against"] = against.compared(result)
+        name += f"-against-{result['other']['commit'].split(' ')[0] or 'another-build'}"
+    options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{result['date']}-{name}"
     path.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
-    report.write(result, path)
+    (against if options.against else report).write(result, path)
     print(path.with_suffix(".md").read_text())
 
 

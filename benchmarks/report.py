@@ -362,7 +362,8 @@ def page(run, picture):
              ("From Python", "\n".join(filter(None, (calls(run), models(run))))), ("Memory", memory(run)), ("How the peers did it", ways(run)), ("What peers can't do", left_out(run))]
     text = f"# Benchmark of {run.result['date']}\n\n"
     for heading, body in parts:
-        text += (f"## {heading}\n\n{body}\n" if heading else f"{body}\n![GFLOP/s of each case]({picture})\n\n") if body else ""
+        shown = f"![GFLOP/s of each case]({picture})\n\n" if picture else ""
+        text += (f"## {heading}\n\n{body}\n" if heading else f"{body}\n{shown}") if body else ""
     return text.rstrip() + "\n"
 
 
@@ -416,6 +417,10 @@ def panels(run):
         groups = [(case_name, f"{case.B}x{case.H}x{case.Tq}x{case.Tk}x{case.D}", bars(run, case_name, dtype))
                   for case_name, case in cases.TABLE.items()]
         yield f"Attention, {dtype}", "GFLOP/s, more is better", [g for g in groups if g[2]], (roof(key), name)
+    for dtype, key, name in (("f32", "fma", "FMA roof"), ("bf16", "bf16", "bf16 dot roof")):
+        groups = [(case_name.removeprefix("backward "), f"{case.B}x{case.H}x{case.Tq}x{case.Tk}x{case.D}", bars(run, case_name, dtype))
+                  for case_name, case in cases.BACKWARD.items()]
+        yield f"Backward, {dtype}", "GFLOP/s, more is better", [g for g in groups if g[2]], (roof(key), name)
     groups = [(f"{name}, {dtype}", f"{case.B}x{case.H} ({case.Hkv} kv)x{case.Tq}x{case.Tk}x{case.D}", bars(run, name, dtype, "bytes"))
               for name, case in cases.DECODE.items() for dtype in ("f32", "bf16")]
     yield "Decode step", "GB/s of keys and values, more is better", [g for g in groups if g[2]], (roof("read"), "memory read roof")
@@ -449,9 +454,12 @@ def picture(run):
 
 
 def write(result, path):
+    """The page, and the picture where there is something to draw: beside path."""
     run = Run(result)
-    path.with_suffix(".svg").write_text(picture(run))
-    path.with_suffix(".md").write_text(page(run, path.with_suffix(".svg").name))
+    drawn, svg = picture(run), path.with_suffix(".svg")
+    if drawn:
+        svg.write_text(drawn)
+    path.with_suffix(".md").write_text(page(run, svg.name if drawn else ""))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import pytest
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 
+import against  # noqa: E402
 import bench  # noqa: E402
 import cases  # noqa: E402
 import report  # noqa: E402
@@ -52,6 +53,22 @@ def test_page_and_picture_are_written(result):
     for name in ("1024 causal", "decode 32768, bf16", "softcap", "512x768x768", "131072 keys", "backward 8192 causal"):
         assert name in page
     xml.etree.ElementTree.parse(paths[".svg"])
+
+
+def test_a_run_without_a_drawn_case_has_no_picture(tmp_path):
+    result = {"date": "2026-01-01", "quick": True, "rounds": 2, "minutes": 0, "groups": [], "memory": {}, "roofs": {
+        f"{roof}, 1 thread": {"per_second": 1e9, "loop": "a loop"} for roof in ("fma", "bf16", "read")},
+        "machine": {"processor": "p", "system": "s", "threads": 1, "commit": "c", "compiler": "c", "versions": {"attend": "0"}}}
+    report.write(result, tmp_path / "run")
+    assert not (tmp_path / "run.svg").exists() and "![" not in (tmp_path / "run.md").read_text()
+
+
+@pytest.mark.parametrize("page", sorted((REPOSITORY / "benchmarks/results").glob("*.json")), ids=lambda page: page.stem)
+def test_committed_pictures_are_of_their_numbers(page, tmp_path):
+    report.write(json.loads(page.read_text()), tmp_path / "run")
+    picture = xml.etree.ElementTree.parse(page.with_suffix(".svg"))
+    made = xml.etree.ElementTree.parse(tmp_path / "run.svg")
+    assert [text.text for text in picture.iter("{*}text")] == [text.text for text in made.iter("{*}text")]
 
 
 OPTIONS = [{}, {"causal": True}, {"causal": True, "offset": 3}, {"window": (2, 1)}, {"window": (2, -1), "offset": -4},
@@ -106,7 +123,7 @@ def run_with_peer(worker_path, tmp_path):
     """Runs one tiny case beside a peer of NumPy, whose result is changed by `wrong`."""
 
     def run(wrong="", causal=False):
-        options = types.SimpleNamespace(worker=worker_path, no_peers=True, quick=True, rounds=2, seconds=0.001, threads=1)
+        options = types.SimpleNamespace(worker=worker_path, against=None, no_peers=True, quick=True, rounds=2, seconds=0.001, threads=1)
         program = tmp_path / "peer.py"
         program.write_text(PEER.format(peers=str(REPOSITORY / "benchmarks/peers"), wrong=wrong))
         harness = bench.Bench(options, tmp_path, [])
@@ -172,3 +189,52 @@ def test_small_cases_keep_their_options():
         tiny = dataclasses.asdict(cases.small(case))
         kept = ("dtype", "causal", "window", "mask", "bias", "alibi", "softcap", "sinks", "lengths", "backward")
         assert [tiny[key] for key in kept] == [dataclasses.asdict(case)[key] for key in kept], name
+
+
+@pytest.fixture(scope="module")
+def compared(worker_path, tmp_path_factory):
+    """This build against itself, in tiny cases: the result, and its page."""
+    out = tmp_path_factory.mktemp("against")
+    subprocess.run([sys.executable, REPOSITORY / "benchmarks/bench.py", "--quick", "--out", out, "--worker", worker_path, "--against",
+                    pathlib.Path(worker_path).parent], check=True, capture_output=True)
+    paths = {path.suffix: path for path in out.iterdir()}
+    return json.loads(paths[".json"].read_text()), paths[".md"].read_text()
+
+
+def test_another_build_runs_beside_this_one_in_every_case(compared):
+    result, page = compared
+    names = [f"{group.name}, {entry.key.removeprefix('attend ')}" for group in cases.groups() if group.section in against.SECTIONS
+             for entry in group.entries if entry.worker == "attend" and entry.case and not entry.one_thread]
+    assert {"512, bf16", "backward 512, f32", "decode 4096, f16", "6 tokens, f32", "options bf16, bias"} <= set(names)
+    assert list(result["against"]["cases"]) == names
+    assert all(list(group["entries"]) == ["attend", against.OTHER] for group in result["groups"])
+    assert all(each["low"] <= each["ratio"] <= each["high"] and each["differs"] == 0 for each in result["against"]["cases"].values())
+    assert "measures nothing" in page and "Geometric mean" in page and all(f"| {name} |" in page for name in names)
+
+
+def made_up(**rounds):
+    """A result of cases whose rounds took so long in this build, and 1 in the other."""
+    entries = lambda times: {"attend": {"rounds": times, "differs": 0}, against.OTHER: {"rounds": [1] * len(times)}}
+    return {"groups": [{"name": name, "entries": entries(times)} for name, times in rounds.items()]}
+
+
+def test_what_is_slower_beyond_doubt_is_named():
+    found = against.compared(made_up(same=[1, 1.1, 0.9, 1, 1, 1, 1, 1], slow=[1.1] * 8, once=[1, 1, 1, 1, 1, 1, 1, 2]))
+    assert found["slower"] == ["slow"]
+    assert found["cases"]["once"]["ratio"] == 1 and found["cases"]["slow"]["ratio"] == pytest.approx(1 / 1.1)
+    assert found["mean"]["ratio"] == pytest.approx(1.1 ** (-1 / 3))
+
+
+@pytest.mark.parametrize("count, cut", [(2, 0), (5, 0), (6, 0), (8, 0), (9, 1), (15, 3), (25, 7)])
+def test_the_interval_holds_the_median_so_often(count, cut):
+    low, high, chance = against.interval(range(count, 0, -1))
+    assert (low, high) == (1 + cut, count - cut)
+    # Of how many of `count` values lie below the median the interval fails where that is too few or too many: counted by drawing.
+    below = np.random.default_rng(count).binomial(count, 0.5, 200_000)
+    assert chance == pytest.approx(np.mean((below > cut) & (below < count - cut)), abs=0.01)
+    assert chance >= 0.95 or count < 6
+
+
+def test_another_build_that_is_not_there_is_said(tmp_path):
+    done = subprocess.run([sys.executable, REPOSITORY / "benchmarks/bench.py", "--against", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 1 and f"no {tmp_path / 'attend_bench'}" in done.stderr
