@@ -6,6 +6,9 @@ set -euo pipefail
 
 for build in "$@"; do
   objects=("$build"/src/CMakeFiles/attend_objects.dir/kernels/target_*.cpp.o)
+  # What tests a target's vector layer is compiled for it too.
+  tests=("$build"/tests/CMakeFiles/attend_tests.dir/kernels/simd/*.cpp.o)
+  [ ! -e "${tests[0]}" ] || objects+=("${tests[@]}")
   for object in "${objects[@]}"; do
     # T: global, W: weak, i: chosen at run time. Data (D, V, u) is the same for every processor.
     functions=$(nm --demangle --defined-only --extern-only "$object" | sed -nE 's/^[0-9a-f]+ [TWi] //p')

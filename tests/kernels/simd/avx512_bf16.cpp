@@ -1,0 +1,11 @@
+#include "kernels/simd_avx512.h"
+#include "kernels/transpose_sse.h"
+
+#define ATTEND_BF16_DOT
+#include "tests/kernels/simd/operations.h"
+
+namespace attend::test {
+
+constinit const SimdTable simd_avx512_bf16 = simd_table("avx512_bf16");
+
+}  // namespace attend::test

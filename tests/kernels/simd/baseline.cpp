@@ -1,0 +1,10 @@
+#include "kernels/simd_sse2.h"
+#include "kernels/transpose_sse.h"
+
+#include "tests/kernels/simd/operations.h"
+
+namespace attend::test {
+
+constinit const SimdTable simd_baseline = simd_table("baseline");
+
+}  // namespace attend::test

@@ -1,0 +1,9 @@
+#include "kernels/simd_neon.h"
+
+#include "tests/kernels/simd/operations.h"
+
+namespace attend::test {
+
+constinit const SimdTable simd_neon = simd_table("neon");
+
+}  // namespace attend::test

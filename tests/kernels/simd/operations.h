@@ -1,0 +1,127 @@
+// Fills a SimdTable with a target's vector layer. A file that includes this has included the layer before, as the
+// target's own source does, and is compiled with that source's options (tests/CMakeLists.txt).
+#pragma once
+
+#include "kernels/common_kernels.h"
+#include "tests/kernels/simd/table.h"
+
+namespace attend::test {
+namespace {
+
+using kernels::Simd;
+using F = Simd::F;
+
+template <class Body>
+void each(long n, Body body) {
+  for (long i = 0; i < n; i += Simd::lanes) body(i);
+}
+
+F shown(Simd::Mask mask) {
+  return Simd::select(mask, Simd::set1(1), Simd::zero());
+}
+
+// Macros, as the vector type would lose its attributes as a template's argument.
+#define ATTEND_UNARY(operation)                                                    \
+  [](const float* in, float* out, long n) {                                        \
+    each(n, [=](long i) { Simd::store(out + i, operation(Simd::load(in + i))); }); \
+  }
+#define ATTEND_BINARY(operation)                                                                            \
+  [](const float* left, const float* right, float* out, long n) {                                           \
+    each(n, [=](long i) { Simd::store(out + i, operation(Simd::load(left + i), Simd::load(right + i))); }); \
+  }
+#define ATTEND_WIDEN(operation) \
+  [](const std::uint16_t* in, float* out, long n) { each(n, [=](long i) { Simd::store(out + i, operation(in + i)); }); }
+#define ATTEND_NARROW(operation) \
+  [](const float* in, std::uint16_t* out, long n) { each(n, [=](long i) { operation(out + i, Simd::load(in + i)); }); }
+
+constexpr void fill_masks(SimdTable& table) {
+  table.greater = ATTEND_BINARY([](F a, F b) { return shown(Simd::greater(a, b)); });
+  table.equal = ATTEND_BINARY([](F a, F b) { return shown(Simd::equal(a, b)); });
+  table.test = [](const std::uint32_t* x, std::uint32_t bit, float* y, long n) {
+    each(n, [=](long i) { Simd::store(y + i, shown(Simd::test(x + i, bit))); });
+  };
+  table.lanes_of = [](std::uint32_t bits, float* y) { Simd::store(y, shown(Simd::lanes_of(bits))); };
+  table.any_greater = [](const float* a, const float* b, bool* any, long n) {
+    each(n, [=](long i) { any[i / Simd::lanes] = Simd::any(Simd::greater(Simd::load(a + i), Simd::load(b + i))); });
+  };
+  table.select_greater = [](const float* a, const float* b, const float* x, const float* z, float* y, long n) {
+    each(n, [=](long i) {
+      const Simd::Mask mask = Simd::greater(Simd::load(a + i), Simd::load(b + i));
+      Simd::store(y + i, Simd::select(mask, Simd::load(x + i), Simd::load(z + i)));
+    });
+  };
+}
+
+constexpr void fill_arithmetic(SimdTable& table) {
+  table.zero = [](float* y, long n) { each(n, [=](long i) { Simd::store(y + i, Simd::zero()); }); };
+  table.set1 = [](float x, float* y, long n) { each(n, [=](long i) { Simd::store(y + i, Simd::set1(x)); }); };
+  table.copy = ATTEND_UNARY([](F x) { return x; });
+  table.add = ATTEND_BINARY(Simd::add);
+  table.sub = ATTEND_BINARY(Simd::sub);
+  table.mul = ATTEND_BINARY(Simd::mul);
+  table.div = ATTEND_BINARY(Simd::div);
+  table.fma = [](const float* a, const float* b, const float* c, float* y, long n) {
+    each(n, [=](long i) { Simd::store(y + i, Simd::fma(Simd::load(a + i), Simd::load(b + i), Simd::load(c + i))); });
+  };
+  table.max = ATTEND_BINARY(Simd::max);
+  table.min = ATTEND_BINARY(Simd::min);
+  table.abs = ATTEND_UNARY(Simd::abs);
+  table.copy_sign = ATTEND_BINARY(Simd::copy_sign);
+  table.sum_each = [](const float* x, float* y) {
+    F rows[Simd::lanes];
+    for (int i = 0; i < Simd::lanes; ++i) rows[i] = Simd::load(x + i * Simd::lanes);
+    Simd::store(y, Simd::sum_each(rows));
+  };
+  table.fraction = ATTEND_UNARY(Simd::fraction);
+  table.scale_by_floor = ATTEND_BINARY(Simd::scale_by_floor);
+  table.exp2_of_degree_4 = ATTEND_UNARY(kernels::exp2<4>);
+  table.exp2_of_degree_5 = ATTEND_UNARY(kernels::exp2<5>);
+  table.tanh = ATTEND_UNARY(kernels::tanh);
+  table.logarithm = [](float x) { return kernels::logarithm(x); };
+}
+
+constexpr void fill_memory(SimdTable& table) {
+  table.load_bf16 = ATTEND_WIDEN(Simd::load_bf16);
+  table.load_f16 = ATTEND_WIDEN(Simd::load_f16);
+  table.store_bf16 = ATTEND_NARROW(Simd::store_bf16);
+  table.store_f16 = ATTEND_NARROW(Simd::store_f16);
+  table.bits_of_bools = [](const std::uint8_t* x) { return Simd::bits_of_bools(x); };
+  table.transpose4 = [](const float* r0, const float* r1, const float* r2, const float* r3, float* to, long stride) {
+    kernels::transpose4(r0, r1, r2, r3, to, stride);
+  };
+}
+
+#ifdef ATTEND_BF16_DOT
+constexpr void fill_bf16(SimdTable& table) {
+  table.dot_bf16 = [](const float* a, const float* b, const float* c, float* y, long n) {
+    each(n,
+         [=](long i) { Simd::store(y + i, Simd::dot_bf16(Simd::load(a + i), Simd::load(b + i), Simd::load(c + i))); });
+  };
+  table.pair_bf16 = ATTEND_BINARY(Simd::pair_bf16);
+  table.pair_rows_bf16 = [](const std::uint16_t* low, const std::uint16_t* high, float* y, long n) {
+    each(n, [=](long i) { Simd::store(y + i, Simd::pair_rows_bf16(low + i, high + i)); });
+  };
+  table.store_bf16_operand = ATTEND_NARROW(Simd::store_bf16_operand);
+  table.interleave_low = ATTEND_BINARY(Simd::interleave_low);
+  table.interleave_high = ATTEND_BINARY(Simd::interleave_high);
+  table.scale_pair_bf16 = [](const float* x, float factor, float* y, long n) {
+    each(n, [=](long i) { Simd::store(y + i, Simd::scale_pair_bf16(Simd::load(x + i), Simd::set1(factor))); });
+  };
+}
+#else
+constexpr void fill_bf16(SimdTable&) {}
+#endif
+
+constexpr SimdTable simd_table(const char* target) {
+  SimdTable table{};
+  table.target = target;
+  table.lanes = Simd::lanes, table.vectors = Simd::vectors, table.block = Simd::block;
+  fill_arithmetic(table);
+  fill_masks(table);
+  fill_memory(table);
+  fill_bf16(table);
+  return table;
+}
+
+}  // namespace
+}  // namespace attend::test

@@ -1,0 +1,65 @@
+// The operations of one target's vector layer, one function each over plain arrays: what is compiled with a target's
+// options (operations.h) fills it, and an ordinary file (simd_test.cpp) compares. No code of the C++ library may be in
+// here: docs/dispatch.md, "What must not leave a target's object".
+#pragma once
+
+#include <cstdint>
+
+namespace attend::test {
+
+// y[i] is made from what stands at i in the other arrays, i < n, n a multiple of 16: of every target's lanes.
+struct SimdTable {
+  using Unary = void (*)(const float* x, float* y, long n);
+  using Binary = void (*)(const float* a, const float* b, float* y, long n);
+  using Widen = void (*)(const std::uint16_t* x, float* y, long n);
+  using Narrow = void (*)(const float* x, std::uint16_t* y, long n);
+
+  const char* target;
+  int lanes, vectors, block;
+
+  void (*zero)(float* y, long n);
+  void (*set1)(float x, float* y, long n);
+  Unary copy;  // load, then store
+  Binary add, sub, mul, div;
+  void (*fma)(const float* a, const float* b, const float* c, float* y, long n);
+  Binary max, min;
+  Unary abs;
+  Binary copy_sign;
+
+  // Masks are shown as 1 and 0.
+  Binary greater, equal;
+  void (*test)(const std::uint32_t* x, std::uint32_t bit, float* y, long n);
+  void (*lanes_of)(std::uint32_t bits, float* y);                          // one vector
+  void (*any_greater)(const float* a, const float* b, bool* any, long n);  // of each vector
+  void (*select_greater)(const float* a, const float* b, const float* x, const float* z, float* y, long n);
+
+  void (*sum_each)(const float* x, float* y);  // of [lanes,lanes]
+  Unary fraction;
+  Binary scale_by_floor;
+  Widen load_bf16, load_f16;
+  Narrow store_bf16, store_f16;
+  std::uint64_t (*bits_of_bools)(const std::uint8_t* x);
+  void (*transpose4)(const float* r0, const float* r1, const float* r2, const float* r3, float* to, long stride);
+
+  // What is built of them.
+  Unary exp2_of_degree_4, exp2_of_degree_5, tanh;
+  double (*logarithm)(float x);
+
+  // Where the processor multiplies bf16, else null. An element of a, b, x and y is a pair of bf16 in 32 bits.
+  void (*dot_bf16)(const float* a, const float* b, const float* c, float* y, long n);
+  Binary pair_bf16;
+  void (*pair_rows_bf16)(const std::uint16_t* low, const std::uint16_t* high, float* y, long n);
+  Narrow store_bf16_operand;
+  Binary interleave_low, interleave_high;
+  void (*scale_pair_bf16)(const float* x, float factor, float* y, long n);
+};
+
+#if defined(__x86_64__)
+extern const SimdTable simd_baseline, simd_avx2, simd_avx512, simd_avx512_bf16;
+inline constexpr const SimdTable* simd_tables[] = {&simd_baseline, &simd_avx2, &simd_avx512, &simd_avx512_bf16};
+#else
+extern const SimdTable simd_neon;
+inline constexpr const SimdTable* simd_tables[] = {&simd_neon};
+#endif
+
+}  // namespace attend::test
