@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attend/tensor.h"
@@ -24,6 +26,9 @@ struct HeatMap {
   // goes down to the smallest.
   double low = 0;
   double high = 0;
+  // Whether a query sees a key; without it, all do. A pair that is not seen, and a value of -inf, is drawn as hidden:
+  // hatched, in no colour of the scale, with its sign beside the scale.
+  std::function<bool(std::int64_t row, std::int64_t column)> visible = {};
 };
 
 struct TerminalStyle {
@@ -37,16 +42,19 @@ std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style);
 
 // Several maps (the heads) are panels side by side, in rows where they are many, under one title, with one colour scale
 // from the lowest low to the highest high. Maps over 512 cells a side are drawn as an image of averaged blocks, whose
-// means then stand for the values; NaN and infinities are left out of a mean, and where there is nothing else the cell
-// is grey. Labels too long or too many are cut or thinned. Pictures are 8-bit sRGB on white; equal arguments give equal
-// bytes. Throws bad_shape for labels that do not fit, for values that are not [rows, columns] or are empty; bad_dtype
-// for values that are not floating point; bad_value for low > high, for no maps and for text that is not UTF-8.
+// means then stand for the values; NaN and infinities are left out of a mean, and a block of hidden pairs alone is
+// hidden. A cell that is NaN is orange. Labels too long or too many are cut or thinned. Pictures are 8-bit sRGB on
+// white; equal arguments give equal bytes. Throws bad_shape for labels that do not fit, for values that are not [rows,
+// columns] or are empty; bad_dtype for values that are not floating point; bad_value for low > high, for no maps and
+// for text that is not UTF-8.
 std::string svg_heat_map(const std::vector<HeatMap>& maps, const std::string& title);
 // The same picture as the bytes of a PNG file, two pixels to each of the SVG's. A character that the built-in font
 // (DejaVu Sans) lacks is drawn as a box; the environment variable ATTEND_FONT may name another .ttf or .otf file
 // (throws bad_file when it can't be used). Characters are drawn from left to right one by one: scripts that join or
 // reorder them, such as Arabic, look right in an SVG only.
 std::string png_heat_map(const std::vector<HeatMap>& maps, const std::string& title);
+// The distinct characters of a text, in their order, that png_heat_map draws as boxes. Throws as it does.
+std::string missing_characters(std::string_view text);
 
 }  // namespace attend
 

@@ -135,6 +135,11 @@ Font::Font(const std::string& path) : face_(std::make_unique<Face>()) {
 
 Font::~Font() = default;
 
+bool Font::has(char32_t point) const {
+  const Face::Step step = face_->step(0, point);
+  return step.glyph != 0 || step.advance == 0;
+}
+
 double Font::width(std::u32string_view text, double size) const {
   double em = 0;
   FT_UInt before = 0;

@@ -17,6 +17,8 @@ class Font {
   explicit Font(const std::string& path);
   ~Font();
 
+  // Whether it has a shape for the character, or needs none.
+  bool has(char32_t point) const;
   // In the unit of `size` (the height of an em).
   double width(std::u32string_view text, double size) const;
 

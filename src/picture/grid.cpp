@@ -40,15 +40,16 @@ Grid read_grid(const HeatMap& map, std::int64_t row_block, std::int64_t column_b
     const Tensor row = map.values.select(0, i).to(DType::f64);
     const double* value = row.data<double>();
     for (std::int64_t j = 0; j < columns; ++j) {
-      if (std::isinf(value[j]) && grid.averaged()) continue;
+      const double x = map.visible && !map.visible(i, j) ? -std::numeric_limits<double>::infinity() : value[j];
       const auto block = static_cast<std::size_t>(i / grid.row_block * grid.columns + j / grid.column_block);
+      if (std::isinf(x)) {
+        if (counts[block] == 0) grid.values[block] = x > 0 && grid.averaged() ? std::nan("") : x;
+        continue;
+      }
       // The running mean, which can't overflow as a sum could.
       const auto count = static_cast<double>(++counts[block]);
-      grid.values[block] += value[j] / count - grid.values[block] / count;
+      grid.values[block] = count == 1 ? x : grid.values[block] + (x / count - grid.values[block] / count);
     }
-  }
-  for (std::size_t block = 0; block < counts.size(); ++block) {
-    if (counts[block] == 0) grid.values[block] = std::numeric_limits<double>::quiet_NaN();
   }
   return grid;
 }

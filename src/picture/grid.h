@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,14 +23,15 @@ struct Grid {
   double at(std::int64_t row, std::int64_t column) const {
     return values[static_cast<std::size_t>(row * columns + column)];
   }
+  static bool hidden(double value) { return value == -std::numeric_limits<double>::infinity(); }
   bool averaged() const { return row_block > 1 || column_block > 1; }
 };
 
 // Throws bad_shape or bad_dtype, with a message that begins with `what`, for what no heat map can be drawn of.
 void check_heat_map(const HeatMap& map, const Place& what);
 
-// Each drawn value is the mean of a block's finite values, and NaN where there is none or the block holds a NaN; a
-// block of one keeps its value, whatever it is.
+// Each drawn value is the mean of a block's finite values; NaN where the block holds a NaN or nothing else than +inf;
+// -inf, hidden, where it holds hidden pairs alone. A block of one keeps its value, whatever it is.
 Grid read_grid(const HeatMap& map, std::int64_t row_block, std::int64_t column_block);
 // The same after check_heat_map, in blocks that leave at most max_side rows and columns.
 Grid read_grid(const HeatMap& map, std::int64_t max_side, const Place& what);

@@ -25,7 +25,7 @@ constexpr double note_size = 11;
 constexpr Colour ink{0x1f, 0x23, 0x28};
 constexpr Colour soft_ink{0x59, 0x63, 0x6e};
 constexpr Colour frame{0xc9, 0xcd, 0xd2};
-constexpr Colour missing{0xee, 0xee, 0xee};
+constexpr Colour hidden_colour{0xee, 0xee, 0xee};
 
 // From the middle of a line of capitals and digits to its baseline.
 double half_height(double size) {
@@ -85,8 +85,10 @@ class Composer {
   double grid_width_ = 0;
   double grid_height_ = 0;
   double scale_height_ = 0;
+  bool hidden_ = false;  // some pairs are: the sign for that stands below the scale
   static constexpr double scale_gap = 24;
   static constexpr double scale_width = 12;
+  static constexpr double sign_height = 26;
 };
 
 void Composer::read(const std::vector<HeatMap>& maps, const char* function) {
@@ -95,6 +97,7 @@ void Composer::read(const std::vector<HeatMap>& maps, const char* function) {
     const Place what{function, maps.size() == 1 ? "" : fmt::format("maps[{}]", i)};
     const Panel& panel = panels_.emplace_back(read_panel(maps[i], maps.size(), font_, what));
     cells += panel.grid.rows * panel.grid.columns;
+    hidden_ = hidden_ || std::ranges::any_of(panel.grid.values, Grid::hidden);
     shared_ = shared_ && same(panels_[0].rows, panel.rows) && same(panels_[0].columns, panel.columns);
   }
   pointed_ = cells <= max_pointed;
@@ -138,6 +141,7 @@ void Composer::arrange() {
 void Composer::arrange_head() {
   double tick_width = 0;
   for (const Tick& tick : ticks_) tick_width = std::max(tick_width, text_width(ascii(tick.text), note_size));
+  if (hidden_) tick_width = std::max(tick_width, text_width(U"hidden", note_size));
   const double content = grid_width_ + scale_gap + scale_width + 8 + std::ceil(tick_width);
   const double title = std::ceil(std::min(text_width(out_.title, title_size), max_title_width));
   const double inner = std::max({content, title, std::ceil(text_width(note(), note_size))});
@@ -148,7 +152,7 @@ void Composer::arrange_head() {
     title_lines_ = wrap(out_.title, font_, title_size, inner);
     top_ += static_cast<double>(title_lines_.size()) * title_line + 12;
   }
-  const double scale_bottom = caption_ + scale_height_ + half_height(note_size);
+  const double scale_bottom = caption_ + scale_height_ + half_height(note_size) + (hidden_ ? sign_height : 0);
   out_.height = std::ceil(top_ + std::max(grid_height_, scale_bottom) + (note().empty() ? 0 : note_size + 12) + margin);
   describe();
 }
@@ -159,7 +163,8 @@ void Composer::describe() {
   const std::string maps = panels_.size() == 1 ? "Heat map" : fmt::format("{} heat maps", panels_.size());
   out_.description =
       ascii(maps + (shared_ ? ", " : " ") + size) + first.rows.name + U" x " + first.columns.name +
-      ascii(fmt::format("), colours from {} to {}.", short_number(scale_.low, 4), short_number(scale_.high, 4)));
+      ascii(fmt::format("), colours from {} to {}.", short_number(scale_.low, 4), short_number(scale_.high, 4))) +
+      (hidden_ ? U" Hidden pairs are hatched." : U"");
 }
 
 std::u32string Composer::note() const {
@@ -216,17 +221,16 @@ void Composer::paint_cells(const Panel& panel, double x, double y) {
   for (std::int64_t i = 0; i < panel.grid.rows; ++i) {
     for (std::int64_t j = 0; j < panel.grid.columns; ++j) {
       const double value = panel.grid.at(i, j);
-      const bool finite = std::isfinite(value);
       Cell cell;
       cell.area = {x + static_cast<double>(j) * panel.cell_width, y + static_cast<double>(i) * panel.cell_height,
                    panel.cell_width - panel.gap, panel.cell_height - panel.gap};
-      cell.colour = finite ? scale_.at(value) : missing;
-      cell.hatched = !finite;
+      cell.hatched = Grid::hidden(value);
+      cell.colour = cell.hatched ? hidden_colour : scale_.at(value);
       if (pointed_) {
-        const std::u32string number = finite ? ascii(short_number(value, 4)) : U"–";
+        const std::u32string number = cell.hatched ? U"hidden" : ascii(short_number(value, 4));
         cell.text = panel.rows.label(i) + U" → " + panel.columns.label(j) + U": " + number;
       }
-      if (finite && panel.value_size > 0) {
+      if (!cell.hatched && panel.value_size > 0) {
         write(cell.area.x + cell.area.width / 2, cell.area.y + cell.area.height / 2 + half_height(panel.value_size),
               panel.value_size, Anchor::middle, text_colour(cell.colour), ascii(value_text(value)));
       }
@@ -238,8 +242,11 @@ void Composer::paint_cells(const Panel& panel, double x, double y) {
 void Composer::paint_image(const Panel& panel, double x, double y) {
   Image image{
       {x, y, panel.width, panel.height}, static_cast<int>(panel.grid.columns), static_cast<int>(panel.grid.rows), {}};
-  for (const double value : panel.grid.values) {
-    image.pixels.push_back(std::isnan(value) ? frame : scale_.at(value));
+  for (std::int64_t i = 0; i < panel.grid.rows; ++i) {
+    for (std::int64_t j = 0; j < panel.grid.columns; ++j) {
+      const Colour hatched = (i + j) % 4 == 0 ? hatch_colour : hidden_colour;
+      image.pixels.push_back(Grid::hidden(panel.grid.at(i, j)) ? hatched : scale_.at(panel.grid.at(i, j)));
+    }
   }
   out_.images.push_back(std::move(image));
 }
@@ -299,6 +306,11 @@ void Composer::paint_scale() {
     out_.marks.push_back({{bar.x + bar.width + 1, line, 4, 1}, frame});
     write(bar.x + bar.width + 8, y + half_height(note_size), note_size, Anchor::start, soft_ink, ascii(tick.text));
   }
+  if (!hidden_) return;
+  const Rect sign{bar.x - 1, bar.y + bar.height + sign_height - scale_width, scale_width, scale_width};
+  out_.cells.push_back({sign, hidden_colour, true, U"hidden: the query does not see the key"});
+  write(bar.x + bar.width + 8, sign.y + scale_width / 2 + half_height(note_size), note_size, Anchor::start, soft_ink,
+        U"hidden");
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ struct FilledRect {
 struct Cell {
   Rect area;
   Colour colour;
-  bool hatched = false;  // not finite: nothing to show
+  bool hatched = false;  // hidden: nothing to show
   std::u32string text;   // what a pointer resting on the cell reads; empty in large pictures
 };
 

@@ -49,7 +49,7 @@ void size_cells(Panel& panel, const Budget& budget, const Font& font) {
   double value_width = 0;  // of the widest value, for an em of 1
   const bool few = panel.has_shapes();
   for (const double value : grid.values) {
-    if (few && std::isfinite(value)) value_width = std::max(value_width, font.width(ascii(value_text(value)), 1));
+    if (few && !Grid::hidden(value)) value_width = std::max(value_width, font.width(ascii(value_text(value)), 1));
   }
   const double wanted = std::clamp(value_width * 11 + 14, budget.cell, 72.0);
   double side = std::min(wanted, budget.panel / std::max(columns, rows));

@@ -8,6 +8,7 @@
 #include "core/utf8.h"
 #include "picture/layout.h"
 #include "picture/png_file.h"
+#include "picture/text.h"
 
 namespace attend {
 
@@ -101,11 +102,24 @@ class Canvas {
   Pixels pixels_;
 };
 
+Font chosen_font() {
+  const char* file = std::getenv("ATTEND_FONT");
+  return file == nullptr || *file == '\0' ? Font() : Font(std::string(file));
+}
+
 }  // namespace
 
+std::string missing_characters(std::string_view text) {
+  const Font font = chosen_font();
+  std::u32string missing;
+  for (const char32_t point : one_line(text, "missing_characters: text")) {
+    if (!font.has(point) && missing.find(point) == missing.npos) missing += point;
+  }
+  return encode_utf8(missing);
+}
+
 std::string png_heat_map(const std::vector<HeatMap>& maps, const std::string& title) {
-  const char* file = std::getenv("ATTEND_FONT");
-  const Font font = file == nullptr || *file == '\0' ? Font() : Font(std::string(file));
+  const Font font = chosen_font();
   const Layout layout = lay_out(maps, title, font, "png_heat_map");
   return encode_png(Canvas(layout, font).take(), encode_utf8(layout.title), pixels_per_metre);
 }

@@ -10,6 +10,7 @@
 #include "core/utf8.h"
 #include "picture/colour.h"
 #include "picture/grid.h"
+#include "picture/terminal_line.h"
 #include "picture/text.h"
 
 namespace attend {
@@ -43,58 +44,6 @@ int widest(const Texts& texts) {
   return width;
 }
 
-// One line of the terminal, never wider than it.
-class Line {
- public:
-  explicit Line(const TerminalStyle& style) : style_(style) {}
-
-  int room() const { return style_.width - column_; }
-  void write(std::u32string_view text) { put(text, ""); }
-  void write_bold(std::u32string_view text) { put(text, "\x1b[1m"); }
-  // In colour, the text stands on the background; else it stands alone.
-  void write_on(Colour background, std::u32string_view text) {
-    const Colour ink = text_colour(background);
-    put(text, fmt::format("\x1b[38;2;{};{};{};48;2;{};{};{}m", ink.red, ink.green, ink.blue, background.red,
-                          background.green, background.blue));
-  }
-  // Two cells in one character: the upper half is ink, the lower half paper.
-  void write_halves(Colour upper, Colour lower) {
-    put(U"▀", fmt::format("\x1b[38;2;{};{};{};48;2;{};{};{}m", upper.red, upper.green, upper.blue, lower.red,
-                          lower.green, lower.blue));
-  }
-  void write_upper_half(Colour upper) {
-    put(U"▀", fmt::format("\x1b[38;2;{};{};{};49m", upper.red, upper.green, upper.blue));
-  }
-  void skip_to(int column) {
-    if (column > column_) write(std::u32string(static_cast<std::size_t>(column - column_), U' '));
-  }
-  std::string end() {
-    set_look("");
-    if (!style_.colour) text_.erase(text_.find_last_not_of(' ') + 1);
-    return text_ + '\n';
-  }
-
- private:
-  void put(std::u32string_view text, const std::string& look) {
-    const std::u32string fitting = fit_to_columns(text, room());
-    if (fitting.empty()) return;
-    set_look(look);
-    text_ += encode_utf8(fitting);
-    column_ += display_width(fitting);
-  }
-  void set_look(const std::string& look) {
-    if (!style_.colour || look == look_) return;
-    if (look.empty() || look_.find("[1m") != std::string::npos) text_ += "\x1b[0m";
-    text_ += look;
-    look_ = look;
-  }
-
-  TerminalStyle style_;
-  std::string text_;
-  std::string look_;
-  int column_ = 0;
-};
-
 // `text` in the middle of `columns`; a free column more stands on the right.
 std::u32string centred(std::u32string_view text, int columns) {
   const std::u32string fitting = fit_to_columns(text, columns);
@@ -112,6 +61,7 @@ std::u32string right_aligned(std::u32string_view text, int columns) {
 enum class Number { decimals_4, decimals_3, decimals_2, decimals_1, decimals_0, power, two_digits, none };
 
 std::u32string number_text(double value, Number number) {
+  if (Grid::hidden(value)) return U"";
   if (std::isnan(value)) return U"nan";
   switch (number) {
     case Number::power:
@@ -278,6 +228,7 @@ char32_t shade_of(double place) {
 
 void write_cell(Line& line, const TerminalLayout& layout, const ColourScale& scale, std::size_t cell, bool colour) {
   const double value = layout.cells.values[cell];
+  if (Grid::hidden(value)) return line.write_hidden(layout.cell_width);
   std::u32string number;
   if (!layout.numbers.empty()) number = right_aligned(layout.numbers[cell], layout.number_width);
   if (colour) return line.write_on(scale.at(value), centred(number, layout.cell_width));
@@ -293,6 +244,10 @@ void write_cell(Line& line, const TerminalLayout& layout, const ColourScale& sca
 
 std::string rows(const TerminalLayout& layout, const ColourScale& scale, const TerminalStyle& style) {
   const Grid& cells = layout.cells;
+  const auto painted = [&](std::int64_t i, std::int64_t j) -> std::optional<Colour> {
+    if (i >= cells.rows || Grid::hidden(cells.at(i, j))) return std::nullopt;
+    return scale.at(cells.at(i, j));
+  };
   std::string out;
   for (std::int64_t i = 0; i < cells.rows; i += layout.halves ? 2 : 1) {
     Line line(style);
@@ -301,10 +256,8 @@ std::string rows(const TerminalLayout& layout, const ColourScale& scale, const T
     for (std::int64_t j = 0; j < cells.columns; ++j) {
       if (!layout.halves) {
         write_cell(line, layout, scale, static_cast<std::size_t>(i * cells.columns + j), style.colour);
-      } else if (i + 1 < cells.rows) {
-        line.write_halves(scale.at(cells.at(i, j)), scale.at(cells.at(i + 1, j)));
       } else {
-        line.write_upper_half(scale.at(cells.at(i, j)));
+        line.write_halves(painted(i, j), painted(i + 1, j));
       }
     }
     if (!style.colour) line.write(U"│");
@@ -313,18 +266,19 @@ std::string rows(const TerminalLayout& layout, const ColourScale& scale, const T
   return out;
 }
 
-// "0 ░░░▒▒▒▓▓▓███ 0.73", and what a NaN looks like where there is one.
+// "0 ░░░▒▒▒▓▓▓███ 0.73", and what a NaN and a hidden cell look like where there is one.
 std::string colour_legend(const TerminalLayout& layout, const ColourScale& scale, const TerminalStyle& style) {
   constexpr int steps = 20;
   Line line(style);
   const std::u32string low = ascii(fmt::format("{:.4g} ", scale.low));
   const std::u32string high = ascii(fmt::format(" {:.4g}", scale.high));
   const std::vector<double>& values = layout.cells.values;
-  const bool has_nan = std::any_of(values.begin(), values.end(), [](double value) { return std::isnan(value); });
+  const bool has_nan = std::ranges::any_of(values, [](double value) { return std::isnan(value); });
+  const bool has_hidden = std::ranges::any_of(values, Grid::hidden);
   const std::u32string_view nan_text = style.colour ? U" nan " : U"? nan";
   const int frame = style.colour ? 0 : 2;
-  const int nan_width = has_nan ? 2 + display_width(nan_text) : 0;
-  const int wanted = display_width(low) + steps + frame + display_width(high) + nan_width;
+  const int signs = (has_nan ? 2 + display_width(nan_text) : 0) + (has_hidden ? 11 : 0);
+  const int wanted = display_width(low) + steps + frame + display_width(high) + signs;
   line.skip_to(std::min(layout.left(), std::max(0, style.width - wanted)));
   line.write(low);
   if (wanted <= style.width) {
@@ -341,6 +295,11 @@ std::string colour_legend(const TerminalLayout& layout, const ColourScale& scale
     line.write(U"  ");
     if (style.colour) line.write_on(nan_colour, nan_text);
     if (!style.colour) line.write(nan_text);
+  }
+  if (has_hidden) {
+    line.write(U"  ");
+    line.write_hidden(2);
+    line.write(U" hidden");
   }
   return line.end();
 }

@@ -123,8 +123,16 @@ TEST(PngHeatMap, MasksAreLeftOutOfMeans) {
   const std::vector<Colour>& shown = layout.images[0].pixels;
   EXPECT_EQ(layout.images[0].rows, 512);
   EXPECT_EQ(shown.back(), ramp_colour(1));
-  EXPECT_NE(shown.front(), ramp_colour(0));
-  EXPECT_NE(shown.front(), ramp_colour(1));
+  EXPECT_EQ(shown.front(), nan_colour);
+  // Blocks that are hidden as a whole are hatched, those that are hidden in part are not.
+  HeatMap causal = heat_map(values);
+  const Tensor zeros({600, 600});
+  causal.values = zeros;
+  causal.visible = [](std::int64_t row, std::int64_t column) { return column <= row; };
+  const std::vector<Colour> pixels = lay_out({causal}, "", font, "test").images[0].pixels;
+  for (std::size_t i = 0; i < 300; ++i) {
+    for (std::size_t j = 0; j < 300; ++j) EXPECT_EQ(pixels[i * 300 + j] == ramp_colour(0), j <= i);
+  }
 }
 
 TEST(PngHeatMap, SaysWhatItIs) {
@@ -166,7 +174,7 @@ TEST(PngHeatMap, TextIsDrawnInsideItsPlace) {
 TEST(PngHeatMap, OddLabelsAndNaN) {
   const std::vector<std::string> labels = test::odd_labels();
   Tensor values = test::ramp(8, 8);
-  values.data<float>()[9] = NAN;
+  values.data<float>()[9] = -INFINITY;
   const std::vector<HeatMap> maps = {heat_map(values, labels, labels)};
   expect_cells({maps, std::string(1000, 'm')});
   const Font font;
@@ -176,6 +184,11 @@ TEST(PngHeatMap, OddLabelsAndNaN) {
   for (double x = 0; x < masked.area.width; x += 0.5) reds.insert(pixel(pixels, masked.area.x + x, masked.area.y).red);
   EXPECT_TRUE(reds.contains(masked.colour.red));
   EXPECT_TRUE(reds.contains(hatch_colour.red));
+}
+
+TEST(PngHeatMap, SaysWhichCharactersAreMissing) {
+  EXPECT_EQ(missing_characters("Life, naïve to₅ e\u0301 \u200d\n"), "");
+  EXPECT_EQ(missing_characters("a注意力b注"), "注意力");
 }
 
 TEST(PngHeatMap, TheSameBytesFromAnyThread) {

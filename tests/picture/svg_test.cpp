@@ -116,12 +116,22 @@ TEST(SvgHeatMap, ACutNeverSplitsACharacter) {
   EXPECT_EQ(cut, 8);
 }
 
-TEST(SvgHeatMap, WhatIsNotFiniteIsHatched) {
-  const Tensor values = Tensor::from({2, 2}, {1, NAN, -INFINITY, 0.5f});
-  const Xml svg(svg_heat_map({heat_map(values)}, ""));
+TEST(SvgHeatMap, WhatIsHiddenIsHatchedAndNaNIsOrange) {
+  const Tensor values = Tensor::from({2, 3}, {1, NAN, -INFINITY, 0, 0.5f, 0});
+  HeatMap map = heat_map(values);
+  map.visible = [](std::int64_t row, std::int64_t column) { return row == 0 || column < 2; };
+  const Xml svg(svg_heat_map({map}, ""));
   const std::vector<Element> cells = cells_of(svg);
-  EXPECT_EQ(cells[1].attributes.at("fill"), cells[2].attributes.at("fill"));
-  EXPECT_NE(cells[1].attributes.at("fill"), cells[0].attributes.at("fill"));
+  ASSERT_EQ(cells.size(), 6u + 1);  // and the sign beside the scale
+  for (const std::size_t hidden : {2u, 5u, 6u}) EXPECT_EQ(cells[hidden].attributes.at("fill"), "#eeeeee");
+  EXPECT_EQ(cells[1].attributes.at("fill"), "#ee9b3a");
+  EXPECT_EQ(cells[3].attributes.at("fill"), "#fcfbec");  // a visible 0 has the scale's own colour
+  const std::vector<std::string> texts = texts_of(svg);
+  EXPECT_EQ(occurrences(texts, "0.00"), 1);
+  EXPECT_EQ(occurrences(texts, "hidden"), 1);
+  EXPECT_EQ(occurrences(texts, "nan"), 1);
+  EXPECT_THAT(svg.named("desc")[0].text, testing::EndsWith("Hidden pairs are hatched."));
+  EXPECT_EQ(svg.named("title")[6].text, "1 → 2: hidden");
   const std::vector<Element> hatch = svg.named("path");
   ASSERT_EQ(hatch.size(), 1u);
   EXPECT_GT(hatch[0].attributes.at("d").size(), 100u);

@@ -147,7 +147,8 @@ TEST(TerminalHeatMap, LongMapsAreAveragedAndSaySo) {
 TEST(TerminalHeatMap, NanAndInfinityAreShown) {
   const Tensor scores = Tensor::from({1, 4}, {NAN, -INFINITY, -2, 2});
   const std::string plain = terminal_heat_map(map_of(scores), {.width = 80, .colour = false});
-  EXPECT_THAT(plain, HasSubstr("│???   nan      -inf     -2.00 ███  2.00 │"));
+  EXPECT_THAT(plain, HasSubstr("│???   nan ╱╱╱╱╱╱╱╱╱     -2.00 ███  2.00 │"));
+  EXPECT_THAT(plain, HasSubstr("? nan  ╱╱ hidden\n"));
   EXPECT_THAT(plain, HasSubstr("-2 │   ░░"));  // no negative value hides below 0
   EXPECT_THAT(terminal_heat_map(map_of(scores), {.width = 16, .colour = false}), HasSubstr("? nan"));
   const std::string colour = terminal_heat_map(map_of(scores), {.width = 80, .colour = true});
@@ -157,6 +158,20 @@ TEST(TerminalHeatMap, NanAndInfinityAreShown) {
   Tensor large = causal(100, 100);
   large.data<float>()[50] = NAN;  // one in a block of many is not averaged away
   EXPECT_THAT(terminal_heat_map(map_of(large), {.width = 40, .colour = true}), HasSubstr(" nan \x1b[0m\n"));
+}
+
+TEST(TerminalHeatMap, HiddenPairsAreHatched) {
+  const Tensor weights = causal(3, 3);
+  HeatMap map = map_of(weights, {"a", "b", "c"}, {"a", "b", "c"});
+  map.visible = [](std::int64_t row, std::int64_t column) { return column <= row; };
+  EXPECT_EQ(lines_of(terminal_heat_map(map, {}))[3], "        b│▒▒▒ 0.50 ▒▒▒ 0.50 ╱╱╱╱╱╱╱╱╱│");
+  EXPECT_THAT(terminal_heat_map(map, {.colour = true}), HasSubstr("\x1b[38;2;128;128;128;49m╱╱"));
+  // Two rows on a line: of a hidden and a visible one, the hidden half stays unpainted.
+  const Tensor large = causal(90, 90);
+  map = map_of(large);
+  map.visible = [](std::int64_t row, std::int64_t column) { return column <= row; };
+  const std::string halves = lines_of(terminal_heat_map(map, {.width = 60, .colour = true}))[2];
+  EXPECT_THAT(halves, HasSubstr(";49m▄\x1b[38;2;128;128;128;49m╱╱"));
 }
 
 TEST(TerminalHeatMap, ItsOwnEndsDecideTheColours) {
