@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
@@ -98,6 +99,18 @@ void print(std::string_view text) {
 
 void close_output() {
   if (std::fflush(stdout) != 0) throw Failure(fmt::format("standard output: {}", std::strerror(errno)));
+}
+
+std::string with_unit(double amount, double step, std::span<const char* const> units) {
+  std::size_t unit = 0;
+  while (unit + 1 < units.size() && amount >= step) amount /= step, ++unit;
+  const int decimals = unit == 0 || amount >= 100 ? 0 : amount >= 10 ? 1 : 2;
+  return fmt::format("{:.{}f} {}", amount, decimals, units[unit]);
+}
+
+std::string bytes(std::int64_t count) {
+  static constexpr std::array units = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  return with_unit(static_cast<double>(count), 1024, units);
 }
 
 void writing(const std::function<void()>& write) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -69,6 +70,10 @@ void tell(std::string_view message);
 void print(std::string_view text);
 // Throws Failure unless everything printed has reached the system.
 void close_output();
+
+// Three digits and a unit: "1.61 GFLOP", "296 KiB".
+std::string with_unit(double amount, double step, std::span<const char* const> units);
+std::string bytes(std::int64_t count);
 
 // Runs a function that writes a file: a file that can't be written is a Failure, as bad_file is kept for input.
 void writing(const std::function<void()>& write);

@@ -1,15 +1,21 @@
 #include "attend/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "attend/io.h"
+#include "attend/picture.h"
 #include "cli/command.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"
@@ -21,16 +27,22 @@ constexpr int widest = 10000;
 
 struct Arguments {
   ExplainOptions options;
-  std::string cross;
   std::string preset;
   std::string focus;
-  std::string weights = "uniform";
+  std::string weights;
   std::string colour = "auto";
   std::vector<std::string> files;
-  std::int64_t head = 1;
+  std::int64_t head = 0;  // 0: none was given
   int width = 0;
+  bool all = false;
   bool list = false;
   bool json = false;
+
+  bool writes(const std::vector<std::string>& endings) const {
+    return std::ranges::any_of(files, [&](const std::string& file) {
+      return std::ranges::find(endings, std::filesystem::path(file).extension().string()) != endings.end();
+    });
+  }
 };
 
 void list_presets() {
@@ -75,37 +87,80 @@ std::int64_t focus_row(const std::string& focus, const std::vector<std::string>&
   throw UsageError(fmt::format("--focus: the sentence has no word '{}'{}", focus, did_you_mean(focus, tokens)));
 }
 
+// How far explain() is, on a terminal, where it takes long enough to be wondered about.
+std::function<void(double)> progress() {
+  if (isatty(STDERR_FILENO) != 1) return {};
+  return [start = std::chrono::steady_clock::now(), shown = false](double part) mutable {
+    if (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(300)) return;
+    const std::string line = part < 1 ? fmt::format("\rattend: {:3.0f} %", 100 * part)
+                             : shown  ? "\r             \r"
+                                      : "";
+    shown = std::fwrite(line.data(), 1, line.size(), stderr) > 0;
+  };
+}
+
+// What the outputs need: text and pages draw one head's weights, pictures all heads' unless --head says which.
+ExplainKeep needed(const Arguments& arguments) {
+  const bool everything = arguments.json || arguments.writes({".json", ".npz", ".safetensors"});
+  ExplainKeep keep{.scores = everything || arguments.all, .progress = progress()};
+  const bool every_head = everything || (arguments.head == 0 && arguments.writes({".svg", ".png"}));
+  if (!every_head) keep.head = std::max<std::int64_t>(arguments.head, 1) - 1;
+  return keep;
+}
+
+void check_head(std::int64_t head, std::int64_t heads) {
+  heads = std::max<std::int64_t>(heads, 1);
+  if (head > heads)
+    throw UsageError(fmt::format("--head: there {} {} head{}, got {}", heads == 1 ? "is" : "are", heads,
+                                 heads == 1 ? "" : "s", head));
+}
+
 Trace make_trace(Arguments& arguments) {
   if (!arguments.preset.empty()) {
     require_preset(arguments.preset);
-    return explain_preset(arguments.preset);
+    Trace trace = explain_preset(arguments.preset);
+    check_head(arguments.head, trace.options.heads);
+    return trace;
   }
   ExplainOptions& options = arguments.options;
+  check_head(arguments.head, options.heads);
   if (options.text == "-") options.text = read_stdin();
-  if (!arguments.cross.empty()) options.second_text = arguments.cross;
-  options.weights = arguments.weights == "linear" ? WeightInit::linear : WeightInit::uniform;
-  return explain(options);
+  if (!arguments.weights.empty())
+    options.weights = arguments.weights == "linear" ? WeightInit::linear : WeightInit::uniform;
+  const ExplainKeep keep = needed(arguments);
+  std::int64_t size = explain_bytes(options, keep);
+  if (arguments.json || arguments.writes({".json"})) size += size / 4 * 11;  // some 11 characters a number
+  if (size >= std::int64_t{1} << 30)
+    tell(fmt::format("attend: this will take some {} of memory, as it grows with the words times the words",
+                     bytes(size)));
+  return explain(options, keep);
 }
 
-std::int64_t head_index(std::int64_t head, const Trace& trace) {
-  const std::int64_t heads = trace.multi_head() ? trace.queries.size(0) : 1;
-  if (head > heads)
-    throw UsageError(fmt::format("--head: there {} {}, got {}", heads == 1 ? "is" : "are",
-                                 heads == 1 ? "1 head" : fmt::format("{} heads", heads), head));
-  return head - 1;
+void warn_of_missing_characters(const std::string& file, const Trace& trace) {
+  if (!file.ends_with(".png")) return;
+  const std::string missing = missing_characters(
+      fmt::format("{}{}{}", trace.title, fmt::join(trace.tokens, ""), fmt::join(trace.tokens_2, "")));
+  if (missing.empty()) return;
+  tell(
+      fmt::format("attend: {}: the font has no {}, which are boxes there; ATTEND_FONT may name a .ttf or .otf file "
+                  "that has them",
+                  file, missing));
 }
 
 void run(Arguments& arguments) {
   if (arguments.list) return list_presets();
   Trace trace = make_trace(arguments);
   if (!arguments.focus.empty()) trace.focus = focus_row(arguments.focus, trace.tokens);
-  TextStyle style;
-  style.head = head_index(arguments.head, trace);
+  TextStyle style{.all = arguments.all};
+  if (arguments.head > 0) style.head = arguments.head - 1;
   style.width = arguments.width > 0 ? arguments.width : std::min(terminal_width(), widest);
   style.colour = use_colour(arguments.colour);
 
   for (const std::string& file : arguments.files) {
-    writing([&] { write_trace(file, trace, style); });
+    writing([&] {
+      write_trace(file, trace, style);
+      warn_of_missing_characters(file, trace);
+    });
     tell("attend: wrote " + file);
   }
   if (arguments.json)
@@ -121,22 +176,26 @@ std::vector<CLI::Option*> add_sentence_options(CLI::App& app, Arguments& argumen
   std::vector<CLI::Option*> all = {
       app.add_option(
              "TEXT", options.text,
-             "The sentence, in quotes; - reads it from standard input. Default: \"" + ExplainOptions().text + "\"")
+             "The sentence, in quotes; - reads it from standard input. Default: the documents' \"Life is short, "
+             "eat dessert first\"")
           ->type_name("TEXT"),
-      app.add_option("--cross", arguments.cross, "Cross-attention: keys and values come from this second sentence")
+      app.add_option("--cross", options.second_text, "Cross-attention: keys and values come from this second sentence")
           ->type_name("TEXT"),
       whole_number(app.add_option("--seed", options.seed, "Seed of the random numbers, as torch.manual_seed (123)"), 0,
                    std::numeric_limits<std::uint64_t>::max()),
       whole_number(app.add_option("--embedding-size", options.embedding_size, "Numbers for each word (16)"), 1),
-      whole_number(app.add_option("--d-k", options.d_k, "Size of a query and of a key (24)"), 1),
-      whole_number(app.add_option("--d-v", options.d_v, "Size of a value (28)"), 1),
-      whole_number(app.add_option("--heads", options.heads, "Number of heads; 0 is one head without a head axis (0)"),
+      whole_number(app.add_option("--d-k", options.d_k, "Size of a query and of a key, in each head (24)"), 1),
+      whole_number(app.add_option("--d-v", options.d_v, "Size of a value, in each head (28)"), 1),
+      whole_number(app.add_option("--heads", options.heads,
+                                  "Number of heads, joined and projected; 0 is one without a head axis (0)"),
                    0),
       choose_one(app.add_option("--weights", arguments.weights,
-                                "How w_query, w_key and w_value are drawn: between 0 and 1, or as torch.nn.Linear "
-                                "(uniform)"),
-                 "uniform|linear"),
+                                "How the weight matrices are drawn: as torch.nn.Linear, or between 0 and 1 (linear; "
+                                "uniform without TEXT, as in the documents)"),
+                 "linear|uniform"),
       app.add_flag("--causal", options.causal, "A word attends to itself and the words before it"),
+      app.add_flag("--positions", options.positions,
+                   "Add the sinusoidal encodings of the words' places to the embeddings"),
   };
   for (CLI::Option* option : all) option->group(group);
   return all;
@@ -147,8 +206,11 @@ void add_output_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--focus", arguments.focus, "The query to work out: a word of the sentence, or its place from 1")
       ->type_name("WORD|N")
       ->group(group);
-  whole_number(app.add_option("--head", arguments.head, "The head that the text and the .html page show, from 1 (1)"),
+  whole_number(app.add_option("--head", arguments.head,
+                              "The head to show, from 1 (in the text and the page the first, in pictures all)"),
                1)
+      ->group(group);
+  app.add_flag("--all", arguments.all, "Whole matrices in the text and the page, not only the rows of one word")
       ->group(group);
   app.add_flag("--json", arguments.json, "Print one JSON object instead of the text")->group(group);
   file_ending(app.add_option("-o,--output", arguments.files,
@@ -163,17 +225,18 @@ void add_output_options(CLI::App& app, Arguments& arguments) {
                             "(auto)"),
              "auto|always|never")
       ->group(group);
-  whole_number(app.add_option("--width", arguments.width, "Columns of the text (those of the terminal)"), 20, widest)
+  whole_number(app.add_option("--width", arguments.width, "Columns of the text (those of the terminal)"), 40, widest)
       ->group(group);
 }
 
 }  // namespace
 
 Command add_explain(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("explain", "Show attention on a sentence, step by step, with every number.");
+  CLI::App* app = root.add_subcommand(
+      "explain", "Show attention on a sentence: who attends to whom, and how it comes about, step by step.");
   app->footer(
       "attend explain\n"
-      "attend explain \"the cat sat on the mat\" --focus cat\n"
+      "attend explain \"the cat sat on the mat\" --focus cat --positions\n"
       "attend explain --preset life-multihead --head 2\n"
       "attend explain \"the cat sat\" --cross \"le chat\" -o cat.svg -o cat.npz\n"
       "attend explain --json | jq .tensors.weights");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,45 +22,68 @@ enum class WeightInit {
   linear,   // torch.nn.Linear: w_query [d_k,E], used as x w^T
 };
 
-// What to explain. The defaults are those of documents 002 and 004.
+// What to explain.
 struct ExplainOptions {
-  std::string text = "Life is short, eat dessert first";
+  // Without one: the sentence of documents 002 and 004, "Life is short, eat dessert first", drawn as they draw it.
+  std::optional<std::string> text = {};
   std::optional<std::string> second_text = {};  // cross-attention: keys and values come from this sentence
   std::uint64_t seed = 123;
   std::int64_t embedding_size = 16;
-  std::int64_t d_k = 24;
+  std::int64_t d_k = 24;  // of each head
   std::int64_t d_v = 28;
-  std::int64_t heads = 0;  // 0: a single head without a head axis
-  WeightInit weights = WeightInit::uniform;
-  bool causal = false;
+  // Heads, each with matrices of its own; their context vectors are joined and projected by w_output. 0: a single head,
+  // without a head axis and w_output.
+  std::int64_t heads = 0;
+  // Default: linear for a text, whose scores are then of a size at which the softmax shares; uniform without one.
+  std::optional<WeightInit> weights = {};
+  bool causal = false;     // a word sees itself and the words before it
+  bool positions = false;  // sinusoidal encodings are added to the embeddings (Vaswani et al. 2017, section 3.5)
+};
+
+// What explain() keeps of the matrices [H][T,T2], which are nearly all of a long sentence's memory. What to_text and
+// the pictures draw without `all` needs the weights alone.
+struct ExplainKeep {
+  bool scores = true;                         // scores, scaled_scores and logits; else they are empty
+  std::optional<std::int64_t> head = {};      // this head's alone, which are then [1,T,T2]
+  std::function<void(double)> progress = {};  // called now and then, on the calling thread, with the part that is done
 };
 
 // The result. Each tensor is f32; [H] stands only in multi-head traces, and T2 is T without a second sequence.
 struct Trace {
   std::string preset;               // the preset's name; "" for a sentence of the user's
   std::string title;                // one line that says what is explained
+  ExplainOptions options;           // explain(options) makes the trace again; a preset's says its sizes, seed and draw
   std::vector<std::string> tokens;  // T words
   std::vector<std::int64_t> ids;    // T
   std::vector<std::string> tokens_2;
-  std::vector<std::int64_t> ids_2;  // empty where the second sequence is numbers, not words
-  std::int64_t focus = 0;           // the query row that the preset's document looks at
+  std::vector<std::int64_t> ids_2;   // empty where the second sequence is numbers, not words
+  std::int64_t vocabulary_size = 0;  // of the first sequence; 0 where the preset gives the embeddings
+  std::int64_t focus = 0;            // the query row that the preset's document looks at
   bool causal = false;
-  bool weights_in_out = false;  // w_* stand as [in,out], used as x @ w; else [out,in], used as x @ w^T
+  bool weights_in_out = false;                 // w_* stand as [in,out], used as x @ w; else [out,in], used as x @ w^T
+  std::optional<std::int64_t> kept_head = {};  // of ExplainKeep
 
   Tensor embeddings;                   // [T,E]
   std::optional<Tensor> embeddings_2;  // [T2,E]
+  std::optional<Tensor> positions;     // [max(T,T2),E]: row t is the encoding of place t
+  std::optional<Tensor> inputs;        // [T,E]: embeddings + positions
+  std::optional<Tensor> inputs_2;      // [T2,E]
   Tensor w_query, w_key;               // [H][d_k,E], or [H][E,d_k]: weights_in_out
   Tensor w_value;                      // [H][d_v,E], or [H][E,d_v]
   Tensor queries, keys;                // [H][T,d_k], [H][T2,d_k]
   Tensor values;                       // [H][T2,d_v]
-  Tensor scores, scaled_scores;        // [H][T,T2]: q.k, and q.k / sqrt(d_k)
-  Tensor weights;                      // [H][T,T2]: each row sums to 1
+  Tensor scores, scaled_scores;        // [H][T,T2]: q.k, and q.k / sqrt(d_k), of hidden keys too
+  std::optional<Tensor> logits;        // [H][T,T2]: causal alone: scaled_scores, and -inf where a key is hidden
+  Tensor weights;                      // [H][T,T2]: each row sums to 1; 0 where a key is hidden
   Tensor context;                      // [H][T,d_v]
   std::optional<Tensor> concat_heads;  // [T,H * d_v]
-  std::optional<Tensor> w_output;      // [H * d_v,E], used as concat_heads @ w_output
+  std::optional<Tensor> w_output;      // [E,H * d_v], or [H * d_v,E]: weights_in_out
   std::optional<Tensor> output;        // [T,E]
 
   bool multi_head() const { return queries.rank() == 3; }
+  // What the projections take: the embeddings, with their positions where those are added.
+  View input() const;    // [T,E]
+  View input_2() const;  // [T2,E]
   // The tensors that are there, by their names, in the order of the fields.
   std::vector<std::pair<std::string, View>> tensors() const;
 };
@@ -72,30 +96,34 @@ struct Preset {
 };
 std::span<const Preset> presets();
 
-// Throws bad_value for a sentence without words, text that is not UTF-8, or a size below 1.
-Trace explain(const ExplainOptions& options);
+// Throws bad_value for a sentence without words, text that is not UTF-8, a size below 1 or a head that is not there.
+Trace explain(const ExplainOptions& options, const ExplainKeep& keep = {});
+// The bytes of the matrices that it keeps. Throws as explain() does.
+std::int64_t explain_bytes(const ExplainOptions& options, const ExplainKeep& keep = {});
 // Throws bad_value for a name that is not a preset's.
 Trace explain_preset(std::string_view name);
 
-// How to_text and to_html show a trace; both throw bad_value for a focus or head that the trace does not have.
+// How a trace is shown. Throws bad_value for a focus or head that the trace does not have or has not kept.
 struct TextStyle {
-  int width = 80;
+  int width = 80;  // columns of the text, at least 40
   bool colour = false;
   std::optional<std::int64_t> focus = {};  // the query row to work out; default: the trace's
-  std::int64_t head = 0;                   // of a multi-head trace
+  // Of a multi-head trace, counted from 0. Default: the first for the text and the page, all for a picture.
+  std::optional<std::int64_t> head = {};
+  bool all = false;  // whole matrices too, not only the rows of the word that is worked out
 };
-// The whole walk for a terminal: formulas, shapes, numbers, one dot product worked out, a heat map.
+// The walk for a terminal: the picture, then each step for one word, with its formula, shapes and numbers.
 std::string to_text(const Trace& trace, const TextStyle& style = {});
 // One JSON object; docs/json.md describes it.
 std::string to_json(const Trace& trace);
 // One HTML page without outside references.
 std::string to_html(const Trace& trace, const TextStyle& style = {});
 // Pictures of the weights, one panel a head.
-std::string to_svg(const Trace& trace);
-std::string to_png(const Trace& trace);
+std::string to_svg(const Trace& trace, const TextStyle& style = {});
+std::string to_png(const Trace& trace, const TextStyle& style = {});
 
 // Writes the trace as .json, .npz, .safetensors, .svg, .png or .html, by the path's ending; another ending throws
-// bad_value. The style is the page's.
+// bad_value. The style is that of the page and the pictures.
 void write_trace(const std::string& path, const Trace& trace, const TextStyle& style = {});
 
 }  // namespace attend

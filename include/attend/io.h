@@ -50,6 +50,7 @@ TensorMap read_tensors(const std::filesystem::path& path);
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
 // Words as the documents take them: commas are dropped, the rest is split on Unicode white space (as Python's split()).
+// A byte order mark (U+FEFF) at the start is dropped too.
 // Throws bad_value, naming the byte, for text that is not UTF-8.
 std::vector<std::string> split_words(std::string_view text);
 

@@ -21,10 +21,11 @@ namespace {
 constexpr const char* explain_doc =
     R"(Attention on a sentence, every step kept: a Trace, to print, to look into, to draw.
 
-text is a sentence of your own (default: "Life is short, eat dessert first"), preset the name of a tutorial's example
-(explain_presets()); one of the two. second_text makes it cross-attention: keys and values come from that sentence.
-seed, embedding_size, d_k, d_v and heads (0: one head without a head axis) are whole numbers; weights "uniform" draws
-them as torch.rand, "linear" as torch.nn.Linear; causal hides later words.
+text is a sentence of your own (without one: the tutorials' "Life is short, eat dessert first", drawn as they draw it),
+preset the name of a tutorial's example (explain_presets()); one of the two. second_text makes it cross-attention: keys
+and values come from that sentence. seed, embedding_size, d_k and d_v (of each head) and heads are whole numbers; heads
+are joined and projected, 0 is one without a head axis. weights "linear" draws the matrices as torch.nn.Linear (the
+default for a text), "uniform" as torch.rand; causal hides later words; positions adds sinusoidal encodings.
 Raises ValueError for a sentence without words, an unknown preset, a size below 1, a preset with other arguments.
 
 >>> import attend
@@ -60,11 +61,14 @@ void add_options(const nb::kwargs& keywords, ExplainOptions& options) {
       take(options.heads);
     } else if (name == "causal") {
       take(options.causal);
+    } else if (name == "positions") {
+      take(options.positions);
     } else if (name == "weights") {
-      std::string weights;
+      std::optional<std::string> weights;
       take(weights);
+      if (!weights) continue;
       if (weights != "uniform" && weights != "linear") {
-        throw nb::value_error(("explain: weights: expected 'uniform' or 'linear', got '" + weights + "'").c_str());
+        throw nb::value_error(("explain: weights: expected 'uniform' or 'linear', got '" + *weights + "'").c_str());
       }
       options.weights = weights == "linear" ? WeightInit::linear : WeightInit::uniform;
     } else {
@@ -79,7 +83,7 @@ Trace explain_(std::optional<std::string> text, std::optional<std::string> prese
     return call("explain", [&] { return explain_preset(*preset); });
   }
   ExplainOptions options;
-  if (text) options.text = *text;
+  options.text = std::move(text);
   add_options(keywords, options);
   return call("explain", [&] { return explain(options); });
 }
@@ -90,10 +94,6 @@ nb::object look_into(nb::handle trace, const Tensor& tensor) {
   std::copy(tensor.shape().begin(), tensor.shape().end(), sizes.begin());
   return nb::cast(nb::ndarray<nb::numpy, const float>(tensor.data<float>(), static_cast<std::size_t>(tensor.rank()),
                                                       sizes.data(), trace));
-}
-
-TextStyle style_of(std::int64_t width, bool colour, std::optional<std::int64_t> focus, std::int64_t head) {
-  return {.width = static_cast<int>(width), .colour = colour, .focus = focus, .head = head};
 }
 
 nb::bytes as_bytes(const std::string& text) {
@@ -134,6 +134,9 @@ void bind_tensors(Class& trace) {
   };
   field("embeddings", &Trace::embeddings, "[T,E]");
   optional_field("embeddings_2", &Trace::embeddings_2, "[T2,E]");
+  optional_field("positions", &Trace::positions, "[max(T,T2),E]: the encodings of the places, from 0");
+  optional_field("inputs", &Trace::inputs, "[T,E]: embeddings + positions");
+  optional_field("inputs_2", &Trace::inputs_2, "[T2,E]");
   field("w_query", &Trace::w_query, "[H][d_k,E], or [H][E,d_k]: weights_in_out");
   field("w_key", &Trace::w_key, "as w_query");
   field("w_value", &Trace::w_value, "[H][d_v,E], or [H][E,d_v]");
@@ -142,34 +145,41 @@ void bind_tensors(Class& trace) {
   field("values", &Trace::values, "[H][T2,d_v]");
   field("scores", &Trace::scores, "[H][T,T2]: q.k");
   field("scaled_scores", &Trace::scaled_scores, "[H][T,T2]: q.k / sqrt(d_k)");
+  optional_field("logits", &Trace::logits, "[H][T,T2]: causal: scaled_scores, and -inf where a key is hidden");
   field("weights", &Trace::weights, "[H][T,T2]: each row sums to 1");
   field("context", &Trace::context, "[H][T,d_v]");
   optional_field("concat_heads", &Trace::concat_heads, "[T,H * d_v]");
-  optional_field("w_output", &Trace::w_output, "[H * d_v,E]");
+  optional_field("w_output", &Trace::w_output, "[E,H * d_v], or [H * d_v,E]: weights_in_out");
   optional_field("output", &Trace::output, "[T,E]");
 }
 
 void bind_pictures(Class& trace) {
+  using Place = std::optional<std::int64_t>;
   trace
       .def(
           "to_text",
-          [](const Trace& self, std::int64_t width, bool colour, std::optional<std::int64_t> focus, std::int64_t head) {
-            return to_text(self, style_of(width, colour, focus, head));
+          [](const Trace& self, int width, bool colour, Place focus, Place head, bool all) {
+            return to_text(self, {.width = width, .colour = colour, .focus = focus, .head = head, .all = all});
           },
           nb::kw_only(), nb::arg("width") = 80, nb::arg("colour") = false, nb::arg("focus") = nb::none(),
-          nb::arg("head") = 0, "The walk for a terminal; focus is the query row to work out, head one of several.")
+          nb::arg("head") = nb::none(), nb::arg("all") = false,
+          "The walk for a terminal; focus is the query row to work out, head one of several (both from 0), all shows "
+          "whole matrices.")
       .def(
           "to_json", [](const Trace& self) { return to_json(self); }, "One JSON object; docs/json.md describes it.")
       .def(
           "to_html",
-          [](const Trace& self, std::optional<std::int64_t> focus, std::int64_t head) {
-            return to_html(self, {.focus = focus, .head = head});
+          [](const Trace& self, Place focus, Place head, bool all) {
+            return to_html(self, {.focus = focus, .head = head, .all = all});
           },
-          nb::kw_only(), nb::arg("focus") = nb::none(), nb::arg("head") = 0, "One HTML page.")
+          nb::kw_only(), nb::arg("focus") = nb::none(), nb::arg("head") = nb::none(), nb::arg("all") = false,
+          "One HTML page.")
       .def(
-          "to_svg", [](const Trace& self) { return to_svg(self); }, "The weights as a picture.")
+          "to_svg", [](const Trace& self, Place head) { return to_svg(self, {.head = head}); }, nb::kw_only(),
+          nb::arg("head") = nb::none(), "The weights as a picture, of all heads or of one.")
       .def(
-          "to_png", [](const Trace& self) { return as_bytes(to_png(self)); }, "The weights as a picture.")
+          "to_png", [](const Trace& self, Place head) { return as_bytes(to_png(self, {.head = head})); }, nb::kw_only(),
+          nb::arg("head") = nb::none(), "The weights as a picture, of all heads or of one.")
       .def(
           "save",
           [](const Trace& self, nb::handle path) {
@@ -201,7 +211,8 @@ void bind_explain(nb::module_& m) {
   m.def("explain", &explain_, nb::arg("text") = nb::none(), nb::arg("preset") = nb::none(), nb::arg("options"),
         nb::sig("def explain(text: str | None = None, preset: str | None = None, *, second_text: str | None = None, "
                 "seed: int = 123, embedding_size: int = 16, d_k: int = 24, d_v: int = 28, heads: int = 0, "
-                "weights: Literal['uniform', 'linear'] = 'uniform', causal: bool = False) -> Trace"),
+                "weights: Literal['linear', 'uniform'] | None = None, causal: bool = False, positions: bool = False) "
+                "-> Trace"),
         explain_doc);
   m.def(
       "explain_presets",

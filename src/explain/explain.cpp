@@ -1,49 +1,75 @@
 // The pipeline on one page: each step is one call into one room, each result one field of the trace.
 #include "attend/explain.h"
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
 #include "attend/attention.h"
 #include "attend/io.h"
 #include "attend/layers.h"
 #include "attend/random.h"
+#include "core/message.h"
 #include "explain/recipe.h"
 
 namespace attend {
 
 namespace {
 
-// One projection matrix of a draw: [H][d,E] or [H][E,d].
-Tensor draw_matrix(const WeightDraw& draw, std::int64_t embedding_size, std::int64_t d, Generator& generator) {
+// One matrix of a draw, between vectors of those sizes: [heads][out,in] or [heads][in,out].
+Tensor draw_matrix(const WeightDraw& draw, std::int64_t heads, std::int64_t in, std::int64_t out,
+                   Generator& generator) {
   if (draw.init == WeightInit::linear) {  // one nn.Linear for all heads
-    const std::int64_t rows = element_count({std::max<std::int64_t>(draw.heads, 1), d});
-    const Tensor stacked = generator.kaiming_uniform({rows, embedding_size});
-    return draw.heads > 0 ? stacked.view().reshape({draw.heads, d, embedding_size}).clone() : stacked.clone();
+    const Tensor stacked = generator.kaiming_uniform({element_count({std::max<std::int64_t>(heads, 1), out}), in});
+    return heads > 0 ? stacked.view().reshape({heads, out, in}).clone() : stacked.clone();
   }
   Dims shape;
-  if (draw.heads > 0) shape.push_back(draw.heads);
-  shape.push_back(draw.orientation == Orientation::out_in ? d : embedding_size);
-  shape.push_back(draw.orientation == Orientation::out_in ? embedding_size : d);
+  if (heads > 0) shape.push_back(heads);
+  shape.push_back(draw.orientation == Orientation::out_in ? out : in);
+  shape.push_back(draw.orientation == Orientation::out_in ? in : out);
   return generator.rand(shape);
 }
 
-void draw_weights(const Recipe& recipe, const WeightDraw& draw, Generator& generator, Trace& trace) {
-  const auto matrix = [&](std::int64_t d) { return draw_matrix(draw, recipe.embedding_size, d, generator); };
-  if (draw.key_first) trace.w_key = matrix(recipe.d_k);
-  trace.w_query = matrix(recipe.d_k);
-  if (!draw.key_first) trace.w_key = matrix(recipe.d_k);
-  trace.w_value = matrix(recipe.d_v);
-  if (draw.output) trace.w_output = generator.rand({draw.heads * recipe.d_v, recipe.embedding_size});
+void draw_weights(const ExplainOptions& sizes, const WeightDraw& draw, Generator& generator, Trace& trace) {
+  const auto matrix = [&](std::int64_t d) { return draw_matrix(draw, draw.heads, sizes.embedding_size, d, generator); };
+  if (draw.key_first) trace.w_key = matrix(sizes.d_k);
+  trace.w_query = matrix(sizes.d_k);
+  if (!draw.key_first) trace.w_key = matrix(sizes.d_k);
+  trace.w_value = matrix(sizes.d_v);
+  if (draw.output) {
+    trace.w_output = draw_matrix(draw, 0, element_count({draw.heads, sizes.d_v}), sizes.embedding_size, generator);
+  }
   trace.weights_in_out = draw.orientation == Orientation::in_out;
 }
 
 void embed_second(const Recipe& recipe, Generator& generator, Trace& trace) {
   if (recipe.random_rows_2 > 0) {
-    trace.embeddings_2 = generator.rand({recipe.random_rows_2, recipe.embedding_size});
+    trace.embeddings_2 = generator.rand({recipe.random_rows_2, recipe.options.embedding_size});
   } else if (!recipe.tokens_2.empty()) {
     const Vocabulary vocabulary(recipe.tokens_2);
     trace.tokens_2 = recipe.tokens_2;
     trace.ids_2 = vocabulary.ids(trace.tokens_2);
-    trace.embeddings_2 = Embedding(vocabulary.size(), recipe.embedding_size, generator).forward(trace.ids_2);
+    trace.embeddings_2 = Embedding(vocabulary.size(), recipe.options.embedding_size, generator).forward(trace.ids_2);
   }
+}
+
+// PE(t, 2n) = sin(t / 10000^(2n/E)), PE(t, 2n+1) = cos of the same: [rows,E].
+Tensor sinusoids(std::int64_t rows, std::int64_t size) {
+  Tensor out({rows, size});
+  for (std::int64_t n = 0; n < out.count(); ++n) {
+    const std::int64_t t = n / size, e = n % size;
+    const double angle =
+        static_cast<double>(t) / std::pow(10000.0, static_cast<double>(e - e % 2) / static_cast<double>(size));
+    out.data<float>()[n] = static_cast<float>(e % 2 == 0 ? std::sin(angle) : std::cos(angle));
+  }
+  return out;
+}
+
+// Each row and the encoding of its place.
+Tensor add_positions(const Tensor& embeddings, const Tensor& positions) {
+  Tensor out = embeddings.clone();
+  for (std::int64_t n = 0; n < out.count(); ++n) out.data<float>()[n] += positions.data<float>()[n];
+  return out;
 }
 
 // x [T,E] through w -> [T,d], or [H,T,d] for a w with a head axis: all heads are one Linear, cut apart.
@@ -58,66 +84,138 @@ Tensor project(const View& x, const Tensor& w, bool in_out) {
 void join_heads(Trace& trace) {
   const std::int64_t heads = trace.context.size(0), length = trace.context.size(1), d_v = trace.context.size(2);
   trace.concat_heads = trace.context.view().permute({1, 0, 2}).clone().view().reshape({length, heads * d_v}).clone();
-  trace.output = Linear(trace.w_output->view().transpose(0, 1)).forward(*trace.concat_heads);
+  trace.output = project(*trace.concat_heads, *trace.w_output, trace.weights_in_out);
 }
 
-Trace run(const Recipe& recipe) {
+// How many heads' matrices are kept.
+std::int64_t kept_heads(std::int64_t heads, const ExplainKeep& keep) {
+  const std::int64_t there = std::max<std::int64_t>(heads, 1);
+  if (keep.head && (*keep.head < 0 || *keep.head >= there))
+    fail(ErrorCode::bad_value, "explain", "head is {}, there are {} heads", *keep.head, there);
+  return keep.head ? 1 : there;
+}
+
+// The matrices of all pairs, some millions of pairs at a time: what is not kept is never there as a whole. The context
+// is attention()'s, so of the values one column is enough here.
+void fill_matrices(const ExplainKeep& keep, Trace& trace) {
+  const std::int64_t heads = kept_heads(trace.options.heads, keep);
+  const std::int64_t length = trace.embeddings.size(0), keys = trace.keys.size(-2);
+  const std::int64_t rows = std::max<std::int64_t>(1, (std::int64_t{1} << 21) / keys);
+  const auto matrix = [&] {
+    return Tensor::uninitialized(trace.multi_head() ? Dims{heads, length, keys} : Dims{length, keys});
+  };
+  trace.weights = matrix();
+  if (keep.scores) trace.scores = matrix(), trace.scaled_scores = matrix();
+  if (keep.scores && trace.causal) trace.logits = matrix();
+  trace.kept_head = keep.head;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const auto of_head = [&](const Tensor& x) {
+      return trace.multi_head() ? x.view().select(0, keep.head.value_or(h)) : x.view();
+    };
+    for (std::int64_t i = 0; i < length; i += rows) {
+      const std::int64_t end = std::min(i + rows, length);
+      const AttentionSteps steps =
+          attention_steps(of_head(trace.queries).slice(0, i, end), of_head(trace.keys),
+                          of_head(trace.values).slice(1, 0, 1), {.causal = trace.causal, .offset = Offset(i)});
+      const auto store = [&](Tensor& to, const Tensor& block) {
+        to.view().reshape({heads, length, keys}).select(0, h).slice(0, i, end).copy_from(block);
+      };
+      store(trace.weights, steps.weights);
+      if (keep.scores) store(trace.scores, steps.scores), store(trace.scaled_scores, steps.scaled_scores);
+      if (trace.logits) store(*trace.logits, steps.logits);
+      if (keep.progress) keep.progress(static_cast<double>(h * length + end) / static_cast<double>(heads * length));
+    }
+  }
+}
+
+Trace run(const Recipe& recipe, const ExplainKeep& keep) {
   Trace trace;
   trace.preset = recipe.preset;
   trace.title = recipe.title;
+  trace.options = recipe.options;
   trace.tokens = recipe.tokens;
   trace.ids = recipe.ids;
+  trace.vocabulary_size = recipe.vocabulary_size;
   trace.focus = recipe.focus;
-  trace.causal = recipe.causal;
-  Generator generator(recipe.seed);
+  trace.causal = recipe.options.causal;
+  const std::int64_t size = recipe.options.embedding_size;
+  Generator generator(recipe.options.seed);
 
-  trace.embeddings = recipe.embeddings
-                         ? recipe.embeddings->clone()
-                         : Embedding(recipe.vocabulary_size, recipe.embedding_size, generator).forward(trace.ids);
-  if (recipe.reseed) generator.seed(recipe.seed);
-  for (const WeightDraw& draw : recipe.draws) draw_weights(recipe, draw, generator, trace);
+  trace.embeddings = recipe.embeddings ? recipe.embeddings->clone()
+                                       : Embedding(recipe.vocabulary_size, size, generator).forward(trace.ids);
+  if (recipe.reseed) generator.seed(recipe.options.seed);
+  for (const WeightDraw& draw : recipe.draws) draw_weights(recipe.options, draw, generator, trace);
   embed_second(recipe, generator, trace);
-  const View second = trace.embeddings_2 ? trace.embeddings_2->view() : trace.embeddings.view();
+  if (recipe.options.positions) {
+    trace.positions = sinusoids(std::max(std::ssize(trace.tokens), recipe.keys()), size);
+    trace.inputs = add_positions(trace.embeddings, *trace.positions);
+    if (trace.embeddings_2) trace.inputs_2 = add_positions(*trace.embeddings_2, *trace.positions);
+  }
+  const View first = trace.input(), second = trace.input_2();
 
-  trace.queries = project(trace.embeddings, trace.w_query, trace.weights_in_out);
+  trace.queries = project(first, trace.w_query, trace.weights_in_out);
   trace.keys = project(second, trace.w_key, trace.weights_in_out);
   trace.values = project(second, trace.w_value, trace.weights_in_out);
 
-  const AttentionOptions options{.causal = trace.causal};
-  AttentionSteps steps = attention_steps(trace.queries, trace.keys, trace.values, options);
-  trace.scores = std::move(steps.scores);
-  trace.scaled_scores = std::move(steps.scaled_scores);
-  trace.weights = std::move(steps.weights);
-  trace.context = attention(trace.queries, trace.keys, trace.values, options).out;
+  fill_matrices(keep, trace);
+  trace.context = attention(trace.queries, trace.keys, trace.values, {.causal = trace.causal}).out;
   if (trace.w_output) join_heads(trace);
   return trace;
 }
 
 }  // namespace
 
-Trace explain(const ExplainOptions& options) {
-  return run(recipe_of(options));
+Trace explain(const ExplainOptions& options, const ExplainKeep& keep) {
+  const Recipe recipe = recipe_of(options);
+  kept_heads(options.heads, keep);
+  return run(recipe, keep);
 }
 
 Trace explain_preset(std::string_view name) {
-  return run(recipe_of_preset(name));
+  return run(recipe_of_preset(name), {});
+}
+
+std::int64_t explain_bytes(const ExplainOptions& options, const ExplainKeep& keep) {
+  const Recipe recipe = recipe_of(options);
+  const std::int64_t matrices = !keep.scores ? 1 : options.causal ? 4 : 3;
+  return element_count(
+      {matrices * size_of(DType::f32), kept_heads(options.heads, keep), std::ssize(recipe.tokens), recipe.keys()});
+}
+
+View Trace::input() const {
+  return inputs ? *inputs : embeddings;
+}
+View Trace::input_2() const {
+  if (inputs_2) return *inputs_2;
+  return embeddings_2 ? embeddings_2->view() : input();
 }
 
 NamedViews Trace::tensors() const {
-  NamedViews out{{"embeddings", embeddings}};
-  const auto add = [&](const char* name, const std::optional<Tensor>& tensor) {
-    if (tensor) out.emplace_back(name, *tensor);
+  NamedViews out;
+  const auto add = [&](const char* name, const auto& tensor) {
+    if constexpr (std::is_same_v<decltype(tensor), const Tensor&>) {
+      if (tensor.count() > 0) out.emplace_back(name, tensor);
+    } else {
+      if (tensor) out.emplace_back(name, *tensor);
+    }
   };
+  add("embeddings", embeddings);
   add("embeddings_2", embeddings_2);
-  out.insert(out.end(), {{"w_query", w_query}, {"w_key", w_key}, {"w_value", w_value}});
+  add("positions", positions);
+  add("inputs", inputs);
+  add("inputs_2", inputs_2);
+  add("w_query", w_query);
+  add("w_key", w_key);
+  add("w_value", w_value);
   add("w_output", w_output);
-  out.insert(out.end(), {{"queries", queries},
-                         {"keys", keys},
-                         {"values", values},
-                         {"scores", scores},
-                         {"scaled_scores", scaled_scores},
-                         {"weights", weights},
-                         {"context", context}});
+  add("queries", queries);
+  add("keys", keys);
+  add("values", values);
+  add("scores", scores);
+  add("scaled_scores", scaled_scores);
+  add("logits", logits);
+  add("weights", weights);
+  add("context", context);
   add("concat_heads", concat_heads);
   add("output", output);
   return out;

@@ -46,7 +46,7 @@ std::string html_of(const Formula& formula) {
 
 std::string html_of(const Numbers& numbers) {
   return fmt::format("<figure><figcaption>{}</figcaption><pre>{}</pre></figure>\n", escape_markup(numbers.name),
-                     escape_markup(format_values(numbers.values, 0, page_columns, SciMode::off)));
+                     escape_markup(format_values(numbers.values, 0, page_columns, SciMode::off, numbers.most)));
 }
 
 std::string html_row(const std::vector<std::string>& cells, std::string_view tag) {
@@ -82,7 +82,8 @@ std::string to_html(const Trace& trace, const TextStyle& style) {
       "<p>Attention, step by step</p>\n",
       title, style_sheet, title);
   std::size_t number = 0;
-  for (const Step& step : walk(trace, style.focus.value_or(trace.focus), style.head)) {
+  AttentionSteps row;
+  for (const Step& step : walk(trace, style, row)) {
     out += fmt::format("<h2><span>{}</span>{}</h2>\n", ++number, escape_markup(step.title));
     for (const Block& block : step.blocks) out += std::visit([](const auto& b) { return html_of(b); }, block);
   }

@@ -36,6 +36,23 @@ void append_lists(std::string& out, const View& tensor) {
 
 }  // namespace
 
+std::string made_json(const ExplainOptions& options) {
+  const auto optional = [](const std::optional<std::string>& text) {
+    return text ? nlohmann::ordered_json(*text) : nlohmann::ordered_json();
+  };
+  return nlohmann::ordered_json{{"text", optional(options.text)},
+                                {"second_text", optional(options.second_text)},
+                                {"seed", options.seed},
+                                {"embedding_size", options.embedding_size},
+                                {"d_k", options.d_k},
+                                {"d_v", options.d_v},
+                                {"heads", options.heads},
+                                {"weights", options.weights == WeightInit::linear ? "linear" : "uniform"},
+                                {"causal", options.causal},
+                                {"positions", options.positions}}
+      .dump();
+}
+
 std::string to_json(const Trace& trace) {
   check_text(trace);
   nlohmann::ordered_json head;
@@ -47,9 +64,10 @@ std::string to_json(const Trace& trace) {
     head["tokens_2"] = trace.tokens_2;
     head["ids_2"] = trace.ids_2;
   }
+  head["weights_in_out"] = trace.weights_in_out;
   std::string out = head.dump();
   out.back() = ',';
-  out += "\"tensors\":";
+  out += "\"made\":" + made_json(trace.options) + ",\"tensors\":";
   char separator = '{';
   for (const auto& [name, tensor] : trace.tensors()) {
     out += separator;

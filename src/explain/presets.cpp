@@ -36,9 +36,7 @@ Recipe journey() {
   recipe.ids = Vocabulary(recipe.tokens).ids(recipe.tokens);
   recipe.embeddings = Tensor::from({6, 3}, {.43f, .15f, .89f, .55f, .87f, .66f, .57f, .85f, .64f,  //
                                             .22f, .58f, .33f, .77f, .25f, .10f, .05f, .80f, .55f});
-  recipe.seed = 123;
-  recipe.embedding_size = 3;
-  recipe.d_k = recipe.d_v = 2;
+  recipe.options = {.embedding_size = 3, .d_k = 2, .d_v = 2};
   recipe.draws = {{.orientation = Orientation::in_out}};
   recipe.focus = 1;
   return recipe;
@@ -57,7 +55,7 @@ Recipe my_name() {
   recipe.tokens = split_words("my name is Marcello Politi");
   recipe.ids = {2, 6, 8, 3, 1};
   recipe.vocabulary_size = 10;
-  recipe.embedding_size = recipe.d_k = recipe.d_v = 16;
+  recipe.options = {.seed = 0, .d_k = 16, .d_v = 16};
   recipe.draws = {{.key_first = true}};
   return recipe;
 }
@@ -65,9 +63,14 @@ Recipe my_name() {
 // Its multi-head part seeds again and draws the same embedding, so it starts afresh here.
 Recipe my_name_multihead() {
   Recipe recipe = my_name();
-  recipe.d_k = recipe.d_v = 4;
+  recipe.options.d_k = recipe.options.d_v = 4;
   recipe.draws = {{.orientation = Orientation::in_out, .heads = 4, .output = true}};
   return recipe;
+}
+
+// Some editors begin a file with the byte order mark U+FEFF, which is no part of the text.
+std::string without_mark(const std::string& text) {
+  return text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
 }
 
 struct Entry {
@@ -104,6 +107,9 @@ Recipe recipe_of_preset(std::string_view name) {
     Recipe recipe = entry.recipe();
     recipe.preset = name;
     const std::string sentence = recipe.title.empty() ? fmt::format("{}", fmt::join(recipe.tokens, " ")) : recipe.title;
+    recipe.options.text = sentence;
+    recipe.options.heads = recipe.draws.back().heads;
+    recipe.options.weights = recipe.draws.back().init;
     const bool several = entry.preset.document.find(',') != std::string_view::npos;
     recipe.title = fmt::format("{} (document{} {})", sentence, several ? "s" : "", entry.preset.document);
     return recipe;
@@ -111,40 +117,40 @@ Recipe recipe_of_preset(std::string_view name) {
   fail(ErrorCode::bad_value, "explain", "no preset is called '{}'", name);
 }
 
-Recipe recipe_of(const ExplainOptions& options) {
+Recipe recipe_of(const ExplainOptions& asked) {
+  ExplainOptions options = asked;
+  // Without a text, everything is drawn as documents 002 and 004 draw it.
+  options.weights = asked.weights.value_or(asked.text ? WeightInit::linear : WeightInit::uniform);
+  options.text = without_mark(asked.text.value_or("Life is short, eat dessert first"));
+  if (asked.second_text) options.second_text = without_mark(*asked.second_text);
   const auto sentence = [](const std::string& text, const char* which) {
     std::vector<std::string> words = split_words(text);
     if (words.empty()) fail(ErrorCode::bad_value, "explain", "the {} has no words, expected at least one", which);
     return words;
   };
-  const auto at_least_one = [](const char* name, std::int64_t size) {
-    if (size < 1) fail(ErrorCode::bad_value, "explain", "{} is {}, expected at least 1", name, size);
+  const auto at_least = [](std::int64_t least, const char* name, std::int64_t size) {
+    if (size < least) fail(ErrorCode::bad_value, "explain", "{} is {}, expected at least {}", name, size, least);
   };
-  at_least_one("embedding_size", options.embedding_size);
-  at_least_one("d_k", options.d_k);
-  at_least_one("d_v", options.d_v);
-  if (options.heads < 0) fail(ErrorCode::bad_value, "explain", "heads is {}, expected 0 or more", options.heads);
+  at_least(1, "embedding_size", options.embedding_size);
+  at_least(1, "d_k", options.d_k);
+  at_least(1, "d_v", options.d_v);
+  at_least(0, "heads", options.heads);
   if (options.causal && options.second_text) {
     fail(ErrorCode::bad_value, "explain",
          "causal was asked for together with a second sentence, whose words have no place "
          "before or after the first's");
   }
   Recipe recipe;
-  recipe.title = options.text;
-  recipe.tokens = sentence(options.text, "sentence");
+  recipe.title = *options.text;
+  recipe.tokens = sentence(*options.text, "sentence");
   const Vocabulary vocabulary(recipe.tokens);
   recipe.ids = vocabulary.ids(recipe.tokens);
   recipe.vocabulary_size = vocabulary.size();
   if (options.second_text) recipe.tokens_2 = sentence(*options.second_text, "second sentence");
-  recipe.seed = options.seed;
   recipe.reseed = true;
-  recipe.embedding_size = options.embedding_size;
-  recipe.d_k = options.d_k;
-  recipe.d_v = options.d_v;
-  recipe.draws = {{.init = options.weights}};
-  if (options.heads > 0) recipe.draws.push_back({.init = options.weights, .heads = options.heads});
+  recipe.draws = {{.init = *options.weights, .heads = options.heads, .output = options.heads > 0}};
   recipe.focus = recipe.tokens.size() > 1 ? 1 : 0;
-  recipe.causal = options.causal;
+  recipe.options = std::move(options);
   return recipe;
 }
 

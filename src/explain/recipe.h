@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,24 +24,26 @@ struct WeightDraw {
   Orientation orientation = Orientation::out_in;
   std::int64_t heads = 0;  // 0: no head axis
   bool key_first = false;  // document 003 draws key, query, value; the others query, key, value
-  bool output = false;     // and then w_output [E,E]
+  bool output = false;     // and then w_output
 };
 
 struct Recipe {
   std::string preset;
   std::string title;
+  ExplainOptions options;  // seed and sizes; of a preset, those of the draw that is used
   std::vector<std::string> tokens;
   std::vector<std::int64_t> ids;
   std::int64_t vocabulary_size = 0;
   std::optional<Tensor> embeddings;   // numbers given by the document instead of an Embedding
   std::vector<std::string> tokens_2;  // a second sentence, or
   std::int64_t random_rows_2 = 0;     // that many rows of torch.rand as a second sequence
-  std::uint64_t seed = 0;
-  bool reseed = false;  // seed again between the embedding and the weights
-  std::int64_t embedding_size = 0, d_k = 0, d_v = 0;
-  std::vector<WeightDraw> draws;  // the last one is used
+  bool reseed = false;                // seed again between the embedding and the weights
+  std::vector<WeightDraw> draws;      // the last one is used
   std::int64_t focus = 0;
-  bool causal = false;
+
+  std::int64_t keys() const {
+    return random_rows_2 > 0 ? random_rows_2 : std::ssize(tokens_2.empty() ? tokens : tokens_2);
+  }
 };
 
 // Throws bad_value as explain() does.

@@ -5,9 +5,6 @@
 #include <numeric>
 
 #include "core/message.h"
-#include "core/utf8.h"
-#include "kernels/rules.h"
-#include "picture/text.h"
 
 namespace attend {
 
@@ -17,55 +14,97 @@ namespace {
 constexpr std::int64_t most_rows = 24;
 // Larger weight matrices are shown by their first row alone.
 constexpr std::int64_t small_matrix = 64;
+// Numbers of one row, and of a whole matrix; of more, the corners are shown.
+constexpr std::int64_t most_of_row = 64, most_of_matrix = 1000;
 
-// A trace seen through one head and one query row.
+// A trace seen through one head and one query.
 struct Focus {
   const Trace& trace;
-  std::int64_t i;     // query row
-  std::int64_t j;     // the key with the largest weight in that row
-  std::int64_t head;  // -1: there is no head axis
-  const std::vector<std::string>& key_tokens;
+  bool all;           // whole matrices, not only the rows of this query
+  std::int64_t head;  // 0 where there is no head axis
+  std::int64_t i;     // the query's row
+  std::vector<std::string> words, key_words;
+  const AttentionSteps& row;  // of this query alone, [1,T2]
+  std::int64_t j = 0;         // the visible key with the largest score
 
-  View of(const Tensor& tensor) const { return head < 0 ? tensor.view() : tensor.view().select(0, head); }
-  // "queries", or "queries[0]" in a multi-head trace.
-  std::string name(const char* field) const { return head < 0 ? field : fmt::format("{}[{}]", field, head); }
-  std::string query_label() const { return label_of(trace.tokens, i); }
-  std::string key_label(std::int64_t key) const { return label_of(key_tokens, key); }
-  bool cross() const { return trace.embeddings_2.has_value(); }
-  bool visible(std::int64_t key) const {
-    return key < kernels::visible_keys({.causal = trace.causal, .key_length = keys()}, i).hi;
+  View of(const Tensor& x) const { return trace.multi_head() ? x.view().select(0, head) : x.view(); }
+  // A matrix of all pairs.
+  View pairs(const Tensor& x) const {
+    if (x.count() == 0) fail(ErrorCode::bad_value, "explain", "style.all shows the scores, which were not kept");
+    return trace.multi_head() ? x.view().select(0, trace.kept_head ? 0 : head) : x.view();
   }
-  std::int64_t keys() const { return of(trace.weights).size(1); }
+  const std::string& query() const { return words[static_cast<std::size_t>(i)]; }
+  const std::string& key(std::int64_t place) const { return key_words[static_cast<std::size_t>(place)]; }
+  bool cross() const { return trace.embeddings_2.has_value(); }
+  bool sees(std::int64_t place) const { return visible(trace, i, place); }
+  std::int64_t keys() const { return row.weights.size(1); }
+  const char* softmax_of() const { return trace.causal ? "logits" : "scaled_scores"; }
+  std::string head_name() const { return fmt::format("head {} of {}", head + 1, trace.queries.size(0)); }
+  // A step that each head takes by itself.
+  std::string title(const char* text) const {
+    return trace.multi_head() ? fmt::format("{} ({})", text, head_name()) : text;
+  }
 };
 
 std::string number(double value) {
   return fmt::format("{:.4f}", value);
 }
 
-Table id_table(const std::vector<std::string>& tokens, const std::vector<std::int64_t>& ids) {
-  Table table{{"word", "id"}, {}};
-  const auto rows = std::min<std::size_t>(tokens.size(), most_rows);
-  for (std::size_t t = 0; t < rows; ++t) table.rows.push_back({shown(tokens[t]), std::to_string(ids[t])});
-  return table;
+template <class... Args>
+void say(Step& step, fmt::format_string<Args...> format, Args&&... args) {
+  step.blocks.push_back(Paragraph{fmt::format(format, std::forward<Args>(args)...)});
+}
+
+// "[6,24] = [6,16] [16,24]"
+std::string product_shapes(const View& result, const View& left, const View& right) {
+  return fmt::format("{} = {} {}", result.shape(), left.shape(), right.shape());
+}
+
+// The row of a word in a matrix, or the whole matrix.
+void show(Step& step, const Focus& f, const char* name, const View& matrix, std::int64_t row, const std::string& word) {
+  if (f.all)
+    step.blocks.push_back(Numbers{name, matrix, most_of_matrix});
+  else
+    step.blocks.push_back(Numbers{fmt::format("{}({})", name, word), matrix.select(0, row), most_of_row});
+}
+// The query's numbers for each key: `row` is [1,T2].
+void show_pairs(Step& step, const Focus& f, const char* name, const Tensor& matrix, const Tensor& row) {
+  show(step, f, name, f.all ? f.pairs(matrix) : row.view(), 0, f.query());
+}
+
+Step picture_step(const Focus& f) {
+  Step step{f.title("Who attends to whom"), {}};
+  say(step, "Each row is a query: how a word shares its attention out among the keys, the columns. A row sums to 1.{}",
+      f.trace.causal ? " Hatched keys are hidden from it, as they come later." : "");
+  HeatMap map = std::move(weight_maps(f.trace, f.head).front());
+  map.title.clear();
+  step.blocks.push_back(Picture{std::move(map)});
+  say(step, "How the row of \"{}\" comes about:", f.query());
+  return step;
 }
 
 void add_ids(Step& step, const std::vector<std::string>& tokens, const std::vector<std::int64_t>& ids) {
-  step.blocks.push_back(id_table(tokens, ids));
-  if (tokens.size() > most_rows) {
-    step.blocks.push_back(Paragraph{fmt::format("and {} more words", tokens.size() - most_rows)});
-  }
+  Items items;
+  for (std::size_t t = 0; t < std::min<std::size_t>(tokens.size(), 2 * most_rows); ++t)
+    items.items.push_back(fmt::format("{} {}", shown(tokens[t]), ids[t]));
+  if (tokens.size() > items.items.size())
+    items.items.push_back(fmt::format("and {} more", tokens.size() - items.items.size()));
+  step.blocks.push_back(std::move(items));
 }
 
 Step words_step(const Focus& f) {
+  const Trace& t = f.trace;
   Step step{"Words become ids", {}};
-  step.blocks.push_back(Paragraph{f.trace.preset.starts_with("my-name")
-                                      ? "The document gives each word an id in a vocabulary of 10."
-                                      : "Commas are dropped and the words are split at white space. A word's id is its "
-                                        "place among the sorted distinct words."});
-  add_ids(step, f.trace.tokens, f.trace.ids);
-  if (!f.trace.ids_2.empty()) {
-    step.blocks.push_back(Paragraph{"The second sentence has a vocabulary of its own."});
-    add_ids(step, f.trace.tokens_2, f.trace.ids_2);
+  if (t.vocabulary_size > std::ssize(t.tokens))
+    say(step, "The document gives each word an id in a vocabulary of {}.", t.vocabulary_size);
+  else
+    say(step,
+        "Commas are dropped and the words are split at white space. A word's id is its place among the sorted distinct "
+        "words.");
+  add_ids(step, t.tokens, t.ids);
+  if (!t.ids_2.empty()) {
+    say(step, "The second sentence has a vocabulary of its own.");
+    add_ids(step, t.tokens_2, t.ids_2);
   }
   return step;
 }
@@ -73,96 +112,148 @@ Step words_step(const Focus& f) {
 Step embeddings_step(const Focus& f) {
   const Trace& t = f.trace;
   Step step{"Ids become embeddings", {}};
-  const bool given = t.preset.starts_with("journey");
-  step.blocks.push_back(Paragraph{
-      given ? "The document gives the embeddings: one row of numbers for each word."
-            : "Each id picks one row of a table of random numbers from N(0, 1). Training would learn the table."});
+  const bool given = t.vocabulary_size == 0;
+  if (given)
+    say(step, "The document gives the embeddings: one row of numbers for each word.");
+  else
+    say(step, "Each id picks one row of a table of random numbers from N(0, 1), seed {}. Training would learn it.",
+        t.options.seed);
   step.blocks.push_back(
       Formula{given ? "embeddings" : "embeddings = embedding_table[ids]", t.embeddings.shape().str()});
-  step.blocks.push_back(Numbers{"embeddings", t.embeddings});
+  show(step, f, "embeddings", t.embeddings, f.i, f.query());
   if (f.cross()) {
-    step.blocks.push_back(Paragraph{t.ids_2.empty() ? "The second sequence is drawn as numbers, without words."
-                                                    : "The second sentence is embedded in a table of its own."});
-    step.blocks.push_back(Numbers{"embeddings_2", *t.embeddings_2});
+    say(step, "{}",
+        t.ids_2.empty() ? "The second sequence is drawn as numbers, without words."
+                        : "The second sentence is embedded in a table of its own.");
+    show(step, f, "embeddings_2", *t.embeddings_2, f.j, f.key(f.j));
   }
   return step;
 }
 
-void add_projection(Step& step, const Focus& f, const char* result, const char* matrix, const char* input,
-                    const Tensor& x, const Tensor& w, const Tensor& y) {
-  const View used = f.of(w);
-  const View right = f.trace.weights_in_out ? used : used.transpose(0, 1);
-  step.blocks.push_back(
-      Formula{fmt::format("{} = {} {}{}", f.name(result), input, f.name(matrix), f.trace.weights_in_out ? "" : "ᵀ"),
-              fmt::format("{} = {} {}", f.of(y).shape().str(), x.shape().str(), right.shape().str())});
-  if (used.count() <= small_matrix) {
-    step.blocks.push_back(Numbers{f.name(matrix), used});
-  } else {
+Step positions_step(const Focus& f) {
+  const Trace& t = f.trace;
+  Step step{"Places are added to the embeddings", {}};
+  say(step,
+      "Attention does not know in which order words stand: so each place has a row of its own, sines and cosines of "
+      "ever longer waves (Vaswani et al. 2017, section 3.5). The place t of the first word is 0.");
+  step.blocks.push_back(Formula{"positions[t, 2n] = sin(t / 10000^(2n/E)), positions[t, 2n+1] = cos(t / 10000^(2n/E))",
+                                t.positions->shape().str()});
+  show(step, f, "positions", *t.positions, f.i, f.query());
+  step.blocks.push_back(Formula{"inputs = embeddings + positions", t.inputs->shape().str()});
+  show(step, f, "inputs", *t.inputs, f.i, f.query());
+  if (t.inputs_2) show(step, f, "inputs_2", *t.inputs_2, f.j, f.key(f.j));
+  return step;
+}
+
+struct Projection {
+  const char *result, *matrix, *input;
+  View x;
+  const Tensor &w, &y;
+  std::int64_t row;
+  const std::string& word;
+};
+
+void add_projection(Step& step, const Focus& f, const Projection& p) {
+  const View used = f.of(p.w);
+  const bool in_out = f.trace.weights_in_out;
+  step.blocks.push_back(Formula{fmt::format("{} = {} {}{}", p.result, p.input, p.matrix, in_out ? "" : "ᵀ"),
+                                product_shapes(f.of(p.y), p.x, in_out ? used : used.transpose(0, 1))});
+  if (used.count() <= small_matrix)
+    step.blocks.push_back(Numbers{p.matrix, used, small_matrix});
+  else if (f.all)
     step.blocks.push_back(
-        Numbers{fmt::format("{}[0], the first of {} rows", f.name(matrix), used.size(0)), used.select(0, 0)});
-  }
-  step.blocks.push_back(Numbers{f.name(result), f.of(y)});
+        Numbers{fmt::format("{}, the first of {} rows", p.matrix, used.size(0)), used.select(0, 0), most_of_row});
+  show(step, f, p.result, f.of(p.y), p.row, p.word);
 }
 
 Step projections_step(const Focus& f) {
   const Trace& t = f.trace;
-  Step step{"Embeddings become queries, keys and values", {}};
-  step.blocks.push_back(Paragraph{
-      f.cross()
-          ? "Three matrices turn each embedding into a query (what it looks for), a key (what it offers) and a value "
-            "(what it hands over). The queries come from the first sequence, the keys and values from the second."
-          : "Three matrices turn each embedding into a query (what it looks for), a key (what it offers) and a value "
-            "(what it hands over)."});
-  if (f.head >= 0) {
-    step.blocks.push_back(Paragraph{
-        fmt::format("Each of the {} heads has matrices of its own. This is head {}, at index {} of the first axis.",
-                    t.queries.size(0), f.head + 1, f.head)});
-  }
-  const char* second = f.cross() ? "embeddings_2" : "embeddings";
-  const Tensor& x2 = f.cross() ? *t.embeddings_2 : t.embeddings;
-  add_projection(step, f, "queries", "w_query", "embeddings", t.embeddings, t.w_query, t.queries);
-  add_projection(step, f, "keys", "w_key", second, x2, t.w_key, t.keys);
-  add_projection(step, f, "values", "w_value", second, x2, t.w_value, t.values);
+  Step step{f.title("Embeddings become queries, keys and values"), {}};
+  say(step,
+      "Three matrices turn each embedding into a query (what it looks for), a key (what it offers) and a value (what "
+      "it "
+      "hands over).{} {}",
+      f.cross() ? " The queries come from the first sequence, the keys and values from the second." : "",
+      t.options.weights == WeightInit::linear ? "They are drawn as torch.nn.Linear draws its own."
+                                              : "They are drawn between 0 and 1.");
+  if (t.multi_head())
+    say(step, "Each of the {} heads has matrices of its own. The numbers up to the context are those of head {}.",
+        t.queries.size(0), f.head + 1);
+  const char* first = t.inputs ? "inputs" : "embeddings";
+  const char* second = t.inputs_2 ? "inputs_2" : f.cross() ? "embeddings_2" : first;
+  // The query's own key and value, so that one word is seen in its three parts; in cross-attention it has none.
+  const std::int64_t row = f.cross() ? f.j : f.i;
+  add_projection(step, f, {"queries", "w_query", first, t.input(), t.w_query, t.queries, f.i, f.query()});
+  add_projection(step, f, {"keys", "w_key", second, t.input_2(), t.w_key, t.keys, row, f.key(row)});
+  add_projection(step, f, {"values", "w_value", second, t.input_2(), t.w_value, t.values, row, f.key(row)});
   return step;
 }
 
 Step scores_step(const Focus& f) {
-  const View queries = f.of(f.trace.queries), keys = f.of(f.trace.keys), scores = f.of(f.trace.scores);
-  Step step{"Queries meet keys: scores", {}};
-  step.blocks.push_back(
-      Paragraph{"A score is the dot product of one query with one key: large where they point the same way."});
-  step.blocks.push_back(Formula{
-      fmt::format("{} = {} {}ᵀ", f.name("scores"), f.name("queries"), f.name("keys")),
-      fmt::format("{} = {} {}", scores.shape().str(), queries.shape().str(), keys.transpose(0, 1).shape().str())});
-  step.blocks.push_back(Numbers{f.name("scores"), scores});
-  step.blocks.push_back(
-      Paragraph{fmt::format("One of them worked out: the query of \"{}\" with the key of \"{}\", which it "
-                            "matches best. {} products:",
-                            f.query_label(), f.key_label(f.j), queries.size(1))});
+  const View queries = f.of(f.trace.queries), keys = f.of(f.trace.keys);
+  const std::int64_t size = queries.size(1);
+  Step step{f.title("Queries meet keys: scores"), {}};
+  say(step, "A score is the dot product of one query with one key: large where they point the same way.");
+  const Dims scores{queries.size(0), keys.size(0)};
+  step.blocks.push_back(Formula{"scores = queries keysᵀ",
+                                fmt::format("{} = {} {}", scores, queries.shape(), keys.transpose(0, 1).shape())});
+  show_pairs(step, f, "scores", f.trace.scores, f.row.scores);
+  say(step, "One of them worked out: the query of \"{}\" with the key of \"{}\", which it matches best{}. {} products:",
+      f.query(), f.key(f.j), f.trace.causal ? " of those that it sees" : "", size);
   Items products;
-  const std::int64_t shown = std::min<std::int64_t>(queries.size(1), 2 * most_rows);
+  const std::int64_t shown = std::min<std::int64_t>(size, 2 * most_rows);
   for (std::int64_t d = 0; d < shown; ++d) {
     const double a = queries.item({f.i, d}), b = keys.item({f.j, d});
     products.items.push_back(fmt::format("{:>7.4f} × {:>7.4f} = {:>8.4f}", a, b, a * b));
   }
-  if (shown < queries.size(1)) products.items.push_back(fmt::format("and {} more", queries.size(1) - shown));
-  step.blocks.push_back(products);
-  step.blocks.push_back(
-      Formula{fmt::format("scores[{},{}] = their sum = {}", f.i, f.j, number(scores.item({f.i, f.j}))), ""});
+  if (shown < size) products.items.push_back(fmt::format("and {} more", size - shown));
+  step.blocks.push_back(std::move(products));
+  step.blocks.push_back(Formula{
+      fmt::format("scores({}, {}) = their sum = {}", f.query(), f.key(f.j), number(f.row.scores.item({0, f.j}))), ""});
   return step;
+}
+
+// The rows that give nearly all to one key, of those that see several.
+std::int64_t saturated_rows(const Focus& f) {
+  const View weights = f.pairs(f.trace.weights);
+  std::int64_t rows = 0;
+  for (std::int64_t i = 0; i < weights.size(0); ++i) {
+    const float* row = weights.data<float>() + i * weights.strides()[0];
+    const bool several = f.keys() > 1 && visible(f.trace, i, 1);
+    rows += several && *std::max_element(row, row + f.keys()) > 0.99f ? 1 : 0;
+  }
+  return rows;
 }
 
 Step scale_step(const Focus& f) {
   const auto d_k = f.of(f.trace.queries).size(1);
-  Step step{"Scores are scaled", {}};
+  Step step{f.title("Scores are scaled"), {}};
+  say(step,
+      "The more products, the larger their sum: it grows with the square root of their number. Divided by that, scores "
+      "keep a size at which the softmax can share.");
   step.blocks.push_back(
-      Paragraph{"Dot products grow with the number of products; dividing by its square root keeps the softmax "
-                "from saturating."});
+      Formula{fmt::format("scaled_scores = scores / √d_k = scores / √{} = scores / {}", d_k, number(std::sqrt(d_k))),
+              Dims{f.of(f.trace.queries).size(0), f.keys()}.str()});
+  show_pairs(step, f, "scaled_scores", f.trace.scaled_scores, f.row.scaled_scores);
+  if (const std::int64_t rows = saturated_rows(f); rows > 0)
+    say(step, "Even so {} of the {} queries will give one key more than 0.99: these scores lie far apart{}.", rows,
+        f.words.size(),
+        f.trace.options.weights == WeightInit::uniform ? ", as the matrices' numbers are all positive" : "");
+  return step;
+}
+
+Step mask_step(const Focus& f) {
+  Step step{f.title("Later keys are hidden"), {}};
+  say(step,
+      "Causal: a word sees itself and the words before it. The score of a key that it does not see becomes -inf, so "
+      "that "
+      "the softmax gives it nothing. \"{}\" sees {} of {} keys.",
+      f.query(), f.i + 1, f.keys());
+  step.blocks.push_back(Formula{"logits = scaled_scores where the query sees the key, else -inf",
+                                Dims{f.of(f.trace.queries).size(0), f.keys()}.str()});
   step.blocks.push_back(
-      Formula{fmt::format("{} = {} / √d_k = {} / √{} = {} / {}", f.name("scaled_scores"), f.name("scores"),
-                          f.name("scores"), d_k, f.name("scores"), number(std::sqrt(d_k))),
-              f.of(f.trace.scaled_scores).shape().str()});
-  step.blocks.push_back(Numbers{f.name("scaled_scores"), f.of(f.trace.scaled_scores)});
+      f.all ? Numbers{"logits", f.pairs(*f.trace.logits), most_of_matrix}
+            : Numbers{fmt::format("logits({})", f.query()), f.row.logits.view().select(0, 0), most_of_row});
   return step;
 }
 
@@ -171,170 +262,113 @@ std::vector<std::int64_t> shown_keys(const Focus& f) {
   std::vector<std::int64_t> keys(static_cast<std::size_t>(f.keys()));
   std::iota(keys.begin(), keys.end(), 0);
   if (f.keys() <= most_rows) return keys;
-  const View weights = f.of(f.trace.weights);
-  const auto heavier = [&](std::int64_t a, std::int64_t b) { return weights.item({f.i, a}) > weights.item({f.i, b}); };
-  std::partial_sort(keys.begin(), keys.begin() + most_rows, keys.end(), heavier);
+  const float* weights = f.row.weights.data<float>();
+  std::partial_sort(keys.begin(), keys.begin() + most_rows, keys.end(),
+                    [&](std::int64_t a, std::int64_t b) { return weights[a] > weights[b]; });
   keys.resize(most_rows);
   return keys;
 }
 
-Table softmax_table(const Focus& f, const std::vector<std::int64_t>& keys, double largest, double sum) {
-  const View scaled = f.of(f.trace.scaled_scores), weights = f.of(f.trace.weights);
-  Table table{{"key", "scaled score", fmt::format("exp(score - {})", number(largest)),
-               fmt::format("÷ {} = weight", number(sum))},
-              {}};
-  for (const std::int64_t key : keys) {
-    const double score = scaled.item({f.i, key});
-    if (f.visible(key)) {
-      table.rows.push_back(
-          {f.key_label(key), number(score), number(std::exp(score - largest)), number(weights.item({f.i, key}))});
-    } else {
-      table.rows.push_back({f.key_label(key), number(score), "hidden", number(0)});
-    }
-  }
-  return table;
-}
-
 Step softmax_step(const Focus& f) {
-  const View scaled = f.of(f.trace.scaled_scores), weights = f.of(f.trace.weights);
-  const double largest = scaled.item({f.i, f.j});
+  const View logits = f.row.logits.view().select(0, 0), weights = f.row.weights.view().select(0, 0);
+  const double largest = logits.item({f.j});
   double sum = 0, row_sum = 0;
   for (std::int64_t key = 0; key < f.keys(); ++key) {
-    if (f.visible(key)) sum += std::exp(scaled.item({f.i, key}) - largest);
-    row_sum += weights.item({f.i, key});
+    if (f.sees(key)) sum += std::exp(logits.item({key}) - largest);
+    row_sum += weights.item({key});
   }
-  Step step{"Softmax turns scores into weights", {}};
-  step.blocks.push_back(
-      Paragraph{"Each row becomes positive numbers that sum to 1: the shares of its attention. The row's largest score "
-                "is taken off first, "
-                "which changes nothing but keeps exp from overflowing."});
-  if (f.trace.causal)
-    step.blocks.push_back(Paragraph{"Causal: a word sees itself and the words before it; later keys get weight 0."});
-  step.blocks.push_back(
-      Formula{fmt::format("{} = softmax({})", f.name("weights"), f.name("scaled_scores")), weights.shape().str()});
-  step.blocks.push_back(Numbers{f.name("weights"), weights});
-  step.blocks.push_back(Paragraph{fmt::format("The row of \"{}\":", f.query_label())});
+  Step step{f.title("Softmax turns scores into weights"), {}};
+  say(step,
+      "Each row becomes positive numbers that sum to 1. The row's largest score is taken off first, which changes "
+      "nothing but keeps exp from overflowing.");
+  step.blocks.push_back(Formula{fmt::format("weights = softmax({})", f.softmax_of()),
+                                Dims{f.of(f.trace.queries).size(0), f.keys()}.str()});
+  if (f.all) step.blocks.push_back(Numbers{"weights", f.pairs(f.trace.weights), most_of_matrix});
+  step.blocks.push_back(Formula{fmt::format("weights({0}) = e / {1}, e = exp({2}({0}) {3} {4})", f.query(), number(sum),
+                                            f.softmax_of(), largest < 0 ? '+' : '-', number(std::abs(largest))),
+                                ""});
+  Table table{{"key", f.softmax_of(), "e", "weight"}, {}};
   const std::vector<std::int64_t> keys = shown_keys(f);
-  step.blocks.push_back(softmax_table(f, keys, largest, sum));
-  const auto hidden_rows = f.keys() - static_cast<std::int64_t>(keys.size());
-  if (hidden_rows > 0) step.blocks.push_back(Paragraph{fmt::format("and {} keys with smaller weights", hidden_rows)});
+  for (const std::int64_t key : keys) {
+    const double logit = logits.item({key});
+    if (f.sees(key))
+      table.rows.push_back({f.key(key), number(logit), number(std::exp(logit - largest)), number(weights.item({key}))});
+    else
+      table.rows.push_back({f.key(key), "-inf", "0", "hidden"});
+  }
+  step.blocks.push_back(std::move(table));
+  if (const auto rest = f.keys() - std::ssize(keys); rest > 0) say(step, "and {} keys with smaller weights", rest);
   step.blocks.push_back(Formula{fmt::format("row sum = {}", number(row_sum)), ""});
   return step;
 }
 
 Step context_step(const Focus& f) {
-  const View weights = f.of(f.trace.weights), context = f.of(f.trace.context), values = f.of(f.trace.values);
-  Step step{"Weights mix the values: context vectors", {}};
-  step.blocks.push_back(Paragraph{"Each word's context vector is the average of all values, each in its share."});
+  const View context = f.of(f.trace.context), values = f.of(f.trace.values);
+  Step step{f.title("Weights mix the values: context vectors"), {}};
+  say(step, "Each word's context vector is the average of the values that it sees, each in its share.");
   step.blocks.push_back(
-      Formula{fmt::format("{} = {} {}", f.name("context"), f.name("weights"), f.name("values")),
-              fmt::format("{} = {} {}", context.shape().str(), weights.shape().str(), values.shape().str())});
-  std::string mix = fmt::format("context[{}] =", f.i);
-  const std::vector<std::int64_t> keys = shown_keys(f);
-  for (std::size_t n = 0; n < keys.size() && n < 8; ++n) {
-    mix += fmt::format("{} {} v({})", n == 0 ? "" : " +", number(weights.item({f.i, keys[n]})), f.key_label(keys[n]));
-  }
-  if (f.keys() > 8) mix += " + …";
-  step.blocks.push_back(Formula{mix, ""});
-  step.blocks.push_back(Numbers{f.name("context"), context});
+      Formula{"context = weights values",
+              fmt::format("{} = {} {}", context.shape(), Dims{context.size(0), f.keys()}, values.shape())});
+  std::string mix;
+  std::vector<std::int64_t> keys = shown_keys(f);
+  std::erase_if(keys, [&](std::int64_t key) { return !f.sees(key); });
+  for (std::size_t n = 0; n < std::min<std::size_t>(keys.size(), 8); ++n)
+    mix +=
+        fmt::format(" {} {}·values({})", n == 0 ? "=" : "+", number(f.row.weights.item({0, keys[n]})), f.key(keys[n]));
+  step.blocks.push_back(Formula{fmt::format("context({}){}{}", f.query(), mix, keys.size() > 8 ? " + …" : ""), ""});
+  show(step, f, "context", context, f.i, f.query());
   return step;
 }
 
-Step output_step(const Trace& t) {
+Step output_step(const Focus& f) {
+  const Trace& t = f.trace;
   Step step{"The heads are joined and projected", {}};
-  step.blocks.push_back(Paragraph{fmt::format(
-      "The context vectors of the {} heads stand side by side, and one more matrix mixes them.", t.context.size(0))});
+  say(step, "The context vectors of the {} heads stand side by side, and one more matrix mixes them.",
+      t.context.size(0));
   step.blocks.push_back(
       Formula{"concat_heads = the heads' context vectors, side by side", t.concat_heads->shape().str()});
-  step.blocks.push_back(Numbers{"concat_heads", *t.concat_heads});
-  step.blocks.push_back(Formula{
-      "output = concat_heads w_output",
-      fmt::format("{} = {} {}", t.output->shape().str(), t.concat_heads->shape().str(), t.w_output->shape().str())});
-  step.blocks.push_back(Numbers{"output", *t.output});
+  show(step, f, "concat_heads", *t.concat_heads, f.i, f.query());
+  const View w = t.weights_in_out ? t.w_output->view() : t.w_output->view().transpose(0, 1);
+  step.blocks.push_back(Formula{fmt::format("output = concat_heads w_output{}", t.weights_in_out ? "" : "ᵀ"),
+                                product_shapes(*t.output, *t.concat_heads, w)});
+  show(step, f, "output", *t.output, f.i, f.query());
   return step;
 }
 
-Step picture_step(const Focus& f) {
-  Step step{"The picture", {}};
-  step.blocks.push_back(Paragraph{"Each row is a query, each column a key; the darker, the more attention."});
-  HeatMap map = weight_maps(f.trace)[static_cast<std::size_t>(std::max<std::int64_t>(f.head, 0))];
-  step.blocks.push_back(Picture{std::move(map)});
-  return step;
-}
-
-std::int64_t heaviest_key(const View& weights, std::int64_t i) {
-  std::int64_t best = 0;
-  for (std::int64_t key = 1; key < weights.size(1); ++key) {
-    if (weights.item({i, key}) > weights.item({i, best})) best = key;
-  }
-  return best;
+// The steps of one query: the row that the trace's matrices hold, to the last bit.
+AttentionSteps steps_of(const Focus& f) {
+  return attention_steps(f.of(f.trace.queries).slice(0, f.i, f.i + 1), f.of(f.trace.keys), f.of(f.trace.values),
+                         {.causal = f.trace.causal, .offset = Offset(f.i)});
 }
 
 }  // namespace
 
-void check_text(const Trace& trace) {
-  const auto check = [](const std::vector<std::string>& tokens, std::size_t ids, std::int64_t rows) {
-    if (tokens.size() != ids || (!tokens.empty() && static_cast<std::int64_t>(tokens.size()) != rows))
-      fail(ErrorCode::bad_shape, "explain", "the trace has {} words and {} ids for {} embeddings", tokens.size(), ids,
-           rows);
-    for (const std::string& token : tokens) decode_utf8(token, {"explain", "the trace's word"});
-  };
-  check(trace.tokens, trace.ids.size(), trace.embeddings.size(0));
-  if (trace.embeddings_2) check(trace.tokens_2, trace.ids_2.size(), trace.embeddings_2->size(0));
-}
-
-std::string shown(const std::string& text) {
-  return encode_utf8(one_line(text, {"explain", "text"}));
-}
-
-std::string label_of(const std::vector<std::string>& tokens, std::int64_t position) {
-  if (tokens.empty()) return fmt::format("x{}", position + 1);
-  const std::string& word = tokens[static_cast<std::size_t>(position)];
-  // A word that occurs more than once is told apart by its place.
-  if (std::count(tokens.begin(), tokens.end(), word) == 1) return shown(word);
-  return fmt::format("{} ({})", shown(word), position + 1);
-}
-
-std::vector<Step> walk(const Trace& trace, std::int64_t focus, std::int64_t head) {
+std::vector<Step> walk(const Trace& trace, const TextStyle& style, AttentionSteps& row) {
   check_text(trace);
-  const auto rows = trace.embeddings.size(0);
+  const std::int64_t rows = trace.embeddings.size(0), focus = style.focus.value_or(trace.focus);
   if (focus < 0 || focus >= rows)
     fail(ErrorCode::bad_value, "explain", "focus is {}, the sentence has {} words", focus, rows);
-  const std::int64_t heads = trace.multi_head() ? trace.queries.size(0) : 1;
-  if (head < 0 || head >= heads) fail(ErrorCode::bad_value, "explain", "head is {}, there are {} heads", head, heads);
+  const std::int64_t head = drawn_heads(trace, style.head).first;
+  Focus f{trace, style.all, head, focus, labels_of(trace.tokens, rows), {}, row};
+  f.key_words = f.cross() ? labels_of(trace.tokens_2, trace.embeddings_2->size(0)) : f.words;
+  row = steps_of(f);
+  // A hidden key's logit is -inf, so the largest is that of a visible one.
+  const float* logits = row.logits.data<float>();
+  f.j = std::max_element(logits, logits + f.keys()) - logits;
 
-  Focus f{trace, focus, 0, trace.multi_head() ? head : -1, trace.embeddings_2 ? trace.tokens_2 : trace.tokens};
-  f.j = heaviest_key(f.of(trace.weights), focus);
-  std::vector<Step> steps{words_step(f), embeddings_step(f), projections_step(f), scores_step(f),
-                          scale_step(f), softmax_step(f),    context_step(f)};
-  if (trace.output) steps.push_back(output_step(trace));
+  std::vector<Step> steps;
   steps.push_back(picture_step(f));
+  steps.push_back(words_step(f));
+  steps.push_back(embeddings_step(f));
+  if (trace.positions) steps.push_back(positions_step(f));
+  steps.push_back(projections_step(f));
+  steps.push_back(scores_step(f));
+  steps.push_back(scale_step(f));
+  if (trace.causal) steps.push_back(mask_step(f));
+  steps.push_back(softmax_step(f));
+  steps.push_back(context_step(f));
+  if (trace.output) steps.push_back(output_step(f));
   return steps;
-}
-
-std::vector<HeatMap> weight_maps(const Trace& trace) {
-  const std::int64_t heads = trace.multi_head() ? trace.weights.size(0) : 1;
-  std::vector<HeatMap> maps;
-  for (std::int64_t h = 0; h < heads; ++h) {
-    HeatMap map;
-    map.values = trace.multi_head() ? trace.weights.view().select(0, h) : trace.weights.view();
-    map.row_labels = trace.tokens;
-    map.column_labels = trace.embeddings_2 ? trace.tokens_2 : trace.tokens;
-    for (auto j = static_cast<std::int64_t>(map.column_labels.size()); j < map.values.size(1); ++j) {
-      map.column_labels.push_back(label_of({}, j));
-    }
-    if (heads > 1) map.title = fmt::format("head {}", h + 1);
-    maps.push_back(std::move(map));
-  }
-  return maps;
-}
-
-std::string picture_title(const Trace& trace) {
-  return fmt::format("{}attention weights: {}",
-                     trace.embeddings_2 ? "Cross-"
-                     : trace.causal     ? "Causal self-"
-                                        : "Self-",
-                     trace.title);
 }
 
 }  // namespace attend

@@ -16,8 +16,7 @@ namespace attend {
 namespace {
 
 // PyTorch's default print options.
-constexpr std::int64_t threshold = 1000;  // more elements are summarised
-constexpr std::int64_t edge_items = 3;    // shown at either end of a summarised axis
+constexpr std::int64_t edge_items = 3;  // shown at either end of a summarised axis
 constexpr int line_width = 80;
 
 // The places of an axis that are shown, and whether "..." stands between its two ends.
@@ -159,10 +158,10 @@ std::vector<std::string> suffixes_of(const View& tensor) {
 
 }  // namespace
 
-std::string format_values(const View& values, int indent, int width, SciMode sci_mode) {
+std::string format_values(const View& values, int indent, int width, SciMode sci_mode, std::int64_t most) {
   const std::int64_t count = values.count();
   if (count == 0) return "[]";
-  const bool summarise = count > threshold;
+  const bool summarise = count > most;
   return format_nested(values, indent, width, summarise, Notation(values, summarise, sci_mode));
 }
 

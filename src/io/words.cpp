@@ -25,7 +25,8 @@ std::vector<std::string> split_words(std::string_view text) {
     if (!word.empty()) words.push_back(encode_utf8(word));
     word.clear();
   };
-  for (const char32_t point : decode_utf8(text, {"split_words", "text"})) {
+  const std::u32string points = decode_utf8(text, {"split_words", "text"});
+  for (const char32_t point : std::u32string_view(points).substr(points.starts_with(U'\ufeff') ? 1 : 0)) {
     if (is_white_space(point)) {
       end_word();
     } else if (point != U',') {

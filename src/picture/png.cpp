@@ -112,7 +112,7 @@ Font chosen_font() {
 std::string missing_characters(std::string_view text) {
   const Font font = chosen_font();
   std::u32string missing;
-  for (const char32_t point : one_line(text, "missing_characters: text")) {
+  for (const char32_t point : one_line(text, {"missing_characters", "text"})) {
     if (!font.has(point) && missing.find(point) == missing.npos) missing += point;
   }
   return encode_utf8(missing);

@@ -53,7 +53,7 @@ def complete(script, tmp_path):
         (["ex"], ["explain"]),
         (["--v"], ["--version"]),
         (["explain", "--pre"], ["--preset"]),
-        (["explain", "--weights", ""], ["uniform", "linear"]),
+        (["explain", "--weights", ""], ["linear", "uniform"]),
         (["explain", "--color", "n"], ["never"]),
         (["explain", "--color", "=", "a"], ["auto", "always"]),
         (["explain", "--color", "="], ["auto", "always", "never"]),

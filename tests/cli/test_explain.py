@@ -3,9 +3,11 @@
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 import termios
+import time
 from fcntl import ioctl
 
 import numpy as np
@@ -78,6 +80,9 @@ def test_colour(explain, in_terminal):
 
 def test_width(explain, in_terminal):
     sentence = " ".join(f"word{i}" for i in range(60))
+    for columns in (40, 60):
+        assert widest(in_terminal(sentence, "--causal", "--color=never", columns=columns)) <= columns
+        assert widest(explain("the cat sat on the mat", "--heads=2", "--all", f"--width={columns}").stdout) <= columns
     assert 140 < widest(in_terminal(sentence, "--color=never", columns=150)) <= 150
     assert widest(in_terminal(sentence, "--color=never", "--width", "100", columns=150)) <= 100
     assert 80 < widest(explain(sentence, environment=clean_environment(COLUMNS="120")).stdout) <= 120
@@ -96,12 +101,14 @@ def test_words_cannot_steer_the_terminal(explain, tmp_path):
 
 def test_long_words_leave_the_table_its_width(explain):
     lines = explain("pneumonoultramicroscopicsilicovolcanoconiosis is " + "x" * 5000).stdout.splitlines()
-    assert not any("│" not in line and len(line) > 80 and " " in line.strip() for line in lines)  # lone words may be
+    assert widest("\n".join(lines)) <= 80
     assert any(line.startswith("      pneumonoultr") and "…" in line for line in lines)
 
 
 def test_sentence_from_standard_input(explain):
     assert json.loads(explain("-", "--json", input="zwei kleine\nWörter").stdout)["tokens"] == ["zwei", "kleine", "Wörter"]
+    marked = explain("-", input="\ufefftwo words", encoding="utf-8").stdout  # some editors begin a file with U+FEFF
+    assert marked.startswith("two words\n") and "\ufeff" not in marked
 
 
 def test_options_reach_the_library(explain):
@@ -114,7 +121,10 @@ def test_options_reach_the_library(explain):
     crossed = tensors("--cross", "d e f g")
     assert crossed["weights"].shape == (3, 4) and crossed["embeddings_2"].shape == (4, 16)
     assert np.triu(tensors("--causal")["weights"], 1).max() == 0
-    assert tensors("--weights", "linear")["w_query"].min() < 0 <= tensors()["w_query"].min()
+    assert tensors("--weights", "linear")["w_query"].min() < 0 <= tensors("--weights", "uniform")["w_query"].min()
+    assert (tensors()["w_query"] == tensors("--weights", "linear")["w_query"]).all()
+    assert sized["output"].shape == (3, 4) and "positions" not in sized
+    assert tensors("--positions")["positions"].shape == (3, 16)
     assert (tensors("--seed", "1")["embeddings"] != tensors("--seed", "18446744073709551615")["embeddings"]).all()
 
 
@@ -124,7 +134,42 @@ def test_focus_and_head(explain):
     assert by_word != explain("the cat saw the dog", "--focus", "4").stdout
     assert explain("3 2 1", "--focus", "1").stdout == explain("3 2 1", "--focus", "3", "--focus=1").stdout
     assert explain("--heads", "2").stdout == explain("--heads", "2", "--head", "1").stdout
-    assert "This is head 2, at index 1" in explain("--heads", "2", "--head", "2").stdout
+    assert "Who attends to whom (head 2 of 2)" in explain("--heads", "2", "--head", "2").stdout
+
+
+def test_a_picture_of_one_head(explain, tmp_path):
+    def picture(*options):
+        explain("a b c", "--heads", "3", "-o", "a.svg", *options)
+        return (tmp_path / "a.svg").read_text()
+
+    assert [f">head {head}<" in picture() for head in (1, 2, 3)] == [True] * 3
+    assert [f">head {head}<" in picture("--head", "2") for head in (1, 2, 3)] == [False, True, False]
+    assert picture("--head", "2") == picture("--head", "2", "-o", "a.json")  # other files keep all heads
+
+
+def test_characters_that_the_font_lacks(explain):
+    result = explain("naïve 東京 東", "-o", "a.png", "-o", "a.svg")
+    assert result.stderr == ("attend: a.png: the font has no 東京, which are boxes there; ATTEND_FONT may name a .ttf or .otf file "
+                             "that has them\nattend: wrote a.png\nattend: wrote a.svg\n")
+    assert explain("naïve", "-o", "a.png").stderr == "attend: wrote a.png\n"
+
+
+def test_a_long_sentence_is_announced_and_takes_what_it_draws(command, tmp_path):
+    """1500 x 1500 weights of 64 heads with scores and scaled scores are 1.61 GiB, and one head's weights 9 MB."""
+    sentence = " ".join(f"w{i}" for i in range(1500))
+    for options, status, told in [(["-o", "a.npz"], 1, "attend: this will take some 1.61 GiB of memory"),
+                                  (["-o", "a.svg", "--head=3"], 0, "attend: wrote a.svg\n")]:
+        result = subprocess.run(["bash", "-c", 'ulimit -v 1000000; exec "$@"', "bash", command, "explain", sentence, "--heads=64",
+                                 "--d-k=2", "--d-v=2", *options], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert result.returncode == status and result.stderr.startswith(told), result.stderr
+
+
+def test_progress_on_a_terminal(in_terminal, explain, tmp_path):
+    sentence = " ".join(f"w{i}" for i in range(1000))
+    start = time.monotonic()
+    shown = in_terminal(sentence, "--heads=16", "-o", str(tmp_path / "a.svg"))
+    assert re.search(r"\rattend: +\d+ %", shown) or time.monotonic() - start < 1
+    assert "%" not in explain(sentence, "--heads=16", "-o", "a.svg").stderr
 
 
 def test_files(explain, tmp_path):
@@ -137,7 +182,7 @@ def test_files(explain, tmp_path):
         content = (tmp_path / name).read_bytes()
         assert len(content) > 100 and (start is None or content.startswith(start)), name
     explain("two words", "--heads", "2", "--head", "2", "-o", "b.html")
-    assert "This is head 2, at index 1" in (tmp_path / "b.html").read_text()
+    assert "(head 2 of 2)" in (tmp_path / "b.html").read_text()
     assert json.loads(explain("two words", "--json", "-o", "b.svg").stdout)["tokens"] == ["two", "words"]
 
 

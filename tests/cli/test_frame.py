@@ -74,7 +74,7 @@ def test_examples_use_options_that_exist(command, name):
         (["inspect", "--values=0", "q.npy"], "--values takes no value"),
         (["explain", "--d-k", "0"], "--d-k: expected a whole number of at least 1, got '0'"),
         (["explain", "--weights", "lineer"],
-         "--weights: expected uniform or linear, got 'lineer'; did you mean 'linear'?"),
+         "--weights: expected linear or uniform, got 'lineer'; did you mean 'linear'?"),
         (["explain", "the", "cat"], "unexpected argument 'cat'; words that belong together stand in quotes"),
         (["explain", "-o", "cat.gif"],
          "--output: 'cat.gif' should end in .json, .npz, .safetensors, .svg, .png or .html"),

@@ -35,6 +35,17 @@ TEST(Words, WhiteSpaceIsPythons) {
   EXPECT_EQ(found, golden()["white_space"].get<std::vector<std::uint32_t>>());
 }
 
+TEST(Words, AByteOrderMarkAtTheStartIsDropped) {
+  EXPECT_EQ(split_words("\xef\xbb\xbf"
+                        "a b"),
+            (Strings{"a", "b"}));
+  EXPECT_EQ(split_words("a \xef\xbb\xbf"
+                        "b"),
+            (Strings{"a",
+                     "\xef\xbb\xbf"
+                     "b"}));
+}
+
 TEST(Words, RefusesTextThatIsNotUtf8) {
   test::expect_error(
       ErrorCode::bad_value, [] { split_words("caf\xe9 au lait"); }, "split_words", "byte 3 is 0xe9");

@@ -21,7 +21,9 @@ def test_a_trace_has_each_step_as_an_array():
         assert isinstance(array, numpy.ndarray) and array.shape == shape and not array.flags.writeable
     numpy.testing.assert_allclose(trace.scores, trace.queries @ trace.keys.swapaxes(1, 2), atol=1e-4)
     numpy.testing.assert_allclose(trace.context, trace.weights @ trace.values, atol=1e-5)
-    assert trace.embeddings_2 is None and trace.output is None and trace.tokens_2 == []
+    numpy.testing.assert_allclose(trace.output, trace.concat_heads @ trace.w_output.T, atol=1e-5)
+    assert trace.embeddings_2 is None and trace.positions is None and trace.tokens_2 == []
+    assert attend.explain("the cat sat").output is None
 
 
 def test_an_array_keeps_the_trace_alive():
@@ -48,7 +50,22 @@ def test_options_reach_the_pipeline():
     cross = attend.explain("the cat sat", second_text="le chat dormait bien")
     assert cross.weights.shape == (3, 4) and cross.embeddings_2.shape == (4, 16) and len(cross.tokens_2) == 4
     linear, uniform = (attend.explain("a b", weights=weights).w_query for weights in ("linear", "uniform"))
-    assert linear.min() < 0 <= uniform.min()
+    assert linear.min() < 0 <= uniform.min() and (linear == attend.explain("a b", weights=None).w_query).all()
+    placed = attend.explain("a b", positions=True)
+    assert (placed.inputs == placed.embeddings + placed.positions).all()
+    assert placed.positions[1, 0] == numpy.float32(numpy.sin(1))
+    assert causal.logits[0, 1] == -numpy.inf and placed.logits is None
+
+
+def test_a_trace_is_made_again_from_its_file(tmp_path):
+    options = dict(heads=2, seed=9, weights="uniform", causal=True, positions=True, embedding_size=6, d_k=3, d_v=2)
+    first = attend.explain("naïve 東京, c", **options)
+    first.save(tmp_path / "t.npz")
+    with numpy.load(tmp_path / "t.npz") as file:
+        again = attend.explain(**json.loads(file["made"].tobytes()))
+        assert json.loads(file["tokens"].tobytes()) == again.tokens
+        assert (file["output"] == again.output).all()
+    assert first.to_json() == again.to_json()
 
 
 @pytest.mark.parametrize("keywords, kind, message", [
@@ -66,7 +83,7 @@ def test_bad_arguments(keywords, kind, message):
 
 def test_text_page_and_files(tmp_path):
     trace = attend.explain("the cat sat", heads=2)
-    assert str(trace) == trace.to_text() and "The picture" in str(trace)
+    assert str(trace) == trace.to_text() and "Who attends to whom" in str(trace)
     assert repr(trace).startswith("<attend.Trace: ")
     assert trace.to_html().startswith("<!doctype html>")
     frames = []
@@ -75,6 +92,7 @@ def test_text_page_and_files(tmp_path):
     parser.feed(trace._repr_html_())
     assert [tag for tag, _ in frames] == ["iframe"] and frames[0][1]["srcdoc"] == trace.to_html()
     assert "\x1b[" in trace.to_text(colour=True) and trace.to_text(focus=2, head=1) != trace.to_text()
+    assert len(trace.to_text(all=True)) > len(trace.to_text()) and trace.to_svg(head=1) != trace.to_svg()
     assert json.loads(trace.to_json())["tokens"] == ["the", "cat", "sat"]
     assert trace.to_svg().startswith("<svg") and trace.to_png().startswith(b"\x89PNG")
     for ending in ("json", "npz", "safetensors", "svg", "png", "html"):
