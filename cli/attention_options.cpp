@@ -55,6 +55,12 @@ AttentionOptions parse_visibility(const Visibility& visibility) {
   return options;
 }
 
+void check_offset(const AttentionOptions& options) {
+  const bool window = options.window.left >= 0 || options.window.right >= 0;
+  if (options.offset && !options.causal && !window && !options.alibi_slopes)
+    throw UsageError("--offset: nothing uses it without --causal, --window or --alibi-slopes");
+}
+
 double parse_real(const std::string& option, const std::string& text) {
   if (const auto value = parse_number<double>(text)) return *value;
   throw UsageError(fmt::format("{}: expected a number, got '{}'", option, text));

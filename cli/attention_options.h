@@ -22,6 +22,9 @@ void add_visibility(CLI::App& app, Visibility& visibility);
 // Throws UsageError.
 AttentionOptions parse_visibility(const Visibility& visibility);
 
+// Throws UsageError for an offset that nothing uses: it would change nothing without a word.
+void check_offset(const AttentionOptions& options);
+
 // Throws UsageError, naming the option.
 double parse_real(const std::string& option, const std::string& text);
 // Whole numbers with commas between, at least one; none where the text is anything else.

@@ -74,19 +74,6 @@ Call make_call(const Arguments& arguments) {
   return p;
 }
 
-// Three digits and a unit: "296 KiB", "1.61 GFLOP".
-std::string with_unit(double amount, double step, std::span<const char* const> units) {
-  std::size_t unit = 0;
-  while (unit + 1 < units.size() && amount >= step) amount /= step, ++unit;
-  const int decimals = unit == 0 || amount >= 100 ? 0 : amount >= 10 ? 1 : 2;
-  return fmt::format("{:.{}f} {}", amount, decimals, units[unit]);
-}
-
-std::string bytes(std::int64_t count) {
-  static constexpr std::array units = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  return with_unit(static_cast<double>(count), 1024, units);
-}
-
 std::string flops(double count) {
   static constexpr std::array units = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"};
   return with_unit(count, 1000, units);
@@ -143,6 +130,7 @@ nlohmann::ordered_json to_json(const Call& p, const AttentionPlan& plan) {
 
 void run(const Arguments& arguments) {
   const Call p = make_call(arguments);
+  check_offset(p.options);
   const AttentionPlan made = plan(p.q, p.k, p.v, p.dtype, p.options);
   print(arguments.json ? to_json(p, made).dump(2) + "\n" : to_text(p, made));
 }

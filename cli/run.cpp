@@ -18,7 +18,8 @@ struct Arguments {
   std::string mask, bias, alibi_slopes, sinks, key_lengths;
   std::string query_starts, key_starts;
   std::string out, lse;
-  std::string scale, softcap;
+  std::string scale, softcap, dropout;
+  std::optional<std::uint64_t> seed;
   Visibility visibility;
 };
 
@@ -32,6 +33,7 @@ void write_tensors(const std::string& file, const NamedViews& tensors) {
     else
       write_safetensors(file, tensors);
   });
+  tell("attend: wrote " + file);
 }
 
 // However the two are spelled: the second would replace the first.
@@ -56,6 +58,9 @@ void run(const Arguments& arguments) {
   AttentionOptions options = parse_visibility(arguments.visibility);
   if (!arguments.scale.empty()) options.scale = parse_real("--scale", arguments.scale);
   if (!arguments.softcap.empty()) options.softcap = parse_real("--softcap", arguments.softcap);
+  if (arguments.seed && arguments.dropout.empty()) throw UsageError("--seed: nothing is drawn without --dropout");
+  if (!arguments.dropout.empty())
+    options.dropout = {parse_real("--dropout", arguments.dropout), arguments.seed.value_or(0)};
 
   const Tensor q = read_tensor(arguments.q);
   const Tensor k = read_tensor(arguments.k);
@@ -71,6 +76,7 @@ void run(const Arguments& arguments) {
   read_option(options.key_lengths, arguments.key_lengths);
   read_option(options.query_starts, arguments.query_starts);
   read_option(options.key_starts, arguments.key_starts);
+  check_offset(options);
   write_result(arguments, attention(q, k, v, options));
 }
 
@@ -105,6 +111,10 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->type_name("FILE");
   app.add_option("--scale", arguments.scale, "Factor of the scores (1 / sqrt(D))")->type_name("S");
   app.add_option("--softcap", arguments.softcap, "Scaled scores become C * tanh(score / C)")->type_name("C");
+  app.add_option("--dropout", arguments.dropout, "Drop each weight with this probability; the others count 1 / (1 - P)")
+      ->type_name("P");
+  whole_number(app.add_option("--seed", arguments.seed, "Decides which weights are dropped (0)"), 0,
+               std::numeric_limits<std::uint64_t>::max());
 }
 
 }  // namespace

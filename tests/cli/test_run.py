@@ -38,7 +38,8 @@ def run(command, tmp_path):
         assert result.stdout == ""
         if status != 0:
             return result.stderr
-        assert result.stderr == ""
+        names = dict.fromkeys([out, *options[options.index("--lse") + 1:][:1]] if "--lse" in options else [out])
+        assert result.stderr == "".join(f"attend: wrote {name}\n" for name in names)
         return np.load(tmp_path / out) if out.endswith(".npy") else tmp_path / out
 
     return attend
@@ -116,6 +117,25 @@ def test_sequences_one_after_another(run, tmp_path):
     assert "query_starts is given without key_starts" in run(q, k, v, "--query-starts", "qs.npy", status=1)
 
 
+def test_dropout(run):
+    q, k, v = tensors()
+    plain, dropped, again, other = (run(q, k, v, *options) for options in [
+        [], ["--dropout", "0.5", "--seed", "7"], ["--dropout=0.5", "--seed=7"], ["--dropout", "0.5"]])
+    assert (dropped == again).all() and (dropped != other).any() and (dropped != plain).any()
+    # With values of 1, a row's result is the sum of its weights that stay, each counted twice.
+    kept = run(q, k, np.ones_like(v), "--dropout", "0.5")
+    assert 0 <= kept.min() and kept.max() <= 2 + 1e-5 and (abs(kept - 1) > 1e-3).any()
+    assert (run(q, k, v, "--dropout", "0") == plain).all()
+    assert "dropout" in run(q, k, v, "--dropout", "1", status=1)
+    assert "--seed: nothing is drawn without --dropout" in run(q, k, v, "--seed", "1", status=2)
+
+
+def test_an_idle_offset_is_refused(run):
+    q, k, v = tensors()
+    for options in [[], ["--window=-1,-1"]]:
+        assert "--offset: nothing uses it without" in run(q, k, v, "--offset", "5", *options, status=2)
+
+
 def test_two_axes(run):
     q, k, v = (x[0, 0] for x in tensors())
     out = run(q, k, v)
@@ -152,7 +172,7 @@ def test_tensors_by_name(command, tmp_path):
 
     for value in ["v:1.safetensors", "v:1.safetensors:value"]:
         result = attend("qkv.npz:q", "qkv.npz:k", value)
-        assert (result.returncode, result.stderr) == (0, "")
+        assert (result.returncode, result.stderr) == (0, "attend: wrote out.npy\n")
         np.testing.assert_allclose(np.load(tmp_path / "out.npy"), plain_attention(q, k, v)[0], rtol=0, atol=1e-5)
 
     result = attend("qkv.npz", "qkv.npz:k", "v:1.safetensors")
