@@ -5,7 +5,7 @@
 set -euo pipefail
 
 for build in "$@"; do
-  objects=("$build"/src/CMakeFiles/attend_objects.dir/kernels/target_*.cpp.o)
+  objects=("$build"/src/CMakeFiles/attend_objects.dir/kernels/targets/*.cpp.o)
   # What tests a target's vector layer is compiled for it too.
   tests=("$build"/tests/CMakeFiles/attend_tests.dir/kernels/simd/*.cpp.o)
   [ ! -e "${tests[0]}" ] || objects+=("${tests[@]}")

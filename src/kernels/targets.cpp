@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "core/message.h"
-#include "kernels/target_list.h"
+#include "kernels/targets/list.h"
 
 namespace attend::kernels {
 

@@ -1,5 +1,5 @@
-#include "kernels/simd_avx512.h"
-#include "kernels/transpose_sse.h"
+#include "kernels/simd/avx512.h"
+#include "kernels/simd/transpose_sse.h"
 
 #include "tests/kernels/simd/operations.h"
 

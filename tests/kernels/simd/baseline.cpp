@@ -1,5 +1,5 @@
-#include "kernels/simd_sse2.h"
-#include "kernels/transpose_sse.h"
+#include "kernels/simd/sse2.h"
+#include "kernels/simd/transpose_sse.h"
 
 #include "tests/kernels/simd/operations.h"
 

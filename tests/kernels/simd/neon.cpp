@@ -1,4 +1,4 @@
-#include "kernels/simd_neon.h"
+#include "kernels/simd/neon.h"
 
 #include "tests/kernels/simd/operations.h"
 

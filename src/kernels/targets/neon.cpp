@@ -1,7 +1,7 @@
 // AArch64.
-#include "kernels/simd_neon.h"
+#include "kernels/simd/neon.h"
 
-#include "kernels/make_target.h"
+#include "kernels/targets/make_target.h"
 
 namespace attend::kernels {
 

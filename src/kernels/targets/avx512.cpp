@@ -1,8 +1,8 @@
 // AVX-512: F, BW, DQ and VL.
-#include "kernels/simd_avx512.h"
-#include "kernels/transpose_sse.h"
+#include "kernels/simd/avx512.h"
+#include "kernels/simd/transpose_sse.h"
 
-#include "kernels/make_target.h"
+#include "kernels/targets/make_target.h"
 
 namespace attend::kernels {
 

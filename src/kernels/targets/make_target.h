@@ -7,7 +7,7 @@
 #include "kernels/decode_kernels.h"
 #include "kernels/fused_kernels.h"
 #include "kernels/linear_kernels.h"
-#include "kernels/target_list.h"
+#include "kernels/targets/list.h"
 
 namespace attend::kernels {
 namespace {

@@ -1,9 +1,9 @@
 // AVX-512 with the bf16 dot product.
-#include "kernels/simd_avx512.h"
-#include "kernels/transpose_sse.h"
+#include "kernels/simd/avx512.h"
+#include "kernels/simd/transpose_sse.h"
 
 #define ATTEND_BF16_DOT
-#include "kernels/make_target.h"
+#include "kernels/targets/make_target.h"
 
 namespace attend::kernels {
 

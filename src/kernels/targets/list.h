@@ -1,4 +1,4 @@
-// One for each target_*.cpp of this build.
+// One for each file of this folder that this build compiles.
 #pragma once
 
 #include "kernels/target.h"

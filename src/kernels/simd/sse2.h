@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/half.h"
+#include "kernels/simd/half.h"
 
 namespace attend::kernels {
 namespace {

@@ -1,10 +1,10 @@
 // AVX2 with FMA and F16C: x86-64 processors since about 2013.
 #include <cpuid.h>
 
-#include "kernels/simd_avx2.h"
-#include "kernels/transpose_sse.h"
+#include "kernels/simd/avx2.h"
+#include "kernels/simd/transpose_sse.h"
 
-#include "kernels/make_target.h"
+#include "kernels/targets/make_target.h"
 
 namespace attend::kernels {
 

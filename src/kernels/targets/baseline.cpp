@@ -1,8 +1,8 @@
 // What every x86-64 processor has.
-#include "kernels/simd_sse2.h"
-#include "kernels/transpose_sse.h"
+#include "kernels/simd/sse2.h"
+#include "kernels/simd/transpose_sse.h"
 
-#include "kernels/make_target.h"
+#include "kernels/targets/make_target.h"
 
 namespace attend::kernels {
 
