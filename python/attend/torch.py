@@ -13,260 +13,22 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from torch import is_autocast_enabled, is_grad_enabled
-from torch._C import _get_tracing_state, _is_torch_function_mode_enabled, _len_torch_dispatch_stack
-from torch._C._functorch import peek_interpreter_stack
-from torch._functorch.utils import enable_single_level_autograd_function
+from torch import is_autocast_enabled
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 from torch.nn.attention.bias import CausalBias
 
-from ._core import attention as _attention
-from ._core import attention_backward as _attention_backward
-from ._core import scaled_dot_product_attention as _scaled_dot_product_attention
+from . import _core
+from . import _torch_operators as operators
+from ._torch_operators import dispatches, draw_seed, records, sdpa_by_attention
 
 __all__ = ["attention", "replace_sdpa", "restore_sdpa", "scaled_dot_product_attention"]
 
 _torch_sdpa = torch.nn.functional.scaled_dot_product_attention
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
-_CLASSES = _PLAIN | {FakeTensor, FunctionalTensor}  # a tracer's
+_CLASSES = operators.PLAIN | {FakeTensor, FunctionalTensor}  # a tracer's
 _DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
-
-
-# --- The operators -----------------------------------------------------------------------------------------------
-
-_library = torch.library.Library("attend", "FRAGMENT")
-_library.define(
-    "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
-    "bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
-# All tensors are positional: PyTorch registers vmap for no others. lse is always there, as in its own attention
-# operators: the backward reads it. dropout_seed is a tensor, so that a compiled program may draw it anew in each run.
-_TENSORS = ("mask", "bias", "alibi_slopes", "sinks", "key_lengths", "dropout_seed")
-_ARGUMENTS = "Tensor q, Tensor k, Tensor v, " + ", ".join(f"Tensor? {name}=None" for name in _TENSORS)
-_OPTIONS = (
-    "bool causal=False, SymInt window_left=-1, SymInt window_right=-1, SymInt? offset=None, bool bottom_right=False, "
-    "float softcap=0., float? scale=None, float dropout_p=0., str layout='bhtd'"
-)
-_library.define(
-    f"attention({_ARGUMENTS}, *, {_OPTIONS}) -> (Tensor out, Tensor lse)",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
-# Gradients of options that are not wanted have no elements.
-_library.define(
-    f"attention_backward(Tensor dout, Tensor? dlse, Tensor out, Tensor lse, {_ARGUMENTS}, *, bool want_dbias=False, "
-    f"bool want_dalibi_slopes=False, bool want_dsinks=False, {_OPTIONS}) "
-    "-> (Tensor dq, Tensor dk, Tensor dv, Tensor dbias, Tensor dalibi_slopes, Tensor dsinks)",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
-_sdpa_op = torch.ops.attend.scaled_dot_product_attention.default
-_attention_op = torch.ops.attend.attention.default
-_backward_op = torch.ops.attend.attention_backward.default
-
-
-def _sdpa_cpu(query, key, value, attn_mask=None, is_causal=False, *, scale=None, enable_gqa=False):
-    return _scaled_dot_product_attention(
-        query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
-    )
-
-
-def _sdpa_fake(query, key, value, attn_mask=None, is_causal=False, *, scale=None, enable_gqa=False):
-    leads = [x.shape[: -3 if enable_gqa else -2] for x in (query, key, value)]
-    heads = query.shape[-3:-2] if enable_gqa else ()
-    return query.new_empty((*torch.broadcast_shapes(*leads), *heads, query.shape[-2], value.shape[-1]))
-
-
-def _keywords(
-    tensors, *, window_left=-1, window_right=-1, offset=None, bottom_right=False, dropout_p=0.0, **options
-):
-    """attend.attention()'s keywords, of the operator's optional tensors and options: those that are given, since each
-    takes time."""
-    options |= {name: x for name, x in zip(_TENSORS, tensors) if x is not None}
-    seed = options.pop("dropout_seed", None)
-    if window_left != -1 or window_right != -1:
-        options["window"] = (window_left, window_right)
-    if bottom_right or offset is not None:
-        options["offset"] = "bottom_right" if bottom_right else offset
-    if dropout_p != 0:
-        if seed is None:
-            raise ValueError("attention: dropout_p is given without dropout_seed")
-        options["dropout"] = (dropout_p, int(seed))
-    return options
-
-
-def _attention_cpu(q, k, v, *tensors, **options):
-    return _attention(q, k, v, return_lse=True, **_keywords(tensors, **options))
-
-
-def _attention_fake(q, k, v, *tensors, layout="bhtd", **options):
-    rows = q.shape[:-1]
-    if layout == "bthd" and len(rows) >= 2:
-        rows = (*rows[:-2], rows[-1], rows[-2])
-    lse_dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
-    return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(rows, dtype=lse_dtype)
-
-
-def _backward_cpu(
-    dout, dlse, out, lse, q, k, v, *tensors, want_dbias=False, want_dalibi_slopes=False, want_dsinks=False, **options
-):
-    gradients = _attention_backward(
-        dout.resolve_neg(), q, k, v, out, lse, dlse=dlse if dlse is None else dlse.resolve_neg(), dbias=want_dbias,
-        dalibi_slopes=want_dalibi_slopes, dsinks=want_dsinks, **_keywords(tensors, **options)
-    )
-    of_options = (gradients.dbias, gradients.dalibi_slopes, gradients.dsinks)
-    return gradients.dq, gradients.dk, gradients.dv, *(q.new_empty(0) if x is None else x for x in of_options)
-
-
-def _backward_fake(
-    dout, dlse, out, lse, q, k, v, mask=None, bias=None, alibi_slopes=None, sinks=None, *tensors, want_dbias=False,
-    want_dalibi_slopes=False, want_dsinks=False, **options
-):
-    of_options = ((want_dbias, bias), (want_dalibi_slopes, alibi_slopes), (want_dsinks, sinks))
-    return tuple(x.new_empty(x.shape) for x in (q, k, v)) + tuple(
-        x.new_empty(x.shape) if wanted else q.new_empty(0) for wanted, x in of_options
-    )
-
-
-def _below(op, *tensors, **options):
-    """The operator without this level's autograd. Nothing is recorded inside of Function.forward, where an outer level of
-    torch.func may have to."""
-    with torch.set_grad_enabled(peek_interpreter_stack() is not None), torch._C._AutoDispatchBelowAutograd():
-        return op(*tensors, **options)
-
-
-class _Attention(torch.autograd.Function):
-    """attention() while PyTorch records: by the operator, or directly, which saves what the dispatcher costs."""
-
-    @staticmethod
-    def forward(ctx, direct, options, *tensors):
-        out, lse = _attention_cpu(*tensors, **options) if direct else _below(_attention_op, *tensors, **options)
-        ctx.save_for_backward(out, lse, *tensors)
-        ctx.set_materialize_grads(False)
-        ctx.options = options
-        return out, lse
-
-    @staticmethod
-    def backward(ctx, dout, dlse):
-        if dout is None and dlse is None:
-            return (None,) * len(ctx.needs_input_grad)
-        out, *others = ctx.saved_tensors
-        wanted = [*ctx.needs_input_grad[2:], *[False] * len(_TENSORS)]  # q, k, v, then _TENSORS
-        options = ctx.options | dict(zip(("want_dbias", "want_dalibi_slopes", "want_dsinks"), wanted[4:7]))
-        tensors = (torch.zeros_like(out) if dout is None else dout, dlse, out, *others)
-        if _dispatches(out):
-            gradients = _backward_op(*tensors, **options)
-        elif is_grad_enabled():  # create_graph=True
-            gradients = _Backward.apply(True, options, *tensors)
-        else:
-            gradients = _backward_cpu(*tensors, **options)
-        dq, dk, dv, *of_options = gradients
-        of_options = [x if want else None for x, want in zip(of_options, wanted[4:7])]
-        return (None, None, dq, dk, dv, None, *of_options, None, None)[:len(ctx.needs_input_grad)]
-
-
-class _Backward(torch.autograd.Function):
-    """attention_backward() while PyTorch records: an error is better than a second derivative that is silently 0."""
-
-    @staticmethod
-    def forward(ctx, direct, options, *tensors):
-        return _backward_cpu(*tensors, **options) if direct else _below(_backward_op, *tensors, **options)
-
-    @staticmethod
-    def backward(ctx, *gradients):
-        raise NotImplementedError("attend.torch: attention has no second derivative")
-
-
-def _records(tensors):
-    """Whether a backward may come. Nothing else says that a tangent would be lost."""
-    if forward_ad._current_level >= 0 and any(
-            isinstance(x, torch.Tensor) and forward_ad.unpack_dual(x).tangent is not None for x in tensors):
-        raise NotImplementedError("attend.torch: attention has no forward-mode derivative")
-    return is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in tensors)
-
-
-def _autograd(op, function):
-    """The operator's kernel while PyTorch may record."""
-
-    def kernel(*args, **keywords):
-        if _records(args):
-            # As PyTorch's own operators do: under torch.func.grad the dispatcher takes care of the other levels, which
-            # Function.apply would do once more.
-            with enable_single_level_autograd_function():
-                return super(torch.autograd.Function, function).apply(False, keywords, *args)
-        with torch._C._AutoDispatchBelowAutograd():
-            return op(*args, **keywords)
-
-    return kernel
-
-
-def _sdpa_autograd(query, key, value, attn_mask=None, is_causal=False, *, scale=None, enable_gqa=False):
-    if _records((query, key, value, attn_mask)):
-        return _sdpa_by_attention(query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa)
-    with torch._C._AutoDispatchBelowAutograd():
-        return _sdpa_op(query, key, value, attn_mask, is_causal, scale=scale, enable_gqa=enable_gqa)
-
-
-def _sdpa_vmap(info, in_dims, query, key, value, attn_mask=None, *options, **keywords):
-    """One call: the mapped axis becomes the first of those that broadcast."""
-    dims = [*in_dims, None][:4]
-    if dims[0] is None:  # the result has the axes of query, key and value: a mask alone would not bring one
-        query, dims[0] = query.expand(info.batch_size, *query.shape), 0
-    tensors = [query, key, value, attn_mask]
-    rank = max(x.dim() - (dim is not None) for x, dim in zip(tensors[:3], dims))
-    for n, (x, dim) in enumerate(zip(tensors, dims)):
-        if dim is not None:
-            x = x.movedim(dim, 0)
-            tensors[n] = x.reshape(x.shape[0], *[1] * (rank + 1 - x.dim()), *x.shape[1:])
-    return _sdpa_op(*tensors, *options, **keywords), 0
-
-
-def _vmap_each(op):
-    """One call for each index: slopes, sinks and lengths that differ do not fit into one."""
-
-    def rule(info, in_dims, *tensors, **options):
-        def at(index):
-            return [x if dim is None else x.select(dim, index) for x, dim in zip(tensors, in_dims)]
-
-        each = zip(*(op(*at(index), **options) for index in range(info.batch_size)))
-        stacked = tuple(torch.stack(results) for results in each)
-        return stacked, (0,) * len(stacked)
-
-    return rule
-
-
-_library.impl("scaled_dot_product_attention", _sdpa_cpu, "CPU")
-_library.impl("attention", _attention_cpu, "CPU")
-_library.impl("attention_backward", _backward_cpu, "CPU")
-_library.impl("scaled_dot_product_attention", _sdpa_autograd, "Autograd")
-_library.impl("attention", _autograd(_attention_op, _Attention), "Autograd")
-_library.impl("attention_backward", _autograd(_backward_op, _Backward), "Autograd")
-torch.library.register_fake("attend::scaled_dot_product_attention", _sdpa_fake, lib=_library)
-torch.library.register_fake("attend::attention", _attention_fake, lib=_library)
-torch.library.register_fake("attend::attention_backward", _backward_fake, lib=_library)
-torch.library.register_vmap("attend::scaled_dot_product_attention", _sdpa_vmap, lib=_library)
-torch.library.register_vmap("attend::attention", _vmap_each(_attention_op), lib=_library)
-torch.library.register_vmap("attend::attention_backward", _vmap_each(_backward_op), lib=_library)
-
-
-# --- The functions -----------------------------------------------------------------------------------------------
-
-
-def _dispatches(q: torch.Tensor) -> bool:
-    """Whether something looks at what PyTorch's dispatcher is asked to do: a compiler, a transform or a mode. They see
-    the operators; otherwise a direct call saves what the dispatcher costs."""
-    return (
-        is_compiling()
-        or type(q) not in _PLAIN
-        or _len_torch_dispatch_stack() > 0
-        or peek_interpreter_stack() is not None
-        or _is_torch_function_mode_enabled()
-        or _get_tracing_state() is not None
-    )
-
-
 _warned: set[str] = set()
 
 
@@ -307,48 +69,6 @@ def _autocast(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return [x.to(dtype) if x.is_floating_point() and x.dtype != torch.float64 else x for x in tensors]
 
 
-def _batch_and_heads(query, key, value, attn_mask, enable_gqa):
-    """The four with the axes that attention() takes, those before the last two alike and at most one of batches; and
-    all of those that the result has, where they are more."""
-    end = -3 if enable_gqa else -2
-    lead = query.shape[:end]
-    if not lead == key.shape[:end] == value.shape[:end]:
-        lead = torch.broadcast_shapes(lead, key.shape[:end], value.shape[:end])
-        query, key, value = (x.expand(*lead, *x.shape[end:]) for x in (query, key, value))
-    if attn_mask is not None and attn_mask.dim() > query.dim():
-        raise ValueError(f"attn_mask has {attn_mask.dim()} axes, expected at most {query.dim()}")
-    if query.dim() <= 4:
-        return query, key, value, attn_mask, None
-    batches = query.shape[:-3]
-    if attn_mask is not None and attn_mask.dim() > 3:
-        attn_mask = attn_mask.expand(*batches, *attn_mask.shape[-3:]).flatten(0, -4)
-    return *(x.flatten(0, -4) for x in (query, key, value)), attn_mask, batches
-
-
-def _draw_seed() -> torch.Tensor:
-    """Of PyTorch's default generator, as its own dropout."""
-    return torch.randint(2**63 - 1, (), device="cpu")
-
-
-def _sdpa_by_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
-    """scaled_dot_product_attention() by attention(), which keeps what a backward needs, and drops."""
-    q, k, v, mask, batches = _batch_and_heads(query, key, value, attn_mask, enable_gqa)
-    mask, bias = (mask, None) if mask is None or mask.dtype == torch.bool else (None, mask)
-    seed = _draw_seed() if dropout_p != 0 else None
-    options = {"causal": is_causal, "offset": 0, "scale": scale, "dropout_p": dropout_p}
-    out, _ = _call(q, k, v, mask, bias, None, None, None, seed, **options)
-    return out if batches is None else out.unflatten(0, batches)
-
-
-def _call(*tensors, **options):
-    """attention() of the operator's arguments."""
-    if _dispatches(tensors[0]):
-        return _attention_op(*tensors, **options)
-    if _records(tensors):
-        return _Attention.apply(True, options, *tensors)
-    return _attention_cpu(*tensors, **options)
-
-
 def scaled_dot_product_attention(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -387,12 +107,12 @@ def scaled_dot_product_attention(
         if is_autocast_enabled("cpu"):
             query, key, value, *masks = tensors = _autocast(tensors)
             attn_mask = masks[0] if masks else None
-        if _dispatches(query) and dropout_p == 0:
-            return _sdpa_op(query, key, value, attn_mask, is_causal, scale=scale, enable_gqa=enable_gqa)
+        if dispatches(query) and dropout_p == 0:
+            return operators.sdpa_operator(query, key, value, attn_mask, is_causal, scale=scale, enable_gqa=enable_gqa)
         try:
-            if dropout_p != 0 or _records(tensors):
-                return _sdpa_by_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-            return _scaled_dot_product_attention(
+            if dropout_p != 0 or records(tensors):
+                return sdpa_by_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+            return _core.scaled_dot_product_attention(
                 query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
             )
         except (RuntimeError, TypeError, ValueError) as error:
@@ -446,13 +166,14 @@ def attention(
     (torch.Size([1, 4, 3, 8]), torch.Size([1, 4, 3, 8]))
     """
     options: dict[str, Any] = {"causal": causal, "softcap": softcap, "scale": scale, "layout": layout}
-    tensors = (q, k, v, mask, bias, alibi_slopes, sinks)
+    given: dict[str, Any] = {
+        "mask": mask, "bias": bias, "alibi_slopes": alibi_slopes, "sinks": sinks, "key_lengths": key_lengths
+    }
     p, seed = dropout if isinstance(dropout, tuple) else (dropout, None)
-    if not _dispatches(q) and not _records(tensors):
-        return _attention(  # type: ignore[call-overload, misc]  # return_lse is known when called
-            q, k, v, mask=mask, bias=bias, alibi_slopes=alibi_slopes, sinks=sinks, key_lengths=key_lengths,
-            window=window, offset=offset, return_lse=return_lse,
-            dropout=(p, int(_draw_seed()) if seed is None else seed) if p != 0 else None, **options
+    if not dispatches(q) and not records((q, k, v, *given.values())):
+        return _core.attention(  # type: ignore[call-overload, misc]  # return_lse is known when called
+            q, k, v, window=window, offset=offset, return_lse=return_lse,
+            dropout=(p, int(draw_seed()) if seed is None else seed) if p != 0 else None, **given, **options
         )
     left, right = (-1 if side is None else side for side in window or (None, None))
     if isinstance(offset, str):
@@ -462,13 +183,12 @@ def attention(
         options["bottom_right"] = offset == "bottom_right"
         offset = None if options["bottom_right"] else 0
     if key_lengths is not None and not isinstance(key_lengths, torch.Tensor):
-        key_lengths = torch.tensor(key_lengths)
-    if p == 0:
-        seeds = None
-    else:
-        seeds = _draw_seed() if seed is None else torch.full((), seed, dtype=torch.int64)
-    out, lse = _call(
-        *tensors, key_lengths, seeds, window_left=left, window_right=right, offset=offset, dropout_p=p, **options
+        given["key_lengths"] = torch.tensor(key_lengths)
+    if p != 0:
+        given["dropout_seed"] = draw_seed() if seed is None else torch.full((), seed, dtype=torch.int64)
+    out, lse = operators.attention(
+        q, k, v, *map(given.get, operators.TENSORS), window_left=left, window_right=right, offset=offset, dropout_p=p,
+        **options
     )
     return (out, lse) if return_lse else out
 

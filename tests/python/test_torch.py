@@ -562,7 +562,7 @@ def calls_of(monkeypatch):
         calls.append(1)
         return attend.scaled_dot_product_attention(*arguments, **options)
 
-    monkeypatch.setattr(attend.torch, "_scaled_dot_product_attention", counted)
+    monkeypatch.setattr(attend._core, "scaled_dot_product_attention", counted)
     return calls
 
 

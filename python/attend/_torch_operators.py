@@ -1,0 +1,288 @@
+"""torch.ops.attend.*: attend's functions as operators of PyTorch, with their gradients, for its dispatcher, compilers and
+transforms; and calls that go to them only where something looks. attend.torch is what to use of it.
+"""
+
+import torch
+from torch import is_grad_enabled
+from torch._C import _get_tracing_state, _is_torch_function_mode_enabled, _len_torch_dispatch_stack
+from torch._C._functorch import peek_interpreter_stack
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
+
+from . import _core
+
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+# All tensors are positional: PyTorch registers vmap for no others. dropout_seed is one, so that a compiled program may
+# draw it anew in each run.
+TENSORS = ("mask", "bias", "alibi_slopes", "sinks", "key_lengths", "dropout_seed")
+LEARNED = ("bias", "alibi_slopes", "sinks")  # those of them that have gradients
+WANT = tuple(f"want_d{name}" for name in LEARNED)
+
+
+def dispatches(q: torch.Tensor) -> bool:
+    """Whether something looks at what PyTorch's dispatcher is asked to do: a compiler, a transform or a mode. They see
+    the operators; otherwise a direct call saves what the dispatcher costs."""
+    return (
+        is_compiling()
+        or type(q) not in PLAIN
+        or _len_torch_dispatch_stack() > 0
+        or peek_interpreter_stack() is not None
+        or _is_torch_function_mode_enabled()
+        or _get_tracing_state() is not None
+    )
+
+
+def records(tensors):
+    """Whether a backward may come. Nothing else says that a tangent would be lost."""
+    if forward_ad._current_level >= 0 and any(
+            isinstance(x, torch.Tensor) and forward_ad.unpack_dual(x).tangent is not None for x in tensors):
+        raise NotImplementedError("attend.torch: attention has no forward-mode derivative")
+    return is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in tensors)
+
+
+# --- attention and its gradients ---------------------------------------------------------------------------------
+
+
+def attention(*tensors, **options):
+    """attend.attention() of the operator's arguments: (out, lse), recorded where PyTorch records."""
+    if dispatches(tensors[0]):
+        return attention_operator(*tensors, **options)
+    if records(tensors):
+        return _Attention.apply(True, options, *tensors)
+    return _attention_cpu(*tensors, **options)
+
+
+def _keywords(
+    tensors, *, window_left=-1, window_right=-1, offset=None, bottom_right=False, dropout_p=0.0, **options
+):
+    """attend.attention()'s keywords, of the operator's optional tensors and options: those that are given, since each
+    takes time."""
+    options |= {name: x for name, x in zip(TENSORS, tensors) if x is not None}
+    seed = options.pop("dropout_seed", None)
+    if window_left != -1 or window_right != -1:
+        options["window"] = (window_left, window_right)
+    if bottom_right or offset is not None:
+        options["offset"] = "bottom_right" if bottom_right else offset
+    if dropout_p != 0:
+        if seed is None:
+            raise ValueError("attention: dropout_p is given without dropout_seed")
+        options["dropout"] = (dropout_p, int(seed))
+    return options
+
+
+def _attention_cpu(q, k, v, *tensors, **options):
+    return _core.attention(q, k, v, return_lse=True, **_keywords(tensors, **options))
+
+
+def _attention_fake(q, k, v, *tensors, layout="bhtd", **options):
+    rows = q.shape[:-1]
+    if layout == "bthd" and len(rows) >= 2:
+        rows = (*rows[:-2], rows[-1], rows[-2])
+    lse_dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
+    return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(rows, dtype=lse_dtype)
+
+
+def _backward_cpu(dout, dlse, out, lse, q, k, v, *tensors, **options):
+    wanted = {f"d{name}": options.pop(want, False) for name, want in zip(LEARNED, WANT)}
+    gradients = _core.attention_backward(
+        dout.resolve_neg(), q, k, v, out, lse, dlse=dlse if dlse is None else dlse.resolve_neg(), **wanted,
+        **_keywords(tensors, **options)
+    )
+    learned = (getattr(gradients, name) for name in wanted)
+    return gradients.dq, gradients.dk, gradients.dv, *(q.new_empty(0) if x is None else x for x in learned)
+
+
+def _backward_fake(dout, dlse, out, lse, q, k, v, *tensors, **options):
+    given = dict(zip(TENSORS, tensors))
+    learned = (given[name] if options.get(want) else q.new_empty(0) for name, want in zip(LEARNED, WANT))
+    return tuple(x.new_empty(x.shape) for x in (q, k, v, *learned))
+
+
+def _below(operator, *tensors, **options):
+    """The operator without this level's autograd. Nothing is recorded inside of Function.forward, where an outer level of
+    torch.func may have to."""
+    with torch.set_grad_enabled(peek_interpreter_stack() is not None), torch._C._AutoDispatchBelowAutograd():
+        return operator(*tensors, **options)
+
+
+class _Attention(torch.autograd.Function):
+    """attention() while PyTorch records: by the operator, or directly, which saves what the dispatcher costs."""
+
+    @staticmethod
+    def forward(ctx, direct, options, *tensors):
+        out, lse = _attention_cpu(*tensors, **options) if direct else _below(attention_operator, *tensors, **options)
+        ctx.save_for_backward(out, lse, *tensors)
+        ctx.set_materialize_grads(False)
+        ctx.options = options
+        return out, lse
+
+    @staticmethod
+    def backward(ctx, dout, dlse):
+        needed = ctx.needs_input_grad[2:]  # of q, k and v, then of TENSORS
+        if dout is None and dlse is None:
+            return (None, None, *[None] * len(needed))
+        out, *others = ctx.saved_tensors
+        wanted = [name for name, need in zip(TENSORS, needed[3:]) if need]
+        options = ctx.options | {f"want_d{name}": True for name in wanted}
+        tensors = (torch.zeros_like(out) if dout is None else dout, dlse, out, *others)
+        if dispatches(out):
+            gradients = _backward_operator(*tensors, **options)
+        elif is_grad_enabled():  # create_graph=True
+            gradients = _Backward.apply(True, options, *tensors)
+        else:
+            gradients = _backward_cpu(*tensors, **options)
+        learned = dict(zip(LEARNED, gradients[3:]))
+        of_tensors = (learned[name] if name in wanted else None for name in TENSORS[:len(needed) - 3])
+        return None, None, *gradients[:3], *of_tensors
+
+
+class _Backward(torch.autograd.Function):
+    """attention_backward() while PyTorch records: an error is better than a second derivative that is silently 0."""
+
+    @staticmethod
+    def forward(ctx, direct, options, *tensors):
+        return _backward_cpu(*tensors, **options) if direct else _below(_backward_operator, *tensors, **options)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        raise NotImplementedError("attend.torch: attention has no second derivative")
+
+
+# --- scaled_dot_product_attention --------------------------------------------------------------------------------
+
+
+def sdpa_by_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
+    """scaled_dot_product_attention() by attention(), which keeps what a backward needs, and drops."""
+    q, k, v, mask, batches = _batch_and_heads(query, key, value, attn_mask, enable_gqa)
+    mask, bias = (mask, None) if mask is None or mask.dtype == torch.bool else (None, mask)
+    given = {"mask": mask, "bias": bias, "dropout_seed": draw_seed() if dropout_p != 0 else None}
+    options = {"causal": is_causal, "offset": 0, "scale": scale, "dropout_p": dropout_p}
+    out, _ = attention(q, k, v, *map(given.get, TENSORS), **options)
+    return out if batches is None else out.unflatten(0, batches)
+
+
+def draw_seed() -> torch.Tensor:
+    """Of PyTorch's default generator, as its own dropout."""
+    return torch.randint(2**63 - 1, (), device="cpu")
+
+
+def _batch_and_heads(query, key, value, attn_mask, enable_gqa):
+    """The four with the axes that attention() takes, those before the last two alike and at most one of batches; and
+    all of those that the result has, where they are more."""
+    end = -3 if enable_gqa else -2
+    lead = query.shape[:end]
+    if not lead == key.shape[:end] == value.shape[:end]:
+        lead = torch.broadcast_shapes(lead, key.shape[:end], value.shape[:end])
+        query, key, value = (x.expand(*lead, *x.shape[end:]) for x in (query, key, value))
+    if attn_mask is not None and attn_mask.dim() > query.dim():
+        raise ValueError(f"attn_mask has {attn_mask.dim()} axes, expected at most {query.dim()}")
+    if query.dim() <= 4:
+        return query, key, value, attn_mask, None
+    batches = query.shape[:-3]
+    if attn_mask is not None and attn_mask.dim() > 3:
+        attn_mask = attn_mask.expand(*batches, *attn_mask.shape[-3:]).flatten(0, -4)
+    return *(x.flatten(0, -4) for x in (query, key, value)), attn_mask, batches
+
+
+def _sdpa_cpu(query, key, value, attn_mask=None, is_causal=False, *, scale=None, enable_gqa=False):
+    return _core.scaled_dot_product_attention(
+        query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
+def _sdpa_fake(query, key, value, attn_mask=None, is_causal=False, *, scale=None, enable_gqa=False):
+    leads = [x.shape[: -3 if enable_gqa else -2] for x in (query, key, value)]
+    heads = query.shape[-3:-2] if enable_gqa else ()
+    return query.new_empty((*torch.broadcast_shapes(*leads), *heads, query.shape[-2], value.shape[-1]))
+
+
+def _sdpa_autograd(query, key, value, attn_mask=None, is_causal=False, *, scale=None, enable_gqa=False):
+    if records((query, key, value, attn_mask)):
+        return sdpa_by_attention(query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa)
+    with torch._C._AutoDispatchBelowAutograd():
+        return sdpa_operator(query, key, value, attn_mask, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+
+def _sdpa_vmap(info, in_dims, query, key, value, attn_mask=None, *options, **keywords):
+    """One call: the mapped axis becomes the first of those that broadcast."""
+    dims = [*in_dims, None][:4]
+    if dims[0] is None:  # the result has the axes of query, key and value: a mask alone would not bring one
+        query, dims[0] = query.expand(info.batch_size, *query.shape), 0
+    tensors = [query, key, value, attn_mask]
+    rank = max(x.dim() - (dim is not None) for x, dim in zip(tensors[:3], dims))
+    for n, (x, dim) in enumerate(zip(tensors, dims)):
+        if dim is not None:
+            x = x.movedim(dim, 0)
+            tensors[n] = x.reshape(x.shape[0], *[1] * (rank + 1 - x.dim()), *x.shape[1:])
+    return sdpa_operator(*tensors, *options, **keywords), 0
+
+
+# --- The operators -----------------------------------------------------------------------------------------------
+
+
+def _by_function(name, function):
+    """The kernel while PyTorch may record."""
+
+    def kernel(*args, **keywords):
+        if records(args):
+            # As PyTorch's own operators do: under torch.func.grad the dispatcher takes care of the other levels, which
+            # Function.apply would do once more.
+            with enable_single_level_autograd_function():
+                return super(torch.autograd.Function, function).apply(False, keywords, *args)
+        with torch._C._AutoDispatchBelowAutograd():
+            return getattr(torch.ops.attend, name).default(*args, **keywords)
+
+    return kernel
+
+
+def _one_by_one(name):
+    """One call for each index of vmap: slopes, sinks and lengths that differ do not fit into one."""
+
+    def rule(info, in_dims, *tensors, **options):
+        def at(index):
+            return [x if dim is None else x.select(dim, index) for x, dim in zip(tensors, in_dims)]
+
+        operator = getattr(torch.ops.attend, name).default
+        each = zip(*(operator(*at(index), **options) for index in range(info.batch_size)))
+        stacked = tuple(torch.stack(results) for results in each)
+        return stacked, (0,) * len(stacked)
+
+    return rule
+
+
+_library = torch.library.Library("attend", "FRAGMENT")
+
+
+def _define(name, signature, cpu, fake, autograd, vmap=None):
+    _library.define(name + signature, tags=(torch.Tag.pt2_compliant_tag,))
+    _library.impl(name, cpu, "CPU")
+    _library.impl(name, autograd if vmap else _by_function(name, autograd), "Autograd")
+    torch.library.register_fake(f"attend::{name}", fake, lib=_library)
+    torch.library.register_vmap(f"attend::{name}", vmap or _one_by_one(name), lib=_library)
+    return getattr(torch.ops.attend, name).default
+
+
+_ARGUMENTS = "Tensor q, Tensor k, Tensor v, " + ", ".join(f"Tensor? {name}=None" for name in TENSORS)
+_OPTIONS = (
+    "bool causal=False, SymInt window_left=-1, SymInt window_right=-1, SymInt? offset=None, bool bottom_right=False, "
+    "float softcap=0., float? scale=None, float dropout_p=0., str layout='bhtd'"
+)
+_WANTED = ", ".join(f"bool {want}=False" for want in WANT)
+# lse is always there, as in PyTorch's own attention operators: the backward reads it.
+attention_operator = _define(
+    "attention", f"({_ARGUMENTS}, *, {_OPTIONS}) -> (Tensor out, Tensor lse)", _attention_cpu, _attention_fake, _Attention
+)
+# Gradients of options that are not wanted have no elements.
+_backward_operator = _define(
+    "attention_backward",
+    f"(Tensor dout, Tensor? dlse, Tensor out, Tensor lse, {_ARGUMENTS}, *, {_WANTED}, {_OPTIONS}) -> ("
+    + ", ".join(f"Tensor d{name}" for name in ("q", "k", "v", *LEARNED)) + ")",
+    _backward_cpu, _backward_fake, _Backward
+)
+sdpa_operator = _define(
+    "scaled_dot_product_attention",
+    "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, bool is_causal=False, *, float? scale=None, "
+    "bool enable_gqa=False) -> Tensor",
+    _sdpa_cpu, _sdpa_fake, _sdpa_autograd, _sdpa_vmap
+)
