@@ -8,6 +8,8 @@ which exist once this module is imported: import it before loading an exported p
 All of them record gradients, once: there is no second derivative. Nothing of the size Tq * Tk is kept or made for them.
 """
 
+import functools
+import threading
 import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -18,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
+from torch.nn import functional
 from torch.nn.attention.bias import CausalBias
 
 from . import _core
@@ -26,18 +29,18 @@ from ._torch_operators import dispatches, draw_seed, records, sdpa_by_attention
 
 __all__ = ["attention", "replace_sdpa", "restore_sdpa", "scaled_dot_product_attention"]
 
-_torch_sdpa = torch.nn.functional.scaled_dot_product_attention
+_torch_sdpa = functional.scaled_dot_product_attention
 _CLASSES = operators.PLAIN | {FakeTensor, FunctionalTensor}  # a tracer's
 _DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 _warned: set[str] = set()
 
 
-def _warn(reason: str, detail: str = "") -> None:
+def _warn(reason: str, detail: str = "", level: int = 3) -> None:
     """Once for each reason."""
     if reason not in _warned:
         _warned.add(reason)
         text = f"attend.torch: PyTorch computes scaled_dot_product_attention, not attend: {reason}{detail}"
-        warnings.warn(text, stacklevel=3)
+        warnings.warn(text, stacklevel=level)
 
 
 # Compiled code warns where it is compiled. torch.compiler.assume_constant_result does no more than this, but imports
@@ -193,14 +196,18 @@ def attention(
     return (out, lse) if return_lse else out
 
 
-class replace_sdpa:
-    """Puts scaled_dot_product_attention() into torch.nn.functional: to stay, or for the time of a with statement.
+# --- In PyTorch's place ------------------------------------------------------------------------------------------
 
-    nn.MultiheadAttention, the layers made of it and Hugging Face models with attn_implementation="sdpa" then call it.
-    It does not reach a function that was bound before (from torch.nn.functional import scaled_dot_product_attention,
-    a compiled or exported program), PyTorch's C++ code, nor the fast path of nn.MultiheadAttention and
-    nn.TransformerEncoderLayer for inference, which torch.backends.mha.set_fastpath_enabled(False) turns off.
-    It holds for all threads. restore_sdpa() puts PyTorch's own back.
+
+class replace_sdpa:
+    """Puts attend into PyTorch's place in torch.nn.functional and in torch.nn's layers: to stay, or for a with statement.
+
+    torch.nn.functional.scaled_dot_product_attention is then scaled_dot_product_attention() here. nn.MultiheadAttention
+    and the layers made of it compute by it, in training and in inference, where PyTorch has a fast path of its own
+    for them, and so do Hugging Face models with attn_implementation="sdpa". It does not reach a function that was bound
+    before (from torch.nn.functional import scaled_dot_product_attention, a compiled or exported program), PyTorch's
+    C++ code, and nn.MultiheadAttention where it returns weights (need_weights=True), of which one warning tells.
+    It holds for all threads, until all that replaced have ended; restore_sdpa() ends it at once.
 
     >>> import torch, attend.torch
     >>> q = torch.ones(1, 2, 3, 8)
@@ -212,18 +219,23 @@ class replace_sdpa:
     """
 
     def __init__(self) -> None:
-        self._before = torch.nn.functional.scaled_dot_product_attention
-        torch.nn.functional.scaled_dot_product_attention = scaled_dot_product_attention
+        self.__enter__()
 
     def __enter__(self) -> "replace_sdpa":
+        with _lock:
+            if not _active:
+                for module, name, ours in _PLACES:
+                    _before.append((module, name, getattr(module, name)))
+                    setattr(module, name, ours)
+            _active.add(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        torch.nn.functional.scaled_dot_product_attention = self._before
+        _end({self})
 
 
 def restore_sdpa() -> None:
-    """Puts what torch.nn.functional had when attend.torch was imported back, however often it was replaced.
+    """Puts back what PyTorch had before replace_sdpa(), however often that was called.
 
     >>> import torch, attend.torch
     >>> _ = attend.torch.replace_sdpa()
@@ -231,4 +243,114 @@ def restore_sdpa() -> None:
     >>> torch.nn.functional.scaled_dot_product_attention is attend.torch.scaled_dot_product_attention
     False
     """
-    torch.nn.functional.scaled_dot_product_attention = _torch_sdpa
+    _end(_active)
+
+
+def _end(these: set[replace_sdpa]) -> None:
+    with _lock:
+        _active.difference_update(list(these))
+        while not _active and _before:
+            setattr(*_before.pop())
+
+
+_lock = threading.RLock()
+_active: set[replace_sdpa] = set()
+_before: list[tuple[Any, str, Any]] = []  # what stood in _PLACES
+
+_torch_mha = functional.multi_head_attention_forward
+_torch_mha_fast = torch._native_multi_head_attention
+_torch_layer_fast = torch._transformer_encoder_layer_fwd
+
+
+@functools.wraps(_torch_mha)
+def _mha(*arguments, **options):
+    """torch.nn.functional.multi_head_attention_forward, which asks for scaled_dot_product_attention or says why not."""
+    if options.get("need_weights", arguments[15:16] != (False,)):
+        _warn_of_weights()
+    return _torch_mha(*arguments, **options)
+
+
+def _mha_fast(query, key, value, size, heads, *others):
+    """torch._native_multi_head_attention, the fast path of nn.MultiheadAttention, where query is key and value."""
+    *weights, mask, need_weights, _, _ = others
+    if need_weights:
+        _warn_of_weights()
+    elif _takes(query):
+        x, starts = _packed(query, size)
+        return _like(query, _self_attention(x, starts, heads, *weights, mask)), None
+    return _torch_mha_fast(query, key, value, size, heads, *others)
+
+
+def _layer_fast(src, size, heads, *others):
+    """torch._transformer_encoder_layer_fwd, the fast path of nn.TransformerEncoderLayer."""
+    if not _takes(src):
+        return _torch_layer_fast(src, size, heads, *others)
+    weights, (use_gelu, norm_first, eps), norms, ffn, mask = others[:4], others[4:7], others[7:11], others[11:15], others[15]
+    x, starts = _packed(src, size)
+
+    def norm(x, weight, bias):
+        return functional.layer_norm(x, (size,), weight, bias, eps)
+
+    def attend(x):
+        return _self_attention(x, starts, heads, *weights, mask)
+
+    def feed_forward(x):
+        inner = functional.linear(x, *ffn[:2])
+        return functional.linear(functional.gelu(inner) if use_gelu else functional.relu(inner), *ffn[2:])
+
+    if norm_first:
+        x = x + attend(norm(x, *norms[:2]))
+        x = x + feed_forward(norm(x, *norms[2:]))
+    else:
+        x = norm(x + attend(x), *norms[:2])
+        x = norm(x + feed_forward(x), *norms[2:])
+    return _like(src, x)
+
+
+def _takes(x):
+    """Whether attend computes a layer of x, with a warning where it can't."""
+    reason = _why_torch((x,), False)
+    if reason:
+        _warn(reason)
+    return reason is None
+
+
+def _packed(x, size):
+    """[B,T,E] as it is; sequences of different lengths, a NestedTensor, one after another [tokens,E], and where each
+    starts."""
+    if not x.is_nested:
+        return x, None
+    return x.contiguous().values().view(-1, size), functional.pad(x._nested_tensor_size()[:, 0].cumsum(0), (1, 0))
+
+
+def _like(x, result):
+    """The result for _packed(x), in x's form."""
+    if not x.is_nested:
+        return result
+    sizes = x._nested_tensor_size()
+    places = torch._nested_compute_contiguous_strides_offsets(sizes)
+    return torch._nested_view_from_buffer(result.flatten(), sizes, *places)
+
+
+def _self_attention(x, starts, heads, qkv_weight, qkv_bias, out_weight, out_bias, mask):
+    """Multi-head attention of _packed()'s x; mask [B,T] or [B,H,T,T] is added."""
+    q, k, v = functional.linear(x, qkv_weight, qkv_bias).unflatten(-1, (3, heads, -1)).unbind(-3)
+    if starts is not None:
+        out = _core.attention_varlen(q, k, v, starts, starts)
+    else:
+        bias = mask if mask is None or mask.dim() == 4 else mask[:, None, None]
+        out = attention(q, k, v, bias=bias, layout="bthd")
+    return functional.linear(out.flatten(-2), out_weight, out_bias)
+
+
+def _warn_of_weights():
+    detail = "; nn.MultiheadAttention does so unless it is called with need_weights=False"
+    _warn("need_weights=True asks for the weights", detail, level=7)  # the call of the module
+
+
+_PLACES = (
+    (functional, "scaled_dot_product_attention", scaled_dot_product_attention),
+    (functional, "multi_head_attention_forward", _mha),
+    (torch, "_native_multi_head_attention", _mha_fast),
+    (torch, "_transformer_encoder_layer_fwd", _layer_fast),
+)

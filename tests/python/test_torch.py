@@ -554,50 +554,126 @@ def test_modes_and_tracers_see_the_operator():
     assert torch.equal(graph(x), own(x, x, x))
 
 
-def calls_of(monkeypatch):
-    """A list that grows with the calls of attend's function."""
-    calls = []
+@pytest.fixture
+def calls(monkeypatch):
+    """A list that grows with each call of attend's kernels."""
+    made = []
 
-    def counted(*arguments, **options):
-        calls.append(1)
-        return attend.scaled_dot_product_attention(*arguments, **options)
+    def counted(function):
+        return lambda *arguments, **options: made.append(function.__name__) or function(*arguments, **options)
 
-    monkeypatch.setattr(attend._core, "scaled_dot_product_attention", counted)
-    return calls
+    for name in ("attention", "attention_varlen", "scaled_dot_product_attention"):
+        monkeypatch.setattr(attend._core, name, counted(getattr(attend, name)))
+    return made
+
+
+BATCH, TOKENS, SIZE, HEADS = 3, 7, 32, 4
+PADDING = torch.arange(TOKENS) >= torch.tensor([[7], [3], [5]])
+CAUSAL = torch.nn.Transformer.generate_square_subsequent_mask(TOKENS)
+MULTI_HEAD = {
+    "plain": {}, "padding": {"key_padding_mask": PADDING}, "mask": {"attn_mask": CAUSAL},
+    "both": {"attn_mask": CAUSAL, "key_padding_mask": CAUSAL.new_zeros(BATCH, TOKENS).masked_fill(PADDING, -torch.inf)},
+    "mask of heads": {"attn_mask": bool_mask(BATCH * HEADS, TOKENS, TOKENS) & ~torch.eye(TOKENS, dtype=torch.bool)},
+}
+ENCODERS = {
+    "layer": lambda: torch.nn.TransformerEncoderLayer(SIZE, HEADS, 64, batch_first=True),
+    "layer, gelu, norm first": lambda: torch.nn.TransformerEncoderLayer(
+        SIZE, HEADS, 64, activation="gelu", norm_first=True, batch_first=True),
+    "encoder": lambda: torch.nn.TransformerEncoder(ENCODERS["layer"](), 2),
+    "no nested tensors": lambda: torch.nn.TransformerEncoder(ENCODERS["layer"](), 2, enable_nested_tensor=False),
+}
+inference = pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+
+
+def both(run, count, calls):
+    """What run() gives without and with attend, whose kernels are called so many times."""
+    expected = run()
+    assert not calls
+    with attend.torch.replace_sdpa():
+        got = run()
+    assert len(calls) == count
+    calls.clear()
+    assert got.dtype == expected.dtype and got.shape == expected.shape
+    return got, expected
+
+
+@inference
+@pytest.mark.parametrize("options", MULTI_HEAD.values(), ids=MULTI_HEAD)
+def test_multi_head_attention_in_inference_is_attends(options, mode, calls):
+    module, x = torch.nn.MultiheadAttention(SIZE, HEADS, batch_first=True).eval(), rand(BATCH, TOKENS, SIZE)
+    with mode():
+        got, expected = both(lambda: module(x, x, x, need_weights=False, **options)[0], 1, calls)
+        close(got, expected)
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            close(both(lambda: module(x, x, x, need_weights=False, **options)[0], 1, calls)[0], expected)
+        finally:
+            torch.backends.mha.set_fastpath_enabled(True)
+
+
+@inference
+@pytest.mark.parametrize("padding", [None, PADDING], ids=["", "padding"])
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoders_in_inference_are_attends(name, padding, mode, calls):
+    encoder, x = ENCODERS[name]().eval(), rand(BATCH, TOKENS, SIZE)
+    with mode(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The PyTorch API of nested tensors")
+        got, expected = both(lambda: encoder(x, src_key_padding_mask=padding), 2 if "layer" not in name else 1, calls)
+        # Padded positions too: where PyTorch makes a NestedTensor they are 0. Normed twice, numbers are below 4.
+        torch.testing.assert_close(got, expected, rtol=0, atol=8e-6)
+        if padding is not None and name == "encoder":
+            assert (got[PADDING] == 0).all()
 
 
 @torch.no_grad()
-def test_replace_sdpa_reaches_multihead_attention(monkeypatch):
-    calls = calls_of(monkeypatch)
-    x = rand(2, 6, 32)
-    attention = torch.nn.MultiheadAttention(32, 4, batch_first=True)
-    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0, batch_first=True)
-    runs = {
-        "attention": lambda: attention(x, x, x, need_weights=False)[0],
-        "attention, padding": lambda: attention(x, x, x, need_weights=False, key_padding_mask=~bool_mask(2, 6))[0],
-        "layer": lambda: layer(x),
-    }
-    for run in runs.values():
-        torch.manual_seed(2)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_in_inference_are_attends(calls):
+    x = torch.nested.nested_tensor([rand(length, SIZE) for length in (4, 7, 1)])
+    module, layer = torch.nn.MultiheadAttention(SIZE, HEADS, batch_first=True).eval(), ENCODERS["layer"]().eval()
+    for run in (lambda: module(x, x, x, need_weights=False)[0], lambda: layer(x)):
         expected = run()
-        before = len(calls)
         with attend.torch.replace_sdpa():
-            torch.manual_seed(2)
             got = run()
-        assert len(calls) == before + 1
-        torch.testing.assert_close(got, expected, rtol=0, atol=4e-6)  # two sums of 64 products after it
-    # For inference PyTorch has a path of its own, unless that is turned off.
-    layer.eval()
-    before = len(calls)
+        assert calls == ["attention_varlen"] and got.is_nested
+        calls.clear()
+        for ours, theirs in zip(got.unbind(), expected.unbind(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=8e-6)
+
+
+@torch.no_grad()
+def test_an_encoder_is_compiled_with_attend():
+    layer, x = ENCODERS["layer"]().eval(), rand(BATCH, TOKENS, SIZE)
     with attend.torch.replace_sdpa():
-        layer(x)
-        assert len(calls) == before
-        torch.backends.mha.set_fastpath_enabled(False)
-        try:
-            layer(x)
-        finally:
-            torch.backends.mha.set_fastpath_enabled(True)
-    assert len(calls) == before + 1
+        compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(x), layer(x), rtol=0, atol=8e-6)
+
+
+@torch.no_grad()
+def test_layers_that_stay_pytorchs(calls):
+    x = rand(BATCH, TOKENS, SIZE)
+    for fast in (True, False):
+        module = torch.nn.MultiheadAttention(SIZE, HEADS, batch_first=True).train(not fast)
+        attend.torch._warned.clear()
+        expected = module(x, x, x)
+        with attend.torch.replace_sdpa():
+            got = only_warning(lambda: module(x, x, x), "need_weights=True asks for the weights")
+        for ours, theirs in zip(got, expected, strict=True):
+            assert torch.equal(ours, theirs)
+    layer = ENCODERS["layer"]().eval().double()
+    with attend.torch.replace_sdpa():
+        assert layer(x.double()).dtype == torch.float64  # no warning
+        with pytest.warns(UserWarning, match="attend.torch: PyTorch computes .*not on the CPU"):
+            ENCODERS["layer"]().eval().to("meta")(x.to("meta"))
+    assert not calls
+
+
+def test_replace_sdpa_reaches_multihead_attention_in_training(calls):
+    x = rand(BATCH, TOKENS, SIZE)
+    module = torch.nn.MultiheadAttention(SIZE, HEADS, batch_first=True)
+    layer = torch.nn.TransformerEncoderLayer(SIZE, HEADS, 64, dropout=0, batch_first=True)
+    for run in (lambda: module(x, x, x, need_weights=False)[0],
+                lambda: module(x, x, x, need_weights=False, key_padding_mask=PADDING)[0], lambda: layer(x)):
+        torch.testing.assert_close(*both(run, 1, calls), rtol=0, atol=4e-6)  # two sums of 64 products after it
 
 
 class Encoder(torch.nn.Module):
@@ -648,21 +724,63 @@ def test_pytorchs_layers_train_with_replace_sdpa():
     assert losses[-5:].mean() < losses[:5].mean() / 1.5
 
 
+def places():
+    return [getattr(module, name) for module, name, _ in attend.torch._PLACES]
+
+
+OURS, TORCHS = [ours for _, _, ours in attend.torch._PLACES], places()
+
+
 def test_replace_sdpa_restores():
-    functional = torch.nn.functional
-    assert functional.scaled_dot_product_attention is own
+    assert TORCHS[0] is own and sdpa in OURS and not set(OURS) & set(TORCHS)
     with pytest.raises(KeyError), attend.torch.replace_sdpa():
         with attend.torch.replace_sdpa():
-            assert functional.scaled_dot_product_attention is sdpa
-        assert functional.scaled_dot_product_attention is sdpa
+            assert places() == OURS
+        assert places() == OURS
         raise KeyError
-    assert functional.scaled_dot_product_attention is own
-    attend.torch.replace_sdpa()
+    assert places() == TORCHS
+    stays = attend.torch.replace_sdpa()
     with attend.torch.replace_sdpa():
         pass
-    assert functional.scaled_dot_product_attention is sdpa
-    attend.torch.restore_sdpa()
-    assert functional.scaled_dot_product_attention is own
+    assert places() == OURS
+    with attend.torch.replace_sdpa():
+        attend.torch.restore_sdpa()
+        assert places() == TORCHS
+    with stays:
+        assert places() == OURS
+    assert places() == TORCHS
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_replace_sdpa_leaves_the_switch_of_the_fast_path_alone(fast):
+    switch = torch.backends.mha
+    switch.set_fastpath_enabled(fast)
+    try:
+        with pytest.raises(KeyError), attend.torch.replace_sdpa():
+            assert switch.get_fastpath_enabled() is fast
+            raise KeyError
+        assert switch.get_fastpath_enabled() is fast
+    finally:
+        switch.set_fastpath_enabled(True)
+
+
+def test_replace_sdpa_in_threads_lasts_as_long_as_the_last():
+    entered, leave = [threading.Event(), threading.Event()], [threading.Event(), threading.Event()]
+
+    def work(n):
+        with attend.torch.replace_sdpa():
+            entered[n].set()
+            leave[n].wait(60)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (0, 1)]
+    for n, thread in enumerate(threads):
+        thread.start()
+        assert entered[n].wait(60)
+    for n, thread in enumerate(threads):  # the first that came goes first
+        assert places() == OURS
+        leave[n].set()
+        thread.join()
+    assert places() == TORCHS
 
 
 def test_causal_bias_of_pytorch():
