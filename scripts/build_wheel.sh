@@ -19,12 +19,12 @@ pip wheel "${quietly[@]}" --no-deps --no-build-isolation --wheel-dir "$work/buil
 auditwheel repair --wheel-dir "$work/repaired" "$work"/built/*.whl
 
 wheel unpack --dest "$work" "$work"/repaired/*.whl
-content=("$work"/attend-*/)
-for library in "${content[0]}"attend.libs/*; do
+content=("$work"/attend_cpu-*/)
+for library in "${content[0]}"attend_cpu.libs/*; do
   # libtbb-4d79fbbd.so.12.8 was libtbb.so.12.8
   name=$(basename "$library" | sed -E 's/-[0-9a-f]{8}\.so/.so/')
   package=$(dpkg-query --search "*/$name" | head -1 | cut -d: -f1)
-  cp "/usr/share/doc/$package/copyright" "$(echo "${content[0]}"attend-*.dist-info)/licenses/$name.txt"
+  cp "/usr/share/doc/$package/copyright" "$(echo "${content[0]}"attend_cpu-*.dist-info)/licenses/$name.txt"
 done
 mkdir -p "$folder"
 wheel pack --dest-dir "$folder" "${content[0]}"

@@ -33,7 +33,7 @@ from ._core import (
     set_num_threads,
 )
 
-__version__ = _version("attend")
+__version__ = _version("attend-cpu")
 __all__ = [
     "AttentionGradients",
     "AttentionPlan",

@@ -18,7 +18,7 @@ try:
         raise ImportError("this transformers tells a mask function nothing about q_offset")
 except ImportError as error:
     raise ImportError("attend.transformers needs PyTorch and Hugging Face transformers 5.4 or newer: "
-                      "pip install 'attend[transformers]'") from error
+                      "pip install 'attend-cpu[transformers]'") from error
 
 from .torch import attention  # an operator while PyTorch makes a graph, a direct call otherwise
 

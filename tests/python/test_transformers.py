@@ -548,7 +548,7 @@ def test_a_transformers_that_is_missing_or_too_old_is_named(spoil):
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert run.returncode == 1
     assert "ImportError: attend.transformers needs PyTorch and Hugging Face transformers 5.4" in run.stderr
-    assert "pip install 'attend[transformers]'" in run.stderr
+    assert "pip install 'attend-cpu[transformers]'" in run.stderr
 
 
 # --- Real weights --------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ assert numpy.abs(attend.attention(x, x, x) - weights / weights.sum(-1, keepdims=
 assert attend.explain("the cat sat").to_png().startswith(b"\\x89PNG")
 folder = pathlib.Path(attend.__file__).parent
 used = {pathlib.Path(line.split()[-1]) for line in open("/proc/self/maps") if ".so" in line}
-assert any(path.name.startswith("libtbb") and path.parent == folder.with_name("attend.libs") for path in used)
+assert any(path.name.startswith("libtbb") and path.parent == folder.with_name("attend_cpu.libs") for path in used)
 print("works on", sys.version.split()[0], attend.__version__)
 """
 
@@ -58,16 +58,19 @@ def test_it_is_installed_and_works(wheel, tmp_path):
         subprocess.run([environment / "bin/pip", "install", "-q", wheel], check=True)
         answer = subprocess.run([environment / "bin/python", "-c", PROGRAM], capture_output=True, text=True, cwd=tmp_path)
         assert answer.stdout.startswith("works on"), answer.stderr
+        outputs = [subprocess.run([*how, "explain", "the cat sat"], capture_output=True, text=True, cwd=tmp_path, check=True).stdout
+                   for how in ([environment / "bin/attend"], [environment / "bin/python", "-m", "attend"])]
+        assert outputs[0] == outputs[1] and "the cat sat" in outputs[0]
 
 
 def test_it_brings_its_libraries(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path)
     module = next((tmp_path / "attend").glob("_core*.so"))
     needed = re.findall(r"NEEDED\s+(\S+)", subprocess.run(["objdump", "-p", module], capture_output=True, text=True).stdout)
-    brought = {path.name for path in (tmp_path / "attend.libs").iterdir()}
+    brought = {path.name for path in (tmp_path / "attend_cpu.libs").iterdir()}
     assert any(name.startswith("libtbb") for name in brought)
     assert {name for name in needed if not SYSTEM.fullmatch(name)} <= brought
     assert {"__init__.py", "_core.pyi", "py.typed", "onnx.py"} <= {path.name for path in (tmp_path / "attend").iterdir()}
-    licenses = {path.name for path in tmp_path.glob("attend-*.dist-info/licenses/*") if path.stat().st_size > 500}
+    licenses = {path.name for path in tmp_path.glob("attend_cpu-*.dist-info/licenses/*") if path.stat().st_size > 500}
     others = {re.sub(r"-[0-9a-f]{8}\.so", ".so", name) + ".txt" for name in brought}
     assert licenses == {"LICENSE", "NOTICE"} | others
