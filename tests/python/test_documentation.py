@@ -2,9 +2,10 @@
 
 import ast
 import doctest
-import importlib
+import importlib.metadata
 import inspect
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -147,6 +148,25 @@ def test_types_are_checked_where_the_package_is_used(tmp_path):
     found = subprocess.run([*mypy, "wrong.py"], capture_output=True, text=True, cwd=tmp_path).stdout
     for number, (line, codes) in enumerate(WRONG.items(), len(lines) + 1):
         assert any(f"wrong.py:{number}: error" in found and f"[{code}]" in found for code in codes.split("|")), (line, found)
+
+
+def needed(extras):
+    """What `pip install '.[extras]'` brings, by the names of distributions."""
+    names = {"attend", "numpy"}
+    for requirement in importlib.metadata.requires("attend-cpu"):
+        name, extra = re.match(r"[\w-]+", requirement)[0], re.search(r"extra == .(\w+)", requirement)
+        if extra and extra[1] in extras:
+            inner = re.match(r"attend-cpu\[(\w+)\]", requirement)
+            names |= needed({inner[1]}) if inner else {name}
+    return names
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_what_the_pages_install_is_what_their_python_imports(repository, page):
+    text = (repository / page).read_text()
+    extras = set(re.search(r"pip install '\.\[([\w,]+)\]'", text)[1].split(","))
+    imported = set(re.findall(r"^(?:import|from) (\w+)", "".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), re.MULTILINE))
+    assert "torch" in imported and imported <= needed(extras)
 
 
 def test_the_package_says_that_it_is_typed():
