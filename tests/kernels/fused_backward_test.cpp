@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/targets.h"
 #include "tests/attention/gradient.h"
+#include "tests/kernels/every_target.h"
 
 namespace attend {
 namespace {
@@ -13,37 +13,6 @@ using namespace test;
 using kernels::BackwardGroup;
 using kernels::Target;
 
-// Memory with bytes of its own around it; NaN in every floating type.
-class Guarded {
- public:
-  explicit Guarded(std::size_t bytes) : size_(bytes), bytes_(bytes + 2 * guard + 64, fill) {
-    const std::size_t past = (reinterpret_cast<std::uintptr_t>(bytes_.data()) + guard) % 64;
-    begin_ = bytes_.data() + guard + (past == 0 ? 0 : 64 - past);
-  }
-  std::byte* begin() { return begin_; }
-  bool intact() const {
-    const auto clean = [](std::byte b) { return b == fill; };
-    return std::all_of(bytes_.data(), static_cast<const std::byte*>(begin_), clean) &&
-           std::all_of(static_cast<const std::byte*>(begin_) + size_, bytes_.data() + bytes_.size(), clean);
-  }
-
- private:
-  static constexpr std::size_t guard = 256;
-  static constexpr std::byte fill{0xFF};
-  std::size_t size_;
-  std::vector<std::byte> bytes_;
-  std::byte* begin_;
-};
-
-kernels::Operand operand(const View& x) {
-  const Dims& s = x.strides();
-  return {x.raw(), x.dtype(), s[1], s[2], s[3]};
-}
-kernels::Rows rows(const View& x) {
-  kernels::Rows out;
-  out.data = x.raw(), out.dtype = x.dtype(), out.row = x.strides()[2], out.column = x.strides()[3];
-  return out;
-}
 kernels::MutableRows result_rows(const MutableView& x) {
   return {x.raw(), x.dtype(), x.strides()[2], x.strides()[3]};
 }
@@ -55,25 +24,18 @@ kernels::Operand statistics(const View& x) {
 class Trial {
  public:
   Trial(const Target& target, const BackwardCall& c)
-      : target_(target), c_(c), H_(c.x.Q.size(1)), Tq_(c.x.Q.size(2)), Tk_(c.x.K.size(2)), D_(c.x.Q.size(3)) {
-    const AttentionOptions& o = c.x.options;
-    kernels::Group& f = group_.forward;
-    f.sizes = {H_, D_, c.x.V.size(3), c.x.Q.dtype()};
-    f.features = {.mask = o.mask.has_value(),
-                  .bias = o.bias.has_value(),
-                  .alibi_slopes = o.alibi_slopes.has_value(),
-                  .softcap = o.softcap > 0,
-                  .dropout = o.dropout.p > 0,
-                  .dlogits = c.wanted.dbias || c.wanted.dalibi_slopes};
-    f.q = operand(c.x.Q), f.k = rows(c.x.K), f.v = rows(c.x.V);
-    group_.out = operand(c.forward.out), group_.lse = statistics(c.forward.lse);
-    if (o.mask) f.mask = operand(o.mask->broadcast_to({1, H_, Tq_, Tk_}));
-    if (o.bias) f.bias = operand(*o.bias);
-    for (std::int64_t h = 0; o.alibi_slopes && h < H_; ++h) slopes_.push_back(o.alibi_slopes->item({h}));
-    if (o.alibi_slopes) f.alibi_slopes = slopes_.data();
-    f.rules = test::oracle_head(c.x, 0, 0, 0, Tq_, 0, Tk_).rules;
+      : target_(target),
+        c_(c),
+        H_(c.x.Q.size(1)),
+        Tq_(c.x.Q.size(2)),
+        Tk_(c.x.K.size(2)),
+        D_(c.x.Q.size(3)),
+        forward_(c.x) {
+    group_.forward = forward_.group;
+    group_.forward.features.dlogits = c.wanted.dbias || c.wanted.dalibi_slopes;
+    group_.out = operand_of(c.forward.out), group_.lse = statistics(c.forward.lse);
     group_.queries = Tq_;
-    group_.dout = operand(c.Dout);
+    group_.dout = operand_of(c.Dout);
     if (c.wanted.dlse) group_.dlse = statistics(*c.wanted.dlse);
   }
 
@@ -129,31 +91,32 @@ class Trial {
   const Target& target_;
   const BackwardCall& c_;
   std::int64_t H_, Tq_, Tk_, D_;
-  std::vector<double> slopes_;
+  GroupOfCall forward_;
   BackwardGroup group_;
 };
 
-TEST(TargetBackward, SizesAroundTilesWithEveryOption) {
+class FusedBackward : public EveryTarget {};
+
+INSTANTIATE_TEST_SUITE_P(Every, FusedBackward, every_target(), name_of_target);
+
+TEST_P(FusedBackward, SizesAroundTilesWithEveryOption) {
   constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
   // Sinks are of the schedule; starts and lengths of items of a batch too, but for one length.
   constexpr unsigned here = ~unsigned{with_starts | with_sinks};
-  for (const Target* target : kernels::targets()) {
-    if (!target->supported()) continue;
-    const std::int64_t n = target->lanes, w = target->panel_rows;
-    const std::int64_t sizes[] = {1, n - 1, n, n + 1, w - 1, w, w + 1, 47, 48, 49, 63, 64, 65, 96, 129};
-    const std::int64_t last = std::ssize(sizes);
-    for (std::uint64_t seed = 70'000; seed < 70'060; ++seed) {
-      Dice dice(seed);
-      Sizes s{1, 1 + dice.below(3), 1, sizes[dice.below(last)], sizes[dice.below(last)], 1, 1};
-      s.D = dice.one_in(2) ? 1 + dice.below(70) : sizes[dice.below(last)];
-      s.Dv = dice.one_in(2) ? s.D : 1 + dice.below(70);
-      if (dice.one_in(20)) s.Tk = 2 * target->backward.keys({.D = s.D, .Dv = s.Dv}) + 5;
-      Call x = make_call(s, random_features(dice) & here, dtypes[seed % 3], seed);
-      if (x.options.bias) x.options.bias = x.options.bias->broadcast_to({1, s.H, s.Tq, s.Tk});
-      x.what.append(" ").append(target->name);
-      const BackwardCall c = backward_of(std::move(x), seed, dice.one_in(3));
-      Trial(*target, c).check(c.x.what);
-    }
+  const std::int64_t n = target().lanes, w = target().panel_rows;
+  const std::int64_t sizes[] = {1, n - 1, n, n + 1, w - 1, w, w + 1, 47, 48, 49, 63, 64, 65, 96, 129};
+  const std::int64_t last = std::ssize(sizes);
+  for (std::uint64_t seed = 70'000; seed < 70'060; ++seed) {
+    Dice dice(seed);
+    Sizes s{1, 1 + dice.below(3), 1, sizes[dice.below(last)], sizes[dice.below(last)], 1, 1};
+    s.D = dice.one_in(2) ? 1 + dice.below(70) : sizes[dice.below(last)];
+    s.Dv = dice.one_in(2) ? s.D : 1 + dice.below(70);
+    if (dice.one_in(20)) s.Tk = 2 * target().backward.keys({.D = s.D, .Dv = s.Dv}) + 5;
+    Call x = make_call(s, random_features(dice) & here, dtypes[seed % 3], seed);
+    if (x.options.bias) x.options.bias = x.options.bias->broadcast_to({1, s.H, s.Tq, s.Tk});
+    x.what.append(" ").append(target().name);
+    const BackwardCall c = backward_of(std::move(x), seed, dice.one_in(3));
+    Trial(target(), c).check(c.x.what);
   }
 }
 

@@ -7,9 +7,9 @@
 #include <memory>
 #include <set>
 
-#include "kernels/targets.h"
 #include "tests/attention/plain.h"
 #include "tests/expect.h"
+#include "tests/kernels/every_target.h"
 
 namespace attend {
 namespace {
@@ -229,15 +229,9 @@ std::vector<std::int64_t> sizes_around(const Target& target) {
   return {sizes.begin(), sizes.end()};
 }
 
-class Fused : public testing::TestWithParam<const Target*> {
- protected:
-  void SetUp() override {
-    if (!GetParam()->supported()) GTEST_SKIP() << "this processor does not run " << GetParam()->name;
-  }
-};
+class Fused : public test::EveryTarget {};
 
-INSTANTIATE_TEST_SUITE_P(Every, Fused, testing::ValuesIn(kernels::targets().begin(), kernels::targets().end()),
-                         [](const auto& each) { return std::string(each.param->name); });
+INSTANTIATE_TEST_SUITE_P(Every, Fused, test::every_target(), test::name_of_target);
 
 TEST_P(Fused, OddSizesOneAtATime) {
   std::uint64_t seed = 0;

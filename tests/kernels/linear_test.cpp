@@ -1,0 +1,98 @@
+// Every target's linear kernel by itself: sizes around its panels and rows, in packed memory of just the floats that it
+// asks for, and nothing read or written outside.
+#include <cmath>
+
+#include "core/element.h"
+#include "tests/kernels/every_target.h"
+
+namespace attend {
+namespace {
+
+using namespace test;
+
+// x W^T + b with everything in guarded memory, rows of x and y further apart than they are long.
+class Trial {
+ public:
+  Trial(const kernels::Target& target, std::int64_t rows, std::int64_t in, std::int64_t out, DType dtype, DType y_dtype,
+        bool with_bias, std::uint64_t seed)
+      : target_(target),
+        rows_(rows),
+        in_(in),
+        out_(out),
+        weight_(Generator(seed).normal({out, in}, 0, 1)),
+        bias_(Generator(seed + 1).normal({out}, 0, 1)),
+        x_(rows * (in + 2) - 2, dtype),
+        y_(rows * (out + 3) - 3, y_dtype),
+        packed_(target.linear.floats(dtype, out, in), DType::f32) {
+    const Tensor values = Generator(seed + 2).normal({rows, in}, 0, 1);
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t i = 0; i < in; ++i) store_element(dtype, x_at(dtype, r, i), values.item({r, i}));
+    a_ = {dtype, y_dtype, x_.begin(), packed_.as<float>(), with_bias ? bias_.data<float>() : nullptr, y_.begin(), in,
+          out,   in + 2,  out + 3};
+    target_.linear.pack(dtype, weight_.data<float>(), out, in, packed_.as<float>());
+  }
+
+  // In pieces of at most so many rows.
+  void check(std::int64_t piece, const std::string& what) {
+    const std::int64_t width = target_.panel_rows;
+    for (std::int64_t panel = 0; panel * width < out_; ++panel)
+      for (std::int64_t first = 0; first < rows_; first += piece) {
+        target_.linear.run(a_, first, std::min(rows_, first + piece), panel);
+      }
+    for (const Guarded* each : {&x_, &y_, &packed_}) EXPECT_TRUE(each->intact()) << what;
+    for (std::int64_t r = 0; r < rows_; ++r)
+      for (std::int64_t o = 0; o < out_; ++o) compare(r, o, what);
+  }
+
+ private:
+  std::byte* x_at(DType dtype, std::int64_t r, std::int64_t i) {
+    return x_.begin() + (r * (in_ + 2) + i) * size_of(dtype);
+  }
+
+  void compare(std::int64_t r, std::int64_t o, const std::string& what) {
+    const bool narrow = a_.dtype == DType::bf16;
+    double sum = a_.bias ? static_cast<double>(a_.bias[o]) : 0, magnitude = std::abs(sum);
+    for (std::int64_t i = 0; i < in_; ++i) {
+      const float weight = rounded(a_.dtype, weight_.data<float>()[o * in_ + i]);
+      const double product = load_element(a_.dtype, x_at(a_.dtype, r, i)) * static_cast<double>(weight);
+      sum += product, magnitude += std::abs(product);
+    }
+    // Each product and each addition rounds by 2^-24 of no more than the magnitude (`baseline` both); the bf16 dot may
+    // cut instead of rounding. Then y is rounded.
+    const double each = narrow ? 0x1p-23 : 0x1p-24, of_y = a_.y_dtype == DType::bf16 ? 0x1p-8 : 0;
+    const double tolerance = 2 * static_cast<double>(in_ + 1) * each * magnitude + of_y * std::abs(sum) * 1.01;
+    const double got = load_element(a_.y_dtype, y_.begin() + (r * (out_ + 3) + o) * size_of(a_.y_dtype));
+    EXPECT_NEAR(got, sum, tolerance) << what << " row " << r << " output " << o;
+  }
+
+  const kernels::Target& target_;
+  std::int64_t rows_, in_, out_;
+  Tensor weight_, bias_;
+  Guarded x_, y_, packed_;
+  kernels::LinearOperands a_;
+};
+
+class LinearKernels : public EveryTarget {};
+
+INSTANTIATE_TEST_SUITE_P(Every, LinearKernels, every_target(), name_of_target);
+
+TEST_P(LinearKernels, SizesAroundPanelsAndRows) {
+  const std::int64_t w = target().panel_rows, n = target().lanes;
+  const std::int64_t outs[] = {1, n - 1, n, n + 1, w - 1, w, w + 1, 2 * w, 2 * w + n - 1};
+  const std::int64_t ins[] = {1, 2, 3, 8, 37, 127, 128, 129, 256, 258, 300};
+  const std::int64_t rows[] = {1, 2, 3, 4, 5, 7, 8, 9, 13, 63, 64};
+  Dice dice(95'000);
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    const DType dtype = target().bf16_dot && dice.one_in(2) ? DType::bf16 : DType::f32;
+    const DType y_dtype = dice.one_in(2) ? DType::bf16 : DType::f32;
+    std::int64_t in = ins[dice.below(std::ssize(ins))];
+    if (dtype == DType::bf16) in += in % 2;
+    const std::int64_t count = rows[dice.below(std::ssize(rows))], out = outs[dice.below(std::ssize(outs))];
+    const std::string what = Dims{count, in, out}.str() + std::string(name_of(dtype)) + std::string(name_of(y_dtype));
+    Trial(target(), count, in, out, dtype, y_dtype, dice.one_in(2), seed)
+        .check(1 + dice.below(kernels::linear_rows), what);
+  }
+}
+
+}  // namespace
+}  // namespace attend
