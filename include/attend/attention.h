@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -138,6 +139,22 @@ AttentionGradients attention_backward(const View& dout, const View& q, const Vie
 void attention_backward_into(const AttentionGradientViews& to, const View& dout, const View& q, const View& k,
                              const View& v, const View& out, const View& lse, const AttentionOptions& options = {},
                              const std::optional<View>& dlse = {});
+
+// An option that is a tensor: how it is called, what it may be, and where the structs above have it and its gradient.
+struct TensorOption {
+  std::string_view name;
+  std::optional<View> AttentionOptions::*value;
+  std::string_view dtype;    // "bool", "floating point", "i64"
+  std::string_view shape;    // "broadcast to [B,H,Tq,Tk]", "[H]", "[B]", "[sequences + 1]"
+  std::string_view meaning;  // in one line
+  // Null where it has no gradient.
+  bool BackwardOptions::*wanted = nullptr;
+  std::optional<Tensor> AttentionGradients::*gradient = nullptr;
+  std::optional<MutableView> AttentionGradientViews::*gradient_view = nullptr;
+};
+
+// All of them, in the order in which AttentionOptions has them.
+std::span<const TensorOption> tensor_options();
 
 // How attention() computes.
 enum class Path : std::uint8_t {

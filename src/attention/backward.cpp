@@ -23,10 +23,6 @@ void check_result(const char* function, const char* name, const View& x, const D
   if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, function, "{} is {}, expected {}", name, x.dtype(), dtype);
 }
 
-void check_wanted(const char* function, const char* name, bool wanted, const std::optional<View>& option) {
-  if (wanted && !option) fail(ErrorCode::bad_value, function, "d{} is wanted, but {} is not given", name, name);
-}
-
 // dbias, as the sums see it.
 MutableView broadcast_pairs(const MutableView& dbias, const Problem& p) {
   const View view = dbias.broadcast_to({p.B, p.H, p.Tq, p.Tk});
@@ -43,9 +39,10 @@ BackwardProblem check(const char* function, const View& dout, const View& q, con
   check_result(function, "out", out, results, q.dtype());
   check_result(function, "lse", lse, rows, statistics_dtype(q));
   if (backward.dlse) check_result(function, "dlse", *backward.dlse, rows, statistics_dtype(q));
-  check_wanted(function, "bias", backward.dbias, options.bias);
-  check_wanted(function, "alibi_slopes", backward.dalibi_slopes, options.alibi_slopes);
-  check_wanted(function, "sinks", backward.dsinks, options.sinks);
+  for (const TensorOption& option : tensor_options()) {
+    if (!option.wanted || !(backward.*option.wanted) || options.*option.value) continue;
+    fail(ErrorCode::bad_value, function, "d{} is wanted, but {} is not given", option.name, option.name);
+  }
   x.dout = with_axes(dout, 4), x.out = with_axes(out, 4), x.lse = with_axes(lse, 3);
   if (backward.dlse) x.dlse = with_axes(*backward.dlse, 3);
   if (backward.dalibi_slopes) x.options.alibi_slopes.resize(static_cast<std::size_t>(p.H));
@@ -56,11 +53,11 @@ BackwardProblem check(const char* function, const View& dout, const View& q, con
 void check_outputs(const char* function, const AttentionGradientViews& to, const View& dout, const View& q,
                    const View& k, const View& v, const View& out, const View& lse, const AttentionOptions& options,
                    const std::optional<View>& dlse) {
-  std::vector<std::pair<const char*, MutableView>> outputs;
-  const auto add = [&](const char* name, const MutableView& x, const View& of) {
+  std::vector<std::pair<std::string, MutableView>> outputs;
+  const auto add = [&](const std::string& name, const MutableView& x, const View& of) {
     check_output(function, name, x, of.shape(), of.dtype());
     check_apart(function, name, x, q, k, v, options);
-    const auto apart = [&](const char* other, const View& argument) {
+    const auto apart = [&](std::string_view other, const View& argument) {
       if (overlap(x, argument)) fail(ErrorCode::bad_value, function, "{} shares memory with {}", name, other);
     };
     apart("dout", dout), apart("out", out), apart("lse", lse);
@@ -71,9 +68,10 @@ void check_outputs(const char* function, const AttentionGradientViews& to, const
   add("dq", to.dq, q);
   add("dk", to.dk, k);
   add("dv", to.dv, v);
-  if (to.dbias) add("dbias", *to.dbias, *options.bias);
-  if (to.dalibi_slopes) add("dalibi_slopes", *to.dalibi_slopes, *options.alibi_slopes);
-  if (to.dsinks) add("dsinks", *to.dsinks, *options.sinks);
+  for (const TensorOption& option : tensor_options()) {
+    if (!option.gradient_view || !(to.*option.gradient_view)) continue;
+    add("d" + std::string(option.name), *(to.*option.gradient_view), *(options.*option.value));
+  }
 }
 
 // ---- Calls ----
@@ -115,9 +113,10 @@ AttentionGradients run_new(const View& dout, const View& q, const View& k, const
   const auto like = [](const View& view) { return Tensor::uninitialized(view.shape(), view.dtype()); };
   AttentionGradients result{like(q), like(k), like(v)};
   AttentionGradientViews to{result.dq.view(), result.dk.view(), result.dv.view()};
-  if (backward.dbias) to.dbias = result.dbias.emplace(like(*options.bias)).view();
-  if (backward.dalibi_slopes) to.dalibi_slopes = result.dalibi_slopes.emplace(like(*options.alibi_slopes)).view();
-  if (backward.dsinks) to.dsinks = result.dsinks.emplace(like(*options.sinks)).view();
+  for (const TensorOption& option : tensor_options()) {
+    if (!option.wanted || !(backward.*option.wanted)) continue;
+    to.*option.gradient_view = (result.*option.gradient).emplace(like(*(options.*option.value))).view();
+  }
   run(x, to);
   return result;
 }
@@ -125,7 +124,10 @@ AttentionGradients run_new(const View& dout, const View& q, const View& k, const
 void run_into(const AttentionGradientViews& to, const View& dout, const View& q, const View& k, const View& v,
               const View& out, const View& lse, const AttentionOptions& options, const std::optional<View>& dlse) {
   const char* function = "attention_backward_into";
-  const BackwardOptions wanted{dlse, to.dbias.has_value(), to.dalibi_slopes.has_value(), to.dsinks.has_value()};
+  BackwardOptions wanted{dlse};
+  for (const TensorOption& option : tensor_options()) {
+    if (option.wanted) wanted.*option.wanted = (to.*option.gradient_view).has_value();
+  }
   BackwardProblem x = check(function, dout, q, k, v, out, lse, options, wanted);
   check_outputs(function, to, dout, q, k, v, out, lse, options, dlse);
   run(x, to);

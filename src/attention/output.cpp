@@ -47,7 +47,7 @@ bool overlap(const View& a, const View& b) {
   return a_first < a_last && b_first < b_last && a_first < b_last && b_first < a_last;
 }
 
-void check_output(const char* function, const char* name, const MutableView& x, const Dims& shape, DType dtype) {
+void check_output(const char* function, std::string_view name, const MutableView& x, const Dims& shape, DType dtype) {
   if (x.shape() != shape) fail(ErrorCode::bad_shape, function, "{} has shape {}, expected {}", name, x.shape(), shape);
   if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, function, "{} is {}, expected {}", name, x.dtype(), dtype);
   if (x.count() > 0 && !distinct_elements(x)) {
@@ -56,21 +56,17 @@ void check_output(const char* function, const char* name, const MutableView& x, 
   }
 }
 
-void check_apart(const char* function, const char* name, const View& x, const View& q, const View& k, const View& v,
-                 const AttentionOptions& options) {
-  const auto apart = [&](const char* other, const View& argument) {
+void check_apart(const char* function, std::string_view name, const View& x, const View& q, const View& k,
+                 const View& v, const AttentionOptions& options) {
+  const auto apart = [&](std::string_view other, const View& argument) {
     if (overlap(x, argument)) fail(ErrorCode::bad_value, function, "{} shares memory with {}", name, other);
   };
   apart("q", q);
   apart("k", k);
   apart("v", v);
-  if (options.mask) apart("mask", *options.mask);
-  if (options.bias) apart("bias", *options.bias);
-  if (options.alibi_slopes) apart("alibi_slopes", *options.alibi_slopes);
-  if (options.sinks) apart("sinks", *options.sinks);
-  if (options.key_lengths) apart("key_lengths", *options.key_lengths);
-  if (options.query_starts) apart("query_starts", *options.query_starts);
-  if (options.key_starts) apart("key_starts", *options.key_starts);
+  for (const TensorOption& option : tensor_options()) {
+    if (const std::optional<View>& argument = options.*option.value) apart(option.name, *argument);
+  }
 }
 
 }  // namespace attend

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/tensor_options.h"
 #include "core/element.h"
 #include "core/message.h"
 
@@ -76,25 +77,9 @@ void check_numbers(const char* function, Problem& p, const AttentionOptions& opt
   }
 }
 
-View broadcast_pairs(const char* function, const char* name, const View& x, const Problem& p) {
-  const Dims pairs{p.B, p.H, p.Tq, p.Tk};
-  try {
-    return x.broadcast_to(pairs);
-  } catch (const Error&) {
-    fail(ErrorCode::bad_shape, function, "{} has shape {}, expected one that broadcasts to [B,H,Tq,Tk] = {}", name,
-         x.shape(), pairs);
-  }
-}
-
 std::vector<double> per_head(const char* function, const char* name, const std::optional<View>& x, const Problem& p) {
   std::vector<double> out;
-  if (!x) return out;
-  if (!is_floating(x->dtype()))
-    fail(ErrorCode::bad_dtype, function, "{} is {}, expected floating point", name, x->dtype());
-  if (x->shape() != Dims{p.H}) {
-    fail(ErrorCode::bad_shape, function, "{} has shape {}, expected [H] = [{}]", name, x->shape(), p.H);
-  }
-  for (std::int64_t h = 0; h < p.H; ++h) {
+  for (std::int64_t h = 0; x && h < p.H; ++h) {
     out.push_back(x->item({h}));
     if (!std::isfinite(out.back())) {
       fail(ErrorCode::bad_value, function, "{}[{}] is {}, expected a finite number", name, h, out.back());
@@ -104,25 +89,12 @@ std::vector<double> per_head(const char* function, const char* name, const std::
 }
 
 void check_tensors(const char* function, Problem& p, const AttentionOptions& options) {
-  if (options.mask) {
-    if (options.mask->dtype() != DType::boolean) {
-      fail(ErrorCode::bad_dtype, function,
-           "mask is {}, expected bool (true = may attend); a floating-point mask is a bias", options.mask->dtype());
-    }
-    p.mask = broadcast_pairs(function, "mask", *options.mask, p);
-  }
-  if (options.bias) {
-    if (!is_floating(options.bias->dtype())) {
-      fail(ErrorCode::bad_dtype, function, "bias is {}, expected floating point", options.bias->dtype());
-    }
-    p.bias = broadcast_pairs(function, "bias", *options.bias, p);
-  }
+  const Dims pairs{p.B, p.H, p.Tq, p.Tk};
+  check_tensor_options(function, options, pairs);
+  if (options.mask) p.mask = options.mask->broadcast_to(pairs);
+  if (options.bias) p.bias = options.bias->broadcast_to(pairs);
   p.alibi_slopes = per_head(function, "alibi_slopes", options.alibi_slopes, p);
   p.sinks = per_head(function, "sinks", options.sinks, p);
-}
-
-void check_whole(const char* function, const char* name, const View& x) {
-  if (x.dtype() != DType::i64) fail(ErrorCode::bad_dtype, function, "{} is {}, expected i64", name, x.dtype());
 }
 
 std::vector<std::int64_t> numbers_of(const View& x) {
@@ -133,10 +105,6 @@ std::vector<std::int64_t> numbers_of(const View& x) {
 
 void check_key_lengths(const char* function, Problem& p, const std::optional<View>& lengths) {
   if (!lengths) return;
-  check_whole(function, "key_lengths", *lengths);
-  if (lengths->shape() != Dims{p.B}) {
-    fail(ErrorCode::bad_shape, function, "key_lengths has shape {}, expected [B] = [{}]", lengths->shape(), p.B);
-  }
   p.key_lengths = numbers_of(*lengths);
   for (std::int64_t b = 0; b < p.B; ++b) {
     const std::int64_t length = p.key_lengths[static_cast<std::size_t>(b)];
@@ -149,10 +117,6 @@ void check_key_lengths(const char* function, Problem& p, const std::optional<Vie
 // Cumulative starts: 0, never falling, the last one `total`.
 std::vector<std::int64_t> check_starts(const char* function, const char* name, const View& starts, const char* axis,
                                        std::int64_t total) {
-  check_whole(function, name, starts);
-  if (starts.rank() != 1 || starts.size(0) < 1) {
-    fail(ErrorCode::bad_shape, function, "{} has shape {}, expected [sequences + 1]", name, starts.shape());
-  }
   std::vector<std::int64_t> values = numbers_of(starts);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::int64_t least = i == 0 ? 0 : values[i - 1];
