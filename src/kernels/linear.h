@@ -1,40 +1,89 @@
-// y = x W^T + b over plain memory, in the register tile of the attention scores.
+// y = x W^T + b: outputs stand in lanes, the weights packed once, x is read through broadcasts.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
-#include "attend/dtype.h"
+#include "kernels/operand.h"
 
 namespace attend::kernels {
+namespace {
 
-// Rows of x that one call takes at most: the part of the weights that they meet together stays in the L1 cache.
-inline constexpr std::int64_t linear_rows = 64;
+// Inputs whose products are summed before they are added to the rest: with three vectors a step, 24 KiB of packed
+// weights, which stay in the L1 cache while 64 rows pass by.
+constexpr std::int64_t linear_steps = 128;
 
-struct LinearOperands {
-  DType dtype = DType::f32;       // of x: f32, or bf16
-  DType y_dtype = DType::f32;     // f32, or bf16
-  const void* x = nullptr;        // [rows,in], a row in one piece
-  const float* packed = nullptr;  // pack()ed weights of x's dtype
-  const float* bias = nullptr;    // [out], or null: none
-  void* y = nullptr;              // [rows,out], a row in one piece
-  std::int64_t in = 0, out = 0;
-  std::int64_t x_stride = 0, y_stride = 0;  // elements from one row to the next
+// Packed weights: for each panel of `width` outputs, [in or pairs of in][width], zeros beyond the last output.
+template <class Dot>
+std::int64_t linear_panel(std::int64_t in) {
+  return (in + Dot::pair - 1) / Dot::pair * width;
+}
+
+// weight [out,in] f32, row-major.
+template <class Dot>
+void pack_linear(const float* weight, std::int64_t out, std::int64_t in, float* packed) {
+  const std::int64_t panel = linear_panel<Dot>(in), panels = (out + width - 1) / width;
+  for (std::int64_t i = 0; i < panels * panel; ++i) packed[i] = 0;
+  for (std::int64_t o = 0; o < out; ++o) {
+    float* column = packed + o / width * panel + o % width;
+    for (std::int64_t i = 0; i < in; ++i) {
+      if constexpr (Dot::pair == 1) {
+        column[i * width] = weight[o * in + i];
+      } else {
+        store_scalar(DType::bf16, reinterpret_cast<char*>(column + i / 2 * width) + i % 2 * 2, weight[o * in + i]);
+      }
+    }
+  }
+}
+
+template <class Dot>
+class LinearPanel {
+ public:
+  LinearPanel(const LinearOperands& a, std::int64_t first, std::int64_t last, std::int64_t panel)
+      : a_(a), first_(first), rows_(last - first), panel_(panel) {}
+
+  void run() {
+    const std::int64_t steps = (a_.in + Dot::pair - 1) / Dot::pair;
+    const float* weights = a_.packed + panel_ * linear_panel<Dot>(a_.in);
+    const std::int64_t outs = min_of<std::int64_t>(width, a_.out - panel_ * width);
+    for (std::int64_t step = 0; step < steps; step += linear_steps) {
+      const std::int64_t count = min_of(linear_steps, steps - step);
+      std::int64_t r = 0;
+      for (; r + height <= rows_; r += height) rows<height>(r, step, count, weights + step * width);
+      for (; r + 4 <= rows_; r += 4) rows<4>(r, step, count, weights + step * width);
+      for (; r < rows_; ++r) rows<1>(r, step, count, weights + step * width);
+    }
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      const std::int64_t at_y = (first_ + r) * a_.y_stride + panel_ * width;
+      char* y = static_cast<char*>(a_.y) + at_y * bytes_of(a_.y_dtype);
+      for (std::int64_t i = 0; a_.bias && i < outs; ++i) sums_[r * width + i] += a_.bias[panel_ * width + i];
+      store_row(sums_ + r * width, y, {a_.y_dtype, 1, outs});
+    }
+  }
+
+ private:
+  template <int R>
+  __attribute__((noinline)) void rows(std::int64_t r, std::int64_t step, std::int64_t count, const float* weights) {
+    F sums[R][vectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < R; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) sums[i][v] = Simd::zero();
+    }
+    const std::int64_t bytes = a_.x_stride * bytes_of(a_.dtype);
+    const char* x = static_cast<const char*>(a_.x) + (first_ + r) * bytes + step * 4;
+    multiply<Dot, R, 0, vectors, vectors>(sums, reinterpret_cast<const float*>(x), bytes / 4, 1, weights, count);
+#pragma GCC unroll 8
+    for (int i = 0; i < R; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) {
+        float* to = sums_ + (r + i) * width + v * lanes;
+        Simd::store(to, step == 0 ? sums[i][v] : Simd::add(Simd::load(to), sums[i][v]));
+      }
+    }
+  }
+
+  const LinearOperands& a_;
+  std::int64_t first_, rows_, panel_;
+  alignas(64) float sums_[linear_rows * width];
 };
 
-// Both gradients of y = x W^T are products of that kind: dx = dy W has the weights W^T, and dW = dy^T x has the rows
-// dy^T and the weights x^T. What follows brings the operands there.
-
-// One panel, as LinearKernels::pack makes it, of weights that are given by their transpose: columns [in,out],
-// row-major, in the dtype of the product, or as f32 that bf16 holds exactly. `packed` takes outputs [first, last), at
-// most panel_rows. These rows are what the kernel reads side by side, so that copying is all. An odd number of bf16
-// inputs is filled up with a zero.
-void linear_pack_columns(DType product, DType dtype, const void* columns, std::int64_t in, std::int64_t out,
-                         std::int64_t first, std::int64_t last, std::int64_t panel_rows, float* packed);
-
-// Columns [first, last) of x [rows,columns] as rows of to [columns,stride], both row-major and of dtype f32 or bf16;
-// zeros beyond the last of `rows`.
-void transpose_columns(DType dtype, const void* x, std::int64_t rows, std::int64_t columns, std::int64_t first,
-                       std::int64_t last, std::int64_t stride, void* to);
-
+}  // namespace
 }  // namespace attend::kernels

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "attend/dtype.h"
-#include "kernels/linear.h"
+#include "kernels/linear_operands.h"
 #include "kernels/rules.h"
 
 namespace attend::kernels {
@@ -169,10 +169,10 @@ struct LinearKernels {
 // What a target's kernels are, and how they are called.
 struct Target {
   const char* name;
-  int lanes;       // floats in a vector
-  int block_keys;  // keys in the register tile of scores
-  int panel_rows;  // query rows in the register tile: its vectors' lanes
-  bool bf16_dot;   // bf16 products by the processor's own instruction
+  int lanes;        // floats in a vector
+  int tile_height;  // rows of the register tile: keys of the forward's scores
+  int panel_rows;   // lanes of the register tile's vectors: query rows in the forward's scores
+  bool bf16_dot;    // bf16 products by the processor's own instruction
   bool (*supported)();
   ForwardKernels forward;
   DecodeKernels decode;

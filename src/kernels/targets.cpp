@@ -11,11 +11,7 @@ namespace attend::kernels {
 
 namespace {
 
-#if defined(__x86_64__)
-constexpr const Target* all[] = {&target_baseline, &target_avx2, &target_avx512, &target_avx512_bf16};
-#else
-constexpr const Target* all[] = {&target_neon};
-#endif
+constexpr const Target* all[] = {ATTEND_TARGETS};
 
 const Target& choose() {
   const char* wanted = std::getenv("ATTEND_TARGET");

@@ -224,7 +224,7 @@ constexpr Layout layouts[] = {Layout::packed, Layout::strided, Layout::backwards
 
 std::vector<std::int64_t> sizes_around(const Target& target) {
   std::set<std::int64_t> sizes{1, 2, 3, 63, 64, 65, 129};
-  for (const std::int64_t size : {target.lanes, target.block_keys, target.panel_rows})
+  for (const std::int64_t size : {target.lanes, target.tile_height, target.panel_rows})
     for (const std::int64_t near : {size - 1, size, size + 1}) sizes.insert(near);
   return {sizes.begin(), sizes.end()};
 }

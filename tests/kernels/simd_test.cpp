@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Every, Simd, testing::ValuesIn(kernels::targets().begin
 TEST_P(Simd, SizesAreThoseOfTheTarget) {
   const SimdTable& simd = *table_;
   EXPECT_EQ(simd.lanes, GetParam()->lanes);
-  EXPECT_EQ(simd.block, GetParam()->block_keys);
+  EXPECT_EQ(simd.height, GetParam()->tile_height);
   EXPECT_EQ(simd.vectors * simd.lanes, GetParam()->panel_rows);
   EXPECT_EQ(16 % simd.lanes, 0);
   EXPECT_EQ(simd.lanes % 4, 0);
@@ -616,22 +616,18 @@ TEST_P(SimdBf16, OperandsAreStoredAsPairsAreRounded) {
   check_stored_nans(bf16, table_->store_bf16_operand);
 }
 
-TEST_P(SimdBf16, RowsArePairedAndInterleavedAsTheyAre) {
+TEST_P(SimdBf16, RowsAreInterleavedAsTheyAre) {
   const auto lanes = static_cast<std::size_t>(table_->lanes);
   Halves a(2 * lanes), b(2 * lanes);
   for (std::size_t i = 0; i < 2 * lanes; ++i)
     a[i] = static_cast<std::uint16_t>(100 + i), b[i] = static_cast<std::uint16_t>(40000 + i);
-  Floats y(lanes), row_a(lanes), row_b(lanes);
-  table_->pair_rows_bf16(a.data() + 1, b.data() + 3, y.data(), table_->lanes);
-  for (std::size_t i = 0; i < lanes; ++i) EXPECT_EQ(bits_of(y[i]), bits_of(pair(a[i + 1], b[i + 3])));
+  Floats both(2 * lanes), row_a(lanes), row_b(lanes);
   std::memcpy(row_a.data(), a.data(), 4 * lanes), std::memcpy(row_b.data(), b.data(), 4 * lanes);
-  // Of each eight elements the first four, or the others.
-  for (const bool high : {false, true}) {
-    (high ? table_->interleave_high : table_->interleave_low)(row_a.data(), row_b.data(), y.data(), table_->lanes);
-    for (std::size_t i = 0; i < lanes; ++i) {
-      const std::size_t element = i / 4 * 8 + i % 4 + (high ? 4 : 0);
-      EXPECT_EQ(bits_of(y[i]), bits_of(pair(a[element], b[element]))) << i;
-    }
+  table_->interleave_low(row_a.data(), row_b.data(), both.data(), table_->lanes);
+  table_->interleave_high(row_a.data(), row_b.data(), both.data() + lanes, table_->lanes);
+  for (std::size_t i = 0; i < 2 * lanes; ++i) {
+    const int place = table_->interleaved_place(static_cast<int>(i));
+    EXPECT_EQ(bits_of(both[static_cast<std::size_t>(place)]), bits_of(pair(a[i], b[i]))) << i;
   }
 }
 

@@ -56,7 +56,7 @@ TEST(Target, NamesAreDistinctAndSizesFitTheTiles) {
   std::set<std::string> names;
   for (const kernels::Target* target : kernels::targets()) {
     EXPECT_TRUE(names.insert(target->name).second) << target->name;
-    EXPECT_EQ(kernels::tile_keys % target->block_keys, 0) << target->name;
+    EXPECT_EQ(kernels::tile_keys % target->tile_height, 0) << target->name;
     EXPECT_EQ(target->panel_rows % target->lanes, 0) << target->name;
   }
 }

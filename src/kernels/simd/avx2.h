@@ -14,8 +14,9 @@ struct Simd {
   static constexpr int lanes = 8;
   // 4 x 3 accumulators, 3 vectors and a broadcast: all 16 registers. Of a roof of 117 GFLOP/s this tile reaches 99
   // (1024 x 1024 x 64), 4 x 2 gives 94, 8 x 1 86, 2 x 4 78, and 8 x 2, which spills, 62.
-  static constexpr int block = 4;
+  static constexpr int height = 4;
   static constexpr int vectors = 3;
+  static constexpr int value_vectors = 2;  // decode: accumulators for each of four rows
 
   static F zero() { return _mm256_setzero_ps(); }
   static F set1(float x) { return _mm256_set1_ps(x); }

@@ -13,8 +13,9 @@ struct Simd {
   using Mask = __mmask16;
   static constexpr int lanes = 16;
   // 8 x 3 accumulators, 3 vectors and a broadcast: 28 of the 32 registers.
-  static constexpr int block = 8;
+  static constexpr int height = 8;
   static constexpr int vectors = 3;
+  static constexpr int value_vectors = 4;  // decode: accumulators for each of four rows
 
   static F zero() { return _mm512_setzero_ps(); }
   static F set1(float x) { return _mm512_set1_ps(x); }
@@ -117,23 +118,21 @@ struct Simd {
                                            21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     return _mm512_castsi512_ps(_mm512_permutexvar_epi16(order, halves));
   }
-  // What stands at the same place of two rows, side by side.
-  static F pair_rows_bf16(const std::uint16_t* low, const std::uint16_t* high) {
-    const __m512i a = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(low)));
-    const __m512i b = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(high)));
-    return _mm512_castsi512_ps(_mm512_or_si512(a, _mm512_slli_epi32(b, 16)));
-  }
   // Rounded as pair_bf16 rounds: one instruction, to which denormals are 0.
   static void store_bf16_operand(std::uint16_t* p, F x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(x));
   }
-  // Of two rows of 32 bf16: pairs of what stands at the same place, of the elements 0-3, 8-11, 16-19, 24-27 of the rows
-  // (low) and of the others (high).
+  // Of two rows of 2 * lanes bf16: pairs of what stands at the same place, half of them each, in an order that the
+  // instructions find best.
   static F interleave_low(F a, F b) {
     return _mm512_castsi512_ps(_mm512_unpacklo_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b)));
   }
   static F interleave_high(F a, F b) {
     return _mm512_castsi512_ps(_mm512_unpackhi_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+  }
+  // Which lane of the two, low's first, has the pair of that element.
+  static constexpr int interleaved_place(int element) {
+    return element % 8 / 4 * lanes + element / 8 * 4 + element % 4;
   }
   // Both of each pair times a power of two.
   static F scale_pair_bf16(F x, F factor) {

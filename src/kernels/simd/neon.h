@@ -15,8 +15,9 @@ struct Simd {
   using Mask = uint32x4_t;
   static constexpr int lanes = 4;
   // 8 x 3 accumulators, 3 vectors and a broadcast: 28 of the 32 registers.
-  static constexpr int block = 8;
+  static constexpr int height = 8;
   static constexpr int vectors = 3;
+  static constexpr int value_vectors = 4;  // decode: accumulators for each of four rows
 
   static F zero() { return vdupq_n_f32(0); }
   static F set1(float x) { return vdupq_n_f32(x); }

@@ -16,8 +16,9 @@ struct Simd {
   using Mask = __m128;
   static constexpr int lanes = 4;
   // 4 x 2 accumulators, 2 vectors, a broadcast and a product: 12 of the 16 registers; a third vector would spill.
-  static constexpr int block = 4;
+  static constexpr int height = 4;
   static constexpr int vectors = 2;
+  static constexpr int value_vectors = 4;  // decode: accumulators for each of four rows
 
   static F zero() { return _mm_setzero_ps(); }
   static F set1(float x) { return _mm_set1_ps(x); }

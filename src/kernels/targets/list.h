@@ -1,4 +1,4 @@
-// One for each file of this folder that this build compiles.
+// The targets of this build, one for each file of this folder that it compiles: from the plainest to the fastest.
 #pragma once
 
 #include "kernels/target.h"
@@ -7,8 +7,10 @@ namespace attend::kernels {
 
 #if defined(__x86_64__)
 extern const Target target_baseline, target_avx2, target_avx512, target_avx512_bf16;
+#define ATTEND_TARGETS &target_baseline, &target_avx2, &target_avx512, &target_avx512_bf16
 #elif defined(__aarch64__)
 extern const Target target_neon;
+#define ATTEND_TARGETS &target_neon
 #else
 #error "attend's kernels are written for x86-64 and AArch64"
 #endif

@@ -2,11 +2,11 @@
 // ATTEND_BF16_DOT where it has the bf16 dot.
 #pragma once
 
-#include "kernels/backward_kernels.h"
-#include "kernels/combine_kernels.h"
-#include "kernels/decode_kernels.h"
-#include "kernels/fused_kernels.h"
-#include "kernels/linear_kernels.h"
+#include "kernels/backward.h"
+#include "kernels/combine.h"
+#include "kernels/decode.h"
+#include "kernels/forward.h"
+#include "kernels/linear.h"
 #include "kernels/targets/list.h"
 
 namespace attend::kernels {
@@ -45,9 +45,15 @@ void run_decode(const Group& group, std::int64_t first, std::int64_t last, std::
       return DecodeBF16(group, first, last, bytes).run(begin, end, partial);
     case DType::f16:
       return DecodeF16(group, first, last, bytes).run(begin, end, partial);
-    default:
+    case DType::f32:
       return DecodeF32(group, first, last, bytes).run(begin, end, partial);
+    case DType::f64:
+    case DType::i64:
+    case DType::u8:
+    case DType::boolean:
+      break;  // the plain path's, and none of attention's
   }
+  __builtin_trap();
 }
 
 std::size_t decode_bytes(const Sizes& sizes, const Features& features, std::int64_t rows) {
@@ -72,7 +78,7 @@ void with_backward(BackwardItem& item, Body body) {
 }
 
 void start_backward_rows(BackwardItem& item, std::int64_t head, std::int64_t first, std::int64_t last) {
-  with_backward(item, [&](auto& backward) { backward.start_rows(head, first, last); });
+  static_cast<BackwardRows&>(item).start_rows(head, first, last);
 }
 
 void run_backward_rows(BackwardItem& item, std::int64_t head, std::int64_t first, std::int64_t last) {
@@ -80,7 +86,7 @@ void run_backward_rows(BackwardItem& item, std::int64_t head, std::int64_t first
 }
 
 void finish_backward_rows(BackwardItem& item, std::int64_t head, std::int64_t first, std::int64_t last) {
-  with_backward(item, [&](auto& backward) { backward.finish_rows(head, first, last); });
+  static_cast<BackwardRows&>(item).finish_rows(head, first, last);
 }
 
 void end_backward(BackwardItem& item) {
@@ -117,7 +123,7 @@ constexpr Target make_target(const char* name, bool (*supported)()) {
   return {
       .name = name,
       .lanes = lanes,
-      .block_keys = block,
+      .tile_height = height,
       .panel_rows = width,
       .bf16_dot = has_bf16_dot,
       .supported = supported,

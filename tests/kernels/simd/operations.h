@@ -2,7 +2,7 @@
 // target's own source does, and is compiled with that source's options (tests/CMakeLists.txt).
 #pragma once
 
-#include "kernels/common_kernels.h"
+#include "kernels/arithmetic.h"
 #include "tests/kernels/simd/table.h"
 
 namespace attend::test {
@@ -98,12 +98,10 @@ constexpr void fill_bf16(SimdTable& table) {
          [=](long i) { Simd::store(y + i, Simd::dot_bf16(Simd::load(a + i), Simd::load(b + i), Simd::load(c + i))); });
   };
   table.pair_bf16 = ATTEND_BINARY(Simd::pair_bf16);
-  table.pair_rows_bf16 = [](const std::uint16_t* low, const std::uint16_t* high, float* y, long n) {
-    each(n, [=](long i) { Simd::store(y + i, Simd::pair_rows_bf16(low + i, high + i)); });
-  };
   table.store_bf16_operand = ATTEND_NARROW(Simd::store_bf16_operand);
   table.interleave_low = ATTEND_BINARY(Simd::interleave_low);
   table.interleave_high = ATTEND_BINARY(Simd::interleave_high);
+  table.interleaved_place = [](int element) { return Simd::interleaved_place(element); };
   table.scale_pair_bf16 = [](const float* x, float factor, float* y, long n) {
     each(n, [=](long i) { Simd::store(y + i, Simd::scale_pair_bf16(Simd::load(x + i), Simd::set1(factor))); });
   };
@@ -115,7 +113,7 @@ constexpr void fill_bf16(SimdTable&) {}
 constexpr SimdTable simd_table(const char* target) {
   SimdTable table{};
   table.target = target;
-  table.lanes = Simd::lanes, table.vectors = Simd::vectors, table.block = Simd::block;
+  table.lanes = Simd::lanes, table.vectors = Simd::vectors, table.height = Simd::height;
   fill_arithmetic(table);
   fill_masks(table);
   fill_memory(table);

@@ -15,7 +15,7 @@ struct SimdTable {
   using Narrow = void (*)(const float* x, std::uint16_t* y, long n);
 
   const char* target;
-  int lanes, vectors, block;
+  int lanes, vectors, height;
 
   void (*zero)(float* y, long n);
   void (*set1)(float x, float* y, long n);
@@ -48,9 +48,9 @@ struct SimdTable {
   // Where the processor multiplies bf16, else null. An element of a, b, x and y is a pair of bf16 in 32 bits.
   void (*dot_bf16)(const float* a, const float* b, const float* c, float* y, long n);
   Binary pair_bf16;
-  void (*pair_rows_bf16)(const std::uint16_t* low, const std::uint16_t* high, float* y, long n);
   Narrow store_bf16_operand;
   Binary interleave_low, interleave_high;
+  int (*interleaved_place)(int element);
   void (*scale_pair_bf16)(const float* x, float factor, float* y, long n);
 };
 

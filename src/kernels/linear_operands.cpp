@@ -1,4 +1,4 @@
-#include "kernels/linear.h"
+#include "kernels/linear_operands.h"
 
 #include <algorithm>
 #include <cstring>

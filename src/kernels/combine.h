@@ -1,8 +1,8 @@
-// Adding up what decode() found in several ranges of keys. A file that includes this has included a vector layer `Simd`
-// before; the sums are in double, in plain loops that the compiler turns into vectors.
+// Adding up what decode found in several ranges of keys: in double, in plain loops that the compiler turns into
+// vectors.
 #pragma once
 
-#include "kernels/common_kernels.h"
+#include "kernels/operand.h"
 
 namespace attend::kernels {
 namespace {
@@ -20,7 +20,7 @@ inline double weight_of(double x) {
 }
 
 void combine_row(const Group& g, const Results& to, std::int64_t head, std::int64_t row, const Parts& parts) {
-  double m = g.sinks ? g.sinks[head] * 1.44269504088896340736 : -static_cast<double>(infinity), l = g.sinks ? 1 : 0;
+  double m = g.sinks ? g.sinks[head] * log2_e : -static_cast<double>(infinity), l = g.sinks ? 1 : 0;
   for (std::int64_t n = 0; n < parts.count; ++n) {
     // A part that saw nothing is left out: its sums are 0, and 0 * 2^(m - m) might be NaN.
     const double part_m = static_cast<double>(parts.part(n)[0]), part_l = static_cast<double>(parts.part(n)[1]);
@@ -43,13 +43,13 @@ void combine_row(const Group& g, const Results& to, std::int64_t head, std::int6
     }
     float rounded[piece];
     for (std::int64_t i = 0; i < count; ++i) rounded[i] = static_cast<float>(sums[i]);
-    store_row(rounded, to.out.dtype, out + d * to.out.column * bytes_of(to.out.dtype), to.out.column, count);
+    store_row(rounded, out + d * to.out.column * bytes_of(to.out.dtype), {to.out.dtype, to.out.column, count});
   }
   if (!to.lse.data) return;
   // l may be beyond f32 where m is a sink far below: then the C library's log.
   const double log_l = l < 1e30 ? logarithm(static_cast<float>(l)) : __builtin_log(l);
   const float lse = l == 0 ? -infinity : l - l == 0 ? static_cast<float>(m * ln_2 + log_l) : static_cast<float>(l);
-  __builtin_memcpy(operand_at(to.lse, head, row), &lse, 4);
+  store_scalar(DType::f32, operand_at(to.lse, head, row), lse);
 }
 
 void combine(const Group& g, const Results& to, std::int64_t first, std::int64_t last, const float* partials,

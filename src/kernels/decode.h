@@ -1,0 +1,403 @@
+// Attention of a few queries (decoding): bound by reading the keys and values once.
+//
+// The head dimension stands in lanes, so keys and values are read as they lie in memory; every row of the group meets
+// them while they are in the L1 cache. The keys are cut into ranges of a size that depends on their number alone, one
+// work item each, and the ranges' sums are added in order (combine.h).
+#pragma once
+
+#include "kernels/score.h"
+
+namespace attend::kernels {
+namespace {
+
+constexpr int team = 4;                             // rows that share a load of keys and values
+constexpr int keys_at_once = lanes / team;          // team * keys_at_once dot products fill a vector
+constexpr int value_vectors = Simd::value_vectors;  // team * value_vectors accumulators
+static_assert(value_vectors % 2 == 0 && lanes % team == 0 && tile_keys % keys_at_once == 0);
+
+// Elements as f32 vectors.
+struct ReadF32 {
+  static constexpr std::int64_t size = 4;
+  static F load(const char* p) { return Simd::load(reinterpret_cast<const float*>(p)); }
+};
+struct ReadBF16 {
+  static constexpr std::int64_t size = 2;
+  static F load(const char* p) { return Simd::load_bf16(reinterpret_cast<const std::uint16_t*>(p)); }
+};
+struct ReadF16 {
+  static constexpr std::int64_t size = 2;
+  static F load(const char* p) { return Simd::load_f16(reinterpret_cast<const std::uint16_t*>(p)); }
+};
+// Pairs of bf16, for the bf16 dot.
+struct ReadPairs {
+  static constexpr std::int64_t size = 4;
+  static F load(const char* p) { return Simd::load(reinterpret_cast<const float*>(p)); }
+};
+
+// Keys and values of a tile where they can be read a vector at a time.
+struct Lines {
+  const char* data;
+  std::int64_t row;  // bytes from one to the next
+};
+
+// Dot: of queries and keys. ReadK, ReadV: how keys and values lie in memory.
+template <class Dot, class ReadK, class ReadV>
+class Decode {
+ public:
+  Decode(const Group& group, std::int64_t first, std::int64_t last, char* scratch)
+      : Decode(group, first, last, group.sizes.G * (last - first), scratch) {}
+
+  static std::size_t scratch_bytes(const Sizes& sizes, const Features& features, std::int64_t rows) {
+    const Group group{.sizes = sizes, .features = features};
+    return static_cast<std::size_t>(Decode(group, 0, 0, rows, nullptr).bytes_);
+  }
+
+  // Keys [begin, end), begin a multiple of tile_keys; partial [rows][2 + Dv]: m, l and the sums of weights times
+  // values.
+  void run(std::int64_t begin, std::int64_t end, float* partial) {
+    start();
+    for (std::int64_t key = begin; key < end; key += tile_keys) {
+      next_ = key + tile_keys < end ? key + tile_keys : key;
+      tile(key, min_of(tile_keys, end - key));
+    }
+    finish(partial);
+  }
+
+ private:
+  Decode(const Group& group, std::int64_t first, std::int64_t last, std::int64_t rows, char* scratch)
+      : g_(group), first_(first), queries_(last - first), rows_(rows), padded_rows_(round_up(rows, team)) {
+    Scratch pieces{scratch};
+    q_ = pieces.take<float>(padded_rows_ * steps_);
+    o_ = pieces.take<float>(padded_rows_ * value_width_);
+    m_ = pieces.take<float>(padded_rows_);
+    l_ = pieces.take<float>(padded_rows_ * lanes);
+    ranges_.row = pieces.take<KeyRange>(padded_rows_);
+    scores_ = pieces.take<float>(padded_rows_ * tile_keys);
+    bias_ = pieces.take<float>(g_.features.bias ? tile_keys : 0);
+    pairs_ = pieces.take<float>(Dot::pair == 2 ? padded_rows_ * tile_keys / 2 : 0);
+    // Only one of the copies is ever made for most problems, but which is known late.
+    k_copy_ = pieces.take<float>(tile_keys * steps_);
+    v_copy_ = pieces.take<float>(tile_keys * value_width_);
+    row_ = pieces.take<float>(value_width_);
+    bytes_ = pieces.used;
+  }
+
+  // A team's empty places repeat the last row.
+  std::int64_t head_of(std::int64_t r) const { return min_of(r, rows_ - 1) / queries_; }
+  std::int64_t query_of(std::int64_t r) const { return first_ + min_of(r, rows_ - 1) % queries_; }
+
+  void start() {
+    for (std::int64_t r = 0; r < padded_rows_; ++r) {
+      load_query<Dot>(g_, head_of(r), query_of(r), q_ + r * steps_, steps_);
+      ranges_.add(r, visible_keys(g_.rules, query_of(r)));
+      m_[r] = no_maximum;
+      for (int i = 0; i < lanes; ++i) l_[r * lanes + i] = 0;
+      for (std::int64_t d = 0; d < value_width_; ++d) o_[r * value_width_ + d] = 0;
+    }
+  }
+
+  void tile(std::int64_t start, std::int64_t keys) {
+    if (!ranges_.meet(start, start + keys)) return;
+    const Lines k = key_lines(start, keys);
+    soon_ = {rows_at(g_.v, start), g_.v.row * bytes_of(g_.v.dtype)};
+    for (std::int64_t r = 0; r < padded_rows_; r += team) score(r, k, keys);
+    bool hidden = false;
+    for (std::int64_t r = 0; r < padded_rows_; ++r) {
+      const std::uint64_t bits = find_bits(r, start, keys);
+      if (adjusts_) adjust(r, start);
+      hidden |= hide(r, bits, keys);
+      weigh(r, keys);
+    }
+    mix(start, keys, hidden);
+    fresh_ = false;
+  }
+
+  // Values are asked for while keys are read, and the next tile's keys while values are: a tile's 64 rows are far
+  // enough ahead for memory, and near enough for the L2 cache. The processor's own prefetch loses the thread at each
+  // change: 9.4 GB/s on one Zen 4 core, of 23.7, without this.
+  void fetch_soon(std::int64_t row, std::int64_t byte) const {
+    __builtin_prefetch(soon_.data + row * soon_.row + byte, 0, 2);
+  }
+
+  // ---- Scores ----
+
+  Lines key_lines(std::int64_t start, std::int64_t keys) {
+    const char* from = rows_at(g_.k, start);
+    const std::int64_t row = g_.k.row * bytes_of(g_.k.dtype);
+    const Elements of{g_.k.dtype, g_.k.column, g_.sizes.D};
+    if (of.stride == 1 && of.count % (lanes * Dot::pair) == 0) return {from, row};
+    // In the form that ReadK reads, with zeros up to a whole vector.
+    for (std::int64_t j = 0; j < keys; ++j) {
+      float* to = k_copy_ + j * steps_;
+      if (bytes_of(of.dtype) == 2) {
+        copy_halves(reinterpret_cast<std::uint16_t*>(to), from + j * row, of, steps_ * Dot::pair);
+      } else {
+        load_operand<DotF32>(to, from + j * row, of, steps_);
+      }
+    }
+    return {reinterpret_cast<const char*>(k_copy_), steps_ * 4};
+  }
+
+  // A team's scores of the tile: scores_[row][key].
+  void score(std::int64_t r, Lines k, std::int64_t keys) {
+    for (std::int64_t key = 0; key < keys; key += keys_at_once) {
+      const char* line[keys_at_once];
+#pragma GCC unroll 4
+      for (int j = 0; j < keys_at_once; ++j) line[j] = k.data + min_of(key + j, keys - 1) * k.row;
+      F sums[lanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < lanes; ++i) sums[i] = Simd::zero();
+      const float* q = q_ + r * steps_;
+      for (std::int64_t s = 0; s < steps_; s += lanes) {
+        F x[keys_at_once];
+#pragma GCC unroll 4
+        for (int j = 0; j < keys_at_once; ++j) {
+          x[j] = ReadK::load(line[j] + s * ReadK::size);
+          if (r == 0) fetch_soon(key + j, s * ReadK::size);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < team; ++i) {
+          const F y = Simd::load(q + i * steps_ + s);
+#pragma GCC unroll 4
+          for (int j = 0; j < keys_at_once; ++j) {
+            sums[i * keys_at_once + j] = Dot::fma(y, x[j], sums[i * keys_at_once + j]);
+          }
+        }
+      }
+      float total[lanes];
+      Simd::store(total, Simd::sum_each(sums));
+#pragma GCC unroll 4
+      for (int i = 0; i < team; ++i) {
+        __builtin_memcpy(scores_ + (r + i) * tile_keys + key, total + i * keys_at_once, keys_at_once * sizeof(float));
+      }
+    }
+  }
+
+  // ---- Scores to weights ----
+
+  // Which keys the row sees, a bit each. Also loads its bias.
+  std::uint64_t find_bits(std::int64_t r, std::int64_t start, std::int64_t keys) {
+    const bool whole = ranges_.hold(start, start + keys) && !g_.features.mask;
+    const char* mask = g_.features.mask ? operand_at(g_.mask, head_of(r), query_of(r)) : nullptr;
+    const std::uint64_t bits = whole ? ~std::uint64_t{0} : visible_bits(g_, ranges_.row[r], mask, start);
+    if (!g_.features.bias) return bits;
+    return bits & ~load_bias(g_, operand_at(g_.bias, head_of(r), query_of(r)), start, keys, tile_keys, bias_);
+  }
+
+  // What make_logits() asks of the keys `key`, ... of a row.
+  struct Pairs {
+    static constexpr bool one_rounding = false;
+    const Decode& decode;
+    std::int64_t r, start;
+    const Features& features = decode.g_.features;
+    float cap = features.softcap ? cap_of(decode.g_.rules) : 0;
+    float alibi_slope = features.alibi_slopes ? slope_of(decode.g_, decode.head_of(r)) : 0;
+    float level = static_cast<float>(decode.query_of(r) + decode.g_.rules.offset - start);
+    float* stage = decode.scores_ + r * tile_keys;
+
+    float* slopes(int) const { return nullptr; }
+    F bias(int, int v) const { return Simd::load(decode.bias_ + v * lanes); }
+    F distance(int, int v) const {
+      const F key = Simd::add(lane_numbers(), Simd::set1(static_cast<float>(v * lanes)));
+      return Simd::abs(Simd::sub(Simd::set1(level), key));
+    }
+    F slope(int, int) const { return Simd::set1(alibi_slope); }
+  };
+
+  // Of one row: what its scores become, in place.
+  void adjust(std::int64_t r, std::int64_t start) {
+    constexpr int count = tile_keys / lanes;
+    float* scores = scores_ + r * tile_keys;
+    const F late = Simd::set1(late_factor<Dot>(g_.rules));
+    F s[1][count];
+    for (int v = 0; v < count; ++v) {
+      s[0][v] = Simd::load(scores + v * lanes);
+      if (Dot::pair == 2) s[0][v] = Simd::mul(s[0][v], late);
+    }
+    make_logits<1, count, 0, count>(s, Pairs{*this, r, start});
+    for (int v = 0; v < count; ++v) Simd::store(scores + v * lanes, s[0][v]);
+  }
+
+  // -infinity for the keys that the row does not see; whether there was one.
+  bool hide(std::int64_t r, std::uint64_t bits, std::int64_t keys) {
+    if ((bits & below(keys)) == below(keys)) return false;
+    for (std::int64_t j = 0; j < keys; ++j) {
+      if (!(bits >> j & 1)) scores_[r * tile_keys + j] = -infinity;
+    }
+    return true;
+  }
+
+  // Weights in place of the scores; -0 where the score is -infinity: not attended to.
+  void weigh(std::int64_t r, std::int64_t keys) {
+    float* s = scores_ + r * tile_keys;
+    const std::int64_t end = round_up(keys, lanes);
+    for (std::int64_t j = keys; j < end; ++j) s[j] = -infinity;
+    const F factor = Simd::set1(adjusts_ ? 1 : late_factor<Dot>(g_.rules));
+    F top = Simd::mul(Simd::load(s), factor);
+    for (std::int64_t j = lanes; j < end; j += lanes) top = Simd::max(Simd::mul(Simd::load(s + j), factor), top);
+    if (Simd::any(Simd::greater(top, Simd::set1(m_[r] + slack)))) rescale(r, top);
+    const F m = Simd::set1(m_[r]);
+    F l = Simd::load(l_ + r * lanes);
+    for (std::int64_t j = 0; j < end; j += lanes) {
+      const F x = Simd::load(s + j);
+      const F weight = exp2<5>(Simd::sub(Simd::mul(x, factor), m));
+      const F marked = Simd::select(Simd::equal(x, Simd::set1(-infinity)), Simd::set1(-0.0f), weight);
+      l = Simd::add(l, marked);
+      Simd::store(s + j, marked);
+    }
+    Simd::store(l_ + r * lanes, l);
+    if constexpr (Dot::pair == 2) {
+      auto* to = reinterpret_cast<std::uint16_t*>(pairs_ + r * tile_keys / 2);
+      for (std::int64_t j = 0; j < end; j += lanes) Simd::store_bf16(to + j, Simd::load(s + j));
+    }
+  }
+
+  void rescale(std::int64_t r, F top) {
+    const float largest = largest_lane(top);
+    const float before = m_[r];
+    m_[r] = largest;
+    if (fresh_) return;  // nothing has been summed
+    const F alpha = exp2<5>(Simd::set1(before - largest));
+    Simd::store(l_ + r * lanes, Simd::mul(Simd::load(l_ + r * lanes), alpha));
+    for (std::int64_t d = 0; d < value_width_; d += lanes) {
+      float* o = o_ + r * value_width_ + d;
+      Simd::store(o, Simd::mul(Simd::load(o), alpha));
+    }
+  }
+
+  // ---- Weights times values ----
+
+  void mix(std::int64_t start, std::int64_t keys, bool hidden) {
+    const Elements of{g_.v.dtype, g_.v.column, g_.sizes.Dv};
+    const auto value_at = [&](std::int64_t j) { return rows_at(g_.v, start + j); };
+    Lines v{value_at(0), g_.v.row * bytes_of(of.dtype)};
+    soon_ = {rows_at(g_.k, next_), g_.k.row * bytes_of(g_.k.dtype)};
+    const bool finite = !hidden || are_finite(value_at, keys, of, row_);
+    const bool as_it_is = finite && of.stride == 1 && of.count % (lanes * Dot::pair) == 0;
+    if (!as_it_is) v = copy_values(v, of, keys, finite);
+    if (Dot::pair == 2 || as_it_is)
+      mix_all<ReadV>(v, keys);
+    else
+      mix_all<ReadF32>(v, keys);
+    if (finite) return;
+    for_each_not_finite(value_at, keys, of, [&](std::int64_t j, std::int64_t d, float value) {
+      for (std::int64_t r = 0; r < padded_rows_; ++r) {
+        const float weight = scores_[r * tile_keys + j];
+        if (!__builtin_signbit(weight)) o_[r * value_width_ + place_of(d)] += weight * value;
+      }
+    });
+  }
+
+  // In the form that the products read: f32, or bf16 as it is; zeros up to a whole vector, and where not finite.
+  Lines copy_values(const Lines& from, const Elements& of, std::int64_t keys, bool finite) {
+    for (std::int64_t j = 0; j < keys; ++j) {
+      const char* row = from.data + j * from.row;
+      if constexpr (Dot::pair == 1) {
+        float* to = v_copy_ + j * value_width_;
+        load_operand<Dot>(to, row, of, value_width_);
+        for (std::int64_t d = 0; d < of.count && !finite; ++d) to[d] = to[d] - to[d] == 0 ? to[d] : 0;
+      } else {
+        auto* to = reinterpret_cast<std::uint16_t*>(v_copy_) + j * value_width_;
+        copy_halves(to, row, of, value_width_);
+        for (std::int64_t d = 0; d < of.count && !finite; ++d) to[d] = (to[d] & 0x7F80) == 0x7F80 ? 0 : to[d];
+      }
+    }
+    return {reinterpret_cast<const char*>(v_copy_), value_width_ * (Dot::pair == 1 ? 4 : 2)};
+  }
+
+  // bf16 products take the weights rounded to bf16, two keys at a time. Their columns come out in the order of
+  // interleave_low and interleave_high, which finish() undoes.
+  template <class Read>
+  void mix_all(Lines v, std::int64_t keys) {
+    for (std::int64_t r = 0; r < padded_rows_; r += team) {
+      std::int64_t d = 0;
+      for (; d + value_vectors * lanes <= value_width_; d += value_vectors * lanes) {
+        mix_columns<Read, value_vectors>(r, v, d, keys);
+      }
+      for (; d < value_width_; d += Dot::pair * lanes) mix_columns<Read, Dot::pair>(r, v, d, keys);
+    }
+  }
+
+  // N vectors of columns from d on.
+  template <class Read, int N>
+  void mix_columns(std::int64_t r, Lines v, std::int64_t d, std::int64_t keys) {
+    F sums[team][N];
+#pragma GCC unroll 4
+    for (int i = 0; i < team; ++i) {
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) sums[i][n] = Simd::zero();
+    }
+    const char* line = v.data + d * Read::size;
+    const float* weights = Dot::pair == 1 ? scores_ + r * tile_keys : pairs_ + r * tile_keys / 2;
+    for (std::int64_t j = 0; j < keys; j += Dot::pair, line += Dot::pair * v.row, ++weights) {
+      F x[N];
+      if constexpr (Dot::pair == 1) {
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) {
+          x[n] = Read::load(line + n * lanes * Read::size);
+          if (r == 0 && (n * lanes * Read::size) % 64 == 0) fetch_soon(j, (d + n * lanes) * Read::size);
+        }
+      } else {
+        const bool odd_key = j + 1 < keys;  // else its weight is 0, and 0 stands for its value
+#pragma GCC unroll 4
+        for (int n = 0; n < N; n += 2) {
+          const std::int64_t byte = n * lanes * Read::size;
+          const F a = ReadPairs::load(line + byte);
+          const F b = odd_key ? ReadPairs::load(line + v.row + byte) : Simd::zero();
+          if (r == 0) fetch_soon(j, d * 2 + byte), fetch_soon(j + odd_key, d * 2 + byte);
+          x[n] = Dot::interleave_low(a, b);
+          x[n + 1] = Dot::interleave_high(a, b);
+        }
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < team; ++i) {
+        const F weight = Simd::set1(weights[i * tile_keys / Dot::pair]);
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) sums[i][n] = Dot::fma(weight, x[n], sums[i][n]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < team; ++i) {
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) {
+        float* o = o_ + (r + i) * value_width_ + d + n * lanes;
+        Simd::store(o, Simd::add(Simd::load(o), sums[i][n]));
+      }
+    }
+  }
+
+  static constexpr std::int64_t pair_columns = 2 * lanes;
+
+  // Where a column's sum stands in a row of o_.
+  static std::int64_t place_of(std::int64_t d) {
+    if constexpr (Dot::pair == 1) {
+      return d;
+    } else {
+      return d - d % pair_columns + Dot::interleaved_place(static_cast<int>(d % pair_columns));
+    }
+  }
+
+  void finish(float* partial) {
+    for (std::int64_t r = 0; r < rows_; ++r, partial += 2 + g_.sizes.Dv) {
+      partial[0] = m_[r];
+      partial[1] = sum_of_lanes(Simd::load(l_ + r * lanes));
+      for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) partial[2 + d] = o_[r * value_width_ + place_of(d)];
+    }
+  }
+
+  const Group& g_;
+  const bool adjusts_ = g_.features.softcap || g_.features.bias || g_.features.alibi_slopes;
+  std::int64_t first_, queries_, rows_, padded_rows_;
+  std::int64_t steps_ = round_up((g_.sizes.D + Dot::pair - 1) / Dot::pair, lanes);
+  std::int64_t value_width_ = round_up(g_.sizes.Dv, lanes*Dot::pair), bytes_ = 0;
+  Ranges ranges_;
+  float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *scores_ = nullptr, *bias_ = nullptr,
+        *k_copy_ = nullptr, *v_copy_ = nullptr, *row_ = nullptr;
+  float* pairs_ = nullptr;  // the weights as pairs of bf16
+  Lines soon_{};            // what is read next
+  std::int64_t next_ = 0;   // the next tile's first key
+  bool fresh_ = true;       // no tile has been summed yet
+};
+
+}  // namespace
+}  // namespace attend::kernels

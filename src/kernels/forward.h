@@ -1,0 +1,389 @@
+// Attention of many queries: the forward. docs/kernels.md explains the loop nest.
+//
+// Queries stand in lanes: scores are held transposed, [keys][queries], so that a row's maximum and sum are vertical
+// operations, and keys and values are read row by row, each element broadcast to the lanes.
+#pragma once
+
+#include "kernels/forward_rows.h"
+
+namespace attend::kernels {
+namespace {
+
+// 64 keys and values in a form that the kernels read.
+struct Tile {
+  std::int64_t start;  // its first key
+  std::int64_t keys;   // that exist
+  bool ready = false;
+  const float* k = nullptr;
+  std::int64_t k_row = 0;
+  const float* v = nullptr;  // [key or pair of keys][Dv]
+  std::int64_t v_row = 0;
+  bool checked = false;  // whether `finite` is known
+  bool finite = true;    // else v has 0 where the value is not finite, and repair() adds what is missing
+};
+
+template <class Dot>
+class Forward : ForwardRows {
+ public:
+  Forward(const Group& group, const Results& to, std::int64_t first, std::int64_t last, char* scratch)
+      : Forward(group, to, first, last, group.sizes.G * (last - first), scratch) {}
+
+  static std::size_t scratch_bytes(const Sizes& sizes, const Features& features, std::int64_t rows) {
+    const Group group{.sizes = sizes, .features = features};
+    return static_cast<std::size_t>(Forward(group, {}, 0, 0, rows, nullptr).bytes_);
+  }
+
+  void run() {
+    prepare<Dot>(steps_);
+    std::int64_t begin = INT64_MAX, end = 0;
+    for (std::int64_t p = 0; p < panels_; ++p) {
+      const Ranges& ranges = panel_[p].ranges;
+      if (ranges.max_hi == 0) continue;
+      begin = min_of(begin, ranges.min_lo);
+      end = max_of(end, ranges.max_hi);
+    }
+    for (std::int64_t start = begin / tile_keys * tile_keys; start < end; start += tile_keys) {
+      Tile tile;
+      tile.start = start;
+      tile.keys = min_of(tile_keys, g_.rules.key_length - start);
+      for (std::int64_t p = 0; p < panels_; ++p) meet(panel_[p], tile);
+    }
+    for (std::int64_t p = 0; p < panels_; ++p) finish(panel_[p]);
+  }
+
+ private:
+  Forward(const Group& group, const Results& to, std::int64_t first, std::int64_t last, std::int64_t rows,
+          char* scratch)
+      : ForwardRows(group, to, first, last, rows), steps_((group.sizes.D + Dot::pair - 1) / Dot::pair) {
+    const Features& f = group.features;
+    adjusts_ = f.softcap || f.bias || f.alibi_slopes;
+    Scratch pieces{scratch};
+    carve(pieces, steps_);
+    weights_ = pieces.take<float>(tile_keys / Dot::pair * width);
+    k_copy_ = pieces.take<float>(tile_keys * steps_);
+    v_copy_ = pieces.take<float>(tile_keys / Dot::pair * g_.sizes.Dv);
+    stage_ = pieces.take<float>(height * width);
+    bytes_ = pieces.used;
+  }
+
+  // ---- A panel and a tile ----
+
+  void meet(Panel& panel, Tile& tile) {
+    Meeting meeting;
+    if (!look(panel, tile.start, tile.keys, meeting)) return;
+    if (!tile.ready) fetch(tile);
+    if ((meeting.masked || kept_) && !tile.checked) check_values(tile);
+    if (slopes_) load_levels(panel, tile.start);
+    if (kept_) draw_dropout(panel, tile.start);
+    switch (panel.count) {
+      case 1:
+        return work<1>(panel, tile, meeting);
+      case 2:
+        return work<2>(panel, tile, meeting);
+      default:
+        return work<vectors>(panel, tile, meeting);
+    }
+  }
+
+  template <int N>
+  void work(Panel& panel, const Tile& tile, const Meeting& meeting) {
+    for (std::int64_t key = meeting.begin; key < meeting.end; key += height) {
+      constexpr int second = min_of(1, N - 1);
+      if (N > 1 && key < meeting.first[second]) {
+        score<N, 0, 1>(panel, tile, meeting, key);
+      } else if (N > 2 && key < meeting.first[N - 1]) {
+        score<N, 0, min_of(2, N)>(panel, tile, meeting, key);
+      } else if (key < meeting.limit[0]) {
+        score<N, 0, N>(panel, tile, meeting, key);
+      } else if (N > 1 && key < meeting.limit[second]) {
+        score<N, second, N>(panel, tile, meeting, key);
+      } else {
+        score<N, N - 1, N>(panel, tile, meeting, key);
+      }
+    }
+    mix<N>(panel, tile, meeting);
+    if (!tile.finite) repair(panel, tile, meeting);  // masked or not: an earlier panel may have taken values out
+  }
+
+  // ---- Keys and values ----
+
+  // Points to keys and values where they can be read as they are, else copies them: other dtypes, other strides, and a
+  // last tile whose register tile would read beyond the end.
+  void fetch(Tile& tile) {
+    tile.ready = true;
+    const Elements k{g_.k.dtype, g_.k.column, g_.sizes.D};
+    const DType native = Dot::pair == 1 ? DType::f32 : DType::bf16;
+    if (k.dtype == native && k.stride == 1 && tile.keys % height == 0 && k.count % Dot::pair == 0 &&
+        g_.k.row % Dot::pair == 0) {
+      tile.k = reinterpret_cast<const float*>(rows_at(g_.k, tile.start));
+      tile.k_row = g_.k.row / Dot::pair;
+    } else {
+      tile.k = k_copy_;
+      tile.k_row = steps_;
+      for (std::int64_t j = 0; j < tile.keys; ++j) {
+        load_operand<Dot>(k_copy_ + j * steps_, rows_at(g_.k, tile.start + j), k, steps_);
+      }
+      for (std::int64_t i = tile.keys * steps_; i < round_up(tile.keys, height) * steps_; ++i) k_copy_[i] = 0;
+    }
+    if (Dot::pair == 1 && g_.v.dtype == native && g_.v.column == 1) {
+      tile.v = reinterpret_cast<const float*>(rows_at(g_.v, tile.start));
+      tile.v_row = g_.v.row;
+    } else {
+      copy_values(tile, false);
+    }
+  }
+
+  Elements values() const { return {g_.v.dtype, g_.v.column, g_.sizes.Dv}; }
+  auto values_at(const Tile& tile) const {
+    return [this, start = tile.start](std::int64_t j) { return rows_at(g_.v, start + j); };
+  }
+
+  void copy_values(Tile& tile, bool careful) {
+    tile.v = v_copy_;
+    tile.v_row = g_.sizes.Dv;
+    pack_rows<Dot>(v_copy_, values_at(tile), tile.keys, values(), g_.sizes.Dv, tile.keys, careful);
+  }
+
+  void check_values(Tile& tile) {
+    tile.checked = true;
+    tile.finite = are_finite(values_at(tile), tile.keys, values(), row_buffer(0));
+    if (!tile.finite) copy_values(tile, true);
+  }
+
+  float weight_at(std::int64_t key, std::int64_t lane) const {
+    std::uint32_t bits;
+    __builtin_memcpy(&bits, weights_ + key / Dot::pair * width + lane, 4);
+    if (Dot::pair == 2) bits = key % 2 == 0 ? bits << 16 : bits & 0xFFFF0000u;
+    float weight;
+    __builtin_memcpy(&weight, &bits, 4);
+    return weight;
+  }
+
+  // The non-finite values of the tile, for the rows that attend to them: -0 is the weight of the others.
+  void repair(Panel& panel, const Tile& tile, const Meeting& meeting) {
+    for_each_not_finite(values_at(tile), tile.keys, values(), [&](std::int64_t j, std::int64_t d, float value) {
+      for (std::int64_t lane = 0; lane < panel.count * lanes; ++lane) {
+        if (j < meeting.first[lane / lanes] || j >= meeting.limit[lane / lanes]) continue;
+        const float weight = weight_at(j, lane);
+        if (!__builtin_signbit(weight)) panel.o[d * width + lane] += weight * value;
+      }
+    });
+  }
+
+  // ---- Scores to weights ----
+
+  // What make_logits() asks of the keys `key`, ... of a tile.
+  struct Pairs {
+    static constexpr bool one_rounding = true;
+    const Forward& forward;
+    const Panel& panel;
+    std::int64_t key;
+    const Features& features = forward.g_.features;
+    float cap = features.softcap ? cap_of(forward.g_.rules) : 0;
+    float* stage = forward.stage_;
+
+    float* slopes(int) const { return nullptr; }
+    F bias(int r, int v) const { return Simd::load(forward.bias_ + (key + r) * width + v * lanes); }
+    F distance(int r, int v) const {
+      return Simd::abs(Simd::sub(Simd::load(forward.level_ + v * lanes), Simd::set1(static_cast<float>(key + r))));
+    }
+    F slope(int, int v) const { return Simd::load(forward.slopes_ + panel.first + v * lanes); }
+  };
+
+  // `height` keys against vectors First to Last of the panel, up to the weights.
+  template <int N, int First, int Last>
+  __attribute__((noinline)) void score(Panel& panel, const Tile& tile, const Meeting& meeting, std::int64_t key) {
+    F s[height][N];
+#pragma GCC unroll 8
+    for (int r = 0; r < height; ++r) {
+#pragma GCC unroll 4
+      for (int v = First; v < Last; ++v) s[r][v] = Simd::zero();
+    }
+    multiply<Dot, height, First, Last, N>(s, tile.k + key * tile.k_row, tile.k_row, 1, panel.q, steps_);
+    if (adjusts_) adjust<N, First, Last>(s, panel, meeting, key);
+    if (meeting.masked) {
+      hide<N, First, Last>(s, key);
+      weigh<N, First, Last, true>(panel, s, meeting.begin, key);
+    } else {
+      weigh<N, First, Last, false>(panel, s, meeting.begin, key);
+    }
+  }
+
+  template <int N, int First, int Last>
+  inline __attribute__((always_inline)) void adjust(F (&s)[height][N], const Panel& panel, const Meeting& meeting,
+                                                    std::int64_t key) {
+    if (Dot::pair == 2) {
+      const F late = Simd::set1(late_factor<Dot>(g_.rules));
+#pragma GCC unroll 8
+      for (int r = 0; r < height; ++r) {
+#pragma GCC unroll 4
+        for (int v = First; v < Last; ++v) s[r][v] = Simd::mul(s[r][v], late);
+      }
+    }
+    if (bias_) ask_for_bias(panel, meeting.start, key);
+    make_logits<height, N, First, Last>(s, Pairs{*this, panel, key});
+  }
+
+  // -infinity for every pair that is not visible.
+  template <int N, int First, int Last>
+  inline __attribute__((always_inline)) void hide(F (&s)[height][N], std::int64_t key) {
+    const std::uint32_t* bits = bits_ + key / 32 * width;
+    const F hidden = Simd::set1(-infinity);
+#pragma GCC unroll 8
+    for (int r = 0; r < height; ++r) {
+      const std::uint32_t bit = std::uint32_t{1} << (key + r) % 32;
+#pragma GCC unroll 4
+      for (int v = First; v < Last; ++v) s[r][v] = Simd::select(Simd::test(bits + v * lanes, bit), s[r][v], hidden);
+    }
+  }
+
+  // Scores, in registers, to weights in weights_; maximum and sum of each row.
+  template <int N, int First, int Last, bool Hidden>
+  inline __attribute__((always_inline)) void weigh(Panel& panel, F (&s)[height][N], std::int64_t begin,
+                                                   std::int64_t key) {
+    const F factor = Simd::set1(adjusts_ ? 1 : late_factor<Dot>(g_.rules));
+    F top[N];
+    bool grown = false;
+#pragma GCC unroll 4
+    for (int v = First; v < Last; ++v) {
+      top[v] = s[0][v];
+#pragma GCC unroll 8
+      for (int r = 1; r < height; ++r) top[v] = Simd::max(s[r][v], top[v]);
+      if (Dot::pair == 2) top[v] = Simd::mul(top[v], factor);
+      const F m = Simd::load(panel.m + v * lanes);
+      grown |= Simd::any(Simd::greater(top[v], Simd::add(m, Simd::set1(slack))));
+    }
+    if (grown) [[unlikely]] {
+#pragma GCC unroll 4
+      for (int v = First; v < Last; ++v) rescale(panel, v, top[v], begin, key);
+    }
+#pragma GCC unroll 4
+    for (int v = First; v < Last; ++v) {
+      const F m = Simd::load(panel.m + v * lanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < height; ++r) {
+        // Not fma: exactly, a score may lie above the rounded m, at 1e10 by more than exp2 takes.
+        const F x = Dot::pair == 1 ? Simd::sub(s[r][v], m) : Simd::sub(Simd::mul(s[r][v], factor), m);
+        const F weight = exp2<Dot::degree>(x);
+        // -0 marks what is not attended to, for repair().
+        s[r][v] =
+            Hidden ? Simd::select(Simd::equal(s[r][v], Simd::set1(-infinity)), Simd::set1(-0.0f), weight) : weight;
+      }
+      F sum[height / 2];
+#pragma GCC unroll 8
+      for (int r = 0; r < height / 2; ++r) sum[r] = Simd::add(s[r][v], s[r + height / 2][v]);
+#pragma GCC unroll 4
+      for (int half = height / 4; half > 0; half /= 2) {
+#pragma GCC unroll 4
+        for (int r = 0; r < half; ++r) sum[r] = Simd::add(sum[r], sum[r + half]);
+      }
+      Simd::store(panel.l + v * lanes, Simd::add(Simd::load(panel.l + v * lanes), sum[0]));
+      if (kept_) [[unlikely]] {
+        // As if they were not attended to, but for the sum.
+#pragma GCC unroll 8
+        for (int r = 0; r < height; ++r) {
+          const Mask kept = Simd::test(kept_ + key / 32 * width + v * lanes, std::uint32_t{1} << (key + r) % 32);
+          s[r][v] = Simd::select(kept, s[r][v], Simd::set1(-0.0f));
+        }
+      }
+      float* to = weights_ + key / Dot::pair * width + v * lanes;
+#pragma GCC unroll 8
+      for (int r = 0; r < height; r += Dot::pair) {
+        Simd::store(to + r / Dot::pair * width, Dot::step(s[r][v], s[r + Dot::pair - 1][v]));
+      }
+    }
+  }
+
+  // Where a row's largest score has outgrown what its sums are measured from, they are scaled down. Rows beside it are
+  // multiplied by 1. bf16 weights are scaled by powers of two, without an error.
+  void rescale(Panel& panel, int v, F top, std::int64_t begin, std::int64_t key) {
+    float* place = panel.m + v * lanes;
+    const F m = Simd::load(place);
+    F next = top, change = Simd::sub(m, top);
+    if (Dot::pair == 2) {
+      const F whole = Simd::sub(Simd::fraction(Simd::sub(top, m)), Simd::sub(top, m));
+      const Mask first = Simd::equal(m, Simd::set1(no_maximum));
+      next = Simd::select(first, top, Simd::sub(m, whole));
+      change = Simd::select(first, m, whole);
+    }
+    const Mask grown = Simd::greater(top, Simd::add(m, Simd::set1(slack)));
+    const F higher = Simd::select(grown, next, m);
+    const F alpha = Simd::select(grown, exp2<5>(change), Simd::set1(1));
+    Simd::store(place, higher);
+    Simd::store(panel.l + v * lanes, Simd::mul(Simd::load(panel.l + v * lanes), alpha));
+    for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) {
+      float* o = panel.o + d * width + v * lanes;
+      Simd::store(o, Simd::mul(Simd::load(o), alpha));
+    }
+    for (std::int64_t j = begin / Dot::pair; j < key / Dot::pair; ++j) {
+      float* weights = weights_ + j * width + v * lanes;
+      Simd::store(weights, Dot::scale(Simd::load(weights), alpha));
+    }
+  }
+
+  // ---- Weights times values ----
+
+  template <int N>
+  void mix(Panel& panel, const Tile& tile, const Meeting& meeting) {
+    const auto step_of = [&](std::int64_t key) {
+      return max_of<std::int64_t>(0, min_of(key, tile.keys) - meeting.begin + Dot::pair - 1) / Dot::pair;
+    };
+    Steps<N> steps;
+    for (int i = 0; i < N; ++i) steps.first[i] = step_of(meeting.first[i]), steps.limit[i] = step_of(meeting.limit[i]);
+    const float* weights = weights_ + meeting.begin / Dot::pair * width;
+    const float* v = tile.v + meeting.begin / Dot::pair * tile.v_row;
+    std::int64_t d = 0;
+    for (; d + height <= g_.sizes.Dv; d += height)
+      mix_columns<N, height>(panel.o + d * width, weights, v + d, tile.v_row, steps);
+    if (height > 4 && d + 4 <= g_.sizes.Dv) {
+      mix_columns<N, 4>(panel.o + d * width, weights, v + d, tile.v_row, steps);
+      d += 4;
+    }
+    for (; d < g_.sizes.Dv; ++d) mix_columns<N, 1>(panel.o + d * width, weights, v + d, tile.v_row, steps);
+  }
+
+  // The Meeting's first and limit, counted in steps of the products from its beginning.
+  template <int N>
+  struct Steps {
+    std::int64_t first[N], limit[N];
+  };
+
+  // R columns of the values. The tile's own sum begins at 0 and is then added: sums of 64 lose less than a sum of all.
+  // Vectors join one after another, and leave in that order.
+  template <int N, int R>
+  __attribute__((noinline)) void mix_columns(float* o, const float* weights, const float* v, std::int64_t v_row,
+                                             const Steps<N>& steps) {
+    F sums[R][N];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int i = 0; i < N; ++i) sums[r][i] = Simd::zero();
+    }
+    if constexpr (N > 1) mix_part<R, 0, 1>(sums, weights, v, v_row, 0, steps.first[1]);
+    if constexpr (N > 2) mix_part<R, 0, 2>(sums, weights, v, v_row, steps.first[1], steps.first[2]);
+    mix_part<R, 0, N>(sums, weights, v, v_row, steps.first[N - 1], steps.limit[0]);
+    if constexpr (N > 1) mix_part<R, 1, N>(sums, weights, v, v_row, steps.limit[0], steps.limit[1]);
+    if constexpr (N > 2) mix_part<R, 2, N>(sums, weights, v, v_row, steps.limit[1], steps.limit[2]);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int i = 0; i < N; ++i) {
+        float* place = o + r * width + i * lanes;
+        Simd::store(place, Simd::add(Simd::load(place), sums[r][i]));
+      }
+    }
+  }
+
+  template <int R, int First, int Last, int N>
+  static inline __attribute__((always_inline)) void mix_part(F (&sums)[R][N], const float* weights, const float* v,
+                                                             std::int64_t v_row, std::int64_t begin, std::int64_t end) {
+    multiply<Dot, R, First, Last, N>(sums, v + begin * v_row, 1, v_row, weights + begin * width, end - begin);
+  }
+
+  std::int64_t steps_, bytes_ = 0;
+  bool adjusts_;
+  float *weights_ = nullptr, *k_copy_ = nullptr, *v_copy_ = nullptr, *stage_ = nullptr;
+};
+
+}  // namespace
+}  // namespace attend::kernels

@@ -1,0 +1,277 @@
+// The forward's query rows: panels of them side by side in the lanes of vectors, what each of them sees of a tile, what
+// is added to its scores, and its results. forward.h multiplies.
+#pragma once
+
+#include "kernels/score.h"
+
+namespace attend::kernels {
+namespace {
+
+// Query rows side by side in the lanes of the register tile's vectors.
+struct Panel {
+  std::int64_t first;  // its first row, of all rows of the group
+  std::int64_t rows;   // of them real; the others repeat the last one
+  int count;           // vectors that hold a real row
+  float* q;            // [D or pairs of D][width]
+  float* o;            // [Dv][width], sums of weights times values
+  float* m;            // [width] log2 units, whole: what the scores are measured from
+  float* l;            // [width] sums of weights
+  Ranges ranges;       // [width]
+};
+
+// What of a panel and a tile of keys meets.
+struct Meeting {
+  std::int64_t start, keys;  // the tile's first key, and how many it has
+  std::int64_t begin, end;   // keys of the tile, multiples of `height`
+  // The keys that some row of each vector sees: first <= key < limit, both never falling, and every first <= limit[0].
+  std::int64_t first[vectors], limit[vectors];
+  bool masked;  // some pair within is not visible, and `bits` says which
+};
+
+class ForwardRows {
+ public:
+  ForwardRows(const Group& group, const Results& to, std::int64_t first, std::int64_t last, std::int64_t rows)
+      : g_(group), to_(to), first_(first), queries_(last - first), rows_(rows) {}
+
+ protected:
+  // `steps` of a query, of `pair` elements each.
+  void carve(Scratch& scratch, std::int64_t steps) {
+    const Features& f = g_.features;
+    panels_ = (rows_ + width - 1) / width;
+    panel_ = scratch.take<Panel>(panels_);
+    q_ = scratch.take<float>(panels_ * round_up(steps, 4) * width);
+    o_ = scratch.take<float>(panels_ * round_up(g_.sizes.Dv, 4) * width);
+    m_ = scratch.take<float>(panels_ * width);
+    l_ = scratch.take<float>(panels_ * width);
+    ranges_ = scratch.take<KeyRange>(panels_ * width);
+    bits_ = scratch.take<std::uint32_t>(2 * width);
+    row_stride_ = round_up(max_of(max_of(g_.sizes.D, g_.sizes.Dv), tile_keys) + 1, lanes);
+    row_ = scratch.take<float>(4 * row_stride_);
+    if (f.mask) mask_rows_ = scratch.take<const char*>(panels_ * width);
+    if (f.bias) {
+      bias_rows_ = scratch.take<const char*>(panels_ * width);
+      bias_ = scratch.take<float>(tile_keys * width);
+      closed_ = scratch.take<std::uint64_t>(width);
+    }
+    if (f.dropout) {
+      draws_ = scratch.take<std::uint64_t>(panels_ * width);
+      kept_ = scratch.take<std::uint32_t>(2 * width);
+    }
+    if (f.alibi_slopes) {
+      slopes_ = scratch.take<float>(panels_ * width);
+      places_ = scratch.take<std::int64_t>(panels_ * width);
+      level_ = scratch.take<float>(width);
+    }
+  }
+
+  // One of the four rows at row_.
+  float* row_buffer(std::int64_t i) { return row_ + i * row_stride_; }
+
+  std::int64_t head_of(std::int64_t row) const { return row / queries_; }
+  std::int64_t query_of(std::int64_t row) const { return first_ + row % queries_; }
+  // Lanes beyond the last row repeat it: what they hold is finite and costs nothing to reason about.
+  std::int64_t row_at(const Panel& panel, std::int64_t lane) const { return min_of(panel.first + lane, rows_ - 1); }
+
+  // ---- Before the first tile ----
+
+  template <class Dot>
+  void prepare(std::int64_t steps) {
+    for (std::int64_t p = 0; p < panels_; ++p) {
+      Panel& panel = panel_[p];
+      panel.first = p * width;
+      panel.rows = min_of<std::int64_t>(width, rows_ - panel.first);
+      panel.count = static_cast<int>((panel.rows + lanes - 1) / lanes);
+      panel.q = q_ + p * round_up(steps, 4) * width;
+      panel.o = o_ + p * round_up(g_.sizes.Dv, 4) * width;
+      panel.m = m_ + p * width;
+      panel.l = l_ + p * width;
+      panel.ranges = {ranges_ + p * width};
+      find_rows(panel);
+      for (std::int64_t lane = 0; lane < panel.count * lanes; lane += 4) {
+        for (std::int64_t i = 0; i < 4; ++i) {
+          const std::int64_t row = row_at(panel, lane + i);
+          load_query<Dot>(g_, head_of(row), query_of(row), row_buffer(i), steps);
+        }
+        transpose_rows(row_, row_stride_, steps, panel.q + lane);
+      }
+      start_sums(panel);
+    }
+  }
+
+  // What each tile asks for again, and finds without a division.
+  void find_rows(Panel& panel) {
+    const bool alike = !g_.rules.causal && g_.rules.window_left < 0 && g_.rules.window_right < 0;
+    for (std::int64_t lane = 0; lane < width; ++lane) {
+      const std::int64_t row = row_at(panel, lane), head = head_of(row), query = query_of(row), i = panel.first + lane;
+      panel.ranges.add(lane, alike ? KeyRange{0, g_.rules.key_length} : visible_keys(g_.rules, query));
+      if (mask_rows_) mask_rows_[i] = operand_at(g_.mask, head, query);
+      if (bias_rows_) bias_rows_[i] = operand_at(g_.bias, head, query);
+      if (draws_) draws_[i] = dropout_row(g_.rules.dropout, head, query);
+      if (!slopes_) continue;
+      slopes_[i] = slope_of(g_, head);
+      places_[i] = query + g_.rules.offset;
+    }
+  }
+
+  void start_sums(Panel& panel) {
+    for (std::int64_t i = 0; i < g_.sizes.Dv * width; ++i) panel.o[i] = 0;
+    for (std::int64_t lane = 0; lane < width; ++lane) {
+      panel.m[lane] = no_maximum;
+      panel.l[lane] = 0;
+      if (!g_.sinks) continue;
+      // The sink is the first score of the row.
+      const double sink = g_.sinks[head_of(row_at(panel, lane))] * log2_e;
+      panel.m[lane] = static_cast<float>(max_of<double>(-FLT_MAX, min_of<double>(sink, FLT_MAX)));
+      panel.l[lane] = static_cast<float>(__builtin_exp2(sink - static_cast<double>(panel.m[lane])));
+    }
+  }
+
+  // ---- A tile of `keys` keys from `start` on ----
+
+  // What of it the panel sees; false: nothing.
+  bool look(const Panel& panel, std::int64_t start, std::int64_t keys, Meeting& meeting) {
+    if (!panel.ranges.meet(start, start + keys)) return false;
+    meeting.start = start, meeting.keys = keys;
+    const bool closes = bias_ && load_biases(panel, meeting);
+    const std::int64_t begin = max_of<std::int64_t>(0, panel.ranges.min_lo - start);
+    const std::int64_t end = min_of(keys, panel.ranges.max_hi - start);
+    meeting.begin = begin / height * height;
+    meeting.end = round_up(end, height);
+    for (std::int64_t& first : meeting.first) first = meeting.begin;
+    for (std::int64_t& limit : meeting.limit) limit = meeting.end;
+    meeting.masked = mask_rows_ || closes || !panel.ranges.hold(start + meeting.begin, start + meeting.end);
+    return !meeting.masked || find_bits(panel, closes, meeting);
+  }
+
+  bool find_bits(const Panel& panel, bool closes, Meeting& meeting) {
+    std::uint64_t some = 0, all = ~std::uint64_t{0};
+    std::int64_t limit = 0;
+    for (int v = 0; v < panel.count; ++v) {
+      std::uint64_t vector_some = 0;
+      for (std::int64_t lane = v * lanes; lane < (v + 1) * lanes; ++lane) {
+        const char* mask = mask_rows_ ? mask_rows_[panel.first + lane] : nullptr;
+        std::uint64_t bits = visible_bits(g_, panel.ranges.row[lane], mask, meeting.start);
+        if (closes) bits &= ~closed_[lane];
+        bits_[lane] = static_cast<std::uint32_t>(bits);
+        bits_[width + lane] = static_cast<std::uint32_t>(bits >> 32);
+        vector_some |= bits;
+        all &= bits;
+      }
+      some |= vector_some;
+      const std::int64_t own = vector_some == 0 ? 0 : 64 - __builtin_clzll(vector_some);
+      limit = max_of(limit, round_up(own, height));
+      meeting.limit[v] = limit;
+      meeting.first[v] = vector_some == 0 ? tile_keys : __builtin_ctzll(vector_some) / height * height;
+    }
+    if (some == 0) return false;
+    for (int v = panel.count; v < vectors; ++v) meeting.limit[v] = limit, meeting.first[v] = meeting.first[v - 1];
+    meeting.begin = __builtin_ctzll(some) / height * height;
+    meeting.end = limit;
+    bool in_order = meeting.first[vectors - 1] <= meeting.limit[0];
+    for (int v = 1; v < vectors; ++v) in_order &= meeting.first[v - 1] <= meeting.first[v];
+    // Windows narrower than the panel, and masks of any form: every vector begins with the first.
+    for (std::int64_t& first : meeting.first) first = in_order ? first : meeting.begin;
+    const std::uint64_t computed = between(meeting.begin, meeting.end);
+    meeting.masked = (all & computed) != computed;
+    return true;
+  }
+
+  // The tile's biases as [keys][width]; whether one of them closes a pair.
+  bool load_biases(const Panel& panel, const Meeting& meeting) {
+    std::uint64_t some = 0;
+    for (std::int64_t lane = 0; lane < panel.count * lanes; lane += 4) {
+      for (std::int64_t i = lane; i < lane + 4; ++i) {
+        const char* row = bias_rows_[panel.first + i];
+        closed_[i] = load_bias(g_, row, meeting.start, meeting.keys, tile_keys, row_buffer(i - lane));
+        some |= closed_[i];
+      }
+      transpose_rows(row_, row_stride_, tile_keys, bias_ + lane);
+    }
+    return some != 0;
+  }
+
+  // The next tile's biases, a part with each `height` keys: they come from memory, row by row, which the processor's
+  // own prefetch does not follow.
+  void ask_for_bias(const Panel& panel, std::int64_t start, std::int64_t key) const {
+    constexpr std::int64_t rows = width * height / tile_keys;
+    const std::int64_t bytes = tile_keys * bytes_of(g_.bias.dtype);
+    if (g_.bias.column != 1) return;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const char* row =
+          bias_rows_[panel.first + key / height * rows + i] + (start + tile_keys) * bytes_of(g_.bias.dtype);
+      for (std::int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte, 0, 2);
+    }
+  }
+
+  // Where each row is level, counted from the tile's first key.
+  void load_levels(const Panel& panel, std::int64_t start) {
+    for (std::int64_t lane = 0; lane < width; ++lane) {
+      level_[lane] = static_cast<float>(places_[panel.first + lane] - start);
+    }
+  }
+
+  // Which keys of the tile each row keeps, as bits_ holds which it sees.
+  void draw_dropout(const Panel& panel, std::int64_t start) {
+    for (std::int64_t lane = 0; lane < width; ++lane) {
+      const std::uint64_t bits = dropout_bits(g_.rules, draws_[panel.first + lane], start);
+      kept_[lane] = static_cast<std::uint32_t>(bits);
+      kept_[width + lane] = static_cast<std::uint32_t>(bits >> 32);
+    }
+  }
+
+  // ---- Results ----
+
+  void finish(Panel& panel) {
+    float inverse[width], lse[width];
+    for (int lane = 0; lane < width; ++lane) {
+      const float l = panel.l[lane];
+      inverse[lane] = l == 0 ? 0 : dropout_factor(g_.rules) / l;
+      lse[lane] = static_cast<float>(static_cast<double>(panel.m[lane]) * ln_2 + logarithm(l));
+    }
+    for (std::int64_t lane = 0; to_.lse.data && lane < panel.rows; ++lane) {
+      const float l = panel.l[lane];
+      const float stored = l == 0 ? -infinity : l - l == 0 ? lse[lane] : l;  // inf and NaN as they are
+      const std::int64_t row = row_at(panel, lane);
+      store_scalar(DType::f32, operand_at(to_.lse, head_of(row), query_of(row)), stored);
+    }
+    for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) {
+      for (int v = 0; v < panel.count; ++v) {
+        float* place = panel.o + d * width + v * lanes;
+        // + 0: a sum that underflowed to -0 would depend on how many masked keys came after it.
+        Simd::store(place, Simd::add(Simd::mul(Simd::load(place), Simd::load(inverse + v * lanes)), Simd::zero()));
+      }
+    }
+    for (std::int64_t lane = 0; lane < panel.rows; lane += 4) store_rows(panel, lane);
+  }
+
+  void store_rows(const Panel& panel, std::int64_t lane) {
+    const float* from = panel.o + lane;
+    for (std::int64_t d = 0; d < g_.sizes.Dv; d += 4) {
+      transpose4(from + d * width, from + (d + 1) * width, from + (d + 2) * width, from + (d + 3) * width,
+                 row_buffer(0) + d, row_stride_);
+    }
+    for (std::int64_t i = 0; i < 4 && lane + i < panel.rows; ++i) {
+      const std::int64_t row = row_at(panel, lane + i);
+      char* to = operand_at(to_.out, head_of(row), query_of(row));
+      store_row(row_buffer(i), to, {to_.out.dtype, to_.out.column, g_.sizes.Dv});
+    }
+  }
+
+  const Group& g_;
+  Results to_;
+  std::int64_t first_, queries_, rows_, panels_ = 0, row_stride_ = 0;
+  Panel* panel_ = nullptr;
+  float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *row_ = nullptr;
+  KeyRange* ranges_ = nullptr;
+  std::uint32_t* bits_ = nullptr;                             // [2][width] which keys of the tile each row sees
+  const char **mask_rows_ = nullptr, **bias_rows_ = nullptr;  // where each row's mask and bias begin; null: none
+  float* bias_ = nullptr;                                     // [tile_keys][width]
+  std::uint64_t* closed_ = nullptr;                           // [width] keys of the tile whose bias is -infinity
+  std::uint64_t* draws_ = nullptr;                            // of each row; null: no dropout
+  std::uint32_t* kept_ = nullptr;                             // [2][width]
+  float *slopes_ = nullptr, *level_ = nullptr;                // of each row; null: no ALiBi
+  std::int64_t* places_ = nullptr;                            // query + offset of each row
+};
+
+}  // namespace
+}  // namespace attend::kernels

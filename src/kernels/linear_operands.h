@@ -1,0 +1,40 @@
+// y = x W^T + b over plain memory, in the register tile of the attention scores.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "attend/dtype.h"
+
+namespace attend::kernels {
+
+// Rows of x that one call takes at most: the part of the weights that they meet together stays in the L1 cache.
+inline constexpr std::int64_t linear_rows = 64;
+
+struct LinearOperands {
+  DType dtype = DType::f32;       // of x: f32, or bf16
+  DType y_dtype = DType::f32;     // f32, or bf16
+  const void* x = nullptr;        // [rows,in], a row in one piece
+  const float* packed = nullptr;  // pack()ed weights of x's dtype
+  const float* bias = nullptr;    // [out], or null: none
+  void* y = nullptr;              // [rows,out], a row in one piece
+  std::int64_t in = 0, out = 0;
+  std::int64_t x_stride = 0, y_stride = 0;  // elements from one row to the next
+};
+
+// Both gradients of y = x W^T are products of that kind: dx = dy W has the weights W^T, and dW = dy^T x has the rows
+// dy^T and the weights x^T. What follows brings the operands there.
+
+// One panel, as LinearKernels::pack makes it, of weights that are given by their transpose: columns [in,out],
+// row-major, in the dtype of the product, or as f32 that bf16 holds exactly. `packed` takes outputs [first, last), at
+// most panel_rows. These rows are what the kernel reads side by side, so that copying is all. An odd number of bf16
+// inputs is filled up with a zero.
+void linear_pack_columns(DType product, DType dtype, const void* columns, std::int64_t in, std::int64_t out,
+                         std::int64_t first, std::int64_t last, std::int64_t panel_rows, float* packed);
+
+// Columns [first, last) of x [rows,columns] as rows of to [columns,stride], both row-major and of dtype f32 or bf16;
+// zeros beyond the last of `rows`.
+void transpose_columns(DType dtype, const void* x, std::int64_t rows, std::int64_t columns, std::int64_t first,
+                       std::int64_t last, std::int64_t stride, void* to);
+
+}  // namespace attend::kernels

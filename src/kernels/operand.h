@@ -1,0 +1,298 @@
+// Operands in and out: elements of any dtype and layout, read into the forms that the products take, and written back.
+#pragma once
+
+#include "kernels/arithmetic.h"
+
+namespace attend::kernels {
+namespace {
+
+// ---- Elements ----
+
+// What a row in memory is made of. The switches over DType below have no default: the compiler names those that a new
+// element type leaves open.
+struct Elements {
+  DType dtype;
+  std::int64_t stride;  // elements from one to the next
+  std::int64_t count;
+};
+
+std::int64_t bytes_of(DType dtype) {
+  switch (dtype) {
+    case DType::u8:
+    case DType::boolean:
+      return 1;
+    case DType::bf16:
+    case DType::f16:
+      return 2;
+    case DType::f32:
+      return 4;
+    case DType::f64:
+    case DType::i64:
+      return 8;
+  }
+  __builtin_trap();
+}
+
+float load_scalar(DType dtype, const char* from) {
+  std::uint16_t half[lanes] = {};
+  float single[lanes];
+  double wide;
+  switch (dtype) {
+    case DType::f32:
+      __builtin_memcpy(single, from, 4);
+      return single[0];
+    case DType::bf16:
+      __builtin_memcpy(half, from, 2);
+      Simd::store(single, Simd::load_bf16(half));
+      return single[0];
+    case DType::f16:
+      __builtin_memcpy(half, from, 2);
+      Simd::store(single, Simd::load_f16(half));
+      return single[0];
+    case DType::f64:
+      // Finite stays finite: a bias of -1e300 is not one of -infinity.
+      __builtin_memcpy(&wide, from, 8);
+      if (wide - wide == 0) wide = max_of<double>(-FLT_MAX, min_of<double>(wide, FLT_MAX));
+      return static_cast<float>(wide);
+    case DType::i64:
+    case DType::u8:
+    case DType::boolean:
+      break;  // attention() takes none of them for numbers
+  }
+  __builtin_trap();
+}
+
+void store_scalar(DType dtype, char* to, float x) {
+  std::uint16_t half[lanes];
+  switch (dtype) {
+    case DType::f32:
+      __builtin_memcpy(to, &x, 4);
+      return;
+    case DType::bf16:
+      Simd::store_bf16(half, Simd::set1(x));
+      __builtin_memcpy(to, half, 2);
+      return;
+    case DType::f16:
+      Simd::store_f16(half, Simd::set1(x));
+      __builtin_memcpy(to, half, 2);
+      return;
+    case DType::f64:
+    case DType::i64:
+    case DType::u8:
+    case DType::boolean:
+      break;  // nothing is written in them
+  }
+  __builtin_trap();
+}
+
+// ---- Rows ----
+
+const char* at(const void* data, DType dtype, std::int64_t element) {
+  return static_cast<const char*>(data) + element * bytes_of(dtype);
+}
+char* at(void* data, DType dtype, std::int64_t element) {
+  return static_cast<char*>(data) + element * bytes_of(dtype);
+}
+
+// Where one row of one head begins.
+const char* operand_at(const Operand& x, std::int64_t head, std::int64_t row) {
+  return at(x.data, x.dtype, head * x.head + row * x.row);
+}
+char* operand_at(const MutableOperand& x, std::int64_t head, std::int64_t row) {
+  return at(x.data, x.dtype, head * x.head + row * x.row);
+}
+
+// Where a key's row begins. The rows of one tile of keys are in one piece.
+const char* rows_at(const Rows& rows, std::int64_t key) {
+  if (!rows.blocks) return at(rows.data, rows.dtype, key * rows.row);
+  return at(rows.blocks[key / rows.block_rows], rows.dtype, rows.offset + key % rows.block_rows * rows.row);
+}
+char* rows_at(const MutableRows& rows, std::int64_t key) {
+  return at(rows.data, rows.dtype, key * rows.row);
+}
+
+// body(i) for i = 0, lanes, 2 * lanes, ..., and once more for the last `lanes` elements where they don't fit: some are
+// then done twice. count >= lanes.
+template <class Body>
+inline __attribute__((always_inline)) void for_each_vector(std::int64_t count, Body body) {
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) body(i);
+  if (i < count) body(count - lanes);
+}
+
+// A row as f32, times `factor`.
+void load_row(float* to, const char* from, const Elements& of, float factor = 1) {
+  if (of.stride == 1 && of.count >= lanes) {
+    const F f = Simd::set1(factor);
+    const auto* half = reinterpret_cast<const std::uint16_t*>(from);
+    const auto* single = reinterpret_cast<const float*>(from);
+    switch (of.dtype) {
+      case DType::f32:
+        return for_each_vector(of.count,
+                               [=](std::int64_t i) { Simd::store(to + i, Simd::mul(Simd::load(single + i), f)); });
+      case DType::bf16:
+        return for_each_vector(of.count,
+                               [=](std::int64_t i) { Simd::store(to + i, Simd::mul(Simd::load_bf16(half + i), f)); });
+      case DType::f16:
+        return for_each_vector(of.count,
+                               [=](std::int64_t i) { Simd::store(to + i, Simd::mul(Simd::load_f16(half + i), f)); });
+      case DType::f64:
+      case DType::i64:
+      case DType::u8:
+      case DType::boolean:
+        break;  // one at a time
+    }
+  }
+  const std::int64_t step = of.stride * bytes_of(of.dtype);
+  for (std::int64_t i = 0; i < of.count; ++i) to[i] = load_scalar(of.dtype, from + i * step) * factor;
+}
+
+// A row of f32, rounded to the dtype of `as`.
+void store_row(const float* from, char* to, const Elements& as) {
+  if (as.stride == 1 && as.count >= lanes) {
+    auto* half = reinterpret_cast<std::uint16_t*>(to);
+    auto* single = reinterpret_cast<float*>(to);
+    switch (as.dtype) {
+      case DType::f32:
+        return for_each_vector(as.count, [=](std::int64_t i) { Simd::store(single + i, Simd::load(from + i)); });
+      case DType::bf16:
+        return for_each_vector(as.count, [=](std::int64_t i) { Simd::store_bf16(half + i, Simd::load(from + i)); });
+      case DType::f16:
+        return for_each_vector(as.count, [=](std::int64_t i) { Simd::store_f16(half + i, Simd::load(from + i)); });
+      case DType::f64:
+      case DType::i64:
+      case DType::u8:
+      case DType::boolean:
+        break;
+    }
+  }
+  const std::int64_t step = as.stride * bytes_of(as.dtype);
+  for (std::int64_t i = 0; i < as.count; ++i) store_scalar(as.dtype, to + i * step, from[i]);
+}
+
+// ---- The forms that the products take ----
+
+// Elements of 16 bits as they are, and zeros up to `padded`.
+void copy_halves(std::uint16_t* to, const char* from, const Elements& of, std::int64_t padded) {
+  if (of.stride == 1 && of.count >= 2 * lanes) {
+    std::int64_t i = 0;
+    for (; i + 2 * lanes <= of.count; i += 2 * lanes) __builtin_memcpy(to + i, from + i * 2, 4 * lanes);
+    __builtin_memcpy(to + of.count - 2 * lanes, from + (of.count - 2 * lanes) * 2, 4 * lanes);
+  } else {
+    for (std::int64_t i = 0; i < of.count; ++i) __builtin_memcpy(to + i, from + i * of.stride * 2, 2);
+  }
+  for (std::int64_t i = of.count; i < padded; ++i) to[i] = 0;
+}
+
+// A row whose elements are multiplied one by one, or pair by pair: `steps` of them, zeros beyond the last.
+template <class Dot>
+void load_operand(float* to, const char* from, const Elements& of, std::int64_t steps, float factor = 1) {
+  if constexpr (Dot::pair == 1) {
+    load_row(to, from, of, factor);
+    for (std::int64_t d = of.count; d < steps; ++d) to[d] = 0;
+  } else {
+    copy_halves(reinterpret_cast<std::uint16_t*>(to), from, of, 2 * steps);
+  }
+}
+
+// Four rows of `count` floats, `stride` apart, into four columns of a panel [count][width]. Up to three floats beyond
+// the last are taken along.
+void transpose_rows(const float* rows, std::int64_t stride, std::int64_t count, float* to) {
+  for (std::int64_t d = 0; d < count; d += 4, rows += 4) {
+    transpose4(rows, rows + stride, rows + 2 * stride, rows + 3 * stride, to + d * width, width);
+  }
+}
+
+// ---- What is not finite ----
+
+// A key that a row does not attend to has weight 0, and 0 * NaN is NaN. So where something may be hidden, what is not
+// finite is 0 in the form that the products read, and is given afterwards to the rows that do attend to it.
+
+// Whether all of `rows` rows of f32, `row` floats apart, are finite.
+bool are_finite(const float* x, std::int64_t row, std::int64_t rows, std::int64_t count) {
+  F sum = Simd::zero();
+  float rest = 0;
+  for (std::int64_t j = 0; j < rows; ++j, x += row) {
+    std::int64_t d = 0;
+    for (; d + lanes <= count; d += lanes) {
+      const F part = Simd::load(x + d);
+      sum = Simd::add(sum, Simd::sub(part, part));  // 0, or NaN
+    }
+    for (; d < count; ++d) rest += x[d] - x[d];
+  }
+  return rest == 0 && sum_of_lanes(sum) == 0;
+}
+
+// The same of rows that begin at row_at(0), row_at(1), ...; `buffer` holds one as f32.
+template <class RowAt>
+bool are_finite(RowAt row_at, std::int64_t rows, const Elements& of, float* buffer) {
+  bool finite = true;
+  for (std::int64_t j = 0; j < rows && finite; ++j) {
+    load_row(buffer, row_at(j), of);
+    finite = are_finite(buffer, 0, 1, of.count);
+  }
+  return finite;
+}
+
+// body(row, column, value) for each one that is not.
+template <class RowAt, class Body>
+void for_each_not_finite(RowAt row_at, std::int64_t rows, const Elements& of, Body body) {
+  const std::int64_t step = of.stride * bytes_of(of.dtype);
+  for (std::int64_t j = 0; j < rows; ++j) {
+    const char* from = row_at(j);
+    for (std::int64_t d = 0; d < of.count; ++d) {
+      const float value = load_scalar(of.dtype, from + d * step);
+      if (value - value != 0) body(j, d, value);
+    }
+  }
+}
+
+// Two rows of bf16 as one row of pairs; no second row: zeros. Careful puts 0 for what is not finite. Whether all was
+// finite; true where that is not asked for.
+template <bool Careful>
+bool interleave(std::uint32_t* to, const char* low, const char* high, const Elements& of) {
+  std::uint32_t infinite = 0;
+  const auto bits = [&](const char* from) {
+    std::uint16_t half;
+    __builtin_memcpy(&half, from, 2);
+    const bool passes = !Careful || (half & 0x7F80) != 0x7F80;
+    infinite |= static_cast<std::uint32_t>(!passes);
+    return static_cast<std::uint32_t>(passes ? half : 0);
+  };
+  const std::int64_t step = of.stride * 2;
+  if (!high) {
+    for (std::int64_t d = 0; d < of.count; ++d) to[d] = bits(low + d * step);
+  } else if (of.stride == 1) {
+    for (std::int64_t d = 0; d < of.count; ++d) to[d] = bits(low + d * 2) | bits(high + d * 2) << 16;
+  } else {
+    for (std::int64_t d = 0; d < of.count; ++d) to[d] = bits(low + d * step) | bits(high + d * step) << 16;
+  }
+  return infinite == 0;
+}
+
+// Rows as sums over rows take them: [rows or pairs of rows][columns], with zeros beyond the last column, and up to
+// `padded` rows. `careful` puts 0 for what is not finite. Whether all was finite; true where that is not asked for.
+template <class Dot, class RowAt>
+bool pack_rows(float* to, RowAt row_at, std::int64_t rows, const Elements& of, std::int64_t columns,
+               std::int64_t padded, bool careful) {
+  bool finite = true;
+  for (std::int64_t j = 0; j < padded; j += Dot::pair, to += columns) {
+    for (std::int64_t d = j < rows ? of.count : 0; d < columns; ++d) to[d] = 0;
+    if (j >= rows) continue;
+    if constexpr (Dot::pair == 1) {
+      load_row(to, row_at(j), of);
+      if (!careful || are_finite(to, 0, 1, of.count)) continue;
+      finite = false;
+      for (std::int64_t d = 0; d < of.count; ++d) to[d] = to[d] - to[d] == 0 ? to[d] : 0;
+    } else {
+      auto* pairs = reinterpret_cast<std::uint32_t*>(to);
+      const char* second = j + 1 < rows ? row_at(j + 1) : nullptr;
+      finite &=
+          careful ? interleave<true>(pairs, row_at(j), second, of) : interleave<false>(pairs, row_at(j), second, of);
+    }
+  }
+  return finite;
+}
+
+}  // namespace
+}  // namespace attend::kernels

@@ -1,0 +1,114 @@
+// From a product of a query and a key to the logit that the softmax sees, in log2 units: scale, softcap, bias, ALiBi.
+#pragma once
+
+#include "kernels/visible.h"
+
+namespace attend::kernels {
+namespace {
+
+// ---- Scale ----
+
+// What a product of a query and a key is multiplied by, so that exp2 of it is e^(scale q.k).
+float score_factor(const Rules& rules) {
+  return static_cast<float>(rules.scale * log2_e);
+}
+
+// Where one of the operands is multiplied by it, nothing is left to do. Products of bf16 are of the numbers as they
+// are, and multiplied afterwards. The forward and decode multiply what may be a masked score of -infinity, so the sign
+// of the scale, and a scale of 0, are in the queries, and this is positive.
+template <class Dot>
+float late_factor(const Rules& rules) {
+  return Dot::pair == 1 || rules.scale == 0 ? 1 : __builtin_fabsf(score_factor(rules));
+}
+
+// One query row as the products of the forward and decode take it, into `to` [steps * pair].
+template <class Dot>
+void load_query(const Group& g, std::int64_t head, std::int64_t query, float* to, std::int64_t steps) {
+  const Elements of{g.q.dtype, g.q.column, g.sizes.D};
+  load_operand<Dot>(to, operand_at(g.q, head, query), of, steps, score_factor(g.rules));
+  if constexpr (Dot::pair == 2) {
+    auto* half = reinterpret_cast<std::uint16_t*>(to);
+    const std::uint16_t sign = g.rules.scale < 0 ? 0x8000 : 0, kept = g.rules.scale == 0 ? 0 : 0xFFFF;
+    for (std::int64_t d = 0; (sign || !kept) && d < of.count; ++d)
+      half[d] = static_cast<std::uint16_t>((half[d] ^ sign) & kept);
+  }
+}
+
+// ---- Softcap ----
+
+// In log2 units. Beyond these bounds a cap no longer changes f32 scores, but it would overflow or vanish.
+float cap_of(const Rules& rules) {
+  return static_cast<float>(max_of(1e-30, min_of(rules.softcap, 1e30))) * static_cast<float>(log2_e);
+}
+
+// cap * tanh(x / cap) in place of `count` scores x; its slopes, 1 - tanh^2, where there is room for them.
+__attribute__((noinline)) void cap_scores(float* scores, std::int64_t count, float cap, float* slopes) {
+  const F most = Simd::set1(cap), inverse = Simd::set1(1 / cap);
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    const F capped = tanh(Simd::mul(Simd::load(scores + i), inverse));
+    if (slopes) Simd::store(slopes + i, Simd::sub(Simd::set1(1), Simd::mul(capped, capped)));
+    Simd::store(scores + i, Simd::mul(capped, most));
+  }
+}
+
+// ---- Bias and ALiBi ----
+
+// The slope of an ALiBi head, as it multiplies a distance.
+float slope_of(const Group& g, std::int64_t head) {
+  return static_cast<float>(-g.alibi_slopes[head] * log2_e);
+}
+
+// a b + c. Decode rounds the product first, since its loops did so before they shared this function: bits do not change
+// without need, and both are within the errors that docs/numerics.md states.
+template <bool OneRounding>
+inline __attribute__((always_inline)) F add_product_of(F a, F b, F c) {
+  return OneRounding ? Simd::fma(a, b, c) : Simd::add(c, Simd::mul(a, b));
+}
+
+// The scores s[r][First to Last], in registers, become logits. `pairs` is what a kernel knows of them:
+//   features                      which options there are
+//   one_rounding                  whether products are added with one rounding
+//   cap, stage, slopes(r)         the softcap; memory for R rows of scores; where a row's slopes are wanted, or null
+//   bias(r, v)                    biases
+//   distance(r, v), slope(r, v)   |i + offset - j|, and what it is multiplied by
+template <int R, int N, int First, int Last, class Pairs>
+inline __attribute__((always_inline)) void make_logits(F (&s)[R][N], const Pairs& pairs) {
+  if (pairs.features.softcap) {
+    constexpr int row = (Last - First) * lanes;
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = First; v < Last; ++v) Simd::store(pairs.stage + r * row + (v - First) * lanes, s[r][v]);
+    }
+    for (int r = 0; r < R; ++r) cap_scores(pairs.stage + r * row, row, pairs.cap, pairs.slopes(r));
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = First; v < Last; ++v) s[r][v] = Simd::load(pairs.stage + r * row + (v - First) * lanes);
+    }
+  }
+  if (pairs.features.bias) {
+    const F unit = Simd::set1(static_cast<float>(log2_e)), least = Simd::set1(no_maximum);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = First; v < Last; ++v) {
+        // The lowest finite f32, a common bias for what should not count, is beyond f32 in log2 units. A row that sees
+        // nothing else weighs all its keys the same, as in any other arithmetic.
+        s[r][v] = Simd::max(least, add_product_of<Pairs::one_rounding>(pairs.bias(r, v), unit, s[r][v]));
+      }
+    }
+  }
+  if (pairs.features.alibi_slopes) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = First; v < Last; ++v) {
+        s[r][v] = add_product_of<Pairs::one_rounding>(pairs.distance(r, v), pairs.slope(r, v), s[r][v]);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attend::kernels

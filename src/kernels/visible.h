@@ -1,0 +1,89 @@
+// What is visible: which keys of a tile a row sees, by its range (rules.h), its mask, and where a bias is -infinity;
+// and which of their weights dropout keeps. 64 keys are 64 bits.
+#pragma once
+
+#include "kernels/operand.h"
+
+namespace attend::kernels {
+namespace {
+
+// Ones below that bit.
+std::uint64_t below(std::int64_t bit) {
+  return bit <= 0 ? 0 : bit >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bit) - 1;
+}
+// Ones from the first of them on.
+std::uint64_t between(std::int64_t begin, std::int64_t end) {
+  return below(end) & ~below(begin);
+}
+
+// The ranges of keys that some rows see, and what they have in common.
+struct Ranges {
+  KeyRange* row = nullptr;
+  std::int64_t min_lo = INT64_MAX, max_lo = 0, min_hi = INT64_MAX, max_hi = 0;
+
+  void add(std::int64_t at, KeyRange range) {
+    row[at] = range;
+    // A row that sees nothing does not hold the others' first tile back.
+    if (range.hi > 0) min_lo = min_of(min_lo, range.lo);
+    max_lo = max_of(max_lo, range.lo);
+    min_hi = min_of(min_hi, range.hi);
+    max_hi = max_of(max_hi, range.hi);
+  }
+  // Whether some row may see some of these keys; whether every row sees all of them, but for a mask or a bias.
+  bool meet(std::int64_t begin, std::int64_t end) const { return begin < max_hi && end > min_lo; }
+  bool hold(std::int64_t begin, std::int64_t end) const { return max_lo <= begin && min_hi >= end; }
+};
+
+// Which of the keys start, start + 1, ... (at most 64) a row of a bool mask shows.
+std::uint64_t mask_bits(const char* row, std::int64_t column, std::int64_t start, std::int64_t keys) {
+  const auto* from = reinterpret_cast<const std::uint8_t*>(row) + start * column;
+  if (column == 1 && keys == tile_keys) {
+    __builtin_prefetch(from + tile_keys, 0, 2);  // the next tile's: rows are far apart
+    return Simd::bits_of_bools(from);
+  }
+  std::uint64_t bits = 0;
+  for (std::int64_t j = 0; j < keys; ++j) bits |= static_cast<std::uint64_t>(from[j * column] != 0) << j;
+  return bits;
+}
+
+// Which of the 64 keys from `start` on a row sees by its range and its row of the mask, where there is one.
+std::uint64_t visible_bits(const Group& g, KeyRange range, const char* mask_row, std::int64_t start) {
+  const std::uint64_t bits = between(range.lo - start, range.hi - start);
+  if (!g.features.mask) return bits;
+  return bits & mask_bits(mask_row, g.mask.column, start, min_of(tile_keys, g.rules.key_length - start));
+}
+
+// Which of `count` floats (a multiple of lanes, at most 64) are -infinity; mostly none.
+std::uint64_t infinities_in(const float* row, std::int64_t count) {
+  F least = Simd::zero();
+  for (std::int64_t j = 0; j < count; j += lanes) least = Simd::min(Simd::load(row + j), least);
+  std::uint64_t bits = 0;
+  if (!Simd::any(Simd::equal(least, Simd::set1(-infinity)))) return bits;
+  for (std::int64_t j = 0; j < count; ++j) bits |= static_cast<std::uint64_t>(row[j] == -infinity) << j;
+  return bits;
+}
+
+// What a row adds to its scores of the keys start, ... (`keys` of them), and 0 up to `padded`, a multiple of lanes.
+// Which of them it closes: pairs of a bias of -infinity are masked.
+std::uint64_t load_bias(const Group& g, const char* bias_row, std::int64_t start, std::int64_t keys,
+                        std::int64_t padded, float* to) {
+  load_row(to, bias_row + start * g.bias.column * bytes_of(g.bias.dtype), {g.bias.dtype, g.bias.column, keys});
+  for (std::int64_t j = keys; j < padded; ++j) to[j] = 0;
+  return infinities_in(to, padded);
+}
+
+// Which weights of the 64 keys from `start` on a row keeps, by its draws (dropout_row()).
+std::uint64_t dropout_bits(const Rules& rules, std::uint64_t draws, std::int64_t start) {
+  const std::uint32_t threshold = dropout_threshold(rules.dropout.p);
+  std::uint8_t kept[64];
+  for (std::int64_t j = 0; j < 64; ++j) kept[j] = dropout_keeps(draws, threshold, rules.dropout.key + start + j);
+  return Simd::bits_of_bools(kept);
+}
+
+// What the weights that dropout keeps are multiplied by.
+float dropout_factor(const Rules& rules) {
+  return static_cast<float>(1 / (1 - rules.dropout.p));
+}
+
+}  // namespace
+}  // namespace attend::kernels

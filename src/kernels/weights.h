@@ -1,0 +1,268 @@
+// Tiles of weights, w = e^(logit - lse), made again from queries, keys and the lse that the forward gave: 64 query rows
+// against 48 keys. Every pass that comes after the forward begins with them; the backward is one.
+//
+// Keys stand in lanes: scores are held [rows][keys], and a stretch of keys stays while all queries pass by.
+#pragma once
+
+#include "kernels/score.h"
+
+namespace attend::kernels {
+namespace {
+
+constexpr int weight_rows = backward_tile_rows, weight_keys = backward_tile_keys;
+static_assert(weight_keys % width == 0 && weight_keys <= 64, "whole register tiles; a row's keys are bits of 64");
+static_assert(weight_rows % height == 0 && height % 2 == 0, "whole strips, in pairs of rows");
+constexpr int key_vectors = weight_keys / lanes;
+constexpr int most_strips = weight_rows / height;
+
+template <int N>
+struct Count {
+  constexpr int operator()() const { return N; }
+};
+
+template <class Dot>
+class WeightTile {
+ public:
+  // For the keys [keys_begin, keys_end) of a group.
+  WeightTile(const Group& group, std::int64_t keys_begin, std::int64_t keys_end)
+      : g_(group),
+        first_key_(keys_begin),
+        item_keys_(max_of<std::int64_t>(0, min_of(keys_end, group.rules.key_length) - keys_begin)),
+        q_steps_((group.sizes.D + Dot::pair - 1) / Dot::pair) {}
+
+  // most_keys: of an item.
+  void carve(Scratch& scratch, std::int64_t most_keys) {
+    kt_ = scratch.take<float>(most_keys * round_up(q_steps_, 4));
+    p = scratch.take<float>(weight_rows * weight_keys);
+    lse_ = scratch.take<float>(weight_rows);
+    ranges_.row = scratch.take<KeyRange>(weight_rows);
+    bits = scratch.take<std::uint64_t>(weight_rows);
+    stage_ = scratch.take<float>(height * width);
+    if (g_.features.softcap) cap_slopes = scratch.take<float>(weight_rows * weight_keys);
+    if (g_.features.bias) bias_ = scratch.take<float>(weight_rows * weight_keys);
+    row_stride_ = round_up(max_of(g_.sizes.D, g_.sizes.Dv), lanes) + lanes;
+    row_ = scratch.take<float>(4 * row_stride_);
+  }
+
+  // ---- Places ----
+
+  // Keys of the item that exist.
+  std::int64_t item_keys() const { return item_keys_; }
+  auto key_at() const {
+    return [this](std::int64_t j) { return rows_at(g_.k, first_key_ + j); };
+  }
+  // One of four rows of D or Dv floats, whole vectors of them.
+  float* row_buffer(std::int64_t i) { return row_ + i * row_stride_; }
+
+  // The rows and the tile at hand.
+  std::int64_t head = 0, first = 0, rows = 0;  // query rows first, first + 1, ... of a head
+  std::int64_t strips = 0;                     // of `height` rows
+  std::int64_t at = 0, keys = 0;               // the tile's first key, counted in the item; how many it has
+  std::int64_t first_vector[most_strips], last_vector[most_strips];  // of keys that some row of the strip sees
+  bool masked[most_strips];                                          // whether `bits` hides some of them
+  std::uint64_t* bits = nullptr;                                     // [rows] the keys that each row sees
+  float* p = nullptr;           // [rows][weight_keys] the weights, 0 where they are not visible
+  float* cap_slopes = nullptr;  // likewise: 1 - tanh^2 of the softcap; null: there is none
+
+  // ---- Steps ----
+
+  // The item's keys, once. Scores of f32 get their factor with the keys; those of bf16 are multiplied later, in f32.
+  void pack_keys() { pack_transposed(g_.k, g_.sizes.D, Dot::pair == 1 ? score_factor(g_.rules) : 1, kt_); }
+
+  // Keys or values as products with rows take them: for each `width` of them [steps][width], zeros beyond the last.
+  void pack_transposed(const Rows& x, std::int64_t count, float factor, float* to) {
+    const std::int64_t padded = round_up((count + Dot::pair - 1) / Dot::pair, 4);
+    for (std::int64_t j = 0; j < round_up(item_keys_, weight_keys); j += 4) {
+      for (std::int64_t i = 0; i < 4; ++i) {
+        float* row = row_buffer(i);
+        if (j + i < item_keys_) {
+          load_operand<Dot>(row, rows_at(x, first_key_ + j + i), {x.dtype, x.column, count}, padded, factor);
+        } else {
+          for (std::int64_t s = 0; s < padded; ++s) row[s] = 0;
+        }
+      }
+      transpose_rows(row_, row_stride_, padded, to + j / width * width * padded + j % width);
+    }
+  }
+
+  // Rows [begin, end) of a head, at most weight_rows: what they see.
+  void take_rows(std::int64_t of, std::int64_t begin, std::int64_t end) {
+    head = of, first = begin, rows = end - begin;
+    strips = (rows + height - 1) / height;
+    ranges_ = {ranges_.row};
+    for (std::int64_t i = 0; i < rows; ++i) ranges_.add(i, visible_keys(g_.rules, first + i));
+  }
+
+  // Their lse in log2 units: lse(i).
+  template <class Lse>
+  void take_lse(Lse lse) {
+    for (std::int64_t i = 0; i < strips * height; ++i) lse_[i] = i < rows ? lse(i) : FLT_MAX;  // no row: weights of 0
+  }
+
+  // Which pairs of the rows and the tile at key `from` of the item are visible; false: none.
+  bool look(std::int64_t from) {
+    at = from, keys = min_of<std::int64_t>(weight_keys, item_keys_ - from);
+    if (!ranges_.meet(start(), start() + keys)) return false;
+    const bool hides = g_.features.mask || g_.features.bias;
+    for (int b = 0; b < most_strips; ++b) first_vector[b] = 0, last_vector[b] = key_vectors, masked[b] = false;
+    if (!hides && keys == weight_keys && ranges_.hold(start(), start() + keys)) return true;
+    bool some = false;
+    for (std::int64_t b = 0; b < strips; ++b) some |= look_at_strip(b);
+    return some;
+  }
+
+  // The weights of the tile. `q` [rows][steps] as the products take them, `q_row` floats apart. then(n, s, i, v): the
+  // weights s of rows i, ... and n vectors of keys from v on, in registers; clear(b, v, end): vectors that strip b does
+  // not see.
+  template <class Then, class Clear>
+  void weigh(const float* q, std::int64_t q_row, Then then, Clear clear) {
+    for (std::int64_t b = 0; b < strips; ++b) {
+      const auto clear_all = [&](std::int64_t v, std::int64_t end) {
+        for (std::int64_t i = b * height; i < (b + 1) * height; ++i) {
+          for (std::int64_t j = v * lanes; j < end * lanes; j += lanes)
+            Simd::store(p + i * weight_keys + j, Simd::zero());
+        }
+        clear(b, v, end);
+      };
+      each_panel(b, kt_, q_steps_, clear_all, [&](auto n, std::int64_t v, const float* operand) {
+        score<n()>(q + b * height * q_row, q_row, b, v, operand, then);
+      });
+    }
+  }
+
+  // body(vectors, vector, operand) for the register tiles of a strip's visible vectors; clear(begin, end) for the
+  // others.
+  template <class Clear, class Body>
+  void each_panel(std::int64_t b, const float* transposed, std::int64_t steps, Clear clear, Body body) {
+    const std::int64_t panel = width * round_up(steps, 4);
+    for (std::int64_t v = 0; v < key_vectors; v += vectors) {
+      const std::int64_t begin = max_of<std::int64_t>(v, first_vector[b]);
+      const std::int64_t end = min_of<std::int64_t>(v + vectors, last_vector[b]);
+      clear(v, min_of(begin, v + vectors));
+      clear(max_of(begin, max_of(end, v)), v + vectors);
+      const float* operand = transposed + (at / width + v / vectors) * panel + (begin - v) * lanes;
+      if (end - begin == 1) body(Count<1>(), begin, operand);
+      if (end - begin == 2) body(Count<2>(), begin, operand);
+      if constexpr (vectors == 3) {
+        if (end - begin == 3) body(Count<3>(), begin, operand);
+      }
+    }
+  }
+
+  // The lanes whose bit is set, of the vector v of a tile.
+  static Mask lanes_of(std::uint64_t row_bits, std::int64_t v) {
+    return Simd::lanes_of(static_cast<std::uint32_t>(row_bits >> v * lanes));
+  }
+
+  // The keys of row i that were computed and that it sees.
+  std::uint64_t seen(std::int64_t i) const {
+    const std::int64_t b = i / height;
+    return masked[b] ? bits[i] : between(first_vector[b] * lanes, last_vector[b] * lanes);
+  }
+
+  // |i + offset - j| of a row and a vector of keys.
+  F distance(std::int64_t i, std::int64_t v) const {
+    const std::int64_t level = first + i + g_.rules.offset - start() - v * lanes;
+    return Simd::abs(Simd::sub(Simd::set1(static_cast<float>(level)), lane_numbers()));
+  }
+
+ private:
+  std::int64_t start() const { return first_key_ + at; }
+
+  bool look_at_strip(std::int64_t b) {
+    std::uint64_t any = 0, all = ~std::uint64_t{0};
+    for (std::int64_t i = b * height; i < (b + 1) * height; ++i) {
+      bits[i] = i < rows ? bits_of(i) : 0;
+      // No row: what scratch happens to hold could be NaN, and its weight must be 0.
+      for (std::int64_t j = 0; bias_ && i >= rows && j < weight_keys; ++j) bias_[i * weight_keys + j] = 0;
+      any |= bits[i];
+      all &= i < rows ? bits[i] : all;
+    }
+    first_vector[b] = any == 0 ? 0 : __builtin_ctzll(any) / lanes;
+    last_vector[b] = any == 0 ? 0 : (63 - __builtin_clzll(any)) / lanes + 1;
+    const std::uint64_t computed = between(first_vector[b] * lanes, last_vector[b] * lanes);
+    masked[b] = (all & computed) != computed;
+    return any != 0;
+  }
+
+  // Of one row. Also loads its bias.
+  std::uint64_t bits_of(std::int64_t i) {
+    const char* mask = g_.features.mask ? operand_at(g_.mask, head, first + i) : nullptr;
+    std::uint64_t row_bits = visible_bits(g_, ranges_.row[i], mask, start()) & below(keys);
+    if (!bias_) return row_bits;
+    return row_bits &
+           ~load_bias(g_, operand_at(g_.bias, head, first + i), start(), keys, weight_keys, bias_ + i * weight_keys);
+  }
+
+  // A strip and N vectors of keys.
+  template <int N, class Then>
+  __attribute__((noinline)) void score(const float* q, std::int64_t q_row, std::int64_t b, std::int64_t v,
+                                       const float* operand, Then then) {
+    F s[height][N];
+    const std::int64_t i = b * height;
+#pragma GCC unroll 8
+    for (int r = 0; r < height; ++r) {
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) s[r][n] = Simd::zero();
+    }
+    multiply<Dot, height, 0, N, N>(s, q, q_row, 1, operand, q_steps_);
+    if (Dot::pair == 2) {
+      const F late = Simd::set1(score_factor(g_.rules));
+#pragma GCC unroll 8
+      for (int r = 0; r < height; ++r) {
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) s[r][n] = Simd::mul(s[r][n], late);
+      }
+    }
+    if (cap_slopes || bias_ || g_.features.alibi_slopes) adjust<N>(s, i, v);
+    if (masked[b])
+      exponentiate<N, true>(s, i, v);
+    else
+      exponentiate<N, false>(s, i, v);
+    then(Count<N>(), s, i, v);
+  }
+
+  template <int N, bool Hidden>
+  inline __attribute__((always_inline)) void exponentiate(F (&s)[height][N], std::int64_t i, std::int64_t v) {
+#pragma GCC unroll 8
+    for (int r = 0; r < height; ++r) {
+      const F lse = Simd::set1(lse_[i + r]);
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) {
+        s[r][n] = exp2<Dot::degree>(Simd::sub(s[r][n], lse));
+        if (Hidden) s[r][n] = Simd::select(lanes_of(bits[i + r], v + n), s[r][n], Simd::zero());
+        Simd::store(p + (i + r) * weight_keys + (v + n) * lanes, s[r][n]);
+      }
+    }
+  }
+
+  // What make_logits() asks of the rows i, ... and the vectors v, ... of the tile.
+  struct Pairs {
+    static constexpr bool one_rounding = true;
+    const WeightTile& tile;
+    std::int64_t i, v;
+    const Features& features = tile.g_.features;
+    float cap = tile.cap_slopes ? cap_of(tile.g_.rules) : 0;
+    float* stage = tile.stage_;
+    float alibi_slope = features.alibi_slopes ? slope_of(tile.g_, tile.head) : 0;
+
+    std::int64_t at(int r, int n) const { return (i + r) * weight_keys + (v + n) * lanes; }
+    float* slopes(int r) const { return tile.cap_slopes + at(r, 0); }
+    F bias(int r, int n) const { return Simd::load(tile.bias_ + at(r, n)); }
+    F distance(int r, int n) const { return tile.distance(i + r, v + n); }
+    F slope(int, int) const { return Simd::set1(alibi_slope); }
+  };
+
+  template <int N>
+  __attribute__((noinline)) void adjust(F (&s)[height][N], std::int64_t i, std::int64_t v) {
+    make_logits<height, N, 0, N>(s, Pairs{*this, i, v});
+  }
+
+  const Group& g_;
+  std::int64_t first_key_, item_keys_, q_steps_, row_stride_ = 0;
+  Ranges ranges_;
+  float *kt_ = nullptr, *lse_ = nullptr, *stage_ = nullptr, *bias_ = nullptr, *row_ = nullptr;
+};
+
+}  // namespace
+}  // namespace attend::kernels
