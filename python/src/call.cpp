@@ -1,22 +1,45 @@
 #include "call.h"
 
-#include <array>
+#include <cctype>
 #include <string_view>
 #include <utility>
 
+#include "attend/tensor.h"
+#include "dtypes.h"
+
 namespace attend::python {
 
-std::string translate_names(std::string_view detail) {
-  std::string message(detail);
-  // FlashAttention's names, which Python users know.
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 2> names{
-      {{"query_starts", "cu_seqlens_q"}, {"key_starts", "cu_seqlens_k"}}};
-  for (const auto& [name, python_name] : names) {
-    for (std::size_t at = message.find(name); at != message.npos; at = message.find(name, at + python_name.size())) {
-      message.replace(at, name.size(), python_name);
-    }
+namespace {
+
+void replace_words(std::string& text, std::string_view word, std::string_view by) {
+  const auto in_word = [&](std::size_t at) {
+    return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_');
+  };
+  for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+    if (in_word(at - 1) || in_word(at + word.size())) continue;
+    text.replace(at, word.size(), by);
   }
-  return message;
+}
+
+}  // namespace
+
+std::string translate_names(std::string text) {
+  // FlashAttention's names, which Python users know.
+  replace_words(text, "query_starts", "cu_seqlens_q");
+  replace_words(text, "key_starts", "cu_seqlens_k");
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i64, DType::u8}) {
+    replace_words(text, name_of(dtype), python_name(dtype));
+  }
+  return text;
+}
+
+std::string message_of(const Error& error) {
+  std::string function(error.function());
+  if (const std::size_t at = function.find("::"); at != function.npos) function.replace(at, 2, ".");
+  // A file's message has its path, which stays as it is.
+  const std::string detail(error.detail());
+  return function + (function.empty() ? "" : ": ") +
+         (error.code() == ErrorCode::bad_file ? detail : translate_names(detail));
 }
 
 }  // namespace attend::python

@@ -4,16 +4,16 @@
 #include <nanobind/nanobind.h>
 
 #include <string>
-#include <string_view>
 
 #include "attend/error.h"
 #include "attend/threads.h"
 
 namespace attend::python {
 
-// The detail of one of the library's errors, with Python's names of arguments. They are looked for in the text: only
-// these two differ, and they are told by the library's checks of shapes, dtypes, values and overlap alike.
-std::string translate_names(std::string_view detail);
+// The library's text with Python's names of dtypes (float32, not f32) and of the arguments that have another there.
+std::string translate_names(std::string text);
+// An error's message, in Python's names; a member function is Class.function.
+std::string message_of(const Error& error);
 
 // body() without the GIL. Every 20 ms Python looks for signals; KeyboardInterrupt (or what another handler raises) then
 // ends the call.
@@ -28,7 +28,7 @@ auto call(const char* function, Body body) {
     return body();
   } catch (const Error& error) {
     if (error.code() == ErrorCode::interrupted) throw nanobind::python_error();  // what PyErr_CheckSignals left
-    throw Error(error.code(), function, translate_names(error.detail()));
+    throw Error(error.code(), function, error.detail());
   }
 }
 

@@ -1,10 +1,9 @@
 // The extension module attend._core. attend/__init__.py says what of it is public.
 #include <nanobind/nanobind.h>
 
-#include <string>
-
 #include "attend/error.h"
 #include "bindings.h"
+#include "call.h"
 #include "openmp.h"
 
 namespace {
@@ -31,11 +30,7 @@ void translate(const std::exception_ptr& pointer, void*) {
       case attend::ErrorCode::bad_value:
         break;
     }
-    std::string message = error.what();
-    if (const std::size_t at = error.function().find("::"); at != message.npos) {
-      message.replace(at, 2, ".");  // a member function, as Python writes it
-    }
-    PyErr_SetString(type, message.c_str());
+    PyErr_SetString(type, attend::python::message_of(error).c_str());
   }
 }
 

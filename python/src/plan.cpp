@@ -47,7 +47,7 @@ AttentionPlan plan_backward_(nb::handle q, nb::handle k, nb::handle v, nb::handl
 std::string describe(const AttentionPlan& plan) {
   return "AttentionPlan(path='" + std::string(name_of(plan.path)) + "', target='" + plan.target +
          "', work_items=" + std::to_string(plan.work_items) + ", threads=" + std::to_string(plan.threads) +
-         ", scratch_bytes=" + std::to_string(plan.scratch_bytes) + ", reason='" + plan.reason + "')";
+         ", scratch_bytes=" + std::to_string(plan.scratch_bytes) + ", reason='" + translate_names(plan.reason) + "')";
 }
 
 constexpr const char* plan_doc =
@@ -90,7 +90,8 @@ void bind_plan(nb::module_& m) {
       .def_ro("scratch_bytes", &AttentionPlan::scratch_bytes, "allocated besides the results")
       .def_ro("flops", &AttentionPlan::flops,
               "2 (D + Dv) for every pair that causal, window and lengths leave; 5 (D + Dv) backward")
-      .def_ro("reason", &AttentionPlan::reason, "why this path")
+      .def_prop_ro(
+          "reason", [](const AttentionPlan& plan) { return translate_names(plan.reason); }, "why this path")
       .def("__repr__", &describe);
   m.def("plan", &plan_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("dtype") = nb::none(),
         nb::arg("options"),

@@ -162,11 +162,11 @@ REFUSED = {
     "objects": (lambda: X.astype("O"), TypeError, DTYPE + "object"),
     "records": (lambda: X.view("f4,f4"), TypeError, DTYPE + r"\[\('f0'"),
     "int32": (lambda: X.astype("i4"), TypeError, DTYPE + "int32"),
-    "int64": (lambda: X.astype("i8"), TypeError, "q is i64, expected f32"),
-    "uint8": (lambda: X.astype("u1"), TypeError, "q is u8, expected f32"),
+    "int64": (lambda: X.astype("i8"), TypeError, "q is int64, expected float32, float64, bfloat16 or float16"),
+    "uint8": (lambda: X.astype("u1"), TypeError, "q is uint8, expected float32"),
     "uint16": (lambda: X.astype("u2"), TypeError, DTYPE + "uint16"),
-    "bool": (lambda: X > 0, TypeError, "q is bool, expected f32"),
-    "bytes": (lambda: b"bytes", TypeError, "q is u8, expected f32"),
+    "bool": (lambda: X > 0, TypeError, "q is bool, expected float32"),
+    "bytes": (lambda: b"bytes", TypeError, "q is uint8, expected float32"),
     "float8": (lambda: X.astype(ml_dtypes.float8_e4m3fn), TypeError, DTYPE + "float8_e4m3fn"),
     "other byte order": (lambda: X.astype(X.dtype.newbyteorder()), TypeError, DTYPE + "[<>]f4"),
     "bfloat16 in other byte order": (
@@ -202,7 +202,7 @@ def test_what_is_refused(make, kind, message):
     (lambda: np.broadcast_to(np.zeros(4, "f4"), X.shape), ValueError, r"out \[2,3,4\] is read-only"),
     (lambda: torch.zeros(4).expand(X.shape), ValueError, r"out has strides \[0,0,1\] .* share memory"),
     (lambda: torch.zeros(X.shape, dtype=torch.complex64).conj().imag, ValueError, "out is a view with"),
-    (lambda: X.astype("f8"), TypeError, "out is f64"),
+    (lambda: X.astype("f8"), TypeError, "out is float64"),
     (lambda: X, ValueError, "out shares memory with q"),
 ])
 def test_what_can_not_be_written_to(make, kind, message):

@@ -162,7 +162,7 @@ def test_what_the_memory_of_a_tensor_does_not_say_is_refused():
     ({"window": 3}, TypeError, "window: expected .left, right., each a whole number, or -1 or None for open, got 3"),
     ({"window": (1, 2.5)}, TypeError, "window: expected .left, right.*, got 2.5"),
     ({"offset": "left"}, ValueError, "offset: expected 'top_left', 'bottom_right', a whole number or None, got 'left'"),
-    ({"mask": numpy.zeros((3, 3), numpy.float32)}, TypeError, "mask is f32, expected bool"),
+    ({"mask": numpy.zeros((3, 3), numpy.float32)}, TypeError, "mask is float32, expected bool"),
     ({"key_lengths": [1.5]}, TypeError, r"key_lengths: expected whole numbers, got \[1.5\]"),
     ({"scale": "big"}, TypeError, "scale: expected a number, got 'big'"),
     ({"wndow": (1, 1)}, TypeError, r"attention\(\) got an unexpected keyword argument 'wndow'"),
@@ -171,3 +171,13 @@ def test_a_bad_option_is_named(keywords, kind, message):
     x = numpy.zeros((1, 3, 8), numpy.float32)
     with pytest.raises(kind, match=message):
         attend.attention(x, x, x, **keywords)
+
+
+def test_messages_have_pythons_names_of_dtypes():
+    x = numpy.zeros((1, 1, 3, 4), numpy.float64)
+    with pytest.raises(TypeError, match="^attention: q is int64, expected float32, float64, bfloat16 or float16$"):
+        attend.attention(x.astype(int), x, x)
+    assert attend.plan(x, x, x).reason.startswith("float64 is computed by the plain path")
+    # A path is no message.
+    with pytest.raises(OSError, match=r"^Trace.save: .*no/such/f32/f16\.json"):
+        attend.explain("a b").save("no/such/f32/f16.json")

@@ -220,7 +220,7 @@ X = numpy.zeros((1, 2, 3, 8), numpy.float32)
 
 @pytest.mark.parametrize("change, keywords, kind, message", [
     ({"dout": X[..., :7]}, {}, ValueError, r"dout has shape \[1,2,3,7\], expected \[1,2,3,8\]"),
-    ({"dout": X.astype(numpy.float64)}, {}, TypeError, "dout is f64, expected f32"),
+    ({"dout": X.astype(numpy.float64)}, {}, TypeError, "dout is float64, expected float32"),
     ({"lse": X}, {}, ValueError, r"lse has shape \[1,2,3,8\], expected \[1,2,3\]"),
     ({"out": None}, {}, TypeError, "out: expected an array .*, got NoneType"),
     ({}, {"dlse": X}, ValueError, r"dlse has shape \[1,2,3,8\], expected \[1,2,3\]"),

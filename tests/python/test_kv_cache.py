@@ -77,12 +77,12 @@ def test_bad_arguments_change_nothing():
         cache.append(k, None)
     with pytest.raises(ValueError, match="KvCache.truncate: length is 4, expected 0 to 3"):
         cache.truncate(4)
-    with pytest.raises(TypeError, match="KvCache.attention: k is f32, q is f64"):
+    with pytest.raises(TypeError, match="KvCache.attention: k is float32, q is float64"):
         cache.attention(k.double())
     with pytest.raises(TypeError, match="unexpected keyword argument 'layout'"):
         cache.attention(k, layout="bthd")
     with pytest.raises(ValueError, match="KvCache: batch 0, .* expected at least 1"):
         attend.KvCache(0, 2, 4, 4)
-    with pytest.raises(TypeError, match="KvCache: dtype is f64"):
+    with pytest.raises(TypeError, match="KvCache: dtype is float64, expected float32, bfloat16 or float16"):
         attend.KvCache(1, 2, 4, 4, "float64")
     assert len(cache) == 3 and torch.equal(cache.keys(), k)
