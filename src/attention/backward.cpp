@@ -70,7 +70,7 @@ void check_outputs(const char* function, const AttentionGradientViews& to, const
   add("dv", to.dv, v);
   for (const TensorOption& option : tensor_options()) {
     if (!option.gradient_view || !(to.*option.gradient_view)) continue;
-    add("d" + std::string(option.name), *(to.*option.gradient_view), *(options.*option.value));
+    add(fmt::format("d{}", option.name), *(to.*option.gradient_view), *(options.*option.value));
   }
 }
 
