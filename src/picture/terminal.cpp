@@ -115,13 +115,13 @@ int border(const TerminalStyle& style) {
   return style.colour ? 0 : 1;
 }
 
-// "34 word": each label after its number.
+// "34 word": each label after its number, the first being 1.
 Texts numbered(const Texts& labels) {
   Texts out;
-  const int digits = display_width(index_text(static_cast<std::int64_t>(labels.size()) - 1));
+  const int digits = display_width(index_text(std::ssize(labels)));
   const int room = widest(labels) + 1;
   for (const std::u32string& label : labels) {
-    const std::u32string number = index_text(static_cast<std::int64_t>(out.size()));
+    const std::u32string number = index_text(std::ssize(out) + 1);
     out.push_back(right_aligned(number, digits).append(right_aligned(label, room)));
   }
   return out;
@@ -187,9 +187,9 @@ TerminalLayout arrange(const HeatMap& map, const TerminalStyle& style) {
   return layout;
 }
 
-// Numbers above every step-th column, where each has room.
-std::string ruler(const TerminalLayout& layout, Line line) {
-  const std::int64_t last = (layout.cells.columns - 1) * layout.cells.column_block;
+// Numbers above every step-th column, where each has room: those of labels from `first` 1, indices from 0.
+std::string ruler(const TerminalLayout& layout, std::int64_t first, Line line) {
+  const std::int64_t last = (layout.cells.columns - 1) * layout.cells.column_block + first;
   const int digits = display_width(index_text(last));
   std::int64_t step = 1;
   for (std::int64_t power = 1; step * layout.cell_width < digits + 1; power *= 10) {
@@ -198,7 +198,7 @@ std::string ruler(const TerminalLayout& layout, Line line) {
     }
   }
   for (std::int64_t j = 0; j < layout.cells.columns; j += step) {
-    const std::u32string text = index_text(j * layout.cells.column_block);
+    const std::u32string text = index_text(j * layout.cells.column_block + first);
     line.skip_to(layout.left() + static_cast<int>(j) * layout.cell_width);
     if (line.room() >= display_width(text)) line.write(step == 1 ? centred(text, layout.cell_width) : text);
   }
@@ -212,7 +212,7 @@ std::string header(const TerminalLayout& layout, const HeatMap& map, const Termi
   Line line(style);
   line.write(right_aligned(printable(map.row_axis, "row_axis") + U" ↓", layout.label_width));
   line.skip_to(layout.left());
-  if (layout.column_labels.empty()) return axis.end() + ruler(layout, line);
+  if (layout.column_labels.empty()) return axis.end() + ruler(layout, map.column_labels.empty() ? 0 : 1, line);
   // A column between neighbours, else they read as one.
   for (const std::u32string& label : layout.column_labels) {
     const std::u32string fitting = fit_to_columns(label, std::max(1, layout.cell_width - 1));
@@ -311,7 +311,7 @@ std::string column_legend(const TerminalLayout& layout, const HeatMap& map, cons
   line.write(printable(map.column_axis, "column_axis") + U":");
   for (std::size_t i = 0; i < labels.size(); ++i) {
     std::u32string entry = U"  ";
-    entry.append(index_text(static_cast<std::int64_t>(i))).append(U" ").append(labels[i]);
+    entry.append(index_text(static_cast<std::int64_t>(i) + 1)).append(U" ").append(labels[i]);
     if (display_width(entry) > line.room()) {
       out += line.end();
       line = Line(style);

@@ -109,18 +109,18 @@ TEST(TerminalHeatMap, NoLineIsWiderThanTheTerminal) {
 TEST(TerminalHeatMap, NarrowColumnsAreNumberedInTheRowLabels) {
   const Tensor weights = causal(12, 12);
   const std::string text = terminal_heat_map(map_of(weights, words(12), words(12)), {.width = 60, .colour = false});
-  EXPECT_THAT(text, HasSubstr("\nqueries ↓  0   1   2   3   4   5"));
-  EXPECT_THAT(text, HasSubstr("\n11 word11│"));
+  EXPECT_THAT(text, HasSubstr("\nqueries ↓  1   2   3   4   5   6"));
+  EXPECT_THAT(text, HasSubstr("\n12 word11│"));
   EXPECT_THAT(text, Not(HasSubstr("keys:")));
 }
 
 TEST(TerminalHeatMap, NarrowColumnsOfOtherWordsAreExplainedBelow) {
   const Tensor weights = causal(3, 24);
   const std::string text = terminal_heat_map(map_of(weights, words(3), words(24)), {.width = 40, .colour = false});
-  EXPECT_THAT(text, HasSubstr("\nqueries ↓ 0  "));
+  EXPECT_THAT(text, HasSubstr("\nqueries ↓ 1  "));
   EXPECT_THAT(text, HasSubstr("\n    word1│"));
-  EXPECT_THAT(text, HasSubstr("\nkeys:  0 the  1 word1  2 word2  3 the\n"));
-  EXPECT_THAT(text, HasSubstr("  23 word23\n"));
+  EXPECT_THAT(text, HasSubstr("\nkeys:  1 the  2 word1  3 word2  4 the\n"));
+  EXPECT_THAT(text, HasSubstr("  24 word23\n"));
 }
 
 TEST(TerminalHeatMap, LongMapsAreAveragedAndSaySo) {
@@ -130,7 +130,7 @@ TEST(TerminalHeatMap, LongMapsAreAveragedAndSaySo) {
         terminal_heat_map(map_of(square, words(2000), words(2000)), {.width = 80, .colour = colour});
     EXPECT_THAT(text, HasSubstr("each cell averages 34 x 34 weights\n"));
     EXPECT_EQ(lines_of(text).size(), colour ? 34 : 63);  // 59 rows, with colour two on a line
-    EXPECT_THAT(without_colour(text), HasSubstr("  68   word68"));
+    EXPECT_THAT(without_colour(text), HasSubstr("  69   word68"));
   }
   // Means: of 61 rows the last stands alone; each pair of rows is 1 and 3.
   Tensor tall({61, 1});
@@ -147,13 +147,13 @@ TEST(TerminalHeatMap, LongMapsAreAveragedAndSaySo) {
 TEST(TerminalHeatMap, NanAndInfinityAreShown) {
   const Tensor scores = Tensor::from({1, 4}, {NAN, -INFINITY, -2, 2});
   const std::string plain = terminal_heat_map(map_of(scores), {.width = 80, .colour = false});
-  EXPECT_THAT(plain, HasSubstr("│???   nan ╱╱╱╱╱╱╱╱╱     -2.00 ███  2.00 │"));
+  EXPECT_THAT(plain, HasSubstr("│???   nan ╱╱╱╱╱╱╱╱╱╱    -2.00 ███  2.00 │"));
   EXPECT_THAT(plain, HasSubstr("? nan  ╱╱ hidden\n"));
   EXPECT_THAT(plain, HasSubstr("-2 │   ░░"));  // no negative value hides below 0
   EXPECT_THAT(terminal_heat_map(map_of(scores), {.width = 16, .colour = false}), HasSubstr("? nan"));
   const std::string colour = terminal_heat_map(map_of(scores), {.width = 80, .colour = true});
   EXPECT_THAT(colour, HasSubstr("48;2;238;155;58m"));
-  EXPECT_THAT(colour, HasSubstr(" nan \x1b[0m\n"));
+  EXPECT_THAT(colour, HasSubstr(" nan \x1b[0m  \x1b[38;2;128;128;128;49m╱╱\x1b[0m hidden\n"));
 
   Tensor large = causal(100, 100);
   large.data<float>()[50] = NAN;  // one in a block of many is not averaged away
