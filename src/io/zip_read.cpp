@@ -197,11 +197,8 @@ void check_method(const ZipMember& member, const Place& place, std::uint64_t at)
   }
 }
 
-ZipMember read_entry(Fields& fields, const Place& place) {
-  const std::uint64_t at = fields.position();
-  ZipMember member;
-  fields.signature(entry_signature, "directory entry");
-  fields.take(4);
+// What the directory and a local header both say of a member, and how long its name and its extra field are.
+std::pair<std::uint16_t, std::uint16_t> take_common(Fields& fields, ZipMember& member) {
   member.flags = fields.take<std::uint16_t>();
   member.method = fields.take<std::uint16_t>();
   fields.take(4);
@@ -209,7 +206,15 @@ ZipMember read_entry(Fields& fields, const Place& place) {
   member.compressed = fields.take<std::uint32_t>();
   member.size = fields.take<std::uint32_t>();
   const auto name_size = fields.take<std::uint16_t>();
-  const auto extra_size = fields.take<std::uint16_t>();
+  return {name_size, fields.take<std::uint16_t>()};
+}
+
+ZipMember read_entry(Fields& fields, const Place& place) {
+  const std::uint64_t at = fields.position();
+  ZipMember member;
+  fields.signature(entry_signature, "directory entry");
+  fields.take(4);
+  const auto [name_size, extra_size] = take_common(fields, member);
   const auto comment_size = fields.take<std::uint16_t>();
   const auto disk = fields.take<std::uint16_t>();
   fields.take(6);
@@ -235,14 +240,7 @@ void locate_data(const InputFile& file, const Directory& directory, ZipMember& m
   ZipMember local;
   fields.signature(local_signature, "member");
   fields.take(2);
-  local.flags = fields.take<std::uint16_t>();
-  local.method = fields.take<std::uint16_t>();
-  fields.take(4);
-  local.crc = fields.take<std::uint32_t>();
-  local.compressed = fields.take<std::uint32_t>();
-  local.size = fields.take<std::uint32_t>();
-  const auto name_size = fields.take<std::uint16_t>();
-  const auto extra_size = fields.take<std::uint16_t>();
+  const auto [name_size, extra_size] = take_common(fields, local);
   member.data = member.header + local_size + name_size + extra_size;
   if (member.data > directory.start || member.compressed > directory.start - member.data) {
     fail_at(place, "byte {}: its {} bytes reach beyond the directory's begin at byte {}", member.data,
