@@ -40,41 +40,26 @@ constexpr const char* trace_doc =
 print(trace) walks through the steps; a notebook shows the HTML page; save() writes a file.)";
 
 void add_options(const nb::kwargs& keywords, ExplainOptions& options) {
+  std::optional<std::string> weights;
   for (const auto& [name_object, value] : keywords) {
     const auto name = nb::cast<std::string>(name_object);
-    const auto take = [&](auto& field) {
-      if (!nb::try_cast(value, field)) {
+    const auto take = [&](const char* keyword, auto& field) {
+      if (name != keyword) return false;
+      if (!nb::try_cast(value, field))
         throw nb::type_error(("explain: " + name + " can't be " + nb::cast<std::string>(nb::repr(value))).c_str());
-      }
+      return true;
     };
-    if (name == "second_text") {
-      take(options.second_text);
-    } else if (name == "seed") {
-      take(options.seed);
-    } else if (name == "embedding_size") {
-      take(options.embedding_size);
-    } else if (name == "d_k") {
-      take(options.d_k);
-    } else if (name == "d_v") {
-      take(options.d_v);
-    } else if (name == "heads") {
-      take(options.heads);
-    } else if (name == "causal") {
-      take(options.causal);
-    } else if (name == "positions") {
-      take(options.positions);
-    } else if (name == "weights") {
-      std::optional<std::string> weights;
-      take(weights);
-      if (!weights) continue;
-      if (weights != "uniform" && weights != "linear") {
-        throw nb::value_error(("explain: weights: expected 'uniform' or 'linear', got '" + *weights + "'").c_str());
-      }
-      options.weights = weights == "linear" ? WeightInit::linear : WeightInit::uniform;
-    } else {
+    if (!take("second_text", options.second_text) && !take("seed", options.seed) &&
+        !take("embedding_size", options.embedding_size) && !take("d_k", options.d_k) && !take("d_v", options.d_v) &&
+        !take("heads", options.heads) && !take("causal", options.causal) && !take("positions", options.positions) &&
+        !take("weights", weights)) {
       throw nb::type_error(("explain() got an unexpected keyword argument '" + name + "'").c_str());
     }
   }
+  if (!weights) return;
+  if (weights != "uniform" && weights != "linear")
+    throw nb::value_error(("explain: weights: expected 'uniform' or 'linear', got '" + *weights + "'").c_str());
+  options.weights = weights == "linear" ? WeightInit::linear : WeightInit::uniform;
 }
 
 Trace explain_(std::optional<std::string> text, std::optional<std::string> preset, const nb::kwargs& keywords) {

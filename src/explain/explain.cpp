@@ -191,33 +191,30 @@ View Trace::input_2() const {
 }
 
 NamedViews Trace::tensors() const {
+  const auto if_there = [](const std::optional<Tensor>& tensor) { return tensor ? &*tensor : nullptr; };
+  const std::pair<const char*, const Tensor*> all[] = {{"embeddings", &embeddings},
+                                                       {"embeddings_2", if_there(embeddings_2)},
+                                                       {"positions", if_there(positions)},
+                                                       {"inputs", if_there(inputs)},
+                                                       {"inputs_2", if_there(inputs_2)},
+                                                       {"w_query", &w_query},
+                                                       {"w_key", &w_key},
+                                                       {"w_value", &w_value},
+                                                       {"w_output", if_there(w_output)},
+                                                       {"queries", &queries},
+                                                       {"keys", &keys},
+                                                       {"values", &values},
+                                                       {"scores", &scores},
+                                                       {"scaled_scores", &scaled_scores},
+                                                       {"logits", if_there(logits)},
+                                                       {"weights", &weights},
+                                                       {"context", &context},
+                                                       {"concat_heads", if_there(concat_heads)},
+                                                       {"output", if_there(output)}};
   NamedViews out;
-  const auto add = [&](const char* name, const auto& tensor) {
-    if constexpr (std::is_same_v<decltype(tensor), const Tensor&>) {
-      if (tensor.count() > 0) out.emplace_back(name, tensor);
-    } else {
-      if (tensor) out.emplace_back(name, *tensor);
-    }
-  };
-  add("embeddings", embeddings);
-  add("embeddings_2", embeddings_2);
-  add("positions", positions);
-  add("inputs", inputs);
-  add("inputs_2", inputs_2);
-  add("w_query", w_query);
-  add("w_key", w_key);
-  add("w_value", w_value);
-  add("w_output", w_output);
-  add("queries", queries);
-  add("keys", keys);
-  add("values", values);
-  add("scores", scores);
-  add("scaled_scores", scaled_scores);
-  add("logits", logits);
-  add("weights", weights);
-  add("context", context);
-  add("concat_heads", concat_heads);
-  add("output", output);
+  for (const auto& [name, tensor] : all) {
+    if (tensor != nullptr && tensor->count() > 0) out.emplace_back(name, *tensor);
+  }
   return out;
 }
 

@@ -38,6 +38,7 @@ struct Focus {
   bool cross() const { return trace.embeddings_2.has_value(); }
   bool sees(std::int64_t place) const { return visible(trace, i, place); }
   std::int64_t keys() const { return row.weights.size(1); }
+  Dims pairs_shape() const { return {std::ssize(words), keys()}; }
   const char* softmax_of() const { return trace.causal ? "logits" : "scaled_scores"; }
   std::string head_name() const { return fmt::format("head {} of {}", head + 1, trace.queries.size(0)); }
   // A step that each head takes by itself.
@@ -174,8 +175,8 @@ Step projections_step(const Focus& f) {
       "it "
       "hands over).{} {}",
       f.cross() ? " The queries come from the first sequence, the keys and values from the second." : "",
-      t.options.weights == WeightInit::linear ? "They are drawn as torch.nn.Linear draws its own."
-                                              : "They are drawn between 0 and 1.");
+      t.options.weights == WeightInit::linear ? "The matrices are drawn as torch.nn.Linear draws its own."
+                                              : "The matrices are drawn between 0 and 1.");
   if (t.multi_head())
     say(step, "Each of the {} heads has matrices of its own. The numbers up to the context are those of head {}.",
         t.queries.size(0), f.head + 1);
@@ -194,9 +195,8 @@ Step scores_step(const Focus& f) {
   const std::int64_t size = queries.size(1);
   Step step{f.title("Queries meet keys: scores"), {}};
   say(step, "A score is the dot product of one query with one key: large where they point the same way.");
-  const Dims scores{queries.size(0), keys.size(0)};
-  step.blocks.push_back(Formula{"scores = queries keysᵀ",
-                                fmt::format("{} = {} {}", scores, queries.shape(), keys.transpose(0, 1).shape())});
+  step.blocks.push_back(Formula{"scores = queries keysᵀ", fmt::format("{} = {} {}", f.pairs_shape(), queries.shape(),
+                                                                      keys.transpose(0, 1).shape())});
   show_pairs(step, f, "scores", f.trace.scores, f.row.scores);
   say(step, "One of them worked out: the query of \"{}\" with the key of \"{}\", which it matches best{}. {} products:",
       f.query(), f.key(f.j), f.trace.causal ? " of those that it sees" : "", size);
@@ -233,7 +233,7 @@ Step scale_step(const Focus& f) {
       "keep a size at which the softmax can share.");
   step.blocks.push_back(
       Formula{fmt::format("scaled_scores = scores / √d_k = scores / √{} = scores / {}", d_k, number(std::sqrt(d_k))),
-              Dims{f.of(f.trace.queries).size(0), f.keys()}.str()});
+              f.pairs_shape().str()});
   show_pairs(step, f, "scaled_scores", f.trace.scaled_scores, f.row.scaled_scores);
   if (const std::int64_t rows = saturated_rows(f); rows > 0)
     say(step, "Even so {} of the {} queries will give one key more than 0.99: these scores lie far apart{}.", rows,
@@ -249,11 +249,10 @@ Step mask_step(const Focus& f) {
       "that "
       "the softmax gives it nothing. \"{}\" sees {} of {} keys.",
       f.query(), f.i + 1, f.keys());
-  step.blocks.push_back(Formula{"logits = scaled_scores where the query sees the key, else -inf",
-                                Dims{f.of(f.trace.queries).size(0), f.keys()}.str()});
   step.blocks.push_back(
-      f.all ? Numbers{"logits", f.pairs(*f.trace.logits), most_of_matrix}
-            : Numbers{fmt::format("logits({})", f.query()), f.row.logits.view().select(0, 0), most_of_row});
+      Formula{"logits = scaled_scores where the query sees the key, else -inf", f.pairs_shape().str()});
+  const Tensor none;
+  show_pairs(step, f, "logits", f.trace.logits ? *f.trace.logits : none, f.row.logits);
   return step;
 }
 
@@ -281,8 +280,7 @@ Step softmax_step(const Focus& f) {
   say(step,
       "Each row becomes positive numbers that sum to 1. The row's largest score is taken off first, which changes "
       "nothing but keeps exp from overflowing.");
-  step.blocks.push_back(Formula{fmt::format("weights = softmax({})", f.softmax_of()),
-                                Dims{f.of(f.trace.queries).size(0), f.keys()}.str()});
+  step.blocks.push_back(Formula{fmt::format("weights = softmax({})", f.softmax_of()), f.pairs_shape().str()});
   if (f.all) step.blocks.push_back(Numbers{"weights", f.pairs(f.trace.weights), most_of_matrix});
   step.blocks.push_back(Formula{fmt::format("weights({0}) = e / {1}, e = exp({2}({0}) {3} {4})", f.query(), number(sum),
                                             f.softmax_of(), largest < 0 ? '+' : '-', number(std::abs(largest))),
@@ -307,8 +305,7 @@ Step context_step(const Focus& f) {
   Step step{f.title("Weights mix the values: context vectors"), {}};
   say(step, "Each word's context vector is the average of the values that it sees, each in its share.");
   step.blocks.push_back(
-      Formula{"context = weights values",
-              fmt::format("{} = {} {}", context.shape(), Dims{context.size(0), f.keys()}, values.shape())});
+      Formula{"context = weights values", fmt::format("{} = {} {}", context.shape(), f.pairs_shape(), values.shape())});
   std::string mix;
   std::vector<std::int64_t> keys = shown_keys(f);
   std::erase_if(keys, [&](std::int64_t key) { return !f.sees(key); });
