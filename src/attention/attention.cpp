@@ -24,10 +24,7 @@ void store_row(const MutableView& x, std::int64_t b, std::int64_t h, std::int64_
   const Dims& s = x.strides();
   const std::int64_t step = x.rank() == 4 ? s[3] : 1;
   auto* to = static_cast<std::byte*>(x.raw()) + (b * s[0] + h * s[1] + i * s[2] + first * step) * size_of(x.dtype());
-  for (const double value : values) {
-    store_element(x.dtype(), to, value);
-    to += step * size_of(x.dtype());
-  }
+  store_elements(x.dtype(), to, step, std::ssize(values), values.data());
 }
 
 // A query row of the problem: where it stands in the results, and its steps.
@@ -67,21 +64,26 @@ void for_each_row(const Problem& p, const Schedule& schedule, Body body) {
 }
 
 AttentionSteps run_steps(const View& q, const View& k, const View& v, const AttentionOptions& options) {
-  const Problem p = Problem::check("attention_steps", q, k, v, options);
+  Problem p = Problem::check("attention_steps", q, k, v, options);
   const DType dtype = statistics_dtype(q);
   const Dims pairs{p.B, p.H, p.Tq, p.Tk};
-  const auto matrix = [&] { return Tensor(p.trim(pairs), dtype); };
-  AttentionSteps out{matrix(),
-                     matrix(),
-                     matrix(),
-                     matrix(),
-                     Tensor(p.trim({p.B, p.H, p.Tq, p.Dv}), dtype),
-                     Tensor(p.trim({p.B, p.H, p.Tq}), dtype)};
+  // Pairs of different sequences are written by none.
+  const auto tensor = [&](const Dims& shape) {
+    return p.query_starts.empty() ? Tensor::uninitialized(p.trim(shape), dtype) : Tensor(p.trim(shape), dtype);
+  };
+  AttentionSteps out{
+      tensor(pairs),           tensor(pairs), tensor(pairs), tensor(pairs), tensor({p.B, p.H, p.Tq, p.Dv}),
+      tensor({p.B, p.H, p.Tq})};
+  // In double once, and not again for each query.
+  constexpr std::int64_t together = kernels::keys_together;
+  const std::int64_t panels = p.Tk / together;
+  const View whole = p.k.slice(2, 0, panels * together).reshape({p.B, p.Hkv, panels, together, p.D});
+  const Tensor key_panels = whole.transpose(3, 4).to(DType::f64), values = p.v.to(DType::f64);
+  p.key_panels = key_panels.data<double>(), p.v = values;
   const MutableView scores = out.scores.view().reshape(pairs), scaled_scores = out.scaled_scores.view().reshape(pairs),
                     logits = out.logits.view().reshape(pairs), weights = out.weights.view().reshape(pairs),
                     context = out.context.view().reshape({p.B, p.H, p.Tq, p.Dv}),
                     lse = out.lse.view().reshape({p.B, p.H, p.Tq});
-  // Pairs of different sequences are written by none.
   if (!p.query_starts.empty()) logits.copy_from(Tensor::from({1}, {-INFINITY}).view().broadcast_to(pairs));
   for_each_row(p, reference_schedule(p, ""), [&](const ReferenceRow& row) {
     row.store(scores, row.steps.scores, true);

@@ -97,7 +97,8 @@ int reference_workers(const BackwardProblem& x) {
 
 std::int64_t reference_bytes(const BackwardProblem& x) {
   const Problem& p = x.forward;
-  const std::int64_t sums = p.Tk * (p.D + p.Dv), row = 5 * p.Tk + 2 * p.D + 2 * p.Dv;
+  const std::int64_t sums = p.Tk * (p.D + p.Dv),
+                     row = 5 * p.Tk + 2 * p.D + 2 * p.Dv + kernels::keys_together * std::max(p.D, p.Dv);
   return reference_workers(x) * 8 * (sums + row);
 }
 

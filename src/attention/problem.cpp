@@ -265,6 +265,9 @@ kernels::Head Problem::head(const Sequence& s, std::int64_t h) const {
   const std::int64_t kv_head = h / (H / Hkv);
   head.q = matrix_at(q, s.b, h, s.query_start);
   head.k = matrix_at(k, s.b, kv_head, s.key_start);
+  if (key_panels && s.key_start % kernels::keys_together == 0) {
+    head.key_panels = key_panels + ((s.b * Hkv + kv_head) * (Tk - Tk % kernels::keys_together) + s.key_start) * D;
+  }
   head.v = matrix_at(v, s.b, kv_head, s.key_start);
   if (mask) head.mask = matrix_at(*mask, s.b, h, s.query_start, s.key_start);
   if (bias) head.bias = matrix_at(*bias, s.b, h, s.query_start, s.key_start);

@@ -43,6 +43,7 @@ struct Problem {
   int rank = 4;  // of the arguments; results have as many axes
   std::int64_t B = 1, H = 1, Hkv = 1, Tq = 0, Tk = 0, D = 0, Dv = 0;
   View q, k, v;                                        // 4 axes each
+  const double* key_panels = nullptr;                  // [B,Hkv] of kernels::Head's, or null
   std::optional<View> mask, bias;                      // [B,H,Tq,Tk], broadcast
   std::vector<double> alibi_slopes;                    // [H] or empty
   std::vector<double> sinks;                           // [H] or empty

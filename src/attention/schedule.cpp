@@ -252,8 +252,9 @@ Schedule reference_schedule(const Problem& p, const char* reason) {
   s.queries = static_cast<std::int64_t>(multiplications_per_item / (keys * row + 1)) + 1;
   s.items = divide_up(element_count({p.B, p.H, p.Tq}), s.queries);
   s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, num_threads()));
-  check_scratch(p, 4 * keys + row);
-  s.worker_bytes = s.items == 0 ? 0 : 8 * (4 * p.Tk + p.D + p.Dv);
+  constexpr std::int64_t copies = kernels::keys_together;
+  check_scratch(p, 4 * keys + row + copies * static_cast<double>(std::max(p.D, p.Dv)));
+  s.worker_bytes = s.items == 0 ? 0 : 8 * (4 * p.Tk + p.D + p.Dv + copies * std::max(p.D, p.Dv));
   return s;
 }
 

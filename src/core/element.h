@@ -34,5 +34,8 @@ inline std::byte* element_at(void* data, DType dtype, std::int64_t offset) {
 double load_element(DType dtype, const void* from);
 // Rounds to nearest even (bf16 and f16 by way of f32); integers truncate, with NaN as 0 and the rest kept in range.
 void store_element(DType dtype, void* to, double value);
+// The same for `count` elements, each `step` elements after the one before: the dtype is looked at once.
+void load_elements(DType dtype, const void* from, std::int64_t step, std::int64_t count, double* to);
+void store_elements(DType dtype, void* to, std::int64_t step, std::int64_t count, const double* values);
 
 }  // namespace attend

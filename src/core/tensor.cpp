@@ -1,10 +1,8 @@
 #include "attend/tensor.h"
 
-#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "core/element.h"
@@ -15,17 +13,6 @@ namespace attend {
 namespace {
 
 constexpr std::size_t alignment = 64;
-
-struct DTypeFacts {
-  std::int64_t size;
-  std::string_view name;
-};
-
-const DTypeFacts& facts(DType dtype) {
-  static constexpr DTypeFacts table[] = {{4, "f32"}, {8, "f64"}, {2, "bf16"}, {2, "f16"},
-                                         {8, "i64"}, {1, "u8"},  {1, "bool"}};
-  return table[static_cast<std::size_t>(dtype)];
-}
 
 Dims row_major(const Dims& shape) {
   Dims strides = shape;
@@ -68,16 +55,6 @@ void for_each_run(const Dims& shape, const Dims& strides, Body body) {
   }
 }
 
-// A conversion that would leave the type's range is undefined in C++.
-template <class Integer>
-Integer whole(double value) {
-  constexpr Integer low = std::numeric_limits<Integer>::min();
-  constexpr Integer high = std::numeric_limits<Integer>::max();
-  if (std::isnan(value)) return 0;
-  if (value <= static_cast<double>(low)) return low;
-  return value >= static_cast<double>(high) ? high : static_cast<Integer>(value);
-}
-
 // source's elements, as double or exactly, to row-major memory of dtype `target`.
 void copy_elements(const View& source, DType target, void* out) {
   auto* to = static_cast<std::byte*>(out);
@@ -92,106 +69,24 @@ void copy_elements(const View& source, DType target, void* out) {
       to += count * out_size;
       return;
     }
-    for (std::int64_t i = 0; i < count; ++i, run += stride * in_size, to += out_size) {
-      if (same) {
+    if (same) {
+      for (std::int64_t i = 0; i < count; ++i, run += stride * in_size, to += out_size) {
         std::memcpy(to, run, static_cast<std::size_t>(out_size));
-      } else {
-        store_element(target, to, load_element(source.dtype(), run));
       }
+      return;
+    }
+    constexpr std::int64_t longest = 256;
+    double values[longest];
+    for (std::int64_t i = 0; i < count; i += longest) {
+      const std::int64_t some = std::min(longest, count - i);
+      load_elements(source.dtype(), run + i * stride * in_size, stride, some, values);
+      store_elements(target, to, 1, some, values);
+      to += some * out_size;
     }
   });
 }
 
 }  // namespace
-
-std::int64_t size_of(DType dtype) {
-  return facts(dtype).size;
-}
-std::string_view name_of(DType dtype) {
-  return facts(dtype).name;
-}
-bool is_floating(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::bf16 || dtype == DType::f16;
-}
-
-BF16::BF16(float value) {
-  const auto word = std::bit_cast<std::uint32_t>(value);
-  if (std::isnan(value)) {
-    bits = static_cast<std::uint16_t>((word >> 16) | 0x40);  // stays NaN though the low half is dropped
-  } else {
-    bits = static_cast<std::uint16_t>((word + 0x7fff + ((word >> 16) & 1)) >> 16);
-  }
-}
-BF16::operator float() const {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
-F16::F16(float value) {
-  const auto word = std::bit_cast<std::uint32_t>(value);
-  const auto sign = static_cast<std::uint16_t>((word >> 16) & 0x8000);
-  const std::uint32_t magnitude = word & 0x7fffffff;
-  if (magnitude > 0x7f800000) {
-    bits = static_cast<std::uint16_t>(sign | 0x7e00);
-  } else if (magnitude >= 0x477ff000) {  // 65520 and above round to infinity
-    bits = static_cast<std::uint16_t>(sign | 0x7c00);
-  } else if (magnitude < 0x38800000) {  // below 2^-14: subnormal, a multiple of 2^-24; the addition rounds
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    bits = static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000));
-  } else {
-    const std::uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
-    bits = static_cast<std::uint16_t>(sign | ((rounded - 0x38000000) >> 13));
-  }
-}
-F16::operator float() const {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
-  const std::uint32_t exponent = (bits >> 10) & 0x1f;
-  const std::uint32_t fraction = bits & 0x3ff;
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return sign ? -magnitude : magnitude;
-  }
-  const std::uint32_t wide = exponent == 31 ? 0x7f800000 : (exponent + 112) << 23;
-  return std::bit_cast<float>(sign | wide | (fraction << 13));
-}
-
-double load_element(DType dtype, const void* from) {
-  switch (dtype) {
-    case DType::f32:
-      return load<float>(from);
-    case DType::f64:
-      return load<double>(from);
-    case DType::bf16:
-      return static_cast<float>(load<BF16>(from));
-    case DType::f16:
-      return static_cast<float>(load<F16>(from));
-    case DType::i64:
-      return static_cast<double>(load<std::int64_t>(from));
-    case DType::u8:
-      return load<std::uint8_t>(from);
-    case DType::boolean:
-      return load<std::uint8_t>(from) != 0;
-  }
-  return 0;
-}
-
-void store_element(DType dtype, void* to, double value) {
-  switch (dtype) {
-    case DType::f32:
-      return store(to, static_cast<float>(value));
-    case DType::f64:
-      return store(to, value);
-    case DType::bf16:
-      return store(to, BF16(static_cast<float>(value)));
-    case DType::f16:
-      return store(to, F16(static_cast<float>(value)));
-    case DType::i64:
-      return store(to, whole<std::int64_t>(value));
-    case DType::u8:
-      return store(to, whole<std::uint8_t>(value));
-    case DType::boolean:
-      return store(to, static_cast<std::uint8_t>(value != 0));
-  }
-}
 
 Dims::Dims(std::span<const std::int64_t> values) {
   if (values.size() > max_rank) {

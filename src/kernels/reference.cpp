@@ -29,14 +29,66 @@ bool visible(const Head& head, std::int64_t i, std::int64_t j) {
   return !head.mask.data || element(head.mask, i, j) != 0;
 }
 
+// ---- Doubles, side by side ----
+
+// The vector that every processor has. GCC 12 makes a longer one of a plain loop over keys by shuffling, at thrice the
+// time.
+using Pair = double __attribute__((vector_size(16)));
+
+// Row `row` of a matrix with so many columns: where it lies, or else copied.
+const double* read_row(const Matrix& matrix, std::int64_t row, std::int64_t columns, double* copy) {
+  const std::byte* from = element_at(matrix.data, matrix.dtype, row * matrix.row_stride);
+  const bool aligned = reinterpret_cast<std::uintptr_t>(from) % alignof(double) == 0;
+  if (matrix.dtype == DType::f64 && matrix.column_stride == 1 && aligned) return reinterpret_cast<const double*>(from);
+  load_elements(matrix.dtype, from, matrix.column_stride, columns, copy);
+  return copy;
+}
+
+// dots[j] = sum over d of x[d] * matrix[j,d], in the order of d. `panels` are the matrix's, or null; `copies` has room
+// for one.
+void dot_rows(const Matrix& matrix, const double* panels, std::int64_t rows, const std::vector<double>& x,
+              std::vector<double>& copies, std::vector<double>& dots) {
+  const std::int64_t columns = std::ssize(x);
+  for (std::int64_t j = 0; j < rows; j += keys_together) {
+    const std::int64_t count = std::min(keys_together, rows - j);
+    const double* panel = copies.data();
+    if (panels && count == keys_together) {
+      panel = panels + j * columns;
+    } else {
+      for (std::int64_t d = 0; d < columns; ++d) {
+        const std::int64_t at = j * matrix.row_stride + d * matrix.column_stride;
+        load_elements(matrix.dtype, element_at(matrix.data, matrix.dtype, at), matrix.row_stride, count,
+                      copies.data() + d * keys_together);
+      }
+    }
+    Pair sums[keys_together / 2] = {};
+    for (std::int64_t d = 0; d < columns; ++d) {
+      for (int n = 0; n < keys_together / 2; ++n) sums[n] += x[d] * load<Pair>(panel + d * keys_together + 2 * n);
+    }
+    std::memcpy(dots.data() + j, sums, static_cast<std::size_t>(count) * sizeof(double));
+  }
+}
+
+// sums[d] += factor * x[d].
+void add_row(double* sums, double factor, const double* x, std::int64_t columns) {
+  for (std::int64_t d = 0; d < columns; ++d) sums[d] += factor * x[d];
+}
+
+// The same for as many rows, in their order.
+void add_rows(double* sums, const double* factors, const double* const* rows, std::int64_t columns) {
+  for (std::int64_t d = 0; d < columns; ++d) {
+    double sum = sums[d];
+    for (int n = 0; n < keys_together; ++n) sum += factors[n] * rows[n][d];
+    sums[d] = sum;
+  }
+}
+
+// ---- Forward ----
+
 // Step 1: scores[j] = sum over d of q[i,d] * k[j,d].
 void score_keys(const Head& head, std::int64_t i, Row& row) {
   for (std::int64_t d = 0; d < head.D; ++d) row.query[d] = element(head.q, i, d);
-  for (std::int64_t j = 0; j < head.Tk; ++j) {
-    double sum = 0;
-    for (std::int64_t d = 0; d < head.D; ++d) sum += row.query[d] * element(head.k, j, d);
-    row.scores[j] = sum;
-  }
+  dot_rows(head.k, head.key_panels, head.Tk, row.query, row.copies, row.scores);
 }
 
 // Step 2: scale; then what else may change a score, and -infinity for every key that the query does not see.
@@ -85,10 +137,18 @@ void drop_weights(const Head& head, std::int64_t i, Row& row) {
 // 0: 0 * NaN would be NaN.
 void mix_values(const Head& head, Row& row) {
   std::fill(row.context.begin(), row.context.end(), 0);
+  double factors[keys_together];
+  const double* rows[keys_together];
+  int waiting = 0;
   for (std::int64_t j = 0; j < head.Tk; ++j) {
     if (row.logits[j] == -infinity || (head.rules.dropout.p > 0 && row.weights[j] == 0)) continue;
-    for (std::int64_t d = 0; d < head.Dv; ++d) row.context[d] += row.weights[j] * element(head.v, j, d);
+    factors[waiting] = row.weights[j];
+    rows[waiting] = read_row(head.v, j, head.Dv, row.copies.data() + waiting * head.Dv);
+    if (++waiting < keys_together) continue;
+    add_rows(row.context.data(), factors, rows, head.Dv);
+    waiting = 0;
   }
+  for (int n = 0; n < waiting; ++n) add_row(row.context.data(), factors[n], rows[n], head.Dv);
 }
 
 // ---- Backward ----
@@ -103,16 +163,14 @@ void weigh_again(Row& row, double lse) {
 // Steps 4 and 3: dv[j] += weights[j] dcontext; dweights[j] = dcontext . v[j]; dlogits[j] = weights[j] (dweights[j] -
 // delta), for delta = sum over j of weights[j] dweights[j] = dcontext . context.
 void back_through_values(const Head& head, std::int64_t i, Row& row, RowGradient& g, double* dv) {
+  const double factor = 1 / (1 - head.rules.dropout.p);
+  for (std::int64_t d = 0; d < head.Dv; ++d) row.context[d] = factor * g.dcontext[d];
+  dot_rows(head.v, nullptr, head.Tk, row.context, row.copies, g.dlogits);  // dweights
   const auto through = [&](std::int64_t j, bool kept) {
-    g.dlogits[j] = 0;
-    if (row.logits[j] == -infinity || g.lse == -infinity) return;
-    const double factor = kept ? 1 / (1 - head.rules.dropout.p) : 0;
-    double dweight = 0;
-    for (std::int64_t d = 0; kept && d < head.Dv; ++d) {
-      dv[j * head.Dv + d] += row.weights[j] * factor * g.dcontext[d];
-      dweight += factor * g.dcontext[d] * element(head.v, j, d);
-    }
-    g.dlogits[j] = row.weights[j] * (dweight - g.delta);
+    const double dweight = kept ? g.dlogits[j] : 0;
+    const bool seen = row.logits[j] != -infinity && g.lse != -infinity;
+    g.dlogits[j] = seen ? row.weights[j] * (dweight - g.delta) : 0;
+    if (seen && kept) add_row(dv + j * head.Dv, row.weights[j] * factor, g.dcontext.data(), head.Dv);
   };
   if (head.rules.dropout.p > 0) return for_each_draw(head, i, through);
   for (std::int64_t j = 0; j < head.Tk; ++j) through(j, true);
@@ -120,7 +178,7 @@ void back_through_values(const Head& head, std::int64_t i, Row& row, RowGradient
 
 // Steps 2 and 1: dscores[j] = dlogits[j] * scale * (1 - tanh^2 of the softcap); dquery += dscores[j] k[j]; dk[j] +=
 // dscores[j] query. A key that is not attended to is skipped: 0 * NaN would be NaN.
-void back_through_scores(const Head& head, const Row& row, RowGradient& g, double* dk) {
+void back_through_scores(const Head& head, Row& row, RowGradient& g, double* dk) {
   for (std::int64_t j = 0; j < head.Tk; ++j) {
     if (row.logits[j] == -infinity || g.lse == -infinity) continue;
     double dscore = g.dlogits[j] * head.rules.scale;
@@ -128,10 +186,8 @@ void back_through_scores(const Head& head, const Row& row, RowGradient& g, doubl
       const double capped = std::tanh(row.scaled_scores[j] / head.rules.softcap);
       dscore *= 1 - capped * capped;
     }
-    for (std::int64_t d = 0; d < head.D; ++d) {
-      g.dquery[d] += dscore * element(head.k, j, d);
-      dk[j * head.D + d] += dscore * row.query[d];
-    }
+    add_row(g.dquery.data(), dscore, read_row(head.k, j, head.D, row.copies.data()), head.D);
+    add_row(dk + j * head.D, dscore, row.query.data(), head.D);
   }
 }
 
@@ -141,6 +197,7 @@ void Row::resize(std::int64_t Tk, std::int64_t D, std::int64_t Dv) {
   query.resize(D);
   for (auto* step : {&scores, &scaled_scores, &logits, &weights}) step->resize(Tk);
   context.resize(Dv);
+  copies.resize(keys_together * std::max(D, Dv));
 }
 
 void reference_row(const Head& head, std::int64_t i, Row& row) {

@@ -21,14 +21,20 @@ struct Matrix {
   std::int64_t column_stride = 0;
 };
 
+// The loops over doubles take so many keys at a time: their sums do not wait for each other, and compilers turn them
+// into vectors.
+inline constexpr std::int64_t keys_together = 8;
+
 // One query head of one batch item.
 struct Head {
   std::int64_t Tk = 0, D = 0, Dv = 0;  // rules.key_length is at most Tk
   Matrix q;                            // [Tq,D]
   Matrix k;                            // [Tk,D]
-  Matrix v;                            // [Tk,Dv]
-  Matrix mask;                         // [Tq,Tk] bool, true = may attend
-  Matrix bias;                         // [Tq,Tk]
+  // The keys in double, keys_together of them side by side: [Tk / keys_together, D, keys_together]. Null: not made.
+  const double* key_panels = nullptr;
+  Matrix v;     // [Tk,Dv]
+  Matrix mask;  // [Tq,Tk] bool, true = may attend
+  Matrix bias;  // [Tq,Tk]
   Rules rules;
   double alibi_slope = 0;
   std::optional<double> sink;
@@ -43,6 +49,8 @@ struct Row {
   std::vector<double> weights;        // [Tk] after dropout
   std::vector<double> context;        // [Dv]
   double lse = 0;                     // natural log of the sum of exp(logits), the sink included
+
+  std::vector<double> copies;  // [keys_together, max(D, Dv)] of keys or values, where they are not read in place
 
   // Makes room, so that no row of a head of these sizes allocates.
   void resize(std::int64_t Tk, std::int64_t D, std::int64_t Dv);
