@@ -157,6 +157,7 @@ class Backward : public BackwardRows {
           [this, b](auto n, std::int64_t v, const float* operand) { this->template gradient<n()>(b, v, operand); });
     }
     if (group.dbias) add_bias();
+    if (group.ddistance_bias) add_distance_bias();
     if (group.dalibi_slopes) add_slopes();
     add_over_rows(dk_ + tile_.at * q_columns_, ds_, q_, q_columns_);
     add_over_keys();
@@ -337,6 +338,19 @@ class Backward : public BackwardRows {
     *to += sum;
   }
 
+  // Keys beyond the reach share the first or the last entry.
+  void add_distance_bias() {
+    double* to = group.ddistance_bias + tile_.head * (2 * g_.reach + 1);
+    for (std::int64_t i = 0; i < tile_.rows; ++i) {
+      const float* row = dlogits_ + i * weight_keys;
+      const Reach reach = reach_of(g_, tile_.first + i + g_.rules.offset, group.keys_begin + tile_.at, tile_.keys);
+      for (std::int64_t j = 0; j < reach.near; ++j) to[0] += static_cast<double>(row[j]);
+      for (std::int64_t j = reach.near; j < reach.far; ++j)
+        to[reach.first + j - reach.near] += static_cast<double>(row[j]);
+      for (std::int64_t j = reach.far; j < tile_.keys; ++j) to[2 * g_.reach] += static_cast<double>(row[j]);
+    }
+  }
+
   void add_slopes() {
     for (std::int64_t i = 0; i < tile_.rows; ++i) {
       F sum = Simd::zero();
@@ -353,7 +367,7 @@ class Backward : public BackwardRows {
   const std::int64_t v_steps_ = (g_.sizes.Dv + Dot::pair - 1) / Dot::pair;
   // Whether some pair may be hidden, so that what is not finite needs care.
   const bool hides_ = g_.rules.causal || g_.rules.window_left >= 0 || g_.rules.window_right >= 0 || g_.features.mask ||
-                      g_.features.bias;
+                      has_biases(g_.features);
   WeightTile<Dot> tile_{g_, group.keys_begin, group.keys_end};
   std::int64_t bytes_ = 0;
   float *vt_ = nullptr, *k_copy_ = nullptr, *dk_ = nullptr, *dv_ = nullptr;

@@ -73,7 +73,7 @@ class Decode {
     l_ = pieces.take<float>(padded_rows_ * lanes);
     ranges_.row = pieces.take<KeyRange>(padded_rows_);
     scores_ = pieces.take<float>(padded_rows_ * tile_keys);
-    bias_ = pieces.take<float>(g_.features.bias ? tile_keys : 0);
+    bias_ = pieces.take<float>(has_biases(g_.features) ? tile_keys : 0);
     pairs_ = pieces.take<float>(Dot::pair == 2 ? padded_rows_ * tile_keys / 2 : 0);
     // Only one of the copies is ever made for most problems, but which is known late.
     k_copy_ = pieces.take<float>(tile_keys * steps_);
@@ -180,8 +180,8 @@ class Decode {
     const bool whole = ranges_.hold(start, start + keys) && !g_.features.mask;
     const char* mask = g_.features.mask ? operand_at(g_.mask, head_of(r), query_of(r)) : nullptr;
     const std::uint64_t bits = whole ? ~std::uint64_t{0} : visible_bits(g_, ranges_.row[r], mask, start);
-    if (!g_.features.bias) return bits;
-    return bits & ~load_bias(g_, operand_at(g_.bias, head_of(r), query_of(r)), start, keys, tile_keys, bias_);
+    if (!has_biases(g_.features)) return bits;
+    return bits & ~load_biases(g_, bias_row(g_, head_of(r), query_of(r)), start, keys, tile_keys, bias_);
   }
 
   // What make_logits() asks of the keys `key`, ... of a row.
@@ -386,7 +386,7 @@ class Decode {
   }
 
   const Group& g_;
-  const bool adjusts_ = g_.features.softcap || g_.features.bias || g_.features.alibi_slopes;
+  const bool adjusts_ = g_.features.softcap || has_biases(g_.features) || g_.features.alibi_slopes;
   std::int64_t first_, queries_, rows_, padded_rows_;
   std::int64_t steps_ = round_up((g_.sizes.D + Dot::pair - 1) / Dot::pair, lanes);
   std::int64_t value_width_ = round_up(g_.sizes.Dv, lanes*Dot::pair), bytes_ = 0;

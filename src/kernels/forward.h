@@ -56,7 +56,7 @@ class Forward : ForwardRows {
           char* scratch)
       : ForwardRows(group, to, first, last, rows), steps_((group.sizes.D + Dot::pair - 1) / Dot::pair) {
     const Features& f = group.features;
-    adjusts_ = f.softcap || f.bias || f.alibi_slopes;
+    adjusts_ = f.softcap || has_biases(f) || f.alibi_slopes;
     Scratch pieces{scratch};
     carve(pieces, steps_);
     weights_ = pieces.take<float>(tile_keys / Dot::pair * width);

@@ -48,8 +48,8 @@ class ForwardRows {
     row_stride_ = round_up(max_of(max_of(g_.sizes.D, g_.sizes.Dv), tile_keys) + 1, lanes);
     row_ = scratch.take<float>(4 * row_stride_);
     if (f.mask) mask_rows_ = scratch.take<const char*>(panels_ * width);
-    if (f.bias) {
-      bias_rows_ = scratch.take<const char*>(panels_ * width);
+    if (has_biases(f)) {
+      bias_rows_ = scratch.take<BiasRow>(panels_ * width);
       bias_ = scratch.take<float>(tile_keys * width);
       closed_ = scratch.take<std::uint64_t>(width);
     }
@@ -105,7 +105,7 @@ class ForwardRows {
       const std::int64_t row = row_at(panel, lane), head = head_of(row), query = query_of(row), i = panel.first + lane;
       panel.ranges.add(lane, alike ? KeyRange{0, g_.rules.key_length} : visible_keys(g_.rules, query));
       if (mask_rows_) mask_rows_[i] = operand_at(g_.mask, head, query);
-      if (bias_rows_) bias_rows_[i] = operand_at(g_.bias, head, query);
+      if (bias_rows_) bias_rows_[i] = bias_row(g_, head, query);
       if (draws_) draws_[i] = dropout_row(g_.rules.dropout, head, query);
       if (!slopes_) continue;
       slopes_[i] = slope_of(g_, head);
@@ -132,7 +132,7 @@ class ForwardRows {
   bool look(const Panel& panel, std::int64_t start, std::int64_t keys, Meeting& meeting) {
     if (!panel.ranges.meet(start, start + keys)) return false;
     meeting.start = start, meeting.keys = keys;
-    const bool closes = bias_ && load_biases(panel, meeting);
+    const bool closes = bias_ && load_panel_biases(panel, meeting);
     const std::int64_t begin = max_of<std::int64_t>(0, panel.ranges.min_lo - start);
     const std::int64_t end = min_of(keys, panel.ranges.max_hi - start);
     meeting.begin = begin / height * height;
@@ -177,12 +177,12 @@ class ForwardRows {
   }
 
   // The tile's biases as [keys][width]; whether one of them closes a pair.
-  bool load_biases(const Panel& panel, const Meeting& meeting) {
+  bool load_panel_biases(const Panel& panel, const Meeting& meeting) {
     std::uint64_t some = 0;
     for (std::int64_t lane = 0; lane < panel.count * lanes; lane += 4) {
       for (std::int64_t i = lane; i < lane + 4; ++i) {
-        const char* row = bias_rows_[panel.first + i];
-        closed_[i] = load_bias(g_, row, meeting.start, meeting.keys, tile_keys, row_buffer(i - lane));
+        const BiasRow& row = bias_rows_[panel.first + i];
+        closed_[i] = load_biases(g_, row, meeting.start, meeting.keys, tile_keys, row_buffer(i - lane));
         some |= closed_[i];
       }
       transpose_rows(row_, row_stride_, tile_keys, bias_ + lane);
@@ -195,10 +195,10 @@ class ForwardRows {
   void ask_for_bias(const Panel& panel, std::int64_t start, std::int64_t key) const {
     constexpr std::int64_t rows = width * height / tile_keys;
     const std::int64_t bytes = tile_keys * bytes_of(g_.bias.dtype);
-    if (g_.bias.column != 1) return;
+    if (!g_.features.bias || g_.bias.column != 1) return;
     for (std::int64_t i = 0; i < rows; ++i) {
       const char* row =
-          bias_rows_[panel.first + key / height * rows + i] + (start + tile_keys) * bytes_of(g_.bias.dtype);
+          bias_rows_[panel.first + key / height * rows + i].bias + (start + tile_keys) * bytes_of(g_.bias.dtype);
       for (std::int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte, 0, 2);
     }
   }
@@ -263,14 +263,15 @@ class ForwardRows {
   Panel* panel_ = nullptr;
   float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *row_ = nullptr;
   KeyRange* ranges_ = nullptr;
-  std::uint32_t* bits_ = nullptr;                             // [2][width] which keys of the tile each row sees
-  const char **mask_rows_ = nullptr, **bias_rows_ = nullptr;  // where each row's mask and bias begin; null: none
-  float* bias_ = nullptr;                                     // [tile_keys][width]
-  std::uint64_t* closed_ = nullptr;                           // [width] keys of the tile whose bias is -infinity
-  std::uint64_t* draws_ = nullptr;                            // of each row; null: no dropout
-  std::uint32_t* kept_ = nullptr;                             // [2][width]
-  float *slopes_ = nullptr, *level_ = nullptr;                // of each row; null: no ALiBi
-  std::int64_t* places_ = nullptr;                            // query + offset of each row
+  std::uint32_t* bits_ = nullptr;               // [2][width] which keys of the tile each row sees
+  const char** mask_rows_ = nullptr;            // where each row's mask begins; null: no mask
+  BiasRow* bias_rows_ = nullptr;                // and its biases; null: none
+  float* bias_ = nullptr;                       // [tile_keys][width]
+  std::uint64_t* closed_ = nullptr;             // [width] keys of the tile whose bias is -infinity
+  std::uint64_t* draws_ = nullptr;              // of each row; null: no dropout
+  std::uint32_t* kept_ = nullptr;               // [2][width]
+  float *slopes_ = nullptr, *level_ = nullptr;  // of each row; null: no ALiBi
+  std::int64_t* places_ = nullptr;              // query + offset of each row
 };
 
 }  // namespace

@@ -17,6 +17,12 @@ double element(const Matrix& matrix, std::int64_t row, std::int64_t column) {
   return load_element(matrix.dtype, static_cast<const std::byte*>(matrix.data) + at * size_of(matrix.dtype));
 }
 
+// By how many keys j comes after the one that i is level with: at most `reach` of them are told apart on either side.
+double distance_bias(const Head& head, std::int64_t i, std::int64_t j) {
+  const std::int64_t distance = std::clamp(j - (i + head.rules.offset), -head.reach, head.reach);
+  return element(head.distance_bias, 0, distance + head.reach);
+}
+
 // The oracle's own rule, key by key: a witness that visible_keys() can be held against.
 bool visible(const Head& head, std::int64_t i, std::int64_t j) {
   const Rules& rules = head.rules;
@@ -26,6 +32,7 @@ bool visible(const Head& head, std::int64_t i, std::int64_t j) {
   if (rules.window_left >= 0 && j < level - rules.window_left) return false;
   if (rules.window_right >= 0 && j > level + rules.window_right) return false;
   if (head.bias.data && element(head.bias, i, j) == -infinity) return false;
+  if (head.distance_bias.data && distance_bias(head, i, j) == -infinity) return false;
   return !head.mask.data || element(head.mask, i, j) != 0;
 }
 
@@ -97,6 +104,7 @@ void make_logits(const Head& head, std::int64_t i, Row& row) {
     double logit = row.scaled_scores[j] = row.scores[j] * head.rules.scale;
     if (head.rules.softcap > 0) logit = head.rules.softcap * std::tanh(logit / head.rules.softcap);
     if (head.bias.data) logit += element(head.bias, i, j);
+    if (head.distance_bias.data) logit += distance_bias(head, i, j);
     logit -= head.alibi_slope * static_cast<double>(std::abs(i + head.rules.offset - j));
     row.logits[j] = visible(head, i, j) ? logit : -infinity;
   }

@@ -32,9 +32,11 @@ struct Head {
   Matrix k;                            // [Tk,D]
   // The keys in double, keys_together of them side by side: [Tk / keys_together, D, keys_together]. Null: not made.
   const double* key_panels = nullptr;
-  Matrix v;     // [Tk,Dv]
-  Matrix mask;  // [Tq,Tk] bool, true = may attend
-  Matrix bias;  // [Tq,Tk]
+  Matrix v;              // [Tk,Dv]
+  Matrix mask;           // [Tq,Tk] bool, true = may attend
+  Matrix bias;           // [Tq,Tk]
+  Matrix distance_bias;  // [1,2 * reach + 1]
+  std::int64_t reach = 0;
   Rules rules;
   double alibi_slope = 0;
   std::optional<double> sink;

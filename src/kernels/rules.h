@@ -40,6 +40,11 @@ inline KeyRange visible_keys(const Rules& rules, std::int64_t first, std::int64_
   return keys.hi <= keys.lo ? KeyRange{} : keys;
 }
 
+// Which entry of distance_bias [2 * reach + 1] is added where key j meets a query that is level with key `level`.
+inline std::int64_t distance_entry(std::int64_t level, std::int64_t j, std::int64_t reach) {
+  return j < level - reach ? 0 : j > level + reach ? 2 * reach : j - level + reach;
+}
+
 // The keys that they leave to one query.
 inline KeyRange visible_keys(const Rules& rules, std::int64_t query) {
   return visible_keys(rules, query, query + 1);

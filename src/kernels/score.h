@@ -69,7 +69,7 @@ inline __attribute__((always_inline)) F add_product_of(F a, F b, F c) {
 //   features                      which options there are
 //   one_rounding                  whether products are added with one rounding
 //   cap, stage, slopes(r)         the softcap; memory for R rows of scores; where a row's slopes are wanted, or null
-//   bias(r, v)                    biases
+//   bias(r, v)                    the sum of the biases
 //   distance(r, v), slope(r, v)   |i + offset - j|, and what it is multiplied by
 template <int R, int N, int First, int Last, class Pairs>
 inline __attribute__((always_inline)) void make_logits(F (&s)[R][N], const Pairs& pairs) {
@@ -87,7 +87,7 @@ inline __attribute__((always_inline)) void make_logits(F (&s)[R][N], const Pairs
       for (int v = First; v < Last; ++v) s[r][v] = Simd::load(pairs.stage + r * row + (v - First) * lanes);
     }
   }
-  if (pairs.features.bias) {
+  if (has_biases(pairs.features)) {
     const F unit = Simd::set1(static_cast<float>(log2_e)), least = Simd::set1(no_maximum);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {

@@ -71,7 +71,7 @@ struct Sizes {
 
 // Which tensors and options take part in a call. The kernels cut their scratch by it, and ask for its bytes by it.
 struct Features {
-  bool mask = false, bias = false, alibi_slopes = false, softcap = false, dropout = false;
+  bool mask = false, bias = false, distance_bias = false, alibi_slopes = false, softcap = false, dropout = false;
   bool dlogits = false;  // the backward gives gradients of what is added to the scores
 };
 
@@ -79,10 +79,12 @@ struct Group {
   Sizes sizes = {};
   Features features = {};
   Rules rules = {};
-  Operand q = {};                        // [G,Tq,D]
-  Rows k = {}, v = {};                   // [Tk,D], [Tk,Dv]
-  Operand mask = {};                     // [G,Tq,Tk] bool, true = may attend
-  Operand bias = {};                     // [G,Tq,Tk] floating point
+  Operand q = {};              // [G,Tq,D]
+  Rows k = {}, v = {};         // [Tk,D], [Tk,Dv]
+  Operand mask = {};           // [G,Tq,Tk] bool, true = may attend
+  Operand bias = {};           // [G,Tq,Tk] floating point
+  Operand distance_bias = {};  // [G,2 * reach + 1] floating point, entries as distance_entry() counts (no rows)
+  std::int64_t reach = 0;
   const double* alibi_slopes = nullptr;  // [G]
   const double* sinks = nullptr;         // [G]
 };
@@ -111,7 +113,8 @@ struct BackwardGroup {
   float* dbias = nullptr;       // of element (head 0, query 0, key dbias_key); null: not wanted
   std::int64_t dbias_head = 0, dbias_row = 0, dbias_column = 0;  // 0 where the bias was broadcast
   std::int64_t dbias_key = 0;
-  double* dalibi_slopes = nullptr;  // [G]; null: not wanted
+  double* ddistance_bias = nullptr;  // [G,2 * reach + 1], added to; null: not wanted
+  double* dalibi_slopes = nullptr;   // [G], added to; null: not wanted
 };
 
 // ---- Kernels ----

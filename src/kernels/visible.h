@@ -63,14 +63,75 @@ std::uint64_t infinities_in(const float* row, std::int64_t count) {
   return bits;
 }
 
-// What a row adds to its scores of the keys start, ... (`keys` of them), and 0 up to `padded`, a multiple of lanes.
-// Which of them it closes: pairs of a bias of -infinity are masked.
-std::uint64_t load_bias(const Group& g, const char* bias_row, std::int64_t start, std::int64_t keys,
-                        std::int64_t padded, float* to) {
-  load_row(to, bias_row + start * g.bias.column * bytes_of(g.bias.dtype), {g.bias.dtype, g.bias.column, keys});
-  for (std::int64_t j = keys; j < padded; ++j) to[j] = 0;
-  return infinities_in(to, padded);
+// ---- Biases ----
+
+// What bias and distance_bias add to a row's scores.
+bool has_biases(const Features& features) {
+  return features.bias || features.distance_bias;
 }
+
+// Where they begin for one row.
+struct BiasRow {
+  const char* bias;
+  const char* distances;
+  std::int64_t level;  // query + offset
+};
+
+BiasRow bias_row(const Group& g, std::int64_t head, std::int64_t query) {
+  return {g.features.bias ? operand_at(g.bias, head, query) : nullptr,
+          g.features.distance_bias ? operand_at(g.distance_bias, head, 0) : nullptr, query + g.rules.offset};
+}
+
+// Of `keys` keys from `start` on, those in [near, far) are within reach, and have the entries first, first + 1, ... of
+// distance_bias; those before have the first entry of all, and those after the last one.
+struct Reach {
+  std::int64_t near, far, first;
+};
+
+Reach reach_of(const Group& g, std::int64_t level, std::int64_t start, std::int64_t keys) {
+  const auto within = [&](std::int64_t key) { return max_of<std::int64_t>(0, min_of(key - start, keys)); };
+  const std::int64_t near = within(level - g.reach), far = within(level + g.reach + 1);
+  return {near, far, distance_entry(level, start + near, g.reach)};
+}
+
+void load_distance_bias(const Group& g, const BiasRow& row, std::int64_t start, std::int64_t keys, float* to) {
+  const DType dtype = g.distance_bias.dtype;
+  const std::int64_t column = g.distance_bias.column, step = column * bytes_of(dtype);
+  const Reach reach = reach_of(g, row.level, start, keys);
+  const float before = load_scalar(dtype, row.distances);
+  const float after = load_scalar(dtype, row.distances + 2 * g.reach * step);
+  for (std::int64_t j = 0; j < reach.near; ++j) to[j] = before;
+  load_row(to + reach.near, row.distances + reach.first * step, {dtype, column, reach.far - reach.near});
+  for (std::int64_t j = reach.far; j < keys; ++j) to[j] = after;
+}
+
+// What a row adds to its scores of the keys start, ... (`keys` of them), and 0 up to `padded`, a multiple of lanes and
+// at most 64. Which of them it closes: pairs of a bias of -infinity are masked. A sum of finite biases is finite, so
+// that it closes none.
+std::uint64_t load_biases(const Group& g, const BiasRow& row, std::int64_t start, std::int64_t keys,
+                          std::int64_t padded, float* to) {
+  float distances[tile_keys];
+  float* second = g.features.bias ? distances : to;
+  std::uint64_t closed = 0;
+  if (g.features.bias) {
+    load_row(to, row.bias + start * g.bias.column * bytes_of(g.bias.dtype), {g.bias.dtype, g.bias.column, keys});
+    for (std::int64_t j = keys; j < padded; ++j) to[j] = 0;
+    closed = infinities_in(to, padded);
+  }
+  if (g.features.distance_bias) {
+    load_distance_bias(g, row, start, keys, second);
+    for (std::int64_t j = keys; j < padded; ++j) second[j] = 0;
+    closed |= infinities_in(second, padded);
+  }
+  const F most = Simd::set1(FLT_MAX), least = Simd::set1(-FLT_MAX);
+  for (std::int64_t j = 0; second != to && g.features.distance_bias && j < padded; j += lanes) {
+    const F sum = Simd::add(Simd::load(to + j), Simd::load(second + j));
+    Simd::store(to + j, Simd::max(least, Simd::min(most, sum)));
+  }
+  return closed;
+}
+
+// ---- Dropout ----
 
 // Which weights of the 64 keys from `start` on a row keeps, by its draws (dropout_row()).
 std::uint64_t dropout_bits(const Rules& rules, std::uint64_t draws, std::int64_t start) {

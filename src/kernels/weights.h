@@ -39,7 +39,7 @@ class WeightTile {
     bits = scratch.take<std::uint64_t>(weight_rows);
     stage_ = scratch.take<float>(height * width);
     if (g_.features.softcap) cap_slopes = scratch.take<float>(weight_rows * weight_keys);
-    if (g_.features.bias) bias_ = scratch.take<float>(weight_rows * weight_keys);
+    if (has_biases(g_.features)) bias_ = scratch.take<float>(weight_rows * weight_keys);
     row_stride_ = round_up(max_of(g_.sizes.D, g_.sizes.Dv), lanes) + lanes;
     row_ = scratch.take<float>(4 * row_stride_);
   }
@@ -103,7 +103,7 @@ class WeightTile {
   bool look(std::int64_t from) {
     at = from, keys = min_of<std::int64_t>(weight_keys, item_keys_ - from);
     if (!ranges_.meet(start(), start() + keys)) return false;
-    const bool hides = g_.features.mask || g_.features.bias;
+    const bool hides = g_.features.mask || has_biases(g_.features);
     for (int b = 0; b < most_strips; ++b) first_vector[b] = 0, last_vector[b] = key_vectors, masked[b] = false;
     if (!hides && keys == weight_keys && ranges_.hold(start(), start() + keys)) return true;
     bool some = false;
@@ -185,13 +185,13 @@ class WeightTile {
     return any != 0;
   }
 
-  // Of one row. Also loads its bias.
+  // Which keys of the tile a row sees. Also loads its biases.
   std::uint64_t bits_of(std::int64_t i) {
     const char* mask = g_.features.mask ? operand_at(g_.mask, head, first + i) : nullptr;
     std::uint64_t row_bits = visible_bits(g_, ranges_.row[i], mask, start()) & below(keys);
     if (!bias_) return row_bits;
-    return row_bits &
-           ~load_bias(g_, operand_at(g_.bias, head, first + i), start(), keys, weight_keys, bias_ + i * weight_keys);
+    const BiasRow row = bias_row(g_, head, first + i);
+    return row_bits & ~load_biases(g_, row, start(), keys, weight_keys, bias_ + i * weight_keys);
   }
 
   // A strip and N vectors of keys.
