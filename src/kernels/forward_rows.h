@@ -98,12 +98,16 @@ class ForwardRows {
     }
   }
 
-  // What each tile asks for again, and finds without a division.
+  // What each tile asks for again, and finds without a division. Where all rows are alike there is no need of any.
   void find_rows(Panel& panel) {
-    const bool alike = !g_.rules.causal && g_.rules.window_left < 0 && g_.rules.window_right < 0;
+    const bool ranged = g_.rules.causal || g_.rules.window_left >= 0 || g_.rules.window_right >= 0;
+    if (!ranged && !mask_rows_ && !bias_rows_ && !draws_ && !slopes_) {
+      for (std::int64_t lane = 0; lane < width; ++lane) panel.ranges.add(lane, {0, g_.rules.key_length});
+      return;
+    }
     for (std::int64_t lane = 0; lane < width; ++lane) {
       const std::int64_t row = row_at(panel, lane), head = head_of(row), query = query_of(row), i = panel.first + lane;
-      panel.ranges.add(lane, alike ? KeyRange{0, g_.rules.key_length} : visible_keys(g_.rules, query));
+      panel.ranges.add(lane, visible_keys(g_.rules, query));
       if (mask_rows_) mask_rows_[i] = operand_at(g_.mask, head, query);
       if (bias_rows_) bias_rows_[i] = bias_row(g_, head, query);
       if (draws_) draws_[i] = dropout_row(g_.rules.dropout, head, query);

@@ -79,12 +79,15 @@ __attribute__((noinline)) void add_product(const Product& x) {
   }
   multiply<Dot, height, 0, N, N>(sums, x.a, x.a_row, x.a_step, x.b, x.steps, x.b_row);
   const F f = Simd::set1(x.factor);
+  // Not through x: after each store it would be read again.
+  float* const c = x.c;
+  const std::int64_t c_row = x.c_row, rows = x.rows;
 #pragma GCC unroll 8
   for (int r = 0; r < height; ++r) {
-    if (r >= x.rows) return;
+    if (r >= rows) return;
 #pragma GCC unroll 4
     for (int n = 0; n < N; ++n) {
-      float* place = x.c + r * x.c_row + n * lanes;
+      float* place = c + r * c_row + n * lanes;
       Simd::store(place, Simd::fma(sums[r][n], f, Simd::load(place)));
     }
   }

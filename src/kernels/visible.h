@@ -47,7 +47,8 @@ std::uint64_t mask_bits(const char* row, std::int64_t column, std::int64_t start
 }
 
 // Which of the 64 keys from `start` on a row sees by its range and its row of the mask, where there is one.
-std::uint64_t visible_bits(const Group& g, KeyRange range, const char* mask_row, std::int64_t start) {
+inline __attribute__((always_inline)) std::uint64_t visible_bits(const Group& g, KeyRange range, const char* mask_row,
+                                                                 std::int64_t start) {
   const std::uint64_t bits = between(range.lo - start, range.hi - start);
   if (!g.features.mask) return bits;
   return bits & mask_bits(mask_row, g.mask.column, start, min_of(tile_keys, g.rules.key_length - start));
