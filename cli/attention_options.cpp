@@ -55,6 +55,12 @@ AttentionOptions parse_visibility(const Visibility& visibility) {
   return options;
 }
 
+std::string flag_of(const TensorOption& option) {
+  std::string flag = fmt::format("--{}", option.name);
+  std::ranges::replace(flag, '_', '-');
+  return flag;
+}
+
 void check_offset(const AttentionOptions& options) {
   const bool window = options.window.left >= 0 || options.window.right >= 0;
   if (options.offset && !options.causal && !window && !options.alibi_slopes)

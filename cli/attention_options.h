@@ -22,6 +22,9 @@ void add_visibility(CLI::App& app, Visibility& visibility);
 // Throws UsageError.
 AttentionOptions parse_visibility(const Visibility& visibility);
 
+// "--alibi-slopes"
+std::string flag_of(const TensorOption& option);
+
 // Throws UsageError for an offset that nothing uses: it would change nothing without a word.
 void check_offset(const AttentionOptions& options);
 

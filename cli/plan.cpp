@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <list>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -16,9 +19,10 @@ namespace {
 struct Arguments {
   std::string q, kv, dtype = "f32";
   std::int64_t v_head_size = 0;
-  std::string key_lengths, query_starts, key_starts;
+  std::map<std::string_view, std::string> lists;  // tensor options of whole numbers, which are given
+  std::map<std::string_view, bool> flags;         // those of which the plan wants to know only that they are there
   Visibility visibility;
-  bool bias = false, alibi_slopes = false, json = false;
+  bool json = false;
 };
 
 std::vector<std::int64_t> parse_list(const std::string& option, const std::string& text) {
@@ -47,15 +51,24 @@ struct Call {
   Dims q, k, v;
   DType dtype = DType::f32;
   AttentionOptions options;
-  Tensor bias, alibi_slopes, key_lengths, query_starts, key_starts;
+  std::list<Tensor> tensors = {};
 };
 
-void add_list(std::optional<View>& option, Tensor& tensor, const std::string& name, const std::string& text) {
-  if (text.empty()) return;
-  const std::vector<std::int64_t> numbers = parse_list(name, text);
-  tensor = Tensor({static_cast<std::int64_t>(numbers.size())}, DType::i64);
-  std::copy(numbers.begin(), numbers.end(), tensor.data<std::int64_t>());
-  option = tensor;
+bool is_list(const TensorOption& option) {
+  return option.dtype == "i64";
+}
+
+Tensor read_list(const TensorOption& option, const std::string& text) {
+  const std::vector<std::int64_t> numbers = parse_list(flag_of(option), text);
+  return View(numbers.data(), DType::i64, {std::ssize(numbers)}).clone();
+}
+
+// A tensor that the option could be, for H query heads.
+Tensor sample(const TensorOption& option, std::int64_t heads) {
+  const bool per_head = option.shape.starts_with("[H");
+  Dims shape{per_head ? heads : 1};
+  if (option.shape.find(',') != std::string_view::npos && per_head) shape.push_back(1);
+  return Tensor(shape, option.dtype == "bool" ? DType::boolean : DType::f32);
 }
 
 Call make_call(const Arguments& arguments) {
@@ -65,12 +78,16 @@ Call make_call(const Arguments& arguments) {
   if (arguments.v_head_size > 0) p.v[p.v.rank() - 1] = arguments.v_head_size;
   p.dtype = parse_dtype(arguments.dtype);
   p.options = parse_visibility(arguments.visibility);
-  if (arguments.bias) p.options.bias = p.bias = Tensor({1});
-  if (arguments.alibi_slopes)
-    p.options.alibi_slopes = p.alibi_slopes = Tensor({p.q.rank() > 2 ? p.q[p.q.rank() - 3] : 1});
-  add_list(p.options.key_lengths, p.key_lengths, "--key-lengths", arguments.key_lengths);
-  add_list(p.options.query_starts, p.query_starts, "--query-starts", arguments.query_starts);
-  add_list(p.options.key_starts, p.key_starts, "--key-starts", arguments.key_starts);
+  const std::int64_t heads = p.q.rank() > 2 ? p.q[p.q.rank() - 3] : 1;
+  for (const TensorOption& option : tensor_options()) {
+    std::optional<View>& view = p.options.*option.value;
+    if (is_list(option)) {
+      const std::string& text = arguments.lists.at(option.name);
+      if (!text.empty()) view = p.tensors.emplace_back(read_list(option, text));
+    } else if (arguments.flags.at(option.name)) {
+      view = p.tensors.emplace_back(sample(option, heads));
+    }
+  }
   return p;
 }
 
@@ -141,14 +158,13 @@ void add_options(CLI::App& app, Arguments& arguments) {
   whole_number(app.add_option("--v-head-size", arguments.v_head_size, "Head size of the values (D)"), 1);
   choose_one(app.add_option("--dtype", arguments.dtype, "Of the three (f32)"), "f32|bf16|f16|f64");
   add_visibility(app, arguments.visibility);
-  app.add_flag("--bias", arguments.bias, "There is a bias");
-  app.add_flag("--alibi-slopes", arguments.alibi_slopes, "There are ALiBi slopes");
-  app.add_option("--key-lengths", arguments.key_lengths, "For each batch item, how many keys exist")
-      ->type_name("N,N,...");
-  app.add_option("--query-starts", arguments.query_starts, "Where sequences begin along Tq; the last entry is Tq")
-      ->type_name("N,N,...");
-  app.add_option("--key-starts", arguments.key_starts, "Where their keys begin along Tk; the last entry is Tk")
-      ->type_name("N,N,...");
+  for (const TensorOption& option : tensor_options()) {
+    const std::string meaning = fmt::format("{}: {}", option.shape, option.meaning);
+    if (is_list(option))
+      app.add_option(flag_of(option), arguments.lists[option.name], meaning)->type_name("N,N,...");
+    else
+      app.add_flag(flag_of(option), arguments.flags[option.name], meaning);
+  }
   app.add_flag("--json", arguments.json, "Print one JSON object instead of the text");
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <list>
+#include <map>
 #include <memory>
 
 #include "attend/attention.h"
@@ -15,8 +16,7 @@ namespace {
 
 struct Arguments {
   std::string q, k, v;
-  std::string mask, bias, alibi_slopes, sinks, key_lengths;
-  std::string query_starts, key_starts;
+  std::map<std::string_view, std::string> tensors;  // the files of the tensor options that were given
   std::string out, lse;
   std::string scale, softcap, dropout;
   std::optional<std::uint64_t> seed;
@@ -66,16 +66,10 @@ void run(const Arguments& arguments) {
   const Tensor k = read_tensor(arguments.k);
   const Tensor v = read_tensor(arguments.v);
   std::list<Tensor> read;  // what the options' views point to
-  const auto read_option = [&](std::optional<View>& option, const std::string& file) {
-    if (!file.empty()) option = read.emplace_back(read_tensor(file));
-  };
-  read_option(options.mask, arguments.mask);
-  read_option(options.bias, arguments.bias);
-  read_option(options.alibi_slopes, arguments.alibi_slopes);
-  read_option(options.sinks, arguments.sinks);
-  read_option(options.key_lengths, arguments.key_lengths);
-  read_option(options.query_starts, arguments.query_starts);
-  read_option(options.key_starts, arguments.key_starts);
+  for (const TensorOption& option : tensor_options()) {
+    const std::string& file = arguments.tensors.at(option.name);
+    if (!file.empty()) options.*option.value = read.emplace_back(read_tensor(file));
+  }
   check_offset(options);
   write_result(arguments, attention(q, k, v, options));
 }
@@ -94,21 +88,10 @@ void add_options(CLI::App& app, Arguments& arguments) {
                              ".safetensors) then holds both"),
               endings);
   add_visibility(app, arguments.visibility);
-  app.add_option("--mask", arguments.mask, "bool, true = may attend; broadcast to [B,H,Tq,Tk]")->type_name("FILE");
-  app.add_option("--bias", arguments.bias, "Added to the scaled scores; broadcast to [B,H,Tq,Tk]")->type_name("FILE");
-  app.add_option("--alibi-slopes", arguments.alibi_slopes, "[H]: adds -slope * |i + offset - j| to the scaled scores")
-      ->type_name("FILE");
-  app.add_option("--sinks", arguments.sinks, "[H]: one more score in each row's softmax, without a value")
-      ->type_name("FILE");
-  app.add_option("--key-lengths", arguments.key_lengths, "i64 [B]: only the first so many keys exist")
-      ->type_name("FILE");
-  app.add_option("--query-starts", arguments.query_starts,
-                 "i64: several sequences stand one after another along Tq, and begin at these queries; the last entry "
-                 "is Tq. Needs --key-starts, and B = 1")
-      ->type_name("FILE");
-  app.add_option("--key-starts", arguments.key_starts,
-                 "Likewise the keys that each sequence sees, along Tk; causal, window and offset count from its first")
-      ->type_name("FILE");
+  for (const TensorOption& option : tensor_options())
+    app.add_option(flag_of(option), arguments.tensors[option.name],
+                   fmt::format("{}, {}: {}", option.dtype, option.shape, option.meaning))
+        ->type_name("FILE");
   app.add_option("--scale", arguments.scale, "Factor of the scores (1 / sqrt(D))")->type_name("S");
   app.add_option("--softcap", arguments.softcap, "Scaled scores become C * tanh(score / C)")->type_name("C");
   app.add_option("--dropout", arguments.dropout, "Drop each weight with this probability; the others count 1 / (1 - P)")

@@ -167,6 +167,14 @@ def options_of(command, name):
     return re.findall(r"^  (?:-\w, )?--([a-z-]+)", text, re.M)
 
 
+@pytest.mark.parametrize("name", ["run", "plan"])
+def test_every_option_that_is_a_tensor_has_a_flag(command, repository, name):
+    struct = re.search(r"^struct AttentionOptions \{.*?^\};", (repository / "include/attend/attention.h").read_text(), re.M | re.S)
+    tensors = re.findall(r"std::optional<View> (\w+)", struct[0])
+    assert len(tensors) >= 7
+    assert {tensor.replace("_", "-") for tensor in tensors} <= set(options_of(command, name))
+
+
 def test_man_page_has_every_command_and_option(command, repository):
     page = (repository / "docs" / "attend.1").read_text()
     sections = dict(re.findall(r"^\.Ss attend (\w+)\n(.*?)(?=^\.S[sh])", page, re.M | re.S))

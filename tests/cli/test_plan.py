@@ -81,6 +81,7 @@ def test_bias_and_slopes_take_scratch(plan):
     bias = plan("1,4,200,32", "--bias")["scratch_bytes"]
     assert bias > without
     assert without < plan("1,4,200,32", "--alibi-slopes")["scratch_bytes"] < bias
+    assert plan("1,4,200,32", "--sinks", "--mask")["flops"] == plan("1,4,200,32")["flops"]
     assert plan("4,200,32", "--alibi-slopes")["scratch_bytes"] == plan("1,4,200,32", "--alibi-slopes")["scratch_bytes"]
 
 
