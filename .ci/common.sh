@@ -1,0 +1,48 @@
+# What .ci/run and .ci/long share. Sourced with the tree's root as the working folder.
+# shellcheck shell=bash
+set -euo pipefail
+
+log=$(mktemp -d)
+trap 'rm -rf "$log"' EXIT
+
+# One compilation of a file serves every build that compiles it alike: the tree's, the Python package's, a wheel's.
+export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+# The Python package too is built with warnings as errors.
+export SKBUILD_CMAKE_DEFINE=ATTEND_WERROR=ON
+
+# A heading, and how long what stood under the last one took.
+step() {
+  [ -z "${began:-}" ] || printf -- '-- %s: %s s\n' "$heading" $((SECONDS - began))
+  began=$SECONDS heading=$*
+  printf '\n== %s\n' "$*"
+}
+
+# in_halves NAME COMMAND...: a program of gtest's in two halves side by side.
+in_halves() {
+  local name=$1 half halves=()
+  shift
+  for half in 0 1; do
+    GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=$half "$@" --gtest_brief=1 >"$log/$name$half" 2>&1 &
+    halves+=($!)
+  done
+  for half in 0 1; do
+    wait "${halves[half]}" || { cat "$log/$name$half" && exit 1; }
+    tail -1 "$log/$name$half"
+  done
+}
+
+# build PRESET [CMAKE_OPTION...]: the C++ tests; ATTEND_TEST_FOLDERS chooses some of them.
+build_tests() {
+  cmake --preset "$1" -DATTEND_BUILD_TESTS=ON "${@:2}" >/dev/null
+  cmake --build "build/$1" --target attend_tests
+}
+
+# ctest: "100% tests passed, 0 tests failed out of 120"; pytest: "98 passed, 1 skipped in 12s"; gtest: "[  PASSED  ] 30 tests."
+count() { cat "$log"/* | sed -nE "$1" | awk '{ sum += $1 } END { print sum + 0 }'; }
+summary() {
+  step "all of it"
+  local passed skipped
+  passed=$(count 's/.* 0 tests failed out of ([0-9]+).*/\1/p; s/^=* ?([0-9]+) passed.*/\1/p; s/^\[  PASSED  \] ([0-9]+) tests?\..*/\1/p')
+  skipped=$(count 's/.*[ ,]([0-9]+) skipped.*/\1/p; s/^\[  SKIPPED \] ([0-9]+) tests?,.*/\1/p')
+  printf '\nin %s s\n%s passed, 0 failed, %s skipped\n' "$SECONDS" "$passed" "$skipped"
+}
