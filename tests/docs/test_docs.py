@@ -65,3 +65,9 @@ def test_the_readme_shows_the_example():
     for line in snippet.splitlines():
         code = line.split("//")[0].strip()
         assert code in example, code
+
+
+def test_the_tour_passes_files_that_are_there():
+    stops = re.findall(r"`([a-z]+/[\w/]+\.\w+)`", (REPOSITORY / "docs/tour.md").read_text())
+    assert len(set(stops)) > 25
+    assert [stop for stop in stops if not (REPOSITORY / stop).is_file()] == []
