@@ -15,7 +15,7 @@
 namespace attend {
 
 // Where query 0 stands among the keys: query i is level with key i + offset.
-// Causal, window and ALiBi share it.
+// Causal, window, distance_bias and ALiBi share it.
 class Offset {
  public:
   // Any integer.
@@ -54,22 +54,26 @@ struct Dropout {
 };
 
 // What may be added to plain attention; the defaults add nothing. Views are borrowed for the call.
-// Order of operations on a score: scale, softcap, bias and ALiBi, mask (as the ONNX operator Attention).
+// Order of operations on a score: scale, softcap, bias, distance_bias and ALiBi, mask (as the ONNX operator Attention).
 struct AttentionOptions {
   std::optional<double> scale = {};  // default 1 / sqrt(D)
   bool causal = false;               // key j is visible to query i if j <= i + offset
   Window window = {};
-  // Default top_left. Must be given where Tq != Tk and causal, window or alibi_slopes make it matter.
+  // Default top_left. Must be given where Tq != Tk and causal, window, distance_bias or alibi_slopes make it matter.
   std::optional<Offset> offset = {};
-  std::optional<View> mask = {};          // bool, true = may attend; broadcast to [B,H,Tq,Tk]
-  std::optional<View> bias = {};          // floating point, added to the scaled scores; broadcast to [B,H,Tq,Tk]
+  std::optional<View> mask = {};  // bool, true = may attend; broadcast to [B,H,Tq,Tk]
+  std::optional<View> bias = {};  // floating point, added to the scaled scores; broadcast to [B,H,Tq,Tk]
+  // [H,2R+1], floating point: adds distance_bias[h][clamp(j - (i + offset), -R, R) + R] to the scaled scores, one
+  // number for each distance of key j from query i; farther than R they share the outermost (T5's relative positions).
+  std::optional<View> distance_bias = {};
   std::optional<View> alibi_slopes = {};  // [H]: adds -slope * |i + offset - j|
   std::optional<View> sinks = {};         // [H]: one more score in the softmax of each row, without a value
   double softcap = 0;                     // c > 0: scaled scores become c * tanh(score / c)
   std::optional<View> key_lengths = {};   // i64 [B]: only keys j < key_lengths[b] exist
   // i64 [sequences + 1], both or neither, with B = 1: sequences of different lengths stand one after another along Tq
   // and Tk (FlashAttention's cu_seqlens). Sequence n has the queries query_starts[n] <= i < query_starts[n + 1] and
-  // sees its own keys alone; causal, window, offset and ALiBi count from its first query and key.
+  // sees its own keys alone; causal, window, offset,
+  // distance_bias and ALiBi count from its first query and key.
   std::optional<View> query_starts = {};
   std::optional<View> key_starts = {};
   Dropout dropout = {};
@@ -103,16 +107,17 @@ void attention_into(const MutableView& out, const std::optional<MutableView>& ls
 // nothing (lse -inf) adds nothing. A sink must be in one of the two alone. Throws bad_shape, bad_dtype.
 AttentionResult merge(const View& out_a, const View& lse_a, const View& out_b, const View& lse_b);
 
-// Of q, k and v in their shapes and dtypes; of bias, alibi_slopes and sinks in the shape and dtype of that option,
+// Of q, k and v in their shapes and dtypes; of bias, distance_bias, alibi_slopes and sinks in the shape and dtype
+// of that option,
 // summed over the axes that it was broadcast along.
 struct AttentionGradients {
   Tensor dq, dk, dv;
-  std::optional<Tensor> dbias = {}, dalibi_slopes = {}, dsinks = {};
+  std::optional<Tensor> dbias = {}, dalibi_slopes = {}, dsinks = {}, ddistance_bias = {};
 };
 // Memory for them, of any strides; the optional ones where they are wanted.
 struct AttentionGradientViews {
   MutableView dq, dk, dv;
-  std::optional<MutableView> dbias = {}, dalibi_slopes = {}, dsinks = {};
+  std::optional<MutableView> dbias = {}, dalibi_slopes = {}, dsinks = {}, ddistance_bias = {};
 };
 
 // What attention_backward() may be given, and asked for, besides.
@@ -121,6 +126,7 @@ struct BackwardOptions {
   bool dbias = false;
   bool dalibi_slopes = false;
   bool dsinks = false;
+  bool ddistance_bias = false;
 };
 
 // The gradients of attention(q, k, v, options) -> out, lse, given those of its results: dout [B,H,Tq,Dv] in q's dtype.
@@ -145,7 +151,7 @@ struct TensorOption {
   std::string_view name;
   std::optional<View> AttentionOptions::*value;
   std::string_view dtype;    // "bool", "floating point", "i64"
-  std::string_view shape;    // "broadcast to [B,H,Tq,Tk]", "[H]", "[B]", "[sequences + 1]"
+  std::string_view shape;    // "broadcast to [B,H,Tq,Tk]", "[H,2R+1]", "[H]", "[B]", "[sequences + 1]"
   std::string_view meaning;  // in one line
   // Null where it has no gradient.
   bool BackwardOptions::*wanted = nullptr;
@@ -179,7 +185,8 @@ struct AttentionPlan {
   std::string reason;              // why this path
 };
 
-// Shapes as in attention(). Of the options' tensors the shapes count, and for mask and bias nothing else is read.
+// Shapes as in attention(). Of the options' tensors the shapes count, and for mask, bias and distance_bias nothing else
+// is read.
 // Throws what attention() throws.
 AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype = DType::f32,
                    const AttentionOptions& options = {});
@@ -192,7 +199,7 @@ AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType d
 struct AttentionSteps {
   Tensor scores;         // [B,H,Tq,Tk] q.k, masked keys too
   Tensor scaled_scores;  // [B,H,Tq,Tk] scores * scale
-  Tensor logits;         // [B,H,Tq,Tk] what the softmax sees: after softcap, bias and ALiBi; -inf where masked
+  Tensor logits;         // [B,H,Tq,Tk] what the softmax sees: after softcap, biases and ALiBi; -inf where masked
   Tensor weights;        // [B,H,Tq,Tk] the softmax over the keys that are visible; 0 for the others; after dropout
   Tensor context;        // [B,H,Tq,Dv] weights v: attention()'s out, up to rounding
   Tensor lse;            // [B,H,Tq]

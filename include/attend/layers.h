@@ -107,7 +107,8 @@ struct SelfAttentionState {
 struct SelfAttentionGradients {
   Tensor dx;                          // x's shape: query.dx + key.dx + value.dx
   LinearGradients query, key, value;  // of a layer from_parameters(): of w_query [E,D] as [D,E], and so on
-  std::optional<Tensor> dbias = {}, dalibi_slopes = {}, dsinks = {};  // of the options, where they were asked for
+  // Of the options, where they were asked for.
+  std::optional<Tensor> dbias = {}, dalibi_slopes = {}, dsinks = {}, ddistance_bias = {};
 };
 
 // One head: queries, keys and values of one sequence, without an output projection.
@@ -188,6 +189,7 @@ struct MultiHeadAttentionBackward {
   bool bias = false;
   bool alibi_slopes = false;
   bool sinks = false;
+  bool distance_bias = false;
 };
 
 struct MultiHeadAttentionGradients {
@@ -195,7 +197,8 @@ struct MultiHeadAttentionGradients {
   Tensor dquery, dkey, dvalue;
   TensorMap parameters;  // the entries of state_dict()
   // In the shapes and dtypes of the call's, where they were asked for.
-  std::optional<Tensor> dkey_padding_mask = {}, dattn_mask = {}, dbias = {}, dalibi_slopes = {}, dsinks = {};
+  std::optional<Tensor> dkey_padding_mask = {}, dattn_mask = {}, dbias = {}, dalibi_slopes = {}, dsinks = {},
+                        ddistance_bias = {};
 };
 
 // Several heads side by side over slices of one projection: torch.nn.MultiheadAttention with batch_first=True.

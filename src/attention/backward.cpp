@@ -45,6 +45,7 @@ BackwardProblem check(const char* function, const View& dout, const View& q, con
   }
   x.dout = with_axes(dout, 4), x.out = with_axes(out, 4), x.lse = with_axes(lse, 3);
   if (backward.dlse) x.dlse = with_axes(*backward.dlse, 3);
+  if (backward.ddistance_bias) x.options.distance_bias.resize(static_cast<std::size_t>(options.distance_bias->count()));
   if (backward.dalibi_slopes) x.options.alibi_slopes.resize(static_cast<std::size_t>(p.H));
   if (backward.dsinks) x.options.sinks.resize(static_cast<std::size_t>(p.H));
   return x;
@@ -76,13 +77,13 @@ void check_outputs(const char* function, const AttentionGradientViews& to, const
 
 // ---- Calls ----
 
-// An element at a time: gradients are written by now, and no memory may be asked for any more.
+// Straight there: gradients are written by now, and no memory may be asked for any more.
 void store_list(const std::optional<MutableView>& to, const std::vector<double>& values) {
   if (!to) return;
-  auto* place = static_cast<std::byte*>(to->raw());
-  for (const double value : values) {
-    store_element(to->dtype(), place, value);
-    place += to->strides()[0] * size_of(to->dtype());
+  const MutableView rows = with_axes(*to, 2);
+  for (std::int64_t row = 0; row < rows.size(0); ++row) {
+    store_elements(rows.dtype(), element_at(rows.raw(), rows.dtype(), row * rows.strides()[0]), rows.strides()[1],
+                   rows.size(1), values.data() + row * rows.size(1));
   }
 }
 
@@ -103,6 +104,7 @@ void run(BackwardProblem& x, const AttentionGradientViews& to) {
   else
     run_backward(x, make_backward_schedule(x));
   if (to.dbias && !in_place) to.dbias->copy_from(made);
+  store_list(to.ddistance_bias, x.options.distance_bias);
   store_list(to.dalibi_slopes, x.options.alibi_slopes);
   store_list(to.dsinks, x.options.sinks);
 }

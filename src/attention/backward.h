@@ -10,10 +10,10 @@ namespace attend {
 
 // The gradients of options, as they are summed.
 struct OptionGradients {
-  std::optional<MutableView> bias;   // [B,H,Tq,Tk], with strides of 0 where it was broadcast; f32 (f64 for f64 inputs)
-  MutableView bias_elements;         // the same, each element once
-  std::vector<double> alibi_slopes;  // [H] or empty: not wanted
-  std::vector<double> sinks;         // [H] or empty: not wanted
+  std::optional<MutableView> bias;  // [B,H,Tq,Tk], with strides of 0 where it was broadcast; f32 (f64 for f64 inputs)
+  MutableView bias_elements;        // the same, each element once
+  // [H,2R+1], [H], [H]; empty: not wanted.
+  std::vector<double> distance_bias, alibi_slopes, sinks;
 
   // Sums of 0, once all memory is there: until then a caller's is untouched.
   void clear();

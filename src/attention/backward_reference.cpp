@@ -68,6 +68,11 @@ class ReferenceBackward {
     if (!x_.options.sinks.empty()) x_.options.sinks[H] += gradient_.dsink;
     for (std::int64_t j = 0; j < s.Tk; ++j) {
       const double dlogit = gradient_.dlogits[static_cast<std::size_t>(j)];
+      if (!x_.options.distance_bias.empty()) {
+        const std::int64_t columns = 2 * head.reach + 1;
+        x_.options.distance_bias[static_cast<std::size_t>(
+            h * columns + kernels::distance_entry(i + head.rules.offset, j, head.reach))] += dlogit;
+      }
       if (!x_.options.alibi_slopes.empty()) {
         x_.options.alibi_slopes[H] -= dlogit * static_cast<double>(std::abs(i + head.rules.offset - j));
       }
@@ -91,7 +96,8 @@ class ReferenceBackward {
 
 int reference_workers(const BackwardProblem& x) {
   // The gradients of options are sums over heads and sequences, in one order.
-  if (x.options.bias || !x.options.alibi_slopes.empty() || !x.options.sinks.empty()) return 1;
+  const OptionGradients& wanted = x.options;
+  if (wanted.bias || !wanted.distance_bias.empty() || !wanted.alibi_slopes.empty() || !wanted.sinks.empty()) return 1;
   return static_cast<int>(std::clamp<std::int64_t>(x.forward.sequences() * x.forward.Hkv, 1, num_threads()));
 }
 
@@ -99,7 +105,7 @@ std::int64_t reference_bytes(const BackwardProblem& x) {
   const Problem& p = x.forward;
   const std::int64_t sums = p.Tk * (p.D + p.Dv),
                      row = 5 * p.Tk + 2 * p.D + 2 * p.Dv + kernels::keys_together * std::max(p.D, p.Dv);
-  return reference_workers(x) * 8 * (sums + row);
+  return 8 * (reference_workers(x) * (sums + row) + std::ssize(x.options.distance_bias));
 }
 
 void backward_reference(BackwardProblem& x) {

@@ -18,7 +18,7 @@ constexpr double parallel_flops = 2e6;
 
 kernels::Features features(const BackwardProblem& x) {
   kernels::Features features = x.forward.features();
-  features.dlogits = x.options.bias || !x.options.alibi_slopes.empty();
+  features.dlogits = x.options.bias || !x.options.distance_bias.empty() || !x.options.alibi_slopes.empty();
   return features;
 }
 
@@ -62,6 +62,7 @@ class BackwardRun {
         sums_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, s.row_floats})),
         statistics_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, 2})),
         bias_sums_(Tensor::uninitialized({s.workers, s.bias_floats})),
+        distance_sums_(Tensor::uninitialized({s.workers, s.distance_sums}, DType::f64)),
         slopes_(x.options.alibi_slopes.empty() ? 0 : s.items.size() * static_cast<std::size_t>(G_)),
         progress_(s.items.size()) {
     if (x.options.bias) bias_steps_ = x.options.bias->strides();
@@ -99,7 +100,13 @@ class BackwardRun {
       }
     }
     kernels.end(at);
-    if (s_.bias_floats > 0) add_bias_sums(group, item, sequence);
+    if (s_.bias_floats == 0 && s_.distance_sums == 0) return;
+    wait(sums_turn_, item);
+    if (s_.bias_floats > 0) add_bias_sums(group, kv_head * G_, sequence);
+    for (std::int64_t i = 0; i < s_.distance_sums; ++i) {
+      x_.options.distance_bias[static_cast<std::size_t>(kv_head * s_.distance_sums + i)] += group.ddistance_bias[i];
+    }
+    publish(sums_turn_, item + 1);
   }
 
   // ---- Order ----
@@ -173,6 +180,10 @@ class BackwardRun {
     group.dq = static_cast<float*>(mutable_operand(sums, s.b, h, s.query_start).data);
     group.dq_head = sums.strides()[1], group.dq_row = sums.strides()[2];
     group.statistics = statistics_.data<float>() + ((s.b * p_.H + h) * p_.Tq + s.query_start) * 2;
+    if (s_.distance_sums > 0) {
+      group.ddistance_bias = distance_sums_.data<double>() + worker * s_.distance_sums;
+      std::fill_n(group.ddistance_bias, s_.distance_sums, 0.0);
+    }
     if (!slopes_.empty()) group.dalibi_slopes = slopes_.data() + at * G_;
     if (x_.options.bias) place_bias(group, worker, s, h);
     return group;
@@ -218,10 +229,7 @@ class BackwardRun {
 
   // ---- Gradients of options ----
 
-  // An item's own sums of dbias, in the order of the items.
-  void add_bias_sums(const kernels::BackwardGroup& group, std::int64_t at, const Sequence& s) {
-    wait(bias_turn_, at);
-    const std::int64_t h = s_.items[static_cast<std::size_t>(at)].kv_head * G_;
+  void add_bias_sums(const kernels::BackwardGroup& group, std::int64_t h, const Sequence& s) {
     const std::int64_t heads = group.dbias_head == 0 ? 1 : G_;
     const std::int64_t rows = group.dbias_row == 0 ? 1 : s.Tq,
                        keys = group.dbias_column == 0 ? 1 : group.keys_end - group.keys_begin;
@@ -233,7 +241,6 @@ class BackwardRun {
         }
       }
     }
-    publish(bias_turn_, at + 1);
   }
 
   void sum_slopes() {
@@ -268,13 +275,13 @@ class BackwardRun {
   const BackwardSchedule& s_;
   std::int64_t G_;
   Tensor scratch_;
-  Tensor sums_;        // of dq, where it is not f32 in whole vectors
-  Tensor statistics_;  // [B,H,Tq,2]
-  Tensor bias_sums_;   // of each worker's item
+  Tensor sums_;                       // of dq, where it is not f32 in whole vectors
+  Tensor statistics_;                 // [B,H,Tq,2]
+  Tensor bias_sums_, distance_sums_;  // of each worker's item
   Dims bias_steps_;
   std::vector<double> slopes_;                       // [items,G]
   std::vector<std::atomic<std::int64_t>> progress_;  // steps done, for each key head and stretch
-  std::atomic<std::int64_t> bias_turn_{0};           // the item whose sums of dbias are added next
+  std::atomic<std::int64_t> sums_turn_{0};           // the item whose own sums are added next
 };
 
 }  // namespace
@@ -294,12 +301,14 @@ BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
     const Dims& steps = x.options.bias->strides();
     s.bias_floats = p.H / std::max<std::int64_t>(1, p.Hkv) * (steps[2] == 0 ? 1 : p.Tq) * (steps[3] == 0 ? 1 : s.keys);
   }
+  if (!x.options.distance_bias.empty()) s.distance_sums = std::ssize(x.options.distance_bias) / p.Hkv;
   const bool in_place =
       x.dq.dtype() == DType::f32 && is_aligned(x.dq) && x.dq.strides()[3] == 1 && p.D % s.target->lanes == 0;
   s.row_floats = in_place ? 0 : divide_up(p.D, s.target->lanes) * s.target->lanes;
   const std::int64_t rows = p.B * p.H * p.Tq,
                      slopes = x.options.alibi_slopes.empty() ? 0 : p.H / std::max<std::int64_t>(1, p.Hkv);
-  s.scratch_bytes = s.workers * (s.worker_bytes + 4 * s.bias_floats) + rows * (4 * s.row_floats + 8) +
+  s.scratch_bytes = s.workers * (s.worker_bytes + 4 * s.bias_floats + 8 * s.distance_sums) +
+                    8 * std::ssize(x.options.distance_bias) + rows * (4 * s.row_floats + 8) +
                     std::ssize(s.items) * static_cast<std::int64_t>(sizeof(BackwardSchedule::Item) + 8 + 8 * slopes) +
                     std::ssize(s.first_stretch) * 8;
   return s;

@@ -21,6 +21,7 @@ struct BackwardSchedule {
   int workers = 1;
   std::int64_t worker_bytes = 0;   // scratch of one worker's kernels
   std::int64_t bias_floats = 0;    // of one item's own sums of dbias
+  std::int64_t distance_sums = 0;  // of one item's own sums of ddistance_bias
   std::int64_t row_floats = 0;     // of a row of dq's sums; 0: they are made in dq itself
   std::int64_t scratch_bytes = 0;  // of all
 };

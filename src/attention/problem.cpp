@@ -93,6 +93,10 @@ void check_tensors(const char* function, Problem& p, const AttentionOptions& opt
   check_tensor_options(function, options, pairs);
   if (options.mask) p.mask = options.mask->broadcast_to(pairs);
   if (options.bias) p.bias = options.bias->broadcast_to(pairs);
+  if (const std::optional<View>& x = options.distance_bias) {
+    p.distance_bias.emplace(x->raw(), x->dtype(), Dims{p.B, p.H, p.Tq, x->size(1)},
+                            Dims{0, x->strides()[0], 0, x->strides()[1]});
+  }
   p.alibi_slopes = per_head(function, "alibi_slopes", options.alibi_slopes, p);
   p.sinks = per_head(function, "sinks", options.sinks, p);
 }
@@ -152,7 +156,8 @@ void check_sequences(const char* function, Problem& p, const AttentionOptions& o
 }
 
 void check_offset(const char* function, Problem& p, const AttentionOptions& options) {
-  const bool positional = p.causal || p.window.left >= 0 || p.window.right >= 0 || !p.alibi_slopes.empty();
+  const bool positional =
+      p.causal || p.window.left >= 0 || p.window.right >= 0 || p.distance_bias || !p.alibi_slopes.empty();
   p.offset = options.offset.value_or(Offset::top_left());
   if (!positional && !options.offset) return;
   // Without lengths and starts all sequences are alike.
@@ -161,8 +166,8 @@ void check_offset(const char* function, Problem& p, const AttentionOptions& opti
     const Sequence sequence = p.sequence(n);
     if (positional && !options.offset && sequence.Tq != sequence.Tk) {
       fail(ErrorCode::bad_value, function,
-           "{} queries and {} keys with causal, window or alibi_slopes need an offset: top_left (query 0 at key 0, "
-           "as PyTorch) or bottom_right (the last query at the last key, as in decoding)",
+           "{} queries and {} keys with causal, window, distance_bias or alibi_slopes need an offset: top_left (query "
+           "0 at key 0, as PyTorch) or bottom_right (the last query at the last key, as in decoding)",
            sequence.Tq, sequence.Tk);
     }
     if (sequence.offset > largest_position || sequence.offset < -largest_position) {
@@ -254,6 +259,7 @@ kernels::Sizes Problem::sizes() const {
 kernels::Features Problem::features() const {
   return {.mask = mask.has_value(),
           .bias = bias.has_value(),
+          .distance_bias = distance_bias.has_value(),
           .alibi_slopes = !alibi_slopes.empty(),
           .softcap = softcap > 0,
           .dropout = dropout.p > 0};
@@ -271,6 +277,7 @@ kernels::Head Problem::head(const Sequence& s, std::int64_t h) const {
   head.v = matrix_at(v, s.b, kv_head, s.key_start);
   if (mask) head.mask = matrix_at(*mask, s.b, h, s.query_start, s.key_start);
   if (bias) head.bias = matrix_at(*bias, s.b, h, s.query_start, s.key_start);
+  if (distance_bias) head.distance_bias = matrix_at(*distance_bias, s.b, h, 0), head.reach = distance_bias->size(3) / 2;
   head.rules = rules(s, h);
   if (!alibi_slopes.empty()) head.alibi_slope = alibi_slopes[static_cast<std::size_t>(h)];
   if (!sinks.empty()) head.sink = sinks[static_cast<std::size_t>(h)];
@@ -286,6 +293,9 @@ kernels::Group Problem::group(const Sequence& s, std::int64_t h) const {
   group.v = rows_at(v, v_blocks, block_rows, s.b, h, s.key_start);
   if (mask) group.mask = operand_at(*mask, s.b, first, s.query_start, s.key_start);
   if (bias) group.bias = operand_at(*bias, s.b, first, s.query_start, s.key_start);
+  if (distance_bias) {
+    group.distance_bias = operand_at(*distance_bias, s.b, first, 0), group.reach = distance_bias->size(3) / 2;
+  }
   if (!alibi_slopes.empty()) group.alibi_slopes = alibi_slopes.data() + first;
   if (!sinks.empty()) group.sinks = sinks.data() + first;
   return group;

@@ -45,6 +45,7 @@ struct Problem {
   View q, k, v;                                        // 4 axes each
   const double* key_panels = nullptr;                  // [B,Hkv] of kernels::Head's, or null
   std::optional<View> mask, bias;                      // [B,H,Tq,Tk], broadcast
+  std::optional<View> distance_bias;                   // [B,H,Tq,2R+1], broadcast
   std::vector<double> alibi_slopes;                    // [H] or empty
   std::vector<double> sinks;                           // [H] or empty
   std::vector<std::int64_t> key_lengths;               // [B] or empty: Tk

@@ -7,13 +7,16 @@ namespace attend {
 namespace {
 
 constexpr std::string_view boolean = "bool", floating = "floating point", whole = "i64";
-constexpr std::string_view per_pair = "broadcast to [B,H,Tq,Tk]", per_head = "[H]", per_item = "[B]",
-                           starts = "[sequences + 1]";
+constexpr std::string_view per_pair = "broadcast to [B,H,Tq,Tk]", per_distance = "[H,2R+1]", per_head = "[H]",
+                           per_item = "[B]", starts = "[sequences + 1]";
 
 constexpr TensorOption list[] = {
     {"mask", &AttentionOptions::mask, boolean, per_pair, "true = may attend"},
     {"bias", &AttentionOptions::bias, floating, per_pair, "added to the scaled scores", &BackwardOptions::dbias,
      &AttentionGradients::dbias, &AttentionGradientViews::dbias},
+    {"distance_bias", &AttentionOptions::distance_bias, floating, per_distance,
+     "adds one number for each distance of a key from its query, from -R to R", &BackwardOptions::ddistance_bias,
+     &AttentionGradients::ddistance_bias, &AttentionGradientViews::ddistance_bias},
     {"alibi_slopes", &AttentionOptions::alibi_slopes, floating, per_head,
      "adds -slope * |i + offset - j| to the scaled scores", &BackwardOptions::dalibi_slopes,
      &AttentionGradients::dalibi_slopes, &AttentionGradientViews::dalibi_slopes},
@@ -40,6 +43,10 @@ void check_shape(const char* function, const TensorOption& option, const View& x
       fail(ErrorCode::bad_shape, function, "{} has shape {}, expected one that broadcasts to [B,H,Tq,Tk] = {}",
            option.name, x.shape(), pairs);
     }
+  } else if (option.shape == per_distance) {
+    if (x.rank() == 2 && x.size(0) == pairs[1] && x.size(1) % 2 == 1) return;
+    fail(ErrorCode::bad_shape, function, "{} has shape {}, expected {}, an odd number of columns for each of {} heads",
+         option.name, x.shape(), per_distance, pairs[1]);
   } else if (option.shape == starts) {
     if (x.rank() == 1 && x.size(0) > 0) return;
     fail(ErrorCode::bad_shape, function, "{} has shape {}, expected {}", option.name, x.shape(), starts);

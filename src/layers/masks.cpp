@@ -116,7 +116,8 @@ Tensor make_mask(const std::vector<Condition>& conditions, const Problem* positi
   return out;
 }
 
-// The sum of the biases, and of ALiBi where `positional` is given, as one bias [.,.,.,Tk + appended], f32.
+// The sum of the biases, and of distance_bias and ALiBi where `positional` is given, as one bias [.,.,.,Tk + appended],
+// f32.
 Tensor make_bias(const std::vector<View>& biases, const Problem* positional, Dims shape, std::int64_t keys) {
   for (const View& bias : biases) widen(shape, bias.shape());
   const Dims theirs{shape[0], shape[1], shape[2], keys};
@@ -130,10 +131,13 @@ Tensor make_bias(const std::vector<View>& biases, const Problem* positional, Dim
       for (std::int64_t j = 0; j < keys; ++j) row[j] = static_cast<float>(row[j] + added[j]);
     }
     if (!positional) return;
-    const double slope = positional->alibi_slopes[static_cast<std::size_t>(h)];
+    const std::vector<double>& slopes = positional->alibi_slopes;
+    const double slope = slopes.empty() ? 0 : slopes[static_cast<std::size_t>(h)];
     const std::int64_t level = i + positional->sequence(b).offset;
+    const std::optional<View>& table = positional->distance_bias;
     for (std::int64_t j = 0; j < keys; ++j) {
-      row[j] = static_cast<float>(row[j] - slope * static_cast<double>(std::abs(level - j)));
+      const double added = table ? table->item({b, h, i, kernels::distance_entry(level, j, table->size(-1) / 2)}) : 0;
+      row[j] = static_cast<float>(row[j] + added - slope * static_cast<double>(std::abs(level - j)));
     }
   });
   return out;
@@ -154,19 +158,23 @@ Tensor reduce(const View& dbias, std::int64_t keys, const View& four, const View
   return sums.view().reshape(mask.shape()).to(mask.dtype());
 }
 
-// Of the slopes that were written into a bias: it holds -slope |level - j|.
-Tensor reduce_slopes(const View& dbias, std::int64_t keys, const Problem& p, const View& slopes) {
+// Of the distance_bias or the slopes `of` that were written into a bias: it holds -slope |level - j|.
+Tensor reduce_positions(const View& dbias, std::int64_t keys, const Problem& p, const View& of) {
   const Dims& shape = dbias.shape();
-  Tensor sums({p.H}, DType::f64);
+  Tensor sums(of.shape(), DType::f64);
   for (std::int64_t row = 0; row < shape[0] * shape[1] * shape[2]; ++row) {
     const std::int64_t b = row / shape[2] / shape[1], h = row / shape[2] % shape[1], i = row % shape[2];
     const RowOf from(dbias, b, h, i);
     const std::int64_t level = i + p.sequence(b).offset;
     for (std::int64_t j = 0; j < keys; ++j) {
-      sums.data<double>()[h] -= from[j] * static_cast<double>(std::abs(level - j));
+      if (of.rank() == 2) {
+        sums.data<double>()[h * of.size(1) + kernels::distance_entry(level, j, of.size(1) / 2)] += from[j];
+      } else {
+        sums.data<double>()[h] -= from[j] * static_cast<double>(std::abs(level - j));
+      }
     }
   }
-  return sums.view().to(slopes.dtype());
+  return sums.view().to(of.dtype());
 }
 
 // For the keys of the caller, these are written into the mask and the bias; appended keys have no position.
@@ -174,6 +182,7 @@ void drop_positions(AttentionOptions& options) {
   options.causal = false;
   options.window = {};
   options.offset.reset();
+  options.distance_bias.reset();
   options.alibi_slopes.reset();
   options.key_lengths.reset();
 }
@@ -193,7 +202,7 @@ JoinedOptions join_masks(const MultiHeadAttentionCall& call, const View& q, cons
   AttentionOptions& options = joined.options;
   const bool ranged = p.causal || p.window.left >= 0 || p.window.right >= 0;
   const bool limited = appended > 0 && (ranged || options.key_lengths);
-  const bool sloped = appended > 0 && options.alibi_slopes;
+  const bool by_distance = appended > 0 && (options.distance_bias || options.alibi_slopes);
   const bool new_mask = limited || !masks.conditions.empty() || (appended > 0 && options.mask);
   if (options.mask) masks.conditions.push_back({with_four_axes(*options.mask), true});
   if (options.bias) masks.biases.push_back(with_four_axes(*options.bias));
@@ -207,9 +216,9 @@ JoinedOptions join_masks(const MultiHeadAttentionCall& call, const View& q, cons
   }
   if (appended == 0 && masks.biases.size() == 1) {
     options.bias = masks.biases[0];
-  } else if (sloped || !masks.biases.empty()) {
-    const Dims shape = sloped ? Dims{B, p.H, p.Tq, width} : Dims{1, 1, 1, width};
-    options.bias = joined.bias.emplace(make_bias(masks.biases, sloped ? &p : nullptr, shape, keys));
+  } else if (by_distance || !masks.biases.empty()) {
+    const Dims shape = by_distance ? Dims{B, p.H, p.Tq, width} : Dims{1, 1, 1, width};
+    options.bias = joined.bias.emplace(make_bias(masks.biases, by_distance ? &p : nullptr, shape, keys));
   }
   return joined;
 }
@@ -224,8 +233,11 @@ void split_bias(const View& gradient, const MultiHeadAttentionCall& call, const 
   }
   if (wanted.attn_mask) to.dattn_mask = reduce(dbias, keys, attn_mask_of(*call.attn_mask, p), *call.attn_mask);
   if (wanted.bias) to.dbias = reduce(dbias, keys, with_four_axes(*call.attention.bias), *call.attention.bias);
+  if (wanted.distance_bias && appended > 0) {
+    to.ddistance_bias = reduce_positions(dbias, keys, p, *call.attention.distance_bias);
+  }
   if (wanted.alibi_slopes && appended > 0) {
-    to.dalibi_slopes = reduce_slopes(dbias, keys, p, *call.attention.alibi_slopes);
+    to.dalibi_slopes = reduce_positions(dbias, keys, p, *call.attention.alibi_slopes);
   }
 }
 

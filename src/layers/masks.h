@@ -18,13 +18,13 @@ struct JoinedOptions {
 
 // q, k, v: the heads as attention() takes them ([B,H,T,D] or [H,T,D]); the last `appended` keys are the layer's own
 // (bias_kv, zero_attention). Those are visible to every query: no mask, causal limit, window or key length reaches
-// them, and ALiBi leaves their score as it is. Throws bad_shape, bad_dtype, bad_value.
+// them, and distance_bias and ALiBi leave their score as it is. Throws bad_shape, bad_dtype, bad_value.
 JoinedOptions join_masks(const MultiHeadAttentionCall& call, const View& q, const View& k, const View& v,
                          std::int64_t appended);
 
 // What falls to the tensors of the call, of the gradient of the bias that join_masks() made for the same arguments:
-// sums over the axes that each was broadcast along. Fills those of `to` that are wanted; dalibi_slopes only where keys
-// are appended, attention_backward() gives it elsewhere.
+// sums over the axes that each was broadcast along. Fills those of `to` that are wanted; ddistance_bias and
+// dalibi_slopes only where keys are appended, attention_backward() gives them elsewhere.
 void split_bias(const View& gradient, const MultiHeadAttentionCall& call, const View& q, const View& k, const View& v,
                 std::int64_t appended, const MultiHeadAttentionBackward& wanted, MultiHeadAttentionGradients& to);
 

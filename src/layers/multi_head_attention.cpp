@@ -92,6 +92,7 @@ void check_wanted(const MultiHeadAttentionCall& call, const MultiHeadAttentionBa
   check("key_padding_mask", wanted.key_padding_mask, call.key_padding_mask);
   check("attn_mask", wanted.attn_mask, call.attn_mask);
   check("bias", wanted.bias, call.attention.bias);
+  check("distance_bias", wanted.distance_bias, call.attention.distance_bias);
   check("alibi_slopes", wanted.alibi_slopes, call.attention.alibi_slopes);
   check("sinks", wanted.sinks, call.attention.sinks);
 }
@@ -211,13 +212,16 @@ void MultiHeadAttention::compute_backward(AttentionGradientViews to, const View&
   const Heads heads(state, heads_);
   const JoinedOptions joined = join_masks(call, heads.q, heads.k, heads.v, appended());
   const auto like = [](const View& option) { return Tensor::uninitialized(option.shape(), option.dtype()); };
-  const bool slopes_joined = wanted.alibi_slopes && appended() > 0;
+  const bool positions_joined = (wanted.distance_bias || wanted.alibi_slopes) && appended() > 0;
   Tensor dbias;  // of the joined one
-  if (wanted.key_padding_mask || wanted.attn_mask || wanted.bias || slopes_joined) {
+  if (wanted.key_padding_mask || wanted.attn_mask || wanted.bias || positions_joined) {
     dbias = like(*joined.options.bias);
     to.dbias = dbias.view();
   }
-  if (wanted.alibi_slopes && !slopes_joined) {
+  if (wanted.distance_bias && !positions_joined) {
+    to.ddistance_bias = out.ddistance_bias.emplace(like(*call.attention.distance_bias)).view();
+  }
+  if (wanted.alibi_slopes && !positions_joined) {
     to.dalibi_slopes = out.dalibi_slopes.emplace(like(*call.attention.alibi_slopes)).view();
   }
   if (wanted.sinks) to.dsinks = out.dsinks.emplace(like(*call.attention.sinks)).view();

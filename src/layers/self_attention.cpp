@@ -107,7 +107,8 @@ SelfAttentionGradients SelfAttention::backward(const View& dcontext, const View&
                              value_.backward(rows(gradients.dv, state.values), x),
                              std::move(gradients.dbias),
                              std::move(gradients.dalibi_slopes),
-                             std::move(gradients.dsinks)};
+                             std::move(gradients.dsinks),
+                             std::move(gradients.ddistance_bias)};
   out.dx = sum_of(out.query.dx, out.key.dx, out.value.dx);
   return out;
 }

@@ -27,8 +27,9 @@ enum Feature : unsigned {
   with_starts = 1024,
   with_layout = 2048,  // [B,T,H,D] in memory
   with_dropout = 4096,
+  with_distance = 8192,
 };
-constexpr int features = 13;
+constexpr int features = 14;
 
 inline Sizes random_sizes(Dice& dice, std::int64_t most_queries, std::int64_t most_keys) {
   constexpr std::int64_t groups[] = {1, 1, 2, 3};
@@ -53,7 +54,7 @@ inline unsigned random_features(Dice& dice) {
 struct Call {
   Tensor q, k, v;  // in memory
   View Q, K, V;    // as they are passed
-  Tensor mask, bias, slopes, sinks, lengths, query_starts, key_starts;
+  Tensor mask, bias, distances, slopes, sinks, lengths, query_starts, key_starts;
   AttentionOptions options;
   std::string what;
 
@@ -124,6 +125,20 @@ inline void add_bias(Call& x, const Sizes& s, Dice& dice, Generator& generator) 
   x.what += " bias" + shape.str() + std::string(name_of(x.bias.dtype()));
 }
 
+inline void add_distances(Call& x, const Sizes& s, Dice& dice, Generator& generator) {
+  constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
+  const std::int64_t reach = dice.one_in(4) ? 0 : dice.one_in(4) ? s.Tq + s.Tk : dice.below(20);
+  const bool transposed = dice.one_in(3);
+  const Dims shape = transposed ? Dims{2 * reach + 1, s.H} : Dims{s.H, 2 * reach + 1};
+  Tensor values = generator.normal(shape, 0, 1);
+  const Tensor closed = coins(generator, shape, 0.1);
+  for (std::int64_t i = 0; i < values.count(); ++i)
+    if (closed.data<bool>()[i]) values.data<float>()[i] = -INFINITY;
+  x.distances = values.view().to(dtypes[dice.below(4)]);
+  x.options.distance_bias = transposed ? x.distances.view().transpose(0, 1) : x.distances.view();
+  x.what += " distances" + shape.str() + std::string(name_of(x.distances.dtype()));
+}
+
 // Cuts [0,total] into `parts`, some of them perhaps empty.
 inline std::vector<std::int64_t> cuts(Dice& dice, std::int64_t total, int parts) {
   std::vector<std::int64_t> starts{0, total};
@@ -161,7 +176,7 @@ inline void add_position(Call& x, const Sizes& s, unsigned wanted, Dice& dice) {
     const std::int64_t value = dice.below(s.Tq + s.Tk) - s.Tq;
     x.options.offset = kind == 0 ? Offset::top_left() : kind == 1 ? Offset::bottom_right() : Offset(value);
     x.what += " offset " + (kind == 1 ? "bottom_right" : std::to_string(kind == 0 ? 0 : value));
-  } else if (wanted & (with_causal | with_window | with_alibi)) {
+  } else if (wanted & (with_causal | with_window | with_alibi | with_distance)) {
     x.options.offset = Offset::bottom_right();  // some offset must be given where the lengths differ
   }
 }
@@ -189,6 +204,7 @@ inline Call make_call(Sizes s, unsigned wanted, DType dtype, std::uint64_t seed)
   add_position(x, s, wanted, dice);
   if (wanted & with_mask) add_mask(x, s, dice, generator);
   if (wanted & with_bias) add_bias(x, s, dice, generator);
+  if (wanted & with_distance) add_distances(x, s, dice, generator);
   if (wanted & with_alibi) {
     x.slopes = generator.uniform({s.H}, -0.05, 0.5);
     x.options.alibi_slopes = x.slopes.view(), x.what += " alibi";
@@ -233,6 +249,10 @@ inline kernels::Head oracle_head(const Call& x, std::int64_t b, std::int64_t h, 
   if (o.bias) head.bias = matrix_of(o.bias->broadcast_to(pairs), b, h, query_start, key_start);
   rules.scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(head.D)));
   rules.softcap = o.softcap;
+  if (o.distance_bias) {
+    head.distance_bias = matrix_of(o.distance_bias->reshape({1, x.Q.size(1), 1, o.distance_bias->size(1)}), 0, h, 0);
+    head.reach = o.distance_bias->size(1) / 2;
+  }
   if (o.alibi_slopes) head.alibi_slope = o.alibi_slopes->item({h});
   if (o.sinks) head.sink = o.sinks->item({h});
   rules.causal = o.causal, rules.window_left = o.window.left, rules.window_right = o.window.right;

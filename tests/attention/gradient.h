@@ -37,23 +37,23 @@ inline BackwardCall backward_of(Call x, std::uint64_t seed, bool with_dlse) {
     c.wanted.dlse = c.dlse.view();
     c.x.what += " dlse";
   }
-  c.wanted.dbias = c.x.options.bias.has_value();
-  c.wanted.dalibi_slopes = c.x.options.alibi_slopes.has_value();
-  c.wanted.dsinks = c.x.options.sinks.has_value();
+  for (const TensorOption& option : tensor_options()) {
+    if (option.wanted) c.wanted.*option.wanted = (c.x.options.*option.value).has_value();
+  }
   return c;
 }
 
 // The gradients in the order of their names, whichever are there.
-constexpr std::array gradient_names{"dq", "dk", "dv", "dbias", "dalibi_slopes", "dsinks"};
-inline std::array<std::optional<View>, 6> listed(const AttentionGradients& g) {
+constexpr std::array gradient_names{"dq", "dk", "dv", "dbias", "dalibi_slopes", "dsinks", "ddistance_bias"};
+inline std::array<std::optional<View>, gradient_names.size()> listed(const AttentionGradients& g) {
   const auto view = [](const std::optional<Tensor>& x) { return x ? std::optional(x->view()) : std::nullopt; };
-  return {g.dq, g.dk, g.dv, view(g.dbias), view(g.dalibi_slopes), view(g.dsinks)};
+  return {g.dq, g.dk, g.dv, view(g.dbias), view(g.dalibi_slopes), view(g.dsinks), view(g.ddistance_bias)};
 }
 
 // What they are gradients of.
-inline std::array<std::optional<View>, 6> arguments(const BackwardCall& c) {
+inline std::array<std::optional<View>, gradient_names.size()> arguments(const BackwardCall& c) {
   const AttentionOptions& o = c.x.options;
-  return {c.x.Q, c.x.K, c.x.V, o.bias, o.alibi_slopes, o.sinks};
+  return {c.x.Q, c.x.K, c.x.V, o.bias, o.alibi_slopes, o.sinks, o.distance_bias};
 }
 
 // One number for each element of each gradient, row-major in its argument's shape; the bias also as pairs.
@@ -61,7 +61,8 @@ class GradientSums {
  public:
   explicit GradientSums(const BackwardCall& c) {
     const auto of = arguments(c);
-    for (std::size_t n = 0; n < 6; ++n) tensors[n] = of[n] ? Tensor(of[n]->shape(), DType::f64) : Tensor();
+    for (std::size_t n = 0; n < gradient_names.size(); ++n)
+      tensors[n] = of[n] ? Tensor(of[n]->shape(), DType::f64) : Tensor();
     if (!of[3]) return;
     const Dims pairs{c.x.Q.size(0), c.x.Q.size(1), c.x.Q.size(2), c.x.K.size(2)};
     pair_strides_ = tensors[3].view().broadcast_to(pairs).strides();
@@ -78,7 +79,11 @@ class GradientSums {
   double& alibi_slope(std::int64_t h) { return tensors[4].data<double>()[h]; }
   double& sink(std::int64_t h) { return tensors[5].data<double>()[h]; }
 
-  std::array<Tensor, 6> tensors;
+  double& distance(std::int64_t h, std::int64_t place) {
+    return tensors[6].data<double>()[h * tensors[6].size(1) + place];
+  }
+
+  std::array<Tensor, gradient_names.size()> tensors;
 
  private:
   Dims pair_strides_;
@@ -125,6 +130,7 @@ class GradientOracle {
     if (has(5)) exact.sink(at.h) += gradient_.dsink;
     for (std::int64_t j = 0; j < at.head.Tk; ++j) {
       if (has(3)) exact.bias(at.b, at.h, at.i, at.key_start + j) += gradient_.dlogits[j];
+      if (has(6)) exact.distance(at.h, distance_place(at.head, at.row, j)) += gradient_.dlogits[j];
       if (has(4)) exact.alibi_slope(at.h) -= gradient_.dlogits[j] * distance(at, j);
     }
   }
@@ -178,6 +184,7 @@ class GradientOracle {
 
   void plain_through_score(const OracleRow& at, std::int64_t j, float dlogit) {
     if (has(3)) add_f32(plain.bias(at.b, at.h, at.i, at.key_start + j), dlogit);
+    if (has(6)) add_f32(plain.distance(at.h, distance_place(at.head, at.row, j)), dlogit);
     if (has(4)) add_f32(plain.alibi_slope(at.h), -dlogit * static_cast<float>(distance(at, j)));
     double *dq = plain.row(0, at.b, at.h, at.i), *dk = plain.row(1, at.b, at.h / kv_group_, at.key_start + j);
     const auto cap = static_cast<float>(at.head.rules.softcap);
@@ -213,6 +220,7 @@ class GradientOracle {
 
   void squares_of_score(const OracleRow& at, std::int64_t j, double dlogit) {
     if (has(3)) add_square(squares.bias(at.b, at.h, at.i, at.key_start + j), dlogit);
+    if (has(6)) add_square(squares.distance(at.h, distance_place(at.head, at.row, j)), dlogit);
     if (has(4)) add_square(squares.alibi_slope(at.h), dlogit * distance(at, j));
     double dscore = dlogit * at.head.rules.scale;
     if (at.head.rules.softcap > 0) {
@@ -246,7 +254,7 @@ inline void expect_as_exact(const BackwardCall& c, const AttentionGradients& gra
   const DType dtype = c.x.Q.dtype();
   const double of_terms = (8 + 2 * oracle.largest_logit) * 0x1p-24 + (dtype == DType::f32 ? 0 : 2 * roundoff(dtype));
   const auto ours = listed(gradients), of = arguments(c);
-  for (std::size_t n = 0; n < 6; ++n) {
+  for (std::size_t n = 0; n < gradient_names.size(); ++n) {
     ASSERT_EQ(ours[n].has_value(), of[n].has_value()) << c.x.what << " " << gradient_names[n];
     if (!of[n]) continue;
     ASSERT_EQ(ours[n]->shape().str(), of[n]->shape().str()) << c.x.what << " " << gradient_names[n];

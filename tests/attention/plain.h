@@ -43,6 +43,11 @@ inline float plain_element(const kernels::Matrix& m, std::int64_t row, std::int6
   return static_cast<float>(load_element(m.dtype, element_at(m.data, m.dtype, at)));
 }
 
+// Where the head's distance_bias has the number of a query and a key.
+inline std::int64_t distance_place(const kernels::Head& head, std::int64_t i, std::int64_t j) {
+  return std::clamp(j - (i + head.rules.offset), -head.reach, head.reach) + head.reach;
+}
+
 // What the softmax sees. `exact` holds the oracle's logits of the same row: they say which keys are visible.
 inline std::vector<float> plain_logits(const kernels::Head& head, std::int64_t i, const kernels::Row& exact) {
   std::vector<float> logits(static_cast<std::size_t>(head.Tk), -INFINITY);
@@ -54,6 +59,7 @@ inline std::vector<float> plain_logits(const kernels::Head& head, std::int64_t i
     const auto cap = static_cast<float>(head.rules.softcap);
     if (cap > 0) score = cap * std::tanh(score / cap);
     if (head.bias.data) score += plain_element(head.bias, i, j);
+    if (head.distance_bias.data) score += plain_element(head.distance_bias, 0, distance_place(head, i, j));
     logits[j] = score - static_cast<float>(head.alibi_slope) * static_cast<float>(std::abs(i + head.rules.offset - j));
   }
   return logits;

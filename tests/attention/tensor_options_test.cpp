@@ -11,8 +11,11 @@ constexpr std::int64_t B = 1, H = 2, Tq = 3, Tk = 3, D = 4;
 
 // What the entry says that it takes, as shape and dtype of a tensor of zeros.
 Tensor fitting(const TensorOption& option) {
-  const std::map<std::string_view, Dims> shapes{
-      {"broadcast to [B,H,Tq,Tk]", {H, 1, Tk}}, {"[H]", {H}}, {"[B]", {B}}, {"[sequences + 1]", {2}}};
+  const std::map<std::string_view, Dims> shapes{{"broadcast to [B,H,Tq,Tk]", {H, 1, Tk}},
+                                                {"[H,2R+1]", {H, 5}},
+                                                {"[H]", {H}},
+                                                {"[B]", {B}},
+                                                {"[sequences + 1]", {2}}};
   const std::map<std::string_view, DType> dtypes{
       {"bool", DType::boolean}, {"floating point", DType::f32}, {"i64", DType::i64}};
   return Tensor(shapes.at(option.shape), dtypes.at(option.dtype));
@@ -26,8 +29,8 @@ TEST(TensorOptions, EachIsThereOnce) {
     EXPECT_FALSE(options.*option.value) << option.name << " stands in the list twice";
     (options.*option.value).emplace(View());
   }
-  EXPECT_THAT(names, testing::ElementsAre("mask", "bias", "alibi_slopes", "sinks", "key_lengths", "query_starts",
-                                          "key_starts"));
+  EXPECT_THAT(names, testing::ElementsAre("mask", "bias", "distance_bias", "alibi_slopes", "sinks", "key_lengths",
+                                          "query_starts", "key_starts"));
 }
 
 TEST(TensorOptions, FloatingPointHasAGradient) {

@@ -118,11 +118,9 @@ class MultiHeadAttentionBackwardOptions : public testing::Test {
     };
     compare("query", out.dquery), compare("key", out.dkey), compare("value", out.dvalue);
     for (const auto& [name, gradient] : out.parameters) compare(name, gradient);
-    const std::pair<const char*, const std::optional<Tensor>&> options[] = {{"key_padding_mask", out.dkey_padding_mask},
-                                                                            {"attn_mask", out.dattn_mask},
-                                                                            {"bias", out.dbias},
-                                                                            {"alibi_slopes", out.dalibi_slopes},
-                                                                            {"sinks", out.dsinks}};
+    const std::pair<const char*, const std::optional<Tensor>&> options[] = {
+        {"key_padding_mask", out.dkey_padding_mask}, {"attn_mask", out.dattn_mask},       {"bias", out.dbias},
+        {"distance_bias", out.ddistance_bias},       {"alibi_slopes", out.dalibi_slopes}, {"sinks", out.dsinks}};
     for (const auto& [name, gradient] : options) {
       if (gradient) compare(name, *gradient);
     }
@@ -211,6 +209,7 @@ TEST_F(MultiHeadAttentionBackwardOptions, AppendedKeysAndEveryBias) {
   numbers.add("bias", generator.randn({2, 1, 1, 1}));
   numbers.add("key_padding_mask", generator.randn({2, 5}));
   numbers.add("attn_mask", generator.randn({4, 4, 5}));
+  numbers.add("distance_bias", generator.randn({2, 5}));
   numbers.add("alibi_slopes", Tensor::from({2}, {0.5f, 0.25f}));
   numbers.add("sinks", Tensor::from({2}, {0.5f, -1}));
   Tensor visible({1, 1, 4, 7}, DType::boolean), sum({2, 2, 4, 7}, DType::f64);
@@ -224,19 +223,27 @@ TEST_F(MultiHeadAttentionBackwardOptions, AppendedKeysAndEveryBias) {
                                              .attention = {.causal = true,
                                                            .offset = Offset::bottom_right(),
                                                            .bias = at.at("bias"),
+                                                           .distance_bias = at.at("distance_bias"),
                                                            .alibi_slopes = at.at("alibi_slopes"),
                                                            .sinks = at.at("sinks"),
                                                            .dropout = {0.25, 3}}};
              },
-         .wanted = {.key_padding_mask = true, .attn_mask = true, .bias = true, .alibi_slopes = true, .sinks = true},
+         .wanted = {.key_padding_mask = true,
+                    .attn_mask = true,
+                    .bias = true,
+                    .alibi_slopes = true,
+                    .sinks = true,
+                    .distance_bias = true},
          .reference =
              [&](const TensorMap& at) {
                for (std::int64_t n = 0; n < sum.count(); ++n) {
                  const std::int64_t b = n / 56, h = n / 28 % 2, i = n / 7 % 4, j = n % 7;
                  if (j >= 5) continue;
-                 sum.data<double>()[n] = at.at("bias").item({b, 0, 0, 0}) + at.at("key_padding_mask").item({b, j}) +
-                                         at.at("attn_mask").item({b * 2 + h, i, j}) -
-                                         at.at("alibi_slopes").item({h}) * static_cast<double>(std::abs(i + 1 - j));
+                 sum.data<double>()[n] =
+                     at.at("bias").item({b, 0, 0, 0}) + at.at("key_padding_mask").item({b, j}) +
+                     at.at("attn_mask").item({b * 2 + h, i, j}) +
+                     at.at("distance_bias").item({h, std::clamp<std::int64_t>(j - i - 1, -2, 2) + 2}) -
+                     at.at("alibi_slopes").item({h}) * static_cast<double>(std::abs(i + 1 - j));
                }
                return attend::AttentionOptions{
                    .mask = visible, .bias = sum, .sinks = at.at("sinks"), .dropout = {0.25, 3}};

@@ -260,6 +260,14 @@ TEST_F(MultiHeadAttentionAppended, Alibi) {
   check({.offset = Offset::bottom_right(), .alibi_slopes = slopes});
   check({.causal = true, .offset = Offset::bottom_right(), .alibi_slopes = slopes, .key_lengths = lengths});
 }
+TEST_F(MultiHeadAttentionAppended, DistanceBias) {
+  Generator generator(3);
+  Tensor table = generator.randn({3, 5});
+  table.data<float>()[6] = -INFINITY;
+  const Tensor slopes = Tensor::from({3}, {0.5f, 0.25f, 1}), lengths = integers({5, 2});
+  check({.offset = Offset::bottom_right(), .distance_bias = table});
+  check({.offset = Offset(1), .distance_bias = table, .alibi_slopes = slopes, .key_lengths = lengths});
+}
 TEST_F(MultiHeadAttentionAppended, MaskAndBias) {
   const Tensor mask = bools({4, 1}, {1, 0, 1, 1});
   Generator generator(2);
