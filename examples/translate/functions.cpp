@@ -1,10 +1,9 @@
 #include "functions.h"
 
-#include <tbb/parallel_for.h>
-
 #include <algorithm>
 #include <cmath>
 
+#include "attend/threads.h"
 #include "mix.h"
 
 namespace translate {
@@ -16,10 +15,9 @@ constexpr double layer_norm_epsilon = 1e-5;  // torch's
 template <class Work>
 void for_rows(std::int64_t rows, const Work& work) {
   constexpr std::int64_t grain = 64;  // some 10 us of work for a thread that has to be woken for it
-  tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, rows, grain),
-                    [&](const tbb::blocked_range<std::int64_t>& range) {
-                      for (std::int64_t row = range.begin(); row < range.end(); ++row) work(row);
-                    });
+  attend::parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) work(row);
+  });
 }
 
 }  // namespace

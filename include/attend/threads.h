@@ -1,7 +1,8 @@
-// How many threads the library's calls use, and how to end a call that takes too long.
+// How many threads the library's calls use, a loop on these threads, and how to end a call that takes too long.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 
 #pragma GCC visibility push(default)
@@ -26,6 +27,12 @@ struct HostThreads {
 
 // From now on the library's work runs on these, in the whole program; null: on oneTBB's, as without this call.
 void set_host_threads(const HostThreads* threads);
+
+// The library's own loop, for what a program computes between its calls.
+// Calls body(begin, end) for ranges that cover [0, count), from several threads where count > grain, else from the
+// calling thread alone. Which thread takes which range is not fixed, so body's results must not depend on the ranges.
+// An exception from body reaches the caller, once every running range has ended. Throws interrupted as below.
+void parallel_for(std::int64_t count, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& body);
 
 // While it lives, the library's calls on this thread ask `interrupted` now and then (every 20 ms, between two pieces of
 // work, on this thread). Once it says true the call throws ErrorCode::interrupted; what it was to write is then

@@ -18,51 +18,6 @@ namespace attend {
 
 namespace {
 
-// Values to one row of x [B,H,Tq,...], from column `first` on.
-void store_row(const MutableView& x, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first,
-               std::span<const double> values) {
-  const Dims& s = x.strides();
-  const std::int64_t step = x.rank() == 4 ? s[3] : 1;
-  auto* to = static_cast<std::byte*>(x.raw()) + (b * s[0] + h * s[1] + i * s[2] + first * step) * size_of(x.dtype());
-  store_elements(x.dtype(), to, step, std::ssize(values), values.data());
-}
-
-// A query row of the problem: where it stands in the results, and its steps.
-struct ReferenceRow {
-  Sequence sequence;
-  std::int64_t h, i;
-  const kernels::Row& steps;
-
-  void store(const MutableView& x, std::span<const double> values, bool by_key = false) const {
-    store_row(x, sequence.b, h, sequence.query_start + i, by_key ? sequence.key_start : 0, values);
-  }
-};
-
-// Every query row in any order, by the plain path; body(ReferenceRow). Allocates before the first row, not later: so a
-// caller's memory is whole or untouched.
-template <class Body>
-void for_each_row(const Problem& p, const Schedule& schedule, Body body) {
-  std::vector<kernels::Row> workers(static_cast<std::size_t>(schedule.workers));
-  for (kernels::Row& steps : workers) steps.resize(p.Tk, p.D, p.Dv);
-  for (std::int64_t n = 0; n < p.sequences(); n += p.query_starts.empty() ? p.B : 1) {
-    // Without query_starts all sequences are alike, and one loop takes them all.
-    const std::int64_t length = p.sequence(n).Tq;
-    const std::int64_t alike = p.query_starts.empty() ? p.B : 1;
-    const std::int64_t rows = element_count({alike, p.H, length});
-    const auto take = [&](int worker, std::int64_t item) {
-      kernels::Row& steps = workers[static_cast<std::size_t>(worker)];
-      const std::int64_t end = std::min(rows, (item + 1) * schedule.queries);
-      for (std::int64_t row = item * schedule.queries; row < end; ++row) {
-        const Sequence sequence = p.sequence(n + row / length / p.H);
-        const std::int64_t h = row / length % p.H;
-        kernels::reference_row(p.head(sequence, h), row % length, steps);
-        body(ReferenceRow{sequence, h, row % length, steps});
-      }
-    };
-    parallel_items(divide_up(rows, schedule.queries), schedule.workers, std::ref(take));
-  }
-}
-
 AttentionSteps run_steps(const View& q, const View& k, const View& v, const AttentionOptions& options) {
   Problem p = Problem::check("attention_steps", q, k, v, options);
   const DType dtype = statistics_dtype(q);
@@ -111,26 +66,6 @@ void run_into(const MutableView& out, const std::optional<MutableView>& lse, con
 }
 
 }  // namespace
-
-void compute_into(const Problem& p, const MutableView& out, const MutableView& lse) {
-  const Schedule schedule = make_schedule(p);
-  if (schedule.path == Path::reference) {
-    return for_each_row(p, schedule, [&](const ReferenceRow& row) {
-      row.store(out, row.steps.context);
-      row.store(lse, {&row.steps.lse, 1});
-    });
-  }
-  Tensor scratch = Tensor::uninitialized({schedule.scratch_bytes()}, DType::u8);
-  run_schedule(p, schedule, out, lse, scratch.raw());
-}
-
-AttentionResult compute(const Problem& p) {
-  const Dims out{p.B, p.H, p.Tq, p.Dv}, lse{p.B, p.H, p.Tq};
-  AttentionResult result{Tensor::uninitialized(p.trim(out), p.q.dtype()),
-                         Tensor::uninitialized(p.trim(lse), statistics_dtype(p.q))};
-  compute_into(p, result.out.view().reshape(out), result.lse.view().reshape(lse));
-  return result;
-}
 
 AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options) {
   return with_memory("attention", q, k, [&] { return compute(Problem::check("attention", q, k, v, options)); });

@@ -23,34 +23,6 @@ void check_result(const char* function, const char* name, const View& x, const D
   if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, function, "{} is {}, expected {}", name, x.dtype(), dtype);
 }
 
-// dbias, as the sums see it.
-MutableView broadcast_pairs(const MutableView& dbias, const Problem& p) {
-  const View view = dbias.broadcast_to({p.B, p.H, p.Tq, p.Tk});
-  return MutableView(dbias.raw(), dbias.dtype(), view.shape(), view.strides());
-}
-
-BackwardProblem check(const char* function, const View& dout, const View& q, const View& k, const View& v,
-                      const View& out, const View& lse, const AttentionOptions& options,
-                      const BackwardOptions& backward) {
-  BackwardProblem x{Problem::check(function, q, k, v, options), {}, {}, {}, {}, {}, {}, {}, {}};
-  const Problem& p = x.forward;
-  const Dims results = p.trim({p.B, p.H, p.Tq, p.Dv}), rows = p.trim({p.B, p.H, p.Tq});
-  check_result(function, "dout", dout, results, q.dtype());
-  check_result(function, "out", out, results, q.dtype());
-  check_result(function, "lse", lse, rows, statistics_dtype(q));
-  if (backward.dlse) check_result(function, "dlse", *backward.dlse, rows, statistics_dtype(q));
-  for (const TensorOption& option : tensor_options()) {
-    if (!option.wanted || !(backward.*option.wanted) || options.*option.value) continue;
-    fail(ErrorCode::bad_value, function, "d{} is wanted, but {} is not given", option.name, option.name);
-  }
-  x.dout = with_axes(dout, 4), x.out = with_axes(out, 4), x.lse = with_axes(lse, 3);
-  if (backward.dlse) x.dlse = with_axes(*backward.dlse, 3);
-  if (backward.ddistance_bias) x.options.distance_bias.resize(static_cast<std::size_t>(options.distance_bias->count()));
-  if (backward.dalibi_slopes) x.options.alibi_slopes.resize(static_cast<std::size_t>(p.H));
-  if (backward.dsinks) x.options.sinks.resize(static_cast<std::size_t>(p.H));
-  return x;
-}
-
 void check_outputs(const char* function, const AttentionGradientViews& to, const View& dout, const View& q,
                    const View& k, const View& v, const View& out, const View& lse, const AttentionOptions& options,
                    const std::optional<View>& dlse) {
@@ -88,21 +60,13 @@ void store_list(const std::optional<MutableView>& to, const std::vector<double>&
 }
 
 void run(BackwardProblem& x, const AttentionGradientViews& to) {
-  const Problem& p = x.forward;
   x.dq = with_axes(to.dq, 4), x.dk = with_axes(to.dk, 4), x.dv = with_axes(to.dv, 4);
-  const DType sums = statistics_dtype(p.q);
+  const DType sums = statistics_dtype(x.forward.q);
   const bool in_place = to.dbias && to.dbias->dtype() == sums && is_aligned(*to.dbias);
   Tensor made;  // where dbias itself can't hold sums
   if (to.dbias && !in_place) made = Tensor::uninitialized(to.dbias->shape(), sums);
-  if (to.dbias) {
-    const MutableView dbias = in_place ? *to.dbias : made.view();
-    x.options.bias = broadcast_pairs(dbias, p);
-    x.options.bias_elements = with_axes(dbias, 4);
-  }
-  if (p.q.dtype() == DType::f64)
-    backward_reference(x);
-  else
-    run_backward(x, make_backward_schedule(x));
+  if (to.dbias) x.sum_bias_in(in_place ? *to.dbias : made.view());
+  run_backward(x, make_backward_schedule(x));
   if (to.dbias && !in_place) to.dbias->copy_from(made);
   store_list(to.ddistance_bias, x.options.distance_bias);
   store_list(to.dalibi_slopes, x.options.alibi_slopes);
@@ -111,7 +75,7 @@ void run(BackwardProblem& x, const AttentionGradientViews& to) {
 
 AttentionGradients run_new(const View& dout, const View& q, const View& k, const View& v, const View& out,
                            const View& lse, const AttentionOptions& options, const BackwardOptions& backward) {
-  BackwardProblem x = check("attention_backward", dout, q, k, v, out, lse, options, backward);
+  BackwardProblem x = BackwardProblem::check("attention_backward", dout, q, k, v, out, lse, options, backward);
   const auto like = [](const View& view) { return Tensor::uninitialized(view.shape(), view.dtype()); };
   AttentionGradients result{like(q), like(k), like(v)};
   AttentionGradientViews to{result.dq.view(), result.dk.view(), result.dv.view()};
@@ -130,49 +94,39 @@ void run_into(const AttentionGradientViews& to, const View& dout, const View& q,
   for (const TensorOption& option : tensor_options()) {
     if (option.wanted) wanted.*option.wanted = (to.*option.gradient_view).has_value();
   }
-  BackwardProblem x = check(function, dout, q, k, v, out, lse, options, wanted);
+  BackwardProblem x = BackwardProblem::check(function, dout, q, k, v, out, lse, options, wanted);
   check_outputs(function, to, dout, q, k, v, out, lse, options, dlse);
   run(x, to);
 }
 
 }  // namespace
 
-AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType dtype, const AttentionOptions& options,
-                            const BackwardOptions& backward) {
-  const auto shaped = [](const Dims& shape, DType type) { return MutableView(nullptr, type, shape); };
-  const MutableView Q = shaped(q, dtype), K = shaped(k, dtype), V = shaped(v, dtype);
-  Dims results = q, rows = q;
-  if (q.rank() > 0 && v.rank() > 0) {
-    results[q.rank() - 1] = v[v.rank() - 1];
-    rows = Dims(std::span(q.begin(), q.end() - 1));
+BackwardProblem BackwardProblem::check(const char* function, const View& dout, const View& q, const View& k,
+                                       const View& v, const View& out, const View& lse, const AttentionOptions& options,
+                                       const BackwardOptions& backward) {
+  BackwardProblem x{Problem::check(function, q, k, v, options), {}, {}, {}, {}, {}, {}, {}, {}};
+  const Problem& p = x.forward;
+  const Dims results = p.trim({p.B, p.H, p.Tq, p.Dv}), rows = p.trim({p.B, p.H, p.Tq});
+  check_result(function, "dout", dout, results, q.dtype());
+  check_result(function, "out", out, results, q.dtype());
+  check_result(function, "lse", lse, rows, statistics_dtype(q));
+  if (backward.dlse) check_result(function, "dlse", *backward.dlse, rows, statistics_dtype(q));
+  for (const TensorOption& option : tensor_options()) {
+    if (!option.wanted || !(backward.*option.wanted) || options.*option.value) continue;
+    fail(ErrorCode::bad_value, function, "d{} is wanted, but {} is not given", option.name, option.name);
   }
-  const View out = shaped(results, dtype), lse = shaped(rows, statistics_dtype(Q));
-  BackwardProblem x = check("plan_backward", out, Q, K, V, out, lse, options, backward);
-  x.dq = with_axes(Q, 4);
-  std::int64_t bias_bytes = 0;
-  if (backward.dbias) {
-    x.options.bias = broadcast_pairs(shaped(options.bias->shape(), lse.dtype()), x.forward);
-    if (options.bias->dtype() != lse.dtype()) bias_bytes = options.bias->count() * size_of(lse.dtype());
-  }
-  AttentionPlan plan = attend::plan(q, k, v, dtype, options);
-  plan.flops *= 2.5;
-  if (dtype == DType::f64) {
-    plan.work_items = x.forward.sequences() * x.forward.Hkv;
-    plan.threads = reference_workers(x);
-    plan.scratch_bytes = reference_bytes(x) + bias_bytes;
-    return plan;
-  }
-  const BackwardSchedule s = make_backward_schedule(x);
-  plan.path = Path::fused;
-  plan.target = s.target->name;
-  plan.tile_queries = kernels::backward_tile_rows;
-  plan.tile_keys = kernels::backward_tile_keys;
-  plan.work_items = std::ssize(s.items);
-  plan.key_ranges = s.items.empty() ? 1 : s.items.back().stretch + 1;
-  plan.threads = s.workers;
-  plan.scratch_bytes = s.scratch_bytes + bias_bytes;
-  plan.reason = "weights are computed again from lse, in tiles: nothing of Tq * Tk is stored";
-  return plan;
+  x.dout = with_axes(dout, 4), x.out = with_axes(out, 4), x.lse = with_axes(lse, 3);
+  if (backward.dlse) x.dlse = with_axes(*backward.dlse, 3);
+  if (backward.ddistance_bias) x.options.distance_bias.resize(static_cast<std::size_t>(options.distance_bias->count()));
+  if (backward.dalibi_slopes) x.options.alibi_slopes.resize(static_cast<std::size_t>(p.H));
+  if (backward.dsinks) x.options.sinks.resize(static_cast<std::size_t>(p.H));
+  return x;
+}
+
+void BackwardProblem::sum_bias_in(const MutableView& dbias) {
+  const View pairs = dbias.broadcast_to({forward.B, forward.H, forward.Tq, forward.Tk});
+  options.bias = MutableView(dbias.raw(), dbias.dtype(), pairs.shape(), pairs.strides());
+  options.bias_elements = with_axes(dbias, 4);
 }
 
 void OptionGradients::clear() {

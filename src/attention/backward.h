@@ -26,17 +26,18 @@ struct BackwardProblem {
   std::optional<View> dlse;  // [B,H,Tq]
   MutableView dq, dk, dv;    // [B,H,Tq,D], [B,Hkv,Tk,D], [B,Hkv,Tk,Dv]
   OptionGradients options;
+
+  // Throws Error; dq, dk and dv are still to be given.
+  static BackwardProblem check(const char* function, const View& dout, const View& q, const View& k, const View& v,
+                               const View& out, const View& lse, const AttentionOptions& options,
+                               const BackwardOptions& backward);
+  // Sums of dbias are made in this memory, of the bias's shape and lse's dtype.
+  void sum_bias_in(const MutableView& dbias);
 };
 
 // Whether sums can be made in that memory: in whole elements, which a caller's need not be.
 inline bool is_aligned(const View& x) {
   return reinterpret_cast<std::uintptr_t>(x.raw()) % static_cast<std::uintptr_t>(size_of(x.dtype())) == 0;
 }
-
-// The plain path, for f64.
-void backward_reference(BackwardProblem& problem);
-// Threads that it runs on, at most; bytes that they need.
-int reference_workers(const BackwardProblem& problem);
-std::int64_t reference_bytes(const BackwardProblem& problem);
 
 }  // namespace attend

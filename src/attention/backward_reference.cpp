@@ -2,8 +2,8 @@
 #include <cmath>
 #include <vector>
 
-#include "attention/backward.h"
-#include "core/element.h"
+#include "attention/backward_schedule.h"
+#include "attention/operands.h"
 #include "core/parallel.h"
 
 namespace attend {
@@ -11,15 +11,13 @@ namespace attend {
 namespace {
 
 void store_values(const MutableView& x, std::int64_t b, std::int64_t h, std::int64_t i, const double* values) {
-  const Dims& s = x.strides();
-  auto* to = static_cast<std::byte*>(x.raw()) + (b * s[0] + h * s[1] + i * s[2]) * size_of(x.dtype());
-  for (std::int64_t d = 0; d < x.size(3); ++d, to += s[3] * size_of(x.dtype())) store_element(x.dtype(), to, values[d]);
+  const auto to = operand_at(x, b, h, i);
+  store_elements(to.dtype, to.data, to.column, x.size(3), values);
 }
 
 double at(const View& x, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t d = 0) {
-  const Dims& s = x.strides();
-  return load_element(x.dtype(),
-                      element_at(x.raw(), x.dtype(), b * s[0] + h * s[1] + i * s[2] + (x.rank() == 4 ? d * s[3] : 0)));
+  const auto from = operand_at(x, b, h, i, d);
+  return load_element(from.dtype, from.data);
 }
 
 // The query heads of one key head of one sequence.
@@ -94,27 +92,20 @@ class ReferenceBackward {
 
 }  // namespace
 
-int reference_workers(const BackwardProblem& x) {
-  // The gradients of options are sums over heads and sequences, in one order.
-  const OptionGradients& wanted = x.options;
-  if (wanted.bias || !wanted.distance_bias.empty() || !wanted.alibi_slopes.empty() || !wanted.sinks.empty()) return 1;
-  return static_cast<int>(std::clamp<std::int64_t>(x.forward.sequences() * x.forward.Hkv, 1, num_threads()));
-}
-
-std::int64_t reference_bytes(const BackwardProblem& x) {
-  const Problem& p = x.forward;
+std::int64_t reference_bytes(const Problem& p) {
   const std::int64_t sums = p.Tk * (p.D + p.Dv),
                      row = 5 * p.Tk + 2 * p.D + 2 * p.Dv + kernels::keys_together * std::max(p.D, p.Dv);
-  return 8 * (reference_workers(x) * (sums + row) + std::ssize(x.options.distance_bias));
+  return 8 * (sums + row);
 }
 
-void backward_reference(BackwardProblem& x) {
-  const Problem& p = x.forward;
-  const int workers = reference_workers(x);
-  std::vector<ReferenceBackward> each(static_cast<std::size_t>(workers), ReferenceBackward(x));
+void run_reference(BackwardProblem& x, const BackwardSchedule& s) {
+  std::vector<ReferenceBackward> workers;
+  workers.reserve(static_cast<std::size_t>(s.workers));
+  for (int worker = 0; worker < s.workers; ++worker) workers.emplace_back(x);
   x.options.clear();
-  parallel_items(p.sequences() * p.Hkv, workers, [&](int worker, std::int64_t item) {
-    each[static_cast<std::size_t>(worker)].run(p.sequence(item / p.Hkv), item % p.Hkv);
+  parallel_items(std::ssize(s.items), s.workers, [&](int worker, std::int64_t item) {
+    const BackwardSchedule::Item& at = s.items[static_cast<std::size_t>(item)];
+    workers[static_cast<std::size_t>(worker)].run(x.forward.sequence(at.sequence), at.kv_head);
   });
 }
 

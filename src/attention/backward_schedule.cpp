@@ -5,16 +5,14 @@
 #include <cmath>
 #include <memory>
 
+#include "attention/operands.h"
+#include "attention/schedule.h"
 #include "core/divide_up.h"
-#include "core/element.h"
 #include "core/parallel.h"
 
 namespace attend {
 
 namespace {
-
-// Below this, waking a second thread costs more than it saves.
-constexpr double parallel_flops = 2e6;
 
 kernels::Features features(const BackwardProblem& x) {
   kernels::Features features = x.forward.features();
@@ -169,15 +167,15 @@ class BackwardRun {
     group.queries = p_.Tq;
     group.keys_begin = stretch * s_.keys;
     group.keys_end = std::min(group.keys_begin + s_.keys, s.Tk);
-    group.out = operand(x_.out, s.b, h, s.query_start);
-    group.lse = row_operand(x_.lse, s.b, h, s.query_start);
-    group.dout = operand(x_.dout, s.b, h, s.query_start);
-    if (x_.dlse) group.dlse = row_operand(*x_.dlse, s.b, h, s.query_start);
+    group.out = operand_at(x_.out, s.b, h, s.query_start);
+    group.lse = operand_at(x_.lse, s.b, h, s.query_start);
+    group.dout = operand_at(x_.dout, s.b, h, s.query_start);
+    if (x_.dlse) group.dlse = operand_at(*x_.dlse, s.b, h, s.query_start);
     group.dk = rows(x_.dk, s.b, kv_head, s.key_start);
     group.dv = rows(x_.dv, s.b, kv_head, s.key_start);
-    group.dq_out = mutable_operand(x_.dq, s.b, h, s.query_start);
+    group.dq_out = operand_at(x_.dq, s.b, h, s.query_start);
     const MutableView sums = s_.row_floats > 0 ? sums_.view() : x_.dq;
-    group.dq = static_cast<float*>(mutable_operand(sums, s.b, h, s.query_start).data);
+    group.dq = static_cast<float*>(operand_at(sums, s.b, h, s.query_start).data);
     group.dq_head = sums.strides()[1], group.dq_row = sums.strides()[2];
     group.statistics = statistics_.data<float>() + ((s.b * p_.H + h) * p_.Tq + s.query_start) * 2;
     if (s_.distance_sums > 0) {
@@ -209,21 +207,8 @@ class BackwardRun {
            (s.key_start + j) * bias_steps_[3];
   }
 
-  static kernels::Operand operand(const View& x, std::int64_t b, std::int64_t h, std::int64_t row) {
-    const Dims& s = x.strides();
-    return {element_at(x.raw(), x.dtype(), b * s[0] + h * s[1] + row * s[2]), x.dtype(), s[1], s[2], s[3]};
-  }
-  static kernels::Operand row_operand(const View& x, std::int64_t b, std::int64_t h, std::int64_t row) {
-    const Dims& s = x.strides();
-    return {element_at(x.raw(), x.dtype(), b * s[0] + h * s[1] + row * s[2]), x.dtype(), s[1], s[2], 0};
-  }
-  static kernels::MutableOperand mutable_operand(const MutableView& x, std::int64_t b, std::int64_t h,
-                                                 std::int64_t row) {
-    const Dims& s = x.strides();
-    return {element_at(x.raw(), x.dtype(), b * s[0] + h * s[1] + row * s[2]), x.dtype(), s[1], s[2], s[3]};
-  }
   static kernels::MutableRows rows(const MutableView& x, std::int64_t b, std::int64_t h, std::int64_t row) {
-    const auto [data, dtype, head, step, column] = mutable_operand(x, b, h, row);
+    const auto [data, dtype, head, step, column] = operand_at(x, b, h, row);
     return {data, dtype, step, column};
   }
 
@@ -284,11 +269,33 @@ class BackwardRun {
   std::atomic<std::int64_t> sums_turn_{0};           // the item whose own sums are added next
 };
 
+// Of lists, and of the sums that options' gradients are made in.
+std::int64_t list_bytes(const BackwardProblem& x, const BackwardSchedule& s) {
+  return std::ssize(s.items) * static_cast<std::int64_t>(sizeof(BackwardSchedule::Item)) +
+         std::ssize(s.first_stretch) * 8 + std::ssize(x.options.distance_bias) * 8;
+}
+
+BackwardSchedule plain_schedule(const BackwardProblem& x) {
+  const OptionGradients& wanted = x.options;
+  BackwardSchedule s;
+  s.path = Path::reference;
+  s.keys = std::max<std::int64_t>(1, x.forward.Tk);
+  list_items(x.forward, s);
+  // The gradients of options are sums over heads and sequences, in one order.
+  const bool one =
+      wanted.bias || !wanted.distance_bias.empty() || !wanted.alibi_slopes.empty() || !wanted.sinks.empty();
+  s.workers = one ? 1 : static_cast<int>(std::clamp<std::int64_t>(std::ssize(s.items), 1, num_threads()));
+  s.worker_bytes = reference_bytes(x.forward);
+  s.scratch_bytes = s.workers * s.worker_bytes + list_bytes(x, s);
+  return s;
+}
+
 }  // namespace
 
 BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
   const Problem& p = x.forward;
   BackwardSchedule s;
+  if (p.q.dtype() == DType::f64) return plain_schedule(x);
   s.target = &kernels::target();
   s.keys = s.target->backward.keys(p.sizes());
   list_items(p, s);
@@ -308,13 +315,12 @@ BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
   const std::int64_t rows = p.B * p.H * p.Tq,
                      slopes = x.options.alibi_slopes.empty() ? 0 : p.H / std::max<std::int64_t>(1, p.Hkv);
   s.scratch_bytes = s.workers * (s.worker_bytes + 4 * s.bias_floats + 8 * s.distance_sums) +
-                    8 * std::ssize(x.options.distance_bias) + rows * (4 * s.row_floats + 8) +
-                    std::ssize(s.items) * static_cast<std::int64_t>(sizeof(BackwardSchedule::Item) + 8 + 8 * slopes) +
-                    std::ssize(s.first_stretch) * 8;
+                    rows * (4 * s.row_floats + 8) + std::ssize(s.items) * (8 + 8 * slopes) + list_bytes(x, s);
   return s;
 }
 
 void run_backward(BackwardProblem& x, const BackwardSchedule& s) {
+  if (s.path == Path::reference) return run_reference(x, s);
   BackwardRun(x, s).run();
 }
 

@@ -14,6 +14,7 @@ struct BackwardSchedule {
     std::int64_t sequence, kv_head, stretch;
   };
 
+  Path path = Path::fused;
   const kernels::Target* target = nullptr;
   std::int64_t keys = 0;                    // of a stretch
   std::vector<Item> items;                  // in the order in which they are taken
@@ -28,5 +29,9 @@ struct BackwardSchedule {
 
 BackwardSchedule make_backward_schedule(const BackwardProblem& problem);
 void run_backward(BackwardProblem& problem, const BackwardSchedule& schedule);
+
+// The plain path, for f64: a stretch is all keys. Bytes of one worker.
+void run_reference(BackwardProblem& problem, const BackwardSchedule& schedule);
+std::int64_t reference_bytes(const Problem& problem);
 
 }  // namespace attend

@@ -1,10 +1,13 @@
 // From a checked problem to its result.
 #pragma once
 
+#include <functional>
 #include <new>
+#include <span>
 #include <stdexcept>
 
 #include "attention/problem.h"
+#include "attention/schedule.h"
 #include "core/message.h"
 
 namespace attend {
@@ -13,6 +16,21 @@ namespace attend {
 inline DType statistics_dtype(const View& q) {
   return q.dtype() == DType::f64 ? DType::f64 : DType::f32;
 }
+
+// A query row of the problem: where it stands in the results, and its steps.
+struct ReferenceRow {
+  Sequence sequence;
+  std::int64_t h, i;
+  const kernels::Row& steps;
+
+  // Values to the row of x [B,H,Tq,...], by key from the sequence's first key on.
+  void store(const MutableView& x, std::span<const double> values, bool by_key = false) const;
+};
+
+// Every query row in any order, by the plain path. Allocates before the first row, not later: so a caller's memory is
+// whole or untouched.
+void for_each_row(const Problem& problem, const Schedule& schedule,
+                  const std::function<void(const ReferenceRow&)>& body);
 
 // out [B,H,Tq,Dv], lse [B,H,Tq].
 void compute_into(const Problem& problem, const MutableView& out, const MutableView& lse);

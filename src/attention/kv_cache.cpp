@@ -21,10 +21,8 @@ void check_length(const char* function, std::int64_t length, std::int64_t most) 
 
 // What the kernels read: the blocks' addresses.
 struct CachedRows {
-  static void use(const KvCache& cache, Problem& problem) {
-    problem.k_blocks = cache.k_data_.data();
-    problem.v_blocks = cache.v_data_.data();
-    problem.block_rows = KvCache::block_keys;
+  static KeyBlocks blocks(const KvCache& cache, int rank) {
+    return {cache.k_data_.data(), cache.v_data_.data(), KvCache::block_keys, rank};
   }
   // As if the blocks' memory were one piece: the shape counts, and the strides within a block.
   static View keys(const KvCache& c, std::int64_t d) {
@@ -135,11 +133,9 @@ AttentionResult attention(const View& q, const KvCache& cache, const AttentionOp
     fail(ErrorCode::bad_value, "attention", "query_starts and key_starts do not apply to a KvCache");
   const View four = q.rank() >= 2 && q.rank() <= 4 ? with_four_axes(q) : q;
   return with_memory("attention", q, CachedRows::keys(cache, cache.d_k()), [&] {
-    Problem problem = Problem::check("attention", four, CachedRows::keys(cache, cache.d_k()),
-                                     CachedRows::keys(cache, cache.d_v()), with_offset);
-    problem.rank = q.rank();
-    CachedRows::use(cache, problem);
-    return compute(problem);
+    return compute(Problem::check("attention", four, CachedRows::keys(cache, cache.d_k()),
+                                  CachedRows::keys(cache, cache.d_v()), with_offset,
+                                  CachedRows::blocks(cache, q.rank())));
   });
 }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "attend/attention.h"
+#include "attention/backward_schedule.h"
+#include "attention/compute.h"
 #include "attention/schedule.h"
 
 namespace attend {
@@ -59,6 +61,38 @@ AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype, con
   }
   if (alike) plan.flops *= static_cast<double>(p.B);
   plan.flops *= 2.0 * static_cast<double>(p.H) * static_cast<double>(p.D + p.Dv);
+  return plan;
+}
+
+AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType dtype, const AttentionOptions& options,
+                            const BackwardOptions& backward) {
+  const auto shaped = [](const Dims& shape, DType type) { return MutableView(nullptr, type, shape); };
+  const MutableView Q = shaped(q, dtype), K = shaped(k, dtype), V = shaped(v, dtype);
+  Dims results = q, rows = q;
+  if (q.rank() > 0 && v.rank() > 0) {
+    results[q.rank() - 1] = v[v.rank() - 1];
+    rows = Dims(std::span(q.begin(), q.end() - 1));
+  }
+  const View out = shaped(results, dtype), lse = shaped(rows, statistics_dtype(Q));
+  BackwardProblem x = BackwardProblem::check("plan_backward", out, Q, K, V, out, lse, options, backward);
+  x.dq = with_axes(Q, 4);
+  if (backward.dbias) x.sum_bias_in(shaped(options.bias->shape(), lse.dtype()));
+  const BackwardSchedule s = make_backward_schedule(x);
+  AttentionPlan plan = attend::plan(q, k, v, dtype, options);
+  plan.flops *= 2.5;
+  plan.work_items = std::ssize(s.items);
+  plan.threads = s.workers;
+  plan.scratch_bytes = s.scratch_bytes;
+  if (backward.dbias && options.bias->dtype() != lse.dtype()) {
+    plan.scratch_bytes += options.bias->count() * size_of(lse.dtype());
+  }
+  if (s.path == Path::reference) return plan;
+  plan.path = s.path;
+  plan.target = s.target->name;
+  plan.tile_queries = kernels::backward_tile_rows;
+  plan.tile_keys = kernels::backward_tile_keys;
+  plan.key_ranges = s.items.empty() ? 1 : s.items.back().stretch + 1;
+  plan.reason = "weights are computed again from lse, in tiles: nothing of Tq * Tk is stored";
   return plan;
 }
 

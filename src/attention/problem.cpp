@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/positions.h"
 #include "attention/tensor_options.h"
 #include "core/element.h"
 #include "core/message.h"
@@ -176,40 +177,15 @@ void check_offset(const char* function, Problem& p, const AttentionOptions& opti
   }
 }
 
-// Where x [B,H,rows,columns] has that element.
-const void* place(const View& x, std::int64_t b, std::int64_t h, std::int64_t row, std::int64_t column) {
-  const Dims& s = x.strides();
-  return element_at(x.raw(), x.dtype(), b * s[0] + h * s[1] + row * s[2] + column * s[3]);
-}
-
-// The last two axes at one head, from one element on.
-kernels::Matrix matrix_at(const View& x, std::int64_t b, std::int64_t h, std::int64_t row, std::int64_t column = 0) {
-  return {place(x, b, h, row, column), x.dtype(), x.strides()[2], x.strides()[3]};
-}
-kernels::Operand operand_at(const View& x, std::int64_t b, std::int64_t h, std::int64_t row, std::int64_t column = 0) {
-  return {place(x, b, h, row, column), x.dtype(), x.strides()[1], x.strides()[2], x.strides()[3]};
-}
-kernels::Rows rows_at(const View& x, const void* const* blocks, std::int64_t block_rows, std::int64_t b, std::int64_t h,
-                      std::int64_t row) {
-  kernels::Rows rows;
-  rows.data = place(x, b, h, row, 0);
-  rows.blocks = blocks;
-  rows.block_rows = block_rows;
-  rows.offset = b * x.strides()[0] + h * x.strides()[1];
-  rows.dtype = x.dtype();
-  rows.row = x.strides()[2];
-  rows.column = x.strides()[3];
-  return rows;
-}
-
 }  // namespace
 
 Problem Problem::check(const char* function, const View& q, const View& k, const View& v,
-                       const AttentionOptions& options) {
+                       const AttentionOptions& options, const KeyBlocks& blocks) {
   check_dtypes(function, q, k, v);
   check_ranks(function, q, k, v);
   Problem p;
-  p.rank = q.rank();
+  p.rank = blocks.rows > 0 ? blocks.rank : q.rank();
+  p.blocks = blocks;
   p.q = with_four_axes(q);
   p.k = with_four_axes(k);
   p.v = with_four_axes(v);
@@ -220,6 +196,14 @@ Problem Problem::check(const char* function, const View& q, const View& k, const
   check_sequences(function, p, options);
   check_offset(function, p, options);
   return p;
+}
+
+std::vector<kernels::Rules> check_positions(const char* function, const View& q, const View& k, const View& v,
+                                            const AttentionOptions& options) {
+  const Problem p = Problem::check(function, q, k, v, options);
+  std::vector<kernels::Rules> rules;
+  for (std::int64_t b = 0; b < p.B; ++b) rules.push_back(p.rules(p.sequence(b), 0));
+  return rules;
 }
 
 Dims Problem::trim(const Dims& shape) const {
@@ -239,77 +223,6 @@ Sequence Problem::sequence(std::int64_t n) const {
   }
   s.offset = offset.resolve(s.Tq, s.key_length);
   return s;
-}
-
-kernels::Rules Problem::rules(const Sequence& s, std::int64_t h) const {
-  return {.scale = scale,
-          .softcap = softcap,
-          .offset = s.offset,
-          .causal = causal,
-          .window_left = window.left,
-          .window_right = window.right,
-          .key_length = s.key_length,
-          .dropout = {dropout.p, dropout.seed, s.b, h, s.query_start, s.key_start}};
-}
-
-kernels::Sizes Problem::sizes() const {
-  return {H / std::max<std::int64_t>(1, Hkv), D, Dv, q.dtype()};
-}
-
-kernels::Features Problem::features() const {
-  return {.mask = mask.has_value(),
-          .bias = bias.has_value(),
-          .distance_bias = distance_bias.has_value(),
-          .alibi_slopes = !alibi_slopes.empty(),
-          .softcap = softcap > 0,
-          .dropout = dropout.p > 0};
-}
-
-kernels::Head Problem::head(const Sequence& s, std::int64_t h) const {
-  kernels::Head head;
-  head.Tk = s.Tk, head.D = D, head.Dv = Dv;
-  const std::int64_t kv_head = h / (H / Hkv);
-  head.q = matrix_at(q, s.b, h, s.query_start);
-  head.k = matrix_at(k, s.b, kv_head, s.key_start);
-  if (key_panels && s.key_start % kernels::keys_together == 0) {
-    head.key_panels = key_panels + ((s.b * Hkv + kv_head) * (Tk - Tk % kernels::keys_together) + s.key_start) * D;
-  }
-  head.v = matrix_at(v, s.b, kv_head, s.key_start);
-  if (mask) head.mask = matrix_at(*mask, s.b, h, s.query_start, s.key_start);
-  if (bias) head.bias = matrix_at(*bias, s.b, h, s.query_start, s.key_start);
-  if (distance_bias) head.distance_bias = matrix_at(*distance_bias, s.b, h, 0), head.reach = distance_bias->size(3) / 2;
-  head.rules = rules(s, h);
-  if (!alibi_slopes.empty()) head.alibi_slope = alibi_slopes[static_cast<std::size_t>(h)];
-  if (!sinks.empty()) head.sink = sinks[static_cast<std::size_t>(h)];
-  return head;
-}
-
-kernels::Group Problem::group(const Sequence& s, std::int64_t h) const {
-  kernels::Group group{.sizes = sizes(), .features = features()};
-  const std::int64_t first = h * group.sizes.G;
-  group.rules = rules(s, first);
-  group.q = operand_at(q, s.b, first, s.query_start);
-  group.k = rows_at(k, k_blocks, block_rows, s.b, h, s.key_start);
-  group.v = rows_at(v, v_blocks, block_rows, s.b, h, s.key_start);
-  if (mask) group.mask = operand_at(*mask, s.b, first, s.query_start, s.key_start);
-  if (bias) group.bias = operand_at(*bias, s.b, first, s.query_start, s.key_start);
-  if (distance_bias) {
-    group.distance_bias = operand_at(*distance_bias, s.b, first, 0), group.reach = distance_bias->size(3) / 2;
-  }
-  if (!alibi_slopes.empty()) group.alibi_slopes = alibi_slopes.data() + first;
-  if (!sinks.empty()) group.sinks = sinks.data() + first;
-  return group;
-}
-
-kernels::Results Problem::results(const Sequence& s, std::int64_t h, const MutableView& out,
-                                  const MutableView& lse) const {
-  const auto at = [&](const MutableView& x) {
-    const Dims& steps = x.strides();
-    const std::int64_t element = s.b * steps[0] + h * (H / Hkv) * steps[1] + s.query_start * steps[2];
-    return kernels::MutableOperand{element_at(x.raw(), x.dtype(), element), x.dtype(), steps[1], steps[2],
-                                   x.rank() == 4 ? steps[3] : 0};
-  };
-  return {at(out), at(lse)};
 }
 
 }  // namespace attend

@@ -5,28 +5,11 @@
 #include <vector>
 
 #include "attend/attention.h"
+#include "core/axes.h"
 #include "kernels/reference.h"
 #include "kernels/target.h"
 
 namespace attend {
-
-// The view (View or MutableView) with axes of size 1 in front, up to `rank`.
-template <class AnyView>
-AnyView with_axes(const AnyView& x, int rank) {
-  Dims shape, strides;
-  for (int i = x.rank(); i < rank; ++i) {
-    shape.push_back(1);
-    strides.push_back(0);
-  }
-  for (int i = 0; i < x.rank(); ++i) {
-    shape.push_back(x.shape()[i]);
-    strides.push_back(x.strides()[i]);
-  }
-  return AnyView(x.raw(), x.dtype(), shape, strides);
-}
-inline View with_four_axes(const View& x) {
-  return with_axes(x, 4);
-}
 
 // One sequence of a batch: its place in q and k, and what is visible in it. Without query_starts: one batch item.
 struct Sequence {
@@ -37,6 +20,14 @@ struct Sequence {
   std::int64_t Tk = 0;          // its keys in memory
   std::int64_t key_length = 0;  // of them existing
   std::int64_t offset = 0;      // query i of the sequence is level with its key i + offset
+};
+
+// Where k and v are not in one piece: the blocks of a KvCache, [B,Hkv,rows,D or Dv] each.
+struct KeyBlocks {
+  const void* const* k = nullptr;
+  const void* const* v = nullptr;
+  std::int64_t rows = 0;
+  int rank = 4;  // of q as it came, before it was given as many axes as the cache has
 };
 
 struct Problem {
@@ -50,10 +41,7 @@ struct Problem {
   std::vector<double> sinks;                           // [H] or empty
   std::vector<std::int64_t> key_lengths;               // [B] or empty: Tk
   std::vector<std::int64_t> query_starts, key_starts;  // [sequences + 1] or empty: one sequence a batch item
-  // Where k and v are not in one piece: the blocks of a KvCache, [B,Hkv,block_rows,D or Dv] each.
-  const void* const* k_blocks = nullptr;
-  const void* const* v_blocks = nullptr;
-  std::int64_t block_rows = 0;
+  KeyBlocks blocks;
   Offset offset = Offset::top_left();
   double scale = 1;
   double softcap = 0;
@@ -63,7 +51,7 @@ struct Problem {
 
   // Throws Error; `function` is the name that its messages begin with.
   static Problem check(const char* function, const View& q, const View& k, const View& v,
-                       const AttentionOptions& options);
+                       const AttentionOptions& options, const KeyBlocks& blocks = {});
 
   std::int64_t sequences() const {
     return query_starts.empty() ? B : static_cast<std::int64_t>(query_starts.size()) - 1;

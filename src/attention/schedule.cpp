@@ -16,8 +16,6 @@ constexpr std::int64_t panel_bytes = 512 * 1024;
 // Query rows that a work item has at most: every tile of keys that is fetched meets them all. More gains nothing, and
 // leaves fewer items to share out.
 constexpr std::int64_t most_rows = 192;
-// Below this, waking a second thread (3 to 8 us) costs more than it saves.
-constexpr double parallel_flops = 2e6;
 // A queue this long for each thread ends evenly: the last item is 1/32 of a thread's time at most.
 constexpr std::int64_t items_per_worker = 16;
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/element.h"
+#include "core/half.h"
 
 namespace attend {
 
@@ -89,44 +90,14 @@ bool is_floating(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
-BF16::BF16(float value) {
-  const auto word = std::bit_cast<std::uint32_t>(value);
-  if (std::isnan(value)) {
-    bits = static_cast<std::uint16_t>((word >> 16) | 0x40);  // stays NaN though the low half is dropped
-  } else {
-    bits = static_cast<std::uint16_t>((word + 0x7fff + ((word >> 16) & 1)) >> 16);
-  }
-}
+BF16::BF16(float value) : bits(bfloat_of_float(value)) {}
 BF16::operator float() const {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-F16::F16(float value) {
-  const auto word = std::bit_cast<std::uint32_t>(value);
-  const auto sign = static_cast<std::uint16_t>((word >> 16) & 0x8000);
-  const std::uint32_t magnitude = word & 0x7fffffff;
-  if (magnitude > 0x7f800000) {
-    bits = static_cast<std::uint16_t>(sign | 0x7e00);
-  } else if (magnitude >= 0x477ff000) {  // 65520 and above round to infinity
-    bits = static_cast<std::uint16_t>(sign | 0x7c00);
-  } else if (magnitude < 0x38800000) {  // below 2^-14: subnormal, a multiple of 2^-24; the addition rounds
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    bits = static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000));
-  } else {
-    const std::uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
-    bits = static_cast<std::uint16_t>(sign | ((rounded - 0x38000000) >> 13));
-  }
-}
+F16::F16(float value) : bits(half_of_float(value)) {}
 F16::operator float() const {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
-  const std::uint32_t exponent = (bits >> 10) & 0x1f;
-  const std::uint32_t fraction = bits & 0x3ff;
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return sign ? -magnitude : magnitude;
-  }
-  const std::uint32_t wide = exponent == 31 ? 0x7f800000 : (exponent + 112) << 23;
-  return std::bit_cast<float>(sign | wide | (fraction << 13));
+  return float_of_half(bits);
 }
 
 void load_elements(DType dtype, const void* from, std::int64_t step, std::int64_t count, double* to) {

@@ -4,7 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "attention/problem.h"
+#include "attention/positions.h"
+#include "core/axes.h"
 #include "core/element.h"
 #include "core/message.h"
 #include "core/parallel.h"
@@ -12,6 +13,24 @@
 namespace attend {
 
 namespace {
+
+// The sequence's own keys, and what the options say of them.
+struct Own {
+  Own(const MultiHeadAttentionCall& call, const View& q, const View& k, const View& v, std::int64_t appended)
+      : options(call.attention), batched(q.rank() == 4), Tk(k.size(-2) - appended) {
+    const View four = with_four_axes(q);
+    B = four.size(0), H = four.size(1), Tq = four.size(2);
+    rules = check_positions("MultiHeadAttention", q, k.slice(-2, 0, Tk), v.slice(-2, 0, Tk), options);
+  }
+
+  // The key that query i is level with.
+  std::int64_t level(std::int64_t b, std::int64_t i) const { return i + rules[static_cast<std::size_t>(b)].offset; }
+
+  const AttentionOptions& options;
+  bool batched;
+  std::int64_t B = 1, H = 1, Tq = 1, Tk;
+  std::vector<kernels::Rules> rules;  // [B]
+};
 
 // A bool mask over the caller's keys; its axes broadcast to [B,H,Tq,Tk].
 struct Condition {
@@ -37,19 +56,18 @@ struct Masks {
 };
 
 // [B,Tk] (or [Tk] without a batch) -> [B,1,1,Tk]
-View key_padding_of(const View& mask, const Problem& p) {
-  const bool batched = p.rank == 4;
-  const Dims expected = batched ? Dims{p.B, p.Tk} : Dims{p.Tk};
+View key_padding_of(const View& mask, const Own& p) {
+  const Dims expected = p.batched ? Dims{p.B, p.Tk} : Dims{p.Tk};
   if (mask.shape() != expected) {
     fail(ErrorCode::bad_shape, "MultiHeadAttention", "key_padding_mask has shape {}, expected {} = {}", mask.shape(),
-         batched ? "[B,Tk]" : "[Tk]", expected);
+         p.batched ? "[B,Tk]" : "[Tk]", expected);
   }
   const View four = with_four_axes(mask);
-  return batched ? four.permute({2, 0, 1, 3}) : four;
+  return p.batched ? four.permute({2, 0, 1, 3}) : four;
 }
 
 // [Tq,Tk] -> [1,1,Tq,Tk]; [B*heads,Tq,Tk] -> [B,heads,Tq,Tk]
-View attn_mask_of(const View& mask, const Problem& p) {
+View attn_mask_of(const View& mask, const Own& p) {
   if (mask.shape() == Dims{p.Tq, p.Tk}) return with_four_axes(mask);
   if (mask.shape() != Dims{p.B * p.H, p.Tq, p.Tk}) {
     fail(ErrorCode::bad_shape, "MultiHeadAttention",
@@ -96,7 +114,7 @@ void widen(Dims& shape, const Dims& other) {
 }
 
 // The conditions, and the reach of each query where `positional` is given, as one mask [.,.,.,Tk + appended].
-Tensor make_mask(const std::vector<Condition>& conditions, const Problem* positional, Dims shape, std::int64_t keys) {
+Tensor make_mask(const std::vector<Condition>& conditions, const Own* positional, Dims shape, std::int64_t keys) {
   for (const Condition& condition : conditions) widen(shape, condition.mask.shape());
   const Dims theirs{shape[0], shape[1], shape[2], keys};
   std::vector<Condition> broadcast;
@@ -110,7 +128,7 @@ Tensor make_mask(const std::vector<Condition>& conditions, const Problem* positi
       for (std::int64_t j = 0; j < keys; ++j) row[j] &= (mask[j] != 0) == condition.visible_where;
     }
     if (!positional) return;
-    const auto [first, last] = kernels::visible_keys(positional->rules(positional->sequence(b), h), i);
+    const auto [first, last] = kernels::visible_keys(positional->rules[static_cast<std::size_t>(b)], i);
     for (std::int64_t j = 0; j < keys; ++j) row[j] &= j >= first && j < last;
   });
   return out;
@@ -118,7 +136,7 @@ Tensor make_mask(const std::vector<Condition>& conditions, const Problem* positi
 
 // The sum of the biases, and of distance_bias and ALiBi where `positional` is given, as one bias [.,.,.,Tk + appended],
 // f32.
-Tensor make_bias(const std::vector<View>& biases, const Problem* positional, Dims shape, std::int64_t keys) {
+Tensor make_bias(const std::vector<View>& biases, const Own* positional, Dims shape, std::int64_t keys) {
   for (const View& bias : biases) widen(shape, bias.shape());
   const Dims theirs{shape[0], shape[1], shape[2], keys};
   std::vector<View> broadcast;
@@ -131,12 +149,11 @@ Tensor make_bias(const std::vector<View>& biases, const Problem* positional, Dim
       for (std::int64_t j = 0; j < keys; ++j) row[j] = static_cast<float>(row[j] + added[j]);
     }
     if (!positional) return;
-    const std::vector<double>& slopes = positional->alibi_slopes;
-    const double slope = slopes.empty() ? 0 : slopes[static_cast<std::size_t>(h)];
-    const std::int64_t level = i + positional->sequence(b).offset;
-    const std::optional<View>& table = positional->distance_bias;
+    const std::optional<View>&table = positional->options.distance_bias, &slopes = positional->options.alibi_slopes;
+    const double slope = slopes ? slopes->item({h}) : 0;
+    const std::int64_t level = positional->level(b, i);
     for (std::int64_t j = 0; j < keys; ++j) {
-      const double added = table ? table->item({b, h, i, kernels::distance_entry(level, j, table->size(-1) / 2)}) : 0;
+      const double added = table ? table->item({h, kernels::distance_entry(level, j, table->size(1) / 2)}) : 0;
       row[j] = static_cast<float>(row[j] + added - slope * static_cast<double>(std::abs(level - j)));
     }
   });
@@ -159,14 +176,14 @@ Tensor reduce(const View& dbias, std::int64_t keys, const View& four, const View
 }
 
 // Of the distance_bias or the slopes `of` that were written into a bias: it holds -slope |level - j|.
-Tensor reduce_positions(const View& dbias, std::int64_t keys, const Problem& p, const View& of) {
+Tensor reduce_positions(const View& dbias, const Own& p, const View& of) {
   const Dims& shape = dbias.shape();
   Tensor sums(of.shape(), DType::f64);
   for (std::int64_t row = 0; row < shape[0] * shape[1] * shape[2]; ++row) {
     const std::int64_t b = row / shape[2] / shape[1], h = row / shape[2] % shape[1], i = row % shape[2];
     const RowOf from(dbias, b, h, i);
-    const std::int64_t level = i + p.sequence(b).offset;
-    for (std::int64_t j = 0; j < keys; ++j) {
+    const std::int64_t level = p.level(b, i);
+    for (std::int64_t j = 0; j < p.Tk; ++j) {
       if (of.rank() == 2) {
         sums.data<double>()[h * of.size(1) + kernels::distance_entry(level, j, of.size(1) / 2)] += from[j];
       } else {
@@ -191,16 +208,16 @@ void drop_positions(AttentionOptions& options) {
 
 JoinedOptions join_masks(const MultiHeadAttentionCall& call, const View& q, const View& k, const View& v,
                          std::int64_t appended) {
-  const std::int64_t keys = k.size(-2) - appended;
-  const Problem p = Problem::check("MultiHeadAttention", q, k.slice(-2, 0, keys), v.slice(-2, 0, keys), call.attention);
+  const Own own(call, q, k, v, appended);
+  const std::int64_t keys = own.Tk;
   Masks masks;
-  if (call.key_padding_mask) masks.add("key_padding_mask", key_padding_of(*call.key_padding_mask, p));
-  if (call.attn_mask) masks.add("attn_mask", attn_mask_of(*call.attn_mask, p));
+  if (call.key_padding_mask) masks.add("key_padding_mask", key_padding_of(*call.key_padding_mask, own));
+  if (call.attn_mask) masks.add("attn_mask", attn_mask_of(*call.attn_mask, own));
   JoinedOptions joined{call.attention, {}, {}};
   if (masks.conditions.empty() && masks.biases.empty() && appended == 0) return joined;
 
   AttentionOptions& options = joined.options;
-  const bool ranged = p.causal || p.window.left >= 0 || p.window.right >= 0;
+  const bool ranged = options.causal || options.window.left >= 0 || options.window.right >= 0;
   const bool limited = appended > 0 && (ranged || options.key_lengths);
   const bool by_distance = appended > 0 && (options.distance_bias || options.alibi_slopes);
   const bool new_mask = limited || !masks.conditions.empty() || (appended > 0 && options.mask);
@@ -208,17 +225,17 @@ JoinedOptions join_masks(const MultiHeadAttentionCall& call, const View& q, cons
   if (options.bias) masks.biases.push_back(with_four_axes(*options.bias));
   if (appended > 0) drop_positions(options);
 
-  const std::int64_t B = call.attention.key_lengths ? p.B : std::min<std::int64_t>(p.B, 1);
+  const std::int64_t B = call.attention.key_lengths ? own.B : std::min<std::int64_t>(own.B, 1);
   const std::int64_t width = keys + appended;
   if (new_mask) {
-    const Dims shape = limited ? Dims{B, 1, ranged ? p.Tq : 1, width} : Dims{1, 1, 1, width};
-    options.mask = joined.mask.emplace(make_mask(masks.conditions, limited ? &p : nullptr, shape, keys));
+    const Dims shape = limited ? Dims{B, 1, ranged ? own.Tq : 1, width} : Dims{1, 1, 1, width};
+    options.mask = joined.mask.emplace(make_mask(masks.conditions, limited ? &own : nullptr, shape, keys));
   }
   if (appended == 0 && masks.biases.size() == 1) {
     options.bias = masks.biases[0];
   } else if (by_distance || !masks.biases.empty()) {
-    const Dims shape = by_distance ? Dims{B, p.H, p.Tq, width} : Dims{1, 1, 1, width};
-    options.bias = joined.bias.emplace(make_bias(masks.biases, by_distance ? &p : nullptr, shape, keys));
+    const Dims shape = by_distance ? Dims{B, own.H, own.Tq, width} : Dims{1, 1, 1, width};
+    options.bias = joined.bias.emplace(make_bias(masks.biases, by_distance ? &own : nullptr, shape, keys));
   }
   return joined;
 }
@@ -226,18 +243,17 @@ JoinedOptions join_masks(const MultiHeadAttentionCall& call, const View& q, cons
 void split_bias(const View& gradient, const MultiHeadAttentionCall& call, const View& q, const View& k, const View& v,
                 std::int64_t appended, const MultiHeadAttentionBackward& wanted, MultiHeadAttentionGradients& to) {
   const View dbias = with_four_axes(gradient);
-  const std::int64_t keys = k.size(-2) - appended;
-  const Problem p = Problem::check("MultiHeadAttention", q, k.slice(-2, 0, keys), v.slice(-2, 0, keys), call.attention);
+  const Own own(call, q, k, v, appended);
   if (wanted.key_padding_mask) {
-    to.dkey_padding_mask = reduce(dbias, keys, key_padding_of(*call.key_padding_mask, p), *call.key_padding_mask);
+    to.dkey_padding_mask = reduce(dbias, own.Tk, key_padding_of(*call.key_padding_mask, own), *call.key_padding_mask);
   }
-  if (wanted.attn_mask) to.dattn_mask = reduce(dbias, keys, attn_mask_of(*call.attn_mask, p), *call.attn_mask);
-  if (wanted.bias) to.dbias = reduce(dbias, keys, with_four_axes(*call.attention.bias), *call.attention.bias);
+  if (wanted.attn_mask) to.dattn_mask = reduce(dbias, own.Tk, attn_mask_of(*call.attn_mask, own), *call.attn_mask);
+  if (wanted.bias) to.dbias = reduce(dbias, own.Tk, with_four_axes(*call.attention.bias), *call.attention.bias);
   if (wanted.distance_bias && appended > 0) {
-    to.ddistance_bias = reduce_positions(dbias, keys, p, *call.attention.distance_bias);
+    to.ddistance_bias = reduce_positions(dbias, own, *call.attention.distance_bias);
   }
   if (wanted.alibi_slopes && appended > 0) {
-    to.dalibi_slopes = reduce_positions(dbias, keys, p, *call.attention.alibi_slopes);
+    to.dalibi_slopes = reduce_positions(dbias, own, *call.attention.alibi_slopes);
   }
 }
 

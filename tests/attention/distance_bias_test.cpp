@@ -54,7 +54,7 @@ void expect_near(const View& ours, const View& expected, double tolerance, const
 
 constexpr DType dtypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16};
 
-TEST(DistanceBias, IsTheBiasThatItStandsFor) {
+TEST(AttentionDistanceBias, IsTheBiasThatItStandsFor) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const DType dtype = dtypes[seed % std::size(dtypes)];
     Dice dice(seed);
@@ -68,7 +68,7 @@ TEST(DistanceBias, IsTheBiasThatItStandsFor) {
   }
 }
 
-TEST(DistanceBias, GradientIsThatBiassSummedAlongDiagonals) {
+TEST(AttentionDistanceBias, GradientIsThatBiassSummedAlongDiagonals) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const DType dtype = dtypes[seed % std::size(dtypes)];
     Dice dice(seed);
@@ -97,7 +97,7 @@ TEST(DistanceBias, GradientIsThatBiassSummedAlongDiagonals) {
   }
 }
 
-TEST(DistanceBias, StepsShowIt) {
+TEST(AttentionDistanceBias, StepsShowIt) {
   const Call x = make_call({1, 2, 1, 5, 7, 4, 3}, with_distance | with_causal, DType::f32, 3);
   const AttentionSteps ours = attention_steps(x.Q, x.K, x.V, x.options);
   Tensor bias;
@@ -106,7 +106,7 @@ TEST(DistanceBias, StepsShowIt) {
   expect_near(ours.weights, expected.weights, 1e-6, "weights");
 }
 
-TEST(DistanceBias, OffsetMustBeSaidWhereTheLengthsDiffer) {
+TEST(AttentionDistanceBias, OffsetMustBeSaidWhereTheLengthsDiffer) {
   const Tensor q({2, 3, 4}), k({2, 5, 4}), table({2, 3});
   AttentionOptions options;
   options.distance_bias = table;
@@ -117,7 +117,7 @@ TEST(DistanceBias, OffsetMustBeSaidWhereTheLengthsDiffer) {
   attention(q, k, k, options);
 }
 
-TEST(DistanceBias, HasAnOddNumberOfColumnsForEachQueryHead) {
+TEST(AttentionDistanceBias, HasAnOddNumberOfColumnsForEachQueryHead) {
   const Tensor x({2, 3, 4});
   for (const Dims& shape : {Dims{2, 4}, Dims{2, 0}, Dims{1, 3}, Dims{3}, Dims{1, 2, 3}}) {
     const Tensor table(shape);
@@ -129,7 +129,7 @@ TEST(DistanceBias, HasAnOddNumberOfColumnsForEachQueryHead) {
   }
 }
 
-TEST(DistanceBias, TakesMemoryForItsOwnElementsAlone) {
+TEST(AttentionDistanceBias, TakesMemoryForItsOwnElementsAlone) {
   const Dims q{1, 4, 8192, 64};
   const Tensor table({4, 257});
   AttentionOptions options;

@@ -20,7 +20,7 @@ GOOD = {
     "include/attend/attend.h": '#include "attend/tensor.h"',
     "include/attend/io.h": '#include <string>\n#include "attend/tensor.h"',
     "src/core/tensor.cpp": '#include <fmt/format.h>\n#include "attend/tensor.h"\n#include "core/message.h"',
-    "src/kernels/simd/avx2.h": '#include <immintrin.h>\n#include "kernels/simd/half.h"\n#include "core/message.h"',
+    "src/kernels/simd/avx2.h": '#include <immintrin.h>\n#include "core/half.h"\n#include "core/message.h"',
     "benchmarks/bench.cpp": '#include <attend/io.h>\n#include "roofs.h"',
     "tests/io/npy_test.cpp": '#include "kernels/fused.h"\n#include "tests/expect.h"',
 }

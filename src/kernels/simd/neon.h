@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/simd/half.h"
+#include "core/half.h"
 
 namespace attend::kernels {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/simd/half.h"
+#include "core/half.h"
 
 namespace attend::kernels {
 namespace {

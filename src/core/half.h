@@ -1,9 +1,10 @@
-// bf16 and f16 one at a time, for targets without an instruction. Internal linkage: each target keeps its own copy.
+// bf16 and f16 one at a time: of tensors, and in targets without an instruction. Internal linkage: each target keeps a
+// copy of its own.
 #pragma once
 
 #include <cstdint>
 
-namespace attend::kernels {
+namespace attend {
 namespace {
 
 [[maybe_unused]] inline float float_of_half(std::uint16_t half) {
@@ -46,4 +47,4 @@ namespace {
 }
 
 }  // namespace
-}  // namespace attend::kernels
+}  // namespace attend

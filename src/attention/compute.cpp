@@ -1,0 +1,61 @@
+#include "attention/compute.h"
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "attention/operands.h"
+#include "attention/schedule.h"
+#include "core/divide_up.h"
+#include "core/parallel.h"
+
+namespace attend {
+
+void ReferenceRow::store(const MutableView& x, std::span<const double> values, bool by_key) const {
+  const auto to = operand_at(x, sequence.b, h, sequence.query_start + i, by_key ? sequence.key_start : 0);
+  store_elements(to.dtype, to.data, to.column, std::ssize(values), values.data());
+}
+
+void for_each_row(const Problem& p, const Schedule& schedule, const std::function<void(const ReferenceRow&)>& body) {
+  std::vector<kernels::Row> workers(static_cast<std::size_t>(schedule.workers));
+  for (kernels::Row& steps : workers) steps.resize(p.Tk, p.D, p.Dv);
+  for (std::int64_t n = 0; n < p.sequences(); n += p.query_starts.empty() ? p.B : 1) {
+    // Without query_starts all sequences are alike, and one loop takes them all.
+    const std::int64_t length = p.sequence(n).Tq;
+    const std::int64_t alike = p.query_starts.empty() ? p.B : 1;
+    const std::int64_t rows = element_count({alike, p.H, length});
+    const auto take = [&](int worker, std::int64_t item) {
+      kernels::Row& steps = workers[static_cast<std::size_t>(worker)];
+      const std::int64_t end = std::min(rows, (item + 1) * schedule.queries);
+      for (std::int64_t row = item * schedule.queries; row < end; ++row) {
+        const Sequence sequence = p.sequence(n + row / length / p.H);
+        const std::int64_t h = row / length % p.H;
+        kernels::reference_row(p.head(sequence, h), row % length, steps);
+        body(ReferenceRow{sequence, h, row % length, steps});
+      }
+    };
+    parallel_items(divide_up(rows, schedule.queries), schedule.workers, std::ref(take));
+  }
+}
+
+void compute_into(const Problem& p, const MutableView& out, const MutableView& lse) {
+  const Schedule schedule = make_schedule(p);
+  if (schedule.path == Path::reference) {
+    return for_each_row(p, schedule, [&](const ReferenceRow& row) {
+      row.store(out, row.steps.context);
+      row.store(lse, {&row.steps.lse, 1});
+    });
+  }
+  Tensor scratch = Tensor::uninitialized({schedule.scratch_bytes()}, DType::u8);
+  run_schedule(p, schedule, out, lse, scratch.raw());
+}
+
+AttentionResult compute(const Problem& p) {
+  const Dims out{p.B, p.H, p.Tq, p.Dv}, lse{p.B, p.H, p.Tq};
+  AttentionResult result{Tensor::uninitialized(p.trim(out), p.q.dtype()),
+                         Tensor::uninitialized(p.trim(lse), statistics_dtype(p.q))};
+  compute_into(p, result.out.view().reshape(out), result.lse.view().reshape(lse));
+  return result;
+}
+
+}  // namespace attend

@@ -1,0 +1,85 @@
+#include <algorithm>
+
+#include "attention/operands.h"
+#include "attention/problem.h"
+
+namespace attend {
+
+namespace {
+
+kernels::Rows rows_at(const View& x, const void* const* blocks, std::int64_t block_rows, std::int64_t b, std::int64_t h,
+                      std::int64_t row) {
+  const kernels::Operand at = operand_at(x, b, h, row);
+  const std::int64_t offset = b * x.strides()[0] + h * x.strides()[1];
+  return {at.data, blocks, block_rows, offset, at.dtype, at.row, at.column};
+}
+
+}  // namespace
+
+kernels::Rules Problem::rules(const Sequence& s, std::int64_t h) const {
+  return {.scale = scale,
+          .softcap = softcap,
+          .offset = s.offset,
+          .causal = causal,
+          .window_left = window.left,
+          .window_right = window.right,
+          .key_length = s.key_length,
+          .dropout = {dropout.p, dropout.seed, s.b, h, s.query_start, s.key_start}};
+}
+
+kernels::Sizes Problem::sizes() const {
+  return {H / std::max<std::int64_t>(1, Hkv), D, Dv, q.dtype()};
+}
+
+kernels::Features Problem::features() const {
+  return {.mask = mask.has_value(),
+          .bias = bias.has_value(),
+          .distance_bias = distance_bias.has_value(),
+          .alibi_slopes = !alibi_slopes.empty(),
+          .softcap = softcap > 0,
+          .dropout = dropout.p > 0};
+}
+
+kernels::Head Problem::head(const Sequence& s, std::int64_t h) const {
+  kernels::Head head;
+  head.Tk = s.Tk, head.D = D, head.Dv = Dv;
+  const std::int64_t kv_head = h / (H / Hkv);
+  head.q = matrix_at(q, s.b, h, s.query_start);
+  head.k = matrix_at(k, s.b, kv_head, s.key_start);
+  if (key_panels && s.key_start % kernels::keys_together == 0) {
+    head.key_panels = key_panels + ((s.b * Hkv + kv_head) * (Tk - Tk % kernels::keys_together) + s.key_start) * D;
+  }
+  head.v = matrix_at(v, s.b, kv_head, s.key_start);
+  if (mask) head.mask = matrix_at(*mask, s.b, h, s.query_start, s.key_start);
+  if (bias) head.bias = matrix_at(*bias, s.b, h, s.query_start, s.key_start);
+  if (distance_bias) head.distance_bias = matrix_at(*distance_bias, s.b, h, 0), head.reach = distance_bias->size(3) / 2;
+  head.rules = rules(s, h);
+  if (!alibi_slopes.empty()) head.alibi_slope = alibi_slopes[static_cast<std::size_t>(h)];
+  if (!sinks.empty()) head.sink = sinks[static_cast<std::size_t>(h)];
+  return head;
+}
+
+kernels::Group Problem::group(const Sequence& s, std::int64_t h) const {
+  kernels::Group group{.sizes = sizes(), .features = features()};
+  const std::int64_t first = h * group.sizes.G;
+  group.rules = rules(s, first);
+  group.q = operand_at(q, s.b, first, s.query_start);
+  group.k = rows_at(k, blocks.k, blocks.rows, s.b, h, s.key_start);
+  group.v = rows_at(v, blocks.v, blocks.rows, s.b, h, s.key_start);
+  if (mask) group.mask = operand_at(*mask, s.b, first, s.query_start, s.key_start);
+  if (bias) group.bias = operand_at(*bias, s.b, first, s.query_start, s.key_start);
+  if (distance_bias) {
+    group.distance_bias = operand_at(*distance_bias, s.b, first, 0), group.reach = distance_bias->size(3) / 2;
+  }
+  if (!alibi_slopes.empty()) group.alibi_slopes = alibi_slopes.data() + first;
+  if (!sinks.empty()) group.sinks = sinks.data() + first;
+  return group;
+}
+
+kernels::Results Problem::results(const Sequence& s, std::int64_t h, const MutableView& out,
+                                  const MutableView& lse) const {
+  const std::int64_t first = h * (H / Hkv);
+  return {operand_at(out, s.b, first, s.query_start), operand_at(lse, s.b, first, s.query_start)};
+}
+
+}  // namespace attend

@@ -1,0 +1,15 @@
+// What attention() makes of positions, for a caller that writes them into a mask or a bias of its own.
+#pragma once
+
+#include <vector>
+
+#include "attend/attention.h"
+#include "kernels/rules.h"
+
+namespace attend {
+
+// Checks the arguments as attention() does, with messages of `function`. The rules of each batch item.
+std::vector<kernels::Rules> check_positions(const char* function, const View& q, const View& k, const View& v,
+                                            const AttentionOptions& options);
+
+}  // namespace attend
