@@ -247,27 +247,36 @@ void for_each_not_finite(RowAt row_at, std::int64_t rows, const Elements& of, Bo
   }
 }
 
-// Two rows of bf16 as one row of pairs; no second row: zeros. Careful puts 0 for what is not finite. Whether all was
-// finite; true where that is not asked for.
-template <bool Careful>
-bool interleave(std::uint32_t* to, const char* low, const char* high, const Elements& of) {
+// One of 16 bits; 0 for what is not finite, where that is wanted.
+std::uint32_t load_half(const char* from, bool finite_only = false) {
+  std::uint16_t half;
+  __builtin_memcpy(&half, from, 2);
+  return finite_only && (half & 0x7F80) == 0x7F80 ? 0 : half;
+}
+
+// Whether all of a row of bf16 is finite.
+bool halves_are_finite(const char* from, const Elements& of) {
+  const std::int64_t count = of.count, step = of.stride * 2;
   std::uint32_t infinite = 0;
-  const auto bits = [&](const char* from) {
-    std::uint16_t half;
-    __builtin_memcpy(&half, from, 2);
-    const bool passes = !Careful || (half & 0x7F80) != 0x7F80;
-    infinite |= static_cast<std::uint32_t>(!passes);
-    return static_cast<std::uint32_t>(passes ? half : 0);
-  };
-  const std::int64_t step = of.stride * 2;
-  if (!high) {
-    for (std::int64_t d = 0; d < of.count; ++d) to[d] = bits(low + d * step);
-  } else if (of.stride == 1) {
-    for (std::int64_t d = 0; d < of.count; ++d) to[d] = bits(low + d * 2) | bits(high + d * 2) << 16;
+  if (step == 2) {
+    for (std::int64_t d = 0; d < count; ++d) infinite |= (load_half(from + d * 2) & 0x7F80) == 0x7F80;
   } else {
-    for (std::int64_t d = 0; d < of.count; ++d) to[d] = bits(low + d * step) | bits(high + d * step) << 16;
+    for (std::int64_t d = 0; d < count; ++d) infinite |= (load_half(from + d * step) & 0x7F80) == 0x7F80;
   }
   return infinite == 0;
+}
+
+// Two rows of bf16 as one row of pairs; no second row: zeros. finite_only puts 0 for what is not finite.
+void interleave(std::uint32_t* to, const char* low, const char* high, const Elements& of, bool finite_only) {
+  const std::int64_t count = of.count, step = of.stride * 2;
+  if (step == 2 && high && !finite_only) {  // which the compiler turns into vectors
+    for (std::int64_t d = 0; d < count; ++d) to[d] = load_half(low + d * 2) | load_half(high + d * 2) << 16;
+    return;
+  }
+  for (std::int64_t d = 0; d < count; ++d) {
+    const std::uint32_t second = high ? load_half(high + d * step, finite_only) : 0;
+    to[d] = load_half(low + d * step, finite_only) | second << 16;
+  }
 }
 
 // Rows as sums over rows take them: [rows or pairs of rows][columns], with zeros beyond the last column, and up to
@@ -285,10 +294,10 @@ bool pack_rows(float* to, RowAt row_at, std::int64_t rows, const Elements& of, s
       finite = false;
       for (std::int64_t d = 0; d < of.count; ++d) to[d] = to[d] - to[d] == 0 ? to[d] : 0;
     } else {
-      auto* pairs = reinterpret_cast<std::uint32_t*>(to);
-      const char* second = j + 1 < rows ? row_at(j + 1) : nullptr;
-      finite &=
-          careful ? interleave<true>(pairs, row_at(j), second, of) : interleave<false>(pairs, row_at(j), second, of);
+      const char *first = row_at(j), *second = j + 1 < rows ? row_at(j + 1) : nullptr;
+      const bool whole = !careful || (halves_are_finite(first, of) && (!second || halves_are_finite(second, of)));
+      interleave(reinterpret_cast<std::uint32_t*>(to), first, second, of, !whole);
+      finite &= whole;
     }
   }
   return finite;
