@@ -15,8 +15,8 @@ from . import _core
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 # All tensors are positional: PyTorch registers vmap for no others. dropout_seed is one, so that a compiled program may
 # draw it anew in each run.
-TENSORS = ("mask", "bias", "alibi_slopes", "sinks", "key_lengths", "dropout_seed")
-LEARNED = ("bias", "alibi_slopes", "sinks")  # those of them that have gradients
+TENSORS = (*(name for name, _ in _core._tensor_keywords), "dropout_seed")
+LEARNED = tuple(name for name, has_gradient in _core._tensor_keywords if has_gradient)
 WANT = tuple(f"want_d{name}" for name in LEARNED)
 
 

@@ -179,28 +179,29 @@ void bind_steps(nb::module_& m) {
       .def_ro("lse", &Steps::lse, "[B,H,Tq] natural logarithm of each row's sum of exponentials");
   m.def("attention_steps", &attention_steps_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
         nb::arg("options"),
-        nb::sig("def attention_steps(q: Array, k: Array, v: Array, *, " ATTEND_OPTIONS ", " ATTEND_KEY_LENGTHS
-                ") -> AttentionSteps"),
+        nb::sig(("def attention_steps(q: Array, k: Array, v: Array, *, " + options_signature() + ") -> AttentionSteps")
+                    .c_str()),
         steps_doc);
 }
 
 }  // namespace
 
 void bind_attention(nb::module_& m) {
-  m.def(
-      "attention", &attention_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::kw_only(),
-      nb::arg("layout") = "bhtd", nb::arg("return_lse") = false, nb::arg("out") = nb::none(), nb::arg("options"),
-      nb::sig(ATTEND_WITH_LSE("attention", "q: ArrayT, k: ArrayT, v: ArrayT, *, " ATTEND_OPTIONS ", " ATTEND_KEY_LENGTHS
-                                           ", layout: Literal['bhtd', 'bthd'] = 'bhtd', out: ArrayT | None = None")),
-      attention_doc);
+  m.def("attention", &attention_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::kw_only(),
+        nb::arg("layout") = "bhtd", nb::arg("return_lse") = false, nb::arg("out") = nb::none(), nb::arg("options"),
+        nb::sig(
+            signature_with_lse("attention", "q: ArrayT, k: ArrayT, v: ArrayT, *, " + options_signature() +
+                                                ", layout: Literal['bhtd', 'bthd'] = 'bhtd', out: ArrayT | None = None")
+                .c_str()),
+        attention_doc);
   m.def("attention_varlen", &attention_varlen, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
         nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(), nb::kw_only(), nb::arg("return_lse") = false,
         nb::arg("out") = nb::none(), nb::arg("options"),
-        nb::sig(ATTEND_WITH_LSE(
-            "attention_varlen",
-            "q: ArrayT, k: ArrayT, v: ArrayT, "
-            "cu_seqlens_q: Array | Sequence[int], cu_seqlens_k: Array | Sequence[int], *, " ATTEND_OPTIONS
-            ", out: ArrayT | None = None")),
+        nb::sig(signature_with_lse("attention_varlen",
+                                   "q: ArrayT, k: ArrayT, v: ArrayT, cu_seqlens_q: Array | Sequence[int], "
+                                   "cu_seqlens_k: Array | Sequence[int], *, " +
+                                       options_signature(false) + ", out: ArrayT | None = None")
+                    .c_str()),
         varlen_doc);
   m.def("merge", &merge_, nb::arg("out_a").none(), nb::arg("lse_a").none(), nb::arg("out_b").none(),
         nb::arg("lse_b").none(),

@@ -4,7 +4,10 @@
 #include <nanobind/stl/string_view.h>
 
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "array.h"
 #include "attend/attention.h"
@@ -17,14 +20,10 @@ namespace attend::python {
 
 namespace {
 
-// AttentionGradients, as arrays; None where not wanted.
+// AttentionGradients, as arrays. Those of options are in the order of tensor_options(); None where not wanted.
 struct Gradients {
-  nb::object dq, dk, dv, dbias, dalibi_slopes, dsinks;
-};
-
-// Which gradients of options are wanted.
-struct Wanted {
-  bool dbias, dalibi_slopes, dsinks;
+  nb::object dq, dk, dv;
+  std::vector<nb::object> of_options;
 };
 
 // The arrays of one call.
@@ -34,38 +33,33 @@ struct Call {
   Array dout, q, k, v, out, lse;
   std::optional<Array> dlse;
 
-  Gradients run(const AttentionOptions& options, const Wanted& wanted) const;
+  Gradients run(const AttentionOptions& options, const BackwardOptions& wanted) const;
 };
 
-// Memory for the gradient of an option, where it is wanted and there is one; the library refuses what is not there.
-std::optional<Result> like(const Kind& kind, bool wanted, const std::optional<View>& option) {
-  if (!wanted) return std::nullopt;
+// Memory for the gradient of an option that is wanted; the library refuses it where the option is not there.
+Result like(const Kind& kind, const std::optional<View>& option) {
   return option ? Result(kind, option->shape(), option->dtype()) : Result(kind, {}, DType::f32);
 }
 
-std::optional<MutableView> view_of(const std::optional<Result>& result) {
-  return result ? std::optional(result->view()) : std::nullopt;
-}
-
-nb::object take(std::optional<Result>& result) {
-  return result ? result->take() : nb::none();
-}
-
-Gradients Call::run(const AttentionOptions& options, const Wanted& wanted) const {
+Gradients Call::run(const AttentionOptions& options, const BackwardOptions& wanted) const {
   const auto inside = [&](const auto& view) { return heads_first(layout, view); };
   const auto made = [&](const Array& array) { return Result(q.kind(), array.view().shape(), array.view().dtype()); };
   Result dq = made(q), dk = made(k), dv = made(v);
-  std::optional<Result> dbias = like(q.kind(), wanted.dbias, options.bias),
-                        dalibi_slopes = like(q.kind(), wanted.dalibi_slopes, options.alibi_slopes),
-                        dsinks = like(q.kind(), wanted.dsinks, options.sinks);
-  const AttentionGradientViews to{inside(dq.view()), inside(dk.view()),      inside(dv.view()),
-                                  view_of(dbias),    view_of(dalibi_slopes), view_of(dsinks)};
+  AttentionGradientViews to{inside(dq.view()), inside(dk.view()), inside(dv.view())};
+  std::vector<nb::object> of_options;
+  for (const TensorOption& option : tensor_options()) {
+    of_options.push_back(nb::none());
+    if (!option.wanted || !(wanted.*option.wanted)) continue;
+    Result result = like(q.kind(), options.*option.value);
+    to.*option.gradient_view = result.view();
+    of_options.back() = result.take();
+  }
   const std::optional<View> dlse_view = dlse ? std::optional(dlse->view()) : std::nullopt;
   python::call(function, [&] {
     attention_backward_into(to, inside(dout.view()), inside(q.view()), inside(k.view()), inside(v.view()),
                             inside(out.view()), lse.view(), options, dlse_view);
   });
-  return {dq.take(), dk.take(), dv.take(), take(dbias), take(dalibi_slopes), take(dsinks)};
+  return {dq.take(), dk.take(), dv.take(), std::move(of_options)};
 }
 
 Call read(const char* function, Layout layout, nb::handle dout, nb::handle q, nb::handle k, nb::handle v,
@@ -83,21 +77,23 @@ Call read(const char* function, Layout layout, nb::handle dout, nb::handle q, nb
 }
 
 Gradients attention_backward_(nb::handle dout, nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb::handle lse,
-                              std::string_view layout, nb::handle dlse, bool dbias, bool dalibi_slopes, bool dsinks,
-                              const nb::kwargs& keywords) {
+                              std::string_view layout, nb::handle dlse, const nb::kwargs& keywords) {
   constexpr const char* function = "attention_backward";
   const Call call = read(function, read_layout(function, layout), dout, q, k, v, out, lse, dlse);
-  return call.run(Options(function, keywords).get(), {dbias, dalibi_slopes, dsinks});
+  BackwardOptions wanted;
+  const Options options(function, keywords, &wanted);
+  return call.run(options.get(), wanted);
 }
 
 Gradients attention_varlen_backward(nb::handle dout, nb::handle q, nb::handle k, nb::handle v, nb::handle out,
                                     nb::handle lse, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k, nb::handle dlse,
-                                    bool dbias, bool dalibi_slopes, bool dsinks, const nb::kwargs& keywords) {
+                                    const nb::kwargs& keywords) {
   constexpr const char* function = "attention_varlen_backward";
   const Call call = read(function, Layout::heads_last, dout, q, k, v, out, lse, dlse);
-  Options options(function, keywords);
+  BackwardOptions wanted;
+  Options options(function, keywords, &wanted);
   options.set_starts(cu_seqlens_q, cu_seqlens_k);
-  return call.run(options.get(), {dbias, dalibi_slopes, dsinks});
+  return call.run(options.get(), wanted);
 }
 
 constexpr const char* doc = R"(The gradients of attention(), given those of its results.
@@ -133,35 +129,37 @@ dout and out [tokens,H,Dv], q [tokens,H,D], k [key tokens,Hkv,D], v [key tokens,
 >>> attend.attention_varlen_backward(dout, x, x, x, out, lse, starts, starts).dk.shape
 (5, 1, 4))";
 
+std::string signature(const std::string& name, const std::string& more, bool key_lengths, const std::string& last) {
+  return "def " + name + "(dout: Array, q: Array, k: Array, v: Array, out: Array, lse: Array, " + more + "*, " +
+         options_signature(key_lengths) + ", dlse: Array | None = None, " + gradients_signature() + last +
+         ") -> AttentionGradients";
+}
+
 }  // namespace
 
-// What both say of their keywords.
-#define ATTEND_BACKWARD_ARRAYS "dout: Array, q: Array, k: Array, v: Array, out: Array, lse: Array, "
-#define ATTEND_BACKWARD_OPTIONS \
-  ATTEND_OPTIONS ", dlse: Array | None = None, dbias: bool = False, dalibi_slopes: bool = False, dsinks: bool = False"
-
 void bind_attention_backward(nb::module_& m) {
-  nb::class_<Gradients>(m, "AttentionGradients", "What attention_backward() gives.")
-      .def_ro("dq", &Gradients::dq, "of q, in its shape and dtype", nb::sig("def dq(self) -> Any"))
+  nb::class_<Gradients> gradients(m, "AttentionGradients", "What attention_backward() gives.");
+  gradients.def_ro("dq", &Gradients::dq, "of q, in its shape and dtype", nb::sig("def dq(self) -> Any"))
       .def_ro("dk", &Gradients::dk, "of k, in its shape and dtype")
-      .def_ro("dv", &Gradients::dv, "of v, in its shape and dtype")
-      .def_ro("dbias", &Gradients::dbias, "of bias, in its shape and dtype; None where not wanted")
-      .def_ro("dalibi_slopes", &Gradients::dalibi_slopes, "[H] of alibi_slopes; None where not wanted")
-      .def_ro("dsinks", &Gradients::dsinks, "[H] of sinks; None where not wanted");
+      .def_ro("dv", &Gradients::dv, "of v, in its shape and dtype");
+  for (std::size_t n = 0; n < tensor_options().size(); ++n) {
+    const TensorOption& option = tensor_options()[n];
+    if (!option.wanted) continue;
+    const std::string name(option.name), doc = "of " + name + ", in its shape and dtype; None where not wanted";
+    gradients.def_prop_ro(("d" + name).c_str(), [n](const Gradients& self) { return self.of_options[n]; }, doc.c_str(),
+                          nb::sig(("def d" + name + "(self) -> Any").c_str()));
+  }
   m.def("attention_backward", &attention_backward_, nb::arg("dout").none(), nb::arg("q").none(), nb::arg("k").none(),
         nb::arg("v").none(), nb::arg("out").none(), nb::arg("lse").none(), nb::kw_only(), nb::arg("layout") = "bhtd",
-        nb::arg("dlse") = nb::none(), nb::arg("dbias") = false, nb::arg("dalibi_slopes") = false,
-        nb::arg("dsinks") = false, nb::arg("options"),
-        nb::sig("def attention_backward(" ATTEND_BACKWARD_ARRAYS "*, " ATTEND_BACKWARD_OPTIONS ", " ATTEND_KEY_LENGTHS
-                ", layout: Literal['bhtd', 'bthd'] = 'bhtd') -> AttentionGradients"),
-        doc);
+        nb::arg("dlse") = nb::none(), nb::arg("options"),
+        nb::sig(signature("attention_backward", "", true, ", layout: Literal['bhtd', 'bthd'] = 'bhtd'").c_str()), doc);
   m.def("attention_varlen_backward", &attention_varlen_backward, nb::arg("dout").none(), nb::arg("q").none(),
         nb::arg("k").none(), nb::arg("v").none(), nb::arg("out").none(), nb::arg("lse").none(),
         nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(), nb::kw_only(), nb::arg("dlse") = nb::none(),
-        nb::arg("dbias") = false, nb::arg("dalibi_slopes") = false, nb::arg("dsinks") = false, nb::arg("options"),
-        nb::sig("def attention_varlen_backward(" ATTEND_BACKWARD_ARRAYS
-                "cu_seqlens_q: Array | Sequence[int], cu_seqlens_k: Array | Sequence[int], *, " ATTEND_BACKWARD_OPTIONS
-                ") -> AttentionGradients"),
+        nb::arg("options"),
+        nb::sig(signature("attention_varlen_backward",
+                          "cu_seqlens_q: Array | Sequence[int], cu_seqlens_k: Array | Sequence[int], ", false, "")
+                    .c_str()),
         varlen_doc);
 }
 

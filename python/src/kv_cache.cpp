@@ -90,7 +90,7 @@ void bind_kv_cache(nb::module_& m) {
           "A cache of the first length positions, which shares their memory; neither sees what the other does later.")
       .def("attention", &Cache::attention, nb::arg("q").none(), nb::kw_only(), nb::arg("return_lse") = false,
            nb::arg("options"),
-           nb::sig(ATTEND_WITH_LSE("attention", "self, q: ArrayT, *, " ATTEND_OPTIONS ", " ATTEND_KEY_LENGTHS)),
+           nb::sig(signature_with_lse("attention", "self, q: ArrayT, *, " + options_signature()).c_str()),
            attention_doc)
       .def(
           "keys", [](const Cache& self) { return to_python(self.kind, self.cache.keys()); },

@@ -5,6 +5,7 @@
 #include "bindings.h"
 #include "call.h"
 #include "openmp.h"
+#include "options.h"
 
 namespace {
 
@@ -48,4 +49,5 @@ NB_MODULE(_core, m) {
   attend::python::bind_generator(m);
   attend::python::bind_explain(m);
   attend::python::bind_threads(m);
+  m.attr("_tensor_keywords") = attend::python::tensor_keywords();
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <string_view>
 
 namespace attend::python {
@@ -49,58 +50,108 @@ Dropout read_dropout(const char* function, nb::handle value) {
   return {expect<double>(function, "dropout", expected, p), expect<std::uint64_t>(function, "dropout", expected, seed)};
 }
 
-}  // namespace
+// The keywords that are no tensors.
+constexpr std::array<std::string_view, 6> plain{"causal", "window", "offset", "softcap", "scale", "dropout"};
+constexpr const char* plain_signature =
+    "causal: bool = False, window: tuple[int | None, int | None] | None = None, "
+    "offset: int | Literal['top_left', 'bottom_right'] | None = None, softcap: float = 0.0, "
+    "scale: float | None = None, dropout: tuple[float, int] | None = None";
 
-Options::Options(const char* function, const nb::kwargs& keywords) : function_(function) {
-  constexpr std::array<std::string_view, 11> names{"causal",  "window",       "offset",     "mask",
-                                                   "bias",    "sinks",        "softcap",    "scale",
-                                                   "dropout", "alibi_slopes", "key_lengths"};
-  for (const auto& [key, value] : keywords) {
-    const auto name = nb::cast<std::string>(key);
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      throw nb::type_error((std::string(function_) + "() got an unexpected keyword argument '" + name + "'").c_str());
-    }
-    if (!value.is_none()) read(name, value);
-  }
+// query_starts and key_starts are arguments of their own, cu_seqlens_q and cu_seqlens_k.
+bool is_keyword(const TensorOption& option) {
+  return option.value != &AttentionOptions::query_starts && option.value != &AttentionOptions::key_starts;
 }
 
-void Options::read(const std::string& name, nb::handle value) {
+// The option's gradient, by the name that says it is wanted: "dbias".
+std::string gradient_name(const TensorOption& option) {
+  return std::string("d").append(option.name);
+}
+
+bool is_integers(const TensorOption& option) {
+  return option.dtype == name_of(DType::i64);
+}
+
+}  // namespace
+
+std::string options_signature(bool key_lengths) {
+  std::string text = plain_signature;
+  for (const TensorOption& option : tensor_options()) {
+    if (!is_keyword(option) || (option.value == &AttentionOptions::key_lengths && !key_lengths)) continue;
+    text += ", " + std::string(option.name) + ": Array | " + (is_integers(option) ? "Sequence[int] | " : "") +
+            "None = None";
+  }
+  return text;
+}
+
+std::string gradients_signature() {
+  std::string text;
+  for (const TensorOption& option : tensor_options()) {
+    if (option.wanted) text += (text.empty() ? "" : ", ") + gradient_name(option) + ": bool = False";
+  }
+  return text;
+}
+
+std::string signature_with_lse(const std::string& name, const std::string& arguments) {
+  const std::string start = "@overload\ndef " + name + "(" + arguments + ", return_lse: Literal[";
+  return start + "True]) -> tuple[ArrayT, ArrayT]: ...\n" + start + "False] = False) -> ArrayT";
+}
+
+nb::tuple tensor_keywords() {
+  nb::list names;
+  for (const TensorOption& option : tensor_options()) {
+    if (is_keyword(option)) names.append(nb::make_tuple(std::string(option.name), option.wanted != nullptr));
+  }
+  return nb::tuple(names);
+}
+
+Options::Options(const char* function, const nb::kwargs& keywords, BackwardOptions* backward) : function_(function) {
+  for (const auto& [key, value] : keywords) read(nb::cast<std::string>(key), value, backward);
+}
+
+void Options::read(const std::string& name, nb::handle value, BackwardOptions* backward) {
+  if (std::find(plain.begin(), plain.end(), name) != plain.end()) {
+    if (!value.is_none()) read_plain(name, value);
+    return;
+  }
+  for (const TensorOption& option : tensor_options()) {
+    if (is_keyword(option) && option.name == name) {
+      if (!value.is_none()) read_tensor(option, value);
+      return;
+    }
+    if (backward && option.wanted && gradient_name(option) == name) {
+      backward->*option.wanted = expect<bool>(function_, name, "True or False", value);
+      return;
+    }
+  }
+  throw nb::type_error((std::string(function_) + "() got an unexpected keyword argument '" + name + "'").c_str());
+}
+
+void Options::read_plain(const std::string& name, nb::handle value) {
   if (name == "causal") {
     options_.causal = expect<bool>(function_, name, "True or False", value);
   } else if (name == "window") {
     options_.window = read_window(function_, value);
   } else if (name == "offset") {
     options_.offset = read_offset(function_, value);
-  } else if (name == "mask") {
-    read_array("mask", value, options_.mask, mask_);
-  } else if (name == "bias") {
-    read_array("bias", value, options_.bias, bias_);
-  } else if (name == "alibi_slopes") {
-    read_array("alibi_slopes", value, options_.alibi_slopes, alibi_slopes_);
-  } else if (name == "sinks") {
-    read_array("sinks", value, options_.sinks, sinks_);
   } else if (name == "softcap") {
     options_.softcap = expect<double>(function_, name, "a number", value);
   } else if (name == "scale") {
     options_.scale = expect<double>(function_, name, "a number", value);
-  } else if (name == "dropout") {
-    options_.dropout = read_dropout(function_, value);
   } else {
-    key_lengths_ = read_integers(function_, "key_lengths", value);
-    options_.key_lengths = key_lengths_.view();
+    options_.dropout = read_dropout(function_, value);
   }
 }
 
-void Options::read_array(const char* name, nb::handle value, std::optional<View>& option, std::optional<Array>& array) {
-  array.emplace(function_, name, value);
-  option = array->view();
+void Options::read_tensor(const TensorOption& option, nb::handle value) {
+  const char* name = option.name.data();
+  options_.*option.value = is_integers(option)
+                               ? View(integers_.emplace_back(read_integers(function_, name, value)).view())
+                               : arrays_.emplace_back(function_, name, value).view();
 }
 
 void Options::set_starts(nb::handle query_starts, nb::handle key_starts) {
-  query_starts_ = read_integers(function_, "cu_seqlens_q", query_starts);
-  key_starts_ = read_integers(function_, "cu_seqlens_k", key_starts);
-  options_.query_starts = query_starts_.view();
-  options_.key_starts = key_starts_.view();
+  options_.query_starts = integers_.emplace_back(read_integers(function_, "cu_seqlens_q", query_starts)).view();
+  options_.key_starts = integers_.emplace_back(read_integers(function_, "cu_seqlens_k", key_starts)).view();
 }
 
 }  // namespace attend::python

@@ -3,35 +3,30 @@
 
 #include <nanobind/nanobind.h>
 
-#include <optional>
+#include <list>
 #include <string>
 
 #include "array.h"
 #include "attend/attention.h"
 
-// How the signatures of all that take options write them.
-#define ATTEND_OPTIONS                                                                           \
-  "causal: bool = False, window: tuple[int | None, int | None] | None = None, "                  \
-  "offset: int | Literal['top_left', 'bottom_right'] | None = None, mask: Array | None = None, " \
-  "bias: Array | None = None, alibi_slopes: Array | None = None, sinks: Array | None = None, "   \
-  "softcap: float = 0.0, scale: float | None = None, dropout: tuple[float, int] | None = None"
-#define ATTEND_KEY_LENGTHS "key_lengths: Array | Sequence[int] | None = None"
-// What it gives back depends on return_lse. The last one is what help() shows.
-#define ATTEND_WITH_LSE(name, arguments)                         \
-  "@overload\n"                                                  \
-  "def " name "(" arguments                                      \
-  ", return_lse: Literal[True]) -> tuple[ArrayT, ArrayT]: ...\n" \
-  "@overload\n"                                                  \
-  "def " name "(" arguments ", return_lse: Literal[False] = False) -> ArrayT"
-
 namespace attend::python {
+
+// How signatures write the keywords of all that take options, the tensors among them by tensor_options().
+std::string options_signature(bool key_lengths = true);
+std::string gradients_signature();  // "dbias: bool = False, ...": which gradients are wanted
+// A function with options whose result depends on return_lse. The last one is what help() shows.
+std::string signature_with_lse(const std::string& name, const std::string& arguments);
+
+// (name, whether it has a gradient) of each of tensor_options() that is a keyword, for attend.torch.
+nb::tuple tensor_keywords();
 
 // The options of one call, and the arrays that they look at: None is "not given". It is not moved: it holds views of
 // its own arrays.
 class Options {
  public:
-  // Throws TypeError or ValueError that names the function, also for a keyword that is none of these.
-  Options(const char* function, const nb::kwargs& keywords);
+  // Throws TypeError or ValueError that names the function, also for a keyword that is none of these. Where `backward`
+  // is given, the keywords that say which gradients are wanted are read into it.
+  Options(const char* function, const nb::kwargs& keywords, BackwardOptions* backward = nullptr);
   Options(const Options&) = delete;
   Options& operator=(const Options&) = delete;
 
@@ -40,13 +35,14 @@ class Options {
   const AttentionOptions& get() const { return options_; }
 
  private:
-  void read(const std::string& name, nb::handle value);
-  void read_array(const char* name, nb::handle value, std::optional<View>& option, std::optional<Array>& array);
+  void read(const std::string& name, nb::handle value, BackwardOptions* backward);
+  void read_plain(const std::string& name, nb::handle value);
+  void read_tensor(const TensorOption& option, nb::handle value);
 
   const char* function_;
   AttentionOptions options_;
-  std::optional<Array> mask_, bias_, alibi_slopes_, sinks_;
-  Tensor key_lengths_, query_starts_, key_starts_;
+  std::list<Array> arrays_;
+  std::list<Tensor> integers_;
 };
 
 }  // namespace attend::python

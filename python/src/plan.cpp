@@ -35,12 +35,11 @@ AttentionPlan plan_(nb::handle q, nb::handle k, nb::handle v, nb::handle dtype, 
   return call(function, [&] { return plan(x.q, x.k, x.v, x.dtype, options.get()); });
 }
 
-AttentionPlan plan_backward_(nb::handle q, nb::handle k, nb::handle v, nb::handle dtype, bool dbias, bool dalibi_slopes,
-                             bool dsinks, const nb::kwargs& keywords) {
+AttentionPlan plan_backward_(nb::handle q, nb::handle k, nb::handle v, nb::handle dtype, const nb::kwargs& keywords) {
   constexpr const char* function = "plan_backward";
-  const Options options(function, keywords);
+  BackwardOptions wanted;
+  const Options options(function, keywords, &wanted);
   const Shapes x(function, q, k, v, dtype);
-  const BackwardOptions wanted{{}, dbias, dalibi_slopes, dsinks};
   return call(function, [&] { return plan_backward(x.q, x.k, x.v, x.dtype, options.get(), wanted); });
 }
 
@@ -71,8 +70,11 @@ As plan(); dbias, dalibi_slopes and dsinks as of attention_backward(), whose err
 >>> plan.flops / attend.plan(shape, shape, shape, causal=True).flops
 2.5)";
 
-#define ATTEND_SHAPES \
-  "q: Array | Sequence[int], k: Array | Sequence[int], v: Array | Sequence[int], dtype: object = None, "
+std::string signature(const char* name, const std::string& keywords) {
+  return "def " + std::string(name) +
+         "(q: Array | Sequence[int], k: Array | Sequence[int], v: Array | Sequence[int], " +
+         "dtype: object = None, *, " + keywords + ") -> AttentionPlan";
+}
 
 }  // namespace
 
@@ -94,13 +96,10 @@ void bind_plan(nb::module_& m) {
           "reason", [](const AttentionPlan& plan) { return translate_names(plan.reason); }, "why this path")
       .def("__repr__", &describe);
   m.def("plan", &plan_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("dtype") = nb::none(),
-        nb::arg("options"),
-        nb::sig("def plan(" ATTEND_SHAPES "*, " ATTEND_OPTIONS ", " ATTEND_KEY_LENGTHS ") -> AttentionPlan"), plan_doc);
+        nb::arg("options"), nb::sig(signature("plan", options_signature()).c_str()), plan_doc);
   m.def("plan_backward", &plan_backward_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
-        nb::arg("dtype") = nb::none(), nb::kw_only(), nb::arg("dbias") = false, nb::arg("dalibi_slopes") = false,
-        nb::arg("dsinks") = false, nb::arg("options"),
-        nb::sig("def plan_backward(" ATTEND_SHAPES "*, " ATTEND_OPTIONS ", " ATTEND_KEY_LENGTHS
-                ", dbias: bool = False, dalibi_slopes: bool = False, dsinks: bool = False) -> AttentionPlan"),
+        nb::arg("dtype") = nb::none(), nb::arg("options"),
+        nb::sig(signature("plan_backward", options_signature() + ", " + gradients_signature()).c_str()),
         plan_backward_doc);
 }
 
