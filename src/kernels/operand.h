@@ -208,30 +208,38 @@ void transpose_rows(const float* rows, std::int64_t stride, std::int64_t count, 
 // A key that a row does not attend to has weight 0, and 0 * NaN is NaN. So where something may be hidden, what is not
 // finite is 0 in the form that the products read, and is given afterwards to the rows that do attend to it.
 
-// Whether all of `rows` rows of f32, `row` floats apart, are finite.
-bool are_finite(const float* x, std::int64_t row, std::int64_t rows, std::int64_t count) {
-  F sum = Simd::zero();
+// Looks through rows of f32: sums of x - x, which are 0, or NaN.
+struct FiniteCheck {
+  F sums = Simd::zero();
   float rest = 0;
-  for (std::int64_t j = 0; j < rows; ++j, x += row) {
+
+  void add(const float* x, std::int64_t count) {
     std::int64_t d = 0;
     for (; d + lanes <= count; d += lanes) {
       const F part = Simd::load(x + d);
-      sum = Simd::add(sum, Simd::sub(part, part));  // 0, or NaN
+      sums = Simd::add(sums, Simd::sub(part, part));
     }
     for (; d < count; ++d) rest += x[d] - x[d];
   }
-  return rest == 0 && sum_of_lanes(sum) == 0;
+  bool passed() const { return rest == 0 && sum_of_lanes(sums) == 0; }
+};
+
+// Whether all of `rows` rows, `row` floats apart, are finite.
+bool are_finite(const float* x, std::int64_t row, std::int64_t rows, std::int64_t count) {
+  FiniteCheck check;
+  for (std::int64_t j = 0; j < rows; ++j) check.add(x + j * row, count);
+  return check.passed();
 }
 
 // The same of rows that begin at row_at(0), row_at(1), ...; `buffer` holds one as f32.
 template <class RowAt>
 bool are_finite(RowAt row_at, std::int64_t rows, const Elements& of, float* buffer) {
-  bool finite = true;
-  for (std::int64_t j = 0; j < rows && finite; ++j) {
+  FiniteCheck check;
+  for (std::int64_t j = 0; j < rows; ++j) {
     load_row(buffer, row_at(j), of);
-    finite = are_finite(buffer, 0, 1, of.count);
+    check.add(buffer, of.count);
   }
-  return finite;
+  return check.passed();
 }
 
 // body(row, column, value) for each one that is not.
