@@ -114,7 +114,7 @@ TEST(Explain, KeepsWhatIsAskedFor) {
       ErrorCode::bad_value, [] { explain({.heads = 2}, {.head = 2}); }, "head is 2");
   // In pieces of some millions of pairs.
   std::string text;
-  for (int i = 0; i < 1500; ++i) text += "w" + std::to_string(i) + " ";
+  for (int i = 0; i < 1500; ++i) text.append("w").append(std::to_string(i)).append(" ");
   const Trace trace = explain({.text = text, .d_k = 2, .causal = true});
   const AttentionSteps steps = attention_steps(trace.queries, trace.keys, trace.values, {.causal = true});
   expect_same(trace.scores, steps.scores);
@@ -209,7 +209,7 @@ TEST(Explain, OneWordAndTwoThousand) {
   EXPECT_THAT(to_text(one), HasSubstr("row sum = 1.0000"));
 
   std::string text;
-  for (int i = 0; i < 2000; ++i) text += "word" + std::to_string(i * 7 % 1999) + " ";
+  for (int i = 0; i < 2000; ++i) text.append("word").append(std::to_string(i * 7 % 1999)).append(" ");
   const Trace many = explain({.text = text});
   EXPECT_EQ(many.weights.shape(), Dims({2000, 2000}));
   const std::string walk = to_text(many);
