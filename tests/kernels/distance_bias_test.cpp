@@ -77,7 +77,7 @@ Call draw_call(Dice& dice, std::uint64_t seed, unsigned without) {
   const Sizes s{1, 1 + dice.below(3), 1, queries[dice.below(5)], keys[dice.below(8)], 1 + dice.below(40), 0};
   Sizes sizes = s;
   sizes.Dv = 1 + dice.below(40);
-  return make_call(sizes, random_features(dice) & ~unsigned{without}, dtypes[seed % 3], seed);
+  return make_call(sizes, random_features(dice) & ~(without | with_distance), dtypes[seed % 3], seed);
 }
 
 Pair draw_pair(std::uint64_t seed, unsigned without) {

@@ -83,6 +83,7 @@ class GroupOfCall {
     group.sizes = {H, x.Q.size(3), x.V.size(3), x.Q.dtype()};
     group.features = {.mask = o.mask.has_value(),
                       .bias = o.bias.has_value(),
+                      .distance_bias = o.distance_bias.has_value(),
                       .alibi_slopes = o.alibi_slopes.has_value(),
                       .softcap = o.softcap > 0,
                       .dropout = o.dropout.p > 0};
@@ -90,6 +91,10 @@ class GroupOfCall {
     group.q = operand_of(x.Q), group.k = rows_of(x.K), group.v = rows_of(x.V);
     if (o.mask) group.mask = operand_of(o.mask->broadcast_to({1, H, Tq, Tk}));
     if (o.bias) group.bias = operand_of(o.bias->broadcast_to({1, H, Tq, Tk}));
+    if (const auto& table = o.distance_bias) {
+      group.distance_bias = {table->raw(), table->dtype(), table->strides()[0], 0, table->strides()[1]};
+      group.reach = table->size(1) / 2;
+    }
     group.alibi_slopes = doubles(o.alibi_slopes, H, slopes_);
     group.sinks = doubles(o.sinks, H, sinks_);
   }

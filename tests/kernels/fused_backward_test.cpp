@@ -32,7 +32,7 @@ class Trial {
         D_(c.x.Q.size(3)),
         forward_(c.x) {
     group_.forward = forward_.group;
-    group_.forward.features.dlogits = c.wanted.dbias || c.wanted.dalibi_slopes;
+    group_.forward.features.dlogits = c.wanted.dbias || c.wanted.ddistance_bias || c.wanted.dalibi_slopes;
     group_.out = operand_of(c.forward.out), group_.lse = statistics(c.forward.lse);
     group_.queries = Tq_;
     group_.dout = operand_of(c.Dout);
@@ -47,6 +47,7 @@ class Trial {
     Guarded dq(bytes(H_ * Tq_ * D_, dtype)), dk(bytes(Tk_ * D_, dtype)), dv(bytes(Tk_ * c_.x.V.size(3), dtype));
     Tensor dbias({1, H_, Tq_, Tk_});
     std::vector<double> dslopes(static_cast<std::size_t>(H_));
+    std::vector<double> ddistances(static_cast<std::size_t>(H_ * (2 * group_.forward.reach + 1)));
     const MutableView q(dq.begin(), dtype, c_.x.Q.shape()), k(dk.begin(), dtype, c_.x.K.shape()),
         v(dv.begin(), dtype, c_.x.V.shape());
     group_.dq_out = {q.raw(), dtype, q.strides()[1], q.strides()[2], q.strides()[3]};
@@ -57,12 +58,17 @@ class Trial {
       group_.dbias = dbias.data<float>();
       group_.dbias_head = Tq_ * Tk_, group_.dbias_row = Tk_, group_.dbias_column = 1;
     }
+    if (c_.wanted.ddistance_bias) group_.ddistance_bias = ddistances.data();
     if (c_.wanted.dalibi_slopes) group_.dalibi_slopes = dslopes.data();
     Guarded scratch(target_.backward.bytes(group_.forward.sizes, group_.forward.features));
     run(scratch.begin());
     for (const Guarded* each : {&sums, &of_rows, &dq, &dk, &dv, &scratch}) EXPECT_TRUE(each->intact()) << what;
     AttentionGradients gradients{q.clone(), k.clone(), v.clone()};
     if (c_.wanted.dbias) gradients.dbias = dbias.view().to(c_.x.options.bias->dtype());
+    if (c_.wanted.ddistance_bias) {
+      const View& of = *c_.x.options.distance_bias;
+      gradients.ddistance_bias = View(ddistances.data(), DType::f64, of.shape()).to(of.dtype());
+    }
     if (c_.wanted.dalibi_slopes) {
       gradients.dalibi_slopes = View(dslopes.data(), DType::f64, {H_}).to(c_.x.options.alibi_slopes->dtype());
     }
