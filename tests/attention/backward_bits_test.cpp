@@ -16,7 +16,7 @@ constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
 void expect_same_gradients(const AttentionGradients& actual, const AttentionGradients& expected,
                            const std::string& what) {
   const auto a = listed(actual), e = listed(expected);
-  for (std::size_t n = 0; n < 6; ++n) {
+  for (std::size_t n = 0; n < gradient_names.size(); ++n) {
     ASSERT_EQ(a[n].has_value(), e[n].has_value()) << what;
     if (a[n]) expect_same(*a[n], *e[n], what + " " + gradient_names[n]);
   }
@@ -192,6 +192,7 @@ GradientSums reach_of(const BackwardCall& c, const Poisoned& poisoned, const std
       std::fill_n(reached.row(1, at.b, kv, key), at.head.D, 1);
       if (poisoned.reaches_dv) std::fill_n(reached.row(2, at.b, kv, key), at.head.Dv, 1);
       if (c.wanted.dbias) reached.bias(at.b, at.h, at.i, key) = 1;
+      if (c.wanted.ddistance_bias) reached.distance(at.h, distance_place(at.head, at.row, j)) = 1;
       if (c.wanted.dalibi_slopes) reached.alibi_slope(at.h) = 1;
     }
   });
@@ -201,7 +202,7 @@ GradientSums reach_of(const BackwardCall& c, const Poisoned& poisoned, const std
 void expect_reached_alone(const GradientSums& reached, const AttentionGradients& clean,
                           const AttentionGradients& result, bool all_nan, const std::string& what) {
   const auto before = listed(clean), after = listed(result);
-  for (std::size_t n = 0; n < 6; ++n) {
+  for (std::size_t n = 0; n < gradient_names.size(); ++n) {
     if (!before[n]) continue;
     std::string leaks, gone;
     const auto bytes = size_of(before[n]->dtype());
@@ -296,18 +297,19 @@ MutableView placed(Memory& memory, const View& like, int layout) {
 
 TEST(AttentionBackwardInto, WritesTheSameBitsIntoAnyLayoutAndNothingElse) {
   for (const DType dtype : dtypes) {
-    const BackwardCall c =
-        backward_of(make_call({2, 4, 2, 13, 17, 9, 11}, with_bias | with_alibi | with_sinks, dtype, 66'003), 1, true);
+    const BackwardCall c = backward_of(
+        make_call({2, 4, 2, 13, 17, 9, 11}, with_bias | with_distance | with_alibi | with_sinks, dtype, 66'003), 1,
+        true);
     const AttentionGradients expected = c.run();
     const auto e = listed(expected);
     for (int layout = 0; layout < 4; ++layout) {
       const std::string what = c.x.what + " layout " + std::to_string(layout);
-      std::array<Memory, 6> memory;
+      std::array<Memory, gradient_names.size()> memory;
       std::vector<MutableView> to;
-      for (std::size_t n = 0; n < 6; ++n) to.push_back(placed(memory[n], *e[n], layout));
-      attention_backward_into({to[0], to[1], to[2], to[3], to[4], to[5]}, c.Dout, c.x.Q, c.x.K, c.x.V, c.forward.out,
-                              c.forward.lse, c.x.options, c.wanted.dlse);
-      for (std::size_t n = 0; n < 6; ++n) {
+      for (std::size_t n = 0; n < gradient_names.size(); ++n) to.push_back(placed(memory[n], *e[n], layout));
+      attention_backward_into({to[0], to[1], to[2], to[3], to[4], to[5], to[6]}, c.Dout, c.x.Q, c.x.K, c.x.V,
+                              c.forward.out, c.forward.lse, c.x.options, c.wanted.dlse);
+      for (std::size_t n = 0; n < gradient_names.size(); ++n) {
         expect_same(to[n], *e[n], what + " " + gradient_names[n]);
         const Memory clean;  // with the elements taken back, nothing has changed
         to[n].copy_from(View(clean.bytes.data(), to[n].dtype(), to[n].shape()));
@@ -471,18 +473,20 @@ TEST(AttentionBackward, EveryAxisMayBeEmptyButTheHeadSizes) {
 TEST(AttentionBackwardInto, EveryAllocationMayFail) {
   for (const DType dtype : dtypes) {
     for (const unsigned wanted :
-         {0u, with_mask | with_bias | with_lengths | with_causal | with_alibi | with_sinks, unsigned{with_starts}}) {
+         {0u, with_mask | with_bias | with_distance | with_lengths | with_causal | with_alibi | with_sinks,
+          unsigned{with_starts}}) {
       const BackwardCall c = backward_of(make_call({2, 4, 2, 60, 70, 16, 16}, wanted, dtype, 1), 1, true);
       const AttentionGradients expected = c.run();
       const auto e = listed(expected);
       bool failed = true;
       std::int64_t n = 0;
       for (; failed && n < 500; ++n) {
-        std::array<Tensor, 6> to;
-        for (std::size_t g = 0; g < 6; ++g)
+        std::array<Tensor, gradient_names.size()> to;
+        for (std::size_t g = 0; g < gradient_names.size(); ++g)
           if (e[g]) to[g] = Tensor(e[g]->shape(), e[g]->dtype());
         const auto view = [&](std::size_t g) { return e[g] ? std::optional(to[g].view()) : std::nullopt; };
-        const AttentionGradientViews views{to[0].view(), to[1].view(), to[2].view(), view(3), view(4), view(5)};
+        const AttentionGradientViews views{to[0].view(), to[1].view(), to[2].view(), view(3),
+                                           view(4),      view(5),      view(6)};
         bool threw = false;
         ErrorCode code{};
         {
@@ -500,7 +504,7 @@ TEST(AttentionBackwardInto, EveryAllocationMayFail) {
           EXPECT_EQ(static_cast<int>(code), static_cast<int>(ErrorCode::out_of_memory))
               << c.x.what << " allocation " << n;
         }
-        for (std::size_t g = 0; g < 6; ++g) {
+        for (std::size_t g = 0; g < gradient_names.size(); ++g) {
           if (!e[g]) continue;
           expect_same(to[g], threw ? Tensor(e[g]->shape(), e[g]->dtype()).view() : *e[g],
                       c.x.what + " " + gradient_names[g] + ", allocation " + std::to_string(n));
@@ -528,6 +532,9 @@ TEST(AttentionBackward, KeysInTwoPartsWithMergedResults) {
     x.options.offset = Offset(offset);
     if (x.options.mask) x.options.mask = x.options.mask->broadcast_to(pairs);
     if (x.options.bias) x.options.bias = x.options.bias->broadcast_to(pairs);
+    // A gradient that is rounded to 16 bits can't be added up from parts.
+    if (x.options.distance_bias)
+      x.distances = x.options.distance_bias->to(dtype), x.options.distance_bias = x.distances;
     BackwardCall c = backward_of(std::move(x), seed, dice.one_in(2));
     const auto part = [&](std::int64_t first, std::int64_t last) {
       AttentionOptions options = c.x.options;
@@ -568,6 +575,7 @@ TEST(AttentionBackward, KeysInTwoPartsWithMergedResults) {
     sum.dk = join(sum.dk, rest.dk, 2), sum.dv = join(sum.dv, rest.dv, 2);
     if (sum.dbias) sum.dbias = join(*sum.dbias, *rest.dbias, 3);
     if (sum.dalibi_slopes) add(*sum.dalibi_slopes, *rest.dalibi_slopes);
+    if (sum.ddistance_bias) add(*sum.ddistance_bias, *rest.ddistance_bias);
     if (dtype == DType::f32) {
       expect_as_exact(c, sum);
       continue;
@@ -575,7 +583,7 @@ TEST(AttentionBackward, KeysInTwoPartsWithMergedResults) {
     const AttentionGradients expected = c.run();
     const auto s = listed(sum), e = listed(expected);
     const GradientOracle oracle(c);
-    for (std::size_t n = 0; n < 6; ++n) {
+    for (std::size_t n = 0; n < gradient_names.size(); ++n) {
       if (!e[n]) continue;
       const Tensor difference = s[n]->to(DType::f64), whole = e[n]->to(DType::f64);
       double largest = 0, terms = 0;

@@ -66,11 +66,12 @@ void expect_slopes(std::uint64_t seed, unsigned wanted, bool with_dlse) {
     Tensor wide = option->to(DType::f64);
     option = (tensor = std::move(wide)).view();
   };
-  widen(x.options.bias, x.bias), widen(x.options.alibi_slopes, x.slopes), widen(x.options.sinks, x.sinks);
+  widen(x.options.bias, x.bias), widen(x.options.distance_bias, x.distances), widen(x.options.alibi_slopes, x.slopes),
+      widen(x.options.sinks, x.sinks);
   const BackwardCall c = backward_of(std::move(x), seed, with_dlse);
   const AttentionGradients gradients = c.run();
   const auto ours = listed(gradients), of = arguments(c);
-  for (std::size_t n = 0; n < 6; ++n) {
+  for (std::size_t n = 0; n < gradient_names.size(); ++n) {
     ASSERT_EQ(ours[n].has_value(), of[n].has_value());
     if (!of[n]) continue;
     ASSERT_EQ(ours[n]->shape().str(), of[n]->shape().str());
