@@ -63,8 +63,8 @@ std::string flag_of(const TensorOption& option) {
 
 void check_offset(const AttentionOptions& options) {
   const bool window = options.window.left >= 0 || options.window.right >= 0;
-  if (options.offset && !options.causal && !window && !options.alibi_slopes)
-    throw UsageError("--offset: nothing uses it without --causal, --window or --alibi-slopes");
+  if (options.offset && !options.causal && !window && !options.alibi_slopes && !options.distance_bias)
+    throw UsageError("--offset: nothing uses it without --causal, --window, --alibi-slopes or --distance-bias");
 }
 
 double parse_real(const std::string& option, const std::string& text) {
