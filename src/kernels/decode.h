@@ -28,11 +28,7 @@ struct ReadF16 {
   static constexpr std::int64_t size = 2;
   static F load(const char* p) { return Simd::load_f16(reinterpret_cast<const std::uint16_t*>(p)); }
 };
-// Pairs of bf16, for the bf16 dot.
-struct ReadPairs {
-  static constexpr std::int64_t size = 4;
-  static F load(const char* p) { return Simd::load(reinterpret_cast<const float*>(p)); }
-};
+using ReadPairs = ReadF32;  // pairs of bf16, for the bf16 dot: as wide as a float, and read as they are
 
 // Keys and values of a tile where they can be read a vector at a time.
 struct Lines {
