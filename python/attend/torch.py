@@ -145,6 +145,7 @@ def attention(
     offset: int | Literal["top_left", "bottom_right"] | None = None,
     mask: torch.Tensor | None = None,
     bias: torch.Tensor | None = None,
+    distance_bias: torch.Tensor | None = None,
     alibi_slopes: torch.Tensor | None = None,
     sinks: torch.Tensor | None = None,
     softcap: float = 0.0,
@@ -158,8 +159,8 @@ def attention(
 
     q [B,H,Tq,D], k [B,Hkv,Tk,D], v [B,Hkv,Tk,Dv] give out [B,H,Tq,Dv] in q's dtype, and with return_lse also
     lse [B,H,Tq]. The options and errors are attend.attention()'s; none falls back to PyTorch. Gradients of q, k, v,
-    bias, alibi_slopes and sinks are recorded, through out and lse; a second derivative raises NotImplementedError.
-    dropout is p, with a seed from PyTorch's default generator, or (p, seed).
+    bias, distance_bias, alibi_slopes and sinks are recorded, through out and lse; a second derivative raises
+    NotImplementedError. dropout is p, with a seed from PyTorch's default generator, or (p, seed).
 
     >>> import torch, attend.torch
     >>> q, k = torch.ones(1, 4, 3, 8, requires_grad=True), torch.ones(1, 2, 5, 8)
@@ -170,7 +171,8 @@ def attention(
     """
     options: dict[str, Any] = {"causal": causal, "softcap": softcap, "scale": scale, "layout": layout}
     given: dict[str, Any] = {
-        "mask": mask, "bias": bias, "alibi_slopes": alibi_slopes, "sinks": sinks, "key_lengths": key_lengths
+        "mask": mask, "bias": bias, "distance_bias": distance_bias, "alibi_slopes": alibi_slopes, "sinks": sinks,
+        "key_lengths": key_lengths
     }
     p, seed = dropout if isinstance(dropout, tuple) else (dropout, None)
     if not dispatches(q) and not records((q, k, v, *given.values())):

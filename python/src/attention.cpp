@@ -108,9 +108,11 @@ offset        where query 0 stands among the keys: "top_left" (0, as PyTorch), "
               FlashAttention and decoding) or a whole number; to be given where Tq != Tk and it matters
 mask          bool, True = may attend; broadcasts to [B,H,Tq,Tk]
 bias          floating point, added to the scaled scores; broadcasts to [B,H,Tq,Tk]
+distance_bias [H,2R+1], floating point: adds distance_bias[h, clamp(j - (i + offset), -R, R) + R], a number for each
+              distance of a key from its query, as T5's relative positions
 alibi_slopes  [H]: adds -slope * abs(i + offset - j)
 sinks         [H]: one more score in the softmax of each row, without a value
-softcap       c > 0: scaled scores become c * tanh(score / c), before bias, ALiBi and mask
+softcap       c > 0: scaled scores become c * tanh(score / c), before bias, distance_bias, ALiBi and mask
 scale         default 1 / sqrt(D)
 key_lengths   whole numbers [B]: only keys j < key_lengths[b] exist
 dropout       (p, seed): each weight is dropped with probability p, and the others count 1 / (1 - p); which ones is
@@ -136,8 +138,8 @@ constexpr const char* varlen_doc = R"(attention() over sequences that stand one 
 
 q [tokens,H,D], k [key tokens,Hkv,D], v [key tokens,Hkv,Dv] give out [tokens,H,Dv] (lse [H,tokens]). Sequence n has the
 queries cu_seqlens_q[n] <= i < cu_seqlens_q[n + 1] and sees its own keys alone; both are whole numbers [sequences + 1]
-that begin with 0, as FlashAttention's. causal, window, offset and ALiBi count from each sequence's first query and
-key. The other keywords, and the errors, are attention()'s.
+that begin with 0, as FlashAttention's. causal, window, offset, distance_bias and ALiBi count from each sequence's first
+query and key. The other keywords, and the errors, are attention()'s.
 
 >>> import numpy, attend
 >>> x = numpy.random.default_rng(0).standard_normal((5, 1, 4), numpy.float32)

@@ -102,9 +102,9 @@ dout, of out's shape and dtype, is the gradient of out, and dlse [B,H,Tq] that o
 it. q, k, v and the options are attention()'s, and out and lse what it gave for them with return_lse; or what merge()
 gave, with k and v one of the sets of keys: the gradients are then those of these keys, and dq one summand of the whole.
 
-dq, dk and dv have the shapes and dtypes of q, k and v. With dbias, dalibi_slopes or dsinks the gradient of that option
-is there too, in its shape and dtype, summed over the axes that it was broadcast along. All are new arrays of q's kind.
-Nothing of the size Tq * Tk is stored: weights are computed again from lse.
+dq, dk and dv have the shapes and dtypes of q, k and v. With dbias, ddistance_bias, dalibi_slopes or dsinks the
+gradient of that option is there too, in its shape and dtype, summed over the axes that it was broadcast along. All are
+new arrays of q's kind. Nothing of the size Tq * Tk is stored: weights are computed again from lse.
 
 A row with nothing to attend to has gradient 0; NaN in a masked key or value reaches no gradient.
 The errors are attention()'s; ValueError too where a gradient is wanted of an option that is not given.

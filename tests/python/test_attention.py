@@ -39,20 +39,71 @@ def test_the_result_is_of_the_same_dtype_and_near_the_truth(dtype):
 
 def test_every_option():
     q, k, v, bias = tensors((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 8), (2, 1, 5, 7))
-    slopes, sinks = tensors((3,), (3,))
+    slopes, sinks, distances = tensors((3,), (3,), (3, 5))
     mask = torch.rand(3, 5, 7) < 0.8
     out = attend.attention(q, k, v, causal=True, window=(4, None), offset="bottom_right", mask=mask, bias=bias,
-                           alibi_slopes=slopes, sinks=sinks, softcap=3.0, scale=0.4, key_lengths=[7, 6])
+                           distance_bias=distances, alibi_slopes=slopes, sinks=sinks, softcap=3.0, scale=0.4,
+                           key_lengths=[7, 6])
     i, j = torch.arange(5)[:, None] + 2, torch.arange(7)
     expected = []
     for b, length in enumerate([7, 6]):
         level = i - (7 - length)  # bottom right of the valid keys
         scores = 3 * torch.tanh(q[b].double() @ k[b].double().transpose(-1, -2) * 0.4 / 3) + bias[b]
-        scores = scores - slopes[:, None, None] * (level - j).abs()
+        scores = scores + distances[:, (j - level).clamp(-2, 2) + 2] - slopes[:, None, None] * (level - j).abs()
         visible = mask & (j <= level) & (j >= level - 4) & (j < length)
         scores = torch.cat([scores.masked_fill(~visible, -torch.inf), sinks[:, None, None].expand(3, 5, 1)], -1)
         expected.append(scores.softmax(-1)[..., :7] @ v[b].double())
     close(out, torch.stack(expected))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_a_bias_by_distance_is_the_bias_that_it_stands_for(dtype):
+    """Bit for bit: it is added where a bias is."""
+    q, k, v = tensors((2, 4, 9, 16), (2, 2, 13, 16), (2, 2, 13, 5), dtype=dtype)
+    table, = tensors((7, 4))
+    table[6, 1] = -torch.inf  # hides what is 3 keys or more ahead
+    table = table.T
+
+    def bias(queries, keys, offset):
+        return table[:, (torch.arange(keys) - torch.arange(queries)[:, None] - offset).clamp(-3, 3) + 3]
+
+    def same(got, expected):
+        assert all(torch.equal(*each) for each in zip(got, expected, strict=True))
+
+    for options in {"causal": True, "offset": 2}, {"offset": 0, "layout": "bhtd"}, {"offset": "bottom_right"}:
+        offset = {"bottom_right": 4}.get(options["offset"], options["offset"])
+        same(attend.attention(q, k, v, distance_bias=table, return_lse=True, **options),
+             attend.attention(q, k, v, bias=bias(9, 13, offset), return_lse=True, **options))
+    steps = attend.attention_steps(q, k, v, distance_bias=table, offset=2)
+    same([steps.logits, steps.context], [(x := attend.attention_steps(q, k, v, bias=bias(9, 13, 2))).logits, x.context])
+
+    packed = [x.transpose(1, 2).flatten(0, 1) for x in (q, k, v)]
+    starts = [0, 9, 18], [0, 13, 26]
+    same(attend.attention_varlen(*packed, *starts, distance_bias=table, offset="bottom_right", return_lse=True),
+         attend.attention_varlen(*packed, *starts, bias=bias(9, 13, 4).tile(1, 2, 2), return_lse=True))
+    if dtype != torch.float64:
+        cache = attend.KvCache(2, 2, 16, 5, dtype=dtype)
+        cache.append(k, v)
+        same([cache.attention(q[:, :, -2:], distance_bias=table)],
+             [attend.attention(q[:, :, -2:], k, v, bias=bias(2, 13, 11))])
+
+
+def test_a_bias_by_distance_has_a_place_for_each_distance():
+    q, k = tensors((2, 5, 8), (2, 7, 8))
+    for shape in (2, 4), (3, 5), (5,), (1, 2, 5):
+        with pytest.raises(ValueError, match=r"attention: distance_bias has shape \[.*\], expected \[H,2R\+1\]"):
+            attend.attention(q, k, k, distance_bias=torch.ones(shape), offset=0)
+    with pytest.raises(ValueError, match="attention: 5 queries and 7 keys with .* need an offset"):
+        attend.attention(q, k, k, distance_bias=torch.ones(2, 5))
+    with pytest.raises(TypeError, match="attention: distance_bias"):
+        attend.attention(q, k, k, distance_bias=torch.ones(2, 5, dtype=torch.int64), offset=0)
+
+
+def test_a_bias_by_distance_takes_no_memory_of_queries_times_keys():
+    shape, table = (1, 4, 4096, 32), torch.ones(4, 257)
+    assert attend.plan(shape, shape, shape, distance_bias=table).scratch_bytes < 4 * 4096**2
+    plan = attend.plan_backward(shape, shape, shape, distance_bias=table, ddistance_bias=True)
+    assert plan.path == "fused" and plan.scratch_bytes < 4 * 4096**2
 
 
 def test_layout_bthd_is_bhtd_transposed():

@@ -17,8 +17,8 @@ def rand(*shape, dtype=torch.float64):
     return torch.randn(shape, dtype=torch.float64).to(dtype)
 
 
-def plain(q, k, v, *, keep=None, causal=False, window=(None, None), offset=0, mask=None, bias=None, alibi_slopes=None,
-          sinks=None, softcap=0.0, scale=None, key_lengths=None, p=0.0):
+def plain(q, k, v, *, keep=None, causal=False, window=(None, None), offset=0, mask=None, bias=None, distance_bias=None,
+          alibi_slopes=None, sinks=None, softcap=0.0, scale=None, key_lengths=None, p=0.0):
     """softmax(q k^T * scale) v with every option, of [B,H,T,D], as the documentation puts it; and lse."""
     groups = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
@@ -33,6 +33,9 @@ def plain(q, k, v, *, keep=None, causal=False, window=(None, None), offset=0, ma
         visible = visible & (j < torch.as_tensor(key_lengths)[:, None, None, None])
     if bias is not None:
         scores = scores + bias
+    if distance_bias is not None:
+        reach = distance_bias.shape[1] // 2
+        scores = scores + distance_bias[:, (j - i).clamp(-reach, reach) + reach]
     if alibi_slopes is not None:
         scores = scores - alibi_slopes[:, None, None] * (i - j).abs().to(scores.dtype)
     scores = scores.masked_fill(~visible, -torch.inf)
@@ -53,11 +56,13 @@ OPTIONS = {
     "bias of keys": lambda: {"bias": rand(2, 1, 1, 7)},
     "bias of heads": lambda: {"bias": rand(4, 5, 7), "softcap": 3.0},
     "ALiBi, sinks": lambda: {"alibi_slopes": rand(4).abs(), "sinks": rand(4), "offset": 2},
+    "distances": lambda: {"distance_bias": rand(4, 7), "offset": 1},
+    "distances in a window": lambda: {"distance_bias": rand(4, 1), "window": (2, 3), "offset": 2},
     "all": lambda: {"causal": True, "offset": 3, "window": (4, None), "mask": torch.rand(5, 7) < 0.8,
-                    "bias": rand(1, 4, 5, 1), "alibi_slopes": rand(4), "sinks": rand(4), "softcap": 2.0, "scale": 0.4,
-                    "key_lengths": [7, 6]},
+                    "bias": rand(1, 4, 5, 1), "distance_bias": rand(4, 5), "alibi_slopes": rand(4), "sinks": rand(4),
+                    "softcap": 2.0, "scale": 0.4, "key_lengths": [7, 6]},
 }
-DIFFERENTIABLE = ("bias", "alibi_slopes", "sinks")
+DIFFERENTIABLE = ("bias", "distance_bias", "alibi_slopes", "sinks")
 
 
 def autograd(inputs, options, dout, dlse, dtype, keep=None, p=0.0):
@@ -112,7 +117,7 @@ def test_only_what_is_wanted_is_there():
     options = {"bias": rand(3, 3, dtype=torch.float32), "sinks": rand(2, dtype=torch.float32)}
     out, lse = attend.attention(q, q, q, return_lse=True, **options)
     got = attend.attention_backward(q, q, q, q, out, lse, dsinks=True, **options)
-    assert got.dbias is None and got.dalibi_slopes is None and got.dsinks.shape == (2,)
+    assert got.dbias is None and got.ddistance_bias is None and got.dalibi_slopes is None and got.dsinks.shape == (2,)
     assert got.dq.shape == got.dk.shape == got.dv.shape == (2, 3, 8)
     with pytest.raises(AttributeError):
         got.dq = None
@@ -135,20 +140,23 @@ def test_layout_bthd_is_bhtd_transposed():
 def test_varlen_is_each_sequence_by_itself():
     q, k, v, dout = (rand(*shape, dtype=torch.float32) for shape in ((11, 4, 8), (12, 2, 8), (12, 2, 8), (11, 4, 8)))
     queries, keys, options = [0, 3, 3, 11], [0, 5, 7, 12], {"causal": True, "offset": "bottom_right"}
-    sinks = rand(4, dtype=torch.float32)
-    out, lse = attend.attention_varlen(q, k, v, queries, keys, sinks=sinks, return_lse=True, **options)
-    got = attend.attention_varlen_backward(dout, q, k, v, out, lse, queries, torch.tensor(keys), sinks=sinks,
-                                           dsinks=True, **options)
-    dsinks = torch.zeros(4)
+    options |= {"sinks": rand(4, dtype=torch.float32), "distance_bias": rand(4, 7, dtype=torch.float32)}
+    wanted = {"dsinks": True, "ddistance_bias": True}
+    out, lse = attend.attention_varlen(q, k, v, queries, keys, return_lse=True, **options)
+    got = attend.attention_varlen_backward(dout, q, k, v, out, lse, queries, torch.tensor(keys), **wanted,
+                                           **options)
+    dsinks, ddistances = torch.zeros(4), torch.zeros(4, 7)
     for n in range(3):
         rows, columns = slice(*queries[n:n + 2]), slice(*keys[n:n + 2])
         alone = attend.attention_backward(dout[rows], q[rows], k[columns], v[columns], out[rows], lse[:, rows],
-                                          layout="bthd", sinks=sinks, dsinks=True, **options)
+                                          layout="bthd", **wanted, **options)
         for name, part in ("dq", rows), ("dk", columns), ("dv", columns):
             assert torch.equal(getattr(got, name)[part], getattr(alone, name))
         dsinks += alone.dsinks
+        ddistances += alone.ddistance_bias
     # Three sums of at most 8 numbers below 1 each, added in float32 here and in double there.
     torch.testing.assert_close(got.dsinks, dsinks, rtol=0, atol=1e-6)
+    torch.testing.assert_close(got.ddistance_bias, ddistances, rtol=0, atol=4e-6)  # of up to 8 such in a sum
     with pytest.raises(ValueError, match="attention_varlen_backward: cu_seqlens_q"):
         attend.attention_varlen_backward(dout, q, k, v, out, lse, [0, 12], [0, 12])
 

@@ -173,14 +173,15 @@ def positions(Tq, Tk, offset, lengths):
     """i + offset - j [B,1,Tq,Tk]."""
     offsets = [{None: 0, "top_left": 0, "bottom_right": length - Tq}.get(offset, offset) for length in lengths]
     i, j = torch.arange(Tq)[:, None], torch.arange(Tk)
-    return torch.stack([i + each - j for each in offsets])[:, None] if lengths else torch.zeros(0, 1, Tq, Tk)
+    distances = torch.tensor(offsets, dtype=torch.int64)[:, None, None] + i - j
+    return distances[:, None]
 
 
 def attention(*, seed, library, dtype, B=1, H=1, Hkv=1, Tq, Tk, D, Dv, axes=4, layout="bhtd", places={}, causal=False,
-              window=None, offset=None, mask=None, bias=None, alibi=False, sinks=False, softcap=0.0, scale=None,
-              key_lengths=None, return_lse=False, out=False, poison=None):
+              window=None, offset=None, mask=None, bias=None, distances=None, alibi=False, sinks=False, softcap=0.0,
+              scale=None, key_lengths=None, return_lse=False, out=False, poison=None):
     """One call, and what is wrong with it as an AssertionError. places: how arrays lie in memory, by name; mask: its
-    shape; bias: shape, dtype."""
+    shape; bias: shape, dtype; distances: R, dtype."""
     arrays = Arrays(seed, library)
     shape = functools.partial(shape_of, axes, layout, B)
     place = collections.defaultdict(lambda: "packed", places)
@@ -190,6 +191,9 @@ def attention(*, seed, library, dtype, B=1, H=1, Hkv=1, Tq, Tk, D, Dv, axes=4, l
     ours["v"], x["v"] = arrays.normal(shape(Hkv, Tk, Dv), dtype, place["v"], poison)
     ours["mask"], x["mask"] = arrays.mask(mask, place["mask"]) if mask is not None else (None, None)
     ours["bias"], x["bias"] = arrays.normal(bias[0], bias[1], place["bias"], (5, -math.inf)) if bias else (None, None)
+    if distances:
+        reach, of = distances
+        ours["distance_bias"], table = arrays.normal((H, 2 * reach + 1), of, place["bias"], (2, -math.inf))
     ours["alibi_slopes"], x["slopes"] = arrays.normal((H,), "float32") if alibi else (None, None)
     ours["sinks"], x["sinks"] = arrays.normal((H,), dtype) if sinks else (None, None)
     made = arrays.make(np.zeros(shape(H, Tq, Dv)), dtype, place["out"])[0] if out else None
@@ -204,6 +208,9 @@ def attention(*, seed, library, dtype, B=1, H=1, Hkv=1, Tq, Tk, D, Dv, axes=4, l
     x |= {name: x[name].repeat_interleave(H // max(Hkv, 1), 1) for name in "kv"}
     lengths = [Tk] * B if key_lengths is None else key_lengths
     distance = positions(Tq, Tk, offset, lengths)
+    if distances:
+        entries = table.double()[:, (-distance[:, 0]).clamp(-reach, reach) + reach].transpose(0, 1)
+        x["bias"] = entries if x["bias"] is None else x["bias"].double() + entries
     x |= {"distance": distance.abs(), "visible": visible_keys(x, distance, causal, window, lengths)}
     check(x, dtype, heads_first(as_tensor(result), layout), as_tensor(lse).reshape(B, H, Tq) if return_lse else None)
 
@@ -352,6 +359,7 @@ def draw_attention(dice):
         "window": lambda: tuple(dice.choice((None, -1, 0, 1, 5, dice.randrange(100))) for _ in range(2)),
         "mask": lambda: some_broadcast(dice, pairs),
         "bias": lambda: (some_broadcast(dice, pairs), dice.choice(tuple(DTYPES))),
+        "distances": lambda: (dice.choice((0, 1, 5, 40)), dice.choice(tuple(DTYPES))),
         "alibi": lambda: True,
         "sinks": lambda: True,
         "softcap": lambda: dice.choice((0.5, 5.0, 30.0)),
