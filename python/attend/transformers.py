@@ -29,9 +29,9 @@ def register() -> None:
     """Let Hugging Face models take attn_implementation="attend"; a second call changes nothing.
 
     from_pretrained() and configurations take it; for a model that is there: model.set_attn_implementation("attend").
-    Grouped-query attention, causal masks, sliding windows, padding, caches, soft caps, attention sinks and position
-    biases are done in the kernel: nothing of the size Tq * Tk is made, unless the model itself makes it (T5's
-    position bias) or its mask is none of these (packed sequences, chunked attention, masks of one's own).
+    Grouped-query attention, causal masks, sliding windows, padding, caches, soft caps, attention sinks and the position
+    biases of T5 and MT5 are done in the kernel: nothing of the size Tq * Tk is made, unless the model itself makes it or
+    its mask is none of these (packed sequences, chunked attention, masks of one's own).
     Models train with it, with dropout too, whose seeds come from PyTorch's default generator.
     For what attend does not do (tensors that are not on the CPU, continuous batching) the model runs as with "sdpa", or
     as with "eager" where it has soft caps or sinks, and a warning says so once. Attention weights (output_attentions)
@@ -107,6 +107,8 @@ def _mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_functio
     if config is not None and not _uses_interface(type(config)):
         raise ValueError(f"attend.transformers: the model of {type(config).__name__} computes attention in its own "
                          'code; load it with attn_implementation="eager"')
+    if config is not None:
+        _keep_distances(type(config))
     window = _window(mask_function)
     padded_otherwise = attention_mask is not None and attention_mask.ndim != 2
     if window is None or padded_otherwise or torch.device(device).type != "cpu":
@@ -121,6 +123,13 @@ def _mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_functio
     return StructuredMask((batch_size, 1, q_length, kv_length), options, make)
 
 
+def _classes_of(config_class):
+    """What the module of the models of a configuration has of classes."""
+    modeling = sys.modules.get(config_class.__module__.replace("configuration_", "modeling_"))
+    return [each for each in vars(modeling).values() if isinstance(each, type) and each.__module__ == modeling.__name__
+            ] if modeling else []
+
+
 @functools.cache
 def _uses_interface(config_class):
     """Whether the models of a configuration get their attention from transformers' interface.
@@ -128,11 +137,52 @@ def _uses_interface(config_class):
     More than 40 models of transformers 5.23 (GPT-J, Bloom, MPT, ...) compute it in their own code instead and take the
     mask for a float one that they add, or for an inverted one: the results would be wrong without an error.
     """
-    modeling = sys.modules.get(config_class.__module__.replace("configuration_", "modeling_"))
-    for each in vars(modeling).values() if modeling else ():
-        if isinstance(each, type) and issubclass(each, PreTrainedModel) and each.__module__ == modeling.__name__:
+    for each in _classes_of(config_class):
+        if issubclass(each, PreTrainedModel):
             return getattr(each, "_can_set_attn_implementation", lambda: True)()
     return True
+
+
+# T5's attention adds a learned number for each distance between a query and a key. Its first layer makes a matrix
+# [1,H,Tq,Tk] of them, which goes from layer to layer, and its cross-attention one of zeros. Here the numbers themselves
+# go that way, [H,2R+1] for the distances -R to R, or a tensor without elements for the zeros; attention() looks them up.
+
+
+@functools.cache
+def _keep_distances(config_class):
+    """Changes the attention class of T5, MT5 and those models that have copies of it."""
+    for each in _classes_of(config_class):
+        if hasattr(each, "_relative_position_bucket") and list(inspect.signature(each.forward).parameters) == [
+                "self", "hidden_states", "mask", "key_value_states", "position_bias", "past_key_values", "kwargs"]:
+            each.forward = _with_distances(each.forward)
+
+
+def _with_distances(forward):
+    @functools.wraps(forward)
+    def changed(self, hidden_states, mask=None, key_value_states=None, position_bias=None, past_key_values=None,
+                **keywords):
+        ours = self.config._attn_implementation == "attend" and hidden_states.device.type == "cpu"
+        if ours and not is_tracing(hidden_states):
+            if position_bias is None:
+                position_bias = _distances(self) if self.has_relative_attention_bias else hidden_states.new_empty(0)
+            past = 0 if past_key_values is None else past_key_values.get_seq_length(self.layer_idx)
+            keywords["past_keys"] = int(past)
+        return forward(self, hidden_states, mask, key_value_states, position_bias, past_key_values, **keywords)
+
+    return changed
+
+
+def _distances(module):
+    """T5's bias [H,2R+1] for key j and query i by j - i, from -R to R: farther ones are in the buckets of these."""
+    reach = module.relative_attention_max_distance
+    return module.compute_bias(1, 2 * reach + 1, past_seen_tokens=reach)[0, :, 0]
+
+
+def _as_matrix(distances, queries, keys, past_keys):
+    """[1,H,Tq,Tk], as T5 makes it."""
+    reach = distances.shape[1] // 2
+    apart = torch.arange(keys) - torch.arange(queries)[:, None] - past_keys
+    return distances[None, :, apart.clamp(-reach, reach) + reach]
 
 
 _JOINED = masks.and_masks().__code__
@@ -176,7 +226,7 @@ def _visible_keys(attention_mask, kv_length, kv_offset):
 
 
 def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None,
-               position_bias=None, softcap=None, s_aux=None, **keywords):
+               position_bias=None, softcap=None, s_aux=None, past_keys=0, **keywords):
     """transformers' attention function: query [B,H,Tq,D], key [B,Hkv,Tk,D], value [B,Hkv,Tk,Dv] -> [B,Tq,H,Dv], None.
 
     keywords that other implementations need (sliding_window, position_ids, ...) are in the mask already, as for "sdpa".
@@ -189,11 +239,18 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
     if keywords.get("output_attentions"):
         _warn_once("`attend` attention does not support `output_attentions=True`: no attention weights are returned. "
                    "Set attn_implementation to `eager` for them.")
+    distances = None
+    if position_bias is not None and position_bias.dim() < 4:  # of _with_distances()
+        distances, position_bias = position_bias if position_bias.numel() else None, None
     reason = _why_not(query, keywords.get("cache"))
     if reason:
+        if distances is not None:
+            position_bias = _as_matrix(distances, query.shape[2], key.shape[2], past_keys)
         return _fall_back(reason, module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,
                           is_causal=is_causal, position_bias=position_bias, softcap=softcap, s_aux=s_aux, **keywords)
     options = _mask_options(attention_mask, position_bias, query, key, is_causal)
+    if distances is not None:
+        options |= {"distance_bias": distances, "offset": past_keys}
     query, key, value = (x.transpose(1, 2) for x in _alike(query, key, value))
     # Written where transformers wants it, so that nothing is copied.
     out = attention(query, key, value, layout="bthd", scale=scaling, softcap=softcap or 0.0, sinks=s_aux,

@@ -44,12 +44,17 @@ MODELS = {
         layer_types=["sliding_attention", "full_attention"])),
     "t5": lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(
         **SHARED, d_kv=16, d_ff=128, num_layers=2, num_heads=4)),
+    "mt5": lambda: transformers.MT5ForConditionalGeneration(transformers.MT5Config(
+        **SHARED, d_kv=16, d_ff=128, num_layers=2, num_heads=4, relative_attention_max_distance=12,
+        relative_attention_num_buckets=8,
+        feed_forward_proj="relu")),  # distances beyond the farthest bucket; T5's own layers, for its tolerance
     "bart": lambda: transformers.BartForConditionalGeneration(transformers.BartConfig(
         **SHARED, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
         encoder_ffn_dim=128, decoder_ffn_dim=128, max_position_embeddings=128, forced_eos_token_id=None)),
 }
 ENCODERS = ["bert", "modernbert"]
-ENCODER_DECODERS = ["t5", "bart"]
+T5S = ["t5", "mt5"]
+ENCODER_DECODERS = [*T5S, "bart"]
 DECODERS = [name for name in MODELS if name not in ENCODERS + ENCODER_DECODERS]
 GENERATORS = DECODERS + ENCODER_DECODERS
 LENGTHS = [13, 17, 8]  # real tokens of three sequences
@@ -145,7 +150,7 @@ def test_generated_tokens_are_those_of_eager(pairs, name, padding):
     close(torch.stack(got.logits), torch.stack(expected.logits))
 
 
-@pytest.mark.parametrize("name", ["llama", "mistral", "t5"])
+@pytest.mark.parametrize("name", ["llama", "mistral", *T5S])
 def test_generated_tokens_with_a_static_cache_and_with_beams(pairs, name):
     eager, model = pairs(name)
     keywords, _ = inputs(name, "left")
@@ -186,32 +191,85 @@ def test_a_prompt_in_pieces_is_the_prompt(pairs, name, cache):
     close(torch.cat(pieces, 1)[real], whole[real])
 
 
-class LargestSquare(TorchDispatchMode):
-    """The shapes of all that operators of PyTorch give, where two axes have `size`."""
+TOKENS = (PROMPT, 7)  # of what is read, and of what is written
 
-    def __init__(self, size):
+
+class Matrices(TorchDispatchMode):
+    """The shapes of all that operators of PyTorch give, where two axes have numbers of tokens."""
+
+    def __init__(self):
         super().__init__()
-        self.size, self.shapes = size, []
+        self.shapes = []
 
     def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
         result = function(*arguments, **keywords or {})
         self.shapes += [x.shape for x in tree_leaves(result)
-                        if isinstance(x, torch.Tensor) and list(x.shape).count(self.size) > 1]
+                        if isinstance(x, torch.Tensor) and sum(size in TOKENS for size in x.shape) > 1]
         return result
 
 
 @pytest.mark.parametrize("padding", ["none", "left", "right"])
-@pytest.mark.parametrize("name", ENCODERS + DECODERS)
+@pytest.mark.parametrize("name", ENCODERS + DECODERS + T5S)
 @torch.no_grad()
 def test_no_operator_makes_a_matrix_of_queries_and_keys(pairs, name, padding):
     eager, model = pairs(name)
     keywords, _ = inputs(name, padding)
-    with LargestSquare(PROMPT) as squares:
+    with Matrices() as matrices:
         eager(**keywords)
-    assert squares.shapes  # it would be seen
-    with LargestSquare(PROMPT) as squares:
+    assert matrices.shapes  # they would be seen
+    with Matrices() as matrices:
         model(**keywords)
-    assert not squares.shapes
+    assert not matrices.shapes
+
+
+@pytest.mark.parametrize("name", T5S)
+def test_training_makes_no_matrix_of_queries_and_keys(pairs, name):
+    model = copy.deepcopy(pairs(name)[1])
+    with Matrices() as matrices:
+        loss_of(name, model).backward()
+    assert not matrices.shapes
+    for part in model.encoder, model.decoder:
+        grad = part.block[0].layer[0].SelfAttention.relative_attention_bias.weight.grad
+        assert grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("buckets, reach", [(32, 128), (32, 20), (8, 12), (4, 3)])
+@pytest.mark.parametrize("decoder", [False, True])
+@torch.no_grad()
+def test_distances_are_t5s_bias(pairs, buckets, reach, decoder):
+    model = pairs("t5")[1]
+    module = copy.deepcopy((model.decoder if decoder else model.encoder).block[0].layer[0].SelfAttention)
+    module.relative_attention_num_buckets, module.relative_attention_max_distance = buckets, reach
+    distances = attend.transformers._distances(module)
+    assert distances.shape == (4, 2 * reach + 1)
+    for queries, keys, past in (150, 150, 0), (1, 301, 300), (3, 150, 90):  # a static cache has keys to come
+        expected = module.compute_bias(queries, keys, past_seen_tokens=past)
+        assert torch.equal(attend.transformers._as_matrix(distances, queries, keys, past), expected)
+
+
+@torch.no_grad()
+def test_a_text_of_t5_in_pieces_is_the_text(pairs):
+    eager, model = pairs("t5")
+    keywords, _ = inputs("t5", "left")
+    written = torch.randint(3, 99, (3, 9))
+    whole = eager(**keywords | {"decoder_input_ids": written}).logits
+    for cache in transformers.DynamicCache(), transformers.StaticCache(config=model.config, max_cache_len=24):
+        past, pieces = transformers.EncoderDecoderCache(cache, transformers.DynamicCache()), []
+        for first, last in (0, 4), (4, 5), (5, 9):
+            given = keywords | {"decoder_input_ids": written[:, first:last]}
+            pieces.append(model(**given, past_key_values=past).logits)
+        close(torch.cat(pieces, 1), whole)
+
+
+@torch.no_grad()
+def test_where_t5_is_left_to_others_it_has_its_bias(pairs, monkeypatch):
+    eager, model = pairs("t5")
+    keywords, _ = inputs("t5", "right")
+    monkeypatch.setattr(attend.transformers, "_why_not", lambda query, cache: "what a test says")
+    monkeypatch.setattr(attend.transformers, "_warned", set())
+    with pytest.warns(UserWarning, match="what a test says"):
+        got = model(**keywords).logits
+    close(got, eager(**keywords).logits)
 
 
 # --- Masks ---------------------------------------------------------------------------------------------------------
