@@ -7,7 +7,6 @@ import re
 import struct
 import subprocess
 import termios
-import time
 from fcntl import ioctl
 
 import numpy as np
@@ -164,12 +163,11 @@ def test_a_long_sentence_is_announced_and_takes_what_it_draws(command, tmp_path)
         assert result.returncode == status and result.stderr.startswith(told), result.stderr
 
 
-def test_progress_on_a_terminal(in_terminal, explain, tmp_path):
-    sentence = " ".join(f"w{i}" for i in range(1000))
-    start = time.monotonic()
-    shown = in_terminal(sentence, "--heads=4", "-o", str(tmp_path / "a.svg"))
-    assert re.search(r"\rattend: +\d+ %", shown) or time.monotonic() - start < 1
-    assert "%" not in explain(sentence, "--heads=4", "-o", "a.svg").stderr
+def test_progress_on_a_terminal(in_terminal, explain):
+    # 36 million pairs take over a second on two cores; progress is shown after 0.3 s.
+    sentence = " ".join(f"w{i}" for i in range(6000))
+    assert re.search(r"\rattend: +\d+ %", in_terminal(sentence))
+    assert "%" not in explain(sentence).stderr
 
 
 def test_files(explain, tmp_path):
