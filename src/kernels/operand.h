@@ -262,8 +262,8 @@ std::uint32_t load_half(const char* from, bool finite_only = false) {
   return finite_only && (half & 0x7F80) == 0x7F80 ? 0 : half;
 }
 
-// Whether all of a row of bf16 is finite.
-bool halves_are_finite(const char* from, const Elements& of) {
+// Whether all of a row of bf16 is finite. Like interleave(), it is for targets with the bf16 dot alone.
+[[maybe_unused]] bool halves_are_finite(const char* from, const Elements& of) {
   const std::int64_t count = of.count, step = of.stride * 2;
   std::uint32_t infinite = 0;
   if (step == 2) {
@@ -275,7 +275,8 @@ bool halves_are_finite(const char* from, const Elements& of) {
 }
 
 // Two rows of bf16 as one row of pairs; no second row: zeros. finite_only puts 0 for what is not finite.
-void interleave(std::uint32_t* to, const char* low, const char* high, const Elements& of, bool finite_only) {
+[[maybe_unused]] void interleave(std::uint32_t* to, const char* low, const char* high, const Elements& of,
+                                 bool finite_only) {
   const std::int64_t count = of.count, step = of.stride * 2;
   if (step == 2 && high && !finite_only) {  // which the compiler turns into vectors
     for (std::int64_t d = 0; d < count; ++d) to[d] = load_half(low + d * 2) | load_half(high + d * 2) << 16;
