@@ -255,7 +255,7 @@ def main():
     name = re.sub(r"[^a-z0-9]+", "-", result["machine"]["processor"].split("(family")[0].lower()).strip("-")
     if options.against:
         other = bench.workers[against.OTHER]
-        result["other"] = {"worker": options.against, "commit": against.commit_of(options.against), "compiler": other.compiler}
+        result["other"] = {"commit": against.commit_of(options.against), "compiler": other.compiler}
         result["against"] = against.compared(result)
         name += f"-against-{result['other']['commit'].split(' ')[0] or 'another-build'}"
     options.out.mkdir(parents=True, exist_ok=True)
