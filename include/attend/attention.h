@@ -64,7 +64,8 @@ struct AttentionOptions {
   std::optional<View> mask = {};  // bool, true = may attend; broadcast to [B,H,Tq,Tk]
   std::optional<View> bias = {};  // floating point, added to the scaled scores; broadcast to [B,H,Tq,Tk]
   // [H,2R+1], floating point: adds distance_bias[h][clamp(j - (i + offset), -R, R) + R] to the scaled scores, one
-  // number for each distance of key j from query i; farther than R they share the outermost (T5's relative positions).
+  // number for each distance of key j from query i; farther than R they share the outermost. -inf hides. These are the
+  // relative positions of T5 (Raffel et al. 2020, section 2.1) in memory that does not grow with Tq * Tk.
   std::optional<View> distance_bias = {};
   std::optional<View> alibi_slopes = {};  // [H]: adds -slope * |i + offset - j|
   std::optional<View> sinks = {};         // [H]: one more score in the softmax of each row, without a value
@@ -72,8 +73,7 @@ struct AttentionOptions {
   std::optional<View> key_lengths = {};   // i64 [B]: only keys j < key_lengths[b] exist
   // i64 [sequences + 1], both or neither, with B = 1: sequences of different lengths stand one after another along Tq
   // and Tk (FlashAttention's cu_seqlens). Sequence n has the queries query_starts[n] <= i < query_starts[n + 1] and
-  // sees its own keys alone; causal, window, offset,
-  // distance_bias and ALiBi count from its first query and key.
+  // sees its own keys alone; causal, window, offset, distance_bias and ALiBi count from its first query and key.
   std::optional<View> query_starts = {};
   std::optional<View> key_starts = {};
   Dropout dropout = {};
@@ -107,9 +107,8 @@ void attention_into(const MutableView& out, const std::optional<MutableView>& ls
 // nothing (lse -inf) adds nothing. A sink must be in one of the two alone. Throws bad_shape, bad_dtype.
 AttentionResult merge(const View& out_a, const View& lse_a, const View& out_b, const View& lse_b);
 
-// Of q, k and v in their shapes and dtypes; of bias, distance_bias, alibi_slopes and sinks in the shape and dtype
-// of that option,
-// summed over the axes that it was broadcast along.
+// Of q, k and v in their shapes and dtypes; of bias, distance_bias, alibi_slopes and sinks in the shape and dtype of
+// that option, summed over the axes that it was broadcast along.
 struct AttentionGradients {
   Tensor dq, dk, dv;
   std::optional<Tensor> dbias = {}, dalibi_slopes = {}, dsinks = {}, ddistance_bias = {};
@@ -186,8 +185,7 @@ struct AttentionPlan {
 };
 
 // Shapes as in attention(). Of the options' tensors the shapes count, and for mask, bias and distance_bias nothing else
-// is read.
-// Throws what attention() throws.
+// is read. Throws what attention() throws.
 AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype = DType::f32,
                    const AttentionOptions& options = {});
 
