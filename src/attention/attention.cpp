@@ -1,18 +1,12 @@
 #include "attend/attention.h"
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
-#include <vector>
 
 #include "attention/compute.h"
 #include "attention/output.h"
 #include "attention/problem.h"
 #include "attention/schedule.h"
-#include "core/divide_up.h"
-#include "core/element.h"
 #include "core/message.h"
-#include "core/parallel.h"
 
 namespace attend {
 

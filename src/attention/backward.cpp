@@ -1,7 +1,5 @@
 #include "attention/backward.h"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -10,7 +8,6 @@
 #include "attention/output.h"
 #include "core/element.h"
 #include "core/message.h"
-#include "core/parallel.h"
 
 namespace attend {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <memory>
 
 #include "attention/operands.h"
 #include "attention/schedule.h"

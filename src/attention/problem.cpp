@@ -5,7 +5,6 @@
 
 #include "attention/positions.h"
 #include "attention/tensor_options.h"
-#include "core/element.h"
 #include "core/message.h"
 
 namespace attend {

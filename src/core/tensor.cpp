@@ -1,6 +1,5 @@
 #include "attend/tensor.h"
 
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <utility>

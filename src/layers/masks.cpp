@@ -1,7 +1,6 @@
 #include "layers/masks.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "attention/positions.h"
