@@ -52,7 +52,7 @@ kernels::Head Problem::head(const Sequence& s, std::int64_t h) const {
   head.v = matrix_at(v, s.b, kv_head, s.key_start);
   if (mask) head.mask = matrix_at(*mask, s.b, h, s.query_start, s.key_start);
   if (bias) head.bias = matrix_at(*bias, s.b, h, s.query_start, s.key_start);
-  if (distance_bias) head.distance_bias = matrix_at(*distance_bias, s.b, h, 0), head.reach = distance_bias->size(3) / 2;
+  if (distance_bias) head.distance_bias = matrix_at(*distance_bias, s.b, h, 0), head.reach = reach();
   head.rules = rules(s, h);
   if (!alibi_slopes.empty()) head.alibi_slope = alibi_slopes[static_cast<std::size_t>(h)];
   if (!sinks.empty()) head.sink = sinks[static_cast<std::size_t>(h)];
@@ -68,9 +68,7 @@ kernels::Group Problem::group(const Sequence& s, std::int64_t h) const {
   group.v = rows_at(v, blocks.v, blocks.rows, s.b, h, s.key_start);
   if (mask) group.mask = operand_at(*mask, s.b, first, s.query_start, s.key_start);
   if (bias) group.bias = operand_at(*bias, s.b, first, s.query_start, s.key_start);
-  if (distance_bias) {
-    group.distance_bias = operand_at(*distance_bias, s.b, first, 0), group.reach = distance_bias->size(3) / 2;
-  }
+  if (distance_bias) group.distance_bias = operand_at(*distance_bias, s.b, first, 0), group.reach = reach();
   if (!alibi_slopes.empty()) group.alibi_slopes = alibi_slopes.data() + first;
   if (!sinks.empty()) group.sinks = sinks.data() + first;
   return group;

@@ -59,6 +59,8 @@ struct Problem {
   Sequence sequence(std::int64_t n) const;
   // The result's shape without the leading axes that the arguments do not have.
   Dims trim(const Dims& shape) const;
+  // How far from its own place distance_bias tells a query's keys apart: R of [H,2R+1].
+  std::int64_t reach() const { return distance_bias->size(3) / 2; }
   // What decides on the pairs of a sequence, from query head h on.
   kernels::Rules rules(const Sequence& sequence, std::int64_t h) const;
   // What the kernels' scratch depends on: the query heads that share a key head, and what takes part.
