@@ -111,22 +111,23 @@ void load_distance_bias(const Group& g, const BiasRow& row, std::int64_t start, 
 // that it closes none.
 std::uint64_t load_biases(const Group& g, const BiasRow& row, std::int64_t start, std::int64_t keys,
                           std::int64_t padded, float* to) {
+  const auto complete = [=](float* biases) {
+    for (std::int64_t j = keys; j < padded; ++j) biases[j] = 0;
+    return infinities_in(biases, padded);
+  };
+  if (!g.features.bias) {
+    load_distance_bias(g, row, start, keys, to);
+    return complete(to);
+  }
+  load_row(to, row.bias + start * g.bias.column * bytes_of(g.bias.dtype), {g.bias.dtype, g.bias.column, keys});
+  std::uint64_t closed = complete(to);
+  if (!g.features.distance_bias) return closed;
   float distances[tile_keys];
-  float* second = g.features.bias ? distances : to;
-  std::uint64_t closed = 0;
-  if (g.features.bias) {
-    load_row(to, row.bias + start * g.bias.column * bytes_of(g.bias.dtype), {g.bias.dtype, g.bias.column, keys});
-    for (std::int64_t j = keys; j < padded; ++j) to[j] = 0;
-    closed = infinities_in(to, padded);
-  }
-  if (g.features.distance_bias) {
-    load_distance_bias(g, row, start, keys, second);
-    for (std::int64_t j = keys; j < padded; ++j) second[j] = 0;
-    closed |= infinities_in(second, padded);
-  }
+  load_distance_bias(g, row, start, keys, distances);
+  closed |= complete(distances);
   const F most = Simd::set1(FLT_MAX), least = Simd::set1(-FLT_MAX);
-  for (std::int64_t j = 0; second != to && g.features.distance_bias && j < padded; j += lanes) {
-    const F sum = Simd::add(Simd::load(to + j), Simd::load(second + j));
+  for (std::int64_t j = 0; j < padded; j += lanes) {
+    const F sum = Simd::add(Simd::load(to + j), Simd::load(distances + j));
     Simd::store(to + j, Simd::max(least, Simd::min(most, sum)));
   }
   return closed;
