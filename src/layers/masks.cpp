@@ -174,21 +174,17 @@ Tensor reduce(const View& dbias, std::int64_t keys, const View& four, const View
   return sums.view().reshape(mask.shape()).to(mask.dtype());
 }
 
-// Of the distance_bias or the slopes `of` that were written into a bias: it holds -slope |level - j|.
-Tensor reduce_positions(const View& dbias, const Own& p, const View& of) {
+// The gradient of an option `of` [H,...] that was written into a bias by the places of a query and a key: add(the sums
+// of its head, level, j, the bias's gradient there).
+template <class Add>
+Tensor reduce_positions(const View& dbias, const Own& p, const View& of, Add add) {
   const Dims& shape = dbias.shape();
   Tensor sums(of.shape(), DType::f64);
   for (std::int64_t row = 0; row < shape[0] * shape[1] * shape[2]; ++row) {
     const std::int64_t b = row / shape[2] / shape[1], h = row / shape[2] % shape[1], i = row % shape[2];
     const RowOf from(dbias, b, h, i);
-    const std::int64_t level = p.level(b, i);
-    for (std::int64_t j = 0; j < p.Tk; ++j) {
-      if (of.rank() == 2) {
-        sums.data<double>()[h * of.size(1) + kernels::distance_entry(level, j, of.size(1) / 2)] += from[j];
-      } else {
-        sums.data<double>()[h] -= from[j] * static_cast<double>(std::abs(level - j));
-      }
-    }
+    double* sum = sums.data<double>() + h * (of.count() / p.H);
+    for (std::int64_t j = 0; j < p.Tk; ++j) add(sum, p.level(b, i), j, from[j]);
   }
   return sums.view().to(of.dtype());
 }
@@ -249,10 +245,16 @@ void split_bias(const View& gradient, const MultiHeadAttentionCall& call, const 
   if (wanted.attn_mask) to.dattn_mask = reduce(dbias, own.Tk, attn_mask_of(*call.attn_mask, own), *call.attn_mask);
   if (wanted.bias) to.dbias = reduce(dbias, own.Tk, with_four_axes(*call.attention.bias), *call.attention.bias);
   if (wanted.distance_bias && appended > 0) {
-    to.ddistance_bias = reduce_positions(dbias, own, *call.attention.distance_bias);
+    const View& table = *call.attention.distance_bias;
+    to.ddistance_bias = reduce_positions(dbias, own, table, [&](double* sum, auto level, auto j, double each) {
+      sum[kernels::distance_entry(level, j, table.size(1) / 2)] += each;
+    });
   }
   if (wanted.alibi_slopes && appended > 0) {
-    to.dalibi_slopes = reduce_positions(dbias, own, *call.attention.alibi_slopes);
+    const View& slopes = *call.attention.alibi_slopes;
+    to.dalibi_slopes = reduce_positions(dbias, own, slopes, [](double* sum, auto level, auto j, double each) {
+      *sum -= each * static_cast<double>(std::abs(level - j));
+    });
   }
 }
 
