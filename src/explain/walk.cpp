@@ -171,9 +171,8 @@ Step projections_step(const Focus& f) {
   const Trace& t = f.trace;
   Step step{f.title("Embeddings become queries, keys and values"), {}};
   say(step,
-      "Three matrices turn each embedding into a query (what it looks for), a key (what it offers) and a value (what "
-      "it "
-      "hands over).{} {}",
+      "Three matrices turn each embedding into a query (what it looks for), a key (what it offers) and a value "
+      "(what it hands over).{} {}",
       f.cross() ? " The queries come from the first sequence, the keys and values from the second." : "",
       t.options.weights == WeightInit::linear ? "The matrices are drawn as torch.nn.Linear draws its own."
                                               : "The matrices are drawn between 0 and 1.");
@@ -245,9 +244,8 @@ Step scale_step(const Focus& f) {
 Step mask_step(const Focus& f) {
   Step step{f.title("Later keys are hidden"), {}};
   say(step,
-      "Causal: a word sees itself and the words before it. The score of a key that it does not see becomes -inf, so "
-      "that "
-      "the softmax gives it nothing. \"{}\" sees {} of {} keys.",
+      "Causal: a word sees itself and the words before it. The score of a key that it does not see becomes -inf, "
+      "so that the softmax gives it nothing. \"{}\" sees {} of {} keys.",
       f.query(), f.i + 1, f.keys());
   step.blocks.push_back(
       Formula{"logits = scaled_scores where the query sees the key, else -inf", f.pairs_shape().str()});
