@@ -86,8 +86,8 @@ def page(result):
         lines.append("- **A run with --quick: tiny cases under the names of the real ones. It tests the harness and measures nothing.**")
     lines += [f"- {result['date']}, {machine['processor']}, {machine['threads']} threads, {machine['system']}",
               f"- compiler {machine['compiler']}; of the other build {other['compiler']}",
-              f"- {result['rounds']} rounds in {result['minutes']:.0f} minutes. In a round one build runs right after the other, the order "
-              "changing from round to round; a ratio is the median of the rounds' (above 1: faster than the other build), with the "
+              f"- {result['rounds']} rounds in {result['minutes']:.0f} minutes. In a round one build runs right after the other, each in a "
+              "new process, the order changing from round to round; a ratio is the median of the rounds' (above 1: faster than the other build), with the "
               "[interval](../README.md#against-another-build) that holds it with a chance of 95 % or more"]
     if "disturbance" in result:
         lines.append("- while it ran, other programs used {others:.1%} of the processor, and the machine's host took {stolen:.1%}".format(**result["disturbance"]))

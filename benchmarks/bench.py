@@ -54,19 +54,31 @@ def arguments():
 class Bench:
     def __init__(self, options, folder, groups):
         self.options, self.folder = options, folder
-        self.workers = {"attend": Worker([options.worker])}
-        if options.against:
-            self.workers[against.OTHER] = Worker([options.against])
+        self.commands = {"attend": [options.worker]} | ({against.OTHER: [options.against]} if options.against else {})
         wanted = {entry.worker for group in groups for entry in group.entries}
         files = {PYTHON: "python.py"} | ({} if options.no_peers else PEER_FILES)
         for name in files.keys() & wanted:
-            self.workers[name] = Worker([sys.executable, str(HERE / "peers" / files[name]), str(options.threads)])
+            self.commands[name] = [sys.executable, str(HERE / "peers" / files[name]), str(options.threads)]
+        self.workers = {name: Worker(command) for name, command in self.commands.items()}
         self.longest_wait = dict.fromkeys(self.workers, 0.0)
         self.last = "attend"
+        self.ended_seconds = 0.0  # processor time of the workers that renew() ended
 
     def close(self):
         for worker in self.workers.values():
             worker.close()
+
+    def cpu_seconds(self):
+        return self.ended_seconds + sum(worker.cpu_seconds() or 0 for worker in self.workers.values())
+
+    def renew(self, ready, written):
+        """Each worker as a new process with its cases: where a process's tensors lie decides a few percent of a time."""
+        self.ended_seconds = self.cpu_seconds()
+        self.close()
+        self.workers = {name: Worker(command) for name, command in self.commands.items()}
+        for entry in ready:
+            self.ask_to_prepare(entry, written)
+            self.run_once(entry)
 
     def write_inputs(self, case, name):
         """Paths of the case's input files, and its useful work."""
@@ -76,9 +88,17 @@ class Bench:
             np.save(paths[part], array)
         return paths, case.work(inputs)
 
-    def prepare(self, group):
-        """Gives each worker its cases. What is ready, what can't be done and why, and how each one does it."""
-        ready, cannot, facts, written = [], {}, {}, {}
+    def ask_to_prepare(self, entry, written):
+        return self.workers[entry.worker].ask(do="prepare", id=entry.key, case=entry.case.spec(), inputs=written[entry.case][0])["how"]
+
+    def run_once(self, entry):
+        self.workers[entry.worker].ask(do="run", id=entry.key, threads=self.options.threads, seconds=0, least=1)
+
+    def prepare(self, group, written):
+        """Gives each worker its cases. What is ready, what can't be done and why, and how each one does it.
+
+        written: the files of each case's inputs and its useful work, from here on."""
+        ready, cannot, facts = [], {}, {}
         for entry in group.entries:
             if entry.worker not in self.workers:
                 continue
@@ -86,20 +106,16 @@ class Bench:
             if entry.case is not None:
                 if entry.case not in written:
                     written[entry.case] = self.write_inputs(entry.case, f"input{len(written)}")
-                paths, work = written[entry.case]
                 try:
-                    how = self.workers[entry.worker].ask(do="prepare", id=entry.key, case=entry.case.spec(), inputs=paths)["how"]
+                    how = self.ask_to_prepare(entry, written)
                 except WorkerError as error:
                     if entry.worker in ("attend", PYTHON):
                         raise
                     cannot[entry.key] = str(error)
                     del facts[entry.key]
                     continue
-                facts[entry.key] = {"how": how, "case": entry.case.spec()} | work
+                facts[entry.key] = {"how": how, "case": entry.case.spec()} | written[entry.case][1]
             ready.append(entry)
-        for paths, _ in written.values():
-            for path in paths.values():
-                os.unlink(path)
         return ready, cannot, facts
 
     def measure(self, entry):
@@ -137,20 +153,25 @@ class Bench:
         return found
 
     def run_group(self, group):
-        ready, cannot, facts = self.prepare(group)
+        written = {}
+        ready, cannot, facts = self.prepare(group, written)
         for entry in ready:
             if entry.case is not None:
-                self.workers[entry.worker].ask(do="run", id=entry.key, threads=self.options.threads, seconds=0, least=1)
+                self.run_once(entry)
         prepared = [entry for entry in ready if entry.case is not None]
         differs = self.check(group, ready, cannot)
         rounds, self.shares = {entry.key: [] for entry in ready}, {}
         for number in range(self.options.rounds):
+            if self.options.against and number > 0:
+                self.renew(ready, written)
             shift = number * len(ready) // self.options.rounds
             order = ready[shift:] + ready[:shift]
             for entry in order if number % 2 == 0 else reversed(order):  # so that nobody always runs after the same one
                 rounds[entry.key].append(self.measure(entry))
         for entry in prepared:
             self.workers[entry.worker].ask(do="drop", id=entry.key)
+        for path in [path for paths, _ in written.values() for path in paths.values()]:
+            os.unlink(path)
         entries = {key: facts[key] | {"rounds": values} for key, values in rounds.items()}
         for key, far in differs.items():
             if key in entries:
@@ -224,7 +245,7 @@ def measure_all(bench, options, groups, memory):
     for group in groups:
         print(f"{time.perf_counter() - start:6.0f} s  {group.name}", file=sys.stderr, flush=True)
         result["groups"].append(bench.run_group(group))
-    own = sum(worker.cpu_seconds() or 0 for worker in bench.workers.values())
+    own = bench.cpu_seconds()
     wall = time.perf_counter() - start
     if before is not None:
         others, stolen = busy_seconds() - before - [own + time.process_time(), 0]

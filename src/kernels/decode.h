@@ -285,7 +285,7 @@ class Decode {
   }
 
   // In the form that the products read: f32, or bf16 as it is; zeros up to a whole vector, and where not finite.
-  Lines copy_values(const Lines& from, const Elements& of, std::int64_t keys, bool finite) {
+  Lines copy_values(Lines from, Elements of, std::int64_t keys, bool finite) {
     for (std::int64_t j = 0; j < keys; ++j) {
       const char* row = from.data + j * from.row;
       if constexpr (Dot::pair == 1) {

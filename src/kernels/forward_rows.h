@@ -148,18 +148,20 @@ class ForwardRows {
   }
 
   bool find_bits(const Panel& panel, bool closes, Meeting& meeting) {
-    std::uint64_t some = 0, all = ~std::uint64_t{0};
+    std::uint64_t seen[width], some = 0, all = ~std::uint64_t{0};
+    for (std::int64_t lane = 0; lane < panel.count * lanes; ++lane) {
+      const char* mask = mask_rows_ ? mask_rows_[panel.first + lane] : nullptr;
+      seen[lane] = visible_bits(g_, panel.ranges.row[lane], mask, meeting.start);
+    }
+    for (std::int64_t lane = 0; closes && lane < panel.count * lanes; ++lane) seen[lane] &= ~closed_[lane];
     std::int64_t limit = 0;
     for (int v = 0; v < panel.count; ++v) {
       std::uint64_t vector_some = 0;
       for (std::int64_t lane = v * lanes; lane < (v + 1) * lanes; ++lane) {
-        const char* mask = mask_rows_ ? mask_rows_[panel.first + lane] : nullptr;
-        std::uint64_t bits = visible_bits(g_, panel.ranges.row[lane], mask, meeting.start);
-        if (closes) bits &= ~closed_[lane];
-        bits_[lane] = static_cast<std::uint32_t>(bits);
-        bits_[width + lane] = static_cast<std::uint32_t>(bits >> 32);
-        vector_some |= bits;
-        all &= bits;
+        bits_[lane] = static_cast<std::uint32_t>(seen[lane]);
+        bits_[width + lane] = static_cast<std::uint32_t>(seen[lane] >> 32);
+        vector_some |= seen[lane];
+        all &= seen[lane];
       }
       some |= vector_some;
       const std::int64_t own = vector_some == 0 ? 0 : 64 - __builtin_clzll(vector_some);

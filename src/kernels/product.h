@@ -20,7 +20,7 @@ struct RowPanel {
 // Whether rows can be multiplied where they are: side by side as they are needed, and near each other, since rows far
 // apart fall into the same few places of the L1 cache.
 template <class Dot>
-bool near(const Elements& of, std::int64_t row) {
+bool near(Elements of, std::int64_t row) {
   const DType native = Dot::pair == 1 ? DType::f32 : DType::bf16;
   return of.dtype == native && of.stride == 1 && row > 0 && row <= 2 * of.count && of.count % Dot::pair == 0 &&
          row % Dot::pair == 0;
@@ -30,7 +30,7 @@ bool near(const Elements& of, std::int64_t row) {
 // of `height`. `careful`: something may be hidden, so that what is not finite must not be multiplied. Each copy has
 // room for the strips' rows of whole vectors.
 template <class Dot, class RowAt>
-RowPanel fetch_panel(RowAt row_at, std::int64_t rows, std::int64_t row, const Elements& of, bool careful, float* copy,
+RowPanel fetch_panel(RowAt row_at, std::int64_t rows, std::int64_t row, Elements of, bool careful, float* copy,
                      float* columns_copy) {
   const std::int64_t columns = round_up(of.count, lanes), padded = round_up(rows, height);
   const std::int64_t steps = Dot::pair == 1 ? columns : (of.count + 1) / 2;

@@ -95,7 +95,7 @@ Reach reach_of(const Group& g, std::int64_t level, std::int64_t start, std::int6
   return {near, far, distance_entry(level, start + near, g.reach)};
 }
 
-void load_distance_bias(const Group& g, const BiasRow& row, std::int64_t start, std::int64_t keys, float* to) {
+void load_distance_bias(const Group& g, BiasRow row, std::int64_t start, std::int64_t keys, float* to) {
   const DType dtype = g.distance_bias.dtype;
   const std::int64_t column = g.distance_bias.column, step = column * bytes_of(dtype);
   const Reach reach = reach_of(g, row.level, start, keys);
@@ -106,31 +106,38 @@ void load_distance_bias(const Group& g, const BiasRow& row, std::int64_t start, 
   for (std::int64_t j = reach.far; j < keys; ++j) to[j] = after;
 }
 
-// What a row adds to its scores of the keys start, ... (`keys` of them), and 0 up to `padded`, a multiple of lanes and
-// at most 64. Which of them it closes: pairs of a bias of -infinity are masked. A sum of finite biases is finite, so
-// that it closes none.
-std::uint64_t load_biases(const Group& g, const BiasRow& row, std::int64_t start, std::int64_t keys,
-                          std::int64_t padded, float* to) {
-  const auto complete = [=](float* biases) {
-    for (std::int64_t j = keys; j < padded; ++j) biases[j] = 0;
-    return infinities_in(biases, padded);
-  };
-  if (!g.features.bias) {
-    load_distance_bias(g, row, start, keys, to);
-    return complete(to);
-  }
-  load_row(to, row.bias + start * g.bias.column * bytes_of(g.bias.dtype), {g.bias.dtype, g.bias.column, keys});
-  std::uint64_t closed = complete(to);
-  if (!g.features.distance_bias) return closed;
+// Zeros up to `padded`, a multiple of lanes and at most 64; which of the keys a bias of -infinity closes: they are
+// masked.
+std::uint64_t complete_biases(float* biases, std::int64_t keys, std::int64_t padded) {
+  for (std::int64_t j = keys; j < padded; ++j) biases[j] = 0;
+  return infinities_in(biases, padded);
+}
+
+// Puts distance_bias at `to`, or adds it to the bias there. A sum of finite biases is finite, so that it closes none.
+__attribute__((noinline)) std::uint64_t add_distance_bias(const Group& g, BiasRow row, std::int64_t start,
+                                                          std::int64_t keys, std::int64_t padded, float* to) {
   float distances[tile_keys];
-  load_distance_bias(g, row, start, keys, distances);
-  closed |= complete(distances);
+  load_distance_bias(g, row, start, keys, g.features.bias ? distances : to);
+  if (!g.features.bias) return complete_biases(to, keys, padded);
   const F most = Simd::set1(FLT_MAX), least = Simd::set1(-FLT_MAX);
+  const std::uint64_t closed = complete_biases(distances, keys, padded);
   for (std::int64_t j = 0; j < padded; j += lanes) {
     const F sum = Simd::add(Simd::load(to + j), Simd::load(distances + j));
     Simd::store(to + j, Simd::max(least, Simd::min(most, sum)));
   }
   return closed;
+}
+
+// What a row adds to its scores of the keys start, ... (`keys` of them), padded; which of them it closes. A bias alone
+// is loaded in line: it comes for every row of every tile.
+inline __attribute__((always_inline)) std::uint64_t load_biases(const Group& g, BiasRow row, std::int64_t start,
+                                                                std::int64_t keys, std::int64_t padded, float* to) {
+  std::uint64_t closed = 0;
+  if (g.features.bias) {
+    load_row(to, row.bias + start * g.bias.column * bytes_of(g.bias.dtype), {g.bias.dtype, g.bias.column, keys});
+    closed = complete_biases(to, keys, padded);
+  }
+  return g.features.distance_bias ? closed | add_distance_bias(g, row, start, keys, padded, to) : closed;
 }
 
 // ---- Dropout ----
