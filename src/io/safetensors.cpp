@@ -41,7 +41,7 @@ struct Entry {
 };
 
 // What nlohmann-json says, less the library's own name, the line (a header has one) and the bytes themselves.
-std::string json_reason(const json::parse_error& error) {
+std::string json_reason(const json::exception& error) {
   std::string_view text = error.what();
   if (text.find("UTF-8") != std::string_view::npos) return "is not UTF-8";
   constexpr std::string_view before = "syntax error while parsing ";
@@ -49,28 +49,6 @@ std::string json_reason(const json::parse_error& error) {
   if (start == std::string_view::npos) return "is not JSON";
   text.remove_prefix(start + before.size());
   return fmt::format("is not JSON: {}", text.substr(0, text.find("; last read")));
-}
-
-// A tree of the header, in which no key comes twice.
-json parse_header(std::string_view text, const Place& place) {
-  constexpr int deepest = 3;  // of what may stand in a header: shape's values
-  std::vector<std::set<std::string>> keys;
-  const auto check = [&](int depth, json::parse_event_t event, json& value) {
-    if (depth > deepest) fail_at(place, "header: lists or objects lie deeper in each other than the format has them");
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
-      fail_at(place, "header: key {} comes twice", quote(value.get_ref<const std::string&>()));
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, check);
-  } catch (const json::parse_error& error) {
-    fail_at(place, "byte {}: header {}", prefix_size + std::max<std::size_t>(error.byte, 1) - 1, json_reason(error));
-  } catch (const json::exception&) {  // a number that no double holds
-    fail_at(place, "header: a number is out of range");
-  }
 }
 
 DType parse_dtype(const json& value, const Place& place) {
@@ -131,6 +109,90 @@ std::map<std::string, std::string> parse_metadata(const json& value, const Place
   }
   return metadata;
 }
+
+// Reads the header without a tree of it, which would take twenty times its size: a member at a time, so that what is
+// wrong ends it before more is paid for. No key comes twice.
+class HeaderReader : public nlohmann::json_sax<json> {
+ public:
+  HeaderReader(const Place& place, std::vector<Entry>& entries, std::map<std::string, std::string>& metadata)
+      : place_(place), entries_(entries), metadata_(metadata) {}
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(std::int64_t value) override { return add(value); }
+  bool number_unsigned(std::uint64_t value) override { return add(value); }
+  bool number_float(double value, const std::string&) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(json::binary_t&) override { return false; }  // JSON has none
+  bool start_object(std::size_t) override { return open(json::object()); }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return open(json::array()); }
+  bool end_array() override { return close(); }
+
+  bool key(std::string& name) override {
+    const bool is_new = open_.empty() ? names_.insert(name).second : !open_.back().contains(name);
+    if (!is_new) fail_at(place_, "header: key {} comes twice", quote(name));
+    keys_.resize(open_.size() + 1);
+    keys_.back() = name;
+    return true;
+  }
+
+  bool parse_error(std::size_t byte, const std::string&, const json::exception& error) override {
+    if (error.id == out_of_range) fail_at(place_, "header: a number is out of range");
+    fail_at(place_, "byte {}: header {}", prefix_size + std::max<std::size_t>(byte, 1) - 1, json_reason(error));
+  }
+
+ private:
+  static constexpr int out_of_range = 406;           // nlohmann-json's: a number that no double holds
+  static constexpr std::size_t deepest = 3;          // a member, its shape, and what does not belong there
+  static constexpr std::size_t longest_list = 1024;  // so long a shape is refused with its length
+
+  bool open(json container) {
+    if (!began_) return began_ = true;  // the header itself
+    if (open_.size() == deepest) {
+      fail_at(place_, "header: lists or objects lie deeper in each other than the format has them");
+    }
+    open_.push_back(std::move(container));
+    return true;
+  }
+
+  bool close() {
+    if (open_.empty()) return true;
+    json value = std::move(open_.back());
+    open_.pop_back();
+    return add(std::move(value));
+  }
+
+  bool add(json value) {
+    if (open_.empty()) {
+      finish(keys_.front(), value);
+    } else if (open_.back().is_array()) {
+      if (open_.back().size() == longest_list) {
+        fail_at(place_, "header: {} holds a list of more than {} numbers", quote(keys_.front()), longest_list);
+      }
+      open_.back().push_back(std::move(value));
+    } else {
+      open_.back().emplace(keys_[open_.size()], std::move(value));
+    }
+    return true;
+  }
+
+  void finish(const std::string& name, const json& value) {
+    if (name == metadata_key) {
+      metadata_ = parse_metadata(value, place_);
+    } else {
+      entries_.push_back(parse_entry(name, value, place_.in("tensor " + quote(name))));
+    }
+  }
+
+  const Place& place_;
+  std::vector<Entry>& entries_;
+  std::map<std::string, std::string>& metadata_;
+  bool began_ = false;
+  std::set<std::string> names_;    // of the header's members
+  std::vector<std::string> keys_;  // of the member, and in it
+  std::vector<json> open_;         // the member that is read, and its list
+};
 
 struct Header {
   std::string text;        // JSON, without the spaces that fill it up
@@ -198,14 +260,8 @@ Safetensors read_safetensors(const InputFile& file) {
   const Header header = read_header(file);
   Safetensors out;
   std::vector<Entry> entries;
-  const json tree = parse_header(header.text, place);
-  for (const auto& [name, value] : tree.items()) {
-    if (name == metadata_key) {
-      out.metadata = parse_metadata(value, place);
-    } else {
-      entries.push_back(parse_entry(name, value, place.in("tensor " + quote(name))));
-    }
-  }
+  HeaderReader reader(place, entries, out.metadata);
+  json::sax_parse(header.text, &reader);
   check_layout(entries, file.size() - header.data, place);
   for (const Entry& entry : entries) {
     Tensor tensor = Tensor::uninitialized(entry.shape, entry.dtype);

@@ -1,5 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+
+#include "tests/allocations.h"
 #include "tests/io/files.h"
 
 namespace attend {
@@ -137,6 +142,46 @@ TEST(Safetensors, RefusesDuplicateKeys) {
   expect_bad(file_of(R"({"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}})"), "'dtype' comes twice");
   expect_bad(file_of(R"({"__metadata__":{"k":"1","k":"2"}})"), "'k' comes twice");
   expect_bad(file_of(R"({"__metadata__":{},"__metadata__":{}})"), "'__metadata__' comes twice");
+}
+
+// Seconds of this thread's processor time that a header of so many tensors takes, the least of three.
+double seconds_of(std::int64_t tensors) {
+  std::string header = "{";
+  for (std::int64_t n = 0; n < tensors; ++n)
+    header += (n > 0 ? "," : "") + tensor("t" + std::to_string(n), "U8", "[0]", "[0,0]");
+  const Folder folder;
+  put(folder / "x", file_of(header + "}"));
+  const auto now = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  };
+  double least = INFINITY;
+  for (int i = 0; i < 3; ++i) {
+    const double start = now();
+    EXPECT_EQ(std::ssize(read_safetensors(folder / "x").tensors), tensors);
+    least = std::min(least, now() - start);
+  }
+  return least;
+}
+
+// Sixteen times as many: quadratic time would be 256 times as much.
+TEST(Safetensors, TimeGrowsWithTheHeaderAndNoFaster) {
+  EXPECT_LT(seconds_of(32'000) / seconds_of(2'000), 64);
+}
+
+// A header that is refused for its last member took a tree of twenty times its size.
+TEST(Safetensors, ALongHeaderIsRefusedWithLittleMemory) {
+  const std::string list = std::string(500'000, ' ') + "1" + std::string(500'000, ' ');
+  std::string many = "1";
+  for (int n = 0; n < 500'000; ++n) many += ",1";
+  for (const std::string& header : {tensor("a", "U8", "[" + many + "]", "[0,1]"), tensor("a", "U8", list, "[0,1]")}) {
+    const Folder folder;
+    put(folder / "x", file_of("{" + header + "}"));
+    const test::CountAllocations allocated;
+    EXPECT_THROW(read_safetensors(folder / "x"), Error);
+    EXPECT_LT(allocated.list_bytes(), 4'000'000);
+  }
 }
 
 TEST(Safetensors, RefusesOtherMetadata) {
