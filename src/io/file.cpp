@@ -26,7 +26,10 @@ std::string reason() {
 }
 
 Place place_of(std::string_view function, const fs::path& path) {
-  return {std::string(function), quote(path.native())};
+  Place place{std::string(function), quote(path.native())};
+  // The system would open what stands before it: another file than the one whose ending was looked at.
+  if (path.native().find('\0') != std::string::npos) fail_at(place, "the path has a zero byte");
+  return place;
 }
 
 // The number of the descriptor that a path such as /dev/fd/3 or, by its links, /dev/stdout stands for. Opening such a

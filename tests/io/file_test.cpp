@@ -48,6 +48,20 @@ bool fails_with(Statement statement, const std::string& text) {
 
 constexpr uid_t nobody = 65534;
 
+// The system ends a path there: another file would be read, or replaced, than the one whose ending was looked at.
+TEST(Files, APathWithAZeroByteIsRefused) {
+  const Folder folder;
+  put(folder / "victim", "as it was");
+  fs::path path = folder / "victim";
+  path += std::string_view("\0.npy", 5);
+  const Tensor tensor({2});
+  expect_error(
+      ErrorCode::bad_file, [&] { read_npy(path); }, "read_npy: '", "victim\\x00.npy': the path has a zero byte");
+  expect_error(
+      ErrorCode::bad_file, [&] { write_npy(path, tensor.view()); }, "write_npy: '", "the path has a zero byte");
+  EXPECT_EQ(get(folder / "victim"), "as it was");
+}
+
 TEST(ReadFile, NamesWhatCanNotBeRead) {
   const Folder folder;
   put(folder / "file", "");
