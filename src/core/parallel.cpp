@@ -9,8 +9,11 @@
 #include <atomic>
 #include <climits>
 #include <exception>
+#include <latch>
 #include <mutex>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/divide_up.h"
 #include "core/message.h"
@@ -48,6 +51,22 @@ void run_on(const HostThreads& host, int workers, const Work& work) {
   if (context.thrown) std::rethrow_exception(context.thrown);
 }
 
+// Whether the system gives as many threads as oneTBB is about to make, asked until it once did; they are kept then.
+// Refused one, oneTBB throws from the middle of its queues, which still hold what nobody may run any more.
+bool threads_can_be_made() {
+  static std::atomic<bool> could{false};
+  if (could) return true;
+  std::latch all_made{1};
+  std::vector<std::jthread> threads;
+  try {
+    for (int n = 1; n < tbb::this_task_arena::max_concurrency(); ++n) threads.emplace_back([&] { all_made.wait(); });
+    could = true;
+  } catch (const std::exception&) {  // std::system_error, or no memory for one
+  }
+  all_made.count_down();
+  return could;
+}
+
 // body(worker) for each worker in [0, workers), each on a thread of its own where there are as many.
 template <class Body>
 void run_workers(int workers, const Body& body) {
@@ -63,6 +82,8 @@ void run_workers(int workers, const Body& body) {
   };
   if (const HostThreads* host = host_threads) {
     run_on(*host, workers, work);
+  } else if (!threads_can_be_made()) {
+    for (int worker = 0; worker < workers; ++worker) work(worker);
   } else {
     tbb::parallel_for(tbb::blocked_range<int>(0, workers, 1), [&](const tbb::blocked_range<int>& range) {
       for (int worker = range.begin(); worker < range.end(); ++worker) work(worker);

@@ -1,6 +1,10 @@
 """attend run, against attention in NumPy's float64."""
 
+import os
+import pathlib
+import resource
 import subprocess
+import tempfile
 
 import numpy as np
 import pytest
@@ -191,3 +195,27 @@ def test_failures(run, tmp_path):
     assert "offset" in run(q, k, v, "--causal", status=1)
     assert "nowhere/out.npy" in run(q, k, v, out="nowhere/out.npy", status=1)
     assert "no.npy" in run(q, k, v, "--mask", "no.npy", status=3)
+
+
+def test_where_no_thread_can_be_made_the_calling_one_works(command):
+    def no_more_threads():
+        if os.getuid() == 0:  # whom no limit of processes binds
+            os.setgid(54321)
+            os.setuid(54321)
+        resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+
+    generator = np.random.default_rng(21)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        folder.chmod(0o777)
+        for tensor in "qkv":
+            np.save(folder / f"{tensor}.npy", generator.standard_normal((1, 4, 512, 64), np.float32))
+        arguments = [command, "run", "q.npy", "k.npy", "v.npy", "-o"]
+        subprocess.run([*arguments, "many.npy"], cwd=folder, check=True, capture_output=True, timeout=60)
+        try:
+            result = subprocess.run([*arguments, "one.npy"], cwd=folder, preexec_fn=no_more_threads, capture_output=True,
+                                    text=True, timeout=60)
+        except PermissionError:
+            pytest.skip("another user may not run the command where it lies")
+        assert result.returncode == 0, result.stderr
+        assert (folder / "one.npy").read_bytes() == (folder / "many.npy").read_bytes()
