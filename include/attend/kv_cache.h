@@ -1,9 +1,10 @@
 // Keys and values of a growing sequence, for decoding.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <mutex>
 
 #include "attend/attention.h"
 #include "attend/tensor.h"
@@ -14,10 +15,20 @@ namespace attend {
 
 // Keys [B,Hkv,T,D] and values [B,Hkv,T,Dv] whose T grows. They lie in blocks of 256 positions: appending never moves
 // what is there, and forks share the blocks that are full.
+//
+// Any number of threads may use one at once. Each call works on the positions that it found when it began: attention()
+// sees nothing of an append() or truncate() that runs beside it, and what it reads stays until it ends. Where two calls
+// would change the cache at once, the second one throws bad_value and changes nothing.
 class KvCache {
  public:
   // dtype: f32, bf16 or f16. Throws bad_value for a size below 1, bad_dtype.
   KvCache(std::int64_t batch, std::int64_t heads, std::int64_t d_k, std::int64_t d_v, DType dtype = DType::f32);
+  // A copy is a fork of the whole length. What was moved from is an empty cache of the same sizes.
+  KvCache(const KvCache& other);
+  KvCache(KvCache&& other) noexcept;
+  KvCache& operator=(const KvCache& other);
+  KvCache& operator=(KvCache&& other) noexcept;
+  ~KvCache();
 
   // k [B,Hkv,T,D], v [B,Hkv,T,Dv] after what is there; any strides and floating-point dtype, converted. Without B, or
   // without B and Hkv, where those are 1. Throws bad_shape, bad_dtype, out_of_memory; the cache is then as before.
@@ -28,7 +39,7 @@ class KvCache {
   // other does afterwards. Throws as truncate.
   KvCache fork(std::int64_t length) const;
 
-  std::int64_t length() const { return length_; }
+  std::int64_t length() const;
   std::int64_t batch() const { return B_; }
   std::int64_t heads() const { return Hkv_; }
   std::int64_t d_k() const { return D_; }
@@ -40,20 +51,22 @@ class KvCache {
 
  private:
   friend struct CachedRows;
-  // Shared between forks; who writes to a block that others hold copies it first.
-  struct Block {
-    Tensor k, v;  // [B,Hkv,block_keys,D], [B,Hkv,block_keys,Dv]
-  };
+  struct Block;
+  struct State;
+  class Change;
+
   static constexpr std::int64_t block_keys = 256;
 
+  std::shared_ptr<const State> state() const;
+  std::shared_ptr<const State> exchange(std::shared_ptr<const State> next) const noexcept;
   std::shared_ptr<Block> new_block() const;
   Tensor collect(bool values) const;
 
   std::int64_t B_, Hkv_, D_, Dv_;
   DType dtype_;
-  std::int64_t length_ = 0;
-  std::vector<std::shared_ptr<Block>> blocks_;
-  std::vector<const void*> k_data_, v_data_;  // of each block
+  mutable std::mutex mutex_;                    // of state_
+  mutable std::shared_ptr<const State> state_;  // null: empty
+  std::atomic<bool> changing_{false};
 };
 
 // attention() of q [B,H,Tq,D] over the cache's keys and values; q in the cache's dtype. Where causal, window or

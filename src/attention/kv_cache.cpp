@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "attention/compute.h"
 #include "attention/problem.h"
@@ -19,17 +21,74 @@ void check_length(const char* function, std::int64_t length, std::int64_t most) 
 
 }  // namespace
 
-// What the kernels read: the blocks' addresses.
-struct CachedRows {
-  static KeyBlocks blocks(const KvCache& cache, int rank) {
-    return {cache.k_data_.data(), cache.v_data_.data(), KvCache::block_keys, rank};
+// Shared between forks, and between what a cache is and what it was while a call reads that.
+struct KvCache::Block {
+  Tensor k, v;  // [B,Hkv,block_keys,D], [B,Hkv,block_keys,Dv]
+};
+
+// What a cache holds at one moment. Positions below the length of any State that holds a block never change.
+struct KvCache::State {
+  std::int64_t length = 0;
+  std::vector<std::shared_ptr<Block>> blocks;
+  std::vector<const void*> k_data, v_data;  // of each block
+
+  // The first so many positions of another one.
+  State(const State& from, std::int64_t keep) : length(keep) {
+    const std::int64_t count = divide_up(keep, block_keys);
+    blocks.assign(from.blocks.begin(), from.blocks.begin() + count);
+    point();
   }
-  // As if the blocks' memory were one piece: the shape counts, and the strides within a block.
-  static View keys(const KvCache& c, std::int64_t d) {
-    const Dims shape{c.B_, c.Hkv_, c.length_, d};
-    return View(nullptr, c.dtype_, shape, {c.Hkv_ * KvCache::block_keys * d, KvCache::block_keys * d, d, 1});
+  State() = default;
+
+  void point() {
+    k_data.clear(), v_data.clear();
+    for (const auto& block : blocks) k_data.push_back(block->k.raw()), v_data.push_back(block->v.raw());
   }
 };
+
+// The right to change a cache, while it exists.
+class KvCache::Change {
+ public:
+  Change(const char* function, KvCache& cache) : changing_(cache.changing_) {
+    if (changing_.exchange(true)) {
+      fail(ErrorCode::bad_value, function, "another call is changing this cache; expected one at a time");
+    }
+  }
+  ~Change() { changing_ = false; }
+  Change(const Change&) = delete;
+  Change& operator=(const Change&) = delete;
+
+ private:
+  std::atomic<bool>& changing_;
+};
+
+// What the kernels read: the blocks' addresses.
+struct CachedRows {
+  explicit CachedRows(const KvCache& from) : cache(from), state(from.state()) {}
+  KeyBlocks blocks(int rank) const { return {state->k_data.data(), state->v_data.data(), KvCache::block_keys, rank}; }
+  // As if the blocks' memory were one piece: the shape counts, and the strides within a block.
+  View keys(std::int64_t d) const {
+    const Dims shape{cache.batch(), cache.heads(), state->length, d};
+    return View(nullptr, cache.dtype(), shape,
+                {cache.heads() * KvCache::block_keys * d, KvCache::block_keys * d, d, 1});
+  }
+
+  const KvCache& cache;
+  const std::shared_ptr<const KvCache::State> state;
+};
+
+namespace {
+
+// Whether a block has no holder but this one. What others read before they let go of it comes before what is written
+// now: their last steps were on the count, and so is this thread's, after it saw them.
+template <class Block>
+bool is_held_once(const std::shared_ptr<Block>& block) {
+  if (block.use_count() != 1) return false;
+  const std::shared_ptr<Block> again = block;
+  return true;
+}
+
+}  // namespace
 
 static_assert(256 % kernels::tile_keys == 0, "a tile of keys lies within one block");
 
@@ -43,6 +102,49 @@ KvCache::KvCache(std::int64_t batch, std::int64_t heads, std::int64_t d_k, std::
            heads, d_k, d_v);
     }
   }
+}
+
+KvCache::KvCache(const KvCache& other)
+    : B_(other.B_), Hkv_(other.Hkv_), D_(other.D_), Dv_(other.Dv_), dtype_(other.dtype_) {
+  const std::shared_ptr<const State> now = other.state();
+  state_ = std::make_shared<const State>(*now, now->length);  // one of its own: each State's blocks count their holders
+}
+
+KvCache::KvCache(KvCache&& other) noexcept
+    : B_(other.B_),
+      Hkv_(other.Hkv_),
+      D_(other.D_),
+      Dv_(other.Dv_),
+      dtype_(other.dtype_),
+      state_(other.exchange(nullptr)) {}
+
+KvCache& KvCache::operator=(const KvCache& other) {
+  return *this = KvCache(other);
+}
+
+KvCache& KvCache::operator=(KvCache&& other) noexcept {
+  if (this == &other) return *this;
+  B_ = other.B_, Hkv_ = other.Hkv_, D_ = other.D_, Dv_ = other.Dv_, dtype_ = other.dtype_;
+  exchange(other.exchange(nullptr));
+  return *this;
+}
+
+KvCache::~KvCache() = default;
+
+std::shared_ptr<const KvCache::State> KvCache::state() const {
+  static const auto empty = std::make_shared<const State>();
+  const std::lock_guard lock(mutex_);
+  return state_ ? state_ : empty;
+}
+
+// The state until now, which is let go of by the caller: outside of the lock.
+std::shared_ptr<const KvCache::State> KvCache::exchange(std::shared_ptr<const State> next) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(state_, std::move(next));
+}
+
+std::int64_t KvCache::length() const {
+  return state()->length;
 }
 
 std::shared_ptr<KvCache::Block> KvCache::new_block() const {
@@ -65,55 +167,60 @@ void KvCache::append(const View& k, const View& v) {
   if (four_k.size(2) != four_v.size(2))
     fail(ErrorCode::bad_shape, "KvCache::append", "v has {} positions, k {}", four_v.size(2), four_k.size(2));
 
+  const Change change("KvCache::append", *this);
+  const std::shared_ptr<const State> now = state();
+  // Refused as a whole: block by block, it would take all that the machine has first.
+  if (four_k.size(2) > block_keys) Tensor::uninitialized({B_, Hkv_, four_k.size(2), D_ + Dv_}, dtype_);
   // Every block that is written to, made before anything changes.
-  const std::int64_t end = length_ + four_k.size(2), first = length_ / block_keys;
-  std::vector<std::shared_ptr<Block>> blocks(blocks_.begin(), blocks_.begin() + first);
+  const std::int64_t begin = now->length, end = begin + four_k.size(2), first = begin / block_keys;
+  auto next = std::make_shared<State>(*now, first * block_keys);
+  next->length = end;
   for (std::int64_t n = first; n < divide_up(end, block_keys); ++n) {
-    const bool mine = n < std::ssize(blocks_) && blocks_[static_cast<std::size_t>(n)].use_count() == 1;
-    blocks.push_back(mine ? blocks_[static_cast<std::size_t>(n)] : new_block());
-    const std::int64_t kept = length_ - n * block_keys;
-    if (mine || kept <= 0) continue;
-    const Block& old = *blocks_[static_cast<std::size_t>(n)];
-    blocks.back()->k.view().slice(2, 0, kept).copy_from(old.k.view().slice(2, 0, kept));
-    blocks.back()->v.view().slice(2, 0, kept).copy_from(old.v.view().slice(2, 0, kept));
+    const std::int64_t kept = begin - n * block_keys;
+    if (kept <= 0) {
+      next->blocks.push_back(new_block());
+      continue;
+    }
+    const std::shared_ptr<Block>& old = now->blocks[static_cast<std::size_t>(n)];
+    next->blocks.push_back(is_held_once(old) ? old : new_block());
+    if (next->blocks.back() == old) continue;
+    next->blocks.back()->k.view().slice(2, 0, kept).copy_from(old->k.view().slice(2, 0, kept));
+    next->blocks.back()->v.view().slice(2, 0, kept).copy_from(old->v.view().slice(2, 0, kept));
   }
-  std::vector<const void*> k_data, v_data;
-  for (const auto& block : blocks) k_data.push_back(block->k.raw()), v_data.push_back(block->v.raw());
+  next->point();
 
-  for (std::int64_t at = length_; at < end;) {
+  for (std::int64_t at = begin; at < end;) {
     const std::int64_t n = at / block_keys, from = at % block_keys;
-    const std::int64_t count = std::min(block_keys - from, end - at), source = at - length_;
-    Block& block = *blocks[static_cast<std::size_t>(n)];
+    const std::int64_t count = std::min(block_keys - from, end - at), source = at - begin;
+    Block& block = *next->blocks[static_cast<std::size_t>(n)];
     block.k.view().slice(2, from, from + count).copy_from(four_k.slice(2, source, source + count));
     block.v.view().slice(2, from, from + count).copy_from(four_v.slice(2, source, source + count));
     at += count;
   }
-  blocks_.swap(blocks), k_data_.swap(k_data), v_data_.swap(v_data);
-  length_ = end;
+  exchange(std::move(next));
 }
 
 void KvCache::truncate(std::int64_t length) {
-  check_length("KvCache::truncate", length, length_);
-  const auto kept = static_cast<std::size_t>(divide_up(length, block_keys));
-  blocks_.resize(kept), k_data_.resize(kept), v_data_.resize(kept);
-  length_ = length;
+  const Change change("KvCache::truncate", *this);
+  const std::shared_ptr<const State> now = state();
+  check_length("KvCache::truncate", length, now->length);
+  exchange(std::make_shared<const State>(*now, length));
 }
 
 KvCache KvCache::fork(std::int64_t length) const {
-  check_length("KvCache::fork", length, length_);
+  const std::shared_ptr<const State> now = state();
+  check_length("KvCache::fork", length, now->length);
   KvCache copy(B_, Hkv_, D_, Dv_, dtype_);
-  copy.blocks_.assign(blocks_.begin(), blocks_.begin() + divide_up(length, block_keys));
-  copy.k_data_.assign(k_data_.begin(), k_data_.begin() + std::ssize(copy.blocks_));
-  copy.v_data_.assign(v_data_.begin(), v_data_.begin() + std::ssize(copy.blocks_));
-  copy.length_ = length;
+  copy.exchange(std::make_shared<const State>(*now, length));
   return copy;
 }
 
 Tensor KvCache::collect(bool values) const {
-  Tensor out = Tensor::uninitialized({B_, Hkv_, length_, values ? Dv_ : D_}, dtype_);
-  for (std::int64_t at = 0; at < length_; at += block_keys) {
-    const std::int64_t count = std::min(block_keys, length_ - at);
-    const Block& block = *blocks_[static_cast<std::size_t>(at / block_keys)];
+  const std::shared_ptr<const State> now = state();
+  Tensor out = Tensor::uninitialized({B_, Hkv_, now->length, values ? Dv_ : D_}, dtype_);
+  for (std::int64_t at = 0; at < now->length; at += block_keys) {
+    const std::int64_t count = std::min(block_keys, now->length - at);
+    const Block& block = *now->blocks[static_cast<std::size_t>(at / block_keys)];
     out.view().slice(2, at, at + count).copy_from((values ? block.v : block.k).view().slice(2, 0, count));
   }
   return out;
@@ -132,10 +239,10 @@ AttentionResult attention(const View& q, const KvCache& cache, const AttentionOp
   if (options.query_starts || options.key_starts)
     fail(ErrorCode::bad_value, "attention", "query_starts and key_starts do not apply to a KvCache");
   const View four = q.rank() >= 2 && q.rank() <= 4 ? with_four_axes(q) : q;
-  return with_memory("attention", q, CachedRows::keys(cache, cache.d_k()), [&] {
-    return compute(Problem::check("attention", four, CachedRows::keys(cache, cache.d_k()),
-                                  CachedRows::keys(cache, cache.d_v()), with_offset,
-                                  CachedRows::blocks(cache, q.rank())));
+  const CachedRows rows(cache);
+  const View keys = rows.keys(cache.d_k()), values = rows.keys(cache.d_v());
+  return with_memory("attention", q, keys, [&] {
+    return compute(Problem::check("attention", four, keys, values, with_offset, rows.blocks(q.rank())));
   });
 }
 

@@ -1,5 +1,10 @@
 #include "attend/kv_cache.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+
 #include "tests/expect.h"
 
 namespace attend {
@@ -69,6 +74,100 @@ TEST(KvCache, TruncateAndForkSeeTheirOwnPositionsAlone) {
   EXPECT_EQ(again.length(), 0);
   again.append(other.keys(0, 1), other.values(0, 1));
   expect_same(again.keys(), other.keys(0, 1));
+}
+
+TEST(KvCache, ACopyIsAForkAndWhatWasMovedFromIsEmpty) {
+  const Sequence s = sequence(1, 2, 400, 8, 8, DType::f32), other = sequence(1, 2, 100, 8, 8, DType::f32);
+  KvCache cache = filled(s, {300});
+  KvCache copy = cache;
+  copy.append(other.keys(0, 100), other.values(0, 100));  // into a block that both hold
+  cache.append(s.keys(300, 400), s.values(300, 400));
+  expect_same(cache.keys(), s.k);
+  expect_same(copy.keys().view().slice(2, 300, 400), other.k);
+  KvCache moved = std::move(cache);
+  expect_same(moved.keys(), s.k);
+  EXPECT_EQ(cache.length(), 0);
+  EXPECT_EQ(cache.keys().shape(), Dims({1, 2, 0, 8}));
+  cache.append(other.k, other.v);
+  expect_same(cache.values(), other.v);
+  copy = moved;
+  moved = std::move(cache);
+  expect_same(copy.keys(), s.k);
+  expect_same(moved.values(), other.v);
+}
+
+// Every state that the cache is ever in is one of three; a call sees one of them, whole.
+TEST(KvCache, ACallBesideAChangeSeesWhatItFound) {
+  const Sequence s = sequence(1, 1, 600, 16, 16, DType::f32), other = sequence(1, 1, 700, 16, 16, DType::f32);
+  constexpr std::int64_t kept = 290;
+  const Tensor q = Generator(9).randn({1, 1, 2, 16});
+  KvCache cache = filled(s, {600}), lasting = cache.fork(kept);
+  std::vector<Tensor> expected;
+  expected.push_back(attention(q, cache).out);
+  expected.push_back(attention(q, lasting).out);
+  lasting.append(other.keys(kept, 700), other.values(kept, 700));
+  expected.push_back(attention(q, lasting).out);
+  std::atomic<bool> stop{false};
+  std::atomic<int> seen{0}, strange{0};
+  std::vector<std::jthread> readers;
+  for (int n = 0; n < 3; ++n) {
+    readers.emplace_back([&, n] {
+      while (!stop) {
+        const Tensor out = n == 0 ? attention(q, KvCache(cache)).out : attention(q, cache).out;
+        const auto is_out = [&](const Tensor& one) {
+          return std::memcmp(one.raw(), out.raw(), static_cast<std::size_t>(out.count()) * sizeof(float)) == 0;
+        };
+        strange += std::none_of(expected.begin(), expected.end(), is_out);
+        ++seen;
+      }
+    });
+  }
+  while (seen < 600) {
+    cache.truncate(kept);
+    cache.append(other.keys(kept, 700), other.values(kept, 700));
+    cache.truncate(kept);
+    cache.append(s.keys(kept, 600), s.values(kept, 600));
+  }
+  stop = true;
+  readers.clear();
+  EXPECT_EQ(strange, 0) << "of " << seen;
+}
+
+TEST(KvCache, TwoChangesAtOnceAreOneErrorAndOneChange) {
+  const Sequence s = sequence(1, 1, 64, 8, 8, DType::f32);
+  KvCache cache(1, 1, 8, 8);
+  std::atomic<int> done{0}, refused{0};
+  {
+    std::vector<std::jthread> writers;
+    for (int n = 0; n < 4; ++n) {
+      writers.emplace_back([&] {
+        for (int i = 0; i < 200; ++i) {
+          try {
+            cache.append(s.k, s.v);
+            ++done;
+          } catch (const Error& error) {
+            refused += error.what() ==
+                       std::string("KvCache::append: another call is changing this cache; expected one at a time");
+          }
+        }
+      });
+    }
+  }
+  EXPECT_EQ(done + refused, 800);
+  EXPECT_EQ(cache.length(), 64 * done);
+  const Tensor keys = cache.keys();
+  for (std::int64_t at = 0; at < cache.length(); at += 64) expect_same(keys.view().slice(2, at, at + 64), s.k);
+}
+
+TEST(KvCache, MorePositionsThanAnyMemoryHoldsAreRefused) {
+  const Sequence s = sequence(1, 1, 300, 1, 1, DType::f32);
+  KvCache cache = filled(s, {300});
+  const float one = 1;
+  for (const std::int64_t count : {INT64_MAX, std::int64_t{1} << 50}) {
+    const View rows(&one, DType::f32, {1, 1, count, 1}, {0, 0, 0, 0});
+    EXPECT_THROW(cache.append(rows, rows), Error);
+    expect_same(cache.keys(), s.k);
+  }
 }
 
 TEST(KvCache, ConvertsAndTakesFewerAxes) {
