@@ -10,7 +10,7 @@ build=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-d
   libfreetype-dev fonts-dejavu-core)
 python=(python3 python3-dev python3-venv)
 test=(libgtest-dev libgmock-dev)
-check=(ccache clang-format mandoc shellcheck zsh fish clang-16 g++-aarch64-linux-gnu qemu-user)
+check=(ccache clang-format mandoc shellcheck zsh fish clang-16 libclang-rt-16-dev g++-aarch64-linux-gnu qemu-user)
 
 wanted=()
 for group in "${@:-build}"; do
