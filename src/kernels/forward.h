@@ -301,10 +301,11 @@ class Forward : ForwardRows {
     const F m = Simd::load(place);
     F next = top, change = Simd::sub(m, top);
     if (Dot::pair == 2) {
-      const F whole = Simd::sub(Simd::fraction(Simd::sub(top, m)), Simd::sub(top, m));
-      const Mask first = Simd::equal(m, Simd::set1(no_maximum));
-      next = Simd::select(first, top, Simd::sub(m, whole));
-      change = Simd::select(first, m, whole);
+      const F growth = Simd::sub(top, m), whole = Simd::sub(Simd::fraction(growth), growth);
+      // Nothing is left of the sums where there were none, or where m was so far below that m - whole would be coarse.
+      const Mask nothing = Simd::greater(growth, Simd::set1(256));
+      next = Simd::select(nothing, top, Simd::sub(m, whole));
+      change = Simd::select(nothing, Simd::set1(no_maximum), whole);
     }
     const Mask grown = Simd::greater(top, Simd::add(m, Simd::set1(slack)));
     const F higher = Simd::select(grown, next, m);

@@ -125,8 +125,12 @@ class ForwardRows {
       if (!g_.sinks) continue;
       // The sink is the first score of the row.
       const double sink = g_.sinks[head_of(row_at(panel, lane))] * log2_e;
-      panel.m[lane] = static_cast<float>(max_of<double>(-FLT_MAX, min_of<double>(sink, FLT_MAX)));
-      panel.l[lane] = static_cast<float>(__builtin_exp2(sink - static_cast<double>(panel.m[lane])));
+      const double within = max_of<double>(-FLT_MAX, min_of<double>(sink, FLT_MAX));
+      panel.m[lane] = static_cast<float>(within);
+      // What m's rounding lost is in l. From 2^30 on that may be more than l holds; half a step of m is then what any
+      // logit of this size is known to.
+      const double lost = sink - static_cast<double>(panel.m[lane]);
+      panel.l[lane] = static_cast<float>(__builtin_exp2(within == sink ? max_of(-64.0, min_of(lost, 64.0)) : lost));
     }
   }
 

@@ -224,7 +224,7 @@ void reference_row_backward(const Head& head, std::int64_t i, Row& row, RowGradi
   score_keys(head, i, row);
   make_logits(head, i, row);
   weigh_again(row, gradient.lse);
-  gradient.dsink = head.sink ? -std::exp(*head.sink - gradient.lse) * gradient.delta : 0;
+  gradient.dsink = head.sink ? -std::exp(std::min(0.0, *head.sink - gradient.lse)) * gradient.delta : 0;
   back_through_values(head, i, row, gradient, dv);
   back_through_scores(head, row, gradient, dk);
 }

@@ -456,6 +456,37 @@ TEST(AttentionOptions, NumbersBeyondF32) {
   }
 }
 
+// What is lost where a sink of this size becomes f32 is more than 2 to it, which f32 holds.
+void check_large_sinks(DType dtype, std::int64_t queries) {
+  const Call x = with_scores(dtype, 70, [](std::int64_t j) { return static_cast<double>(j % 5); });
+  const View Q = x.Q.slice(2, 0, 1).broadcast_to({1, 1, queries, 1});
+  const AttentionResult plain = attention(Q, x.K, x.V, x.options);
+  const Tensor one = Tensor::from({1}, {1}).view().to(dtype), zero(plain.out.shape(), dtype);
+  for (const double size : {1e8, 3e9, 1e10, 1.2345678912e10, 7.7e15, 1e20, 3.3333333e30, 1e38}) {
+    SCOPED_TRACE(x.what + " a sink of " + std::to_string(size));
+    Tensor sink({1}, DType::f64);
+    const AttentionOptions options{.scale = 1, .sinks = sink};
+    sink.data<double>()[0] = -size;
+    expect_same_result(attention(Q, x.K, x.V, options), plain, "below");
+    sink.data<double>()[0] = size;
+    const AttentionResult drowned = attention(Q, x.K, x.V, options);
+    expect_same(drowned.out, zero);
+    for (std::int64_t i = 0; i < queries; ++i) EXPECT_NEAR(drowned.lse.item({0, 0, i}), size, size * 0x1p-23);
+    const AttentionGradients gradients = attention_backward(one.view().broadcast_to(zero.shape()), Q, x.K, x.V,
+                                                            drowned.out, drowned.lse, options, {.dsinks = true});
+    expect_same(gradients.dq, Tensor(Q.shape(), dtype));
+    expect_same(gradients.dv, Tensor(x.V.shape(), dtype));
+    EXPECT_EQ(gradients.dsinks->item({0}), 0);
+  }
+}
+
+TEST(AttentionOptions, SinksOfAnyMagnitude) {
+  for (const DType dtype : dtypes) {
+    check_large_sinks(dtype, 5);
+    check_large_sinks(dtype, 70);
+  }
+}
+
 TEST(AttentionOptions, RowsThatSeeNothing) {
   for (const DType dtype : dtypes) {
     for (const unsigned sink : {0u, unsigned{with_sinks}}) {
