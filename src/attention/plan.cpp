@@ -24,23 +24,7 @@ double visible_pairs(const kernels::Rules& rules, std::int64_t first, std::int64
   return visible_pairs(rules, first, middle) + visible_pairs(rules, middle, last);
 }
 
-}  // namespace
-
-std::string_view name_of(Path path) {
-  switch (path) {
-    case Path::reference:
-      return "reference";
-    case Path::fused:
-      return "fused";
-    case Path::decode:
-      return "decode";
-  }
-  return "";
-}
-
-AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype, const AttentionOptions& options) {
-  const Problem p =
-      Problem::check("plan", View(nullptr, dtype, q), View(nullptr, dtype, k), View(nullptr, dtype, v), options);
+AttentionPlan forward_plan(const Problem& p) {
   const Schedule s = make_schedule(p);
   AttentionPlan plan;
   plan.path = s.path;
@@ -64,7 +48,7 @@ AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype, con
   return plan;
 }
 
-AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType dtype, const AttentionOptions& options,
+AttentionPlan backward_plan(const Dims& q, const Dims& k, const Dims& v, DType dtype, const AttentionOptions& options,
                             const BackwardOptions& backward) {
   const auto shaped = [](const Dims& shape, DType type) { return MutableView(nullptr, type, shape); };
   const MutableView Q = shaped(q, dtype), K = shaped(k, dtype), V = shaped(v, dtype);
@@ -78,7 +62,7 @@ AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType d
   x.dq = with_axes(Q, 4);
   if (backward.dbias) x.sum_bias_in(shaped(options.bias->shape(), lse.dtype()));
   const BackwardSchedule s = make_backward_schedule(x);
-  AttentionPlan plan = attend::plan(q, k, v, dtype, options);
+  AttentionPlan plan = forward_plan(x.forward);
   plan.flops *= 2.5;
   plan.work_items = std::ssize(s.items);
   plan.threads = s.workers;
@@ -94,6 +78,31 @@ AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType d
   plan.key_ranges = s.items.empty() ? 1 : s.items.back().stretch + 1;
   plan.reason = "weights are computed again from lse, in tiles: nothing of Tq * Tk is stored";
   return plan;
+}
+
+}  // namespace
+
+std::string_view name_of(Path path) {
+  switch (path) {
+    case Path::reference:
+      return "reference";
+    case Path::fused:
+      return "fused";
+    case Path::decode:
+      return "decode";
+  }
+  return "";
+}
+
+AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype, const AttentionOptions& options) {
+  const View Q(nullptr, dtype, q), K(nullptr, dtype, k), V(nullptr, dtype, v);
+  return with_memory("plan", Q, K, [&] { return forward_plan(Problem::check("plan", Q, K, V, options)); });
+}
+
+AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType dtype, const AttentionOptions& options,
+                            const BackwardOptions& backward) {
+  const View Q(nullptr, dtype, q), K(nullptr, dtype, k);
+  return with_memory("plan_backward", Q, K, [&] { return backward_plan(q, k, v, dtype, options, backward); });
 }
 
 }  // namespace attend

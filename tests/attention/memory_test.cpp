@@ -222,7 +222,7 @@ TEST(AttentionBackwardMemory, IsWhatPlanBackwardSays) {
     // key_lengths and starts are read into lists by way of a tensor, which would be counted too.
     for (const unsigned f : {with_causal, with_mask, with_bias, with_alibi, with_sinks, with_softcap, with_dropout})
       options |= dice.one_in(2) ? f : 0u;
-    const Call x = make_call(s, options, dtypes[dice.below(3)], seed);
+    const Call x = make_call(s, options, dtypes[dice.below(4)], seed);
     const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, 1 + seed % 4);
     const BackwardOptions wanted{{}, (options & with_bias) != 0, (options & with_alibi) != 0, false};
     const AttentionPlan said = plan_backward(x.Q.shape(), x.K.shape(), x.V.shape(), x.Q.dtype(), x.options, wanted);
