@@ -49,8 +49,9 @@ struct NumPy {
 
 // Names as Python strings: made of C's at each of these calls, they would cost twice as much.
 struct PyTorch {
-  nb::str requires_grad{"requires_grad"}, is_neg{"is_neg"};
+  nb::str requires_grad{"requires_grad"}, is_neg{"is_neg"}, is_inference{"is_inference"};
   nb::object is_grad_enabled = nb::module_::import_("torch").attr("is_grad_enabled");
+  nb::object increment_version = nb::module_::import_("torch").attr("autograd").attr("graph").attr("increment_version");
 
   static const PyTorch& get() {
     static const PyTorch* torch = new PyTorch;
@@ -154,6 +155,8 @@ MutableView Array::writable() const {
   if (read_only_) {
     throw nb::value_error(join(function_, ": ", name_, " ", view_.shape().str(), " is read-only").c_str());
   }
+  // Tensors made in inference mode have no count.
+  if (records_ && !object_.attr(PyTorch::get().is_inference)().is(Py_True)) PyTorch::get().increment_version(object_);
   return MutableView(const_cast<void*>(view_.raw()), view_.dtype(), view_.shape(), view_.strides());
 }
 
@@ -191,6 +194,7 @@ void Array::check_tensor() const {
 bool Array::read_exchange() {
   const auto [api, records] = exchange_of(object_);
   if (!api) return false;
+  records_ = records;
   if (records) check_tensor();
   nb::dlpack::dltensor tensor;
   if (api->borrow_from_object(object_.ptr(), &tensor) != 0) {

@@ -46,7 +46,8 @@ class Array {
   Array(const char* function, const char* name, nb::handle object);
 
   const View& view() const { return view_; }
-  // Throws ValueError where the memory may only be read.
+  // The same, to write to. PyTorch then counts a change of its tensor, so that a graph that saved it as it was says so
+  // instead of computing with something else. Throws ValueError where the memory may only be read.
   MutableView writable() const;
   const Kind& kind() const { return kind_; }
 
@@ -68,7 +69,7 @@ class Array {
   nb::handle object_;
   View view_;
   Kind kind_;
-  bool read_only_ = false;
+  bool read_only_ = false, records_ = false;
   Buffer buffer_;
   nb::ndarray<nb::ro> dlpack_;
 };

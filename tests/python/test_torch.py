@@ -455,6 +455,17 @@ def test_gradients_of_unusual_memory():
 # --- Dropout -----------------------------------------------------------------------------------------------------
 
 
+def test_out_counts_as_a_change_of_its_tensor():
+    q, out, x = torch.randn(1, 2, 5, 8), torch.ones(1, 2, 5, 8), torch.ones(1, 2, 5, 8, requires_grad=True)
+    loss = (x * out).sum()  # which saves out, for x's gradient
+    attend.attention(q, q, q, out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    with torch.inference_mode():
+        out = torch.ones(1, 2, 5, 8)
+        assert torch.equal(attend.attention(q, q, q, out=out), attend.attention(q, q, q))
+
+
 @pytest.mark.parametrize("call", [
     lambda x: sdpa(x, x, x, dropout_p=0.25),
     lambda x: attend.torch.attention(x, x, x, dropout=0.25),
