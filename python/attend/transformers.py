@@ -37,7 +37,8 @@ def register() -> None:
     as with "eager" where it has soft caps or sinks, and a warning says so once. Attention weights (output_attentions)
     are never returned, as with "sdpa".
     A row that may attend to nothing, as a position of left padding, gives 0: "eager" gives the mean of all values.
-    Raises ValueError, when the model runs, for models that do not use transformers' attention interface.
+    A model that does not use transformers' attention interface (Falcon, GPT-J, DeBERTa and others compute attention in
+    their own code) raises ValueError when it is made, or when "attend" is set.
 
     >>> import attend.transformers
     >>> attend.transformers.register()
@@ -48,6 +49,30 @@ def register() -> None:
     """
     AttentionInterface.register("attend", _attention)
     AttentionMaskInterface.register("attend", _mask)
+    for name in ("_check_and_adjust_attn_implementation", "set_attn_implementation"):
+        method = getattr(PreTrainedModel, name)
+        if not hasattr(method, "refuses_attend"):
+            setattr(PreTrainedModel, name, _refusing(method))
+
+
+def _refusing(method):
+    """A method of models that takes the name of an implementation: without "attend" for those that would not run it.
+
+    Some would look it up in a table of their own and raise KeyError, some compute eagerly without a word.
+    """
+    @functools.wraps(method)
+    def changed(self, attn_implementation, *rest, **keywords):
+        if attn_implementation == "attend" and not self._can_set_attn_implementation():
+            raise ValueError(_refusal(type(self).__name__))
+        return method(self, attn_implementation, *rest, **keywords)
+
+    changed.refuses_attend = True
+    return changed
+
+
+def _refusal(name):
+    return (f'attend.transformers: {name} computes attention in its own code, not through transformers\' interface; '
+            'expected attn_implementation="eager" for it')
 
 
 class StructuredMask(torch.Tensor):
@@ -105,8 +130,7 @@ def _mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_functio
     if is_tracing(attention_mask) or is_tracing(q_offset):
         return make()
     if config is not None and not _uses_interface(type(config)):
-        raise ValueError(f"attend.transformers: the model of {type(config).__name__} computes attention in its own "
-                         'code; load it with attn_implementation="eager"')
+        raise ValueError(_refusal(f"the model of {type(config).__name__}"))
     if config is not None:
         _keep_distances(type(config))
     window = _window(mask_function)

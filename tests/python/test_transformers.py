@@ -565,10 +565,45 @@ def test_unknown_keywords_are_of_no_consequence(pairs):
                        model(**keywords).logits)
 
 
-def test_models_with_attention_of_their_own_are_refused():
-    config = transformers.BloomConfig(hidden_size=64, n_layer=1, n_head=4, vocab_size=99, attn_implementation="attend")
+# Where nobody looked, the first three were a bare KeyError and the others ran eagerly without a word.
+OWN_ATTENTION = {
+    "FalconModel": lambda: transformers.FalconConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2),
+    "GPTJModel": lambda: transformers.GPTJConfig(n_embd=32, n_layer=1, n_head=2, rotary_dim=8),
+    "GPTNeoModel": lambda: transformers.GPTNeoConfig(hidden_size=32, num_layers=1, num_heads=2,
+                                                     attention_types=[[["global"], 1]]),
+    "DebertaV2Model": lambda: transformers.DebertaV2Config(hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+                                                           intermediate_size=32),
+    "XLNetModel": lambda: transformers.XLNetConfig(d_model=32, n_layer=1, n_head=2, d_inner=32),
+    "FunnelModel": lambda: transformers.FunnelConfig(d_model=32, n_head=2, d_head=16, d_inner=32, block_sizes=[1]),
+    "FlaubertModel": lambda: transformers.FlaubertConfig(emb_dim=32, n_layers=1, n_heads=2),
+    "XLMModel": lambda: transformers.XLMConfig(emb_dim=32, n_layers=1, n_heads=2),
+    "OpenAIGPTModel": lambda: transformers.OpenAIGPTConfig(n_embd=32, n_layer=1, n_head=2),
+    "BloomModel": lambda: transformers.BloomConfig(hidden_size=32, n_layer=1, n_head=2),
+}
+
+
+@pytest.mark.parametrize("name", OWN_ATTENTION)
+def test_models_with_attention_of_their_own_are_refused(name):
+    refused = pytest.raises(ValueError, match=f'attend.transformers: {name} computes .* attn_implementation="eager"')
+    config = OWN_ATTENTION[name]()
+    config.vocab_size = 99
+    model = getattr(transformers, name)
+    eager = model(copy.deepcopy(config))
+    with refused:
+        eager.set_attn_implementation("attend")
+    config._attn_implementation = "attend"
+    with refused:
+        model(config)
+
+
+def test_a_configuration_changed_afterwards_is_refused_where_the_mask_is_made():
+    model = transformers.BloomModel(transformers.BloomConfig(hidden_size=64, n_layer=1, n_head=4, vocab_size=99)).eval()
+    model.config._attn_implementation = "attend"
     with pytest.raises(ValueError, match='the model of BloomConfig .* attn_implementation="eager"'):
-        transformers.BloomModel(config).eval()(torch.randint(3, 99, (1, 5)))
+        model(torch.randint(3, 99, (1, 5)))
+
+
+def test_what_attend_does_not_compute_is_named():
     q = torch.randn(1, 2, 5, 8)
     with pytest.raises(ValueError, match="Module chooses keys by `indices`"):
         attend.transformers._attention(torch.nn.Module(), q, q, q, None, indices=torch.zeros(1, 5, 2))
