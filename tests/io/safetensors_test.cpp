@@ -146,11 +146,10 @@ TEST(Safetensors, RefusesDuplicateKeys) {
 
 // Seconds of this thread's processor time that a header of so many tensors takes, the least of three.
 double seconds_of(std::int64_t tensors) {
-  std::string header = "{";
-  for (std::int64_t n = 0; n < tensors; ++n)
-    header += (n > 0 ? "," : "") + tensor("t" + std::to_string(n), "U8", "[0]", "[0,0]");
+  std::vector<std::string> members;
+  for (std::int64_t n = 0; n < tensors; ++n) members.push_back(tensor(fmt::format("t{}", n), "U8", "[0]", "[0,0]"));
   const Folder folder;
-  put(folder / "x", file_of(header + "}"));
+  put(folder / "x", file_of(fmt::format("{{{}}}", fmt::join(members, ","))));
   const auto now = [] {
     timespec time{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -172,16 +171,12 @@ TEST(Safetensors, TimeGrowsWithTheHeaderAndNoFaster) {
 
 // A header that is refused for its last member took a tree of twenty times its size.
 TEST(Safetensors, ALongHeaderIsRefusedWithLittleMemory) {
-  const std::string list = std::string(500'000, ' ') + "1" + std::string(500'000, ' ');
-  std::string many = "1";
-  for (int n = 0; n < 500'000; ++n) many += ",1";
-  for (const std::string& header : {tensor("a", "U8", "[" + many + "]", "[0,1]"), tensor("a", "U8", list, "[0,1]")}) {
-    const Folder folder;
-    put(folder / "x", file_of("{" + header + "}"));
-    const test::CountAllocations allocated;
-    EXPECT_THROW(read_safetensors(folder / "x"), Error);
-    EXPECT_LT(allocated.list_bytes(), 4'000'000);
-  }
+  const std::vector<int> ones(500'000, 1);
+  const Folder folder;
+  put(folder / "x", file_of({tensor("a", "U8", fmt::format("[{}]", fmt::join(ones, ",")), "[0,1]")}));
+  const test::CountAllocations allocated;
+  EXPECT_THROW(read_safetensors(folder / "x"), Error);
+  EXPECT_LT(allocated.list_bytes(), 4'000'000);
 }
 
 TEST(Safetensors, RefusesOtherMetadata) {
