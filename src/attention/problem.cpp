@@ -73,7 +73,7 @@ void check_numbers(const char* function, Problem& p, const AttentionOptions& opt
   p.window = options.window;
   for (std::int64_t* side : {&p.window.left, &p.window.right}) {
     if (*side < -1) fail(ErrorCode::bad_value, function, "window side {}, expected -1 (open) or more", *side);
-    *side = std::min(*side, largest_position);
+    if (*side > largest_position) *side = -1;  // farther than any two positions are apart
   }
 }
 

@@ -18,7 +18,8 @@ float score_factor(const Rules& rules) {
 // of the scale, and a scale of 0, are in the queries, and this is positive.
 template <class Dot>
 float late_factor(const Rules& rules) {
-  return Dot::pair == 1 || rules.scale == 0 ? 1 : __builtin_fabsf(score_factor(rules));
+  // Not 0, however small the scale: 0 * -infinity is NaN.
+  return Dot::pair == 1 || rules.scale == 0 ? 1 : max_of(FLT_MIN, __builtin_fabsf(score_factor(rules)));
 }
 
 // One query row as the products of the forward and decode take it, into `to` [steps * pair].

@@ -456,6 +456,31 @@ TEST(AttentionOptions, NumbersBeyondF32) {
   }
 }
 
+// Hidden scores stay -infinity, also where the scale that multiplies them is below f32.
+TEST(AttentionOptions, ScalesBelowF32) {
+  for (const DType dtype : dtypes) {
+    const Call x = with_scores(dtype, 70, [](std::int64_t j) { return static_cast<double>(j % 5); });
+    for (const std::int64_t queries : {5, 70}) {
+      const View Q = x.Q.slice(2, 0, 1).broadcast_to({1, 1, queries, 1});
+      const AttentionOptions causal{.scale = 0, .causal = true, .offset = Offset(0)};
+      AttentionOptions tiny = causal;
+      const AttentionResult expected = attention(Q, x.K, x.V, causal);
+      for (const double scale : {1e-30, 1e-44, 1e-46, 1e-300, -1e-46}) {
+        tiny.scale = scale;
+        expect_close(attention(Q, x.K, x.V, tiny).out, expected.out, close(dtype), x.what);
+      }
+    }
+  }
+}
+
+TEST(AttentionOptions, AWindowWiderThanAnyDistanceIsOpen) {
+  const Call x = with_scores(DType::f32, 70, [](std::int64_t j) { return static_cast<double>(j % 5); });
+  const AttentionOptions open{.scale = 1, .offset = Offset(std::int64_t{1} << 53)};
+  AttentionOptions wide = open;
+  wide.window = {INT64_MAX, INT64_MAX};
+  expect_same_result(attention(x.Q, x.K, x.V, wide), attention(x.Q, x.K, x.V, open), "open");
+}
+
 // What is lost where a sink of this size becomes f32 is more than 2 to it, which f32 holds.
 void check_large_sinks(DType dtype, std::int64_t queries) {
   const Call x = with_scores(dtype, 70, [](std::int64_t j) { return static_cast<double>(j % 5); });
