@@ -43,6 +43,11 @@ std::optional<int> own_descriptor(const fs::path& folder, const std::string& nam
   return number;
 }
 
+// Where the system shows a file that this process has open.
+std::string path_of(int descriptor) {
+  return fmt::format("/proc/self/fd/{}", descriptor);
+}
+
 struct Target {
   fs::path path;  // no symbolic link
   std::optional<int> descriptor;
@@ -92,6 +97,7 @@ InputFile::InputFile(std::string_view function, const fs::path& path) : place_(p
     struct stat status {};
     if (fstat(descriptor_, &status) != 0) fail_at(place_, "can't be read: {}", reason());
     if (S_ISDIR(status.st_mode)) fail_at(place_, "is a directory");
+    if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)) fail_at(place_, "is a device, expected a file or a pipe");
     if (S_ISREG(status.st_mode)) {
       size_ = static_cast<std::uint64_t>(status.st_size);
     } else {
@@ -161,20 +167,37 @@ OutputFile::OutputFile(std::string_view function, const fs::path& path) : place_
 }
 
 void OutputFile::open_temporary(const fs::path& target) {
-  static std::atomic<unsigned> counter{0};
   struct stat status {};
   const bool exists = stat(target.c_str(), &status) == 0;
   if (exists && access(target.c_str(), W_OK) != 0) fail_at(place_, "can't be written: {}", reason());
   const mode_t mode = exists ? status.st_mode & 0777 : 0666;
-  do {  // a name of its own, however long the target's; an old run may have left the same one behind
-    temporary_ = target.parent_path() / fmt::format(".attend-{}-{}.tmp", getpid(), counter++);
-    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-  } while (descriptor_ < 0 && errno == EEXIST);
+  target_ = target;
+  descriptor_ = open(target.parent_path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
+  if (descriptor_ >= 0 && access(path_of(descriptor_).c_str(), F_OK) != 0) {  // no /proc to give it a name by
+    close(descriptor_);
+    descriptor_ = -1;
+  }
+  if (descriptor_ < 0) {
+    descriptor_ = make_name([&] { return open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode); });
+  }
   if (descriptor_ < 0) {
     fail_at(place_, "no file can be made in its folder {}: {}", quote(target.parent_path().native()), reason());
   }
   if (exists) fchmod(descriptor_, mode);
-  target_ = target;
+}
+
+// make()'s result, once temporary_ is a name of its own in the target's folder, however long the target's: an old run
+// may have left the same one behind. Without one where that is below 0.
+template <class Make>
+int OutputFile::make_name(Make make) {
+  static std::atomic<unsigned> counter{0};
+  int result = -1;
+  do {
+    temporary_ = target_.parent_path() / fmt::format(".attend-{}-{}.tmp", getpid(), counter++);
+    result = make();
+  } while (result < 0 && errno == EEXIST);
+  if (result < 0) temporary_.clear();
+  return result;
 }
 
 OutputFile::~OutputFile() {
@@ -194,11 +217,15 @@ void OutputFile::write(const void* bytes, std::uint64_t count) {
 }
 
 void OutputFile::commit() {
-  if (temporary_.empty()) return;
+  if (target_.empty()) return;
   // The bytes first, then the name: after a power cut the name stands for the old bytes or the new, never for neither.
   if (fsync(descriptor_) != 0) fail_at(place_, "can't be written: {}", reason());
+  const auto link = [&] {
+    return linkat(AT_FDCWD, path_of(descriptor_).c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW);
+  };
+  if (temporary_.empty() && make_name(link) != 0) fail_at(place_, "can't be replaced: {}", reason());
   if (rename(temporary_.c_str(), target_.c_str()) != 0) fail_at(place_, "can't be replaced: {}", reason());
-  temporary_.clear();
+  temporary_.clear(), target_.clear();
 }
 
 void write_file(const fs::path& path, std::string_view bytes) {

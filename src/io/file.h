@@ -43,7 +43,8 @@ class InputFile {
   std::string content_;  // of a pipe
 };
 
-// A file to write: what is written appears at commit() and not before. Without a commit nothing is left behind.
+// A file to write: what is written appears at commit() and not before. Without a commit nothing is left behind, also
+// where a signal ends the process, if the file system has files without a name (Linux's O_TMPFILE; not NFS).
 // - A symbolic link stays, and the file that it names is replaced. An existing file keeps its permission bits, and is
 //   not replaced where it may not be written to; a new one has those that the umask leaves.
 // - There is nothing to replace in a device, a pipe or one of the process's own descriptors (/dev/stdout, /dev/fd/3):
@@ -61,11 +62,13 @@ class OutputFile {
 
  private:
   void open_temporary(const std::filesystem::path& target);
+  template <class Make>
+  int make_name(Make make);
 
   Place place_;
   int descriptor_ = -1;
-  std::filesystem::path target_;
-  std::filesystem::path temporary_;  // empty: the target is written directly
+  std::filesystem::path target_;     // empty: it is written directly
+  std::filesystem::path temporary_;  // the name that the file has until commit(), if any
 };
 
 }  // namespace attend

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <thread>
 
+#include "io/file.h"
 #include "tests/io/files.h"
 
 namespace attend {
@@ -47,6 +48,13 @@ bool fails_with(Statement statement, const std::string& text) {
 }
 
 constexpr uid_t nobody = 65534;
+
+TEST(Files, ADeviceIsRefused) {
+  const Folder folder;
+  fs::create_symlink("/dev/zero", folder / "zero.npy");  // which has no end
+  expect_error(
+      ErrorCode::bad_file, [&] { read_npy(folder / "zero.npy"); }, "is a device, expected a file or a pipe");
+}
 
 // The system ends a path there: another file would be read, or replaced, than the one whose ending was looked at.
 TEST(Files, APathWithAZeroByteIsRefused) {
@@ -143,6 +151,23 @@ TEST(WriteFile, ReplacesTheContentAndLeavesNothingElse) {
   EXPECT_EQ(fs::file_size(folder / "empty"), 0u);
   write_file(folder / std::string(255, 'n'), "as long as a name can be");
   EXPECT_EQ(folder.entries(), 3);
+}
+
+TEST(WriteFile, LeavesNothingWhereASignalEndsTheProcess) {
+  const Folder folder;
+  put(folder / "x", "old");
+  for (const int number : {SIGINT, SIGTERM, SIGKILL}) {
+    const int status = in_child([&] {
+      std::signal(number, SIG_DFL);
+      OutputFile file("write_file", folder / "x");
+      file.write("new");
+      raise(number);
+      return true;
+    });
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == number);
+    EXPECT_EQ(get(folder / "x"), "old");
+    EXPECT_EQ(folder.entries(), 1);
+  }
 }
 
 TEST(WriteFile, GivesPermissionsAsTheUmaskSaysAndKeepsThose) {
