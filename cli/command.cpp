@@ -73,6 +73,10 @@ std::string first_sentence(const std::string& text) {
 }
 
 std::string printable(std::string_view text) {
+  // Marks that turn the direction of what follows them: U+202A to U+202E, U+2066 to U+2069.
+  const auto turns = [](std::string_view mark) {
+    return (mark >= "\xE2\x80\xAA" && mark <= "\xE2\x80\xAE") || (mark >= "\xE2\x81\xA6" && mark <= "\xE2\x81\xA9");
+  };
   std::string line;
   for (std::size_t at = 0; at < text.size(); ++at) {
     const auto byte = static_cast<unsigned char>(text[at]);
@@ -80,6 +84,9 @@ std::string printable(std::string_view text) {
     if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {  // U+0080 to U+009F, which begin sequences as ESC does
       line += fmt::format("\\x{:02x}", next);
       ++at;
+    } else if (turns(text.substr(at, 3))) {
+      line += fmt::format("\\u20{:02x}", (next & 1) << 6 | (text[at + 2] & 0x3F));
+      at += 2;
     } else {
       line += byte < 0x20 || byte == 0x7F ? fmt::format("\\x{:02x}", byte) : std::string(1, text[at]);
     }

@@ -61,11 +61,12 @@ def test_json(inspect, model, tmp_path):
 
 
 def test_names_cannot_steer_the_terminal(inspect, tmp_path):
-    save_file({"a\x1b[31m\nb": np.ones(1, np.float32)}, tmp_path / "c\x1b.safetensors", metadata={"k\n": "\u009b2J"})
+    save_file({"a\x1b[31m\nb": np.ones(1, np.float32)}, tmp_path / "c\x1b.safetensors", metadata={"k\n": "\u009b2J", "m": "\u202etxt\u2066.é"})
     text = inspect("c\x1b.safetensors", "--values")
     assert text.splitlines() == [
         r"c\x1b.safetensors",
         r"  k\x0a = \x9b2J",
+        r"  m = \u202etxt\u2066.é",
         "  name            dtype  shape  bytes  min  mean  max",
         r"  a\x1b[31m\x0ab  f32    [1]        4    1     1    1",
         "",
