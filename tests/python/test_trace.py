@@ -2,6 +2,7 @@
 
 import html.parser
 import json
+import os
 
 import numpy
 import pytest
@@ -106,6 +107,16 @@ def test_text_page_and_files(tmp_path):
         trace.save(tmp_path / "no" / "cat.json")
     with pytest.raises(ValueError, match="focus"):
         trace.to_text(focus=3)
+
+
+def test_a_path_of_any_bytes_but_zero(tmp_path):
+    trace = attend.explain("life")
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")  # no UTF-8
+    trace.save(path)
+    assert os.path.getsize(path) > 0
+    with pytest.raises(OSError, match="Trace.save: .*zero byte"):
+        trace.save(tmp_path / "victim.py\0.json")
+    assert not (tmp_path / "victim.py").exists()
 
 
 def test_random_numbers_are_pytorchs():
