@@ -2,6 +2,8 @@
 transforms; and calls that go to them only where something looks. attend.torch is what to use of it.
 """
 
+import operator
+
 import torch
 from torch import is_grad_enabled
 from torch._C import _get_tracing_state, _is_torch_function_mode_enabled, _len_torch_dispatch_stack
@@ -67,7 +69,7 @@ def _keywords(
     if dropout_p != 0:
         if seed is None:
             raise ValueError("attention: dropout_p is given without dropout_seed")
-        options["dropout"] = (dropout_p, int(seed))
+        options["dropout"] = (dropout_p, int(seed) % 2**64)
     return options
 
 
@@ -162,6 +164,18 @@ def sdpa_by_attention(query, key, value, attn_mask, dropout_p, is_causal, scale,
     return out if batches is None else out.unflatten(0, batches)
 
 
+def seed_tensor(seed: int) -> torch.Tensor:
+    """A seed of 64 bits in PyTorch's int64."""
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 2**64:
+        raise TypeError("attention: dropout: expected (p, seed), a number and a whole number of 0 or more, "
+                        f"got {seed!r}")
+    return torch.full((), number - 2**64 if number >= 2**63 else number, dtype=torch.int64)
+
+
 def draw_seed() -> torch.Tensor:
     """Of PyTorch's default generator, as its own dropout."""
     return torch.randint(2**63 - 1, (), device="cpu")
@@ -243,9 +257,14 @@ def _one_by_one(name):
         def at(index):
             return [x if dim is None else x.select(dim, index) for x, dim in zip(tensors, in_dims)]
 
-        operator = getattr(torch.ops.attend, name).default
-        each = zip(*(operator(*at(index), **options) for index in range(info.batch_size)))
-        stacked = tuple(torch.stack(results) for results in each)
+        run = getattr(torch.ops.attend, name).default
+        if info.batch_size == 0:  # the shapes that one would have
+            one = [x if dim is None else x.new_zeros(x.shape[:dim] + x.shape[dim + 1:])
+                   for x, dim in zip(tensors, in_dims)]
+            stacked = tuple(result.new_empty(0, *result.shape) for result in run(*one, **options))
+        else:
+            each = zip(*(run(*at(index), **options) for index in range(info.batch_size)))
+            stacked = tuple(torch.stack(results) for results in each)
         return stacked, (0,) * len(stacked)
 
     return rule

@@ -25,7 +25,7 @@ from torch.nn.attention.bias import CausalBias
 
 from . import _core
 from . import _torch_operators as operators
-from ._torch_operators import dispatches, draw_seed, records, sdpa_by_attention
+from ._torch_operators import dispatches, draw_seed, records, sdpa_by_attention, seed_tensor
 
 __all__ = ["attention", "replace_sdpa", "restore_sdpa", "scaled_dot_product_attention"]
 
@@ -190,7 +190,7 @@ def attention(
     if key_lengths is not None and not isinstance(key_lengths, torch.Tensor):
         given["key_lengths"] = torch.tensor(key_lengths)
     if p != 0:
-        given["dropout_seed"] = draw_seed() if seed is None else torch.full((), seed, dtype=torch.int64)
+        given["dropout_seed"] = draw_seed() if seed is None else seed_tensor(seed)
     out, lse = operators.attention(
         q, k, v, *map(given.get, operators.TENSORS), window_left=left, window_right=right, offset=offset, dropout_p=p,
         **options

@@ -239,6 +239,14 @@ def test_vmap_of_attention():
     assert torch.equal(got, torch.stack(each))
 
 
+def test_vmap_over_nothing_has_the_shapes_of_something():
+    q, v = torch.empty(0, 2, 5, 8), torch.empty(0, 2, 5, 3)
+    assert torch.vmap(attend.torch.attention)(q, q, v).shape == (0, 2, 5, 3)
+    assert torch.vmap(sdpa)(q, q, v).shape == (0, 2, 5, 3)
+    gradient = torch.vmap(torch.func.grad(lambda x, y: attend.torch.attention(x, x, y).sum()))(q, v)
+    assert gradient.shape == q.shape
+
+
 def only_warning(call, message):
     """The result of the second of two calls, of which the first alone warns."""
     with pytest.warns(UserWarning, match=f"attend.torch: PyTorch computes .*{message}") as caught:
@@ -489,6 +497,18 @@ def test_dropout_draws_from_pytorchs_generator(call):
     deviation = (weights.square() @ x.double().square() * 0.25 / 0.75 / 200).sqrt()
     # 3072 means: 6 standard deviations are exceeded once in 2e5 runs.
     assert ((mean - weights @ x.double()).abs() < 6 * deviation + 1e-6).all()
+
+
+def test_a_seed_of_64_bits_is_the_same_recorded_or_not():
+    x = rand(1, 2, 16, 8)
+    recorded = x.clone().requires_grad_()
+    for seed in (0, 2**63 - 1, 2**63, 2**64 - 1):
+        assert torch.equal(attend.torch.attention(x, x, x, dropout=(0.5, seed)),
+                           attend.torch.attention(recorded, x, x, dropout=(0.5, seed)))
+    for seed in (-1, 2**64, 1.5, "1"):
+        for q in (x, recorded):
+            with pytest.raises(TypeError, match="attention: dropout: expected .* whole number of 0 or more, got "):
+                attend.torch.attention(q, x, x, dropout=(0.5, seed))
 
 
 def test_dropout_drops_the_same_forward_and_backward():
