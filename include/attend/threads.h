@@ -10,7 +10,8 @@
 namespace attend {
 
 // At most that many threads work on a call from now on, in the whole program; never more than the processors that the
-// program may use, than its host's oneTBB allows, or than its host lends. Throws bad_value below 1.
+// program may use, than its host's oneTBB allows, or than its host lends. Where the system gives no thread, the calling
+// one does the work. Throws bad_value below 1.
 void set_num_threads(int threads);
 // How many threads a call from here uses at most.
 int num_threads();
