@@ -3,7 +3,7 @@
 set -euo pipefail
 
 log=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$log"' EXIT
+trap 'jobs -p | xargs -r kill 2>/dev/null || true; rm -rf "$log"' EXIT
 
 # One compilation of a file serves every build that compiles it alike: the tree's, the Python package's, a wheel's.
 export CMAKE_CXX_COMPILER_LAUNCHER=ccache
