@@ -58,14 +58,14 @@ class KvCache {
   static constexpr std::int64_t block_keys = 256;
 
   std::shared_ptr<const State> state() const;
-  std::shared_ptr<const State> exchange(std::shared_ptr<const State> next) const noexcept;
+  std::shared_ptr<const State> exchange(std::shared_ptr<const State> next) noexcept;
   std::shared_ptr<Block> new_block() const;
   Tensor collect(bool values) const;
 
   std::int64_t B_, Hkv_, D_, Dv_;
   DType dtype_;
-  mutable std::mutex mutex_;                    // of state_
-  mutable std::shared_ptr<const State> state_;  // null: empty
+  mutable std::mutex mutex_;            // of state_
+  std::shared_ptr<const State> state_;  // null: empty
   std::atomic<bool> changing_{false};
 };
 

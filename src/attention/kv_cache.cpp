@@ -138,7 +138,7 @@ std::shared_ptr<const KvCache::State> KvCache::state() const {
 }
 
 // The state until now, which is let go of by the caller: outside of the lock.
-std::shared_ptr<const KvCache::State> KvCache::exchange(std::shared_ptr<const State> next) const noexcept {
+std::shared_ptr<const KvCache::State> KvCache::exchange(std::shared_ptr<const State> next) noexcept {
   const std::lock_guard lock(mutex_);
   return std::exchange(state_, std::move(next));
 }
