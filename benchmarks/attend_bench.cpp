@@ -89,19 +89,21 @@ class AttentionCase : public Prepared {
   std::map<std::string, Tensor> kept_;  // what options_ looks at
 };
 
-// The gradients of q, k and v; out and lse are made before.
+// The gradients of q, k and v; out, lse and lse_low are made before.
 class BackwardCase : public AttentionCase {
  public:
   BackwardCase(const json& spec, const json& inputs)
       : AttentionCase(spec, inputs), dout_(load(inputs, "dout", q_.dtype())) {
+    options_.lse_low = true;
     AttentionCase::run();
   }
   void run() override {
     if (gradients_.dq.rank() == 1)
-      gradients_ = attention_backward(dout_, q_, k_, v_, result_.out, result_.lse, options_);
+      gradients_ =
+          attention_backward(dout_, q_, k_, v_, result_.out, result_.lse, options_, {.lse_low = result_.lse_low});
     else
       attention_backward_into({gradients_.dq.view(), gradients_.dk.view(), gradients_.dv.view()}, dout_, q_, k_, v_,
-                              result_.out, result_.lse, options_);
+                              result_.out, result_.lse, options_, {}, result_.lse_low);
   }
   // dq, dk and dv one after another.
   Tensor output() const override {

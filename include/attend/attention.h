@@ -77,13 +77,17 @@ struct AttentionOptions {
   std::optional<View> query_starts = {};
   std::optional<View> key_starts = {};
   Dropout dropout = {};
+  bool lse_low = false;  // of the result rather than the weights: AttentionResult::lse_low is wanted
 };
 
 // out [B,H,Tq,Dv] in q's dtype; lse [B,H,Tq], the natural logarithm of the sum of exponentials of a row's scores
-// (its sink included), f32 (f64 for f64 inputs).
+// (its sink included), f32 (f64 for f64 inputs). lse_low, of the same shape and dtype, is what rounding lse lost:
+// lse + lse_low is the logarithm of the sum that out was divided by, to 2^-40 of it or of 1. Weights made again from
+// lse alone are off by half a unit in its last place, 1.5e-5 of a weight where lse is 500.
 struct AttentionResult {
   Tensor out;
   Tensor lse;
+  std::optional<Tensor> lse_low = {};
 };
 
 // q [B,H,Tq,D], k [B,Hkv,Tk,D], v [B,Hkv,Tk,Dv] -> out [B,H,Tq,Dv], lse [B,H,Tq] (natural log).
@@ -96,16 +100,22 @@ struct AttentionResult {
 // Bits: the same for any number of threads, for a batch of 1 and the same item in a larger one (docs/numerics.md).
 AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options = {});
 
-// The same into memory of the caller: out [B,H,Tq,Dv] in q's dtype, lse [B,H,Tq] f32 (f64 for f64) where it is wanted;
-// any strides. Besides attention()'s errors: bad_shape or bad_dtype for out and lse, bad_value where their memory meets
-// an argument's or their own. They are untouched where an error is thrown, but for interrupted.
+// The same into memory of the caller: out [B,H,Tq,Dv] in q's dtype, lse and lse_low [B,H,Tq] f32 (f64 for f64) where
+// they are wanted; any strides. Besides attention()'s errors: bad_shape or bad_dtype for out, lse and lse_low,
+// bad_value where their memory meets an argument's or their own. They are untouched where an error is thrown, but for
+// interrupted.
 void attention_into(const MutableView& out, const std::optional<MutableView>& lse, const View& q, const View& k,
-                    const View& v, const AttentionOptions& options = {});
+                    const View& v, const AttentionOptions& options = {},
+                    const std::optional<MutableView>& lse_low = {});
 
 // Two results over disjoint sets of keys as one over both: out_a, out_b [B,H,Tq,Dv] with lse_a, lse_b [B,H,Tq], or with
 // fewer axes. out = (e^lse_a out_a + e^lse_b out_b) / (e^lse_a + e^lse_b); lse = log(e^lse_a + e^lse_b). A row that saw
-// nothing (lse -inf) adds nothing. A sink must be in one of the two alone. Throws bad_shape, bad_dtype.
-AttentionResult merge(const View& out_a, const View& lse_a, const View& out_b, const View& lse_b);
+// nothing (lse -inf) adds nothing. A sink must be in one of the two alone. lse_low_a and lse_low_b, both or neither,
+// make the shares exact where lse is large, and the result has lse_low then. Throws bad_shape, bad_dtype, bad_value.
+AttentionResult merge(const View& out_a, const View& lse_a, const View& out_b, const View& lse_b,
+                      const std::optional<View>& lse_low_a = {}, const std::optional<View>& lse_low_b = {});
+// The same of two results as they are.
+AttentionResult merge(const AttentionResult& a, const AttentionResult& b);
 
 // Of q, k and v in their shapes and dtypes; of bias, distance_bias, alibi_slopes and sinks in the shape and dtype of
 // that option, summed over the axes that it was broadcast along.
@@ -126,6 +136,9 @@ struct BackwardOptions {
   bool dalibi_slopes = false;
   bool dsinks = false;
   bool ddistance_bias = false;
+  // [B,H,Tq], lse's dtype, as the forward or merge() gave it. Without it the sums are found by one more pass over q and
+  // k, a fifth of the time; for a merged lse, which is of more keys than these, there is no such way, and lse is all.
+  std::optional<View> lse_low = {};
 };
 
 // The gradients of attention(q, k, v, options) -> out, lse, given those of its results: dout [B,H,Tq,Dv] in q's dtype.
@@ -143,7 +156,7 @@ AttentionGradients attention_backward(const View& dout, const View& q, const Vie
 // The same into memory of the caller; `to` says which gradients are wanted. Errors as of attention_into().
 void attention_backward_into(const AttentionGradientViews& to, const View& dout, const View& q, const View& k,
                              const View& v, const View& out, const View& lse, const AttentionOptions& options = {},
-                             const std::optional<View>& dlse = {});
+                             const std::optional<View>& dlse = {}, const std::optional<View>& lse_low = {});
 
 // An option that is a tensor: how it is called, what it may be, and where the structs above have it and its gradient.
 struct TensorOption {
@@ -190,6 +203,8 @@ AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype = DT
                    const AttentionOptions& options = {});
 
 // What attention_backward() does with such arguments; scratch_bytes besides the gradients; flops 5 (D + Dv) a pair.
+// Where lse_low is given, but some lse is 2^31 or more in magnitude, the pass for the sums is made nevertheless, in
+// memory of its own.
 AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType dtype = DType::f32,
                             const AttentionOptions& options = {}, const BackwardOptions& backward = {});
 

@@ -102,6 +102,7 @@ struct SelfAttentionState {
   Tensor values;   // [N,Dv]
   Tensor context;  // [N,Dv]
   Tensor lse;      // [N]
+  Tensor lse_low;  // [N]
 };
 
 struct SelfAttentionGradients {
@@ -179,6 +180,7 @@ struct MultiHeadAttentionState {
   Tensor values;        // [B,Tk',heads * d_v]
   Tensor concat_heads;  // [B,Tq,heads * d_v]
   Tensor lse;           // [B,heads,Tq]
+  Tensor lse_low;       // [B,heads,Tq]
 };
 
 // Which gradients of a call's tensors backward() gives besides; none by default. Those of key_padding_mask and

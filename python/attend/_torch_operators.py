@@ -47,7 +47,7 @@ def records(tensors):
 
 
 def attention(*tensors, **options):
-    """attend.attention() of the operator's arguments: (out, lse), recorded where PyTorch records."""
+    """attend.attention() of the operator's arguments: (out, lse, lse_low), recorded where PyTorch records."""
     if dispatches(tensors[0]):
         return attention_operator(*tensors, **options)
     if records(tensors):
@@ -74,7 +74,7 @@ def _keywords(
 
 
 def _attention_cpu(q, k, v, *tensors, **options):
-    return _core.attention(q, k, v, return_lse=True, **_keywords(tensors, **options))
+    return _core.attention(q, k, v, return_lse_low=True, **_keywords(tensors, **options))
 
 
 def _attention_fake(q, k, v, *tensors, layout="bhtd", **options):
@@ -82,20 +82,20 @@ def _attention_fake(q, k, v, *tensors, layout="bhtd", **options):
     if layout == "bthd" and len(rows) >= 2:
         rows = (*rows[:-2], rows[-1], rows[-2])
     lse_dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
-    return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(rows, dtype=lse_dtype)
+    return q.new_empty((*q.shape[:-1], v.shape[-1])), *(q.new_empty(rows, dtype=lse_dtype) for _ in range(2))
 
 
-def _backward_cpu(dout, dlse, out, lse, q, k, v, *tensors, **options):
+def _backward_cpu(dout, dlse, out, lse, lse_low, q, k, v, *tensors, **options):
     wanted = {f"d{name}": options.pop(want, False) for name, want in zip(LEARNED, WANT)}
     gradients = _core.attention_backward(
-        dout.resolve_neg(), q, k, v, out, lse, dlse=dlse if dlse is None else dlse.resolve_neg(), **wanted,
-        **_keywords(tensors, **options)
+        dout.resolve_neg(), q, k, v, out, lse, lse_low=lse_low,
+        dlse=dlse if dlse is None else dlse.resolve_neg(), **wanted, **_keywords(tensors, **options)
     )
     learned = (getattr(gradients, name) for name in wanted)
     return gradients.dq, gradients.dk, gradients.dv, *(q.new_empty(0) if x is None else x for x in learned)
 
 
-def _backward_fake(dout, dlse, out, lse, q, k, v, *tensors, **options):
+def _backward_fake(dout, dlse, out, lse, lse_low, q, k, v, *tensors, **options):
     given = dict(zip(TENSORS, tensors))
     learned = (given[name] if options.get(want) else q.new_empty(0) for name, want in zip(LEARNED, WANT))
     return tuple(x.new_empty(x.shape) for x in (q, k, v, *learned))
@@ -113,14 +113,15 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, direct, options, *tensors):
-        out, lse = _attention_cpu(*tensors, **options) if direct else _below(attention_operator, *tensors, **options)
-        ctx.save_for_backward(out, lse, *tensors)
+        results = _attention_cpu(*tensors, **options) if direct else _below(attention_operator, *tensors, **options)
+        ctx.save_for_backward(*results, *tensors)
         ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(results[2])  # a rounding error
         ctx.options = options
-        return out, lse
+        return results
 
     @staticmethod
-    def backward(ctx, dout, dlse):
+    def backward(ctx, dout, dlse, _):
         needed = ctx.needs_input_grad[2:]  # of q, k and v, then of TENSORS
         if dout is None and dlse is None:
             return (None, None, *[None] * len(needed))
@@ -160,7 +161,7 @@ def sdpa_by_attention(query, key, value, attn_mask, dropout_p, is_causal, scale,
     mask, bias = (mask, None) if mask is None or mask.dtype == torch.bool else (None, mask)
     given = {"mask": mask, "bias": bias, "dropout_seed": draw_seed() if dropout_p != 0 else None}
     options = {"causal": is_causal, "offset": 0, "scale": scale, "dropout_p": dropout_p}
-    out, _ = attention(q, k, v, *map(given.get, TENSORS), **options)
+    out, _, _ = attention(q, k, v, *map(given.get, TENSORS), **options)
     return out if batches is None else out.unflatten(0, batches)
 
 
@@ -288,14 +289,15 @@ _OPTIONS = (
     "float softcap=0., float? scale=None, float dropout_p=0., str layout='bhtd'"
 )
 _WANTED = ", ".join(f"bool {want}=False" for want in WANT)
-# lse is always there, as in PyTorch's own attention operators: the backward reads it.
+# lse and lse_low are always there, as lse is in PyTorch's own attention operators: the backward reads them.
 attention_operator = _define(
-    "attention", f"({_ARGUMENTS}, *, {_OPTIONS}) -> (Tensor out, Tensor lse)", _attention_cpu, _attention_fake, _Attention
+    "attention", f"({_ARGUMENTS}, *, {_OPTIONS}) -> (Tensor out, Tensor lse, Tensor lse_low)",
+    _attention_cpu, _attention_fake, _Attention
 )
 # Gradients of options that are not wanted have no elements.
 _backward_operator = _define(
     "attention_backward",
-    f"(Tensor dout, Tensor? dlse, Tensor out, Tensor lse, {_ARGUMENTS}, *, {_WANTED}, {_OPTIONS}) -> ("
+    f"(Tensor dout, Tensor? dlse, Tensor out, Tensor lse, Tensor lse_low, {_ARGUMENTS}, *, {_WANTED}, {_OPTIONS}) -> ("
     + ", ".join(f"Tensor d{name}" for name in ("q", "k", "v", *LEARNED)) + ")",
     _backward_cpu, _backward_fake, _Backward
 )

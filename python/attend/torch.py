@@ -154,11 +154,12 @@ def attention(
     dropout: float | tuple[float, int] = 0.0,
     layout: Literal["bhtd", "bthd"] = "bhtd",
     return_lse: bool = False,
+    return_lse_low: bool = False,
 ) -> Any:
     """attend.attention() of tensors with gradients, also under torch.compile, torch.export, vmap and modes.
 
     q [B,H,Tq,D], k [B,Hkv,Tk,D], v [B,Hkv,Tk,Dv] give out [B,H,Tq,Dv] in q's dtype, and with return_lse also
-    lse [B,H,Tq]. The options and errors are attend.attention()'s; none falls back to PyTorch. Gradients of q, k, v,
+    lse [B,H,Tq], with return_lse_low lse and lse_low. The options and errors are attend.attention()'s; none falls back to PyTorch. Gradients of q, k, v,
     bias, distance_bias, alibi_slopes and sinks are recorded, through out and lse; a second derivative raises
     NotImplementedError. dropout is p, with a seed from PyTorch's default generator, or (p, seed).
 
@@ -177,7 +178,7 @@ def attention(
     p, seed = dropout if isinstance(dropout, tuple) else (dropout, None)
     if not dispatches(q) and not records((q, k, v, *given.values())):
         return _core.attention(  # type: ignore[call-overload, misc]  # return_lse is known when called
-            q, k, v, window=window, offset=offset, return_lse=return_lse,
+            q, k, v, window=window, offset=offset, return_lse=return_lse, return_lse_low=return_lse_low,
             dropout=(p, int(draw_seed()) if seed is None else seed) if p != 0 else None, **given, **options
         )
     left, right = (-1 if side is None else side for side in window or (None, None))
@@ -191,11 +192,11 @@ def attention(
         given["key_lengths"] = torch.tensor(key_lengths)
     if p != 0:
         given["dropout_seed"] = draw_seed() if seed is None else seed_tensor(seed)
-    out, lse = operators.attention(
+    results = operators.attention(
         q, k, v, *map(given.get, operators.TENSORS), window_left=left, window_right=right, offset=offset, dropout_p=p,
         **options
     )
-    return (out, lse) if return_lse else out
+    return results if return_lse_low else results[:2] if return_lse else results[0]
 
 
 # --- In PyTorch's place ------------------------------------------------------------------------------------------

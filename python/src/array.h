@@ -74,6 +74,18 @@ class Array {
   nb::ndarray<nb::ro> dlpack_;
 };
 
+// One that may be None.
+class OptionalArray {
+ public:
+  OptionalArray(const char* function, const char* name, nb::handle object) {
+    if (!object.is_none()) array_.emplace(function, name, object);
+  }
+  std::optional<View> view() const { return array_ ? std::optional(array_->view()) : std::nullopt; }
+
+ private:
+  std::optional<Array> array_;
+};
+
 // Memory for a result, and the Python object that it will be.
 class Result {
  public:

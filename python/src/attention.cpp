@@ -18,13 +18,18 @@ namespace attend::python {
 
 namespace {
 
+// What a call returns besides out.
+struct Wanted {
+  bool lse, lse_low;
+};
+
 // The arguments of one call.
 struct Call {
   const char* function;
   Array q, k, v;
   Layout layout;
 
-  nb::object run(const AttentionOptions& options, nb::handle given, bool return_lse) const;
+  nb::object run(const AttentionOptions& options, nb::handle given, Wanted wanted) const;
 };
 
 // The last axis of `x` (none: of [D]) as another one.
@@ -36,48 +41,57 @@ Dims with_last(const View& x, std::optional<std::int64_t> last) {
 }
 
 // Results have the shapes that valid arguments give; the library refuses the others.
-nb::object Call::run(const AttentionOptions& options, nb::handle given, bool return_lse) const {
+nb::object Call::run(const AttentionOptions& options, nb::handle given, Wanted wanted) const {
   const auto inside = [&](const auto& view) { return heads_first(layout, view); };
   const View queries = inside(q.view()), keys = inside(k.view()), values = inside(v.view());
-  std::optional<Result> made, lse;
+  std::optional<Result> made, lse, lse_low;
   std::optional<Array> borrowed;
   if (given.is_none()) {
     made.emplace(q.kind(), with_last(q.view(), v.view().rank() > 0 ? v.view().size(-1) : 0), q.view().dtype());
   } else {
     borrowed.emplace(function, "out", given);
   }
-  if (return_lse) {
-    lse.emplace(q.kind(), with_last(queries, std::nullopt), queries.dtype() == DType::f64 ? DType::f64 : DType::f32);
-  }
+  const auto make_rows = [&](std::optional<Result>& rows) {
+    rows.emplace(q.kind(), with_last(queries, std::nullopt), queries.dtype() == DType::f64 ? DType::f64 : DType::f32);
+  };
+  if (wanted.lse || wanted.lse_low) make_rows(lse);
+  if (wanted.lse_low) make_rows(lse_low);
   const MutableView out = inside(made ? made->view() : borrowed->writable());
-  const std::optional<MutableView> lse_view = lse ? std::optional(lse->view()) : std::nullopt;
-  python::call(function, [&] { attention_into(out, lse_view, queries, keys, values, options); });
+  const auto view_of = [](std::optional<Result>& x) { return x ? std::optional(x->view()) : std::nullopt; };
+  python::call(function, [&] { attention_into(out, view_of(lse), queries, keys, values, options, view_of(lse_low)); });
   nb::object result = made ? made->take() : nb::borrow(given);
+  if (lse_low) return nb::make_tuple(result, lse->take(), lse_low->take());
   return lse ? nb::object(nb::make_tuple(result, lse->take())) : result;
 }
 
 nb::object attention_(nb::handle q, nb::handle k, nb::handle v, std::string_view layout, bool return_lse,
-                      nb::handle out, const nb::kwargs& keywords) {
+                      bool return_lse_low, nb::handle out, const nb::kwargs& keywords) {
   constexpr const char* function = "attention";
   const Call call{function, {function, "q", q}, {function, "k", k}, {function, "v", v}, read_layout(function, layout)};
-  return call.run(Options(function, keywords).get(), out, return_lse);
+  return call.run(Options(function, keywords).get(), out, {return_lse, return_lse_low});
 }
 
 nb::object attention_varlen(nb::handle q, nb::handle k, nb::handle v, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
-                            bool return_lse, nb::handle out, const nb::kwargs& keywords) {
+                            bool return_lse, bool return_lse_low, nb::handle out, const nb::kwargs& keywords) {
   constexpr const char* function = "attention_varlen";
   const Call call{function, {function, "q", q}, {function, "k", k}, {function, "v", v}, Layout::heads_last};
   Options options(function, keywords);
   options.set_starts(cu_seqlens_q, cu_seqlens_k);
-  return call.run(options.get(), out, return_lse);
+  return call.run(options.get(), out, {return_lse, return_lse_low});
 }
 
-nb::tuple merge_(nb::handle out_a, nb::handle lse_a, nb::handle out_b, nb::handle lse_b) {
+nb::tuple merge_(nb::handle out_a, nb::handle lse_a, nb::handle out_b, nb::handle lse_b, nb::handle lse_low_a,
+                 nb::handle lse_low_b) {
   constexpr const char* function = "merge";
   const Array a(function, "out_a", out_a), a_lse(function, "lse_a", lse_a), b(function, "out_b", out_b),
       b_lse(function, "lse_b", lse_b);
-  const AttentionResult result = call(function, [&] { return merge(a.view(), a_lse.view(), b.view(), b_lse.view()); });
-  return nb::make_tuple(to_python(a.kind(), result.out), to_python(a.kind(), result.lse));
+  const OptionalArray a_low(function, "lse_low_a", lse_low_a), b_low(function, "lse_low_b", lse_low_b);
+  const AttentionResult result = call(function, [&] {
+    return attend::merge(a.view(), a_lse.view(), b.view(), b_lse.view(), a_low.view(), b_low.view());
+  });
+  const nb::object out = to_python(a.kind(), result.out), lse = to_python(a.kind(), result.lse);
+  if (result.lse_low) return nb::make_tuple(out, lse, to_python(a.kind(), *result.lse_low));
+  return nb::make_tuple(out, lse);
 }
 
 // AttentionSteps, as arrays.
@@ -119,6 +133,8 @@ dropout       (p, seed): each weight is dropped with probability p, and the othe
               decided by the whole number seed and the place in the arrays alone, here and in attention_backward()
 layout        "bhtd", or "bthd" for q, k, v and out as [B,T,H,D]
 return_lse    also return lse [B,H,Tq], float32: the natural logarithm of each row's sum of exponentials
+return_lse_low return (out, lse, lse_low): lse + lse_low is that logarithm to 2^-40, where lse alone is rounded to float32;
+              attention_backward() and merge() take it
 out           an array to write to and return; it must not share memory with another argument
 
 A row with nothing to attend to gives 0 and lse -inf; NaN in a masked key or value never reaches the output.
@@ -151,6 +167,7 @@ True)";
 constexpr const char* merge_doc = R"(Two results over disjoint sets of keys as one over both: (out, lse).
 
 out_a, out_b [B,H,Tq,Dv] with lse_a, lse_b [B,H,Tq], or with fewer axes, as attention(..., return_lse=True) gives them.
+With lse_low_a and lse_low_b, both or neither, shares are exact where lse is large, and the result is (out, lse, lse_low).
 Raises ValueError for shapes, TypeError for dtypes that do not fit.
 
 >>> import numpy, attend
@@ -190,7 +207,8 @@ void bind_steps(nb::module_& m) {
 
 void bind_attention(nb::module_& m) {
   m.def("attention", &attention_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::kw_only(),
-        nb::arg("layout") = "bhtd", nb::arg("return_lse") = false, nb::arg("out") = nb::none(), nb::arg("options"),
+        nb::arg("layout") = "bhtd", nb::arg("return_lse") = false, nb::arg("return_lse_low") = false,
+        nb::arg("out") = nb::none(), nb::arg("options"),
         nb::sig(
             signature_with_lse("attention", "q: ArrayT, k: ArrayT, v: ArrayT, *, " + options_signature() +
                                                 ", layout: Literal['bhtd', 'bthd'] = 'bhtd', out: ArrayT | None = None")
@@ -198,7 +216,7 @@ void bind_attention(nb::module_& m) {
         attention_doc);
   m.def("attention_varlen", &attention_varlen, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
         nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(), nb::kw_only(), nb::arg("return_lse") = false,
-        nb::arg("out") = nb::none(), nb::arg("options"),
+        nb::arg("return_lse_low") = false, nb::arg("out") = nb::none(), nb::arg("options"),
         nb::sig(signature_with_lse("attention_varlen",
                                    "q: ArrayT, k: ArrayT, v: ArrayT, cu_seqlens_q: Array | Sequence[int], "
                                    "cu_seqlens_k: Array | Sequence[int], *, " +
@@ -206,8 +224,12 @@ void bind_attention(nb::module_& m) {
                     .c_str()),
         varlen_doc);
   m.def("merge", &merge_, nb::arg("out_a").none(), nb::arg("lse_a").none(), nb::arg("out_b").none(),
-        nb::arg("lse_b").none(),
-        nb::sig("def merge(out_a: ArrayT, lse_a: ArrayT, out_b: ArrayT, lse_b: ArrayT) -> tuple[ArrayT, ArrayT]"),
+        nb::arg("lse_b").none(), nb::kw_only(), nb::arg("lse_low_a") = nb::none(), nb::arg("lse_low_b") = nb::none(),
+        nb::sig("@overload\n"
+                "def merge(out_a: ArrayT, lse_a: ArrayT, out_b: ArrayT, lse_b: ArrayT) -> tuple[ArrayT, ArrayT]: ...\n"
+                "@overload\n"
+                "def merge(out_a: ArrayT, lse_a: ArrayT, out_b: ArrayT, lse_b: ArrayT, *, lse_low_a: ArrayT, "
+                "lse_low_b: ArrayT) -> tuple[ArrayT, ArrayT, ArrayT]"),
         merge_doc);
   bind_steps(m);
 }

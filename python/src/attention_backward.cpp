@@ -31,7 +31,7 @@ struct Call {
   const char* function;
   Layout layout;
   Array dout, q, k, v, out, lse;
-  std::optional<Array> dlse;
+  OptionalArray dlse, lse_low;
 
   Gradients run(const AttentionOptions& options, const BackwardOptions& wanted) const;
 };
@@ -54,16 +54,15 @@ Gradients Call::run(const AttentionOptions& options, const BackwardOptions& want
     to.*option.gradient_view = result.view();
     of_options.back() = result.take();
   }
-  const std::optional<View> dlse_view = dlse ? std::optional(dlse->view()) : std::nullopt;
   python::call(function, [&] {
     attention_backward_into(to, inside(dout.view()), inside(q.view()), inside(k.view()), inside(v.view()),
-                            inside(out.view()), lse.view(), options, dlse_view);
+                            inside(out.view()), lse.view(), options, dlse.view(), lse_low.view());
   });
   return {dq.take(), dk.take(), dv.take(), std::move(of_options)};
 }
 
 Call read(const char* function, Layout layout, nb::handle dout, nb::handle q, nb::handle k, nb::handle v,
-          nb::handle out, nb::handle lse, nb::handle dlse) {
+          nb::handle out, nb::handle lse, nb::handle dlse, nb::handle lse_low) {
   const auto array = [&](const char* name, nb::handle object) { return Array(function, name, object); };
   return {function,
           layout,
@@ -73,13 +72,15 @@ Call read(const char* function, Layout layout, nb::handle dout, nb::handle q, nb
           array("v", v),
           array("out", out),
           array("lse", lse),
-          dlse.is_none() ? std::nullopt : std::optional<Array>(std::in_place, function, "dlse", dlse)};
+          {function, "dlse", dlse},
+          {function, "lse_low", lse_low}};
 }
 
 Gradients attention_backward_(nb::handle dout, nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb::handle lse,
-                              std::string_view layout, nb::handle dlse, const nb::kwargs& keywords) {
+                              std::string_view layout, nb::handle dlse, nb::handle lse_low,
+                              const nb::kwargs& keywords) {
   constexpr const char* function = "attention_backward";
-  const Call call = read(function, read_layout(function, layout), dout, q, k, v, out, lse, dlse);
+  const Call call = read(function, read_layout(function, layout), dout, q, k, v, out, lse, dlse, lse_low);
   BackwardOptions wanted;
   const Options options(function, keywords, &wanted);
   return call.run(options.get(), wanted);
@@ -87,9 +88,9 @@ Gradients attention_backward_(nb::handle dout, nb::handle q, nb::handle k, nb::h
 
 Gradients attention_varlen_backward(nb::handle dout, nb::handle q, nb::handle k, nb::handle v, nb::handle out,
                                     nb::handle lse, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k, nb::handle dlse,
-                                    const nb::kwargs& keywords) {
+                                    nb::handle lse_low, const nb::kwargs& keywords) {
   constexpr const char* function = "attention_varlen_backward";
-  const Call call = read(function, Layout::heads_last, dout, q, k, v, out, lse, dlse);
+  const Call call = read(function, Layout::heads_last, dout, q, k, v, out, lse, dlse, lse_low);
   BackwardOptions wanted;
   Options options(function, keywords, &wanted);
   options.set_starts(cu_seqlens_q, cu_seqlens_k);
@@ -101,6 +102,8 @@ constexpr const char* doc = R"(The gradients of attention(), given those of its 
 dout, of out's shape and dtype, is the gradient of out, and dlse [B,H,Tq] that of lse, where something was computed from
 it. q, k, v and the options are attention()'s, and out and lse what it gave for them with return_lse; or what merge()
 gave, with k and v one of the sets of keys: the gradients are then those of these keys, and dq one summand of the whole.
+lse_low, of return_lse_low or merge(), is what rounding lse lost; without it the rows' sums are found by one more pass
+over q and k, a fifth of the time, and merged results with large lse are less exact.
 
 dq, dk and dv have the shapes and dtypes of q, k and v. With dbias, ddistance_bias, dalibi_slopes or dsinks the
 gradient of that option is there too, in its shape and dtype, summed over the axes that it was broadcast along. All are
@@ -111,8 +114,8 @@ The errors are attention()'s; ValueError too where a gradient is wanted of an op
 
 >>> import numpy, attend
 >>> q, k, v, dout = numpy.random.default_rng(0).standard_normal((4, 1, 2, 3, 8), numpy.float32)
->>> out, lse = attend.attention(q, k, v, causal=True, return_lse=True)
->>> gradients = attend.attention_backward(dout, q, k, v, out, lse, causal=True)
+>>> out, lse, lse_low = attend.attention(q, k, v, causal=True, return_lse_low=True)
+>>> gradients = attend.attention_backward(dout, q, k, v, out, lse, lse_low=lse_low, causal=True)
 >>> gradients.dq.shape, gradients.dbias
 ((1, 2, 3, 8), None)
 >>> bool(abs(gradients.dq[:, :, 0]).max() < 1e-6)  # query 0 sees one key: its weight is 1, whatever q is
@@ -120,7 +123,7 @@ True)";
 
 constexpr const char* varlen_doc = R"(attention_backward() for attention_varlen(): the same arguments as there.
 
-dout and out [tokens,H,Dv], q [tokens,H,D], k [key tokens,Hkv,D], v [key tokens,Hkv,Dv], lse and dlse [H,tokens].
+dout and out [tokens,H,Dv], q [tokens,H,D], k [key tokens,Hkv,D], v [key tokens,Hkv,Dv], lse, dlse and lse_low [H,tokens].
 
 >>> import numpy, attend
 >>> x, dout = numpy.random.default_rng(0).standard_normal((2, 5, 1, 4), numpy.float32)
@@ -131,8 +134,8 @@ dout and out [tokens,H,Dv], q [tokens,H,D], k [key tokens,Hkv,D], v [key tokens,
 
 std::string signature(const std::string& name, const std::string& more, bool key_lengths, const std::string& last) {
   return "def " + name + "(dout: Array, q: Array, k: Array, v: Array, out: Array, lse: Array, " + more + "*, " +
-         options_signature(key_lengths) + ", dlse: Array | None = None, " + gradients_signature() + last +
-         ") -> AttentionGradients";
+         options_signature(key_lengths) + ", dlse: Array | None = None, lse_low: Array | None = None, " +
+         gradients_signature() + last + ") -> AttentionGradients";
 }
 
 }  // namespace
@@ -151,12 +154,12 @@ void bind_attention_backward(nb::module_& m) {
   }
   m.def("attention_backward", &attention_backward_, nb::arg("dout").none(), nb::arg("q").none(), nb::arg("k").none(),
         nb::arg("v").none(), nb::arg("out").none(), nb::arg("lse").none(), nb::kw_only(), nb::arg("layout") = "bhtd",
-        nb::arg("dlse") = nb::none(), nb::arg("options"),
+        nb::arg("dlse") = nb::none(), nb::arg("lse_low") = nb::none(), nb::arg("options"),
         nb::sig(signature("attention_backward", "", true, ", layout: Literal['bhtd', 'bthd'] = 'bhtd'").c_str()), doc);
   m.def("attention_varlen_backward", &attention_varlen_backward, nb::arg("dout").none(), nb::arg("q").none(),
         nb::arg("k").none(), nb::arg("v").none(), nb::arg("out").none(), nb::arg("lse").none(),
         nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(), nb::kw_only(), nb::arg("dlse") = nb::none(),
-        nb::arg("options"),
+        nb::arg("lse_low") = nb::none(), nb::arg("options"),
         nb::sig(signature("attention_varlen_backward",
                           "cu_seqlens_q: Array | Sequence[int], cu_seqlens_k: Array | Sequence[int], ", false, "")
                     .c_str()),

@@ -29,14 +29,16 @@ struct Cache {
     kind = keys.kind();
   }
 
-  nb::object attention(nb::handle q, bool return_lse, const nb::kwargs& keywords) const {
+  nb::object attention(nb::handle q, bool return_lse, bool return_lse_low, const nb::kwargs& keywords) const {
     constexpr const char* function = "KvCache.attention";
     const Array queries(function, "q", q);
-    const Options options(function, keywords);
-    const AttentionResult result =
-        call(function, [&] { return attend::attention(queries.view(), cache, options.get()); });
-    nb::object out = to_python(queries.kind(), result.out);
-    return return_lse ? nb::object(nb::make_tuple(out, to_python(queries.kind(), result.lse))) : out;
+    const Options read(function, keywords);
+    AttentionOptions options = read.get();
+    options.lse_low = return_lse_low;
+    const AttentionResult result = call(function, [&] { return attend::attention(queries.view(), cache, options); });
+    const auto array = [&](const Tensor& tensor) { return to_python(queries.kind(), tensor); };
+    if (return_lse_low) return nb::make_tuple(array(result.out), array(result.lse), array(*result.lse_low));
+    return return_lse ? nb::object(nb::make_tuple(array(result.out), array(result.lse))) : array(result.out);
   }
 
   std::string describe() const {
@@ -89,7 +91,7 @@ void bind_kv_cache(nb::module_& m) {
           nb::arg("length"),
           "A cache of the first length positions, which shares their memory; neither sees what the other does later.")
       .def("attention", &Cache::attention, nb::arg("q").none(), nb::kw_only(), nb::arg("return_lse") = false,
-           nb::arg("options"),
+           nb::arg("return_lse_low") = false, nb::arg("options"),
            nb::sig(signature_with_lse("attention", "self, q: ArrayT, *, " + options_signature()).c_str()),
            attention_doc)
       .def(

@@ -92,8 +92,11 @@ std::string gradients_signature() {
 }
 
 std::string signature_with_lse(const std::string& name, const std::string& arguments) {
-  const std::string start = "@overload\ndef " + name + "(" + arguments + ", return_lse: Literal[";
-  return start + "True]) -> tuple[ArrayT, ArrayT]: ...\n" + start + "False] = False) -> ArrayT";
+  const std::string start = "@overload\ndef " + name + "(" + arguments;
+  return start + ", return_lse: bool = False, return_lse_low: Literal[True]) -> tuple[ArrayT, ArrayT, ArrayT]: ...\n" +
+         start +
+         ", return_lse: Literal[True], return_lse_low: Literal[False] = False) -> tuple[ArrayT, ArrayT]: ...\n" +
+         start + ", return_lse: Literal[False] = False, return_lse_low: Literal[False] = False) -> ArrayT";
 }
 
 nb::tuple tensor_keywords() {

@@ -46,28 +46,39 @@ AttentionSteps run_steps(const View& q, const View& k, const View& v, const Atte
 }
 
 void run_into(const MutableView& out, const std::optional<MutableView>& lse, const View& q, const View& k,
-              const View& v, const AttentionOptions& options) {
-  const Problem p = Problem::check("attention_into", q, k, v, options);
+              const View& v, const AttentionOptions& options, const std::optional<MutableView>& lse_low) {
   const char* function = "attention_into";
+  const Problem p = Problem::check(function, q, k, v, options);
+  const Dims rows = p.trim({p.B, p.H, p.Tq});
   check_output(function, "out", out, p.trim({p.B, p.H, p.Tq, p.Dv}), q.dtype());
-  if (lse) check_output(function, "lse", *lse, p.trim({p.B, p.H, p.Tq}), statistics_dtype(q));
   check_apart(function, "out", out, q, k, v, options);
-  if (lse) check_apart(function, "lse", *lse, q, k, v, options);
-  if (lse && overlap(out, *lse)) fail(ErrorCode::bad_value, "attention_into", "out and lse share memory");
+  const auto check_rows = [&](const char* name, const MutableView& x) {
+    check_output(function, name, x, rows, statistics_dtype(q));
+    check_apart(function, name, x, q, k, v, options);
+    if (overlap(out, x)) fail(ErrorCode::bad_value, function, "out and {} share memory", name);
+  };
+  if (lse) check_rows("lse", *lse);
+  if (lse_low) check_rows("lse_low", *lse_low);
+  if (lse && lse_low && overlap(*lse, *lse_low)) {
+    fail(ErrorCode::bad_value, function, "lse and lse_low share memory");
+  }
   Tensor unwanted;
-  if (!lse) unwanted = Tensor::uninitialized(p.trim({p.B, p.H, p.Tq}), statistics_dtype(q));
-  compute_into(p, with_axes(out, 4), with_axes(lse ? *lse : unwanted.view(), 3));
+  if (!lse) unwanted = Tensor::uninitialized(rows, statistics_dtype(q));
+  ResultViews to{with_axes(out, 4), with_axes(lse ? *lse : unwanted.view(), 3)};
+  if (lse_low) to.lse_low = with_axes(*lse_low, 3);
+  compute_into(p, to);
 }
 
 }  // namespace
 
 AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options) {
-  return with_memory("attention", q, k, [&] { return compute(Problem::check("attention", q, k, v, options)); });
+  return with_memory("attention", q, k,
+                     [&] { return compute(Problem::check("attention", q, k, v, options), options.lse_low); });
 }
 
 void attention_into(const MutableView& out, const std::optional<MutableView>& lse, const View& q, const View& k,
-                    const View& v, const AttentionOptions& options) {
-  with_memory("attention_into", q, k, [&] { run_into(out, lse, q, k, v, options); });
+                    const View& v, const AttentionOptions& options, const std::optional<MutableView>& lse_low) {
+  with_memory("attention_into", q, k, [&] { run_into(out, lse, q, k, v, options, lse_low); });
 }
 
 AttentionSteps attention_steps(const View& q, const View& k, const View& v, const AttentionOptions& options) {

@@ -22,7 +22,7 @@ void check_result(const char* function, const char* name, const View& x, const D
 
 void check_outputs(const char* function, const AttentionGradientViews& to, const View& dout, const View& q,
                    const View& k, const View& v, const View& out, const View& lse, const AttentionOptions& options,
-                   const std::optional<View>& dlse) {
+                   const std::optional<View>& dlse, const std::optional<View>& lse_low) {
   std::vector<std::pair<std::string, MutableView>> outputs;
   const auto add = [&](const std::string& name, const MutableView& x, const View& of) {
     check_output(function, name, x, of.shape(), of.dtype());
@@ -32,6 +32,7 @@ void check_outputs(const char* function, const AttentionGradientViews& to, const
     };
     apart("dout", dout), apart("out", out), apart("lse", lse);
     if (dlse) apart("dlse", *dlse);
+    if (lse_low) apart("lse_low", *lse_low);
     for (const auto& [other, earlier] : outputs) apart(other, earlier);
     outputs.emplace_back(name, x);
   };
@@ -85,14 +86,15 @@ AttentionGradients run_new(const View& dout, const View& q, const View& k, const
 }
 
 void run_into(const AttentionGradientViews& to, const View& dout, const View& q, const View& k, const View& v,
-              const View& out, const View& lse, const AttentionOptions& options, const std::optional<View>& dlse) {
+              const View& out, const View& lse, const AttentionOptions& options, const std::optional<View>& dlse,
+              const std::optional<View>& lse_low) {
   const char* function = "attention_backward_into";
-  BackwardOptions wanted{dlse};
+  BackwardOptions wanted{.dlse = dlse, .lse_low = lse_low};
   for (const TensorOption& option : tensor_options()) {
     if (option.wanted) wanted.*option.wanted = (to.*option.gradient_view).has_value();
   }
   BackwardProblem x = BackwardProblem::check(function, dout, q, k, v, out, lse, options, wanted);
-  check_outputs(function, to, dout, q, k, v, out, lse, options, dlse);
+  check_outputs(function, to, dout, q, k, v, out, lse, options, dlse, lse_low);
   run(x, to);
 }
 
@@ -101,19 +103,21 @@ void run_into(const AttentionGradientViews& to, const View& dout, const View& q,
 BackwardProblem BackwardProblem::check(const char* function, const View& dout, const View& q, const View& k,
                                        const View& v, const View& out, const View& lse, const AttentionOptions& options,
                                        const BackwardOptions& backward) {
-  BackwardProblem x{Problem::check(function, q, k, v, options), {}, {}, {}, {}, {}, {}, {}, {}};
+  BackwardProblem x{Problem::check(function, q, k, v, options), {}, {}, {}, {}, {}, {}, {}, {}, {}};
   const Problem& p = x.forward;
   const Dims results = p.trim({p.B, p.H, p.Tq, p.Dv}), rows = p.trim({p.B, p.H, p.Tq});
   check_result(function, "dout", dout, results, q.dtype());
   check_result(function, "out", out, results, q.dtype());
   check_result(function, "lse", lse, rows, statistics_dtype(q));
   if (backward.dlse) check_result(function, "dlse", *backward.dlse, rows, statistics_dtype(q));
+  if (backward.lse_low) check_result(function, "lse_low", *backward.lse_low, rows, statistics_dtype(q));
   for (const TensorOption& option : tensor_options()) {
     if (!option.wanted || !(backward.*option.wanted) || options.*option.value) continue;
     fail(ErrorCode::bad_value, function, "d{} is wanted, but {} is not given", option.name, option.name);
   }
   x.dout = with_axes(dout, 4), x.out = with_axes(out, 4), x.lse = with_axes(lse, 3);
   if (backward.dlse) x.dlse = with_axes(*backward.dlse, 3);
+  if (backward.lse_low) x.lse_low = with_axes(*backward.lse_low, 3);
   if (backward.ddistance_bias) x.options.distance_bias.resize(static_cast<std::size_t>(options.distance_bias->count()));
   if (backward.dalibi_slopes) x.options.alibi_slopes.resize(static_cast<std::size_t>(p.H));
   if (backward.dsinks) x.options.sinks.resize(static_cast<std::size_t>(p.H));
@@ -147,8 +151,8 @@ AttentionGradients attention_backward(const View& dout, const View& q, const Vie
 
 void attention_backward_into(const AttentionGradientViews& to, const View& dout, const View& q, const View& k,
                              const View& v, const View& out, const View& lse, const AttentionOptions& options,
-                             const std::optional<View>& dlse) {
-  with_memory("attention_backward_into", q, k, [&] { run_into(to, dout, q, k, v, out, lse, options, dlse); });
+                             const std::optional<View>& dlse, const std::optional<View>& lse_low) {
+  with_memory("attention_backward_into", q, k, [&] { run_into(to, dout, q, k, v, out, lse, options, dlse, lse_low); });
 }
 
 }  // namespace attend

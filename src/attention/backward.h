@@ -21,10 +21,10 @@ struct OptionGradients {
 
 struct BackwardProblem {
   Problem forward;
-  View dout, out;            // [B,H,Tq,Dv]
-  View lse;                  // [B,H,Tq]
-  std::optional<View> dlse;  // [B,H,Tq]
-  MutableView dq, dk, dv;    // [B,H,Tq,D], [B,Hkv,Tk,D], [B,Hkv,Tk,Dv]
+  View dout, out;                     // [B,H,Tq,Dv]
+  View lse;                           // [B,H,Tq]
+  std::optional<View> lse_low, dlse;  // [B,H,Tq]
+  MutableView dq, dk, dv;             // [B,H,Tq,D], [B,Hkv,Tk,D], [B,Hkv,Tk,Dv]
   OptionGradients options;
 
   // Throws Error; dq, dk and dv are still to be given.

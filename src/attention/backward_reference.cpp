@@ -51,10 +51,13 @@ class ReferenceBackward {
   void take_row(const Sequence& s, std::int64_t h, const kernels::Head& head, std::int64_t i) {
     const std::int64_t row = s.query_start + i;
     gradient_.lse = at(x_.lse, s.b, h, row);
+    if (x_.lse_low) gradient_.lse_low = at(*x_.lse_low, s.b, h, row);
     gradient_.delta = x_.dlse ? -at(*x_.dlse, s.b, h, row) : 0;
     for (std::int64_t d = 0; d < p_.Dv; ++d) {
       gradient_.dcontext[static_cast<std::size_t>(d)] = at(x_.dout, s.b, h, row, d);
-      gradient_.delta += at(x_.dout, s.b, h, row, d) * at(x_.out, s.b, h, row, d);
+      // Not 0 * dout: the row may see no key, and have a sink.
+      const double out = at(x_.out, s.b, h, row, d);
+      if (out != 0) gradient_.delta += gradient_.dcontext[static_cast<std::size_t>(d)] * out;
     }
     kernels::reference_row_backward(head, i, steps_, gradient_, dk_.data(), dv_.data());
     store_values(x_.dq, s.b, h, row, gradient_.dquery.data());

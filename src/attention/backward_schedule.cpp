@@ -13,10 +13,37 @@ namespace attend {
 
 namespace {
 
-kernels::Features features(const BackwardProblem& x) {
+// For some sequences, of which the forward decoded some, or none.
+kernels::Features features(const BackwardProblem& x, bool decoded) {
   kernels::Features features = x.forward.features();
   features.dlogits = x.options.bias || !x.options.distance_bias.empty() || !x.options.alibi_slopes.empty();
+  features.decoded = decoded;
   return features;
+}
+
+bool decodes_some(const Problem& p) {
+  for (std::int64_t n = 0; n < p.sequences(); n += p.query_starts.empty() ? p.B : 1) {
+    if (takes_decode(p, p.sequence(n))) return true;
+  }
+  return false;
+}
+
+// The forward without values: what it gives is lse.
+Problem sums_problem(const Problem& p) {
+  Problem sums = p;
+  sums.v = p.v.slice(3, 0, 0), sums.Dv = 0;
+  return sums;
+}
+
+bool is_coarse(const View& lse) {
+  for (std::int64_t b = 0; b < lse.size(0); ++b)
+    for (std::int64_t h = 0; h < lse.size(1); ++h)
+      for (std::int64_t i = 0; i < lse.size(2); ++i) {
+        const auto at = operand_at(lse, b, h, i);
+        const double x = std::abs(load_element(at.dtype, static_cast<const std::byte*>(at.data)));
+        if (x >= static_cast<double>(kernels::coarse_lse) && std::isfinite(x)) return true;
+      }
+  return false;
 }
 
 // Whether an item sums dbias in memory of its own: where many of its rows or keys share an element.
@@ -57,12 +84,14 @@ class BackwardRun {
         G_(p_.H / std::max<std::int64_t>(1, p_.Hkv)),
         scratch_(Tensor::uninitialized({s.workers * s.worker_bytes}, DType::u8)),
         sums_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, s.row_floats})),
-        statistics_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, 2})),
+        statistics_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, 3})),
         bias_sums_(Tensor::uninitialized({s.workers, s.bias_floats})),
         distance_sums_(Tensor::uninitialized({s.workers, s.distance_sums}, DType::f64)),
         slopes_(x.options.alibi_slopes.empty() ? 0 : s.items.size() * static_cast<std::size_t>(G_)),
         progress_(s.items.size()) {
     if (x.options.bias) bias_steps_ = x.options.bias->strides();
+    summed_ = s.sums_bytes > 0 || is_coarse(x.lse);
+    if (summed_) sum_rows();
   }
 
   void run() {
@@ -104,6 +133,18 @@ class BackwardRun {
       x_.options.distance_bias[static_cast<std::size_t>(kv_head * s_.distance_sums + i)] += group.ddistance_bias[i];
     }
     publish(sums_turn_, item + 1);
+  }
+
+  // The rows' sums, again from q and k, to where start_rows() looks at them.
+  void sum_rows() {
+    const Problem sums = sums_problem(p_);
+    const Schedule schedule = make_schedule(sums);
+    Tensor scratch = Tensor::uninitialized({schedule.scratch_bytes()}, DType::u8);
+    const auto column = [&](std::int64_t n) {
+      return statistics_.view().slice(3, n, n + 1).reshape({p_.B, p_.H, p_.Tq});
+    };
+    const MutableView nothing(statistics_.raw(), p_.q.dtype(), {p_.B, p_.H, p_.Tq, 0});
+    run_schedule(sums, schedule, {.out = nothing, .lse = column(0), .lse_low = column(1), .log2 = true}, scratch.raw());
   }
 
   // ---- Order ----
@@ -162,13 +203,14 @@ class BackwardRun {
     const std::int64_t h = kv_head * G_;
     kernels::BackwardGroup group;
     group.forward = p_.group(s, kv_head);
-    group.forward.features = features(x_);
+    group.forward.features = features(x_, takes_decode(p_, s));
     group.queries = p_.Tq;
     group.keys_begin = stretch * s_.keys;
     group.keys_end = std::min(group.keys_begin + s_.keys, s.Tk);
     group.out = operand_at(x_.out, s.b, h, s.query_start);
     group.lse = operand_at(x_.lse, s.b, h, s.query_start);
     group.dout = operand_at(x_.dout, s.b, h, s.query_start);
+    if (x_.lse_low) group.lse_low = operand_at(*x_.lse_low, s.b, h, s.query_start);
     if (x_.dlse) group.dlse = operand_at(*x_.dlse, s.b, h, s.query_start);
     group.dk = rows(x_.dk, s.b, kv_head, s.key_start);
     group.dv = rows(x_.dv, s.b, kv_head, s.key_start);
@@ -176,7 +218,8 @@ class BackwardRun {
     const MutableView sums = s_.row_floats > 0 ? sums_.view() : x_.dq;
     group.dq = static_cast<float*>(operand_at(sums, s.b, h, s.query_start).data);
     group.dq_head = sums.strides()[1], group.dq_row = sums.strides()[2];
-    group.statistics = statistics_.data<float>() + ((s.b * p_.H + h) * p_.Tq + s.query_start) * 2;
+    group.statistics = statistics_.data<float>() + ((s.b * p_.H + h) * p_.Tq + s.query_start) * 3;
+    group.summed = summed_;
     if (s_.distance_sums > 0) {
       group.ddistance_bias = distance_sums_.data<double>() + worker * s_.distance_sums;
       std::fill_n(group.ddistance_bias, s_.distance_sums, 0.0);
@@ -244,12 +287,13 @@ class BackwardRun {
   }
 
   void sum_sink(std::int64_t h) {
-    const double sink = p_.sinks[static_cast<std::size_t>(h)] / std::log(2.0);
+    const double sink = p_.sinks[static_cast<std::size_t>(h)] / std::log(2.0);  // in log2 units, as lse is here
     double sum = 0;
     for (std::int64_t b = 0; b < p_.B; ++b) {
-      const float* row = statistics_.data<float>() + (b * p_.H + h) * p_.Tq * 2;
-      for (std::int64_t i = 0; i < p_.Tq; ++i, row += 2) {
-        sum -= std::exp2(std::min(0.0, sink - static_cast<double>(row[0]))) * static_cast<double>(row[1]);
+      const float* row = statistics_.data<float>() + (b * p_.H + h) * p_.Tq * 3;
+      for (std::int64_t i = 0; i < p_.Tq; ++i, row += 3) {
+        const double logit = (sink - static_cast<double>(row[0])) - static_cast<double>(row[1]);
+        sum -= std::exp2(std::min(0.0, logit)) * static_cast<double>(row[2]);
       }
     }
     x_.options.sinks[static_cast<std::size_t>(h)] = sum;
@@ -261,9 +305,10 @@ class BackwardRun {
   std::int64_t G_;
   Tensor scratch_;
   Tensor sums_;                       // of dq, where it is not f32 in whole vectors
-  Tensor statistics_;                 // [B,H,Tq,2]
+  Tensor statistics_;                 // [B,H,Tq,3]
   Tensor bias_sums_, distance_sums_;  // of each worker's item
   Dims bias_steps_;
+  bool summed_ = false;                              // statistics_ begin with the rows' sums
   std::vector<double> slopes_;                       // [items,G]
   std::vector<std::atomic<std::int64_t>> progress_;  // steps done, for each key head and stretch
   std::atomic<std::int64_t> sums_turn_{0};           // the item whose own sums are added next
@@ -303,7 +348,8 @@ BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
                        static_cast<double>(p.D + p.Dv) / 2;
   s.workers =
       static_cast<int>(std::clamp<std::int64_t>(std::ssize(s.items), 1, flops < parallel_flops ? 1 : num_threads()));
-  s.worker_bytes = divide_up(static_cast<std::int64_t>(s.target->backward.bytes(p.sizes(), features(x))), 64) * 64;
+  s.worker_bytes =
+      divide_up(static_cast<std::int64_t>(s.target->backward.bytes(p.sizes(), features(x, decodes_some(p)))), 64) * 64;
   if (sums_bias(x)) {
     const Dims& steps = x.options.bias->strides();
     s.bias_floats = p.H / std::max<std::int64_t>(1, p.Hkv) * (steps[2] == 0 ? 1 : p.Tq) * (steps[3] == 0 ? 1 : s.keys);
@@ -312,10 +358,11 @@ BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
   const bool in_place =
       x.dq.dtype() == DType::f32 && is_aligned(x.dq) && x.dq.strides()[3] == 1 && p.D % s.target->lanes == 0;
   s.row_floats = in_place ? 0 : divide_up(p.D, s.target->lanes) * s.target->lanes;
+  if (!x.lse_low) s.sums_bytes = std::max<std::int64_t>(1, make_schedule(sums_problem(p)).scratch_bytes());
   const std::int64_t rows = p.B * p.H * p.Tq,
                      slopes = x.options.alibi_slopes.empty() ? 0 : p.H / std::max<std::int64_t>(1, p.Hkv);
-  s.scratch_bytes = s.workers * (s.worker_bytes + 4 * s.bias_floats + 8 * s.distance_sums) +
-                    rows * (4 * s.row_floats + 8) + std::ssize(s.items) * (8 + 8 * slopes) + list_bytes(x, s);
+  s.scratch_bytes = s.workers * (s.worker_bytes + 4 * s.bias_floats + 8 * s.distance_sums) + s.sums_bytes +
+                    rows * (4 * s.row_floats + 12) + std::ssize(s.items) * (8 + 8 * slopes) + list_bytes(x, s);
   return s;
 }
 

@@ -24,6 +24,7 @@ struct BackwardSchedule {
   std::int64_t bias_floats = 0;    // of one item's own sums of dbias
   std::int64_t distance_sums = 0;  // of one item's own sums of ddistance_bias
   std::int64_t row_floats = 0;     // of a row of dq's sums; 0: they are made in dq itself
+  std::int64_t sums_bytes = 0;     // scratch of the pass that finds the rows' sums; 0: lse_low is given
   std::int64_t scratch_bytes = 0;  // of all
 };
 

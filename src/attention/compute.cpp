@@ -38,23 +38,26 @@ void for_each_row(const Problem& p, const Schedule& schedule, const std::functio
   }
 }
 
-void compute_into(const Problem& p, const MutableView& out, const MutableView& lse) {
+void compute_into(const Problem& p, const ResultViews& to) {
   const Schedule schedule = make_schedule(p);
   if (schedule.path == Path::reference) {
     return for_each_row(p, schedule, [&](const ReferenceRow& row) {
-      row.store(out, row.steps.context);
-      row.store(lse, {&row.steps.lse, 1});
+      row.store(to.out, row.steps.context);
+      row.store(to.lse, {&row.steps.lse, 1});
+      if (to.lse_low) row.store(*to.lse_low, {&row.steps.lse_low, 1});
     });
   }
   Tensor scratch = Tensor::uninitialized({schedule.scratch_bytes()}, DType::u8);
-  run_schedule(p, schedule, out, lse, scratch.raw());
+  run_schedule(p, schedule, to, scratch.raw());
 }
 
-AttentionResult compute(const Problem& p) {
-  const Dims out{p.B, p.H, p.Tq, p.Dv}, lse{p.B, p.H, p.Tq};
-  AttentionResult result{Tensor::uninitialized(p.trim(out), p.q.dtype()),
-                         Tensor::uninitialized(p.trim(lse), statistics_dtype(p.q))};
-  compute_into(p, result.out.view().reshape(out), result.lse.view().reshape(lse));
+AttentionResult compute(const Problem& p, bool lse_low) {
+  const Dims out{p.B, p.H, p.Tq, p.Dv}, rows{p.B, p.H, p.Tq};
+  const auto row_numbers = [&] { return Tensor::uninitialized(p.trim(rows), statistics_dtype(p.q)); };
+  AttentionResult result{Tensor::uninitialized(p.trim(out), p.q.dtype()), row_numbers()};
+  ResultViews to{result.out.view().reshape(out), result.lse.view().reshape(rows)};
+  if (lse_low) to.lse_low = result.lse_low.emplace(row_numbers()).view().reshape(rows);
+  compute_into(p, to);
   return result;
 }
 

@@ -32,10 +32,9 @@ struct ReferenceRow {
 void for_each_row(const Problem& problem, const Schedule& schedule,
                   const std::function<void(const ReferenceRow&)>& body);
 
-// out [B,H,Tq,Dv], lse [B,H,Tq].
-void compute_into(const Problem& problem, const MutableView& out, const MutableView& lse);
+void compute_into(const Problem& problem, const ResultViews& to);
 // The same into new tensors, with as many axes as the arguments had.
-AttentionResult compute(const Problem& problem);
+AttentionResult compute(const Problem& problem, bool lse_low);
 
 // body(), with out_of_memory where there is no memory for more than the result's tensors.
 template <class Body>

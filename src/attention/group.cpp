@@ -74,10 +74,12 @@ kernels::Group Problem::group(const Sequence& s, std::int64_t h) const {
   return group;
 }
 
-kernels::Results Problem::results(const Sequence& s, std::int64_t h, const MutableView& out,
-                                  const MutableView& lse) const {
+kernels::Results Problem::results(const Sequence& s, std::int64_t h, const ResultViews& to) const {
   const std::int64_t first = h * (H / Hkv);
-  return {operand_at(out, s.b, first, s.query_start), operand_at(lse, s.b, first, s.query_start)};
+  kernels::Results results{
+      operand_at(to.out, s.b, first, s.query_start), operand_at(to.lse, s.b, first, s.query_start), {}, to.log2};
+  if (to.lse_low) results.lse_low = operand_at(*to.lse_low, s.b, first, s.query_start);
+  return results;
 }
 
 }  // namespace attend

@@ -242,7 +242,8 @@ AttentionResult attention(const View& q, const KvCache& cache, const AttentionOp
   const CachedRows rows(cache);
   const View keys = rows.keys(cache.d_k()), values = rows.keys(cache.d_v());
   return with_memory("attention", q, keys, [&] {
-    return compute(Problem::check("attention", four, keys, values, with_offset, rows.blocks(q.rank())));
+    return compute(Problem::check("attention", four, keys, values, with_offset, rows.blocks(q.rank())),
+                   options.lse_low);
   });
 }
 

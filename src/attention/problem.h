@@ -30,6 +30,13 @@ struct KeyBlocks {
   int rank = 4;  // of q as it came, before it was given as many axes as the cache has
 };
 
+// Where results go: out [B,H,Tq,Dv], lse and lse_low [B,H,Tq].
+struct ResultViews {
+  MutableView out, lse;
+  std::optional<MutableView> lse_low = {};
+  bool log2 = false;  // as in kernels::Results
+};
+
 struct Problem {
   int rank = 4;  // of the arguments; results have as many axes
   std::int64_t B = 1, H = 1, Hkv = 1, Tq = 0, Tk = 0, D = 0, Dv = 0;
@@ -70,9 +77,8 @@ struct Problem {
   kernels::Head head(const Sequence& sequence, std::int64_t h) const;
   // What the fused kernels need to know of the query heads that share key head h.
   kernels::Group group(const Sequence& sequence, std::int64_t h) const;
-  // Where they write; out [B,H,Tq,Dv], lse [B,H,Tq].
-  kernels::Results results(const Sequence& sequence, std::int64_t h, const MutableView& out,
-                           const MutableView& lse) const;
+  // Where they write.
+  kernels::Results results(const Sequence& sequence, std::int64_t h, const ResultViews& to) const;
 };
 
 }  // namespace attend

@@ -43,12 +43,6 @@ double all_flops(const Problem& p) {
          static_cast<double>(p.D + p.Dv);
 }
 
-// Which path a sequence takes depends on it and the options alone: not on what else is in the call. Training does not
-// decode, so the fused path alone draws dropout.
-bool takes_decode(const Problem& p, const Sequence& s) {
-  return p.dropout.p == 0 && p.H / p.Hkv * s.Tq <= decode_rows;
-}
-
 // The sequences of this schedule's path. Without query_starts they are all alike: an empty list stands for all of them.
 std::vector<std::int64_t> members(const Problem& p, Path path) {
   std::vector<std::int64_t> list;
@@ -166,7 +160,7 @@ std::vector<std::int64_t> longest_first(const Problem& p, const Schedule& s) {
 
 // Items count through the heads of a sequence, and in each through its blocks of queries: from the last one on, which
 // sees most keys where the problem is causal.
-void run_fused(const Problem& p, const Schedule& s, const MutableView& out, const MutableView& lse, char* scratch) {
+void run_fused(const Problem& p, const Schedule& s, const ResultViews& to, char* scratch) {
   const std::vector<std::int64_t> order = longest_first(p, s);
   std::vector<std::int64_t> first_item;  // of each sequence in that order, where they differ
   if (!p.query_starts.empty()) {
@@ -186,13 +180,13 @@ void run_fused(const Problem& p, const Schedule& s, const MutableView& out, cons
     const std::int64_t block = p.causal ? blocks - 1 - within % blocks : within % blocks;
     const std::int64_t first = block * s.queries;
     const std::int64_t head = within / blocks;
-    s.target->forward.run(p.group(sequence, head), p.results(sequence, head, out, lse), first,
+    s.target->forward.run(p.group(sequence, head), p.results(sequence, head, to), first,
                           std::min(first + s.queries, sequence.Tq), scratch + worker * s.worker_bytes);
   });
 }
 
 // Items count through the key ranges of a head, then the heads, then the sequences.
-void run_decode(const Problem& p, const Schedule& s, const MutableView& out, const MutableView& lse, char* scratch) {
+void run_decode(const Problem& p, const Schedule& s, const ResultViews& to, char* scratch) {
   char* partials = scratch + s.workers * s.worker_bytes;
   const auto partial = [&](std::int64_t item) { return reinterpret_cast<float*>(partials + item * s.partial_bytes); };
   parallel_items(s.items, s.workers, [&](int worker, std::int64_t item) {
@@ -206,7 +200,7 @@ void run_decode(const Problem& p, const Schedule& s, const MutableView& out, con
       s.target->decode.run(group, 0, sequence.Tq, begin, end, partial(item), scratch + worker * s.worker_bytes);
     }
     if (cut.count > 1) return;
-    s.target->decode.combine(group, p.results(sequence, head % p.Hkv, out, lse), 0, sequence.Tq, partial(item),
+    s.target->decode.combine(group, p.results(sequence, head % p.Hkv, to), 0, sequence.Tq, partial(item),
                              s.partial_bytes / 4, cut.count);
   });
   if (s.ranges <= 1) return;
@@ -217,8 +211,8 @@ void run_decode(const Problem& p, const Schedule& s, const MutableView& out, con
       const Sequence sequence = member(p, s, head / p.Hkv);
       const std::int64_t ranges = cut_keys(p, sequence).count;
       if (ranges <= 1) continue;
-      s.target->decode.combine(p.group(sequence, head % p.Hkv), p.results(sequence, head % p.Hkv, out, lse), 0,
-                               sequence.Tq, partial(head * s.ranges), s.partial_bytes / 4, ranges);
+      s.target->decode.combine(p.group(sequence, head % p.Hkv), p.results(sequence, head % p.Hkv, to), 0, sequence.Tq,
+                               partial(head * s.ranges), s.partial_bytes / 4, ranges);
     }
   });
 }
@@ -256,6 +250,11 @@ Schedule reference_schedule(const Problem& p, const char* reason) {
   return s;
 }
 
+// Training does not decode, so the fused path alone draws dropout.
+bool takes_decode(const Problem& p, const Sequence& s) {
+  return p.dropout.p == 0 && p.H / std::max<std::int64_t>(1, p.Hkv) * s.Tq <= decode_rows;
+}
+
 Schedule make_schedule(const Problem& p) {
   if (p.q.dtype() == DType::f64) {
     return reference_schedule(p, "f64 is computed by the plain path, in double precision");
@@ -275,13 +274,13 @@ Schedule make_schedule(const Problem& p) {
   return s;
 }
 
-void run_schedule(const Problem& p, const Schedule& s, const MutableView& out, const MutableView& lse, void* scratch) {
+void run_schedule(const Problem& p, const Schedule& s, const ResultViews& to, void* scratch) {
   if (p.B == 0 || p.H == 0 || p.Tq == 0) return;
   if (s.path == Path::decode)
-    run_decode(p, s, out, lse, static_cast<char*>(scratch));
+    run_decode(p, s, to, static_cast<char*>(scratch));
   else
-    run_fused(p, s, out, lse, static_cast<char*>(scratch));
-  if (s.also) run_schedule(p, *s.also, out, lse, scratch);
+    run_fused(p, s, to, static_cast<char*>(scratch));
+  if (s.also) run_schedule(p, *s.also, to, scratch);
 }
 
 }  // namespace attend

@@ -40,8 +40,10 @@ Schedule make_schedule(const Problem& problem);
 // The plain path, for any dtype.
 Schedule reference_schedule(const Problem& problem, const char* reason);
 
-// Computes out [B,H,Tq,Dv] and lse [B,H,Tq] in `scratch`, scratch_bytes() of it, 64-byte aligned.
-void run_schedule(const Problem& problem, const Schedule& schedule, const MutableView& out, const MutableView& lse,
-                  void* scratch);
+// Computes in `scratch`, scratch_bytes() of it, 64-byte aligned.
+void run_schedule(const Problem& problem, const Schedule& schedule, const ResultViews& to, void* scratch);
+
+// Which path a sequence takes depends on it and the options alone: not on what else is in the call.
+bool takes_decode(const Problem& problem, const Sequence& sequence);
 
 }  // namespace attend

@@ -37,8 +37,8 @@ class Backward : public BackwardRows {
     const std::int64_t keys = tile_.item_keys(), given = round_up(keys_given(), weight_keys);
     for (std::int64_t i = 0; i < given * q_columns_; ++i) dk_[i] = 0;
     for (std::int64_t i = 0; i < given * v_columns_; ++i) dv_[i] = 0;
-    tile_.pack_keys();
-    tile_.pack_transposed(g_.v, g_.sizes.Dv, 1, vt_);
+    if (!g_.features.decoded) tile_.pack_keys();
+    tile_.pack_transposed(g_.v, g_.sizes.Dv, vt_);
     if (keys_in_place()) {
       k_ = reinterpret_cast<const float*>(tile_.key_at()(0)), k_row_ = g_.k.row;
     } else {
@@ -123,9 +123,10 @@ class Backward : public BackwardRows {
     };
     q_ = fetch(g_.q, g_.sizes.D, q_copy_, q_columns_copy_);
     o_ = fetch(group.dout, g_.sizes.Dv, o_copy_, o_columns_copy_);
-    const float* statistics = statistics_of(tile_.head, tile_.first);
-    tile_.take_lse([=](std::int64_t i) { return statistics[2 * i]; });
-    for (std::int64_t i = 0; i < tile_.strips * height; ++i) delta_[i] = i < tile_.rows ? statistics[2 * i + 1] : 0;
+    const auto statistics = [this](std::int64_t i) { return statistics_of(tile_.head, tile_.first + i); };
+    tile_.take_queries(q_.rows, q_.row);
+    tile_.take_lse(statistics);
+    for (std::int64_t i = 0; i < tile_.strips * height; ++i) delta_[i] = i < tile_.rows ? statistics(i)[2] : 0;
   }
 
   // Which weights each row keeps.
@@ -143,7 +144,6 @@ class Backward : public BackwardRows {
     if (g_.features.dropout) draw_dropout();
     const auto clear = [this](std::int64_t b, std::int64_t v, std::int64_t end) { clear_strip(b, v, end); };
     tile_.weigh(
-        q_.rows, q_.row,
         [this](auto n, const auto& s, std::int64_t i, std::int64_t v) {
           if constexpr (Dot::pair == 2) this->template store_pairs<n()>(weights_, s, i, v);
           if (g_.features.dropout) this->template drop<n()>(i, v);

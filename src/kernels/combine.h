@@ -48,8 +48,7 @@ void combine_row(const Group& g, const Results& to, std::int64_t head, std::int6
   if (!to.lse.data) return;
   // l may be beyond f32 where m is a sink far below: then the C library's log.
   const double log_l = l < 1e30 ? logarithm(static_cast<float>(l)) : __builtin_log(l);
-  const float lse = l == 0 ? -infinity : l - l == 0 ? static_cast<float>(m * ln_2 + log_l) : static_cast<float>(l);
-  store_scalar(DType::f32, operand_at(to.lse, head, row), lse);
+  store_lse(to, head, row, lse_of(to, m, log_l), l);
 }
 
 void combine(const Group& g, const Results& to, std::int64_t first, std::int64_t last, const float* partials,

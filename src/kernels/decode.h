@@ -6,29 +6,13 @@
 #pragma once
 
 #include "kernels/score.h"
+#include "kernels/team.h"
 
 namespace attend::kernels {
 namespace {
 
-constexpr int team = 4;                             // rows that share a load of keys and values
-constexpr int keys_at_once = lanes / team;          // team * keys_at_once dot products fill a vector
 constexpr int value_vectors = Simd::value_vectors;  // team * value_vectors accumulators
-static_assert(value_vectors % 2 == 0 && lanes % team == 0 && tile_keys % keys_at_once == 0);
-
-// Elements as f32 vectors.
-struct ReadF32 {
-  static constexpr std::int64_t size = 4;
-  static F load(const char* p) { return Simd::load(reinterpret_cast<const float*>(p)); }
-};
-struct ReadBF16 {
-  static constexpr std::int64_t size = 2;
-  static F load(const char* p) { return Simd::load_bf16(reinterpret_cast<const std::uint16_t*>(p)); }
-};
-struct ReadF16 {
-  static constexpr std::int64_t size = 2;
-  static F load(const char* p) { return Simd::load_f16(reinterpret_cast<const std::uint16_t*>(p)); }
-};
-using ReadPairs = ReadF32;  // pairs of bf16, for the bf16 dot: as wide as a float, and read as they are
+static_assert(value_vectors % 2 == 0 && tile_keys % keys_at_once == 0);
 
 // Keys and values of a tile where they can be read a vector at a time.
 struct Lines {
@@ -140,28 +124,10 @@ class Decode {
       const char* line[keys_at_once];
 #pragma GCC unroll 4
       for (int j = 0; j < keys_at_once; ++j) line[j] = k.data + min_of(key + j, keys - 1) * k.row;
-      F sums[lanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < lanes; ++i) sums[i] = Simd::zero();
-      const float* q = q_ + r * steps_;
-      for (std::int64_t s = 0; s < steps_; s += lanes) {
-        F x[keys_at_once];
-#pragma GCC unroll 4
-        for (int j = 0; j < keys_at_once; ++j) {
-          x[j] = ReadK::load(line[j] + s * ReadK::size);
-          if (r == 0) fetch_soon(key + j, s * ReadK::size);
-        }
-#pragma GCC unroll 4
-        for (int i = 0; i < team; ++i) {
-          const F y = Simd::load(q + i * steps_ + s);
-#pragma GCC unroll 4
-          for (int j = 0; j < keys_at_once; ++j) {
-            sums[i * keys_at_once + j] = Dot::fma(y, x[j], sums[i * keys_at_once + j]);
-          }
-        }
-      }
       float total[lanes];
-      Simd::store(total, Simd::sum_each(sums));
+      dot_team<Dot, ReadK>(q_ + r * steps_, steps_, line, total, [=, this](int j, std::int64_t s) {
+        if (r == 0) fetch_soon(key + j, s * ReadK::size);
+      });
 #pragma GCC unroll 4
       for (int i = 0; i < team; ++i) {
         __builtin_memcpy(scores_ + (r + i) * tile_keys + key, total + i * keys_at_once, keys_at_once * sizeof(float));

@@ -232,17 +232,16 @@ class ForwardRows {
   // ---- Results ----
 
   void finish(Panel& panel) {
-    float inverse[width], lse[width];
+    float inverse[width];
+    Lse lse[width];
     for (int lane = 0; lane < width; ++lane) {
       const float l = panel.l[lane];
       inverse[lane] = l == 0 ? 0 : dropout_factor(g_.rules) / l;
-      lse[lane] = static_cast<float>(static_cast<double>(panel.m[lane]) * ln_2 + logarithm(l));
+      lse[lane] = lse_of(to_, static_cast<double>(panel.m[lane]), logarithm(l));
     }
     for (std::int64_t lane = 0; to_.lse.data && lane < panel.rows; ++lane) {
-      const float l = panel.l[lane];
-      const float stored = l == 0 ? -infinity : l - l == 0 ? lse[lane] : l;  // inf and NaN as they are
       const std::int64_t row = row_at(panel, lane);
-      store_scalar(DType::f32, operand_at(to_.lse, head_of(row), query_of(row)), stored);
+      store_lse(to_, head_of(row), query_of(row), lse[lane], static_cast<double>(panel.l[lane]));
     }
     for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) {
       for (int v = 0; v < panel.count; ++v) {

@@ -112,6 +112,28 @@ char* rows_at(const MutableRows& rows, std::int64_t key) {
   return at(rows.data, rows.dtype, key * rows.row);
 }
 
+// ---- The logarithm of a row's sum ----
+
+// In two floats.
+struct Lse {
+  float high, low;
+};
+
+// Of a sum l 2^m, log_l the natural logarithm of l. Where m is so large that nothing of log_l is left in `high`, `low`
+// has it if the binary logarithm is wanted: `high` is m then.
+inline Lse lse_of(const Results& to, double m, double log_l) {
+  const double whole = to.log2 ? m : m * ln_2, rest = to.log2 ? log_l * log2_e : log_l;
+  const auto high = static_cast<float>(whole + rest);
+  return {high, static_cast<float>((whole - static_cast<double>(high)) + rest)};
+}
+
+// Where they are wanted. A sum that is 0, infinite or NaN has no other logarithm.
+void store_lse(const Results& to, std::int64_t head, std::int64_t row, Lse lse, double l) {
+  if (l == 0 || l - l != 0) lse = {l == 0 ? -infinity : static_cast<float>(l), 0};
+  store_scalar(DType::f32, operand_at(to.lse, head, row), lse.high);
+  if (to.lse_low.data) store_scalar(DType::f32, operand_at(to.lse_low, head, row), lse.low);
+}
+
 // body(i) for i = 0, lanes, 2 * lanes, ..., and once more for the last `lanes` elements where they don't fit: some are
 // then done twice. count >= lanes.
 template <class Body>

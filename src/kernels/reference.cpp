@@ -114,16 +114,18 @@ void make_logits(const Head& head, std::int64_t i, Row& row) {
 void softmax(const Head& head, Row& row) {
   double largest = head.sink.value_or(-infinity);
   for (const double logit : row.logits) largest = std::max(largest, logit);
-  double sum = head.sink ? std::exp(*head.sink - largest) : 0;
+  double sum = row.sink_weight = head.sink ? std::exp(*head.sink - largest) : 0;
   for (std::int64_t j = 0; j < head.Tk; ++j) {
     // Not exp(-infinity): where every logit is -infinity, the difference would be NaN.
     row.weights[j] = row.logits[j] == -infinity ? 0 : std::exp(row.logits[j] - largest);
     sum += row.weights[j];
   }
   row.lse = sum == 0 ? -infinity : largest + std::log(sum);
+  row.lse_low = std::isfinite(row.lse) ? (largest - row.lse) + std::log(sum) : 0;
   for (double& weight : row.weights) {
     if (weight != 0) weight /= sum;
   }
+  if (row.sink_weight != 0) row.sink_weight /= sum;
 }
 
 // Whether dropout keeps the weight of each key; body(j, kept) for all of them.
@@ -161,11 +163,19 @@ void mix_values(const Head& head, Row& row) {
 
 // ---- Backward ----
 
-// Step 3 again: with lse known there is nothing to sum. A row with nothing to attend to has lse -infinity.
-void weigh_again(Row& row, double lse) {
-  for (std::size_t j = 0; j < row.weights.size(); ++j) {
-    row.weights[j] = row.logits[j] == -infinity || lse == -infinity ? 0 : std::exp(row.logits[j] - lse);
+// Step 3 again. Without lse_low: where these keys' own sum is, as well as lse tells, the one that lse was computed
+// from, their weights are exact; else lse is of more keys, as merge() gives it. A row with nothing to attend to has lse
+// -infinity.
+void weigh_again(const Head& head, Row& row, double lse, std::optional<double> lse_low) {
+  if (!lse_low) {
+    softmax(head, row);
+    if (std::abs(row.lse - lse) <= 0x1p-50 * std::max(1.0, std::abs(lse))) return;
   }
+  const auto weight = [=, low = lse_low.value_or(0)](double logit) {
+    return logit == -infinity || lse == -infinity ? 0 : std::exp((logit - lse) - low);
+  };
+  for (std::size_t j = 0; j < row.weights.size(); ++j) row.weights[j] = weight(row.logits[j]);
+  row.sink_weight = head.sink ? std::min(1.0, weight(*head.sink)) : 0;
 }
 
 // Steps 4 and 3: dv[j] += weights[j] dcontext; dweights[j] = dcontext . v[j]; dlogits[j] = weights[j] (dweights[j] -
@@ -223,8 +233,8 @@ void reference_row_backward(const Head& head, std::int64_t i, Row& row, RowGradi
   gradient.dquery.assign(head.D, 0);
   score_keys(head, i, row);
   make_logits(head, i, row);
-  weigh_again(row, gradient.lse);
-  gradient.dsink = head.sink ? -std::exp(std::min(0.0, *head.sink - gradient.lse)) * gradient.delta : 0;
+  weigh_again(head, row, gradient.lse, gradient.lse_low);
+  gradient.dsink = head.sink ? -row.sink_weight * gradient.delta : 0;
   back_through_values(head, i, row, gradient, dv);
   back_through_scores(head, row, gradient, dk);
 }

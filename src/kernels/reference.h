@@ -50,7 +50,8 @@ struct Row {
   std::vector<double> logits;         // [Tk] what the softmax sees; -infinity where the key is not attended to
   std::vector<double> weights;        // [Tk] after dropout
   std::vector<double> context;        // [Dv]
-  double lse = 0;                     // natural log of the sum of exp(logits), the sink included
+  double lse = 0, lse_low = 0;        // natural log of the sum of exp(logits), the sink included; what rounding it lost
+  double sink_weight = 0;             // 0 without a sink
 
   std::vector<double> copies;  // [keys_together, max(D, Dv)] of keys or values, where they are not read in place
 
@@ -64,8 +65,10 @@ void reference_row(const Head& head, std::int64_t i, Row& row);
 // What a row's backward starts from.
 struct RowGradient {
   std::vector<double> dcontext;  // [Dv] the gradient of the row's result
-  double lse = 0;                // what the forward gave: weights are exp(logit - lse)
-  double delta = 0;              // dcontext . context, less the gradient of lse
+  // What the forward gave: weights are exp(logit - lse - lse_low). Without lse_low the row's own sum is found again.
+  double lse = 0;
+  std::optional<double> lse_low = {};
+  double delta = 0;  // dcontext . context, less the gradient of lse
   // The results.
   std::vector<double> dlogits;  // [Tk] 0 where the key is not attended to
   std::vector<double> dquery;   // [D]

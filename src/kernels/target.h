@@ -21,6 +21,9 @@ inline constexpr std::int64_t tile_keys = 64;
 inline constexpr std::int64_t backward_tile_rows = 64;
 inline constexpr std::int64_t backward_tile_keys = 48;
 
+// From here on two floats don't hold the logarithm of a row's sum well enough: weights would be 4e-6 off.
+inline constexpr float coarse_lse = 0x1p31f;
+
 // ---- Operands ----
 
 // One matrix for each query head of a group, to read. Strides count elements.
@@ -72,7 +75,9 @@ struct Sizes {
 // Which tensors and options take part in a call. The kernels cut their scratch by it, and ask for its bytes by it.
 struct Features {
   bool mask = false, bias = false, distance_bias = false, alibi_slopes = false, softcap = false, dropout = false;
-  bool dlogits = false;  // the backward gives gradients of what is added to the scores
+  // Of the backward:
+  bool dlogits = false;  // it gives gradients of what is added to the scores
+  bool decoded = false;  // the forward took decode: logits are rounded as there, so that weights fit its lse
 };
 
 struct Group {
@@ -89,10 +94,11 @@ struct Group {
   const double* sinks = nullptr;         // [G]
 };
 
-// What the forward gives.
+// What the forward gives. lse + lse_low is the logarithm of a row's sum, of which f32 holds lse alone.
 struct Results {
-  MutableOperand out;  // [G,Tq,Dv]
-  MutableOperand lse;  // [G,Tq] f32 (row stride); data may be null
+  MutableOperand out = {};                // [G,Tq,Dv]
+  MutableOperand lse = {}, lse_low = {};  // [G,Tq] f32 (row stride); data may be null
+  bool log2 = false;                      // the binary logarithm rather than the natural one
 };
 
 // What the backward needs of a group and one stretch of its keys: an item of work.
@@ -102,6 +108,7 @@ struct BackwardGroup {
   std::int64_t keys_begin = 0, keys_end = 0;  // the item's keys; keys_begin a multiple of BackwardKernels::keys()
   Operand out = {};                           // [G,Tq,Dv], as the forward gave it
   Operand lse = {};                           // [G,Tq] f32
+  Operand lse_low = {};                       // [G,Tq] f32; data may be null
   Operand dout = {};                          // [G,Tq,Dv]
   Operand dlse = {};                          // [G,Tq] f32; data may be null
   MutableRows dk = {}, dv = {};               // [Tk,D], [Tk,Dv]
@@ -109,8 +116,9 @@ struct BackwardGroup {
   float* dq = nullptr;
   std::int64_t dq_head = 0, dq_row = 0;
   MutableOperand dq_out = {};
-  float* statistics = nullptr;  // [G,Tq,2]: lse in log2 units, dout . out - dlse
-  float* dbias = nullptr;       // of element (head 0, query 0, key dbias_key); null: not wanted
+  float* statistics = nullptr;  // [G,Tq,3]: lse and lse_low in log2 units, dout . out - dlse
+  bool summed = false;     // statistics hold the rows' sums of this group's keys already, as Results::log2 has them
+  float* dbias = nullptr;  // of element (head 0, query 0, key dbias_key); null: not wanted
   std::int64_t dbias_head = 0, dbias_row = 0, dbias_column = 0;  // 0 where the bias was broadcast
   std::int64_t dbias_key = 0;
   double* ddistance_bias = nullptr;  // [G,2 * reach + 1], added to; null: not wanted

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/score.h"
+#include "kernels/team.h"
 
 namespace attend::kernels {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 constexpr int weight_rows = backward_tile_rows, weight_keys = backward_tile_keys;
 static_assert(weight_keys % width == 0 && weight_keys <= 64, "whole register tiles; a row's keys are bits of 64");
 static_assert(weight_rows % height == 0 && height % 2 == 0, "whole strips, in pairs of rows");
+static_assert(height % team == 0);
 constexpr int key_vectors = weight_keys / lanes;
 constexpr int most_strips = weight_rows / height;
 
@@ -28,13 +30,15 @@ class WeightTile {
       : g_(group),
         first_key_(keys_begin),
         item_keys_(max_of<std::int64_t>(0, min_of(keys_end, group.rules.key_length) - keys_begin)),
-        q_steps_((group.sizes.D + Dot::pair - 1) / Dot::pair) {}
+        q_steps_((group.sizes.D + Dot::pair - 1) / Dot::pair),
+        team_steps_(round_up(q_steps_, lanes)) {}
 
   // most_keys: of an item.
   void carve(Scratch& scratch, std::int64_t most_keys) {
     kt_ = scratch.take<float>(most_keys * round_up(q_steps_, 4));
     p = scratch.take<float>(weight_rows * weight_keys);
-    lse_ = scratch.take<float>(weight_rows);
+    lse_ = scratch.take<float>(2 * weight_rows);
+    if (Dot::pair == 1) scaled_q_ = scratch.take<float>(weight_rows * q_steps_);
     ranges_.row = scratch.take<KeyRange>(weight_rows);
     bits = scratch.take<std::uint64_t>(weight_rows);
     stage_ = scratch.take<float>(height * width);
@@ -42,6 +46,10 @@ class WeightTile {
     if (has_biases(g_.features)) bias_ = scratch.take<float>(weight_rows * weight_keys);
     row_stride_ = round_up(max_of(g_.sizes.D, g_.sizes.Dv), lanes) + lanes;
     row_ = scratch.take<float>(4 * row_stride_);
+    if (!g_.features.decoded) return;
+    team_q_ = scratch.take<float>(weight_rows * team_steps_);
+    team_keys_ = scratch.take<float>(weight_keys * team_steps_);
+    team_scores_ = scratch.take<float>(weight_rows * weight_keys);
   }
 
   // ---- Places ----
@@ -66,17 +74,17 @@ class WeightTile {
 
   // ---- Steps ----
 
-  // The item's keys, once. Scores of f32 get their factor with the keys; those of bf16 are multiplied later, in f32.
-  void pack_keys() { pack_transposed(g_.k, g_.sizes.D, Dot::pair == 1 ? score_factor(g_.rules) : 1, kt_); }
+  // The item's keys, once.
+  void pack_keys() { pack_transposed(g_.k, g_.sizes.D, kt_); }
 
   // Keys or values as products with rows take them: for each `width` of them [steps][width], zeros beyond the last.
-  void pack_transposed(const Rows& x, std::int64_t count, float factor, float* to) {
+  void pack_transposed(const Rows& x, std::int64_t count, float* to) {
     const std::int64_t padded = round_up((count + Dot::pair - 1) / Dot::pair, 4);
     for (std::int64_t j = 0; j < round_up(item_keys_, weight_keys); j += 4) {
       for (std::int64_t i = 0; i < 4; ++i) {
         float* row = row_buffer(i);
         if (j + i < item_keys_) {
-          load_operand<Dot>(row, rows_at(x, first_key_ + j + i), {x.dtype, x.column, count}, padded, factor);
+          load_operand<Dot>(row, rows_at(x, first_key_ + j + i), {x.dtype, x.column, count}, padded);
         } else {
           for (std::int64_t s = 0; s < padded; ++s) row[s] = 0;
         }
@@ -93,10 +101,32 @@ class WeightTile {
     for (std::int64_t i = 0; i < rows; ++i) ranges_.add(i, visible_keys(g_.rules, first + i));
   }
 
-  // Their lse in log2 units: lse(i).
+  // Their lse and lse_low in log2 units: lse(i)[0], lse(i)[1].
   template <class Lse>
   void take_lse(Lse lse) {
-    for (std::int64_t i = 0; i < strips * height; ++i) lse_[i] = i < rows ? lse(i) : FLT_MAX;  // no row: weights of 0
+    for (std::int64_t i = 0; i < strips * height; ++i) {
+      lse_[2 * i] = i < rows ? lse(i)[0] : FLT_MAX;  // no row: weights of 0
+      lse_[2 * i + 1] = i < rows ? lse(i)[1] : 0;
+    }
+  }
+
+  // Their queries [rows][steps] as the products take them, `row` floats apart, zeros up to whole strips. The factor is
+  // multiplied in where the forward does it, so that a logit has the bits that it had there: with f32 into the query,
+  // with bf16 into the product.
+  void take_queries(const float* queries, std::int64_t row) {
+    q_ = queries, q_row_ = row;
+    if (g_.features.decoded) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        load_query<Dot>(g_, head, first + i, team_q_ + i * team_steps_, team_steps_);
+      }
+      for (std::int64_t i = rows * team_steps_; i < strips * height * team_steps_; ++i) team_q_[i] = 0;
+    } else if (Dot::pair == 1) {
+      q_ = scaled_q_, q_row_ = q_steps_;
+      for (std::int64_t i = 0; i < strips * height; ++i, queries += row) {
+        const auto* from = reinterpret_cast<const char*>(queries);
+        load_row(scaled_q_ + i * q_steps_, from, {DType::f32, 1, q_steps_}, score_factor(g_.rules));
+      }
+    }
   }
 
   // Which pairs of the rows and the tile at key `from` of the item are visible; false: none.
@@ -111,11 +141,11 @@ class WeightTile {
     return some;
   }
 
-  // The weights of the tile. `q` [rows][steps] as the products take them, `q_row` floats apart. then(n, s, i, v): the
-  // weights s of rows i, ... and n vectors of keys from v on, in registers; clear(b, v, end): vectors that strip b does
-  // not see.
+  // The weights of the tile. then(n, s, i, v): the weights s of rows i, ... and n vectors of keys from v on, in
+  // registers; clear(b, v, end): vectors that strip b does not see.
   template <class Then, class Clear>
-  void weigh(const float* q, std::int64_t q_row, Then then, Clear clear) {
+  void weigh(Then then, Clear clear) {
+    if (g_.features.decoded) score_team();
     for (std::int64_t b = 0; b < strips; ++b) {
       const auto clear_all = [&](std::int64_t v, std::int64_t end) {
         for (std::int64_t i = b * height; i < (b + 1) * height; ++i) {
@@ -124,9 +154,8 @@ class WeightTile {
         }
         clear(b, v, end);
       };
-      each_panel(b, kt_, q_steps_, clear_all, [&](auto n, std::int64_t v, const float* operand) {
-        score<n()>(q + b * height * q_row, q_row, b, v, operand, then);
-      });
+      each_panel(b, kt_, q_steps_, clear_all,
+                 [&](auto n, std::int64_t v, const float* operand) { score<n()>(b, v, operand, then); });
     }
   }
 
@@ -196,18 +225,23 @@ class WeightTile {
 
   // A strip and N vectors of keys.
   template <int N, class Then>
-  __attribute__((noinline)) void score(const float* q, std::int64_t q_row, std::int64_t b, std::int64_t v,
-                                       const float* operand, Then then) {
+  __attribute__((noinline)) void score(std::int64_t b, std::int64_t v, const float* operand, Then then) {
     F s[height][N];
     const std::int64_t i = b * height;
+    if (g_.features.decoded) [[unlikely]] {
+      for (int r = 0; r < height; ++r) {
+        for (int n = 0; n < N; ++n) s[r][n] = Simd::load(team_scores_ + (i + r) * weight_keys + (v + n) * lanes);
+      }
+    } else {
 #pragma GCC unroll 8
-    for (int r = 0; r < height; ++r) {
+      for (int r = 0; r < height; ++r) {
 #pragma GCC unroll 4
-      for (int n = 0; n < N; ++n) s[r][n] = Simd::zero();
+        for (int n = 0; n < N; ++n) s[r][n] = Simd::zero();
+      }
+      multiply<Dot, height, 0, N, N>(s, q_ + i * q_row_, q_row_, 1, operand, q_steps_);
     }
-    multiply<Dot, height, 0, N, N>(s, q, q_row, 1, operand, q_steps_);
     if (Dot::pair == 2) {
-      const F late = Simd::set1(score_factor(g_.rules));
+      const F late = Simd::set1(g_.features.decoded ? late_factor<Dot>(g_.rules) : score_factor(g_.rules));
 #pragma GCC unroll 8
       for (int r = 0; r < height; ++r) {
 #pragma GCC unroll 4
@@ -226,10 +260,10 @@ class WeightTile {
   inline __attribute__((always_inline)) void exponentiate(F (&s)[height][N], std::int64_t i, std::int64_t v) {
 #pragma GCC unroll 8
     for (int r = 0; r < height; ++r) {
-      const F lse = Simd::set1(lse_[i + r]);
+      const F lse = Simd::set1(lse_[2 * (i + r)]), lse_low = Simd::set1(lse_[2 * (i + r) + 1]);
 #pragma GCC unroll 4
       for (int n = 0; n < N; ++n) {
-        s[r][n] = exp2<Dot::degree>(Simd::sub(s[r][n], lse));
+        s[r][n] = exp2<Dot::degree>(Simd::sub(Simd::sub(s[r][n], lse), lse_low));
         if (Hidden) s[r][n] = Simd::select(lanes_of(bits[i + r], v + n), s[r][n], Simd::zero());
         Simd::store(p + (i + r) * weight_keys + (v + n) * lanes, s[r][n]);
       }
@@ -237,8 +271,9 @@ class WeightTile {
   }
 
   // What make_logits() asks of the rows i, ... and the vectors v, ... of the tile.
+  template <bool OneRounding>
   struct Pairs {
-    static constexpr bool one_rounding = true;
+    static constexpr bool one_rounding = OneRounding;
     const WeightTile& tile;
     std::int64_t i, v;
     const Features& features = tile.g_.features;
@@ -255,13 +290,41 @@ class WeightTile {
 
   template <int N>
   __attribute__((noinline)) void adjust(F (&s)[height][N], std::int64_t i, std::int64_t v) {
-    make_logits<height, N, 0, N>(s, Pairs{*this, i, v});
+    if (g_.features.decoded) return make_logits<height, N, 0, N>(s, Pairs<false>{*this, i, v});
+    make_logits<height, N, 0, N>(s, Pairs<true>{*this, i, v});
+  }
+
+  // ---- Few rows ----
+
+  // The tile's scores, as decode makes them.
+  void score_team() {
+    for (std::int64_t j = 0; j < keys; ++j) {
+      load_operand<Dot>(team_keys_ + j * team_steps_, key_at()(at + j), {g_.k.dtype, g_.k.column, g_.sizes.D},
+                        team_steps_);
+    }
+    for (std::int64_t i = 0; i < strips * height; i += team) {
+      for (std::int64_t j = 0; j < keys; j += keys_at_once) {
+        const char* line[keys_at_once];
+        for (int n = 0; n < keys_at_once; ++n) {
+          line[n] = reinterpret_cast<const char*>(team_keys_ + min_of(j + n, keys - 1) * team_steps_);
+        }
+        float products[lanes];
+        dot_team<Dot, ReadF32>(team_q_ + i * team_steps_, team_steps_, line, products, [](int, std::int64_t) {});
+        for (int n = 0; n < lanes; ++n) {
+          team_scores_[(i + n / keys_at_once) * weight_keys + j + n % keys_at_once] = products[n];
+        }
+      }
+    }
   }
 
   const Group& g_;
-  std::int64_t first_key_, item_keys_, q_steps_, row_stride_ = 0;
+  std::int64_t first_key_, item_keys_, q_steps_, team_steps_, row_stride_ = 0;
   Ranges ranges_;
-  float *kt_ = nullptr, *lse_ = nullptr, *stage_ = nullptr, *bias_ = nullptr, *row_ = nullptr;
+  const float* q_ = nullptr;  // as take_queries() says
+  std::int64_t q_row_ = 0;
+  float *kt_ = nullptr, *scaled_q_ = nullptr, *lse_ = nullptr, *stage_ = nullptr, *bias_ = nullptr, *row_ = nullptr;
+  // Where decode made the logits: queries [rows][steps], keys [keys][steps] and scores [rows][keys].
+  float *team_q_ = nullptr, *team_keys_ = nullptr, *team_scores_ = nullptr;
 };
 
 }  // namespace

@@ -150,8 +150,9 @@ std::optional<Tensor> MultiHeadAttention::compute(const View& query, const View&
   const JoinedOptions joined = join_masks(call, heads.q, heads.k, heads.v, appended());
   state.concat_heads = Tensor::uninitialized(with_last(query.shape(), value_.out_size()));
   state.lse = Tensor::uninitialized(lse_shape(query, heads_));
+  state.lse_low = Tensor::uninitialized(lse_shape(query, heads_));
   attention_into(split_heads(state.concat_heads.view(), heads_), state.lse.view(), heads.q, heads.k, heads.v,
-                 joined.options);
+                 joined.options, state.lse_low.view());
   if (call.weights == MultiHeadAttentionCall::Weights::none) return std::nullopt;
   Tensor weights = attention_steps(heads.q, heads.k, heads.v, joined.options).weights;
   return call.weights == MultiHeadAttentionCall::Weights::per_head ? std::move(weights) : average_heads(weights);
@@ -226,7 +227,7 @@ void MultiHeadAttention::compute_backward(AttentionGradientViews to, const View&
   }
   if (wanted.sinks) to.dsinks = out.dsinks.emplace(like(*call.attention.sinks)).view();
   attention_backward_into(to, split_heads(dconcat_heads, heads_), heads.q, heads.k, heads.v,
-                          split_heads(state.concat_heads.view(), heads_), state.lse, joined.options);
+                          split_heads(state.concat_heads.view(), heads_), state.lse, joined.options, {}, state.lse_low);
   if (to.dbias) split_bias(dbias, call, heads.q, heads.k, heads.v, appended(), wanted, out);
 }
 
@@ -253,6 +254,7 @@ void MultiHeadAttention::check_state(const View& doutput, const View& query, con
   check("state.values", state.values, keys, value_.out_size());
   check("state.concat_heads", state.concat_heads, query.shape(), value_.out_size());
   check_given("MultiHeadAttention", "state.lse", state.lse, lse_shape(query, heads_));
+  check_given("MultiHeadAttention", "state.lse_low", state.lse_low, lse_shape(query, heads_));
 }
 
 }  // namespace attend

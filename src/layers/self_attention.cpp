@@ -83,8 +83,10 @@ void SelfAttention::compute(const View& x, const AttentionOptions& options, Self
   // Step 2: attention, of one head.
   state.context = Tensor::uninitialized(state.values.shape(), state.values.dtype());
   state.lse = Tensor::uninitialized(without_last(x.shape()));
+  state.lse_low = Tensor::uninitialized(without_last(x.shape()));
   attention_into(one_head(state.context.view(), x), one_head(state.lse.view(), x), one_head(state.queries.view(), x),
-                 one_head(state.keys.view(), x), one_head(state.values.view(), x), options);
+                 one_head(state.keys.view(), x), one_head(state.values.view(), x), options,
+                 one_head(state.lse_low.view(), x));
 }
 
 SelfAttentionGradients SelfAttention::backward(const View& dcontext, const View& x, const SelfAttentionState& state,
@@ -95,6 +97,7 @@ SelfAttentionGradients SelfAttention::backward(const View& dcontext, const View&
   Tensor made;
   BackwardOptions wanted = backward;
   if (wanted.dlse) wanted.dlse = one_head(*wanted.dlse, x);
+  wanted.lse_low = one_head(state.lse_low.view(), x);
   AttentionGradients gradients = attention_backward(one_head(in_dtype(dcontext, state.context.dtype(), made), x),
                                                     one_head(state.queries.view(), x), one_head(state.keys.view(), x),
                                                     one_head(state.values.view(), x), one_head(state.context.view(), x),
@@ -123,6 +126,7 @@ void SelfAttention::check_state(const View& dcontext, const View& x, const SelfA
   check("state.values", state.values, value_);
   check("state.context", state.context, value_);
   check_given("SelfAttention", "state.lse", state.lse, without_last(x.shape()));
+  check_given("SelfAttention", "state.lse_low", state.lse_low, without_last(x.shape()));
 }
 
 }  // namespace attend

@@ -89,10 +89,10 @@ TEST(AttentionBackwardBits, TheSameAloneAndWithinABatch) {
       if (options.mask) options.mask = item(options.mask->broadcast_to(pairs));
       if (options.bias) options.bias = item(options.bias->broadcast_to(pairs));
       if (options.key_lengths) options.key_lengths = item(*options.key_lengths);
-      BackwardOptions dlse;
-      if (c.wanted.dlse) dlse.dlse = item(*c.wanted.dlse);
+      BackwardOptions given{.lse_low = item(*c.wanted.lse_low)};
+      if (c.wanted.dlse) given.dlse = item(*c.wanted.dlse);
       const AttentionGradients one = attention_backward(item(c.Dout), item(c.x.Q), item(c.x.K), item(c.x.V),
-                                                        item(c.forward.out), item(c.forward.lse), options, dlse);
+                                                        item(c.forward.out), item(c.forward.lse), options, given);
       expect_same(one.dq, item(all.dq), c.x.what + " dq");
       expect_same(one.dk, item(all.dk), c.x.what + " dk");
       expect_same(one.dv, item(all.dv), c.x.what + " dv");
@@ -106,8 +106,9 @@ TEST(AttentionBackwardBits, TheSameWhateverElseIsWanted) {
     Dice dice(seed);
     const BackwardCall c = large_call(seed, random_features(dice) | with_bias | with_alibi | with_sinks);
     const AttentionGradients all = c.run();
-    const AttentionGradients few = attention_backward(c.Dout, c.x.Q, c.x.K, c.x.V, c.forward.out, c.forward.lse,
-                                                      c.x.options, {.dlse = c.wanted.dlse});
+    const AttentionGradients few =
+        attention_backward(c.Dout, c.x.Q, c.x.K, c.x.V, c.forward.out, c.forward.lse, c.x.options,
+                           {.dlse = c.wanted.dlse, .lse_low = c.wanted.lse_low});
     expect_same(few.dq, all.dq, c.x.what + " dq");
     expect_same(few.dk, all.dk, c.x.what + " dk");
     expect_same(few.dv, all.dv, c.x.what + " dv");
@@ -308,7 +309,7 @@ TEST(AttentionBackwardInto, WritesTheSameBitsIntoAnyLayoutAndNothingElse) {
       std::vector<MutableView> to;
       for (std::size_t n = 0; n < gradient_names.size(); ++n) to.push_back(placed(memory[n], *e[n], layout));
       attention_backward_into({to[0], to[1], to[2], to[3], to[4], to[5], to[6]}, c.Dout, c.x.Q, c.x.K, c.x.V,
-                              c.forward.out, c.forward.lse, c.x.options, c.wanted.dlse);
+                              c.forward.out, c.forward.lse, c.x.options, c.wanted.dlse, c.wanted.lse_low);
       for (std::size_t n = 0; n < gradient_names.size(); ++n) {
         expect_same(to[n], *e[n], what + " " + gradient_names[n]);
         const Memory clean;  // with the elements taken back, nothing has changed
@@ -322,7 +323,7 @@ TEST(AttentionBackwardInto, WritesTheSameBitsIntoAnyLayoutAndNothingElse) {
 TEST(AttentionBackwardInto, LeadingAxesMayBeLeftOut) {
   Generator generator(2);
   const Tensor q = generator.randn({5, 4}), k = generator.randn({7, 4}), v = generator.randn({7, 3});
-  const auto [out, lse] = attention(q, k, v);
+  const auto [out, lse, lse_low] = attention(q, k, v);
   const Tensor dout = generator.randn({5, 3});
   const AttentionGradients g = attention_backward(dout, q, k, v, out, lse);
   const auto four = [](const View& x) { return x.reshape({1, 1, x.size(0), x.size(1)}); };
@@ -475,7 +476,8 @@ TEST(AttentionBackwardInto, EveryAllocationMayFail) {
     for (const unsigned wanted :
          {0u, with_mask | with_bias | with_distance | with_lengths | with_causal | with_alibi | with_sinks,
           unsigned{with_starts}}) {
-      const BackwardCall c = backward_of(make_call({2, 4, 2, 60, 70, 16, 16}, wanted, dtype, 1), 1, true);
+      BackwardCall c = backward_of(make_call({2, 4, 2, 60, 70, 16, 16}, wanted, dtype, 1), 1, true);
+      c.wanted.lse_low.reset();  // the pass for the sums has memory too
       const AttentionGradients expected = c.run();
       const auto e = listed(expected);
       bool failed = true;
@@ -548,9 +550,10 @@ TEST(AttentionBackward, KeysInTwoPartsWithMergedResults) {
     const auto forward = [&](std::int64_t first, std::int64_t last) {
       return attention(c.x.Q, keys(c.x.K, first, last), keys(c.x.V, first, last), part(first, last));
     };
-    const AttentionResult a = forward(0, cut), b = forward(cut, sizes.Tk), both = merge(a.out, a.lse, b.out, b.lse);
+    const AttentionResult a = forward(0, cut), b = forward(cut, sizes.Tk), both = merge(a, b);
     const auto backward = [&](std::int64_t first, std::int64_t last) {
       BackwardOptions wanted = c.wanted;
+      wanted.lse_low = both.lse_low;
       if (first > 0) wanted.dsinks = false;
       return attention_backward(c.Dout, c.x.Q, keys(c.x.K, first, last), keys(c.x.V, first, last), both.out, both.lse,
                                 part(first, last), wanted);

@@ -78,7 +78,7 @@ TEST(AttentionDistanceBias, GradientIsThatBiassSummedAlongDiagonals) {
         make_call(sizes, (random_features(dice) & beside_a_bias) | with_distance, dtype, seed), seed, with_dlse);
     const Call& x = c.x;
     Tensor bias;
-    BackwardOptions wanted{c.wanted.dlse};
+    BackwardOptions wanted{.dlse = c.wanted.dlse, .lse_low = c.wanted.lse_low};
     wanted.dbias = true;
     const AttentionGradients got = c.run(),
                              expected = attention_backward(c.Dout, x.Q, x.K, x.V, c.forward.out, c.forward.lse,

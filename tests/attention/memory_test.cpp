@@ -224,9 +224,10 @@ TEST(AttentionBackwardMemory, IsWhatPlanBackwardSays) {
       options |= dice.one_in(2) ? f : 0u;
     const Call x = make_call(s, options, dtypes[dice.below(4)], seed);
     const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, 1 + seed % 4);
-    const BackwardOptions wanted{{}, (options & with_bias) != 0, (options & with_alibi) != 0, false};
-    const AttentionPlan said = plan_backward(x.Q.shape(), x.K.shape(), x.V.shape(), x.Q.dtype(), x.options, wanted);
     const AttentionResult forward = x.run();
+    BackwardOptions wanted{{}, (options & with_bias) != 0, (options & with_alibi) != 0, false};
+    if (dice.one_in(2)) wanted.lse_low = forward.lse;  // of its shape
+    const AttentionPlan said = plan_backward(x.Q.shape(), x.K.shape(), x.V.shape(), x.Q.dtype(), x.options, wanted);
     Tensor dq(x.Q.shape(), x.Q.dtype()), dk(x.K.shape(), x.K.dtype()), dv(x.V.shape(), x.V.dtype()), dbias, dslopes;
     AttentionGradientViews to{dq.view(), dk.view(), dv.view()};
     if (wanted.dbias) to.dbias = (dbias = x.options.bias->clone()).view();
@@ -234,7 +235,7 @@ TEST(AttentionBackwardMemory, IsWhatPlanBackwardSays) {
     std::int64_t allocated = 0;
     {
       const CountAllocations count;
-      attention_backward_into(to, forward.out, x.Q, x.K, x.V, forward.out, forward.lse, x.options);
+      attention_backward_into(to, forward.out, x.Q, x.K, x.V, forward.out, forward.lse, x.options, {}, wanted.lse_low);
       allocated = count.tensor_bytes() + count.list_bytes();
     }
     EXPECT_GE(allocated, said.scratch_bytes) << x.what;

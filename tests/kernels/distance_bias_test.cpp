@@ -149,7 +149,7 @@ Gradients backward(const kernels::Target& target, const Pair& p, const kernels::
   const Tensor dout = generator.normal({1, p.H, p.Tq, p.Dv}, 0, 1).view().to(dtype);
   b.out = operand_of(View(out.begin(), dtype, {1, p.H, p.Tq, p.Dv})), b.dout = operand_of(dout);
   b.lse = {lse.begin(), DType::f32, p.Tq, 1, 0};
-  Guarded sums(rows * row, DType::f32), statistics(rows * 2, DType::f32);
+  Guarded sums(rows * row, DType::f32), statistics(rows * 3, DType::f32);
   Guarded all(rows * p.D + p.Tk * (p.D + p.Dv), dtype);
   std::byte* next = all.begin();
   b.dq_out = {next, dtype, p.Tq * p.D, p.D, 1}, next += rows * p.D * size_of(dtype);

@@ -34,6 +34,9 @@ class Trial {
     group_.forward = forward_.group;
     group_.forward.features.dlogits = c.wanted.dbias || c.wanted.ddistance_bias || c.wanted.dalibi_slopes;
     group_.out = operand_of(c.forward.out), group_.lse = statistics(c.forward.lse);
+    group_.lse_low = statistics(*c.forward.lse_low);
+    const AttentionPlan plan = attend::plan(c.x.Q.shape(), c.x.K.shape(), c.x.V.shape(), c.x.Q.dtype(), c.x.options);
+    group_.forward.features.decoded = plan.path == Path::decode;
     group_.queries = Tq_;
     group_.dout = operand_of(c.Dout);
     if (c.wanted.dlse) group_.dlse = statistics(*c.wanted.dlse);
@@ -43,7 +46,7 @@ class Trial {
     const DType dtype = c_.x.Q.dtype();
     const std::int64_t row = (D_ + target_.lanes - 1) / target_.lanes * target_.lanes;
     const auto bytes = [](std::int64_t count, DType of) { return static_cast<std::size_t>(count * size_of(of)); };
-    Guarded sums(bytes(H_ * Tq_ * row, DType::f32)), of_rows(bytes(H_ * Tq_ * 2, DType::f32));
+    Guarded sums(bytes(H_ * Tq_ * row, DType::f32)), of_rows(bytes(H_ * Tq_ * 3, DType::f32));
     Guarded dq(bytes(H_ * Tq_ * D_, dtype)), dk(bytes(Tk_ * D_, dtype)), dv(bytes(Tk_ * c_.x.V.size(3), dtype));
     Tensor dbias({1, H_, Tq_, Tk_});
     std::vector<double> dslopes(static_cast<std::size_t>(H_));

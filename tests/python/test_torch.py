@@ -151,8 +151,8 @@ def test_operators_with_gradients_pass_pytorchs_checks(layout):
     if layout == "bhtd":
         torch.library.opcheck(torch.ops.attend.scaled_dot_product_attention.default, leaves, {"enable_gqa": True})
     plain = [x.detach() for x in tensors]
-    out, lse = torch.ops.attend.attention(*plain, **options)
-    torch.library.opcheck(torch.ops.attend.attention_backward.default, (rand(*out.shape), None, out, lse, *plain),
+    out, *statistics = torch.ops.attend.attention(*plain, **options)
+    torch.library.opcheck(torch.ops.attend.attention_backward.default, (rand(*out.shape), None, out, *statistics, *plain),
                           options | {"want_dbias": True, "want_ddistance_bias": True, "want_dsinks": True})
 
 

@@ -1,0 +1,139 @@
+"""Gradients beside PyTorch's MATH backend: of the same inputs, ours are at most twice as far from float64."""
+
+import functools
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+from torch.testing._internal.common_methods_invocations import op_db
+
+import attend
+import attend.torch
+
+DRAWS = 20  # the largest of few errors is a matter of luck
+SAMPLES = next(op for op in op_db if op.name == "nn.functional.scaled_dot_product_attention").sample_inputs
+
+
+def gradients(function, tensors, dout, dtype):
+    leaves = [x.detach().to(dtype).requires_grad_() for x in tensors]
+    function(*leaves).backward(dout.to(dtype))
+    return [x.grad.double() for x in leaves]
+
+
+class Errors:
+    """The largest distances from float64, of ours and of PyTorch's, for each of dq, dk and dv."""
+
+    def __init__(self):
+        self.ours, self.theirs = torch.zeros(3), torch.zeros(3)
+
+    def add(self, ours, tensors, dout, call=lambda function, *tensors: function(*tensors)):
+        def math(*tensors):
+            with sdpa_kernel(SDPBackend.MATH):
+                return call(scaled_dot_product_attention, *tensors)
+
+        exact = gradients(math, tensors, dout, torch.float64)
+        theirs = gradients(math, tensors, dout, tensors[0].dtype)
+        for largest, got in ((self.ours, ours), (self.theirs, theirs)):
+            distances = [(x.double() - y).abs().max() for x, y in zip(got, exact)]
+            largest[:] = torch.maximum(largest, torch.stack(distances))
+
+    def check(self):
+        assert (self.theirs > 0).all()
+        assert (self.ours <= 2 * self.theirs).all(), self.ours / self.theirs
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_on_pytorchs_own_samples(dtype):
+    errors = Errors()
+    torch.manual_seed(0)
+    for _ in range(4):
+        for sample in SAMPLES("cpu", torch.float32):
+            # Masks are of q's dtype in a call, and not for the exact one; what dropout draws differs.
+            options = {name: x for name, x in sample.kwargs.items() if name != "dropout_p"}
+            mask = options.pop("attn_mask", None)
+            tensors = [x.detach().to(dtype) for x in (sample.input, *sample.args)]
+
+            def call(function, *tensors):
+                return function(*tensors, mask if mask is None else mask.to(tensors[0].dtype), **options)
+
+            dout = torch.randn(call(scaled_dot_product_attention, *tensors).shape).to(dtype)
+            ours = gradients(functools.partial(call, attend.torch.scaled_dot_product_attention), tensors, dout, dtype)
+            errors.add(ours, tensors, dout, call)
+    errors.check()
+
+
+def peaked(queries, keys, largest, generator):
+    """q, k, v and dout whose scores reach that magnitude."""
+    q, k, v, dout = (torch.randn(2, 3, rows, 32, generator=generator) for rows in (queries, keys, keys, queries))
+    return [q * (largest / ((q @ k.mT).abs().max() / 32**0.5)), k, v, dout]
+
+
+CASES = [(queries, largest) for queries in (5, 70) for largest in (5, 100, 500)]
+
+
+@pytest.mark.parametrize("queries, largest", CASES)
+def test_of_large_scores(queries, largest):
+    errors, generator = Errors(), torch.Generator().manual_seed(1)
+    for _ in range(DRAWS):
+        *tensors, dout = peaked(queries, 90, largest, generator)
+        errors.add(gradients(attend.torch.attention, tensors, dout, torch.float32), tensors, dout)
+    errors.check()
+
+
+@pytest.mark.parametrize("queries, largest", CASES)
+def test_without_lse_low(queries, largest):
+    errors, generator = Errors(), torch.Generator().manual_seed(1)
+    for _ in range(DRAWS):
+        *tensors, dout = peaked(queries, 90, largest, generator)
+        out, lse = attend.attention(*tensors, return_lse=True)
+        got = attend.attention_backward(dout, *tensors, out, lse)
+        errors.add((got.dq, got.dk, got.dv), tensors, dout)
+    errors.check()
+
+
+@pytest.mark.parametrize("queries, largest", CASES)
+def test_of_merged_parts(queries, largest):
+    errors, generator = Errors(), torch.Generator().manual_seed(2)
+    for _ in range(DRAWS):
+        q, k, v, dout = peaked(queries, 90, largest, generator)
+        parts = [(k[:, :, keys], v[:, :, keys]) for keys in (slice(0, 33), slice(33, 90))]
+        (a, lse_a, low_a), (b, lse_b, low_b) = (attend.attention(q, *part, return_lse_low=True) for part in parts)
+        out, lse, low = attend.merge(a, lse_a, b, lse_b, lse_low_a=low_a, lse_low_b=low_b)
+        first, second = (attend.attention_backward(dout, q, *part, out, lse, lse_low=low) for part in parts)
+        joined = (torch.cat((getattr(first, name), getattr(second, name)), 2) for name in ("dk", "dv"))
+        errors.add((first.dq + second.dq, *joined), (q, k, v), dout)
+    errors.check()
+
+
+@pytest.mark.parametrize("largest", [5, 100, 500])
+def test_of_sequences_one_after_another(largest):
+    errors, generator = Errors(), torch.Generator().manual_seed(3)
+    for _ in range(DRAWS):
+        sequences = [[x[0] for x in peaked(queries, 90, largest, generator)] for queries in (5, 70)]
+        q, k, v, dout = (torch.cat(x, 1).transpose(0, 1).contiguous() for x in zip(*sequences))
+        starts = [0, 5, 75], [0, 90, 180]
+        out, lse, low = attend.attention_varlen(q, k, v, *starts, return_lse_low=True)
+        got = attend.attention_varlen_backward(dout, q, k, v, out, lse, *starts, lse_low=low)
+        for n, (*tensors, dout) in enumerate(sequences):
+            rows, keys = slice(*starts[0][n:n + 2]), slice(*starts[1][n:n + 2])
+            own = (got.dq[rows], got.dk[keys], got.dv[keys])
+            errors.add([x.transpose(0, 1) for x in own], tensors, dout)
+    errors.check()
+
+
+# Not 1e6: f32 still tells some of the scores apart there, each program in its own way.
+@pytest.mark.parametrize("constant", [-1e9, torch.finfo(torch.float32).min, 1e12])
+@pytest.mark.parametrize("queries", [5, 70])
+def test_rows_that_share_a_large_constant(queries, constant):
+    generator = torch.Generator().manual_seed(4)
+    *tensors, dout = peaked(queries, 90, 5, generator)
+    mask = torch.full((queries, 90), constant)
+
+    def by(function):
+        return gradients(lambda *x: function(*x, attn_mask=mask), tensors, dout, torch.float32)
+
+    with sdpa_kernel(SDPBackend.MATH):
+        theirs = by(scaled_dot_product_attention)
+    for ours, expected in zip(by(attend.torch.scaled_dot_product_attention), theirs):
+        torch.testing.assert_close(ours, expected, rtol=0, atol=2e-6 * expected.abs().max().item())
