@@ -59,8 +59,13 @@ Target follow_links(const Place& place, const fs::path& path) {
   for (int i = 0; i <= most_links; ++i) {
     if (!current.has_filename()) fail_at(place, "names no file");
     std::error_code error;
-    const fs::path folder = fs::canonical(current.has_parent_path() ? current.parent_path() : ".", error);
-    if (error) fail_at(place, "its folder can't be opened: {}", error.message());
+    const fs::path given = current.has_parent_path() ? current.parent_path() : ".";
+    fs::path folder = fs::canonical(given, error);
+    if (error == std::errc::permission_denied) {
+      folder = given;  // as the working folder may be open beneath one that is closed to this user
+    } else if (error) {
+      fail_at(place, "its folder can't be opened: {}", error.message());
+    }
     Target target{folder / current.filename(), own_descriptor(folder, current.filename())};
     if (target.descriptor || !fs::is_symlink(target.path, error)) return target;
     const fs::path next = fs::read_symlink(target.path, error);

@@ -257,6 +257,23 @@ TEST(WriteFile, NeedsPermission) {
   EXPECT_EQ(folder.entries(), 1);
 }
 
+TEST(WriteFile, NeedsNoFolderAboveTheWorkingOne) {
+  const Folder folder;
+  fs::create_directory(folder / "inner");
+  fs::permissions(folder / "inner", fs::perms::all);
+  EXPECT_EQ(in_child([&] {
+              fs::current_path(folder / "inner");
+              fs::permissions(folder.path(), fs::perms::none);
+              if (geteuid() == 0 && setuid(nobody) != 0) return false;
+              write_file("x", "new");
+              return true;
+            }),
+            0);
+  fs::permissions(folder.path(), fs::perms::owner_all);
+  EXPECT_EQ(get(folder / "inner/x"), "new");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder / "inner"), {}), 1);
+}
+
 TEST(WriteFile, LosesNothingWhenTheDeviceIsFull) {
   const Folder folder;
   const Tensor large = counting({1000, 1000});
