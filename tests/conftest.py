@@ -1,14 +1,26 @@
-"""What the Python tests share: where the command and the repository are."""
+"""What the Python tests share: where the command and the repository are, and what is left out without PyTorch."""
 
+import importlib.util
 import pathlib
 
 import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+
+collect_ignore = [] if importlib.util.find_spec("torch") else ["pytorch"]
+pytest.register_assert_rewrite("arrays", "documentation", "onnx_cases")
+
+
+def pytest_terminal_summary(terminalreporter):
+    for folder in collect_ignore:
+        files = len(list((REPOSITORY / "tests" / folder).glob("test_*.py")))
+        terminalreporter.write_line(f"left out: the {files} files of tests/{folder}, which need PyTorch: make test WITH=torch")
 
 
 def pytest_addoption(parser):
     parser.addoption("--command", default="build/release/attend", help="the command to test")
     parser.addoption("--wheels", type=pathlib.Path, help="a folder of wheels to test (make wheel)")
-    parser.addoption("--fuzz-cases", type=int, default=300, help="how many random calls tests/python/test_fuzz.py makes")
+    parser.addoption("--fuzz-cases", type=int, default=300, help="how many random calls tests/pytorch/test_fuzz.py makes")
     parser.addoption("--fuzz", action="store_true", help="make random calls until one fails")
 
 
@@ -20,4 +32,4 @@ def command(request):
 
 @pytest.fixture(scope="session")
 def repository():
-    return pathlib.Path(__file__).resolve().parent.parent
+    return REPOSITORY

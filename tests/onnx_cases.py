@@ -81,3 +81,10 @@ def difference(actual, expected):
     off = np.abs(a[finite] - e[finite]).max(initial=0)
     roundings = off / (ROUNDING[dtype] * largest) if off else 0
     return f"is off by {roundings:.3g} roundings" if roundings > ALLOWED[dtype] else None
+
+
+def run(attention, case, convert=lambda x: x):
+    """The four outputs of attend.onnx.attention by name."""
+    inputs = {name: convert(np.asarray(x)) for name, x in case.inputs.items()}
+    outputs = attention(**inputs, **case.attributes, return_qk_matmul_output=True)
+    return dict(zip(["Y", "present_key", "present_value", "qk_matmul_output"], outputs, strict=True))

@@ -26,35 +26,6 @@ def worker_path(command):
     return str(pathlib.Path(command).with_name("attend_bench"))
 
 
-@pytest.fixture(scope="module")
-def result(worker_path, tmp_path_factory):
-    """A whole run without peers, and the paths that it wrote."""
-    out = tmp_path_factory.mktemp("bench")
-    subprocess.run([sys.executable, REPOSITORY / "benchmarks/bench.py", "--quick", "--no-peers", "--out", out, "--worker", worker_path],
-                   check=True, capture_output=True)
-    paths = {path.suffix: path for path in out.iterdir()}
-    return json.loads(paths[".json"].read_text()), paths
-
-
-def test_every_case_is_measured(result):
-    found, _ = result
-    assert [group["name"] for group in found["groups"]] == [group.name for group in cases.groups()]
-    for group, wanted in zip(found["groups"], cases.groups()):
-        assert list(group["entries"]) == [entry.key for entry in wanted.entries if entry.worker.startswith("attend")]
-        assert all(len(entry["rounds"]) == 2 and min(entry["rounds"]) > 0 for entry in group["entries"].values())
-    assert found["memory"].keys() == cases.memory_cases().keys()
-    assert all(roof["per_second"] > 0 for roof in found["roofs"].values())
-
-
-def test_page_and_picture_are_written(result):
-    _, paths = result
-    page = paths[".md"].read_text()
-    assert "measures nothing" in page
-    for name in ("1024 causal", "decode 32768, bf16", "softcap", "512x768x768", "131072 keys", "backward 8192 causal"):
-        assert name in page
-    xml.etree.ElementTree.parse(paths[".svg"])
-
-
 def test_a_run_without_a_drawn_case_has_no_picture(tmp_path):
     result = {"date": "2026-01-01", "quick": True, "rounds": 2, "minutes": 0, "groups": [], "memory": {}, "roofs": {
         f"{roof}, 1 thread": {"per_second": 1e9, "loop": "a loop"} for roof in ("fma", "bf16", "read")},

@@ -1,7 +1,6 @@
 """Arrays in and out: whose they are, where their memory is, who keeps it alive; threads, signals and processes."""
 
 import array
-import gc
 import os
 import signal
 import subprocess
@@ -9,41 +8,14 @@ import sys
 import textwrap
 import threading
 import warnings
-import weakref
 
 import array_api_strict
 import ml_dtypes
 import numpy as np
 import pytest
-import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from arrays import Exported, X, nothing_holds_the_arguments, results_live_and_die_by_themselves, same
 
 import attend
-
-X = np.random.default_rng(3).standard_normal((2, 3, 4)).astype(np.float32)
-T = torch.from_numpy(X)
-EXPECTED = attend.attention(X, X, X)
-
-
-def same(x):
-    """attention() of x, which holds X's values, is attention() of X, to the bit."""
-    result = attend.attention(x, x, x)
-    np.testing.assert_array_equal(np.asarray(result), EXPECTED)
-    return result
-
-
-class Exported:
-    """An array that has DLPack and nothing else."""
-
-    def __init__(self, x):
-        self.x = x
-
-    def __dlpack__(self, **options):
-        return self.x.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.x.__dlpack_device__()
-
 
 class ExportedAsBefore2023(Exported):
     def __dlpack__(self, stream=None):
@@ -51,10 +23,6 @@ class ExportedAsBefore2023(Exported):
 
 
 class Subclass(np.ndarray):
-    pass
-
-
-class SubclassOfTensor(torch.Tensor):
     pass
 
 
@@ -77,13 +45,9 @@ KINDS = {
     "subclass": (lambda: X.view(Subclass), np.ndarray),
     "recarray": (lambda: X.view(np.recarray), np.ndarray),
     "memoryview": (lambda: memoryview(array.array("f", X.ravel())).cast("B").cast("f", X.shape), np.ndarray),
-    "tensor": (lambda: T, torch.Tensor),
-    "tensor's subclass": (lambda: T.as_subclass(SubclassOfTensor), torch.Tensor),
-    "parameter": (lambda: torch.nn.Parameter(T, requires_grad=False), torch.Tensor),
     "array API": (lambda: array_api_strict.asarray(X), type(array_api_strict.asarray(X))),
     "DLPack of NumPy": (lambda: Exported(X), np.ndarray),
     "DLPack, read-only": (lambda: Exported(read_only(X)), np.ndarray),
-    "DLPack of PyTorch": (lambda: Exported(T), np.ndarray),
     "DLPack of old": (lambda: ExportedAsBefore2023(X), np.ndarray),
 }
 
@@ -101,15 +65,12 @@ def test_a_matrix_has_two_axes():
     assert type(attend.attention(matrix, matrix, matrix)) is np.ndarray
 
 
-@pytest.mark.parametrize("make", [
-    lambda x: x.astype(ml_dtypes.bfloat16), lambda x: torch.from_numpy(x).bfloat16(),
-    lambda x: Exported(torch.from_numpy(x).bfloat16())], ids=["ml_dtypes", "tensor", "DLPack"])
-def test_bfloat16_comes_back_as_bfloat16(make):
-    result = attend.attention(make(X), make(X), make(X))
-    assert str(result.dtype).endswith("bfloat16")
-    bits = result.view(torch.int16).numpy() if isinstance(result, torch.Tensor) else result.view(np.int16)
-    reference = X.astype(ml_dtypes.bfloat16)
-    assert np.array_equal(bits, attend.attention(reference, reference, reference).view(np.int16))
+def test_bfloat16_comes_back_as_bfloat16():
+    x = X.astype(ml_dtypes.bfloat16)
+    result = attend.attention(x, x, x)
+    assert result.dtype == ml_dtypes.bfloat16
+    exact = attend.attention(*[x.astype("f4")] * 3)  # weights and result are rounded once each
+    np.testing.assert_allclose(result.astype("f4"), exact, rtol=0, atol=2 * 2**-8 * np.abs(X).max())
 
 
 @pytest.mark.parametrize("view", [
@@ -136,19 +97,6 @@ def test_a_large_broadcast_array_takes_no_memory():
 
 # What is refused.
 
-def negative():
-    """A view of memory that holds -x: PyTorch keeps the sign in a bit of the tensor."""
-    x = torch.complex(torch.zeros_like(T), -T).conj().imag
-    assert x.is_neg() and torch.equal(x.resolve_neg(), T)
-    return x
-
-
-def fake():
-    with FakeTensorMode():
-        return torch.zeros(2, 3, 4)
-
-
-ON_CPU = "q: expected an array on the CPU, got one on meta"
 DTYPE = "q: expected float32, float64, bfloat16 or float16 .a mask: bool., got "
 REFUSED = {
     "list": (lambda: X.tolist(), TypeError, "q: expected an array .*, got list"),
@@ -156,7 +104,6 @@ REFUSED = {
     "0 axes": (lambda: np.float32(1), ValueError, "q has 0 axes"),
     "1 axis": (lambda: array.array("f", [1.0]), ValueError, "q has 1 axes"),
     "9 axes": (lambda: np.zeros((1,) * 9, "f4"), ValueError, "q: expected at most 8 axes, got 9"),
-    "tensor with 9 axes": (lambda: torch.zeros((1,) * 9), ValueError, "q: expected at most 8 axes, got 9"),
     "complex": (lambda: X.astype("c8"), TypeError, DTYPE + "complex64"),
     "longdouble": (lambda: X.astype("g"), TypeError, DTYPE + f"{np.dtype('g').name}"),
     "objects": (lambda: X.astype("O"), TypeError, DTYPE + "object"),
@@ -173,15 +120,6 @@ REFUSED = {
         lambda: X.astype(ml_dtypes.bfloat16).view(np.dtype(ml_dtypes.bfloat16).newbyteorder()), TypeError, DTYPE),
     "odd strides": (lambda: np.zeros((2, 3, 4), "i1,f4")["f1"], TypeError, "q: a stride is not a multiple of"),
     "masked array": (lambda: np.ma.masked_array(X, X > 0), TypeError, "q: a masked array, whose mask would be ignored"),
-    "complex tensor": (lambda: T.to(torch.complex64), TypeError, DTYPE + "torch.complex64"),
-    "conjugate tensor": (lambda: T.to(torch.complex64).conj(), TypeError, DTYPE + "torch.complex64"),
-    "int32 tensor": (lambda: T.int(), TypeError, DTYPE + "torch.int32"),
-    "float8 tensor": (lambda: T.to(torch.float8_e4m3fn), TypeError, DTYPE + "torch.float8_e4m3fn"),
-    "negative view": (negative, ValueError, "q is a view with PyTorch.s negative bit"),
-    "meta": (lambda: T.to("meta"), TypeError, ON_CPU),
-    "fake": (fake, TypeError, "q: the array has no memory"),
-    "sparse": (lambda: T[0].to_sparse(), TypeError, "q: Cannot access data pointer of Tensor"),
-    "mkldnn": (lambda: T.to_mkldnn(), TypeError, "q: Cannot access data pointer of Tensor"),
     "DLPack of complex": (lambda: Exported(X.astype("c8")), TypeError, "q: expected float32"),
     "DLPack that raises": (lambda: Exported(None), TypeError, "q: its __dlpack__ gives no array"),
 }
@@ -190,7 +128,7 @@ REFUSED = {
 @pytest.mark.parametrize("make, kind, message", REFUSED.values(), ids=REFUSED)
 def test_what_is_refused(make, kind, message):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # from NumPy and PyTorch, of such arrays
+        warnings.simplefilter("ignore")  # from NumPy, of such arrays
         with pytest.raises(kind, match=f"^attention: {message}"):
             attend.attention(make(), X, X)
 
@@ -200,8 +138,6 @@ def test_what_is_refused(make, kind, message):
     (lambda: Exported(read_only(X)), ValueError, r"out \[2,3,4\] is read-only"),
     (lambda: memoryview(bytes(X)).cast("f", X.shape), ValueError, r"out \[2,3,4\] is read-only"),
     (lambda: np.broadcast_to(np.zeros(4, "f4"), X.shape), ValueError, r"out \[2,3,4\] is read-only"),
-    (lambda: torch.zeros(4).expand(X.shape), ValueError, r"out has strides \[0,0,1\] .* share memory"),
-    (lambda: torch.zeros(X.shape, dtype=torch.complex64).conj().imag, ValueError, "out is a view with"),
     (lambda: X.astype("f8"), TypeError, "out is float64"),
     (lambda: X, ValueError, "out shares memory with q"),
 ])
@@ -212,10 +148,10 @@ def test_what_can_not_be_written_to(make, kind, message):
 
 def test_a_list_is_whole_numbers_only_where_some_are_expected():
     x = X[None]
-    for lengths in (np.array([2.5]), torch.zeros(1, dtype=torch.int64, device="meta"), [2**70], [[1]], "1", 1):
+    for lengths in (np.array([2.5]), [2**70], [[1]], "1", 1):
         with pytest.raises(TypeError, match="attention: key_lengths: expected whole numbers"):
             attend.attention(x, x, x, key_lengths=lengths)
-    for lengths in (np.array([2], ">i4"), torch.tensor([2]), (2,), array.array("B", [2])):
+    for lengths in (np.array([2], ">i4"), (2,), array.array("B", [2])):
         np.testing.assert_array_equal(attend.attention(x, x, x, key_lengths=lengths),
                                       attend.attention(x, x[:, :, :2], x[:, :, :2]))
 
@@ -224,23 +160,7 @@ def test_a_list_is_whole_numbers_only_where_some_are_expected():
 
 @pytest.mark.parametrize("make", [make for make, _ in KINDS.values()], ids=KINDS)
 def test_nothing_holds_the_arguments_afterwards(make):
-    x = make()
-    holder = x.x if isinstance(x, Exported) else x
-
-    def calls():
-        attend.attention(x, x, x, return_lse=True)
-        attend.attention(x, x, x, mask=np.ones((3, 3), bool))
-        for wrong in ({"bias": X[0]}, {"out": x}, {"mask": x}, {"nothing": 1}, {"scale": "1"}):
-            with pytest.raises((TypeError, ValueError)):
-                attend.attention(x, x, x, **wrong)
-
-    calls()
-    gc.collect()
-    before = sys.getrefcount(x), sys.getrefcount(holder)
-    for _ in range(10):
-        calls()
-    gc.collect()
-    assert (sys.getrefcount(x), sys.getrefcount(holder)) == before
+    nothing_holds_the_arguments(make)
 
 
 def test_a_failed_call_releases_the_buffers():
@@ -258,21 +178,9 @@ def test_a_failed_call_releases_the_buffers():
     whole.append(4)
 
 
-@pytest.mark.parametrize("make", [lambda: X.copy(), lambda: T.clone(), lambda: array_api_strict.asarray(X.copy())],
-                         ids=["NumPy", "tensor", "array API"])
+@pytest.mark.parametrize("make", [lambda: X.copy(), lambda: array_api_strict.asarray(X.copy())], ids=["NumPy", "array API"])
 def test_results_live_and_die_by_themselves(make):
-    x = make()
-    result = same(x)
-    alive = weakref.ref(x)
-    del x
-    gc.collect()
-    assert alive() is None
-    junk = [np.full(X.shape, 9, np.float32) for _ in range(100)]
-    np.testing.assert_array_equal(np.asarray(result), EXPECTED)
-    alive = weakref.ref(result)
-    del result, junk
-    gc.collect()
-    assert alive() is None
+    results_live_and_die_by_themselves(make)
 
 
 # Threads, signals and processes.

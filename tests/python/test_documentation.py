@@ -1,7 +1,6 @@
 """What a user reads: every public name has a docstring, its examples run, and the stub says what there is."""
 
 import ast
-import doctest
 import importlib.metadata
 import inspect
 import pathlib
@@ -11,44 +10,22 @@ import sys
 
 import numpy
 import pytest
+from documentation import check_module, check_name, public
 
 import attend
 
-MODULES = ("attend", "attend.onnx", "attend.torch", "attend.transformers")
-PUBLIC = {f"{module}.{name}": getattr(importlib.import_module(module), name)
-          for module in MODULES for name in importlib.import_module(module).__all__}
-
-
-def run_examples(text, name):
-    examples = doctest.DocTestParser().get_doctest(text, {}, name, name, 0)
-    report = []
-    doctest.DocTestRunner(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE).run(examples, out=report.append)
-    assert not report, "".join(report)
-    return len(examples.examples)
-
-
-@pytest.fixture
-def threads():
-    yield
-    attend.set_num_threads(2**31 - 1)
+MODULES = ("attend", "attend.onnx")
+PUBLIC = public(MODULES)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_every_public_name_is_explained_by_an_example(name, threads):
-    thing = PUBLIC[name]
-    text = inspect.getdoc(thing)
-    assert text
-    if name in ("attend.AttentionGradients", "attend.AttentionPlan", "attend.AttentionSteps", "attend.Trace",
-                "attend.explain_presets", "attend.num_threads"):
-        return  # explained by the function that gives or sets it
-    assert run_examples(text, name) > 0 or inspect.ismodule(thing)
+def test_every_public_name_is_explained_by_an_example(name):
+    check_name(name, PUBLIC[name])
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_module_is_explained(module):
-    text = importlib.import_module(module).__doc__
-    assert text
-    run_examples(text, module)
+    check_module(module)
 
 
 @pytest.mark.parametrize("kind", [

@@ -61,12 +61,6 @@ def test_it_drops_what_attention_drops():
     assert not torch.equal(cache.attention(q, dropout=(0.3, 5)), cache.attention(q))
 
 
-def test_what_it_is():
-    cache = attend.KvCache(batch=1, heads=2, d_k=3, d_v=4, dtype="float16")
-    assert (cache.batch, cache.heads, cache.d_k, cache.d_v, len(cache)) == (1, 2, 3, 4, 0)
-    assert repr(cache) == "KvCache(batch=1, heads=2, d_k=3, d_v=4, dtype='float16', length=0)"
-
-
 def test_bad_arguments_change_nothing():
     cache = attend.KvCache(1, 2, 4, 4)
     k = normal(1, 2, 3, 4)

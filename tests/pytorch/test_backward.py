@@ -211,41 +211,6 @@ def test_a_row_without_keys_and_nan_behind_a_mask():
     assert (got.dq[:, :, 1] == 0).all() and (got.dk[:, :, 3] == 0).all() and (got.dv[:, :, 3] == 0).all()
 
 
-def test_plan_backward_says_what_runs():
-    shape = (1, 8, 2048, 64)
-    plan = attend.plan_backward(shape, shape, shape, "bfloat16", causal=True)
-    assert plan.path == "fused" and plan.flops == 10 * 8 * 64 * 2048 * 2049 / 2 and plan.scratch_bytes > 0
-    x = numpy.zeros((1, 2, 64, 16))
-    assert attend.plan_backward(x, x, x, sinks=numpy.zeros(2), dsinks=True).path == "reference"
-    with pytest.raises(ValueError, match="plan_backward: dbias is wanted, but bias is not given"):
-        attend.plan_backward(shape, shape, shape, dbias=True)
-    with pytest.raises(ValueError, match="plan_backward: k has head size 3, q has 4"):
-        attend.plan_backward((5, 4), (7, 3), (7, 4))
-
-
-X = numpy.zeros((1, 2, 3, 8), numpy.float32)
-
-
-@pytest.mark.parametrize("change, keywords, kind, message", [
-    ({"dout": X[..., :7]}, {}, ValueError, r"dout has shape \[1,2,3,7\], expected \[1,2,3,8\]"),
-    ({"dout": X.astype(numpy.float64)}, {}, TypeError, "dout is float64, expected float32"),
-    ({"lse": X}, {}, ValueError, r"lse has shape \[1,2,3,8\], expected \[1,2,3\]"),
-    ({"out": None}, {}, TypeError, "out: expected an array .*, got NoneType"),
-    ({}, {"dlse": X}, ValueError, r"dlse has shape \[1,2,3,8\], expected \[1,2,3\]"),
-    ({}, {"dbias": True}, ValueError, "dbias is wanted, but bias is not given"),
-    ({}, {"dalibi_slopes": True}, ValueError, "dalibi_slopes is wanted, but alibi_slopes is not given"),
-    ({}, {"dsinks": True}, ValueError, "dsinks is wanted, but sinks is not given"),
-    ({}, {"dropout": 0.1}, TypeError, r"dropout: expected \(p, seed\), a number and a whole number of 0 .*, got 0.1"),
-    ({}, {"dropout": (0.1, -1)}, TypeError, r"dropout: expected \(p, seed\), .* got -1"),
-    ({}, {"dropout": (1.0, 1)}, ValueError, "dropout p is 1, expected 0 <= p < 1"),
-    ({}, {"wndow": (1, 1)}, TypeError, r"\(\) got an unexpected keyword argument 'wndow'"),
-])
-def test_a_bad_argument_is_named(change, keywords, kind, message):
-    arguments = {"dout": X, "q": X, "k": X, "v": X, "out": X, "lse": X[..., 0]} | change
-    with pytest.raises(kind, match="^attention_backward.*" + message):
-        attend.attention_backward(**arguments, **keywords)
-
-
 def test_dropout_drops_p_of_the_weights_everywhere_the_same():
     x = rand(2, 3, 64, 8, dtype=torch.float32)
     weights = attend.attention_steps(x, x, x).weights

@@ -1,9 +1,9 @@
 """Random calls of attention() and scaled_dot_product_attention(), held against PyTorch in double.
 
-    python -m pytest tests/python/test_fuzz.py --fuzz-cases 5000     # so many cases (300 unless given: always the same)
-    python -m pytest tests/python/test_fuzz.py --fuzz                # until one fails
+    python -m pytest tests/pytorch/test_fuzz.py --fuzz-cases 5000     # so many cases (300 unless given: always the same)
+    python -m pytest tests/pytorch/test_fuzz.py --fuzz                # until one fails
 
-A case that fails is printed as a line of Python that repeats it where tests/python is on the path; its arguments are
+A case that fails is printed as a line of Python that repeats it where tests/pytorch is on the path; its arguments are
 the whole case, to be made smaller by hand. Where the call crashes, the line is in pytest's folder for the test.
 """
 
@@ -443,4 +443,4 @@ def test_random_calls_are_as_near_to_the_truth_as_plain_ones(request, tmp_path):
     seeds = itertools.count(first) if endless else range(request.config.getoption("--fuzz-cases"))
     failures = filter(None, (failure(seed, tmp_path / "running.py") for seed in seeds))
     found = list(itertools.islice(failures, 1 if endless else 10))
-    assert not found, "\n".join(["to repeat, with tests/python on the path:", *found])
+    assert not found, "\n".join(["to repeat, with tests/pytorch on the path:", *found])
