@@ -5,6 +5,7 @@
 # make bench     measure attend beside its peers (some 20 minutes, on an idle machine): benchmarks/README.md
 # make translate learn to translate English to Italian, some minutes, and draw it: examples/translate/README.md
 # make format    lay the sources out (make format-check: only say what would change)
+# make lint      what ruff says of the Python sources (pyproject.toml has the rules)
 # make install   PREFIX=DIR: the command, the library, headers, man page, completions
 # make clean     remove build/
 PRESET ?= release
@@ -24,7 +25,7 @@ INSTALL_LISTED = echo "pip install -r $(1)" && \
   $(VENV)/bin/pip install --quiet --disable-pip-version-check $(2) -r $(1) || \
   { echo "make: pip can't get what $(1) lists; its words are above: is there a network?" >&2; exit 1; }
 
-.PHONY: demo build fresh-if-moved test test-build test-cpp test-python python wheel bench translate translate-data format format-check install clean
+.PHONY: demo build fresh-if-moved test test-build test-cpp test-python python wheel bench translate translate-data format format-check lint install clean
 
 demo: build
 	@scripts/demo.sh
@@ -111,6 +112,9 @@ format:
 
 format-check:
 	clang-format --dry-run --Werror $(SOURCES)
+
+lint: fresh-if-moved $(VENV)/light
+	$(VENV)/bin/ruff check --quiet
 
 install: build
 	cmake --build $(BUILD)

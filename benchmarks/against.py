@@ -87,17 +87,23 @@ def page(result):
     lines += [f"- {result['date']}, {machine['processor']}, {machine['threads']} threads, {machine['system']}",
               f"- compiler {machine['compiler']}; of the other build {other['compiler']}",
               f"- {result['rounds']} rounds in {result['minutes']:.0f} minutes. In a round one build runs right after the other, each in a "
-              "new process, the order changing from round to round; a ratio is the median of the rounds' (above 1: faster than the other build), with the "
-              "[interval](../README.md#against-another-build) that holds it with a chance of 95 % or more"]
+              "new process, the order changing from round to round; a ratio is the median of the rounds' (above 1: faster than the other "
+              "build), with the [interval](../README.md#against-another-build) that holds it with a chance of 95 % or more"]
     if "disturbance" in result:
-        lines.append("- while it ran, other programs used {others:.1%} of the processor, and the machine's host took {stolen:.1%}".format(**result["disturbance"]))
+        lines.append("- while it ran, other programs used {others:.1%} of the processor, and the machine's host took {stolen:.1%}".format(
+            **result["disturbance"]))
     bounds = lambda each: f"{each['low']:.3f} to {each['high']:.3f}"
     if found["cases"]:
         mean = found["mean"]
-        lines += ["", f"Geometric mean: **{mean['ratio']:.3f}** ({bounds(mean)}); {LEAST_MEAN} is what a change that should cost nothing must reach.",
+        lines += ["", f"Geometric mean: **{mean['ratio']:.3f}** ({bounds(mean)}); {LEAST_MEAN} is what a change that should cost "
+                  "nothing must reach.",
                   f"Wholly below {LEAST_CASE}: {', '.join(found['slower']) or 'no case'}.", ""]
     run = report.Run(result)
-    milliseconds = lambda name, key: report.number(1e3 * run.seconds(name, key)) if run.seconds(name, key) >= 1e-3 else f"{1e3 * run.seconds(name, key):.4f}"
+
+    def milliseconds(name, key):
+        seconds = run.seconds(name, key)
+        return report.number(1e3 * seconds) if seconds >= 1e-3 else f"{1e3 * seconds:.4f}"
+
     rows = [[name, milliseconds(name, "attend"), milliseconds(name, OTHER), f"{each['ratio']:.3f}", bounds(each),
              "the same" if each["differs"] == 0 else f"{each['differs']:.0e} off"] for name, each in found["cases"].items()]
     lines.append(report.table(["case", "ms", "other build's ms", "times as fast", "interval", "results"], rows))

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measures attend, its peers and the machine's roofs, side by side: see README.md. `make bench` runs it."""
 
 import argparse

@@ -218,7 +218,8 @@ def shape_group(name, section, case, roofs):
     if name in ONE_THREAD:
         entries += [Entry(f"attend {dtype}, 1 thread", case=typed(case, dtype), one_thread=True) for dtype in ("f32", "bf16")]
     if section == "tokens":
-        entries += [Entry(f"attend from {arrays}", "attend in Python", dataclasses.replace(case, arrays=arrays)) for arrays in ("numpy", "torch")]
+        entries += [Entry(f"attend from {arrays}", "attend in Python", dataclasses.replace(case, arrays=arrays))
+                    for arrays in ("numpy", "torch")]
     for peer, dtypes in PEERS.items():
         entries += [Entry(f"{peer} {dtype}", peer, typed(case, dtype)) for dtype in dtypes]
     return Group(name, section, tuple(entries + [Entry(f"roof {roof}", roof=roof) for roof in roofs]), "attend f32")

@@ -271,7 +271,8 @@ def calls(run):
                          "attend, on PyTorch's tensors": "attend from torch", "PyTorch": "PyTorch f32"}.items():
             entry = run.entry(name, key)
             microseconds = [seconds * 1e6 for seconds in entry["rounds"]] if entry else []
-            rows.append([f"{name}: {who}", spread((statistics.median(microseconds), min(microseconds), max(microseconds))) if entry else ""])
+            rows.append([f"{name}: {who}",
+                         spread((statistics.median(microseconds), min(microseconds), max(microseconds))) if entry else ""])
     return table(["time of a call, f32", "us"], rows)
 
 
@@ -329,7 +330,8 @@ def introduction(run):
     python = machine["versions"].get("attend in Python")
     lines = [
         f"{machine['processor']}, {machine['threads']} threads, {machine['system']}",
-        f"attend {machine['versions']['attend']} at {machine['commit']}, compiler {machine['compiler']}" + (f"; from Python: {python}" if python else ""),
+        f"attend {machine['versions']['attend']} at {machine['commit']}, compiler {machine['compiler']}"
+        + (f"; from Python: {python}" if python else ""),
         f"peers: {', '.join(peers) or 'none in this run'}",
         f"{result['rounds']} rounds in {result['minutes']:.0f} minutes. A number is the median of the rounds (lowest to highest), "
         "a ratio the median of the ratios within each round. [How it is measured](../README.md)",
@@ -350,16 +352,17 @@ def demand_table(run):
         unit = found["unit"] if found["unit"] in ("", "x") else f" {found['unit']}"
         decides = f" ({found['decides'].removeprefix('memory: ')})" if found["decides"] else ""
         value = f"{found['value']:.3f}" if found["unit"] in ("", "x") else number(found["value"])  # 0.799 is not 0.80
-        rows.append([found["what"], f"{value}{unit}{decides}", f"{found['must']:g}{unit}", f"{found['aim']:g}{unit}" if found["aim"] else "",
-                     "" if run.result["quick"] else verdict(found)])
+        rows.append([found["what"], f"{value}{unit}{decides}", f"{found['must']:g}{unit}",
+                     f"{found['aim']:g}{unit}" if found["aim"] else "", "" if run.result["quick"] else verdict(found)])
     return table(["what", "measured", "must", "aim", ""], rows)
 
 
 def page(run, picture):
     parts = [("", introduction(run)), ("What must hold", demand_table(run)), ("Roofs", roofs(run)),
              ("Forward", "\n".join(filter(None, (throughput(run, "f32", "roof fma"), throughput(run, "bf16", "roof bf16"), f16(run))))),
-             ("Backward", backward(run)), ("Decode and short inputs", short(run)), ("Head sizes, options, threads", own(run)), ("Linear", linear(run)),
-             ("From Python", "\n".join(filter(None, (calls(run), models(run))))), ("Memory", memory(run)), ("How the peers did it", ways(run)), ("What peers can't do", left_out(run))]
+             ("Backward", backward(run)), ("Decode and short inputs", short(run)), ("Head sizes, options, threads", own(run)),
+             ("Linear", linear(run)), ("From Python", "\n".join(filter(None, (calls(run), models(run))))), ("Memory", memory(run)),
+             ("How the peers did it", ways(run)), ("What peers can't do", left_out(run))]
     text = f"# Benchmark of {run.result['date']}\n\n"
     for heading, body in parts:
         shown = f"![GFLOP/s of each case]({picture})\n\n" if picture else ""
@@ -399,7 +402,8 @@ def panel(y, heading, unit, groups, roof):
             parts.append(f'<rect fill="{COLOURS[who]}" x="{x:.1f}" y="{at(value):.1f}" width="{bar - 2:.1f}" '
                          f'height="{max(y + PLOT - at(value), 0.5):.1f}" rx="1.5"><title>{who}: {number(value)}</title></rect>')
             if who == "attend":
-                parts.append(f'<text class="v" text-anchor="middle" x="{x + bar / 2 - 1:.1f}" y="{at(value) - 4:.1f}">{number(value)}</text>')
+                parts.append(f'<text class="v" text-anchor="middle" x="{x + bar / 2 - 1:.1f}" y="{at(value) - 4:.1f}">'
+                             f'{number(value)}</text>')
         parts.append(f'<text text-anchor="middle" x="{middle:.1f}" y="{y + PLOT + 17}">{html.escape(label)}</text>'
                      f'<text class="d" text-anchor="middle" x="{middle:.1f}" y="{y + PLOT + 31}">{html.escape(second)}</text>')
     parts.append(f'<line class="a" x1="{LEFT}" x2="{WIDTH - 16}" y1="{y + PLOT}" y2="{y + PLOT}"/>')

@@ -73,7 +73,7 @@ def rows(found):
             lines.append(line)
             line = "   "
         line += " " + item
-    return "\n".join(lines + [line])
+    return "\n".join([*lines, line])
 
 
 if __name__ == "__main__":

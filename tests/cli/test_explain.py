@@ -91,7 +91,7 @@ def test_width(explain, in_terminal):
 def test_words_cannot_steer_the_terminal(explain, tmp_path):
     word = "evil\x1b[31m\x07\u009b2J\u202eflip"
     for sentence in [f"{word} end", f"{word} {word} a\nb"]:
-        result = explain(sentence, "--color=never", "-o", str(tmp_path / "page.html"))
+        explain(sentence, "--color=never", "-o", str(tmp_path / "page.html"))
         shown = explain(sentence, "--color=never").stdout + (tmp_path / "page.html").read_text()
         assert "evil\ufffd[31m\ufffd\ufffd2J\ufffdflip" in shown
         assert not set(shown) & set("\x1b\x07\u009b\u202e")

@@ -61,7 +61,8 @@ def test_json(inspect, model, tmp_path):
 
 
 def test_names_cannot_steer_the_terminal(inspect, tmp_path):
-    save_file({"a\x1b[31m\nb": np.ones(1, np.float32)}, tmp_path / "c\x1b.safetensors", metadata={"k\n": "\u009b2J", "m": "\u202etxt\u2066.é"})
+    save_file({"a\x1b[31m\nb": np.ones(1, np.float32)}, tmp_path / "c\x1b.safetensors",
+              metadata={"k\n": "\u009b2J", "m": "\u202etxt\u2066.é"})
     text = inspect("c\x1b.safetensors", "--values")
     assert text.splitlines() == [
         r"c\x1b.safetensors",

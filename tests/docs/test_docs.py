@@ -9,7 +9,8 @@ import subprocess
 import pytest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
-PAGES = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")] + sorted((REPOSITORY / "docs").glob("*.md"))
+PAGES = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")]
+PAGES += sorted((REPOSITORY / "docs").glob("*.md"))
 
 
 def commands_of(page):

@@ -7,7 +7,6 @@ import re
 import signal
 import struct
 import subprocess
-import time
 import xml.etree.ElementTree
 
 import pytest

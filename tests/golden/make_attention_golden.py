@@ -76,7 +76,7 @@ compose(
     softcap=1.5,
     sink=sinks,
 )
-inputs = dict(q=q, k=k, v=v, mask=mask, bias=bias, slopes=slopes, sinks=sinks, lengths=lengths, scores=scores)
+inputs = {"q": q, "k": k, "v": v, "mask": mask, "bias": bias, "slopes": slopes, "sinks": sinks, "lengths": lengths, "scores": scores}
 out = Path(__file__).with_name("attention.npz")
 np.savez_compressed(out, **{name: t.numpy() for name, t in (inputs | cases).items()})
 print(out.name, len(cases), "tensors")

@@ -4,7 +4,8 @@
     python tests/golden/make_layers_golden.py
 
 Forward: each case CASE holds the layer's state as CASE.layer.*, its inputs CASE.query, CASE.key, CASE.value,
-CASE.key_padding_mask and CASE.attn_mask, torch's results CASE.output and CASE.weights, and CASE.output_f64: the same layer and inputs computed in f64.
+CASE.key_padding_mask and CASE.attn_mask, torch's results CASE.output and CASE.weights, and CASE.output_f64: the same layer and inputs
+computed in f64.
 A case of self-attention has no CASE.key; a case without weights asked for no CASE.weights.
 
 Initialisation: CASE.SEED.* is the state that torch draws, CASE.SEED.next what torch.rand(2) gives after it.

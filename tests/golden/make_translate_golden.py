@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Makes translate.safetensors: fifty steps of torch.nn.Transformer and torch.optim.Adam. Needs torch and safetensors.
 
 The task is to write short sequences of ids backwards. Sequences are padded, and the padding is masked and ignored, as

@@ -17,6 +17,7 @@ from arrays import Exported, X, nothing_holds_the_arguments, results_live_and_di
 
 import attend
 
+
 class ExportedAsBefore2023(Exported):
     def __dlpack__(self, stream=None):
         return self.x.__dlpack__()

@@ -57,7 +57,7 @@ def test_options_reach_the_pipeline():
 
 
 def test_a_trace_is_made_again_from_its_file(tmp_path):
-    options = dict(heads=2, seed=9, weights="uniform", causal=True, positions=True, embedding_size=6, d_k=3, d_v=2)
+    options = {"heads": 2, "seed": 9, "weights": "uniform", "causal": True, "positions": True, "embedding_size": 6, "d_k": 3, "d_v": 2}
     first = attend.explain("naïve 東京, c", **options)
     first.save(tmp_path / "t.npz")
     with numpy.load(tmp_path / "t.npz") as file:

@@ -383,7 +383,7 @@ def draw_scaled_dot_product_attention(dice):
     sizes["H"], sizes["Hkv"] = max(1, sizes["H"]), max(1, sizes["Hkv"])
     lead = [dice.choice((1, 2, 3)) for _ in range(dice.choice((0, 0, 1, 1, 2)))] if sizes["Tk"] < 100 else []
     grouped = one_in(dice, 3)
-    lead = lead + [sizes["B"]] if lead or one_in(dice, 2) else lead
+    lead = [*lead, sizes["B"]] if lead or one_in(dice, 2) else lead
     heads = [sizes["H"]] if lead or grouped or one_in(dice, 2) else []
     key_heads = [sizes["Hkv"]] if grouped else heads
 
@@ -407,7 +407,7 @@ def draw_scaled_dot_product_attention(dice):
     if one_in(dice, 20):  # a wrong size somewhere
         name = dice.choice(("query", "key", "value"))
         at = dice.randrange(len(case[name]))
-        case[name] = case[name][:at] + (case[name][at] + 1,) + case[name][at + 1:]
+        case[name] = (*case[name][:at], case[name][at] + 1, *case[name][at + 1:])
     if one_in(dice, 3):
         case["scale"] = dice.choice((0.0, 0.1, 1.0, -0.5))
     return case

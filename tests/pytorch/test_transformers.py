@@ -13,10 +13,10 @@ from torch.utils._pytree import tree_leaves
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
-import transformers  # noqa: E402
-from transformers import masking_utils as masks  # noqa: E402
+import transformers
+from transformers import masking_utils as masks
 
-import attend.transformers  # noqa: E402
+import attend.transformers
 
 attend.transformers.register()
 transformers.logging.set_verbosity_error()
