@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
-PAGES = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")]
+PAGES = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "benchmarks/README.md")]
 PAGES += sorted((REPOSITORY / "docs").glob("*.md"))
 
 
