@@ -74,7 +74,7 @@ wheel: fresh-if-moved
 	scripts/build_wheel.sh $(PYTHON) build/wheels
 
 test-python: test-build python
-	$(VENV)/bin/python -m pytest -q -p no:cacheprovider tests --command $(BUILD)/attend
+	$(VENV)/bin/python -m pytest -q -rs -p no:cacheprovider tests --command $(BUILD)/attend
 
 test: test-cpp test-python
 

@@ -31,6 +31,15 @@ in_halves() {
   done
 }
 
+# elsewhere COMMAND...: as under nohup (Ctrl-C ignored, no terminal), on one core, with a home that takes no files and its
+# temporary files in another place.
+elsewhere() {
+  local core
+  core=$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')
+  mkdir -p "$log/elsewhere"
+  (trap '' INT && HOME=/dev/null TMPDIR="$log/elsewhere" exec setsid --wait taskset -c "$core" "$@" </dev/null)
+}
+
 # build PRESET [CMAKE_OPTION...]: the C++ tests; ATTEND_TEST_FOLDERS chooses some of them.
 build_tests() {
   cmake --preset "$1" -DATTEND_BUILD_TESTS=ON "${@:2}" >/dev/null
@@ -38,7 +47,7 @@ build_tests() {
 }
 
 # ctest: "100% tests passed, 0 tests failed out of 120"; pytest: "98 passed, 1 skipped in 12s"; gtest: "[  PASSED  ] 30 tests."
-count() { cat "$log"/* | sed -nE "$1" | awk '{ sum += $1 } END { print sum + 0 }'; }
+count() { find "$log" -maxdepth 1 -type f -exec cat {} + | sed -nE "$1" | awk '{ sum += $1 } END { print sum + 0 }'; }
 summary() {
   step "all of it"
   local passed skipped

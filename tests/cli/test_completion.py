@@ -1,5 +1,6 @@
 """The completion scripts parse, and complete what the command line takes."""
 
+import os
 import shutil
 import subprocess
 
@@ -90,6 +91,7 @@ def test_bash_completes_every_preset(command, complete):
         ("attend completion ", ["bash", "fish", "zsh"]),
     ],
 )
-def test_fish_completes(script, line, expected):
-    result = subprocess.run(["fish", "-c", f"source {script('fish')}; complete -C '{line}'"], capture_output=True, text=True)
+def test_fish_completes(script, line, expected, tmp_path):
+    result = subprocess.run(["fish", "-c", f"source {script('fish')}; complete -C '{line}'"], capture_output=True, text=True,
+                            env=os.environ | {"HOME": str(tmp_path)})  # where fish makes folders
     assert sorted(answer.split("\t")[0] for answer in result.stdout.splitlines()) == expected
