@@ -159,9 +159,9 @@ def attention(
     """attend.attention() of tensors with gradients, also under torch.compile, torch.export, vmap and modes.
 
     q [B,H,Tq,D], k [B,Hkv,Tk,D], v [B,Hkv,Tk,Dv] give out [B,H,Tq,Dv] in q's dtype, and with return_lse also
-    lse [B,H,Tq], with return_lse_low lse and lse_low. The options and errors are attend.attention()'s; none falls back to PyTorch. Gradients of q, k, v,
-    bias, distance_bias, alibi_slopes and sinks are recorded, through out and lse; a second derivative raises
-    NotImplementedError. dropout is p, with a seed from PyTorch's default generator, or (p, seed).
+    lse [B,H,Tq], with return_lse_low lse and lse_low. The options and errors are attend.attention()'s; none falls back
+    to PyTorch. Gradients of q, k, v, bias, distance_bias, alibi_slopes and sinks are recorded, through out and lse; a
+    second derivative raises NotImplementedError. dropout is p, with a seed from PyTorch's default generator, or (p, seed).
 
     >>> import torch, attend.torch
     >>> q, k = torch.ones(1, 4, 3, 8, requires_grad=True), torch.ones(1, 2, 5, 8)

@@ -43,23 +43,29 @@ class Errors:
         assert (self.ours <= 2 * self.theirs).all(), self.ours / self.theirs
 
 
+class Sample:
+    """One of PyTorch's, in a dtype. Its mask is of that dtype too, and of float64 for the exact gradients; without dropout, since
+    what it draws differs."""
+
+    def __init__(self, sample, dtype):
+        self.tensors = [x.detach().to(dtype) for x in (sample.input, *sample.args)]
+        self.options = {name: x for name, x in sample.kwargs.items() if name != "dropout_p"}
+        self.mask = self.options.pop("attn_mask", None)
+
+    def call(self, function, *tensors):
+        return function(*tensors, self.mask if self.mask is None else self.mask.to(tensors[0].dtype), **self.options)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_on_pytorchs_own_samples(dtype):
     errors = Errors()
     torch.manual_seed(0)
     for _ in range(4):
-        for sample in SAMPLES("cpu", torch.float32):
-            # Masks are of q's dtype in a call, and not for the exact one; what dropout draws differs.
-            options = {name: x for name, x in sample.kwargs.items() if name != "dropout_p"}
-            mask = options.pop("attn_mask", None)
-            tensors = [x.detach().to(dtype) for x in (sample.input, *sample.args)]
-
-            def call(function, *tensors):
-                return function(*tensors, mask if mask is None else mask.to(tensors[0].dtype), **options)
-
-            dout = torch.randn(call(scaled_dot_product_attention, *tensors).shape).to(dtype)
-            ours = gradients(functools.partial(call, attend.torch.scaled_dot_product_attention), tensors, dout, dtype)
-            errors.add(ours, tensors, dout, call)
+        for each in SAMPLES("cpu", torch.float32):
+            sample = Sample(each, dtype)
+            dout = torch.randn(sample.call(scaled_dot_product_attention, *sample.tensors).shape).to(dtype)
+            ours = functools.partial(sample.call, attend.torch.scaled_dot_product_attention)
+            errors.add(gradients(ours, sample.tensors, dout, dtype), sample.tensors, dout, sample.call)
     errors.check()
 
 
