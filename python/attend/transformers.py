@@ -3,6 +3,7 @@
 import functools
 import inspect
 import math
+import re
 import sys
 import warnings
 
@@ -38,7 +39,8 @@ def register() -> None:
     are never returned, as with "sdpa".
     A row that may attend to nothing, as a position of left padding, gives 0: "eager" gives the mean of all values.
     A model that does not use transformers' attention interface (Falcon, GPT-J, DeBERTa and others compute attention in
-    their own code) raises ValueError when it is made, or when "attend" is set.
+    their own code), or has layers that do not (LongT5, CLAP), raises ValueError when it is made, or when "attend" is set.
+    Where such layers take no mask (SigLIP's pooling head), they stay what they are, and a warning names them.
 
     >>> import attend.transformers
     >>> attend.transformers.register()
@@ -49,30 +51,100 @@ def register() -> None:
     """
     AttentionInterface.register("attend", _attention)
     AttentionMaskInterface.register("attend", _mask)
-    for name in ("_check_and_adjust_attn_implementation", "set_attn_implementation"):
+    for name, change in {"_check_and_adjust_attn_implementation": _refusing, "set_attn_implementation": _asking,
+                         "post_init": _looking}.items():
         method = getattr(PreTrainedModel, name)
-        if not hasattr(method, "refuses_attend"):
-            setattr(PreTrainedModel, name, _refusing(method))
+        if not hasattr(method, "knows_attend"):
+            setattr(PreTrainedModel, name, change(method))
+            getattr(PreTrainedModel, name).knows_attend = True
 
 
-def _refusing(method):
-    """A method of models that takes the name of an implementation: without "attend" for those that would not run it.
+# --- Models that compute attention themselves ---------------------------------------------------------------------------
+# Some would look "attend" up in a table of their own and raise KeyError, some compute eagerly without a word, some take
+# attend's mask for a float one that they add: the results would be wrong without an error.
 
-    Some would look it up in a table of their own and raise KeyError, some compute eagerly without a word.
-    """
-    @functools.wraps(method)
+
+def _refusing(check):
+    """The method that checks the name of an implementation before a model is made: not "attend" for those that would fail."""
+    @functools.wraps(check)
     def changed(self, attn_implementation, *rest, **keywords):
-        if attn_implementation == "attend" and not self._can_set_attn_implementation():
+        if attn_implementation == "attend" and not _may_use_interface(type(self)):
             raise ValueError(_refusal(type(self).__name__))
-        return method(self, attn_implementation, *rest, **keywords)
+        return check(self, attn_implementation, *rest, **keywords)
 
-    changed.refuses_attend = True
+    return changed
+
+
+def _asking(set_attn_implementation):
+    """The method that changes the implementation of a model that is there, or of its parts by name."""
+    @functools.wraps(set_attn_implementation)
+    def changed(self, attn_implementation, *rest, **keywords):
+        if attn_implementation == "attend":
+            _look(self)
+        set_attn_implementation(self, attn_implementation, *rest, **keywords)
+        if isinstance(attn_implementation, dict):
+            for each in self.modules():
+                if isinstance(each, PreTrainedModel) and each.config._attn_implementation == "attend":
+                    _look(each)
+
+    return changed
+
+
+def _looking(post_init):
+    """The method with which the constructors of models end."""
+    @functools.wraps(post_init)
+    def changed(self):
+        post_init(self)
+        if self.config._attn_implementation == "attend":
+            _look(self)
+
     return changed
 
 
 def _refusal(name):
     return (f'attend.transformers: {name} computes attention in its own code, not through transformers\' interface; '
             'expected attn_implementation="eager" for it')
+
+
+@functools.cache
+def _may_use_interface(model_class):
+    """Whether the module of a model's class has transformers' interface, and no table of its own instead."""
+    if not model_class._can_set_attn_implementation():
+        return False
+    source = inspect.getsource(sys.modules[model_class.__module__])
+    return not re.search(r"[A-Z]_CLASSES\[(self\.)?config\._attn_implementation\]", source)
+
+
+def _look(model):
+    """ValueError for a model with attention of its own that gets attend's masks; a warning of other attention of its own."""
+    if not _may_use_interface(type(model)):
+        raise ValueError(_refusal(type(model).__name__))
+    for module in model.modules():
+        kind, name = _kind(type(module)), type(module).__name__
+        if kind == "masked":
+            raise ValueError(_refusal(f"{type(model).__name__} ({name})"))
+        if kind == "unmasked":
+            _warn_once(f"attend.transformers: {name} computes attention in its own code; attend does the other layers")
+
+
+@functools.cache
+def _kind(module_class):
+    """How a class of modules computes attention: by transformers' "interface" or itself, "masked" or "unmasked"; or None.
+
+    It is seen from the names that its code uses. Some that are called attention are none that attend could compute: they sample a few places, weigh features, draw maps.
+    """
+    name = module_class.__name__
+    if not re.search("Attention|Attn", name) or re.search("DeformableAttention|MixerGatedAttention|AttentionMap", name):
+        return None
+    names = {name for each in module_class.__mro__ if each.__module__.partition(".")[0] != "torch"
+             for function in vars(each).values() if inspect.isfunction(function)
+             for name in inspect.unwrap(function).__code__.co_names}
+    if "get_interface" in names or ("ALL_ATTENTION_FUNCTIONS" in names and "eager_attention_forward" not in names):
+        return "interface"
+    if not names & {"softmax", "Softmax", "scaled_dot_product_attention", "eager_attention_forward", "MultiheadAttention"}:
+        return None
+    parameters = inspect.signature(module_class.forward).parameters
+    return "masked" if any("mask" in name for name in parameters) and "MultiheadAttention" not in names else "unmasked"
 
 
 class StructuredMask(torch.Tensor):
@@ -249,6 +321,10 @@ def _visible_keys(attention_mask, kv_length, kv_offset):
     return {"mask": padding[:, None, None]}
 
 
+# Keys chosen for each query, which models make a mask of for "eager" and "sdpa" alone, and a sink for each query.
+_UNKNOWN = ("indices", "block_indices", "sinks")
+
+
 def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None,
                position_bias=None, softcap=None, s_aux=None, past_keys=0, **keywords):
     """transformers' attention function: query [B,H,Tq,D], key [B,Hkv,Tk,D], value [B,Hkv,Tk,Dv] -> [B,Tq,H,Dv], None.
@@ -257,9 +333,10 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
     """
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
-    if keywords.get("indices") is not None:
-        raise ValueError(f"attend.transformers: {type(module).__name__} chooses keys by `indices`, which attend does "
-                         'not do; load it with attn_implementation="sdpa"')
+    for name in _UNKNOWN:
+        if keywords.get(name) is not None:
+            raise ValueError(f"attend.transformers: {type(module).__name__} computes with `{name}`, which attend does "
+                             'not know; load it with attn_implementation="eager"')
     if keywords.get("output_attentions"):
         _warn_once("`attend` attention does not support `output_attentions=True`: no attention weights are returned. "
                    "Set attn_implementation to `eager` for them.")

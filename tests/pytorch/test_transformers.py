@@ -16,6 +16,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 import transformers
 from transformers import masking_utils as masks
 
+import registry
+
 import attend.transformers
 
 attend.transformers.register()
@@ -596,6 +598,48 @@ def test_models_with_attention_of_their_own_are_refused(name):
         model(config)
 
 
+@pytest.mark.parametrize("model_type, culprit", [
+    ("git", "Git"), ("sam", "Sam"),  # looked "attend" up in a table: KeyError
+    ("kosmos_2_5_vision_model", "Kosmos2_5VisionAttention"),  # ran eagerly
+    ("bigbird_pegasus", "BigBirdPegasus"),  # added a bool mask: wrong
+    ("longt5", "LongT5LocalAttention"),
+])
+def test_attention_of_its_own_beside_the_interface_is_refused(model_type, culprit):
+    config, model = registry.tiny(model_type), registry.model_class(model_type)
+    refused = pytest.raises(ValueError, match=f"attend.transformers: .*{culprit}.* computes attention in its own code")
+    config._attn_implementation = "eager"
+    eager = model(copy.deepcopy(config))
+    with refused:
+        eager.set_attn_implementation("attend")
+    assert eager.config._attn_implementation == "eager"
+    config._attn_implementation = "attend"
+    with refused:
+        model(config)
+
+
+def test_a_part_with_attention_of_its_own_is_refused_and_the_others_can_take_it():
+    config = registry.tiny("clap")
+    config._attn_implementation = "eager"
+    model = transformers.ClapModel(config)
+    with pytest.raises(ValueError, match=r"ClapModel \(ClapAudioSelfAttention\)"):
+        model.set_attn_implementation("attend")
+    model.set_attn_implementation({"text_config": "attend"})
+    assert (model.text_model.config._attn_implementation, model.audio_model.config._attn_implementation) == ("attend", "eager")
+    with pytest.raises(ValueError, match=r"ClapAudio\w* \(ClapAudioSelfAttention\)"):
+        model.set_attn_implementation({"audio_config": "attend"})
+
+
+@pytest.mark.parametrize("model_type, name", [
+    ("siglip_vision_model", "SiglipMultiheadAttentionPoolingHead"), ("pp_formulanet_vision", "PPFormulaNetVisionAttention")])
+def test_attention_of_its_own_that_no_mask_reaches_is_named_in_a_warning(warned, model_type, name):
+    config = registry.tiny(model_type)
+    config._attn_implementation = "attend"
+    for _ in range(2):
+        registry.model_class(model_type)(config)
+    message, = messages(warned)
+    assert f"{name} computes attention in its own code" in message
+
+
 def test_a_configuration_changed_afterwards_is_refused_where_the_mask_is_made():
     model = transformers.BloomModel(transformers.BloomConfig(hidden_size=64, n_layer=1, n_head=4, vocab_size=99)).eval()
     model.config._attn_implementation = "attend"
@@ -603,10 +647,11 @@ def test_a_configuration_changed_afterwards_is_refused_where_the_mask_is_made():
         model(torch.randint(3, 99, (1, 5)))
 
 
-def test_what_attend_does_not_compute_is_named():
+@pytest.mark.parametrize("name", ["indices", "block_indices", "sinks"])
+def test_what_attend_does_not_compute_is_named(name):
     q = torch.randn(1, 2, 5, 8)
-    with pytest.raises(ValueError, match="Module chooses keys by `indices`"):
-        attend.transformers._attention(torch.nn.Module(), q, q, q, None, indices=torch.zeros(1, 5, 2))
+    with pytest.raises(ValueError, match=f"Module computes with `{name}`, which attend does not know"):
+        attend.transformers._attention(torch.nn.Module(), q, q, q, None, **{name: torch.zeros(1, 5, 2)})
 
 
 def test_one_query_for_a_batch_of_keys():
