@@ -148,7 +148,7 @@ def _kind(module_class):
 
 
 class StructuredMask(torch.Tensor):
-    """A mask [B,1,Tq,Tk] (bool, True = may attend) that takes no memory: its structure says what is visible.
+    """A mask [B,1,Tq,Tk] (bool, True = may attend, or added numbers) that takes no memory: its structure says what is visible.
 
     options holds attention()'s keywords for it. An operator of PyTorch gets transformers' own mask in its place, made
     then and kept, so that a model may slice, join or change it as if it had been there from the beginning.
@@ -161,10 +161,10 @@ class StructuredMask(torch.Tensor):
     # from the function, the lengths and the offsets that transformers' own mask is made from.
 
     @staticmethod
-    def __new__(cls, shape, options, make):
-        return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=torch.bool)
+    def __new__(cls, shape, dtype, options, make):
+        return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype)
 
-    def __init__(self, shape, options, make):
+    def __init__(self, shape, dtype, options, make):
         self.options = options
         self.make = make
         self.made = None
@@ -195,8 +195,9 @@ def _mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_functio
 
     Never None where it is known: None would leave it to module.is_causal what is visible.
     """
+    added = config is not None and not _knows_sdpa(type(config))
     make = functools.partial(
-        masks.sdpa_mask, batch_size=batch_size, q_length=q_length, kv_length=kv_length, q_offset=q_offset,
+        masks.eager_mask if added else masks.sdpa_mask, batch_size=batch_size, q_length=q_length, kv_length=kv_length, q_offset=q_offset,
         kv_offset=kv_offset, mask_function=mask_function, attention_mask=attention_mask, device=device, **keywords)
     # A traced graph holds tensors alone, and must not depend on their values.
     if is_tracing(attention_mask) or is_tracing(q_offset):
@@ -216,7 +217,8 @@ def _mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_functio
         left, right = (None if side == math.inf else side for side in window)
         options |= {"window": (left, right), "offset": q_offset - kv_offset}
     make = functools.partial(make, q_offset=q_offset, kv_offset=kv_offset)
-    return StructuredMask((batch_size, 1, q_length, kv_length), options, make)
+    dtype = keywords.get("dtype", torch.float32) if added else torch.bool
+    return StructuredMask((batch_size, 1, q_length, kv_length), dtype, options, make)
 
 
 def _classes_of(config_class):
@@ -224,6 +226,13 @@ def _classes_of(config_class):
     modeling = sys.modules.get(config_class.__module__.replace("configuration_", "modeling_"))
     return [each for each in vars(modeling).values() if isinstance(each, type) and each.__module__ == modeling.__name__
             ] if modeling else []
+
+
+@functools.cache
+def _knows_sdpa(config_class):
+    """Whether a model of a configuration takes bool masks; those without "sdpa" (DeepSeek V4) may join theirs with numbers."""
+    models = [each for each in _classes_of(config_class) if issubclass(each, PreTrainedModel)]
+    return not models or any(each._supports_sdpa for each in models)
 
 
 @functools.cache

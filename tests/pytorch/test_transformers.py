@@ -346,6 +346,15 @@ def test_any_other_mask_is_made_as_for_sdpa(structure):
     assert type(mask) is torch.Tensor and torch.equal(mask, masks.sdpa_mask(**keywords))
 
 
+@torch.no_grad()
+def test_a_model_that_joins_its_mask_with_numbers_gets_numbers():
+    torch.manual_seed(3)
+    eager = registry.model_class("deepseek_v4")(registry.tiny("deepseek_v4")).eval()
+    keywords, real = inputs("deepseek_v4", "right")
+    got, expected = (switched(eager, each)(**keywords).last_hidden_state[real] for each in ("attend", "eager"))
+    close(got, expected)
+
+
 def test_sdpa_gets_no_mask_where_it_needs_none():
     assert ATTEND_MASK(1, 5, 5).for_sdpa() is None
     padded = ATTEND_MASK(1, 5, 5, attention_mask=torch.arange(5)[None] > 1)
