@@ -239,15 +239,19 @@ bool Array::read_bfloat16() {
 void Array::look_at_buffer(DType dtype) {
   check_rank(buffer_.ndim);
   Dims shape, strides;
+  for (int axis = 0; axis < buffer_.ndim; ++axis) shape.push_back(buffer_.shape[axis]);
+  read_only_ = buffer_.readonly;
+  if (!buffer_.strides) {  // the arrays of ctypes, though strides were asked for: one element after the other
+    view_ = View(buffer_.buf, dtype, shape);
+    return;
+  }
   for (int axis = 0; axis < buffer_.ndim; ++axis) {
     if (buffer_.strides[axis] % buffer_.itemsize != 0) {
       refuse("a stride is not a multiple of the element size; pass a copy");
     }
-    shape.push_back(buffer_.shape[axis]);
     strides.push_back(buffer_.strides[axis] / buffer_.itemsize);
   }
   view_ = View(buffer_.buf, dtype, shape, strides);
-  read_only_ = buffer_.readonly;
 }
 
 bool Array::read_dlpack() {

@@ -1,6 +1,7 @@
 """Arrays in and out: whose they are, where their memory is, who keeps it alive; threads, signals and processes."""
 
 import array
+import ctypes
 import os
 import signal
 import subprocess
@@ -46,6 +47,7 @@ KINDS = {
     "subclass": (lambda: X.view(Subclass), np.ndarray),
     "recarray": (lambda: X.view(np.recarray), np.ndarray),
     "memoryview": (lambda: memoryview(array.array("f", X.ravel())).cast("B").cast("f", X.shape), np.ndarray),
+    "ctypes": (lambda: (ctypes.c_float * 4 * 3 * 2).from_buffer(X.copy()), np.ndarray),  # no strides, though asked for
     "array API": (lambda: array_api_strict.asarray(X), type(array_api_strict.asarray(X))),
     "DLPack of NumPy": (lambda: Exported(X), np.ndarray),
     "DLPack, read-only": (lambda: Exported(read_only(X)), np.ndarray),
