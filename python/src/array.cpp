@@ -10,6 +10,7 @@
 
 #include "dlpack.h"
 #include "openmp.h"
+#include "text.h"
 
 namespace attend::python {
 
@@ -94,7 +95,7 @@ nb::object bfloat16_dtype(const Kind& kind) {
 // The dtype as its library writes it: "complex64", "torch.complex64"; "" without one.
 std::string dtype_text(nb::handle object) {
   const nb::object dtype = nb::getattr(object, "dtype", nb::none());
-  return dtype.is_none() ? "" : nb::cast<std::string>(nb::str(dtype));
+  return dtype.is_none() ? "" : text_of(dtype);
 }
 
 bool is_masked_array(nb::handle object) {
@@ -129,7 +130,7 @@ Array::Array(const char* function, const char* name, nb::handle object)
     : function_(function), name_(name), object_(object) {
   if (read_exchange() || read_buffer() || read_dlpack()) return;
   refuse(join("expected an array (NumPy, PyTorch, DLPack or the buffer protocol), got ",
-              nb::cast<std::string>(nb::str(object.type().attr("__name__")))));
+              text_of(object.type().attr("__name__"))));
 }
 
 void Array::refuse(const std::string& what) const {
@@ -137,7 +138,7 @@ void Array::refuse(const std::string& what) const {
 }
 
 void Array::refuse_device(const nb::object& device) const {
-  refuse(join("expected an array on the CPU, got one on ", nb::cast<std::string>(nb::str(device))));
+  refuse(join("expected an array on the CPU, got one on ", text_of(device)));
 }
 
 void Array::refuse_dtype(const std::string& dtype) const {
@@ -199,9 +200,9 @@ bool Array::read_exchange() {
   nb::dlpack::dltensor tensor;
   if (api->borrow_from_object(object_.ptr(), &tensor) != 0) {
     nb::python_error error;
-    const std::string text = nb::cast<std::string>(nb::str(error.value()));
+    const std::string text = text_of(error.value());
     const nb::object device = nb::getattr(object_, "device", nb::none());
-    if (!device.is_none() && nb::cast<std::string>(nb::str(device)) != "cpu") refuse_device(device);
+    if (!device.is_none() && text_of(device) != "cpu") refuse_device(device);
     refuse(text.substr(0, text.find('\n')));
   }
   kind_ = {.library = Kind::Library::exchange, .api = api};
@@ -318,8 +319,7 @@ nb::object to_python(const Kind& kind, const View& view) {
 
 Tensor read_integers(const char* function, const char* name, nb::handle object) {
   const auto refuse = [&]() {
-    return nb::type_error(
-        join(function, ": ", name, ": expected whole numbers, got ", nb::cast<std::string>(nb::repr(object))).c_str());
+    return nb::type_error(join(function, ": ", name, ": expected whole numbers, got ", repr_of(object)).c_str());
   };
   nb::list values;
   try {
@@ -339,9 +339,7 @@ Dims read_shape(const char* function, const char* name, nb::handle object) {
   nb::object shape = nb::getattr(object, "shape", object);
   Dims dims;
   if (!nb::isinstance<nb::sequence>(shape)) {
-    throw nb::type_error(
-        join(function, ": ", name, ": expected a shape or an array, got ", nb::cast<std::string>(nb::repr(object)))
-            .c_str());
+    throw nb::type_error(join(function, ": ", name, ": expected a shape or an array, got ", repr_of(object)).c_str());
   }
   const Tensor sizes = read_integers(function, name, shape);
   return Dims(std::span(sizes.data<std::int64_t>(), static_cast<std::size_t>(sizes.count())));

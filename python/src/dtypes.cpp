@@ -1,9 +1,9 @@
 #include "dtypes.h"
 
-#include <nanobind/stl/string.h>
-
 #include <string>
 #include <string_view>
+
+#include "text.h"
 
 namespace attend::python {
 
@@ -31,7 +31,7 @@ const char* python_name(DType dtype) {
 
 DType read_dtype(const char* function, nb::handle object) {
   // "torch.float32", numpy.dtype's "float32", the class numpy.float32
-  std::string name = nb::cast<std::string>(nb::str(nb::getattr(object, "__name__", object)));
+  std::string name = text_of(nb::getattr(object, "__name__", object));
   name = name.substr(name.rfind('.') + 1);
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     if (name == python_name(dtype)) return dtype;

@@ -13,6 +13,7 @@
 #include "array.h"
 #include "bindings.h"
 #include "call.h"
+#include "text.h"
 
 namespace attend::python {
 
@@ -42,11 +43,11 @@ print(trace) walks through the steps; a notebook shows the HTML page; save() wri
 void add_options(const nb::kwargs& keywords, ExplainOptions& options) {
   std::optional<std::string> weights;
   for (const auto& [name_object, value] : keywords) {
-    const auto name = nb::cast<std::string>(name_object);
+    const std::string name = text_of(name_object);
     const auto take = [&](const char* keyword, auto& field) {
       if (name != keyword) return false;
       if (!nb::try_cast(value, field))
-        throw nb::type_error(("explain: " + name + " can't be " + nb::cast<std::string>(nb::repr(value))).c_str());
+        throw nb::type_error(("explain: " + name + " can't be " + repr_of(value)).c_str());
       return true;
     };
     if (!take("second_text", options.second_text) && !take("seed", options.seed) &&

@@ -1,6 +1,8 @@
 // The extension module attend._core. attend/__init__.py says what of it is public.
 #include <nanobind/nanobind.h>
 
+#include <string>
+
 #include "attend/error.h"
 #include "bindings.h"
 #include "call.h"
@@ -31,7 +33,11 @@ void translate(const std::exception_ptr& pointer, void*) {
       case attend::ErrorCode::bad_value:
         break;
     }
-    PyErr_SetString(type, attend::python::message_of(error).c_str());
+    // A path in it may hold other bytes than UTF-8.
+    const std::string message = attend::python::message_of(error);
+    PyObject* text = PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "backslashreplace");
+    if (text) PyErr_SetObject(type, text);
+    Py_XDECREF(text);
   }
 }
 

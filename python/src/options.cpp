@@ -7,14 +7,15 @@
 #include <string>
 #include <string_view>
 
+#include "text.h"
+
 namespace attend::python {
 
 namespace {
 
 [[noreturn]] void refuse(const char* function, const std::string& name, const char* expected, nb::handle value) {
-  throw nb::type_error((std::string(function) + ": " + name + ": expected " + expected + ", got " +
-                        nb::cast<std::string>(nb::repr(value)))
-                           .c_str());
+  throw nb::type_error(
+      (std::string(function) + ": " + name + ": expected " + expected + ", got " + repr_of(value)).c_str());
 }
 
 template <class T>
@@ -37,7 +38,7 @@ Window read_window(const char* function, nb::handle value) {
 Offset read_offset(const char* function, nb::handle value) {
   constexpr const char* expected = "'top_left', 'bottom_right', a whole number or None";
   if (!nb::isinstance<nb::str>(value)) return Offset(expect<std::int64_t>(function, "offset", expected, value));
-  const auto name = nb::cast<std::string>(value);
+  const auto name = expect<std::string>(function, "offset", expected, value);
   if (name == "top_left") return Offset::top_left();
   if (name == "bottom_right") return Offset::bottom_right();
   throw nb::value_error((std::string(function) + ": offset: expected " + expected + ", got '" + name + "'").c_str());
@@ -108,7 +109,7 @@ nb::tuple tensor_keywords() {
 }
 
 Options::Options(const char* function, const nb::kwargs& keywords, BackwardOptions* backward) : function_(function) {
-  for (const auto& [key, value] : keywords) read(nb::cast<std::string>(key), value, backward);
+  for (const auto& [key, value] : keywords) read(text_of(key), value, backward);
 }
 
 void Options::read(const std::string& name, nb::handle value, BackwardOptions* backward) {

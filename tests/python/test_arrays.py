@@ -159,6 +159,25 @@ def test_a_list_is_whole_numbers_only_where_some_are_expected():
                                       attend.attention(x, x[:, :, :2], x[:, :, :2]))
 
 
+def test_what_can_not_say_what_it_is_is_named_by_its_type():
+    class Mute:
+        def __repr__(self):
+            raise IndexError
+
+        __str__ = __repr__
+
+    for wrong in {"offset": Mute()}, {"window": Mute()}, {"key_lengths": Mute()}, {"softcap": Mute()}:
+        with pytest.raises(TypeError, match=f"attention: {next(iter(wrong))}: expected .* got <Mute>"):
+            attend.attention(X, X, X, **wrong)
+    with pytest.raises(TypeError, match="dtype: expected float32, .* got <Mute>"):
+        attend.Generator().rand((2,), Mute())
+    with pytest.raises(TypeError, match=r"offset: expected .* got '\\udcff'"):  # no Unicode
+        attend.attention(X, X, X, offset="\udcff")
+    for function in attend.attention, attend.explain:
+        with pytest.raises(TypeError, match="unexpected keyword argument '<str>'"):
+            function(*([X, X, X] if function is attend.attention else []), **{"\udcff": 1})
+
+
 # Who keeps what alive.
 
 @pytest.mark.parametrize("make", [make for make, _ in KINDS.values()], ids=KINDS)

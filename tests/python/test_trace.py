@@ -112,6 +112,8 @@ def test_a_path_of_any_bytes_but_zero(tmp_path):
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")  # no UTF-8
     trace.save(path)
     assert os.path.getsize(path) > 0
+    with pytest.raises(OSError, match=r"Trace.save: .*\\xff.json"):
+        trace.save(os.fsencode(tmp_path) + b"/no/\xff.json")
     with pytest.raises(OSError, match="Trace.save: .*zero byte"):
         trace.save(tmp_path / "victim.py\0.json")
     assert not (tmp_path / "victim.py").exists()
