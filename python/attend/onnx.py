@@ -49,8 +49,12 @@ def attention(Q: ArrayT, K: ArrayT, V: ArrayT, attn_mask: Any = None, past_key: 
     >>> step[1].shape
     (1, 3, 5, 8)
     """
-    library = _library_of(Q, K, V)
-    _check_values(past_key, past_value, nonpad_kv_seqlen, is_causal, qk_matmul_output_mode, softmax_precision)
+    library = _library_of({"Q": Q, "K": K, "V": V},
+                          {"attn_mask": attn_mask, "past_key": past_key, "past_value": past_value})
+    _check_values(past_key, past_value, nonpad_kv_seqlen, {
+        "is_causal": (is_causal, (0, 1)), "qk_matmul_output_mode": (qk_matmul_output_mode, (0, 1, 2, 3)),
+        "softmax_precision": (softmax_precision, SOFTMAX_PRECISIONS),
+        "return_qk_matmul_output": (return_qk_matmul_output, (False, True))})
     q = _with_heads("Q", Q, "q_num_heads", q_num_heads)
     k = _present(library, "K", _with_heads("K", K, "kv_num_heads", kv_num_heads), "past_key", past_key)
     v = _present(library, "V", _with_heads("V", V, "kv_num_heads", kv_num_heads), "past_value", past_value)
@@ -73,41 +77,43 @@ def attention(Q: ArrayT, K: ArrayT, V: ArrayT, attn_mask: Any = None, past_key: 
     return Y, k, v, library.asarray(wanted, dtype=q.dtype)
 
 
-def _library_of(Q: Any, K: Any, V: Any) -> ModuleType:
+def _library_of(required: dict[str, Any], optional: dict[str, Any]) -> ModuleType:
     """numpy or torch: both have asarray, concatenate and full, and arrays with reshape and swapaxes."""
+    arrays = required | {name: x for name, x in optional.items() if x is not None}
     torch = sys.modules.get("torch")  # without it, there are no tensors
     for library, kind in [(numpy, "ndarray")] + ([(torch, "Tensor")] if torch else []):
-        if all(isinstance(x, getattr(library, kind)) for x in (Q, K, V)):
+        if all(isinstance(x, getattr(library, kind)) for x in arrays.values()):
             return library
-    kinds = ", ".join(type(x).__name__ for x in (Q, K, V))
-    raise TypeError(f"attention: Q, K, V: expected NumPy arrays or PyTorch tensors, got {kinds}")
+    kinds = ", ".join(type(x).__name__ for x in arrays.values())
+    raise TypeError(f"attention: {', '.join(arrays)}: expected NumPy arrays or PyTorch tensors, got {kinds}")
 
 
 def _refuse(what: str) -> NoReturn:
     raise ValueError(f"attention: {what}")
 
 
-def _check_values(past_key: Any, past_value: Any, nonpad_kv_seqlen: Any, is_causal: int, qk_matmul_output_mode: int,
-                  softmax_precision: int | None) -> None:
+def _check_values(past_key: Any, past_value: Any, nonpad_kv_seqlen: Any,
+                  numbers: dict[str, tuple[Any, tuple[int | None, ...]]]) -> None:
     if (past_key is None) != (past_value is None):
         _refuse("past_key and past_value: expected both or neither")
     if past_key is not None and nonpad_kv_seqlen is not None:
         _refuse("nonpad_kv_seqlen can't be given with past_key and past_value")
-    for name, value, allowed in [("is_causal", is_causal, (0, 1)),
-                                 ("qk_matmul_output_mode", qk_matmul_output_mode, (0, 1, 2, 3)),
-                                 ("softmax_precision", softmax_precision, SOFTMAX_PRECISIONS)]:
-        if value not in allowed:
+    for name, (value, allowed) in numbers.items():
+        # A tensor compares with numbers too, into another tensor or with an error of PyTorch's.
+        if not isinstance(value, int | numpy.integer | numpy.bool_ | None) or value not in allowed:
             _refuse(f"{name}: expected one of {', '.join(map(str, allowed))}, got {value!r}")
 
 
 def _with_heads(name: str, x: Any, heads_name: str, heads: int | None) -> Any:
     """[B,T,heads*D] as [B,heads,T,D]; four axes stay as they are."""
     shape = tuple(x.shape)
-    if x.ndim == 4:
+    if not isinstance(heads, int | numpy.integer | None):
+        raise TypeError(f"attention: {heads_name}: expected a whole number, got {type(heads).__name__}")
+    if len(shape) == 4:
         if heads not in (None, shape[1]):
             _refuse(f"{heads_name} is {heads}, but {name} has shape {shape}")
         return x
-    if x.ndim != 3:
+    if len(shape) != 3:
         _refuse(f"{name}: expected 3 or 4 axes, got shape {shape}")
     if not heads or heads < 0 or shape[2] % heads:
         _refuse(f"{heads_name}: expected a number that divides the last axis of {name} {shape}, got {heads}")

@@ -170,12 +170,17 @@ def attention(
     >>> out.shape, q.grad.shape
     (torch.Size([1, 4, 3, 8]), torch.Size([1, 4, 3, 8]))
     """
+    for name, x in ("q", q), ("k", k), ("v", v):
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"attention: {name}: expected a PyTorch tensor, got {type(x).__name__}")
     options: dict[str, Any] = {"causal": causal, "softcap": softcap, "scale": scale, "layout": layout}
     given: dict[str, Any] = {
         "mask": mask, "bias": bias, "distance_bias": distance_bias, "alibi_slopes": alibi_slopes, "sinks": sinks,
         "key_lengths": key_lengths
     }
     p, seed = dropout if isinstance(dropout, tuple) else (dropout, None)
+    if isinstance(p, torch.Tensor):
+        raise TypeError(f"attention: dropout: expected a number, or (p, seed), got {dropout!r}")
     if not dispatches(q) and not records((q, k, v, *given.values())):
         return _core.attention(  # type: ignore[call-overload, misc]  # return_lse is known when called
             q, k, v, window=window, offset=offset, return_lse=return_lse, return_lse_low=return_lse_low,

@@ -63,6 +63,11 @@ FLAT = np.zeros((1, 3, 8), np.float32)
 @pytest.mark.parametrize("inputs, attributes, kind, message", [
     ([X, X, [1.0]], {}, TypeError, "Q, K, V: expected NumPy arrays or PyTorch tensors, got ndarray, ndarray, list"),
     ([X, X, X.astype("f8")], {}, TypeError, "v is float64, q is float32"),
+    ([X, X, X, ("a", "b")], {}, TypeError, "Q, K, V, attn_mask: expected NumPy arrays .* tuple"),
+    ([X, X, X, None, b"ab", X], {}, TypeError, "Q, K, V, past_key, past_value: expected NumPy arrays .* bytes"),
+    ([X, X, X], {"is_causal": torch.ones(2)}, ValueError, "is_causal: expected one of 0, 1, got tensor"),
+    ([X, X, X], {"return_qk_matmul_output": torch.ones(2)}, ValueError, "return_qk_matmul_output: expected one of False"),
+    ([FLAT, FLAT, FLAT], {"q_num_heads": torch.ones(2)}, TypeError, "q_num_heads: expected a whole number, got Tensor"),
     ([X[0, 0], X, X], {}, ValueError, r"Q: expected 3 or 4 axes, got shape \(3, 4\)"),
     ([FLAT, FLAT, FLAT], {}, ValueError, r"q_num_heads: expected a number that divides .* Q \(1, 3, 8\), got None"),
     ([FLAT, FLAT, FLAT], {"q_num_heads": 2, "kv_num_heads": 3}, ValueError, "kv_num_heads: expected a number .* got 3"),

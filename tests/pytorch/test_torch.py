@@ -884,3 +884,15 @@ def test_nothing_is_kept():
     del x, out, through, parameter, recorded
     gc.collect()
     assert [each() for each in kept] == [None] * len(kept)
+
+
+@pytest.mark.parametrize("wrong", [[[1.0]], (-1, 3), memoryview(b"1234"), None])
+def test_what_is_no_tensor_is_refused_before_any_operator(wrong):
+    x = torch.ones(1, 2, 3, 4)
+    for at, name in enumerate("qkv"):
+        arguments = [x, x, x]
+        arguments[at] = wrong
+        with pytest.raises(TypeError, match=f"attention: {name}: expected a PyTorch tensor, got {type(wrong).__name__}"):
+            attend.torch.attention(*arguments)
+    with pytest.raises(TypeError, match="attention: dropout: expected a number, or"):
+        attend.torch.attention(x, x, x, dropout=torch.ones(2))
