@@ -1,0 +1,330 @@
+"""Garbage into everything public: what comes out is a result, or an exception that the documents name.
+
+    python -m pytest tests/pytorch/test_garbage.py --fuzz     # until something else comes out, or the process dies
+
+The calls are made in a process of their own, which prints each finding as the line that repeats it; where it died, the
+line is the last one of the file that the message names. In tests/pytorch:
+
+    python test_garbage.py FIRST_SEED CALLS FILE
+"""
+
+import array
+import ctypes
+import decimal
+import enum
+import fractions
+import inspect
+import itertools
+import pathlib
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import types
+import warnings
+
+CALLS = 3000  # some 10 seconds
+
+
+class Strange(Exception):
+    """What an argument raises. It may come out again."""
+
+
+# Arguments that lie.
+
+class Text(str):
+    pass
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+class Raises:
+    """Whatever is asked of it, it raises."""
+
+    def __getattr__(self, name):
+        raise Strange(name)
+
+    def __index__(self):
+        raise Strange
+
+    __len__ = __iter__ = __bool__ = __float__ = __fspath__ = __str__ = __repr__ = __index__
+
+
+class Says:
+    """Something with attributes that say what they like."""
+
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        raise Strange
+
+    def __index__(self):
+        return 10**30
+
+    def __fspath__(self):
+        return 5
+
+
+def exports(capsule, device=(1, 0)):
+    """An object of a new type, with nothing but DLPack."""
+    def give(value):
+        return lambda self, **options: value() if callable(value) else value
+    return type("Exports", (), {"__dlpack__": give(capsule), "__dlpack_device__": give(device)})()
+
+
+def raise_strange():
+    raise Strange
+
+
+def lying_arrays(dice, np, torch):
+    """Arrays whose libraries say something else of them than is so, or that fall silent in the middle."""
+    x = np.ones((1, 2, 3, 4), np.float32)
+
+    class Subclass(np.ndarray):
+        shape = property(lambda self: (7, 7))
+        dtype = property(lambda self: "float32")
+
+    class Silent(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, *arguments):
+            raise Strange
+
+    interface = dict(x.__array_interface__, shape=(1, 2, 3, 4000))
+    used = x.__dlpack__()
+    np.from_dlpack(exports(lambda: used))
+    with_api = type("WithApi", (), {"__dlpack_c_exchange_api__": dice.choice([5, None, used, "x"])})()
+    return [
+        x.view(Subclass), torch.ones(1, 2, 3, 4).as_subclass(Silent), Says(__array_interface__=interface), with_api,
+        exports(used), exports(5), exports(None), exports(raise_strange), exports(x.__dlpack__, raise_strange),
+        exports(x.__dlpack__, (2, 0)), exports(x.__dlpack__, "cpu"), exports(lambda: torch.ones(2, 3, 4).__dlpack__()),
+        Says(shape=(1, 2, 3, 4), dtype="float32"), Says(shape=Raises(), tolist=raise_strange), Says(shape=5, dtype=Raises()),
+        Says(tolist=lambda: [1, 2]), Says(tolist=5), (ctypes.c_float * 4 * 3)(), (ctypes.c_float * 0)(),
+    ]
+
+
+def some_array(dice, np, torch):
+    shape = [dice.choice((0, 1, 1, 2, 3, 4)) for _ in range(dice.choice((0, 1, 2, 3, 4, 4, 4, 5, 9)))]
+    dtype = dice.choice(["f4", "f4", "f4", "f2", "f8", "i1", "i4", "i8", "u2", "?", "c8", "g", "U3", "O", "M8[s]", "V5", ">f4",
+                         [("a", "f4"), ("b", "i1")]])
+    x = np.zeros(shape, dtype)
+    if dtype in ("f4", "f2", "f8"):
+        x[...] = dice.choice((0.5, 1e300, np.nan, np.inf, -np.inf)) if dtype == "f8" else dice.choice((0.5, np.nan, -np.inf))
+    change = dice.choice([
+        lambda: x, lambda: x.T, lambda: x[::-1] if x.ndim else x, lambda: np.broadcast_to(x, (2, *x.shape)),
+        lambda: np.ma.masked_array(x), lambda: memoryview(x), lambda: x.tobytes(), lambda: bytearray(x.tobytes()),
+        lambda: x.tolist(), lambda: x[None], lambda: x.view(np.uint8), lambda: np.frombuffer(b"\1" * 17, np.uint8)[1:].view("f4"),
+        lambda: torch.from_numpy(x), lambda: torch.from_numpy(x).requires_grad_(), lambda: torch.from_numpy(x).to("meta"),
+        lambda: torch.from_numpy(x).to_sparse(), lambda: torch.from_numpy(x).bfloat16(), lambda: torch.from_numpy(x).conj(),
+        lambda: array.array("f", [1.0, 2.0]), lambda: torch.nn.Parameter(torch.from_numpy(x)),
+        lambda: torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)]),
+        lambda: torch.quantize_per_tensor(torch.from_numpy(x), 0.1, 0, torch.qint8),
+    ])
+    try:
+        return change()
+    except (RuntimeError, TypeError, ValueError, BufferError):  # of NumPy and PyTorch: there is no such array
+        return x
+
+
+def scalars(dice):
+    numbers = [0, 1, 2, 3, -1, 2**31 - 1, 2**31, 2**63 - 1, 2**63, -2**63, -2**63 - 1, 2**64, 10**30, True, 0.0, -0.0, 0.5,
+               float("nan"), float("inf"), 1e308, 1e-320, 1j, decimal.Decimal("0.5"), fractions.Fraction(1, 3), Colour.RED]
+    texts = ["", "x", "bottom_right", "float32", "bfloat16", "bthd", "\0", "a\0b", "\udcff", "é\u202e", "x" * 3000, Text("float32"),
+             Text("the cat sat"), b"", b"x.png", b"\xff\0", b"\xff.png", pathlib.Path("x"), "cat.html", "no/such/cat.png", "cat.nothing",
+             b"no/such/\xff.png", "/dev/full/x.svg", ".png"]
+    others = [None, ..., NotImplemented, object(), int, len, Raises, Raises(), Says(), lambda: None, range(3), range(2**62), {}, set(), {"a": 1},
+              [], (), [[]], [1, 2], (0, 1, 2), (0, 5), [0, 2, 2**70], (None, None), (-1, 3), (0.5, 7), (0.1, -1), (2.0, 1),
+              (0.1, 10**30), ("a", "b"), [None], [float("nan")], ([[[[[]]]]],), iter([1, 2]), (i for i in (0, 1)), b"ab",
+              (2**31, 2**31), (2**62, 4), [2**33, 2**33], (0, -5), [-1], (1,) * 9, (1,) * 100, types.SimpleNamespace(shape=(1, 2))]
+    return dice.choice(dice.choice([numbers, texts, others]))
+
+
+def garbage(dice, np, torch):
+    kind = dice.randrange(4)
+    if kind == 0:
+        return dice.choice(lying_arrays(dice, np, torch))
+    return some_array(dice, np, torch) if kind == 1 else scalars(dice)
+
+
+# What is public, and calls of it that are right.
+
+def public_names():
+    """Each function, constructor and method that attend's modules have in __all__."""
+    import attend
+    import attend.torch
+    import attend.transformers
+    for module in attend, attend.onnx, attend.torch, attend.transformers:
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if inspect.ismodule(thing):
+                continue
+            yield f"{module.__name__}.{name}"
+            if inspect.isclass(thing):
+                yield from (f"{module.__name__}.{name}.{method}" for method, value in vars(thing).items() if callable(value) and (
+                    not method.startswith("_") or method in ("__len__", "__str__", "__repr__", "_repr_html_")))
+
+
+def right_calls(np, torch):
+    """name -> (what is called, arguments, keywords)."""
+    import attend
+    import attend.torch
+    import attend.transformers
+    random_numbers = np.random.default_rng(0)
+    q, k, v = (random_numbers.standard_normal((1, heads, 5, 4), np.float32) for heads in (4, 2, 2))
+    packed = [x[0].swapaxes(0, 1) for x in (q, k, v)]
+    slopes, table = np.ones(4, np.float32), np.ones((4, 5), np.float32)
+    options = {"causal": True, "window": (3, None), "offset": 0, "softcap": 5.0, "scale": 0.5, "dropout": (0.1, 7),
+               "mask": np.ones((5, 5), bool), "bias": np.ones((5, 5), np.float32), "distance_bias": table,
+               "alibi_slopes": slopes, "sinks": slopes}
+    lengths, starts, gradients = {"key_lengths": [5]}, [[0, 2, 5], [0, 3, 5]], dict.fromkeys(
+        ("dbias", "ddistance_bias", "dalibi_slopes", "dsinks"), True)
+    out, lse = attend.attention(q, k, v, return_lse=True, **options)
+    flat_out, flat_lse = attend.attention_varlen(*packed, *starts, return_lse=True, **options)
+    cache = attend.KvCache(1, 2, 4, 4)
+    cache.append(k, v)
+    generator, trace = attend.Generator(1), attend.explain("the cat sat", heads=2)
+    tensors = [torch.from_numpy(x) for x in (q, k, v)]
+    steps, plan = attend.attention_steps(q, q, q), attend.plan(q, k, v)
+    backward = attend.attention_backward(out, q, k, v, out, lse, **options)
+    one = {"shape": (2, 3)}
+    calls = {
+        "attention": (attend.attention, (q, k, v), options | lengths | {"layout": "bhtd", "return_lse": True, "out": out.copy()}),
+        "attention_steps": (attend.attention_steps, (q, k, v), options | lengths),
+        "attention_backward": (attend.attention_backward, (out, q, k, v, out, lse), options | lengths | gradients | {
+            "dlse": lse, "layout": "bhtd"}),
+        "attention_varlen": (attend.attention_varlen, (*packed, *starts), options | {"return_lse": True}),
+        "attention_varlen_backward": (attend.attention_varlen_backward, (
+            flat_out, *packed, flat_out, flat_lse, *starts), options | gradients | {"dlse": flat_lse}),
+        "scaled_dot_product_attention": (attend.scaled_dot_product_attention, (q, k, v, options["mask"], 0.0, False), {
+            "scale": 0.5, "enable_gqa": True}),
+        "merge": (attend.merge, (out, lse, out, lse), {}),
+        "plan": (attend.plan, (q, k, v, "float32"), options | lengths),
+        "plan_backward": (attend.plan_backward, (q, k, v, "float32"), options | lengths | gradients),
+        "explain": (attend.explain, ("the cat sat", None), {
+            "second_text": "le chat", "seed": 1, "embedding_size": 8, "d_k": 4, "d_v": 4, "heads": 2, "weights": "linear",
+            "causal": False, "positions": True}),
+        "explain_presets": (attend.explain_presets, (), {}),
+        "num_threads": (attend.num_threads, (), {}),
+        "set_num_threads": (attend.set_num_threads, (2,), {}),
+        "KvCache": (attend.KvCache, (1, 2, 4, 4, "float32"), {}),
+        "KvCache.append": (lambda *a, **o: cache.fork(5).append(*a, **o), (k, v), {}),
+        "KvCache.truncate": (lambda *a, **o: cache.fork(5).truncate(*a, **o), (2,), {}),
+        "KvCache.fork": (cache.fork, (2,), {}),
+        "KvCache.attention": (cache.attention, (q,), options | lengths | {"return_lse": True}),
+        "KvCache.keys": (cache.keys, (), {}),
+        "KvCache.values": (cache.values, (), {}),
+        "KvCache.__len__": (cache.__len__, (), {}),
+        "KvCache.__repr__": (cache.__repr__, (), {}),
+        "Generator": (attend.Generator, (5,), {}),
+        "Generator.seed": (generator.seed, (5,), {}),
+        "Generator.rand": (generator.rand, ((2, 3), "float32"), {}),
+        "Generator.randn": (generator.randn, ((2, 3), "float64"), {}),
+        "Generator.uniform": (generator.uniform, ((2, 3), 0.0, 1.0, "float32"), {}),
+        "Generator.normal": (generator.normal, ((2, 3), 0.0, 1.0, "float32"), {}),
+        **{f"Generator.{name}": (getattr(generator, name), (), one)
+           for name in ("kaiming_uniform", "xavier_uniform", "xavier_normal")},
+        "Trace.to_text": (trace.to_text, (), {"width": 60, "colour": True, "focus": 1, "head": 1, "all": True}),
+        "Trace.to_html": (trace.to_html, (), {"focus": 1, "head": 1, "all": True}),
+        "Trace.to_svg": (trace.to_svg, (), {"head": 1}),
+        "Trace.to_png": (trace.to_png, (), {"head": 1}),
+        "Trace.save": (trace.save, ("cat.svg",), {}),
+        **{f"Trace.{name}": (getattr(trace, name), (), {}) for name in ("to_json", "_repr_html_", "__str__", "__repr__")},
+        **{type(each).__name__: (type(each), (), {}) for each in (steps, plan, backward, trace)},
+        "AttentionPlan.__repr__": (plan.__repr__, (), {}),
+        "onnx.attention": (attend.onnx.attention, (q, k, v, options["mask"], k, v, None), {
+            "is_causal": 0, "kv_num_heads": 2, "left_window_size": -1, "q_num_heads": 4, "qk_matmul_output_mode": 2,
+            "right_window_size": 3, "scale": 0.5, "softcap": 1.0, "softmax_precision": 1, "return_qk_matmul_output": True}),
+        "torch.attention": (attend.torch.attention, tensors, {
+            name: torch.from_numpy(each) if isinstance(each, np.ndarray) else each for name, each in options.items()}),
+        "torch.scaled_dot_product_attention": (attend.torch.scaled_dot_product_attention, tensors, {
+            "attn_mask": torch.ones(5, 5, dtype=torch.bool), "dropout_p": 0.0, "is_causal": False, "scale": 0.5, "enable_gqa": True}),
+        "torch.replace_sdpa": (lambda *a: attend.torch.replace_sdpa(*a).__exit__(), (), {}),
+        "torch.restore_sdpa": (attend.torch.restore_sdpa, (), {}),
+        "transformers.register": (attend.transformers.register, (), {}),
+    }
+    return {f"attend.{name}": call for name, call in calls.items()}
+
+
+def allowed(name):
+    """What may come out of it, by docs/python.md and its docstring."""
+    kinds = [TypeError, ValueError, MemoryError, Strange]
+    if name == "attend.Trace.save":
+        kinds.append(OSError)
+    if name == "attend.torch.scaled_dot_product_attention":  # PyTorch's errors where PyTorch computes
+        kinds += [RuntimeError, IndexError, NotImplementedError]
+    return tuple(kinds)
+
+
+def spoiled(dice, arguments, keywords, np, torch):
+    """The arguments with garbage in one place or some, or nothing but garbage."""
+    arguments, keywords = list(arguments), {name: each for name, each in keywords.items() if dice.randrange(4) == 0}
+    places = [*range(len(arguments)), *keywords]
+    count = dice.choice((0, 1, 1, 1, 2, len(places)))
+    for place in dice.sample(places, min(count, len(places))):
+        (arguments if isinstance(place, int) else keywords)[place] = garbage(dice, np, torch)
+    if dice.randrange(10) == 0:
+        arguments.append(garbage(dice, np, torch))
+    if dice.randrange(20) == 0:
+        keywords[dice.choice(["nothing", "\udcff", "out", "dtype", "mask"])] = garbage(dice, np, torch)
+    return arguments, keywords
+
+
+def finding(seed, calls, running, np, torch):
+    """What is wrong with the call of this seed; "" where nothing is."""
+    dice = random.Random(seed)
+    name = dice.choice(sorted(calls))
+    function, arguments, keywords = calls[name]
+    arguments, keywords = spoiled(dice, arguments, keywords, np, torch)
+    running.seek(0)
+    running.truncate()
+    running.write(f"{seed} {name}")
+    running.flush()
+    try:
+        function(*arguments, **keywords)
+    except allowed(name) as error:
+        if isinstance(error, UnicodeError):  # a decoder's or encoder's, which nobody asked for
+            return f"{seed} {name}: {type(error).__name__}: {error}"
+    except BaseException as error:
+        return f"{seed} {name}: {type(error).__name__}: {error}"
+    return ""
+
+
+def main(first, count, running):
+    """Calls of count seeds, or without end where it is 0."""
+    import numpy as np
+    import torch
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_AS, (2**35, 2**35))  # what asks for more gets MemoryError
+    calls = right_calls(np, torch)
+    found = (finding(seed, calls, running, np, torch) for seed in (
+        itertools.count(first) if count == 0 else range(first, first + count)))
+    found = list(itertools.islice(filter(None, found), 1 if count == 0 else 20))
+    print("\n".join(found))
+    return 1 if found else 0
+
+
+def test_everything_public_is_called():
+    import numpy as np
+    import torch
+    assert set(public_names()) == right_calls(np, torch).keys()
+
+
+def test_garbage_gives_documented_exceptions(request):
+    endless = request.config.getoption("--fuzz")
+    first = random.SystemRandom().randrange(2**48) if endless else 0
+    with tempfile.TemporaryDirectory() as folder:
+        running = pathlib.Path(folder) / "running"
+        command = [sys.executable, __file__, str(first), str(0 if endless else CALLS), str(running)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=None if endless else 120)
+        assert done.returncode == 0, f"{done.stdout}\nlast: {running.read_text()}\n{done.stderr[-2000:]}"
+
+
+if __name__ == "__main__":
+    with open(sys.argv[3], "w") as file:
+        sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), file))
