@@ -228,11 +228,15 @@ def _classes_of(config_class):
             ] if modeling else []
 
 
-@functools.cache
+_knowing_sdpa: dict[type, bool] = {}  # not functools.cache, of which PyTorch's compiler warns
+
+
 def _knows_sdpa(config_class):
     """Whether a model of a configuration takes bool masks; those without "sdpa" (DeepSeek V4) may join theirs with numbers."""
-    models = [each for each in _classes_of(config_class) if issubclass(each, PreTrainedModel)]
-    return not models or any(each._supports_sdpa for each in models)
+    if config_class not in _knowing_sdpa:
+        models = [each for each in _classes_of(config_class) if issubclass(each, PreTrainedModel)]
+        _knowing_sdpa[config_class] = not models or any(each._supports_sdpa for each in models)
+    return _knowing_sdpa[config_class]
 
 
 @functools.cache
@@ -342,6 +346,8 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
     """
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
+    if hasattr(module, "config") and not _knows_sdpa(type(module.config)):
+        is_causal = False  # "eager" is all that such a model has (BridgeTower): no mask hides nothing
     for name in _UNKNOWN:
         if keywords.get(name) is not None:
             raise ValueError(f"attend.transformers: {type(module).__name__} computes with `{name}`, which attend does "

@@ -406,6 +406,15 @@ def test_without_a_mask_the_module_says_whether_it_is_causal():
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
 
 
+def test_no_mask_hides_nothing_in_a_model_without_sdpa():
+    q, module, plain = torch.randn(1, 2, 5, 8), torch.nn.Module(), torch.nn.Module()
+    assert not registry.model_class("bridgetower")._supports_sdpa
+    module.is_causal, module.config = True, registry.tiny("bridgetower")
+    got, expected = (attend.transformers._attention(each, q, q, q, None, **keywords)[0]
+                     for each, keywords in ((module, {}), (plain, {"is_causal": False})))
+    assert torch.equal(got, expected)
+
+
 @torch.no_grad()
 def test_a_compiled_model_has_attend_in_its_graph(pairs):
     eager, model = pairs("mistral")
@@ -547,9 +556,10 @@ def test_what_attend_does_not_do_is_left_to_others_with_one_warning(pairs, warne
     layer = pairs(name)[1].model.layers[0].self_attn
     q, k = torch.randn(1, 4, 5, 16), torch.randn(1, 2, 5, 16)
     keywords = {"scaling": 1.0} | ({"softcap": 2.0} if as_with == "eager" else {})
-    expected = attend.transformers._attention(layer, q, k, k, None, **keywords)[0]
+    expected = attend.transformers._attention(layer, q, k, k, ATTEND_MASK(1, 5, 5), **keywords)[0]
     assert not messages(warned)
-    for mask in None, ATTEND_MASK(1, 5, 5), torch.ones(1, 1, 5, 5, dtype=torch.bool).tril():
+    none = [None] if as_with == "sdpa" else []  # for "eager" it hides nothing
+    for mask in [ATTEND_MASK(1, 5, 5), torch.ones(1, 1, 5, 5, dtype=torch.bool).tril(), *none]:
         got = attend.transformers._attention(layer, q, k, k, mask, cache=object(), **keywords)[0]
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
     message, = messages(warned)
