@@ -300,7 +300,7 @@ def main(first, count, running):
     import numpy as np
     import torch
     warnings.simplefilter("ignore")
-    resource.setrlimit(resource.RLIMIT_AS, (2**35, 2**35))  # what asks for more gets MemoryError
+    resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))  # what asks for more gets MemoryError
     calls = right_calls(np, torch)
     found = (finding(seed, calls, running, np, torch) for seed in (
         itertools.count(first) if count == 0 else range(first, first + count)))
