@@ -1,7 +1,10 @@
 #include "call.h"
 
+#include <atomic>
 #include <cctype>
+#include <chrono>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "attend/tensor.h"
@@ -10,6 +13,16 @@
 namespace attend::python {
 
 namespace {
+
+std::atomic<int> asking = 0;
+std::atomic<std::thread::id> ending;  // the thread that ends Python; none yet
+
+void end() {
+  ending = std::this_thread::get_id();
+  const WithoutGil without;
+  // Not for ever: a forked process has the count of threads that did not come along.
+  for (int i = 0; i < 100 && asking > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
 
 void replace_words(std::string& text, std::string_view word, std::string_view by) {
   const auto in_word = [&](std::size_t at) {
@@ -22,6 +35,22 @@ void replace_words(std::string& text, std::string_view word, std::string_view by
 }
 
 }  // namespace
+
+MayAskForGil::MayAskForGil() {
+  ++asking;
+  const std::thread::id by = ending;
+  if (by == std::thread::id() || by == std::this_thread::get_id()) return;
+  --asking;
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+MayAskForGil::~MayAskForGil() {
+  --asking;
+}
+
+void keep_threads_when_python_ends() {
+  nanobind::module_::import_("atexit").attr("register")(nanobind::cpp_function(end));
+}
 
 std::string translate_names(std::string text) {
   // FlashAttention's names, which Python users know.

@@ -15,13 +15,38 @@ std::string translate_names(std::string text);
 // An error's message, in Python's names; a member function is Class.function.
 std::string message_of(const Error& error);
 
+// While Python ends, a thread that waits for the GIL is ended by pthread_exit(), which C++ frames do not survive: the
+// process aborts. So a thread that computes holds one of these when it asks for the GIL, and comes to hold none from
+// then on that Python's atexit functions run: it stays where it is, as in Python 3.14, until the process is gone.
+class MayAskForGil {
+ public:
+  MayAskForGil();
+  ~MayAskForGil();
+  MayAskForGil(const MayAskForGil&) = delete;
+  MayAskForGil& operator=(const MayAskForGil&) = delete;
+};
+void keep_threads_when_python_ends();
+
+struct WithoutGil {
+  PyThreadState* state = PyEval_SaveThread();
+
+  WithoutGil() = default;
+  ~WithoutGil() {
+    const MayAskForGil may;
+    PyEval_RestoreThread(state);
+  }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+};
+
 // body() without the GIL. Every 20 ms Python looks for signals; KeyboardInterrupt (or what another handler raises) then
 // ends the call.
 template <class Body>
 auto call(const char* function, Body body) {
   try {
-    const nanobind::gil_scoped_release release;
+    const WithoutGil without;
     const InterruptCheck check([] {
+      const MayAskForGil may;
       const nanobind::gil_scoped_acquire gil;
       return PyErr_CheckSignals() != 0;
     });

@@ -47,6 +47,7 @@ NB_MODULE(_core, m) {
   nanobind::set_leak_warnings(false);  // what a program still holds when it ends is no news
   nanobind::register_exception_translator(translate);
   attend::python::leave_openmp_threads_in_forks();
+  attend::python::keep_threads_when_python_ends();
   attend::python::bind_attention(m);
   attend::python::bind_attention_backward(m);
   attend::python::bind_plan(m);
