@@ -38,7 +38,7 @@ def register() -> None:
     as with "eager" where it has soft caps or sinks, and a warning says so once. Attention weights (output_attentions)
     are never returned, as with "sdpa".
     A row that may attend to nothing, as a position of left padding, gives 0: "eager" gives the mean of all values.
-    A model that does not use transformers' attention interface (Falcon, GPT-J, DeBERTa and others compute attention in
+    A model that does not use transformers' attention interface (BLOOM, MPT, DeBERTa and others compute attention in
     their own code), or has layers that do not (LongT5, CLAP), raises ValueError when it is made, or when "attend" is set.
     Where such layers take no mask (SigLIP's pooling head), they stay what they are, and a warning names them.
 
@@ -81,6 +81,9 @@ def _asking(set_attn_implementation):
     def changed(self, attn_implementation, *rest, **keywords):
         if attn_implementation == "attend":
             _look(self)
+        if attn_implementation in ("attend", "eager") and _teach(sys.modules[type(self).__module__]):
+            self.config._attn_implementation = attn_implementation  # which transformers would not do
+            return
         set_attn_implementation(self, attn_implementation, *rest, **keywords)
         if isinstance(attn_implementation, dict):
             for each in self.modules():
@@ -109,6 +112,8 @@ def _refusal(name):
 @functools.cache
 def _may_use_interface(model_class):
     """Whether the module of a model's class has transformers' interface, and no table of its own instead."""
+    if _teach(sys.modules[model_class.__module__]):
+        return True
     if not model_class._can_set_attn_implementation():
         return False
     source = inspect.getsource(sys.modules[model_class.__module__])
@@ -133,6 +138,8 @@ def _kind(module_class):
 
     It is seen from the names that its code uses. Some that are called attention are none that attend could compute: they sample a few places, weigh features, draw maps.
     """
+    if hasattr(module_class, "knows_attend"):
+        return "interface"
     name = module_class.__name__
     if not re.search("Attention|Attn", name) or re.search("DeformableAttention|MixerGatedAttention|AttentionMap", name):
         return None
@@ -145,6 +152,80 @@ def _kind(module_class):
         return None
     parameters = inspect.signature(module_class.forward).parameters
     return "masked" if any("mask" in name for name in parameters) and "MultiheadAttention" not in names else "unmasked"
+
+
+# --- GPT-J, GPT-Neo and Falcon, whose own attention is taught to attend -----------------------------------------------------
+
+
+def _gptj(self, query, key, value, attention_mask=None):
+    """GPTJAttention._attn()."""
+    out, _ = _attention(self, query, key, value, attention_mask, dropout=self.attn_dropout.p if self.training else 0.0,
+                        scaling=1 / float(self.scale_attn))
+    return out.transpose(1, 2), None
+
+
+def _gpt_neo(self, query, key, value, attention_mask=None):
+    """GPTNeoSelfAttention._attn(), which does not scale, and whose local layers have a window."""
+    if self.attention_type == "local":
+        attention_mask = _local(attention_mask, self.config.window_size, self.bias)
+    out, _ = _attention(self, query, key, value, attention_mask, dropout=self.attn_dropout.p if self.training else 0.0,
+                        scaling=1.0)
+    return out.transpose(1, 2), None
+
+
+def _local(mask, size, visible):
+    """The causal mask with a window of so many keys; visible [1,1,positions,positions] says the same."""
+    def full(mask):
+        queries, keys = mask.shape[2:]
+        hidden = ~visible[:, :, keys - queries:keys, :keys]
+        return mask.masked_fill(hidden, False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min)
+    if isinstance(mask, StructuredMask) and mask.made is None:
+        return StructuredMask(mask.shape, mask.dtype, mask.options | {"window": (size - 1, 0)},
+                              lambda **keywords: full(mask.full()))
+    return full(mask)
+
+
+def _falcon(self, hidden_states, alibi, attention_mask, position_ids=None, layer_past=None, use_cache=False,
+            output_attentions=False, position_embeddings=None, **keywords):
+    """FalconAttention.forward(); the model has added alibi to the mask."""
+    heads = self._split_heads(self.query_key_value(hidden_states))
+    query, key, value = (x.transpose(1, 2) for x in heads)
+    if alibi is None:
+        rotate = sys.modules[type(self).__module__].apply_rotary_pos_emb
+        query, key = rotate(query, key, *position_embeddings)
+    if layer_past is not None:
+        key, value = layer_past.update(key, value, self.layer_idx)
+    dropout = self.attention_dropout.p if self.training and alibi is not None else 0.0  # as there
+    out, _ = _attention(self, query, key, value, attention_mask, dropout=dropout, scaling=self.inv_norm_factor)
+    return self.dense(out.flatten(2)), None
+
+
+# By the module: its class, the method that attends, and the table that it looks the class up in.
+_TAUGHT = {
+    "modeling_gptj": ("GPTJAttention", "_attn", _gptj, "GPTJ_ATTENTION_CLASSES"),
+    "modeling_gpt_neo": ("GPTNeoSelfAttention", "_attn", _gpt_neo, "GPT_NEO_ATTENTION_CLASSES"),
+    "modeling_falcon": ("FalconAttention", "forward", _falcon, "FALCON_ATTENTION_CLASSES"),
+}
+
+
+def _teach(module):
+    """Whether the models of a module are of those; they are taught then, once."""
+    found = _TAUGHT.get(module.__name__.rpartition(".")[2])
+    if found is None:
+        return False
+    class_name, method, ours, table = found
+    attention_class = getattr(module, class_name)
+    if not hasattr(attention_class, "knows_attend"):
+        theirs = getattr(attention_class, method)
+
+        @functools.wraps(theirs)
+        def changed(self, *arguments, **keywords):
+            return (ours if self.config._attn_implementation == "attend" else theirs)(self, *arguments, **keywords)
+
+        setattr(attention_class, method, changed)
+        attention_class.knows_attend = True
+        getattr(module, table)["attend"] = attention_class
+    return True
 
 
 class StructuredMask(torch.Tensor):
@@ -243,12 +324,12 @@ def _knows_sdpa(config_class):
 def _uses_interface(config_class):
     """Whether the models of a configuration get their attention from transformers' interface.
 
-    More than 40 models of transformers 5.23 (GPT-J, Bloom, MPT, ...) compute it in their own code instead and take the
+    More than 40 models of transformers 5.23 (BLOOM, MPT, ...) compute it in their own code instead and take the
     mask for a float one that they add, or for an inverted one: the results would be wrong without an error.
     """
     for each in _classes_of(config_class):
         if issubclass(each, PreTrainedModel):
-            return getattr(each, "_can_set_attn_implementation", lambda: True)()
+            return _may_use_interface(each)
     return True
 
 

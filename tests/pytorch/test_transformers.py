@@ -44,6 +44,13 @@ MODELS = {
     "gpt_oss": lambda: transformers.GptOssForCausalLM(transformers.GptOssConfig(
         **GROUPED, sliding_window=5, num_local_experts=2, num_experts_per_tok=1,
         layer_types=["sliding_attention", "full_attention"])),
+    "gptj": lambda: transformers.GPTJForCausalLM(transformers.GPTJConfig(
+        n_embd=64, n_layer=2, n_head=4, rotary_dim=8, vocab_size=99, n_positions=128, bos_token_id=1, eos_token_id=None,
+        pad_token_id=0)),
+    "gpt_neo": lambda: transformers.GPTNeoForCausalLM(transformers.GPTNeoConfig(
+        hidden_size=64, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], window_size=5, vocab_size=99,
+        max_position_embeddings=128, bos_token_id=1, eos_token_id=None, pad_token_id=0)),
+    "falcon": lambda: transformers.FalconForCausalLM(transformers.FalconConfig(**SMALL)),
     "t5": lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(
         **SHARED, d_kv=16, d_ff=128, num_layers=2, num_heads=4)),
     "mt5": lambda: transformers.MT5ForConditionalGeneration(transformers.MT5Config(
@@ -272,6 +279,32 @@ def test_where_t5_is_left_to_others_it_has_its_bias(pairs, monkeypatch):
     with pytest.warns(UserWarning, match="what a test says"):
         got = model(**keywords).logits
     close(got, eager(**keywords).logits)
+
+
+@pytest.mark.parametrize("options, reference", [
+    ({"new_decoder_architecture": True, "num_kv_heads": 2}, "eager"), ({"multi_query": False}, "eager"),
+    ({"alibi": True}, "sdpa"),  # eager adds it twice: to the scores, and in the mask
+])
+@torch.no_grad()
+def test_falcons_of_each_kind(options, reference):
+    models = []
+    for implementation in "attend", reference:
+        torch.manual_seed(3)
+        config = transformers.FalconConfig(**SMALL, **options, initializer_range=0.15, attn_implementation=implementation)
+        models.append(transformers.FalconForCausalLM(config).eval())
+    keywords, real = inputs("falcon", "right")
+    got, expected = (each(**keywords).logits[real] for each in models)
+    close(got, expected)
+
+
+@pytest.mark.parametrize("name", ["gptj", "gpt_neo", "falcon"])
+@torch.no_grad()
+def test_what_was_taught_to_attend_can_go_back(pairs, monkeypatch, name):
+    eager, model = pairs(name)
+    keywords, real = inputs(name, "right")
+    back = switched(model, "eager")
+    monkeypatch.setattr(attend.transformers, "attention", None)  # nobody calls it
+    assert torch.equal(back(**keywords).logits, eager(**keywords).logits)
 
 
 # --- Masks ---------------------------------------------------------------------------------------------------------
@@ -586,12 +619,8 @@ def test_unknown_keywords_are_of_no_consequence(pairs):
                        model(**keywords).logits)
 
 
-# Where nobody looked, the first three were a bare KeyError and the others ran eagerly without a word.
+# Where nobody looked, these ran eagerly without a word.
 OWN_ATTENTION = {
-    "FalconModel": lambda: transformers.FalconConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2),
-    "GPTJModel": lambda: transformers.GPTJConfig(n_embd=32, n_layer=1, n_head=2, rotary_dim=8),
-    "GPTNeoModel": lambda: transformers.GPTNeoConfig(hidden_size=32, num_layers=1, num_heads=2,
-                                                     attention_types=[[["global"], 1]]),
     "DebertaV2Model": lambda: transformers.DebertaV2Config(hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
                                                            intermediate_size=32),
     "XLNetModel": lambda: transformers.XLNetConfig(d_model=32, n_layer=1, n_head=2, d_inner=32),

@@ -32,10 +32,10 @@ REFUSED = set("""
     EvollaModel autoformer axk2 bark big_bird bigbird_pegasus blip blip_vision_model bloom bros canine clap
     clap_audio_model clvp clvp_decoder clvp_encoder codegen convbert cpmant cvt dab-detr data2vec-vision deberta
     deberta-v2 deepseek_ocr2_encoder deepseek_ocr2_sam_vision_model deepseek_ocr2_vision deepseek_v32
-    deepseek_vl_hybrid donut-swin dots3_note_text embedding_gemma2 evolla falcon fastspeech2_conformer
+    deepseek_vl_hybrid donut-swin dots3_note_text embedding_gemma2 evolla fastspeech2_conformer
     fastspeech2_conformer_hifigan fastspeech2_conformer_with_hifigan flaubert flava flava_image_codebook
     flava_image_model flava_multimodal_model flava_text_model fsmt funnel gemma3n_audio gemma4 gemma4_audio git
-    git_vision_model glm_moe_dsa glpn got_ocr2 got_ocr2_vision gpt_neo gpt_neox_japanese gptj granite_speech
+    git_vision_model glm_moe_dsa glpn got_ocr2 got_ocr2_vision gpt_neox_japanese granite_speech
     granite_speech_encoder granite_speech_plus granite_speech_plus_encoder grounding-dino groupvit groupvit_text_model
     groupvit_vision_model hiera hy_v4 ibert imagegpt informer inkling2 inkling2_text kosmos-2.5
     kosmos_2_5_vision_model layoutlmv3 led levit lilt longformer longt5 luke lxmert mask2former maskformer
@@ -133,11 +133,12 @@ class OwnAttention(TorchDispatchMode):
 @pytest.fixture
 def callers(monkeypatch):
     """The modules that called attend's function."""
-    modules = collections.Counter()
+    modules, ours = collections.Counter(), attend.transformers._attention
 
     def counting(module, *arguments, **keywords):
         modules[module] += 1
-        return attend.transformers._attention(module, *arguments, **keywords)
+        return ours(module, *arguments, **keywords)
+    monkeypatch.setattr(attend.transformers, "_attention", counting)
     monkeypatch.setitem(transformers.AttentionInterface._global_mapping, "attend", counting)
     return modules
 
