@@ -136,7 +136,8 @@ def _look(model):
 def _kind(module_class):
     """How a class of modules computes attention: by transformers' "interface" or itself, "masked" or "unmasked"; or None.
 
-    It is seen from the names that its code uses. Some that are called attention are none that attend could compute: they sample a few places, weigh features, draw maps.
+    It is seen from the names that its code uses. Some that are called attention are none that attend could compute: they
+    sample a few places, weigh features, draw maps.
     """
     if hasattr(module_class, "knows_attend"):
         return "interface"

@@ -138,8 +138,8 @@ def scalars(dice):
     texts = ["", "x", "bottom_right", "float32", "bfloat16", "bthd", "\0", "a\0b", "\udcff", "é\u202e", "x" * 3000, Text("float32"),
              Text("the cat sat"), b"", b"x.png", b"\xff\0", b"\xff.png", pathlib.Path("x"), "cat.html", "no/such/cat.png", "cat.nothing",
              b"no/such/\xff.png", "/dev/full/x.svg", ".png"]
-    others = [None, ..., NotImplemented, object(), int, len, Raises, Raises(), Says(), lambda: None, range(3), range(2**62), {}, set(), {"a": 1},
-              [], (), [[]], [1, 2], (0, 1, 2), (0, 5), [0, 2, 2**70], (None, None), (-1, 3), (0.5, 7), (0.1, -1), (2.0, 1),
+    others = [None, ..., NotImplemented, object(), int, len, Raises, Raises(), Says(), lambda: None, range(3), range(2**62), {}, set(),
+              {"a": 1}, [], (), [[]], [1, 2], (0, 1, 2), (0, 5), [0, 2, 2**70], (None, None), (-1, 3), (0.5, 7), (0.1, -1), (2.0, 1),
               (0.1, 10**30), ("a", "b"), [None], [float("nan")], ([[[[[]]]]],), iter([1, 2]), (i for i in (0, 1)), b"ab",
               (2**31, 2**31), (2**62, 4), [2**33, 2**33], (0, -5), [-1], (1,) * 9, (1,) * 100, types.SimpleNamespace(shape=(1, 2))]
     return dice.choice(dice.choice([numbers, texts, others]))

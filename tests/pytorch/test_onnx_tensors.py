@@ -32,3 +32,14 @@ def test_arrays_and_tensors_do_not_mix():
     x = np.zeros((1, 2, 3, 4), np.float32)
     with pytest.raises(TypeError, match="attention: .*expected NumPy arrays or PyTorch tensors, got .* Tensor"):
         attend.onnx.attention(x, x, torch.from_numpy(x))
+
+
+@pytest.mark.parametrize("shape, attribute, kind, message", [
+    ((1, 2, 3, 4), "is_causal", ValueError, "is_causal: expected one of 0, 1, got tensor"),
+    ((1, 2, 3, 4), "return_qk_matmul_output", ValueError, "return_qk_matmul_output: expected one of False"),
+    ((1, 3, 8), "q_num_heads", TypeError, "q_num_heads: expected a whole number, got Tensor"),
+])
+def test_a_tensor_is_no_number(shape, attribute, kind, message):
+    x = np.zeros(shape, np.float32)
+    with pytest.raises(kind, match=message):
+        attend.onnx.attention(x, x, x, **{attribute: torch.ones(2)})

@@ -13,10 +13,9 @@ from torch.utils._pytree import tree_leaves
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
+import registry
 import transformers
 from transformers import masking_utils as masks
-
-import registry
 
 import attend.transformers
 
@@ -301,7 +300,7 @@ def test_falcons_of_each_kind(options, reference):
 @torch.no_grad()
 def test_what_was_taught_to_attend_can_go_back(pairs, monkeypatch, name):
     eager, model = pairs(name)
-    keywords, real = inputs(name, "right")
+    keywords, _ = inputs(name, "right")
     back = switched(model, "eager")
     monkeypatch.setattr(attend.transformers, "attention", None)  # nobody calls it
     assert torch.equal(back(**keywords).logits, eager(**keywords).logits)

@@ -17,10 +17,10 @@ from torch.utils._pytree import tree_leaves
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
-import registry  # noqa: E402
-import transformers  # noqa: E402
+import registry
+import transformers
 
-import attend.transformers  # noqa: E402
+import attend.transformers
 
 attend.transformers.register()
 transformers.logging.set_verbosity_error()
