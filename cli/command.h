@@ -36,6 +36,16 @@ class Failure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The exit status. bad_file: a file that can't be read or is not what it should be.
+enum class Status { fine = 0, failed = 1, usage = 2, bad_file = 3 };
+
+// Tells what went wrong, and for an app where its help is. Returns the status.
+Status complain(Status status, const std::string& message, const CLI::App* app = nullptr);
+
+// Builds the tree of commands under the root, reads the line by it and does what it says; what is wrong with the line
+// is told. Throws Failure, and what the library throws.
+Status run_line(CLI::App& root, int argc, char** argv);
+
 // What a value on the command line is, for the help and for completion, stands in an option's type name:
 //   FILE      a file
 //   PRESET    one of attend::presets()

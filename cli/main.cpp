@@ -1,7 +1,4 @@
 // attend: the command. Data goes to standard output, all else to standard error.
-// Exit status: 0 fine, 1 failed, 2 the command line is wrong, 3 a file that can't be read or is not what it should be.
-#include <fmt/format.h>
-
 #include <fcntl.h>
 
 #include <csignal>
@@ -10,12 +7,9 @@
 
 #include "attend/error.h"
 #include "cli/command.h"
-#include "cli/suggest.h"
 
 namespace attend::cli {
 namespace {
-
-enum Status { fine = 0, failed = 1, usage = 2, bad_file = 3 };
 
 // `attend explain | head` ends quietly, even where the parent process has SIGPIPE ignored or blocked.
 void restore_sigpipe() {
@@ -34,95 +28,6 @@ void keep_stream_numbers() {
   }
 }
 
-// The command that the line named, or the root.
-const CLI::App& chosen(const CLI::App& root) {
-  return root.get_subcommands().empty() ? root : *root.get_subcommands().front();
-}
-
-// An argument that no option or positional took.
-std::string unexpected(const CLI::App& root, const std::string& argument) {
-  const CLI::App& app = chosen(root);
-  std::vector<std::string> known;
-  if (argument.starts_with("-")) {
-    const std::string name = argument.substr(0, argument.find('='));
-    for (const CLI::Option* option : app.get_options())
-      for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);
-    return fmt::format("no option '{}'{}", name, did_you_mean(name, known));
-  }
-  if (&app == &root) {
-    for (const CLI::App* command : root.get_subcommands(nullptr)) known.push_back(command->get_name());
-    return fmt::format("no command '{}'{}", argument, did_you_mean(argument, known));
-  }
-  return fmt::format("unexpected argument '{}'; words that belong together stand in quotes", argument);
-}
-
-std::string explain_mistake(const CLI::App& root, const CLI::ParseError& error) {
-  const std::vector<std::string> extras = root.remaining(true);
-  if (!extras.empty()) return unexpected(root, extras.front());
-  const std::string message = error.what();
-  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && message.ends_with(" missing"))
-    return message.substr(0, message.find(':')) + " needs a value";
-  if (const std::size_t at = message.find(" was given a disallowed flag override"); at != std::string::npos)
-    return (message.starts_with('-') ? "" : "--") + message.substr(0, at) + " takes no value";
-  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
-    const std::size_t at = message.find(" excludes ");
-    return message.substr(0, at) + " and " + message.substr(at + 10) + " can't stand together";
-  }
-  return message;
-}
-
-void build(CLI::App& root, std::vector<Command>& commands) {
-  root.name("attend");
-  root.formatter(std::make_shared<HelpPage>());
-  root.footer(
-      "attend explain\n"
-      "attend explain \"the cat sat on the mat\" --focus cat -o cat.svg\n"
-      "attend run q.npy k.npy v.npy --causal -o out.npy\n"
-      "attend plan 1,12,1024,64 --causal\n"
-      "attend inspect out.npy");
-  root.set_help_flag("-h,--help", "Show this help");
-  root.set_version_flag("--version", "attend " ATTEND_VERSION, "Show the version");
-  root.require_subcommand(0, 1);
-  root.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  commands = {add_explain(root), add_run(root),        add_plan(root),
-              add_inspect(root), add_completion(root), add_help(root)};
-  // An option that is given its default's empty text would look as if it was not given.
-  const auto not_empty = [](const std::string& value) { return value.empty() ? "expected a value, got ''" : ""; };
-  for (const Command& command : commands)
-    for (CLI::Option* option : command.app->get_options()) {
-      if (!option->get_positional()) option->check(not_empty);
-      // Else --causal=false would turn it on.
-      if (option->get_items_expected_max() == 0) option->disable_flag_override();
-    }
-}
-
-int complain(Status status, const std::string& message, const CLI::App* app = nullptr) {
-  tell("attend: " + message);
-  if (app != nullptr) tell(fmt::format("try: {}{} --help", app->get_parent() ? "attend " : "", app->get_name()));
-  return status;
-}
-
-int run(CLI::App& root, int argc, char** argv) {
-  std::vector<Command> commands;
-  build(root, commands);
-  try {
-    root.parse(argc, argv);
-    if (root.get_subcommands().empty()) throw UsageError("no command given");
-    for (const Command& command : commands)
-      if (command.app->parsed()) command.run();
-  } catch (const CLI::CallForHelp&) {
-    print(chosen(root).help());
-  } catch (const CLI::CallForVersion& version) {
-    print(std::string(version.what()) + "\n");
-  } catch (const CLI::ParseError& error) {
-    return complain(usage, explain_mistake(root, error), &chosen(root));
-  } catch (const UsageError& error) {
-    return complain(usage, error.what(), &chosen(root));
-  }
-  close_output();
-  return fine;
-}
-
 }  // namespace
 }  // namespace attend::cli
 
@@ -131,13 +36,16 @@ int main(int argc, char** argv) {
   keep_stream_numbers();
   restore_sigpipe();
   CLI::App root("Transformer attention, exact and explained.");
-  try {
-    return run(root, argc, argv);
-  } catch (const attend::Error& error) {
-    return complain(error.code() == attend::ErrorCode::bad_file ? bad_file : failed, error.what());
-  } catch (const std::bad_alloc&) {
-    return complain(failed, "out of memory");
-  } catch (const std::exception& error) {
-    return complain(failed, error.what());
-  }
+  const auto status = [&] {
+    try {
+      return run_line(root, argc, argv);
+    } catch (const attend::Error& error) {
+      return complain(error.code() == attend::ErrorCode::bad_file ? Status::bad_file : Status::failed, error.what());
+    } catch (const std::bad_alloc&) {
+      return complain(Status::failed, "out of memory");
+    } catch (const std::exception& error) {
+      return complain(Status::failed, error.what());
+    }
+  };
+  return static_cast<int>(status());
 }
