@@ -212,6 +212,18 @@ TEST(Attention, ZeroLengthsWork) {
   EXPECT_EQ(attention(Tensor({1, 0, 4, 5}), Tensor({1, 0, 3, 5}), Tensor({1, 0, 3, 6})).out.count(), 0);
 }
 
+// No memory is there, through which the undefined behaviour sanitizer lets nobody step.
+TEST(Attention, AMaskOrBiasOfNoKeysMayBeNowhere) {
+  const Tensor q({1, 2, 70, 4}), k({1, 2, 0, 4});
+  const View mask(nullptr, DType::boolean, {70, 0}, {1, 1}), bias(nullptr, DType::f32, {70, 0}, {1, 1});
+  for (const std::int64_t Tq : {1, 70}) {  // both paths
+    AttentionOptions options;
+    options.mask = mask.slice(0, 0, Tq), options.bias = bias.slice(0, 0, Tq);
+    const AttentionResult result = attention(q.view().slice(2, 0, Tq), k, k, options);
+    EXPECT_EQ(result.lse.item({0, 1, Tq - 1}), -INFINITY);
+  }
+}
+
 TEST(Attention, LargeScoresDoNotOverflow) {
   const Tensor q = Tensor::from({1, 1}, {1e4f}), k = Tensor::from({3, 1}, {1e4f, 1e4f, -1e4f}),
                v = Tensor::from({3, 1}, {2, 4, 100});
