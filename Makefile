@@ -1,5 +1,6 @@
 # make demo      install what is missing, build, and explain attention on a sentence
 # make test      the same, and run every test; those with PyTorch where pip has a small build of it, or WITH=torch is given
+# make fuzz      TARGET=safetensors SECONDS=60: call one function of tests/fuzz with all kinds of input, until one breaks it
 # make python    an environment with the Python package and what its tests need: . build/venv/bin/activate
 # make wheel     PYTHON=python3.12: a wheel that can be installed elsewhere, in build/wheels
 # make bench     measure attend beside its peers (some 20 minutes, on an idle machine): benchmarks/README.md
@@ -11,6 +12,7 @@
 PRESET ?= release
 PREFIX ?= /usr/local
 PYTHON ?= python3
+SECONDS ?= 60
 BUILD := build/$(PRESET)
 VENV := build/venv
 READY = $(VENV)/$(or $(WITH),ready)
@@ -25,7 +27,7 @@ INSTALL_LISTED = echo "pip install -r $(1)" && \
   $(VENV)/bin/pip install --quiet --disable-pip-version-check $(2) -r $(1) || \
   { echo "make: pip can't get what $(1) lists; its words are above: is there a network?" >&2; exit 1; }
 
-.PHONY: demo build fresh-if-moved test test-build test-cpp test-python python wheel bench translate translate-data format format-check lint install clean
+.PHONY: demo build fresh-if-moved test test-build test-cpp test-python fuzz python wheel bench translate translate-data format format-check lint install clean
 
 demo: build
 	@scripts/demo.sh
@@ -47,6 +49,11 @@ test-build: fresh-if-moved
 
 test-cpp: test-build
 	ctest --test-dir $(BUILD) --output-on-failure -j 2
+
+fuzz: BUILD := build/fuzz
+fuzz: fresh-if-moved
+	@scripts/setup.sh fuzz
+	@scripts/fuzz.sh "$(TARGET)" -max_total_time=$(SECONDS)
 
 # NumPy, ONNX, pytest and the rest come from PyPI, at fixed versions.
 $(VENV)/light: tests/requirements.txt

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|python|test|check]...
+# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|python|test|fuzz|check]...
 #   build  what the library and the command need (default)
 #   python and what the Python package needs, and the benchmark
 #   test   and what the tests need
-#   check  and what .ci/run needs besides
+#   fuzz   what the fuzzers need, and what the library does
+#   check  all of it, and what .ci/run needs besides
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libpng-dev zlib1g-dev libtbb-dev
   libfreetype-dev fonts-dejavu-core)
 python=(python3 python3-dev python3-venv)
 test=(libgtest-dev libgmock-dev)
-check=(ccache clang-format mandoc shellcheck zsh fish clang-16 libclang-rt-16-dev g++-aarch64-linux-gnu qemu-user)
+fuzz=(clang-16 libclang-rt-16-dev llvm)
+check=(ccache clang-format mandoc shellcheck zsh fish g++-aarch64-linux-gnu qemu-user)
 
 wanted=()
 for group in "${@:-build}"; do
@@ -18,8 +20,9 @@ for group in "${@:-build}"; do
     build) wanted+=("${build[@]}") ;;
     python) wanted+=("${build[@]}" "${python[@]}") ;;
     test) wanted+=("${build[@]}" "${python[@]}" "${test[@]}") ;;
-    check) wanted+=("${build[@]}" "${python[@]}" "${test[@]}" "${check[@]}") ;;
-    *) echo "setup.sh: no group '$group': build, python, test or check" >&2 && exit 2 ;;
+    fuzz) wanted+=("${build[@]}" "${fuzz[@]}") ;;
+    check) wanted+=("${build[@]}" "${python[@]}" "${test[@]}" "${fuzz[@]}" "${check[@]}") ;;
+    *) echo "setup.sh: no group '$group': build, python, test, fuzz or check" >&2 && exit 2 ;;
   esac
 done
 

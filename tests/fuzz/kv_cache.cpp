@@ -1,0 +1,83 @@
+// What is done to a KvCache in any order: it holds what was appended, forks part from it, and attention() over it has
+// the bits of attention() over the same keys in one tensor.
+#include "tests/fuzz/tensors.h"
+
+using namespace attend;
+
+namespace {
+
+// A cache, and what it must hold.
+struct Held {
+  KvCache cache;
+  Tensor keys, values;
+
+  explicit Held(KvCache from) : cache(std::move(from)), keys(cache.keys()), values(cache.values()) {}
+  void check() const {
+    fuzz::require(cache.length() == keys.size(2), "its length");
+    fuzz::require(fuzz::same(cache.keys(), keys) && fuzz::same(cache.values(), values), "what it holds");
+  }
+};
+
+Tensor joined(const View& before, const View& more) {
+  const std::int64_t length = before.size(2), added = more.size(2);
+  Tensor out({before.size(0), before.size(1), length + added, before.size(3)}, before.dtype());
+  out.view().slice(2, 0, length).copy_from(before);
+  out.view().slice(2, length, length + added).copy_from(more);
+  return out;
+}
+
+void append(fuzz::Input& input, Held& held) {
+  const std::int64_t length = held.cache.length() > 1000 ? 1 : fuzz::make_length(input);
+  const KvCache& c = held.cache;
+  const fuzz::Operand k = fuzz::make_operand(input, {c.batch(), c.heads(), length, c.d_k()}, fuzz::make_dtype(input));
+  const fuzz::Operand v = fuzz::make_operand(input, {c.batch(), c.heads(), length, c.d_v()}, fuzz::make_dtype(input));
+  if (fuzz::error_of([&] { held.cache.append(k.view, v.view); })) return;
+  held.keys = joined(held.keys, k.view);
+  held.values = joined(held.values, v.view);
+}
+
+void truncate(fuzz::Input& input, Held& held) {
+  const std::int64_t length = held.cache.length() - input.between(-1, 254);
+  const auto refused = fuzz::error_of([&] { held.cache.truncate(length); });
+  fuzz::require(refused.has_value() == (length < 0 || length > held.keys.size(2)), "a length is refused");
+  if (refused) return;
+  held.keys = held.keys.view().slice(2, 0, length).clone();
+  held.values = held.values.view().slice(2, 0, length).clone();
+}
+
+void attend_to(fuzz::Input& input, const Held& held) {
+  const KvCache& c = held.cache;
+  const fuzz::Sizes s{c.batch(), c.heads() * input.between(1, 3), c.heads(), input.between(0, 12), c.length(), c.d_k(),
+                      c.d_v()};
+  const fuzz::Operand q = fuzz::make_operand(input, {s.B, s.H, s.Tq, s.D}, c.dtype());
+  fuzz::Options options = fuzz::make_options(input, s);
+  AttentionResult cached, plain;
+  if (fuzz::error_of([&] { cached = attention(q.view, c, options.values); })) return;
+  if (!options.values.offset) options.values.offset = Offset::bottom_right();
+  plain = attention(q.view, held.keys, held.values, options.values);
+  fuzz::require(fuzz::same(cached.out, plain.out) && fuzz::same(cached.lse, plain.lse), "not the bits of one tensor");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  constexpr int most_steps = 12;
+  fuzz::Input input(data, size);
+  std::list<Held> all;
+  const auto make = [&](KvCache cache) { all.emplace_back(std::move(cache)); };
+  const std::int64_t B = input.between(1, 2), Hkv = input.between(1, 2), D = input.between(0, 9),
+                     Dv = input.between(1, 9);
+  const DType dtype = fuzz::make_dtype(input);
+  if (fuzz::error_of([&] { make(KvCache(B, Hkv, D, Dv, dtype)); })) return 0;
+  for (int step = 0; step < most_steps && !input.rest().empty(); ++step) {
+    Held& held = input.flag() ? all.front() : all.back();
+    const std::uint8_t kind = input.byte() % 6;
+    if (kind <= 1) append(input, held);
+    if (kind == 2) truncate(input, held);
+    if (kind == 3) attend_to(input, held);
+    if (kind == 4) fuzz::error_of([&] { make(held.cache.fork(input.between(0, 255))); });
+    if (kind == 5) make(held.cache);
+  }
+  for (const Held& held : all) held.check();
+  return 0;
+}
