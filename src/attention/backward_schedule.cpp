@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 #include "attention/operands.h"
 #include "attention/schedule.h"
@@ -35,14 +37,23 @@ Problem sums_problem(const Problem& p) {
   return sums;
 }
 
+// f32, at any address.
+bool is_coarse_row(const View& lse, std::int64_t b, std::int64_t h) {
+  const auto at = operand_at(lse, b, h, 0);
+  const auto* from = static_cast<const std::byte*>(at.data);
+  bool coarse = false;
+  for (std::int64_t i = 0; i < lse.size(2); ++i, from += at.row * 4) {
+    float x;
+    std::memcpy(&x, from, 4);
+    coarse |= std::abs(x) >= kernels::coarse_lse && std::abs(x) < std::numeric_limits<float>::infinity();
+  }
+  return coarse;
+}
+
 bool is_coarse(const View& lse) {
   for (std::int64_t b = 0; b < lse.size(0); ++b)
     for (std::int64_t h = 0; h < lse.size(1); ++h)
-      for (std::int64_t i = 0; i < lse.size(2); ++i) {
-        const auto at = operand_at(lse, b, h, i);
-        const double x = std::abs(load_element(at.dtype, static_cast<const std::byte*>(at.data)));
-        if (x >= static_cast<double>(kernels::coarse_lse) && std::isfinite(x)) return true;
-      }
+      if (is_coarse_row(lse, b, h)) return true;
   return false;
 }
 

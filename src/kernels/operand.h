@@ -119,12 +119,12 @@ struct Lse {
   float high, low;
 };
 
-// Of a sum l 2^m, log_l the natural logarithm of l. Where m is so large that nothing of log_l is left in `high`, `low`
-// has it if the binary logarithm is wanted: `high` is m then.
+// Of a sum l 2^m, log_l the natural logarithm of l; `low` where it is wanted. Where m is so large that nothing of log_l
+// is left in `high`, `low` has it if the binary logarithm is wanted: `high` is m then.
 inline Lse lse_of(const Results& to, double m, double log_l) {
   const double whole = to.log2 ? m : m * ln_2, rest = to.log2 ? log_l * log2_e : log_l;
   const auto high = static_cast<float>(whole + rest);
-  return {high, static_cast<float>((whole - static_cast<double>(high)) + rest)};
+  return {high, to.lse_low.data ? static_cast<float>((whole - static_cast<double>(high)) + rest) : 0};
 }
 
 // Where they are wanted. A sum that is 0, infinite or NaN has no other logarithm.

@@ -24,7 +24,8 @@ float late_factor(const Rules& rules) {
 
 // One query row as the products of the forward and decode take it, into `to` [steps * pair].
 template <class Dot>
-void load_query(const Group& g, std::int64_t head, std::int64_t query, float* to, std::int64_t steps) {
+inline __attribute__((always_inline)) void load_query(const Group& g, std::int64_t head, std::int64_t query, float* to,
+                                                      std::int64_t steps) {
   const Elements of{g.q.dtype, g.q.column, g.sizes.D};
   load_operand<Dot>(to, operand_at(g.q, head, query), of, steps, score_factor(g.rules));
   if constexpr (Dot::pair == 2) {

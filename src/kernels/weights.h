@@ -31,7 +31,8 @@ class WeightTile {
         first_key_(keys_begin),
         item_keys_(max_of<std::int64_t>(0, min_of(keys_end, group.rules.key_length) - keys_begin)),
         q_steps_((group.sizes.D + Dot::pair - 1) / Dot::pair),
-        team_steps_(round_up(q_steps_, lanes)) {}
+        team_steps_(round_up(q_steps_, lanes)),
+        late_(group.features.decoded ? late_factor<Dot>(group.rules) : score_factor(group.rules)) {}
 
   // most_keys: of an item.
   void carve(Scratch& scratch, std::int64_t most_keys) {
@@ -229,7 +230,9 @@ class WeightTile {
     F s[height][N];
     const std::int64_t i = b * height;
     if (g_.features.decoded) [[unlikely]] {
+#pragma GCC unroll 8
       for (int r = 0; r < height; ++r) {
+#pragma GCC unroll 4
         for (int n = 0; n < N; ++n) s[r][n] = Simd::load(team_scores_ + (i + r) * weight_keys + (v + n) * lanes);
       }
     } else {
@@ -241,7 +244,7 @@ class WeightTile {
       multiply<Dot, height, 0, N, N>(s, q_ + i * q_row_, q_row_, 1, operand, q_steps_);
     }
     if (Dot::pair == 2) {
-      const F late = Simd::set1(g_.features.decoded ? late_factor<Dot>(g_.rules) : score_factor(g_.rules));
+      const F late = Simd::set1(late_);
 #pragma GCC unroll 8
       for (int r = 0; r < height; ++r) {
 #pragma GCC unroll 4
@@ -320,6 +323,7 @@ class WeightTile {
   const Group& g_;
   std::int64_t first_key_, item_keys_, q_steps_, team_steps_, row_stride_ = 0;
   Ranges ranges_;
+  float late_;                // what the product of bf16 is multiplied by
   const float* q_ = nullptr;  // as take_queries() says
   std::int64_t q_row_ = 0;
   float *kt_ = nullptr, *scaled_q_ = nullptr, *lse_ = nullptr, *stage_ = nullptr, *bias_ = nullptr, *row_ = nullptr;
