@@ -4,6 +4,7 @@
 #include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
+#include <tbb/task_group.h>
 
 #include <algorithm>
 #include <atomic>
@@ -51,19 +52,33 @@ void run_on(const HostThreads& host, int workers, const Work& work) {
   if (context.thrown) std::rethrow_exception(context.thrown);
 }
 
-// Whether the system gives as many threads as oneTBB is about to make, asked until it once did; they are kept then.
-// Refused one, oneTBB throws from the middle of its queues, which still hold what nobody may run any more.
-bool threads_can_be_made() {
-  static std::atomic<bool> could{false};
-  if (could) return true;
+// Whether the system gives as many threads as oneTBB is about to make. They end again.
+bool threads_are_given() {
   std::latch all_made{1};
   std::vector<std::jthread> threads;
+  bool given = false;
   try {
     for (int n = 1; n < tbb::this_task_arena::max_concurrency(); ++n) threads.emplace_back([&] { all_made.wait(); });
-    could = true;
+    given = true;
   } catch (const std::exception&) {  // std::system_error, or no memory for one
   }
   all_made.count_down();
+  return given;
+}
+
+// Whether oneTBB has its threads, which it keeps. Refused one, it throws from the middle of its queues, which still
+// hold what nobody may run any more: so its first task is one that does nothing, of a group that never ends.
+bool threads_can_be_made() {
+  static std::atomic<bool> could{false};
+  if (could) return true;
+  if (!threads_are_given()) return false;
+  static auto& first = *new tbb::task_group;
+  try {
+    first.run([] {});
+    first.wait();
+    could = true;
+  } catch (const std::exception&) {  // given a moment ago, but not now
+  }
   return could;
 }
 
