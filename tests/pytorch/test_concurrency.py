@@ -49,7 +49,7 @@ ALL_CALLS = """
 import torch
 import test_garbage
 
-NOT_ALONE = ("set_num_threads", "replace_sdpa", "restore_sdpa", "save", "register", "Generator.", "KvCache", "torch.scaled")
+NOT_ALONE = ("num_threads", "replace_sdpa", "restore_sdpa", "save", "register", "Generator.", "KvCache", "torch.scaled")
 calls = {name: call for name, call in test_garbage.right_calls(np, torch).items()
          if not any(each in name for each in NOT_ALONE)}
 
