@@ -17,7 +17,7 @@ auto operand_at(const AnyView& x, std::int64_t b, std::int64_t h, std::int64_t r
   const Dims& s = x.strides();
   const std::int64_t step = x.rank() == 4 ? s[3] : 0;
   // The memory of an empty tensor may be null, through which nobody may step.
-  if (x.count() == 0) return Operand{x.raw(), x.dtype(), 0, 0, 0};
+  if (x.raw() == nullptr) return Operand{x.raw(), x.dtype(), 0, 0, 0};
   return Operand{element_at(x.raw(), x.dtype(), b * s[0] + h * s[1] + row * s[2] + column * step), x.dtype(), s[1],
                  s[2], step};
 }

@@ -35,6 +35,17 @@ struct Sink {
 
 void on_warning(png_structp, png_const_charp) {}
 
+// libpng's and zlib's memory. Refused it, they give an error like any other, which does not say what it was.
+png_voidp on_malloc(png_structp png, png_alloc_size_t size) {
+  void* memory = ::operator new(size, std::nothrow);
+  if (memory == nullptr) static_cast<Sink*>(png_get_mem_ptr(png))->out_of_memory = true;
+  return memory;
+}
+
+void on_free(png_structp, png_voidp memory) {
+  ::operator delete(memory);
+}
+
 void on_write(png_structp png, png_bytep data, png_size_t size) {
   auto* sink = static_cast<Sink*>(png_get_io_ptr(png));
   try {
@@ -88,7 +99,8 @@ std::string encode_png(const Pixels& pixels, const std::string& title, int pixel
   chunk.lang = none.data();
   chunk.lang_key = none.data();
 
-  png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &sink, on_error, on_warning);
+  png_structp png =
+      png_create_write_struct_2(PNG_LIBPNG_VER_STRING, &sink, on_error, on_warning, &sink, on_malloc, on_free);
   png_infop info = png == nullptr ? nullptr : png_create_info_struct(png);
   bool written = false;
   if (info != nullptr) {

@@ -9,6 +9,7 @@
 
 #include "picture/layout.h"
 #include "picture/png_file.h"
+#include "tests/allocations.h"
 #include "tests/expect.h"
 #include "tests/picture/sample.h"
 
@@ -238,6 +239,25 @@ TEST(PngFile, RefusesASizeThatPngCanNotHold) {
         encode_png({0, 0, {}}, "", 0);
       },
       "0 x 0");
+}
+
+// Of libpng and zlib too.
+TEST(PngFile, EveryAllocationMayFail) {
+  const Tensor values = test::ramp(6, 6);
+  const std::vector<HeatMap> map = {heat_map(values, words, words)};
+  const std::string expected = png_heat_map(map, "a title");
+  std::int64_t n = 0;
+  for (bool failed = true; failed; ++n) {
+    test::CountAllocations fail(n);
+    try {
+      EXPECT_EQ(png_heat_map(map, "a title"), expected);
+    } catch (const Error& error) {
+      EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(ErrorCode::out_of_memory)) << n << error.what();
+    } catch (const std::bad_alloc&) {  // of a short string or list
+    }
+    failed = fail.failed();
+  }
+  EXPECT_GT(n, 10);
 }
 
 TEST(PngFile, KeepsEveryPixel) {
