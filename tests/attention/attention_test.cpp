@@ -224,6 +224,25 @@ TEST(Attention, AMaskOrBiasOfNoKeysMayBeNowhere) {
   }
 }
 
+// NumPy and PyTorch leave any number there.
+TEST(Attention, TheStrideOfAnAxisOfOneElementMayBeAnything) {
+  Generator generator(9);
+  for (const std::int64_t Tq : {1, 30}) {  // both paths
+    const Tensor q = generator.randn({1, 1, Tq, 16}), k = generator.randn({1, 1, 1, 16});
+    const auto absurd = [](const Tensor& x) {
+      Dims strides = x.view().strides();
+      for (int axis = 0; axis < 4; ++axis)
+        if (x.size(axis) == 1) strides[axis] = INT64_MAX / 2 + axis;
+      return View(x.raw(), x.dtype(), x.shape(), strides);
+    };
+    const AttentionResult expected = attention(q, k, k), result = attention(absurd(q), absurd(k), absurd(k));
+    test::expect_same(result.out, expected.out, "out");
+    const AttentionGradients g =
+        attention_backward(absurd(q), absurd(q), absurd(k), absurd(k), absurd(result.out), result.lse, {}, {});
+    test::expect_same(g.dv, attention_backward(q, q, k, k, expected.out, expected.lse).dv, "dv");
+  }
+}
+
 TEST(Attention, LargeScoresDoNotOverflow) {
   const Tensor q = Tensor::from({1, 1}, {1e4f}), k = Tensor::from({3, 1}, {1e4f, 1e4f, -1e4f}),
                v = Tensor::from({3, 1}, {2, 4, 100});
