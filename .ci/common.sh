@@ -3,7 +3,12 @@
 set -euo pipefail
 
 log=$(mktemp -d)
-trap 'jobs -p | xargs -r kill 2>/dev/null || true; rm -rf "$log"' EXIT
+# With what they run, where they have a process group of their own (set -m).
+end_jobs() {
+  local job
+  for job in $(jobs -p); do kill -- "-$job" 2>/dev/null || kill "$job" 2>/dev/null || true; done
+}
+trap 'end_jobs; rm -rf "$log"' EXIT
 
 # One compilation of a file serves every build that compiles it alike: the tree's, the Python package's, a wheel's.
 export CMAKE_CXX_COMPILER_LAUNCHER=ccache
