@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import warnings
 import weakref
 
 import numpy as np
@@ -66,3 +67,11 @@ def results_live_and_die_by_themselves(make):
     del result, junk
     gc.collect()
     assert alive() is None
+
+
+def refused(make, kind, message):
+    """attention() of it ends with this error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy's and PyTorch's, of such arrays
+        with pytest.raises(kind, match=f"^attention: {message}"):
+            attend.attention(make(), X, X)
