@@ -11,6 +11,7 @@
 #include <climits>
 #include <exception>
 #include <latch>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -67,17 +68,18 @@ bool threads_are_given() {
 }
 
 // Whether oneTBB has its threads, which it keeps. Refused one, it throws from the middle of its queues, which still
-// hold what nobody may run any more: so its first task is one that does nothing, of a group that never ends.
+// hold what nobody may run any more: so its first task is one that does nothing, of a group that then stays.
 bool threads_can_be_made() {
   static std::atomic<bool> could{false};
   if (could) return true;
   if (!threads_are_given()) return false;
-  static auto& first = *new tbb::task_group;
+  auto first = std::make_unique<tbb::task_group>();
   try {
-    first.run([] {});
-    first.wait();
+    first->run([] {});
+    first->wait();
     could = true;
   } catch (const std::exception&) {  // given a moment ago, but not now
+    static_cast<void>(first.release());
   }
   return could;
 }
