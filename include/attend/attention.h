@@ -82,7 +82,7 @@ struct AttentionOptions {
 
 // out [B,H,Tq,Dv] in q's dtype; lse [B,H,Tq], the natural logarithm of the sum of exponentials of a row's scores
 // (its sink included), f32 (f64 for f64 inputs). lse_low, of the same shape and dtype, is what rounding lse lost:
-// lse + lse_low is the logarithm of the sum that out was divided by, to 2^-40 of it or of 1. Weights made again from
+// lse + lse_low is the logarithm of the sum of a row's weights, to 2^-40 of it or of 1. Weights made again from
 // lse alone are off by half a unit in its last place, 1.5e-5 of a weight where lse is 500.
 struct AttentionResult {
   Tensor out;

@@ -51,6 +51,7 @@ class Decode {
     o_ = pieces.take<float>(padded_rows_ * value_width_);
     m_ = pieces.take<float>(padded_rows_);
     l_ = pieces.take<float>(padded_rows_ * lanes);
+    rounded_l_ = Dot::pair == 2 ? pieces.take<float>(padded_rows_ * lanes) : l_;
     ranges_.row = pieces.take<KeyRange>(padded_rows_);
     scores_ = pieces.take<float>(padded_rows_ * tile_keys);
     bias_ = pieces.take<float>(has_biases(g_.features) ? tile_keys : 0);
@@ -71,7 +72,7 @@ class Decode {
       load_query<Dot>(g_, head_of(r), query_of(r), q_ + r * steps_, steps_);
       ranges_.add(r, visible_keys(g_.rules, query_of(r)));
       m_[r] = no_maximum;
-      for (int i = 0; i < lanes; ++i) l_[r * lanes + i] = 0;
+      for (int i = 0; i < lanes; ++i) l_[r * lanes + i] = rounded_l_[r * lanes + i] = 0;
       for (std::int64_t d = 0; d < value_width_; ++d) o_[r * value_width_ + d] = 0;
     }
   }
@@ -210,7 +211,12 @@ class Decode {
     Simd::store(l_ + r * lanes, l);
     if constexpr (Dot::pair == 2) {
       auto* to = reinterpret_cast<std::uint16_t*>(pairs_ + r * tile_keys / 2);
-      for (std::int64_t j = 0; j < end; j += lanes) Simd::store_bf16(to + j, Simd::load(s + j));
+      F rounded_l = Simd::load(rounded_l_ + r * lanes);
+      for (std::int64_t j = 0; j < end; j += lanes) {
+        Simd::store_bf16(to + j, Simd::load(s + j));
+        rounded_l = Simd::add(rounded_l, Simd::load_bf16(to + j));
+      }
+      Simd::store(rounded_l_ + r * lanes, rounded_l);
     }
   }
 
@@ -221,6 +227,7 @@ class Decode {
     if (fresh_) return;  // nothing has been summed
     const F alpha = exp2<5>(Simd::set1(before - largest));
     Simd::store(l_ + r * lanes, Simd::mul(Simd::load(l_ + r * lanes), alpha));
+    if (Dot::pair == 2) Simd::store(rounded_l_ + r * lanes, Simd::mul(Simd::load(rounded_l_ + r * lanes), alpha));
     for (std::int64_t d = 0; d < value_width_; d += lanes) {
       float* o = o_ + r * value_width_ + d;
       Simd::store(o, Simd::mul(Simd::load(o), alpha));
@@ -342,8 +349,11 @@ class Decode {
   void finish(float* partial) {
     for (std::int64_t r = 0; r < rows_; ++r, partial += 2 + g_.sizes.Dv) {
       partial[0] = m_[r];
-      partial[1] = sum_of_lanes(Simd::load(l_ + r * lanes));
-      for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) partial[2 + d] = o_[r * value_width_ + place_of(d)];
+      const float l = sum_of_lanes(Simd::load(l_ + r * lanes));
+      // The sums of rounded weights times values, as if these weights summed to l (see forward.h, add_rounded).
+      const float rounding = Dot::pair == 1 || l == 0 ? 1 : l / sum_of_lanes(Simd::load(rounded_l_ + r * lanes));
+      partial[1] = l;
+      for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) partial[2 + d] = o_[r * value_width_ + place_of(d)] * rounding;
     }
   }
 
@@ -353,8 +363,8 @@ class Decode {
   std::int64_t steps_ = round_up((g_.sizes.D + Dot::pair - 1) / Dot::pair, lanes);
   std::int64_t value_width_ = round_up(g_.sizes.Dv, lanes*Dot::pair), bytes_ = 0;
   Ranges ranges_;
-  float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *scores_ = nullptr, *bias_ = nullptr,
-        *k_copy_ = nullptr, *v_copy_ = nullptr, *row_ = nullptr;
+  float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *rounded_l_ = nullptr, *scores_ = nullptr,
+        *bias_ = nullptr, *k_copy_ = nullptr, *v_copy_ = nullptr, *row_ = nullptr;
   float* pairs_ = nullptr;  // the weights as pairs of bf16
   Lines soon_{};            // what is read next
   std::int64_t next_ = 0;   // the next tile's first key

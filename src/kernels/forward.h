@@ -58,7 +58,7 @@ class Forward : ForwardRows {
     const Features& f = group.features;
     adjusts_ = f.softcap || has_biases(f) || f.alibi_slopes;
     Scratch pieces{scratch};
-    carve(pieces, steps_);
+    carve(pieces, steps_, Dot::pair == 2);
     weights_ = pieces.take<float>(tile_keys / Dot::pair * width);
     k_copy_ = pieces.take<float>(tile_keys * steps_);
     v_copy_ = pieces.take<float>(tile_keys / Dot::pair * g_.sizes.Dv);
@@ -278,20 +278,38 @@ class Forward : ForwardRows {
         for (int r = 0; r < half; ++r) sum[r] = Simd::add(sum[r], sum[r + half]);
       }
       Simd::store(panel.l + v * lanes, Simd::add(Simd::load(panel.l + v * lanes), sum[0]));
+      store_weights<N>(s, v, key);
+      if (Dot::pair == 2) add_rounded(panel, v, key);
       if (kept_) [[unlikely]] {
-        // As if they were not attended to, but for the sum.
+        // As if they were not attended to, but for the sums.
 #pragma GCC unroll 8
         for (int r = 0; r < height; ++r) {
           const Mask kept = Simd::test(kept_ + key / 32 * width + v * lanes, std::uint32_t{1} << (key + r) % 32);
           s[r][v] = Simd::select(kept, s[r][v], Simd::set1(-0.0f));
         }
-      }
-      float* to = weights_ + key / Dot::pair * width + v * lanes;
-#pragma GCC unroll 8
-      for (int r = 0; r < height; r += Dot::pair) {
-        Simd::store(to + r / Dot::pair * width, Dot::step(s[r][v], s[r + Dot::pair - 1][v]));
+        store_weights<N>(s, v, key);
       }
     }
+  }
+
+  template <int N>
+  inline __attribute__((always_inline)) void store_weights(const F (&s)[height][N], int v, std::int64_t key) {
+    float* to = weights_ + key / Dot::pair * width + v * lanes;
+#pragma GCC unroll 8
+    for (int r = 0; r < height; r += Dot::pair) {
+      Simd::store(to + r / Dot::pair * width, Dot::step(s[r][v], s[r + Dot::pair - 1][v]));
+    }
+  }
+
+  // The sum of weights that were rounded for the products. out is divided by it: the weights of a row, as they are
+  // used, then sum to 1, and where one or two keys have them all, nothing of their rounding is left in it.
+  inline __attribute__((always_inline)) void add_rounded(Panel& panel, int v, std::int64_t key) {
+    const F ones = Dot::step(Simd::set1(1), Simd::set1(1));
+    const float* weights = weights_ + key / Dot::pair * width + v * lanes;
+    F sum = Simd::load(panel.rounded_l + v * lanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < height / Dot::pair; ++r) sum = Dot::fma(ones, Simd::load(weights + r * width), sum);
+    Simd::store(panel.rounded_l + v * lanes, sum);
   }
 
   // Where a row's largest score has outgrown what its sums are measured from, they are scaled down. Rows beside it are
@@ -312,6 +330,8 @@ class Forward : ForwardRows {
     const F alpha = Simd::select(grown, exp2<5>(change), Simd::set1(1));
     Simd::store(place, higher);
     Simd::store(panel.l + v * lanes, Simd::mul(Simd::load(panel.l + v * lanes), alpha));
+    if (Dot::pair == 2)
+      Simd::store(panel.rounded_l + v * lanes, Simd::mul(Simd::load(panel.rounded_l + v * lanes), alpha));
     for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) {
       float* o = panel.o + d * width + v * lanes;
       Simd::store(o, Simd::mul(Simd::load(o), alpha));

@@ -16,6 +16,7 @@ struct Panel {
   float* o;            // [Dv][width], sums of weights times values
   float* m;            // [width] log2 units, whole: what the scores are measured from
   float* l;            // [width] sums of weights
+  float* rounded_l;    // of the weights as the values are multiplied by them; l where these are not rounded
   Ranges ranges;       // [width]
 };
 
@@ -34,8 +35,8 @@ class ForwardRows {
       : g_(group), to_(to), first_(first), queries_(last - first), rows_(rows) {}
 
  protected:
-  // `steps` of a query, of `pair` elements each.
-  void carve(Scratch& scratch, std::int64_t steps) {
+  // `steps` of a query, of `pair` elements each. `rounds`: weights are rounded before values are multiplied by them.
+  void carve(Scratch& scratch, std::int64_t steps, bool rounds) {
     const Features& f = g_.features;
     panels_ = (rows_ + width - 1) / width;
     panel_ = scratch.take<Panel>(panels_);
@@ -43,6 +44,7 @@ class ForwardRows {
     o_ = scratch.take<float>(panels_ * round_up(g_.sizes.Dv, 4) * width);
     m_ = scratch.take<float>(panels_ * width);
     l_ = scratch.take<float>(panels_ * width);
+    rounded_l_ = rounds ? scratch.take<float>(panels_ * width) : l_;
     ranges_ = scratch.take<KeyRange>(panels_ * width);
     bits_ = scratch.take<std::uint32_t>(2 * width);
     row_stride_ = round_up(max_of(max_of(g_.sizes.D, g_.sizes.Dv), tile_keys) + 1, lanes);
@@ -85,6 +87,7 @@ class ForwardRows {
       panel.o = o_ + p * round_up(g_.sizes.Dv, 4) * width;
       panel.m = m_ + p * width;
       panel.l = l_ + p * width;
+      panel.rounded_l = rounded_l_ + p * width;
       panel.ranges = {ranges_ + p * width};
       find_rows(panel);
       for (std::int64_t lane = 0; lane < panel.count * lanes; lane += 4) {
@@ -121,7 +124,7 @@ class ForwardRows {
     for (std::int64_t i = 0; i < g_.sizes.Dv * width; ++i) panel.o[i] = 0;
     for (std::int64_t lane = 0; lane < width; ++lane) {
       panel.m[lane] = no_maximum;
-      panel.l[lane] = 0;
+      panel.l[lane] = panel.rounded_l[lane] = 0;
       if (!g_.sinks) continue;
       // The sink is the first score of the row.
       const double sink = g_.sinks[head_of(row_at(panel, lane))] * log2_e;
@@ -131,6 +134,7 @@ class ForwardRows {
       // logit of this size is known to.
       const double lost = sink - static_cast<double>(panel.m[lane]);
       panel.l[lane] = static_cast<float>(__builtin_exp2(within == sink ? max_of(-64.0, min_of(lost, 64.0)) : lost));
+      panel.rounded_l[lane] = panel.l[lane];
     }
   }
 
@@ -236,7 +240,7 @@ class ForwardRows {
     Lse lse[width];
     for (int lane = 0; lane < width; ++lane) {
       const float l = panel.l[lane];
-      inverse[lane] = l == 0 ? 0 : dropout_factor(g_.rules) / l;
+      inverse[lane] = l == 0 ? 0 : dropout_factor(g_.rules) / panel.rounded_l[lane];
       lse[lane] = lse_of(to_, static_cast<double>(panel.m[lane]), logarithm(l));
     }
     for (std::int64_t lane = 0; to_.lse.data && lane < panel.rows; ++lane) {
@@ -270,7 +274,7 @@ class ForwardRows {
   Results to_;
   std::int64_t first_, queries_, rows_, panels_ = 0, row_stride_ = 0;
   Panel* panel_ = nullptr;
-  float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *row_ = nullptr;
+  float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *rounded_l_ = nullptr, *row_ = nullptr;
   KeyRange* ranges_ = nullptr;
   std::uint32_t* bits_ = nullptr;               // [2][width] which keys of the tile each row sees
   const char** mask_rows_ = nullptr;            // where each row's mask begins; null: no mask
