@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "attention/positions.h"
 #include "attention/tensor_options.h"
@@ -61,6 +62,11 @@ void check_sizes(const char* function, Problem& p, const View& q, const View& k,
 void check_numbers(const char* function, Problem& p, const AttentionOptions& options) {
   p.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(p.D)));
   if (!std::isfinite(p.scale)) fail(ErrorCode::bad_value, function, "scale is {}, expected a finite number", p.scale);
+  // The kernels multiply with it in f32: where that is infinite results would be NaN, where it is denormal wrong.
+  if (p.q.dtype() != DType::f64 && p.scale != 0 && !std::isnormal(static_cast<float>(p.scale * std::numbers::log2e))) {
+    fail(ErrorCode::bad_value, function, "scale is {}, expected 0 or a magnitude from 8.2e-39 to 2.3e38 for {}",
+         p.scale, name_of(p.q.dtype()));
+  }
   p.softcap = options.softcap;
   if (!(p.softcap >= 0) || !std::isfinite(p.softcap)) {
     fail(ErrorCode::bad_value, function, "softcap is {}, expected 0 (none) or a positive number", p.softcap);

@@ -18,8 +18,8 @@ float score_factor(const Rules& rules) {
 // of the scale, and a scale of 0, are in the queries, and this is positive.
 template <class Dot>
 float late_factor(const Rules& rules) {
-  // Not 0, however small the scale: 0 * -infinity is NaN.
-  return Dot::pair == 1 || rules.scale == 0 ? 1 : max_of(FLT_MIN, __builtin_fabsf(score_factor(rules)));
+  // Never 0, by the check of the arguments: 0 * -infinity is NaN.
+  return Dot::pair == 1 || rules.scale == 0 ? 1 : __builtin_fabsf(score_factor(rules));
 }
 
 // One query row as the products of the forward and decode take it, into `to` [steps * pair].
@@ -38,9 +38,10 @@ inline __attribute__((always_inline)) void load_query(const Group& g, std::int64
 
 // ---- Softcap ----
 
-// In log2 units. Beyond these bounds a cap no longer changes f32 scores, but it would overflow or vanish.
+// In log2 units, within what f32 holds, and its inverse too. Beyond these bounds a cap leaves as they are all scores
+// but those near the end of f32, or makes them all equal.
 float cap_of(const Rules& rules) {
-  return static_cast<float>(max_of(1e-30, min_of(rules.softcap, 1e30))) * static_cast<float>(log2_e);
+  return static_cast<float>(max_of(8.2e-39, min_of(rules.softcap, 2.3e38)) * log2_e);
 }
 
 // cap * tanh(x / cap) in place of `count` scores x; its slopes, 1 - tanh^2, where there is room for them.

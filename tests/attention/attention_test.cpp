@@ -315,6 +315,8 @@ TEST(Attention, BadOptionsAreNamed) {
   expect_error(value, with({.alibi_slopes = three.view()}), "top_left", "bottom_right");
   expect_error(value, with({.window = {-2, 0}}), "window side -2");
   expect_error(value, with({.scale = NAN}), "scale is nan");
+  expect_error(value, with({.scale = 1e-39}), "scale is 1e-39", "8.2e-39");
+  expect_error(value, with({.scale = -3e38}), "scale is -3e+38", "2.3e38");
   expect_error(value, with({.softcap = -1}), "softcap is -1");
   expect_error(value, with({.offset = Offset(INT64_MIN)}), "offset is -9223372036854775808");
   expect_error(dtype, with({.mask = f.view()}), "mask is f32", "true = may attend");
