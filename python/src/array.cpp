@@ -337,7 +337,6 @@ Tensor read_integers(const char* function, const char* name, nb::handle object) 
 
 Dims read_shape(const char* function, const char* name, nb::handle object) {
   nb::object shape = nb::getattr(object, "shape", object);
-  Dims dims;
   if (!nb::isinstance<nb::sequence>(shape)) {
     throw nb::type_error(join(function, ": ", name, ": expected a shape or an array, got ", repr_of(object)).c_str());
   }

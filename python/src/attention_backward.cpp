@@ -148,8 +148,8 @@ void bind_attention_backward(nb::module_& m) {
   for (std::size_t n = 0; n < tensor_options().size(); ++n) {
     const TensorOption& option = tensor_options()[n];
     if (!option.wanted) continue;
-    const std::string name(option.name), doc = "of " + name + ", in its shape and dtype; None where not wanted";
-    gradients.def_prop_ro(("d" + name).c_str(), [n](const Gradients& self) { return self.of_options[n]; }, doc.c_str(),
+    const std::string name(option.name), of = "of " + name + ", in its shape and dtype; None where not wanted";
+    gradients.def_prop_ro(("d" + name).c_str(), [n](const Gradients& self) { return self.of_options[n]; }, of.c_str(),
                           nb::sig(("def d" + name + "(self) -> Any").c_str()));
   }
   m.def("attention_backward", &attention_backward_, nb::arg("dout").none(), nb::arg("q").none(), nb::arg("k").none(),
