@@ -28,9 +28,9 @@ class ReferenceBackward {
     dk_.resize(static_cast<std::size_t>(p_.Tk * p_.D));
     dv_.resize(static_cast<std::size_t>(p_.Tk * p_.Dv));
     steps_.resize(p_.Tk, p_.D, p_.Dv);
-    gradient_.dcontext.resize(static_cast<std::size_t>(p_.Dv));
-    gradient_.dlogits.resize(static_cast<std::size_t>(p_.Tk));
-    gradient_.dquery.resize(static_cast<std::size_t>(p_.D));
+    gradient_.dcontext.resize(p_.Dv);
+    gradient_.dlogits.resize(p_.Tk);
+    gradient_.dquery.resize(p_.D);
   }
 
   void run(const Sequence& s, std::int64_t kv_head) {
@@ -54,10 +54,10 @@ class ReferenceBackward {
     if (x_.lse_low) gradient_.lse_low = at(*x_.lse_low, s.b, h, row);
     gradient_.delta = x_.dlse ? -at(*x_.dlse, s.b, h, row) : 0;
     for (std::int64_t d = 0; d < p_.Dv; ++d) {
-      gradient_.dcontext[static_cast<std::size_t>(d)] = at(x_.dout, s.b, h, row, d);
+      gradient_.dcontext[d] = at(x_.dout, s.b, h, row, d);
       // Not 0 * dout: the row may see no key, and have a sink.
       const double out = at(x_.out, s.b, h, row, d);
-      if (out != 0) gradient_.delta += gradient_.dcontext[static_cast<std::size_t>(d)] * out;
+      if (out != 0) gradient_.delta += gradient_.dcontext[d] * out;
     }
     kernels::reference_row_backward(head, i, steps_, gradient_, dk_.data(), dv_.data());
     store_values(x_.dq, s.b, h, row, gradient_.dquery.data());
@@ -68,7 +68,7 @@ class ReferenceBackward {
     const auto H = static_cast<std::size_t>(h);
     if (!x_.options.sinks.empty()) x_.options.sinks[H] += gradient_.dsink;
     for (std::int64_t j = 0; j < s.Tk; ++j) {
-      const double dlogit = gradient_.dlogits[static_cast<std::size_t>(j)];
+      const double dlogit = gradient_.dlogits[j];
       if (!x_.options.distance_bias.empty()) {
         const std::int64_t columns = 2 * head.reach + 1;
         x_.options.distance_bias[static_cast<std::size_t>(

@@ -53,8 +53,8 @@ const double* read_row(const Matrix& matrix, std::int64_t row, std::int64_t colu
 
 // dots[j] = sum over d of x[d] * matrix[j,d], in the order of d. `panels` are the matrix's, or null; `copies` has room
 // for one.
-void dot_rows(const Matrix& matrix, const double* panels, std::int64_t rows, const std::vector<double>& x,
-              std::vector<double>& copies, std::vector<double>& dots) {
+void dot_rows(const Matrix& matrix, const double* panels, std::int64_t rows, const SignedVector<double>& x,
+              SignedVector<double>& copies, SignedVector<double>& dots) {
   const std::int64_t columns = std::ssize(x);
   for (std::int64_t j = 0; j < rows; j += keys_together) {
     const std::int64_t count = std::min(keys_together, rows - j);
@@ -174,7 +174,7 @@ void weigh_again(const Head& head, Row& row, double lse, std::optional<double> l
   const auto weight = [=, low = lse_low.value_or(0)](double logit) {
     return logit == -infinity || lse == -infinity ? 0 : std::exp((logit - lse) - low);
   };
-  for (std::size_t j = 0; j < row.weights.size(); ++j) row.weights[j] = weight(row.logits[j]);
+  for (std::int64_t j = 0; j < std::ssize(row.weights); ++j) row.weights[j] = weight(row.logits[j]);
   row.sink_weight = head.sink ? std::min(1.0, weight(*head.sink)) : 0;
 }
 

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "attend/tensor.h"
+#include "core/signed_vector.h"
 #include "kernels/rules.h"
 
 namespace attend::kernels {
@@ -44,16 +44,16 @@ struct Head {
 
 // The steps of one query row. Reused from row to row: the vectors keep their memory.
 struct Row {
-  std::vector<double> query;          // [D]
-  std::vector<double> scores;         // [Tk] q.k
-  std::vector<double> scaled_scores;  // [Tk] q.k * scale
-  std::vector<double> logits;         // [Tk] what the softmax sees; -infinity where the key is not attended to
-  std::vector<double> weights;        // [Tk] after dropout
-  std::vector<double> context;        // [Dv]
-  double lse = 0, lse_low = 0;        // natural log of the sum of exp(logits), the sink included; what rounding it lost
-  double sink_weight = 0;             // 0 without a sink
+  SignedVector<double> query;          // [D]
+  SignedVector<double> scores;         // [Tk] q.k
+  SignedVector<double> scaled_scores;  // [Tk] q.k * scale
+  SignedVector<double> logits;         // [Tk] what the softmax sees; -infinity where the key is not attended to
+  SignedVector<double> weights;        // [Tk] after dropout
+  SignedVector<double> context;        // [Dv]
+  double lse = 0, lse_low = 0;  // natural log of the sum of exp(logits), the sink included; what rounding it lost
+  double sink_weight = 0;       // 0 without a sink
 
-  std::vector<double> copies;  // [keys_together, max(D, Dv)] of keys or values, where they are not read in place
+  SignedVector<double> copies;  // [keys_together, max(D, Dv)] of keys or values, where they are not read in place
 
   // Makes room, so that no row of a head of these sizes allocates.
   void resize(std::int64_t Tk, std::int64_t D, std::int64_t Dv);
@@ -64,14 +64,14 @@ void reference_row(const Head& head, std::int64_t i, Row& row);
 
 // What a row's backward starts from.
 struct RowGradient {
-  std::vector<double> dcontext;  // [Dv] the gradient of the row's result
+  SignedVector<double> dcontext;  // [Dv] the gradient of the row's result
   // What the forward gave: weights are exp(logit - lse - lse_low). Without lse_low the row's own sum is found again.
   double lse = 0;
   std::optional<double> lse_low = {};
   double delta = 0;  // dcontext . context, less the gradient of lse
   // The results.
-  std::vector<double> dlogits;  // [Tk] 0 where the key is not attended to
-  std::vector<double> dquery;   // [D]
+  SignedVector<double> dlogits;  // [Tk] 0 where the key is not attended to
+  SignedVector<double> dquery;   // [D]
   double dsink = 0;
 };
 

@@ -111,7 +111,7 @@ class GradientOracle {
     if (forward_.lse == -INFINITY) return;
     for (const double logit : forward_.logits)
       if (std::isfinite(logit)) largest_logit = std::max(largest_logit, std::abs(logit));
-    gradient_.dcontext.resize(static_cast<std::size_t>(at.head.Dv));
+    gradient_.dcontext.resize(at.head.Dv);
     gradient_.lse = forward_.lse;
     const double dlse = c_.wanted.dlse ? c_.wanted.dlse->item({at.b, at.h, at.i}) : 0;
     gradient_.delta = -dlse, delta_size_ = std::abs(dlse);
@@ -149,11 +149,11 @@ class GradientOracle {
   void add_plain(const OracleRow& at, float dlse) {
     const kernels::Head& head = at.head;
     const DType dtype = c_.x.Q.dtype();
-    const std::vector<float> logits = plain_logits(head, at.row, forward_);
+    const SignedVector<float> logits = plain_logits(head, at.row, forward_);
     const float largest = plain_largest(head, logits);
     float sum = head.sink ? std::exp(static_cast<float>(*head.sink) - largest) : 0;
     for (const float logit : logits) sum += logit == -INFINITY ? 0 : std::exp(logit - largest);
-    std::vector<float> weights(logits.size()), dweights(logits.size());
+    SignedVector<float> weights(head.Tk), dweights(head.Tk);
     float delta = -dlse;
     for (std::int64_t j = 0; j < head.Tk; ++j) {
       if (logits[j] == -INFINITY) continue;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/element.h"
+#include "core/signed_vector.h"
 #include "kernels/reference.h"
 #include "tests/expect.h"
 
@@ -34,7 +35,7 @@ class Dice {
 };
 
 struct PlainRow {
-  std::vector<float> context;
+  SignedVector<float> context;
   float lse = 0;
 };
 
@@ -49,8 +50,8 @@ inline std::int64_t distance_place(const kernels::Head& head, std::int64_t i, st
 }
 
 // What the softmax sees. `exact` holds the oracle's logits of the same row: they say which keys are visible.
-inline std::vector<float> plain_logits(const kernels::Head& head, std::int64_t i, const kernels::Row& exact) {
-  std::vector<float> logits(static_cast<std::size_t>(head.Tk), -INFINITY);
+inline SignedVector<float> plain_logits(const kernels::Head& head, std::int64_t i, const kernels::Row& exact) {
+  SignedVector<float> logits(head.Tk, -INFINITY);
   for (std::int64_t j = 0; j < head.Tk; ++j) {
     if (exact.logits[j] == -INFINITY) continue;
     float score = 0;
@@ -81,9 +82,9 @@ inline float plain_largest(const kernels::Head& head, const std::vector<float>& 
 
 // Query row i.
 inline PlainRow plain_row(const kernels::Head& head, std::int64_t i, const kernels::Row& exact, DType dtype) {
-  const std::vector<float> logits = plain_logits(head, i, exact);
+  const SignedVector<float> logits = plain_logits(head, i, exact);
   const float largest = plain_largest(head, logits);
-  PlainRow row{std::vector<float>(static_cast<std::size_t>(head.Dv)), -INFINITY};
+  PlainRow row{SignedVector<float>(head.Dv), -INFINITY};
   float sum = head.sink ? std::exp(static_cast<float>(*head.sink) - largest) : 0;
   for (std::int64_t j = 0; j < head.Tk; ++j) {
     if (logits[j] == -INFINITY) continue;
@@ -110,8 +111,8 @@ class Errors {
   void add(const kernels::Row& exact, const PlainRow& plain, Ours ours, float lse) {
     for (const double logit : exact.logits)
       if (std::isfinite(logit)) largest_logit_ = std::max(largest_logit_, std::abs(logit));
-    for (std::size_t d = 0; d < exact.context.size(); ++d) {
-      add(out_, exact.context[d], static_cast<double>(plain.context[d]), ours(static_cast<std::int64_t>(d)));
+    for (std::int64_t d = 0; d < std::ssize(exact.context); ++d) {
+      add(out_, exact.context[d], static_cast<double>(plain.context[d]), ours(d));
     }
     add(lse_, exact.lse, static_cast<double>(plain.lse), static_cast<double>(lse));
   }

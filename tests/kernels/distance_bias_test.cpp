@@ -217,7 +217,8 @@ TEST(DistanceBiasOfTheOracle, AddsWhatABiasAdds) {
       kernels::Row ours, other;
       for (std::int64_t i = 0; i < p.Tq; ++i) {
         kernels::reference_row(table, i, ours), kernels::reference_row(written, i, other);
-        for (std::size_t j = 0; j < ours.logits.size(); ++j) EXPECT_EQ(ours.logits[j], other.logits[j]) << p.x.what;
+        for (std::int64_t j = 0; j < std::ssize(ours.logits); ++j)
+          EXPECT_EQ(ours.logits[j], other.logits[j]) << p.x.what;
         EXPECT_EQ(ours.lse, other.lse) << p.x.what;
       }
     }
