@@ -58,7 +58,7 @@ std::vector<std::string> words_of_type(std::string_view type_name);
 CLI::Option* choose_one(CLI::Option* option, const std::string& type_name);
 // The value is a whole number in that range.
 CLI::Option* whole_number(CLI::Option* option, std::uint64_t low,
-                          std::uint64_t high = std::numeric_limits<std::int64_t>::max());
+                          std::uint64_t high = std::numeric_limits<std::uint64_t>::max() / 2);
 // The value is a file name that ends in one of these, such as ".npy".
 CLI::Option* file_ending(CLI::Option* option, const std::vector<std::string>& endings);
 

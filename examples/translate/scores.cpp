@@ -50,7 +50,9 @@ std::u32string without_blanks(std::string_view text) {
 
 double exact_match(std::span<const std::string> translations, std::span<const std::string> references) {
   std::size_t equal = 0;
-  for (std::size_t i = 0; i < references.size(); ++i) equal += translations[i] == references[i] ? 1 : 0;
+  for (std::size_t i = 0; i < references.size(); ++i) {
+    if (translations[i] == references[i]) ++equal;
+  }
   return 100 * static_cast<double>(equal) / static_cast<double>(references.size());
 }
 

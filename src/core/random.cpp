@@ -162,14 +162,14 @@ void Generator::seed(std::uint64_t seed) {
 
 std::uint32_t Generator::next32() {
   if (position_ == mt_size) {
-    for (int i = 0; i < mt_size; ++i) {
+    for (std::size_t i = 0; i < mt_size; ++i) {
       const std::uint32_t next = state_[(i + 1) % mt_size];
       const std::uint32_t mixed = (state_[i] & 0x80000000U) | (next & 0x7fffffffU);
       state_[i] = state_[(i + mt_middle) % mt_size] ^ (mixed >> 1) ^ ((next & 1U) != 0 ? 0x9908b0dfU : 0U);
     }
     position_ = 0;
   }
-  std::uint32_t bits = state_[position_++];
+  std::uint32_t bits = state_[static_cast<std::size_t>(position_++)];
   bits ^= bits >> 11;
   bits ^= (bits << 7) & 0x9d2c5680U;
   bits ^= (bits << 15) & 0xefc60000U;

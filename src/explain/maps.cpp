@@ -13,7 +13,7 @@ namespace {
 
 std::string subscript(std::size_t number) {
   std::u32string out;
-  for (const char digit : std::to_string(number)) out += static_cast<char32_t>(U'₀' + (digit - '0'));
+  for (const char digit : std::to_string(number)) out += U"₀₁₂₃₄₅₆₇₈₉"[digit - '0'];
   return encode_utf8(out);
 }
 

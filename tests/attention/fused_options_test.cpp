@@ -180,7 +180,7 @@ TEST(AttentionBits, TheSameForAnyNumberOfThreads) {
     Dice dice(seed);
     const Call x = large_call(seed, random_features(dice));
     const AttentionResult expected = x.run();
-    for (const std::size_t threads : {1, 2, 3, 8}) {
+    for (const std::size_t threads : {1U, 2U, 3U, 8U}) {
       const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, threads);
       expect_same_result(x.run(), expected, x.what + " threads " + std::to_string(threads));
     }

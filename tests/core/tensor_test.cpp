@@ -188,7 +188,7 @@ TEST(View, Broadcasts) {
 
 TEST(View, NegativeStridesAndUnalignedMemory) {
   alignas(8) char bytes[1 + 3 * sizeof(float)];
-  for (int i = 0; i < 3; ++i) {
+  for (std::size_t i = 0; i < 3; ++i) {
     const auto value = static_cast<float>(i);
     std::memcpy(bytes + 1 + i * sizeof(float), &value, sizeof value);
   }

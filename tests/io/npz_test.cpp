@@ -215,9 +215,10 @@ TEST_F(Npz, ReadsStoredDeflatedAndZip64) {
 TEST_F(Npz, RefusesLyingSizes) {
   for (const std::int64_t lie : {-1, 1, -200, 200}) {
     SCOPED_TRACE(lie);
-    const auto size = [lie](ZipMember& m) { m.size += lie; };
-    const auto both = [lie](ZipMember& m) { m.size = m.compressed += lie; };
-    const auto compressed = [lie](ZipMember& m) { m.compressed += lie; };
+    const auto more = static_cast<std::uint64_t>(lie);  // or less: modulo 2^64
+    const auto size = [more](ZipMember& m) { m.size += more; };
+    const auto both = [more](ZipMember& m) { m.size = m.compressed += more; };
+    const auto compressed = [more](ZipMember& m) { m.compressed += more; };
     expect_bad(zip_of({changed(stored_, size)}), "member 'a.npy'", "stored, but claims");
     expect_bad(zip_of({changed(stored_, both)}));
     expect_bad(zip_of({changed(deflated_, size)}), "member 'b.npy'");

@@ -30,7 +30,7 @@ class Placed {
     stride_ = {rows * (columns * step + gap), columns * step + gap, step};
     if (layout == Layout::rows_first) stride_ = {columns, heads * columns + gap, 1};
     std::int64_t reach = 1, first = 0;
-    for (int a = 0; a < 3; ++a) reach += std::max<std::int64_t>(0, size_[a] - 1) * stride_[a];
+    for (std::size_t a = 0; a < 3; ++a) reach += std::max<std::int64_t>(0, size_[a] - 1) * stride_[a];
     if (layout == Layout::backwards) {
       first = reach - 1;
       for (std::int64_t& s : stride_) s = -s;

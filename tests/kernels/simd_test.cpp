@@ -421,7 +421,7 @@ TEST_P(Simd, StoresOf16BitsRoundToNearestEven) {
 }
 
 TEST_P(Simd, SixteenBitsAtAnyAlignmentAndNothingBeyond) {
-  for (const std::size_t byte : {0, 1, 2, 3}) {
+  for (const std::size_t byte : {0U, 1U, 2U, 3U}) {
     Floats x = uniform(16, -4, 4, 9), y(16);
     for (const bool half : {false, true}) {
       std::vector<std::byte> memory(80, std::byte{0x5A});
