@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <string_view>
 
@@ -24,7 +25,9 @@ bool use_colour(const std::string& when) {
 int terminal_width() {
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  const int columns = std::atoi(std::string(environment("COLUMNS")).c_str());
+  const std::string_view given = environment("COLUMNS");
+  int columns = 0;
+  std::from_chars(given.data(), given.data() + given.size(), columns);
   return columns > 0 ? columns : 80;
 }
 

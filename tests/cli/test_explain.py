@@ -88,6 +88,7 @@ def test_width(explain, in_terminal):
     assert 140 < widest(in_terminal(sentence, "--color=never", columns=150)) <= 150
     assert widest(in_terminal(sentence, "--color=never", "--width", "100", columns=150)) <= 100
     assert 80 < widest(explain(sentence, environment=clean_environment(COLUMNS="120")).stdout) <= 120
+    assert widest(explain(sentence, environment=clean_environment(COLUMNS="99999999999")).stdout) <= 80  # no int
     assert widest(explain(sentence).stdout) <= 80
 
 
