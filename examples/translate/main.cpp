@@ -6,12 +6,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <iostream>
 #include <iterator>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -190,7 +193,7 @@ void show_attention(const TextArguments& arguments, const Training& training, co
       fmt::format("{} -> {} (cross-attention, layer {})", text, training.tokenizer.decode(target), layer);
   if (arguments.show)
     for (const attend::HeatMap& map : maps)
-      std::fputs(attend::terminal_heat_map(map, {80, isatty(STDOUT_FILENO) == 1}).c_str(), stdout);
+      fmt::print("{}", attend::terminal_heat_map(map, {80, isatty(STDOUT_FILENO) == 1}));
   if (arguments.picture.ends_with(".svg")) attend::write_file(arguments.picture, attend::svg_heat_map(maps, title));
   if (arguments.picture.ends_with(".png")) attend::write_file(arguments.picture, attend::png_heat_map(maps, title));
 }
@@ -202,10 +205,11 @@ void translate_texts(const TextArguments& arguments) {
   if (texts.empty())
     for (std::string line; std::getline(std::cin, line);) texts.push_back(line);
   std::vector<Ids> sources;
+  sources.reserve(texts.size());
   for (const std::string& text : texts) sources.push_back(training.tokenizer.encode(text));
   const std::vector<Ids> targets = translate(model, sources);
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    std::puts(training.tokenizer.decode(targets[i]).c_str());
+    fmt::print("{}\n", training.tokenizer.decode(targets[i]));
     if (i == 0 && (arguments.show || !arguments.picture.empty()))
       show_attention(arguments, training, model, texts[i], sources[i], targets[i]);
   }
@@ -296,6 +300,7 @@ Command add_plot(CLI::App& root, PlotArguments& arguments) {
 }  // namespace
 }  // namespace translate
 
+// NOLINTNEXTLINE(bugprone-exception-escape): where there is no memory for the options, it ends
 int main(int argc, char** argv) {
   using namespace translate;
   CLI::App root("A small Transformer that learns to translate messages, English to Italian.");
@@ -313,6 +318,7 @@ int main(int argc, char** argv) {
     root.parse(argc, argv);
     for (const Command& command : commands)
       if (command.app->parsed()) command.run();
+    if (std::fflush(stdout) != 0) throw std::runtime_error(fmt::format("standard output: {}", std::strerror(errno)));
     return 0;
   } catch (const CLI::ParseError& error) {
     return root.exit(error) == 0 ? 0 : 2;

@@ -66,6 +66,14 @@ def test_killed_at_any_moment_and_resumed_it_ends_with_the_same_bytes(translate,
     assert (folder / "killed.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
 
 
+def test_what_it_could_not_write_is_an_error(translate, folder):
+    arguments = ["text", PAIRS[0][0], "--checkpoint", "model.safetensors"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([translate, *arguments], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True,
+                              timeout=120)
+    assert (done.returncode, done.stderr) == (1, "translate: standard output: No space left on device\n")
+
+
 def test_it_translates_scores_and_draws(translate, folder):
     english, italian = PAIRS[0]
     done = run(translate, folder, "text", english, "--checkpoint", "model.safetensors", "--attention", "attention.svg")
