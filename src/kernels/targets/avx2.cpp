@@ -19,6 +19,6 @@ bool supported() {
 
 }  // namespace
 
-const Target target_avx2 = make_target("avx2", supported);
+constinit const Target target_avx2 = make_target("avx2", supported);
 
 }  // namespace attend::kernels

@@ -15,6 +15,6 @@ bool supported() {
 
 }  // namespace
 
-const Target target_avx512 = make_target("avx512", supported);
+constinit const Target target_avx512 = make_target("avx512", supported);
 
 }  // namespace attend::kernels

@@ -17,6 +17,6 @@ bool supported() {
 
 }  // namespace
 
-const Target target_avx512_bf16 = make_target("avx512_bf16", supported);
+constinit const Target target_avx512_bf16 = make_target("avx512_bf16", supported);
 
 }  // namespace attend::kernels

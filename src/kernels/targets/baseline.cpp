@@ -14,6 +14,6 @@ bool supported() {
 
 }  // namespace
 
-const Target target_baseline = make_target("baseline", supported);
+constinit const Target target_baseline = make_target("baseline", supported);
 
 }  // namespace attend::kernels

@@ -119,7 +119,7 @@ void run_linear(const LinearOperands& a, std::int64_t first, std::int64_t last, 
   LinearPanel<DotF32>(a, first, last, panel).run();
 }
 
-constexpr Target make_target(const char* name, bool (*supported)()) {
+constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
   return {
       .name = name,
       .lanes = lanes,

@@ -13,6 +13,6 @@ bool supported() {
 
 }  // namespace
 
-const Target target_neon = make_target("neon", supported);
+constinit const Target target_neon = make_target("neon", supported);
 
 }  // namespace attend::kernels
