@@ -96,7 +96,7 @@ std::string printable(std::string_view text) {
 
 void tell(std::string_view message) {
   const std::string line = printable(message) + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  (void)std::fwrite(line.data(), 1, line.size(), stderr);  // where standard error is closed, nobody is left to tell
 }
 
 void print(std::string_view text) {

@@ -70,7 +70,8 @@ std::string bash_cases(const CLI::App& app, const CLI::App& root, const std::str
     const Values values = values_of(*option, root);
     if (!values.any) continue;
     std::vector<std::string> patterns;
-    for (const std::string& name : names) patterns.push_back(command + ":" + name + ":*");
+    patterns.reserve(names.size());
+    for (const std::string& name : names) patterns.push_back(fmt::format("{}:{}:*", command, name));
     text += fmt::format("    {}) {} ;;\n", fmt::join(patterns, " | "), bash_action(values));
   }
   text += fmt::format("    {}:*:-*) _attend_words '{}' ;;\n", command, fmt::join(all, " "));

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <sstream>
 
@@ -87,7 +89,7 @@ std::string HelpPage::make_help(const CLI::App* app, std::string, CLI::AppFormat
     for (const CLI::Option* option : app->get_options())
       if (!option->get_positional() && option->get_group() == group)
         options += entry(names_of(*option), option->get_description());
-    if (!options.empty()) page += "\n" + group + ":\n" + options;
+    if (!options.empty()) page += fmt::format("\n{}:\n{}", group, options);
   }
   return page;
 }

@@ -13,7 +13,7 @@ namespace {
 
 // `attend explain | head` ends quietly, even where the parent process has SIGPIPE ignored or blocked.
 void restore_sigpipe() {
-  std::signal(SIGPIPE, SIG_DFL);
+  (void)std::signal(SIGPIPE, SIG_DFL);  // it fails for numbers of no signal
   sigset_t pipe;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
@@ -31,13 +31,14 @@ void keep_stream_numbers() {
 }  // namespace
 }  // namespace attend::cli
 
+// NOLINTNEXTLINE(bugprone-exception-escape): of what is thrown, no memory for the last message is left
 int main(int argc, char** argv) {
   using namespace attend::cli;
   keep_stream_numbers();
   restore_sigpipe();
-  CLI::App root("Transformer attention, exact and explained.");
   const auto status = [&] {
     try {
+      CLI::App root("Transformer attention, exact and explained.");
       return run_line(root, argc, argv);
     } catch (const attend::Error& error) {
       return complain(error.code() == attend::ErrorCode::bad_file ? Status::bad_file : Status::failed, error.what());

@@ -32,7 +32,7 @@ std::string unexpected(const CLI::App& root, const std::string& argument) {
 std::string explain_mistake(const CLI::App& root, const CLI::ParseError& error) {
   const std::vector<std::string> extras = root.remaining(true);
   if (!extras.empty()) return unexpected(root, extras.front());
-  const std::string message = error.what();
+  std::string message = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && message.ends_with(" missing"))
     return message.substr(0, message.find(':')) + " needs a value";
   if (const std::size_t at = message.find(" was given a disallowed flag override"); at != std::string::npos)

@@ -41,7 +41,7 @@ Progress::Progress(std::int64_t first, std::int64_t steps, std::int64_t line_eve
     : terminal_(terminal_width() > 0), first_(first), steps_(steps), line_every_(line_every) {}
 
 Progress::~Progress() {
-  if (terminal_ && shown_ != Clock::time_point{}) std::fputs("\n", stderr);
+  if (terminal_ && shown_ != Clock::time_point{}) (void)std::fputs("\n", stderr);
 }
 
 void Progress::show(std::int64_t step, double train_loss, std::optional<double> valid_loss, std::int64_t tokens) {
@@ -61,7 +61,7 @@ void Progress::show(std::int64_t step, double train_loss, std::optional<double> 
   const std::string text = fmt::format("{}/{} loss {:.3f}{} {:.0f} tokens/s {} left", step, steps_, loss_, valid,
                                        static_cast<double>(tokens_) / seconds, duration(left));
   if (!terminal_) {
-    std::fputs((text + "\n").c_str(), stderr);
+    (void)std::fputs((text + "\n").c_str(), stderr);
     return;
   }
   const int room = terminal_width() - 1;
@@ -69,7 +69,7 @@ void Progress::show(std::int64_t step, double train_loss, std::optional<double> 
   const double share = static_cast<double>(step) / static_cast<double>(steps_);
   const std::string line =
       (width >= 5 ? "▕" + bar(share, width) + "▏ " : "") + text.substr(0, static_cast<std::size_t>(room));
-  std::fputs(("\r\x1b[K" + line).c_str(), stderr);
+  (void)std::fputs(("\r\x1b[K" + line).c_str(), stderr);
 }
 
 }  // namespace translate

@@ -200,7 +200,7 @@ Training read_checkpoint(const std::filesystem::path& path) {
     training.adam.exp_avg_sq = take(file.tensors, "adam.exp_avg_sq.");
     for (const char* other : {"losses.train", "losses.valid", "tokenizer.merges"}) file.tensors.erase(other);
     training.parameters = std::move(file.tensors);
-    Model(training.parameters, training.settings.sizes);  // throws unless all are there, in their shapes
+    (void)Model(training.parameters, training.settings.sizes);  // throws unless all are there, in their shapes
     check_same_shapes(training.adam.exp_avg, training.parameters);
     check_same_shapes(training.adam.exp_avg_sq, training.parameters);
     if (training.train_losses.size() != static_cast<std::size_t>(training.step))

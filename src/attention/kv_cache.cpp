@@ -84,6 +84,7 @@ namespace {
 template <class Block>
 bool is_held_once(const std::shared_ptr<Block>& block) {
   if (block.use_count() != 1) return false;
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): the step on the count
   const std::shared_ptr<Block> again = block;
   return true;
 }

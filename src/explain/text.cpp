@@ -74,6 +74,7 @@ class TextWriter {
       }
     }
     std::vector<std::string> out;
+    out.reserve(lines.size());
     for (const std::u32string& part : lines) out.push_back(encode_utf8(part));
     return out;
   }

@@ -97,6 +97,7 @@ std::string broken_line(int newlines, int indent) {
 std::string format_row(const View& row, int indent, int width, bool summarise, const Notation& notation) {
   const Shown shown = shown_places(row.size(0), summarise);
   std::vector<std::string> items;
+  items.reserve(shown.places.size() + 1);
   for (const std::int64_t i : shown.places) items.push_back(notation.aligned(row.select(0, i)));
   if (shown.gap) items.insert(items.begin() + edge_items, " ...");
 
@@ -116,6 +117,7 @@ std::string format_nested(const View& values, int indent, int width, bool summar
   if (values.rank() == 1) return format_row(values, indent, width, summarise, notation);
   const Shown shown = shown_places(values.size(0), summarise);
   std::vector<std::string> slices;
+  slices.reserve(shown.places.size() + 1);
   for (const std::int64_t i : shown.places)
     slices.push_back(format_nested(values.select(0, i), indent + 1, width, summarise, notation));
   if (shown.gap) slices.insert(slices.begin() + edge_items, "...");

@@ -86,7 +86,7 @@ TEST(KvCache, ACopyIsAForkAndWhatWasMovedFromIsEmpty) {
   expect_same(copy.keys().view().slice(2, 300, 400), other.k);
   KvCache moved = std::move(cache);
   expect_same(moved.keys(), s.k);
-  EXPECT_EQ(cache.length(), 0);
+  EXPECT_EQ(cache.length(), 0);  // NOLINT(bugprone-use-after-move): what is left is what is asked
   EXPECT_EQ(cache.keys().shape(), Dims({1, 2, 0, 8}));
   cache.append(other.k, other.v);
   expect_same(cache.values(), other.v);

@@ -33,11 +33,11 @@ TEST(Tensor, EmptyAndScalarShapes) {
 TEST(Tensor, WhatIsMovedFromIsEmpty) {
   Tensor a({2, 3}, DType::f64);
   Tensor b(std::move(a));
-  EXPECT_EQ(a.shape(), Dims({0}));
+  EXPECT_EQ(a.shape(), Dims({0}));  // NOLINT(bugprone-use-after-move): what is left is what is asked
   EXPECT_EQ(a.dtype(), DType::f32);
   EXPECT_EQ(a.raw(), nullptr);
   a = std::move(b);
-  EXPECT_EQ(b.count(), 0);
+  EXPECT_EQ(b.count(), 0);  // NOLINT(bugprone-use-after-move): as above
   EXPECT_EQ(a.item({1, 2}), 0);
   Tensor& same = a;
   a = std::move(same);
