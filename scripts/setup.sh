@@ -12,7 +12,7 @@ build=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-d
 python=(python3 python3-dev python3-venv)
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-16 libclang-rt-16-dev llvm)
-check=(ccache clang-format mandoc shellcheck zsh fish g++-aarch64-linux-gnu qemu-user)
+check=(ccache clang-format clang-tidy-16 mandoc shellcheck zsh fish g++-aarch64-linux-gnu qemu-user)
 
 wanted=()
 for group in "${@:-build}"; do
