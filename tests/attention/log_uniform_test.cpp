@@ -8,6 +8,7 @@
 #include <cmath>
 #include <string>
 
+#include "core/signed_vector.h"
 #include "tests/attention/gradient.h"
 
 namespace attend {
@@ -194,7 +195,7 @@ class GradientBounds {
     const double lost = static_cast<double>(at.head.Dv) *
                         (0x1p-125 * (values + 1) + step_of(row.dtype()) * douts + underflow * values * douts);
     double delta = dlse;
-    std::vector<double> through(static_cast<std::size_t>(at.head.Tk));
+    SignedVector<double> through(at.head.Tk);
     for (std::int64_t j = 0; j < at.head.Tk; ++j) {
       if (!row.visible(j)) continue;
       for (std::int64_t d = 0; d < at.head.Dv; ++d)
@@ -223,12 +224,13 @@ class GradientBounds {
     const double term = p * logit_size, off = term * row.weight_error() + 2 * p * lost + 0x1p-125;
     const std::int64_t kv = at.h / (c_.x.Q.size(1) / c_.x.K.size(1)), key = at.key_start + j;
     const double scale = std::abs(at.head.rules.scale);
+    // Of q and k in the bf16 dot, of the scaled query elsewhere.
+    const double least = row.dtype() == DType::bf16 ? 0x1p-125 * scale : 0x1p-148;
     const auto through_score = [&](double* errors, double* sizes, std::int64_t d, double factor) {
       put(errors[d], sizes[d], term * factor * std::max(scale, 1.0),
-          ((off + term * row.slope_error) * factor + step_of(DType::f32)) * scale);
+          ((off + term * row.slope_error) * factor + step_of(DType::f32)) * scale + term * least);
     };
     for (std::int64_t d = 0; d < at.head.D; ++d) {
-      error.row(1, at.b, kv, key)[d] += 0x1p-148 * term;  // of the scaled query's last step
       through_score(error.row(0, at.b, at.h, at.i), size.row(0, at.b, at.h, at.i), d, std::abs(row.k(j, d)));
       through_score(error.row(1, at.b, kv, key), size.row(1, at.b, kv, key), d, std::abs(row.q(d)));
     }
