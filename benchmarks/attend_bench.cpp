@@ -142,6 +142,27 @@ class LinearCase : public Prepared {
   Tensor result_;
 };
 
+class LayerCase : public Prepared {
+ public:
+  LayerCase(const json& spec, const json& inputs)
+      : x_(load(inputs, "x", dtype_named(spec.at("dtype")))), layer_(layer_of(spec, inputs).to(x_.dtype())) {}
+  void run() override { result_ = std::move(layer_.forward(x_).output); }
+  Tensor output() const override { return result_.clone(); }
+  std::int64_t result_bytes() const override { return bytes_of(result_); }
+
+ private:
+  static MultiHeadAttention layer_of(const json& spec, const json& inputs) {
+    TensorMap state;
+    for (const char* name : {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"})
+      state[name] = load(inputs, name, DType::f32);
+    return MultiHeadAttention::from_state_dict(state, spec.at("heads"));
+  }
+
+  Tensor x_;
+  MultiHeadAttention layer_;
+  Tensor result_;
+};
+
 class Worker {
  public:
   json answer(const json& request) {
@@ -161,16 +182,20 @@ class Worker {
   json prepare(const json& request) {
     const json& spec = request.at("case");
     std::unique_ptr<Prepared> made;
-    if (spec.at("kind") == "linear")
+    const std::string kind = spec.at("kind");
+    if (kind == "linear")
       made = std::make_unique<LinearCase>(spec, request.at("inputs"));
+    else if (kind == "layer")
+      made = std::make_unique<LayerCase>(spec, request.at("inputs"));
     else if (spec.value("backward", false))
       made = std::make_unique<BackwardCase>(spec, request.at("inputs"));
     else
       made = std::make_unique<AttentionCase>(spec, request.at("inputs"));
     cases_[request.at("id")] = std::move(made);
-    const char* forward_or_backward =
-        spec.value("backward", false) ? "attend::attention_backward_into" : "attend::attention_into";
-    return {{"how", spec.at("kind") == "linear" ? "attend::Linear" : forward_or_backward}};
+    return {{"how", kind == "linear"                ? "attend::Linear"
+                    : kind == "layer"               ? "attend::MultiHeadAttention"
+                    : spec.value("backward", false) ? "attend::attention_backward_into"
+                                                    : "attend::attention_into"}};
   }
 
   // Seconds of one call, several times. Short calls are timed many at a time, as the clock costs some 30 ns.

@@ -106,6 +106,31 @@ class Linear:
 
 
 @dataclasses.dataclass(frozen=True)
+class MultiHead:
+    """Self-attention of one sequence: four projections and attention."""
+
+    T: int
+    E: int
+    heads: int
+    dtype: str = "f32"
+
+    kind = "layer"
+
+    def spec(self):
+        return {"kind": self.kind, "heads": self.heads, "dtype": self.dtype}
+
+    def work(self, inputs=None):
+        return {"flops": 8 * self.T * self.E**2 + 4 * self.T**2 * self.E}
+
+    def inputs(self):
+        random = np.random.default_rng(1)
+        normal = lambda *shape: held_by(self.dtype, random.standard_normal(shape, dtype=np.float32))
+        uniform = lambda *shape: held_by(self.dtype, random.uniform(-1, 1, shape).astype(np.float32) * (3 / self.E) ** 0.5)
+        return {"x": normal(1, self.T, self.E), "in_proj_weight": uniform(3 * self.E, self.E), "in_proj_bias": normal(3 * self.E),
+                "out_proj.weight": uniform(self.E, self.E), "out_proj.bias": normal(self.E)}
+
+
+@dataclasses.dataclass(frozen=True)
 class Model:
     """A Hugging Face model, from Python. A call is the whole input, or its last `new` tokens one after the other; to
     train: forward and backward."""
@@ -150,7 +175,7 @@ class Entry:
 
     key: str  # "attend f32", "PyTorch bf16", "attend f32, 1 thread", "roof fma"
     worker: str = "attend"
-    case: Attention | Linear | Model | None = None
+    case: Attention | Linear | MultiHead | Model | None = None
     roof: str = ""
     one_thread: bool = False
 
@@ -160,7 +185,7 @@ class Group:
     """Entries that are compared with each other, and so are measured in the same rounds."""
 
     name: str
-    section: str  # "table", "decode", "tokens", "head sizes", "options", "linear", "models", "backward"
+    section: str  # "table", "decode", "tokens", "head sizes", "options", "linear", "layer", "models", "backward"
     entries: tuple
     reference: str = ""  # the entry whose output the others must agree with; "": they compute different things
 
@@ -197,6 +222,7 @@ OPTIONS = {
     "window 256 causal": {"window": (256, 0), "causal": True},
 }
 LINEAR = {"512x768x768": Linear(512, 768, 768), "128x3072x768": Linear(128, 3072, 768)}
+LAYERS = {"512x768, 12 heads": MultiHead(512, 768, 12), "2048x1024, 16 heads": MultiHead(2048, 1024, 16)}
 
 MODELS = {
     "MiniLM, 8 x 128 tokens": Model("MiniLM", "encode", 8, 128),
@@ -243,10 +269,10 @@ def option_group(dtype):
     return Group(f"options {dtype}", "options", tuple(entries))
 
 
-def linear_group(name, case, dtype):
+def layer_group(section, name, case, dtype):
     entries = (Entry("attend", case=typed(case, dtype)), Entry("PyTorch", "PyTorch", typed(case, dtype)),
                Entry("roof", roof="bf16" if dtype == "bf16" else "fma"))
-    return Group(f"linear {name} {dtype}", "linear", entries, "attend")
+    return Group(f"{section} {name} {dtype}", section, entries, "attend")
 
 
 def model_group(name, case, dtype):
@@ -261,7 +287,8 @@ def groups():
     made += [backward_group(name, case) for name, case in BACKWARD.items()]
     made += [head_size_group(dtype) for dtype in ("f32", "bf16")]
     made += [option_group(dtype) for dtype in ("f32", "bf16")]
-    made += [linear_group(name, case, dtype) for name, case in LINEAR.items() for dtype in ("f32", "bf16")]
+    for section, of in ("linear", LINEAR), ("layer", LAYERS):
+        made += [layer_group(section, name, case, dtype) for name, case in of.items() for dtype in ("f32", "bf16")]
     return made + [model_group(name, case, dtype) for name, case in MODELS.items() for dtype in ("f32", "bf16")]
 
 
@@ -285,6 +312,8 @@ def small(case):
     """A case for --quick: the same options, next to no work."""
     if case.kind == "linear":
         return dataclasses.replace(case, rows=8, in_size=32, out_size=16)
+    if case.kind == "layer":
+        return dataclasses.replace(case, T=8, E=32, heads=2)
     if case.kind == "model":
         return dataclasses.replace(case, B=1, T=12, new=min(case.new, 4), width=32, layers=2, H=4, Hkv=2)
     heads = {"H": 4, "Hkv": 1} if case.Hkv not in (0, case.H) else {"H": 2}

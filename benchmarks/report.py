@@ -10,6 +10,9 @@ import sys
 import cases
 
 PEERS = list(cases.PEERS)
+# Of nn.MultiheadAttention: (must, aim).
+LAYERS = {("512x768, 12 heads", "f32"): (1.4, 1.5), ("512x768, 12 heads", "bf16"): (1.15, 1.3),
+          ("2048x1024, 16 heads", "f32"): (1.9, 2.0)}
 
 
 class Run:
@@ -147,6 +150,9 @@ def own_demands(run):
         for dtype in ("f32", "bf16"):
             yield demand(f"Linear {name}, {dtype}, against oneDNN", 0.9, 1.0,
                          run.faster(f"linear {name} {dtype}", "attend", "PyTorch"), "x")
+    for (name, dtype), (must, aim) in LAYERS.items():
+        yield demand(f"MultiHeadAttention {name}, {dtype}, against nn.MultiheadAttention", must, aim,
+                     run.faster(f"layer {name} {dtype}", "attend", "PyTorch"), "x")
 
 
 def cost(run, dtype, option):
@@ -253,15 +259,23 @@ def own(run):
     return "\n".join(filter(None, pages))
 
 
-def linear(run):
+def layers(run, section, of, title, peer_name):
     rows = []
-    for name in cases.LINEAR:
+    for name in of:
         for dtype in ("f32", "bf16"):
-            group = f"linear {name} {dtype}"
+            group = f"{section} {name} {dtype}"
             peer, share = run.rate(group, "PyTorch"), run.of_roof(group, "attend", "roof")
             rows.append([f"{name}, {dtype}", spread(run.rate(group, "attend")), f"{share:.2f}" if share else "", number(peer and peer[0]),
                          times(run.faster(group, "attend", "PyTorch"))])
-    return table(["Linear: rows x in x out, GFLOP/s", "attend", "of the roof", "oneDNN", "against oneDNN"], rows)
+    return table([f"{title}, GFLOP/s", "attend", "of the roof", peer_name, f"against {peer_name}"], rows)
+
+
+def linear(run):
+    return layers(run, "linear", cases.LINEAR, "Linear: rows x in x out", "oneDNN")
+
+
+def multi_head(run):
+    return layers(run, "layer", cases.LAYERS, "MultiHeadAttention: tokens x embedding", "nn.MultiheadAttention")
 
 
 def calls(run):
@@ -317,7 +331,7 @@ def ways(run):
     for group in run.groups.values():
         for key, entry in group["entries"].items():
             if "how" in entry and not key.startswith("attend") and group["section"] != "models":
-                found.setdefault((group["section"] == "linear", key), {}).setdefault(entry["how"], []).append(group["name"])
+                found.setdefault((group["section"] in ("linear", "layer"), key), {}).setdefault(entry["how"], []).append(group["name"])
     lines = []
     for (_, key), hows in sorted(found.items()):
         lines += [f"- {key}: {how}" + (f" ({'; '.join(names)})" if len(hows) > 1 else "") for how, names in hows.items()]
@@ -361,7 +375,8 @@ def page(run, picture):
     parts = [("", introduction(run)), ("What must hold", demand_table(run)), ("Roofs", roofs(run)),
              ("Forward", "\n".join(filter(None, (throughput(run, "f32", "roof fma"), throughput(run, "bf16", "roof bf16"), f16(run))))),
              ("Backward", backward(run)), ("Decode and short inputs", short(run)), ("Head sizes, options, threads", own(run)),
-             ("Linear", linear(run)), ("From Python", "\n".join(filter(None, (calls(run), models(run))))), ("Memory", memory(run)),
+             ("Layers", "\n".join(filter(None, (linear(run), multi_head(run))))),
+             ("From Python", "\n".join(filter(None, (calls(run), models(run))))), ("Memory", memory(run)),
              ("How the peers did it", ways(run)), ("What peers can't do", left_out(run))]
     text = f"# Benchmark of {run.result['date']}\n\n"
     for heading, body in parts:

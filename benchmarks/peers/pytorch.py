@@ -1,5 +1,6 @@
-"""PyTorch: F.scaled_dot_product_attention and its backward, and oneDNN's linear layer."""
+"""PyTorch: F.scaled_dot_product_attention and its backward, oneDNN's linear layer, nn.MultiheadAttention."""
 
+import copy
 import sys
 
 import torch
@@ -25,6 +26,8 @@ def ways(case, inputs):
     tensors = {name: torch.from_numpy(array).to(dtype) for name, array in inputs.items()}
     if case["kind"] == "linear":
         return linear_ways(tensors)
+    if case["kind"] == "layer":
+        return layer_ways(case, tensors)
     return backward_ways(case, tensors) if case["backward"] else attention_ways(case, tensors)
 
 
@@ -69,6 +72,19 @@ def linear_ways(tensors):
         ("F.linear", lambda: F.linear(x, weight, bias), as_array),
         ("oneDNN, packed weight", lambda: torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], ""), as_array),
     ]
+
+
+def layer_ways(case, tensors):
+    """nn.MultiheadAttention: its own path of inference, or the one of training, without dropout."""
+    x = tensors.pop("x")
+    layer = torch.nn.MultiheadAttention(x.shape[-1], case["heads"], batch_first=True, dtype=x.dtype)
+    layer.load_state_dict(tensors)
+
+    ways = []
+    for mode in "eval", "train":
+        each = copy.deepcopy(getattr(layer, mode)())
+        ways.append((f"nn.MultiheadAttention, {mode}()", lambda each=each: each(x, x, x, need_weights=False)[0], as_array))
+    return ways
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ struct LinearGradients {
   std::optional<Tensor> dbias;  // [out], f32; where there is a bias
 };
 
-// y = x W^T + b, torch.nn.Linear. f32 parameters, kept twice: as they are, and in the order in which the kernels read
-// them.
+// y = x W^T + b, torch.nn.Linear. The weight is kept twice, in dtype(): as it is, and in the order in which the kernels
+// read it. The bias is f32.
 class Linear {
  public:
   // Draws weight, then bias, as nn.Linear does: uniform within 1 / sqrt(in_size). Throws bad_value for a size below 1.
@@ -52,22 +52,21 @@ class Linear {
   // bad_shape, bad_dtype.
   LinearGradients backward(const View& dy, const View& x) const;
 
-  DType dtype() const { return dtype_; }
+  DType dtype() const { return weight_.dtype(); }
   std::int64_t in_size() const { return weight_.size(1); }
   std::int64_t out_size() const { return weight_.size(0); }
-  const Tensor& weight() const { return weight_; }
-  const std::optional<Tensor>& bias() const { return bias_; }
+  const Tensor& weight() const { return weight_; }             // [out,in], dtype()
+  const std::optional<Tensor>& bias() const { return bias_; }  // [out], f32
 
  private:
-  Linear(Tensor weight, std::optional<Tensor> bias, DType dtype);
+  Linear(const View& weight, const std::optional<Tensor>& bias, DType dtype);
   void pack();
   void check_input(const View& x) const;
   Tensor input_gradient(DType product, const void* dy, const Dims& shape) const;
   Tensor weight_gradient(DType product, const void* dy, const void* x, std::int64_t rows) const;
 
-  Tensor weight_;  // [out,in]
+  Tensor weight_;
   std::optional<Tensor> bias_;
-  DType dtype_ = DType::f32;
   Tensor packed_;
 };
 
@@ -95,7 +94,7 @@ struct SelfAttentionOptions {
   bool qkv_bias = false;
 };
 
-// What SelfAttention::forward() keeps for backward(). N: T, or B,T.
+// What SelfAttention::forward() keeps for backward(), in its dtype(); lse and lse_low in f32. N: T, or B,T.
 struct SelfAttentionState {
   Tensor queries;  // [N,D]
   Tensor keys;     // [N,D]
@@ -122,7 +121,12 @@ class SelfAttention {
   // Bare parameters, used as x @ w: w_query [E,D], w_key [E,D], w_value [E,Dv].
   static SelfAttention from_parameters(const View& w_query, const View& w_key, const View& w_value);
 
-  // x [T,E] or [B,T,E] -> context [T,Dv] or [B,T,Dv], f32.
+  // The same layer computing in dtype, f32 or bf16: its Linear layers as Linear::to() has them, and attention in dtype.
+  // Throws bad_dtype.
+  SelfAttention to(DType dtype) const;
+  DType dtype() const { return query_.dtype(); }
+
+  // x [T,E] or [B,T,E], floating point -> context [T,Dv] or [B,T,Dv], dtype().
   Tensor forward(const View& x, const AttentionOptions& options = {}) const;
   // The same, and fills `state`.
   Tensor forward(const View& x, const AttentionOptions& options, SelfAttentionState& state) const;
@@ -167,13 +171,13 @@ struct MultiHeadAttentionCall {
 
 // Without B in the arguments, without B in the results.
 struct MultiHeadAttentionResult {
-  Tensor output;  // [B,Tq,E], or the concatenated heads [B,Tq,heads * d_v] without an output projection
+  Tensor output;  // [B,Tq,E], or the concatenated heads [B,Tq,heads * d_v] without an output projection; dtype()
   std::optional<Tensor>
       weights;  // averaged [B,Tq,Tk'] or per head [B,heads,Tq,Tk']; Tk' counts bias_kv and zero_attention
 };
 
-// What MultiHeadAttention::forward() keeps for backward(); without B where the arguments had none. Tk' counts the keys
-// of bias_kv and zero_attention.
+// What MultiHeadAttention::forward() keeps for backward(), in its dtype(), lse and lse_low in f32; without B where the
+// arguments had none. Tk' counts the keys of bias_kv and zero_attention.
 struct MultiHeadAttentionState {
   Tensor queries;       // [B,Tq,heads * d_k]
   Tensor keys;          // [B,Tk',heads * d_k]
@@ -195,9 +199,10 @@ struct MultiHeadAttentionBackward {
 };
 
 struct MultiHeadAttentionGradients {
-  // In the arguments' shapes, f32. Of self-attention, dquery is all of x's gradient, and the others are empty.
+  // In the arguments' shapes, in the layer's dtype(). Of self-attention, dquery is all of x's gradient, and the others
+  // are empty.
   Tensor dquery, dkey, dvalue;
-  TensorMap parameters;  // the entries of state_dict()
+  TensorMap parameters;  // the entries of state_dict(), f32
   // In the shapes and dtypes of the call's, where they were asked for.
   std::optional<Tensor> dkey_padding_mask = {}, dattn_mask = {}, dbias = {}, dalibi_slopes = {}, dsinks = {},
                         ddistance_bias = {};
@@ -228,6 +233,12 @@ class MultiHeadAttention {
   // What from_state_dict reads. Where torch has such a layer, exactly its entries; else the projections separate, with
   // in_proj_bias [heads * (2 * d_k + d_v)], and without the entries of an output projection that is not there.
   TensorMap state_dict() const;
+
+  // The same layer computing in dtype, f32 or bf16: its projections as Linear::to() has them, bias_kv rounded, and
+  // attention in dtype. state_dict() keeps its names, shapes and f32; weights are what they were rounded to. Throws
+  // bad_dtype.
+  MultiHeadAttention to(DType dtype) const;
+  DType dtype() const { return query_.dtype(); }
 
   // Self-attention: x [T,E] or [B,T,E].
   MultiHeadAttentionResult forward(const View& x, const MultiHeadAttentionCall& call = {}) const {

@@ -9,25 +9,15 @@ namespace {
 
 constexpr std::int64_t tile = 16;  // 16 floats: a line of the cache
 
-std::uint32_t bf16_bits(float x) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &x, sizeof bits);
-  return bits >> 16;
-}
-std::uint32_t bf16_bits(std::uint16_t x) {
-  return x;
-}
-
 // Two inputs to a lane, the earlier one at the lower address.
-template <class T>
-void pack_pairs(const T* columns, std::int64_t in, std::int64_t out, std::int64_t first, std::int64_t outs,
+void pack_pairs(const std::uint16_t* columns, std::int64_t in, std::int64_t out, std::int64_t first, std::int64_t outs,
                 std::int64_t width, float* packed) {
   const auto high = std::uint32_t{1} << 16;
   for (std::int64_t i = 0; i < in; i += 2, packed += width) {
-    const T* a = columns + i * out + first;
-    const T* b = a + out;
+    const std::uint16_t* a = columns + i * out + first;
+    const std::uint16_t* b = a + out;
     for (std::int64_t o = 0; o < outs; ++o) {
-      const std::uint32_t pair = bf16_bits(a[o]) + (i + 1 < in ? bf16_bits(b[o]) * high : 0);
+      const std::uint32_t pair = a[o] + (i + 1 < in ? b[o] * high : 0);
       std::memcpy(packed + o, &pair, sizeof pair);
     }
     std::fill(packed + outs, packed + width, 0.0f);
@@ -53,14 +43,13 @@ void transpose(const T* x, std::int64_t rows, std::int64_t columns, std::int64_t
 
 }  // namespace
 
-void linear_pack_columns(DType product, DType dtype, const void* columns, std::int64_t in, std::int64_t out,
-                         std::int64_t first, std::int64_t last, std::int64_t panel_rows, float* packed) {
-  const auto* single = static_cast<const float*>(columns);
+void linear_pack_columns(DType product, const void* columns, std::int64_t in, std::int64_t out, std::int64_t first,
+                         std::int64_t last, std::int64_t panel_rows, float* packed) {
   const std::int64_t outs = last - first;
   if (product == DType::bf16) {
-    if (dtype == DType::f32) return pack_pairs(single, in, out, first, outs, panel_rows, packed);
     return pack_pairs(static_cast<const std::uint16_t*>(columns), in, out, first, outs, panel_rows, packed);
   }
+  const auto* single = static_cast<const float*>(columns);
   for (std::int64_t i = 0; i < in; ++i, packed += panel_rows) {
     std::copy_n(single + i * out + first, outs, packed);
     std::fill(packed + outs, packed + panel_rows, 0.0f);

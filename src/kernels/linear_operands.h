@@ -26,11 +26,10 @@ struct LinearOperands {
 // dy^T and the weights x^T. What follows brings the operands there.
 
 // One panel, as LinearKernels::pack makes it, of weights that are given by their transpose: columns [in,out],
-// row-major, in the dtype of the product, or as f32 that bf16 holds exactly. `packed` takes outputs [first, last), at
-// most panel_rows. These rows are what the kernel reads side by side, so that copying is all. An odd number of bf16
-// inputs is filled up with a zero.
-void linear_pack_columns(DType product, DType dtype, const void* columns, std::int64_t in, std::int64_t out,
-                         std::int64_t first, std::int64_t last, std::int64_t panel_rows, float* packed);
+// row-major, in the dtype of the product. `packed` takes outputs [first, last), at most panel_rows. These rows are what
+// the kernel reads side by side, so that copying is all. An odd number of bf16 inputs is filled up with a zero.
+void linear_pack_columns(DType product, const void* columns, std::int64_t in, std::int64_t out, std::int64_t first,
+                         std::int64_t last, std::int64_t panel_rows, float* packed);
 
 // Columns [first, last) of x [rows,columns] as rows of to [columns,stride], both row-major and of dtype f32 or bf16;
 // zeros beyond the last of `rows`.

@@ -71,10 +71,10 @@ void multiply(const kernels::LinearOperands& operands, std::int64_t rows) {
   });
 }
 
-// y, of so many rows, where the weights are given by their transpose `columns` [in,out], row-major, of dtype. Each
+// y, of so many rows, where the weights are given by their transpose `columns` [in,out], row-major. Each
 // panel is packed where it is used, and serves as many rows as make the copy small beside the products: a fresh copy of
 // all the weights, with the pages that it would touch first, took a quarter of the time where rows are few.
-void multiply_columns(const kernels::LinearOperands& operands, DType dtype, const void* columns, std::int64_t rows) {
+void multiply_columns(const kernels::LinearOperands& operands, const void* columns, std::int64_t rows) {
   constexpr std::int64_t rows_at_once = 8 * kernels::linear_rows;
   const kernels::Target& target = kernels::target();
   const std::int64_t panels = divide_up(operands.out, target.panel_rows);
@@ -86,8 +86,8 @@ void multiply_columns(const kernels::LinearOperands& operands, DType dtype, cons
     const std::int64_t first = item % panels * target.panel_rows;
     const std::int64_t last = std::min(operands.out, first + target.panel_rows);
     float* panel = packed.data<float>() + worker * floats;
-    kernels::linear_pack_columns(operands.dtype, dtype, columns, operands.in, operands.out, first, last,
-                                 target.panel_rows, panel);
+    kernels::linear_pack_columns(operands.dtype, columns, operands.in, operands.out, first, last, target.panel_rows,
+                                 panel);
     kernels::LinearOperands part = operands;
     part.packed = panel;
     part.out = last - first;
@@ -144,23 +144,24 @@ Linear::Linear(const View& weight, const std::optional<View>& bias) {
   pack();
 }
 
-Linear::Linear(Tensor weight, std::optional<Tensor> bias, DType dtype)
-    : weight_(std::move(weight)), bias_(std::move(bias)), dtype_(dtype) {
+Linear::Linear(const View& weight, const std::optional<Tensor>& bias, DType dtype)
+    : weight_(weight.to(dtype)), bias_(bias ? std::optional(bias->clone()) : std::nullopt) {
   pack();
 }
 
 Linear Linear::to(DType dtype) const {
   if (dtype != DType::f32 && dtype != DType::bf16)
     fail(ErrorCode::bad_dtype, "Linear", "dtype is {}, expected f32 or bf16", dtype);
-  return Linear(weight_.view().to(dtype).view().to(DType::f32), bias_ ? std::optional(bias_->clone()) : std::nullopt,
-                dtype);
+  return Linear(weight_, bias_, dtype);
 }
 
 void Linear::pack() {
-  const DType product = product_dtype(dtype_, in_size());
+  const DType product = product_dtype(dtype(), in_size());
   const kernels::Target& target = kernels::target();
   packed_ = Tensor::uninitialized({target.linear.floats(product, out_size(), in_size())});
-  target.linear.pack(product, weight_.data<float>(), out_size(), in_size(), packed_.data<float>());
+  Tensor made;
+  const View weight = in_dtype(weight_, DType::f32, made);
+  target.linear.pack(product, weight.data<float>(), out_size(), in_size(), packed_.data<float>());
 }
 
 void Linear::check_input(const View& x) const {
@@ -174,19 +175,19 @@ void Linear::check_input(const View& x) const {
 
 Tensor Linear::forward(const View& x) const {
   check_input(x);
-  const DType product = product_dtype(dtype_, in_size());
+  const DType product = product_dtype(dtype(), in_size());
   Tensor y = Tensor::uninitialized(with_last(x.shape(), out_size()), product), made;
 
   kernels::LinearOperands operands;
   operands.dtype = operands.y_dtype = product;
-  operands.x = rows_of(x, product, dtype_, made);
+  operands.x = rows_of(x, product, dtype(), made);
   operands.packed = packed_.data<float>();
   operands.bias = bias_ ? bias_->data<float>() : nullptr;
   operands.y = y.raw();
   operands.in = operands.x_stride = in_size();
   operands.out = operands.y_stride = out_size();
   multiply(operands, x.count() / in_size());
-  return product == dtype_ ? std::move(y) : y.view().to(dtype_);
+  return product == dtype() ? std::move(y) : y.view().to(dtype());
 }
 
 // dx = dy W, dW = dy^T x, db = dy^T 1: the products of forward()'s kind that linear.h tells of.
@@ -194,14 +195,14 @@ LinearGradients Linear::backward(const View& dy, const View& x) const {
   check_input(x);
   check_given("Linear", "dy", dy, with_last(x.shape(), out_size()));
   const std::int64_t rows = x.count() / in_size();
-  const DType product = product_dtype(dtype_, out_size());
+  const DType product = product_dtype(dtype(), out_size());
   if (rows == 0) {
-    return {Tensor(x.shape(), dtype_), Tensor(weight_.shape()),
+    return {Tensor(x.shape(), dtype()), Tensor(weight_.shape()),
             bias_ ? std::optional(Tensor({out_size()})) : std::nullopt};
   }
   Tensor made_dy, made_x;
-  const void* dy_rows = rows_of(dy, product, dtype_, made_dy);
-  const void* x_rows = rows_of(x, product, dtype_, made_x);
+  const void* dy_rows = rows_of(dy, product, dtype(), made_dy);
+  const void* x_rows = rows_of(x, product, dtype(), made_x);
   LinearGradients out{input_gradient(product, dy_rows, x.shape()), weight_gradient(product, dy_rows, x_rows, rows), {}};
   if (bias_ && product == DType::bf16) out.dbias = sum_rows(static_cast<const BF16*>(dy_rows), rows, out_size());
   if (bias_ && product == DType::f32) out.dbias = sum_rows(static_cast<const float*>(dy_rows), rows, out_size());
@@ -217,8 +218,9 @@ Tensor Linear::input_gradient(DType product, const void* dy, const Dims& shape) 
   operands.y = dx.raw();
   operands.in = operands.x_stride = out_size();
   operands.out = operands.y_stride = in_size();
-  multiply_columns(operands, DType::f32, weight_.raw(), dx.count() / in_size());
-  return product == dtype_ ? std::move(dx) : dx.view().to(dtype_);
+  Tensor made;
+  multiply_columns(operands, in_dtype(weight_, product, made).raw(), dx.count() / in_size());
+  return product == dtype() ? std::move(dx) : dx.view().to(dtype());
 }
 
 // dy [rows,out], x [rows,in] -> dW = dy^T x
@@ -235,7 +237,7 @@ Tensor Linear::weight_gradient(DType product, const void* dy, const void* x, std
   operands.in = rows;
   operands.x_stride = stride;
   operands.out = operands.y_stride = in_size();
-  multiply_columns(operands, product, x, out_size());
+  multiply_columns(operands, x, out_size());
   return dweight;
 }
 

@@ -33,7 +33,7 @@ Tensor append_rows(Tensor rows, const std::optional<Tensor>& learned, bool zeros
   const std::int64_t own = rows.size(-2);
   Dims shape = rows.shape();
   shape[shape.rank() - 2] += (learned ? 1 : 0) + (zeros ? 1 : 0);
-  Tensor out(shape);
+  Tensor out(shape, rows.dtype());
   out.view().slice(-2, 0, own).copy_from(rows);
   if (learned) {
     const MutableView row = out.view().slice(-2, own, own + 1);
@@ -71,10 +71,10 @@ Dims lse_shape(const View& query, std::int64_t heads) {
 // Of x [B,T,N] or [T,N], row t, summed over B.
 Tensor sum_row(const View& x, std::int64_t t) {
   const std::int64_t N = x.size(-1);
-  const View rows = (x.rank() == 3 ? x : x.reshape({1, x.size(0), N})).select(1, t);
+  const Tensor rows = (x.rank() == 3 ? x : x.reshape({1, x.size(0), N})).select(1, t).to(DType::f32);
   Tensor sums({N}, DType::f64);
   for (std::int64_t b = 0; b < rows.size(0); ++b) {
-    const float* row = rows.data<float>() + b * rows.strides()[0];
+    const float* row = rows.data<float>() + b * N;
     for (std::int64_t n = 0; n < N; ++n) sums.data<double>()[n] += static_cast<double>(row[n]);
   }
   return sums.view().to(DType::f32);
@@ -120,6 +120,17 @@ Tensor average_heads(const View& weights) {
 MultiHeadAttention::MultiHeadAttention(std::int64_t heads, Linear query, Linear key, Linear value)
     : heads_(heads), query_(std::move(query)), key_(std::move(key)), value_(std::move(value)) {}
 
+MultiHeadAttention MultiHeadAttention::to(DType dtype) const {
+  MultiHeadAttention layer(heads_, query_.to(dtype), key_.to(dtype), value_.to(dtype));
+  if (output_) layer.output_ = output_->to(dtype);
+  if (bias_k_) {
+    layer.bias_k_ = bias_k_->view().to(dtype).view().to(DType::f32);
+    layer.bias_v_ = bias_v_->view().to(dtype).view().to(DType::f32);
+  }
+  layer.zero_attention_ = zero_attention_;
+  return layer;
+}
+
 MultiHeadAttentionResult MultiHeadAttention::forward(const View& query, const View& key, const View& value,
                                                      const MultiHeadAttentionCall& call) const {
   MultiHeadAttentionState state;
@@ -148,7 +159,7 @@ std::optional<Tensor> MultiHeadAttention::compute(const View& query, const View&
   // Step 2: attention, the heads reading and writing side by side.
   const Heads heads(state, heads_);
   const JoinedOptions joined = join_masks(call, heads.q, heads.k, heads.v, appended());
-  state.concat_heads = Tensor::uninitialized(with_last(query.shape(), value_.out_size()));
+  state.concat_heads = Tensor::uninitialized(with_last(query.shape(), value_.out_size()), dtype());
   state.lse = Tensor::uninitialized(lse_shape(query, heads_));
   state.lse_low = Tensor::uninitialized(lse_shape(query, heads_));
   attention_into(split_heads(state.concat_heads.view(), heads_), state.lse.view(), heads.q, heads.k, heads.v,
@@ -180,10 +191,10 @@ MultiHeadAttentionGradients MultiHeadAttention::backward(const View& doutput, co
   LinearGradients output;
   if (output_) output = output_->backward(doutput, state.concat_heads);
   Tensor made;
-  const View dconcat_heads = output_ ? output.dx : in_dtype(doutput, DType::f32, made);
+  const View dconcat_heads = output_ ? output.dx : in_dtype(doutput, dtype(), made);
   // Step 2: attention, the heads reading and writing side by side.
-  Tensor dqueries = Tensor::uninitialized(state.queries.shape()), dkeys = Tensor::uninitialized(state.keys.shape()),
-         dvalues = Tensor::uninitialized(state.values.shape());
+  const auto like = [](const Tensor& x) { return Tensor::uninitialized(x.shape(), x.dtype()); };
+  Tensor dqueries = like(state.queries), dkeys = like(state.keys), dvalues = like(state.values);
   const AttentionGradientViews to{split_heads(dqueries.view(), heads_), split_heads(dkeys.view(), heads_),
                                   split_heads(dvalues.view(), heads_)};
   compute_backward(to, dconcat_heads, state, call, wanted, out);

@@ -241,12 +241,12 @@ TensorMap MultiHeadAttention::by_name(const Parts& parts) const {
   if (joined) {
     out["in_proj_weight"] = concatenate({parts.query, parts.key, parts.value});
   } else {
-    out["q_proj_weight"] = parts.query.clone();
-    out["k_proj_weight"] = parts.key.clone();
-    out["v_proj_weight"] = parts.value.clone();
+    out["q_proj_weight"] = parts.query.to(DType::f32);
+    out["k_proj_weight"] = parts.key.to(DType::f32);
+    out["v_proj_weight"] = parts.value.to(DType::f32);
   }
   if (parts.query_bias) out["in_proj_bias"] = concatenate({*parts.query_bias, *parts.key_bias, *parts.value_bias});
-  if (parts.output) out["out_proj.weight"] = parts.output->clone();
+  if (parts.output) out["out_proj.weight"] = parts.output->to(DType::f32);
   if (parts.output_bias) out["out_proj.bias"] = parts.output_bias->clone();
   if (parts.bias_k) {
     out["bias_k"] = parts.bias_k->reshape({1, 1, -1}).clone();

@@ -53,6 +53,10 @@ SelfAttention SelfAttention::from_parameters(const View& w_query, const View& w_
   return SelfAttention(parameter("w_query", w_query), parameter("w_key", w_key), parameter("w_value", w_value));
 }
 
+SelfAttention SelfAttention::to(DType dtype) const {
+  return SelfAttention(query_.to(dtype), key_.to(dtype), value_.to(dtype));
+}
+
 void SelfAttention::check_input(const View& x) const {
   if (x.rank() != 2 && x.rank() != 3) {
     fail(ErrorCode::bad_shape, "SelfAttention", "x has shape {}, expected [T,E] or [B,T,E]", x.shape());

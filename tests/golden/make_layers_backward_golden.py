@@ -5,8 +5,9 @@
 
 The layers and their inputs are the cases of layers.safetensors (make_layers_golden.py). CASE.doutput is the gradient
 of the output; CASE.dNAME that of NAME, rounded to f32: of inputs (query is all of x in self-attention), of float masks,
-and of the layer's state (dlayer.ENTRY). self_attention.* holds a whole case of its own, causal, with x, doutput and the
-state (query.weight, ...); so does embedding.*, with ids.
+and of the layer's state (dlayer.ENTRY); bf16.CASE.dNAME the same as autograd computes it in bf16, of the rounded layer.
+self_attention.* holds a whole case of its own, causal, with x, doutput and the state (query.weight, ...); so does
+embedding.*, with ids.
 """
 
 import pathlib
@@ -20,17 +21,17 @@ INPUTS = ["query", "key", "value", "key_padding_mask", "attn_mask"]
 WITH_ZEROS = {"zero_attention", "bias_kv_and_zero", "everything", "everything_float"}
 
 
-def leaf(tensor):
-    return tensor.double().requires_grad_() if tensor.is_floating_point() else tensor
+def leaf(tensor, dtype=torch.float64):
+    return tensor.to(dtype).requires_grad_() if tensor.is_floating_point() else tensor
 
 
 def gradients(inputs):
     return {f"d{name}": tensor.grad for name, tensor in inputs.items() if tensor.requires_grad}
 
 
-def multi_head_case(name, tensors):
-    state = {k.removeprefix("layer."): leaf(tensor) for k, tensor in tensors.items() if k.startswith("layer.")}
-    inputs = {entry: leaf(tensors[entry]) for entry in INPUTS if entry in tensors}
+def multi_head_case(name, tensors, dtype=torch.float64, doutput=None):
+    state = {k.removeprefix("layer."): leaf(tensor, dtype) for k, tensor in tensors.items() if k.startswith("layer.")}
+    inputs = {entry: leaf(tensors[entry], dtype) for entry in INPUTS if entry in tensors}
     query = inputs["query"]
     key = inputs.get("key", query)
     value = inputs.get("value", key)
@@ -39,10 +40,10 @@ def multi_head_case(name, tensors):
                                   kdim=key.shape[-1], vdim=value.shape[-1], batch_first=True)
     masks = {entry: inputs[entry] for entry in ("key_padding_mask", "attn_mask") if entry in inputs}
     output, _ = torch.func.functional_call(layer, state, (query, key, value), {"need_weights": False, **masks})
-    doutput = torch.randn(output.shape)
-    output.backward(doutput.double())
+    doutput = torch.randn(output.shape) if doutput is None else doutput
+    output.backward(doutput.to(dtype))
     of_state = gradients({f"layer.{entry}": tensor for entry, tensor in state.items()})
-    return {"doutput": doutput, **gradients(inputs), **of_state}
+    return doutput, {**gradients(inputs), **of_state}
 
 
 def linear_case(tensors):
@@ -81,9 +82,18 @@ cases = {}
 for full, tensor in load_file(HERE / "layers.safetensors").items():
     case, entry = full.split(".", 1)
     cases.setdefault(case, {})[entry] = tensor
-out = {case: linear_case(tensors) if case.startswith("linear") else multi_head_case(case, tensors)
-       for case, tensors in sorted(cases.items())}
+out = {}
+for case, tensors in sorted(cases.items()):
+    if case.startswith("linear"):
+        out[case] = linear_case(tensors)
+        continue
+    doutput, exact = multi_head_case(case, tensors)
+    out[case] = {"doutput": doutput, **exact}
 out |= {"self_attention": self_attention_case(), "embedding": embedding_case()}
+# Last: a layer that is made draws numbers.
+for case, tensors in sorted(cases.items()):
+    if not case.startswith("linear"):
+        out[f"bf16.{case}"] = multi_head_case(case, tensors, torch.bfloat16, out[case]["doutput"])[1]
 path = HERE / "layers_backward.safetensors"
 flat = {f"{case}.{entry}": (tensor.float() if tensor.is_floating_point() else tensor).contiguous()
         for case, tensors in out.items() for entry, tensor in tensors.items()}

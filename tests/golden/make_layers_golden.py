@@ -4,8 +4,8 @@
     python tests/golden/make_layers_golden.py
 
 Forward: each case CASE holds the layer's state as CASE.layer.*, its inputs CASE.query, CASE.key, CASE.value,
-CASE.key_padding_mask and CASE.attn_mask, torch's results CASE.output and CASE.weights, and CASE.output_f64: the same layer and inputs
-computed in f64.
+CASE.key_padding_mask and CASE.attn_mask, torch's results CASE.output and CASE.weights, and CASE.output_f64 and CASE.output_bf16: the same
+layer and inputs computed in f64, and rounded to bf16 and computed in it.
 A case of self-attention has no CASE.key; a case without weights asked for no CASE.weights.
 
 Initialisation: CASE.SEED.* is the state that torch draws, CASE.SEED.next what torch.rand(2) gives after it.
@@ -40,6 +40,10 @@ def double(tensor):
     return tensor.double() if tensor is not None and tensor.is_floating_point() else tensor
 
 
+def narrow(tensor):
+    return tensor.bfloat16() if tensor is not None and tensor.is_floating_point() else tensor
+
+
 def add_case(out, name, layer, query, key=None, value=None, masks=None, need_weights=False, average=True):
     masks = masks or {}
 
@@ -61,6 +65,8 @@ def add_case(out, name, layer, query, key=None, value=None, masks=None, need_wei
         out[f"{name}.weights"] = weights
     layer.double()
     out[f"{name}.output_f64"] = run(double)[0]
+    layer.bfloat16()
+    out[f"{name}.output_bf16"] = run(narrow)[0]
 
 
 def forward_cases():

@@ -20,45 +20,77 @@ using test::Numbers;
 
 class MultiHeadAttentionBackwardEqualsTorch : public testing::TestWithParam<const char*> {};
 
+// A case of the golden data. Of self-attention, key and value are the query.
+struct Case {
+  explicit Case(const std::string& of) : name(of) {
+    call.key_padding_mask = golden_if_any(name + ".key_padding_mask");
+    call.attn_mask = golden_if_any(name + ".attn_mask");
+  }
+
+  static MultiHeadAttention layer_of(const std::string& name) {
+    const std::set<std::string> with_zeros = {"zero_attention", "bias_kv_and_zero", "everything", "everything_float"};
+    return MultiHeadAttention::from_state_dict(test::layers_golden(), name == "one_head" ? 1 : 5,
+                                               {.zero_attention = with_zeros.contains(name)}, name + ".layer.");
+  }
+
+  std::string name;
+  MultiHeadAttention layer = layer_of(name);
+  bool crosses = golden_if_any(name + ".key").has_value();
+  View query = golden(name + ".query"), key = golden_if_any(name + ".key").value_or(query),
+       value = golden_if_any(name + ".value").value_or(key), doutput = backward_golden().at(name + ".doutput");
+  MultiHeadAttentionCall call = {};
+};
+
 TEST_P(MultiHeadAttentionBackwardEqualsTorch, EveryGradient) {
-  const std::string name = GetParam();
-  const std::set<std::string> with_zeros = {"zero_attention", "bias_kv_and_zero", "everything", "everything_float"};
-  const MultiHeadAttention layer =
-      MultiHeadAttention::from_state_dict(test::layers_golden(), name == "one_head" ? 1 : 5,
-                                          {.zero_attention = with_zeros.contains(name)}, name + ".layer.");
-  const View query = golden(name + ".query"), doutput = backward_golden().at(name + ".doutput");
-  const std::optional<View> key = golden_if_any(name + ".key"), value = golden_if_any(name + ".value");
-  MultiHeadAttentionCall call;
-  call.key_padding_mask = golden_if_any(name + ".key_padding_mask");
-  call.attn_mask = golden_if_any(name + ".attn_mask");
+  const Case c(GetParam());
+  const MultiHeadAttention& layer = c.layer;
+  const MultiHeadAttentionCall& call = c.call;
   const auto floating = [](const std::optional<View>& mask) { return mask && is_floating(mask->dtype()); };
   const MultiHeadAttentionBackward wanted{.key_padding_mask = floating(call.key_padding_mask),
                                           .attn_mask = floating(call.attn_mask)};
   MultiHeadAttentionState state;
   const MultiHeadAttentionResult result =
-      key ? layer.forward(query, *key, value.value_or(*key), call, state) : layer.forward(query, call, state);
+      c.crosses ? layer.forward(c.query, c.key, c.value, call, state) : layer.forward(c.query, call, state);
   expect_same(result.output,
-              (key ? layer.forward(query, *key, value.value_or(*key), call) : layer.forward(query, call)).output);
-  const MultiHeadAttentionGradients out =
-      key ? layer.backward(doutput, query, *key, value.value_or(*key), state, call, wanted)
-          : layer.backward(doutput, query, state, call, wanted);
+              (c.crosses ? layer.forward(c.query, c.key, c.value, call) : layer.forward(c.query, call)).output);
+  const MultiHeadAttentionGradients out = c.crosses
+                                              ? layer.backward(c.doutput, c.query, c.key, c.value, state, call, wanted)
+                                              : layer.backward(c.doutput, c.query, state, call, wanted);
 
   std::size_t compared = 1;  // doutput
   const auto compare = [&](const std::string& entry, const View& gradient) {
     // Forward and backward in f32, some ten roundings behind each other, against f64; FlashAttention's rule allows
     // three times the forward's 5e-7.
-    expect_close(gradient, backward_golden().at(name + "." + entry), 1.5e-6, entry);
+    expect_close(gradient, backward_golden().at(c.name + "." + entry), 1.5e-6, entry);
     ++compared;
   };
   compare("dquery", out.dquery);
-  if (key) compare("dkey", out.dkey);
-  if (key) compare("dvalue", out.dvalue);
+  if (c.crosses) compare("dkey", out.dkey);
+  if (c.crosses) compare("dvalue", out.dvalue);
   if (wanted.key_padding_mask) compare("dkey_padding_mask", *out.dkey_padding_mask);
   if (wanted.attn_mask) compare("dattn_mask", *out.dattn_mask);
   for (const auto& [entry, gradient] : out.parameters) compare("dlayer." + entry, gradient);
   std::size_t expected = 0;
-  for (const auto& [entry, tensor] : backward_golden()) expected += entry.starts_with(name + ".");
+  for (const auto& [entry, tensor] : backward_golden()) expected += entry.starts_with(c.name + ".");
   EXPECT_EQ(compared, expected);
+}
+
+// Of truth in f64, no farther than three times torch's own gradients in bf16, and the roundings of a gradient that
+// comes through three layers.
+TEST_P(MultiHeadAttentionBackwardEqualsTorch, InBF16) {
+  const Case c(GetParam());
+  const MultiHeadAttention layer = c.layer.to(DType::bf16);
+  MultiHeadAttentionState state;
+  layer.forward(c.query, c.key, c.value, c.call, state);
+  const MultiHeadAttentionGradients out = layer.backward(c.doutput, c.query, c.key, c.value, state, c.call);
+  EXPECT_EQ(out.dquery.dtype(), DType::bf16);
+  const auto compare = [&](const std::string& entry, const View& gradient) {
+    const View truth = backward_golden().at(c.name + "." + entry);
+    const double theirs = test::relative_error(backward_golden().at("bf16." + c.name + "." + entry), truth);
+    expect_close(gradient, truth, 3 * theirs + 2 * 0x1p-8, entry);
+  };
+  if (c.crosses) compare("dquery", out.dquery), compare("dkey", out.dkey);
+  for (const auto& [entry, gradient] : out.parameters) compare("dlayer." + entry, gradient);
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, MultiHeadAttentionBackwardEqualsTorch,

@@ -72,6 +72,34 @@ INSTANTIATE_TEST_SUITE_P(Golden, MultiHeadAttentionEqualsTorch,
                                          "both_bool", "both_float", "everything", "everything_float"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
+// Of truth in f64, no farther than twice torch's own layer in bf16, and the rounding of the result.
+TEST_P(MultiHeadAttentionEqualsTorch, InBF16) {
+  const std::string name = GetParam();
+  const MultiHeadAttention layer = golden_layer(name).to(DType::bf16);
+  const Inputs in = golden_inputs(name);
+  const MultiHeadAttentionResult result = layer.forward(in.query, in.key, in.value, in.call);
+  EXPECT_EQ(result.output.dtype(), DType::bf16);
+  const View truth = golden(name + ".output_f64");
+  expect_close(result.output, truth, 2 * test::relative_error(golden(name + ".output_bf16"), truth) + 0x1p-9);
+  if (result.weights) expect_close(*result.weights, golden(name + ".weights"), 4 * 0x1p-8);
+}
+
+TEST(MultiHeadAttention, ToBF16KeepsTheStateDictsNamesAndShapes) {
+  for (const char* name : {"self", "everything"}) {
+    const MultiHeadAttention wide = golden_layer(name), narrow = wide.to(DType::bf16);
+    EXPECT_EQ(narrow.dtype(), DType::bf16);
+    const TensorMap before = wide.state_dict(), after = narrow.state_dict();
+    ASSERT_EQ(before.size(), after.size());
+    for (const auto& [entry, tensor] : before) {
+      const bool bias = entry == "in_proj_bias" || entry == "out_proj.bias";
+      expect_same(after.at(entry), bias ? tensor.clone() : tensor.view().to(DType::bf16).view().to(DType::f32), entry);
+    }
+    expect_same(narrow.to(DType::f32).state_dict().at("out_proj.weight"), after.at("out_proj.weight"));
+  }
+  expect_error(
+      ErrorCode::bad_dtype, [] { (void)golden_layer("self").to(DType::f16); }, "expected f32 or bf16");
+}
+
 TEST(MultiHeadAttention, StateDictIsTorchsEntryByEntry) {
   for (const std::string name : {"self", "no_bias", "cross_sizes", "bias_kv", "bias_kv_sizes"}) {
     const TensorMap state = golden_layer(name).state_dict();

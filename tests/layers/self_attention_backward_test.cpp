@@ -92,8 +92,8 @@ TEST(SelfAttentionBackward, OptionsAndTheirGradients) {
 TEST(SelfAttentionBackward, BF16Layers) {
   Generator generator(4);
   const SelfAttention wide(8, 4, 6, generator);
-  const auto narrow_layer = [](const Linear& layer) { return layer.to(DType::bf16); };
-  const SelfAttention narrow(narrow_layer(wide.query()), narrow_layer(wide.key()), narrow_layer(wide.value()));
+  const SelfAttention narrow = wide.to(DType::bf16);
+  EXPECT_EQ(narrow.dtype(), DType::bf16);
   const Tensor x = generator.randn({2, 5, 8}), dcontext = generator.randn({2, 5, 6});
   SelfAttentionState state, narrow_state;
   wide.forward(x, {}, state);
