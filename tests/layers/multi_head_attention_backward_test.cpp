@@ -331,18 +331,21 @@ TEST(MultiHeadAttentionBackward, WithoutABatchAndAnyStrides) {
 
 TEST(MultiHeadAttentionBackward, TheSameBitsForAnyNumberOfThreads) {
   Generator generator(6);
-  const MultiHeadAttention layer(96, 3, generator);
+  const MultiHeadAttention wide(96, 3, generator);
   const Tensor x = generator.randn({2, 90, 96}), doutput = generator.randn({2, 90, 96});
   const int before = num_threads();
-  std::vector<MultiHeadAttentionGradients> out;
-  for (const int threads : {1, before}) {
-    set_num_threads(threads);
-    MultiHeadAttentionState state;
-    layer.forward(x, {.attention = {.causal = true}}, state);
-    out.push_back(layer.backward(doutput, x, state, {.attention = {.causal = true}}));
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const MultiHeadAttention layer = wide.to(dtype);
+    std::vector<MultiHeadAttentionGradients> out;
+    for (const int threads : {1, before}) {
+      set_num_threads(threads);
+      MultiHeadAttentionState state;
+      layer.forward(x, {.attention = {.causal = true}}, state);
+      out.push_back(layer.backward(doutput, x, state, {.attention = {.causal = true}}));
+    }
+    expect_same(out[0].dquery, out[1].dquery);
+    for (const auto& [name, gradient] : out[0].parameters) expect_same(out[1].parameters.at(name), gradient, name);
   }
-  expect_same(out[0].dquery, out[1].dquery);
-  for (const auto& [name, gradient] : out[0].parameters) expect_same(out[1].parameters.at(name), gradient, name);
 }
 
 // A hidden key may hold anything, and gets and gives nothing; a row that sees nothing likewise.
