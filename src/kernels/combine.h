@@ -33,16 +33,24 @@ void combine_row(const Group& g, const Results& to, std::int64_t head, std::int6
   char* out = operand_at(to.out, head, row);
   for (std::int64_t d = 0; d < g.sizes.Dv; d += piece) {
     const std::int64_t count = min_of(piece, g.sizes.Dv - d);
-    double sums[piece];
-    for (std::int64_t i = 0; i < count; ++i) sums[i] = 0;
-    for (std::int64_t n = 0; n < parts.count; ++n) {
-      const float* part = parts.part(n);
-      if (part[1] == 0) continue;
-      const double share = weight_of(static_cast<double>(part[0]) - m) / l;
-      for (std::int64_t i = 0; i < count; ++i) sums[i] += static_cast<double>(part[2 + d + i]) * share;
-    }
     float rounded[piece];
-    for (std::int64_t i = 0; i < count; ++i) rounded[i] = static_cast<float>(sums[i]);
+    if (parts.count == 1) {  // the sums below, in one loop: few keys give little else to do
+      const float* part = parts.part(0);
+      const double share = part[1] == 0 ? 0 : weight_of(static_cast<double>(part[0]) - m) / l;
+      for (std::int64_t i = 0; i < count; ++i) {
+        rounded[i] = static_cast<float>(0 + static_cast<double>(part[2 + d + i]) * share);
+      }
+    } else {
+      double sums[piece];
+      for (std::int64_t i = 0; i < count; ++i) sums[i] = 0;
+      for (std::int64_t n = 0; n < parts.count; ++n) {
+        const float* part = parts.part(n);
+        if (part[1] == 0) continue;
+        const double share = weight_of(static_cast<double>(part[0]) - m) / l;
+        for (std::int64_t i = 0; i < count; ++i) sums[i] += static_cast<double>(part[2 + d + i]) * share;
+      }
+      for (std::int64_t i = 0; i < count; ++i) rounded[i] = static_cast<float>(sums[i]);
+    }
     store_row(rounded, out + d * to.out.column * bytes_of(to.out.dtype), {to.out.dtype, to.out.column, count});
   }
   if (!to.lse.data) return;
