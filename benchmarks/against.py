@@ -12,7 +12,7 @@ import report
 
 OTHER = "other build"
 # What is measured unless --cases says otherwise. The rest needs Python, which holds one build at a time, or is compared with itself.
-SECTIONS = ("table", "backward", "decode", "tokens", "options")
+SECTIONS = ("table", "backward", "decode", "tokens", "options", "linear", "layer")
 # A change that should cost nothing is one that stays above these.
 LEAST_MEAN, LEAST_CASE = 0.995, 0.98
 
@@ -43,7 +43,8 @@ def groups(chosen):
             if entry.worker != "attend" or entry.case is None or entry.one_thread:
                 continue
             pair = (dataclasses.replace(entry, key="attend"), dataclasses.replace(entry, key=OTHER, worker=OTHER))
-            found.append(cases.Group(f"{group.name}, {entry.key.removeprefix('attend ')}", group.section, pair, OTHER))
+            which = entry.key.removeprefix("attend").strip()
+            found.append(cases.Group(f"{group.name}, {which}" if which else group.name, group.section, pair, OTHER))
     return found
 
 
@@ -81,7 +82,7 @@ def compared(result):
 
 def page(result):
     found, machine, other = result["against"], result["machine"], result["other"]
-    lines = [f"# attend at {machine['commit']} against {other['commit'] or other['worker']}\n"]
+    lines = [f"# attend at {machine['commit']} against {other['commit'] or 'another build'}\n"]
     if result["quick"]:
         lines.append("- **A run with --quick: tiny cases under the names of the real ones. It tests the harness and measures nothing.**")
     lines += [f"- {result['date']}, {machine['processor']}, {machine['threads']} threads, {machine['system']}",

@@ -65,6 +65,8 @@ class AttentionCase : public Prepared {
     option(inputs, "alibi_slopes", DType::f32, options_.alibi_slopes);
     option(inputs, "sinks", DType::f32, options_.sinks);
     option(inputs, "key_lengths", DType::i64, options_.key_lengths);
+    option(inputs, "query_starts", DType::i64, options_.query_starts);
+    option(inputs, "key_starts", DType::i64, options_.key_starts);
   }
   // Into memory that is there, but for the first time: as ONNX Runtime and OpenVINO do.
   void run() override {

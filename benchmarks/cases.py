@@ -24,17 +24,22 @@ class Attention:
     softcap: float = 0
     sinks: bool = False
     lengths: bool = False  # key_lengths, all Tk
+    documents: tuple = ()  # lengths of the sequences that Tq and Tk hold one after another
     arrays: str = ""  # from Python: "numpy" or "torch"
     backward: bool = False  # the gradients of q, k and v, given out and lse
+    flex: bool = False  # PyTorch's worker takes FlexAttention
 
     kind = "attention"
 
     def spec(self):
         """As the workers read it."""
         spec = {"kind": self.kind, "B": self.B, "H": self.H, "Hkv": self.Hkv or self.H, "Tq": self.Tq, "Tk": self.Tk,
-                "D": self.D, "dtype": self.dtype, "causal": self.causal, "softcap": self.softcap, "backward": self.backward}
+                "D": self.D, "dtype": self.dtype, "causal": self.causal, "softcap": self.softcap, "backward": self.backward,
+                "flex": self.flex}
         if self.window:
             spec["window"] = list(self.window)
+        if self.documents:
+            spec["documents"] = list(self.documents)
         if self.offset is not None:
             spec["offset"] = self.offset
         if self.arrays:
@@ -45,6 +50,8 @@ class Attention:
         """Pairs of a query and a key that it sees, exactly: T (T + 1) / 2 for a causal square."""
         if self.mask:
             return self.B * self.H * int(np.count_nonzero(inputs["mask"]))
+        if self.documents:
+            return self.B * self.H * sum(length**2 for length in self.documents)
         i = np.arange(self.Tq) + (self.offset or 0)
         low, high = np.zeros_like(i), np.full_like(i, self.Tk - 1)
         if self.window and self.window[0] >= 0:
@@ -80,6 +87,8 @@ class Attention:
             made["sinks"] = np.zeros(self.H, dtype=np.float32)
         if self.lengths:
             made["key_lengths"] = np.full(self.B, self.Tk, dtype=np.int64)
+        if self.documents:
+            made["query_starts"] = made["key_starts"] = np.cumsum((0, *self.documents), dtype=np.int64)
         return made
 
 
@@ -185,7 +194,7 @@ class Group:
     """Entries that are compared with each other, and so are measured in the same rounds."""
 
     name: str
-    section: str  # "table", "decode", "tokens", "head sizes", "options", "linear", "layer", "models", "backward"
+    section: str  # "table", "decode", "tokens", "head sizes", "options", "flex", "linear", "layer", "models", "backward"
     entries: tuple
     reference: str = ""  # the entry whose output the others must agree with; "": they compute different things
 
@@ -220,6 +229,14 @@ OPTIONS = {
     "ALiBi": {"alibi": True},
     "softcap": {"softcap": 30.0},
     "window 256 causal": {"window": (256, 0), "causal": True},
+}
+# What FlexAttention compiles, as PyTorch's own function has none of it.
+FLEX = {
+    "causal": {"causal": True},
+    "window 256 causal": {"window": (256, 0), "causal": True},
+    "ALiBi": {"alibi": True},
+    "softcap": {"softcap": 30.0},
+    "documents": {"documents": (1900, 100, 700, 396, 1000)},
 }
 LINEAR = {"512x768x768": Linear(512, 768, 768), "128x3072x768": Linear(128, 3072, 768)}
 LAYERS = {"512x768, 12 heads": MultiHead(512, 768, 12), "2048x1024, 16 heads": MultiHead(2048, 1024, 16)}
@@ -269,6 +286,13 @@ def option_group(dtype):
     return Group(f"options {dtype}", "options", tuple(entries))
 
 
+def flex_group(name, change):
+    case = Attention(1, 4, 4096, 4096, 64, flex=True, **change)
+    entries = [Entry(f"{who} {dtype}", worker, typed(case, dtype))
+               for who, worker in (("attend", "attend"), ("FlexAttention", "PyTorch")) for dtype in ("f32", "bf16")]
+    return Group(f"flex {name}", "flex", tuple(entries), "attend f32")
+
+
 def layer_group(section, name, case, dtype):
     entries = (Entry("attend", case=typed(case, dtype)), Entry("PyTorch", "PyTorch", typed(case, dtype)),
                Entry("roof", roof="bf16" if dtype == "bf16" else "fma"))
@@ -287,6 +311,7 @@ def groups():
     made += [backward_group(name, case) for name, case in BACKWARD.items()]
     made += [head_size_group(dtype) for dtype in ("f32", "bf16")]
     made += [option_group(dtype) for dtype in ("f32", "bf16")]
+    made += [flex_group(name, change) for name, change in FLEX.items()]
     for section, of in ("linear", LINEAR), ("layer", LAYERS):
         made += [layer_group(section, name, case, dtype) for name, case in of.items() for dtype in ("f32", "bf16")]
     return made + [model_group(name, case, dtype) for name, case in MODELS.items() for dtype in ("f32", "bf16")]
@@ -316,6 +341,8 @@ def small(case):
         return dataclasses.replace(case, T=8, E=32, heads=2)
     if case.kind == "model":
         return dataclasses.replace(case, B=1, T=12, new=min(case.new, 4), width=32, layers=2, H=4, Hkv=2)
+    if case.documents:
+        case = dataclasses.replace(case, documents=(30, 1, 9))
     heads = {"H": 4, "Hkv": 1} if case.Hkv not in (0, case.H) else {"H": 2}
     short = dataclasses.replace(case, B=1, Tq=min(case.Tq, 40), Tk=min(case.Tk, 48 if case.Tq != case.Tk else 40), **heads)
     return dataclasses.replace(short, offset=short.Tk - short.Tq) if case.offset is not None else short

@@ -259,6 +259,17 @@ def own(run):
     return "\n".join(filter(None, pages))
 
 
+def flex(run):
+    rows = []
+    for name in cases.FLEX:
+        group = f"flex {name}"
+        for dtype in ("f32", "bf16"):
+            theirs = run.rate(group, f"FlexAttention {dtype}")
+            rows.append([f"{name}, {dtype}", spread(run.rate(group, f"attend {dtype}")), number(theirs and theirs[0]),
+                         times(run.faster(group, f"attend {dtype}", f"FlexAttention {dtype}"))])
+    return table(["1, 4, 4096, 4096, 64: GFLOP/s of visible pairs", "attend", "FlexAttention", "against FlexAttention"], rows)
+
+
 def layers(run, section, of, title, peer_name):
     rows = []
     for name in of:
@@ -375,6 +386,7 @@ def page(run, picture):
     parts = [("", introduction(run)), ("What must hold", demand_table(run)), ("Roofs", roofs(run)),
              ("Forward", "\n".join(filter(None, (throughput(run, "f32", "roof fma"), throughput(run, "bf16", "roof bf16"), f16(run))))),
              ("Backward", backward(run)), ("Decode and short inputs", short(run)), ("Head sizes, options, threads", own(run)),
+             ("Beside FlexAttention", flex(run)),
              ("Layers", "\n".join(filter(None, (linear(run), multi_head(run))))),
              ("From Python", "\n".join(filter(None, (calls(run), models(run))))), ("Memory", memory(run)),
              ("How the peers did it", ways(run)), ("What peers can't do", left_out(run))]

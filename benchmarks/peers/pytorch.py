@@ -6,6 +6,7 @@ import sys
 import torch
 import torch.nn.functional as F
 import torch.utils.mkldnn
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import protocol
 
@@ -28,6 +29,8 @@ def ways(case, inputs):
         return linear_ways(tensors)
     if case["kind"] == "layer":
         return layer_ways(case, tensors)
+    if case["flex"]:
+        return flex_ways(case, tensors)
     return backward_ways(case, tensors) if case["backward"] else attention_ways(case, tensors)
 
 
@@ -39,6 +42,31 @@ def attention_ways(case, tensors):
         return F.scaled_dot_product_attention(q, k, v, is_causal=case.get("causal", False), enable_gqa=grouped)
 
     return [("F.scaled_dot_product_attention", call, as_array)]
+
+
+def flex_ways(case, tensors):
+    """FlexAttention, compiled for the case: what is hidden as a mask of blocks, made before."""
+    q, k, v = (tensors[name] for name in "qkv")
+    documents = torch.repeat_interleave(torch.tensor(case.get("documents", [case["Tq"]])))
+    left = case["window"][0] if "window" in case else case["Tk"]
+    slopes = tensors["alibi_slopes"].float() if "alibi_slopes" in tensors else None
+    cap = case["softcap"]
+
+    def visible(b, h, i, j):
+        seen = documents[i] == documents[j]
+        return seen & (j <= i) & (i - j <= left) if case["causal"] else seen
+
+    def score(score, b, h, i, j):
+        if cap:
+            score = cap * torch.tanh(score / cap)
+        return score - slopes[h] * (i - j).abs() if slopes is not None else score
+
+    hides = case["causal"] or "documents" in case
+    blocks = create_block_mask(visible, None, None, case["Tq"], case["Tk"], device="cpu") if hides else None
+    torch._dynamo.config.recompile_limit = 1000  # beyond 8 cases it would compute without compiling
+    compiled = torch.compile(flex_attention, dynamic=False)
+    changes = score if cap or slopes is not None else None
+    return [("flex_attention, compiled", lambda: compiled(q, k, v, score_mod=changes, block_mask=blocks), as_array)]
 
 
 def backward_ways(case, tensors):
