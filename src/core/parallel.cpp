@@ -19,6 +19,7 @@
 
 #include "core/divide_up.h"
 #include "core/message.h"
+#include "core/signals_blocked.h"
 
 namespace attend {
 
@@ -74,6 +75,8 @@ bool threads_can_be_made() {
   if (could) return true;
   if (!threads_are_given()) return false;
   auto first = std::make_unique<tbb::task_group>();
+  // Its threads take no signals: one that OutputFile::commit() holds back would end the process through them.
+  const SignalsBlocked blocked;
   try {
     first->run([] {});
     first->wait();

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "attend/io.h"
+#include "core/signals_blocked.h"
 #include "core/utf8.h"
 
 namespace attend {
@@ -228,6 +229,7 @@ void OutputFile::commit() {
   const auto link = [&] {
     return linkat(AT_FDCWD, path_of(descriptor_).c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW);
   };
+  const SignalsBlocked blocked;  // between the two names
   if (temporary_.empty() && make_name(link) != 0) fail_at(place_, "can't be replaced: {}", reason());
   if (rename(temporary_.c_str(), target_.c_str()) != 0) fail_at(place_, "can't be replaced: {}", reason());
   temporary_.clear(), target_.clear();

@@ -44,7 +44,8 @@ class InputFile {
 };
 
 // A file to write: what is written appears at commit() and not before. Without a commit nothing is left behind, also
-// where a signal ends the process, if the file system has files without a name (Linux's O_TMPFILE; not NFS).
+// where a signal ends the process, if the file system has files without a name (Linux's O_TMPFILE; not NFS). commit()
+// holds signals back while the file has a temporary name; a thread of the caller's own may take them.
 // - A symbolic link stays, and the file that it names is replaced. An existing file keeps its permission bits, and is
 //   not replaced where it may not be written to; a new one has those that the umask leaves.
 // - There is nothing to replace in a device, a pipe or one of the process's own descriptors (/dev/stdout, /dev/fd/3):

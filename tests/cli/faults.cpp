@@ -1,5 +1,6 @@
 // Loaded before the command's other libraries (LD_PRELOAD): the call of the C library that ATTEND_FAULT names fails
-// with EIO, the n-th time it is made: "fsync 0". A write counts where it is to a file. tests/cli/test_faults.py has it.
+// with EIO, the n-th time it is made: "fsync 0"; "SIGTERM 0" comes when a file is about to be renamed. A write counts
+// where it is to a file. tests/cli/test_faults.py has it.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -7,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -44,6 +46,7 @@ int linkat(int from_folder, const char* from, int to_folder, const char* to, int
   return fails("linkat") ? -1 : next<decltype(&linkat)>("linkat")(from_folder, from, to_folder, to, flags);
 }
 int rename(const char* from, const char* to) {
+  if (fails("SIGTERM")) kill(getpid(), SIGTERM);
   return fails("rename") ? -1 : next<decltype(&rename)>("rename")(from, to);
 }
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*), void* argument) {

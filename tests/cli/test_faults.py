@@ -93,6 +93,18 @@ def test_a_signal_leaves_the_old_file_or_the_new_one(command, folder, which):
     assert ended > 0
 
 
+def test_a_signal_between_a_files_two_names_waits(command, folder):
+    library = pathlib.Path(command).parent / "libattend_faults.so"
+    for name, arguments in commands(command):
+        subprocess.run([*arguments, name], cwd=folder, check=True, capture_output=True, timeout=60)
+        new = state(folder, name)
+        (folder / name).write_bytes(OLD)
+        done = subprocess.run([*arguments, name], cwd=folder, capture_output=True, timeout=60,
+                              env=os.environ | {"LD_PRELOAD": str(library), "ATTEND_FAULT": "SIGTERM 0"})
+        assert done.returncode == -signal.SIGTERM and state(folder, name) == new
+        (folder / name).unlink()
+
+
 @pytest.mark.parametrize("what, most, outcomes", [
     ("RLIMIT_FSIZE", 1000, {-signal.SIGXFSZ, 1}),
     ("RLIMIT_AS", 40_000_000, {1, 3}),
