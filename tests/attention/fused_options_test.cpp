@@ -197,7 +197,7 @@ TEST(AttentionBits, TheSameForAnyLayoutInMemory) {
     // Every other element of every other row, from an odd address on.
     const auto spread = [](const View& t, std::vector<char>& memory) {
       const std::int64_t B = t.size(0), H = t.size(1), T = t.size(2), D = t.size(3);
-      memory.assign(static_cast<std::size_t>(4 * t.count() * size_of(t.dtype()) + 1), -1);
+      memory.assign(static_cast<std::size_t>(4 * t.count() * size_of(t.dtype()) + 1), '\xFF');
       const MutableView wide(memory.data() + 1, t.dtype(), {B, H, 2 * T, 2 * D});
       const MutableView view = wide.slice(2, 0, 2 * T, 2).slice(3, 0, 2 * D, 2);
       view.copy_from(t);
