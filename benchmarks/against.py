@@ -11,7 +11,7 @@ import cases
 import report
 
 OTHER = "other build"
-# What is measured unless --cases says otherwise. The rest needs Python, which holds one build at a time, or is compared with itself.
+# What two builds are compared in. The rest needs Python, which holds one build at a time, or is of attend's own cases again.
 SECTIONS = ("table", "backward", "decode", "tokens", "options", "linear", "layer")
 # A change that should cost nothing is one that stays above these.
 LEAST_MEAN, LEAST_CASE = 0.995, 0.98

@@ -68,8 +68,7 @@ class Attention:
                 "bytes": 2 * self.B * (self.Hkv or self.H) * self.Tk * self.D * (4 if self.dtype == "f32" else 2)}
 
     def inputs(self):
-        random = np.random.default_rng(1)
-        normal = lambda *shape: held_by(self.dtype, random.standard_normal(shape, dtype=np.float32))
+        random, normal = draws(self.dtype)
         Hkv = self.Hkv or self.H
         made = {"q": normal(self.B, self.H, self.Tq, self.D), "k": normal(self.B, Hkv, self.Tk, self.D),
                 "v": normal(self.B, Hkv, self.Tk, self.D)}
@@ -108,8 +107,7 @@ class Linear:
         return {"flops": 2 * self.rows * self.in_size * self.out_size}
 
     def inputs(self):
-        random = np.random.default_rng(1)
-        normal = lambda *shape: held_by(self.dtype, random.standard_normal(shape, dtype=np.float32))
+        _, normal = draws(self.dtype)
         return {"x": normal(self.rows, self.in_size), "weight": normal(self.out_size, self.in_size),
                 "bias": normal(self.out_size)}
 
@@ -132,8 +130,7 @@ class MultiHead:
         return {"flops": 8 * self.T * self.E**2 + 4 * self.T**2 * self.E}
 
     def inputs(self):
-        random = np.random.default_rng(1)
-        normal = lambda *shape: held_by(self.dtype, random.standard_normal(shape, dtype=np.float32))
+        random, normal = draws(self.dtype)
         uniform = lambda *shape: held_by(self.dtype, random.uniform(-1, 1, shape).astype(np.float32) * (3 / self.E) ** 0.5)
         return {"x": normal(1, self.T, self.E), "in_proj_weight": uniform(3 * self.E, self.E), "in_proj_bias": normal(3 * self.E),
                 "out_proj.weight": uniform(self.E, self.E), "out_proj.bias": normal(self.E)}
@@ -166,6 +163,12 @@ class Model:
 
     def inputs(self):
         return {"ids": np.random.default_rng(1).integers(1000, size=(self.B, self.T))}
+
+
+def draws(dtype):
+    """A generator, the same every time, and what draws an array from N(0,1) with it, of numbers that the dtype holds."""
+    random = np.random.default_rng(1)
+    return random, lambda *shape: held_by(dtype, random.standard_normal(shape, dtype=np.float32))
 
 
 def held_by(dtype, x):
@@ -230,7 +233,7 @@ OPTIONS = {
     "softcap": {"softcap": 30.0},
     "window 256 causal": {"window": (256, 0), "causal": True},
 }
-# What FlexAttention compiles, as PyTorch's own function has none of it.
+# What FlexAttention compiles; of these, PyTorch's own function has causal alone.
 FLEX = {
     "causal": {"causal": True},
     "window 256 causal": {"window": (256, 0), "causal": True},

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -57,8 +56,7 @@ std::vector<std::string> words_of_type(std::string_view type_name);
 // The value is one of the words of the option's type name.
 CLI::Option* choose_one(CLI::Option* option, const std::string& type_name);
 // The value is a whole number in that range.
-CLI::Option* whole_number(CLI::Option* option, std::uint64_t low,
-                          std::uint64_t high = std::numeric_limits<std::uint64_t>::max() / 2);
+CLI::Option* whole_number(CLI::Option* option, std::uint64_t low, std::uint64_t high = INT64_MAX);
 // The value is a file name that ends in one of these, such as ".npy".
 CLI::Option* file_ending(CLI::Option* option, const std::vector<std::string>& endings);
 

@@ -56,8 +56,9 @@ struct Dropout {
 // What may be added to plain attention; the defaults add nothing. Views are borrowed for the call.
 // Order of operations on a score: scale, softcap, bias, distance_bias and ALiBi, mask (as the ONNX operator Attention).
 struct AttentionOptions {
-  std::optional<double> scale = {};  // default 1 / sqrt(D)
-  bool causal = false;               // key j is visible to query i if j <= i + offset
+  // Default 1 / sqrt(D). 0, or of a magnitude from 8.2e-39 to 2.3e38; f64 takes any finite number.
+  std::optional<double> scale = {};
+  bool causal = false;  // key j is visible to query i if j <= i + offset
   Window window = {};
   // Default top_left. Must be given where Tq != Tk and causal, window, distance_bias or alibi_slopes make it matter.
   std::optional<Offset> offset = {};

@@ -31,8 +31,8 @@ struct LinearGradients {
   std::optional<Tensor> dbias;  // [out], f32; where there is a bias
 };
 
-// y = x W^T + b, torch.nn.Linear. The weight is kept twice, in dtype(): as it is, and in the order in which the kernels
-// read it. The bias is f32.
+// y = x W^T + b, torch.nn.Linear. The weight is kept twice: as it is, in dtype(), and as the kernels read it, in the
+// dtype of their products. The bias is f32.
 class Linear {
  public:
   // Draws weight, then bias, as nn.Linear does: uniform within 1 / sqrt(in_size). Throws bad_value for a size below 1.
@@ -289,8 +289,8 @@ class MultiHeadAttention {
   std::int64_t heads_;
   Linear query_, key_, value_;    // E -> heads * d_k, key_size -> heads * d_k, value_size -> heads * d_v
   std::optional<Linear> output_;  // heads * d_v -> E
-  std::optional<Tensor> bias_k_;  // [heads * d_k]
-  std::optional<Tensor> bias_v_;  // [heads * d_v]
+  std::optional<Tensor> bias_k_;  // [heads * d_k], dtype()
+  std::optional<Tensor> bias_v_;  // [heads * d_v], dtype()
   bool zero_attention_ = false;
 };
 

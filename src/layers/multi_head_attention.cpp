@@ -42,6 +42,11 @@ Tensor append_rows(Tensor rows, const std::optional<Tensor>& learned, bool zeros
   return out;
 }
 
+// For the gradient of x.
+Tensor like(const View& x) {
+  return Tensor::uninitialized(x.shape(), x.dtype());
+}
+
 // [...,T,heads * d] -> [...,heads,T,d]
 template <class AnyView>
 AnyView split_heads(const AnyView& x, std::int64_t heads) {
@@ -124,8 +129,8 @@ MultiHeadAttention MultiHeadAttention::to(DType dtype) const {
   MultiHeadAttention layer(heads_, query_.to(dtype), key_.to(dtype), value_.to(dtype));
   if (output_) layer.output_ = output_->to(dtype);
   if (bias_k_) {
-    layer.bias_k_ = bias_k_->view().to(dtype).view().to(DType::f32);
-    layer.bias_v_ = bias_v_->view().to(dtype).view().to(DType::f32);
+    layer.bias_k_ = bias_k_->view().to(dtype);
+    layer.bias_v_ = bias_v_->view().to(dtype);
   }
   layer.zero_attention_ = zero_attention_;
   return layer;
@@ -193,7 +198,6 @@ MultiHeadAttentionGradients MultiHeadAttention::backward(const View& doutput, co
   Tensor made;
   const View dconcat_heads = output_ ? output.dx : in_dtype(doutput, dtype(), made);
   // Step 2: attention, the heads reading and writing side by side.
-  const auto like = [](const Tensor& x) { return Tensor::uninitialized(x.shape(), x.dtype()); };
   Tensor dqueries = like(state.queries), dkeys = like(state.keys), dvalues = like(state.values);
   const AttentionGradientViews to{split_heads(dqueries.view(), heads_), split_heads(dkeys.view(), heads_),
                                   split_heads(dvalues.view(), heads_)};
@@ -223,7 +227,6 @@ void MultiHeadAttention::compute_backward(AttentionGradientViews to, const View&
                                           MultiHeadAttentionGradients& out) const {
   const Heads heads(state, heads_);
   const JoinedOptions joined = join_masks(call, heads.q, heads.k, heads.v, appended());
-  const auto like = [](const View& option) { return Tensor::uninitialized(option.shape(), option.dtype()); };
   const bool positions_joined = (wanted.distance_bias || wanted.alibi_slopes) && appended() > 0;
   Tensor dbias;  // of the joined one
   if (wanted.key_padding_mask || wanted.attn_mask || wanted.bias || positions_joined) {

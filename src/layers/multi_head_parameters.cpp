@@ -249,8 +249,8 @@ TensorMap MultiHeadAttention::by_name(const Parts& parts) const {
   if (parts.output) out["out_proj.weight"] = parts.output->to(DType::f32);
   if (parts.output_bias) out["out_proj.bias"] = parts.output_bias->clone();
   if (parts.bias_k) {
-    out["bias_k"] = parts.bias_k->reshape({1, 1, -1}).clone();
-    out["bias_v"] = parts.bias_v->reshape({1, 1, -1}).clone();
+    out["bias_k"] = parts.bias_k->reshape({1, 1, -1}).to(DType::f32);
+    out["bias_v"] = parts.bias_v->reshape({1, 1, -1}).to(DType::f32);
   }
   return out;
 }

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cfloat>
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -57,9 +57,6 @@ constexpr double fits = 1e38;  // of f32's 3.4e38: what a sum passes through may
 double step_of(DType dtype) {
   return dtype == DType::f16 ? 0x1p-23 : 0x1p-125;
 }
-double roundoff_of(DType dtype) {
-  return dtype == DType::f16 ? 0x1p-11 : dtype == DType::bf16 ? 0x1p-8 : 0x1p-23;
-}
 
 // What docs/numerics.md and docs/reliability.md promise of one row, by the oracle's steps.
 class RowBounds {
@@ -94,7 +91,7 @@ class RowBounds {
 
   // Of bf16's and f16's two or three roundings, and of f32's sums.
   double of_rounding() const {
-    return 4 * roundoff_of(dtype()) + (32 + static_cast<double>(head_.Dv + head_.Tk)) * 0x1p-24;
+    return 4 * roundoff(dtype()) + (32 + static_cast<double>(head_.Dv + head_.Tk)) * 0x1p-24;
   }
 
   double largest_value() const { return largest_v_ * dropout; }
@@ -262,7 +259,7 @@ void check_gradients(const BackwardCall& c, const GradientBounds& bounds) {
     for (std::int64_t i = 0; i < ours.count(); ++i) {
       if (!(size[i] < limit)) continue;
       const double off = bounds.error.tensors[n].data<double>()[i];
-      EXPECT_NEAR(ours.data<double>()[i], exact[i], off + roundoff_of(dtype) * std::abs(exact[i]) + step_of(dtype))
+      EXPECT_NEAR(ours.data<double>()[i], exact[i], off + roundoff(dtype) * std::abs(exact[i]) + step_of(dtype))
           << c.x.what << " " << gradient_names[n] << " element " << i;
     }
   }

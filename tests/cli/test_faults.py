@@ -31,6 +31,11 @@ def commands(command):
             ("json", "html", "svg", "png", "npz"))]
 
 
+def with_fault(command, fault):
+    """The environment in which that call fails: tests/cli/faults.cpp."""
+    return os.environ | {"LD_PRELOAD": str(pathlib.Path(command).parent / "libattend_faults.so"), "ATTEND_FAULT": fault}
+
+
 def state(folder, name):
     """What is in the file; that there is nothing else but the inputs."""
     assert {path.name for path in folder.iterdir()} <= {name, "q.npy", "k.npy", "v.npy"}
@@ -40,7 +45,6 @@ def state(folder, name):
 @pytest.mark.parametrize("call", ["write", "fsync", "linkat", "rename"])
 def test_a_call_that_fails_loses_nothing(command, folder, call):
     """Each time that it is made, in turn."""
-    library = pathlib.Path(command).parent / "libattend_faults.so"
     failed = 0
     for name, arguments in commands(command):
         subprocess.run([*arguments, name], cwd=folder, check=True, capture_output=True, timeout=60)
@@ -48,7 +52,7 @@ def test_a_call_that_fails_loses_nothing(command, folder, call):
         for n in range(100):
             (folder / name).write_bytes(OLD)
             done = subprocess.run([*arguments, name], cwd=folder, capture_output=True, text=True, timeout=60,
-                                  env=os.environ | {"LD_PRELOAD": str(library), "ATTEND_FAULT": f"{call} {n}"})
+                                  env=with_fault(command, f"{call} {n}"))
             if done.returncode == 0:
                 assert state(folder, name) == new
                 break
@@ -60,12 +64,11 @@ def test_a_call_that_fails_loses_nothing(command, folder, call):
 
 
 def test_no_thread_is_needed(command, folder):
-    library = pathlib.Path(command).parent / "libattend_faults.so"
     arguments = [command, "run", "q.npy", "k.npy", "v.npy", "-o"]
     subprocess.run([*arguments, "expected.npy"], cwd=folder, check=True, capture_output=True, timeout=60)
     for n in range(4):
         subprocess.run([*arguments, "out.npy"], cwd=folder, check=True, capture_output=True, timeout=60,
-                       env=os.environ | {"LD_PRELOAD": str(library), "ATTEND_FAULT": f"pthread_create {n}"})
+                       env=with_fault(command, f"pthread_create {n}"))
         assert (folder / "out.npy").read_bytes() == (folder / "expected.npy").read_bytes()
 
 
@@ -94,13 +97,12 @@ def test_a_signal_leaves_the_old_file_or_the_new_one(command, folder, which):
 
 
 def test_a_signal_between_a_files_two_names_waits(command, folder):
-    library = pathlib.Path(command).parent / "libattend_faults.so"
     for name, arguments in commands(command):
         subprocess.run([*arguments, name], cwd=folder, check=True, capture_output=True, timeout=60)
         new = state(folder, name)
         (folder / name).write_bytes(OLD)
         done = subprocess.run([*arguments, name], cwd=folder, capture_output=True, timeout=60,
-                              env=os.environ | {"LD_PRELOAD": str(library), "ATTEND_FAULT": "SIGTERM 0"})
+                              env=with_fault(command, "SIGTERM 0"))
         assert done.returncode == -signal.SIGTERM and state(folder, name) == new
         (folder / name).unlink()
 

@@ -36,26 +36,23 @@ def bool_mask(*shape):
     return mask
 
 
-def double(tensor):
-    return tensor.double() if tensor is not None and tensor.is_floating_point() else tensor
-
-
-def narrow(tensor):
-    return tensor.bfloat16() if tensor is not None and tensor.is_floating_point() else tensor
+def cast(tensor, dtype):
+    return tensor.to(dtype) if tensor is not None and tensor.is_floating_point() else tensor
 
 
 def add_case(out, name, layer, query, key=None, value=None, masks=None, need_weights=False, average=True):
     masks = masks or {}
 
-    def run(cast):
-        query_, key_, value_ = cast(query), cast(key), cast(value)
+    def run(dtype):
+        layer.to(dtype)
+        query_, key_, value_ = (cast(tensor, dtype) for tensor in (query, key, value))
         key_ = query_ if key_ is None else key_
         value_ = key_ if value_ is None else value_
-        cast_masks = {k: cast(v) for k, v in masks.items()}
+        cast_masks = {k: cast(v, dtype) for k, v in masks.items()}
         return layer(query_, key_, value_, need_weights=need_weights, average_attn_weights=average, **cast_masks)
 
     layer.train()  # not the fused path of inference, which takes fewer options
-    output, weights = run(lambda t: t)
+    output, weights = run(torch.float32)
     for entry, tensor in layer.state_dict().items():
         out[f"{name}.layer.{entry}"] = tensor.clone()
     inputs = {"query": query, "key": key, "value": value, **masks}
@@ -63,10 +60,8 @@ def add_case(out, name, layer, query, key=None, value=None, masks=None, need_wei
     out[f"{name}.output"] = output
     if need_weights:
         out[f"{name}.weights"] = weights
-    layer.double()
-    out[f"{name}.output_f64"] = run(double)[0]
-    layer.bfloat16()
-    out[f"{name}.output_bf16"] = run(narrow)[0]
+    out[f"{name}.output_f64"] = run(torch.float64)[0]
+    out[f"{name}.output_bf16"] = run(torch.bfloat16)[0]
 
 
 def forward_cases():
