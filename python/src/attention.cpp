@@ -11,6 +11,7 @@
 #include "array.h"
 #include "bindings.h"
 #include "call.h"
+#include "kv_cache.h"
 #include "layout.h"
 #include "options.h"
 
@@ -67,6 +68,10 @@ nb::object Call::run(const AttentionOptions& options, nb::handle given, Wanted w
 nb::object attention_(nb::handle q, nb::handle k, nb::handle v, std::string_view layout, bool return_lse,
                       bool return_lse_low, nb::handle out, const nb::kwargs& keywords) {
   constexpr const char* function = "attention";
+  if (v.is_none() && are_caches(k)) {
+    if (layout != "bhtd" || !out.is_none()) throw nb::value_error("attention: layout and out do not apply to caches");
+    return attention_of_caches(q, k, return_lse, return_lse_low, keywords);
+  }
   const Call call{function, {function, "q", q}, {function, "k", k}, {function, "v", v}, read_layout(function, layout)};
   return call.run(Options(function, keywords).get(), out, {return_lse, return_lse_low});
 }
@@ -137,6 +142,11 @@ return_lse_low return (out, lse, lse_low): lse + lse_low is that logarithm to 2^
               attention_backward() and merge() take it
 out           an array to write to and return; it must not share memory with another argument
 
+attention(q, caches) is one step of N sequences that have a KvCache each, of any lengths: q [N,H,Tq,D], caches a list
+of N. Where causal, window or biases need an offset and none is given, it is "bottom_right"; Tk of mask and bias is the
+longest one's length; key_lengths, layout and out do not apply. What caches share since a fork is read once for all of
+them. The bits are those of each sequence alone.
+
 A row with nothing to attend to gives 0 and lse -inf; NaN in a masked key or value never reaches the output.
 Raises TypeError for a wrong kind of argument or dtype, ValueError for wrong shapes or values and for a tensor that
 requires a gradient while PyTorch records, which attend.torch.attention() takes; MemoryError. Ctrl-C ends a long call;
@@ -206,13 +216,16 @@ void bind_steps(nb::module_& m) {
 }  // namespace
 
 void bind_attention(nb::module_& m) {
-  m.def("attention", &attention_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::kw_only(),
+  const std::string of_caches =
+      signature_with_lse("attention", "q: ArrayT, k: Sequence[KvCache], *, " + options_signature(false));
+  m.def("attention", &attention_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v") = nb::none(), nb::kw_only(),
         nb::arg("layout") = "bhtd", nb::arg("return_lse") = false, nb::arg("return_lse_low") = false,
         nb::arg("out") = nb::none(), nb::arg("options"),
-        nb::sig(
-            signature_with_lse("attention", "q: ArrayT, k: ArrayT, v: ArrayT, *, " + options_signature() +
-                                                ", layout: Literal['bhtd', 'bthd'] = 'bhtd', out: ArrayT | None = None")
-                .c_str()),
+        nb::sig((of_caches + ": ...\n" +
+                 signature_with_lse("attention",
+                                    "q: ArrayT, k: ArrayT, v: ArrayT, *, " + options_signature() +
+                                        ", layout: Literal['bhtd', 'bthd'] = 'bhtd', out: ArrayT | None = None"))
+                    .c_str()),
         attention_doc);
   m.def("attention_varlen", &attention_varlen, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
         nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(), nb::kw_only(), nb::arg("return_lse") = false,

@@ -7,15 +7,31 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "array.h"
 #include "bindings.h"
 #include "call.h"
+#include "kv_cache.h"
 #include "options.h"
 
 namespace attend::python {
 
 namespace {
+
+// keys: a KvCache, or pointers to some.
+template <class Keys>
+nb::object attend_over(const char* function, const Keys& keys, nb::handle q, bool return_lse, bool return_lse_low,
+                       const nb::kwargs& keywords) {
+  const Array queries(function, "q", q);
+  const Options read(function, keywords);
+  AttentionOptions options = read.get();
+  options.lse_low = return_lse_low;
+  const AttentionResult result = call(function, [&] { return attend::attention(queries.view(), keys, options); });
+  const auto array = [&](const Tensor& tensor) { return to_python(queries.kind(), tensor); };
+  if (return_lse_low) return nb::make_tuple(array(result.out), array(result.lse), array(*result.lse_low));
+  return return_lse ? nb::object(nb::make_tuple(array(result.out), array(result.lse))) : array(result.out);
+}
 
 // The cache, and what kind of arrays it was fed with.
 struct Cache {
@@ -30,15 +46,7 @@ struct Cache {
   }
 
   nb::object attention(nb::handle q, bool return_lse, bool return_lse_low, const nb::kwargs& keywords) const {
-    constexpr const char* function = "KvCache.attention";
-    const Array queries(function, "q", q);
-    const Options read(function, keywords);
-    AttentionOptions options = read.get();
-    options.lse_low = return_lse_low;
-    const AttentionResult result = call(function, [&] { return attend::attention(queries.view(), cache, options); });
-    const auto array = [&](const Tensor& tensor) { return to_python(queries.kind(), tensor); };
-    if (return_lse_low) return nb::make_tuple(array(result.out), array(result.lse), array(*result.lse_low));
-    return return_lse ? nb::object(nb::make_tuple(array(result.out), array(result.lse))) : array(result.out);
+    return attend_over("KvCache.attention", cache, q, return_lse, return_lse_low, keywords);
   }
 
   std::string describe() const {
@@ -67,6 +75,25 @@ Where causal, window or alibi_slopes need an offset and none is given, it is "bo
 positions. The bits are those of attention() over the same keys in one array.)";
 
 }  // namespace
+
+bool are_caches(nb::handle x) {
+  return nb::isinstance<nb::list>(x) || nb::isinstance<nb::tuple>(x);
+}
+
+nb::object attention_of_caches(nb::handle q, nb::handle caches, bool return_lse, bool return_lse_low,
+                               const nb::kwargs& keywords) {
+  const nb::tuple held(nb::borrow(caches));  // a list may lose them meanwhile
+  std::vector<const KvCache*> list;
+  for (const nb::handle each : held) {
+    const Cache* cache = nullptr;
+    if (!nb::try_cast(each, cache) || cache == nullptr) {
+      const std::string place = "attention: caches[" + std::to_string(list.size()) + "] is ";
+      throw nb::type_error((place + nb::type_name(each.type()).c_str() + ", expected a KvCache").c_str());
+    }
+    list.push_back(&cache->cache);
+  }
+  return attend_over("attention", list, q, return_lse, return_lse_low, keywords);
+}
 
 void bind_kv_cache(nb::module_& m) {
   nb::class_<Cache>(m, "KvCache", class_doc)

@@ -64,8 +64,9 @@ kernels::Group Problem::group(const Sequence& s, std::int64_t h) const {
   const std::int64_t first = h * group.sizes.G;
   group.rules = rules(s, first);
   group.q = operand_at(q, s.b, first, s.query_start);
-  group.k = rows_at(k, blocks.k, blocks.rows, s.b, h, s.key_start);
-  group.v = rows_at(v, blocks.v, blocks.rows, s.b, h, s.key_start);
+  const KeyBlocks cached = blocks_of(s);
+  group.k = rows_at(k, cached.k, cached.rows, s.b, h, s.key_start);
+  group.v = rows_at(v, cached.v, cached.rows, s.b, h, s.key_start);
   if (mask) group.mask = operand_at(*mask, s.b, first, s.query_start, s.key_start);
   if (bias) group.bias = operand_at(*bias, s.b, first, s.query_start, s.key_start);
   if (distance_bias) group.distance_bias = operand_at(*distance_bias, s.b, first, 0), group.reach = reach();

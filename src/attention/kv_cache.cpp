@@ -62,15 +62,16 @@ class KvCache::Change {
   std::atomic<bool>& changing_;
 };
 
-// What the kernels read: the blocks' addresses.
+// What one call reads of one cache.
 struct CachedRows {
   explicit CachedRows(const KvCache& from) : cache(from), state(from.state()) {}
-  KeyBlocks blocks(int rank) const { return {state->k_data.data(), state->v_data.data(), KvCache::block_keys, rank}; }
-  // As if the blocks' memory were one piece: the shape counts, and the strides within a block.
-  View keys(std::int64_t d) const {
-    const Dims shape{cache.batch(), cache.heads(), state->length, d};
-    return View(nullptr, cache.dtype(), shape,
-                {cache.heads() * KvCache::block_keys * d, KvCache::block_keys * d, d, 1});
+  KeyBlocks blocks() const { return {state->k_data.data(), state->v_data.data(), KvCache::block_keys}; }
+  std::int64_t length() const { return state->length; }
+  // As if the blocks' memory were one piece: the shape counts, and the strides within a block. A batch of caches has
+  // each item in blocks of its own.
+  View keys(std::int64_t batch, std::int64_t length, std::int64_t d) const {
+    return View(nullptr, cache.dtype(), {batch, cache.heads(), length, d},
+                {cache.batch() == 1 ? 0 : cache.heads() * KvCache::block_keys * d, KvCache::block_keys * d, d, 1});
   }
 
   const KvCache& cache;
@@ -234,18 +235,60 @@ Tensor KvCache::values() const {
   return collect(true);
 }
 
-AttentionResult attention(const View& q, const KvCache& cache, const AttentionOptions& options) {
-  AttentionOptions with_offset = options;
-  if (!options.offset) with_offset.offset = Offset::bottom_right();
+namespace {
+
+// Of `batch` items whose keys the caches hold: one cache all of them, or each one its own.
+AttentionResult attend_cached(const View& q, std::span<const CachedRows> caches, std::int64_t batch,
+                              AttentionOptions options) {
+  if (!options.offset) options.offset = Offset::bottom_right();
   if (options.query_starts || options.key_starts)
     fail(ErrorCode::bad_value, "attention", "query_starts and key_starts do not apply to a KvCache");
   const View four = q.rank() >= 2 && q.rank() <= 4 ? with_four_axes(q) : q;
-  const CachedRows rows(cache);
-  const View keys = rows.keys(cache.d_k()), values = rows.keys(cache.d_v());
+  std::int64_t longest = 0;
+  for (const CachedRows& rows : caches) longest = std::max(longest, rows.length());
+  const KvCache& first = caches[0].cache;
+  const View keys = caches[0].keys(batch, longest, first.d_k()), values = caches[0].keys(batch, longest, first.d_v());
   return with_memory("attention", q, keys, [&] {
-    return compute(Problem::check("attention", four, keys, values, with_offset, rows.blocks(q.rank())),
-                   options.lse_low);
+    Problem problem = Problem::check("attention", four, keys, values, options);
+    problem.rank = q.rank();
+    for (const CachedRows& rows : caches) problem.blocks.push_back(rows.blocks());
+    return compute(problem, options.lse_low);
   });
+}
+
+void check_alike(std::span<const KvCache* const> caches) {
+  if (caches.empty()) fail(ErrorCode::bad_value, "attention", "caches is empty, expected one for each of q's N");
+  const KvCache& first = *caches[0];
+  for (std::size_t n = 0; n < caches.size(); ++n) {
+    const KvCache& cache = *caches[n];
+    if (cache.batch() != 1)
+      fail(ErrorCode::bad_shape, "attention", "caches[{}] has batch size {}, expected 1", n, cache.batch());
+    if (cache.dtype() != first.dtype())
+      fail(ErrorCode::bad_dtype, "attention", "caches[{}] is {}, caches[0] {}", n, cache.dtype(), first.dtype());
+    if (cache.heads() != first.heads() || cache.d_k() != first.d_k() || cache.d_v() != first.d_v()) {
+      fail(ErrorCode::bad_shape, "attention", "caches[{}] has {} heads of D {}, Dv {}, caches[0] {} of D {}, Dv {}", n,
+           cache.heads(), cache.d_k(), cache.d_v(), first.heads(), first.d_k(), first.d_v());
+    }
+  }
+}
+
+}  // namespace
+
+AttentionResult attention(const View& q, const KvCache& cache, const AttentionOptions& options) {
+  const CachedRows rows(cache);
+  return attend_cached(q, {&rows, 1}, cache.batch(), options);
+}
+
+AttentionResult attention(const View& q, std::span<const KvCache* const> caches, const AttentionOptions& options) {
+  check_alike(caches);
+  if (options.key_lengths) fail(ErrorCode::bad_value, "attention", "key_lengths do not apply: the caches have lengths");
+  std::vector<CachedRows> rows;
+  for (const KvCache* cache : caches) rows.emplace_back(*cache);
+  Tensor lengths({std::ssize(rows)}, DType::i64);
+  for (std::size_t n = 0; n < rows.size(); ++n) lengths.data<std::int64_t>()[n] = rows[n].length();
+  AttentionOptions with_lengths = options;
+  with_lengths.key_lengths = lengths;
+  return attend_cached(q, rows, std::ssize(rows), with_lengths);
 }
 
 }  // namespace attend

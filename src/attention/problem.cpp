@@ -185,12 +185,11 @@ void check_offset(const char* function, Problem& p, const AttentionOptions& opti
 }  // namespace
 
 Problem Problem::check(const char* function, const View& q, const View& k, const View& v,
-                       const AttentionOptions& options, const KeyBlocks& blocks) {
+                       const AttentionOptions& options) {
   check_dtypes(function, q, k, v);
   check_ranks(function, q, k, v);
   Problem p;
-  p.rank = blocks.rows > 0 ? blocks.rank : q.rank();
-  p.blocks = blocks;
+  p.rank = q.rank();
   p.q = with_four_axes(q);
   p.k = with_four_axes(k);
   p.v = with_four_axes(v);
@@ -228,6 +227,11 @@ Sequence Problem::sequence(std::int64_t n) const {
   }
   s.offset = offset.resolve(s.Tq, s.key_length);
   return s;
+}
+
+KeyBlocks Problem::blocks_of(const Sequence& s) const {
+  if (blocks.empty()) return {};
+  return blocks[blocks.size() == 1 ? 0 : static_cast<std::size_t>(s.b)];
 }
 
 }  // namespace attend

@@ -27,7 +27,6 @@ struct KeyBlocks {
   const void* const* k = nullptr;
   const void* const* v = nullptr;
   std::int64_t rows = 0;
-  int rank = 4;  // of q as it came, before it was given as many axes as the cache has
 };
 
 // Where results go: out [B,H,Tq,Dv], lse and lse_low [B,H,Tq].
@@ -48,7 +47,7 @@ struct Problem {
   std::vector<double> sinks;                           // [H] or empty
   std::vector<std::int64_t> key_lengths;               // [B] or empty: Tk
   std::vector<std::int64_t> query_starts, key_starts;  // [sequences + 1] or empty: one sequence a batch item
-  KeyBlocks blocks;
+  std::vector<KeyBlocks> blocks;                       // empty; or of all batch items; or [B], of each one its own
   Offset offset = Offset::top_left();
   double scale = 1;
   double softcap = 0;
@@ -58,12 +57,14 @@ struct Problem {
 
   // Throws Error; `function` is the name that its messages begin with.
   static Problem check(const char* function, const View& q, const View& k, const View& v,
-                       const AttentionOptions& options, const KeyBlocks& blocks = {});
+                       const AttentionOptions& options);
 
   std::int64_t sequences() const {
     return query_starts.empty() ? B : static_cast<std::int64_t>(query_starts.size()) - 1;
   }
   Sequence sequence(std::int64_t n) const;
+  // Where its keys lie.
+  KeyBlocks blocks_of(const Sequence& sequence) const;
   // The result's shape without the leading axes that the arguments do not have.
   Dims trim(const Dims& shape) const;
   // How far from its own place distance_bias tells a query's keys apart: R of [H,2R+1].

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "attention/decode_schedule.h"
+#include "attention/members.h"
 #include "core/divide_up.h"
 #include "core/message.h"
 #include "core/parallel.h"
@@ -19,23 +21,8 @@ constexpr std::int64_t most_rows = 192;
 // A queue this long for each thread ends evenly: the last item is 1/32 of a thread's time at most.
 constexpr std::int64_t items_per_worker = 16;
 
-// Up to so many rows of a group, reading keys and values once is most of the work: with D = 128, a decode kernel takes
-// some 85 cycles a key for each four rows, the fused one 256 for any number up to 16.
-constexpr std::int64_t decode_rows = 8;
-// The keys of a sequence are cut into at most so many work items, none shorter than 512 keys: their sums are kept until
-// all are there.
-constexpr std::int64_t most_ranges = 16;
-constexpr std::int64_t fewest_keys = 512;
 // The plain path's multiplications that are worth waking another thread for.
 constexpr double multiplications_per_item = 1 << 16;
-// Numbers of scratch beyond which no memory will do, far from where their bytes overflow: 256 TiB of f32.
-constexpr double most_scratch = 0x1p46;
-
-void check_scratch(const Problem& p, double numbers) {
-  if (numbers <= most_scratch) return;
-  fail(ErrorCode::out_of_memory, "attention", "no memory for the scratch of q {}, k {}, v {}", p.trim(p.q.shape()),
-       p.trim(p.k.shape()), p.trim(p.v.shape()));
-}
 
 // 4 * pairs * D, were every pair visible.
 double all_flops(const Problem& p) {
@@ -50,30 +37,6 @@ std::vector<std::int64_t> members(const Problem& p, Path path) {
     if (takes_decode(p, p.sequence(n)) == (path == Path::decode)) list.push_back(n);
   }
   return list;
-}
-
-// body(sequence) for each one that can differ from the others.
-template <class Body>
-void for_each_member(const Problem& p, const Schedule& s, Body body) {
-  if (p.query_starts.empty()) {
-    const std::int64_t different = p.key_lengths.empty() ? 1 : p.B;
-    for (std::int64_t n = 0; n < different; ++n) body(p.sequence(n));
-  }
-  for (const std::int64_t n : s.members) body(p.sequence(n));
-}
-
-std::int64_t count_members(const Problem& p, const Schedule& s) {
-  return p.query_starts.empty() ? p.B : std::ssize(s.members);
-}
-
-Sequence member(const Problem& p, const Schedule& s, std::int64_t n) {
-  return p.sequence(s.members.empty() ? n : s.members[static_cast<std::size_t>(n)]);
-}
-
-std::int64_t longest_sequence(const Problem& p, const Schedule& s) {
-  std::int64_t longest = 0;
-  for_each_member(p, s, [&](const Sequence& sequence) { longest = std::max(longest, sequence.Tq); });
-  return longest;
 }
 
 std::int64_t count_items(const Problem& p, const Schedule& s, std::int64_t queries) {
@@ -106,43 +69,6 @@ void cut_fused(const Problem& p, Schedule& s) {
   s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, s.workers));
   const kernels::Sizes sizes = p.sizes();
   s.worker_bytes = static_cast<std::int64_t>(target.forward.bytes(sizes, p.features(), sizes.G * s.queries));
-}
-
-// The keys that some query of the sequence sees, in ranges of `size`, which depends on the sequence alone: not on the
-// batch around it, nor on the threads.
-struct KeyCut {
-  std::int64_t begin = 0, end = 0, size = 1, count = 0;
-};
-
-KeyCut cut_keys(const Problem& p, const Sequence& s) {
-  const auto [lo, hi] = kernels::visible_keys(p.rules(s, 0), 0, s.Tq);
-  KeyCut cut{.begin = lo / kernels::tile_keys * kernels::tile_keys, .end = hi};
-  const std::int64_t keys = cut.end - cut.begin;
-  cut.size = std::max(fewest_keys, divide_up(divide_up(keys, most_ranges), kernels::tile_keys) * kernels::tile_keys);
-  cut.count = divide_up(keys, cut.size);
-  return cut;
-}
-
-void cut_decode(const Problem& p, Schedule& s) {
-  s.queries = longest_sequence(p, s);
-  std::int64_t ranges = 1;  // one without keys too: it writes the rows that see nothing
-  for_each_member(p, s, [&](const Sequence& sequence) {
-    const KeyCut cut = cut_keys(p, sequence);
-    ranges = std::max(ranges, cut.count);
-    s.keys = std::max(s.keys, cut.size);
-  });
-  s.ranges = ranges;
-  const std::int64_t sequences = count_members(p, s);
-  const double heads = static_cast<double>(sequences) * static_cast<double>(p.Hkv);
-  const double row = 2.0 * static_cast<double>(kernels::tile_keys) *
-                     (static_cast<double>(p.D) + static_cast<double>(p.Dv) + 2.0 * decode_rows);
-  check_scratch(p, row * (heads * static_cast<double>(ranges) + num_threads()));
-  s.items = sequences * p.Hkv * ranges;
-  s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, s.workers));
-  const kernels::Sizes sizes = p.sizes();
-  s.worker_bytes = static_cast<std::int64_t>(s.target->decode.bytes(sizes, p.features(), sizes.G * s.queries));
-  s.partial_bytes = divide_up(sizes.G * s.queries * (2 + p.Dv) * 4, 64) * 64;
-  s.shared_bytes = s.items * s.partial_bytes;
 }
 
 // The sequences, the ones with the most work first: the last items are then small ones.
@@ -185,38 +111,6 @@ void run_fused(const Problem& p, const Schedule& s, const ResultViews& to, char*
   });
 }
 
-// Items count through the key ranges of a head, then the heads, then the sequences.
-void run_decode(const Problem& p, const Schedule& s, const ResultViews& to, char* scratch) {
-  char* partials = scratch + s.workers * s.worker_bytes;
-  const auto partial = [&](std::int64_t item) { return reinterpret_cast<float*>(partials + item * s.partial_bytes); };
-  parallel_items(s.items, s.workers, [&](int worker, std::int64_t item) {
-    const std::int64_t range = item % s.ranges, head = item / s.ranges;
-    const Sequence sequence = member(p, s, head / p.Hkv);
-    const KeyCut cut = cut_keys(p, sequence);
-    if (range >= std::max<std::int64_t>(cut.count, 1)) return;
-    const kernels::Group group = p.group(sequence, head % p.Hkv);
-    const std::int64_t begin = cut.begin + range * cut.size, end = std::min(begin + cut.size, cut.end);
-    if (cut.count > 0 && sequence.Tq > 0) {
-      s.target->decode.run(group, 0, sequence.Tq, begin, end, partial(item), scratch + worker * s.worker_bytes);
-    }
-    if (cut.count > 1) return;
-    s.target->decode.combine(group, p.results(sequence, head % p.Hkv, to), 0, sequence.Tq, partial(item),
-                             s.partial_bytes / 4, cut.count);
-  });
-  if (s.ranges <= 1) return;
-  const std::int64_t heads = count_members(p, s) * p.Hkv;
-  const std::int64_t grain = 1 + (1 << 16) / (1 + s.ranges * s.partial_bytes);
-  parallel_for(heads, s.workers == 1 ? heads : grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t head = begin; head < end; ++head) {
-      const Sequence sequence = member(p, s, head / p.Hkv);
-      const std::int64_t ranges = cut_keys(p, sequence).count;
-      if (ranges <= 1) continue;
-      s.target->decode.combine(p.group(sequence, head % p.Hkv), p.results(sequence, head % p.Hkv, to), 0, sequence.Tq,
-                               partial(head * s.ranges), s.partial_bytes / 4, ranges);
-    }
-  });
-}
-
 Schedule schedule_of(const Problem& p, Path path) {
   Schedule s;
   s.target = &kernels::target();
@@ -248,11 +142,6 @@ Schedule reference_schedule(const Problem& p, const char* reason) {
   check_scratch(p, 4 * keys + row + copies * static_cast<double>(std::max(p.D, p.Dv)));
   s.worker_bytes = s.items == 0 ? 0 : 8 * (4 * p.Tk + p.D + p.Dv + copies * std::max(p.D, p.Dv));
   return s;
-}
-
-// Training does not decode, so the fused path alone draws dropout.
-bool takes_decode(const Problem& p, const Sequence& s) {
-  return p.dropout.p == 0 && p.H / std::max<std::int64_t>(1, p.Hkv) * s.Tq <= decode_rows;
 }
 
 Schedule make_schedule(const Problem& p) {

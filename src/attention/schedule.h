@@ -13,6 +13,12 @@ namespace attend {
 // Below this, waking a second thread (3 to 8 us) costs more than it saves.
 inline constexpr double parallel_flops = 2e6;
 
+// The sequences whose rows meet one range of keys together (decode).
+struct SharedRange {
+  std::int64_t range = 0;  // its number, the same in each of them
+  std::vector<std::int64_t> sequences = {};
+};
+
 struct Schedule {
   Path path = Path::reference;
   const kernels::Target* target = nullptr;
@@ -27,6 +33,7 @@ struct Schedule {
   const char* reason = "";
 
   std::vector<std::int64_t> members = {};    // the sequences, where query_starts cut them; else all
+  std::vector<SharedRange> shared = {};      // decode items of a key head, where sequences have caches of their own
   std::shared_ptr<Schedule> also = nullptr;  // for sequences that take the other path; runs after this, in its scratch
 
   std::int64_t scratch_bytes() const {

@@ -1,8 +1,9 @@
 // Attention of a few queries (decoding): bound by reading the keys and values once.
 //
 // The head dimension stands in lanes, so keys and values are read as they lie in memory; every row of the group meets
-// them while they are in the L1 cache. The keys are cut into ranges of a size that depends on their number alone, one
-// work item each, and the ranges' sums are added in order (combine.h).
+// them while they are in the L1 cache, and so do the rows of other groups that share them. The keys are cut into ranges
+// of a size that depends on their number alone, one work item each, and the ranges' sums are added in order
+// (combine.h).
 #pragma once
 
 #include "kernels/score.h"
@@ -24,28 +25,9 @@ struct Lines {
 template <class Dot, class ReadK, class ReadV>
 class Decode {
  public:
-  Decode(const Group& group, std::int64_t first, std::int64_t last, char* scratch)
-      : Decode(group, first, last, group.sizes.G * (last - first), scratch) {}
-
-  static std::size_t scratch_bytes(const Sizes& sizes, const Features& features, std::int64_t rows) {
-    const Group group{.sizes = sizes, .features = features};
-    return static_cast<std::size_t>(Decode(group, 0, 0, rows, nullptr).bytes_);
-  }
-
-  // Keys [begin, end), begin a multiple of tile_keys; partial [rows][2 + Dv]: m, l and the sums of weights times
-  // values.
-  void run(std::int64_t begin, std::int64_t end, float* partial) {
-    start();
-    for (std::int64_t key = begin; key < end; key += tile_keys) {
-      next_ = key + tile_keys < end ? key + tile_keys : key;
-      tile(key, min_of(tile_keys, end - key));
-    }
-    finish(partial);
-  }
-
- private:
-  Decode(const Group& group, std::int64_t first, std::int64_t last, std::int64_t rows, char* scratch)
-      : g_(group), first_(first), queries_(last - first), rows_(rows), padded_rows_(round_up(rows, team)) {
+  // `rows`: of all groups together.
+  Decode(const DecodeGroup* groups, std::int64_t first, std::int64_t last, std::int64_t rows, char* scratch)
+      : groups_(groups), first_(first), queries_(last - first), rows_(rows), padded_rows_(round_up(rows, team)) {
     Scratch pieces{scratch};
     q_ = pieces.take<float>(padded_rows_ * steps_);
     o_ = pieces.take<float>(padded_rows_ * value_width_);
@@ -59,18 +41,42 @@ class Decode {
     // Only one of the copies is ever made for most problems, but which is known late.
     k_copy_ = pieces.take<float>(tile_keys * steps_);
     v_copy_ = pieces.take<float>(tile_keys * value_width_);
-    row_ = pieces.take<float>(value_width_);
+    row_ = pieces.take<Row>(padded_rows_);
+    value_row_ = pieces.take<float>(value_width_);
     bytes_ = pieces.used;
   }
 
-  // A team's empty places repeat the last row.
-  std::int64_t head_of(std::int64_t r) const { return min_of(r, rows_ - 1) / queries_; }
-  std::int64_t query_of(std::int64_t r) const { return first_ + min_of(r, rows_ - 1) % queries_; }
+  static std::size_t scratch_bytes(const Sizes& sizes, const Features& features, std::int64_t rows) {
+    const Group group{.sizes = sizes, .features = features};
+    const DecodeGroup one{group, nullptr};
+    return static_cast<std::size_t>(Decode(&one, 0, 0, rows, nullptr).bytes_);
+  }
+
+  // Keys [begin, end), begin a multiple of tile_keys.
+  void run(std::int64_t begin, std::int64_t end) {
+    start();
+    for (std::int64_t key = begin; key < end; key += tile_keys) {
+      next_ = key + tile_keys < end ? key + tile_keys : key;
+      tile(key, min_of(tile_keys, end - key));
+    }
+    finish();
+  }
+
+ private:
+  struct Row {
+    const DecodeGroup* of;
+    std::int64_t head, query;
+  };
 
   void start() {
+    Row row{groups_, 0, first_};
     for (std::int64_t r = 0; r < padded_rows_; ++r) {
-      load_query<Dot>(g_, head_of(r), query_of(r), q_ + r * steps_, steps_);
-      ranges_.add(r, visible_keys(g_.rules, query_of(r)));
+      row_[r] = r < rows_ ? row : row_[r - 1];  // a team's empty places repeat the last row
+      if (++row.query == first_ + queries_) row.query = first_, ++row.head;
+      if (row.head == g_.sizes.G) row.head = 0, ++row.of;
+      const Group& group = row_[r].of->group;
+      load_query<Dot>(group, row_[r].head, row_[r].query, q_ + r * steps_, steps_);
+      ranges_.add(r, visible_keys(group.rules, row_[r].query));
       m_[r] = no_maximum;
       for (int i = 0; i < lanes; ++i) l_[r * lanes + i] = rounded_l_[r * lanes + i] = 0;
       for (std::int64_t d = 0; d < value_width_; ++d) o_[r * value_width_ + d] = 0;
@@ -141,10 +147,13 @@ class Decode {
   // Which keys the row sees, a bit each. Also loads its bias.
   std::uint64_t find_bits(std::int64_t r, std::int64_t start, std::int64_t keys) {
     const bool whole = ranges_.hold(start, start + keys) && !g_.features.mask;
-    const char* mask = g_.features.mask ? operand_at(g_.mask, head_of(r), query_of(r)) : nullptr;
-    const std::uint64_t bits = whole ? ~std::uint64_t{0} : visible_bits(g_, ranges_.row[r], mask, start);
-    if (!has_biases(g_.features)) return bits;
-    return bits & ~load_biases(g_, bias_row(g_, head_of(r), query_of(r)), start, keys, tile_keys, bias_);
+    if (whole && !has_biases(g_.features)) return ~std::uint64_t{0};
+    const Row& row = row_[r];
+    const Group& g = row.of->group;
+    const char* mask = g.features.mask ? operand_at(g.mask, row.head, row.query) : nullptr;
+    const std::uint64_t bits = whole ? ~std::uint64_t{0} : visible_bits(g, ranges_.row[r], mask, start);
+    if (!has_biases(g.features)) return bits;
+    return bits & ~load_biases(g, bias_row(g, row.head, row.query), start, keys, tile_keys, bias_);
   }
 
   // What make_logits() asks of the keys `key`, ... of a row.
@@ -152,10 +161,12 @@ class Decode {
     static constexpr bool one_rounding = false;
     const Decode& decode;
     std::int64_t r, start;
-    const Features& features = decode.g_.features;
-    float cap = features.softcap ? cap_of(decode.g_.rules) : 0;
-    float alibi_slope = features.alibi_slopes ? slope_of(decode.g_, decode.head_of(r)) : 0;
-    float level = static_cast<float>(decode.query_of(r) + decode.g_.rules.offset - start);
+    const Row& row = decode.row_[r];
+    const Group& group = row.of->group;
+    const Features& features = group.features;
+    float cap = features.softcap ? cap_of(group.rules) : 0;
+    float alibi_slope = features.alibi_slopes ? slope_of(group, row.head) : 0;
+    float level = static_cast<float>(row.query + group.rules.offset - start);
     float* stage = decode.scores_ + r * tile_keys;
 
     float* slopes(int) const { return nullptr; }
@@ -241,7 +252,7 @@ class Decode {
     const auto value_at = [&](std::int64_t j) { return rows_at(g_.v, start + j); };
     Lines v{value_at(0), g_.v.row * bytes_of(of.dtype)};
     soon_ = {rows_at(g_.k, next_), g_.k.row * bytes_of(g_.k.dtype)};
-    const bool finite = !hidden || are_finite(value_at, keys, of, row_);
+    const bool finite = !hidden || are_finite(value_at, keys, of, value_row_);
     const bool as_it_is = finite && of.stride == 1 && of.count % (lanes * Dot::pair) == 0;
     if (!as_it_is) v = copy_values(v, of, keys, finite);
     if (Dot::pair == 2 || as_it_is)
@@ -346,8 +357,11 @@ class Decode {
     }
   }
 
-  void finish(float* partial) {
-    for (std::int64_t r = 0; r < rows_; ++r, partial += 2 + g_.sizes.Dv) {
+  void finish() {
+    float* partial = nullptr;
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      const bool begins = r == 0 || row_[r].of != row_[r - 1].of;
+      partial = begins ? row_[r].of->partial : partial + 2 + g_.sizes.Dv;
       partial[0] = m_[r];
       const float l = sum_of_lanes(Simd::load(l_ + r * lanes));
       // The sums of rounded weights times values, as if these weights summed to l (see forward.h, add_rounded).
@@ -357,14 +371,16 @@ class Decode {
     }
   }
 
-  const Group& g_;
+  const DecodeGroup* groups_;
+  const Group& g_ = groups_[0].group;  // what all of them share
   const bool adjusts_ = g_.features.softcap || has_biases(g_.features) || g_.features.alibi_slopes;
   std::int64_t first_, queries_, rows_, padded_rows_;
   std::int64_t steps_ = round_up((g_.sizes.D + Dot::pair - 1) / Dot::pair, lanes);
   std::int64_t value_width_ = round_up(g_.sizes.Dv, lanes*Dot::pair), bytes_ = 0;
   Ranges ranges_;
   float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *rounded_l_ = nullptr, *scores_ = nullptr,
-        *bias_ = nullptr, *k_copy_ = nullptr, *v_copy_ = nullptr, *row_ = nullptr;
+        *bias_ = nullptr, *k_copy_ = nullptr, *v_copy_ = nullptr, *value_row_ = nullptr;
+  Row* row_ = nullptr;
   float* pairs_ = nullptr;  // the weights as pairs of bf16
   Lines soon_{};            // what is read next
   std::int64_t next_ = 0;   // the next tile's first key

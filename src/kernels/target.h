@@ -137,16 +137,24 @@ struct ForwardKernels {
   std::size_t (*bytes)(const Sizes& sizes, const Features& features, std::int64_t rows);
 };
 
+// A group to decode, and where what it finds goes: partial [rows][2 + Dv], a row's m (log2 units), l, and sums of
+// weights 2^(score - m) times values.
+struct DecodeGroup {
+  const Group& group;
+  float* partial;
+};
+
 struct DecodeKernels {
-  // Query rows [first, last) of every head against the keys [begin, end) alone, begin a multiple of tile_keys:
-  // partial [rows][2 + Dv], a row's m (log2 units), l, and sums of weights 2^(score - m) times values. Sinks are left
-  // to combine().
-  void (*run)(const Group& group, std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end,
-              float* partial, void* scratch);
+  // Query rows [first, last) of every head of `count` groups, at least one, against the keys [begin, end) alone, begin
+  // a multiple of tile_keys. The groups have the same keys and values there, and the same sizes, features, scale and
+  // softcap; their rows' numbers are those that they would have alone. Sinks are left to combine().
+  void (*run)(const DecodeGroup* groups, std::int64_t count, std::int64_t first, std::int64_t last, std::int64_t begin,
+              std::int64_t end, void* scratch);
   // The results of those rows from `ranges` such partials, `stride` floats from one to the next, in their order, the
   // sink first.
   void (*combine)(const Group& group, const Results& to, std::int64_t first, std::int64_t last, const float* partials,
                   std::int64_t stride, std::int64_t ranges);
+  // `rows`: of all heads and groups together.
   std::size_t (*bytes)(const Sizes& sizes, const Features& features, std::int64_t rows);
 };
 

@@ -58,6 +58,25 @@ void attend_to(fuzz::Input& input, const Held& held) {
   fuzz::require(fuzz::same(cached.out, plain.out) && fuzz::same(cached.lse, plain.lse), "not the bits of one tensor");
 }
 
+// Of all of them in one call: each one's numbers are those that it has alone.
+void attend_to_all(fuzz::Input& input, const std::list<Held>& all) {
+  std::vector<const KvCache*> caches;
+  for (const Held& held : all) caches.push_back(&held.cache);
+  const KvCache& c = *caches[0];
+  const std::int64_t N = std::ssize(caches), H = c.heads() * input.between(1, 3);
+  const fuzz::Operand q = fuzz::make_operand(input, {N, H, input.between(0, 12), c.d_k()}, c.dtype());
+  const AttentionOptions options{.causal = input.flag(), .window = {.left = input.between(-1, 100)}};
+  AttentionResult together;
+  const auto refused = fuzz::error_of([&] { together = attention(q.view, caches, options); });
+  fuzz::require(refused.has_value() == (c.batch() != 1), "only caches of one sequence each are taken");
+  for (std::int64_t n = 0; n < N && !refused; ++n) {
+    const AttentionResult alone = attention(q.view.slice(0, n, n + 1), *caches[static_cast<std::size_t>(n)], options);
+    const auto item = [n](const Tensor& x) { return x.view().slice(0, n, n + 1).clone(); };
+    fuzz::require(fuzz::same(item(together.out), alone.out) && fuzz::same(item(together.lse), alone.lse),
+                  "not the bits of one sequence");
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -71,12 +90,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (fuzz::error_of([&] { make(KvCache(B, Hkv, D, Dv, dtype)); })) return 0;
   for (int step = 0; step < most_steps && !input.rest().empty(); ++step) {
     Held& held = input.flag() ? all.front() : all.back();
-    const std::uint8_t kind = input.byte() % 6;
+    const std::uint8_t kind = input.byte() % 7;
     if (kind <= 1) append(input, held);
     if (kind == 2) truncate(input, held);
     if (kind == 3) attend_to(input, held);
     if (kind == 4) fuzz::error_of([&] { make(held.cache.fork(input.between(0, 255))); });
     if (kind == 5) make(held.cache);
+    if (kind == 6) attend_to_all(input, all);
   }
   for (const Held& held : all) held.check();
   return 0;

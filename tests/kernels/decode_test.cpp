@@ -1,6 +1,7 @@
 // Every target's decode kernel and what adds up its partial sums, each by itself: sizes around its lanes and teams, any
 // cut of the keys, keys in one piece or in blocks, in scratch of just the bytes that it asks for, filled with NaN.
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <optional>
 
@@ -63,8 +64,8 @@ class Trial {
     Guarded partials(ranges * stride, DType::f32);
     for (std::int64_t n = 0; n < ranges; ++n) {
       Guarded scratch(target_.decode.bytes(group.sizes, group.features, H_ * Tq_));
-      target_.decode.run(group, 0, Tq_, n * step, std::min(keys, (n + 1) * step), partials.as<float>() + n * stride,
-                         scratch.begin());
+      const kernels::DecodeGroup alone{group, partials.as<float>() + n * stride};
+      target_.decode.run(&alone, 1, 0, Tq_, n * step, std::min(keys, (n + 1) * step), scratch.begin());
       EXPECT_TRUE(scratch.intact()) << what;
     }
     const DType dtype = x_.Q.dtype();
@@ -113,11 +114,52 @@ TEST_P(DecodeKernels, TheQueriesOfOneCallAreDecodedAlone) {
     const auto decoded = [&](std::int64_t first, std::int64_t last) {
       const std::int64_t rows = 2 * (last - first);
       Guarded partial(rows * 14, DType::f32), scratch(target().decode.bytes(group.sizes, group.features, rows));
-      target().decode.run(group, first, last, 0, 100, partial.as<float>(), scratch.begin());
+      const kernels::DecodeGroup alone{group, partial.as<float>()};
+      target().decode.run(&alone, 1, first, last, 0, 100, scratch.begin());
       EXPECT_TRUE(partial.intact() && scratch.intact());
       return View(partial.begin(), DType::f32, {2, last - first, 14}).clone();
     };
     expect_same(decoded(2, 4), decoded(0, 5).view().slice(1, 2, 4));
+  }
+}
+
+TEST_P(DecodeKernels, GroupsThatShareKeysHaveTheNumbersThatTheyHaveAlone) {
+  for (const DType dtype : dtypes) {
+    for (const std::int64_t G : {1, 3}) {
+      // The keys of the first; queries, bias and slopes of their own.
+      constexpr std::int64_t count = 5, Tq = 2, row = 2 + 12;
+      std::deque<Call> calls;
+      std::deque<GroupOfCall> made;
+      std::deque<Guarded> partials;
+      std::vector<kernels::DecodeGroup> groups;
+      for (std::int64_t n = 0; n < count; ++n) {
+        const unsigned features = with_causal | with_bias | with_alibi | with_mask;
+        kernels::Group& group = made.emplace_back(calls.emplace_back(make_call({1, G, 1, Tq, 200, 20, 12}, features,
+                                                                               dtype, 50 + calls.size())))
+                                    .group;
+        group.k = made[0].group.k, group.v = made[0].group.v, group.rules.offset = 198 - 60 * n;
+        groups.push_back({group, partials.emplace_back(G * Tq * row, DType::f32).as<float>()});
+      }
+      const auto run = [&](std::int64_t first, std::int64_t groups_taken) {
+        const kernels::Group& group = groups[0].group;
+        Guarded scratch(target().decode.bytes(group.sizes, group.features, groups_taken * G * Tq));
+        target().decode.run(groups.data() + first, groups_taken, 0, Tq, 64, 200, scratch.begin());
+        EXPECT_TRUE(scratch.intact());
+      };
+      const auto all = [&] {
+        Tensor out({count, G, Tq, row});
+        std::int64_t n = 0;
+        for (Guarded& partial : partials) {
+          out.view().select(0, n++).copy_from(View(partial.begin(), DType::f32, {G, Tq, row}));
+          EXPECT_TRUE(partial.intact());
+        }
+        return out;
+      };
+      run(0, count);
+      const Tensor together = all();
+      for (std::int64_t n = 0; n < count; ++n) run(n, 1);
+      expect_same(together, all());
+    }
   }
 }
 

@@ -112,7 +112,8 @@ Tensor forward(const kernels::Target& target, const Pair& p, const kernels::Grou
 Tensor decode(const kernels::Target& target, const Pair& p, const kernels::Group& group) {
   Guarded partial(p.H * p.Tq * (2 + p.Dv), DType::f32);
   Guarded scratch(target.decode.bytes(group.sizes, group.features, p.H * p.Tq));
-  target.decode.run(group, 0, p.Tq, 0, group.rules.key_length, partial.as<float>(), scratch.begin());
+  const kernels::DecodeGroup alone{group, partial.as<float>()};
+  target.decode.run(&alone, 1, 0, p.Tq, 0, group.rules.key_length, scratch.begin());
   EXPECT_TRUE(scratch.intact() && partial.intact()) << p.x.what;
   return View(partial.begin(), DType::f32, {p.H * p.Tq * (2 + p.Dv)}).clone();
 }

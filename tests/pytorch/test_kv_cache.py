@@ -53,6 +53,36 @@ def test_arrays_come_back_as_they_went_in(dtype):
         assert isinstance(numbers.keys(), numpy.ndarray) and isinstance(numbers.attention(k.numpy()), numpy.ndarray)
 
 
+def test_sequences_with_caches_of_their_own_in_one_call():
+    lengths, k = (3, 700, 260), normal(1, 2, 700, 16)
+    caches = [attend.KvCache(1, 2, 16, 16) for _ in lengths]
+    for cache, length in zip(caches, lengths):
+        cache.append(k[:, :, :length], k[:, :, :length])
+    caches.append(caches[1].fork(512))
+    q = normal(4, 4, 2, 16)
+    out, lse = attend.attention(q, caches, causal=True, return_lse=True)
+    for n, cache in enumerate(caches):
+        alone = cache.attention(q[n:n + 1], causal=True, return_lse=True)
+        assert torch.equal(out[n:n + 1], alone[0]) and torch.equal(lse[n:n + 1], alone[1])
+    # PyTorch's way: padded to the longest, with a mask.
+    visible = torch.arange(700) <= torch.tensor([*lengths, 512]).view(-1, 1, 1, 1) - 2 + torch.arange(2).view(-1, 1)
+    padded = torch.nn.functional.scaled_dot_product_attention(q, k.expand(4, -1, -1, -1), k.expand(4, -1, -1, -1), visible,
+                                                              enable_gqa=True)
+    assert torch.allclose(out, padded, rtol=1e-4, atol=1e-6)
+
+
+def test_bad_caches_are_named():
+    q, cache = normal(2, 2, 1, 4), attend.KvCache(1, 2, 4, 4)
+    with pytest.raises(TypeError, match=r"attention: caches\[1\] is int, expected a KvCache"):
+        attend.attention(q, [cache, 3])
+    with pytest.raises(ValueError, match="attention: layout and out do not apply to caches"):
+        attend.attention(q, [cache, cache], layout="bthd")
+    with pytest.raises(ValueError, match=r"attention: caches\[1\] has batch size 2, expected 1"):
+        attend.attention(q, [cache, attend.KvCache(2, 2, 4, 4)])
+    with pytest.raises(TypeError, match="attention: v: expected an array"):
+        attend.attention(q, q)
+
+
 def test_it_drops_what_attention_drops():
     q, k = normal(1, 2, 9, 4), normal(1, 2, 300, 4)
     cache = attend.KvCache(1, 2, 4, 4)

@@ -37,16 +37,17 @@ std::size_t forward_bytes(const Sizes& sizes, const Features& features, std::int
                                     : Forward<DotF32>::scratch_bytes(sizes, features, rows);
 }
 
-void run_decode(const Group& group, std::int64_t first, std::int64_t last, std::int64_t begin, std::int64_t end,
-                float* partial, void* scratch) {
+void run_decode(const DecodeGroup* groups, std::int64_t count, std::int64_t first, std::int64_t last,
+                std::int64_t begin, std::int64_t end, void* scratch) {
   auto* bytes = static_cast<char*>(scratch);
-  switch (group.sizes.dtype) {
+  const std::int64_t rows = count * groups[0].group.sizes.G * (last - first);
+  switch (groups[0].group.sizes.dtype) {
     case DType::bf16:
-      return DecodeBF16(group, first, last, bytes).run(begin, end, partial);
+      return DecodeBF16(groups, first, last, rows, bytes).run(begin, end);
     case DType::f16:
-      return DecodeF16(group, first, last, bytes).run(begin, end, partial);
+      return DecodeF16(groups, first, last, rows, bytes).run(begin, end);
     case DType::f32:
-      return DecodeF32(group, first, last, bytes).run(begin, end, partial);
+      return DecodeF32(groups, first, last, rows, bytes).run(begin, end);
     case DType::f64:
     case DType::i64:
     case DType::u8:
