@@ -7,7 +7,7 @@
 
 namespace attend {
 
-enum class DType : std::uint8_t { f32, f64, bf16, f16, i64, u8, boolean };
+enum class DType : std::uint8_t { f32, f64, bf16, f16, i64, i8, u8, boolean };
 
 // Bytes of one element.
 std::int64_t size_of(DType dtype);

@@ -34,7 +34,7 @@ void write_npy(const std::filesystem::path& path, const View& tensor);
 TensorMap read_npz(const std::filesystem::path& path);
 void write_npz(const std::filesystem::path& path, const NamedViews& tensors);
 
-// Hugging Face's .safetensors: F64, F32, F16, BF16, I64, U8, BOOL.
+// Hugging Face's .safetensors: F64, F32, F16, BF16, I64, I8, U8, BOOL.
 struct Safetensors {
   TensorMap tensors;
   std::map<std::string, std::string> metadata;

@@ -20,7 +20,7 @@
 
 namespace attend {
 
-// "f32", "f64", "bf16", "f16", "i64", "u8", "bool".
+// "f32", "f64", "bf16", "f16", "i64", "i8", "u8", "bool".
 std::string_view name_of(DType dtype);
 
 // 16-bit floating point, as bits; widening is exact, narrowing rounds to nearest even.
@@ -51,6 +51,7 @@ ATTEND_ELEMENT(double, f64)
 ATTEND_ELEMENT(BF16, bf16)
 ATTEND_ELEMENT(F16, f16)
 ATTEND_ELEMENT(std::int64_t, i64)
+ATTEND_ELEMENT(std::int8_t, i8)
 ATTEND_ELEMENT(std::uint8_t, u8)
 ATTEND_ELEMENT(bool, boolean)
 #undef ATTEND_ELEMENT

@@ -28,7 +28,7 @@ std::string join(const Parts&... parts) {
 // What is looked up once and kept until the interpreter ends.
 struct NumPy {
   nb::object ndarray, empty, uint16;
-  std::array<nb::object, 7> dtypes;  // by DType; bf16 has none
+  std::array<nb::object, 8> dtypes;  // by DType; bf16 has none
 
   static const NumPy& get() {
     static const NumPy* numpy = new NumPy;
@@ -42,7 +42,7 @@ struct NumPy {
     empty = module.attr("empty");
     uint16 = module.attr("uint16");
     const nb::object dtype = module.attr("dtype");
-    for (const DType each : {DType::f32, DType::f64, DType::f16, DType::i64, DType::u8, DType::boolean}) {
+    for (const DType each : {DType::f32, DType::f64, DType::f16, DType::i64, DType::i8, DType::u8, DType::boolean}) {
       dtypes[static_cast<std::size_t>(each)] = dtype(python_name(each));
     }
   }

@@ -21,6 +21,8 @@ const char* python_name(DType dtype) {
       return "float16";
     case DType::i64:
       return "int64";
+    case DType::i8:
+      return "int8";
     case DType::u8:
       return "uint8";
     case DType::boolean:
@@ -55,6 +57,8 @@ std::optional<DType> dtype_of_format(const char* format) {
     case 'l':
     case 'q':
       return DType::i64;
+    case 'b':
+      return DType::i8;
     case 'B':
       return DType::u8;
     case '?':
@@ -74,6 +78,7 @@ std::optional<DType> dtype_of_dlpack(const nb::dlpack::dtype& dtype) {
   if (is(Code::Float, 16)) return DType::f16;
   if (is(Code::Bfloat, 16)) return DType::bf16;
   if (is(Code::Int, 64)) return DType::i64;
+  if (is(Code::Int, 8)) return DType::i8;
   if (is(Code::UInt, 8)) return DType::u8;
   if (is(Code::Bool, 8)) return DType::boolean;
   return std::nullopt;
@@ -92,6 +97,7 @@ nb::dlpack::dtype to_dlpack(DType dtype) {
     case DType::bf16:
       return of(Code::Bfloat);
     case DType::i64:
+    case DType::i8:
       return of(Code::Int);
     case DType::u8:
       return of(Code::UInt);

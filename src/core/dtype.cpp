@@ -18,7 +18,7 @@ struct DTypeFacts {
 
 const DTypeFacts& facts(DType dtype) {
   static constexpr DTypeFacts table[] = {{4, "f32"}, {8, "f64"}, {2, "bf16"}, {2, "f16"},
-                                         {8, "i64"}, {1, "u8"},  {1, "bool"}};
+                                         {8, "i64"}, {1, "i8"},  {1, "u8"},   {1, "bool"}};
   return table[static_cast<std::size_t>(dtype)];
 }
 
@@ -46,6 +46,8 @@ auto with_type(DType dtype, Body body) {
       return body(F16{});
     case DType::i64:
       return body(std::int64_t{});
+    case DType::i8:
+      return body(std::int8_t{});
     case DType::u8:
       return body(std::uint8_t{});
     case DType::boolean:

@@ -139,6 +139,8 @@ const char* torch_name(DType dtype) {
       return "torch.float16";
     case DType::i64:
       return "torch.int64";
+    case DType::i8:
+      return "torch.int8";
     case DType::u8:
       return "torch.uint8";
     case DType::boolean:

@@ -15,9 +15,9 @@ struct NpyType {
   std::string_view code;
   DType dtype;
 };
-constexpr NpyType npy_types[] = {{"f2", DType::f16}, {"f4", DType::f32}, {"f8", DType::f64},
-                                 {"i8", DType::i64}, {"u1", DType::u8},  {"b1", DType::boolean}};
-constexpr std::string_view accepted_types = "float16, float32, float64, int64, uint8 and bool are read";
+constexpr NpyType npy_types[] = {{"f2", DType::f16}, {"f4", DType::f32}, {"f8", DType::f64},    {"i8", DType::i64},
+                                 {"i1", DType::i8},  {"u1", DType::u8},  {"b1", DType::boolean}};
+constexpr std::string_view accepted_types = "float16, float32, float64, int64, int8, uint8 and bool are read";
 
 struct Header {
   DType dtype = DType::f32;

@@ -24,9 +24,9 @@ struct FileType {
   DType dtype;
 };
 // The order in which the package writes: the more alignment a type needs, the sooner it comes.
-constexpr FileType file_types[] = {{"I64", DType::i64},     {"F64", DType::f64}, {"F32", DType::f32},
-                                   {"BF16", DType::bf16},   {"F16", DType::f16}, {"U8", DType::u8},
-                                   {"BOOL", DType::boolean}};
+constexpr FileType file_types[] = {{"I64", DType::i64},   {"F64", DType::f64},     {"F32", DType::f32},
+                                   {"BF16", DType::bf16}, {"F16", DType::f16},     {"I8", DType::i8},
+                                   {"U8", DType::u8},     {"BOOL", DType::boolean}};
 
 const FileType& file_type(DType dtype) {
   return *std::find_if(std::begin(file_types), std::end(file_types), [&](auto& type) { return type.dtype == dtype; });
@@ -52,15 +52,15 @@ std::string json_reason(const json::exception& error) {
 }
 
 DType parse_dtype(const json& value, const Place& place) {
-  constexpr std::string_view known[] = {"I8",          "I16",     "U16",         "I32",     "U32",
-                                        "U64",         "F4",      "F6_E2M3",     "F6_E3M2", "F8_E4M3",
-                                        "F8_E4M3FNUZ", "F8_E5M2", "F8_E5M2FNUZ", "F8_E8M0", "C64"};
+  constexpr std::string_view known[] = {"I16",     "U16",         "I32",     "U32",     "U64",
+                                        "F4",      "F6_E2M3",     "F6_E3M2", "F8_E4M3", "F8_E4M3FNUZ",
+                                        "F8_E5M2", "F8_E5M2FNUZ", "F8_E8M0", "C64"};
   if (!value.is_string()) fail_at(place, "dtype is not a string");
   const auto& name = value.get_ref<const std::string&>();
   const auto type = std::find_if(std::begin(file_types), std::end(file_types), [&](auto& t) { return t.name == name; });
   if (type != std::end(file_types)) return type->dtype;
   const bool is_known = std::find(std::begin(known), std::end(known), name) != std::end(known);
-  fail_at(place, "dtype {} is {}; F64, F32, F16, BF16, I64, U8 and BOOL are", quote(name),
+  fail_at(place, "dtype {} is {}; F64, F32, F16, BF16, I64, I8, U8 and BOOL are", quote(name),
           is_known ? "not read" : "unknown, and not read");
 }
 

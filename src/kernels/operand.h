@@ -19,6 +19,7 @@ struct Elements {
 
 std::int64_t bytes_of(DType dtype) {
   switch (dtype) {
+    case DType::i8:
     case DType::u8:
     case DType::boolean:
       return 1;
@@ -56,6 +57,7 @@ float load_scalar(DType dtype, const char* from) {
       if (wide - wide == 0) wide = max_of<double>(-FLT_MAX, min_of<double>(wide, FLT_MAX));
       return static_cast<float>(wide);
     case DType::i64:
+    case DType::i8:
     case DType::u8:
     case DType::boolean:
       break;  // attention() takes none of them for numbers
@@ -79,6 +81,7 @@ void store_scalar(DType dtype, char* to, float x) {
       return;
     case DType::f64:
     case DType::i64:
+    case DType::i8:
     case DType::u8:
     case DType::boolean:
       break;  // nothing is written in them
@@ -161,6 +164,7 @@ void load_row(float* to, const char* from, Elements of, float factor = 1) {
                                [=](std::int64_t i) { Simd::store(to + i, Simd::mul(Simd::load_f16(half + i), f)); });
       case DType::f64:
       case DType::i64:
+      case DType::i8:
       case DType::u8:
       case DType::boolean:
         break;  // one at a time
@@ -184,6 +188,7 @@ void store_row(const float* from, char* to, Elements as) {
         return for_each_vector(as.count, [=](std::int64_t i) { Simd::store_f16(half + i, Simd::load(from + i)); });
       case DType::f64:
       case DType::i64:
+      case DType::i8:
       case DType::u8:
       case DType::boolean:
         break;

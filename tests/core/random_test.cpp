@@ -221,7 +221,7 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 TEST(Random, OtherDtypesAreErrors) {
   Generator g;
-  for (const DType dtype : {DType::bf16, DType::f16, DType::i64, DType::u8, DType::boolean}) {
+  for (const DType dtype : {DType::bf16, DType::f16, DType::i64, DType::i8, DType::u8, DType::boolean}) {
     const std::string got(name_of(dtype));
     expect_error(
         ErrorCode::bad_dtype, [&] { g.rand({2}, dtype); }, "Generator::rand:", "dtype", got);

@@ -59,6 +59,9 @@ TEST(Tensor, ConversionToWholeNumbersStaysInRange) {
   const Tensor bytes = t.view().to(DType::u8);
   const std::uint8_t expected[] = {0, 0, 0, 2, 255, 255, 255};
   for (int i = 0; i < 7; ++i) EXPECT_EQ(bytes.data<std::uint8_t>()[i], expected[i]) << i;
+  const Tensor signed_bytes = t.view().to(DType::i8);
+  const std::int8_t expected_signed[] = {-1, -128, 0, 2, 127, 127, 127};
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(signed_bytes.data<std::int8_t>()[i], expected_signed[i]) << i;
   const Tensor whole = t.view().to(DType::i64);
   const std::int64_t expected_whole[] = {-1, INT64_MIN, 0, 2, 255, 300, INT64_MAX};
   for (int i = 0; i < 7; ++i) EXPECT_EQ(whole.data<std::int64_t>()[i], expected_whole[i]) << i;

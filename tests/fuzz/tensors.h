@@ -100,7 +100,7 @@ inline Sizes make_sizes(Input& input) {
 
 inline DType make_dtype(Input& input) {
   constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
-  constexpr DType others[] = {DType::i64, DType::u8, DType::boolean};
+  constexpr DType others[] = {DType::i64, DType::i8, DType::u8, DType::boolean};
   return input.one_in(64) ? input.one_of(others) : input.one_of(dtypes);
 }
 

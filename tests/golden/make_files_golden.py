@@ -12,7 +12,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 FOLDER = pathlib.Path(__file__).parent / "files"
-DTYPES = {"f16": "<f2", "f32": "<f4", "f64": "<f8", "i64": "<i8", "u8": "|u1", "bool": "|b1"}
+DTYPES = {"f16": "<f2", "f32": "<f4", "f64": "<f8", "i64": "<i8", "i8": "|i1", "u8": "|u1", "bool": "|b1"}
 
 
 def counting(shape, dtype="<f4"):

@@ -51,8 +51,8 @@ inline Tensor counting(const Dims& shape, DType dtype = DType::f32) {
   return out.view().to(dtype);
 }
 
-inline constexpr DType all_dtypes[] = {DType::f16, DType::f32, DType::f64,    DType::bf16,
-                                       DType::i64, DType::u8,  DType::boolean};
+inline constexpr DType all_dtypes[] = {DType::f16, DType::f32, DType::f64, DType::bf16,
+                                       DType::i64, DType::i8,  DType::u8,  DType::boolean};
 
 // Little-endian.
 template <class T>

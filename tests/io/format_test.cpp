@@ -9,7 +9,8 @@ namespace attend {
 namespace {
 
 DType dtype_named(const std::string& name) {
-  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i64, DType::u8, DType::boolean}) {
+  for (const DType dtype :
+       {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i64, DType::i8, DType::u8, DType::boolean}) {
     if (name_of(dtype) == name) return dtype;
   }
   throw std::runtime_error("no dtype " + name);

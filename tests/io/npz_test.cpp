@@ -101,7 +101,7 @@ TEST_F(Npz, ReadsWhatNumPyWrites) {
   for (const char* name : {"savez", "savez_compressed", "streamed"}) {
     SCOPED_TRACE(name);
     const TensorMap tensors = read_npz(golden(name));
-    EXPECT_EQ(tensors.size(), 9u);
+    EXPECT_EQ(tensors.size(), 10u);
     for (const DType dtype : test::all_dtypes) {
       if (dtype == DType::bf16) continue;
       expect_same(tensors.at(std::string(name_of(dtype))), counting({2, 3}, dtype));

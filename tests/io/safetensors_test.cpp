@@ -50,7 +50,7 @@ void expect_bad(const std::string& bytes, const Texts&... texts) {
 TEST(Safetensors, ReadsWhatThePackageWritesAndWritesTheSame) {
   const Safetensors file = read_safetensors(golden("all"));
   EXPECT_THAT(file.metadata, testing::ElementsAre(testing::Pair("format", "np")));
-  EXPECT_EQ(file.tensors.size(), 9u);
+  EXPECT_EQ(file.tensors.size(), 10u);
   for (const DType dtype : test::all_dtypes) {
     if (dtype == DType::bf16) continue;
     expect_same(file.tensors.at(std::string(name_of(dtype))), counting({2, 3}, dtype));

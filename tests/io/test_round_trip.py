@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-DTYPES = ["<f2", "<f4", "<f8", "<i8", "|u1", "|b1"]
+DTYPES = ["<f2", "<f4", "<f8", "<i8", "|i1", "|u1", "|b1"]
 SHAPES = [(), (0,), (1,), (7,), (3, 0, 2), (2, 3, 5), (1, 2, 1, 2, 1, 2, 1, 2), (257, 3)]
 NAMES = ["plain", "größe", "名前/重み", "with space", "a.b.c", 'quote" and \\']
 

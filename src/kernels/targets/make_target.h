@@ -50,6 +50,7 @@ void run_decode(const DecodeGroup* groups, std::int64_t count, std::int64_t firs
       return DecodeF32(groups, first, last, rows, bytes).run(begin, end);
     case DType::f64:
     case DType::i64:
+    case DType::i8:
     case DType::u8:
     case DType::boolean:
       break;  // the plain path's, and none of attention's
