@@ -17,12 +17,16 @@ namespace attend {
 // Keys [B,Hkv,T,D] and values [B,Hkv,T,Dv] whose T grows. They lie in blocks of 256 positions: appending never moves
 // what is there, and forks share the blocks that are full.
 //
+// With dtype i8 each row of a head is kept as whole numbers from -127 to 127 and a scale in f32, its largest magnitude
+// / 127: about half of bf16's memory, each element to half a scale. A row that is not finite counts as NaN, one below
+// 1.5e-36 as zeros. Queries are f32, bf16 or f16; docs/numerics.md says what that changes.
+//
 // Any number of threads may use one at once. Each call works on the positions that it found when it began: attention()
 // sees nothing of an append() or truncate() that runs beside it, and what it reads stays until it ends. Where two calls
 // would change the cache at once, the second one throws bad_value and changes nothing.
 class KvCache {
  public:
-  // dtype: f32, bf16 or f16. Throws bad_value for a size below 1, bad_dtype.
+  // dtype: f32, bf16, f16 or i8. Throws bad_value for a size below 1, bad_dtype.
   KvCache(std::int64_t batch, std::int64_t heads, std::int64_t d_k, std::int64_t d_v, DType dtype = DType::f32);
   // A copy is a fork of the whole length. What was moved from is an empty cache of the same sizes.
   KvCache(const KvCache& other);
@@ -46,7 +50,7 @@ class KvCache {
   std::int64_t d_k() const { return D_; }
   std::int64_t d_v() const { return Dv_; }
   DType dtype() const { return dtype_; }
-  // Copies [B,Hkv,length,D] and [B,Hkv,length,Dv], for looking at.
+  // Copies [B,Hkv,length,D] and [B,Hkv,length,Dv], for looking at; of i8 what it stands for, in f32.
   Tensor keys() const;
   Tensor values() const;
 
@@ -70,10 +74,10 @@ class KvCache {
   std::atomic<bool> changing_{false};
 };
 
-// attention() of q [B,H,Tq,D] over the cache's keys and values; q in the cache's dtype. Where causal, window or
-// alibi_slopes need an offset and none is given, it is bottom_right: the queries are the last Tq positions. Of the
-// options, query_starts and key_starts are refused.
-// The bits are those of attention() over the same keys in one tensor.
+// attention() of q [B,H,Tq,D] over the cache's keys and values; q in the cache's dtype (i8: f32, bf16 or f16). Where
+// causal, window or alibi_slopes need an offset and none is given, it is bottom_right: the queries are the last Tq
+// positions. Of the options, query_starts and key_starts are refused. The bits are those of attention() over the same
+// keys in one tensor, but for i8.
 AttentionResult attention(const View& q, const KvCache& cache, const AttentionOptions& options = {});
 
 // One step of N sequences with a cache each, of any lengths: q [N,H,Tq,D] gives out [N,H,Tq,Dv]. The caches have a

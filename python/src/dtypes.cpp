@@ -31,15 +31,17 @@ const char* python_name(DType dtype) {
   return "";
 }
 
-DType read_dtype(const char* function, nb::handle object) {
+DType read_dtype(const char* function, nb::handle object, std::initializer_list<DType> expected) {
   // "torch.float32", numpy.dtype's "float32", the class numpy.float32
   std::string name = text_of(nb::getattr(object, "__name__", object));
   name = name.substr(name.rfind('.') + 1);
-  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+  std::string names;
+  for (const DType& dtype : expected) {
     if (name == python_name(dtype)) return dtype;
+    names += names.empty() ? "" : &dtype + 1 == expected.end() ? " or " : ", ";
+    names += python_name(dtype);
   }
-  throw nb::type_error(
-      (std::string(function) + ": dtype: expected float32, float64, bfloat16 or float16, got " + name).c_str());
+  throw nb::type_error((std::string(function) + ": dtype: expected " + names + ", got " + name).c_str());
 }
 
 std::optional<DType> dtype_of_format(const char* format) {

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <initializer_list>
 #include <optional>
 
 #include "attend/dtype.h"
@@ -14,7 +15,8 @@ namespace attend::python {
 const char* python_name(DType dtype);
 // "float32", torch.float32, numpy.float32, numpy.dtype("float32"), ... Throws TypeError for one that is not f32, f64,
 // bf16 or f16.
-DType read_dtype(const char* function, nanobind::handle object);
+DType read_dtype(const char* function, nanobind::handle object,
+                 std::initializer_list<DType> expected = {DType::f32, DType::f64, DType::bf16, DType::f16});
 
 // Of a buffer's format; null: it has none. Nothing for a type that the library does not have.
 std::optional<DType> dtype_of_format(const char* format);

@@ -58,8 +58,10 @@ struct Cache {
 
 constexpr const char* class_doc = R"(Keys [B,Hkv,T,D] and values [B,Hkv,T,Dv] whose T grows, for decoding.
 
-Appending never moves what is there, and forks share it. dtype is float32, bfloat16 or float16.
-Raises ValueError for a size below 1, TypeError for another dtype.
+Appending never moves what is there, and forks share it. dtype is float32, bfloat16 or float16; or int8, which keeps
+each row of a head as whole numbers from -127 to 127 and a float32 scale, its largest magnitude / 127: half of bfloat16's
+memory and time, each element to half a scale (keys() and values() give float32; queries are float32, bfloat16 or float16;
+a row with NaN or infinity is NaN). Raises ValueError for a size below 1, TypeError for another dtype.
 
 >>> import numpy, attend
 >>> cache = attend.KvCache(batch=1, heads=2, d_k=8, d_v=8)
@@ -69,7 +71,7 @@ Raises ValueError for a size below 1, TypeError for another dtype.
 (3, (1, 2, 1, 8)))";
 
 constexpr const char* attention_doc =
-    R"(attention() of q [B,H,Tq,D] over the cache's keys and values; q in the cache's dtype.
+    R"(attention() of q [B,H,Tq,D] over the cache's keys and values; q in the cache's dtype (int8: any but float64).
 
 Where causal, window or alibi_slopes need an offset and none is given, it is "bottom_right": the queries are the last Tq
 positions. The bits are those of attention() over the same keys in one array.)";
@@ -100,7 +102,10 @@ void bind_kv_cache(nb::module_& m) {
       .def(
           "__init__",
           [](Cache* self, std::int64_t batch, std::int64_t heads, std::int64_t d_k, std::int64_t d_v,
-             nb::handle dtype) { new (self) Cache{KvCache(batch, heads, d_k, d_v, read_dtype("KvCache", dtype))}; },
+             nb::handle dtype) {
+            const DType read = read_dtype("KvCache", dtype, {DType::f32, DType::bf16, DType::f16, DType::i8});
+            new (self) Cache{KvCache(batch, heads, d_k, d_v, read)};
+          },
           nb::arg("batch"), nb::arg("heads"), nb::arg("d_k"), nb::arg("d_v"), nb::arg("dtype") = "float32",
           nb::sig("def __init__(self, batch: int, heads: int, d_k: int, d_v: int, dtype: object = 'float32') -> None"))
       .def("append", &Cache::append, nb::arg("k").none(), nb::arg("v").none(),

@@ -7,11 +7,23 @@ namespace attend {
 
 namespace {
 
-kernels::Rows rows_at(const View& x, const void* const* blocks, std::int64_t block_rows, std::int64_t b, std::int64_t h,
-                      std::int64_t row) {
-  const kernels::Operand at = operand_at(x, b, h, row);
-  const std::int64_t offset = b * x.strides()[0] + h * x.strides()[1];
-  return {at.data, blocks, block_rows, offset, at.dtype, at.row, at.column};
+kernels::Rows rows_at(const View& x, const Sequence& s, std::int64_t h) {
+  const kernels::Operand at = operand_at(x, s.b, h, s.key_start);
+  return {.data = at.data, .dtype = at.dtype, .row = at.row, .column = at.column};
+}
+
+// In blocks: x has their strides.
+kernels::Rows rows_in(const void* const* blocks, const float* const* scales, std::int64_t block_rows, const View& x,
+                      const Sequence& s, std::int64_t h) {
+  const std::int64_t offset = s.b * x.strides()[0] + h * x.strides()[1], row = x.strides()[2];
+  return {.blocks = blocks,
+          .block_rows = block_rows,
+          .offset = offset,
+          .dtype = x.dtype(),
+          .row = row,
+          .column = 1,
+          .scales = scales,
+          .first = offset / row};
 }
 
 }  // namespace
@@ -28,7 +40,7 @@ kernels::Rules Problem::rules(const Sequence& s, std::int64_t h) const {
 }
 
 kernels::Sizes Problem::sizes() const {
-  return {H / std::max<std::int64_t>(1, Hkv), D, Dv, q.dtype()};
+  return {H / std::max<std::int64_t>(1, Hkv), D, Dv, q.dtype(), k.dtype() == DType::i8};
 }
 
 kernels::Features Problem::features() const {
@@ -65,8 +77,8 @@ kernels::Group Problem::group(const Sequence& s, std::int64_t h) const {
   group.rules = rules(s, first);
   group.q = operand_at(q, s.b, first, s.query_start);
   const KeyBlocks cached = blocks_of(s);
-  group.k = rows_at(k, cached.k, cached.rows, s.b, h, s.key_start);
-  group.v = rows_at(v, cached.v, cached.rows, s.b, h, s.key_start);
+  group.k = cached.k ? rows_in(cached.k, cached.k_scales, cached.rows, k, s, h) : rows_at(k, s, h);
+  group.v = cached.v ? rows_in(cached.v, cached.v_scales, cached.rows, v, s, h) : rows_at(v, s, h);
   if (mask) group.mask = operand_at(*mask, s.b, first, s.query_start, s.key_start);
   if (bias) group.bias = operand_at(*bias, s.b, first, s.query_start, s.key_start);
   if (distance_bias) group.distance_bias = operand_at(*distance_bias, s.b, first, 0), group.reach = reach();

@@ -7,6 +7,7 @@
 
 #include "attention/compute.h"
 #include "attention/problem.h"
+#include "attention/quantize.h"
 #include "core/divide_up.h"
 #include "core/message.h"
 #include "kernels/target.h"
@@ -23,7 +24,11 @@ void check_length(const char* function, std::int64_t length, std::int64_t most) 
 
 // Shared between forks, and between what a cache is and what it was while a call reads that.
 struct KvCache::Block {
-  Tensor k, v;  // [B,Hkv,block_keys,D], [B,Hkv,block_keys,Dv]
+  Tensor k, v;                // [B,Hkv,block_keys,D], [B,Hkv,block_keys,Dv]
+  Tensor k_scales, v_scales;  // i8: [B,Hkv,block_keys]; else of no elements
+
+  void copy(const Block& from, std::int64_t kept);
+  void fill(std::int64_t from, const View& new_k, const View& new_v);
 };
 
 // What a cache holds at one moment. Positions below the length of any State that holds a block never change.
@@ -31,6 +36,7 @@ struct KvCache::State {
   std::int64_t length = 0;
   std::vector<std::shared_ptr<Block>> blocks;
   std::vector<const void*> k_data, v_data;  // of each block
+  std::vector<const float*> k_scales, v_scales;
 
   // The first so many positions of another one.
   State(const State& from, std::int64_t keep) : length(keep) {
@@ -41,8 +47,11 @@ struct KvCache::State {
   State() = default;
 
   void point() {
-    k_data.clear(), v_data.clear();
-    for (const auto& block : blocks) k_data.push_back(block->k.raw()), v_data.push_back(block->v.raw());
+    k_data.clear(), v_data.clear(), k_scales.clear(), v_scales.clear();
+    for (const auto& block : blocks) {
+      k_data.push_back(block->k.raw()), v_data.push_back(block->v.raw());
+      k_scales.push_back(block->k_scales.data<float>()), v_scales.push_back(block->v_scales.data<float>());
+    }
   }
 };
 
@@ -65,12 +74,15 @@ class KvCache::Change {
 // What one call reads of one cache.
 struct CachedRows {
   explicit CachedRows(const KvCache& from) : cache(from), state(from.state()) {}
-  KeyBlocks blocks() const { return {state->k_data.data(), state->v_data.data(), KvCache::block_keys}; }
+  KeyBlocks blocks() const {
+    return {state->k_data.data(), state->v_data.data(), KvCache::block_keys, state->k_scales.data(),
+            state->v_scales.data()};
+  }
   std::int64_t length() const { return state->length; }
   // As if the blocks' memory were one piece: the shape counts, and the strides within a block. A batch of caches has
   // each item in blocks of its own.
-  View keys(std::int64_t batch, std::int64_t length, std::int64_t d) const {
-    return View(nullptr, cache.dtype(), {batch, cache.heads(), length, d},
+  View keys(DType dtype, std::int64_t batch, std::int64_t length, std::int64_t d) const {
+    return View(nullptr, dtype, {batch, cache.heads(), length, d},
                 {cache.batch() == 1 ? 0 : cache.heads() * KvCache::block_keys * d, KvCache::block_keys * d, d, 1});
   }
 
@@ -96,8 +108,8 @@ static_assert(256 % kernels::tile_keys == 0, "a tile of keys lies within one blo
 
 KvCache::KvCache(std::int64_t batch, std::int64_t heads, std::int64_t d_k, std::int64_t d_v, DType dtype)
     : B_(batch), Hkv_(heads), D_(d_k), Dv_(d_v), dtype_(dtype) {
-  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16)
-    fail(ErrorCode::bad_dtype, "KvCache", "dtype is {}, expected f32, bf16 or f16", dtype);
+  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16 && dtype != DType::i8)
+    fail(ErrorCode::bad_dtype, "KvCache", "dtype is {}, expected f32, bf16, f16 or i8", dtype);
   for (const std::int64_t size : {batch, heads, d_k, d_v}) {
     if (size < 1) {
       fail(ErrorCode::bad_value, "KvCache", "batch {}, heads {}, d_k {}, d_v {}, expected at least 1 each", batch,
@@ -150,8 +162,31 @@ std::int64_t KvCache::length() const {
 }
 
 std::shared_ptr<KvCache::Block> KvCache::new_block() const {
+  const Dims rows{B_, Hkv_, dtype_ == DType::i8 ? block_keys : 0};
   return std::make_shared<Block>(Block{Tensor::uninitialized({B_, Hkv_, block_keys, D_}, dtype_),
-                                       Tensor::uninitialized({B_, Hkv_, block_keys, Dv_}, dtype_)});
+                                       Tensor::uninitialized({B_, Hkv_, block_keys, Dv_}, dtype_),
+                                       Tensor::uninitialized(rows, DType::f32),
+                                       Tensor::uninitialized(rows, DType::f32)});
+}
+
+// Of another block's positions, as many as `kept`.
+void KvCache::Block::copy(const Block& from, std::int64_t kept) {
+  for (Tensor Block::*rows : {&Block::k, &Block::v, &Block::k_scales, &Block::v_scales}) {
+    if ((this->*rows).count() > 0)
+      (this->*rows).view().slice(2, 0, kept).copy_from((from.*rows).view().slice(2, 0, kept));
+  }
+}
+
+// Positions [from, from + k's) anew.
+void KvCache::Block::fill(std::int64_t from, const View& new_k, const View& new_v) {
+  const auto put = [&](Tensor& rows, Tensor& scales, const View& x) {
+    const MutableView to = rows.view().slice(2, from, from + x.size(2));
+    if (rows.dtype() == DType::i8)
+      quantize(x, to, scales.view().slice(2, from, from + x.size(2)));
+    else
+      to.copy_from(x);
+  };
+  put(k, k_scales, new_k), put(v, v_scales, new_v);
 }
 
 void KvCache::append(const View& k, const View& v) {
@@ -186,17 +221,15 @@ void KvCache::append(const View& k, const View& v) {
     const std::shared_ptr<Block>& old = now->blocks[static_cast<std::size_t>(n)];
     next->blocks.push_back(is_held_once(old) ? old : new_block());
     if (next->blocks.back() == old) continue;
-    next->blocks.back()->k.view().slice(2, 0, kept).copy_from(old->k.view().slice(2, 0, kept));
-    next->blocks.back()->v.view().slice(2, 0, kept).copy_from(old->v.view().slice(2, 0, kept));
+    next->blocks.back()->copy(*old, kept);
   }
   next->point();
 
   for (std::int64_t at = begin; at < end;) {
     const std::int64_t n = at / block_keys, from = at % block_keys;
     const std::int64_t count = std::min(block_keys - from, end - at), source = at - begin;
-    Block& block = *next->blocks[static_cast<std::size_t>(n)];
-    block.k.view().slice(2, from, from + count).copy_from(four_k.slice(2, source, source + count));
-    block.v.view().slice(2, from, from + count).copy_from(four_v.slice(2, source, source + count));
+    next->blocks[static_cast<std::size_t>(n)]->fill(from, four_k.slice(2, source, source + count),
+                                                    four_v.slice(2, source, source + count));
     at += count;
   }
   exchange(std::move(next));
@@ -219,11 +252,17 @@ KvCache KvCache::fork(std::int64_t length) const {
 
 Tensor KvCache::collect(bool values) const {
   const std::shared_ptr<const State> now = state();
-  Tensor out = Tensor::uninitialized({B_, Hkv_, now->length, values ? Dv_ : D_}, dtype_);
+  const DType dtype = dtype_ == DType::i8 ? DType::f32 : dtype_;
+  Tensor out = Tensor::uninitialized({B_, Hkv_, now->length, values ? Dv_ : D_}, dtype);
   for (std::int64_t at = 0; at < now->length; at += block_keys) {
     const std::int64_t count = std::min(block_keys, now->length - at);
     const Block& block = *now->blocks[static_cast<std::size_t>(at / block_keys)];
-    out.view().slice(2, at, at + count).copy_from((values ? block.v : block.k).view().slice(2, 0, count));
+    const MutableView to = out.view().slice(2, at, at + count);
+    const View rows = (values ? block.v : block.k).view().slice(2, 0, count);
+    if (dtype_ == DType::i8)
+      dequantize(rows, (values ? block.v_scales : block.k_scales).view().slice(2, 0, count), to);
+    else
+      to.copy_from(rows);
   }
   return out;
 }
@@ -247,10 +286,16 @@ AttentionResult attend_cached(const View& q, std::span<const CachedRows> caches,
   std::int64_t longest = 0;
   for (const CachedRows& rows : caches) longest = std::max(longest, rows.length());
   const KvCache& first = caches[0].cache;
-  const View keys = caches[0].keys(batch, longest, first.d_k()), values = caches[0].keys(batch, longest, first.d_v());
+  const bool quantized = first.dtype() == DType::i8;
+  if (quantized && q.dtype() != DType::f32 && q.dtype() != DType::bf16 && q.dtype() != DType::f16)
+    fail(ErrorCode::bad_dtype, "attention", "q is {}, expected f32, bf16 or f16 for a cache of i8", q.dtype());
+  const auto keys_of = [&](DType dtype, std::int64_t d) { return caches[0].keys(dtype, batch, longest, d); };
+  const DType computed = quantized ? q.dtype() : first.dtype();  // what keys count as
+  const View keys = keys_of(computed, first.d_k()), values = keys_of(computed, first.d_v());
   return with_memory("attention", q, keys, [&] {
     Problem problem = Problem::check("attention", four, keys, values, options);
     problem.rank = q.rank();
+    problem.k = keys_of(first.dtype(), first.d_k()), problem.v = keys_of(first.dtype(), first.d_v());
     for (const CachedRows& rows : caches) problem.blocks.push_back(rows.blocks());
     return compute(problem, options.lse_low);
   });

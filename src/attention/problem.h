@@ -23,10 +23,13 @@ struct Sequence {
 };
 
 // Where k and v are not in one piece: the blocks of a KvCache, [B,Hkv,rows,D or Dv] each.
+// i8 ones have a scale for each row, [B,Hkv,rows].
 struct KeyBlocks {
   const void* const* k = nullptr;
   const void* const* v = nullptr;
   std::int64_t rows = 0;
+  const float* const* k_scales = nullptr;
+  const float* const* v_scales = nullptr;
 };
 
 // Where results go: out [B,H,Tq,Dv], lse and lse_low [B,H,Tq].

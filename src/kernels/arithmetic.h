@@ -146,25 +146,37 @@ float largest_lane(F x) {
 // How products are made and in which form a panel holds its operands: 32 bits a lane in both.
 struct DotF32 {
   static constexpr int pair = 1;  // products in one step
+  static constexpr bool integer = false;
   static constexpr int degree = 5;
   static F fma(F a, F b, F c) { return Simd::fma(a, b, c); }
   // The weights of one step.
   static F step(F weight, F) { return weight; }
   static F scale(F step, F alpha) { return Simd::mul(step, alpha); }
+  static F sum_each(const F (&x)[lanes]) { return Simd::sum_each(x); }
+  static F total(F sum) { return sum; }  // as f32
+};
+
+// Two products of 16-bit integers a lane and step, summed in 32 bits without an error: decode over keys of 8 bits.
+struct DotI16 {
+  static constexpr int pair = 2;
+  static constexpr bool integer = true;
+  static F fma(F a, F b, F c) { return Simd::dot_i16(a, b, c); }
+  static F sum_each(const F (&x)[lanes]) { return Simd::from_i32(Simd::sum_each_i32(x)); }
+  static F total(F sum) { return Simd::from_i32(sum); }
 };
 
 #ifdef ATTEND_BF16_DOT
 // Two bf16 products a lane and step, summed in f32.
 struct DotBF16 {
   static constexpr int pair = 2;
+  static constexpr bool integer = false;
   static constexpr int degree = 4;  // the weights keep 8 bits
   static F fma(F a, F b, F c) { return Simd::dot_bf16(a, b, c); }
   static F step(F even, F odd) { return Simd::pair_bf16(even, odd); }
   static void store_half(std::uint16_t* to, F x) { Simd::store_bf16_operand(to, x); }
-  static F interleave_low(F a, F b) { return Simd::interleave_low(a, b); }
-  static F interleave_high(F a, F b) { return Simd::interleave_high(a, b); }
-  static constexpr int interleaved_place(int element) { return Simd::interleaved_place(element); }
   static F scale(F step, F alpha) { return Simd::scale_pair_bf16(step, alpha); }
+  static F sum_each(const F (&x)[lanes]) { return Simd::sum_each(x); }
+  static F total(F sum) { return sum; }
 };
 #endif
 

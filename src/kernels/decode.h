@@ -6,6 +6,7 @@
 // (combine.h).
 #pragma once
 
+#include "kernels/quantized.h"
 #include "kernels/score.h"
 #include "kernels/team.h"
 
@@ -13,15 +14,9 @@ namespace attend::kernels {
 namespace {
 
 constexpr int value_vectors = Simd::value_vectors;  // team * value_vectors accumulators
-static_assert(value_vectors % 2 == 0 && tile_keys % keys_at_once == 0);
+static_assert(value_vectors % 2 == 0);
 
-// Keys and values of a tile where they can be read a vector at a time.
-struct Lines {
-  const char* data;
-  std::int64_t row;  // bytes from one to the next
-};
-
-// Dot: of queries and keys. ReadK, ReadV: how keys and values lie in memory.
+// Dot: of queries and keys, weights and values. ReadK, ReadV: how keys and values lie in memory.
 template <class Dot, class ReadK, class ReadV>
 class Decode {
  public:
@@ -33,7 +28,7 @@ class Decode {
     o_ = pieces.take<float>(padded_rows_ * value_width_);
     m_ = pieces.take<float>(padded_rows_);
     l_ = pieces.take<float>(padded_rows_ * lanes);
-    rounded_l_ = Dot::pair == 2 ? pieces.take<float>(padded_rows_ * lanes) : l_;
+    rounded_l_ = rounds ? pieces.take<float>(padded_rows_ * lanes) : l_;
     ranges_.row = pieces.take<KeyRange>(padded_rows_);
     scores_ = pieces.take<float>(padded_rows_ * tile_keys);
     bias_ = pieces.take<float>(has_biases(g_.features) ? tile_keys : 0);
@@ -43,6 +38,11 @@ class Decode {
     v_copy_ = pieces.take<float>(tile_keys * value_width_);
     row_ = pieces.take<Row>(padded_rows_);
     value_row_ = pieces.take<float>(value_width_);
+    if (Dot::integer) {
+      query_factor_ = pieces.take<float>(padded_rows_);
+      value_factor_ = pieces.take<float>(padded_rows_);
+      value_scales_ = pieces.take<float>(tile_keys);
+    }
     bytes_ = pieces.used;
   }
 
@@ -63,6 +63,8 @@ class Decode {
   }
 
  private:
+  static constexpr bool rounds = Dot::pair == 2 && !Dot::integer;  // weights to bf16
+
   struct Row {
     const DecodeGroup* of;
     std::int64_t head, query;
@@ -75,7 +77,12 @@ class Decode {
       if (++row.query == first_ + queries_) row.query = first_, ++row.head;
       if (row.head == g_.sizes.G) row.head = 0, ++row.of;
       const Group& group = row_[r].of->group;
-      load_query<Dot>(group, row_[r].head, row_[r].query, q_ + r * steps_, steps_);
+      if constexpr (Dot::integer) {
+        auto* whole = reinterpret_cast<std::int16_t*>(q_ + r * steps_);
+        query_factor_[r] = load_query_i16(group, row_[r].head, row_[r].query, whole, steps_, k_copy_);
+      } else {
+        load_query<Dot>(group, row_[r].head, row_[r].query, q_ + r * steps_, steps_);
+      }
       ranges_.add(r, visible_keys(group.rules, row_[r].query));
       m_[r] = no_maximum;
       for (int i = 0; i < lanes; ++i) l_[r * lanes + i] = rounded_l_[r * lanes + i] = 0;
@@ -83,13 +90,29 @@ class Decode {
     }
   }
 
+  // body<Rows>(r) for each four rows from r on, and a last one by itself; of two or three, the empty places are rows
+  // too.
+  template <class Body>
+  void for_each_team(Body body) const {
+    for (std::int64_t r = 0; r < rows_; r += team)
+      rows_ - r == 1 ? body.template operator()<1>(r) : body.template operator()<team>(r);
+  }
+
   void tile(std::int64_t start, std::int64_t keys) {
     if (!ranges_.meet(start, start + keys)) return;
     const Lines k = key_lines(start, keys);
     soon_ = {rows_at(g_.v, start), g_.v.row * bytes_of(g_.v.dtype)};
-    for (std::int64_t r = 0; r < padded_rows_; r += team) score(r, k, keys);
+    for_each_team([&]<int Rows>(std::int64_t r) { score<Rows>(r, k, keys); });
+    if (Dot::integer) {
+      finite_rows_ = load_value_scales(value_scales_, scales_at(g_.v, start), keys);
+      for (std::int64_t j = 0; j < tile_keys; j += 16) {
+        __builtin_prefetch(scales_at(g_.k, next_) + j, 0, 2);
+        __builtin_prefetch(scales_at(g_.v, next_) + j, 0, 2);
+      }
+    }
     bool hidden = false;
-    for (std::int64_t r = 0; r < padded_rows_; ++r) {
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      if (Dot::integer) scale_products(scores_ + r * tile_keys, query_factor_[r], scales_at(g_.k, start));
       const std::uint64_t bits = find_bits(r, start, keys);
       if (adjusts_) adjust(r, start);
       hidden |= hide(r, bits, keys);
@@ -116,7 +139,9 @@ class Decode {
     // In the form that ReadK reads, with zeros up to a whole vector.
     for (std::int64_t j = 0; j < keys; ++j) {
       float* to = k_copy_ + j * steps_;
-      if (bytes_of(of.dtype) == 2) {
+      if (Dot::integer) {
+        copy_bytes(to, from + j * row, of.count, 2 * steps_);
+      } else if (bytes_of(of.dtype) == 2) {
         copy_halves(reinterpret_cast<std::uint16_t*>(to), from + j * row, of, steps_ * Dot::pair);
       } else {
         load_operand<DotF32>(to, from + j * row, of, steps_);
@@ -125,24 +150,24 @@ class Decode {
     return {reinterpret_cast<const char*>(k_copy_), steps_ * 4};
   }
 
-  // A team's scores of the tile: scores_[row][key].
+  // Rows' scores of the tile: scores_[row][key].
+  template <int Rows>
   void score(std::int64_t r, Lines k, std::int64_t keys) {
-    for (std::int64_t key = 0; key < keys; key += keys_at_once) {
-      const char* line[keys_at_once];
-#pragma GCC unroll 4
-      for (int j = 0; j < keys_at_once; ++j) line[j] = k.data + min_of(key + j, keys - 1) * k.row;
-      float total[lanes];
-      dot_team<Dot, ReadK>(q_ + r * steps_, steps_, line, total, [=, this](int j, std::int64_t s) {
-        if (r == 0) fetch_soon(key + j, s * ReadK::size);
+    constexpr int at_once = lanes / Rows;
+    for (std::int64_t key = 0; key < keys; key += at_once) {
+      const char* line[at_once];
+#pragma GCC unroll 16
+      for (int j = 0; j < at_once; ++j) line[j] = k.data + min_of(key + j, keys - 1) * k.row;
+      float products[lanes];
+      dot_rows<Dot, ReadK, Rows>(q_ + r * steps_, steps_, line, products, [=, this](int j, std::int64_t s) {
+        if (r == 0 && s * ReadK::size % 64 == 0) fetch_soon(key + j, s * ReadK::size);
       });
 #pragma GCC unroll 4
-      for (int i = 0; i < team; ++i) {
-        __builtin_memcpy(scores_ + (r + i) * tile_keys + key, total + i * keys_at_once, keys_at_once * sizeof(float));
+      for (int i = 0; i < Rows; ++i) {
+        __builtin_memcpy(scores_ + (r + i) * tile_keys + key, products + i * at_once, at_once * sizeof(float));
       }
     }
   }
-
-  // ---- Scores to weights ----
 
   // Which keys the row sees, a bit each. Also loads its bias.
   std::uint64_t find_bits(std::int64_t r, std::int64_t start, std::int64_t keys) {
@@ -186,7 +211,7 @@ class Decode {
     F s[1][count];
     for (int v = 0; v < count; ++v) {
       s[0][v] = Simd::load(scores + v * lanes);
-      if (Dot::pair == 2) s[0][v] = Simd::mul(s[0][v], late);
+      if (rounds) s[0][v] = Simd::mul(s[0][v], late);
     }
     make_logits<1, count, 0, count>(s, Pairs{*this, r, start});
     for (int v = 0; v < count; ++v) Simd::store(scores + v * lanes, s[0][v]);
@@ -220,7 +245,10 @@ class Decode {
       Simd::store(s + j, marked);
     }
     Simd::store(l_ + r * lanes, l);
-    if constexpr (Dot::pair == 2) {
+    if constexpr (Dot::integer) {
+      auto* to = reinterpret_cast<std::int16_t*>(pairs_ + r * tile_keys / 2);
+      value_factor_[r] = round_weights(s, value_scales_, end, to);
+    } else if constexpr (rounds) {
       auto* to = reinterpret_cast<std::uint16_t*>(pairs_ + r * tile_keys / 2);
       F rounded_l = Simd::load(rounded_l_ + r * lanes);
       for (std::int64_t j = 0; j < end; j += lanes) {
@@ -238,7 +266,7 @@ class Decode {
     if (fresh_) return;  // nothing has been summed
     const F alpha = exp2<5>(Simd::set1(before - largest));
     Simd::store(l_ + r * lanes, Simd::mul(Simd::load(l_ + r * lanes), alpha));
-    if (Dot::pair == 2) Simd::store(rounded_l_ + r * lanes, Simd::mul(Simd::load(rounded_l_ + r * lanes), alpha));
+    if (rounds) Simd::store(rounded_l_ + r * lanes, Simd::mul(Simd::load(rounded_l_ + r * lanes), alpha));
     for (std::int64_t d = 0; d < value_width_; d += lanes) {
       float* o = o_ + r * value_width_ + d;
       Simd::store(o, Simd::mul(Simd::load(o), alpha));
@@ -252,27 +280,30 @@ class Decode {
     const auto value_at = [&](std::int64_t j) { return rows_at(g_.v, start + j); };
     Lines v{value_at(0), g_.v.row * bytes_of(of.dtype)};
     soon_ = {rows_at(g_.k, next_), g_.k.row * bytes_of(g_.k.dtype)};
-    const bool finite = !hidden || are_finite(value_at, keys, of, value_row_);
+    const bool finite = Dot::integer || !hidden || are_finite(value_at, keys, of, value_row_);
     const bool as_it_is = finite && of.stride == 1 && of.count % (lanes * Dot::pair) == 0;
     if (!as_it_is) v = copy_values(v, of, keys, finite);
-    if (Dot::pair == 2 || as_it_is)
+    if constexpr (Dot::pair == 2)
       mix_all<ReadV>(v, keys);
     else
-      mix_all<ReadF32>(v, keys);
+      as_it_is ? mix_all<ReadV>(v, keys) : mix_all<ReadF32>(v, keys);
+    if (Dot::integer && !finite_rows_) spoil(o_, value_width_, scores_, rows_, scales_at(g_.v, start), keys);
     if (finite) return;
     for_each_not_finite(value_at, keys, of, [&](std::int64_t j, std::int64_t d, float value) {
-      for (std::int64_t r = 0; r < padded_rows_; ++r) {
+      for (std::int64_t r = 0; r < rows_; ++r) {
         const float weight = scores_[r * tile_keys + j];
         if (!__builtin_signbit(weight)) o_[r * value_width_ + place_of(d)] += weight * value;
       }
     });
   }
 
-  // In the form that the products read: f32, or bf16 as it is; zeros up to a whole vector, and where not finite.
+  // In the form that the products read: f32, else as it is; zeros up to a whole vector, and where not finite.
   Lines copy_values(Lines from, Elements of, std::int64_t keys, bool finite) {
     for (std::int64_t j = 0; j < keys; ++j) {
       const char* row = from.data + j * from.row;
-      if constexpr (Dot::pair == 1) {
+      if constexpr (Dot::integer) {
+        copy_bytes(reinterpret_cast<char*>(v_copy_) + j * value_width_, row, of.count, value_width_);
+      } else if constexpr (Dot::pair == 1) {
         float* to = v_copy_ + j * value_width_;
         load_operand<Dot>(to, row, of, value_width_);
         for (std::int64_t d = 0; d < of.count && !finite; ++d) to[d] = to[d] - to[d] == 0 ? to[d] : 0;
@@ -282,66 +313,40 @@ class Decode {
         for (std::int64_t d = 0; d < of.count && !finite; ++d) to[d] = (to[d] & 0x7F80) == 0x7F80 ? 0 : to[d];
       }
     }
-    return {reinterpret_cast<const char*>(v_copy_), value_width_ * (Dot::pair == 1 ? 4 : 2)};
+    return {reinterpret_cast<const char*>(v_copy_), value_width_ * (Dot::integer ? 1 : Dot::pair == 1 ? 4 : 2)};
   }
 
   // bf16 products take the weights rounded to bf16, two keys at a time. Their columns come out in the order of
   // interleave_low and interleave_high, which finish() undoes.
   template <class Read>
   void mix_all(Lines v, std::int64_t keys) {
-    for (std::int64_t r = 0; r < padded_rows_; r += team) {
+    for_each_team([&]<int Rows>(std::int64_t r) {
       std::int64_t d = 0;
       for (; d + value_vectors * lanes <= value_width_; d += value_vectors * lanes) {
-        mix_columns<Read, value_vectors>(r, v, d, keys);
+        mix_columns<Read, Rows, value_vectors>(r, v, d, keys);
       }
-      for (; d < value_width_; d += Dot::pair * lanes) mix_columns<Read, Dot::pair>(r, v, d, keys);
-    }
+      for (; d < value_width_; d += Dot::pair * lanes) mix_columns<Read, Rows, Dot::pair>(r, v, d, keys);
+    });
   }
 
   // N vectors of columns from d on.
-  template <class Read, int N>
+  template <class Read, int Rows, int N>
   void mix_columns(std::int64_t r, Lines v, std::int64_t d, std::int64_t keys) {
-    F sums[team][N];
+    F sums[Rows][N];
+    const RowWeights weights = Dot::pair == 1 ? RowWeights{scores_ + r * tile_keys, tile_keys}
+                                              : RowWeights{pairs_ + r * tile_keys / 2, tile_keys / 2};
+    const std::int64_t first = d * Read::size;
+    mix_rows<Dot, Read>(sums, weights, {v.data + first, v.row}, keys, [=, this](std::int64_t j, std::int64_t byte) {
+      if (r == 0) fetch_soon(j, first + byte);
+    });
 #pragma GCC unroll 4
-    for (int i = 0; i < team; ++i) {
-#pragma GCC unroll 4
-      for (int n = 0; n < N; ++n) sums[i][n] = Simd::zero();
-    }
-    const char* line = v.data + d * Read::size;
-    const float* weights = Dot::pair == 1 ? scores_ + r * tile_keys : pairs_ + r * tile_keys / 2;
-    for (std::int64_t j = 0; j < keys; j += Dot::pair, line += Dot::pair * v.row, ++weights) {
-      F x[N];
-      if constexpr (Dot::pair == 1) {
-#pragma GCC unroll 4
-        for (int n = 0; n < N; ++n) {
-          x[n] = Read::load(line + n * lanes * Read::size);
-          if (r == 0 && (n * lanes * Read::size) % 64 == 0) fetch_soon(j, (d + n * lanes) * Read::size);
-        }
-      } else {
-        const bool odd_key = j + 1 < keys;  // else its weight is 0, and 0 stands for its value
-#pragma GCC unroll 4
-        for (int n = 0; n < N; n += 2) {
-          const std::int64_t byte = n * lanes * Read::size;
-          const F a = ReadPairs::load(line + byte);
-          const F b = odd_key ? ReadPairs::load(line + v.row + byte) : Simd::zero();
-          if (r == 0) fetch_soon(j, d * 2 + byte), fetch_soon(j + odd_key, d * 2 + byte);
-          x[n] = Dot::interleave_low(a, b);
-          x[n + 1] = Dot::interleave_high(a, b);
-        }
-      }
-#pragma GCC unroll 4
-      for (int i = 0; i < team; ++i) {
-        const F weight = Simd::set1(weights[i * tile_keys / Dot::pair]);
-#pragma GCC unroll 4
-        for (int n = 0; n < N; ++n) sums[i][n] = Dot::fma(weight, x[n], sums[i][n]);
-      }
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < team; ++i) {
+    for (int i = 0; i < Rows; ++i) {
+      const F factor = Simd::set1(Dot::integer ? value_factor_[r + i] : 1);
 #pragma GCC unroll 4
       for (int n = 0; n < N; ++n) {
         float* o = o_ + (r + i) * value_width_ + d + n * lanes;
-        Simd::store(o, Simd::add(Simd::load(o), sums[i][n]));
+        const F sum = Dot::integer ? Simd::mul(Dot::total(sums[i][n]), factor) : sums[i][n];
+        Simd::store(o, Simd::add(Simd::load(o), sum));
       }
     }
   }
@@ -353,7 +358,7 @@ class Decode {
     if constexpr (Dot::pair == 1) {
       return d;
     } else {
-      return d - d % pair_columns + Dot::interleaved_place(static_cast<int>(d % pair_columns));
+      return d - d % pair_columns + Simd::interleaved_place(static_cast<int>(d % pair_columns));
     }
   }
 
@@ -365,7 +370,7 @@ class Decode {
       partial[0] = m_[r];
       const float l = sum_of_lanes(Simd::load(l_ + r * lanes));
       // The sums of rounded weights times values, as if these weights summed to l (see forward.h, add_rounded).
-      const float rounding = Dot::pair == 1 || l == 0 ? 1 : l / sum_of_lanes(Simd::load(rounded_l_ + r * lanes));
+      const float rounding = !rounds || l == 0 ? 1 : l / sum_of_lanes(Simd::load(rounded_l_ + r * lanes));
       partial[1] = l;
       for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) partial[2 + d] = o_[r * value_width_ + place_of(d)] * rounding;
     }
@@ -381,10 +386,13 @@ class Decode {
   float *q_ = nullptr, *o_ = nullptr, *m_ = nullptr, *l_ = nullptr, *rounded_l_ = nullptr, *scores_ = nullptr,
         *bias_ = nullptr, *k_copy_ = nullptr, *v_copy_ = nullptr, *value_row_ = nullptr;
   Row* row_ = nullptr;
-  float* pairs_ = nullptr;  // the weights as pairs of bf16
-  Lines soon_{};            // what is read next
-  std::int64_t next_ = 0;   // the next tile's first key
-  bool fresh_ = true;       // no tile has been summed yet
+  float* pairs_ = nullptr;  // the weights as pairs of 16 bits
+  // i8: what makes scores and sums of whole numbers' products, and the scales of a tile's values.
+  float *query_factor_ = nullptr, *value_factor_ = nullptr, *value_scales_ = nullptr;
+  bool finite_rows_ = true;  // of the tile's values, by their scales
+  Lines soon_{};             // what is read next
+  std::int64_t next_ = 0;    // the next tile's first key
+  bool fresh_ = true;        // no tile has been summed yet
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/forward_rows.h"
+#include "kernels/quantized.h"
 
 namespace attend::kernels {
 namespace {
@@ -14,6 +15,8 @@ struct Tile {
   std::int64_t start;  // its first key
   std::int64_t keys;   // that exist
   bool ready = false;
+  const char* values = nullptr;  // in memory, a row every value_bytes
+  std::int64_t value_bytes = 0;
   const float* k = nullptr;
   std::int64_t k_row = 0;
   const float* v = nullptr;  // [key or pair of keys][Dv]
@@ -63,6 +66,10 @@ class Forward : ForwardRows {
     k_copy_ = pieces.take<float>(tile_keys * steps_);
     v_copy_ = pieces.take<float>(tile_keys / Dot::pair * g_.sizes.Dv);
     stage_ = pieces.take<float>(height * width);
+    if (g_.sizes.quantized) {
+      k_wide_ = pieces.take<char>(tile_keys * g_.sizes.D * bytes_of(native));
+      v_wide_ = pieces.take<char>(tile_keys * g_.sizes.Dv * bytes_of(native));
+    }
     bytes_ = pieces.used;
   }
 
@@ -111,31 +118,42 @@ class Forward : ForwardRows {
   // last tile whose register tile would read beyond the end.
   void fetch(Tile& tile) {
     tile.ready = true;
-    const Elements k{g_.k.dtype, g_.k.column, g_.sizes.D};
-    const DType native = Dot::pair == 1 ? DType::f32 : DType::bf16;
+    const Elements k = elements(g_.k, g_.sizes.D);
+    const char* keys = g_.sizes.quantized ? widen(g_.k, tile, k.count, k_wide_, k_copy_) : rows_at(g_.k, tile.start);
+    tile.values = g_.sizes.quantized ? widen(g_.v, tile, g_.sizes.Dv, v_wide_, v_copy_) : rows_at(g_.v, tile.start);
+    tile.value_bytes = g_.v.row * bytes_of(values().dtype);
     if (k.dtype == native && k.stride == 1 && tile.keys % height == 0 && k.count % Dot::pair == 0 &&
         g_.k.row % Dot::pair == 0) {
-      tile.k = reinterpret_cast<const float*>(rows_at(g_.k, tile.start));
+      tile.k = reinterpret_cast<const float*>(keys);
       tile.k_row = g_.k.row / Dot::pair;
     } else {
       tile.k = k_copy_;
       tile.k_row = steps_;
       for (std::int64_t j = 0; j < tile.keys; ++j) {
-        load_operand<Dot>(k_copy_ + j * steps_, rows_at(g_.k, tile.start + j), k, steps_);
+        load_operand<Dot>(k_copy_ + j * steps_, keys + j * g_.k.row * bytes_of(k.dtype), k, steps_);
       }
       for (std::int64_t i = tile.keys * steps_; i < round_up(tile.keys, height) * steps_; ++i) k_copy_[i] = 0;
     }
-    if (Dot::pair == 1 && g_.v.dtype == native && g_.v.column == 1) {
-      tile.v = reinterpret_cast<const float*>(rows_at(g_.v, tile.start));
+    if (Dot::pair == 1 && values().dtype == native && g_.v.column == 1) {
+      tile.v = reinterpret_cast<const float*>(tile.values);
       tile.v_row = g_.v.row;
     } else {
       copy_values(tile, false);
     }
   }
 
-  Elements values() const { return {g_.v.dtype, g_.v.column, g_.sizes.Dv}; }
-  auto values_at(const Tile& tile) const {
-    return [this, start = tile.start](std::int64_t j) { return rows_at(g_.v, start + j); };
+  // Keys and values of 8 bits are widened first, to rows of the same number of elements.
+  static const char* widen(const Rows& rows, const Tile& tile, std::int64_t columns, char* to, float* buffer) {
+    widen_rows(rows, tile.start, tile.keys, columns, native, to, buffer);
+    return to;
+  }
+
+  Elements elements(const Rows& rows, std::int64_t count) const {
+    return {g_.sizes.quantized ? native : rows.dtype, rows.column, count};
+  }
+  Elements values() const { return elements(g_.v, g_.sizes.Dv); }
+  static auto values_at(const Tile& tile) {
+    return [&tile](std::int64_t j) { return tile.values + j * tile.value_bytes; };
   }
 
   void copy_values(Tile& tile, bool careful) {
@@ -401,8 +419,11 @@ class Forward : ForwardRows {
     multiply<Dot, R, First, Last, N>(sums, v + begin * v_row, 1, v_row, weights + begin * width, end - begin);
   }
 
+  static constexpr DType native = Dot::pair == 1 ? DType::f32 : DType::bf16;
+
   std::int64_t steps_, bytes_ = 0;
   bool adjusts_;
+  char *k_wide_ = nullptr, *v_wide_ = nullptr;  // a tile of keys and values that are kept in 8 bits
   float *weights_ = nullptr, *k_copy_ = nullptr, *v_copy_ = nullptr, *stage_ = nullptr;
 };
 

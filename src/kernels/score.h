@@ -19,7 +19,7 @@ float score_factor(const Rules& rules) {
 template <class Dot>
 float late_factor(const Rules& rules) {
   // Never 0, by the check of the arguments: 0 * -infinity is NaN.
-  return Dot::pair == 1 || rules.scale == 0 ? 1 : __builtin_fabsf(score_factor(rules));
+  return Dot::pair == 1 || Dot::integer || rules.scale == 0 ? 1 : __builtin_fabsf(score_factor(rules));
 }
 
 // One query row as the products of the forward and decode take it, into `to` [steps * pair].

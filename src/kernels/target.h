@@ -54,6 +54,10 @@ struct Rows {
   DType dtype = DType::f32;
   std::int64_t row = 0;
   std::int64_t column = 0;
+  // i8, in blocks, rows without gaps: what each row's elements are multiplied by, `first` scales from a block's
+  // beginning to the head's first. block_rows of them can be read. NaN: a row that is not finite.
+  const float* const* scales = nullptr;
+  std::int64_t first = 0;
 };
 
 // The rows of one key head's gradient, to write, in one piece.
@@ -70,6 +74,7 @@ struct MutableRows {
 struct Sizes {
   std::int64_t G = 1, D = 0, Dv = 0;
   DType dtype = DType::f32;  // of q, k and v: f32, bf16 or f16
+  bool quantized = false;    // k and v are i8 nevertheless (forward and decode)
 };
 
 // Which tensors and options take part in a call. The kernels cut their scratch by it, and ask for its bytes by it.

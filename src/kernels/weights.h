@@ -306,13 +306,14 @@ class WeightTile {
                         team_steps_);
     }
     for (std::int64_t i = 0; i < strips * height; i += team) {
+      constexpr int keys_at_once = lanes / team;
       for (std::int64_t j = 0; j < keys; j += keys_at_once) {
         const char* line[keys_at_once];
         for (int n = 0; n < keys_at_once; ++n) {
           line[n] = reinterpret_cast<const char*>(team_keys_ + min_of(j + n, keys - 1) * team_steps_);
         }
         float products[lanes];
-        dot_team<Dot, ReadF32>(team_q_ + i * team_steps_, team_steps_, line, products, [](int, std::int64_t) {});
+        dot_rows<Dot, ReadF32, team>(team_q_ + i * team_steps_, team_steps_, line, products, [](int, std::int64_t) {});
         for (int n = 0; n < lanes; ++n) {
           team_scores_[(i + n / keys_at_once) * weight_keys + j + n % keys_at_once] = products[n];
         }

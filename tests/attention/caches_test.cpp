@@ -68,7 +68,7 @@ TEST(Caches, EachSequenceHasTheBitsThatItHasAlone) {
     const DType dtype = dtypes[seed % 3];
     Sizes s{1 + dice.below(5), 1, 1 + dice.below(2), dice.one_in(6) ? 20 : 1 + dice.below(4), 1, 1, 1};
     s.H = s.Hkv * (1 + dice.below(3)), s.D = 1 + dice.below(40), s.Dv = 1 + dice.below(40);
-    const Batch batch = random_batch(dice, s, dtype, generator);
+    const Batch batch = random_batch(dice, s, dice.one_in(3) ? DType::i8 : dtype, generator);
     const std::int64_t N = std::ssize(batch.list), Tk = batch.longest();
     const Tensor q = generator.randn({N, s.H, s.Tq, s.D}).view().to(dtype);
     const Tensor mask = coins(generator, {N, 1, s.Tq, Tk}, 0.8), bias = generator.randn({N, s.H, 1, Tk});

@@ -279,12 +279,13 @@ void for_each_oracle_row(const Call& x, Body body) {
       }
 }
 
-// Compares a result with the oracle, row by row.
-inline void expect_as_exact(const Call& x, const AttentionResult& result) {
+// Compares a result with the oracle, row by row. whole_numbers: it was decoded over keys of 8 bits.
+inline void expect_as_exact(const Call& x, const AttentionResult& result, bool whole_numbers = false) {
   Errors errors(x.Q.dtype());
   kernels::Row exact;
   for_each_oracle_row(x, [&](const OracleRow& at) {
     kernels::reference_row(at.head, at.row, exact);
+    if (whole_numbers) errors.rounds_to_16_bits(at.head, at.row);
     errors.add(
         exact, plain_row(at.head, at.row, exact, x.Q.dtype()),
         [&](std::int64_t d) {

@@ -106,6 +106,21 @@ class Errors {
  public:
   explicit Errors(DType dtype) : dtype_(dtype) {}
 
+  // Ours multiplies keys and values of 8 bits by queries and weights that were rounded to 16: an element of the query
+  // to 2^-16 of the largest one.
+  void rounds_to_16_bits(const kernels::Head& head, std::int64_t i) {
+    double query = 0;
+    for (std::int64_t d = 0; d < head.D; ++d) {
+      query = std::max(query, std::abs(static_cast<double>(plain_element(head.q, i, d))));
+    }
+    for (std::int64_t j = 0; j < head.rules.key_length; ++j) {
+      double key = 0;
+      for (std::int64_t d = 0; d < head.D; ++d) key += std::abs(static_cast<double>(plain_element(head.k, j, d)));
+      rounded_scores_ = std::max(rounded_scores_, 0x1p-16 * std::abs(head.rules.scale) * query * key);
+    }
+    rounded_weights_ = 0x1p-13;  // 64 of them, each to 2^-16 of the largest: 2^-10 at worst
+  }
+
   // One row: the oracle's, the plain one, and ours: ours(d) and lse.
   template <class Ours>
   void add(const kernels::Row& exact, const PlainRow& plain, Ours ours, float lse) {
@@ -121,8 +136,8 @@ class Errors {
   // docs/numerics.md, "How attention is tested", derives the floor.
   void check(const std::string& what) const {
     const double u = dtype_ == DType::f32 ? 0x1p-24 : dtype_ == DType::f16 ? 0x1p-11 : 0x1p-8;
-    const double of_scores = (8 + 2 * largest_logit_) * 0x1p-24;
-    const double out_floor = ((dtype_ == DType::f32 ? 0 : 2 * u) + of_scores) * out_.largest;
+    const double of_scores = (8 + 2 * largest_logit_) * 0x1p-24 + rounded_scores_;
+    const double out_floor = (rounded_weights_ + (dtype_ == DType::f32 ? 0 : 2 * u) + of_scores) * out_.largest;
     const double lse_floor = (dtype_ == DType::bf16 ? 3e-6 : 0) + of_scores;
     EXPECT_LE(out_.ours, 2 * out_.plain + out_floor)
         << what << " (plain " << out_.plain << ", floor " << out_floor << ")";
@@ -143,6 +158,7 @@ class Errors {
     if (std::isfinite(exact)) of.largest = std::max(of.largest, std::abs(exact));
   }
   DType dtype_;
+  double rounded_scores_ = 0, rounded_weights_ = 0;
   Of out_, lse_;
   double largest_logit_ = 0;
 };

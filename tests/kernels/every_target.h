@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
+#include "attention/quantize.h"
 #include "kernels/targets.h"
 #include "tests/attention/call.h"
 
@@ -72,6 +74,62 @@ inline kernels::Rows rows_of(const View& x) {
   rows.data = x.raw(), rows.dtype = x.dtype(), rows.row = x.strides()[2], rows.column = x.strides()[3];
   return rows;
 }
+
+// Keys or values [1,1,Tk,columns] in 8 bits, in blocks of whole tiles; NaN from `length` on.
+class QuantizedRows {
+ public:
+  QuantizedRows(const View& x, std::int64_t length, std::int64_t block_rows) : columns_(x.size(3)), rows_(block_rows) {
+    for (std::int64_t first = 0; first < x.size(2); first += rows_) {
+      const View part = x.slice(2, std::min(first, length), std::min(length, first + rows_));
+      Guarded& block = blocks_.emplace_back(rows_ * columns_, DType::i8);
+      Guarded& scales = scales_.emplace_back(rows_, DType::f32);
+      quantize(part, MutableView(block.begin(), DType::i8, {1, 1, part.size(2), columns_}),
+               MutableView(scales.begin(), DType::f32, {1, 1, part.size(2)}));
+      pointers_.push_back(block.begin()), scale_pointers_.push_back(scales.as<float>());
+    }
+  }
+
+  // For as long as this lives.
+  kernels::Rows rows() const {
+    return {.blocks = pointers_.data(),
+            .block_rows = rows_,
+            .dtype = DType::i8,
+            .row = columns_,
+            .column = 1,
+            .scales = scale_pointers_.data()};
+  }
+  // The numbers that they stand for, in the dtype that they are computed in; those from `length` on are NaN.
+  Tensor widened(std::int64_t keys, DType dtype) {
+    Tensor out({1, 1, keys, columns_});
+    for (std::int64_t j = 0; j < keys; ++j) {
+      const auto at = static_cast<std::size_t>(j / rows_);
+      const std::int8_t* row = blocks_[at].as<std::int8_t>() + j % rows_ * columns_;
+      for (std::int64_t d = 0; d < columns_; ++d)
+        out.data<float>()[j * columns_ + d] = static_cast<float>(row[d]) * scale_pointers_[at][j % rows_];
+    }
+    return out.view().to(dtype);
+  }
+
+ private:
+  std::int64_t columns_, rows_;
+  std::deque<Guarded> blocks_, scales_;
+  std::vector<const void*> pointers_;
+  std::vector<const float*> scale_pointers_;
+};
+
+// Puts them in place of a call's keys and values, and what they stand for, in `computed`, into the call: for decode
+// f32, for the forward what its products take.
+struct QuantizedCall {
+  QuantizedRows k, v;
+
+  QuantizedCall(Call& x, std::int64_t length, std::int64_t block_rows, DType computed)
+      : k(x.K, length, block_rows), v(x.V, length, block_rows) {
+    x.k = k.widened(x.K.size(2), computed), x.v = v.widened(x.V.size(2), computed);
+    x.K = x.k, x.V = x.v;
+    x.what += " i8";
+  }
+  void give(kernels::Group& group) const { group.k = k.rows(), group.v = v.rows(), group.sizes.quantized = true; }
+};
 
 // A call with one batch item and one key head, as one group: its tensors and numbers stay the call's, and this holds
 // what has to be brought into another form.

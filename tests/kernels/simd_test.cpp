@@ -529,6 +529,92 @@ TEST_P(Simd, Logarithm) {
 
 // ---- Pairs of bf16 ----
 
+// ---- Whole numbers ----
+
+float pair(std::uint16_t low, std::uint16_t high) {
+  return float_of(low | static_cast<std::uint32_t>(high) << 16);
+}
+std::uint16_t half(float pairs, bool high) {
+  return static_cast<std::uint16_t>(bits_of(pairs) >> (high ? 16 : 0));
+}
+std::int16_t whole_half(float pairs, bool high) {
+  return std::bit_cast<std::int16_t>(half(pairs, high));
+}
+float of_i32(std::int32_t x) {
+  return std::bit_cast<float>(x);
+}
+
+TEST_P(Simd, BytesBecomePairsOfSixteenBits) {
+  std::vector<std::int8_t> memory(2 * 256 + 1);
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::int8_t>(i * 37);  // all of them
+  for (const std::size_t from : {0U, 1U}) {
+    Floats y(256);
+    table_->load_i8(memory.data() + from, y.data(), 256);
+    for (std::size_t i = 0; i < 512; ++i) EXPECT_EQ(whole_half(y[i / 2], i % 2 == 1), memory[from + i]) << i;
+  }
+}
+
+TEST_P(Simd, WholeNumbersAreTheNearestOnesAndEvenBetween) {
+  Floats x = uniform(4096, -32767, 32767, 21);
+  x.insert(x.end(), {0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 32767, -32767, 0, -0.0f, 126.5f, 127.5f});
+  pad(x);
+  std::vector<std::int16_t> y(x.size() + 1);
+  table_->store_i16(x.data(), y.data() + 1, std::ssize(x));
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i + 1], std::nearbyint(x[i])) << x[i];
+  EXPECT_EQ(y[0], 0);
+}
+
+TEST_P(Simd, ProductsOfSixteenBitsAreExact) {
+  std::mt19937_64 random(18);
+  Floats a(4096), b(4096), c(4096), y(4096);
+  const auto draw = [&](int most) {
+    return static_cast<std::uint16_t>(std::uniform_int_distribution<int>(-most, most)(random));
+  };
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    a[i] = pair(draw(32767), draw(32767)), b[i] = pair(draw(127), draw(127));
+    c[i] = of_i32(static_cast<std::int32_t>(random() % 2'000'000'000) - 1'000'000'000);
+  }
+  a[0] = a[1] = pair(0x8001, 0x8001), b[0] = pair(127, 127), b[1] = pair(0x7FFF, 0x7FFF), c[1] = c[0] = of_i32(0);
+  table_->dot_i16(a.data(), b.data(), c.data(), y.data(), std::ssize(y));
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::int64_t sum = std::bit_cast<std::int32_t>(c[i]);
+    for (const bool high : {false, true}) sum += std::int64_t{whole_half(a[i], high)} * whole_half(b[i], high);
+    EXPECT_EQ(std::bit_cast<std::int32_t>(y[i]), sum) << i;
+  }
+}
+
+TEST_P(Simd, SumsOfWholeNumbersAreExactAndThenRounded) {
+  std::mt19937_64 random(19);
+  const auto lanes = static_cast<std::size_t>(table_->lanes);
+  Floats x(lanes * lanes), sums(lanes), y(lanes);
+  for (float& each : x) each = of_i32(static_cast<std::int32_t>(random() % 200'000'000) - 100'000'000);
+  table_->sum_each_i32(x.data(), sums.data());
+  for (std::size_t i = 0; i < lanes; ++i) {
+    std::int64_t sum = 0;
+    for (std::size_t j = 0; j < lanes; ++j) sum += std::bit_cast<std::int32_t>(x[i * lanes + j]);
+    EXPECT_EQ(std::bit_cast<std::int32_t>(sums[i]), sum);
+  }
+  table_->from_i32(sums.data(), y.data(), table_->lanes);
+  for (std::size_t i = 0; i < lanes; ++i) EXPECT_EQ(y[i], static_cast<float>(std::bit_cast<std::int32_t>(sums[i])));
+}
+
+TEST_P(Simd, RowsAreInterleavedAsTheyAre) {
+  const auto lanes = static_cast<std::size_t>(table_->lanes);
+  Halves a(2 * lanes), b(2 * lanes);
+  for (std::size_t i = 0; i < 2 * lanes; ++i)
+    a[i] = static_cast<std::uint16_t>(100 + i), b[i] = static_cast<std::uint16_t>(40000 + i);
+  Floats both(2 * lanes), row_a(lanes), row_b(lanes);
+  std::memcpy(row_a.data(), a.data(), 4 * lanes), std::memcpy(row_b.data(), b.data(), 4 * lanes);
+  table_->interleave_low(row_a.data(), row_b.data(), both.data(), table_->lanes);
+  table_->interleave_high(row_a.data(), row_b.data(), both.data() + lanes, table_->lanes);
+  for (std::size_t i = 0; i < 2 * lanes; ++i) {
+    const int place = table_->interleaved_place(static_cast<int>(i));
+    EXPECT_EQ(bits_of(both[static_cast<std::size_t>(place)]), bits_of(pair(a[i], b[i]))) << i;
+  }
+}
+
+// ---- Products of bf16 ----
+
 std::vector<const kernels::Target*> with_bf16_dot() {
   std::vector<const kernels::Target*> found;
   for (const kernels::Target* each : kernels::targets())
@@ -542,12 +628,6 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SimdBf16);  // an architecture may
 INSTANTIATE_TEST_SUITE_P(Every, SimdBf16, testing::ValuesIn(with_bf16_dot()),
                          [](const auto& each) { return std::string(each.param->name); });
 
-float pair(std::uint16_t low, std::uint16_t high) {
-  return float_of(low | static_cast<std::uint32_t>(high) << 16);
-}
-std::uint16_t half(float pairs, bool high) {
-  return static_cast<std::uint16_t>(bits_of(pairs) >> (high ? 16 : 0));
-}
 // The bf16 that lies next to x.
 std::uint16_t near(float x) {
   return static_cast<std::uint16_t>(bits_of(static_cast<float>(bf16.rounded(x))) >> 16);
@@ -615,21 +695,6 @@ TEST_P(SimdBf16, PairRoundsToNearestEvenWithoutSubnormals) {
 TEST_P(SimdBf16, OperandsAreStoredAsPairsAreRounded) {
   check_stores(bf16, table_->store_bf16_operand, false);
   check_stored_nans(bf16, table_->store_bf16_operand);
-}
-
-TEST_P(SimdBf16, RowsAreInterleavedAsTheyAre) {
-  const auto lanes = static_cast<std::size_t>(table_->lanes);
-  Halves a(2 * lanes), b(2 * lanes);
-  for (std::size_t i = 0; i < 2 * lanes; ++i)
-    a[i] = static_cast<std::uint16_t>(100 + i), b[i] = static_cast<std::uint16_t>(40000 + i);
-  Floats both(2 * lanes), row_a(lanes), row_b(lanes);
-  std::memcpy(row_a.data(), a.data(), 4 * lanes), std::memcpy(row_b.data(), b.data(), 4 * lanes);
-  table_->interleave_low(row_a.data(), row_b.data(), both.data(), table_->lanes);
-  table_->interleave_high(row_a.data(), row_b.data(), both.data() + lanes, table_->lanes);
-  for (std::size_t i = 0; i < 2 * lanes; ++i) {
-    const int place = table_->interleaved_place(static_cast<int>(i));
-    EXPECT_EQ(bits_of(both[static_cast<std::size_t>(place)]), bits_of(pair(a[i], b[i]))) << i;
-  }
 }
 
 TEST_P(SimdBf16, PairsTimesAPowerOfTwo) {

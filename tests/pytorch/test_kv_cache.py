@@ -71,6 +71,26 @@ def test_sequences_with_caches_of_their_own_in_one_call():
     assert torch.allclose(out, padded, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_int8_keeps_each_row_by_its_largest_magnitude(dtype):
+    k, v = normal(1, 2, 700, 16).to(dtype), normal(1, 2, 700, 8).to(dtype)
+    cache = attend.KvCache(1, 2, 16, 8, dtype="int8")
+    cache.append(k, v)
+    assert cache.dtype == "int8" and cache.keys().dtype == torch.float32
+    scales = k.float().abs().amax(-1, keepdim=True) / 127
+    assert ((cache.keys() - k.float()).abs() <= 0.5001 * scales).all()
+    assert torch.allclose((cache.keys() / scales).round() * scales, cache.keys(), rtol=1e-5)
+    for Tq in 1, 30:  # decode and fused
+        q = normal(1, 4, Tq, 16).to(dtype)
+        out = cache.attention(q, causal=True)
+        truth = torch.nn.functional.scaled_dot_product_attention(
+            q.float(), cache.keys(), cache.values(), torch.arange(700) <= torch.arange(Tq)[:, None] + 700 - Tq, enable_gqa=True)
+        assert out.dtype == dtype
+        assert torch.allclose(out.float(), truth, rtol=0, atol=2e-4 if dtype == torch.float32 else 2e-2 if dtype == torch.bfloat16 else 2e-3)
+    with pytest.raises(TypeError, match="k is int8, q is float32"):
+        attend.attention(normal(1, 2, 3, 4), torch.zeros(1, 2, 3, 4, dtype=torch.int8), torch.zeros(1, 2, 3, 4, dtype=torch.int8))
+
+
 def test_bad_caches_are_named():
     q, cache = normal(2, 2, 1, 4), attend.KvCache(1, 2, 4, 4)
     with pytest.raises(TypeError, match=r"attention: caches\[1\] is int, expected a KvCache"):
@@ -107,6 +127,6 @@ def test_bad_arguments_change_nothing():
         cache.attention(k, layout="bthd")
     with pytest.raises(ValueError, match="KvCache: batch 0, .* expected at least 1"):
         attend.KvCache(0, 2, 4, 4)
-    with pytest.raises(TypeError, match="KvCache: dtype is float64, expected float32, bfloat16 or float16"):
+    with pytest.raises(TypeError, match="KvCache: dtype: expected float32, bfloat16, float16 or int8, got float64"):
         attend.KvCache(1, 2, 4, 4, "float64")
     assert len(cache) == 3 and torch.equal(cache.keys(), k)

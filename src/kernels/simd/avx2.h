@@ -38,6 +38,15 @@ struct Simd {
     const F high = _mm256_hadd_ps(_mm256_hadd_ps(x[4], x[5]), _mm256_hadd_ps(x[6], x[7]));
     return add(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
   }
+  static F sum_each_i32(const F (&x)[lanes]) {
+    const auto pairs = [](F a, F b) {
+      return _mm256_castsi256_ps(_mm256_hadd_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+    };
+    const F low = pairs(pairs(x[0], x[1]), pairs(x[2], x[3])), high = pairs(pairs(x[4], x[5]), pairs(x[6], x[7]));
+    const __m256i a = _mm256_castps_si256(_mm256_permute2f128_ps(low, high, 0x20));
+    const __m256i b = _mm256_castps_si256(_mm256_permute2f128_ps(low, high, 0x31));
+    return _mm256_castsi256_ps(_mm256_add_epi32(a, b));
+  }
 
   static Mask greater(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
   static Mask equal(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
@@ -82,6 +91,30 @@ struct Simd {
     const __m256i halves = _mm256_srli_epi32(_mm256_castps_si256(both), 16);
     const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(halves, halves), 0x08);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
+  }
+
+  static F load_i8(const std::int8_t* p) {
+    return _mm256_castsi256_ps(_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  }
+  static void store_i16(std::int16_t* p, F x) {
+    const __m256i whole = _mm256_cvtps_epi32(x);
+    const __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), halves);
+  }
+  static F dot_i16(F a, F b, F c) {
+    const __m256i products = _mm256_madd_epi16(_mm256_castps_si256(a), _mm256_castps_si256(b));
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(c), products));
+  }
+  static F from_i32(F x) { return _mm256_cvtepi32_ps(_mm256_castps_si256(x)); }
+
+  static F interleave_low(F a, F b) {
+    return _mm256_castsi256_ps(_mm256_unpacklo_epi16(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+  }
+  static F interleave_high(F a, F b) {
+    return _mm256_castsi256_ps(_mm256_unpackhi_epi16(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+  }
+  static constexpr int interleaved_place(int element) {
+    return element % 8 / 4 * lanes + element / 8 * 4 + element % 4;
   }
 
   static std::uint64_t bits_of_bools(const std::uint8_t* p) {

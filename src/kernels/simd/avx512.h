@@ -37,48 +37,24 @@ struct Simd {
   }
 
   // Lane i: the sum of x[i]'s lanes.
-  static F sum_each(const F (&x)[lanes]) {
-    F four[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const F a = add(_mm512_unpacklo_ps(x[4 * i], x[4 * i + 1]), _mm512_unpackhi_ps(x[4 * i], x[4 * i + 1]));
-      const F b = add(_mm512_unpacklo_ps(x[4 * i + 2], x[4 * i + 3]), _mm512_unpackhi_ps(x[4 * i + 2], x[4 * i + 3]));
-      four[i] = add(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xEE));
-    }
-    const F low = add(_mm512_shuffle_f32x4(four[0], four[1], 0x88), _mm512_shuffle_f32x4(four[0], four[1], 0xDD));
-    const F high = add(_mm512_shuffle_f32x4(four[2], four[3], 0x88), _mm512_shuffle_f32x4(four[2], four[3], 0xDD));
-    return add(_mm512_shuffle_f32x4(low, high, 0x88), _mm512_shuffle_f32x4(low, high, 0xDD));
-  }
+  static F sum_each(const F (&x)[lanes]) { return sum_each_by<add>(x); }
+  static F sum_each_i32(const F (&x)[lanes]) { return sum_each_by<add_i32>(x); }
 
-  static Mask greater(F a, F b) {
-    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
-  }
-  static Mask equal(F a, F b) {
-    return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
-  }
+  static Mask greater(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+  static Mask equal(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
   // One bit of each 32-bit lane.
   static Mask test(const std::uint32_t* p, std::uint32_t bit) {
     return _mm512_test_epi32_mask(_mm512_loadu_si512(p), _mm512_set1_epi32(static_cast<int>(bit)));
   }
   // The lanes whose bit is set.
-  static Mask lanes_of(std::uint32_t bits) {
-    return static_cast<Mask>(bits);
-  }
-  static bool any(Mask m) {
-    return m != 0;
-  }
+  static Mask lanes_of(std::uint32_t bits) { return static_cast<Mask>(bits); }
+  static bool any(Mask m) { return m != 0; }
   // a where m, else b.
-  static F select(Mask m, F a, F b) {
-    return _mm512_mask_blend_ps(m, b, a);
-  }
+  static F select(Mask m, F a, F b) { return _mm512_mask_blend_ps(m, b, a); }
 
   // x - floor(x), and y * 2^floor(x); 0 far below, NaN for NaN.
-  static F fraction(F x) {
-    return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF);
-  }
-  static F scale_by_floor(F y, F x) {
-    return _mm512_scalef_ps(y, x);
-  }
+  static F fraction(F x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF); }
+  static F scale_by_floor(F y, F x) { return _mm512_scalef_ps(y, x); }
 
   static F load_bf16(const std::uint16_t* p) {
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -98,6 +74,40 @@ struct Simd {
     const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
     const __m512i both = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), rounded, quiet);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(both, 16)));
+  }
+
+  // 2 * lanes integers of 8 bits as pairs of 16.
+  static F load_i8(const std::int8_t* p) {
+    return _mm512_castsi512_ps(_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+  }
+  // Rounded to integers of 16 bits.
+  static void store_i16(std::int16_t* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x)));
+  }
+  // c + a.low * b.low + a.high * b.high, where a lane is a pair of 16-bit integers, and of c one of 32.
+  static F dot_i16(F a, F b, F c) {
+    const __m512i x = _mm512_castps_si512(a), y = _mm512_castps_si512(b), z = _mm512_castps_si512(c);
+#ifdef __AVX512VNNI__
+    return _mm512_castsi512_ps(_mm512_dpwssd_epi32(z, x, y));
+#else
+    return _mm512_castsi512_ps(_mm512_add_epi32(z, _mm512_madd_epi16(x, y)));
+#endif
+  }
+  static F from_i32(F x) {
+    return _mm512_cvtepi32_ps(_mm512_castps_si512(x));
+  }
+
+  // Of two rows of 2 * lanes elements of 16 bits: pairs of what stands at the same place, half of them each, in an
+  // order that the instructions find best.
+  static F interleave_low(F a, F b) {
+    return _mm512_castsi512_ps(_mm512_unpacklo_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+  }
+  static F interleave_high(F a, F b) {
+    return _mm512_castsi512_ps(_mm512_unpackhi_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+  }
+  // Which lane of the two, low's first, has the pair of that element.
+  static constexpr int interleaved_place(int element) {
+    return element % 8 / 4 * lanes + element / 8 * 4 + element % 4;
   }
 
 #ifdef __AVX512BF16__
@@ -122,18 +132,6 @@ struct Simd {
   static void store_bf16_operand(std::uint16_t* p, F x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(x));
   }
-  // Of two rows of 2 * lanes bf16: pairs of what stands at the same place, half of them each, in an order that the
-  // instructions find best.
-  static F interleave_low(F a, F b) {
-    return _mm512_castsi512_ps(_mm512_unpacklo_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b)));
-  }
-  static F interleave_high(F a, F b) {
-    return _mm512_castsi512_ps(_mm512_unpackhi_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b)));
-  }
-  // Which lane of the two, low's first, has the pair of that element.
-  static constexpr int interleaved_place(int element) {
-    return element % 8 / 4 * lanes + element / 8 * 4 + element % 4;
-  }
   // Both of each pair times a power of two.
   static F scale_pair_bf16(F x, F factor) {
     const __m512i bits = _mm512_castps_si512(x);
@@ -147,6 +145,24 @@ struct Simd {
   static std::uint64_t bits_of_bools(const std::uint8_t* p) {
     const __m512i bytes = _mm512_loadu_si512(p);
     return _mm512_test_epi8_mask(bytes, bytes);
+  }
+
+ private:
+  static F add_i32(F a, F b) {
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+  }
+  template <F (*plus)(F, F)>
+  static F sum_each_by(const F (&x)[lanes]) {
+    F four[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const F a = plus(_mm512_unpacklo_ps(x[4 * i], x[4 * i + 1]), _mm512_unpackhi_ps(x[4 * i], x[4 * i + 1]));
+      const F b = plus(_mm512_unpacklo_ps(x[4 * i + 2], x[4 * i + 3]), _mm512_unpackhi_ps(x[4 * i + 2], x[4 * i + 3]));
+      four[i] = plus(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xEE));
+    }
+    const F low = plus(_mm512_shuffle_f32x4(four[0], four[1], 0x88), _mm512_shuffle_f32x4(four[0], four[1], 0xDD));
+    const F high = plus(_mm512_shuffle_f32x4(four[2], four[3], 0x88), _mm512_shuffle_f32x4(four[2], four[3], 0xDD));
+    return plus(_mm512_shuffle_f32x4(low, high, 0x88), _mm512_shuffle_f32x4(low, high, 0xDD));
   }
 };
 

@@ -36,6 +36,10 @@ struct Simd {
 
   // Lane i: the sum of x[i]'s lanes.
   static F sum_each(const F (&x)[lanes]) { return vpaddq_f32(vpaddq_f32(x[0], x[1]), vpaddq_f32(x[2], x[3])); }
+  static F sum_each_i32(const F (&x)[lanes]) {
+    const auto whole = [&](int i) { return vreinterpretq_s32_f32(x[i]); };
+    return vreinterpretq_f32_s32(vpaddq_s32(vpaddq_s32(whole(0), whole(1)), vpaddq_s32(whole(2), whole(3))));
+  }
 
   static Mask greater(F a, F b) { return vcgtq_f32(a, b); }
   static Mask equal(F a, F b) { return vceqq_f32(a, b); }
@@ -66,6 +70,26 @@ struct Simd {
     for (int i = 0; i < lanes; ++i) half[i] = bfloat_of_float(wide[i]);
     __builtin_memcpy(p, half, sizeof half);
   }
+
+  static F load_i8(const std::int8_t* p) { return vreinterpretq_f32_s16(vmovl_s8(vld1_s8(p))); }
+  static void store_i16(std::int16_t* p, F x) {
+    const int16x4_t whole = vqmovn_s32(vcvtnq_s32_f32(x));
+    __builtin_memcpy(p, &whole, sizeof whole);  // p may be misaligned
+  }
+  static F dot_i16(F a, F b, F c) {
+    const int16x8_t x = vreinterpretq_s16_f32(a), y = vreinterpretq_s16_f32(b);
+    const int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y)), high = vmull_high_s16(x, y);
+    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(c), vpaddq_s32(low, high)));
+  }
+  static F from_i32(F x) { return vcvtq_f32_s32(vreinterpretq_s32_f32(x)); }
+
+  static F interleave_low(F a, F b) {
+    return vreinterpretq_f32_s16(vzip1q_s16(vreinterpretq_s16_f32(a), vreinterpretq_s16_f32(b)));
+  }
+  static F interleave_high(F a, F b) {
+    return vreinterpretq_f32_s16(vzip2q_s16(vreinterpretq_s16_f32(a), vreinterpretq_s16_f32(b)));
+  }
+  static constexpr int interleaved_place(int element) { return element; }
 
   static std::uint64_t bits_of_bools(const std::uint8_t* p) {
     std::uint64_t bits = 0;

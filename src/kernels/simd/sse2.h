@@ -35,11 +35,8 @@ struct Simd {
   static F copy_sign(F x, F sign) { return _mm_or_ps(abs(x), _mm_and_ps(_mm_set1_ps(-0.0f), sign)); }
 
   // Lane i: the sum of x[i]'s lanes.
-  static F sum_each(const F (&x)[lanes]) {
-    const F a = add(_mm_unpacklo_ps(x[0], x[1]), _mm_unpackhi_ps(x[0], x[1]));
-    const F b = add(_mm_unpacklo_ps(x[2], x[3]), _mm_unpackhi_ps(x[2], x[3]));
-    return add(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));
-  }
+  static F sum_each(const F (&x)[lanes]) { return sum_each_by<add>(x); }
+  static F sum_each_i32(const F (&x)[lanes]) { return sum_each_by<add_i32>(x); }
 
   static Mask greater(F a, F b) { return _mm_cmpgt_ps(a, b); }
   static Mask equal(F a, F b) { return _mm_cmpeq_ps(a, b); }
@@ -95,6 +92,28 @@ struct Simd {
     __builtin_memcpy(p, half, sizeof half);
   }
 
+  static F load_i8(const std::int8_t* p) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    return _mm_castsi128_ps(_mm_srai_epi16(_mm_unpacklo_epi8(bytes, bytes), 8));
+  }
+  static void store_i16(std::int16_t* p, F x) {
+    const __m128i whole = _mm_cvtps_epi32(x);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi32(whole, whole));
+  }
+  static F dot_i16(F a, F b, F c) {
+    const __m128i products = _mm_madd_epi16(_mm_castps_si128(a), _mm_castps_si128(b));
+    return _mm_castsi128_ps(_mm_add_epi32(_mm_castps_si128(c), products));
+  }
+  static F from_i32(F x) { return _mm_cvtepi32_ps(_mm_castps_si128(x)); }
+
+  static F interleave_low(F a, F b) {
+    return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_castps_si128(a), _mm_castps_si128(b)));
+  }
+  static F interleave_high(F a, F b) {
+    return _mm_castsi128_ps(_mm_unpackhi_epi16(_mm_castps_si128(a), _mm_castps_si128(b)));
+  }
+  static constexpr int interleaved_place(int element) { return element; }
+
   static std::uint64_t bits_of_bools(const std::uint8_t* p) {
     std::uint64_t zeros = 0;
     for (int i = 0; i < 4; ++i) {
@@ -103,6 +122,15 @@ struct Simd {
       zeros |= static_cast<std::uint64_t>(static_cast<std::uint32_t>(mask)) << 16 * i;
     }
     return ~zeros;
+  }
+
+ private:
+  static F add_i32(F a, F b) { return _mm_castsi128_ps(_mm_add_epi32(_mm_castps_si128(a), _mm_castps_si128(b))); }
+  template <F (*plus)(F, F)>
+  static F sum_each_by(const F (&x)[lanes]) {
+    const F a = plus(_mm_unpacklo_ps(x[0], x[1]), _mm_unpackhi_ps(x[0], x[1]));
+    const F b = plus(_mm_unpacklo_ps(x[2], x[3]), _mm_unpackhi_ps(x[2], x[3]));
+    return plus(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));
   }
 };
 

@@ -16,7 +16,7 @@ namespace {
 constexpr bool has_bf16_dot = true;
 using ForwardBF16 = Forward<DotBF16>;
 using BackwardBF16 = Backward<DotBF16>;
-using DecodeBF16 = Decode<DotBF16, ReadPairs, ReadBF16>;
+using DecodeBF16 = Decode<DotBF16, PairsBF16, ReadBF16>;
 #else
 constexpr bool has_bf16_dot = false;
 using ForwardBF16 = Forward<DotF32>;
@@ -25,6 +25,7 @@ using DecodeBF16 = Decode<DotF32, ReadBF16, ReadBF16>;
 #endif
 using DecodeF32 = Decode<DotF32, ReadF32, ReadF32>;
 using DecodeF16 = Decode<DotF32, ReadF16, ReadF16>;
+using DecodeI8 = Decode<DotI16, PairsI8, ReadI8>;
 
 void run_forward(const Group& group, const Results& to, std::int64_t first, std::int64_t last, void* scratch) {
   auto* bytes = static_cast<char*>(scratch);
@@ -41,6 +42,7 @@ void run_decode(const DecodeGroup* groups, std::int64_t count, std::int64_t firs
                 std::int64_t begin, std::int64_t end, void* scratch) {
   auto* bytes = static_cast<char*>(scratch);
   const std::int64_t rows = count * groups[0].group.sizes.G * (last - first);
+  if (groups[0].group.sizes.quantized) return DecodeI8(groups, first, last, rows, bytes).run(begin, end);
   switch (groups[0].group.sizes.dtype) {
     case DType::bf16:
       return DecodeBF16(groups, first, last, rows, bytes).run(begin, end);
@@ -59,6 +61,7 @@ void run_decode(const DecodeGroup* groups, std::int64_t count, std::int64_t firs
 }
 
 std::size_t decode_bytes(const Sizes& sizes, const Features& features, std::int64_t rows) {
+  if (sizes.quantized) return DecodeI8::scratch_bytes(sizes, features, rows);
   return sizes.dtype == DType::bf16 ? DecodeBF16::scratch_bytes(sizes, features, rows)
                                     : DecodeF32::scratch_bytes(sizes, features, rows);
 }

@@ -80,6 +80,28 @@ constexpr void fill_arithmetic(SimdTable& table) {
   table.logarithm = [](float x) { return kernels::logarithm(x); };
 }
 
+constexpr void fill_integers(SimdTable& table) {
+  table.load_i8 = [](const std::int8_t* x, float* y, long n) {
+    each(n, [=](long i) { Simd::store(y + i, Simd::load_i8(x + 2 * i)); });
+  };
+  table.store_i16 = [](const float* x, std::int16_t* y, long n) {
+    each(n, [=](long i) { Simd::store_i16(y + i, Simd::load(x + i)); });
+  };
+  table.dot_i16 = [](const float* a, const float* b, const float* c, float* y, long n) {
+    each(n,
+         [=](long i) { Simd::store(y + i, Simd::dot_i16(Simd::load(a + i), Simd::load(b + i), Simd::load(c + i))); });
+  };
+  table.from_i32 = ATTEND_UNARY(Simd::from_i32);
+  table.sum_each_i32 = [](const float* x, float* y) {
+    F rows[Simd::lanes];
+    for (int i = 0; i < Simd::lanes; ++i) rows[i] = Simd::load(x + i * Simd::lanes);
+    Simd::store(y, Simd::sum_each_i32(rows));
+  };
+  table.interleave_low = ATTEND_BINARY(Simd::interleave_low);
+  table.interleave_high = ATTEND_BINARY(Simd::interleave_high);
+  table.interleaved_place = [](int element) { return Simd::interleaved_place(element); };
+}
+
 constexpr void fill_memory(SimdTable& table) {
   table.load_bf16 = ATTEND_WIDEN(Simd::load_bf16);
   table.load_f16 = ATTEND_WIDEN(Simd::load_f16);
@@ -99,9 +121,6 @@ constexpr void fill_bf16(SimdTable& table) {
   };
   table.pair_bf16 = ATTEND_BINARY(Simd::pair_bf16);
   table.store_bf16_operand = ATTEND_NARROW(Simd::store_bf16_operand);
-  table.interleave_low = ATTEND_BINARY(Simd::interleave_low);
-  table.interleave_high = ATTEND_BINARY(Simd::interleave_high);
-  table.interleaved_place = [](int element) { return Simd::interleaved_place(element); };
   table.scale_pair_bf16 = [](const float* x, float factor, float* y, long n) {
     each(n, [=](long i) { Simd::store(y + i, Simd::scale_pair_bf16(Simd::load(x + i), Simd::set1(factor))); });
   };
@@ -117,6 +136,7 @@ constexpr SimdTable simd_table(const char* target) {
   fill_arithmetic(table);
   fill_masks(table);
   fill_memory(table);
+  fill_integers(table);
   fill_bf16(table);
   return table;
 }

@@ -38,6 +38,14 @@ struct SimdTable {
   Binary scale_by_floor;
   Widen load_bf16, load_f16;
   Narrow store_bf16, store_f16;
+  void (*load_i8)(const std::int8_t* x, float* y, long n);  // 2 * n of them
+  void (*store_i16)(const float* x, std::int16_t* y, long n);
+  // An element of a, b and y is a pair of 16 bits, or a whole number of 32.
+  void (*dot_i16)(const float* a, const float* b, const float* c, float* y, long n);
+  Unary from_i32;
+  void (*sum_each_i32)(const float* x, float* y);  // of [lanes,lanes]
+  Binary interleave_low, interleave_high;
+  int (*interleaved_place)(int element);
   std::uint64_t (*bits_of_bools)(const std::uint8_t* x);
   void (*transpose4)(const float* r0, const float* r1, const float* r2, const float* r3, float* to, long stride);
 
@@ -49,8 +57,6 @@ struct SimdTable {
   void (*dot_bf16)(const float* a, const float* b, const float* c, float* y, long n);
   Binary pair_bf16;
   Narrow store_bf16_operand;
-  Binary interleave_low, interleave_high;
-  int (*interleaved_place)(int element);
   void (*scale_pair_bf16)(const float* x, float factor, float* y, long n);
 };
 
