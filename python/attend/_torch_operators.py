@@ -3,12 +3,13 @@ transforms; and calls that go to them only where something looks. attend.torch i
 """
 
 import operator
+from types import SimpleNamespace
 
 import torch
 from torch import is_grad_enabled
 from torch._C import _get_tracing_state, _is_torch_function_mode_enabled, _len_torch_dispatch_stack
 from torch._C._functorch import peek_interpreter_stack
-from torch._functorch.utils import enable_single_level_autograd_function
+from torch._functorch.utils import enable_single_level_autograd_function, unwrap_dead_wrappers
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
@@ -46,21 +47,23 @@ def records(tensors):
 # --- attention and its gradients ---------------------------------------------------------------------------------
 
 
-def attention(*tensors, **options):
-    """attend.attention() of the operator's arguments: (out, lse, lse_low), recorded where PyTorch records."""
-    if dispatches(tensors[0]):
-        return attention_operator(*tensors, **options)
+def attention(q, k, v, given, options, with_lse):
+    """attend.attention() of the operator's options and, by name, of its optional tensors: (out, lse, lse_low), or out
+    alone; recorded where PyTorch records."""
+    if dispatches(q):
+        results = attention_operator(q, k, v, *map(given.get, TENSORS), **options)
+        return results if with_lse else results[0]
+    given = {name: x for name, x in given.items() if x is not None}
+    tensors = (q, k, v, *given.values())
     if records(tensors):
-        return _Attention.apply(True, options, *tensors)
-    return _attention_cpu(*tensors, **options)
+        return _record(with_lse, options, (*given,), *unwrap_dead_wrappers(tensors))
+    return _core.attention(q, k, v, return_lse_low=with_lse, **_keywords(given, **options))
 
 
-def _keywords(
-    tensors, *, window_left=-1, window_right=-1, offset=None, bottom_right=False, dropout_p=0.0, **options
-):
-    """attend.attention()'s keywords, of the operator's optional tensors and options: those that are given, since each
-    takes time."""
-    options |= {name: x for name, x in zip(TENSORS, tensors) if x is not None}
+def _keywords(given, *, window_left=-1, window_right=-1, offset=None, bottom_right=False, dropout_p=0.0, **options):
+    """attend.attention()'s keywords, of the operator's options and of the optional tensors that are given: those that
+    say something, since each takes time."""
+    options |= given
     seed = options.pop("dropout_seed", None)
     if window_left != -1 or window_right != -1:
         options["window"] = (window_left, window_right)
@@ -73,8 +76,13 @@ def _keywords(
     return options
 
 
+def _given(tensors):
+    """The optional tensors that there are, by name."""
+    return {name: x for name, x in zip(TENSORS, tensors) if x is not None}
+
+
 def _attention_cpu(q, k, v, *tensors, **options):
-    return _core.attention(q, k, v, return_lse_low=True, **_keywords(tensors, **options))
+    return _core.attention(q, k, v, return_lse_low=True, **_keywords(_given(tensors), **options))
 
 
 def _attention_fake(q, k, v, *tensors, layout="bhtd", **options):
@@ -85,12 +93,15 @@ def _attention_fake(q, k, v, *tensors, layout="bhtd", **options):
     return q.new_empty((*q.shape[:-1], v.shape[-1])), *(q.new_empty(rows, dtype=lse_dtype) for _ in range(2))
 
 
+def _gradients(dout, dlse, out, lse, lse_low, q, k, v, keywords):
+    return _core.attention_backward(
+        dout.resolve_neg(), q, k, v, out, lse, lse_low=lse_low, dlse=dlse if dlse is None else dlse.resolve_neg(), **keywords
+    )
+
+
 def _backward_cpu(dout, dlse, out, lse, lse_low, q, k, v, *tensors, **options):
     wanted = {f"d{name}": options.pop(want, False) for name, want in zip(LEARNED, WANT)}
-    gradients = _core.attention_backward(
-        dout.resolve_neg(), q, k, v, out, lse, lse_low=lse_low,
-        dlse=dlse if dlse is None else dlse.resolve_neg(), **wanted, **_keywords(tensors, **options)
-    )
+    gradients = _gradients(dout, dlse, out, lse, lse_low, q, k, v, wanted | _keywords(_given(tensors), **options))
     learned = (getattr(gradients, name) for name in wanted)
     return gradients.dq, gradients.dk, gradients.dv, *(q.new_empty(0) if x is None else x for x in learned)
 
@@ -108,12 +119,50 @@ def _below(operator, *tensors, **options):
         return operator(*tensors, **options)
 
 
-class _Attention(torch.autograd.Function):
-    """attention() while PyTorch records: by the operator, or directly, which saves what the dispatcher costs."""
+class _DirectAttention(torch.autograd.Function):
+    """attention() while PyTorch records and nothing else looks. The operator's arguments and results are all there in
+    each call and each takes time; here lse is a result only where it is wanted, and kept for the backward otherwise."""
 
     @staticmethod
-    def forward(ctx, direct, options, *tensors):
-        results = _attention_cpu(*tensors, **options) if direct else _below(attention_operator, *tensors, **options)
+    def forward(ctx, with_lse, options, names, q, k, v, *given):
+        results = _core.attention(q, k, v, return_lse_low=True, **_keywords(dict(zip(names, given)), **options))
+        ctx.save_for_backward(*results, q, k, v, *given)
+        ctx.options, ctx.names = options, names
+        if not with_lse:
+            return results[0]
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(results[2])  # a rounding error
+        return results
+
+    @staticmethod
+    def backward(ctx, dout, dlse=None, _=None):
+        out, lse, lse_low, q, k, v, *given = ctx.saved_tensors
+        if dout is None:
+            if dlse is None:
+                return (None,) * len(ctx.needs_input_grad)
+            dout = torch.zeros_like(out)
+        given = dict(zip(ctx.names, given))
+        wanted = [name for name, need in zip(ctx.names, ctx.needs_input_grad[6:]) if need]
+        if dispatches(dout) or is_grad_enabled():  # enabled: create_graph=True
+            gradients = _gradients_by_operator(
+                (dout, dlse, out, lse, lse_low, q, k, v, *map(given.get, TENSORS)), ctx.options, wanted
+            )
+        else:
+            keywords = _keywords(given, **ctx.options) | {f"d{name}": True for name in wanted}
+            gradients = _gradients(dout, dlse, out, lse, lse_low, q, k, v, keywords)
+        learned = (getattr(gradients, f"d{name}", None) for name in ctx.names)
+        return None, None, None, gradients.dq, gradients.dk, gradients.dv, *learned
+
+
+_record = super(torch.autograd.Function, _DirectAttention).apply  # apply() without its look for transforms, 1.5 us
+
+
+class _Attention(torch.autograd.Function):
+    """The operator attention while PyTorch records."""
+
+    @staticmethod
+    def forward(ctx, options, *tensors):
+        results = _below(attention_operator, *tensors, **options)
         ctx.save_for_backward(*results, *tensors)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(results[2])  # a rounding error
@@ -122,30 +171,32 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dout, dlse, _):
-        needed = ctx.needs_input_grad[2:]  # of q, k and v, then of TENSORS
+        needed = ctx.needs_input_grad[1:]  # of q, k and v, then of TENSORS
         if dout is None and dlse is None:
-            return (None, None, *[None] * len(needed))
+            return (None, *[None] * len(needed))
         out, *others = ctx.saved_tensors
         wanted = [name for name, need in zip(TENSORS, needed[3:]) if need]
-        options = ctx.options | {f"want_d{name}": True for name in wanted}
         tensors = (torch.zeros_like(out) if dout is None else dout, dlse, out, *others)
-        if dispatches(out):
-            gradients = _backward_operator(*tensors, **options)
-        elif is_grad_enabled():  # create_graph=True
-            gradients = _Backward.apply(True, options, *tensors)
-        else:
-            gradients = _backward_cpu(*tensors, **options)
-        learned = dict(zip(LEARNED, gradients[3:]))
-        of_tensors = (learned[name] if name in wanted else None for name in TENSORS[:len(needed) - 3])
-        return None, None, *gradients[:3], *of_tensors
+        gradients = _gradients_by_operator(tensors, ctx.options, wanted)
+        learned = (getattr(gradients, f"d{name}", None) for name in TENSORS[:len(needed) - 3])
+        return None, gradients.dq, gradients.dk, gradients.dv, *learned
+
+
+def _gradients_by_operator(tensors, options, wanted):
+    """As _core.attention_backward() gives them."""
+    options = options | {f"want_d{name}": True for name in wanted}
+    dq, dk, dv, *learned = _backward_operator(*tensors, **options)
+    of_wanted = {f"d{name}": x for name, x in zip(LEARNED, learned) if name in wanted}
+    return SimpleNamespace(dq=dq, dk=dk, dv=dv, **of_wanted)
 
 
 class _Backward(torch.autograd.Function):
-    """attention_backward() while PyTorch records: an error is better than a second derivative that is silently 0."""
+    """The operator attention_backward while PyTorch records: an error is better than a second derivative that is
+    silently 0."""
 
     @staticmethod
-    def forward(ctx, direct, options, *tensors):
-        return _backward_cpu(*tensors, **options) if direct else _below(_backward_operator, *tensors, **options)
+    def forward(ctx, options, *tensors):
+        return _below(_backward_operator, *tensors, **options)
 
     @staticmethod
     def backward(ctx, *gradients):
@@ -160,8 +211,12 @@ def sdpa_by_attention(query, key, value, attn_mask, dropout_p, is_causal, scale,
     q, k, v, mask, batches = _batch_and_heads(query, key, value, attn_mask, enable_gqa)
     mask, bias = (mask, None) if mask is None or mask.dtype == torch.bool else (None, mask)
     given = {"mask": mask, "bias": bias, "dropout_seed": draw_seed() if dropout_p != 0 else None}
-    options = {"causal": is_causal, "offset": 0, "scale": scale, "dropout_p": dropout_p}
-    out, _, _ = attention(q, k, v, *map(given.get, TENSORS), **options)
+    options = {"causal": True, "offset": 0} if is_causal else {}
+    if scale is not None:
+        options["scale"] = scale
+    if dropout_p != 0:
+        options["dropout_p"] = dropout_p
+    out = attention(q, k, v, given, options, False)
     return out if batches is None else out.unflatten(0, batches)
 
 
@@ -244,7 +299,7 @@ def _by_function(name, function):
             # As PyTorch's own operators do: under torch.func.grad the dispatcher takes care of the other levels, which
             # Function.apply would do once more.
             with enable_single_level_autograd_function():
-                return super(torch.autograd.Function, function).apply(False, keywords, *args)
+                return super(torch.autograd.Function, function).apply(keywords, *args)
         with torch._C._AutoDispatchBelowAutograd():
             return getattr(torch.ops.attend, name).default(*args, **keywords)
 

@@ -197,11 +197,9 @@ def attention(
         given["key_lengths"] = torch.tensor(key_lengths)
     if p != 0:
         given["dropout_seed"] = draw_seed() if seed is None else seed_tensor(seed)
-    results = operators.attention(
-        q, k, v, *map(given.get, operators.TENSORS), window_left=left, window_right=right, offset=offset, dropout_p=p,
-        **options
-    )
-    return results if return_lse_low else results[:2] if return_lse else results[0]
+    options |= {"window_left": left, "window_right": right, "offset": offset, "dropout_p": p}
+    results = operators.attention(q, k, v, given, options, return_lse or return_lse_low)
+    return results[:2] if return_lse and not return_lse_low else results
 
 
 # --- In PyTorch's place ------------------------------------------------------------------------------------------

@@ -434,6 +434,32 @@ def test_no_derivative_is_silently_lost():
     assert torch.equal(got, expected)
 
 
+@pytest.mark.parametrize("name", ["q", "mask", "bias", "sinks", "lse"])
+def test_what_changed_since_the_forward_is_refused(name):
+    q = rand(2, 4, 5, 8).requires_grad_()
+    given = {"q": q * 1, "mask": bool_mask(5, 5), "bias": rand(5, 5), "sinks": rand(4)}
+    options = {key: given[key] for key in ("mask", "bias", "sinks") if key == name}
+    out, given["lse"] = attend.torch.attention(given["q"], q, q, **options, return_lse=True)
+    given[name].detach().zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_tensors_of_a_transform_that_ended():
+    kept = []
+
+    def loss(x):
+        kept.append(x * 1)
+        return x.sum()
+
+    q = rand(2, 3, 8)
+    torch.func.grad(loss)(q)
+    x = q.clone().requires_grad_()
+    out = sdpa(x, kept[0], kept[0])
+    assert torch.equal(out, sdpa(q, q, q))
+    assert torch.equal(*(torch.autograd.grad(sdpa(x, y, y).sum(), x)[0] for y in (kept[0], q)))
+
+
 def test_gradients_follow_autocast():
     x, mask = rand(2, 3, 6, 8).requires_grad_(), rand(6, 6).requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):

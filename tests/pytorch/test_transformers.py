@@ -515,7 +515,7 @@ def attend_nodes(loss):
         if node is not None and node not in seen:
             seen.add(node)
             stack += [each for each, _ in node.next_functions]
-    return sum("_AttentionBackward" in node.name() for node in seen)
+    return sum("AttentionBackward" in node.name() for node in seen)
 
 
 def train(name, model, steps=20):
