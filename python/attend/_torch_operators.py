@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import torch
 from torch import is_grad_enabled
 from torch._C import _get_tracing_state, _is_torch_function_mode_enabled, _len_torch_dispatch_stack
-from torch._C._functorch import peek_interpreter_stack
+from torch._C._functorch import peek_interpreter_stack, unwrap_if_dead
 from torch._functorch.utils import enable_single_level_autograd_function, unwrap_dead_wrappers
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
@@ -41,7 +41,11 @@ def records(tensors):
     if forward_ad._current_level >= 0 and any(
             isinstance(x, torch.Tensor) and forward_ad.unpack_dual(x).tangent is not None for x in tensors):
         raise NotImplementedError("attend.torch: attention has no forward-mode derivative")
-    return is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in tensors)
+    if is_grad_enabled():
+        for x in tensors:  # any() of a generator takes twice as long
+            if isinstance(x, torch.Tensor) and x.requires_grad:
+                return True
+    return False
 
 
 # --- attention and its gradients ---------------------------------------------------------------------------------
@@ -53,17 +57,22 @@ def attention(q, k, v, given, options, with_lse):
     if dispatches(q):
         results = attention_operator(q, k, v, *map(given.get, TENSORS), **options)
         return results if with_lse else results[0]
-    given = {name: x for name, x in given.items() if x is not None}
-    tensors = (q, k, v, *given.values())
-    if records(tensors):
-        return _record(with_lse, options, (*given,), *unwrap_dead_wrappers(tensors))
+    if records((q, k, v, *given.values())):
+        return record(q, k, v, given, options, with_lse)
     return _core.attention(q, k, v, return_lse_low=with_lse, **_keywords(given, **options))
 
 
+def record(q, k, v, given, options, with_lse):
+    """attention() where nothing looks and PyTorch records."""
+    given = {name: x for name, x in given.items() if x is not None}
+    tensors = map(unwrap_if_dead, (q, k, v))  # as Function.apply() does
+    return _apply(with_lse, options, (*given,), *tensors, *(unwrap_dead_wrappers(given.values()) if given else ()))
+
+
 def _keywords(given, *, window_left=-1, window_right=-1, offset=None, bottom_right=False, dropout_p=0.0, **options):
-    """attend.attention()'s keywords, of the operator's options and of the optional tensors that are given: those that
-    say something, since each takes time."""
-    options |= given
+    """attend.attention()'s keywords, of the operator's options and, by name, of its optional tensors: those that say
+    something, since each takes time."""
+    options |= {name: x for name, x in given.items() if x is not None}
     seed = options.pop("dropout_seed", None)
     if window_left != -1 or window_right != -1:
         options["window"] = (window_left, window_right)
@@ -76,13 +85,8 @@ def _keywords(given, *, window_left=-1, window_right=-1, offset=None, bottom_rig
     return options
 
 
-def _given(tensors):
-    """The optional tensors that there are, by name."""
-    return {name: x for name, x in zip(TENSORS, tensors) if x is not None}
-
-
 def _attention_cpu(q, k, v, *tensors, **options):
-    return _core.attention(q, k, v, return_lse_low=True, **_keywords(_given(tensors), **options))
+    return _core.attention(q, k, v, return_lse_low=True, **_keywords(dict(zip(TENSORS, tensors)), **options))
 
 
 def _attention_fake(q, k, v, *tensors, layout="bhtd", **options):
@@ -94,14 +98,14 @@ def _attention_fake(q, k, v, *tensors, layout="bhtd", **options):
 
 
 def _gradients(dout, dlse, out, lse, lse_low, q, k, v, keywords):
-    return _core.attention_backward(
-        dout.resolve_neg(), q, k, v, out, lse, lse_low=lse_low, dlse=dlse if dlse is None else dlse.resolve_neg(), **keywords
-    )
+    if dlse is not None:
+        keywords = keywords | {"dlse": dlse.resolve_neg()}
+    return _core.attention_backward(dout.resolve_neg(), q, k, v, out, lse, lse_low=lse_low, **keywords)
 
 
 def _backward_cpu(dout, dlse, out, lse, lse_low, q, k, v, *tensors, **options):
     wanted = {f"d{name}": options.pop(want, False) for name, want in zip(LEARNED, WANT)}
-    gradients = _gradients(dout, dlse, out, lse, lse_low, q, k, v, wanted | _keywords(_given(tensors), **options))
+    gradients = _gradients(dout, dlse, out, lse, lse_low, q, k, v, wanted | _keywords(dict(zip(TENSORS, tensors)), **options))
     learned = (getattr(gradients, name) for name in wanted)
     return gradients.dq, gradients.dk, gradients.dv, *(q.new_empty(0) if x is None else x for x in learned)
 
@@ -142,19 +146,18 @@ class _DirectAttention(torch.autograd.Function):
                 return (None,) * len(ctx.needs_input_grad)
             dout = torch.zeros_like(out)
         given = dict(zip(ctx.names, given))
-        wanted = [name for name, need in zip(ctx.names, ctx.needs_input_grad[6:]) if need]
+        wanted = [name for name, need in zip(ctx.names, ctx.needs_input_grad[6:]) if need] if given else ()
         if dispatches(dout) or is_grad_enabled():  # enabled: create_graph=True
-            gradients = _gradients_by_operator(
-                (dout, dlse, out, lse, lse_low, q, k, v, *map(given.get, TENSORS)), ctx.options, wanted
-            )
+            tensors = (dout, dlse, out, lse, lse_low, q, k, v, *map(given.get, TENSORS))
+            gradients = _gradients_by_operator(tensors, ctx.options, wanted)
         else:
             keywords = _keywords(given, **ctx.options) | {f"d{name}": True for name in wanted}
             gradients = _gradients(dout, dlse, out, lse, lse_low, q, k, v, keywords)
-        learned = (getattr(gradients, f"d{name}", None) for name in ctx.names)
+        learned = (getattr(gradients, f"d{name}", None) for name in ctx.names) if given else ()
         return None, None, None, gradients.dq, gradients.dk, gradients.dv, *learned
 
 
-_record = super(torch.autograd.Function, _DirectAttention).apply  # apply() without its look for transforms, 1.5 us
+_apply = super(torch.autograd.Function, _DirectAttention).apply  # apply() without its look for transforms, 1.5 us
 
 
 class _Attention(torch.autograd.Function):
@@ -206,8 +209,8 @@ class _Backward(torch.autograd.Function):
 # --- scaled_dot_product_attention --------------------------------------------------------------------------------
 
 
-def sdpa_by_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
-    """scaled_dot_product_attention() by attention(), which keeps what a backward needs, and drops."""
+def sdpa_by(function, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
+    """scaled_dot_product_attention() by attention() or record(), which keep what a backward needs, and drop."""
     q, k, v, mask, batches = _batch_and_heads(query, key, value, attn_mask, enable_gqa)
     mask, bias = (mask, None) if mask is None or mask.dtype == torch.bool else (None, mask)
     given = {"mask": mask, "bias": bias, "dropout_seed": draw_seed() if dropout_p != 0 else None}
@@ -216,7 +219,7 @@ def sdpa_by_attention(query, key, value, attn_mask, dropout_p, is_causal, scale,
         options["scale"] = scale
     if dropout_p != 0:
         options["dropout_p"] = dropout_p
-    out = attention(q, k, v, given, options, False)
+    out = function(q, k, v, given, options, False)
     return out if batches is None else out.unflatten(0, batches)
 
 
@@ -269,7 +272,7 @@ def _sdpa_fake(query, key, value, attn_mask=None, is_causal=False, *, scale=None
 
 def _sdpa_autograd(query, key, value, attn_mask=None, is_causal=False, *, scale=None, enable_gqa=False):
     if records((query, key, value, attn_mask)):
-        return sdpa_by_attention(query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa)
+        return sdpa_by(attention, query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa)
     with torch._C._AutoDispatchBelowAutograd():
         return sdpa_operator(query, key, value, attn_mask, is_causal, scale=scale, enable_gqa=enable_gqa)
 

@@ -25,7 +25,7 @@ from torch.nn.attention.bias import CausalBias
 
 from . import _core
 from . import _torch_operators as operators
-from ._torch_operators import dispatches, draw_seed, records, sdpa_by_attention, seed_tensor
+from ._torch_operators import dispatches, draw_seed, record, records, sdpa_by, seed_tensor
 
 __all__ = ["attention", "replace_sdpa", "restore_sdpa", "scaled_dot_product_attention"]
 
@@ -113,8 +113,10 @@ def scaled_dot_product_attention(
         if dispatches(query) and dropout_p == 0:
             return operators.sdpa_operator(query, key, value, attn_mask, is_causal, scale=scale, enable_gqa=enable_gqa)
         try:
-            if dropout_p != 0 or records(tensors):
-                return sdpa_by_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+            if dropout_p != 0:
+                return sdpa_by(operators.attention, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+            if records(tensors):
+                return sdpa_by(record, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
             return _core.scaled_dot_product_attention(
                 query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
             )
