@@ -62,9 +62,10 @@ void run_into(const MutableView& out, const std::optional<MutableView>& lse, con
   if (lse && lse_low && overlap(*lse, *lse_low)) {
     fail(ErrorCode::bad_value, function, "lse and lse_low share memory");
   }
-  Tensor unwanted;
-  if (!lse) unwanted = Tensor::uninitialized(rows, statistics_dtype(q));
-  ResultViews to{with_axes(out, 4), with_axes(lse ? *lse : unwanted.view(), 3)};
+  ResultViews to{with_axes(out, 4), {}};
+  Tensor unwanted;  // the kernels write no lse_low alone
+  if (!lse && lse_low) unwanted = Tensor::uninitialized(rows, statistics_dtype(q));
+  if (lse || lse_low) to.lse = with_axes(lse ? *lse : unwanted.view(), 3);
   if (lse_low) to.lse_low = with_axes(*lse_low, 3);
   compute_into(p, to);
 }

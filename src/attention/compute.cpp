@@ -43,7 +43,7 @@ void compute_into(const Problem& p, const ResultViews& to) {
   if (schedule.path == Path::reference) {
     return for_each_row(p, schedule, [&](const ReferenceRow& row) {
       row.store(to.out, row.steps.context);
-      row.store(to.lse, {&row.steps.lse, 1});
+      if (to.lse.raw()) row.store(to.lse, {&row.steps.lse, 1});
       if (to.lse_low) row.store(*to.lse_low, {&row.steps.lse_low, 1});
     });
   }

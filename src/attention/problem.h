@@ -32,7 +32,7 @@ struct KeyBlocks {
   const float* const* v_scales = nullptr;
 };
 
-// Where results go: out [B,H,Tq,Dv], lse and lse_low [B,H,Tq].
+// Where results go: out [B,H,Tq,Dv], lse and lse_low [B,H,Tq]; lse without memory where it is not wanted.
 struct ResultViews {
   MutableView out, lse;
   std::optional<MutableView> lse_low = {};
