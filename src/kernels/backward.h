@@ -34,7 +34,7 @@ class Backward : public BackwardRows {
   // ---- 1. Keys and values of the item ----
 
   void begin() {
-    const std::int64_t keys = tile_.item_keys(), given = round_up(keys_given(), weight_keys);
+    const std::int64_t keys = tile_.item_keys(), given = round_up(keys_given(), key_padding);
     for (std::int64_t i = 0; i < given * q_columns_; ++i) dk_[i] = 0;
     for (std::int64_t i = 0; i < given * v_columns_; ++i) dv_[i] = 0;
     if (!g_.features.decoded) tile_.pack_keys();
@@ -44,7 +44,7 @@ class Backward : public BackwardRows {
     } else {
       k_ = k_copy_, k_row_ = q_columns_;
       pack_rows<Dot>(k_copy_, tile_.key_at(), keys, {g_.k.dtype, g_.k.column, g_.sizes.D}, q_columns_,
-                     round_up(keys, weight_keys), hides_);
+                     round_up(keys, key_padding), hides_);
     }
   }
 

@@ -15,6 +15,9 @@ static_assert(weight_keys % width == 0 && weight_keys <= 64, "whole register til
 static_assert(weight_rows % height == 0 && height % 2 == 0, "whole strips, in pairs of rows");
 static_assert(height % team == 0);
 constexpr int key_vectors = weight_keys / lanes;
+// An item's keys are read in whole vectors, and their sums made `height` at a time: beyond that nothing needs zeros.
+constexpr int key_padding = lanes > height ? lanes : height;
+static_assert(weight_keys % key_padding == 0);
 constexpr int most_strips = weight_rows / height;
 
 template <int N>
@@ -78,10 +81,11 @@ class WeightTile {
   // The item's keys, once.
   void pack_keys() { pack_transposed(g_.k, g_.sizes.D, kt_); }
 
-  // Keys or values as products with rows take them: for each `width` of them [steps][width], zeros beyond the last.
+  // Keys or values as products with rows take them: for each `width` of them [steps][width], zeros beyond the last one
+  // in its vector.
   void pack_transposed(const Rows& x, std::int64_t count, float* to) {
     const std::int64_t padded = round_up((count + Dot::pair - 1) / Dot::pair, 4);
-    for (std::int64_t j = 0; j < round_up(item_keys_, weight_keys); j += 4) {
+    for (std::int64_t j = 0; j < round_up(item_keys_, key_padding); j += 4) {
       for (std::int64_t i = 0; i < 4; ++i) {
         float* row = row_buffer(i);
         if (j + i < item_keys_) {
