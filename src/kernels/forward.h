@@ -109,6 +109,7 @@ class Forward : ForwardRows {
       }
     }
     mix<N>(panel, tile, meeting);
+    panel.summed = true;
     if (!tile.finite) repair(panel, tile, meeting);  // masked or not: an earlier panel may have taken values out
   }
 
@@ -261,7 +262,6 @@ class Forward : ForwardRows {
                                                    std::int64_t key) {
     const F factor = Simd::set1(adjusts_ ? 1 : late_factor<Dot>(g_.rules));
     F top[N];
-    bool grown = false;
 #pragma GCC unroll 4
     for (int v = First; v < Last; ++v) {
       top[v] = s[0][v];
@@ -269,11 +269,10 @@ class Forward : ForwardRows {
       for (int r = 1; r < height; ++r) top[v] = Simd::max(s[r][v], top[v]);
       if (Dot::pair == 2) top[v] = Simd::mul(top[v], factor);
       const F m = Simd::load(panel.m + v * lanes);
-      grown |= Simd::any(Simd::greater(top[v], Simd::add(m, Simd::set1(slack))));
-    }
-    if (grown) [[unlikely]] {
-#pragma GCC unroll 4
-      for (int v = First; v < Last; ++v) rescale(panel, v, top[v], begin, key);
+      const Mask grown = Simd::greater(top[v], Simd::add(m, Simd::set1(slack)));
+      if (Simd::any(grown)) [[unlikely]] {
+        rescale(panel, v, top[v], begin, key);
+      }
     }
 #pragma GCC unroll 4
     for (int v = First; v < Last; ++v) {
@@ -350,7 +349,9 @@ class Forward : ForwardRows {
     Simd::store(panel.l + v * lanes, Simd::mul(Simd::load(panel.l + v * lanes), alpha));
     if (Dot::pair == 2)
       Simd::store(panel.rounded_l + v * lanes, Simd::mul(Simd::load(panel.rounded_l + v * lanes), alpha));
-    for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) {
+    // The first scores of all outgrow what m begins with, and find nothing but zeros.
+    const std::int64_t columns = panel.summed ? g_.sizes.Dv : 0;
+    for (std::int64_t d = 0; d < columns; ++d) {
       float* o = panel.o + d * width + v * lanes;
       Simd::store(o, Simd::mul(Simd::load(o), alpha));
     }

@@ -14,6 +14,7 @@ struct Panel {
   int count;           // vectors that hold a real row
   float* q;            // [D or pairs of D][width]
   float* o;            // [Dv][width], sums of weights times values
+  bool summed;         // whether they are more than the zeros that they begin as
   float* m;            // [width] log2 units, whole: what the scores are measured from
   float* l;            // [width] sums of weights
   float* rounded_l;    // of the weights as the values are multiplied by them; l where these are not rounded
@@ -122,6 +123,7 @@ class ForwardRows {
 
   void start_sums(Panel& panel) {
     for (std::int64_t i = 0; i < g_.sizes.Dv * width; ++i) panel.o[i] = 0;
+    panel.summed = false;
     for (std::int64_t lane = 0; lane < width; ++lane) {
       panel.m[lane] = no_maximum;
       panel.l[lane] = panel.rounded_l[lane] = 0;
