@@ -220,12 +220,14 @@ class Forward : ForwardRows {
     }
     multiply<Dot, height, First, Last, N>(s, tile.k + key * tile.k_row, tile.k_row, 1, panel.q, steps_);
     if (adjusts_) adjust<N, First, Last>(s, panel, meeting, key);
-    if (meeting.masked) {
-      hide<N, First, Last>(s, key);
-      weigh<N, First, Last, true>(panel, s, meeting.begin, key);
-    } else {
-      weigh<N, First, Last, false>(panel, s, meeting.begin, key);
+#pragma GCC unroll 4
+    for (int v = First; v < Last; ++v) {
+      // Ranges cut few blocks of a vector: two of 34 on each edge of a window of 256.
+      if (meeting.masked && (~meeting.all[v] & between(key, key + height)) != 0) {
+        hide<N>(s, v, key, bits_, Simd::set1(-infinity));
+      }
     }
+    weigh<N, First, Last>(panel, tile, meeting, s, key);
   }
 
   template <int N, int First, int Last>
@@ -243,23 +245,21 @@ class Forward : ForwardRows {
     make_logits<height, N, First, Last>(s, Pairs{*this, panel, key});
   }
 
-  // -infinity for every pair that is not visible.
-  template <int N, int First, int Last>
-  inline __attribute__((always_inline)) void hide(F (&s)[height][N], std::int64_t key) {
-    const std::uint32_t* bits = bits_ + key / 32 * width;
-    const F hidden = Simd::set1(-infinity);
+  // `hidden` for every pair of vector v whose bit, of the tile's, is 0.
+  template <int N>
+  inline __attribute__((always_inline)) void hide(F (&s)[height][N], int v, std::int64_t key, const std::uint32_t* bits,
+                                                  F hidden) {
+    bits += key / 32 * width + v * lanes;
 #pragma GCC unroll 8
     for (int r = 0; r < height; ++r) {
-      const std::uint32_t bit = std::uint32_t{1} << (key + r) % 32;
-#pragma GCC unroll 4
-      for (int v = First; v < Last; ++v) s[r][v] = Simd::select(Simd::test(bits + v * lanes, bit), s[r][v], hidden);
+      s[r][v] = Simd::select(Simd::test(bits, std::uint32_t{1} << (key + r) % 32), s[r][v], hidden);
     }
   }
 
   // Scores, in registers, to weights in weights_; maximum and sum of each row.
-  template <int N, int First, int Last, bool Hidden>
-  inline __attribute__((always_inline)) void weigh(Panel& panel, F (&s)[height][N], std::int64_t begin,
-                                                   std::int64_t key) {
+  template <int N, int First, int Last>
+  inline __attribute__((always_inline)) void weigh(Panel& panel, const Tile& tile, const Meeting& meeting,
+                                                   F (&s)[height][N], std::int64_t key) {
     const F factor = Simd::set1(adjusts_ ? 1 : late_factor<Dot>(g_.rules));
     F top[N];
 #pragma GCC unroll 4
@@ -271,7 +271,7 @@ class Forward : ForwardRows {
       const F m = Simd::load(panel.m + v * lanes);
       const Mask grown = Simd::greater(top[v], Simd::add(m, Simd::set1(slack)));
       if (Simd::any(grown)) [[unlikely]] {
-        rescale(panel, v, top[v], begin, key);
+        rescale(panel, v, top[v], meeting.begin, key);
       }
     }
 #pragma GCC unroll 4
@@ -281,10 +281,7 @@ class Forward : ForwardRows {
       for (int r = 0; r < height; ++r) {
         // Not fma: exactly, a score may lie above the rounded m, at 1e10 by more than exp2 takes.
         const F x = Dot::pair == 1 ? Simd::sub(s[r][v], m) : Simd::sub(Simd::mul(s[r][v], factor), m);
-        const F weight = exp2<Dot::degree>(x);
-        // -0 marks what is not attended to, for repair().
-        s[r][v] =
-            Hidden ? Simd::select(Simd::equal(s[r][v], Simd::set1(-infinity)), Simd::set1(-0.0f), weight) : weight;
+        s[r][v] = exp2<Dot::degree>(x);
       }
       F sum[height / 2];
 #pragma GCC unroll 8
@@ -297,13 +294,13 @@ class Forward : ForwardRows {
       Simd::store(panel.l + v * lanes, Simd::add(Simd::load(panel.l + v * lanes), sum[0]));
       store_weights<N>(s, v, key);
       if (Dot::pair == 2) add_rounded(panel, v, key);
+      // -0 marks what is not attended to, for repair(); what is dropped too, but the sums have it.
+      if (meeting.masked && !tile.finite) [[unlikely]] {
+        hide<N>(s, v, key, bits_, Simd::set1(-0.0f));
+        store_weights<N>(s, v, key);
+      }
       if (kept_) [[unlikely]] {
-        // As if they were not attended to, but for the sums.
-#pragma GCC unroll 8
-        for (int r = 0; r < height; ++r) {
-          const Mask kept = Simd::test(kept_ + key / 32 * width + v * lanes, std::uint32_t{1} << (key + r) % 32);
-          s[r][v] = Simd::select(kept, s[r][v], Simd::set1(-0.0f));
-        }
+        hide<N>(s, v, key, kept_, Simd::set1(-0.0f));
         store_weights<N>(s, v, key);
       }
     }

@@ -27,7 +27,8 @@ struct Meeting {
   std::int64_t begin, end;   // keys of the tile, multiples of `height`
   // The keys that some row of each vector sees: first <= key < limit, both never falling, and every first <= limit[0].
   std::int64_t first[vectors], limit[vectors];
-  bool masked;  // some pair within is not visible, and `bits` says which
+  bool masked;  // some pair within is not visible, and bits_ says which; `all`, which keys all rows of a vector see
+  std::uint64_t all[vectors];
 };
 
 class ForwardRows {
@@ -166,14 +167,15 @@ class ForwardRows {
     for (std::int64_t lane = 0; closes && lane < panel.count * lanes; ++lane) seen[lane] &= ~closed_[lane];
     std::int64_t limit = 0;
     for (int v = 0; v < panel.count; ++v) {
-      std::uint64_t vector_some = 0;
+      std::uint64_t vector_some = 0, vector_all = ~std::uint64_t{0};
       for (std::int64_t lane = v * lanes; lane < (v + 1) * lanes; ++lane) {
         bits_[lane] = static_cast<std::uint32_t>(seen[lane]);
         bits_[width + lane] = static_cast<std::uint32_t>(seen[lane] >> 32);
         vector_some |= seen[lane];
-        all &= seen[lane];
+        vector_all &= seen[lane];
       }
       some |= vector_some;
+      all &= meeting.all[v] = vector_all;
       const std::int64_t own = vector_some == 0 ? 0 : 64 - __builtin_clzll(vector_some);
       limit = max_of(limit, round_up(own, height));
       meeting.limit[v] = limit;
