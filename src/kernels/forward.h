@@ -227,7 +227,11 @@ class Forward : ForwardRows {
         hide<N>(s, v, key, bits_, Simd::set1(-infinity));
       }
     }
-    weigh<N, First, Last>(panel, tile, meeting, s, key);
+    if (Dot::pair == 1 || adjusts_) {
+      weigh<N, First, Last, false>(panel, tile, meeting, s, key);
+    } else {
+      weigh<N, First, Last, true>(panel, tile, meeting, s, key);
+    }
   }
 
   template <int N, int First, int Last>
@@ -256,18 +260,18 @@ class Forward : ForwardRows {
     }
   }
 
-  // Scores, in registers, to weights in weights_; maximum and sum of each row.
-  template <int N, int First, int Last>
+  // Scores, in registers, to weights in weights_; maximum and sum of each row. `Late`: the scores are products still.
+  template <int N, int First, int Last, bool Late>
   inline __attribute__((always_inline)) void weigh(Panel& panel, const Tile& tile, const Meeting& meeting,
                                                    F (&s)[height][N], std::int64_t key) {
-    const F factor = Simd::set1(adjusts_ ? 1 : late_factor<Dot>(g_.rules));
+    const F factor = Simd::set1(late_factor<Dot>(g_.rules));
     F top[N];
 #pragma GCC unroll 4
     for (int v = First; v < Last; ++v) {
       top[v] = s[0][v];
 #pragma GCC unroll 8
       for (int r = 1; r < height; ++r) top[v] = Simd::max(s[r][v], top[v]);
-      if (Dot::pair == 2) top[v] = Simd::mul(top[v], factor);
+      if (Late) top[v] = Simd::mul(top[v], factor);
       const F m = Simd::load(panel.m + v * lanes);
       const Mask grown = Simd::greater(top[v], Simd::add(m, Simd::set1(slack)));
       if (Simd::any(grown)) [[unlikely]] {
@@ -280,7 +284,7 @@ class Forward : ForwardRows {
 #pragma GCC unroll 8
       for (int r = 0; r < height; ++r) {
         // Not fma: exactly, a score may lie above the rounded m, at 1e10 by more than exp2 takes.
-        const F x = Dot::pair == 1 ? Simd::sub(s[r][v], m) : Simd::sub(Simd::mul(s[r][v], factor), m);
+        const F x = Late ? Simd::sub(Simd::mul(s[r][v], factor), m) : Simd::sub(s[r][v], m);
         s[r][v] = exp2<Dot::degree>(x);
       }
       F sum[height / 2];
