@@ -71,8 +71,9 @@ class ForwardRows {
   // One of the four rows at row_.
   float* row_buffer(std::int64_t i) { return row_ + i * row_stride_; }
 
-  std::int64_t head_of(std::int64_t row) const { return row / queries_; }
-  std::int64_t query_of(std::int64_t row) const { return first_ + row % queries_; }
+  // Mostly a group is one head, and nothing to divide.
+  std::int64_t head_of(std::int64_t row) const { return row < queries_ ? 0 : row / queries_; }
+  std::int64_t query_of(std::int64_t row) const { return first_ + (row < queries_ ? row : row % queries_); }
   // Lanes beyond the last row repeat it: what they hold is finite and costs nothing to reason about.
   std::int64_t row_at(const Panel& panel, std::int64_t lane) const { return min_of(panel.first + lane, rows_ - 1); }
 
@@ -241,16 +242,9 @@ class ForwardRows {
 
   void finish(Panel& panel) {
     float inverse[width];
-    Lse lse[width];
-    for (int lane = 0; lane < width; ++lane) {
-      const float l = panel.l[lane];
-      inverse[lane] = l == 0 ? 0 : dropout_factor(g_.rules) / panel.rounded_l[lane];
-      lse[lane] = lse_of(to_, static_cast<double>(panel.m[lane]), logarithm(l));
-    }
-    for (std::int64_t lane = 0; to_.lse.data && lane < panel.rows; ++lane) {
-      const std::int64_t row = row_at(panel, lane);
-      store_lse(to_, head_of(row), query_of(row), lse[lane], static_cast<double>(panel.l[lane]));
-    }
+    const float factor = dropout_factor(g_.rules);
+    for (int lane = 0; lane < width; ++lane) inverse[lane] = panel.l[lane] == 0 ? 0 : factor / panel.rounded_l[lane];
+    if (to_.lse.data) store_lse_of(panel);
     for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) {
       for (int v = 0; v < panel.count; ++v) {
         float* place = panel.o + d * width + v * lanes;
@@ -259,6 +253,16 @@ class ForwardRows {
       }
     }
     for (std::int64_t lane = 0; lane < panel.rows; lane += 4) store_rows(panel, lane);
+  }
+
+  void store_lse_of(const Panel& panel) {
+    double logarithms[width];  // in a loop of their own, which becomes vectors
+    for (int lane = 0; lane < width; ++lane) logarithms[lane] = logarithm(panel.l[lane]);
+    for (std::int64_t lane = 0; lane < panel.rows; ++lane) {
+      const std::int64_t row = row_at(panel, lane);
+      const Lse lse = lse_of(to_, static_cast<double>(panel.m[lane]), logarithms[lane]);
+      store_lse(to_, head_of(row), query_of(row), lse, static_cast<double>(panel.l[lane]));
+    }
   }
 
   void store_rows(const Panel& panel, std::int64_t lane) {
