@@ -197,6 +197,22 @@ class ForwardRows {
 
   // The tile's biases as [keys][width]; whether one of them closes a pair.
   bool load_panel_biases(const Panel& panel, const Meeting& meeting) {
+    if (!g_.features.distance_bias && g_.bias.column == 1 && meeting.keys == tile_keys) {
+      switch (g_.bias.dtype) {
+        case DType::f32:
+          return transpose_biases<float>(panel, meeting.start, Simd::load);
+        case DType::bf16:
+          return transpose_biases<std::uint16_t>(panel, meeting.start, Simd::load_bf16);
+        case DType::f16:
+          return transpose_biases<std::uint16_t>(panel, meeting.start, Simd::load_f16);
+        case DType::f64:
+        case DType::i64:
+        case DType::i8:
+        case DType::u8:
+        case DType::boolean:
+          break;  // by way of rows of f32
+      }
+    }
     std::uint64_t some = 0;
     for (std::int64_t lane = 0; lane < panel.count * lanes; lane += 4) {
       for (std::int64_t i = lane; i < lane + 4; ++i) {
@@ -207,6 +223,31 @@ class ForwardRows {
       transpose_rows(row_, row_stride_, tile_keys, bias_ + lane);
     }
     return some != 0;
+  }
+
+  // The same of whole rows of the tile, straight from where they lie.
+  template <class Element, class Load>
+  inline __attribute__((always_inline)) bool transpose_biases(const Panel& panel, std::int64_t start, Load load) {
+    F least = Simd::zero();
+    for (std::int64_t lane = 0; lane < panel.count * lanes; lane += lanes) {
+      const BiasRow* rows = bias_rows_ + panel.first + lane;
+      for (std::int64_t key = 0; key < tile_keys; key += lanes) {
+        F x[lanes];
+#pragma GCC unroll 16
+        for (int i = 0; i < lanes; ++i) {
+          x[i] = load(reinterpret_cast<const Element*>(rows[i].bias) + start + key);
+          least = Simd::min(x[i], least);
+        }
+        Simd::transpose(x);
+#pragma GCC unroll 16
+        for (int i = 0; i < lanes; ++i) Simd::store(bias_ + (key + i) * width + lane, x[i]);
+      }
+    }
+    if (!Simd::any(Simd::equal(least, Simd::set1(-infinity)))) return false;
+    for (std::int64_t lane = 0; lane < panel.count * lanes; ++lane) {
+      closed_[lane] = load_biases(g_, bias_rows_[panel.first + lane], start, tile_keys, tile_keys, row_buffer(0));
+    }
+    return true;
   }
 
   // The next tile's biases, a part with each `height` keys: they come from memory, row by row, which the processor's

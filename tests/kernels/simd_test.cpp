@@ -268,6 +268,16 @@ TEST_P(Simd, SumEachAddsALaneOfEachVector) {
   }
 }
 
+TEST_P(Simd, Transpose) {
+  const auto lanes = static_cast<std::size_t>(table_->lanes);
+  const Floats x = any_bits(lanes * lanes, 12);
+  Floats y = x;
+  table_->transpose(y.data());
+  for (std::size_t i = 0; i < lanes; ++i) {
+    for (std::size_t j = 0; j < lanes; ++j) EXPECT_EQ(bits_of(y[j * lanes + i]), bits_of(x[i * lanes + j]));
+  }
+}
+
 // What scores look like: of all magnitudes, whole, and just beside whole.
 Floats exponents() {
   Floats x = uniform(20000, -127, 127, 5);

@@ -48,6 +48,20 @@ struct Simd {
     return _mm256_castsi256_ps(_mm256_add_epi32(a, b));
   }
 
+  static void transpose(F (&x)[lanes]) {
+    F part[4][2];  // [column][rows]: lane 4 l + r of [c][i] is element 4 l + c of row 4 i + r
+    for (int i = 0; i < 2; ++i) {
+      const F a = _mm256_unpacklo_ps(x[4 * i], x[4 * i + 1]), b = _mm256_unpackhi_ps(x[4 * i], x[4 * i + 1]);
+      const F c = _mm256_unpacklo_ps(x[4 * i + 2], x[4 * i + 3]), d = _mm256_unpackhi_ps(x[4 * i + 2], x[4 * i + 3]);
+      part[0][i] = _mm256_shuffle_ps(a, c, 0x44), part[1][i] = _mm256_shuffle_ps(a, c, 0xEE);
+      part[2][i] = _mm256_shuffle_ps(b, d, 0x44), part[3][i] = _mm256_shuffle_ps(b, d, 0xEE);
+    }
+    for (int c = 0; c < 4; ++c) {
+      x[c] = _mm256_permute2f128_ps(part[c][0], part[c][1], 0x20);
+      x[4 + c] = _mm256_permute2f128_ps(part[c][0], part[c][1], 0x31);
+    }
+  }
+
   static Mask greater(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
   static Mask equal(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
   static Mask test(const std::uint32_t* p, std::uint32_t bit) {

@@ -40,21 +40,56 @@ struct Simd {
   static F sum_each(const F (&x)[lanes]) { return sum_each_by<add>(x); }
   static F sum_each_i32(const F (&x)[lanes]) { return sum_each_by<add_i32>(x); }
 
-  static Mask greater(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
-  static Mask equal(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+  // In place: lane j of x[i] and lane i of x[j] change places.
+  static void transpose(F (&x)[lanes]) {
+    F part[4][4];  // [column][rows]: lane 4 l + r of [c][i] is element 4 l + c of row 4 i + r
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const F a = _mm512_unpacklo_ps(x[4 * i], x[4 * i + 1]), b = _mm512_unpackhi_ps(x[4 * i], x[4 * i + 1]);
+      const F c = _mm512_unpacklo_ps(x[4 * i + 2], x[4 * i + 3]), d = _mm512_unpackhi_ps(x[4 * i + 2], x[4 * i + 3]);
+      part[0][i] = _mm512_shuffle_ps(a, c, 0x44), part[1][i] = _mm512_shuffle_ps(a, c, 0xEE);
+      part[2][i] = _mm512_shuffle_ps(b, d, 0x44), part[3][i] = _mm512_shuffle_ps(b, d, 0xEE);
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) {
+      const F even = _mm512_shuffle_f32x4(part[c][0], part[c][1], 0x88);
+      const F odd = _mm512_shuffle_f32x4(part[c][0], part[c][1], 0xDD);
+      const F more_even = _mm512_shuffle_f32x4(part[c][2], part[c][3], 0x88);
+      const F more_odd = _mm512_shuffle_f32x4(part[c][2], part[c][3], 0xDD);
+      x[c] = _mm512_shuffle_f32x4(even, more_even, 0x88), x[8 + c] = _mm512_shuffle_f32x4(even, more_even, 0xDD);
+      x[4 + c] = _mm512_shuffle_f32x4(odd, more_odd, 0x88), x[12 + c] = _mm512_shuffle_f32x4(odd, more_odd, 0xDD);
+    }
+  }
+
+  static Mask greater(F a, F b) {
+    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+  }
+  static Mask equal(F a, F b) {
+    return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
+  }
   // One bit of each 32-bit lane.
   static Mask test(const std::uint32_t* p, std::uint32_t bit) {
     return _mm512_test_epi32_mask(_mm512_loadu_si512(p), _mm512_set1_epi32(static_cast<int>(bit)));
   }
   // The lanes whose bit is set.
-  static Mask lanes_of(std::uint32_t bits) { return static_cast<Mask>(bits); }
-  static bool any(Mask m) { return m != 0; }
+  static Mask lanes_of(std::uint32_t bits) {
+    return static_cast<Mask>(bits);
+  }
+  static bool any(Mask m) {
+    return m != 0;
+  }
   // a where m, else b.
-  static F select(Mask m, F a, F b) { return _mm512_mask_blend_ps(m, b, a); }
+  static F select(Mask m, F a, F b) {
+    return _mm512_mask_blend_ps(m, b, a);
+  }
 
   // x - floor(x), and y * 2^floor(x); 0 far below, NaN for NaN.
-  static F fraction(F x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF); }
-  static F scale_by_floor(F y, F x) { return _mm512_scalef_ps(y, x); }
+  static F fraction(F x) {
+    return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF);
+  }
+  static F scale_by_floor(F y, F x) {
+    return _mm512_scalef_ps(y, x);
+  }
 
   static F load_bf16(const std::uint16_t* p) {
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));

@@ -41,6 +41,14 @@ struct Simd {
     return vreinterpretq_f32_s32(vpaddq_s32(vpaddq_s32(whole(0), whole(1)), vpaddq_s32(whole(2), whole(3))));
   }
 
+  static void transpose(F (&x)[lanes]) {
+    const float32x4x2_t ab = vtrnq_f32(x[0], x[1]), cd = vtrnq_f32(x[2], x[3]);
+    x[0] = vcombine_f32(vget_low_f32(ab.val[0]), vget_low_f32(cd.val[0]));
+    x[1] = vcombine_f32(vget_low_f32(ab.val[1]), vget_low_f32(cd.val[1]));
+    x[2] = vcombine_f32(vget_high_f32(ab.val[0]), vget_high_f32(cd.val[0]));
+    x[3] = vcombine_f32(vget_high_f32(ab.val[1]), vget_high_f32(cd.val[1]));
+  }
+
   static Mask greater(F a, F b) { return vcgtq_f32(a, b); }
   static Mask equal(F a, F b) { return vceqq_f32(a, b); }
   static Mask test(const std::uint32_t* p, std::uint32_t bit) { return vtstq_u32(vld1q_u32(p), vdupq_n_u32(bit)); }

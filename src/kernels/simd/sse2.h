@@ -38,6 +38,8 @@ struct Simd {
   static F sum_each(const F (&x)[lanes]) { return sum_each_by<add>(x); }
   static F sum_each_i32(const F (&x)[lanes]) { return sum_each_by<add_i32>(x); }
 
+  static void transpose(F (&x)[lanes]) { _MM_TRANSPOSE4_PS(x[0], x[1], x[2], x[3]); }
+
   static Mask greater(F a, F b) { return _mm_cmpgt_ps(a, b); }
   static Mask equal(F a, F b) { return _mm_cmpeq_ps(a, b); }
   static Mask test(const std::uint32_t* p, std::uint32_t bit) {

@@ -72,6 +72,12 @@ constexpr void fill_arithmetic(SimdTable& table) {
     for (int i = 0; i < Simd::lanes; ++i) rows[i] = Simd::load(x + i * Simd::lanes);
     Simd::store(y, Simd::sum_each(rows));
   };
+  table.transpose = [](float* x) {
+    F rows[Simd::lanes];
+    for (int i = 0; i < Simd::lanes; ++i) rows[i] = Simd::load(x + i * Simd::lanes);
+    Simd::transpose(rows);
+    for (int i = 0; i < Simd::lanes; ++i) Simd::store(x + i * Simd::lanes, rows[i]);
+  };
   table.fraction = ATTEND_UNARY(Simd::fraction);
   table.scale_by_floor = ATTEND_BINARY(Simd::scale_by_floor);
   table.exp2_of_degree_4 = ATTEND_UNARY(kernels::exp2<4>);

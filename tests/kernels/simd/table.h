@@ -34,6 +34,7 @@ struct SimdTable {
   void (*select_greater)(const float* a, const float* b, const float* x, const float* z, float* y, long n);
 
   void (*sum_each)(const float* x, float* y);  // of [lanes,lanes]
+  void (*transpose)(float* x);                 // [lanes,lanes], in place
   Unary fraction;
   Binary scale_by_floor;
   Widen load_bf16, load_f16;
