@@ -62,7 +62,10 @@ class Forward : ForwardRows {
     adjusts_ = f.softcap || has_biases(f) || f.alibi_slopes;
     Scratch pieces{scratch};
     carve(pieces, steps_, Dot::pair == 2);
-    weights_ = pieces.take<float>(tile_keys / Dot::pair * width);
+    weights_ = pieces.take<float>(has_biases(f) ? tile_keys * width : tile_keys / Dot::pair * width);
+    // A pair's bias has been read where its weight is written: both tiles beside each other, and the packed queries,
+    // are more than an L1 cache of 32 KiB.
+    if (has_biases(f)) bias_ = weights_;
     k_copy_ = pieces.take<float>(tile_keys * steps_);
     v_copy_ = pieces.take<float>(tile_keys / Dot::pair * g_.sizes.Dv);
     stage_ = pieces.take<float>(height * width);

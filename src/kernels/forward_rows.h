@@ -54,7 +54,6 @@ class ForwardRows {
     if (f.mask) mask_rows_ = scratch.take<const char*>(panels_ * width);
     if (has_biases(f)) {
       bias_rows_ = scratch.take<BiasRow>(panels_ * width);
-      bias_ = scratch.take<float>(tile_keys * width);
       closed_ = scratch.take<std::uint64_t>(width);
     }
     if (f.dropout) {
@@ -328,7 +327,7 @@ class ForwardRows {
   std::uint32_t* bits_ = nullptr;               // [2][width] which keys of the tile each row sees
   const char** mask_rows_ = nullptr;            // where each row's mask begins; null: no mask
   BiasRow* bias_rows_ = nullptr;                // and its biases; null: none
-  float* bias_ = nullptr;                       // [tile_keys][width]
+  float* bias_ = nullptr;                       // [tile_keys][width]; null: none
   std::uint64_t* closed_ = nullptr;             // [width] keys of the tile whose bias is -infinity
   std::uint64_t* draws_ = nullptr;              // of each row; null: no dropout
   std::uint32_t* kept_ = nullptr;               // [2][width]
