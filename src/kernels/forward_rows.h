@@ -285,14 +285,55 @@ class ForwardRows {
     const float factor = dropout_factor(g_.rules);
     for (int lane = 0; lane < width; ++lane) inverse[lane] = panel.l[lane] == 0 ? 0 : factor / panel.rounded_l[lane];
     if (to_.lse.data) store_lse_of(panel);
+    if (to_.out.column == 1 && g_.sizes.Dv >= lanes) {
+      switch (to_.out.dtype) {
+        case DType::f32:
+          return store_squares<float>(panel, inverse, Simd::store);
+        case DType::bf16:
+          return store_squares<std::uint16_t>(panel, inverse, Simd::store_bf16);
+        case DType::f16:
+          return store_squares<std::uint16_t>(panel, inverse, Simd::store_f16);
+        case DType::f64:
+        case DType::i64:
+        case DType::i8:
+        case DType::u8:
+        case DType::boolean:
+          break;  // by way of rows of f32
+      }
+    }
     for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) {
       for (int v = 0; v < panel.count; ++v) {
         float* place = panel.o + d * width + v * lanes;
-        // + 0: a sum that underflowed to -0 would depend on how many masked keys came after it.
-        Simd::store(place, Simd::add(Simd::mul(Simd::load(place), Simd::load(inverse + v * lanes)), Simd::zero()));
+        Simd::store(place, result(place, Simd::load(inverse + v * lanes)));
       }
     }
     for (std::int64_t lane = 0; lane < panel.rows; lane += 4) store_rows(panel, lane);
+  }
+
+  static F result(const float* sums, F inverse) {
+    // + 0: a sum that underflowed to -0 would depend on how many masked keys came after it.
+    return Simd::add(Simd::mul(Simd::load(sums), inverse), Simd::zero());
+  }
+
+  // Rows that lie side by side, a square of vectors at a time. Lanes beyond the last row write it again.
+  template <class Element, class Store>
+  inline __attribute__((always_inline)) void store_squares(const Panel& panel, const float* inverse, Store store) {
+    for (std::int64_t lane = 0; lane < panel.count * lanes; lane += lanes) {
+      Element* rows[lanes];
+      for (int i = 0; i < lanes; ++i) {
+        const std::int64_t row = row_at(panel, lane + i);
+        rows[i] = reinterpret_cast<Element*>(operand_at(to_.out, head_of(row), query_of(row)));
+      }
+      const F factor = Simd::load(inverse + lane);
+      for_each_vector(g_.sizes.Dv, [&](std::int64_t d) {
+        F x[lanes];
+#pragma GCC unroll 16
+        for (int i = 0; i < lanes; ++i) x[i] = result(panel.o + (d + i) * width + lane, factor);
+        Simd::transpose(x);
+#pragma GCC unroll 16
+        for (int i = 0; i < lanes; ++i) store(rows[i] + d, x[i]);
+      });
+    }
   }
 
   void store_lse_of(const Panel& panel) {
