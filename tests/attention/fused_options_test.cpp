@@ -48,6 +48,23 @@ std::vector<bool> rows_that_differ(const Call& x, const AttentionResult& a, cons
   return differ;
 }
 
+// A tile of a bias that lies side by side is transposed where it lies, any other by way of rows of f32.
+TEST(AttentionOptions, BiasOfAnyLayoutGivesTheSameBits) {
+  const Call x = make_call({.B = 1, .H = 2, .Hkv = 2, .Tq = 50, .Tk = 150, .D = 24, .Dv = 20}, 0, DType::f32, 7);
+  for (const float closed : {0.0f, -INFINITY}) {
+    Tensor wide({1, 2, 50, 150}, DType::f32);
+    for (std::int64_t i = 0; i < wide.count(); ++i) {
+      wide.data<float>()[i] = i % 11 == 3 ? closed : static_cast<float>(i * 37 % 101) / 32;
+    }
+    for (const DType dtype : dtypes) {
+      const Tensor bias = wide.view().to(dtype), turned = bias.view().transpose(2, 3).clone();
+      const AttentionResult a = attention(x.Q, x.K, x.V, {.bias = bias.view()});
+      const AttentionResult b = attention(x.Q, x.K, x.V, {.bias = turned.view().transpose(2, 3)});
+      for (const bool differs : rows_that_differ(x, a, b)) EXPECT_FALSE(differs) << name_of(dtype);
+    }
+  }
+}
+
 // The keys that are poisoned, which rows attend to one of them, and which weigh one that dropout keeps.
 struct Poison {
   std::vector<bool> keys;  // [B,Hkv,Tk]
