@@ -1,5 +1,6 @@
 #include "core/parallel.h"
 
+#include <pthread.h>
 #include <tbb/blocked_range.h>
 #include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
@@ -54,6 +55,34 @@ void run_on(const HostThreads& host, int workers, const Work& work) {
   if (context.thrown) std::rethrow_exception(context.thrown);
 }
 
+// A process forked from one in which oneTBB has threads has its locks, which they may have held, and not the threads:
+// of 6 that forked while others computed, 5 waited for ever. There the library makes threads anew for each loop.
+std::atomic<bool> pool_is_lost{false};
+
+const HostThreads threads_of_one_loop{
+    .count = [] { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); },
+    .run =
+        [](int workers, void (*work)(void*, int), void* context) {
+          std::atomic<int> next{0};
+          const auto take = [&] {
+            for (int worker = next++; worker < workers; worker = next++) work(context, worker);
+          };
+          std::vector<std::jthread> threads;
+          try {
+            const SignalsBlocked blocked;
+            for (int n = 1; n < workers; ++n) threads.emplace_back(take);
+          } catch (const std::exception&) {  // those that are there do the work
+          }
+          take();
+        },
+};
+
+// Whose threads do the work; null: oneTBB's.
+const HostThreads* lent_threads() {
+  if (const HostThreads* host = host_threads) return host;
+  return pool_is_lost ? &threads_of_one_loop : nullptr;
+}
+
 // Whether the system gives as many threads as oneTBB is about to make. They end again.
 bool threads_are_given() {
   std::latch all_made{1};
@@ -72,6 +101,8 @@ bool threads_are_given() {
 // hold what nobody may run any more: so its first task is one that does nothing, of a group that then stays.
 bool threads_can_be_made() {
   static std::atomic<bool> could{false};
+  static const int watched = pthread_atfork(nullptr, nullptr, [] { pool_is_lost = pool_is_lost || could; });
+  static_cast<void>(watched);
   if (could) return true;
   if (!threads_are_given()) return false;
   auto first = std::make_unique<tbb::task_group>();
@@ -100,7 +131,7 @@ void run_workers(int workers, const Body& body) {
     body(worker);
     finished.fetch_add(1, std::memory_order_release);
   };
-  if (const HostThreads* host = host_threads) {
+  if (const HostThreads* host = lent_threads()) {
     run_on(*host, workers, work);
   } else if (!threads_can_be_made()) {
     for (int worker = 0; worker < workers; ++worker) work(worker);
@@ -124,7 +155,7 @@ void set_host_threads(const HostThreads* threads) {
 }
 
 int num_threads() {
-  if (const HostThreads* host = host_threads) return std::max(1, std::min(host->count(), thread_limit.load()));
+  if (const HostThreads* host = lent_threads()) return std::max(1, std::min(host->count(), thread_limit.load()));
   const std::size_t allowed = tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
   const int here = tbb::this_task_arena::max_concurrency();
   return std::min({static_cast<int>(std::min<std::size_t>(allowed, INT_MAX)), here, thread_limit.load()});
