@@ -21,9 +21,10 @@ except ImportError as error:
     raise ImportError("attend.transformers needs PyTorch and Hugging Face transformers 5.4 or newer: "
                       "pip install 'attend-cpu[transformers]'") from error
 
+from ._transformers_cache import CachedRows, QuantizedCache
 from .torch import attention  # an operator while PyTorch makes a graph, a direct call otherwise
 
-__all__ = ["register"]
+__all__ = ["QuantizedCache", "register"]
 
 
 def register() -> None:
@@ -449,6 +450,9 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
     options = _mask_options(attention_mask, position_bias, query, key, is_causal)
     if distances is not None:
         options |= {"distance_bias": distances, "offset": past_keys}
+    if isinstance(key, CachedRows):
+        out = key.cache.attention(query, scale=scaling, softcap=softcap or 0.0, sinks=s_aux, **options)
+        return out.transpose(1, 2).contiguous(), None
     query, key, value = (x.transpose(1, 2) for x in _alike(query, key, value))
     # Written where transformers wants it, so that nothing is copied.
     out = attention(query, key, value, layout="bthd", scale=scaling, softcap=softcap or 0.0, sinks=s_aux,
