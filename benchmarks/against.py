@@ -12,7 +12,7 @@ import report
 
 OTHER = "other build"
 # What two builds are compared in. The rest needs Python, which holds one build at a time, or is of attend's own cases again.
-SECTIONS = ("table", "backward", "decode", "tokens", "options", "linear", "layer")
+SECTIONS = ("table", "backward", "decode", "caches", "tokens", "options", "linear", "layer")
 # A change that should cost nothing is one that stays above these.
 LEAST_MEAN, LEAST_CASE = 0.995, 0.98
 

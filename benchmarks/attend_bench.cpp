@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -129,6 +130,31 @@ class BackwardCase : public AttentionCase {
   AttentionGradients gradients_;
 };
 
+// One step of decoding over a KvCache for each sequence.
+class CachedCase : public Prepared {
+ public:
+  CachedCase(const json& spec, const json& inputs) : q_(load(inputs, "q", dtype_named(spec.at("dtype")))) {
+    const DType dtype = spec.at("cache") == "i8" ? DType::i8 : dtype_named(spec.at("cache"));
+    const Tensor k = load(inputs, "k", DType::f32), v = load(inputs, "v", DType::f32);
+    std::int64_t at = 0;
+    for (const std::int64_t length : spec.at("lengths")) {
+      KvCache& cache = caches_.emplace_back(1, k.size(1), k.size(3), v.size(3), dtype);
+      cache.append(k.view().slice(2, at, at + length), v.view().slice(2, at, at + length));
+      list_.push_back(&cache);
+      at += length;
+    }
+  }
+  void run() override { result_ = attention(q_, list_); }
+  Tensor output() const override { return result_.out.clone(); }
+  std::int64_t result_bytes() const override { return bytes_of(result_.out) + bytes_of(result_.lse); }
+
+ private:
+  Tensor q_;
+  std::deque<KvCache> caches_;
+  std::vector<const KvCache*> list_;
+  AttentionResult result_;
+};
+
 class LinearCase : public Prepared {
  public:
   LinearCase(const json& spec, const json& inputs)
@@ -185,7 +211,9 @@ class Worker {
     const json& spec = request.at("case");
     std::unique_ptr<Prepared> made;
     const std::string kind = spec.at("kind");
-    if (kind == "linear")
+    if (kind == "cached")
+      made = std::make_unique<CachedCase>(spec, request.at("inputs"));
+    else if (kind == "linear")
       made = std::make_unique<LinearCase>(spec, request.at("inputs"));
     else if (kind == "layer")
       made = std::make_unique<LayerCase>(spec, request.at("inputs"));
@@ -194,7 +222,8 @@ class Worker {
     else
       made = std::make_unique<AttentionCase>(spec, request.at("inputs"));
     cases_[request.at("id")] = std::move(made);
-    return {{"how", kind == "linear"                ? "attend::Linear"
+    return {{"how", kind == "cached"                ? "attend::attention over KvCaches"
+                    : kind == "linear"              ? "attend::Linear"
                     : kind == "layer"               ? "attend::MultiHeadAttention"
                     : spec.value("backward", false) ? "attend::attention_backward_into"
                                                     : "attend::attention_into"}};

@@ -92,6 +92,34 @@ class Attention:
 
 
 @dataclasses.dataclass(frozen=True)
+class Cached:
+    """One step of decoding: each sequence has a query for each head, and keys and values in a KvCache of its own."""
+
+    H: int
+    Hkv: int
+    D: int
+    lengths: tuple
+    dtype: str = "f32"  # of the queries
+    cache: str = ""  # the dtype of the caches; "": the same
+
+    kind = "cached"
+
+    def spec(self):
+        return {"kind": self.kind, "dtype": self.dtype, "cache": self.cache or self.dtype, "lengths": list(self.lengths)}
+
+    def work(self, inputs=None):
+        element, scale = {"f32": (4, 0), "bf16": (2, 0), "i8": (1, 4)}[self.cache or self.dtype]
+        keys = sum(self.lengths)
+        return {"flops": 4 * self.D * self.H * keys, "bytes": 2 * self.Hkv * keys * (self.D * element + scale)}
+
+    def inputs(self):
+        _, normal = draws(self.dtype)
+        keys = sum(self.lengths)
+        return {"q": normal(len(self.lengths), self.H, 1, self.D), "k": normal(1, self.Hkv, keys, self.D),
+                "v": normal(1, self.Hkv, keys, self.D)}
+
+
+@dataclasses.dataclass(frozen=True)
 class Linear:
     rows: int
     in_size: int
@@ -187,7 +215,7 @@ class Entry:
 
     key: str  # "attend f32", "PyTorch bf16", "attend f32, 1 thread", "roof fma"
     worker: str = "attend"
-    case: Attention | Linear | MultiHead | Model | None = None
+    case: Attention | Cached | Linear | MultiHead | Model | None = None
     roof: str = ""
     one_thread: bool = False
 
@@ -197,7 +225,7 @@ class Group:
     """Entries that are compared with each other, and so are measured in the same rounds."""
 
     name: str
-    section: str  # "table", "decode", "tokens", "head sizes", "options", "flex", "linear", "layer", "models", "backward"
+    section: str  # "table", "decode", "caches", "tokens", "head sizes", "options", "flex", "linear", "layer", "models", "backward"
     entries: tuple
     reference: str = ""  # the entry whose output the others must agree with; "": they compute different things
 
@@ -217,6 +245,9 @@ DECODE = {
     "decode 4096": Attention(1, 32, 1, 4096, 128, Hkv=8),
     "decode 32768": Attention(1, 32, 1, 32768, 128, Hkv=8),
 }
+# Query heads for each key head.
+GROUPS = {"one head": 1, "four heads": 4}
+RAGGED = Cached(32, 8, 128, tuple(100 + 7900 * n * n // 225 for n in range(16)))  # 16 sequences of 100 to 8,000 keys
 BACKWARD = {f"backward {name}": dataclasses.replace(TABLE[name], backward=True)
             for name in ("128, 96 heads", "512", "1024 causal", "2048x128 causal", "8192 causal", "8192")}
 TOKENS = {"6 tokens": Attention(1, 3, 6, 6, 24)}
@@ -271,6 +302,21 @@ def shape_group(name, section, case, roofs):
     return Group(name, section, tuple(entries + [Entry(f"roof {roof}", roof=roof) for roof in roofs]), "attend f32")
 
 
+def cache_group(name, heads):
+    """A KvCache of 8 bits beside one of bf16."""
+    case = Cached(8 * heads, 8, 128, (32768,), "bf16")
+    entries = [Entry("attend bf16", case=case)]
+    entries += [Entry(f"attend i8, queries in {dtype}", case=dataclasses.replace(case, dtype=dtype, cache="i8"))
+                for dtype in ("bf16", "f32")]
+    return Group(f"cache of 32768 keys, {name} a key head", "caches", (*entries, Entry("roof read", roof="read")))
+
+
+def ragged_group():
+    entries = [Entry(f"{who} {dtype}", who, typed(RAGGED, dtype)) for who in ("attend", "PyTorch") for dtype in ("f32", "bf16")]
+    entries.insert(2, Entry("attend i8", case=dataclasses.replace(RAGGED, dtype="bf16", cache="i8")))
+    return Group("16 caches", "caches", (*entries, Entry("roof read", roof="read")), "attend f32")
+
+
 def backward_group(name, case):
     entries = [Entry(f"{who} {dtype}", who, typed(case, dtype)) for who in ("attend", "PyTorch") for dtype in ("f32", "bf16")]
     return Group(name, "backward", tuple(entries + [Entry(f"roof {roof}", roof=roof) for roof in ("fma", "bf16")]), "attend f32")
@@ -310,6 +356,7 @@ def model_group(name, case, dtype):
 def groups():
     made = [shape_group(name, "table", case, ("fma", "bf16")) for name, case in TABLE.items()]
     made += [shape_group(name, "decode", case, ("read",)) for name, case in DECODE.items()]
+    made += [*(cache_group(name, heads) for name, heads in GROUPS.items()), ragged_group()]
     made += [shape_group(name, "tokens", case, ()) for name, case in TOKENS.items()]
     made += [backward_group(name, case) for name, case in BACKWARD.items()]
     made += [head_size_group(dtype) for dtype in ("f32", "bf16")]
@@ -344,6 +391,8 @@ def small(case):
         return dataclasses.replace(case, T=8, E=32, heads=2)
     if case.kind == "model":
         return dataclasses.replace(case, B=1, T=12, new=min(case.new, 4), width=32, layers=2, H=4, Hkv=2)
+    if case.kind == "cached":
+        return dataclasses.replace(case, H=case.H // case.Hkv * 2, Hkv=2, D=16, lengths=tuple(min(n, 40) for n in case.lengths))
     if case.documents:
         case = dataclasses.replace(case, documents=(30, 1, 9))
     heads = {"H": 4, "Hkv": 1} if case.Hkv not in (0, case.H) else {"H": 2}

@@ -84,6 +84,7 @@ def demands(run):
     for dtype in ("f32", "bf16"):
         yield demand(f"decode, 32768 keys, {dtype}, of the read roof", 0.80, 0.92,
                      run.of_roof("decode 32768", f"attend {dtype}", "roof read", "bytes"))
+    yield from cache_demands(run)
     tokens = run.seconds("6 tokens", "attend f32")
     yield demand("6 tokens", 3, 1, tokens and tokens * 1e6, "us", False)
     for arrays, must in (("numpy", 5), ("torch", 8)):
@@ -238,6 +239,31 @@ def short(run):
     return table(["time of a call", "attend", *PEERS, "GB/s of keys and values", "of the read roof", "against the fastest"], rows)
 
 
+def cache_demands(run):
+    for name, must, aim in (("one head", 0.62, 0.55), ("four heads", 0.80, 0.62)):
+        group = f"cache of 32768 keys, {name} a key head"
+        ratio = run.faster(group, "attend bf16", "attend i8, queries in bf16")
+        yield demand(f"decode i8, 32768 keys, {name} a key head, of bf16's time", must, aim, ratio, "x", False)
+    for dtype in ("f32", "bf16"):
+        yield demand(f"16 sequences of 100 to 8000 keys, {dtype}, of the read roof", 0.75, None,
+                     run.of_roof("16 caches", f"attend {dtype}", "roof read", "bytes"))
+        yield demand(f"16 sequences of 100 to 8000 keys, {dtype}, against PyTorch, padded", 3, None,
+                     run.faster("16 caches", f"attend {dtype}", f"PyTorch {dtype}"), "x")
+
+
+def caches(run):
+    """Decode steps over KvCaches."""
+    rows = []
+    for group in (g for g in cases.groups() if g.section == "caches"):
+        for entry in group.entries:
+            if entry.roof:
+                continue
+            seconds, share = run.seconds(group.name, entry.key), run.of_roof(group.name, entry.key, "roof read", "bytes")
+            rows.append([f"{group.name}: {entry.key}", number(seconds and seconds * 1e3), spread(run.rate(group.name, entry.key, "bytes")),
+                         f"{share:.2f}" if share else ""])
+    return table(["decode over KvCaches, 32 or 8 heads, D 128", "ms", "GB/s of keys and values", "of the read roof"], rows)
+
+
 def own(run):
     pages = []
     for dtype in ("f32", "bf16"):
@@ -385,7 +411,8 @@ def demand_table(run):
 def page(run, picture):
     parts = [("", introduction(run)), ("What must hold", demand_table(run)), ("Roofs", roofs(run)),
              ("Forward", "\n".join(filter(None, (throughput(run, "f32", "roof fma"), throughput(run, "bf16", "roof bf16"), f16(run))))),
-             ("Backward", backward(run)), ("Decode and short inputs", short(run)), ("Head sizes, options, threads", own(run)),
+             ("Backward", backward(run)), ("Decode and short inputs", short(run)), ("Caches", caches(run)),
+             ("Head sizes, options, threads", own(run)),
              ("Beside FlexAttention", flex(run)),
              ("Layers", "\n".join(filter(None, (linear(run), multi_head(run))))),
              ("From Python", "\n".join(filter(None, (calls(run), models(run))))), ("Memory", memory(run)),

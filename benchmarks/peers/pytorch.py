@@ -25,6 +25,8 @@ def ways(case, inputs):
         raise protocol.CannotDo(f"{case['dtype']} is not compared")
     dtype = DTYPES[case["dtype"]]
     tensors = {name: torch.from_numpy(array).to(dtype) for name, array in inputs.items()}
+    if case["kind"] == "cached":
+        return cached_ways(case, tensors)
     if case["kind"] == "linear":
         return linear_ways(tensors)
     if case["kind"] == "layer":
@@ -42,6 +44,27 @@ def attention_ways(case, tensors):
         return F.scaled_dot_product_attention(q, k, v, is_causal=case.get("causal", False), enable_gqa=grouped)
 
     return [("F.scaled_dot_product_attention", call, as_array)]
+
+
+def cached_ways(case, tensors):
+    """Sequences of different lengths: padded to the longest, with a mask."""
+    lengths = torch.tensor(case["lengths"])
+    pad = torch.nn.utils.rnn.pad_sequence
+    k, v = (pad([x.transpose(0, 1) for x in tensors[name][0].split(case["lengths"], 1)], batch_first=True).transpose(1, 2).contiguous()
+            for name in "kv")
+    visible = (torch.arange(k.shape[2]) < lengths[:, None])[:, None, None]
+
+    repeats = tensors["q"].shape[1] // k.shape[1]
+    repeated = [x.repeat_interleave(repeats, 1) for x in (k, v)]  # made before: its fastest kernel knows no groups
+
+    def grouped():
+        return F.scaled_dot_product_attention(tensors["q"], k, v, attn_mask=visible, enable_gqa=True)
+
+    def alike():
+        return F.scaled_dot_product_attention(tensors["q"], *repeated, attn_mask=visible)
+
+    return [("F.scaled_dot_product_attention, padded", grouped, as_array),
+            ("F.scaled_dot_product_attention, padded, keys repeated for each head", alike, as_array)]
 
 
 def flex_ways(case, tensors):
