@@ -161,6 +161,7 @@ class Decoding {
     const Sequence first = p_.sequence(shared.sequences[0]);
     const KeyCut cut = cut_keys(p_, first);
     std::vector<kernels::Group> groups;
+    groups.reserve(shared.sequences.size());
     for (const std::int64_t n : shared.sequences) groups.push_back(p_.group(p_.sequence(n), head));
     std::vector<kernels::DecodeGroup> rows;
     for (std::size_t i = 0; i < groups.size(); ++i) {

@@ -59,22 +59,23 @@ void run_on(const HostThreads& host, int workers, const Work& work) {
 // of 6 that forked while others computed, 5 waited for ever. There the library makes threads anew for each loop.
 std::atomic<bool> pool_is_lost{false};
 
-const HostThreads threads_of_one_loop{
+void run_on_new_threads(int workers, void (*work)(void*, int), void* context) {
+  std::atomic<int> next{0};
+  const auto take = [&] {
+    for (int worker = next++; worker < workers; worker = next++) work(context, worker);
+  };
+  std::vector<std::jthread> threads;
+  try {
+    const SignalsBlocked blocked;
+    for (int n = 1; n < workers; ++n) threads.emplace_back(take);
+  } catch (const std::exception&) {  // those that are there do the work
+  }
+  take();
+}
+
+constexpr HostThreads threads_of_one_loop{
     .count = [] { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); },
-    .run =
-        [](int workers, void (*work)(void*, int), void* context) {
-          std::atomic<int> next{0};
-          const auto take = [&] {
-            for (int worker = next++; worker < workers; worker = next++) work(context, worker);
-          };
-          std::vector<std::jthread> threads;
-          try {
-            const SignalsBlocked blocked;
-            for (int n = 1; n < workers; ++n) threads.emplace_back(take);
-          } catch (const std::exception&) {  // those that are there do the work
-          }
-          take();
-        },
+    .run = run_on_new_threads,
 };
 
 // Whose threads do the work; null: oneTBB's.

@@ -162,7 +162,7 @@ TEST(Caches, WhatForksShareIsReadOnceForAllOfThem) {
 
 TEST(Caches, BadInputIsNamed) {
   const KvCache a(1, 2, 4, 5), pair(2, 2, 4, 5), wide(1, 2, 4, 6), narrow(1, 2, 4, 5, DType::bf16);
-  const auto call = [](std::vector<const KvCache*> caches, const Dims& q, const AttentionOptions& options = {}) {
+  const auto call = [](const std::vector<const KvCache*>& caches, const Dims& q, const AttentionOptions& options = {}) {
     return [=] { attention(Tensor(q), caches, options); };
   };
   const auto shape = ErrorCode::bad_shape, value = ErrorCode::bad_value;
