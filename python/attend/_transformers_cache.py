@@ -1,6 +1,7 @@
 """Keys and values of 8 bits for Hugging Face's generate(): attend.transformers.QuantizedCache."""
 
 import torch
+from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ._core import KvCache
@@ -108,6 +109,9 @@ class QuantizedCache(Cache):
     """
 
     def __init__(self, config):
+        if not isinstance(config, PreTrainedConfig):
+            raise TypeError("attend.transformers.QuantizedCache: expected a model's config (a transformers.PreTrainedConfig), "
+                            f"got {type(config).__name__}")
         config = config.get_text_config(decoder=True)
         others = set(getattr(config, "layer_types", None) or ()) - _LAYER_TYPES
         if others:

@@ -172,6 +172,8 @@ def public_names():
 
 def right_calls(np, torch):
     """name -> (what is called, arguments, keywords)."""
+    import transformers
+
     import attend
     import attend.torch
     import attend.transformers
@@ -246,6 +248,7 @@ def right_calls(np, torch):
             "attn_mask": torch.ones(5, 5, dtype=torch.bool), "dropout_p": 0.0, "is_causal": False, "scale": 0.5, "enable_gqa": True}),
         "torch.replace_sdpa": (lambda *a: attend.torch.replace_sdpa(*a).__exit__(), (), {}),
         "torch.restore_sdpa": (attend.torch.restore_sdpa, (), {}),
+        "transformers.QuantizedCache": (attend.transformers.QuantizedCache, (transformers.LlamaConfig(num_hidden_layers=2),), {}),
         "transformers.register": (attend.transformers.register, (), {}),
     }
     return {f"attend.{name}": call for name, call in calls.items()}
