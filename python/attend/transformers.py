@@ -21,6 +21,7 @@ except ImportError as error:
     raise ImportError("attend.transformers needs PyTorch and Hugging Face transformers 5.4 or newer: "
                       "pip install 'attend-cpu[transformers]'") from error
 
+from ._torch_operators import draw_seed
 from ._transformers_cache import CachedRows, QuantizedCache
 from .torch import attention  # an operator while PyTorch makes a graph, a direct call otherwise
 
@@ -451,6 +452,8 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
     if distances is not None:
         options |= {"distance_bias": distances, "offset": past_keys}
     if isinstance(key, CachedRows):
+        if dropout:
+            options |= {"dropout": (dropout, int(draw_seed()))}
         out = key.cache.attention(query, scale=scaling, softcap=softcap or 0.0, sinks=s_aux, **options)
         return out.transpose(1, 2).contiguous(), None
     query, key, value = (x.transpose(1, 2) for x in _alike(query, key, value))

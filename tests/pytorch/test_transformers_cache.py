@@ -115,6 +115,25 @@ def test_batches_are_chosen_and_positions_forgotten():
     assert cache.get_seq_length() == 0
 
 
+def test_a_model_in_training_mode_drops():
+    model, tokens = make("Llama"), ids(1, 20)
+    model.config.attention_dropout = 0.5
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.5
+    model.train()
+
+    def last(seed):
+        torch.manual_seed(seed)
+        return in_steps(model, tokens, attend.transformers.QuantizedCache(model.config), [10, 10])[:, 10:]
+    assert torch.equal(last(1), last(1))
+    first = in_steps(model.eval(), tokens, attend.transformers.QuantizedCache(model.config), [10, 10])
+    cache = attend.transformers.QuantizedCache(model.config)
+    with torch.no_grad():  # the first call as it is, so that only the second one can drop
+        model(tokens[:, :10], past_key_values=cache)
+        dropped = model.train()(tokens[:, 10:], past_key_values=cache).logits
+    assert not torch.allclose(dropped, first[:, 10:], atol=1e-3)
+
+
 def test_another_implementation_is_refused_not_given_zeros():
     model, tokens = make("Llama", "sdpa"), ids(1, 10)
     with pytest.raises(TypeError, match='are for attn_implementation="attend" alone'):
