@@ -56,7 +56,7 @@ void run_on(const HostThreads& host, int workers, const Work& work) {
 }
 
 // A process forked from one in which oneTBB has threads has its locks, which they may have held, and not the threads:
-// of 6 that forked while others computed, 5 waited for ever. There the library makes threads anew for each loop.
+// of 6 programs that fork while others compute, 5 waited for ever. There the library makes threads anew for each loop.
 std::atomic<bool> pool_is_lost{false};
 
 void run_on_new_threads(int workers, void (*work)(void*, int), void* context) {

@@ -81,8 +81,8 @@ struct RowWeights {
   std::int64_t stride;
 };
 
-// sums[i][n]: over the keys, row i's weight times N vectors of values, which begin at v's. Columns of
-// pairs come out in the order of interleave_low and interleave_high. also(key, byte): while it is read.
+// sums[i][n]: over the keys, row i's weight times N vectors of values, which begin where v's lines do. Columns of pairs
+// come out in the order of interleave_low and interleave_high. also(key, byte): while it is read.
 template <class Dot, class Read, int Rows, int N, class Also>
 inline __attribute__((always_inline)) void mix_rows(F (&sums)[Rows][N], RowWeights weights, Lines v, std::int64_t keys,
                                                     Also also) {
