@@ -215,6 +215,7 @@ TEST_P(Simd, LanesOfBits) {
     Floats y(lanes);
     table_->lanes_of(bits, y.data());
     for (unsigned i = 0; i < lanes; ++i) ASSERT_EQ(y[i], static_cast<float>(bits >> i & 1)) << bits;
+    ASSERT_EQ(table_->bits_of_lanes(bits), bits);
   }
 }
 

@@ -75,6 +75,7 @@ struct Simd {
     const __m256i some = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), own);
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(some, own));
   }
+  static std::uint32_t bits(Mask m) { return static_cast<std::uint32_t>(_mm256_movemask_ps(m)); }
   static bool any(Mask m) { return _mm256_movemask_ps(m) != 0; }
   static F select(Mask m, F a, F b) { return _mm256_blendv_ps(b, a, m); }
 

@@ -75,6 +75,10 @@ struct Simd {
   static Mask lanes_of(std::uint32_t bits) {
     return static_cast<Mask>(bits);
   }
+  // Bit i: lane i.
+  static std::uint32_t bits(Mask m) {
+    return m;
+  }
   static bool any(Mask m) {
     return m != 0;
   }

@@ -57,6 +57,10 @@ struct Simd {
     static constexpr std::uint32_t own[lanes] = {1, 2, 4, 8};
     return vtstq_u32(vld1q_u32(own), vdupq_n_u32(bits));
   }
+  static std::uint32_t bits(Mask m) {
+    static constexpr std::uint32_t own[lanes] = {1, 2, 4, 8};
+    return vaddvq_u32(vandq_u32(m, vld1q_u32(own)));
+  }
   static bool any(Mask m) { return vmaxvq_u32(m) != 0; }
   static F select(Mask m, F a, F b) { return vbslq_f32(m, a, b); }
 

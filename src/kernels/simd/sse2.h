@@ -53,6 +53,7 @@ struct Simd {
     const __m128i some = _mm_and_si128(_mm_set1_epi32(static_cast<int>(bits)), own);
     return _mm_castsi128_ps(_mm_cmpeq_epi32(some, own));
   }
+  static std::uint32_t bits(Mask m) { return static_cast<std::uint32_t>(_mm_movemask_ps(m)); }
   static bool any(Mask m) { return _mm_movemask_ps(m) != 0; }
   static F select(Mask m, F a, F b) { return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b)); }
 
