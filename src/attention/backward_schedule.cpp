@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstring>
-#include <limits>
 
 #include "attention/operands.h"
+#include "attention/row_sums.h"
 #include "attention/schedule.h"
+#include "attention/turns.h"
 #include "core/divide_up.h"
 #include "core/parallel.h"
+#include "kernels/lse.h"
 
 namespace attend {
 
@@ -21,40 +22,6 @@ kernels::Features features(const BackwardProblem& x, bool decoded) {
   features.dlogits = x.options.bias || !x.options.distance_bias.empty() || !x.options.alibi_slopes.empty();
   features.decoded = decoded;
   return features;
-}
-
-bool decodes_some(const Problem& p) {
-  for (std::int64_t n = 0; n < p.sequences(); n += p.query_starts.empty() ? p.B : 1) {
-    if (takes_decode(p, p.sequence(n))) return true;
-  }
-  return false;
-}
-
-// The forward without values: what it gives is lse.
-Problem sums_problem(const Problem& p) {
-  Problem sums = p;
-  sums.v = p.v.slice(3, 0, 0), sums.Dv = 0;
-  return sums;
-}
-
-// f32, at any address.
-bool is_coarse_row(const View& lse, std::int64_t b, std::int64_t h) {
-  const auto at = operand_at(lse, b, h, 0);
-  const auto* from = static_cast<const std::byte*>(at.data);
-  bool coarse = false;
-  for (std::int64_t i = 0; i < lse.size(2); ++i, from += at.row * 4) {
-    float x;
-    std::memcpy(&x, from, 4);
-    coarse |= std::abs(x) >= kernels::coarse_lse && std::abs(x) < std::numeric_limits<float>::infinity();
-  }
-  return coarse;
-}
-
-bool is_coarse(const View& lse) {
-  for (std::int64_t b = 0; b < lse.size(0); ++b)
-    for (std::int64_t h = 0; h < lse.size(1); ++h)
-      if (is_coarse_row(lse, b, h)) return true;
-  return false;
 }
 
 // Whether an item sums dbias in memory of its own: where many of its rows or keys share an element.
@@ -101,8 +68,8 @@ class BackwardRun {
         slopes_(x.options.alibi_slopes.empty() ? 0 : s.items.size() * static_cast<std::size_t>(G_)),
         progress_(s.items.size()) {
     if (x.options.bias) bias_steps_ = x.options.bias->strides();
-    summed_ = s.sums_bytes > 0 || is_coarse(x.lse);
-    if (summed_) sum_rows();
+    summed_ = s.sums_bytes > 0 || is_coarse(x.lse, kernels::coarse_lse);
+    if (summed_) sum_rows(p_, statistics_.view());
   }
 
   void run() {
@@ -146,18 +113,6 @@ class BackwardRun {
     publish(sums_turn_, item + 1);
   }
 
-  // The rows' sums, again from q and k, to where start_rows() looks at them.
-  void sum_rows() {
-    const Problem sums = sums_problem(p_);
-    const Schedule schedule = make_schedule(sums);
-    Tensor scratch = Tensor::uninitialized({schedule.scratch_bytes()}, DType::u8);
-    const auto column = [&](std::int64_t n) {
-      return statistics_.view().slice(3, n, n + 1).reshape({p_.B, p_.H, p_.Tq});
-    };
-    const MutableView nothing(statistics_.raw(), p_.q.dtype(), {p_.B, p_.H, p_.Tq, 0});
-    run_schedule(sums, schedule, {.out = nothing, .lse = column(0), .lse_low = column(1), .log2 = true}, scratch.raw());
-  }
-
   // ---- Order ----
 
   // The sums of an element of dq, and of a dbias that heads or batch items share, are made in the order of the items:
@@ -167,29 +122,6 @@ class BackwardRun {
     const std::int64_t before = s_.first_stretch[static_cast<std::size_t>(n)] * p_.Hkv;
     const std::int64_t count = s_.first_stretch[static_cast<std::size_t>(n) + 1] * p_.Hkv - before;
     return progress_[static_cast<std::size_t>(before + kv_head * (count / p_.Hkv) + stretch)];
-  }
-
-  // The other item is mostly a fraction of a tile behind; where its thread is not running, this one sleeps.
-  static void wait(const std::atomic<std::int64_t>& progress, std::int64_t steps) {
-    constexpr int patience = 2000;  // some 20 us
-    for (int i = 0; i < patience && progress.load(std::memory_order_acquire) < steps; ++i) pause();
-    for (std::int64_t seen = progress.load(std::memory_order_acquire); seen < steps;) {
-      progress.wait(seen, std::memory_order_acquire);
-      seen = progress.load(std::memory_order_acquire);
-    }
-  }
-
-  static void publish(std::atomic<std::int64_t>& progress, std::int64_t steps) {
-    progress.store(steps, std::memory_order_release);
-    progress.notify_all();
-  }
-
-  static void pause() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#else
-    __asm__ volatile("yield");
-#endif
   }
 
   // For the heads and batch items before, where they add to the same elements of dbias.
@@ -369,7 +301,7 @@ BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
   const bool in_place =
       x.dq.dtype() == DType::f32 && is_aligned(x.dq) && x.dq.strides()[3] == 1 && p.D % s.target->lanes == 0;
   s.row_floats = in_place ? 0 : divide_up(p.D, s.target->lanes) * s.target->lanes;
-  if (!x.lse_low) s.sums_bytes = std::max<std::int64_t>(1, make_schedule(sums_problem(p)).scratch_bytes());
+  if (!x.lse_low) s.sums_bytes = sum_rows_bytes(p);
   const std::int64_t rows = p.B * p.H * p.Tq,
                      slopes = x.options.alibi_slopes.empty() ? 0 : p.H / std::max<std::int64_t>(1, p.Hkv);
   s.scratch_bytes = s.workers * (s.worker_bytes + 4 * s.bias_floats + 8 * s.distance_sums) + s.sums_bytes +

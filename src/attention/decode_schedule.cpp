@@ -83,6 +83,13 @@ bool takes_decode(const Problem& p, const Sequence& s) {
   return p.dropout.p == 0 && p.H / std::max<std::int64_t>(1, p.Hkv) * s.Tq <= decode_rows;
 }
 
+bool decodes_some(const Problem& p) {
+  for (std::int64_t n = 0; n < p.sequences(); n += p.query_starts.empty() ? p.B : 1) {
+    if (takes_decode(p, p.sequence(n))) return true;
+  }
+  return false;
+}
+
 void cut_decode(const Problem& p, Schedule& s) {
   s.queries = longest_sequence(p, s);
   std::int64_t ranges = 1;  // one without keys too: it writes the rows that see nothing

@@ -52,5 +52,7 @@ void run_schedule(const Problem& problem, const Schedule& schedule, const Result
 
 // Which path a sequence takes depends on it and the options alone: not on what else is in the call.
 bool takes_decode(const Problem& problem, const Sequence& sequence);
+// Whether some sequence does.
+bool decodes_some(const Problem& problem);
 
 }  // namespace attend

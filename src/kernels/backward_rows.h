@@ -1,6 +1,7 @@
 // The backward's query rows, beside the products: what every key needs to know of them, and dq as it is wanted.
 #pragma once
 
+#include "kernels/lse.h"
 #include "kernels/operand.h"
 
 namespace attend::kernels {
@@ -36,26 +37,16 @@ class BackwardRows : public BackwardItem {
   }
   float* dq_row(std::int64_t head, std::int64_t i) const { return group.dq + head * group.dq_head + i * group.dq_row; }
 
-  // lse in log2 units, in two f32: weights are 2^((logit - first) - second).
+  // lse in log2 units, as binary_lse() says.
   void start_weights(std::int64_t head, std::int64_t i) {
-    const float lse = load_scalar(DType::f32, operand_at(group.lse, head, i));
-    const float low = group.lse_low.data ? load_scalar(DType::f32, operand_at(group.lse_low, head, i)) : 0;
     float* statistics = statistics_of(head, i);
-    const double given = (static_cast<double>(lse) + static_cast<double>(low)) * log2_e;
-    if (group.summed && fits(given, lse, statistics)) return;
-    const auto high = static_cast<float>(given);
-    statistics[0] = high, statistics[1] = high - high == 0 ? static_cast<float>(given - static_cast<double>(high)) : 0;
-    // A row with nothing to attend to: its weights are 2^(score - FLT_MAX) = 0.
-    if (lse == -infinity) statistics[0] = FLT_MAX;
-  }
-
-  // Whether the sum that this group's keys give is, as well as lse tells, the one that lse was computed from: then it
-  // is exact where f32 is not. Else lse is of more keys than these, as merge() gives it.
-  bool fits(double given, float lse, const float* sums) const {
-    if (group.lse_low.data && __builtin_fabsf(lse) < coarse_lse) return false;  // exact as it is
-    const double own = static_cast<double>(sums[0]) + static_cast<double>(sums[1]);
-    const double step = group.lse_low.data ? 0x1p-40 : 0x1p-22;
-    return __builtin_fabs(own - given) <= step * max_of(1.0, __builtin_fabs(given));
+    const bool has_low = group.lse_low.data != nullptr;
+    const float lse = load_scalar(DType::f32, operand_at(group.lse, head, i));
+    const float low = has_low ? load_scalar(DType::f32, operand_at(group.lse_low, head, i)) : 0;
+    const BinaryLse own{statistics[0], statistics[1]};
+    const BinaryLse taken =
+        binary_lse(lse, has_low ? &low : nullptr, group.summed ? &own : nullptr, has_low ? coarse_lse : 0);
+    statistics[0] = taken.high, statistics[1] = taken.low;
   }
 
   // dout . out of one row.

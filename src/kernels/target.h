@@ -21,9 +21,6 @@ inline constexpr std::int64_t tile_keys = 64;
 inline constexpr std::int64_t backward_tile_rows = 64;
 inline constexpr std::int64_t backward_tile_keys = 48;
 
-// From here on two floats don't hold the logarithm of a row's sum well enough: weights would be 4e-6 off.
-inline constexpr float coarse_lse = 0x1p31f;
-
 // ---- Operands ----
 
 // One matrix for each query head of a group, to read. Strides count elements.
