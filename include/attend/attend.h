@@ -10,5 +10,6 @@
 #include "attend/layers.h"
 #include "attend/picture.h"
 #include "attend/random.h"
+#include "attend/summary.h"
 #include "attend/tensor.h"
 #include "attend/threads.h"

@@ -15,7 +15,9 @@ namespace {
 // Positions stay exact in a double, and sums of a few of them stay far from overflow.
 constexpr std::int64_t largest_position = std::int64_t{1} << 53;
 
+// Where there are no values, the keys stand in for them.
 std::string shapes_of(const View& q, const View& k, const View& v) {
+  if (&v == &k) return fmt::format("(q {}, k {})", q.shape(), k.shape());
   return fmt::format("(q {}, k {}, v {})", q.shape(), k.shape(), v.shape());
 }
 
@@ -32,7 +34,8 @@ void check_ranks(const char* function, const View& q, const View& k, const View&
          shapes_of(q, k, v));
   }
   if (k.rank() != q.rank() || v.rank() != q.rank()) {
-    fail(ErrorCode::bad_shape, function, "q, k and v differ in their number of axes {}", shapes_of(q, k, v));
+    fail(ErrorCode::bad_shape, function, "{} differ in their number of axes {}", &v == &k ? "q and k" : "q, k and v",
+         shapes_of(q, k, v));
   }
 }
 
@@ -225,8 +228,18 @@ Sequence Problem::sequence(std::int64_t n) const {
     s.Tq = query_starts[at + 1] - s.query_start;
     s.key_length = s.Tk = key_starts[at + 1] - s.key_start;
   }
-  s.offset = offset.resolve(s.Tq, s.key_length);
+  s.offset = offset.resolve(rows_before + s.Tq + rows_after, s.key_length) + rows_before;
   return s;
+}
+
+Problem Problem::slice_rows(std::int64_t begin, std::int64_t end) const {
+  Problem part = *this;
+  part.rows_before += begin, part.rows_after += Tq - end, part.Tq = end - begin;
+  part.q = q.slice(2, begin, end);
+  for (std::optional<View>* x : {&part.mask, &part.bias})
+    if (*x) *x = (*x)->slice(2, begin, end);
+  if (distance_bias) part.distance_bias = distance_bias->slice(2, begin, end);
+  return part;
 }
 
 KeyBlocks Problem::blocks_of(const Sequence& s) const {

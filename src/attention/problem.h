@@ -52,15 +52,19 @@ struct Problem {
   std::vector<std::int64_t> query_starts, key_starts;  // [sequences + 1] or empty: one sequence a batch item
   std::vector<KeyBlocks> blocks;                       // empty; or of all batch items; or [B], of each one its own
   Offset offset = Offset::top_left();
+  std::int64_t rows_before = 0, rows_after = 0;  // queries that slice_rows() left out
   double scale = 1;
   double softcap = 0;
   bool causal = false;
   Window window;
   Dropout dropout;
 
-  // Throws Error; `function` is the name that its messages begin with.
+  // Throws Error; `function` is the name that its messages begin with. `v` may be k itself: there are no values.
   static Problem check(const char* function, const View& q, const View& k, const View& v,
                        const AttentionOptions& options);
+
+  // The queries [begin, end) alone, where they stand. Not with query_starts.
+  Problem slice_rows(std::int64_t begin, std::int64_t end) const;
 
   std::int64_t sequences() const {
     return query_starts.empty() ? B : static_cast<std::int64_t>(query_starts.size()) - 1;

@@ -1,5 +1,5 @@
-// The logarithms of the rows' sums, again from q and k: for passes after the forward, where what it gave is not there or
-// not exact enough.
+// The logarithms of the rows' sums, again from q and k: for passes after the forward, where what it gave is not there
+// or not exact enough.
 #pragma once
 
 #include "attention/problem.h"

@@ -1,5 +1,5 @@
-// The lse that a pass after the forward takes for a row: what it was given, or the row's own sum. Also read by the files
-// that are compiled for a target: no headers with inline code.
+// The lse that a pass after the forward takes for a row: what it was given, or the row's own sum. Also read by the
+// files that are compiled for a target: no headers with inline code.
 #pragma once
 
 #include <cfloat>

@@ -127,6 +127,49 @@ struct BackwardGroup {
   double* dalibi_slopes = nullptr;   // [G], added to; null: not wanted
 };
 
+// A map of weights in blocks, [R,C]: row i of `rows` is in block floor(i R / rows), keys likewise.
+struct MapBlocks {
+  std::int64_t first_row = 0, rows = 0, R = 0;
+  std::int64_t first_key = 0, keys = 0, C = 0;
+  float* sums = nullptr;  // [R,C] of the weights, added to; null: not wanted
+  float* most = nullptr;  // [R,C] the largest of them
+  std::int64_t row = 0;   // of both, from one row to the next
+};
+
+// Sums of some of a head's weights, for what it does: w(i, level - 1); those within `near` keys of the level one; those
+// whose key has the query's own token; those whose key comes after it.
+struct Probes {
+  enum Kind { previous, local, duplicate, induction, kinds };
+  std::int64_t near = 0;
+  // Of each key, equal numbers for equal tokens. One more can be read before them, and 16 after; null: not known.
+  const float* tokens = nullptr;
+  double sums[kinds] = {};  // added to
+};
+
+// What becomes of the weights of one query head and one stretch of keys: an item of work. What is null is not wanted.
+struct SummaryGroup {
+  Group forward = {};
+  std::int64_t head = 0;                      // counted in the group
+  std::int64_t keys_begin = 0, keys_end = 0;  // the item's keys
+  const float* lse = nullptr;                 // [Tq,2] as BinaryLse (lse.h)
+  float* entropy = nullptr;                   // [Tq] nats; added to
+  float* distance = nullptr;                  // [Tq] added to
+  // [Tq,top] the largest so far, falling; keys of -1 where there are fewer. `key_number` is that of key 0, of at most
+  // 2^31 - 1 keys.
+  std::int64_t top = 0, key_number = 0;
+  std::int64_t* top_keys = nullptr;
+  float* top_weights = nullptr;
+  // Of the item's keys, added to: the sums of their weights; the same of uniform attention; how many rows see them.
+  double* received = nullptr;
+  double* uniform = nullptr;
+  double* seen_by = nullptr;
+  const float* shares = nullptr;  // [Tq] 1 / the number of keys that a row sees, for `uniform`
+  MapBlocks map = {};
+  float* weights = nullptr;  // of row weights_first and key keys_begin; only those of visible tiles are written
+  std::int64_t weights_first = 0, weights_row = 0;
+  Probes* probes = nullptr;
+};
+
 // ---- Kernels ----
 
 // `scratch` is 64-byte aligned everywhere, and as long as bytes() says.
@@ -177,6 +220,21 @@ struct BackwardKernels {
   std::int64_t (*keys)(const Sizes& sizes);  // of an item, at most
 };
 
+// The weights of one item, as the backward does: rows [first, last), at most backward_tile_rows, from the last ones to
+// the first.
+struct SummaryItem {
+  SummaryGroup group;
+};
+
+struct SummaryKernels {
+  SummaryItem& (*begin)(const SummaryGroup& group, void* scratch);
+  void (*rows)(SummaryItem& item, std::int64_t first, std::int64_t last);
+  // How many of its keys rows [first, last) of a group see, to counts[0], ...
+  void (*count)(const SummaryGroup& group, std::int64_t first, std::int64_t last, std::int64_t* counts, void* scratch);
+  std::size_t (*bytes)(const Sizes& sizes, const Features& features, std::int64_t top);
+  std::int64_t (*keys)(const Sizes& sizes);  // of an item, at most
+};
+
 struct LinearKernels {
   // Weights [out,in] in the order in which run() reads them: floats() of them, for x of that dtype (f32; bf16 where
   // bf16_dot).
@@ -198,6 +256,7 @@ struct Target {
   ForwardKernels forward;
   DecodeKernels decode;
   BackwardKernels backward;
+  SummaryKernels summary;
   LinearKernels linear;
 };
 

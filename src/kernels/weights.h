@@ -25,6 +25,16 @@ struct Count {
   constexpr int operator()() const { return N; }
 };
 
+// For passes that don't look at exponents, in log2 units, beside their weights; `seen` where some of them are hidden.
+struct Unseen {
+  struct Row {
+    void add(F, F) {}
+    void add(F, F, Mask) {}
+    void end() {}
+  };
+  Row row(std::int64_t) const { return {}; }
+};
+
 template <class Dot>
 class WeightTile {
  public:
@@ -147,9 +157,10 @@ class WeightTile {
   }
 
   // The weights of the tile. then(n, s, i, v): the weights s of rows i, ... and n vectors of keys from v on, in
-  // registers; clear(b, v, end): vectors that strip b does not see.
-  template <class Then, class Clear>
-  void weigh(Then then, Clear clear) {
+  // registers; clear(b, v, end): vectors that strip b does not see. `exponents` is shown each row's exponents and
+  // weights, as Unseen says.
+  template <class Then, class Clear, class Exponents = Unseen>
+  void weigh(Then then, Clear clear, Exponents exponents = {}) {
     if (g_.features.decoded) score_team();
     for (std::int64_t b = 0; b < strips; ++b) {
       const auto clear_all = [&](std::int64_t v, std::int64_t end) {
@@ -160,7 +171,7 @@ class WeightTile {
         clear(b, v, end);
       };
       each_panel(b, kt_, q_steps_, clear_all,
-                 [&](auto n, std::int64_t v, const float* operand) { score<n()>(b, v, operand, then); });
+                 [&](auto n, std::int64_t v, const float* operand) { score<n()>(b, v, operand, then, exponents); });
     }
   }
 
@@ -229,8 +240,9 @@ class WeightTile {
   }
 
   // A strip and N vectors of keys.
-  template <int N, class Then>
-  __attribute__((noinline)) void score(std::int64_t b, std::int64_t v, const float* operand, Then then) {
+  template <int N, class Then, class Exponents>
+  __attribute__((noinline)) void score(std::int64_t b, std::int64_t v, const float* operand, Then then,
+                                       Exponents exponents) {
     F s[height][N];
     const std::int64_t i = b * height;
     if (g_.features.decoded) [[unlikely]] {
@@ -257,23 +269,33 @@ class WeightTile {
     }
     if (cap_slopes || bias_ || g_.features.alibi_slopes) adjust<N>(s, i, v);
     if (masked[b])
-      exponentiate<N, true>(s, i, v);
+      exponentiate<N, true>(s, i, v, exponents);
     else
-      exponentiate<N, false>(s, i, v);
+      exponentiate<N, false>(s, i, v, exponents);
     then(Count<N>(), s, i, v);
   }
 
-  template <int N, bool Hidden>
-  inline __attribute__((always_inline)) void exponentiate(F (&s)[height][N], std::int64_t i, std::int64_t v) {
+  template <int N, bool Hidden, class Exponents>
+  inline __attribute__((always_inline)) void exponentiate(F (&s)[height][N], std::int64_t i, std::int64_t v,
+                                                          Exponents exponents) {
 #pragma GCC unroll 8
     for (int r = 0; r < height; ++r) {
       const F lse = Simd::set1(lse_[2 * (i + r)]), lse_low = Simd::set1(lse_[2 * (i + r) + 1]);
+      auto row = exponents.row(i + r);
 #pragma GCC unroll 4
       for (int n = 0; n < N; ++n) {
-        s[r][n] = exp2<Dot::degree>(Simd::sub(Simd::sub(s[r][n], lse), lse_low));
-        if (Hidden) s[r][n] = Simd::select(lanes_of(bits[i + r], v + n), s[r][n], Simd::zero());
+        const F exponent = Simd::sub(Simd::sub(s[r][n], lse), lse_low);
+        s[r][n] = exp2<Dot::degree>(exponent);
+        if (Hidden) {
+          const Mask seen = lanes_of(bits[i + r], v + n);
+          s[r][n] = Simd::select(seen, s[r][n], Simd::zero());
+          row.add(exponent, s[r][n], seen);
+        } else {
+          row.add(exponent, s[r][n]);
+        }
         Simd::store(p + (i + r) * weight_keys + (v + n) * lanes, s[r][n]);
       }
+      row.end();
     }
   }
 

@@ -219,6 +219,14 @@ TEST_P(Simd, LanesOfBits) {
   }
 }
 
+TEST_P(Simd, ShiftUpTakesTheLastLaneOfTheVectorBefore) {
+  const auto lanes = static_cast<std::size_t>(table_->lanes);
+  const Floats both = any_bits(2 * lanes, 5);
+  Floats y(lanes);
+  table_->shift_up(both.data() + lanes, both.data(), y.data());
+  for (std::size_t i = 0; i < lanes; ++i) EXPECT_EQ(bits_of(y[i]), bits_of(both[lanes + i - 1])) << i;
+}
+
 TEST_P(Simd, AnyLane) {
   const auto lanes = static_cast<std::size_t>(table_->lanes);
   const Floats zeros(lanes, 0);

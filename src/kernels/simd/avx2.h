@@ -79,6 +79,11 @@ struct Simd {
   static bool any(Mask m) { return _mm256_movemask_ps(m) != 0; }
   static F select(Mask m, F a, F b) { return _mm256_blendv_ps(b, a, m); }
 
+  static F shift_up(F x, F before) {
+    const __m256i between = _mm256_castps_si256(_mm256_permute2f128_ps(before, x, 0x21));
+    return _mm256_castsi256_ps(_mm256_alignr_epi8(_mm256_castps_si256(x), between, 12));
+  }
+
   static F fraction(F x) { return _mm256_sub_ps(x, _mm256_floor_ps(x)); }
   static F scale_by_floor(F y, F x) {
     const F least = _mm256_set1_ps(-126);

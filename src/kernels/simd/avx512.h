@@ -87,6 +87,11 @@ struct Simd {
     return _mm512_mask_blend_ps(m, b, a);
   }
 
+  // Lane i: lane i - 1 of x; lane 0: the last one of before.
+  static F shift_up(F x, F before) {
+    return _mm512_castsi512_ps(_mm512_alignr_epi32(_mm512_castps_si512(x), _mm512_castps_si512(before), 15));
+  }
+
   // x - floor(x), and y * 2^floor(x); 0 far below, NaN for NaN.
   static F fraction(F x) {
     return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF);

@@ -64,6 +64,8 @@ struct Simd {
   static bool any(Mask m) { return vmaxvq_u32(m) != 0; }
   static F select(Mask m, F a, F b) { return vbslq_f32(m, a, b); }
 
+  static F shift_up(F x, F before) { return vextq_f32(before, x, 3); }
+
   static F fraction(F x) { return vsubq_f32(x, vrndmq_f32(x)); }
   static F scale_by_floor(F y, F x) {
     const F least = set1(-126);

@@ -63,6 +63,10 @@ struct Simd {
     const F lower = _mm_sub_ps(cut, _mm_and_ps(_mm_cmpgt_ps(cut, x), _mm_set1_ps(1)));
     return select(greater(_mm_set1_ps(0x1p23f), abs(x)), lower, x);
   }
+  static F shift_up(F x, F before) {
+    return _mm_move_ss(_mm_shuffle_ps(x, x, 0x90), _mm_shuffle_ps(before, before, 0xFF));
+  }
+
   static F fraction(F x) { return _mm_sub_ps(x, floor(x)); }
   static F scale_by_floor(F y, F x) {
     const F least = _mm_set1_ps(-126);

@@ -7,6 +7,7 @@
 #include "kernels/decode.h"
 #include "kernels/forward.h"
 #include "kernels/linear.h"
+#include "kernels/summary.h"
 #include "kernels/targets/list.h"
 
 namespace attend::kernels {
@@ -16,11 +17,13 @@ namespace {
 constexpr bool has_bf16_dot = true;
 using ForwardBF16 = Forward<DotBF16>;
 using BackwardBF16 = Backward<DotBF16>;
+using SummaryBF16 = Summary<DotBF16>;
 using DecodeBF16 = Decode<DotBF16, PairsBF16, ReadBF16>;
 #else
 constexpr bool has_bf16_dot = false;
 using ForwardBF16 = Forward<DotF32>;
 using BackwardBF16 = Backward<DotF32>;
+using SummaryBF16 = Summary<DotF32>;
 using DecodeBF16 = Decode<DotF32, ReadBF16, ReadBF16>;
 #endif
 using DecodeF32 = Decode<DotF32, ReadF32, ReadF32>;
@@ -103,6 +106,31 @@ std::size_t backward_bytes(const Sizes& sizes, const Features& features) {
                                     : Backward<DotF32>::scratch_bytes(sizes, features);
 }
 
+SummaryItem& begin_summary(const SummaryGroup& group, void* scratch) {
+  const auto begin = [](auto& summary) -> SummaryItem& {
+    summary.begin();
+    return summary;
+  };
+  if (group.forward.sizes.dtype == DType::bf16) return begin(SummaryBF16::make(group, scratch));
+  return begin(Summary<DotF32>::make(group, scratch));
+}
+
+void run_summary_rows(SummaryItem& item, std::int64_t first, std::int64_t last) {
+  if (item.group.forward.sizes.dtype == DType::bf16) return static_cast<SummaryBF16&>(item).rows(first, last);
+  static_cast<Summary<DotF32>&>(item).rows(first, last);
+}
+
+// What is visible does not depend on the products.
+void count_summary(const SummaryGroup& group, std::int64_t first, std::int64_t last, std::int64_t* counts,
+                   void* scratch) {
+  Summary<DotF32>::make(group, scratch).count(first, last, counts);
+}
+
+std::size_t summary_bytes(const Sizes& sizes, const Features& features, std::int64_t top) {
+  const std::size_t bytes = Summary<DotF32>::scratch_bytes(sizes, features, top);
+  return sizes.dtype == DType::bf16 ? max_of(bytes, SummaryBF16::scratch_bytes(sizes, features, top)) : bytes;
+}
+
 #ifdef ATTEND_BF16_DOT
 using LinearBF16 = DotBF16;
 #else
@@ -141,6 +169,11 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
                    .end = end_backward,
                    .bytes = backward_bytes,
                    .keys = backward_keys},
+      .summary = {.begin = begin_summary,
+                  .rows = run_summary_rows,
+                  .count = count_summary,
+                  .bytes = summary_bytes,
+                  .keys = summary_keys},
       .linear = {.floats = linear_floats, .pack = linear_pack, .run = run_linear},
   };
 }

@@ -41,6 +41,9 @@ constexpr void fill_masks(SimdTable& table) {
     each(n, [=](long i) { Simd::store(y + i, shown(Simd::test(x + i, bit))); });
   };
   table.lanes_of = [](std::uint32_t bits, float* y) { Simd::store(y, shown(Simd::lanes_of(bits))); };
+  table.shift_up = [](const float* x, const float* before, float* y) {
+    Simd::store(y, Simd::shift_up(Simd::load(x), Simd::load(before)));
+  };
   table.bits_of_lanes = [](std::uint32_t bits) { return Simd::bits(Simd::lanes_of(bits)); };
   table.any_greater = [](const float* a, const float* b, bool* any, long n) {
     each(n, [=](long i) { any[i / Simd::lanes] = Simd::any(Simd::greater(Simd::load(a + i), Simd::load(b + i))); });

@@ -30,6 +30,7 @@ struct SimdTable {
   Binary greater, equal;
   void (*test)(const std::uint32_t* x, std::uint32_t bit, float* y, long n);
   void (*lanes_of)(std::uint32_t bits, float* y);                          // one vector
+  void (*shift_up)(const float* x, const float* before, float* y);         // one vector
   std::uint32_t (*bits_of_lanes)(std::uint32_t bits);                      // that lanes_of made
   void (*any_greater)(const float* a, const float* b, bool* any, long n);  // of each vector
   void (*select_greater)(const float* a, const float* b, const float* x, const float* z, float* y, long n);

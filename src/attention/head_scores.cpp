@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "attention/compute.h"
+#include "attention/summary.h"
+#include "core/message.h"
+
+namespace attend {
+
+namespace {
+
+constexpr std::int64_t near_keys = 8;
+
+// Equal numbers for equal tokens, counted in the order in which they come: f32 holds 2^24 of them. One number before
+// them, and a vector's after, that equal none.
+std::vector<float> number_tokens(const char* function, const View& tokens) {
+  constexpr std::size_t padding = 16, most = std::size_t{1} << 24;
+  std::vector<float> numbers{-1};
+  std::map<std::int64_t, float> known;
+  const Tensor list = tokens.clone();
+  for (std::int64_t j = 0; j < list.count(); ++j) {
+    const auto [at, is_new] = known.try_emplace(list.data<std::int64_t>()[j], static_cast<float>(known.size()));
+    if (is_new && known.size() > most) fail(ErrorCode::bad_value, function, "tokens: more than {} kinds", most);
+    numbers.push_back(at->second);
+  }
+  numbers.insert(numbers.end(), padding, -1.0f);
+  return numbers;
+}
+
+void take_tokens(const char* function, SummaryProblem& x, const View& tokens) {
+  const Problem& p = x.forward;
+  if (tokens.dtype() != DType::i64) fail(ErrorCode::bad_dtype, function, "tokens are {}, expected i64", tokens.dtype());
+  const bool shared = tokens.shape() == Dims{p.Tk};
+  if (!shared && tokens.shape() != Dims{p.B, p.Tk}) {
+    fail(ErrorCode::bad_shape, function, "tokens have shape {}, expected [Tk] = {} or [B,Tk] = {}", tokens.shape(),
+         Dims{p.Tk}, Dims{p.B, p.Tk});
+  }
+  if (!x.has_distance) {
+    fail(ErrorCode::bad_value, function, "tokens are given for {} queries and {} keys without an offset", p.Tq, p.Tk);
+  }
+  for (std::int64_t b = 0; b < p.B; ++b) {
+    const Sequence s = p.sequence(b);
+    if (s.Tq > 0 && (s.offset < 0 || s.offset + s.Tq > p.Tk)) {
+      fail(ErrorCode::bad_value, function, "tokens are given, but query {} is level with key {} of {}",
+           s.offset < 0 ? 0 : s.Tq - 1, s.offset < 0 ? s.offset : s.offset + s.Tq - 1, p.Tk);
+    }
+    x.tokens.push_back(number_tokens(function, shared ? tokens : tokens.select(0, b)));
+  }
+}
+
+// What the scores are made from, in double.
+struct Found {
+  Tensor seen, entropy, distance, received, seen_by, top_keys, top_weights;
+};
+
+Found look(SummaryProblem& x) {
+  const Problem& p = x.forward;
+  const Dims rows{p.B, p.H, p.Tq}, keys{p.B, p.H, p.Tk}, one{p.B, p.H, p.Tq, 1};
+  const auto zeros = [&](const Dims& shape) { return Tensor(shape, x.dtype()); };
+  Found found{zeros(rows), zeros(rows), zeros(rows), zeros(keys), zeros(keys), Tensor(one, DType::i64), zeros(one)};
+  Tensor lift = zeros(keys);
+  std::fill_n(found.top_keys.data<std::int64_t>(), found.top_keys.count(), -1);
+  x.to.seen = found.seen.view(), x.to.entropy = found.entropy.view();
+  if (x.has_distance) x.to.distance = found.distance.view();
+  x.to.received = found.received.view(), x.to.seen_by = found.seen_by.view(), x.to.lift = lift.view();
+  x.to.top_keys = found.top_keys.view(), x.to.top_weights = found.top_weights.view();
+  x.top = 1, x.probes = x.has_distance, x.near = near_keys;
+  x.found.resize(static_cast<std::size_t>(p.B * p.H));
+  run_summary(x, make_summary_schedule(x));
+  const auto wide = [](const Tensor& tensor) { return tensor.view().to(DType::f64); };
+  return {wide(found.seen),    wide(found.entropy),  wide(found.distance),   wide(found.received),
+          wide(found.seen_by), wide(found.top_keys), wide(found.top_weights)};
+}
+
+// A query that sees one key alone gives it all that it has, whatever the head does: it does not make a sink. Nor do the
+// few queries that see a causal model's last keys, where any head that looks nearby gives them much.
+void find_sink(HeadScores& scores, Found& found, std::int64_t at, std::int64_t Tq, std::int64_t Tk) {
+  double* received = found.received.data<double>() + at * Tk;
+  double* seen_by = found.seen_by.data<double>() + at * Tk;
+  for (std::int64_t i = at * Tq; i < (at + 1) * Tq; ++i) {
+    const auto key = static_cast<std::int64_t>(found.top_keys.data<double>()[i]);
+    if (found.seen.data<double>()[i] != 1 || key < 0) continue;
+    received[key] -= found.top_weights.data<double>()[i], seen_by[key] -= 1;
+  }
+  const double most = Tk > 0 ? *std::max_element(seen_by, seen_by + Tk) : 0;
+  for (std::int64_t j = 0; j < Tk; ++j) {
+    if (seen_by[j] <= 0 || 2 * seen_by[j] < most || !(received[j] / seen_by[j] > scores.sink)) continue;
+    scores.sink = received[j] / seen_by[j], scores.sink_key = j;
+  }
+}
+
+std::string_view kind_of(const HeadScores& scores) {
+  if (scores.sink > 0.3) return "sink";
+  if (scores.previous > 0.4) return "previous";
+  if (scores.induction.value_or(0) > 0.3) return "induction";
+  return scores.local > 0.8 ? "local" : "broad";
+}
+
+HeadScores score_head(const SummaryProblem& x, Found& found, std::int64_t b, std::int64_t h) {
+  const Problem& p = x.forward;
+  const std::int64_t at = b * p.H + h;
+  HeadScores scores{.batch = b, .head = h};
+  double rows = 0, with_previous = 0, distance = 0;
+  const Sequence s = p.sequence(b);
+  for (std::int64_t i = 0; i < p.Tq; ++i) {
+    if (found.seen.data<double>()[at * p.Tq + i] == 0) continue;
+    rows += 1;
+    with_previous += i + s.offset - 1 >= 0 && i + s.offset - 1 < s.key_length;
+    scores.entropy += found.entropy.data<double>()[at * p.Tq + i];
+    distance += found.distance.data<double>()[at * p.Tq + i];
+  }
+  const auto mean = [](double sum, double count) { return count > 0 ? sum / count : 0; };
+  scores.entropy = mean(scores.entropy, rows), scores.effective_keys = std::exp(scores.entropy);
+  find_sink(scores, found, at, p.Tq, p.Tk);
+  if (x.has_distance) {
+    const double* sums = x.found[static_cast<std::size_t>(at)].sums;
+    scores.distance = mean(distance, rows);
+    scores.previous = mean(sums[kernels::Probes::previous], with_previous);
+    scores.local = mean(sums[kernels::Probes::local], rows);
+    if (!x.tokens.empty()) {
+      scores.duplicate = mean(sums[kernels::Probes::duplicate], rows);
+      scores.induction = mean(sums[kernels::Probes::induction], rows);
+    }
+  }
+  scores.kind = kind_of(scores);
+  return scores;
+}
+
+}  // namespace
+
+std::vector<HeadScores> head_scores(const View& q, const View& k, const std::optional<View>& lse,
+                                    const AttentionOptions& options, const std::optional<View>& tokens,
+                                    const std::optional<View>& lse_low) {
+  constexpr const char* function = "head_scores";
+  return with_memory(function, q, k, [&] {
+    if (options.query_starts) {
+      fail(ErrorCode::bad_value, function, "query_starts are given: scores are of one sequence, so slice q and k");
+    }
+    SummaryProblem x = SummaryProblem::check(function, q, k, lse, lse_low, options);
+    if (tokens) take_tokens(function, x, *tokens);
+    Found found = look(x);
+    std::vector<HeadScores> scores;
+    for (std::int64_t b = 0; b < x.forward.B; ++b)
+      for (std::int64_t h = 0; h < x.forward.H; ++h) scores.push_back(score_head(x, found, b, h));
+    return scores;
+  });
+}
+
+}  // namespace attend

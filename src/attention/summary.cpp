@@ -1,0 +1,265 @@
+#include "attention/summary.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention/compute.h"
+#include "core/axes.h"
+#include "core/element.h"
+#include "core/message.h"
+
+namespace attend {
+
+namespace {
+
+// ---- Checks ----
+
+void check_rows(const char* function, const char* name, const View& x, const Problem& p) {
+  const Dims rows = p.trim({p.B, p.H, p.Tq});
+  const DType dtype = statistics_dtype(p.q);
+  if (x.shape() != rows) fail(ErrorCode::bad_shape, function, "{} has shape {}, expected {}", name, x.shape(), rows);
+  if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, function, "{} is {}, expected {}", name, x.dtype(), dtype);
+}
+
+Range check_range(const char* function, const char* name, const std::optional<Range>& range, std::int64_t size) {
+  if (!range) return {0, size};
+  if (range->begin < 0 || range->end < range->begin || range->end > size) {
+    fail(ErrorCode::bad_value, function, "{} are {} to {}, expected a part of 0 to {}", name, range->begin, range->end,
+         size);
+  }
+  return *range;
+}
+
+void check_map(const char* function, const MapSize& map) {
+  if (map.rows >= 1 && map.columns >= 1) return;
+  fail(ErrorCode::bad_value, function, "map of {} x {} blocks, expected at least 1 x 1", map.rows, map.columns);
+}
+
+// The rows that the part's problem keeps: more than 8, so that they take the path, and have the bits, of all.
+Range rows_kept(const Problem& p, const Range& queries) {
+  constexpr std::int64_t least = 9;
+  if (!p.query_starts.empty() || p.Tq <= least) return {0, p.Tq};
+  const std::int64_t begin = std::min(queries.begin, p.Tq - least);
+  return {begin, std::max(queries.end, begin + least)};
+}
+
+Range part_of(const Range& range, std::int64_t start, std::int64_t size) {
+  const std::int64_t begin = std::clamp<std::int64_t>(range.begin - start, 0, size);
+  return {begin, std::clamp<std::int64_t>(range.end - start, begin, size)};
+}
+
+// ---- Results ----
+
+MutableView four_axes(Tensor& x, const Dims& shape) {
+  return x.view().reshape(shape);
+}
+
+// A row that sees keys and has no largest one: its weights are not numbers.
+void mark_nan_rows(const SummaryViews& to) {
+  const std::int64_t top = to.top_keys.size(3), rows = to.top_keys.count() / top;
+  const auto* keys = to.top_keys.data<std::int64_t>();
+  const std::int64_t size = size_of(to.seen.dtype());
+  auto* weights = static_cast<std::byte*>(to.top_weights.raw());
+  const auto* seen = static_cast<const std::byte*>(to.seen.raw());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (keys[row * top] >= 0 || load_element(to.seen.dtype(), seen + row * size) == 0) continue;
+    for (std::int64_t n = 0; n < top; ++n) store_element(to.seen.dtype(), weights + (row * top + n) * size, NAN);
+  }
+}
+
+AttentionSummary summarize(SummaryProblem& x, const SummaryOptions& wanted) {
+  const Problem& p = x.forward;
+  const Dims rows{p.B, p.H, p.Tq}, keys{p.B, p.H, p.Tk}, top{p.B, p.H, p.Tq, wanted.top};
+  const auto zeros = [&](const Dims& shape) { return Tensor(p.trim(shape), x.dtype()); };
+  AttentionSummary s{Tensor(p.trim(top), DType::i64), zeros(top), zeros(rows), {}, {}, zeros(keys), zeros(keys)};
+  Tensor seen = Tensor(rows, x.dtype());
+  x.to.seen = seen.view();
+  x.to.entropy = four_axes(s.entropy, rows), x.to.received = four_axes(s.received, keys);
+  x.to.lift = four_axes(s.lift, keys);
+  if (x.has_distance) x.to.distance = four_axes(s.distance.emplace(zeros(rows)), rows);
+  if (!p.sinks.empty()) x.to.sink_weights = four_axes(s.sink_weights.emplace(zeros(rows)), rows);
+  std::fill_n(s.top_keys.data<std::int64_t>(), s.top_keys.count(), -1);
+  if (wanted.top > 0) x.to.top_keys = four_axes(s.top_keys, top), x.to.top_weights = four_axes(s.top_weights, top);
+  if (wanted.map) {
+    const Dims map{p.sequences(), p.H, std::min(wanted.map->rows, p.Tq), std::min(wanted.map->columns, p.Tk)};
+    const Dims shown = p.query_starts.empty() ? p.trim(map) : map;
+    x.to.map = four_axes(s.map.emplace(Tensor(shown, x.dtype())), map);
+    x.to.map_max = four_axes(s.map_max.emplace(Tensor(shown, x.dtype())), map);
+  }
+  x.top = wanted.top, x.progress = wanted.progress;
+  run_summary(x, make_summary_schedule(x));
+  if (x.to.top_keys.count() > 0 && wanted.top > 0) mark_nan_rows(x.to);
+  return s;
+}
+
+void check_summary(const char* function, const SummaryOptions& summary) {
+  if (summary.top < 0) fail(ErrorCode::bad_value, function, "top is {}, expected 0 or more", summary.top);
+  if (summary.map) check_map(function, *summary.map);
+}
+
+Tensor weights_in(SummaryProblem& x) {
+  const Problem& p = x.forward;
+  const Dims shape{p.B, p.H, x.queries.end - x.queries.begin, x.keys.end - x.keys.begin};
+  Tensor weights(p.trim(shape), x.dtype());
+  x.to.weights = four_axes(weights, shape);
+  if (weights.count() > 0) run_summary(x, make_summary_schedule(x));
+  return weights;
+}
+
+// ---- Pairs ----
+
+// Pairs of one tile come together: it is made once.
+constexpr std::int64_t pair_rows = kernels::backward_tile_rows, pair_keys = kernels::backward_tile_keys;
+
+struct Pair {
+  std::int64_t query, key, place;  // place: in the list of pairs
+
+  // Its first query and key.
+  std::pair<std::int64_t, std::int64_t> tile() const {
+    return {query / pair_rows * pair_rows, key / pair_keys * pair_keys};
+  }
+};
+
+std::vector<Pair> check_pairs(const char* function, const View& pairs, const Problem& p) {
+  if (pairs.dtype() != DType::i64) fail(ErrorCode::bad_dtype, function, "pairs are {}, expected i64", pairs.dtype());
+  if (pairs.rank() != 2 || pairs.size(1) != 2) {
+    fail(ErrorCode::bad_shape, function, "pairs have shape {}, expected [P,2]", pairs.shape());
+  }
+  const Tensor numbers = pairs.clone();
+  std::vector<Pair> list;
+  for (std::int64_t n = 0; n < pairs.size(0); ++n) {
+    const std::int64_t i = numbers.data<std::int64_t>()[2 * n], j = numbers.data<std::int64_t>()[2 * n + 1];
+    if (i < 0 || i >= p.Tq || j < 0 || j >= p.Tk) {
+      fail(ErrorCode::bad_value, function, "pairs[{}] is query {} and key {}, expected 0 to {} and 0 to {}", n, i, j,
+           p.Tq - 1, p.Tk - 1);
+    }
+    list.push_back({i, j, n});
+  }
+  std::stable_sort(list.begin(), list.end(), [](const Pair& a, const Pair& b) { return a.tile() < b.tile(); });
+  return list;
+}
+
+}  // namespace
+
+SummaryProblem SummaryProblem::check(const char* function, const View& q, const View& k, const std::optional<View>& lse,
+                                     const std::optional<View>& lse_low, const AttentionOptions& options,
+                                     const std::optional<Range>& queries, const std::optional<Range>& keys) {
+  SummaryProblem x{Problem::check(function, q, k, k, options), {}, {}, {}, {}, {}};
+  Problem& p = x.forward;
+  p.v = p.k.slice(3, 0, 0), p.Dv = 0;
+  if (lse) check_rows(function, "lse", *lse, p);
+  if (lse_low) check_rows(function, "lse_low", *lse_low, p);
+  if (lse_low && !lse) fail(ErrorCode::bad_value, function, "lse_low is given without lse");
+  x.has_distance = options.offset.has_value();
+  if (!x.has_distance) {
+    x.has_distance = true;
+    for (std::int64_t n = 0; n < p.sequences(); ++n) x.has_distance &= p.sequence(n).Tq == p.sequence(n).Tk;
+  }
+  const Range rows = check_range(function, "queries", queries, p.Tq), kept = rows_kept(p, rows);
+  x.keys = check_range(function, "keys", keys, p.Tk);
+  x.queries = {rows.begin - kept.begin, rows.end - kept.begin};
+  const auto slice = [&](const View& all) { return with_axes(all, 3).slice(2, kept.begin, kept.end); };
+  if (lse) x.lse = slice(*lse);
+  if (lse_low) x.lse_low = slice(*lse_low);
+  if (kept.end - kept.begin < p.Tq) p = p.slice_rows(kept.begin, kept.end);
+  return x;
+}
+
+Range SummaryProblem::queries_of(const Sequence& s) const {
+  return part_of(queries, s.query_start, s.Tq);
+}
+Range SummaryProblem::keys_of(const Sequence& s) const {
+  return part_of(keys, s.key_start, s.Tk);
+}
+
+AttentionSummary attention_summary(const View& q, const View& k, const std::optional<View>& lse,
+                                   const AttentionOptions& options, const SummaryOptions& summary) {
+  constexpr const char* function = "attention_summary";
+  return with_memory(function, q, k, [&] {
+    check_summary(function, summary);
+    SummaryProblem x = SummaryProblem::check(function, q, k, lse, summary.lse_low, options);
+    return summarize(x, summary);
+  });
+}
+
+AttentionPlan plan_summary(const Dims& q, const Dims& k, DType dtype, const AttentionOptions& options,
+                           const SummaryOptions& summary, bool has_lse) {
+  constexpr const char* function = "plan_summary";
+  const View Q(nullptr, dtype, q), K(nullptr, dtype, k);
+  return with_memory(function, Q, K, [&] {
+    check_summary(function, summary);
+    SummaryProblem x = SummaryProblem::check(function, Q, K, {}, {}, options);
+    const Problem& p = x.forward;
+    x.top = summary.top;
+    if (has_lse) x.lse = Q;
+    const SummarySchedule s = make_summary_schedule(x);
+    AttentionPlan plan = attend::plan(q, k, k, dtype, options);
+    plan.path = s.path, plan.target = s.target ? s.target->name : "";
+    plan.tile_queries = s.target ? kernels::backward_tile_rows : 1;
+    plan.tile_keys = s.target ? kernels::backward_tile_keys : p.Tk;
+    plan.key_ranges = s.items.empty() ? 1 : s.items.back().stretch + 1;
+    plan.work_items = std::ssize(s.items), plan.threads = s.workers;
+    plan.scratch_bytes = s.scratch_bytes + p.B * p.H * p.Tq * size_of(x.dtype());
+    plan.flops /= has_lse ? 2 : 1;
+    plan.reason = s.target ? "weights are made from q, k and lse in tiles: nothing of Tq * Tk is stored"
+                           : "f64 is computed by the plain path, in double precision";
+    return plan;
+  });
+}
+
+Tensor attention_weights(const View& q, const View& k, const std::optional<View>& lse, const AttentionOptions& options,
+                         const WeightsOptions& part) {
+  constexpr const char* function = "attention_weights";
+  return with_memory(function, q, k, [&] {
+    SummaryProblem x = SummaryProblem::check(function, q, k, lse, part.lse_low, options, part.queries, part.keys);
+    return weights_in(x);
+  });
+}
+
+Tensor attention_weights_of(const View& pairs, const View& q, const View& k, const std::optional<View>& lse,
+                            const AttentionOptions& options, const std::optional<View>& lse_low) {
+  constexpr const char* function = "attention_weights_of";
+  return with_memory(function, q, k, [&] {
+    const Problem p = Problem::check(function, q, k, k, options);
+    const std::vector<Pair> list = check_pairs(function, pairs, p);
+    Tensor result(p.trim({p.B, p.H, std::ssize(list)}), statistics_dtype(q));
+    const MutableView to = result.view().reshape({p.B * p.H, std::ssize(list)});
+    for (auto first = list.begin(); first != list.end();) {
+      const auto [row, key] = first->tile();
+      const Range queries{row, std::min(p.Tq, row + pair_rows)}, keys{key, std::min(p.Tk, key + pair_keys)};
+      const auto last = std::find_if(first, list.end(), [&](const Pair& x) { return x.tile() != std::pair(row, key); });
+      SummaryProblem x = SummaryProblem::check(function, q, k, lse, lse_low, options, queries, keys);
+      const Tensor tile = weights_in(x);
+      const View from = tile.view().reshape({p.B * p.H, queries.end - queries.begin, keys.end - keys.begin});
+      for (; first != last; ++first) {
+        to.slice(1, first->place, first->place + 1)
+            .reshape({p.B * p.H})
+            .copy_from(from.select(2, first->key - key).select(1, first->query - row));
+      }
+    }
+    return result;
+  });
+}
+
+AttentionMap attention_map(MapSize blocks, const View& q, const View& k, const std::optional<View>& lse,
+                           const AttentionOptions& options, const WeightsOptions& part) {
+  constexpr const char* function = "attention_map";
+  return with_memory(function, q, k, [&] {
+    check_map(function, blocks);
+    if (options.query_starts) {
+      fail(ErrorCode::bad_value, function, "query_starts are given: a map is of one sequence, so slice q and k");
+    }
+    SummaryProblem x = SummaryProblem::check(function, q, k, lse, part.lse_low, options, part.queries, part.keys);
+    const Problem& p = x.forward;
+    const Dims shape{p.B, p.H, std::min(blocks.rows, x.queries.end - x.queries.begin),
+                     std::min(blocks.columns, x.keys.end - x.keys.begin)};
+    AttentionMap result{Tensor(p.trim(shape), x.dtype()), Tensor(p.trim(shape), x.dtype())};
+    Tensor seen({p.B, p.H, p.Tq}, x.dtype());
+    x.to.seen = seen.view();
+    x.to.map = four_axes(result.map, shape), x.to.map_max = four_axes(result.map_max, shape);
+    if (result.map.count() > 0) run_summary(x, make_summary_schedule(x));
+    return result;
+  });
+}
+
+}  // namespace attend

@@ -1,0 +1,73 @@
+// A pass over the weights, its arguments checked and brought to one form: what is wanted of it, the cut into work
+// items, the order of their sums, and the memory that they need.
+#pragma once
+
+#include <vector>
+
+#include "attend/summary.h"
+#include "attention/problem.h"
+#include "kernels/targets.h"
+
+namespace attend {
+
+// Results, of lse's dtype; null memory where one is not wanted. All are row-major, and begin as zeros, top_keys as -1.
+struct SummaryViews {
+  MutableView top_keys, top_weights;    // [B,H,Tq,top]
+  MutableView entropy, distance;        // [B,H,Tq]
+  MutableView sink_weights;             // [B,H,Tq]
+  MutableView received, lift, seen_by;  // [B,H,Tk]; seen_by: how many queries see the key
+  MutableView map, map_max;             // [B or sequences,H,R,C]
+  MutableView weights;                  // [B,H,queries,keys]
+  MutableView seen;                     // [B,H,Tq]: 1 / the number of keys that the query sees, or 0
+};
+
+struct SummaryProblem {
+  Problem forward;
+  std::optional<View> lse, lse_low;  // [B,H,Tq]
+  Range queries, keys;               // the part that is looked at, along the axes of q and k
+  std::int64_t top = 0;              // of top_keys
+  SummaryViews to = {};
+  // Of head_scores(): numbers of the keys' tokens for each item of the batch, as kernels::Probes has them; what was
+  // found, [B * H].
+  bool probes = false;
+  std::int64_t near = 0;
+  std::vector<std::vector<float>> tokens = {};
+  std::vector<kernels::Probes> found = {};
+  std::function<void(double)> progress = {};
+
+  // Throws Error. Where part of the queries is looked at, the problem is of these alone, or a few more.
+  static SummaryProblem check(const char* function, const View& q, const View& k, const std::optional<View>& lse,
+                              const std::optional<View>& lse_low, const AttentionOptions& options,
+                              const std::optional<Range>& queries = {}, const std::optional<Range>& keys = {});
+  DType dtype() const { return forward.q.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+  // Whether the distance of a query and a key is known: nobody guesses the offset.
+  bool has_distance = false;
+  // The part that is looked at of a sequence, counted in it.
+  Range queries_of(const Sequence& sequence) const;
+  Range keys_of(const Sequence& sequence) const;
+};
+
+struct SummarySchedule {
+  // A query head of one sequence, and one stretch of its keys.
+  struct Item {
+    std::int64_t sequence, head, stretch;
+  };
+
+  Path path = Path::fused;
+  const kernels::Target* target = nullptr;
+  std::int64_t keys = 0;                    // of a stretch
+  std::vector<Item> items = {};             // in the order in which they are taken
+  std::vector<std::int64_t> first_stretch;  // of each sequence, counted for one head
+  int workers = 1;
+  std::int64_t worker_bytes = 0;   // scratch of one worker's kernels
+  std::int64_t sums_bytes = 0;     // of the pass that finds the rows' sums; 0: lse is given
+  std::int64_t scratch_bytes = 0;  // of all
+};
+
+SummarySchedule make_summary_schedule(const SummaryProblem& problem);
+void run_summary(SummaryProblem& problem, const SummarySchedule& schedule);
+
+// The plain path, for f64: a stretch is all keys.
+void run_reference(SummaryProblem& problem, const SummarySchedule& schedule);
+
+}  // namespace attend

@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <cmath>
+
+#include "attention/operands.h"
+#include "attention/summary.h"
+#include "core/parallel.h"
+
+namespace attend {
+
+namespace {
+
+// One query head of one sequence in double, a row at a time.
+class ReferenceSummary {
+ public:
+  explicit ReferenceSummary(SummaryProblem& x) : x_(x), p_(x.forward), weights_(static_cast<std::size_t>(p_.Tk)) {
+    steps_.resize(p_.Tk, p_.D, 0);
+    uniform_.resize(static_cast<std::size_t>(p_.Tk));
+  }
+
+  void run(std::int64_t n, std::int64_t h) {
+    s_ = p_.sequence(n), n_ = n, h_ = h;
+    const kernels::Head head = p_.head(s_, h);
+    std::fill(uniform_.begin(), uniform_.end(), 0);
+    const Range queries = x_.queries_of(s_);
+    for (std::int64_t i = queries.begin; i < queries.end; ++i) {
+      kernels::reference_row(head, i, steps_);
+      take_row(i);
+    }
+    if (x_.to.map.raw()) divide_map();
+    if (x_.to.received.raw()) divide_received();
+  }
+
+ private:
+  // Element [b,h,row,...] of a result.
+  double* place(const MutableView& x, std::int64_t row) const {
+    return static_cast<double*>(operand_at(x, s_.b, h_, row).data);
+  }
+  double* row_of(const MutableView& x, std::int64_t i) const { return place(x, s_.query_start + i); }
+
+  void take_row(std::int64_t i) {
+    const auto given = [&](const View& x) {
+      const auto at = operand_at(x, s_.b, h_, s_.query_start + i);
+      return load_element(at.dtype, at.data);
+    };
+    const double lse = x_.lse ? given(*x_.lse) : steps_.lse;
+    const double low = x_.lse_low ? given(*x_.lse_low) : x_.lse ? 0 : steps_.lse_low;
+    double seen = 0, entropy = 0, distance = 0;
+    for (std::int64_t j = 0; j < s_.Tk; ++j) {
+      const double logit = steps_.logits[j];
+      const double exponent = (logit - lse) - low;
+      weights_[static_cast<std::size_t>(j)] = logit == -INFINITY ? 0 : std::exp(exponent);
+      if (logit == -INFINITY) continue;
+      const double weight = weights_[static_cast<std::size_t>(j)];
+      seen += 1;
+      if (weight != 0) entropy -= weight * exponent;
+      distance += weight * std::abs(static_cast<double>(i + s_.offset - j));
+    }
+    const SummaryViews& to = x_.to;
+    if (to.seen.raw()) *row_of(to.seen, i) = seen > 0 ? 1 / seen : 0;
+    if (to.entropy.raw()) *row_of(to.entropy, i) = entropy;
+    if (to.distance.raw()) *row_of(to.distance, i) = distance;
+    if (to.sink_weights.raw()) {
+      const double sink = p_.sinks[static_cast<std::size_t>(h_)];
+      *row_of(to.sink_weights, i) = std::exp(std::min(0.0, (sink - lse) - low));
+    }
+    if (to.top_keys.raw()) take_largest(i);
+    if (to.received.raw()) add_to_keys(seen);
+    if (to.map.raw()) add_to_map(i);
+    if (to.weights.raw()) store_weights(i);
+    if (x_.probes) probe(i);
+  }
+
+  bool sees(std::int64_t j) const { return steps_.logits[j] != -INFINITY; }
+  double weight(std::int64_t j) const { return weights_[static_cast<std::size_t>(j)]; }
+
+  void take_largest(std::int64_t i) {
+    const std::int64_t top = x_.to.top_keys.size(3);
+    auto* keys = static_cast<std::int64_t*>(operand_at(x_.to.top_keys, s_.b, h_, s_.query_start + i).data);
+    double* weights = row_of(x_.to.top_weights, i);
+    for (std::int64_t j = 0; j < s_.Tk; ++j) {
+      if (!sees(j) || !(weight(j) > (keys[top - 1] < 0 ? -1 : weights[top - 1]))) continue;
+      std::int64_t at = top - 1;
+      for (; at > 0 && (keys[at - 1] < 0 || weights[at - 1] < weight(j)); --at) {
+        weights[at] = weights[at - 1], keys[at] = keys[at - 1];
+      }
+      weights[at] = weight(j), keys[at] = s_.key_start + j;
+    }
+  }
+
+  void add_to_keys(double seen) {
+    for (std::int64_t j = 0; j < s_.Tk; ++j) {
+      if (!sees(j)) continue;
+      place(x_.to.received, s_.key_start)[j] += weight(j);
+      uniform_[static_cast<std::size_t>(j)] += 1 / seen;
+      if (x_.to.seen_by.raw()) place(x_.to.seen_by, s_.key_start)[j] += 1;
+    }
+  }
+
+  void divide_received() {
+    for (std::int64_t j = 0; j < s_.Tk; ++j) {
+      const double share = uniform_[static_cast<std::size_t>(j)];
+      if (share > 0) place(x_.to.lift, s_.key_start)[j] = place(x_.to.received, s_.key_start)[j] / share;
+    }
+  }
+
+  struct Blocks {
+    Range queries, keys;
+    std::int64_t R, C;
+  };
+  Blocks blocks() const {
+    const Range queries = x_.queries_of(s_), keys = x_.keys_of(s_);
+    return {queries, keys, std::min(x_.to.map.size(2), queries.end - queries.begin),
+            std::min(x_.to.map.size(3), keys.end - keys.begin)};
+  }
+  double* cells(const MutableView& map, std::int64_t r) const {
+    return static_cast<double*>(operand_at(map, n_, h_, r).data);
+  }
+
+  void add_to_map(std::int64_t i) {
+    const auto [queries, keys, R, C] = blocks();
+    const std::int64_t r = (i - queries.begin) * R / (queries.end - queries.begin);
+    for (std::int64_t j = keys.begin; j < keys.end; ++j) {
+      const std::int64_t c = (j - keys.begin) * C / (keys.end - keys.begin);
+      cells(x_.to.map, r)[c] += weight(j);
+      double& most = cells(x_.to.map_max, r)[c];
+      most = std::max(most, weight(j));
+    }
+  }
+
+  void divide_map() {
+    const auto [queries, keys, R, C] = blocks();
+    const std::int64_t rows = queries.end - queries.begin;
+    for (std::int64_t r = 0; r < R; ++r) {
+      double seeing = 0;
+      for (std::int64_t i = (r * rows + R - 1) / R; i < ((r + 1) * rows + R - 1) / R; ++i) {
+        seeing += *row_of(x_.to.seen, queries.begin + i) > 0;
+      }
+      double* row = cells(x_.to.map, r);
+      for (std::int64_t c = 0; c < C; ++c) row[c] /= std::max(1.0, seeing);
+    }
+  }
+
+  void store_weights(std::int64_t i) {
+    const Range keys = x_.keys_of(s_);
+    double* to = place(x_.to.weights, s_.query_start + i - x_.queries.begin) + s_.key_start - x_.keys.begin;
+    for (std::int64_t j = keys.begin; j < keys.end; ++j) to[j] = weight(j);
+  }
+
+  void probe(std::int64_t i) {
+    double* sums = x_.found[static_cast<std::size_t>(s_.b * p_.H + h_)].sums;
+    const std::int64_t level = i + s_.offset;
+    const float* tokens = x_.tokens.empty() ? nullptr : x_.tokens[static_cast<std::size_t>(s_.b)].data() + 1;
+    for (std::int64_t j = 0; j < s_.Tk; ++j) {
+      if (j == level - 1) sums[kernels::Probes::previous] += weight(j);
+      if (std::abs(level - j) <= x_.near) sums[kernels::Probes::local] += weight(j);
+      if (!tokens || j >= level) continue;
+      if (tokens[j] == tokens[level]) sums[kernels::Probes::duplicate] += weight(j);
+      if (tokens[j - 1] == tokens[level]) sums[kernels::Probes::induction] += weight(j);
+    }
+  }
+
+  SummaryProblem& x_;
+  const Problem& p_;
+  Sequence s_;
+  std::int64_t n_ = 0, h_ = 0;
+  kernels::Row steps_;
+  std::vector<double> weights_, uniform_;
+};
+
+}  // namespace
+
+void run_reference(SummaryProblem& x, const SummarySchedule& s) {
+  std::vector<ReferenceSummary> workers;
+  workers.reserve(static_cast<std::size_t>(s.workers));
+  for (int worker = 0; worker < s.workers; ++worker) workers.emplace_back(x);
+  parallel_items(std::ssize(s.items), s.workers, [&](int worker, std::int64_t at) {
+    const SummarySchedule::Item& item = s.items[static_cast<std::size_t>(at)];
+    workers[static_cast<std::size_t>(worker)].run(item.sequence, item.head);
+  });
+}
+
+}  // namespace attend

@@ -1,0 +1,330 @@
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <thread>
+
+#include "attention/operands.h"
+#include "attention/row_sums.h"
+#include "attention/schedule.h"
+#include "attention/summary.h"
+#include "attention/turns.h"
+#include "core/divide_up.h"
+#include "core/parallel.h"
+#include "kernels/lse.h"
+
+namespace attend {
+
+namespace {
+
+// Without lse_low: from here on f32 holds lse to 2e-6 at best, and sums of a row's weights are as far from 1.
+constexpr float trusted_lse = 64;
+
+std::int64_t stretches(const SummarySchedule& s, const Range& keys) {
+  return std::max<std::int64_t>(1, divide_up(keys.end - keys.begin, s.keys));
+}
+
+kernels::Features features(const SummaryProblem& x, bool decoded) {
+  kernels::Features features = x.forward.features();
+  features.dropout = false, features.decoded = decoded;
+  return features;
+}
+
+// Stretches count slowest: items that add to the same rows are far apart, and what is causal comes longest first.
+void list_items(const SummaryProblem& x, SummarySchedule& s) {
+  const Problem& p = x.forward;
+  std::int64_t most = 0;
+  s.first_stretch.push_back(0);
+  for (std::int64_t n = 0; n < p.sequences(); ++n) {
+    const std::int64_t count = stretches(s, x.keys_of(p.sequence(n)));
+    s.first_stretch.push_back(s.first_stretch.back() + count);
+    most = std::max(most, count);
+  }
+  s.items.reserve(static_cast<std::size_t>(s.first_stretch.back() * p.H));
+  for (std::int64_t stretch = 0; stretch < most; ++stretch) {
+    for (std::int64_t n = 0; n < p.sequences(); ++n) {
+      if (stretch >= s.first_stretch[static_cast<std::size_t>(n) + 1] - s.first_stretch[static_cast<std::size_t>(n)]) {
+        continue;
+      }
+      for (std::int64_t h = 0; h < p.H; ++h) s.items.push_back({n, h, stretch});
+    }
+  }
+}
+
+// The memory of element [b,h,row,...], null where there is none.
+template <class T>
+T* place_of(const MutableView& x, std::int64_t b, std::int64_t h, std::int64_t row = 0) {
+  if (!x.raw()) return nullptr;
+  return static_cast<T*>(operand_at(x, b, h, row).data);
+}
+
+// One run of a schedule.
+class SummaryRun {
+ public:
+  SummaryRun(SummaryProblem& x, const SummarySchedule& s)
+      : x_(x),
+        p_(x.forward),
+        s_(s),
+        scratch_(Tensor::uninitialized({s.workers * s.worker_bytes}, DType::u8)),
+        key_sums_(Tensor::uninitialized({s.workers, 3 * s.keys}, DType::f64)),
+        statistics_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, 2})),
+        probes_(x.probes ? s.items.size() : 0),
+        progress_(s.items.size()) {
+    const bool summed = s.sums_bytes > 0 || (!x.lse_low && is_coarse(*x.lse, trusted_lse)) ||
+                        (x.lse_low && is_coarse(*x.lse, kernels::coarse_lse));
+    if (summed) sum_rows(p_, statistics_.view());
+    for (std::int64_t b = 0; b < p_.B; ++b) {
+      for (std::int64_t h = 0; h < p_.H; ++h) {
+        take_lse(b, h, summed);
+        if (x.to.sink_weights.raw()) weigh_sink(b, h);
+      }
+    }
+  }
+
+  void run() {
+    if (x_.to.seen.raw()) count_keys();
+    const std::thread::id caller = std::this_thread::get_id();
+    std::atomic<std::int64_t> done{0};
+    parallel_items(std::ssize(s_.items), s_.workers, [&](int worker, std::int64_t item) {
+      take(worker, item);
+      const std::int64_t count = ++done;
+      if (!x_.progress || std::this_thread::get_id() != caller) return;
+      x_.progress(static_cast<double>(count) / static_cast<double>(s_.items.size()));
+    });
+    if (x_.to.map.raw()) divide_map();
+    for (std::size_t at = 0; at < probes_.size(); ++at) {
+      const SummarySchedule::Item& item = s_.items[at];
+      double* sums = x_.found[static_cast<std::size_t>(item.sequence * p_.H + item.head)].sums;
+      for (int kind = 0; kind < kernels::Probes::kinds; ++kind) sums[kind] += probes_[at].sums[kind];
+    }
+  }
+
+ private:
+  // ---- Rows ----
+
+  // lse in log2 units, as it is given or as it was found.
+  void take_lse(std::int64_t b, std::int64_t h, bool summed) {
+    float* to = place_of<float>(statistics_.view(), b, h);
+    for (std::int64_t i = 0; i < p_.Tq; ++i, to += 2) {
+      const kernels::BinaryLse own{to[0], to[1]};
+      if (!x_.lse) {
+        if (own.high == -std::numeric_limits<float>::infinity()) to[0] = std::numeric_limits<float>::max();
+        continue;
+      }
+      const auto read = [&](const View& x) {
+        const auto at = operand_at(x, b, h, i);
+        return static_cast<float>(load_element(at.dtype, at.data));
+      };
+      const float low = x_.lse_low ? read(*x_.lse_low) : 0;
+      const kernels::BinaryLse taken =
+          kernels::binary_lse(read(*x_.lse), x_.lse_low ? &low : nullptr, summed ? &own : nullptr,
+                              x_.lse_low ? kernels::coarse_lse : trusted_lse);
+      to[0] = taken.high, to[1] = taken.low;
+    }
+  }
+
+  // What a sink takes of each row: at most all of it, also where lse was rounded down.
+  void weigh_sink(std::int64_t b, std::int64_t h) {
+    const double sink = p_.sinks[static_cast<std::size_t>(h)] * std::numbers::log2e;
+    const float* lse = place_of<float>(statistics_.view(), b, h);
+    float* to = place_of<float>(x_.to.sink_weights, b, h);
+    for (std::int64_t i = 0; i < p_.Tq; ++i) {
+      const double logit = sink - static_cast<double>(lse[2 * i]) - static_cast<double>(lse[2 * i + 1]);
+      to[i] = static_cast<float>(std::exp2(std::min(0.0, logit)));
+    }
+  }
+
+  // 1 / the number of keys that each query sees.
+  void count_keys() {
+    const kernels::Features features = p_.features();
+    const bool reads = features.mask || features.bias || features.distance_bias;
+    const std::int64_t tiles = divide_up(p_.Tq, kernels::backward_tile_rows);
+    parallel_items(p_.sequences() * p_.H * tiles, reads ? s_.workers : 1, [&](int worker, std::int64_t at) {
+      const Sequence sequence = p_.sequence(at / tiles / p_.H);
+      const std::int64_t h = at / tiles % p_.H, first = at % tiles * kernels::backward_tile_rows;
+      const std::int64_t last = std::min(first + kernels::backward_tile_rows, sequence.Tq);
+      if (first >= last) return;
+      std::int64_t counts[kernels::backward_tile_rows];
+      if (reads) {
+        kernels::SummaryGroup group = head_of(sequence, h);
+        group.keys_end = sequence.Tk;
+        s_.target->summary.count(group, first, last, counts, scratch_of(worker));
+      }
+      for (std::int64_t i = first; i < last; ++i) {
+        const kernels::KeyRange range = kernels::visible_keys(p_.rules(sequence, h), i);
+        const std::int64_t count = reads ? counts[i - first] : range.hi - range.lo;
+        place_of<float>(x_.to.seen, sequence.b, h, sequence.query_start)[i] =
+            count > 0 ? 1 / static_cast<float>(count) : 0;
+      }
+    });
+  }
+
+  // ---- Items ----
+
+  void* scratch_of(int worker) { return static_cast<std::byte*>(scratch_.raw()) + worker * s_.worker_bytes; }
+
+  kernels::SummaryGroup head_of(const Sequence& sequence, std::int64_t h) const {
+    const std::int64_t G = p_.H / p_.Hkv;
+    kernels::SummaryGroup group{.forward = p_.group(sequence, h / G), .head = h % G};
+    group.forward.features = features(x_, takes_decode(p_, sequence));
+    return group;
+  }
+
+  void take(int worker, std::int64_t at) {
+    const auto& [n, h, stretch] = s_.items[static_cast<std::size_t>(at)];
+    const Sequence sequence = p_.sequence(n);
+    const kernels::SummaryGroup group = make_group(worker, at, sequence);
+    kernels::SummaryItem& item = s_.target->summary.begin(group, scratch_of(worker));
+    std::atomic<std::int64_t>& done = progress(n, h, stretch);
+    const Range rows = x_.queries_of(sequence);
+    std::int64_t step = 0;
+    // From the last rows on: with a window, what an item sees alone comes before what it shares with the one before it.
+    for (std::int64_t tile = divide_up(rows.end - rows.begin, kernels::backward_tile_rows) - 1; tile >= 0; --tile) {
+      const std::int64_t first = rows.begin + tile * kernels::backward_tile_rows;
+      if (stretch > 0) wait(progress(n, h, stretch - 1), step + 1);
+      s_.target->summary.rows(item, first, std::min(first + kernels::backward_tile_rows, rows.end));
+      publish(done, ++step);
+    }
+    if (group.received) store_keys(group, sequence, h);
+  }
+
+  std::atomic<std::int64_t>& progress(std::int64_t n, std::int64_t h, std::int64_t stretch) {
+    const std::int64_t first = s_.first_stretch[static_cast<std::size_t>(n)];
+    const std::int64_t count = s_.first_stretch[static_cast<std::size_t>(n) + 1] - first;
+    return progress_[static_cast<std::size_t>(first * p_.H + h * count + stretch)];
+  }
+
+  kernels::SummaryGroup make_group(int worker, std::int64_t at, const Sequence& s) {
+    const auto& [n, h, stretch] = s_.items[static_cast<std::size_t>(at)];
+    const SummaryViews& to = x_.to;
+    const Range queries = x_.queries_of(s), keys = x_.keys_of(s);
+    kernels::SummaryGroup group = head_of(s, h);
+    group.keys_begin = keys.begin + stretch * s_.keys;
+    group.keys_end = std::min(group.keys_begin + s_.keys, keys.end);
+    group.lse = place_of<const float>(statistics_.view(), s.b, h, s.query_start);
+    group.entropy = place_of<float>(to.entropy, s.b, h, s.query_start);
+    group.distance = place_of<float>(to.distance, s.b, h, s.query_start);
+    if (to.top_keys.raw()) {
+      group.top = to.top_keys.size(3), group.key_number = s.key_start;
+      group.top_keys = place_of<std::int64_t>(to.top_keys, s.b, h, s.query_start);
+      group.top_weights = place_of<float>(to.top_weights, s.b, h, s.query_start);
+    }
+    group.shares = place_of<const float>(to.seen, s.b, h, s.query_start);
+    if (to.received.raw()) place_keys(group, worker);
+    if (to.map.raw() && keys.end > keys.begin) {
+      const std::int64_t R = std::min(to.map.size(2), queries.end - queries.begin);
+      const std::int64_t C = std::min(to.map.size(3), keys.end - keys.begin);
+      group.map = {queries.begin,
+                   queries.end - queries.begin,
+                   R,
+                   keys.begin,
+                   keys.end - keys.begin,
+                   C,
+                   place_of<float>(to.map, n, h),
+                   place_of<float>(to.map_max, n, h),
+                   to.map.size(3)};
+    }
+    if (to.weights.raw() && queries.end > queries.begin && keys.end > keys.begin) {
+      const std::int64_t row = s.query_start + queries.begin - x_.queries.begin;
+      const std::int64_t column = s.key_start + group.keys_begin - x_.keys.begin;
+      group.weights = place_of<float>(to.weights, s.b, h, row) + column;
+      group.weights_first = queries.begin, group.weights_row = to.weights.size(3);
+    }
+    if (x_.probes) {
+      kernels::Probes& probes = probes_[static_cast<std::size_t>(at)];
+      probes.near = x_.near;
+      if (!x_.tokens.empty()) probes.tokens = x_.tokens[static_cast<std::size_t>(s.b)].data() + 1;
+      group.probes = &probes;
+    }
+    return group;
+  }
+
+  // ---- Keys ----
+
+  void place_keys(kernels::SummaryGroup& group, int worker) {
+    double* sums = key_sums_.data<double>() + worker * 3 * s_.keys;
+    std::fill_n(sums, 3 * s_.keys, 0.0);
+    group.received = sums, group.uniform = sums + s_.keys;
+    if (x_.to.seen_by.raw()) group.seen_by = sums + 2 * s_.keys;
+  }
+
+  void store_keys(const kernels::SummaryGroup& group, const Sequence& s, std::int64_t h) {
+    const std::int64_t first = s.key_start + group.keys_begin;
+    float* received = place_of<float>(x_.to.received, s.b, h) + first;
+    float* lift = place_of<float>(x_.to.lift, s.b, h) + first;
+    for (std::int64_t j = 0; j < group.keys_end - group.keys_begin; ++j) {
+      received[j] = static_cast<float>(group.received[j]);
+      lift[j] = group.uniform[j] > 0 ? static_cast<float>(group.received[j] / group.uniform[j]) : 0;
+      if (group.seen_by) place_of<float>(x_.to.seen_by, s.b, h)[first + j] = static_cast<float>(group.seen_by[j]);
+    }
+  }
+
+  // ---- The map ----
+
+  // Sums over a block's queries become means over those that see a key.
+  void divide_map() {
+    for (std::int64_t n = 0; n < p_.sequences(); ++n) {
+      const Sequence s = p_.sequence(n);
+      const Range queries = x_.queries_of(s);
+      const std::int64_t rows = queries.end - queries.begin, R = std::min(x_.to.map.size(2), rows);
+      const std::int64_t C = x_.to.map.size(3);
+      for (std::int64_t h = 0; h < p_.H; ++h) {
+        const float* shares = place_of<float>(x_.to.seen, s.b, h, s.query_start) + queries.begin;
+        std::vector<std::int64_t> seeing(static_cast<std::size_t>(R));
+        for (std::int64_t i = 0; i < rows; ++i) seeing[static_cast<std::size_t>(i * R / rows)] += shares[i] > 0;
+        for (std::int64_t r = 0; r < R; ++r) {
+          float* cells = place_of<float>(x_.to.map, n, h, r);
+          const auto count = static_cast<float>(std::max<std::int64_t>(1, seeing[static_cast<std::size_t>(r)]));
+          for (std::int64_t c = 0; c < C; ++c) cells[c] /= count;
+        }
+      }
+    }
+  }
+
+  SummaryProblem& x_;
+  const Problem& p_;
+  const SummarySchedule& s_;
+  Tensor scratch_;
+  Tensor key_sums_;                                  // of each worker's item: received, uniform, seen_by
+  Tensor statistics_;                                // [B,H,Tq,2]
+  std::vector<kernels::Probes> probes_;              // of each item
+  std::vector<std::atomic<std::int64_t>> progress_;  // row tiles done, for each head and stretch
+};
+
+}  // namespace
+
+SummarySchedule make_summary_schedule(const SummaryProblem& x) {
+  const Problem& p = x.forward;
+  SummarySchedule s;
+  const bool reference = p.q.dtype() == DType::f64;
+  if (!reference) s.target = &kernels::target();
+  s.path = reference ? Path::reference : Path::fused;
+  s.keys = reference ? std::max<std::int64_t>(1, p.Tk) : s.target->summary.keys(p.sizes());
+  if (p.Tq > 0 && p.H > 0) list_items(x, s);
+  const double flops = 2.0 * static_cast<double>(p.B * p.H) * static_cast<double>(p.Tq) * static_cast<double>(p.Tk) *
+                       static_cast<double>(p.D);
+  s.workers =
+      static_cast<int>(std::clamp<std::int64_t>(std::ssize(s.items), 1, flops < parallel_flops ? 1 : num_threads()));
+  const std::int64_t lists =
+      std::ssize(s.items) * static_cast<std::int64_t>(sizeof(SummarySchedule::Item)) + std::ssize(s.first_stretch) * 8;
+  if (reference) {
+    s.worker_bytes = 8 * (4 * p.Tk + p.D + kernels::keys_together * p.D + 3 * p.Tk);
+    s.scratch_bytes = s.workers * s.worker_bytes + lists;
+    return s;
+  }
+  const std::size_t bytes = s.target->summary.bytes(p.sizes(), features(x, decodes_some(p)), x.top);
+  s.worker_bytes = divide_up(static_cast<std::int64_t>(bytes), 64) * 64;
+  if (!x.lse) s.sums_bytes = sum_rows_bytes(p);
+  s.scratch_bytes = s.workers * (s.worker_bytes + 24 * s.keys) + s.sums_bytes + p.B * p.H * p.Tq * 8 +
+                    std::ssize(s.items) * 8 + lists;
+  return s;
+}
+
+void run_summary(SummaryProblem& x, const SummarySchedule& s) {
+  if (s.items.empty()) return;
+  if (s.path == Path::reference) return run_reference(x, s);
+  SummaryRun(x, s).run();
+}
+
+}  // namespace attend

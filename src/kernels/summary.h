@@ -1,0 +1,482 @@
+// What becomes of the weights: the largest of each row, its entropy and distance, what each key receives, maps of
+// blocks, and the weights themselves. One pass over tiles of weights (weights.h), of which nothing is kept but what is
+// wanted.
+#pragma once
+
+#include "kernels/weights.h"
+
+namespace attend::kernels {
+namespace {
+
+// Keys of an item: packed, they stay in half of a 1 MiB L2 cache while all rows pass by.
+std::int64_t summary_keys(const Sizes& sizes) {
+  const std::int64_t floats = 512 * 1024 / 4 / round_up(sizes.D, 4);
+  return min_of<std::int64_t>(16, max_of<std::int64_t>(1, floats / weight_keys)) * weight_keys;
+}
+
+// The work of one item. It lives at the beginning of its scratch.
+template <class Dot>
+class Summary : public SummaryItem {
+ public:
+  static Summary& make(const SummaryGroup& of, void* scratch) {
+    return *new (scratch) Summary(of, static_cast<char*>(scratch));
+  }
+
+  static std::size_t scratch_bytes(const Sizes& sizes, const Features& features, std::int64_t top) {
+    const SummaryGroup of{.forward = {.sizes = sizes, .features = features}, .top = top};
+    return static_cast<std::size_t>(Summary(of, nullptr).bytes_);
+  }
+
+  Summary(const SummaryGroup& of, char* scratch)
+      : SummaryItem{of}, tile_(group.forward, group.keys_begin, group.keys_end) {
+    carve({scratch});
+  }
+
+  void begin() {
+    if (!g_.features.decoded) tile_.pack_keys();
+    if (group.map.sums) cut_columns();
+  }
+
+  // Rows [first, last), at most weight_rows.
+  void rows(std::int64_t first, std::int64_t last) {
+    tile_.take_rows(group.head, first, last);
+    bool fetched = false;
+    for (std::int64_t key = 0; key < tile_.item_keys(); key += weight_keys) {
+      if (!tile_.look(key)) continue;
+      if (!fetched) fetch_rows();
+      fetched = true;
+      meet();
+    }
+    if (fetched) add_row_sums();
+    if (fetched && group.top > 0) store_lists();
+    if (group.map.sums) close_blocks();
+  }
+
+  // How many keys rows [first, last) see, to counts[0], ...
+  void count(std::int64_t first, std::int64_t last, std::int64_t* counts) {
+    tile_.take_rows(group.head, first, last);
+    for (std::int64_t i = 0; i < tile_.rows; ++i) counts[i] = 0;
+    for (std::int64_t key = 0; key < tile_.item_keys(); key += weight_keys) {
+      if (!tile_.look(key)) continue;
+      for (std::int64_t i = 0; i < tile_.rows; ++i) counts[i] += __builtin_popcountll(tile_.seen(i));
+    }
+  }
+
+ private:
+  static void* operator new(std::size_t, void* place) { return place; }
+
+  void carve(Scratch scratch) {
+    scratch.take<Summary>(1);
+    tile_.carve(scratch, summary_keys(g_.sizes));
+    q_ = scratch.take<float>(weight_rows * q_row_);
+    entropy_ = scratch.take<float>(weight_rows * lanes);
+    distance_ = scratch.take<float>(weight_rows * lanes);
+    column_sums_ = scratch.take<float>(weight_keys * lanes);
+    column_most_ = scratch.take<float>(weight_keys * lanes);
+    key_sums_ = scratch.take<float>(weight_keys * lanes);
+    key_most_ = scratch.take<float>(weight_keys * lanes);
+    totals_ = scratch.take<float>(weight_keys);
+    edges_ = scratch.take<Edge>(weight_rows);
+    top_weights_ = scratch.take<float>(weight_rows * top_row_);
+    top_keys_ = scratch.take<std::int32_t>(weight_rows * top_row_);
+    column_ends_ = scratch.take<std::int64_t>(summary_keys(g_.sizes));
+    bytes_ = scratch.used;
+  }
+
+  void fetch_rows() {
+    const Elements of{g_.q.dtype, g_.q.column, g_.sizes.D};
+    for (std::int64_t i = 0; i < tile_.rows; ++i) {
+      load_operand<Dot>(q_ + i * q_row_, operand_at(g_.q, tile_.head, tile_.first + i), of, q_row_);
+    }
+    for (std::int64_t i = tile_.rows * q_row_; i < tile_.strips * height * q_row_; ++i) q_[i] = 0;
+    tile_.take_queries(q_, q_row_);
+    tile_.take_lse([this](std::int64_t i) { return group.lse + 2 * (tile_.first + i); });
+    for (std::int64_t i = 0; i < weight_rows * lanes; ++i) entropy_[i] = distance_[i] = 0;
+    if (group.top > 0) load_lists();
+    for (std::int64_t b = 0; group.shares && b < tile_.strips; ++b) {
+      strip_shares_[b] = 0;
+      for (std::int64_t i = b * height; i < min_of(tile_.rows, (b + 1) * height); ++i) {
+        strip_shares_[b] += group.shares[tile_.first + i];
+      }
+    }
+  }
+
+  // ---- A tile ----
+
+  void meet() {
+    tile_.weigh([](auto, const auto&, std::int64_t, std::int64_t) {}, [](std::int64_t, std::int64_t, std::int64_t) {},
+                Entropy{group.entropy ? entropy_ : nullptr});
+    if (group.top > 0 || group.distance) {
+      for (std::int64_t i = 0; i < tile_.rows; ++i) look_along(i);
+    }
+    if (group.received) add_to_keys();
+    if (group.map.sums) add_to_map();
+    if (group.weights) store_weights();
+    if (group.probes) probe();
+  }
+
+  // Sums of exponents times weights, in log2 units, one vector a row.
+  struct Entropy {
+    float* sums;
+
+    struct Row {
+      float* to;
+      F sum = to ? Simd::load(to) : Simd::zero();
+
+      // An exponent of -infinity has weight 0: their product is one of 0, as that of any below -150.
+      inline __attribute__((always_inline)) void add(F exponent, F weight) {
+        sum = Simd::fma(Simd::max(exponent, Simd::set1(-256)), weight, sum);
+      }
+      inline __attribute__((always_inline)) void add(F exponent, F weight, Mask seen) {
+        const F finite = Simd::max(exponent, Simd::set1(-256));
+        sum = Simd::fma(Simd::select(seen, finite, Simd::zero()), weight, sum);
+      }
+      void end() {
+        if (to) Simd::store(to, sum);
+      }
+    };
+    Row row(std::int64_t i) const { return {sums ? sums + i * lanes : nullptr}; }
+  };
+
+  const float* weights_of(std::int64_t i) const { return tile_.p + i * weight_keys; }
+
+  // Row i's largest weights and its distance.
+  void look_along(std::int64_t i) {
+    const std::int64_t b = i / height, begin = tile_.first_vector[b], end = tile_.last_vector[b];
+    const float* p = weights_of(i);
+    if (group.distance) {
+      F sum = Simd::load(distance_ + i * lanes);
+      for (std::int64_t v = begin; v < end; ++v) {
+        sum = Simd::fma(tile_.distance(i, v), Simd::load(p + v * lanes), sum);
+      }
+      Simd::store(distance_ + i * lanes, sum);
+    }
+    if (group.top == 0 || begin == end) return;
+    F most = Simd::load(p + begin * lanes);
+    for (std::int64_t v = begin + 1; v < end; ++v) most = Simd::max(Simd::load(p + v * lanes), most);
+    const float bound = top_weights_[i * top_row_ + group.top - 1];
+    if (Simd::any(Simd::greater(most, Simd::set1(bound)))) take_largest(i, bound < 0 ? least_of_eight(most) : bound);
+  }
+
+  // A number that at least eight of the weights reach whose largest in each lane these are. It makes a row's first tile
+  // short; where it is 0 it says nothing, since hidden weights are 0 too.
+  float least_of_eight(F most) const {
+    if (lanes < 8 || group.top > 8) return -1;
+    float each[lanes], least = infinity;
+    Simd::store(each, most);
+#pragma GCC unroll 8
+    for (int n = 0; n < 8; ++n) least = min_of(least, max_of(each[n], each[n + lanes - 8]));
+    return least > 1e-30f ? least * 0.999999f : -1;
+  }
+
+  // ---- The largest weights ----
+
+  // Lists of whole vectors, falling, with keys as whole numbers of 32 bits; what is empty has weight -1, which any
+  // weight exceeds.
+  void load_lists() {
+    for (std::int64_t i = 0; i < tile_.rows; ++i) {
+      const float* weights = group.top_weights + (tile_.first + i) * group.top;
+      const std::int64_t* keys = group.top_keys + (tile_.first + i) * group.top;
+      for (std::int64_t n = 0; n < top_row_; ++n) {
+        const bool is_there = n < group.top && keys[n] >= 0;
+        top_weights_[i * top_row_ + n] = is_there ? weights[n] : -1;
+        top_keys_[i * top_row_ + n] = static_cast<std::int32_t>(is_there ? keys[n] - group.key_number : -1);
+      }
+    }
+  }
+
+  void store_lists() {
+    for (std::int64_t i = 0; i < tile_.rows; ++i) {
+      float* weights = group.top_weights + (tile_.first + i) * group.top;
+      std::int64_t* keys = group.top_keys + (tile_.first + i) * group.top;
+      for (std::int64_t n = 0; n < group.top; ++n) {
+        const std::int64_t key = top_keys_[i * top_row_ + n];
+        weights[n] = key < 0 ? 0 : top_weights_[i * top_row_ + n];
+        keys[n] = key < 0 ? -1 : key + group.key_number;
+      }
+    }
+  }
+
+  // The weights of row i that are larger than `bound` into its list.
+  void take_largest(std::int64_t i, float bound) {
+    float* weights = top_weights_ + i * top_row_;
+    auto* keys = reinterpret_cast<float*>(top_keys_ + i * top_row_);
+    std::uint64_t larger = 0;
+    for (std::int64_t v = 0; v < key_vectors; ++v) {
+      const Mask above = Simd::greater(Simd::load(weights_of(i) + v * lanes), Simd::set1(bound));
+      larger |= static_cast<std::uint64_t>(Simd::bits(above)) << v * lanes;
+    }
+    larger &= tile_.seen(i);
+    const auto first_key = static_cast<std::int32_t>(group.keys_begin + tile_.at);
+    if (top_row_ == lanes) {
+      F list = Simd::load(weights), of = Simd::load(keys);
+      for (; larger != 0; larger &= larger - 1) {
+        const int j = __builtin_ctzll(larger);
+        insert(list, of, Simd::set1(infinity), Simd::zero(), weights_of(i)[j], first_key + j);
+      }
+      Simd::store(weights, list), Simd::store(keys, of);
+      return;
+    }
+    for (; larger != 0; larger &= larger - 1) {
+      const int j = __builtin_ctzll(larger);
+      for (std::int64_t n = top_row_ - lanes; n >= 0; n -= lanes) {
+        F list = Simd::load(weights + n), of = Simd::load(keys + n);
+        const F before = n > 0 ? Simd::load(weights + n - lanes) : Simd::set1(infinity);
+        const F before_of = n > 0 ? Simd::load(keys + n - lanes) : Simd::zero();
+        insert(list, of, before, before_of, weights_of(i)[j], first_key + j);
+        Simd::store(weights + n, list), Simd::store(keys + n, of);
+      }
+    }
+  }
+
+  // Into one vector of a list, and its keys; `before` is the vector before it. Keys come in their order, so that of
+  // equal weights the lower key stays first. A weight that is too small changes nothing.
+  static inline __attribute__((always_inline)) void insert(F& list, F& keys, F before, F keys_before, float weight,
+                                                           std::int32_t key) {
+    float key_bits;
+    __builtin_memcpy(&key_bits, &key, 4);
+    const F x = Simd::set1(weight), shifted = Simd::shift_up(list, before);
+    const Mask here_or_later = Simd::greater(x, list), later = Simd::greater(x, shifted);
+    list = Simd::select(here_or_later, Simd::select(later, shifted, x), list);
+    keys =
+        Simd::select(here_or_later, Simd::select(later, Simd::shift_up(keys, keys_before), Simd::set1(key_bits)), keys);
+  }
+
+  // The item's share of its rows' sums. Items add in the order of their keys.
+  void add_row_sums() {
+    for (std::int64_t i = 0; i < tile_.rows; ++i) {
+      const std::int64_t query = tile_.first + i;
+      if (group.entropy) {
+        group.entropy[query] -= static_cast<float>(ln_2) * sum_of_lanes(Simd::load(entropy_ + i * lanes));
+      }
+      if (group.distance) group.distance[query] += sum_of_lanes(Simd::load(distance_ + i * lanes));
+    }
+  }
+
+  // ---- Sums along the keys ----
+
+  // Of rows [begin, end): the sums of their weights for each key, and the largest ones where `most` is not null.
+  void sum_columns(std::int64_t begin, std::int64_t end, float* sums, float* most) {
+    for (std::int64_t v = 0; v < key_vectors; v += vectors) {
+      F sum[vectors], largest[vectors];
+      for (int n = 0; n < vectors; ++n) sum[n] = largest[n] = Simd::zero();
+      for (std::int64_t i = begin; i < end; ++i) {
+        const float* p = weights_of(i) + v * lanes;
+#pragma GCC unroll 3
+        for (int n = 0; n < vectors; ++n) {
+          const F x = Simd::load(p + n * lanes);
+          sum[n] = Simd::add(sum[n], x), largest[n] = Simd::max(x, largest[n]);
+        }
+      }
+      for (int n = 0; n < vectors; ++n) {
+        Simd::store(sums + (v + n) * lanes, sum[n]);
+        if (most) Simd::store(most + (v + n) * lanes, largest[n]);
+      }
+    }
+  }
+
+  // What the tile's keys receive, and what they would receive of uniform attention.
+  void add_to_keys() {
+    sum_columns(0, tile_.rows, totals_, nullptr);
+    for (std::int64_t j = 0; j < tile_.keys; ++j) group.received[tile_.at + j] += static_cast<double>(totals_[j]);
+    F shares[key_vectors], seen_by[key_vectors];
+    for (std::int64_t v = 0; v < key_vectors; ++v) shares[v] = seen_by[v] = Simd::zero();
+    for (std::int64_t b = 0; b < tile_.strips; ++b) {
+      const std::int64_t begin = b * height, end = min_of(tile_.rows, begin + height);
+      for (std::int64_t v = tile_.first_vector[b]; v < tile_.last_vector[b]; ++v) {
+        if (!tile_.masked[b]) {
+          shares[v] = Simd::add(shares[v], Simd::set1(strip_shares_[b]));
+          seen_by[v] = Simd::add(seen_by[v], Simd::set1(static_cast<float>(end - begin)));
+          continue;
+        }
+        for (std::int64_t i = begin; i < end; ++i) {
+          const Mask sees = tile_.lanes_of(tile_.bits[i], v);
+          const F share = Simd::set1(group.shares[tile_.first + i]);
+          shares[v] = Simd::add(shares[v], Simd::select(sees, share, Simd::zero()));
+          seen_by[v] = Simd::add(seen_by[v], Simd::select(sees, Simd::set1(1), Simd::zero()));
+        }
+      }
+    }
+    float sums[weight_keys], counts[weight_keys];
+    for (std::int64_t v = 0; v < key_vectors; ++v) {
+      Simd::store(sums + v * lanes, shares[v]), Simd::store(counts + v * lanes, seen_by[v]);
+    }
+    for (std::int64_t j = 0; j < tile_.keys; ++j) group.uniform[tile_.at + j] += static_cast<double>(sums[j]);
+    if (!group.seen_by) return;
+    for (std::int64_t j = 0; j < tile_.keys; ++j) group.seen_by[tile_.at + j] += static_cast<double>(counts[j]);
+  }
+
+  // ---- The map ----
+
+  // Which block the n-th of `count` rows or keys is in, of `blocks`; the first one that is in a block.
+  static std::int64_t block_of(std::int64_t n, std::int64_t blocks, std::int64_t count) {
+    return n * blocks / count;
+  }
+  static std::int64_t block_begin(std::int64_t block, std::int64_t blocks, std::int64_t count) {
+    return (block * count + blocks - 1) / blocks;
+  }
+
+  // A cell that another item may share has its sums here until the block of rows is done: then items add in their
+  // order, one after the other.
+  struct Edge {
+    float sums[2], most[2];  // of the item's first and last column; where they are one, of the last
+  };
+  // A tile has at most weight_rows blocks of rows, which follow each other.
+  Edge& edge_of(std::int64_t block) const {
+    return edges_[block % weight_rows];
+  }
+
+  std::int64_t row_block(std::int64_t query) const {
+    return block_of(query - group.map.first_row, group.map.R, group.map.rows);
+  }
+  std::int64_t row_begin(std::int64_t block) const {
+    return block_begin(block, group.map.R, group.map.rows);
+  }
+  std::int64_t column_block(std::int64_t key) const {
+    return block_of(key - group.map.first_key, group.map.C, group.map.keys);
+  }
+
+  void cut_columns() {
+    const MapBlocks& map = group.map;
+    for (std::int64_t slot = 0; slot < weight_rows; ++slot) edges_[slot] = {};
+    first_column_ = column_block(group.keys_begin), last_column_ = column_block(group.keys_end - 1) - first_column_;
+    for (std::int64_t n = 0; n <= last_column_; ++n) {
+      column_ends_[n] = map.first_key + block_begin(first_column_ + n + 1, map.C, map.keys) - group.keys_begin;
+    }
+  }
+
+  // The tile's rows in blocks: `lanes` blocks at a time, whose sums then stand in lanes while keys are added up.
+  void add_to_map() {
+    const std::int64_t end = tile_.first + tile_.rows;
+    for (std::int64_t query = tile_.first; query < end;) {
+      const std::int64_t first_block = row_block(query);
+      int count = 0;
+      for (; count < lanes && query < end; ++count) {
+        const std::int64_t next = min_of(end, group.map.first_row + row_begin(first_block + count + 1));
+        float* sums = column_sums_ + count * weight_keys;
+        sum_columns(query - tile_.first, next - tile_.first, sums, column_most_ + (sums - column_sums_));
+        query = next;
+      }
+      fold(first_block, count);
+    }
+  }
+
+  // The sums of keys, of `count` blocks of rows, into the map's columns.
+  void fold(std::int64_t first_block, int count) {
+    transpose_columns(column_sums_, key_sums_), transpose_columns(column_most_, key_most_);
+    const std::int64_t first = column_block(group.keys_begin + tile_.at) - first_column_;
+    std::int64_t columns = 0;  // of the tile: their sums come in place of those of keys, [columns][lanes]
+    for (std::int64_t j = 0; j < tile_.keys; ++columns) {
+      const std::int64_t next = min_of<std::int64_t>(tile_.keys, column_ends_[first + columns] - tile_.at);
+      F sum = Simd::load(key_sums_ + j * lanes), most = Simd::load(key_most_ + j * lanes);
+      for (++j; j < next; ++j) {
+        sum = Simd::add(sum, Simd::load(key_sums_ + j * lanes));
+        most = Simd::max(most, Simd::load(key_most_ + j * lanes));
+      }
+      Simd::store(key_sums_ + columns * lanes, sum), Simd::store(key_most_ + columns * lanes, most);
+    }
+    for (int n = 0; n < count; ++n) add_columns(first_block + n, first, columns, n);
+  }
+
+  // The columns first, ... (`columns` of them) of a block of rows, which stands in lane n.
+  void add_columns(std::int64_t block, std::int64_t first, std::int64_t columns, int n) {
+    Edge& edge = edge_of(block);
+    const auto add = [&](std::int64_t column, float& sum, float& most) {
+      const std::int64_t from = (column - first) * lanes + n;
+      sum += key_sums_[from], most = max_of(most, key_most_[from]);
+    };
+    const std::int64_t end = first + columns, last = min_of(end, last_column_);
+    const std::int64_t cell = block * group.map.row + first_column_;
+    float *sums = group.map.sums + cell, *most = group.map.most + cell;
+    if (first == 0 && last_column_ > 0) add(0, edge.sums[0], edge.most[0]);
+    for (std::int64_t column = max_of<std::int64_t>(1, first); column < last; ++column)
+      add(column, sums[column], most[column]);
+    if (end > last_column_) add(last_column_, edge.sums[1], edge.most[1]);
+  }
+
+  // [lanes][keys] to [keys][lanes].
+  static void transpose_columns(const float* x, float* to) {
+    for (std::int64_t j = 0; j < weight_keys; j += lanes) {
+      F part[lanes];
+#pragma GCC unroll 16
+      for (int n = 0; n < lanes; ++n) part[n] = Simd::load(x + n * weight_keys + j);
+      Simd::transpose(part);
+#pragma GCC unroll 16
+      for (int n = 0; n < lanes; ++n) Simd::store(to + (j + n) * lanes, part[n]);
+    }
+  }
+
+  // The blocks whose first row is one of the tile's: rows come from the last to the first.
+  void close_blocks() {
+    const MapBlocks& map = group.map;
+    for (std::int64_t block = row_block(tile_.first + tile_.rows - 1); block >= row_block(tile_.first); --block) {
+      if (map.first_row + row_begin(block) < tile_.first) break;
+      for (int n = 0; n < 2; ++n) {
+        const std::int64_t cell = block * map.row + first_column_ + n * last_column_;
+        map.sums[cell] += edge_of(block).sums[n];
+        map.most[cell] = max_of(map.most[cell], edge_of(block).most[n]);
+      }
+      edge_of(block) = {};
+    }
+  }
+
+  // ---- Single pairs ----
+
+  void store_weights() {
+    for (std::int64_t i = 0; i < tile_.rows; ++i) {
+      float* to = group.weights + (tile_.first + i - group.weights_first) * group.weights_row + tile_.at;
+      for (std::int64_t j = 0; j < tile_.keys; ++j) to[j] = weights_of(i)[j];
+    }
+  }
+
+  // What head_scores() sums up.
+  void probe() {
+    for (std::int64_t i = 0; i < tile_.rows; ++i) {
+      if (tile_.first_vector[i / height] == tile_.last_vector[i / height]) continue;
+      // The level key, counted in the tile.
+      const std::int64_t level = tile_.first + i + g_.rules.offset - group.keys_begin - tile_.at;
+      const float* p = weights_of(i);
+      double* sums = group.probes->sums;
+      if (level - 1 >= 0 && level - 1 < tile_.keys) sums[Probes::previous] += static_cast<double>(p[level - 1]);
+      const std::int64_t near = group.probes->near;
+      for (std::int64_t j = max_of<std::int64_t>(0, level - near); j < min_of(tile_.keys, level + near + 1); ++j) {
+        sums[Probes::local] += static_cast<double>(p[j]);
+      }
+      if (!group.probes->tokens || level <= 0) continue;
+      const std::int64_t before = min_of(tile_.keys, level);
+      sums[Probes::duplicate] += equal_tokens(i, group.probes->tokens, before);
+      sums[Probes::induction] += equal_tokens(i, group.probes->tokens - 1, before);
+    }
+  }
+
+  // Row i's weights of the tile's first `count` keys whose token, in that list, is the query's own.
+  double equal_tokens(std::int64_t i, const float* tokens, std::int64_t count) const {
+    const F own = Simd::set1(group.probes->tokens[tile_.first + i + g_.rules.offset]);
+    const float* of_keys = tokens + group.keys_begin + tile_.at;
+    double sum = 0;
+    for (std::int64_t j = 0; j < count; j += lanes) {
+      std::uint64_t same = Simd::bits(Simd::equal(Simd::load(of_keys + j), own)) & below(count - j);
+      for (; same != 0; same &= same - 1) sum += static_cast<double>(weights_of(i)[j + __builtin_ctzll(same)]);
+    }
+    return sum;
+  }
+
+  const Group& g_ = group.forward;
+  WeightTile<Dot> tile_;
+  const std::int64_t q_row_ = round_up((g_.sizes.D + Dot::pair - 1) / Dot::pair, lanes);
+  float *q_ = nullptr, *entropy_ = nullptr, *distance_ = nullptr;  // [rows][...], [rows][lanes]
+  float* totals_ = nullptr;                                        // [keys]
+  float *column_sums_ = nullptr, *column_most_ = nullptr;          // [lanes][keys]
+  float *key_sums_ = nullptr, *key_most_ = nullptr;                // [keys][lanes]
+  const std::int64_t top_row_ = round_up(group.top, lanes);
+  float* top_weights_ = nullptr;  // [rows][top_row_], and their keys
+  std::int32_t* top_keys_ = nullptr;
+  float strip_shares_[most_strips] = {};
+  Edge* edges_ = nullptr;
+  std::int64_t first_column_ = 0, last_column_ = 0;  // of the map; of the item, counted from the first
+  std::int64_t* column_ends_ = nullptr;              // of the item's columns, counted from its first key
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace
+}  // namespace attend::kernels
