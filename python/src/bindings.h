@@ -12,6 +12,7 @@ void bind_plan(nanobind::module_& module);
 void bind_kv_cache(nanobind::module_& module);
 void bind_generator(nanobind::module_& module);
 void bind_explain(nanobind::module_& module);
+void bind_summary(nanobind::module_& module);
 void bind_threads(nanobind::module_& module);
 
 }  // namespace attend::python

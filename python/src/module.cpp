@@ -51,6 +51,7 @@ NB_MODULE(_core, m) {
   attend::python::bind_attention(m);
   attend::python::bind_attention_backward(m);
   attend::python::bind_plan(m);
+  attend::python::bind_summary(m);
   attend::python::bind_scaled_dot_product_attention(m);
   attend::python::bind_kv_cache(m);
   attend::python::bind_generator(m);

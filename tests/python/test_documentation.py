@@ -29,8 +29,8 @@ def test_every_module_is_explained(module):
 
 
 @pytest.mark.parametrize("kind", [
-    attend.AttentionGradients, attend.AttentionPlan, attend.AttentionSteps, attend.KvCache, attend.Generator,
-    attend.Trace,
+    attend.AttentionGradients, attend.AttentionPlan, attend.AttentionSteps, attend.AttentionSummary, attend.HeadScores,
+    attend.KvCache, attend.Generator, attend.Trace,
 ])
 def test_every_member_is_explained(kind):
     plain = {"work_items", "title", "batch", "heads", "d_k", "d_v", "dtype", "ids", "tokens_2", "ids_2"}
@@ -67,6 +67,8 @@ ARGUMENTS = {"attention": [ZEROS] * 3, "attention_backward": [ZEROS] * 5 + [LSE]
              "attention_varlen_backward": [PACKED] * 5 + [LSE[0], [0, 3], [0, 3]],
              "attention_varlen": [PACKED] * 3 + [[0, 3]] * 2, "attention_steps": [ZEROS] * 3,
              "plan": [ZEROS] * 3, "plan_backward": [ZEROS] * 3, "scaled_dot_product_attention": [ZEROS] * 3, "explain": [],
+             "attention_summary": [ZEROS] * 2, "attention_weights": [ZEROS] * 2, "head_scores": [ZEROS] * 2,
+             "attention_summary_varlen": [PACKED] * 2 + [LSE[0], [0, 3], [0, 3]], "plan_summary": [ZEROS] * 2,
              "KvCache.attention": [attend.KvCache(1, 2, 4, 4), ZEROS]}
 
 

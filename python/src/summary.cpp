@@ -1,0 +1,363 @@
+// Where attention goes: attention_summary() and its relatives.
+#include "attend/summary.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+
+#include "array.h"
+#include "bindings.h"
+#include "call.h"
+#include "layout.h"
+#include "options.h"
+
+namespace attend::python {
+
+namespace {
+
+// AttentionSummary, as arrays; None for what is not there.
+struct Summary {
+  nb::object top_keys, top_weights, entropy, distance, sink_weights, received, lift, map, map_max;
+};
+
+// The arrays of one call.
+struct Call {
+  const char* function;
+  Layout layout;
+  Array q, k;
+  OptionalArray lse, lse_low;
+
+  View queries() const { return heads_first(layout, q.view()); }
+  View keys() const { return heads_first(layout, k.view()); }
+  nb::object array(const Tensor& tensor) const { return to_python(q.kind(), tensor); }
+  nb::object array(const std::optional<Tensor>& tensor) const { return tensor ? array(*tensor) : nb::none(); }
+
+  Summary summarize(const AttentionOptions& options, std::int64_t top, const std::optional<MapSize>& map) const {
+    const AttentionSummary s = call(function, [&] {
+      return attention_summary(queries(), keys(), lse.view(), options, {lse_low.view(), top, map});
+    });
+    return {array(s.top_keys), array(s.top_weights), array(s.entropy), array(s.distance), array(s.sink_weights),
+            array(s.received), array(s.lift),        array(s.map),     array(s.map_max)};
+  }
+};
+
+Call read(const char* function, Layout layout, nb::handle q, nb::handle k, nb::handle lse, nb::handle lse_low) {
+  return {
+      function, layout, {function, "q", q}, {function, "k", k}, {function, "lse", lse}, {function, "lse_low", lse_low}};
+}
+
+// Two whole numbers.
+std::pair<std::int64_t, std::int64_t> read_two(const char* function, const char* name, const char* expected,
+                                               nb::handle value) {
+  const Tensor two = read_integers(function, name, value);
+  if (two.shape() == Dims{2}) return {two.data<std::int64_t>()[0], two.data<std::int64_t>()[1]};
+  throw nb::value_error((std::string(function) + ": " + name + ": expected " + expected + ", got " +
+                         std::to_string(two.count()) + " numbers")
+                            .c_str());
+}
+
+MapSize read_map(const char* function, const char* name, nb::handle value) {
+  const auto [rows, columns] = read_two(function, name, "(rows, columns)", value);
+  return {rows, columns};
+}
+std::optional<MapSize> read_optional_map(const char* function, nb::handle value) {
+  return value.is_none() ? std::nullopt : std::optional(read_map(function, "map", value));
+}
+
+std::optional<Range> read_range(const char* function, const char* name, nb::handle value) {
+  if (value.is_none()) return {};
+  const auto [begin, end] = read_two(function, name, "(begin, end)", value);
+  return Range{begin, end};
+}
+
+// [P,2], an array or a sequence of pairs.
+Tensor read_pairs(const char* function, nb::handle value) {
+  if (!nb::isinstance<nb::list>(value) && !nb::isinstance<nb::tuple>(value)) {
+    return read_integers(function, "pairs", value);
+  }
+  const auto count = static_cast<std::int64_t>(nb::len(value));
+  Tensor pairs({count, 2}, DType::i64);
+  for (std::int64_t n = 0; n < count; ++n) {
+    const nb::object pair = value[n];
+    const auto [query, key] = read_two(function, "pairs", "(query, key) each", pair);
+    pairs.data<std::int64_t>()[2 * n] = query, pairs.data<std::int64_t>()[2 * n + 1] = key;
+  }
+  return pairs;
+}
+
+Summary summary_(nb::handle q, nb::handle k, nb::handle lse, std::string_view layout, nb::handle lse_low,
+                 std::int64_t top, nb::handle map, const nb::kwargs& keywords) {
+  constexpr const char* function = "attention_summary";
+  const Call call = read(function, read_layout(function, layout), q, k, lse, lse_low);
+  return call.summarize(Options(function, keywords).get(), top, read_optional_map(function, map));
+}
+
+Summary summary_varlen(nb::handle q, nb::handle k, nb::handle lse, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
+                       nb::handle lse_low, std::int64_t top, nb::handle map, const nb::kwargs& keywords) {
+  constexpr const char* function = "attention_summary_varlen";
+  const Call call = read(function, Layout::heads_last, q, k, lse, lse_low);
+  Options options(function, keywords);
+  options.set_starts(cu_seqlens_q, cu_seqlens_k);
+  return call.summarize(options.get(), top, read_optional_map(function, map));
+}
+
+nb::object weights_(nb::handle q, nb::handle k, nb::handle lse, std::string_view layout, nb::handle lse_low,
+                    nb::handle queries, nb::handle keys, nb::handle pairs, const nb::kwargs& keywords) {
+  constexpr const char* function = "attention_weights";
+  const Call x = read(function, read_layout(function, layout), q, k, lse, lse_low);
+  const Options options(function, keywords);
+  if (pairs.is_none()) {
+    const WeightsOptions part{x.lse_low.view(), read_range(function, "queries", queries),
+                              read_range(function, "keys", keys)};
+    return x.array(
+        call(function, [&] { return attention_weights(x.queries(), x.keys(), x.lse.view(), options.get(), part); }));
+  }
+  if (!queries.is_none() || !keys.is_none()) {
+    throw nb::value_error("attention_weights: expected queries and keys, or pairs, not both");
+  }
+  const Tensor list = read_pairs(function, pairs);
+  return x.array(call(function, [&] {
+    return attention_weights_of(list, x.queries(), x.keys(), x.lse.view(), options.get(), x.lse_low.view());
+  }));
+}
+
+nb::tuple map_(nb::handle q, nb::handle k, nb::handle lse, nb::handle blocks, std::string_view layout,
+               nb::handle lse_low, nb::handle queries, nb::handle keys, const nb::kwargs& keywords) {
+  constexpr const char* function = "attention_map";
+  const Call x = read(function, read_layout(function, layout), q, k, lse, lse_low);
+  const Options options(function, keywords);
+  const MapSize size = read_map(function, "blocks", blocks);
+  const WeightsOptions part{x.lse_low.view(), read_range(function, "queries", queries),
+                            read_range(function, "keys", keys)};
+  const AttentionMap result =
+      call(function, [&] { return attention_map(size, x.queries(), x.keys(), x.lse.view(), options.get(), part); });
+  return nb::make_tuple(x.array(result.map), x.array(result.map_max));
+}
+
+std::vector<HeadScores> scores_(nb::handle q, nb::handle k, nb::handle lse, nb::handle tokens, std::string_view layout,
+                                nb::handle lse_low, const nb::kwargs& keywords) {
+  constexpr const char* function = "head_scores";
+  const Call x = read(function, read_layout(function, layout), q, k, lse, lse_low);
+  const Options options(function, keywords);
+  const Tensor ids = tokens.is_none() ? Tensor() : read_integers(function, "tokens", tokens);
+  const std::optional<View> given = tokens.is_none() ? std::nullopt : std::optional(ids.view());
+  return call(function,
+              [&] { return head_scores(x.queries(), x.keys(), x.lse.view(), options.get(), given, x.lse_low.view()); });
+}
+
+AttentionPlan plan_(nb::handle q, nb::handle k, nb::handle dtype, std::int64_t top, nb::handle map, bool has_lse,
+                    const nb::kwargs& keywords) {
+  constexpr const char* function = "plan_summary";
+  const Options options(function, keywords);
+  const nb::object given = dtype.is_none() ? nb::getattr(q, "dtype", nb::none()) : nb::borrow(dtype);
+  const DType of = given.is_none() ? DType::f32 : read_dtype(function, given);
+  const Dims queries = read_shape(function, "q", q), keys = read_shape(function, "k", k);
+  const SummaryOptions wanted{.top = top, .map = read_optional_map(function, map)};
+  return call(function, [&] { return plan_summary(queries, keys, of, options.get(), wanted, has_lse); });
+}
+
+std::string describe(const HeadScores& s) {
+  const auto number = [](double x) {
+    std::string text = std::to_string(x);
+    return text.substr(0, text.size() - 3);
+  };
+  std::string text = "HeadScores(batch=" + std::to_string(s.batch) + ", head=" + std::to_string(s.head) + ", kind='" +
+                     std::string(s.kind) + "', sink=" + number(s.sink) + ", sink_key=" + std::to_string(s.sink_key) +
+                     ", previous=" + number(s.previous);
+  if (s.duplicate) text += ", duplicate=" + number(*s.duplicate) + ", induction=" + number(*s.induction);
+  text += ", local=" + number(s.local) + ", entropy=" + number(s.entropy);
+  return text + ", effective_keys=" + number(s.effective_keys) +
+         (s.distance ? ", distance=" + number(*s.distance) : "") + ")";
+}
+
+// ---- Documentation ----
+
+constexpr const char* summary_doc = R"(Where attention goes, in memory that grows with Tq + Tk instead of Tq * Tk.
+
+q [B,H,Tq,D], k [B,Hkv,Tk,D] and the options are attention()'s, lse [B,H,Tq] what it returned for them with return_lse;
+None: it is computed first, without values. lse_low, of return_lse_low, makes weights exact where scores are large;
+without it rows whose abs(lse) is 64 or more are summed again.
+
+top           how many of each row's largest weights
+map           (R, C): also the map in R x C blocks; query i is in its row i * R // Tq, keys likewise
+layout        "bhtd", or "bthd" for q and k as [B,T,H,D]
+
+The fields of the result are of q's kind; all are of a query head, and before dropout. A row that sees nothing has 0, and
+counts in no mean; what a masked key holds reaches no number; a row of NaN is NaN. Raises what attention() raises.
+
+>>> import numpy, attend
+>>> q, k = numpy.random.default_rng(0).standard_normal((2, 1, 2, 500, 16), numpy.float32)
+>>> s = attend.attention_summary(q, k, causal=True, top=3, map=(4, 4))
+>>> s.top_keys.shape, s.entropy.shape, s.lift.shape, s.map.shape
+((1, 2, 500, 3), (1, 2, 500), (1, 2, 500), (1, 2, 4, 4))
+>>> numpy.allclose(s.map.sum(-1), 1, atol=1e-5)  # each row: where these queries look
+True)";
+
+constexpr const char* varlen_doc =
+    R"(attention_summary() over sequences that stand one after another, as attention_varlen() has them.
+
+q [tokens,H,D], k [key tokens,Hkv,D], lse and lse_low [H,tokens]; cu_seqlens_q and cu_seqlens_k whole numbers
+[sequences + 1] that begin with 0. Keys are numbered along k's first axis; map is [sequences,H,R,C], a shorter sequence in
+its first rows and columns.
+
+>>> import numpy, attend
+>>> x = numpy.random.default_rng(0).standard_normal((5, 1, 4), numpy.float32)
+>>> keys = attend.attention_summary_varlen(x, x, None, [0, 2, 5], [0, 2, 5], causal=True, top=1).top_keys[0, :, 0]
+>>> bool((keys[2:] >= 2).all())  # the second sequence sees its own
+True)";
+
+constexpr const char* weights_doc = R"(Any part of the weights exactly, without the rest: [B,H,queries,keys].
+
+q, k, lse, lse_low and the options as of attention_summary(). queries and keys are (begin, end); None: all. Or pairs,
+whole numbers [P,2] of a query and a key each: [B,H,P]. Pairs that are not visible have 0. float32 (float64 for float64).
+
+>>> import numpy, attend
+>>> q, k = numpy.random.default_rng(0).standard_normal((2, 1, 2, 500, 16), numpy.float32)
+>>> attend.attention_weights(q, k, causal=True, queries=(400, 410), keys=(0, 100)).shape
+(1, 2, 10, 100)
+>>> float(attend.attention_weights(q, k, causal=True, pairs=[(7, 7), (7, 8)])[0, 0, 1])  # a later key
+0.0)";
+
+constexpr const char* map_doc =
+    R"(The map of a part of the weights in blocks=(R, C), counted from its first query and key: (map, map_max).
+
+Both [B,H,R,C]: the sum of a block's weights over its keys, their mean over its queries that see a key; and the largest
+weight. A row of the map sums to what its queries give to the part's keys. Arguments as of attention_weights().
+
+>>> import numpy, attend
+>>> q, k = numpy.random.default_rng(0).standard_normal((2, 1, 2, 500, 16), numpy.float32)
+>>> map, map_max = attend.attention_map(q, k, blocks=(8, 4), queries=(100, 200), keys=(0, 50))
+>>> map.shape
+(1, 2, 8, 4))";
+
+constexpr const char* scores_doc =
+    R"(What each head does: a list of HeadScores, one for each item of the batch and query head.
+
+q, k, lse, lse_low and the options as of attention_summary(). tokens are the ids of the keys' tokens, whole numbers [Tk]
+or [B,Tk]; query i's own is that of key i + offset. Scores are of one sequence: query lists are refused.
+
+>>> import numpy, attend
+>>> q = numpy.zeros((1, 1, 50, 4), numpy.float32)
+>>> bias = numpy.eye(50, k=-1, dtype=numpy.float32) * 50  # each query looks at the key before it
+>>> attend.head_scores(q, q, causal=True, bias=bias)[0].kind
+'previous')";
+
+constexpr const char* plan_doc =
+    R"(How attention_summary() computes arguments of these shapes, and with how much memory.
+
+q and k are shapes or arrays; dtype (default: q's own, or float32) is a name or a dtype of NumPy or PyTorch; has_lse says
+whether lse is given. Raises what attention_summary() raises.
+
+>>> import attend
+>>> shape = (1, 1, 131072, 64)
+>>> attend.plan_summary(shape, shape, causal=True).scratch_bytes < 4 << 20
+True)";
+
+std::string signature(const std::string& name, const std::string& arguments, bool key_lengths,
+                      const std::string& result) {
+  return "def " + name + "(" + arguments + options_signature(key_lengths) + ") -> " + result;
+}
+
+void bind_summary_class(nb::module_& m) {
+  nb::class_<Summary>(m, "AttentionSummary", "What attention_summary() gives; None for what is not there.")
+      .def_ro("top_keys", &Summary::top_keys,
+              "[B,H,Tq,top] int64: the keys of a row's largest weights, falling, of equal ones the lower key first; -1 "
+              "where fewer keys are visible",
+              nb::sig("def top_keys(self) -> Any"))
+      .def_ro("top_weights", &Summary::top_weights, "[B,H,Tq,top] their weights")
+      .def_ro("entropy", &Summary::entropy,
+              "[B,H,Tq] of a row's weights, in nats (Clark et al. 2019); exp of it is how many keys are attended to")
+      .def_ro(
+          "distance", &Summary::distance,
+          "[B,H,Tq] mean of abs(i + offset - j) (Vig and Belinkov 2019); None where Tq != Tk and no offset was given")
+      .def_ro("sink_weights", &Summary::sink_weights, "[B,H,Tq] what the sinks take of a row; None without sinks")
+      .def_ro("received", &Summary::received, "[B,H,Tk] the sum of the weights that a key has in all rows")
+      .def_ro("lift", &Summary::lift, "[B,H,Tk] received over what uniform attention would give the key")
+      .def_ro("map", &Summary::map,
+              "[B,H,R,C] a block's weights summed over its keys, their mean over its queries that see a key")
+      .def_ro("map_max", &Summary::map_max, "[B,H,R,C] the largest weight of each block");
+}
+
+void bind_scores_class(nb::module_& m) {
+  nb::class_<HeadScores>(m, "HeadScores", "What one head does. Means are over the queries that see a key.")
+      .def_ro("batch", &HeadScores::batch, "the item of the batch")
+      .def_ro("head", &HeadScores::head, "the query head")
+      .def_ro(
+          "sink", &HeadScores::sink,
+          "the largest mean weight that a key has among the queries that see it (after Gu et al. 2024), of the keys "
+          "that at least half as many see as see any")
+      .def_ro("sink_key", &HeadScores::sink_key, "that key")
+      .def_ro("previous", &HeadScores::previous, "mean weight of the key before the level one (Olsson et al. 2022)")
+      .def_ro("duplicate", &HeadScores::duplicate, "mean of the weights of earlier keys with the query's own token")
+      .def_ro("induction", &HeadScores::induction, "mean of the weights of keys that come right after such a key")
+      .def_ro("local", &HeadScores::local, "mean of the weights within 8 keys of the level one")
+      .def_ro("entropy", &HeadScores::entropy, "mean entropy, in nats")
+      .def_ro("effective_keys", &HeadScores::effective_keys, "exp(entropy)")
+      .def_ro("distance", &HeadScores::distance, "mean distance; None where no offset is known")
+      .def_ro("kind", &HeadScores::kind,
+              "the first that holds: 'sink' > 0.3, 'previous' > 0.4, 'induction' > 0.3, 'local' > 0.8; else 'broad'")
+      .def("__repr__", &describe);
+}
+
+}  // namespace
+
+void bind_summary(nb::module_& m) {
+  bind_summary_class(m);
+  bind_scores_class(m);
+  const std::string arrays = "q: Array, k: Array, lse: Array | None = None, *, ",
+                    layout = "layout: Literal['bhtd', 'bthd'] = 'bhtd', ";
+  const std::string low = "lse_low: Array | None = None, ",
+                    wanted = "top: int = 8, map: tuple[int, int] | None = None, ";
+  const std::string part = "queries: tuple[int, int] | None = None, keys: tuple[int, int] | None = None, ";
+  m.def("attention_summary", &summary_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(),
+        nb::kw_only(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(), nb::arg("top") = 8,
+        nb::arg("map") = nb::none(), nb::arg("options"),
+        nb::sig(signature("attention_summary", arrays + layout + low + wanted, true, "AttentionSummary").c_str()),
+        summary_doc);
+  m.def("attention_summary_varlen", &summary_varlen, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse").none(),
+        nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(), nb::kw_only(), nb::arg("lse_low") = nb::none(),
+        nb::arg("top") = 8, nb::arg("map") = nb::none(), nb::arg("options"),
+        nb::sig(signature("attention_summary_varlen",
+                          "q: Array, k: Array, lse: Array | None, cu_seqlens_q: Array | Sequence[int], cu_seqlens_k: "
+                          "Array | Sequence[int], *, " +
+                              low + wanted,
+                          false, "AttentionSummary")
+                    .c_str()),
+        varlen_doc);
+  m.def("attention_weights", &weights_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(),
+        nb::kw_only(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(), nb::arg("queries") = nb::none(),
+        nb::arg("keys") = nb::none(), nb::arg("pairs") = nb::none(), nb::arg("options"),
+        nb::sig(signature("attention_weights",
+                          arrays + layout + low + part + "pairs: Array | Sequence[Sequence[int]] | None = None, ", true,
+                          "Any")
+                    .c_str()),
+        weights_doc);
+  m.def("attention_map", &map_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(), nb::kw_only(),
+        nb::arg("blocks").none(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(),
+        nb::arg("queries") = nb::none(), nb::arg("keys") = nb::none(), nb::arg("options"),
+        nb::sig(signature("attention_map", arrays + "blocks: tuple[int, int], " + layout + low + part, true,
+                          "tuple[Any, Any]")
+                    .c_str()),
+        map_doc);
+  m.def("head_scores", &scores_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(), nb::kw_only(),
+        nb::arg("tokens") = nb::none(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(), nb::arg("options"),
+        nb::sig(signature("head_scores", arrays + "tokens: Array | Sequence[int] | None = None, " + layout + low, true,
+                          "list[HeadScores]")
+                    .c_str()),
+        scores_doc);
+  m.def("plan_summary", &plan_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("dtype") = nb::none(), nb::kw_only(),
+        nb::arg("top") = 8, nb::arg("map") = nb::none(), nb::arg("has_lse") = true, nb::arg("options"),
+        nb::sig(signature("plan_summary",
+                          "q: Array | Sequence[int], k: Array | Sequence[int], dtype: object = None, *, " + wanted +
+                              "has_lse: bool = True, ",
+                          true, "AttentionPlan")
+                    .c_str()),
+        plan_doc);
+}
+
+}  // namespace attend::python
