@@ -130,6 +130,27 @@ class BackwardCase : public AttentionCase {
   AttentionGradients gradients_;
 };
 
+// Where the weights go, given lse.
+class SummaryCase : public AttentionCase {
+ public:
+  SummaryCase(const json& spec, const json& inputs) : AttentionCase(spec, inputs) { AttentionCase::run(); }
+  void run() override {
+    summary_ = attention_summary(q_, k_, result_.lse, options_, {.top = 8, .map = MapSize{256, 256}});
+  }
+  Tensor output() const override { return summary_.entropy.clone(); }
+  std::int64_t result_bytes() const override {
+    std::int64_t bytes = 0;
+    for (const Tensor* result : {&summary_.top_keys, &summary_.top_weights, &summary_.entropy, &summary_.received,
+                                 &summary_.lift, &*summary_.distance, &*summary_.map, &*summary_.map_max}) {
+      bytes += bytes_of(*result);
+    }
+    return bytes;
+  }
+
+ private:
+  AttentionSummary summary_;
+};
+
 // One step of decoding over a KvCache for each sequence.
 class CachedCase : public Prepared {
  public:
@@ -219,6 +240,8 @@ class Worker {
       made = std::make_unique<LayerCase>(spec, request.at("inputs"));
     else if (spec.value("backward", false))
       made = std::make_unique<BackwardCase>(spec, request.at("inputs"));
+    else if (spec.value("summary", false))
+      made = std::make_unique<SummaryCase>(spec, request.at("inputs"));
     else
       made = std::make_unique<AttentionCase>(spec, request.at("inputs"));
     cases_[request.at("id")] = std::move(made);
@@ -226,6 +249,7 @@ class Worker {
                     : kind == "linear"              ? "attend::Linear"
                     : kind == "layer"               ? "attend::MultiHeadAttention"
                     : spec.value("backward", false) ? "attend::attention_backward_into"
+                    : spec.value("summary", false)  ? "attend::attention_summary"
                                                     : "attend::attention_into"}};
   }
 

@@ -28,6 +28,7 @@ class Attention:
     arrays: str = ""  # from Python: "numpy" or "torch"
     backward: bool = False  # the gradients of q, k and v, given out and lse
     flex: bool = False  # PyTorch's worker takes FlexAttention
+    summary: bool = False  # attention_summary() with top 8 and a map of 256 x 256, given lse
 
     kind = "attention"
 
@@ -35,7 +36,7 @@ class Attention:
         """As the workers read it."""
         spec = {"kind": self.kind, "B": self.B, "H": self.H, "Hkv": self.Hkv or self.H, "Tq": self.Tq, "Tk": self.Tk,
                 "D": self.D, "dtype": self.dtype, "causal": self.causal, "softcap": self.softcap, "backward": self.backward,
-                "flex": self.flex}
+                "flex": self.flex, "summary": self.summary}
         if self.window:
             spec["window"] = list(self.window)
         if self.documents:
@@ -63,8 +64,9 @@ class Attention:
         return self.B * self.H * int(np.maximum(high - low + 1, 0).sum())
 
     def work(self, inputs=None):
-        """Useful FLOPs (two products forward, five backward), and the bytes of keys and values, which a decode step must read."""
-        return {"flops": (10 if self.backward else 4) * self.D * self.visible_pairs(inputs),
+        """Useful FLOPs (two products forward, five backward, one for a summary), and the bytes of keys and values, which a
+        decode step must read."""
+        return {"flops": (10 if self.backward else 2 if self.summary else 4) * self.D * self.visible_pairs(inputs),
                 "bytes": 2 * self.B * (self.Hkv or self.H) * self.Tk * self.D * (4 if self.dtype == "f32" else 2)}
 
     def inputs(self):
@@ -225,7 +227,7 @@ class Group:
     """Entries that are compared with each other, and so are measured in the same rounds."""
 
     name: str
-    section: str  # "table", "decode", "caches", "tokens", "head sizes", "options", "flex", "linear", "layer", "models", "backward"
+    section: str  # "table", "decode", "caches", "tokens", "head sizes", "options", "flex", "linear", "layer", "models", "backward", "summaries"
     entries: tuple
     reference: str = ""  # the entry whose output the others must agree with; "": they compute different things
 
@@ -250,8 +252,11 @@ GROUPS = {"one head": 1, "four heads": 4}
 RAGGED = Cached(32, 8, 128, tuple(100 + 7900 * n * n // 225 for n in range(16)))  # 16 sequences of 100 to 8,000 keys
 BACKWARD = {f"backward {name}": dataclasses.replace(TABLE[name], backward=True)
             for name in ("128, 96 heads", "512", "1024 causal", "2048x128 causal", "8192 causal", "8192")}
+SUMMARIES = {"summary 4096 causal": Attention(1, 8, 4096, 4096, 64, causal=True),
+             "summary 1024 causal": Attention(1, 12, 1024, 1024, 64, causal=True)}
 TOKENS = {"6 tokens": Attention(1, 3, 6, 6, 24)}
 BACKWARD_MEMORY = "backward, 65536 queries and keys"
+SUMMARY_MEMORY = "summary, 131072 queries and keys"
 # The big ones; the memory-bound and the short ones gain less from a second thread.
 ONE_THREAD = ("512", "1024 causal", "2048x128 causal", "8192 causal", "8192", "8192x128")
 
@@ -322,6 +327,13 @@ def backward_group(name, case):
     return Group(name, "backward", tuple(entries + [Entry(f"roof {roof}", roof=roof) for roof in ("fma", "bf16")]), "attend f32")
 
 
+def summary_group(name, case):
+    """A summary beside the forward, and beside PyTorch's from the whole matrix of weights."""
+    entries = [Entry(f"{what} {dtype}", worker, dataclasses.replace(case, dtype=dtype, summary=what != "forward"))
+               for what, worker in (("forward", "attend"), ("attend", "attend"), ("PyTorch", "PyTorch")) for dtype in ("f32", "bf16")]
+    return Group(name, "summaries", tuple(entries))
+
+
 def head_size_group(dtype):
     sizes = sorted({*HEAD_SIZES, *HEAD_SIZES.values()})
     entries = [Entry(f"attend D {D}", case=Attention(1, 8, 1024, 1024, D, dtype)) for D in sizes]
@@ -359,6 +371,7 @@ def groups():
     made += [*(cache_group(name, heads) for name, heads in GROUPS.items()), ragged_group()]
     made += [shape_group(name, "tokens", case, ()) for name, case in TOKENS.items()]
     made += [backward_group(name, case) for name, case in BACKWARD.items()]
+    made += [summary_group(name, case) for name, case in SUMMARIES.items()]
     made += [head_size_group(dtype) for dtype in ("f32", "bf16")]
     made += [option_group(dtype) for dtype in ("f32", "bf16")]
     made += [flex_group(name, change) for name, change in FLEX.items()]
@@ -379,6 +392,7 @@ def memory_cases():
         "131072 queries, window 256 causal": {"Tq": 131072, "window": (256, 0), "causal": True},
         "131072 queries, window 256 causal, bf16": {"Tq": 131072, "window": (256, 0), "causal": True, "dtype": "bf16"},
         BACKWARD_MEMORY: {"Tq": 65536, "Tk": 65536, "backward": True},
+        SUMMARY_MEMORY: {"Tq": 131072, "causal": True, "summary": True},
     }
     return {f"memory: {name}": dataclasses.replace(few, **change) for name, change in changes.items()}
 

@@ -92,10 +92,13 @@ def demands(run):
         yield demand(f"6 tokens, from Python on {arrays}", must, None, seconds and seconds * 1e6, "us", False)
     yield from own_demands(run)
     yield from backward_demands(run)
+    yield from summary_demands(run)
     beyond = {name: found.get("bytes") for name, found in run.result["memory"].items()}
     most = {name: bytes_ / 2**20 for name, bytes_ in beyond.items() if bytes_ is not None}
     yield demand("memory beyond tensors and gradients, backward, 65536 tokens", 256, None,
                  most.pop(f"memory: {cases.BACKWARD_MEMORY}", None), "MiB", False)
+    yield demand("memory beyond tensors and results, summary, 131072 tokens", 4, None,
+                 most.pop(f"memory: {cases.SUMMARY_MEMORY}", None), "MiB", False)
     yield lowest("memory beyond the tensors, 131072 keys, any option", 64, 8, most, "MiB", False)
 
 
@@ -134,6 +137,14 @@ def backward_demands(run):
     for dtype, must, aim in (("f32", 1.3, 1.6), ("bf16", 2.0, None)):
         yield lowest(f"backward against PyTorch, every case, {dtype}", must, aim,
                      {name: run.faster(name, f"attend {dtype}", f"PyTorch {dtype}") for name in cases.BACKWARD}, "x")
+
+
+def summary_demands(run):
+    for dtype, must, aim in (("f32", 1.1, 0.8), ("bf16", 1.4, 1.0)):
+        yield lowest(f"summary, of the forward's time, {dtype}", must, aim,
+                     {name: run.faster(name, f"forward {dtype}", f"attend {dtype}") for name in cases.SUMMARIES}, "x", False)
+        yield demand(f"summary of 4096 tokens against PyTorch's of the matrix, {dtype}", 8, None,
+                     run.faster("summary 4096 causal", f"attend {dtype}", f"PyTorch {dtype}"), "x")
 
 
 def own_demands(run):
@@ -285,6 +296,18 @@ def own(run):
     return "\n".join(filter(None, pages))
 
 
+def summaries(run):
+    """Top 8, received, lift, entropy and distance, a map of 256 x 256, given lse."""
+    rows = []
+    for name, case in cases.SUMMARIES.items():
+        for dtype in ("f32", "bf16"):
+            times_of = {who: run.seconds(name, f"{who} {dtype}") for who in ("forward", "attend", "PyTorch")}
+            share = run.faster(name, f"forward {dtype}", f"attend {dtype}")
+            rows.append([f"{title(case)}, {dtype}", *(number(seconds and seconds * 1e3) for seconds in times_of.values()),
+                         f"{share:.2f}" if share else "", times(run.faster(name, f"attend {dtype}", f"PyTorch {dtype}"))])
+    return table(["attention_summary, ms", "forward", "summary", "PyTorch, of the matrix", "of the forward's time", "against PyTorch"], rows)
+
+
 def flex(run):
     rows = []
     for name in cases.FLEX:
@@ -413,6 +436,7 @@ def page(run, picture):
              ("Forward", "\n".join(filter(None, (throughput(run, "f32", "roof fma"), throughput(run, "bf16", "roof bf16"), f16(run))))),
              ("Backward", backward(run)), ("Decode and short inputs", short(run)), ("Caches", caches(run)),
              ("Head sizes, options, threads", own(run)),
+             ("Summaries", summaries(run)),
              ("Beside FlexAttention", flex(run)),
              ("Layers", "\n".join(filter(None, (linear(run), multi_head(run))))),
              ("From Python", "\n".join(filter(None, (calls(run), models(run))))), ("Memory", memory(run)),

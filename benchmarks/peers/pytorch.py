@@ -33,6 +33,8 @@ def ways(case, inputs):
         return layer_ways(case, tensors)
     if case["flex"]:
         return flex_ways(case, tensors)
+    if case["summary"]:
+        return summary_ways(case, tensors)
     return backward_ways(case, tensors) if case["backward"] else attention_ways(case, tensors)
 
 
@@ -44,6 +46,23 @@ def attention_ways(case, tensors):
         return F.scaled_dot_product_attention(q, k, v, is_causal=case.get("causal", False), enable_gqa=grouped)
 
     return [("F.scaled_dot_product_attention", call, as_array)]
+
+
+def summary_ways(case, tensors):
+    """From the whole matrix of weights: the 8 largest, entropies, what keys receive, means in 256 x 256 blocks."""
+    q, k = tensors["q"], tensors["k"]
+    hidden = torch.ones(case["Tq"], case["Tk"], dtype=torch.bool).triu(1)
+    blocks = case["Tq"] // 256, case["Tk"] // 256
+
+    def call():
+        weights = torch.softmax((q @ k.transpose(-1, -2) * case["D"]**-0.5).masked_fill(hidden, -torch.inf), -1)
+        largest = weights.topk(8, -1)
+        entropy = torch.special.entr(weights).sum(-1)
+        received = weights.sum(-2)
+        map_ = weights.unflatten(-1, (-1, max(1, blocks[1]))).sum(-1).unflatten(-2, (-1, max(1, blocks[0]))).mean(-2)
+        return entropy, largest, received, map_
+
+    return [("softmax of q k^T, then topk, entr and sums", call, lambda result: as_array(result[0]))]
 
 
 def cached_ways(case, tensors):
