@@ -227,7 +227,8 @@ class Group:
     """Entries that are compared with each other, and so are measured in the same rounds."""
 
     name: str
-    section: str  # "table", "decode", "caches", "tokens", "head sizes", "options", "flex", "linear", "layer", "models", "backward", "summaries"
+    # "table", "decode", "caches", "tokens", "head sizes", "options", "flex", "linear", "layer", "models", "backward", "summaries"
+    section: str
     entries: tuple
     reference: str = ""  # the entry whose output the others must agree with; "": they compute different things
 

@@ -305,7 +305,8 @@ def summaries(run):
             share = run.faster(name, f"forward {dtype}", f"attend {dtype}")
             rows.append([f"{title(case)}, {dtype}", *(number(seconds and seconds * 1e3) for seconds in times_of.values()),
                          f"{share:.2f}" if share else "", times(run.faster(name, f"attend {dtype}", f"PyTorch {dtype}"))])
-    return table(["attention_summary, ms", "forward", "summary", "PyTorch, of the matrix", "of the forward's time", "against PyTorch"], rows)
+    return table(["attention_summary, ms", "forward", "summary", "PyTorch, of the matrix", "of the forward's time", "against PyTorch"],
+                 rows)
 
 
 def flex(run):
