@@ -6,7 +6,7 @@ import operator
 from types import SimpleNamespace
 
 import torch
-from torch import is_grad_enabled
+from torch import is_autocast_enabled, is_grad_enabled
 from torch._C import _get_tracing_state, _is_torch_function_mode_enabled, _len_torch_dispatch_stack
 from torch._C._functorch import peek_interpreter_stack, unwrap_if_dead
 from torch._functorch.utils import enable_single_level_autograd_function, unwrap_dead_wrappers
@@ -16,6 +16,7 @@ from torch.compiler import is_compiling
 from . import _core
 
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 # All tensors are positional: PyTorch registers vmap for no others. dropout_seed is one, so that a compiled program may
 # draw it anew in each run.
 TENSORS = (*(name for name, _ in _core._tensor_keywords), "dropout_seed")
@@ -157,6 +158,29 @@ class _DirectAttention(torch.autograd.Function):
         return None, None, None, gradients.dq, gradients.dk, gradients.dv, *learned
 
 
+class _PlainAttention(torch.autograd.Function):
+    """The same of q, k and v alone, for out alone: most steps of training. Between a step's other kernels its code is
+    cold, and each line counts."""
+
+    @staticmethod
+    def forward(ctx, options, q, k, v):
+        out, lse, lse_low = _core.attention(q, k, v, return_lse_low=True, **options)
+        ctx.save_for_backward(out, lse, lse_low, q, k, v)
+        ctx.options = options
+        return out
+
+    @staticmethod
+    def backward(ctx, dout):
+        out, lse, lse_low, q, k, v = ctx.saved_tensors
+        if dispatches(dout) or is_grad_enabled():  # enabled: create_graph=True
+            tensors = (dout, None, out, lse, lse_low, q, k, v, *[None] * len(TENSORS))
+            gradients = _gradients_by_operator(tensors, ctx.options, ())
+        else:
+            gradients = _core.attention_backward(dout.resolve_neg(), q, k, v, out, lse, lse_low=lse_low, **ctx.options)
+        return None, gradients.dq, gradients.dk, gradients.dv
+
+
+_apply_plain = super(torch.autograd.Function, _PlainAttention).apply
 _apply = super(torch.autograd.Function, _DirectAttention).apply  # apply() without its look for transforms, 1.5 us
 
 
@@ -221,6 +245,37 @@ def sdpa_by(function, query, key, value, attn_mask, dropout_p, is_causal, scale,
         options["dropout_p"] = dropout_p
     out = function(q, k, v, given, options, False)
     return out if batches is None else out.unflatten(0, batches)
+
+
+def sdpa_plain(query, key, value, dropout_p, is_causal, scale, enable_gqa):
+    """scaled_dot_product_attention() of three plain tensors, without a mask or dropout, where nothing looks: what the
+    longer way does, in one function. None for any other call, and where attend refuses."""
+    try:
+        if (
+            type(query) not in PLAIN
+            or type(key) not in PLAIN
+            or type(value) not in PLAIN
+            or dropout_p != 0
+            or dispatches(query)
+            or query.dtype not in DTYPES
+            or not query.is_cpu
+            or forward_ad._current_level >= 0
+            or is_autocast_enabled("cpu")
+        ):
+            return None
+        if not is_grad_enabled() or not (query.requires_grad or key.requires_grad or value.requires_grad):
+            return _core.scaled_dot_product_attention(
+                query, key, value, None, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
+            )
+        shape = query.shape
+        if len(shape) > 4 or not (shape == key.shape == value.shape or shape[:-2] == key.shape[:-2] == value.shape[:-2]):
+            return None
+        options = {"causal": True, "offset": 0} if is_causal else {}
+        if scale is not None:
+            options["scale"] = scale
+        return _apply_plain(options, unwrap_if_dead(query), unwrap_if_dead(key), unwrap_if_dead(value))
+    except (RuntimeError, TypeError, ValueError):  # said by the longer way
+        return None
 
 
 def seed_tensor(seed: int) -> torch.Tensor:

@@ -31,7 +31,6 @@ __all__ = ["attention", "replace_sdpa", "restore_sdpa", "scaled_dot_product_atte
 
 _torch_sdpa = functional.scaled_dot_product_attention
 _CLASSES = operators.PLAIN | {FakeTensor, FunctionalTensor}  # a tracer's
-_DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 _warned: set[str] = set()
 
 
@@ -60,7 +59,7 @@ def _why_torch(tensors: Sequence[torch.Tensor], is_causal: bool) -> str | None:
     if forward_ad._current_level >= 0:
         return "attend has no forward-mode derivative"
     dtype = tensors[0].dtype
-    if dtype in _DTYPES:
+    if dtype in operators.DTYPES:
         return None
     # Nothing is lost in float64: attend's own path would be exact and slow.
     return "" if dtype == torch.float64 else f"attend has no kernels for {dtype}"
@@ -102,6 +101,10 @@ def scaled_dot_product_attention(
     >>> out.shape, q.grad.shape
     (torch.Size([1, 2, 3, 8]), torch.Size([1, 2, 3, 8]))
     """
+    if attn_mask is None and not is_compiling():
+        out = operators.sdpa_plain(query, key, value, dropout_p, is_causal, scale, enable_gqa)
+        if out is not None:
+            return out
     tensors = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
     if isinstance(attn_mask, CausalBias):
         return _with_causal_bias(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)

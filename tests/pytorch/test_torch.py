@@ -445,6 +445,15 @@ def test_what_changed_since_the_forward_is_refused(name):
         out.sum().backward()
 
 
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_what_changed_since_sdpa_is_refused(n):
+    tensors = [rand(2, 4, 5, 8).requires_grad_() * 1 for _ in range(3)]
+    out = sdpa(*tensors)
+    tensors[n].detach().zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
 def test_tensors_of_a_transform_that_ended():
     kept = []
 
