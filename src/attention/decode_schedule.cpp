@@ -103,7 +103,7 @@ void cut_decode(const Problem& p, Schedule& s) {
   const double heads = static_cast<double>(sequences) * static_cast<double>(p.Hkv);
   const double row = 2.0 * static_cast<double>(kernels::tile_keys) *
                      (static_cast<double>(p.D) + static_cast<double>(p.Dv) + 2.0 * decode_rows);
-  check_scratch(p, row * (heads * static_cast<double>(ranges) + num_threads()));
+  check_scratch(p, row * (heads * static_cast<double>(ranges) + s.workers));
   std::int64_t together = 1;
   if (p.blocks.size() > 1) s.shared = share_ranges(p);
   for (const SharedRange& shared : s.shared) together = std::max(together, std::ssize(shared.sequences));

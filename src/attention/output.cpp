@@ -19,7 +19,12 @@ std::pair<std::intptr_t, std::intptr_t> span_of(const View& x) {
     const std::int64_t reach = (x.shape()[axis] - 1) * x.strides()[axis];
     (reach < 0 ? low : high) += reach;
   }
-  return {start + low * size_of(x.dtype()), start + (high + 1) * size_of(x.dtype())};
+  const std::int64_t element = size_of(x.dtype());
+  return {start + low * element, start + (high + 1) * element};
+}
+
+bool meet(const std::pair<std::intptr_t, std::intptr_t>& a, const std::pair<std::intptr_t, std::intptr_t>& b) {
+  return a.first < a.second && b.first < b.second && a.first < b.second && b.first < a.second;
 }
 
 // Whether every axis is stepped over by the ones with larger strides. Any layout that does not interleave axes passes.
@@ -42,9 +47,7 @@ bool distinct_elements(const View& x) {
 }  // namespace
 
 bool overlap(const View& a, const View& b) {
-  const auto [a_first, a_last] = span_of(a);
-  const auto [b_first, b_last] = span_of(b);
-  return a_first < a_last && b_first < b_last && a_first < b_last && b_first < a_last;
+  return meet(span_of(a), span_of(b));
 }
 
 void check_output(const char* function, std::string_view name, const MutableView& x, const Dims& shape, DType dtype) {
@@ -58,8 +61,9 @@ void check_output(const char* function, std::string_view name, const MutableView
 
 void check_apart(const char* function, std::string_view name, const View& x, const View& q, const View& k,
                  const View& v, const AttentionOptions& options) {
+  const auto own = span_of(x);
   const auto apart = [&](std::string_view other, const View& argument) {
-    if (overlap(x, argument)) fail(ErrorCode::bad_value, function, "{} shares memory with {}", name, other);
+    if (meet(own, span_of(argument))) fail(ErrorCode::bad_value, function, "{} shares memory with {}", name, other);
   };
   apart("q", q);
   apart("k", k);

@@ -214,6 +214,7 @@ std::vector<kernels::Rules> check_positions(const char* function, const View& q,
 }
 
 Dims Problem::trim(const Dims& shape) const {
+  if (rank == 4) return shape;
   return Dims(std::span(shape.begin() + (4 - rank), shape.end()));
 }
 

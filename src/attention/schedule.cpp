@@ -148,10 +148,21 @@ Schedule make_schedule(const Problem& p) {
   if (p.q.dtype() == DType::f64) {
     return reference_schedule(p, "f64 is computed by the plain path, in double precision");
   }
+  const bool all_alike = p.query_starts.empty();
+  const bool no_rows = p.B == 0 || p.H == 0 || p.Tq == 0;
+  if (all_alike && !no_rows && takes_decode(p, p.sequence(0))) {
+    Schedule s = schedule_of(p, Path::decode);
+    cut_decode(p, s);
+    return s;
+  }
   Schedule s = schedule_of(p, Path::fused);
-  if (p.B == 0 || p.H == 0 || p.Tq == 0) return s;
+  if (no_rows) return s;
+  if (all_alike) {
+    cut_fused(p, s);
+    return s;
+  }
   Schedule few = schedule_of(p, Path::decode);
-  if (p.query_starts.empty() ? takes_decode(p, p.sequence(0)) : s.members.empty()) {
+  if (s.members.empty()) {
     cut_decode(p, few);
     return few;
   }

@@ -8,6 +8,7 @@ namespace attend {
 // The view (View or MutableView) with axes of size 1 in front, up to `rank`.
 template <class AnyView>
 AnyView with_axes(const AnyView& x, int rank) {
+  if (x.rank() >= rank) return x;
   Dims shape, strides;
   for (int i = x.rank(); i < rank; ++i) {
     shape.push_back(1);
