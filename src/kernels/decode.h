@@ -71,22 +71,34 @@ class Decode {
   };
 
   void start() {
-    Row row{groups_, 0, first_};
-    for (std::int64_t r = 0; r < padded_rows_; ++r) {
-      row_[r] = r < rows_ ? row : row_[r - 1];  // a team's empty places repeat the last row
-      if (++row.query == first_ + queries_) row.query = first_, ++row.head;
-      if (row.head == g_.sizes.G) row.head = 0, ++row.of;
-      const Group& group = row_[r].of->group;
+    std::int64_t r = 0;
+    for (const DecodeGroup* of = groups_; r < rows_; ++of) {
+      for (std::int64_t head = 0; head < g_.sizes.G; ++head, r += queries_) {
+        for (std::int64_t i = 0; i < queries_; ++i) row_[r + i] = {of, head, first_ + i};
+        load_rows(of->group, head, r);
+      }
+    }
+    // A team's empty places repeat the last row, but where that is a team of its own.
+    for (; r < padded_rows_ && rows_ % team != 1; ++r) {
+      if (Dot::integer) query_factor_[r] = query_factor_[r - 1];
+      for (std::int64_t s = 0; s < steps_; s += lanes)
+        Simd::store(q_ + r * steps_ + s, Simd::load(q_ + (r - 1) * steps_ + s));
+    }
+    for (std::int64_t d = 0; d < r * value_width_; d += lanes) Simd::store(o_ + d, Simd::zero());
+  }
+
+  // The queries of one head, to rows from r on.
+  void load_rows(const Group& group, std::int64_t head, std::int64_t r) {
+    if constexpr (!Dot::integer) load_queries<Dot>(group, head, first_, first_ + queries_, q_ + r * steps_, steps_);
+    for (std::int64_t i = 0; i < queries_; ++i, ++r) {
       if constexpr (Dot::integer) {
         auto* whole = reinterpret_cast<std::int16_t*>(q_ + r * steps_);
-        query_factor_[r] = load_query_i16(group, row_[r].head, row_[r].query, whole, steps_, k_copy_);
-      } else {
-        load_query<Dot>(group, row_[r].head, row_[r].query, q_ + r * steps_, steps_);
+        query_factor_[r] = load_query_i16(group, head, first_ + i, whole, steps_, k_copy_);
       }
-      ranges_.add(r, visible_keys(group.rules, row_[r].query));
+      ranges_.add(r, visible_keys(group.rules, first_ + i));
       m_[r] = no_maximum;
-      for (int i = 0; i < lanes; ++i) l_[r * lanes + i] = rounded_l_[r * lanes + i] = 0;
-      for (std::int64_t d = 0; d < value_width_; ++d) o_[r * value_width_ + d] = 0;
+      Simd::store(l_ + r * lanes, Simd::zero());
+      if (rounds) Simd::store(rounded_l_ + r * lanes, Simd::zero());
     }
   }
 
@@ -137,14 +149,16 @@ class Decode {
     const Elements of{g_.k.dtype, g_.k.column, g_.sizes.D};
     if (of.stride == 1 && of.count % (lanes * Dot::pair) == 0) return {from, row};
     // In the form that ReadK reads, with zeros up to a whole vector.
+    if (!Dot::integer && bytes_of(of.dtype) != 2) {
+      load_operands<DotF32>(k_copy_, from, row, keys, of, steps_);
+      return {reinterpret_cast<const char*>(k_copy_), steps_ * 4};
+    }
     for (std::int64_t j = 0; j < keys; ++j) {
       float* to = k_copy_ + j * steps_;
       if (Dot::integer) {
         copy_bytes(to, from + j * row, of.count, 2 * steps_);
-      } else if (bytes_of(of.dtype) == 2) {
-        copy_halves(reinterpret_cast<std::uint16_t*>(to), from + j * row, of, steps_ * Dot::pair);
       } else {
-        load_operand<DotF32>(to, from + j * row, of, steps_);
+        copy_halves(reinterpret_cast<std::uint16_t*>(to), from + j * row, of, steps_ * Dot::pair);
       }
     }
     return {reinterpret_cast<const char*>(k_copy_), steps_ * 4};
@@ -154,18 +168,34 @@ class Decode {
   template <int Rows>
   void score(std::int64_t r, Lines k, std::int64_t keys) {
     constexpr int at_once = lanes / Rows;
+    float* scores = scores_ + r * tile_keys;
+    const bool whole = keys == tile_keys;
     for (std::int64_t key = 0; key < keys; key += at_once) {
       const char* line[at_once];
 #pragma GCC unroll 16
       for (int j = 0; j < at_once; ++j) line[j] = k.data + min_of(key + j, keys - 1) * k.row;
       float products[lanes];
-      dot_rows<Dot, ReadK, Rows>(q_ + r * steps_, steps_, line, products, [=, this](int j, std::int64_t s) {
-        if (r == 0 && s * ReadK::size % 64 == 0) fetch_soon(key + j, s * ReadK::size);
-      });
+      Simd::store(products, dot_rows<Dot, ReadK, Rows>(q_ + r * steps_, steps_, line, [=, this](int j, std::int64_t s) {
+                    if (r == 0 && s * ReadK::size % 64 == 0) fetch_soon(key + j, s * ReadK::size);
+                  }));
+      if (Rows > 1 && !whole) {  // [part][row][key] for now
+        __builtin_memcpy(scores + key / at_once % Rows * tile_keys + key / lanes * lanes, products, sizeof products);
+        continue;
+      }
 #pragma GCC unroll 4
       for (int i = 0; i < Rows; ++i) {
-        __builtin_memcpy(scores_ + (r + i) * tile_keys + key, products + i * at_once, at_once * sizeof(float));
+        __builtin_memcpy(scores + i * tile_keys + key, products + i * at_once, at_once * sizeof(float));
       }
+    }
+    // Few keys are read right after they were written: whole vectors then, as nobody waits for one that was written at
+    // once. Many are not, and cost a twentieth more this way.
+    for (std::int64_t key = 0; Rows > 1 && !whole && key < keys; key += lanes) {
+      F parts[4];
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) parts[i] = Simd::load(scores + i * tile_keys + key);
+      Simd::transpose_quarters(parts);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) Simd::store(scores + i * tile_keys + key, parts[i]);
     }
   }
 
@@ -230,7 +260,11 @@ class Decode {
   void weigh(std::int64_t r, std::int64_t keys) {
     float* s = scores_ + r * tile_keys;
     const std::int64_t end = round_up(keys, lanes);
-    for (std::int64_t j = keys; j < end; ++j) s[j] = -infinity;
+    if (keys < end) {  // places without a key; as one vector, which the loads below need not wait for
+      const Mask there = Simd::lanes_of(static_cast<std::uint32_t>(below(keys - (end - lanes))));
+      float* last = s + end - lanes;
+      Simd::store(last, Simd::select(there, Simd::load(last), Simd::set1(-infinity)));
+    }
     const F factor = Simd::set1(adjusts_ ? 1 : late_factor<Dot>(g_.rules));
     F top = Simd::mul(Simd::load(s), factor);
     for (std::int64_t j = lanes; j < end; j += lanes) top = Simd::max(Simd::mul(Simd::load(s + j), factor), top);
@@ -299,14 +333,14 @@ class Decode {
 
   // In the form that the products read: f32, else as it is; zeros up to a whole vector, and where not finite.
   Lines copy_values(Lines from, Elements of, std::int64_t keys, bool finite) {
-    for (std::int64_t j = 0; j < keys; ++j) {
+    if (Dot::pair == 1) load_operands<Dot>(v_copy_, from.data, from.row, keys, of, value_width_);
+    for (std::int64_t j = 0; j < keys && (Dot::pair == 2 || !finite); ++j) {
       const char* row = from.data + j * from.row;
       if constexpr (Dot::integer) {
         copy_bytes(reinterpret_cast<char*>(v_copy_) + j * value_width_, row, of.count, value_width_);
       } else if constexpr (Dot::pair == 1) {
         float* to = v_copy_ + j * value_width_;
-        load_operand<Dot>(to, row, of, value_width_);
-        for (std::int64_t d = 0; d < of.count && !finite; ++d) to[d] = to[d] - to[d] == 0 ? to[d] : 0;
+        for (std::int64_t d = 0; d < of.count; ++d) to[d] = to[d] - to[d] == 0 ? to[d] : 0;
       } else {
         auto* to = reinterpret_cast<std::uint16_t*>(v_copy_) + j * value_width_;
         copy_halves(to, row, of, value_width_);
@@ -372,7 +406,22 @@ class Decode {
       // The sums of rounded weights times values, as if these weights summed to l (see forward.h, add_rounded).
       const float rounding = !rounds || l == 0 ? 1 : l / sum_of_lanes(Simd::load(rounded_l_ + r * lanes));
       partial[1] = l;
-      for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) partial[2 + d] = o_[r * value_width_ + place_of(d)] * rounding;
+      write_sums(partial + 2, o_ + r * value_width_, rounding);
+    }
+  }
+
+  // A row's sums times `factor`, in the order of the columns.
+  void write_sums(float* to, const float* sums, float factor) const {
+    if constexpr (Dot::pair == 1) {
+      for (std::int64_t d = 0; d < g_.sizes.Dv; ++d) to[d] = sums[d] * factor;
+    } else {
+      for (std::int64_t d = 0; d < g_.sizes.Dv; d += pair_columns) {
+        float ordered[pair_columns];  // a place that the compiler knows takes no division
+#pragma GCC unroll 32
+        for (int i = 0; i < pair_columns; ++i) ordered[i] = sums[d + Simd::interleaved_place(i)] * factor;
+        const std::int64_t count = min_of(pair_columns, g_.sizes.Dv - d);
+        for (std::int64_t i = 0; i < count; ++i) to[d + i] = ordered[i];
+      }
     }
   }
 

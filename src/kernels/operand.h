@@ -206,6 +206,9 @@ void copy_halves(std::uint16_t* to, const char* from, Elements of, std::int64_t 
     std::int64_t i = 0;
     for (; i + 2 * lanes <= of.count; i += 2 * lanes) __builtin_memcpy(to + i, from + i * 2, 4 * lanes);
     __builtin_memcpy(to + of.count - 2 * lanes, from + (of.count - 2 * lanes) * 2, 4 * lanes);
+  } else if (of.stride == 1 && of.count >= 8) {
+    for (std::int64_t i = 0; i + 8 <= of.count; i += 8) __builtin_memcpy(to + i, from + i * 2, 16);
+    __builtin_memcpy(to + of.count - 8, from + (of.count - 8) * 2, 16);
   } else {
     for (std::int64_t i = 0; i < of.count; ++i) __builtin_memcpy(to + i, from + i * of.stride * 2, 2);
   }
@@ -220,6 +223,26 @@ void load_operand(float* to, const char* from, Elements of, std::int64_t steps, 
     for (std::int64_t d = of.count; d < steps; ++d) to[d] = 0;
   } else {
     copy_halves(reinterpret_cast<std::uint16_t*>(to), from, of, 2 * steps);
+  }
+}
+
+// The same of `rows` rows, `row` bytes apart in memory and `steps` floats in `to`. One call for all of them, and whole
+// vectors, where the rows lie so: few short rows took most of their time in calls, and what reads a vector that was
+// written in two parts waits for both.
+template <class Dot>
+void load_operands(float* to, const char* from, std::int64_t row, std::int64_t rows, Elements of, std::int64_t steps,
+                   float factor = 1) {
+  if (Dot::pair == 2 || of.dtype != DType::f32 || of.stride != 1 || steps % lanes != 0) {
+    for (std::int64_t i = 0; i < rows; ++i) load_operand<Dot>(to + i * steps, from + i * row, of, steps, factor);
+    return;
+  }
+  const F f = Simd::set1(factor);
+  const std::int64_t whole = of.count / lanes * lanes, rest = of.count - whole;
+  for (std::int64_t i = 0; i < rows; ++i, to += steps, from += row) {
+    const auto* single = reinterpret_cast<const float*>(from);
+    for (std::int64_t d = 0; d < whole; d += lanes) Simd::store(to + d, Simd::mul(Simd::load(single + d), f));
+    if (rest > 0) Simd::store(to + whole, Simd::mul(Simd::load_first(single + whole, rest), f));
+    for (std::int64_t d = round_up(of.count, lanes); d < steps; d += lanes) Simd::store(to + d, Simd::zero());
   }
 }
 

@@ -22,18 +22,31 @@ float late_factor(const Rules& rules) {
   return Dot::pair == 1 || Dot::integer || rules.scale == 0 ? 1 : __builtin_fabsf(score_factor(rules));
 }
 
+// The sign of the scale, and a scale of 0, on a query of bf16.
+inline void take_sign(const Rules& rules, std::uint16_t* half, std::int64_t count) {
+  const std::uint16_t sign = rules.scale < 0 ? 0x8000 : 0, kept = rules.scale == 0 ? 0 : 0xFFFF;
+  for (std::int64_t d = 0; (sign || !kept) && d < count; ++d)
+    half[d] = static_cast<std::uint16_t>((half[d] ^ sign) & kept);
+}
+
 // One query row as the products of the forward and decode take it, into `to` [steps * pair].
 template <class Dot>
 inline __attribute__((always_inline)) void load_query(const Group& g, std::int64_t head, std::int64_t query, float* to,
                                                       std::int64_t steps) {
   const Elements of{g.q.dtype, g.q.column, g.sizes.D};
   load_operand<Dot>(to, operand_at(g.q, head, query), of, steps, score_factor(g.rules));
-  if constexpr (Dot::pair == 2) {
-    auto* half = reinterpret_cast<std::uint16_t*>(to);
-    const std::uint16_t sign = g.rules.scale < 0 ? 0x8000 : 0, kept = g.rules.scale == 0 ? 0 : 0xFFFF;
-    for (std::int64_t d = 0; (sign || !kept) && d < of.count; ++d)
-      half[d] = static_cast<std::uint16_t>((half[d] ^ sign) & kept);
-  }
+  if (Dot::pair == 2) take_sign(g.rules, reinterpret_cast<std::uint16_t*>(to), of.count);
+}
+
+// Queries [first, last) of a head.
+template <class Dot>
+void load_queries(const Group& g, std::int64_t head, std::int64_t first, std::int64_t last, float* to,
+                  std::int64_t steps) {
+  const Elements of{g.q.dtype, g.q.column, g.sizes.D};
+  const std::int64_t row = g.q.row * bytes_of(g.q.dtype);
+  load_operands<Dot>(to, operand_at(g.q, head, first), row, last - first, of, steps, score_factor(g.rules));
+  for (std::int64_t i = 0; Dot::pair == 2 && i < last - first; ++i)
+    take_sign(g.rules, reinterpret_cast<std::uint16_t*>(to + i * steps), of.count);
 }
 
 // ---- Softcap ----

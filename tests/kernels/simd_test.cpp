@@ -287,6 +287,29 @@ TEST_P(Simd, Transpose) {
   }
 }
 
+TEST_P(Simd, TransposeQuarters) {
+  const auto lanes = static_cast<std::size_t>(table_->lanes), quarter = lanes / 4;
+  const Floats x = any_bits(4 * lanes, 13);
+  Floats y = x;
+  table_->transpose_quarters(y.data());
+  for (std::size_t i = 0; i < 4; ++i) {
+    for (std::size_t j = 0; j < lanes; ++j) {
+      EXPECT_EQ(bits_of(y[j / quarter * lanes + i * quarter + j % quarter]), bits_of(x[i * lanes + j]));
+    }
+  }
+}
+
+// The memory ends with the last one that is asked for, so that the address sanitizer sees who reads on.
+TEST_P(Simd, LoadFirst) {
+  const auto lanes = static_cast<std::size_t>(table_->lanes);
+  for (std::size_t count = 1; count < lanes; ++count) {
+    const Floats x = any_bits(count, 14 + count);
+    Floats y(lanes, 1);
+    table_->load_first(x.data(), static_cast<long>(count), y.data());
+    for (std::size_t i = 0; i < lanes; ++i) EXPECT_EQ(bits_of(y[i]), i < count ? bits_of(x[i]) : 0);
+  }
+}
+
 // What scores look like: of all magnitudes, whole, and just beside whole.
 Floats exponents() {
   Floats x = uniform(20000, -127, 127, 5);

@@ -21,6 +21,10 @@ struct Simd {
   static F zero() { return _mm256_setzero_ps(); }
   static F set1(float x) { return _mm256_set1_ps(x); }
   static F load(const float* p) { return _mm256_loadu_ps(p); }
+  static F load_first(const float* p, std::int64_t count) {
+    const __m256i number = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), number));
+  }
   static void store(float* p, F x) { _mm256_storeu_ps(p, x); }
   static F add(F a, F b) { return _mm256_add_ps(a, b); }
   static F sub(F a, F b) { return _mm256_sub_ps(a, b); }
@@ -60,6 +64,16 @@ struct Simd {
       x[c] = _mm256_permute2f128_ps(part[c][0], part[c][1], 0x20);
       x[4 + c] = _mm256_permute2f128_ps(part[c][0], part[c][1], 0x31);
     }
+  }
+
+  static void transpose_quarters(F (&x)[4]) {
+    const auto wide = [&](int i) { return _mm256_castps_pd(x[i]); };
+    const __m256d a = _mm256_unpacklo_pd(wide(0), wide(1)), b = _mm256_unpackhi_pd(wide(0), wide(1));
+    const __m256d c = _mm256_unpacklo_pd(wide(2), wide(3)), d = _mm256_unpackhi_pd(wide(2), wide(3));
+    x[0] = _mm256_castpd_ps(_mm256_permute2f128_pd(a, c, 0x20));
+    x[1] = _mm256_castpd_ps(_mm256_permute2f128_pd(b, d, 0x20));
+    x[2] = _mm256_castpd_ps(_mm256_permute2f128_pd(a, c, 0x31));
+    x[3] = _mm256_castpd_ps(_mm256_permute2f128_pd(b, d, 0x31));
   }
 
   static Mask greater(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }

@@ -20,6 +20,10 @@ struct Simd {
   static F zero() { return _mm512_setzero_ps(); }
   static F set1(float x) { return _mm512_set1_ps(x); }
   static F load(const float* p) { return _mm512_loadu_ps(p); }
+  // The first of them, 1 to lanes - 1; zeros beyond, where no memory is read.
+  static F load_first(const float* p, std::int64_t count) {
+    return _mm512_maskz_loadu_ps(static_cast<Mask>((1u << count) - 1), p);
+  }
   static void store(float* p, F x) { _mm512_storeu_ps(p, x); }
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
@@ -59,6 +63,14 @@ struct Simd {
       x[c] = _mm512_shuffle_f32x4(even, more_even, 0x88), x[8 + c] = _mm512_shuffle_f32x4(even, more_even, 0xDD);
       x[4 + c] = _mm512_shuffle_f32x4(odd, more_odd, 0x88), x[12 + c] = _mm512_shuffle_f32x4(odd, more_odd, 0xDD);
     }
+  }
+
+  // The same of quarters of four vectors: quarter j of x[i] and quarter i of x[j] change places.
+  static void transpose_quarters(F (&x)[4]) {
+    const F even_low = _mm512_shuffle_f32x4(x[0], x[1], 0x88), odd_low = _mm512_shuffle_f32x4(x[0], x[1], 0xDD);
+    const F even_high = _mm512_shuffle_f32x4(x[2], x[3], 0x88), odd_high = _mm512_shuffle_f32x4(x[2], x[3], 0xDD);
+    x[0] = _mm512_shuffle_f32x4(even_low, even_high, 0x88), x[2] = _mm512_shuffle_f32x4(even_low, even_high, 0xDD);
+    x[1] = _mm512_shuffle_f32x4(odd_low, odd_high, 0x88), x[3] = _mm512_shuffle_f32x4(odd_low, odd_high, 0xDD);
   }
 
   static Mask greater(F a, F b) {

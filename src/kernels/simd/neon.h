@@ -22,6 +22,11 @@ struct Simd {
   static F zero() { return vdupq_n_f32(0); }
   static F set1(float x) { return vdupq_n_f32(x); }
   static F load(const float* p) { return vld1q_f32(p); }
+  static F load_first(const float* p, std::int64_t count) {
+    F x = vsetq_lane_f32(p[0], vdupq_n_f32(0), 0);
+    if (count > 1) x = vsetq_lane_f32(p[1], x, 1);
+    return count > 2 ? vsetq_lane_f32(p[2], x, 2) : x;
+  }
   static void store(float* p, F x) { vst1q_f32(p, x); }
   static F add(F a, F b) { return vaddq_f32(a, b); }
   static F sub(F a, F b) { return vsubq_f32(a, b); }
@@ -48,6 +53,7 @@ struct Simd {
     x[2] = vcombine_f32(vget_high_f32(ab.val[0]), vget_high_f32(cd.val[0]));
     x[3] = vcombine_f32(vget_high_f32(ab.val[1]), vget_high_f32(cd.val[1]));
   }
+  static void transpose_quarters(F (&x)[4]) { transpose(x); }
 
   static Mask greater(F a, F b) { return vcgtq_f32(a, b); }
   static Mask equal(F a, F b) { return vceqq_f32(a, b); }

@@ -23,6 +23,12 @@ struct Simd {
   static F zero() { return _mm_setzero_ps(); }
   static F set1(float x) { return _mm_set1_ps(x); }
   static F load(const float* p) { return _mm_loadu_ps(p); }
+  static F load_first(const float* p, std::int64_t count) {
+    const F last = _mm_load_ss(p + count - 1);
+    if (count == 1) return last;
+    const F two = _mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(p)));
+    return count == 2 ? two : _mm_movelh_ps(two, last);
+  }
   static void store(float* p, F x) { _mm_storeu_ps(p, x); }
   static F add(F a, F b) { return _mm_add_ps(a, b); }
   static F sub(F a, F b) { return _mm_sub_ps(a, b); }
@@ -39,6 +45,7 @@ struct Simd {
   static F sum_each_i32(const F (&x)[lanes]) { return sum_each_by<add_i32>(x); }
 
   static void transpose(F (&x)[lanes]) { _MM_TRANSPOSE4_PS(x[0], x[1], x[2], x[3]); }
+  static void transpose_quarters(F (&x)[4]) { transpose(x); }
 
   static Mask greater(F a, F b) { return _mm_cmpgt_ps(a, b); }
   static Mask equal(F a, F b) { return _mm_cmpeq_ps(a, b); }

@@ -60,6 +60,7 @@ constexpr void fill_arithmetic(SimdTable& table) {
   table.zero = [](float* y, long n) { each(n, [=](long i) { Simd::store(y + i, Simd::zero()); }); };
   table.set1 = [](float x, float* y, long n) { each(n, [=](long i) { Simd::store(y + i, Simd::set1(x)); }); };
   table.copy = ATTEND_UNARY([](F x) { return x; });
+  table.load_first = [](const float* x, long count, float* y) { Simd::store(y, Simd::load_first(x, count)); };
   table.add = ATTEND_BINARY(Simd::add);
   table.sub = ATTEND_BINARY(Simd::sub);
   table.mul = ATTEND_BINARY(Simd::mul);
@@ -81,6 +82,12 @@ constexpr void fill_arithmetic(SimdTable& table) {
     for (int i = 0; i < Simd::lanes; ++i) rows[i] = Simd::load(x + i * Simd::lanes);
     Simd::transpose(rows);
     for (int i = 0; i < Simd::lanes; ++i) Simd::store(x + i * Simd::lanes, rows[i]);
+  };
+  table.transpose_quarters = [](float* x) {
+    F rows[4];
+    for (int i = 0; i < 4; ++i) rows[i] = Simd::load(x + i * Simd::lanes);
+    Simd::transpose_quarters(rows);
+    for (int i = 0; i < 4; ++i) Simd::store(x + i * Simd::lanes, rows[i]);
   };
   table.fraction = ATTEND_UNARY(Simd::fraction);
   table.scale_by_floor = ATTEND_BINARY(Simd::scale_by_floor);

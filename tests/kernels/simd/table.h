@@ -19,7 +19,8 @@ struct SimdTable {
 
   void (*zero)(float* y, long n);
   void (*set1)(float x, float* y, long n);
-  Unary copy;  // load, then store
+  Unary copy;                                                // load, then store
+  void (*load_first)(const float* x, long count, float* y);  // one vector
   Binary add, sub, mul, div;
   void (*fma)(const float* a, const float* b, const float* c, float* y, long n);
   Binary max, min;
@@ -37,6 +38,7 @@ struct SimdTable {
 
   void (*sum_each)(const float* x, float* y);  // of [lanes,lanes]
   void (*transpose)(float* x);                 // [lanes,lanes], in place
+  void (*transpose_quarters)(float* x);        // [4,lanes], in place
   Unary fraction;
   Binary scale_by_floor;
   Widen load_bf16, load_f16;
