@@ -175,9 +175,9 @@ class Decode {
 #pragma GCC unroll 16
       for (int j = 0; j < at_once; ++j) line[j] = k.data + min_of(key + j, keys - 1) * k.row;
       float products[lanes];
-      Simd::store(products, dot_rows<Dot, ReadK, Rows>(q_ + r * steps_, steps_, line, [=, this](int j, std::int64_t s) {
-                    if (r == 0 && s * ReadK::size % 64 == 0) fetch_soon(key + j, s * ReadK::size);
-                  }));
+      dot_rows<Dot, ReadK, Rows>(q_ + r * steps_, steps_, line, products, [=, this](int j, std::int64_t s) {
+        if (r == 0 && s * ReadK::size % 64 == 0) fetch_soon(key + j, s * ReadK::size);
+      });
       if (Rows > 1 && !whole) {  // [part][row][key] for now
         __builtin_memcpy(scores + key / at_once % Rows * tile_keys + key / lanes * lanes, products, sizeof products);
         continue;

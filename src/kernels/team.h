@@ -41,11 +41,12 @@ struct Lines {
   std::int64_t row;  // bytes from one to the next
 };
 
-// Lane i * keys + j: the product of query i of q [Rows][steps], whole vectors of them, and the key at line[j]. A row's
-// number is the same however many there are. also(j, s): while step s of key j is read.
+// products[i * keys + j]: of query i of q [Rows][steps], whole vectors of them, and the key at line[j]. A row's number
+// is the same however many there are. also(j, s): while step s of key j is read.
 template <class Dot, class Read, int Rows, class Also>
-inline __attribute__((always_inline)) F dot_rows(const float* q, std::int64_t steps,
-                                                 const char* const (&line)[lanes / Rows], Also also) {
+inline __attribute__((always_inline)) void dot_rows(const float* q, std::int64_t steps,
+                                                    const char* const (&line)[lanes / Rows], float* products,
+                                                    Also also) {
   constexpr int keys = lanes / Rows, together = keys < 4 ? keys : 4;
   F sums[lanes];
 #pragma GCC unroll 16
@@ -70,7 +71,7 @@ inline __attribute__((always_inline)) F dot_rows(const float* q, std::int64_t st
       }
     }
   }
-  return Dot::sum_each(sums);
+  Simd::store(products, Dot::sum_each(sums));
 }
 
 // Of each of the keys from one on, the weight for each row of a team, `stride` floats from row to row: of one key, or

@@ -339,8 +339,7 @@ class WeightTile {
           line[n] = reinterpret_cast<const char*>(team_keys_ + min_of(j + n, keys - 1) * team_steps_);
         }
         float products[lanes];
-        const float* q = team_q_ + i * team_steps_;
-        Simd::store(products, dot_rows<Dot, ReadF32, team>(q, team_steps_, line, [](int, std::int64_t) {}));
+        dot_rows<Dot, ReadF32, team>(team_q_ + i * team_steps_, team_steps_, line, products, [](int, std::int64_t) {});
         for (int n = 0; n < lanes; ++n) {
           team_scores_[(i + n / keys_at_once) * weight_keys + j + n % keys_at_once] = products[n];
         }
