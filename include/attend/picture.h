@@ -13,6 +13,16 @@
 
 namespace attend {
 
+// How values between the lightest and the darkest colour are spread over the colours: by themselves, by their square
+// roots or by their logarithms. The two latter show small weights beside a large one, and take no value below 0.
+// log: where low is 0, the lightest colour is that of the power of ten from three to four decades below the largest
+// value, and of all that is less.
+enum class PictureScale : std::uint8_t { linear, sqrt, log };
+// "linear", "sqrt", "log".
+std::string_view name_of(PictureScale scale);
+// The one of that name. Throws bad_value for another.
+PictureScale picture_scale(std::string_view name);
+
 // What to draw. All text is UTF-8. Labels may be empty (then indices are shown); else there is one for each row and
 // column.
 struct HeatMap {
@@ -29,6 +39,7 @@ struct HeatMap {
   // Whether a query sees a key; without it, all do. A pair that is not seen, and a value of -inf, is drawn as hidden:
   // hatched, in no colour of the scale, with its sign beside the scale.
   std::function<bool(std::int64_t row, std::int64_t column)> visible = {};
+  PictureScale scale = PictureScale::linear;
 };
 
 struct TerminalStyle {
@@ -41,12 +52,13 @@ struct TerminalStyle {
 std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style);
 
 // Several maps (the heads) are panels side by side, in rows where they are many, under one title, with one colour scale
-// from the lowest low to the highest high. Maps over 512 cells a side are drawn as an image of averaged blocks, whose
-// means then stand for the values; NaN and infinities are left out of a mean, and a block of hidden pairs alone is
-// hidden. A cell that is NaN is orange. Labels too long or too many are cut or thinned. Pictures are 8-bit sRGB on
-// white; equal arguments give equal bytes. Throws bad_shape for labels that do not fit, for values that are not [rows,
-// columns] or are empty; bad_dtype for values that are not floating point; bad_value for low > high, for no maps and
-// for text that is not UTF-8.
+// from the lowest low to the highest high and of one kind. A scale that is not linear is named below. Maps over 512
+// cells a side are drawn as an image of averaged blocks, whose means then stand for the values; NaN and infinities are
+// left out of a mean, and a block of hidden pairs alone is hidden. A cell that is NaN is orange. Labels too long or too
+// many are cut or thinned. Pictures are 8-bit sRGB on white; equal arguments give equal bytes. Throws bad_shape for
+// labels that do not fit, for values that are not [rows, columns] or are empty; bad_dtype for values that are not
+// floating point; bad_value for low > high, for no maps, for text that is not UTF-8, for maps whose scales differ and
+// for a visible value, or low, below 0 on the scales sqrt and log.
 std::string svg_heat_map(const std::vector<HeatMap>& maps, const std::string& title);
 // The same picture as the bytes of a PNG file, two pixels to each of the SVG's. A character that the built-in font
 // (DejaVu Sans) lacks is drawn as a box; the environment variable ATTEND_FONT may name another .ttf or .otf file

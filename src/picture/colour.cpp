@@ -76,7 +76,31 @@ ColourScale finite_range(const View& values) {
   return range;
 }
 
+// The power of ten three to four decades below: a round end for the ticks. Weights below a thousandth of the largest
+// one are as good as none, and more decades would leave too few colours for each.
+double floor_below(double high) {
+  return std::max(std::pow(10, std::ceil(std::log10(high)) - 4), std::numeric_limits<double>::denorm_min());
+}
+
 }  // namespace
+
+std::string_view name_of(PictureScale scale) {
+  switch (scale) {
+    case PictureScale::sqrt:
+      return "sqrt";
+    case PictureScale::log:
+      return "log";
+    default:
+      return "linear";
+  }
+}
+
+PictureScale picture_scale(std::string_view name) {
+  for (const PictureScale scale : {PictureScale::linear, PictureScale::sqrt, PictureScale::log}) {
+    if (name == name_of(scale)) return scale;
+  }
+  fail(ErrorCode::bad_value, "picture_scale", "scale: expected 'linear', 'sqrt' or 'log', got '{}'", name);
+}
 
 Colour ramp_colour(double place) {
   if (std::isnan(place)) return nan_colour;
@@ -102,13 +126,23 @@ double ColourScale::place(double value) const {
   if (std::isnan(value)) return value;
   if (value <= low) return 0;
   if (value >= high) return 1;
-  // Halves, because high - low may overflow.
-  return (value / 2 - low / 2) / (high / 2 - low / 2);
+  switch (kind) {
+    case PictureScale::sqrt:
+      return (std::sqrt(value) - std::sqrt(low)) / (std::sqrt(high) - std::sqrt(low));
+    case PictureScale::log:
+      return (std::log(value) - std::log(low)) / (std::log(high) - std::log(low));
+    default:
+      // Halves, because high - low may overflow.
+      return (value / 2 - low / 2) / (high / 2 - low / 2);
+  }
 }
 
 ColourScale colour_scale(std::span<const HeatMap> maps, const char* function) {
-  ColourScale scale{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
+  ColourScale scale{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), maps[0].scale};
   for (const HeatMap& map : maps) {
+    if (map.scale != scale.kind)
+      fail(ErrorCode::bad_value, function, "one map has the scale {}, another {}: they share one", name_of(scale.kind),
+           name_of(map.scale));
     if (!std::isfinite(map.low) || !std::isfinite(map.high) || map.low > map.high)
       fail(ErrorCode::bad_value, function, "expected finite low <= high, got low {} and high {}", map.low, map.high);
     ColourScale own{map.low, map.high};
@@ -116,10 +150,12 @@ ColourScale colour_scale(std::span<const HeatMap> maps, const char* function) {
       const ColourScale found = finite_range(map.values);
       own = {std::min(map.low, found.low), found.high};
     }
-    scale = {std::min(scale.low, own.low), std::max(scale.high, own.high)};
+    scale.low = std::min(scale.low, own.low);
+    scale.high = std::max(scale.high, own.high);
   }
   // Nothing above low: every cell is the lightest, and the legend still has two ends.
   if (!(scale.high > scale.low)) scale.high = scale.low + 1;
+  if (scale.kind == PictureScale::log && scale.low <= 0) scale.low = floor_below(scale.high);
   return scale;
 }
 

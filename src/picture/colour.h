@@ -32,6 +32,7 @@ Colour text_colour(Colour background);
 struct ColourScale {
   double low = 0;
   double high = 1;
+  PictureScale kind = PictureScale::linear;
   // 0 for low and below, 1 for high and above, NaN for NaN.
   double place(double value) const;
   Colour at(double value) const { return ramp_colour(place(value)); }
@@ -39,7 +40,8 @@ struct ColourScale {
 
 // The scale that the maps share. Ends that the maps leave open (low == high) are found in the values: high is the
 // largest finite one, and low is lowered to the smallest one, so that no negative value hides in the lightest colour.
-// Throws bad_value, in `function`'s name, for low > high and for an end that is not finite.
+// A logarithm's low is above 0. Throws bad_value, in `function`'s name, for low > high, for an end that is not finite
+// and for kinds that differ.
 ColourScale colour_scale(std::span<const HeatMap> maps, const char* function);
 
 }  // namespace attend

@@ -9,6 +9,27 @@
 
 namespace attend {
 
+namespace {
+
+// Square roots and logarithms: what is hidden may be anything.
+void check_scale(const HeatMap& map, const Place& what) {
+  if (map.scale == PictureScale::linear) return;
+  if (map.low < 0) {
+    fail(ErrorCode::bad_value, what, "low is {}, expected 0 or more on the scale {}", map.low, name_of(map.scale));
+  }
+  for (std::int64_t i = 0; i < map.values.size(0); ++i) {
+    const Tensor row = map.values.select(0, i).to(DType::f64);
+    for (std::int64_t j = 0; j < row.count(); ++j) {
+      const double value = row.data<double>()[j];
+      if (!(value < 0) || Grid::hidden(value) || (map.visible && !map.visible(i, j))) continue;
+      fail(ErrorCode::bad_value, what, "values have {} at [{},{}], expected 0 or more on the scale {}", value, i, j,
+           name_of(map.scale));
+    }
+  }
+}
+
+}  // namespace
+
 void check_heat_map(const HeatMap& map, const Place& what) {
   const View& values = map.values;
   if (!is_floating(values.dtype())) {
@@ -28,6 +49,7 @@ void check_heat_map(const HeatMap& map, const Place& what) {
   };
   check_labels(map.row_labels, values.size(0), "row");
   check_labels(map.column_labels, values.size(1), "column");
+  check_scale(map, what);
 }
 
 Grid read_grid(const HeatMap& map, std::int64_t row_block, std::int64_t column_block) {
@@ -57,27 +79,6 @@ Grid read_grid(const HeatMap& map, std::int64_t row_block, std::int64_t column_b
 Grid read_grid(const HeatMap& map, std::int64_t max_side, const Place& what) {
   check_heat_map(map, what);
   return read_grid(map, divide_up(map.values.size(0), max_side), divide_up(map.values.size(1), max_side));
-}
-
-std::vector<Tick> ticks_of(const ColourScale& scale) {
-  // Two ends so close that a difference would be 0: values about which nothing more can be said.
-  if (!(scale.high / 6 > scale.low / 6)) return {{scale.low, short_number(scale.low, 5)}};
-  const double wanted = scale.high / 6 - scale.low / 6;
-  const double power = std::pow(10, std::floor(std::log10(wanted)));
-  double step = 10 * power;
-  for (const double round : {5.0, 2.5, 2.0, 1.0}) {
-    if (round * power >= wanted * (1 - 1e-9)) step = round * power;
-  }
-  int decimals = 0;
-  for (double part = step; decimals < 5 && std::abs(part - std::round(part)) > 1e-6 * part; part *= 10) ++decimals;
-  std::vector<Tick> ticks;
-  const double first = std::ceil(scale.low / step - 1e-9);
-  for (int i = 0; i < 8; ++i) {
-    const double value = (first + i) * step;
-    if (value > scale.high + step * 1e-9) break;
-    ticks.push_back({value, short_number(value, decimals)});
-  }
-  return ticks;
 }
 
 std::string short_number(double value, int decimals) {

@@ -27,7 +27,8 @@ struct Grid {
   bool averaged() const { return row_block > 1 || column_block > 1; }
 };
 
-// Throws bad_shape or bad_dtype, with a message that begins with `what`, for what no heat map can be drawn of.
+// Throws bad_shape or bad_dtype, with a message that begins with `what`, for what no heat map can be drawn of, and
+// bad_value for a value that its scale has no place for.
 void check_heat_map(const HeatMap& map, const Place& what);
 
 // Each drawn value is the mean of a block's finite values; NaN where the block holds a NaN or nothing else than +inf;
@@ -35,13 +36,6 @@ void check_heat_map(const HeatMap& map, const Place& what);
 Grid read_grid(const HeatMap& map, std::int64_t row_block, std::int64_t column_block);
 // The same after check_heat_map, in blocks that leave at most max_side rows and columns.
 Grid read_grid(const HeatMap& map, std::int64_t max_side, const Place& what);
-
-// Round values on the scale, ascending, with their text.
-struct Tick {
-  double value;
-  std::string text;
-};
-std::vector<Tick> ticks_of(const ColourScale& scale);
 
 // "0.49": what stands inside a cell. Short for any value, and the same in any locale.
 std::string short_number(double value, int decimals);

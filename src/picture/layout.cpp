@@ -6,6 +6,7 @@
 #include "core/message.h"
 #include "picture/panel.h"
 #include "picture/text.h"
+#include "picture/ticks.h"
 
 namespace attend {
 
@@ -21,6 +22,7 @@ constexpr double title_line = 23;
 constexpr double max_title_width = 540;  // a picture is not made wider for its title than this
 constexpr double caption_size = 13;
 constexpr double note_size = 11;
+constexpr double note_line = 14;
 
 constexpr Colour ink{0x1f, 0x23, 0x28};
 constexpr Colour soft_ink{0x59, 0x63, 0x6e};
@@ -58,6 +60,7 @@ class Composer {
   void paint_axis_names(const Panel& panel, const Rect& area);
   void paint_frame(const Rect& area);
   void paint_scale();
+  std::u32string averages() const;
   std::u32string note() const;
   double text_width(const std::u32string& text, double size) const { return font_.width(text, size); }
   void write(double x, double y, double size, Anchor anchor, Colour colour, std::u32string text, int degrees = 0) {
@@ -72,6 +75,7 @@ class Composer {
   bool shared_ = true;   // all panels have the same axes: labels stand at the outer edges alone
   bool pointed_ = true;  // cells tell their value to a pointer
   std::vector<std::u32string> title_lines_;
+  std::vector<std::u32string> note_lines_;
   std::int64_t across_ = 1;  // panels in a row
   std::int64_t down_ = 1;
   // Every panel has a slot of the same size; its cells stand in the middle of it.
@@ -108,6 +112,7 @@ void Composer::read(const std::vector<HeatMap>& maps, const char* function) {
     drawn[i].values = View(grid.values.data(), DType::f64, {grid.rows, grid.columns});
     drawn[i].low = maps[i].low;
     drawn[i].high = maps[i].high;
+    drawn[i].scale = maps[i].scale;
   }
   scale_ = colour_scale(drawn, function);
   ticks_ = ticks_of(scale_);
@@ -140,11 +145,12 @@ void Composer::arrange() {
 
 void Composer::arrange_head() {
   double tick_width = 0;
-  for (const Tick& tick : ticks_) tick_width = std::max(tick_width, text_width(ascii(tick.text), note_size));
+  for (const Tick& tick : ticks_) tick_width = std::max(tick_width, text_width(tick.text, note_size));
   if (hidden_) tick_width = std::max(tick_width, text_width(U"hidden", note_size));
   const double content = grid_width_ + scale_gap + scale_width + 8 + std::ceil(tick_width);
   const double title = std::ceil(std::min(text_width(out_.title, title_size), max_title_width));
-  const double inner = std::max({content, title, std::ceil(text_width(note(), note_size))});
+  const double wanted = std::ceil(std::min(text_width(note(), note_size), max_title_width));
+  const double inner = std::max({content, title, wanted});
   out_.width = inner + 2 * margin;
   left_ = margin + std::floor((inner - content) / 2);
   top_ = margin;
@@ -153,7 +159,9 @@ void Composer::arrange_head() {
     top_ += static_cast<double>(title_lines_.size()) * title_line + 12;
   }
   const double scale_bottom = caption_ + scale_height_ + half_height(note_size) + (hidden_ ? sign_height : 0);
-  out_.height = std::ceil(top_ + std::max(grid_height_, scale_bottom) + (note().empty() ? 0 : note_size + 12) + margin);
+  if (!note().empty()) note_lines_ = wrap(note(), font_, note_size, inner);
+  const double foot = note_lines_.empty() ? 0 : static_cast<double>(note_lines_.size()) * note_line - 3 + 12;
+  out_.height = std::ceil(top_ + std::max(grid_height_, scale_bottom) + foot + margin);
   describe();
 }
 
@@ -167,7 +175,7 @@ void Composer::describe() {
       (hidden_ ? U" Hidden pairs are hatched." : U"");
 }
 
-std::u32string Composer::note() const {
+std::u32string Composer::averages() const {
   const Panel* averaged = nullptr;
   bool alike = true;
   for (const Panel& panel : panels_) {
@@ -180,6 +188,10 @@ std::u32string Composer::note() const {
   if (!alike) return U"Large maps are shown as means of blocks of cells.";
   std::u32string text = ascii(fmt::format("Each point is the mean of {}", averaged->grid.row_block));
   return text + U" × " + ascii(fmt::format("{} cells.", averaged->grid.column_block));
+}
+
+std::u32string Composer::note() const {
+  return sentences({averages(), scale_note(scale_)});
 }
 
 void Composer::paint() {
@@ -195,7 +207,10 @@ void Composer::paint() {
     paint_axis_names(panels_[0], {x, top_ + caption_, grid_width_ - gutter_, height});
   }
   paint_scale();
-  write(middle, out_.height - margin, note_size, Anchor::middle, soft_ink, note());
+  for (std::size_t i = 0; i < note_lines_.size(); ++i) {
+    const double up = static_cast<double>(note_lines_.size() - 1 - i) * note_line;
+    write(middle, out_.height - margin - up, note_size, Anchor::middle, soft_ink, note_lines_[i]);
+  }
 }
 
 void Composer::paint_panel(std::size_t index) {
@@ -304,7 +319,7 @@ void Composer::paint_scale() {
     const double y = bar.y + bar.height * (1 - scale_.place(tick.value));
     const double line = std::clamp(std::round(y - 0.5), bar.y, bar.y + bar.height - 1);
     out_.marks.push_back({{bar.x + bar.width + 1, line, 4, 1}, frame});
-    write(bar.x + bar.width + 8, y + half_height(note_size), note_size, Anchor::start, soft_ink, ascii(tick.text));
+    write(bar.x + bar.width + 8, y + half_height(note_size), note_size, Anchor::start, soft_ink, tick.text);
   }
   if (!hidden_) return;
   const Rect sign{bar.x - 1, bar.y + bar.height + sign_height - scale_width, scale_width, scale_width};

@@ -10,6 +10,7 @@
 #include "core/utf8.h"
 #include "picture/colour.h"
 #include "picture/grid.h"
+#include "picture/terminal_legend.h"
 #include "picture/terminal_line.h"
 #include "picture/text.h"
 
@@ -19,7 +20,6 @@ namespace {
 
 constexpr const char* function = "terminal_heat_map";
 constexpr std::int64_t most_rows = 60;
-constexpr std::u32string_view shades = U" ░▒▓█";
 
 using Texts = std::vector<std::u32string>;
 
@@ -221,11 +221,6 @@ std::string header(const TerminalLayout& layout, const HeatMap& map, const Termi
   return axis.end() + line.end();
 }
 
-char32_t shade_of(double place) {
-  if (std::isnan(place)) return U'?';
-  return shades[static_cast<std::size_t>(std::lround(place * static_cast<double>(shades.size() - 1)))];
-}
-
 void write_cell(Line& line, const TerminalLayout& layout, const ColourScale& scale, std::size_t cell, bool colour) {
   const double value = layout.cells.values[cell];
   if (Grid::hidden(value)) return line.write_hidden(layout.cell_width);
@@ -266,44 +261,6 @@ std::string rows(const TerminalLayout& layout, const ColourScale& scale, const T
   return out;
 }
 
-// "0 ░░░▒▒▒▓▓▓███ 0.73", and what a NaN and a hidden cell look like where there is one.
-std::string colour_legend(const TerminalLayout& layout, const ColourScale& scale, const TerminalStyle& style) {
-  constexpr int steps = 20;
-  Line line(style);
-  const std::u32string low = ascii(fmt::format("{:.4g} ", scale.low));
-  const std::u32string high = ascii(fmt::format(" {:.4g}", scale.high));
-  const std::vector<double>& values = layout.cells.values;
-  const bool has_nan = std::ranges::any_of(values, [](double value) { return std::isnan(value); });
-  const bool has_hidden = std::ranges::any_of(values, Grid::hidden);
-  const std::u32string_view nan_text = style.colour ? U" nan " : U"? nan";
-  const int frame = style.colour ? 0 : 2;
-  const int signs = (has_nan ? 2 + display_width(nan_text) : 0) + (has_hidden ? 11 : 0);
-  const int wanted = display_width(low) + steps + frame + display_width(high) + signs;
-  line.skip_to(std::min(layout.left(), std::max(0, style.width - wanted)));
-  line.write(low);
-  if (wanted <= style.width) {
-    if (!style.colour) line.write(U"│");
-    for (int i = 0; i < steps; ++i) {
-      const double place = i / (steps - 1.0);
-      if (style.colour) line.write_on(ramp_colour(place), U" ");
-      if (!style.colour) line.write(std::u32string(1, shade_of(place)));
-    }
-    if (!style.colour) line.write(U"│");
-  }
-  line.write(high);
-  if (has_nan) {
-    line.write(U"  ");
-    if (style.colour) line.write_on(nan_colour, nan_text);
-    if (!style.colour) line.write(nan_text);
-  }
-  if (has_hidden) {
-    line.write(U"  ");
-    line.write_hidden(2);
-    line.write(U" hidden");
-  }
-  return line.end();
-}
-
 std::string column_legend(const TerminalLayout& layout, const HeatMap& map, const TerminalStyle& style) {
   const Texts labels = printable(map.column_labels, layout.cells.columns, "column_labels");
   std::string out;
@@ -338,7 +295,10 @@ std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style) {
     title.write_bold(printable(map.title, "title"));
     out += title.end();
   }
-  out += header(layout, map, style) + rows(layout, scale, style) + colour_legend(layout, scale, style);
+  const std::vector<double>& values = layout.cells.values;
+  const LegendSigns signs{.nan = std::ranges::any_of(values, [](double value) { return std::isnan(value); }),
+                          .hidden = std::ranges::any_of(values, Grid::hidden) ? U"hidden" : U""};
+  out += header(layout, map, style) + rows(layout, scale, style) + terminal_legend(scale, signs, layout.left(), style);
   if (layout.legend) out += column_legend(layout, map, style);
   if (layout.cells.averaged()) {
     Line note(style);

@@ -39,6 +39,15 @@ std::u32string cut(const std::u32string& text, const Font& font, double size, do
   return text.substr(0, fits) + U'…';
 }
 
+std::u32string sentences(const std::vector<std::u32string>& all) {
+  std::u32string text;
+  for (const std::u32string& one : all) {
+    if (!text.empty() && !one.empty()) text += U' ';
+    text += one;
+  }
+  return text;
+}
+
 std::vector<std::u32string> wrap(std::u32string text, const Font& font, double size, double width) {
   std::vector<std::u32string> lines;
   while (lines.size() < 2 && font.width(text, size) > width) {

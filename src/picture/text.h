@@ -20,6 +20,9 @@ std::u32string one_line(std::string_view text, const Place& what);
 // The longest beginning that fits into `width` with an ellipsis, or all of it. Never ends inside a character made of
 // several code points.
 std::u32string cut(const std::u32string& text, const Font& font, double size, double width);
+// Those that are not empty, with spaces between.
+std::u32string sentences(const std::vector<std::u32string>& all);
+
 // At most three lines; the last is cut.
 std::vector<std::u32string> wrap(std::u32string text, const Font& font, double size, double width);
 

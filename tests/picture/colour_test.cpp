@@ -1,5 +1,7 @@
 #include "picture/colour.h"
 
+#include "core/utf8.h"
+#include "picture/ticks.h"
 #include "tests/expect.h"
 
 namespace attend {
@@ -68,6 +70,78 @@ TEST(Colour, PlaceIsLinearAndClamped) {
   EXPECT_EQ(scale.place(inf), 1);
   EXPECT_TRUE(std::isnan(scale.place(nan)));
   EXPECT_EQ((ColourScale{-1e308, 1e308}.place(0)), 0.5);
+}
+
+TEST(Colour, SquareRootsAndLogarithmsSpreadSmallValues) {
+  const ColourScale root{0, 4, PictureScale::sqrt};
+  EXPECT_EQ(root.place(0), 0);
+  EXPECT_EQ(root.place(1), 0.5);
+  EXPECT_EQ(root.place(4), 1);
+  EXPECT_EQ(root.place(9), 1);
+  EXPECT_DOUBLE_EQ((ColourScale{1, 9, PictureScale::sqrt}.place(4)), 0.5);
+  const ColourScale decades{1e-4, 1, PictureScale::log};
+  EXPECT_EQ(decades.place(0), 0);
+  EXPECT_EQ(decades.place(1e-5), 0);
+  EXPECT_DOUBLE_EQ(decades.place(1e-3), 0.25);
+  EXPECT_DOUBLE_EQ(decades.place(1e-1), 0.75);
+  EXPECT_TRUE(std::isnan(decades.place(nan)));
+  EXPECT_EQ(decades.place(inf), 1);
+}
+
+// The power of ten from three to four decades below the largest value, unless low says otherwise.
+TEST(Colour, ALogarithmBeginsAtARoundFloor) {
+  const auto floor_of = [](float high, double low = 0) {
+    const Tensor values = Tensor::from({1, 2}, {0, high});
+    HeatMap map = map_of(values, low, low == 0 ? 0 : 1);
+    map.scale = PictureScale::log;
+    return colour_scale(std::span(&map, 1), "test").low;
+  };
+  EXPECT_DOUBLE_EQ(floor_of(1), 1e-4);
+  EXPECT_DOUBLE_EQ(floor_of(0.11F), 1e-4);
+  EXPECT_DOUBLE_EQ(floor_of(0.09F), 1e-5);
+  EXPECT_DOUBLE_EQ(floor_of(5000), 1);
+  EXPECT_EQ(floor_of(1, 0.25), 0.25);
+  EXPECT_DOUBLE_EQ(floor_of(0), 1e-4);  // no value above 0: the scale ends at 1
+}
+
+TEST(Colour, TicksAreRoundApartAndOnTheScale) {
+  const auto texts_of = [](const ColourScale& scale) {
+    std::vector<std::string> texts;
+    for (const Tick& tick : ticks_of(scale)) texts.push_back(encode_utf8(tick.text));
+    return texts;
+  };
+  using Strings = std::vector<std::string>;
+  EXPECT_EQ(texts_of({0, 1, PictureScale::sqrt}), (Strings{"0", "0.02", "0.1", "0.2", "0.5", "1"}));
+  EXPECT_EQ(texts_of({1e-4, 1, PictureScale::log}), (Strings{"≤ 0.0001", "0.001", "0.01", "0.1", "1"}));
+  EXPECT_EQ(texts_of({0, 1}), (Strings{"0.0", "0.2", "0.4", "0.6", "0.8", "1.0"}));
+  for (const PictureScale kind : {PictureScale::sqrt, PictureScale::log}) {
+    for (const double high : {1e-300, 3e-9, 0.07, 0.11, 0.73, 1.0, 7.0, 5e11, 1e308}) {
+      for (const double low : {1e-4 * high, 0.5 * high}) {
+        const ColourScale scale{low, high, kind};
+        const std::vector<Tick> ticks = ticks_of(scale);
+        EXPECT_GE(ticks.size(), 1U);
+        EXPECT_LE(ticks.size(), 8U);
+        for (std::size_t i = 1; i < ticks.size(); ++i) {
+          EXPECT_GE(scale.place(ticks[i].value) - scale.place(ticks[i - 1].value), 0.13) << high;
+          EXPECT_LE(ticks[i].value, high * (1 + 1e-9));
+        }
+      }
+    }
+  }
+}
+
+TEST(Colour, ScaleHasOneKindOfAName) {
+  for (const PictureScale kind : {PictureScale::linear, PictureScale::sqrt, PictureScale::log})
+    EXPECT_EQ(picture_scale(name_of(kind)), kind);
+  test::expect_error(
+      ErrorCode::bad_value, [] { (void)picture_scale("cubic"); },
+      "picture_scale: scale: expected 'linear', 'sqrt' or 'log', got 'cubic'");
+  const Tensor one = Tensor::from({1, 1}, {1});
+  HeatMap both[] = {map_of(one), map_of(one)};
+  both[1].scale = PictureScale::log;
+  test::expect_error(
+      ErrorCode::bad_value, [&] { colour_scale(both, "svg_heat_map"); },
+      "svg_heat_map: one map has the scale linear, another log: they share one");
 }
 
 TEST(Colour, ScaleRefusesEndsThatMakeNoRange) {

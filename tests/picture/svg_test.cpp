@@ -1,5 +1,7 @@
 #include <locale>
 
+#include "core/message.h"
+#include "picture/colour.h"
 #include "tests/expect.h"
 #include "tests/picture/sample.h"
 #include "tests/picture/xml.h"
@@ -66,6 +68,46 @@ TEST(SvgHeatMap, LightestAndDarkestAreTheEndsOfTheScale) {
   EXPECT_NE(open[1].attributes.at("fill"), fixed[1].attributes.at("fill"));
   EXPECT_EQ(fixed[0].attributes.at("fill"), fixed[1].attributes.at("fill"));
   EXPECT_EQ(fixed[2].attributes.at("fill"), fixed[3].attributes.at("fill"));
+}
+
+TEST(SvgHeatMap, TheScaleColoursTheCellsAndIsNamed) {
+  const Tensor values = Tensor::from({1, 4}, {0, 0.25F, 0.01F, 1});
+  HeatMap map = heat_map(values);
+  const auto colour = [](double place) {
+    const Colour c = ramp_colour(place);
+    return fmt::format("#{:02x}{:02x}{:02x}", c.red, c.green, c.blue);
+  };
+  map.scale = PictureScale::sqrt;
+  const Xml root(svg_heat_map({map}, ""));
+  EXPECT_EQ(cells_of(root)[1].attributes.at("fill"), colour(0.5));
+  EXPECT_EQ(occurrences(texts_of(root), "Colour scale: square root."), 1);
+  map.scale = PictureScale::log;
+  const Xml log(svg_heat_map({map}, ""));
+  EXPECT_EQ(cells_of(log)[0].attributes.at("fill"), colour(0));
+  EXPECT_EQ(cells_of(log)[2].attributes.at("fill"), colour(0.5));
+  EXPECT_EQ(occurrences(texts_of(log), "Colour scale: logarithm."), 1);
+  EXPECT_EQ(occurrences(texts_of(log), "≤ 0.0001"), 1);
+  EXPECT_NE(png_heat_map({map}, ""), png_heat_map({heat_map(values)}, ""));
+}
+
+TEST(SvgHeatMap, NegativeValuesHaveNoPlaceOnRootsAndLogarithmsUnlessHidden) {
+  const Tensor values = Tensor::from({2, 2}, {1, -INFINITY, 0.5F, -0.25F});
+  for (const PictureScale scale : {PictureScale::sqrt, PictureScale::log}) {
+    HeatMap map = heat_map(values);
+    map.scale = scale;
+    const auto name = std::string(name_of(scale));
+    test::expect_error(
+        ErrorCode::bad_value, [&] { svg_heat_map({map}, ""); },
+        "svg_heat_map: values have -0.25 at [1,1], expected 0 or more on the scale " + name);
+    test::expect_error(
+        ErrorCode::bad_value, [&] { (void)terminal_heat_map(map, {}); },
+        "terminal_heat_map: values have -0.25 at [1,1]");
+    map.visible = [](std::int64_t row, std::int64_t column) { return column <= row - 1; };
+    EXPECT_EQ(cells_of(Xml(svg_heat_map({map}, ""))).size(), 5U);
+    map.low = -1;
+    test::expect_error(
+        ErrorCode::bad_value, [&] { svg_heat_map({map}, ""); }, "low is -1, expected 0 or more on the scale " + name);
+  }
 }
 
 TEST(SvgHeatMap, AnyTextIsValidXml) {

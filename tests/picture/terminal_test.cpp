@@ -185,6 +185,19 @@ TEST(TerminalHeatMap, ItsOwnEndsDecideTheColours) {
   EXPECT_THAT(text, HasSubstr("█│ 4.25\n"));
 }
 
+TEST(TerminalHeatMap, TheScaleIsInTheShadesAndNamed) {
+  const Tensor weights = Tensor::from({1, 3}, {0.0001F, 0.01F, 1});
+  HeatMap map = map_of(weights);
+  EXPECT_THAT(terminal_heat_map(map, {}), HasSubstr("│    0.00     0.01 ███ 1.00 │"));
+  map.scale = PictureScale::log;
+  const std::string log = terminal_heat_map(map, {});
+  EXPECT_THAT(log, HasSubstr("│    0.00 ▒▒▒ 0.01 ███ 1.00 │"));
+  EXPECT_THAT(log, HasSubstr("≤ 0.0001 │"));
+  EXPECT_THAT(log, testing::EndsWith(" 1\nColour scale: logarithm.\n"));
+  map.scale = PictureScale::sqrt;
+  EXPECT_THAT(terminal_heat_map(map, {}), testing::EndsWith("\nColour scale: square root.\n"));
+}
+
 TEST(TerminalHeatMap, NumbersTakeTheFormThatFits) {
   const Tensor tiny = Tensor::from({1, 2}, {2e-7F, 0});
   EXPECT_THAT(terminal_heat_map(map_of(tiny), {}), HasSubstr("2e-07"));

@@ -1,0 +1,24 @@
+// What the colours and shades of a terminal's picture stand for.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "picture/colour.h"
+
+namespace attend {
+
+// The shade that stands for a colour where there are none; '?' for NaN.
+char32_t shade_of(double place);
+
+// What is seen besides the scale.
+struct LegendSigns {
+  bool nan = false;
+  std::u32string_view hidden = {};  // what a hatched cell is; empty where there is none
+};
+
+// "0 ░░░▒▒▒▓▓▓███ 0.73", from that column on or before it where there is no room, and a line for a scale that is not
+// linear.
+std::string terminal_legend(const ColourScale& scale, const LegendSigns& signs, int left, const TerminalStyle& style);
+
+}  // namespace attend
