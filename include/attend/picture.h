@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,8 +24,14 @@ std::string_view name_of(PictureScale scale);
 // The one of that name. Throws bad_value for another.
 PictureScale picture_scale(std::string_view name);
 
+// Indices from begin on and before end.
+struct IndexRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
 // What to draw. All text is UTF-8. Labels may be empty (then indices are shown); else there is one for each row and
-// column.
+// column, or for each index of their ranges.
 struct HeatMap {
   View values = {};                             // [rows, columns], floating point
   std::vector<std::string> row_labels = {};     // queries
@@ -40,6 +47,13 @@ struct HeatMap {
   // hatched, in no colour of the scale, with its sign beside the scale.
   std::function<bool(std::int64_t row, std::int64_t column)> visible = {};
   PictureScale scale = PictureScale::linear;
+  // The queries and keys that rows and columns stand for, where these are not counted from 0 one by one: a part of a
+  // larger matrix, or a map of blocks. Index begin + i is in block floor(i * blocks / (end - begin)), so that blocks
+  // differ by one where they don't divide the range. Indices are shown as they stand here.
+  std::optional<IndexRange> row_range = {};
+  std::optional<IndexRange> column_range = {};
+  // How a block became one value ("sum over keys, mean over queries"): stands below, with the block's size.
+  std::string reduction = {};
 };
 
 struct TerminalStyle {
@@ -56,9 +70,9 @@ std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style);
 // cells a side are drawn as an image of averaged blocks, whose means then stand for the values; NaN and infinities are
 // left out of a mean, and a block of hidden pairs alone is hidden. A cell that is NaN is orange. Labels too long or too
 // many are cut or thinned. Pictures are 8-bit sRGB on white; equal arguments give equal bytes. Throws bad_shape for
-// labels that do not fit, for values that are not [rows, columns] or are empty; bad_dtype for values that are not
-// floating point; bad_value for low > high, for no maps, for text that is not UTF-8, for maps whose scales differ and
-// for a visible value, or low, below 0 on the scales sqrt and log.
+// labels or ranges that do not fit, for values that are not [rows, columns] or are empty; bad_dtype for values that are
+// not floating point; bad_value for low > high, for no maps, for text that is not UTF-8, for maps whose scales differ
+// and for a visible value, or low, below 0 on the scales sqrt and log.
 std::string svg_heat_map(const std::vector<HeatMap>& maps, const std::string& title);
 // The same picture as the bytes of a PNG file, two pixels to each of the SVG's. A character that the built-in font
 // (DejaVu Sans) lacks is drawn as a box; the environment variable ATTEND_FONT may name another .ttf or .otf file

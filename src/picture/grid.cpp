@@ -6,6 +6,7 @@
 
 #include "core/divide_up.h"
 #include "core/message.h"
+#include "picture/text.h"
 
 namespace attend {
 
@@ -28,7 +29,40 @@ void check_scale(const HeatMap& map, const Place& what) {
   }
 }
 
+Indices indices_of(const std::optional<IndexRange>& range, std::int64_t blocks) {
+  if (!range) return {0, blocks, blocks};
+  return {range->begin, range->end - range->begin, blocks};
+}
+
 }  // namespace
+
+std::int64_t Indices::start(std::int64_t block) const {
+  // The least i for which floor(i * blocks / count) is the block: block * count / blocks, rounded up, in parts that
+  // can't overflow.
+  return block * (count / blocks) + divide_up(block * (count % blocks), blocks);
+}
+
+Indices row_indices(const HeatMap& map) {
+  return indices_of(map.row_range, map.values.size(0));
+}
+
+Indices column_indices(const HeatMap& map) {
+  return indices_of(map.column_range, map.values.size(1));
+}
+
+std::u32string cell_note(const HeatMap& map, const Place& what) {
+  const std::u32string how = one_line(map.reduction, what.in("reduction"));
+  const Indices rows = row_indices(map);
+  const Indices columns = column_indices(map);
+  if (rows.single() && columns.single()) return how.empty() ? how : U"Each cell: " + how + U".";
+  const auto side = [](const Indices& indices, const std::u32string& name, std::u32string_view other) {
+    const bool even = indices.count % indices.blocks == 0;
+    return ascii(fmt::format("{}{} ", even ? "" : "up to ", indices.size())).append(name.empty() ? other : name);
+  };
+  return U"Each cell is " + side(rows, one_line(map.row_axis, what.in("row_axis")), U"rows") + U" × " +
+         side(columns, one_line(map.column_axis, what.in("column_axis")), U"columns") +
+         (how.empty() ? how : U": " + how) + U".";
+}
 
 void check_heat_map(const HeatMap& map, const Place& what) {
   const View& values = map.values;
@@ -41,14 +75,18 @@ void check_heat_map(const HeatMap& map, const Place& what) {
   if (values.size(0) == 0 || values.size(1) == 0) {
     fail(ErrorCode::bad_shape, what, "values have shape {}, expected at least one row and one column", values.shape());
   }
-  const auto check_labels = [&](const std::vector<std::string>& labels, std::int64_t count, const char* axis) {
-    if (!labels.empty() && static_cast<std::int64_t>(labels.size()) != count) {
-      fail(ErrorCode::bad_shape, what, "{} {} labels for {} {}s (values {})", labels.size(), axis, count, axis,
+  const auto check_axis = [&](const std::vector<std::string>& labels, const Indices& indices, const char* axis) {
+    if (indices.first < 0 || indices.count < indices.blocks) {
+      fail(ErrorCode::bad_shape, what, "{}_range is {} to {}, expected {} or more indices from 0 on (values {})", axis,
+           indices.first, indices.first + indices.count, indices.blocks, values.shape());
+    }
+    if (!labels.empty() && std::ssize(labels) != indices.count) {
+      fail(ErrorCode::bad_shape, what, "{} {} labels for {} {}s (values {})", labels.size(), axis, indices.count, axis,
            values.shape());
     }
   };
-  check_labels(map.row_labels, values.size(0), "row");
-  check_labels(map.column_labels, values.size(1), "column");
+  check_axis(map.row_labels, row_indices(map), "row");
+  check_axis(map.column_labels, column_indices(map), "column");
   check_scale(map, what);
 }
 

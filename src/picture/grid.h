@@ -27,6 +27,26 @@ struct Grid {
   bool averaged() const { return row_block > 1 || column_block > 1; }
 };
 
+// The indices that the rows, or the columns, of a map stand for.
+struct Indices {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::int64_t blocks = 0;  // rows of the map
+
+  // From 0 to count, of the first index in a block.
+  std::int64_t start(std::int64_t block) const;
+  bool single() const { return count == blocks; }
+  // The largest block's.
+  std::int64_t size() const { return count / blocks + (count % blocks != 0); }
+  friend bool operator==(const Indices&, const Indices&) = default;
+};
+Indices row_indices(const HeatMap& map);
+Indices column_indices(const HeatMap& map);
+
+// "Each cell is 16 queries × 32 keys: sum over keys, mean over queries.": what a value of the map is, where it is not
+// simply one pair's.
+std::u32string cell_note(const HeatMap& map, const Place& what);
+
 // Throws bad_shape or bad_dtype, with a message that begins with `what`, for what no heat map can be drawn of, and
 // bad_value for a value that its scale has no place for.
 void check_heat_map(const HeatMap& map, const Place& what);

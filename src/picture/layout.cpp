@@ -167,7 +167,8 @@ void Composer::arrange_head() {
 
 void Composer::describe() {
   const Panel& first = panels_[0];
-  const std::string size = shared_ ? fmt::format("{} x {} (", first.rows.count, first.columns.count) : "(";
+  const std::string size =
+      shared_ ? fmt::format("{} x {} (", first.rows.indices.blocks, first.columns.indices.blocks) : "(";
   const std::string maps = panels_.size() == 1 ? "Heat map" : fmt::format("{} heat maps", panels_.size());
   out_.description =
       ascii(maps + (shared_ ? ", " : " ") + size) + first.rows.name + U" x " + first.columns.name +
@@ -191,7 +192,11 @@ std::u32string Composer::averages() const {
 }
 
 std::u32string Composer::note() const {
-  return sentences({averages(), scale_note(scale_)});
+  std::u32string cells = panels_[0].note;
+  for (const Panel& panel : panels_) {
+    if (panel.note != cells) cells = U"Cells are not alike from map to map.";
+  }
+  return sentences({cells, averages(), scale_note(scale_)});
 }
 
 void Composer::paint() {
@@ -243,7 +248,7 @@ void Composer::paint_cells(const Panel& panel, double x, double y) {
       cell.colour = cell.hatched ? hidden_colour : scale_.at(value);
       if (pointed_) {
         const std::u32string number = cell.hatched ? U"hidden" : ascii(short_number(value, 4));
-        cell.text = panel.rows.label(i) + U" → " + panel.columns.label(j) + U": " + number;
+        cell.text = panel.rows.block_label(i) + U" → " + panel.columns.block_label(j) + U": " + number;
       }
       if (!cell.hatched && panel.value_size > 0) {
         write(cell.area.x + cell.area.width / 2, cell.area.y + cell.area.height / 2 + half_height(panel.value_size),

@@ -89,8 +89,13 @@ void arrange_columns(Axis& axis, const Font& font) {
 }
 
 void arrange_axes(Panel& panel, const Font& font) {
-  panel.rows.pitch = panel.cell_height / static_cast<double>(panel.grid.row_block);
-  panel.columns.pitch = panel.cell_width / static_cast<double>(panel.grid.column_block);
+  const auto pitch = [](const Axis& axis, double cell, std::int64_t block) {
+    const double row = cell / static_cast<double>(block);
+    return axis.indices.single() ? row
+                                 : row * static_cast<double>(axis.indices.blocks) / static_cast<double>(axis.count);
+  };
+  panel.rows.pitch = pitch(panel.rows, panel.cell_height, panel.grid.row_block);
+  panel.columns.pitch = pitch(panel.columns, panel.cell_width, panel.grid.column_block);
   panel.rows.inset = panel.columns.inset = panel.gap;
   arrange_rows(panel.rows, font);
   arrange_columns(panel.columns, font);
@@ -100,11 +105,12 @@ void arrange_axes(Panel& panel, const Font& font) {
   panel.below = std::ceil(label_gap + panel.columns.depth() + room(panel.columns));
 }
 
-Axis read_axis(const std::string& name, const std::vector<std::string>& labels, std::int64_t count, const Place& what,
-               const char* which) {
+Axis read_axis(const std::string& name, const std::vector<std::string>& labels, const Indices& indices,
+               const Place& what, const char* which) {
   Axis axis;
   axis.name = one_line(name, what.in(fmt::format("{}_axis", which)));
-  axis.count = count;
+  axis.indices = indices;
+  axis.count = indices.count;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     axis.labels.push_back(one_line(labels[i], what.in(fmt::format("{}_labels[{}]", which, i))));
   }
@@ -114,7 +120,13 @@ Axis read_axis(const std::string& name, const std::vector<std::string>& labels, 
 }  // namespace
 
 std::u32string Axis::label(std::int64_t i) const {
-  return labels.empty() ? ascii(fmt::format("{}", i)) : labels[static_cast<std::size_t>(i)];
+  return labels.empty() ? ascii(fmt::format("{}", indices.first + i)) : labels[static_cast<std::size_t>(i)];
+}
+
+std::u32string Axis::block_label(std::int64_t block) const {
+  const std::int64_t first = indices.start(block);
+  const std::int64_t last = indices.start(block + 1) - 1;
+  return first == last ? label(first) : label(first) + U"–" + label(last);
 }
 
 double Axis::depth() const {
@@ -134,8 +146,9 @@ Panel read_panel(const HeatMap& map, std::size_t panels, const Font& font, const
   Panel panel;
   panel.grid = read_grid(map, max_side, what);
   panel.title = one_line(map.title, what.in("title"));
-  panel.rows = read_axis(map.row_axis, map.row_labels, map.values.size(0), what, "row");
-  panel.columns = read_axis(map.column_axis, map.column_labels, map.values.size(1), what, "column");
+  panel.note = cell_note(map, what);
+  panel.rows = read_axis(map.row_axis, map.row_labels, row_indices(map), what, "row");
+  panel.columns = read_axis(map.column_axis, map.column_labels, column_indices(map), what, "column");
   size_cells(panel, budget_of(panels), font);
   arrange_axes(panel, font);
   return panel;

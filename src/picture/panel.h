@@ -20,21 +20,24 @@ inline constexpr double max_column_label = 120;
 struct Axis {
   std::u32string name;
   std::vector<std::u32string> labels;  // empty: indices
-  std::int64_t count = 0;
-  double pitch = 0;       // pixels from one to the next
-  double inset = 0;       // the gap after each cell, which is not part of it
-  std::int64_t step = 1;  // one label in every `step`
+  Indices indices;
+  std::int64_t count = 0;  // of the indices
+  double pitch = 0;        // pixels from one to the next
+  double inset = 0;        // the gap after each cell, which is not part of it
+  std::int64_t step = 1;   // one label in every `step`
   int degrees = 0;
   double widest = 0;  // of the labels, as they are cut
 
   std::u32string label(std::int64_t i) const;
+  // Of all that a block of the map stands for.
+  std::u32string block_label(std::int64_t block) const;
   double centre(std::int64_t i) const { return (static_cast<double>(i) + 0.5) * pitch - inset / 2; }
   // How far column labels reach below the cells, and to the left of their cell's centre.
   double depth() const;
   double overhang() const;
 
   friend bool same(const Axis& a, const Axis& b) {
-    return a.name == b.name && a.labels == b.labels && a.count == b.count;
+    return a.name == b.name && a.labels == b.labels && a.indices == b.indices;
   }
 };
 
@@ -42,6 +45,7 @@ struct Axis {
 struct Panel {
   Grid grid;
   std::u32string title;
+  std::u32string note;  // what a value is
   Axis rows;
   Axis columns;
   double cell_width = 0;  // with the gap that follows

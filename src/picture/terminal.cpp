@@ -31,10 +31,14 @@ std::u32string printable(std::string_view text, const char* argument) {
   return one_line(text, {function, argument});
 }
 
-Texts printable(const std::vector<std::string>& labels, std::int64_t count, const char* argument) {
+// One for each row or column of the map: where it is a block, its first index's.
+Texts printable(const std::vector<std::string>& labels, const Indices& indices, const char* argument) {
   Texts out;
-  for (const std::string& label : labels) out.push_back(printable(label, argument));
-  for (std::int64_t i = 0; labels.empty() && i < count; ++i) out.push_back(index_text(i));
+  for (std::int64_t block = 0; block < indices.blocks; ++block) {
+    const std::int64_t i = indices.start(block);
+    out.push_back(labels.empty() ? index_text(indices.first + i)
+                                 : printable(labels[static_cast<std::size_t>(i)], argument));
+  }
   return out;
 }
 
@@ -99,6 +103,7 @@ std::vector<Number> useful_numbers(const Grid& cells, bool colour) {
 // Where everything stands: | row labels | gap | cells | border |.
 struct TerminalLayout {
   Grid cells;
+  Indices columns;
   Texts row_labels;     // one for each row of the map
   Texts column_labels;  // one for each column; empty where columns are numbered
   int label_width = 0;
@@ -116,12 +121,12 @@ int border(const TerminalStyle& style) {
 }
 
 // "34 word": each label after its number, the first being 1.
-Texts numbered(const Texts& labels) {
+Texts numbered(const Texts& labels, const Indices& indices) {
   Texts out;
-  const int digits = display_width(index_text(std::ssize(labels)));
+  const int digits = display_width(index_text(indices.first + indices.count));
   const int room = widest(labels) + 1;
   for (const std::u32string& label : labels) {
-    const std::u32string number = index_text(std::ssize(out) + 1);
+    const std::u32string number = index_text(indices.first + indices.start(std::ssize(out)) + 1);
     out.push_back(right_aligned(number, digits).append(right_aligned(label, room)));
   }
   return out;
@@ -154,12 +159,14 @@ void set_row_labels(TerminalLayout& layout, Texts labels, const HeatMap& map, co
 TerminalLayout arrange(const HeatMap& map, const TerminalStyle& style) {
   const std::int64_t rows = map.values.size(0);
   const std::int64_t columns = map.values.size(1);
-  const Texts row_labels = printable(map.row_labels, rows, "row_labels");
-  Texts column_labels = printable(map.column_labels, columns, "column_labels");
+  const Indices row_places = row_indices(map);
+  const Texts row_labels = printable(map.row_labels, row_places, "row_labels");
+  Texts column_labels = printable(map.column_labels, column_indices(map), "column_labels");
   const int column_label_width = widest(column_labels);
   const bool same_labels = map.row_labels == map.column_labels;
 
   TerminalLayout layout;
+  layout.columns = column_indices(map);
   const auto room = [&] { return std::max(1, style.width - layout.left() - border(style)); };
   const auto cell_room = [&](std::int64_t count) {
     return static_cast<int>(std::max<std::int64_t>(1, room() / count));
@@ -167,12 +174,12 @@ TerminalLayout arrange(const HeatMap& map, const TerminalStyle& style) {
 
   std::int64_t row_block = divide_up(rows, most_rows);
   const bool number_rows = row_block > 1 && !map.row_labels.empty();
-  set_row_labels(layout, number_rows ? numbered(row_labels) : row_labels, map, style);
+  set_row_labels(layout, number_rows ? numbered(row_labels, row_places) : row_labels, map, style);
   // Labels that are cut to five columns or more can still be told apart; narrower columns get numbers, which the row
   // labels explain where they are the same words, else a legend.
   const bool number_columns = cell_room(columns) < std::min(column_label_width + 1, 6);
   if (number_columns && same_labels && !map.row_labels.empty())
-    set_row_labels(layout, numbered(row_labels), map, style);
+    set_row_labels(layout, numbered(row_labels, row_places), map, style);
 
   std::int64_t column_block = divide_up(columns, room());
   // Square blocks keep the diagonal of a square map a diagonal.
@@ -189,8 +196,10 @@ TerminalLayout arrange(const HeatMap& map, const TerminalStyle& style) {
 
 // Numbers above every step-th column, where each has room: those of labels from `first` 1, indices from 0.
 std::string ruler(const TerminalLayout& layout, std::int64_t first, Line line) {
-  const std::int64_t last = (layout.cells.columns - 1) * layout.cells.column_block + first;
-  const int digits = display_width(index_text(last));
+  const auto index = [&](std::int64_t column) {
+    return layout.columns.first + layout.columns.start(column * layout.cells.column_block) + first;
+  };
+  const int digits = display_width(index_text(index(layout.cells.columns - 1)));
   std::int64_t step = 1;
   for (std::int64_t power = 1; step * layout.cell_width < digits + 1; power *= 10) {
     for (const std::int64_t round : {1, 2, 5}) {
@@ -198,7 +207,7 @@ std::string ruler(const TerminalLayout& layout, std::int64_t first, Line line) {
     }
   }
   for (std::int64_t j = 0; j < layout.cells.columns; j += step) {
-    const std::u32string text = index_text(j * layout.cells.column_block + first);
+    const std::u32string text = index_text(index(j));
     line.skip_to(layout.left() + static_cast<int>(j) * layout.cell_width);
     if (line.room() >= display_width(text)) line.write(step == 1 ? centred(text, layout.cell_width) : text);
   }
@@ -262,13 +271,14 @@ std::string rows(const TerminalLayout& layout, const ColourScale& scale, const T
 }
 
 std::string column_legend(const TerminalLayout& layout, const HeatMap& map, const TerminalStyle& style) {
-  const Texts labels = printable(map.column_labels, layout.cells.columns, "column_labels");
+  const Texts labels = printable(map.column_labels, layout.columns, "column_labels");
   std::string out;
   Line line(style);
   line.write(printable(map.column_axis, "column_axis") + U":");
   for (std::size_t i = 0; i < labels.size(); ++i) {
     std::u32string entry = U"  ";
-    entry.append(index_text(static_cast<std::int64_t>(i) + 1)).append(U" ").append(labels[i]);
+    const std::int64_t place = layout.columns.first + layout.columns.start(static_cast<std::int64_t>(i));
+    entry.append(index_text(place + 1)).append(U" ").append(labels[i]);
     if (display_width(entry) > line.room()) {
       out += line.end();
       line = Line(style);
@@ -300,10 +310,17 @@ std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style) {
                           .hidden = std::ranges::any_of(values, Grid::hidden) ? U"hidden" : U""};
   out += header(layout, map, style) + rows(layout, scale, style) + terminal_legend(scale, signs, layout.left(), style);
   if (layout.legend) out += column_legend(layout, map, style);
+  const std::u32string cell = cell_note(map, {function});
+  if (!cell.empty()) {
+    Line note(style);
+    note.write(cell);
+    out += note.end();
+  }
   if (layout.cells.averaged()) {
     Line note(style);
     note.write(
-        ascii(fmt::format("each cell averages {} x {} weights", layout.cells.row_block, layout.cells.column_block)));
+        ascii(fmt::format("each cell {}averages {} x {} {}", cell.empty() ? "" : "shown ", layout.cells.row_block,
+                          layout.cells.column_block, cell.empty() ? "weights" : "of these")));
     out += note.end();
   }
   return out;

@@ -233,6 +233,51 @@ TEST(SvgHeatMap, LargeMapsAreImagesWithThinnedLabels) {
   }
 }
 
+TEST(SvgHeatMap, AMapOfBlocksSaysWhatACellIsAndCountsIndices) {
+  const Tensor values = test::ramp(4, 3);
+  HeatMap map = heat_map(values);
+  map.row_range = {2000, 2064};
+  map.column_range = {0, 10};
+  map.reduction = "sum over keys, mean over <queries>";
+  const Xml svg(svg_heat_map({map}, ""));
+  const std::vector<std::string> texts = texts_of(svg);
+  const char* note = "Each cell is 16 queries × up to 4 keys: sum over keys, mean over <queries>.";
+  EXPECT_EQ(occurrences(texts, note), 1);
+  // floor(i * 3 / 10): 0 0 0 0 1 1 1 2 2 2
+  EXPECT_EQ(svg.named("title")[1].text, "2000–2015 → 0–3: 0.0000");
+  EXPECT_EQ(svg.named("title")[12].text, "2048–2063 → 7–9: 0.9167");
+  EXPECT_EQ(occurrences(texts, "2000"), 1);
+  EXPECT_EQ(occurrences(texts, "8"), 1);  // a key of the third column
+  EXPECT_THAT(svg.named("desc")[0].text, testing::StartsWith("Heat map, 4 x 3 ("));
+
+  map.row_range = {5, 9};
+  map.column_range = {};
+  const std::vector<std::string> tile = texts_of(Xml(svg_heat_map({map}, "")));
+  EXPECT_EQ(occurrences(tile, "8"), 1);
+  EXPECT_EQ(occurrences(tile, "Each cell: sum over keys, mean over <queries>."), 1);
+  map.reduction.clear();
+  for (const std::string& text : texts_of(Xml(svg_heat_map({map}, "")))) EXPECT_FALSE(text.starts_with("Each")) << text;
+}
+
+TEST(SvgHeatMap, RangesHoldTheRows) {
+  const Tensor values = test::ramp(4, 3);
+  HeatMap map = heat_map(values);
+  for (const IndexRange range : {IndexRange{0, 3}, IndexRange{-1, 8}, IndexRange{8, 4}}) {
+    map.row_range = range;
+    test::expect_error(
+        ErrorCode::bad_shape, [&] { svg_heat_map({map}, ""); }, "svg_heat_map: row_range is", "expected 4 or more");
+  }
+  map.row_range = {0, 5};
+  map.row_labels = {"a", "b", "c", "d"};
+  test::expect_error(
+      ErrorCode::bad_shape, [&] { svg_heat_map({map}, ""); }, "4 row labels for 5 rows");
+  map.row_labels.emplace_back("e");
+  EXPECT_EQ(occurrences(texts_of(Xml(svg_heat_map({map}, ""))), "e"), 1);
+  map.reduction = "\xff";
+  test::expect_error(
+      ErrorCode::bad_value, [&] { svg_heat_map({map}, ""); }, "reduction is not UTF-8");
+}
+
 TEST(SvgHeatMap, TheSameBytesInAnyLocale) {
   struct Comma : std::numpunct<char> {
     char do_decimal_point() const override { return ','; }

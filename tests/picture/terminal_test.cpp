@@ -144,6 +144,27 @@ TEST(TerminalHeatMap, LongMapsAreAveragedAndSaySo) {
   EXPECT_THAT(terminal_heat_map(map_of(sixty), {}), Not(HasSubstr("averages")));
 }
 
+TEST(TerminalHeatMap, AMapOfBlocksSaysWhatACellIsAndCountsIndices) {
+  const Tensor weights = Tensor::from({2, 2}, {0.75F, 0.25F, 0.5F, 0.5F});
+  HeatMap map = map_of(weights);
+  map.row_range = {100, 132};
+  map.column_range = {0, 5};
+  map.reduction = "sum over keys, mean over queries";
+  EXPECT_EQ(terminal_heat_map(map, {}),
+            "          keys →\n"
+            "queries ↓     0        3\n"
+            "      100│███ 0.75 ░░░ 0.25 │\n"
+            "      116│▓▓▓ 0.50 ▓▓▓ 0.50 │\n"
+            "          0 │   ░░░░░▒▒▒▒▓▓▓▓▓███│ 0.75\n"
+            "Each cell is 16 queries × up to 3 keys: sum over keys, mean over queries.\n");
+  const Tensor large = causal(256, 256);
+  map = map_of(large);
+  map.row_range = map.column_range = {0, 4096};
+  const std::string text = terminal_heat_map(map, {});
+  EXPECT_THAT(text, HasSubstr("Each cell is 16 queries × 16 keys.\neach cell shown averages 5 x 5 of these\n"));
+  EXPECT_THAT(text, HasSubstr("\n     4080│"));
+}
+
 TEST(TerminalHeatMap, NanAndInfinityAreShown) {
   const Tensor scores = Tensor::from({1, 4}, {NAN, -INFINITY, -2, 2});
   const std::string plain = terminal_heat_map(map_of(scores), {.width = 80, .colour = false});
