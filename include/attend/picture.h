@@ -1,4 +1,5 @@
-// Heat maps of a matrix of weights: in the terminal, as SVG, as PNG.
+// Pictures of attention weights, in the terminal, as SVG and as PNG: heat maps, tokens coloured by a value each, a grid
+// of many small maps, links between tokens.
 #pragma once
 
 #include <cstdint>
@@ -52,9 +53,18 @@ struct HeatMap {
   // differ by one where they don't divide the range. Indices are shown as they stand here.
   std::optional<IndexRange> row_range = {};
   std::optional<IndexRange> column_range = {};
+  bool nan_is_hidden = false;  // a NaN is drawn as a pair that is not seen
   // How a block became one value ("sum over keys, mean over queries"): stands below, with the block's size.
   std::string reduction = {};
 };
+
+// One map for each head of weights [Tq,Tk] or [H,Tq,Tk], after leading axes of 1: each as `like`, where there are
+// several titled "head 0" and so on unless `titles` has one for each. A mask (bool, true where a query sees a key) of
+// the same shape, or of one that broadcasts to it, hides pairs, and a NaN is hidden too. The maps look into weights and
+// mask. Throws bad_shape for weights of another rank, for no heads, for titles that do not fit and for a mask that does
+// not broadcast; bad_dtype for a mask that is not bool.
+std::vector<HeatMap> heat_maps(const View& weights, const HeatMap& like = {}, const std::optional<View>& mask = {},
+                               const std::vector<std::string>& titles = {});
 
 struct TerminalStyle {
   int width = 80;       // columns at the most
@@ -79,7 +89,59 @@ std::string svg_heat_map(const std::vector<HeatMap>& maps, const std::string& ti
 // (throws bad_file when it can't be used). Characters are drawn from left to right one by one: scripts that join or
 // reorder them, such as Arabic, look right in an SVG only.
 std::string png_heat_map(const std::vector<HeatMap>& maps, const std::string& title);
-// The distinct characters of a text, in their order, that png_heat_map draws as boxes. Throws as it does.
+
+// Tokens, one after the other in lines that wrap, each on the colour of its value (what it received, its lift, its
+// row's entropy). NaN and -inf are hatched: no value. Lines that follow one another begin with their first token's
+// index.
+struct TokenStrip {
+  std::vector<std::string> tokens = {};
+  View values = {};  // [tokens], floating point
+  std::string title = {};
+  std::string name = {};  // what the values are: stands beside the scale
+  // As a HeatMap's.
+  double low = 0;
+  double high = 0;
+  PictureScale scale = PictureScale::linear;
+};
+// Each throws bad_shape for values that are not [tokens] or none, and else as its heat map does.
+std::string terminal_token_strip(const TokenStrip& strip, const TerminalStyle& style);
+std::string svg_token_strip(const TokenStrip& strip);
+std::string png_token_strip(const TokenStrip& strip);
+
+// Maps small enough to compare many at a glance, on one colour scale: a row for each layer, a column for each head.
+struct HeadGrid {
+  std::vector<HeatMap> maps = {};               // row after row; their own labels and titles are left out
+  std::int64_t columns = 0;                     // how many maps a row has
+  std::vector<std::string> row_labels = {};     // empty: indices
+  std::vector<std::string> column_labels = {};  // empty: indices
+  std::string title = {};
+  std::string row_axis = "layers";
+  std::string column_axis = "heads";
+};
+// Throws bad_shape where the maps are not rows of `columns` each or labels do not fit, and else as svg_heat_map does.
+std::string svg_head_grid(const HeadGrid& grid);
+std::string png_head_grid(const HeadGrid& grid);
+
+// Two columns of tokens, and a line from each query to each of its top keys, the denser the larger the weight.
+struct TokenLinks {
+  View top_keys = {};                     // [Tq,k], i64: keys of each query; -1 for none
+  View top_weights = {};                  // [Tq,k], floating point
+  std::vector<std::string> queries = {};  // Tq tokens; empty: indices
+  std::vector<std::string> keys = {};     // Tk tokens; empty: indices, up to the largest in top_keys
+  std::string title = {};
+  std::string row_axis = "queries";
+  std::string column_axis = "keys";
+  // As a HeatMap's.
+  double low = 0;
+  double high = 0;
+  PictureScale scale = PictureScale::linear;
+};
+// Throws bad_shape for arrays that are not both [Tq,k] or are empty and for tokens that do not fit, bad_dtype for other
+// dtypes, bad_value for a key below -1 or beyond the tokens, and else as svg_heat_map does.
+std::string svg_token_links(const TokenLinks& links);
+std::string png_token_links(const TokenLinks& links);
+
+// The distinct characters of a text, in their order, that a PNG has as boxes. Throws as it does.
 std::string missing_characters(std::string_view text);
 
 }  // namespace attend

@@ -100,7 +100,8 @@ Grid read_grid(const HeatMap& map, std::int64_t row_block, std::int64_t column_b
     const Tensor row = map.values.select(0, i).to(DType::f64);
     const double* value = row.data<double>();
     for (std::int64_t j = 0; j < columns; ++j) {
-      const double x = map.visible && !map.visible(i, j) ? -std::numeric_limits<double>::infinity() : value[j];
+      const bool hidden = (map.visible && !map.visible(i, j)) || (map.nan_is_hidden && std::isnan(value[j]));
+      const double x = hidden ? -std::numeric_limits<double>::infinity() : value[j];
       const auto block = static_cast<std::size_t>(i / grid.row_block * grid.columns + j / grid.column_block);
       if (std::isinf(x)) {
         if (counts[block] == 0) grid.values[block] = x > 0 && grid.averaged() ? std::nan("") : x;

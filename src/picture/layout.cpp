@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "core/message.h"
+#include "picture/colour_bar.h"
 #include "picture/panel.h"
+#include "picture/sheet.h"
 #include "picture/text.h"
 #include "picture/ticks.h"
 
@@ -14,30 +16,13 @@ namespace {
 
 constexpr std::int64_t max_pointed = 4096;  // cells in all that tell their value to a pointer
 constexpr double max_width = 1360;          // of panels side by side, before they wrap
-constexpr double margin = 24;
 constexpr double panel_gap = 26;
 constexpr double max_caption = 180;  // a panel's title or axis name that is wider than its cells
-constexpr double title_size = 17;
-constexpr double title_line = 23;
-constexpr double max_title_width = 540;  // a picture is not made wider for its title than this
-constexpr double caption_size = 13;
-constexpr double note_size = 11;
-constexpr double note_line = 14;
-
-constexpr Colour ink{0x1f, 0x23, 0x28};
-constexpr Colour soft_ink{0x59, 0x63, 0x6e};
-constexpr Colour frame{0xc9, 0xcd, 0xd2};
-constexpr Colour hidden_colour{0xee, 0xee, 0xee};
-
-// From the middle of a line of capitals and digits to its baseline.
-double half_height(double size) {
-  return size * 0.36;
-}
 
 class Composer {
  public:
   Composer(const std::vector<HeatMap>& maps, std::string_view title, const Font& font, const char* function)
-      : font_(font) {
+      : font_(font), sheet_(out_, font) {
     if (maps.empty()) fail(ErrorCode::bad_value, function, "no maps, expected at least one");
     out_.title = one_line(title, {function, "title"});
     read(maps, function);
@@ -58,24 +43,19 @@ class Composer {
   void paint_row_axis(const Panel& panel, double x, double y);
   void paint_column_axis(const Panel& panel, double x, double y);
   void paint_axis_names(const Panel& panel, const Rect& area);
-  void paint_frame(const Rect& area);
-  void paint_scale();
-  std::u32string averages() const;
-  std::u32string note() const;
   double text_width(const std::u32string& text, double size) const { return font_.width(text, size); }
-  void write(double x, double y, double size, Anchor anchor, Colour colour, std::u32string text, int degrees = 0) {
-    if (!text.empty()) out_.texts.push_back({x, y, size, anchor, degrees, colour, std::move(text)});
+  template <class... Args>
+  void write(Args&&... args) {
+    sheet_.write(std::forward<Args>(args)...);
   }
 
   const Font& font_;
   Layout out_;
-  ColourScale scale_;
-  std::vector<Tick> ticks_;
+  Sheet sheet_;
+  ColourBar bar_;
   std::vector<Panel> panels_;
-  bool shared_ = true;   // all panels have the same axes: labels stand at the outer edges alone
-  bool pointed_ = true;  // cells tell their value to a pointer
-  std::vector<std::u32string> title_lines_;
-  std::vector<std::u32string> note_lines_;
+  bool shared_ = true;       // all panels have the same axes: labels stand at the outer edges alone
+  bool pointed_ = true;      // cells tell their value to a pointer
   std::int64_t across_ = 1;  // panels in a row
   std::int64_t down_ = 1;
   // Every panel has a slot of the same size; its cells stand in the middle of it.
@@ -89,10 +69,6 @@ class Composer {
   double grid_width_ = 0;
   double grid_height_ = 0;
   double scale_height_ = 0;
-  bool hidden_ = false;  // some pairs are: the sign for that stands below the scale
-  static constexpr double scale_gap = 24;
-  static constexpr double scale_width = 12;
-  static constexpr double sign_height = 26;
 };
 
 void Composer::read(const std::vector<HeatMap>& maps, const char* function) {
@@ -101,21 +77,11 @@ void Composer::read(const std::vector<HeatMap>& maps, const char* function) {
     const Place what{function, maps.size() == 1 ? "" : fmt::format("maps[{}]", i)};
     const Panel& panel = panels_.emplace_back(read_panel(maps[i], maps.size(), font_, what));
     cells += panel.grid.rows * panel.grid.columns;
-    hidden_ = hidden_ || std::ranges::any_of(panel.grid.values, Grid::hidden);
     shared_ = shared_ && same(panels_[0].rows, panel.rows) && same(panels_[0].columns, panel.columns);
   }
   pointed_ = cells <= max_pointed;
-  // The scale reaches as far as what is drawn: means of blocks would all be pale on the scale of single values.
-  std::vector<HeatMap> drawn(maps.size());
-  for (std::size_t i = 0; i < maps.size(); ++i) {
-    const Grid& grid = panels_[i].grid;
-    drawn[i].values = View(grid.values.data(), DType::f64, {grid.rows, grid.columns});
-    drawn[i].low = maps[i].low;
-    drawn[i].high = maps[i].high;
-    drawn[i].scale = maps[i].scale;
-  }
-  scale_ = colour_scale(drawn, function);
-  ticks_ = ticks_of(scale_);
+  bar_ = ColourBar(scale_of(panels_, maps, function));
+  if (std::ranges::any_of(panels_, &Panel::has_hidden)) bar_.sign = U"hidden";
 }
 
 void Composer::arrange() {
@@ -144,24 +110,12 @@ void Composer::arrange() {
 }
 
 void Composer::arrange_head() {
-  double tick_width = 0;
-  for (const Tick& tick : ticks_) tick_width = std::max(tick_width, text_width(tick.text, note_size));
-  if (hidden_) tick_width = std::max(tick_width, text_width(U"hidden", note_size));
-  const double content = grid_width_ + scale_gap + scale_width + 8 + std::ceil(tick_width);
-  const double title = std::ceil(std::min(text_width(out_.title, title_size), max_title_width));
-  const double wanted = std::ceil(std::min(text_width(note(), note_size), max_title_width));
-  const double inner = std::max({content, title, wanted});
-  out_.width = inner + 2 * margin;
-  left_ = margin + std::floor((inner - content) / 2);
-  top_ = margin;
-  if (!out_.title.empty()) {
-    title_lines_ = wrap(out_.title, font_, title_size, inner);
-    top_ += static_cast<double>(title_lines_.size()) * title_line + 12;
-  }
-  const double scale_bottom = caption_ + scale_height_ + half_height(note_size) + (hidden_ ? sign_height : 0);
-  if (!note().empty()) note_lines_ = wrap(note(), font_, note_size, inner);
-  const double foot = note_lines_.empty() ? 0 : static_cast<double>(note_lines_.size()) * note_line - 3 + 12;
-  out_.height = std::ceil(top_ + std::max(grid_height_, scale_bottom) + foot + margin);
+  const double content = grid_width_ + bar_gap + bar_.width(font_);
+  const double scale_bottom = caption_ + bar_.height(scale_height_);
+  const std::u32string note = sentences({note_of(panels_), scale_note(bar_.scale)});
+  const Rect inner = sheet_.arrange(content, std::max(grid_height_, scale_bottom), note);
+  left_ = inner.x;
+  top_ = inner.y;
   describe();
 }
 
@@ -170,52 +124,22 @@ void Composer::describe() {
   const std::string size =
       shared_ ? fmt::format("{} x {} (", first.rows.indices.blocks, first.columns.indices.blocks) : "(";
   const std::string maps = panels_.size() == 1 ? "Heat map" : fmt::format("{} heat maps", panels_.size());
-  out_.description =
-      ascii(maps + (shared_ ? ", " : " ") + size) + first.rows.name + U" x " + first.columns.name +
-      ascii(fmt::format("), colours from {} to {}.", short_number(scale_.low, 4), short_number(scale_.high, 4))) +
-      (hidden_ ? U" Hidden pairs are hatched." : U"");
-}
-
-std::u32string Composer::averages() const {
-  const Panel* averaged = nullptr;
-  bool alike = true;
-  for (const Panel& panel : panels_) {
-    if (!panel.grid.averaged()) continue;
-    if (averaged == nullptr) averaged = &panel;
-    alike = alike && panel.grid.row_block == averaged->grid.row_block &&
-            panel.grid.column_block == averaged->grid.column_block;
-  }
-  if (averaged == nullptr) return {};
-  if (!alike) return U"Large maps are shown as means of blocks of cells.";
-  std::u32string text = ascii(fmt::format("Each point is the mean of {}", averaged->grid.row_block));
-  return text + U" × " + ascii(fmt::format("{} cells.", averaged->grid.column_block));
-}
-
-std::u32string Composer::note() const {
-  std::u32string cells = panels_[0].note;
-  for (const Panel& panel : panels_) {
-    if (panel.note != cells) cells = U"Cells are not alike from map to map.";
-  }
-  return sentences({cells, averages(), scale_note(scale_)});
+  out_.description = ascii(maps + (shared_ ? ", " : " ") + size) + first.rows.name + U" x " + first.columns.name +
+                     ascii(fmt::format("), colours from {} to {}.", short_number(bar_.scale.low, 4),
+                                       short_number(bar_.scale.high, 4))) +
+                     (!bar_.sign.empty() ? U" Hidden pairs are hatched." : U"");
 }
 
 void Composer::paint() {
-  const double middle = out_.width / 2;
-  for (std::size_t i = 0; i < title_lines_.size(); ++i) {
-    write(middle, margin + title_size - 2 + static_cast<double>(i) * title_line, title_size, Anchor::middle, ink,
-          title_lines_[i]);
-  }
+  sheet_.paint_title();
   for (std::size_t i = 0; i < panels_.size(); ++i) paint_panel(i);
   if (shared_) {
     const double x = left_ + gutter_;
     const double height = static_cast<double>(down_) * (caption_ + slot_height_ + panel_gap) - panel_gap - caption_;
     paint_axis_names(panels_[0], {x, top_ + caption_, grid_width_ - gutter_, height});
   }
-  paint_scale();
-  for (std::size_t i = 0; i < note_lines_.size(); ++i) {
-    const double up = static_cast<double>(note_lines_.size() - 1 - i) * note_line;
-    write(middle, out_.height - margin - up, note_size, Anchor::middle, soft_ink, note_lines_[i]);
-  }
+  bar_.paint_upright(sheet_, left_ + grid_width_ + bar_gap, top_ + caption_, scale_height_);
+  sheet_.paint_note();
 }
 
 void Composer::paint_panel(std::size_t index) {
@@ -230,7 +154,7 @@ void Composer::paint_panel(std::size_t index) {
   const double centre = x + panel.width / 2;
   write(centre, y - 9, caption_size, Anchor::middle, ink, cut(panel.title, font_, caption_size, slot_width_));
   panel.has_shapes() ? paint_cells(panel, x, y) : paint_image(panel, x, y);
-  if (panel.gap == 0) paint_frame({x, y, panel.width, panel.height});
+  if (panel.gap == 0) sheet_.frame({x, y, panel.width, panel.height});
   if (!shared_ || column == 0) paint_row_axis(panel, x, y);
   const bool lowest = index + static_cast<std::size_t>(across_) >= panels_.size();
   if (!shared_ || lowest) paint_column_axis(panel, x, y + panel.height);
@@ -245,7 +169,7 @@ void Composer::paint_cells(const Panel& panel, double x, double y) {
       cell.area = {x + static_cast<double>(j) * panel.cell_width, y + static_cast<double>(i) * panel.cell_height,
                    panel.cell_width - panel.gap, panel.cell_height - panel.gap};
       cell.hatched = Grid::hidden(value);
-      cell.colour = cell.hatched ? hidden_colour : scale_.at(value);
+      cell.colour = cell.hatched ? hidden_colour : bar_.scale.at(value);
       if (pointed_) {
         const std::u32string number = cell.hatched ? U"hidden" : ascii(short_number(value, 4));
         cell.text = panel.rows.block_label(i) + U" → " + panel.columns.block_label(j) + U": " + number;
@@ -265,7 +189,7 @@ void Composer::paint_image(const Panel& panel, double x, double y) {
   for (std::int64_t i = 0; i < panel.grid.rows; ++i) {
     for (std::int64_t j = 0; j < panel.grid.columns; ++j) {
       const Colour hatched = (i + j) % 4 == 0 ? hatch_colour : hidden_colour;
-      image.pixels.push_back(Grid::hidden(panel.grid.at(i, j)) ? hatched : scale_.at(panel.grid.at(i, j)));
+      image.pixels.push_back(Grid::hidden(panel.grid.at(i, j)) ? hatched : bar_.scale.at(panel.grid.at(i, j)));
     }
   }
   out_.images.push_back(std::move(image));
@@ -301,36 +225,6 @@ void Composer::paint_axis_names(const Panel& panel, const Rect& area) {
   const double y = area.y + area.height + panel.below - label_size * 0.2;
   write(area.x + area.width / 2, y, label_size, Anchor::middle, soft_ink,
         cut(panel.columns.name, font_, label_size, std::max(area.width, slot_width_)));
-}
-
-void Composer::paint_frame(const Rect& area) {
-  out_.marks.push_back({{area.x - 1, area.y - 1, area.width + 2, 1}, frame});
-  out_.marks.push_back({{area.x - 1, area.y + area.height, area.width + 2, 1}, frame});
-  out_.marks.push_back({{area.x - 1, area.y, 1, area.height}, frame});
-  out_.marks.push_back({{area.x + area.width, area.y, 1, area.height}, frame});
-}
-
-void Composer::paint_scale() {
-  // Its frame, one pixel around it, is as high as a panel.
-  const Rect bar{left_ + grid_width_ + scale_gap + 1, top_ + caption_ + 1, scale_width - 2, scale_height_ - 2};
-  paint_frame(bar);
-  // Each step reaches down to the bar's end and the next covers it, so that no seam shows between two.
-  const int steps = 100;
-  for (int i = 0; i < steps; ++i) {
-    const double from = std::floor(bar.height * i / steps * 2) / 2;
-    out_.marks.push_back({{bar.x, bar.y + from, bar.width, bar.height - from}, ramp_colour(1 - (i + 0.5) / steps)});
-  }
-  for (const Tick& tick : ticks_) {
-    const double y = bar.y + bar.height * (1 - scale_.place(tick.value));
-    const double line = std::clamp(std::round(y - 0.5), bar.y, bar.y + bar.height - 1);
-    out_.marks.push_back({{bar.x + bar.width + 1, line, 4, 1}, frame});
-    write(bar.x + bar.width + 8, y + half_height(note_size), note_size, Anchor::start, soft_ink, tick.text);
-  }
-  if (!hidden_) return;
-  const Rect sign{bar.x - 1, bar.y + bar.height + sign_height - scale_width, scale_width, scale_width};
-  out_.cells.push_back({sign, hidden_colour, true, U"hidden: the query does not see the key"});
-  write(bar.x + bar.width + 8, sign.y + scale_width / 2 + half_height(note_size), note_size, Anchor::start, soft_ink,
-        U"hidden");
 }
 
 }  // namespace

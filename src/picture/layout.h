@@ -40,6 +40,18 @@ struct Image {
   std::vector<Colour> pixels;
 };
 
+// A straight line, which lets what is behind it through.
+struct Stroke {
+  double x0 = 0;
+  double y0 = 0;
+  double x1 = 0;  // beyond x0
+  double y1 = 0;
+  double width = 0;
+  Colour colour;
+  double opacity = 1;
+  std::u32string text;  // what a pointer resting on it reads
+};
+
 enum class Anchor { start, middle, end };
 
 struct Text {
@@ -55,12 +67,14 @@ struct Text {
 struct Layout {
   double width = 0;
   double height = 0;
+  std::u32string kind = U"Heat map";
   std::u32string title;        // whole, on one line
   std::u32string description;  // one sentence for who can't see the picture
   // In the order in which they are painted, on white.
   std::vector<FilledRect> marks;  // frames, the colour scale and its ticks
   std::vector<Cell> cells;
   std::vector<Image> images;
+  std::vector<Stroke> strokes;
   std::vector<Text> texts;
 };
 
@@ -69,7 +83,10 @@ inline constexpr double hatch_distance = 6;
 inline constexpr double hatch_width = 1;
 inline constexpr Colour hatch_colour{0xc8, 0xc8, 0xc8};
 
-// Throws as svg_heat_map does, naming `function`.
+// Each throws as svg_heat_map and its like do, naming `function`.
+Layout lay_out(const TokenStrip& strip, const Font& font, const char* function);
+Layout lay_out(const HeadGrid& grid, const Font& font, const char* function);
+Layout lay_out(const TokenLinks& links, const Font& font, const char* function);
 Layout lay_out(const std::vector<HeatMap>& maps, std::string_view title, const Font& font, const char* function);
 
 }  // namespace attend

@@ -117,6 +117,21 @@ Axis read_axis(const std::string& name, const std::vector<std::string>& labels, 
   return axis;
 }
 
+std::u32string averages(const std::vector<Panel>& panels) {
+  const Panel* averaged = nullptr;
+  bool alike = true;
+  for (const Panel& panel : panels) {
+    if (!panel.grid.averaged()) continue;
+    if (averaged == nullptr) averaged = &panel;
+    alike = alike && panel.grid.row_block == averaged->grid.row_block &&
+            panel.grid.column_block == averaged->grid.column_block;
+  }
+  if (averaged == nullptr) return {};
+  if (!alike) return U"Large maps are shown as means of blocks of cells.";
+  std::u32string text = ascii(fmt::format("Each point is the mean of {}", averaged->grid.row_block));
+  return text + U" × " + ascii(fmt::format("{} cells.", averaged->grid.column_block));
+}
+
 }  // namespace
 
 std::u32string Axis::label(std::int64_t i) const {
@@ -138,6 +153,10 @@ double Axis::overhang() const {
   return degrees == 45 ? widest * std::numbers::sqrt2 / 2 : 0;
 }
 
+bool Panel::has_hidden() const {
+  return std::ranges::any_of(grid.values, Grid::hidden);
+}
+
 bool Panel::has_shapes() const {
   return std::max(grid.rows, grid.columns) <= max_shape_side;
 }
@@ -152,6 +171,24 @@ Panel read_panel(const HeatMap& map, std::size_t panels, const Font& font, const
   size_cells(panel, budget_of(panels), font);
   arrange_axes(panel, font);
   return panel;
+}
+
+ColourScale scale_of(const std::vector<Panel>& panels, const std::vector<HeatMap>& maps, const char* function) {
+  std::vector<HeatMap> drawn(maps.size());
+  for (std::size_t i = 0; i < maps.size(); ++i) {
+    const Grid& grid = panels[i].grid;
+    drawn[i].values = View(grid.values.data(), DType::f64, {grid.rows, grid.columns});
+    drawn[i].low = maps[i].low;
+    drawn[i].high = maps[i].high;
+    drawn[i].scale = maps[i].scale;
+  }
+  return colour_scale(drawn, function);
+}
+
+std::u32string note_of(const std::vector<Panel>& panels) {
+  const auto as_first = [&](const Panel& panel) { return panel.note == panels[0].note; };
+  const bool alike = std::ranges::all_of(panels, as_first);
+  return sentences({alike ? panels[0].note : U"Cells are not alike from map to map.", averages(panels)});
 }
 
 std::string value_text(double value) {

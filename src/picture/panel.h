@@ -57,6 +57,7 @@ struct Panel {
   double gutter = 0;  // left of the cells: axis name and row labels
   double below = 0;   // column labels and axis name
 
+  bool has_hidden() const;
   // Each cell is a shape; else they are one image.
   bool has_shapes() const;
 };
@@ -64,6 +65,12 @@ struct Panel {
 // The map as one of so many panels: its cells sized, its axes arranged. Throws as svg_heat_map does, in messages that
 // begin with `what`.
 Panel read_panel(const HeatMap& map, std::size_t panels, const Font& font, const Place& what);
+
+// The scale that reaches as far as what is drawn: means of blocks would all be pale on the scale of single values.
+ColourScale scale_of(const std::vector<Panel>& panels, const std::vector<HeatMap>& maps, const char* function);
+
+// What a cell is, and how many are one point.
+std::u32string note_of(const std::vector<Panel>& panels);
 
 // A value as it stands inside its cell.
 std::string value_text(double value);

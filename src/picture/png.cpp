@@ -29,11 +29,12 @@ class Canvas {
     try {
       pixels_.colours.assign(static_cast<std::size_t>(pixels_.width) * static_cast<std::size_t>(pixels_.height), white);
     } catch (const std::bad_alloc&) {
-      fail(ErrorCode::out_of_memory, "png_heat_map", "no memory for {} x {} pixels", pixels_.width, pixels_.height);
+      fail(ErrorCode::out_of_memory, "png", "no memory for {} x {} pixels", pixels_.width, pixels_.height);
     }
     for (const FilledRect& mark : layout.marks) fill(mark.area, [&](int, int) { return mark.colour; });
     for (const Cell& cell : layout.cells) draw(cell);
     for (const Image& image : layout.images) draw(image);
+    for (const Stroke& stroke : layout.strokes) draw(stroke);
     for (const Text& text : layout.texts) draw(text);
   }
   Pixels take() { return std::move(pixels_); }
@@ -84,6 +85,25 @@ class Canvas {
     });
   }
 
+  // Column by column: how much of a pixel is nearer to the line than half its width, measured across the line.
+  void draw(const Stroke& stroke) {
+    const double x0 = stroke.x0 * density;
+    const double y0 = stroke.y0 * density;
+    const double slope = (stroke.y1 - stroke.y0) / (stroke.x1 - stroke.x0);
+    const double across = 1 / std::hypot(1, slope);  // of a step downwards
+    const double reach = (stroke.width * density / 2 + 0.5) / across;
+    const int right = std::clamp(static_cast<int>(std::lround(stroke.x1 * density)), 0, pixels_.width);
+    for (int x = std::clamp(static_cast<int>(std::lround(x0)), 0, pixels_.width); x < right; ++x) {
+      const double middle = y0 + (x + 0.5 - x0) * slope;
+      const int bottom = std::clamp(static_cast<int>(std::ceil(middle + reach)), 0, pixels_.height);
+      for (int y = std::clamp(static_cast<int>(std::floor(middle - reach)), 0, pixels_.height); y < bottom; ++y) {
+        const double distance = std::abs(y + 0.5 - middle) * across;
+        const double covered = std::clamp(stroke.width * density / 2 + 0.5 - distance, 0.0, 1.0);
+        blend(at(x, y), stroke.colour, covered * stroke.opacity);
+      }
+    }
+  }
+
   void draw(const Text& text) {
     const double width = font_.width(text.text, text.size);
     const double before = text.anchor == Anchor::start ? 0 : text.anchor == Anchor::middle ? width / 2 : width;
@@ -101,6 +121,10 @@ class Canvas {
   const Font& font_;
   Pixels pixels_;
 };
+
+std::string png_of(const Layout& layout, const Font& font) {
+  return encode_png(Canvas(layout, font).take(), encode_utf8(layout.title), pixels_per_metre);
+}
 
 Font chosen_font() {
   const char* file = std::getenv("ATTEND_FONT");
@@ -120,8 +144,22 @@ std::string missing_characters(std::string_view text) {
 
 std::string png_heat_map(const std::vector<HeatMap>& maps, const std::string& title) {
   const Font font = chosen_font();
-  const Layout layout = lay_out(maps, title, font, "png_heat_map");
-  return encode_png(Canvas(layout, font).take(), encode_utf8(layout.title), pixels_per_metre);
+  return png_of(lay_out(maps, title, font, "png_heat_map"), font);
+}
+
+std::string png_token_strip(const TokenStrip& strip) {
+  const Font font = chosen_font();
+  return png_of(lay_out(strip, font, "png_token_strip"), font);
+}
+
+std::string png_head_grid(const HeadGrid& grid) {
+  const Font font = chosen_font();
+  return png_of(lay_out(grid, font, "png_head_grid"), font);
+}
+
+std::string png_token_links(const TokenLinks& links) {
+  const Font font = chosen_font();
+  return png_of(lay_out(links, font, "png_token_links"), font);
 }
 
 }  // namespace attend

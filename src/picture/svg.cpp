@@ -46,7 +46,7 @@ class Svg {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\" "
         "font-family=\"'DejaVu Sans', system-ui, sans-serif\">\n",
         layout.width, layout.height);
-    append("<title>{}</title>\n", layout.title.empty() ? "Heat map" : markup_of(layout.title));
+    append("<title>{}</title>\n", markup_of(layout.title.empty() ? layout.kind : layout.title));
     append("<desc>{}</desc>\n", markup_of(layout.description));
     append("<rect width=\"{}\" height=\"{}\" fill=\"#ffffff\"/>\n", layout.width, layout.height);
     out_ += "<g class=\"marks\">\n";
@@ -56,6 +56,9 @@ class Svg {
     out_ += "</g>\n";
     add_hatching(layout.cells);
     for (const Image& image : layout.images) add(image);
+    if (!layout.strokes.empty()) out_ += "<g class=\"links\">\n";
+    for (const Stroke& stroke : layout.strokes) add(stroke);
+    if (!layout.strokes.empty()) out_ += "</g>\n";
     // Text lets the pointer through to the cell behind it.
     out_ += "<g class=\"texts\" pointer-events=\"none\">\n";
     for (const Text& text : layout.texts) add(text);
@@ -125,6 +128,17 @@ class Svg {
         box(image.area), base64(png));
   }
 
+  void add(const Stroke& stroke) {
+    append("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"{}\" stroke-opacity=\"{}\"",
+           short_of(stroke.x0), short_of(stroke.y0), short_of(stroke.x1), short_of(stroke.y1), hex(stroke.colour),
+           short_of(stroke.width), std::round(stroke.opacity * 1000) / 1000);
+    if (stroke.text.empty()) {
+      out_ += "/>\n";
+    } else {
+      append("><title>{}</title></line>\n", markup_of(stroke.text));
+    }
+  }
+
   void add(const Text& text) {
     const double x = short_of(text.x);
     const double y = short_of(text.y);
@@ -142,6 +156,21 @@ class Svg {
 std::string svg_heat_map(const std::vector<HeatMap>& maps, const std::string& title) {
   const Font font;
   return Svg(lay_out(maps, title, font, "svg_heat_map")).take();
+}
+
+std::string svg_token_strip(const TokenStrip& strip) {
+  const Font font;
+  return Svg(lay_out(strip, font, "svg_token_strip")).take();
+}
+
+std::string svg_head_grid(const HeadGrid& grid) {
+  const Font font;
+  return Svg(lay_out(grid, font, "svg_head_grid")).take();
+}
+
+std::string svg_token_links(const TokenLinks& links) {
+  const Font font;
+  return Svg(lay_out(links, font, "svg_token_links")).take();
 }
 
 }  // namespace attend

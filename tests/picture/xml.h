@@ -53,7 +53,8 @@ class Xml {
   }
   void skip_space() { at_ = std::min(text_.find_first_not_of(" \n", at_), text_.size()); }
   std::string read_name() {
-    const std::size_t end = text_.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-", at_);
+    const std::size_t end =
+        text_.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-", at_);
     require(end != std::string::npos && end > at_, "no name");
     std::string name = text_.substr(at_, end - at_);
     at_ = end;
