@@ -1,0 +1,156 @@
+#include "attend/picture.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "attend/error.h"
+#include "attend/io.h"
+#include "cli/command.h"
+#include "cli/tensor_file.h"
+#include "cli/terminal.h"
+
+namespace attend::cli {
+namespace {
+
+constexpr int widest = 10000;
+
+struct Arguments {
+  std::string weights;
+  std::string mask;
+  std::string rows, columns;
+  std::string scale = "linear";
+  std::string title;
+  std::string colour = "auto";
+  std::vector<std::string> files;
+  int width = 0;
+};
+
+Error unreadable(const std::string& file) {
+  return Error(ErrorCode::bad_file, "", fmt::format("'{}' can't be read", file));
+}
+
+std::vector<std::string> lines_of(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw unreadable(file);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    lines.push_back(std::move(line));
+  }
+  if (stream.bad()) throw unreadable(file);
+  return lines;
+}
+
+// The lines of a file of that name, else what stands between commas.
+std::vector<std::string> read_words(const std::string& option, const std::string& given, std::int64_t count) {
+  std::vector<std::string> words;
+  std::error_code error;
+  if (given.empty()) return words;
+  if (std::filesystem::exists(given, error)) {
+    words = lines_of(given);
+  } else {
+    for (std::size_t at = 0; at <= given.size();) {
+      const std::size_t comma = std::min(given.find(',', at), given.size());
+      words.push_back(given.substr(at, comma - at));
+      at = comma + 1;
+    }
+    if (words.size() == 1 && count != 1)
+      throw UsageError(
+          fmt::format("{}: no file '{}'; words stand with commas between, as in the,cat,sat", option, given));
+  }
+  if (std::ssize(words) != count) throw UsageError(fmt::format("{}: {} words for {}", option, words.size(), count));
+  return words;
+}
+
+void warn_of_missing_characters(const std::string& file, const std::vector<HeatMap>& maps, const std::string& title) {
+  if (!file.ends_with(".png")) return;
+  const std::string missing = missing_characters(
+      fmt::format("{}{}{}", title, fmt::join(maps[0].row_labels, ""), fmt::join(maps[0].column_labels, "")));
+  if (missing.empty()) return;
+  tell(
+      fmt::format("attend: {}: the font has no {}, which are boxes there; ATTEND_FONT may name a .ttf or .otf file "
+                  "that has them",
+                  file, missing));
+}
+
+void print_maps(const Arguments& arguments, const std::vector<HeatMap>& maps) {
+  TerminalStyle style;
+  style.width = arguments.width > 0 ? arguments.width : std::min(terminal_width(), widest);
+  style.colour = use_colour(arguments.colour);
+  std::string text = arguments.title.empty() ? "" : printable(arguments.title) + "\n";
+  for (const HeatMap& map : maps) text += (text.empty() ? "" : "\n") + terminal_heat_map(map, style);
+  print(text);
+}
+
+void run(const Arguments& arguments) {
+  const Tensor weights = read_tensor(arguments.weights);
+  const Tensor mask = arguments.mask.empty() ? Tensor() : read_tensor(arguments.mask);
+  HeatMap like;
+  like.scale = picture_scale(arguments.scale);
+  std::vector<HeatMap> maps =
+      heat_maps(weights, like, arguments.mask.empty() ? std::nullopt : std::optional(mask.view()));
+  const auto rows = read_words("--rows", arguments.rows, weights.view().size(-2));
+  const auto columns = read_words("--columns", arguments.columns, weights.view().size(-1));
+  for (HeatMap& map : maps) {
+    map.row_labels = rows;
+    map.column_labels = columns;
+  }
+  for (const std::string& file : arguments.files) {
+    const std::string bytes =
+        file.ends_with(".png") ? png_heat_map(maps, arguments.title) : svg_heat_map(maps, arguments.title);
+    writing([&] { write_file(file, bytes); });
+    warn_of_missing_characters(file, maps, arguments.title);
+    tell("attend: wrote " + file);
+  }
+  if (arguments.files.empty()) print_maps(arguments, maps);
+}
+
+}  // namespace
+
+Command add_picture(CLI::App& root) {
+  CLI::App* app = root.add_subcommand(
+      "picture",
+      "Draw attention weights of a file as a heat map, each head for itself. Pairs that are NaN or -inf are hidden: "
+      "they are hatched.");
+  app->footer(
+      "attend picture w.npy\n"
+      "attend picture w.npy --rows the,cat,sat --columns the,cat,sat -o w.svg\n"
+      "attend picture life.npz:weights --scale sqrt --title \"Life is short\" -o w.png\n"
+      "attend picture heads.safetensors:layer.3 --mask mask.npy --rows tokens.txt");
+  auto arguments = std::make_shared<Arguments>();
+  app->add_option(
+         "FILE", arguments->weights,
+         "Weights, [Tq,Tk] or [H,Tq,Tk]: a .npy, .npz or .safetensors file; FILE:NAME takes one of its tensors")
+      ->type_name("FILE")
+      ->required();
+  file_ending(app->add_option("-o,--output", arguments->files,
+                              "Write to FILE instead of the terminal: .svg or .png by its ending. May be given several "
+                              "times"),
+              {".svg", ".png"})
+      ->take_all()
+      ->allow_extra_args(false);
+  choose_one(app->add_option("--scale", arguments->scale,
+                             "How values are spread over the colours; sqrt and log show small weights beside a large "
+                             "one (linear)"),
+             "linear|sqrt|log");
+  app->add_option("--title", arguments->title, "What stands above")->type_name("TEXT");
+  app->add_option("--rows", arguments->rows,
+                  "The queries' words: a file with one on each line, or a list such as the,cat,sat")
+      ->type_name("FILE");
+  app->add_option("--columns", arguments->columns, "The keys' words, likewise")->type_name("FILE");
+  app->add_option("--mask", arguments->mask, "bool, broadcast to the weights: false where a query does not see a key")
+      ->type_name("FILE");
+  choose_one(
+      app->add_option("--color", arguments->colour, "Colour in the text; auto asks the terminal and NO_COLOR (auto)"),
+      "auto|always|never");
+  whole_number(app->add_option("--width", arguments->width, "Columns of the text (those of the terminal)"), 40, widest);
+  return {app, [arguments] { run(*arguments); }};
+}
+
+}  // namespace attend::cli
