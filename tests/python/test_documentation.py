@@ -30,7 +30,7 @@ def test_every_module_is_explained(module):
 
 @pytest.mark.parametrize("kind", [
     attend.AttentionGradients, attend.AttentionPlan, attend.AttentionSteps, attend.AttentionSummary, attend.HeadScores,
-    attend.KvCache, attend.Generator, attend.Trace,
+    attend.KvCache, attend.Generator, attend.Picture, attend.Trace,
 ])
 def test_every_member_is_explained(kind):
     plain = {"work_items", "title", "batch", "heads", "d_k", "d_v", "dtype", "ids", "tokens_2", "ids_2"}
@@ -69,7 +69,8 @@ ARGUMENTS = {"attention": [ZEROS] * 3, "attention_backward": [ZEROS] * 5 + [LSE]
              "plan": [ZEROS] * 3, "plan_backward": [ZEROS] * 3, "scaled_dot_product_attention": [ZEROS] * 3, "explain": [],
              "attention_summary": [ZEROS] * 2, "attention_weights": [ZEROS] * 2, "head_scores": [ZEROS] * 2,
              "attention_summary_varlen": [PACKED] * 2 + [LSE[0], [0, 3], [0, 3]], "plan_summary": [ZEROS] * 2,
-             "KvCache.attention": [attend.KvCache(1, 2, 4, 4), ZEROS]}
+             "KvCache.attention": [attend.KvCache(1, 2, 4, 4), ZEROS], "picture": [ZEROS], "head_grid": [ZEROS],
+             "token_strip": [["a"], [1.0]], "token_links": [[[0]], [[1.0]]]}
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
@@ -106,6 +107,8 @@ assert_type(attend.KvCache(1, 2, 4, 4).attention(t), Tensor)
 assert_type(attend.attention(t, [attend.KvCache(1, 2, 4, 4)], return_lse=True), tuple[Tensor, Tensor])
 assert_type(attend.plan(a, a, a).scratch_bytes, int)
 assert_type(attend.explain("the cat sat").to_svg(), str)
+assert_type(attend.picture(a[0], rows=["a", "b", "c"], scale="log").to_png(), bytes)
+assert_type(attend.head_grid([a, a]), attend.Picture)
 x: numpy.ndarray = attend.Generator(1).rand((2, 3))
 """
 WRONG = {
@@ -114,6 +117,7 @@ WRONG = {
     "attend.attention_backward(t, t, t, t)": "call-arg",
     "attend.attention(t, t, t, cusal=True)": "call-overload",
     'attend.explain(heads="two")': "arg-type",
+    'attend.picture(a, scale="cubic")': "arg-type",
     "attend.set_num_threads(None)": "arg-type",
 }
 

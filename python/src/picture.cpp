@@ -1,0 +1,347 @@
+// Pictures of weights that were made anywhere.
+#include "attend/picture.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "array.h"
+#include "attend/error.h"
+#include "attend/io.h"
+#include "bindings.h"
+#include "call.h"
+#include "text.h"
+
+namespace attend::python {
+
+namespace {
+
+// What is drawn, with its own copy of the numbers. The SVG is made at once, so that mistakes are told where they are
+// made and not where a notebook shows the picture.
+struct Picture {
+  std::string title;
+  std::string svg;
+  std::function<std::string()> png;
+  std::function<std::string(const TerminalStyle&)> text;  // none: there is no such drawing for the terminal
+};
+
+using Words = std::vector<std::string>;
+
+// An array's copy, which nobody changes after the call. A gradient that PyTorch would record is not missed here.
+std::shared_ptr<Tensor> read_array(const char* function, const char* name, nb::handle object) {
+  nb::object array = nb::borrow(object);
+  if (nb::hasattr(object, "detach")) array = object.attr("detach")();
+  if (nb::isinstance<nb::list>(object) || nb::isinstance<nb::tuple>(object))
+    array = nb::module_::import_("numpy").attr("asarray")(object);
+  return std::make_shared<Tensor>(Array(function, name, array).view().clone());
+}
+
+std::string read_text(const char* function, const std::string& name, nb::handle object) {
+  std::string text;
+  if (!nb::isinstance<nb::str>(object) || !nb::try_cast(object, text))
+    throw nb::type_error((std::string(function) + ": " + name + " can't be " + repr_of(object)).c_str());
+  return text;
+}
+
+// A list of words, not one word taken apart into its letters.
+Words read_words(const char* function, const char* name, nb::handle object) {
+  Words words;
+  if (object.is_none()) return words;
+  if (nb::isinstance<nb::str>(object) || !nb::isinstance<nb::sequence>(object)) {
+    throw nb::type_error(
+        (std::string(function) + ": " + name + ": expected a list of words, got " + repr_of(object)).c_str());
+  }
+  for (const nb::handle word : nb::borrow<nb::sequence>(object))
+    words.push_back(read_text(function, std::string(name) + "[" + std::to_string(words.size()) + "]", word));
+  return words;
+}
+
+std::optional<IndexRange> read_range(const char* function, const char* name, nb::handle object) {
+  if (object.is_none()) return std::nullopt;
+  std::int64_t begin = 0, end = 0;
+  const bool pair = nb::isinstance<nb::sequence>(object) && nb::len(object) == 2;
+  if (!pair || !nb::try_cast(object[0], begin) || !nb::try_cast(object[1], end)) {
+    throw nb::type_error(
+        (std::string(function) + ": " + name + ": expected (begin, end), two whole numbers, got " + repr_of(object))
+            .c_str());
+  }
+  return IndexRange{begin, end};
+}
+
+// The colours, which all pictures have.
+template <class Drawing>
+void set_scale(const char* function, Drawing& drawing, const std::string& scale, double low, double high) {
+  drawing.scale = call(function, [&] { return picture_scale(scale); });
+  drawing.low = low;
+  drawing.high = high;
+}
+
+Picture picture_(nb::handle weights, nb::handle rows, nb::handle columns, const std::string& scale,
+                 const std::string& title, nb::handle mask, nb::handle heads, nb::handle queries, nb::handle keys,
+                 const std::string& reduction, double low, double high) {
+  constexpr const char* function = "picture";
+  const auto values = read_array(function, "weights", weights);
+  const auto seen = mask.is_none() ? nullptr : read_array(function, "mask", mask);
+  HeatMap like;
+  like.row_labels = read_words(function, "rows", rows);
+  like.column_labels = read_words(function, "columns", columns);
+  like.row_range = read_range(function, "queries", queries);
+  like.column_range = read_range(function, "keys", keys);
+  like.reduction = reduction;
+  set_scale(function, like, scale, low, high);
+  const Words titles = read_words(function, "heads", heads);
+  return call(function, [&] {
+    const std::optional<View> mask_view = seen ? std::optional(seen->view()) : std::nullopt;
+    const auto maps = std::make_shared<std::vector<HeatMap>>(heat_maps(*values, like, mask_view, titles));
+    Picture picture{title, svg_heat_map(*maps, title), {}, {}};
+    picture.png = [values, seen, maps, title] { return png_heat_map(*maps, title); };
+    picture.text = [values, seen, maps, title](const TerminalStyle& style) {
+      std::string text = title.empty() ? "" : title + "\n";
+      for (const HeatMap& map : *maps) text += (text.empty() ? "" : "\n") + terminal_heat_map(map, style);
+      return text;
+    };
+    return picture;
+  });
+}
+
+Picture token_strip_(nb::handle tokens, nb::handle values, const std::string& name, const std::string& title,
+                     const std::string& scale, double low, double high) {
+  constexpr const char* function = "token_strip";
+  const auto kept = read_array(function, "values", values);
+  TokenStrip strip;
+  strip.tokens = read_words(function, "tokens", tokens);
+  strip.values = *kept;
+  strip.title = title;
+  strip.name = name;
+  set_scale(function, strip, scale, low, high);
+  return call(function, [&] {
+    Picture picture{title, svg_token_strip(strip), {}, {}};
+    picture.png = [kept, strip] { return png_token_strip(strip); };
+    picture.text = [kept, strip](const TerminalStyle& style) { return terminal_token_strip(strip, style); };
+    return picture;
+  });
+}
+
+// [L,H,Tq,Tk], or for each layer one of [H,Tq,Tk], as models give them.
+std::vector<std::shared_ptr<Tensor>> read_layers(const char* function, nb::handle maps) {
+  std::vector<std::shared_ptr<Tensor>> layers;
+  if (nb::isinstance<nb::list>(maps) || nb::isinstance<nb::tuple>(maps)) {
+    for (const nb::handle layer : maps) layers.push_back(read_array(function, "maps", layer));
+    return layers;
+  }
+  const auto all = read_array(function, "maps", maps);
+  if (all->rank() != 4) {
+    throw nb::value_error((std::string(function) + ": maps have shape " + all->shape().str() +
+                           ", expected [L,H,Tq,Tk], or a list of [H,Tq,Tk]")
+                              .c_str());
+  }
+  for (std::int64_t layer = 0; layer < all->size(0); ++layer)
+    layers.push_back(std::make_shared<Tensor>(all->view().select(0, layer).clone()));
+  return layers;
+}
+
+Picture head_grid_(nb::handle maps, nb::handle rows, nb::handle columns, const std::string& scale,
+                   const std::string& title, nb::handle mask, nb::handle queries, nb::handle keys,
+                   const std::string& reduction, double low, double high) {
+  constexpr const char* function = "head_grid";
+  const auto layers = read_layers(function, maps);
+  const auto seen = mask.is_none() ? nullptr : read_array(function, "mask", mask);
+  HeatMap like;
+  like.row_range = read_range(function, "queries", queries);
+  like.column_range = read_range(function, "keys", keys);
+  like.reduction = reduction;
+  set_scale(function, like, scale, low, high);
+  const auto grid = std::make_shared<HeadGrid>();
+  grid->row_labels = read_words(function, "rows", rows);
+  grid->column_labels = read_words(function, "columns", columns);
+  grid->title = title;
+  return call(function, [&] {
+    const std::optional<View> mask_view = seen ? std::optional(seen->view()) : std::nullopt;
+    for (const auto& layer : layers) {
+      std::vector<HeatMap> heads = heat_maps(*layer, like, mask_view);
+      if (grid->columns != 0 && grid->columns != std::ssize(heads))
+        throw Error(
+            ErrorCode::bad_shape, function,
+            "a layer has " + std::to_string(heads.size()) + " heads, the one before " + std::to_string(grid->columns));
+      grid->columns = std::ssize(heads);
+      for (HeatMap& head : heads) grid->maps.push_back(std::move(head));
+    }
+    Picture picture{title, svg_head_grid(*grid), {}, {}};
+    picture.png = [layers, seen, grid] { return png_head_grid(*grid); };
+    return picture;
+  });
+}
+
+Picture token_links_(nb::handle top_keys, nb::handle top_weights, nb::handle rows, nb::handle columns,
+                     const std::string& scale, const std::string& title, double low, double high) {
+  constexpr const char* function = "token_links";
+  const auto keys = read_array(function, "top_keys", top_keys);
+  const auto weights = read_array(function, "top_weights", top_weights);
+  TokenLinks links;
+  links.top_keys = *keys;
+  links.top_weights = *weights;
+  links.queries = read_words(function, "rows", rows);
+  links.keys = read_words(function, "columns", columns);
+  links.title = title;
+  set_scale(function, links, scale, low, high);
+  return call(function, [&] {
+    Picture picture{title, svg_token_links(links), {}, {}};
+    picture.png = [keys, weights, links] { return png_token_links(links); };
+    return picture;
+  });
+}
+
+std::string repr(const Picture& self) {
+  return self.title.empty() ? "<attend.Picture>" : "<attend.Picture: " + self.title + ">";
+}
+
+std::string to_text(const Picture& self, int width, bool colour) {
+  if (!self.text) return repr(self) + "\n";
+  return call("Picture.to_text", [&] { return self.text({.width = width, .colour = colour}); });
+}
+
+void save(const Picture& self, nb::handle path) {
+  // Also a path that holds other bytes than UTF-8, as os.listdir() gives it.
+  const auto encoded = nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(path));
+  const std::string name(encoded.c_str(), encoded.size());
+  if (!name.ends_with(".svg") && !name.ends_with(".png"))
+    throw nb::value_error(("Picture.save: " + repr_of(path) + " should end in .svg or .png").c_str());
+  call("Picture.save", [&] { write_file(name, name.ends_with(".svg") ? self.svg : self.png()); });
+}
+
+constexpr const char* picture_class_doc =
+    R"(What picture(), token_strip(), head_grid() and token_links() give.
+
+A notebook shows it; print() draws it in the terminal (of a head_grid and token_links there is no such drawing); save()
+writes a file. It has its own copy of the numbers, and equal arguments give equal bytes.)";
+
+constexpr const char* picture_doc =
+    R"(A heat map of weights [Tq,Tk], or of each head of [H,Tq,Tk] (leading axes of 1 are dropped): a Picture.
+
+rows and columns are the queries' and keys' tokens (without: their indices), heads the titles of the panels. Hidden pairs
+are hatched: those that are NaN or -inf, and those where mask (bool, broadcast to weights) is False. scale is "linear",
+"sqrt" or "log" (of weights below a thousandth of the largest little is seen in it; where low is 0 it begins three to
+four decades below); low and high are the values of the lightest and the darkest colour, taken from the weights where they
+are equal. queries and keys are (begin, end): what the rows and columns stand for, if not 0 on one by one, as of a map of
+blocks; reduction says how a block became one value. All heads share one scale.
+Raises ValueError for shapes and tokens that do not fit, an unknown scale, a value below 0 on sqrt and log; TypeError for
+other dtypes.
+
+>>> import attend
+>>> weights = [[1, float("nan"), float("nan")], [0.25, 0.75, float("nan")], [0.5, 0.25, 0.25]]
+>>> words = ["the", "cat", "sat"]
+>>> print(attend.picture(weights, rows=words, columns=words))
+          keys →
+queries ↓    the      cat      sat
+      the│███ 1.00 ╱╱╱╱╱╱╱╱╱╱╱╱╱╱╱╱╱╱│
+      cat│░░░ 0.25 ▓▓▓ 0.75 ╱╱╱╱╱╱╱╱╱│
+      sat│▒▒▒ 0.50 ░░░ 0.25 ░░░ 0.25 │
+          0 │   ░░░░░▒▒▒▒▓▓▓▓▓███│ 1  ╱╱ hidden)";
+
+constexpr const char* token_strip_doc =
+    R"(Tokens on the colour of a value each (what they received, their lift, their entropy): a Picture.
+
+values is [tokens]; NaN and -inf are hatched, no value. name says what the values are; scale, low and high are as in
+picture(). Lines wrap, and begin with the index of their first token.
+Raises ValueError where there are not as many tokens as values or none, and else as picture().
+
+>>> import attend
+>>> print(attend.token_strip(["the", "cat", "sat"], [0.25, 1.5, 1.25], name="received"))
+░the █cat ▓sat
+received:
+0 │   ░░░░░▒▒▒▒▓▓▓▓▓███│ 1.5)";
+
+constexpr const char* head_grid_doc =
+    R"(Small maps of many heads, a row for each layer and a column for each head, on one scale: a Picture.
+
+maps is [L,H,Tq,Tk], or a list of arrays [H,Tq,Tk], one for each layer, as models of Transformers return attentions. rows
+and columns are the names of layers and heads (without: their indices); all else is as in picture().
+
+>>> import attend, numpy
+>>> attend.head_grid(numpy.eye(8).reshape(1, 1, 8, 8).repeat(2, 0).repeat(3, 1), title="2 layers of 3 heads")
+<attend.Picture: 2 layers of 3 heads>)";
+
+constexpr const char* token_links_doc =
+    R"(Two columns of tokens, and a line from each query to each of its top keys, the denser the larger its weight: a Picture.
+
+top_keys [Tq,k] are int64, -1 for none, and top_weights [Tq,k] their weights, as attention's summary has them for each head;
+rows and columns are the queries' and the keys' tokens (without: their indices); scale, low and high are as in picture().
+The note below says how much of the queries' attention the lines show.
+Raises ValueError for shapes, tokens and keys that do not fit, and else as picture().
+
+>>> import attend, numpy
+>>> words = ["the", "cat", "sat"]
+>>> links = attend.token_links(numpy.array([[0, -1], [1, 0], [1, 2]]), numpy.array([[1, 0], [0.75, 0.25], [0.5, 0.25]]),
+...                            rows=words, columns=words)
+>>> links.to_svg().count("<line")
+5)";
+
+}  // namespace
+
+void bind_picture(nb::module_& m) {
+  nb::class_<Picture>(m, "Picture", picture_class_doc)
+      .def_ro("title", &Picture::title)
+      .def(
+          "to_svg", [](const Picture& self) { return self.svg; }, "The picture as SVG.")
+      .def(
+          "to_png",
+          [](const Picture& self) {
+            const std::string bytes = call("Picture.to_png", [&] { return self.png(); });
+            return nb::bytes(bytes.data(), bytes.size());
+          },
+          "The picture as the bytes of a PNG file.")
+      .def("to_text", &to_text, nb::kw_only(), nb::arg("width") = 80, nb::arg("colour") = false,
+           "The picture for a terminal; of a head_grid and token_links its title alone.")
+      .def("save", &save, nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
+           "Write .svg or .png, by the path's ending.")
+      .def("_repr_svg_", [](const Picture& self) { return self.svg; })
+      .def("__str__",
+           [](const Picture& self) {
+             const std::string text = to_text(self, 80, false);
+             return text.substr(0, text.size() - 1);
+           })
+      .def("__repr__", &repr);
+  const std::string words = "Sequence[str] | None = None";
+  const std::string kind = "scale: Literal['linear', 'sqrt', 'log'] = 'linear'";
+  const std::string range = "tuple[int, int] | None = None";
+  const std::string ends = "low: float = 0, high: float = 0) -> Picture";
+  const std::string blocks = "queries: " + range + ", keys: " + range + ", reduction: str = '', " + ends;
+  m.def("picture", &picture_, nb::arg("weights"), nb::kw_only(), nb::arg("rows") = nb::none(),
+        nb::arg("columns") = nb::none(), nb::arg("scale") = "linear", nb::arg("title") = "",
+        nb::arg("mask") = nb::none(), nb::arg("heads") = nb::none(), nb::arg("queries") = nb::none(),
+        nb::arg("keys") = nb::none(), nb::arg("reduction") = "", nb::arg("low") = 0.0, nb::arg("high") = 0.0,
+        nb::sig(("def picture(weights: Array, *, rows: " + words + ", columns: " + words + ", " + kind +
+                 ", title: str = '', mask: Array | None = None, heads: " + words + ", " + blocks)
+                    .c_str()),
+        picture_doc);
+  m.def("token_strip", &token_strip_, nb::arg("tokens"), nb::arg("values"), nb::kw_only(), nb::arg("name") = "",
+        nb::arg("title") = "", nb::arg("scale") = "linear", nb::arg("low") = 0.0, nb::arg("high") = 0.0,
+        nb::sig(("def token_strip(tokens: Sequence[str], values: Array | Sequence[float], *, name: str = '', "
+                 "title: str = '', " +
+                 kind + ", " + ends)
+                    .c_str()),
+        token_strip_doc);
+  m.def("head_grid", &head_grid_, nb::arg("maps"), nb::kw_only(), nb::arg("rows") = nb::none(),
+        nb::arg("columns") = nb::none(), nb::arg("scale") = "linear", nb::arg("title") = "",
+        nb::arg("mask") = nb::none(), nb::arg("queries") = nb::none(), nb::arg("keys") = nb::none(),
+        nb::arg("reduction") = "", nb::arg("low") = 0.0, nb::arg("high") = 0.0,
+        nb::sig(("def head_grid(maps: Array | Sequence[Array], *, rows: " + words + ", columns: " + words + ", " +
+                 kind + ", title: str = '', mask: Array | None = None, " + blocks)
+                    .c_str()),
+        head_grid_doc);
+  m.def("token_links", &token_links_, nb::arg("top_keys"), nb::arg("top_weights"), nb::kw_only(),
+        nb::arg("rows") = nb::none(), nb::arg("columns") = nb::none(), nb::arg("scale") = "linear",
+        nb::arg("title") = "", nb::arg("low") = 0.0, nb::arg("high") = 0.0,
+        nb::sig(("def token_links(top_keys: Array, top_weights: Array, *, rows: " + words + ", columns: " + words +
+                 ", " + kind + ", title: str = '', " + ends)
+                    .c_str()),
+        token_links_doc);
+}
+
+}  // namespace attend::python
