@@ -83,9 +83,7 @@ void print_maps(const Arguments& arguments, const std::vector<HeatMap>& maps) {
   TerminalStyle style;
   style.width = arguments.width > 0 ? arguments.width : std::min(terminal_width(), widest);
   style.colour = use_colour(arguments.colour);
-  std::string text = arguments.title.empty() ? "" : printable(arguments.title) + "\n";
-  for (const HeatMap& map : maps) text += (text.empty() ? "" : "\n") + terminal_heat_map(map, style);
-  print(text);
+  print(terminal_heat_maps(maps, arguments.title, style));
 }
 
 void run(const Arguments& arguments) {

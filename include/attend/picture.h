@@ -75,6 +75,9 @@ struct TerminalStyle {
 // says so. Throws bad_value for a width below 1, and else as svg_heat_map does.
 std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style);
 
+// Several maps one after the other, on one scale; the title stands above each, with the map's own.
+std::string terminal_heat_maps(const std::vector<HeatMap>& maps, const std::string& title, const TerminalStyle& style);
+
 // Several maps (the heads) are panels side by side, in rows where they are many, under one title, with one colour scale
 // from the lowest low to the highest high and of one kind. A scale that is not linear is named below. Maps over 512
 // cells a side are drawn as an image of averaged blocks, whose means then stand for the values; NaN and infinities are

@@ -102,9 +102,7 @@ Picture picture_(nb::handle weights, nb::handle rows, nb::handle columns, const 
     Picture picture{title, svg_heat_map(*maps, title), {}, {}};
     picture.png = [values, seen, maps, title] { return png_heat_map(*maps, title); };
     picture.text = [values, seen, maps, title](const TerminalStyle& style) {
-      std::string text = title.empty() ? "" : title + "\n";
-      for (const HeatMap& map : *maps) text += (text.empty() ? "" : "\n") + terminal_heat_map(map, style);
-      return text;
+      return terminal_heat_maps(*maps, title, style);
     };
     return picture;
   });

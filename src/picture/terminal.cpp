@@ -288,17 +288,27 @@ std::string column_legend(const TerminalLayout& layout, const HeatMap& map, cons
   return out + line.end();
 }
 
-}  // namespace
+// What a cell is, and how many are one on the screen.
+std::string notes(const TerminalLayout& layout, const HeatMap& map, const TerminalStyle& style) {
+  const std::u32string cell = cell_note(map, {function});
+  const Grid& cells = layout.cells;
+  std::string out;
+  if (!cell.empty()) {
+    Line note(style);
+    note.write(cell);
+    out += note.end();
+  }
+  if (cells.averaged()) {
+    Line note(style);
+    note.write(ascii(fmt::format("each cell {}averages {} x {} {}", cell.empty() ? "" : "shown ", cells.row_block,
+                                 cells.column_block, cell.empty() ? "weights" : "of these")));
+    out += note.end();
+  }
+  return out;
+}
 
-std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style) {
-  if (style.width < 1) fail(ErrorCode::bad_value, function, "expected a width of 1 or more, got {}", style.width);
-  check_heat_map(map, {function});
-  const TerminalLayout layout = arrange(map, style);
-  // Ends left open are those of the cells that are shown: means of large blocks would all be pale on the map's own.
-  HeatMap shown = map;
-  shown.values = View(layout.cells.values.data(), DType::f64, {layout.cells.rows, layout.cells.columns});
-  const ColourScale scale = colour_scale(std::span(&shown, 1), function);
-
+std::string draw(const HeatMap& map, const TerminalLayout& layout, const ColourScale& scale,
+                 const TerminalStyle& style) {
   std::string out;
   if (!map.title.empty()) {
     Line title(style);
@@ -310,18 +320,36 @@ std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style) {
                           .hidden = std::ranges::any_of(values, Grid::hidden) ? U"hidden" : U""};
   out += header(layout, map, style) + rows(layout, scale, style) + terminal_legend(scale, signs, layout.left(), style);
   if (layout.legend) out += column_legend(layout, map, style);
-  const std::u32string cell = cell_note(map, {function});
-  if (!cell.empty()) {
-    Line note(style);
-    note.write(cell);
-    out += note.end();
+  return out + notes(layout, map, style);
+}
+
+}  // namespace
+
+std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style) {
+  return terminal_heat_maps({map}, "", style);
+}
+
+std::string terminal_heat_maps(const std::vector<HeatMap>& maps, const std::string& title, const TerminalStyle& style) {
+  if (style.width < 1) fail(ErrorCode::bad_value, function, "expected a width of 1 or more, got {}", style.width);
+  if (maps.empty()) fail(ErrorCode::bad_value, function, "no maps, expected at least one");
+  std::vector<TerminalLayout> layouts;
+  for (std::size_t i = 0; i < maps.size(); ++i) {
+    check_heat_map(maps[i], {function, maps.size() == 1 ? "" : fmt::format("maps[{}]", i)});
+    layouts.push_back(arrange(maps[i], style));
   }
-  if (layout.cells.averaged()) {
-    Line note(style);
-    note.write(
-        ascii(fmt::format("each cell {}averages {} x {} {}", cell.empty() ? "" : "shown ", layout.cells.row_block,
-                          layout.cells.column_block, cell.empty() ? "weights" : "of these")));
-    out += note.end();
+  // Ends left open are those of the cells that are shown: means of large blocks would all be pale on the maps' own.
+  std::vector<HeatMap> shown = maps;
+  for (std::size_t i = 0; i < maps.size(); ++i) {
+    const Grid& cells = layouts[i].cells;
+    shown[i].values = View(cells.values.data(), DType::f64, {cells.rows, cells.columns});
+  }
+  const ColourScale scale = colour_scale(shown, function);
+  std::string out;
+  for (std::size_t i = 0; i < maps.size(); ++i) {
+    HeatMap map = maps[i];
+    if (!title.empty()) map.title = map.title.empty() ? title : title + ": " + map.title;
+    if (i > 0) out += '\n';
+    out += draw(map, layouts[i], scale, style);
   }
   return out;
 }

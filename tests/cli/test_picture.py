@@ -37,7 +37,6 @@ def texts(path):
 def test_the_terminal(picture, weights):
     assert picture("w.npy", "--rows", "a,b,c", "--columns", "x,y,z", "--title", "Three") == (
         "Three\n"
-        "\n"
         "          keys →\n"
         "queries ↓     x        y        z\n"
         "        a│███ 1.00 ╱╱╱╱╱╱╱╱╱╱╱╱╱╱╱╱╱╱│\n"
@@ -52,6 +51,7 @@ def test_heads_and_a_mask(picture, weights):
     assert text.count("head 0\n") == text.count("head 1\n") == 1
     assert text.count("╱╱ hidden") == 2 and text.count("Colour scale: logarithm.") == 2
     assert "╱" not in picture("heads.npz:w")
+    assert "\nA\ufffd: head 1\n" in picture("heads.npz:w", "--title", "A\x1b")
 
 
 def test_files(picture, weights, tmp_path):

@@ -219,6 +219,24 @@ TEST(TerminalHeatMap, TheScaleIsInTheShadesAndNamed) {
   EXPECT_THAT(terminal_heat_map(map, {}), testing::EndsWith("\nColour scale: square root.\n"));
 }
 
+TEST(TerminalHeatMap, SeveralMapsShareAScaleAndATitle) {
+  const Tensor low = Tensor::from({1, 2}, {0.25F, 0.5F});
+  const Tensor high = Tensor::from({1, 2}, {0, 1});
+  std::vector<HeatMap> maps = {map_of(low), map_of(high)};
+  maps[1].title = "two";
+  const std::string text = terminal_heat_maps(maps, "both", {});
+  EXPECT_THAT(text, testing::StartsWith("both\n"));
+  EXPECT_THAT(text, HasSubstr("\n\nboth: two\n"));
+  EXPECT_THAT(text, HasSubstr("│░░░ 0.25 ▒▒▒ 0.50 │"));  // as parts of 1
+  EXPECT_THAT(terminal_heat_map(maps[0], {}), HasSubstr("│▒▒▒ 0.25 ███ 0.50 │"));
+  test::expect_error(
+      ErrorCode::bad_value, [] { (void)terminal_heat_maps({}, "", {}); }, "no maps");
+  const Tensor empty({0, 1});
+  maps[1].values = empty;
+  test::expect_error(
+      ErrorCode::bad_shape, [&] { (void)terminal_heat_maps(maps, "", {}); }, "maps[1]: values have shape [0,1]");
+}
+
 TEST(TerminalHeatMap, NumbersTakeTheFormThatFits) {
   const Tensor tiny = Tensor::from({1, 2}, {2e-7F, 0});
   EXPECT_THAT(terminal_heat_map(map_of(tiny), {}), HasSubstr("2e-07"));
