@@ -25,12 +25,6 @@ std::string_view name_of(PictureScale scale);
 // The one of that name. Throws bad_value for another.
 PictureScale picture_scale(std::string_view name);
 
-// Indices from begin on and before end.
-struct IndexRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-
 // What to draw. All text is UTF-8. Labels may be empty (then indices are shown); else there is one for each row and
 // column, or for each index of their ranges.
 struct HeatMap {
@@ -51,8 +45,8 @@ struct HeatMap {
   // The queries and keys that rows and columns stand for, where these are not counted from 0 one by one: a part of a
   // larger matrix, or a map of blocks. Index begin + i is in block floor(i * blocks / (end - begin)), so that blocks
   // differ by one where they don't divide the range. Indices are shown as they stand here.
-  std::optional<IndexRange> row_range = {};
-  std::optional<IndexRange> column_range = {};
+  std::optional<Range> row_range = {};
+  std::optional<Range> column_range = {};
   bool nan_is_hidden = false;  // a NaN is drawn as a pair that is not seen
   // How a block became one value ("sum over keys, mean over queries"): stands below, with the block's size.
   std::string reduction = {};

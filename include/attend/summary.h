@@ -20,11 +20,6 @@
 
 namespace attend {
 
-// Part of an axis: begin <= n < end.
-struct Range {
-  std::int64_t begin = 0, end = 0;
-};
-
 // A map of R x C blocks: query i is in row floor(i R / Tq) of it, R being at most Tq, and keys likewise.
 struct MapSize {
   std::int64_t rows = 0, columns = 0;

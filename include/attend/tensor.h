@@ -87,6 +87,11 @@ std::int64_t element_count(const Dims& shape);
 
 class Tensor;
 
+// Part of an axis: begin <= n < end.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+};
+
 // Elements that someone else owns, read only. Strides count elements and may be 0 (broadcast) or negative.
 // A View is small and is passed by value or const reference; it must not outlive the memory that it points to.
 // Axes may be negative: -1 is the last one.

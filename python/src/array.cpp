@@ -124,6 +124,10 @@ nb::object allocate(const ExchangeApi& api, const Dims& shape, DType dtype, void
   return nb::steal(static_cast<PyObject*>(object));
 }
 
+nb::builtin_exception refusal(const char* function, const char* name, const char* expected, nb::handle object) {
+  return nb::type_error(join(function, ": ", name, ": expected ", expected, ", got ", repr_of(object)).c_str());
+}
+
 }  // namespace
 
 Array::Array(const char* function, const char* name, nb::handle object)
@@ -317,22 +321,39 @@ nb::object to_python(const Kind& kind, const View& view) {
   return result.take();
 }
 
-Tensor read_integers(const char* function, const char* name, nb::handle object) {
-  const auto refuse = [&]() {
-    return nb::type_error(join(function, ": ", name, ": expected whole numbers, got ", repr_of(object)).c_str());
-  };
-  nb::list values;
+nb::list read_list(const char* function, const char* name, const char* expected, nb::handle object) {
   try {
-    values = nb::list(nb::hasattr(object, "tolist") ? object.attr("tolist")() : nb::borrow(object));
+    return nb::list(nb::hasattr(object, "tolist") ? object.attr("tolist")() : nb::borrow(object));
   } catch (nb::python_error&) {
-    throw refuse();
+    throw refusal(function, name, expected, object);
   }
+}
+
+Tensor read_integers(const char* function, const char* name, nb::handle object) {
+  const nb::list values = read_list(function, name, "whole numbers", object);
   Tensor integers({static_cast<std::int64_t>(nb::len(values))}, DType::i64);
   auto* to = integers.data<std::int64_t>();
   for (const nb::handle value : values) {
-    if (!nb::try_cast(value, *to++)) throw refuse();
+    if (!nb::try_cast(value, *to++)) throw refusal(function, name, "whole numbers", object);
   }
   return integers;
+}
+
+std::pair<std::int64_t, std::int64_t> read_two(const char* function, const char* name, const char* expected,
+                                               nb::handle object) {
+  const nb::list values = read_list(function, name, expected, object);
+  std::int64_t first = 0, second = 0;
+  if (nb::len(values) == 2 && nb::try_cast(nb::object(values[0]), first) &&
+      nb::try_cast(nb::object(values[1]), second)) {
+    return {first, second};
+  }
+  throw refusal(function, name, expected, object);
+}
+
+std::optional<Range> read_range(const char* function, const char* name, nb::handle object) {
+  if (object.is_none()) return std::nullopt;
+  const auto [begin, end] = read_two(function, name, "(begin, end), two whole numbers", object);
+  return Range{begin, end};
 }
 
 Dims read_shape(const char* function, const char* name, nb::handle object) {

@@ -104,6 +104,13 @@ nb::object to_python(const Kind& kind, const View& view);
 // Whole numbers as i64: an array of integers, or a sequence of them. Throws TypeError.
 Tensor read_integers(const char* function, const char* name, nb::handle object);
 
+// The same one by one: an array or a sequence, as a list of what it holds. Throws TypeError.
+nb::list read_list(const char* function, const char* name, const char* expected, nb::handle object);
+// Two whole numbers; (begin, end), or None. Throw TypeError.
+std::pair<std::int64_t, std::int64_t> read_two(const char* function, const char* name, const char* expected,
+                                               nb::handle object);
+std::optional<Range> read_range(const char* function, const char* name, nb::handle object);
+
 // A tuple or list of sizes, or an array, whose shape is meant.
 Dims read_shape(const char* function, const char* name, nb::handle object);
 nb::tuple to_tuple(const Dims& dims);

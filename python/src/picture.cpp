@@ -62,18 +62,6 @@ Words read_words(const char* function, const char* name, nb::handle object) {
   return words;
 }
 
-std::optional<IndexRange> read_range(const char* function, const char* name, nb::handle object) {
-  if (object.is_none()) return std::nullopt;
-  std::int64_t begin = 0, end = 0;
-  const bool pair = nb::isinstance<nb::sequence>(object) && nb::len(object) == 2;
-  if (!pair || !nb::try_cast(object[0], begin) || !nb::try_cast(object[1], end)) {
-    throw nb::type_error(
-        (std::string(function) + ": " + name + ": expected (begin, end), two whole numbers, got " + repr_of(object))
-            .c_str());
-  }
-  return IndexRange{begin, end};
-}
-
 // The colours, which all pictures have.
 template <class Drawing>
 void set_scale(const char* function, Drawing& drawing, const std::string& scale, double low, double high) {

@@ -51,16 +51,6 @@ Call read(const char* function, Layout layout, nb::handle q, nb::handle k, nb::h
       function, layout, {function, "q", q}, {function, "k", k}, {function, "lse", lse}, {function, "lse_low", lse_low}};
 }
 
-// Two whole numbers.
-std::pair<std::int64_t, std::int64_t> read_two(const char* function, const char* name, const char* expected,
-                                               nb::handle value) {
-  const Tensor two = read_integers(function, name, value);
-  if (two.shape() == Dims{2}) return {two.data<std::int64_t>()[0], two.data<std::int64_t>()[1]};
-  throw nb::value_error((std::string(function) + ": " + name + ": expected " + expected + ", got " +
-                         std::to_string(two.count()) + " numbers")
-                            .c_str());
-}
-
 MapSize read_map(const char* function, const char* name, nb::handle value) {
   const auto [rows, columns] = read_two(function, name, "(rows, columns)", value);
   return {rows, columns};
@@ -69,23 +59,14 @@ std::optional<MapSize> read_optional_map(const char* function, nb::handle value)
   return value.is_none() ? std::nullopt : std::optional(read_map(function, "map", value));
 }
 
-std::optional<Range> read_range(const char* function, const char* name, nb::handle value) {
-  if (value.is_none()) return {};
-  const auto [begin, end] = read_two(function, name, "(begin, end)", value);
-  return Range{begin, end};
-}
-
 // [P,2], an array or a sequence of pairs.
-Tensor read_pairs(const char* function, nb::handle value) {
-  if (!nb::isinstance<nb::list>(value) && !nb::isinstance<nb::tuple>(value)) {
-    return read_integers(function, "pairs", value);
-  }
-  const auto count = static_cast<std::int64_t>(nb::len(value));
-  Tensor pairs({count, 2}, DType::i64);
-  for (std::int64_t n = 0; n < count; ++n) {
-    const nb::object pair = value[n];
+Tensor read_pairs(const char* function, nb::handle object) {
+  const nb::list list = read_list(function, "pairs", "(query, key) each", object);
+  Tensor pairs({static_cast<std::int64_t>(nb::len(list)), 2}, DType::i64);
+  auto* to = pairs.data<std::int64_t>();
+  for (const nb::handle pair : list) {
     const auto [query, key] = read_two(function, "pairs", "(query, key) each", pair);
-    pairs.data<std::int64_t>()[2 * n] = query, pairs.data<std::int64_t>()[2 * n + 1] = key;
+    *to++ = query, *to++ = key;
   }
   return pairs;
 }

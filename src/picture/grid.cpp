@@ -29,7 +29,7 @@ void check_scale(const HeatMap& map, const Place& what) {
   }
 }
 
-Indices indices_of(const std::optional<IndexRange>& range, std::int64_t blocks) {
+Indices indices_of(const std::optional<Range>& range, std::int64_t blocks) {
   if (!range) return {0, blocks, blocks};
   return {range->begin, range->end - range->begin, blocks};
 }

@@ -262,7 +262,7 @@ TEST(SvgHeatMap, AMapOfBlocksSaysWhatACellIsAndCountsIndices) {
 TEST(SvgHeatMap, RangesHoldTheRows) {
   const Tensor values = test::ramp(4, 3);
   HeatMap map = heat_map(values);
-  for (const IndexRange range : {IndexRange{0, 3}, IndexRange{-1, 8}, IndexRange{8, 4}}) {
+  for (const Range range : {Range{0, 3}, Range{-1, 8}, Range{8, 4}}) {
     map.row_range = range;
     test::expect_error(
         ErrorCode::bad_shape, [&] { svg_heat_map({map}, ""); }, "svg_heat_map: row_range is", "expected 4 or more");

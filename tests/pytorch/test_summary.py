@@ -70,7 +70,7 @@ def test_equals_the_matrix_of_weights(inputs, case):
     torch.testing.assert_close(s.map.double(), rows.T / rows.sum(0)[:, None] @ w @ columns, rtol=1e-4, atol=1e-30)
     part = attend.attention_weights(q, k, lse, lse_low=lse_low, queries=(20, 50), keys=(800, 900), **options)
     torch.testing.assert_close(part.double(), w[:, :, 20:50, 800:], rtol=1e-4, atol=1e-30)
-    pairs = attend.attention_weights(q, k, lse, lse_low=lse_low, pairs=[[149, 899], [3, 2]], **options)
+    pairs = attend.attention_weights(q, k, lse, lse_low=lse_low, pairs=numpy.array([[149, 899], [3, 2]]), **options)
     torch.testing.assert_close(pairs.double(), w[:, :, [149, 3], [899, 2]], rtol=1e-4, atol=1e-30)
 
 
@@ -103,13 +103,22 @@ def test_arrays_are_of_the_kind_that_came():
 @pytest.mark.parametrize("call, message", [
     (lambda x: attend.attention_weights(x, x, queries=(0, 9)), "queries are 0 to 9, expected a part of 0 to 3"),
     (lambda x: attend.attention_weights(x, x, queries=(0, 1), pairs=[[0, 0]]), "queries and keys, or pairs, not both"),
-    (lambda x: attend.attention_map(x, x, blocks=(1, 2, 3)), r"blocks: expected \(rows, columns\), got 3 numbers"),
     (lambda x: attend.attention_summary(x, x, top=-1), "top is -1, expected 0 or more"),
     (lambda x: attend.attention_summary(x, x, lse_low=x[..., 0]), "lse_low is given without lse"),
     (lambda x: attend.head_scores(x, x, tokens=[1, 2]), r"tokens have shape \[2\], expected \[Tk\] = \[3\]"),
 ])
 def test_errors_say_what_was_expected(call, message):
     with pytest.raises(ValueError, match=message):
+        call(numpy.zeros((1, 1, 3, 4), numpy.float32))
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda x: attend.attention_map(x, x, blocks=(1, 2, 3)), r"blocks: expected \(rows, columns\), got \(1, 2, 3\)"),
+    (lambda x: attend.attention_weights(x, x, queries=3), r"queries: expected \(begin, end\), two whole numbers, got 3"),
+    (lambda x: attend.attention_weights(x, x, pairs=[1, 2]), r"pairs: expected \(query, key\) each, got 1"),
+])
+def test_wrong_kinds_of_arguments_are_named(call, message):
+    with pytest.raises(TypeError, match=message):
         call(numpy.zeros((1, 1, 3, 4), numpy.float32))
 
 
