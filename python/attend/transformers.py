@@ -21,6 +21,12 @@ except ImportError as error:
     raise ImportError("attend.transformers needs PyTorch and Hugging Face transformers 5.4 or newer: "
                       "pip install 'attend-cpu[transformers]'") from error
 
+try:
+    from transformers.utils.output_capturing import _active_collector
+except ImportError:  # a version that passes output_attentions on everywhere
+    _active_collector = None
+
+from ._core import attention_weights
 from ._torch_operators import draw_seed
 from ._transformers_cache import CachedRows, QuantizedCache
 from .torch import attention  # an operator while PyTorch makes a graph, a direct call otherwise
@@ -37,8 +43,9 @@ def register() -> None:
     its mask is none of these (packed sequences, chunked attention, masks of one's own).
     Models train with it, with dropout too, whose seeds come from PyTorch's default generator.
     For what attend does not do (tensors that are not on the CPU, continuous batching) the model runs as with "sdpa", or
-    as with "eager" where it has soft caps or sinks, and a warning says so once. Attention weights (output_attentions)
-    are never returned, as with "sdpa".
+    as with "eager" where it has soft caps or sinks, and a warning says so once.
+    With output_attentions=True a layer's weights are returned where they take at most 256 MiB in float32, before dropout
+    and without a gradient, and a warning says so once; attend.attention_summary() looks into longer inputs.
     A row that may attend to nothing, as a position of left padding, gives 0: "eager" gives the mean of all values.
     A model that does not use transformers' attention interface (BLOOM, MPT, DeBERTa and others compute attention in
     their own code), or has layers that do not (LongT5, CLAP), raises ValueError when it is made, or when "attend" is set.
@@ -436,9 +443,6 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
         if keywords.get(name) is not None:
             raise ValueError(f"attend.transformers: {type(module).__name__} computes with `{name}`, which attend does "
                              'not know; load it with attn_implementation="eager"')
-    if keywords.get("output_attentions"):
-        _warn_once("`attend` attention does not support `output_attentions=True`: no attention weights are returned. "
-                   "Set attn_implementation to `eager` for them.")
     distances = None
     if position_bias is not None and position_bias.dim() < 4:  # of _with_distances()
         distances, position_bias = position_bias if position_bias.numel() else None, None
@@ -458,9 +462,32 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
         return out.transpose(1, 2).contiguous(), None
     query, key, value = (x.transpose(1, 2) for x in _alike(query, key, value))
     # Written where transformers wants it, so that nothing is copied.
-    out = attention(query, key, value, layout="bthd", scale=scaling, softcap=softcap or 0.0, sinks=s_aux,
-                    dropout=dropout, **options)
-    return out, None
+    options |= {"layout": "bthd", "scale": scaling, "softcap": softcap or 0.0, "sinks": s_aux}
+    out = attention(query, key, value, dropout=dropout, **options)
+    # A traced graph returns none: what it holds must not depend on what is asked of the call.
+    return out, None if is_tracing(query) or not _weights_are_wanted(keywords) else _weights(query, key, options)
+
+
+def _weights_are_wanted(keywords):
+    """Some models (GPT-2) keep output_attentions from their layers: then what collects outputs knows of it."""
+    collected = _active_collector.get() if _active_collector is not None else None
+    return keywords.get("output_attentions") or bool(collected and {"attentions", "cross_attentions"} & collected.keys())
+
+
+_MOST_WEIGHTS = 1 << 28  # bytes of a layer's, in float32
+
+
+def _weights(query, key, options):
+    """[B,H,Tq,Tk] as "eager" returns them, for looking at; None where they take too much."""
+    (batch, queries, heads), keys = query.shape[:3], key.shape[1]
+    if 4 * batch * heads * queries * keys > _MOST_WEIGHTS:
+        _warn_once("attend.transformers: output_attentions=True returns no attention weights where a layer's take more "
+                   "than 256 MiB; attend.attention_summary() shows what they say")
+        return None
+    _warn_once("attend.transformers: output_attentions=True makes the matrix of weights of every layer, before dropout and "
+               "without a gradient; attend.attention_summary() needs no matrix")
+    plain = {name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in options.items()}
+    return attention_weights(query.detach(), key.detach(), **plain).to(query.dtype)
 
 
 def _mask_options(mask, position_bias, query, key, is_causal):

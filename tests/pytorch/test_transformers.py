@@ -600,14 +600,41 @@ def test_what_attend_does_not_do_is_left_to_others_with_one_warning(pairs, warne
     assert elsewhere.device.type == "meta" and "does not do tensors that are not on the CPU" in messages(warned)[-1]
 
 
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("gptj", "gpt_neo", "falcon")])  # taught: out alone
 @torch.no_grad()
-def test_weights_are_not_returned_with_one_warning(pairs, warned):
+def test_weights_are_those_of_eager(pairs, name, warned):
+    eager, model = pairs(name)
+    keywords, _ = inputs(name, "none")  # of rows that see nothing eager makes a mean
+    plain = model(**keywords).logits
+    got, expected = (each(**keywords, output_attentions=True) for each in (model, eager))
+    assert torch.equal(got.logits, plain)
+    kinds = [kind for kind in ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions") if expected.get(kind)]
+    assert kinds
+    for kind in kinds:
+        assert len(got[kind]) == len(expected[kind])
+        for ours, theirs in zip(got[kind], expected[kind]):
+            assert ours.dtype == theirs.dtype
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+    message, = messages(warned)
+    assert "attention_summary" in message
+
+
+def test_weights_have_no_gradient_and_the_output_keeps_its_own(pairs, warned):
+    _, model = pairs("llama")
+    keywords, _ = inputs("llama", "none")
+    got = model(**keywords, output_attentions=True)
+    assert not got.attentions[0].requires_grad and got.logits.requires_grad
+
+
+@torch.no_grad()
+def test_weights_that_take_too_much_are_not_returned_with_one_warning(pairs, warned, monkeypatch):
     _, model = pairs("bert")
     q = torch.randn(1, 2, 5, 8)
+    monkeypatch.setattr(attend.transformers, "_MOST_WEIGHTS", 4 * 2 * 5 * 5 - 1)
     for _ in range(2):
         assert attend.transformers._attention(model, q, q, q, None, output_attentions=True)[1] is None
     message, = messages(warned)
-    assert "does not support `output_attentions=True`" in message
+    assert "returns no attention weights" in message
 
 
 @torch.no_grad()
