@@ -3,7 +3,7 @@
 // wanted.
 #pragma once
 
-#include "kernels/weights.h"
+#include "kernels/map_sums.h"
 
 namespace attend::kernels {
 namespace {
@@ -34,7 +34,7 @@ class Summary : public SummaryItem {
 
   void begin() {
     if (!g_.features.decoded) tile_.pack_keys();
-    if (group.map.sums) cut_columns();
+    if (group.map.sums) map_.begin(group.map, group.keys_begin, group.keys_end);
   }
 
   // Rows [first, last), at most weight_rows.
@@ -49,7 +49,7 @@ class Summary : public SummaryItem {
     }
     if (fetched) add_row_sums();
     if (fetched && group.top > 0) store_lists();
-    if (group.map.sums) close_blocks();
+    if (group.map.sums) map_.close(first, last - first);
   }
 
   // How many keys rows [first, last) see, to counts[0], ...
@@ -71,15 +71,9 @@ class Summary : public SummaryItem {
     q_ = scratch.take<float>(weight_rows * q_row_);
     entropy_ = scratch.take<float>(weight_rows * lanes);
     distance_ = scratch.take<float>(weight_rows * lanes);
-    column_sums_ = scratch.take<float>(weight_keys * lanes);
-    column_most_ = scratch.take<float>(weight_keys * lanes);
-    key_sums_ = scratch.take<float>(weight_keys * lanes);
-    key_most_ = scratch.take<float>(weight_keys * lanes);
-    totals_ = scratch.take<float>(weight_keys);
-    edges_ = scratch.take<Edge>(weight_rows);
     top_weights_ = scratch.take<float>(weight_rows * top_row_);
     top_keys_ = scratch.take<std::int32_t>(weight_rows * top_row_);
-    column_ends_ = scratch.take<std::int64_t>(summary_keys(g_.sizes));
+    map_.carve(scratch, summary_keys(g_.sizes));
     bytes_ = scratch.used;
   }
 
@@ -110,7 +104,7 @@ class Summary : public SummaryItem {
       for (std::int64_t i = 0; i < tile_.rows; ++i) look_along(i);
     }
     if (group.received) add_to_keys();
-    if (group.map.sums) add_to_map();
+    if (group.map.sums) map_.add(tile_.p, tile_.first, tile_.rows, tile_.at, tile_.keys);
     if (group.weights) store_weights();
     if (group.probes) probe();
   }
@@ -255,30 +249,11 @@ class Summary : public SummaryItem {
 
   // ---- Sums along the keys ----
 
-  // Of rows [begin, end): the sums of their weights for each key, and the largest ones where `most` is not null.
-  void sum_columns(std::int64_t begin, std::int64_t end, float* sums, float* most) {
-    for (std::int64_t v = 0; v < key_vectors; v += vectors) {
-      F sum[vectors], largest[vectors];
-      for (int n = 0; n < vectors; ++n) sum[n] = largest[n] = Simd::zero();
-      for (std::int64_t i = begin; i < end; ++i) {
-        const float* p = weights_of(i) + v * lanes;
-#pragma GCC unroll 3
-        for (int n = 0; n < vectors; ++n) {
-          const F x = Simd::load(p + n * lanes);
-          sum[n] = Simd::add(sum[n], x), largest[n] = Simd::max(x, largest[n]);
-        }
-      }
-      for (int n = 0; n < vectors; ++n) {
-        Simd::store(sums + (v + n) * lanes, sum[n]);
-        if (most) Simd::store(most + (v + n) * lanes, largest[n]);
-      }
-    }
-  }
-
   // What the tile's keys receive, and what they would receive of uniform attention.
   void add_to_keys() {
-    sum_columns(0, tile_.rows, totals_, nullptr);
-    for (std::int64_t j = 0; j < tile_.keys; ++j) group.received[tile_.at + j] += static_cast<double>(totals_[j]);
+    float totals[weight_keys];
+    sum_columns(tile_.p, 0, tile_.rows, totals, nullptr);
+    for (std::int64_t j = 0; j < tile_.keys; ++j) group.received[tile_.at + j] += static_cast<double>(totals[j]);
     F shares[key_vectors], seen_by[key_vectors];
     for (std::int64_t v = 0; v < key_vectors; ++v) shares[v] = seen_by[v] = Simd::zero();
     for (std::int64_t b = 0; b < tile_.strips; ++b) {
@@ -304,120 +279,6 @@ class Summary : public SummaryItem {
     for (std::int64_t j = 0; j < tile_.keys; ++j) group.uniform[tile_.at + j] += static_cast<double>(sums[j]);
     if (!group.seen_by) return;
     for (std::int64_t j = 0; j < tile_.keys; ++j) group.seen_by[tile_.at + j] += static_cast<double>(counts[j]);
-  }
-
-  // ---- The map ----
-
-  // Which block the n-th of `count` rows or keys is in, of `blocks`; the first one that is in a block.
-  static std::int64_t block_of(std::int64_t n, std::int64_t blocks, std::int64_t count) {
-    return n * blocks / count;
-  }
-  static std::int64_t block_begin(std::int64_t block, std::int64_t blocks, std::int64_t count) {
-    return (block * count + blocks - 1) / blocks;
-  }
-
-  // A cell that another item may share has its sums here until the block of rows is done: then items add in their
-  // order, one after the other.
-  struct Edge {
-    float sums[2], most[2];  // of the item's first and last column; where they are one, of the last
-  };
-  // A tile has at most weight_rows blocks of rows, which follow each other.
-  Edge& edge_of(std::int64_t block) const {
-    return edges_[block % weight_rows];
-  }
-
-  std::int64_t row_block(std::int64_t query) const {
-    return block_of(query - group.map.first_row, group.map.R, group.map.rows);
-  }
-  std::int64_t row_begin(std::int64_t block) const {
-    return block_begin(block, group.map.R, group.map.rows);
-  }
-  std::int64_t column_block(std::int64_t key) const {
-    return block_of(key - group.map.first_key, group.map.C, group.map.keys);
-  }
-
-  void cut_columns() {
-    const MapBlocks& map = group.map;
-    for (std::int64_t slot = 0; slot < weight_rows; ++slot) edges_[slot] = {};
-    first_column_ = column_block(group.keys_begin), last_column_ = column_block(group.keys_end - 1) - first_column_;
-    for (std::int64_t n = 0; n <= last_column_; ++n) {
-      column_ends_[n] = map.first_key + block_begin(first_column_ + n + 1, map.C, map.keys) - group.keys_begin;
-    }
-  }
-
-  // The tile's rows in blocks: `lanes` blocks at a time, whose sums then stand in lanes while keys are added up.
-  void add_to_map() {
-    const std::int64_t end = tile_.first + tile_.rows;
-    for (std::int64_t query = tile_.first; query < end;) {
-      const std::int64_t first_block = row_block(query);
-      int count = 0;
-      for (; count < lanes && query < end; ++count) {
-        const std::int64_t next = min_of(end, group.map.first_row + row_begin(first_block + count + 1));
-        float* sums = column_sums_ + count * weight_keys;
-        sum_columns(query - tile_.first, next - tile_.first, sums, column_most_ + (sums - column_sums_));
-        query = next;
-      }
-      fold(first_block, count);
-    }
-  }
-
-  // The sums of keys, of `count` blocks of rows, into the map's columns.
-  void fold(std::int64_t first_block, int count) {
-    transpose_columns(column_sums_, key_sums_), transpose_columns(column_most_, key_most_);
-    const std::int64_t first = column_block(group.keys_begin + tile_.at) - first_column_;
-    std::int64_t columns = 0;  // of the tile: their sums come in place of those of keys, [columns][lanes]
-    for (std::int64_t j = 0; j < tile_.keys; ++columns) {
-      const std::int64_t next = min_of<std::int64_t>(tile_.keys, column_ends_[first + columns] - tile_.at);
-      F sum = Simd::load(key_sums_ + j * lanes), most = Simd::load(key_most_ + j * lanes);
-      for (++j; j < next; ++j) {
-        sum = Simd::add(sum, Simd::load(key_sums_ + j * lanes));
-        most = Simd::max(most, Simd::load(key_most_ + j * lanes));
-      }
-      Simd::store(key_sums_ + columns * lanes, sum), Simd::store(key_most_ + columns * lanes, most);
-    }
-    for (int n = 0; n < count; ++n) add_columns(first_block + n, first, columns, n);
-  }
-
-  // The columns first, ... (`columns` of them) of a block of rows, which stands in lane n.
-  void add_columns(std::int64_t block, std::int64_t first, std::int64_t columns, int n) {
-    Edge& edge = edge_of(block);
-    const auto add = [&](std::int64_t column, float& sum, float& most) {
-      const std::int64_t from = (column - first) * lanes + n;
-      sum += key_sums_[from], most = max_of(most, key_most_[from]);
-    };
-    const std::int64_t end = first + columns, last = min_of(end, last_column_);
-    const std::int64_t cell = block * group.map.row + first_column_;
-    float *sums = group.map.sums + cell, *most = group.map.most + cell;
-    if (first == 0 && last_column_ > 0) add(0, edge.sums[0], edge.most[0]);
-    for (std::int64_t column = max_of<std::int64_t>(1, first); column < last; ++column)
-      add(column, sums[column], most[column]);
-    if (end > last_column_) add(last_column_, edge.sums[1], edge.most[1]);
-  }
-
-  // [lanes][keys] to [keys][lanes].
-  static void transpose_columns(const float* x, float* to) {
-    for (std::int64_t j = 0; j < weight_keys; j += lanes) {
-      F part[lanes];
-#pragma GCC unroll 16
-      for (int n = 0; n < lanes; ++n) part[n] = Simd::load(x + n * weight_keys + j);
-      Simd::transpose(part);
-#pragma GCC unroll 16
-      for (int n = 0; n < lanes; ++n) Simd::store(to + (j + n) * lanes, part[n]);
-    }
-  }
-
-  // The blocks whose first row is one of the tile's: rows come from the last to the first.
-  void close_blocks() {
-    const MapBlocks& map = group.map;
-    for (std::int64_t block = row_block(tile_.first + tile_.rows - 1); block >= row_block(tile_.first); --block) {
-      if (map.first_row + row_begin(block) < tile_.first) break;
-      for (int n = 0; n < 2; ++n) {
-        const std::int64_t cell = block * map.row + first_column_ + n * last_column_;
-        map.sums[cell] += edge_of(block).sums[n];
-        map.most[cell] = max_of(map.most[cell], edge_of(block).most[n]);
-      }
-      edge_of(block) = {};
-    }
   }
 
   // ---- Single pairs ----
@@ -465,16 +326,11 @@ class Summary : public SummaryItem {
   WeightTile<Dot> tile_;
   const std::int64_t q_row_ = round_up((g_.sizes.D + Dot::pair - 1) / Dot::pair, lanes);
   float *q_ = nullptr, *entropy_ = nullptr, *distance_ = nullptr;  // [rows][...], [rows][lanes]
-  float* totals_ = nullptr;                                        // [keys]
-  float *column_sums_ = nullptr, *column_most_ = nullptr;          // [lanes][keys]
-  float *key_sums_ = nullptr, *key_most_ = nullptr;                // [keys][lanes]
   const std::int64_t top_row_ = round_up(group.top, lanes);
   float* top_weights_ = nullptr;  // [rows][top_row_], and their keys
   std::int32_t* top_keys_ = nullptr;
   float strip_shares_[most_strips] = {};
-  Edge* edges_ = nullptr;
-  std::int64_t first_column_ = 0, last_column_ = 0;  // of the map; of the item, counted from the first
-  std::int64_t* column_ends_ = nullptr;              // of the item's columns, counted from its first key
+  MapSums map_;
   std::int64_t bytes_ = 0;
 };
 
