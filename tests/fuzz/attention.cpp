@@ -53,6 +53,33 @@ void differentiate(fuzz::Input& input, const Call& x, const AttentionResult& res
   fuzz::require(!said, "the plan refuses what is computed");
 }
 
+// What attention() takes, it can be asked about: the whole, and any part.
+void summarize(fuzz::Input& input, const Call& x, const AttentionResult& result) {
+  const View q = x.q.view, k = x.k.view;
+  const AttentionOptions& options = x.options.values;
+  SummaryOptions wanted{.top = input.byte() % 20};
+  if (input.flag()) wanted.map = MapSize{1 + input.byte() % 20, 1 + input.byte() % 20};
+  const bool has_lse = input.flag();
+  const std::optional<View> lse = has_lse ? std::optional(result.lse.view()) : std::nullopt;
+  AttentionSummary summary;
+  fuzz::require(!fuzz::error_of([&] { summary = attention_summary(q, k, lse, options, wanted); }),
+                "a summary refuses what is computed");
+  fuzz::require(!fuzz::error_of([&] { plan_summary(q.shape(), k.shape(), q.dtype(), options, wanted, has_lse); }),
+                "the plan refuses what is summarized");
+  const auto part = [&](std::int64_t size) {
+    const std::int64_t begin = input.byte() % (size + 1);
+    return Range{begin, begin + input.byte() % (size - begin + 1)};
+  };
+  const WeightsOptions some{{}, part(q.size(-2)), part(k.size(-2))};
+  const Tensor weights = attention_weights(q, k, lse, options, some);
+  const Tensor whole = attention_weights(q, k, lse, options);
+  fuzz::require(fuzz::same(weights, whole.view()
+                                        .slice(-2, some.queries->begin, some.queries->end)
+                                        .slice(-1, some.keys->begin, some.keys->end)
+                                        .clone()),
+                "a part differs from the whole");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -71,6 +98,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (refused) return 0;
   if (kind == 0) compute_into(input, x, result);
   if (kind == 1) differentiate(input, x, result);
-  if (kind == 2) merge(result.out, result.lse, result.out, result.lse);
+  if (kind == 2) merge(result.out, result.lse, result.out, result.lse), summarize(input, x, result);
   return 0;
 }
