@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -87,22 +84,10 @@ std::int64_t focus_row(const std::string& focus, const std::vector<std::string>&
   throw UsageError(fmt::format("--focus: the sentence has no word '{}'{}", focus, did_you_mean(focus, tokens)));
 }
 
-// How far explain() is, on a terminal, where it takes long enough to be wondered about.
-std::function<void(double)> progress() {
-  if (isatty(STDERR_FILENO) != 1) return {};
-  return [start = std::chrono::steady_clock::now(), shown = false](double part) mutable {
-    if (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(300)) return;
-    const std::string line = part < 1 ? fmt::format("\rattend: {:3.0f} %", 100 * part)
-                             : shown  ? "\r             \r"
-                                      : "";
-    shown = std::fwrite(line.data(), 1, line.size(), stderr) > 0;
-  };
-}
-
 // What the outputs need: text and pages draw one head's weights, pictures all heads' unless --head says which.
 ExplainKeep needed(const Arguments& arguments) {
   const bool everything = arguments.json || arguments.writes({".json", ".npz", ".safetensors"});
-  ExplainKeep keep{.scores = everything || arguments.all, .progress = progress()};
+  ExplainKeep keep{.scores = everything || arguments.all};
   const bool every_head = everything || (arguments.head == 0 && arguments.writes({".svg", ".png"}));
   if (!every_head) keep.head = std::max<std::int64_t>(arguments.head, 1) - 1;
   return keep;
@@ -127,7 +112,9 @@ Trace make_trace(Arguments& arguments) {
   if (options.text == "-") options.text = read_stdin();
   if (!arguments.weights.empty())
     options.weights = arguments.weights == "linear" ? WeightInit::linear : WeightInit::uniform;
-  const ExplainKeep keep = needed(arguments);
+  Progress progress;
+  ExplainKeep keep = needed(arguments);
+  keep.progress = progress.stage();
   std::int64_t size = explain_bytes(options, keep);
   if (arguments.json || arguments.writes({".json"})) size += size / 4 * 11;  // some 11 characters a number
   if (size >= std::int64_t{1} << 30)

@@ -1,9 +1,11 @@
 #include "cli/terminal.h"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
@@ -29,6 +31,22 @@ int terminal_width() {
   int columns = 0;
   std::from_chars(given.data(), given.data() + given.size(), columns);
   return columns > 0 ? columns : 80;
+}
+
+Progress::~Progress() {
+  if (percent_ >= 0) (void)std::fputs("\r             \r", stderr);
+}
+
+std::function<void(double)> Progress::stage(double from, double to) {
+  if (isatty(STDERR_FILENO) != 1) return {};
+  return [this, from, to](double part) { show(from + (to - from) * part); };
+}
+
+void Progress::show(double part) {
+  const int percent = static_cast<int>(100 * part);
+  if (percent == percent_ || std::chrono::steady_clock::now() - start_ < std::chrono::milliseconds(300)) return;
+  percent_ = percent;
+  (void)std::fputs(fmt::format("\rattend: {:3} %", percent).c_str(), stderr);
 }
 
 }  // namespace attend::cli

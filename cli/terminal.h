@@ -1,6 +1,8 @@
 // What the terminal can show.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <string>
 
 namespace attend::cli {
@@ -11,5 +13,24 @@ bool use_colour(const std::string& when);
 
 // Columns of the terminal on standard output, else COLUMNS, else 80.
 int terminal_width();
+
+// How far a computation is: a line of standard error, where that is a terminal and the computation takes long enough
+// to be wondered about. It is wiped away when this ends.
+class Progress {
+ public:
+  Progress() = default;
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  ~Progress();
+  // To be told the share, from 0 to 1, that is done of a stage which goes from one share of the whole to another; lives
+  // as long as this. Empty where there is no terminal.
+  std::function<void(double)> stage(double from = 0, double to = 1);
+
+ private:
+  void show(double part);
+
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  int percent_ = -1;  // that is shown
+};
 
 }  // namespace attend::cli
