@@ -9,6 +9,7 @@
 #include "attend/io.h"
 #include "cli/attention_options.h"
 #include "cli/command.h"
+#include "cli/inside.h"
 #include "cli/tensor_file.h"
 
 namespace attend::cli {
@@ -21,6 +22,7 @@ struct Arguments {
   std::string scale, softcap, dropout;
   std::optional<std::uint64_t> seed;
   Visibility visibility;
+  InsideArguments inside;
 };
 
 void write_tensors(const std::string& file, const NamedViews& tensors) {
@@ -45,44 +47,83 @@ bool same_file(const std::string& a, const std::string& b) {
   return !a.empty() && place(a) == place(b);
 }
 
-void write_result(const Arguments& arguments, const AttentionResult& result) {
-  if (same_file(arguments.lse, arguments.out))
-    return write_tensors(arguments.out, {{"out", result.out}, {"lse", result.lse}});
-  write_tensors(arguments.out, {{"out", result.out}});
-  if (!arguments.lse.empty()) write_tensors(arguments.lse, {{"lse", result.lse}});
+// What is given without use, missing, or written where it has no place.
+void check_line(const Arguments& arguments) {
+  const bool in_npy = arguments.out.ends_with(".npy"), values = !arguments.v.empty();
+  const InsideArguments& inside = arguments.inside;
+  if (!values && !inside.any()) throw UsageError("V is required without --summary or --weights");
+  if (!values && !arguments.lse.empty()) throw UsageError("--lse: it comes with the result, for which V is required");
+  if (!values && !arguments.dropout.empty()) throw UsageError("--dropout: nothing is dropped without V");
+  if (arguments.seed && arguments.dropout.empty()) throw UsageError("--seed: nothing is drawn without --dropout");
+  if (arguments.out.empty()) {
+    if (!inside.summary) throw UsageError("--output is required without --summary");
+    if (values) throw UsageError("--output is required with V: --summary prints nothing of the result");
+    for (const auto& [name, given] : {std::pair("--weights", !inside.weights.empty()),
+                                      {"--top", inside.top.has_value()},
+                                      {"--map", !inside.map.empty()}})
+      if (given) throw UsageError(fmt::format("{}: --output is required, as --summary prints none", name));
+    if (!arguments.tensors.at("query_starts").empty())
+      throw UsageError("--query-starts: --output is required, as --summary prints the heads of one sequence");
+  }
+  if (same_file(arguments.lse, arguments.out) && in_npy)
+    throw UsageError("--lse and -o name the same file, and .npy holds one tensor: use .npz or .safetensors");
+  if (in_npy && (inside.summary || (values && inside.any())))
+    throw UsageError(fmt::format("{} and -o: .npy holds one tensor, use .npz or .safetensors",
+                                 inside.summary ? "--summary" : "--weights"));
 }
 
-void run(const Arguments& arguments) {
-  if (same_file(arguments.lse, arguments.out) && arguments.out.ends_with(".npy"))
-    throw UsageError("--lse and -o name the same file, and .npy holds one tensor: use .npz or .safetensors");
+AttentionOptions parse_options(const Arguments& arguments) {
   AttentionOptions options = parse_visibility(arguments.visibility);
   if (!arguments.scale.empty()) options.scale = parse_real("--scale", arguments.scale);
   if (!arguments.softcap.empty()) options.softcap = parse_real("--softcap", arguments.softcap);
-  if (arguments.seed && arguments.dropout.empty()) throw UsageError("--seed: nothing is drawn without --dropout");
   if (!arguments.dropout.empty())
     options.dropout = {parse_real("--dropout", arguments.dropout), arguments.seed.value_or(0)};
+  return options;
+}
 
+void compute(const Arguments& arguments, const InsideOptions& inside, const Tensor& q, const Tensor& k,
+             AttentionOptions options) {
+  if (arguments.out.empty()) return print(head_table(q, k, options));
+  std::optional<AttentionResult> result;
+  options.lse_low = arguments.inside.any();
+  if (!arguments.v.empty()) result = attention(q, k, read_tensor(arguments.v), options);
+  const Inside found = look_inside(inside, q, k, options, result ? &*result : nullptr);
+
+  const bool together = same_file(arguments.lse, arguments.out);
+  NamedViews tensors;
+  if (result) tensors.emplace_back("out", result->out);
+  if (together) tensors.emplace_back("lse", result->lse);
+  for (const auto& named : found.named()) tensors.push_back(named);
+  write_tensors(arguments.out, tensors);
+  if (!together && !arguments.lse.empty()) write_tensors(arguments.lse, {{"lse", result->lse}});
+}
+
+void run(const Arguments& arguments) {
+  check_line(arguments);
+  const InsideOptions inside = parse_inside(arguments.inside);
+  AttentionOptions options = parse_options(arguments);
   const Tensor q = read_tensor(arguments.q);
   const Tensor k = read_tensor(arguments.k);
-  const Tensor v = read_tensor(arguments.v);
   std::list<Tensor> read;  // what the options' views point to
   for (const TensorOption& option : tensor_options()) {
     const std::string& file = arguments.tensors.at(option.name);
     if (!file.empty()) options.*option.value = read.emplace_back(read_tensor(file));
   }
-  check_offset(options);
-  write_result(arguments, attention(q, k, v, options));
+  if (!inside.summary) check_offset(options);  // distance uses it
+  check_part(inside, q, k);
+  compute(arguments, inside, q, k, options);
 }
 
 void add_options(CLI::App& app, Arguments& arguments) {
   const std::vector<std::string> endings = {".npy", ".npz", ".safetensors"};
   app.add_option("Q", arguments.q, "Queries, [B,H,Tq,D], [H,T,D] or [T,D]")->type_name("FILE")->required();
   app.add_option("K", arguments.k, "Keys, [B,Hkv,Tk,D]")->type_name("FILE")->required();
-  app.add_option("V", arguments.v, "Values, [B,Hkv,Tk,Dv]")->type_name("FILE")->required();
+  app.add_option("V", arguments.v, "Values, [B,Hkv,Tk,Dv]; not needed for --summary and --weights alone")
+      ->type_name("FILE")
+      ->check([](const std::string& file) { return file.empty() ? "expected a file, got ''" : ""; });
   file_ending(
       app.add_option("-o,--output", arguments.out, "Where the result goes: .npy, .npz or .safetensors by its ending"),
-      endings)
-      ->required();
+      endings);
   file_ending(app.add_option("--lse", arguments.lse,
                              "Write the log-sum-exp of each row's scores too; the same FILE as that of -o (.npz or "
                              ".safetensors) then holds both"),
@@ -98,6 +139,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->type_name("P");
   whole_number(app.add_option("--seed", arguments.seed, "Decides which weights are dropped (0)"), 0,
                std::numeric_limits<std::uint64_t>::max());
+  add_inside(app, arguments.inside);
 }
 
 }  // namespace
@@ -109,10 +151,10 @@ Command add_run(CLI::App& root) {
       "file with several tensors, FILE:NAME takes one.");
   app->footer(
       "attend run q.npy k.npy v.npy -o out.npy\n"
-      "attend run q.npy k.npy v.npy --causal --offset bottom_right -o out.npy\n"
       "attend run qkv.npz:q qkv.npz:k qkv.npz:v --window 128,0 -o out.safetensors\n"
       "attend run q.npy k.npy v.npy --mask m.npy -o out.npz --lse out.npz\n"
-      "attend run q.npy k.npy v.npy --query-starts s.npy --key-starts s.npy -o o.npy");
+      "attend run q.npy k.npy --causal --offset bottom_right --summary\n"
+      "attend run q.npy k.npy --causal --weights 0:64,0:64 -o weights.npy");
   auto arguments = std::make_shared<Arguments>();
   add_options(*app, *arguments);
   return {app, [arguments] { run(*arguments); }};

@@ -1,0 +1,219 @@
+#include "cli/inside.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "cli/attention_options.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+
+namespace attend::cli {
+namespace {
+
+// ---- The command line ----
+
+MapSize parse_map(const std::string& text) {
+  const auto sizes = parse_whole_numbers(text);
+  if (sizes && sizes->size() == 2 && std::ranges::min(*sizes) >= 1) return {sizes->front(), sizes->back()};
+  throw UsageError(
+      fmt::format("--map: expected ROWS,COLUMNS, two whole numbers of at least 1 such as 64,64, got '{}'", text));
+}
+
+// A number, or nothing where there is no text; none where the text is anything else.
+bool parse_side(std::string_view text, std::optional<std::int64_t>& side) {
+  if (text.empty()) return true;
+  const auto numbers = parse_whole_numbers(text);
+  if (!numbers || numbers->size() != 1 || numbers->front() < 0) return false;
+  side = numbers->front();
+  return true;
+}
+
+std::optional<Slice> parse_slice(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  std::optional<std::int64_t> begin, end;
+  if (colon == std::string_view::npos || !parse_side(text.substr(0, colon), begin) ||
+      !parse_side(text.substr(colon + 1), end))
+    return std::nullopt;
+  return Slice{begin.value_or(0), end};
+}
+
+std::string text_of(const Slice& slice) {
+  return fmt::format("{}:{}", slice.begin, slice.end ? fmt::format("{}", *slice.end) : "");
+}
+
+std::pair<Slice, Slice> parse_part(const std::string& text) {
+  const std::size_t comma = std::min(text.find(','), text.size());
+  const auto rows = parse_slice(std::string_view(text).substr(0, comma));
+  const auto columns = comma < text.size() ? parse_slice(std::string_view(text).substr(comma + 1)) : std::nullopt;
+  if (!rows || !columns)
+    throw UsageError(
+        fmt::format("--weights: expected ROWS,COLUMNS, two ranges such as 0:10,90:100 or :,5: (counted "
+                    "from 0, without their ends), got '{}'",
+                    text));
+  for (const Slice& slice : {*rows, *columns})
+    if (slice.end && *slice.end <= slice.begin)
+      throw UsageError(
+          fmt::format("--weights: nothing is in {}, which ends where it begins or before", text_of(slice)));
+  return {*rows, *columns};
+}
+
+// ---- The part ----
+
+// None where there is no such axis: the library says so.
+std::optional<Range> resolve(const Slice& slice, const View& tensor) {
+  if (tensor.rank() < 2) return std::nullopt;
+  return Range{slice.begin, slice.end.value_or(tensor.size(-2))};
+}
+
+void check_slice(const Slice& slice, const char* name, const View& tensor) {
+  const std::optional<Range> range = resolve(slice, tensor);
+  if (!range) return;
+  const std::int64_t size = tensor.size(-2);
+  if (range->end > size || (range->begin > 0 && range->begin >= size))
+    throw UsageError(fmt::format("--weights: {} is no part of the {} {}", text_of(slice), size, name));
+}
+
+// ---- The table ----
+
+struct Peak {
+  std::int64_t key = -1;
+  double lift = 0;
+};
+
+// The first of the largest, of the keys that uniform attention would give at least half of what it gives one on
+// average: the few queries that see a causal model's last keys give them a hundred times as much in any head that looks
+// nearby. None where the numbers are NaN.
+Peak largest(const double* received, const double* lift, std::int64_t keys) {
+  double uniform = 0;
+  std::int64_t seen = 0;
+  for (std::int64_t j = 0; j < keys; ++j)
+    if (lift[j] > 0) uniform += received[j] / lift[j], ++seen;
+  Peak peak;
+  for (std::int64_t j = 0; j < keys; ++j)
+    if (lift[j] > peak.lift && 2 * received[j] / lift[j] * static_cast<double>(seen) >= uniform) peak = {j, lift[j]};
+  return peak;
+}
+
+using Row = std::array<std::string, 10>;
+
+Row row_of(const HeadScores& s, const Peak& peak, bool batches) {
+  const auto key = [](std::int64_t j) { return j < 0 ? "-" : fmt::format("{}", j); };
+  return {batches ? fmt::format("{}", s.batch) : "",
+          fmt::format("{}", s.head),
+          fmt::format("{:.3f}", s.entropy),
+          fmt::format("{:.1f}", s.effective_keys),
+          s.distance ? fmt::format("{:.1f}", *s.distance) : "-",
+          s.sink_key < 0 ? "-" : fmt::format("{:.3f}", s.sink),
+          key(s.sink_key),
+          peak.key < 0 ? "-" : fmt::format("{:.2f}", peak.lift),
+          key(peak.key),
+          std::string(s.kind)};
+}
+
+// Numbers stand right. The last column is words and stands left; one that is empty is left out.
+std::string aligned(const std::vector<Row>& rows) {
+  std::array<std::size_t, Row{}.size()> widths{};
+  for (const Row& row : rows)
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  std::string text;
+  for (const Row& row : rows) {
+    for (std::size_t c = 0; c + 1 < row.size(); ++c)
+      if (widths[c] > 0) text += fmt::format("  {:>{}}", row[c], widths[c]);
+    text += "  " + row.back() + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_inside(CLI::App& app, InsideArguments& arguments) {
+  app.add_flag("--summary", arguments.summary,
+               "Write what attend::attention_summary() finds too: top_keys, top_weights, entropy, distance, "
+               "sink_weights, received, lift (before dropout). Without V, this alone; without -o, print a line for "
+               "each head instead: means of entropy, of keys attended to and of distance, the keys of the largest "
+               "mean weight (sink) and lift, and its kind");
+  whole_number(app.add_option("--top", arguments.top, "How many of a row's largest weights --summary writes (8)"), 0);
+  app.add_option("--map", arguments.map,
+                 "Also the weights of R x C blocks, map and map_max, with --summary: at most so many as there are "
+                 "queries and keys")
+      ->type_name("R,C");
+  app.add_option("--weights", arguments.weights,
+                 "Write the exact weights of these queries and keys too, such as 0:10,90:100 or :,5: (counted from 0, "
+                 "without their ends; before dropout). Without V, these alone")
+      ->type_name("ROWS,COLUMNS");
+}
+
+InsideOptions parse_inside(const InsideArguments& arguments) {
+  if (arguments.top && !arguments.summary) throw UsageError("--top: nothing uses it without --summary");
+  if (!arguments.map.empty() && !arguments.summary) throw UsageError("--map: nothing uses it without --summary");
+  InsideOptions inside{.summary = arguments.summary};
+  if (arguments.top) inside.top = *arguments.top;
+  if (!arguments.map.empty()) inside.map = parse_map(arguments.map);
+  if (!arguments.weights.empty()) inside.weights = parse_part(arguments.weights);
+  return inside;
+}
+
+void check_part(const InsideOptions& inside, const View& q, const View& k) {
+  if (!inside.weights) return;
+  check_slice(inside.weights->first, "queries", q);
+  check_slice(inside.weights->second, "keys", k);
+}
+
+NamedViews Inside::named() const {
+  NamedViews named;
+  const auto add = [&](const char* name, const std::optional<Tensor>& tensor) {
+    if (tensor) named.emplace_back(name, *tensor);
+  };
+  if (summary) {
+    // None of them were asked for: they would be columns of nothing.
+    if (summary->top_keys.size(-1) > 0)
+      named.insert(named.end(), {{"top_keys", summary->top_keys}, {"top_weights", summary->top_weights}});
+    named.emplace_back("entropy", summary->entropy);
+    add("distance", summary->distance);
+    add("sink_weights", summary->sink_weights);
+    named.insert(named.end(), {{"received", summary->received}, {"lift", summary->lift}});
+    add("map", summary->map);
+    add("map_max", summary->map_max);
+  }
+  add("weights", weights);
+  return named;
+}
+
+Inside look_inside(const InsideOptions& inside, const View& q, const View& k, const AttentionOptions& options,
+                   const AttentionResult* result) {
+  std::optional<View> lse, lse_low;
+  if (result) lse = result->lse, lse_low = *result->lse_low;
+  Inside found;
+  Progress progress;
+  if (inside.summary) {
+    const SummaryOptions wanted{.lse_low = lse_low, .top = inside.top, .map = inside.map, .progress = progress.stage()};
+    found.summary = attention_summary(q, k, lse, options, wanted);
+  }
+  if (inside.weights) {
+    const auto& [queries, keys] = *inside.weights;
+    found.weights = attention_weights(q, k, lse, options,
+                                      {.lse_low = lse_low, .queries = resolve(queries, q), .keys = resolve(keys, k)});
+  }
+  return found;
+}
+
+std::string head_table(const View& q, const View& k, const AttentionOptions& options) {
+  Progress progress;
+  const AttentionSummary summary = attention_summary(q, k, {}, options, {.top = 0, .progress = progress.stage(0, 0.5)});
+  const std::vector<HeadScores> heads = head_scores(q, k, {}, options);
+  const Tensor received = summary.received.view().to(DType::f64), lift = summary.lift.view().to(DType::f64);
+  const std::int64_t keys = k.size(-2);
+  const bool batches = !heads.empty() && heads.back().batch > 0;
+  std::vector<Row> rows = {
+      {batches ? "batch" : "", "head", "entropy", "keys", "distance", "sink", "at key", "lift", "at key", "kind"}};
+  for (std::int64_t n = 0; n < std::ssize(heads); ++n) {
+    const Peak peak = largest(received.data<double>() + n * keys, lift.data<double>() + n * keys, keys);
+    rows.push_back(row_of(heads[static_cast<std::size_t>(n)], peak, batches));
+  }
+  return fmt::format("q {}  k {}  {}\n{}", q.shape().str(), k.shape().str(), name_of(q.dtype()), aligned(rows));
+}
+
+}  // namespace attend::cli
