@@ -71,6 +71,7 @@ def attend(command, tmp_path):
     def run(*arguments, status=0):
         result = subprocess.run([command, "run", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60)
         assert result.returncode == status, result.stderr
+        assert status or re.fullmatch(r"(attend: wrote \S+\n)*", result.stderr)  # no progress
         return result.stderr if status else result.stdout
 
     return run
