@@ -57,7 +57,7 @@ Words read_words(const char* function, const char* name, nb::handle object) {
     throw nb::type_error(
         (std::string(function) + ": " + name + ": expected a list of words, got " + repr_of(object)).c_str());
   }
-  for (const nb::handle word : nb::borrow<nb::sequence>(object))
+  for (const nb::handle word : read_list(function, name, "a list of words", object))
     words.push_back(read_text(function, std::string(name) + "[" + std::to_string(words.size()) + "]", word));
   return words;
 }

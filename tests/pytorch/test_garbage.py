@@ -194,6 +194,8 @@ def right_calls(np, torch):
     tensors = [torch.from_numpy(x) for x in (q, k, v)]
     steps, plan = attend.attention_steps(q, q, q), attend.plan(q, k, v)
     backward = attend.attention_backward(out, q, k, v, out, lse, **options)
+    summary, scores = attend.attention_summary(q, k), attend.head_scores(q, k)[0]
+    words, drawn = list("abcde"), attend.picture(steps.weights)
     one = {"shape": (2, 3)}
     calls = {
         "attention": (attend.attention, (q, k, v), options | lengths | {"layout": "bhtd", "return_lse": True, "out": out.copy()}),
@@ -205,6 +207,17 @@ def right_calls(np, torch):
             flat_out, *packed, flat_out, flat_lse, *starts), options | gradients | {"dlse": flat_lse}),
         "scaled_dot_product_attention": (attend.scaled_dot_product_attention, (q, k, v, options["mask"], 0.0, False), {
             "scale": 0.5, "enable_gqa": True}),
+        "attention_summary": (attend.attention_summary, (q, k, lse), options | lengths | {
+            "layout": "bhtd", "lse_low": np.zeros_like(lse), "top": 3, "map": (2, 2)}),
+        "attention_summary_varlen": (attend.attention_summary_varlen, (*packed[:2], flat_lse, *starts), options | {
+            "lse_low": np.zeros_like(flat_lse), "top": 3, "map": (2, 2)}),
+        "attention_weights": (attend.attention_weights, (q, k, lse), options | lengths | {
+            "layout": "bhtd", "lse_low": np.zeros_like(lse), "queries": (0, 2), "keys": (1, 4), "pairs": None}),
+        "attention_map": (attend.attention_map, (q, k, lse), options | lengths | {
+            "layout": "bhtd", "lse_low": np.zeros_like(lse), "blocks": (2, 2), "queries": (0, 3), "keys": (1, 4)}),
+        "head_scores": (attend.head_scores, (q, k, lse), options | lengths | {
+            "layout": "bhtd", "lse_low": np.zeros_like(lse), "tokens": [1, 2, 3, 1, 2]}),
+        "plan_summary": (attend.plan_summary, (q, k, "float32"), options | lengths | {"top": 3, "map": (2, 2), "has_lse": True}),
         "merge": (attend.merge, (out, lse, out, lse), {}),
         "plan": (attend.plan, (q, k, v, "float32"), options | lengths),
         "plan_backward": (attend.plan_backward, (q, k, v, "float32"), options | lengths | gradients),
@@ -237,7 +250,21 @@ def right_calls(np, torch):
         "Trace.to_png": (trace.to_png, (), {"head": 1}),
         "Trace.save": (trace.save, ("cat.svg",), {}),
         **{f"Trace.{name}": (getattr(trace, name), (), {}) for name in ("to_json", "_repr_html_", "__str__", "__repr__")},
-        **{type(each).__name__: (type(each), (), {}) for each in (steps, plan, backward, trace)},
+        "picture": (attend.picture, (steps.weights,), {
+            "rows": words, "columns": words, "scale": "sqrt", "title": "x", "mask": options["mask"], "queries": (0, 5),
+            "keys": (0, 5), "reduction": "x", "low": 0.0, "high": 1.0}),
+        "token_strip": (attend.token_strip, (words, summary.lift[0, 0]), {
+            "name": "lift", "title": "x", "scale": "log", "low": 0.0, "high": 1.0}),
+        "head_grid": (attend.head_grid, (steps.weights,), {
+            "rows": ["0"], "columns": list("0123"), "scale": "linear", "title": "x", "mask": options["mask"], "queries": (0, 5),
+            "keys": (0, 5), "reduction": "x", "low": 0.0, "high": 1.0}),
+        "token_links": (attend.token_links, (summary.top_keys[0, 0], summary.top_weights[0, 0]), {
+            "rows": words, "columns": words, "scale": "linear", "title": "x", "low": 0.0, "high": 1.0}),
+        "Picture.to_text": (drawn.to_text, (), {"width": 60, "colour": True}),
+        "Picture.save": (drawn.save, ("cat.svg",), {}),
+        **{f"Picture.{name}": (getattr(drawn, name), (), {}) for name in ("to_svg", "to_png", "__str__", "__repr__")},
+        **{type(each).__name__: (type(each), (), {}) for each in (steps, plan, backward, trace, summary, scores, drawn)},
+        "HeadScores.__repr__": (scores.__repr__, (), {}),
         "AttentionPlan.__repr__": (plan.__repr__, (), {}),
         "onnx.attention": (attend.onnx.attention, (q, k, v, options["mask"], k, v, None), {
             "is_causal": 0, "kv_num_heads": 2, "left_window_size": -1, "q_num_heads": 4, "qk_matmul_output_mode": 2,
@@ -257,7 +284,7 @@ def right_calls(np, torch):
 def allowed(name):
     """What may come out of it, by docs/python.md and its docstring."""
     kinds = [TypeError, ValueError, MemoryError, Strange]
-    if name == "attend.Trace.save":
+    if name in ("attend.Trace.save", "attend.Picture.save"):
         kinds.append(OSError)
     if name == "attend.torch.scaled_dot_product_attention":  # PyTorch's errors where PyTorch computes
         kinds += [RuntimeError, IndexError, NotImplementedError]
