@@ -115,7 +115,7 @@ Row row_of(const HeadScores& s, const Peak& peak, bool batches) {
 
 // Numbers stand right. The last column is words and stands left; one that is empty is left out.
 std::string aligned(const std::vector<Row>& rows) {
-  std::array<std::size_t, Row{}.size()> widths{};
+  std::array<std::size_t, std::tuple_size_v<Row>> widths{};
   for (const Row& row : rows)
     for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
   std::string text;
