@@ -185,7 +185,8 @@ NamedViews Inside::named() const {
 Inside look_inside(const InsideOptions& inside, const View& q, const View& k, const AttentionOptions& options,
                    const AttentionResult* result) {
   std::optional<View> lse, lse_low;
-  if (result) lse = result->lse, lse_low = *result->lse_low;
+  if (result) lse = result->lse;
+  if (result && result->lse_low) lse_low = *result->lse_low;
   Inside found;
   Progress progress;
   if (inside.summary) {
