@@ -47,6 +47,7 @@ std::vector<Tick> curved_ticks(const ColourScale& scale) {
   }
   std::ranges::sort(values);
   std::vector<Tick> ticks;
+  ticks.reserve(values.size());
   for (const double value : values) ticks.push_back({value, ascii(fmt::format("{:.4g}", value))});
   // The floor of a logarithm is the colour of all that is less.
   if (scale.kind == PictureScale::log) ticks[0].text = U"≤ " + ticks[0].text;
