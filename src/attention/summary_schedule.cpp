@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <numbers>
 #include <thread>
@@ -86,12 +87,21 @@ class SummaryRun {
     if (x_.to.seen.raw()) count_keys();
     const std::thread::id caller = std::this_thread::get_id();
     std::atomic<std::int64_t> done{0};
+    std::atomic<bool> ended{false};
+    std::exception_ptr thrown;  // by progress: what waits for items must not be left waiting
     parallel_items(std::ssize(s_.items), s_.workers, [&](int worker, std::int64_t item) {
+      if (ended) return leave_out(item);
       take(worker, item);
       const std::int64_t count = ++done;
       if (!x_.progress || std::this_thread::get_id() != caller) return;
-      x_.progress(static_cast<double>(count) / static_cast<double>(s_.items.size()));
+      try {
+        x_.progress(static_cast<double>(count) / static_cast<double>(s_.items.size()));
+      } catch (...) {
+        thrown = std::current_exception();
+        ended = true;
+      }
     });
+    if (thrown) std::rethrow_exception(thrown);
     if (x_.to.map.raw()) divide_map();
     for (std::size_t at = 0; at < probes_.size(); ++at) {
       const SummarySchedule::Item& item = s_.items[at];
@@ -187,6 +197,12 @@ class SummaryRun {
       publish(done, ++step);
     }
     if (group.received) store_keys(group, sequence, h);
+  }
+
+  // An item of a call that has ended: others may wait for it.
+  void leave_out(std::int64_t at) {
+    const auto& [n, h, stretch] = s_.items[static_cast<std::size_t>(at)];
+    publish(progress(n, h, stretch), std::numeric_limits<std::int64_t>::max());
   }
 
   std::atomic<std::int64_t>& progress(std::int64_t n, std::int64_t h, std::int64_t stretch) {
