@@ -108,7 +108,7 @@ void run_reference(BackwardProblem& x, const BackwardSchedule& s) {
   x.options.clear();
   parallel_items(std::ssize(s.items), s.workers, [&](int worker, std::int64_t item) {
     const BackwardSchedule::Item& at = s.items[static_cast<std::size_t>(item)];
-    workers[static_cast<std::size_t>(worker)].run(x.forward.sequence(at.sequence), at.kv_head);
+    workers[static_cast<std::size_t>(worker)].run(x.forward.sequence(at.sequence), at.head);
   });
 }
 

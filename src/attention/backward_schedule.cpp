@@ -29,27 +29,8 @@ bool sums_bias(const BackwardProblem& x) {
   return x.options.bias && (x.options.bias->strides()[2] == 0 || x.options.bias->strides()[3] == 0);
 }
 
-std::int64_t stretches(const BackwardSchedule& s, const Sequence& sequence) {
-  return std::max<std::int64_t>(1, divide_up(sequence.Tk, s.keys));
-}
-
-// Stretches count slowest: items that add to the same rows of dq are far apart, and what is causal comes longest first.
 void list_items(const Problem& p, BackwardSchedule& s) {
-  std::int64_t most = 0;
-  s.first_stretch.reserve(static_cast<std::size_t>(p.sequences()) + 1);
-  s.first_stretch.push_back(0);
-  for (std::int64_t n = 0; n < p.sequences(); ++n) {
-    const std::int64_t count = stretches(s, p.sequence(n));
-    s.first_stretch.push_back(s.first_stretch.back() + count);
-    most = std::max(most, count);
-  }
-  s.items.reserve(static_cast<std::size_t>(s.first_stretch.back() * p.Hkv));
-  for (std::int64_t stretch = 0; stretch < most; ++stretch) {
-    for (std::int64_t n = 0; n < p.sequences(); ++n) {
-      if (stretch >= stretches(s, p.sequence(n))) continue;
-      for (std::int64_t h = 0; h < p.Hkv; ++h) s.items.push_back({n, h, stretch});
-    }
-  }
+  s.cut(p.sequences(), p.Hkv, [&](std::int64_t n) { return p.sequence(n).Tk; });
 }
 
 // One run of a schedule.
@@ -85,7 +66,7 @@ class BackwardRun {
     const Sequence sequence = p_.sequence(n);
     const kernels::BackwardGroup group = make_group(worker, item, sequence);
     void* scratch = static_cast<std::byte*>(scratch_.raw()) + worker * s_.worker_bytes;
-    const bool first = stretch == 0, last = stretch + 1 == stretches(s_, sequence);
+    const bool first = stretch == 0, last = stretch + 1 == s_.count(n);
     std::atomic<std::int64_t>& done = progress(n, kv_head, stretch);
     const kernels::BackwardKernels& kernels = s_.target->backward;
     kernels::BackwardItem& at = kernels.begin(group, scratch);
@@ -119,16 +100,14 @@ class BackwardRun {
   // so the bits do not depend on the threads. An item waits only for items that were taken before it.
 
   std::atomic<std::int64_t>& progress(std::int64_t n, std::int64_t kv_head, std::int64_t stretch) {
-    const std::int64_t before = s_.first_stretch[static_cast<std::size_t>(n)] * p_.Hkv;
-    const std::int64_t count = s_.first_stretch[static_cast<std::size_t>(n) + 1] * p_.Hkv - before;
-    return progress_[static_cast<std::size_t>(before + kv_head * (count / p_.Hkv) + stretch)];
+    return progress_[s_.place({n, kv_head, stretch})];
   }
 
   // For the heads and batch items before, where they add to the same elements of dbias.
   void wait_for_others(const BackwardSchedule::Item& item, std::int64_t steps) {
     if (!shares_bias()) return;
-    if (item.kv_head > 0) {
-      wait(progress(item.sequence, item.kv_head - 1, item.stretch), steps);
+    if (item.head > 0) {
+      wait(progress(item.sequence, item.head - 1, item.stretch), steps);
     } else if (item.sequence > 0 && p_.query_starts.empty()) {
       wait(progress(item.sequence - 1, p_.Hkv - 1, item.stretch), steps);
     }
@@ -216,7 +195,7 @@ class BackwardRun {
   void sum_slopes() {
     for (std::size_t at = 0; at < slopes_.size(); ++at) {
       const auto G = static_cast<std::size_t>(G_);
-      x_.options.alibi_slopes[static_cast<std::size_t>(s_.items[at / G].kv_head) * G + at % G] += slopes_[at];
+      x_.options.alibi_slopes[static_cast<std::size_t>(s_.items[at / G].head) * G + at % G] += slopes_[at];
     }
   }
 
@@ -259,8 +238,7 @@ class BackwardRun {
 
 // Of lists, and of the sums that options' gradients are made in.
 std::int64_t list_bytes(const BackwardProblem& x, const BackwardSchedule& s) {
-  return std::ssize(s.items) * static_cast<std::int64_t>(sizeof(BackwardSchedule::Item)) +
-         std::ssize(s.first_stretch) * 8 + std::ssize(x.options.distance_bias) * 8;
+  return s.list_bytes() + std::ssize(x.options.distance_bias) * 8;
 }
 
 BackwardSchedule plain_schedule(const BackwardProblem& x) {

@@ -1,24 +1,16 @@
 // How a backward is computed: the cut into work items, the order of their sums, and the memory that they need.
 #pragma once
 
-#include <vector>
-
 #include "attention/backward.h"
+#include "attention/stretches.h"
 #include "kernels/targets.h"
 
 namespace attend {
 
-struct BackwardSchedule {
-  // The query heads of one key head of one sequence, against one stretch of its keys.
-  struct Item {
-    std::int64_t sequence, kv_head, stretch;
-  };
-
+// An item: the query heads of one key head of one sequence, against one stretch of its keys.
+struct BackwardSchedule : Stretches {
   Path path = Path::fused;
   const kernels::Target* target = nullptr;
-  std::int64_t keys = 0;                    // of a stretch
-  std::vector<Item> items;                  // in the order in which they are taken
-  std::vector<std::int64_t> first_stretch;  // of each sequence, counted for one key head
   int workers = 1;
   std::int64_t worker_bytes = 0;   // scratch of one worker's kernels
   std::int64_t bias_floats = 0;    // of one item's own sums of dbias

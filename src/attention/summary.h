@@ -6,6 +6,7 @@
 
 #include "attend/summary.h"
 #include "attention/problem.h"
+#include "attention/stretches.h"
 #include "kernels/targets.h"
 
 namespace attend {
@@ -47,17 +48,10 @@ struct SummaryProblem {
   Range keys_of(const Sequence& sequence) const;
 };
 
-struct SummarySchedule {
-  // A query head of one sequence, and one stretch of its keys.
-  struct Item {
-    std::int64_t sequence, head, stretch;
-  };
-
+// An item: a query head of one sequence, and one stretch of its keys.
+struct SummarySchedule : Stretches {
   Path path = Path::fused;
   const kernels::Target* target = nullptr;
-  std::int64_t keys = 0;                    // of a stretch
-  std::vector<Item> items = {};             // in the order in which they are taken
-  std::vector<std::int64_t> first_stretch;  // of each sequence, counted for one head
   int workers = 1;
   std::int64_t worker_bytes = 0;   // scratch of one worker's kernels
   std::int64_t sums_bytes = 0;     // of the pass that finds the rows' sums; 0: lse is given

@@ -22,35 +22,17 @@ namespace {
 // Without lse_low: from here on f32 holds lse to 2e-6 at best, and sums of a row's weights are as far from 1.
 constexpr float trusted_lse = 64;
 
-std::int64_t stretches(const SummarySchedule& s, const Range& keys) {
-  return std::max<std::int64_t>(1, divide_up(keys.end - keys.begin, s.keys));
-}
-
 kernels::Features features(const SummaryProblem& x, bool decoded) {
   kernels::Features features = x.forward.features();
   features.dropout = false, features.decoded = decoded;
   return features;
 }
 
-// Stretches count slowest: items that add to the same rows are far apart, and what is causal comes longest first.
 void list_items(const SummaryProblem& x, SummarySchedule& s) {
-  const Problem& p = x.forward;
-  std::int64_t most = 0;
-  s.first_stretch.push_back(0);
-  for (std::int64_t n = 0; n < p.sequences(); ++n) {
-    const std::int64_t count = stretches(s, x.keys_of(p.sequence(n)));
-    s.first_stretch.push_back(s.first_stretch.back() + count);
-    most = std::max(most, count);
-  }
-  s.items.reserve(static_cast<std::size_t>(s.first_stretch.back() * p.H));
-  for (std::int64_t stretch = 0; stretch < most; ++stretch) {
-    for (std::int64_t n = 0; n < p.sequences(); ++n) {
-      if (stretch >= s.first_stretch[static_cast<std::size_t>(n) + 1] - s.first_stretch[static_cast<std::size_t>(n)]) {
-        continue;
-      }
-      for (std::int64_t h = 0; h < p.H; ++h) s.items.push_back({n, h, stretch});
-    }
-  }
+  s.cut(x.forward.sequences(), x.forward.H, [&](std::int64_t n) {
+    const Range keys = x.keys_of(x.forward.sequence(n));
+    return keys.end - keys.begin;
+  });
 }
 
 // The memory of element [b,h,row,...], null where there is none.
@@ -206,9 +188,7 @@ class SummaryRun {
   }
 
   std::atomic<std::int64_t>& progress(std::int64_t n, std::int64_t h, std::int64_t stretch) {
-    const std::int64_t first = s_.first_stretch[static_cast<std::size_t>(n)];
-    const std::int64_t count = s_.first_stretch[static_cast<std::size_t>(n) + 1] - first;
-    return progress_[static_cast<std::size_t>(first * p_.H + h * count + stretch)];
+    return progress_[s_.place({n, h, stretch})];
   }
 
   kernels::SummaryGroup make_group(int worker, std::int64_t at, const Sequence& s) {
@@ -322,18 +302,16 @@ SummarySchedule make_summary_schedule(const SummaryProblem& x) {
                        static_cast<double>(p.D);
   s.workers =
       static_cast<int>(std::clamp<std::int64_t>(std::ssize(s.items), 1, flops < parallel_flops ? 1 : num_threads()));
-  const std::int64_t lists =
-      std::ssize(s.items) * static_cast<std::int64_t>(sizeof(SummarySchedule::Item)) + std::ssize(s.first_stretch) * 8;
   if (reference) {
     s.worker_bytes = 8 * (4 * p.Tk + p.D + kernels::keys_together * p.D + 3 * p.Tk);
-    s.scratch_bytes = s.workers * s.worker_bytes + lists;
+    s.scratch_bytes = s.workers * s.worker_bytes + s.list_bytes();
     return s;
   }
   const std::size_t bytes = s.target->summary.bytes(p.sizes(), features(x, decodes_some(p)), x.top);
   s.worker_bytes = divide_up(static_cast<std::int64_t>(bytes), 64) * 64;
   if (!x.lse) s.sums_bytes = sum_rows_bytes(p);
   s.scratch_bytes = s.workers * (s.worker_bytes + 24 * s.keys) + s.sums_bytes + p.B * p.H * p.Tq * 8 +
-                    std::ssize(s.items) * 8 + lists;
+                    std::ssize(s.items) * 8 + s.list_bytes();
   return s;
 }
 
