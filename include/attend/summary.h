@@ -29,7 +29,7 @@ struct SummaryOptions {
   // [B,H,Tq], lse's dtype, as the forward gave it beside lse. Without it, a row whose |lse| is 64 or more is summed
   // again, since f32 then holds lse to 2e-6 at best.
   std::optional<View> lse_low = {};
-  std::int64_t top = 8;             // how many of a row's largest weights; 0: none
+  std::int64_t top = 8;             // how many of a row's largest weights, at most 2^31 - 1; 0: none
   std::optional<MapSize> map = {};  // not given: none
   // Told the share that is done, from 0 to 1, now and then, on the calling thread. It may throw: the call ends.
   std::function<void(double)> progress = {};

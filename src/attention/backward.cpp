@@ -15,11 +15,6 @@ namespace {
 
 // ---- Checks ----
 
-void check_result(const char* function, const char* name, const View& x, const Dims& shape, DType dtype) {
-  if (x.shape() != shape) fail(ErrorCode::bad_shape, function, "{} has shape {}, expected {}", name, x.shape(), shape);
-  if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, function, "{} is {}, expected {}", name, x.dtype(), dtype);
-}
-
 void check_outputs(const char* function, const AttentionGradientViews& to, const View& dout, const View& q,
                    const View& k, const View& v, const View& out, const View& lse, const AttentionOptions& options,
                    const std::optional<View>& dlse, const std::optional<View>& lse_low) {
@@ -106,11 +101,11 @@ BackwardProblem BackwardProblem::check(const char* function, const View& dout, c
   BackwardProblem x{Problem::check(function, q, k, v, options), {}, {}, {}, {}, {}, {}, {}, {}, {}};
   const Problem& p = x.forward;
   const Dims results = p.trim({p.B, p.H, p.Tq, p.Dv}), rows = p.trim({p.B, p.H, p.Tq});
-  check_result(function, "dout", dout, results, q.dtype());
-  check_result(function, "out", out, results, q.dtype());
-  check_result(function, "lse", lse, rows, statistics_dtype(q));
-  if (backward.dlse) check_result(function, "dlse", *backward.dlse, rows, statistics_dtype(q));
-  if (backward.lse_low) check_result(function, "lse_low", *backward.lse_low, rows, statistics_dtype(q));
+  check_kind(function, "dout", dout, results, q.dtype());
+  check_kind(function, "out", out, results, q.dtype());
+  check_kind(function, "lse", lse, rows, statistics_dtype(q));
+  if (backward.dlse) check_kind(function, "dlse", *backward.dlse, rows, statistics_dtype(q));
+  if (backward.lse_low) check_kind(function, "lse_low", *backward.lse_low, rows, statistics_dtype(q));
   for (const TensorOption& option : tensor_options()) {
     if (!option.wanted || !(backward.*option.wanted) || options.*option.value) continue;
     fail(ErrorCode::bad_value, function, "d{} is wanted, but {} is not given", option.name, option.name);

@@ -65,7 +65,7 @@ Found look(SummaryProblem& x) {
   if (x.has_distance) x.to.distance = found.distance.view();
   x.to.received = found.received.view(), x.to.seen_by = found.seen_by.view(), x.to.lift = lift.view();
   x.to.top_keys = found.top_keys.view(), x.to.top_weights = found.top_weights.view();
-  x.top = 1, x.probes = x.has_distance, x.near = near_keys;
+  x.probes = x.has_distance, x.near = near_keys;
   x.found.resize(static_cast<std::size_t>(p.B * p.H));
   run_summary(x, make_summary_schedule(x));
   const auto wide = [](const Tensor& tensor) { return tensor.view().to(DType::f64); };
@@ -138,6 +138,7 @@ std::vector<HeadScores> head_scores(const View& q, const View& k, const std::opt
       fail(ErrorCode::bad_value, function, "query_starts are given: scores are of one sequence, so slice q and k");
     }
     SummaryProblem x = SummaryProblem::check(function, q, k, lse, lse_low, options);
+    x.want_top(function, 1);
     if (tokens) take_tokens(function, x, *tokens);
     Found found = look(x);
     std::vector<HeadScores> scores;

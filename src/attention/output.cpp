@@ -50,9 +50,13 @@ bool overlap(const View& a, const View& b) {
   return meet(span_of(a), span_of(b));
 }
 
-void check_output(const char* function, std::string_view name, const MutableView& x, const Dims& shape, DType dtype) {
+void check_kind(const char* function, std::string_view name, const View& x, const Dims& shape, DType dtype) {
   if (x.shape() != shape) fail(ErrorCode::bad_shape, function, "{} has shape {}, expected {}", name, x.shape(), shape);
   if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, function, "{} is {}, expected {}", name, x.dtype(), dtype);
+}
+
+void check_output(const char* function, std::string_view name, const MutableView& x, const Dims& shape, DType dtype) {
+  check_kind(function, name, x, shape, dtype);
   if (x.count() > 0 && !distinct_elements(x)) {
     fail(ErrorCode::bad_value, function, "{} has strides {} for shape {}: elements share memory", name, x.strides(),
          shape);

@@ -1,11 +1,13 @@
-// Memory of the caller that a result goes to.
+// What a result was or is to be: its kind, and the memory of the caller that it goes to.
 #pragma once
 
 #include "attend/attention.h"
 
 namespace attend {
 
-// Throws bad_shape, bad_dtype, and bad_value where two elements share a place.
+// Throws bad_shape or bad_dtype unless x is of that shape and dtype.
+void check_kind(const char* function, std::string_view name, const View& x, const Dims& shape, DType dtype);
+// The same, and bad_value where two elements share a place.
 void check_output(const char* function, std::string_view name, const MutableView& x, const Dims& shape, DType dtype);
 // Throws bad_value where x meets the memory of an argument.
 void check_apart(const char* function, std::string_view name, const View& x, const View& q, const View& k,

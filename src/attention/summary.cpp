@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "attention/compute.h"
+#include "attention/output.h"
 #include "core/axes.h"
 #include "core/element.h"
 #include "core/message.h"
@@ -13,13 +15,6 @@ namespace attend {
 namespace {
 
 // ---- Checks ----
-
-void check_rows(const char* function, const char* name, const View& x, const Problem& p) {
-  const Dims rows = p.trim({p.B, p.H, p.Tq});
-  const DType dtype = statistics_dtype(p.q);
-  if (x.shape() != rows) fail(ErrorCode::bad_shape, function, "{} has shape {}, expected {}", name, x.shape(), rows);
-  if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, function, "{} is {}, expected {}", name, x.dtype(), dtype);
-}
 
 Range check_range(const char* function, const char* name, const std::optional<Range>& range, std::int64_t size) {
   if (!range) return {0, size};
@@ -86,7 +81,7 @@ AttentionSummary summarize(SummaryProblem& x, const SummaryOptions& wanted) {
     x.to.map = four_axes(s.map.emplace(Tensor(shown, x.dtype())), map);
     x.to.map_max = four_axes(s.map_max.emplace(Tensor(shown, x.dtype())), map);
   }
-  x.top = wanted.top, x.progress = wanted.progress;
+  x.progress = wanted.progress;
   run_summary(x, make_summary_schedule(x));
   if (x.to.top_keys.count() > 0 && wanted.top > 0) mark_nan_rows(x.to);
   return s;
@@ -147,8 +142,9 @@ SummaryProblem SummaryProblem::check(const char* function, const View& q, const 
   SummaryProblem x{Problem::check(function, q, k, k, options), {}, {}, {}, {}, {}};
   Problem& p = x.forward;
   p.v = p.k.slice(3, 0, 0), p.Dv = 0;
-  if (lse) check_rows(function, "lse", *lse, p);
-  if (lse_low) check_rows(function, "lse_low", *lse_low, p);
+  const Dims all_rows = p.trim({p.B, p.H, p.Tq});
+  if (lse) check_kind(function, "lse", *lse, all_rows, statistics_dtype(q));
+  if (lse_low) check_kind(function, "lse_low", *lse_low, all_rows, statistics_dtype(q));
   if (lse_low && !lse) fail(ErrorCode::bad_value, function, "lse_low is given without lse");
   x.has_distance = options.offset.has_value();
   if (!x.has_distance) {
@@ -165,6 +161,14 @@ SummaryProblem SummaryProblem::check(const char* function, const View& q, const 
   return x;
 }
 
+void SummaryProblem::want_top(const char* function, std::int64_t count) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();  // the kernels' lists have 32 bits for a key
+  if (count > most) fail(ErrorCode::bad_value, function, "top is {}, expected at most {}", count, most);
+  if (count > 0 && forward.Tk > most)
+    fail(ErrorCode::bad_shape, function, "k has {} keys, expected at most {} for top keys", forward.Tk, most);
+  top = count;
+}
+
 Range SummaryProblem::queries_of(const Sequence& s) const {
   return part_of(queries, s.query_start, s.Tq);
 }
@@ -178,6 +182,7 @@ AttentionSummary attention_summary(const View& q, const View& k, const std::opti
   return with_memory(function, q, k, [&] {
     check_summary(function, summary);
     SummaryProblem x = SummaryProblem::check(function, q, k, lse, summary.lse_low, options);
+    x.want_top(function, summary.top);
     return summarize(x, summary);
   });
 }
@@ -190,7 +195,7 @@ AttentionPlan plan_summary(const Dims& q, const Dims& k, DType dtype, const Atte
     check_summary(function, summary);
     SummaryProblem x = SummaryProblem::check(function, Q, K, {}, {}, options);
     const Problem& p = x.forward;
-    x.top = summary.top;
+    x.want_top(function, summary.top);
     if (has_lse) x.lse = Q;
     const SummarySchedule s = make_summary_schedule(x);
     AttentionPlan plan = attend::plan(q, k, k, dtype, options);

@@ -40,6 +40,8 @@ struct SummaryProblem {
   static SummaryProblem check(const char* function, const View& q, const View& k, const std::optional<View>& lse,
                               const std::optional<View>& lse_low, const AttentionOptions& options,
                               const std::optional<Range>& queries = {}, const std::optional<Range>& keys = {});
+  // How many of a row's largest weights are wanted. Throws Error for more, and for more keys, than can be listed.
+  void want_top(const char* function, std::int64_t count);
   DType dtype() const { return forward.q.dtype() == DType::f64 ? DType::f64 : DType::f32; }
   // Whether the distance of a query and a key is known: nobody guesses the offset.
   bool has_distance = false;

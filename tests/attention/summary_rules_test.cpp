@@ -185,6 +185,12 @@ TEST(AttentionSummary, ErrorsSayWhatWasExpected) {
          [&] { attention_summary(q, k, {}, {}, {.lse_low = lse.view()}); });
   expect(ErrorCode::bad_value, "attention_summary: top is -1, expected 0 or more",
          [&] { attention_summary(q, k, lse, {}, {.top = -1}); });
+  // Beyond what 32 bits count; sizes that would overflow are not multiplied.
+  expect(ErrorCode::bad_value, "plan_summary: top is 4611686018427387904, expected at most 2147483647",
+         [&] { plan_summary(q.shape(), k.shape(), DType::f32, {}, {.top = std::int64_t{1} << 62}); });
+  expect(ErrorCode::bad_shape, "plan_summary: k has 2147483648 keys, expected at most 2147483647 for top keys", [&] {
+    plan_summary({1, 1, 5, 8}, {1, 1, std::int64_t{1} << 31, 8});
+  });
   expect(ErrorCode::bad_value, "attention_summary: map of 0 x 3 blocks, expected at least 1 x 1", [&] {
     attention_summary(q, k, lse, {}, {.map = MapSize{0, 3}});
   });
