@@ -61,6 +61,12 @@ struct Scratch {
   }
 };
 
+// What lives in its scratch, and is made there. Without <new>, whose operator is an inline function that other files
+// would see.
+struct InScratch {
+  static void* operator new(std::size_t, void* place) { return place; }
+};
+
 // ---- Arithmetic ----
 
 // 2^x, relative error 1.7e-7 (degree 5; 8.3e-8 without rounding) or 3.0e-6 (degree 4), exact for whole x. The

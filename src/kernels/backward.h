@@ -18,7 +18,7 @@ std::int64_t backward_keys(const Sizes& sizes) {
 
 // The work of one item: the keys [keys_begin, keys_end) of one key head. It lives at the beginning of its scratch.
 template <class Dot>
-class Backward : public BackwardRows {
+class Backward : public BackwardRows, public InScratch {
  public:
   static Backward& make(const BackwardGroup& of, void* scratch) {
     return *new (scratch) Backward(of, static_cast<char*>(scratch));
@@ -77,9 +77,6 @@ class Backward : public BackwardRows {
   }
 
  private:
-  // Without <new>, whose operator is an inline function that other files would see.
-  static void* operator new(std::size_t, void* place) { return place; }
-
   // ---- Scratch ----
 
   void carve(Scratch scratch) {

@@ -16,7 +16,7 @@ std::int64_t summary_keys(const Sizes& sizes) {
 
 // The work of one item. It lives at the beginning of its scratch.
 template <class Dot>
-class Summary : public SummaryItem {
+class Summary : public SummaryItem, public InScratch {
  public:
   static Summary& make(const SummaryGroup& of, void* scratch) {
     return *new (scratch) Summary(of, static_cast<char*>(scratch));
@@ -63,8 +63,6 @@ class Summary : public SummaryItem {
   }
 
  private:
-  static void* operator new(std::size_t, void* place) { return place; }
-
   void carve(Scratch scratch) {
     scratch.take<Summary>(1);
     tile_.carve(scratch, summary_keys(g_.sizes));
