@@ -43,7 +43,7 @@ struct AttentionSummary {
   // [B,H,Tq]: sum over the keys of w (lse - s), nats (Clark et al. 2019, section 3.3); exp of it is how many keys are
   // attended to. A sink's share is left out.
   Tensor entropy;
-  // [B,H,Tq]: sum of w |i + offset - j| (Vig and Belinkov 2019, section 4.2). Not given where Tq != Tk and nobody said
+  // [B,H,Tq]: sum of w |i + offset - j| (Vig and Belinkov 2019). Not given where Tq != Tk and nobody said
   // the offset: it is not guessed.
   std::optional<Tensor> distance = {};
   std::optional<Tensor> sink_weights = {};  // [B,H,Tq] what the sinks take of a row: 1 less the weights; with sinks

@@ -78,8 +78,8 @@ AttentionSummary summarize(SummaryProblem& x, const SummaryOptions& wanted) {
   if (wanted.map) {
     const Dims map{p.sequences(), p.H, std::min(wanted.map->rows, p.Tq), std::min(wanted.map->columns, p.Tk)};
     const Dims shown = p.query_starts.empty() ? p.trim(map) : map;
-    x.to.map = four_axes(s.map.emplace(Tensor(shown, x.dtype())), map);
-    x.to.map_max = four_axes(s.map_max.emplace(Tensor(shown, x.dtype())), map);
+    x.to.map = four_axes(s.map.emplace(Tensor::uninitialized(shown, x.dtype())), map);
+    x.to.map_max = four_axes(s.map_max.emplace(Tensor::uninitialized(shown, x.dtype())), map);
   }
   x.progress = wanted.progress;
   run_summary(x, make_summary_schedule(x));
@@ -258,7 +258,8 @@ AttentionMap attention_map(MapSize blocks, const View& q, const View& k, const s
     const Problem& p = x.forward;
     const Dims shape{p.B, p.H, std::min(blocks.rows, x.queries.end - x.queries.begin),
                      std::min(blocks.columns, x.keys.end - x.keys.begin)};
-    AttentionMap result{Tensor(p.trim(shape), x.dtype()), Tensor(p.trim(shape), x.dtype())};
+    const auto make = [&] { return Tensor::uninitialized(p.trim(shape), x.dtype()); };
+    AttentionMap result{make(), make()};
     Tensor seen({p.B, p.H, p.Tq}, x.dtype());
     x.to.seen = seen.view();
     x.to.map = four_axes(result.map, shape), x.to.map_max = four_axes(result.map_max, shape);

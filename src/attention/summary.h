@@ -11,7 +11,8 @@
 
 namespace attend {
 
-// Results, of lse's dtype; null memory where one is not wanted. All are row-major, and begin as zeros, top_keys as -1.
+// Results, of lse's dtype; null memory where one is not wanted. All are row-major, and begin as zeros, top_keys as -1;
+// maps begin as anything.
 struct SummaryViews {
   MutableView top_keys, top_weights;    // [B,H,Tq,top]
   MutableView entropy, distance;        // [B,H,Tq]
@@ -62,6 +63,9 @@ struct SummarySchedule : Stretches {
 
 SummarySchedule make_summary_schedule(const SummaryProblem& problem);
 void run_summary(SummaryProblem& problem, const SummarySchedule& schedule);
+
+// Zeros, for one map of each kind.
+void clear_map(const SummaryViews& to, std::int64_t n, std::int64_t h);
 
 // The plain path, for f64: a stretch is all keys.
 void run_reference(SummaryProblem& problem, const SummarySchedule& schedule);

@@ -21,6 +21,7 @@ class ReferenceSummary {
     s_ = p_.sequence(n), n_ = n, h_ = h;
     const kernels::Head head = p_.head(s_, h);
     std::fill(uniform_.begin(), uniform_.end(), 0);
+    if (x_.to.map.raw()) clear_map(x_.to, n, h);
     const Range queries = x_.queries_of(s_);
     for (std::int64_t i = queries.begin; i < queries.end; ++i) {
       kernels::reference_row(head, i, steps_);

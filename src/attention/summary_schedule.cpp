@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <exception>
 #include <limits>
 #include <numbers>
@@ -66,6 +67,7 @@ class SummaryRun {
   }
 
   void run() {
+    if (x_.to.map.raw()) for_each_map([&](std::int64_t n, std::int64_t h) { clear_map(x_.to, n, h); });
     if (x_.to.seen.raw()) count_keys();
     const std::thread::id caller = std::this_thread::get_id();
     std::atomic<std::int64_t> done{0};
@@ -84,7 +86,7 @@ class SummaryRun {
       }
     });
     if (thrown) std::rethrow_exception(thrown);
-    if (x_.to.map.raw()) divide_map();
+    if (x_.to.map.raw()) for_each_map([&](std::int64_t n, std::int64_t h) { divide_map(n, h); });
     for (std::size_t at = 0; at < probes_.size(); ++at) {
       const SummarySchedule::Item& item = s_.items[at];
       double* sums = x_.found[static_cast<std::size_t>(item.sequence * p_.H + item.head)].sums;
@@ -258,23 +260,25 @@ class SummaryRun {
 
   // ---- The map ----
 
+  // By several threads: maps of 256 x 256 for each head are memory that the system gives page by page as it is touched.
+  template <class Body>
+  void for_each_map(Body body) {
+    parallel_items(p_.sequences() * p_.H, s_.workers, [&](int, std::int64_t at) { body(at / p_.H, at % p_.H); });
+  }
+
   // Sums over a block's queries become means over those that see a key.
-  void divide_map() {
-    for (std::int64_t n = 0; n < p_.sequences(); ++n) {
-      const Sequence s = p_.sequence(n);
-      const Range queries = x_.queries_of(s);
-      const std::int64_t rows = queries.end - queries.begin, R = std::min(x_.to.map.size(2), rows);
-      const std::int64_t C = x_.to.map.size(3);
-      for (std::int64_t h = 0; h < p_.H; ++h) {
-        const float* shares = place_of<float>(x_.to.seen, s.b, h, s.query_start) + queries.begin;
-        std::vector<std::int64_t> seeing(static_cast<std::size_t>(R));
-        for (std::int64_t i = 0; i < rows; ++i) seeing[static_cast<std::size_t>(i * R / rows)] += shares[i] > 0;
-        for (std::int64_t r = 0; r < R; ++r) {
-          float* cells = place_of<float>(x_.to.map, n, h, r);
-          const auto count = static_cast<float>(std::max<std::int64_t>(1, seeing[static_cast<std::size_t>(r)]));
-          for (std::int64_t c = 0; c < C; ++c) cells[c] /= count;
-        }
-      }
+  void divide_map(std::int64_t n, std::int64_t h) {
+    const Sequence s = p_.sequence(n);
+    const Range queries = x_.queries_of(s);
+    const std::int64_t rows = queries.end - queries.begin, R = std::min(x_.to.map.size(2), rows);
+    const std::int64_t C = x_.to.map.size(3);
+    const float* shares = place_of<float>(x_.to.seen, s.b, h, s.query_start) + queries.begin;
+    std::vector<std::int64_t> seeing(static_cast<std::size_t>(R));
+    for (std::int64_t i = 0; i < rows; ++i) seeing[static_cast<std::size_t>(i * R / rows)] += shares[i] > 0;
+    for (std::int64_t r = 0; r < R; ++r) {
+      float* cells = place_of<float>(x_.to.map, n, h, r);
+      const auto count = static_cast<float>(std::max<std::int64_t>(1, seeing[static_cast<std::size_t>(r)]));
+      for (std::int64_t c = 0; c < C; ++c) cells[c] /= count;
     }
   }
 
@@ -289,6 +293,11 @@ class SummaryRun {
 };
 
 }  // namespace
+
+void clear_map(const SummaryViews& to, std::int64_t n, std::int64_t h) {
+  const auto bytes = static_cast<std::size_t>(to.map.size(2) * to.map.size(3) * size_of(to.map.dtype()));
+  for (const MutableView& map : {to.map, to.map_max}) std::memset(operand_at(map, n, h, 0).data, 0, bytes);
+}
 
 SummarySchedule make_summary_schedule(const SummaryProblem& x) {
   const Problem& p = x.forward;
