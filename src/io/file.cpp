@@ -106,6 +106,7 @@ InputFile::InputFile(std::string_view function, const fs::path& path) : place_(p
     if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)) fail_at(place_, "is a device, expected a file or a pipe");
     if (S_ISREG(status.st_mode)) {
       size_ = static_cast<std::uint64_t>(status.st_size);
+      opened_ = version();
     } else {
       read_pipe();
     }
@@ -117,6 +118,16 @@ InputFile::InputFile(std::string_view function, const fs::path& path) : place_(p
 
 InputFile::~InputFile() {
   close(descriptor_);
+}
+
+InputFile::Version InputFile::version() const {
+  struct stat status {};
+  if (fstat(descriptor_, &status) != 0) fail_at(place_, "can't be read: {}", reason());
+  return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
+void InputFile::check_unchanged() const {
+  if (content_.empty() && version() != opened_) fail_at(place_, "has changed since it was opened: open it again");
 }
 
 void InputFile::read_pipe() {

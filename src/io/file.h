@@ -33,13 +33,21 @@ class InputFile {
   // Throws bad_file unless all `count` bytes are there.
   void read(std::uint64_t offset, void* to, std::uint64_t count) const;
   std::string read(std::uint64_t offset, std::uint64_t count) const;
+  // Throws bad_file where the file's size or time of change is not what it was when it was opened.
+  void check_unchanged() const;
 
  private:
+  struct Version {
+    std::int64_t size = 0, seconds = 0, nanoseconds = 0;
+    bool operator==(const Version&) const = default;
+  };
+  Version version() const;
   void read_pipe();
 
   Place place_;
   int descriptor_ = -1;
   std::uint64_t size_ = 0;
+  Version opened_;
   std::string content_;  // of a pipe
 };
 

@@ -32,13 +32,7 @@ const FileType& file_type(DType dtype) {
   return *std::find_if(std::begin(file_types), std::end(file_types), [&](auto& type) { return type.dtype == dtype; });
 }
 
-struct Entry {
-  std::string name;
-  DType dtype = DType::f32;
-  Dims shape;
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
+using Entry = SafetensorsFile::Entry;
 
 // What nlohmann-json says, less the library's own name, the line (a header has one) and the bytes themselves.
 std::string json_reason(const json::exception& error) {
@@ -255,21 +249,33 @@ std::string make_header(const NamedViews& tensors, const std::map<std::string, s
 
 }  // namespace
 
-Safetensors read_safetensors(const InputFile& file) {
-  const Place& place = file.place();
+SafetensorsFile::SafetensorsFile(const InputFile& file) : file_(file) {
   const Header header = read_header(file);
-  Safetensors out;
-  std::vector<Entry> entries;
-  HeaderReader reader(place, entries, out.metadata);
+  data_ = header.data;
+  HeaderReader reader(file.place(), entries_, metadata_);
   json::sax_parse(header.text, &reader);
-  check_layout(entries, file.size() - header.data, place);
-  for (const Entry& entry : entries) {
-    Tensor tensor = Tensor::uninitialized(entry.shape, entry.dtype);
-    const std::uint64_t start = header.data + entry.begin;
-    file.read(start, tensor.raw(), entry.end - entry.begin);
-    require_booleans(tensor, place.in("tensor " + quote(entry.name)), start);
-    out.tensors.emplace(entry.name, std::move(tensor));
-  }
+  check_layout(entries_, file.size() - header.data, file.place());
+  for (std::size_t at = 0; at < entries_.size(); ++at) places_.emplace(entries_[at].name, at);
+}
+
+const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const {
+  const auto found = places_.find(name);
+  return found == places_.end() ? nullptr : &entries_[found->second];
+}
+
+Tensor SafetensorsFile::read(const Entry& entry, std::int64_t first, const Dims& shape) const {
+  Tensor tensor = Tensor::uninitialized(shape, entry.dtype);
+  const std::int64_t size = size_of(entry.dtype);
+  const std::uint64_t start = data_ + entry.begin + static_cast<std::uint64_t>(first * size);
+  file_.read(start, tensor.raw(), static_cast<std::uint64_t>(tensor.count() * size));
+  require_booleans(tensor, file_.place().in("tensor " + quote(entry.name)), start);
+  return tensor;
+}
+
+Safetensors read_safetensors(const InputFile& file) {
+  const SafetensorsFile open(file);
+  Safetensors out{{}, open.metadata()};
+  for (const Entry& entry : open.entries()) out.tensors.emplace(entry.name, open.read(entry));
   return out;
 }
 

@@ -1,5 +1,7 @@
-// Reading .safetensors from a file that is open already.
+// Reading .safetensors from a file that is open already, whole or a tensor at a time.
 #pragma once
+
+#include <optional>
 
 #include "attend/io.h"
 #include "io/file.h"
@@ -7,5 +9,33 @@
 namespace attend {
 
 Safetensors read_safetensors(const InputFile& file);
+
+// The header is read and checked at once; a tensor when it is asked for.
+class SafetensorsFile {
+ public:
+  // Throws bad_file.
+  explicit SafetensorsFile(const InputFile& file);
+
+  struct Entry {
+    std::string name;
+    DType dtype = DType::f32;
+    Dims shape;
+    std::uint64_t begin = 0, end = 0;  // bytes of the data
+  };
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::vector<Entry>& entries() const { return entries_; }  // in the file's order
+  const Entry* find(std::string_view name) const;
+  // Throws bad_file for what can't be read.
+  Tensor read(const Entry& entry) const { return read(entry, 0, entry.shape); }
+  // As many of its elements as the shape has, from the `first` on.
+  Tensor read(const Entry& entry, std::int64_t first, const Dims& shape) const;
+
+ private:
+  const InputFile& file_;
+  std::uint64_t data_ = 0;  // where it begins
+  std::vector<Entry> entries_;
+  std::map<std::string, std::size_t, std::less<>> places_;  // of the names in entries_
+  std::map<std::string, std::string> metadata_;
+};
 
 }  // namespace attend
