@@ -1,9 +1,10 @@
+#include "attention/head_scores.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "attention/compute.h"
-#include "attention/summary.h"
 #include "core/message.h"
 
 namespace attend {
@@ -49,45 +50,111 @@ void take_tokens(const char* function, SummaryProblem& x, const View& tokens) {
   }
 }
 
-// What the scores are made from, in double.
-struct Found {
+// HeadSums in double.
+struct Numbers {
   Tensor seen, entropy, distance, received, seen_by, top_keys, top_weights;
+  std::int64_t B, H, Tq, Tk, top;
+
+  explicit Numbers(const HeadSums& sums)
+      : seen(wide(sums.seen)),
+        entropy(wide(sums.entropy)),
+        distance(wide(sums.distance)),
+        received(wide(sums.received)),
+        seen_by(wide(sums.seen_by)),
+        top_keys(wide(sums.top_keys)),
+        top_weights(wide(sums.top_weights)),
+        B(seen.size(0)),
+        H(seen.size(1)),
+        Tq(seen.size(2)),
+        Tk(received.size(2)),
+        top(top_keys.size(3)) {}
+
+ private:
+  static Tensor wide(const Tensor& tensor) { return tensor.view().to(DType::f64); }
 };
 
-Found look(SummaryProblem& x) {
+// A query that sees one key alone gives it all that it has, whatever the head does: it does not make a sink. Nor do the
+// few queries that see a causal model's last keys, where any head that looks nearby gives them much.
+void find_sink(HeadScores& scores, Numbers& found, std::int64_t at) {
+  double* received = found.received.data<double>() + at * found.Tk;
+  double* seen_by = found.seen_by.data<double>() + at * found.Tk;
+  for (std::int64_t i = at * found.Tq; i < (at + 1) * found.Tq; ++i) {
+    const auto key = static_cast<std::int64_t>(found.top_keys.data<double>()[i * found.top]);
+    if (found.seen.data<double>()[i] != 1 || key < 0) continue;
+    received[key] -= found.top_weights.data<double>()[i * found.top], seen_by[key] -= 1;
+  }
+  const double most = found.Tk > 0 ? *std::max_element(seen_by, seen_by + found.Tk) : 0;
+  for (std::int64_t j = 0; j < found.Tk; ++j) {
+    if (seen_by[j] <= 0 || 2 * seen_by[j] < most || !(received[j] / seen_by[j] > scores.sink)) continue;
+    scores.sink = received[j] / seen_by[j], scores.sink_key = j;
+  }
+}
+
+HeadScores score_head(const HeadSums& sums, Numbers& found, std::int64_t at) {
+  HeadScores scores{.batch = at / found.H, .head = at % found.H};
+  double rows = 0, distance = 0;
+  for (std::int64_t i = at * found.Tq; i < (at + 1) * found.Tq; ++i) {
+    if (found.seen.data<double>()[i] == 0) continue;
+    rows += 1;
+    scores.entropy += found.entropy.data<double>()[i];
+    distance += found.distance.data<double>()[i];
+  }
+  const auto mean = [](double sum, double count) { return count > 0 ? sum / count : 0; };
+  scores.entropy = mean(scores.entropy, rows), scores.effective_keys = std::exp(scores.entropy);
+  find_sink(scores, found, at);
+  if (sums.has_distance) {
+    const double* probes = sums.probes[static_cast<std::size_t>(at)].sums;
+    scores.distance = mean(distance, rows);
+    scores.previous = mean(probes[kernels::Probes::previous], sums.with_previous[static_cast<std::size_t>(at)]);
+    scores.local = mean(probes[kernels::Probes::local], rows);
+    if (sums.has_tokens) {
+      scores.duplicate = mean(probes[kernels::Probes::duplicate], rows);
+      scores.induction = mean(probes[kernels::Probes::induction], rows);
+    }
+  }
+  scores.kind = kind_of(scores);
+  return scores;
+}
+
+HeadSums look(SummaryProblem& x) {
   const Problem& p = x.forward;
   const Dims rows{p.B, p.H, p.Tq}, keys{p.B, p.H, p.Tk}, one{p.B, p.H, p.Tq, 1};
   const auto zeros = [&](const Dims& shape) { return Tensor(shape, x.dtype()); };
-  Found found{zeros(rows), zeros(rows), zeros(rows), zeros(keys), zeros(keys), Tensor(one, DType::i64), zeros(one)};
+  HeadSums found{zeros(rows), zeros(rows), zeros(rows), zeros(keys),    zeros(keys),      Tensor(one, DType::i64),
+                 zeros(one),  {},          {},          x.has_distance, !x.tokens.empty()};
   Tensor lift = zeros(keys);
   std::fill_n(found.top_keys.data<std::int64_t>(), found.top_keys.count(), -1);
   x.to.seen = found.seen.view(), x.to.entropy = found.entropy.view();
   if (x.has_distance) x.to.distance = found.distance.view();
   x.to.received = found.received.view(), x.to.seen_by = found.seen_by.view(), x.to.lift = lift.view();
   x.to.top_keys = found.top_keys.view(), x.to.top_weights = found.top_weights.view();
-  x.probes = x.has_distance, x.near = near_keys;
-  x.found.resize(static_cast<std::size_t>(p.B * p.H));
   run_summary(x, make_summary_schedule(x));
-  const auto wide = [](const Tensor& tensor) { return tensor.view().to(DType::f64); };
-  return {wide(found.seen),    wide(found.entropy),  wide(found.distance),   wide(found.received),
-          wide(found.seen_by), wide(found.top_keys), wide(found.top_weights)};
+  found.probes = x.found, found.with_previous = rows_with_previous(x, found.seen);
+  return found;
 }
 
-// A query that sees one key alone gives it all that it has, whatever the head does: it does not make a sink. Nor do the
-// few queries that see a causal model's last keys, where any head that looks nearby gives them much.
-void find_sink(HeadScores& scores, Found& found, std::int64_t at, std::int64_t Tq, std::int64_t Tk) {
-  double* received = found.received.data<double>() + at * Tk;
-  double* seen_by = found.seen_by.data<double>() + at * Tk;
-  for (std::int64_t i = at * Tq; i < (at + 1) * Tq; ++i) {
-    const auto key = static_cast<std::int64_t>(found.top_keys.data<double>()[i]);
-    if (found.seen.data<double>()[i] != 1 || key < 0) continue;
-    received[key] -= found.top_weights.data<double>()[i], seen_by[key] -= 1;
+}  // namespace
+
+void want_probes(const char* function, SummaryProblem& x, const std::optional<View>& tokens) {
+  if (tokens) take_tokens(function, x, *tokens);
+  x.probes = x.has_distance, x.near = near_keys;
+  x.found.resize(static_cast<std::size_t>(x.forward.B * x.forward.H));
+}
+
+std::vector<double> rows_with_previous(const SummaryProblem& x, const View& seen) {
+  const Problem& p = x.forward;
+  const Tensor wide = seen.to(DType::f64);
+  std::vector<double> counts;
+  for (std::int64_t at = 0; at < p.B * p.H; ++at) {
+    const Sequence s = p.sequence(at / p.H);
+    double count = 0;
+    for (std::int64_t i = 0; i < p.Tq; ++i) {
+      const std::int64_t before = i + s.offset - 1;
+      count += wide.data<double>()[at * p.Tq + i] != 0 && before >= 0 && before < s.key_length;
+    }
+    counts.push_back(count);
   }
-  const double most = Tk > 0 ? *std::max_element(seen_by, seen_by + Tk) : 0;
-  for (std::int64_t j = 0; j < Tk; ++j) {
-    if (seen_by[j] <= 0 || 2 * seen_by[j] < most || !(received[j] / seen_by[j] > scores.sink)) continue;
-    scores.sink = received[j] / seen_by[j], scores.sink_key = j;
-  }
+  return counts;
 }
 
 std::string_view kind_of(const HeadScores& scores) {
@@ -97,37 +164,12 @@ std::string_view kind_of(const HeadScores& scores) {
   return scores.local > 0.8 ? "local" : "broad";
 }
 
-HeadScores score_head(const SummaryProblem& x, Found& found, std::int64_t b, std::int64_t h) {
-  const Problem& p = x.forward;
-  const std::int64_t at = b * p.H + h;
-  HeadScores scores{.batch = b, .head = h};
-  double rows = 0, with_previous = 0, distance = 0;
-  const Sequence s = p.sequence(b);
-  for (std::int64_t i = 0; i < p.Tq; ++i) {
-    if (found.seen.data<double>()[at * p.Tq + i] == 0) continue;
-    rows += 1;
-    with_previous += i + s.offset - 1 >= 0 && i + s.offset - 1 < s.key_length;
-    scores.entropy += found.entropy.data<double>()[at * p.Tq + i];
-    distance += found.distance.data<double>()[at * p.Tq + i];
-  }
-  const auto mean = [](double sum, double count) { return count > 0 ? sum / count : 0; };
-  scores.entropy = mean(scores.entropy, rows), scores.effective_keys = std::exp(scores.entropy);
-  find_sink(scores, found, at, p.Tq, p.Tk);
-  if (x.has_distance) {
-    const double* sums = x.found[static_cast<std::size_t>(at)].sums;
-    scores.distance = mean(distance, rows);
-    scores.previous = mean(sums[kernels::Probes::previous], with_previous);
-    scores.local = mean(sums[kernels::Probes::local], rows);
-    if (!x.tokens.empty()) {
-      scores.duplicate = mean(sums[kernels::Probes::duplicate], rows);
-      scores.induction = mean(sums[kernels::Probes::induction], rows);
-    }
-  }
-  scores.kind = kind_of(scores);
+std::vector<HeadScores> scores_of(const HeadSums& sums) {
+  Numbers found(sums);
+  std::vector<HeadScores> scores;
+  for (std::int64_t at = 0; at < found.B * found.H; ++at) scores.push_back(score_head(sums, found, at));
   return scores;
 }
-
-}  // namespace
 
 std::vector<HeadScores> head_scores(const View& q, const View& k, const std::optional<View>& lse,
                                     const AttentionOptions& options, const std::optional<View>& tokens,
@@ -139,12 +181,8 @@ std::vector<HeadScores> head_scores(const View& q, const View& k, const std::opt
     }
     SummaryProblem x = SummaryProblem::check(function, q, k, lse, lse_low, options);
     x.want_top(function, 1);
-    if (tokens) take_tokens(function, x, *tokens);
-    Found found = look(x);
-    std::vector<HeadScores> scores;
-    for (std::int64_t b = 0; b < x.forward.B; ++b)
-      for (std::int64_t h = 0; h < x.forward.H; ++h) scores.push_back(score_head(x, found, b, h));
-    return scores;
+    want_probes(function, x, tokens);
+    return scores_of(look(x));
   });
 }
 

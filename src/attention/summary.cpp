@@ -49,19 +49,6 @@ MutableView four_axes(Tensor& x, const Dims& shape) {
   return x.view().reshape(shape);
 }
 
-// A row that sees keys and has no largest one: its weights are not numbers.
-void mark_nan_rows(const SummaryViews& to) {
-  const std::int64_t top = to.top_keys.size(3), rows = to.top_keys.count() / top;
-  const auto* keys = to.top_keys.data<std::int64_t>();
-  const std::int64_t size = size_of(to.seen.dtype());
-  auto* weights = static_cast<std::byte*>(to.top_weights.raw());
-  const auto* seen = static_cast<const std::byte*>(to.seen.raw());
-  for (std::int64_t row = 0; row < rows; ++row) {
-    if (keys[row * top] >= 0 || load_element(to.seen.dtype(), seen + row * size) == 0) continue;
-    for (std::int64_t n = 0; n < top; ++n) store_element(to.seen.dtype(), weights + (row * top + n) * size, NAN);
-  }
-}
-
 AttentionSummary summarize(SummaryProblem& x, const SummaryOptions& wanted) {
   const Problem& p = x.forward;
   const Dims rows{p.B, p.H, p.Tq}, keys{p.B, p.H, p.Tk}, top{p.B, p.H, p.Tq, wanted.top};
@@ -161,6 +148,18 @@ SummaryProblem SummaryProblem::check(const char* function, const View& q, const 
   return x;
 }
 
+void mark_nan_rows(const SummaryViews& to) {
+  const std::int64_t top = to.top_keys.size(3), rows = to.top_keys.count() / top;
+  const auto* keys = to.top_keys.data<std::int64_t>();
+  const std::int64_t size = size_of(to.seen.dtype());
+  auto* weights = static_cast<std::byte*>(to.top_weights.raw());
+  const auto* seen = static_cast<const std::byte*>(to.seen.raw());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (keys[row * top] >= 0 || load_element(to.seen.dtype(), seen + row * size) == 0) continue;
+    for (std::int64_t n = 0; n < top; ++n) store_element(to.seen.dtype(), weights + (row * top + n) * size, NAN);
+  }
+}
+
 void SummaryProblem::want_top(const char* function, std::int64_t count) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();  // the kernels' lists have 32 bits for a key
   if (count > most) fail(ErrorCode::bad_value, function, "top is {}, expected at most {}", count, most);
@@ -169,6 +168,29 @@ void SummaryProblem::want_top(const char* function, std::int64_t count) {
   top = count;
 }
 
+kernels::MapBlocks SummaryProblem::blocks_of(const Sequence& s) const {
+  const Range rows = queries_of(s), columns = keys_of(s);
+  const std::int64_t R = to.map.size(2), C = to.map.size(3), row = C;
+  if (grid) {
+    return {.first_row = grid->first_row,
+            .rows = grid->rows,
+            .R = R,
+            .first_key = grid->first_key,
+            .keys = grid->keys,
+            .C = C,
+            .rows_begin = rows.begin,
+            .row = row};
+  }
+  const std::int64_t Tq = rows.end - rows.begin, Tk = columns.end - columns.begin;
+  return {.first_row = rows.begin,
+          .rows = Tq,
+          .R = std::min(R, Tq),
+          .first_key = columns.begin,
+          .keys = Tk,
+          .C = std::min(C, Tk),
+          .rows_begin = rows.begin,
+          .row = row};
+}
 Range SummaryProblem::queries_of(const Sequence& s) const {
   return part_of(queries, s.query_start, s.Tq);
 }

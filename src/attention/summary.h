@@ -18,6 +18,7 @@ struct SummaryViews {
   MutableView entropy, distance;        // [B,H,Tq]
   MutableView sink_weights;             // [B,H,Tq]
   MutableView received, lift, seen_by;  // [B,H,Tk]; seen_by: how many queries see the key
+  MutableView uniform;                  // [B,H,Tk]: what uniform attention would give it; with received
   MutableView map, map_max;             // [B or sequences,H,R,C]
   MutableView weights;                  // [B,H,queries,keys]
   MutableView seen;                     // [B,H,Tq]: 1 / the number of keys that the query sees, or 0
@@ -29,6 +30,12 @@ struct SummaryProblem {
   Range queries, keys;               // the part that is looked at, along the axes of q and k
   std::int64_t top = 0;              // of top_keys
   SummaryViews to = {};
+  // Where maps are sums that several calls add to: row i is in block (i - first_row) R / rows of them, keys likewise.
+  // Not given: the part that is looked at is cut into blocks, which are cleared before, and become means.
+  struct Grid {
+    std::int64_t first_row = 0, rows = 0, first_key = 0, keys = 0;
+  };
+  std::optional<Grid> grid = {};
   // Of head_scores(): numbers of the keys' tokens for each item of the batch, as kernels::Probes has them; what was
   // found, [B * H].
   bool probes = false;
@@ -46,6 +53,8 @@ struct SummaryProblem {
   DType dtype() const { return forward.q.dtype() == DType::f64 ? DType::f64 : DType::f32; }
   // Whether the distance of a query and a key is known: nobody guesses the offset.
   bool has_distance = false;
+  // The blocks of a map of a sequence [R,C], without its memory.
+  kernels::MapBlocks blocks_of(const Sequence& sequence) const;
   // The part that is looked at of a sequence, counted in it.
   Range queries_of(const Sequence& sequence) const;
   Range keys_of(const Sequence& sequence) const;
@@ -64,6 +73,8 @@ struct SummarySchedule : Stretches {
 SummarySchedule make_summary_schedule(const SummaryProblem& problem);
 void run_summary(SummaryProblem& problem, const SummarySchedule& schedule);
 
+// NaN for the top weights of rows that see keys and have no largest one: their weights are not numbers.
+void mark_nan_rows(const SummaryViews& to);
 // Zeros, for one map of each kind.
 void clear_map(const SummaryViews& to, std::int64_t n, std::int64_t h);
 

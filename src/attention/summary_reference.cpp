@@ -3,6 +3,7 @@
 
 #include "attention/operands.h"
 #include "attention/summary.h"
+#include "core/divide_up.h"
 #include "core/parallel.h"
 
 namespace attend {
@@ -21,13 +22,13 @@ class ReferenceSummary {
     s_ = p_.sequence(n), n_ = n, h_ = h;
     const kernels::Head head = p_.head(s_, h);
     std::fill(uniform_.begin(), uniform_.end(), 0);
-    if (x_.to.map.raw()) clear_map(x_.to, n, h);
+    if (x_.to.map.raw() && !x_.grid) clear_map(x_.to, n, h);
     const Range queries = x_.queries_of(s_);
     for (std::int64_t i = queries.begin; i < queries.end; ++i) {
       kernels::reference_row(head, i, steps_);
       take_row(i);
     }
-    if (x_.to.map.raw()) divide_map();
+    if (x_.to.map.raw() && !x_.grid) divide_map();
     if (x_.to.received.raw()) divide_received();
   }
 
@@ -101,27 +102,20 @@ class ReferenceSummary {
     for (std::int64_t j = 0; j < s_.Tk; ++j) {
       const double share = uniform_[static_cast<std::size_t>(j)];
       if (share > 0) place(x_.to.lift, s_.key_start)[j] = place(x_.to.received, s_.key_start)[j] / share;
+      if (x_.to.uniform.raw()) place(x_.to.uniform, s_.key_start)[j] = share;
     }
   }
 
-  struct Blocks {
-    Range queries, keys;
-    std::int64_t R, C;
-  };
-  Blocks blocks() const {
-    const Range queries = x_.queries_of(s_), keys = x_.keys_of(s_);
-    return {queries, keys, std::min(x_.to.map.size(2), queries.end - queries.begin),
-            std::min(x_.to.map.size(3), keys.end - keys.begin)};
-  }
   double* cells(const MutableView& map, std::int64_t r) const {
     return static_cast<double*>(operand_at(map, n_, h_, r).data);
   }
 
   void add_to_map(std::int64_t i) {
-    const auto [queries, keys, R, C] = blocks();
-    const std::int64_t r = (i - queries.begin) * R / (queries.end - queries.begin);
+    const kernels::MapBlocks blocks = x_.blocks_of(s_);
+    const Range keys = x_.keys_of(s_);
+    const std::int64_t r = (i - blocks.first_row) * blocks.R / blocks.rows;
     for (std::int64_t j = keys.begin; j < keys.end; ++j) {
-      const std::int64_t c = (j - keys.begin) * C / (keys.end - keys.begin);
+      const std::int64_t c = (j - blocks.first_key) * blocks.C / blocks.keys;
       cells(x_.to.map, r)[c] += weight(j);
       double& most = cells(x_.to.map_max, r)[c];
       most = std::max(most, weight(j));
@@ -129,15 +123,14 @@ class ReferenceSummary {
   }
 
   void divide_map() {
-    const auto [queries, keys, R, C] = blocks();
-    const std::int64_t rows = queries.end - queries.begin;
-    for (std::int64_t r = 0; r < R; ++r) {
+    const kernels::MapBlocks blocks = x_.blocks_of(s_);
+    for (std::int64_t r = 0; r < blocks.R; ++r) {
+      const auto begin_of = [&](std::int64_t block) { return divide_up(block * blocks.rows, blocks.R); };
       double seeing = 0;
-      for (std::int64_t i = (r * rows + R - 1) / R; i < ((r + 1) * rows + R - 1) / R; ++i) {
-        seeing += *row_of(x_.to.seen, queries.begin + i) > 0;
-      }
+      for (std::int64_t i = begin_of(r); i < begin_of(r + 1); ++i)
+        seeing += *row_of(x_.to.seen, blocks.first_row + i) > 0;
       double* row = cells(x_.to.map, r);
-      for (std::int64_t c = 0; c < C; ++c) row[c] /= std::max(1.0, seeing);
+      for (std::int64_t c = 0; c < blocks.C; ++c) row[c] /= std::max(1.0, seeing);
     }
   }
 

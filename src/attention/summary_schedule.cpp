@@ -67,7 +67,8 @@ class SummaryRun {
   }
 
   void run() {
-    if (x_.to.map.raw()) for_each_map([&](std::int64_t n, std::int64_t h) { clear_map(x_.to, n, h); });
+    const bool means = x_.to.map.raw() && !x_.grid;
+    if (means) for_each_map([&](std::int64_t n, std::int64_t h) { clear_map(x_.to, n, h); });
     if (x_.to.seen.raw()) count_keys();
     const std::thread::id caller = std::this_thread::get_id();
     std::atomic<std::int64_t> done{0};
@@ -86,7 +87,7 @@ class SummaryRun {
       }
     });
     if (thrown) std::rethrow_exception(thrown);
-    if (x_.to.map.raw()) for_each_map([&](std::int64_t n, std::int64_t h) { divide_map(n, h); });
+    if (means) for_each_map([&](std::int64_t n, std::int64_t h) { divide_map(n, h); });
     for (std::size_t at = 0; at < probes_.size(); ++at) {
       const SummarySchedule::Item& item = s_.items[at];
       double* sums = x_.found[static_cast<std::size_t>(item.sequence * p_.H + item.head)].sums;
@@ -211,17 +212,8 @@ class SummaryRun {
     group.shares = place_of<const float>(to.seen, s.b, h, s.query_start);
     if (to.received.raw()) place_keys(group, worker);
     if (to.map.raw() && keys.end > keys.begin) {
-      const std::int64_t R = std::min(to.map.size(2), queries.end - queries.begin);
-      const std::int64_t C = std::min(to.map.size(3), keys.end - keys.begin);
-      group.map = {queries.begin,
-                   queries.end - queries.begin,
-                   R,
-                   keys.begin,
-                   keys.end - keys.begin,
-                   C,
-                   place_of<float>(to.map, n, h),
-                   place_of<float>(to.map_max, n, h),
-                   to.map.size(3)};
+      group.map = x_.blocks_of(s);
+      group.map.sums = place_of<float>(to.map, n, h), group.map.most = place_of<float>(to.map_max, n, h);
     }
     if (to.weights.raw() && queries.end > queries.begin && keys.end > keys.begin) {
       const std::int64_t row = s.query_start + queries.begin - x_.queries.begin;
@@ -255,6 +247,8 @@ class SummaryRun {
       received[j] = static_cast<float>(group.received[j]);
       lift[j] = group.uniform[j] > 0 ? static_cast<float>(group.received[j] / group.uniform[j]) : 0;
       if (group.seen_by) place_of<float>(x_.to.seen_by, s.b, h)[first + j] = static_cast<float>(group.seen_by[j]);
+      if (float* uniform = place_of<float>(x_.to.uniform, s.b, h))
+        uniform[first + j] = static_cast<float>(group.uniform[j]);
     }
   }
 

@@ -68,7 +68,7 @@ class MapSums {
   // first.
   void close(std::int64_t first, std::int64_t rows) {
     for (std::int64_t block = row_block(first + rows - 1); block >= row_block(first); --block) {
-      if (row_begin(block) < first) break;
+      if (max_of(row_begin(block), map_.rows_begin) < first) break;
       Edge& edge = edge_of(block);
       for (int n = 0; n < 2; ++n) {
         const std::int64_t cell = block * map_.row + first_column_ + n * last_column_;

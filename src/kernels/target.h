@@ -127,13 +127,15 @@ struct BackwardGroup {
   double* dalibi_slopes = nullptr;   // [G], added to; null: not wanted
 };
 
-// A map of weights in blocks, [R,C]: row i of `rows` is in block floor(i R / rows), keys likewise.
+// A map of weights in blocks, [R,C]: row i, counted from first_row on, is in block floor(i R / rows), keys likewise.
+// Both may begin before, and end after, what is there.
 struct MapBlocks {
   std::int64_t first_row = 0, rows = 0, R = 0;
   std::int64_t first_key = 0, keys = 0, C = 0;
-  float* sums = nullptr;  // [R,C] of the weights, added to; null: not wanted
-  float* most = nullptr;  // [R,C] the largest of them
-  std::int64_t row = 0;   // of both, from one row to the next
+  std::int64_t rows_begin = 0;  // the first row that is there
+  float* sums = nullptr;        // [R,C] of the weights, added to; null: not wanted
+  float* most = nullptr;        // [R,C] the largest of them
+  std::int64_t row = 0;         // of both, from one row to the next
 };
 
 // Sums of some of a head's weights, for what it does: w(i, level - 1); those within `near` keys of the level one; those
