@@ -10,6 +10,7 @@
 #include "attend/layers.h"
 #include "attend/picture.h"
 #include "attend/random.h"
+#include "attend/recording.h"
 #include "attend/summary.h"
 #include "attend/tensor.h"
 #include "attend/threads.h"

@@ -13,6 +13,7 @@ int fuzz_explain(const std::uint8_t* data, std::size_t size);
 int fuzz_kv_cache(const std::uint8_t* data, std::size_t size);
 int fuzz_npy(const std::uint8_t* data, std::size_t size);
 int fuzz_npz(const std::uint8_t* data, std::size_t size);
+int fuzz_recording(const std::uint8_t* data, std::size_t size);
 int fuzz_safetensors(const std::uint8_t* data, std::size_t size);
 }
 
@@ -47,6 +48,9 @@ TEST(FuzzCorpus, Npy) {
 }
 TEST(FuzzCorpus, Npz) {
   replay("npz", fuzz_npz);
+}
+TEST(FuzzCorpus, Recording) {
+  replay("recording", fuzz_recording);
 }
 TEST(FuzzCorpus, Safetensors) {
   replay("safetensors", fuzz_safetensors);

@@ -1,0 +1,123 @@
+#include "recording/calls.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/axes.h"
+
+namespace attend {
+
+namespace {
+
+// Those of [.., Tq, Tk], of which every call has its own.
+bool is_of_pairs(std::string_view name) {
+  return name == "mask" || name == "bias";
+}
+
+// One element along each axis of stride 0, of those that may be repeated.
+View without_repeats(std::string_view name, View x) {
+  if (!is_of_pairs(name)) return x;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (x.size(axis) > 1 && x.strides()[axis] == 0) x = x.slice(axis, 0, 1);
+  }
+  return x;
+}
+
+bool same_elements(const View& a, const View& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  if (a.count() == 0) return true;
+  const Tensor x = a.clone(), y = b.clone();
+  return std::memcmp(x.raw(), y.raw(), static_cast<std::size_t>(x.count() * size_of(x.dtype()))) == 0;
+}
+
+// Whether `next` says of the keys of `last` what `last` says, for all queries alike.
+bool same_keys(const Tensor& last, const Tensor& next, std::int64_t keys_before) {
+  const View a = with_four_axes(last), b = with_four_axes(next);
+  if (a.size(2) != 1 || b.size(2) != 1 || a.size(3) > b.size(3) || keys_before != 0) return false;
+  return same_elements(a, b.slice(3, 0, a.size(3)));
+}
+
+bool same_numbers(const RecordedCall& a, const RecordedCall& b) {
+  const auto level = [](const RecordedCall& x) {
+    return x.offset ? std::optional(x.keys.begin + *x.offset - x.queries.begin) : std::nullopt;
+  };
+  return a.scale == b.scale && a.causal == b.causal && a.window.left == b.window.left &&
+         a.window.right == b.window.right && a.softcap == b.softcap && a.tensors == b.tensors &&
+         a.keys.begin == b.keys.begin && level(a) == level(b);
+}
+
+// Later keys must be hidden from the queries of `last`, or there be none.
+bool hides_later_keys(const RecordedCall& last, const RecordedCall& next) {
+  if (last.keys.end == next.keys.end) return true;
+  const bool hides = last.causal || last.window.right == 0;
+  return hides && last.offset &&
+         last.queries.end - last.queries.begin + *last.offset <= last.keys.end - last.keys.begin;
+}
+
+// The part of a tensor that one item and head have: axes 0 and 1 of four, where they are not repeated.
+View part_of(const View& x, std::int64_t item, std::int64_t head) {
+  View four = with_four_axes(x);
+  if (four.size(0) > 1) four = four.slice(0, item, item + 1);
+  if (four.size(1) > 1) four = four.slice(1, head, head + 1);
+  return four;
+}
+
+}  // namespace
+
+KeptCall keep_call(const AttentionOptions& options, const Range& queries, const Range& keys, double scale, bool keep) {
+  KeptCall kept{{queries, keys, scale, options.causal, options.window, {}, options.softcap}, {}};
+  if (options.offset) {
+    kept.call.offset = options.offset->resolve(queries.end - queries.begin, keys.end - keys.begin);
+  }
+  for (const TensorOption& option : tensor_options()) {
+    const std::optional<View>& value = options.*option.value;
+    if (!value) continue;
+    kept.call.tensors.emplace_back(option.name);
+    if (keep) kept.tensors.emplace(option.name, without_repeats(option.name, *value).clone());
+  }
+  return kept;
+}
+
+std::int64_t kept_bytes(const AttentionOptions& options) {
+  std::int64_t bytes = 0;
+  for (const TensorOption& option : tensor_options()) {
+    const std::optional<View>& value = options.*option.value;
+    if (value) bytes += without_repeats(option.name, *value).count() * size_of(value->dtype());
+  }
+  return bytes;
+}
+
+bool extend(KeptCall& last, const KeptCall& next) {
+  if (!same_numbers(last.call, next.call) || !hides_later_keys(last.call, next.call)) return false;
+  if (last.tensors.size() != next.tensors.size()) return false;
+  for (const auto& [name, tensor] : next.tensors) {
+    const Tensor& before = last.tensors.find(name)->second;
+    if (!(is_of_pairs(name) ? same_keys(before, tensor, next.call.keys.begin) : same_elements(before, tensor))) {
+      return false;
+    }
+  }
+  for (const auto& [name, tensor] : next.tensors) last.tensors.find(name)->second = tensor.clone();
+  last.call.queries.end = next.call.queries.end, last.call.keys.end = next.call.keys.end;
+  return true;
+}
+
+AttentionOptions options_of(const RecordedCall& call, const TensorMap& tensors, std::int64_t item, std::int64_t head) {
+  AttentionOptions options{.scale = call.scale, .causal = call.causal, .window = call.window};
+  if (call.offset) options.offset = Offset(*call.offset);
+  options.softcap = call.softcap;
+  for (const TensorOption& option : tensor_options()) {
+    const auto found = tensors.find(option.name);
+    if (found == tensors.end()) continue;
+    const View all = found->second;
+    if (option.shape.starts_with("[H")) {
+      options.*option.value = all.slice(0, head, head + 1);
+    } else if (option.shape == "[B]") {
+      options.*option.value = all.slice(0, item, item + 1);
+    } else {
+      options.*option.value = part_of(all, item, head);
+    }
+  }
+  return options;
+}
+
+}  // namespace attend

@@ -1,0 +1,337 @@
+#include "recording/layer_recorder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "attention/compute.h"
+#include "core/divide_up.h"
+#include "core/message.h"
+
+namespace attend {
+
+namespace {
+
+constexpr const char* function = "Recorder::add";
+
+// The smallest of 1, 2, 4, ... that cuts `size` into at most `blocks`.
+std::int64_t block_size(std::int64_t size, std::int64_t blocks) {
+  std::int64_t block = 1;
+  while (block * blocks < size) block *= 2;
+  return block;
+}
+
+// The call's keys, and what its mask and bias say of them, up to key_count.
+View first_keys(const View& x, int axis, std::int64_t count) {
+  return x.size(axis) > count ? x.slice(axis, 0, count) : x;
+}
+
+bool all_hidden(const View& mask, std::int64_t from) {
+  if (mask.size(-1) <= from) return false;
+  const Tensor later = mask.slice(-1, from, mask.size(-1)).clone();
+  const bool* sees = later.data<bool>();
+  return std::none_of(sees, sees + later.count(), [](bool x) { return x; });
+}
+
+}  // namespace
+
+LayerRecorder::LayerRecorder(const RecordOptions& options, const RecordCall& call, const Dims& q, const Dims& k,
+                             DType dtype, const AttentionOptions& attention)
+    : options_(options), H_(q[1]) {
+  layer_.name = call.layer, layer_.kind = call.kind, layer_.dtype = dtype;
+  layer_.batch = q[0], layer_.kv_heads = k[1], layer_.head_size = q[3], layer_.top = options.top;
+  layer_.has_sinks = attention.sinks.has_value(), layer_.has_tokens = call.tokens.has_value();
+  layer_.has_qk = options.keep_qk;
+  layer_.heads.assign(call.heads.begin(), call.heads.end());
+  if (layer_.heads.empty()) {
+    layer_.heads.resize(static_cast<std::size_t>(H_));
+    std::iota(layer_.heads.begin(), layer_.heads.end(), 0);
+  }
+  if (attention.offset && call.kind == "self") level_ = attention.offset->resolve(q[2], k[2]);
+  numbers_dtype_ = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const Dims rows{q[0], q[1], 0};
+  const auto make = [&](const Dims& shape, DType of) { return Growing(shape, of, options.grows); };
+  lse_ = make(rows, numbers_dtype_), lse_low_ = make(rows, numbers_dtype_);
+  top_keys_ = make({q[0], q[1], 0, options.top}, DType::i64);
+  top_weights_ = make({q[0], q[1], 0, options.top}, numbers_dtype_);
+  entropy_ = make(rows, numbers_dtype_), distance_ = make(rows, numbers_dtype_), seen_ = make(rows, numbers_dtype_);
+  sink_weights_ = make(rows, numbers_dtype_);
+  received_ = make(rows, DType::f64), uniform_ = make(rows, DType::f64), seen_by_ = make(rows, DType::f64);
+  q_ = make({q[0], q[1], 0, q[3]}, dtype), k_ = make({k[0], k[1], 0, k[3]}, dtype);
+  layer_.row_blocks = options.grows ? options.map.rows : std::min(options.map.rows, q[2]);
+  layer_.column_blocks = options.grows ? options.map.columns : std::min(options.map.columns, k[2]);
+  layer_.row_range = layer_.row_blocks, layer_.column_range = layer_.column_blocks;
+}
+
+// ---- Where a call stands ----
+
+CallPlace LayerRecorder::place(const Dims& q, const Dims& k, const AttentionOptions& options) const {
+  const Dims rows{q[0], q[1], q[3]}, keys{k[0], k[1], k[3]};
+  const Dims own_rows{layer_.batch, H_, layer_.head_size}, own_keys{layer_.batch, layer_.kv_heads, layer_.head_size};
+  if (rows != own_rows || keys != own_keys) {
+    fail(ErrorCode::bad_shape, function,
+         "layer {} continues with q {} and k {}, expected {} items, {} and {} heads of {}", layer_.name, q, k,
+         layer_.batch, H_, layer_.kv_heads, layer_.head_size);
+  }
+  const std::int64_t before = layer_.queries;
+  CallPlace place{{before, before + q[2]}, {0, k[2]}, k[2], {}};
+  if (options.offset) place.offset = options.offset->resolve(q[2], k[2]);
+  if (layer_.kind != "self" || (!options.offset && !options_.grows && q[2] != k[2])) return place;
+  const std::int64_t level = before + level_;  // of the first query
+  if (!place.offset) place.offset = level;
+  place.keys.begin = level - *place.offset;
+  const std::int64_t end = options_.grows ? level + q[2] : place.keys.begin + k[2];
+  place.keys.end = std::min(place.keys.begin + k[2], end), place.key_count = place.keys.end - place.keys.begin;
+  if (place.keys.begin < 0 || place.keys.begin > layer_.keys || place.keys.end < layer_.keys) {
+    fail(ErrorCode::bad_value, function,
+         "layer {} has {} queries and {} keys; further ones have keys {} to {}: they do not continue it", layer_.name,
+         before, layer_.keys, place.keys.begin, place.keys.begin + k[2]);
+  }
+  if (place.key_count < k[2] && !options.causal && options.window.right != 0 &&
+      !(options.mask && all_hidden(*options.mask, place.key_count)) && !options.key_lengths) {
+    fail(ErrorCode::bad_value, function, "layer {}: keys after the last query's own are visible", layer_.name);
+  }
+  return place;
+}
+
+std::int64_t LayerRecorder::bytes_with(const CallPlace& place, const AttentionOptions& options) const {
+  const std::int64_t Tq = place.queries.end, Tk = std::max(layer_.keys, place.keys.end);
+  std::int64_t bytes = 0;
+  for (const Growing* x : {&lse_, &lse_low_, &top_keys_, &top_weights_, &entropy_, &distance_, &seen_}) {
+    bytes += x->bytes_for(Tq);
+  }
+  if (layer_.has_sinks) bytes += sink_weights_.bytes_for(Tq);
+  for (const Growing* x : {&received_, &uniform_, &seen_by_}) bytes += x->bytes_for(Tk);
+  if (options_.keep_qk) bytes += q_.bytes_for(Tq) + k_.bytes_for(Tk) + kept_bytes_ + kept_bytes(options);
+  const std::int64_t row = layer_.batch * H_ * layer_.row_blocks;
+  return bytes + row * (8 + 2 * layer_.column_blocks * size_of(numbers_dtype_));
+}
+
+// ---- A call ----
+
+void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_keys, const View& lse,
+                        const View& lse_low, const AttentionOptions& given, const std::optional<View>& tokens) {
+  AttentionOptions options = given;
+  if (place.offset) options.offset = Offset(*place.offset);
+  const View k = first_keys(all_keys, 2, place.key_count);
+  if (options.mask) options.mask = first_keys(*options.mask, options.mask->rank() - 1, place.key_count);
+  if (options.bias) options.bias = first_keys(*options.bias, options.bias->rank() - 1, place.key_count);
+  SummaryProblem x = SummaryProblem::check(function, q, k, lse, lse_low, options);
+  x.want_top(function, options_.top);
+  layer_.has_tokens &= tokens.has_value();
+  std::optional<View> ids;
+  if (layer_.has_tokens) ids = tokens->slice(-1, place.keys.begin, place.keys.end);
+  want_probes(function, x, ids);
+  make_room(place);
+
+  const Dims rows{layer_.batch, H_, x.forward.Tq}, keys{layer_.batch, H_, x.forward.Tk};
+  const Dims top{layer_.batch, H_, x.forward.Tq, options_.top};
+  const auto zeros = [&](const Dims& shape) { return Tensor(shape, numbers_dtype_); };
+  AttentionSummary s{Tensor(top, DType::i64), zeros(top), zeros(rows), {}, {}, zeros(keys), zeros(keys)};
+  Tensor seen = zeros(rows), uniform = zeros(keys), seen_by = zeros(keys);
+  std::fill_n(s.top_keys.data<std::int64_t>(), s.top_keys.count(), -1);
+  x.to.top_keys = s.top_keys.view(), x.to.top_weights = s.top_weights.view(), x.to.entropy = s.entropy.view();
+  x.to.received = s.received.view(), x.to.lift = s.lift.view(), x.to.uniform = uniform.view();
+  x.to.seen = seen.view(), x.to.seen_by = seen_by.view();
+  x.to.distance = s.distance.emplace(zeros(rows)).view();
+  if (!x.has_distance) x.to.distance = {};
+  if (layer_.has_sinks) x.to.sink_weights = s.sink_weights.emplace(zeros(rows)).view();
+  x.to.map = map_.view(), x.to.map_max = map_max_.view();
+  if (options_.grows) x.grid = {-place.queries.begin, layer_.row_range, -place.keys.begin, layer_.column_range};
+  run_summary(x, make_summary_schedule(x));
+  mark_nan_rows(x.to);
+
+  layer_.has_distance = x.has_distance && (calls_ == 0 || layer_.has_distance);
+  take_rows(x, s, place);
+  seen_.append(seen), lse_.append(lse), lse_low_.append(lse_low);
+  take_keys(s, uniform, seen_by, place);
+  take_seeing(seen, place);
+  const std::vector<double> previous = rows_with_previous(x, seen);
+  probes_.resize(x.found.size()), with_previous_.resize(previous.size());
+  for (std::size_t at = 0; at < x.found.size(); ++at) {
+    for (int kind = 0; kind < kernels::Probes::kinds; ++kind) probes_[at].sums[kind] += x.found[at].sums[kind];
+    with_previous_[at] += previous[at];
+  }
+  KeptCall kept = keep_call(options, place.queries, place.keys, x.forward.scale, options_.keep_qk);
+  if (options_.keep_qk) {
+    q_.append(q);
+    k_.append(k.slice(2, k_.size() - place.keys.begin, place.key_count));
+    kept_bytes_ += kept_bytes(options);
+  }
+  if (kept_.empty() || !extend(kept_.back(), kept)) kept_.push_back(std::move(kept));
+  layer_.queries = place.queries.end, layer_.keys = place.keys.end, ++calls_;
+  if (calls_ == 1) lift_ = std::move(s.lift);
+  bytes_ = bytes_with({{0, layer_.queries}, {0, layer_.keys}, 0, {}}, {});
+}
+
+void LayerRecorder::take_rows(SummaryProblem& x, AttentionSummary& s, const CallPlace& place) {
+  auto* keys = s.top_keys.data<std::int64_t>();
+  for (std::int64_t n = 0; n < s.top_keys.count(); ++n) keys[n] += keys[n] >= 0 ? place.keys.begin : 0;
+  top_keys_.append(s.top_keys), top_weights_.append(s.top_weights), entropy_.append(s.entropy);
+  distance_.append(*s.distance);
+  if (layer_.has_sinks && x.to.sink_weights.raw()) sink_weights_.append(*s.sink_weights);
+}
+
+void LayerRecorder::take_keys(const AttentionSummary& s, const View& uniform, const View& seen_by,
+                              const CallPlace& place) {
+  const auto add = [&](Growing& to, const View& from) {
+    to.resize(place.keys.end);
+    const Tensor more = from.to(DType::f64);
+    for (std::int64_t b = 0; b < layer_.batch; ++b) {
+      for (std::int64_t h = 0; h < H_; ++h) {
+        double* sums = to.view().select(0, b).select(0, h).data<double>() + place.keys.begin;
+        const double* own = more.data<double>() + (b * H_ + h) * place.key_count;
+        for (std::int64_t j = 0; j < place.key_count; ++j) sums[j] += own[j];
+      }
+    }
+  };
+  add(received_, s.received), add(uniform_, uniform), add(seen_by_, seen_by);
+}
+
+// ---- The map ----
+
+void LayerRecorder::make_room(const CallPlace& place) {
+  const bool first = calls_ == 0;
+  const std::int64_t Tq = place.queries.end, Tk = std::max(layer_.keys, place.keys.end);
+  if (first) {
+    layer_.row_range = options_.grows ? layer_.row_blocks * block_size(Tq, layer_.row_blocks) : Tq;
+    layer_.column_range = options_.grows ? layer_.column_blocks * block_size(Tk, layer_.column_blocks) : Tk;
+    const Dims shape{layer_.batch, H_, layer_.row_blocks, layer_.column_blocks};
+    map_ = Tensor(shape, numbers_dtype_), map_max_ = Tensor(shape, numbers_dtype_);
+    seeing_ = Tensor({layer_.batch, H_, layer_.row_blocks}, DType::f64);
+  }
+  while (layer_.row_range < Tq) double_rows();
+  while (layer_.column_range < Tk) double_columns();
+}
+
+namespace {
+
+// Pairs of neighbours along an axis of 3 become one by `join`; zeros follow.
+template <class T, class Join>
+void halve(T* x, std::int64_t outer, std::int64_t size, std::int64_t inner, Join join) {
+  for (std::int64_t o = 0; o < outer; ++o) {
+    T* at = x + o * size * inner;
+    for (std::int64_t n = 0; n < size; ++n) {
+      for (std::int64_t i = 0; i < inner; ++i) {
+        const T a = 2 * n < size ? at[2 * n * inner + i] : T{0};
+        const T b = 2 * n + 1 < size ? at[(2 * n + 1) * inner + i] : T{0};
+        at[n * inner + i] = join(a, b);
+      }
+    }
+  }
+}
+
+void halve_map(Tensor& map, Tensor& most, std::int64_t outer, std::int64_t size, std::int64_t inner) {
+  const auto both = [&](auto* sums, auto* largest) {
+    using T = std::remove_pointer_t<decltype(sums)>;
+    halve(sums, outer, size, inner, [](T a, T b) { return a + b; });
+    halve(largest, outer, size, inner, [](T a, T b) { return std::max(a, b); });
+  };
+  if (map.dtype() == DType::f64) return both(map.data<double>(), most.data<double>());
+  both(map.data<float>(), most.data<float>());
+}
+
+}  // namespace
+
+void LayerRecorder::double_rows() {
+  const std::int64_t heads = layer_.batch * H_;
+  halve_map(map_, map_max_, heads, layer_.row_blocks, layer_.column_blocks);
+  halve(seeing_.data<double>(), heads, layer_.row_blocks, 1, [](double a, double b) { return a + b; });
+  layer_.row_range *= 2;
+}
+
+void LayerRecorder::double_columns() {
+  halve_map(map_, map_max_, layer_.batch * H_ * layer_.row_blocks, layer_.column_blocks, 1);
+  layer_.column_range *= 2;
+}
+
+void LayerRecorder::take_seeing(const View& seen, const CallPlace& place) {
+  const Tensor wide = seen.to(DType::f64);
+  const std::int64_t Tq = place.queries.end - place.queries.begin;
+  for (std::int64_t at = 0; at < layer_.batch * H_; ++at) {
+    for (std::int64_t i = 0; i < Tq; ++i) {
+      const std::int64_t row =
+          (place.queries.begin + i) * layer_.row_blocks / std::max<std::int64_t>(1, layer_.row_range);
+      seeing_.data<double>()[at * layer_.row_blocks + row] += wide.data<double>()[at * Tq + i] > 0;
+    }
+  }
+}
+
+// ---- The end ----
+
+// Sums become means, and what no query or key has come to is cut off.
+void LayerRecorder::divide_map() {
+  const std::int64_t R = divide_up(layer_.queries * layer_.row_blocks, std::max<std::int64_t>(1, layer_.row_range));
+  const std::int64_t C = divide_up(layer_.keys * layer_.column_blocks, std::max<std::int64_t>(1, layer_.column_range));
+  const Tensor sums = map_.view().to(DType::f64);
+  Tensor means(sums.shape(), DType::f64);
+  const std::int64_t columns = layer_.column_blocks;
+  for (std::int64_t row = 0; row < seeing_.count(); ++row) {
+    const double count = std::max(1.0, seeing_.data<double>()[row]);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      means.data<double>()[row * columns + c] = sums.data<double>()[row * columns + c] / count;
+    }
+  }
+  map_ = means.view().slice(2, 0, R).slice(3, 0, C).to(numbers_dtype_);
+  map_max_ = map_max_.view().slice(2, 0, R).slice(3, 0, C).clone();
+  layer_.row_range = R * (layer_.row_range / layer_.row_blocks), layer_.row_blocks = R;
+  layer_.column_range = C * (layer_.column_range / layer_.column_blocks), layer_.column_blocks = C;
+}
+
+Tensor LayerRecorder::scores() {
+  const HeadSums sums{seen_.view().clone(),
+                      entropy_.view().clone(),
+                      distance_.view().clone(),
+                      received_.view().clone(),
+                      seen_by_.view().clone(),
+                      top_keys_.view().clone(),
+                      top_weights_.view().clone(),
+                      probes_,
+                      with_previous_,
+                      layer_.has_distance,
+                      layer_.has_tokens && layer_.has_distance};
+  Tensor table({layer_.batch, H_, score_count}, DType::f64);
+  double* to = table.data<double>();
+  for (const HeadScores& s : scores_of(sums)) {
+    for (const double number : {s.sink, static_cast<double>(s.sink_key), s.previous, s.duplicate.value_or(NAN),
+                                s.induction.value_or(NAN), s.local, s.entropy, s.distance.value_or(NAN)}) {
+      *to++ = number;
+    }
+  }
+  return table;
+}
+
+RecordedLayer LayerRecorder::finish(const std::string& prefix, TensorMap& to) {
+  const auto put = [&](const char* name, Tensor tensor) { to.emplace(prefix + "." + name, std::move(tensor)); };
+  put("scores", scores());
+  if (options_.grows) divide_map();
+  put("map", std::move(map_)), put("map_max", std::move(map_max_));
+  if (calls_ == 1) {
+    put("lift", std::move(lift_));
+  } else {
+    Tensor lift(received_.view().shape(), DType::f64);
+    const Tensor received = received_.view().clone(), uniform = uniform_.view().clone();
+    for (std::int64_t n = 0; n < lift.count(); ++n) {
+      const double share = uniform.data<double>()[n];
+      lift.data<double>()[n] = share > 0 ? received.data<double>()[n] / share : 0;
+    }
+    put("lift", lift.view().to(numbers_dtype_));
+  }
+  put("received", received_.view().to(numbers_dtype_));
+  put("lse", lse_.take()), put("lse_low", lse_low_.take());
+  put("top_keys", top_keys_.take()), put("top_weights", top_weights_.take());
+  put("entropy", entropy_.take());
+  if (layer_.has_distance) put("distance", distance_.take());
+  if (layer_.has_sinks) put("sink_weights", sink_weights_.take());
+  layer_.has_tokens &= layer_.has_distance;
+  if (options_.keep_qk) put("q", q_.take()), put("k", k_.take());
+  for (std::size_t n = 0; n < kept_.size(); ++n) {
+    for (auto& [name, tensor] : kept_[n].tensors) {
+      to.emplace(fmt::format("{}.calls.{}.{}", prefix, n, name), std::move(tensor));
+    }
+    layer_.calls.push_back(std::move(kept_[n].call));
+  }
+  return std::move(layer_);
+}
+
+}  // namespace attend

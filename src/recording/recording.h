@@ -1,0 +1,30 @@
+// A recording's file, and what its tensors are called and must be.
+#pragma once
+
+#include <string>
+
+#include "attend/recording.h"
+#include "io/safetensors.h"
+
+namespace attend {
+
+struct Recording::File {
+  File(std::string_view function, const std::filesystem::path& path) : input(function, path), tensors(input) {}
+
+  InputFile input;
+  SafetensorsFile tensors;
+};
+
+// A tensor of a layer: its name, and what it must be there.
+struct LayerTensor {
+  std::string_view name;
+  DType dtype;
+  Dims shape;
+};
+// Those that a layer has, in the order of Recording::numbers(); scores too.
+std::vector<LayerTensor> tensors_of(const RecordedLayer& layer);
+
+// "layers.3.name"
+std::string tensor_name(std::int64_t layer, std::string_view name);
+
+}  // namespace attend

@@ -1,0 +1,301 @@
+// A recording as a .safetensors file: numbers as tensors, all else as JSON in its metadata.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "attention/compute.h"
+#include "core/message.h"
+#include "core/utf8.h"
+#include "recording/recording.h"
+
+namespace attend {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view metadata_key = "attend.recording";
+constexpr std::int64_t version = 1;
+constexpr std::int64_t most = std::int64_t{1} << 40;  // of any size: their products stay within 63 bits where shapes do
+
+// ---- Writing ----
+
+json to_json(const Range& range) {
+  return {range.begin, range.end};
+}
+
+json to_json(const RecordedCall& call) {
+  json out = {{"queries", to_json(call.queries)}, {"keys", to_json(call.keys)}, {"scale", call.scale}};
+  if (call.causal) out["causal"] = true;
+  if (call.window.left >= 0 || call.window.right >= 0) out["window"] = {call.window.left, call.window.right};
+  if (call.offset) out["offset"] = *call.offset;
+  if (call.softcap != 0) out["softcap"] = call.softcap;
+  if (!call.tensors.empty()) out["tensors"] = call.tensors;
+  return out;
+}
+
+json to_json(const RecordedLayer& x) {
+  json out = {{"name", x.name},
+              {"kind", x.kind},
+              {"dtype", std::string(name_of(x.dtype))},
+              {"batch", x.batch},
+              {"heads", x.heads},
+              {"kv_heads", x.kv_heads},
+              {"head_size", x.head_size},
+              {"queries", x.queries},
+              {"keys", x.keys},
+              {"top", x.top},
+              {"map", {{"blocks", {x.row_blocks, x.column_blocks}}, {"range", {x.row_range, x.column_range}}}},
+              {"calls", json::array()}};
+  for (const auto& [name, has] :
+       {std::pair("distance", x.has_distance), {"sinks", x.has_sinks}, {"tokens", x.has_tokens}, {"qk", x.has_qk}}) {
+    if (has) out["has"].push_back(name);
+  }
+  for (const RecordedCall& call : x.calls) out["calls"].push_back(to_json(call));
+  return out;
+}
+
+// ---- Reading ----
+
+// A member of a JSON object, and where it stands in the file.
+class Member {
+ public:
+  Member(const Place& place, const json& value) : place_(place), value_(value) {}
+
+  const json& value() const { return value_; }
+  const Place& place() const { return place_; }
+  bool has(const char* name) const { return value_.is_object() && value_.contains(name); }
+  Member operator[](const char* name) const {
+    if (!value_.is_object()) refuse("an object");
+    if (!value_.contains(name)) fail_at(place_, "{} is missing", name);
+    return {place_.in(name), value_[name]};
+  }
+  std::vector<Member> list() const {
+    if (!value_.is_array()) refuse("a list");
+    std::vector<Member> members;
+    for (std::size_t n = 0; n < value_.size(); ++n) members.emplace_back(place_.in(fmt::format("{}", n)), value_[n]);
+    return members;
+  }
+  std::string text() const {
+    if (!value_.is_string()) refuse("text");
+    return value_.get<std::string>();
+  }
+  bool truth() const {
+    if (!value_.is_boolean()) refuse("true or false");
+    return value_.get<bool>();
+  }
+  double number() const {
+    if (!value_.is_number()) refuse("a number");
+    return value_.get<double>();
+  }
+  std::int64_t whole(std::int64_t low, std::int64_t high = most) const {
+    const bool fits =
+        value_.is_number_integer() && !(value_.is_number_unsigned() && value_.get<std::uint64_t>() > INT64_MAX);
+    if (!fits || value_.get<std::int64_t>() < low || value_.get<std::int64_t>() > high) {
+      refuse(fmt::format("a whole number from {} to {}", low, high));
+    }
+    return value_.get<std::int64_t>();
+  }
+  std::pair<std::int64_t, std::int64_t> two(std::int64_t low, std::int64_t high = most) const {
+    const std::vector<Member> both = list();
+    if (both.size() != 2) refuse("two whole numbers");
+    return {both[0].whole(low, high), both[1].whole(low, high)};
+  }
+  std::vector<std::string> texts() const {
+    std::vector<std::string> all;
+    for (const Member& each : list()) all.push_back(each.text());
+    return all;
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view expected) const { fail_at(place_, "expected {}", expected); }
+
+  Place place_;
+  const json& value_;
+};
+
+std::vector<std::vector<std::string>> read_tokens(const Member& root, const char* name) {
+  std::vector<std::vector<std::string>> tokens;
+  if (!root.has(name)) return tokens;
+  for (const Member& item : root[name].list()) tokens.push_back(item.texts());
+  return tokens;
+}
+
+Range read_range(const Member& from, std::int64_t size) {
+  const auto [begin, end] = from.two(0, size);
+  if (end < begin) fail_at(from.place(), "{} to {} run backwards", begin, end);
+  return {begin, end};
+}
+
+RecordedCall read_call(const Member& from, const RecordedLayer& layer) {
+  RecordedCall call{read_range(from["queries"], layer.queries), read_range(from["keys"], layer.keys),
+                    from["scale"].number()};
+  if (from.has("causal")) call.causal = from["causal"].truth();
+  if (from.has("window")) std::tie(call.window.left, call.window.right) = from["window"].two(-1);
+  if (from.has("offset")) call.offset = from["offset"].whole(-most);
+  if (from.has("softcap")) call.softcap = from["softcap"].number();
+  if (from.has("tensors")) call.tensors = from["tensors"].texts();
+  const auto options = tensor_options();
+  for (const std::string& name : call.tensors) {
+    const bool known = std::ranges::find(options, name, &TensorOption::name) != options.end();
+    const bool starts = name == "query_starts" || name == "key_starts";
+    if (!known || starts)
+      fail_at(from.place().in("tensors"), "{} is no option that a call is recorded with", quote(name));
+  }
+  return call;
+}
+
+DType read_dtype(const Member& from) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+    if (from.text() == name_of(dtype)) return dtype;
+  }
+  fail_at(from.place(), "{} is none of f32, f64, bf16 and f16", quote(from.text()));
+}
+
+// Rows follow each other from call to call.
+void read_calls(const Member& from, RecordedLayer& layer) {
+  std::int64_t next = 0;
+  for (const Member& each : from.list()) {
+    layer.calls.push_back(read_call(each, layer));
+    const Range& queries = layer.calls.back().queries;
+    if (queries.begin != next) fail_at(each.place(), "queries begin at {}, expected {}", queries.begin, next);
+    next = queries.end;
+  }
+  if (next != layer.queries) fail_at(from.place(), "of {} queries, {} are there", layer.queries, next);
+}
+
+RecordedLayer read_layer(const Member& from) {
+  RecordedLayer layer{.name = from["name"].text(), .kind = from["kind"].text(), .dtype = read_dtype(from["dtype"])};
+  if (layer.kind != "self" && layer.kind != "cross") {
+    fail_at(from.place().in("kind"), "{} is neither self nor cross", quote(layer.kind));
+  }
+  layer.batch = from["batch"].whole(0), layer.kv_heads = from["kv_heads"].whole(1);
+  layer.head_size = from["head_size"].whole(1), layer.top = from["top"].whole(1);
+  layer.queries = from["queries"].whole(0), layer.keys = from["keys"].whole(0);
+  for (const Member& head : from["heads"].list()) {
+    layer.heads.push_back(head.whole(layer.heads.empty() ? 0 : layer.heads.back() + 1));
+  }
+  if (layer.heads.empty() || std::ssize(layer.heads) % layer.kv_heads != 0) {
+    fail_at(from.place(), "{} heads share {} key heads", layer.heads.size(), layer.kv_heads);
+  }
+  std::tie(layer.row_blocks, layer.column_blocks) = from["map"]["blocks"].two(0);
+  std::tie(layer.row_range, layer.column_range) = from["map"]["range"].two(0);
+  if (from.has("has")) {
+    for (const Member& each : from["has"].list()) {
+      const std::string name = each.text();
+      layer.has_distance |= name == "distance", layer.has_sinks |= name == "sinks";
+      layer.has_tokens |= name == "tokens", layer.has_qk |= name == "qk";
+    }
+  }
+  read_calls(from["calls"], layer);
+  return layer;
+}
+
+json parse(const Place& place, const std::string& text) {
+  json root = json::parse(text, nullptr, false);
+  if (root.is_discarded()) fail_at(place, "is not JSON");
+  return root;
+}
+
+class TensorCheck {
+ public:
+  TensorCheck(const Place& place, const SafetensorsFile& file) : place_(place), file_(file) {}
+
+  // A tensor that must be there; no shape: of any.
+  void expect(const std::string& name, const LayerTensor* of = nullptr) {
+    const SafetensorsFile::Entry* entry = file_.find(name);
+    if (!entry) fail_at(place_, "tensor {} is missing", quote(name));
+    if (of && (entry->dtype != of->dtype || entry->shape != of->shape)) {
+      fail_at(place_, "tensor {} is {} {}, expected {} {}", quote(name), entry->dtype, entry->shape, of->dtype,
+              of->shape);
+    }
+    expected_.insert(name);
+  }
+  void optional(const std::string& name) {
+    const SafetensorsFile::Entry* entry = file_.find(name);
+    if (!entry) return;
+    if (entry->dtype != DType::i64 || entry->shape.rank() != 2) {
+      fail_at(place_, "tensor {} is {} {}, expected i64 [B,T]", quote(name), entry->dtype, entry->shape);
+    }
+    expected_.insert(name);
+  }
+  void nothing_else() const {
+    for (const auto& entry : file_.entries()) {
+      if (!expected_.contains(entry.name)) fail_at(place_, "tensor {} belongs to no layer", quote(entry.name));
+    }
+  }
+
+ private:
+  const Place& place_;
+  const SafetensorsFile& file_;
+  std::set<std::string> expected_;
+};
+
+}  // namespace
+
+void Recording::save(const std::filesystem::path& path) const {
+  constexpr const char* function = "Recording::save";
+  json root = {{"version", version}, {"model", model}, {"layers", json::array()}};
+  const auto check_text = [&](const std::string& text, const char* what) { decode_utf8(text, {function, what}); };
+  check_text(model, "model");
+  for (const auto& [name, items] : {std::pair("tokens", &tokens), {"decoder_tokens", &decoder_tokens}}) {
+    for (const auto& item : *items)
+      for (const std::string& token : item) check_text(token, name);
+    if (!items->empty()) root[name] = *items;
+  }
+  for (const RecordedLayer& layer : layers_) root["layers"].push_back(to_json(layer));
+  TensorMap read;  // of a recording that was opened: its numbers are in its file
+  if (file_) {
+    for (const auto& entry : file_->tensors.entries()) {
+      if (!tensors_.contains(entry.name)) read.emplace(entry.name, std::move(*find(entry.name)));
+    }
+  }
+  NamedViews all = views_of(tensors_);
+  for (const auto& [name, tensor] : read) all.emplace_back(name, tensor);
+  try {
+    write_safetensors(path, all, {{std::string(metadata_key), root.dump()}});
+  } catch (const Error& error) {
+    throw Error(error.code(), function, error.detail());
+  }
+}
+
+Recording Recording::load(const std::filesystem::path& path) {
+  constexpr const char* function = "Recording::load";
+  return with_memory(function, {}, {}, [&] {
+    Recording recording;
+    const auto file = std::make_shared<const File>(function, path);
+    recording.file_ = file;
+    const Place& place = file->input.place();
+    const auto found = file->tensors.metadata().find(std::string(metadata_key));
+    if (found == file->tensors.metadata().end()) {
+      fail_at(place, "is no recording: its metadata has no {}", metadata_key);
+    }
+    const Place inner = place.in(metadata_key);
+    const json value = parse(inner, found->second);
+    const Member root(inner, value);
+    if (root["version"].whole(1) != version) {
+      fail_at(inner, "version {}, expected {}: another attend wrote it", root["version"].whole(1), version);
+    }
+    recording.model = root["model"].text();
+    recording.tokens = read_tokens(root, "tokens"), recording.decoder_tokens = read_tokens(root, "decoder_tokens");
+    TensorCheck check(place, file->tensors);
+    check.optional("ids"), check.optional("decoder_ids");
+    std::set<std::string> names;
+    for (const Member& each : root["layers"].list()) {
+      const RecordedLayer& layer = recording.layers_.emplace_back(read_layer(each));
+      if (!names.insert(layer.name).second) fail_at(each.place(), "name {} comes twice", quote(layer.name));
+      const std::int64_t n = std::ssize(recording.layers_) - 1;
+      for (const LayerTensor& tensor : tensors_of(layer)) check.expect(tensor_name(n, tensor.name), &tensor);
+      for (std::size_t call = 0; call < layer.calls.size() && layer.has_qk; ++call) {
+        for (const std::string& name : layer.calls[call].tensors) {
+          check.expect(tensor_name(n, fmt::format("calls.{}.{}", call, name)));
+        }
+      }
+    }
+    check.nothing_else();
+    return recording;
+  });
+}
+
+}  // namespace attend
