@@ -57,6 +57,10 @@ struct RecordedLayer {
 
 class Recording {
  public:
+  Recording() = default;
+  Recording(Recording&&) = default;
+  Recording& operator=(Recording&&) = default;
+
   // Reads the file's header; numbers are read when they are asked for, from the file that was opened then. Throws
   // bad_file, also later, where the file has changed.
   static Recording load(const std::filesystem::path& path);

@@ -45,6 +45,7 @@ from ._core import (
     token_links,
     token_strip,
 )
+from ._recording import RecordedLayer, Recording
 
 __version__ = _version("attend-cpu")
 __all__ = [
@@ -56,6 +57,8 @@ __all__ = [
     "HeadScores",
     "KvCache",
     "Picture",
+    "RecordedLayer",
+    "Recording",
     "Trace",
     "attention",
     "attention_backward",

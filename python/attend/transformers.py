@@ -1,5 +1,6 @@
-"""attn_implementation="attend" for Hugging Face models on the CPU: register()."""
+"""attn_implementation="attend" for Hugging Face models on the CPU, register(), and what their heads look at, record()."""
 
+import contextlib
 import functools
 import inspect
 import math
@@ -26,12 +27,13 @@ try:
 except ImportError:  # a version that passes output_attentions on everywhere
     _active_collector = None
 
+from . import _transformers_record as recording
 from ._core import attention_weights
 from ._torch_operators import draw_seed
 from ._transformers_cache import CachedRows, QuantizedCache
 from .torch import attention  # an operator while PyTorch makes a graph, a direct call otherwise
 
-__all__ = ["QuantizedCache", "register"]
+__all__ = ["QuantizedCache", "record", "register"]
 
 
 def register() -> None:
@@ -66,6 +68,76 @@ def register() -> None:
         if not hasattr(method, "knows_attend"):
             setattr(PreTrainedModel, name, change(method))
             getattr(PreTrainedModel, name).knows_attend = True
+
+
+@contextlib.contextmanager
+def record(model, *, top=8, map=(256, 256), keep=None, layers=None, heads=None, budget="2 GiB"):
+    """Record what every head of a model attends to, in memory that grows with the text's length and not with its square.
+
+    with record(model) as recording: model(**inputs), or model.generate(**inputs); then `recording` (attend.Recording) has
+    for each layer and head what attention_summary() and head_scores() say: each token's top keys, entropy and distance,
+    what each key received, a map. The model may have been loaded with any attn_implementation: it computes with "attend"
+    in the block, with the outputs of attn_implementation="attend" to the bit, and with its own afterwards.
+    A generation's steps are further rows of the same layers.
+
+    top           how many of each row's largest weights
+    map           (R, C): the map's blocks, at most
+    keep          "qk": queries and keys too, from which recording[layer].weights() makes any part of the weights exactly
+    layers        which, by name ("decoder.3.self") or number; None: all
+    heads         the numbers of the query heads; None: all
+    budget        what all of it may take, in bytes or such as "2 GiB"; the call that would pass it raises before it computes
+
+    One call is one recording: a second one in the block raises RuntimeError. Raises TypeError for what is no model of
+    transformers, ValueError for one that can't run with "attend" (register() tells which), for beam search and assisted
+    generation, and for a budget that is too small.
+
+    >>> import torch, attend.transformers
+    >>> from transformers import BertConfig, BertModel
+    >>> model = BertModel(BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64))
+    >>> with attend.transformers.record(model.eval(), keep="qk") as recording:
+    ...     output = model(torch.tensor([[7, 8, 9, 7, 8]]))
+    >>> recording.layers
+    ['encoder.0.self', 'encoder.1.self']
+    >>> recording["encoder.1.self"].weights(head=3, queries=(0, 2)).shape
+    (2, 5)
+    >>> recording.tokens = ["the", "cat", "saw", "the", "cat"]
+    >>> recording[1].top(head=0, query=4)[0].token in ("the", "cat", "saw")
+    True
+    """
+    if not isinstance(model, PreTrainedModel):
+        raise TypeError(f"record: expected a model of transformers (PreTrainedModel), got {type(model).__name__}")
+    if keep not in (None, "qk"):
+        raise ValueError(f'record: keep: expected None or "qk", got {keep!r}')
+    if not (isinstance(map, (tuple, list)) and len(map) == 2 and all(isinstance(size, int) for size in map)):
+        raise TypeError(f"record: map: expected (rows, columns), got {map!r}")
+    options = {"top": top, "map": tuple(map), "keep_qk": keep == "qk", "budget": recording.bytes_of(budget)}
+    register()
+    with _switched(model), recording.recording_of(model, lambda kind: _kind(kind) == "interface", options, layers,
+                                                  heads) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def _switched(model):
+    """In it the model computes with attend; then as before."""
+    before = {id(config): (config, config._attn_implementation_internal) for config in _configs(model)}
+    try:
+        model.set_attn_implementation("attend")
+        if model.config._attn_implementation != "attend":
+            raise ValueError(_refusal(type(model).__name__))
+        yield
+    finally:
+        for config, implementation in before.values():
+            config._attn_implementation_internal = implementation
+
+
+def _configs(model):
+    """Those of a model, of its parts, and what lies in them."""
+    waiting = [module.config for module in model.modules() if isinstance(module, PreTrainedModel)]
+    while waiting:
+        config = waiting.pop()
+        yield config
+        waiting += [inner for name in config.sub_configs if (inner := getattr(config, name, None)) is not None]
 
 
 # --- Models that compute attention themselves ---------------------------------------------------------------------------
@@ -447,6 +519,8 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
     if position_bias is not None and position_bias.dim() < 4:  # of _with_distances()
         distances, position_bias = position_bias if position_bias.numel() else None, None
     reason = _why_not(query, keywords.get("cache"))
+    if recording.recorders and module in recording.recorders:
+        _check_recordable(reason, key)
     if reason:
         if distances is not None:
             position_bias = _as_matrix(distances, query.shape[2], key.shape[2], past_keys)
@@ -463,9 +537,23 @@ def _attention(module, query, key, value, attention_mask, dropout=0.0, scaling=N
     query, key, value = (x.transpose(1, 2) for x in _alike(query, key, value))
     # Written where transformers wants it, so that nothing is copied.
     options |= {"layout": "bthd", "scale": scaling, "softcap": softcap or 0.0, "sinks": s_aux}
-    out = attention(query, key, value, dropout=dropout, **options)
+    recorder = recording.recorders.get(module) if recording.recorders else None
+    if recorder is None:
+        out = attention(query, key, value, dropout=dropout, **options)
+    else:
+        out = recorder.attend(module, query, key, value, dropout, options)
     # A traced graph returns none: what it holds must not depend on what is asked of the call.
     return out, None if is_tracing(query) or not _weights_are_wanted(keywords) else _weights(query, key, options)
+
+
+def _check_recordable(reason, key):
+    """ValueError for a call whose queries and keys attend does not have at hand."""
+    if is_tracing(key):
+        reason = "a compiled model"
+    elif isinstance(key, CachedRows):
+        reason = "a model with a QuantizedCache"
+    if reason:
+        raise ValueError(f"record: {reason} can't be recorded")
 
 
 def _weights_are_wanted(keywords):

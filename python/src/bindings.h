@@ -13,6 +13,7 @@ void bind_kv_cache(nanobind::module_& module);
 void bind_generator(nanobind::module_& module);
 void bind_explain(nanobind::module_& module);
 void bind_summary(nanobind::module_& module);
+void bind_recording(nanobind::module_& module);
 void bind_picture(nanobind::module_& module);
 void bind_threads(nanobind::module_& module);
 

@@ -196,6 +196,17 @@ def right_calls(np, torch):
     backward = attend.attention_backward(out, q, k, v, out, lse, **options)
     summary, scores = attend.attention_summary(q, k), attend.head_scores(q, k)[0]
     words, drawn = list("abcde"), attend.picture(steps.weights)
+    model = transformers.BertModel(transformers.BertConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=4, intermediate_size=16, vocab_size=9)).eval()
+    ids = torch.tensor([[1, 2, 3, 1, 2]])
+
+    def record(*arguments, **keywords):
+        with attend.transformers.record(*arguments, **keywords) as made:
+            model(ids)
+        return made
+
+    recording = record(model, keep="qk")
+    layer = recording[0]
     one = {"shape": (2, 3)}
     calls = {
         "attention": (attend.attention, (q, k, v), options | lengths | {"layout": "bhtd", "return_lse": True, "out": out.copy()}),
@@ -266,6 +277,18 @@ def right_calls(np, torch):
         **{type(each).__name__: (type(each), (), {}) for each in (steps, plan, backward, trace, summary, scores, drawn)},
         "HeadScores.__repr__": (scores.__repr__, (), {}),
         "AttentionPlan.__repr__": (plan.__repr__, (), {}),
+        "Recording": (attend.Recording, (), {}),
+        "Recording.heads": (recording.heads, (0,), {}),
+        "Recording.picture": (recording.picture, (0, [0], "sqrt", "x"), {}),
+        "Recording.save": (recording.save, ("x.attend",), {}),
+        **{f"Recording.{name}": (getattr(recording, name), (), {}) for name in ("__len__", "__repr__")},
+        "RecordedLayer": (attend.RecordedLayer, (recording, 0), {}),
+        "RecordedLayer.top": (layer.top, (0, 1, 0), {}),
+        "RecordedLayer.weights": (layer.weights, (0,), {"queries": (0, 3), "keys": (1, 4), "item": 0}),
+        "RecordedLayer.picture": (layer.picture, (0, (0, 3), (1, 4), 0, "log", "x"), {}),
+        "RecordedLayer.strip": (layer.strip, (0, "lift", 0, "log", "x"), {}),
+        "RecordedLayer.links": (layer.links, (0, (1, 3), 0, "log", "x"), {}),
+        "RecordedLayer.__repr__": (layer.__repr__, (), {}),
         "onnx.attention": (attend.onnx.attention, (q, k, v, options["mask"], k, v, None), {
             "is_causal": 0, "kv_num_heads": 2, "left_window_size": -1, "q_num_heads": 4, "qk_matmul_output_mode": 2,
             "right_window_size": 3, "scale": 0.5, "softcap": 1.0, "softmax_precision": 1, "return_qk_matmul_output": True}),
@@ -276,6 +299,8 @@ def right_calls(np, torch):
         "torch.replace_sdpa": (lambda *a: attend.torch.replace_sdpa(*a).__exit__(), (), {}),
         "torch.restore_sdpa": (attend.torch.restore_sdpa, (), {}),
         "transformers.QuantizedCache": (attend.transformers.QuantizedCache, (transformers.LlamaConfig(num_hidden_layers=2),), {}),
+        "transformers.record": (record, (model,), {
+            "top": 2, "map": (3, 3), "keep": None, "layers": [0], "heads": [1, 2], "budget": "1 MiB"}),
         "transformers.register": (attend.transformers.register, (), {}),
     }
     return {f"attend.{name}": call for name, call in calls.items()}
@@ -284,7 +309,7 @@ def right_calls(np, torch):
 def allowed(name):
     """What may come out of it, by docs/python.md and its docstring."""
     kinds = [TypeError, ValueError, MemoryError, Strange]
-    if name in ("attend.Trace.save", "attend.Picture.save"):
+    if name in ("attend.Trace.save", "attend.Picture.save", "attend.Recording.save"):
         kinds.append(OSError)
     if name == "attend.torch.scaled_dot_product_attention":  # PyTorch's errors where PyTorch computes
         kinds += [RuntimeError, IndexError, NotImplementedError]

@@ -1,5 +1,6 @@
 """attn_implementation="attend" in Hugging Face models, beside their own "eager"."""
 import copy
+import functools
 import importlib.resources
 import os
 import subprocess
@@ -68,21 +69,21 @@ GENERATORS = DECODERS + ENCODER_DECODERS
 LENGTHS = [13, 17, 8]  # real tokens of three sequences
 
 
-@pytest.fixture(scope="module")
-def pairs():
-    """name -> (eager, attend): the same weights."""
-    made = {}
+@functools.cache
+def pair(name):
+    """(eager, attend): the same weights."""
+    torch.manual_seed(3)
+    eager = MODELS[name]().eval()
+    # The 0.02 of an initialisation makes scores near 0, where no mask and no soft cap would matter.
+    for parameter in eager.parameters():
+        torch.nn.init.normal_(parameter, 0.0 if parameter.dim() > 1 else 1.0, 0.15)
+    ours = switched(eager, "attend")
+    eager.set_attn_implementation("eager")
+    return eager, ours
 
-    def pair(name):
-        if name not in made:
-            torch.manual_seed(3)
-            eager = MODELS[name]().eval()
-            # The 0.02 of an initialisation makes scores near 0, where no mask and no soft cap would matter.
-            for parameter in eager.parameters():
-                torch.nn.init.normal_(parameter, 0.0 if parameter.dim() > 1 else 1.0, 0.15)
-            made[name] = eager, switched(eager, "attend")
-            eager.set_attn_implementation("eager")
-        return made[name]
+
+@pytest.fixture
+def pairs():
     return pair
 
 

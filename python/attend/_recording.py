@@ -1,0 +1,379 @@
+"""Recording: what every head of a model attended to, as attend.transformers.record() and the command make it."""
+
+import collections
+import functools
+import math
+import operator
+
+import numpy
+
+from ._core import _Recording, head_grid, picture, token_links, token_strip
+
+_SCORES = ("sink", "sink_key", "previous", "duplicate", "induction", "local", "entropy", "effective_keys", "distance")
+_HEADS = numpy.dtype([("layer", object), ("head", numpy.int64), ("kind", "U10")] +
+                     [(name, numpy.int64 if name == "sink_key" else numpy.float64) for name in _SCORES])
+_ARRAYS = {
+    "lse": "[B,H,Tq] the logarithm of the sum of a row's exponentials",
+    "lse_low": "[B,H,Tq] what rounding took from lse",
+    "top_keys": "[B,H,Tq,top] int64: the keys of a row's largest weights, falling; -1 where fewer are visible",
+    "top_weights": "[B,H,Tq,top] their weights",
+    "entropy": "[B,H,Tq] of a row's weights, in nats",
+    "distance": "[B,H,Tq] mean distance of the keys that a row looks at; None where it has no meaning (cross-attention)",
+    "sink_weights": "[B,H,Tq] what attention sinks take of a row; None for a model without them",
+    "received": "[B,H,Tk] the sum of the weights that a key has in all rows",
+    "lift": "[B,H,Tk] received over what uniform attention would give the key",
+    "map": "[B,H,R,C] a block's weights summed over its keys, their mean over its queries",
+    "map_max": "[B,H,R,C] the largest weight of each block",
+}
+
+TopKey = collections.namedtuple("TopKey", "key weight token")
+
+
+class Heads(numpy.ndarray):
+    """A structured array with a line for each head, which prints as a table."""
+
+    def __str__(self):
+        if self.dtype != _HEADS or self.ndim != 1:
+            return super().__str__()
+        names = [name for name in _HEADS.names if self.dtype[name] != numpy.float64 or not numpy.isnan(self[name]).all()]
+        rows = [names] + [[_text(row[name]) for name in names] for row in self]
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        lines = ("  ".join(cell.ljust(width) if name in ("layer", "kind") else cell.rjust(width)
+                           for cell, width, name in zip(row, widths, names)) for row in rows)
+        return "\n".join(line.rstrip() for line in lines)
+
+    __repr__ = __str__
+
+    def to_pandas(self):
+        """The same as a pandas.DataFrame; ImportError without pandas."""
+        import pandas
+
+        return pandas.DataFrame({name: numpy.asarray(self[name]) for name in self.dtype.names})
+
+
+def _text(value):
+    if isinstance(value, (float, numpy.floating)):
+        return "-" if numpy.isnan(value) else f"{value:.3f}"
+    return str(value)
+
+
+class RecordedLayer:
+    """One layer's attention, recording["decoder.3.cross"] or recording[7]: its numbers, weights and pictures.
+
+    H are the heads that were recorded, `heads` their numbers in the model; methods take such a number, and item, which is
+    the item of the batch.
+    """
+
+    def __init__(self, recording, number):
+        if not isinstance(recording, Recording):
+            raise TypeError(f"RecordedLayer: expected a Recording, whose item it is, got {type(recording).__name__}")
+        self._raw, self._number = recording._made(), _whole("RecordedLayer", number)
+        if not 0 <= self._number < len(self._raw):
+            raise ValueError(f"RecordedLayer: {self._number}, expected 0 to {len(self._raw) - 1}")
+        self._says = self._raw.layer(self._number)
+
+    def __repr__(self):
+        return (f"<attend.RecordedLayer {self.name}: {self._says['batch']} x {len(self.heads)} heads of "
+                f"{self._says['head_size']}, {self.queries} queries, {self.keys} keys>")
+
+    @property
+    def name(self) -> str:
+        """Such as "decoder.3.cross"."""
+        return self._says["name"]
+
+    @property
+    def kind(self) -> str:
+        """ "self" or "cross"."""
+        return self._says["kind"]
+
+    @property
+    def heads(self) -> list:
+        """The numbers of the recorded query heads."""
+        return self._says["heads"]
+
+    @property
+    def queries(self) -> int:
+        """How many there are, Tq."""
+        return self._says["queries"]
+
+    @property
+    def keys(self) -> int:
+        """How many there are, Tk."""
+        return self._says["keys"]
+
+    @property
+    def dtype(self) -> str:
+        """Of the queries and keys: what the layer computed in."""
+        return self._says["dtype"]
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether q and k were kept, so that weights() can be asked for."""
+        return self._says["has_qk"]
+
+    def top(self, head, query, item=0) -> list:
+        """The largest weights of a query: a list of (key, weight, token), falling; token is None where it is unknown."""
+        at, query, item = self._at(head), self._number_of("query", query, self.queries), self._item(item)
+        tokens = self._raw.key_tokens(self._number)
+        pairs = zip(self.top_keys[item, at, query].tolist(), self.top_weights[item, at, query].tolist())
+        return [TopKey(key, weight, tokens[item][key] if tokens else None) for key, weight in pairs if key >= 0]
+
+    def weights(self, head, queries=None, keys=None, item=0):
+        """Exact weights of a head, [queries,keys] as a NumPy array; queries and keys are (begin, end), None all of them.
+
+        They are made from q and k, which must have been kept: record(keep="qk"). ValueError otherwise.
+        """
+        if not self.has_weights:
+            raise ValueError(f'RecordedLayer.weights: layer {self.name}: q and k were not kept, of which weights are made: '
+                             'record with keep="qk"')
+        return self._raw.weights(self._number, self._item(item), self.heads[self._at(head)], queries, keys)
+
+    def picture(self, head, queries=None, keys=None, item=0, scale="linear", title=None):
+        """The head's map as an attend.Picture; with queries or keys, (begin, end), the exact weights of that part."""
+        title = f"{self.name}, head {head}" if title is None else title
+        at, item = self._at(head), self._item(item)
+        if queries is None and keys is None and not self._fine():
+            ranges = (0, self._says["row_range"]), (0, self._says["column_range"])
+            return picture(self.map[item, at], queries=ranges[0], keys=ranges[1], scale=scale, title=title,
+                           reduction="sum over keys, mean over queries")
+        rows, columns = self._range("queries", queries, self.queries), self._range("keys", keys, self.keys)
+        values = self.map[item, at] if self._fine() and not self.has_weights else self.weights(head, rows, columns, item)
+        if values.shape != (rows[1] - rows[0], columns[1] - columns[0]):
+            values = values[slice(*rows), slice(*columns)]
+        labels = [list(tokens[item][slice(*part)]) if tokens else None for tokens, part in
+                  ((self._raw.query_tokens(self._number), rows), (self._raw.key_tokens(self._number), columns))]
+        return picture(values, rows=labels[0], columns=labels[1], queries=rows, keys=columns, scale=scale, title=title)
+
+    def strip(self, head, values="received", item=0, scale="linear", title=None):
+        """The tokens, coloured by what each received, its lift, or its row's entropy, as an attend.Picture."""
+        if values not in ("received", "lift", "entropy"):
+            raise ValueError(f"RecordedLayer.strip: values: expected 'received', 'lift' or 'entropy', got {values!r}")
+        of_queries = values == "entropy"
+        tokens = (self._raw.query_tokens if of_queries else self._raw.key_tokens)(self._number)
+        item = self._item(item)
+        words = tokens[item] if tokens else [str(n) for n in range(self.queries if of_queries else self.keys)]
+        return token_strip(words, getattr(self, values)[item, self._at(head)], name=values, scale=scale,
+                           title=f"{self.name}, head {head}" if title is None else title)
+
+    def links(self, head, queries=None, item=0, scale="linear", title=None):
+        """Lines from each query (begin, end) to its top keys, as an attend.Picture."""
+        begin, end = self._range("queries", queries, self.queries)
+        at, item = self._at(head), self._item(item)
+        rows, columns = self._raw.query_tokens(self._number), self._raw.key_tokens(self._number)
+        return token_links(self.top_keys[item, at, begin:end], self.top_weights[item, at, begin:end],
+                           rows=rows[item][begin:end] if rows else [str(n) for n in range(begin, end)],
+                           columns=columns[item] if columns else [str(n) for n in range(self.keys)], scale=scale,
+                           title=f"{self.name}, head {head}" if title is None else title)
+
+    def _fine(self):
+        """Whether a block of the map is one query and one key."""
+        return self.map.shape[2:] == (self.queries, self.keys)
+
+    def _at(self, head):
+        head = _whole("RecordedLayer: head", head)
+        if head in self.heads:
+            return self.heads.index(head)
+        expected = f"0 to {len(self.heads) - 1}" if self.heads == list(range(len(self.heads))) else f"one of {self.heads}"
+        raise ValueError(f"RecordedLayer: layer {self.name}: head {head!r}, expected {expected}")
+
+    def _item(self, item):
+        return self._number_of("item", item, self._says["batch"])
+
+    def _number_of(self, name, value, size):
+        value = _whole(f"RecordedLayer: {name}", value)
+        if not 0 <= value < size:
+            raise ValueError(f"RecordedLayer: layer {self.name}: {name} {value}, expected 0 to {size - 1}")
+        return value
+
+    def _range(self, name, value, size):
+        """(begin, end), None: all."""
+        if value is None:
+            return 0, size
+        ends = _listed(f"RecordedLayer: {name}", value)
+        if len(ends) != 2:
+            raise ValueError(f"RecordedLayer: {name}: expected (begin, end), got {len(ends)} numbers")
+        begin, end = (_whole(f"RecordedLayer: {name}", each) for each in ends)
+        if not 0 <= begin < end <= size:
+            raise ValueError(f"RecordedLayer: layer {self.name}: {name} {begin} to {end}, expected a part of 0 to {size}")
+        return begin, end
+
+
+def _array(name, doc):
+    def get(self):
+        missing = (name == "distance" and not self._says["has_distance"]) or (
+            name == "sink_weights" and not self._says["has_sinks"])
+        return None if missing else self._raw.numbers(self._number, name)
+
+    get.__doc__ = doc
+    return functools.cached_property(get)
+
+
+for _name, _doc in _ARRAYS.items():
+    setattr(RecordedLayer, _name, _array(_name, _doc))
+    getattr(RecordedLayer, _name).__set_name__(RecordedLayer, _name)
+
+
+class Recording:
+    """What every head of a model attended to: made by attend.transformers.record(), `attend explain`, or read from a file.
+
+    recording.layers are the layers' names; recording["decoder.3.cross"] or recording[7] is one (RecordedLayer).
+    Numbers are of a query head, and before dropout; docs/inside.md defines them. A recording that was loaded reads its
+    numbers when they are asked for; a file that has changed meanwhile is an OSError.
+    """
+
+    def __init__(self, raw=None):
+        self._raw = raw
+        self._layers = {}
+
+    @classmethod
+    def load(cls, path) -> "Recording":
+        """The recording in a file that save() wrote; OSError for what is no whole recording."""
+        return cls(_Recording.load(path))
+
+    def save(self, path) -> None:
+        """One .safetensors file, by custom named *.attend, replaced in one step."""
+        self._made().save(path)
+
+    @property
+    def model(self) -> str:
+        """The name of what was recorded."""
+        return self._made().model
+
+    @property
+    def layers(self) -> list:
+        """The names of the layers, in the order in which they computed."""
+        raw = self._made()
+        return [raw.layer(n)["name"] for n in range(len(raw))]
+
+    def __len__(self):
+        return len(self._made())
+
+    def __getitem__(self, layer) -> RecordedLayer:
+        raw = self._made()
+        names = self.layers
+        number = names.index(layer) if layer in names else layer
+        if not isinstance(number, (int, numpy.integer)) or not -len(raw) <= number < len(raw):
+            shown = ", ".join(names[:6]) + (f", ... ({len(names)} layers)" if len(names) > 6 else "")
+            error = KeyError if isinstance(layer, str) else IndexError
+            raise error(f"layer {layer!r}, expected a number below {len(raw)} or one of {shown}")
+        number = int(number) % len(raw)
+        if number not in self._layers:
+            self._layers[number] = RecordedLayer(self, number)
+        return self._layers[number]
+
+    def __repr__(self):
+        if self._raw is None:
+            return "<attend.Recording: nothing yet>"
+        return f"<attend.Recording of {self.model or 'a model'}: {len(self)} layers>"
+
+    @property
+    def ids(self):
+        """The ids of the tokens, int64 [B,T], or None."""
+        return self._made().ids
+
+    @property
+    def decoder_ids(self):
+        """Those of an encoder-decoder's decoder, int64 [B,T], or None."""
+        return self._made().decoder_ids
+
+    @property
+    def tokens(self) -> list:
+        """The tokens of each item of the batch, tokens[item], as text; empty where they are unknown.
+
+        To be set at any time: to a tokenizer, which then names the ids that the model was given (an encoder-decoder's
+        decoder's too), to a list of words, or for a batch to a list of such lists.
+        """
+        return self._made().tokens
+
+    @tokens.setter
+    def tokens(self, tokens):
+        raw = self._made()
+        if hasattr(tokens, "decode"):
+            if raw.ids is None:
+                raise ValueError("Recording.tokens: the model was given no ids that a tokenizer could name: "
+                                 "expected a list of words")
+            raw.tokens = _named(tokens, raw.ids)
+            if raw.decoder_ids is not None:
+                raw.decoder_tokens = _named(tokens, raw.decoder_ids)
+            return
+        raw.tokens = self._checked(tokens, "tokens")
+
+    @property
+    def decoder_tokens(self) -> list:
+        """The tokens of an encoder-decoder's decoder, as `tokens`."""
+        return self._made().decoder_tokens
+
+    @decoder_tokens.setter
+    def decoder_tokens(self, tokens):
+        self._made().decoder_tokens = self._checked(tokens, "decoder_tokens")
+
+    def heads(self, item=0) -> Heads:
+        """head_scores() of every head, as a structured NumPy array with the fields layer, head, kind, sink, sink_key,
+        previous, duplicate, induction, local, entropy, effective_keys and distance; what is not known is NaN.
+
+        It prints as a table, sorts (numpy.sort(heads, order="sink")), and has to_pandas().
+        """
+        raw, rows, item = self._made(), [], _whole("Recording.heads: item", item)
+        for number, name in enumerate(self.layers):
+            scores = raw.scores(number)
+            if not 0 <= item < raw.layer(number)["batch"]:
+                raise ValueError(f"Recording.heads: item {item}, expected 0 to {raw.layer(number)['batch'] - 1}")
+            rows += [(name, s.head, s.kind, *_scores(s)) for s in scores if s.batch == item]
+        return numpy.array(rows, _HEADS).view(Heads)
+
+    def picture(self, item=0, layers=None, scale="sqrt", title=None):
+        """All maps at a glance, layers x heads, as an attend.Picture; layers: which, by name or number."""
+        try:
+            shown = [self[layer] for layer in (range(len(self)) if layers is None else _listed("Recording.picture: layers", layers))]
+        except LookupError as error:
+            raise ValueError(f"Recording.picture: {error.args[0]}") from None
+        if not shown:
+            raise ValueError("Recording.picture: there are no layers to show")
+        title = self.model if title is None else title
+        return head_grid([layer.map[layer._item(item)] for layer in shown], rows=[layer.name for layer in shown], scale=scale,
+                         title=title, reduction="sum over keys, mean over queries")
+
+    def _made(self):
+        if self._raw is None:
+            raise RuntimeError("Recording: nothing was recorded: call the model in the `with` block")
+        return self._raw
+
+    def _checked(self, tokens, name):
+        items = [tokens] if all(isinstance(token, str) for token in tokens) else tokens
+        items = [[str(token) for token in item] for item in items]
+        raw = self._made()
+        sizes = sorted({size for n in range(len(raw)) for size in (raw.layer(n)["queries"], raw.layer(n)["keys"])})
+        batches = {raw.layer(n)["batch"] for n in range(len(raw))}
+        if items and len(items) not in batches:
+            raise ValueError(f"Recording.{name}: expected tokens of {max(batches)} items, got {len(items)}")
+        for at, item in enumerate(items):
+            if len(item) not in sizes:
+                raise ValueError(f"Recording.{name}: item {at} has {len(item)} tokens, expected "
+                                 f"{' or '.join(map(str, sizes))}, as the layers have")
+        return items
+
+
+def _named(tokenizer, ids):
+    return [[tokenizer.decode([token]) for token in item] for item in ids.tolist()]
+
+
+def _whole(name, value):
+    """An int; TypeError for what is none, whatever it raises when it is asked."""
+    try:
+        return operator.index(value)
+    except Exception:
+        raise TypeError(f"{name}: expected a whole number, got {type(value).__name__}") from None
+
+
+def _listed(name, values):
+    try:
+        return list(values)
+    except Exception:
+        raise TypeError(f"{name}: expected a list, got {type(values).__name__}") from None
+
+
+def _scores(scores):
+    """What no offset is known for is NaN."""
+    levels = ("previous", "local") if scores.distance is None else ()
+    values = ((name, getattr(scores, name)) for name in _SCORES)
+    return [math.nan if value is None or name in levels else value for name, value in values]
