@@ -50,38 +50,35 @@ void take_tokens(const char* function, SummaryProblem& x, const View& tokens) {
   }
 }
 
-// HeadSums in double.
+// HeadSums in double: of the top keys, the first ones.
 struct Numbers {
-  Tensor seen, entropy, distance, received, seen_by, top_keys, top_weights;
-  std::int64_t B, H, Tq, Tk, top;
-
   explicit Numbers(const HeadSums& sums)
-      : seen(wide(sums.seen)),
-        entropy(wide(sums.entropy)),
-        distance(wide(sums.distance)),
-        received(wide(sums.received)),
-        seen_by(wide(sums.seen_by)),
-        top_keys(wide(sums.top_keys)),
-        top_weights(wide(sums.top_weights)),
-        B(seen.size(0)),
-        H(seen.size(1)),
-        Tq(seen.size(2)),
-        Tk(received.size(2)),
-        top(top_keys.size(3)) {}
+      : B(sums.seen.size(0)), H(sums.seen.size(1)), Tq(sums.seen.size(2)), Tk(sums.received.size(2)) {
+    seen = wide(sums.seen), entropy = wide(sums.entropy), distance = wide(sums.distance);
+    received = wide(sums.received), seen_by = wide(sums.seen_by);
+    top_keys = wide(sums.top_keys.select(3, 0)), top_weights = wide(sums.top_weights.select(3, 0));
+  }
+
+  std::int64_t B, H, Tq, Tk;
+  double *seen, *entropy, *distance, *received, *seen_by, *top_keys, *top_weights;
 
  private:
-  static Tensor wide(const Tensor& tensor) { return tensor.view().to(DType::f64); }
+  double* wide(const View& view) {
+    tensors_.push_back(view.to(DType::f64));
+    return tensors_.back().data<double>();
+  }
+
+  std::vector<Tensor> tensors_;
 };
 
 // A query that sees one key alone gives it all that it has, whatever the head does: it does not make a sink. Nor do the
 // few queries that see a causal model's last keys, where any head that looks nearby gives them much.
 void find_sink(HeadScores& scores, Numbers& found, std::int64_t at) {
-  double* received = found.received.data<double>() + at * found.Tk;
-  double* seen_by = found.seen_by.data<double>() + at * found.Tk;
+  double *received = found.received + at * found.Tk, *seen_by = found.seen_by + at * found.Tk;
   for (std::int64_t i = at * found.Tq; i < (at + 1) * found.Tq; ++i) {
-    const auto key = static_cast<std::int64_t>(found.top_keys.data<double>()[i * found.top]);
-    if (found.seen.data<double>()[i] != 1 || key < 0) continue;
-    received[key] -= found.top_weights.data<double>()[i * found.top], seen_by[key] -= 1;
+    const auto key = static_cast<std::int64_t>(found.top_keys[i]);
+    if (found.seen[i] != 1 || key < 0) continue;
+    received[key] -= found.top_weights[i], seen_by[key] -= 1;
   }
   const double most = found.Tk > 0 ? *std::max_element(seen_by, seen_by + found.Tk) : 0;
   for (std::int64_t j = 0; j < found.Tk; ++j) {
@@ -94,10 +91,10 @@ HeadScores score_head(const HeadSums& sums, Numbers& found, std::int64_t at) {
   HeadScores scores{.batch = at / found.H, .head = at % found.H};
   double rows = 0, distance = 0;
   for (std::int64_t i = at * found.Tq; i < (at + 1) * found.Tq; ++i) {
-    if (found.seen.data<double>()[i] == 0) continue;
+    if (found.seen[i] == 0) continue;
     rows += 1;
-    scores.entropy += found.entropy.data<double>()[i];
-    distance += found.distance.data<double>()[i];
+    scores.entropy += found.entropy[i];
+    distance += found.distance[i];
   }
   const auto mean = [](double sum, double count) { return count > 0 ? sum / count : 0; };
   scores.entropy = mean(scores.entropy, rows), scores.effective_keys = std::exp(scores.entropy);
@@ -116,21 +113,20 @@ HeadScores score_head(const HeadSums& sums, Numbers& found, std::int64_t at) {
   return scores;
 }
 
-HeadSums look(SummaryProblem& x) {
+std::vector<HeadScores> look(SummaryProblem& x) {
   const Problem& p = x.forward;
   const Dims rows{p.B, p.H, p.Tq}, keys{p.B, p.H, p.Tk}, one{p.B, p.H, p.Tq, 1};
   const auto zeros = [&](const Dims& shape) { return Tensor(shape, x.dtype()); };
-  HeadSums found{zeros(rows), zeros(rows), zeros(rows), zeros(keys),    zeros(keys),      Tensor(one, DType::i64),
-                 zeros(one),  {},          {},          x.has_distance, !x.tokens.empty()};
-  Tensor lift = zeros(keys);
-  std::fill_n(found.top_keys.data<std::int64_t>(), found.top_keys.count(), -1);
-  x.to.seen = found.seen.view(), x.to.entropy = found.entropy.view();
-  if (x.has_distance) x.to.distance = found.distance.view();
-  x.to.received = found.received.view(), x.to.seen_by = found.seen_by.view(), x.to.lift = lift.view();
-  x.to.top_keys = found.top_keys.view(), x.to.top_weights = found.top_weights.view();
+  Tensor seen = zeros(rows), entropy = zeros(rows), distance = zeros(rows), received = zeros(keys), lift = zeros(keys);
+  Tensor seen_by = zeros(keys), top_keys(one, DType::i64), top_weights = zeros(one);
+  std::fill_n(top_keys.data<std::int64_t>(), top_keys.count(), -1);
+  x.to.seen = seen.view(), x.to.entropy = entropy.view();
+  if (x.has_distance) x.to.distance = distance.view();
+  x.to.received = received.view(), x.to.seen_by = seen_by.view(), x.to.lift = lift.view();
+  x.to.top_keys = top_keys.view(), x.to.top_weights = top_weights.view();
   run_summary(x, make_summary_schedule(x));
-  found.probes = x.found, found.with_previous = rows_with_previous(x, found.seen);
-  return found;
+  return scores_of({seen, entropy, distance, received, seen_by, top_keys, top_weights, x.found,
+                    rows_with_previous(x, seen), x.has_distance, !x.tokens.empty()});
 }
 
 }  // namespace
@@ -144,13 +140,14 @@ void want_probes(const char* function, SummaryProblem& x, const std::optional<Vi
 std::vector<double> rows_with_previous(const SummaryProblem& x, const View& seen) {
   const Problem& p = x.forward;
   const Tensor wide = seen.to(DType::f64);
+  const double* sees = wide.data<double>();
   std::vector<double> counts;
   for (std::int64_t at = 0; at < p.B * p.H; ++at) {
     const Sequence s = p.sequence(at / p.H);
     double count = 0;
     for (std::int64_t i = 0; i < p.Tq; ++i) {
       const std::int64_t before = i + s.offset - 1;
-      count += wide.data<double>()[at * p.Tq + i] != 0 && before >= 0 && before < s.key_length;
+      count += sees[at * p.Tq + i] != 0 && before >= 0 && before < s.key_length;
     }
     counts.push_back(count);
   }
@@ -182,7 +179,7 @@ std::vector<HeadScores> head_scores(const View& q, const View& k, const std::opt
     SummaryProblem x = SummaryProblem::check(function, q, k, lse, lse_low, options);
     x.want_top(function, 1);
     want_probes(function, x, tokens);
-    return scores_of(look(x));
+    return look(x);
   });
 }
 

@@ -9,9 +9,9 @@ namespace attend {
 
 // Of all rows and keys, of one pass or of several over rows that follow each other; f32 or f64, but for top_keys.
 struct HeadSums {
-  Tensor seen, entropy, distance;       // [B,H,Tq]; distance also where there is none
-  Tensor received, seen_by;             // [B,H,Tk]
-  Tensor top_keys, top_weights;         // [B,H,Tq,top], top >= 1
+  View seen, entropy, distance;         // [B,H,Tq]; distance also where there is none
+  View received, seen_by;               // [B,H,Tk]
+  View top_keys, top_weights;           // [B,H,Tq,top], top >= 1
   std::vector<kernels::Probes> probes;  // [B * H]
   std::vector<double> with_previous;    // [B * H]: rows that see a key, and before whose level one there is one
   bool has_distance = false, has_tokens = false;

@@ -36,6 +36,13 @@ class Growing {
     if (shape_[2] > 0) larger.view().slice(2, 0, shape_[2]).copy_from(view());
     memory_ = std::move(larger);
   }
+  void append(Tensor rows) {
+    if (shape_[2] == 0 && !grows_) {  // all that there will be
+      shape_[2] = rows.size(2), memory_ = std::move(rows);
+      return;
+    }
+    append(rows.view());
+  }
   void append(const View& rows) {
     const std::int64_t begin = shape_[2];
     resize(begin + rows.size(2));

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "attend/threads.h"
 #include "attention/compute.h"
 #include "core/divide_up.h"
 #include "core/message.h"
+#include "recording/recording.h"
 
 namespace attend {
 
@@ -24,6 +26,15 @@ std::int64_t block_size(std::int64_t size, std::int64_t blocks) {
 // The call's keys, and what its mask and bias say of them, up to key_count.
 View first_keys(const View& x, int axis, std::int64_t count) {
   return x.size(axis) > count ? x.slice(axis, 0, count) : x;
+}
+
+// Zeros, by all threads: maps are memory that the system gives page by page as it is touched.
+Tensor make_zeros(const Dims& shape, DType dtype) {
+  Tensor tensor = Tensor::uninitialized(shape, dtype);
+  auto* bytes = static_cast<char*>(tensor.raw());
+  parallel_for(tensor.count() * size_of(dtype), std::int64_t{1} << 20,
+               [&](std::int64_t begin, std::int64_t end) { std::fill(bytes + begin, bytes + end, '\0'); });
+  return tensor;
 }
 
 bool all_hidden(const View& mask, std::int64_t from) {
@@ -103,8 +114,9 @@ std::int64_t LayerRecorder::bytes_with(const CallPlace& place, const AttentionOp
   if (layer_.has_sinks) bytes += sink_weights_.bytes_for(Tq);
   for (const Growing* x : {&received_, &uniform_, &seen_by_}) bytes += x->bytes_for(Tk);
   if (options_.keep_qk) bytes += q_.bytes_for(Tq) + k_.bytes_for(Tk) + kept_bytes_ + kept_bytes(options);
-  const std::int64_t row = layer_.batch * H_ * layer_.row_blocks;
-  return bytes + row * (8 + 2 * layer_.column_blocks * size_of(numbers_dtype_));
+  const std::int64_t rows = layer_.batch * H_ * layer_.row_blocks;
+  const bool one_map = !options_.grows && layer_.row_blocks == Tq && layer_.column_blocks == Tk;
+  return bytes + rows * (8 + (one_map ? 1 : 2) * layer_.column_blocks * size_of(numbers_dtype_));
 }
 
 // ---- A call ----
@@ -136,17 +148,22 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
   x.to.distance = s.distance.emplace(zeros(rows)).view();
   if (!x.has_distance) x.to.distance = {};
   if (layer_.has_sinks) x.to.sink_weights = s.sink_weights.emplace(zeros(rows)).view();
-  x.to.map = map_.view(), x.to.map_max = map_max_.view();
+  if (shows_pairs(layer_) && !options_.grows) {
+    x.to.weights = map_.view();
+  } else {
+    x.to.map = map_.view(), x.to.map_max = map_max_.view();
+  }
   if (options_.grows) x.grid = {-place.queries.begin, layer_.row_range, -place.keys.begin, layer_.column_range};
   run_summary(x, make_summary_schedule(x));
   mark_nan_rows(x.to);
 
   layer_.has_distance = x.has_distance && (calls_ == 0 || layer_.has_distance);
   take_rows(x, s, place);
-  seen_.append(seen), lse_.append(lse), lse_low_.append(lse_low);
+  lse_.append(lse), lse_low_.append(lse_low);
   take_keys(s, uniform, seen_by, place);
-  take_seeing(seen, place);
+  if (options_.grows) take_seeing(seen, place);
   const std::vector<double> previous = rows_with_previous(x, seen);
+  seen_.append(std::move(seen));
   probes_.resize(x.found.size()), with_previous_.resize(previous.size());
   for (std::size_t at = 0; at < x.found.size(); ++at) {
     for (int kind = 0; kind < kernels::Probes::kinds; ++kind) probes_[at].sums[kind] += x.found[at].sums[kind];
@@ -166,10 +183,11 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
 
 void LayerRecorder::take_rows(SummaryProblem& x, AttentionSummary& s, const CallPlace& place) {
   auto* keys = s.top_keys.data<std::int64_t>();
-  for (std::int64_t n = 0; n < s.top_keys.count(); ++n) keys[n] += keys[n] >= 0 ? place.keys.begin : 0;
-  top_keys_.append(s.top_keys), top_weights_.append(s.top_weights), entropy_.append(s.entropy);
-  distance_.append(*s.distance);
-  if (layer_.has_sinks && x.to.sink_weights.raw()) sink_weights_.append(*s.sink_weights);
+  const std::int64_t count = place.keys.begin > 0 ? s.top_keys.count() : 0;
+  for (std::int64_t n = 0; n < count; ++n) keys[n] += keys[n] >= 0 ? place.keys.begin : 0;
+  top_keys_.append(std::move(s.top_keys)), top_weights_.append(std::move(s.top_weights));
+  entropy_.append(std::move(s.entropy)), distance_.append(std::move(*s.distance));
+  if (layer_.has_sinks && x.to.sink_weights.raw()) sink_weights_.append(std::move(*s.sink_weights));
 }
 
 void LayerRecorder::take_keys(const AttentionSummary& s, const View& uniform, const View& seen_by,
@@ -197,7 +215,8 @@ void LayerRecorder::make_room(const CallPlace& place) {
     layer_.row_range = options_.grows ? layer_.row_blocks * block_size(Tq, layer_.row_blocks) : Tq;
     layer_.column_range = options_.grows ? layer_.column_blocks * block_size(Tk, layer_.column_blocks) : Tk;
     const Dims shape{layer_.batch, H_, layer_.row_blocks, layer_.column_blocks};
-    map_ = Tensor(shape, numbers_dtype_), map_max_ = Tensor(shape, numbers_dtype_);
+    map_ = make_zeros(shape, numbers_dtype_);
+    if (options_.grows || !shows_pairs(layer_)) map_max_ = make_zeros(shape, numbers_dtype_);
     seeing_ = Tensor({layer_.batch, H_, layer_.row_blocks}, DType::f64);
   }
   while (layer_.row_range < Tq) double_rows();
@@ -247,12 +266,13 @@ void LayerRecorder::double_columns() {
 
 void LayerRecorder::take_seeing(const View& seen, const CallPlace& place) {
   const Tensor wide = seen.to(DType::f64);
+  const double* sees = wide.data<double>();
+  double* seeing = seeing_.data<double>();
   const std::int64_t Tq = place.queries.end - place.queries.begin;
   for (std::int64_t at = 0; at < layer_.batch * H_; ++at) {
     for (std::int64_t i = 0; i < Tq; ++i) {
-      const std::int64_t row =
-          (place.queries.begin + i) * layer_.row_blocks / std::max<std::int64_t>(1, layer_.row_range);
-      seeing_.data<double>()[at * layer_.row_blocks + row] += wide.data<double>()[at * Tq + i] > 0;
+      const std::int64_t row = (place.queries.begin + i) * layer_.row_blocks / layer_.row_range;
+      seeing[at * layer_.row_blocks + row] += sees[at * Tq + i] > 0;
     }
   }
 }
@@ -263,14 +283,12 @@ void LayerRecorder::take_seeing(const View& seen, const CallPlace& place) {
 void LayerRecorder::divide_map() {
   const std::int64_t R = divide_up(layer_.queries * layer_.row_blocks, std::max<std::int64_t>(1, layer_.row_range));
   const std::int64_t C = divide_up(layer_.keys * layer_.column_blocks, std::max<std::int64_t>(1, layer_.column_range));
-  const Tensor sums = map_.view().to(DType::f64);
-  Tensor means(sums.shape(), DType::f64);
-  const std::int64_t columns = layer_.column_blocks;
-  for (std::int64_t row = 0; row < seeing_.count(); ++row) {
-    const double count = std::max(1.0, seeing_.data<double>()[row]);
-    for (std::int64_t c = 0; c < columns; ++c) {
-      means.data<double>()[row * columns + c] = sums.data<double>()[row * columns + c] / count;
-    }
+  Tensor means = map_.view().to(DType::f64);
+  double* cells = means.data<double>();
+  const double* seeing = seeing_.data<double>();
+  const std::int64_t columns = layer_.column_blocks, rows = seeing_.count();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t c = 0; c < columns; ++c) cells[row * columns + c] /= std::max(1.0, seeing[row]);
   }
   map_ = means.view().slice(2, 0, R).slice(3, 0, C).to(numbers_dtype_);
   map_max_ = map_max_.view().slice(2, 0, R).slice(3, 0, C).clone();
@@ -279,13 +297,13 @@ void LayerRecorder::divide_map() {
 }
 
 Tensor LayerRecorder::scores() {
-  const HeadSums sums{seen_.view().clone(),
-                      entropy_.view().clone(),
-                      distance_.view().clone(),
-                      received_.view().clone(),
-                      seen_by_.view().clone(),
-                      top_keys_.view().clone(),
-                      top_weights_.view().clone(),
+  const HeadSums sums{seen_.view(),
+                      entropy_.view(),
+                      distance_.view(),
+                      received_.view(),
+                      seen_by_.view(),
+                      top_keys_.view(),
+                      top_weights_.view(),
                       probes_,
                       with_previous_,
                       layer_.has_distance,
@@ -305,7 +323,8 @@ RecordedLayer LayerRecorder::finish(const std::string& prefix, TensorMap& to) {
   const auto put = [&](const char* name, Tensor tensor) { to.emplace(prefix + "." + name, std::move(tensor)); };
   put("scores", scores());
   if (options_.grows) divide_map();
-  put("map", std::move(map_)), put("map_max", std::move(map_max_));
+  if (!shows_pairs(layer_)) put("map_max", std::move(map_max_));
+  put("map", std::move(map_));
   if (calls_ == 1) {
     put("lift", std::move(lift_));
   } else {

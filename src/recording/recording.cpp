@@ -64,8 +64,8 @@ std::vector<LayerTensor> tensors_of(const RecordedLayer& x) {
   all.insert(all.end(), {{"received", dtype, keys},
                          {"lift", dtype, keys},
                          {"map", dtype, map},
-                         {"map_max", dtype, map},
                          {"scores", DType::f64, Dims{B, H, score_count}}});
+  if (!shows_pairs(x)) all.push_back({"map_max", dtype, map});
   if (x.has_qk) {
     all.push_back({"q", x.dtype, {B, H, x.queries, x.head_size}});
     all.push_back({"k", x.dtype, {B, x.kv_heads, x.keys, x.head_size}});
@@ -155,6 +155,7 @@ Tensor Recording::rows_of(std::int64_t layer, std::string_view name, std::int64_
 Tensor Recording::numbers(std::int64_t layer, std::string_view name) const {
   constexpr const char* function = "Recording::numbers";
   const RecordedLayer& x = at(layer);
+  if (name == "map_max" && shows_pairs(x)) name = "map";
   const std::vector<LayerTensor> known = tensors_of(x);
   if (std::ranges::find(known, name, &LayerTensor::name) == known.end()) {
     if ((name == "q" || name == "k") && !x.has_qk) {

@@ -24,6 +24,11 @@ struct LayerTensor {
 // Those that a layer has, in the order of Recording::numbers(); scores too.
 std::vector<LayerTensor> tensors_of(const RecordedLayer& layer);
 
+// Whether a block of the map is one query and one key: then it is what map_max would be.
+inline bool shows_pairs(const RecordedLayer& layer) {
+  return layer.row_blocks == layer.row_range && layer.column_blocks == layer.column_range;
+}
+
 // "layers.3.name"
 std::string tensor_name(std::int64_t layer, std::string_view name);
 
