@@ -134,12 +134,14 @@ class RecordedLayer:
         at, item = self._at(head), self._item(item)
         if queries is None and keys is None and not self._fine():
             ranges = (0, self._says["row_range"]), (0, self._says["column_range"])
-            return picture(self.map[item, at], queries=ranges[0], keys=ranges[1], scale=scale, title=title,
+            return picture(self._shown_map(item, at), queries=ranges[0], keys=ranges[1], scale=scale, title=title,
                            reduction="sum over keys, mean over queries")
         rows, columns = self._range("queries", queries, self.queries), self._range("keys", keys, self.keys)
         values = self.map[item, at] if self._fine() and not self.has_weights else self.weights(head, rows, columns, item)
         if values.shape != (rows[1] - rows[0], columns[1] - columns[0]):
             values = values[slice(*rows), slice(*columns)]
+        first, last = self._visible()
+        values = _hidden(values, first[slice(*rows)] - columns[0], last[slice(*rows)] - columns[0])
         labels = [list(tokens[item][slice(*part)]) if tokens else None for tokens, part in
                   ((self._raw.query_tokens(self._number), rows), (self._raw.key_tokens(self._number), columns))]
         return picture(values, rows=labels[0], columns=labels[1], queries=rows, keys=columns, scale=scale, title=title)
@@ -164,6 +166,27 @@ class RecordedLayer:
                            rows=rows[item][begin:end] if rows else [str(n) for n in range(begin, end)],
                            columns=columns[item] if columns else [str(n) for n in range(self.keys)], scale=scale,
                            title=f"{self.name}, head {head}" if title is None else title)
+
+    def _visible(self):
+        """The first key that each query may see by causality and window, and the one after the last; [Tq] each."""
+        first, last = numpy.zeros(self.queries, numpy.int64), numpy.full(self.queries, self.keys)
+        for call in self._says["calls"]:
+            rows, (begin, end) = slice(*call["queries"]), call["keys"]
+            level = numpy.arange(*call["queries"]) - call["queries"][0] + begin + (call["offset"] or 0)
+            left, right = call["window"]
+            right = 0 if call["causal"] else right
+            first[rows] = numpy.maximum(begin, level - left) if left >= 0 else begin
+            last[rows] = numpy.minimum(end, level + right + 1) if right >= 0 else end
+        return first, last
+
+    def _shown_map(self, item, at):
+        """The map, NaN where no query of a block may see a key of it: pictures hatch that."""
+        shown = self.map[item, at]
+        (rows, columns), first, last = shown.shape, *self._visible()
+        starts = numpy.arange(rows) * self._says["row_range"] // rows
+        width = self._says["column_range"] / columns
+        first, last = numpy.minimum.reduceat(first, starts) / width, numpy.maximum.reduceat(last, starts) / width
+        return _hidden(shown, numpy.floor(first), numpy.ceil(last))
 
     def _fine(self):
         """Whether a block of the map is one query and one key."""
@@ -236,8 +259,12 @@ class Recording:
 
     @property
     def model(self) -> str:
-        """The name of what was recorded."""
+        """The name of what was recorded; it may be set."""
         return self._made().model
+
+    @model.setter
+    def model(self, name):
+        self._made().model = name
 
     @property
     def layers(self) -> list:
@@ -330,7 +357,8 @@ class Recording:
         if not shown:
             raise ValueError("Recording.picture: there are no layers to show")
         title = self.model if title is None else title
-        return head_grid([layer.map[layer._item(item)] for layer in shown], rows=[layer.name for layer in shown], scale=scale,
+        maps = [numpy.stack([layer._shown_map(layer._item(item), at) for at in range(len(layer.heads))]) for layer in shown]
+        return head_grid(maps, rows=[layer.name for layer in shown], scale=scale,
                          title=title, reduction="sum over keys, mean over queries")
 
     def _made(self):
@@ -363,6 +391,12 @@ def _whole(name, value):
         return operator.index(value)
     except Exception:
         raise TypeError(f"{name}: expected a whole number, got {type(value).__name__}") from None
+
+
+def _hidden(values, first, last):
+    """values [R,C], NaN outside of columns [first, last) of each row."""
+    columns = numpy.arange(values.shape[1])
+    return numpy.where((columns >= first[:, None]) & (columns < last[:, None]), values, numpy.nan)
 
 
 def _listed(name, values):

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import functools
 import inspect
+import os
 import re
 
 import torch
@@ -192,7 +193,8 @@ class ModelRecorder:
         raw, self.raw = self.raw, None
         self.state = "done"
         made = raw.finish()
-        made.model = self.model.config.name_or_path or type(self.model).__name__
+        name = self.model.config.name_or_path  # on the hub, or a folder, whose place on this machine is nobody's business
+        made.model = (os.path.basename(os.path.normpath(name)) if os.path.isdir(name) else name) or type(self.model).__name__
         ids, decoder_ids = (torch.cat(each, 1) if each else None for each in (self.ids, self.decoder_ids))
         if ids is None and decoder_ids is not None:
             ids = decoder_ids[:, :0]

@@ -78,6 +78,16 @@ nb::dict layer_of(const Recording& self, std::int64_t number) {
   layer["batch"] = x.batch, layer["heads"] = x.heads, layer["kv_heads"] = x.kv_heads;
   layer["head_size"] = x.head_size, layer["queries"] = x.queries, layer["keys"] = x.keys, layer["top"] = x.top;
   layer["row_range"] = x.row_range, layer["column_range"] = x.column_range;
+  nb::list calls;
+  for (const RecordedCall& each : x.calls) {
+    nb::dict one;
+    one["queries"] = nb::make_tuple(each.queries.begin, each.queries.end);
+    one["keys"] = nb::make_tuple(each.keys.begin, each.keys.end);
+    one["causal"] = each.causal, one["window"] = nb::make_tuple(each.window.left, each.window.right);
+    one["offset"] = each.offset;
+    calls.append(one);
+  }
+  layer["calls"] = calls;
   layer["has_distance"] = x.has_distance, layer["has_sinks"] = x.has_sinks, layer["has_qk"] = x.has_qk;
   return layer;
 }
