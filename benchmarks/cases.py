@@ -182,6 +182,7 @@ class Model:
     Hkv: int = 2
     dtype: str = "f32"
     attention: str = "attend"  # or "sdpa", "eager"
+    recorded: bool = False  # by attend.transformers.record()
 
     kind = "model"
 
@@ -363,6 +364,8 @@ def layer_group(section, name, case, dtype):
 
 def model_group(name, case, dtype):
     entries = [Entry(each, "attend in Python", dataclasses.replace(case, dtype=dtype, attention=each)) for each in IMPLEMENTATIONS]
+    if case.phase in ("encode", "prefill"):
+        entries.append(Entry("recorded", "attend in Python", dataclasses.replace(case, dtype=dtype, recorded=True)))
     return Group(f"{name}, {dtype}", "models", tuple(entries), "eager")
 
 

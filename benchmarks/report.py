@@ -93,6 +93,7 @@ def demands(run):
     yield from own_demands(run)
     yield from backward_demands(run)
     yield from summary_demands(run)
+    yield from recording_demands(run)
     beyond = {name: found.get("bytes") for name, found in run.result["memory"].items()}
     most = {name: bytes_ / 2**20 for name, bytes_ in beyond.items() if bytes_ is not None}
     yield demand("memory beyond tensors and gradients, backward, 65536 tokens", 256, None,
@@ -145,6 +146,13 @@ def summary_demands(run):
                      {name: run.faster(name, f"forward {dtype}", f"attend {dtype}") for name in cases.SUMMARIES}, "x", False)
         yield demand(f"summary of 4096 tokens against PyTorch's of the matrix, {dtype}", 8, None,
                      run.faster("summary 4096 causal", f"attend {dtype}", f"PyTorch {dtype}"), "x")
+
+
+def recording_demands(run):
+    for name, must in (("MiniLM, 8 x 128 tokens", 1.2), ("Llama, prefill 2048", 1.4)):
+        for dtype in ("f32", "bf16"):
+            yield demand(f"{name}, recorded, of its time unrecorded, {dtype}", must, None,
+                         run.faster(f"{name}, {dtype}", "attend", "recorded"), "x", False)
 
 
 def own_demands(run):
@@ -360,9 +368,10 @@ def models(run):
                 rate, entry = run.rate(group, who, "tokens"), run.entry(group, who)
                 share = statistics.median(entry["attention"]) if entry else 0
                 row.append(f"{number(rate[0] * 1e9)}, {100 * share:.0f} %" if rate else "")
-            rows.append([group, *row, *(times(run.faster(group, "attend", other)) for other in cases.IMPLEMENTATIONS[1:])])
+            rows.append([group, *row, *(times(run.faster(group, "attend", other)) for other in cases.IMPLEMENTATIONS[1:]),
+                         times(run.faster(group, "attend", "recorded"))])
     heads = [f"{who}: tokens/s, of it attention" for who in cases.IMPLEMENTATIONS]
-    return table(["Hugging Face model", *heads, "attend against sdpa", "against eager"], rows)
+    return table(["Hugging Face model", *heads, "attend against sdpa", "against eager", "recorded, of its time"], rows)
 
 
 def memory(run):

@@ -79,8 +79,18 @@ def model_ways(case, inputs):
         ids = torch.from_numpy(inputs["ids"])
     clock = timed_attention(module, case["attention"])
     call = phases[case["phase"]](model, ids, case["new"])
+    if case["recorded"]:
+        call = recording(model, call)
     call.clock = clock
-    yield f"Transformers, {case['attention']}", call, lambda out: out.float().numpy()
+    yield f"Transformers, {case['attention']}{', recorded' if case['recorded'] else ''}", call, lambda out: out.float().numpy()
+
+
+def recording(model, call):
+    def recorded():
+        with attend.transformers.record(model):
+            return call()
+
+    return recorded
 
 
 def encoding(model, ids, new):
