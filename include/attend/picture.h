@@ -48,6 +48,8 @@ struct HeatMap {
   std::optional<Range> row_range = {};
   std::optional<Range> column_range = {};
   bool nan_is_hidden = false;  // a NaN is drawn as a pair that is not seen
+  // In the terminal, labels are numbered, from here on, where there is no room for them.
+  std::int64_t numbers_from = 1;
   // How a block became one value ("sum over keys, mean over queries"): stands below, with the block's size.
   std::string reduction = {};
 };

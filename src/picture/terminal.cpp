@@ -120,14 +120,19 @@ int border(const TerminalStyle& style) {
   return style.colour ? 0 : 1;
 }
 
-// "34 word": each label after its number, the first being 1.
-Texts numbered(const Texts& labels, const Indices& indices) {
+// Columns that row labels have at the most.
+int most_label(const TerminalStyle& style) {
+  return style.width / 3;
+}
+
+// "34 word": each label after its number, cut where both would pass so many columns.
+Texts numbered(const Texts& labels, const Indices& indices, std::int64_t from, int columns) {
   Texts out;
-  const int digits = display_width(index_text(indices.first + indices.count));
-  const int room = widest(labels) + 1;
+  const int digits = display_width(index_text(indices.first + indices.count - 1 + from));
+  const int room = std::max(2, std::min(widest(labels) + 1, columns - digits));
   for (const std::u32string& label : labels) {
-    const std::u32string number = index_text(indices.first + indices.start(std::ssize(out)) + 1);
-    out.push_back(right_aligned(number, digits).append(right_aligned(label, room)));
+    const std::u32string number = index_text(indices.first + indices.start(std::ssize(out)) + from);
+    out.push_back(right_aligned(number, digits).append(right_aligned(fit_to_columns(label, room - 1), room)));
   }
   return out;
 }
@@ -152,7 +157,7 @@ void choose_numbers(TerminalLayout& layout, const TerminalStyle& style) {
 
 void set_row_labels(TerminalLayout& layout, Texts labels, const HeatMap& map, const TerminalStyle& style) {
   const int axis = display_width(printable(map.row_axis, "row_axis")) + 2;
-  layout.label_width = std::min(std::max(widest(labels), axis), style.width / 3);
+  layout.label_width = std::min(std::max(widest(labels), axis), most_label(style));
   layout.row_labels = std::move(labels);
 }
 
@@ -174,12 +179,14 @@ TerminalLayout arrange(const HeatMap& map, const TerminalStyle& style) {
 
   std::int64_t row_block = divide_up(rows, most_rows);
   const bool number_rows = row_block > 1 && !map.row_labels.empty();
-  set_row_labels(layout, number_rows ? numbered(row_labels, row_places) : row_labels, map, style);
+  set_row_labels(layout,
+                 number_rows ? numbered(row_labels, row_places, map.numbers_from, most_label(style)) : row_labels, map,
+                 style);
   // Labels that are cut to five columns or more can still be told apart; narrower columns get numbers, which the row
   // labels explain where they are the same words, else a legend.
   const bool number_columns = cell_room(columns) < std::min(column_label_width + 1, 6);
   if (number_columns && same_labels && !map.row_labels.empty())
-    set_row_labels(layout, numbered(row_labels, row_places), map, style);
+    set_row_labels(layout, numbered(row_labels, row_places, map.numbers_from, most_label(style)), map, style);
 
   std::int64_t column_block = divide_up(columns, room());
   // Square blocks keep the diagonal of a square map a diagonal.
@@ -194,7 +201,7 @@ TerminalLayout arrange(const HeatMap& map, const TerminalStyle& style) {
   return layout;
 }
 
-// Numbers above every step-th column, where each has room: those of labels from `first` 1, indices from 0.
+// Numbers above every step-th column, where each has room: those of labels from `first` on, indices from 0.
 std::string ruler(const TerminalLayout& layout, std::int64_t first, Line line) {
   const auto index = [&](std::int64_t column) {
     return layout.columns.first + layout.columns.start(column * layout.cells.column_block) + first;
@@ -221,7 +228,8 @@ std::string header(const TerminalLayout& layout, const HeatMap& map, const Termi
   Line line(style);
   line.write(right_aligned(printable(map.row_axis, "row_axis") + U" ↓", layout.label_width));
   line.skip_to(layout.left());
-  if (layout.column_labels.empty()) return axis.end() + ruler(layout, map.column_labels.empty() ? 0 : 1, line);
+  if (layout.column_labels.empty())
+    return axis.end() + ruler(layout, map.column_labels.empty() ? 0 : map.numbers_from, line);
   // A column between neighbours, else they read as one.
   for (const std::u32string& label : layout.column_labels) {
     const std::u32string fitting = fit_to_columns(label, std::max(1, layout.cell_width - 1));
@@ -278,7 +286,7 @@ std::string column_legend(const TerminalLayout& layout, const HeatMap& map, cons
   for (std::size_t i = 0; i < labels.size(); ++i) {
     std::u32string entry = U"  ";
     const std::int64_t place = layout.columns.first + layout.columns.start(static_cast<std::int64_t>(i));
-    entry.append(index_text(place + 1)).append(U" ").append(labels[i]);
+    entry.append(index_text(place + map.numbers_from)).append(U" ").append(labels[i]);
     if (display_width(entry) > line.room()) {
       out += line.end();
       line = Line(style);
@@ -288,16 +296,30 @@ std::string column_legend(const TerminalLayout& layout, const HeatMap& map, cons
   return out + line.end();
 }
 
+// Words in lines that fit.
+std::string wrapped(std::u32string_view text, const TerminalStyle& style) {
+  std::string out;
+  Line line(style);
+  for (bool begun = false; !text.empty(); begun = true) {
+    const std::u32string_view word = text.substr(0, text.find(U' '));
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    if (begun && display_width(word) + 1 > line.room()) {
+      out += line.end();
+      line = Line(style);
+    } else if (begun) {
+      line.write(U" ");
+    }
+    line.write(word);
+  }
+  return out + line.end();
+}
+
 // What a cell is, and how many are one on the screen.
 std::string notes(const TerminalLayout& layout, const HeatMap& map, const TerminalStyle& style) {
   const std::u32string cell = cell_note(map, {function});
   const Grid& cells = layout.cells;
   std::string out;
-  if (!cell.empty()) {
-    Line note(style);
-    note.write(cell);
-    out += note.end();
-  }
+  if (!cell.empty()) out += wrapped(cell, style);
   if (cells.averaged()) {
     Line note(style);
     note.write(ascii(fmt::format("each cell {}averages {} x {} {}", cell.empty() ? "" : "shown ", cells.row_block,

@@ -123,6 +123,26 @@ TEST(TerminalHeatMap, NarrowColumnsOfOtherWordsAreExplainedBelow) {
   EXPECT_THAT(text, HasSubstr("  24 word23\n"));
 }
 
+TEST(TerminalHeatMap, NumbersBeginWhereTheMapSays) {
+  const Tensor weights = causal(12, 12), wide = causal(3, 24);
+  HeatMap square = map_of(weights, words(12), words(12)), other = map_of(wide, words(3), words(24));
+  square.numbers_from = other.numbers_from = 0;
+  const std::string text = terminal_heat_map(square, {.width = 60, .colour = false});
+  EXPECT_THAT(text, HasSubstr("\nqueries ↓  0   1   2   3   4   5"));
+  EXPECT_THAT(text, HasSubstr("\n11 word11│"));
+  EXPECT_THAT(terminal_heat_map(other, {.width = 40, .colour = false}), HasSubstr("\nkeys:  0 the  1 word1"));
+}
+
+// One label that is far too long takes nothing from the others.
+TEST(TerminalHeatMap, NumberedLabelsAreCutOneByOne) {
+  const Tensor weights = causal(24, 24);
+  Strings labels = words(24);
+  labels[3] = std::string(70, 'w');
+  const std::string text = terminal_heat_map(map_of(weights, labels, labels), {.width = 60, .colour = false});
+  EXPECT_THAT(text, HasSubstr("\n 4 wwwwwwwwwwwwwwww…│"));
+  EXPECT_THAT(text, HasSubstr("\n24            word23│"));
+}
+
 TEST(TerminalHeatMap, LongMapsAreAveragedAndSaySo) {
   const Tensor square = causal(2000, 2000);
   for (const bool colour : {false, true}) {
@@ -157,6 +177,8 @@ TEST(TerminalHeatMap, AMapOfBlocksSaysWhatACellIsAndCountsIndices) {
             "      116│▓▓▓ 0.50 ▓▓▓ 0.50 │\n"
             "          0 │   ░░░░░▒▒▒▒▓▓▓▓▓███│ 0.75\n"
             "Each cell is 16 queries × up to 3 keys: sum over keys, mean over queries.\n");
+  EXPECT_THAT(terminal_heat_map(map, {.width = 50}),
+              HasSubstr("\nEach cell is 16 queries × up to 3 keys: sum over\nkeys, mean over queries.\n"));
   const Tensor large = causal(256, 256);
   map = map_of(large);
   map.row_range = map.column_range = {0, 4096};
