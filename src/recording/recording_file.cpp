@@ -165,6 +165,12 @@ void read_calls(const Member& from, RecordedLayer& layer) {
   if (next != layer.queries) fail_at(from.place(), "of {} queries, {} are there", layer.queries, next);
 }
 
+// Every index has a block: index i is in block floor(i blocks / range).
+void check_map(const Place& place, std::int64_t blocks, std::int64_t range, std::int64_t indices) {
+  if (range >= std::max(blocks, indices) && (blocks > 0 || indices == 0)) return;
+  fail_at(place, "{} blocks for a range of {} do not hold {} indices", blocks, range, indices);
+}
+
 RecordedLayer read_layer(const Member& from) {
   RecordedLayer layer{.name = from["name"].text(), .kind = from["kind"].text(), .dtype = read_dtype(from["dtype"])};
   if (layer.kind != "self" && layer.kind != "cross") {
@@ -181,6 +187,8 @@ RecordedLayer read_layer(const Member& from) {
   }
   std::tie(layer.row_blocks, layer.column_blocks) = from["map"]["blocks"].two(0);
   std::tie(layer.row_range, layer.column_range) = from["map"]["range"].two(0);
+  check_map(from["map"].place(), layer.row_blocks, layer.row_range, layer.queries);
+  check_map(from["map"].place(), layer.column_blocks, layer.column_range, layer.keys);
   if (from.has("has")) {
     for (const Member& each : from["has"].list()) {
       const std::string name = each.text();

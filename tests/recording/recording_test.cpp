@@ -399,6 +399,9 @@ TEST(Recording, BadFiles) {
   expect_refused("\"queries\":[0,6]", "\"queries\":[0,5]", "calls: of 6 queries, 5 are there");
   expect_refused("\"queries\":[0,6]", "\"queries\":[0,7]", "queries: 1: expected a whole number from 0 to 6");
   expect_refused("[\"distance\",\"qk\"]", "[\"distance\"]", "tensor 'layers.0.k' belongs to no layer");
+  expect_refused("\"range\":[6,6]", "\"range\":[0,6]", "map: 2 blocks for a range of 0 do not hold 6 indices");
+  expect_refused("\"range\":[6,6]", "\"range\":[6,5]", "map: 2 blocks for a range of 5 do not hold 6 indices");
+  expect_refused("\"blocks\":[2,2]", "\"blocks\":[2,0]", "map: 0 blocks for a range of 6 do not hold 6 indices");
   expect_refused("\"causal\":true", "\"tensors\":[\"mask\"]", "tensor 'layers.0.calls.0.mask' is missing");
   expect_refused("\"causal\":true", "\"tensors\":[\"key_starts\"]", "'key_starts' is no option");
   expect_refused("\"layers\":[", "\"layers\":[{},", "layers: 0: name is missing");
