@@ -201,9 +201,9 @@ void add_output_options(CLI::App& app, Arguments& arguments) {
       ->group(group);
   app.add_flag("--json", arguments.json, "Print one JSON object instead of the text")->group(group);
   file_ending(app.add_option("-o,--output", arguments.files,
-                             "Write to FILE instead: .json, .npz, .safetensors, .svg, .png or .html by its ending. "
-                             "May be given several times"),
-              {".json", ".npz", ".safetensors", ".svg", ".png", ".html"})
+                             "Write to FILE instead: .json, .npz, .safetensors, .attend (a recording for attend "
+                             "show), .svg, .png or .html by its ending. May be given several times"),
+              {".json", ".npz", ".safetensors", ".attend", ".svg", ".png", ".html"})
       ->take_all()
       ->allow_extra_args(false)
       ->group(group);

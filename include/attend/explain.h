@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "attend/recording.h"
 #include "attend/tensor.h"
 
 #pragma GCC visibility push(default)
@@ -122,8 +123,13 @@ std::string to_html(const Trace& trace, const TextStyle& style = {});
 std::string to_svg(const Trace& trace, const TextStyle& style = {});
 std::string to_png(const Trace& trace, const TextStyle& style = {});
 
-// Writes the trace as .json, .npz, .safetensors, .svg, .png or .html, by the path's ending; another ending throws
-// bad_value. The style is that of the page and the pictures.
+// The trace's attention as a recording of one layer, q and k kept: "0.self", or "decoder.0.cross" where there is a
+// second sentence, whose words are the recording's tokens, and the first's its decoder_tokens. Throws bad_value, as
+// Recorder does, for heads that take more than its budget.
+Recording to_recording(const Trace& trace);
+
+// Writes the trace as .json, .npz, .safetensors, .attend (to_recording()'s), .svg, .png or .html, by the path's ending;
+// another ending throws bad_value. The style is that of the page and the pictures.
 void write_trace(const std::string& path, const Trace& trace, const TextStyle& style = {});
 
 }  // namespace attend

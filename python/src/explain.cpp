@@ -174,7 +174,7 @@ void bind_pictures(Class& trace) {
             call("Trace.save", [&] { write_trace(std::string(name.c_str(), name.size()), self); });
           },
           nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
-          "Write .json, .npz, .safetensors, .svg, .png or .html, by the path's ending.")
+          "Write .json, .npz, .safetensors, .attend, .svg, .png or .html, by the path's ending.")
       .def("_repr_html_", [](const Trace& self) { return in_a_frame(to_html(self)); })
       .def("__str__", [](const Trace& self) { return to_text(self); })
       .def("__repr__", [](const Trace& self) { return "<attend.Trace: " + self.title + ">"; });

@@ -52,11 +52,12 @@ void write_trace(const std::string& path, const Trace& trace, const TextStyle& s
   if (ends(".json")) return write_file(path, to_json(trace) + "\n");
   if (ends(".npz")) return write_npz_trace(path, trace);
   if (ends(".safetensors")) return write_safetensors(path, tensors_and_ids(trace), texts(trace));
+  if (ends(".attend")) return to_recording(trace).save(path);
   if (ends(".svg")) return write_file(path, to_svg(trace, style));
   if (ends(".png")) return write_file(path, to_png(trace, style));
   if (ends(".html")) return write_file(path, to_html(trace, style));
   fail(ErrorCode::bad_value, "explain",
-       "{} has no ending that says the format: .json, .npz, .safetensors, .svg, .png or .html", path);
+       "{} has no ending that says the format: .json, .npz, .safetensors, .attend, .svg, .png or .html", path);
 }
 
 }  // namespace attend

@@ -77,7 +77,7 @@ def test_examples_use_options_that_exist(command, name):
          "--weights: expected linear or uniform, got 'lineer'; did you mean 'linear'?"),
         (["explain", "the", "cat"], "unexpected argument 'cat'; words that belong together stand in quotes"),
         (["explain", "-o", "cat.gif"],
-         "--output: 'cat.gif' should end in .json, .npz, .safetensors, .svg, .png or .html"),
+         "--output: 'cat.gif' should end in .json, .npz, .safetensors, .attend, .svg, .png or .html"),
         (["run", "q.npy", "k.npy", "v.npy", "-o", "o.npx"],
          "--output: 'o.npx' should end in .npy, .npz or .safetensors; did you mean '.npy'?"),
         (["run", "q.npy"], "K is required"),

@@ -11,6 +11,7 @@
 namespace attend {
 namespace {
 
+using test::expect_close;
 using test::expect_error;
 using test::expect_same;
 using testing::HasSubstr;
@@ -446,6 +447,57 @@ TEST(Explain, HeadsTimesSizeBeyond64Bits) {
     expect_error(
         ErrorCode::bad_shape, [&] { explain({.heads = heads, .weights = WeightInit::linear}); }, std::to_string(heads));
   }
+}
+
+// The weights of a recording are made from q, k and lse; the trace's are those of attention_steps.
+void expect_recorded(const Recording& recording, const Trace& trace) {
+  ASSERT_EQ(recording.layers().size(), 1u);
+  const std::int64_t heads = trace.multi_head() ? trace.queries.size(0) : 1;
+  EXPECT_EQ(std::ssize(recording.layers()[0].heads), heads);
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const View weights = trace.multi_head() ? trace.weights.view().select(0, h) : trace.weights.view();
+    expect_close(recording.weights(0, 0, h), weights, 1e-6);
+    expect_close(recording.numbers(0, "map").view().select(0, 0).select(0, h), weights, 1e-6);
+  }
+}
+
+TEST(ToRecording, HasTheTracesWeights) {
+  for (const Preset& preset : presets()) {
+    const Trace trace = explain_preset(preset.name);
+    SCOPED_TRACE(preset.name);
+    expect_recorded(to_recording(trace), trace);
+  }
+  const Trace causal = explain({.text = "the cat saw the cat", .heads = 3, .causal = true});
+  const Recording recording = to_recording(causal);
+  expect_recorded(recording, causal);
+  EXPECT_EQ(recording.layers()[0].name, "0.self");
+  EXPECT_EQ(recording.query_tokens(0).at(0), causal.tokens);
+  EXPECT_EQ(recording.key_tokens(0).at(0), causal.tokens);
+  expect_same(recording.ids()->view().select(0, 0), View(causal.ids.data(), DType::i64, {5}));
+  // Words that come again: "duplicate" is of query 3 and key 0, query 4 and key 1.
+  const float* w = causal.weights.data<float>();
+  EXPECT_NEAR(*recording.scores(0)[0].duplicate, (w[3 * 5 + 0] + w[4 * 5 + 1]) / 5, 1e-6);
+}
+
+TEST(ToRecording, ASecondSentenceIsTheKeys) {
+  const Trace cross = explain({.text = "the cat", .second_text = "le chat dort", .heads = 2});
+  const std::string file = (std::filesystem::path(testing::TempDir()) / "attend_cross.attend").string();
+  write_trace(file, cross);
+  const Recording recording = Recording::load(file);
+  expect_recorded(recording, cross);
+  EXPECT_EQ(recording.layers()[0].name, "decoder.0.cross");
+  EXPECT_EQ(recording.layers()[0].kind, "cross");
+  EXPECT_EQ(recording.query_tokens(0).at(0), cross.tokens);
+  EXPECT_EQ(recording.key_tokens(0).at(0), cross.tokens_2);
+  EXPECT_EQ(recording.ids()->shape(), Dims({1, 3}));
+  EXPECT_EQ(recording.decoder_ids()->shape(), Dims({1, 2}));
+  EXPECT_EQ(recording.model, "attend explain (random weights, seed 123)");
+  std::filesystem::remove(file);
+  // Its second sequence is numbers.
+  const Recording unnamed = to_recording(explain_preset("life-cross"));
+  EXPECT_EQ(unnamed.query_tokens(0).at(0).size(), 6u);
+  EXPECT_TRUE(unnamed.key_tokens(0).empty());
+  EXPECT_FALSE(unnamed.ids().has_value());
 }
 
 TEST(WriteTrace, EveryFormatReadsBack) {
