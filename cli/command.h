@@ -23,6 +23,7 @@ Command add_run(CLI::App& root);
 Command add_plan(CLI::App& root);
 Command add_inspect(CLI::App& root);
 Command add_picture(CLI::App& root);
+Command add_show(CLI::App& root);
 Command add_completion(CLI::App& root);
 Command add_help(CLI::App& root);
 

@@ -21,7 +21,11 @@ std::string_view environment(const char* name) {
 
 bool use_colour(const std::string& when) {
   if (when != "auto") return when == "always";
-  return environment("NO_COLOR").empty() && environment("TERM") != "dumb" && isatty(STDOUT_FILENO) == 1;
+  return environment("NO_COLOR").empty() && environment("TERM") != "dumb" && on_terminal();
+}
+
+bool on_terminal() {
+  return isatty(STDOUT_FILENO) == 1;
 }
 
 int terminal_width() {

@@ -11,6 +11,8 @@ namespace attend::cli {
 // empty (no-color.org).
 bool use_colour(const std::string& when);
 
+bool on_terminal();  // standard output is one
+
 // Columns of the terminal on standard output, else COLUMNS, else 80.
 int terminal_width();
 

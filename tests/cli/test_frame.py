@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-COMMANDS = ["explain", "run", "plan", "inspect", "picture", "completion", "help"]
+COMMANDS = ["explain", "run", "plan", "inspect", "picture", "show", "completion", "help"]
 
 
 def attend(command, *arguments, **options):

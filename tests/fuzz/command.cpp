@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "attend/explain.h"
 #include "cli/command.h"
 #include "tests/fuzz/input.h"
 
@@ -12,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const char* const given[] = {"q.npy", "k.npy", "m.npy", "t.npz", "t.safetensors"};
+const char* const given[] = {"q.npy", "k.npy", "m.npy", "t.npz", "t.safetensors", "r.attend"};
 
 // Files to read, in a folder that is there until the program ends.
 class Folder {
@@ -26,6 +27,7 @@ class Folder {
     write_npy(path_ / "q.npy", q), write_npy(path_ / "k.npy", k), write_npy(path_ / "m.npy", m);
     write_npz(path_ / "t.npz", {{"q", q}, {"k", k}, {"list", list}});
     write_safetensors(path_ / "t.safetensors", {{"q", q}, {"bf16", k.view().to(DType::bf16)}}, {{"made", "here"}});
+    to_recording(explain({.text = "a b a", .heads = 2})).save(path_ / "r.attend");
   }
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;

@@ -1,0 +1,275 @@
+// A recording's heads as a table, and one head and one query in words.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/command.h"
+#include "cli/show.h"
+
+namespace attend::cli {
+namespace {
+
+// fmt counts columns as terminals do, wide characters twice, and what it fills up to a width tells how many.
+std::size_t columns_of(const std::string& text) {
+  const std::size_t room = 4 * text.size();
+  return room + text.size() - fmt::formatted_size("{:<{}}", text, room);
+}
+
+std::string cut(const std::string& text, int characters) {
+  const std::string short_text = fmt::format("{:.{}}", text, characters);
+  return short_text.size() < text.size() ? fmt::format("{:.{}}…", text, characters - 1) : text;
+}
+
+const std::vector<std::string>* item_of(const std::vector<std::vector<std::string>>& tokens, std::int64_t item) {
+  return item < std::ssize(tokens) ? &tokens[static_cast<std::size_t>(item)] : nullptr;
+}
+
+std::optional<std::string> token_of(const std::vector<std::vector<std::string>>& tokens, std::int64_t item,
+                                    std::int64_t place) {
+  const std::vector<std::string>* of = item_of(tokens, item);
+  return of && place >= 0 ? std::optional((*of)[static_cast<std::size_t>(place)]) : std::nullopt;
+}
+
+// "3 cat", "3" where the token is unknown.
+std::string key_text(const Recording& recording, std::int64_t layer, std::int64_t item, std::int64_t key,
+                     int characters) {
+  const auto token = token_of(recording.key_tokens(layer), item, key);
+  return token ? fmt::format("{} {}", key, cut(printable(*token), characters)) : fmt::format("{}", key);
+}
+
+std::string counted(std::size_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+// "12 tokens: the cat sat ...", one line.
+std::string tokens_line(const std::vector<std::string>* tokens, const char* what, int width) {
+  if (!tokens) return "";
+  std::string line = counted(tokens->size(), what) + ":";
+  for (const std::string& token : *tokens) {
+    const std::string word = " " + printable(token);
+    if (columns_of(line + word) + 4 > static_cast<std::size_t>(width)) return line + " ...\n";
+    line += word;
+  }
+  return line + "\n";
+}
+
+std::string layers_line(const Recording& recording, std::int64_t item) {
+  const std::vector<RecordedLayer>& layers = recording.layers();
+  if (layers.empty()) return "no layers\n";
+  const auto same_heads = [&](const RecordedLayer& x) { return x.heads.size() == layers[0].heads.size(); };
+  std::size_t heads = 0;
+  for (const RecordedLayer& layer : layers) heads += layer.heads.size();
+  std::string line = counted(layers.size(), "layer");
+  if (std::ranges::all_of(layers, same_heads))
+    line += fmt::format(" x {}", counted(layers[0].heads.size(), "head"));
+  else
+    line += fmt::format(", {}", counted(heads, "head"));
+  if (std::ranges::all_of(layers, &RecordedLayer::has_qk)) line += ", q and k kept";
+  if (layers[0].batch > 1) line += fmt::format("; item {} of {} (from 0)", item, layers[0].batch);
+  return line + "\n";
+}
+
+// Without an offset nobody knows which key is level with a query: a score that asks is 0 then, and means nothing.
+std::optional<double> placed(const HeadScores& scores, double score) {
+  return scores.distance ? std::optional(score) : std::nullopt;
+}
+
+// ---- The table ----
+
+struct Column {
+  std::string_view name, heading;
+  bool left = false;  // words; numbers stand right
+  std::vector<std::string> cells = {};
+
+  std::size_t width() const {
+    std::size_t width = heading.size();
+    for (const std::string& cell : cells) width = std::max(width, columns_of(cell));
+    return width;
+  }
+};
+
+std::vector<Column> columns_of(const Recording& recording, std::int64_t item, const std::vector<LayerHead>& heads) {
+  const auto column = [&](std::string_view name, std::string_view heading, bool left, const auto& cell) {
+    Column made{name, heading, left};
+    for (const LayerHead& head : heads) made.cells.push_back(cell(head));
+    return made;
+  };
+  const auto& layers = recording.layers();
+  std::vector<Column> columns = {
+      column("layer", "layer", true,
+             [&](const LayerHead& x) { return printable(layers[static_cast<std::size_t>(x.layer)].name); }),
+      column("head", "head", false, [](const LayerHead& x) { return fmt::format("{}", x.scores.head); }),
+      column("kind", "kind", true, [](const LayerHead& x) { return std::string(x.scores.kind); }),
+  };
+  for (const Score& score : all_scores()) {
+    if (std::ranges::none_of(heads, [&](const LayerHead& x) { return score.of(x.scores).has_value(); })) continue;
+    columns.push_back(column(score.name, score.heading, false, [&](const LayerHead& x) -> std::string {
+      const std::optional<double> number = score.of(x.scores);
+      return number ? fmt::format("{:.{}f}", *number, score.decimals) : "-";
+    }));
+    if (score.name != "sink") continue;
+    columns.push_back(column("sink_key", "at key", true, [&](const LayerHead& x) {
+      return x.scores.sink_key < 0 ? "-" : key_text(recording, x.layer, item, x.scores.sink_key, 9);
+    }));
+  }
+  return columns;
+}
+
+// Drops columns until lines fit, those first that others or the kind say nearly as well. Returns their headings.
+std::vector<std::string_view> fit(std::vector<Column>& columns, int width, std::string_view sorted) {
+  const std::vector<Column> all = columns;
+  const auto needed = [&] {
+    std::size_t sum = 0;
+    for (const Column& column : columns) sum += 2 + column.width();
+    return sum - 2;
+  };
+  for (const std::string_view name : {"effective_keys", "duplicate", "distance", "local", "previous", "induction"})
+    if (name != sorted && needed() > static_cast<std::size_t>(width))
+      std::erase_if(columns, [&](const Column& column) { return column.name == name; });
+  std::vector<std::string_view> dropped;
+  for (const Column& column : all)
+    if (std::ranges::find(columns, column.name, &Column::name) == columns.end()) dropped.push_back(column.heading);
+  return dropped;
+}
+
+}  // namespace
+
+const std::vector<Score>& all_scores() {
+  using S = HeadScores;
+  static const std::vector<Score> scores = {
+      {"sink", "sink", 2, [](const S& s) { return s.sink_key < 0 ? std::nullopt : std::optional(s.sink); }},
+      {"previous", "previous", 2, [](const S& s) { return placed(s, s.previous); }},
+      {"duplicate", "duplicate", 2, [](const S& s) { return s.duplicate; }},
+      {"induction", "induction", 2, [](const S& s) { return s.induction; }},
+      {"local", "local", 2, [](const S& s) { return placed(s, s.local); }},
+      {"entropy", "entropy", 2, [](const S& s) { return std::optional(s.entropy); }},
+      {"effective_keys", "keys", 1, [](const S& s) { return std::optional(s.effective_keys); }},
+      {"distance", "distance", 1, [](const S& s) { return s.distance; }},
+  };
+  return scores;
+}
+
+std::vector<LayerHead> heads_of(const Selection& selection) {
+  std::vector<LayerHead> heads;
+  for (std::int64_t n = 0; n < std::ssize(selection.recording.layers()); ++n) {
+    if (selection.layer && *selection.layer != n) continue;
+    for (const HeadScores& scores : selection.recording.scores(n))
+      if (scores.batch == selection.item && (!selection.head || *selection.head == scores.head))
+        heads.push_back({n, scores});
+  }
+  return heads;
+}
+
+void sort_heads(std::vector<LayerHead>& heads, std::string_view name) {
+  const auto& scores = all_scores();
+  const auto score = std::ranges::find(scores, name, &Score::name);
+  if (score == scores.end()) return;
+  const auto key = [&](const LayerHead& x) {
+    const std::optional<double> number = score->of(x.scores);
+    return number && !std::isnan(*number) ? *number : -INFINITY;
+  };
+  std::ranges::stable_sort(heads, std::greater(), key);
+}
+
+std::string overview(const Selection& selection, int width) {
+  const Recording& r = selection.recording;
+  const bool both = !r.decoder_tokens.empty();
+  std::string text = r.model.empty() ? "" : printable(r.model) + "\n";
+  text += tokens_line(item_of(r.tokens, selection.item), "token", width);
+  if (both) text += tokens_line(item_of(r.decoder_tokens, selection.item), "decoder token", width);
+  return text + layers_line(r, selection.item);
+}
+
+std::string heads_table(const Recording& recording, std::int64_t item, const std::vector<LayerHead>& heads, int width,
+                        std::string_view sorted) {
+  std::vector<Column> columns = columns_of(recording, item, heads);
+  const std::vector<std::string_view> dropped = fit(columns, width, sorted);
+  std::vector<std::string> lines(heads.size() + 1);
+  for (const Column& column : columns) {
+    const std::size_t room = column.width();
+    const auto write = [&](std::string& line, std::string_view cell) {
+      if (!line.empty()) line += "  ";
+      line += column.left ? fmt::format("{:<{}}", cell, room) : fmt::format("{:>{}}", cell, room);
+    };
+    write(lines[0], column.heading);
+    for (std::size_t n = 0; n < heads.size(); ++n) write(lines[n + 1], column.cells[n]);
+  }
+  std::string text;
+  for (const std::string& line : lines) text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  if (!dropped.empty()) text += fmt::format("(too wide for {} columns: {})\n", width, fmt::join(dropped, ", "));
+  return text;
+}
+
+std::string head_name(const Recording& recording, const LayerHead& head) {
+  return fmt::format("{}, head {}: {}", printable(recording.layers()[static_cast<std::size_t>(head.layer)].name),
+                     head.scores.head, head.scores.kind);
+}
+
+std::string head_text(const Recording& recording, const LayerHead& head, int width) {
+  std::string text, line;
+  for (const Score& score : all_scores()) {
+    const std::optional<double> number = score.of(head.scores);
+    if (!number) continue;
+    std::string part = fmt::format("{} {:.{}f}", score.heading, *number, score.decimals);
+    if (score.name == "sink")
+      part += " at key " + key_text(recording, head.layer, head.scores.batch, head.scores.sink_key, 20);
+    if (!line.empty() && columns_of(line + part) + 3 > static_cast<std::size_t>(width)) text += line + "\n", line = "";
+    line += (line.empty() ? "" : "   ") + part;
+  }
+  return head_name(recording, head) + "\n" + text + line + "\n";
+}
+
+QueryRow query_row(const Selection& selection, std::int64_t query) {
+  const Recording& recording = selection.recording;
+  const std::int64_t layer = *selection.layer, item = selection.item;
+  const RecordedLayer& x = recording.layers()[static_cast<std::size_t>(layer)];
+  const auto row = [&](const char* name) {
+    const Tensor all = recording.numbers(layer, name);
+    const View of_head = all.view().select(0, item).select(0, recording.head(layer, *selection.head));
+    const View own = of_head.select(0, query);
+    return own.to(own.dtype() == DType::i64 ? DType::i64 : DType::f64);
+  };
+  QueryRow found{.query = query, .token = token_of(recording.query_tokens(layer), item, query)};
+  found.entropy = *row("entropy").data<double>();
+  if (x.has_distance) found.distance = *row("distance").data<double>();
+  if (x.has_sinks) found.sink_weight = *row("sink_weights").data<double>();
+  const Tensor keys = row("top_keys"), weights = row("top_weights");
+  for (std::int64_t n = 0; n < keys.count(); ++n) {
+    const std::int64_t key = keys.data<std::int64_t>()[n];
+    if (key >= 0)
+      found.top.push_back({key, token_of(recording.key_tokens(layer), item, key), weights.data<double>()[n]});
+  }
+  return found;
+}
+
+std::string query_text(const QueryRow& row) {
+  std::string text = fmt::format("query {}{}: ", row.query, row.token ? " " + printable(*row.token) : "");
+  if (row.top.empty()) return text + "no keys\n";
+  text += fmt::format("entropy {:.3f} ({:.1f} keys)", row.entropy, std::exp(row.entropy));
+  if (row.distance) text += fmt::format(", distance {:.1f}", *row.distance);
+  if (row.sink_weight) text += fmt::format(", the sinks take {:.3f}", *row.sink_weight);
+  Column keys{"", "key"}, tokens{"", "token", true};
+  double sum = 0;
+  for (const QueryRow::Key& key : row.top) {
+    keys.cells.push_back(fmt::format("{}", key.key));
+    tokens.cells.push_back(key.token ? cut(printable(*key.token), 30) : "");
+    sum += key.weight;
+  }
+  const bool words = row.top[0].token.has_value();
+  const auto line = [&](std::string_view key, std::string_view token, std::string_view rest) {
+    const std::string middle = words ? fmt::format("  {:<{}}", token, tokens.width()) : "";
+    return fmt::format("{:>{}}{}  {}\n", key, keys.width(), middle, rest);
+  };
+  text += "\n" + line("key", "token", "weight");
+  for (std::size_t n = 0; n < row.top.size(); ++n) {
+    const double weight = row.top[n].weight;
+    std::string bar;
+    for (int i = 0; i < std::lround(30 * std::clamp(weight, 0.0, 1.0)); ++i) bar += "█";
+    text += line(keys.cells[n], tokens.cells[n], fmt::format("{:.4f}{}{}", weight, bar.empty() ? "" : "  ", bar));
+  }
+  return text + fmt::format("{} {:.4f} of the row\n", row.top.size() == 1 ? "this is" : "together", sum);
+}
+
+}  // namespace attend::cli
