@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 #include <utility>
 
 namespace translate {
@@ -10,6 +11,51 @@ namespace {
 Ids with_end(Ids ids) {
   ids.push_back(Tokenizer::end);
   return ids;
+}
+
+Ids with_begin(const Ids& ids) {
+  Ids begun{Tokenizer::begin};
+  begun.insert(begun.end(), ids.begin(), ids.end());
+  return begun;
+}
+
+// A sentence alone, encoded and decoded, and what both kept.
+struct Pass {
+  EncoderState encoder;
+  DecoderState decoder;
+};
+Pass pass(const Model& model, const Ids& source, const Ids& target, bool keep_weights) {
+  Sentences sources, targets;
+  sources.append(with_end(source));
+  targets.append(with_begin(target));
+  Pass done;
+  model.encode(sources, {}, done.encoder);
+  model.decode(targets, done.encoder.norm.output, sources, {}, done.decoder, keep_weights);
+  return done;
+}
+
+// The state's [T,heads * d] as the call to attention() had it: [1,heads,T,d].
+Tensor by_heads(const Tensor& x, std::int64_t heads) {
+  const std::int64_t tokens = x.size(0), size = x.size(1) / heads;
+  return x.view().reshape({1, tokens, heads, size}).permute({0, 2, 1, 3}).clone();
+}
+
+void add_layer(attend::Recorder& recorder, const attend::RecordCall& call, const attend::MultiHeadAttentionState& state,
+               bool causal) {
+  const std::int64_t heads = state.lse.size(0), tokens = state.lse.size(1);
+  const Tensor q = by_heads(state.queries, heads), k = by_heads(state.keys, heads);
+  recorder.add(call, q, k, state.lse.view().reshape({1, heads, tokens}),
+               state.lse_low.view().reshape({1, heads, tokens}), {.causal = causal});
+}
+
+View view_of(const Ids& ids) {
+  return View(ids.data(), attend::DType::i64, {1, static_cast<std::int64_t>(ids.size())});
+}
+
+std::vector<std::string> labels(const Tokenizer& tokenizer, const Ids& ids) {
+  std::vector<std::string> words;
+  for (const std::int64_t id : ids) words.push_back(tokenizer.label(id));
+  return words;
 }
 
 // The likeliest token after each sentence's last one.
@@ -41,11 +87,7 @@ std::vector<Ids> translate_batch(const Model& model, std::span<const Ids> source
   // Sentences that have ended stay in the batch, so that the others' sources stay where they are.
   while (std::find(ended.begin(), ended.end(), false) != ended.end()) {
     Sentences target;
-    for (const Ids& ids : targets) {
-      Ids begun{Tokenizer::begin};
-      begun.insert(begun.end(), ids.begin(), ids.end());
-      target.append(begun);
-    }
+    for (const Ids& ids : targets) target.append(with_begin(ids));
     const Ids tokens = next_tokens(model, target, encoder, source);
     for (std::size_t i = 0; i < targets.size(); ++i) {
       if (!ended[i] && tokens[i] != Tokenizer::end) targets[i].push_back(tokens[i]);
@@ -68,16 +110,30 @@ std::vector<Ids> translate(const Model& model, std::span<const Ids> sources) {
 }
 
 CrossAttention cross_attention(const Model& model, const Ids& source, const Ids& target) {
-  Sentences sources, targets;
-  sources.append(with_end(source));
-  Ids begun{Tokenizer::begin};
-  begun.insert(begun.end(), target.begin(), target.end());
-  targets.append(begun);
-  EncoderState encoder;
-  DecoderState decoder;
-  model.encode(sources, {}, encoder);
-  model.decode(targets, encoder.norm.output, sources, {}, decoder, true);
-  return {with_end(source), with_end(target), std::move(decoder.weights)};
+  Pass done = pass(model, source, target, true);
+  return {with_end(source), with_end(target), std::move(done.decoder.weights)};
+}
+
+attend::Recording record(const Model& model, const Tokenizer& tokenizer, const Ids& source, const Ids& target) {
+  const Pass done = pass(model, source, target, false);
+  const Ids sources = with_end(source), targets = with_begin(target);
+  attend::Recorder recorder({.keep_qk = true});
+  for (std::size_t n = 0; n < done.encoder.layers.size(); ++n) {
+    const std::string name = "encoder." + std::to_string(n) + ".self";
+    add_layer(recorder, {.layer = name, .tokens = view_of(sources)}, done.encoder.layers[n].self.attention, false);
+  }
+  for (std::size_t n = 0; n < done.decoder.layers.size(); ++n) {
+    const std::string name = "decoder." + std::to_string(n);
+    const DecoderLayerState& layer = done.decoder.layers[n];
+    add_layer(recorder, {.layer = name + ".self", .tokens = view_of(targets)}, layer.self.attention, true);
+    add_layer(recorder, {.layer = name + ".cross", .kind = "cross"}, layer.cross.attention, false);
+  }
+  attend::Recording recording = recorder.finish();
+  recording.model = "translate";
+  recording.tokens = {labels(tokenizer, sources)};
+  recording.decoder_tokens = {labels(tokenizer, targets)};
+  recording.set_ids(view_of(sources), view_of(targets));
+  return recording;
 }
 
 }  // namespace translate

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "attend/recording.h"
 #include "model.h"
 
 namespace translate {
@@ -19,5 +20,10 @@ struct CrossAttention {
   std::vector<Tensor> weights;  // of each layer: [heads,Tq,Tk], a row for each token of the target
 };
 CrossAttention cross_attention(const Model& model, const Ids& source, const Ids& target);
+
+// What all heads attended to while a source was translated to this target: the layers encoder.N.self, decoder.N.self
+// and decoder.N.cross, with q and k. Its tokens are what each side read: the source with end, and begin with the
+// target.
+attend::Recording record(const Model& model, const Tokenizer& tokenizer, const Ids& source, const Ids& target);
 
 }  // namespace translate

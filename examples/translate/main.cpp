@@ -166,7 +166,7 @@ Command add_train(CLI::App& root, TrainArguments& arguments) {
 }
 
 struct TextArguments {
-  std::string checkpoint, picture;
+  std::string checkpoint, picture, recording;
   std::vector<std::string> texts;
   bool show = false;
   std::int64_t layer = 0;
@@ -212,6 +212,8 @@ void translate_texts(const TextArguments& arguments) {
     fmt::print("{}\n", training.tokenizer.decode(targets[i]));
     if (i == 0 && (arguments.show || !arguments.picture.empty()))
       show_attention(arguments, training, model, texts[i], sources[i], targets[i]);
+    if (i == 0 && !arguments.recording.empty())
+      record(model, training.tokenizer, sources[i], targets[i]).save(arguments.recording);
   }
 }
 
@@ -220,7 +222,8 @@ Command add_text(CLI::App& root, TextArguments& arguments) {
   app->footer(
       "Examples:\n"
       "  translate text --checkpoint model.safetensors \"Cannot open the file\"\n"
-      "  translate text --checkpoint model.safetensors \"Open\" --attention attention.svg");
+      "  translate text --checkpoint model.safetensors \"Open\" --attention attention.svg\n"
+      "  translate text --checkpoint model.safetensors \"Open\" --record open.attend");
   app->add_option("TEXT", arguments.texts, "English messages, each in quotes")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app->add_option("--checkpoint", arguments.checkpoint, "What `translate train` wrote")->required()->type_name("FILE");
@@ -230,6 +233,12 @@ Command add_text(CLI::App& root, TextArguments& arguments) {
   app->add_option("--attention", arguments.picture, "Draw what the first translation looked at: .svg, .png")
       ->type_name("FILE")
       ->check(picture);
+  const auto recording = [](const std::string& name) {
+    return name.ends_with(".attend") ? "" : fmt::format("'{}' should end in .attend", name);
+  };
+  app->add_option("--record", arguments.recording, "What all heads looked at there, for attend show: .attend")
+      ->type_name("FILE")
+      ->check(recording);
   app->add_flag("--show", arguments.show, "The same in the terminal");
   positive(app->add_option("--layer", arguments.layer, "Of the decoder, from 1; default the last one"));
   return {app, [&arguments] { translate_texts(arguments); }};

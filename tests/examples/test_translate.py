@@ -74,13 +74,16 @@ def test_what_it_could_not_write_is_an_error(translate, folder):
     assert (done.returncode, done.stderr) == (1, "translate: standard output: No space left on device\n")
 
 
-def test_it_translates_scores_and_draws(translate, folder):
+def test_it_translates_scores_and_draws(translate, folder, command):
     english, italian = PAIRS[0]
     done = run(translate, folder, "text", english, "--checkpoint", "model.safetensors", "--attention", "attention.svg")
     assert (done.returncode, done.stdout) == (0, italian + "\n")
     picture = (folder / "attention.svg").read_text()
     assert xml.etree.ElementTree.fromstring(picture).tag.endswith("svg")
     assert all(word in picture for word in ("head 4", "English", "Italian"))
+    run(translate, folder, "text", english, "--checkpoint", "model.safetensors", "--record", "x.attend")
+    told = subprocess.run([command, "show", "x.attend", "--layer", "decoder.0.cross"], cwd=folder, capture_output=True, text=True)
+    assert told.returncode == 0 and told.stdout.count("decoder.0.cross") == 4 and "3 layers x 4 heads, q and k kept" in told.stdout
     same = run(translate, folder, "text", "--checkpoint", "model.safetensors", input=f"{english}\n{PAIRS[1][0]}\n")
     assert same.stdout == f"{italian}\n{PAIRS[1][1]}\n"
 
@@ -109,6 +112,8 @@ def test_it_translates_scores_and_draws(translate, folder):
         (3, "pairs.tsv", ["text", "Open", "--checkpoint", "pairs.tsv"]),
         (2, "should end in .svg or .png",
          ["text", "Open", "--checkpoint", "model.safetensors", "--attention", "a.gif"]),
+        (2, "should end in .attend",
+         ["text", "Open", "--checkpoint", "model.safetensors", "--record", "a.safetensors"]),
         (2, "there are 1, got 2",
          ["text", "Open", "--checkpoint", "model.safetensors", "--attention", "a.svg", "--layer", "2"]),
     ],

@@ -149,6 +149,26 @@ TEST(Translate, AttentionIsThatOfTheTranslation) {
   }
 }
 
+TEST(Translate, ARecordingHasItsWeights) {
+  const Training training = start(small_settings());
+  const Example example = encode(training.tokenizer, std::span(pairs).first(1)).front();
+  const Model model(training.parameters, training.settings.sizes);
+  const attend::Recording recording = record(model, training.tokenizer, example.source, example.target);
+  const CrossAttention attention = cross_attention(model, example.source, example.target);
+  std::vector<std::string> names;
+  for (const attend::RecordedLayer& layer : recording.layers()) names.push_back(layer.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"encoder.0.self", "decoder.0.self", "decoder.0.cross"}));
+  for (std::int64_t head = 0; head < 4; ++head)
+    attend::test::expect_close(recording.weights(2, 0, head), attention.weights[0].view().select(0, head), 1e-6);
+  // The decoder sees what it has read so far alone; the encoder sees all.
+  const attend::Tensor decoder = recording.weights(1, 0, 0), encoder = recording.weights(0, 0, 0);
+  EXPECT_EQ(decoder.item({0, 1}), 0);
+  EXPECT_GT(encoder.item({0, 1}), 0);
+  EXPECT_EQ(recording.query_tokens(2).at(0).size(), example.target.size() + 1);
+  EXPECT_EQ(recording.key_tokens(2).at(0).size(), example.source.size() + 1);
+  EXPECT_EQ(recording.key_tokens(1), recording.query_tokens(2));
+}
+
 TEST_F(TranslateFile, GoingOnFromACheckpointGivesTheSameBytes) {
   Settings settings = small_settings();
   settings.steps = 7;  // epochs have two batches
