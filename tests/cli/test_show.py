@@ -296,6 +296,38 @@ def test_maps_of_blocks(show, tmp_path):
     assert ["╱" in row for row in rows[:5]] == [True] * 4 + [False]
 
 
+def test_a_generation(show, tmp_path):
+    """Its calls follow one another, and its maps have blocks of one size, of which the last is not full."""
+    rows, block = 70, 8
+    tensors, w = layer_tensors(np.random.default_rng(5), rows, rows, True, (1, 1))
+    blocks = np.zeros((BATCH, H, 9, 9))
+    for i in range(rows):
+        for j in range(i + 1):
+            blocks[..., i // block, j // block] += w[..., i, j] / min(block, rows - i // block * block)
+    tensors["map"] = tensors["map_max"] = blocks.astype(np.float32)
+    calls = [{"queries": [a, b], "keys": [0, b], "scale": D ** -0.5, "causal": True, "offset": a} for a, b in ((0, 60), (60, 61), (61, 70))]
+    save(tmp_path / "g.attend", [(tensors, {"name": "0.self", "map": {"blocks": [9, 9], "range": [72, 72]}, "calls": calls})])
+    show("g.attend", "--layer", "0", "--head", "1", "-o", "g.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "g.npy"), blocks[0, 1], atol=1e-6)
+    text = show("g.attend", "--layer", "0", "--head", "1", "--width", "80")
+    lines = [line.split("│")[1] for line in text.splitlines() if line.endswith("│") and line.count("│") == 2]
+    assert [line.count("╱") * 9 // len(line) for line in lines] == [8 - n for n in range(9)]
+    assert text.endswith("Each cell is 8 queries × 8 keys: sum over keys, mean over queries.\n")
+
+
+def test_windows_and_calls_hide(show, tmp_path):
+    """Query i of 8 sees keys i-1 to i+2 of the call's own, which are 2 to 9 of 10."""
+    tensors, _ = layer_tensors(np.random.default_rng(6), 8, 10, False, (8, 10))
+    del tensors["q"], tensors["k"]
+    call = {"queries": [0, 8], "keys": [2, 10], "scale": 1, "window": [1, 2], "offset": 0}
+    save(tmp_path / "w.attend", [(tensors, {"name": "0.self", "calls": [call]})])
+    text = show("w.attend", "--layer", "0", "--head", "0", "--width", "100")
+    rows = [line.split("│")[1] for line in text.splitlines() if line.endswith("│") and line.count("│") == 2]
+    for i, row in enumerate(rows):
+        cells = [row[n * len(row) // 10 : (n + 1) * len(row) // 10] for n in range(10)]
+        assert ["╱" not in cell for cell in cells] == [i - 1 <= j - 2 <= i + 2 and j >= 2 for j in range(10)]
+
+
 def test_a_long_map_is_drawn_in_larger_blocks_of_its_own_kind(show, tmp_path):
     tensors, w = layer_tensors(np.random.default_rng(4), 100, 100, True, (100, 100))
     del tensors["q"], tensors["k"]
