@@ -224,7 +224,7 @@ def test_what_nobody_has_is_left_out(show, tmp_path):
     assert "hidden" not in show("cross.attend", *where)
 
 
-def test_a_head(show, weights):
+def test_a_head(show, weights, tmp_path):
     text = show("x.attend", "--layer", "0.self", "--head", "2", "--color", "never", "--width", "80")
     assert "\n0.self, head 2: previous\n" in text and "previous 0.70" in text and "╱╱ hidden" in text
     rows = [line for line in text.splitlines() if line.endswith("│") and "│" in line[:-1]]
@@ -234,6 +234,10 @@ def test_a_head(show, weights):
         seen = cells.rstrip("╱")
         assert "╱" not in seen and (len(seen) < len(cells)) == (i < T - 1)
     assert max(map(len, text.splitlines())) <= 80 and len(rows) == T
+    head = expected_heads(tmp_path / "x.attend", 1)[0]
+    other = show("x.attend", "--layer", "0", "--head", "0", "--item", "1")
+    printed = {"a\nb": "a\\x0ab", "\x1b[31m": "\\x1b[31m"}.get(TOKENS[1][head["sink_key"]], TOKENS[1][head["sink_key"]])
+    assert f"sink {head['sink']:.2f} at key {head['sink_key']} {printed} " in other
     # The second layer's map has blocks, but q and k are there, so its weights are exact.
     assert show("x.attend", "--layer", "1", "--head", "0").count("t0") >= 3
 
