@@ -113,8 +113,9 @@ class Recording {
 
 // What one call to attention() was.
 struct RecordCall {
-  std::string_view layer;          // its name
-  std::string_view kind = "self";  // or "cross", whose keys are not the queries' own
+  std::string_view layer;  // its name
+  // Or "cross", whose keys are not the queries' own: distance, `previous` and `local` exist where an offset is given.
+  std::string_view kind = "self";
   // Which of the model's query heads q has; empty: 0, 1, ...
   std::span<const std::int64_t> heads = {};
   // i64 [T] or [B,T]: the ids of all keys that there have been in this layer, for the scores `duplicate` and

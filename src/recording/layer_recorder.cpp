@@ -157,7 +157,9 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
   run_summary(x, make_summary_schedule(x));
   mark_nan_rows(x.to);
 
-  layer_.has_distance = x.has_distance && (calls_ == 0 || layer_.has_distance);
+  // As many queries as keys of another sequence are chance: they are level with nothing unless somebody says so.
+  const bool level = layer_.kind == "self" || given.offset;
+  layer_.has_distance = x.has_distance && level && (calls_ == 0 || layer_.has_distance);
   take_rows(x, s, place);
   lse_.append(lse), lse_low_.append(lse_low);
   take_keys(s, uniform, seen_by, place);

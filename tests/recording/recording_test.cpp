@@ -290,6 +290,19 @@ TEST(Recording, CrossAttentionGrowsByRows) {
   expect_close(r.weights(0, 0, 1), whole.weights(0, 0, 1), 1e-5);
 }
 
+TEST(Recording, KeysOfAnotherSequenceAreLevelWithNothing) {
+  Arguments x = make_arguments(1, 2, 2, 12, 12, 8);
+  const Recording cross = record_once(x, {}, {"decoder.0.cross", "cross"});
+  EXPECT_FALSE(cross.layers()[0].has_distance);
+  EXPECT_FALSE(cross.scores(0)[0].distance.has_value());
+  EXPECT_EQ(cross.scores(0)[0].previous, 0);
+  EXPECT_EQ(cross.scores(0)[0].local, 0);
+  x.options.offset = Offset(0);
+  EXPECT_GT(record_once(x, {}, {"decoder.0.cross", "cross"}).scores(0)[0].local, 0);
+  x.options.offset = {};
+  EXPECT_GT(record_once(x).scores(0)[0].local, 0);
+}
+
 TEST(Recording, PartsOfWeights) {
   Arguments x = make_arguments(1, 4, 2, 40, 40, 8);
   x.options.causal = true;
