@@ -61,6 +61,8 @@ def save(path, layers, **root):
         entry |= more
         entry["calls"][0] |= {"causal": True, "offset": 0} if more.get("causal") else {}
         entry.pop("causal", None)
+        if entry["map"]["blocks"] == entry["map"]["range"]:  # of single pairs, both maps are the weights
+            tensors.pop("map_max", None)
         entries.append(entry)
     metadata = {"version": 1, "model": "a/model", "layers": entries, **root}
     flat = {f"layers.{n}.{name}": np.ascontiguousarray(t) for n, (tensors, _) in enumerate(layers) for name, t in tensors.items()}
