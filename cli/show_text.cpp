@@ -66,6 +66,7 @@ std::string layers_line(const Recording& recording, std::int64_t item) {
     line += fmt::format(" x {}", counted(layers[0].heads.size(), "head"));
   else
     line += fmt::format(", {}", counted(heads, "head"));
+  if (recording.tokens.empty()) line += fmt::format(", {} queries x {} keys", layers[0].queries, layers[0].keys);
   if (std::ranges::all_of(layers, &RecordedLayer::has_qk)) line += ", q and k kept";
   if (layers[0].batch > 1) line += fmt::format("; item {} of {} (from 0)", item, layers[0].batch);
   return line + "\n";

@@ -297,6 +297,7 @@ def test_maps_of_blocks(show, tmp_path):
     assert "Each cell is 14 queries × 14 keys: sum over keys, mean over queries." in " ".join(texts(tmp_path / "m.svg"))
     text = show(*where, "--width", "80")
     assert "sum over keys, mean over queries" in text
+    assert text.splitlines()[1] == "1 layer x 3 heads, 70 queries x 70 keys, q and k kept; item 0 of 2 (from 0)"
     # What lies above the diagonal alone is hidden; blocks on it are not.
     rows = [line.split("│")[1] for line in text.splitlines() if line.endswith("│") and line.count("│") == 2]
     assert ["╱" in row for row in rows[:5]] == [True] * 4 + [False]
