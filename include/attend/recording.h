@@ -73,7 +73,7 @@ class Recording {
   // The tokens' ids, i64 [B,T], where they are known.
   std::optional<Tensor> ids() const { return find("ids"); }
   std::optional<Tensor> decoder_ids() const { return find("decoder_ids"); }
-  void set_ids(const View& ids, const std::optional<View>& decoder_ids = {});
+  void set_ids(const std::optional<View>& ids, const std::optional<View>& decoder_ids = {});
 
   const std::vector<RecordedLayer>& layers() const { return layers_; }
   // The place of the layer with that name. Throws bad_value.

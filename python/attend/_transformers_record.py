@@ -196,10 +196,7 @@ class ModelRecorder:
         name = self.model.config.name_or_path  # on the hub, or a folder, whose place on this machine is nobody's business
         made.model = (os.path.basename(os.path.normpath(name)) if os.path.isdir(name) else name) or type(self.model).__name__
         ids, decoder_ids = (torch.cat(each, 1) if each else None for each in (self.ids, self.decoder_ids))
-        if ids is None and decoder_ids is not None:
-            ids = decoder_ids[:, :0]
-        if ids is not None:
-            made.set_ids(ids, decoder_ids)
+        made.set_ids(ids, decoder_ids)
         self.recording._raw = made
 
     # The layers' calls

@@ -148,11 +148,11 @@ void bind_recording(nb::module_& m) {
       .def(
           "set_ids",
           [](Recording& self, nb::handle ids, nb::handle decoder_ids) {
-            const Array array("record", "ids", ids);
+            const OptionalArray array("record", "ids", ids);
             const OptionalArray decoder("record", "decoder_ids", decoder_ids);
             call("record", [&] { self.set_ids(array.view(), decoder.view()); });
           },
-          nb::arg("ids"), nb::arg("decoder_ids").none())
+          nb::arg("ids").none(), nb::arg("decoder_ids").none())
       .def("__len__", [](const Recording& self) { return self.layers().size(); })
       .def("layer", &layer_of)
       .def("query_tokens", [](const Recording& self, std::int64_t layer) { return self.query_tokens(layer); })

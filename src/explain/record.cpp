@@ -39,9 +39,10 @@ Recording to_recording(const Trace& trace) {
     return recording;
   }
   recording.decoder_tokens = {trace.tokens};
+  recording.set_ids({}, ids);
   if (trace.tokens_2.empty()) return recording;  // numbers without words
   recording.tokens = {trace.tokens_2};
-  recording.set_ids(of_one_item(trace.ids_2), ids);
+  recording.set_ids(of_one_item(trace.ids_2));
   return recording;
 }
 

@@ -73,13 +73,15 @@ std::vector<LayerTensor> tensors_of(const RecordedLayer& x) {
   return all;
 }
 
-void Recording::set_ids(const View& ids, const std::optional<View>& decoder_ids) {
-  for (const View& each : {ids, decoder_ids.value_or(ids)}) {
-    if (each.dtype() == DType::i64 && each.rank() == 2) continue;
-    fail(ErrorCode::bad_value, "Recording::set_ids", "ids are {} {}, expected i64 [B,T]", each.dtype(), each.shape());
+void Recording::set_ids(const std::optional<View>& ids, const std::optional<View>& decoder_ids) {
+  for (const auto& [name, given] : {std::pair("ids", ids), {"decoder_ids", decoder_ids}}) {
+    if (!given) continue;
+    if (given->dtype() != DType::i64 || given->rank() != 2) {
+      fail(ErrorCode::bad_value, "Recording::set_ids", "{} are {} {}, expected i64 [B,T]", name, given->dtype(),
+           given->shape());
+    }
+    tensors_.insert_or_assign(name, given->clone());
   }
-  tensors_.insert_or_assign("ids", ids.clone());
-  if (decoder_ids) tensors_.insert_or_assign("decoder_ids", decoder_ids->clone());
 }
 
 const RecordedLayer& Recording::at(std::int64_t layer) const {

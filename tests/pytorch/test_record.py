@@ -1,6 +1,9 @@
 """attend.transformers.record(): what heads look at, beside the weights that the models' own "eager" gives."""
 
+import copy
 import importlib.resources
+import sys
+import types
 import warnings
 
 import numpy
@@ -372,6 +375,35 @@ def test_what_can_not_be_recorded_is_said():
             ask()
     with pytest.raises(KeyError, match="layer 'decoder.7.self', expected a number below 2 or one of decoder.0.self"):
         recording["decoder.7.self"]
+
+
+@torch.no_grad()
+def test_what_is_not_a_number_is_kept_apart():
+    _, model = pair("llama")
+    model = copy.deepcopy(model)
+    ids = inputs("llama", "none")[0]["input_ids"]
+    model.model.embed_tokens.weight[ids[1, 9]] = float("nan")
+    first = (ids[1] == ids[1, 9]).nonzero()[0, 0].item()
+    with record(model, keep="qk") as recording:
+        model(ids)
+    layer = recording[0]
+    assert numpy.isnan(layer.entropy[1, :, first:]).all() and not numpy.isnan(layer.entropy[1, :, :first]).any()
+    assert layer.top(head=0, query=first, item=1) == [] and numpy.isnan(layer.weights(head=0, item=1)[first, :first + 1]).all()
+    clean = [item for item in (0, 2) if not (ids[item] == ids[1, 9]).any()]
+    assert clean and not any(numpy.isnan(layer.lift[item]).any() for item in clean)
+    assert "nan" not in str(recording.heads(clean[0])) and str(recording.heads(1))
+
+
+def test_heads_become_a_data_frame(monkeypatch):
+    _, model = pair("bert")
+    with record(model) as recording:
+        model(inputs("bert", "none")[0]["input_ids"])
+    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=dict))  # not installed here: what it is given
+    table = recording.heads().to_pandas()
+    assert [*table] == [*recording.heads().dtype.names] and len(table["sink"]) == 8
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError):
+        recording.heads().to_pandas()
 
 
 def test_compiled_models_are_refused():
