@@ -272,6 +272,30 @@ def test_pictures(tmp_path):
     assert "word5" in layer.picture(2, queries=(5, 9), keys=(0, 9)).to_text()
 
 
+@torch.no_grad()
+def test_pictures_hatch_what_no_query_may_see(monkeypatch):
+    eager, _ = pair("mistral")  # a window of 5
+    ids = inputs("mistral", "none")[0]["input_ids"]
+    drawn = []
+    monkeypatch.setattr(attend._recording, "picture", lambda values, **_: drawn.append(numpy.isnan(values)))
+    monkeypatch.setattr(attend._recording, "head_grid", lambda maps, **_: drawn.extend(numpy.isnan(maps)[1]))
+    with record(eager, keep="qk") as pairs_:
+        eager(ids)
+    with record(eager, map=(4, 4)) as blocks:
+        tokens = eager.generate(ids, max_new_tokens=4, do_sample=False)  # 20 tokens, blocks of 8
+    assert tokens.shape[1] == 21 and blocks[1].map.shape[2:] == (3, 3)
+    query, key = numpy.mgrid[:17, :17]
+    hidden = (key > query) | (key < query - 4)
+    pairs_[1].picture(2)
+    pairs_[1].picture(2, queries=(5, 9), keys=(3, 12))
+    blocks[1].picture(2)
+    blocks.picture()
+    numpy.testing.assert_array_equal(drawn[0], hidden)
+    numpy.testing.assert_array_equal(drawn[1], hidden[5:9, 3:12])
+    for map_ in drawn[2:]:
+        numpy.testing.assert_array_equal(map_, [[False, True, True], [False, False, True], [True, False, False]])
+
+
 def test_with_gradients_and_dropout_outputs_are_the_same():
     _, model = pair("bert")
     keywords, _ = inputs("bert", "none")
