@@ -60,8 +60,9 @@ def register() -> None:
     ...                      num_key_value_heads=2, vocab_size=99, attn_implementation="attend")
     >>> model = LlamaForCausalLM(config).eval()
     """
-    AttentionInterface.register("attend", _attention)
-    AttentionMaskInterface.register("attend", _mask)
+    if "attend" not in AttentionInterface().valid_keys():  # else whoever stands in front of it would be put away
+        AttentionInterface.register("attend", _attention)
+        AttentionMaskInterface.register("attend", _mask)
     for name, change in {"_check_and_adjust_attn_implementation": _refusing, "set_attn_implementation": _asking,
                          "post_init": _looking}.items():
         method = getattr(PreTrainedModel, name)

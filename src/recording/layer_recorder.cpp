@@ -37,6 +37,12 @@ Tensor make_zeros(const Dims& shape, DType dtype) {
   return tensor;
 }
 
+bool hides_nothing(const AttentionOptions& options) {
+  const auto tensors = tensor_options();
+  return !options.causal && options.window.left < 0 && options.window.right < 0 &&
+         std::none_of(tensors.begin(), tensors.end(), [&](const TensorOption& x) { return options.*x.value; });
+}
+
 bool all_hidden(const View& mask, std::int64_t from) {
   if (mask.size(-1) <= from) return false;
   const Tensor later = mask.slice(-1, from, mask.size(-1)).clone();
@@ -134,7 +140,7 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
   std::optional<View> ids;
   if (layer_.has_tokens) ids = tokens->slice(-1, place.keys.begin, place.keys.end);
   want_probes(function, x, ids);
-  make_room(place);
+  make_room(place, given);
 
   const Dims rows{layer_.batch, H_, x.forward.Tq}, keys{layer_.batch, H_, x.forward.Tk};
   const Dims top{layer_.batch, H_, x.forward.Tq, options_.top};
@@ -210,14 +216,16 @@ void LayerRecorder::take_keys(const AttentionSummary& s, const View& uniform, co
 
 // ---- The map ----
 
-void LayerRecorder::make_room(const CallPlace& place) {
+void LayerRecorder::make_room(const CallPlace& place, const AttentionOptions& attention) {
   const bool first = calls_ == 0;
   const std::int64_t Tq = place.queries.end, Tk = std::max(layer_.keys, place.keys.end);
   if (first) {
     layer_.row_range = options_.grows ? layer_.row_blocks * block_size(Tq, layer_.row_blocks) : Tq;
     layer_.column_range = options_.grows ? layer_.column_blocks * block_size(Tk, layer_.column_blocks) : Tk;
     const Dims shape{layer_.batch, H_, layer_.row_blocks, layer_.column_blocks};
-    map_ = make_zeros(shape, numbers_dtype_);
+    // Where all is visible, weights are written to all of it.
+    const bool written = !options_.grows && shows_pairs(layer_) && hides_nothing(attention);
+    map_ = written ? Tensor::uninitialized(shape, numbers_dtype_) : make_zeros(shape, numbers_dtype_);
     if (options_.grows || !shows_pairs(layer_)) map_max_ = make_zeros(shape, numbers_dtype_);
     seeing_ = Tensor({layer_.batch, H_, layer_.row_blocks}, DType::f64);
   }

@@ -44,7 +44,7 @@ class LayerRecorder {
   void take_rows(SummaryProblem& x, AttentionSummary& summary, const CallPlace& place);
   void take_keys(const AttentionSummary& summary, const View& uniform, const View& seen_by, const CallPlace& place);
   void take_seeing(const View& seen, const CallPlace& place);
-  void make_room(const CallPlace& place);
+  void make_room(const CallPlace& place, const AttentionOptions& attention);
   void double_rows();
   void double_columns();
   void divide_map();

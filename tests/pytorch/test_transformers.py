@@ -745,6 +745,14 @@ def test_autocast_makes_one_dtype():
     torch.testing.assert_close(got, expected, rtol=0, atol=4 * torch.finfo(torch.bfloat16).eps)
 
 
+def test_registering_again_leaves_what_stands_in_front(monkeypatch):
+    table = transformers.AttentionInterface._global_mapping
+    mine = lambda *arguments, **keywords: attend.transformers._attention(*arguments, **keywords)
+    monkeypatch.setitem(table, "attend", mine)
+    attend.transformers.register()
+    assert table["attend"] is mine
+
+
 def test_registering_again_changes_nothing():
     before = transformers.AttentionInterface()["attend"]
     attend.transformers.register()
