@@ -74,6 +74,7 @@ std::int64_t find_layer(const Recording& recording, const std::string& name) {
   if (number && number->size() == 1 && number->front() >= 0 && number->front() < std::ssize(layers))
     return number->front();
   std::vector<std::string> names;
+  names.reserve(layers.size());
   for (const RecordedLayer& layer : layers) names.push_back(layer.name);
   std::string suggestion = did_you_mean(name, names);
   if (suggestion.empty() && !names.empty())
