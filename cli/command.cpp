@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "attend/error.h"
+#include "attend/picture.h"
 #include "cli/suggest.h"
 
 namespace attend::cli {
@@ -97,6 +98,15 @@ std::string printable(std::string_view text) {
 void tell(std::string_view message) {
   const std::string line = printable(message) + "\n";
   (void)std::fwrite(line.data(), 1, line.size(), stderr);  // where standard error is closed, nobody is left to tell
+}
+
+void warn_of_missing_characters(const std::string& file, std::string_view text) {
+  const std::string missing = file.ends_with(".png") ? missing_characters(text) : "";
+  if (missing.empty()) return;
+  tell(
+      fmt::format("attend: {}: the font has no {}, which are boxes there; ATTEND_FONT may name a .ttf or .otf file "
+                  "that has them",
+                  file, missing));
 }
 
 void print(std::string_view text) {

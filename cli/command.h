@@ -76,6 +76,8 @@ std::string first_sentence(const std::string& text);
 std::string printable(std::string_view text);
 // A line to standard error, made printable. Where that can't be written there is nobody to tell: never fails.
 void tell(std::string_view message);
+// Tells which characters of a text a .png file has as boxes; nothing of another file.
+void warn_of_missing_characters(const std::string& file, std::string_view text);
 // Text to standard output; throws Failure where it can't be written.
 void print(std::string_view text);
 // Throws Failure unless everything printed has reached the system.

@@ -20,17 +20,14 @@
 namespace attend::cli {
 namespace {
 
-constexpr int widest = 10000;
-
 struct Arguments {
   ExplainOptions options;
   std::string preset;
   std::string focus;
   std::string weights;
-  std::string colour = "auto";
+  TextForm form;
   std::vector<std::string> files;
   std::int64_t head = 0;  // 0: none was given
-  int width = 0;
   bool all = false;
   bool list = false;
   bool json = false;
@@ -123,30 +120,20 @@ Trace make_trace(Arguments& arguments) {
   return explain(options, keep);
 }
 
-void warn_of_missing_characters(const std::string& file, const Trace& trace) {
-  if (!file.ends_with(".png")) return;
-  const std::string missing = missing_characters(
-      fmt::format("{}{}{}", trace.title, fmt::join(trace.tokens, ""), fmt::join(trace.tokens_2, "")));
-  if (missing.empty()) return;
-  tell(
-      fmt::format("attend: {}: the font has no {}, which are boxes there; ATTEND_FONT may name a .ttf or .otf file "
-                  "that has them",
-                  file, missing));
-}
-
 void run(Arguments& arguments) {
   if (arguments.list) return list_presets();
   Trace trace = make_trace(arguments);
   if (!arguments.focus.empty()) trace.focus = focus_row(arguments.focus, trace.tokens);
   TextStyle style{.all = arguments.all};
   if (arguments.head > 0) style.head = arguments.head - 1;
-  style.width = arguments.width > 0 ? arguments.width : std::min(terminal_width(), widest);
-  style.colour = use_colour(arguments.colour);
+  const TerminalStyle terminal = style_of(arguments.form);
+  style.width = terminal.width, style.colour = terminal.colour;
 
   for (const std::string& file : arguments.files) {
     writing([&] {
       write_trace(file, trace, style);
-      warn_of_missing_characters(file, trace);
+      warn_of_missing_characters(
+          file, fmt::format("{}{}{}", trace.title, fmt::join(trace.tokens, ""), fmt::join(trace.tokens_2, "")));
     });
     tell("attend: wrote " + file);
   }
@@ -207,13 +194,7 @@ void add_output_options(CLI::App& app, Arguments& arguments) {
       ->take_all()
       ->allow_extra_args(false)
       ->group(group);
-  choose_one(app.add_option("--color", arguments.colour,
-                            "Colour in the text; auto asks the terminal and NO_COLOR "
-                            "(auto)"),
-             "auto|always|never")
-      ->group(group);
-  whole_number(app.add_option("--width", arguments.width, "Columns of the text (those of the terminal)"), 40, widest)
-      ->group(group);
+  for (CLI::Option* option : add_text_form(app, arguments.form)) option->group(group);
 }
 
 }  // namespace

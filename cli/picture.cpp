@@ -18,17 +18,14 @@
 namespace attend::cli {
 namespace {
 
-constexpr int widest = 10000;
-
 struct Arguments {
   std::string weights;
   std::string mask;
   std::string rows, columns;
   std::string scale = "linear";
   std::string title;
-  std::string colour = "auto";
+  TextForm form;
   std::vector<std::string> files;
-  int width = 0;
 };
 
 Error unreadable(const std::string& file) {
@@ -68,22 +65,8 @@ std::vector<std::string> read_words(const std::string& option, const std::string
   return words;
 }
 
-void warn_of_missing_characters(const std::string& file, const std::vector<HeatMap>& maps, const std::string& title) {
-  if (!file.ends_with(".png")) return;
-  const std::string missing = missing_characters(
-      fmt::format("{}{}{}", title, fmt::join(maps[0].row_labels, ""), fmt::join(maps[0].column_labels, "")));
-  if (missing.empty()) return;
-  tell(
-      fmt::format("attend: {}: the font has no {}, which are boxes there; ATTEND_FONT may name a .ttf or .otf file "
-                  "that has them",
-                  file, missing));
-}
-
 void print_maps(const Arguments& arguments, const std::vector<HeatMap>& maps) {
-  TerminalStyle style;
-  style.width = arguments.width > 0 ? arguments.width : std::min(terminal_width(), widest);
-  style.colour = use_colour(arguments.colour);
-  print(terminal_heat_maps(maps, arguments.title, style));
+  print(terminal_heat_maps(maps, arguments.title, style_of(arguments.form)));
 }
 
 void run(const Arguments& arguments) {
@@ -103,7 +86,8 @@ void run(const Arguments& arguments) {
     const std::string bytes =
         file.ends_with(".png") ? png_heat_map(maps, arguments.title) : svg_heat_map(maps, arguments.title);
     writing([&] { write_file(file, bytes); });
-    warn_of_missing_characters(file, maps, arguments.title);
+    warn_of_missing_characters(file, fmt::format("{}{}{}", arguments.title, fmt::join(maps[0].row_labels, ""),
+                                                 fmt::join(maps[0].column_labels, "")));
     tell("attend: wrote " + file);
   }
   if (arguments.files.empty()) print_maps(arguments, maps);
@@ -144,10 +128,7 @@ Command add_picture(CLI::App& root) {
   app->add_option("--columns", arguments->columns, "The keys' words, likewise")->type_name("FILE");
   app->add_option("--mask", arguments->mask, "bool, broadcast to the weights: false where a query does not see a key")
       ->type_name("FILE");
-  choose_one(
-      app->add_option("--color", arguments->colour, "Colour in the text; auto asks the terminal and NO_COLOR (auto)"),
-      "auto|always|never");
-  whole_number(app->add_option("--width", arguments->width, "Columns of the text (those of the terminal)"), 40, widest);
+  add_text_form(*app, arguments->form);
   return {app, [arguments] { run(*arguments); }};
 }
 

@@ -20,8 +20,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int widest = 10000;
-
 struct Arguments {
   std::string file;
   std::int64_t item = 0;
@@ -30,9 +28,8 @@ struct Arguments {
   std::string strip;
   std::string sort, kind;
   std::string scale = "linear";
-  std::string colour = "auto";
+  TextForm form;
   std::vector<std::string> files;
-  int width = 0;
   bool json = false;
 };
 
@@ -176,15 +173,6 @@ std::string title_of(const Selection& selection) {
   return selection.recording.model.empty() ? layer : fmt::format("{}: {}", selection.recording.model, layer);
 }
 
-void warn_of_missing_characters(const std::string& file, const std::string& text) {
-  const std::string missing = ending_of(file) == ".png" ? missing_characters(text) : "";
-  if (missing.empty()) return;
-  tell(
-      fmt::format("attend: {}: the font has no {}, which are boxes there; ATTEND_FONT may name a .ttf or .otf file "
-                  "that has them",
-                  file, missing));
-}
-
 // All maps of a layer in one tensor [H,R,C], or one head's [R,C].
 Tensor stacked(const std::vector<HeadMap>& maps) {
   const Tensor& first = maps[0].values;
@@ -243,9 +231,7 @@ void write(const std::string& file, const Selection& selection, const Arguments&
 // ---- The terminal ----
 
 std::string to_text(const Selection& selection, const Arguments& arguments) {
-  TerminalStyle style;
-  style.width = arguments.width > 0 ? arguments.width : std::min(terminal_width(), widest);
-  style.colour = use_colour(arguments.colour);
+  const TerminalStyle style = style_of(arguments.form);
   std::string text = overview(selection, style.width) + "\n";
   if (selection.layer && selection.head) {
     text += head_text(selection.recording, heads_of(selection).front(), style.width);
@@ -262,7 +248,7 @@ std::string to_text(const Selection& selection, const Arguments& arguments) {
   if (heads.empty())
     return text + (arguments.kind.empty() ? "no heads\n" : fmt::format("no head of the kind {}\n", arguments.kind));
   // A file or a pipe has no edge.
-  const int width = arguments.width > 0 || on_terminal() ? style.width : widest;
+  const int width = arguments.form.width > 0 || on_terminal() ? style.width : widest;
   return text + heads_table(selection.recording, selection.item, heads, width, arguments.sort);
 }
 
@@ -320,12 +306,7 @@ void add_form(CLI::App& app, Arguments& arguments) {
                             "one (linear)"),
              "linear|sqrt|log")
       ->group(group);
-  choose_one(
-      app.add_option("--color", arguments.colour, "Colour in the text; auto asks the terminal and NO_COLOR (auto)"),
-      "auto|always|never")
-      ->group(group);
-  whole_number(app.add_option("--width", arguments.width, "Columns of the text (those of the terminal)"), 40, widest)
-      ->group(group);
+  for (CLI::Option* option : add_text_form(app, arguments.form)) option->group(group);
 }
 
 }  // namespace

@@ -4,10 +4,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+
+#include "cli/command.h"
 
 namespace attend::cli {
 namespace {
@@ -35,6 +38,18 @@ int terminal_width() {
   int columns = 0;
   std::from_chars(given.data(), given.data() + given.size(), columns);
   return columns > 0 ? columns : 80;
+}
+
+std::array<CLI::Option*, 2> add_text_form(CLI::App& app, TextForm& form) {
+  return {
+      choose_one(
+          app.add_option("--color", form.colour, "Colour in the text; auto asks the terminal and NO_COLOR (auto)"),
+          "auto|always|never"),
+      whole_number(app.add_option("--width", form.width, "Columns of the text (those of the terminal)"), 40, widest)};
+}
+
+TerminalStyle style_of(const TextForm& form) {
+  return {.width = form.width > 0 ? form.width : std::min(terminal_width(), widest), .colour = use_colour(form.colour)};
 }
 
 Progress::~Progress() {

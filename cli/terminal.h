@@ -1,9 +1,13 @@
 // What the terminal can show.
 #pragma once
 
+#include <CLI/CLI.hpp>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <string>
+
+#include "attend/picture.h"
 
 namespace attend::cli {
 
@@ -15,6 +19,16 @@ bool on_terminal();  // standard output is one
 
 // Columns of the terminal on standard output, else COLUMNS, else 80.
 int terminal_width();
+
+constexpr int widest = 10000;
+
+// How text is shown: --color and --width, as they stand on the command line.
+struct TextForm {
+  std::string colour = "auto";
+  int width = 0;  // 0: the terminal's
+};
+std::array<CLI::Option*, 2> add_text_form(CLI::App& app, TextForm& form);
+TerminalStyle style_of(const TextForm& form);
 
 // How far a computation is: a line of standard error, where that is a terminal and the computation takes long enough
 // to be wondered about. It is wiped away when this ends.
