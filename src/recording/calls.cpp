@@ -87,6 +87,12 @@ std::int64_t kept_bytes(const AttentionOptions& options) {
   return bytes;
 }
 
+std::int64_t bytes_of(const KeptCall& call) {
+  std::int64_t bytes = 0;
+  for (const auto& [name, tensor] : call.tensors) bytes += tensor.count() * size_of(tensor.dtype());
+  return bytes;
+}
+
 bool extend(KeptCall& last, const KeptCall& next) {
   if (!same_numbers(last.call, next.call) || !hides_later_keys(last.call, next.call)) return false;
   if (last.tensors.size() != next.tensors.size()) return false;

@@ -15,8 +15,9 @@ struct KeptCall {
 
 // The options' numbers and, where `keep`, copies of their tensors: an axis along which one was repeated has size 1.
 KeptCall keep_call(const AttentionOptions& options, const Range& queries, const Range& keys, double scale, bool keep);
-// What the copies take.
+// What the copies will take, and what they do.
 std::int64_t kept_bytes(const AttentionOptions& options);
+std::int64_t bytes_of(const KeptCall& call);
 
 // Whether `next`, whose queries follow those of `last`, is the same with more rows and keys; `last` is both then.
 bool extend(KeptCall& last, const KeptCall& next);

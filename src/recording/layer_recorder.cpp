@@ -119,7 +119,8 @@ std::int64_t LayerRecorder::bytes_with(const CallPlace& place, const AttentionOp
   }
   if (layer_.has_sinks) bytes += sink_weights_.bytes_for(Tq);
   for (const Growing* x : {&received_, &uniform_, &seen_by_}) bytes += x->bytes_for(Tk);
-  if (options_.keep_qk) bytes += q_.bytes_for(Tq) + k_.bytes_for(Tk) + kept_bytes_ + kept_bytes(options);
+  if (options_.keep_qk) bytes += q_.bytes_for(Tq) + k_.bytes_for(Tk) + kept_bytes(options);
+  for (const KeptCall& call : kept_) bytes += bytes_of(call);
   const std::int64_t rows = layer_.batch * H_ * layer_.row_blocks;
   const bool one_map = !options_.grows && layer_.row_blocks == Tq && layer_.column_blocks == Tk;
   return bytes + rows * (8 + (one_map ? 1 : 2) * layer_.column_blocks * size_of(numbers_dtype_));
@@ -170,20 +171,9 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
   lse_.append(lse), lse_low_.append(lse_low);
   take_keys(s, uniform, seen_by, place);
   if (options_.grows) take_seeing(seen, place);
-  const std::vector<double> previous = rows_with_previous(x, seen);
+  take_probes(x, seen);
   seen_.append(std::move(seen));
-  probes_.resize(x.found.size()), with_previous_.resize(previous.size());
-  for (std::size_t at = 0; at < x.found.size(); ++at) {
-    for (int kind = 0; kind < kernels::Probes::kinds; ++kind) probes_[at].sums[kind] += x.found[at].sums[kind];
-    with_previous_[at] += previous[at];
-  }
-  KeptCall kept = keep_call(options, place.queries, place.keys, x.forward.scale, options_.keep_qk);
-  if (options_.keep_qk) {
-    q_.append(q);
-    k_.append(k.slice(2, k_.size() - place.keys.begin, place.key_count));
-    kept_bytes_ += kept_bytes(options);
-  }
-  if (kept_.empty() || !extend(kept_.back(), kept)) kept_.push_back(std::move(kept));
+  keep(place, q, k, options, x.forward.scale);
   layer_.queries = place.queries.end, layer_.keys = place.keys.end, ++calls_;
   if (calls_ == 1) lift_ = std::move(s.lift);
   bytes_ = bytes_with({{0, layer_.queries}, {0, layer_.keys}, 0, {}}, {});
@@ -196,6 +186,25 @@ void LayerRecorder::take_rows(SummaryProblem& x, AttentionSummary& s, const Call
   top_keys_.append(std::move(s.top_keys)), top_weights_.append(std::move(s.top_weights));
   entropy_.append(std::move(s.entropy)), distance_.append(std::move(*s.distance));
   if (layer_.has_sinks && x.to.sink_weights.raw()) sink_weights_.append(std::move(*s.sink_weights));
+}
+
+void LayerRecorder::take_probes(const SummaryProblem& x, const View& seen) {
+  const std::vector<double> previous = rows_with_previous(x, seen);
+  probes_.resize(x.found.size()), with_previous_.resize(previous.size());
+  for (std::size_t at = 0; at < x.found.size(); ++at) {
+    for (int kind = 0; kind < kernels::Probes::kinds; ++kind) probes_[at].sums[kind] += x.found[at].sums[kind];
+    with_previous_[at] += previous[at];
+  }
+}
+
+void LayerRecorder::keep(const CallPlace& place, const View& q, const View& k, const AttentionOptions& options,
+                         double scale) {
+  KeptCall kept = keep_call(options, place.queries, place.keys, scale, options_.keep_qk);
+  if (options_.keep_qk) {
+    q_.append(q);
+    k_.append(k.slice(2, k_.size() - place.keys.begin, place.key_count));
+  }
+  if (kept_.empty() || !extend(kept_.back(), kept)) kept_.push_back(std::move(kept));
 }
 
 void LayerRecorder::take_keys(const AttentionSummary& s, const View& uniform, const View& seen_by,

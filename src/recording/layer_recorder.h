@@ -43,6 +43,8 @@ class LayerRecorder {
  private:
   void take_rows(SummaryProblem& x, AttentionSummary& summary, const CallPlace& place);
   void take_keys(const AttentionSummary& summary, const View& uniform, const View& seen_by, const CallPlace& place);
+  void take_probes(const SummaryProblem& x, const View& seen);
+  void keep(const CallPlace& place, const View& q, const View& k, const AttentionOptions& options, double scale);
   void take_seeing(const View& seen, const CallPlace& place);
   void make_room(const CallPlace& place, const AttentionOptions& attention);
   void double_rows();
@@ -52,7 +54,7 @@ class LayerRecorder {
 
   RecordOptions options_;
   RecordedLayer layer_;
-  std::int64_t H_ = 0, calls_ = 0, bytes_ = 0, kept_bytes_ = 0;
+  std::int64_t H_ = 0, calls_ = 0, bytes_ = 0;
   std::int64_t level_ = 0;  // query 0 is level with key 0 + level_
   DType numbers_dtype_ = DType::f32;
   Growing lse_, lse_low_, top_keys_, top_weights_, entropy_, distance_, sink_weights_, seen_;  // [B,H,Tq,...]
