@@ -15,48 +15,25 @@ constexpr std::int64_t few = 64;
 
 constexpr const char* reduction = "sum over keys, mean over queries";
 
-// Indices of a block: index i is in block floor(i blocks / range).
-Range block_of(std::int64_t block, std::int64_t blocks, std::int64_t range, std::int64_t count) {
-  const auto start = [&](std::int64_t b) { return std::min(count, (b * range + blocks - 1) / blocks); };
-  return {start(block), start(block + 1)};
-}
-
-Range common(const Range& a, const Range& b) {
-  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
-}
-
-// Whether a query of one range sees a key of another by the call's rules; what its tensors hide is not asked here.
-bool sees(const RecordedCall& call, const Range& all_queries, const Range& all_keys) {
-  const Range queries = common(all_queries, call.queries), keys = common(all_keys, call.keys);
-  if (queries.begin >= queries.end || keys.begin >= keys.end) return false;
-  const std::int64_t level = call.keys.begin + call.offset.value_or(0) - call.queries.begin;
-  const std::int64_t right = call.causal ? 0 : call.window.right;
-  const bool from_left = call.window.left < 0 || keys.end > queries.begin + level - call.window.left;
-  const bool from_right = right < 0 || keys.begin <= queries.end - 1 + level + right;
-  return from_left && from_right;
-}
-
-// Which blocks hold a pair that is seen, of a map of rows x columns.
-std::vector<char> seen_blocks(const RecordedLayer& x, std::int64_t rows, std::int64_t row_range, std::int64_t columns,
-                              std::int64_t column_range) {
+// Which blocks hold a pair that causality and windows leave, of a map of rows x columns: index i is in block
+// floor(i blocks / range).
+std::vector<char> seen_blocks(const std::vector<Range>& visible, std::int64_t rows, std::int64_t row_range,
+                              std::int64_t columns, std::int64_t column_range) {
   std::vector<char> seen(static_cast<std::size_t>(rows * columns));
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const Range queries = block_of(r, rows, row_range, x.queries);
-    for (const RecordedCall& call : x.calls) {
-      if (call.queries.end <= queries.begin || call.queries.begin >= queries.end) continue;
-      for (std::int64_t c = 0; c < columns; ++c)
-        if (sees(call, queries, block_of(c, columns, column_range, x.keys)))
-          seen[static_cast<std::size_t>(r * columns + c)] = 1;
-    }
+  for (std::int64_t i = 0; i < std::ssize(visible); ++i) {
+    const Range& keys = visible[static_cast<std::size_t>(i)];
+    if (keys.begin >= keys.end) continue;
+    const auto row = seen.begin() + i * rows / row_range * columns;
+    std::fill(row + keys.begin * columns / column_range, row + (keys.end - 1) * columns / column_range + 1, 1);
   }
   return seen;
 }
 
-std::function<bool(std::int64_t, std::int64_t)> visible_in(const RecordedLayer& x, const HeatMap& map) {
+std::function<bool(std::int64_t, std::int64_t)> visible_in(const std::vector<Range>& visible, const HeatMap& map) {
   const auto reach = [](const std::optional<Range>& range, std::int64_t count) { return range ? range->end : count; };
   const std::int64_t rows = map.values.size(0), columns = map.values.size(1);
   const auto seen = std::make_shared<const std::vector<char>>(
-      seen_blocks(x, rows, reach(map.row_range, rows), columns, reach(map.column_range, columns)));
+      seen_blocks(visible, rows, reach(map.row_range, rows), columns, reach(map.column_range, columns)));
   return [seen, columns](std::int64_t r, std::int64_t c) {
     return (*seen)[static_cast<std::size_t>(r * columns + c)] != 0;
   };
@@ -126,14 +103,13 @@ std::vector<HeadMap> layer_maps(const Selection& selection, std::int64_t layer, 
                     like});
     HeatMap& map = maps.back().map;
     map.values = maps.back().values;
-    map.visible = maps.size() == 1 ? visible_in(x, map) : maps.front().map.visible;
+    map.visible = maps.size() == 1 ? visible_in(recording.visible_keys(layer), map) : maps.front().map.visible;
   }
   return maps;
 }
 
 HeadMap merged_map(const Selection& selection, std::int64_t layer, HeadMap map, int columns) {
   const Recording& recording = selection.recording;
-  const RecordedLayer& x = recording.layers()[static_cast<std::size_t>(layer)];
   const std::int64_t R = map.values.size(0), C = map.values.size(1);
   const std::int64_t row_range = map.map.row_range ? map.map.row_range->end : R;
   const std::int64_t column_range = map.map.column_range ? map.map.column_range->end : C;
@@ -166,7 +142,7 @@ HeadMap merged_map(const Selection& selection, std::int64_t layer, HeadMap map, 
   merged.map.column_range = range(merged.values.size(1), of_columns, C, column_range);
   merged.map.row_labels.clear(), merged.map.column_labels.clear();
   merged.map.reduction = reduction;
-  merged.map.visible = visible_in(x, merged.map);
+  merged.map.visible = visible_in(recording.visible_keys(layer), merged.map);
   return merged;
 }
 

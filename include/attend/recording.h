@@ -92,6 +92,8 @@ class Recording {
   // ranges that are not within the layer's, and for a head or item that is not there.
   Tensor weights(std::int64_t layer, std::int64_t item, std::int64_t head, const std::optional<Range>& queries = {},
                  const std::optional<Range>& keys = {}) const;
+  // Of each query, the keys that causality and windows leave to it; what its mask hides is not looked at.
+  std::vector<Range> visible_keys(std::int64_t layer) const;
   // The place of a head among the recorded ones. Throws bad_value.
   std::int64_t head(std::int64_t layer, std::int64_t number) const;
 
@@ -138,7 +140,8 @@ class Recorder {
   // The new rows of a layer of kind "self" follow those that are there: with `offset` query i is level with key
   // i + offset of this call's keys, and so the place of these among all keys is known; without, they begin with the
   // first one. Keys after the last query (a static cache's) are left out if they are hidden. Throws as
-  // attention_summary(), as check(), and bad_value for what does not continue. What was recorded before stays whole.
+  // attention_summary(), as check(), and bad_value for what does not continue. Other layers stay whole then; this one
+  // does too, but for an error from within the pass (interrupted, out_of_memory), after which it is not to be added to.
   void add(const RecordCall& call, const View& q, const View& k, const View& lse, const View& lse_low,
            const AttentionOptions& options);
 

@@ -140,8 +140,8 @@ class RecordedLayer:
         values = self.map[item, at] if self._fine() and not self.has_weights else self.weights(head, rows, columns, item)
         if values.shape != (rows[1] - rows[0], columns[1] - columns[0]):
             values = values[slice(*rows), slice(*columns)]
-        first, last = self._visible()
-        values = _hidden(values, first[slice(*rows)] - columns[0], last[slice(*rows)] - columns[0])
+        first, last = self._raw.visible_keys(self._number)[slice(*rows)].T - columns[0]
+        values = _hidden(values, first, last)
         labels = [list(tokens[item][slice(*part)]) if tokens else None for tokens, part in
                   ((self._raw.query_tokens(self._number), rows), (self._raw.key_tokens(self._number), columns))]
         return picture(values, rows=labels[0], columns=labels[1], queries=rows, keys=columns, scale=scale, title=title)
@@ -167,22 +167,10 @@ class RecordedLayer:
                            columns=columns[item] if columns else [str(n) for n in range(self.keys)], scale=scale,
                            title=f"{self.name}, head {head}" if title is None else title)
 
-    def _visible(self):
-        """The first key that each query may see by causality and window, and the one after the last; [Tq] each."""
-        first, last = numpy.zeros(self.queries, numpy.int64), numpy.full(self.queries, self.keys)
-        for call in self._says["calls"]:
-            rows, (begin, end) = slice(*call["queries"]), call["keys"]
-            level = numpy.arange(*call["queries"]) - call["queries"][0] + begin + (call["offset"] or 0)
-            left, right = call["window"]
-            right = 0 if call["causal"] else right
-            first[rows] = numpy.maximum(begin, level - left) if left >= 0 else begin
-            last[rows] = numpy.minimum(end, level + right + 1) if right >= 0 else end
-        return first, last
-
     def _shown_map(self, item, at):
         """The map, NaN where no query of a block may see a key of it: pictures hatch that."""
         shown = self.map[item, at]
-        (rows, columns), first, last = shown.shape, *self._visible()
+        (rows, columns), (first, last) = shown.shape, self._raw.visible_keys(self._number).T
         starts = numpy.arange(rows) * self._says["row_range"] // rows
         width = self._says["column_range"] / columns
         first, last = numpy.minimum.reduceat(first, starts) / width, numpy.maximum.reduceat(last, starts) / width
@@ -269,8 +257,7 @@ class Recording:
     @property
     def layers(self) -> list:
         """The names of the layers, in the order in which they computed."""
-        raw = self._made()
-        return [raw.layer(n)["name"] for n in range(len(raw))]
+        return self._made().names
 
     def __len__(self):
         return len(self._made())
@@ -280,9 +267,8 @@ class Recording:
         names = self.layers
         number = names.index(layer) if layer in names else layer
         if not isinstance(number, (int, numpy.integer)) or not -len(raw) <= number < len(raw):
-            shown = ", ".join(names[:6]) + (f", ... ({len(names)} layers)" if len(names) > 6 else "")
             error = KeyError if isinstance(layer, str) else IndexError
-            raise error(f"layer {layer!r}, expected a number below {len(raw)} or one of {shown}")
+            raise error(f"layer {layer!r}, expected a number below {len(raw)} or one of {listed(names)}")
         number = int(number) % len(raw)
         if number not in self._layers:
             self._layers[number] = RecordedLayer(self, number)
@@ -340,12 +326,10 @@ class Recording:
 
         It prints as a table, sorts (numpy.sort(heads, order="sink")), and has to_pandas().
         """
-        raw, rows, item = self._made(), [], _whole("Recording.heads: item", item)
-        for number, name in enumerate(self.layers):
-            scores = raw.scores(number)
-            if not 0 <= item < raw.layer(number)["batch"]:
-                raise ValueError(f"Recording.heads: item {item}, expected 0 to {raw.layer(number)['batch'] - 1}")
-            rows += [(name, s.head, s.kind, *_scores(s)) for s in scores if s.batch == item]
+        rows = []
+        for layer in self:
+            at = layer._item(item)
+            rows += [(layer.name, s.head, s.kind, *_scores(s)) for s in layer._raw.scores(layer._number) if s.batch == at]
         return numpy.array(rows, _HEADS).view(Heads)
 
     def picture(self, item=0, layers=None, scale="sqrt", title=None):
@@ -369,9 +353,8 @@ class Recording:
     def _checked(self, tokens, name):
         items = [tokens] if all(isinstance(token, str) for token in tokens) else tokens
         items = [[str(token) for token in item] for item in items]
-        raw = self._made()
-        sizes = sorted({size for n in range(len(raw)) for size in (raw.layer(n)["queries"], raw.layer(n)["keys"])})
-        batches = {raw.layer(n)["batch"] for n in range(len(raw))}
+        sizes = sorted({size for layer in self for size in (layer.queries, layer.keys)})
+        batches = {layer._says["batch"] for layer in self}
         if items and len(items) not in batches:
             raise ValueError(f"Recording.{name}: expected tokens of {max(batches)} items, got {len(items)}")
         for at, item in enumerate(items):
@@ -391,6 +374,11 @@ def _whole(name, value):
         return operator.index(value)
     except Exception:
         raise TypeError(f"{name}: expected a whole number, got {type(value).__name__}") from None
+
+
+def listed(names):
+    """The first of a model's layers, for a message."""
+    return ", ".join(names[:6]) + (f", ... ({len(names)} layers)" if len(names) > 6 else "")
 
 
 def _hidden(values, first, last):

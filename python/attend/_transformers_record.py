@@ -10,7 +10,7 @@ import re
 import torch
 
 from ._core import _recorder
-from ._recording import Recording
+from ._recording import Recording, listed
 from .torch import attention
 
 # By the module that computes attention: the recorder of its model.
@@ -100,8 +100,7 @@ class ModelRecorder:
         chosen = set()
         for layer in names if layers is None else [layers] if isinstance(layers, (str, int)) else layers:
             if layer not in names and not (isinstance(layer, int) and 0 <= layer < len(names)):
-                shown = ", ".join(names[:6]) + (f", ... ({len(names)} layers)" if len(names) > 6 else "")
-                raise ValueError(f"record: layers: {layer!r}, expected a number below {len(names)}, or one of {shown}")
+                raise ValueError(f"record: layers: {layer!r}, expected a number below {len(names)}, or one of {listed(names)}")
             chosen.add(layer if layer in names else names[layer])
         return chosen
 
@@ -139,7 +138,7 @@ class ModelRecorder:
         self.state, self.generates = "called", generates
         self.raw = _recorder(self.options["top"], *self.options["map"], self.options["keep_qk"],
                              self.options["budget"], generates)
-        self.ids, self.decoder_ids = [], []
+        self.ids = {"input_ids": None, "decoder_input_ids": None}  # [B,T] of all steps so far
         self.rows = collections.Counter()  # of each layer, so far
         self.calls = collections.Counter()  # of each module, in this step
 
@@ -151,9 +150,13 @@ class ModelRecorder:
         self.calls.clear()
         given = inspect.signature(model.forward).bind_partial(*arguments, **keywords).arguments
         given = {**given, **given.get("kwargs", {})}
-        for name, ids in (("input_ids", self.ids), ("decoder_input_ids", self.decoder_ids)):
-            if isinstance(given.get(name), torch.Tensor) and given[name].dim() == 2:
-                ids.append(given[name].detach())
+        for name in self.ids:
+            self._add_ids(name, given.get(name))
+
+    def _add_ids(self, name, ids):
+        if isinstance(ids, torch.Tensor) and ids.dim() == 2:
+            before = self.ids[name]
+            self.ids[name] = ids.detach() if before is None else torch.cat((before, ids.detach()), 1)
 
     def _after(self, *_):
         if not self.generates:
@@ -163,8 +166,8 @@ class ModelRecorder:
         self._refuse(keywords)
         self._begin(True)
         inputs = keywords.get("inputs", keywords.get("input_ids", arguments[0] if arguments else None))
-        if self.model.config.is_encoder_decoder and isinstance(inputs, torch.Tensor) and inputs.dim() == 2:
-            self.ids.append(inputs.detach())
+        if self.model.config.is_encoder_decoder:
+            self._add_ids("input_ids", inputs)
         try:
             return generate(*arguments, **keywords)
         finally:
@@ -195,8 +198,7 @@ class ModelRecorder:
         made = raw.finish()
         name = self.model.config.name_or_path  # on the hub, or a folder, whose place on this machine is nobody's business
         made.model = (os.path.basename(os.path.normpath(name)) if os.path.isdir(name) else name) or type(self.model).__name__
-        ids, decoder_ids = (torch.cat(each, 1) if each else None for each in (self.ids, self.decoder_ids))
-        made.set_ids(ids, decoder_ids)
+        made.set_ids(*self.ids.values())
         self.recording._raw = made
 
     # The layers' calls
@@ -226,8 +228,7 @@ class ModelRecorder:
         if re.search("vision|visual|image|audio|speech|pixel", path, re.IGNORECASE):
             return None
         decodes = self.model.config.is_encoder_decoder and name.startswith("decoder")
-        ids = self.decoder_ids if decodes else self.ids
-        ids = torch.cat(ids, 1) if ids else None
+        ids = self.ids["decoder_input_ids" if decodes else "input_ids"]
         return ids if ids is not None and ids.shape[1] == count else None
 
     def _part(self, query, key, options):

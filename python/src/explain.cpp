@@ -169,9 +169,8 @@ void bind_pictures(Class& trace) {
       .def(
           "save",
           [](const Trace& self, nb::handle path) {
-            // Also a path that holds other bytes than UTF-8, as os.listdir() gives it.
-            const auto name = nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(path));
-            call("Trace.save", [&] { write_trace(std::string(name.c_str(), name.size()), self); });
+            const std::string name = path_of(path);
+            call("Trace.save", [&] { write_trace(name, self); });
           },
           nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
           "Write .json, .npz, .safetensors, .attend, .svg, .png or .html, by the path's ending.")

@@ -193,9 +193,7 @@ std::string to_text(const Picture& self, int width, bool colour) {
 }
 
 void save(const Picture& self, nb::handle path) {
-  // Also a path that holds other bytes than UTF-8, as os.listdir() gives it.
-  const auto encoded = nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(path));
-  const std::string name(encoded.c_str(), encoded.size());
+  const std::string name = path_of(path);
   if (!name.ends_with(".svg") && !name.ends_with(".png"))
     throw nb::value_error(("Picture.save: " + repr_of(path) + " should end in .svg or .png").c_str());
   call("Picture.save", [&] { write_file(name, name.ends_with(".svg") ? self.svg : self.png()); });

@@ -16,6 +16,7 @@
 #include "dtypes.h"
 #include "layout.h"
 #include "options.h"
+#include "text.h"
 
 namespace attend::python {
 
@@ -71,6 +72,13 @@ void add(Recorder& self, const std::string& layer, const std::string& kind, cons
 
 // ---- Recording ----
 
+std::vector<std::string> names(const Recording& self) {
+  std::vector<std::string> all;
+  all.reserve(self.layers().size());
+  for (const RecordedLayer& layer : self.layers()) all.push_back(layer.name);
+  return all;
+}
+
 nb::dict layer_of(const Recording& self, std::int64_t number) {
   const RecordedLayer& x = self.layers()[static_cast<std::size_t>(number)];
   nb::dict layer;
@@ -78,16 +86,6 @@ nb::dict layer_of(const Recording& self, std::int64_t number) {
   layer["batch"] = x.batch, layer["heads"] = x.heads, layer["kv_heads"] = x.kv_heads;
   layer["head_size"] = x.head_size, layer["queries"] = x.queries, layer["keys"] = x.keys, layer["top"] = x.top;
   layer["row_range"] = x.row_range, layer["column_range"] = x.column_range;
-  nb::list calls;
-  for (const RecordedCall& each : x.calls) {
-    nb::dict one;
-    one["queries"] = nb::make_tuple(each.queries.begin, each.queries.end);
-    one["keys"] = nb::make_tuple(each.keys.begin, each.keys.end);
-    one["causal"] = each.causal, one["window"] = nb::make_tuple(each.window.left, each.window.right);
-    one["offset"] = each.offset;
-    calls.append(one);
-  }
-  layer["calls"] = calls;
   layer["has_distance"] = x.has_distance, layer["has_sinks"] = x.has_sinks, layer["has_qk"] = x.has_qk;
   return layer;
 }
@@ -106,17 +104,22 @@ nb::object weights(const Recording& self, std::int64_t layer, std::int64_t item,
   return to_python({}, found);
 }
 
+// [Tq,2]
+nb::object visible_keys(const Recording& self, std::int64_t layer) {
+  const std::vector<Range> visible = self.visible_keys(layer);
+  Tensor ends({std::ssize(visible), 2}, DType::i64);
+  auto* to = ends.data<std::int64_t>();
+  for (const Range& keys : visible) *to++ = keys.begin, *to++ = keys.end;
+  return to_python({}, ends);
+}
+
 nb::object ids_of(const std::optional<Tensor>& ids) {
   return ids ? to_python({}, *ids) : nb::none();
 }
 
-Recording load(const std::string& path) {
-  return call("Recording.load", [&] { return Recording::load(path); });
-}
-
-std::string path_of(nb::handle path) {
-  const auto encoded = nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(path));
-  return {encoded.c_str(), encoded.size()};
+Recording load(nb::handle path) {
+  const std::string name = path_of(path);
+  return call("Recording.load", [&] { return Recording::load(name); });
 }
 
 void bind_recorder(nb::module_& m) {
@@ -134,7 +137,7 @@ void bind_recorder(nb::module_& m) {
 void bind_recording(nb::module_& m) {
   bind_recorder(m);
   nb::class_<Recording>(m, "_Recording")
-      .def_static("load", [](nb::handle path) { return load(path_of(path)); })
+      .def_static("load", &load)
       .def("save",
            [](const Recording& self, nb::handle path) {
              const std::string name = path_of(path);
@@ -154,7 +157,9 @@ void bind_recording(nb::module_& m) {
           },
           nb::arg("ids").none(), nb::arg("decoder_ids").none())
       .def("__len__", [](const Recording& self) { return self.layers().size(); })
+      .def_prop_ro("names", &names)
       .def("layer", &layer_of)
+      .def("visible_keys", &visible_keys)
       .def("query_tokens", [](const Recording& self, std::int64_t layer) { return self.query_tokens(layer); })
       .def("key_tokens", [](const Recording& self, std::int64_t layer) { return self.key_tokens(layer); })
       .def("numbers", &numbers)

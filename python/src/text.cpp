@@ -29,4 +29,9 @@ std::string repr_of(nb::handle object) {
   return text_by(PyObject_Repr, object);
 }
 
+std::string path_of(nb::handle path) {
+  const auto encoded = nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(path));
+  return {encoded.c_str(), encoded.size()};
+}
+
 }  // namespace attend::python

@@ -5,6 +5,7 @@
 
 #include "attention/head_scores.h"
 #include "core/message.h"
+#include "kernels/rules.h"
 #include "recording/calls.h"
 #include "recording/layer_recorder.h"
 
@@ -193,6 +194,22 @@ std::vector<HeadScores> Recording::scores(std::int64_t layer) const {
     }
   }
   return scores;
+}
+
+std::vector<Range> Recording::visible_keys(std::int64_t layer) const {
+  std::vector<Range> visible;
+  for (const RecordedCall& call : at(layer).calls) {
+    const kernels::Rules rules{.offset = call.offset.value_or(0),
+                               .causal = call.causal,
+                               .window_left = call.window.left,
+                               .window_right = call.window.right,
+                               .key_length = call.keys.end - call.keys.begin};
+    for (std::int64_t i = 0; i < call.queries.end - call.queries.begin; ++i) {
+      const kernels::KeyRange keys = kernels::visible_keys(rules, i);
+      visible.push_back({call.keys.begin + keys.lo, call.keys.begin + keys.hi});
+    }
+  }
+  return visible;
 }
 
 AttentionOptions Recording::options_of(std::int64_t layer, std::size_t call, std::int64_t item, std::int64_t head,

@@ -276,6 +276,44 @@ TEST(Recording, GenerationWithPaddingOnTheLeft) {
   for (std::int64_t b = 0; b < 2; ++b) expect_close(steps.weights(0, b, 1), whole.weights(0, b, 1), 1e-5);
 }
 
+// One mask stands for all calls that it continues: its bytes are those of the last one.
+TEST(Recording, AMaskThatGrowsTakesItsOwnBytes) {
+  const Arguments x = make_arguments(1, 1, 1, 40, 40, 8);
+  const auto bytes_with = [&](bool masked) {
+    Recorder recorder({.keep_qk = true, .grows = true});
+    for (const Step& step : one_by_one(20, 40)) {
+      Tensor mask({1, 1, 1, step.keys.end}, DType::boolean);
+      std::fill_n(mask.data<bool>(), mask.count(), true);
+      AttentionOptions options{.causal = true, .offset = Offset(step.queries.begin)};
+      if (masked) options.mask = mask;
+      record(recorder, {"a"}, x.q.view().slice(2, step.queries.begin, step.queries.end),
+             x.k.view().slice(2, 0, step.keys.end), options);
+    }
+    return recorder.bytes();
+  };
+  EXPECT_EQ(bytes_with(true) - bytes_with(false), 40);
+}
+
+TEST(Recording, VisibleKeysAreThoseOfEachCall) {
+  Arguments x = make_arguments(1, 1, 1, 6, 6, 8);
+  x.options.window = {2, 0};
+  const std::vector<std::pair<std::int64_t, std::int64_t>> expected = {{0, 1}, {0, 2}, {0, 3}, {1, 4}, {2, 5}, {3, 6}};
+  const auto expect = [&](const Recording& recording) {
+    const std::vector<Range> visible = recording.visible_keys(0);
+    ASSERT_EQ(visible.size(), expected.size());
+    for (std::size_t i = 0; i < visible.size(); ++i) {
+      EXPECT_EQ(std::pair(visible[i].begin, visible[i].end), expected[i]) << i;
+    }
+  };
+  expect(record_once(x));
+  expect(record_steps(x, {{{0, 4}, {0, 4}}, {{4, 5}, {2, 5}}, {{5, 6}, {3, 6}}}, {}, [](const Step& step) {
+    return AttentionOptions{.window = {2, 0}, .offset = Offset(step.queries.begin - step.keys.begin)};
+  }));
+  x.options.window = {}, x.options.causal = false;
+  for (const Range& keys : record_once(x).visible_keys(0))
+    EXPECT_EQ(std::pair(keys.begin, keys.end), (std::pair<std::int64_t, std::int64_t>(0, 6)));
+}
+
 TEST(Recording, CrossAttentionGrowsByRows) {
   Arguments x = make_arguments(1, 2, 2, 12, 20, 8);
   const RecordOptions wanted{.map = {64, 64}, .keep_qk = true, .grows = true};
