@@ -28,6 +28,7 @@ struct Arguments {
   TextForm form;
   std::vector<std::string> files;
   std::int64_t head = 0;  // 0: none was given
+  bool no_scale = false;
   bool all = false;
   bool list = false;
   bool json = false;
@@ -109,6 +110,7 @@ Trace make_trace(Arguments& arguments) {
   if (options.text == "-") options.text = read_stdin();
   if (!arguments.weights.empty())
     options.weights = arguments.weights == "linear" ? WeightInit::linear : WeightInit::uniform;
+  options.scale = !arguments.no_scale;
   Progress progress;
   ExplainKeep keep = needed(arguments);
   keep.progress = progress.stage();
@@ -170,6 +172,10 @@ std::vector<CLI::Option*> add_sentence_options(CLI::App& app, Arguments& argumen
       app.add_flag("--causal", options.causal, "A word attends to itself and the words before it"),
       app.add_flag("--positions", options.positions,
                    "Add the sinusoidal encodings of the words' places to the embeddings"),
+      app.add_flag("--no-scale", arguments.no_scale, "Give the softmax the scores as they are, not over sqrt(d_k)"),
+      whole_number(app.add_option("--window", options.window,
+                                  "A word attends to itself and N words before it and, unless --causal, after it"),
+                   0),
   };
   for (CLI::Option* option : all) option->group(group);
   return all;

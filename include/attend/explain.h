@@ -39,6 +39,9 @@ struct ExplainOptions {
   std::optional<WeightInit> weights = {};
   bool causal = false;     // a word sees itself and the words before it
   bool positions = false;  // sinusoidal encodings are added to the embeddings (Vaswani et al. 2017, section 3.5)
+  bool scale = true;       // scores / sqrt(d_k) go to the softmax; false: the scores as they are
+  // A word sees itself and that many words before it and, unless it is causal, after it. Not with a second sentence.
+  std::optional<std::int64_t> window = {};
 };
 
 // What explain() keeps of the matrices [H][T,T2], which are nearly all of a long sentence's memory. What to_text and
@@ -73,15 +76,17 @@ struct Trace {
   Tensor w_value;                      // [H][d_v,E], or [H][E,d_v]
   Tensor queries, keys;                // [H][T,d_k], [H][T2,d_k]
   Tensor values;                       // [H][T2,d_v]
-  Tensor scores, scaled_scores;        // [H][T,T2]: q.k, and q.k / sqrt(d_k), of hidden keys too
-  std::optional<Tensor> logits;        // [H][T,T2]: causal alone: scaled_scores, and -inf where a key is hidden
-  Tensor weights;                      // [H][T,T2]: each row sums to 1; 0 where a key is hidden
-  Tensor context;                      // [H][T,d_v]
+  Tensor scores, scaled_scores;  // [H][T,T2]: q.k, and q.k / sqrt(d_k) (or q.k: options.scale), of hidden keys too
+  std::optional<Tensor> logits;  // [H][T,T2]: causal or window: scaled_scores, and -inf where a key is hidden
+  Tensor weights;                // [H][T,T2]: each row sums to 1; 0 where a key is hidden
+  Tensor context;                // [H][T,d_v]
   std::optional<Tensor> concat_heads;  // [T,H * d_v]
   std::optional<Tensor> w_output;      // [E,H * d_v], or [H * d_v,E]: weights_in_out
   std::optional<Tensor> output;        // [T,E]
 
   bool multi_head() const { return queries.rank() == 3; }
+  // Whether some key may be hidden from a query.
+  bool masked() const { return causal || options.window; }
   // What the projections take: the embeddings, with their positions where those are added.
   View input() const;    // [T,E]
   View input_2() const;  // [T2,E]

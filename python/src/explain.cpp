@@ -26,7 +26,8 @@ text is a sentence of your own (without one: the tutorials' "Life is short, eat 
 preset the name of a tutorial's example (explain_presets()); one of the two. second_text makes it cross-attention: keys
 and values come from that sentence. seed, embedding_size, d_k and d_v (of each head) and heads are whole numbers; heads
 are joined and projected, 0 is one without a head axis. weights "linear" draws the matrices as torch.nn.Linear (the
-default for a text), "uniform" as torch.rand; causal hides later words; positions adds sinusoidal encodings.
+default for a text), "uniform" as torch.rand; causal hides later words; positions adds sinusoidal encodings;
+scale=False gives the softmax the scores as they are; window=n hides words more than n places away.
 Raises ValueError for a sentence without words, an unknown preset, a size below 1, a preset with other arguments.
 
 >>> import attend
@@ -53,7 +54,7 @@ void add_options(const nb::kwargs& keywords, ExplainOptions& options) {
     if (!take("second_text", options.second_text) && !take("seed", options.seed) &&
         !take("embedding_size", options.embedding_size) && !take("d_k", options.d_k) && !take("d_v", options.d_v) &&
         !take("heads", options.heads) && !take("causal", options.causal) && !take("positions", options.positions) &&
-        !take("weights", weights)) {
+        !take("scale", options.scale) && !take("window", options.window) && !take("weights", weights)) {
       throw nb::type_error(("explain() got an unexpected keyword argument '" + name + "'").c_str());
     }
   }
@@ -130,8 +131,9 @@ void bind_tensors(Class& trace) {
   field("keys", &Trace::keys, "[H][T2,d_k]");
   field("values", &Trace::values, "[H][T2,d_v]");
   field("scores", &Trace::scores, "[H][T,T2]: q.k");
-  field("scaled_scores", &Trace::scaled_scores, "[H][T,T2]: q.k / sqrt(d_k)");
-  optional_field("logits", &Trace::logits, "[H][T,T2]: causal: scaled_scores, and -inf where a key is hidden");
+  field("scaled_scores", &Trace::scaled_scores, "[H][T,T2]: q.k / sqrt(d_k), or q.k: scale=False");
+  optional_field("logits", &Trace::logits,
+                 "[H][T,T2]: causal or window: scaled_scores, and -inf where a key is hidden");
   field("weights", &Trace::weights, "[H][T,T2]: each row sums to 1");
   field("context", &Trace::context, "[H][T,d_v]");
   optional_field("concat_heads", &Trace::concat_heads, "[T,H * d_v]");
@@ -197,8 +199,8 @@ void bind_explain(nb::module_& m) {
   m.def("explain", &explain_, nb::arg("text") = nb::none(), nb::arg("preset") = nb::none(), nb::arg("options"),
         nb::sig("def explain(text: str | None = None, preset: str | None = None, *, second_text: str | None = None, "
                 "seed: int = 123, embedding_size: int = 16, d_k: int = 24, d_v: int = 28, heads: int = 0, "
-                "weights: Literal['linear', 'uniform'] | None = None, causal: bool = False, positions: bool = False) "
-                "-> Trace"),
+                "weights: Literal['linear', 'uniform'] | None = None, causal: bool = False, positions: bool = False, "
+                "scale: bool = True, window: int | None = None) -> Trace"),
         explain_doc);
   m.def(
       "explain_presets",

@@ -106,17 +106,18 @@ void fill_matrices(const ExplainKeep& keep, Trace& trace) {
   };
   trace.weights = matrix();
   if (keep.scores) trace.scores = matrix(), trace.scaled_scores = matrix();
-  if (keep.scores && trace.causal) trace.logits = matrix();
+  if (keep.scores && trace.masked()) trace.logits = matrix();
   trace.kept_head = keep.head;
+  AttentionOptions options = attention_options(trace);
   for (std::int64_t h = 0; h < heads; ++h) {
     const auto of_head = [&](const Tensor& x) {
       return trace.multi_head() ? x.view().select(0, keep.head.value_or(h)) : x.view();
     };
     for (std::int64_t i = 0; i < length; i += rows) {
       const std::int64_t end = std::min(i + rows, length);
-      const AttentionSteps steps =
-          attention_steps(of_head(trace.queries).slice(0, i, end), of_head(trace.keys),
-                          of_head(trace.values).slice(1, 0, 1), {.causal = trace.causal, .offset = Offset(i)});
+      options.offset = Offset(i);
+      const AttentionSteps steps = attention_steps(of_head(trace.queries).slice(0, i, end), of_head(trace.keys),
+                                                   of_head(trace.values).slice(1, 0, 1), options);
       const auto store = [&](Tensor& to, const Tensor& block) {
         to.view().reshape({heads, length, keys}).select(0, h).slice(0, i, end).copy_from(block);
       };
@@ -158,12 +159,22 @@ Trace run(const Recipe& recipe, const ExplainKeep& keep) {
   trace.values = project(second, trace.w_value, trace.weights_in_out);
 
   fill_matrices(keep, trace);
-  trace.context = attention(trace.queries, trace.keys, trace.values, {.causal = trace.causal}).out;
+  trace.context = attention(trace.queries, trace.keys, trace.values, attention_options(trace)).out;
   if (trace.w_output) join_heads(trace);
   return trace;
 }
 
 }  // namespace
+
+AttentionOptions attention_options(const Trace& trace) {
+  AttentionOptions options{.causal = trace.causal};
+  if (!trace.options.scale) options.scale = 1;
+  if (trace.options.window) {
+    const std::int64_t side = std::min(*trace.options.window, trace.keys.size(-2));  // more is all of them
+    options.window = {side, side};
+  }
+  return options;
+}
 
 Trace explain(const ExplainOptions& options, const ExplainKeep& keep) {
   const Recipe recipe = recipe_of(options);
@@ -177,7 +188,7 @@ Trace explain_preset(std::string_view name) {
 
 std::int64_t explain_bytes(const ExplainOptions& options, const ExplainKeep& keep) {
   const Recipe recipe = recipe_of(options);
-  const std::int64_t matrices = !keep.scores ? 1 : options.causal ? 4 : 3;
+  const std::int64_t matrices = !keep.scores ? 1 : options.causal || options.window ? 4 : 3;
   return element_count(
       {matrices * size_of(DType::f32), kept_heads(options.heads, keep), std::ssize(recipe.tokens), recipe.keys()});
 }

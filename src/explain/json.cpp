@@ -49,7 +49,9 @@ std::string made_json(const ExplainOptions& options) {
                                 {"heads", options.heads},
                                 {"weights", options.weights == WeightInit::linear ? "linear" : "uniform"},
                                 {"causal", options.causal},
-                                {"positions", options.positions}}
+                                {"positions", options.positions},
+                                {"scale", options.scale},
+                                {"window", options.window ? nlohmann::ordered_json(*options.window) : nullptr}}
       .dump();
 }
 

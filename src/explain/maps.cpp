@@ -3,6 +3,7 @@
 
 #include "core/message.h"
 #include "core/utf8.h"
+#include "explain/recipe.h"
 #include "explain/walk.h"
 #include "kernels/rules.h"
 #include "picture/text.h"
@@ -44,8 +45,19 @@ std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::
   return labels;
 }
 
+std::pair<std::int64_t, std::int64_t> visible_keys(const Trace& trace, std::int64_t i) {
+  const AttentionOptions options = attention_options(trace);
+  const kernels::KeyRange keys = kernels::visible_keys({.causal = options.causal,
+                                                        .window_left = options.window.left,
+                                                        .window_right = options.window.right,
+                                                        .key_length = trace.keys.size(-2)},
+                                                       i);
+  return {keys.lo, keys.hi};
+}
+
 bool visible(const Trace& trace, std::int64_t i, std::int64_t j) {
-  return j < kernels::visible_keys({.causal = trace.causal, .key_length = trace.keys.size(-2)}, i).hi;
+  const auto [begin, end] = visible_keys(trace, i);
+  return begin <= j && j < end;
 }
 
 std::pair<std::int64_t, std::int64_t> drawn_heads(const Trace& trace, const std::optional<std::int64_t>& head) {
@@ -67,17 +79,19 @@ std::vector<HeatMap> weight_maps(const Trace& trace, const std::optional<std::in
     map.row_labels = labels_of(trace.tokens, map.values.size(0));
     map.column_labels = trace.embeddings_2 ? labels_of(trace.tokens_2, map.values.size(1)) : map.row_labels;
     if (trace.multi_head() && trace.queries.size(0) > 1) map.title = fmt::format("head {}", h + 1);
-    if (trace.causal) map.visible = [&trace](std::int64_t i, std::int64_t j) { return visible(trace, i, j); };
+    if (trace.masked()) map.visible = [&trace](std::int64_t i, std::int64_t j) { return visible(trace, i, j); };
     maps.push_back(std::move(map));
   }
   return maps;
 }
 
 std::string picture_title(const Trace& trace) {
-  return fmt::format("{}attention weights: {}",
+  const std::optional<std::int64_t>& window = trace.options.window;
+  return fmt::format("{}attention weights{}{}: {}",
                      trace.embeddings_2 ? "Cross-"
                      : trace.causal     ? "Causal self-"
                                         : "Self-",
+                     window ? fmt::format(", window {}", *window) : "", trace.options.scale ? "" : ", not scaled",
                      trace.title);
 }
 

@@ -135,10 +135,12 @@ Recipe recipe_of(const ExplainOptions& asked) {
   at_least(1, "d_k", options.d_k);
   at_least(1, "d_v", options.d_v);
   at_least(0, "heads", options.heads);
-  if (options.causal && options.second_text) {
+  if (options.window) at_least(0, "window", *options.window);
+  if ((options.causal || options.window) && options.second_text) {
     fail(ErrorCode::bad_value, "explain",
-         "causal was asked for together with a second sentence, whose words have no place "
-         "before or after the first's");
+         "{} was asked for together with a second sentence, whose words have no place "
+         "before or after the first's",
+         options.causal ? "causal" : "window");
   }
   Recipe recipe;
   recipe.title = *options.text;

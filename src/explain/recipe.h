@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "attend/attention.h"
 #include "attend/explain.h"
 
 namespace attend {
@@ -45,6 +46,9 @@ struct Recipe {
     return random_rows_2 > 0 ? random_rows_2 : std::ssize(tokens_2.empty() ? tokens : tokens_2);
   }
 };
+
+// What attention() is asked for of a trace's queries, keys and values.
+AttentionOptions attention_options(const Trace& trace);
 
 // Throws bad_value as explain() does.
 Recipe recipe_of(const ExplainOptions& options);

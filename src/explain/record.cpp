@@ -2,6 +2,7 @@
 #include "attend/attention.h"
 #include "core/axes.h"
 #include "core/message.h"
+#include "explain/recipe.h"
 #include "explain/walk.h"
 
 namespace attend {
@@ -19,7 +20,7 @@ Recording to_recording(const Trace& trace) {
   check_text(trace);
   const bool cross = trace.embeddings_2.has_value();
   const View q = with_four_axes(trace.queries), k = with_four_axes(trace.keys), v = with_four_axes(trace.values);
-  AttentionOptions options{.causal = trace.causal};
+  AttentionOptions options = attention_options(trace);
   options.lse_low = true;
   const AttentionResult rows = attention(q, k, v.slice(3, 0, 1), options);  // of the values lse needs none
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/message.h"
+#include "explain/recipe.h"
 
 namespace attend {
 
@@ -39,7 +40,7 @@ struct Focus {
   bool sees(std::int64_t place) const { return visible(trace, i, place); }
   std::int64_t keys() const { return row.weights.size(1); }
   Dims pairs_shape() const { return {std::ssize(words), keys()}; }
-  const char* softmax_of() const { return trace.causal ? "logits" : "scaled_scores"; }
+  const char* softmax_of() const { return trace.masked() ? "logits" : "scaled_scores"; }
   std::string head_name() const { return fmt::format("head {} of {}", head + 1, trace.queries.size(0)); }
   // A step that each head takes by itself.
   std::string title(const char* text) const {
@@ -73,10 +74,18 @@ void show_pairs(Step& step, const Focus& f, const char* name, const Tensor& matr
   show(step, f, name, f.all ? f.pairs(matrix) : row.view(), 0, f.query());
 }
 
+// "come later", "stand more than 2 words away"
+std::string why_hidden(const Trace& trace) {
+  const std::optional<std::int64_t>& window = trace.options.window;
+  if (!window) return "come later";
+  const std::string far = fmt::format("more than {} word{}", *window, *window == 1 ? "" : "s");
+  return trace.causal ? fmt::format("come later or stand {} before it", far) : fmt::format("stand {} away", far);
+}
+
 Step picture_step(const Focus& f) {
   Step step{f.title("Who attends to whom"), {}};
   say(step, "Each row is a query: how a word shares its attention out among the keys, the columns. A row sums to 1.{}",
-      f.trace.causal ? " Hatched keys are hidden from it, as they come later." : "");
+      f.trace.masked() ? fmt::format(" Hatched keys are hidden from it, as they {}.", why_hidden(f.trace)) : "");
   HeatMap map = std::move(weight_maps(f.trace, f.head).front());
   map.title.clear();
   step.blocks.push_back(Picture{std::move(map)});
@@ -198,7 +207,7 @@ Step scores_step(const Focus& f) {
                                                                       keys.transpose(0, 1).shape())});
   show_pairs(step, f, "scores", f.trace.scores, f.row.scores);
   say(step, "One of them worked out: the query of \"{}\" with the key of \"{}\", which it matches best{}. {} products:",
-      f.query(), f.key(f.j), f.trace.causal ? " of those that it sees" : "", size);
+      f.query(), f.key(f.j), f.trace.masked() ? " of those that it sees" : "", size);
   Items products;
   const std::int64_t shown = std::min<std::int64_t>(size, 2 * most_rows);
   for (std::int64_t d = 0; d < shown; ++d) {
@@ -218,10 +227,32 @@ std::int64_t saturated_rows(const Focus& f) {
   std::int64_t rows = 0;
   for (std::int64_t i = 0; i < weights.size(0); ++i) {
     const float* row = weights.data<float>() + i * weights.strides()[0];
-    const bool several = f.keys() > 1 && visible(f.trace, i, 1);
+    const auto [begin, end] = visible_keys(f.trace, i);
+    const bool several = end - begin > 1;
     rows += several && *std::max_element(row, row + f.keys()) > 0.99f ? 1 : 0;
   }
   return rows;
+}
+
+// How many rows are saturated, and why: `begins` is the sentence's beginning.
+void say_saturated(Step& step, const Focus& f, const char* begins) {
+  if (const std::int64_t rows = saturated_rows(f); rows > 0)
+    say(step, "{} {} of the {} queries will give one key more than 0.99: these scores lie far apart{}.", begins, rows,
+        f.words.size(),
+        f.trace.options.weights == WeightInit::uniform ? ", as the matrices' numbers are all positive" : "");
+}
+
+Step unscaled_step(const Focus& f) {
+  const auto d_k = f.of(f.trace.queries).size(1);
+  Step step{f.title("Scores are not scaled"), {}};
+  say(step,
+      "They go to the softmax as they are. Attention usually divides them by √d_k, here √{} = {}: the more products, "
+      "the larger their sum, and the larger the scores, the nearer the softmax comes to giving all to one key.",
+      d_k, number(std::sqrt(d_k)));
+  step.blocks.push_back(Formula{"scaled_scores = scores", f.pairs_shape().str()});
+  show_pairs(step, f, "scaled_scores", f.trace.scaled_scores, f.row.scaled_scores);
+  say_saturated(step, f, "So");
+  return step;
 }
 
 Step scale_step(const Focus& f) {
@@ -234,19 +265,31 @@ Step scale_step(const Focus& f) {
       Formula{fmt::format("scaled_scores = scores / √d_k = scores / √{} = scores / {}", d_k, number(std::sqrt(d_k))),
               f.pairs_shape().str()});
   show_pairs(step, f, "scaled_scores", f.trace.scaled_scores, f.row.scaled_scores);
-  if (const std::int64_t rows = saturated_rows(f); rows > 0)
-    say(step, "Even so {} of the {} queries will give one key more than 0.99: these scores lie far apart{}.", rows,
-        f.words.size(),
-        f.trace.options.weights == WeightInit::uniform ? ", as the matrices' numbers are all positive" : "");
+  say_saturated(step, f, "Even so");
   return step;
 }
 
+// What a word sees besides itself: " and the words before it".
+std::string what_is_seen(const Trace& trace) {
+  const char* sides = trace.causal ? "before it" : "before it and after it";
+  const std::optional<std::int64_t>& window = trace.options.window;
+  if (!window) return fmt::format(" and the words {}", sides);
+  if (*window == 0) return " alone";
+  return *window == 1 ? fmt::format(" and the word {}", sides) : fmt::format(" and the {} words {}", *window, sides);
+}
+
 Step mask_step(const Focus& f) {
-  Step step{f.title("Later keys are hidden"), {}};
+  const Trace& t = f.trace;
+  const char* mask = !t.options.window ? "Causal" : t.causal ? "Causal, in a window" : "A window";
+  Step step{f.title(!t.options.window ? "Later keys are hidden"
+                    : t.causal        ? "Later and distant keys are hidden"
+                                      : "Distant keys are hidden"),
+            {}};
+  const auto [begin, end] = visible_keys(t, f.i);
   say(step,
-      "Causal: a word sees itself and the words before it. The score of a key that it does not see becomes -inf, "
-      "so that the softmax gives it nothing. \"{}\" sees {} of {} keys.",
-      f.query(), f.i + 1, f.keys());
+      "{}: a word sees itself{}. The score of a key that it does not see becomes -inf, so that the softmax gives "
+      "it nothing. \"{}\" sees {} of {} keys.",
+      mask, what_is_seen(t), f.query(), end - begin, f.keys());
   step.blocks.push_back(
       Formula{"logits = scaled_scores where the query sees the key, else -inf", f.pairs_shape().str()});
   const Tensor none;
@@ -332,8 +375,10 @@ Step output_step(const Focus& f) {
 
 // The steps of one query: the row that the trace's matrices hold, to the last bit.
 AttentionSteps steps_of(const Focus& f) {
+  AttentionOptions options = attention_options(f.trace);
+  options.offset = Offset(f.i);
   return attention_steps(f.of(f.trace.queries).slice(0, f.i, f.i + 1), f.of(f.trace.keys), f.of(f.trace.values),
-                         {.causal = f.trace.causal, .offset = Offset(f.i)});
+                         options);
 }
 
 }  // namespace
@@ -358,8 +403,8 @@ std::vector<Step> walk(const Trace& trace, const TextStyle& style, AttentionStep
   if (trace.positions) steps.push_back(positions_step(f));
   steps.push_back(projections_step(f));
   steps.push_back(scores_step(f));
-  steps.push_back(scale_step(f));
-  if (trace.causal) steps.push_back(mask_step(f));
+  steps.push_back(trace.options.scale ? scale_step(f) : unscaled_step(f));
+  if (trace.masked()) steps.push_back(mask_step(f));
   steps.push_back(softmax_step(f));
   steps.push_back(context_step(f));
   if (trace.output) steps.push_back(output_step(f));

@@ -54,7 +54,8 @@ struct Step {
 // The views point into the trace and into `row`, which is filled. Throws as TextStyle says.
 std::vector<Step> walk(const Trace& trace, const TextStyle& style, AttentionSteps& row);
 
-// Whether the query at place i sees the key at place j.
+// The first key that the query at place i sees, and the one after the last.
+std::pair<std::int64_t, std::int64_t> visible_keys(const Trace& trace, std::int64_t i);
 bool visible(const Trace& trace, std::int64_t i, std::int64_t j);
 
 // The first head that is drawn, and the one after the last: all that are kept, or the one that is asked for.

@@ -54,6 +54,8 @@ def complete(script, tmp_path):
         (["ex"], ["explain"]),
         (["--v"], ["--version"]),
         (["explain", "--pre"], ["--preset"]),
+        (["explain", "--no-s"], ["--no-scale"]),
+        (["explain", "--window", ""], [""]),
         (["explain", "--weights", ""], ["linear", "uniform"]),
         (["explain", "--color", "n"], ["never"]),
         (["explain", "--color", "=", "a"], ["auto", "always"]),

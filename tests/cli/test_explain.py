@@ -128,6 +128,10 @@ def test_options_reach_the_library(explain):
     assert (tensors()["w_query"] == tensors("--weights", "linear")["w_query"]).all()
     assert sized["output"].shape == (3, 4) and "positions" not in sized
     assert tensors("--positions")["positions"].shape == (3, 16)
+    unscaled = tensors("--no-scale")
+    assert (unscaled["scaled_scores"] == unscaled["scores"]).all() and (unscaled["scores"] == tensors()["scores"]).all()
+    assert (tensors("--window", "1")["weights"] == 0).tolist() == [[False, False, True], [False] * 3, [True, False, False]]
+    assert (tensors("--window=0", "--causal")["weights"] == np.eye(3)).all()
     assert (tensors("--seed", "1")["embeddings"] != tensors("--seed", "18446744073709551615")["embeddings"]).all()
 
 
@@ -200,5 +204,10 @@ def test_failures(explain):
         result = explain(text, status=1, input="")
         assert result.stdout == "" and result.stderr.startswith("attend: ") and result.stderr.count("\n") == 1
     assert "UTF-8" in explain(b"\xff", status=1).stderr
+    assert "window was asked for together with a second sentence" in explain("a", "--cross=b", "--window=1", status=1).stderr
+    assert "--window" in explain("a", "--window=-1", status=2).stderr
+    assert "takes no value" in explain("--no-scale=false", status=2).stderr
+    for option in ("--no-scale", "--window=1"):
+        assert "stand together" in explain("--preset=life", option, status=2).stderr
     result = explain("-o", "nowhere/a.svg", status=1)
     assert result.stdout == "" and "nowhere/a.svg" in result.stderr

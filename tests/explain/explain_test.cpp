@@ -89,8 +89,9 @@ TEST(Explain, PositionsAreVaswanisAndTellEqualWordsApart) {
 
 // What is left out changes nothing of the rest, and the walk of one head needs no more than its weights.
 TEST(Explain, KeepsWhatIsAskedFor) {
-  for (const bool causal : {false, true}) {
-    const ExplainOptions options{.text = "a b c d", .heads = 3, .causal = causal};
+  for (const ExplainOptions& options :
+       {ExplainOptions{.text = "a b c d", .heads = 3}, ExplainOptions{.text = "a b c d", .heads = 3, .causal = true},
+        ExplainOptions{.text = "a b c d", .heads = 3, .scale = false, .window = 1}}) {
     const Trace all = explain(options);
     std::vector<double> parts;
     const Trace one =
@@ -108,7 +109,7 @@ TEST(Explain, KeepsWhatIsAskedFor) {
         ErrorCode::bad_value, [&] { to_text(one, {.head = 0}); }, "kept head 1 alone");
     expect_error(
         ErrorCode::bad_value, [&] { to_text(one, {.all = true}); }, "were not kept");
-    EXPECT_EQ(explain_bytes(options), (causal ? 4 : 3) * 3 * 16 * 4);
+    EXPECT_EQ(explain_bytes(options), (all.logits ? 4 : 3) * 3 * 16 * 4);
     EXPECT_EQ(explain_bytes(options, {.scores = false, .head = 2}), 16 * 4);
   }
   expect_error(
@@ -116,8 +117,9 @@ TEST(Explain, KeepsWhatIsAskedFor) {
   // In pieces of some millions of pairs.
   std::string text;
   for (int i = 0; i < 1500; ++i) text.append("w").append(std::to_string(i)).append(" ");
-  const Trace trace = explain({.text = text, .d_k = 2, .causal = true});
-  const AttentionSteps steps = attention_steps(trace.queries, trace.keys, trace.values, {.causal = true});
+  const Trace trace = explain({.text = text, .d_k = 2, .causal = true, .window = 1400});
+  const AttentionSteps steps =
+      attention_steps(trace.queries, trace.keys, trace.values, {.causal = true, .window = {1400, 1400}});
   expect_same(trace.scores, steps.scores);
   expect_same(trace.scaled_scores, steps.scaled_scores);
   expect_same(*trace.logits, steps.logits);
@@ -193,6 +195,64 @@ TEST(Explain, CausalHidesLaterWords) {
   expect_same(trace.scores, explain({.text = "a b c d e f", .heads = 2}).scores);
 }
 
+// The plain way to weights and context from queries, keys and values, in double.
+void expect_plain_attention(const Trace& trace, double scale, const std::function<bool(int, int)>& sees) {
+  const auto length = static_cast<int>(std::ssize(trace.tokens));
+  for (int i = 0; i < length; ++i) {
+    std::vector<double> e(static_cast<std::size_t>(length));
+    double sum = 0;
+    for (int j = 0; j < length; ++j) {
+      double score = 0;
+      for (std::int64_t d = 0; d < trace.queries.size(1); ++d)
+        score += trace.queries.item({i, d}) * trace.keys.item({j, d});
+      EXPECT_NEAR(trace.scores.item({i, j}), score, 1e-5);  // f32 sums of 24 products, of numbers around 1
+      EXPECT_NEAR(trace.scaled_scores.item({i, j}), score * scale, 1e-5);
+      EXPECT_EQ(trace.logits && trace.logits->item({i, j}) == -INFINITY, !sees(i, j));
+      sum += e[static_cast<std::size_t>(j)] = sees(i, j) ? std::exp(score * scale) : 0;
+    }
+    for (int j = 0; j < length; ++j)
+      EXPECT_NEAR(trace.weights.item({i, j}), e[static_cast<std::size_t>(j)] / sum, 1e-5) << i << ' ' << j;
+    for (std::int64_t d = 0; d < trace.values.size(1); ++d) {
+      double context = 0;
+      for (int j = 0; j < length; ++j) context += e[static_cast<std::size_t>(j)] / sum * trace.values.item({j, d});
+      EXPECT_NEAR(trace.context.item({i, d}), context, 1e-5);
+    }
+  }
+}
+
+TEST(Explain, WithoutScaleTheSoftmaxTakesTheScores) {
+  const ExplainOptions options{.text = "a b c d e f", .scale = false};
+  const Trace trace = explain(options);
+  expect_same(trace.scaled_scores, trace.scores);
+  expect_plain_attention(trace, 1, [](int, int) { return true; });
+  const Trace scaled = explain({.text = "a b c d e f"});
+  expect_plain_attention(scaled, 1 / std::sqrt(24.0), [](int, int) { return true; });
+  expect_same(trace.scores, scaled.scores);
+  const AttentionSteps steps = attention_steps(trace.queries, trace.keys, trace.values, {.scale = 1});
+  expect_same(trace.weights, steps.weights);
+}
+
+TEST(Explain, AWindowHidesDistantWords) {
+  for (const bool causal : {false, true}) {
+    for (const int window : {0, 1, 2, 7}) {
+      const Trace trace = explain({.text = "a b c d e f g", .causal = causal, .window = window});
+      ASSERT_TRUE(trace.logits);
+      expect_plain_attention(trace, 1 / std::sqrt(24.0),
+                             [&](int i, int j) { return std::abs(i - j) <= window && (!causal || j <= i); });
+      const AttentionSteps steps =
+          attention_steps(trace.queries, trace.keys, trace.values, {.causal = causal, .window = {window, window}});
+      expect_same(*trace.logits, steps.logits);
+      expect_same(trace.weights, steps.weights);
+    }
+  }
+  // As wide as the sentence or wider is as without; in heads likewise.
+  for (const std::int64_t window : {std::int64_t{3}, std::numeric_limits<std::int64_t>::max()}) {
+    const ExplainOptions wide{.text = "a b c d", .heads = 2, .causal = true, .window = window};
+    expect_same_traces(explain(wide), explain({.text = "a b c d", .heads = 2, .causal = true}));
+    EXPECT_THAT(to_text(explain(wide)), HasSubstr("\"b\" sees 2 of 4 keys"));
+  }
+}
+
 TEST(Explain, ASecondSentenceGivesKeysAndValues) {
   const Trace trace = explain({.text = "one two three", .second_text = "uno due", .heads = 2});
   EXPECT_EQ(trace.tokens_2, (std::vector<std::string>{"uno", "due"}));
@@ -241,6 +301,10 @@ TEST(Explain, BadSentencesAndSizes) {
   expect_error(
       value, [] { explain({.second_text = "x", .causal = true}); }, "causal", "second sentence");
   expect_error(
+      value, [] { explain({.window = -1}); }, "window is -1, expected at least 0");
+  expect_error(
+      value, [] { explain({.second_text = "x", .window = 1}); }, "window", "second sentence");
+  expect_error(
       value, [] { explain_preset("lief"); }, "'lief'");
   expect_error(
       value, [] { to_text(explain({}), {.focus = 6}); }, "focus is 6", "6 words");
@@ -258,9 +322,12 @@ TEST(WriteTrace, SaysHowTheTraceWasMade) {
                                .heads = 2,
                                .weights = WeightInit::uniform,
                                .causal = true,
-                               .positions = true};
+                               .positions = true,
+                               .scale = false,
+                               .window = 1};
   ExplainOptions crossed = options;
   crossed.causal = false;
+  crossed.window = {};
   crossed.second_text = "uno due";
   const std::string file = testing::TempDir() + "/attend_made";
   for (const ExplainOptions& asked : {options, crossed, ExplainOptions{}}) {
@@ -281,9 +348,11 @@ TEST(WriteTrace, SaysHowTheTraceWasMade) {
                            .heads = json["heads"],
                            .weights = json["weights"] == "linear" ? WeightInit::linear : WeightInit::uniform,
                            .causal = json["causal"],
-                           .positions = json["positions"]};
+                           .positions = json["positions"],
+                           .scale = json["scale"]};
+      if (!json["window"].is_null()) again.window = json["window"];
       if (!json["second_text"].is_null()) again.second_text = json["second_text"];
-      EXPECT_EQ(json.size(), 10u);
+      EXPECT_EQ(json.size(), 12u);
       expect_same_traces(explain(again), trace);
     }
   }
@@ -342,6 +411,38 @@ TEST(ToText, SaysWhatIsHidden) {
   EXPECT_EQ(explain_preset("life").logits, std::nullopt);
 }
 
+TEST(ToText, SaysWhatAWindowHides) {
+  const auto text = [](bool causal, std::int64_t window) {
+    return to_text(explain({.text = "a b c d e f", .causal = causal, .window = window}), {.width = 300, .focus = 3});
+  };
+  const std::string both = text(false, 1), causal = text(true, 2);
+  for (const char* part :
+       {"hidden from it, as they stand more than 1 word away.", "Distant keys are hidden",
+        "A window: a word sees itself and the word before it and after it.", "\"d\" sees 3 of 6 keys",
+        "which it matches best of those that it sees", "weights = softmax(logits)"})
+    EXPECT_THAT(both, HasSubstr(part));
+  EXPECT_THAT(both, testing::ContainsRegex("\n      b +-inf +0 +hidden\n      c +-?[0-9]"));
+  EXPECT_THAT(both, testing::ContainsRegex("\n      f +-inf +0 +hidden\n"));
+  for (const char* part :
+       {"as they come later or stand more than 2 words before it.", "Later and distant keys are hidden",
+        "Causal, in a window: a word sees itself and the 2 words before it.", "\"d\" sees 3 of 6 keys"})
+    EXPECT_THAT(causal, HasSubstr(part));
+  EXPECT_THAT(to_svg(explain({.text = "a b", .causal = true, .scale = false, .window = 2})),
+              HasSubstr("Causal self-attention weights, window 2, not scaled: a b"));
+  const std::string alone = text(false, 0);
+  EXPECT_THAT(alone, HasSubstr("\"d\" sees 1 of 6 keys"));
+  EXPECT_THAT(alone, HasSubstr("A window: a word sees itself alone."));
+  EXPECT_THAT(alone, testing::Not(HasSubstr("more than 0.99"))) << "a query of one key has nothing to share";
+}
+
+TEST(ToText, SaysThatScoresAreNotScaled) {
+  const std::string text = to_text(explain({.scale = false}), {.width = 300});
+  for (const char* part : {"Scores are not scaled", "here √24 = 4.8990", "scaled_scores = scores    [6,6]",
+                           "So 4 of the 6 queries will give one key more than 0.99"})
+    EXPECT_THAT(text, HasSubstr(part));
+  EXPECT_THAT(text, testing::Not(HasSubstr("scores / ")));
+}
+
 // Every query's best match is one that it sees, whatever the hidden keys score.
 TEST(ToText, TheBestMatchIsVisible) {
   const Trace trace = explain({.text = "a b c d e f g h", .seed = 5, .causal = true});
@@ -367,6 +468,7 @@ TEST(ToText, NoLineIsWiderThanTheText) {
       for (const ExplainOptions& options :
            {ExplainOptions{},
             ExplainOptions{.text = "the 東京 the " + long_word, .heads = 2, .causal = true, .positions = true},
+            ExplainOptions{.text = "a b " + long_word, .causal = true, .scale = false, .window = 1},
             ExplainOptions{.text = "a " + long_word, .second_text = long_word + " b"}}) {
         std::istringstream lines(to_text(explain(options), {.width = width, .focus = 1, .all = all}));
         for (std::string line; std::getline(lines, line);)
@@ -467,6 +569,12 @@ TEST(ToRecording, HasTheTracesWeights) {
     SCOPED_TRACE(preset.name);
     expect_recorded(to_recording(trace), trace);
   }
+  for (const bool hides : {false, true}) {
+    const Trace trace = explain({.text = "a b c d e f", .heads = 2, .causal = hides, .scale = false, .window = 1});
+    expect_recorded(to_recording(trace), trace);
+  }
+  const Trace wide = explain({.text = "a b", .window = std::numeric_limits<std::int64_t>::max()});
+  expect_recorded(to_recording(wide), wide);
   const Trace causal = explain({.text = "the cat saw the cat", .heads = 3, .causal = true});
   const Recording recording = to_recording(causal);
   expect_recorded(recording, causal);

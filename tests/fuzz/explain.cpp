@@ -22,6 +22,8 @@ ExplainOptions make_options(fuzz::Input& input) {
   options.weights = input.one_of(inits);
   options.causal = input.flag();
   options.positions = input.flag();
+  options.scale = input.flag();
+  if (input.flag()) options.window = input.between(-1, 4);
   return options;
 }
 

@@ -56,8 +56,29 @@ def test_options_reach_the_pipeline():
     assert causal.logits[0, 1] == -numpy.inf and placed.logits is None
 
 
+def softmax(scores):
+    e = numpy.exp(scores.astype(numpy.float64) - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def test_scores_may_stay_unscaled_and_words_see_a_window():
+    unscaled = attend.explain("the cat sat on", scale=False)
+    assert (unscaled.scaled_scores == unscaled.scores).all()
+    numpy.testing.assert_allclose(unscaled.weights, softmax(unscaled.queries @ unscaled.keys.T), atol=1e-5)
+    places = numpy.arange(4)
+    for causal in (False, True):
+        trace = attend.explain("the cat sat on", window=1, causal=causal)
+        hidden = abs(places[:, None] - places) > 1
+        if causal:
+            hidden |= places[:, None] < places
+        scores = trace.queries @ trace.keys.T / numpy.sqrt(24, dtype=numpy.float32)
+        numpy.testing.assert_allclose(trace.weights, softmax(numpy.where(hidden, -numpy.inf, scores)), atol=1e-5)
+        assert (numpy.isneginf(trace.logits) == hidden).all()
+
+
 def test_a_trace_is_made_again_from_its_file(tmp_path):
-    options = {"heads": 2, "seed": 9, "weights": "uniform", "causal": True, "positions": True, "embedding_size": 6, "d_k": 3, "d_v": 2}
+    options = {"heads": 2, "seed": 9, "weights": "uniform", "causal": True, "positions": True, "embedding_size": 6, "d_k": 3, "d_v": 2,
+               "scale": False, "window": 1}
     first = attend.explain("naïve 東京, c", **options)
     first.save(tmp_path / "t.npz")
     with numpy.load(tmp_path / "t.npz") as file:
@@ -73,6 +94,9 @@ def test_a_trace_is_made_again_from_its_file(tmp_path):
     ({"heads": -1}, ValueError, "heads"),
     ({"heads": "two"}, TypeError, "explain: heads can't be 'two'"),
     ({"weights": "ones"}, ValueError, "weights: expected 'uniform' or 'linear', got 'ones'"),
+    ({"window": -1}, ValueError, "window is -1, expected at least 0"),
+    ({"window": 1, "second_text": "b"}, ValueError, "window was asked for together with a second sentence"),
+    ({"scale": 2.5}, TypeError, "explain: scale can't be 2.5"),
     ({"head": 1}, TypeError, "unexpected keyword argument 'head'"),
 ])
 def test_bad_arguments(keywords, kind, message):

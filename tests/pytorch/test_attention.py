@@ -34,6 +34,16 @@ def test_the_result_is_of_the_same_dtype_and_near_the_truth(dtype):
     torch.testing.assert_close(lse.double(), scores.logsumexp(-1), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("options", [{"scale": False}, {"window": 1}, {"window": 2, "causal": True, "scale": False, "heads": 2}])
+def test_what_explain_computes(options):
+    trace = attend.explain("the cat sat on the mat", **options)
+    q, k, v = (torch.from_numpy(x.copy()) for x in (trace.queries, trace.keys, trace.values))
+    distance = torch.arange(6)[:, None] - torch.arange(6)
+    sees = (distance.abs() <= options.get("window", 6)) & (distance >= (0 if options.get("causal") else -6))
+    close(trace.context, truth(q, k, v, attn_mask=sees, scale=1 if "scale" in options else None))
+    assert (torch.from_numpy(trace.weights.copy()) > 0).equal(sees.expand(trace.weights.shape))
+
+
 def test_every_option():
     q, k, v, bias = tensors((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 8), (2, 1, 5, 7))
     slopes, sinks, distances = tensors((3,), (3,), (3, 5))

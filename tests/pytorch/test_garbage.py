@@ -234,7 +234,7 @@ def right_calls(np, torch):
         "plan_backward": (attend.plan_backward, (q, k, v, "float32"), options | lengths | gradients),
         "explain": (attend.explain, ("the cat sat", None), {
             "second_text": "le chat", "seed": 1, "embedding_size": 8, "d_k": 4, "d_v": 4, "heads": 2, "weights": "linear",
-            "causal": False, "positions": True}),
+            "causal": False, "positions": True, "scale": True, "window": None}),
         "explain_presets": (attend.explain_presets, (), {}),
         "num_threads": (attend.num_threads, (), {}),
         "set_num_threads": (attend.set_num_threads, (2,), {}),
