@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 
 #include "attend/attention.h"
 #include "attend/io.h"
 #include "attend/layers.h"
 #include "attend/random.h"
+#include "attend/threads.h"
 #include "core/message.h"
 #include "explain/recipe.h"
 
@@ -72,13 +74,24 @@ Tensor add_positions(const Tensor& embeddings, const Tensor& positions) {
   return out;
 }
 
-// x [T,E] through w -> [T,d], or [H,T,d] for a w with a head axis: all heads are one Linear, cut apart.
+// x [T,E] through w -> [T,d], or [H,T,d] for a w with a head axis. In double and rounded once, as attention_steps() is:
+// then every processor and the page in a browser give the same numbers. In f32 their last bits differ, and one that the
+// documents print (-4.5398 in 000) lies so near a rounding's edge that a processor without FMA would print another.
 Tensor project(const View& x, const Tensor& w, bool in_out) {
-  const View out_in = in_out ? w.view().transpose(-1, -2) : w.view();
-  if (w.rank() == 2) return Linear(out_in).forward(x);
-  const std::int64_t heads = out_in.size(0), d = out_in.size(1), embedding_size = out_in.size(2);
-  const Tensor stacked = Linear(out_in.clone().view().reshape({heads * d, embedding_size})).forward(x);
-  return stacked.view().reshape({x.size(0), heads, d}).permute({1, 0, 2}).clone();
+  const Tensor out_in = (in_out ? w.view().transpose(-1, -2) : w.view()).to(DType::f64);
+  const Tensor inputs = x.to(DType::f64);
+  const bool one = w.rank() == 2;
+  const std::int64_t heads = one ? 1 : w.size(0), d = out_in.size(-2), size = out_in.size(-1), length = x.size(0);
+  Tensor out = Tensor::uninitialized(one ? Dims{length, d} : Dims{heads, length, d});
+  parallel_for(heads * length, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      const double* row = inputs.data<double>() + n % length * size;
+      const double* weights = out_in.data<double>() + n / length * d * size;
+      for (std::int64_t o = 0; o < d; ++o)
+        out.data<float>()[n * d + o] = static_cast<float>(std::inner_product(row, row + size, weights + o * size, 0.0));
+    }
+  });
+  return out;
 }
 
 void join_heads(Trace& trace) {
@@ -159,7 +172,10 @@ Trace run(const Recipe& recipe, const ExplainKeep& keep) {
   trace.values = project(second, trace.w_value, trace.weights_in_out);
 
   fill_matrices(keep, trace);
-  trace.context = attention(trace.queries, trace.keys, trace.values, attention_options(trace)).out;
+  const auto exactly = [](const Tensor& x) { return x.view().to(DType::f64); };
+  const Tensor context =
+      attention(exactly(trace.queries), exactly(trace.keys), exactly(trace.values), attention_options(trace)).out;
+  trace.context = context.view().to(DType::f32);
   if (trace.w_output) join_heads(trace);
   return trace;
 }

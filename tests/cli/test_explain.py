@@ -70,6 +70,19 @@ def test_the_documents_sentence(explain):
     assert "dessert" in result.stdout and widest(result.stdout) <= 80
 
 
+def test_the_same_numbers_on_every_target(explain, command):
+    arguments = ["the cat sat on the mat", "--heads", "3", "--causal", "--json"]
+    plain = explain(*arguments).stdout
+    forced = 0
+    for target in ["baseline", "avx2", "avx512", "avx512_bf16"]:
+        environment = clean_environment(ATTEND_TARGET=target)
+        if subprocess.run([command, "plan", "1,1,6,8"], capture_output=True, env=environment).returncode != 0:
+            continue  # this processor lacks it
+        assert explain(*arguments, environment=environment).stdout == plain, target
+        forced += 1
+    assert forced > 0 or os.uname().machine not in ("x86_64", "amd64")
+
+
 def test_colour(explain, in_terminal):
     assert ESCAPE in in_terminal()
     assert ESCAPE in in_terminal(NO_COLOR="")
