@@ -123,7 +123,7 @@ class Svg {
   void add(const Image& image) {
     const std::string png = encode_png(enlarge(image), "", 0);
     append(
-        "<image {} preserveAspectRatio=\"none\" style=\"image-rendering:pixelated\" "
+        "<image {} preserveAspectRatio=\"none\" image-rendering=\"pixelated\" "
         "href=\"data:image/png;base64,{}\"/>\n",
         box(image.area), base64(png));
   }
