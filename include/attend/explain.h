@@ -122,8 +122,12 @@ struct TextStyle {
 std::string to_text(const Trace& trace, const TextStyle& style = {});
 // One JSON object; docs/json.md describes it.
 std::string to_json(const Trace& trace);
-// One HTML page without outside references.
+// One HTML page without outside references: the steps, for one word and head. Where the library was built with the page
+// that computes (docs/page.md), it is that page: explain() on whatever is typed into it, beginning with trace.options.
 std::string to_html(const Trace& trace, const TextStyle& style = {});
+// Why to_html()'s page of this trace shows the steps and does not compute: the library was built without that page, or
+// there are more than 200 words. "" where it computes.
+std::string page_note(const Trace& trace);
 // Pictures of the weights, one panel a head.
 std::string to_svg(const Trace& trace, const TextStyle& style = {});
 std::string to_png(const Trace& trace, const TextStyle& style = {});

@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 #include "attend/explain.h"
 #include "core/message.h"
+#include "explain/page.h"
 #include "explain/walk.h"
 #include "io/format.h"
 #include "picture/text.h"
@@ -8,28 +12,26 @@ namespace attend {
 
 namespace {
 
-constexpr std::string_view style_sheet = R"(
-:root { color-scheme: light dark; --ink: #1c2430; --quiet: #5b6675; --paper: #ffffff; --wash: #f3f5f8; --line: #d9dee5; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6eaf0; --quiet: #9aa6b5; --paper: #14181e; --wash: #1d232b; --line: #333c47; } }
-body { max-width: 54rem; margin: 3rem auto; padding: 0 1.25rem; color: var(--ink); background: var(--paper);
-  font: 1rem/1.55 system-ui, sans-serif; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin-bottom: .2rem; }
-h2 { font-size: 1.15rem; margin: 2.6rem 0 .4rem; padding-top: 1.2rem; border-top: 1px solid var(--line); }
-h2 span { color: var(--quiet); margin-right: .6rem; font-variant-numeric: tabular-nums; }
-.formula { font: 1rem/1.5 "DejaVu Serif", Georgia, serif; font-style: italic; margin: .9rem 0 .9rem 1.5rem; }
-.formula small { font: .85rem ui-monospace, monospace; color: var(--quiet); margin-left: 1.2rem; white-space: nowrap; }
-figure { margin: .8rem 0; }
-figcaption { font: .85rem ui-monospace, monospace; color: var(--quiet); }
-pre { margin: .2rem 0; padding: .7rem .9rem; background: var(--wash); border-radius: .4rem; overflow-x: auto;
-  font: .82rem/1.45 ui-monospace, monospace; }
-table { border-collapse: collapse; margin: .8rem 0; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .9rem; text-align: right; border-bottom: 1px solid var(--line); }
-th { color: var(--quiet); font-weight: 500; font-size: .9rem; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; }
-ul { columns: 15rem; list-style: none; padding: 0; margin: .6rem 0; font: .82rem/1.6 ui-monospace, monospace; }
-li { white-space: pre; }
-svg { max-width: 100%; height: auto; }
+// What fill_page() fills where there is no page that computes.
+constexpr std::string_view static_page = R"(<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title><!--attend:title--></title>
+<style>
+<!--attend:style--></style>
+</head>
+<body class="plain">
+<main id="static">
+<!--attend:static--></main>
+</body>
+</html>
 )";
+
+// More words than these are too many to compute at each key that is pressed, and to draw.
+constexpr std::size_t most_words = 200;
 
 // Characters of the monospace face in the width of the page.
 constexpr int page_columns = 96;
@@ -71,23 +73,72 @@ std::string html_of(const Picture& picture) {
   return fmt::format("<figure>{}</figure>\n", svg_heat_map({picture.map}, ""));
 }
 
-}  // namespace
-
-std::string to_html(const Trace& trace, const TextStyle& style) {
-  const std::string title = escape_markup(shown(trace.title));
-  std::string out = fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>{} - attention, step by step</title>\n<style>{}</style>\n</head>\n<body>\n<h1>{}</h1>\n"
-      "<p>Attention, step by step</p>\n",
-      title, style_sheet, title);
+// The steps, for a page without JavaScript: no style attributes and no scripts, which lesson.html's policy would
+// refuse.
+std::string static_part(const Trace& trace, const TextStyle& style, const std::string& note) {
+  std::string out = fmt::format("<h1>{}</h1>\n<p>Attention, step by step</p>\n", escape_markup(shown(trace.title)));
+  if (!note.empty()) out += fmt::format("<p class=\"note\">This page does not compute: {}.</p>\n", escape_markup(note));
   std::size_t number = 0;
   AttentionSteps row;
   for (const Step& step : walk(trace, style, row)) {
     out += fmt::format("<h2><span>{}</span>{}</h2>\n", ++number, escape_markup(step.title));
     for (const Block& block : step.blocks) out += std::visit([](const auto& b) { return html_of(b); }, block);
   }
-  return out + "</body>\n</html>\n";
+  return out;
+}
+
+// What the page asks its engine first (docs/page.md), as JSON that may stand in a script element.
+std::string request_json(const Trace& trace, const TextStyle& style) {
+  nlohmann::ordered_json request;
+  if (trace.preset.empty()) {
+    const auto made = nlohmann::ordered_json::parse(made_json(trace.options));
+    for (const auto& [name, value] : made.items())
+      if (!value.is_null()) request[name] = value;
+  } else {
+    request["preset"] = trace.preset;
+  }
+  request["focus"] = style.focus.value_or(trace.focus);
+  if (style.head) request["head"] = *style.head;
+  std::string out;
+  for (const char c : request.dump()) {  // "</script>" in a sentence ends no script
+    if (c == '<')
+      out += "\\u003c";
+    else
+      out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string page_note(const Trace& trace, std::string_view page) {
+  if (std::max(trace.tokens.size(), trace.tokens_2.size()) > most_words)
+    return fmt::format(
+        "more than {} words are too many for it; `attend explain ... -o FILE.attend` and `attend show "
+        "FILE.attend` look into long ones, and -o FILE.png or FILE.svg draws them",
+        most_words);
+  if (page.empty()) return "attend was built without the page that computes, which `make page` makes";
+  return "";
+}
+
+std::string to_html(const Trace& trace, const TextStyle& style, std::string_view page) {
+  const std::string note = page_note(trace, page);
+  std::map<std::string_view, std::string> texts{
+      {"title", escape_markup(shown(trace.title)) + " - attention, step by step"},
+      {"static", static_part(trace, style, note)}};
+  if (note.empty()) {
+    texts["request"] = request_json(trace, style);
+    return fill_page(page, texts);
+  }
+  texts["style"] = static_style();
+  return fill_page(static_page, texts);
+}
+
+std::string page_note(const Trace& trace) {
+  return page_note(trace, built_page());
+}
+std::string to_html(const Trace& trace, const TextStyle& style) {
+  return to_html(trace, style, built_page());
 }
 
 }  // namespace attend

@@ -27,6 +27,8 @@ void check_text(const Trace& trace) {
            rows);
     for (const std::string& token : tokens) decode_utf8(token, {"explain", "the trace's word"});
   };
+  for (const auto& text : {trace.options.text, trace.options.second_text})
+    if (text) decode_utf8(*text, {"explain", "the trace's text"});
   check(trace.tokens, trace.ids.size(), trace.embeddings.size(0));
   if (trace.embeddings_2) check(trace.tokens_2, trace.ids_2.size(), trace.embeddings_2->size(0));
 }

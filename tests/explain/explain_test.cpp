@@ -6,6 +6,7 @@
 
 #include "attend/attention.h"
 #include "core/utf8.h"
+#include "explain/page.h"
 #include "tests/expect.h"
 
 namespace attend {
@@ -392,7 +393,7 @@ TEST(ToText, NamesWhatHasNoWordAndTellsRepeatedWordsApart) {
   EXPECT_THAT(to_svg(explain_preset("life-cross")), HasSubstr(">x8</text>"));
   const Trace trace = explain({.text = "to be or not to be", .heads = 2});
   EXPECT_THAT(to_text(trace, {.focus = 4}), HasSubstr("the query of \"to₅\""));
-  for (const std::string& text : {to_text(trace), to_html(trace), to_svg(trace)}) {
+  for (const std::string& text : {to_text(trace), to_html(trace, {}, ""), to_svg(trace)}) {
     EXPECT_THAT(text, testing::AllOf(HasSubstr("to₁"), HasSubstr("be₆"), HasSubstr("not")));
     EXPECT_THAT(text, testing::Not(testing::ContainsRegex("\\[0\\]|not₄|to \\(")));
   }
@@ -515,7 +516,7 @@ TEST(ToJson, WhatIsNoNumberIsNull) {
 TEST(ToText, ControlCharactersAreReplaced) {
   Trace trace = explain({.text = "a\x1b[2J \xc2\x9b"
                                  "b a\x07"});
-  for (const std::string& text : {to_text(trace), to_html(trace)}) {
+  for (const std::string& text : {to_text(trace), to_html(trace, {}, "")}) {
     EXPECT_EQ(text.find_first_of("\x1b\x07"), std::string::npos);
     EXPECT_EQ(text.find("\xc2\x9b"), std::string::npos);
     EXPECT_THAT(text, HasSubstr("a\xef\xbf\xbd[2J"));
@@ -529,12 +530,15 @@ TEST(Trace, FieldsThatDoNotFitAreErrors) {
     return trace;
   };
   const Trace bytes = changed([](Trace& t) { t.tokens[0] = "\xff"; });
+  const Trace bytes_of_text = changed([](Trace& t) { t.options.text = "\xff"; });
   const Trace fewer = changed([](Trace& t) { t.tokens.resize(1); });
   const Trace fewer_ids = changed([](Trace& t) { t.ids.clear(); });
   for (const auto& write :
        {to_json, +[](const Trace& t) { return to_text(t); }, +[](const Trace& t) { return to_html(t); }}) {
     expect_error(
         ErrorCode::bad_value, [&] { write(bytes); }, "not UTF-8");
+    expect_error(
+        ErrorCode::bad_value, [&] { write(bytes_of_text); }, "not UTF-8");
     expect_error(
         ErrorCode::bad_shape, [&] { write(fewer); }, "1 words and 6 ids for 6 embeddings");
     expect_error(
@@ -628,7 +632,7 @@ TEST(WriteTrace, EveryFormatReadsBack) {
     write_trace(path(name), trace);
     EXPECT_GT(std::filesystem::file_size(path(name)), 1000u) << name;
   }
-  EXPECT_THAT(to_html(trace), testing::AllOf(HasSubstr("&lt;b&gt;"), testing::Not(HasSubstr("<b>"))));
+  EXPECT_THAT(to_html(trace, {}, ""), testing::AllOf(HasSubstr("&lt;b&gt;"), testing::Not(HasSubstr("<b>"))));
   expect_error(
       ErrorCode::bad_value, [&] { write_trace(path("t.jpg"), trace); }, "t.jpg", ".png");
   std::filesystem::remove_all(folder);

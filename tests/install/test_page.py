@@ -1,0 +1,56 @@
+"""A build takes the page that computes where it is there, whole, and again when it changes."""
+
+import subprocess
+
+import pytest
+
+PAGE = ("<!doctype html><title><!--attend:title--></title><main id=\"static\"><!--attend:static--></main>"
+        "<script type=\"application/json\" id=\"request\"><!--attend:request--></script>; [a] \"b\" \\1 ${c} ü\n")
+OBJECT = "src/CMakeFiles/attend_objects.dir/explain/page.S.o"
+
+
+@pytest.fixture
+def configure(repository, tmp_path):
+    def cmake(page):
+        return subprocess.run(["cmake", "-G", "Ninja", "-S", repository, "-B", tmp_path / "build", f"-DATTEND_PAGE={page}"],
+                              capture_output=True, text=True, timeout=300)
+
+    return cmake
+
+
+def built_in(tmp_path):
+    """What the library's read-only data would hold."""
+    done = subprocess.run(["cmake", "--build", tmp_path / "build", "--target", OBJECT], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return (tmp_path / "build" / OBJECT).read_bytes()
+
+
+def test_the_page_is_built_in_and_again_when_it_changes(configure, tmp_path, repository):
+    page = tmp_path / "a page.html"
+    page.write_text(PAGE)
+    done = configure(page)
+    assert done.returncode == 0 and f"is built in: {page}" in done.stdout, done.stderr
+    style = (repository / "page/src/static.css").read_bytes()
+    assert style + PAGE.encode() + b"\0" in built_in(tmp_path)
+    page.write_text(PAGE + "more")
+    assert style + PAGE.encode() + b"more\0" in built_in(tmp_path)
+    page.unlink()
+    page.write_text(PAGE.replace("<!--attend:title-->", ""))
+    done = subprocess.run(["cmake", "--build", tmp_path / "build", "--target", OBJECT], capture_output=True, text=True, timeout=300)
+    assert done.returncode != 0 and "<!--attend:title-->" in done.stdout + done.stderr
+    assert configure("").returncode == 0
+    assert style + b"\0" in built_in(tmp_path) and b"<!doctype" not in built_in(tmp_path)
+
+
+@pytest.mark.parametrize("page, says", [
+    (PAGE.replace("<!--attend:request-->", ""), "the mark <!--attend:request-->"),
+    (PAGE + "<!--attend:static-->", "the mark <!--attend:static-->"),
+    (PAGE + "<!--attend:other-->", "<!--attend:other-->"),
+    (None, "is no file"),
+], ids=["a mark is missing", "a mark is doubled", "a mark is not known", "there is no file"])
+def test_what_is_no_template_ends_the_configuration(configure, tmp_path, page, says):
+    path = tmp_path / "lesson.html"
+    if page is not None:
+        path.write_text(page)
+    done = configure(path)
+    assert done.returncode != 0 and says in " ".join(done.stderr.split()), done.stderr
