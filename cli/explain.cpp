@@ -14,6 +14,7 @@
 #include "attend/io.h"
 #include "attend/picture.h"
 #include "cli/command.h"
+#include "cli/open.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"
 
@@ -32,6 +33,7 @@ struct Arguments {
   bool all = false;
   bool list = false;
   bool json = false;
+  bool open = false;
 
   bool writes(const std::vector<std::string>& endings) const {
     return std::ranges::any_of(files, [&](const std::string& file) {
@@ -131,6 +133,10 @@ void run(Arguments& arguments) {
   const TerminalStyle terminal = style_of(arguments.form);
   style.width = terminal.width, style.colour = terminal.colour;
 
+  // The page that --open shows is the first that is asked for, else one in the cache.
+  const auto is_page = [](const std::string& file) { return file.ends_with(".html"); };
+  if (arguments.open && std::ranges::none_of(arguments.files, is_page))
+    arguments.files.push_back(cache_file("explain.html"));
   for (const std::string& file : arguments.files) {
     writing([&] {
       write_trace(file, trace, style);
@@ -138,7 +144,10 @@ void run(Arguments& arguments) {
           file, fmt::format("{}{}{}", trace.title, fmt::join(trace.tokens, ""), fmt::join(trace.tokens_2, "")));
     });
     tell("attend: wrote " + file);
+    if (const std::string note = page_note(trace); is_page(file) && !note.empty())
+      tell(fmt::format("attend: {} does not compute: {}", file, note));
   }
+  if (arguments.open) open_in_browser(*std::ranges::find_if(arguments.files, is_page));
   if (arguments.json)
     print(to_json(trace) + "\n");
   else if (arguments.files.empty())
@@ -200,6 +209,9 @@ void add_output_options(CLI::App& app, Arguments& arguments) {
       ->take_all()
       ->allow_extra_args(false)
       ->group(group);
+  app.add_flag("--open", arguments.open,
+               "Open the page in the browser: that of -o FILE.html, else one in the cache folder")
+      ->group(group);
   for (CLI::Option* option : add_text_form(app, arguments.form)) option->group(group);
 }
 
@@ -211,7 +223,7 @@ Command add_explain(CLI::App& root) {
   app->footer(
       "attend explain\n"
       "attend explain \"the cat sat on the mat\" --focus cat --positions\n"
-      "attend explain --preset life-multihead --head 2\n"
+      "attend explain --preset life-multihead --head 2 --open\n"
       "attend explain \"the cat sat\" --cross \"le chat\" -o cat.svg -o cat.npz\n"
       "attend explain --json | jq .tensors.weights");
   auto arguments = std::make_shared<Arguments>();

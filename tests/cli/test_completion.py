@@ -55,6 +55,7 @@ def complete(script, tmp_path):
         (["--v"], ["--version"]),
         (["explain", "--pre"], ["--preset"]),
         (["explain", "--no-s"], ["--no-scale"]),
+        (["explain", "--op"], ["--open"]),
         (["explain", "--window", ""], [""]),
         (["explain", "--weights", ""], ["linear", "uniform"]),
         (["explain", "--color", "n"], ["never"]),
