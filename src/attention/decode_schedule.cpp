@@ -106,7 +106,7 @@ void cut_decode(const Problem& p, Schedule& s) {
   check_scratch(p, row * (heads * static_cast<double>(ranges) + s.workers));
   std::int64_t together = 1;
   if (p.blocks.size() > 1) s.shared = share_ranges(p);
-  for (const SharedRange& shared : s.shared) together = std::max(together, std::ssize(shared.sequences));
+  for (const SharedRange& shared : s.shared) together = std::max<std::int64_t>(together, std::ssize(shared.sequences));
   s.items = p.Hkv * (s.shared.empty() ? sequences * ranges : std::ssize(s.shared));
   s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, s.workers));
   const kernels::Sizes sizes = p.sizes();

@@ -40,7 +40,7 @@ struct KvCache::State {
 
   // The first so many positions of another one.
   State(const State& from, std::int64_t keep) : length(keep) {
-    const std::int64_t count = divide_up(keep, block_keys);
+    const auto count = static_cast<std::ptrdiff_t>(divide_up(keep, block_keys));
     blocks.assign(from.blocks.begin(), from.blocks.begin() + count);
     point();
   }

@@ -252,9 +252,10 @@ Tensor attention_weights_of(const View& pairs, const View& q, const View& k, con
     Tensor result(p.trim({p.B, p.H, std::ssize(list)}), statistics_dtype(q));
     const MutableView to = result.view().reshape({p.B * p.H, std::ssize(list)});
     for (auto first = list.begin(); first != list.end();) {
-      const auto [row, key] = first->tile();
+      const std::pair tile_at = first->tile();
+      const auto [row, key] = tile_at;
       const Range queries{row, std::min(p.Tq, row + pair_rows)}, keys{key, std::min(p.Tk, key + pair_keys)};
-      const auto last = std::find_if(first, list.end(), [&](const Pair& x) { return x.tile() != std::pair(row, key); });
+      const auto last = std::find_if(first, list.end(), [&](const Pair& x) { return x.tile() != tile_at; });
       SummaryProblem x = SummaryProblem::check(function, q, k, lse, lse_low, options, queries, keys);
       const Tensor tile = weights_in(x);
       const View from = tile.view().reshape({p.B * p.H, queries.end - queries.begin, keys.end - keys.begin});

@@ -13,7 +13,7 @@ inline void wait(const std::atomic<std::int64_t>& progress, std::int64_t steps) 
   for (int i = 0; i < patience && progress.load(std::memory_order_acquire) < steps; ++i) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
-#else
+#elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
   }

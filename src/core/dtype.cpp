@@ -1,9 +1,9 @@
 #include "attend/dtype.h"
 
-#include <bit>
 #include <cmath>
 #include <limits>
 
+#include "core/bit_cast.h"
 #include "core/element.h"
 #include "core/half.h"
 
@@ -94,7 +94,7 @@ bool is_floating(DType dtype) {
 
 BF16::BF16(float value) : bits(bfloat_of_float(value)) {}
 BF16::operator float() const {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  return bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
 F16::F16(float value) : bits(half_of_float(value)) {}

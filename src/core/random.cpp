@@ -1,12 +1,12 @@
 #include "attend/random.h"
 
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>
 #include <string_view>
 #include <utility>
 
+#include "core/bit_cast.h"
 #include "core/message.h"
 
 namespace attend {
@@ -44,9 +44,9 @@ float cephes_log(float x) {
   constexpr float ln2_low = -2.12194440e-4F;
   constexpr float ln2_high = 0.693359375F;
 
-  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const auto bits = bit_cast<std::uint32_t>(x);
   float exponent = static_cast<float>(static_cast<std::int32_t>(bits >> 23) - 126);
-  const float mantissa = std::bit_cast<float>((bits & 0x007fffffU) | 0x3f000000U);  // [0.5, 1)
+  const float mantissa = bit_cast<float>((bits & 0x007fffffU) | 0x3f000000U);  // [0.5, 1)
   float t = mantissa - 1.0F;
   if (mantissa < std::numbers::sqrt2_v<float> / 2) {
     exponent -= 1.0F;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/divide_up.h"
 #include "core/element.h"
 #include "core/message.h"
 
@@ -11,7 +12,7 @@ namespace attend {
 
 namespace {
 
-constexpr std::size_t alignment = 64;
+constexpr std::int64_t alignment = 64;
 
 Dims row_major(const Dims& shape) {
   Dims strides = shape;
@@ -340,16 +341,17 @@ void MutableView::copy_from(const View& source) const {
 Tensor Tensor::uninitialized(const Dims& shape, DType dtype) {
   const std::int64_t count = element_count(shape);
   std::int64_t bytes = 0;
-  if (__builtin_mul_overflow(count, size_of(dtype), &bytes) ||
-      bytes > INT64_MAX - static_cast<std::int64_t>(alignment)) {
+  if (__builtin_mul_overflow(count, size_of(dtype), &bytes) || bytes > INT64_MAX - alignment) {
     fail(ErrorCode::bad_shape, "Tensor", "shape {} of {} has more bytes than 64 bits can count", shape, dtype);
   }
   Tensor out;
   out.dtype_ = dtype;
   out.shape_ = shape;
-  const std::size_t rounded = (static_cast<std::size_t>(bytes) + alignment - 1) / alignment * alignment;
+  const std::int64_t rounded = divide_up(bytes, alignment) * alignment;
   if (rounded > 0) {
-    out.data_.reset(std::aligned_alloc(alignment, rounded));
+    // More than the address space holds, where that is of 32 bits, is no memory either.
+    if (std::in_range<std::size_t>(rounded))
+      out.data_.reset(std::aligned_alloc(alignment, static_cast<std::size_t>(rounded)));
     if (!out.data_)
       fail(ErrorCode::out_of_memory, "Tensor", "no memory for shape {} of {} ({} bytes)", shape, dtype, bytes);
   }

@@ -161,7 +161,7 @@ Trace run(const Recipe& recipe, const ExplainKeep& keep) {
   for (const WeightDraw& draw : recipe.draws) draw_weights(recipe.options, draw, generator, trace);
   embed_second(recipe, generator, trace);
   if (recipe.options.positions) {
-    trace.positions = sinusoids(std::max(std::ssize(trace.tokens), recipe.keys()), size);
+    trace.positions = sinusoids(std::max<std::int64_t>(std::ssize(trace.tokens), recipe.keys()), size);
     trace.inputs = add_positions(trace.embeddings, *trace.positions);
     if (trace.embeddings_2) trace.inputs_2 = add_positions(*trace.embeddings_2, *trace.positions);
   }

@@ -119,7 +119,8 @@ struct Simd {
 };
 
 // Four rows of four floats to four columns, to_stride floats apart.
-inline void transpose4(const float* r0, const float* r1, const float* r2, const float* r3, float* to, long to_stride) {
+inline void transpose4(const float* r0, const float* r1, const float* r2, const float* r3, float* to,
+                       std::int64_t to_stride) {
   const float32x4x2_t ab = vtrnq_f32(vld1q_f32(r0), vld1q_f32(r1));
   const float32x4x2_t cd = vtrnq_f32(vld1q_f32(r2), vld1q_f32(r3));
   vst1q_f32(to, vcombine_f32(vget_low_f32(ab.val[0]), vget_low_f32(cd.val[0])));

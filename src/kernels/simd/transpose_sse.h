@@ -7,7 +7,8 @@ namespace attend::kernels {
 namespace {
 
 // Four rows of four floats to four columns, to_stride floats apart.
-inline void transpose4(const float* r0, const float* r1, const float* r2, const float* r3, float* to, long to_stride) {
+inline void transpose4(const float* r0, const float* r1, const float* r2, const float* r3, float* to,
+                       std::int64_t to_stride) {
   __m128 a = _mm_loadu_ps(r0), b = _mm_loadu_ps(r1), c = _mm_loadu_ps(r2), d = _mm_loadu_ps(r3);
   _MM_TRANSPOSE4_PS(a, b, c, d);
   _mm_storeu_ps(to, a);

@@ -1,4 +1,4 @@
-// What every x86-64 processor has.
+// What every x86-64 processor has, and WebAssembly, for which emscripten writes SSE2 in its own instructions.
 #include "kernels/simd/sse2.h"
 #include "kernels/simd/transpose_sse.h"
 

@@ -11,8 +11,11 @@ extern const Target target_baseline, target_avx2, target_avx512, target_avx512_b
 #elif defined(__aarch64__)
 extern const Target target_neon;
 #define ATTEND_TARGETS &target_neon
+#elif defined(__wasm_simd128__)
+extern const Target target_baseline;
+#define ATTEND_TARGETS &target_baseline
 #else
-#error "attend's kernels are written for x86-64 and AArch64"
+#error "attend's kernels are written for x86-64, AArch64 and WebAssembly"
 #endif
 
 }  // namespace attend::kernels
