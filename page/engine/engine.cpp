@@ -123,6 +123,9 @@ Json json_of(const Trace& trace, const Tensor& entropy) {
           {"ids", trace.ids},
           {"tokens_2", all_shown(trace.tokens_2)},
           {"ids_2", trace.ids_2},
+          {"labels", labels_of(trace.tokens, trace.embeddings.size(0))},
+          {"key_labels", trace.embeddings_2 ? labels_of(trace.tokens_2, trace.embeddings_2->size(0))
+                                            : labels_of(trace.tokens, trace.embeddings.size(0))},
           {"vocabulary_size", trace.vocabulary_size},
           {"focus", trace.focus},
           {"causal", trace.causal},

@@ -1,0 +1,157 @@
+// The page: the sentence and its switches, the rail of steps, the step's matrices, and how the selected number comes about.
+import { useEffect, useReducer, useRef } from "preact/hooks";
+import type { Scale } from "./colour";
+import { shareColour } from "./colour";
+import { Controls } from "./controls";
+import { toClipboard } from "./copy";
+import type { Engine, Trace } from "./engine";
+import { at, gridOf, headsOf, isHidden, isMultiHead } from "./grid";
+import { lessons } from "./lessons";
+import type { Action, State } from "./state";
+import { firstState, fromHash, hashOf, reducer, selectionOf } from "./state";
+import { stepsOf } from "./steps";
+import { Legend } from "./steps/step";
+import type { Step, StepProps } from "./steps/step";
+
+function Thumbnail({ trace, head, scale }: { trace: Trace; head: number; scale: Scale }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  useEffect(() => {
+    const context = canvas.current!.getContext("2d")!;
+    const weights = gridOf(trace, "weights", head);
+    for (let i = 0; i < weights.rows; ++i)
+      for (let j = 0; j < weights.cols; ++j) {
+        context.fillStyle = isHidden(trace, i, j) ? "#8a93a0" : shareColour(at(weights, i, j), scale);
+        context.fillRect(j, i, 1, 1);
+      }
+  }, [trace, head, scale]);
+  const weights = gridOf(trace, "weights", head);
+  return <canvas ref={canvas} width={weights.cols} height={weights.rows} aria-hidden="true" />;
+}
+
+function Heads({ state, dispatch }: { state: State; dispatch: (action: Action) => void }) {
+  if (!isMultiHead(state.trace)) return null;
+  return (
+    <div class="heads" role="group" aria-label="Heads">
+      {Array.from({ length: headsOf(state.trace) }, (_, head) => (
+        <button type="button" key={head} aria-pressed={head === state.head} onClick={() => dispatch({ do: "head", head })}>
+          <Thumbnail trace={state.trace} head={head} scale={state.scale} /> head {head + 1}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+function Rail({ steps, now, dispatch }: { steps: Step[]; now: Step; dispatch: (action: Action) => void }) {
+  const place = steps.indexOf(now);
+  const current = useRef<HTMLButtonElement>(null);
+  useEffect(() => current.current?.scrollIntoView({ inline: "center", block: "nearest" }), [now]);
+  const go = (to: number) => dispatch({ do: "step", step: steps[to]!.id });
+  return (
+    <nav class="rail" aria-label="Steps">
+      <button type="button" class="turn" disabled={place === 0} onClick={() => go(place - 1)} aria-label="Previous step">←</button>
+      <ol>
+        {steps.map((step, number) => (
+          <li key={step.id}>
+            <button type="button" ref={step === now ? current : undefined} aria-current={step === now ? "step" : undefined} onClick={() => go(number)}><i>{number + 1}</i> {step.name}</button>
+          </li>
+        ))}
+      </ol>
+      <button type="button" class="turn" disabled={place === steps.length - 1} onClick={() => go(place + 1)} aria-label="Next step">→</button>
+    </nav>
+  );
+}
+
+// Keys work where they mean nothing else: not in fields, and Space not on a button.
+const isField = (target: EventTarget | null): boolean => target instanceof Element && target.closest("input, select, textarea") !== null;
+const isPressed = (target: EventTarget | null): boolean => target instanceof Element && target.closest("button, summary, a") !== null;
+
+function useKeys(steps: Step[], now: Step, dispatch: (action: Action) => void) {
+  useEffect(() => {
+    const onKeyDown = (event: KeyboardEvent) => {
+      if (event.key === "Escape") return dispatch({ do: "clear" });
+      if (isField(event.target) || event.ctrlKey || event.altKey || event.metaKey) return;
+      const forward = event.key === "ArrowRight" || (event.key === " " && !event.shiftKey && !isPressed(event.target));
+      const back = event.key === "ArrowLeft" || (event.key === " " && event.shiftKey && !isPressed(event.target));
+      if (!forward && !back) return;
+      event.preventDefault();
+      const to = steps[steps.indexOf(now) + (forward ? 1 : -1)];
+      if (to) dispatch({ do: "step", step: to.id });
+    };
+    addEventListener("keydown", onKeyDown);
+    return () => removeEventListener("keydown", onKeyDown);
+  });
+}
+
+// The hash follows the state, and the state a hash that the reader writes. A notebook's frame has no history to write to.
+function useHash(state: State, dispatch: (action: Action) => void) {
+  const hash = hashOf(state);
+  useEffect(() => {
+    try {
+      if (location.hash !== hash) history.replaceState(null, "", hash);
+    } catch {
+      // The page works without.
+    }
+  }, [hash]);
+  useEffect(() => {
+    const onHashChange = () => {
+      const { request, place } = fromHash(location.hash);
+      if (Object.keys(request).length > 0) dispatch({ do: "ask", request });
+      if (place.step) dispatch({ do: "step", step: place.step });
+      if (place.head !== undefined) dispatch({ do: "head", head: place.head });
+      dispatch({ do: "lock", cursor: { i: place.i, j: place.j } });
+    };
+    addEventListener("hashchange", onHashChange);
+    return () => removeEventListener("hashchange", onHashChange);
+  }, []);
+  return hash;
+}
+
+function Stage({ step, p, number }: { step: Step; p: StepProps; number: number }) {
+  const formula = step.formula?.(p);
+  return (
+    <main>
+      <header class="step">
+        <h2><i>{number}</i> {step.title}</h2>
+        <div class="words">{step.text(p)}</div>
+        {formula && <p class="formula">{formula.text} <small>{formula.shapes}</small></p>}
+      </header>
+      {step.perHead && <Heads state={p.state} dispatch={p.dispatch} />}
+      <div class={`stage ${step.id}`}>{step.stage(p)}</div>
+      {step.id !== "picture" && step.id !== "words" && <p class="key quiet"><i class="negative" /> below 0 <i class="positive" /> above 0</p>}
+      {(step.id === "softmax" || step.id === "context") && <Legend p={p} />}
+    </main>
+  );
+}
+
+export function App({ engine, embedded }: { engine: Engine; embedded: string }) {
+  const [state, dispatch] = useReducer<State, Action, null>(reducer(engine), null, () => firstState(engine, embedded, location.hash));
+  const { trace } = state;
+  const steps = stepsOf(trace);
+  const step = steps.find(({ id }) => id === state.step) ?? steps[0]!;
+  const p: StepProps = { state, trace, head: state.head, sel: selectionOf(state), dispatch };
+  useKeys(steps, step, dispatch);
+  const hash = useHash(state, dispatch);
+  useEffect(() => { document.title = `${trace.made.text} - attention, step by step`; }, [trace]);
+  const presets = engine.presets();
+  return (
+    <div class="page">
+      <header class="top">
+        <h1>attend <span>attention, step by step</span></h1>
+        <button type="button" class="quiet" onClick={() => void toClipboard(location.href.replace(/#.*$/, "") + hash)}>Copy link</button>
+      </header>
+      <Controls state={state} presets={presets} dispatch={dispatch} />
+      {trace.preset && <p class="lesson"><b>Document {presets.find(({ name }) => name === trace.preset)!.document}.</b> {lessons[trace.preset]}</p>}
+      <Rail steps={steps} now={step} dispatch={dispatch} />
+      <div class="columns">
+        <Stage step={step} p={p} number={steps.indexOf(step) + 1} />
+        <aside aria-label="Worked out">
+          <section class="worked">{step.worked(p)}</section>
+          <div key={`${step.id} ${trace.made.text}`}>{step.exercise?.(p)}</div>
+        </aside>
+      </div>
+      <footer>
+        <p>Space and arrows: next and previous step. A number: hover to look, click to keep, Esc to let go. Every number is computed here, by attend's own code; nothing leaves this page.</p>
+      </footer>
+    </div>
+  );
+}

@@ -1,0 +1,219 @@
+// A matrix that can be touched: its numbers, or where they are too many to read, their colours.
+import { Component } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Scale } from "./colour";
+import { shareColour, shareInk, signedColour } from "./colour";
+import { formats, shortest, toClipboard } from "./copy";
+import type { Grid } from "./grid";
+import { at, fixed } from "./grid";
+import type { Axis, Cursor } from "./state";
+
+export interface MatrixProps {
+  name: string; // as in docs/json.md
+  title?: string; // what stands above it; default: the name
+  grid: Grid;
+  rows: { axis: Axis; labels?: string[] };
+  cols: { axis: Axis; labels?: string[] };
+  share?: Scale; // numbers from 0 to 1, on one scale wherever they are
+  hidden?: (row: number, col: number) => boolean;
+  cursor: Cursor; // what is highlighted
+  onHover: (cursor: Cursor) => void;
+  onLock: (cursor: Cursor) => void;
+}
+
+// Numbers are read in up to 8 columns; beyond that they are colours until asked for. More cells than the browser lays
+// out within a keystroke's 100 ms are painted.
+const mostReadable = 8;
+const mostCells = 2600;
+
+const largestOf = (grid: Grid): number => grid.data.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);
+
+interface RowProps {
+  of: MatrixProps;
+  row: number;
+  largest: number;
+  on: boolean; // the row is selected
+  col: number; // the selected column, or -1
+  tab: number; // the column that the Tab key reaches, or -1
+}
+
+// A row is drawn again only where something in it changed: a pointer that moves changes two of them.
+class Row extends Component<RowProps> {
+  override shouldComponentUpdate(next: RowProps): boolean {
+    const now = this.props;
+    return now.of.grid.data !== next.of.grid.data || now.of.rows.labels !== next.of.rows.labels || now.largest !== next.largest || now.of.share !== next.of.share ||
+      now.on !== next.on || now.col !== next.col || now.tab !== next.tab;
+  }
+
+  override render({ of, row, largest, on, col: selected, tab }: RowProps) {
+    const { grid, rows, share, hidden } = of;
+    return (
+      <tr class={on ? "on" : undefined}>
+        {rows.labels && <th scope="row" title={rows.labels[row]}><bdi>{rows.labels[row]}</bdi></th>}
+        {Array.from({ length: grid.cols }, (_, col) => {
+          const value = at(grid, row, col);
+          const masked = hidden?.(row, col) ?? false;
+          const style = masked ? undefined : share ? { background: shareColour(value, share), color: shareInk(value, share) } : { background: signedColour(value, largest) };
+          const classes = [masked && "hidden", col === selected && "in-col", on && col === selected && "cell"].filter(Boolean).join(" ");
+          return (
+            <td role="gridcell" key={col} data-col={col} data-value={shortest(value)} style={style} class={classes || undefined} tabIndex={col === tab ? 0 : -1}>
+              <span class={masked && share ? "sr" : undefined}>{masked && share ? "hidden" : fixed(value)}</span>
+            </td>
+          );
+        })}
+      </tr>
+    );
+  }
+}
+
+const steps: Record<string, [number, number]> = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+// Where a key leads from a cell, as in any grid (WAI-ARIA's grid pattern).
+const moved = (event: KeyboardEvent, grid: Grid, row: number, col: number): [number, number] | null => {
+  const clamp = (place: number, count: number) => Math.min(Math.max(place, 0), count - 1);
+  const step = steps[event.key];
+  if (step) return [clamp(row + step[0], grid.rows), clamp(col + step[1], grid.cols)];
+  if (event.key === "Home") return [event.ctrlKey ? 0 : row, 0];
+  if (event.key === "End") return [event.ctrlKey ? grid.rows - 1 : row, grid.cols - 1];
+  return null;
+};
+
+function Cells(props: MatrixProps & { digits: boolean }) {
+  const { grid, rows, cols, cursor, digits, name } = props;
+  const table = useRef<HTMLTableElement>(null);
+  const row = cursor[rows.axis] ?? -1;
+  const col = cursor[cols.axis] ?? -1;
+  const [tabRow, tabCol] = [Math.min(Math.max(row, 0), grid.rows - 1), Math.min(Math.max(col, 0), grid.cols - 1)];
+  const largest = largestOf(grid);
+  const cursorAt = (r: number, c: number): Cursor => ({ [rows.axis]: r, [cols.axis]: c, on: name });
+  const cellOf = (event: Event): [number, number] | null => {
+    const cell = (event.target as Element).closest("td");
+    return cell?.dataset.col === undefined ? null : [(cell.parentElement as HTMLTableRowElement).sectionRowIndex, Number(cell.dataset.col)];
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const from = cellOf(event);
+    if (!from) return;
+    const to = moved(event, grid, ...from);
+    if (event.key === "Enter") props.onLock(cursorAt(...from));
+    if (!to) return;
+    event.preventDefault();
+    event.stopPropagation();
+    props.onLock(cursorAt(...to));
+    table.current?.tBodies[0]?.rows[to[0]]?.querySelector<HTMLElement>(`td[data-col="${to[1]}"]`)?.focus();
+  };
+  return (
+    <table
+      ref={table} role="grid" aria-label={`${props.title ?? name}, ${grid.rows} rows, ${grid.cols} columns`} class={`${digits ? "digits" : "colours"} ${cols.labels ? "pairs" : ""}`}
+      onPointerOver={(event) => { const cell = event.pointerType === "mouse" && cellOf(event); if (cell) props.onHover(cursorAt(...cell)); }}
+      onPointerLeave={() => props.onHover({})}
+      onClick={(event) => { const cell = cellOf(event); if (cell) props.onLock(cursorAt(...cell)); }}
+      onKeyDown={onKeyDown}
+    >
+      {cols.labels && (
+        <thead>
+          <tr>
+            {rows.labels && <td class="corner" />}
+            {cols.labels.map((label, c) => <th scope="col" key={c} title={label} class={c === col ? "on" : undefined}><bdi>{label}</bdi></th>)}
+          </tr>
+        </thead>
+      )}
+      <tbody>
+        {Array.from({ length: grid.rows }, (_, r) => (
+          <Row key={r} of={props} row={r} largest={largest} on={r === row} col={col} tab={r === tabRow ? tabCol : -1} />
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+// The same for matrices of many cells: one canvas, a few pixels a cell.
+function Painted(props: MatrixProps) {
+  const { grid, rows, cols, share, hidden, cursor, name } = props;
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const size = Math.max(3, Math.floor(640 / Math.max(grid.rows, grid.cols)));
+  const row = cursor[rows.axis] ?? 0;
+  const col = cursor[cols.axis] ?? 0;
+  useEffect(() => {
+    const context = canvas.current?.getContext("2d");
+    if (!context) return;
+    const largest = largestOf(grid);
+    const page = getComputedStyle(canvas.current!);
+    const colour = (value: number): string => (share ? shareColour(value, share) : value < 0 ? page.getPropertyValue("--negative") : page.getPropertyValue("--positive"));
+    for (let r = 0; r < grid.rows; ++r)
+      for (let c = 0; c < grid.cols; ++c) {
+        const value = at(grid, r, c);
+        const masked = hidden?.(r, c) ?? false;
+        context.globalAlpha = 1;
+        context.fillStyle = page.getPropertyValue(masked ? "--wash" : "--zero");
+        context.fillRect(c * size, r * size, size, size);
+        if (masked) continue;
+        if (!share) context.globalAlpha = (0.78 * Math.abs(value)) / (largest || 1);
+        context.fillStyle = colour(value);
+        context.fillRect(c * size, r * size, size, size);
+      }
+    context.globalAlpha = 1;
+    context.strokeStyle = page.getPropertyValue("--accent");
+    context.lineWidth = 2;
+    context.strokeRect(0, row * size, grid.cols * size, size);
+    context.strokeRect(col * size, 0, size, grid.rows * size);
+  });
+  const cellOf = (event: PointerEvent | MouseEvent): Cursor => {
+    const box = canvas.current!.getBoundingClientRect();
+    const place = (offset: number, length: number, count: number) => Math.min(Math.max(Math.floor((offset / length) * count), 0), count - 1);
+    return { [rows.axis]: place(event.clientY - box.top, box.height, grid.rows), [cols.axis]: place(event.clientX - box.left, box.width, grid.cols), on: name };
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const to = moved(event, grid, row, col);
+    if (!to) return;
+    event.preventDefault();
+    event.stopPropagation();
+    props.onLock({ [rows.axis]: to[0], [cols.axis]: to[1], on: name });
+  };
+  return (
+    <canvas
+      ref={canvas} class="painted" width={grid.cols * size} height={grid.rows * size} tabIndex={0} role="img"
+      aria-label={`${props.title ?? name}, ${grid.rows} rows, ${grid.cols} columns: arrow keys choose the number that is worked out`}
+      onPointerMove={(event) => { if (event.pointerType === "mouse") props.onHover(cellOf(event)); }}
+      onPointerLeave={() => props.onHover({})}
+      onClick={(event) => props.onLock(cellOf(event))}
+      onKeyDown={onKeyDown}
+    />
+  );
+}
+
+function CopyMenu({ name, grid }: { name: string; grid: Grid }) {
+  const [said, setSaid] = useState("");
+  const copy = async (form: string) => {
+    const copied = await toClipboard(formats[form]!(name, grid));
+    setSaid(copied ? `copied as ${form}` : "this browser keeps its clipboard closed");
+    setTimeout(() => setSaid(""), 1600);
+  };
+  return (
+    <span class="copy">
+      <select
+        aria-label={`Copy ${name} as`} value=""
+        onChange={(event) => { void copy(event.currentTarget.value); event.currentTarget.value = ""; }}
+      >
+        <option value="" disabled>copy</option>
+        {Object.keys(formats).map((form) => <option key={form}>{form}</option>)}
+      </select>
+      <span role="status">{said}</span>
+    </span>
+  );
+}
+
+export function Matrix(props: MatrixProps) {
+  const { grid, name, title } = props;
+  const [asked, setAsked] = useState(false);
+  const readable = grid.cols <= mostReadable;
+  const painted = grid.rows * grid.cols > mostCells;
+  return (
+    <figure class="matrix" data-name={name}>
+      <figcaption>
+        <b>{title ?? name}</b> <span class="shape">[{grid.rows},{grid.cols}]</span>
+        {!readable && !painted && <button type="button" class="quiet" aria-pressed={asked} onClick={() => setAsked(!asked)}>digits</button>}
+        <CopyMenu name={name} grid={grid} />
+      </figcaption>
+      <div class="scroll">{painted ? <Painted {...props} /> : <Cells {...props} digits={readable || asked} />}</div>
+    </figure>
+  );
+}

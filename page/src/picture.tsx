@@ -1,0 +1,82 @@
+// The weights of one head as a drawing of its own, to be saved: SVG, or PNG through it.
+import { render } from "preact";
+import type { Scale } from "./colour";
+import { shareColour } from "./colour";
+import type { Trace } from "./engine";
+import { at, gridOf, isHidden } from "./grid";
+
+const cell = 34;
+const letter = 7.2; // of 12 px DejaVu Sans, on average
+const longest = (labels: string[]): number => Math.min(Math.max(...labels.map((label) => label.length)), 24) * letter + 14;
+const short = (label: string): string => (label.length <= 24 ? label : `${label.slice(0, 23)}…`);
+
+interface Picture {
+  trace: Trace;
+  head: number;
+  scale: Scale;
+  title: string;
+}
+
+// Only attributes, no styles: a page under a strict policy, an editor and a printer draw it alike.
+function Drawing({ trace, head, scale, title }: Picture) {
+  const weights = gridOf(trace, "weights", head);
+  const left = longest(trace.labels);
+  const top = longest(trace.key_labels) * 0.75 + 40;
+  const [width, height] = [left + weights.cols * cell + 24, top + weights.rows * cell + 46];
+  const legend = Array.from({ length: 64 }, (_, step) => step / 63);
+  return (
+    <svg xmlns="http://www.w3.org/2000/svg" width={width} height={height} viewBox={`0 0 ${width} ${height}`} font-family="DejaVu Sans, Verdana, sans-serif" font-size="12">
+      <title>{title}</title>
+      <rect width={width} height={height} fill="#ffffff" />
+      <text x="12" y="22" font-size="14" font-weight="bold" fill="#171b22">{short(title)}</text>
+      {trace.key_labels.map((label, j) => (
+        <text fill="#171b22" transform={`translate(${left + (j + 0.6) * cell} ${top - 8}) rotate(-45)`}>{short(label)}</text>
+      ))}
+      {trace.labels.map((label, i) => (
+        <text fill="#171b22" x={left - 8} y={top + (i + 0.5) * cell + 4} text-anchor="end">{short(label)}</text>
+      ))}
+      {trace.labels.map((_, i) =>
+        trace.key_labels.map((_, j) => (
+          <rect
+            x={left + j * cell + 1} y={top + i * cell + 1} width={cell - 2} height={cell - 2} rx="3"
+            fill={isHidden(trace, i, j) ? "#e6e9ee" : shareColour(at(weights, i, j), scale)}
+          />
+        )),
+      )}
+      {legend.map((share) => <rect x={left + share * 160} y={height - 32} width="3.2" height="8" fill={shareColour(share, "linear")} />)}
+      <text fill="#4c5664" font-size="10" x={left} y={height - 10}>0</text>
+      <text fill="#4c5664" font-size="10" x={left + 163} y={height - 10} text-anchor="end">1{scale === "sqrt" && ", square root"}</text>
+    </svg>
+  );
+}
+
+const drawn = (picture: Picture): { text: string; width: number; height: number } => {
+  const host = document.createElement("div");
+  render(<Drawing {...picture} />, host);
+  const svg = host.querySelector("svg")!;
+  return { text: new XMLSerializer().serializeToString(svg), width: Number(svg.getAttribute("width")), height: Number(svg.getAttribute("height")) };
+};
+
+const save = (blob: Blob, name: string): void => {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+};
+
+export const saveSvg = (picture: Picture): void =>
+  save(new Blob([drawn(picture).text], { type: "image/svg+xml" }), "attention.svg");
+
+export const savePng = async (picture: Picture): Promise<void> => {
+  const { text, width, height } = drawn(picture);
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [2 * width, 2 * height];
+  const context = canvas.getContext("2d")!;
+  context.scale(2, 2);
+  context.drawImage(image, 0, 0);
+  canvas.toBlob((blob) => { if (blob) save(blob, "attention.png"); }, "image/png");
+};

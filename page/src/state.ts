@@ -1,0 +1,205 @@
+// What the page shows: the request and its trace, the step, the head, and one selection that all matrices share.
+import type { Scale } from "./colour";
+import type { Engine, Request, Trace } from "./engine";
+import { EngineError, parseRequest } from "./engine";
+import { argmax, headsOf, isHidden, logitsOf } from "./grid";
+
+// The places that a matrix' rows and columns stand for: queries i, keys j, numbers d of a query, key or value, numbers e
+// of an embedding, numbers c of the joined heads.
+export type Axis = "i" | "j" | "d" | "e" | "c";
+// What is selected on each axis, and the matrix that was touched.
+export type Cursor = Partial<Record<Axis, number>> & { on?: string };
+
+export interface State {
+  request: Request;
+  trace: Trace;
+  error: string | null; // what the library says of a request that it can't answer; the trace is then the last one
+  step: string;
+  head: number;
+  locked: Cursor;
+  hovered: Cursor;
+  scale: Scale; // of the weights' colours
+  before: Trace | null; // what was kept to compare with
+}
+
+export type Action =
+  | { do: "ask"; request: Request }
+  | { do: "step"; step: string }
+  | { do: "head"; head: number }
+  | { do: "hover"; cursor: Cursor }
+  | { do: "lock"; cursor: Cursor }
+  | { do: "clear" }
+  | { do: "scale"; scale: Scale }
+  | { do: "compare"; trace: Trace | null };
+
+// Beyond this many words a page is the wrong thing to look at.
+export const mostWords = 200;
+export const words = (text: string): number => text.split(/\s+/u).filter((word) => word !== "").length;
+
+const tooLong = (request: Request): string | null => {
+  const most = Math.max(words(request.text ?? ""), words(request.second_text ?? ""));
+  return most <= mostWords
+    ? null
+    : `${most} words are more than a page shows well, which is up to ${mostWords}. For long texts: attend explain TEXT -o FILE.attend, ` +
+        "then attend show FILE.attend; or attend explain TEXT -o FILE.png.";
+};
+
+const answer = (engine: Engine, request: Request): { trace: Trace } | { error: string } => {
+  const error = tooLong(request);
+  if (error) return { error };
+  try {
+    return { trace: engine.explain(request) };
+  } catch (error) {
+    if (error instanceof EngineError) return { error: error.message.replace(/^explain: /, "") };
+    throw error;
+  }
+};
+
+const within = (trace: Trace, cursor: Cursor): Cursor => {
+  const { i, j, on, ...features } = cursor;
+  const kept: Cursor = i !== undefined && i < trace.labels.length ? { i } : {};
+  if (j !== undefined && j < trace.key_labels.length) kept.j = j;
+  // A place in a vector is kept only where all of it still fits.
+  const sizes = { d: Math.min(trace.made.d_k!, trace.made.d_v!), e: trace.made.embedding_size!, c: 0 };
+  const fits = Object.entries(features).every(([axis, place]) => place < sizes[axis as keyof typeof sizes]);
+  return fits ? { ...kept, ...features, ...(on ? { on } : {}) } : kept;
+};
+
+export const reducer =
+  (engine: Engine) =>
+  (state: State, action: Action): State => {
+    switch (action.do) {
+      case "ask": {
+        const made = answer(engine, action.request);
+        if ("error" in made) return { ...state, request: action.request, error: made.error };
+        const { trace } = made;
+        return {
+          ...state,
+          request: action.request,
+          trace,
+          error: null,
+          head: Math.min(state.head, headsOf(trace) - 1),
+          locked: within(trace, state.locked),
+          hovered: {},
+        };
+      }
+      case "step":
+        return { ...state, step: action.step, hovered: {} };
+      case "head":
+        return { ...state, head: action.head };
+      case "hover":
+        return { ...state, hovered: action.cursor };
+      case "lock":
+        return { ...state, locked: { ...state.locked, ...action.cursor }, hovered: {} };
+      case "scale":
+        return { ...state, scale: action.scale };
+      case "clear":
+        return { ...state, locked: {}, hovered: {} };
+      case "compare":
+        return { ...state, before: action.trace };
+    }
+  };
+
+// What is worked out: what is under the pointer, else what is locked, else the trace's own query with the key that it
+// matches best.
+export interface Selection {
+  i: number;
+  j: number;
+  d: number;
+  e: number;
+  c: number;
+  on: string | undefined;
+}
+export const selectionOf = ({ trace, head, locked, hovered }: State): Selection => {
+  const cursor = { ...locked, ...hovered };
+  const i = cursor.i ?? trace.focus;
+  const logits = logitsOf(trace, head);
+  const best = argmax(logits.data.subarray(i * logits.cols, (i + 1) * logits.cols).map((x, j) => (isHidden(trace, i, j) ? -Infinity : x)));
+  return { i, j: cursor.j ?? best, d: cursor.d ?? 0, e: cursor.e ?? 0, c: cursor.c ?? 0, on: cursor.on };
+};
+
+// The request as explain() completed it, so that a switch changes that alone.
+export const requestOf = (trace: Trace): Request => (trace.preset ? { preset: trace.preset } : { ...trace.made });
+
+// A change to a sentence's options. A preset is what its document says: changed, it is its sentence with its sizes.
+export const changed = (state: State, change: Request): Request => {
+  if (change.preset) return change;
+  const { preset, ...request } = { ...state.trace.made, ...state.request } as Request;
+  const next = preset ? { ...state.trace.made, ...change } : { ...request, ...change };
+  if (next.second_text) next.causal = false;
+  if (next.second_text) next.window = null;
+  return next;
+};
+
+interface Place {
+  step?: string;
+  head?: number;
+  i?: number;
+  j?: number;
+}
+
+// The URL's hash: names and values, as in the query of a URL. Defaults are left out.
+const defaults: Request = {
+  second_text: null, seed: "123", embedding_size: 16, d_k: 24, d_v: 28, heads: 0, weights: "linear",
+  causal: false, positions: false, scale: true, window: null,
+};
+export const hashOf = ({ request, step, head, locked }: State): string => {
+  const fields = new URLSearchParams();
+  for (const [name, value] of Object.entries(request))
+    if (value !== undefined && value !== defaults[name as keyof Request]) fields.set(name, String(value));
+  if (step !== "picture") fields.set("step", step);
+  if (head > 0) fields.set("head", String(head + 1));
+  if (locked.i !== undefined) fields.set("query", String(locked.i + 1));
+  if (locked.j !== undefined) fields.set("key", String(locked.j + 1));
+  return `#${fields}`;
+};
+
+const numbers = ["embedding_size", "d_k", "d_v", "heads", "window"] as const;
+const flags = ["causal", "positions", "scale"] as const;
+export const fromHash = (hash: string): { request: Request; place: Place } => {
+  const fields = new URLSearchParams(hash.slice(1));
+  const request: Request = {};
+  for (const name of ["preset", "text", "second_text"] as const) if (fields.has(name)) request[name] = fields.get(name)!;
+  if (/^\d+$/.test(fields.get("seed") ?? "")) request.seed = fields.get("seed")!;
+  for (const name of numbers) if (/^\d+$/.test(fields.get(name) ?? "")) request[name] = Number(fields.get(name));
+  for (const name of flags) if (fields.has(name)) request[name] = fields.get(name) === "true";
+  const weights = fields.get("weights");
+  if (weights === "linear" || weights === "uniform") request.weights = weights;
+  const place = (name: string) => (/^[1-9]\d*$/.test(fields.get(name) ?? "") ? Number(fields.get(name)) - 1 : undefined);
+  const step = fields.get("step") ?? undefined;
+  return { request: request.preset ? { preset: request.preset } : request, place: { step, head: place("head"), i: place("query"), j: place("key") } };
+};
+
+// What the page opens with: the hash of a link, else what the file was made for. A request that can't be answered shows
+// the documents' sentence, and what is wrong.
+export const firstState = (engine: Engine, embedded: string, hash: string): State => {
+  const { focus, head, ...made } = parseRequest(embedded.trim() || "{}");
+  const linked = fromHash(hash);
+  const isLinked = Object.keys(linked.request).length > 0;
+  const request = isLinked ? linked.request : made;
+  const answered = answer(engine, request);
+  const trace = "trace" in answered ? answered.trace : engine.explain({ preset: "life" });
+  const place: Place = { head, i: focus, ...Object.fromEntries(Object.entries(linked.place).filter(([, value]) => value !== undefined)) };
+  const locked: Cursor = {};
+  if (place.i !== undefined) locked.i = place.i;
+  if (place.j !== undefined) locked.j = place.j;
+  return {
+    request: "trace" in answered && !isLinked ? requestOf(trace) : request,
+    trace,
+    error: "error" in answered ? answered.error : null,
+    step: place.step ?? "picture",
+    head: Math.min(place.head ?? 0, headsOf(trace) - 1),
+    locked: within(trace, locked),
+    hovered: {},
+    scale: "sqrt",
+    before: null,
+  };
+};
+
+// What differs between two traces, as "causal off, heads 1": the name of the one that was kept.
+const spoken: Record<string, string> = { text: "sentence", second_text: "second sentence", embedding_size: "embedding size" };
+export const difference = (before: Trace, now: Trace): string => {
+  const said = (value: unknown): string => (value === true ? "on" : value === false ? "off" : value === null ? "none" : String(value));
+  const differing = (Object.keys(before.made) as (keyof Trace["made"])[]).filter((name) => before.made[name] !== now.made[name]);
+  return differing.map((name) => `${spoken[name] ?? name} ${said(before.made[name])}`).join(", ") || "nothing was changed yet";
+};

@@ -1,0 +1,121 @@
+import { at, fixed, gridOf, headsOf, isHidden, projectionColumn, rowOf } from "../grid";
+import { Term } from "../glossary";
+import { Heading, Products, Show, Sign, Word, key, productShapes, word } from "./step";
+import type { Step } from "./step";
+
+export const context: Step = {
+  id: "context",
+  name: "Context",
+  title: "Weights mix the values: context vectors",
+  perHead: true,
+  text: () => (
+    <p>
+      Each word's <Term of="context vector" /> is the average of the <Term of="value">values</Term> that it sees, each in its share. This is what attention
+      hands on.
+    </p>
+  ),
+  formula: (p) => {
+    const values = gridOf(p.trace, "values", p.head);
+    return { text: "context = weights values", shapes: productShapes(p.trace.labels.length, values.rows, values.cols) };
+  },
+  stage: (p) => {
+    const d = Math.min(p.sel.d, gridOf(p.trace, "values", p.head).cols - 1);
+    const key = p.state.hovered.j === undefined ? {} : { j: p.sel.j };
+    return (
+      <>
+        <Show p={p} name="context" cursor={{ i: p.sel.i, d }} />
+        <Sign>=</Sign>
+        <div class="stack">
+          <Show p={p} name="weights" cursor={{ i: p.sel.i, ...key }} />
+          <Sign>×</Sign>
+          <Show p={p} name="values" cursor={{ d, ...key }} />
+        </div>
+      </>
+    );
+  },
+  worked: (p) => {
+    const values = gridOf(p.trace, "values", p.head);
+    const weights = rowOf(gridOf(p.trace, "weights", p.head), p.sel.i);
+    const d = Math.min(p.sel.d, values.cols - 1);
+    const total = at(gridOf(p.trace, "context", p.head), p.sel.i, d);
+    const seen = Array.from(weights, (_, j) => j).filter((j) => !isHidden(p.trace, p.sel.i, j));
+    return (
+      <>
+        <Heading>context(<Word>{word(p, p.sel.i)}</Word>), number {d + 1}: {fixed(total)}</Heading>
+        <p>Number {d + 1} of each value, in the share that <Word>{word(p, p.sel.i)}</Word> gives to its word:</p>
+        <Products names={["weight", "value"]} total={total} terms={seen.map((j) => ({ label: key(p, j), a: weights[j]!, b: at(values, j, d) }))} />
+      </>
+    );
+  },
+};
+
+export const heads: Step = {
+  id: "heads",
+  name: "Heads",
+  title: "The heads are joined",
+  perHead: false,
+  when: (trace) => "concat_heads" in trace.tensors,
+  text: (p) => (
+    <p>
+      The context vectors of the {headsOf(p.trace)} <Term of="head">heads</Term> stand side by side: each word has one long row, in which every head
+      has its part.
+    </p>
+  ),
+  formula: (p) => {
+    const { rows, cols } = gridOf(p.trace, "concat_heads");
+    return { text: "concat_heads = [context of head 1, context of head 2, …]", shapes: `[${rows},${cols}]` };
+  },
+  stage: (p) => <Show p={p} name="concat_heads" cursor={{ i: p.sel.i, c: p.sel.c }} />,
+  worked: (p) => {
+    const size = gridOf(p.trace, "context", 0).cols;
+    const head = Math.floor(p.sel.c / size);
+    return (
+      <>
+        <Heading>concat_heads(<Word>{word(p, p.sel.i)}</Word>), number {p.sel.c + 1}: {fixed(at(gridOf(p.trace, "concat_heads"), p.sel.i, p.sel.c))}</Heading>
+        <p>It is number {(p.sel.c % size) + 1} of the context vector of head {head + 1}, as {headsOf(p.trace)} heads of {size} numbers make {headsOf(p.trace) * size}.</p>
+        <p class="buttons">
+          <button type="button" onClick={() => { p.dispatch({ do: "head", head }); p.dispatch({ do: "lock", cursor: { d: p.sel.c % size } }); p.dispatch({ do: "step", step: "context" }); }}>
+            Go to head {head + 1}
+          </button>
+        </p>
+      </>
+    );
+  },
+};
+
+export const output: Step = {
+  id: "output",
+  name: "Output",
+  title: "One more matrix mixes the heads",
+  perHead: false,
+  when: (trace) => "output" in trace.tensors,
+  text: () => <p>w_output brings the joined heads back to the size of an embedding, and lets what one head found meet what another found.</p>,
+  formula: (p) => {
+    const joined = gridOf(p.trace, "concat_heads");
+    return { text: `output = concat_heads w_output${p.trace.weights_in_out ? "" : "ᵀ"}`, shapes: productShapes(joined.rows, joined.cols, gridOf(p.trace, "output").cols) };
+  },
+  stage: (p) => (
+    <>
+      <Show p={p} name="output" cursor={{ i: p.sel.i, e: p.sel.e }} />
+      <Sign>=</Sign>
+      <div class="stack">
+        <Show p={p} name="concat_heads" cursor={{ i: p.sel.i }} />
+        <Sign>×</Sign>
+        <Show p={p} name="w_output" cursor={{ e: p.sel.e }} />
+      </div>
+    </>
+  ),
+  worked: (p) => {
+    const total = at(gridOf(p.trace, "output"), p.sel.i, p.sel.e);
+    const w = projectionColumn(p.trace, gridOf(p.trace, "w_output"), p.sel.e);
+    return (
+      <>
+        <Heading>output(<Word>{word(p, p.sel.i)}</Word>), number {p.sel.e + 1}: {fixed(total)}</Heading>
+        <Products
+          names={["joined", "w_output"]} total={total}
+          terms={Array.from(rowOf(gridOf(p.trace, "concat_heads"), p.sel.i), (a, c) => ({ label: String(c + 1), a, b: w[c]! }))}
+        />
+      </>
+    );
+  },
+};

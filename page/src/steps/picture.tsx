@@ -1,0 +1,106 @@
+import { at, entropyOf, fixed, gridOf, headsOf, isCross, isHidden, isMultiHead } from "../grid";
+import { shareColour, shareInk } from "../colour";
+import { Exercise } from "../exercise";
+import { Term } from "../glossary";
+import { difference } from "../state";
+import { savePng, saveSvg } from "../picture";
+import { Heading, Legend, Shares, Show, Word, word } from "./step";
+import type { Step, StepProps } from "./step";
+
+const nameOf = (p: StepProps): string =>
+  isMultiHead(p.trace) ? `${p.trace.made.text}, head ${p.head + 1}` : String(p.trace.made.text);
+
+// The words that are looked at, each on the colour of its weight. Without a second sentence they are the queries too: a
+// word that is chosen becomes the query.
+function Sentence({ p }: { p: StepProps }) {
+  const weights = gridOf(p.trace, "weights", p.head);
+  const axis = isCross(p.trace) ? "j" : "i";
+  return (
+    <p class="sentence">
+      {p.trace.key_labels.map((label, j) => {
+        const share = at(weights, p.sel.i, j);
+        const hidden = isHidden(p.trace, p.sel.i, j);
+        return (
+          <button
+            type="button" key={j} class={hidden ? "hidden" : undefined} aria-pressed={p.sel[axis] === j}
+            style={hidden ? undefined : { background: shareColour(share, p.state.scale), color: shareInk(share, p.state.scale) }}
+            aria-label={`${label}, ${hidden ? "hidden" : fixed(share)}`} title={hidden ? "hidden" : fixed(share)}
+            onClick={() => p.dispatch({ do: "lock", cursor: { [axis]: j } })}
+          >
+            <bdi>{p.trace.tokens_2[j] ?? (isCross(p.trace) ? label : p.trace.tokens[j])}</bdi>
+          </button>
+        );
+      })}
+    </p>
+  );
+}
+
+export const picture: Step = {
+  id: "picture",
+  name: "Picture",
+  title: "Who attends to whom",
+  perHead: true,
+  text: (p) => (
+    <p>
+      Each row is a <Term of="query" />: how a word shares its attention among the <Term of="key">keys</Term>, the columns. A row's{" "}
+      <Term of="weight">weights</Term> sum to 1.{isCross(p.trace) && " The rows are the first sequence's, the columns the second's."} Touch any
+      number; the steps show where it comes from.
+    </p>
+  ),
+  stage: (p) => (
+    <>
+      <div class="shown">
+        <p><Word>{word(p, p.sel.i)}</Word> looks at{isMultiHead(p.trace) && `, in head ${p.head + 1}`}</p>
+        <Sentence p={p} />
+        <Legend p={p} />
+      </div>
+      <Show p={p} name="weights" cursor={{ i: p.sel.i, j: p.sel.j }} />
+      {p.state.before && <Before p={p} />}
+    </>
+  ),
+  worked: (p) => {
+    const entropy = entropyOf(p.trace, p.head)[p.sel.i]!;
+    return (
+      <>
+        <Heading>Where <Word>{word(p, p.sel.i)}</Word> looks</Heading>
+        <Shares p={p} />
+        <p class="quiet">
+          <Term of="entropy" /> {fixed(entropy)} nats: as if over {fixed(Math.exp(entropy))} keys.
+        </p>
+        <p class="buttons">
+          <button type="button" onClick={() => saveSvg({ trace: p.trace, head: p.head, scale: p.state.scale, title: nameOf(p) })}>Save as SVG</button>
+          <button type="button" onClick={() => void savePng({ trace: p.trace, head: p.head, scale: p.state.scale, title: nameOf(p) })}>Save as PNG</button>
+        </p>
+        <p class="quiet">Weights say where a head reads from. They are not an explanation of what a model does by themselves.</p>
+      </>
+    );
+  },
+  exercise: (p) =>
+    headsOf(p.trace) > 1 && (
+      <Exercise
+        question="All heads read the same words. Why do they look elsewhere?"
+        options={["each has matrices of its own", "each reads other words", "each reads the one before it"]}
+        right={0}
+      >
+        Each has its own w_query, w_key and w_value, so one word is {headsOf(p.trace)} different queries. Go through the heads' tabs: the words
+        stay, the rows change.
+      </Exercise>
+    ),
+};
+
+// What was kept to compare with: the same map, of before.
+export function Before({ p }: { p: StepProps }) {
+  const trace = p.state.before!;
+  const head = Math.min(p.head, headsOf(trace) - 1);
+  const i = Math.min(p.sel.i, trace.labels.length - 1);
+  const entropy = entropyOf(trace, head)[i]!;
+  const now = entropyOf(p.trace, p.head)[p.sel.i]!;
+  return (
+    <div class="before">
+      <Show p={p} name="weights" title={`weights before (${difference(trace, p.trace)})`} trace={trace} cursor={{ i: p.sel.i, j: p.sel.j }} />
+      <p>
+        <Term of="entropy" /> of <Word>{trace.labels[i]!}</Word>: {fixed(entropy)} nats before, {fixed(now)} now.
+      </p>
+    </div>
+  );
+}

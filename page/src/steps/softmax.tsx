@@ -1,0 +1,93 @@
+import { at, entropyOf, fixed, gridOf, isHidden, logitsOf } from "../grid";
+import { Term } from "../glossary";
+import { Before } from "./picture";
+import { Heading, Show, Sign, Word, key, word } from "./step";
+import type { Step, StepProps } from "./step";
+
+const logitName = (p: StepProps): string => (p.trace.tensors.logits ? "logits" : "scaled_scores");
+const mostRows = 24;
+
+// Each key's exponential, and the sum that they are divided by.
+function Exponentials({ p }: { p: StepProps }) {
+  const logits = logitsOf(p.trace, p.head);
+  const weights = gridOf(p.trace, "weights", p.head);
+  const keys = p.trace.key_labels.map((_, j) => j);
+  const seen = keys.filter((j) => !isHidden(p.trace, p.sel.i, j));
+  const largest = Math.max(...seen.map((j) => at(logits, p.sel.i, j)));
+  const power = (j: number): number => Math.exp(at(logits, p.sel.i, j) - largest);
+  const sum = seen.reduce((total, j) => total + power(j), 0);
+  const shown = keys.length <= mostRows ? keys : [...seen].sort((a, b) => power(b) - power(a)).slice(0, mostRows);
+  const rowSum = keys.reduce((total, j) => total + at(weights, p.sel.i, j), 0);
+  return (
+    <>
+      <p class="formula">
+        e = exp({logitName(p)} {largest < 0 ? "+" : "−"} {fixed(Math.abs(largest))})<br />
+        weight = e / {fixed(sum)}
+      </p>
+      <table class="plain">
+        <thead><tr><th scope="col">key</th><th scope="col">{logitName(p) === "logits" ? "logit" : "scaled score"}</th><th scope="col">e</th><th scope="col">weight</th></tr></thead>
+        <tbody>
+          {shown.map((j) => (
+            <tr key={j} class={j === p.sel.j ? "on" : undefined} onPointerEnter={() => p.dispatch({ do: "hover", cursor: { i: p.sel.i, j } })}>
+              <th scope="row"><bdi>{key(p, j)}</bdi></th>
+              <td>{isHidden(p.trace, p.sel.i, j) ? "-inf" : fixed(at(logits, p.sel.i, j))}</td>
+              <td>{isHidden(p.trace, p.sel.i, j) ? "0" : fixed(power(j))}</td>
+              <td>{isHidden(p.trace, p.sel.i, j) ? "hidden" : fixed(at(weights, p.sel.i, j))}</td>
+            </tr>
+          ))}
+          <tr class="sum"><th scope="row">sum</th><td /><td>{fixed(sum)}</td><td>{fixed(rowSum)}</td></tr>
+        </tbody>
+      </table>
+      {shown.length < keys.length && <p class="quiet">and {keys.length - shown.length} keys with smaller weights</p>}
+    </>
+  );
+}
+
+export const softmax: Step = {
+  id: "softmax",
+  name: "Softmax",
+  title: "Softmax turns scores into weights",
+  perHead: true,
+  text: () => (
+    <p>
+      <Term of="softmax">Softmax</Term>: each row becomes positive numbers that sum to 1. The row's largest is taken off first, which changes
+      nothing but keeps exp from overflowing. The <Term of="entropy" /> says how spread out a row is.
+    </p>
+  ),
+  formula: (p) => ({ text: `weights = softmax(${logitName(p)})`, shapes: `[${p.trace.labels.length},${p.trace.key_labels.length}]` }),
+  stage: (p) => (
+    <>
+      <Show p={p} name={logitName(p)} cursor={{ i: p.sel.i, j: p.sel.j }} />
+      <Sign>→</Sign>
+      <Show p={p} name="weights" cursor={{ i: p.sel.i, j: p.sel.j }} />
+      <Entropies p={p} />
+      {p.state.before && <Before p={p} />}
+    </>
+  ),
+  worked: (p) => (
+    <>
+      <Heading>weights(<Word>{word(p, p.sel.i)}</Word>, <Word>{key(p, p.sel.j)}</Word>): {isHidden(p.trace, p.sel.i, p.sel.j) ? "hidden" : fixed(at(gridOf(p.trace, "weights", p.head), p.sel.i, p.sel.j))}</Heading>
+      <Exponentials p={p} />
+    </>
+  ),
+};
+
+// How spread out each query's weights are.
+function Entropies({ p }: { p: StepProps }) {
+  const entropy = Array.from(entropyOf(p.trace, p.head)).slice(0, mostRows);
+  return (
+    <figure class="matrix">
+      <figcaption><b>entropy</b> <span class="shape">nats</span></figcaption>
+      <table class="plain entropies">
+        <thead><tr><th scope="col">query</th><th scope="col">entropy</th><th scope="col">as if over</th></tr></thead>
+        <tbody>
+          {entropy.map((nats, i) => (
+            <tr key={i} class={i === p.sel.i ? "on" : undefined} onClick={() => p.dispatch({ do: "lock", cursor: { i } })}>
+              <th scope="row"><bdi>{word(p, i)}</bdi></th><td>{fixed(nats)}</td><td>{Math.exp(nats).toFixed(2)} keys</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </figure>
+  );
+}

@@ -1,0 +1,59 @@
+// What the browser tests share: pages that the command wrote, open in Chromium without a network, and what they show.
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const here = path.dirname(fileURLToPath(import.meta.url));
+const attend = process.env.ATTEND ?? path.join(here, "../../build/release/attend");
+const folder = mkdtempSync(path.join(tmpdir(), "attend-page-"));
+let browser;
+let pages = 0;
+
+export const command = (...args) => execFileSync(attend, args, { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"], maxBuffer: 1 << 28 });
+export const traceOf = (...args) => JSON.parse(command("explain", ...args, "--json"));
+
+export const open_browser = async () => {
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+};
+export const close_browser = async () => {
+  await browser?.close();
+  rmSync(folder, { recursive: true });
+};
+
+// The page that `attend explain ARGS -o page.html` writes. page.problems gathers what a page must not have: requests, words
+// on the console, breaches of its policy.
+export const opened = async (args, { hash = "", ...options } = {}) => {
+  const file = path.join(folder, `${++pages}.html`);
+  command("explain", ...args, "-o", file);
+  const context = await browser.newContext({ offline: true, viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  page.problems = [];
+  const url = pathToFileURL(file).href + hash;
+  page.on("request", (request) => { if (!request.url().startsWith(pathToFileURL(file).href) && !/^(data|blob):/.test(request.url())) page.problems.push(`asked for ${request.url()}`); });
+  page.on("console", (message) => page.problems.push(`${message.type()}: ${message.text()}`));
+  page.on("pageerror", (error) => page.problems.push(String(error)));
+  await page.addInitScript(() => {
+    window.breaches = [];
+    document.addEventListener("securitypolicyviolation", (event) => window.breaches.push(`${event.violatedDirective} ${event.blockedURI}`));
+  });
+  await page.goto(url);
+  if (options.javaScriptEnabled !== false) await page.waitForSelector(".rail");
+  return page;
+};
+
+export const problemsOf = async (page) => [...page.problems, ...(await page.evaluate(() => window.breaches))];
+
+export const stepNames = (page) => page.locator(".rail li button").evaluateAll((buttons) => buttons.map((button) => button.textContent.replace(/^\d+ /, "")));
+export const goTo = (page, name) => page.locator(".rail li button", { hasText: name }).first().click();
+
+// The matrices on show, as rows of what is written and of what it stands for.
+export const matrices = (page) =>
+  page.locator(".matrix[data-name]").evaluateAll((figures) =>
+    figures.filter((figure) => figure.querySelector("table[role=grid]")).map((figure) => ({
+      name: figure.dataset.name,
+      rows: [...figure.querySelectorAll("tbody tr")].map((row) => [...row.querySelectorAll("td[data-col]")].map((cell) => ({ text: cell.textContent, value: cell.dataset.value }))),
+    })),
+  );

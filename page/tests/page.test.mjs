@@ -1,0 +1,387 @@
+// The page in a browser: its numbers are the library's, every step and switch works, for everyone, and nothing leaves it.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import test, { after, before } from "node:test";
+import { close_browser, command, goTo, matrices, open_browser, opened, problemsOf, stepNames, traceOf } from "./browser.mjs";
+
+const require = createRequire(import.meta.url);
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const presets = command("explain", "--list").trim().split("\n").map((line) => line.split(" ")[0]);
+
+before(open_browser);
+after(close_browser);
+
+// What JSON has no number for.
+const numberOf = (json) => (json === null ? -Infinity : Math.fround(json));
+const ofHead = (tensor, head) => (Array.isArray(tensor[0][0]) ? tensor[head] : tensor);
+const valueOf = (text) => (text === "-inf" ? -Infinity : Math.fround(Number(text)));
+
+const matches = ({ name, rows }, expected) => {
+  assert.equal(rows.length, expected.length, `${name}: rows`);
+  rows.forEach((row, i) => {
+    assert.equal(row.length, expected[i].length, `${name}: columns`);
+    row.forEach(({ value, text }, j) => {
+      const number = numberOf(expected[i][j]);
+      assert.equal(valueOf(value), number, `${name}[${i},${j}]`);
+      if (text !== "hidden" && number !== -Infinity) assert.ok(Math.abs(Number(text) - number) <= 0.500001e-4 * Math.max(1, Math.abs(number)), `${name}[${i},${j}] reads ${text}, is ${number}`);
+    });
+  });
+};
+
+// Every matrix of every step and head is the trace's; returns the names that were on show.
+const isTrace = async (page, trace) => {
+  const seen = new Set();
+  for (const name of await stepNames(page)) {
+    await goTo(page, name);
+    const tabs = await page.locator(".heads button").count();
+    for (let head = 0; head < Math.max(tabs, 1); ++head) {
+      if (tabs > 0) await page.locator(".heads button").nth(head).click();
+      for (const matrix of await matrices(page)) {
+        matches(matrix, ofHead(trace.tensors[matrix.name], head));
+        seen.add(matrix.name);
+      }
+    }
+  }
+  return seen;
+};
+// The projections' matrices show one at a time: the one of what was touched.
+const touchProjections = async (page, seen, trace) => {
+  await goTo(page, "q, k, v");
+  for (const name of ["keys", "values"]) {
+    await page.locator(`.matrix[data-name=${name}] td[data-col]`).first().click();
+    for (const matrix of await matrices(page)) {
+      const head = await page.locator(".heads button[aria-pressed=true]").count() ? Number((await page.locator(".heads button[aria-pressed=true]").textContent()).match(/\d+/)[0]) - 1 : 0;
+      matches(matrix, ofHead(trace.tensors[matrix.name], head));
+      seen.add(matrix.name);
+    }
+  }
+};
+
+for (const preset of presets)
+  test(`${preset}: every number on the page is the library's`, async () => {
+    const page = await opened(["--preset", preset]);
+    const trace = traceOf("--preset", preset);
+    const seen = await isTrace(page, trace);
+    await touchProjections(page, seen, trace);
+    assert.deepEqual([...seen].sort(), Object.keys(trace.tensors).sort());
+    assert.deepEqual(await problemsOf(page), []);
+    await page.context().close();
+  });
+
+// What the documents print of each preset, from the row on (tests/explain/documents_test.cpp has it too; of the others they
+// print shapes alone).
+const printed = JSON.parse(readFileSync(new URL("printed.json", import.meta.url)));
+const stepOf = { embeddings: "Embeddings", w_query: "q, k, v", w_key: "q, k, v", w_value: "q, k, v", queries: "q, k, v", keys: "q, k, v", values: "q, k, v", scores: "Scores", weights: "Softmax", context: "Context" };
+test("what the documents print stands on the page, digit for digit", async () => {
+  let count = 0;
+  for (const [preset, tensors] of Object.entries(printed)) {
+    const page = await opened(["--preset", preset]);
+    for (const { tensor, row, numbers } of tensors) {
+      await goTo(page, stepOf[tensor]);
+      const result = { w_query: "queries", w_key: "keys", w_value: "values" }[tensor];
+      if (result) await page.locator(`.matrix[data-name=${result}] td[data-col]`).first().click();
+      const { rows } = (await matrices(page)).find(({ name }) => name === tensor);
+      assert.deepEqual(rows.slice(row, row + numbers.length).map((cells) => cells.map(({ text }) => text)), numbers, `${preset} ${tensor}`);
+      count += numbers.flat().length;
+    }
+    await page.context().close();
+  }
+  assert.equal(count, 410);
+});
+
+const sentences = [
+  { args: ["the cat sat on the mat", "--heads", "3", "--causal"] },
+  { args: ["to be or not to be", "--positions", "--window", "2"] },
+  { args: ["one", "--weights", "uniform"] },
+  { args: ["a b c d e f g h", "--no-scale", "--seed", "18446744073709551615", "--d-k", "7", "--d-v", "3", "--embedding-size", "5"] },
+  { args: ["the cat sat", "--cross", "le chat dormait ici", "--heads", "2", "--positions"] },
+  { args: ["window and causal and more words", "--causal", "--window", "1"] },
+];
+for (const { args } of sentences)
+  test(`${args.join(" ")}: the page's numbers are the library's`, async () => {
+    const page = await opened(args);
+    await isTrace(page, traceOf(...args));
+    assert.deepEqual(await problemsOf(page), []);
+    await page.context().close();
+  });
+
+test("switches: each change is what the command gives for it", async () => {
+  const page = await opened(["the cat sat on the mat"]);
+  const asked = ["the cat sat on the mat"];
+  const weightsAre = async (args) => {
+    await goTo(page, "Picture");
+    matches((await matrices(page))[0], ofHead(traceOf(...args).tensors.weights, 0));
+  };
+  await page.getByRole("switch", { name: "causal" }).check();
+  await weightsAre([...asked, "--causal"]);
+  await page.getByLabel("window", { exact: true }).fill("2");
+  await weightsAre([...asked, "--causal", "--window", "2"]);
+  await page.getByRole("switch", { name: "positions" }).check();
+  await weightsAre([...asked, "--causal", "--window", "2", "--positions"]);
+  await page.getByRole("switch", { name: "scale" }).uncheck();
+  await weightsAre([...asked, "--causal", "--window", "2", "--positions", "--no-scale"]);
+  await page.getByLabel("heads", { exact: true }).fill("4");
+  await weightsAre([...asked, "--causal", "--window", "2", "--positions", "--no-scale", "--heads", "4"]);
+  await page.getByText("more", { exact: true }).click();
+  await page.getByLabel("weights", { exact: true }).selectOption("uniform");
+  await page.getByLabel("d_k").fill("8");
+  await page.getByLabel("embedding size").fill("10");
+  await page.getByLabel("seed").fill("7");
+  const all = ["--positions", "--no-scale", "--heads", "4", "--weights", "uniform", "--d-k", "8", "--embedding-size", "10", "--seed", "7"];
+  await weightsAre([...asked, "--causal", "--window", "2", ...all]);
+  await page.getByRole("switch", { name: "second sentence" }).check();
+  await page.getByLabel("keys and values from").fill("le chat dort");
+  await weightsAre([...asked, "--cross", "le chat dort", ...all]);
+  assert.ok(await page.getByRole("switch", { name: "causal" }).isDisabled());
+  await page.getByLabel("The sentence", { exact: true }).fill("a dog ran");
+  await weightsAre(["a dog ran", "--cross", "le chat dort", ...all]);
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
+test("a sentence without words is answered with the library's words, and nothing is lost", async () => {
+  const page = await opened(["the cat sat"]);
+  await page.getByLabel("The sentence", { exact: true }).fill(" ");
+  assert.match(await page.locator(".problem").textContent(), /no words/);
+  assert.equal(await page.locator(".matrix tbody tr").count(), 3);
+  await page.getByLabel("The sentence", { exact: true }).fill("a b");
+  assert.equal(await page.locator(".problem").textContent(), "");
+  assert.equal(await page.locator(".matrix tbody tr").count(), 2);
+  await page.context().close();
+});
+
+test("a score lights up its query and key, and their products add up to it", async () => {
+  const page = await opened(["the cat sat on the mat"]);
+  await goTo(page, "Scores");
+  await page.locator(".matrix[data-name=scores] tbody tr").nth(2).locator("td[data-col='4']").hover();
+  assert.equal(await page.locator(".matrix[data-name=queries] tr.on th").textContent(), "sat");
+  assert.equal(await page.locator(".matrix[data-name=keys] tr.on th").textContent(), "the₅");
+  const products = await page.locator(".products tbody tr").evaluateAll((rows) => rows.map((row) => row.cells[3].textContent));
+  const score = traceOf("the cat sat on the mat").tensors.scores[2][4];
+  assert.equal(products.length, 24);
+  assert.ok(Math.abs(products.reduce((sum, text) => sum + Number(text), 0) - score) < 24 * 0.5e-4);
+  assert.ok(Math.abs(Number(await page.locator(".products output").textContent()) - score) < 0.51e-4);
+  await page.mouse.move(5, 5);
+  assert.notEqual(await page.locator(".matrix[data-name=queries] tr.on th").textContent(), "sat"); // hover is a preview
+  await page.locator(".matrix[data-name=scores] tbody tr").nth(2).locator("td[data-col='4']").click();
+  await page.mouse.move(5, 5);
+  assert.equal(await page.locator(".matrix[data-name=queries] tr.on th").textContent(), "sat"); // a click stays
+  await page.keyboard.press("Escape");
+  assert.equal(await page.locator(".matrix[data-name=queries] tr.on th").textContent(), "cat");
+  await page.context().close();
+});
+
+test("what is worked out in each step is the number that was touched", async () => {
+  const args = ["the cat sat on", "--heads", "2", "--causal", "--positions"];
+  const page = await opened(args);
+  const { tensors } = traceOf(...args);
+  const cases = [["Embeddings", "embeddings"], ["Places", "inputs"], ["q, k, v", "queries"], ["q, k, v", "keys"], ["q, k, v", "values"], ["Scores", "scores"], ["Scale", "scaled_scores"], ["Context", "context"], ["Heads", "concat_heads"], ["Output", "output"]];
+  for (const [step, name] of cases) {
+    await goTo(page, step);
+    await page.locator(`.matrix[data-name=${name}] tbody tr`).nth(2).locator("td[data-col='1']").click();
+    const text = await page.locator(".worked").textContent();
+    assert.ok(text.includes(ofHead(tensors[name], 0)[2][1].toFixed(4)), `${name}: ${text}`);
+  }
+  await page.context().close();
+});
+
+test("the keyboard alone: steps by Space and arrows, cells by arrows, Enter and Esc", async () => {
+  const page = await opened(["the cat sat"]);
+  const step = () => page.locator(".rail [aria-current]").textContent();
+  await page.keyboard.press(" ");
+  assert.equal(await step(), "2 Words");
+  await page.keyboard.press("ArrowRight");
+  assert.equal(await step(), "3 Embeddings");
+  await page.keyboard.press("Shift+ ");
+  await page.keyboard.press("ArrowLeft");
+  assert.equal(await step(), "1 Picture");
+  const reached = [];
+  for (let presses = 0; presses < 40; ++presses) {
+    await page.keyboard.press("Tab");
+    reached.push(await page.evaluate(() => document.activeElement.tagName + (document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent).slice(0, 20)));
+    if (await page.evaluate(() => document.activeElement.matches("td"))) break;
+  }
+  assert.ok(reached.at(-1).startsWith("TD"), reached.join("\n")); // one cell of the grid is in the tab order
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("End");
+  assert.equal(await page.locator("td.cell").evaluate((cell) => [cell.parentElement.rowIndex, cell.dataset.col].join()), "3,2");
+  assert.ok(await page.locator("td.cell").evaluate((cell) => cell === document.activeElement));
+  assert.equal(await step(), "1 Picture"); // the arrows moved in the grid alone
+  await page.keyboard.press("Home");
+  assert.match(await page.locator(".worked h3").textContent(), /sat/);
+  await page.keyboard.press("Escape");
+  assert.match(await page.locator(".worked h3").textContent(), /cat/);
+  await page.context().close();
+});
+
+test("touch: a tap keeps a number", async () => {
+  const page = await opened(["the cat sat"], { hasTouch: true, isMobile: true, viewport: { width: 390, height: 844 } });
+  await goTo(page, "Softmax");
+  await page.locator(".matrix[data-name=weights] tbody tr").nth(2).locator("td[data-col='0']").tap();
+  assert.match(await page.locator(".worked h3").textContent(), /weights\(sat, the\)/);
+  await page.context().close();
+});
+
+const everyStep = ["the quick brown fox jumped", "--heads", "2", "--positions", "--causal"];
+for (const width of [390, 820, 2560])
+  test(`${width} pixels: nothing is wider than the screen, in any step`, async () => {
+    const page = await opened(everyStep, { viewport: { width, height: 900 } });
+    for (const name of await stepNames(page)) {
+      await goTo(page, name);
+      assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), width, name);
+    }
+    await page.context().close();
+  });
+
+for (const colorScheme of ["light", "dark"])
+  test(`axe finds nothing in any step, ${colorScheme}`, async () => {
+    const page = await opened(everyStep, { colorScheme });
+    await page.evaluate(axe);
+    for (const name of await stepNames(page)) {
+      await goTo(page, name);
+      for (const term of await page.locator(".term[aria-expanded=false]").all()) await term.click().catch(() => {});
+      const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+      assert.deepEqual(violations.map(({ id, nodes }) => `${name}: ${id} ${nodes.slice(0, 3).map(({ html }) => html)}`), []);
+    }
+    await page.context().close();
+  });
+
+test("reduced motion: nothing moves by itself", async () => {
+  const page = await opened(["a b"], { reducedMotion: "reduce" });
+  const moving = await page.evaluate(() => [...document.querySelectorAll("*")].filter((element) => getComputedStyle(element).transitionDuration !== "0s").length);
+  assert.equal(moving, 0);
+  await page.context().close();
+});
+
+test("the policy allows the page's own script and styles, and no more", async () => {
+  const page = await opened(["a b"]);
+  const policy = await page.locator("meta[http-equiv]").getAttribute("content");
+  assert.match(policy, /^default-src 'none'; script-src 'sha256-[^' ]+' 'wasm-unsafe-eval'; style-src 'sha256-[^' ]+'; img-src data: blob:; base-uri 'none'; form-action 'none'$/);
+  await page.evaluate(() => {
+    const script = document.createElement("script");
+    script.textContent = "window.ran = true";
+    document.body.append(script);
+  });
+  assert.equal(await page.evaluate(() => window.ran), undefined);
+  await page.context().close();
+});
+
+const hostile = [
+  "</script><img onerror=alert(1) src=x>", "<!--", "]]>", "&lt;b&gt;", "${alert(1)}", "\"'`", "שלום", "مرحبا", "👩‍👩‍👧‍👦", "é́́́", "a\u202Eb", "\u0007bell", "x".repeat(10_000),
+];
+test("any words are shown as text", async () => {
+  const page = await opened([hostile.join(" ")]);
+  for (const name of await stepNames(page)) {
+    await goTo(page, name);
+    assert.equal(await page.locator("img").count(), 0);
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 1280, name);
+  }
+  await goTo(page, "Words");
+  const words = await page.locator(".ids bdi").allTextContents();
+  assert.deepEqual(words.slice(0, 5), hostile.slice(0, 5));
+  assert.equal(words.at(-1), hostile.at(-1));
+  assert.equal(words.length, hostile.length);
+  assert.deepEqual(await problemsOf(page), []);
+  for (const text of hostile) {
+    await page.getByLabel("The sentence", { exact: true }).fill(`${text} b`);
+    assert.deepEqual(await problemsOf(page), []);
+  }
+  await page.context().close();
+});
+
+test("without JavaScript the file shows text and picture", async () => {
+  const page = await opened(["the cat sat"], { javaScriptEnabled: false });
+  const text = await page.locator("#static").textContent();
+  assert.match(text, /Queries meet keys/);
+  assert.ok(await page.locator("#static svg rect").count() >= 9);
+  assert.ok(await page.locator("#static h2").first().isVisible());
+  await page.context().close();
+});
+
+test("more than 200 words: what to use instead", async () => {
+  const long = Array.from({ length: 201 }, (_, place) => `w${place}`).join(" ");
+  const page = await opened(["the cat sat"]);
+  await page.getByLabel("The sentence", { exact: true }).fill(long);
+  assert.match(await page.locator(".problem").textContent(), /201 words.*attend show/);
+  await page.getByLabel("The sentence", { exact: true }).fill(long.replace("w0 ", ""));
+  assert.equal(await page.locator(".problem").textContent(), "");
+  assert.equal(await page.locator("canvas.painted").count(), 1);
+  await page.locator("canvas.painted").focus();
+  await page.keyboard.press("ArrowDown");
+  assert.match(await page.locator(".worked h3").textContent(), /w3/);
+  await page.context().close();
+});
+
+test("a link brings back what was seen", async () => {
+  const page = await opened(["the cat sat on the mat"]);
+  await page.getByLabel("heads", { exact: true }).fill("2");
+  await goTo(page, "Scores");
+  await page.locator(".heads button").nth(1).click();
+  await page.locator(".matrix[data-name=scores] tbody tr").nth(3).locator("td[data-col='2']").click();
+  const hash = new URL(page.url()).hash;
+  const other = await opened(["another sentence"], { hash });
+  assert.equal(await other.getByLabel("The sentence", { exact: true }).inputValue(), "the cat sat on the mat");
+  assert.equal(await other.locator(".rail [aria-current]").textContent(), "5 Scores");
+  assert.match(await other.locator(".worked h3").textContent(), /scores\(on, sat\)/);
+  assert.match(await other.locator(".heads [aria-pressed=true]").textContent(), /head 2/);
+  await page.context().close();
+  await other.context().close();
+});
+
+test("compare: what was kept stands beside what is", async () => {
+  const page = await opened(["the cat sat on the mat"]);
+  await page.getByRole("button", { name: "Compare" }).click();
+  await page.getByRole("switch", { name: "scale" }).uncheck();
+  const [now, kept] = await matrices(page);
+  matches(now, traceOf("the cat sat on the mat", "--no-scale").tensors.weights);
+  matches(kept, traceOf("the cat sat on the mat").tensors.weights);
+  assert.match(await page.locator(".before").textContent(), /scale on/);
+  await page.context().close();
+});
+
+test("predict, then reveal", async () => {
+  const page = await opened(["the cat sat on the mat", "--causal", "--heads", "2"]);
+  for (const [step, answer] of [["Picture", "each has matrices of its own"], ["Scale", "fewer"], ["Mask", "3"]]) {
+    await goTo(page, step);
+    await page.locator(".exercise").getByRole("button", { name: answer, exact: true }).click();
+    assert.match(await page.locator(".exercise [role=status]").textContent(), /^Yes\./, step);
+  }
+  await goTo(page, "Scores");
+  const weights = traceOf("the cat sat on the mat", "--causal", "--heads", "2").tensors.weights[0][1];
+  await page.locator(".exercise .options button").nth(weights[0] > weights[1] ? 1 : 0).click();
+  assert.match(await page.locator(".exercise [role=status]").textContent(), /^It is "/);
+  await page.context().close();
+});
+
+test("a matrix is copied as Python, NumPy, C++ and CSV", async () => {
+  const page = await opened(["a b"]);
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  const [[a, b], [c, d]] = traceOf("a b").tensors.weights;
+  const expected = {
+    Python: `weights = [\n    [${a}, ${b}],\n    [${c}, ${d}],\n]\n`,
+    NumPy: `weights = numpy.array([\n    [${a}, ${b}],\n    [${c}, ${d}],\n], dtype=numpy.float32)\n`,
+    "C++": `const attend::Tensor weights = attend::Tensor::from({2, 2}, {\n    ${a}f, ${b}f,\n    ${c}f, ${d}f});\n`,
+    CSV: `${a},${b}\n${c},${d}\n`,
+  };
+  for (const [form, text] of Object.entries(expected)) {
+    await page.getByLabel("Copy weights as").selectOption(form);
+    await page.waitForFunction((said) => document.querySelector(".copy [role=status]").textContent === said, `copied as ${form}`);
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);
+  }
+  await page.context().close();
+});
+
+test("the picture is saved as SVG and PNG", async () => {
+  const page = await opened(["the cat <sat>"]);
+  const saved = async (form) => {
+    const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: `Save as ${form}` }).click()]);
+    return readFileSync(await download.path());
+  };
+  const svg = String(await saved("SVG"));
+  assert.match(svg, /^<svg xmlns=/);
+  assert.ok(svg.includes("&lt;sat&gt;") && !svg.includes("style="));
+  assert.deepEqual([...(await saved("PNG")).subarray(0, 4)], [0x89, 0x50, 0x4e, 0x47]);
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
