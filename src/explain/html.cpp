@@ -100,7 +100,7 @@ std::string request_json(const Trace& trace, const TextStyle& style) {
   request["focus"] = style.focus.value_or(trace.focus);
   if (style.head) request["head"] = *style.head;
   std::string out;
-  for (const char c : request.dump()) {  // "</script>" in a sentence ends no script
+  for (const char c : request.dump(-1, ' ', true)) {  // ASCII alone, and "</script>" in a sentence ends no script
     if (c == '<')
       out += "\\u003c";
     else

@@ -56,10 +56,12 @@ TEST(Page, AsksForThePresetOrTheSentencesAndForTheRowAndHeadThatWereChosen) {
 }
 
 TEST(Page, WordsAreNoMarkup) {
-  const std::string text = "</script><script>alert(1)</script> <!--attend:static--> <!--attend:title--> \"'&";
+  const std::string text =
+      "</script><script>alert(1)</script> <!--attend:static--> <!--attend:title--> \"'& 東 \xc2\x9b \xe2\x80\xae";
   const Trace trace = explain({.text = text});
   const std::string page = to_html(trace, {}, stand_in);
   EXPECT_EQ(request_of(trace)["text"], text);
+  for (const char* controls : {"\xc2\x9b", "\xe2\x80\xae"}) EXPECT_THAT(page, Not(HasSubstr(controls)));
   EXPECT_THAT(page, Not(HasSubstr("<script>alert")));
   EXPECT_THAT(page, Not(HasSubstr("<!--attend")));
   std::size_t scripts = 0;
