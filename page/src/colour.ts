@@ -6,8 +6,8 @@ export type Scale = "sqrt" | "linear";
 const cividis = Array.from({ length: 256 }, (_, step) => interpolateCividis(step / 255));
 const level = (share: number, scale: Scale): number => Math.min(Math.max(scale === "sqrt" ? Math.sqrt(share) : share, 0), 1);
 export const shareColour = (share: number, scale: Scale): string => cividis[Math.round(level(share, scale) * 255)]!;
-// Ink on it: cividis grows lighter throughout, and passes middle grey, where white and black are read alike, at 0.52.
-export const shareInk = (share: number, scale: Scale): string => (level(share, scale) > 0.52 ? "#10141a" : "#ffffff");
+// Ink on it: cividis grows lighter throughout; at 0.465 of its way white and black have a contrast of 4.6 each.
+export const shareInk = (share: number, scale: Scale): string => (level(share, scale) > 0.465 ? "#000000" : "#ffffff");
 
 // A number of either sign, beside the largest of its matrix: the two ends of cividis, with the page's own colour for 0.
 // As parts of 100 for CSS's color-mix(), so that the page's scheme decides what 0 looks like.

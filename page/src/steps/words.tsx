@@ -3,12 +3,12 @@ import { Term } from "../glossary";
 import { Heading, Show, Sign, Word, word } from "./step";
 import type { Step, StepProps } from "./step";
 
-function Ids({ p, tokens, ids, labels, axis }: { p: StepProps; tokens: string[]; ids: number[]; labels: string[]; axis: "i" | "j" }) {
+function Ids({ p, tokens, ids, axis }: { p: StepProps; tokens: string[]; ids: number[]; axis: "i" | "j" }) {
   return (
     <ol class="ids">
       {ids.map((id, place) => (
         <li key={place}>
-          <button type="button" class={p.sel[axis] === place ? "on" : undefined} aria-label={`${labels[place]}, id ${id}`} onClick={() => p.dispatch({ do: "lock", cursor: { [axis]: place } })}>
+          <button type="button" class={p.sel[axis] === place ? "on" : undefined} onClick={() => p.dispatch({ do: "lock", cursor: { [axis]: place } })}>
             <bdi>{tokens[place]}</bdi><span class="arrow" aria-hidden="true">↓</span><output>{id}</output>
           </button>
         </li>
@@ -30,11 +30,11 @@ export const words: Step = {
     ),
   stage: (p) => (
     <>
-      <Ids p={p} tokens={p.trace.tokens} ids={p.trace.ids} labels={p.trace.labels} axis="i" />
+      <Ids p={p} tokens={p.trace.tokens} ids={p.trace.ids} axis="i" />
       {p.trace.ids_2.length > 0 && (
         <>
           <p>The second sentence has a vocabulary of its own.</p>
-          <Ids p={p} tokens={p.trace.tokens_2} ids={p.trace.ids_2} labels={p.trace.key_labels} axis="j" />
+          <Ids p={p} tokens={p.trace.tokens_2} ids={p.trace.ids_2} axis="j" />
         </>
       )}
       {isCross(p.trace) && p.trace.ids_2.length === 0 && <p>The second sequence is numbers, without words: x1 to x{p.trace.key_labels.length}.</p>}
