@@ -15,9 +15,7 @@
 namespace attend::test {
 
 // A file under tests/.
-inline std::filesystem::path data(const std::string& name) {
-  return std::filesystem::path(ATTEND_TEST_DATA) / name;
-}
+std::filesystem::path data(const std::string& name);
 
 // The statement throws attend::Error with this code, and its message contains each of the given texts.
 template <class Statement, class... Texts>
