@@ -39,7 +39,8 @@ constexpr const char* trace_doc =
     R"(What explain() gives: each step as a NumPy array (float32), in the order of the fields.
 
 [H] stands only in multi-head traces; T2 is T without a second sequence; what there is not is None.
-print(trace) walks through the steps; a notebook shows the HTML page; save() writes a file.)";
+print(trace) walks through the steps; a notebook shows the HTML page, which computes where attend was built with that
+page (wheels are); save() writes a file.)";
 
 void add_options(const nb::kwargs& keywords, ExplainOptions& options) {
   std::optional<std::string> weights;
@@ -87,7 +88,8 @@ nb::bytes as_bytes(const std::string& text) {
   return nb::bytes(text.data(), text.size());
 }
 
-// A page inside a notebook's page: in a frame, so that neither changes how the other looks.
+// A page inside a notebook's page: in a frame, so that neither changes how the other looks. Its scripts run, and reach
+// nothing of the notebook's.
 std::string in_a_frame(const std::string& page) {
   std::string escaped;
   for (const char c : page) {
@@ -99,7 +101,8 @@ std::string in_a_frame(const std::string& page) {
       escaped += c;
     }
   }
-  return "<iframe srcdoc=\"" + escaped + "\" style=\"width: 100%; height: 40em; border: 1px solid #d0d7de\"></iframe>";
+  return "<iframe title=\"Attention, step by step\" sandbox=\"allow-scripts\" srcdoc=\"" + escaped +
+         "\" style=\"width: 100%; height: 50em; border: 1px solid #d0d7de\"></iframe>";
 }
 
 using Class = nb::class_<Trace>;
@@ -161,7 +164,7 @@ void bind_pictures(Class& trace) {
             return to_html(self, {.focus = focus, .head = head, .all = all});
           },
           nb::kw_only(), nb::arg("focus") = nb::none(), nb::arg("head") = nb::none(), nb::arg("all") = false,
-          "One HTML page.")
+          "One HTML page, which computes where attend was built with that page and there are no more than 200 words.")
       .def(
           "to_svg", [](const Trace& self, Place head) { return to_svg(self, {.head = head}); }, nb::kw_only(),
           nb::arg("head") = nb::none(), "The weights as a picture, of all heads or of one.")
