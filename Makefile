@@ -3,6 +3,8 @@
 # make fuzz      TARGET=safetensors SECONDS=60: call one function of tests/fuzz with all kinds of input, until one breaks it
 # make python    an environment with the Python package and what its tests need: . build/venv/bin/activate
 # make wheel     PYTHON=python3.12: a wheel that can be installed elsewhere, in build/wheels
+# make page      build the page that computes into the command: its engine in WebAssembly, its script, one HTML file (docs/page.md)
+# make site      the same, and the page as a folder for any static host: build/site
 # make bench     measure attend beside its peers (some 20 minutes, on an idle machine): benchmarks/README.md
 # make translate learn to translate English to Italian, some minutes, and draw it: examples/translate/README.md
 # make format    lay the sources out (make format-check: only say what would change)
@@ -27,15 +29,16 @@ INSTALL_LISTED = echo "pip install -r $(1)" && \
   $(VENV)/bin/pip install --quiet --disable-pip-version-check $(2) -r $(1) || \
   { echo "make: pip can't get what $(1) lists; its words are above: is there a network?" >&2; exit 1; }
 
-.PHONY: demo build fresh-if-moved test test-build test-cpp test-python fuzz python wheel bench translate translate-data format format-check lint install clean
+.PHONY: demo build fresh-if-moved test test-build test-cpp test-python fuzz python wheel lesson page site bench translate translate-data format format-check lint install clean
 
 demo: build
 	@scripts/demo.sh
 
 # A build folder that was made in another place, by a clone that has moved since, is made again.
 fresh-if-moved:
-	@test ! -f $(BUILD)/CMakeCache.txt || \
-	  grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$(CURDIR)" $(BUILD)/CMakeCache.txt || rm -rf $(BUILD)
+	@for folder in $(BUILD) build/wasm; do \
+	  test ! -f $$folder/CMakeCache.txt || \
+	    grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$(CURDIR)" $$folder/CMakeCache.txt || rm -rf $$folder; done
 
 build: fresh-if-moved
 	@scripts/setup.sh build
@@ -79,6 +82,27 @@ python: fresh-if-moved $(READY)
 wheel: fresh-if-moved
 	@scripts/setup.sh python
 	scripts/build_wheel.sh $(PYTHON) build/wheels
+
+# lesson.html: what every page is made from, and what a build takes in where it is there.
+lesson: fresh-if-moved page/node_modules/.package-lock.json
+	@scripts/setup.sh page
+	@test -f build/wasm/build.ninja || cmake --preset wasm >/dev/null
+	@cmake --build build/wasm
+	@cd page && npm run --silent build
+
+page/node_modules/.package-lock.json: page/package.json page/package-lock.json
+	@scripts/setup.sh page
+	cd page && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+page: lesson
+	@cmake --preset $(PRESET) >/dev/null
+	@cmake --build $(BUILD) --target attend_command
+
+# The page of the default sentence: its other lessons and sentences are a click or a link away.
+site: page
+	@mkdir -p build/site
+	$(BUILD)/attend explain -o build/site/index.html
 
 test-python: test-build python
 	$(VENV)/bin/python -m pytest -q -rs -p no:cacheprovider tests --command $(BUILD)/attend

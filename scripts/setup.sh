@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|python|test|fuzz|check]...
+# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|python|page|test|fuzz|check]...
 #   build  what the library and the command need (default)
 #   python and what the Python package needs, and the benchmark
+#   page   what the page that computes is made with
 #   test   and what the tests need
 #   fuzz   what the fuzzers need, and what the library does
 #   check  all of it, and what .ci/run needs besides
@@ -10,6 +11,8 @@ set -euo pipefail
 build=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libpng-dev zlib1g-dev libtbb-dev
   libfreetype-dev fonts-dejavu-core)
 python=(python3 python3-dev python3-venv)
+page=(emscripten nodejs)
+command -v npm >/dev/null || page+=(npm) # NodeSource's nodejs has it, and goes with none other
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-16 libclang-rt-16-dev llvm)
 check=(ccache clang-format clang-tidy-16 mandoc shellcheck zsh fish g++-aarch64-linux-gnu qemu-user)
@@ -19,10 +22,11 @@ for group in "${@:-build}"; do
   case "$group" in
     build) wanted+=("${build[@]}") ;;
     python) wanted+=("${build[@]}" "${python[@]}") ;;
+    page) wanted+=("${build[@]}" "${page[@]}") ;;
     test) wanted+=("${build[@]}" "${python[@]}" "${test[@]}") ;;
     fuzz) wanted+=("${build[@]}" "${fuzz[@]}") ;;
-    check) wanted+=("${build[@]}" "${python[@]}" "${test[@]}" "${fuzz[@]}" "${check[@]}") ;;
-    *) echo "setup.sh: no group '$group': build, python, test, fuzz or check" >&2 && exit 2 ;;
+    check) wanted+=("${build[@]}" "${python[@]}" "${page[@]}" "${test[@]}" "${fuzz[@]}" "${check[@]}") ;;
+    *) echo "setup.sh: no group '$group': build, python, page, test, fuzz or check" >&2 && exit 2 ;;
   esac
 done
 

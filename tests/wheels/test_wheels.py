@@ -18,6 +18,7 @@ scores = x @ x.swapaxes(2, 3) / 32**0.5
 weights = numpy.exp(scores - scores.max(-1, keepdims=True))
 assert numpy.abs(attend.attention(x, x, x) - weights / weights.sum(-1, keepdims=True) @ x).max() < 1e-5
 assert attend.explain("the cat sat").to_png().startswith(b"\\x89PNG")
+assert 'id="request"' in attend.explain("the cat sat").to_html()
 folder = pathlib.Path(attend.__file__).parent
 used = {pathlib.Path(line.split()[-1]) for line in open("/proc/self/maps") if ".so" in line}
 assert any(path.name.startswith("libtbb") and path.parent == folder.with_name("attend_cpu.libs") for path in used)
