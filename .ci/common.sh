@@ -52,12 +52,12 @@ build_tests() {
   cmake --build "build/$1" --target attend_tests
 }
 
-# ctest: "100% tests passed, 0 tests failed out of 120"; pytest: "98 passed, 1 skipped in 12s"; gtest: "[  PASSED  ] 30 tests."
+# node's runner: "# pass 37". ctest: "100% tests passed, 0 tests failed out of 120"; pytest: "98 passed, 1 skipped in 12s"; gtest: "[  PASSED  ] 30 tests."
 count() { find "$log" -maxdepth 1 -type f -exec cat {} + | sed -nE "$1" | awk '{ sum += $1 } END { print sum + 0 }'; }
 summary() {
   step "all of it"
   local passed skipped
-  passed=$(count 's/.* 0 tests failed out of ([0-9]+).*/\1/p; s/^=* ?([0-9]+) passed.*/\1/p; s/^\[  PASSED  \] ([0-9]+) tests?\..*/\1/p')
-  skipped=$(count 's/.*[ ,]([0-9]+) skipped.*/\1/p; s/^\[  SKIPPED \] ([0-9]+) tests?,.*/\1/p')
+  passed=$(count 's/.* 0 tests failed out of ([0-9]+).*/\1/p; s/^=* ?([0-9]+) passed.*/\1/p; s/^\[  PASSED  \] ([0-9]+) tests?\..*/\1/p; s/^(# |ℹ )pass ([0-9]+)$/\2/p')
+  skipped=$(count 's/.*[ ,]([0-9]+) skipped.*/\1/p; s/^\[  SKIPPED \] ([0-9]+) tests?,.*/\1/p; s/^(# |ℹ )skipped ([0-9]+)$/\2/p')
   printf '\nin %s s\n%s passed, 0 failed, %s skipped\n' "$SECONDS" "$passed" "$skipped"
 }
