@@ -15,7 +15,7 @@ page=(emscripten nodejs)
 command -v npm >/dev/null || page+=(npm) # NodeSource's nodejs has it, and goes with none other
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-16 libclang-rt-16-dev llvm)
-check=(ccache clang-format clang-tidy-16 mandoc shellcheck zsh fish g++-aarch64-linux-gnu qemu-user)
+check=(ccache clang-format clang-tidy-16 mandoc shellcheck zsh fish g++-aarch64-linux-gnu qemu-user chromium)
 
 wanted=()
 for group in "${@:-build}"; do

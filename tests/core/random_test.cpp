@@ -1,11 +1,11 @@
 #include "attend/random.h"
 
-#include <bit>
 #include <fstream>
 #include <limits>
 #include <sstream>
 #include <vector>
 
+#include "core/bit_cast.h"
 #include "tests/expect.h"
 
 namespace attend {
@@ -71,8 +71,8 @@ Tensor repeat(Generator& generator, const Draw& draw) {
 }
 
 std::uint64_t bits_of(const Tensor& tensor, std::size_t i) {
-  if (tensor.dtype() == DType::f64) return std::bit_cast<std::uint64_t>(tensor.data<double>()[i]);
-  return std::bit_cast<std::uint32_t>(tensor.data<float>()[i]);
+  if (tensor.dtype() == DType::f64) return bit_cast<std::uint64_t>(tensor.data<double>()[i]);
+  return bit_cast<std::uint32_t>(tensor.data<float>()[i]);
 }
 
 // FNV-1a over the bytes, least significant first.
@@ -89,7 +89,7 @@ std::uint64_t checksum_of(const Tensor& tensor) {
 void expect_near_bits(const Tensor& actual, const Draw& draw) {
   const double scale = std::abs(draw.a) + (draw.call == "normal" ? draw.b : 1);
   for (std::size_t i = 0; i < draw.bits.size(); ++i) {
-    const auto expected = std::bit_cast<double>(draw.bits[i]);
+    const auto expected = bit_cast<double>(draw.bits[i]);
     const double size = std::max(scale, std::abs(expected));
     ASSERT_NEAR(actual.data<double>()[i], expected, size * libm_tolerance) << "value " << i;
   }

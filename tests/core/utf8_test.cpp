@@ -1,6 +1,7 @@
 #include "core/utf8.h"
 
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "tests/expect.h"
@@ -33,7 +34,7 @@ TEST(Utf8, NamesTheBadByte) {
   for (const auto& [text, place] : cases) {
     test::expect_error(
         ErrorCode::bad_value,
-        [&] {
+        [&text = text] {
           decode_utf8(text, {"", "the sentence"});
         },
         "the sentence is not UTF-8", place);
@@ -41,7 +42,9 @@ TEST(Utf8, NamesTheBadByte) {
 }
 
 TEST(DisplayWidth, EveryCharacterAsPythonsUnicodeDatabaseSays) {
-  const nlohmann::json golden = nlohmann::json::parse(std::ifstream(test::data("golden/widths.json")));
+  std::ifstream file(test::data("golden/widths.json"));
+  using Characters = std::istreambuf_iterator<char>;
+  const nlohmann::json golden = nlohmann::json::parse(Characters(file), Characters());
   int characters = 0;
   for (const nlohmann::json& run : golden["runs"]) {
     for (char32_t point = run[0].get<char32_t>(); point <= run[1].get<char32_t>(); ++point, ++characters)

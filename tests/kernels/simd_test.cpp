@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cfloat>
 #include <cmath>
 #include <cstring>
@@ -13,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/bit_cast.h"
 #include "kernels/targets.h"
 #include "tests/kernels/simd/table.h"
 
@@ -26,10 +26,10 @@ using Halves = std::vector<std::uint16_t>;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 std::uint32_t bits_of(float x) {
-  return std::bit_cast<std::uint32_t>(x);
+  return bit_cast<std::uint32_t>(x);
 }
 float float_of(std::uint32_t bits) {
-  return std::bit_cast<float>(bits);
+  return bit_cast<float>(bits);
 }
 
 // So many that every target's lanes divide them.
@@ -580,10 +580,10 @@ std::uint16_t half(float pairs, bool high) {
   return static_cast<std::uint16_t>(bits_of(pairs) >> (high ? 16 : 0));
 }
 std::int16_t whole_half(float pairs, bool high) {
-  return std::bit_cast<std::int16_t>(half(pairs, high));
+  return bit_cast<std::int16_t>(half(pairs, high));
 }
 float of_i32(std::int32_t x) {
-  return std::bit_cast<float>(x);
+  return bit_cast<float>(x);
 }
 
 TEST_P(Simd, BytesBecomePairsOfSixteenBits) {
@@ -619,9 +619,9 @@ TEST_P(Simd, ProductsOfSixteenBitsAreExact) {
   a[0] = a[1] = pair(0x8001, 0x8001), b[0] = pair(127, 127), b[1] = pair(0x7FFF, 0x7FFF), c[1] = c[0] = of_i32(0);
   table_->dot_i16(a.data(), b.data(), c.data(), y.data(), std::ssize(y));
   for (std::size_t i = 0; i < a.size(); ++i) {
-    std::int64_t sum = std::bit_cast<std::int32_t>(c[i]);
+    std::int64_t sum = bit_cast<std::int32_t>(c[i]);
     for (const bool high : {false, true}) sum += std::int64_t{whole_half(a[i], high)} * whole_half(b[i], high);
-    EXPECT_EQ(std::bit_cast<std::int32_t>(y[i]), sum) << i;
+    EXPECT_EQ(bit_cast<std::int32_t>(y[i]), sum) << i;
   }
 }
 
@@ -633,11 +633,11 @@ TEST_P(Simd, SumsOfWholeNumbersAreExactAndThenRounded) {
   table_->sum_each_i32(x.data(), sums.data());
   for (std::size_t i = 0; i < lanes; ++i) {
     std::int64_t sum = 0;
-    for (std::size_t j = 0; j < lanes; ++j) sum += std::bit_cast<std::int32_t>(x[i * lanes + j]);
-    EXPECT_EQ(std::bit_cast<std::int32_t>(sums[i]), sum);
+    for (std::size_t j = 0; j < lanes; ++j) sum += bit_cast<std::int32_t>(x[i * lanes + j]);
+    EXPECT_EQ(bit_cast<std::int32_t>(sums[i]), sum);
   }
   table_->from_i32(sums.data(), y.data(), table_->lanes);
-  for (std::size_t i = 0; i < lanes; ++i) EXPECT_EQ(y[i], static_cast<float>(std::bit_cast<std::int32_t>(sums[i])));
+  for (std::size_t i = 0; i < lanes; ++i) EXPECT_EQ(y[i], static_cast<float>(bit_cast<std::int32_t>(sums[i])));
 }
 
 TEST_P(Simd, RowsAreInterleavedAsTheyAre) {

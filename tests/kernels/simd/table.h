@@ -68,6 +68,9 @@ struct SimdTable {
 #if defined(__x86_64__)
 extern const SimdTable simd_baseline, simd_avx2, simd_avx512, simd_avx512_bf16;
 inline constexpr const SimdTable* simd_tables[] = {&simd_baseline, &simd_avx2, &simd_avx512, &simd_avx512_bf16};
+#elif defined(__wasm_simd128__)
+extern const SimdTable simd_baseline;
+inline constexpr const SimdTable* simd_tables[] = {&simd_baseline};
 #else
 extern const SimdTable simd_neon;
 inline constexpr const SimdTable* simd_tables[] = {&simd_neon};
