@@ -144,7 +144,7 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
       <Rail steps={steps} now={step} dispatch={dispatch} />
       <div class="columns">
         <Stage step={step} p={p} number={steps.indexOf(step) + 1} />
-        <aside aria-label="Worked out">
+        <aside aria-label="Worked out" tabIndex={0}>
           <section class="worked">{step.worked(p)}</section>
           <div key={`${step.id} ${trace.made.text}`}>{step.exercise?.(p)}</div>
         </aside>

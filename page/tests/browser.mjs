@@ -1,6 +1,6 @@
 // What the browser tests share: pages that the command wrote, open in Chromium without a network, and what they show.
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -41,6 +41,24 @@ export const opened = async (args, { hash = "", ...options } = {}) => {
   });
   await page.goto(url);
   if (options.javaScriptEnabled !== false) await page.waitForSelector(".rail");
+  return page;
+};
+
+// The same page as a notebook shows it: in a frame that reaches nothing around it (python/src/explain.cpp).
+export const framed = async (args) => {
+  const file = path.join(folder, `${++pages}.html`);
+  command("explain", ...args, "-o", file);
+  const page = await (await browser.newContext({ offline: true, viewport: { width: 1000, height: 800 } })).newPage();
+  page.problems = [];
+  page.on("console", (message) => page.problems.push(`${message.type()}: ${message.text()}`));
+  page.on("pageerror", (error) => page.problems.push(String(error)));
+  await page.evaluate((text) => {
+    const frame = document.createElement("iframe");
+    frame.sandbox = "allow-scripts allow-downloads";
+    frame.srcdoc = text;
+    frame.style.cssText = "width: 100%; height: 700px";
+    document.body.append(frame);
+  }, readFileSync(file, "utf8"));
   return page;
 };
 

@@ -101,7 +101,7 @@ std::string in_a_frame(const std::string& page) {
       escaped += c;
     }
   }
-  return "<iframe title=\"Attention, step by step\" sandbox=\"allow-scripts\" srcdoc=\"" + escaped +
+  return "<iframe title=\"Attention, step by step\" sandbox=\"allow-scripts allow-downloads\" srcdoc=\"" + escaped +
          "\" style=\"width: 100%; height: 50em; border: 1px solid #d0d7de\"></iframe>";
 }
 

@@ -114,7 +114,7 @@ def test_text_page_and_files(tmp_path):
     parser.handle_starttag = lambda tag, attributes: frames.append((tag, dict(attributes)))
     parser.feed(trace._repr_html_())
     assert [tag for tag, _ in frames] == ["iframe"] and frames[0][1]["srcdoc"] == trace.to_html()
-    assert frames[0][1]["sandbox"] == "allow-scripts" and "height: " in frames[0][1]["style"]
+    assert frames[0][1]["sandbox"] == "allow-scripts allow-downloads" and "height: " in frames[0][1]["style"]
     assert "\x1b[" in trace.to_text(colour=True) and trace.to_text(focus=2, head=1) != trace.to_text()
     assert len(trace.to_text(all=True)) > len(trace.to_text()) and trace.to_svg(head=1) != trace.to_svg()
     assert json.loads(trace.to_json())["tokens"] == ["the", "cat", "sat"]
