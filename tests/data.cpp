@@ -1,4 +1,5 @@
-// The one place that knows where the tests' files lie: all else compiles alike in every clone, so that a cache serves them.
+// The one place that knows where the tests' files lie: all else compiles alike in every clone, so that a cache serves
+// them.
 #include "tests/expect.h"
 
 namespace attend::test {
