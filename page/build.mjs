@@ -30,7 +30,11 @@ const style = (await bundled("style.css")) + (await bundled("static.css"));
 const module = gzipSync(await readFile(path.join(engine, "attend.wasm")), { level: 9 }).toString("base64");
 const policy = `default-src 'none'; script-src ${hashOf(script)} 'wasm-unsafe-eval'; style-src ${hashOf(style)}; img-src data: blob:; base-uri 'none'; form-action 'none'`;
 
+const licences = await readFile(path.join(here, "licences.txt"), "utf8");
+
 const page = `<!doctype html>
+<!--
+${licences}-->
 <html lang="en">
 <head>
 <meta charset="utf-8">
