@@ -17,7 +17,7 @@ export interface Request {
   scale?: boolean;
   window?: number | null;
 }
-export type Made = Required<Omit<Request, "preset">>;
+type Made = Required<Omit<Request, "preset">>;
 
 // f32, row by row.
 export interface Tensor {

@@ -19,7 +19,7 @@ const glossary = {
   "cross-attention": "The queries come from one sentence, the keys and values from another: how a translator reads what it translates.",
 } as const;
 
-export type GlossaryWord = keyof typeof glossary;
+type GlossaryWord = keyof typeof glossary;
 
 export function Term({ of, children }: { of: GlossaryWord; children?: string }) {
   const [open, setOpen] = useState(false);

@@ -8,7 +8,7 @@ import type { Grid } from "./grid";
 import { at, fixed } from "./grid";
 import type { Axis, Cursor } from "./state";
 
-export interface MatrixProps {
+interface MatrixProps {
   name: string; // as in docs/json.md
   title?: string; // what stands above it; default: the name
   grid: Grid;

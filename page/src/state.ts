@@ -33,8 +33,8 @@ export type Action =
   | { do: "compare"; trace: Trace | null };
 
 // Beyond this many words a page is the wrong thing to look at.
-export const mostWords = 200;
-export const words = (text: string): number => text.split(/\s+/u).filter((word) => word !== "").length;
+const mostWords = 200;
+const words = (text: string): number => text.split(/\s+/u).filter((word) => word !== "").length;
 
 const tooLong = (request: Request): string | null => {
   const most = Math.max(words(request.text ?? ""), words(request.second_text ?? ""));
@@ -119,7 +119,7 @@ export const selectionOf = ({ trace, head, locked, hovered }: State): Selection 
 };
 
 // The request as explain() completed it, so that a switch changes that alone.
-export const requestOf = (trace: Trace): Request => (trace.preset ? { preset: trace.preset } : { ...trace.made });
+const requestOf = (trace: Trace): Request => (trace.preset ? { preset: trace.preset } : { ...trace.made });
 
 // A change to a sentence's options. A preset is what its document says: changed, it is its sentence with its sizes.
 export const changed = (state: State, change: Request): Request => {
