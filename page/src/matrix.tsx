@@ -31,6 +31,7 @@ const largestOf = (grid: Grid): number => grid.data.reduce((most, x) => (Number.
 interface RowProps {
   of: MatrixProps;
   row: number;
+  label: string | undefined;
   largest: number;
   on: boolean; // the row is selected
   col: number; // the selected column, or -1
@@ -41,15 +42,15 @@ interface RowProps {
 class Row extends Component<RowProps> {
   override shouldComponentUpdate(next: RowProps): boolean {
     const now = this.props;
-    return now.of.grid.data !== next.of.grid.data || now.of.rows.labels !== next.of.rows.labels || now.largest !== next.largest || now.of.share !== next.of.share ||
+    return now.of.grid.data !== next.of.grid.data || now.label !== next.label || now.largest !== next.largest || now.of.share !== next.of.share ||
       now.on !== next.on || now.col !== next.col || now.tab !== next.tab;
   }
 
-  override render({ of, row, largest, on, col: selected, tab }: RowProps) {
-    const { grid, rows, share, hidden } = of;
+  override render({ of, row, label, largest, on, col: selected, tab }: RowProps) {
+    const { grid, share, hidden } = of;
     return (
       <tr class={on ? "on" : undefined}>
-        {rows.labels && <th scope="row" title={rows.labels[row]}><bdi>{rows.labels[row]}</bdi></th>}
+        {label !== undefined && <th scope="row" title={label}><bdi>{label}</bdi></th>}
         {Array.from({ length: grid.cols }, (_, col) => {
           const value = at(grid, row, col);
           const masked = hidden?.(row, col) ?? false;
@@ -84,6 +85,10 @@ function Cells(props: MatrixProps & { digits: boolean }) {
   const col = cursor[cols.axis] ?? -1;
   const [tabRow, tabCol] = [Math.min(Math.max(row, 0), grid.rows - 1), Math.min(Math.max(col, 0), grid.cols - 1)];
   const largest = largestOf(grid);
+  // What has no words has its number, where there is room for it.
+  const numbered = (count: number): string[] | undefined => (digits ? Array.from({ length: count }, (_, place) => String(place + 1)) : undefined);
+  const rowLabels = rows.labels ?? numbered(grid.rows);
+  const colLabels = cols.labels ?? numbered(grid.cols);
   const cursorAt = (r: number, c: number): Cursor => ({ [rows.axis]: r, [cols.axis]: c, on: name });
   const cellOf = (event: Event): [number, number] | null => {
     const cell = (event.target as Element).closest("td");
@@ -108,17 +113,17 @@ function Cells(props: MatrixProps & { digits: boolean }) {
       onClick={(event) => { const cell = cellOf(event); if (cell) props.onLock(cursorAt(...cell)); }}
       onKeyDown={onKeyDown}
     >
-      {cols.labels && (
+      {colLabels && (
         <thead>
           <tr>
-            {rows.labels && <td class="corner" />}
-            {cols.labels.map((label, c) => <th scope="col" key={c} title={label} class={c === col ? "on" : undefined}><bdi>{label}</bdi></th>)}
+            {rowLabels && <td class="corner" />}
+            {colLabels.map((label, c) => <th scope="col" key={c} title={label} class={c === col ? "on" : undefined}><bdi>{label}</bdi></th>)}
           </tr>
         </thead>
       )}
       <tbody>
         {Array.from({ length: grid.rows }, (_, r) => (
-          <Row key={r} of={props} row={r} largest={largest} on={r === row} col={col} tab={r === tabRow ? tabCol : -1} />
+          <Row key={r} of={props} row={r} label={rowLabels?.[r]} largest={largest} on={r === row} col={col} tab={r === tabRow ? tabCol : -1} />
         ))}
       </tbody>
     </table>
