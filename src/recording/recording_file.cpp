@@ -1,12 +1,12 @@
 // A recording as a .safetensors file: numbers as tensors, all else as JSON in its metadata.
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "attention/compute.h"
 #include "core/message.h"
 #include "core/utf8.h"
+#include "io/json_member.h"
 #include "recording/recording.h"
 
 namespace attend {
@@ -17,7 +17,6 @@ using nlohmann::json;
 
 constexpr std::string_view metadata_key = "attend.recording";
 constexpr std::int64_t version = 1;
-constexpr std::int64_t most = std::int64_t{1} << 40;  // of any size: their products stay within 63 bits where shapes do
 
 // ---- Writing ----
 
@@ -58,63 +57,6 @@ json to_json(const RecordedLayer& x) {
 
 // ---- Reading ----
 
-// A member of a JSON object, and where it stands in the file.
-class Member {
- public:
-  Member(const Place& place, const json& value) : place_(place), value_(value) {}
-
-  const json& value() const { return value_; }
-  const Place& place() const { return place_; }
-  bool has(const char* name) const { return value_.is_object() && value_.contains(name); }
-  Member operator[](const char* name) const {
-    if (!value_.is_object()) refuse("an object");
-    if (!value_.contains(name)) fail_at(place_, "{} is missing", name);
-    return {place_.in(name), value_[name]};
-  }
-  std::vector<Member> list() const {
-    if (!value_.is_array()) refuse("a list");
-    std::vector<Member> members;
-    for (std::size_t n = 0; n < value_.size(); ++n) members.emplace_back(place_.in(fmt::format("{}", n)), value_[n]);
-    return members;
-  }
-  std::string text() const {
-    if (!value_.is_string()) refuse("text");
-    return value_.get<std::string>();
-  }
-  bool truth() const {
-    if (!value_.is_boolean()) refuse("true or false");
-    return value_.get<bool>();
-  }
-  double number() const {
-    if (!value_.is_number()) refuse("a number");
-    return value_.get<double>();
-  }
-  std::int64_t whole(std::int64_t low, std::int64_t high = most) const {
-    const bool fits =
-        value_.is_number_integer() && !(value_.is_number_unsigned() && value_.get<std::uint64_t>() > INT64_MAX);
-    if (!fits || value_.get<std::int64_t>() < low || value_.get<std::int64_t>() > high) {
-      refuse(fmt::format("a whole number from {} to {}", low, high));
-    }
-    return value_.get<std::int64_t>();
-  }
-  std::pair<std::int64_t, std::int64_t> two(std::int64_t low, std::int64_t high = most) const {
-    const std::vector<Member> both = list();
-    if (both.size() != 2) refuse("two whole numbers");
-    return {both[0].whole(low, high), both[1].whole(low, high)};
-  }
-  std::vector<std::string> texts() const {
-    std::vector<std::string> all;
-    for (const Member& each : list()) all.push_back(each.text());
-    return all;
-  }
-
- private:
-  [[noreturn]] void refuse(std::string_view expected) const { fail_at(place_, "expected {}", expected); }
-
-  Place place_;
-  const json& value_;
-};
-
 std::vector<std::vector<std::string>> read_tokens(const Member& root, const char* name) {
   std::vector<std::vector<std::string>> tokens;
   if (!root.has(name)) return tokens;
@@ -133,7 +75,7 @@ RecordedCall read_call(const Member& from, const RecordedLayer& layer) {
                     from["scale"].number()};
   if (from.has("causal")) call.causal = from["causal"].truth();
   if (from.has("window")) std::tie(call.window.left, call.window.right) = from["window"].two(-1);
-  if (from.has("offset")) call.offset = from["offset"].whole(-most);
+  if (from.has("offset")) call.offset = from["offset"].whole(-Member::most);
   if (from.has("softcap")) call.softcap = from["softcap"].number();
   if (from.has("tensors")) call.tensors = from["tensors"].texts();
   const auto options = tensor_options();
@@ -198,12 +140,6 @@ RecordedLayer read_layer(const Member& from) {
   }
   read_calls(from["calls"], layer);
   return layer;
-}
-
-json parse(const Place& place, const std::string& text) {
-  json root = json::parse(text, nullptr, false);
-  if (root.is_discarded()) fail_at(place, "is not JSON");
-  return root;
 }
 
 class TensorCheck {
@@ -280,7 +216,7 @@ Recording Recording::load(const std::filesystem::path& path) {
       fail_at(place, "is no recording: its metadata has no {}", metadata_key);
     }
     const Place inner = place.in(metadata_key);
-    const json value = parse(inner, found->second);
+    const json value = parse_json(inner, found->second);
     const Member root(inner, value);
     if (root["version"].whole(1) != version) {
       fail_at(inner, "version {}, expected {}: another attend wrote it", root["version"].whole(1), version);
