@@ -9,7 +9,7 @@
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libpng-dev zlib1g-dev libtbb-dev
-  libfreetype-dev fonts-dejavu-core)
+  libfreetype-dev fonts-dejavu-core libpcre2-dev libutf8proc-dev)
 python=(python3 python3-dev python3-venv)
 page=(emscripten nodejs)
 command -v npm >/dev/null || page+=(npm) # NodeSource's nodejs has it, and goes with none other

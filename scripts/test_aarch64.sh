@@ -6,7 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(libcli11-dev nlohmann-json3-dev libgtest-dev libgmock-dev libfmt-dev libfmt9 libtbb-dev libtbb12 libtbbmalloc2
-  libtbbbind-2-5 libpng-dev libpng16-16 zlib1g-dev zlib1g libfreetype-dev libfreetype6 libbrotli1)
+  libtbbbind-2-5 libpng-dev libpng16-16 zlib1g-dev zlib1g libfreetype-dev libfreetype6 libbrotli1 libpcre2-dev
+  libpcre2-8-0 libutf8proc-dev libutf8proc2)
 root=$PWD/build/aarch64-root
 
 unpack() {

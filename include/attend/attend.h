@@ -14,3 +14,4 @@
 #include "attend/summary.h"
 #include "attend/tensor.h"
 #include "attend/threads.h"
+#include "attend/tokenizer.h"

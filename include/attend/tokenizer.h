@@ -1,0 +1,65 @@
+// Text to the ids that a model was trained on, and back: the tokenizer.json of a Hugging Face folder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attend/tensor.h"
+
+#pragma GCC visibility push(default)
+
+namespace attend {
+
+// The tokens of a text, or of a pair of texts, in order.
+struct Encoding {
+  std::vector<std::int64_t> ids;
+  // The bytes of its text that each token stands for, whole characters: two tokens that share a character both have all
+  // of it. 0 to 0 for what the tokenizer adds.
+  std::vector<Range> offsets;
+  std::vector<bool> special;        // what the tokenizer added: [CLS], <s>, ...
+  std::vector<std::int64_t> types;  // 0 or 1, as BERT's token_type_ids
+  std::vector<std::int64_t> texts;  // 0: of the text, 1: of the pair's second, -1: of none
+};
+
+// Gives the ids, offsets and texts that the package `tokenizers` gives, for WordPiece and for BPE, byte-level or with
+// byte fallback (docs/models.md lists the parts). Truncation and padding, which a file may ask for too, are left to the
+// caller. A copy shares what was read; all functions may be called from several threads.
+class Tokenizer {
+ public:
+  // Throws bad_file, naming the place: for a part of a type, or with an option, that is not known here, too. What is
+  // computed is never a guess.
+  static Tokenizer load(const std::filesystem::path& path);
+  // From what is in such a file.
+  static Tokenizer parse(std::string_view json);
+
+  // special: with the tokens that the model expects around a text. Throws bad_value, naming the byte, for text that is
+  // not UTF-8, and for one of 4 GiB or more.
+  Encoding encode(std::string_view text, bool special = true) const;
+  Encoding encode_pair(std::string_view text, std::string_view second, bool special = true) const;
+
+  // Bytes that make no character become U+FFFD. skip_special: without the tokens that the file calls special. Throws
+  // bad_value for an id that is none.
+  std::string decode(std::span<const std::int64_t> ids, bool skip_special = true) const;
+
+  // How many tokens there are, those added to the model's included. Ids may have gaps.
+  std::int64_t size() const;
+  std::optional<std::int64_t> id(std::string_view token) const;
+  // The token as the vocabulary writes it: "##ing", "Ġthe". Throws bad_value.
+  const std::string& token(std::int64_t id) const;
+
+ private:
+  struct Parts;
+  explicit Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+
+  std::shared_ptr<const Parts> parts_;
+};
+
+}  // namespace attend
+
+#pragma GCC visibility pop

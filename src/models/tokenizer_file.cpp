@@ -1,0 +1,204 @@
+#include "models/tokenizer_file.h"
+
+#include <algorithm>
+
+#include "core/utf8.h"
+#include "models/tokenizer_read.h"
+
+namespace attend::models {
+
+namespace {
+
+constexpr std::int64_t greatest_id = UINT32_MAX - 1;
+
+const nlohmann::json nothing;
+
+// The member, or null where it is not there.
+Member member_or_null(const Member& from, const char* name) {
+  return from.has(name) ? from[name] : Member(from.place().in(name), nothing);
+}
+
+// ---- Models ----
+
+TokenMap read_vocabulary(const Member& from) {
+  if (!from.value().is_object()) from.refuse("an object");
+  TokenMap vocabulary;
+  for (const auto& [token, id] : from.value().items()) {
+    vocabulary.add(token, static_cast<TokenId>(Member(from.place(), id).whole(0, greatest_id)));
+  }
+  if (vocabulary.size() == 0) from.refuse("tokens");
+  return vocabulary;
+}
+
+TokenId id_in(const Place& place, const TokenMap& vocabulary, std::string_view token) {
+  const auto id = vocabulary.id(token);
+  if (!id) fail_at(place, "the token {} is not in the vocabulary", quote(token));
+  return *id;
+}
+
+WordPiece read_wordpiece(const Member& from) {
+  from.only({"type", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab"});
+  TokenMap vocabulary = read_vocabulary(from["vocab"]);
+  WordPieceOptions options{from["unk_token"].text(), from["continuing_subword_prefix"].text(),
+                           static_cast<std::size_t>(from["max_input_chars_per_word"].whole(0))};
+  id_in(from.place().in("unk_token"), vocabulary, options.unknown);
+  return {std::move(vocabulary), std::move(options)};
+}
+
+// "a b", or ["a", "b"]
+std::pair<std::string, std::string> read_pair(const Place& place, const nlohmann::json& from) {
+  if (from.is_array() && from.size() == 2 && from[0].is_string() && from[1].is_string()) {
+    return {from[0].get<std::string>(), from[1].get<std::string>()};
+  }
+  if (from.is_string()) {
+    const auto text = from.get<std::string>();
+    const std::size_t space = text.find(' ');
+    if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos) {
+      return {text.substr(0, space), text.substr(space + 1)};
+    }
+  }
+  fail_at(place, "expected two tokens");
+}
+
+std::vector<Merge> read_merges(const Member& from, const TokenMap& vocabulary, std::size_t prefix) {
+  if (!from.value().is_array()) from.refuse("a list");
+  std::vector<Merge> merges;
+  for (std::size_t n = 0; n < from.value().size(); ++n) {
+    const Place place = from.place().in(fmt::format("{}", n));
+    const auto [first, second] = read_pair(place, from.value()[n]);
+    if (second.size() < prefix) fail_at(place, "{} is shorter than the prefix", quote(second));
+    merges.push_back({id_in(place, vocabulary, first), id_in(place, vocabulary, second),
+                      id_in(place, vocabulary, first + second.substr(prefix))});
+  }
+  return merges;
+}
+
+bool read_flag(const Member& from, const char* name) {
+  return from.given(name) && from[name].truth();
+}
+
+std::string read_affix(const Member& from, const char* name) {
+  return from.given(name) ? from[name].text() : "";
+}
+
+Bpe read_bpe(const Member& from) {
+  from.only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+             "byte_fallback", "ignore_merges", "vocab", "merges"});
+  if (from.given("dropout") && from["dropout"].number() != 0)
+    fail_at(from.place(), "dropout is for training: not known");
+  TokenMap vocabulary = read_vocabulary(from["vocab"]);
+  BpeOptions options{.unknown = {},
+                     .prefix = read_affix(from, "continuing_subword_prefix"),
+                     .suffix = read_affix(from, "end_of_word_suffix"),
+                     .fuse_unknown = read_flag(from, "fuse_unk"),
+                     .byte_fallback = read_flag(from, "byte_fallback"),
+                     .ignore_merges = read_flag(from, "ignore_merges")};
+  if (from.given("unk_token")) {
+    options.unknown = from["unk_token"].text();
+    id_in(from.place().in("unk_token"), vocabulary, *options.unknown);
+  }
+  const std::vector<Merge> merges = read_merges(from["merges"], vocabulary, options.prefix.size());
+  return {std::move(vocabulary), merges, std::move(options)};
+}
+
+std::variant<WordPiece, Bpe> read_model(const Member& from) {
+  const std::string type = from["type"].text();
+  if (type == "WordPiece") return read_wordpiece(from);
+  if (type == "BPE") return read_bpe(from);
+  fail_at(from.place(), "the model {} is not known", quote(type));
+}
+
+// ---- Added tokens ----
+
+AddedToken read_added(const Member& from) {
+  from.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+  AddedToken token{.text = from["content"].text(),
+                   .id = static_cast<TokenId>(from["id"].whole(0, greatest_id)),
+                   .single_word = from["single_word"].truth(),
+                   .left = from["lstrip"].truth(),
+                   .right = from["rstrip"].truth(),
+                   .normalized = from["normalized"].truth(),
+                   .special = from["special"].truth()};
+  if (token.text.empty()) from["content"].refuse("text");
+  return token;
+}
+
+// `tokenizers` gives a token the id that the model has for it, or the next one, whatever the file says.
+void check_id(const Member& from, const AddedToken& token, const TokenizerFile& file, TokenId& next) {
+  const auto of_model = file.vocabulary().id(token.text);
+  const TokenId id = of_model ? *of_model : next;
+  if (id != token.id) fail_at(from.place(), "{} has the id {}, expected {}", quote(token.text), token.id, id);
+  if (!of_model || id == next) ++next;
+  if (file.added.id(token.text)) fail_at(from.place(), "{} comes twice", quote(token.text));
+}
+
+std::string normalized_text(const Place& place, const AddedToken& token, const std::vector<Normalizer>& normalizers) {
+  Characters text(token.text, 0);
+  for (const Normalizer& step : normalizers) step(text);
+  if (text.points().empty()) fail_at(place, "{} is empty once it is normalised", quote(token.text));
+  return encode_utf8(text.points());
+}
+
+// Sorts the tokens into those that are sought before normalisation and after it.
+void seek(const Place& place, const std::vector<AddedToken>& tokens, TokenizerFile& to) {
+  std::vector<AddedToken> before, after;
+  std::vector<std::string> texts_before, texts_after;
+  for (const AddedToken& token : tokens) {
+    if (!token.normalized) {
+      before.push_back(token), texts_before.push_back(token.text);
+    } else {
+      after.push_back(token), texts_after.push_back(normalized_text(place, token, to.normalizers));
+      to.added.call(token.id, texts_after.back());  // so does `tokenizers` decode it
+    }
+  }
+  to.before = {std::move(before), texts_before}, to.after = {std::move(after), texts_after};
+}
+
+void read_added_tokens(const Member& from, TokenizerFile& to) {
+  if (from.value().is_null()) return;
+  std::vector<AddedToken> tokens;
+  auto next = static_cast<TokenId>(to.vocabulary().size());
+  for (const Member& each : from.list()) {
+    tokens.push_back(read_added(each));
+    check_id(each, tokens.back(), to, next);
+    to.added.add(tokens.back().text, tokens.back().id);
+    if (tokens.back().special) to.special.insert(tokens.back().text);
+  }
+  seek(from.place(), tokens, to);
+}
+
+void check_template(const Place& place, const TokenizerFile& file) {
+  for (const auto* pieces : {&file.around.single, &file.around.pair}) {
+    for (const TemplatePiece& piece : *pieces) {
+      for (const std::int64_t id : piece.ids) {
+        const auto of = static_cast<TokenId>(id);
+        if (!file.added.token(of) && !file.vocabulary().token(of)) fail_at(place, "{} is no token's id", id);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TokenizerFile read_tokenizer(const Place& place, std::string_view text) {
+  const nlohmann::json json = parse_json(place, text);
+  const Member root(place, json);
+  root.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
+             "decoder", "model"});
+  if (root["version"].text() != "1.0") fail_at(root["version"].place(), "expected 1.0");
+  const Member around = member_or_null(root, "post_processor");
+  TokenizerFile file{.normalizers = read_normalizers(member_or_null(root, "normalizer")),
+                     .pre_tokenizers = read_pre_tokenizers(member_or_null(root, "pre_tokenizer")),
+                     .model = read_model(root["model"]),
+                     .added = {},
+                     .special = {},
+                     .before = {{}, {}},
+                     .after = {{}, {}},
+                     .around = read_template(around),
+                     .decoders = read_decoders(member_or_null(root, "decoder"))};
+  read_added_tokens(member_or_null(root, "added_tokens"), file);
+  check_template(around.place(), file);
+  return file;
+}
+
+}  // namespace attend::models

@@ -1,0 +1,137 @@
+#include <utility>
+
+#include "core/utf8.h"
+#include "models/tokenizer_pattern.h"
+#include "models/tokenizer_read.h"
+#include "models/tokenizer_steps.h"
+
+namespace attend::models {
+
+namespace {
+
+void lower(Characters& text) {
+  std::vector<Changed> changes;
+  changes.reserve(text.points().size());
+  std::u32string lowered;
+  for (const char32_t point : text.points()) {
+    lowered.clear();
+    append_lower(point, lowered);
+    for (std::size_t n = 0; n < lowered.size(); ++n) changes.push_back({lowered[n], n > 0 ? 1 : 0});
+  }
+  text.change(changes);
+}
+
+void clean(Characters& text) {
+  text.filter([](char32_t point) { return point != 0 && point != 0xfffd && !is_control(point); });
+  std::vector<Changed> changes;
+  changes.reserve(text.points().size());
+  for (const char32_t point : text.points()) changes.push_back({is_white_space(point) ? U' ' : point, 0});
+  text.change(changes);
+}
+
+void space_ideographs(Characters& text) {
+  std::vector<Changed> changes;
+  changes.reserve(text.points().size());
+  for (const char32_t point : text.points()) {
+    if (is_cjk(point)) {
+      changes.insert(changes.end(), {{U' ', 0}, {point, 1}, {U' ', 1}});
+    } else {
+      changes.push_back({point, 0});
+    }
+  }
+  text.change(changes);
+}
+
+// The least character that the normal form may change.
+char32_t first_changed(NormalForm form) {
+  return form == NormalForm::nfc ? 0x300 : form == NormalForm::nfd ? 0xc0 : 0xa0;
+}
+
+void put_in_form(Characters& text, NormalForm form) {
+  const char32_t first = first_changed(form);
+  if (std::ranges::all_of(text.points(), [&](char32_t point) { return point < first; })) return;
+  text.change(normalize(text.points(), form));
+}
+
+void strip_accents(Characters& text) {
+  put_in_form(text, NormalForm::nfd);
+  text.filter([](char32_t point) { return !is_accent(point); });
+}
+
+void strip(Characters& text, bool left, bool right) {
+  const std::u32string& points = text.points();
+  std::size_t begin = 0, end = points.size();
+  while (left && begin < end && is_white_space(points[begin])) ++begin;
+  while (right && begin < end && is_white_space(points[end - 1])) --end;
+  if (begin == 0 && end == points.size()) return;
+  std::vector<Changed> kept;
+  for (std::size_t n = begin; n < end; ++n) kept.push_back({points[n], 0});
+  text.change(kept, begin);
+}
+
+Normalizer read_bert(const Member& from) {
+  from.only({"type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"});
+  const bool cleans = from["clean_text"].truth(), spaces = from["handle_chinese_chars"].truth(),
+             lowers = from["lowercase"].truth(),
+             strips = from.given("strip_accents") ? from["strip_accents"].truth() : lowers;
+  return [=](Characters& text) {
+    if (cleans) clean(text);
+    if (spaces) space_ideographs(text);
+    if (strips) strip_accents(text);
+    if (lowers) lower(text);
+  };
+}
+
+Normalizer read_replace(const Member& from) {
+  from.only({"type", "pattern", "content"});
+  return [pattern = read_pattern(from["pattern"]), with = decode_utf8(from["content"].text(), {})](Characters& text) {
+    // Parts are in bytes, places in characters.
+    const std::string bytes = encode_utf8(text.points());
+    std::vector<Characters::Replacement> places;
+    std::size_t at = 0;
+    for (const Part& part : pattern.parts(bytes)) {
+      const std::size_t count = count_characters(std::string_view(bytes).substr(part.begin, part.end - part.begin));
+      if (part.match) places.push_back({at, at + count});
+      at += count;
+    }
+    text.replace(places, with);
+  };
+}
+
+Normalizer read_one(const Member& from, const std::string& type) {
+  constexpr std::pair<const char*, NormalForm> forms[] = {
+      {"NFC", NormalForm::nfc}, {"NFD", NormalForm::nfd}, {"NFKC", NormalForm::nfkc}, {"NFKD", NormalForm::nfkd}};
+  for (const auto& [name, form] : forms) {
+    if (type != name) continue;
+    from.only({"type"});
+    return [form](Characters& text) { put_in_form(text, form); };
+  }
+  if (type == "BertNormalizer") return read_bert(from);
+  if (type == "Replace") return read_replace(from);
+  if (type == "Lowercase") {
+    from.only({"type"});
+    return lower;
+  }
+  if (type == "Strip") {
+    from.only({"type", "strip_left", "strip_right"});
+    return [left = from["strip_left"].truth(), right = from["strip_right"].truth()](Characters& text) {
+      strip(text, left, right);
+    };
+  }
+  if (type == "Prepend") {
+    from.only({"type", "prepend"});
+    return [before = decode_utf8(from["prepend"].text(), {})](Characters& text) { text.prepend(before); };
+  }
+  fail_at(from.place(), "the normalizer {} is not known", quote(type));
+}
+
+}  // namespace
+
+std::vector<Normalizer> read_normalizers(const Member& from) {
+  std::vector<Normalizer> steps;
+  const auto read = [&](const Member& step, const std::string& type) { steps.push_back(read_one(step, type)); };
+  for_each_step(from, "normalizers", read);
+  return steps;
+}
+
+}  // namespace attend::models

@@ -1,0 +1,37 @@
+#include "models/tokenizer_vocabulary.h"
+
+#include <atomic>
+
+namespace attend::models {
+
+void TokenMap::add(std::string token, TokenId id) {
+  tokens_.insert_or_assign(id, token);
+  ids_.insert_or_assign(std::move(token), id);
+}
+
+std::optional<TokenId> TokenMap::id(std::string_view token) const {
+  const auto found = ids_.find(token);
+  return found == ids_.end() ? std::nullopt : std::optional(found->second);
+}
+
+const std::string* TokenMap::token(TokenId id) const {
+  const auto found = tokens_.find(id);
+  return found == tokens_.end() ? nullptr : &found->second;
+}
+
+WordCache& WordCache::of_this_thread() {
+  thread_local WordCache cache;
+  return cache;
+}
+
+WordCache::Word& WordCache::place(std::uint64_t model, std::string_view text) {
+  const std::size_t hash = HashText()(text) ^ static_cast<std::size_t>(model * 0x9e3779b97f4a7c15);
+  return words_[hash % words_.size()];
+}
+
+std::uint64_t WordCache::new_model() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
+}  // namespace attend::models

@@ -1,0 +1,33 @@
+// WordPiece (BERT): the longest tokens that a word begins with, one after the other.
+#pragma once
+
+#include "models/tokenizer_vocabulary.h"
+
+namespace attend::models {
+
+struct WordPieceOptions {
+  std::string unknown = "[UNK]";
+  std::string prefix = "##";       // of a token that does not begin a word
+  std::size_t longest_word = 100;  // characters: a longer one is unknown
+};
+
+class WordPiece {
+ public:
+  // The unknown token is in the vocabulary.
+  WordPiece(TokenMap vocabulary, WordPieceOptions options);
+
+  const TokenMap& vocabulary() const { return vocabulary_; }
+  void tokenize(std::string_view word, std::vector<WordToken>& to) const;
+
+ private:
+  void find(std::string_view word, std::vector<WordToken>& to) const;
+
+  TokenMap vocabulary_;
+  WordPieceOptions options_;
+  TokenId unknown_;
+  TextMap<TokenId> continuing_;  // without the prefix
+  std::size_t longest_ = 0;      // bytes of a token
+  std::uint64_t number_ = WordCache::new_model();
+};
+
+}  // namespace attend::models

@@ -1,0 +1,172 @@
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/expect.h"
+#include "tests/io/files.h"
+
+namespace attend {
+namespace {
+
+using nlohmann::json;
+
+const json& golden() {
+  static const json data = json::parse(std::ifstream(test::data("golden/tokenizers.json")));
+  return data;
+}
+
+Tokenizer tokenizer_of(const json& from) {
+  return Tokenizer::parse(from.dump());
+}
+
+Encoding encode(const Tokenizer& tokenizer, const json& one) {
+  const std::string text = one["text"];
+  return one["pair"].is_null() ? tokenizer.encode(text) : tokenizer.encode_pair(text, one["pair"].get<std::string>());
+}
+
+void check(const Tokenizer& tokenizer, const json& one) {
+  SCOPED_TRACE(one["text"].dump() + one["pair"].dump());
+  const Encoding found = encode(tokenizer, one);
+  json offsets = json::array();
+  for (const Range& each : found.offsets) offsets.push_back({each.begin, each.end});
+  EXPECT_EQ(json(found.ids), one["ids"]);
+  EXPECT_EQ(offsets, one["offsets"]);
+  EXPECT_EQ(json(std::vector<int>(found.special.begin(), found.special.end())), one["special"]);
+  EXPECT_EQ(json(found.types), one["types"]);
+  EXPECT_EQ(json(found.texts), one["texts"]);
+  EXPECT_EQ(tokenizer.decode(found.ids), one["decoded"].get<std::string>());
+  EXPECT_EQ(tokenizer.decode(found.ids, false), one["with_special"].get<std::string>());
+}
+
+TEST(Tokenizer, AsThePackageTokenizers) {
+  ASSERT_EQ(golden().size(), 7);
+  for (const json& each : golden()) {
+    SCOPED_TRACE(each["name"]);
+    const Tokenizer tokenizer = tokenizer_of(each["tokenizer"]);
+    for (const json& one : each["cases"]) check(tokenizer, one);
+  }
+}
+
+TEST(Tokenizer, FourThreadsAtOnce) {
+  for (const json& each : golden()) {
+    const Tokenizer tokenizer = tokenizer_of(each["tokenizer"]);
+    std::vector<std::thread> threads;
+    for (int n = 0; n < 4; ++n) {
+      threads.emplace_back([copy = tokenizer, &each] {
+        for (const json& one : each["cases"]) EXPECT_EQ(json(encode(copy, one).ids), one["ids"]);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+TEST(Tokenizer, TokensHaveIds) {
+  const json& file = golden()[0]["tokenizer"];
+  const Tokenizer tokenizer = tokenizer_of(file);
+  const auto vocabulary = file["model"]["vocab"].get<std::map<std::string, std::int64_t>>();
+  EXPECT_EQ(tokenizer.size(), std::ssize(vocabulary));
+  for (const auto& [token, id] : vocabulary) {
+    EXPECT_EQ(tokenizer.id(token), id);
+    EXPECT_EQ(tokenizer.token(id), token);
+  }
+  EXPECT_EQ(tokenizer.id("no such token"), std::nullopt);
+  for (const std::int64_t id : {std::int64_t{-1}, tokenizer.size(), std::int64_t{1} << 32}) {
+    test::expect_error(
+        ErrorCode::bad_value, [&] { (void)tokenizer.token(id); }, fmt::format("{} is no token's id", id));
+    test::expect_error(ErrorCode::bad_value, [&] { (void)tokenizer.decode(std::vector<std::int64_t>{id}); });
+  }
+}
+
+TEST(Tokenizer, WhatIsNotUtf8IsRefused) {
+  const Tokenizer tokenizer = tokenizer_of(golden()[1]["tokenizer"]);
+  test::expect_error(
+      ErrorCode::bad_value, [&] { (void)tokenizer.encode("caf\xe9!"); }, "Tokenizer::encode: text", "byte 3 is 0xe9");
+  test::expect_error(
+      ErrorCode::bad_value, [&] { (void)tokenizer.encode_pair("a", "\xff"); }, "second", "byte 0 is 0xff");
+}
+
+TEST(Tokenizer, ALongWordTakesNoLongTime) {
+  const Tokenizer tokenizer = tokenizer_of(golden()[5]["tokenizer"]);  // which cuts no words
+  const std::string text(1 << 20, 'a');
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode(text).ids), text);
+}
+
+TEST(Tokenizer, LoadsFiles) {
+  const test::Folder folder;
+  const auto path = folder / "tokenizer.json";
+  write_file(path, golden()[0]["tokenizer"].dump());
+  EXPECT_EQ(Tokenizer::load(path).encode("a").ids, tokenizer_of(golden()[0]["tokenizer"]).encode("a").ids);
+  write_file(path, "{");
+  test::expect_error(
+      ErrorCode::bad_file, [&] { (void)Tokenizer::load(path); }, "Tokenizer::load", "tokenizer.json", "is not JSON");
+  test::expect_error(
+      ErrorCode::bad_file, [&] { (void)Tokenizer::load(folder / "none"); }, "none");
+}
+
+// The golden WordPiece with one change, and what must be said of it.
+void refuse(const std::string& pointer, const json& value, const std::string& said) {
+  json file = golden()[0]["tokenizer"];
+  file[json::json_pointer(pointer)] = value;
+  SCOPED_TRACE(pointer + " " + value.dump());
+  test::expect_error(
+      ErrorCode::bad_file, [&] { (void)tokenizer_of(file); }, "Tokenizer::parse", said);
+}
+
+TEST(Tokenizer, UnknownPartsAreNamed) {
+  refuse("/normalizer", {{"type", "Nmt"}}, "normalizer: the normalizer 'Nmt' is not known");
+  refuse("/pre_tokenizer", {{"type", "UnicodeScripts"}}, "the pre-tokenizer 'UnicodeScripts' is not known");
+  refuse("/post_processor", {{"type", "New"}}, "the post-processor 'New' is not known");
+  refuse("/decoder", {{"type", "CTC"}}, "the decoder 'CTC' is not known");
+  refuse("/model/type", "Unigram", "the model 'Unigram' is not known");
+  refuse("/more", 1, "'more' is not known");
+  refuse("/version", "2.0", "version: expected 1.0");
+  refuse("/normalizer/more", true, "normalizer: 'more' is not known");
+  refuse("/model/more", true, "model: 'more' is not known");
+  refuse("/added_tokens/0/more", true, "added_tokens: 0: 'more' is not known");
+}
+
+TEST(Tokenizer, WhatContradictsItselfIsRefused) {
+  refuse("/added_tokens/0/id", 77, "has the id 77, expected 0");
+  refuse("/added_tokens/1/content", "[UNK]", "expected 0");
+  refuse("/model/unk_token", "[NONE]", "the token '[NONE]' is not in the vocabulary");
+  refuse("/model/vocab/a", -1, "vocab: expected a whole number");
+  refuse("/model/vocab/a", std::int64_t{1} << 32, "vocab: expected a whole number");
+  refuse("/model/vocab", json::object(), "vocab: expected tokens");
+  refuse("/post_processor/special_tokens/[CLS]/ids/0", 5000, "5000 is no token's id");
+  refuse("/post_processor/single/0/SpecialToken/id", "[NONE]", "[NONE] is missing");
+  refuse("/post_processor/pair/1/Sequence/id", "C", "the text 'C' is neither A nor B");
+  refuse("/post_processor/single/1/Sequence/id", "B", "expected the text A");
+}
+
+TEST(Tokenizer, WhatPatternsMeanOtherwiseIsRefused) {
+  for (const auto& [expression, said] : {std::pair(R"(\w+)", R"('\w' in the pattern)"),
+                                         {R"(^a)", "'^'"},
+                                         {R"(\p{Greek})", R"('\p{Greek}')"},
+                                         {"[[a]b]", "'[a'"},
+                                         {"[a&&b]", "'&&'"},
+                                         {R"((?<=a)b)", "'(?<='"},
+                                         {"a{,3}", "'{,'"},
+                                         {R"([^\S])", R"(\S)"},
+                                         {"(a", "can't be read"},
+                                         {"[a", "[ without ]"}}) {
+    refuse("/pre_tokenizer",
+           {{"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", "Isolated"}, {"invert", false}},
+           said);
+  }
+  refuse("/pre_tokenizer",
+         {{"type", "Split"}, {"pattern", {{"String", ""}}}, {"behavior", "Isolated"}, {"invert", false}}, "empty");
+}
+
+TEST(Tokenizer, APatternThatTakesTooLongIsAnError) {
+  json file = golden()[0]["tokenizer"];
+  file["pre_tokenizer"] = {
+      {"type", "Split"}, {"pattern", {{"Regex", R"((?:a+)+\p{N})"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  const Tokenizer tokenizer = tokenizer_of(file);
+  test::expect_error(
+      ErrorCode::bad_value, [&] { (void)tokenizer.encode(std::string(64, 'a')); }, "a pattern of the tokenizer fails");
+}
+
+}  // namespace
+}  // namespace attend
