@@ -15,6 +15,7 @@ int fuzz_npy(const std::uint8_t* data, std::size_t size);
 int fuzz_npz(const std::uint8_t* data, std::size_t size);
 int fuzz_recording(const std::uint8_t* data, std::size_t size);
 int fuzz_safetensors(const std::uint8_t* data, std::size_t size);
+int fuzz_tokenizer(const std::uint8_t* data, std::size_t size);
 }
 
 namespace attend {
@@ -54,6 +55,9 @@ TEST(FuzzCorpus, Recording) {
 }
 TEST(FuzzCorpus, Safetensors) {
   replay("safetensors", fuzz_safetensors);
+}
+TEST(FuzzCorpus, Tokenizer) {
+  replay("tokenizer", fuzz_tokenizer);
 }
 
 }  // namespace
