@@ -196,6 +196,10 @@ def right_calls(np, torch):
     backward = attend.attention_backward(out, q, k, v, out, lse, **options)
     summary, scores = attend.attention_summary(q, k), attend.head_scores(q, k)[0]
     words, drawn = list("abcde"), attend.picture(steps.weights)
+    json = """{"version": "1.0", "pre_tokenizer": {"type": "Digits", "individual_digits": true}, "model": {"type": "BPE",
+        "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}}"""
+    tokenizer = attend.Tokenizer(json)
+    encoding = tokenizer.encode("ab")
     model = transformers.BertModel(transformers.BertConfig(
         hidden_size=16, num_hidden_layers=1, num_attention_heads=4, intermediate_size=16, vocab_size=9)).eval()
     ids = torch.tensor([[1, 2, 3, 1, 2]])
@@ -277,6 +281,15 @@ def right_calls(np, torch):
         **{type(each).__name__: (type(each), (), {}) for each in (steps, plan, backward, trace, summary, scores, drawn)},
         "HeadScores.__repr__": (scores.__repr__, (), {}),
         "AttentionPlan.__repr__": (plan.__repr__, (), {}),
+        "Tokenizer": (attend.Tokenizer, (json,), {}),
+        "Tokenizer.load": (attend.Tokenizer.load, ("tokenizer.json",), {}),
+        "Tokenizer.encode": (tokenizer.encode, ("ab", "ba", True), {}),
+        "Tokenizer.decode": (tokenizer.decode, ([0, 2], True), {}),
+        "Tokenizer.id": (tokenizer.id, ("ab",), {}),
+        "Tokenizer.token": (tokenizer.token, (2,), {}),
+        **{f"Tokenizer.{name}": (getattr(tokenizer, name), (), {}) for name in ("__len__", "__repr__")},
+        "Encoding": (attend.Encoding, (), {}),
+        **{f"Encoding.{name}": (getattr(encoding, name), (), {}) for name in ("__len__", "__repr__")},
         "Recording": (attend.Recording, (), {}),
         "Recording.heads": (recording.heads, (0,), {}),
         "Recording.picture": (recording.picture, (0, [0], "sqrt", "x"), {}),
@@ -309,7 +322,7 @@ def right_calls(np, torch):
 def allowed(name):
     """What may come out of it, by docs/python.md and its docstring."""
     kinds = [TypeError, ValueError, MemoryError, Strange]
-    if name in ("attend.Trace.save", "attend.Picture.save", "attend.Recording.save"):
+    if name in ("attend.Tokenizer", "attend.Tokenizer.load", "attend.Trace.save", "attend.Picture.save", "attend.Recording.save"):
         kinds.append(OSError)
     if name == "attend.torch.scaled_dot_product_attention":  # PyTorch's errors where PyTorch computes
         kinds += [RuntimeError, IndexError, NotImplementedError]

