@@ -88,7 +88,7 @@ Truncation and padding, which such a file may ask for, are left to the caller.
 >>> encoding.ids.tolist(), encoding.offsets.tolist()
 ([1, 2, 0], [[0, 4], [4, 7], [8, 10]])
 >>> tokenizer.decode(encoding.ids)
-'looking ?')";
+'looking?')";
 
 constexpr const char* encode_doc = R"(The tokens of a text, or of a pair of texts, as an Encoding.
 

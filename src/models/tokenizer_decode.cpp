@@ -192,7 +192,7 @@ Decoder read_one(const Member& from, const std::string& type) {
     return [](std::vector<std::string>& parts) {
       std::string all;
       for (const std::string& part : parts) all += part;
-      parts.assign(1, std::move(all));
+      parts = {std::move(all)};
     };
   }
   fail_at(from.place(), "the decoder {} is not known", quote(type));

@@ -177,20 +177,20 @@ bool is_word(char32_t point) {
 
 void append_lower(char32_t point, std::u32string& to) {
   if (point < 0x80) {
-    to += between(point, 'A', 'Z') ? point + 32 : point;
+    to.push_back(between(point, 'A', 'Z') ? point + 32 : point);
   } else if (point == 0x130) {
     to += U"i\u0307";
   } else if (point == 0x1c89 || point == 0xa7cc || point == 0xa7ce || point == 0xa7d2 || point == 0xa7d4 ||
              point == 0xa7da) {
-    to += point + 1;
+    to.push_back(point + 1);
   } else if (point == 0xa7cb) {
     to += char32_t{0x264};
   } else if (point == 0xa7dc) {
     to += char32_t{0x19b};
   } else if (between(point, 0x10d50, 0x10d65)) {
-    to += point + 32;
+    to.push_back(point + 32);
   } else if (between(point, 0x16ea0, 0x16eb8)) {
-    to += point + 27;
+    to.push_back(point + 27);
   } else {
     to += static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(point)));
   }

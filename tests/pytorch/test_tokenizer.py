@@ -250,7 +250,8 @@ def test_vocabulary(both):
     ours, theirs = both
     vocabulary = theirs.get_vocab(with_added_tokens=True)
     assert len(ours) == len(vocabulary) == theirs.get_vocab_size()
-    assert all(ours.id(token) == each and ours.token(each) == token for token, each in vocabulary.items())
+    for token, each in vocabulary.items():
+        assert (ours.id(token), ours.token(each)) == (each, theirs.id_to_token(each))
 
 
 def test_scripts(both, amount, repository):
