@@ -25,6 +25,7 @@ import types
 import warnings
 
 CALLS = 3000  # some 10 seconds
+TOKENIZER_FILE = str(pathlib.Path(__file__).parents[1] / "fuzz/corpus/tokenizer/wordpiece")
 
 
 class Strange(Exception):
@@ -282,7 +283,7 @@ def right_calls(np, torch):
         "HeadScores.__repr__": (scores.__repr__, (), {}),
         "AttentionPlan.__repr__": (plan.__repr__, (), {}),
         "Tokenizer": (attend.Tokenizer, (json,), {}),
-        "Tokenizer.load": (attend.Tokenizer.load, ("tokenizer.json",), {}),
+        "Tokenizer.load": (attend.Tokenizer.load, (TOKENIZER_FILE,), {}),
         "Tokenizer.encode": (tokenizer.encode, ("ab", "ba", True), {}),
         "Tokenizer.decode": (tokenizer.decode, ([0, 2], True), {}),
         "Tokenizer.id": (tokenizer.id, ("ab",), {}),
