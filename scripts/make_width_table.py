@@ -20,12 +20,9 @@ TEXT = """\
 
 #include <array>
 
-namespace attend {{
+#include "core/code_points.h"
 
-struct CodePointRange {{
-  char32_t first;
-  char32_t last;
-}};
+namespace attend {{
 
 // clang-format off
 inline constexpr std::array<CodePointRange, {zero_count}> zero_width_ranges = {{{{

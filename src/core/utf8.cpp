@@ -1,8 +1,5 @@
 #include "core/utf8.h"
 
-#include <algorithm>
-#include <span>
-
 #include "core/width_table.h"
 
 namespace attend {
@@ -23,12 +20,6 @@ Form form_of(unsigned char first) {
   return {0, 0, 0};
 }
 
-bool holds(std::span<const CodePointRange> ranges, char32_t point) {
-  const auto after = std::upper_bound(ranges.begin(), ranges.end(), point,
-                                      [](char32_t value, const CodePointRange& range) { return value < range.first; });
-  return after != ranges.begin() && point <= std::prev(after)->last;
-}
-
 int columns_of(char32_t point) {
   if (point < zero_width_ranges.front().first) return 1;
   if (holds(zero_width_ranges, point)) return 0;
@@ -47,7 +38,7 @@ std::u32string decode_utf8(std::string_view text, const Place& what) {
     char32_t point = first & form.lead;
     for (int i = 1; valid && i < form.length; ++i) {
       const auto next = static_cast<unsigned char>(text[at + static_cast<std::size_t>(i)]);
-      valid = (next & 0xc0) == 0x80;
+      valid = !begins_character(static_cast<char>(next));
       point = point << 6 | (next & 0x3f);
     }
     valid = valid && point >= form.smallest && point <= 0x10ffff && !(point >= 0xd800 && point < 0xe000);

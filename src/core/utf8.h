@@ -12,6 +12,11 @@ namespace attend {
 // overlong forms, surrogates and values beyond U+10FFFF are not.
 std::u32string decode_utf8(std::string_view text, const Place& what);
 
+// Whether a byte of UTF-8 is the first of its character.
+inline bool begins_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
+}
+
 std::string encode_utf8(std::u32string_view code_points);
 
 // Columns that the text takes in a terminal: two for each East Asian wide character and emoji, none for combining marks

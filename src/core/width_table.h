@@ -6,12 +6,9 @@
 
 #include <array>
 
-namespace attend {
+#include "core/code_points.h"
 
-struct CodePointRange {
-  char32_t first;
-  char32_t last;
-};
+namespace attend {
 
 // clang-format off
 inline constexpr std::array<CodePointRange, 313> zero_width_ranges = {{

@@ -99,9 +99,7 @@ class Encoder {
     }
   }
 
-  bool inside_character(std::uint32_t at) const {
-    return at < text_.size() && (static_cast<unsigned char>(text_[at]) & 0xc0) == 0x80;
-  }
+  bool inside_character(std::uint32_t at) const { return at < text_.size() && !begins_character(text_[at]); }
 
   // White space is counted in characters of the text.
   void trim() {

@@ -8,20 +8,16 @@ namespace attend::models {
 
 namespace {
 
-bool continues_character(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xc0) == 0x80;
-}
-
 // Where the last character of the text begins.
 std::size_t last_character(std::string_view text) {
   std::size_t at = text.size() - 1;
-  while (at > 0 && continues_character(text[at])) --at;
+  while (at > 0 && !begins_character(text[at])) --at;
   return at;
 }
 
 std::size_t first_size(std::string_view text) {
   std::size_t size = 1;
-  while (size < text.size() && continues_character(text[size])) ++size;
+  while (size < text.size() && !begins_character(text[size])) ++size;
   return size;
 }
 

@@ -21,7 +21,7 @@ namespace {
 // A Unicode property, and what it holds beyond PCRE2's, in ranges.
 struct Property {
   std::string_view name, pcre2;
-  std::vector<std::span<const CodePoints>> more;
+  std::vector<std::span<const CodePointRange>> more;
 };
 
 const std::vector<Property>& properties() {
@@ -127,7 +127,7 @@ class Translation {
     at_ = end + 1;
     std::string points(found->pcre2);
     for (const auto& ranges : found->more) {
-      for (const CodePoints& range : ranges) {
+      for (const CodePointRange& range : ranges) {
         points += fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", std::uint32_t{range.first}, std::uint32_t{range.last});
       }
     }
@@ -228,7 +228,7 @@ std::vector<Part> Pattern::parts(std::string_view text) const {
            message_of(count));
     if (found[0] == found[1] && last == found[1]) {
       at = found[1] + 1;
-      while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) ++at;
+      while (at < text.size() && !begins_character(text[at])) ++at;
       continue;
     }
     parts.match(found[0], found[1]);

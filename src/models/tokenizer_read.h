@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/utf8.h"
 #include "io/json_member.h"
 #include "models/tokenizer_pattern.h"
 
@@ -29,8 +30,7 @@ inline Pattern read_pattern(const Member& from) {
 }
 
 inline std::size_t count_characters(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }));
+  return static_cast<std::size_t>(std::ranges::count_if(text, begins_character));
 }
 
 }  // namespace attend::models

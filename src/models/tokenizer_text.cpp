@@ -12,10 +12,6 @@ std::uint32_t bytes_of(char32_t point) {
   return point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
 }
 
-bool begins_character(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
-}
-
 }  // namespace
 
 Characters::Characters(std::string_view text, std::uint32_t begin)

@@ -5,18 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <span>
 
 #include "models/tokenizer_table.h"
 
 namespace attend::models {
 
 namespace {
-
-bool holds(std::span<const CodePoints> ranges, char32_t point) {
-  const auto after = std::ranges::upper_bound(ranges, point, {}, &CodePoints::first);
-  return after != ranges.begin() && point <= std::prev(after)->last;
-}
 
 utf8proc_category_t category(char32_t point) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(point));

@@ -2,15 +2,9 @@
 
 #include <algorithm>
 
+#include "core/utf8.h"
+
 namespace attend::models {
-
-namespace {
-
-bool begins_character(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
-}
-
-}  // namespace
 
 WordPiece::WordPiece(TokenMap vocabulary, WordPieceOptions options)
     : vocabulary_(std::move(vocabulary)),
