@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <numeric>
+#include <vector>
 
 #include "attend/attention.h"
 #include "attend/io.h"
@@ -78,17 +78,21 @@ Tensor add_positions(const Tensor& embeddings, const Tensor& positions) {
 // then every processor and the page in a browser give the same numbers. In f32 their last bits differ, and one that the
 // documents print (-4.5398 in 000) lies so near a rounding's edge that a processor without FMA would print another.
 Tensor project(const View& x, const Tensor& w, bool in_out) {
-  const Tensor out_in = (in_out ? w.view().transpose(-1, -2) : w.view()).to(DType::f64);
+  const Tensor weights = (in_out ? w.view() : w.view().transpose(-1, -2)).to(DType::f64);  // [H][E,d]
   const Tensor inputs = x.to(DType::f64);
   const bool one = w.rank() == 2;
-  const std::int64_t heads = one ? 1 : w.size(0), d = out_in.size(-2), size = out_in.size(-1), length = x.size(0);
+  const std::int64_t heads = one ? 1 : w.size(0), size = weights.size(-2), d = weights.size(-1), length = x.size(0);
   Tensor out = Tensor::uninitialized(one ? Dims{length, d} : Dims{heads, length, d});
   parallel_for(heads * length, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<double> sums(static_cast<std::size_t>(d));  // side by side, so that they are added up in vectors
     for (std::int64_t n = begin; n < end; ++n) {
+      std::fill(sums.begin(), sums.end(), 0.0);
       const double* row = inputs.data<double>() + n % length * size;
-      const double* weights = out_in.data<double>() + n / length * d * size;
-      for (std::int64_t o = 0; o < d; ++o)
-        out.data<float>()[n * d + o] = static_cast<float>(std::inner_product(row, row + size, weights + o * size, 0.0));
+      const double* weight = weights.data<double>() + n / length * size * d;
+      for (std::int64_t e = 0; e < size; ++e)
+        for (double& sum : sums) sum += row[e] * *weight++;
+      std::transform(sums.begin(), sums.end(), out.data<float>() + n * d,
+                     [](double sum) { return static_cast<float>(sum); });
     }
   });
   return out;
