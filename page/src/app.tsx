@@ -1,7 +1,7 @@
 // The page: the sentence and its switches, the rail of steps, the step's matrices, and how the selected number comes about.
 import { useEffect, useReducer, useRef } from "preact/hooks";
 import type { Scale } from "./colour";
-import { shareColour } from "./colour";
+import { paint, shareRgb } from "./colour";
 import { Controls } from "./controls";
 import { toClipboard } from "./copy";
 import type { Engine, Trace } from "./engine";
@@ -16,16 +16,10 @@ import type { Step, StepProps } from "./steps/step";
 function Thumbnail({ trace, head, scale }: { trace: Trace; head: number; scale: Scale }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
-    const context = canvas.current!.getContext("2d")!;
     const weights = gridOf(trace, "weights", head);
-    for (let i = 0; i < weights.rows; ++i)
-      for (let j = 0; j < weights.cols; ++j) {
-        context.fillStyle = isHidden(trace, i, j) ? "#8a93a0" : shareColour(at(weights, i, j), scale);
-        context.fillRect(j, i, 1, 1);
-      }
+    paint(canvas.current!, weights.rows, weights.cols, (i, j) => (isHidden(trace, i, j) ? [138, 147, 160] : shareRgb(at(weights, i, j), scale)));
   }, [trace, head, scale]);
-  const weights = gridOf(trace, "weights", head);
-  return <canvas ref={canvas} width={weights.cols} height={weights.rows} aria-hidden="true" />;
+  return <canvas ref={canvas} aria-hidden="true" />;
 }
 
 function Heads({ state, dispatch }: { state: State; dispatch: (action: Action) => void }) {
@@ -132,7 +126,7 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
   useKeys(steps, step, dispatch);
   const hash = useHash(state, dispatch);
   useEffect(() => { document.title = `${trace.made.text} - attention, step by step`; }, [trace]);
-  const presets = engine.presets();
+  const { presets } = engine;
   return (
     <div class="page">
       <header class="top">
@@ -146,7 +140,8 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
         <Stage step={step} p={p} number={steps.indexOf(step) + 1} />
         <aside aria-label="Worked out" tabIndex={0}>
           <section class="worked">{step.worked(p)}</section>
-          <div key={`${step.id} ${trace.made.text}`}>{step.exercise?.(p)}</div>
+          {/* Another trace, head or step is another question. */}
+          <div key={JSON.stringify([step.id, state.head, trace.preset, trace.made])}>{step.exercise?.(p)}</div>
         </aside>
       </div>
       <footer>

@@ -1,17 +1,47 @@
 import { interpolateCividis } from "d3-scale-chromatic";
 
+export type Rgb = [number, number, number];
+
 // A share from 0 to 1: the same colour for the same number, in every head and every step. Its square root is what is
 // coloured unless the reader asks for the share itself: among ten words shares are small, and would all be dark.
-export type Scale = "sqrt" | "linear";
+// The names and the four decades are those of the library's pictures (attend/picture.h).
+export const scales = { linear: "linear", sqrt: "square root", log: "logarithm" } as const;
+export type Scale = keyof typeof scales;
 const cividis = Array.from({ length: 256 }, (_, step) => interpolateCividis(step / 255));
-const level = (share: number, scale: Scale): number => Math.min(Math.max(scale === "sqrt" ? Math.sqrt(share) : share, 0), 1);
+const cividisRgb = cividis.map((colour) => colour.match(/\d+/g)!.map(Number) as Rgb);
+const raised = { linear: (share: number) => share, sqrt: Math.sqrt, log: (share: number) => 1 + Math.log10(share) / 4 };
+export const level = (share: number, scale: Scale): number => Math.min(Math.max(raised[scale](share), 0), 1);
+// Shares to write beside a scale's colours.
+export const ticks = (scale: Scale): number[] => (scale === "log" ? [0.0001, 0.001, 0.01, 0.1, 1] : [0, 0.05, 0.25, 0.5, 1]);
 export const shareColour = (share: number, scale: Scale): string => cividis[Math.round(level(share, scale) * 255)]!;
+export const shareRgb = (share: number, scale: Scale): Rgb => cividisRgb[Math.round(level(share, scale) * 255)]!;
 // Ink on it: cividis grows lighter throughout; at 0.465 of its way white and black have a contrast of 4.6 each.
 export const shareInk = (share: number, scale: Scale): string => (level(share, scale) > 0.465 ? "#000000" : "#ffffff");
 
 // A number of either sign, beside the largest of its matrix: the two ends of cividis, with the page's own colour for 0.
-// As parts of 100 for CSS's color-mix(), so that the page's scheme decides what 0 looks like.
-export const signedColour = (value: number, largest: number): string => {
-  const part = largest > 0 ? Math.round((Math.abs(value) / largest) * 78) : 0;
-  return `color-mix(in srgb, var(${value < 0 ? "--negative" : "--positive"}) ${part}%, var(--zero))`;
+const signedPart = (value: number, largest: number): number => (largest > 0 ? (Math.abs(value) / largest) * 0.78 : 0);
+// By CSS's color-mix(), so that the page's scheme decides what 0 looks like.
+export const signedColour = (value: number, largest: number): string =>
+  `color-mix(in srgb, var(${value < 0 ? "--negative" : "--positive"}) ${Math.round(signedPart(value, largest) * 100)}%, var(--zero))`;
+// The same for pixels, of the colours that the scheme gives.
+export const signedRgb = (value: number, largest: number, { zero, negative, positive }: Record<"zero" | "negative" | "positive", Rgb>): Rgb => {
+  const part = signedPart(value, largest);
+  const end = value < 0 ? negative : positive;
+  return [0, 1, 2].map((channel) => end[channel]! * part + zero[channel]! * (1 - part)) as Rgb;
+};
+
+// A colour of the style sheet, which writes them as #rrggbb.
+export const styleRgb = (name: string): Rgb =>
+  getComputedStyle(document.documentElement).getPropertyValue(name).match(/[0-9a-f]{2}/gi)!.map((byte) => parseInt(byte, 16)) as Rgb;
+
+// One pixel a cell.
+export const paint = (canvas: HTMLCanvasElement, rows: number, cols: number, colour: (row: number, col: number) => Rgb): void => {
+  const image = new ImageData(cols, rows);
+  for (let row = 0, at = 0; row < rows; ++row)
+    for (let col = 0; col < cols; ++col, at += 4) {
+      image.data.set(colour(row, col), at);
+      image.data[at + 3] = 255;
+    }
+  [canvas.width, canvas.height] = [cols, rows];
+  canvas.getContext("2d")!.putImageData(image, 0, 0);
 };

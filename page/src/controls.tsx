@@ -40,13 +40,14 @@ function Size({ label, value, least, most, optional, disabled, onChange }: {
 
 function Sentences({ state, dispatch }: Omit<Props, "presets">) {
   const { made } = state.trace;
+  const text = state.request.text ?? made.text ?? "";
   const second = state.request.second_text ?? made.second_text;
   const ask = (change: Request) => dispatch({ do: "ask", request: changed(state, change) });
   return (
     <div class="sentences">
       <label>
         <span class="sr">The sentence</span>
-        <textarea class="text" rows={1} dir="auto" spellcheck={false} autocomplete="off" value={state.request.text ?? made.text} onInput={(event) => ask({ text: event.currentTarget.value })} />
+        <textarea class={text.length > 120 ? "text long" : "text"} rows={1} dir="auto" spellcheck={false} autocomplete="off" value={text} onInput={(event) => ask({ text: event.currentTarget.value })} />
       </label>
       {second !== null && second !== undefined && (
         <label class="second">

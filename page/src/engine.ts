@@ -57,15 +57,15 @@ export const parseRequest = (json: string): Request & { focus?: number; head?: n
 const requestJson = (request: Request): string => JSON.stringify(request).replace(/"seed":"(\d+)"/g, '"seed":$1');
 
 export class Engine {
-  private constructor(private module: EngineModule) {}
+  readonly presets: Preset[];
+
+  private constructor(private module: EngineModule) {
+    this.presets = JSON.parse(module.UTF8ToString(module._attend_presets()));
+  }
 
   static async load(wasmBinary: Uint8Array): Promise<Engine> {
     // The module is at hand: it asks for no file.
     return new Engine(await createModule({ wasmBinary, locateFile: (name) => name }));
-  }
-
-  presets(): Preset[] {
-    return JSON.parse(this.module.UTF8ToString(this.module._attend_presets()));
   }
 
   // Throws EngineError with the library's words.

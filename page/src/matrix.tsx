@@ -1,8 +1,8 @@
 // A matrix that can be touched: its numbers, or where they are too many to read, their colours.
 import { Component } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Scale } from "./colour";
-import { shareColour, shareInk, signedColour } from "./colour";
+import type { Rgb, Scale } from "./colour";
+import { paint, shareColour, shareInk, shareRgb, signedColour, signedRgb, styleRgb } from "./colour";
 import { formats, shortest, toClipboard } from "./copy";
 import type { Grid } from "./grid";
 import { at, fixed } from "./grid";
@@ -130,58 +130,54 @@ function Cells(props: MatrixProps & { digits: boolean }) {
   );
 }
 
-// The same for matrices of many cells: one canvas, a few pixels a cell.
+// The same for matrices of many cells: a canvas of one pixel a cell, and the selection laid over it, so that a pointer that
+// moves paints nothing again.
 function Painted(props: MatrixProps) {
   const { grid, rows, cols, share, hidden, cursor, name } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const size = Math.max(3, Math.floor(640 / Math.max(grid.rows, grid.cols)));
   const row = cursor[rows.axis] ?? 0;
   const col = cursor[cols.axis] ?? 0;
+  const scheme = ["--zero", "--negative", "--positive", "--wash", "--line"].map(styleRgb);
   useEffect(() => {
-    const context = canvas.current?.getContext("2d");
-    if (!context) return;
     const largest = largestOf(grid);
-    const page = getComputedStyle(canvas.current!);
-    const colour = (value: number): string => (share ? shareColour(value, share) : value < 0 ? page.getPropertyValue("--negative") : page.getPropertyValue("--positive"));
-    for (let r = 0; r < grid.rows; ++r)
-      for (let c = 0; c < grid.cols; ++c) {
-        const value = at(grid, r, c);
-        const masked = hidden?.(r, c) ?? false;
-        context.globalAlpha = 1;
-        context.fillStyle = page.getPropertyValue(masked ? "--wash" : "--zero");
-        context.fillRect(c * size, r * size, size, size);
-        if (masked) continue;
-        if (!share) context.globalAlpha = (0.78 * Math.abs(value)) / (largest || 1);
-        context.fillStyle = colour(value);
-        context.fillRect(c * size, r * size, size, size);
-      }
-    context.globalAlpha = 1;
-    context.strokeStyle = page.getPropertyValue("--accent");
-    context.lineWidth = 2;
-    context.strokeRect(0, row * size, grid.cols * size, size);
-    context.strokeRect(col * size, 0, size, grid.rows * size);
-  });
-  const cellOf = (event: PointerEvent | MouseEvent): Cursor => {
+    const [zero, negative, positive, wash, line] = scheme as [Rgb, Rgb, Rgb, Rgb, Rgb];
+    paint(canvas.current!, grid.rows, grid.cols, (r, c) => {
+      if (hidden?.(r, c)) return (r + c) % 3 === 0 ? line : wash;
+      return share ? shareRgb(at(grid, r, c), share) : signedRgb(at(grid, r, c), largest, { zero, negative, positive });
+    });
+  }, [grid.data, share, String(scheme)]);
+  const cellOf = (event: PointerEvent | MouseEvent): [number, number] => {
     const box = canvas.current!.getBoundingClientRect();
     const place = (offset: number, length: number, count: number) => Math.min(Math.max(Math.floor((offset / length) * count), 0), count - 1);
-    return { [rows.axis]: place(event.clientY - box.top, box.height, grid.rows), [cols.axis]: place(event.clientX - box.left, box.width, grid.cols), on: name };
+    return [place(event.clientY - box.top, box.height, grid.rows), place(event.clientX - box.left, box.width, grid.cols)];
+  };
+  const cursorAt = ([r, c]: [number, number]): Cursor => ({ [rows.axis]: r, [cols.axis]: c, on: name });
+  const onPointerMove = (event: PointerEvent) => {
+    const cell = cellOf(event);
+    if (event.pointerType === "mouse" && (cell[0] !== row || cell[1] !== col)) props.onHover(cursorAt(cell));
   };
   const onKeyDown = (event: KeyboardEvent) => {
     const to = moved(event, grid, row, col);
     if (!to) return;
     event.preventDefault();
     event.stopPropagation();
-    props.onLock({ [rows.axis]: to[0], [cols.axis]: to[1], on: name });
+    props.onLock(cursorAt(to));
   };
+  const part = (place: number, count: number): string => `${(place / count) * 100}%`;
   return (
-    <canvas
-      ref={canvas} class="painted" width={grid.cols * size} height={grid.rows * size} tabIndex={0} role="img"
-      aria-label={`${props.title ?? name}, ${grid.rows} rows, ${grid.cols} columns: arrow keys choose the number that is worked out`}
-      onPointerMove={(event) => { if (event.pointerType === "mouse") props.onHover(cellOf(event)); }}
-      onPointerLeave={() => props.onHover({})}
-      onClick={(event) => props.onLock(cellOf(event))}
-      onKeyDown={onKeyDown}
-    />
+    <div class="painted" style={{ width: `${grid.cols * size}px` }}>
+      <canvas
+        ref={canvas} tabIndex={0} role="img"
+        aria-label={`${props.title ?? name}, ${grid.rows} rows, ${grid.cols} columns: arrow keys choose the number that is worked out`}
+        onPointerMove={onPointerMove}
+        onPointerLeave={() => props.onHover({})}
+        onClick={(event) => props.onLock(cursorAt(cellOf(event)))}
+        onKeyDown={onKeyDown}
+      />
+      <i style={{ top: part(row, grid.rows), height: part(1, grid.rows), width: "100%" }} />
+      <i style={{ left: part(col, grid.cols), width: part(1, grid.cols), height: "100%" }} />
+    </div>
   );
 }
 

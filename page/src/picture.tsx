@@ -1,7 +1,7 @@
 // The weights of one head as a drawing of its own, to be saved: SVG, or PNG through it.
 import { render } from "preact";
 import type { Scale } from "./colour";
-import { shareColour } from "./colour";
+import { scales, shareColour, ticks } from "./colour";
 import type { Trace } from "./engine";
 import { at, gridOf, isHidden } from "./grid";
 
@@ -44,8 +44,8 @@ function Drawing({ trace, head, scale, title }: Picture) {
         )),
       )}
       {legend.map((share) => <rect x={left + share * 160} y={height - 32} width="3.2" height="8" fill={shareColour(share, "linear")} />)}
-      <text fill="#4c5664" font-size="10" x={left} y={height - 10}>0</text>
-      <text fill="#4c5664" font-size="10" x={left + 163} y={height - 10} text-anchor="end">1{scale === "sqrt" && ", square root"}</text>
+      <text fill="#4c5664" font-size="10" x={left} y={height - 10}>{ticks(scale)[0]}</text>
+      <text fill="#4c5664" font-size="10" x={left + 163} y={height - 10} text-anchor="end">1, {scales[scale]}</text>
     </svg>
   );
 }

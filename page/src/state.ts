@@ -2,7 +2,7 @@
 import type { Scale } from "./colour";
 import type { Engine, Request, Trace } from "./engine";
 import { EngineError, parseRequest } from "./engine";
-import { argmax, headsOf, isHidden, logitsOf } from "./grid";
+import { argmax, headsOf, logitsOf, rowOf } from "./grid";
 
 // The places that a matrix' rows and columns stand for: queries i, keys j, numbers d of a query, key or value, numbers e
 // of an embedding, numbers c of the joined heads.
@@ -55,15 +55,19 @@ const answer = (engine: Engine, request: Request): { trace: Trace } | { error: s
   }
 };
 
-const within = (trace: Trace, cursor: Cursor): Cursor => {
-  const { i, j, on, ...features } = cursor;
-  const kept: Cursor = i !== undefined && i < trace.labels.length ? { i } : {};
-  if (j !== undefined && j < trace.key_labels.length) kept.j = j;
-  // A place in a vector is kept only where all of it still fits.
-  const sizes = { d: Math.min(trace.made.d_k!, trace.made.d_v!), e: trace.made.embedding_size!, c: 0 };
-  const fits = Object.entries(features).every(([axis, place]) => place < sizes[axis as keyof typeof sizes]);
-  return fits ? { ...kept, ...features, ...(on ? { on } : {}) } : kept;
+// What of a selection the trace has: a link, or a sentence that became shorter, may ask for more.
+const within = (trace: Trace, { on, ...places }: Cursor): Cursor => {
+  const sizes: Record<Axis, number> = {
+    i: trace.labels.length,
+    j: trace.key_labels.length,
+    d: Math.max(trace.made.d_k!, trace.made.d_v!),
+    e: trace.made.embedding_size!,
+    c: trace.tensors.concat_heads?.shape.at(-1) ?? 0,
+  };
+  const kept = Object.entries(places).filter(([axis, place]) => place !== undefined && place < sizes[axis as Axis]);
+  return { ...Object.fromEntries(kept), ...(on === undefined ? {} : { on }) };
 };
+const headWithin = (trace: Trace, head: number): number => Math.min(head, headsOf(trace) - 1);
 
 export const reducer =
   (engine: Engine) =>
@@ -78,7 +82,7 @@ export const reducer =
           request: action.request,
           trace,
           error: null,
-          head: Math.min(state.head, headsOf(trace) - 1),
+          head: headWithin(trace, state.head),
           locked: within(trace, state.locked),
           hovered: {},
         };
@@ -86,11 +90,11 @@ export const reducer =
       case "step":
         return { ...state, step: action.step, hovered: {} };
       case "head":
-        return { ...state, head: action.head };
+        return { ...state, head: headWithin(state.trace, action.head) };
       case "hover":
         return { ...state, hovered: action.cursor };
       case "lock":
-        return { ...state, locked: { ...state.locked, ...action.cursor }, hovered: {} };
+        return { ...state, locked: within(state.trace, { ...state.locked, ...action.cursor }), hovered: {} };
       case "scale":
         return { ...state, scale: action.scale };
       case "clear":
@@ -113,8 +117,7 @@ export interface Selection {
 export const selectionOf = ({ trace, head, locked, hovered }: State): Selection => {
   const cursor = { ...locked, ...hovered };
   const i = cursor.i ?? trace.focus;
-  const logits = logitsOf(trace, head);
-  const best = argmax(logits.data.subarray(i * logits.cols, (i + 1) * logits.cols).map((x, j) => (isHidden(trace, i, j) ? -Infinity : x)));
+  const best = argmax(rowOf(logitsOf(trace, head), i));
   return { i, j: cursor.j ?? best, d: cursor.d ?? 0, e: cursor.e ?? 0, c: cursor.c ?? 0, on: cursor.on };
 };
 
@@ -126,9 +129,7 @@ export const changed = (state: State, change: Request): Request => {
   if (change.preset) return change;
   const { preset, ...request } = { ...state.trace.made, ...state.request } as Request;
   const next = preset ? { ...state.trace.made, ...change } : { ...request, ...change };
-  if (next.second_text) next.causal = false;
-  if (next.second_text) next.window = null;
-  return next;
+  return next.second_text ? { ...next, causal: false, window: null } : next;
 };
 
 interface Place {
@@ -180,16 +181,13 @@ export const firstState = (engine: Engine, embedded: string, hash: string): Stat
   const answered = answer(engine, request);
   const trace = "trace" in answered ? answered.trace : engine.explain({ preset: "life" });
   const place: Place = { head, i: focus, ...Object.fromEntries(Object.entries(linked.place).filter(([, value]) => value !== undefined)) };
-  const locked: Cursor = {};
-  if (place.i !== undefined) locked.i = place.i;
-  if (place.j !== undefined) locked.j = place.j;
   return {
     request: "trace" in answered && !isLinked ? requestOf(trace) : request,
     trace,
     error: "error" in answered ? answered.error : null,
     step: place.step ?? "picture",
-    head: Math.min(place.head ?? 0, headsOf(trace) - 1),
-    locked: within(trace, locked),
+    head: headWithin(trace, place.head ?? 0),
+    locked: within(trace, { i: place.i, j: place.j }),
     hovered: {},
     scale: "sqrt",
     before: null,

@@ -320,10 +320,12 @@ test("more than 200 words: what to use instead", async () => {
   assert.match(await page.locator(".problem").textContent(), /201 words.*attend show/);
   await page.getByLabel("The sentence", { exact: true }).fill(long.replace("w0 ", ""));
   assert.equal(await page.locator(".problem").textContent(), "");
-  assert.equal(await page.locator("canvas.painted").count(), 1);
-  await page.locator("canvas.painted").focus();
+  assert.equal(await page.locator(".painted canvas").count(), 1);
+  await page.locator(".painted canvas").focus();
   await page.keyboard.press("ArrowDown");
   assert.match(await page.locator(".worked h3").textContent(), /w3/);
+  await page.locator(".painted canvas").hover({ position: { x: 300, y: 1 } }); // three pixels a cell
+  await page.waitForFunction(() => document.querySelector(".worked h3").textContent === "Where w1 looks");
   await page.context().close();
 });
 
@@ -341,6 +343,32 @@ test("a link brings back what was seen", async () => {
   assert.match(await other.locator(".heads [aria-pressed=true]").textContent(), /head 2/);
   await page.context().close();
   await other.context().close();
+});
+
+test("a link that asks for more than there is shows what there is", async () => {
+  const beyond = "#text=a+b&heads=2&head=9&query=99&key=99&step=nothing";
+  const page = await opened(["the cat sat"], { hash: beyond });
+  assert.match(await page.locator(".worked h3").textContent(), /Where b looks/);
+  await page.evaluate((hash) => { location.hash = hash; }, beyond.replace("a+b", "c+d"));
+  await page.waitForFunction(() => document.querySelector(".worked h3").textContent === "Where d looks");
+  assert.match(await page.locator(".heads [aria-pressed=true]").textContent(), /head 2/);
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
+test("the colours of weights are on the scale that is chosen, and the legend says where shares stand", async () => {
+  const page = await opened(["a b"]);
+  const background = () => page.locator(".matrix[data-name=weights] td[data-col]").first().evaluate((cell) => cell.style.background);
+  const seen = new Set();
+  for (const [scale, place] of [["sqrt", "50%"], ["linear", "25%"], ["log", null]]) {
+    await page.getByLabel("Scale of the weights' colours").selectOption(scale);
+    seen.add(await background());
+    const ticks = await page.locator(".legend i").evaluateAll((marks) => Object.fromEntries(marks.map((mark) => [mark.textContent, mark.style.left])));
+    if (place) assert.equal(ticks["0.25"], place);
+    else assert.deepEqual(ticks, { "0.0001": "0%", "0.001": "25%", "0.01": "50%", "0.1": "75%", 1: "100%" });
+  }
+  assert.equal(seen.size, 3);
+  await page.context().close();
 });
 
 test("compare: what was kept stands beside what is", async () => {
@@ -365,6 +393,8 @@ test("predict, then reveal", async () => {
   const weights = traceOf("the cat sat on the mat", "--causal", "--heads", "2").tensors.weights[0][1];
   await page.locator(".exercise .options button").nth(weights[0] > weights[1] ? 1 : 0).click();
   assert.match(await page.locator(".exercise [role=status]").textContent(), /^It is "/);
+  await page.locator(".heads button").nth(1).click(); // another head is another question
+  assert.equal(await page.locator(".exercise [role=status]").textContent(), "");
   await page.context().close();
 });
 

@@ -16,7 +16,7 @@ function Sentence({ p }: { p: StepProps }) {
   const weights = gridOf(p.trace, "weights", p.head);
   const axis = isCross(p.trace) ? "j" : "i";
   return (
-    <p class="sentence">
+    <p class={p.trace.key_labels.length > 40 ? "sentence long" : "sentence"}>
       {p.trace.key_labels.map((label, j) => {
         const share = at(weights, p.sel.i, j);
         const hidden = isHidden(p.trace, p.sel.i, j);

@@ -134,13 +134,13 @@ export const scale: Step = {
     );
   },
   exercise: (p) => {
-    const visible = p.trace.key_labels.map((_, j) => j).filter((j) => !isHidden(p.trace, p.sel.i, j));
-    const raw = visible.map((j) => at(gridOf(p.trace, "scores", p.head), p.sel.i, j));
+    const visible = p.trace.key_labels.map((_, j) => j).filter((j) => !isHidden(p.trace, p.trace.focus, j));
+    const raw = visible.map((j) => at(gridOf(p.trace, "scores", p.head), p.trace.focus, j));
     const { cols } = gridOf(p.trace, "queries", p.head);
     if (visible.length < 2 || cols < 2) return null;
     return (
       <Exercise
-        question={<>Without the division by √{cols}, would <Word>{word(p, p.sel.i)}</Word> share its attention among more words, or fewer?</>}
+        question={<>Without the division by √{cols}, would <Word>{word(p, p.trace.focus)}</Word> share its attention among more words, or fewer?</>}
         options={["more", "fewer", "as many"]}
         right={1}
       >

@@ -1,5 +1,7 @@
 // What a step of the lesson is, and the pieces that steps share.
 import type { ComponentChildren } from "preact";
+import type { Scale } from "../colour";
+import { level, scales, ticks } from "../colour";
 import type { Trace } from "../engine";
 import { at, fixed, gridOf, isHidden } from "../grid";
 import { Matrix } from "../matrix";
@@ -82,11 +84,11 @@ export function Legend({ p }: { p: StepProps }) {
     <p class="key quiet">
       weights{" "}
       <span class="legend" aria-hidden="true">
-        {[0, 0.05, 0.25, 0.5, 1].map((share) => <i key={share} style={{ left: `${(scale === "sqrt" ? Math.sqrt(share) : share) * 100}%` }}>{share}</i>)}
+        {ticks(scale).map((share) => <i key={share} style={{ left: `${level(share, scale) * 100}%` }}>{share}</i>)}
       </span>
-      <button type="button" class="quiet" aria-pressed={scale === "sqrt"} onClick={() => p.dispatch({ do: "scale", scale: scale === "sqrt" ? "linear" : "sqrt" })}>
-        square root
-      </button>
+      <select aria-label="Scale of the weights' colours" value={scale} onChange={(event) => p.dispatch({ do: "scale", scale: event.currentTarget.value as Scale })}>
+        {Object.entries(scales).map(([name, words]) => <option key={name} value={name}>{words}</option>)}
+      </select>
     </p>
   );
 }
