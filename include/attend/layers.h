@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "attend/attention.h"
 #include "attend/io.h"
@@ -32,13 +33,19 @@ struct LinearGradients {
 };
 
 // y = x W^T + b, torch.nn.Linear. The weight is kept twice: as it is, in dtype(), and as the kernels read it, in the
-// dtype of their products. The bias is f32.
+// dtype of their products; a borrowed one not at all. The bias is f32.
 class Linear {
  public:
   // Draws weight, then bias, as nn.Linear does: uniform within 1 / sqrt(in_size). Throws bad_value for a size below 1.
   Linear(std::int64_t in_size, std::int64_t out_size, Generator& generator, LinearOptions options = {});
   // weight [out,in], bias [out] or none; floating point of any width. Throws bad_shape, bad_dtype.
   explicit Linear(const View& weight, const std::optional<View>& bias = std::nullopt);
+
+  // A layer that reads its weight where it lies, [out,in] in f32 or bf16, row-major or transposed, and computes in that
+  // dtype: nothing is copied (but the bias; and where the kernels have no products of bf16, or `in` is odd, the weight
+  // in f32). The memory must outlive the layer. The bits are those of a layer that keeps its weight. Throws bad_shape,
+  // bad_dtype.
+  static Linear borrow(const View& weight, const std::optional<View>& bias = std::nullopt);
 
   // The same layer computing in dtype, f32 or bf16. bf16: weights and x rounded to bf16, products summed in f32, the
   // bias added in f32, y rounded to bf16. Throws bad_dtype.
@@ -47,27 +54,31 @@ class Linear {
   // x [...,in] -> [...,out] in dtype(), f32 unless to() said otherwise. Sums are in f32, in an order that depends on
   // `in` alone: the same bits for any number of rows and threads. Throws bad_shape, bad_dtype.
   Tensor forward(const View& x) const;
+  // The same in y_dtype, dtype() or f32: sums that are not rounded once more.
+  Tensor forward(const View& x, DType y_dtype) const;
   // dy [...,out], x [...,in] as it was in forward(). In bf16 both are rounded to bf16, as are the weights, products are
   // summed in f32, and dx is rounded to bf16. Memory besides the gradients: what dy, x and the weights take. Throws
   // bad_shape, bad_dtype.
   LinearGradients backward(const View& dy, const View& x) const;
 
-  DType dtype() const { return weight_.dtype(); }
-  std::int64_t in_size() const { return weight_.size(1); }
-  std::int64_t out_size() const { return weight_.size(0); }
-  const Tensor& weight() const { return weight_; }             // [out,in], dtype()
-  const std::optional<Tensor>& bias() const { return bias_; }  // [out], f32
+  DType dtype() const { return weight().dtype(); }
+  std::int64_t in_size() const { return weight().size(1); }
+  std::int64_t out_size() const { return weight().size(0); }
+  View weight() const { return borrowed_ ? *borrowed_ : weight_.view(); }  // [out,in], dtype()
+  const std::optional<Tensor>& bias() const { return bias_; }              // [out], f32
 
  private:
+  Linear() = default;
   Linear(const View& weight, const std::optional<Tensor>& bias, DType dtype);
   void pack();
   void check_input(const View& x) const;
   Tensor input_gradient(DType product, const void* dy, const Dims& shape) const;
   Tensor weight_gradient(DType product, const void* dy, const void* x, std::int64_t rows) const;
 
-  Tensor weight_;
+  Tensor weight_;                 // empty where it is borrowed
+  std::optional<View> borrowed_;  // row-major or transposed
   std::optional<Tensor> bias_;
-  Tensor packed_;
+  Tensor packed_;  // empty where it is borrowed, but for kernels that have no products of its dtype
 };
 
 // A row of numbers for each id, torch.nn.Embedding.
@@ -88,6 +99,86 @@ class Embedding {
 
  private:
   Tensor weight_;  // [count,E]
+};
+
+// What transformers have between their products, forward only. x and its like: floating point, computed in f32, and
+// rows are their last axis. Throws bad_shape, bad_dtype.
+
+// (x - mean) / sqrt(variance + eps) * weight + bias, torch.nn.LayerNorm (Ba et al. 2016).
+class LayerNorm {
+ public:
+  // weight [E], bias [E] or none. Throws bad_value for eps below 0 or not finite.
+  explicit LayerNorm(const View& weight, const std::optional<View>& bias = std::nullopt, double eps = 1e-5);
+  // x [...,E] -> the same shape in y_dtype: f32, bf16 or f16.
+  Tensor forward(const View& x, DType y_dtype = DType::f32) const;
+
+ private:
+  Tensor weight_;
+  std::optional<Tensor> bias_;
+  double eps_;
+};
+
+// x / sqrt(mean of x^2 + eps) * weight, torch.nn.RMSNorm (Zhang and Sennrich 2019).
+class RmsNorm {
+ public:
+  explicit RmsNorm(const View& weight, double eps = 1e-6);
+  Tensor forward(const View& x, DType y_dtype = DType::f32) const;
+
+ private:
+  Tensor weight_;
+  double eps_;
+};
+
+enum class Activation : std::uint8_t {
+  relu,
+  gelu,        // x times the normal distribution's function at x (Hendrycks and Gimpel 2016)
+  gelu_tanh,   // its approximation by tanh: PyTorch's approximate="tanh", "gelu_new" elsewhere
+  gelu_quick,  // x / (1 + e^-1.702x)
+  silu,        // x / (1 + e^-x)
+};
+
+// x = f(x); x row-major, f32, bf16 or f16.
+void activate(Activation f, const MutableView& x);
+// x = f(x) * gated, of the same shape and dtype. With silu that is SwiGLU's product (Shazeer 2020).
+void activate(Activation f, const MutableView& x, const View& gated);
+
+// How rotary angles are stretched for texts longer than those of the training.
+enum class RotaryScaling : std::uint8_t {
+  none,
+  linear,  // positions divided by factor (Chen et al. 2023)
+  llama3,  // slow frequencies divided by factor, fast ones kept, those between mixed (Llama 3.1)
+  yarn,    // likewise, between beta_fast and beta_slow turns, and the scores sharpened (Peng et al. 2023)
+};
+
+struct RotaryOptions {
+  double theta = 10000;
+  RotaryScaling scaling = RotaryScaling::none;
+  double factor = 1;
+  std::int64_t original_length = 0;                            // llama3, yarn: tokens of the training's texts
+  double low_frequency_factor = 1, high_frequency_factor = 4;  // llama3
+  double beta_fast = 32, beta_slow = 1;                        // yarn
+  bool truncate = true;                                        // yarn: between whole dimensions
+  std::optional<double> attention_factor = {};                 // yarn; default 0.1 ln(factor) + 1
+};
+
+// cos and sin of the angles of T positions, [T,D/2], f32.
+struct RotaryAngles {
+  Tensor cos, sin;
+};
+
+// Rotary positions (Su et al. 2021): the number pairs (i, i + D/2) of a head, turned by position * theta^(-2i/D).
+// Frequencies and angles are rounded to f32, as in the programs that the models were trained by.
+class RotaryEmbedding {
+ public:
+  // head_size: D, even. Throws bad_value.
+  explicit RotaryEmbedding(std::int64_t head_size, const RotaryOptions& options = {});
+  RotaryAngles angles(std::span<const std::int64_t> positions) const;
+  // In place; x [T,H,D], the last axis row-major.
+  static void rotate(const MutableView& x, const RotaryAngles& angles);
+
+ private:
+  std::vector<float> frequencies_;  // [D/2]
+  double factor_ = 1;               // of cos and sin
 };
 
 struct SelfAttentionOptions {

@@ -33,6 +33,35 @@ void pack_linear(const float* weight, std::int64_t out, std::int64_t in, float* 
   }
 }
 
+// One panel of weights [out,in] of the products' own dtype, row-major: outputs [first, last), at most `width` of them.
+template <class Dot>
+void pack_linear_rows(const void* weight, std::int64_t in, std::int64_t first, std::int64_t last, float* packed) {
+  const std::int64_t steps = (in + Dot::pair - 1) / Dot::pair;  // floats of a row: of bf16, pairs, whose number is even
+  const auto* rows = static_cast<const float*>(weight) + first * steps;
+  for (std::int64_t block = 0; block < width; block += lanes) {
+    for (std::int64_t step = 0; step < steps; step += lanes) {
+      const std::int64_t count = min_of<std::int64_t>(lanes, steps - step);
+      F tile[lanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < lanes; ++i) {
+        const float* from = rows + (block + i) * steps + step;
+        const bool there = first + block + i < last;
+        tile[i] = !there ? Simd::zero() : count == lanes ? Simd::load(from) : Simd::load_first(from, count);
+      }
+      Simd::transpose(tile);
+      float* to = packed + step * width + block;
+      if (count == lanes) {
+#pragma GCC unroll 16
+        for (int i = 0; i < lanes; ++i) Simd::store(to + i * width, tile[i]);
+      } else {
+#pragma GCC unroll 16
+        for (int i = 0; i < lanes; ++i)
+          if (i < count) Simd::store(to + i * width, tile[i]);
+      }
+    }
+  }
+}
+
 template <class Dot>
 class LinearPanel {
  public:

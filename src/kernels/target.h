@@ -8,6 +8,7 @@
 
 #include "attend/dtype.h"
 #include "kernels/linear_operands.h"
+#include "kernels/row_operands.h"
 #include "kernels/rules.h"
 
 namespace attend::kernels {
@@ -242,9 +243,23 @@ struct LinearKernels {
   // bf16_dot).
   std::int64_t (*floats)(DType dtype, std::int64_t out, std::int64_t in);
   void (*pack)(DType dtype, const float* weight, std::int64_t out, std::int64_t in, float* packed);
+  // One panel of that, of row-major weights [out,in] of that very dtype: outputs [first, last), at most panel_rows.
+  void (*pack_rows)(DType dtype, const void* weight, std::int64_t in, std::int64_t first, std::int64_t last,
+                    float* packed);
   // Rows [first, last), at most linear_rows, and outputs panel * panel_rows, ... (as many) of y. Any cut of y gives the
   // same bits. For bf16, `in` is even.
   void (*run)(const LinearOperands& operands, std::int64_t first, std::int64_t last, std::int64_t panel);
+};
+
+// What layers do to rows between their products. Every row by itself: any cut gives the same bits.
+struct RowKernels {
+  // `count` elements of one floating-point dtype as another.
+  void (*convert)(const void* from, DType from_dtype, void* to, DType to_dtype, std::int64_t count);
+  // to += x
+  void (*add)(float* to, const void* x, DType dtype, std::int64_t count);
+  void (*normalize)(const NormOperands& operands, std::int64_t first, std::int64_t last);
+  void (*activate)(const ActivationOperands& operands, std::int64_t first, std::int64_t last);
+  void (*rotate)(const RotaryOperands& operands, std::int64_t first, std::int64_t last);
 };
 
 // What a target's kernels are, and how they are called.
@@ -260,6 +275,7 @@ struct Target {
   BackwardKernels backward;
   SummaryKernels summary;
   LinearKernels linear;
+  RowKernels rows;
 };
 
 }  // namespace attend::kernels

@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "kernels/targets.h"
 #include "layers/gradients.h"
+#include "layers/rows.h"
 
 namespace attend {
 
@@ -49,8 +50,8 @@ DType product_dtype(DType dtype, std::int64_t in) {
 // x, row-major, in `dtype`, rounded to `rounding` on the way; `made` holds it where it is not x itself.
 const void* rows_of(const View& x, DType dtype, DType rounding, Tensor& made) {
   if (x.dtype() == dtype && (dtype == rounding || x.dtype() == rounding) && x.is_contiguous()) return x.raw();
-  made = x.to(rounding);
-  if (dtype != rounding) made = made.view().to(dtype);
+  made = converted(x, rounding);
+  if (dtype != rounding) made = converted(made, dtype);
   return made.raw();
 }
 
@@ -71,10 +72,11 @@ void multiply(const kernels::LinearOperands& operands, std::int64_t rows) {
   });
 }
 
-// y, of so many rows, where the weights are given by their transpose `columns` [in,out], row-major. Each
-// panel is packed where it is used, and serves as many rows as make the copy small beside the products: a fresh copy of
-// all the weights, with the pages that it would touch first, took a quarter of the time where rows are few.
-void multiply_columns(const kernels::LinearOperands& operands, const void* columns, std::int64_t rows) {
+// y, of so many rows, where pack(first, last, panel) packs a panel of the weights. It is packed where it is used, and
+// serves as many rows as make the copy small beside the products: a fresh copy of all the weights, with the pages that
+// it would touch first, took a quarter of the time where rows are few.
+template <class Pack>
+void multiply_unpacked(const kernels::LinearOperands& operands, std::int64_t rows, Pack pack) {
   constexpr std::int64_t rows_at_once = 8 * kernels::linear_rows;
   const kernels::Target& target = kernels::target();
   const std::int64_t panels = divide_up(operands.out, target.panel_rows);
@@ -86,16 +88,31 @@ void multiply_columns(const kernels::LinearOperands& operands, const void* colum
     const std::int64_t first = item % panels * target.panel_rows;
     const std::int64_t last = std::min(operands.out, first + target.panel_rows);
     float* panel = packed.data<float>() + worker * floats;
-    kernels::linear_pack_columns(operands.dtype, columns, operands.in, operands.out, first, last, target.panel_rows,
-                                 panel);
+    pack(first, last, panel);
     kernels::LinearOperands part = operands;
     part.packed = panel;
     part.out = last - first;
+    part.bias = operands.bias ? operands.bias + first : nullptr;
     part.y = static_cast<std::byte*>(operands.y) + first * size_of(operands.y_dtype);
     const std::int64_t begin = item / panels * rows_at_once, end = std::min(rows, begin + rows_at_once);
     for (std::int64_t row = begin; row < end; row += kernels::linear_rows) {
       target.linear.run(part, row, std::min(row + kernels::linear_rows, end), 0);
     }
+  });
+}
+
+// The weights are given by their transpose `columns` [in,out], row-major.
+void multiply_columns(const kernels::LinearOperands& operands, const void* columns, std::int64_t rows) {
+  multiply_unpacked(operands, rows, [&](std::int64_t first, std::int64_t last, float* panel) {
+    kernels::linear_pack_columns(operands.dtype, columns, operands.in, operands.out, first, last,
+                                 kernels::target().panel_rows, panel);
+  });
+}
+
+// The weights are `weight` [out,in], row-major.
+void multiply_rows(const kernels::LinearOperands& operands, const void* weight, std::int64_t rows) {
+  multiply_unpacked(operands, rows, [&](std::int64_t first, std::int64_t last, float* panel) {
+    kernels::target().linear.pack_rows(operands.dtype, weight, operands.in, first, last, panel);
   });
 }
 
@@ -149,10 +166,25 @@ Linear::Linear(const View& weight, const std::optional<Tensor>& bias, DType dtyp
   pack();
 }
 
+Linear Linear::borrow(const View& weight, const std::optional<View>& bias) {
+  check_parameters(weight, bias);
+  if (weight.dtype() != DType::f32 && weight.dtype() != DType::bf16)
+    fail(ErrorCode::bad_dtype, "Linear", "weight is {}, expected f32 or bf16", weight.dtype());
+  if (!weight.is_contiguous() && !weight.transpose(0, 1).is_contiguous()) {
+    fail(ErrorCode::bad_shape, "Linear", "weight {} has strides {}, expected rows or columns in one piece",
+         weight.shape(), weight.strides());
+  }
+  Linear layer;
+  layer.borrowed_ = weight;
+  if (bias) layer.bias_ = bias->to(DType::f32);
+  if (product_dtype(weight.dtype(), weight.size(1)) != weight.dtype()) layer.pack();
+  return layer;
+}
+
 Linear Linear::to(DType dtype) const {
   if (dtype != DType::f32 && dtype != DType::bf16)
     fail(ErrorCode::bad_dtype, "Linear", "dtype is {}, expected f32 or bf16", dtype);
-  return Linear(weight_, bias_, dtype);
+  return Linear(weight(), bias_, dtype);
 }
 
 void Linear::pack() {
@@ -160,8 +192,8 @@ void Linear::pack() {
   const kernels::Target& target = kernels::target();
   packed_ = Tensor::uninitialized({target.linear.floats(product, out_size(), in_size())});
   Tensor made;
-  const View weight = in_dtype(weight_, DType::f32, made);
-  target.linear.pack(product, weight.data<float>(), out_size(), in_size(), packed_.data<float>());
+  const View singles = in_row_major(in_dtype(weight(), DType::f32, made), made);
+  target.linear.pack(product, singles.data<float>(), out_size(), in_size(), packed_.data<float>());
 }
 
 void Linear::check_input(const View& x) const {
@@ -174,20 +206,34 @@ void Linear::check_input(const View& x) const {
 }
 
 Tensor Linear::forward(const View& x) const {
-  check_input(x);
-  const DType product = product_dtype(dtype(), in_size());
-  Tensor y = Tensor::uninitialized(with_last(x.shape(), out_size()), product), made;
+  return forward(x, dtype());
+}
 
+Tensor Linear::forward(const View& x, DType y_dtype) const {
+  check_input(x);
+  if (y_dtype != dtype() && y_dtype != DType::f32)
+    fail(ErrorCode::bad_dtype, "Linear", "y_dtype is {}, expected f32 or the layer's {}", y_dtype, dtype());
+  const DType product = product_dtype(dtype(), in_size());
+  Tensor made;
   kernels::LinearOperands operands;
-  operands.dtype = operands.y_dtype = product;
+  operands.dtype = product;
+  operands.y_dtype = product == y_dtype ? product : DType::f32;
+  Tensor y = Tensor::uninitialized(with_last(x.shape(), out_size()), operands.y_dtype);
   operands.x = rows_of(x, product, dtype(), made);
-  operands.packed = packed_.data<float>();
   operands.bias = bias_ ? bias_->data<float>() : nullptr;
   operands.y = y.raw();
   operands.in = operands.x_stride = in_size();
   operands.out = operands.y_stride = out_size();
-  multiply(operands, x.count() / in_size());
-  return product == dtype() ? std::move(y) : y.view().to(dtype());
+  const std::int64_t rows = x.count() / in_size();
+  if (packed_.count() > 0) {
+    operands.packed = packed_.data<float>();
+    multiply(operands, rows);
+  } else if (borrowed_->is_contiguous()) {
+    multiply_rows(operands, borrowed_->raw(), rows);
+  } else {
+    multiply_columns(operands, borrowed_->raw(), rows);
+  }
+  return operands.y_dtype == y_dtype ? std::move(y) : converted(y, y_dtype);
 }
 
 // dx = dy W, dW = dy^T x, db = dy^T 1: the products of forward()'s kind that linear.h tells of.
@@ -197,7 +243,7 @@ LinearGradients Linear::backward(const View& dy, const View& x) const {
   const std::int64_t rows = x.count() / in_size();
   const DType product = product_dtype(dtype(), out_size());
   if (rows == 0) {
-    return {Tensor(x.shape(), dtype()), Tensor(weight_.shape()),
+    return {Tensor(x.shape(), dtype()), Tensor(weight().shape()),
             bias_ ? std::optional(Tensor({out_size()})) : std::nullopt};
   }
   Tensor made_dy, made_x;
@@ -219,8 +265,8 @@ Tensor Linear::input_gradient(DType product, const void* dy, const Dims& shape) 
   operands.in = operands.x_stride = out_size();
   operands.out = operands.y_stride = in_size();
   Tensor made;
-  multiply_columns(operands, in_dtype(weight_, product, made).raw(), dx.count() / in_size());
-  return product == dtype() ? std::move(dx) : dx.view().to(dtype());
+  multiply_columns(operands, in_row_major(in_dtype(weight(), product, made), made).raw(), dx.count() / in_size());
+  return product == dtype() ? std::move(dx) : converted(dx, dtype());
 }
 
 // dy [rows,out], x [rows,in] -> dW = dy^T x
@@ -228,7 +274,7 @@ Tensor Linear::weight_gradient(DType product, const void* dy, const void* x, std
   // Rows that lie a multiple of 4 KiB apart would share few places of the L1 cache: 64 bytes more part them. (They also
   // hold the zero that makes the number of bf16 products even.)
   const std::int64_t line = 64 / size_of(product), stride = divide_up(rows, line) * line + line;
-  Tensor dweight = Tensor::uninitialized(weight_.shape());
+  Tensor dweight = Tensor::uninitialized(weight().shape());
   const Tensor turned = transpose(product, dy, rows, out_size(), stride);
   kernels::LinearOperands operands;
   operands.dtype = product;

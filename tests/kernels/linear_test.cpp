@@ -1,6 +1,7 @@
 // Every target's linear kernel by itself: sizes around its panels and rows, in packed memory of just the floats that it
 // asks for, and nothing read or written outside.
 #include <cmath>
+#include <cstring>
 
 #include "core/element.h"
 #include "tests/kernels/every_target.h"
@@ -75,6 +76,31 @@ class Trial {
 class LinearKernels : public EveryTarget {};
 
 INSTANTIATE_TEST_SUITE_P(Every, LinearKernels, every_target(), name_of_target);
+
+// A panel at a time, of weights that lie row by row: the same floats, and nothing read or written outside.
+TEST_P(LinearKernels, PanelsOfRowsAreThoseOfAll) {
+  const std::int64_t w = target().panel_rows;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    if (dtype == DType::bf16 && !target().bf16_dot) continue;
+    for (const std::int64_t in : {2, 4, 30, 32, 34, 64, 66, 130}) {
+      for (const std::int64_t out : {std::int64_t{1}, w - 1, w, w + 3}) {
+        const Tensor weight = Generator(9).normal({out, in}, 0, 1);
+        Tensor packed({target().linear.floats(dtype, out, in)});
+        target().linear.pack(dtype, weight.data<float>(), out, in, packed.data<float>());
+        Guarded rows(out * in, dtype), panel(target().linear.floats(dtype, w, in), DType::f32);
+        MutableView(rows.begin(), dtype, {out, in}).copy_from(weight);
+        for (std::int64_t first = 0; first < out; first += w) {
+          const std::int64_t floats = target().linear.floats(dtype, w, in);
+          target().linear.pack_rows(dtype, rows.begin(), in, first, std::min(out, first + w), panel.as<float>());
+          EXPECT_EQ(0, std::memcmp(panel.begin(), packed.data<float>() + first / w * floats,
+                                   static_cast<std::size_t>(floats) * sizeof(float)))
+              << Dims{in, out}.str() << name_of(dtype);
+        }
+        EXPECT_TRUE(rows.intact() && panel.intact());
+      }
+    }
+  }
+}
 
 TEST_P(LinearKernels, SizesAroundPanelsAndRows) {
   const std::int64_t w = target().panel_rows, n = target().lanes;

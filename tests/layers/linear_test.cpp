@@ -19,6 +19,42 @@ Linear golden_linear(const std::string& name) {
                 bias == all.end() ? std::nullopt : std::optional<View>(bias->second.view()));
 }
 
+// Row-major and transposed, of sizes around the kernels' panels and rows.
+TEST(Linear, BorrowedHasTheBitsOfItsOwn) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const std::int64_t in : {1, 2, 7, 16, 37, 130, 300}) {
+      for (const std::int64_t out : {1, 15, 48, 49, 200}) {
+        const std::string what = Dims{in, out}.str() + std::string(name_of(dtype));
+        const Tensor weight = Generator(1).normal({out, in}, 0, 1).view().to(dtype);
+        const Tensor columns = weight.view().transpose(0, 1).clone(), bias = Generator(2).normal({out}, 0, 1);
+        const Linear own = Linear(weight, bias).to(dtype), rows = Linear::borrow(weight, bias),
+                     turned = Linear::borrow(columns.view().transpose(0, 1), bias);
+        EXPECT_EQ(rows.weight().raw(), weight.raw());
+        for (const std::int64_t count : {0, 1, 5, 64, 600}) {
+          const Tensor x = Generator(3).normal({count, in}, 0, 1);
+          const Tensor y = own.forward(x), wide = own.forward(x, DType::f32);
+          for (const Linear* each : {&rows, &turned}) {
+            expect_same(each->forward(x), y, what);
+            expect_same(each->forward(x, DType::f32), wide, what);
+          }
+          if (dtype == DType::bf16) expect_same(wide.view().to(DType::bf16), y, what);
+        }
+        const Tensor x = Generator(4).normal({9, in}, 0, 1), dy = Generator(5).normal({9, out}, 0, 1);
+        const LinearGradients expected = own.backward(dy, x), actual = turned.backward(dy, x);
+        expect_same(actual.dx, expected.dx, what), expect_same(actual.dweight, expected.dweight, what);
+        expect_same(turned.to(DType::f32).forward(x), Linear(weight, bias).forward(x), what);
+      }
+    }
+  }
+  const Tensor weight({6, 4});
+  expect_error(
+      ErrorCode::bad_shape, [&] { Linear::borrow(weight.view().slice(0, 0, 6, 2)); }, "in one piece");
+  expect_error(
+      ErrorCode::bad_dtype, [&] { Linear::borrow(weight.view().to(DType::f16)); }, "expected f32 or bf16");
+  expect_error(
+      ErrorCode::bad_dtype, [&] { Linear(weight).forward(Tensor({4}), DType::bf16); }, "y_dtype is bf16");
+}
+
 TEST(Linear, EqualsTorch) {
   for (const std::string name : {"linear", "linear_no_bias", "linear_one"}) {
     const Tensor y = golden_linear(name).forward(test::golden(name + ".x"));

@@ -7,6 +7,7 @@
 #include "kernels/decode.h"
 #include "kernels/forward.h"
 #include "kernels/linear.h"
+#include "kernels/rows.h"
 #include "kernels/summary.h"
 #include "kernels/targets/list.h"
 
@@ -147,6 +148,12 @@ void linear_pack(DType dtype, const float* weight, std::int64_t out, std::int64_
   pack_linear<DotF32>(weight, out, in, packed);
 }
 
+void linear_pack_rows(DType dtype, const void* weight, std::int64_t in, std::int64_t first, std::int64_t last,
+                      float* packed) {
+  if (dtype == DType::bf16) return pack_linear_rows<LinearBF16>(weight, in, first, last, packed);
+  pack_linear_rows<DotF32>(weight, in, first, last, packed);
+}
+
 void run_linear(const LinearOperands& a, std::int64_t first, std::int64_t last, std::int64_t panel) {
   if (a.dtype == DType::bf16) return LinearPanel<LinearBF16>(a, first, last, panel).run();
   LinearPanel<DotF32>(a, first, last, panel).run();
@@ -174,7 +181,12 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
                   .count = count_summary,
                   .bytes = summary_bytes,
                   .keys = summary_keys},
-      .linear = {.floats = linear_floats, .pack = linear_pack, .run = run_linear},
+      .linear = {.floats = linear_floats, .pack = linear_pack, .pack_rows = linear_pack_rows, .run = run_linear},
+      .rows = {.convert = convert_row,
+               .add = add_row,
+               .normalize = normalize_rows,
+               .activate = activate_rows,
+               .rotate = rotate_rows},
   };
 }
 

@@ -1,0 +1,46 @@
+// What layers do to rows between their products, over plain memory.
+#pragma once
+
+#include <cstdint>
+
+#include "attend/dtype.h"
+
+namespace attend::kernels {
+
+// y = (x - mean) / sqrt(variance + eps) * weight + bias (Ba et al. 2016), or, not centred, x / sqrt(mean of x^2 + eps)
+// * weight (Zhang and Sennrich 2019).
+struct NormOperands {
+  const void* x = nullptr;  // [rows,size]
+  void* y = nullptr;        // [rows,size]; may be x
+  DType x_dtype = DType::f32, y_dtype = DType::f32;
+  std::int64_t size = 0;
+  std::int64_t x_stride = 0, y_stride = 0;  // elements from one row to the next
+  const float* weight = nullptr;            // [size]
+  const float* bias = nullptr;              // [size], or null: none
+  bool centered = true;
+  float eps = 0;
+};
+
+enum class ActivationKind : std::uint8_t { relu, gelu, gelu_tanh, gelu_quick, silu };
+
+// x = f(x), or f(x) * gate.
+struct ActivationOperands {
+  ActivationKind kind = ActivationKind::gelu;
+  void* x = nullptr;           // [rows,size]
+  const void* gate = nullptr;  // [rows,size], or null: none
+  DType dtype = DType::f32;    // of both
+  std::int64_t size = 0;
+};
+
+// In place, each head's first half of numbers and its second as the coordinates of points in a plane, which are turned:
+// (a cos - b sin, b cos + a sin) (Su et al. 2021, in the order of the halves that Llama has).
+struct RotaryOperands {
+  void* x = nullptr;  // [rows][heads][2 * half]
+  DType dtype = DType::f32;
+  std::int64_t row = 0, head = 0;  // elements from one to the next
+  std::int64_t heads = 0, half = 0;
+  const float* cos = nullptr;  // [rows,half]
+  const float* sin = nullptr;
+};
+
+}  // namespace attend::kernels

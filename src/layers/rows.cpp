@@ -1,0 +1,39 @@
+#include "layers/rows.h"
+
+#include "core/parallel.h"
+#include "kernels/targets.h"
+
+namespace attend {
+
+namespace {
+
+// Fewer elements are done before another thread has woken up.
+constexpr std::int64_t grain = 1 << 16;
+
+}  // namespace
+
+Tensor converted(const View& x, DType dtype) {
+  if (!x.is_contiguous() || !is_floating(x.dtype())) return x.to(dtype);
+  Tensor out = Tensor::uninitialized(x.shape(), dtype);
+  parallel_for(x.count(), grain, [&](std::int64_t begin, std::int64_t end) {
+    kernels::target().rows.convert(static_cast<const std::byte*>(x.raw()) + begin * size_of(x.dtype()), x.dtype(),
+                                   static_cast<std::byte*>(out.raw()) + begin * size_of(dtype), dtype, end - begin);
+  });
+  return out;
+}
+
+View in_row_major(const View& x, Tensor& made) {
+  if (x.is_contiguous()) return x;
+  made = x.clone();
+  return made;
+}
+
+void add_to(Tensor& sum, const View& x) {
+  parallel_for(sum.count(), grain, [&](std::int64_t begin, std::int64_t end) {
+    kernels::target().rows.add(sum.data<float>() + begin,
+                               static_cast<const std::byte*>(x.raw()) + begin * size_of(x.dtype()), x.dtype(),
+                               end - begin);
+  });
+}
+
+}  // namespace attend

@@ -1,0 +1,17 @@
+// Whole tensors through the kernels for rows, cut over the threads.
+#pragma once
+
+#include "attend/tensor.h"
+
+namespace attend {
+
+// x as row-major memory of another floating-point dtype.
+Tensor converted(const View& x, DType dtype);
+
+// x itself where it is row-major, else a copy, which `made` holds.
+View in_row_major(const View& x, Tensor& made);
+
+// sum += x, row-major, sum in f32 and as many elements.
+void add_to(Tensor& sum, const View& x);
+
+}  // namespace attend

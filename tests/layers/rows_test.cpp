@@ -1,0 +1,188 @@
+// Norms, activations and rotary positions: PyTorch's and Transformers' numbers (make_transformer_rows_golden.py), every
+// dtype, odd sizes, the same bits for any threads, and errors.
+#include "attend/layers.h"
+#include "attend/threads.h"
+#include "tests/expect.h"
+
+namespace attend {
+namespace {
+
+using namespace test;
+
+const TensorMap& golden_rows() {
+  static const TensorMap tensors = read_safetensors(data("golden/transformer_rows.safetensors")).tensors;
+  return tensors;
+}
+
+View golden(const std::string& name) {
+  return golden_rows().at(name);
+}
+
+// Every element within a part of its own magnitude, or of `least` where that is more.
+void expect_near_each(const View& actual, const View& expected, double part, double least, const std::string& what) {
+  ASSERT_EQ(actual.shape().str(), expected.shape().str()) << what;
+  const Tensor a = actual.to(DType::f64), e = expected.to(DType::f64);
+  for (std::int64_t i = 0; i < e.count(); ++i) {
+    const double x = a.data<double>()[i], y = e.data<double>()[i];
+    EXPECT_NEAR(x, y, part * std::max(std::abs(y), least)) << what << " element " << i;
+  }
+}
+
+TEST(Norms, ArePyTorchs) {
+  const View x = golden("x");
+  const LayerNorm layer(golden("weight"), golden("bias"), 1e-5), bare(golden("weight"), std::nullopt, 1e-5);
+  const RmsNorm rms(golden("weight"), 1e-6);
+  expect_near_each(layer.forward(x), golden("layer_norm"), 1e-6, 1, "LayerNorm");
+  expect_near_each(bare.forward(x), golden("layer_norm_no_bias"), 1e-6, 1, "LayerNorm without bias");
+  expect_near_each(rms.forward(x), golden("rms_norm"), 1e-6, 1, "RmsNorm");
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const std::string what(name_of(dtype));
+    const Tensor rounded = x.select(0, 0).to(dtype);  // a row that fits
+    expect_same(layer.forward(rounded, dtype), layer.forward(rounded.view().to(DType::f32)).view().to(dtype), what);
+    expect_same(rms.forward(rounded, dtype), rms.forward(rounded.view().to(DType::f32)).view().to(dtype), what);
+  }
+  const Tensor columns = x.transpose(0, 1).clone();
+  expect_same(layer.forward(columns.view().transpose(0, 1)), layer.forward(x), "strided");
+}
+
+TEST(Norms, OfEverySizeAreThoseOfTheirRows) {
+  for (const std::int64_t size : {1, 2, 3, 15, 16, 17, 255, 256, 257, 513, 1000}) {
+    const Tensor x = Generator(7).normal({90, size}, 2, 3), weight = Generator(8).normal({size}, 1, 1);
+    const LayerNorm layer(weight, weight);
+    const Tensor all = layer.forward(x);
+    for (const std::int64_t row : {0, 1, 89}) {
+      expect_same(all.view().select(0, row), layer.forward(x.view().select(0, row)), std::to_string(size));
+      double mean = 0, squares = 0;
+      for (std::int64_t i = 0; i < size; ++i) mean += x.item({row, i}) / static_cast<double>(size);
+      for (std::int64_t i = 0; i < size; ++i) squares += std::pow(x.item({row, i}) - mean, 2);
+      const double factor = 1 / std::sqrt(squares / static_cast<double>(size) + 1e-5);
+      for (std::int64_t i = 0; i < size; ++i) {
+        const double w = weight.item({i});
+        EXPECT_NEAR(all.item({row, i}), (x.item({row, i}) - mean) * factor * w + w, 1e-5 * (1 + std::abs(w))) << size;
+      }
+    }
+  }
+}
+
+TEST(Activations, ArePyTorchs) {
+  const std::pair<Activation, std::string> all[] = {{Activation::relu, "relu"},
+                                                    {Activation::gelu, "gelu"},
+                                                    {Activation::gelu_tanh, "gelu_tanh"},
+                                                    {Activation::gelu_quick, "gelu_quick"},
+                                                    {Activation::silu, "silu"}};
+  for (const auto& [f, name] : all) {
+    Tensor x = golden("line").clone();
+    activate(f, x.view());
+    // Of the result itself: far below 0 it is small, and right there too. Not below 1e-8, where 1 + tanh has lost what
+    // PyTorch's f64 could know.
+    expect_near_each(x, golden(name), 4e-6, 1e-8, name);
+    Tensor gate = Generator(3).normal({401}, 0, 1), gated = golden("line").clone();
+    activate(f, gated.view(), gate);
+    for (std::int64_t i = 0; i < 401; ++i)
+      EXPECT_EQ(gated.data<float>()[i], x.data<float>()[i] * gate.data<float>()[i]);
+    Tensor half = golden("line").to(DType::bf16), wide = half.view().to(DType::f32);
+    activate(f, half.view()), activate(f, wide.view());
+    expect_same(half, wide.view().to(DType::bf16), name);
+    Tensor nan = Tensor::from({3}, {NAN, 1, -1});
+    activate(f, nan.view());
+    EXPECT_TRUE(std::isnan(nan.item({0}))) << name;
+  }
+}
+
+TEST(Rotary, AnglesAreThoseOfTransformers) {
+  const View given = golden("positions");
+  const std::vector<std::int64_t> positions(given.data<std::int64_t>(), given.data<std::int64_t>() + given.count());
+  RotaryOptions theta{.theta = 500000}, linear{.scaling = RotaryScaling::linear, .factor = 4}, llama3 = theta;
+  llama3.scaling = RotaryScaling::llama3, llama3.factor = 8, llama3.original_length = 64;
+  RotaryOptions yarn{.scaling = RotaryScaling::yarn, .factor = 4, .original_length = 64}, exact = yarn;
+  exact.beta_fast = 16, exact.beta_slow = 2, exact.attention_factor = 1.5, exact.truncate = false;
+  const std::pair<std::string, RotaryOptions> all[] = {{"plain", {}},      {"theta", theta}, {"linear", linear},
+                                                       {"llama3", llama3}, {"yarn", yarn},   {"yarn_exact", exact}};
+  for (const auto& [name, options] : all) {
+    const RotaryAngles angles = RotaryEmbedding(16, options).angles(positions);
+    // A frequency may round the other way: 2^-24 of an angle of up to 4,000.
+    expect_near_each(angles.cos, golden("rotary." + name + ".cos"), 5e-4, 1, name);
+    expect_near_each(angles.sin, golden("rotary." + name + ".sin"), 5e-4, 1, name);
+  }
+  Tensor heads = golden("heads").clone();
+  RotaryEmbedding::rotate(heads.view(), RotaryEmbedding(16).angles(positions));
+  expect_near_each(heads, golden("rotated"), 1e-6, 3, "rotated");
+}
+
+TEST(Rotary, TurnsPartsOfRowsInPlace) {
+  const std::vector<std::int64_t> positions{5, 6, 900};
+  for (const std::int64_t half : {1, 7, 16, 33, 300}) {
+    const Tensor all = Generator(1).normal({3, 2, 4 * half}, 0, 1);
+    const RotaryAngles angles = RotaryEmbedding(2 * half).angles(positions);
+    Tensor wide = all.clone(), packed = all.view().slice(2, half, 3 * half).clone();
+    RotaryEmbedding::rotate(wide.view().slice(2, half, 3 * half), angles);
+    RotaryEmbedding::rotate(packed.view(), angles);
+    expect_same(wide.view().slice(2, half, 3 * half), packed);
+    expect_same(wide.view().slice(2, 0, half), all.view().slice(2, 0, half));
+    expect_same(wide.view().slice(2, 3 * half, 4 * half), all.view().slice(2, 3 * half, 4 * half));
+    for (std::int64_t i = 0; i < half; ++i) {
+      const double a = all.item({2, 1, half + i}), b = all.item({2, 1, 2 * half + i});
+      const double c = angles.cos.item({2, i}), s = angles.sin.item({2, i});
+      EXPECT_NEAR(packed.item({2, 1, i}), a * c - b * s, 1e-6 * (std::abs(a) + std::abs(b)));
+      EXPECT_NEAR(packed.item({2, 1, half + i}), b * c + a * s, 1e-6 * (std::abs(a) + std::abs(b)));
+    }
+  }
+}
+
+TEST(TransformerRows, HaveTheSameBitsForAnyThreads) {
+  const Tensor x = Generator(2).normal({300, 700}, 0, 2), weight = Generator(3).normal({700}, 1, 1);
+  const auto compute = [&] {
+    Tensor y = LayerNorm(weight).forward(x);
+    activate(Activation::gelu, y.view(), x);
+    RotaryEmbedding::rotate(y.view().reshape({300, 7, 100}),
+                            RotaryEmbedding(100).angles(std::vector<std::int64_t>(300, 17)));
+    return y;
+  };
+  const int before = num_threads();
+  set_num_threads(1);
+  const Tensor one = compute();
+  for (const int threads : {2, 3, 7}) {
+    set_num_threads(threads);
+    expect_same(compute(), one, std::to_string(threads));
+  }
+  set_num_threads(before);
+}
+
+TEST(TransformerRows, SayWhatIsWrong) {
+  const Tensor four({4}), square({4, 4}), whole({4}, DType::i64), wide({4}, DType::f64);
+  expect_error(
+      ErrorCode::bad_shape, [&] { LayerNorm(square.view()); }, "weight has shape [4,4], expected [E]");
+  expect_error(
+      ErrorCode::bad_shape, [&] { LayerNorm(four.view(), Tensor({3}).view()); }, "bias has shape [3]");
+  expect_error(
+      ErrorCode::bad_dtype, [&] { RmsNorm(whole.view()); }, "weight is i64");
+  expect_error(
+      ErrorCode::bad_value, [&] { RmsNorm(four.view(), -1); }, "eps is -1");
+  expect_error(
+      ErrorCode::bad_shape,
+      [&] {
+        RmsNorm(four).forward(Tensor({2, 3}));
+      },
+      "expected [...,4]");
+  expect_error(
+      ErrorCode::bad_dtype, [&] { RmsNorm(four).forward(four, DType::i64); }, "y_dtype is i64");
+  Tensor x({4, 4}), doubles({4}, DType::f64);
+  expect_error(
+      ErrorCode::bad_shape, [&] { activate(Activation::silu, x.view().transpose(0, 1)); }, "row-major");
+  expect_error(
+      ErrorCode::bad_shape, [&] { activate(Activation::silu, x.view(), four); }, "gated has shape [4]");
+  expect_error(
+      ErrorCode::bad_dtype, [&] { activate(Activation::silu, doubles.view()); }, "x is f64");
+  expect_error(
+      ErrorCode::bad_value, [&] { RotaryEmbedding(3); }, "head_size is 3");
+  expect_error(
+      ErrorCode::bad_value, [&] { RotaryEmbedding(4, {.theta = 0}); }, "theta is 0");
+  expect_error(
+      ErrorCode::bad_value, [&] { RotaryEmbedding(4, {.scaling = RotaryScaling::yarn}); }, "original_length");
+  const RotaryAngles angles = RotaryEmbedding(4).angles(std::vector<std::int64_t>{0, 1});
+  expect_error(
+      ErrorCode::bad_shape, [&] { RotaryEmbedding::rotate(x.view(), angles); }, "expected [2,H,4]");
+}
+
+}  // namespace
+}  // namespace attend
