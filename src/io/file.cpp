@@ -1,6 +1,7 @@
 #include "io/file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -166,6 +167,12 @@ std::string InputFile::read(std::uint64_t offset, std::uint64_t count) const {
   std::string out(std::min(count, size_), '\0');  // a lying count fails below, and not for want of memory here
   read(offset, out.data(), count);
   return out;
+}
+
+const void* InputFile::map() const {
+  if (!content_.empty() || size_ == 0) return nullptr;
+  void* memory = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
 }
 
 OutputFile::OutputFile(std::string_view function, const fs::path& path) : place_(place_of(function, path)) {

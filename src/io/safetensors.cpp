@@ -266,7 +266,7 @@ const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const
 Tensor SafetensorsFile::read(const Entry& entry, std::int64_t first, const Dims& shape) const {
   Tensor tensor = Tensor::uninitialized(shape, entry.dtype);
   const std::int64_t size = size_of(entry.dtype);
-  const std::uint64_t start = data_ + entry.begin + static_cast<std::uint64_t>(first * size);
+  const std::uint64_t start = begin(entry) + static_cast<std::uint64_t>(first * size);
   file_.read(start, tensor.raw(), static_cast<std::uint64_t>(tensor.count() * size));
   require_booleans(tensor, file_.place().in("tensor " + quote(entry.name)), start);
   return tensor;

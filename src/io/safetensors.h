@@ -25,6 +25,8 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::vector<Entry>& entries() const { return entries_; }  // in the file's order
   const Entry* find(std::string_view name) const;
+  // The byte of the file at which its data begins.
+  std::uint64_t begin(const Entry& entry) const { return data_ + entry.begin; }
   // Throws bad_file for what can't be read.
   Tensor read(const Entry& entry) const { return read(entry, 0, entry.shape); }
   // As many of its elements as the shape has, from the `first` on.

@@ -1,0 +1,40 @@
+// A model's tensors by name.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attend/tensor.h"
+#include "core/message.h"
+
+namespace attend::models {
+
+// Where they lie: mapped from their files, or in memory of their own. Copies share both.
+class Weights {
+ public:
+  // place: of messages, the folder or the file.
+  explicit Weights(Place place) : place_(std::move(place)) {}
+  // model.safetensors, or model.safetensors.index.json and the shards that it names. Throws bad_file.
+  static Weights open(std::string_view function, const std::filesystem::path& folder);
+
+  // No name comes twice.
+  void add(std::string name, Tensor tensor);
+  // What owns the view's memory is kept as long as this is.
+  void add(std::string name, const View& view, std::shared_ptr<const void> owner);
+
+  // Null where there is none.
+  const View* find(std::string_view name) const;
+  const std::map<std::string, View, std::less<>>& all() const { return tensors_; }
+  const Place& place() const { return place_; }
+
+ private:
+  Place place_;
+  std::map<std::string, View, std::less<>> tensors_;
+  std::vector<std::shared_ptr<const void>> owners_;
+};
+
+}  // namespace attend::models
