@@ -8,6 +8,7 @@
 #include "attend/io.h"
 #include "attend/kv_cache.h"
 #include "attend/layers.h"
+#include "attend/models.h"
 #include "attend/picture.h"
 #include "attend/random.h"
 #include "attend/recording.h"

@@ -1,0 +1,122 @@
+// Pretrained models: a Hugging Face folder, opened and computed. Forward only.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attend/kv_cache.h"
+#include "attend/recording.h"
+#include "attend/tensor.h"
+#include "attend/tokenizer.h"
+
+#pragma GCC visibility push(default)
+
+namespace attend {
+
+// How a model computes (docs/models.md says what of each is known).
+enum class ModelFamily : std::uint8_t {
+  bert,   // encoders: BERT, RoBERTa, MiniLM, DistilBERT
+  gpt2,   // decoders with learned positions
+  llama,  // decoders with rotary positions: Llama, Mistral, Qwen2, Qwen3, SmolLM2
+};
+// "bert", "gpt2", "llama".
+std::string_view name_of(ModelFamily family);
+
+// What a model is, as its config.json has it.
+struct ModelInfo {
+  std::string type;  // its model_type: "bert", "qwen2", ...
+  ModelFamily family = ModelFamily::bert;
+  std::int64_t layers = 0, heads = 0, kv_heads = 0;
+  std::int64_t head_size = 0, embedding_size = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t longest = 0;       // tokens of a sequence, at most
+  std::int64_t parameters = 0;    // how many numbers its weights are, embeddings shared with the output counted once
+  DType dtype = DType::f32;       // that it computes in
+  std::vector<std::int64_t> end;  // the ids that end a text; empty for encoders
+  bool decoder() const { return family != ModelFamily::bert; }
+};
+
+struct ModelOptions {
+  std::optional<DType> dtype = {};  // f32 or bf16; default: bf16 where the weights are, f32 otherwise
+};
+
+// What a decoder has computed of one sequence: keys and values of every layer. A copy is a fork.
+class ModelCache {
+ public:
+  std::int64_t length() const { return layers_.empty() ? 0 : layers_.front().length(); }
+  // Throws bad_value unless 0 <= length <= this->length().
+  void truncate(std::int64_t length);
+
+ private:
+  friend class Model;
+  std::vector<KvCache> layers_;
+};
+
+// One forward pass over one sequence, or over several that stand one after another and don't see each other.
+struct ModelCall {
+  std::span<const std::int64_t> starts = {};  // [sequences + 1]: where each begins, and the end; empty: one sequence
+  std::span<const std::int64_t> types = {};   // BERT's token_type_ids, one for each id; empty: all 0
+  std::span<ModelCache* const> caches = {};   // decoders: for each sequence, what came before it, and now it too
+  // Each layer's attention is added to it, as "0.self", "1.self", ...; for one sequence. Where it grows, a call over a
+  // cache continues it.
+  Recorder* recorder = nullptr;
+};
+
+// The next token is the likeliest one, or drawn: softmax(logits / temperature) of the top_k likeliest, of which the
+// fewest are kept that have top_p of the probability together (Holtzman et al. 2020).
+struct GenerateOptions {
+  std::int64_t max_new_tokens = 64;
+  double temperature = 0;  // 0: the likeliest
+  std::int64_t top_k = 0;  // 0: all
+  double top_p = 1;
+  std::uint64_t seed = 0;
+  std::optional<std::vector<std::int64_t>> end = {};  // ids that end the text; default: ModelInfo::end
+  std::function<bool(std::int64_t)> on_token = {};    // called with each new id; false ends the text there
+  Recorder* recorder = nullptr;                       // as ModelCall's; must grow
+};
+
+// Weights are mapped from the file where they are in the dtype that is computed in, and copied otherwise; the file must
+// not change while a model of it is there. Copies share them. All functions may be called from several threads, but for
+// two calls with one cache. Bits: the same for any number of threads, and for a sequence alone or among others.
+class Model {
+ public:
+  // A folder with config.json and model.safetensors (or model.safetensors.index.json and its shards).
+  // Throws bad_file, naming what is missing, unexpected or of another shape, all of it in one message; and for what is
+  // not known here: what is computed is never a guess.
+  static Model load(const std::filesystem::path& path, const ModelOptions& options = {});
+  // The tokenizer beside it: the folder's tokenizer.json. Throws bad_file.
+  static Tokenizer load_tokenizer(const std::filesystem::path& path);
+
+  const ModelInfo& info() const;
+
+  // ids [N] -> the last hidden states [N,E], f32, after the last norm. Throws bad_value for no ids, ids outside the
+  // vocabulary, sequences longer than info().longest, NaN or infinity in a result.
+  Tensor forward(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;
+  // hidden [...,E] -> logits [...,vocabulary], f32. Throws bad_value for encoders.
+  Tensor logits(const View& hidden) const;
+  // The mean of each sequence's hidden states, scaled to length 1 (as sentence-transformers pools): [sequences,E], f32.
+  Tensor embed(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;
+
+  // An empty cache for one sequence. dtype: that of the model, or i8 (KvCache has what that changes). Throws bad_value
+  // for encoders, bad_dtype.
+  ModelCache cache(std::optional<DType> dtype = {}) const;
+  // The ids that follow, without the one that ends them. Throws bad_value for encoders and what forward() throws.
+  std::vector<std::int64_t> generate(std::span<const std::int64_t> ids, const GenerateOptions& options = {}) const;
+
+ private:
+  struct Parts;
+  explicit Model(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+
+  std::shared_ptr<const Parts> parts_;
+};
+
+}  // namespace attend
+
+#pragma GCC visibility pop

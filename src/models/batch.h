@@ -1,0 +1,37 @@
+// What a model's layers are given besides numbers: whose tokens they are, what came before them, and who is watching.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attend/models.h"
+
+namespace attend::models {
+
+// Several sequences, one after another.
+struct Batch {
+  std::span<const std::int64_t> ids;    // [N]
+  std::vector<std::int64_t> starts;     // [sequences + 1]
+  std::vector<std::int64_t> positions;  // [N]: of each id in its sequence, what a cache has before it counted
+  std::span<const std::int64_t> types;  // [N], or none
+  // layers[l][s]: layer l's cache of sequence s; no layers: there are none
+  std::vector<std::vector<KvCache*>> layers;
+  Recorder* recorder = nullptr;
+
+  std::int64_t sequences() const { return static_cast<std::int64_t>(starts.size()) - 1; }
+};
+
+// How a layer attends: what is not of every model.
+struct AttentionStep {
+  std::int64_t layer = 0, heads = 0, kv_heads = 0;
+  bool causal = false;
+  std::int64_t window = 0;  // causal: how many keys a query sees, itself among them; 0: all
+  std::optional<double> scale = {};
+};
+
+// q [N,heads * D], k and v [N,kv_heads * D], row by row in one piece -> context [N,heads * D]. Each sequence sees
+// itself and, where there are caches, what came before it; these then have it too.
+Tensor attend(const Batch& batch, const AttentionStep& step, const View& q, const View& k, const View& v);
+
+}  // namespace attend::models

@@ -1,0 +1,43 @@
+// BERT (Devlin et al. 2019), RoBERTa (Liu et al. 2019) and DistilBERT (Sanh et al. 2019): encoders with learned
+// positions, norms after each sum.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "models/batch.h"
+#include "models/loading.h"
+
+namespace attend::models {
+
+class Bert {
+ public:
+  static const char* prefix(const Member& config);
+  Bert(Loading& loading, const Member& config);
+
+  ModelInfo info() const { return info_; }
+  Tensor forward(const Batch& batch) const;  // [N,E], f32
+
+ private:
+  struct Layer {
+    Linear query, key, value, output;
+    LayerNorm attention_norm;
+    Linear wide, narrow;
+    LayerNorm norm;
+  };
+  Layer read_layer(Loading& loading, std::int64_t n) const;
+  std::vector<std::int64_t> positions(const Batch& batch) const;
+  Tensor embed(const Batch& batch) const;
+
+  ModelInfo info_;
+  bool distil_ = false;  // whose config and tensors have names of their own
+  double eps_ = 0;
+  std::int64_t wide_size_ = 0, types_ = 0;
+  std::optional<std::int64_t> padding_;  // RoBERTa: positions begin after this id, and padding has none of its own
+  Activation activation_ = Activation::gelu;
+  View words_, positions_, type_embeddings_;
+  std::optional<LayerNorm> embedding_norm_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace attend::models

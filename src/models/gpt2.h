@@ -1,0 +1,42 @@
+// GPT-2 (Radford et al. 2019): a decoder with learned positions, norms before each part.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "models/batch.h"
+#include "models/loading.h"
+
+namespace attend::models {
+
+class Gpt2 {
+ public:
+  static const char* prefix(const Member&) { return "transformer."; }
+  Gpt2(Loading& loading, const Member& config);
+
+  ModelInfo info() const { return info_; }
+  Tensor forward(const Batch& batch) const;  // [N,E], f32
+  const Linear& output() const { return *output_; }
+
+ private:
+  struct Layer {
+    LayerNorm attention_norm;
+    Linear query_key_value, output;
+    LayerNorm norm;
+    Linear wide, narrow;
+  };
+  Layer read_layer(Loading& loading, std::int64_t n) const;
+  AttentionStep step(std::int64_t layer) const;
+
+  ModelInfo info_;
+  double eps_ = 0;
+  std::int64_t wide_size_ = 0;
+  bool scaled_ = true, scaled_by_layer_ = false;
+  Activation activation_ = Activation::gelu_tanh;
+  View words_, positions_;
+  std::vector<Layer> layers_;
+  std::optional<LayerNorm> norm_;
+  std::optional<Linear> output_;
+};
+
+}  // namespace attend::models

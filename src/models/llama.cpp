@@ -1,0 +1,164 @@
+#include "models/llama.h"
+
+#include "layers/rows.h"
+#include "models/rows.h"
+
+namespace attend::models {
+
+namespace {
+
+RotaryScaling scaling_of(const Member& from, const std::string& type) {
+  if (type == "default") return RotaryScaling::none;
+  if (type == "linear") return RotaryScaling::linear;
+  if (type == "llama3") return RotaryScaling::llama3;
+  if (type == "yarn") return RotaryScaling::yarn;
+  fail_at(from.place(), "rope_type {} is not known here; default, linear, llama3 and yarn are", quote(type));
+}
+
+// rope_parameters, or the older rope_scaling and rope_theta.
+RotaryOptions read_rotary(const Member& config, std::int64_t longest) {
+  RotaryOptions options;
+  options.theta = number_or(config, "rope_theta", 10000);
+  const char* name = config.given("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  require(config, "partial_rotary_factor", 1.0);
+  if (!config.given(name)) return options;
+  const Member from = config[name];
+  options.theta = number_or(from, "rope_theta", options.theta);
+  options.scaling = scaling_of(from, text_or(from, "rope_type", text_or(from, "type", "default")));
+  require(from, "partial_rotary_factor", 1.0);
+  if (options.scaling == RotaryScaling::none) return options;
+  options.factor = from["factor"].number();
+  options.original_length = whole_or(from, "original_max_position_embeddings", longest);
+  options.low_frequency_factor = number_or(from, "low_freq_factor", 1);
+  options.high_frequency_factor = number_or(from, "high_freq_factor", 4);
+  options.beta_fast = number_or(from, "beta_fast", 32);
+  options.beta_slow = number_or(from, "beta_slow", 1);
+  options.truncate = truth_or(from, "truncate", true);
+  if (from.given("attention_factor")) options.attention_factor = from["attention_factor"].number();
+  for (const char* unknown : {"mscale", "mscale_all_dim"}) require(from, unknown, nullptr);
+  return options;
+}
+
+}  // namespace
+
+Llama::Llama(Loading& loading, const Member& config) {
+  info_.type = config["model_type"].text();
+  info_.family = ModelFamily::llama;
+  info_.dtype = loading.dtype();
+  info_.vocabulary = config["vocab_size"].whole(1);
+  info_.embedding_size = config["hidden_size"].whole(1);
+  info_.layers = config["num_hidden_layers"].whole(0, 100'000);
+  info_.heads = config["num_attention_heads"].whole(1);
+  info_.kv_heads = whole_or(config, "num_key_value_heads", info_.heads);
+  info_.head_size =
+      config.given("head_dim") ? config["head_dim"].whole(2) : whole_divided(config, info_.embedding_size, info_.heads);
+  if (info_.heads % info_.kv_heads != 0)
+    fail_at(config.place(), "{} heads are no multiple of {} key and value heads", info_.heads, info_.kv_heads);
+  if (info_.head_size % 2 != 0)
+    fail_at(config.place(), "heads of {} numbers can't be rotated in pairs", info_.head_size);
+  info_.longest = config["max_position_embeddings"].whole(1);
+  info_.end = end_ids(config);
+  wide_size_ = config["intermediate_size"].whole(1);
+  activation_ = read_activation(config["hidden_act"]);
+  eps_ = number_or(config, "rms_norm_eps", 1e-6);
+  rotary_.emplace(info_.head_size, read_rotary(config, info_.longest));
+  read_windows(config);
+
+  const std::int64_t E = info_.embedding_size;
+  words_ = loading.matrix("embed_tokens.weight", info_.vocabulary, E);
+  for (std::int64_t n = 0; n < info_.layers; ++n) layers_.push_back(read_layer(loading, n, config));
+  norm_ = loading.rms_norm("norm", E, eps_);
+  output_ = loading.head("lm_head.weight", "embed_tokens.weight", E, info_.vocabulary,
+                         truth_or(config, "tie_word_embeddings", false));
+  loading.ignore_ending(".rotary_emb.inv_freq");
+  loading.ignore_beginning("score.");
+}
+
+// layer_types where the file has them; else Mistral's window is every layer's, Qwen's that of the layers from
+// max_window_layers on, where it is used at all.
+void Llama::read_windows(const Member& config) {
+  const bool qwen = info_.type.starts_with("qwen");
+  const bool used = info_.type == "mistral" || (qwen && truth_or(config, "use_sliding_window", false));
+  const std::int64_t window = used ? whole_or(config, "sliding_window", 0) : 0;
+  windows_.assign(static_cast<std::size_t>(info_.layers), window);
+  if (config.given("layer_types")) {
+    const std::vector<Member> types = config["layer_types"].list();
+    if (std::ssize(types) != info_.layers)
+      fail_at(config["layer_types"].place(), "{} types, expected one for each of {} layers", types.size(),
+              info_.layers);
+    for (std::size_t n = 0; n < types.size(); ++n) {
+      const std::string type = types[n].text();
+      if (type != "full_attention" && type != "sliding_attention")
+        fail_at(types[n].place(), "{} is not known here; full_attention and sliding_attention are", quote(type));
+      if (type == "full_attention") windows_[n] = 0;
+    }
+  } else if (qwen && used) {
+    const auto first = static_cast<std::size_t>(whole_or(config, "max_window_layers", 28, 0));
+    for (std::size_t n = 0; n < std::min(first, windows_.size()); ++n) windows_[n] = 0;
+  }
+}
+
+Llama::Layer Llama::read_layer(Loading& loading, std::int64_t n, const Member& config) const {
+  const std::int64_t E = info_.embedding_size, q = info_.heads * info_.head_size, kv = info_.kv_heads * info_.head_size;
+  const bool qwen2 = info_.type == "qwen2", qwen3 = info_.type == "qwen3";
+  const bool bias = info_.type != "mistral" && truth_or(config, "attention_bias", false);
+  const bool wide_bias = info_.type == "llama" && truth_or(config, "mlp_bias", false);
+  const std::string at = fmt::format("layers.{}.", n), self = at + "self_attn.", mlp = at + "mlp.";
+  Layer layer{loading.rms_norm(at + "input_layernorm", E, eps_),
+              loading.linear(self + "q_proj", E, q, bias || qwen2),
+              loading.linear(self + "k_proj", E, kv, bias || qwen2),
+              loading.linear(self + "v_proj", E, kv, bias || qwen2),
+              loading.linear(self + "o_proj", q, E, bias && !qwen2),
+              {},
+              {},
+              loading.rms_norm(at + "post_attention_layernorm", E, eps_),
+              loading.linear(mlp + "gate_proj", E, wide_size_, wide_bias),
+              loading.linear(mlp + "up_proj", E, wide_size_, wide_bias),
+              loading.linear(mlp + "down_proj", wide_size_, E, wide_bias)};
+  if (qwen3) {
+    layer.query_norm = loading.rms_norm(self + "q_norm", info_.head_size, eps_);
+    layer.key_norm = loading.rms_norm(self + "k_norm", info_.head_size, eps_);
+  }
+  return layer;
+}
+
+Tensor Llama::attend_layer(const Layer& layer, const Batch& batch, const AttentionStep& step, const Tensor& x,
+                           const RotaryAngles& angles) const {
+  const std::int64_t N = x.size(0), D = info_.head_size;
+  // [N,heads * D], each head normalised where there is a norm, and rotated
+  const auto rotated = [&](const Linear& linear, const std::optional<RmsNorm>& norm, std::int64_t heads) {
+    Tensor rows = linear.forward(x);
+    const Dims by_heads{N, heads, D};
+    if (norm) rows = norm->forward(rows.view().reshape(by_heads), info_.dtype);
+    RotaryEmbedding::rotate(rows.view().reshape(by_heads), angles);
+    return rows;
+  };
+  const Tensor q = rotated(layer.query, layer.query_norm, info_.heads);
+  const Tensor k = rotated(layer.key, layer.key_norm, info_.kv_heads);
+  const Tensor context = attend(batch, step, q.view().reshape({N, info_.heads * D}),
+                                k.view().reshape({N, info_.kv_heads * D}), layer.value.forward(x));
+  return layer.output.forward(context);
+}
+
+Tensor Llama::forward(const Batch& batch) const {
+  Tensor x({std::ssize(batch.ids), info_.embedding_size});
+  add_rows(x, words_, batch.ids);
+  const RotaryAngles angles = rotary_->angles(batch.positions);
+  for (std::size_t n = 0; n < layers_.size(); ++n) {
+    const Layer& layer = layers_[n];
+    const AttentionStep step{.layer = static_cast<std::int64_t>(n),
+                             .heads = info_.heads,
+                             .kv_heads = info_.kv_heads,
+                             .causal = true,
+                             .window = windows_[n]};
+    add_to(x, attend_layer(layer, batch, step, layer.attention_norm.forward(x, info_.dtype), angles));
+
+    const Tensor rows = layer.norm.forward(x, info_.dtype);
+    Tensor wide = layer.gate.forward(rows);
+    activate(activation_, wide.view(), layer.up.forward(rows));
+    add_to(x, layer.down.forward(wide));
+  }
+  return norm_->forward(x);
+}
+
+}  // namespace attend::models

@@ -1,0 +1,46 @@
+// Llama (Touvron et al. 2023) and those like it: decoders with rotary positions, RMSNorm, SwiGLU and grouped heads.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "models/batch.h"
+#include "models/loading.h"
+
+namespace attend::models {
+
+class Llama {
+ public:
+  static const char* prefix(const Member&) { return "model."; }
+  Llama(Loading& loading, const Member& config);
+
+  ModelInfo info() const { return info_; }
+  Tensor forward(const Batch& batch) const;  // [N,E], f32
+  const Linear& output() const { return *output_; }
+
+ private:
+  struct Layer {
+    RmsNorm attention_norm;
+    Linear query, key, value, output;
+    std::optional<RmsNorm> query_norm, key_norm;  // Qwen3
+    RmsNorm norm;
+    Linear gate, up, down;
+  };
+  Layer read_layer(Loading& loading, std::int64_t n, const Member& config) const;
+  void read_windows(const Member& config);
+  Tensor attend_layer(const Layer& layer, const Batch& batch, const AttentionStep& step, const Tensor& x,
+                      const RotaryAngles& angles) const;
+
+  ModelInfo info_;
+  double eps_ = 0;
+  std::int64_t wide_size_ = 0;
+  Activation activation_ = Activation::silu;
+  std::vector<std::int64_t> windows_;  // of each layer; 0: none
+  std::optional<RotaryEmbedding> rotary_;
+  View words_;
+  std::vector<Layer> layers_;
+  std::optional<RmsNorm> norm_;
+  std::optional<Linear> output_;
+};
+
+}  // namespace attend::models

@@ -1,0 +1,177 @@
+#include "models/loading.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "layers/rows.h"
+
+namespace attend::models {
+
+// ---- config.json ----
+
+std::int64_t whole_or(const Member& config, const char* name, std::int64_t otherwise, std::int64_t low) {
+  return config.given(name) ? config[name].whole(low) : otherwise;
+}
+
+double number_or(const Member& config, const char* name, double otherwise) {
+  return config.given(name) ? config[name].number() : otherwise;
+}
+
+bool truth_or(const Member& config, const char* name, bool otherwise) {
+  return config.given(name) ? config[name].truth() : otherwise;
+}
+
+std::string text_or(const Member& config, const char* name, std::string otherwise) {
+  return config.given(name) ? config[name].text() : otherwise;
+}
+
+void require(const Member& config, const char* name, const nlohmann::json& only) {
+  if (config.given(name) && config[name].value() != only)
+    fail_at(config[name].place(), "{} is not known here; {} is", config[name].value().dump(), only.dump());
+}
+
+std::int64_t whole_divided(const Member& config, std::int64_t embedding_size, std::int64_t heads) {
+  if (embedding_size % heads != 0)
+    fail_at(config.place(), "a hidden size of {} can't be shared by {} heads", embedding_size, heads);
+  return embedding_size / heads;
+}
+
+std::vector<std::int64_t> end_ids(const Member& config) {
+  std::vector<std::int64_t> ids;
+  if (!config.given("eos_token_id")) return ids;
+  const Member from = config["eos_token_id"];
+  if (!from.value().is_array()) return {from.whole(0)};
+  for (const Member& each : from.list()) ids.push_back(each.whole(0));
+  return ids;
+}
+
+Activation read_activation(const Member& name) {
+  constexpr std::array<std::pair<std::string_view, Activation>, 10> known = {{
+      {"relu", Activation::relu},
+      {"gelu", Activation::gelu},
+      {"gelu_python", Activation::gelu},
+      {"gelu_new", Activation::gelu_tanh},
+      {"gelu_pytorch_tanh", Activation::gelu_tanh},
+      {"gelu_fast", Activation::gelu_tanh},
+      {"quick_gelu", Activation::gelu_quick},
+      {"silu", Activation::silu},
+      {"swish", Activation::silu},
+      {"gelu_accurate", Activation::gelu_tanh},
+  }};
+  const std::string text = name.text();
+  const auto found = std::ranges::find(known, text, &std::pair<std::string_view, Activation>::first);
+  if (found == known.end()) {
+    fail_at(name.place(), "{} is not known here; relu, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu and silu are",
+            quote(text));
+  }
+  return found->second;
+}
+
+// ---- Tensors ----
+
+namespace {
+
+// What files of older programs have instead.
+std::string older_name(const std::string& name) {
+  const auto ending = [&](std::string_view now, std::string_view then) {
+    return name.ends_with(now) ? name.substr(0, name.size() - now.size()) + std::string(then) : std::string();
+  };
+  const std::string weight = ending("LayerNorm.weight", "LayerNorm.gamma");
+  return weight.empty() ? ending("LayerNorm.bias", "LayerNorm.beta") : weight;
+}
+
+}  // namespace
+
+Loading::Loading(Weights weights, std::string prefix, std::optional<DType> dtype) : weights_(std::move(weights)) {
+  const auto& all = weights_.all();
+  const auto has_prefix = [&](const auto& each) { return each.first.starts_with(prefix); };
+  if (std::ranges::any_of(all, has_prefix)) prefix_ = std::move(prefix);
+  const auto is_narrow = [](const auto& each) { return each.second.rank() == 2 && each.second.dtype() == DType::bf16; };
+  dtype_ = dtype ? *dtype : std::ranges::any_of(all, is_narrow) ? DType::bf16 : DType::f32;
+}
+
+const View* Loading::find(const std::string& name) {
+  for (const std::string& each : {name, older_name(name)}) {
+    const View* found = each.empty() ? nullptr : weights_.find(each);
+    if (!found) continue;
+    taken_.insert(each);
+    return found;
+  }
+  return nullptr;
+}
+
+View Loading::take(const std::string& name, const Dims& shape) {
+  static const Tensor one(Dims{1, 1});
+  const View* found = find(name);
+  if (!checking_) return *found;
+  if (!found) {
+    problems_.push_back(fmt::format("{} is missing", quote(name)));
+  } else if (found->shape() != shape) {
+    problems_.push_back(fmt::format("{} has shape {}, expected {}", quote(name), found->shape(), shape));
+  } else if (!is_floating(found->dtype()) || found->dtype() == DType::f64) {
+    problems_.push_back(fmt::format("{} is {}, expected f32, bf16 or f16", quote(name), found->dtype()));
+  } else {
+    parameters_ += found->count();
+  }
+  return shape.rank() == 1 ? one.view().select(0, 0) : one.view();
+}
+
+View Loading::matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
+  const View found = take(prefix_ + name, {rows, columns});
+  if (checking_ || found.dtype() == dtype_) return found;
+  return made_.emplace_back(converted(found, dtype_));
+}
+
+Linear Loading::linear(const std::string& name, std::int64_t in, std::int64_t out, bool bias) {
+  const View weight = matrix(name + ".weight", out, in);
+  if (!bias) return Linear::borrow(weight);
+  return Linear::borrow(weight, take(prefix_ + name + ".bias", {out}));
+}
+
+Linear Loading::linear_in_out(const std::string& name, std::int64_t in, std::int64_t out) {
+  const View weight = matrix(name + ".weight", in, out);
+  return Linear::borrow(weight.transpose(0, 1), take(prefix_ + name + ".bias", {out}));
+}
+
+LayerNorm Loading::layer_norm(const std::string& name, std::int64_t size, double eps) {
+  const View weight = take(prefix_ + name + ".weight", {size});
+  return LayerNorm(weight, take(prefix_ + name + ".bias", {size}), eps);
+}
+
+RmsNorm Loading::rms_norm(const std::string& name, std::int64_t size, double eps) {
+  return RmsNorm(take(prefix_ + name + ".weight", {size}), eps);
+}
+
+Linear Loading::head(const std::string& name, const std::string& embeddings, std::int64_t in, std::int64_t out,
+                     bool tied) {
+  const bool own = weights_.find(name) != nullptr && !tied;
+  if (tied) taken_.insert(name);  // some files have the embeddings twice
+  const std::string whole = own || !tied ? name : prefix_ + embeddings;
+  const std::int64_t before = parameters_;
+  const View found = take(whole, {out, in});
+  if (tied) parameters_ = before;
+  if (checking_ || found.dtype() == dtype_) return Linear::borrow(found);
+  return Linear::borrow(made_.emplace_back(converted(found, dtype_)));
+}
+
+bool Loading::is_ignored(const std::string& name) const {
+  const auto begins = [&](const std::string& begin) { return name.starts_with(begin); };
+  const auto ends = [&](const std::string& end) { return name.ends_with(end); };
+  return std::ranges::any_of(beginnings_, begins) || std::ranges::any_of(endings_, ends);
+}
+
+void Loading::check() {
+  for (const auto& [name, view] : weights_.all()) {
+    if (!taken_.contains(name) && !is_ignored(name)) problems_.push_back(fmt::format("{} is not known", quote(name)));
+  }
+  checking_ = false;
+  if (problems_.empty()) return;
+  constexpr std::size_t most = 20;
+  const std::size_t count = problems_.size();
+  if (count > most) problems_.resize(most);
+  fail_at(weights_.place(), "{}{}", fmt::join(problems_, "; "),
+          count > most ? fmt::format("; and {} more", count - most) : "");
+}
+
+}  // namespace attend::models

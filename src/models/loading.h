@@ -1,0 +1,95 @@
+// The way from a model's config.json and tensors to its layers.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attend/layers.h"
+#include "io/json_member.h"
+#include "models/weights.h"
+
+namespace attend::models {
+
+// ---- config.json ----
+
+// The member's value, or what Transformers takes where it is not there.
+std::int64_t whole_or(const Member& config, const char* name, std::int64_t otherwise, std::int64_t low = 1);
+double number_or(const Member& config, const char* name, double otherwise);
+bool truth_or(const Member& config, const char* name, bool otherwise);
+std::string text_or(const Member& config, const char* name, std::string otherwise);
+// Refuses what would be computed otherwise than here: the member is not there, null, or this.
+void require(const Member& config, const char* name, const nlohmann::json& only);
+
+// E / heads; throws bad_file where that leaves a rest.
+std::int64_t whole_divided(const Member& config, std::int64_t embedding_size, std::int64_t heads);
+// eos_token_id: none, one or several.
+std::vector<std::int64_t> end_ids(const Member& config);
+
+// A name of Transformers' ACT2FN. Throws bad_file for one that is not known here.
+Activation read_activation(const Member& name);
+
+// ---- Tensors ----
+
+// Takes tensors by name and shape. A family is built twice: for the first time of layers of one number, while what is
+// wrong with the file is noted, so that one message can name all of it; then in earnest. Matrices stay where they are
+// if they have the model's dtype.
+class Loading {
+ public:
+  // prefix: what stands before every name in files of a model with a task's head; it may be missing. dtype: as
+  // ModelOptions have it.
+  Loading(Weights weights, std::string prefix, std::optional<DType> dtype);
+
+  DType dtype() const { return dtype_; }
+
+  View matrix(const std::string& name, std::int64_t rows, std::int64_t columns);
+  Linear linear(const std::string& name, std::int64_t in, std::int64_t out, bool bias = true);
+  // GPT-2's Conv1D, whose weight is [in,out].
+  Linear linear_in_out(const std::string& name, std::int64_t in, std::int64_t out);
+  LayerNorm layer_norm(const std::string& name, std::int64_t size, double eps);
+  RmsNorm rms_norm(const std::string& name, std::int64_t size, double eps);
+  // The output layer: without the prefix, and tied to the embeddings where the file has none and need not.
+  Linear head(const std::string& name, const std::string& embeddings, std::int64_t in, std::int64_t out, bool tied);
+
+  // Tensors that files have besides and that are not computed with: whose names begin, or end, so.
+  void ignore_beginning(std::string_view begin) { beginnings_.emplace_back(begin); }
+  void ignore_ending(std::string_view end) { endings_.emplace_back(end); }
+
+  // Between the two: throws bad_file for all that is missing, of another shape or left over.
+  void check();
+
+  // What the layers borrow: as long as it is kept, it stays where it is.
+  struct Kept {
+    Weights weights;
+    std::deque<Tensor> made;  // in another dtype than the file has them in
+  };
+  Kept keep() { return {std::move(weights_), std::move(made_)}; }
+  std::int64_t parameters() const { return parameters_; }
+
+ private:
+  const View* find(const std::string& name);
+  View take(const std::string& name, const Dims& shape);
+  bool is_ignored(const std::string& name) const;
+
+  Weights weights_;
+  std::string prefix_;
+  DType dtype_ = DType::f32;
+  bool checking_ = true;
+  std::set<std::string, std::less<>> taken_;
+  std::vector<std::string> beginnings_, endings_, problems_;
+  std::int64_t parameters_ = 0;
+  std::deque<Tensor> made_;
+};
+
+// Family(loading, config).
+template <class Family>
+Family build(Loading& loading, const Member& config) {
+  { const Family trial(loading, config); }
+  loading.check();
+  return Family(loading, config);
+}
+
+}  // namespace attend::models

@@ -1,0 +1,201 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "core/message.h"
+#include "models/model.h"
+#include "models/sampling.h"
+
+namespace attend {
+
+using models::Batch;
+
+std::string_view name_of(ModelFamily family) {
+  switch (family) {
+    case ModelFamily::bert:
+      return "bert";
+    case ModelFamily::gpt2:
+      return "gpt2";
+    case ModelFamily::llama:
+      return "llama";
+  }
+  fail(ErrorCode::bad_value, "name_of", "there is no model family {}", static_cast<int>(family));
+}
+
+void ModelCache::truncate(std::int64_t length) {
+  if (length < 0 || length > this->length())
+    fail(ErrorCode::bad_value, "ModelCache.truncate", "length is {}, expected 0 to {}", length, this->length());
+  for (KvCache& layer : layers_) layer.truncate(length);
+}
+
+const ModelInfo& Model::info() const {
+  return parts_->info;
+}
+
+namespace {
+
+constexpr const char* function = "Model";
+
+void check_ids(std::span<const std::int64_t> ids, const ModelInfo& info) {
+  if (ids.empty()) fail(ErrorCode::bad_value, function, "there are no ids, expected at least one");
+  for (std::size_t n = 0; n < ids.size(); ++n) {
+    if (ids[n] < 0 || ids[n] >= info.vocabulary)
+      fail(ErrorCode::bad_value, function, "ids[{}] is {}, expected 0 to {}", n, ids[n], info.vocabulary - 1);
+  }
+}
+
+std::vector<std::int64_t> checked_starts(std::span<const std::int64_t> starts, std::int64_t count) {
+  if (starts.empty()) return {0, count};
+  const bool rises = std::ranges::adjacent_find(starts, std::greater_equal<>()) == starts.end();
+  if (starts.size() < 2 || starts.front() != 0 || starts.back() != count || !rises)
+    fail(ErrorCode::bad_value, function, "starts must rise from 0 to the number of ids, {}", count);
+  return {starts.begin(), starts.end()};
+}
+
+// How long the sequence was before this call.
+std::int64_t length_before(const ModelCall& call, std::int64_t sequence) {
+  return call.caches.empty() ? 0 : call.caches[static_cast<std::size_t>(sequence)]->length();
+}
+
+Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const ModelInfo& info) {
+  check_ids(ids, info);
+  Batch batch{.ids = ids,
+              .starts = checked_starts(call.starts, std::ssize(ids)),
+              .positions = {},
+              .types = call.types,
+              .layers = {},
+              .recorder = call.recorder};
+  if (!call.types.empty() && call.types.size() != ids.size())
+    fail(ErrorCode::bad_value, function, "{} types for {} ids", call.types.size(), ids.size());
+  if (!call.types.empty() && info.decoder())
+    fail(ErrorCode::bad_value, function, "types are BERT's, the model is of type {}", info.type);
+  if (call.recorder && batch.sequences() > 1)
+    fail(ErrorCode::bad_value, function, "{} sequences, a recorder takes one", batch.sequences());
+  for (std::int64_t s = 0; s < batch.sequences(); ++s) {
+    const std::int64_t count =
+        batch.starts[static_cast<std::size_t>(s) + 1] - batch.starts[static_cast<std::size_t>(s)];
+    const std::int64_t before = length_before(call, s);
+    if (before + count > info.longest) {
+      fail(ErrorCode::bad_value, function, "a sequence of {} tokens, the model takes at most {}", before + count,
+           info.longest);
+    }
+    for (std::int64_t n = 0; n < count; ++n) batch.positions.push_back(before + n);
+  }
+  return batch;
+}
+
+void check_decoder(const ModelInfo& info, const char* what) {
+  if (info.decoder()) return;
+  fail(ErrorCode::bad_value, function, "{} need a decoder, the model is of type {}", what, info.type);
+}
+
+void check_caches(const ModelCall& call, const Batch& batch, const ModelInfo& info) {
+  check_decoder(info, "caches");
+  if (std::ssize(call.caches) != batch.sequences()) {
+    fail(ErrorCode::bad_value, function, "{} caches, expected one for each of {} sequences", call.caches.size(),
+         batch.sequences());
+  }
+  for (std::size_t s = 0; s < call.caches.size(); ++s) {
+    if (!call.caches[s]) fail(ErrorCode::bad_value, function, "caches[{}] is null", s);
+    if (std::ranges::count(call.caches, call.caches[s]) > 1)
+      fail(ErrorCode::bad_value, function, "caches[{}] comes twice", s);
+  }
+}
+
+void check_finite(const Tensor& x) {
+  const float* values = x.data<float>();
+  if (std::all_of(values, values + x.count(), [](float value) { return std::isfinite(value); })) return;
+  fail(ErrorCode::bad_value, function, "the hidden states have NaN or infinity: do the weights?");
+}
+
+}  // namespace
+
+Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) const {
+  const ModelInfo& info = parts_->info;
+  Batch batch = batch_of(ids, call, info);
+  std::vector<std::int64_t> lengths;  // of the caches before
+  if (!call.caches.empty()) {
+    check_caches(call, batch, info);
+    batch.layers.resize(static_cast<std::size_t>(info.layers));
+    for (ModelCache* cache : call.caches) {
+      if (std::ssize(cache->layers_) != info.layers)
+        fail(ErrorCode::bad_value, function, "a cache of {} layers, expected {}", cache->layers_.size(), info.layers);
+      for (std::size_t l = 0; l < batch.layers.size(); ++l) batch.layers[l].push_back(&cache->layers_[l]);
+      lengths.push_back(cache->length());
+    }
+  }
+  try {
+    Tensor hidden = std::visit([&](const auto& family) { return family.forward(batch); }, parts_->family);
+    check_finite(hidden);
+    return hidden;
+  } catch (...) {  // what the layers so far have added to the caches is taken back
+    for (const auto& layer : batch.layers) {
+      for (std::size_t s = 0; s < layer.size(); ++s) layer[s]->truncate(std::min(lengths[s], layer[s]->length()));
+    }
+    throw;
+  }
+}
+
+Tensor Model::logits(const View& hidden) const {
+  check_decoder(parts_->info, "logits");
+  return std::visit(
+      [&](const auto& family) -> Tensor {
+        if constexpr (requires { family.output(); }) return family.output().forward(hidden, DType::f32);
+        return {};  // an encoder, which was refused
+      },
+      parts_->family);
+}
+
+Tensor Model::embed(std::span<const std::int64_t> ids, const ModelCall& call) const {
+  const Tensor hidden = forward(ids, call);
+  const std::vector<std::int64_t> starts = checked_starts(call.starts, std::ssize(ids));
+  const std::int64_t E = hidden.size(1);
+  Tensor out({std::ssize(starts) - 1, E});
+  std::vector<double> sums;
+  for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
+    sums.assign(static_cast<std::size_t>(E), 0);
+    for (std::int64_t n = starts[s]; n < starts[s + 1]; ++n)
+      for (std::int64_t e = 0; e < E; ++e) sums[static_cast<std::size_t>(e)] += double(hidden.data<float>()[n * E + e]);
+    double squares = 0;
+    for (const double sum : sums) squares += sum * sum;
+    const double length = squares > 0 ? std::sqrt(squares) : 1;  // the mean's factor 1 / T falls out
+    for (std::int64_t e = 0; e < E; ++e)
+      out.data<float>()[static_cast<std::int64_t>(s) * E + e] = float(sums[static_cast<std::size_t>(e)] / length);
+  }
+  return out;
+}
+
+ModelCache Model::cache(std::optional<DType> dtype) const {
+  const ModelInfo& info = parts_->info;
+  check_decoder(info, "caches");
+  if (dtype && *dtype != info.dtype && *dtype != DType::i8)
+    fail(ErrorCode::bad_dtype, function, "a cache in {}, expected {} or i8", *dtype, info.dtype);
+  ModelCache cache;
+  for (std::int64_t l = 0; l < info.layers; ++l)
+    cache.layers_.emplace_back(1, info.kv_heads, info.head_size, info.head_size, dtype.value_or(info.dtype));
+  return cache;
+}
+
+std::vector<std::int64_t> Model::generate(std::span<const std::int64_t> ids, const GenerateOptions& options) const {
+  check_decoder(parts_->info, "generate()");
+  models::Sampler sampler(options);
+  const std::vector<std::int64_t>& end = options.end ? *options.end : parts_->info.end;
+  ModelCache cache = this->cache();
+  ModelCache* const caches[] = {&cache};
+  const ModelCall call{.caches = caches, .recorder = options.recorder};
+  std::vector<std::int64_t> made;
+  std::span<const std::int64_t> given = ids;
+  while (std::ssize(made) < options.max_new_tokens) {
+    const Tensor hidden = forward(given, call);
+    const Tensor logits = this->logits(hidden.view().select(0, hidden.size(0) - 1));
+    const std::int64_t next = sampler.choose({logits.data<float>(), static_cast<std::size_t>(logits.count())});
+    if (std::ranges::find(end, next) != end.end()) break;
+    made.push_back(next);
+    if (options.on_token && !options.on_token(next)) break;
+    given = {&made.back(), 1};
+  }
+  return made;
+}
+
+}  // namespace attend

@@ -1,0 +1,19 @@
+// What a Model is made of.
+#pragma once
+
+#include <variant>
+
+#include "attend/models.h"
+#include "models/bert.h"
+#include "models/gpt2.h"
+#include "models/llama.h"
+
+namespace attend {
+
+struct Model::Parts {
+  models::Loading::Kept kept;  // the family borrows it
+  std::variant<models::Bert, models::Gpt2, models::Llama> family;
+  ModelInfo info;
+};
+
+}  // namespace attend

@@ -1,0 +1,14 @@
+// Rows of a table of embeddings, where it lies.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "attend/tensor.h"
+
+namespace attend::models {
+
+// sum[n] += table[ids[n]]; sum [N,E] f32, table [...,E] f32, bf16 or f16. The ids are within the table.
+void add_rows(Tensor& sum, const View& table, std::span<const std::int64_t> ids);
+
+}  // namespace attend::models

@@ -1,0 +1,25 @@
+// The next token from its logits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attend/models.h"
+#include "attend/random.h"
+
+namespace attend::models {
+
+class Sampler {
+ public:
+  // Throws bad_value for options outside their ranges.
+  explicit Sampler(const GenerateOptions& options);
+  std::int64_t choose(std::span<const float> logits);
+
+ private:
+  double temperature_, top_p_;
+  std::int64_t top_k_;
+  Generator generator_;
+};
+
+}  // namespace attend::models

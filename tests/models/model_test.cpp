@@ -1,0 +1,311 @@
+// Models of every family beside Transformers (make_models_golden.py), batches, caches, generation, recordings, errors.
+#include "attend/models.h"
+
+#include <map>
+
+#include "tests/expect.h"
+#include "tests/io/files.h"
+
+namespace attend {
+namespace {
+
+using namespace test;
+
+const TensorMap& numbers() {
+  static const TensorMap tensors = read_safetensors(data("golden/models.safetensors")).tensors;
+  return tensors;
+}
+
+std::vector<std::int64_t> whole(const std::string& name) {
+  const View x = numbers().at(name);
+  return {x.data<std::int64_t>(), x.data<std::int64_t>() + x.count()};
+}
+
+std::filesystem::path folder(const std::string& name) {
+  return data("golden/models/" + name);
+}
+
+const std::vector<std::string> encoders{"bert", "roberta", "distilbert"};
+const std::vector<std::string> decoders{"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+
+TEST(Model, HiddenStatesAreThoseOfTransformers) {
+  const std::vector<std::int64_t> ids = whole("ids"), types = whole("types");
+  for (const auto& names : {encoders, decoders}) {
+    for (const std::string& name : names) {
+      const Model model = Model::load(folder(name));
+      ModelCall call;
+      if (name == "bert") call.types = types;
+      expect_close(model.forward(ids, call), numbers().at(name + ".hidden"), 2e-6, name);
+      const Model narrow = Model::load(folder(name), {.dtype = DType::bf16});
+      EXPECT_EQ(name_of(narrow.info().dtype), "bf16");
+      expect_close(narrow.forward(ids, call), numbers().at(name + ".hidden"), 5e-2, name);
+    }
+  }
+}
+
+TEST(Model, LogitsAndTheTokensThatFollowAreThoseOfTransformers) {
+  const std::vector<std::int64_t> ids = whole("ids");
+  for (const std::string& name : decoders) {
+    const Model model = Model::load(folder(name));
+    expect_close(model.logits(model.forward(ids)), numbers().at(name + ".logits"), 5e-6, name);
+    EXPECT_EQ(model.generate(ids, {.max_new_tokens = 12}), whole(name + ".tokens")) << name;
+  }
+}
+
+TEST(Model, SaysWhatItIs) {
+  const ModelInfo llama = Model::load(folder("llama")).info();
+  EXPECT_EQ(llama.type, "llama");
+  EXPECT_EQ(name_of(llama.family), "llama");
+  EXPECT_EQ((Dims{llama.layers, llama.heads, llama.kv_heads, llama.head_size, llama.embedding_size}),
+            (Dims{2, 4, 2, 4, 16}));
+  EXPECT_EQ((Dims{llama.vocabulary, llama.longest}), (Dims{23, 40}));
+  EXPECT_TRUE(llama.decoder() && !Model::load(folder("bert")).info().decoder());
+  std::int64_t count = 0;
+  for (const auto& [name, tensor] : read_safetensors(folder("llama") / "model.safetensors").tensors)
+    count += tensor.count();
+  EXPECT_EQ(llama.parameters, count);
+  EXPECT_EQ(Model::load(folder("roberta")).info().longest, 38);
+}
+
+// Packed, each sequence has the bits that it has alone; so has a cache that is filled in pieces.
+TEST(Model, SequencesKeepToThemselves) {
+  const std::vector<std::int64_t> ids = whole("ids"), starts{0, 3, 4, 11};
+  for (const auto& names : {encoders, decoders}) {
+    for (const std::string& name : names) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        const Model model = Model::load(folder(name), {.dtype = dtype});
+        const Tensor all = model.forward(ids, {.starts = starts}), mean = model.embed(ids, {.starts = starts});
+        for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
+          const std::vector<std::int64_t> own(ids.begin() + starts[s], ids.begin() + starts[s + 1]);
+          expect_same(all.view().slice(0, starts[s], starts[s + 1]), model.forward(own), name);
+          expect_same(mean.view().slice(0, std::int64_t(s), std::int64_t(s) + 1), model.embed(own), name);
+        }
+      }
+    }
+  }
+}
+
+TEST(Model, CachesContinueASequence) {
+  const std::vector<std::int64_t> ids = whole("ids");
+  const std::span<const std::int64_t> all = ids;
+  for (const std::string& name : decoders) {
+    const Model model = Model::load(folder(name));
+    const Tensor whole_pass = model.forward(ids);
+    ModelCache a = model.cache(), b = model.cache();
+    ModelCache* one[] = {&a};
+    for (const auto& [begin, end] : {std::pair<std::size_t, std::size_t>{0, 4}, {4, 5}, {5, 11}}) {
+      const Tensor part = model.forward(all.subspan(begin, end - begin), {.caches = one});
+      expect_close(part, whole_pass.view().slice(0, std::int64_t(begin), std::int64_t(end)), 1e-6, name);
+    }
+    EXPECT_EQ(a.length(), 11);
+    // Two sequences a token each: what they have alone.
+    a.truncate(6);
+    ModelCache* second[] = {&b};
+    model.forward(all.first(3), {.caches = second});
+    ModelCache copy_a = a, copy_b = b;
+    ModelCache *both[] = {&a, &b}, *only_a[] = {&copy_a}, *only_b[] = {&copy_b};
+    const std::vector<std::int64_t> next{7, 9}, two{0, 1, 2};
+    const Tensor together = model.forward(next, {.starts = two, .caches = both});
+    expect_same(together.view().slice(0, 0, 1), model.forward({next.data(), 1}, {.caches = only_a}), name);
+    expect_same(together.view().slice(0, 1, 2), model.forward({next.data() + 1, 1}, {.caches = only_b}), name);
+    ModelCache quantized = model.cache(DType::i8);
+    ModelCache* narrow[] = {&quantized};
+    expect_close(model.forward(ids, {.caches = narrow}), whole_pass, 5e-2, name);
+  }
+}
+
+TEST(Model, WhatFailsLeavesTheCacheAsItWas) {
+  const Model model = Model::load(folder("llama"));
+  const std::vector<std::int64_t> ids = whole("ids"), many(35, 3);
+  ModelCache cache = model.cache(), twin = model.cache();
+  ModelCache *caches[] = {&cache}, *twins[] = {&twin};
+  model.forward(ids, {.caches = caches}), model.forward(ids, {.caches = twins});
+  expect_error(
+      ErrorCode::bad_value, [&] { model.forward(many, {.caches = caches}); }, "46 tokens", "at most 40");
+  Recorder small({.budget = 1});
+  expect_error(ErrorCode::bad_value, [&] { model.forward(ids, {.caches = caches, .recorder = &small}); });
+  EXPECT_EQ(cache.length(), 11);
+  const std::vector<std::int64_t> next{5};
+  expect_same(model.forward(next, {.caches = caches}), model.forward(next, {.caches = twins}));
+}
+
+TEST(Model, Draws) {
+  const Model model = Model::load(folder("gpt2"));
+  const std::vector<std::int64_t> ids = whole("ids"), likeliest = whole("gpt2.tokens");
+  const auto drawn = [&](GenerateOptions options) {
+    options.max_new_tokens = 12;
+    return model.generate(ids, options);
+  };
+  EXPECT_EQ(drawn({.temperature = 1, .top_k = 1}), likeliest);
+  EXPECT_EQ(drawn({.temperature = 1, .top_p = 1e-9}), likeliest);
+  EXPECT_EQ(drawn({.temperature = 1e-4}), likeliest);
+  EXPECT_EQ(drawn({.temperature = 2, .seed = 5}), drawn({.temperature = 2, .seed = 5}));
+  EXPECT_NE(drawn({.temperature = 2, .seed = 5}), drawn({.temperature = 2, .seed = 6}));
+  const std::vector<std::int64_t> end{likeliest[4]};
+  EXPECT_EQ(drawn({.end = end}).size(), std::ranges::find(likeliest, end[0]) - likeliest.begin());
+  std::vector<std::int64_t> seen;
+  EXPECT_EQ(drawn({.on_token = [&](std::int64_t id) { return seen.push_back(id), seen.size() < 3; }}), seen);
+  EXPECT_EQ(seen.size(), 3);
+  // First tokens come as often as softmax(logits / temperature) of the three likeliest says.
+  const Tensor hidden = model.forward(ids), logits = model.logits(hidden.view().select(0, 10));
+  std::vector<std::pair<double, std::int64_t>> order;
+  for (std::int64_t id = 0; id < logits.count(); ++id) order.emplace_back(-logits.item({id}), id);
+  std::ranges::sort(order);
+  std::map<std::int64_t, int> counts;
+  constexpr int draws = 2000;
+  for (std::uint64_t seed = 0; seed < draws; ++seed)
+    ++counts[model.generate(ids, {.max_new_tokens = 1, .temperature = 2, .top_k = 3, .seed = seed})[0]];
+  EXPECT_EQ(counts.size(), 3);
+  double sum = 0;
+  for (int n = 0; n < 3; ++n) sum += std::exp(-order[std::size_t(n)].first / 2);
+  for (int n = 0; n < 3; ++n) {
+    const double share = std::exp(-order[std::size_t(n)].first / 2) / sum;
+    EXPECT_NEAR(counts[order[std::size_t(n)].second], share * draws, 5 * std::sqrt(share * draws) + 1);
+  }
+}
+
+TEST(Model, IsRecorded) {
+  const std::vector<std::int64_t> ids = whole("ids");
+  for (const std::string& name : {std::string("bert"), std::string("qwen3")}) {
+    const Model model = Model::load(folder(name));
+    Recorder recorder({.keep_qk = true});
+    expect_same(model.forward(ids, {.recorder = &recorder}), model.forward(ids), name);
+    const Recording recording = recorder.finish();
+    ASSERT_EQ(recording.layers().size(), 2);
+    EXPECT_EQ(recording.layers()[1].name, "1.self");
+    EXPECT_EQ((Dims{recording.layers()[0].queries, recording.layers()[0].keys, recording.layers()[0].kv_heads}),
+              (Dims{11, 11, model.info().kv_heads}));
+    const Tensor weights = recording.weights(1, 0, 0);
+    for (std::int64_t i = 0; i < 11; ++i) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < 11; ++j) sum += weights.item({i, j});
+      EXPECT_NEAR(sum, 1, 1e-6);
+      if (model.info().decoder() && i < 10) EXPECT_EQ(weights.item({i, 10}), 0);
+    }
+  }
+  const Model model = Model::load(folder("llama"));
+  Recorder grows({.keep_qk = true, .grows = true});
+  model.generate(ids, {.max_new_tokens = 4, .recorder = &grows});
+  const Recording generation = grows.finish();
+  EXPECT_EQ(generation.layers()[0].queries, 14);  // the last token was not given back
+}
+
+// ---- Errors ----
+
+// A copy of a golden folder, changed.
+class Copy {
+ public:
+  explicit Copy(const std::string& name) {
+    for (const char* file : {"config.json", "model.safetensors"})
+      std::filesystem::copy(folder(name) / file, path() / file);
+  }
+  void replace(const std::string& from, const std::string& to) const {
+    std::string text = get(path() / "config.json");
+    const std::size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    put(path() / "config.json", text.replace(at, from.size(), to));
+  }
+  template <class Change>
+  void change(Change change) const {
+    TensorMap tensors = read_safetensors(path() / "model.safetensors").tensors;
+    change(tensors);
+    write_safetensors(path() / "model.safetensors", views_of(tensors));
+  }
+  template <class... Texts>
+  void refused(const Texts&... texts) const {
+    expect_error(
+        ErrorCode::bad_file, [&] { Model::load(path()); }, "Model.load", texts...);
+  }
+  const std::filesystem::path& path() const { return folder_.path(); }
+
+ private:
+  Folder folder_;
+};
+
+TEST(Model, NamesAllThatIsWrongWithItsTensors) {
+  const Copy copy("llama");
+  copy.change([](TensorMap& tensors) {
+    tensors.erase("model.layers.0.self_attn.q_proj.weight");
+    tensors["model.norm.weight"] = Tensor({5});
+    tensors["model.layers.1.surprise"] = Tensor({1});
+    tensors["model.layers.0.mlp.up_proj.weight"] = Tensor({24, 16}, DType::i64);
+  });
+  copy.refused("'model.layers.0.self_attn.q_proj.weight' is missing",
+               "'model.norm.weight' has shape [5], expected [16]", "'model.layers.1.surprise' is not known",
+               "'model.layers.0.mlp.up_proj.weight' is i64");
+}
+
+TEST(Model, NeverGuesses) {
+  const auto refused = [](const char* name, const char* from, const char* to, const char* text) {
+    const Copy copy(name);
+    copy.replace(from, to);
+    copy.refused(text);
+  };
+  refused("llama", "\"model_type\": \"llama\"", "\"model_type\": \"mamba\"", "'mamba' is not known here");
+  refused("llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"longrope\"", "rope_type 'longrope'");
+  refused("llama", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"mish\"", "'mish' is not known here");
+  refused("llama", "\"use_cache\": true", "\"quantization_config\": {\"bits\": 4}", "quantization_config");
+  refused("llama", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "no multiple of 3");
+  refused("bert", "\"is_decoder\": false", "\"is_decoder\": true", "is_decoder");
+  refused("bert", "\"num_attention_heads\": 2", "\"num_attention_heads\": 3", "16 can't be shared by 3 heads");
+  refused("gpt2", "\"add_cross_attention\": false", "\"add_cross_attention\": true", "add_cross_attention");
+  refused("bert", "\"hidden_size\": 16", "\"hidden_size\": 1099511627776", "expected [23,1099511627776]");
+  expect_error(
+      ErrorCode::bad_file, [] { Model::load(folder("nothing")); }, "config.json");
+}
+
+TEST(Model, RefusesWhatItCannotCompute) {
+  const Model model = Model::load(folder("llama")), encoder = Model::load(folder("bert"));
+  const std::vector<std::int64_t> ids = whole("ids"), none, outside{1, 23}, types(11, 2), starts{0, 4, 4, 11};
+  expect_error(
+      ErrorCode::bad_value, [&] { model.forward(none); }, "no ids");
+  expect_error(
+      ErrorCode::bad_value, [&] { model.forward(outside); }, "ids[1] is 23, expected 0 to 22");
+  expect_error(
+      ErrorCode::bad_value, [&] { model.forward(std::vector<std::int64_t>(41, 1)); }, "41 tokens");
+  expect_error(
+      ErrorCode::bad_value, [&] { model.forward(ids, {.types = types}); }, "types are BERT's");
+  expect_error(
+      ErrorCode::bad_value, [&] { encoder.forward(ids, {.types = types}); }, "types has 2, expected 0 to 1");
+  expect_error(
+      ErrorCode::bad_value, [&] { model.forward(ids, {.starts = starts}); }, "must rise");
+  expect_error(
+      ErrorCode::bad_value, [&] { encoder.logits(Tensor({16})); }, "logits need a decoder");
+  expect_error(
+      ErrorCode::bad_value, [&] { encoder.generate(ids); }, "generate() need");
+  expect_error(
+      ErrorCode::bad_value, [&] { encoder.cache(); }, "caches need a decoder");
+  expect_error(
+      ErrorCode::bad_dtype, [&] { model.cache(DType::f16); }, "expected f32 or i8");
+  expect_error(
+      ErrorCode::bad_value, [&] { model.generate(ids, {.temperature = -1}); }, "temperature is -1");
+  expect_error(
+      ErrorCode::bad_value, [&] { model.generate(ids, {.top_p = 0}); }, "top_p is 0");
+  ModelCache cache = Model::load(folder("qwen3")).cache(), other;
+  ModelCache *wrong[] = {&cache}, *empty[] = {&other};
+  expect_error(
+      ErrorCode::bad_value, [&] { model.forward(ids, {.caches = empty}); }, "a cache of 0 layers");
+  expect_error(ErrorCode::bad_shape, [&] { model.forward(ids, {.caches = wrong}); });
+  expect_error(
+      ErrorCode::bad_dtype, [&] { Model::load(folder("bert"), {.dtype = DType::f16}); }, "expected f32 or bf16");
+  const Copy copy("bert");
+  copy.change([](TensorMap& tensors) { tensors["embeddings.LayerNorm.weight"].data<float>()[3] = NAN; });
+  const Model broken = Model::load(copy.path());
+  expect_error(
+      ErrorCode::bad_value, [&] { broken.forward(ids); }, "NaN or infinity");
+}
+
+// A copy outlives the model that it was made of; the file may be removed while it is mapped.
+TEST(Model, IsShared) {
+  const std::vector<std::int64_t> ids = whole("ids");
+  std::optional<Model> copied;
+  {
+    const Copy copy("gpt2");
+    const Model model = Model::load(copy.path());
+    copied = model;
+  }
+  expect_same(copied->forward(ids), Model::load(folder("gpt2")).forward(ids));
+}
+
+}  // namespace
+}  // namespace attend
