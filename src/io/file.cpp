@@ -170,7 +170,6 @@ std::string InputFile::read(std::uint64_t offset, std::uint64_t count) const {
 }
 
 const void* InputFile::map() const {
-  if (!content_.empty() || size_ == 0) return nullptr;
   void* memory = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor_, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }

@@ -33,7 +33,8 @@ class InputFile {
   // Throws bad_file unless all `count` bytes are there.
   void read(std::uint64_t offset, void* to, std::uint64_t count) const;
   std::string read(std::uint64_t offset, std::uint64_t count) const;
-  // All of it as memory that may be read, munmap()'s to free; null where that can't be had.
+  // All of it as memory that may be read, munmap()'s to free; null where that can't be had: of a pipe, an empty
+  // file, or by the system.
   const void* map() const;
   // Throws bad_file where the file's size or time of change is not what it was when it was opened.
   void check_unchanged() const;
