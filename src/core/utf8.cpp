@@ -20,18 +20,11 @@ Form form_of(unsigned char first) {
   return {0, 0, 0};
 }
 
-int columns_of(char32_t point) {
-  if (point < zero_width_ranges.front().first) return 1;
-  if (holds(zero_width_ranges, point)) return 0;
-  return holds(wide_ranges, point) ? 2 : 1;
-}
-
-}  // namespace
-
-std::u32string decode_utf8(std::string_view text, const Place& what) {
-  std::u32string out;
-  out.reserve(text.size());
-  for (std::size_t at = 0; at < text.size();) {
+// Appends the code points up to the first byte that begins none; which one it is, or the text's size.
+std::size_t decode(std::string_view text, std::u32string& to) {
+  to.reserve(text.size());
+  std::size_t at = 0;
+  while (at < text.size()) {
     const auto first = static_cast<unsigned char>(text[at]);
     const Form form = form_of(first);
     bool valid = form.length > 0 && at + static_cast<std::size_t>(form.length) <= text.size();
@@ -42,11 +35,34 @@ std::u32string decode_utf8(std::string_view text, const Place& what) {
       point = point << 6 | (next & 0x3f);
     }
     valid = valid && point >= form.smallest && point <= 0x10ffff && !(point >= 0xd800 && point < 0xe000);
-    if (!valid) fail(ErrorCode::bad_value, what.function, "{} is not UTF-8: byte {} is 0x{:02x}", what.part, at, first);
-    out.push_back(point);
+    if (!valid) break;
+    to.push_back(point);
     at += static_cast<std::size_t>(form.length);
   }
+  return at;
+}
+
+int columns_of(char32_t point) {
+  if (point < zero_width_ranges.front().first) return 1;
+  if (holds(zero_width_ranges, point)) return 0;
+  return holds(wide_ranges, point) ? 2 : 1;
+}
+
+}  // namespace
+
+std::u32string decode_utf8(std::string_view text, const Place& what) {
+  std::u32string out;
+  const std::size_t end = decode(text, out);
+  if (end != text.size()) {
+    fail(ErrorCode::bad_value, what.function, "{} is not UTF-8: byte {} is 0x{:02x}", what.part, end,
+         static_cast<unsigned char>(text[end]));
+  }
   return out;
+}
+
+bool is_utf8(std::string_view text) {
+  std::u32string points;
+  return decode(text, points) == text.size();
 }
 
 std::string encode_utf8(std::u32string_view code_points) {

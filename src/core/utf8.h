@@ -11,6 +11,7 @@ namespace attend {
 // The code points of the text. Throws bad_value, naming `what.part` and the byte's position, where it is not UTF-8:
 // overlong forms, surrogates and values beyond U+10FFFF are not.
 std::u32string decode_utf8(std::string_view text, const Place& what);
+bool is_utf8(std::string_view text);
 
 // Whether a byte of UTF-8 is the first of its character.
 inline bool begins_character(char byte) {

@@ -33,15 +33,6 @@ std::pair<std::size_t, bool> first_character(std::string_view bytes) {
   return {size, true};
 }
 
-bool is_utf8(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const auto [size, whole] = first_character(bytes);
-    if (!whole) return false;
-    bytes.remove_prefix(size);
-  }
-  return true;
-}
-
 std::string with_replacements(std::string_view bytes) {
   std::string text;
   while (!bytes.empty()) {

@@ -1,0 +1,28 @@
+// A model in a GGUF file, as the Hugging Face folder that it was made from has it.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "models/weights.h"
+
+namespace attend::models {
+
+struct Gguf {
+  nlohmann::json config;  // what is in config.json
+  // "model.layers.0.self_attn.q_proj.weight": F32, F16 and BF16 where they lie, of other types widened to f32. The rows
+  // of q_proj and k_proj are in the order of the folder.
+  Weights weights;
+};
+
+// Of the architectures llama, qwen2 and qwen3. Throws bad_file: for another one, or for a key or a tensor that would
+// change what is computed and is not known here, too.
+Gguf read_gguf(std::string_view function, const std::filesystem::path& path);
+
+// The tokenizer.json that means the same, for Tokenizer::parse(). Throws bad_file: for a pre-tokeniser that is not
+// known here, too.
+std::string gguf_tokenizer(std::string_view function, const std::filesystem::path& path);
+
+}  // namespace attend::models

@@ -1,0 +1,70 @@
+// A GGUF file's header: its values by key, and where its tensors lie.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/mapped_file.h"
+
+namespace attend::models {
+
+// Numbers of these types are known here; each but the first three is of blocks of 32, which share a scale.
+enum class GgufType : std::uint32_t { f32 = 0, f16 = 1, bf16 = 30, q4_0 = 2, q4_1 = 3, q8_0 = 8 };
+
+struct GgufTensor {
+  std::string name;
+  GgufType type = GgufType::f32;
+  Dims shape;                          // rows first, as everywhere else
+  std::uint64_t begin = 0, bytes = 0;  // in the file
+};
+
+// Versions 2 and 3, little-endian (github.com/ggml-org/ggml/blob/master/docs/gguf.md). All of the header is checked at
+// once: no key or name comes twice, the data lie one after another as ggml demands, and in the file. The values stay in
+// the map: what is allocated is for the tensors' names.
+class GgufFile {
+ public:
+  // Throws bad_file.
+  GgufFile(std::string_view function, const std::filesystem::path& path);
+
+  const Place& place() const { return place_; }
+  const std::shared_ptr<const MappedFile>& map() const { return map_; }
+  const std::vector<GgufTensor>& tensors() const { return tensors_; }
+  const GgufTensor* find(std::string_view name) const;
+
+  bool has(std::string_view key) const { return values_.contains(key); }
+  std::vector<std::string_view> keys() const;
+  // Of a key that must be there, and of the type. Text is UTF-8. Throw bad_file.
+  std::int64_t whole(std::string_view key, std::int64_t low, std::int64_t high = INT64_MAX) const;
+  double number(std::string_view key) const;
+  bool truth(std::string_view key) const;
+  std::string text(std::string_view key) const;
+  std::vector<std::string> texts(std::string_view key) const;
+  std::vector<std::int64_t> wholes(std::string_view key) const;
+  std::vector<double> numbers(std::string_view key) const;
+  // Throws bad_file that begins with the key.
+  [[noreturn]] void refuse(std::string_view key, std::string_view what) const;
+
+ private:
+  struct Value {
+    std::uint32_t type = 0, element = 0;  // element: of an array
+    std::uint64_t count = 1;
+    std::uint64_t begin = 0;  // of its bytes, or of its first element's
+  };
+  class Reader;
+
+  const Value& value(std::string_view key) const;
+  const Value& array(std::string_view key) const;
+
+  Place place_;
+  std::shared_ptr<const MappedFile> map_;
+  std::map<std::string, Value, std::less<>> values_;
+  std::vector<GgufTensor> tensors_;
+  std::map<std::string, std::size_t, std::less<>> names_;  // places in tensors_
+};
+
+}  // namespace attend::models
