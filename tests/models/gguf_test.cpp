@@ -1,0 +1,292 @@
+#include "models/gguf.h"
+
+#include <zlib.h>
+
+#include <fstream>
+
+#include "models/gguf_file.h"
+#include "tests/io/files.h"
+
+namespace attend {
+namespace {
+
+using models::Gguf;
+using models::gguf_tokenizer;
+using models::read_gguf;
+using nlohmann::json;
+using test::bytes_of;
+using test::expect_error;
+using test::Folder;
+using test::put;
+
+const json& golden() {
+  static const json data = json::parse(std::ifstream(test::data("golden/gguf.json")));
+  return data;
+}
+
+std::filesystem::path file(const std::string& name) {
+  return test::data("golden/gguf/" + name);
+}
+
+// ---- What is right ----
+
+TEST(Gguf, WeightsAsTransformersHasThem) {
+  for (const std::string name : {"llama.gguf", "sentencepiece.gguf", "qwen2.gguf"}) {
+    SCOPED_TRACE(name);
+    const Gguf found = read_gguf("load", file(name));
+    const json& expected = golden()[name]["tensors"];
+    EXPECT_EQ(found.weights.all().size(), expected.size());
+    for (const auto& [tensor, of] : expected.items()) {
+      SCOPED_TRACE(tensor);
+      const View* view = found.weights.find(tensor);
+      ASSERT_NE(view, nullptr);
+      const Tensor numbers = view->to(DType::f32);
+      EXPECT_EQ(numbers.shape().str(), of["shape"].dump());
+      const auto bytes = static_cast<uInt>(numbers.count() * 4);
+      EXPECT_EQ(crc32(0, static_cast<const Bytef*>(numbers.raw()), bytes), of["crc32"].get<unsigned long>());
+    }
+  }
+}
+
+TEST(Gguf, ConfigurationAsTransformersHasIt) {
+  for (const std::string name : {"llama.gguf", "sentencepiece.gguf", "qwen2.gguf"}) {
+    SCOPED_TRACE(name);
+    const json config = read_gguf("load", file(name)).config;
+    for (const auto& [key, value] : golden()[name]["config"].items()) EXPECT_EQ(config[key], value) << key;
+    EXPECT_EQ(config["head_dim"], 16);
+    EXPECT_EQ(config["torch_dtype"], "float32");
+    EXPECT_EQ(config["attention_bias"], name == "qwen2.gguf");
+    EXPECT_EQ(config["architectures"], json::array({name == "qwen2.gguf" ? "Qwen2ForCausalLM" : "LlamaForCausalLM"}));
+  }
+}
+
+TEST(Gguf, NumbersStayInTheFileWhereTheyAreInOrder) {
+  const Gguf found = read_gguf("load", file("sentencepiece.gguf"));
+  const std::string layer = "model.layers.0.";
+  const auto dtype = [&](const std::string& name) { return found.weights.find(layer + name)->dtype(); };
+  EXPECT_EQ(dtype("self_attn.q_proj.weight"), DType::f16);
+  EXPECT_EQ(dtype("self_attn.k_proj.weight"), DType::bf16);
+  EXPECT_EQ(dtype("self_attn.v_proj.weight"), DType::f32);
+  EXPECT_EQ(dtype("self_attn.o_proj.weight"), DType::f16);
+  // One map: what follows in the file, follows in memory.
+  const auto* norm = found.weights.find(layer + "input_layernorm.weight")->data<float>();
+  EXPECT_EQ(found.weights.find(layer + "post_attention_layernorm.weight")->data<float>(), norm + 32);
+}
+
+TEST(Gguf, TokenizersAsThePackageTokenizers) {
+  ASSERT_EQ(golden().size(), 5);
+  for (const auto& [name, of] : golden().items()) {
+    SCOPED_TRACE(name);
+    const Tokenizer tokenizer = Tokenizer::parse(gguf_tokenizer("load", file(name)));
+    for (const json& one : of["texts"]) {
+      SCOPED_TRACE(one.dump());
+      const std::string text = one["text"];
+      const Encoding found =
+          one["pair"].is_null() ? tokenizer.encode(text) : tokenizer.encode_pair(text, one["pair"].get<std::string>());
+      EXPECT_EQ(json(found.ids), one["ids"]);
+      EXPECT_EQ(json(found.types), one["types"]);
+      EXPECT_EQ(json(std::vector<int>(found.special.begin(), found.special.end())), one["special"]);
+      EXPECT_EQ(tokenizer.decode(found.ids), one["decoded"].get<std::string>());
+    }
+  }
+}
+
+// ---- What is refused ----
+
+// A file as the test likes it. Types: 4 u32, 6 f32, 7 bool, 8 text, 9 an array.
+class Maker {
+ public:
+  Maker& value(const std::string& key, std::uint32_t type, const std::string& bytes) {
+    values_ += text(key) + bytes_of(type) + bytes, ++value_count_;
+    return *this;
+  }
+  Maker& whole(const std::string& key, std::uint32_t number) { return value(key, 4, bytes_of(number)); }
+  Maker& word(const std::string& key, const std::string& word) { return value(key, 8, text(word)); }
+  Maker& words(const std::string& key, const std::vector<std::string>& words) {
+    std::string bytes = bytes_of(std::uint32_t{8}) + bytes_of(std::uint64_t{words.size()});
+    for (const std::string& word : words) bytes += text(word);
+    return value(key, 9, bytes);
+  }
+  Maker& tensor(const std::string& name, std::vector<std::uint64_t> sizes, std::uint32_t type, std::uint64_t offset) {
+    tensors_ += text(name) + bytes_of(static_cast<std::uint32_t>(sizes.size()));
+    for (const std::uint64_t size : sizes) tensors_ += bytes_of(size);
+    tensors_ += bytes_of(type) + bytes_of(offset), ++tensor_count_;
+    return *this;
+  }
+  Maker& data(std::size_t bytes) {
+    data_ = bytes;
+    return *this;
+  }
+  std::string bytes(std::uint32_t version = 3) const {
+    std::string out =
+        "GGUF" + bytes_of(version) + bytes_of(tensor_count_) + bytes_of(value_count_) + values_ + tensors_;
+    out.append((32 - out.size() % 32) % 32, '\0');
+    return out + std::string(data_, '\0');
+  }
+  static std::string text(const std::string& of) { return bytes_of(std::uint64_t{of.size()}) + of; }
+
+ private:
+  std::string values_, tensors_;
+  std::uint64_t value_count_ = 0, tensor_count_ = 0;
+  std::size_t data_ = 0;
+};
+
+// A model without a layer's tensors, which the reader leaves to who asks for them.
+Maker model(const std::string& architecture = "llama") {
+  Maker out;
+  out.word("general.architecture", architecture);
+  for (const char* key : {"block_count", "context_length", "embedding_length", "feed_forward_length", "vocab_size"}) {
+    out.whole(architecture + "." + key, 32);
+  }
+  out.whole(architecture + ".attention.head_count", 2);
+  return out.value(architecture + ".attention.layer_norm_rms_epsilon", 6, bytes_of(1e-5f));
+}
+
+void expect_refused(const std::string& bytes, const std::string& text) {
+  SCOPED_TRACE(text);
+  const Folder folder;
+  put(folder / "x.gguf", bytes);
+  expect_error(
+      ErrorCode::bad_file, [&] { read_gguf("load", folder / "x.gguf"); },
+      "load: '" + (folder / "x.gguf").string() + "'", text);
+}
+
+TEST(Gguf, TheMakerOfTheseTestsIsRead) {
+  const Folder folder;
+  put(folder / "x.gguf", model().tensor("output_norm.weight", {32}, 0, 0).data(128).bytes(2));
+  const Gguf found = read_gguf("load", folder / "x.gguf");
+  EXPECT_EQ(found.weights.all().size(), 1U);
+  EXPECT_EQ(found.config["rope_theta"], 10000.0);
+  EXPECT_EQ(found.config["num_key_value_heads"], 2);
+}
+
+TEST(Gguf, ABrokenHeaderIsRefused) {
+  expect_refused("", "is empty");
+  expect_refused("GGML", "byte 0: is no GGUF file");
+  expect_refused(Maker().bytes(1), "byte 4: is of version 1; 2 and 3 are read");
+  expect_refused(Maker().bytes(0x03000000), "byte 4: is big-endian");
+  expect_refused(model().whole("llama.block_count", 1).bytes(), "'llama.block_count': comes twice");
+  expect_refused(model().value("x", 13, "").bytes(), "'x': its type 13 is not known");
+  expect_refused(model().value("x", 9, bytes_of(std::uint32_t{9}) + bytes_of(std::uint64_t{0})).bytes(),
+                 "'x': an array of arrays is not read");
+  expect_refused(model().value("x", 9, bytes_of(std::uint32_t{8}) + bytes_of(std::uint64_t{1} << 60)).bytes(),
+                 "1152921504606846976 elements can't follow in");
+  expect_refused(model().value("x", 7, "\2").bytes(), "a bool is neither 0 nor 1");
+  expect_refused(model().value("", 7, "\1").bytes(), "a key has 0 bytes, expected 1 to 65535");
+  expect_refused(model().word("x", "y").bytes().replace(8, 8, 8, '\x7f'), "tensors can't follow in");
+  expect_refused(model().word("x", "y").bytes().replace(16, 8, 8, '\x7f'), "values can't follow in");
+  expect_refused(model().whole("general.alignment", 24).bytes(), "'general.alignment': 24 is no power of two");
+  expect_refused(model().whole("general.alignment", 0).bytes(), "expected a whole number from 1 to 4294967295");
+}
+
+TEST(Gguf, ATensorThatIsNotWhereItMustBeIsRefused) {
+  const auto one = [](std::vector<std::uint64_t> sizes, std::uint32_t type, std::uint64_t offset = 0,
+                      std::size_t data = 128) {
+    return model().tensor("output_norm.weight", sizes, type, offset).data(data).bytes();
+  };
+  const std::string place = "tensor 'output_norm.weight': ";
+  expect_refused(one({32}, 12), place + "its type Q4_K is not read; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are");
+  expect_refused(one({32}, 99), place + "its type 99 is not read");
+  expect_refused(one({32}, 0, 32), place + "its data begins at 32 of the data, expected 0");
+  expect_refused(one({32}, 0, 0, 127), place + "its 128 bytes from byte");
+  expect_refused(one({32}, 0, 0, 129), "1 trailing bytes follow");
+  expect_refused(one({0}, 0), place + "a size is 0");
+  expect_refused(one({1, 1, 1, 1, 1}, 0), place + "has 5 dimensions, at most 4 are read");
+  expect_refused(one({std::uint64_t{1} << 40, std::uint64_t{1} << 40}, 0), "has more bytes than 63 bits can count");
+  expect_refused(one({16, 2}, 2), place + "shape [2,16]: rows of Q4_0 are no multiple of 32 numbers");
+  expect_refused(
+      model().tensor("output_norm.weight", {32}, 0, 0).tensor("output_norm.weight", {32}, 0, 128).data(256).bytes(),
+      place + "comes twice");
+  expect_refused(
+      model().tensor("output_norm.weight", {32}, 0, 0).tensor("output.weight", {32}, 0, 64).data(256).bytes(),
+      "tensor 'output.weight': its data begins at 64 of the data, expected 128");
+  expect_refused(model().tensor(std::string(65, 'x'), {32}, 0, 0).data(128).bytes(),
+                 "a tensor's name has 65 bytes, expected 1 to 64");
+}
+
+TEST(Gguf, WhatWouldChangeWhatIsComputedIsRefused) {
+  expect_refused(model("gemma").bytes(), "'general.architecture': 'gemma' is not known; llama, qwen2 and qwen3 are");
+  expect_refused(Maker().bytes(), "'general.architecture' is missing");
+  expect_refused(model().whole("llama.expert_count", 8).bytes(), "'llama.expert_count': is not known");
+  expect_refused(model().word("llama.rope.scaling.type", "yarn").bytes(), "'llama.rope.scaling.type': 'yarn'");
+  expect_refused(model().whole("llama.rope.dimension_count", 8).bytes(), "is not 16, the size of a head");
+  expect_refused(model().whole("llama.attention.value_length", 8).bytes(), "is not 16, the size of a head's keys");
+  expect_refused(model().whole("llama.rope.freq_base", 8).bytes(), "expected a floating-point number");
+  expect_refused(model().value("llama.rope.freq_base", 6, bytes_of(INFINITY)).bytes(), "expected a finite number");
+  expect_refused(model()
+                     .value("llama.attention.head_count_kv", 9, bytes_of(std::uint32_t{4}) + bytes_of(std::uint64_t{0}))
+                     .bytes(),
+                 "'llama.attention.head_count_kv': expected a whole number from 1");
+  expect_refused(model().whole("llama.attention.head_count_kv", 0).bytes(), "expected a whole number from 1");
+  expect_refused(model().whole("split.count", 2).bytes(), "'split.count': a file of several is not read");
+  for (const char* name : {"rope_freqs.weight", "blk.0.x.weight", "blk.00.attn_q.weight", "blk..attn_q.weight",
+                           "blk.0attn_q.weight", "output_norm.scale", "output_norm", "blk.0.token_embd.weight"}) {
+    expect_refused(model().tensor(name, {32}, 0, 0).data(128).bytes(),
+                   fmt::format("the tensor '{}' is not known", name));
+  }
+  expect_refused(model().tensor("blk.0.attn_q.weight", {32, 6}, 0, 0).data(768).bytes(),
+                 "tensor 'blk.0.attn_q.weight': shape [6,32] can't be of 2 heads");
+}
+
+TEST(Gguf, ATokenizerThatIsNotKnownIsRefused) {
+  const auto expect_no_tokenizer = [](const Maker& made, const std::string& text) {
+    SCOPED_TRACE(text);
+    const Folder folder;
+    put(folder / "x.gguf", made.bytes());
+    expect_error(
+        ErrorCode::bad_file, [&] { gguf_tokenizer("load", folder / "x.gguf"); }, "load: '", text);
+  };
+  const auto with = [](const char* kind, const std::vector<std::string>& tokens) {
+    return Maker().word("tokenizer.ggml.model", kind).words("tokenizer.ggml.tokens", tokens);
+  };
+  const auto bytes = [&] { return with("gpt2", {"a", "b"}).words("tokenizer.ggml.merges", {}); };
+  expect_no_tokenizer(Maker(), "'tokenizer.ggml.model' is missing");
+  expect_no_tokenizer(with("t5", {"a"}), "the tokenizer 't5' is not known; gpt2 and llama are");
+  expect_no_tokenizer(with("gpt2", {}), "'tokenizer.ggml.tokens': 0 tokens");
+  expect_no_tokenizer(with("gpt2", {"a", "a"}), "'a' comes twice");
+  expect_no_tokenizer(with("gpt2", {"\xff"}), "is not UTF-8");
+  expect_no_tokenizer(bytes(), "'tokenizer.ggml.pre' is missing");
+  expect_no_tokenizer(bytes().word("tokenizer.ggml.pre", "default"),
+                      "the pre-tokeniser 'default' is not known; gpt-2, smollm, llama-bpe and qwen2 are");
+  expect_no_tokenizer(bytes().word("tokenizer.ggml.pre", "llama-bpe"), "'tokenizer.ggml.bos_token_id' is missing");
+  expect_no_tokenizer(bytes().word("tokenizer.ggml.pre", "gpt-2").whole("tokenizer.ggml.bos_token_id", 2),
+                      "'tokenizer.ggml.bos_token_id': 2 is no token's id");
+  const auto array = [](std::uint32_t type, std::uint64_t count, const std::string& of) {
+    return bytes_of(type) + bytes_of(count) + of;
+  };
+  expect_no_tokenizer(bytes().value("tokenizer.ggml.token_type", 9, array(4, 1, bytes_of(1))), "1 types for 2 tokens");
+  expect_no_tokenizer(bytes().value("tokenizer.ggml.token_type", 9, array(4, 2, bytes_of(1) + bytes_of(7))),
+                      "1: the type 7 is not known");
+  expect_no_tokenizer(with("llama", {"a"}), "'tokenizer.ggml.scores' is missing");
+  expect_no_tokenizer(with("llama", {"a"}).value("tokenizer.ggml.scores", 9, array(6, 0, "")), "0 scores for 1 tokens");
+  expect_no_tokenizer(with("llama", {"a"}).value("tokenizer.ggml.scores", 9, array(6, 1, bytes_of(NAN))),
+                      "0: is no number");
+  expect_no_tokenizer(
+      with("llama", {std::string(1025, 'x')}).value("tokenizer.ggml.scores", 9, array(6, 1, bytes_of(0.f))),
+      "0: 1025 bytes, at most 1024 are read");
+}
+
+void read_both(const std::filesystem::path& path) {
+  read_gguf("load", path);
+  gguf_tokenizer("load", path);
+}
+
+TEST(Gguf, ABrokenFileIsRefusedAndDoesNotCrash) {
+  const std::string bytes = model()
+                                .word("tokenizer.ggml.model", "gpt2")
+                                .word("tokenizer.ggml.pre", "smollm")
+                                .words("tokenizer.ggml.tokens", {"a", "b", "ab"})
+                                .words("tokenizer.ggml.merges", {"a b"})
+                                .tensor("output_norm.weight", {32}, 0, 0)
+                                .tensor("blk.0.attn_q.weight", {32, 4}, 2, 128)
+                                .data(200)
+                                .bytes();
+  const Folder folder;
+  put(folder / "x.gguf", bytes);
+  EXPECT_NO_THROW(read_both(folder / "x.gguf"));
+  test::expect_cut_short(bytes, read_both);
+  test::expect_no_crash(bytes, read_both);
+}
+
+}  // namespace
+}  // namespace attend
