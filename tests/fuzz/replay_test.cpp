@@ -10,6 +10,7 @@ extern "C" {
 int fuzz_attention(const std::uint8_t* data, std::size_t size);
 int fuzz_command(const std::uint8_t* data, std::size_t size);
 int fuzz_explain(const std::uint8_t* data, std::size_t size);
+int fuzz_gguf(const std::uint8_t* data, std::size_t size);
 int fuzz_kv_cache(const std::uint8_t* data, std::size_t size);
 int fuzz_npy(const std::uint8_t* data, std::size_t size);
 int fuzz_npz(const std::uint8_t* data, std::size_t size);
@@ -40,6 +41,9 @@ TEST(FuzzCorpus, Command) {
 }
 TEST(FuzzCorpus, Explain) {
   replay("explain", fuzz_explain);
+}
+TEST(FuzzCorpus, Gguf) {
+  replay("gguf", fuzz_gguf);
 }
 TEST(FuzzCorpus, KvCache) {
   replay("kv_cache", fuzz_kv_cache);

@@ -1,0 +1,30 @@
+// A GGUF file of any bytes, as a model and as a tokenizer: every number that is there can be read.
+#include "models/gguf.h"
+#include "tests/fuzz/input.h"
+
+using namespace attend;
+
+namespace {
+
+template <class Call>
+void refused_as_bad_file(Call call) {
+  if (const auto code = fuzz::error_of(call)) {
+    fuzz::require(code == ErrorCode::bad_file, "a file is refused as bad_file");
+  }
+}
+
+void read_all(const models::Weights& weights) {
+  for (const auto& [name, view] : weights.all()) {
+    const Tensor copy = view.clone();
+    fuzz::require(copy.count() > 0 && fuzz::same(copy, view), "a tensor has numbers");
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const fuzz::MemoryFile file({reinterpret_cast<const char*>(data), size});
+  refused_as_bad_file([&] { read_all(models::read_gguf("load", file.path()).weights); });
+  refused_as_bad_file([&] { Tokenizer::parse(models::gguf_tokenizer("load", file.path())).encode("a text"); });
+  return 0;
+}
