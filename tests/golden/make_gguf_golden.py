@@ -22,9 +22,9 @@ OUT = HERE / "gguf"
 sys.path.insert(0, str(HERE.parent / "pytorch"))
 import test_tokenizer  # noqa: E402
 
-SPECIAL = ["<|end|>", "<|start|>", "<think>"]
-TYPES = [gguf.TokenType.CONTROL, gguf.TokenType.CONTROL, gguf.TokenType.USER_DEFINED]
-TEXTS = ["", "Hello world", "In 1234   567 words, it's 8.9!", "<|start|>user\nHi there<|end|>", "a<think> b </think>  ",
+SPECIAL = ["<|end|>", "<|start|>", "<think>", "<|turn|>"]
+TYPES = [gguf.TokenType.CONTROL, gguf.TokenType.CONTROL, gguf.TokenType.USER_DEFINED, gguf.TokenType.CONTROL]
+TEXTS = ["", "Hello world", "In 1234   567 words, it's 8.9!", "<|start|>user<|turn|>\nHi there<|end|>", "a<think> b </think>  ",
          "caf\u00e9 cafe\u0301 na\u00efve", "\u65e5\u672c\u8a9e 123\u4e2d\u6587", "  two  spaces\n\n\ttab \r\n",
          "I'LL we'd THEY'RE \U0001f642",
          "the attention of the tokens and the attention of the heads"]
@@ -48,7 +48,7 @@ def add_byte_level(writer, pre, **flags):
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre)
     writer.add_token_list(tokens)
-    writer.add_token_types([*TYPES, *[gguf.TokenType.NORMAL] * (len(tokens) - 3)])
+    writer.add_token_types([*TYPES, *[gguf.TokenType.NORMAL] * (len(tokens) - len(TYPES))])
     writer.add_token_merges(merges)
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(0)
@@ -60,7 +60,7 @@ def add_byte_level(writer, pre, **flags):
 
 
 def add_sentencepiece(writer):
-    """Bytes, then pieces in the order of their scores, then characters."""
+    """Bytes, then pieces in the order of their scores, of which eight at a time are the same, then characters."""
     mark = "\u2581"
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=mark, prepend_scheme="first", split=True)
@@ -72,7 +72,7 @@ def add_sentencepiece(writer):
     writer.add_tokenizer_model("llama")
     writer.add_tokenizer_pre("default")
     writer.add_token_list(tokens)
-    writer.add_token_scores([0.0] * 259 + [-float(rank) for rank in range(len(pieces))])
+    writer.add_token_scores([0.0] * 259 + [-float(rank // 8) for rank in range(len(pieces))])
     writer.add_token_types([gguf.TokenType.UNKNOWN, gguf.TokenType.CONTROL, gguf.TokenType.CONTROL, *[gguf.TokenType.BYTE] * 256,
                             *[gguf.TokenType.NORMAL] * len(pieces)])
     writer.add_unk_token_id(0)
