@@ -140,6 +140,11 @@ def texts(name, change=lambda file: None):
                        "decoded": tokenizer.decode(each.ids)} for (text, pair), each in zip(pairs, found)]}
 
 
+def merges(name):
+    """Those that Transformers derives from the scores."""
+    return {"merges": json.loads(AutoTokenizer.from_pretrained(OUT, gguf_file=name).backend_tokenizer.to_str())["model"]["merges"]}
+
+
 def set_digits(file):
     file["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, file["pre_tokenizer"]]}
 
@@ -166,7 +171,7 @@ def main():
     write("llama-bpe.gguf", "llama", lambda writer: add_byte_level(writer, "llama-bpe", adds_bos=True))
     write("gpt-2.gguf", "llama", lambda writer: add_byte_level(writer, "gpt-2"))
     golden = {"llama.gguf": tensors("llama.gguf") | texts("llama.gguf", set_digits),
-              "sentencepiece.gguf": tensors("sentencepiece.gguf") | texts("sentencepiece.gguf"),
+              "sentencepiece.gguf": tensors("sentencepiece.gguf") | texts("sentencepiece.gguf") | merges("sentencepiece.gguf"),
               "qwen2.gguf": tensors("qwen2.gguf") | texts("qwen2.gguf", lambda file: file.update(normalizer={"type": "NFC"})),
               "llama-bpe.gguf": texts("llama-bpe.gguf", lambda file: file["model"].update(ignore_merges=True)),
               "gpt-2.gguf": texts("gpt-2.gguf")}

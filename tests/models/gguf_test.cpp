@@ -91,6 +91,11 @@ TEST(Gguf, TokenizersAsThePackageTokenizers) {
   }
 }
 
+TEST(Gguf, MergesAreDerivedAsTransformersDerivesThem) {
+  const json tokenizer = json::parse(gguf_tokenizer("load", file("sentencepiece.gguf")));
+  EXPECT_EQ(tokenizer["model"]["merges"], golden()["sentencepiece.gguf"]["merges"]);
+}
+
 // ---- What is refused ----
 
 // A file as the test likes it. Types: 4 u32, 6 f32, 7 bool, 8 text, 9 an array.
