@@ -59,6 +59,7 @@ NB_MODULE(_core, m) {
   attend::python::bind_recording(m);
   attend::python::bind_picture(m);
   attend::python::bind_tokenizer(m);
+  attend::python::bind_model(m);
   attend::python::bind_threads(m);
   m.attr("_tensor_keywords") = attend::python::tensor_keywords();
 }

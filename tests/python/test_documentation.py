@@ -10,6 +10,7 @@ import sys
 
 import numpy
 import pytest
+import tiny
 from documentation import check_module, check_name, public
 
 import attend
@@ -19,7 +20,9 @@ PUBLIC = public(MODULES)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_every_public_name_is_explained_by_an_example(name):
+def test_every_public_name_is_explained_by_an_example(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny.write("tiny")  # which the example of a model opens
     check_name(name, PUBLIC[name])
 
 
@@ -30,7 +33,7 @@ def test_every_module_is_explained(module):
 
 @pytest.mark.parametrize("kind", [
     attend.AttentionGradients, attend.AttentionPlan, attend.AttentionSteps, attend.AttentionSummary, attend.HeadScores,
-    attend.KvCache, attend.Generator, attend.Picture, attend.Trace,
+    attend.KvCache, attend.Generator, attend.Model, attend.ModelCache, attend.ModelInfo, attend.Picture, attend.Trace,
 ])
 def test_every_member_is_explained(kind):
     plain = {"work_items", "title", "batch", "heads", "d_k", "d_v", "dtype", "ids", "tokens_2", "ids_2"}
@@ -109,6 +112,8 @@ assert_type(attend.plan(a, a, a).scratch_bytes, int)
 assert_type(attend.explain("the cat sat").to_svg(), str)
 assert_type(attend.picture(a[0], rows=["a", "b", "c"], scale="log").to_png(), bytes)
 assert_type(attend.head_grid([a, a]), attend.Picture)
+assert_type(attend.Model.load("folder").logits(t), Tensor)
+assert_type(attend.Model.load("folder").record([1], keep="qk"), attend.Recording)
 x: numpy.ndarray = attend.Generator(1).rand((2, 3))
 """
 WRONG = {

@@ -24,6 +24,10 @@ import tempfile
 import types
 import warnings
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))  # also where it is a program of its own
+
+import tiny
+
 CALLS = 3000  # some 10 seconds
 TOKENIZER_FILE = str(pathlib.Path(__file__).parents[1] / "fuzz/corpus/tokenizer/wordpiece")
 
@@ -201,6 +205,9 @@ def right_calls(np, torch):
         "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}}"""
     tokenizer = attend.Tokenizer(json)
     encoding = tokenizer.encode("ab")
+    decoder = attend.Model.load(tiny.write("tiny"))
+    hidden, model_cache = decoder.forward([1, 2, 3]), decoder.cache()
+    decoder.forward([1, 2, 3], caches=[model_cache])
     model = transformers.BertModel(transformers.BertConfig(
         hidden_size=16, num_hidden_layers=1, num_attention_heads=4, intermediate_size=16, vocab_size=9)).eval()
     ids = torch.tensor([[1, 2, 3, 1, 2]])
@@ -291,6 +298,23 @@ def right_calls(np, torch):
         **{f"Tokenizer.{name}": (getattr(tokenizer, name), (), {}) for name in ("__len__", "__repr__")},
         "Encoding": (attend.Encoding, (), {}),
         **{f"Encoding.{name}": (getattr(encoding, name), (), {}) for name in ("__len__", "__repr__")},
+        "Model": (attend.Model, (), {}),
+        "Model.load": (attend.Model.load, ("tiny", "bfloat16"), {}),
+        "Model.load_tokenizer": (attend.Model.load_tokenizer, ("tiny",), {}),
+        "Model.forward": (decoder.forward, ([1, 2, 3, 4],), {"starts": [0, 1, 4], "types": [0] * 4, "caches": [decoder.cache(), decoder.cache()]}),
+        "Model.logits": (decoder.logits, (hidden,), {}),
+        "Model.embed": (decoder.embed, ([1, 2, 3, 4],), {"starts": [0, 1, 4], "types": [0] * 4}),
+        "Model.cache": (decoder.cache, ("int8",), {}),
+        "Model.generate": (decoder.generate, ([1, 2, 3],), {
+            "max_new_tokens": 3, "temperature": 0.5, "top_k": 5, "top_p": 0.9, "seed": 7, "end": [2], "on_token": lambda id: True}),
+        "Model.record": (decoder.record, ([1, 2, 3],), {
+            "types": None, "max_new_tokens": 2, "top": 2, "map": (3, 3), "keep": "qk", "budget": 2**20}),
+        "Model.__repr__": (decoder.__repr__, (), {}),
+        "ModelCache": (attend.ModelCache, (), {}),
+        "ModelCache.truncate": (lambda *a, **o: model_cache.fork().truncate(*a, **o), (2,), {}),
+        **{f"ModelCache.{name}": (getattr(model_cache, name), (), {}) for name in ("fork", "__len__", "__repr__")},
+        "ModelInfo": (attend.ModelInfo, (), {}),
+        "ModelInfo.__repr__": (decoder.info.__repr__, (), {}),
         "Recording": (attend.Recording, (), {}),
         "Recording.heads": (recording.heads, (0,), {}),
         "Recording.picture": (recording.picture, (0, [0], "sqrt", "x"), {}),
@@ -323,7 +347,8 @@ def right_calls(np, torch):
 def allowed(name):
     """What may come out of it, by docs/python.md and its docstring."""
     kinds = [TypeError, ValueError, MemoryError, Strange]
-    if name in ("attend.Tokenizer", "attend.Tokenizer.load", "attend.Trace.save", "attend.Picture.save", "attend.Recording.save"):
+    if name in ("attend.Tokenizer", "attend.Tokenizer.load", "attend.Model.load", "attend.Model.load_tokenizer", "attend.Trace.save",
+                "attend.Picture.save", "attend.Recording.save"):
         kinds.append(OSError)
     if name == "attend.torch.scaled_dot_product_attention":  # PyTorch's errors where PyTorch computes
         kinds += [RuntimeError, IndexError, NotImplementedError]
@@ -378,7 +403,8 @@ def main(first, count, running):
     return 1 if found else 0
 
 
-def test_everything_public_is_called():
+def test_everything_public_is_called(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     import numpy as np
     import torch
     assert set(public_names()) == right_calls(np, torch).keys()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import tiny
 from documentation import check_example, check_module, check_name, public
 
 MODULES = ("attend.torch", "attend.transformers")
@@ -37,6 +38,7 @@ def test_python_runs_one_block_after_the_other(repository, page, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (repository / page).read_text(), re.DOTALL)
     assert blocks
     shutil.copy(repository / "tests/fuzz/corpus/tokenizer/wordpiece", tmp_path / "tokenizer.json")  # a file that the reader has
+    tiny.write(tmp_path / "folder")
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
     done = subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", "\n".join(blocks)], cwd=tmp_path, env=environment,
                           capture_output=True, text=True)

@@ -1,0 +1,396 @@
+// attend.Model: what it is, what it keeps of a sequence, and its calls.
+#include "attend/models.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "array.h"
+#include "bindings.h"
+#include "call.h"
+#include "dtypes.h"
+#include "text.h"
+
+namespace attend::python {
+
+namespace {
+
+std::span<const std::int64_t> numbers_of(const Tensor& integers) {
+  return {integers.data<std::int64_t>(), static_cast<std::size_t>(integers.count())};
+}
+
+std::vector<std::int64_t> list_of(const Tensor& integers) {
+  const auto numbers = numbers_of(integers);
+  return {numbers.begin(), numbers.end()};
+}
+
+nb::object array(std::span<const std::int64_t> numbers) {
+  Tensor out({std::ssize(numbers)}, DType::i64);
+  std::ranges::copy(numbers, out.data<std::int64_t>());
+  return to_python({}, out);
+}
+
+// ---- Info ----
+
+void bind_info(nb::module_& m) {
+  nb::class_<ModelInfo>(m, "ModelInfo", "What a model is, as its config.json has it: Model.info.")
+      .def_ro("type", &ModelInfo::type, "its model_type: 'bert', 'qwen2', ...")
+      .def_prop_ro(
+          "family", [](const ModelInfo& self) { return std::string(name_of(self.family)); },
+          "how it computes: 'bert', 'gpt2' or 'llama'")
+      .def_prop_ro("decoder", &ModelInfo::decoder, "whether it writes: its family is not 'bert'")
+      .def_ro("layers", &ModelInfo::layers, "how many")
+      .def_ro("heads", &ModelInfo::heads, "query heads of a layer")
+      .def_ro("kv_heads", &ModelInfo::kv_heads, "key and value heads of a layer")
+      .def_ro("head_size", &ModelInfo::head_size, "D")
+      .def_ro("embedding_size", &ModelInfo::embedding_size, "E")
+      .def_ro("vocabulary", &ModelInfo::vocabulary, "how many ids there are")
+      .def_ro("longest", &ModelInfo::longest, "tokens of a sequence, at most")
+      .def_ro("parameters", &ModelInfo::parameters,
+              "how many numbers its weights are; embeddings that are the output's weights too count once")
+      .def_prop_ro(
+          "dtype", [](const ModelInfo& self) { return python_name(self.dtype); },
+          "that it computes in: 'float32' or 'bfloat16'")
+      .def_ro("end", &ModelInfo::end, "the ids that end a text; none for encoders")
+      .def("__repr__", [](const ModelInfo& self) {
+        return "ModelInfo(type='" + self.type + "', layers=" + std::to_string(self.layers) +
+               ", heads=" + std::to_string(self.heads) + ", embedding_size=" + std::to_string(self.embedding_size) +
+               ", parameters=" + std::to_string(self.parameters) + ", dtype='" + python_name(self.dtype) + "')";
+      });
+}
+
+// ---- Cache ----
+
+// `busy`: a call computes with it, on another thread where it is seen.
+struct Cache {
+  ModelCache cache;
+  bool busy = false;
+};
+
+// The cache, where no call computes with it. Throws ValueError.
+ModelCache& idle(const char* function, Cache& self) {
+  if (self.busy) throw Error(ErrorCode::bad_value, function, "another call computes with this cache");
+  return self.cache;
+}
+
+constexpr const char* cache_doc =
+    R"(The keys and values of one sequence in every layer of a decoder: Model.cache() makes it.
+
+len() says of how many tokens. It holds copies of none: fork() shares what is full.)";
+
+void bind_cache(nb::module_& m) {
+  const auto fork = [](Cache& self) {
+    ModelCache& cache = idle("ModelCache.fork", self);
+    return call("ModelCache.fork", [&] { return Cache{cache}; });
+  };
+  constexpr const char* fork_doc = "A cache of the same tokens; neither sees what comes to the other later.";
+  nb::class_<Cache>(m, "ModelCache", cache_doc)
+      .def("__len__", [](const Cache& self) { return self.cache.length(); })
+      .def(
+          "truncate",
+          [](Cache& self, std::int64_t length) {
+            ModelCache& cache = idle("ModelCache.truncate", self);
+            call("ModelCache.truncate", [&] { cache.truncate(length); });
+          },
+          nb::arg("length"), "Forget the tokens from length on.")
+      .def("fork", fork, fork_doc)
+      .def("__copy__", fork)
+      .def("__repr__",
+           [](const Cache& self) { return "ModelCache(" + std::to_string(self.cache.length()) + " tokens)"; });
+}
+
+// The caches of one call, which no other call may have meanwhile.
+class Caches {
+ public:
+  Caches(const char* function, nb::handle caches) {
+    if (caches.is_none()) return;
+    held_ = read_list(function, "caches", "a list of ModelCache", caches);
+    for (const nb::handle each : held_) {
+      Cache* cache = nullptr;
+      if (!nb::try_cast(each, cache) || cache == nullptr) {
+        throw nb::type_error((std::string(function) + ": caches[" + std::to_string(caches_.size()) +
+                              "]: expected a ModelCache, got " + repr_of(each))
+                                 .c_str());
+      }
+      caches_.push_back(cache);
+    }
+    for (Cache* cache : caches_) {
+      if (cache->busy) {
+        release();
+        throw Error(ErrorCode::bad_value, function, "caches: one is given twice, or another call computes with it");
+      }
+      cache->busy = true;
+      taken_.push_back(&cache->cache);
+    }
+  }
+  ~Caches() { release(); }
+  Caches(const Caches&) = delete;
+  Caches& operator=(const Caches&) = delete;
+
+  std::span<ModelCache* const> get() const { return taken_; }
+
+ private:
+  void release() {
+    for (std::size_t i = 0; i < taken_.size(); ++i) caches_[i]->busy = false;
+    taken_.clear();
+  }
+
+  nb::list held_;
+  std::vector<Cache*> caches_;
+  std::vector<ModelCache*> taken_;  // those of the first of caches_
+};
+
+// ---- Calls ----
+
+// ids and what ModelCall says of them, read from Python.
+class Arguments {
+ public:
+  Arguments(const char* function, nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches)
+      : ids_(read_integers(function, "ids", ids)), caches_(function, caches) {
+    if (!starts.is_none()) starts_ = read_integers(function, "starts", starts);
+    if (!types.is_none()) types_ = read_integers(function, "types", types);
+  }
+
+  std::span<const std::int64_t> ids() const { return numbers_of(ids_); }
+  ModelCall call(Recorder* recorder = nullptr) const {
+    return {.starts = starts_ ? numbers_of(*starts_) : std::span<const std::int64_t>(),
+            .types = types_ ? numbers_of(*types_) : std::span<const std::int64_t>(),
+            .caches = caches_.get(),
+            .recorder = recorder};
+  }
+
+ private:
+  Tensor ids_;
+  Caches caches_;
+  std::optional<Tensor> starts_, types_;
+};
+
+// Calls on_token with each id; its result counts where it is False.
+std::function<bool(std::int64_t)> teller(nb::handle on_token) {
+  if (on_token.is_none()) return {};
+  if (!PyCallable_Check(on_token.ptr())) {
+    throw nb::type_error(("Model.generate: on_token: expected a function, got " + repr_of(on_token)).c_str());
+  }
+  return [on_token](std::int64_t id) {
+    std::optional<nb::gil_scoped_acquire> gil;
+    {
+      const MayAskForGil may;
+      gil.emplace();
+    }
+    return !on_token(id).is(nb::bool_(false));
+  };
+}
+
+// ---- Model ----
+
+struct Loaded {
+  Model model;
+  std::string name;  // of its folder or file
+
+  nb::object forward(nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches) const {
+    constexpr const char* function = "Model.forward";
+    const Arguments given(function, ids, starts, types, caches);
+    return to_python({}, attend::python::call(function, [&] { return model.forward(given.ids(), given.call()); }));
+  }
+
+  nb::object logits(nb::handle hidden) const {
+    constexpr const char* function = "Model.logits";
+    const Array states(function, "hidden", hidden);
+    return to_python(states.kind(), call(function, [&] { return model.logits(states.view()); }));
+  }
+
+  nb::object embed(nb::handle ids, nb::handle starts, nb::handle types) const {
+    constexpr const char* function = "Model.embed";
+    const Arguments given(function, ids, starts, types, nb::none());
+    return to_python({}, attend::python::call(function, [&] { return model.embed(given.ids(), given.call()); }));
+  }
+
+  Cache cache(nb::handle dtype) const {
+    constexpr const char* function = "Model.cache";
+    std::optional<DType> wanted;
+    if (!dtype.is_none()) wanted = read_dtype(function, dtype, {DType::f32, DType::bf16, DType::i8});
+    return call(function, [&] { return Cache{model.cache(wanted)}; });
+  }
+
+  nb::object generate(nb::handle ids, std::int64_t max_new_tokens, double temperature, std::int64_t top_k, double top_p,
+                      std::uint64_t seed, nb::handle end, nb::handle on_token) const {
+    constexpr const char* function = "Model.generate";
+    const Tensor prompt = read_integers(function, "ids", ids);
+    GenerateOptions options = {.max_new_tokens = max_new_tokens,
+                               .temperature = temperature,
+                               .top_k = top_k,
+                               .top_p = top_p,
+                               .seed = seed,
+                               .on_token = teller(on_token)};
+    if (!end.is_none()) options.end = list_of(read_integers(function, "end", end));
+    return array(call(function, [&] { return model.generate(numbers_of(prompt), options); }));
+  }
+
+  nb::object record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top, nb::handle map,
+                    nb::handle keep, std::int64_t budget) const;
+};
+
+bool keeps_qk(nb::handle keep) {
+  if (keep.is_none()) return false;
+  if (text_of(keep) != "qk")
+    throw nb::value_error(("record: keep: expected 'qk' or None, got " + repr_of(keep)).c_str());
+  return true;
+}
+
+nb::object Loaded::record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top,
+                          nb::handle map, nb::handle keep, std::int64_t budget) const {
+  constexpr const char* function = "Model.record";
+  const Arguments given(function, ids, nb::none(), types, nb::none());
+  const auto [rows, columns] = read_two(function, "map", "(rows, columns), two whole numbers", map);
+  const RecordOptions options = {
+      .top = top, .map = {rows, columns}, .keep_qk = keeps_qk(keep), .budget = budget, .grows = max_new_tokens > 0};
+  Recording made = attend::python::call(function, [&] {
+    Recorder recorder(options);
+    std::vector<std::int64_t> all(given.ids().begin(), given.ids().end());
+    if (max_new_tokens > 0) {
+      const auto written = model.generate(all, {.max_new_tokens = max_new_tokens, .recorder = &recorder});
+      all.insert(all.end(), written.begin(), written.end());
+    } else {
+      model.forward(all, given.call(&recorder));
+    }
+    Recording recording = recorder.finish();
+    recording.model = name;
+    // The last one that was written was not read again.
+    all.resize(static_cast<std::size_t>(recording.layers().front().queries));
+    recording.set_ids(View(all.data(), DType::i64, {1, std::ssize(all)}));
+    return recording;
+  });
+  return nb::module_::import_("attend._recording").attr("Recording")(std::move(made));
+}
+
+std::string describe(const Loaded& self) {
+  const ModelInfo& info = self.model.info();
+  return "Model('" + self.name + "': " + info.type + ", " + std::to_string(info.layers) + " layers, " +
+         std::to_string(info.parameters) + " parameters, " + python_name(info.dtype) + ")";
+}
+
+Loaded load(nb::handle path, nb::handle dtype) {
+  constexpr const char* function = "Model.load";
+  const std::string name = path_of(path);
+  ModelOptions options;
+  if (!dtype.is_none()) options.dtype = read_dtype(function, dtype, {DType::f32, DType::bf16});
+  return call(function, [&] {
+    std::filesystem::path place = std::filesystem::absolute(name).lexically_normal();
+    if (!place.has_filename()) place = place.parent_path();
+    return Loaded{Model::load(name, options), place.filename().string()};
+  });
+}
+
+Tokenizer load_tokenizer(nb::handle path) {
+  const std::string name = path_of(path);
+  return call("Model.load_tokenizer", [&] { return Model::load_tokenizer(name); });
+}
+
+constexpr const char* class_doc =
+    R"(A pretrained Transformer: BERT, RoBERTa, MiniLM, DistilBERT, GPT-2, Llama, Mistral, Qwen2, Qwen3, SmolLM2.
+
+Model.load() opens a Hugging Face folder, or a GGUF file. It computes forward only, in float32 or bfloat16, as eager
+Transformers does; what is not known of a model is an OSError that names it, never a guess. Any number of threads may call
+one. Results are NumPy arrays of float32, the same bits for any number of threads, and for a sequence alone or among others.
+
+>>> import attend
+>>> model = attend.Model.load("tiny")  # a folder with config.json and model.safetensors
+>>> model.info.type, model.info.layers, model.info.embedding_size
+('llama', 2, 16)
+>>> hidden = model.forward([1, 2, 3, 4, 5], starts=[0, 2, 5])  # two sequences, of 2 and 3 tokens
+>>> hidden.shape, model.logits(hidden[[1, 4]]).shape
+((5, 16), (2, 30))
+>>> model.generate([1, 2, 3], max_new_tokens=5).shape
+(5,)
+>>> cache = model.cache()
+>>> for id in [1, 2, 3]:
+...     last = model.forward([id], caches=[cache])  # what forward([1, 2, 3]) has of them
+>>> len(cache), last.shape
+(3, (1, 16)))";
+
+constexpr const char* load_doc = R"(A folder with config.json and model.safetensors or its shards, or a .gguf file.
+
+dtype: float32 or bfloat16, that it computes in; None: bfloat16 where the weights are, float32 otherwise. Weights of that
+dtype stay in the file, which must not change meanwhile. Raises OSError, which lists all that is missing, unexpected or of
+another shape, and names what is not known here.)";
+
+constexpr const char* forward_doc = R"(ids [N] to the last hidden states [N,E], after the last norm.
+
+starts: [sequences + 1], where each of several sequences begins, and the end. types: [N], BERT's token_type_ids; None: 0.
+caches: of a decoder, a ModelCache for each sequence: what came before it, and now it too. If it raises ValueError (ids
+outside the vocabulary, sequences that are too long, NaN in a result, ...), caches are as they were.)";
+
+constexpr const char* embed_doc =
+    R"(A vector for each sequence, [sequences,E]: the mean of its hidden states, scaled to length 1.
+
+ids, starts and types as in forward(). This is how sentence-transformers pools all-MiniLM-L6-v2.)";
+
+constexpr const char* cache_method_doc = R"(An empty ModelCache for one sequence; ValueError for encoders.
+
+dtype: None, that of the model; or int8 (attend.KvCache has what that changes).)";
+
+constexpr const char* generate_doc = R"(The ids that follow ids [N], without the one that ends them: [n] int64.
+
+The likeliest token each time, with temperature 0; or one that is drawn by seed from softmax(logits / temperature): of the
+top_k likeliest (0: all), and of these of the fewest that have top_p of the probability together. end: the ids that end the
+text; None: info.end. on_token is called with each new id, and where it gives False, the text ends there.)";
+
+constexpr const char* record_doc = R"(What every head attends to while the model computes ids [N]: an attend.Recording.
+
+With max_new_tokens, of a generation: of the likeliest tokens that follow, too. top, map: how many keys of each row, and how
+many blocks of rows and columns, are kept; keep="qk" keeps queries and keys, from which any part of the weights is exact.
+Raises ValueError where that would pass budget, in bytes.)";
+
+}  // namespace
+
+void bind_model(nb::module_& m) {
+  bind_info(m);
+  bind_cache(m);
+  constexpr const char* ids = "ids: Any, starts: Any = None, types: Any = None";
+  nb::class_<Loaded>(m, "Model", class_doc)
+      .def_static("load", &load, nb::arg("path"), nb::arg("dtype") = nb::none(),
+                  nb::sig("def load(path: str | os.PathLike[str] | bytes, dtype: object = None) -> Model"), load_doc)
+      .def_static("load_tokenizer", &load_tokenizer, nb::arg("path"),
+                  nb::sig("def load_tokenizer(path: str | os.PathLike[str] | bytes) -> Tokenizer"),
+                  "The tokenizer beside the model: the folder's tokenizer.json, or the GGUF file's own.")
+      .def_prop_ro(
+          "info", [](const Loaded& self) { return self.model.info(); }, "What the model is.")
+      .def("forward", &Loaded::forward, nb::arg("ids"), nb::arg("starts") = nb::none(), nb::arg("types") = nb::none(),
+           nb::arg("caches") = nb::none(),
+           nb::sig(("def forward(self, " + std::string(ids) +
+                    ", caches: Sequence[ModelCache] | None = None) -> numpy.ndarray")
+                       .c_str()),
+           forward_doc)
+      .def("logits", &Loaded::logits, nb::arg("hidden"), nb::sig("def logits(self, hidden: ArrayT) -> ArrayT"),
+           "hidden [...,E] to logits [...,vocabulary], float32; ValueError for encoders.")
+      .def("embed", &Loaded::embed, nb::arg("ids"), nb::arg("starts") = nb::none(), nb::arg("types") = nb::none(),
+           nb::sig(("def embed(self, " + std::string(ids) + ") -> numpy.ndarray").c_str()), embed_doc)
+      .def("cache", &Loaded::cache, nb::arg("dtype") = nb::none(),
+           nb::sig("def cache(self, dtype: object = None) -> ModelCache"), cache_method_doc)
+      .def("generate", &Loaded::generate, nb::arg("ids"), nb::arg("max_new_tokens") = 64, nb::arg("temperature") = 0.0,
+           nb::arg("top_k") = 0, nb::arg("top_p") = 1.0, nb::arg("seed") = 0, nb::arg("end") = nb::none(),
+           nb::arg("on_token") = nb::none(),
+           nb::sig("def generate(self, ids: Any, max_new_tokens: int = 64, temperature: float = 0.0, top_k: int = 0, "
+                   "top_p: float = 1.0, seed: int = 0, end: Any = None, on_token: Callable[[int], object] | None = "
+                   "None) -> numpy.ndarray"),
+           generate_doc)
+      .def("record", &Loaded::record, nb::arg("ids"), nb::arg("types") = nb::none(), nb::arg("max_new_tokens") = 0,
+           nb::arg("top") = 8, nb::arg("map") = nb::make_tuple(256, 256), nb::arg("keep") = nb::none(),
+           nb::arg("budget") = std::int64_t{2} << 30,
+           nb::sig("def record(self, ids: Any, types: Any = None, max_new_tokens: int = 0, top: int = 8, "
+                   "map: tuple[int, int] = (256, 256), keep: Literal['qk'] | None = None, budget: int = 2147483648) -> "
+                   "Recording"),
+           record_doc)
+      .def("__repr__", &describe);
+}
+
+}  // namespace attend::python
