@@ -22,6 +22,7 @@ from worker import Worker, WorkerError, wait_until_idle
 
 HERE = pathlib.Path(__file__).resolve().parent
 PYTHON = "attend in Python"  # the worker that calls attend from there
+OWN = {PYTHON: "python.py", "attend.Model": "model.py"}
 PEER_FILES = {"PyTorch": "pytorch.py", "ONNX Runtime": "ort.py", "OpenVINO": "ov.py"}
 # Of the largest number in the output. The workers' inputs are the same but for rounding to the dtype: 2^-11 and 2^-8.
 TOLERANCE = {"f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
@@ -38,6 +39,8 @@ def arguments():
     parser.add_argument("--no-peers", action="store_true", help="attend and the roofs alone")
     parser.add_argument("--against", type=against.worker_in, metavar="DIR",
                         help="measure another build of attend instead of peers: its build folder or its attend_bench")
+    parser.add_argument("--smollm2", type=pathlib.Path, default="build/smollm2", metavar="DIR",
+                        help="SmolLM2-135M's folder, or one with the folders f32 and bf16 (default build/smollm2; README.md says whence)")
     parser.add_argument("--out", type=pathlib.Path, help="folder of the results (default: results beside this file)")
     parser.add_argument("--worker", default="build/release/attend_bench", help="attend's worker")
     chosen = parser.parse_args()
@@ -55,7 +58,7 @@ class Bench:
         self.options, self.folder = options, folder
         self.commands = {"attend": [options.worker]} | ({against.OTHER: [options.against]} if options.against else {})
         wanted = {entry.worker for group in groups for entry in group.entries}
-        files = {PYTHON: "python.py"} | ({} if options.no_peers else PEER_FILES)
+        files = OWN | ({} if options.no_peers else PEER_FILES)
         for name in files.keys() & wanted:
             self.commands[name] = [sys.executable, str(HERE / "peers" / files[name]), str(options.threads)]
         self.workers = {name: Worker(command) for name, command in self.commands.items()}
@@ -108,7 +111,7 @@ class Bench:
                 try:
                     how = self.ask_to_prepare(entry, written)
                 except WorkerError as error:
-                    if entry.worker in ("attend", PYTHON):
+                    if (entry.worker == "attend" or entry.worker in OWN) and not str(error).startswith("CannotDo"):
                         raise
                     cannot[entry.key] = str(error)
                     del facts[entry.key]
@@ -127,7 +130,7 @@ class Bench:
         if entry.roof:
             size = (4 if options.quick else 512) << 20
             return worker.ask(do="roof", roof=entry.roof, threads=threads, seconds=options.seconds, bytes=size)["per_second"]
-        least = 1 if entry.case.kind == "model" else 3  # a model's call is many calls of attention
+        least = 1 if entry.case.kind in ("model", "pretrained") else 3  # a model's call is many calls of attention
         answer = worker.ask(do="run", id=entry.key, threads=threads, seconds=options.seconds, least=least)
         if "attention" in answer:
             self.shares.setdefault(entry.key, []).append(answer["attention"])
@@ -258,7 +261,7 @@ def measure_all(bench, options, groups, memory):
 
 def main():
     options = arguments()
-    groups, memory = cases.chosen(options.cases, options.quick)
+    groups, memory = cases.chosen(options.cases, options.quick, options.smollm2)
     if options.against:
         groups, memory = against.groups(groups), {}
     if options.list:

@@ -1,6 +1,7 @@
 """What is measured: the cases, their useful work, and their inputs."""
 
 import dataclasses
+import pathlib
 import re
 
 import numpy as np
@@ -196,6 +197,38 @@ class Model:
         return {"ids": np.random.default_rng(1).integers(1000, size=(self.B, self.T))}
 
 
+# Numbers of SmolLM2-135M's weights, each of which a token reads (its embeddings are the output's weights too); and of a token's keys
+# and values in all layers.
+SMOLLM2_WEIGHTS, SMOLLM2_TOKEN = 134_515_008, 2 * 30 * 3 * 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretrained:
+    """A model with its weights, as attend.Model and as Transformers compute it."""
+
+    model: str  # "MiniLM", "SmolLM2-135M"
+    phase: str  # "encode", "prefill", "decode", "open" (and compute a few tokens)
+    B: int
+    T: int
+    new: int = 0
+    dtype: str = "f32"
+    folder: str = ""  # of the weights; "": the package that has MiniLM's
+
+    kind = "pretrained"
+
+    def spec(self):
+        return dataclasses.asdict(self) | {"kind": self.kind}
+
+    def work(self, inputs=None):
+        """Tokens, and the bytes that decoding must read: all weights once for each, and the keys and values before it."""
+        keys = sum(range(self.T - self.new + 1, self.T + 1))
+        numbers = self.new * SMOLLM2_WEIGHTS + keys * SMOLLM2_TOKEN
+        return {"tokens": self.B * (self.new or self.T), "bytes": numbers * (4 if self.dtype == "f32" else 2)}
+
+    def inputs(self):
+        return {"ids": np.random.default_rng(1).integers(1000, size=(self.B, self.T))}
+
+
 def draws(dtype):
     """A generator, the same every time, and what draws an array from N(0,1) with it, of numbers that the dtype holds."""
     random = np.random.default_rng(1)
@@ -218,7 +251,7 @@ class Entry:
 
     key: str  # "attend f32", "PyTorch bf16", "attend f32, 1 thread", "roof fma"
     worker: str = "attend"
-    case: Attention | Cached | Linear | MultiHead | Model | None = None
+    case: Attention | Cached | Linear | MultiHead | Model | Pretrained | None = None
     roof: str = ""
     one_thread: bool = False
 
@@ -228,7 +261,8 @@ class Group:
     """Entries that are compared with each other, and so are measured in the same rounds."""
 
     name: str
-    # "table", "decode", "caches", "tokens", "head sizes", "options", "flex", "linear", "layer", "models", "backward", "summaries"
+    # "table", "decode", "caches", "tokens", "head sizes", "options", "flex", "linear", "layer", "models", "pretrained", "backward",
+    # "summaries"
     section: str
     entries: tuple
     reference: str = ""  # the entry whose output the others must agree with; "": they compute different things
@@ -289,6 +323,14 @@ MODELS = {
     "Llama, train 2048": Model("Llama", "train", 1, 2048),
 }
 IMPLEMENTATIONS = ("attend", "sdpa", "eager")
+
+PRETRAINED = {
+    "attend.Model: MiniLM, 8 x 128 tokens": Pretrained("MiniLM", "encode", 8, 128),
+    "attend.Model: MiniLM, opened": Pretrained("MiniLM", "open", 1, 8),
+    "attend.Model: SmolLM2-135M, prefill 1024": Pretrained("SmolLM2-135M", "prefill", 1, 1024),
+    "attend.Model: SmolLM2-135M, decode 32 after 1024": Pretrained("SmolLM2-135M", "decode", 1, 1024 + 32, new=32),
+    "attend.Model: SmolLM2-135M, opened": Pretrained("SmolLM2-135M", "open", 1, 8),
+}
 
 PEERS = {"PyTorch": ("f32", "bf16"), "ONNX Runtime": ("f32",), "OpenVINO": ("f32", "bf16")}
 
@@ -369,6 +411,13 @@ def model_group(name, case, dtype):
     return Group(f"{name}, {dtype}", "models", tuple(entries), "eager")
 
 
+def pretrained_group(name, case, dtype):
+    case = typed(case, dtype)
+    entries = [Entry("attend", "attend.Model", case), Entry("Transformers", "attend in Python", case)]
+    roofs = [Entry("roof read", roof="read")] if case.phase == "decode" else []
+    return Group(f"{name}, {dtype}", "pretrained", (*entries, *roofs), "Transformers")
+
+
 def groups():
     made = [shape_group(name, "table", case, ("fma", "bf16")) for name, case in TABLE.items()]
     made += [shape_group(name, "decode", case, ("read",)) for name, case in DECODE.items()]
@@ -381,7 +430,8 @@ def groups():
     made += [flex_group(name, change) for name, change in FLEX.items()]
     for section, of in ("linear", LINEAR), ("layer", LAYERS):
         made += [layer_group(section, name, case, dtype) for name, case in of.items() for dtype in ("f32", "bf16")]
-    return made + [model_group(name, case, dtype) for name, case in MODELS.items() for dtype in ("f32", "bf16")]
+    made += [model_group(name, case, dtype) for name, case in MODELS.items() for dtype in ("f32", "bf16")]
+    return made + [pretrained_group(name, case, dtype) for name, case in PRETRAINED.items() for dtype in ("f32", "bf16")]
 
 
 def memory_cases():
@@ -407,6 +457,8 @@ def small(case):
         return dataclasses.replace(case, rows=8, in_size=32, out_size=16)
     if case.kind == "layer":
         return dataclasses.replace(case, T=8, E=32, heads=2)
+    if case.kind == "pretrained":
+        return dataclasses.replace(case, B=1, T=12, new=min(case.new, 4))
     if case.kind == "model":
         return dataclasses.replace(case, B=1, T=12, new=min(case.new, 4), width=32, layers=2, H=4, Hkv=2)
     if case.kind == "cached":
@@ -423,8 +475,20 @@ def small_group(group):
     return dataclasses.replace(group, entries=shrunk)
 
 
-def chosen(pattern, quick):
+def with_weights(group, smollm2):
+    """SmolLM2's cases with the folder of their weights: that of their dtype, where it has one for each."""
+    def at(case):
+        if case is None or case.kind != "pretrained" or case.model == "MiniLM":
+            return case
+        own = pathlib.Path(smollm2, case.dtype)
+        return dataclasses.replace(case, folder=str(own if own.is_dir() else smollm2))
+
+    return dataclasses.replace(group, entries=tuple(dataclasses.replace(e, case=at(e.case)) for e in group.entries))
+
+
+def chosen(pattern, quick, smollm2):
     """The groups and memory cases whose name the pattern finds."""
-    found = [small_group(g) if quick else g for g in groups() if re.search(pattern, g.name)]
+    found = [with_weights(g, smollm2) for g in groups() if re.search(pattern, g.name)]
+    found = [small_group(g) for g in found] if quick else found
     memory = {name: small(case) if quick else case for name, case in memory_cases().items() if re.search(pattern, name)}
     return found, memory

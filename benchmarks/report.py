@@ -374,6 +374,23 @@ def models(run):
     return table(["Hugging Face model", *heads, "attend against sdpa", "against eager", "recorded, of its time"], rows)
 
 
+def pretrained(run):
+    rows = []
+    for name, case in cases.PRETRAINED.items():
+        for dtype in ("f32", "bf16"):
+            group = f"{name}, {dtype}"
+            share = run.of_roof(group, "attend", "roof read", "bytes")
+            if case.phase == "open":
+                seconds = [run.seconds(group, who) for who in ("attend", "Transformers")]
+                shown = [f"{number(each * 1e3)} ms" if each else "" for each in seconds]
+            else:
+                rates = [run.rate(group, who, "tokens") for who in ("attend", "Transformers")]
+                shown = [f"{spread([each * 1e9 for each in rate])} tokens/s" if rate else "" for rate in rates]
+            rows.append([group.removeprefix("attend.Model: "), *shown, times(run.faster(group, "attend", "Transformers")),
+                         f"{share:.2f}" if share else ""])
+    return table(["attend.Model", "attend", "Transformers, sdpa", "against it", "of the read roof"], rows)
+
+
 def memory(run):
     rows = []
     for name, found in run.result["memory"].items():
@@ -449,6 +466,7 @@ def page(run, picture):
              ("Summaries", summaries(run)),
              ("Beside FlexAttention", flex(run)),
              ("Layers", "\n".join(filter(None, (linear(run), multi_head(run))))),
+             ("Pretrained models", pretrained(run)),
              ("From Python", "\n".join(filter(None, (calls(run), models(run))))), ("Memory", memory(run)),
              ("How the peers did it", ways(run)), ("What peers can't do", left_out(run))]
     text = f"# Benchmark of {run.result['date']}\n\n"

@@ -8,15 +8,15 @@ import numpy
 from safetensors.numpy import save_file
 
 CONFIG = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
-          "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 30, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
+          "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 1000, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
           "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": False, "eos_token_id": None}
 TOKENIZER = pathlib.Path(__file__).parent / "fuzz/corpus/tokenizer/wordpiece"
 
 
 def tensors():
     random = numpy.random.default_rng(0)
-    E, I, D = (CONFIG[name] for name in ("hidden_size", "intermediate_size", "head_dim"))
-    shapes = {"model.embed_tokens": (30, E), "lm_head": (30, E), "model.norm": (E,)}
+    V, E, I, D = (CONFIG[name] for name in ("vocab_size", "hidden_size", "intermediate_size", "head_dim"))
+    shapes = {"model.embed_tokens": (V, E), "lm_head": (V, E), "model.norm": (E,)}
     for layer in range(CONFIG["num_hidden_layers"]):
         for name, shape in {"self_attn.q_proj": (4 * D, E), "self_attn.k_proj": (2 * D, E), "self_attn.v_proj": (2 * D, E),
                             "self_attn.o_proj": (E, 4 * D), "mlp.gate_proj": (I, E), "mlp.up_proj": (I, E),

@@ -13,6 +13,7 @@ import transformers
 import attend
 import attend.transformers
 import protocol
+import weights
 
 NAME, VERSION = "attend in Python", f"{attend.__version__}, Transformers {transformers.__version__}"
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
@@ -24,6 +25,8 @@ def set_threads(threads):
 
 
 def ways(case, inputs):
+    if case["kind"] == "pretrained":
+        return pretrained_ways(case, inputs)
     return model_ways(case, inputs) if case["kind"] == "model" else call_ways(case, inputs)
 
 
@@ -83,6 +86,20 @@ def model_ways(case, inputs):
         call = recording(model, call)
     call.clock = clock
     yield f"Transformers, {case['attention']}{', recorded' if case['recorded'] else ''}", call, lambda out: out.float().numpy()
+
+
+def pretrained_ways(case, inputs):
+    """Transformers as it computes by itself."""
+    folder = weights.folder_of(case)
+    opened = lambda: transformers.AutoModel.from_pretrained(folder, dtype=DTYPES[case["dtype"]])
+    model_class = transformers.AutoModel if case["phase"] == "encode" else transformers.AutoModelForCausalLM
+    ids = torch.from_numpy(inputs["ids"])
+    if case["phase"] == "open":
+        call = lambda: opened()(ids).last_hidden_state
+    else:
+        model = model_class.from_pretrained(folder, dtype=DTYPES[case["dtype"]], attn_implementation="sdpa").eval()
+        call = {"encode": encoding, "prefill": prefilling, "decode": decoding}[case["phase"]](model, ids, case["new"])
+    yield "Transformers, sdpa", call, lambda out: out.float().numpy().reshape(-1, out.shape[-1])
 
 
 def recording(model, call):

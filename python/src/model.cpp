@@ -308,7 +308,7 @@ one. Results are NumPy arrays of float32, the same bits for any number of thread
 ('llama', 2, 16)
 >>> hidden = model.forward([1, 2, 3, 4, 5], starts=[0, 2, 5])  # two sequences, of 2 and 3 tokens
 >>> hidden.shape, model.logits(hidden[[1, 4]]).shape
-((5, 16), (2, 30))
+((5, 16), (2, 1000))
 >>> model.generate([1, 2, 3], max_new_tokens=5).shape
 (5,)
 >>> cache = model.cache()
