@@ -71,13 +71,13 @@ void bind_info(nb::module_& m) {
 // ---- Cache ----
 
 // `busy`: a call computes with it, on another thread where it is seen.
-struct Cache {
+struct SequenceCache {
   ModelCache cache;
   bool busy = false;
 };
 
 // The cache, where no call computes with it. Throws ValueError.
-ModelCache& idle(const char* function, Cache& self) {
+ModelCache& idle(const char* function, SequenceCache& self) {
   if (self.busy) throw Error(ErrorCode::bad_value, function, "another call computes with this cache");
   return self.cache;
 }
@@ -88,16 +88,16 @@ constexpr const char* cache_doc =
 len() says of how many tokens. It holds copies of none: fork() shares what is full.)";
 
 void bind_cache(nb::module_& m) {
-  const auto fork = [](Cache& self) {
+  const auto fork = [](SequenceCache& self) {
     ModelCache& cache = idle("ModelCache.fork", self);
-    return call("ModelCache.fork", [&] { return Cache{cache}; });
+    return call("ModelCache.fork", [&] { return SequenceCache{cache}; });
   };
   constexpr const char* fork_doc = "A cache of the same tokens; neither sees what comes to the other later.";
-  nb::class_<Cache>(m, "ModelCache", cache_doc)
-      .def("__len__", [](const Cache& self) { return self.cache.length(); })
+  nb::class_<SequenceCache>(m, "ModelCache", cache_doc)
+      .def("__len__", [](const SequenceCache& self) { return self.cache.length(); })
       .def(
           "truncate",
-          [](Cache& self, std::int64_t length) {
+          [](SequenceCache& self, std::int64_t length) {
             ModelCache& cache = idle("ModelCache.truncate", self);
             call("ModelCache.truncate", [&] { cache.truncate(length); });
           },
@@ -105,7 +105,7 @@ void bind_cache(nb::module_& m) {
       .def("fork", fork, fork_doc)
       .def("__copy__", fork)
       .def("__repr__",
-           [](const Cache& self) { return "ModelCache(" + std::to_string(self.cache.length()) + " tokens)"; });
+           [](const SequenceCache& self) { return "ModelCache(" + std::to_string(self.cache.length()) + " tokens)"; });
 }
 
 // The caches of one call, which no other call may have meanwhile.
@@ -115,7 +115,7 @@ class Caches {
     if (caches.is_none()) return;
     held_ = read_list(function, "caches", "a list of ModelCache", caches);
     for (const nb::handle each : held_) {
-      Cache* cache = nullptr;
+      SequenceCache* cache = nullptr;
       if (!nb::try_cast(each, cache) || cache == nullptr) {
         throw nb::type_error((std::string(function) + ": caches[" + std::to_string(caches_.size()) +
                               "]: expected a ModelCache, got " + repr_of(each))
@@ -123,7 +123,7 @@ class Caches {
       }
       caches_.push_back(cache);
     }
-    for (Cache* cache : caches_) {
+    for (SequenceCache* cache : caches_) {
       if (cache->busy) {
         release();
         throw Error(ErrorCode::bad_value, function, "caches: one is given twice, or another call computes with it");
@@ -145,7 +145,7 @@ class Caches {
   }
 
   nb::list held_;
-  std::vector<Cache*> caches_;
+  std::vector<SequenceCache*> caches_;
   std::vector<ModelCache*> taken_;  // those of the first of caches_
 };
 
@@ -214,11 +214,11 @@ struct Loaded {
     return to_python({}, attend::python::call(function, [&] { return model.embed(given.ids(), given.call()); }));
   }
 
-  Cache cache(nb::handle dtype) const {
+  SequenceCache cache(nb::handle dtype) const {
     constexpr const char* function = "Model.cache";
     std::optional<DType> wanted;
     if (!dtype.is_none()) wanted = read_dtype(function, dtype, {DType::f32, DType::bf16, DType::i8});
-    return call(function, [&] { return Cache{model.cache(wanted)}; });
+    return call(function, [&] { return SequenceCache{model.cache(wanted)}; });
   }
 
   nb::object generate(nb::handle ids, std::int64_t max_new_tokens, double temperature, std::int64_t top_k, double top_p,
