@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import shutil
 
 import numpy
 from safetensors.numpy import save_file
@@ -10,7 +9,11 @@ from safetensors.numpy import save_file
 CONFIG = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
           "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 1000, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
           "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": False, "eos_token_id": None}
-TOKENIZER = pathlib.Path(__file__).parent / "fuzz/corpus/tokenizer/wordpiece"
+WORDS = ["?", "the", "cat", "sat", *(f"word{n}" for n in range(4, CONFIG["vocab_size"]))]
+TOKENIZER = {"version": "1.0", "pre_tokenizer": {"type": "WhitespaceSplit"},
+             "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+             "model": {"type": "WordPiece", "unk_token": "?", "max_input_chars_per_word": 100, "continuing_subword_prefix": "##",
+                       "vocab": {word: n for n, word in enumerate(WORDS)}}}
 
 
 def tensors():
@@ -31,5 +34,5 @@ def write(folder):
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(CONFIG))
     save_file(tensors(), folder / "model.safetensors")
-    shutil.copy(TOKENIZER, folder / "tokenizer.json")
+    (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
     return str(folder)

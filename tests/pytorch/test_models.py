@@ -138,6 +138,7 @@ DECODERS = {
         ["rope_parameters", "head_dim", "num_key_value_heads", "attention_bias", "mlp_bias", "pretraining_tp"])),
     "mistral": mistral(),
     "mistral window": mistral(sliding_window=5, head_dim=12),
+    "mistral layer_types": mistral(sliding_window=5, layer_types=["full_attention", "sliding_attention", "full_attention"]),
     "qwen2": qwen2(tie_word_embeddings=True),
     "qwen2 windows": qwen2(**WINDOWS),
     "qwen2 windows, old": qwen2(**WINDOWS, old={"layer_types": None}),
@@ -187,16 +188,16 @@ class Both:
         model_class = getattr(transformers, self.case.name)
         return model_class.from_pretrained(self.folder, attn_implementation="eager", dtype=dtype).eval()
 
-    def ids(self, length, seed=5):
-        random = np.random.default_rng((seed, length))
-        ids = random.integers(6, 99, length)  # none that pads
-        kinds = getattr(self.theirs.config, "type_vocab_size", 1) if self.case.name.startswith("Bert") else 1
-        return ids, random.integers(0, kinds, length)
+    def ids(self, length):
+        """Ids, none of which pads, and BERT's types of them; None for who has no types."""
+        random = np.random.default_rng(length)
+        ids = random.integers(6, 99, length)
+        return ids, random.integers(self.theirs.config.type_vocab_size, size=length) if self.case.name.startswith("Bert") else None
 
 
-def hidden_of(model, ids, types):
+def hidden_of(model, ids, types=None):
     inputs = {"input_ids": torch.from_numpy(ids)[None]}
-    if types.any():
+    if types is not None:
         inputs["token_type_ids"] = torch.from_numpy(types)[None]
     with torch.inference_mode():
         return model.base_model(**inputs).last_hidden_state[0]
@@ -290,9 +291,9 @@ def test_info(both, name):
 def test_a_token_that_pads_has_the_place_of_padding(both):
     """RoBERTa counts positions by the ids that don't pad."""
     pair = both("roberta")
-    ids, types = pair.ids(20)
+    ids, _ = pair.ids(20)
     ids[[3, 11, 12]] = 1
-    assert far(pair.ours.forward(ids), hidden_of(pair.theirs, ids, types)) <= TOLERANCE
+    assert far(pair.ours.forward(ids), hidden_of(pair.theirs, ids)) <= TOLERANCE
 
 
 # ---- MiniLM ----
@@ -312,7 +313,7 @@ def test_minilm(minilm):
     assert ours.info.parameters == sum(each.numel() for name, each in theirs.named_parameters() if "pooler" not in name)
     texts = [tokenizer.encode(each).ids for each in SENTENCES] + [np.random.default_rng(1).integers(1000, 30000, 512)]
     for ids in texts:
-        assert far(ours.forward(ids), hidden_of(theirs, ids, np.zeros_like(ids))) <= TOLERANCE
+        assert far(ours.forward(ids), hidden_of(theirs, ids)) <= TOLERANCE
 
 
 def test_minilm_in_bf16(minilm):
@@ -323,9 +324,8 @@ def test_minilm_in_bf16(minilm):
     errors = []
     for sentence in SENTENCES:
         ids = minilm[1].encode(sentence).ids
-        types = np.zeros_like(ids)
-        expected = hidden_of(exact, ids, types)
-        errors.append((far(ours.forward(ids), expected), far(hidden_of(theirs, ids, types).float(), expected)))
+        expected = hidden_of(exact, ids)
+        errors.append((far(ours.forward(ids), expected), far(hidden_of(theirs, ids).float(), expected)))
     ours, theirs = map(max, zip(*errors))
     assert ours <= 3 * theirs
 
@@ -354,13 +354,13 @@ FAMILIES = ["bert", "roberta", "gpt2", "llama3", "qwen2 windows", "qwen3"]
 def test_sequences_together_are_each_alone(both, name, dtype):
     pair = both(name, dtype)
     parts = [pair.ids(length) for length in (1, 40, 7, 3, 100)]
-    ids, types = (np.concatenate(each) for each in zip(*parts))
+    ids, types = (None if each[0] is None else np.concatenate(each) for each in zip(*parts))
     starts = np.cumsum([0, *(len(each) for each, _ in parts)])
     together = pair.ours.forward(ids, starts=starts, types=types)
     for at, (each, kinds) in zip(starts, parts):
         np.testing.assert_array_equal(together[at:at + len(each)], pair.ours.forward(each, types=kinds))
     vectors = pair.ours.embed(ids, starts=starts, types=types)
-    np.testing.assert_array_equal(vectors[2:3], pair.ours.embed(*parts[2][:1], types=parts[2][1]))
+    np.testing.assert_array_equal(vectors[2:3], pair.ours.embed(parts[2][0], types=parts[2][1]))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -385,12 +385,13 @@ def test_a_cache_in_pieces_is_the_whole(both, name, dtype):
     pair = both(name, dtype)
     ids, _ = pair.ids(60)
     whole = pair.ours.forward(ids)
-    for pieces in ([1] * 60, [30, 1, 1, 28], [59, 1]):
+    # Few rows are computed by another path than many, in which sums have another order: then to rounding, of bf16 three layers long.
+    for pieces, tolerance in ([1] * 60, TOLERANCE), ([30, 1, 1, 28], TOLERANCE), ([59, 1], TOLERANCE), ([30, 30], 0):
         cache, got = pair.ours.cache(), []
         for at, piece in zip(np.cumsum([0, *pieces]), pieces):
             got.append(pair.ours.forward(ids[at:at + piece], caches=[cache]))
         assert len(cache) == 60
-        assert far(np.concatenate(got), torch.from_numpy(whole)) <= (TOLERANCE if dtype == torch.float32 else 3e-2)
+        assert far(np.concatenate(got), torch.from_numpy(whole)) <= (tolerance if dtype == torch.float32 or not tolerance else 3e-2)
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -564,7 +565,7 @@ def test_a_recording_has_the_weights_of_eager(both, name):
     ids, types = pair.ids(30)
     recording = pair.ours.record(ids, types=types, top=3, map=(8, 8), keep="qk")
     assert recording.layers == ["0.self", "1.self", "2.self"] and recording.ids.tolist() == [ids.tolist()]
-    inputs = {"token_type_ids": torch.from_numpy(types)[None]} if name == "bert" else {}
+    inputs = {} if types is None else {"token_type_ids": torch.from_numpy(types)[None]}
     with torch.inference_mode():
         expected = pair.theirs(torch.from_numpy(ids)[None], output_attentions=True, **inputs).attentions
     for layer, weights in zip(recording, expected):
@@ -760,7 +761,7 @@ def test_what_a_family_does_not_have(both):
             encoder.forward([6, 7], types=types)
     with pytest.raises(ValueError, match="types"):
         decoder.forward([6, 7], types=[0, 1])
-    with pytest.raises(ValueError, match="hidden"):
+    with pytest.raises(ValueError, match=r"\[2,5\]"):
         decoder.logits(hidden[:, :5])
     with pytest.raises(TypeError, match="dtype"):
         attend.Model.load("x", dtype="float16")
