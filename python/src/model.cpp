@@ -156,8 +156,15 @@ class Arguments {
  public:
   Arguments(const char* function, nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches)
       : ids_(read_integers(function, "ids", ids)), caches_(function, caches) {
+    // For the library, nothing and none are one.
+    const auto refuse_empty = [&](const char* name, bool empty) {
+      if (empty) throw Error(ErrorCode::bad_value, function, std::string(name) + " is empty: expected None, or some");
+    };
     if (!starts.is_none()) starts_ = read_integers(function, "starts", starts);
     if (!types.is_none()) types_ = read_integers(function, "types", types);
+    refuse_empty("starts", starts_ && starts_->count() == 0);
+    refuse_empty("types", types_ && types_->count() == 0);
+    refuse_empty("caches", !caches.is_none() && caches_.get().empty());
   }
 
   std::span<const std::int64_t> ids() const { return numbers_of(ids_); }

@@ -454,6 +454,8 @@ def test_wrong_caches(both):
         model.forward([6, 7], starts=[0, 1, 2], caches=[cache, cache])
     with pytest.raises(ValueError):
         model.forward([6, 7], starts=[0, 1, 2], caches=[cache])
+    with pytest.raises(ValueError, match="caches is empty"):
+        model.forward([6, 7], caches=[])
     with pytest.raises(ValueError):
         model.forward([6, 7], caches=[both("gpt2").ours.cache()])
     with pytest.raises(TypeError, match=r"caches\[1\]: expected a ModelCache, got 5"):
@@ -756,7 +758,7 @@ def test_ids_that_do_not_fit(both, name):
     for ids, said in ([[], "ids"], [[99], "99"], [[-1], "-1"], [[6] * 129, "129"]):
         with pytest.raises(ValueError, match=said):
             model.forward(ids)
-    for starts in ([0], [0, 3], [1, 2], [0, 0, 2], [0, 2, 1, 2], [0, 1]):
+    for starts in ([], [0], [0, 3], [1, 2], [0, 0, 2], [0, 2, 1, 2], [0, 1]):
         with pytest.raises(ValueError, match="starts"):
             model.forward([6, 7], starts=starts)
     with pytest.raises(TypeError, match="ids: expected whole numbers"):
@@ -771,7 +773,7 @@ def test_what_a_family_does_not_have(both):
     for call in (lambda: encoder.logits(hidden), encoder.cache, lambda: encoder.generate([6, 7])):
         with pytest.raises(ValueError):
             call()
-    for types in ([0], [0, 2], [0, -1]):
+    for types in ([], [0], [0, 2], [0, -1]):
         with pytest.raises(ValueError, match="types"):
             encoder.forward([6, 7], types=types)
     with pytest.raises(ValueError, match="types"):
