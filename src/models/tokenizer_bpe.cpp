@@ -194,7 +194,7 @@ std::vector<Bpe::Symbol> Bpe::symbols(std::string_view word) const {
 }
 
 void Bpe::tokenize(std::string_view word, bool byte_level, std::vector<WordToken>& to) const {
-  append_cached(number_ * 2 + (byte_level ? 1 : 0), word, to, [&] { find(word, byte_level, to); });
+  append_cached(number_ + (byte_level ? 1 : 0), word, to, [&] { find(word, byte_level, to); });
 }
 
 void Bpe::find(std::string_view word, bool byte_level, std::vector<WordToken>& to) const {

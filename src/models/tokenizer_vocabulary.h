@@ -57,7 +57,7 @@ class WordCache {
   Word& place(std::uint64_t model, std::string_view text);
   static bool takes(std::string_view text) { return text.size() <= 64; }
 
-  // A number that no other model has.
+  // A number that no other model has; so is the one after it, for a model that reads words in two ways.
   static std::uint64_t new_model();
 
  private:

@@ -62,6 +62,14 @@ TEST(Tokenizer, FourThreadsAtOnce) {
   }
 }
 
+// Words are kept for all models of a thread: none may take another's, whichever numbers they have.
+TEST(Tokenizer, ModelsOfBothKindsDoNotShareWords) {
+  const auto ids = [](const json& each) { return tokenizer_of(each["tokenizer"]).encode("a").ids; };
+  const auto expected = ids(golden()[0]);
+  for (const json& each : golden()) ids(each);
+  for (std::size_t n = 0; n < 3 * golden().size(); ++n) EXPECT_EQ(ids(golden()[0]), expected) << n;
+}
+
 TEST(Tokenizer, TokensHaveIds) {
   const json& file = golden()[0]["tokenizer"];
   const Tokenizer tokenizer = tokenizer_of(file);
