@@ -1,19 +1,13 @@
 #include "cli/show.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "attend/error.h"
 #include "attend/io.h"
-#include "cli/attention_options.h"
 #include "cli/command.h"
-#include "cli/suggest.h"
-#include "cli/terminal.h"
 
 namespace attend::cli {
 namespace {
@@ -22,99 +16,10 @@ using Json = nlohmann::ordered_json;
 
 struct Arguments {
   std::string file;
-  std::int64_t item = 0;
-  std::string layer;
-  std::optional<std::int64_t> head, query, limit;
-  std::string strip;
-  std::string sort, kind;
-  std::string scale = "linear";
-  TextForm form;
+  ShowArguments what;
   std::vector<std::string> files;
   bool json = false;
 };
-
-std::string ending_of(const std::string& file) {
-  return std::filesystem::path(file).extension().string();
-}
-
-// ---- What was asked for ----
-
-// Before the file is read: what can't stand together, and what nothing would use.
-void check(const Arguments& x) {
-  const auto needs_head = [&](const char* option) {
-    if (x.layer.empty() || !x.head)
-      throw UsageError(fmt::format("{}: say of which head, with --layer and --head", option));
-  };
-  if (x.head && x.layer.empty()) throw UsageError("--head: say of which layer, with --layer");
-  if (x.head && (!x.sort.empty() || !x.kind.empty() || x.limit))
-    throw UsageError("--head: one head has no table for --sort, --kind or --limit");
-  if (x.query) needs_head("--query");
-  if (!x.strip.empty()) needs_head("--strip");
-  if (x.query && !x.strip.empty()) throw UsageError("--query and --strip can't stand together");
-  if (x.json && !x.files.empty()) throw UsageError("--json and -o can't stand together; -o writes a .json file too");
-  if (x.json && !x.strip.empty()) throw UsageError("--json and --strip can't stand together");
-  for (const std::string& file : x.files) {
-    const std::string ending = ending_of(file);
-    if (x.query && ending != ".json")
-      throw UsageError(fmt::format("-o: a query's top keys go into a .json file, not into '{}'", file));
-    if (!x.strip.empty() && ending == ".json")
-      throw UsageError(fmt::format("-o: a strip goes into a .svg, .png or .npy file, not into '{}'", file));
-    if (ending == ".npy" && x.layer.empty()) throw UsageError("-o: say of which layer numbers are, with --layer");
-  }
-}
-
-std::int64_t find_layer(const Recording& recording, const std::string& name) {
-  const auto& layers = recording.layers();
-  const auto found = std::ranges::find(layers, name, &RecordedLayer::name);
-  if (found != layers.end()) return found - layers.begin();
-  const auto number = parse_whole_numbers(name);
-  if (number && number->size() == 1 && number->front() >= 0 && number->front() < std::ssize(layers))
-    return number->front();
-  std::vector<std::string> names;
-  names.reserve(layers.size());
-  for (const RecordedLayer& layer : layers) names.push_back(layer.name);
-  std::string suggestion = did_you_mean(name, names);
-  if (suggestion.empty() && !names.empty())
-    suggestion = names.size() == 1 ? fmt::format("; there is {}", names[0])
-                                   : fmt::format("; there are 0 to {}, called {} to {}", names.size() - 1,
-                                                 names.front(), names.back());
-  throw UsageError(fmt::format("--layer: no layer '{}'{}", name, suggestion));
-}
-
-Selection select(const Recording& recording, const Arguments& arguments) {
-  Selection selection{recording, arguments.item};
-  if (!arguments.layer.empty()) selection.layer = find_layer(recording, arguments.layer);
-  for (const RecordedLayer& layer : recording.layers())
-    if (arguments.item >= layer.batch)
-      throw UsageError(layer.batch == 1
-                           ? fmt::format("--item: there is item 0 alone, got {}", arguments.item)
-                           : fmt::format("--item: there are 0 to {}, got {}", layer.batch - 1, arguments.item));
-  if (!arguments.head) return selection;
-  const RecordedLayer& layer = recording.layers()[static_cast<std::size_t>(*selection.layer)];
-  if (std::ranges::find(layer.heads, *arguments.head) == layer.heads.end()) {
-    const bool all = layer.heads.back() == std::ssize(layer.heads) - 1;
-    throw UsageError(
-        fmt::format("--head: layer {} has {}, got {}", layer.name,
-                    all ? fmt::format("0 to {}", layer.heads.back()) : fmt::format("{}", fmt::join(layer.heads, ", ")),
-                    *arguments.head));
-  }
-  selection.head = arguments.head;
-  if (arguments.query && *arguments.query >= layer.queries)
-    throw UsageError(
-        fmt::format("--query: layer {} has 0 to {}, got {}", layer.name, layer.queries - 1, *arguments.query));
-  return selection;
-}
-
-std::vector<LayerHead> chosen_heads(const Selection& selection, const Arguments& arguments) {
-  std::vector<LayerHead> heads = heads_of(selection);
-  if (!arguments.kind.empty())
-    std::erase_if(heads, [&](const LayerHead& x) { return x.scores.kind != arguments.kind; });
-  sort_heads(heads, arguments.sort);
-  if (arguments.limit && *arguments.limit < std::ssize(heads)) heads.resize(static_cast<std::size_t>(*arguments.limit));
-  return heads;
-}
-
-// ---- JSON ----
 
 template <class T>
 Json or_null(const std::optional<T>& value) {
@@ -126,28 +31,7 @@ Json layer_json(const RecordedLayer& x) {
           {"keys", x.keys}, {"qk", x.has_qk}};
 }
 
-Json head_json(const Recording& recording, const LayerHead& head) {
-  Json entry = {{"layer", recording.layers()[static_cast<std::size_t>(head.layer)].name},
-                {"head", head.scores.head},
-                {"kind", head.scores.kind}};
-  for (const Score& score : all_scores()) {
-    entry[score.name] = or_null(score.of(head.scores));
-    if (score.name == "sink") entry["sink_key"] = head.scores.sink_key < 0 ? Json(nullptr) : Json(head.scores.sink_key);
-  }
-  return entry;
-}
-
-void add_query(Json& report, const QueryRow& row) {
-  report["query"] = row.query;
-  report["token"] = or_null(row.token);
-  report["entropy"] = row.entropy;
-  report["distance"] = or_null(row.distance);
-  report["top"] = Json::array();
-  for (const QueryRow::Key& key : row.top)
-    report["top"].push_back({{"key", key.key}, {"token", or_null(key.token)}, {"weight", key.weight}});
-}
-
-std::string to_json(const Selection& selection, const Arguments& arguments) {
+std::string to_json(const Selection& selection, const ShowArguments& arguments) {
   const Recording& recording = selection.recording;
   const auto tokens = [&](const std::vector<std::vector<std::string>>& of) {
     return selection.item < std::ssize(of) ? Json(of[static_cast<std::size_t>(selection.item)]) : Json(nullptr);
@@ -166,150 +50,49 @@ std::string to_json(const Selection& selection, const Arguments& arguments) {
   return report.dump(2) + "\n";
 }
 
-// ---- Files ----
-
-std::string title_of(const Selection& selection) {
-  const std::string& layer = selection.recording.layers()[static_cast<std::size_t>(*selection.layer)].name;
-  return selection.recording.model.empty() ? layer : fmt::format("{}: {}", selection.recording.model, layer);
-}
-
-// All maps of a layer in one tensor [H,R,C], or one head's [R,C].
-Tensor stacked(const std::vector<HeadMap>& maps) {
-  const Tensor& first = maps[0].values;
-  if (maps.size() == 1) return first.clone();
-  Tensor all({std::ssize(maps), first.size(0), first.size(1)}, first.dtype());
-  for (std::size_t n = 0; n < maps.size(); ++n)
-    all.view().select(0, static_cast<std::int64_t>(n)).copy_from(maps[n].values);
-  return all;
-}
-
-void write_strip(const std::string& file, const Selection& selection, const Arguments& arguments) {
-  HeadStrip made = head_strip(selection, arguments.strip, picture_scale(arguments.scale));
-  if (ending_of(file) == ".npy") return writing([&] { write_npy(file, made.values); });
-  made.strip.title = fmt::format("{}, head {}", title_of(selection), *selection.head);
-  const std::string bytes = ending_of(file) == ".png" ? png_token_strip(made.strip) : svg_token_strip(made.strip);
-  writing([&] { write_file(file, bytes); });
-  warn_of_missing_characters(file, fmt::format("{}{}", made.strip.title, fmt::join(made.strip.tokens, "")));
-}
-
-void write_maps(const std::string& file, const Selection& selection, const Arguments& arguments) {
-  const std::vector<HeadMap> maps = layer_maps(selection, *selection.layer, picture_scale(arguments.scale));
-  if (ending_of(file) == ".npy") return writing([&] { write_npy(file, stacked(maps)); });
-  std::vector<HeatMap> drawn;
-  for (const LayerHead& head : heads_of(selection)) {
-    drawn.push_back(maps[drawn.size()].map);
-    drawn.back().title = fmt::format("head {}: {}", head.scores.head, head.scores.kind);
-  }
-  std::string title = title_of(selection);
-  if (drawn.size() == 1) title += ", " + drawn[0].title, drawn[0].title.clear();
-  const std::string bytes = ending_of(file) == ".png" ? png_heat_map(drawn, title) : svg_heat_map(drawn, title);
-  writing([&] { write_file(file, bytes); });
-  const HeatMap& any = drawn[0];
-  warn_of_missing_characters(
-      file, fmt::format("{}{}{}", title, fmt::join(any.row_labels, ""), fmt::join(any.column_labels, "")));
-}
-
-void write_grid(const std::string& file, const Selection& selection, const Arguments& arguments) {
-  const AllMaps all = head_grid(selection, picture_scale(arguments.scale));
-  const std::string bytes = ending_of(file) == ".png" ? png_head_grid(all.grid) : svg_head_grid(all.grid);
-  writing([&] { write_file(file, bytes); });
-  warn_of_missing_characters(file, all.grid.title);
-}
-
-void write(const std::string& file, const Selection& selection, const Arguments& arguments) {
+void write(const std::string& file, const Selection& selection, const ShowArguments& arguments) {
   if (ending_of(file) == ".json")
     writing([&] { write_file(file, to_json(selection, arguments)); });
-  else if (!arguments.strip.empty())
-    write_strip(file, selection, arguments);
-  else if (selection.layer)
-    write_maps(file, selection, arguments);
   else
-    write_grid(file, selection, arguments);
+    write_shown(file, selection, arguments);
   tell("attend: wrote " + file);
 }
 
-// ---- The terminal ----
-
-std::string to_text(const Selection& selection, const Arguments& arguments) {
-  const TerminalStyle style = style_of(arguments.form);
-  std::string text = overview(selection, style.width) + "\n";
-  if (selection.layer && selection.head) {
-    text += head_text(selection.recording, heads_of(selection).front(), style.width);
-    if (arguments.query) return text + "\n" + query_text(query_row(selection, *arguments.query));
-    const PictureScale scale = picture_scale(arguments.scale);
-    if (!arguments.strip.empty())
-      return text + "\n" + terminal_token_strip(head_strip(selection, arguments.strip, scale).strip, style);
-    HeadMap map = std::move(layer_maps(selection, *selection.layer, scale).front());
-    const int beside = map.map.row_labels.empty() ? 14 : style.width / 3 + 2;  // the rows' indices, or their words
-    map = merged_map(selection, *selection.layer, std::move(map), style.width - beside);
-    return text + "\n" + terminal_heat_map(map.map, style);
-  }
-  const std::vector<LayerHead> heads = chosen_heads(selection, arguments);
-  if (heads.empty())
-    return text + (arguments.kind.empty() ? "no heads\n" : fmt::format("no head of the kind {}\n", arguments.kind));
-  // A file or a pipe has no edge.
-  const int width = arguments.form.width > 0 || on_terminal() ? style.width : widest;
-  return text + heads_table(selection.recording, selection.item, heads, width, arguments.sort);
-}
-
 void run(const Arguments& arguments) {
-  check(arguments);
+  check_show(arguments.what, arguments.files);
+  if (arguments.json && !arguments.files.empty())
+    throw UsageError("--json and -o can't stand together; -o writes a .json file too");
+  if (arguments.json && !arguments.what.strip.empty()) throw UsageError("--json and --strip can't stand together");
   const Recording recording = Recording::load(arguments.file);
-  const Selection selection = select(recording, arguments);
-  if (arguments.json) return print(to_json(selection, arguments));
-  for (const std::string& file : arguments.files) write(file, selection, arguments);
-  if (arguments.files.empty()) print(to_text(selection, arguments));
-}
-
-void add_what(CLI::App& app, Arguments& arguments) {
-  const std::string group = "What to show";
-  whole_number(app.add_option("--item", arguments.item, "Of a batch, which text, from 0 (0)"), 0)->group(group);
-  app.add_option("--layer", arguments.layer,
-                 "A layer, by its name or its number from 0: the table of its heads, with -o their maps")
-      ->type_name("NAME|N")
-      ->group(group);
-  whole_number(app.add_option("--head", arguments.head,
-                              "With --layer: one head, by the model's number from 0: its scores and its map"),
-               0)
-      ->group(group);
-  whole_number(app.add_option("--query", arguments.query,
-                              "With --layer and --head: the top keys of one query, from 0, and their weights"),
-               0)
-      ->group(group);
-  choose_one(app.add_option("--strip", arguments.strip,
-                            "With --layer and --head: the tokens, each on the colour of what it received, of its lift "
-                            "or of its entropy as a query"),
-             "received|lift|entropy")
-      ->group(group);
-  choose_one(app.add_option("--sort", arguments.sort, "Heads of the largest score first (layer: as they are)"),
-             "sink|previous|duplicate|induction|local|entropy|distance|layer")
-      ->group(group);
-  choose_one(app.add_option("--kind", arguments.kind, "Heads of one kind alone"), "sink|previous|induction|local|broad")
-      ->group(group);
-  whole_number(app.add_option("--limit", arguments.limit, "At most so many heads"), 1)->group(group);
-}
-
-void add_form(CLI::App& app, Arguments& arguments) {
-  const std::string group = "How to show it";
-  app.add_flag("--json", arguments.json, "Print one JSON object instead of the text")->group(group);
-  file_ending(
-      app.add_option("-o,--output", arguments.files,
-                     "Write to FILE instead: .svg or .png (maps of all heads, of a layer's or one, or a "
-                     "strip), .npy (a layer's or a head's numbers) or .json by its ending. May be given several "
-                     "times"),
-      {".svg", ".png", ".npy", ".json"})
-      ->take_all()
-      ->allow_extra_args(false)
-      ->group(group);
-  choose_one(app.add_option("--scale", arguments.scale,
-                            "How values are spread over the colours; sqrt and log show small weights beside a large "
-                            "one (linear)"),
-             "linear|sqrt|log")
-      ->group(group);
-  for (CLI::Option* option : add_text_form(app, arguments.form)) option->group(group);
+  const Selection selection = select(recording, arguments.what);
+  if (arguments.json) return print(to_json(selection, arguments.what));
+  for (const std::string& file : arguments.files) write(file, selection, arguments.what);
+  if (!arguments.files.empty()) return;
+  print(overview(selection, style_of(arguments.what.form).width) + "\n" + shown_text(selection, arguments.what));
 }
 
 }  // namespace
+
+nlohmann::ordered_json head_json(const Recording& recording, const LayerHead& head) {
+  Json entry = {{"layer", recording.layers()[static_cast<std::size_t>(head.layer)].name},
+                {"head", head.scores.head},
+                {"kind", head.scores.kind}};
+  for (const Score& score : all_scores()) {
+    entry[score.name] = or_null(score.of(head.scores));
+    if (score.name == "sink") entry["sink_key"] = head.scores.sink_key < 0 ? Json(nullptr) : Json(head.scores.sink_key);
+  }
+  return entry;
+}
+
+void add_query(nlohmann::ordered_json& report, const QueryRow& row) {
+  report["query"] = row.query;
+  report["token"] = or_null(row.token);
+  report["entropy"] = row.entropy;
+  report["distance"] = or_null(row.distance);
+  report["top"] = Json::array();
+  for (const QueryRow::Key& key : row.top)
+    report["top"].push_back({{"key", key.key}, {"token", or_null(key.token)}, {"weight", key.weight}});
+}
 
 Command add_show(CLI::App& root) {
   CLI::App* app = root.add_subcommand(
@@ -326,8 +109,20 @@ Command add_show(CLI::App& root) {
   app->add_option("FILE", arguments->file, "A recording, as attend explain -o x.attend writes it")
       ->type_name("FILE")
       ->required();
-  add_what(*app, *arguments);
-  add_form(*app, *arguments);
+  const std::string what = "What to show", form = "How to show it";
+  whole_number(app->add_option("--item", arguments->what.item, "Of a batch, which text, from 0 (0)"), 0)->group(what);
+  add_show_what(*app, arguments->what, what);
+  app->add_flag("--json", arguments->json, "Print one JSON object instead of the text")->group(form);
+  file_ending(
+      app->add_option("-o,--output", arguments->files,
+                      "Write to FILE instead: .svg or .png (maps of all heads, of a layer's or one, or a "
+                      "strip), .npy (a layer's or a head's numbers) or .json by its ending. May be given several "
+                      "times"),
+      {".svg", ".png", ".npy", ".json"})
+      ->take_all()
+      ->allow_extra_args(false)
+      ->group(form);
+  add_show_form(*app, arguments->what, form);
   return {app, [arguments] { run(*arguments); }};
 }
 

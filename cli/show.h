@@ -1,7 +1,10 @@
 // What `show` tells of a recording: its heads as a table, one head or one query of it in words, pictures of its maps.
+// `model` tells the same of the one that it makes.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +12,7 @@
 
 #include "attend/picture.h"
 #include "attend/recording.h"
+#include "cli/terminal.h"
 
 namespace attend::cli {
 
@@ -24,6 +28,45 @@ struct LayerHead {
   std::int64_t layer = 0;
   HeadScores scores = {};
 };
+
+// ---- What was asked for ----
+
+// Of the command line.
+struct ShowArguments {
+  std::int64_t item = 0;
+  std::string layer;
+  std::optional<std::int64_t> head, query, limit;
+  std::string strip;
+  std::string sort, kind;
+  std::string scale = "linear";
+  TextForm form;
+
+  // Whether any part of the recording was asked for.
+  bool any() const { return !layer.empty() || limit || !sort.empty() || !kind.empty(); }
+};
+
+// --layer to --limit; --scale, --color and --width.
+void add_show_what(CLI::App& app, ShowArguments& arguments, const std::string& group);
+void add_show_form(CLI::App& app, ShowArguments& arguments, const std::string& group);
+
+// Before there is a recording: what can't stand together, and what nothing would use. Throws UsageError.
+void check_show(const ShowArguments& arguments, const std::vector<std::string>& files);
+
+// Throws UsageError for a layer, head or query that is not there.
+Selection select(const Recording& recording, const ShowArguments& arguments);
+std::vector<LayerHead> chosen_heads(const Selection& selection, const ShowArguments& arguments);
+
+std::string ending_of(const std::string& file);
+// A picture or a .npy file. Throws UsageError where there is none of that.
+void write_shown(const std::string& file, const Selection& selection, const ShowArguments& arguments);
+// The table of heads, or one head's scores with its map, its strip or its query.
+std::string shown_text(const Selection& selection, const ShowArguments& arguments);
+
+// "layer", "head", "kind" and its scores.
+nlohmann::ordered_json head_json(const Recording& recording, const LayerHead& head);
+struct QueryRow;
+// "query", "token", "entropy", "distance", "top".
+void add_query(nlohmann::ordered_json& report, const QueryRow& row);
 
 // ---- Tables and text ----
 
