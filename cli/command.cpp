@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "attend/error.h"
 #include "attend/picture.h"
@@ -95,6 +96,17 @@ std::string printable(std::string_view text) {
   return line;
 }
 
+std::string printable_lines(std::string_view text) {
+  std::string lines;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines += printable(text.substr(at, end - at));
+    if (end < text.size()) lines += '\n';
+    at = end + 1;
+  }
+  return lines;
+}
+
 void tell(std::string_view message) {
   const std::string line = printable(message) + "\n";
   (void)std::fwrite(line.data(), 1, line.size(), stderr);  // where standard error is closed, nobody is left to tell
@@ -116,6 +128,26 @@ void print(std::string_view text) {
 
 void close_output() {
   if (std::fflush(stdout) != 0) throw Failure(fmt::format("standard output: {}", std::strerror(errno)));
+}
+
+std::string read_stdin() {
+  std::string text;
+  char chunk[1 << 16];
+  while (const std::size_t count = std::fread(chunk, 1, sizeof chunk, stdin)) text.append(chunk, count);
+  if (std::ferror(stdin) != 0) throw Failure(fmt::format("standard input: {}", std::strerror(errno)));
+  return text;
+}
+
+std::string read_text(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string text;
+  char chunk[1 << 16];
+  while (stream) {
+    stream.read(chunk, sizeof chunk);
+    text.append(chunk, static_cast<std::size_t>(stream.gcount()));
+  }
+  if (!stream.is_open() || stream.bad()) throw Error(ErrorCode::bad_file, "", fmt::format("'{}' can't be read", file));
+  return text;
 }
 
 std::string with_unit(double amount, double step, std::span<const char* const> units) {

@@ -24,6 +24,7 @@ Command add_plan(CLI::App& root);
 Command add_inspect(CLI::App& root);
 Command add_picture(CLI::App& root);
 Command add_show(CLI::App& root);
+Command add_model(CLI::App& root);
 Command add_completion(CLI::App& root);
 Command add_help(CLI::App& root);
 
@@ -74,6 +75,8 @@ std::string first_sentence(const std::string& text);
 
 // One line without control characters, whatever a name or a word holds: a terminal obeys them.
 std::string printable(std::string_view text);
+// The same of text that may have several lines.
+std::string printable_lines(std::string_view text);
 // A line to standard error, made printable. Where that can't be written there is nobody to tell: never fails.
 void tell(std::string_view message);
 // Tells which characters of a text a .png file has as boxes; nothing of another file.
@@ -82,6 +85,11 @@ void warn_of_missing_characters(const std::string& file, std::string_view text);
 void print(std::string_view text);
 // Throws Failure unless everything printed has reached the system.
 void close_output();
+
+// All of standard input; throws Failure where it can't be read.
+std::string read_stdin();
+// All of a file; throws bad_file.
+std::string read_text(const std::string& file);
 
 // Three digits and a unit: "1.61 GFLOP", "296 KiB".
 std::string with_unit(double amount, double step, std::span<const char* const> units);

@@ -4,10 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -59,14 +56,6 @@ void require_preset(const std::string& name) {
   for (const Preset& preset : presets()) names.emplace_back(preset.name);
   if (std::find(names.begin(), names.end(), name) == names.end())
     throw UsageError(fmt::format("no preset '{}'{}", name, did_you_mean(name, names)));
-}
-
-std::string read_stdin() {
-  std::string text;
-  char chunk[1 << 16];
-  while (const std::size_t count = std::fread(chunk, 1, sizeof chunk, stdin)) text.append(chunk, count);
-  if (std::ferror(stdin) != 0) throw Failure(fmt::format("standard input: {}", std::strerror(errno)));
-  return text;
 }
 
 // A word of the sentence, else a position counted from 1. A word wins: "3 2 1" has the word 1 at position 3.

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -77,18 +78,20 @@ bool has_failed(pid_t child) {
 
 }  // namespace
 
+std::optional<fs::path> cache_folder() {
+  const fs::path folder = variable("XDG_CACHE_HOME");
+  if (folder.is_absolute()) return folder / "attend";  // so the XDG Base Directory Specification has it
+  if (variable("HOME").empty()) return std::nullopt;
+  return fs::path(variable("HOME")) / ".cache" / "attend";
+}
+
 std::string cache_file(const std::string& name) {
-  fs::path folder = variable("XDG_CACHE_HOME");
-  if (!folder.is_absolute()) {  // so the XDG Base Directory Specification has it
-    if (variable("HOME").empty())
-      throw Failure("neither XDG_CACHE_HOME nor HOME says where the page should go: -o FILE.html does");
-    folder = fs::path(variable("HOME")) / ".cache";
-  }
-  folder /= "attend";
+  const std::optional<fs::path> folder = cache_folder();
+  if (!folder) throw Failure("neither XDG_CACHE_HOME nor HOME says where the page should go: -o FILE.html does");
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw Failure(fmt::format("{}: {}", folder.string(), error.message()));
-  return (folder / name).string();
+  fs::create_directories(*folder, error);
+  if (error) throw Failure(fmt::format("{}: {}", folder->string(), error.message()));
+  return (*folder / name).string();
 }
 
 void open_in_browser(const std::string& path) {

@@ -1,11 +1,15 @@
-// A page in the user's browser.
+// The user's cache folder, and a page in the user's browser.
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
 
 namespace attend::cli {
 
-// A file of that name in the user's cache folder, whose folders are made. Throws Failure.
+// attend's folder in the user's cache, which need not exist; none where the environment does not say where that is.
+std::optional<std::filesystem::path> cache_folder();
+// A file of that name in it; folders are made. Throws Failure.
 std::string cache_file(const std::string& name);
 
 // Opens the file with what $BROWSER names, or as the desktop does, and goes on. Tells where nothing does.

@@ -52,13 +52,13 @@ void build(CLI::App& root, std::vector<Command>& commands) {
       "attend explain \"the cat sat on the mat\" --focus cat -o cat.svg\n"
       "attend run q.npy k.npy v.npy --causal -o out.npy\n"
       "attend picture w.npy --scale sqrt -o w.svg\n"
-      "attend show x.attend --sort sink");
+      "attend model minilm \"the cat sat on the mat because it was tired\"");
   root.set_help_flag("-h,--help", "Show this help");
   root.set_version_flag("--version", "attend " ATTEND_VERSION, "Show the version");
   root.require_subcommand(0, 1);
   root.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  commands = {add_explain(root), add_run(root),  add_plan(root),       add_inspect(root),
-              add_picture(root), add_show(root), add_completion(root), add_help(root)};
+  commands = {add_explain(root), add_run(root),   add_plan(root),       add_inspect(root), add_picture(root),
+              add_show(root),    add_model(root), add_completion(root), add_help(root)};
   // An option that is given its default's empty text would look as if it was not given.
   const auto not_empty = [](const std::string& value) { return value.empty() ? "expected a value, got ''" : ""; };
   for (const Command& command : commands)

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-COMMANDS = ["explain", "run", "plan", "inspect", "picture", "show", "completion", "help"]
+COMMANDS = ["explain", "run", "plan", "inspect", "picture", "show", "model", "completion", "help"]
 
 
 def attend(command, *arguments, **options):
@@ -55,6 +55,8 @@ def test_examples_use_options_that_exist(command, name):
         (["explain", "--hed", "2"], "no option '--hed'; did you mean '--head'?"),
         (["explain", "--hed=2"], "no option '--hed'; did you mean '--head'?"),
         (["run", "--casual", "q.npy"], "no option '--casual'; did you mean '--causal'?"),
+        (["model", "--generat", "2"], "no option '--generat'; did you mean '--generate'?"),
+        (["model", "--get", "minlm"], "did you mean 'minilm'?"),
         (["explain", "--preset", "jurney"], "no preset 'jurney'; did you mean 'journey'?"),
         (["explain", "--focus", "shrot"], "--focus: the sentence has no word 'shrot'; did you mean 'short'?"),
         (["explain", "žába skáče", "--focus", "zába"], "--focus: the sentence has no word 'zába'; did you mean 'žába'?"),

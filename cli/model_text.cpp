@@ -1,0 +1,278 @@
+// What a model made of a text, in words: its tokens, what it expects next, its heads and where they look.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "attend/picture.h"
+#include "cli/command.h"
+#include "cli/model.h"
+
+namespace attend::cli {
+namespace {
+
+constexpr std::size_t token_lines = 12;  // at most
+constexpr std::size_t strip_tokens = 300;
+
+// fmt counts columns as terminals do, wide characters twice.
+std::size_t columns_of(const std::string& text) {
+  const std::size_t room = 4 * text.size();
+  return room + text.size() - fmt::formatted_size("{:<{}}", text, room);
+}
+
+// Spaces are part of a decoder's tokens: quotes show them.
+std::string shown(const Computed& x, const std::string& token) {
+  return x.info.decoder() ? "\"" + printable(token) + "\"" : printable(token);
+}
+
+// "22.7 million"
+std::string counted(std::int64_t count) {
+  const auto x = static_cast<double>(count);
+  if (x >= 1e9) return fmt::format("{:.2f} billion", x / 1e9);
+  if (x >= 1e6) return fmt::format("{:.1f} million", x / 1e6);
+  return fmt::format("{}", count);
+}
+
+std::string bar(double share, int width) {
+  std::string text;
+  for (int i = 0; i < std::lround(width * std::clamp(share, 0.0, 1.0)); ++i) text += "█";
+  return text;
+}
+
+// Words side by side, each in a place of its own, in lines of that width.
+std::vector<std::string> in_columns(const std::vector<std::string>& words, int width) {
+  std::size_t widest_word = 1;
+  for (const std::string& word : words) widest_word = std::max(widest_word, columns_of(word));
+  const std::size_t in_line = std::max<std::size_t>(1, (static_cast<std::size_t>(width) + 2) / (widest_word + 2));
+  std::vector<std::string> lines;
+  for (std::size_t n = 0; n < words.size(); ++n) {
+    if (n % in_line == 0) lines.emplace_back();
+    const bool last = n % in_line + 1 == in_line || n + 1 == words.size();
+    lines.back() += last ? words[n] : fmt::format("{:<{}}  ", words[n], widest_word);
+  }
+  return lines;
+}
+
+std::string tokens_text(const Computed& x, int width) {
+  const std::vector<std::string>& tokens = x.recording.tokens[0];
+  std::size_t id_width = 1;
+  for (const std::int64_t id : x.encoding.ids) id_width = std::max(id_width, fmt::formatted_size("{}", id));
+  // A few thousand fill any screen's lines.
+  const std::size_t most = std::min<std::size_t>(tokens.size(), 4096);
+  std::vector<std::string> words;
+  for (std::size_t n = 0; n < most; ++n)
+    words.push_back(fmt::format("{:>{}} {}", x.encoding.ids[n], id_width, shown(x, tokens[n])));
+  std::vector<std::string> lines = in_columns(words, width);
+  std::string text = fmt::format("{} token{}, each with its id", tokens.size(), tokens.size() == 1 ? "" : "s");
+  const bool cut = lines.size() > token_lines || most < tokens.size();
+  if (cut) lines.resize(std::min(lines.size(), token_lines));
+  text += fmt::format("{}:\n{}\n", cut ? fmt::format(" (here the first {} lines; --json has all)", lines.size()) : "",
+                      fmt::join(lines, "\n"));
+  return text;
+}
+
+// ---- Links ----
+
+// Letters or digits, whatever the script: marks are where heads look that have nothing to say.
+bool is_word(const std::string& token) {
+  return std::ranges::any_of(token, [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte >= 0x80 || std::isalnum(byte) != 0;
+  });
+}
+
+std::vector<Link> links_of(const Computed& x, const Selection& selection, const LayerHead& head) {
+  const Recording& recording = selection.recording;
+  const std::vector<std::string>& tokens = recording.tokens[0];
+  const auto place = [&](const char* name) {
+    return recording.numbers(head.layer, name)
+        .view()
+        .select(0, 0)
+        .select(0, recording.head(head.layer, head.scores.head))
+        .clone();
+  };
+  const Tensor keys = place("top_keys"), weights = place("top_weights").view().to(DType::f64);
+  const auto of_text = [&](std::int64_t n) {
+    const auto at = static_cast<std::size_t>(n);
+    return !x.encoding.special[at] && is_word(tokens[at]);
+  };
+  const auto tells = [&](std::int64_t i, std::int64_t j) {
+    const bool sink = j == head.scores.sink_key && head.scores.kind == "sink";
+    return j >= 0 && std::abs(i - j) > 1 && !sink && !(x.info.decoder() && j == 0) && of_text(i) && of_text(j);
+  };
+  const std::int64_t top = keys.size(1);
+  std::vector<Link> links;
+  for (std::int64_t i = 0; i < keys.size(0); ++i)
+    for (std::int64_t n = i * top; n < (i + 1) * top; ++n) {
+      const std::int64_t j = keys.data<std::int64_t>()[n];
+      if (!tells(i, j)) continue;
+      links.push_back({i, j, weights.data<double>()[n]});
+      break;  // the first is the largest
+    }
+  std::ranges::stable_sort(links, std::greater(), &Link::weight);
+  return links;
+}
+
+std::string word_of(const Computed& x, std::int64_t place) {
+  const std::string word = printable(x.recording.tokens[0][static_cast<std::size_t>(place)]);
+  const std::size_t begin = word.find_first_not_of(' ');
+  return begin == std::string::npos ? word : word.substr(begin, word.find_last_not_of(' ') + 1 - begin);
+}
+
+// ---- Kinds ----
+
+struct Kind {
+  std::string_view name, score;  // by which it is that kind
+  int red, green, blue;
+};
+constexpr Kind kinds[] = {{"sink", "sink", 128, 128, 128},
+                          {"previous", "previous", 66, 133, 214},
+                          {"induction", "induction", 222, 110, 30},
+                          {"local", "local", 46, 160, 90},
+                          {"broad", "effective_keys", 0, 0, 0}};
+
+// "s .97": the kind's letter and its score, of six columns.
+std::string kind_cell(const HeadScores& scores, bool colour) {
+  const Kind& kind = *std::ranges::find(kinds, scores.kind, &Kind::name);
+  const auto score = std::ranges::find(all_scores(), kind.score, &Score::name);
+  const double number = score->of(scores).value_or(0);
+  const bool keys = kind.score == "effective_keys";
+  const std::string digits =
+      keys ? fmt::format("{:.{}f}", number, number < 9.95 ? 1 : 0) : fmt::format("{:.2f}", number);
+  const std::string cell =
+      fmt::format("{}{:>4}", kind.name[0], digits.starts_with("0.") && !keys ? digits.substr(1) : digits);
+  if (!colour || kind.name == "broad") return cell;
+  return fmt::format("\x1b[38;2;{};{};{}m{}\x1b[0m", kind.red, kind.green, kind.blue, cell);
+}
+
+// In words that wrap.
+std::string legend(int width) {
+  std::string text = "(", line;
+  for (const std::string_view part : {"s: sink,", "p: previous,", "i: induction,", "l: local, with that score;",
+                                      "b: broad, over so many keys.", "All scores: --sort layer or --layer N)"}) {
+    if (line.size() + part.size() + 2 > static_cast<std::size_t>(width)) text += line + "\n", line = "";
+    line += fmt::format("{}{}", line.empty() ? "" : " ", part);
+  }
+  return text + line + "\n";
+}
+
+}  // namespace
+
+std::vector<TellingHead> telling_heads(const Computed& computed, const Selection& selection, std::size_t most) {
+  std::vector<TellingHead> heads;
+  for (const LayerHead& head : heads_of(selection)) {
+    TellingHead telling{head, links_of(computed, selection, head)};
+    if (!telling.links.empty()) heads.push_back(std::move(telling));
+  }
+  const auto strength = [](const TellingHead& x) {
+    double sum = 0;
+    for (std::size_t n = 0; n < std::min<std::size_t>(3, x.links.size()); ++n) sum += x.links[n].weight;
+    return sum;
+  };
+  std::ranges::stable_sort(heads, std::greater(), strength);
+  if (heads.size() > most) heads.erase(heads.begin() + static_cast<std::ptrdiff_t>(most), heads.end());
+  return heads;
+}
+
+std::string model_text(const Computed& x, int width) {
+  const ModelInfo& info = x.info;
+  std::string heads = fmt::format("{} layers x {} heads", info.layers, info.heads);
+  if (info.kv_heads != info.heads) heads += fmt::format(" ({} of keys and values)", info.kv_heads);
+  return fmt::format("{}: {}, {}, {} weights, {}\n{}", printable(x.recording.model), info.type, heads,
+                     counted(info.parameters), name_of(info.dtype), tokens_text(x, width));
+}
+
+std::string next_text(const Computed& x) {
+  std::size_t id_width = 2, token_width = 5;
+  for (const Candidate& next : x.next) {
+    id_width = std::max(id_width, fmt::formatted_size("{}", next.id));
+    token_width = std::max(token_width, columns_of(shown(x, next.token)));
+  }
+  std::string text = fmt::format("Next, of {} tokens:\n{:>{}}  {:<{}}  probability\n", x.info.vocabulary, "id",
+                                 id_width, "token", token_width);
+  for (const Candidate& next : x.next) {
+    const std::string share = bar(next.probability, 30);
+    text += fmt::format("{:>{}}  {:<{}}  {:.4f}{}{}\n", next.id, id_width, shown(x, next.token), token_width,
+                        next.probability, share.empty() ? "" : "  ", share);
+  }
+  return text;
+}
+
+std::string nearest_text(const Computed& x, int width) {
+  std::string text = "Nearest of the sentences given (cosine):\n";
+  for (const Neighbour& near : x.nearest) {
+    const auto room = static_cast<std::size_t>(std::max(10, width - 30));
+    std::string sentence = printable(near.text);
+    if (columns_of(sentence) > room) sentence = fmt::format("{:.{}}…", sentence, room - 1);
+    text += fmt::format("{:6.3f}  {:<20}  {}\n", near.similarity, bar(near.similarity, 20), sentence);
+  }
+  return text;
+}
+
+std::string kinds_text(const Computed& x, const TerminalStyle& style) {
+  const std::vector<LayerHead> heads = heads_of({x.recording});
+  const auto of_line = static_cast<std::size_t>(std::max(1, (style.width - 7) / 6));
+  std::map<std::string_view, std::int64_t> counts;
+  for (const LayerHead& head : heads) ++counts[head.scores.kind];
+  std::string text = fmt::format("{} heads:", heads.size());
+  for (const Kind& kind : kinds)
+    if (counts[kind.name] > 0)
+      text += fmt::format("{} {} {}", text.ends_with(':') ? "" : ",", counts[kind.name], kind.name);
+  text += "\nlayer  ";
+  const std::size_t in_layer = x.recording.layers()[0].heads.size();
+  for (std::size_t n = 0; n < std::min(in_layer, of_line); ++n) text += fmt::format("{:<6}", n);
+  text += "\n";
+  for (std::size_t n = 0; n < heads.size(); ++n) {
+    const std::size_t place = n % in_layer;
+    if (place % of_line == 0) text += place == 0 ? fmt::format("{:>5}  ", heads[n].layer) : std::string(7, ' ');
+    text += kind_cell(heads[n].scores, style.colour);
+    text += (place + 1) % of_line == 0 || place + 1 == in_layer ? "\n" : " ";
+  }
+  return text + legend(style.width);
+}
+
+std::string links_text(const Computed& x, const std::vector<TellingHead>& heads, int width) {
+  std::string text = "Strongest links of the most telling heads, between words that are 2 or more apart:\n";
+  if (heads.size() == 1) text = "Strongest links between words that are 2 or more apart:\n";
+  std::size_t room = 0;
+  std::vector<std::string> names;
+  for (const TellingHead& telling : heads) {
+    names.push_back(head_name(x.recording, telling.head));
+    room = std::max(room, names.back().size());
+  }
+  for (std::size_t n = 0; n < heads.size(); ++n) {
+    std::string line = fmt::format("{:<{}}", names[n], room);
+    std::vector<std::string> told;
+    for (const Link& link : heads[n].links) {
+      const std::string words = fmt::format("{} → {}", word_of(x, link.query), word_of(x, link.key));
+      if (std::ranges::find(told, words) != told.end()) continue;
+      const std::string more = fmt::format("   {} {:.2f}", words, link.weight);
+      if (columns_of(line + more) > static_cast<std::size_t>(width) || told.size() == 5) break;
+      told.push_back(words);
+      line += more;
+    }
+    text += line + "\n";
+  }
+  if (heads.size() > 1)
+    text += fmt::format("(a head's map: --layer {} --head {}; one word's row of it: --query N besides)\n",
+                        heads[0].head.layer, heads[0].head.scores.head);
+  return text;
+}
+
+std::string lift_text(const Computed& x, const TellingHead& telling, const TerminalStyle& style) {
+  const Selection selection{x.recording, 0, telling.head.layer, telling.head.scores.head};
+  HeadStrip made = head_strip(selection, "lift", PictureScale::sqrt);
+  made.strip.title =
+      fmt::format("Lift in {}, head {}: what each token receives, 1 from uniform attention",
+                  x.recording.layers()[static_cast<std::size_t>(telling.head.layer)].name, telling.head.scores.head);
+  if (made.strip.tokens.size() > strip_tokens) {
+    made.strip.title = fmt::format("{} (the first {} tokens)", made.strip.title, strip_tokens);
+    made.strip.tokens.resize(strip_tokens);
+    made.strip.values = made.values.view().slice(0, 0, strip_tokens);
+  }
+  return terminal_token_strip(made.strip, style);
+}
+
+}  // namespace attend::cli
