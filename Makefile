@@ -1,4 +1,4 @@
-# make demo      install what is missing, build, and explain attention on a sentence
+# make demo      install what is missing, build, explain attention on a sentence, and show where a real model looks
 # make test      the same, and run every test; those with PyTorch where pip has a small build of it, or WITH=torch is given
 # make fuzz      TARGET=safetensors SECONDS=60: call one function of tests/fuzz with all kinds of input, until one breaks it
 # make python    an environment with the Python package and what its tests need: . build/venv/bin/activate

