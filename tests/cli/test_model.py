@@ -1,8 +1,10 @@
 """attend model: small models that NumPy made and computes too, what the command says of them, and fetching weights."""
 
 import json
+import math
 import os
 import pathlib
+import signal
 import stat
 import subprocess
 import xml.etree.ElementTree
@@ -70,8 +72,8 @@ def drawn(rng, *shape):
 @pytest.fixture(scope="session")
 def bert_tensors():
     rng = np.random.default_rng(1)
-    tensors = {"embeddings.word_embeddings.weight": drawn(rng, len(WORDS), E), "embeddings.position_embeddings.weight": drawn(rng, LONGEST, E),
-               "embeddings.token_type_embeddings.weight": drawn(rng, 2, E)}
+    rows = {"word": len(WORDS), "position": LONGEST, "token_type": 2}
+    tensors = {f"embeddings.{name}_embeddings.weight": drawn(rng, count, E) for name, count in rows.items()}
     sizes = {"attention.self.query": (E, E), "attention.self.key": (E, E), "attention.self.value": (E, E),
              "attention.output.dense": (E, E), "intermediate.dense": (MLP, E), "output.dense": (E, MLP)}
     for n in range(LAYERS):
@@ -154,8 +156,7 @@ def attend_to(q, k, v, visible):
 
 
 def gelu(x):
-    erf = np.vectorize(__import__("math").erf)
-    return x * 0.5 * (1 + erf(x / np.sqrt(2)))
+    return x * 0.5 * (1 + np.vectorize(math.erf)(x / np.sqrt(2)))
 
 
 def bert_by_numpy(tensors, ids):
@@ -549,6 +550,22 @@ def test_half_a_download(fetch, model, tmp_path):
     assert "has 4 bytes of 90868376, as after half a download: attend model --get minilm" in model("minilm", "a", status=3)
     fetch("minilm")
     assert (kept / "model.safetensors").stat().st_size == 90868376
+
+
+def test_ctrl_c_leaves_nothing(command, tmp_path):
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/python3"
+    program.write_text("#!/bin/sh\necho started >&2\nexec /bin/sleep 60\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    environment = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path / "home")}
+    with subprocess.Popen([command, "model", "--get", "minilm"], env=environment, stderr=subprocess.PIPE, text=True,
+                          start_new_session=True) as process:
+        while "started" not in process.stderr.readline():
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGINT)
+        told = process.stderr.read()
+    assert process.returncode == 1 and "python3 was ended by signal 2" in told
+    assert list((tmp_path / "home/.cache/attend/models").iterdir()) == []
 
 
 def test_a_folder_of_that_name_comes_first(model, tmp_path, bert_tensors):
