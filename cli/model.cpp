@@ -202,7 +202,8 @@ Computed compute(const Model& model, const Tokenizer& tokenizer, const std::stri
   return x;
 }
 
-// Calls `told` with what each new token adds to the text. A character may take several tokens: it comes with its last.
+// As many as asked for, or up to the longest text that the model takes. Calls `told` with what each new token adds to
+// the text. A character may take several tokens: it comes with its last.
 std::vector<std::int64_t> generate(const Model& model, const Tokenizer& tokenizer, std::span<const std::int64_t> ids,
                                    std::int64_t most, const std::function<void(std::string_view)>& told) {
   std::vector<std::int64_t> made(ids.begin(), ids.end());
@@ -218,6 +219,7 @@ std::vector<std::int64_t> generate(const Model& model, const Tokenizer& tokenize
     tell_more(false);
     return true;
   };
+  most = std::min(most, model.info().longest - std::ssize(ids));
   const std::vector<std::int64_t> found = model.generate(ids, {.max_new_tokens = most, .on_token = add});
   tell_more(true);
   return found;
@@ -356,8 +358,9 @@ void add_input(CLI::App& app, Arguments& arguments) {
       ->take_all()
       ->allow_extra_args(false)
       ->group(group);
-  whole_number(app.add_option("--generate", arguments.generate, "Decoders: go on with the likeliest N tokens"), 1,
-               1 << 20)
+  whole_number(app.add_option("--generate", arguments.generate,
+                              "Decoders: go on with the likeliest N tokens, or to the end of what it says"),
+               1, 1 << 20)
       ->group(group);
 }
 

@@ -14,7 +14,7 @@ namespace attend::cli {
 namespace {
 
 constexpr std::size_t token_lines = 12;  // at most
-constexpr std::size_t strip_tokens = 300;
+constexpr std::int64_t strip_tokens = 150;
 
 // fmt counts columns as terminals do, wide characters twice.
 std::size_t columns_of(const std::string& text) {
@@ -166,10 +166,13 @@ std::vector<TellingHead> telling_heads(const Computed& computed, const Selection
     TellingHead telling{head, links_of(computed, selection, head)};
     if (!telling.links.empty()) heads.push_back(std::move(telling));
   }
+  // The mean of its strongest links: three, and of a long text a quarter of them, since any head has three strong ones
+  // there.
   const auto strength = [](const TellingHead& x) {
+    const std::size_t strongest = std::max<std::size_t>(3, x.links.size() / 4);
     double sum = 0;
-    for (std::size_t n = 0; n < std::min<std::size_t>(3, x.links.size()); ++n) sum += x.links[n].weight;
-    return sum;
+    for (std::size_t n = 0; n < std::min(strongest, x.links.size()); ++n) sum += x.links[n].weight;
+    return sum / static_cast<double>(strongest);
   };
   std::ranges::stable_sort(heads, std::greater(), strength);
   if (heads.size() > most) heads.erase(heads.begin() + static_cast<std::ptrdiff_t>(most), heads.end());
@@ -263,16 +266,20 @@ std::string links_text(const Computed& x, const std::vector<TellingHead>& heads,
 
 std::string lift_text(const Computed& x, const TellingHead& telling, const TerminalStyle& style) {
   const Selection selection{x.recording, 0, telling.head.layer, telling.head.scores.head};
-  HeadStrip made = head_strip(selection, "lift", PictureScale::sqrt);
-  made.strip.title =
-      fmt::format("Lift in {}, head {}: what each token receives, 1 from uniform attention",
-                  x.recording.layers()[static_cast<std::size_t>(telling.head.layer)].name, telling.head.scores.head);
-  if (made.strip.tokens.size() > strip_tokens) {
-    made.strip.title = fmt::format("{} (the first {} tokens)", made.strip.title, strip_tokens);
-    made.strip.tokens.resize(strip_tokens);
-    made.strip.values = made.values.view().slice(0, 0, strip_tokens);
-  }
-  return terminal_token_strip(made.strip, style);
+  HeadStrip made = head_strip(selection, "lift", PictureScale::linear);
+  TokenStrip& strip = made.strip;
+  const std::int64_t count = std::min<std::int64_t>(made.values.count(), strip_tokens);
+  strip.tokens.resize(static_cast<std::size_t>(count));
+  strip.values = made.values.view().slice(0, 0, count);
+  // A sink receives so much more than words do that these would all be pale.
+  for (std::int64_t n = 0; n < count; ++n)
+    if (n != telling.head.scores.sink_key && !x.encoding.special[static_cast<std::size_t>(n)])
+      strip.high = std::max(strip.high, strip.values.item({n}));
+  strip.title = fmt::format("Lift in {}, head {}: what each token receives, 1 from uniform attention{}",
+                            x.recording.layers()[static_cast<std::size_t>(telling.head.layer)].name,
+                            telling.head.scores.head, count < made.values.count() ? " ..." : "");
+  if (!strip.tokens.empty() && strip.high > 0) strip.name = "lift (darkest: that or more)";
+  return terminal_token_strip(strip, style);
 }
 
 }  // namespace attend::cli

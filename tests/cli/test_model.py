@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import signal
 import stat
 import subprocess
@@ -317,7 +318,7 @@ def test_what_is_printed(model):
             score = head["effective_keys"] if head["kind"] == "broad" else head[head["kind"]]
             assert float(cell[1:]) == pytest.approx(score, abs=0.51 if score >= 9.95 else 0.051)
     assert "→" in blocks[1] and "--layer" in blocks[1]
-    assert "lift:" in blocks[2] and "##s" in blocks[2]
+    assert "lift (darkest" in blocks[2] and "##s" in blocks[2]
 
 
 def test_links_are_the_largest_weights_between_words(model, bert_tensors):
@@ -394,6 +395,24 @@ def test_files(model, tmp_path):
 def test_a_file_that_cannot_be_written(model, tmp_path, target):
     assert target in model("bert", TEXT, "-o", target, status=1)
     assert not (tmp_path / "no").exists()
+
+
+def test_much_memory_is_announced(command, tmp_path):
+    """Maps of 256 heads are 128 MiB."""
+    size, heads, rng = 256, 128, np.random.default_rng(3)
+    config = LLAMA | {"hidden_size": size, "num_attention_heads": heads, "num_key_value_heads": heads, "intermediate_size": 4,
+                      "max_position_embeddings": 400}
+    tensors = {"model.embed_tokens.weight": drawn(rng, 257, size), "model.norm.weight": drawn(rng, size)}
+    for n in range(LAYERS):
+        at = f"model.layers.{n}"
+        tensors |= {f"{at}.self_attn.{name}_proj.weight": drawn(rng, size, size) * 0.1 for name in "qkvo"}
+        tensors |= {f"{at}.mlp.{name}_proj.weight": drawn(rng, 4, size) for name in ("gate", "up")}
+        tensors |= {f"{at}.mlp.down_proj.weight": drawn(rng, size, 4)}
+        tensors |= {f"{at}.{name}.weight": drawn(rng, size) for name in ("input_layernorm", "post_attention_layernorm")}
+    write_model(tmp_path / "wide", config, byte_level(), tensors)
+    told = subprocess.run([command, "model", "wide", "a" * 300, "--limit", "1"], cwd=tmp_path, check=True, capture_output=True, text=True).stderr
+    found = re.fullmatch(r"attend: 300 tokens will take some (\d+) MiB of memory, beside the model's 2.\d\d MiB\n", told)
+    assert found and 128 < int(found[1]) < 192
 
 
 # ---- Mistakes ----
