@@ -1,4 +1,4 @@
-// Pretrained models: a Hugging Face folder, opened and computed. Forward only.
+// Pretrained models: a Hugging Face folder, or a GGUF file, opened and computed. Forward only.
 #pragma once
 
 #include <cstdint>
@@ -87,11 +87,11 @@ struct GenerateOptions {
 // two calls with one cache. Bits: the same for any number of threads, and for a sequence alone or among others.
 class Model {
  public:
-  // A folder with config.json and model.safetensors (or model.safetensors.index.json and its shards).
+  // A folder with config.json and model.safetensors (or model.safetensors.index.json and its shards), or a .gguf file.
   // Throws bad_file, naming what is missing, unexpected or of another shape, all of it in one message; and for what is
   // not known here: what is computed is never a guess.
   static Model load(const std::filesystem::path& path, const ModelOptions& options = {});
-  // The tokenizer beside it: the folder's tokenizer.json. Throws bad_file.
+  // The tokenizer beside it: the folder's tokenizer.json, or the GGUF file's own. Throws bad_file.
   static Tokenizer load_tokenizer(const std::filesystem::path& path);
 
   const ModelInfo& info() const;

@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "models/gguf.h"
 #include "models/model.h"
 
 namespace attend {
@@ -16,6 +17,10 @@ using Family = std::variant<models::Bert, models::Gpt2, models::Llama>;
 nlohmann::json read_json(const std::filesystem::path& path) {
   const InputFile file(function, path);
   return parse_json(file.place(), file.read(0, file.size()));
+}
+
+bool is_gguf(const std::filesystem::path& path) {
+  return path.extension() == ".gguf" && !std::filesystem::is_directory(path);
 }
 
 Family read_family(Loading& loading, const Member& config) {
@@ -54,19 +59,22 @@ void add_end_ids(const std::filesystem::path& folder, ModelInfo& info) {
 Model Model::load(const std::filesystem::path& path, const ModelOptions& options) {
   if (options.dtype && options.dtype != DType::f32 && options.dtype != DType::bf16)
     fail(ErrorCode::bad_dtype, function, "dtype is {}, expected f32 or bf16", *options.dtype);
-  const std::filesystem::path config_path = path / "config.json";
-  const nlohmann::json json = read_json(config_path);
-  const Member config({function, config_path.string()}, json);
-  Loading loading(models::Weights::open(function, path), prefix_of(config), options.dtype);
+  const bool gguf = is_gguf(path);
+  const std::filesystem::path config_path = gguf ? path : path / "config.json";
+  models::Gguf file = gguf ? models::read_gguf(function, path)
+                           : models::Gguf{read_json(config_path), models::Weights::open(function, path)};
+  const Member config({function, config_path.string()}, file.config);
+  Loading loading(std::move(file.weights), prefix_of(config), options.dtype);
   Family family = read_family(loading, config);
   ModelInfo info = std::visit([](const auto& of) { return of.info(); }, family);
   info.parameters = loading.parameters();
-  add_end_ids(path, info);
+  if (!gguf) add_end_ids(path, info);
   return Model(std::make_shared<const Parts>(Parts{loading.keep(), std::move(family), std::move(info)}));
 }
 
 Tokenizer Model::load_tokenizer(const std::filesystem::path& path) {
-  return Tokenizer::load(path / "tokenizer.json");
+  if (!is_gguf(path)) return Tokenizer::load(path / "tokenizer.json");
+  return Tokenizer::parse(models::gguf_tokenizer("Model.load_tokenizer", path));
 }
 
 }  // namespace attend

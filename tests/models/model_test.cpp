@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "models/gguf.h"
 #include "tests/expect.h"
 #include "tests/io/files.h"
 
@@ -180,7 +181,9 @@ TEST(Model, IsRecorded) {
       double sum = 0;
       for (std::int64_t j = 0; j < 11; ++j) sum += weights.item({i, j});
       EXPECT_NEAR(sum, 1, 1e-6);
-      if (model.info().decoder() && i < 10) EXPECT_EQ(weights.item({i, 10}), 0);
+      if (model.info().decoder() && i < 10) {
+        EXPECT_EQ(weights.item({i, 10}), 0);
+      }
     }
   }
   const Model model = Model::load(folder("llama"));
@@ -188,6 +191,22 @@ TEST(Model, IsRecorded) {
   model.generate(ids, {.max_new_tokens = 4, .recorder = &grows});
   const Recording generation = grows.finish();
   EXPECT_EQ(generation.layers()[0].queries, 14);  // the last token was not given back
+}
+
+// The same weights in a folder compute the same.
+TEST(Model, OpensGguf) {
+  const std::filesystem::path path = data("golden/gguf/llama.gguf");
+  const Model model = Model::load(path);
+  const models::Gguf file = models::read_gguf("test", path);
+  const Folder twin;
+  put(twin / "config.json", file.config.dump());
+  NamedViews tensors;
+  for (const auto& [name, view] : file.weights.all()) tensors.emplace_back(name, view);
+  write_safetensors(twin / "model.safetensors", tensors);
+  const std::vector<std::int64_t> ids{1, 5, 9, 2};
+  expect_same(model.forward(ids), Model::load(twin.path(), {.dtype = model.info().dtype}).forward(ids));
+  EXPECT_EQ(Model::load_tokenizer(path).size(), model.info().vocabulary);
+  EXPECT_EQ(model.info().type, "llama");
 }
 
 // ---- Errors ----
