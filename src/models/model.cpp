@@ -53,6 +53,24 @@ std::vector<std::int64_t> checked_starts(std::span<const std::int64_t> starts, s
   return {starts.begin(), starts.end()};
 }
 
+void check_decoder(const ModelInfo& info, const char* what) {
+  if (info.decoder()) return;
+  fail(ErrorCode::bad_value, function, "{} need a decoder, the model is of type {}", what, info.type);
+}
+
+void check_caches(const ModelCall& call, const Batch& batch, const ModelInfo& info) {
+  check_decoder(info, "caches");
+  if (std::ssize(call.caches) != batch.sequences()) {
+    fail(ErrorCode::bad_value, function, "{} caches, expected one for each of {} sequences", call.caches.size(),
+         batch.sequences());
+  }
+  for (std::size_t s = 0; s < call.caches.size(); ++s) {
+    if (!call.caches[s]) fail(ErrorCode::bad_value, function, "caches[{}] is null", s);
+    if (std::ranges::count(call.caches, call.caches[s]) > 1)
+      fail(ErrorCode::bad_value, function, "caches[{}] comes twice", s);
+  }
+}
+
 // How long the sequence was before this call.
 std::int64_t length_before(const ModelCall& call, std::int64_t sequence) {
   return call.caches.empty() ? 0 : call.caches[static_cast<std::size_t>(sequence)]->length();
@@ -72,6 +90,7 @@ Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const M
     fail(ErrorCode::bad_value, function, "types are BERT's, the model is of type {}", info.type);
   if (call.recorder && batch.sequences() > 1)
     fail(ErrorCode::bad_value, function, "{} sequences, a recorder takes one", batch.sequences());
+  if (!call.caches.empty()) check_caches(call, batch, info);
   for (std::int64_t s = 0; s < batch.sequences(); ++s) {
     const std::int64_t count =
         batch.starts[static_cast<std::size_t>(s) + 1] - batch.starts[static_cast<std::size_t>(s)];
@@ -83,24 +102,6 @@ Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const M
     for (std::int64_t n = 0; n < count; ++n) batch.positions.push_back(before + n);
   }
   return batch;
-}
-
-void check_decoder(const ModelInfo& info, const char* what) {
-  if (info.decoder()) return;
-  fail(ErrorCode::bad_value, function, "{} need a decoder, the model is of type {}", what, info.type);
-}
-
-void check_caches(const ModelCall& call, const Batch& batch, const ModelInfo& info) {
-  check_decoder(info, "caches");
-  if (std::ssize(call.caches) != batch.sequences()) {
-    fail(ErrorCode::bad_value, function, "{} caches, expected one for each of {} sequences", call.caches.size(),
-         batch.sequences());
-  }
-  for (std::size_t s = 0; s < call.caches.size(); ++s) {
-    if (!call.caches[s]) fail(ErrorCode::bad_value, function, "caches[{}] is null", s);
-    if (std::ranges::count(call.caches, call.caches[s]) > 1)
-      fail(ErrorCode::bad_value, function, "caches[{}] comes twice", s);
-  }
 }
 
 void check_finite(const Tensor& x) {
@@ -116,7 +117,6 @@ Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) 
   Batch batch = batch_of(ids, call, info);
   std::vector<std::int64_t> lengths;  // of the caches before
   if (!call.caches.empty()) {
-    check_caches(call, batch, info);
     batch.layers.resize(static_cast<std::size_t>(info.layers));
     for (ModelCache* cache : call.caches) {
       if (std::ssize(cache->layers_) != info.layers)
