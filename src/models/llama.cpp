@@ -74,14 +74,14 @@ Llama::Llama(Loading& loading, const Member& config) {
   loading.ignore_beginning("score.");
 }
 
-// layer_types where the file has them; else Mistral's window is every layer's, Qwen's that of the layers from
-// max_window_layers on, where it is used at all.
+// Mistral's window is every layer's, whatever layer_types says: its code does not look at them. Of Qwen's, where
+// windows are used at all, those of layer_types, or in older files the layers from max_window_layers on.
 void Llama::read_windows(const Member& config) {
   const bool qwen = info_.type.starts_with("qwen");
   const bool used = info_.type == "mistral" || (qwen && truth_or(config, "use_sliding_window", false));
   const std::int64_t window = used ? whole_or(config, "sliding_window", 0) : 0;
   windows_.assign(static_cast<std::size_t>(info_.layers), window);
-  if (config.given("layer_types")) {
+  if (qwen && config.given("layer_types")) {
     const std::vector<Member> types = config["layer_types"].list();
     if (std::ssize(types) != info_.layers)
       fail_at(config["layer_types"].place(), "{} types, expected one for each of {} layers", types.size(),
