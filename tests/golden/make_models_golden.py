@@ -15,13 +15,13 @@ import transformers as tf
 from safetensors.torch import save_file
 
 HERE = pathlib.Path(__file__).parent
-encoder = dict(vocab_size=23, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
-               max_position_embeddings=40, initializer_range=0.3, attn_implementation="eager")
-decoder = dict(vocab_size=23, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-               intermediate_size=24, max_position_embeddings=40, initializer_range=0.3, attn_implementation="eager",
-               bos_token_id=None, eos_token_id=None)
-llama3 = dict(rope_type="llama3", rope_theta=5000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-              original_max_position_embeddings=16)
+encoder = {"vocab_size": 23, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24,
+               "max_position_embeddings": 40, "initializer_range": 0.3, "attn_implementation": "eager"}
+decoder = {"vocab_size": 23, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+               "intermediate_size": 24, "max_position_embeddings": 40, "initializer_range": 0.3, "attn_implementation": "eager",
+               "bos_token_id": None, "eos_token_id": None}
+llama3 = {"rope_type": "llama3", "rope_theta": 5000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+              "original_max_position_embeddings": 16}
 MODELS = {
     "bert": lambda: tf.BertModel(tf.BertConfig(**encoder)),
     "roberta": lambda: tf.RobertaForMaskedLM(tf.RobertaConfig(**encoder, pad_token_id=1, type_vocab_size=1)),
