@@ -29,6 +29,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))  # also where it is a
 import tiny
 
 CALLS = 3000  # some 10 seconds
+MODEL_FOLDER = tempfile.TemporaryDirectory()
 TOKENIZER_FILE = str(pathlib.Path(__file__).parents[1] / "fuzz/corpus/tokenizer/wordpiece")
 
 
@@ -205,7 +206,8 @@ def right_calls(np, torch):
         "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}}"""
     tokenizer = attend.Tokenizer(json)
     encoding = tokenizer.encode("ab")
-    decoder = attend.Model.load(tiny.write("tiny"))
+    folder = tiny.write(MODEL_FOLDER.name)
+    decoder = attend.Model.load(folder)
     hidden, model_cache = decoder.forward([1, 2, 3]), decoder.cache()
     decoder.forward([1, 2, 3], caches=[model_cache])
     model = transformers.BertModel(transformers.BertConfig(
@@ -299,12 +301,12 @@ def right_calls(np, torch):
         "Encoding": (attend.Encoding, (), {}),
         **{f"Encoding.{name}": (getattr(encoding, name), (), {}) for name in ("__len__", "__repr__")},
         "Model": (attend.Model, (), {}),
-        "Model.load": (attend.Model.load, ("tiny", "bfloat16"), {}),
-        "Model.load_tokenizer": (attend.Model.load_tokenizer, ("tiny",), {}),
+        "Model.load": (attend.Model.load, (folder, "bfloat16"), {}),
+        "Model.load_tokenizer": (attend.Model.load_tokenizer, (folder,), {}),
         "Model.forward": (decoder.forward, ([1, 2, 3, 4],), {
-            "starts": [0, 1, 4], "types": [0] * 4, "caches": [decoder.cache(), decoder.cache()]}),
+            "starts": [0, 1, 4], "types": None, "caches": [decoder.cache(), decoder.cache()]}),
         "Model.logits": (decoder.logits, (hidden,), {}),
-        "Model.embed": (decoder.embed, ([1, 2, 3, 4],), {"starts": [0, 1, 4], "types": [0] * 4}),
+        "Model.embed": (decoder.embed, ([1, 2, 3, 4],), {"starts": [0, 1, 4], "types": None}),
         "Model.cache": (decoder.cache, ("int8",), {}),
         "Model.generate": (decoder.generate, ([1, 2, 3],), {
             "max_new_tokens": 3, "temperature": 0.5, "top_k": 5, "top_p": 0.9, "seed": 7, "end": [2], "on_token": lambda id: True}),
