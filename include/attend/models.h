@@ -107,7 +107,7 @@ class Model {
   // An empty cache for one sequence. dtype: that of the model, or i8 (KvCache has what that changes). Throws bad_value
   // for encoders, bad_dtype.
   ModelCache cache(std::optional<DType> dtype = {}) const;
-  // The ids that follow, without the one that ends them. Throws bad_value for encoders and what forward() throws.
+  // The ids that follow, up to info().longest, without the one that ends them. Throws bad_value as forward() does.
   std::vector<std::int64_t> generate(std::span<const std::int64_t> ids, const GenerateOptions& options = {}) const;
 
  private:

@@ -17,6 +17,8 @@ namespace {
 
 // Less work than this is done before another thread has woken up.
 constexpr double parallel_flops = 2e6;
+// So are fewer bytes of weights read.
+constexpr std::int64_t parallel_bytes = 1 << 18;
 // And fewer elements than this are copied or added up.
 constexpr std::int64_t parallel_copies = 1 << 16;
 
@@ -81,7 +83,10 @@ void multiply_unpacked(const kernels::LinearOperands& operands, std::int64_t row
   const kernels::Target& target = kernels::target();
   const std::int64_t panels = divide_up(operands.out, target.panel_rows);
   const std::int64_t items = divide_up(rows, rows_at_once) * panels;
-  const auto workers = static_cast<int>(std::min<std::int64_t>(items, threads_for(operands, rows)));
+  // Few rows take as long as their weights take to come from memory.
+  const bool many = operands.in * operands.out * size_of(operands.dtype) >= parallel_bytes;
+  const auto workers =
+      static_cast<int>(std::min<std::int64_t>(items, many ? num_threads() : threads_for(operands, rows)));
   const std::int64_t floats = target.linear.floats(operands.dtype, target.panel_rows, operands.in);
   Tensor packed = Tensor::uninitialized({workers, floats});
   parallel_items(items, workers, [&](int worker, std::int64_t item) {

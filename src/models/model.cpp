@@ -187,6 +187,7 @@ std::vector<std::int64_t> Model::generate(std::span<const std::int64_t> ids, con
   std::vector<std::int64_t> made;
   std::span<const std::int64_t> given = ids;
   while (std::ssize(made) < options.max_new_tokens) {
+    if (!made.empty() && cache.length() == parts_->info.longest) break;
     const Tensor hidden = forward(given, call);
     const Tensor logits = this->logits(hidden.view().select(0, hidden.size(0) - 1));
     const std::int64_t next = sampler.choose({logits.data<float>(), static_cast<std::size_t>(logits.count())});

@@ -130,6 +130,15 @@ TEST(Model, WhatFailsLeavesTheCacheAsItWas) {
   expect_same(model.forward(next, {.caches = caches}), model.forward(next, {.caches = twins}));
 }
 
+// The text ends where the model's places do; nothing is lost.
+TEST(Model, GeneratesToTheEndOfItsPlaces) {
+  const Model model = Model::load(folder("gpt2"));
+  EXPECT_EQ(model.generate(whole("ids"), {.max_new_tokens = 100}).size(), 40 - 11 + 1);
+  EXPECT_EQ(model.generate(std::vector<std::int64_t>(40, 3), {.max_new_tokens = 100}).size(), 1);
+  expect_error(
+      ErrorCode::bad_value, [&] { model.generate(std::vector<std::int64_t>(41, 3)); }, "41 tokens");
+}
+
 TEST(Model, Draws) {
   const Model model = Model::load(folder("gpt2"));
   const std::vector<std::int64_t> ids = whole("ids"), likeliest = whole("gpt2.tokens");
