@@ -220,7 +220,7 @@ std::vector<std::int64_t> generate(const Model& model, const Tokenizer& tokenize
     return true;
   };
   most = std::min(most, model.info().longest - std::ssize(ids));
-  const std::vector<std::int64_t> found = model.generate(ids, {.max_new_tokens = most, .on_token = add});
+  std::vector<std::int64_t> found = model.generate(ids, {.max_new_tokens = most, .on_token = add});
   tell_more(true);
   return found;
 }

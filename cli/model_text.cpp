@@ -141,7 +141,7 @@ std::string kind_cell(const HeadScores& scores, bool colour) {
   const bool keys = kind.score == "effective_keys";
   const std::string digits =
       keys ? fmt::format("{:.{}f}", number, number < 9.95 ? 1 : 0) : fmt::format("{:.2f}", number);
-  const std::string cell =
+  std::string cell =
       fmt::format("{}{:>4}", kind.name[0], digits.starts_with("0.") && !keys ? digits.substr(1) : digits);
   if (!colour || kind.name == "broad") return cell;
   return fmt::format("\x1b[38;2;{};{};{}m{}\x1b[0m", kind.red, kind.green, kind.blue, cell);
