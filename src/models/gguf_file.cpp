@@ -20,7 +20,6 @@ constexpr std::uint64_t size_of_type[type_count] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0
 constexpr std::uint64_t least_string = 8, least_value = 13, least_tensor = 24;
 constexpr std::uint64_t longest_key = 65535, longest_name = 64;  // as the format has it
 constexpr std::uint32_t most_dimensions = 4;
-constexpr std::int64_t block = 32;
 
 struct Type {
   std::uint32_t code;
@@ -200,14 +199,14 @@ class GgufFile::Reader {
     tensor.begin = take<std::uint64_t>("an offset");
     const bool blocks = is_block_type(tensor.type);
     const std::int64_t columns = tensor.shape.rank() == 0 ? 1 : tensor.shape[tensor.shape.rank() - 1];
-    if (blocks && columns % block != 0) {
-      fail_at(place, "shape {}: rows of {} are no multiple of {} numbers", tensor.shape, type.name, block);
+    if (blocks && columns % gguf_block != 0) {
+      fail_at(place, "shape {}: rows of {} are no multiple of {} numbers", tensor.shape, type.name, gguf_block);
     }
     // As f64, the widest: whatever is made of them, 63 bits can count it.
     const auto widest = byte_count(DType::f64, {tensor.shape.begin(), tensor.shape.end()});
     if (!widest) fail_at(place, "shape {} has more bytes than 63 bits can count", tensor.shape);
     const std::uint64_t count = *widest / 8;
-    tensor.bytes = blocks ? count / block * type.bytes : count * type.bytes;
+    tensor.bytes = blocks ? count / gguf_block * type.bytes : count * type.bytes;
     if (!to_.names_.emplace(tensor.name, to_.tensors_.size()).second) fail_at(place, "comes twice");
     to_.tensors_.push_back(std::move(tensor));
   }

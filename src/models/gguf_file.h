@@ -14,6 +14,7 @@
 namespace attend::models {
 
 // Numbers of these types are known here; each but the first three is of blocks of 32, which share a scale.
+inline constexpr std::int64_t gguf_block = 32;
 enum class GgufType : std::uint32_t { f32 = 0, f16 = 1, bf16 = 30, q4_0 = 2, q4_1 = 3, q8_0 = 8 };
 
 struct GgufTensor {

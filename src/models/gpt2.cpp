@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "layers/rows.h"
-#include "models/rows.h"
+#include "models/embeddings.h"
 
 namespace attend::models {
 
@@ -30,8 +30,7 @@ Gpt2::Gpt2(Loading& loading, const Member& config) {
   positions_ = loading.matrix("wpe.weight", info_.longest, E);
   for (std::int64_t n = 0; n < info_.layers; ++n) layers_.push_back(read_layer(loading, n));
   norm_ = loading.layer_norm("ln_f", E, eps_);
-  output_ =
-      loading.head("lm_head.weight", "wte.weight", E, info_.vocabulary, truth_or(config, "tie_word_embeddings", true));
+  output_ = loading.head("lm_head.weight", words_, E, info_.vocabulary, truth_or(config, "tie_word_embeddings", true));
   for (const char* mask : {".attn.bias", ".attn.masked_bias"}) loading.ignore_ending(mask);
   loading.ignore_beginning("score.");
 }
@@ -56,8 +55,8 @@ AttentionStep Gpt2::step(std::int64_t layer) const {
 Tensor Gpt2::forward(const Batch& batch) const {
   const std::int64_t E = info_.embedding_size;
   Tensor x({std::ssize(batch.ids), E});
-  add_rows(x, words_, batch.ids);
-  add_rows(x, positions_, batch.positions);
+  add_embeddings(x, words_, batch.ids);
+  add_embeddings(x, positions_, batch.positions);
   for (std::size_t n = 0; n < layers_.size(); ++n) {
     const Layer& layer = layers_[n];
     const Tensor all = layer.query_key_value.forward(layer.attention_norm.forward(x, info_.dtype));

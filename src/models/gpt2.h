@@ -11,7 +11,6 @@ namespace attend::models {
 
 class Gpt2 {
  public:
-  static const char* prefix(const Member&) { return "transformer."; }
   Gpt2(Loading& loading, const Member& config);
 
   ModelInfo info() const { return info_; }

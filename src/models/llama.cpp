@@ -1,7 +1,9 @@
 #include "models/llama.h"
 
+#include <algorithm>
+
 #include "layers/rows.h"
-#include "models/rows.h"
+#include "models/embeddings.h"
 
 namespace attend::models {
 
@@ -68,8 +70,7 @@ Llama::Llama(Loading& loading, const Member& config) {
   words_ = loading.matrix("embed_tokens.weight", info_.vocabulary, E);
   for (std::int64_t n = 0; n < info_.layers; ++n) layers_.push_back(read_layer(loading, n, config));
   norm_ = loading.rms_norm("norm", E, eps_);
-  output_ = loading.head("lm_head.weight", "embed_tokens.weight", E, info_.vocabulary,
-                         truth_or(config, "tie_word_embeddings", false));
+  output_ = loading.head("lm_head.weight", words_, E, info_.vocabulary, truth_or(config, "tie_word_embeddings", false));
   loading.ignore_ending(".rotary_emb.inv_freq");
   loading.ignore_beginning("score.");
 }
@@ -142,7 +143,7 @@ Tensor Llama::attend_layer(const Layer& layer, const Batch& batch, const Attenti
 
 Tensor Llama::forward(const Batch& batch) const {
   Tensor x({std::ssize(batch.ids), info_.embedding_size});
-  add_rows(x, words_, batch.ids);
+  add_embeddings(x, words_, batch.ids);
   const RotaryAngles angles = rotary_->angles(batch.positions);
   for (std::size_t n = 0; n < layers_.size(); ++n) {
     const Layer& layer = layers_[n];

@@ -11,7 +11,6 @@ namespace attend::models {
 
 class Llama {
  public:
-  static const char* prefix(const Member&) { return "model."; }
   Llama(Loading& loading, const Member& config);
 
   ModelInfo info() const { return info_; }

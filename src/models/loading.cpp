@@ -118,7 +118,11 @@ View Loading::take(const std::string& name, const Dims& shape) {
 }
 
 View Loading::matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
-  const View found = take(prefix_ + name, {rows, columns});
+  return take_matrix(prefix_ + name, rows, columns);
+}
+
+View Loading::take_matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
+  const View found = take(name, {rows, columns});
   if (checking_ || found.dtype() == dtype_) return found;
   return made_.emplace_back(converted(found, dtype_));
 }
@@ -143,16 +147,10 @@ RmsNorm Loading::rms_norm(const std::string& name, std::int64_t size, double eps
   return RmsNorm(take(prefix_ + name + ".weight", {size}), eps);
 }
 
-Linear Loading::head(const std::string& name, const std::string& embeddings, std::int64_t in, std::int64_t out,
-                     bool tied) {
-  const bool own = weights_.find(name) != nullptr && !tied;
-  if (tied) taken_.insert(name);  // some files have the embeddings twice
-  const std::string whole = own || !tied ? name : prefix_ + embeddings;
-  const std::int64_t before = parameters_;
-  const View found = take(whole, {out, in});
-  if (tied) parameters_ = before;
-  if (checking_ || found.dtype() == dtype_) return Linear::borrow(found);
-  return Linear::borrow(made_.emplace_back(converted(found, dtype_)));
+Linear Loading::head(const std::string& name, const View& embeddings, std::int64_t in, std::int64_t out, bool tied) {
+  if (!tied) return Linear::borrow(take_matrix(name, out, in));
+  taken_.insert(name);
+  return Linear::borrow(embeddings);
 }
 
 bool Loading::is_ignored(const std::string& name) const {

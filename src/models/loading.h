@@ -51,8 +51,8 @@ class Loading {
   Linear linear_in_out(const std::string& name, std::int64_t in, std::int64_t out);
   LayerNorm layer_norm(const std::string& name, std::int64_t size, double eps);
   RmsNorm rms_norm(const std::string& name, std::int64_t size, double eps);
-  // The output layer: without the prefix, and tied to the embeddings where the file has none and need not.
-  Linear head(const std::string& name, const std::string& embeddings, std::int64_t in, std::int64_t out, bool tied);
+  // The output layer, which has no prefix and no bias; tied: the embeddings, which some files have twice.
+  Linear head(const std::string& name, const View& embeddings, std::int64_t in, std::int64_t out, bool tied);
 
   // Tensors that files have besides and that are not computed with: whose names begin, or end, so.
   void ignore_beginning(std::string_view begin) { beginnings_.emplace_back(begin); }
@@ -72,6 +72,7 @@ class Loading {
  private:
   const View* find(const std::string& name);
   View take(const std::string& name, const Dims& shape);
+  View take_matrix(const std::string& name, std::int64_t rows, std::int64_t columns);
   bool is_ignored(const std::string& name) const;
 
   Weights weights_;

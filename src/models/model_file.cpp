@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "models/gguf.h"
 #include "models/model.h"
@@ -14,43 +16,71 @@ constexpr const char* function = "Model.load";
 
 using Family = std::variant<models::Bert, models::Gpt2, models::Llama>;
 
-nlohmann::json read_json(const std::filesystem::path& path) {
+struct Json {
+  Place place;
+  nlohmann::json value;
+};
+
+Json read_json(const std::filesystem::path& path) {
   const InputFile file(function, path);
-  return parse_json(file.place(), file.read(0, file.size()));
+  return {file.place(), parse_json(file.place(), file.read(0, file.size()))};
 }
 
 bool is_gguf(const std::filesystem::path& path) {
   return path.extension() == ".gguf" && !std::filesystem::is_directory(path);
 }
 
-Family read_family(Loading& loading, const Member& config) {
-  const Member type = config["model_type"];
-  const std::string name = type.text();
-  models::require(config, "quantization_config", nullptr);
-  if (name == "bert" || name == "roberta" || name == "xlm-roberta" || name == "camembert" || name == "distilbert")
-    return models::build<models::Bert>(loading, config);
-  if (name == "gpt2") return models::build<models::Gpt2>(loading, config);
-  if (name == "llama" || name == "mistral" || name == "qwen2" || name == "qwen3")
-    return models::build<models::Llama>(loading, config);
-  fail_at(type.place(),
-          "{} is not known here; bert, roberta, xlm-roberta, camembert, distilbert, gpt2, llama, mistral, qwen2 and "
-          "qwen3 are",
-          quote(name));
+struct Opened {
+  Json config;
+  models::Weights weights;
+};
+
+Opened open(const std::filesystem::path& path) {
+  if (!is_gguf(path)) return {read_json(path / "config.json"), models::Weights::open(function, path)};
+  models::Gguf file = models::read_gguf(function, path);
+  return {{file.weights.place(), std::move(file.config)}, std::move(file.weights)};
 }
 
-std::string prefix_of(const Member& config) {
-  const std::string name = config["model_type"].text();
-  if (name == "gpt2") return models::Gpt2::prefix(config);
-  return name == "llama" || name == "mistral" || name.starts_with("qwen") ? models::Llama::prefix(config)
-                                                                          : models::Bert::prefix(config);
+template <class Of>
+Family read(Loading& loading, const Member& config) {
+  return models::build<Of>(loading, config);
+}
+
+// What config.json calls a model: how it is computed, and what stands before its tensors' names where the file has a
+// task's head too.
+struct Type {
+  std::string_view name;
+  const char* prefix;
+  Family (*read)(Loading&, const Member&);
+};
+constexpr Type types[] = {{"bert", "bert.", read<models::Bert>},
+                          {"roberta", "roberta.", read<models::Bert>},
+                          {"xlm-roberta", "roberta.", read<models::Bert>},
+                          {"camembert", "roberta.", read<models::Bert>},
+                          {"distilbert", "distilbert.", read<models::Bert>},
+                          {"gpt2", "transformer.", read<models::Gpt2>},
+                          {"llama", "model.", read<models::Llama>},
+                          {"mistral", "model.", read<models::Llama>},
+                          {"qwen2", "model.", read<models::Llama>},
+                          {"qwen3", "model.", read<models::Llama>}};
+
+const Type& type_of(const Member& config) {
+  models::require(config, "quantization_config", nullptr);
+  const Member member = config["model_type"];
+  const std::string name = member.text();
+  const auto found = std::ranges::find(types, name, &Type::name);
+  if (found != std::end(types)) return *found;
+  std::vector<std::string_view> known;
+  for (const Type& type : types) known.push_back(type.name);
+  fail_at(member.place(), "{} is not known here; {} are", quote(name), fmt::join(known, ", "));
 }
 
 // A folder's generation_config.json may name more ids that end a text than its config.json.
 void add_end_ids(const std::filesystem::path& folder, ModelInfo& info) {
   const std::filesystem::path path = folder / "generation_config.json";
   if (!info.decoder() || !std::filesystem::exists(path)) return;
-  const nlohmann::json json = read_json(path);
-  const std::vector<std::int64_t> ids = models::end_ids(Member({function, path.string()}, json));
+  const Json json = read_json(path);
+  const std::vector<std::int64_t> ids = models::end_ids(Member(json.place, json.value));
   if (!ids.empty()) info.end = ids;
 }
 
@@ -59,16 +89,14 @@ void add_end_ids(const std::filesystem::path& folder, ModelInfo& info) {
 Model Model::load(const std::filesystem::path& path, const ModelOptions& options) {
   if (options.dtype && options.dtype != DType::f32 && options.dtype != DType::bf16)
     fail(ErrorCode::bad_dtype, function, "dtype is {}, expected f32 or bf16", *options.dtype);
-  const bool gguf = is_gguf(path);
-  const std::filesystem::path config_path = gguf ? path : path / "config.json";
-  models::Gguf file = gguf ? models::read_gguf(function, path)
-                           : models::Gguf{read_json(config_path), models::Weights::open(function, path)};
-  const Member config({function, config_path.string()}, file.config);
-  Loading loading(std::move(file.weights), prefix_of(config), options.dtype);
-  Family family = read_family(loading, config);
+  Opened file = open(path);
+  const Member config(file.config.place, file.config.value);
+  const Type& type = type_of(config);
+  Loading loading(std::move(file.weights), type.prefix, options.dtype);
+  Family family = type.read(loading, config);
   ModelInfo info = std::visit([](const auto& of) { return of.info(); }, family);
   info.parameters = loading.parameters();
-  if (!gguf) add_end_ids(path, info);
+  if (!is_gguf(path)) add_end_ids(path, info);
   return Model(std::make_shared<const Parts>(Parts{loading.keep(), std::move(family), std::move(info)}));
 }
 

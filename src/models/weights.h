@@ -1,6 +1,8 @@
 // A model's tensors by name.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -12,6 +14,11 @@
 #include "core/message.h"
 
 namespace attend::models {
+
+// Whether numbers of that dtype can be read where they lie in a file.
+inline bool is_aligned(const std::byte* data, DType dtype) {
+  return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(size_of(dtype)) == 0;
+}
 
 // Where they lie: mapped from their files, or in memory of their own. Copies share both.
 class Weights {

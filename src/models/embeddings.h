@@ -1,4 +1,4 @@
-// Rows of a table of embeddings, where it lies.
+// Embeddings read where their table lies: in a file, in its dtype.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,6 @@
 namespace attend::models {
 
 // sum[n] += table[ids[n]]; sum [N,E] f32, table [...,E] f32, bf16 or f16. The ids are within the table.
-void add_rows(Tensor& sum, const View& table, std::span<const std::int64_t> ids);
+void add_embeddings(Tensor& sum, const View& table, std::span<const std::int64_t> ids);
 
 }  // namespace attend::models

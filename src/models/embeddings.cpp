@@ -1,10 +1,10 @@
-#include "models/rows.h"
+#include "models/embeddings.h"
 
 #include "kernels/targets.h"
 
 namespace attend::models {
 
-void add_rows(Tensor& sum, const View& table, std::span<const std::int64_t> ids) {
+void add_embeddings(Tensor& sum, const View& table, std::span<const std::int64_t> ids) {
   const std::int64_t E = sum.size(1), bytes = E * size_of(table.dtype());
   for (std::size_t n = 0; n < ids.size(); ++n) {
     kernels::target().rows.add(sum.data<float>() + static_cast<std::int64_t>(n) * E,
