@@ -111,6 +111,7 @@ class Workplace {
 // not us, who have to clean up. Returns "" or what went wrong.
 std::string run_program(std::vector<std::string> arguments) {
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   posix_spawn_file_actions_t files;

@@ -122,7 +122,7 @@ class GgufFile::Reader {
   // A key, or a tensor's name.
   std::string take_name(std::string_view what, std::uint64_t longest) {
     const std::uint64_t at = at_;
-    const std::string name(take_string(what));
+    std::string name(take_string(what));
     if (name.empty() || name.size() > longest) {
       fail_at(place_, "byte {}: {} has {} bytes, expected 1 to {}", at, what, name.size(), longest);
     }
@@ -260,6 +260,7 @@ const GgufTensor* GgufFile::find(std::string_view name) const {
 
 std::vector<std::string_view> GgufFile::keys() const {
   std::vector<std::string_view> all;
+  all.reserve(values_.size());
   for (const auto& [key, value] : values_) all.push_back(key);
   return all;
 }

@@ -23,7 +23,7 @@ bool truth_or(const Member& config, const char* name, bool otherwise) {
 }
 
 std::string text_or(const Member& config, const char* name, std::string otherwise) {
-  return config.given(name) ? config[name].text() : otherwise;
+  return config.given(name) ? config[name].text() : std::move(otherwise);
 }
 
 void require(const Member& config, const char* name, const nlohmann::json& only) {
