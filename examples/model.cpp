@@ -19,7 +19,8 @@ int main(int argc, char** argv) {
     model.forward(encoding.ids, {.recorder = &recorder});
     const attend::Recording recording = recorder.finish();
 
-    const std::int64_t layer = std::atoi(argv[3]), head = recording.head(layer, std::atoi(argv[4]));
+    const std::int64_t layer = std::strtoll(argv[3], nullptr, 10);
+    const std::int64_t head = recording.head(layer, std::strtoll(argv[4], nullptr, 10));
     const attend::Tensor keys = recording.numbers(layer, "top_keys"), weights = recording.numbers(layer, "top_weights");
     const auto token = [&](std::int64_t place) { return tokenizer.token(encoding.ids.at(std::size_t(place))); };
     for (std::int64_t query = 0; query < keys.size(2); ++query) {

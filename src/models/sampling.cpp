@@ -34,6 +34,7 @@ std::int64_t Sampler::choose(std::span<const float> logits) {
   if (top_k_ > 0) order.resize(std::min(order.size(), static_cast<std::size_t>(top_k_)));
 
   std::vector<double> shares;
+  shares.reserve(order.size());
   for (const std::int64_t id : order) shares.push_back(std::exp((logit(id) - logit(order[0])) / temperature_));
   const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
   double kept = 0;

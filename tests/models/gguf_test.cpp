@@ -112,7 +112,8 @@ class Maker {
     for (const std::string& word : words) bytes += text(word);
     return value(key, 9, bytes);
   }
-  Maker& tensor(const std::string& name, std::vector<std::uint64_t> sizes, std::uint32_t type, std::uint64_t offset) {
+  Maker& tensor(const std::string& name, const std::vector<std::uint64_t>& sizes, std::uint32_t type,
+                std::uint64_t offset) {
     tensors_ += text(name) + bytes_of(static_cast<std::uint32_t>(sizes.size()));
     for (const std::uint64_t size : sizes) tensors_ += bytes_of(size);
     tensors_ += bytes_of(type) + bytes_of(offset), ++tensor_count_;
@@ -185,7 +186,7 @@ TEST(Gguf, ABrokenHeaderIsRefused) {
 }
 
 TEST(Gguf, ATensorThatIsNotWhereItMustBeIsRefused) {
-  const auto one = [](std::vector<std::uint64_t> sizes, std::uint32_t type, std::uint64_t offset = 0,
+  const auto one = [](const std::vector<std::uint64_t>& sizes, std::uint32_t type, std::uint64_t offset = 0,
                       std::size_t data = 128) {
     return model().tensor("output_norm.weight", sizes, type, offset).data(data).bytes();
   };
