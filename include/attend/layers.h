@@ -56,6 +56,9 @@ class Linear {
   Tensor forward(const View& x) const;
   // The same in y_dtype, dtype() or f32: sums that are not rounded once more.
   Tensor forward(const View& x, DType y_dtype) const;
+  // What each of several layers of one in_size() and dtype makes of the same x, such as the queries, keys and values of
+  // self-attention: one loop over all outputs, with the bits of forward(). Throws bad_shape, bad_dtype.
+  static std::vector<Tensor> forward_each(const std::vector<const Linear*>& layers, const View& x);
   // dy [...,out], x [...,in] as it was in forward(). In bf16 both are rounded to bf16, as are the weights, products are
   // summed in f32, and dx is rounded to bf16. Memory besides the gradients: what dy, x and the weights take. Throws
   // bad_shape, bad_dtype.
@@ -72,6 +75,7 @@ class Linear {
   Linear(const View& weight, const std::optional<Tensor>& bias, DType dtype);
   void pack();
   void check_input(const View& x) const;
+  static std::vector<Tensor> forward_each(const std::vector<const Linear*>& layers, const View& x, DType y_dtype);
   Tensor input_gradient(DType product, const void* dy, const Dims& shape) const;
   Tensor weight_gradient(DType product, const void* dy, const void* x, std::int64_t rows) const;
 

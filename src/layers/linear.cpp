@@ -18,7 +18,7 @@ namespace {
 // Less work than this is done before another thread has woken up.
 constexpr double parallel_flops = 2e6;
 // So are fewer bytes of weights read.
-constexpr std::int64_t parallel_bytes = 1 << 18;
+constexpr double parallel_bytes = 1 << 18;
 // And fewer elements than this are copied or added up.
 constexpr std::int64_t parallel_copies = 1 << 16;
 
@@ -57,67 +57,104 @@ const void* rows_of(const View& x, DType dtype, DType rounding, Tensor& made) {
   return made.raw();
 }
 
-int threads_for(const kernels::LinearOperands& operands, std::int64_t rows) {
-  const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(operands.in * operands.out);
-  return flops < parallel_flops ? 1 : num_threads();
-}
+// One y = x W^T + b of those that are computed side by side, cut into items. Any cut gives the same bits.
+class Product {
+ public:
+  enum class Weights {
+    packed,   // in the kernels' order: operands.packed
+    rows,     // [out,in], row-major: operands.weight
+    columns,  // their transpose [in,out], row-major: operands.weight
+  };
 
-// y, of so many rows. Any cut of it gives the same bits.
-void multiply(const kernels::LinearOperands& operands, std::int64_t rows) {
-  // Items count through the panels of outputs first: the rows of x stay in the L2 cache meanwhile.
-  const kernels::Target& target = kernels::target();
-  const std::int64_t panels = divide_up(operands.out, target.panel_rows);
-  const std::int64_t items = divide_up(rows, kernels::linear_rows) * panels;
-  parallel_items(items, threads_for(operands, rows), [&](int, std::int64_t item) {
-    const std::int64_t first = item / panels * kernels::linear_rows;
-    target.linear.run(operands, first, std::min(first + kernels::linear_rows, rows), item % panels);
-  });
-}
+  Product(const kernels::LinearOperands& operands, std::int64_t rows, Weights weights)
+      : operands_(operands), weights_(weights), rows_(rows), panels_(divide_up(operands.out, target_.panel_rows)) {}
 
-// y, of so many rows, where pack(first, last, panel) packs a panel of the weights. It is packed where it is used, and
-// serves as many rows as make the copy small beside the products: a fresh copy of all the weights, with the pages that
-// it would touch first, took a quarter of the time where rows are few.
-template <class Pack>
-void multiply_unpacked(const kernels::LinearOperands& operands, std::int64_t rows, Pack pack) {
-  constexpr std::int64_t rows_at_once = 8 * kernels::linear_rows;
-  const kernels::Target& target = kernels::target();
-  const std::int64_t panels = divide_up(operands.out, target.panel_rows);
-  const std::int64_t items = divide_up(rows, rows_at_once) * panels;
-  // Few rows take as long as their weights take to come from memory.
-  const bool many = operands.in * operands.out * size_of(operands.dtype) >= parallel_bytes;
-  const auto workers =
-      static_cast<int>(std::min<std::int64_t>(items, many ? num_threads() : threads_for(operands, rows)));
-  const std::int64_t floats = target.linear.floats(operands.dtype, target.panel_rows, operands.in);
-  Tensor packed = Tensor::uninitialized({workers, floats});
-  parallel_items(items, workers, [&](int worker, std::int64_t item) {
-    const std::int64_t first = item % panels * target.panel_rows;
-    const std::int64_t last = std::min(operands.out, first + target.panel_rows);
-    float* panel = packed.data<float>() + worker * floats;
-    pack(first, last, panel);
-    kernels::LinearOperands part = operands;
+  // Less than this is done, or read, before another thread has woken up. Few rows take as long as their weights take to
+  // come from memory; packed ones may be in a cache.
+  double work() const {
+    const auto weights = static_cast<double>(operands_.in * operands_.out);
+    const double products = 2 * static_cast<double>(rows_) * weights / parallel_flops;
+    const double bytes = weights * static_cast<double>(size_of(operands_.dtype)) / parallel_bytes;
+    return weights_ == Weights::packed ? products : std::max(products, bytes);
+  }
+
+  std::int64_t items() const {
+    if (streams()) return divide_up(panels_, panels_of_item());
+    return divide_up(rows_, rows_of_item()) * panels_;
+  }
+
+  // Floats that an item works in.
+  std::int64_t floats() const {
+    if (weights_ == Weights::packed || streams()) return 0;
+    return target_.linear.floats(operands_.dtype, target_.panel_rows, operands_.in);
+  }
+
+  void run(std::int64_t item, float* scratch) const {
+    if (streams()) {
+      const std::int64_t begin = item * panels_of_item();
+      return target_.linear.stream(operands_, rows_, begin, std::min(panels_, begin + panels_of_item()));
+    }
+    // Items count through the panels of outputs first: the rows of x stay in the L2 cache meanwhile.
+    const std::int64_t first = item / panels_ * rows_of_item(), last = std::min(first + rows_of_item(), rows_);
+    if (weights_ == Weights::packed) return target_.linear.run(operands_, first, last, item % panels_);
+    run_packing(first, last, item % panels_ * target_.panel_rows, scratch);
+  }
+
+ private:
+  // Whether the weights are read once, straight into the products.
+  bool streams() const { return weights_ == Weights::rows && rows_ <= kernels::linear_rows; }
+
+  // Long stretches, as what comes next is asked for within one, but eight for each thread where there is so much.
+  std::int64_t panels_of_item() const {
+    constexpr std::int64_t least_bytes = 1 << 17;
+    const std::int64_t bytes = operands_.in * target_.panel_rows * size_of(operands_.dtype);
+    return std::max(divide_up(least_bytes, bytes), divide_up(panels_, std::int64_t{8} * num_threads()));
+  }
+
+  // A panel that is packed where it is used serves as many rows as make the copy small beside the products: a fresh
+  // copy of all the weights, with the pages that it would touch first, took a quarter of the time where rows are few.
+  std::int64_t rows_of_item() const {
+    return weights_ == Weights::packed ? kernels::linear_rows : 8 * kernels::linear_rows;
+  }
+
+  void run_packing(std::int64_t begin, std::int64_t end, std::int64_t first, float* panel) const {
+    const std::int64_t last = std::min(operands_.out, first + target_.panel_rows);
+    if (weights_ == Weights::rows) {
+      target_.linear.pack_rows(operands_.dtype, operands_.weight, operands_.in, first, last, panel);
+    } else {
+      kernels::linear_pack_columns(operands_.dtype, operands_.weight, operands_.in, operands_.out, first, last,
+                                   target_.panel_rows, panel);
+    }
+    kernels::LinearOperands part = operands_;
     part.packed = panel;
     part.out = last - first;
-    part.bias = operands.bias ? operands.bias + first : nullptr;
-    part.y = static_cast<std::byte*>(operands.y) + first * size_of(operands.y_dtype);
-    const std::int64_t begin = item / panels * rows_at_once, end = std::min(rows, begin + rows_at_once);
+    part.bias = operands_.bias ? operands_.bias + first : nullptr;
+    part.y = static_cast<std::byte*>(operands_.y) + first * size_of(operands_.y_dtype);
     for (std::int64_t row = begin; row < end; row += kernels::linear_rows) {
-      target.linear.run(part, row, std::min(row + kernels::linear_rows, end), 0);
+      target_.linear.run(part, row, std::min(row + kernels::linear_rows, end), 0);
     }
-  });
-}
+  }
 
-// The weights are given by their transpose `columns` [in,out], row-major.
-void multiply_columns(const kernels::LinearOperands& operands, const void* columns, std::int64_t rows) {
-  multiply_unpacked(operands, rows, [&](std::int64_t first, std::int64_t last, float* panel) {
-    kernels::linear_pack_columns(operands.dtype, columns, operands.in, operands.out, first, last,
-                                 kernels::target().panel_rows, panel);
-  });
-}
+  const kernels::Target& target_ = kernels::target();
+  kernels::LinearOperands operands_;
+  Weights weights_;
+  std::int64_t rows_, panels_;
+};
 
-// The weights are `weight` [out,in], row-major.
-void multiply_rows(const kernels::LinearOperands& operands, const void* weight, std::int64_t rows) {
-  multiply_unpacked(operands, rows, [&](std::int64_t first, std::int64_t last, float* panel) {
-    kernels::target().linear.pack_rows(operands.dtype, weight, operands.in, first, last, panel);
+void multiply(const std::vector<Product>& products) {
+  std::int64_t items = 0, floats = 0;
+  double work = 0;
+  for (const Product& product : products) {
+    items += product.items(), work += product.work();
+    floats = std::max(floats, product.floats());
+  }
+  const int workers = work < 1 ? 1 : static_cast<int>(std::min<std::int64_t>(items, num_threads()));
+  Tensor scratch = Tensor::uninitialized({workers, floats});
+  parallel_items(items, workers, [&](int worker, std::int64_t item) {
+    for (const Product& product : products) {
+      if (item < product.items()) return product.run(item, scratch.data<float>() + worker * floats);
+      item -= product.items();
+    }
   });
 }
 
@@ -215,30 +252,51 @@ Tensor Linear::forward(const View& x) const {
 }
 
 Tensor Linear::forward(const View& x, DType y_dtype) const {
-  check_input(x);
-  if (y_dtype != dtype() && y_dtype != DType::f32)
-    fail(ErrorCode::bad_dtype, "Linear", "y_dtype is {}, expected f32 or the layer's {}", y_dtype, dtype());
-  const DType product = product_dtype(dtype(), in_size());
-  Tensor made;
-  kernels::LinearOperands operands;
-  operands.dtype = product;
-  operands.y_dtype = product == y_dtype ? product : DType::f32;
-  Tensor y = Tensor::uninitialized(with_last(x.shape(), out_size()), operands.y_dtype);
-  operands.x = rows_of(x, product, dtype(), made);
-  operands.bias = bias_ ? bias_->data<float>() : nullptr;
-  operands.y = y.raw();
-  operands.in = operands.x_stride = in_size();
-  operands.out = operands.y_stride = out_size();
-  const std::int64_t rows = x.count() / in_size();
-  if (packed_.count() > 0) {
-    operands.packed = packed_.data<float>();
-    multiply(operands, rows);
-  } else if (borrowed_->is_contiguous()) {
-    multiply_rows(operands, borrowed_->raw(), rows);
-  } else {
-    multiply_columns(operands, borrowed_->raw(), rows);
+  return std::move(forward_each({this}, x, y_dtype).front());
+}
+
+std::vector<Tensor> Linear::forward_each(const std::vector<const Linear*>& layers, const View& x) {
+  return layers.empty() ? std::vector<Tensor>{} : forward_each(layers, x, layers.front()->dtype());
+}
+
+std::vector<Tensor> Linear::forward_each(const std::vector<const Linear*>& layers, const View& x, DType y_dtype) {
+  const DType dtype = layers.front()->dtype(), product = product_dtype(dtype, layers.front()->in_size());
+  if (y_dtype != dtype && y_dtype != DType::f32)
+    fail(ErrorCode::bad_dtype, "Linear", "y_dtype is {}, expected f32 or the layer's {}", y_dtype, dtype);
+  const DType made_dtype = product == y_dtype ? product : DType::f32;
+  for (const Linear* layer : layers) {
+    layer->check_input(x);
+    if (layer->dtype() != dtype)
+      fail(ErrorCode::bad_dtype, "Linear", "layers are {} and {}, expected one dtype", dtype, layer->dtype());
   }
-  return operands.y_dtype == y_dtype ? std::move(y) : converted(y, y_dtype);
+  std::vector<Tensor> results;
+  std::vector<Product> products;
+  Tensor made;
+  const void* rows = rows_of(x, product, dtype, made);
+  for (const Linear* layer : layers) {
+    results.push_back(Tensor::uninitialized(with_last(x.shape(), layer->out_size()), made_dtype));
+    kernels::LinearOperands operands;
+    operands.dtype = product;
+    operands.y_dtype = made_dtype;
+    operands.x = rows;
+    operands.y = results.back().raw();
+    operands.in = operands.x_stride = layer->in_size();
+    operands.out = operands.y_stride = layer->out_size();
+    operands.bias = layer->bias_ ? layer->bias_->data<float>() : nullptr;
+    Product::Weights weights = Product::Weights::packed;
+    if (layer->packed_.count() > 0) {
+      operands.packed = layer->packed_.data<float>();
+    } else {
+      operands.weight = layer->borrowed_->raw();
+      weights = layer->borrowed_->is_contiguous() ? Product::Weights::rows : Product::Weights::columns;
+    }
+    products.emplace_back(operands, x.count() / layer->in_size(), weights);
+  }
+  multiply(products);
+  for (Tensor& y : results) {
+    if (made_dtype != y_dtype) y = converted(y, y_dtype);
+  }
+  return results;
 }
 
 // dx = dy W, dW = dy^T x, db = dy^T 1: the products of forward()'s kind that linear.h tells of.
@@ -270,7 +328,8 @@ Tensor Linear::input_gradient(DType product, const void* dy, const Dims& shape) 
   operands.in = operands.x_stride = out_size();
   operands.out = operands.y_stride = in_size();
   Tensor made;
-  multiply_columns(operands, in_row_major(in_dtype(weight(), product, made), made).raw(), dx.count() / in_size());
+  operands.weight = in_row_major(in_dtype(weight(), product, made), made).raw();
+  multiply({{operands, dx.count() / in_size(), Product::Weights::columns}});
   return product == dtype() ? std::move(dx) : converted(dx, dtype());
 }
 
@@ -288,7 +347,8 @@ Tensor Linear::weight_gradient(DType product, const void* dy, const void* x, std
   operands.in = rows;
   operands.x_stride = stride;
   operands.out = operands.y_stride = in_size();
-  multiply_columns(operands, x, out_size());
+  operands.weight = x;
+  multiply({{operands, out_size(), Product::Weights::columns}});
   return dweight;
 }
 

@@ -44,6 +44,10 @@ SelfAttention::SelfAttention(Linear query, Linear key, Linear value)
     fail(ErrorCode::bad_shape, "SelfAttention", "query, key and value take {}, {} and {} features, expected the same",
          query_.in_size(), key_.in_size(), value_.in_size());
   }
+  if (key_.dtype() != query_.dtype() || value_.dtype() != query_.dtype()) {
+    fail(ErrorCode::bad_dtype, "SelfAttention", "query, key and value are {}, {} and {}, expected one dtype",
+         query_.dtype(), key_.dtype(), value_.dtype());
+  }
   if (key_.out_size() != query_.out_size()) {
     fail(ErrorCode::bad_shape, "SelfAttention", "key makes {} features, query {}", key_.out_size(), query_.out_size());
   }
@@ -81,9 +85,10 @@ Tensor SelfAttention::forward(const View& x, const AttentionOptions& options, Se
 void SelfAttention::compute(const View& x, const AttentionOptions& options, SelfAttentionState& state) const {
   check_input(x);
   // Step 1: queries, keys and values, each a Linear layer of x.
-  state.queries = query_.forward(x);
-  state.keys = key_.forward(x);
-  state.values = value_.forward(x);
+  std::vector<Tensor> qkv = Linear::forward_each({&query_, &key_, &value_}, x);
+  state.queries = std::move(qkv[0]);
+  state.keys = std::move(qkv[1]);
+  state.values = std::move(qkv[2]);
   // Step 2: attention, of one head.
   state.context = Tensor::uninitialized(state.values.shape(), state.values.dtype());
   state.lse = Tensor::uninitialized(without_last(x.shape()));

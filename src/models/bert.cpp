@@ -102,13 +102,12 @@ Tensor Bert::forward(const Batch& batch) const {
   for (std::size_t n = 0; n < layers_.size(); ++n) {
     const Layer& layer = layers_[n];
     const AttentionStep step{.layer = static_cast<std::int64_t>(n), .heads = info_.heads, .kv_heads = info_.heads};
-    const Tensor rows = converted(x, info_.dtype);
-    const Tensor context =
-        attend(batch, step, layer.query.forward(rows), layer.key.forward(rows), layer.value.forward(rows));
+    const std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value}, x);
+    const Tensor context = attend(batch, step, qkv[0], qkv[1], qkv[2]);
     add_to(x, layer.output.forward(context));
     x = layer.attention_norm.forward(x);
 
-    Tensor wide = layer.wide.forward(converted(x, info_.dtype));
+    Tensor wide = layer.wide.forward(x);
     activate(activation_, wide.view());
     add_to(x, layer.narrow.forward(wide));
     x = layer.norm.forward(x);

@@ -127,17 +127,16 @@ Tensor Llama::attend_layer(const Layer& layer, const Batch& batch, const Attenti
                            const RotaryAngles& angles) const {
   const std::int64_t N = x.size(0), D = info_.head_size;
   // [N,heads * D], each head normalised where there is a norm, and rotated
-  const auto rotated = [&](const Linear& linear, const std::optional<RmsNorm>& norm, std::int64_t heads) {
-    Tensor rows = linear.forward(x);
+  const auto rotate = [&](Tensor& rows, const std::optional<RmsNorm>& norm, std::int64_t heads) {
     const Dims by_heads{N, heads, D};
     if (norm) rows = norm->forward(rows.view().reshape(by_heads), info_.dtype);
     RotaryEmbedding::rotate(rows.view().reshape(by_heads), angles);
-    return rows;
   };
-  const Tensor q = rotated(layer.query, layer.query_norm, info_.heads);
-  const Tensor k = rotated(layer.key, layer.key_norm, info_.kv_heads);
-  const Tensor context = attend(batch, step, q.view().reshape({N, info_.heads * D}),
-                                k.view().reshape({N, info_.kv_heads * D}), layer.value.forward(x));
+  std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value}, x);
+  rotate(qkv[0], layer.query_norm, info_.heads);
+  rotate(qkv[1], layer.key_norm, info_.kv_heads);
+  const Tensor context = attend(batch, step, qkv[0].view().reshape({N, info_.heads * D}),
+                                qkv[1].view().reshape({N, info_.kv_heads * D}), qkv[2]);
   return layer.output.forward(context);
 }
 
@@ -155,9 +154,9 @@ Tensor Llama::forward(const Batch& batch) const {
     add_to(x, attend_layer(layer, batch, step, layer.attention_norm.forward(x, info_.dtype), angles));
 
     const Tensor rows = layer.norm.forward(x, info_.dtype);
-    Tensor wide = layer.gate.forward(rows);
-    activate(activation_, wide.view(), layer.up.forward(rows));
-    add_to(x, layer.down.forward(wide));
+    std::vector<Tensor> wide = Linear::forward_each({&layer.gate, &layer.up}, rows);
+    activate(activation_, wide[0].view(), wide[1]);
+    add_to(x, layer.down.forward(wide[0]));
   }
   return norm_->forward(x);
 }

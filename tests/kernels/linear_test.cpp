@@ -24,13 +24,24 @@ class Trial {
         bias_(Generator(seed + 1).normal({out}, 0, 1)),
         x_(rows * (in + 2) - 2, dtype),
         y_(rows * (out + 3) - 3, y_dtype),
-        packed_(target.linear.floats(dtype, out, in), DType::f32) {
+        packed_(target.linear.floats(dtype, out, in), DType::f32),
+        rows_of_weight_(out * in, dtype) {
     const Tensor values = Generator(seed + 2).normal({rows, in}, 0, 1);
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t i = 0; i < in; ++i) store_element(dtype, x_at(dtype, r, i), values.item({r, i}));
-    a_ = {dtype, y_dtype, x_.begin(), packed_.as<float>(), with_bias ? bias_.data<float>() : nullptr, y_.begin(), in,
-          out,   in + 2,  out + 3};
+    a_ = {.dtype = dtype,
+          .y_dtype = y_dtype,
+          .x = x_.begin(),
+          .packed = packed_.as<float>(),
+          .weight = rows_of_weight_.begin(),
+          .bias = with_bias ? bias_.data<float>() : nullptr,
+          .y = y_.begin(),
+          .in = in,
+          .out = out,
+          .x_stride = in + 2,
+          .y_stride = out + 3};
     target_.linear.pack(dtype, weight_.data<float>(), out, in, packed_.as<float>());
+    MutableView(rows_of_weight_.begin(), dtype, {out, in}).copy_from(weight_);
   }
 
   // In pieces of at most so many rows.
@@ -45,9 +56,31 @@ class Trial {
       for (std::int64_t o = 0; o < out_; ++o) compare(r, o, what);
   }
 
+  // From weights that are not packed, so many panels at a time: the same bits.
+  void check_stream(std::int64_t panels_at_once, const std::string& what) {
+    const std::vector<double> packed = results();
+    for (std::int64_t r = 0; r < rows_; ++r)
+      for (std::int64_t o = 0; o < out_; ++o) store_element(a_.y_dtype, y_at(r, o), -1e4);
+    const std::int64_t panels = (out_ + target_.panel_rows - 1) / target_.panel_rows;
+    for (std::int64_t begin = 0; begin < panels; begin += panels_at_once) {
+      target_.linear.stream(a_, rows_, begin, std::min(panels, begin + panels_at_once));
+    }
+    for (const Guarded* each : {&x_, &y_, &rows_of_weight_}) EXPECT_TRUE(each->intact()) << what;
+    EXPECT_EQ(packed, results()) << what;
+  }
+
  private:
   std::byte* x_at(DType dtype, std::int64_t r, std::int64_t i) {
     return x_.begin() + (r * (in_ + 2) + i) * size_of(dtype);
+  }
+
+  std::byte* y_at(std::int64_t r, std::int64_t o) { return y_.begin() + (r * (out_ + 3) + o) * size_of(a_.y_dtype); }
+
+  std::vector<double> results() {
+    std::vector<double> all;
+    for (std::int64_t r = 0; r < rows_; ++r)
+      for (std::int64_t o = 0; o < out_; ++o) all.push_back(load_element(a_.y_dtype, y_at(r, o)));
+    return all;
   }
 
   void compare(std::int64_t r, std::int64_t o, const std::string& what) {
@@ -62,14 +95,14 @@ class Trial {
     // cut instead of rounding. Then y is rounded.
     const double each = narrow ? 0x1p-23 : 0x1p-24, of_y = a_.y_dtype == DType::bf16 ? 0x1p-8 : 0;
     const double tolerance = 2 * static_cast<double>(in_ + 1) * each * magnitude + of_y * std::abs(sum) * 1.01;
-    const double got = load_element(a_.y_dtype, y_.begin() + (r * (out_ + 3) + o) * size_of(a_.y_dtype));
+    const double got = load_element(a_.y_dtype, y_at(r, o));
     EXPECT_NEAR(got, sum, tolerance) << what << " row " << r << " output " << o;
   }
 
   const kernels::Target& target_;
   std::int64_t rows_, in_, out_;
   Tensor weight_, bias_;
-  Guarded x_, y_, packed_;
+  Guarded x_, y_, packed_, rows_of_weight_;
   kernels::LinearOperands a_;
 };
 
@@ -115,8 +148,9 @@ TEST_P(LinearKernels, SizesAroundPanelsAndRows) {
     if (dtype == DType::bf16) in += in % 2;
     const std::int64_t count = rows[dice.below(std::ssize(rows))], out = outs[dice.below(std::ssize(outs))];
     const std::string what = Dims{count, in, out}.str() + std::string(name_of(dtype)) + std::string(name_of(y_dtype));
-    Trial(target(), count, in, out, dtype, y_dtype, dice.one_in(2), seed)
-        .check(1 + dice.below(kernels::linear_rows), what);
+    Trial trial(target(), count, in, out, dtype, y_dtype, dice.one_in(2), seed);
+    trial.check(1 + dice.below(kernels::linear_rows), what);
+    trial.check_stream(1 + dice.below(3), what);
   }
 }
 

@@ -55,6 +55,42 @@ TEST(Linear, BorrowedHasTheBitsOfItsOwn) {
       ErrorCode::bad_dtype, [&] { Linear(weight).forward(Tensor({4}), DType::bf16); }, "y_dtype is bf16");
 }
 
+// Layers that keep, borrow and borrow columns, of sizes that are cut into one item and into many, side by side.
+TEST(Linear, EachOfSeveralHasItsOwnBits) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor small = Generator(1).normal({5, 300}, 0, 1).view().to(dtype);
+    const Tensor large = Generator(2).normal({2'000, 300}, 0, 1).view().to(dtype),
+                 bias = Generator(3).normal({2'000}, 0, 1);
+    const Tensor columns = large.view().transpose(0, 1).clone();
+    const Linear kept = Linear(large).to(dtype), rows = Linear::borrow(small), more_rows = Linear::borrow(large, bias),
+                 turned = Linear::borrow(columns.view().transpose(0, 1));
+    const std::vector<const Linear*> layers{&kept, &rows, &more_rows, &turned};
+    for (const std::int64_t count : {0, 1, 64, 65}) {
+      const Tensor x = Generator(4).normal({count, 300}, 0, 1);
+      const std::vector<Tensor> each = Linear::forward_each(layers, x);
+      ASSERT_EQ(each.size(), layers.size());
+      for (std::size_t n = 0; n < layers.size(); ++n) {
+        expect_same(each[n], layers[n]->forward(x), std::string(name_of(dtype)) + " layer " + std::to_string(n));
+        expect_same(each[n], Linear(layers[n]->weight(), layers[n]->bias()).to(dtype).forward(x), "of its own");
+      }
+    }
+  }
+  EXPECT_TRUE(Linear::forward_each({}, Tensor({2, 3})).empty());
+  const Linear three(Tensor({4, 3})), four(Tensor({4, 4})), narrow = three.to(DType::bf16);
+  expect_error(
+      ErrorCode::bad_shape,
+      [&] {
+        Linear::forward_each({&three, &four}, Tensor({2, 3}));
+      },
+      "the layer takes 4");
+  expect_error(
+      ErrorCode::bad_dtype,
+      [&] {
+        Linear::forward_each({&three, &narrow}, Tensor({2, 3}));
+      },
+      "layers are f32 and bf16");
+}
+
 TEST(Linear, EqualsTorch) {
   for (const std::string name : {"linear", "linear_no_bias", "linear_one"}) {
     const Tensor y = golden_linear(name).forward(test::golden(name + ".x"));

@@ -159,6 +159,11 @@ void run_linear(const LinearOperands& a, std::int64_t first, std::int64_t last, 
   LinearPanel<DotF32>(a, first, last, panel).run();
 }
 
+void stream_linear(const LinearOperands& a, std::int64_t rows, std::int64_t begin, std::int64_t end) {
+  if (a.dtype == DType::bf16) return LinearStream<LinearBF16>(a, rows).run(begin, end);
+  LinearStream<DotF32>(a, rows).run(begin, end);
+}
+
 constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
   return {
       .name = name,
@@ -181,7 +186,11 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
                   .count = count_summary,
                   .bytes = summary_bytes,
                   .keys = summary_keys},
-      .linear = {.floats = linear_floats, .pack = linear_pack, .pack_rows = linear_pack_rows, .run = run_linear},
+      .linear = {.floats = linear_floats,
+                 .pack = linear_pack,
+                 .pack_rows = linear_pack_rows,
+                 .run = run_linear,
+                 .stream = stream_linear},
       .rows = {.convert = convert_row,
                .add = add_row,
                .normalize = normalize_rows,
