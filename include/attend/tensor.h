@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -227,6 +228,7 @@ class Tensor {
 
  private:
   struct Free {
+    std::size_t bytes;
     void operator()(void* memory) const;
   };
   std::unique_ptr<void, Free> data_;

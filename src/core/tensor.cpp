@@ -1,12 +1,12 @@
 #include "attend/tensor.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "core/divide_up.h"
 #include "core/element.h"
 #include "core/message.h"
+#include "core/tensor_memory.h"
 
 namespace attend {
 
@@ -350,8 +350,10 @@ Tensor Tensor::uninitialized(const Dims& shape, DType dtype) {
   const std::int64_t rounded = divide_up(bytes, alignment) * alignment;
   if (rounded > 0) {
     // More than the address space holds, where that is of 32 bits, is no memory either.
-    if (std::in_range<std::size_t>(rounded))
-      out.data_.reset(std::aligned_alloc(alignment, static_cast<std::size_t>(rounded)));
+    if (std::in_range<std::size_t>(rounded)) {
+      const auto size = static_cast<std::size_t>(rounded);
+      out.data_ = {take_memory(size), Free{size}};
+    }
     if (!out.data_)
       fail(ErrorCode::out_of_memory, "Tensor", "no memory for shape {} of {} ({} bytes)", shape, dtype, bytes);
   }
@@ -373,7 +375,7 @@ Tensor Tensor::from(const Dims& shape, std::span<const float> values) {
 }
 
 void Tensor::Free::operator()(void* memory) const {
-  std::free(memory);
+  give_memory(memory, bytes);
 }
 
 }  // namespace attend

@@ -65,11 +65,14 @@ void pack_linear_rows(const void* weight, std::int64_t in, std::int64_t first, s
 // The sums of a panel's rows, with the bias, as y.
 void store_linear(const LinearOperands& a, std::int64_t first, std::int64_t rows, std::int64_t panel, float* sums) {
   const std::int64_t outs = min_of<std::int64_t>(width, a.out - panel * width);
-  for (std::int64_t r = 0; r < rows; ++r) {
+  alignas(64) float bias[width] = {};
+  for (std::int64_t i = 0; a.bias && i < outs; ++i) bias[i] = a.bias[panel * width + i];
+  for (std::int64_t r = 0; r < rows; ++r, sums += width) {
     const std::int64_t at_y = (first + r) * a.y_stride + panel * width;
-    char* y = static_cast<char*>(a.y) + at_y * bytes_of(a.y_dtype);
-    for (std::int64_t i = 0; a.bias && i < outs; ++i) sums[r * width + i] += a.bias[panel * width + i];
-    store_row(sums + r * width, y, {a.y_dtype, 1, outs});
+    for (std::int64_t i = 0; a.bias && i < width; i += lanes) {
+      Simd::store(sums + i, Simd::add(Simd::load(sums + i), Simd::load(bias + i)));
+    }
+    store_row(sums, static_cast<char*>(a.y) + at_y * bytes_of(a.y_dtype), {a.y_dtype, 1, outs});
   }
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/message.h"
+#include "core/tensor_memory.h"
 #include "models/model.h"
 #include "models/sampling.h"
 
@@ -125,6 +126,7 @@ Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) 
       lengths.push_back(cache->length());
     }
   }
+  const MemoryReuse reuse;  // one layer's tensors are as large as the next one's
   try {
     Tensor hidden = std::visit([&](const auto& family) { return family.forward(batch); }, parts_->family);
     check_finite(hidden);

@@ -1,8 +1,11 @@
 #include "attend/tensor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <thread>
 
+#include "core/tensor_memory.h"
 #include "tests/expect.h"
 
 namespace attend {
@@ -248,6 +251,40 @@ TEST(HalfPrecision, RoundsToNearestEven) {
   EXPECT_EQ(BF16(std::numeric_limits<float>::max()).bits, 0x7f80);
   EXPECT_TRUE(std::isnan(static_cast<float>(BF16(std::nanf("")))));
   EXPECT_TRUE(std::isnan(static_cast<float>(F16(std::nanf("")))));
+}
+
+// The memory of a large tensor that ended serves the next one of its size, on the thread that asked for it, and that
+// alone; what outlives the scope is as any other tensor.
+TEST(Tensor, MemoryIsReusedWhereItIsAskedFor) {
+  const Dims large{256, 256};
+  Tensor kept;
+  {
+    const MemoryReuse reuse;
+    const void* first = nullptr;
+    { first = Tensor::uninitialized(large).raw(); }
+    const Tensor other = Tensor::uninitialized({256, 255}), again = Tensor::uninitialized(large);
+    EXPECT_EQ(again.raw(), first);
+    EXPECT_NE(other.raw(), first);
+    kept = Tensor(large);
+    EXPECT_NE(kept.raw(), first);
+    const void* inner_first = nullptr;
+    {
+      const MemoryReuse inner;
+      { inner_first = Tensor::uninitialized(large).raw(); }
+      EXPECT_EQ(Tensor::uninitialized(large).raw(), inner_first);
+    }
+    std::thread([&] { EXPECT_EQ(Tensor(large).item({0, 0}), 0); }).join();
+    // All zero although the memory is not fresh.
+    Tensor written = Tensor::uninitialized(large);
+    for (std::int64_t n = 0; n < written.count(); ++n) written.data<float>()[n] = 1;
+    const void* place = written.raw();
+    written = Tensor();
+    const Tensor zero(large);
+    EXPECT_EQ(zero.raw(), place);
+    EXPECT_EQ(std::count(zero.data<float>(), zero.data<float>() + zero.count(), 0.0f), zero.count());
+  }
+  EXPECT_EQ(kept.item({255, 255}), 0);
+  kept = Tensor(large);
 }
 
 }  // namespace

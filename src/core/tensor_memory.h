@@ -1,0 +1,31 @@
+// Where tensors get their memory.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <vector>
+
+namespace attend {
+
+// Aligned to 64 bytes; null: there is none.
+void* take_memory(std::size_t bytes);
+void give_memory(void* memory, std::size_t bytes);
+
+// While one lives, the memory of large tensors that end on its thread serves the next ones of the same size there. The
+// C library gives it back to the system instead, whose fresh pages cost a layer of a small model a tenth of its time.
+class MemoryReuse {
+ public:
+  MemoryReuse();
+  ~MemoryReuse();
+  MemoryReuse(const MemoryReuse&) = delete;
+  MemoryReuse& operator=(const MemoryReuse&) = delete;
+
+ private:
+  friend void* take_memory(std::size_t bytes);
+  friend void give_memory(void* memory, std::size_t bytes);
+
+  MemoryReuse* outer_;
+  std::map<std::size_t, std::vector<void*>> free_;  // by size
+};
+
+}  // namespace attend
