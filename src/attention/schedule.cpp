@@ -1,6 +1,7 @@
 #include "attention/schedule.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "attention/decode_schedule.h"
@@ -97,7 +98,8 @@ void run_fused(const Problem& p, const Schedule& s, const ResultViews& to, char*
     }
   }
   const std::int64_t each = p.Hkv * divide_up(p.Tq, s.queries);
-  parallel_items(s.items, s.workers, [&](int worker, std::int64_t item) {
+  const bool is_large = all_flops(p) >= parallel_flops;
+  const auto item_of = [&](std::int64_t item) {
     std::int64_t at = item / std::max<std::int64_t>(1, each);
     if (!first_item.empty()) at = std::upper_bound(first_item.begin(), first_item.end(), item) - first_item.begin() - 1;
     const std::int64_t within = item - (first_item.empty() ? at * each : first_item[static_cast<std::size_t>(at)]);
@@ -106,8 +108,15 @@ void run_fused(const Problem& p, const Schedule& s, const ResultViews& to, char*
     const std::int64_t block = p.causal ? blocks - 1 - within % blocks : within % blocks;
     const std::int64_t first = block * s.queries;
     const std::int64_t head = within / blocks;
-    s.target->forward.run(p.group(sequence, head), p.results(sequence, head, to), first,
-                          std::min(first + s.queries, sequence.Tq), scratch + worker * s.worker_bytes);
+    return kernels::ForwardItem{p.group(sequence, head), p.results(sequence, head, to), first,
+                                std::min(first + s.queries, sequence.Tq)};
+  };
+  parallel_items(s.items, s.workers, [&](int worker, std::int64_t item) {
+    // Where all items take as long, this worker's next one.
+    const std::int64_t likely = item + s.workers;
+    std::optional<kernels::ForwardItem> next;
+    if (is_large && likely < s.items) next = item_of(likely);
+    s.target->forward.run(item_of(item), next ? &*next : nullptr, scratch + worker * s.worker_bytes);
   });
 }
 

@@ -4,6 +4,7 @@
 // operations, and keys and values are read row by row, each element broadcast to the lanes.
 #pragma once
 
+#include "kernels/ahead.h"
 #include "kernels/forward_rows.h"
 #include "kernels/quantized.h"
 
@@ -36,7 +37,7 @@ class Forward : ForwardRows {
     return static_cast<std::size_t>(Forward(group, {}, 0, 0, rows, nullptr).bytes_);
   }
 
-  void run() {
+  void run(const ForwardItem* next) {
     prepare<Dot>(steps_);
     std::int64_t begin = INT64_MAX, end = 0;
     for (std::int64_t p = 0; p < panels_; ++p) {
@@ -46,6 +47,10 @@ class Forward : ForwardRows {
       end = max_of(end, ranges.max_hi);
     }
     for (std::int64_t start = begin / tile_keys * tile_keys; start < end; start += tile_keys) {
+      if (next && start + last_tiles * tile_keys >= end) {
+        ahead_.begin(*next, g_, end, panels_ * ((end - start + height - 1) / height));
+        next = nullptr;
+      }
       Tile tile;
       tile.start = start;
       tile.keys = min_of(tile_keys, g_.rules.key_length - start);
@@ -98,6 +103,7 @@ class Forward : ForwardRows {
   template <int N>
   void work(Panel& panel, const Tile& tile, const Meeting& meeting) {
     for (std::int64_t key = meeting.begin; key < meeting.end; key += height) {
+      ahead_.ask();
       constexpr int second = min_of(1, N - 1);
       if (N > 1 && key < meeting.first[second]) {
         score<N, 0, 1>(panel, tile, meeting, key);
@@ -425,9 +431,12 @@ class Forward : ForwardRows {
   }
 
   static constexpr DType native = Dot::pair == 1 ? DType::f32 : DType::bf16;
+  // While which the next item is asked for: earlier, what comes could be gone again.
+  static constexpr std::int64_t last_tiles = 2;
 
   std::int64_t steps_, bytes_ = 0;
   bool adjusts_;
+  Ahead ahead_;
   char *k_wide_ = nullptr, *v_wide_ = nullptr;  // a tile of keys and values that are kept in 8 bits
   float *weights_ = nullptr, *k_copy_ = nullptr, *v_copy_ = nullptr, *stage_ = nullptr;
 };

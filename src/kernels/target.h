@@ -177,10 +177,17 @@ struct SummaryGroup {
 
 // `scratch` is 64-byte aligned everywhere, and as long as bytes() says.
 
+// Query rows [first, last) of every head of a group.
+struct ForwardItem {
+  Group group;
+  Results to;
+  std::int64_t first, last;
+};
+
 struct ForwardKernels {
-  // Query rows [first, last) of every head of the group. Rows are independent: a row's bits depend on its query, its
-  // keys and the options alone.
-  void (*run)(const Group& group, const Results& to, std::int64_t first, std::int64_t last, void* scratch);
+  // Rows are independent: a row's bits depend on its query, its keys and the options alone. `next`, or null: an item
+  // that is likely to come after this one, whose memory is asked for meanwhile.
+  void (*run)(const ForwardItem& item, const ForwardItem* next, void* scratch);
   // `rows`: of all heads together.
   std::size_t (*bytes)(const Sizes& sizes, const Features& features, std::int64_t rows);
 };

@@ -101,7 +101,7 @@ Tensor forward(const kernels::Target& target, const Pair& p, const kernels::Grou
   const kernels::Results to{result_of(MutableView(out.begin(), dtype, {1, p.H, p.Tq, p.Dv})),
                             {lse.begin(), DType::f32, p.Tq, 1, 0}};
   Guarded scratch(target.forward.bytes(group.sizes, group.features, p.H * p.Tq));
-  target.forward.run(group, to, 0, p.Tq, scratch.begin());
+  target.forward.run({group, to, 0, p.Tq}, nullptr, scratch.begin());
   EXPECT_TRUE(scratch.intact() && out.intact() && lse.intact()) << p.x.what;
   Tensor both({p.H * p.Tq * (p.Dv + 1)});
   both.view().slice(0, 0, p.H * p.Tq * p.Dv).copy_from(View(out.begin(), dtype, {p.H * p.Tq * p.Dv}));
@@ -145,7 +145,7 @@ Gradients backward(const kernels::Target& target, const Pair& p, const kernels::
   const kernels::Results to{result_of(MutableView(out.begin(), dtype, {1, p.H, p.Tq, p.Dv})),
                             {lse.begin(), DType::f32, p.Tq, 1, 0}};
   Guarded forward_scratch(target.forward.bytes(forward_group.sizes, forward_group.features, rows));
-  target.forward.run(forward_group, to, 0, p.Tq, forward_scratch.begin());
+  target.forward.run({forward_group, to, 0, p.Tq}, nullptr, forward_scratch.begin());
   Generator generator(5);
   const Tensor dout = generator.normal({1, p.H, p.Tq, p.Dv}, 0, 1).view().to(dtype);
   b.out = operand_of(View(out.begin(), dtype, {1, p.H, p.Tq, p.Dv})), b.dout = operand_of(dout);

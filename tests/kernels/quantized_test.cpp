@@ -71,7 +71,7 @@ TEST_P(Quantized, ForwardWithEveryOption) {
     make(seed, 100, with_starts, false);
     const kernels::Group& group = made_->group;
     Guarded scratch(target().forward.bytes(group.sizes, group.features, group.sizes.G * x_.Q.size(2)));
-    target().forward.run(group, results(), 0, x_.Q.size(2), scratch.begin());
+    target().forward.run({group, results(), 0, x_.Q.size(2)}, nullptr, scratch.begin());
     EXPECT_TRUE(scratch.intact()) << x_.what;
     check(false);
   }

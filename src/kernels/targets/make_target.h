@@ -31,10 +31,14 @@ using DecodeF32 = Decode<DotF32, ReadF32, ReadF32>;
 using DecodeF16 = Decode<DotF32, ReadF16, ReadF16>;
 using DecodeI8 = Decode<DotI16, PairsI8, ReadI8>;
 
-void run_forward(const Group& group, const Results& to, std::int64_t first, std::int64_t last, void* scratch) {
-  auto* bytes = static_cast<char*>(scratch);
-  if (group.sizes.dtype == DType::bf16) return ForwardBF16(group, to, first, last, bytes).run();
-  Forward<DotF32>(group, to, first, last, bytes).run();
+template <class Kernel>
+void run_forward(const ForwardItem& item, const ForwardItem* next, void* scratch) {
+  Kernel(item.group, item.to, item.first, item.last, static_cast<char*>(scratch)).run(next);
+}
+
+void run_forward(const ForwardItem& item, const ForwardItem* next, void* scratch) {
+  if (item.group.sizes.dtype == DType::bf16) return run_forward<ForwardBF16>(item, next, scratch);
+  run_forward<Forward<DotF32>>(item, next, scratch);
 }
 
 std::size_t forward_bytes(const Sizes& sizes, const Features& features, std::int64_t rows) {
