@@ -1,9 +1,14 @@
 #include "models/gguf.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "attend/threads.h"
+#include "core/divide_up.h"
 #include "core/element.h"
 #include "core/half.h"
 #include "models/gguf_file.h"
@@ -239,33 +244,84 @@ Format format_of(GgufType type) {
   return {DType::f32};
 }
 
-Tensor widen(const std::byte* data, const GgufTensor& tensor, const Format& format) {
-  Tensor out = Tensor::uninitialized(tensor.shape, format.dtype);
-  auto* to = out.data<float>();
-  constexpr std::int64_t least_work = 512;  // blocks, for a thread
-  const std::int64_t blocks = out.count() / gguf_block;
-  const auto bytes = static_cast<std::int64_t>(tensor.bytes) / blocks;
-  parallel_for(blocks, least_work, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n) format.widen(data + n * bytes, to + n * gguf_block);
-  });
-  return out;
+// A tensor of the file, and what becomes of it.
+struct Part {
+  const GgufTensor* tensor;
+  std::string name;        // in the folder
+  std::int64_t head_size;  // of the heads whose rows are put in order; 0: they are
+};
+
+// Whether it can't stay where it lies.
+bool is_made(const GgufFile& file, const Part& part) {
+  const Format format = format_of(part.tensor->type);
+  return format.widen || part.head_size > 0 || !is_aligned(file.map()->data() + part.tensor->begin, format.dtype);
 }
 
 // In the folder the two halves of a head, which rotate together, follow each other; in the file their rows come in
 // turn.
 std::int64_t row_in_file(std::int64_t row, std::int64_t head_size) {
+  if (head_size == 0) return row;
   const std::int64_t head = row / head_size, inside = row % head_size, half = head_size / 2;
   return head * head_size + inside % half * 2 + inside / half;
 }
 
-Tensor in_order(const std::byte* data, DType dtype, const Dims& shape, std::int64_t head_size) {
-  Tensor out = Tensor::uninitialized(shape, dtype);
-  const std::int64_t rows = shape[0], row_size = out.count() / rows * size_of(dtype);
-  auto* to = static_cast<std::byte*>(out.raw());
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::memcpy(to + row * row_size, data + row_in_file(row, head_size) * row_size, static_cast<std::size_t>(row_size));
+// Asks the system for the pages of memory that is about to be written, all at once: one by one, as they are written,
+// they take longer than the writing. Where it can't, nothing is lost.
+void take_pages(std::byte* data, std::int64_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(data) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(bytes);
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
+#endif
+}
+
+// to: as many bytes as bytes_of_made() says.
+void make(const std::byte* data, const Part& part, std::byte* to) {
+  constexpr std::int64_t least_work = 1 << 14;  // numbers, for a thread
+  const GgufTensor& tensor = *part.tensor;
+  const Format format = format_of(tensor.type);
+  const std::int64_t rows = tensor.shape.rank() < 2 && part.head_size == 0 ? 1 : tensor.shape[0];
+  const std::int64_t row_size = element_count(tensor.shape) / rows;
+  const std::int64_t bytes = static_cast<std::int64_t>(tensor.bytes) / rows;
+  const std::int64_t blocks = row_size / gguf_block;
+  parallel_for(rows, least_work / row_size + 1, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t row_bytes = row_size * size_of(format.dtype);
+    take_pages(to + begin * row_bytes, (end - begin) * row_bytes);
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::byte* from = data + row_in_file(row, part.head_size) * bytes;
+      std::byte* numbers = to + row * row_bytes;
+      if (!format.widen) std::memcpy(numbers, from, static_cast<std::size_t>(bytes));
+      for (std::int64_t n = 0; format.widen && n < blocks; ++n)
+        format.widen(from + n * (bytes / blocks), reinterpret_cast<float*>(numbers) + n * gguf_block);
+    }
+  });
+}
+
+std::int64_t bytes_of_made(const Part& part) {
+  constexpr std::int64_t aligned = 64;
+  const std::int64_t bytes = element_count(part.tensor->shape) * size_of(format_of(part.tensor->type).dtype);
+  return divide_up(bytes, aligned) * aligned;
+}
+
+// All that is made lies in one piece of memory.
+void add_all(const GgufFile& file, const std::vector<Part>& parts, Weights& to) {
+  std::int64_t bytes = 0;
+  for (const Part& part : parts) bytes += is_made(file, part) ? bytes_of_made(part) : 0;
+  Tensor memory = Tensor::uninitialized({bytes}, DType::u8);
+  auto* next = static_cast<std::byte*>(memory.raw());
+  const auto owner = std::make_shared<const Tensor>(std::move(memory));
+  for (const Part& part : parts) {
+    const std::byte* data = file.map()->data() + part.tensor->begin;
+    const DType dtype = format_of(part.tensor->type).dtype;
+    if (!is_made(file, part)) {
+      to.add(part.name, View(data, dtype, part.tensor->shape), file.map());
+      continue;
+    }
+    make(data, part, next);
+    to.add(part.name, View(next, dtype, part.tensor->shape), owner);
+    next += bytes_of_made(part);
   }
-  return out;
 }
 
 // The size of the heads whose rows are in another order in this tensor; 0: they are not.
@@ -276,46 +332,28 @@ std::int64_t permuted_heads(const GgufFile& file, const GgufTensor& tensor, cons
   if (rows == 0 || rows % (2 * heads) != 0) {
     fail_at(file.place().in("tensor " + quote(tensor.name)), "shape {} can't be of {} heads", tensor.shape, heads);
   }
+  if (tensor.shape.rank() == 1 && format_of(tensor.type).widen)
+    fail_at(file.place().in("tensor " + quote(tensor.name)), "rows of one number are not read in blocks");
   return rows / heads;
-}
-
-// head_size: 0 where the rows are in order.
-void add_tensor(const GgufFile& file, const GgufTensor& tensor, std::string name, std::int64_t head_size, Weights& to) {
-  const std::byte* data = file.map()->data() + tensor.begin;
-  const Format format = format_of(tensor.type);
-  Tensor widened;
-  if (format.widen) {
-    widened = widen(data, tensor, format);
-    data = static_cast<const std::byte*>(widened.raw());
-  }
-  if (head_size > 0) {
-    to.add(std::move(name), in_order(data, format.dtype, tensor.shape, head_size));
-  } else if (format.widen) {
-    to.add(std::move(name), std::move(widened));
-  } else if (is_aligned(data, format.dtype)) {
-    to.add(std::move(name), View(data, format.dtype, tensor.shape), file.map());
-  } else {
-    Tensor copy = Tensor::uninitialized(tensor.shape, format.dtype);
-    std::memcpy(copy.raw(), data, tensor.bytes);
-    to.add(std::move(name), std::move(copy));
-  }
 }
 
 }  // namespace
 
 Gguf read_gguf(std::string_view function, const std::filesystem::path& path) {
   const GgufFile file(function, path);
-  constexpr const char* parts = "split.count";
-  if (file.has(parts) && file.whole(parts, 0) > 1) file.refuse(parts, "a file of several is not read: join them");
+  constexpr const char* split = "split.count";
+  if (file.has(split) && file.whole(split, 0) > 1) file.refuse(split, "a file of several is not read: join them");
   const Architecture architecture = read_architecture(file);
   Gguf out{make_config(file, architecture), Weights(file.place())};
+  std::vector<Part> parts;
   for (const GgufTensor& tensor : file.tensors()) {
     const std::optional<Name> name = cut(tensor.name);
     std::optional<std::string> in_folder = folder_name(name);
     if (!in_folder) fail_at(file.place(), "the tensor {} is not known", quote(tensor.name));
     const std::int64_t head_size = architecture.permuted ? permuted_heads(file, tensor, *name, out.config) : 0;
-    add_tensor(file, tensor, std::move(*in_folder), head_size, out.weights);
+    parts.push_back({&tensor, std::move(*in_folder), head_size});
   }
+  add_all(file, parts, out.weights);
   return out;
 }
 

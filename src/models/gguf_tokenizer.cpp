@@ -37,10 +37,18 @@ bool read_truth(const GgufFile& file, const char* key, bool otherwise) {
 struct Vocabulary {
   std::vector<std::string> tokens;
   std::vector<std::int64_t> types;
+  std::vector<std::size_t> in_order;  // the ids, by their tokens' text
 };
 
+std::vector<std::size_t> in_order(const std::vector<std::string>& tokens) {
+  std::vector<std::size_t> ids(tokens.size());
+  std::iota(ids.begin(), ids.end(), std::size_t{0});
+  std::ranges::sort(ids, {}, [&](std::size_t id) -> const std::string& { return tokens[id]; });
+  return ids;
+}
+
 Vocabulary read_vocabulary(const GgufFile& file) {
-  Vocabulary out{file.texts(tokens_key), {}};
+  Vocabulary out{file.texts(tokens_key), {}, {}};
   if (out.tokens.empty() || out.tokens.size() > static_cast<std::size_t>(greatest_id)) {
     file.refuse(tokens_key, fmt::format("{} tokens, expected 1 to 2^31 - 1", out.tokens.size()));
   }
@@ -49,21 +57,21 @@ Vocabulary read_vocabulary(const GgufFile& file) {
   if (out.types.size() != out.tokens.size()) {
     file.refuse(key, fmt::format("{} types for {} tokens", out.types.size(), out.tokens.size()));
   }
-  std::set<std::string_view> seen;
   for (std::size_t id = 0; id < out.tokens.size(); ++id) {
     if (out.types[id] < normal || out.types[id] > byte) {
       file.refuse(key, fmt::format("{}: the type {} is not known", id, out.types[id]));
     }
-    if (!seen.insert(out.tokens[id]).second) {
-      file.refuse(tokens_key, fmt::format("{} comes twice", quote(out.tokens[id])));
-    }
   }
+  out.in_order = in_order(out.tokens);
+  const auto text = [&](std::size_t id) -> const std::string& { return out.tokens[id]; };
+  const auto twice = std::ranges::adjacent_find(out.in_order, {}, text);
+  if (twice != out.in_order.end()) file.refuse(tokens_key, fmt::format("{} comes twice", quote(text(*twice))));
   return out;
 }
 
 json vocabulary_ids(const Vocabulary& vocabulary) {
-  json ids = json::object();
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) ids[vocabulary.tokens[id]] = id;
+  json::object_t ids;
+  for (const std::size_t id : vocabulary.in_order) ids.emplace_hint(ids.end(), vocabulary.tokens[id], id);
   return ids;
 }
 

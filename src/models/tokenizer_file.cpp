@@ -23,6 +23,7 @@ Member member_or_null(const Member& from, const char* name) {
 TokenMap read_vocabulary(const Member& from) {
   if (!from.value().is_object()) from.refuse("an object");
   TokenMap vocabulary;
+  vocabulary.reserve(from.value().size());
   for (const auto& [token, id] : from.value().items()) {
     vocabulary.add(token, static_cast<TokenId>(Member(from.place(), id).whole(0, greatest_id)));
   }
@@ -30,10 +31,12 @@ TokenMap read_vocabulary(const Member& from) {
   return vocabulary;
 }
 
-TokenId id_in(const Place& place, const TokenMap& vocabulary, std::string_view token) {
-  const auto id = vocabulary.id(token);
-  if (!id) fail_at(place, "the token {} is not in the vocabulary", quote(token));
-  return *id;
+[[noreturn]] void fail_no_token(const Place& place, std::string_view token) {
+  fail_at(place, "the token {} is not in the vocabulary", quote(token));
+}
+
+void check_token(const Place& place, const TokenMap& vocabulary, std::string_view token) {
+  if (!vocabulary.id(token)) fail_no_token(place, token);
 }
 
 WordPiece read_wordpiece(const Member& from) {
@@ -41,34 +44,40 @@ WordPiece read_wordpiece(const Member& from) {
   TokenMap vocabulary = read_vocabulary(from["vocab"]);
   WordPieceOptions options{from["unk_token"].text(), from["continuing_subword_prefix"].text(),
                            static_cast<std::size_t>(from["max_input_chars_per_word"].whole(0))};
-  id_in(from.place().in("unk_token"), vocabulary, options.unknown);
+  check_token(from.place().in("unk_token"), vocabulary, options.unknown);
   return {std::move(vocabulary), std::move(options)};
 }
 
 // "a b", or ["a", "b"]
-std::pair<std::string, std::string> read_pair(const Place& place, const nlohmann::json& from) {
-  if (from.is_array() && from.size() == 2 && from[0].is_string() && from[1].is_string()) {
-    return {from[0].get<std::string>(), from[1].get<std::string>()};
-  }
-  if (from.is_string()) {
-    const auto text = from.get<std::string>();
-    const std::size_t space = text.find(' ');
-    if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos) {
-      return {text.substr(0, space), text.substr(space + 1)};
-    }
-  }
-  fail_at(place, "expected two tokens");
+std::optional<std::pair<std::string_view, std::string_view>> read_pair(const nlohmann::json& from) {
+  const auto text_of = [](const nlohmann::json& of) { return std::string_view(of.get_ref<const std::string&>()); };
+  if (from.is_array() && from.size() == 2 && from[0].is_string() && from[1].is_string())
+    return std::pair(text_of(from[0]), text_of(from[1]));
+  if (!from.is_string()) return std::nullopt;
+  const std::string_view text = text_of(from);
+  const std::size_t space = text.find(' ');
+  if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) return std::nullopt;
+  return std::pair(text.substr(0, space), text.substr(space + 1));
 }
 
 std::vector<Merge> read_merges(const Member& from, const TokenMap& vocabulary, std::size_t prefix) {
   if (!from.value().is_array()) from.refuse("a list");
   std::vector<Merge> merges;
-  for (std::size_t n = 0; n < from.value().size(); ++n) {
-    const Place place = from.place().in(fmt::format("{}", n));
-    const auto [first, second] = read_pair(place, from.value()[n]);
-    if (second.size() < prefix) fail_at(place, "{} is shorter than the prefix", quote(second));
-    merges.push_back({id_in(place, vocabulary, first), id_in(place, vocabulary, second),
-                      id_in(place, vocabulary, first + second.substr(prefix))});
+  merges.reserve(from.value().size());
+  std::string merged;
+  for (const nlohmann::json& each : from.value()) {
+    const auto place = [&] { return from.place().in(fmt::format("{}", merges.size())); };
+    const auto pair = read_pair(each);
+    if (!pair) fail_at(place(), "expected two tokens");
+    const auto [first, second] = *pair;
+    if (second.size() < prefix) fail_at(place(), "{} is shorter than the prefix", quote(second));
+    const auto id = [&](std::string_view token) {
+      const auto found = vocabulary.id(token);
+      if (!found) fail_no_token(place(), token);
+      return *found;
+    };
+    merged.assign(first).append(second.substr(prefix));
+    merges.push_back({id(first), id(second), id(merged)});
   }
   return merges;
 }
@@ -95,7 +104,7 @@ Bpe read_bpe(const Member& from) {
                      .ignore_merges = read_flag(from, "ignore_merges")};
   if (from.given("unk_token")) {
     options.unknown = from["unk_token"].text();
-    id_in(from.place().in("unk_token"), vocabulary, *options.unknown);
+    check_token(from.place().in("unk_token"), vocabulary, *options.unknown);
   }
   const std::vector<Merge> merges = read_merges(from["merges"], vocabulary, options.prefix.size());
   return {std::move(vocabulary), merges, std::move(options)};

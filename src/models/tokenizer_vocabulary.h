@@ -22,6 +22,8 @@ using TokenId = std::uint32_t;
 
 class TokenMap {
  public:
+  // For so many tokens.
+  void reserve(std::size_t count) { ids_.reserve(count), tokens_.reserve(count); }
   // Where the token has an id already, it gets this one.
   void add(std::string token, TokenId id);
   // What token(id) says, in the place of the token.

@@ -232,6 +232,8 @@ TEST(Gguf, WhatWouldChangeWhatIsComputedIsRefused) {
   }
   expect_refused(model().tensor("blk.0.attn_q.weight", {32, 6}, 0, 0).data(768).bytes(),
                  "tensor 'blk.0.attn_q.weight': shape [6,32] can't be of 2 heads");
+  expect_refused(model().tensor("blk.0.attn_q.bias", {32}, 2, 0).data(18).bytes(),
+                 "tensor 'blk.0.attn_q.bias': rows of one number are not read in blocks");
 }
 
 TEST(Gguf, ATokenizerThatIsNotKnownIsRefused) {
