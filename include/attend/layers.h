@@ -149,20 +149,26 @@ void activate(Activation f, const MutableView& x, const View& gated);
 // How rotary angles are stretched for texts longer than those of the training.
 enum class RotaryScaling : std::uint8_t {
   none,
-  linear,  // positions divided by factor (Chen et al. 2023)
-  llama3,  // slow frequencies divided by factor, fast ones kept, those between mixed (Llama 3.1)
-  yarn,    // likewise, between beta_fast and beta_slow turns, and the scores sharpened (Peng et al. 2023)
+  linear,    // positions divided by factor (Chen et al. 2023)
+  llama3,    // slow frequencies divided by factor, fast ones kept, those between mixed (Llama 3.1)
+  yarn,      // likewise, between beta_fast and beta_slow turns, and the scores sharpened (Peng et al. 2023)
+  longrope,  // each frequency divided by its own number, in texts longer than those by another (Ding et al. 2024)
 };
 
 struct RotaryOptions {
   double theta = 10000;
   RotaryScaling scaling = RotaryScaling::none;
   double factor = 1;
-  std::int64_t original_length = 0;                            // llama3, yarn: tokens of the training's texts
+  std::int64_t original_length = 0;                            // not of linear: tokens of the training's texts
   double low_frequency_factor = 1, high_frequency_factor = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;                        // yarn
   bool truncate = true;                                        // yarn: between whole dimensions
-  std::optional<double> attention_factor = {};                 // yarn; default 0.1 ln(factor) + 1
+  // yarn: the default of attention_factor is m(mscale) / m(mscale_all_dim) where both are there, m(1) otherwise;
+  // m(x) = 0.1 x ln(factor) + 1
+  double mscale = 0, mscale_all_dim = 0;
+  std::vector<double> short_factors = {}, long_factors = {};  // longrope: [D/2]
+  // yarn, longrope: of cos and sin; longrope's default is sqrt(1 + ln(factor) / ln(original_length))
+  std::optional<double> attention_factor = {};
 };
 
 // cos and sin of the angles of T positions, [T,D/2], f32.
@@ -176,13 +182,18 @@ class RotaryEmbedding {
  public:
   // head_size: D, even. Throws bad_value.
   explicit RotaryEmbedding(std::int64_t head_size, const RotaryOptions& options = {});
-  RotaryAngles angles(std::span<const std::int64_t> positions) const;
+  // starts: [sequences + 1], where each sequence begins, and the end; empty: one sequence. The frequencies of longrope
+  // are those for the sequence's last position: keys that were rotated before it grew longer than original_length keep
+  // theirs, as in Transformers.
+  RotaryAngles angles(std::span<const std::int64_t> positions, std::span<const std::int64_t> starts = {}) const;
   // In place; x [T,H,D], the last axis row-major.
   static void rotate(const MutableView& x, const RotaryAngles& angles);
 
  private:
-  std::vector<float> frequencies_;  // [D/2]
-  double factor_ = 1;               // of cos and sin
+  std::vector<float> frequencies_;       // [D/2]
+  std::vector<float> long_frequencies_;  // of sequences longer than original_length_; empty: the same
+  std::int64_t original_length_ = 0;
+  double factor_ = 1;  // of cos and sin
 };
 
 struct SelfAttentionOptions {

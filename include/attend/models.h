@@ -47,7 +47,9 @@ struct ModelOptions {
   std::optional<DType> dtype = {};  // f32 or bf16; default: bf16 where the weights are, f32 otherwise
 };
 
-// What a decoder has computed of one sequence: keys and values of every layer. A copy is a fork.
+// What a decoder has computed of one sequence: keys and values of every layer. A copy is a fork. Of a model with
+// longrope (docs/models.md), keys keep the rotation that they had when they came, also where the sequence grows beyond
+// the original length.
 class ModelCache {
  public:
   std::int64_t length() const { return layers_.empty() ? 0 : layers_.front().length(); }

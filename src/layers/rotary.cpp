@@ -19,13 +19,22 @@ void check_positive(const char* name, double value) {
     fail(ErrorCode::bad_value, layer, "{} is {}, expected a number above 0", name, value);
 }
 
+void check_each(const char* name, const std::vector<double>& factors, std::int64_t head_size) {
+  if (std::ssize(factors) != head_size / 2)
+    fail(ErrorCode::bad_value, layer, "{} are {} numbers, expected {}", name, factors.size(), head_size / 2);
+  for (const double factor : factors) check_positive(name, factor);
+}
+
 void check_options(std::int64_t head_size, const RotaryOptions& options) {
   if (head_size < 2 || head_size % 2 != 0)
     fail(ErrorCode::bad_value, layer, "head_size is {}, expected an even number from 2", head_size);
   check_positive("theta", options.theta);
   check_positive("factor", options.factor);
-  const bool trained = options.scaling == RotaryScaling::llama3 || options.scaling == RotaryScaling::yarn;
-  if (trained) check_positive("original_length", static_cast<double>(options.original_length));
+  if (options.scaling == RotaryScaling::none || options.scaling == RotaryScaling::linear) return;
+  check_positive("original_length", static_cast<double>(options.original_length));
+  if (options.scaling != RotaryScaling::longrope) return;
+  check_each("short_factors", options.short_factors, head_size);
+  check_each("long_factors", options.long_factors, head_size);
 }
 
 // By how many turns an angle is compared with those of the training's texts (Llama 3.1).
@@ -59,14 +68,35 @@ std::vector<double> yarn_ramp(std::int64_t head_size, const RotaryOptions& optio
   return shares;
 }
 
-}  // namespace
+double yarn_attention_factor(const RotaryOptions& options) {
+  const auto grown = [&](double scale) { return options.factor > 1 ? 0.1 * scale * std::log(options.factor) + 1 : 1; };
+  if (options.mscale == 0 || options.mscale_all_dim == 0) return grown(1);
+  return grown(options.mscale) / grown(options.mscale_all_dim);
+}
 
-RotaryEmbedding::RotaryEmbedding(std::int64_t head_size, const RotaryOptions& options) {
-  check_options(head_size, options);
+double longrope_attention_factor(const RotaryOptions& options) {
+  if (options.factor <= 1) return 1;
+  return std::sqrt(1 + std::log(options.factor) / std::log(static_cast<double>(options.original_length)));
+}
+
+// The reciprocals of theta^(2i/D), each times its factor; no factors: as they are.
+std::vector<float> make_frequencies(std::int64_t head_size, double theta, const std::vector<double>& factors) {
+  std::vector<float> frequencies;
   for (std::int64_t i = 0; i < head_size / 2; ++i) {
     const float power = static_cast<float>(2 * i) / static_cast<float>(head_size);
-    frequencies_.push_back(1 / static_cast<float>(std::pow(options.theta, static_cast<double>(power))));
+    const auto slowness = static_cast<float>(std::pow(theta, static_cast<double>(power)));
+    const float factor = factors.empty() ? 1 : static_cast<float>(factors[static_cast<std::size_t>(i)]);
+    frequencies.push_back(1 / (factor * slowness));
   }
+  return frequencies;
+}
+
+}  // namespace
+
+RotaryEmbedding::RotaryEmbedding(std::int64_t head_size, const RotaryOptions& options)
+    : original_length_(options.original_length) {
+  check_options(head_size, options);
+  frequencies_ = make_frequencies(head_size, options.theta, {});
   switch (options.scaling) {
     case RotaryScaling::none:
       break;
@@ -82,25 +112,45 @@ RotaryEmbedding::RotaryEmbedding(std::int64_t head_size, const RotaryOptions& op
         const auto kept = static_cast<double>(frequencies_[i]);
         frequencies_[i] = static_cast<float>(kept / options.factor * shares[i] + kept * (1 - shares[i]));
       }
-      factor_ = options.attention_factor.value_or(options.factor > 1 ? 0.1 * std::log(options.factor) + 1 : 1);
+      factor_ = options.attention_factor.value_or(yarn_attention_factor(options));
       break;
     }
+    case RotaryScaling::longrope:
+      frequencies_ = make_frequencies(head_size, options.theta, options.short_factors);
+      long_frequencies_ = make_frequencies(head_size, options.theta, options.long_factors);
+      factor_ = options.attention_factor.value_or(longrope_attention_factor(options));
+      break;
   }
 }
 
-RotaryAngles RotaryEmbedding::angles(std::span<const std::int64_t> positions) const {
+RotaryAngles RotaryEmbedding::angles(std::span<const std::int64_t> positions,
+                                     std::span<const std::int64_t> starts) const {
   const auto T = static_cast<std::int64_t>(positions.size()), half = static_cast<std::int64_t>(frequencies_.size());
   RotaryAngles out{Tensor::uninitialized({T, half}), Tensor::uninitialized({T, half})};
-  parallel_for(T, elements_at_once / (16 * half) + 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) {
-      for (std::int64_t i = 0; i < half; ++i) {
-        const auto position = static_cast<float>(positions[static_cast<std::size_t>(t)]);
-        const auto angle = static_cast<double>(position * frequencies_[static_cast<std::size_t>(i)]);
-        out.cos.data<float>()[t * half + i] = static_cast<float>(std::cos(angle) * factor_);
-        out.sin.data<float>()[t * half + i] = static_cast<float>(std::sin(angle) * factor_);
+  const auto fill = [&](std::int64_t first, std::int64_t count, const float* frequencies) {
+    parallel_for(count, elements_at_once / (16 * half) + 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t t = first + begin; t < first + end; ++t) {
+        for (std::int64_t i = 0; i < half; ++i) {
+          const auto position = static_cast<float>(positions[static_cast<std::size_t>(t)]);
+          const auto angle = static_cast<double>(position * frequencies[i]);
+          out.cos.data<float>()[t * half + i] = static_cast<float>(std::cos(angle) * factor_);
+          out.sin.data<float>()[t * half + i] = static_cast<float>(std::sin(angle) * factor_);
+        }
       }
-    }
-  });
+    });
+  };
+  if (long_frequencies_.empty() || T == 0) {
+    fill(0, T, frequencies_.data());
+    return out;
+  }
+  const std::int64_t one[] = {0, T};
+  if (starts.empty()) starts = one;
+  for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
+    const std::int64_t count = starts[s + 1] - starts[s];
+    const auto of = positions.subspan(static_cast<std::size_t>(starts[s]), static_cast<std::size_t>(count));
+    const bool longer = std::ranges::max(of) >= original_length_;
+    fill(starts[s], count, longer ? long_frequencies_.data() : frequencies_.data());
+  }
   return out;
 }
 

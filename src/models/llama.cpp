@@ -1,6 +1,7 @@
 #include "models/llama.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "layers/rows.h"
 #include "models/embeddings.h"
@@ -9,16 +10,32 @@ namespace attend::models {
 
 namespace {
 
+// dynamic stretches texts beyond max_position_embeddings alone, and none here is longer.
 RotaryScaling scaling_of(const Member& from, const std::string& type) {
-  if (type == "default") return RotaryScaling::none;
+  if (type == "default" || type == "dynamic") return RotaryScaling::none;
   if (type == "linear") return RotaryScaling::linear;
   if (type == "llama3") return RotaryScaling::llama3;
   if (type == "yarn") return RotaryScaling::yarn;
-  fail_at(from.place(), "rope_type {} is not known here; default, linear, llama3 and yarn are", quote(type));
+  if (type == "longrope") return RotaryScaling::longrope;
+  fail_at(from.place(), "rope_type {} is not known here; default, linear, dynamic, llama3, yarn and longrope are",
+          quote(type));
+}
+
+// One for each pair of a head's numbers.
+std::vector<double> read_factors(const Member& from, std::int64_t head_size) {
+  const std::vector<Member> list = from.list();
+  if (std::ssize(list) != head_size / 2)
+    fail_at(from.place(), "{} numbers, expected {}, half a head's", list.size(), head_size / 2);
+  std::vector<double> factors;
+  for (const Member& each : list) {
+    factors.push_back(each.number());
+    if (!(factors.back() > 0) || !std::isfinite(factors.back())) each.refuse("a number above 0");
+  }
+  return factors;
 }
 
 // rope_parameters, or the older rope_scaling and rope_theta.
-RotaryOptions read_rotary(const Member& config, std::int64_t longest) {
+RotaryOptions read_rotary(const Member& config, std::int64_t longest, std::int64_t head_size) {
   RotaryOptions options;
   options.theta = number_or(config, "rope_theta", 10000);
   const char* name = config.given("rope_parameters") ? "rope_parameters" : "rope_scaling";
@@ -29,15 +46,25 @@ RotaryOptions read_rotary(const Member& config, std::int64_t longest) {
   options.scaling = scaling_of(from, text_or(from, "rope_type", text_or(from, "type", "default")));
   require(from, "partial_rotary_factor", 1.0);
   if (options.scaling == RotaryScaling::none) return options;
-  options.factor = from["factor"].number();
-  options.original_length = whole_or(from, "original_max_position_embeddings", longest);
+  constexpr const char* original = "original_max_position_embeddings";
+  const bool outside = config.given(original) && options.scaling != RotaryScaling::linear;
+  options.original_length = whole_or(outside ? config : from, original, longest);
   options.low_frequency_factor = number_or(from, "low_freq_factor", 1);
   options.high_frequency_factor = number_or(from, "high_freq_factor", 4);
   options.beta_fast = number_or(from, "beta_fast", 32);
   options.beta_slow = number_or(from, "beta_slow", 1);
   options.truncate = truth_or(from, "truncate", true);
+  options.mscale = number_or(from, "mscale", 0);
+  options.mscale_all_dim = number_or(from, "mscale_all_dim", 0);
   if (from.given("attention_factor")) options.attention_factor = from["attention_factor"].number();
-  for (const char* unknown : {"mscale", "mscale_all_dim"}) require(from, unknown, nullptr);
+  if (options.scaling == RotaryScaling::longrope) {
+    options.short_factors = read_factors(from["short_factor"], head_size);
+    options.long_factors = read_factors(from["long_factor"], head_size);
+    options.factor =
+        number_or(from, "factor", static_cast<double>(longest) / static_cast<double>(options.original_length));
+  } else {
+    options.factor = from["factor"].number();
+  }
   return options;
 }
 
@@ -63,7 +90,7 @@ Llama::Llama(Loading& loading, const Member& config) {
   wide_size_ = config["intermediate_size"].whole(1);
   activation_ = read_activation(config["hidden_act"]);
   eps_ = number_or(config, "rms_norm_eps", 1e-6);
-  rotary_.emplace(info_.head_size, read_rotary(config, info_.longest));
+  rotary_.emplace(info_.head_size, read_rotary(config, info_.longest, info_.head_size));
   read_windows(config);
 
   const std::int64_t E = info_.embedding_size;
@@ -143,7 +170,7 @@ Tensor Llama::attend_layer(const Layer& layer, const Batch& batch, const Attenti
 Tensor Llama::forward(const Batch& batch) const {
   Tensor x({std::ssize(batch.ids), info_.embedding_size});
   add_embeddings(x, words_, batch.ids);
-  const RotaryAngles angles = rotary_->angles(batch.positions);
+  const RotaryAngles angles = rotary_->angles(batch.positions, batch.starts);
   for (std::size_t n = 0; n < layers_.size(); ++n) {
     const Layer& layer = layers_[n];
     const AttentionStep step{.layer = static_cast<std::int64_t>(n),

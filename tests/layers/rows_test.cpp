@@ -109,6 +109,32 @@ TEST(Rotary, AnglesAreThoseOfTransformers) {
   expect_near_each(heads, golden("rotated"), 1e-6, 3, "rotated");
 }
 
+// The frequencies of longrope are those for each sequence's own last position.
+TEST(Rotary, LongTextsHaveFrequenciesOfTheirOwn) {
+  const std::vector<std::int64_t> positions{0, 1, 2, 3, 0, 1, 4, 2}, starts{0, 4, 7, 8};
+  RotaryOptions options{.scaling = RotaryScaling::longrope, .factor = 4, .original_length = 4};
+  options.short_factors.assign(8, 1), options.long_factors.assign(8, 4);
+  options.attention_factor = 1;
+  const RotaryEmbedding rotary(16, options);
+  const RotaryAngles plain = RotaryEmbedding(16).angles(positions), together = rotary.angles(positions, starts);
+  const RotaryAngles divided = RotaryEmbedding(16, {.scaling = RotaryScaling::linear, .factor = 4}).angles(positions);
+  const auto part = [](const Tensor& of, std::size_t begin, std::size_t end) {
+    return of.view().slice(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end));
+  };
+  for (std::size_t s = 0; s < 3; ++s) {
+    const std::size_t begin = s == 0 ? 0 : s == 1 ? 4 : 7, end = s == 0 ? 4 : s == 1 ? 7 : 8;
+    const RotaryAngles& expected = s == 1 ? divided : plain;
+    expect_same(part(together.cos, begin, end), part(expected.cos, begin, end));
+    expect_same(part(together.sin, begin, end), part(expected.sin, begin, end));
+    const RotaryAngles alone = rotary.angles(std::span(positions).subspan(begin, end - begin));
+    expect_same(alone.cos, part(expected.cos, begin, end));
+  }
+  EXPECT_EQ(rotary.angles({}).cos.count(), 0);
+  options.attention_factor.reset();
+  const double factor = std::sqrt(1 + std::log(4.) / std::log(4.));
+  EXPECT_NEAR(RotaryEmbedding(16, options).angles(std::vector<std::int64_t>{0}).cos.item({0, 0}), factor, 1e-6);
+}
+
 TEST(Rotary, TurnsPartsOfRowsInPlace) {
   const std::vector<std::int64_t> positions{5, 6, 900};
   for (const std::int64_t half : {1, 7, 16, 33, 300}) {
@@ -179,6 +205,13 @@ TEST(TransformerRows, SayWhatIsWrong) {
       ErrorCode::bad_value, [&] { RotaryEmbedding(4, {.theta = 0}); }, "theta is 0");
   expect_error(
       ErrorCode::bad_value, [&] { RotaryEmbedding(4, {.scaling = RotaryScaling::yarn}); }, "original_length");
+  RotaryOptions longrope{.scaling = RotaryScaling::longrope, .original_length = 4};
+  longrope.short_factors = {1, 1}, longrope.long_factors = {1};
+  expect_error(
+      ErrorCode::bad_value, [&] { RotaryEmbedding(4, longrope); }, "long_factors are 1 numbers, expected 2");
+  longrope.long_factors = {1, 0};
+  expect_error(
+      ErrorCode::bad_value, [&] { RotaryEmbedding(4, longrope); }, "long_factors is 0");
   const RotaryAngles angles = RotaryEmbedding(4).angles(std::vector<std::int64_t>{0, 1});
   expect_error(
       ErrorCode::bad_shape, [&] { RotaryEmbedding::rotate(x.view(), angles); }, "expected [2,H,4]");

@@ -270,7 +270,8 @@ TEST(Model, NeverGuesses) {
     copy.refused(text);
   };
   refused("llama", "\"model_type\": \"llama\"", "\"model_type\": \"mamba\"", "'mamba' is not known here");
-  refused("llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"longrope\"", "rope_type 'longrope'");
+  refused("llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"spiral\"", "rope_type 'spiral' is not known here");
+  refused("llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"longrope\"", "short_factor is missing");
   refused("llama", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"mish\"", "'mish' is not known here");
   refused("llama", "\"use_cache\": true", "\"quantization_config\": {\"bits\": 4}", "quantization_config");
   refused("llama", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "no multiple of 3");
