@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -118,6 +119,32 @@ void set_tokens(const GgufFile& file, const Keys& keys, json& config) {
   }
 }
 
+// Of Llama 3.1 and later: what each frequency is divided by. In a folder that is longrope, with the same numbers for
+// texts of every length.
+constexpr std::string_view divisors_name = "rope_freqs.weight";
+
+void set_rotary(const GgufFile& file, json& config) {
+  const GgufTensor* divisors = file.find(divisors_name);
+  if (divisors == nullptr) return;
+  const std::int64_t count = config["head_dim"].get<std::int64_t>() / 2;
+  if (divisors->type != GgufType::f32 || divisors->shape != Dims{count}) {
+    fail_at(file.place().in("tensor " + quote(divisors_name)), "shape {}, expected F32 of shape [{}]", divisors->shape,
+            count);
+  }
+  std::vector<float> numbers;
+  for (std::int64_t n = 0; n < count; ++n) {
+    numbers.push_back(load<float>(file.map()->data() + divisors->begin + 4 * n));
+    if (!(numbers.back() > 0) || !std::isfinite(numbers.back()))
+      fail_at(file.place().in("tensor " + quote(divisors_name)), "has {}, expected numbers above 0", numbers.back());
+  }
+  config["rope_parameters"] = {{"rope_type", "longrope"},
+                               {"rope_theta", config["rope_theta"]},
+                               {"short_factor", numbers},
+                               {"long_factor", numbers},
+                               {"original_max_position_embeddings", config["max_position_embeddings"]},
+                               {"attention_factor", 1.0}};
+}
+
 json make_config(const GgufFile& file, const Architecture& of) {
   const Keys keys(file, of);
   keys.check_known();
@@ -135,6 +162,7 @@ json make_config(const GgufFile& file, const Architecture& of) {
                  {"torch_dtype", common_dtype(file)}};
   set_heads(keys, config);
   set_tokens(file, keys, config);
+  if (of.permuted) set_rotary(file, config);
   return config;
 }
 
@@ -347,6 +375,7 @@ Gguf read_gguf(std::string_view function, const std::filesystem::path& path) {
   Gguf out{make_config(file, architecture), Weights(file.place())};
   std::vector<Part> parts;
   for (const GgufTensor& tensor : file.tensors()) {
+    if (architecture.permuted && tensor.name == divisors_name) continue;  // it is in the configuration
     const std::optional<Name> name = cut(tensor.name);
     std::optional<std::string> in_folder = folder_name(name);
     if (!in_folder) fail_at(file.place(), "the tensor {} is not known", quote(tensor.name));

@@ -148,6 +148,15 @@ Maker model(const std::string& architecture = "llama") {
   return out.value(architecture + ".attention.layer_norm_rms_epsilon", 6, bytes_of(1e-5f));
 }
 
+// Llama 3.1's: what each frequency is divided by.
+std::string with_divisors(const std::vector<float>& numbers, const std::string& architecture = "llama",
+                          std::uint32_t type = 0) {
+  const std::string bytes = model(architecture).tensor("rope_freqs.weight", {numbers.size()}, type, 0).data(32).bytes();
+  std::string data;
+  for (const float number : numbers) data += bytes_of(number);
+  return bytes.substr(0, bytes.size() - 32) + data + std::string(32 - data.size(), '\0');
+}
+
 void expect_refused(const std::string& bytes, const std::string& text) {
   SCOPED_TRACE(text);
   const Folder folder;
@@ -164,6 +173,26 @@ TEST(Gguf, TheMakerOfTheseTestsIsRead) {
   EXPECT_EQ(found.weights.all().size(), 1U);
   EXPECT_EQ(found.config["rope_theta"], 10000.0);
   EXPECT_EQ(found.config["num_key_value_heads"], 2);
+}
+
+TEST(Gguf, DivisorsOfFrequenciesAreLongrope) {
+  const Folder folder;
+  put(folder / "x.gguf", with_divisors({1, 1, 1, 1, 1.5, 2, 4, 8}));
+  const Gguf found = read_gguf("load", folder / "x.gguf");
+  EXPECT_TRUE(found.weights.all().empty());
+  const json expected = {{"rope_type", "longrope"},
+                         {"rope_theta", 10000.0},
+                         {"short_factor", {1, 1, 1, 1, 1.5, 2, 4, 8}},
+                         {"long_factor", {1, 1, 1, 1, 1.5, 2, 4, 8}},
+                         {"original_max_position_embeddings", 32},
+                         {"attention_factor", 1.0}};
+  EXPECT_EQ(found.config["rope_parameters"], expected);
+  const std::string place = "tensor 'rope_freqs.weight': ";
+  expect_refused(with_divisors({1, 1, 1, 1}), place + "shape [4], expected F32 of shape [8]");
+  expect_refused(with_divisors({1, 1, 1, 1, 1, 1, 1, 0}), place + "has 0, expected numbers above 0");
+  expect_refused(with_divisors({NAN, 1, 1, 1, 1, 1, 1, 1}), place + "has nan, expected numbers above 0");
+  expect_refused(with_divisors({INFINITY, 1, 1, 1, 1, 1, 1, 1}), place + "has inf, expected numbers above 0");
+  expect_refused(with_divisors({1, 1, 1, 1, 1, 1, 1, 1}, "qwen2"), "the tensor 'rope_freqs.weight' is not known");
 }
 
 TEST(Gguf, ABrokenHeaderIsRefused) {
@@ -225,7 +254,7 @@ TEST(Gguf, WhatWouldChangeWhatIsComputedIsRefused) {
                  "'llama.attention.head_count_kv': expected a whole number from 1");
   expect_refused(model().whole("llama.attention.head_count_kv", 0).bytes(), "expected a whole number from 1");
   expect_refused(model().whole("split.count", 2).bytes(), "'split.count': a file of several is not read");
-  for (const char* name : {"rope_freqs.weight", "blk.0.x.weight", "blk.00.attn_q.weight", "blk..attn_q.weight",
+  for (const char* name : {"rope_freqs.bias", "blk.0.x.weight", "blk.00.attn_q.weight", "blk..attn_q.weight",
                            "blk.0attn_q.weight", "output_norm.scale", "output_norm", "blk.0.token_embd.weight"}) {
     expect_refused(model().tensor(name, {32}, 0, 0).data(128).bytes(),
                    fmt::format("the tensor '{}' is not known", name));
