@@ -101,7 +101,8 @@ class Model {
   // ids [N] -> the last hidden states [N,E], f32, after the last norm. Throws bad_value for no ids, ids outside the
   // vocabulary, sequences longer than info().longest, NaN or infinity in a result.
   Tensor forward(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;
-  // hidden [...,E] -> logits [...,vocabulary], f32. Throws bad_value for encoders.
+  // hidden [...,E] -> logits [...,vocabulary], f32. Throws bad_value for encoders, and for a decoder whose file is
+  // of the bare model, without an output layer (lm_head.weight, unless that is the embeddings): so does generate().
   Tensor logits(const View& hidden) const;
   // The mean of each sequence's hidden states, scaled to length 1 (as sentence-transformers pools): [sequences,E], f32.
   Tensor embed(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;

@@ -378,7 +378,7 @@ void bind_model(nb::module_& m) {
                        .c_str()),
            forward_doc)
       .def("logits", &Loaded::logits, nb::arg("hidden"), nb::sig("def logits(self, hidden: ArrayT) -> ArrayT"),
-           "hidden [...,E] to logits [...,vocabulary], float32; ValueError for encoders.")
+           "hidden [...,E] to logits [...,vocabulary], float32; ValueError for encoders and bare models.")
       .def("embed", &Loaded::embed, nb::arg("ids"), nb::arg("starts") = nb::none(), nb::arg("types") = nb::none(),
            nb::sig(("def embed(self, " + std::string(ids) + ") -> numpy.ndarray").c_str()), embed_doc)
       .def("cache", &Loaded::cache, nb::arg("dtype") = nb::none(),

@@ -14,8 +14,8 @@ class Llama {
   Llama(Loading& loading, const Member& config);
 
   ModelInfo info() const { return info_; }
-  Tensor forward(const Batch& batch) const;  // [N,E], f32
-  const Linear& output() const { return *output_; }
+  Tensor forward(const Batch& batch) const;                        // [N,E], f32
+  const std::optional<Linear>& output() const { return output_; }  // none: a bare model
 
  private:
   struct Layer {

@@ -147,7 +147,9 @@ RmsNorm Loading::rms_norm(const std::string& name, std::int64_t size, double eps
   return RmsNorm(take(prefix_ + name + ".weight", {size}), eps);
 }
 
-Linear Loading::head(const std::string& name, const View& embeddings, std::int64_t in, std::int64_t out, bool tied) {
+std::optional<Linear> Loading::head(const std::string& name, const View& embeddings, std::int64_t in, std::int64_t out,
+                                    bool tied) {
+  if (!tied && prefix_.empty() && !weights_.find(name)) return std::nullopt;
   if (!tied) return Linear::borrow(take_matrix(name, out, in));
   taken_.insert(name);
   return Linear::borrow(embeddings);

@@ -59,6 +59,22 @@ void check_decoder(const ModelInfo& info, const char* what) {
   fail(ErrorCode::bad_value, function, "{} need a decoder, the model is of type {}", what, info.type);
 }
 
+// Refuses encoders, and decoders without an output layer.
+template <class Family>
+const Linear& output_of(const Family& family, const ModelInfo& info, const char* what) {
+  check_decoder(info, what);
+  const Linear* output = std::visit(
+      [](const auto& of) -> const Linear* {
+        if constexpr (requires { of.output(); }) return of.output() ? &*of.output() : nullptr;
+        return nullptr;
+      },
+      family);
+  if (!output)
+    fail(ErrorCode::bad_value, function, "{} need an output layer, and the model is a bare one: no lm_head.weight",
+         what);
+  return *output;
+}
+
 void check_caches(const ModelCall& call, const Batch& batch, const ModelInfo& info) {
   check_decoder(info, "caches");
   if (std::ssize(call.caches) != batch.sequences()) {
@@ -140,13 +156,7 @@ Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) 
 }
 
 Tensor Model::logits(const View& hidden) const {
-  check_decoder(parts_->info, "logits");
-  return std::visit(
-      [&](const auto& family) -> Tensor {
-        if constexpr (requires { family.output(); }) return family.output().forward(hidden, DType::f32);
-        return {};  // an encoder, which was refused
-      },
-      parts_->family);
+  return output_of(parts_->family, parts_->info, "logits").forward(hidden, DType::f32);
 }
 
 Tensor Model::embed(std::span<const std::int64_t> ids, const ModelCall& call) const {
@@ -180,7 +190,7 @@ ModelCache Model::cache(std::optional<DType> dtype) const {
 }
 
 std::vector<std::int64_t> Model::generate(std::span<const std::int64_t> ids, const GenerateOptions& options) const {
-  check_decoder(parts_->info, "generate()");
+  output_of(parts_->family, parts_->info, "generate()");
   models::Sampler sampler(options);
   const std::vector<std::int64_t>& end = options.end ? *options.end : parts_->info.end;
   ModelCache cache = this->cache();

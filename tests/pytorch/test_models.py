@@ -113,6 +113,7 @@ ENCODERS = {
 DECODERS = {
     "gpt2": gpt2(),
     "gpt2 bare": gpt2("Model"),
+    "gpt2 bare, untied": gpt2("Model", tie_word_embeddings=False),
     "gpt2 n_inner, relu": gpt2(n_inner=40, activation_function="relu"),
     "gpt2 gelu": gpt2(activation_function="gelu"),
     "gpt2 unscaled": gpt2(scale_attn_weights=False),
@@ -122,6 +123,7 @@ DECODERS = {
     "gpt2 untied": gpt2(tie_word_embeddings=False),
     "llama": llama(),
     "llama bare": llama("Model", tie_word_embeddings=True),
+    "llama bare, untied": llama("Model"),
     "llama tied": llama(tie_word_embeddings=True, rms_norm_eps=1e-2),
     "llama biases": llama(attention_bias=True, mlp_bias=True),
     "llama head_dim": llama(head_dim=12),
@@ -729,6 +731,17 @@ def test_gguf_with_the_frequencies_of_llama3(tmp_path):
 
 # ---- What is refused ----
 
+@pytest.mark.parametrize("name", ["llama bare, untied", "gpt2 bare, untied"])
+def test_a_bare_model_has_no_logits(both, name):
+    """Its file has no output layer, and no embeddings that are one too."""
+    model = both(name).ours
+    cache = model.cache()
+    hidden = model.forward([6, 7], caches=[cache])
+    for call in (lambda: model.logits(hidden), lambda: model.generate([6, 7]), lambda: model.record([6, 7], max_new_tokens=2)):
+        with pytest.raises(ValueError, match=r"need an output layer.*lm_head\.weight"):
+            call()
+
+
 @pytest.fixture
 def folder(both, tmp_path):
     """folder(name): a copy of the case's, to be changed."""
@@ -804,6 +817,15 @@ def test_folders_without_what_they_need(folder, tmp_path):
         attend.Model.load_tokenizer(place)
     with pytest.raises(OSError, match="test_models"):
         attend.Model.load(__file__)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2 untied"])
+def test_a_file_that_lost_its_output_layer(folder, name):
+    place = folder(name)
+    tensors = load_file(place / "model.safetensors")
+    del tensors["lm_head.weight"]
+    save_file(tensors, place / "model.safetensors", {"format": "pt"})
+    assert "'lm_head.weight' is missing" in refusal(place)
 
 
 def test_weights_that_are_not_finite(folder):
