@@ -204,7 +204,7 @@ SMOLLM2_WEIGHTS, SMOLLM2_TOKEN = 134_515_008, 2 * 30 * 3 * 64
 
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
-    """A model with its weights, as attend.Model and as Transformers compute it."""
+    """A model with its weights, as attend.Model, Transformers and the runtimes compute it."""
 
     model: str  # "MiniLM", "SmolLM2-135M"
     phase: str  # "encode", "prefill", "decode", "open" (and compute a few tokens)
@@ -333,6 +333,7 @@ PRETRAINED = {
 }
 
 PEERS = {"PyTorch": ("f32", "bf16"), "ONNX Runtime": ("f32",), "OpenVINO": ("f32", "bf16")}
+RUNTIMES = ("ONNX Runtime", "OpenVINO")  # those that compute MiniLM from a file, too
 
 
 def typed(case, dtype):
@@ -414,6 +415,8 @@ def model_group(name, case, dtype):
 def pretrained_group(name, case, dtype):
     case = typed(case, dtype)
     entries = [Entry("attend", "attend.Model", case), Entry("Transformers", "attend in Python", case)]
+    if case.phase == "encode":
+        entries += [Entry(peer, peer, case) for peer in RUNTIMES if dtype in PEERS[peer]]
     roofs = [Entry("roof read", roof="read")] if case.phase == "decode" else []
     return Group(f"{name}, {dtype}", "pretrained", (*entries, *roofs), "Transformers")
 

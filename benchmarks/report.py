@@ -375,20 +375,19 @@ def models(run):
 
 
 def pretrained(run):
-    rows = []
+    rows, others = [], ("Transformers", *cases.RUNTIMES)
     for name, case in cases.PRETRAINED.items():
         for dtype in ("f32", "bf16"):
-            group = f"{name}, {dtype}"
+            group, row = f"{name}, {dtype}", []
+            for who in ("attend", *others):
+                seconds, rate = run.seconds(group, who), run.rate(group, who, "tokens")
+                opened = f"{number(seconds * 1e3)} ms" if seconds else ""
+                row.append(opened if case.phase == "open" else f"{spread([each * 1e9 for each in rate])} tokens/s" if rate else "")
+                row += [times(run.faster(group, "attend", who))] if who in others else []
             share = run.of_roof(group, "attend", "roof read", "bytes")
-            if case.phase == "open":
-                seconds = [run.seconds(group, who) for who in ("attend", "Transformers")]
-                shown = [f"{number(each * 1e3)} ms" if each else "" for each in seconds]
-            else:
-                rates = [run.rate(group, who, "tokens") for who in ("attend", "Transformers")]
-                shown = [f"{spread([each * 1e9 for each in rate])} tokens/s" if rate else "" for rate in rates]
-            rows.append([group.removeprefix("attend.Model: "), *shown, times(run.faster(group, "attend", "Transformers")),
-                         f"{share:.2f}" if share else ""])
-    return table(["attend.Model", "attend", "Transformers, sdpa", "against it", "of the read roof"], rows)
+            rows.append([group.removeprefix("attend.Model: "), *row, f"{share:.2f}" if share else ""])
+    heads = [head for who in ("Transformers, sdpa", *cases.RUNTIMES) for head in (who, "against it")]
+    return table(["attend.Model", "attend", *heads, "of the read roof"], rows)
 
 
 def memory(run):

@@ -1,5 +1,6 @@
 """ONNX Runtime: the operator Attention (opset 23, with 4- and 3-dimensional inputs) or com.microsoft's
-MultiHeadAttention, whichever is faster. Inputs and output stay bound: no copies are timed."""
+MultiHeadAttention, whichever is faster; a model with that operator or with its parts. Inputs and output stay bound: no copies
+are timed."""
 
 import sys
 
@@ -7,6 +8,7 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper
 
+import exported
 import protocol
 
 NAME, VERSION = "ONNX Runtime", onnxruntime.__version__
@@ -29,17 +31,35 @@ def session(node, feeds, out_shape, opsets):
     graph = helper.make_graph([node], "g", [value(n, x.shape) for n, x in feeds.items()], [value("out", out_shape)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*opset) for opset in opsets])
     model.ir_version = 10
-    made = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return bound(model.SerializeToString(), feeds)
+
+
+def bound(model, feeds):
+    """A call of a model, which is its bytes or its path, on these inputs."""
+    made = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     binding = made.io_binding()
     for name, array in feeds.items():
         binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+    out_shape = made.get_outputs()[0].shape
     binding.bind_ortvalue_output("out", onnxruntime.OrtValue.ortvalue_from_shape_and_type(out_shape, np.float32))
     return lambda: (made.run_with_iobinding(binding), binding)[1]
 
 
 def ways(case, inputs):
-    if case["dtype"] != "f32" or case["kind"] != "attention":
-        raise protocol.CannotDo("only f32 attention is compared")
+    if case["dtype"] != "f32" or case["kind"] not in ("attention", "pretrained"):
+        raise protocol.CannotDo("only f32 attention and models are compared")
+    return pretrained_ways(case, inputs) if case["kind"] == "pretrained" else attention_ways(case, inputs)
+
+
+def pretrained_ways(case, inputs):
+    """From opset 23 on, attention is exported as one operator."""
+    rows = lambda binding: binding.copy_outputs_to_cpu()[0].reshape(inputs["ids"].size, -1)
+    for opset, how in (20, "attention in parts"), (23, "the operator Attention"):
+        with exported.written(case, inputs, f"onnx-{opset}") as path:
+            yield f"exported by torch.onnx, {how}", bound(str(path), inputs), rows
+
+
+def attention_ways(case, inputs):
     B, H, Tq, Dv = case["B"], case["H"], case["Tq"], inputs["v"].shape[-1]
     causal, onnx23 = int(case.get("causal", False)), [("", 23)]
     flat = {name: tokens_first(x) for name, x in inputs.items()}

@@ -1,4 +1,4 @@
-"""OpenVINO: ScaledDotProductAttention of opset 13. Grouped heads are broadcast as its own models do."""
+"""OpenVINO: ScaledDotProductAttention of opset 13, grouped heads broadcast as its own models do; models that it converts itself."""
 
 import sys
 
@@ -6,6 +6,7 @@ import numpy as np
 import openvino
 from openvino import opset13 as op
 
+import exported
 import protocol
 
 NAME, VERSION = "OpenVINO", openvino.__version__.split("-")[0]
@@ -28,18 +29,33 @@ def repeated(x, groups):
 
 
 def ways(case, inputs):
-    if case["dtype"] not in ("f32", "bf16") or case["kind"] != "attention":
-        raise protocol.CannotDo("only f32 and bf16 attention is compared")
+    if case["dtype"] not in ("f32", "bf16") or case["kind"] not in ("attention", "pretrained"):
+        raise protocol.CannotDo("only f32 and bf16 attention and models are compared")
+    return pretrained_ways(case, inputs) if case["kind"] == "pretrained" else attention_ways(case, inputs)
+
+
+def attention_ways(case, inputs):
     dtype = openvino.Type.bf16 if case["dtype"] == "bf16" else openvino.Type.f32
     q, k, v = (op.parameter(list(inputs[name].shape), dtype) for name in "qkv")
     groups = case["H"] // case["Hkv"]
     out = op.scaled_dot_product_attention(q, repeated(k, groups), repeated(v, groups), causal=case.get("causal", False))
-    compiled = core.compile_model(openvino.Model([out], [q, k, v], "attention"), "CPU",
-                                  settings | {"INFERENCE_PRECISION_HINT": case["dtype"]})
+    call = bound(openvino.Model([out], [q, k, v], "attention"), case["dtype"], [tensor(inputs[name], dtype) for name in "qkv"])
+    return [(f"ScaledDotProductAttention, {case['dtype']}", call, as_array)]
+
+
+def pretrained_ways(case, inputs):
+    with exported.written(case, inputs, "openvino") as path:
+        call = bound(core.read_model(path), case["dtype"], [openvino.Tensor(inputs["ids"])])
+    rows = lambda request: as_array(request).reshape(inputs["ids"].size, -1)
+    return [(f"openvino.convert_model, inference precision {case['dtype']}", call, rows)]
+
+
+def bound(model, precision, tensors):
+    compiled = core.compile_model(model, "CPU", settings | {"INFERENCE_PRECISION_HINT": precision})
     request = compiled.create_infer_request()
-    for i, name in enumerate("qkv"):
-        request.set_input_tensor(i, tensor(inputs[name], dtype))
-    return [(f"ScaledDotProductAttention, {case['dtype']}", lambda: (request.infer(), request)[1], as_array)]
+    for i, each in enumerate(tensors):
+        request.set_input_tensor(i, each)
+    return lambda: (request.infer(), request)[1]
 
 
 def tensor(array, dtype):

@@ -141,6 +141,29 @@ def test_ratios_are_taken_within_a_round():
     assert run.geometric_mean(["512", "8192"], "f32") == 2
 
 
+def test_runtimes_compute_minilm_in_the_dtypes_they_have():
+    found = {group.name: [entry.key for entry in group.entries] for group in cases.groups() if group.section == "pretrained"}
+    name = "attend.Model: MiniLM, 8 x 128 tokens"
+    assert found[f"{name}, f32"] == ["attend", "Transformers", "ONNX Runtime", "OpenVINO"]
+    assert found[f"{name}, bf16"] == ["attend", "Transformers", "OpenVINO"]
+    assert found["attend.Model: SmolLM2-135M, prefill 1024, f32"] == ["attend", "Transformers"]
+
+
+def test_each_runtime_stands_beside_its_ratio():
+    times = {"attend": 1, "Transformers": 2, "OpenVINO": 4}
+    entries = {who: {"rounds": [seconds], "tokens": 8} for who, seconds in times.items()}
+    opened = {who: {"rounds": [seconds], "tokens": 8} for who, seconds in times.items() if who != "OpenVINO"}
+    groups = [{"name": "attend.Model: MiniLM, 8 x 128 tokens, bf16", "entries": entries},
+              {"name": "attend.Model: MiniLM, opened, f32", "entries": opened}]
+    lines = report.pretrained(report.Run({"groups": groups, "memory": {}})).splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert len({len(row) for row in rows}) == 1
+    rate = lambda tokens: f"{tokens} ({tokens} to {tokens}) tokens/s"
+    assert dict(zip(rows[0], rows[2]))["ONNX Runtime"] == ""
+    assert rows[2][:8] == ["MiniLM, 8 x 128 tokens, bf16", rate("8.00"), rate("4.00"), "2.00x", "", "", rate("2.00"), "4.00x"]
+    assert rows[3][:4] == ["MiniLM, opened, f32", "1000 ms", "2000 ms", "2.00x"]
+
+
 @pytest.mark.parametrize("value, more, wanted", [(0.91, True, "aim"), (0.9, True, "aim"), (0.85, True, "pass"), (0.79, True, "**short**"),
                                                  (0.79, False, "aim"), (0.95, False, "**short**")])
 def test_verdicts(value, more, wanted):
