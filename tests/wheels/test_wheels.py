@@ -19,9 +19,14 @@ weights = numpy.exp(scores - scores.max(-1, keepdims=True))
 assert numpy.abs(attend.attention(x, x, x) - weights / weights.sum(-1, keepdims=True) @ x).max() < 1e-5
 assert attend.explain("the cat sat").to_png().startswith(b"\\x89PNG")
 assert 'id="request"' in attend.explain("the cat sat").to_html()
+json = r'''{"version": "1.0", "normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "\\\\p{L}+"},
+"behavior": "Isolated", "invert": false}, "model": {"type": "WordPiece", "unk_token": "?", "max_input_chars_per_word": 100,
+"continuing_subword_prefix": "##", "vocab": {"?": 0, "\u00e9t": 1, "##\u00e9": 2, "1": 3}}}'''
+assert attend.Tokenizer(json).encode("e\u0301t\u00e91").ids.tolist() == [1, 2, 3]
 folder = pathlib.Path(attend.__file__).parent
 used = {pathlib.Path(line.split()[-1]) for line in open("/proc/self/maps") if ".so" in line}
-assert any(path.name.startswith("libtbb") and path.parent == folder.with_name("attend_cpu.libs") for path in used)
+brought = {path.name.split("-")[0] for path in used if path.parent == folder.with_name("attend_cpu.libs")}
+assert {"libtbb", "libpcre2", "libutf8proc"} <= brought, brought
 print("works on", sys.version.split()[0], attend.__version__)
 """
 
