@@ -8,10 +8,10 @@
 #include <memory>
 #include <optional>
 
-#include "attend/threads.h"
 #include "core/divide_up.h"
 #include "core/element.h"
 #include "core/half.h"
+#include "core/parallel.h"
 #include "models/gguf_file.h"
 
 namespace attend::models {
@@ -304,26 +304,42 @@ void take_pages(std::byte* data, std::int64_t bytes) {
 #endif
 }
 
-// to: as many bytes as bytes_of_made() says.
-void make(const std::byte* data, const Part& part, std::byte* to) {
-  constexpr std::int64_t least_work = 1 << 14;  // numbers, for a thread
-  const GgufTensor& tensor = *part.tensor;
+std::int64_t rows_of(const Part& part) {
+  const Dims& shape = part.tensor->shape;
+  return shape.rank() < 2 && part.head_size == 0 ? 1 : shape[0];
+}
+
+// Rows of a tensor, made at once by one thread.
+struct Piece {
+  const Part* part;
+  const std::byte* data;  // the tensor's, in the file
+  std::byte* to;          // what the whole tensor becomes
+  std::int64_t begin, end;
+};
+
+void make(const Piece& piece) {
+  const GgufTensor& tensor = *piece.part->tensor;
   const Format format = format_of(tensor.type);
-  const std::int64_t rows = tensor.shape.rank() < 2 && part.head_size == 0 ? 1 : tensor.shape[0];
-  const std::int64_t row_size = element_count(tensor.shape) / rows;
-  const std::int64_t bytes = static_cast<std::int64_t>(tensor.bytes) / rows;
+  const std::int64_t rows = rows_of(*piece.part), row_size = element_count(tensor.shape) / rows;
+  const std::int64_t bytes = static_cast<std::int64_t>(tensor.bytes) / rows,
+                     row_bytes = row_size * size_of(format.dtype);
   const std::int64_t blocks = row_size / gguf_block;
-  parallel_for(rows, least_work / row_size + 1, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t row_bytes = row_size * size_of(format.dtype);
-    take_pages(to + begin * row_bytes, (end - begin) * row_bytes);
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::byte* from = data + row_in_file(row, part.head_size) * bytes;
-      std::byte* numbers = to + row * row_bytes;
-      if (!format.widen) std::memcpy(numbers, from, static_cast<std::size_t>(bytes));
-      for (std::int64_t n = 0; format.widen && n < blocks; ++n)
-        format.widen(from + n * (bytes / blocks), reinterpret_cast<float*>(numbers) + n * gguf_block);
-    }
-  });
+  take_pages(piece.to + piece.begin * row_bytes, (piece.end - piece.begin) * row_bytes);
+  for (std::int64_t row = piece.begin; row < piece.end; ++row) {
+    const std::byte* from = piece.data + row_in_file(row, piece.part->head_size) * bytes;
+    std::byte* numbers = piece.to + row * row_bytes;
+    if (!format.widen) std::memcpy(numbers, from, static_cast<std::size_t>(bytes));
+    for (std::int64_t n = 0; format.widen && n < blocks; ++n)
+      format.widen(from + n * (bytes / blocks), reinterpret_cast<float*>(numbers) + n * gguf_block);
+  }
+}
+
+void add_pieces(const Part& part, const std::byte* data, std::byte* to, std::vector<Piece>& pieces) {
+  constexpr std::int64_t at_once = 1 << 17;  // numbers: a core's cache holds them
+  const std::int64_t rows = rows_of(part), row_size = element_count(part.tensor->shape) / rows;
+  const std::int64_t step = std::max<std::int64_t>(at_once / row_size, 1);
+  for (std::int64_t row = 0; row < rows; row += step)
+    pieces.push_back({&part, data, to, row, std::min(rows, row + step)});
 }
 
 std::int64_t bytes_of_made(const Part& part) {
@@ -339,6 +355,7 @@ void add_all(const GgufFile& file, const std::vector<Part>& parts, Weights& to) 
   Tensor memory = Tensor::uninitialized({bytes}, DType::u8);
   auto* next = static_cast<std::byte*>(memory.raw());
   const auto owner = std::make_shared<const Tensor>(std::move(memory));
+  std::vector<Piece> pieces;
   for (const Part& part : parts) {
     const std::byte* data = file.map()->data() + part.tensor->begin;
     const DType dtype = format_of(part.tensor->type).dtype;
@@ -346,10 +363,12 @@ void add_all(const GgufFile& file, const std::vector<Part>& parts, Weights& to) 
       to.add(part.name, View(data, dtype, part.tensor->shape), file.map());
       continue;
     }
-    make(data, part, next);
+    add_pieces(part, data, next, pieces);
     to.add(part.name, View(next, dtype, part.tensor->shape), owner);
     next += bytes_of_made(part);
   }
+  parallel_items(std::ssize(pieces), num_threads(),
+                 [&](int, std::int64_t item) { make(pieces[static_cast<std::size_t>(item)]); });
 }
 
 // The size of the heads whose rows are in another order in this tensor; 0: they are not.
