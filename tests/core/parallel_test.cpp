@@ -7,6 +7,7 @@
 
 #include "attend/attention.h"
 #include "attend/random.h"
+#include "core/tensor_memory.h"
 #include "tests/expect.h"
 
 namespace attend {
@@ -171,6 +172,23 @@ TEST(Parallel, AnInterruptReachesAttention) {
   const InterruptCheck check([] { return true; });
   test::expect_error(
       ErrorCode::interrupted, [&] { attention(x, x, x); }, "interrupted");
+}
+
+// What one thread keeps no other gets, whether its own tensors began or ended within the scope.
+TEST(Parallel, MemoryIsReusedOnItsOwnThreadAlone) {
+  const Dims large{256, 256};
+  const MemoryReuse reuse;
+  const void* kept = Tensor::uninitialized(large).raw();
+  Tensor made_here = Tensor::uninitialized(large), made_there;
+  EXPECT_EQ(made_here.raw(), kept);
+  const void* here = nullptr;
+  { here = Tensor::uninitialized(large).raw(); }
+  std::thread([&] {
+    made_there = Tensor::uninitialized(large);
+    EXPECT_NE(made_there.raw(), here);
+    made_here = Tensor();
+  }).join();
+  made_there = Tensor();
 }
 
 }  // namespace
