@@ -298,9 +298,8 @@ std::int64_t row_in_file(std::int64_t row, std::int64_t head_size) {
 void take_pages(std::byte* data, std::int64_t bytes) {
 #ifdef MADV_POPULATE_WRITE
   static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(data) / page * page;
-  const auto end = reinterpret_cast<std::uintptr_t>(data) + static_cast<std::uintptr_t>(bytes);
-  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
+  const std::uintptr_t past = reinterpret_cast<std::uintptr_t>(data) % page;  // where its page begins
+  madvise(data - past, static_cast<std::size_t>(bytes) + past, MADV_POPULATE_WRITE);
 #endif
 }
 
