@@ -148,7 +148,7 @@ RotaryAngles RotaryEmbedding::angles(std::span<const std::int64_t> positions,
   for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
     const std::int64_t count = starts[s + 1] - starts[s];
     const auto of = positions.subspan(static_cast<std::size_t>(starts[s]), static_cast<std::size_t>(count));
-    const bool longer = std::ranges::max(of) >= original_length_;
+    const bool longer = *std::max_element(of.begin(), of.end()) >= original_length_;
     fill(starts[s], count, longer ? long_frequencies_.data() : frequencies_.data());
   }
   return out;
