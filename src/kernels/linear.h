@@ -33,6 +33,18 @@ void pack_linear(const float* weight, std::int64_t out, std::int64_t in, float* 
   }
 }
 
+// Of `outs` rows that lie `stride` floats apart `count` steps each, transposed: at most as many as a vector has lanes,
+// and zeros beyond.
+inline __attribute__((always_inline)) void load_square(F (&square)[lanes], const float* from, std::int64_t stride,
+                                                       std::int64_t outs, std::int64_t count) {
+#pragma GCC unroll 16
+  for (int i = 0; i < lanes; ++i) {
+    const float* row = from + i * stride;
+    square[i] = i >= outs ? Simd::zero() : count == lanes ? Simd::load(row) : Simd::load_first(row, count);
+  }
+  Simd::transpose(square);
+}
+
 // One panel of weights [out,in] of the products' own dtype, row-major: outputs [first, last), at most `width` of them.
 template <class Dot>
 void pack_linear_rows(const void* weight, std::int64_t in, std::int64_t first, std::int64_t last, float* packed) {
@@ -42,13 +54,7 @@ void pack_linear_rows(const void* weight, std::int64_t in, std::int64_t first, s
     for (std::int64_t step = 0; step < steps; step += lanes) {
       const std::int64_t count = min_of<std::int64_t>(lanes, steps - step);
       F tile[lanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < lanes; ++i) {
-        const float* from = rows + (block + i) * steps + step;
-        const bool there = first + block + i < last;
-        tile[i] = !there ? Simd::zero() : count == lanes ? Simd::load(from) : Simd::load_first(from, count);
-      }
-      Simd::transpose(tile);
+      load_square(tile, rows + block * steps + step, steps, last - first - block, count);
       float* to = packed + step * width + block;
       if (count == lanes) {
 #pragma GCC unroll 16
@@ -166,14 +172,8 @@ class LinearStream {
 
   void add_square(const Square& at, std::int64_t count) {
     F w[lanes];
-    const std::int64_t outs = end_ - at.first - at.block;
-    const float* from = weight_ + (at.first + at.block) * steps_ + at.step;
-#pragma GCC unroll 16
-    for (int i = 0; i < lanes; ++i) {
-      const float* row = from + i * steps_;
-      w[i] = i >= outs ? Simd::zero() : count == lanes ? Simd::load(row) : Simd::load_first(row, count);
-    }
-    Simd::transpose(w);
+    const std::int64_t out = at.first + at.block;
+    load_square(w, weight_ + out * steps_ + at.step, steps_, end_ - out, count);
     for (std::int64_t r = 0; r < rows_; ++r) {
       const char* x = static_cast<const char*>(a_.x) + (r * a_.x_stride + at.step * Dot::pair) * bytes_of(a_.dtype);
       float* place = part_ + r * width + at.block;
@@ -215,8 +215,8 @@ class LinearStream {
   std::int64_t rows_, steps_, end_ = 0;
   const float* weight_;
   Square ahead_{};
-  alignas(64) float part_[linear_rows * width];
-  alignas(64) float sums_[linear_rows * width];
+  alignas(64) float part_[linear_stream_rows * width];
+  alignas(64) float sums_[linear_stream_rows * width];
 };
 
 }  // namespace

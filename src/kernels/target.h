@@ -256,8 +256,8 @@ struct LinearKernels {
   // Rows [first, last), at most linear_rows, and outputs panel * panel_rows, ... (as many) of y. Any cut of y gives the
   // same bits. For bf16, `in` is even.
   void (*run)(const LinearOperands& operands, std::int64_t first, std::int64_t last, std::int64_t panel);
-  // All rows, at most linear_rows, and panels [begin, end) of them, from weights that lie row by row and are read once.
-  // The bits of run().
+  // All rows, at most linear_stream_rows, and panels [begin, end) of them, from weights that lie row by row and are
+  // read once. The bits of run().
   void (*stream)(const LinearOperands& operands, std::int64_t rows, std::int64_t begin, std::int64_t end);
 };
 

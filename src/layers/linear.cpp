@@ -79,6 +79,7 @@ class Product {
   }
 
   std::int64_t items() const {
+    if (rows_ == 0) return 0;
     if (streams()) return divide_up(panels_, panels_of_item());
     return divide_up(rows_, rows_of_item()) * panels_;
   }
@@ -102,7 +103,7 @@ class Product {
 
  private:
   // Whether the weights are read once, straight into the products.
-  bool streams() const { return weights_ == Weights::rows && rows_ <= kernels::linear_rows; }
+  bool streams() const { return weights_ == Weights::rows && rows_ <= kernels::linear_stream_rows; }
 
   // Long stretches, as what comes next is asked for within one, but eight for each thread where there is so much.
   std::int64_t panels_of_item() const {

@@ -65,7 +65,7 @@ TEST(Linear, EachOfSeveralHasItsOwnBits) {
     const Linear kept = Linear(large).to(dtype), rows = Linear::borrow(small), more_rows = Linear::borrow(large, bias),
                  turned = Linear::borrow(columns.view().transpose(0, 1));
     const std::vector<const Linear*> layers{&kept, &rows, &more_rows, &turned};
-    for (const std::int64_t count : {0, 1, 64, 65}) {
+    for (const std::int64_t count : {0, 1, 8, 9, 65}) {
       const Tensor x = Generator(4).normal({count, 300}, 0, 1);
       const std::vector<Tensor> each = Linear::forward_each(layers, x);
       ASSERT_EQ(each.size(), layers.size());
