@@ -223,6 +223,7 @@ class SelfAttention {
   // Linear layers, as nn.Linear(E, D) draws them, in the order query, key, value.
   SelfAttention(std::int64_t embedding_size, std::int64_t d_k, std::int64_t d_v, Generator& generator,
                 SelfAttentionOptions options = {});
+  // Layers of one in_size() and dtype, query and key of one out_size(). Throws bad_shape, bad_dtype.
   SelfAttention(Linear query, Linear key, Linear value);
   // Bare parameters, used as x @ w: w_query [E,D], w_key [E,D], w_value [E,Dv].
   static SelfAttention from_parameters(const View& w_query, const View& w_key, const View& w_value);

@@ -80,6 +80,9 @@ TEST(SelfAttention, Errors) {
   expect_error(
       ErrorCode::bad_shape, [&] { SelfAttention(linear(2, 6), linear(2, 6), linear(5, 7)); }, "6, 6 and 7");
   expect_error(
+      ErrorCode::bad_dtype, [&] { SelfAttention(linear(2, 6), linear(2, 6).to(DType::bf16), linear(5, 6)); },
+      "f32, bf16 and f32, expected one dtype");
+  expect_error(
       ErrorCode::bad_shape,
       [&] {
         SelfAttention::from_parameters(Tensor({2, 3}), Tensor({2}), Tensor({2, 3}));
