@@ -31,6 +31,11 @@ double all_flops(const Problem& p) {
          static_cast<double>(p.D + p.Dv);
 }
 
+// Whether there is more to do than before another thread has woken up.
+bool is_large(const Problem& p) {
+  return all_flops(p) >= parallel_flops;
+}
+
 // The sequences of this schedule's path. Without query_starts they are all alike: an empty list stands for all of them.
 std::vector<std::int64_t> members(const Problem& p, Path path) {
   std::vector<std::int64_t> list;
@@ -98,7 +103,7 @@ void run_fused(const Problem& p, const Schedule& s, const ResultViews& to, char*
     }
   }
   const std::int64_t each = p.Hkv * divide_up(p.Tq, s.queries);
-  const bool is_large = all_flops(p) >= parallel_flops;
+  const bool large = is_large(p);
   const auto item_of = [&](std::int64_t item) {
     std::int64_t at = item / std::max<std::int64_t>(1, each);
     if (!first_item.empty()) at = std::upper_bound(first_item.begin(), first_item.end(), item) - first_item.begin() - 1;
@@ -115,7 +120,7 @@ void run_fused(const Problem& p, const Schedule& s, const ResultViews& to, char*
     // Where all items take as long, this worker's next one.
     const std::int64_t likely = item + s.workers;
     std::optional<kernels::ForwardItem> next;
-    if (is_large && likely < s.items) next = item_of(likely);
+    if (large && likely < s.items) next = item_of(likely);
     s.target->forward.run(item_of(item), next ? &*next : nullptr, scratch + worker * s.worker_bytes);
   });
 }
@@ -132,7 +137,7 @@ Schedule schedule_of(const Problem& p, Path path) {
     s.reason = "no rows";
     return s;
   }
-  s.workers = all_flops(p) < parallel_flops ? 1 : num_threads();
+  s.workers = is_large(p) ? num_threads() : 1;
   s.members = members(p, path);
   return s;
 }

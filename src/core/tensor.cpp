@@ -12,7 +12,7 @@ namespace attend {
 
 namespace {
 
-constexpr std::int64_t alignment = 64;
+constexpr std::int64_t alignment = tensor_alignment;
 
 Dims row_major(const Dims& shape) {
   Dims strides = shape;

@@ -8,7 +8,6 @@ namespace attend {
 
 namespace {
 
-constexpr std::size_t alignment = 64;
 // What is smaller stays with the C library.
 constexpr std::size_t smallest = 1 << 16;
 
@@ -34,7 +33,7 @@ void* take_memory(std::size_t bytes) {
       return block;
     }
   }
-  return std::aligned_alloc(alignment, bytes);
+  return std::aligned_alloc(tensor_alignment, bytes);
 }
 
 void give_memory(void* memory, std::size_t bytes) {

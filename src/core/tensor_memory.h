@@ -7,7 +7,9 @@
 
 namespace attend {
 
-// Aligned to 64 bytes; null: there is none.
+inline constexpr std::size_t tensor_alignment = 64;
+
+// Aligned to that, of which `bytes` are a multiple; null: there is none.
 void* take_memory(std::size_t bytes);
 void give_memory(void* memory, std::size_t bytes);
 
