@@ -47,8 +47,8 @@ class Forward : ForwardRows {
       end = max_of(end, ranges.max_hi);
     }
     for (std::int64_t start = begin / tile_keys * tile_keys; start < end; start += tile_keys) {
-      if (next && start + last_tiles * tile_keys >= end) {
-        ahead_.begin(*next, g_, end, panels_ * ((end - start + height - 1) / height));
+      if (next && blocks_from(start) <= panels_ * last_blocks) {
+        ahead_.begin(*next, g_, end, blocks_from(start));
         next = nullptr;
       }
       Tile tile;
@@ -79,6 +79,17 @@ class Forward : ForwardRows {
       v_wide_ = pieces.take<char>(tile_keys * g_.sizes.Dv * bytes_of(native));
     }
     bytes_ = pieces.used;
+  }
+
+  // How many blocks of `height` keys are left to the panels.
+  std::int64_t blocks_from(std::int64_t start) const {
+    std::int64_t blocks = 0;
+    for (std::int64_t p = 0; p < panels_; ++p) {
+      const Ranges& ranges = panel_[p].ranges;
+      const std::int64_t keys = ranges.max_hi - max_of(start, ranges.min_lo);
+      if (keys > 0) blocks += (keys + height - 1) / height;
+    }
+    return blocks;
   }
 
   // ---- A panel and a tile ----
@@ -431,8 +442,8 @@ class Forward : ForwardRows {
   }
 
   static constexpr DType native = Dot::pair == 1 ? DType::f32 : DType::bf16;
-  // While which the next item is asked for: earlier, what comes could be gone again.
-  static constexpr std::int64_t last_tiles = 2;
+  // While each panel meets which the next item is asked for: earlier, what comes could be gone again.
+  static constexpr std::int64_t last_blocks = 2 * tile_keys / height;
 
   std::int64_t steps_, bytes_ = 0;
   bool adjusts_;
