@@ -24,6 +24,8 @@ constexpr std::int64_t fewest_keys = 512;
 // Rows of sequences that share keys, in one item: their numbers fill an L1 cache by then (64 rows of D = 64 in f32: 48
 // KiB of queries, scores and sums).
 constexpr std::int64_t most_shared_rows = 64;
+// What a small L2 cache holds.
+constexpr double cached_bytes = 1 << 20;
 
 // The keys that some query of the sequence sees, in ranges of `size`, which depends on the sequence alone: not on the
 // batch around it, nor on the threads.
@@ -92,17 +94,19 @@ bool decodes_some(const Problem& p) {
 
 void cut_decode(const Problem& p, Schedule& s) {
   s.queries = longest_sequence(p, s);
-  std::int64_t ranges = 1;  // one without keys too: it writes the rows that see nothing
+  std::int64_t ranges = 1, keys = 0;  // one without keys too: it writes the rows that see nothing
   for_each_member(p, s, [&](const Sequence& sequence) {
     const KeyCut cut = cut_keys(p, sequence);
     ranges = std::max(ranges, cut.count);
     s.keys = std::max(s.keys, cut.size);
+    keys = std::max(keys, cut.end - cut.begin);
   });
   s.ranges = ranges;
   const std::int64_t sequences = count_members(p, s);
   const double heads = static_cast<double>(sequences) * static_cast<double>(p.Hkv);
-  const double row = 2.0 * static_cast<double>(kernels::tile_keys) *
-                     (static_cast<double>(p.D) + static_cast<double>(p.Dv) + 2.0 * decode_rows);
+  const double columns = static_cast<double>(p.D) + static_cast<double>(p.Dv);
+  s.cached = heads * static_cast<double>(keys) * columns * static_cast<double>(size_of(p.k.dtype())) <= cached_bytes;
+  const double row = 2.0 * static_cast<double>(kernels::tile_keys) * (columns + 2.0 * decode_rows);
   check_scratch(p, row * (heads * static_cast<double>(ranges) + s.workers));
   std::int64_t together = 1;
   if (p.blocks.size() > 1) s.shared = share_ranges(p);
@@ -135,7 +139,7 @@ class Decoding {
     const KeyCut cut = cut_keys(p_, sequence);
     if (range >= std::max<std::int64_t>(cut.count, 1)) return;
     const kernels::Group group = p_.group(sequence, head);
-    const kernels::DecodeGroup alone{group, partial(n, head, range)};
+    const kernels::DecodeGroup alone{group, partial(n, head, range), s_.cached};
     if (cut.count > 0 && sequence.Tq > 0) decode(&alone, 1, sequence, cut.range(range), scratch);
     if (cut.count <= 1) combine(group, sequence, n, head, cut.count);
   }
@@ -172,7 +176,7 @@ class Decoding {
     for (const std::int64_t n : shared.sequences) groups.push_back(p_.group(p_.sequence(n), head));
     std::vector<kernels::DecodeGroup> rows;
     for (std::size_t i = 0; i < groups.size(); ++i) {
-      rows.push_back({groups[i], partial(shared.sequences[i], head, shared.range)});
+      rows.push_back({groups[i], partial(shared.sequences[i], head, shared.range), s_.cached});
     }
     if (cut.count > 0) decode(rows.data(), std::ssize(rows), first, cut.range(shared.range), scratch);
     for (std::size_t i = 0; i < groups.size(); ++i) {

@@ -25,6 +25,7 @@ struct Schedule {
   std::int64_t queries = 0;  // of each head in a work item; reference: rows in one
   std::int64_t keys = 0;     // of a decode item, at most
   std::int64_t ranges = 0;   // of keys, in a head, at most
+  bool cached = false;       // whether all keys and values of the decode items fit an L2 cache
   std::int64_t items = 0;
   int workers = 1;
   std::int64_t worker_bytes = 0;   // scratch of one worker

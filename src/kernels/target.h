@@ -197,6 +197,7 @@ struct ForwardKernels {
 struct DecodeGroup {
   const Group& group;
   float* partial;
+  bool cached = false;  // all that the call reads fits an L2 cache: more than asking for it once would cost time
 };
 
 struct DecodeKernels {

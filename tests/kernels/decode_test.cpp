@@ -64,7 +64,7 @@ class Trial {
     Guarded partials(ranges * stride, DType::f32);
     for (std::int64_t n = 0; n < ranges; ++n) {
       Guarded scratch(target_.decode.bytes(group.sizes, group.features, H_ * Tq_));
-      const kernels::DecodeGroup alone{group, partials.as<float>() + n * stride};
+      const kernels::DecodeGroup alone{group, partials.as<float>() + n * stride, n % 2 == 1};
       target_.decode.run(&alone, 1, 0, Tq_, n * step, std::min(keys, (n + 1) * step), scratch.begin());
       EXPECT_TRUE(scratch.intact()) << what;
     }

@@ -19,17 +19,22 @@ constexpr bool has_bf16_dot = true;
 using ForwardBF16 = Forward<DotBF16>;
 using BackwardBF16 = Backward<DotBF16>;
 using SummaryBF16 = Summary<DotBF16>;
-using DecodeBF16 = Decode<DotBF16, PairsBF16, ReadBF16>;
+template <bool Cached>
+using DecodeBF16 = Decode<DotBF16, PairsBF16, ReadBF16, Cached>;
 #else
 constexpr bool has_bf16_dot = false;
 using ForwardBF16 = Forward<DotF32>;
 using BackwardBF16 = Backward<DotF32>;
 using SummaryBF16 = Summary<DotF32>;
-using DecodeBF16 = Decode<DotF32, ReadBF16, ReadBF16>;
+template <bool Cached>
+using DecodeBF16 = Decode<DotF32, ReadBF16, ReadBF16, Cached>;
 #endif
-using DecodeF32 = Decode<DotF32, ReadF32, ReadF32>;
-using DecodeF16 = Decode<DotF32, ReadF16, ReadF16>;
-using DecodeI8 = Decode<DotI16, PairsI8, ReadI8>;
+template <bool Cached>
+using DecodeF32 = Decode<DotF32, ReadF32, ReadF32, Cached>;
+template <bool Cached>
+using DecodeF16 = Decode<DotF32, ReadF16, ReadF16, Cached>;
+template <bool Cached>
+using DecodeI8 = Decode<DotI16, PairsI8, ReadI8, Cached>;
 
 template <class Kernel>
 void run_forward(const ForwardItem& item, const ForwardItem* next, void* scratch) {
@@ -46,18 +51,19 @@ std::size_t forward_bytes(const Sizes& sizes, const Features& features, std::int
                                     : Forward<DotF32>::scratch_bytes(sizes, features, rows);
 }
 
+template <bool Cached>
 void run_decode(const DecodeGroup* groups, std::int64_t count, std::int64_t first, std::int64_t last,
                 std::int64_t begin, std::int64_t end, void* scratch) {
   auto* bytes = static_cast<char*>(scratch);
   const std::int64_t rows = count * groups[0].group.sizes.G * (last - first);
-  if (groups[0].group.sizes.quantized) return DecodeI8(groups, first, last, rows, bytes).run(begin, end);
+  if (groups[0].group.sizes.quantized) return DecodeI8<Cached>(groups, first, last, rows, bytes).run(begin, end);
   switch (groups[0].group.sizes.dtype) {
     case DType::bf16:
-      return DecodeBF16(groups, first, last, rows, bytes).run(begin, end);
+      return DecodeBF16<Cached>(groups, first, last, rows, bytes).run(begin, end);
     case DType::f16:
-      return DecodeF16(groups, first, last, rows, bytes).run(begin, end);
+      return DecodeF16<Cached>(groups, first, last, rows, bytes).run(begin, end);
     case DType::f32:
-      return DecodeF32(groups, first, last, rows, bytes).run(begin, end);
+      return DecodeF32<Cached>(groups, first, last, rows, bytes).run(begin, end);
     case DType::f64:
     case DType::i64:
     case DType::i8:
@@ -68,10 +74,16 @@ void run_decode(const DecodeGroup* groups, std::int64_t count, std::int64_t firs
   __builtin_trap();
 }
 
+void run_decode(const DecodeGroup* groups, std::int64_t count, std::int64_t first, std::int64_t last,
+                std::int64_t begin, std::int64_t end, void* scratch) {
+  const auto run = groups[0].cached ? run_decode<true> : run_decode<false>;
+  run(groups, count, first, last, begin, end, scratch);
+}
+
 std::size_t decode_bytes(const Sizes& sizes, const Features& features, std::int64_t rows) {
-  if (sizes.quantized) return DecodeI8::scratch_bytes(sizes, features, rows);
-  return sizes.dtype == DType::bf16 ? DecodeBF16::scratch_bytes(sizes, features, rows)
-                                    : DecodeF32::scratch_bytes(sizes, features, rows);
+  if (sizes.quantized) return DecodeI8<true>::scratch_bytes(sizes, features, rows);
+  return sizes.dtype == DType::bf16 ? DecodeBF16<true>::scratch_bytes(sizes, features, rows)
+                                    : DecodeF32<true>::scratch_bytes(sizes, features, rows);
 }
 
 BackwardItem& begin_backward(const BackwardGroup& group, void* scratch) {
