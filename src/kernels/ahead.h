@@ -9,14 +9,15 @@ namespace {
 
 class Ahead {
  public:
-  // The item's rows of q and out, and the keys and values with which it begins, in so many parts; but for those keys of
-  // the same head that are before `read`.
-  void begin(const ForwardItem& next, const Group& now, std::int64_t read, std::int64_t parts) {
+  // The item's rows of q and out, and the keys and values with which it begins, in so many parts; but for those that
+  // this item, of the group `now`, has read itself.
+  void begin(const ForwardItem& next, const Group& now, KeyRange read, std::int64_t parts) {
     const Group& g = next.group;
     if (g.rules.key_length == 0) return;
-    const bool same_head = rows_at(g.k, 0) == rows_at(now.k, 0);
-    const std::int64_t first = max_of(visible_keys(g.rules, next.first).lo, same_head ? read : 0);
-    const std::int64_t start = first / tile_keys * tile_keys, end = min_of(start + keys_ahead, g.rules.key_length);
+    const KeyRange keys = visible_keys(g.rules, next.first, next.last);
+    const bool were_read = rows_at(g.k, 0) == rows_at(now.k, 0) && keys.lo >= read.lo && keys.lo < read.hi;
+    const std::int64_t start = (were_read ? read.hi : keys.lo) / tile_keys * tile_keys;
+    const std::int64_t end = min_of(start + keys_ahead, keys.hi);
     for (std::int64_t key = start; key < end; key += tile_keys) {
       add(rows_at(g.k, key), {g.k.dtype, g.k.column, g.sizes.D}, g.k.row, min_of(tile_keys, end - key));
       add(rows_at(g.v, key), {g.v.dtype, g.v.column, g.sizes.Dv}, g.v.row, min_of(tile_keys, end - key));

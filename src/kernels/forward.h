@@ -48,7 +48,7 @@ class Forward : ForwardRows {
     }
     for (std::int64_t start = begin / tile_keys * tile_keys; start < end; start += tile_keys) {
       if (next && blocks_from(start) <= panels_ * last_blocks) {
-        ahead_.begin(*next, g_, end, blocks_from(start));
+        ahead_.begin(*next, g_, {begin, end}, blocks_from(start));
         next = nullptr;
       }
       Tile tile;
