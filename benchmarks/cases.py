@@ -271,6 +271,7 @@ class Group:
 # The name of a case, and its shape.
 TABLE = {
     "128, 96 heads": Attention(8, 12, 128, 128, 64),
+    "197 tokens": Attention(16, 12, 197, 197, 64),
     "512": Attention(1, 12, 512, 512, 64),
     "1024 causal": Attention(1, 12, 1024, 1024, 64, causal=True),
     "2048x128 causal": Attention(1, 8, 2048, 2048, 128, causal=True),
