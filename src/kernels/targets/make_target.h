@@ -76,8 +76,10 @@ void run_decode(const DecodeGroup* groups, std::int64_t count, std::int64_t firs
 
 void run_decode(const DecodeGroup* groups, std::int64_t count, std::int64_t first, std::int64_t last,
                 std::int64_t begin, std::int64_t end, void* scratch) {
-  const auto run = groups[0].cached ? run_decode<true> : run_decode<false>;
-  run(groups, count, first, last, begin, end, scratch);
+#ifndef __wasm__  // which has no way to ask for memory: one form is enough for it, and a tenth of a page's engine less
+  if (!groups[0].cached) return run_decode<false>(groups, count, first, last, begin, end, scratch);
+#endif
+  run_decode<true>(groups, count, first, last, begin, end, scratch);
 }
 
 std::size_t decode_bytes(const Sizes& sizes, const Features& features, std::int64_t rows) {
