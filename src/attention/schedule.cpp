@@ -70,7 +70,9 @@ void cut_fused(const Problem& p, Schedule& s) {
     rows -= target.panel_rows;
     s.queries = queries_per_item(p, target, rows);
   }
-  s.queries = std::max<std::int64_t>(1, std::min(s.queries, longest_sequence(p, s)));
+  // Few rows beyond the first item join it: in one of their own they would fetch all keys and values again.
+  const std::int64_t longest = longest_sequence(p, s), beyond = longest - s.queries;
+  if (beyond * (p.H / p.Hkv) <= target.lanes) s.queries = std::max<std::int64_t>(1, longest);
   s.items = count_items(p, s, s.queries);
   s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, s.workers));
   const kernels::Sizes sizes = p.sizes();
