@@ -75,12 +75,8 @@ ROOF_DEMANDS = {  # case: of the f32 roof (must, aim), of the bf16 roof (must, a
     "image x text": ((0.68, 0.75), (0.56, 0.65)),
 }
 # Of a visible pair's time without the option: f32 (must, aim), bf16 (must, aim).
-OPTION_DEMANDS = {
-    "mask: causal as bool": ((1.2, 1.1), (1.2, 1.1)),
-    "mask: 1 in 16 hidden": ((1.2, 1.1), (1.2, 1.1)),
+OPTION_DEMANDS = {name: ((1.2, 1.1), (1.2, 1.1)) for name in cases.OPTIONS} | {
     "bias": ((1.18, 1.1), (1.28, 1.15)),
-    "ALiBi": ((1.2, 1.1), (1.2, 1.1)),
-    "softcap": ((1.2, 1.1), (1.2, 1.1)),
     "window 256 causal": ((1.2, 1.1), (1.3, 1.15)),
 }
 WHOLE_TABLE = [*cases.TABLE, "decode 4096", *cases.TOKENS]

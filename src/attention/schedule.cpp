@@ -66,13 +66,17 @@ void cut_fused(const Problem& p, Schedule& s) {
   check_scratch(p, row * static_cast<double>(std::max(p.H / p.Hkv, most_rows)));
   std::int64_t rows = std::clamp<std::int64_t>(panel_bytes / 4 / (p.D + p.Dv), target.panel_rows, most_rows);
   s.queries = queries_per_item(p, target, rows);
-  while (rows > target.panel_rows && s.workers > 1 && count_items(p, s, s.queries) < items_per_worker * s.workers) {
+  const auto too_few = [&](std::int64_t queries) {
+    return s.workers > 1 && count_items(p, s, queries) < items_per_worker * s.workers;
+  };
+  while (rows > target.panel_rows && too_few(s.queries)) {
     rows -= target.panel_rows;
     s.queries = queries_per_item(p, target, rows);
   }
+  const std::int64_t longest = std::max<std::int64_t>(1, longest_sequence(p, s)), beyond = longest - s.queries;
   // Few rows beyond the first item join it: in one of their own they would fetch all keys and values again.
-  const std::int64_t longest = longest_sequence(p, s), beyond = longest - s.queries;
-  if (beyond * (p.H / p.Hkv) <= target.lanes) s.queries = std::max<std::int64_t>(1, longest);
+  const bool joins = beyond * (p.H / p.Hkv) <= target.lanes && !too_few(longest);
+  if (beyond <= 0 || joins) s.queries = longest;
   s.items = count_items(p, s, s.queries);
   s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, s.workers));
   const kernels::Sizes sizes = p.sizes();

@@ -1,5 +1,4 @@
 // attention_into(): results in memory of the caller; and bad input, which leaves that memory as it was.
-#include <climits>
 #include <cstring>
 
 #include "tests/attention/call.h"
@@ -362,23 +361,6 @@ TEST(AttentionMerge, EmptyAndStridedPartsWork) {
     const double mean = (x * a.view().reshape({24}).item({i}) + y * b.view().reshape({24}).item({i})) / (x + y);
     EXPECT_NEAR(expected.out.view().reshape({24}).item({i}), mean, 1e-6);
   }
-}
-
-// One item a head, of as many rows as plan() says; results beside those of the rows in two calls.
-TEST(Plan, FewRowsBeyondAnItemJoinIt) {
-  set_num_threads(1);
-  const auto items = [](std::int64_t rows) {
-    const Dims shape{2, 8, rows, 16};
-    return plan(shape, shape, shape, DType::f32).work_items;
-  };
-  EXPECT_EQ(items(192), 16);
-  EXPECT_EQ(items(196), 16);
-  EXPECT_EQ(items(192 + 17), 32);
-  const Tensor q = Generator(1).normal({2, 8, 196, 16}, 0, 1), k = Generator(2).normal({2, 8, 60, 16}, 0, 1);
-  const Tensor all = attention(q, k, k).out, first = attention(q.view().slice(2, 0, 190), k, k).out;
-  expect_same(all.view().slice(2, 0, 190).clone(), first, "the first rows");
-  expect_same(all.view().slice(2, 186, 196).clone(), attention(q.view().slice(2, 186, 196), k, k).out, "the last rows");
-  set_num_threads(INT_MAX);
 }
 
 }  // namespace

@@ -171,6 +171,23 @@ TEST(Bits, QueriesMayBeSplitIntoCalls) {
   }
 }
 
+// 196 rows are one item of a head and not two where there are many heads; one head keeps several threads busy.
+TEST(Bits, RowsThatJoinTheFirstItemAreThoseAlone) {
+  const auto items = [](std::int64_t heads, std::int64_t rows, std::int64_t keys) {
+    return plan({1, heads, rows, 16}, {1, heads, keys, 16}, {1, heads, keys, 16}, DType::f32).work_items;
+  };
+  with_threads(2, [&] {
+    EXPECT_EQ(items(32, 192, 60), 32);
+    EXPECT_EQ(items(32, 196, 60), 32);
+    EXPECT_EQ(items(32, 192 + 17, 60), 64);
+    EXPECT_GT(items(1, 60, 8192), 1);
+  });
+  const Call call = make(DType::f32, {1, 32, 196, 16}, {1, 32, 60, 16}, 16);
+  const Tensor out = call.run().out;
+  expect_same(out.view().slice(2, 0, 190).clone(), call.run(0, 190, 60).out, "the first rows");
+  expect_same(out.view().slice(2, 186, 196).clone(), call.run(186, 196, 60).out, "the last rows");
+}
+
 // Keys that come later than every query of the call may as well not be there yet.
 TEST(Bits, PrefillMayComeInPieces) {
   for (const DType dtype : dtypes) {
