@@ -75,7 +75,7 @@ ROOF_DEMANDS = {  # case: of the f32 roof (must, aim), of the bf16 roof (must, a
     "image x text": ((0.68, 0.75), (0.56, 0.65)),
 }
 # Of a visible pair's time without the option: f32 (must, aim), bf16 (must, aim).
-OPTION_DEMANDS = {name: ((1.2, 1.1), (1.2, 1.1)) for name in cases.OPTIONS} | {
+OPTION_DEMANDS = dict.fromkeys(cases.OPTIONS, ((1.2, 1.1), (1.2, 1.1))) | {
     "bias": ((1.18, 1.1), (1.28, 1.15)),
     "window 256 causal": ((1.2, 1.1), (1.3, 1.15)),
 }
