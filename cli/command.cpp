@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "attend/error.h"
 #include "attend/picture.h"
@@ -24,6 +25,30 @@ std::string listed(const std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size(); ++i)
     text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
   return text;
+}
+
+// The text with each mark that a terminal obeys as `escaped` says.
+template <class Escaped>
+std::string without_marks(std::string_view text, Escaped escaped) {
+  // Marks that turn the direction of what follows them: U+202A to U+202E, U+2066 to U+2069.
+  const auto turns = [](std::string_view mark) {
+    return (mark >= "\xE2\x80\xAA" && mark <= "\xE2\x80\xAE") || (mark >= "\xE2\x81\xA6" && mark <= "\xE2\x81\xA9");
+  };
+  std::string line;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const auto next = at + 1 < text.size() ? static_cast<unsigned char>(text[at + 1]) : 0u;
+    if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {  // U+0080 to U+009F, which begin sequences as ESC does
+      line += escaped(next);
+      ++at;
+    } else if (turns(text.substr(at, 3))) {
+      line += escaped(0x2000 | (next & 1) << 6 | (text[at + 2] & 0x3Fu));
+      at += 2;
+    } else {
+      line += byte < 0x20 || byte == 0x7F ? escaped(byte) : std::string(1, text[at]);
+    }
+  }
+  return line;
 }
 
 }  // namespace
@@ -75,25 +100,18 @@ std::string first_sentence(const std::string& text) {
 }
 
 std::string printable(std::string_view text) {
-  // Marks that turn the direction of what follows them: U+202A to U+202E, U+2066 to U+2069.
-  const auto turns = [](std::string_view mark) {
-    return (mark >= "\xE2\x80\xAA" && mark <= "\xE2\x80\xAE") || (mark >= "\xE2\x81\xA6" && mark <= "\xE2\x81\xA9");
-  };
-  std::string line;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const auto byte = static_cast<unsigned char>(text[at]);
-    const auto next = at + 1 < text.size() ? static_cast<unsigned char>(text[at + 1]) : 0u;
-    if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {  // U+0080 to U+009F, which begin sequences as ESC does
-      line += fmt::format("\\x{:02x}", next);
-      ++at;
-    } else if (turns(text.substr(at, 3))) {
-      line += fmt::format("\\u20{:02x}", (next & 1) << 6 | (text[at + 2] & 0x3F));
-      at += 2;
-    } else {
-      line += byte < 0x20 || byte == 0x7F ? fmt::format("\\x{:02x}", byte) : std::string(1, text[at]);
-    }
-  }
-  return line;
+  return without_marks(text, [](unsigned mark) {
+    return mark < 0x100 ? fmt::format("\\x{:02x}", mark) : fmt::format("\\u{:04x}", mark);
+  });
+}
+
+std::string printable_json(std::string_view json) {
+  return without_marks(json, [](unsigned mark) { return mark == '\n' ? "\n" : fmt::format("\\u{:04x}", mark); });
+}
+
+std::string json_text(const nlohmann::ordered_json& report, int indent) {
+  using Json = nlohmann::ordered_json;
+  return printable_json(report.dump(indent, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 std::string printable_lines(std::string_view text) {

@@ -138,7 +138,7 @@ void run(Arguments& arguments) {
   }
   if (arguments.open) open_in_browser(*std::ranges::find_if(arguments.files, is_page));
   if (arguments.json)
-    print(to_json(trace) + "\n");
+    print(printable_json(to_json(trace)) + "\n");
   else if (arguments.files.empty())
     print(to_text(trace, style));
 }

@@ -106,11 +106,11 @@ Row row_of(const HeadScores& s, const Peak& peak, bool batches) {
           fmt::format("{:.3f}", s.entropy),
           fmt::format("{:.1f}", s.effective_keys),
           s.distance ? fmt::format("{:.1f}", *s.distance) : "-",
-          s.sink_key < 0 ? "-" : fmt::format("{:.3f}", s.sink),
+          s.sink ? fmt::format("{:.3f}", *s.sink) : "-",
           key(s.sink_key),
           peak.key < 0 ? "-" : fmt::format("{:.2f}", peak.lift),
           key(peak.key),
-          std::string(s.kind)};
+          s.label_text()};
 }
 
 // Numbers stand right. The last column is words and stands left; one that is empty is left out.
@@ -134,7 +134,7 @@ void add_inside(CLI::App& app, InsideArguments& arguments) {
                "Write what attend::attention_summary() finds too: top_keys, top_weights, entropy, distance, "
                "sink_weights, received, lift (before dropout). Without V, this alone; without -o, print a line for "
                "each head instead: means of entropy, of keys attended to and of distance, the keys of the largest "
-               "mean weight (sink) and lift, and its kind");
+               "mean weight (sink) and lift, and its labels");
   whole_number(app.add_option("--top", arguments.top, "How many of a row's largest weights --summary writes (8)"), 0);
   app.add_option("--map", arguments.map,
                  "Also the weights of R x C blocks, map and map_max, with --summary: at most so many as there are "
@@ -209,7 +209,7 @@ std::string head_table(const View& q, const View& k, const AttentionOptions& opt
   const std::int64_t keys = k.size(-2);
   const bool batches = !heads.empty() && heads.back().batch > 0;
   std::vector<Row> rows = {
-      {batches ? "batch" : "", "head", "entropy", "keys", "distance", "sink", "at key", "lift", "at key", "kind"}};
+      {batches ? "batch" : "", "head", "entropy", "keys", "distance", "sink", "at key", "lift", "at key", "labels"}};
   for (std::int64_t n = 0; n < std::ssize(heads); ++n) {
     const Peak peak = largest(received.data<double>() + n * keys, lift.data<double>() + n * keys, keys);
     rows.push_back(row_of(heads[static_cast<std::size_t>(n)], peak, batches));

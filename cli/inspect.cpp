@@ -159,7 +159,7 @@ void run(const Arguments& arguments) {
     inspect(arguments.files[i], arguments, report);
   }
   // A file's name may hold bytes that are not UTF-8, and JSON may not.
-  if (arguments.json) print(report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  if (arguments.json) print(json_text(report, 2));
 }
 
 }  // namespace

@@ -267,7 +267,7 @@ std::string to_json(const Computed& x, const Selection& selection, const ShowArg
   report["heads"] = Json::array();
   for (const LayerHead& head : chosen_heads(selection, what)) report["heads"].push_back(head_json(x.recording, head));
   if (what.query) add_query(report, query_row(selection, *what.query));
-  return report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(report);
 }
 
 // ---- Files ----
@@ -295,7 +295,7 @@ void print_heads(const Computed& x, const Selection& selection, const ShowArgume
   const TerminalStyle style = style_of(what.form);
   const bool overview = !what.any();
   const std::vector<TellingHead> telling = telling_heads(x, selection, overview ? 8 : 1);
-  if (overview) print("\n" + kinds_text(x, style));
+  if (overview) print("\n" + labels_text(x, style));
   if (!overview) print("\n" + shown_text(selection, what));
   const bool links = overview || (selection.head && !what.query && what.strip.empty());
   if (!links || telling.empty()) return;
@@ -313,6 +313,7 @@ void run(const Arguments& arguments) {
   check_model(model.info(), tokenizer, arguments);
   Computed x = compute(model, tokenizer, text, arguments);
   const Selection selection = select(x.recording, arguments.what);
+  (void)chosen_heads(selection, arguments.what);  // what is not known of the heads is said before anything is printed
   const bool in_words = arguments.files.empty() && !arguments.json;
   if (in_words) print_model(x, style_of(arguments.what.form).width);
   if (arguments.generate > 0) {
@@ -389,7 +390,7 @@ Command add_model(CLI::App& root) {
       "attend model --get minilm\n"
       "attend model minilm \"the cat sat on the mat because it was tired\"\n"
       "attend model smollm2 \"The capital of France is\" --generate 20\n"
-      "attend model smollm2 --file essay.txt --layer 18 --head 6 -o head.png\n"
+      "attend model smollm2 --file essay.txt --head 18.6 -o head.png\n"
       "attend model FOLDER \"the cat sat\" --json");
   auto arguments = std::make_shared<Arguments>();
   add_input(*app, *arguments);

@@ -71,8 +71,8 @@ std::vector<TellingHead> telling_heads(const Computed& computed, const Selection
 std::string model_text(const Computed& computed, int width);
 std::string next_text(const Computed& computed);
 std::string nearest_text(const Computed& computed, int width);
-// A line for each layer, and in it for each head its kind and the score that makes it one.
-std::string kinds_text(const Computed& computed, const TerminalStyle& style);
+// A line for each layer, and in it for each head its label; where none is known, why, and what tells heads apart.
+std::string labels_text(const Computed& computed, const TerminalStyle& style);
 std::string links_text(const Computed& computed, const std::vector<TellingHead>& heads, int width);
 // The tokens on the colour of their lift in the most telling head.
 std::string lift_text(const Computed& computed, const TellingHead& head, const TerminalStyle& style);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <functional>
 
 #include "attend/picture.h"
 #include "cli/command.h"
@@ -99,7 +99,7 @@ std::vector<Link> links_of(const Computed& x, const Selection& selection, const 
     return !x.encoding.special[at] && is_word(tokens[at]);
   };
   const auto tells = [&](std::int64_t i, std::int64_t j) {
-    const bool sink = j == head.scores.sink_key && head.scores.kind == "sink";
+    const bool sink = j == head.scores.sink_key && head.scores.has_label("sink");
     return j >= 0 && std::abs(i - j) > 1 && !sink && !(x.info.decoder() && j == 0) && of_text(i) && of_text(j);
   };
   const std::int64_t top = keys.size(1);
@@ -121,41 +121,88 @@ std::string word_of(const Computed& x, std::int64_t place) {
   return begin == std::string::npos ? word : word.substr(begin, word.find_last_not_of(' ') + 1 - begin);
 }
 
-// ---- Kinds ----
+// ---- Labels ----
 
-struct Kind {
-  std::string_view name, score;  // by which it is that kind
+struct Mark {
+  std::string_view label;
+  char letter;
   int red, green, blue;
 };
-constexpr Kind kinds[] = {{"sink", "sink", 128, 128, 128},
-                          {"previous", "previous", 66, 133, 214},
-                          {"induction", "induction", 222, 110, 30},
-                          {"local", "local", 46, 160, 90},
-                          {"broad", "effective_keys", 0, 0, 0}};
+constexpr Mark marks[] = {
+    {"sink", 's', 128, 128, 128},     {"self", '=', 150, 90, 200},      {"previous", 'p', 66, 133, 214},
+    {"duplicate", 'd', 205, 60, 120}, {"induction", 'i', 222, 110, 30}, {"local", 'l', 46, 160, 90},
+    {"broad", 'b', 0, 0, 0},          {"focused", 'f', 0, 0, 0},        {"other", 'o', 0, 0, 0}};
 
-// "s .97": the kind's letter and its score, of six columns.
-std::string kind_cell(const HeadScores& scores, bool colour) {
-  const Kind& kind = *std::ranges::find(kinds, scores.kind, &Kind::name);
-  const auto score = std::ranges::find(all_scores(), kind.score, &Score::name);
-  const double number = score->of(scores).value_or(0);
-  const bool keys = kind.score == "effective_keys";
-  const std::string digits =
-      keys ? fmt::format("{:.{}f}", number, number < 9.95 ? 1 : 0) : fmt::format("{:.2f}", number);
-  std::string cell =
-      fmt::format("{}{:>4}", kind.name[0], digits.starts_with("0.") && !keys ? digits.substr(1) : digits);
-  if (!colour || kind.name == "broad") return cell;
-  return fmt::format("\x1b[38;2;{};{};{}m{}\x1b[0m", kind.red, kind.green, kind.blue, cell);
+bool is_excess(const HeadLabel& label) {
+  return std::ranges::find(HeadKinds::names(), label.name) != HeadKinds::names().end();
+}
+
+// What a head is first of all: a sink only where it does nothing else by which it could be called.
+HeadLabel first_label(const HeadScores& scores) {
+  const auto another = [](const HeadLabel& label) { return label.name != "sink" && is_excess(label); };
+  const auto found = std::ranges::find_if(scores.labels, another);
+  if (found != scores.labels.end()) return *found;
+  if (scores.without_sink) {
+    const auto beside = std::ranges::find_if(scores.without_sink->labels, another);
+    if (beside != scores.without_sink->labels.end()) return *beside;
+  }
+  return scores.labels.front();
+}
+
+// Three columns: an excess, ".69", or a number of keys, "3.2", "123", "8k".
+std::string three_columns(const HeadLabel& label) {
+  if (is_excess(label)) return label.value < 0.995 ? fmt::format("{:.2f}", label.value).substr(1) : "1.0";
+  if (label.value >= 999.5) return fmt::format("{:.0f}k", label.value / 1000);
+  return fmt::format("{:.{}f}", label.value, label.value < 9.95 ? 1 : 0);
+}
+
+// "i.69+": a label's letter and number, and whether the head is a sink besides. Five columns.
+std::string label_cell(const HeadScores& scores, bool colour) {
+  if (scores.labels.empty()) return "  -  ";
+  const HeadLabel label = first_label(scores);
+  const Mark& mark = *std::ranges::find(marks, label.name, &Mark::label);
+  const bool beside = label.name != "sink" && scores.has_label("sink");
+  const std::string cell = fmt::format("{}{:>3}{}", mark.letter, three_columns(label), beside ? '+' : ' ');
+  if (!colour || !is_excess(label)) return cell;
+  return fmt::format("\x1b[38;2;{};{};{}m{}\x1b[0m", mark.red, mark.green, mark.blue, cell);
+}
+
+// A line for each layer, in it a cell of five columns for each head.
+std::string grid_text(const std::vector<LayerHead>& heads, std::size_t in_layer, int width,
+                      const std::function<std::string(const HeadScores&)>& cell) {
+  const auto of_line = static_cast<std::size_t>(std::max(1, (width - 7) / 6));
+  std::string text = "layer  ", line;
+  for (std::size_t n = 0; n < std::min(in_layer, of_line); ++n) text += fmt::format("{:<6}", n);
+  text = text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
+  for (std::size_t n = 0; n < heads.size(); ++n) {
+    const std::size_t place = n % in_layer;
+    if (place % of_line == 0) line = place == 0 ? fmt::format("{:>5}  ", heads[n].layer) : std::string(7, ' ');
+    line += cell(heads[n].scores) + " ";
+    if ((place + 1) % of_line == 0 || place + 1 == in_layer)
+      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
 }
 
 // In words that wrap.
 std::string legend(int width) {
   std::string text = "(", line;
-  for (const std::string_view part : {"s: sink,", "p: previous,", "i: induction,", "l: local, with that score;",
-                                      "b: broad, over so many keys.", "All scores: --sort layer or --layer N)"}) {
+  for (const std::string_view part :
+       {"s: sink,", "=: self,", "p: previous,", "d: duplicate,", "i: induction,", "l: local,", "with the excess;",
+        "b: broad,", "f: focused,", "o: other,", "over so many keys;", "+: beside a sink.",
+        "All labels and scores:", "--sort layer or --layer N)"}) {
     if (line.size() + part.size() + 2 > static_cast<std::size_t>(width)) text += line + "\n", line = "";
     line += fmt::format("{}{}", line.empty() ? "" : " ", part);
   }
   return text + line + "\n";
+}
+
+// "18.6: induction .69"; "18.6" where nothing is known.
+std::string short_title(const Recording& recording, const LayerHead& head) {
+  const std::string name = name_of(recording, head);
+  if (head.scores.labels.empty()) return name;
+  const HeadLabel label = first_label(head.scores);
+  return fmt::format("{}: {}{}", name, label.name, is_excess(label) ? " " + three_columns(label) : "");
 }
 
 }  // namespace
@@ -214,26 +261,31 @@ std::string nearest_text(const Computed& x, int width) {
   return text;
 }
 
-std::string kinds_text(const Computed& x, const TerminalStyle& style) {
+std::string labels_text(const Computed& x, const TerminalStyle& style) {
   const std::vector<LayerHead> heads = heads_of({x.recording});
-  const auto of_line = static_cast<std::size_t>(std::max(1, (style.width - 7) / 6));
-  std::map<std::string_view, std::int64_t> counts;
-  for (const LayerHead& head : heads) ++counts[head.scores.kind];
-  std::string text = fmt::format("{} heads:", heads.size());
-  for (const Kind& kind : kinds)
-    if (counts[kind.name] > 0)
-      text += fmt::format("{} {} {}", text.ends_with(':') ? "" : ",", counts[kind.name], kind.name);
-  text += "\nlayer  ";
   const std::size_t in_layer = x.recording.layers()[0].heads.size();
-  for (std::size_t n = 0; n < std::min(in_layer, of_line); ++n) text += fmt::format("{:<6}", n);
-  text += "\n";
-  for (std::size_t n = 0; n < heads.size(); ++n) {
-    const std::size_t place = n % in_layer;
-    if (place % of_line == 0) text += place == 0 ? fmt::format("{:>5}  ", heads[n].layer) : std::string(7, ' ');
-    text += kind_cell(heads[n].scores, style.colour);
-    text += (place + 1) % of_line == 0 || place + 1 == in_layer ? "\n" : " ";
+  std::string text = fmt::format("{} heads:", heads.size());
+  const std::string why = why_no_labels(heads);
+  if (!why.empty()) {
+    // What tells heads apart where chance alone could make each of them a sink.
+    const auto elsewhere = [](const HeadScores& s) {
+      return s.sink ? fmt::format("{:>4} ", three_columns({"sink", 1 - *s.sink})) : "   - ";
+    };
+    return fmt::format(
+        "{} what they do is not known: {}.\nHow much queries give to others than the key that the head "
+        "favours:\n{}",
+        text, why, grid_text(heads, in_layer, style.width, elsewhere));
   }
-  return text + legend(style.width);
+  for (const Mark& mark : marks) {
+    const auto count = std::ranges::count_if(heads, [&](const LayerHead& head) {
+      // Nearly every sink head is broad or other besides: that tells nothing.
+      return is_excess({mark.label}) ? head.scores.has_label(mark.label)
+                                     : head.scores.labels.front().name == mark.label;
+    });
+    if (count > 0) text += fmt::format("{} {} {}", text.ends_with(':') ? "" : ",", count, mark.label);
+  }
+  const auto cell = [&](const HeadScores& s) { return label_cell(s, style.colour); };
+  return text + "; one may be several\n" + grid_text(heads, in_layer, style.width, cell) + legend(style.width);
 }
 
 std::string links_text(const Computed& x, const std::vector<TellingHead>& heads, int width) {
@@ -242,7 +294,7 @@ std::string links_text(const Computed& x, const std::vector<TellingHead>& heads,
   std::size_t room = 0;
   std::vector<std::string> names;
   for (const TellingHead& telling : heads) {
-    names.push_back(head_name(x.recording, telling.head));
+    names.push_back(short_title(x.recording, telling.head));
     room = std::max(room, names.back().size());
   }
   for (std::size_t n = 0; n < heads.size(); ++n) {
@@ -259,8 +311,8 @@ std::string links_text(const Computed& x, const std::vector<TellingHead>& heads,
     text += line + "\n";
   }
   if (heads.size() > 1)
-    text += fmt::format("(a head's map: --layer {} --head {}; one word's row of it: --query N besides)\n",
-                        heads[0].head.layer, heads[0].head.scores.head);
+    text += fmt::format("(a head's map: --head {}; one word's row of it: --query N besides)\n",
+                        name_of(x.recording, heads[0].head));
   return text;
 }
 
@@ -275,9 +327,8 @@ std::string lift_text(const Computed& x, const TellingHead& telling, const Termi
   for (std::int64_t n = 0; n < count; ++n)
     if (n != telling.head.scores.sink_key && !x.encoding.special[static_cast<std::size_t>(n)])
       strip.high = std::max(strip.high, strip.values.item({n}));
-  strip.title = fmt::format("Lift in {}, head {}: what each token receives, 1 from uniform attention{}",
-                            x.recording.layers()[static_cast<std::size_t>(telling.head.layer)].name,
-                            telling.head.scores.head, count < made.values.count() ? " ..." : "");
+  strip.title = fmt::format("Lift in {}: what each token receives, 1 from uniform attention{}",
+                            name_of(x.recording, telling.head), count < made.values.count() ? " ..." : "");
   if (!strip.tokens.empty() && strip.high > 0) strip.name = "lift (darkest: that or more)";
   return terminal_token_strip(strip, style);
 }

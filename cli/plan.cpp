@@ -149,7 +149,7 @@ void run(const Arguments& arguments) {
   const Call p = make_call(arguments);
   check_offset(p.options);
   const AttentionPlan made = plan(p.q, p.k, p.v, p.dtype, p.options);
-  print(arguments.json ? to_json(p, made).dump(2) + "\n" : to_text(p, made));
+  print(arguments.json ? json_text(to_json(p, made), 2) : to_text(p, made));
 }
 
 void add_options(CLI::App& app, Arguments& arguments) {

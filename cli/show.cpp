@@ -31,6 +31,18 @@ Json layer_json(const RecordedLayer& x) {
           {"keys", x.keys}, {"qk", x.has_qk}};
 }
 
+Json labels_json(const std::vector<HeadLabel>& labels) {
+  Json list = Json::array();
+  for (const HeadLabel& label : labels) list.push_back({{"name", label.name}, {"value", label.value}});
+  return list;
+}
+
+Json excess_json(const HeadKinds& excess) {
+  Json all;
+  for (const std::string_view name : HeadKinds::names()) all[name] = or_null(excess.of(name));
+  return all;
+}
+
 std::string to_json(const Selection& selection, const ShowArguments& arguments) {
   const Recording& recording = selection.recording;
   const auto tokens = [&](const std::vector<std::vector<std::string>>& of) {
@@ -47,7 +59,7 @@ std::string to_json(const Selection& selection, const ShowArguments& arguments) 
   for (const LayerHead& head : chosen_heads(selection, arguments))
     report["heads"].push_back(head_json(recording, head));
   if (arguments.query) add_query(report, query_row(selection, *arguments.query));
-  return report.dump(2) + "\n";
+  return json_text(report, 2);
 }
 
 void write(const std::string& file, const Selection& selection, const ShowArguments& arguments) {
@@ -76,11 +88,20 @@ void run(const Arguments& arguments) {
 nlohmann::ordered_json head_json(const Recording& recording, const LayerHead& head) {
   Json entry = {{"layer", recording.layers()[static_cast<std::size_t>(head.layer)].name},
                 {"head", head.scores.head},
-                {"kind", head.scores.kind}};
+                {"name", name_of(recording, head)},
+                {"labels", labels_json(head.scores.labels)}};
   for (const Score& score : all_scores()) {
     entry[score.name] = or_null(score.of(head.scores));
     if (score.name == "sink") entry["sink_key"] = head.scores.sink_key < 0 ? Json(nullptr) : Json(head.scores.sink_key);
   }
+  entry["excess"] = excess_json(head.scores.excess);
+  const auto& rest = head.scores.without_sink;
+  entry["without_sink"] = nullptr;
+  if (rest)
+    entry["without_sink"] = {{"labels", labels_json(rest->labels)},
+                             {"excess", excess_json(rest->excess)},
+                             {"effective_keys", rest->effective_keys},
+                             {"rows_left_out", rest->rows_left_out}};
   return entry;
 }
 
@@ -101,9 +122,9 @@ Command add_show(CLI::App& root) {
       "query's top keys.");
   app->footer(
       "attend show x.attend --sort induction --limit 10\n"
-      "attend show x.attend --layer 0.self --head 3\n"
-      "attend show x.attend --layer 0 --head 3 --query 5\n"
-      "attend show x.attend --layer 0 --head 3 --strip received\n"
+      "attend show x.attend --label induction\n"
+      "attend show x.attend --head 0.3\n"
+      "attend show x.attend --head 0.3 --query 5\n"
       "attend show x.attend --scale sqrt -o heads.svg");
   auto arguments = std::make_shared<Arguments>();
   app->add_option("FILE", arguments->file, "A recording, as attend explain -o x.attend writes it")

@@ -34,15 +34,15 @@ struct LayerHead {
 // Of the command line.
 struct ShowArguments {
   std::int64_t item = 0;
-  std::string layer;
-  std::optional<std::int64_t> head, query, limit;
+  std::string layer, head;  // head: "6" of that layer, or "18.6"
+  std::optional<std::int64_t> query, limit;
   std::string strip;
-  std::string sort, kind;
+  std::string sort, label;
   std::string scale = "linear";
   TextForm form;
 
   // Whether any part of the recording was asked for.
-  bool any() const { return !layer.empty() || limit || !sort.empty() || !kind.empty(); }
+  bool any() const { return !layer.empty() || !head.empty() || limit || !sort.empty() || !label.empty(); }
 };
 
 // --layer to --limit; --scale, --color and --width.
@@ -54,6 +54,7 @@ void check_show(const ShowArguments& arguments, const std::vector<std::string>& 
 
 // Throws UsageError for a layer, head or query that is not there.
 Selection select(const Recording& recording, const ShowArguments& arguments);
+// Throws UsageError for a score or a label that is known of none of the heads.
 std::vector<LayerHead> chosen_heads(const Selection& selection, const ShowArguments& arguments);
 
 std::string ending_of(const std::string& file);
@@ -62,7 +63,7 @@ void write_shown(const std::string& file, const Selection& selection, const Show
 // The table of heads, or one head's scores with its map, its strip or its query.
 std::string shown_text(const Selection& selection, const ShowArguments& arguments);
 
-// "layer", "head", "kind" and its scores.
+// "layer", "head", "name", its labels and its scores.
 nlohmann::ordered_json head_json(const Recording& recording, const LayerHead& head);
 struct QueryRow;
 // "query", "token", "entropy", "distance", "top".
@@ -82,6 +83,10 @@ const std::vector<Score>& all_scores();
 std::vector<LayerHead> heads_of(const Selection& selection);
 // The largest score of that name first; heads that have none last. "layer": as they are.
 void sort_heads(std::vector<LayerHead>& heads, std::string_view score);
+// Why a score, or an excess, is not known of any of them.
+std::string why_unknown(const Recording& recording, const std::vector<LayerHead>& heads, std::string_view score);
+// Why these heads have no labels; empty where one has.
+std::string why_no_labels(const std::vector<LayerHead>& heads);
 
 // Model, tokens, layers.
 std::string overview(const Selection& selection, int width);
@@ -89,8 +94,10 @@ std::string overview(const Selection& selection, int width);
 // last line says which. The one named `sorted` stays.
 std::string heads_table(const Recording& recording, std::int64_t item, const std::vector<LayerHead>& heads, int width,
                         std::string_view sorted);
-// "0.self, head 3: previous", and its scores.
-std::string head_name(const Recording& recording, const LayerHead& head);
+// "18.6"
+std::string name_of(const Recording& recording, const LayerHead& head);
+// "18.6: sink .81; besides: induction .69", and its scores.
+std::string title_of(const Recording& recording, const LayerHead& head);
 std::string head_text(const Recording& recording, const LayerHead& head, int width);
 
 // One query's row of a head.

@@ -72,11 +72,6 @@ std::string layers_line(const Recording& recording, std::int64_t item) {
   return line + "\n";
 }
 
-// Without an offset nobody knows which key is level with a query: a score that asks is 0 then, and means nothing.
-std::optional<double> placed(const HeadScores& scores, double score) {
-  return scores.distance ? std::optional(score) : std::nullopt;
-}
-
 // ---- The table ----
 
 struct Column {
@@ -102,7 +97,7 @@ std::vector<Column> columns_of(const Recording& recording, std::int64_t item, co
       column("layer", "layer", true,
              [&](const LayerHead& x) { return printable(layers[static_cast<std::size_t>(x.layer)].name); }),
       column("head", "head", false, [](const LayerHead& x) { return fmt::format("{}", x.scores.head); }),
-      column("kind", "kind", true, [](const LayerHead& x) { return std::string(x.scores.kind); }),
+      column("labels", "labels", true, [](const LayerHead& x) { return x.scores.label_text(); }),
   };
   for (const Score& score : all_scores()) {
     if (std::ranges::none_of(heads, [&](const LayerHead& x) { return score.of(x.scores).has_value(); })) continue;
@@ -118,7 +113,7 @@ std::vector<Column> columns_of(const Recording& recording, std::int64_t item, co
   return columns;
 }
 
-// Drops columns until lines fit, those first that others or the kind say nearly as well. Returns their headings.
+// Drops columns until lines fit, those first that others or the labels say nearly as well. Returns their headings.
 std::vector<std::string_view> fit(std::vector<Column>& columns, int width, std::string_view sorted) {
   const std::vector<Column> all = columns;
   const auto needed = [&] {
@@ -126,7 +121,8 @@ std::vector<std::string_view> fit(std::vector<Column>& columns, int width, std::
     for (const Column& column : columns) sum += 2 + column.width();
     return sum - 2;
   };
-  for (const std::string_view name : {"effective_keys", "duplicate", "distance", "local", "previous", "induction"})
+  for (const std::string_view name :
+       {"self", "effective_keys", "duplicate", "distance", "local", "previous", "induction"})
     if (name != sorted && needed() > static_cast<std::size_t>(width))
       std::erase_if(columns, [&](const Column& column) { return column.name == name; });
   std::vector<std::string_view> dropped;
@@ -140,11 +136,12 @@ std::vector<std::string_view> fit(std::vector<Column>& columns, int width, std::
 const std::vector<Score>& all_scores() {
   using S = HeadScores;
   static const std::vector<Score> scores = {
-      {"sink", "sink", 2, [](const S& s) { return s.sink_key < 0 ? std::nullopt : std::optional(s.sink); }},
-      {"previous", "previous", 2, [](const S& s) { return placed(s, s.previous); }},
+      {"sink", "sink", 2, [](const S& s) { return s.sink; }},
+      {"self", "self", 2, [](const S& s) { return s.self; }},
+      {"previous", "previous", 2, [](const S& s) { return s.previous; }},
       {"duplicate", "duplicate", 2, [](const S& s) { return s.duplicate; }},
       {"induction", "induction", 2, [](const S& s) { return s.induction; }},
-      {"local", "local", 2, [](const S& s) { return placed(s, s.local); }},
+      {"local", "local", 2, [](const S& s) { return s.local; }},
       {"entropy", "entropy", 2, [](const S& s) { return std::optional(s.entropy); }},
       {"effective_keys", "keys", 1, [](const S& s) { return std::optional(s.effective_keys); }},
       {"distance", "distance", 1, [](const S& s) { return s.distance; }},
@@ -172,6 +169,38 @@ void sort_heads(std::vector<LayerHead>& heads, std::string_view name) {
     return number && !std::isnan(*number) ? *number : -INFINITY;
   };
   std::ranges::stable_sort(heads, std::greater(), key);
+}
+
+namespace {
+
+// It has no excess and no count of the keys that queries see.
+bool of_version_1(const HeadScores& scores) {
+  return std::isnan(scores.keys_seen);
+}
+
+}  // namespace
+
+std::string why_unknown(const Recording& recording, const std::vector<LayerHead>& heads, std::string_view score) {
+  const auto all = [&](auto holds) { return std::ranges::all_of(heads, holds); };
+  const auto layer = [&](const LayerHead& x) { return recording.layers()[static_cast<std::size_t>(x.layer)]; };
+  if (all([](const LayerHead& x) { return of_version_1(x.scores); }))
+    return "the recording is of version 1; record again";
+  const bool of_tokens = score == "duplicate" || score == "induction";
+  if (all([&](const LayerHead& x) { return !layer(x).has_distance; }))
+    return "nobody said which key is level with a query";
+  if (of_tokens && all([&](const LayerHead& x) { return !layer(x).has_tokens; }))
+    return "the tokens' ids are not known";
+  if (of_tokens) return "fewer than 8 queries have an earlier copy of their token";
+  return "fewer than 8 queries see such a key, or they see few others";
+}
+
+std::string why_no_labels(const std::vector<LayerHead>& heads) {
+  if (!std::ranges::all_of(heads, [](const LayerHead& x) { return x.scores.labels.empty(); })) return "";
+  if (std::ranges::all_of(heads, [](const LayerHead& x) { return of_version_1(x.scores); }))
+    return "the recording is of version 1; record again";
+  std::int64_t most = 0;
+  for (const LayerHead& head : heads) most = std::max(most, head.scores.rows);
+  return fmt::format("{} queries are too few to tell from chance, {} that see more than one key are needed", most, 8);
 }
 
 std::string overview(const Selection& selection, int width) {
@@ -203,9 +232,12 @@ std::string heads_table(const Recording& recording, std::int64_t item, const std
   return text;
 }
 
-std::string head_name(const Recording& recording, const LayerHead& head) {
-  return fmt::format("{}, head {}: {}", printable(recording.layers()[static_cast<std::size_t>(head.layer)].name),
-                     head.scores.head, head.scores.kind);
+std::string name_of(const Recording& recording, const LayerHead& head) {
+  return head_name(recording.layers()[static_cast<std::size_t>(head.layer)].name, head.scores.head);
+}
+
+std::string title_of(const Recording& recording, const LayerHead& head) {
+  return fmt::format("{}: {}", printable(name_of(recording, head)), head.scores.label_text());
 }
 
 std::string head_text(const Recording& recording, const LayerHead& head, int width) {
@@ -219,7 +251,8 @@ std::string head_text(const Recording& recording, const LayerHead& head, int wid
     if (!line.empty() && columns_of(line + part) + 3 > static_cast<std::size_t>(width)) text += line + "\n", line = "";
     line += (line.empty() ? "" : "   ") + part;
   }
-  return head_name(recording, head) + "\n" + text + line + "\n";
+  const std::string why = why_no_labels({head});
+  return title_of(recording, head) + (why.empty() ? "" : " (" + why + ")") + "\n" + text + line + "\n";
 }
 
 QueryRow query_row(const Selection& selection, std::int64_t query) {

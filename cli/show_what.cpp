@@ -32,9 +32,27 @@ std::int64_t find_layer(const Recording& recording, const std::string& name) {
   throw UsageError(fmt::format("--layer: no layer '{}'{}", name, suggestion));
 }
 
+// "18.6" is head 6 of layer 18; "6" is one of the layer that was named.
+struct HeadPlace {
+  std::string layer;
+  std::int64_t head = 0;
+};
+HeadPlace head_place(const ShowArguments& x) {
+  const std::size_t dot = x.head.rfind('.');
+  const auto number = parse_whole_numbers(x.head.substr(dot == std::string::npos ? 0 : dot + 1));
+  if (!number || number->size() != 1 || number->front() < 0)
+    throw UsageError(fmt::format("--head: expected a head such as 18.6, or with --layer a number, got '{}'", x.head));
+  if (dot == std::string::npos && x.layer.empty())
+    throw UsageError(fmt::format("--head: say of which layer: such as 18.{}, or with --layer", x.head));
+  if (dot != std::string::npos && !x.layer.empty())
+    throw UsageError(fmt::format("--head: {} says its layer; without --layer, or a number with it", x.head));
+  return {dot == std::string::npos ? x.layer : x.head.substr(0, dot), number->front()};
+}
+
 std::string title_of(const Selection& selection) {
-  const std::string& layer = selection.recording.layers()[static_cast<std::size_t>(*selection.layer)].name;
-  return selection.recording.model.empty() ? layer : fmt::format("{}: {}", selection.recording.model, layer);
+  std::string name = selection.recording.layers()[static_cast<std::size_t>(*selection.layer)].name;
+  if (selection.head) name = head_name(name, *selection.head);
+  return selection.recording.model.empty() ? name : fmt::format("{}: {}", selection.recording.model, name);
 }
 
 // All maps of a layer in one tensor [H,R,C], or one head's [R,C].
@@ -50,7 +68,7 @@ Tensor stacked(const std::vector<HeadMap>& maps) {
 void write_strip(const std::string& file, const Selection& selection, const ShowArguments& arguments) {
   HeadStrip made = head_strip(selection, arguments.strip, picture_scale(arguments.scale));
   if (ending_of(file) == ".npy") return writing([&] { write_npy(file, made.values); });
-  made.strip.title = fmt::format("{}, head {}", title_of(selection), *selection.head);
+  made.strip.title = title_of(selection);
   const std::string bytes = ending_of(file) == ".png" ? png_token_strip(made.strip) : svg_token_strip(made.strip);
   writing([&] { write_file(file, bytes); });
   warn_of_missing_characters(file, fmt::format("{}{}", made.strip.title, fmt::join(made.strip.tokens, "")));
@@ -62,10 +80,10 @@ void write_maps(const std::string& file, const Selection& selection, const ShowA
   std::vector<HeatMap> drawn;
   for (const LayerHead& head : heads_of(selection)) {
     drawn.push_back(maps[drawn.size()].map);
-    drawn.back().title = fmt::format("head {}: {}", head.scores.head, head.scores.kind);
+    drawn.back().title = fmt::format("head {}: {}", head.scores.head, head.scores.label_text());
   }
   std::string title = title_of(selection);
-  if (drawn.size() == 1) title += ", " + drawn[0].title, drawn[0].title.clear();
+  if (selection.head) title += ": " + heads_of(selection).front().scores.label_text(), drawn[0].title.clear();
   const std::string bytes = ending_of(file) == ".png" ? png_heat_map(drawn, title) : svg_heat_map(drawn, title);
   writing([&] { write_file(file, bytes); });
   const HeatMap& any = drawn[0];
@@ -88,12 +106,11 @@ std::string ending_of(const std::string& file) {
 
 void check_show(const ShowArguments& x, const std::vector<std::string>& files) {
   const auto needs_head = [&](const char* option) {
-    if (x.layer.empty() || !x.head)
-      throw UsageError(fmt::format("{}: say of which head, with --layer and --head", option));
+    if (x.head.empty()) throw UsageError(fmt::format("{}: say of which head, with --head", option));
   };
-  if (x.head && x.layer.empty()) throw UsageError("--head: say of which layer, with --layer");
-  if (x.head && (!x.sort.empty() || !x.kind.empty() || x.limit))
-    throw UsageError("--head: one head has no table for --sort, --kind or --limit");
+  if (!x.head.empty()) (void)head_place(x);
+  if (!x.head.empty() && (!x.sort.empty() || !x.label.empty() || x.limit))
+    throw UsageError("--head: one head has no table for --sort, --label or --limit");
   if (x.query) needs_head("--query");
   if (!x.strip.empty()) needs_head("--strip");
   if (x.query && !x.strip.empty()) throw UsageError("--query and --strip can't stand together");
@@ -104,38 +121,65 @@ void check_show(const ShowArguments& x, const std::vector<std::string>& files) {
       throw UsageError(fmt::format("-o: a query's top keys go into a .json file, not into '{}'", file));
     if (!x.strip.empty() && ending == ".json")
       throw UsageError(fmt::format("-o: a strip goes into a .svg, .png or .npy file, not into '{}'", file));
-    if (ending == ".npy" && x.layer.empty()) throw UsageError("-o: say of which layer numbers are, with --layer");
+    if (ending == ".npy" && x.layer.empty() && x.head.empty())
+      throw UsageError("-o: say of which layer numbers are, with --layer");
   }
 }
 
 Selection select(const Recording& recording, const ShowArguments& arguments) {
   Selection selection{recording, arguments.item};
-  if (!arguments.layer.empty()) selection.layer = find_layer(recording, arguments.layer);
+  const std::optional<HeadPlace> one = arguments.head.empty() ? std::nullopt : std::optional(head_place(arguments));
+  const std::string& layer_name = one ? one->layer : arguments.layer;
+  if (!layer_name.empty()) selection.layer = find_layer(recording, layer_name);
   for (const RecordedLayer& layer : recording.layers())
     if (arguments.item >= layer.batch)
       throw UsageError(layer.batch == 1
                            ? fmt::format("--item: there is item 0 alone, got {}", arguments.item)
                            : fmt::format("--item: there are 0 to {}, got {}", layer.batch - 1, arguments.item));
-  if (!arguments.head) return selection;
+  if (!one) return selection;
   const RecordedLayer& layer = recording.layers()[static_cast<std::size_t>(*selection.layer)];
-  if (std::ranges::find(layer.heads, *arguments.head) == layer.heads.end()) {
+  if (std::ranges::find(layer.heads, one->head) == layer.heads.end()) {
     const bool all = layer.heads.back() == std::ssize(layer.heads) - 1;
-    throw UsageError(
-        fmt::format("--head: layer {} has {}, got {}", layer.name,
-                    all ? fmt::format("0 to {}", layer.heads.back()) : fmt::format("{}", fmt::join(layer.heads, ", ")),
-                    *arguments.head));
+    throw UsageError(fmt::format(
+        "--head: layer {} has {}, got {}", layer.name,
+        all ? fmt::format("0 to {}", layer.heads.back()) : fmt::format("{}", fmt::join(layer.heads, ", ")), one->head));
   }
-  selection.head = arguments.head;
+  selection.head = one->head;
   if (arguments.query && *arguments.query >= layer.queries)
     throw UsageError(
         fmt::format("--query: layer {} has 0 to {}, got {}", layer.name, layer.queries - 1, *arguments.query));
   return selection;
 }
 
+namespace {
+
+// That some head may have the label: its excess is known, also where it is small.
+void check_label(const Recording& recording, const std::vector<LayerHead>& heads, const std::string& label) {
+  const auto says = [&](const std::string& why) {
+    throw UsageError(fmt::format("--label: whether a head is {} is not known: {}", label, why));
+  };
+  const std::string none = why_no_labels(heads);
+  if (!none.empty()) says(none);
+  if (std::ranges::find(HeadKinds::names(), label) == HeadKinds::names().end()) return;
+  const auto known = [&](const LayerHead& x) { return x.scores.excess.of(label).has_value(); };
+  if (std::ranges::none_of(heads, known)) says(why_unknown(recording, heads, label));
+}
+
+}  // namespace
+
 std::vector<LayerHead> chosen_heads(const Selection& selection, const ShowArguments& arguments) {
   std::vector<LayerHead> heads = heads_of(selection);
-  if (!arguments.kind.empty())
-    std::erase_if(heads, [&](const LayerHead& x) { return x.scores.kind != arguments.kind; });
+  if (!arguments.label.empty()) {
+    check_label(selection.recording, heads, arguments.label);
+    std::erase_if(heads, [&](const LayerHead& x) { return !x.scores.has_label(arguments.label); });
+  }
+  if (!arguments.sort.empty() && arguments.sort != "layer" && !heads.empty()) {
+    const auto score = std::ranges::find(all_scores(), arguments.sort, &Score::name);
+    const auto known = [&](const LayerHead& x) { return score->of(x.scores).has_value(); };
+    if (std::ranges::none_of(heads, known))
+      throw UsageError(fmt::format("--sort: {} is not known of these heads: {}", arguments.sort,
+                                   why_unknown(selection.recording, heads, arguments.sort)));
+  }
   sort_heads(heads, arguments.sort);
   if (arguments.limit && *arguments.limit < std::ssize(heads)) heads.resize(static_cast<std::size_t>(*arguments.limit));
   return heads;
@@ -165,7 +209,7 @@ std::string shown_text(const Selection& selection, const ShowArguments& argument
   }
   const std::vector<LayerHead> heads = chosen_heads(selection, arguments);
   if (heads.empty())
-    return arguments.kind.empty() ? "no heads\n" : fmt::format("no head of the kind {}\n", arguments.kind);
+    return arguments.label.empty() ? "no heads\n" : fmt::format("no head has the label {}\n", arguments.label);
   // A file or a pipe has no edge.
   const int width = arguments.form.width > 0 || on_terminal() ? style.width : widest;
   return heads_table(selection.recording, selection.item, heads, width, arguments.sort);
@@ -176,23 +220,24 @@ void add_show_what(CLI::App& app, ShowArguments& arguments, const std::string& g
                  "A layer, by its name or its number from 0: the table of its heads, with -o their maps")
       ->type_name("NAME|N")
       ->group(group);
-  whole_number(app.add_option("--head", arguments.head,
-                              "With --layer: one head, by the model's number from 0: its scores and its map"),
-               0)
+  app.add_option("--head", arguments.head,
+                 "One head, such as 18.6, or with --layer its number from 0: its scores and its map")
+      ->type_name("LAYER.N|N")
       ->group(group);
-  whole_number(app.add_option("--query", arguments.query,
-                              "With --layer and --head: the top keys of one query, from 0, and their weights"),
-               0)
+  whole_number(
+      app.add_option("--query", arguments.query, "With --head: the top keys of one query, from 0, and their weights"),
+      0)
       ->group(group);
   choose_one(app.add_option("--strip", arguments.strip,
-                            "With --layer and --head: the tokens, each on the colour of what it received, of its lift "
-                            "or of its entropy as a query"),
+                            "With --head: the tokens, each on the colour of what it received, of its lift or of its "
+                            "entropy as a query"),
              "received|lift|entropy")
       ->group(group);
   choose_one(app.add_option("--sort", arguments.sort, "Heads of the largest score first (layer: as they are)"),
-             "sink|previous|duplicate|induction|local|entropy|distance|layer")
+             "sink|self|previous|duplicate|induction|local|entropy|distance|layer")
       ->group(group);
-  choose_one(app.add_option("--kind", arguments.kind, "Heads of one kind alone"), "sink|previous|induction|local|broad")
+  choose_one(app.add_option("--label", arguments.label, "Heads with that label alone, also beside a sink"),
+             "sink|self|previous|duplicate|induction|local|broad|focused|other")
       ->group(group);
   whole_number(app.add_option("--limit", arguments.limit, "At most so many heads"), 1)->group(group);
 }

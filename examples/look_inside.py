@@ -34,7 +34,8 @@ with torch.no_grad(), attend.transformers.record(model, keep="qk") as recording:
 recording.tokens = tokenizer
 
 heads = recording.heads()
-print(f"{len(heads)} heads:", ", ".join(f"{count} {kind}" for kind, count in collections.Counter(heads["kind"].tolist()).most_common()))
+print(f"{len(heads)} heads:", ", ".join(f"{count} {name}" for name, count in collections.Counter(
+    text.split()[0].strip(",;") for text in heads["labels"]).most_common()))
 words = [token.strip() for token in recording.tokens[0]]
 if arguments.word not in words:
     raise SystemExit(f"--word {arguments.word}: expected one of {' '.join(words)}")
@@ -46,7 +47,7 @@ links = [(key.weight, line["layer"], line["head"], words[key.key])
          if key.key not in (0, query, len(words) - 1)]
 links.sort(reverse=True)
 for weight, layer, head, word in links[:5]:
-    print(f"{arguments.word} -> {word:10} {weight:.2f}  {layer}, head {head}")
+    print(f"{arguments.word} -> {word:10} {weight:.2f}  {recording[layer].head_name(head)}")
 
 layer = links[0][1] if arguments.layer is None else arguments.layer
 head = links[0][2] if arguments.head is None else arguments.head

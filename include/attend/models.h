@@ -59,6 +59,7 @@ class ModelCache {
  private:
   friend class Model;
   std::vector<KvCache> layers_;
+  std::vector<std::int64_t> ids_;  // of the tokens that it holds
 };
 
 // One forward pass over one sequence, or over several that stand one after another and don't see each other.

@@ -55,6 +55,9 @@ struct RecordedLayer {
   std::vector<RecordedCall> calls = {};
 };
 
+// "18.6" of layer "18.self"; "decoder.3.cross.6" of another name.
+std::string head_name(std::string_view layer, std::int64_t head);
+
 class Recording {
  public:
   Recording() = default;
@@ -86,7 +89,8 @@ class Recording {
   // "top_weights", "entropy", "distance", "sink_weights", "received", "lift", "map", "map_max", "q" [B,H,Tq,D] and "k"
   // [B,Hkv,Tk,D]. H are the recorded heads. Throws bad_value for another name, and for what was not recorded.
   Tensor numbers(std::int64_t layer, std::string_view name) const;
-  // A line for each item and recorded head; HeadScores::head is the model's own number.
+  // A line for each item and recorded head; HeadScores::head is the model's own number. What a file of version 1 lacks
+  // is not known.
   std::vector<HeadScores> scores(std::int64_t layer) const;
   // Exact weights [queries,keys] of a head, by the model's number. Throws bad_value where q and k were not kept, for
   // ranges that are not within the layer's, and for a head or item that is not there.
@@ -100,6 +104,7 @@ class Recording {
  private:
   friend class Recorder;
   struct File;
+  void widen_scores();
   std::optional<Tensor> find(std::string_view name) const;
   // Rows of one item and head of a layer's tensor [B,H,T,...], as [1,1,rows,...].
   Tensor rows_of(std::int64_t layer, std::string_view name, std::int64_t item, std::int64_t head,

@@ -92,23 +92,61 @@ struct AttentionMap {
 AttentionMap attention_map(MapSize blocks, const View& q, const View& k, const std::optional<View>& lse,
                            const AttentionOptions& options = {}, const WeightsOptions& part = {});
 
+// A number for each thing that a head may do (docs/inside.md defines them); absent where it is not known.
+struct HeadKinds {
+  std::optional<double> sink = {}, self = {}, previous = {}, duplicate = {}, induction = {}, local = {};
+
+  static const std::vector<std::string_view>& names();  // in that order
+  // Of that name. Throws bad_value.
+  const std::optional<double>& of(std::string_view name) const;
+};
+
+// What a head is called, and by how much: the excess that made it one; of "broad", "focused" and "other" the effective
+// keys.
+struct HeadLabel {
+  std::string_view name;
+  double value = 0;
+};
+
+// What a head does with the weights that its sink leaves: rows scaled by 1 / (1 - w(i, sink_key)).
+struct WithoutSink {
+  HeadKinds excess = {};  // without sink
+  double effective_keys = 0, keys_seen = 0;
+  std::int64_t rows_left_out = 0;  // that keep less than 0.01 of their weights
+  std::vector<HeadLabel> labels = {};
+};
+
 // What one head does. Means are over the queries that see a key.
 struct HeadScores {
   std::int64_t batch = 0, head = 0;
   // The largest mean weight that a key has among the queries that see it, and that key (after Gu et al. 2024), of the
-  // keys that at least half as many queries see as see any. Queries that see one key alone are not counted.
-  double sink = 0;
+  // keys that at least half as many queries see as see any. Queries that see one key alone are not counted; -1: none.
+  std::optional<double> sink = {};
   std::int64_t sink_key = -1;
-  double previous = 0;  // mean weight of the key before the level one (Olsson et al. 2022)
-  // Mean of the weights of earlier keys with the query's own token, and of those that come right after such a key
+  // Mean weights of the level key and of the one before it (Olsson et al. 2022), over the queries that see it.
+  std::optional<double> self = {}, previous = {};
+  // Means of the weights of earlier keys with the query's own token, and of those that come right after such a key
   // (TransformerLens' head detector); where tokens are given.
   std::optional<double> duplicate = {}, induction = {};
-  double local = 0;                     // mean of the weights within 8 keys of the level one
+  std::optional<double> local = {};     // mean of the weights within 8 keys of the level one
   double entropy = 0;                   // mean, nats
   double effective_keys = 0;            // exp(entropy)
-  std::optional<double> distance = {};  // mean; absent as in AttentionSummary, and then previous and local are 0
-  // The first that holds of: "sink" > 0.3, "previous" > 0.4, "induction" > 0.3, "local" > 0.8; else "broad".
-  std::string_view kind = "broad";
+  std::optional<double> distance = {};  // mean; absent as in AttentionSummary, as then self, previous and local are
+  std::int64_t rows = 0;                // queries that see a key
+  double keys_seen = 0;                 // exp of their mean ln(keys that they see); NaN in recordings of version 1
+  // (score - u) / (m - u): u what uniform attention over the same keys would score, m the most that could be; 0 is
+  // uniform attention at every length. Of local without the level key and the one before it. Absent where fewer than 8
+  // queries see a key that counts, or m - u < 0.1.
+  HeadKinds excess = {};
+  std::optional<WithoutSink> without_sink = {};  // where the label "sink" holds
+  // The largest excess first: those of "self" > 0.3, "previous" > 0.3, "duplicate" > 0.3, "induction" > 0.3, "sink" >
+  // 0.3, and, where neither of the first two holds, "local" > 0.5. Else one of "broad" (effective_keys above half of
+  // keys_seen), "focused" (below 3) and "other". Empty: not known.
+  std::vector<HeadLabel> labels = {};
+  // Whether it is among them, or among those without the sink.
+  bool has_label(std::string_view name) const;
+  // "sink .81; besides: induction .69", "induction .71, sink .35", "broad", "unknown".
+  std::string label_text() const;
 };
 
 // For each item of the batch and each query head. tokens: i64 [Tk] or [B,Tk], the id of each key's token; query i's own

@@ -7,11 +7,13 @@ import operator
 
 import numpy
 
-from ._core import _Recording, head_grid, picture, token_links, token_strip
+from ._core import _head_name, _Recording, head_grid, picture, token_links, token_strip
 
-_SCORES = ("sink", "sink_key", "previous", "duplicate", "induction", "local", "entropy", "effective_keys", "distance")
-_HEADS = numpy.dtype([("layer", object), ("head", numpy.int64), ("kind", "U10")] +
-                     [(name, numpy.int64 if name == "sink_key" else numpy.float64) for name in _SCORES])
+_SCORES = ("sink", "sink_key", "self", "previous", "duplicate", "induction", "local", "entropy", "effective_keys", "distance")
+_EXCESS = ("sink", "self", "previous", "duplicate", "induction", "local")
+_HEADS = numpy.dtype([("layer", object), ("head", numpy.int64), ("labels", object)] +
+                     [(name, numpy.int64 if name == "sink_key" else numpy.float64) for name in _SCORES] +
+                     [(f"{name}_excess", numpy.float64) for name in _EXCESS])
 _ARRAYS = {
     "lse": "[B,H,Tq] the logarithm of the sum of a row's exponentials",
     "lse_low": "[B,H,Tq] what rounding took from lse",
@@ -30,15 +32,42 @@ TopKey = collections.namedtuple("TopKey", "key weight token")
 
 
 class Heads(numpy.ndarray):
-    """A structured array with a line for each head, which prints as a table."""
+    """A structured array with a line for each head, which prints as a table. Its excess is in the labels there."""
+
+    def largest(self, score, count=None) -> "Heads":
+        """The heads with the largest values of a field such as "induction", falling; those where it is unknown come last.
+
+        ValueError where it is known of no head.
+        """
+        self._check_known([score])
+        values = self[score].astype(numpy.float64)
+        return self[numpy.argsort(-numpy.where(numpy.isnan(values), -numpy.inf, values), kind="stable")[:count]]
+
+    def sort(self, axis=-1, kind=None, order=None, **keywords):
+        """numpy.ndarray.sort(); ValueError for a score that is known of no head, whose order would be any."""
+        self._check_known([] if order is None else [order] if isinstance(order, str) else order)
+        super().sort(axis=axis, kind=kind, order=order, **keywords)
+
+    def argsort(self, axis=-1, kind=None, order=None, **keywords):
+        """numpy.ndarray.argsort(); ValueError for a score that is known of no head, whose order would be any."""
+        self._check_known([] if order is None else [order] if isinstance(order, str) else order)
+        return super().argsort(axis=axis, kind=kind, order=order, **keywords)
+
+    def _check_known(self, fields):
+        for name in fields:
+            if name not in (self.dtype.names or ()):
+                raise ValueError(f"heads: no field {name!r}, expected one of {', '.join(self.dtype.names or ())}")
+            if len(self) and self.dtype[name] == numpy.float64 and numpy.isnan(self[name]).all():
+                raise ValueError(f"heads: {name} is not known of any of these heads: {_why_unknown(name)}")
 
     def __str__(self):
         if self.dtype != _HEADS or self.ndim != 1:
             return super().__str__()
-        names = [name for name in _HEADS.names if self.dtype[name] != numpy.float64 or not numpy.isnan(self[name]).all()]
+        names = [name for name in _HEADS.names if not name.endswith("_excess") and (
+            self.dtype[name] != numpy.float64 or not numpy.isnan(self[name]).all())]
         rows = [names] + [[_text(row[name]) for name in names] for row in self]
         widths = [max(map(len, column)) for column in zip(*rows)]
-        lines = ("  ".join(cell.ljust(width) if name in ("layer", "kind") else cell.rjust(width)
+        lines = ("  ".join(cell.ljust(width) if name in ("layer", "labels") else cell.rjust(width)
                            for cell, width, name in zip(row, widths, names)) for row in rows)
         return "\n".join(line.rstrip() for line in lines)
 
@@ -49,6 +78,14 @@ class Heads(numpy.ndarray):
         import pandas
 
         return pandas.DataFrame({name: numpy.asarray(self[name]) for name in self.dtype.names})
+
+
+def _why_unknown(name):
+    if name.endswith("_excess"):
+        return "fewer than 8 queries see a key that counts, or uniform attention leaves less than 0.1 to gain"
+    if name in ("duplicate", "induction"):
+        return "the ids of the tokens are not known, or nobody said which key is level with a query"
+    return "nobody said which key is level with a query, or the file is of an older version"
 
 
 def _text(value):
@@ -73,7 +110,7 @@ class RecordedLayer:
         self._says = self._raw.layer(self._number)
 
     def __repr__(self):
-        return (f"<attend.RecordedLayer {self.name}: {self._says['batch']} x {len(self.heads)} heads of "
+        return (f"<attend.RecordedLayer {self.name!r}: {self._says['batch']} x {len(self.heads)} heads of "
                 f"{self._says['head_size']}, {self.queries} queries, {self.keys} keys>")
 
     @property
@@ -90,6 +127,10 @@ class RecordedLayer:
     def heads(self) -> list:
         """The numbers of the recorded query heads."""
         return self._says["heads"]
+
+    def head_name(self, head) -> str:
+        """ "18.6" of layer "18.self"; "decoder.3.cross.6"."""
+        return _head_name(self.name, self.heads[self._at(head)])
 
     @property
     def queries(self) -> int:
@@ -130,7 +171,7 @@ class RecordedLayer:
 
     def picture(self, head, queries=None, keys=None, item=0, scale="linear", title=None):
         """The head's map as an attend.Picture; with queries or keys, (begin, end), the exact weights of that part."""
-        title = f"{self.name}, head {head}" if title is None else title
+        title = self.head_name(head) if title is None else title
         at, item = self._at(head), self._item(item)
         if queries is None and keys is None and not self._fine():
             ranges = (0, self._says["row_range"]), (0, self._says["column_range"])
@@ -155,7 +196,7 @@ class RecordedLayer:
         item = self._item(item)
         words = tokens[item] if tokens else [str(n) for n in range(self.queries if of_queries else self.keys)]
         return token_strip(words, getattr(self, values)[item, self._at(head)], name=values, scale=scale,
-                           title=f"{self.name}, head {head}" if title is None else title)
+                           title=self.head_name(head) if title is None else title)
 
     def links(self, head, queries=None, item=0, scale="linear", title=None):
         """Lines from each query (begin, end) to its top keys, as an attend.Picture."""
@@ -165,7 +206,7 @@ class RecordedLayer:
         return token_links(self.top_keys[item, at, begin:end], self.top_weights[item, at, begin:end],
                            rows=rows[item][begin:end] if rows else [str(n) for n in range(begin, end)],
                            columns=columns[item] if columns else [str(n) for n in range(self.keys)], scale=scale,
-                           title=f"{self.name}, head {head}" if title is None else title)
+                           title=self.head_name(head) if title is None else title)
 
     def _shown_map(self, item, at):
         """The map, NaN where no query of a block may see a key of it: pictures hatch that."""
@@ -277,7 +318,7 @@ class Recording:
     def __repr__(self):
         if self._raw is None:
             return "<attend.Recording: nothing yet>"
-        return f"<attend.Recording of {self.model or 'a model'}: {len(self)} layers>"
+        return f"<attend.Recording of {repr(self.model) if self.model else 'a model'}: {len(self)} layers>"
 
     @property
     def ids(self):
@@ -321,15 +362,16 @@ class Recording:
         self._made().decoder_tokens = self._checked(tokens, "decoder_tokens")
 
     def heads(self, item=0) -> Heads:
-        """head_scores() of every head, as a structured NumPy array with the fields layer, head, kind, sink, sink_key,
-        previous, duplicate, induction, local, entropy, effective_keys and distance; what is not known is NaN.
+        """head_scores() of every head, as a structured NumPy array with the fields layer, head, labels, sink, sink_key, self,
+        previous, duplicate, induction, local, entropy, effective_keys and distance, and as sink_excess to local_excess what
+        is beyond uniform attention; what is not known is NaN, and its labels are "unknown".
 
-        It prints as a table, sorts (numpy.sort(heads, order="sink")), and has to_pandas().
+        It prints as a table, has largest("induction", 5) and to_pandas(), and sorts: numpy.sort(heads, order="sink").
         """
         rows = []
         for layer in self:
             at = layer._item(item)
-            rows += [(layer.name, s.head, s.kind, *_scores(s)) for s in layer._raw.scores(layer._number) if s.batch == at]
+            rows += [(layer.name, s.head, s.label_text, *_scores(s)) for s in layer._raw.scores(layer._number) if s.batch == at]
         return numpy.array(rows, _HEADS).view(Heads)
 
     def picture(self, item=0, layers=None, scale="sqrt", title=None):
@@ -395,7 +437,5 @@ def _listed(name, values):
 
 
 def _scores(scores):
-    """What no offset is known for is NaN."""
-    levels = ("previous", "local") if scores.distance is None else ()
-    values = ((name, getattr(scores, name)) for name in _SCORES)
-    return [math.nan if value is None or name in levels else value for name, value in values]
+    values = [getattr(scores, name) for name in _SCORES] + [scores.excess[name] for name in _EXCESS]
+    return [math.nan if value is None else value for value in values]

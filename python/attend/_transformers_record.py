@@ -67,11 +67,20 @@ def _kind(path):
     return "cross" if _CROSS.search(path) else "self"
 
 
+def _is_one_stack(names):
+    """Whether "encoder.3.self" or "decoder.3.self" can be "3.self"."""
+    stacks = {name.split(".")[0] for name in names}
+    return len(stacks) == 1 and stacks <= {"encoder", "decoder"} and len(set(names)) == len(names) and not any(
+        name.endswith("cross") for name in names)
+
+
 def named_layers(model, attends):
     """{module: (name, kind, path)} of the modules whose class attends, in the order of the model."""
     found = {module: path for path, module in model.named_modules() if attends(type(module))}
     causal = {module: bool(getattr(module, "is_causal", False)) for module in found}
     names = {module: _name(path, causal[module]) for module, path in found.items()}
+    if _is_one_stack(names.values()):
+        names = {module: name.partition(".")[2] for module, name in names.items()}
     for names_again in (lambda module: _name(found[module], causal[module], long=True), found.get):
         seen = collections.Counter(names.values())
         names = {module: name if seen[name] == 1 else names_again(module) for module, name in names.items()}

@@ -84,7 +84,7 @@ def record(model, *, top=8, map=(256, 256), keep=None, layers=None, heads=None, 
     top           how many of each row's largest weights
     map           (R, C): the map's blocks, at most
     keep          "qk": queries and keys too, from which recording[layer].weights() makes any part of the weights exactly
-    layers        which, by name ("decoder.3.self") or number; None: all
+    layers        which, by name ("3.self", of an encoder-decoder "decoder.3.cross") or number; None: all
     heads         the numbers of the query heads; None: all
     budget        what all of it may take, in bytes or such as "2 GiB"; the call that would pass it raises before it computes
 
@@ -98,8 +98,8 @@ def record(model, *, top=8, map=(256, 256), keep=None, layers=None, heads=None, 
     >>> with attend.transformers.record(model.eval(), keep="qk") as recording:
     ...     output = model(torch.tensor([[7, 8, 9, 7, 8]]))
     >>> recording.layers
-    ['encoder.0.self', 'encoder.1.self']
-    >>> recording["encoder.1.self"].weights(head=3, queries=(0, 2)).shape
+    ['0.self', '1.self']
+    >>> recording["1.self"].weights(head=3, queries=(0, 2)).shape
     (2, 5)
     >>> recording.tokens = ["the", "cat", "saw", "the", "cat"]
     >>> recording[1].top(head=0, query=4)[0].token in ("the", "cat", "saw")

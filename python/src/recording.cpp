@@ -136,6 +136,7 @@ void bind_recorder(nb::module_& m) {
 
 void bind_recording(nb::module_& m) {
   bind_recorder(m);
+  m.def("_head_name", [](const std::string& layer, std::int64_t head) { return head_name(layer, head); });
   nb::class_<Recording>(m, "_Recording")
       .def_static("load", &load)
       .def("save",

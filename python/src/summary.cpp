@@ -147,13 +147,29 @@ std::string describe(const HeadScores& s) {
     std::string text = std::to_string(x);
     return text.substr(0, text.size() - 3);
   };
-  std::string text = "HeadScores(batch=" + std::to_string(s.batch) + ", head=" + std::to_string(s.head) + ", kind='" +
-                     std::string(s.kind) + "', sink=" + number(s.sink) + ", sink_key=" + std::to_string(s.sink_key) +
-                     ", previous=" + number(s.previous);
-  if (s.duplicate) text += ", duplicate=" + number(*s.duplicate) + ", induction=" + number(*s.induction);
-  text += ", local=" + number(s.local) + ", entropy=" + number(s.entropy);
-  return text + ", effective_keys=" + number(s.effective_keys) +
-         (s.distance ? ", distance=" + number(*s.distance) : "") + ")";
+  std::string text =
+      "HeadScores(batch=" + std::to_string(s.batch) + ", head=" + std::to_string(s.head) + ", '" + s.label_text() + "'";
+  const auto add = [&](const char* name, const std::optional<double>& score) {
+    if (score) text += ", " + std::string(name) + "=" + number(*score);
+  };
+  add("sink", s.sink);
+  if (s.sink) text += ", sink_key=" + std::to_string(s.sink_key);
+  add("self", s.self), add("previous", s.previous), add("duplicate", s.duplicate), add("induction", s.induction);
+  add("local", s.local), add("entropy", s.entropy), add("effective_keys", s.effective_keys);
+  add("distance", s.distance);
+  return text + ")";
+}
+
+nb::dict dict_of(const HeadKinds& excess) {
+  nb::dict all;
+  for (const std::string_view name : HeadKinds::names()) all[nb::str(name.data(), name.size())] = excess.of(name);
+  return all;
+}
+
+nb::list list_of(const std::vector<HeadLabel>& labels) {
+  nb::list list;
+  for (const HeadLabel& label : labels) list.append(nb::make_tuple(label.name, label.value));
+  return list;
 }
 
 // ---- Documentation ----
@@ -225,8 +241,8 @@ or [B,Tk]; query i's own is that of key i + offset. Scores are of one sequence: 
 >>> import numpy, attend
 >>> q = numpy.zeros((1, 1, 50, 4), numpy.float32)
 >>> bias = numpy.eye(50, k=-1, dtype=numpy.float32) * 50  # each query looks at the key before it
->>> attend.head_scores(q, q, causal=True, bias=bias)[0].kind
-'previous')";
+>>> attend.head_scores(q, q, causal=True, bias=bias)[0].label_text
+'previous 1.00')";
 
 constexpr const char* plan_doc =
     R"(How attention_summary() computes arguments of these shapes, and with how much memory.
@@ -264,15 +280,40 @@ void bind_summary_class(nb::module_& m) {
       .def_ro("map_max", &Summary::map_max, "[B,H,R,C] the largest weight of each block");
 }
 
+constexpr const char* excess_doc =
+    "by name: (score - u) / (m - u), u what uniform attention over the same keys would score, m the most that could "
+    "be; "
+    "None where fewer than 8 queries see a key that counts, or m - u < 0.1";
+
+constexpr const char* labels_doc =
+    "a list of (name, excess), the largest first: 'sink', 'self', 'previous', 'duplicate', 'induction' above 0.3, "
+    "'local' "
+    "above 0.5; else one of ('broad' | 'focused' | 'other', effective keys); empty where they are not known";
+
+void bind_without_sink(nb::module_& m) {
+  nb::class_<WithoutSink>(m, "WithoutSink", "What a head does with the weights that its sink leaves.")
+      .def_prop_ro(
+          "labels", [](const WithoutSink& s) { return list_of(s.labels); }, labels_doc)
+      .def_prop_ro(
+          "excess", [](const WithoutSink& s) { return dict_of(s.excess); }, excess_doc)
+      .def_ro("effective_keys", &WithoutSink::effective_keys, "exp(mean entropy) of the rows without the sink")
+      .def_ro("keys_seen", &WithoutSink::keys_seen, "exp of the mean ln(keys that a query sees), the sink not counted")
+      .def_ro("rows_left_out", &WithoutSink::rows_left_out, "how many queries keep less than 0.01 of their weights");
+}
+
 void bind_scores_class(nb::module_& m) {
-  nb::class_<HeadScores>(m, "HeadScores", "What one head does. Means are over the queries that see a key.")
+  bind_without_sink(m);
+  nb::class_<HeadScores>(
+      m, "HeadScores",
+      "What one head does. Means are over the queries that see a key; what is not known is None (docs/inside.md).")
       .def_ro("batch", &HeadScores::batch, "the item of the batch")
       .def_ro("head", &HeadScores::head, "the query head")
       .def_ro(
           "sink", &HeadScores::sink,
           "the largest mean weight that a key has among the queries that see it (after Gu et al. 2024), of the keys "
           "that at least half as many see as see any")
-      .def_ro("sink_key", &HeadScores::sink_key, "that key")
+      .def_ro("sink_key", &HeadScores::sink_key, "that key; -1: none")
+      .def_ro("self", &HeadScores::self, "mean weight of the level key")
       .def_ro("previous", &HeadScores::previous, "mean weight of the key before the level one (Olsson et al. 2022)")
       .def_ro("duplicate", &HeadScores::duplicate, "mean of the weights of earlier keys with the query's own token")
       .def_ro("induction", &HeadScores::induction, "mean of the weights of keys that come right after such a key")
@@ -280,8 +321,16 @@ void bind_scores_class(nb::module_& m) {
       .def_ro("entropy", &HeadScores::entropy, "mean entropy, in nats")
       .def_ro("effective_keys", &HeadScores::effective_keys, "exp(entropy)")
       .def_ro("distance", &HeadScores::distance, "mean distance; None where no offset is known")
-      .def_ro("kind", &HeadScores::kind,
-              "the first that holds: 'sink' > 0.3, 'previous' > 0.4, 'induction' > 0.3, 'local' > 0.8; else 'broad'")
+      .def_ro("rows", &HeadScores::rows, "how many queries see a key")
+      .def_ro("keys_seen", &HeadScores::keys_seen, "exp of the mean ln(keys that a query sees)")
+      .def_prop_ro(
+          "excess", [](const HeadScores& s) { return dict_of(s.excess); }, excess_doc)
+      .def_prop_ro(
+          "labels", [](const HeadScores& s) { return list_of(s.labels); }, labels_doc)
+      .def_ro("without_sink", &HeadScores::without_sink, "a WithoutSink where the label 'sink' holds, else None")
+      .def("has_label", &HeadScores::has_label, nb::arg("name"),
+           "Whether it is among the labels, or among those without the sink.")
+      .def_prop_ro("label_text", &HeadScores::label_text, "the labels as text: 'sink .81; besides: induction .69'")
       .def("__repr__", &describe);
 }
 

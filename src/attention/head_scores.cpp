@@ -1,29 +1,82 @@
 #include "attention/head_scores.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <numbers>
+#include <span>
 
 #include "attention/compute.h"
+#include "attention/operands.h"
 #include "core/message.h"
 
 namespace attend {
 
 namespace {
 
+using kernels::Probes;
+
 constexpr std::int64_t near_keys = 8;
 
-// Equal numbers for equal tokens, counted in the order in which they come: f32 holds 2^24 of them. One number before
-// them, and a vector's after, that equal none.
+// ---- Labels ----
+
+// Random logits over 5 tokens reach a sink's excess of 0.5 one time in a hundred, over 20 of 0.1.
+constexpr std::int64_t least_rows = 8;
+constexpr double least_range = 0.1;
+// A row that gives its sink more than 0.99 says little of what it does besides.
+constexpr double least_kept = 0.01;
+constexpr double focused_keys = 3;
+
+struct Rule {
+  std::string_view name;
+  std::optional<double> HeadKinds::*excess;
+  double threshold;
+};
+// A third of what a head could do beyond uniform attention.
+constexpr std::array<Rule, 6> rules = {{{"sink", &HeadKinds::sink, 0.3},
+                                        {"self", &HeadKinds::self, 0.3},
+                                        {"previous", &HeadKinds::previous, 0.3},
+                                        {"duplicate", &HeadKinds::duplicate, 0.3},
+                                        {"induction", &HeadKinds::induction, 0.3},
+                                        {"local", &HeadKinds::local, 0.5}}};
+
+// known: whether enough of the head is known to say that it does nothing of it.
+std::vector<HeadLabel> labels_of(const HeadKinds& excess, bool known, double effective_keys, double keys_seen) {
+  std::vector<HeadLabel> labels;
+  const auto holds = [&](const Rule& rule) { return (excess.*rule.excess).value_or(0) > rule.threshold; };
+  for (const Rule& rule : rules) {
+    // Every head that looks at the previous key looks nearby.
+    const bool nearer = rule.name == "local" && std::ranges::any_of(labels, [](const HeadLabel& label) {
+                          return label.name == "self" || label.name == "previous";
+                        });
+    if (holds(rule) && !nearer) labels.push_back({rule.name, *(excess.*rule.excess)});
+  }
+  std::ranges::stable_sort(labels, std::greater(), &HeadLabel::value);
+  if (!labels.empty() || !known) return labels;
+  const bool broad = effective_keys > keys_seen / 2;
+  return {{broad ? "broad" : effective_keys < focused_keys ? "focused" : "other", effective_keys}};
+}
+
+// ---- Tokens ----
+
+// Equal numbers for equal tokens, of the 2^24 that f32 holds: the ids themselves, or where these go beyond that,
+// numbers in the order in which they come. One number before them, and a vector's after, that equal none.
 std::vector<float> number_tokens(const char* function, const View& tokens) {
-  constexpr std::size_t padding = 16, most = std::size_t{1} << 24;
-  std::vector<float> numbers{-1};
-  std::map<std::int64_t, float> known;
+  constexpr std::int64_t padding = 16, most = 1 << 24;
   const Tensor list = tokens.clone();
-  for (std::int64_t j = 0; j < list.count(); ++j) {
-    const auto [at, is_new] = known.try_emplace(list.data<std::int64_t>()[j], static_cast<float>(known.size()));
-    if (is_new && known.size() > most) fail(ErrorCode::bad_value, function, "tokens: more than {} kinds", most);
-    numbers.push_back(at->second);
+  const std::span<const std::int64_t> ids(list.data<std::int64_t>(), static_cast<std::size_t>(list.count()));
+  std::vector<float> numbers{-1};
+  if (std::ranges::all_of(ids, [](std::int64_t id) { return id >= 0 && id < most; })) {
+    numbers.insert(numbers.end(), ids.begin(), ids.end());
+  } else {
+    std::map<std::int64_t, float> known;
+    for (const std::int64_t id : ids) {
+      numbers.push_back(known.try_emplace(id, static_cast<float>(known.size())).first->second);
+    }
+    if (std::ssize(known) > most) fail(ErrorCode::bad_value, function, "tokens: more than {} kinds", most);
   }
   numbers.insert(numbers.end(), padding, -1.0f);
   return numbers;
@@ -50,122 +103,391 @@ void take_tokens(const char* function, SummaryProblem& x, const View& tokens) {
   }
 }
 
+// ---- One head ----
+
 // HeadSums in double: of the top keys, the first ones.
 struct Numbers {
   explicit Numbers(const HeadSums& sums)
-      : B(sums.seen.size(0)), H(sums.seen.size(1)), Tq(sums.seen.size(2)), Tk(sums.received.size(2)) {
+      : of(sums),
+        B(sums.seen.size(0)),
+        H(sums.seen.size(1)),
+        Tq(sums.seen.size(2)),
+        Tk(sums.received.size(2)),
+        top(sums.top_keys.size(3)) {
     seen = wide(sums.seen), entropy = wide(sums.entropy), distance = wide(sums.distance);
-    received = wide(sums.received), seen_by = wide(sums.seen_by);
-    top_keys = wide(sums.top_keys.select(3, 0)), top_weights = wide(sums.top_weights.select(3, 0));
+    received = wide(sums.received), seen_by = wide(sums.seen_by), uniform = wide(sums.uniform);
+    top_weights = wide(sums.top_weights);
+    top_keys = tensors_.emplace_back(sums.top_keys.clone()).data<std::int64_t>();
+    if (sums.has_distance) probe_weights = wide(sums.probe_weights), probe_keys = wide(sums.probe_keys);
+    if (sums.sink_weights) sink_weights = wide(*sums.sink_weights);
+    if (sums.tokens) tokens = tensors_.emplace_back(sums.tokens->clone()).data<std::int64_t>();
   }
 
-  std::int64_t B, H, Tq, Tk;
-  double *seen, *entropy, *distance, *received, *seen_by, *top_keys, *top_weights;
+  const std::int64_t* tokens_of(std::int64_t b) const {
+    return tokens && of.tokens->rank() == 2 ? tokens + b * Tk : tokens;
+  }
+
+  const HeadSums& of;
+  std::int64_t B, H, Tq, Tk, top;
+  double *seen, *entropy, *distance, *received, *seen_by, *uniform, *top_weights;
+  double *probe_weights = nullptr, *probe_keys = nullptr, *sink_weights = nullptr;
+  const std::int64_t *top_keys, *tokens = nullptr;
 
  private:
-  double* wide(const View& view) {
-    tensors_.push_back(view.to(DType::f64));
-    return tensors_.back().data<double>();
-  }
+  double* wide(const View& view) { return tensors_.emplace_back(view.to(DType::f64)).data<double>(); }
 
   std::vector<Tensor> tensors_;
 };
 
+struct Sink {
+  std::int64_t key = -1;
+  double mean = 0, uniform = 0;  // uniform: the largest mean weight that uniform attention would give a key
+  double rows = 0;
+};
+
 // A query that sees one key alone gives it all that it has, whatever the head does: it does not make a sink. Nor do the
 // few queries that see a causal model's last keys, where any head that looks nearby gives them much.
-void find_sink(HeadScores& scores, Numbers& found, std::int64_t at) {
+Sink find_sink(Numbers& found, std::int64_t at) {
   double *received = found.received + at * found.Tk, *seen_by = found.seen_by + at * found.Tk;
+  double* uniform = found.uniform + at * found.Tk;
   for (std::int64_t i = at * found.Tq; i < (at + 1) * found.Tq; ++i) {
-    const auto key = static_cast<std::int64_t>(found.top_keys[i]);
+    const std::int64_t key = found.top_keys[i * found.top];
     if (found.seen[i] != 1 || key < 0) continue;
-    received[key] -= found.top_weights[i], seen_by[key] -= 1;
+    received[key] -= found.top_weights[i * found.top], seen_by[key] -= 1, uniform[key] -= 1;
   }
   const double most = found.Tk > 0 ? *std::max_element(seen_by, seen_by + found.Tk) : 0;
+  Sink sink;
   for (std::int64_t j = 0; j < found.Tk; ++j) {
-    if (seen_by[j] <= 0 || 2 * seen_by[j] < most || !(received[j] / seen_by[j] > scores.sink)) continue;
-    scores.sink = received[j] / seen_by[j], scores.sink_key = j;
+    if (seen_by[j] <= 0 || 2 * seen_by[j] < most) continue;
+    sink.uniform = std::max(sink.uniform, uniform[j] / seen_by[j]);
+    if (received[j] / seen_by[j] > sink.mean)
+      sink.mean = received[j] / seen_by[j], sink.key = j, sink.rows = seen_by[j];
   }
+  return sink;
 }
 
-HeadScores score_head(const HeadSums& sums, Numbers& found, std::int64_t at) {
-  HeadScores scores{.batch = at / found.H, .head = at % found.H};
-  double rows = 0, distance = 0;
-  for (std::int64_t i = at * found.Tq; i < (at + 1) * found.Tq; ++i) {
-    if (found.seen[i] == 0) continue;
-    rows += 1;
-    scores.entropy += found.entropy[i];
-    distance += found.distance[i];
-  }
-  const auto mean = [](double sum, double count) { return count > 0 ? sum / count : 0; };
-  scores.entropy = mean(scores.entropy, rows), scores.effective_keys = std::exp(scores.entropy);
-  find_sink(scores, found, at);
-  if (sums.has_distance) {
-    const double* probes = sums.probes[static_cast<std::size_t>(at)].sums;
-    scores.distance = mean(distance, rows);
-    scores.previous = mean(probes[kernels::Probes::previous], sums.with_previous[static_cast<std::size_t>(at)]);
-    scores.local = mean(probes[kernels::Probes::local], rows);
-    if (sums.has_tokens) {
-      scores.duplicate = mean(probes[kernels::Probes::duplicate], rows);
-      scores.induction = mean(probes[kernels::Probes::induction], rows);
+// (s - u) / (m - u), from sums over the rows of which s is the mean: `rows` see a key that counts, and m is their
+// share.
+std::optional<double> excess_of(double weights, double uniform, double rows, double all_rows) {
+  const double excess = (weights - uniform) / (rows - uniform);
+  if (rows < static_cast<double>(least_rows) || !std::isfinite(excess)) return std::nullopt;
+  return (rows - uniform) / all_rows < least_range ? std::nullopt : std::optional(excess);
+}
+
+// A head's probes, row by row.
+class Tally {
+ public:
+  // keys: how many the row sees; of[kind], weights[kind]: of them that kind's, and their weights.
+  void add(double keys, const double* of, const double* weights) {
+    rows_ += 1;
+    for (std::size_t kind = 0; kind < Probes::kinds; ++kind) {
+      weights_[kind] += weights[kind], uniform_[kind] += of[kind] / keys, seeing_[kind] += of[kind] > 0;
     }
   }
-  scores.kind = kind_of(scores);
+
+  double rows() const { return rows_; }
+  double sum(Probes::Kind kind) const { return weights_[kind]; }
+  // Over the rows that see a key of that kind, and over all.
+  std::optional<double> mean_of_seeing(Probes::Kind kind) const {
+    return seeing_[kind] > 0 ? std::optional(weights_[kind] / seeing_[kind]) : std::nullopt;
+  }
+  std::optional<double> mean(Probes::Kind kind) const {
+    return rows_ > 0 ? std::optional(weights_[kind] / rows_) : std::nullopt;
+  }
+  HeadKinds excess(bool has_tokens) const {
+    HeadKinds found;
+    found.self = excess(Probes::self, seeing_[Probes::self]);
+    found.previous = excess(Probes::previous, seeing_[Probes::previous]);
+    found.local = excess(Probes::local, rows_);
+    if (has_tokens) found.duplicate = excess(Probes::duplicate, rows_);
+    if (has_tokens) found.induction = excess(Probes::induction, rows_);
+    return found;
+  }
+
+ private:
+  std::optional<double> excess(Probes::Kind kind, double rows) const {
+    return excess_of(weights_[kind], uniform_[kind], seeing_[kind], rows);
+  }
+
+  double rows_ = 0;
+  double weights_[Probes::kinds] = {}, uniform_[Probes::kinds] = {}, seeing_[Probes::kinds] = {};
+};
+
+void score_probes(const Numbers& found, std::int64_t at, HeadScores& scores) {
+  Tally tally;
+  double distance = 0;
+  for (std::int64_t i = at * found.Tq; i < (at + 1) * found.Tq; ++i) {
+    if (found.seen[i] == 0) continue;
+    distance += found.distance[i];
+    tally.add(1 / found.seen[i], found.probe_keys + i * Probes::kinds, found.probe_weights + i * Probes::kinds);
+  }
+  if (tally.rows() == 0) return;
+  const bool has_tokens = found.of.tokens.has_value();
+  scores.distance = distance / tally.rows();
+  scores.self = tally.mean_of_seeing(Probes::self), scores.previous = tally.mean_of_seeing(Probes::previous);
+  scores.local = (tally.sum(Probes::self) + tally.sum(Probes::previous) + tally.sum(Probes::local)) / tally.rows();
+  if (has_tokens) scores.duplicate = tally.mean(Probes::duplicate), scores.induction = tally.mean(Probes::induction);
+  const std::optional<double> sink = scores.excess.sink;
+  scores.excess = tally.excess(has_tokens), scores.excess.sink = sink;
+}
+
+// ---- Without the sink ----
+
+// Which of the probes count key j for a query that is level with `level`.
+std::array<bool, Probes::kinds> kinds_of(std::int64_t j, std::int64_t level, const std::int64_t* tokens) {
+  std::array<bool, Probes::kinds> of{};
+  of[Probes::self] = j == level, of[Probes::previous] = j == level - 1;
+  of[Probes::local] = std::abs(level - j) <= near_keys && j != level && j != level - 1;
+  if (!tokens) return of;
+  of[Probes::duplicate] = j < level && tokens[j] == tokens[level];
+  of[Probes::induction] = j > 0 && j <= level && tokens[j - 1] == tokens[level];
+  return of;
+}
+
+double weight_in(const Numbers& found, const PairWeight& weight, std::int64_t at, std::int64_t i, std::int64_t key) {
+  const std::int64_t row = (at * found.Tq + i) * found.top;
+  const std::int64_t *begin = found.top_keys + row, *end = begin + found.top;
+  const std::int64_t* listed = std::find(begin, end, key);
+  return listed != end ? found.top_weights[row + (listed - begin)] : weight(at / found.H, at % found.H, i, key);
+}
+
+// None where a row's weight of the sink is not known.
+std::optional<WithoutSink> leave_out_sink(const Numbers& found, const PairWeight& weight, std::int64_t at,
+                                          std::int64_t sink) {
+  WithoutSink rest;
+  Tally tally;
+  double entropy = 0, keys_seen = 0, rows = 0;
+  for (std::int64_t i = 0; i < found.Tq; ++i) {
+    const std::int64_t row = at * found.Tq + i;
+    if (found.seen[row] == 0) continue;
+    const double w = weight_in(found, weight, at, i, sink);
+    if (std::isnan(w)) return std::nullopt;
+    const bool sees = w != hidden_pair;
+    const double taken = sees ? w : 0, keys = std::round(1 / found.seen[row]) - (sees ? 1 : 0), kept = 1 - taken;
+    if (keys == 0) continue;
+    if (kept < least_kept) {
+      ++rest.rows_left_out;
+      continue;
+    }
+    // What the option `sinks` takes is in neither: the weights that are left sum to `all`.
+    const double all = kept - (found.sink_weights ? found.sink_weights[row] : 0);
+    const double of_sink = taken > 0 ? taken * std::log(taken) : 0;
+    entropy += (found.entropy[row] + of_sink) / kept + all / kept * std::log(kept);
+    keys_seen += std::log(keys), rows += 1;
+    if (!found.of.has_distance) continue;
+    double of[Probes::kinds], weights[Probes::kinds];
+    const std::int64_t b = at / found.H;
+    const auto counts = kinds_of(sink, found.of.levels[static_cast<std::size_t>(b)] + i, found.tokens_of(b));
+    for (std::size_t kind = 0; kind < Probes::kinds; ++kind) {
+      const std::size_t place = static_cast<std::size_t>(row) * Probes::kinds + kind;
+      of[kind] = found.probe_keys[place] - (sees && counts[kind] ? 1 : 0);
+      // Of rounded sums: what is left of nothing is nothing.
+      weights[kind] = of[kind] > 0 ? (found.probe_weights[place] - (counts[kind] ? taken : 0)) / kept : 0;
+    }
+    tally.add(keys, of, weights);
+  }
+  if (rows == 0) return rest;
+  rest.effective_keys = std::exp(entropy / rows), rest.keys_seen = std::exp(keys_seen / rows);
+  if (found.of.has_distance) rest.excess = tally.excess(found.of.tokens.has_value());
+  const bool known = rows >= static_cast<double>(least_rows);
+  rest.labels = labels_of(rest.excess, known, rest.effective_keys, rest.keys_seen);
+  return rest;
+}
+
+HeadScores score_head(Numbers& found, const PairWeight& weight, std::int64_t at) {
+  HeadScores scores{.batch = at / found.H, .head = at % found.H};
+  double keys_seen = 0;
+  for (std::int64_t i = at * found.Tq; i < (at + 1) * found.Tq; ++i) {
+    if (found.seen[i] == 0) continue;
+    scores.rows += 1;
+    scores.entropy += found.entropy[i], keys_seen -= std::log(found.seen[i]);
+  }
+  const double rows = static_cast<double>(std::max<std::int64_t>(1, scores.rows));
+  scores.entropy /= rows, scores.effective_keys = std::exp(scores.entropy),
+                          scores.keys_seen = std::exp(keys_seen / rows);
+  const Sink sink = find_sink(found, at);
+  scores.sink_key = sink.key;
+  if (sink.key >= 0) {
+    scores.sink = sink.mean;
+    scores.excess.sink = excess_of(sink.mean * sink.rows, sink.uniform * sink.rows, sink.rows, sink.rows);
+  }
+  if (found.of.has_distance) score_probes(found, at, scores);
+  scores.labels = labels_of(scores.excess, scores.excess.sink.has_value(), scores.effective_keys, scores.keys_seen);
+  const auto is_sink = [](const HeadLabel& label) { return label.name == "sink"; };
+  if (std::ranges::any_of(scores.labels, is_sink)) {
+    scores.without_sink = leave_out_sink(found, weight, at, sink.key);
+  }
   return scores;
 }
 
-std::vector<HeadScores> look(SummaryProblem& x) {
+std::vector<HeadScores> look(SummaryProblem& x, const ProbeTensors& probes, const std::optional<View>& tokens) {
   const Problem& p = x.forward;
   const Dims rows{p.B, p.H, p.Tq}, keys{p.B, p.H, p.Tk}, one{p.B, p.H, p.Tq, 1};
   const auto zeros = [&](const Dims& shape) { return Tensor(shape, x.dtype()); };
   Tensor seen = zeros(rows), entropy = zeros(rows), distance = zeros(rows), received = zeros(keys), lift = zeros(keys);
-  Tensor seen_by = zeros(keys), top_keys(one, DType::i64), top_weights = zeros(one);
+  Tensor seen_by = zeros(keys), uniform = zeros(keys), top_keys(one, DType::i64), top_weights = zeros(one);
+  std::optional<Tensor> sink_weights;
+  if (!p.sinks.empty()) x.to.sink_weights = sink_weights.emplace(zeros(rows)).view();
   std::fill_n(top_keys.data<std::int64_t>(), top_keys.count(), -1);
   x.to.seen = seen.view(), x.to.entropy = entropy.view();
   if (x.has_distance) x.to.distance = distance.view();
   x.to.received = received.view(), x.to.seen_by = seen_by.view(), x.to.lift = lift.view();
+  x.to.uniform = uniform.view();
   x.to.top_keys = top_keys.view(), x.to.top_weights = top_weights.view();
   run_summary(x, make_summary_schedule(x));
-  return scores_of({seen, entropy, distance, received, seen_by, top_keys, top_weights, x.found,
-                    rows_with_previous(x, seen), x.has_distance, !x.tokens.empty()});
+  HeadSums sums{seen,        entropy,        distance,    received, seen_by,        uniform, top_keys,
+                top_weights, probes.weights, probes.keys, {},       x.has_distance, {},      tokens};
+  if (sink_weights) sums.sink_weights = *sink_weights;
+  for (std::int64_t b = 0; b < p.B; ++b) sums.levels.push_back(p.sequence(b).offset);
+  return scores_of(sums, pair_weights(x));
 }
 
 }  // namespace
 
-void want_probes(const char* function, SummaryProblem& x, const std::optional<View>& tokens) {
+ProbeTensors want_probes(const char* function, SummaryProblem& x, const std::optional<View>& tokens) {
   if (tokens) take_tokens(function, x, *tokens);
-  x.probes = x.has_distance, x.near = near_keys;
-  x.found.resize(static_cast<std::size_t>(x.forward.B * x.forward.H));
-}
-
-std::vector<double> rows_with_previous(const SummaryProblem& x, const View& seen) {
+  x.near = near_keys;
   const Problem& p = x.forward;
-  const Tensor wide = seen.to(DType::f64);
-  const double* sees = wide.data<double>();
-  std::vector<double> counts;
-  for (std::int64_t at = 0; at < p.B * p.H; ++at) {
-    const Sequence s = p.sequence(at / p.H);
-    double count = 0;
-    for (std::int64_t i = 0; i < p.Tq; ++i) {
-      const std::int64_t before = i + s.offset - 1;
-      count += sees[at * p.Tq + i] != 0 && before >= 0 && before < s.key_length;
-    }
-    counts.push_back(count);
-  }
-  return counts;
+  ProbeTensors made;
+  made.statistics = Tensor({p.B, p.H, p.Tq, 2}, x.dtype());
+  x.to.statistics = made.statistics.view();
+  if (!x.has_distance) return made;
+  const Dims kinds{p.B, p.H, p.Tq, Probes::kinds};
+  made.weights = Tensor(kinds, x.dtype()), made.keys = Tensor(kinds, x.dtype());
+  x.to.probe_weights = made.weights.view(), x.to.probe_keys = made.keys.view();
+  return made;
 }
 
-std::string_view kind_of(const HeadScores& scores) {
-  if (scores.sink > 0.3) return "sink";
-  if (scores.previous > 0.4) return "previous";
-  if (scores.induction.value_or(0) > 0.3) return "induction";
-  return scores.local > 0.8 ? "local" : "broad";
+PairWeight pair_weights(const SummaryProblem& x) {
+  return [&x](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+    const Sequence sequence = x.forward.sequence(b);
+    const double logit = kernels::reference_logit(x.forward.head(sequence, h), i, j);
+    if (logit == -INFINITY) return hidden_pair;
+    const auto lse = [&](std::int64_t n) {
+      const auto at = operand_at(x.to.statistics, b, h, sequence.query_start + i, n);
+      return load_element(at.dtype, at.data);
+    };
+    return std::min(1.0, std::exp2(logit * std::numbers::log2e - lse(0) - lse(1)));
+  };
 }
 
-std::vector<HeadScores> scores_of(const HeadSums& sums) {
+std::vector<std::int64_t> sink_keys(const HeadSums& sums) {
+  Numbers found(sums);
+  std::vector<std::int64_t> keys;
+  for (std::int64_t at = 0; at < found.B * found.H; ++at) keys.push_back(find_sink(found, at).key);
+  return keys;
+}
+
+std::vector<HeadScores> scores_of(const HeadSums& sums, const PairWeight& weight) {
   Numbers found(sums);
   std::vector<HeadScores> scores;
-  for (std::int64_t at = 0; at < found.B * found.H; ++at) scores.push_back(score_head(sums, found, at));
+  for (std::int64_t at = 0; at < found.B * found.H; ++at) scores.push_back(score_head(found, weight, at));
   return scores;
+}
+
+// ---- As numbers ----
+
+namespace {
+
+template <class Kinds, class Visit>
+void visit_kinds(Kinds& kinds, Visit visit) {
+  for (const Rule& rule : rules) visit(kinds.*rule.excess);
+}
+
+// What is computed from others is not among them: labels, effective_keys.
+template <class Scores, class Rest, class Visit>
+void visit_numbers(Scores& s, Rest& rest, Visit visit) {
+  visit(s.sink), visit(s.sink_key), visit(s.previous), visit(s.duplicate), visit(s.induction), visit(s.local);
+  visit(s.entropy), visit(s.distance);  // version 1 of a recording ends here
+  visit(s.self), visit(s.rows), visit(s.keys_seen);
+  visit_kinds(s.excess, visit);
+  visit_kinds(rest.excess, visit);
+  visit(rest.effective_keys), visit(rest.keys_seen), visit(rest.rows_left_out);
+}
+
+}  // namespace
+
+void write_scores(const HeadScores& scores, double* to) {
+  const WithoutSink none{.effective_keys = NAN, .keys_seen = NAN, .rows_left_out = -1};
+  const WithoutSink& rest = scores.without_sink ? *scores.without_sink : none;
+  visit_numbers(scores, rest, [&](const auto& number) {
+    if constexpr (requires { number.has_value(); }) {
+      *to++ = number.value_or(NAN);
+    } else {
+      *to++ = static_cast<double>(number);
+    }
+  });
+}
+
+HeadScores read_scores(const double* from, std::int64_t keys) {
+  HeadScores scores;
+  WithoutSink rest;
+  visit_numbers(scores, rest, [&](auto& number) {
+    const double read = *from++;
+    using Number = std::remove_reference_t<decltype(number)>;
+    if constexpr (std::is_same_v<Number, std::optional<double>>) {
+      number = std::isnan(read) ? std::nullopt : std::optional(read);
+    } else if constexpr (std::is_same_v<Number, double>) {
+      number = read;
+    } else {  // a whole number that a file may hold anything in place of
+      number = read >= 0 && read < 0x1p53 ? static_cast<std::int64_t>(read) : -1;
+    }
+  });
+  scores.rows = std::max<std::int64_t>(0, scores.rows);
+  if (!scores.distance) scores.previous.reset(), scores.local.reset();  // version 1 has zeros there
+  if (scores.sink_key >= keys) scores.sink_key = -1;
+  if (scores.sink_key < 0) scores.sink.reset();
+  scores.effective_keys = std::exp(scores.entropy);
+  scores.labels = labels_of(scores.excess, scores.excess.sink.has_value(), scores.effective_keys, scores.keys_seen);
+  if (rest.rows_left_out < 0) return scores;
+  rest.labels =
+      labels_of(rest.excess, scores.rows - rest.rows_left_out >= least_rows, rest.effective_keys, rest.keys_seen);
+  scores.without_sink = std::move(rest);
+  return scores;
+}
+
+// ---- Public ----
+
+const std::vector<std::string_view>& HeadKinds::names() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all;
+    for (const Rule& rule : rules) all.push_back(rule.name);
+    return all;
+  }();
+  return names;
+}
+
+const std::optional<double>& HeadKinds::of(std::string_view name) const {
+  const auto rule = std::ranges::find(rules, name, &Rule::name);
+  if (rule == rules.end()) fail(ErrorCode::bad_value, "HeadKinds", "there is no excess {}", name);
+  return this->*rule->excess;
+}
+
+bool HeadScores::has_label(std::string_view name) const {
+  const auto among = [&](const std::vector<HeadLabel>& all) {
+    return std::ranges::find(all, name, &HeadLabel::name) != all.end();
+  };
+  return among(labels) || (without_sink && among(without_sink->labels));
+}
+
+std::string HeadScores::label_text() const {
+  const auto joined = [](const std::vector<HeadLabel>& all) {
+    std::string text;
+    for (const HeadLabel& label : all) {
+      if (!text.empty()) text += ", ";
+      text += label.name;
+      const bool of_excess = std::ranges::find(rules, label.name, &Rule::name) != rules.end();
+      const std::string digits = fmt::format("{:.2f}", label.value);
+      if (of_excess) text += " " + (digits.starts_with("0.") ? digits.substr(1) : digits);
+    }
+    return text;
+  };
+  if (labels.empty()) return "unknown";
+  std::string text = joined(labels);
+  if (without_sink && !without_sink->labels.empty()) {
+    text += "; besides: " + joined(without_sink->labels);
+  }
+  return text;
 }
 
 std::vector<HeadScores> head_scores(const View& q, const View& k, const std::optional<View>& lse,
@@ -178,8 +500,8 @@ std::vector<HeadScores> head_scores(const View& q, const View& k, const std::opt
     }
     SummaryProblem x = SummaryProblem::check(function, q, k, lse, lse_low, options);
     x.want_top(function, 1);
-    want_probes(function, x, tokens);
-    return look(x);
+    const ProbeTensors probes = want_probes(function, x, tokens);
+    return look(x, probes, tokens);
   });
 }
 

@@ -1,6 +1,7 @@
 // From what passes over the weights of a head found to its scores.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "attention/summary.h"
@@ -9,24 +10,39 @@ namespace attend {
 
 // Of all rows and keys, of one pass or of several over rows that follow each other; f32 or f64, but for top_keys.
 struct HeadSums {
-  View seen, entropy, distance;         // [B,H,Tq]; distance also where there is none
-  View received, seen_by;               // [B,H,Tk]
-  View top_keys, top_weights;           // [B,H,Tq,top], top >= 1
-  std::vector<kernels::Probes> probes;  // [B * H]
-  std::vector<double> with_previous;    // [B * H]: rows that see a key, and before whose level one there is one
-  bool has_distance = false, has_tokens = false;
+  View seen, entropy, distance;      // [B,H,Tq]; seen: 1 / how many keys; distance also where there is none
+  View received, seen_by, uniform;   // [B,H,Tk]
+  View top_keys, top_weights;        // [B,H,Tq,top], top >= 1
+  View probe_weights, probe_keys;    // [B,H,Tq,kinds]; with has_distance
+  std::optional<View> sink_weights;  // [B,H,Tq] what the option `sinks` takes
+  bool has_distance = false;
+  std::vector<std::int64_t> levels;  // [B]: the key that row 0 is level with; with has_distance
+  std::optional<View> tokens;        // i64 [Tk] or [B,Tk], where they are known; with has_distance
 };
 
-// Makes the pass look for what scores need besides its views: sums of probes, in `found`. tokens as head_scores() takes
-// them; throws as it does.
-void want_probes(const char* function, SummaryProblem& problem, const std::optional<View>& tokens);
+// A weight of one pair: 0 or more, hidden_pair, or NaN where it is not known.
+inline constexpr double hidden_pair = -1;
+using PairWeight = std::function<double(std::int64_t batch, std::int64_t head, std::int64_t query, std::int64_t key)>;
 
-// HeadSums::with_previous of one pass; seen as in SummaryViews.
-std::vector<double> rows_with_previous(const SummaryProblem& problem, const View& seen);
+// What a pass must find for HeadSums, besides the views that every pass gives.
+struct ProbeTensors {
+  Tensor weights, keys, statistics;
+};
+// Makes the pass look for it. tokens as head_scores() takes them; throws as it does.
+ProbeTensors want_probes(const char* function, SummaryProblem& problem, const std::optional<View>& tokens);
 
-// The kind of a head with these scores.
-std::string_view kind_of(const HeadScores& scores);
+// The weights of a pass that has run, pair by pair, in double.
+PairWeight pair_weights(const SummaryProblem& problem);
 
-std::vector<HeadScores> scores_of(const HeadSums& sums);
+// The key of each item and head [B * H] that could be its sink; -1: none.
+std::vector<std::int64_t> sink_keys(const HeadSums& sums);
+
+// `weight` is asked for pairs that are not among their row's top keys.
+std::vector<HeadScores> scores_of(const HeadSums& sums, const PairWeight& weight);
+
+// As numbers, NaN for what is not known: a recording keeps them. Of a layer of so many keys.
+inline constexpr std::int64_t score_count = 26;
+void write_scores(const HeadScores& scores, double* to);
+HeadScores read_scores(const double* from, std::int64_t keys);
 
 }  // namespace attend

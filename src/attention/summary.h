@@ -22,6 +22,9 @@ struct SummaryViews {
   MutableView map, map_max;             // [B or sequences,H,R,C]
   MutableView weights;                  // [B,H,queries,keys]
   MutableView seen;                     // [B,H,Tq]: 1 / the number of keys that the query sees, or 0
+  MutableView probe_weights;            // [B,H,Tq,kinds] as kernels::Probes has them, and its keys
+  MutableView probe_keys;
+  MutableView statistics;  // [B,H,Tq,2]: the lse that weights are made with, in log2 units, as kernels::BinaryLse
 };
 
 struct SummaryProblem {
@@ -36,12 +39,9 @@ struct SummaryProblem {
     std::int64_t first_row = 0, rows = 0, first_key = 0, keys = 0;
   };
   std::optional<Grid> grid = {};
-  // Of head_scores(): numbers of the keys' tokens for each item of the batch, as kernels::Probes has them; what was
-  // found, [B * H].
-  bool probes = false;
+  // Of probes: numbers of the keys' tokens for each item of the batch, as kernels::Probes has them.
   std::int64_t near = 0;
   std::vector<std::vector<float>> tokens = {};
-  std::vector<kernels::Probes> found = {};
   std::function<void(double)> progress = {};
 
   // Throws Error. Where part of the queries is looked at, the problem is of these alone, or a few more.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "attention/operands.h"
 #include "attention/summary.h"
@@ -9,6 +10,8 @@
 namespace attend {
 
 namespace {
+
+constexpr double log2_e = std::numbers::log2e;
 
 // One query head of one sequence in double, a row at a time.
 class ReferenceSummary {
@@ -65,11 +68,12 @@ class ReferenceSummary {
       const double sink = p_.sinks[static_cast<std::size_t>(h_)];
       *row_of(to.sink_weights, i) = std::exp(std::min(0.0, (sink - lse) - low));
     }
+    if (to.statistics.raw()) row_of(to.statistics, i)[0] = lse * log2_e, row_of(to.statistics, i)[1] = low * log2_e;
     if (to.top_keys.raw()) take_largest(i);
     if (to.received.raw()) add_to_keys(seen);
     if (to.map.raw()) add_to_map(i);
     if (to.weights.raw()) store_weights(i);
-    if (x_.probes) probe(i);
+    if (to.probe_weights.raw()) probe(i);
   }
 
   bool sees(std::int64_t j) const { return steps_.logits[j] != -INFINITY; }
@@ -141,15 +145,20 @@ class ReferenceSummary {
   }
 
   void probe(std::int64_t i) {
-    double* sums = x_.found[static_cast<std::size_t>(s_.b * p_.H + h_)].sums;
+    using Probes = kernels::Probes;
+    double *weights = row_of(x_.to.probe_weights, i), *keys = row_of(x_.to.probe_keys, i);
     const std::int64_t level = i + s_.offset;
     const float* tokens = x_.tokens.empty() ? nullptr : x_.tokens[static_cast<std::size_t>(s_.b)].data() + 1;
     for (std::int64_t j = 0; j < s_.Tk; ++j) {
-      if (j == level - 1) sums[kernels::Probes::previous] += weight(j);
-      if (std::abs(level - j) <= x_.near) sums[kernels::Probes::local] += weight(j);
-      if (!tokens || j >= level) continue;
-      if (tokens[j] == tokens[level]) sums[kernels::Probes::duplicate] += weight(j);
-      if (tokens[j - 1] == tokens[level]) sums[kernels::Probes::induction] += weight(j);
+      if (!sees(j)) continue;
+      const auto add = [&](Probes::Kind kind, bool of_kind) {
+        if (of_kind) weights[kind] += weight(j), keys[kind] += 1;
+      };
+      add(Probes::self, j == level), add(Probes::previous, j == level - 1);
+      add(Probes::local, std::abs(level - j) <= x_.near && j != level && j != level - 1);
+      if (!tokens) continue;
+      add(Probes::duplicate, j < level && tokens[j] == tokens[level]);
+      add(Probes::induction, j <= level && tokens[j - 1] == tokens[level]);
     }
   }
 

@@ -52,12 +52,12 @@ class SummaryRun {
         s_(s),
         scratch_(Tensor::uninitialized({s.workers * s.worker_bytes}, DType::u8)),
         key_sums_(Tensor::uninitialized({s.workers, 3 * s.keys}, DType::f64)),
-        statistics_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, 2})),
-        probes_(x.probes ? s.items.size() : 0),
+        made_(x.to.statistics.raw() ? Tensor() : Tensor::uninitialized({p_.B, p_.H, p_.Tq, 2})),
+        statistics_(x.to.statistics.raw() ? x.to.statistics : made_.view()),
         progress_(s.items.size()) {
     const bool summed = s.sums_bytes > 0 || (!x.lse_low && is_coarse(*x.lse, trusted_lse)) ||
                         (x.lse_low && is_coarse(*x.lse, kernels::coarse_lse));
-    if (summed) sum_rows(p_, statistics_.view());
+    if (summed) sum_rows(p_, statistics_);
     for (std::int64_t b = 0; b < p_.B; ++b) {
       for (std::int64_t h = 0; h < p_.H; ++h) {
         take_lse(b, h, summed);
@@ -88,11 +88,6 @@ class SummaryRun {
     });
     if (thrown) std::rethrow_exception(thrown);
     if (means) for_each_map([&](std::int64_t n, std::int64_t h) { divide_map(n, h); });
-    for (std::size_t at = 0; at < probes_.size(); ++at) {
-      const SummarySchedule::Item& item = s_.items[at];
-      double* sums = x_.found[static_cast<std::size_t>(item.sequence * p_.H + item.head)].sums;
-      for (int kind = 0; kind < kernels::Probes::kinds; ++kind) sums[kind] += probes_[at].sums[kind];
-    }
   }
 
  private:
@@ -100,7 +95,7 @@ class SummaryRun {
 
   // lse in log2 units, as it is given or as it was found.
   void take_lse(std::int64_t b, std::int64_t h, bool summed) {
-    float* to = place_of<float>(statistics_.view(), b, h);
+    float* to = place_of<float>(statistics_, b, h);
     for (std::int64_t i = 0; i < p_.Tq; ++i, to += 2) {
       const kernels::BinaryLse own{to[0], to[1]};
       if (!x_.lse) {
@@ -122,7 +117,7 @@ class SummaryRun {
   // What a sink takes of each row: at most all of it, also where lse was rounded down.
   void weigh_sink(std::int64_t b, std::int64_t h) {
     const double sink = p_.sinks[static_cast<std::size_t>(h)] * std::numbers::log2e;
-    const float* lse = place_of<float>(statistics_.view(), b, h);
+    const float* lse = place_of<float>(statistics_, b, h);
     float* to = place_of<float>(x_.to.sink_weights, b, h);
     for (std::int64_t i = 0; i < p_.Tq; ++i) {
       const double logit = sink - static_cast<double>(lse[2 * i]) - static_cast<double>(lse[2 * i + 1]);
@@ -201,7 +196,7 @@ class SummaryRun {
     kernels::SummaryGroup group = head_of(s, h);
     group.keys_begin = keys.begin + stretch * s_.keys;
     group.keys_end = std::min(group.keys_begin + s_.keys, keys.end);
-    group.lse = place_of<const float>(statistics_.view(), s.b, h, s.query_start);
+    group.lse = place_of<const float>(statistics_, s.b, h, s.query_start);
     group.entropy = place_of<float>(to.entropy, s.b, h, s.query_start);
     group.distance = place_of<float>(to.distance, s.b, h, s.query_start);
     if (to.top_keys.raw()) {
@@ -221,11 +216,11 @@ class SummaryRun {
       group.weights = place_of<float>(to.weights, s.b, h, row) + column;
       group.weights_first = queries.begin, group.weights_row = to.weights.size(3);
     }
-    if (x_.probes) {
-      kernels::Probes& probes = probes_[static_cast<std::size_t>(at)];
-      probes.near = x_.near;
-      if (!x_.tokens.empty()) probes.tokens = x_.tokens[static_cast<std::size_t>(s.b)].data() + 1;
-      group.probes = &probes;
+    if (to.probe_weights.raw()) {
+      group.probes.near = x_.near;
+      if (!x_.tokens.empty()) group.probes.tokens = x_.tokens[static_cast<std::size_t>(s.b)].data() + 1;
+      group.probes.weights = place_of<float>(to.probe_weights, s.b, h, s.query_start);
+      group.probes.keys = place_of<float>(to.probe_keys, s.b, h, s.query_start);
     }
     return group;
   }
@@ -281,8 +276,8 @@ class SummaryRun {
   const SummarySchedule& s_;
   Tensor scratch_;
   Tensor key_sums_;                                  // of each worker's item: received, uniform, seen_by
-  Tensor statistics_;                                // [B,H,Tq,2]
-  std::vector<kernels::Probes> probes_;              // of each item
+  Tensor made_;
+  MutableView statistics_;                           // [B,H,Tq,2]
   std::vector<std::atomic<std::int64_t>> progress_;  // row tiles done, for each head and stretch
 };
 

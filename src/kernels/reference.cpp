@@ -98,15 +98,20 @@ void score_keys(const Head& head, std::int64_t i, Row& row) {
   dot_rows(head.k, head.key_panels, head.Tk, row.query, row.copies, row.scores);
 }
 
-// Step 2: scale; then what else may change a score, and -infinity for every key that the query does not see.
+// What else may change a scaled score; -infinity for a key that the query does not see.
+double logit_of(const Head& head, std::int64_t i, std::int64_t j, double logit) {
+  if (head.rules.softcap > 0) logit = head.rules.softcap * std::tanh(logit / head.rules.softcap);
+  if (head.bias.data) logit += element(head.bias, i, j);
+  if (head.distance_bias.data) logit += distance_bias(head, i, j);
+  logit -= head.alibi_slope * static_cast<double>(std::abs(i + head.rules.offset - j));
+  return visible(head, i, j) ? logit : -infinity;
+}
+
+// Step 2: scale, and the rest of the way to a logit.
 void make_logits(const Head& head, std::int64_t i, Row& row) {
   for (std::int64_t j = 0; j < head.Tk; ++j) {
-    double logit = row.scaled_scores[j] = row.scores[j] * head.rules.scale;
-    if (head.rules.softcap > 0) logit = head.rules.softcap * std::tanh(logit / head.rules.softcap);
-    if (head.bias.data) logit += element(head.bias, i, j);
-    if (head.distance_bias.data) logit += distance_bias(head, i, j);
-    logit -= head.alibi_slope * static_cast<double>(std::abs(i + head.rules.offset - j));
-    row.logits[j] = visible(head, i, j) ? logit : -infinity;
+    row.scaled_scores[j] = row.scores[j] * head.rules.scale;
+    row.logits[j] = logit_of(head, i, j, row.scaled_scores[j]);
   }
 }
 
@@ -216,6 +221,12 @@ void Row::resize(std::int64_t Tk, std::int64_t D, std::int64_t Dv) {
   for (auto* step : {&scores, &scaled_scores, &logits, &weights}) step->resize(Tk);
   context.resize(Dv);
   copies.resize(keys_together * std::max(D, Dv));
+}
+
+double reference_logit(const Head& head, std::int64_t i, std::int64_t j) {
+  double score = 0;
+  for (std::int64_t d = 0; d < head.D; ++d) score += element(head.q, i, d) * element(head.k, j, d);
+  return logit_of(head, i, j, score * head.rules.scale);
 }
 
 void reference_row(const Head& head, std::int64_t i, Row& row) {

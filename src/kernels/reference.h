@@ -62,6 +62,9 @@ struct Row {
 // Query row i of the head, all steps.
 void reference_row(const Head& head, std::int64_t i, Row& row);
 
+// What the softmax sees of one pair; -infinity where the key is not attended to.
+double reference_logit(const Head& head, std::int64_t i, std::int64_t j);
+
 // What a row's backward starts from.
 struct RowGradient {
   SignedVector<double> dcontext;  // [Dv] the gradient of the row's result

@@ -104,7 +104,7 @@ class Summary : public SummaryItem, public InScratch {
     if (group.received) add_to_keys();
     if (group.map.sums) map_.add(tile_.p, tile_.first, tile_.rows, tile_.at, tile_.keys);
     if (group.weights) store_weights();
-    if (group.probes) probe();
+    if (group.probes.weights) probe();
   }
 
   // Sums of exponents times weights, in log2 units, one vector a row.
@@ -288,36 +288,52 @@ class Summary : public SummaryItem, public InScratch {
     }
   }
 
-  // What head_scores() sums up.
+  // What head_scores() is made of.
   void probe() {
+    const Probes& probes = group.probes;
     for (std::int64_t i = 0; i < tile_.rows; ++i) {
-      if (tile_.first_vector[i / height] == tile_.last_vector[i / height]) continue;
+      const std::uint64_t seen = tile_.seen(i) & below(tile_.keys);
+      if (seen == 0) continue;
       // The level key, counted in the tile.
       const std::int64_t level = tile_.first + i + g_.rules.offset - group.keys_begin - tile_.at;
-      const float* p = weights_of(i);
-      double* sums = group.probes->sums;
-      if (level - 1 >= 0 && level - 1 < tile_.keys) sums[Probes::previous] += static_cast<double>(p[level - 1]);
-      const std::int64_t near = group.probes->near;
-      for (std::int64_t j = max_of<std::int64_t>(0, level - near); j < min_of(tile_.keys, level + near + 1); ++j) {
-        sums[Probes::local] += static_cast<double>(p[j]);
+      if (level + probes.near >= 0 && level - probes.near < tile_.keys) {
+        const std::uint64_t self = range(level, level + 1), previous = range(level - 1, level);
+        const std::uint64_t near = range(level - probes.near, level + probes.near + 1);
+        add_probe(i, Probes::self, self & seen);
+        add_probe(i, Probes::previous, previous & seen);
+        add_probe(i, Probes::local, near & seen & ~self & ~previous);
       }
-      if (!group.probes->tokens || level <= 0) continue;
-      const std::int64_t before = min_of(tile_.keys, level);
-      sums[Probes::duplicate] += equal_tokens(i, group.probes->tokens, before);
-      sums[Probes::induction] += equal_tokens(i, group.probes->tokens - 1, before);
+      if (!probes.tokens || level < 0) continue;
+      // One more than the tile's keys: the token before the first of them is the lowest bit.
+      const std::uint64_t same = equal_tokens(i, probes.tokens - 1) & below(level + 1);
+      if (same == 0) continue;
+      add_probe(i, Probes::duplicate, same >> 1 & seen);
+      add_probe(i, Probes::induction, same & seen);
     }
   }
 
-  // Row i's weights of the tile's first `count` keys whose token, in that list, is the query's own.
-  double equal_tokens(std::int64_t i, const float* tokens, std::int64_t count) const {
-    const F own = Simd::set1(group.probes->tokens[tile_.first + i + g_.rules.offset]);
-    const float* of_keys = tokens + group.keys_begin + tile_.at;
+  // The keys [begin, end) of the tile, as bits.
+  std::uint64_t range(std::int64_t begin, std::int64_t end) const {
+    const std::int64_t first = max_of<std::int64_t>(0, begin), last = min_of(tile_.keys, end);
+    return first < last ? between(first, last) : 0;
+  }
+
+  void add_probe(std::int64_t i, Probes::Kind kind, std::uint64_t keys) {
+    const std::int64_t at = (tile_.first + i) * Probes::kinds + kind;
     double sum = 0;
-    for (std::int64_t j = 0; j < count; j += lanes) {
-      std::uint64_t same = Simd::bits(Simd::equal(Simd::load(of_keys + j), own)) & below(count - j);
-      for (; same != 0; same &= same - 1) sum += static_cast<double>(weights_of(i)[j + __builtin_ctzll(same)]);
-    }
-    return sum;
+    group.probes.keys[at] += static_cast<float>(__builtin_popcountll(keys));
+    for (; keys != 0; keys &= keys - 1) sum += static_cast<double>(weights_of(i)[__builtin_ctzll(keys)]);
+    group.probes.weights[at] += static_cast<float>(sum);
+  }
+
+  // Of the tile's keys and one more, which have the token of row i's query in that list.
+  std::uint64_t equal_tokens(std::int64_t i, const float* tokens) const {
+    const F own = Simd::set1(group.probes.tokens[tile_.first + i + g_.rules.offset]);
+    const float* of_keys = tokens + group.keys_begin + tile_.at;
+    std::uint64_t same = 0;
+    for (std::int64_t j = 0; j <= tile_.keys; j += lanes)
+      same |= static_cast<std::uint64_t>(Simd::bits(Simd::equal(Simd::load(of_keys + j), own))) << j;
+    return same;
   }
 
   const Group& g_ = group.forward;

@@ -139,14 +139,15 @@ struct MapBlocks {
   std::int64_t row = 0;         // of both, from one row to the next
 };
 
-// Sums of some of a head's weights, for what it does: w(i, level - 1); those within `near` keys of the level one; those
-// whose key has the query's own token; those whose key comes after it.
+// A row's weights of some of its keys, for what a head does: of the level key; the one before it; the others within
+// `near` keys of it; earlier keys that have the query's own token; keys that come right after such a one.
 struct Probes {
-  enum Kind { previous, local, duplicate, induction, kinds };
+  enum Kind { self, previous, local, duplicate, induction, kinds };
   std::int64_t near = 0;
   // Of each key, equal numbers for equal tokens. One more can be read before them, and 16 after; null: not known.
   const float* tokens = nullptr;
-  double sums[kinds] = {};  // added to
+  float* weights = nullptr;  // [Tq,kinds] added to: the sums of their weights; null: not wanted
+  float* keys = nullptr;     // [Tq,kinds] added to: how many of them the row sees
 };
 
 // What becomes of the weights of one query head and one stretch of keys: an item of work. What is null is not wanted.
@@ -170,7 +171,7 @@ struct SummaryGroup {
   MapBlocks map = {};
   float* weights = nullptr;  // of row weights_first and key keys_begin; only those of visible tiles are written
   std::int64_t weights_first = 0, weights_row = 0;
-  Probes* probes = nullptr;
+  Probes probes = {};
 };
 
 // ---- Kernels ----

@@ -39,7 +39,8 @@ void attend_recorded(const Batch& batch, const AttentionStep& step, const Attent
   AttentionOptions options = plain;
   options.lse_low = true;
   const std::string name = fmt::format("{}.self", step.layer);
-  const RecordCall call{name};
+  RecordCall call{name};
+  call.tokens = View(batch.recorded_ids.data(), DType::i64, {std::ssize(batch.recorded_ids)});
   batch.recorder->check(call, q.shape(), k.shape(), q.dtype(), options);
   const AttentionResult result = attention(q, k, v, options);
   batch.recorder->add(call, q, k, result.lse, *result.lse_low, options);

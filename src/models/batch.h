@@ -18,6 +18,7 @@ struct Batch {
   // layers[l][s]: layer l's cache of sequence s; no layers: there are none
   std::vector<std::vector<KvCache*>> layers;
   Recorder* recorder = nullptr;
+  std::vector<std::int64_t> recorded_ids = {};  // where there is a recorder: of all keys, what a cache has counted
 
   std::int64_t sequences() const { return static_cast<std::int64_t>(starts.size()) - 1; }
 };

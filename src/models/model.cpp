@@ -28,6 +28,7 @@ void ModelCache::truncate(std::int64_t length) {
   if (length < 0 || length > this->length())
     fail(ErrorCode::bad_value, "ModelCache.truncate", "length is {}, expected 0 to {}", length, this->length());
   for (KvCache& layer : layers_) layer.truncate(length);
+  ids_.resize(static_cast<std::size_t>(length));
 }
 
 const ModelInfo& Model::info() const {
@@ -100,7 +101,8 @@ Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const M
               .positions = {},
               .types = call.types,
               .layers = {},
-              .recorder = call.recorder};
+              .recorder = call.recorder,
+              .recorded_ids = {}};
   if (!call.types.empty() && call.types.size() != ids.size())
     fail(ErrorCode::bad_value, function, "{} types for {} ids", call.types.size(), ids.size());
   if (!call.types.empty() && info.decoder())
@@ -142,15 +144,26 @@ Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) 
       lengths.push_back(cache->length());
     }
   }
+  if (call.recorder) {
+    if (!call.caches.empty()) batch.recorded_ids = call.caches[0]->ids_;
+    batch.recorded_ids.insert(batch.recorded_ids.end(), ids.begin(), ids.end());
+  }
   const MemoryReuse reuse;  // one layer's tensors are as large as the next one's
   try {
     Tensor hidden = std::visit([&](const auto& family) { return family.forward(batch); }, parts_->family);
     check_finite(hidden);
+    for (std::size_t s = 0; s < call.caches.size(); ++s) {
+      const auto own = ids.subspan(static_cast<std::size_t>(batch.starts[s]),
+                                   static_cast<std::size_t>(batch.starts[s + 1] - batch.starts[s]));
+      call.caches[s]->ids_.insert(call.caches[s]->ids_.end(), own.begin(), own.end());
+    }
     return hidden;
   } catch (...) {  // what the layers so far have added to the caches is taken back
     for (const auto& layer : batch.layers) {
       for (std::size_t s = 0; s < layer.size(); ++s) layer[s]->truncate(std::min(lengths[s], layer[s]->length()));
     }
+    for (std::size_t s = 0; s < lengths.size(); ++s)
+      call.caches[s]->ids_.resize(static_cast<std::size_t>(std::min(lengths[s], std::ssize(call.caches[s]->ids_))));
     throw;
   }
 }

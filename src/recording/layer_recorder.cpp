@@ -73,6 +73,9 @@ LayerRecorder::LayerRecorder(const RecordOptions& options, const RecordCall& cal
   top_weights_ = make({q[0], q[1], 0, options.top}, numbers_dtype_);
   entropy_ = make(rows, numbers_dtype_), distance_ = make(rows, numbers_dtype_), seen_ = make(rows, numbers_dtype_);
   sink_weights_ = make(rows, numbers_dtype_);
+  const Dims kinds{q[0], q[1], 0, kernels::Probes::kinds};
+  probe_weights_ = make(kinds, numbers_dtype_), probe_keys_ = make(kinds, numbers_dtype_);
+  sink_column_ = make(rows, DType::f64);
   received_ = make(rows, DType::f64), uniform_ = make(rows, DType::f64), seen_by_ = make(rows, DType::f64);
   q_ = make({q[0], q[1], 0, q[3]}, dtype), k_ = make({k[0], k[1], 0, k[3]}, dtype);
   layer_.row_blocks = options.grows ? options.map.rows : std::min(options.map.rows, q[2]);
@@ -118,6 +121,9 @@ std::int64_t LayerRecorder::bytes_with(const CallPlace& place, const AttentionOp
     bytes += x->bytes_for(Tq);
   }
   if (layer_.has_sinks) bytes += sink_weights_.bytes_for(Tq);
+  if (options_.grows) {
+    for (const Growing* x : {&probe_weights_, &probe_keys_, &sink_column_}) bytes += x->bytes_for(Tq);
+  }
   for (const Growing* x : {&received_, &uniform_, &seen_by_}) bytes += x->bytes_for(Tk);
   if (options_.keep_qk) bytes += q_.bytes_for(Tq) + k_.bytes_for(Tk) + kept_bytes(options);
   for (const KeptCall& call : kept_) bytes += bytes_of(call);
@@ -140,7 +146,7 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
   layer_.has_tokens &= tokens.has_value();
   std::optional<View> ids;
   if (layer_.has_tokens) ids = tokens->slice(-1, place.keys.begin, place.keys.end);
-  want_probes(function, x, ids);
+  ProbeTensors probes = want_probes(function, x, ids);
   make_room(place, given);
 
   const Dims rows{layer_.batch, H_, x.forward.Tq}, keys{layer_.batch, H_, x.forward.Tk};
@@ -171,11 +177,11 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
   lse_.append(lse), lse_low_.append(lse_low);
   take_keys(s, uniform, seen_by, place);
   if (options_.grows) take_seeing(seen, place);
-  take_probes(x, seen);
   seen_.append(std::move(seen));
   keep(place, q, k, options, x.forward.scale);
   layer_.queries = place.queries.end, layer_.keys = place.keys.end, ++calls_;
   if (calls_ == 1) lift_ = std::move(s.lift);
+  take_probes(x, std::move(probes), tokens, place);
   bytes_ = bytes_with({{0, layer_.queries}, {0, layer_.keys}, 0, {}}, {});
 }
 
@@ -188,13 +194,39 @@ void LayerRecorder::take_rows(SummaryProblem& x, AttentionSummary& s, const Call
   if (layer_.has_sinks && x.to.sink_weights.raw()) sink_weights_.append(std::move(*s.sink_weights));
 }
 
-void LayerRecorder::take_probes(const SummaryProblem& x, const View& seen) {
-  const std::vector<double> previous = rows_with_previous(x, seen);
-  probes_.resize(x.found.size()), with_previous_.resize(previous.size());
-  for (std::size_t at = 0; at < x.found.size(); ++at) {
-    for (int kind = 0; kind < kernels::Probes::kinds; ++kind) probes_[at].sums[kind] += x.found[at].sums[kind];
-    with_previous_[at] += previous[at];
+// Scores are made at once where no rows can follow: what they are made of takes half as much as top keys do.
+void LayerRecorder::take_probes(const SummaryProblem& x, ProbeTensors probes, const std::optional<View>& tokens,
+                                const CallPlace& place) {
+  if (calls_ == 1 && layer_.kind == "cross") level_ = place.offset.value_or(0);
+  layer_.has_tokens &= layer_.has_distance;
+  tokens_ = layer_.has_tokens ? tokens->slice(-1, 0, layer_.keys).clone() : Tensor();
+  if (x.has_distance) probe_weights_.append(std::move(probes.weights)), probe_keys_.append(std::move(probes.keys));
+  if (options_.grows) return take_sink(x, place);
+  scores_ = scores(pair_weights(x));
+  if (x.has_distance) probe_weights_.take(), probe_keys_.take();
+}
+
+// The weights that rows give to what may be their sink: later no query will be there to make them of. Another key may
+// turn out to be the sink; most rows have that among their top keys.
+void LayerRecorder::take_sink(const SummaryProblem& x, const CallPlace& place) {
+  if (sink_keys_.empty()) sink_keys_ = sink_keys(sums());
+  const std::int64_t Tq = x.forward.Tq;
+  Tensor column({layer_.batch, H_, Tq}, DType::f64);
+  const PairWeight weight = pair_weights(x);
+  for (std::int64_t at = 0; at < layer_.batch * H_; ++at) {
+    const std::int64_t key = sink_keys_[static_cast<std::size_t>(at)] - place.keys.begin;
+    for (std::int64_t i = 0; i < Tq; ++i) {
+      // A window's cache no longer has it.
+      column.data<double>()[at * Tq + i] = key < 0 ? hidden_pair : weight(at / H_, at % H_, i, key);
+    }
   }
+  sink_column_.append(column.view());
+}
+
+double LayerRecorder::sink_weight(std::int64_t batch, std::int64_t head, std::int64_t query, std::int64_t key) const {
+  const std::int64_t at = batch * H_ + head;
+  if (sink_keys_[static_cast<std::size_t>(at)] != key) return NAN;
+  return sink_column_.view().item({batch, head, query});
 }
 
 void LayerRecorder::keep(const CallPlace& place, const View& q, const View& k, const AttentionOptions& options,
@@ -315,32 +347,40 @@ void LayerRecorder::divide_map() {
   layer_.column_range = C * (layer_.column_range / layer_.column_blocks), layer_.column_blocks = C;
 }
 
-Tensor LayerRecorder::scores() {
-  const HeadSums sums{seen_.view(),
-                      entropy_.view(),
-                      distance_.view(),
-                      received_.view(),
-                      seen_by_.view(),
-                      top_keys_.view(),
-                      top_weights_.view(),
-                      probes_,
-                      with_previous_,
-                      layer_.has_distance,
-                      layer_.has_tokens && layer_.has_distance};
+HeadSums LayerRecorder::sums() const {
+  HeadSums sums{seen_.view(),
+                entropy_.view(),
+                distance_.view(),
+                received_.view(),
+                seen_by_.view(),
+                uniform_.view(),
+                top_keys_.view(),
+                top_weights_.view(),
+                {},
+                {},
+                {},
+                layer_.has_distance,
+                std::vector<std::int64_t>(static_cast<std::size_t>(layer_.batch), level_),
+                {}};
+  if (layer_.has_distance) sums.probe_weights = probe_weights_.view(), sums.probe_keys = probe_keys_.view();
+  if (layer_.has_sinks) sums.sink_weights = sink_weights_.view();
+  if (layer_.has_tokens) sums.tokens = tokens_;
+  return sums;
+}
+
+Tensor LayerRecorder::scores(const PairWeight& weight) const {
   Tensor table({layer_.batch, H_, score_count}, DType::f64);
   double* to = table.data<double>();
-  for (const HeadScores& s : scores_of(sums)) {
-    for (const double number : {s.sink, static_cast<double>(s.sink_key), s.previous, s.duplicate.value_or(NAN),
-                                s.induction.value_or(NAN), s.local, s.entropy, s.distance.value_or(NAN)}) {
-      *to++ = number;
-    }
-  }
+  for (const HeadScores& head : scores_of(sums(), weight)) write_scores(head, to), to += score_count;
   return table;
 }
 
 RecordedLayer LayerRecorder::finish(const std::string& prefix, TensorMap& to) {
   const auto put = [&](const char* name, Tensor tensor) { to.emplace(prefix + "." + name, std::move(tensor)); };
-  put("scores", scores());
+  if (options_.grows) {
+    scores_ = scores([this](auto b, auto h, auto i, auto j) { return sink_weight(b, h, i, j); });
+  }
+  put("scores", std::move(scores_));
   if (options_.grows) divide_map();
   if (!shows_pairs(layer_)) put("map_max", std::move(map_max_));
   put("map", std::move(map_));
@@ -361,7 +401,6 @@ RecordedLayer LayerRecorder::finish(const std::string& prefix, TensorMap& to) {
   put("entropy", entropy_.take());
   if (layer_.has_distance) put("distance", distance_.take());
   if (layer_.has_sinks) put("sink_weights", sink_weights_.take());
-  layer_.has_tokens &= layer_.has_distance;
   if (options_.keep_qk) put("q", q_.take()), put("k", k_.take());
   for (std::size_t n = 0; n < kept_.size(); ++n) {
     for (auto& [name, tensor] : kept_[n].tensors) {

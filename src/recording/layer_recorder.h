@@ -18,10 +18,6 @@ struct CallPlace {
   std::optional<std::int64_t> offset = {};  // in the call
 };
 
-// Of a head in the tensor "scores" [B,H,8]: sink, sink_key, previous, duplicate, induction, local, entropy, distance;
-// NaN for what is not known.
-constexpr std::int64_t score_count = 8;
-
 class LayerRecorder {
  public:
   LayerRecorder(const RecordOptions& options, const RecordCall& call, const Dims& q, const Dims& k, DType dtype,
@@ -43,14 +39,18 @@ class LayerRecorder {
  private:
   void take_rows(SummaryProblem& x, AttentionSummary& summary, const CallPlace& place);
   void take_keys(const AttentionSummary& summary, const View& uniform, const View& seen_by, const CallPlace& place);
-  void take_probes(const SummaryProblem& x, const View& seen);
+  void take_probes(const SummaryProblem& x, ProbeTensors probes, const std::optional<View>& tokens,
+                   const CallPlace& place);
+  void take_sink(const SummaryProblem& x, const CallPlace& place);
+  HeadSums sums() const;
   void keep(const CallPlace& place, const View& q, const View& k, const AttentionOptions& options, double scale);
   void take_seeing(const View& seen, const CallPlace& place);
   void make_room(const CallPlace& place, const AttentionOptions& attention);
   void double_rows();
   void double_columns();
   void divide_map();
-  Tensor scores();
+  Tensor scores(const PairWeight& weight) const;
+  double sink_weight(std::int64_t batch, std::int64_t head, std::int64_t query, std::int64_t key) const;
 
   RecordOptions options_;
   RecordedLayer layer_;
@@ -63,8 +63,12 @@ class LayerRecorder {
   Tensor lift_;           // of the first call
   Tensor map_, map_max_;  // [B,H,R,C]; sums where the recording grows
   Tensor seeing_;         // [B,H,R] f64: how many queries of a map's row see a key
-  std::vector<kernels::Probes> probes_;
-  std::vector<double> with_previous_;
+  Growing probe_weights_, probe_keys_;  // [B,H,Tq,kinds]
+  // Where the recording grows: the keys that were the heads' sinks in the first call, and their weights [B,H,Tq].
+  std::vector<std::int64_t> sink_keys_;
+  Growing sink_column_;
+  Tensor tokens_;  // the ids of all keys, where they are known
+  Tensor scores_;  // of a recording that does not grow, once its call has come
   std::vector<KeptCall> kept_;
 };
 

@@ -1,7 +1,6 @@
 #include "recording/recording.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "attention/head_scores.h"
 #include "core/message.h"
@@ -28,10 +27,6 @@ Range within(const Range& wanted, const Range& range) {
   return {begin - range.begin, std::clamp(wanted.end, begin, std::max(begin, range.end)) - range.begin};
 }
 
-std::optional<double> known(double number) {
-  return std::isnan(number) ? std::nullopt : std::optional(number);
-}
-
 const std::vector<std::vector<std::string>>& fitting(const std::vector<std::vector<std::string>>& tokens,
                                                      const RecordedLayer& layer, std::int64_t count) {
   static const std::vector<std::vector<std::string>> none;
@@ -45,6 +40,14 @@ bool of_decoder(const RecordedLayer& layer) {
 }
 
 }  // namespace
+
+std::string head_name(std::string_view layer, std::int64_t head) {
+  constexpr std::string_view self = ".self";
+  const std::string_view number = layer.substr(0, layer.size() - std::min(layer.size(), self.size()));
+  const bool one_stack =
+      layer.ends_with(self) && !number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos;
+  return fmt::format("{}.{}", one_stack ? number : layer, head);
+}
 
 std::string tensor_name(std::int64_t layer, std::string_view name) {
   return fmt::format("layers.{}.{}", layer, name);
@@ -185,12 +188,8 @@ std::vector<HeadScores> Recording::scores(std::int64_t layer) const {
   std::vector<HeadScores> scores;
   for (std::int64_t b = 0; b < x.batch; ++b) {
     for (const std::int64_t head : x.heads) {
-      HeadScores s{
-          .batch = b, .head = head, .sink = from[0], .previous = from[2], .local = from[5], .entropy = from[6]};
-      s.sink_key = from[1] >= 0 && from[1] < static_cast<double>(x.keys) ? static_cast<std::int64_t>(from[1]) : -1;
-      s.duplicate = known(from[3]), s.induction = known(from[4]), s.distance = known(from[7]);
-      s.effective_keys = std::exp(s.entropy), s.kind = kind_of(s);
-      scores.push_back(s), from += score_count;
+      HeadScores& s = scores.emplace_back(read_scores(from, x.keys));
+      s.batch = b, s.head = head, from += score_count;
     }
   }
   return scores;

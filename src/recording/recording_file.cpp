@@ -4,6 +4,7 @@
 #include <set>
 
 #include "attention/compute.h"
+#include "attention/head_scores.h"
 #include "core/message.h"
 #include "core/utf8.h"
 #include "io/json_member.h"
@@ -16,7 +17,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view metadata_key = "attend.recording";
-constexpr std::int64_t version = 1;
+constexpr std::int64_t version = 2;
+constexpr std::int64_t scores_of_version_1 = 8;
 
 // ---- Writing ----
 
@@ -204,6 +206,18 @@ void Recording::save(const std::filesystem::path& path) const {
   }
 }
 
+// Version 1 has the first of today's scores; the others are not known.
+void Recording::widen_scores() {
+  for (std::int64_t n = 0; n < std::ssize(layers_); ++n) {
+    const std::string name = tensor_name(n, "scores");
+    const Tensor few = *find(name);
+    Tensor all({few.size(0), few.size(1), score_count}, DType::f64);
+    std::fill_n(all.data<double>(), all.count(), NAN);
+    all.view().slice(2, 0, scores_of_version_1).copy_from(few);
+    tensors_.insert_or_assign(name, std::move(all));
+  }
+}
+
 Recording Recording::load(const std::filesystem::path& path) {
   constexpr const char* function = "Recording::load";
   return with_memory(function, {}, {}, [&] {
@@ -218,9 +232,8 @@ Recording Recording::load(const std::filesystem::path& path) {
     const Place inner = place.in(metadata_key);
     const json value = parse_json(inner, found->second);
     const Member root(inner, value);
-    if (root["version"].whole(1) != version) {
-      fail_at(inner, "version {}, expected {}: another attend wrote it", root["version"].whole(1), version);
-    }
+    const std::int64_t written = root["version"].whole(1);
+    if (written > version) fail_at(inner, "version {}, expected 1 to {}: another attend wrote it", written, version);
     recording.model = root["model"].text();
     recording.tokens = read_tokens(root, "tokens"), recording.decoder_tokens = read_tokens(root, "decoder_tokens");
     TensorCheck check(place, file->tensors);
@@ -230,7 +243,10 @@ Recording Recording::load(const std::filesystem::path& path) {
       const RecordedLayer& layer = recording.layers_.emplace_back(read_layer(each));
       if (!names.insert(layer.name).second) fail_at(each.place(), "name {} comes twice", quote(layer.name));
       const std::int64_t n = std::ssize(recording.layers_) - 1;
-      for (const LayerTensor& tensor : tensors_of(layer)) check.expect(tensor_name(n, tensor.name), &tensor);
+      for (LayerTensor tensor : tensors_of(layer)) {
+        if (tensor.name == "scores" && written == 1) tensor.shape[2] = scores_of_version_1;
+        check.expect(tensor_name(n, tensor.name), &tensor);
+      }
       for (std::size_t call = 0; call < layer.calls.size() && layer.has_qk; ++call) {
         for (const std::string& name : layer.calls[call].tensors) {
           check.expect(tensor_name(n, fmt::format("calls.{}.{}", call, name)));
@@ -238,6 +254,7 @@ Recording Recording::load(const std::filesystem::path& path) {
       }
     }
     check.nothing_else();
+    if (written == 1) recording.widen_scores();
     return recording;
   });
 }

@@ -9,6 +9,7 @@ import subprocess
 import termios
 from fcntl import ioctl
 
+import head_oracle
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -132,7 +133,7 @@ def test_table(attend, inputs):
     table = attend("q.npy", "k.npy", *CAUSAL, "--summary")
     assert table.splitlines()[0] == "q [2,4,11,8]  k [2,2,13,8]  f32"
     assert table.splitlines()[1].split() == ["batch", "head", "entropy", "keys", "distance", "sink", "at", "key", "lift", "at",
-                                             "key", "kind"]
+                                             "key", "labels"]
     visible = J <= I + OFFSET
     weights = softmax(inputs["q"], inputs["k"], visible)[0]
     expected = summary(weights, visible)
@@ -151,7 +152,7 @@ def test_table(attend, inputs):
         # Half of the last digit, and what f32 rounds.
         errors = abs(np.array(row[2:9], float) - numbers)
         assert (errors <= [6e-4, 0.06, 0.06, 6e-4, 0, 6e-3, 0]).all(), (row, numbers)
-        assert row[9] in ("sink", "previous", "local", "broad")
+        assert row[9:] == head_oracle.text(head_oracle.scores(weights[at], visible, offset=OFFSET)).split()
 
 
 def test_table_of_heads_that_are_known(attend, tmp_path):
@@ -162,7 +163,7 @@ def test_table_of_heads_that_are_known(attend, tmp_path):
     np.save(tmp_path / "q.npy", np.stack([ones, places, np.zeros_like(places)]))
     np.save(tmp_path / "k.npy", 20 * np.stack([np.outer(np.arange(t) == 3, np.ones(t)).astype(np.float32), previous, places]))
     rows = rows_of(attend("q.npy", "k.npy", "--scale=1", "--offset=0", "--summary"))
-    assert [(row[0], row[-1]) for row in rows] == [("0", "sink"), ("1", "previous"), ("2", "broad")]
+    assert [(row[0], row[8:]) for row in rows] == [("0", ["sink", "1.00"]), ("1", ["previous", "1.00"]), ("2", ["broad"])]
     assert rows[0][4:8] == ["1.000", "3", "64.00", "3"]
     assert rows[2][1:3] == [f"{np.log(64):.3f}", "64.0"] and rows[2][4] == "0.016" and rows[2][6] == "1.00"
 
@@ -171,7 +172,7 @@ def test_table_of_what_is_not_known(attend, inputs, tmp_path):
     """No offset, and heads that see nothing: neither a distance nor a key."""
     np.save(tmp_path / "none.npy", np.int64([0, TK]))
     rows = rows_of(attend("q.npy", "k.npy", "--key-lengths", "none.npy", "--summary"))
-    assert [row[2:] for row in rows[:H]] == [["0.000", "1.0", "-", "-", "-", "-", "-", "broad"]] * H
+    assert [row[2:] for row in rows[:H]] == [["0.000", "1.0", "-", "-", "-", "-", "-", "unknown"]] * H
     assert all(row[4] == "-" and row[6] != "-" and row[8] != "-" for row in rows[H:])
 
 

@@ -4,13 +4,14 @@ import json
 import subprocess
 import xml.etree.ElementTree
 
+import head_oracle
 import numpy as np
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
 SVG = "{http://www.w3.org/2000/svg}"
-SCORES = ["sink", "sink_key", "previous", "duplicate", "induction", "local", "entropy", "effective_keys", "distance"]
+SCORES = ["sink", "sink_key", "self", "previous", "duplicate", "induction", "local", "entropy", "effective_keys", "distance"]
 T, H, LAYERS, D, BATCH = 12, 3, 2, 8, 2
 TOKENS = [[f"t{i % 5}" for i in range(T)], ["the", "猫", "<b>", "\x1b[31m", "a\nb", "naïve", "x", "y", "z", "the", "猫", "end"]]
 
@@ -21,11 +22,17 @@ def softmax(q, k, visible):
     return np.exp(logits - lse[..., None]), lse
 
 
-def layer_tensors(rng, rows, columns, causal, blocks, top=3):
-    """By the definitions of docs/inside.md, in float64: what a layer of a recording holds."""
+def layer_tensors(rng, rows, columns, causal, blocks, top=3, ids=None, targets=None):
+    """By the definitions of docs/inside.md, in float64: what a layer of a recording holds.
+
+    targets: of each head, the key that query i looks at, target(i); without them q and k are random.
+    """
     q, k = (rng.standard_normal((BATCH, H, n, D)).astype(np.float32) for n in (rows, columns))
     i, j = np.arange(rows)[:, None], np.arange(columns)
     visible = j <= i if causal else np.ones((rows, columns), bool)
+    if targets:
+        q, k = (np.broadcast_to(np.eye(rows, dtype=np.float32) * 4, (BATCH, H, rows, rows)) for _ in "qk")
+        q = np.stack([10 * k[:, h, [min(max(0, target(n)), n) for n in range(rows)]] for h, target in enumerate(targets)], 1)
     w, lse = softmax(q, k, visible)
     order = np.argsort(-w, -1, kind="stable")[..., :top]
     top_weights = np.take_along_axis(w, order, -1)
@@ -39,22 +46,21 @@ def layer_tensors(rng, rows, columns, causal, blocks, top=3):
                "distance": (w * abs(i - j)).sum(-1), "received": w.sum(-2), "lift": w.sum(-2) / uniform, **maps, "q": q, "k": k}
     tensors = {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
     tensors["top_keys"] = np.where(top_weights > 0, order, -1)
-    # sink, sink_key, previous, duplicate, induction, local, entropy, distance: any numbers, which `show` only reads.
-    scores = rng.random((BATCH, H, 8)) * 0.29
-    scores[..., 1] = rng.integers(0, columns, (BATCH, H))
-    scores[..., 6] = entropy.mean(-1)
-    tensors["scores"] = scores
+    offset = 0 if rows == columns else None
+    tensors["scores"] = np.array([[head_oracle.file_row(head_oracle.scores(w[b, h], visible, ids, offset)) for h in range(H)]
+                                  for b in range(BATCH)])
     return tensors, w
 
 
-def save(path, layers, **root):
+def save(path, layers, version=2, **root):
     """layers: of each its tensors and its metadata."""
     entries = []
     for tensors, more in layers:
         rows, columns = tensors["lse"].shape[2], tensors["received"].shape[2]
         blocks = list(tensors["map"].shape[2:])
         entry = {"kind": "self", "dtype": "f32", "batch": tensors["lse"].shape[0], "heads": [*range(tensors["lse"].shape[1])],
-                 "kv_heads": tensors["lse"].shape[1], "head_size": D, "queries": rows, "keys": columns,
+                 "kv_heads": tensors["lse"].shape[1], "head_size": tensors["q"].shape[-1] if "q" in tensors else D,
+                 "queries": rows, "keys": columns,
                  "top": tensors["top_keys"].shape[-1], "map": {"blocks": blocks, "range": [rows, columns]},
                  "has": [name for name, key in (("distance", "distance"), ("qk", "q")) if key in tensors],
                  "calls": [{"queries": [0, rows], "keys": [0, columns], "scale": D ** -0.5}]}
@@ -64,7 +70,7 @@ def save(path, layers, **root):
         if entry["map"]["blocks"] == entry["map"]["range"]:  # of single pairs, both maps are the weights
             tensors.pop("map_max", None)
         entries.append(entry)
-    metadata = {"version": 1, "model": "a/model", "layers": entries, **root}
+    metadata = {"version": version, "model": "a/model", "layers": entries, **root}
     flat = {f"layers.{n}.{name}": np.ascontiguousarray(t) for n, (tensors, _) in enumerate(layers) for name, t in tensors.items()}
     save_file(flat, path, {"attend.recording": json.dumps(metadata)})
 
@@ -74,11 +80,7 @@ def weights(tmp_path):
     """x.attend: two causal layers of a batch of two, the second with a map of 4 x 4 blocks. Their weights."""
     rng = np.random.default_rng(15)
     first, w = layer_tensors(rng, T, T, True, (T, T))
-    second, v = layer_tensors(rng, T, T, True, (4, 4))
-    first["scores"][0, 1, :2] = 0.5, 0
-    first["scores"][0, 2, 2] = 0.7
-    second["scores"][0, 0, 4] = 0.8
-    first["scores"][:, :, 3:5] = np.nan  # its tokens were unknown
+    second, v = layer_tensors(rng, T, T, True, (4, 4), ids=np.arange(T) % 3)
     save(tmp_path / "x.attend", [(first, {"name": "0.self", "causal": True}), (second, {"name": "1.self", "causal": True})],
          tokens=TOKENS)
     return w, v
@@ -100,24 +102,29 @@ def tensors_of(path):
         return {name: file.get_tensor(name) for name in names}, json.loads(metadata)
 
 
-def kind(s):
-    for name, most in (("sink", 0.3), ("previous", 0.4), ("induction", 0.3), ("local", 0.8)):
-        if s[name] is not None and s[name] > most:
-            return name
-    return "broad"
-
-
-def expected_heads(path, item=0):
-    """From the file's tensors, without the library."""
-    tensors, metadata = tensors_of(path)
-    heads = []
-    for n, layer in enumerate(metadata["layers"]):
-        for place, head in enumerate(layer["heads"]):
-            sink, key, previous, duplicate, induction, local, entropy, distance = tensors[f"layers.{n}.scores"][item, place]
-            numbers = [sink, int(key), previous, duplicate, induction, local, entropy, np.exp(entropy), distance]
-            scores = dict(zip(SCORES, [None if np.isnan(x) else x for x in numbers], strict=True))
-            heads.append({"layer": layer["name"], "head": head, "kind": kind(scores)} | scores)
+def expected_heads(weights, item=0):
+    """From the layers' weights, without the library."""
+    heads, ids = [], (None, np.arange(T) % 3)
+    for n, w in enumerate(weights):
+        for head in range(H):
+            s = head_oracle.scores(w[item, head], np.tri(T, dtype=bool), ids[n])
+            listed = [{"name": name, "value": value} for name, value in s["labels"]]
+            rest = s["without_sink"]
+            if rest:
+                rest = {"labels": [{"name": name, "value": value} for name, value in rest["labels"]], "excess": rest["excess"],
+                        "effective_keys": rest["effective_keys"], "rows_left_out": rest["rows_left_out"]}
+            heads.append({"layer": f"{n}.self", "head": head, "name": f"{n}.{head}", "labels": listed} |
+                         {name: s[name] for name in SCORES} | {"excess": s["excess"], "without_sink": rest, "text": head_oracle.text(s)})
     return heads
+
+
+def near(found, expected):
+    """Sums may be ordered otherwise."""
+    if isinstance(expected, dict):
+        return list(found) == list(expected) and all(near(found[name], expected[name]) for name in expected)
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(near, found, expected))
+    return found == (pytest.approx(expected, rel=1e-9, abs=1e-12) if isinstance(expected, float) else expected)
 
 
 # ---- JSON ----
@@ -130,15 +137,14 @@ def test_json(show, weights, tmp_path, item):
         "schema_version": 1, "model": "a/model", "item": item, "tokens": TOKENS[item], "decoder_tokens": None}
     layer = {"kind": "self", "dtype": "f32", "heads": [0, 1, 2], "queries": T, "keys": T, "qk": True}
     assert found["layers"] == [{"name": name} | layer for name in ("0.self", "1.self")]
-    for head, expected in zip(found["heads"], expected_heads(tmp_path / "x.attend", item), strict=True):
-        # exp() of two libraries may differ in its last bit.
-        assert head.pop("effective_keys") == pytest.approx(expected.pop("effective_keys"), rel=1e-15)
-        assert head == expected
+    for head, expected in zip(found["heads"], expected_heads(weights, item), strict=True):
+        expected.pop("text")
+        assert near(head, expected)
 
 
-@pytest.mark.parametrize("score", ["sink", "previous", "duplicate", "induction", "local", "entropy", "distance", "layer"])
-def test_sorting_and_choosing(show, weights, tmp_path, score):
-    heads = expected_heads(tmp_path / "x.attend")
+@pytest.mark.parametrize("score", ["sink", "self", "previous", "duplicate", "induction", "local", "entropy", "distance", "layer"])
+def test_sorting_and_choosing(show, weights, score):
+    heads = expected_heads(weights)
     if score != "layer":
         heads.sort(key=lambda head: -np.inf if head[score] is None else head[score], reverse=True)
     places = [(head["layer"], head["head"]) for head in heads]
@@ -148,14 +154,64 @@ def test_sorting_and_choosing(show, weights, tmp_path, score):
         [layer, str(head)] for layer, head in places[:4]]
 
 
-def test_kinds(show, weights):
-    heads = json.loads(show("x.attend", "--json"))["heads"]
-    for name in ("sink", "previous", "induction", "local", "broad"):
-        found = json.loads(show("x.attend", "--json", "--kind", name))["heads"]
-        assert found == [head for head in heads if head["kind"] == name]
-    assert [heads[n]["kind"] for n in (1, 2, 3)] == ["sink", "previous", "induction"]
-    assert show("x.attend", "--kind", "local").endswith("no head of the kind local\n")
-    assert json.loads(show("x.attend", "--json", "--layer", "1"))["heads"] == heads[3:]
+@pytest.fixture
+def kinds(tmp_path):
+    """kinds.attend: 48 queries of 16 tokens, three times; of each head of two layers the key that it looks at."""
+    targets = [[lambda i: i - 1, lambda i: i, lambda i: i - 16], [lambda i: i - 15, lambda i: 0, lambda i: i - 2 - i % 3]]
+    layers = [layer_tensors(np.random.default_rng(n), 48, 48, True, (48, 48), ids=np.arange(48) % 16, targets=of)[0]
+              for n, of in enumerate(targets)]
+    save(tmp_path / "kinds.attend", [(tensors, {"name": f"{n}.self", "causal": True, "has": ["distance", "tokens", "qk"]})
+                                     for n, tensors in enumerate(layers)])
+
+
+def test_labels(show, kinds):
+    heads = json.loads(show("kinds.attend", "--json"))["heads"]
+    assert [head["labels"][0]["name"] for head in heads] == ["previous", "self", "duplicate", "induction", "sink", "local"]
+    for name in ("sink", "self", "previous", "duplicate", "induction", "local"):
+        found = json.loads(show("kinds.attend", "--json", "--label", name))["heads"]
+        assert len(found) >= 1 and found == [head for head in heads if name in {
+            label["name"] for label in head["labels"] + (head["without_sink"] or {"labels": []})["labels"]}]
+    assert show("kinds.attend", "--label", "broad").endswith("no head has the label broad\n")
+    assert json.loads(show("kinds.attend", "--json", "--layer", "1"))["heads"] == heads[3:]
+    row = show("kinds.attend", "--label", "induction", "--width", "80").splitlines()[-2]
+    assert row.split()[:4] == ["1.self", "0", "induction", "1.00"]
+    assert "1.0: induction" in show("kinds.attend", "--head", "1.0").splitlines()[3]
+
+
+def test_what_is_not_known_is_no_order(show, weights, tmp_path):
+    """A score that no head has is an error where it is asked for."""
+    tensors, _ = layer_tensors(np.random.default_rng(1), 5, 7, False, (5, 7))
+    few, _ = layer_tensors(np.random.default_rng(2), 5, 5, True, (5, 5))
+    del tensors["distance"]
+    save(tmp_path / "cross.attend", [(tensors, {"name": "decoder.0.cross", "kind": "cross"})])
+    save(tmp_path / "few.attend", [(few, {"name": "0.self", "causal": True})])
+    tensors, _ = layer_tensors(np.random.default_rng(3), T, T, True, (T, T))
+    save(tmp_path / "idless.attend", [(tensors, {"name": "0.self", "causal": True})])
+    old = dict(tensors, scores=tensors["scores"][..., :8])
+    save(tmp_path / "old.attend", [(old, {"name": "0.self", "causal": True})], version=1)
+    for arguments, message in [
+            (["cross.attend", "--sort", "previous"], "--sort: previous is not known of these heads: nobody said which key is level"),
+            (["idless.attend", "--sort", "induction"], "--sort: induction is not known of these heads: the tokens' ids are not known"),
+            (["idless.attend", "--label", "duplicate"], "--label: whether a head is duplicate is not known: the tokens' ids are not"),
+            (["few.attend", "--label", "sink"], "--label: whether a head is sink is not known: 5 queries are too few to tell"),
+            (["few.attend", "--label", "broad"], "5 queries are too few to tell from chance"),
+            (["old.attend", "--sort", "self"], "--sort: self is not known of these heads: the recording is of version 1"),
+            (["old.attend", "--label", "sink"], "the recording is of version 1; record again")]:
+        told = show(*arguments, status=2)
+        assert message in told and told.startswith("attend: ")
+    # What a file of version 1 has is there.
+    head = json.loads(show("old.attend", "--json", "--sort", "previous"))["heads"][0]
+    assert head["labels"] == [] and head["self"] is None and set(head["excess"].values()) == {None}
+    assert head["previous"] == max(tensors["scores"][0, :, 2]) and head["without_sink"] is None
+    assert "0.1: unknown (the recording is of version 1; record again)" in show("old.attend", "--head", "0.1")
+    assert "0.1: unknown (5 queries are too few to tell from chance" in show("few.attend", "--head", "0.1")
+
+
+def test_json_holds_no_mark_that_a_terminal_obeys(show, tmp_path):
+    tensors, _ = layer_tensors(np.random.default_rng(1), T, T, True, (T, T))
+    save(tmp_path / "marks.attend", [(tensors, {"name": "0.self", "causal": True})], tokens=[["\u202e\x9b\x1b\x7f"] * T] * 2)
+    text = show("marks.attend", "--json")
+    assert not set(text) & set("\u202e\x9b\x1b\x7f") and json.loads(text)["tokens"][0] == "\u202e\x9b\x1b\x7f"
 
 
 @pytest.mark.parametrize("layer, head, query", [(0, 0, 0), (0, 2, 11), (1, 1, 1), (1, 0, 7)])
@@ -181,43 +237,43 @@ def table_of(text):
     return text.split("\n\n")[1].splitlines()
 
 
-def test_the_table(show, weights, tmp_path):
+def test_the_table(show, weights):
     text = show("x.attend", "--item", "1")
     assert text.splitlines()[:3] == ["a/model", "12 tokens: the 猫 <b> \\x1b[31m a\\x0ab naïve x y z the 猫 end",
                                      "2 layers x 3 heads, q and k kept; item 1 of 2 (from 0)"]
     heading, *rows = table_of(text)
-    assert heading.split() == ["layer", "head", "kind", "sink", "at", "key", "previous", "duplicate", "induction", "local",
-                               "entropy", "keys", "distance"]
-    for row, expected in zip(rows, expected_heads(tmp_path / "x.attend", 1), strict=True):
-        layer, head, name, sink, key, _token, *numbers = row.split()
-        assert (layer, head, name, int(key)) == (expected["layer"], str(expected["head"]), expected["kind"], expected["sink_key"])
+    assert heading.split() == ["layer", "head", "labels", "sink", "at", "key", "self", "previous", "duplicate", "induction",
+                               "local", "entropy", "keys", "distance"]
+    for row, expected in zip(rows, expected_heads(weights, 1), strict=True):
+        assert row.startswith(f"{expected['layer']}  {expected['head']:>4}  {expected['text']}  ")
+        sink, key, _token, *numbers = row[14 + len(expected["text"]):].split()
+        assert int(key) == expected["sink_key"]
         for number, score in zip([sink, *numbers], [s for s in SCORES if s != "sink_key"], strict=True):
             assert number == "-" if expected[score] is None else abs(float(number) - expected[score]) < 0.06
 
 
 def test_columns_that_do_not_fit_are_named(show, weights):
     lines = show("x.attend", "--width", "80").splitlines()
-    assert max(map(len, lines)) <= 80 and lines[-1] == "(too wide for 80 columns: duplicate, keys, distance)"
+    assert max(map(len, lines)) <= 80 and lines[-1].startswith("(too wide for 80 columns: self, ")
     assert "keys  distance" in show("x.attend")
     narrow = show("x.attend", "--width", "60", "--sort", "distance").splitlines()
-    assert max(map(len, narrow[:-1])) <= 60 and narrow[4].endswith("entropy  distance")
+    assert narrow[4].endswith("entropy  distance")
 
 
 def test_what_nobody_has_is_left_out(show, tmp_path):
     tensors, _ = layer_tensors(np.random.default_rng(1), 5, 7, False, (5, 7))
     del tensors["distance"], tensors["q"], tensors["k"]
-    tensors["scores"][..., [3, 4, 7]] = np.nan
     tensors["scores"][0, 0, 1] = -1  # no key at all
     save(tmp_path / "cross.attend", [(tensors, {"name": "decoder.0.cross", "kind": "cross"})],
          tokens=[["kk"] * 7] * 2, decoder_tokens=[["q"] * 5] * 2)
     text = show("cross.attend")
     assert text.splitlines()[1:4] == ["7 tokens: kk kk kk kk kk kk kk", "5 decoder tokens: q q q q q",
                                       "1 layer x 3 heads; item 0 of 2 (from 0)"]
-    assert table_of(text)[0].split() == ["layer", "head", "kind", "sink", "at", "key", "entropy", "keys"]
+    assert table_of(text)[0].split() == ["layer", "head", "labels", "sink", "at", "key", "entropy", "keys"]
     assert table_of(text)[1].split()[3:5] == ["-", "-"]
     head = json.loads(show("cross.attend", "--json"))["heads"][0]
     assert [name for name in SCORES if head[name] is None] == [
-        "sink", "sink_key", "previous", "duplicate", "induction", "local", "distance"]
+        "sink", "sink_key", "self", "previous", "duplicate", "induction", "local", "distance"]
     # Keys have the encoder's tokens, queries the decoder's.
     where = ["--layer", "0", "--head", "1"]
     found = json.loads(show("cross.attend", "--json", *where, "--query", "4"))
@@ -228,7 +284,9 @@ def test_what_nobody_has_is_left_out(show, tmp_path):
 
 def test_a_head(show, weights, tmp_path):
     text = show("x.attend", "--layer", "0.self", "--head", "2", "--color", "never", "--width", "80")
-    assert "\n0.self, head 2: previous\n" in text and "previous 0.70" in text and "╱╱ hidden" in text
+    head = expected_heads(weights)[2]
+    assert f"\n0.2: {head['text']}\n" in text and f"previous {head['previous']:.2f}" in text and "╱╱ hidden" in text
+    assert show("x.attend", "--head", "0.2", "--color", "never", "--width", "80") == text
     rows = [line for line in text.splitlines() if line.endswith("│") and "│" in line[:-1]]
     for i, row in enumerate(rows):
         label, cells = row.split("│")[:2]
@@ -236,7 +294,7 @@ def test_a_head(show, weights, tmp_path):
         seen = cells.rstrip("╱")
         assert "╱" not in seen and (len(seen) < len(cells)) == (i < T - 1)
     assert max(map(len, text.splitlines())) <= 80 and len(rows) == T
-    head = expected_heads(tmp_path / "x.attend", 1)[0]
+    head = expected_heads(weights, 1)[0]
     other = show("x.attend", "--layer", "0", "--head", "0", "--item", "1")
     printed = {"a\nb": "a\\x0ab", "\x1b[31m": "\\x1b[31m"}.get(TOKENS[1][head["sink_key"]], TOKENS[1][head["sink_key"]])
     assert f"sink {head['sink']:.2f} at key {head['sink_key']} {printed} " in other
@@ -281,7 +339,7 @@ def test_files_of_a_head(show, weights, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "h.npy"), weights[1][0, 1], atol=1e-6)
     found = texts(tmp_path / "h.svg")
     assert found.count("t1") == 2 * TOKENS[0].count("t1") and "hidden" in found and "Colour scale: square root." in found
-    assert f"a/model: 1.self, head 1: {expected_heads(tmp_path / 'x.attend')[4]['kind']}" in found
+    assert f"a/model: 1.1: {expected_heads(weights)[4]['text']}" in found
     assert (tmp_path / "h.json").read_text() == show(*where, "--json")
     assert (tmp_path / "h.png").read_bytes().startswith(b"\x89PNG\r\n")
 
@@ -354,7 +412,7 @@ def test_all_heads_of_a_layer_and_of_the_model(show, weights, tmp_path):
     show("x.attend", "--layer", "0", "-o", "layer.npy", "-o", "layer.svg")
     np.testing.assert_allclose(np.load(tmp_path / "layer.npy"), weights[0][0], atol=1e-6)
     assert [text for text in texts(tmp_path / "layer.svg") if text.startswith("head ")] == [
-        "head 0: broad", "head 1: sink", "head 2: previous"]
+        f"head {n}: {head['text']}" for n, head in enumerate(expected_heads(weights)[:3])]
     show("x.attend", "-o", "grid.svg", "-o", "grid.png", "--scale", "log")
     assert {"0.self", "1.self", "0", "1", "2", "a/model"} <= set(texts(tmp_path / "grid.svg"))
     assert (tmp_path / "grid.png").read_bytes().startswith(b"\x89PNG\r\n")
@@ -380,9 +438,13 @@ def test_a_recording_of_explain(show, command, tmp_path):
     (["x.attend", "--layer", "2"], 2, "--layer: no layer '2'; there are 0 to 1, called 0.self to 1.self"),
     (["x.attend", "--layer", "-1"], 2, "--layer"),
     (["x.attend", "--layer", "0", "--head", "3"], 2, "--head: layer 0.self has 0 to 2, got 3"),
-    (["x.attend", "--head", "1"], 2, "--head: say of which layer, with --layer"),
-    (["x.attend", "--query", "1"], 2, "--query: say of which head, with --layer and --head"),
-    (["x.attend", "--layer", "0", "--strip", "lift"], 2, "--strip: say of which head, with --layer and --head"),
+    (["x.attend", "--head", "1"], 2, "--head: say of which layer: such as 18.1, or with --layer"),
+    (["x.attend", "--head", "2.1"], 2, "--layer: no layer '2'; there are 0 to 1, called 0.self to 1.self"),
+    (["x.attend", "--head", "0.self.3"], 2, "--head: layer 0.self has 0 to 2, got 3"),
+    (["x.attend", "--head", "0.x"], 2, "--head: expected a head such as 18.6, or with --layer a number, got '0.x'"),
+    (["x.attend", "--head", "0.1", "--layer", "0"], 2, "--head: 0.1 says its layer"),
+    (["x.attend", "--query", "1"], 2, "--query: say of which head, with --head"),
+    (["x.attend", "--layer", "0", "--strip", "lift"], 2, "--strip: say of which head, with --head"),
     (["x.attend", "--layer", "0", "--head", "0", "--query", "12"], 2, "--query: layer 0.self has 0 to 11, got 12"),
     (["x.attend", "--layer", "0", "--head", "0", "--sort", "sink"], 2, "--head: one head has no table for --sort"),
     (["x.attend", "--item", "2"], 2, "--item: there are 0 to 1, got 2"),

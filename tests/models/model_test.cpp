@@ -202,6 +202,34 @@ TEST(Model, IsRecorded) {
   EXPECT_EQ(generation.layers()[0].queries, 14);  // the last token was not given back
 }
 
+// Of a text that goes on in a cache, what was cut from the cache and forgotten by a failed call counts for no head.
+TEST(Model, IsRecordedWithTheIdsOfItsCache) {
+  const Model model = Model::load(folder("llama"));
+  std::vector<std::int64_t> ids;
+  for (std::int64_t n = 0; n < 24; ++n) ids.push_back(5 + n % 8);
+  const std::span<const std::int64_t> all(ids), begin = all.first(12), rest = all.subspan(12);
+  const auto recorded = [&](ModelCache& cache) {
+    ModelCache* const caches[] = {&cache};
+    Recorder recorder({.grows = true});
+    model.forward(rest, {.caches = caches, .recorder = &recorder});
+    return recorder.finish().scores(1);
+  };
+  ModelCache straight = model.cache(), cut = model.cache();
+  ModelCache *const one[] = {&straight}, *const other[] = {&cut};
+  model.forward(begin, {.caches = one});
+  model.forward(all.first(20), {.caches = other});
+  cut.truncate(15);
+  Recorder small({.budget = 1, .grows = true});
+  EXPECT_THROW(model.forward(rest, {.caches = other, .recorder = &small}), Error);
+  cut.truncate(12);
+  const std::vector<HeadScores> expected = recorded(straight), scores = recorded(cut);
+  for (std::size_t n = 0; n < expected.size(); ++n) {
+    ASSERT_TRUE(scores[n].induction && expected[n].induction);
+    EXPECT_EQ(*scores[n].induction, *expected[n].induction);
+    EXPECT_GT(*scores[n].induction, 0);
+  }
+}
+
 // The same weights in a folder compute the same.
 TEST(Model, OpensGguf) {
   const std::filesystem::path path = data("golden/gguf/llama.gguf");

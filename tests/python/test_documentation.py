@@ -34,6 +34,7 @@ def test_every_module_is_explained(module):
 @pytest.mark.parametrize("kind", [
     attend.AttentionGradients, attend.AttentionPlan, attend.AttentionSteps, attend.AttentionSummary, attend.HeadScores,
     attend.KvCache, attend.Generator, attend.Model, attend.ModelCache, attend.ModelInfo, attend.Picture, attend.Trace,
+    attend.WithoutSink,
 ])
 def test_every_member_is_explained(kind):
     plain = {"work_items", "title", "batch", "heads", "d_k", "d_v", "dtype", "ids", "tokens_2", "ids_2"}

@@ -6,6 +6,7 @@ import sys
 import types
 import warnings
 
+import head_oracle
 import numpy
 import pytest
 import safetensors.numpy
@@ -34,10 +35,7 @@ def matching(recording, weights):
     """(layer, eager's weights) of all layers, by number and kind."""
     found = []
     for (stack, number, kind), expected in weights.items():
-        names = [name for name in recording.layers if name.split(".")[1:] == [str(number), kind]
-                 and (stack is None or name.startswith(stack))]
-        assert len(names) == 1, (names, recording.layers)
-        found.append((recording[names[0]], expected))
+        found.append((recording[f"{number}.{kind}" if stack is None else f"{stack}.{number}.{kind}"], expected))
     assert len(found) == len(recording)
     return found
 
@@ -86,7 +84,7 @@ def test_models_that_were_taught_to_attend(name):
     keywords, _ = inputs(name, "none")
     with record(eager) as recording:
         assert torch.equal(eager(**keywords).logits, model(**keywords).logits)
-    assert recording.layers == ["decoder.0.self", "decoder.1.self"]
+    assert recording.layers == ["0.self", "1.self"]
 
 
 @pytest.mark.parametrize("name", [name for name in GENERATORS if name not in TAUGHT])
@@ -151,7 +149,7 @@ def test_vision_and_shared_layers():
     expected = albert(ids, output_attentions=True).attentions
     with record(albert, keep="qk") as recording:
         albert(ids)
-    assert recording.layers == ["encoder.0.0.self", "encoder.0.0.self.1", "encoder.0.0.self.2"]
+    assert recording.layers == ["0.0.self", "0.0.self.1", "0.0.self.2"]
     for layer, weights in zip(recording, expected):
         check_layer(layer, weights.numpy())
 
@@ -171,9 +169,9 @@ def test_72_trained_heads():
     item = next(n for n, text in enumerate(SENTENCES) if text.startswith("The central bank"))
     assert recording.tokens[item][:4] == ["[CLS]", "the", "central", "bank"]
     heads = recording.heads(item)
-    assert len(heads) == 72 and (heads["kind"] == "sink").any()
+    assert len(heads) == 72 and any(text.startswith("sink") for text in heads["labels"])
     # BERT's sinks are mostly [SEP], and [CLS] and full stops (Clark et al. 2019, section 3.2).
-    sinks = [recording.tokens[item][key] for key in heads["sink_key"][heads["kind"] == "sink"]]
+    sinks = [recording.tokens[item][line["sink_key"]] for line in heads if line["labels"].startswith("sink")]
     assert sum(token in ("[SEP]", "[CLS]", ".") for token in sinks) > len(sinks) / 2
 
 
@@ -190,20 +188,25 @@ def test_scores_are_those_of_the_weights():
         earlier = level[None] < level[:, None]
         same = (tokens[None] == tokens[:, None]) & earlier
         after = numpy.zeros_like(same)
-        after[:, 1:] = (tokens[None, :-1] == tokens[:, None]) & earlier[:, 1:]
+        after[:, 1:] = (tokens[None, :-1] == tokens[:, None]) & earlier[:, :-1]  # the level key follows an earlier one
         assert line["duplicate"] == pytest.approx((weights * same).sum(1).mean(), abs=1e-5)
         assert line["induction"] == pytest.approx((weights * after).sum(1).mean(), abs=1e-5)
         assert line["previous"] == pytest.approx(weights[level[1:], level[:-1]].mean(), abs=1e-5)
         assert line["distance"] == pytest.approx((weights * abs(level[None] - level[:, None])).sum(1).mean(), abs=1e-4)
-    assert str(heads).splitlines()[0].split() == list(heads.dtype.names)
+        head_oracle.check(line, weights.astype(numpy.float64), numpy.tri(36, dtype=bool), tokens)
+    assert str(heads).splitlines()[0].split() == [name for name in heads.dtype.names if not name.endswith("_excess")]
     assert len(str(numpy.sort(heads, order="sink")).splitlines()) == 1 + len(heads)
     generated = None
     with record(eager) as recording:
         generated = eager.generate(ids[:1], max_new_tokens=6, do_sample=False)
     with record(eager) as whole:
         eager(generated[:, :-1])
-    for name in ("sink", "previous", "duplicate", "induction", "local", "entropy", "distance"):
+    for name in ("sink", "self", "previous", "duplicate", "induction", "local", "entropy", "distance"):
         numpy.testing.assert_allclose(recording.heads()[name], whole.heads()[name], rtol=0, atol=1e-5)
+    for name in head_oracle.KINDS:
+        numpy.testing.assert_allclose(recording.heads()[f"{name}_excess"], whole.heads()[f"{name}_excess"], rtol=0, atol=2e-4)
+    assert [text.split(";")[0].split()[0] for text in recording.heads()["labels"]] == [
+        text.split(";")[0].split()[0] for text in whole.heads()["labels"]]
 
 
 @torch.no_grad()
@@ -212,18 +215,18 @@ def test_a_part_of_layers_and_heads():
     keywords, _ = inputs("gpt_oss", "none")
     with record(eager, keep="qk") as whole:
         eager(**keywords)
-    with record(eager, keep="qk", layers=["decoder.1.self"], heads=[3, 1]) as part:
+    with record(eager, keep="qk", layers=["1.self"], heads=[3, 1]) as part:
         eager(**keywords)
-    assert part.layers == ["decoder.1.self"] and part[0].heads == [1, 3]
+    assert part.layers == ["1.self"] and part[0].heads == [1, 3]
     for number, head in enumerate((1, 3)):
         numpy.testing.assert_allclose(part[0].weights(head=head), whole[1].weights(head=head), rtol=0, atol=1e-6)
         numpy.testing.assert_allclose(part[0].sink_weights[:, number], whole[1].sink_weights[:, head], rtol=0, atol=1e-6)
     assert [line["head"] for line in part.heads()] == [1, 3]
     with record(eager, layers=1) as part:
         eager(**keywords)
-    assert part.layers == ["decoder.1.self"]
-    for wrong in ("decoder.2.self", 2, -1, 1.5):
-        with pytest.raises(ValueError, match="record: layers: .* expected a number below 2, or one of decoder.0.self"), \
+    assert part.layers == ["1.self"]
+    for wrong in ("2.self", 2, -1, 1.5):
+        with pytest.raises(ValueError, match="record: layers: .* expected a number below 2, or one of 0.self"), \
                 record(eager, layers=[wrong]):
             pass
     for wrong in ([4], [], ["a"]):
@@ -350,11 +353,11 @@ def test_a_budget():
     ids = inputs("llama", "none")[0]["input_ids"]
     with record(eager, keep="qk") as recording:
         eager(ids)
-    with pytest.raises(ValueError, match=r"layer 'decoder.1.self' \[3,4,17\] needs .* MiB more, and .* of the budget of 0.1 "
+    with pytest.raises(ValueError, match=r"layer '1.self' \[3,4,17\] needs .* MiB more, and .* of the budget of 0.1 "
                                          "MiB are taken by 1 layers: expected fewer layers or heads"), \
             record(eager, keep="qk", budget="0.1 MiB") as recording:
         eager(ids)
-    assert recording.layers == ["decoder.0.self"]  # what was recorded before
+    assert recording.layers == ["0.self"]  # what was recorded before
     for budget, text in (("2 GB", None), (10**9, None), ("much", "much"), (-1, "-1"), (True, "True"), ("2 XB", "2 XB"), (1.5, "1.5")):
         if text is None:
             with record(eager, budget=budget):
@@ -397,8 +400,8 @@ def test_what_can_not_be_recorded_is_said():
                          (lambda: setattr(recording, "tokens", [["a"]] * 3), "item 0 has 1 tokens, expected 17")):
         with pytest.raises(ValueError, match=message):
             ask()
-    with pytest.raises(KeyError, match="layer 'decoder.7.self', expected a number below 2 or one of decoder.0.self"):
-        recording["decoder.7.self"]
+    with pytest.raises(KeyError, match="layer '7.self', expected a number below 2 or one of 0.self"):
+        recording["7.self"]
 
 
 @torch.no_grad()

@@ -126,5 +126,7 @@ def test_head_scores_print_well():
     q = numpy.zeros((1, 1, 50, 4), numpy.float32)
     score = attend.head_scores(q, q, causal=True, bias=numpy.eye(50, k=-1, dtype=numpy.float32) * 50,
                                tokens=numpy.arange(50))[0]
-    assert repr(score).startswith("HeadScores(batch=0, head=0, kind='previous', sink=")
+    assert repr(score).startswith("HeadScores(batch=0, head=0, 'previous 1.00', sink=")
+    assert score.labels == [("previous", pytest.approx(1, abs=1e-6))] and score.without_sink is None
+    assert score.has_label("previous") and not score.has_label("sink") and score.excess["duplicate"] is None
     assert score.previous == pytest.approx(1, abs=1e-6) and score.induction == pytest.approx(0, abs=1e-6)
