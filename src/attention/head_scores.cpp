@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
 #include <numbers>
+#include <numeric>
 #include <span>
 
 #include "attention/compute.h"
@@ -43,18 +43,25 @@ constexpr std::array<Rule, 6> rules = {{{"sink", &HeadKinds::sink, 0.3},
                                         {"induction", &HeadKinds::induction, 0.3},
                                         {"local", &HeadKinds::local, 0.5}}};
 
+const Rule* rule_of(std::string_view name) {
+  const auto found = std::find_if(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.name == name; });
+  return found == rules.end() ? nullptr : &*found;
+}
+
+bool has(const std::vector<HeadLabel>& labels, std::string_view name) {
+  return std::any_of(labels.begin(), labels.end(), [&](const HeadLabel& label) { return label.name == name; });
+}
+
 // known: whether enough of the head is known to say that it does nothing of it.
 std::vector<HeadLabel> labels_of(const HeadKinds& excess, bool known, double effective_keys, double keys_seen) {
   std::vector<HeadLabel> labels;
   const auto holds = [&](const Rule& rule) { return (excess.*rule.excess).value_or(0) > rule.threshold; };
   for (const Rule& rule : rules) {
     // Every head that looks at the previous key looks nearby.
-    const bool nearer = rule.name == "local" && std::ranges::any_of(labels, [](const HeadLabel& label) {
-                          return label.name == "self" || label.name == "previous";
-                        });
+    const bool nearer = rule.name == "local" && (has(labels, "self") || has(labels, "previous"));
     if (holds(rule) && !nearer) labels.push_back({rule.name, *(excess.*rule.excess)});
   }
-  std::ranges::stable_sort(labels, std::greater(), &HeadLabel::value);
+  std::stable_sort(labels.begin(), labels.end(), [](const auto& a, const auto& b) { return a.value > b.value; });
   if (!labels.empty() || !known) return labels;
   const bool broad = effective_keys > keys_seen / 2;
   return {{broad ? "broad" : effective_keys < focused_keys ? "focused" : "other", effective_keys}};
@@ -62,24 +69,34 @@ std::vector<HeadLabel> labels_of(const HeadKinds& excess, bool known, double eff
 
 // ---- Tokens ----
 
-// Equal numbers for equal tokens, of the 2^24 that f32 holds: the ids themselves, or where these go beyond that,
-// numbers in the order in which they come. One number before them, and a vector's after, that equal none.
-std::vector<float> number_tokens(const char* function, const View& tokens) {
-  constexpr std::int64_t padding = 16, most = 1 << 24;
+// For each query the earlier keys with its token. Of few queries' tokens (a step of a generation), few keys are kept.
+SummaryProblem::SameTokens same_tokens(const View& tokens, const Sequence& s) {
   const Tensor list = tokens.clone();
   const std::span<const std::int64_t> ids(list.data<std::int64_t>(), static_cast<std::size_t>(list.count()));
-  std::vector<float> numbers{-1};
-  if (std::ranges::all_of(ids, [](std::int64_t id) { return id >= 0 && id < most; })) {
-    numbers.insert(numbers.end(), ids.begin(), ids.end());
-  } else {
-    std::map<std::int64_t, float> known;
-    for (const std::int64_t id : ids) {
-      numbers.push_back(known.try_emplace(id, static_cast<float>(known.size())).first->second);
-    }
-    if (std::ssize(known) > most) fail(ErrorCode::bad_value, function, "tokens: more than {} kinds", most);
+  const auto own = ids.subspan(static_cast<std::size_t>(s.offset), static_cast<std::size_t>(s.Tq));
+  std::vector<std::int64_t> kinds(own.begin(), own.end());
+  std::sort(kinds.begin(), kinds.end());
+  kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
+  constexpr std::size_t none = SIZE_MAX;
+  std::vector<std::size_t> kind_of(ids.size(), none);
+  std::vector<std::int32_t> next(kinds.size() + 1, 0);  // where a kind's keys begin; then where its next one goes
+  for (std::size_t j = 0; j < ids.size(); ++j) {
+    const auto found = std::lower_bound(kinds.begin(), kinds.end(), ids[j]);
+    if (found == kinds.end() || *found != ids[j]) continue;
+    kind_of[j] = static_cast<std::size_t>(found - kinds.begin());
+    ++next[kind_of[j] + 1];
   }
-  numbers.insert(numbers.end(), padding, -1.0f);
-  return numbers;
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  const std::vector<std::int32_t> begins = next;
+  SummaryProblem::SameTokens same{std::vector<std::int32_t>(static_cast<std::size_t>(begins.back())), {}, {}};
+  for (std::size_t j = 0; j < ids.size(); ++j) {
+    if (kind_of[j] == none) continue;
+    std::int32_t& at = next[kind_of[j]];
+    const std::int64_t query = static_cast<std::int64_t>(j) - s.offset;
+    if (query >= 0 && query < s.Tq) same.begin.push_back(begins[kind_of[j]]), same.end.push_back(at);
+    same.keys[static_cast<std::size_t>(at++)] = static_cast<std::int32_t>(j);
+  }
+  return same;
 }
 
 void take_tokens(const char* function, SummaryProblem& x, const View& tokens) {
@@ -99,7 +116,7 @@ void take_tokens(const char* function, SummaryProblem& x, const View& tokens) {
       fail(ErrorCode::bad_value, function, "tokens are given, but query {} is level with key {} of {}",
            s.offset < 0 ? 0 : s.Tq - 1, s.offset < 0 ? s.offset : s.offset + s.Tq - 1, p.Tk);
     }
-    x.tokens.push_back(number_tokens(function, shared ? tokens : tokens.select(0, b)));
+    x.same_tokens.push_back(same_tokens(shared ? tokens : tokens.select(0, b), s));
   }
 }
 
@@ -313,10 +330,7 @@ HeadScores score_head(Numbers& found, const PairWeight& weight, std::int64_t at)
   }
   if (found.of.has_distance) score_probes(found, at, scores);
   scores.labels = labels_of(scores.excess, scores.excess.sink.has_value(), scores.effective_keys, scores.keys_seen);
-  const auto is_sink = [](const HeadLabel& label) { return label.name == "sink"; };
-  if (std::ranges::any_of(scores.labels, is_sink)) {
-    scores.without_sink = leave_out_sink(found, weight, at, sink.key);
-  }
+  if (has(scores.labels, "sink")) scores.without_sink = leave_out_sink(found, weight, at, sink.key);
   return scores;
 }
 
@@ -458,16 +472,13 @@ const std::vector<std::string_view>& HeadKinds::names() {
 }
 
 const std::optional<double>& HeadKinds::of(std::string_view name) const {
-  const auto rule = std::ranges::find(rules, name, &Rule::name);
-  if (rule == rules.end()) fail(ErrorCode::bad_value, "HeadKinds", "there is no excess {}", name);
+  const Rule* rule = rule_of(name);
+  if (!rule) fail(ErrorCode::bad_value, "HeadKinds", "there is no excess {}", name);
   return this->*rule->excess;
 }
 
 bool HeadScores::has_label(std::string_view name) const {
-  const auto among = [&](const std::vector<HeadLabel>& all) {
-    return std::ranges::find(all, name, &HeadLabel::name) != all.end();
-  };
-  return among(labels) || (without_sink && among(without_sink->labels));
+  return has(labels, name) || (without_sink && has(without_sink->labels, name));
 }
 
 std::string HeadScores::label_text() const {
@@ -476,7 +487,7 @@ std::string HeadScores::label_text() const {
     for (const HeadLabel& label : all) {
       if (!text.empty()) text += ", ";
       text += label.name;
-      const bool of_excess = std::ranges::find(rules, label.name, &Rule::name) != rules.end();
+      const bool of_excess = rule_of(label.name) != nullptr;
       const std::string digits = fmt::format("{:.2f}", label.value);
       if (of_excess) text += " " + (digits.starts_with("0.") ? digits.substr(1) : digits);
     }

@@ -39,9 +39,12 @@ struct SummaryProblem {
     std::int64_t first_row = 0, rows = 0, first_key = 0, keys = 0;
   };
   std::optional<Grid> grid = {};
-  // Of probes: numbers of the keys' tokens for each item of the batch, as kernels::Probes has them.
+  // Of probes, as kernels::Probes has them: earlier keys with the queries' own tokens, for each item of the batch.
+  struct SameTokens {
+    std::vector<std::int32_t> keys, begin, end;
+  };
   std::int64_t near = 0;
-  std::vector<std::vector<float>> tokens = {};
+  std::vector<SameTokens> same_tokens = {};
   std::function<void(double)> progress = {};
 
   // Throws Error. Where part of the queries is looked at, the problem is of these alone, or a few more.

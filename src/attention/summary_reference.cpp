@@ -148,7 +148,6 @@ class ReferenceSummary {
     using Probes = kernels::Probes;
     double *weights = row_of(x_.to.probe_weights, i), *keys = row_of(x_.to.probe_keys, i);
     const std::int64_t level = i + s_.offset;
-    const float* tokens = x_.tokens.empty() ? nullptr : x_.tokens[static_cast<std::size_t>(s_.b)].data() + 1;
     for (std::int64_t j = 0; j < s_.Tk; ++j) {
       if (!sees(j)) continue;
       const auto add = [&](Probes::Kind kind, bool of_kind) {
@@ -156,9 +155,13 @@ class ReferenceSummary {
       };
       add(Probes::self, j == level), add(Probes::previous, j == level - 1);
       add(Probes::local, std::abs(level - j) <= x_.near && j != level && j != level - 1);
-      if (!tokens) continue;
-      add(Probes::duplicate, j < level && tokens[j] == tokens[level]);
-      add(Probes::induction, j <= level && tokens[j - 1] == tokens[level]);
+    }
+    if (x_.same_tokens.empty()) return;
+    const SummaryProblem::SameTokens& same = x_.same_tokens[static_cast<std::size_t>(s_.b)];
+    for (std::int32_t n = same.begin[static_cast<std::size_t>(i)]; n < same.end[static_cast<std::size_t>(i)]; ++n) {
+      const std::int64_t j = same.keys[static_cast<std::size_t>(n)];
+      if (sees(j)) weights[Probes::duplicate] += weight(j), keys[Probes::duplicate] += 1;
+      if (sees(j + 1)) weights[Probes::induction] += weight(j + 1), keys[Probes::induction] += 1;
     }
   }
 

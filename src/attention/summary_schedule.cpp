@@ -218,7 +218,11 @@ class SummaryRun {
     }
     if (to.probe_weights.raw()) {
       group.probes.near = x_.near;
-      if (!x_.tokens.empty()) group.probes.tokens = x_.tokens[static_cast<std::size_t>(s.b)].data() + 1;
+      if (!x_.same_tokens.empty()) {
+        const SummaryProblem::SameTokens& same = x_.same_tokens[static_cast<std::size_t>(s.b)];
+        group.probes.same = same.keys.data(), group.probes.begin = same.begin.data(),
+        group.probes.end = same.end.data();
+      }
       group.probes.weights = place_of<float>(to.probe_weights, s.b, h, s.query_start);
       group.probes.keys = place_of<float>(to.probe_keys, s.b, h, s.query_start);
     }
@@ -275,7 +279,7 @@ class SummaryRun {
   const Problem& p_;
   const SummarySchedule& s_;
   Tensor scratch_;
-  Tensor key_sums_;                                  // of each worker's item: received, uniform, seen_by
+  Tensor key_sums_;  // of each worker's item: received, uniform, seen_by
   Tensor made_;
   MutableView statistics_;                           // [B,H,Tq,2]
   std::vector<std::atomic<std::int64_t>> progress_;  // row tiles done, for each head and stretch

@@ -71,6 +71,7 @@ class Summary : public SummaryItem, public InScratch {
     distance_ = scratch.take<float>(weight_rows * lanes);
     top_weights_ = scratch.take<float>(weight_rows * top_row_);
     top_keys_ = scratch.take<std::int32_t>(weight_rows * top_row_);
+    next_ = scratch.take<std::int32_t>(weight_rows);
     map_.carve(scratch, summary_keys(g_.sizes));
     bytes_ = scratch.used;
   }
@@ -85,6 +86,7 @@ class Summary : public SummaryItem, public InScratch {
     tile_.take_lse([this](std::int64_t i) { return group.lse + 2 * (tile_.first + i); });
     for (std::int64_t i = 0; i < weight_rows * lanes; ++i) entropy_[i] = distance_[i] = 0;
     if (group.top > 0) load_lists();
+    if (group.probes.same) find_same();
     for (std::int64_t b = 0; group.shares && b < tile_.strips; ++b) {
       strip_shares_[b] = 0;
       for (std::int64_t i = b * height; i < min_of(tile_.rows, (b + 1) * height); ++i) {
@@ -290,26 +292,56 @@ class Summary : public SummaryItem, public InScratch {
 
   // What head_scores() is made of.
   void probe() {
-    const Probes& probes = group.probes;
     for (std::int64_t i = 0; i < tile_.rows; ++i) {
-      const std::uint64_t seen = tile_.seen(i) & below(tile_.keys);
-      if (seen == 0) continue;
       // The level key, counted in the tile.
       const std::int64_t level = tile_.first + i + g_.rules.offset - group.keys_begin - tile_.at;
-      if (level + probes.near >= 0 && level - probes.near < tile_.keys) {
+      const std::int64_t near = group.probes.near;
+      if (level + near >= 0 && level - near < tile_.keys) {
+        const std::uint64_t seen = seen_of(i);
         const std::uint64_t self = range(level, level + 1), previous = range(level - 1, level);
-        const std::uint64_t near = range(level - probes.near, level + probes.near + 1);
         add_probe(i, Probes::self, self & seen);
         add_probe(i, Probes::previous, previous & seen);
-        add_probe(i, Probes::local, near & seen & ~self & ~previous);
+        add_probe(i, Probes::local, range(level - near, level + near + 1) & seen & ~self & ~previous);
       }
-      if (!probes.tokens || level < 0) continue;
-      // One more than the tile's keys: the token before the first of them is the lowest bit.
-      const std::uint64_t same = equal_tokens(i, probes.tokens - 1) & below(level + 1);
-      if (same == 0) continue;
-      add_probe(i, Probes::duplicate, same >> 1 & seen);
-      add_probe(i, Probes::induction, same & seen);
+      if (group.probes.same) add_same(i);
     }
+  }
+
+  // Keys with row i's own token, and those that come right after one: the tile's, and the one before it.
+  void add_same(std::int64_t i) {
+    const Probes& probes = group.probes;
+    const std::int32_t end = probes.end[tile_.first + i];
+    const std::int64_t first = group.keys_begin + tile_.at;
+    std::int32_t next = next_[i];
+    if (next == end || probes.same[next] >= first + tile_.keys) return;
+    std::uint64_t same = 0, after = 0;
+    for (; next < end && probes.same[next] < first + tile_.keys; ++next) {
+      const std::int64_t j = probes.same[next] - first;
+      same |= range(j, j + 1), after |= range(j + 1, j + 2);
+      if (j == tile_.keys - 1) break;  // what comes after it is in the next tile
+    }
+    next_[i] = next;
+    const std::uint64_t seen = seen_of(i);
+    add_probe(i, Probes::duplicate, same & seen), add_probe(i, Probes::induction, after & seen);
+  }
+
+  // The first key with a row's own token that may be in the item, or right before it.
+  void find_same() {
+    const Probes& probes = group.probes;
+    for (std::int64_t i = 0; i < tile_.rows; ++i) {
+      std::int32_t begin = probes.begin[tile_.first + i], end = probes.end[tile_.first + i];
+      while (begin < end) {
+        const std::int32_t middle = begin + (end - begin) / 2;
+        (probes.same[middle] < group.keys_begin - 1 ? begin : end) =
+            probes.same[middle] < group.keys_begin - 1 ? middle + 1 : middle;
+      }
+      next_[i] = begin;
+    }
+  }
+
+  // The keys of the tile that row i sees, as bits.
+  std::uint64_t seen_of(std::int64_t i) const {
+    return tile_.seen(i) & below(tile_.keys);
   }
 
   // The keys [begin, end) of the tile, as bits.
@@ -319,21 +351,12 @@ class Summary : public SummaryItem, public InScratch {
   }
 
   void add_probe(std::int64_t i, Probes::Kind kind, std::uint64_t keys) {
+    if (keys == 0) return;
     const std::int64_t at = (tile_.first + i) * Probes::kinds + kind;
     double sum = 0;
     group.probes.keys[at] += static_cast<float>(__builtin_popcountll(keys));
     for (; keys != 0; keys &= keys - 1) sum += static_cast<double>(weights_of(i)[__builtin_ctzll(keys)]);
     group.probes.weights[at] += static_cast<float>(sum);
-  }
-
-  // Of the tile's keys and one more, which have the token of row i's query in that list.
-  std::uint64_t equal_tokens(std::int64_t i, const float* tokens) const {
-    const F own = Simd::set1(group.probes.tokens[tile_.first + i + g_.rules.offset]);
-    const float* of_keys = tokens + group.keys_begin + tile_.at;
-    std::uint64_t same = 0;
-    for (std::int64_t j = 0; j <= tile_.keys; j += lanes)
-      same |= static_cast<std::uint64_t>(Simd::bits(Simd::equal(Simd::load(of_keys + j), own))) << j;
-    return same;
   }
 
   const Group& g_ = group.forward;
@@ -343,6 +366,7 @@ class Summary : public SummaryItem, public InScratch {
   const std::int64_t top_row_ = round_up(group.top, lanes);
   float* top_weights_ = nullptr;  // [rows][top_row_], and their keys
   std::int32_t* top_keys_ = nullptr;
+  std::int32_t* next_ = nullptr;  // of each row: which of its `same` keys comes next
   float strip_shares_[most_strips] = {};
   MapSums map_;
   std::int64_t bytes_ = 0;

@@ -144,8 +144,8 @@ struct MapBlocks {
 struct Probes {
   enum Kind { self, previous, local, duplicate, induction, kinds };
   std::int64_t near = 0;
-  // Of each key, equal numbers for equal tokens. One more can be read before them, and 16 after; null: not known.
-  const float* tokens = nullptr;
+  // same[begin[i]], ... are the keys before row i's level one that have its token, rising; null: tokens are not known.
+  const std::int32_t *same = nullptr, *begin = nullptr, *end = nullptr;
   float* weights = nullptr;  // [Tq,kinds] added to: the sums of their weights; null: not wanted
   float* keys = nullptr;     // [Tq,kinds] added to: how many of them the row sees
 };
