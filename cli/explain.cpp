@@ -7,6 +7,7 @@
 #include <charconv>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "attend/io.h"
 #include "attend/picture.h"
@@ -25,7 +26,7 @@ struct Arguments {
   std::string weights;
   TextForm form;
   std::vector<std::string> files;
-  std::int64_t head = 0;  // 0: none was given
+  std::optional<std::int64_t> head;
   bool no_scale = false;
   bool all = false;
   bool list = false;
@@ -77,16 +78,15 @@ std::int64_t focus_row(const std::string& focus, const std::vector<std::string>&
 ExplainKeep needed(const Arguments& arguments) {
   const bool everything = arguments.json || arguments.writes({".json", ".npz", ".safetensors"});
   ExplainKeep keep{.scores = everything || arguments.all};
-  const bool every_head = everything || (arguments.head == 0 && arguments.writes({".svg", ".png"}));
-  if (!every_head) keep.head = std::max<std::int64_t>(arguments.head, 1) - 1;
+  const bool every_head = everything || (!arguments.head && arguments.writes({".svg", ".png"}));
+  if (!every_head) keep.head = arguments.head.value_or(0);
   return keep;
 }
 
-void check_head(std::int64_t head, std::int64_t heads) {
-  heads = std::max<std::int64_t>(heads, 1);
-  if (head > heads)
-    throw UsageError(fmt::format("--head: there {} {} head{}, got {}", heads == 1 ? "is" : "are", heads,
-                                 heads == 1 ? "" : "s", head));
+void check_head(const std::optional<std::int64_t>& head, std::int64_t heads) {
+  if (head && *head >= std::max<std::int64_t>(heads, 1))
+    throw UsageError(heads <= 1 ? fmt::format("--head: there is head 0 alone, got {}", *head)
+                                : fmt::format("--head: there are heads 0 to {}, got {}", heads - 1, *head));
 }
 
 Trace make_trace(Arguments& arguments) {
@@ -117,8 +117,7 @@ void run(Arguments& arguments) {
   if (arguments.list) return list_presets();
   Trace trace = make_trace(arguments);
   if (!arguments.focus.empty()) trace.focus = focus_row(arguments.focus, trace.tokens);
-  TextStyle style{.all = arguments.all};
-  if (arguments.head > 0) style.head = arguments.head - 1;
+  TextStyle style{.head = arguments.head, .all = arguments.all};
   const TerminalStyle terminal = style_of(arguments.form);
   style.width = terminal.width, style.colour = terminal.colour;
 
@@ -185,8 +184,8 @@ void add_output_options(CLI::App& app, Arguments& arguments) {
       ->type_name("WORD|N")
       ->group(group);
   whole_number(app.add_option("--head", arguments.head,
-                              "The head to show, from 1 (in the text and the page the first, in pictures all)"),
-               1)
+                              "The head to show, from 0 (in the text and the page head 0, in pictures all)"),
+               0)
       ->group(group);
   app.add_flag("--all", arguments.all, "Whole matrices in the text and the page, not only the rows of one word")
       ->group(group);
@@ -212,7 +211,7 @@ Command add_explain(CLI::App& root) {
   app->footer(
       "attend explain\n"
       "attend explain \"the cat sat on the mat\" --focus cat --positions\n"
-      "attend explain --preset life-multihead --head 2 --open\n"
+      "attend explain --preset life-multihead --head 1 --open\n"
       "attend explain \"the cat sat\" --cross \"le chat\" -o cat.svg -o cat.npz\n"
       "attend explain --json | jq .tensors.weights");
   auto arguments = std::make_shared<Arguments>();

@@ -48,7 +48,7 @@ struct ExplainOptions {
 // the pictures draw without `all` needs the weights alone.
 struct ExplainKeep {
   bool scores = true;                         // scores, scaled_scores and logits; else they are empty
-  std::optional<std::int64_t> head = {};      // this head's alone, which are then [1,T,T2]
+  std::optional<std::int64_t> head = {};      // this head's alone (from 0), which are then [1,T,T2]
   std::function<void(double)> progress = {};  // called now and then, on the calling thread, with the part that is done
 };
 
@@ -114,7 +114,7 @@ struct TextStyle {
   int width = 80;  // columns of the text, at least 40
   bool colour = false;
   std::optional<std::int64_t> focus = {};  // the query row to work out; default: the trace's
-  // Of a multi-head trace, counted from 0. Default: the first for the text and the page, all for a picture.
+  // Of a multi-head trace, counted from 0. Default: head 0 for the text and the page, all for a picture.
   std::optional<std::int64_t> head = {};
   bool all = false;  // whole matrices too, not only the rows of the word that is worked out
 };

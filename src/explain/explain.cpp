@@ -107,8 +107,7 @@ void join_heads(Trace& trace) {
 // How many heads' matrices are kept.
 std::int64_t kept_heads(std::int64_t heads, const ExplainKeep& keep) {
   const std::int64_t there = std::max<std::int64_t>(heads, 1);
-  if (keep.head && (*keep.head < 0 || *keep.head >= there))
-    fail(ErrorCode::bad_value, "explain", "head is {}, there are {} heads", *keep.head, there);
+  if (keep.head) check_head(*keep.head, there);
   return keep.head ? 1 : there;
 }
 
@@ -194,6 +193,12 @@ AttentionOptions attention_options(const Trace& trace) {
     options.window = {side, side};
   }
   return options;
+}
+
+void check_head(std::int64_t head, std::int64_t heads) {
+  if (head < 0 || head >= heads)
+    fail(ErrorCode::bad_value, "explain", "head is {}, expected {}", head,
+         heads == 1 ? "0 alone" : fmt::format("0 to {}", heads - 1));
 }
 
 Trace explain(const ExplainOptions& options, const ExplainKeep& keep) {

@@ -65,8 +65,7 @@ bool visible(const Trace& trace, std::int64_t i, std::int64_t j) {
 std::pair<std::int64_t, std::int64_t> drawn_heads(const Trace& trace, const std::optional<std::int64_t>& head) {
   const std::int64_t heads = trace.multi_head() ? trace.queries.size(0) : 1;
   const std::optional<std::int64_t> one = head ? head : trace.kept_head;
-  if (one && (*one < 0 || *one >= heads))
-    fail(ErrorCode::bad_value, "explain", "head is {}, there are {} heads", *one, heads);
+  if (one) check_head(*one, heads);
   if (trace.kept_head && one != trace.kept_head)
     fail(ErrorCode::bad_value, "explain", "head is {}, the trace has kept head {} alone", *one, *trace.kept_head);
   return one ? std::pair{*one, *one + 1} : std::pair{std::int64_t{0}, heads};
@@ -80,7 +79,7 @@ std::vector<HeatMap> weight_maps(const Trace& trace, const std::optional<std::in
     map.values = trace.multi_head() ? trace.weights.view().select(0, trace.kept_head ? 0 : h) : trace.weights.view();
     map.row_labels = labels_of(trace.tokens, map.values.size(0));
     map.column_labels = trace.embeddings_2 ? labels_of(trace.tokens_2, map.values.size(1)) : map.row_labels;
-    if (trace.multi_head() && trace.queries.size(0) > 1) map.title = fmt::format("head {}", h + 1);
+    if (trace.multi_head() && trace.queries.size(0) > 1) map.title = fmt::format("head {}", h);
     if (trace.masked()) map.visible = [&trace](std::int64_t i, std::int64_t j) { return visible(trace, i, j); };
     maps.push_back(std::move(map));
   }

@@ -50,6 +50,9 @@ struct Recipe {
 // What attention() is asked for of a trace's queries, keys and values.
 AttentionOptions attention_options(const Trace& trace);
 
+// Throws bad_value unless 0 <= head < heads.
+void check_head(std::int64_t head, std::int64_t heads);
+
 // Throws bad_value as explain() does.
 Recipe recipe_of(const ExplainOptions& options);
 // Throws bad_value as explain_preset() does.

@@ -41,10 +41,9 @@ struct Focus {
   std::int64_t keys() const { return row.weights.size(1); }
   Dims pairs_shape() const { return {std::ssize(words), keys()}; }
   const char* softmax_of() const { return trace.masked() ? "logits" : "scaled_scores"; }
-  std::string head_name() const { return fmt::format("head {} of {}", head + 1, trace.queries.size(0)); }
   // A step that each head takes by itself.
   std::string title(const char* text) const {
-    return trace.multi_head() ? fmt::format("{} ({})", text, head_name()) : text;
+    return trace.multi_head() ? fmt::format("{} (head {})", text, head) : text;
   }
 };
 
@@ -86,6 +85,8 @@ Step picture_step(const Focus& f) {
   Step step{f.title("Who attends to whom"), {}};
   say(step, "Each row is a query: how a word shares its attention out among the keys, the columns. A row sums to 1.{}",
       f.trace.masked() ? fmt::format(" Hatched keys are hidden from it, as they {}.", why_hidden(f.trace)) : "");
+  const std::int64_t heads = f.trace.multi_head() ? f.trace.queries.size(0) : 1;
+  if (heads > 1) say(step, "There are {} heads, 0 to {}. This is what head {} looks at.", heads, heads - 1, f.head);
   HeatMap map = std::move(weight_maps(f.trace, f.head).front());
   map.title.clear();
   step.blocks.push_back(Picture{std::move(map)});
@@ -186,8 +187,7 @@ Step projections_step(const Focus& f) {
       t.options.weights == WeightInit::linear ? "The matrices are drawn as torch.nn.Linear draws its own."
                                               : "The matrices are drawn between 0 and 1.");
   if (t.multi_head())
-    say(step, "Each of the {} heads has matrices of its own. The numbers up to the context are those of head {}.",
-        t.queries.size(0), f.head + 1);
+    say(step, "Each head has matrices of its own. The numbers up to the context are those of head {}.", f.head);
   const char* first = t.inputs ? "inputs" : "embeddings";
   const char* second = t.inputs_2 ? "inputs_2" : f.cross() ? "embeddings_2" : first;
   // The query's own key and value, so that one word is seen in its three parts; in cross-attention it has none.

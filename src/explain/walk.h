@@ -49,7 +49,7 @@ struct Step {
 //
 // How words, heads and numbers are named, here and in every picture: a word by itself, the fifth one that stands there
 // more than once with its place ("to₅"), both counted from 1; "scores(cat, to₅)" is the number of a query and a key,
-// "queries(cat)" the row of a word. Heads are "head 2", counted from 1, and are never a subscript.
+// "queries(cat)" the row of a word. Heads are "head 2", counted from 0, and are never a subscript.
 //
 // The views point into the trace and into `row`, which is filled. Throws as TextStyle says.
 std::vector<Step> walk(const Trace& trace, const TextStyle& style, AttentionSteps& row);

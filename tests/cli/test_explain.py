@@ -153,8 +153,8 @@ def test_focus_and_head(explain):
     assert by_word == explain("the cat saw the dog", "--focus", "1").stdout
     assert by_word != explain("the cat saw the dog", "--focus", "4").stdout
     assert explain("3 2 1", "--focus", "1").stdout == explain("3 2 1", "--focus", "3", "--focus=1").stdout
-    assert explain("--heads", "2").stdout == explain("--heads", "2", "--head", "1").stdout
-    assert "Who attends to whom (head 2 of 2)" in explain("--heads", "2", "--head", "2").stdout
+    assert explain("--heads", "2").stdout == explain("--heads", "2", "--head", "0").stdout
+    assert "Who attends to whom (head 1)" in explain("--heads", "2", "--head", "1").stdout
 
 
 def test_a_picture_of_one_head(explain, tmp_path):
@@ -162,8 +162,8 @@ def test_a_picture_of_one_head(explain, tmp_path):
         explain("a b c", "--heads", "3", "-o", "a.svg", *options)
         return (tmp_path / "a.svg").read_text()
 
-    assert [f">head {head}<" in picture() for head in (1, 2, 3)] == [True] * 3
-    assert [f">head {head}<" in picture("--head", "2") for head in (1, 2, 3)] == [False, True, False]
+    assert [f">head {head}<" in picture() for head in range(4)] == [True] * 3 + [False]
+    assert [f">head {head}<" in picture("--head", "2") for head in range(4)] == [False, False, True, False]
     assert picture("--head", "2") == picture("--head", "2", "-o", "a.json")  # other files keep all heads
 
 
@@ -201,8 +201,8 @@ def test_files(explain, tmp_path):
     for name, start in zip(names, starts):
         content = (tmp_path / name).read_bytes()
         assert len(content) > 100 and (start is None or content.startswith(start)), name
-    explain("two words", "--heads", "2", "--head", "2", "-o", "b.html")
-    assert "(head 2 of 2)" in (tmp_path / "b.html").read_text()
+    explain("two words", "--heads", "2", "--head", "1", "-o", "b.html")
+    assert "(head 1)" in (tmp_path / "b.html").read_text()
     assert json.loads(explain("two words", "--json", "-o", "b.svg").stdout)["tokens"] == ["two", "words"]
 
 
