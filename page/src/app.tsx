@@ -28,7 +28,7 @@ function Heads({ state, dispatch }: { state: State; dispatch: (action: Action) =
     <div class="heads" role="group" aria-label="Heads">
       {Array.from({ length: headsOf(state.trace) }, (_, head) => (
         <button type="button" key={head} aria-pressed={head === state.head} onClick={() => dispatch({ do: "head", head })}>
-          <Thumbnail trace={state.trace} head={head} scale={state.scale} /> head {head + 1}
+          <Thumbnail trace={state.trace} head={head} scale={state.scale} /> head {head}
         </button>
       ))}
     </div>

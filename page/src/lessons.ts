@@ -7,7 +7,7 @@ export const lessons: Record<string, string> = {
   life:
     "A real size: 16 numbers a word, queries and keys of 24, values of 28. \"is\" meets the key of \"dessert\" best. Look at \"short\", \"eat\" and \"dessert\": they give everything to one word, since matrices between 0 and 1 make large scores, and softmax of large scores is all or nothing.",
   "life-multihead":
-    "Three heads: three sets of matrices, three answers to who matters to whom. Head 1 of \"is\" looks at \"short\", head 2 at \"Life\" and \"first\", head 3 at itself. Within a head nothing is new.",
+    "Three heads: three sets of matrices, three answers to who matters to whom. Head 0 of \"is\" looks at \"short\", head 1 at \"Life\" and \"first\", head 2 at itself. Within a head nothing is new.",
   "life-cross":
     "Cross-attention: the queries come from the sentence, the keys and values from a second sequence, here eight rows of random numbers. The weights are no longer square, and each row still sums to 1. This is how a decoder reads what an encoder wrote.",
   "life-continued":

@@ -139,7 +139,7 @@ interface Place {
   j?: number;
 }
 
-// The URL's hash: names and values, as in the query of a URL. Defaults are left out.
+// The URL's hash: names and values, as in the query of a URL. Words count from 1 there, heads from 0. Defaults are left out.
 const defaults: Request = {
   second_text: null, seed: "123", embedding_size: 16, d_k: 24, d_v: 28, heads: 0, weights: "linear",
   causal: false, positions: false, scale: true, window: null,
@@ -149,7 +149,7 @@ export const hashOf = ({ request, step, head, locked }: State): string => {
   for (const [name, value] of Object.entries(request))
     if (value !== undefined && value !== defaults[name as keyof Request]) fields.set(name, String(value));
   if (step !== "picture") fields.set("step", step);
-  if (head > 0) fields.set("head", String(head + 1));
+  if (head > 0) fields.set("head", String(head));
   if (locked.i !== undefined) fields.set("query", String(locked.i + 1));
   if (locked.j !== undefined) fields.set("key", String(locked.j + 1));
   return `#${fields}`;
@@ -166,9 +166,12 @@ export const fromHash = (hash: string): { request: Request; place: Place } => {
   for (const name of flags) if (fields.has(name)) request[name] = fields.get(name) === "true";
   const weights = fields.get("weights");
   if (weights === "linear" || weights === "uniform") request.weights = weights;
-  const place = (name: string) => (/^[1-9]\d*$/.test(fields.get(name) ?? "") ? Number(fields.get(name)) - 1 : undefined);
+  const place = (name: string, first: number) => {
+    const digits = fields.get(name) ?? "";
+    return /^\d+$/.test(digits) && Number(digits) >= first ? Number(digits) - first : undefined;
+  };
   const step = fields.get("step") ?? undefined;
-  return { request: request.preset ? { preset: request.preset } : request, place: { step, head: place("head"), i: place("query"), j: place("key") } };
+  return { request: request.preset ? { preset: request.preset } : request, place: { step, head: place("head", 0), i: place("query", 1), j: place("key", 1) } };
 };
 
 // What the page opens with: the hash of a link, else what the file was made for. A request that can't be answered shows

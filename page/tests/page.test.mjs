@@ -51,7 +51,7 @@ const touchProjections = async (page, seen, trace) => {
   for (const name of ["keys", "values"]) {
     await page.locator(`.matrix[data-name=${name}] td[data-col]`).first().click();
     for (const matrix of await matrices(page)) {
-      const head = await page.locator(".heads button[aria-pressed=true]").count() ? Number((await page.locator(".heads button[aria-pressed=true]").textContent()).match(/\d+/)[0]) - 1 : 0;
+      const head = await page.locator(".heads button[aria-pressed=true]").count() ? Number((await page.locator(".heads button[aria-pressed=true]").textContent()).match(/\d+/)[0]) : 0;
       matches(matrix, ofHead(trace.tensors[matrix.name], head));
       seen.add(matrix.name);
     }
@@ -340,9 +340,36 @@ test("a link brings back what was seen", async () => {
   assert.equal(await other.getByLabel("The sentence", { exact: true }).inputValue(), "the cat sat on the mat");
   assert.equal(await other.locator(".rail [aria-current]").textContent(), "5 Scores");
   assert.match(await other.locator(".worked h3").textContent(), /scores\(on, sat\)/);
-  assert.match(await other.locator(".heads [aria-pressed=true]").textContent(), /head 2/);
+  assert.match(await other.locator(".heads [aria-pressed=true]").textContent(), /head 1$/);
   await page.context().close();
   await other.context().close();
+});
+
+test("heads count from 0, in a link too", async () => {
+  const page = await opened(["the cat sat", "--heads", "3", "--head", "1"]);
+  const weights = traceOf("the cat sat", "--heads", "3").tensors.weights;
+  const shows = async (shown, head) => {
+    await shown.waitForFunction((name) => document.querySelector(".heads [aria-pressed=true]").textContent.trim() === name, `head ${head}`);
+    matches((await matrices(shown))[0], weights[head]);
+    assert.match(await shown.locator(".shown p").first().textContent(), new RegExp(`, in head ${head}$`));
+  };
+  assert.deepEqual((await page.locator(".heads button").allTextContents()).map((text) => text.trim()), ["head 0", "head 1", "head 2"]);
+  await shows(page, 1);
+  await page.locator(".heads button", { hasText: "head 2" }).click();
+  await shows(page, 2);
+  assert.equal(new URLSearchParams(new URL(page.url()).hash.slice(1)).get("head"), "2");
+  for (const head of [0, 1, 2]) {
+    const other = await opened(["the cat sat", "--heads", "3", "--head", "1"], { hash: `#head=${head}` });
+    await shows(other, head);
+    await other.context().close();
+  }
+  await goTo(page, "Heads");
+  assert.match(await page.locator(".formula").textContent(), /context of head 0, context of head 1/);
+  await page.locator(".matrix[data-name=concat_heads] tbody tr").first().locator("td[data-col='28']").click(); // the first number of the second head
+  assert.match(await page.locator(".worked p").first().textContent(), /number 1 of the context vector of head 1,/);
+  await page.getByRole("button", { name: "Go to head 1" }).click();
+  assert.equal((await page.locator(".heads [aria-pressed=true]").textContent()).trim(), "head 1");
+  await page.context().close();
 });
 
 test("a link that asks for more than there is shows what there is", async () => {
@@ -351,7 +378,7 @@ test("a link that asks for more than there is shows what there is", async () => 
   assert.match(await page.locator(".worked h3").textContent(), /Where b looks/);
   await page.evaluate((hash) => { location.hash = hash; }, beyond.replace("a+b", "c+d"));
   await page.waitForFunction(() => document.querySelector(".worked h3").textContent === "Where d looks");
-  assert.match(await page.locator(".heads [aria-pressed=true]").textContent(), /head 2/);
+  assert.match(await page.locator(".heads [aria-pressed=true]").textContent(), /head 1$/);
   assert.deepEqual(await problemsOf(page), []);
   await page.context().close();
 });

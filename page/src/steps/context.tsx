@@ -63,7 +63,7 @@ export const heads: Step = {
   ),
   formula: (p) => {
     const { rows, cols } = gridOf(p.trace, "concat_heads");
-    return { text: "concat_heads = [context of head 1, context of head 2, …]", shapes: `[${rows},${cols}]` };
+    return { text: "concat_heads = [context of head 0, context of head 1, …]", shapes: `[${rows},${cols}]` };
   },
   stage: (p) => <Show p={p} name="concat_heads" cursor={{ i: p.sel.i, c: p.sel.c }} />,
   worked: (p) => {
@@ -72,10 +72,10 @@ export const heads: Step = {
     return (
       <>
         <Heading>concat_heads(<Word>{word(p, p.sel.i)}</Word>), number {p.sel.c + 1}: {fixed(at(gridOf(p.trace, "concat_heads"), p.sel.i, p.sel.c))}</Heading>
-        <p>It is number {(p.sel.c % size) + 1} of the context vector of head {head + 1}, as {headsOf(p.trace)} heads of {size} numbers make {headsOf(p.trace) * size}.</p>
+        <p>It is number {(p.sel.c % size) + 1} of the context vector of head {head}, as {headsOf(p.trace)} heads of {size} numbers make {headsOf(p.trace) * size}.</p>
         <p class="buttons">
           <button type="button" onClick={() => { p.dispatch({ do: "head", head }); p.dispatch({ do: "lock", cursor: { d: p.sel.c % size } }); p.dispatch({ do: "step", step: "context" }); }}>
-            Go to head {head + 1}
+            Go to head {head}
           </button>
         </p>
       </>

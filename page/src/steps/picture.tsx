@@ -8,7 +8,7 @@ import { Heading, Legend, Shares, Show, Word, word } from "./step";
 import type { Step, StepProps } from "./step";
 
 const nameOf = (p: StepProps): string =>
-  isMultiHead(p.trace) ? `${p.trace.made.text}, head ${p.head + 1}` : String(p.trace.made.text);
+  isMultiHead(p.trace) ? `${p.trace.made.text}, head ${p.head}` : String(p.trace.made.text);
 
 // The words that are looked at, each on the colour of its weight. Without a second sentence they are the queries too: a
 // word that is chosen becomes the query.
@@ -50,7 +50,7 @@ export const picture: Step = {
   stage: (p) => (
     <>
       <div class="shown">
-        <p><Word>{word(p, p.sel.i)}</Word> looks at{isMultiHead(p.trace) && `, in head ${p.head + 1}`}</p>
+        <p><Word>{word(p, p.sel.i)}</Word> looks at{isMultiHead(p.trace) && `, in head ${p.head}`}</p>
         <Sentence p={p} />
         <Legend p={p} />
       </div>
