@@ -14,6 +14,7 @@
 #include <iostream>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -169,25 +170,24 @@ struct TextArguments {
   std::string checkpoint, picture, recording;
   std::vector<std::string> texts;
   bool show = false;
-  std::int64_t layer = 0;
+  std::optional<std::int64_t> layer;
 };
 
 // A panel for each head of a layer.
 void show_attention(const TextArguments& arguments, const Training& training, const Model& model,
                     const std::string& text, const Ids& source, const Ids& target) {
   const CrossAttention attention = cross_attention(model, source, target);
-  const auto layers = static_cast<std::int64_t>(attention.weights.size());
-  if (arguments.layer > layers)
-    throw CLI::ValidationError("--layer", fmt::format("there are {}, got {}", layers, arguments.layer));
-  const std::int64_t layer = arguments.layer > 0 ? arguments.layer : layers;
-  const View weights = attention.weights[static_cast<std::size_t>(layer - 1)];
+  const std::int64_t last = std::ssize(attention.weights) - 1, layer = arguments.layer.value_or(last);
+  if (layer > last)
+    throw CLI::ValidationError("--layer", fmt::format("the decoder's last layer is {}, got {}", last, layer));
+  const View weights = attention.weights[static_cast<std::size_t>(layer)];
   std::vector<std::string> rows, columns;
   for (const std::int64_t id : attention.target) rows.push_back(training.tokenizer.label(id));
   for (const std::int64_t id : attention.source) columns.push_back(training.tokenizer.label(id));
   std::vector<attend::HeatMap> maps;
   for (std::int64_t head = 0; head < weights.size(0); ++head) {
-    maps.push_back({weights.select(0, head), rows, columns, fmt::format("head {}", head + 1),
-                    "Italian, as it is written", "English", 0, 1});
+    maps.push_back({weights.select(0, head), rows, columns, fmt::format("head {}", head), "Italian, as it is written",
+                    "English", 0, 1});
   }
   const std::string title =
       fmt::format("{} -> {} (cross-attention, layer {})", text, training.tokenizer.decode(target), layer);
@@ -240,7 +240,9 @@ Command add_text(CLI::App& root, TextArguments& arguments) {
       ->type_name("FILE")
       ->check(recording);
   app->add_flag("--show", arguments.show, "The same in the terminal");
-  positive(app->add_option("--layer", arguments.layer, "Of the decoder, from 1; default the last one"));
+  app->add_option("--layer", arguments.layer, "Of the decoder, from 0; default the last one")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30).description(""));
   return {app, [&arguments] { translate_texts(arguments); }};
 }
 

@@ -80,7 +80,8 @@ def test_it_translates_scores_and_draws(translate, folder, command):
     assert (done.returncode, done.stdout) == (0, italian + "\n")
     picture = (folder / "attention.svg").read_text()
     assert xml.etree.ElementTree.fromstring(picture).tag.endswith("svg")
-    assert all(word in picture for word in ("head 4", "English", "Italian"))
+    assert all(word in picture for word in ("English", "Italian", "(cross-attention, layer 0)"))
+    assert re.findall(r">head (\d)<", picture) == ["0", "1", "2", "3"]
     run(translate, folder, "text", english, "--checkpoint", "model.safetensors", "--record", "x.attend")
     told = subprocess.run([command, "show", "x.attend", "--layer", "decoder.0.cross"], cwd=folder, capture_output=True, text=True)
     assert told.returncode == 0 and told.stdout.count("decoder.0.cross") == 4 and "3 layers x 4 heads, q and k kept" in told.stdout
@@ -114,8 +115,8 @@ def test_it_translates_scores_and_draws(translate, folder, command):
          ["text", "Open", "--checkpoint", "model.safetensors", "--attention", "a.gif"]),
         (2, "should end in .attend",
          ["text", "Open", "--checkpoint", "model.safetensors", "--record", "a.safetensors"]),
-        (2, "there are 1, got 2",
-         ["text", "Open", "--checkpoint", "model.safetensors", "--attention", "a.svg", "--layer", "2"]),
+        (2, "the decoder's last layer is 0, got 1",
+         ["text", "Open", "--checkpoint", "model.safetensors", "--attention", "a.svg", "--layer", "1"]),
     ],
 )
 def test_mistakes(translate, folder, status, message, arguments):
