@@ -1,7 +1,5 @@
 """The command where the system fails or a signal comes: the file has its old contents or its new ones, and nothing else is left."""
 
-import os
-import pathlib
 import random
 import resource
 import signal
@@ -10,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from faults import with_fault
 
 SENTENCE = "the cat sat on the mat"
 OLD = b"what was there before"
@@ -31,18 +30,16 @@ def commands(command):
             ("json", "html", "svg", "png", "npz"))]
 
 
-def with_fault(command, fault):
-    """The environment in which that call fails: tests/cli/faults.cpp."""
-    return os.environ | {"LD_PRELOAD": str(pathlib.Path(command).parent / "libattend_faults.so"), "ATTEND_FAULT": fault}
-
-
 def state(folder, name):
     """What is in the file; that there is nothing else but the inputs."""
     assert {path.name for path in folder.iterdir()} <= {name, "q.npy", "k.npy", "v.npy"}
     return (folder / name).read_bytes()
 
 
-@pytest.mark.parametrize("call", ["write", "fsync", "linkat", "rename"])
+CALLS = ["write", "fsync", "linkat", "rename"]  # linkat: only where the file system has files without a name
+
+
+@pytest.mark.parametrize("call", CALLS)
 def test_a_call_that_fails_loses_nothing(command, folder, call):
     """Each time that it is made, in turn."""
     failed = 0
@@ -52,7 +49,7 @@ def test_a_call_that_fails_loses_nothing(command, folder, call):
         for n in range(100):
             (folder / name).write_bytes(OLD)
             done = subprocess.run([*arguments, name], cwd=folder, capture_output=True, text=True, timeout=60,
-                                  env=with_fault(command, f"{call} {n}"))
+                                  env=with_fault(command, call, n))
             if done.returncode == 0:
                 assert state(folder, name) == new
                 break
@@ -60,7 +57,7 @@ def test_a_call_that_fails_loses_nothing(command, folder, call):
             assert done.returncode == 1 and state(folder, name) == OLD
             assert done.stderr.startswith("attend") and name in done.stderr and done.stderr.count("\n") == 1, done.stderr
         (folder / name).unlink()
-    assert failed > 0 or call == "linkat"  # which is asked for only where the file system has files without a name
+    assert failed > 0 or call == "linkat"
 
 
 def test_no_thread_is_needed(command, folder):
@@ -68,12 +65,30 @@ def test_no_thread_is_needed(command, folder):
     subprocess.run([*arguments, "expected.npy"], cwd=folder, check=True, capture_output=True, timeout=60)
     for n in range(4):
         subprocess.run([*arguments, "out.npy"], cwd=folder, check=True, capture_output=True, timeout=60,
-                       env=with_fault(command, f"pthread_create {n}"))
+                       env=with_fault(command, "pthread_create", n))
         assert (folder / "out.npy").read_bytes() == (folder / "expected.npy").read_bytes()
 
 
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_the_old_file_or_the_new_one(command, folder, which):
+def test_a_signal_at_a_call_leaves_the_old_file_or_the_new_one(command, folder, which):
+    """At each call that writes the file, in turn."""
+    arguments = [command, "run", "q.npy", "k.npy", "v.npy", "-o", "out.npz"]
+    subprocess.run(arguments, cwd=folder, check=True, capture_output=True, timeout=60)
+    new = state(folder, "out.npz")
+    for call in CALLS:
+        for n in range(100):
+            (folder / "out.npz").write_bytes(OLD)
+            done = subprocess.run(arguments, cwd=folder, capture_output=True, timeout=60, env=with_fault(command, call, n, which),
+                                  preexec_fn=lambda: signal.signal(which, signal.SIG_DFL))  # nohup ignores SIGINT
+            if done.returncode == 0:
+                assert state(folder, "out.npz") == new
+                break
+            assert done.returncode == -which and state(folder, "out.npz") in (OLD, new)
+        assert n > 0 or call == "linkat"
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_any_moment_leaves_the_old_file_or_the_new_one(command, folder, which):
     arguments = [command, "run", "q.npy", "k.npy", "v.npy", "-o", "out.npz"]
     generator = np.random.default_rng(4)
     np.save(folder / "q.npy", generator.standard_normal((1, 1, 300_000, 16), np.float32))
@@ -82,18 +97,16 @@ def test_a_signal_leaves_the_old_file_or_the_new_one(command, folder, which):
     start = time.monotonic()
     subprocess.run(arguments, cwd=folder, check=True, capture_output=True, timeout=60)
     takes, new = time.monotonic() - start, state(folder, "out.npz")
-    dice, ended = random.Random(5), 0
+    dice = random.Random(5)
     for _ in range(12):
         (folder / "out.npz").write_bytes(OLD)
         process = subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   preexec_fn=lambda: signal.signal(which, signal.SIG_DFL))  # nohup ignores SIGINT
-        time.sleep(dice.uniform(0, takes))
+                                   preexec_fn=lambda: signal.signal(which, signal.SIG_DFL))
+        time.sleep(dice.uniform(0, takes))  # some end before: how long it takes the next time is not known
         process.send_signal(which)
         process.communicate(timeout=60)
-        ended += process.returncode == -which
         assert process.returncode in (0, -which)
         assert state(folder, "out.npz") in ([new] if process.returncode == 0 else [OLD, new])
-    assert ended > 0
 
 
 def test_a_signal_between_a_files_two_names_waits(command, folder):
@@ -102,7 +115,7 @@ def test_a_signal_between_a_files_two_names_waits(command, folder):
         new = state(folder, name)
         (folder / name).write_bytes(OLD)
         done = subprocess.run([*arguments, name], cwd=folder, capture_output=True, timeout=60,
-                              env=with_fault(command, "SIGTERM 0"))
+                              env=with_fault(command, "rename", 0, signal.SIGTERM))
         assert done.returncode == -signal.SIGTERM and state(folder, name) == new
         (folder / name).unlink()
 

@@ -12,6 +12,7 @@ from fcntl import ioctl
 import head_oracle
 import numpy as np
 import pytest
+from faults import with_racing_clock
 from safetensors.numpy import load_file
 
 B, H, GROUP, TQ, TK, D = 2, 4, 2, 11, 13, 8
@@ -224,17 +225,11 @@ def test_what_does_not_fit_is_one_line(attend, inputs, tmp_path):
         assert message.startswith("attend: attention_") and message.count("\n") == 1, message
 
 
-@pytest.fixture
-def many_rows(tmp_path):
-    """67 million pairs of each of 2 heads: some seconds on the one core that in_terminal() gives; progress is shown after 0.3 s."""
-    generator = np.random.default_rng(16)
-    for name in "qk":
-        np.save(tmp_path / f"{name}.npy", generator.standard_normal((2, 8192, 64), np.float32))
-    return ["q.npy", "k.npy", "--summary"]
+SUMMARY = ["q.npy", "k.npy", "--summary"]
 
 
-def in_terminal(command, arguments, folder):
-    """The process, on one core, and what it writes to a terminal of 80 columns, in pieces."""
+def in_terminal(command, arguments, folder, environment):
+    """The status of the process, on one core, and what it writes to a terminal of 80 columns."""
     try:
         leader, follower = pty.openpty()
     except OSError as error:
@@ -246,34 +241,29 @@ def in_terminal(command, arguments, folder):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
     process = subprocess.Popen([command, "run", *arguments], cwd=folder, stdin=subprocess.DEVNULL, stdout=follower, stderr=follower,
-                               preexec_fn=prepare)
+                               env=environment, preexec_fn=prepare)
     os.close(follower)
-
-    def pieces():
-        while True:
-            try:
-                yield os.read(leader, 65536).decode()
-            except OSError:
-                os.close(leader)
-                return
-
-    return process, pieces()
+    written = b""
+    with open(leader, "rb", buffering=0) as terminal:
+        try:
+            while piece := terminal.read(65536):
+                written += piece
+        except OSError:  # the other end is closed
+            pass
+    return process.wait(timeout=60), written.decode().replace("\r\n", "\n")
 
 
-def test_progress_on_a_terminal_alone(command, attend, many_rows, tmp_path):
-    process, pieces = in_terminal(command, many_rows, tmp_path)
-    text = "".join(pieces).replace("\r\n", "\n")
-    assert process.wait(timeout=60) == 0
-    assert re.search(r"^(\rattend: +\d+ %)+\r +\rq \[2,8192,64\]", text), text
+def test_progress_on_a_terminal_alone(command, attend, inputs, tmp_path):
+    status, text = in_terminal(command, SUMMARY, tmp_path, with_racing_clock(command))
+    assert status == 0
+    assert re.search(r"^(\rattend: +\d+ %)+\r +\rq \[2,4,11,8\]", text), text
     assert max(map(len, text.rpartition("\r")[2].splitlines())) <= 80
-    assert text.rpartition("\r")[2] == attend(*many_rows)  # nothing else is written where there is no terminal
+    assert text.rpartition("\r")[2] == attend(*SUMMARY)  # nothing else is written where there is no terminal
 
 
-def test_ctrl_c_ends_it(command, many_rows, tmp_path):
+def test_ctrl_c_ends_it(command, inputs, tmp_path):
     (tmp_path / "s.npz").write_bytes(b"what was there before")
-    process, pieces = in_terminal(command, [*many_rows, "-o", "s.npz"], tmp_path)
-    assert "attend: " in next(pieces)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == -signal.SIGINT
+    status, text = in_terminal(command, [*SUMMARY, "-o", "s.npz"], tmp_path, with_racing_clock(command, 3, signal.SIGINT))
+    assert status == -signal.SIGINT and re.fullmatch(r"(\rattend: +\d+ %)+", text)
     assert (tmp_path / "s.npz").read_bytes() == b"what was there before"
-    assert {path.name for path in tmp_path.iterdir()} == {"q.npy", "k.npy", "s.npz"}
+    assert {path.name for path in tmp_path.iterdir()} == {"q.npy", "k.npy", "v.npy", "sinks.npy", "s.npz"}
