@@ -12,11 +12,14 @@ namespace attend {
 
 namespace {
 
-// What fill_page() fills where there is no page that computes.
+// What fill_page() fills where there is no page that computes. By its policy nothing loads and nothing runs; styles may
+// stand anywhere, as none can load anything either.
 constexpr std::string_view static_page = R"(<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline';
+ img-src data:; base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title><!--attend:title--></title>

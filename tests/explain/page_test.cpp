@@ -92,6 +92,7 @@ TEST(Page, WithoutThePageThatComputesItSaysSo) {
   EXPECT_THAT(page, HasSubstr("<p class=\"note\">This page does not compute: attend was built without the page that "
                               "computes, which `make page` makes.</p>"));
   EXPECT_THAT(page, HasSubstr("#static h1 {"));
+  EXPECT_THAT(page, HasSubstr("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "));
   EXPECT_THAT(page, HasSubstr("<main id=\"static\">\n<h1>Life is short, eat dessert first (documents 002, 004)</h1>"));
   EXPECT_THAT(page, Not(testing::AnyOf(HasSubstr("<!--"), HasSubstr("<script"))));
   EXPECT_EQ(page_note(trace, stand_in), "");
@@ -111,6 +112,7 @@ TEST(Page, ManyWordsAreNotComputed) {
     const std::string page = to_html(explain(options), {}, stand_in);
     EXPECT_THAT(page, HasSubstr("This page does not compute: more than 200 words"));
     EXPECT_THAT(page, HasSubstr("`attend show FILE.attend`"));
+    EXPECT_THAT(page, HasSubstr("\"Content-Security-Policy\" content=\"default-src 'none'; "));
     EXPECT_THAT(page, Not(HasSubstr("<script")));
   }
 }
