@@ -39,8 +39,8 @@ Window parse_window(const std::string& text) {
 void add_visibility(CLI::App& app, Visibility& visibility) {
   app.add_flag("--causal", visibility.causal, "Key j is visible to query i if j <= i + offset");
   app.add_option("--offset", visibility.offset,
-                 "Where query 0 stands among the keys: at key 0, so that the last query stands at the last key, or "
-                 "at key N")
+                 "Where query 0 stands among the keys: at key 0, so that the last query stands at the last key that "
+                 "exists, or at key N")
       ->type_name("top_left|bottom_right|N");
   app.add_option("--window", visibility.window,
                  "Only keys from L before to R after the query's own place; -1 leaves a side open")

@@ -123,8 +123,9 @@ h // (H // Hkv). Leading axes may be left out of all three. Any strides, without
 
 causal        key j is visible to query i if j <= i + offset
 window        (left, right): i + offset - left <= j <= i + offset + right; -1 or None leaves a side open
-offset        where query 0 stands among the keys: "top_left" (0, as PyTorch), "bottom_right" (Tk - Tq, as
-              FlashAttention and decoding) or a whole number; to be given where Tq != Tk and it matters
+offset        where query 0 stands among the keys: "top_left" (0, as PyTorch), "bottom_right" (Tk - Tq, with key_lengths
+              key_lengths[b] - Tq, as FlashAttention and decoding) or a whole number; to be given where Tq != Tk and it
+              matters
 mask          bool, True = may attend; broadcasts to [B,H,Tq,Tk]
 bias          floating point, added to the scaled scores; broadcasts to [B,H,Tq,Tk]
 distance_bias [H,2R+1], floating point: adds distance_bias[h, clamp(j - (i + offset), -R, R) + R], a number for each

@@ -98,6 +98,15 @@ def test_a_large_broadcast_array_takes_no_memory():
                                   attend.attention(X[None, :1], keys[None, :, :5], keys[None, :, :5]))
 
 
+def test_bottom_right_is_the_last_key_that_exists():
+    x = np.random.default_rng(5).standard_normal((2, 3, 7, 4)).astype(np.float32)
+    options = {"causal": True, "window": (3, 0), "alibi_slopes": np.float32([0.5, 0.25, 0.125])}
+    out = attend.attention(x[:, :, :2], x, x, offset="bottom_right", key_lengths=[5, 7], **options)
+    for b, length in enumerate([5, 7]):
+        keys = x[b, :, :length]
+        np.testing.assert_array_equal(out[b], attend.attention(x[b, :, :2], keys, keys, offset=length - 2, **options))
+
+
 # What is refused.
 
 DTYPE = "q: expected float32, float64, bfloat16 or float16 .a mask: bool., got "
