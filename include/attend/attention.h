@@ -22,8 +22,8 @@ class Offset {
   explicit constexpr Offset(std::int64_t value) : value_(value) {}
   // Query 0 stands at key 0: PyTorch, JAX, Keras.
   static constexpr Offset top_left() { return Offset(0); }
-  // The last query stands at the last key, offset Tk - Tq: FlashAttention, decoding. With key_lengths, at the last
-  // valid key of each batch item.
+  // The last query stands at the last key, offset Tk - Tq: FlashAttention, decoding. Where key_lengths are given, the
+  // last key of a batch item is its last valid one: offset key_lengths[b] - Tq.
   static constexpr Offset bottom_right() {
     Offset offset(0);
     offset.bottom_right_ = true;
@@ -46,8 +46,9 @@ struct Window {
 };
 
 // Each weight is dropped with probability p, 0 <= p < 1, and the others count 1 / (1 - p) (Srivastava et al. 2014).
-// Which ones depends on the seed and the pair's place (b, h, i, j) in the tensors alone: every path drops the same, and
-// so does the backward. A new seed for each step is the caller's. lse does not know of it.
+// Which ones are dropped depends only on the seed and on the pair's place (b, h, i, j) in the tensors: every path drops
+// the same, and so does the backward. The caller gives a new seed for each step. lse is of the weights before any is
+// dropped.
 struct Dropout {
   double p = 0;
   std::uint64_t seed = 0;
@@ -78,13 +79,13 @@ struct AttentionOptions {
   std::optional<View> query_starts = {};
   std::optional<View> key_starts = {};
   Dropout dropout = {};
-  bool lse_low = false;  // of the result rather than the weights: AttentionResult::lse_low is wanted
+  bool lse_low = false;  // AttentionResult::lse_low is wanted; changes nothing else
 };
 
-// out [B,H,Tq,Dv] in q's dtype; lse [B,H,Tq], the natural logarithm of the sum of exponentials of a row's scores
-// (its sink included), f32 (f64 for f64 inputs). lse_low, of the same shape and dtype, is what rounding lse lost:
-// lse + lse_low is the logarithm of the sum of a row's weights, to 2^-40 of it or of 1. Weights made again from
-// lse alone are off by half a unit in its last place, 1.5e-5 of a weight where lse is 500.
+// out [B,H,Tq,Dv] is in q's dtype. lse [B,H,Tq] is the natural logarithm of the sum of exponentials of a row's scores,
+// its sink included, in f32 (f64 for f64 inputs). lse_low, of the same shape and dtype, is what rounding took from lse:
+// lse + lse_low is that logarithm to 2^-40 of it or of 1. Weights made again from lse alone are off by half a unit in
+// its last place: where lse is 500, by 1.5e-5 of a weight.
 struct AttentionResult {
   Tensor out;
   Tensor lse;
@@ -103,8 +104,8 @@ AttentionResult attention(const View& q, const View& k, const View& v, const Att
 
 // The same into memory of the caller: out [B,H,Tq,Dv] in q's dtype, lse and lse_low [B,H,Tq] f32 (f64 for f64) where
 // they are wanted; any strides. Besides attention()'s errors: bad_shape or bad_dtype for out, lse and lse_low,
-// bad_value where their memory meets an argument's or their own. They are untouched where an error is thrown, but for
-// interrupted.
+// bad_value where their memory meets an argument's or their own. Where an error is thrown they are untouched, unless it
+// is `interrupted`.
 void attention_into(const MutableView& out, const std::optional<MutableView>& lse, const View& q, const View& k,
                     const View& v, const AttentionOptions& options = {},
                     const std::optional<MutableView>& lse_low = {});
@@ -118,8 +119,8 @@ AttentionResult merge(const View& out_a, const View& lse_a, const View& out_b, c
 // The same of two results as they are.
 AttentionResult merge(const AttentionResult& a, const AttentionResult& b);
 
-// Of q, k and v in their shapes and dtypes; of bias, distance_bias, alibi_slopes and sinks in the shape and dtype of
-// that option, summed over the axes that it was broadcast along.
+// dq, dk and dv have the shapes and dtypes of q, k and v. The gradient of an option has that option's shape and dtype,
+// and is summed over the axes that it was broadcast along.
 struct AttentionGradients {
   Tensor dq, dk, dv;
   std::optional<Tensor> dbias = {}, dalibi_slopes = {}, dsinks = {}, ddistance_bias = {};
@@ -130,24 +131,24 @@ struct AttentionGradientViews {
   std::optional<MutableView> dbias = {}, dalibi_slopes = {}, dsinks = {}, ddistance_bias = {};
 };
 
-// What attention_backward() may be given, and asked for, besides.
+// What else attention_backward() may be given, and asked for.
 struct BackwardOptions {
   std::optional<View> dlse = {};  // [B,H,Tq], lse's dtype: the gradient of lse, where something was computed from it
   bool dbias = false;
   bool dalibi_slopes = false;
   bool dsinks = false;
   bool ddistance_bias = false;
-  // [B,H,Tq], lse's dtype, as the forward or merge() gave it. Without it the sums are found by one more pass over q and
-  // k, a fifth of the time; for a merged lse, which is of more keys than these, there is no such way, and lse is all.
+  // [B,H,Tq], lse's dtype, as the forward or merge() gave it. Without it one more pass over q and k finds what it
+  // holds, in a fifth of the time. No pass can where lse is merged, as it is of more keys than these: lse is then all.
   std::optional<View> lse_low = {};
 };
 
-// The gradients of attention(q, k, v, options) -> out, lse, given those of its results: dout [B,H,Tq,Dv] in q's dtype.
-// out and lse are what the forward gave for the same arguments and options; or what merge() gave, with k and v one of
-// the sets of keys: the gradients are then those of these keys, and dq one summand of the whole.
+// The gradients of attention(q, k, v, options) -> out, lse. dout [B,H,Tq,Dv], in q's dtype, is the gradient of out.
+// out and lse are what the forward gave for the same arguments and options. They may also be what merge() gave, with k
+// and v one of its sets of keys: dk and dv are then those of these keys, and dq is what these keys add to the whole.
 // Nothing of Tq * Tk is stored: weights are computed again from lse (docs/backward.md).
 // A row with nothing to attend to has gradient 0 and adds nothing to the others. NaN or infinity in a masked key or
-// value reaches no gradient, nor does a row's reach the keys that it does not see.
+// value reaches no gradient. In a row, it reaches no key that the row does not see.
 // Throws what attention() throws; bad_value where a gradient is wanted of an option that is not there. Bits: the same
 // for any number of threads.
 AttentionGradients attention_backward(const View& dout, const View& q, const View& k, const View& v, const View& out,
@@ -198,14 +199,14 @@ struct AttentionPlan {
   std::string reason;              // why this path
 };
 
-// Shapes as in attention(). Of the options' tensors the shapes count, and for mask, bias and distance_bias nothing else
-// is read. Throws what attention() throws.
+// Shapes as in attention(). Of mask, bias and distance_bias nothing but the shape is read. Throws what attention()
+// throws.
 AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype = DType::f32,
                    const AttentionOptions& options = {});
 
-// What attention_backward() does with such arguments; scratch_bytes besides the gradients; flops 5 (D + Dv) a pair.
-// Where lse_low is given, but some lse is 2^31 or more in magnitude, the pass for the sums is made nevertheless, in
-// memory of its own.
+// What attention_backward() does with such arguments: scratch_bytes are besides the gradients, flops 5 (D + Dv) a pair.
+// Where some lse is 2^31 or more in magnitude, the pass for the sums is made although lse_low is given, in memory of
+// its own.
 AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType dtype = DType::f32,
                             const AttentionOptions& options = {}, const BackwardOptions& backward = {});
 

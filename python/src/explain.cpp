@@ -22,8 +22,8 @@ namespace {
 constexpr const char* explain_doc =
     R"(Attention on a sentence, every step kept: a Trace, to print, to look into, to draw.
 
-text is a sentence of your own (without one: the tutorials' "Life is short, eat dessert first", drawn as they draw it),
-preset the name of a tutorial's example (explain_presets()); one of the two. second_text makes it cross-attention: keys
+text is a sentence of your own (without one: "Life is short, eat dessert first", drawn as the documents of the presets draw it),
+preset the name of a document's example (explain_presets()); one of the two. second_text makes it cross-attention: keys
 and values come from that sentence. seed, embedding_size, d_k and d_v (of each head) and heads are whole numbers; heads
 are joined and projected, 0 is one without a head axis. weights "linear" draws the matrices as torch.nn.Linear (the
 default for a text), "uniform" as torch.rand; causal hides later words; positions adds sinusoidal encodings;
