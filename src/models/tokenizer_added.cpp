@@ -84,6 +84,7 @@ std::vector<Word> AddedTokens::find(std::string_view text) const {
     if (token.single_word && (ends_with_word(text.substr(0, from)) || begins_with_word(text.substr(end)))) continue;
     if (token.left) from = std::max(without_space(text.substr(0, from)), last);
     if (token.right) end += leading_space(text.substr(end));
+    if (from >= end) continue;  // an earlier token took all of it with its white space
     if (last < from) words.push_back({last, from});
     words.push_back({from, end, token.id});
     last = end;

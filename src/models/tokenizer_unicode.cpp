@@ -166,7 +166,7 @@ bool is_word(char32_t point) {
   const bool circled = between(point, 0x24b6, 0x24e9) || between(point, 0x1f130, 0x1f149) ||
                        between(point, 0x1f150, 0x1f169) || between(point, 0x1f170, 0x1f189);
   return (of >= UTF8PROC_CATEGORY_LU && of <= UTF8PROC_CATEGORY_NL) || of == UTF8PROC_CATEGORY_PC || circled ||
-         between(point, 0x200c, 0x200d);
+         between(point, 0x200c, 0x200d) || holds(more_words, point);
 }
 
 void append_lower(char32_t point, std::u32string& to) {
