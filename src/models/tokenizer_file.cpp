@@ -1,6 +1,7 @@
 #include "models/tokenizer_file.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/utf8.h"
 #include "models/tokenizer_read.h"
@@ -106,6 +107,9 @@ Bpe read_bpe(const Member& from) {
     options.unknown = from["unk_token"].text();
     check_token(from.place().in("unk_token"), vocabulary, *options.unknown);
   }
+  // `tokenizers` counts an affix's bytes among the text's: offsets beyond its end.
+  if (options.byte_fallback && !(options.prefix.empty() && options.suffix.empty()))
+    fail_at(from.place(), "byte_fallback beside a prefix or a suffix is not known");
   const std::vector<Merge> merges = read_merges(from["merges"], vocabulary, options.prefix.size());
   return {std::move(vocabulary), merges, std::move(options)};
 }
@@ -152,11 +156,15 @@ std::string normalized_text(const Place& place, const AddedToken& token, const s
 void seek(const Place& place, const std::vector<AddedToken>& tokens, TokenizerFile& to) {
   std::vector<AddedToken> before, after;
   std::vector<std::string> texts_before, texts_after;
+  std::map<std::string, std::string> of_text;
   for (const AddedToken& token : tokens) {
     if (!token.normalized) {
       before.push_back(token), texts_before.push_back(token.text);
     } else {
-      after.push_back(token), texts_after.push_back(normalized_text(place, token, to.normalizers));
+      std::string text = normalized_text(place, token, to.normalizers);
+      if (!of_text.emplace(text, token.text).second)  // which of them is found is chance in `tokenizers`
+        fail_at(place, "{} and {} are one text once they are normalised", quote(of_text[text]), quote(token.text));
+      after.push_back(token), texts_after.push_back(std::move(text));
       to.added.call(token.id, texts_after.back());  // so does `tokenizers` decode it
     }
   }
@@ -196,15 +204,16 @@ TokenizerFile read_tokenizer(const Place& place, std::string_view text) {
              "decoder", "model"});
   if (root["version"].text() != "1.0") fail_at(root["version"].place(), "expected 1.0");
   const Member around = member_or_null(root, "post_processor");
-  TokenizerFile file{.normalizers = read_normalizers(member_or_null(root, "normalizer")),
-                     .pre_tokenizers = read_pre_tokenizers(member_or_null(root, "pre_tokenizer")),
-                     .model = read_model(root["model"]),
-                     .added = {},
-                     .special = {},
-                     .before = {{}, {}},
-                     .after = {{}, {}},
-                     .around = read_template(around),
-                     .decoders = read_decoders(member_or_null(root, "decoder"))};
+  TokenizerFile file{
+      .normalizers = read_normalizers(member_or_null(root, "normalizer")),
+      .pre_tokenizers = read_pre_tokenizers(member_or_null(root, "pre_tokenizer"), root["model"]["type"].text()),
+      .model = read_model(root["model"]),
+      .added = {},
+      .special = {},
+      .before = {{}, {}},
+      .after = {{}, {}},
+      .around = read_template(around),
+      .decoders = read_decoders(member_or_null(root, "decoder"))};
   read_added_tokens(member_or_null(root, "added_tokens"), file);
   check_template(around.place(), file);
   return file;

@@ -84,7 +84,10 @@ Normalizer read_bert(const Member& from) {
 
 Normalizer read_replace(const Member& from) {
   from.only({"type", "pattern", "content"});
-  return [pattern = read_pattern(from["pattern"]), with = decode_utf8(from["content"].text(), {})](Characters& text) {
+  Pattern pattern = read_pattern(from["pattern"]);
+  // `tokenizers` misplaces what it then puts in, or breaks off.
+  if (pattern.may_match_empty()) from["pattern"].refuse("one that matches a character at least");
+  return [pattern = std::move(pattern), with = decode_utf8(from["content"].text(), {})](Characters& text) {
     // Parts are in bytes, places in characters.
     const std::string bytes = encode_utf8(text.points());
     std::vector<Characters::Replacement> places;
@@ -120,7 +123,10 @@ Normalizer read_one(const Member& from, const std::string& type) {
   }
   if (type == "Prepend") {
     from.only({"type", "prepend"});
-    return [before = decode_utf8(from["prepend"].text(), {})](Characters& text) { text.prepend(before); };
+    std::u32string before = decode_utf8(from["prepend"].text(), {});
+    // `tokenizers` then takes the text's first character for one that was added.
+    if (before.empty()) from["prepend"].refuse("text");
+    return [before = std::move(before)](Characters& text) { text.prepend(before); };
   }
   fail_at(from.place(), "the normalizer {} is not known", quote(type));
 }

@@ -56,13 +56,16 @@ class Translation {
         escape(false);
       } else if (next == '[') {
         bracket();
-      } else if (next == '(' && from_.substr(at_, 2) == "(?") {
-        group();
+      } else if (next == '(') {
+        open();
+      } else if (next == ')') {
+        close();
       } else if (next == '^' || next == '$') {
         refuse(std::string(1, next));  // Oniguruma's match at every line
       } else if (from_.substr(at_, 2) == "{," || from_.substr(at_, 2) == "}+") {
         refuse(from_.substr(at_, 2));  // read otherwise by each of the two
       } else {
+        fold(next);
         copy(1);
       }
     }
@@ -78,16 +81,54 @@ class Translation {
     at_ += count;
   }
 
-  // (?: (?= (?! (?i: and no other.
-  void group() {
+  // ( (?: (?= (?! (?i: and no other.
+  void open() {
+    if (from_.substr(at_, 2) != "(?") return open("(");
     for (const std::string_view known : {"(?:", "(?=", "(?!", "(?i:"}) {
-      if (from_.substr(at_, known.size()) == known) return copy(known.size());
+      if (from_.substr(at_, known.size()) == known) return open(known);
     }
     refuse(from_.substr(at_, 4));
+  }
+  void open(std::string_view group) {
+    folds_.push_back(folds() || group == "(?i:");
+    if (group != "(?:") letters_.clear();
+    copy(group.size());
+  }
+  void close() {
+    if (!folds_.empty()) folds_.pop_back();  // else PCRE2 says it
+    copy(1);
+  }
+
+  // ---- Where case does not matter ----
+
+  // Oniguruma then also takes one character for several: ß for ss, ﬁ for fi. PCRE2 does not. Of the 104 characters that
+  // fold to more than one, those that fold to ASCII fold to these pairs, or begin with one (ffi, ffl); the others need
+  // a letter beyond ASCII, in the pattern or in a class.
+  bool folds() const { return !folds_.empty() && folds_.back(); }
+  [[noreturn]] void refuse_folded(std::string_view what) const {
+    fail_at(place_, "{}, where case does not matter, in the pattern {} is not known", quote(what), quote(from_));
+  }
+  void fold(char next) {
+    if (!folds()) return;
+    if (static_cast<unsigned char>(next) >= 0x80) {
+      const auto end =
+          std::find_if(from_.begin() + static_cast<std::ptrdiff_t>(at_) + 1, from_.end(), begins_character);
+      refuse_folded(from_.substr(at_, static_cast<std::size_t>(end - from_.begin()) - at_));
+    }
+    if (std::isalpha(static_cast<unsigned char>(next))) {
+      letters_ += static_cast<char>(std::tolower(static_cast<unsigned char>(next)));
+      for (const std::string_view pair : {"ff", "fi", "fl", "ss", "st"}) {
+        if (letters_.ends_with(pair)) refuse_folded(pair);
+      }
+    } else if (!std::isdigit(static_cast<unsigned char>(next)) &&
+               std::string_view("{,}").find(next) == std::string_view::npos) {
+      letters_.clear();  // s{1}s is ss to Oniguruma, and so is s(?:s)
+    }
   }
 
   // [...]: ranges and properties, without a class in it.
   void bracket() {
+    letters_.clear();
     copy(1);
     if (at_ < from_.size() && from_[at_] == '^') copy(1);
     const std::size_t first = at_;
@@ -96,6 +137,8 @@ class Translation {
       if (from_[at_] == '\\') {
         escape(true);
       } else {
+        fold(from_[at_]);
+        letters_.clear();  // one or the other
         copy(1);
       }
     }
@@ -105,6 +148,7 @@ class Translation {
 
   void escape(bool in_bracket) {
     const char letter = at_ + 1 < from_.size() ? from_[at_ + 1] : '\0';
+    letters_.clear();
     if (letter == 's' || letter == 'S') {
       if (letter == 'S' && in_bracket) refuse("[..\\S..]");
       at_ += 2;
@@ -124,6 +168,7 @@ class Translation {
     const std::string_view name = from_.substr(at_ + 3, end - at_ - 3);
     const auto found = std::ranges::find(properties(), name, &Property::name);
     if (found == properties().end() || (negated && in_bracket)) refuse(from_.substr(at_, end + 1 - at_));
+    if (folds()) refuse_folded(from_.substr(at_, end + 1 - at_));
     at_ = end + 1;
     std::string points(found->pcre2);
     for (const auto& ranges : found->more) {
@@ -138,6 +183,8 @@ class Translation {
   std::string_view from_;
   std::size_t at_ = 0;
   std::string to_;
+  std::vector<bool> folds_;  // of each group that is open
+  std::string letters_;      // without case, that stand in a row
 };
 
 struct FreeMatch {
@@ -206,7 +253,14 @@ Pattern Pattern::literal(const Place& place, std::string_view text) {
   return pattern;
 }
 
+bool Pattern::may_match_empty() const {
+  std::uint32_t may = 0;
+  if (code_) pcre2_pattern_info(code_->code, PCRE2_INFO_MATCHEMPTY, &may);
+  return may != 0;
+}
+
 std::vector<Part> Pattern::parts(std::string_view text) const {
+  if (text.empty()) return {};  // `tokenizers` asks no pattern about it
   Parts parts(text);
   if (!literal_.empty()) {
     for (std::size_t at = text.find(literal_); at != std::string_view::npos; at = text.find(literal_, at)) {

@@ -26,6 +26,8 @@ class Pattern {
   // The text itself, wherever it stands.
   static Pattern literal(const Place& place, std::string_view text);
 
+  // Whether there may be a match without a character.
+  bool may_match_empty() const;
   // Parts that cover the text. Throws bad_value where matching takes too many steps.
   std::vector<Part> parts(std::string_view text) const;
 

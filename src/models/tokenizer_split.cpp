@@ -198,12 +198,13 @@ PreTokenizer read_one(const Member& from, const std::string& type) {
 
 }  // namespace
 
-std::vector<PreTokenizer> read_pre_tokenizers(const Member& from) {
+std::vector<PreTokenizer> read_pre_tokenizers(const Member& from, const std::string& model) {
   std::vector<PreTokenizer> steps;
   bool byte_level = false;
   const auto read = [&](const Member& step, const std::string& type) {
     if (byte_level) fail_at(step.place(), "{} after ByteLevel is not known", quote(type));
     byte_level = type == "ByteLevel";
+    if (byte_level && model != "BPE") fail_at(step.place(), "ByteLevel before {} is not known", model);
     steps.push_back(read_one(step, type));
   };
   for_each_step(from, "pretokenizers", read);

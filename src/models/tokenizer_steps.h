@@ -25,6 +25,7 @@ using PreTokenizer = std::function<void(Words&)>;
 
 // The steps of a file, in order; none for null. Throw bad_file.
 std::vector<Normalizer> read_normalizers(const Member& from);
-std::vector<PreTokenizer> read_pre_tokenizers(const Member& from);
+// `model`: the type of model that the words are for.
+std::vector<PreTokenizer> read_pre_tokenizers(const Member& from, const std::string& model);
 
 }  // namespace attend::models

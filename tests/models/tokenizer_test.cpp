@@ -158,6 +158,7 @@ TEST(Tokenizer, WhatPatternsMeanOtherwiseIsRefused) {
                                          {"a{,3}", "'{,'"},
                                          {R"([^\S])", R"(\S)"},
                                          {"(a", "can't be read"},
+                                         {"a)", "can't be read"},
                                          {"[a", "[ without ]"}}) {
     refuse("/pre_tokenizer",
            {{"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", "Isolated"}, {"invert", false}},
@@ -165,6 +166,92 @@ TEST(Tokenizer, WhatPatternsMeanOtherwiseIsRefused) {
   }
   refuse("/pre_tokenizer",
          {{"type", "Split"}, {"pattern", {{"String", ""}}}, {"behavior", "Isolated"}, {"invert", false}}, "empty");
+}
+
+json split(const std::string& expression) {
+  return {{"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", "Isolated"}, {"invert", false}};
+}
+
+// To Oniguruma, ß is ss without case, and ﬁ is fi.
+TEST(Tokenizer, WhereCaseDoesNotMatterOneCharacterMayBeSeveral) {
+  for (const auto& [expression, said] : {std::pair("(?i:SS)", "'ss', where case does not matter"),
+                                         {"(?i:Ss)", "'ss'"},
+                                         {"(?i:aff)", "'ff'"},
+                                         {"(?i:fi)", "'fi'"},
+                                         {"(?i:fl)", "'fl'"},
+                                         {"(?i:'t|st)", "'st'"},
+                                         {"(?i:s(?:s|t))", "'ss'"},
+                                         {"(?i:(?:s)s)", "'ss'"},
+                                         {"(?i:s{1}s)", "'ss'"},
+                                         {"(?i:a(?:b(ss)))", "'ss'"},
+                                         {"(?i:ß)", "'ß'"},
+                                         {"(?i:[aß])", "'ß'"},
+                                         {R"(a(?i:b\p{L}))", R"('\p{L}', where)"}}) {
+    refuse("/pre_tokenizer", split(expression), said);
+  }
+  json file = golden()[0]["tokenizer"];
+  for (const char* known : {"(?i:'s|'t|'re|'ve|'m|'ll|'d)", "'(?i:[sdmt]|ll|ve|re)", "(?i:s)s", "s(?i:s)", "(?i:s|s)",
+                            "(?i:ab)ss", "(?i:s+t)", "(?i:[fi][fi])", "(?i:s(s))", "(?:(?i:a)ss)ß"}) {
+    file["pre_tokenizer"] = split(known);
+    EXPECT_NO_THROW((void)tokenizer_of(file)) << known;
+  }
+}
+
+TEST(Tokenizer, WhatTokenizersPlacesWrongIsRefused) {
+  refuse("/normalizer", {{"type", "Prepend"}, {"prepend", ""}}, "normalizer: prepend: expected text");
+  refuse("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "a*"}}}, {"content", "b"}},
+         "normalizer: pattern: expected one that matches a character at least");
+  const json bpe = {{"type", "BPE"}, {"byte_fallback", true}, {"vocab", {{"a", 0}}}, {"merges", json::array()}};
+  for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    json model = bpe;
+    model[affix] = "x";
+    refuse("/model", model, "model: byte_fallback beside a prefix or a suffix is not known");
+  }
+}
+
+TEST(Tokenizer, WordsOfBytesAreForBpeAlone) {
+  const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  refuse("/pre_tokenizer", bytes, "pre_tokenizer: ByteLevel before WordPiece is not known");
+  refuse("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {bytes}}},
+         "ByteLevel before WordPiece is not known");
+}
+
+json added(std::int64_t id, const std::string& text) {
+  return {{"id", id},        {"content", text},     {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", false}, {"special", false}};
+}
+
+TEST(Tokenizer, AddedTokensThatAreOneTextOnceNormalisedAreRefused) {
+  json file = golden()[0]["tokenizer"];
+  const auto next = std::ssize(file["model"]["vocab"]);
+  file["normalizer"] = {{"type", "Lowercase"}};
+  file["added_tokens"] = {added(next, "<M>"), added(next + 1, "<m>")};
+  EXPECT_EQ(tokenizer_of(file).encode("<M>").ids.size(), tokenizer_of(file).encode("<m>").ids.size());
+  for (json& each : file["added_tokens"]) each["normalized"] = true;
+  test::expect_error(
+      ErrorCode::bad_file, [&] { (void)tokenizer_of(file); }, "added_tokens: '<M>' and '<m>' are one text once");
+}
+
+// "[A]" takes the white space behind it, and a line is a token that takes the white space on both sides.
+TEST(Tokenizer, WhiteSpaceThatATokenTookIsNoOther) {
+  json file = golden()[0]["tokenizer"];
+  const auto next = std::ssize(file["model"]["vocab"]);
+  json bracket = added(next, "[A]"), line = added(next + 1, "\n");
+  bracket["rstrip"] = line["lstrip"] = line["rstrip"] = true;
+  file["added_tokens"] = {bracket, line};
+  const Tokenizer tokenizer = tokenizer_of(file);
+  using Ids = std::vector<std::int64_t>;
+  EXPECT_EQ(tokenizer.encode("[A] \n [A]", false).ids, (Ids{next, next}));
+  EXPECT_EQ(tokenizer.encode("[A]\n\n", false).ids, (Ids{next}));
+  EXPECT_EQ(tokenizer.encode(" \n \n [A]", false).ids, (Ids{next + 1, next}));
+}
+
+TEST(Tokenizer, NoPatternMatchesAnEmptyText) {
+  json file = golden()[0]["tokenizer"];
+  file["decoder"] = {
+      {"type", "Sequence"},
+      {"decoders", {{{"type", "Fuse"}}, {{"type", "Replace"}, {"pattern", {{"Regex", "a{0}"}}}, {"content", "b"}}}}};
+  EXPECT_EQ(tokenizer_of(file).decode(std::vector<std::int64_t>{}), "");
 }
 
 TEST(Tokenizer, APatternThatTakesTooLongIsAnError) {
