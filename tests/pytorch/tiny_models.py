@@ -1,0 +1,213 @@
+"""Tiny models with random weights for tests/pytorch: CASES, configurations of each type that attend.Model knows; written() makes
+the folder of one, and Both opens it by attend and by Transformers, whose eager attention is what is expected.
+"""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import torch
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
+
+import transformers
+
+import attend
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+# Of the largest magnitude. Each is as far from the exact numbers as sums of some 50 products in f32 are, layer by layer.
+TOLERANCE = 2e-5
+LENGTHS = (1, 7, 40)
+NEW = 64
+SHAPE = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
+         "max_position_embeddings": 128, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
+GROUPED = SHAPE | {"num_key_value_heads": 2}
+DISTIL = {"vocab_size": 99, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 128}
+GPT2 = {"vocab_size": 99, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 128, "bos_token_id": 1, "eos_token_id": None}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str  # the class of the model
+    config: dict  # its configuration's arguments
+    old: dict = dataclasses.field(default_factory=dict)  # what config.json says instead, as older versions wrote it; None: nothing
+
+    @property
+    def decodes(self):
+        return "bert" not in self.name.lower()
+
+
+def bert(head="Model", **config):
+    return Case(f"Bert{head}", SHAPE | config)
+
+
+def roberta(head="Model", **config):
+    return Case(f"Roberta{head}", SHAPE | {"pad_token_id": 1, "max_position_embeddings": 130} | config)
+
+
+def distilbert(head="Model", **config):
+    return Case(f"DistilBert{head}", DISTIL | config)
+
+
+def gpt2(head="LMHeadModel", **config):
+    return Case(f"GPT2{head}", GPT2 | config)
+
+
+def llama(head="ForCausalLM", old=None, **config):
+    return Case(f"Llama{head}", GROUPED | config, old or {})
+
+
+def rope(rope_type, rope_theta=10000.0, old=None, head_dim=8, **parameters):
+    return llama(rope_parameters={"rope_type": rope_type, "rope_theta": rope_theta, **parameters}, old=old, head_dim=head_dim)
+
+
+def mistral(**config):
+    return Case("MistralForCausalLM", GROUPED | {"sliding_window": None} | config)
+
+
+def qwen2(old=None, **config):
+    return Case("Qwen2ForCausalLM", GROUPED | config, old or {})
+
+
+def qwen3(**config):
+    return Case("Qwen3ForCausalLM", GROUPED | {"head_dim": 16} | config)
+
+
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+YARN = {"factor": 2.0, "original_max_position_embeddings": 64}
+LONG = {"short_factor": [1.0, 1.1, 1.5, 2.0], "long_factor": [1.25, 2.0, 3.5, 6.0], "original_max_position_embeddings": 32}
+WINDOWS = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
+OLD = {"rope_parameters": None, "rope_theta": 10000.0}  # then rope_scaling
+ENCODERS = {
+    "bert": bert(),
+    "bert for masks": bert("ForMaskedLM"),
+    "bert for classes": bert("ForSequenceClassification"),
+    "bert gelu_new": bert(hidden_act="gelu_new"),
+    "bert gelu_pytorch_tanh": bert(hidden_act="gelu_pytorch_tanh"),
+    "bert relu": bert(hidden_act="relu"),
+    "bert silu": bert(hidden_act="silu"),
+    "bert eps, types": bert(layer_norm_eps=1e-2, type_vocab_size=3),
+    "bert one type": bert(type_vocab_size=1),
+    "roberta": roberta(),
+    "roberta for masks": roberta("ForMaskedLM", type_vocab_size=1),
+    "roberta padding 5": roberta(pad_token_id=5, max_position_embeddings=140),
+    "xlm-roberta": Case("XLMRobertaModel", roberta().config),
+    "camembert": Case("CamembertForMaskedLM", roberta().config),
+    "distilbert": distilbert(),
+    "distilbert for masks": distilbert("ForMaskedLM"),
+    "distilbert for classes": distilbert("ForSequenceClassification"),
+    "distilbert sines, relu": distilbert(sinusoidal_pos_embds=True, activation="relu"),
+}
+DECODERS = {
+    "gpt2": gpt2(),
+    "gpt2 bare": gpt2("Model"),
+    "gpt2 bare, untied": gpt2("Model", tie_word_embeddings=False),
+    "gpt2 n_inner, relu": gpt2(n_inner=40, activation_function="relu"),
+    "gpt2 gelu": gpt2(activation_function="gelu"),
+    "gpt2 unscaled": gpt2(scale_attn_weights=False),
+    "gpt2 by layer": gpt2(scale_attn_by_inverse_layer_idx=True, layer_norm_epsilon=1e-2),
+    "gpt2 reordered": gpt2(reorder_and_upcast_attn=True),
+    "gpt2 by layer, reordered": gpt2(scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True),
+    "gpt2 untied": gpt2(tie_word_embeddings=False),
+    "llama": llama(),
+    "llama bare": llama("Model", tie_word_embeddings=True),
+    "llama bare, untied": llama("Model"),
+    "llama tied": llama(tie_word_embeddings=True, rms_norm_eps=1e-2),
+    "llama biases": llama(attention_bias=True, mlp_bias=True),
+    "llama head_dim": llama(head_dim=12),
+    "llama ungrouped": llama(num_key_value_heads=4),
+    "llama one kv head, gelu": llama(num_key_value_heads=1, hidden_act="gelu"),
+    "llama gelu_pytorch_tanh": llama(hidden_act="gelu_pytorch_tanh"),
+    "theta": rope("default", 500000.0),
+    "linear": rope("linear", factor=4.0),
+    "llama3": rope("llama3", **LLAMA3),
+    "yarn": rope("yarn", **YARN, head_dim=32),
+    "yarn betas": rope("yarn", **YARN, beta_fast=4, beta_slow=2, head_dim=32),
+    "yarn attention_factor": rope("yarn", **YARN, attention_factor=1.25, truncate=False, head_dim=32),
+    "yarn mscale": rope("yarn", **YARN, mscale=0.7, mscale_all_dim=1.8, head_dim=32),
+    "yarn mscale alone": rope("yarn", **YARN, mscale=0.7, head_dim=32),
+    "dynamic": rope("dynamic", factor=1.7),
+    "longrope": rope("longrope", **LONG),
+    "longrope factor": rope("longrope", **LONG, factor=8.0),
+    "longrope attention_factor": rope("longrope", **LONG, attention_factor=1.25),
+    "longrope of its own length": rope("longrope", **LONG | {"original_max_position_embeddings": 128}),
+    "longrope as Phi has it": rope("longrope", **LONG, old={"original_max_position_embeddings": 8}),
+    "old theta": rope("default", 500000.0, old=OLD | {"rope_theta": 500000.0, "rope_scaling": "null"}),
+    "old linear": rope("linear", factor=4.0, old=OLD | {"rope_scaling": {"type": "linear", "factor": 4.0}}),
+    "old llama3": rope("llama3", **LLAMA3, old=OLD | {"rope_scaling": {"rope_type": "llama3", **LLAMA3}}),
+    "old, as small as it can be": llama(num_key_value_heads=4, old=dict.fromkeys(
+        ["rope_parameters", "head_dim", "num_key_value_heads", "attention_bias", "mlp_bias", "pretraining_tp"])),
+    "mistral": mistral(),
+    "mistral window": mistral(sliding_window=5, head_dim=12),
+    "mistral layer_types": mistral(sliding_window=5, layer_types=["full_attention", "sliding_attention", "full_attention"]),
+    "qwen2": qwen2(tie_word_embeddings=True),
+    "qwen2 windows": qwen2(**WINDOWS),
+    "qwen2 windows, old": qwen2(**WINDOWS, old={"layer_types": None}),
+    "qwen2 no windows": qwen2(sliding_window=5, max_window_layers=0),
+    "qwen2 layer_types": qwen2(use_sliding_window=True, sliding_window=6, layer_types=[
+        "sliding_attention", "full_attention", "sliding_attention"]),
+    "qwen3": qwen3(),
+    "qwen3 bias, tied": qwen3(attention_bias=True, tie_word_embeddings=True),
+    "qwen3 windows": qwen3(**WINDOWS),
+}
+CASES = ENCODERS | DECODERS
+
+
+def made(case):
+    """The model with random weights, larger than an initialisation's, with which scores are near 0 and no rule matters."""
+    torch.manual_seed(3)
+    model_class = getattr(transformers, case.name)
+    model = model_class(model_class.config_class(**case.config)).eval()
+    for name, parameter in model.named_parameters():
+        torch.nn.init.normal_(parameter, 0.0 if parameter.dim() > 1 or name.endswith("bias") else 1.0, 0.15)
+    return model
+
+
+def edit(folder, **changes):
+    """Other values in config.json; None: no such field."""
+    path = folder / "config.json"
+    fields = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({name: None if value == "null" else value for name, value in fields.items() if value is not None}))
+
+
+def written(folder, case, dtype=torch.float32, **options):
+    made(case).to(dtype).save_pretrained(folder, **options)
+    if case.old:
+        edit(folder, **case.old)
+    return folder
+
+
+class Both:
+    """A case's folder, opened by Transformers and by attend."""
+
+    def __init__(self, folder, case, dtype=torch.float32, **options):
+        self.case, self.folder, self.dtype = case, written(folder, case, dtype, **options), dtype
+        self.ours = attend.Model.load(folder)
+        self.theirs = self.opened(dtype)
+
+    def opened(self, dtype):
+        model_class = getattr(transformers, self.case.name)
+        return model_class.from_pretrained(self.folder, attn_implementation="eager", dtype=dtype).eval()
+
+    def ids(self, length):
+        """Ids, none of which pads, and BERT's types of them; None for who has no types."""
+        random = np.random.default_rng(length)
+        ids = random.integers(6, 99, length)
+        return ids, random.integers(self.theirs.config.type_vocab_size, size=length) if self.case.name.startswith("Bert") else None
+
+
+def hidden_of(model, ids, types=None):
+    inputs = {"input_ids": torch.from_numpy(ids)[None]}
+    if types is not None:
+        inputs["token_type_ids"] = torch.from_numpy(types)[None]
+    with torch.inference_mode():
+        return model.base_model(**inputs).last_hidden_state[0]
+
+
+def far(got, expected):
+    """The largest difference, of the largest magnitude."""
+    expected = expected.double().numpy()
+    return np.abs(np.float64(got) - expected).max() / np.abs(expected).max()
