@@ -22,6 +22,7 @@ def pytest_addoption(parser):
     parser.addoption("--wheels", type=pathlib.Path, help="a folder of wheels to test (make wheel)")
     parser.addoption("--every-model", action="store_true", help="test all model types of transformers, not a dozen")
     parser.addoption("--every-text", action="store_true", help="all of what tests/pytorch/test_tokenizer.py compares, not a twentieth")
+    parser.addoption("--every-mutation", action="store_true", help="all that tests/pytorch/test_model_config.py changes, not 25 of each")
     parser.addoption("--fuzz-cases", type=int, default=300, help="how many random calls tests/pytorch/test_fuzz.py makes")
     parser.addoption("--fuzz", action="store_true", help="make random calls until one fails")
 

@@ -29,14 +29,11 @@ Bert::Bert(Loading& loading, const Member& config) {
   const std::int64_t rows = config["max_position_embeddings"].whole(1);
   wide_size_ = config[distil_ ? "hidden_dim" : "intermediate_size"].whole(1);
   activation_ = read_activation(config[distil_ ? "activation" : "hidden_act"]);
-  eps_ = distil_ ? 1e-12 : number_or(config, "layer_norm_eps", 1e-12);
+  eps_ = distil_ ? 1e-12 : number_from_0(config["layer_norm_eps"]);
   types_ = distil_ ? 0 : config["type_vocab_size"].whole(1);
-  if (is_roberta(info_.type)) padding_ = whole_or(config, "pad_token_id", 1, 0);
+  if (is_roberta(info_.type)) padding_ = config["pad_token_id"].whole(0);
   info_.longest = rows - (padding_ ? *padding_ + 1 : 0);
   if (info_.longest < 1) fail_at(config.place(), "max_position_embeddings leaves no position after pad_token_id");
-  require(config, "position_embedding_type", "absolute");
-  require(config, "is_decoder", false);
-  require(config, "add_cross_attention", false);
 
   const std::int64_t E = info_.embedding_size;
   words_ = loading.matrix("embeddings.word_embeddings.weight", info_.vocabulary, E);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/batch.h"
+#include "models/config.h"
 #include "models/loading.h"
 
 namespace attend::models {

@@ -18,19 +18,18 @@ Gpt2::Gpt2(Loading& loading, const Member& config) {
   info_.head_size = whole_divided(config, info_.embedding_size, info_.heads);
   info_.longest = config["n_positions"].whole(1);
   info_.end = end_ids(config);
-  wide_size_ = whole_or(config, "n_inner", 4 * info_.embedding_size);
+  wide_size_ = config.given("n_inner") ? config["n_inner"].whole(1) : 4 * info_.embedding_size;
   activation_ = read_activation(config["activation_function"]);
-  eps_ = number_or(config, "layer_norm_epsilon", 1e-5);
-  scaled_ = truth_or(config, "scale_attn_weights", true);
-  scaled_by_layer_ = truth_or(config, "scale_attn_by_inverse_layer_idx", false);
-  require(config, "add_cross_attention", false);
+  eps_ = number_from_0(config["layer_norm_epsilon"]);
+  scaled_ = config["scale_attn_weights"].truth();
+  scaled_by_layer_ = config["scale_attn_by_inverse_layer_idx"].truth();
 
   const std::int64_t E = info_.embedding_size;
   words_ = loading.matrix("wte.weight", info_.vocabulary, E);
   positions_ = loading.matrix("wpe.weight", info_.longest, E);
   for (std::int64_t n = 0; n < info_.layers; ++n) layers_.push_back(read_layer(loading, n));
   norm_ = loading.layer_norm("ln_f", E, eps_);
-  output_ = loading.head("lm_head.weight", words_, E, info_.vocabulary, truth_or(config, "tie_word_embeddings", true));
+  output_ = loading.head("lm_head.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth());
   for (const char* mask : {".attn.bias", ".attn.masked_bias"}) loading.ignore_ending(mask);
   loading.ignore_beginning("score.");
 }

@@ -11,14 +11,14 @@ namespace attend::models {
 namespace {
 
 // dynamic stretches texts beyond max_position_embeddings alone, and none here is longer.
-RotaryScaling scaling_of(const Member& from, const std::string& type) {
+RotaryScaling scaling_of(const Member& name) {
+  const std::string type = name.text();
   if (type == "default" || type == "dynamic") return RotaryScaling::none;
   if (type == "linear") return RotaryScaling::linear;
   if (type == "llama3") return RotaryScaling::llama3;
   if (type == "yarn") return RotaryScaling::yarn;
   if (type == "longrope") return RotaryScaling::longrope;
-  fail_at(from.place(), "rope_type {} is not known here; default, linear, dynamic, llama3, yarn and longrope are",
-          quote(type));
+  fail_at(name.place(), "{} is not known here; default, linear, dynamic, llama3, yarn and longrope are", quote(type));
 }
 
 // One for each pair of a head's numbers.
@@ -27,45 +27,85 @@ std::vector<double> read_factors(const Member& from, std::int64_t head_size) {
   if (std::ssize(list) != head_size / 2)
     fail_at(from.place(), "{} numbers, expected {}, half a head's", list.size(), head_size / 2);
   std::vector<double> factors;
-  for (const Member& each : list) {
-    factors.push_back(each.number());
-    if (!(factors.back() > 0) || !std::isfinite(factors.back())) each.refuse("a number above 0");
-  }
+  factors.reserve(list.size());
+  for (const Member& each : list) factors.push_back(number_above_0(each));
   return factors;
 }
 
-// rope_parameters, or the older rope_scaling and rope_theta.
+// Where the rotary positions are described: rope_scaling, the older name, goes first, as in Transformers. None:
+// nowhere.
+std::optional<Member> rotary_part(const Member& config) {
+  std::optional<Member> part;
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    if (!config.given(key)) continue;
+    const Member found = config[key];
+    if (!found.value().is_object()) found.refuse("an object");
+    if (!found.value().empty()) part.emplace(found);
+  }
+  for (const char* layers : {"full_attention", "sliding_attention"})
+    if (part && part->has(layers))
+      fail_at(part->place().in(layers), "rotary positions of a type of layers are not known");
+  return part;
+}
+
+void read_llama3(const Member& from, RotaryOptions& options) {
+  const Member low = from["low_freq_factor"], high = from["high_freq_factor"];
+  options.low_frequency_factor = number_above_0(low);
+  options.high_frequency_factor = number_above_0(high);
+  if (low.number() > high.number()) low.refuse(fmt::format("no more than high_freq_factor, {}", high.number()));
+}
+
+// In yarn, beta_fast and beta_slow of 0 or null stand for what they are where they are missing, as do the mscales;
+// truncate of null for false.
+void read_yarn(const Member& from, RotaryOptions& options) {
+  const auto read = [&](const char* key, double& value) {
+    if (from.given(key) && number_from_0(from[key]) > 0) value = from[key].number();
+  };
+  read("beta_fast", options.beta_fast);
+  read("beta_slow", options.beta_slow);
+  read("mscale", options.mscale);
+  read("mscale_all_dim", options.mscale_all_dim);
+  if (from.has("truncate")) options.truncate = from.given("truncate") && from["truncate"].truth();
+  if (options.theta == 1) from.refuse("another rope_theta than 1");
+}
+
 RotaryOptions read_rotary(const Member& config, std::int64_t longest, std::int64_t head_size) {
   RotaryOptions options;
-  options.theta = number_or(config, "rope_theta", 10000);
-  const char* name = config.given("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  require(config, "partial_rotary_factor", 1.0);
-  if (!config.given(name)) return options;
-  const Member from = config[name];
-  options.theta = number_or(from, "rope_theta", options.theta);
-  options.scaling = scaling_of(from, text_or(from, "rope_type", text_or(from, "type", "default")));
-  require(from, "partial_rotary_factor", 1.0);
-  if (options.scaling == RotaryScaling::none) return options;
+  const std::optional<Member> part = rotary_part(config);
+  const bool inside = part && part->has("rope_theta");
+  if (inside || config.has("rope_theta")) options.theta = number_above_0((inside ? *part : config)["rope_theta"]);
+  if (!part) return options;
+  const Member& from = *part;
+  if (from.has("partial_rotary_factor") && from["partial_rotary_factor"].value() != 1.0)
+    fail_at(from["partial_rotary_factor"].place(), "only 1.0 is known here");
+  const char* type = from.has("rope_type") ? "rope_type" : "type";
+  if (!from.has(type)) return options;
+  options.scaling = scaling_of(from[type]);
+  if (from[type].text() == "default") return options;
+  const bool told = options.scaling == RotaryScaling::longrope && !from.given("factor");
+  if (!told) options.factor = number_above_0(from["factor"]);
+  if (options.scaling == RotaryScaling::none || options.scaling == RotaryScaling::linear) return options;
   constexpr const char* original = "original_max_position_embeddings";
-  const bool outside = config.given(original) && options.scaling != RotaryScaling::linear;
-  options.original_length = whole_or(outside ? config : from, original, longest);
-  options.low_frequency_factor = number_or(from, "low_freq_factor", 1);
-  options.high_frequency_factor = number_or(from, "high_freq_factor", 4);
-  options.beta_fast = number_or(from, "beta_fast", 32);
-  options.beta_slow = number_or(from, "beta_slow", 1);
-  options.truncate = truth_or(from, "truncate", true);
-  options.mscale = number_or(from, "mscale", 0);
-  options.mscale_all_dim = number_or(from, "mscale_all_dim", 0);
+  const bool outside = config.has(original);
+  options.original_length = outside || from.has(original) ? (outside ? config : from)[original].whole(2) : longest;
+  if (told) options.factor = static_cast<double>(longest) / static_cast<double>(options.original_length);
   if (from.given("attention_factor")) options.attention_factor = from["attention_factor"].number();
+  if (options.scaling == RotaryScaling::llama3) read_llama3(from, options);
+  if (options.scaling == RotaryScaling::yarn) read_yarn(from, options);
   if (options.scaling == RotaryScaling::longrope) {
     options.short_factors = read_factors(from["short_factor"], head_size);
     options.long_factors = read_factors(from["long_factor"], head_size);
-    options.factor =
-        number_or(from, "factor", static_cast<double>(longest) / static_cast<double>(options.original_length));
-  } else {
-    options.factor = from["factor"].number();
   }
   return options;
+}
+
+// Qwen2's class has no head_dim of its own, and takes no null for it; Llama's wants heads that share the hidden size,
+// whatever their size is.
+std::int64_t read_head_size(const Member& config, const ModelInfo& info) {
+  const bool said = info.type == "qwen2" ? config.has("head_dim") : config.given("head_dim");
+  if (said && info.type != "llama") return config["head_dim"].whole(2);
+  const std::int64_t shared = whole_divided(config, info.embedding_size, info.heads);
+  return said ? config["head_dim"].whole(2) : shared;
 }
 
 }  // namespace
@@ -78,9 +118,8 @@ Llama::Llama(Loading& loading, const Member& config) {
   info_.embedding_size = config["hidden_size"].whole(1);
   info_.layers = config["num_hidden_layers"].whole(0, 100'000);
   info_.heads = config["num_attention_heads"].whole(1);
-  info_.kv_heads = whole_or(config, "num_key_value_heads", info_.heads);
-  info_.head_size =
-      config.given("head_dim") ? config["head_dim"].whole(2) : whole_divided(config, info_.embedding_size, info_.heads);
+  info_.kv_heads = config.given("num_key_value_heads") ? config["num_key_value_heads"].whole(1) : info_.heads;
+  info_.head_size = read_head_size(config, info_);
   if (info_.heads % info_.kv_heads != 0)
     fail_at(config.place(), "{} heads are no multiple of {} key and value heads", info_.heads, info_.kv_heads);
   if (info_.head_size % 2 != 0)
@@ -89,7 +128,7 @@ Llama::Llama(Loading& loading, const Member& config) {
   info_.end = end_ids(config);
   wide_size_ = config["intermediate_size"].whole(1);
   activation_ = read_activation(config["hidden_act"]);
-  eps_ = number_or(config, "rms_norm_eps", 1e-6);
+  eps_ = number_from_0(config["rms_norm_eps"]);
   rotary_.emplace(info_.head_size, read_rotary(config, info_.longest, info_.head_size));
   read_windows(config);
 
@@ -97,7 +136,7 @@ Llama::Llama(Loading& loading, const Member& config) {
   words_ = loading.matrix("embed_tokens.weight", info_.vocabulary, E);
   for (std::int64_t n = 0; n < info_.layers; ++n) layers_.push_back(read_layer(loading, n, config));
   norm_ = loading.rms_norm("norm", E, eps_);
-  output_ = loading.head("lm_head.weight", words_, E, info_.vocabulary, truth_or(config, "tie_word_embeddings", false));
+  output_ = loading.head("lm_head.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth());
   loading.ignore_ending(".rotary_emb.inv_freq");
   loading.ignore_beginning("score.");
 }
@@ -105,38 +144,37 @@ Llama::Llama(Loading& loading, const Member& config) {
 // Mistral's window is every layer's, whatever layer_types says: its code does not look at them. Of Qwen's, where
 // windows are used at all, those of layer_types, or in older files the layers from max_window_layers on.
 void Llama::read_windows(const Member& config) {
-  const bool qwen = info_.type.starts_with("qwen");
-  const bool used = info_.type == "mistral" || (qwen && truth_or(config, "use_sliding_window", false));
-  const std::int64_t window = used ? whole_or(config, "sliding_window", 0) : 0;
+  const bool qwen = info_.type.starts_with("qwen"), used = !qwen || config["use_sliding_window"].truth();
+  const std::int64_t said = config.given("sliding_window") ? config["sliding_window"].whole(used ? 1 : 0) : 0;
+  const std::int64_t window = used ? said : 0;
   windows_.assign(static_cast<std::size_t>(info_.layers), window);
-  if (qwen && config.given("layer_types")) {
-    const std::vector<Member> types = config["layer_types"].list();
-    if (std::ssize(types) != info_.layers)
-      fail_at(config["layer_types"].place(), "{} types, expected one for each of {} layers", types.size(),
-              info_.layers);
-    for (std::size_t n = 0; n < types.size(); ++n) {
-      const std::string type = types[n].text();
-      if (type != "full_attention" && type != "sliding_attention")
-        fail_at(types[n].place(), "{} is not known here; full_attention and sliding_attention are", quote(type));
-      if (type == "full_attention") windows_[n] = 0;
-    }
-  } else if (qwen && used) {
-    const auto first = static_cast<std::size_t>(whole_or(config, "max_window_layers", 28, 0));
-    for (std::size_t n = 0; n < std::min(first, windows_.size()); ++n) windows_[n] = 0;
+  const auto first = static_cast<std::size_t>(qwen ? config["max_window_layers"].whole(0) : 0);
+  for (std::size_t n = 0; n < std::min(first, windows_.size()); ++n) windows_[n] = 0;
+  if (!config.given("layer_types")) return;
+  const std::vector<Member> types = config["layer_types"].list();
+  if (std::ssize(types) != info_.layers)
+    fail_at(config["layer_types"].place(), "{} types, expected one for each of {} layers", types.size(), info_.layers);
+  for (std::size_t n = 0; n < types.size(); ++n) {
+    const std::string type = types[n].text();
+    const bool sliding = type == "sliding_attention";
+    if (!sliding && type != "full_attention")
+      fail_at(types[n].place(), "{} is not known here; full_attention and sliding_attention are", quote(type));
+    if (sliding && window == 0) fail_at(types[n].place(), "{}, and there is no sliding_window", quote(type));
+    if (qwen) windows_[n] = sliding ? window : 0;
   }
 }
 
 Llama::Layer Llama::read_layer(Loading& loading, std::int64_t n, const Member& config) const {
   const std::int64_t E = info_.embedding_size, q = info_.heads * info_.head_size, kv = info_.kv_heads * info_.head_size;
   const bool qwen2 = info_.type == "qwen2", qwen3 = info_.type == "qwen3";
-  const bool bias = info_.type != "mistral" && truth_or(config, "attention_bias", false);
-  const bool wide_bias = info_.type == "llama" && truth_or(config, "mlp_bias", false);
+  const bool bias = (info_.type == "llama" || qwen3) && config["attention_bias"].truth();
+  const bool wide_bias = info_.type == "llama" && config["mlp_bias"].truth();
   const std::string at = fmt::format("layers.{}.", n), self = at + "self_attn.", mlp = at + "mlp.";
   Layer layer{loading.rms_norm(at + "input_layernorm", E, eps_),
               loading.linear(self + "q_proj", E, q, bias || qwen2),
               loading.linear(self + "k_proj", E, kv, bias || qwen2),
               loading.linear(self + "v_proj", E, kv, bias || qwen2),
-              loading.linear(self + "o_proj", q, E, bias && !qwen2),
+              loading.linear(self + "o_proj", q, E, bias),
               {},
               {},
               loading.rms_norm(at + "post_attention_layernorm", E, eps_),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/batch.h"
+#include "models/config.h"
 #include "models/loading.h"
 
 namespace attend::models {

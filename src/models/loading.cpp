@@ -1,74 +1,11 @@
 #include "models/loading.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "layers/rows.h"
 
 namespace attend::models {
-
-// ---- config.json ----
-
-std::int64_t whole_or(const Member& config, const char* name, std::int64_t otherwise, std::int64_t low) {
-  return config.given(name) ? config[name].whole(low) : otherwise;
-}
-
-double number_or(const Member& config, const char* name, double otherwise) {
-  return config.given(name) ? config[name].number() : otherwise;
-}
-
-bool truth_or(const Member& config, const char* name, bool otherwise) {
-  return config.given(name) ? config[name].truth() : otherwise;
-}
-
-std::string text_or(const Member& config, const char* name, std::string otherwise) {
-  return config.given(name) ? config[name].text() : std::move(otherwise);
-}
-
-void require(const Member& config, const char* name, const nlohmann::json& only) {
-  if (config.given(name) && config[name].value() != only)
-    fail_at(config[name].place(), "{} is not known here; {} is", config[name].value().dump(), only.dump());
-}
-
-std::int64_t whole_divided(const Member& config, std::int64_t embedding_size, std::int64_t heads) {
-  if (embedding_size % heads != 0)
-    fail_at(config.place(), "a hidden size of {} can't be shared by {} heads", embedding_size, heads);
-  return embedding_size / heads;
-}
-
-std::vector<std::int64_t> end_ids(const Member& config) {
-  std::vector<std::int64_t> ids;
-  if (!config.given("eos_token_id")) return ids;
-  const Member from = config["eos_token_id"];
-  if (!from.value().is_array()) return {from.whole(0)};
-  for (const Member& each : from.list()) ids.push_back(each.whole(0));
-  return ids;
-}
-
-Activation read_activation(const Member& name) {
-  constexpr std::array<std::pair<std::string_view, Activation>, 10> known = {{
-      {"relu", Activation::relu},
-      {"gelu", Activation::gelu},
-      {"gelu_python", Activation::gelu},
-      {"gelu_new", Activation::gelu_tanh},
-      {"gelu_pytorch_tanh", Activation::gelu_tanh},
-      {"gelu_fast", Activation::gelu_tanh},
-      {"quick_gelu", Activation::gelu_quick},
-      {"silu", Activation::silu},
-      {"swish", Activation::silu},
-      {"gelu_accurate", Activation::gelu_tanh},
-  }};
-  const std::string text = name.text();
-  const auto found = std::ranges::find(known, text, &std::pair<std::string_view, Activation>::first);
-  if (found == known.end()) {
-    fail_at(name.place(), "{} is not known here; relu, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu and silu are",
-            quote(text));
-  }
-  return found->second;
-}
-
-// ---- Tensors ----
 
 namespace {
 

@@ -1,4 +1,4 @@
-// The way from a model's config.json and tensors to its layers.
+// The way from a model's tensors to its layers.
 #pragma once
 
 #include <deque>
@@ -13,26 +13,6 @@
 #include "models/weights.h"
 
 namespace attend::models {
-
-// ---- config.json ----
-
-// The member's value, or what Transformers takes where it is not there.
-std::int64_t whole_or(const Member& config, const char* name, std::int64_t otherwise, std::int64_t low = 1);
-double number_or(const Member& config, const char* name, double otherwise);
-bool truth_or(const Member& config, const char* name, bool otherwise);
-std::string text_or(const Member& config, const char* name, std::string otherwise);
-// Refuses what would be computed otherwise than here: the member is not there, null, or this.
-void require(const Member& config, const char* name, const nlohmann::json& only);
-
-// E / heads; throws bad_file where that leaves a rest.
-std::int64_t whole_divided(const Member& config, std::int64_t embedding_size, std::int64_t heads);
-// eos_token_id: none, one or several.
-std::vector<std::int64_t> end_ids(const Member& config);
-
-// A name of Transformers' ACT2FN. Throws bad_file for one that is not known here.
-Activation read_activation(const Member& name);
-
-// ---- Tensors ----
 
 // Takes tensors by name and shape. A family is built twice: for the first time of layers of one number, while what is
 // wrong with the file is noted, so that one message can name all of it; then in earnest. Matrices stay where they are

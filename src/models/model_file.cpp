@@ -65,7 +65,6 @@ constexpr Type types[] = {{"bert", "bert.", read<models::Bert>},
                           {"qwen3", "model.", read<models::Llama>}};
 
 const Type& type_of(const Member& config) {
-  models::require(config, "quantization_config", nullptr);
   const Member member = config["model_type"];
   const std::string name = member.text();
   const auto found = std::ranges::find(types, name, &Type::name);
@@ -90,8 +89,10 @@ Model Model::load(const std::filesystem::path& path, const ModelOptions& options
   if (options.dtype && options.dtype != DType::f32 && options.dtype != DType::bf16)
     fail(ErrorCode::bad_dtype, function, "dtype is {}, expected f32 or bf16", *options.dtype);
   Opened file = open(path);
-  const Member config(file.config.place, file.config.value);
-  const Type& type = type_of(config);
+  const Member said(file.config.place, file.config.value);
+  const Type& type = type_of(said);
+  const nlohmann::json all = models::complete_config(said);
+  const Member config(said.place(), all);
   Loading loading(std::move(file.weights), type.prefix, options.dtype);
   Family family = type.read(loading, config);
   ModelInfo info = std::visit([](const auto& of) { return of.info(); }, family);

@@ -298,10 +298,14 @@ TEST(Model, NeverGuesses) {
     copy.refused(text);
   };
   refused("llama", "\"model_type\": \"llama\"", "\"model_type\": \"mamba\"", "'mamba' is not known here");
-  refused("llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"spiral\"", "rope_type 'spiral' is not known here");
+  refused("llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"spiral\"", "rope_type: 'spiral' is not known here");
   refused("llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"longrope\"", "short_factor is missing");
   refused("llama", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"mish\"", "'mish' is not known here");
   refused("llama", "\"use_cache\": true", "\"quantization_config\": {\"bits\": 4}", "quantization_config");
+  refused("llama", "\"use_cache\": true", "\"is_causal\": false", "is_causal: 'false' is not known here; true is");
+  refused("llama", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": null", "rms_norm_eps: is null");
+  refused("llama", "\"factor\": 8.0", "\"factor\": 0", "rope_parameters: factor: expected a number above 0");
+  refused("gpt2", "\"use_cache\": true", "\"num_attention_heads\": 4", "is another name of n_head");
   refused("llama", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "no multiple of 3");
   refused("bert", "\"is_decoder\": false", "\"is_decoder\": true", "is_decoder");
   refused("bert", "\"num_attention_heads\": 2", "\"num_attention_heads\": 3", "16 can't be shared by 3 heads");

@@ -1,0 +1,189 @@
+#include "models/config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+namespace attend::models {
+
+namespace {
+
+using nlohmann::json;
+
+// Of each type what its class in Transformers 5.23 has: "defaults" of the keys that are computed with here, "nullable"
+// those of them that may be null though their default is not, "aliases" other names of keys. "only": the keys that
+// Transformers computes with besides, and the values that are no different from what is computed here; "every" has
+// those of all types. All other keys are without effect there, and so they are here. tests/pytorch/test_model_config.py
+// holds this against the classes, and against what their code reads.
+constexpr std::string_view table_text = R"json({
+"every": {
+  "only": {"is_encoder_decoder": [false], "quantization_config": [null], "per_layer_config": [null],
+    "transformers_weights": [null], "fusion_config": [null], "text_config": [null], "decoder": [null],
+    "generator": [null], "text_encoder": [null], "attribute_map": [], "_heterogeneity_spec": []}},
+"bert": {
+  "defaults": {"vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "intermediate_size": 3072, "hidden_act": "gelu", "max_position_embeddings": 512, "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12},
+  "only": {"is_decoder": [false], "add_cross_attention": [false], "position_embedding_type": ["absolute", null]}},
+"roberta": {
+  "defaults": {"vocab_size": 50265, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "intermediate_size": 3072, "hidden_act": "gelu", "max_position_embeddings": 512, "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12, "pad_token_id": 1},
+  "only": {"is_decoder": [false], "add_cross_attention": [false], "position_embedding_type": ["absolute", null]}},
+"xlm-roberta": {
+  "defaults": {"vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "intermediate_size": 3072, "hidden_act": "gelu", "max_position_embeddings": 512, "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12, "pad_token_id": 1},
+  "only": {"is_decoder": [false], "add_cross_attention": [false], "position_embedding_type": ["absolute", null]}},
+"camembert": {
+  "defaults": {"vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "intermediate_size": 3072, "hidden_act": "gelu", "max_position_embeddings": 512, "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12, "pad_token_id": 1},
+  "only": {"is_decoder": [false], "add_cross_attention": [false], "position_embedding_type": ["absolute", null]}},
+"distilbert": {
+  "defaults": {"vocab_size": 30522, "dim": 768, "n_layers": 6, "n_heads": 12, "hidden_dim": 3072,
+    "activation": "gelu", "max_position_embeddings": 512},
+  "aliases": {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"}},
+"gpt2": {
+  "defaults": {"vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "n_inner": null,
+    "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "scale_attn_weights": true,
+    "scale_attn_by_inverse_layer_idx": false, "tie_word_embeddings": true},
+  "aliases": {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
+    "max_position_embeddings": "n_positions"},
+  "only": {"add_cross_attention": [false], "is_causal": [true], "layer_types": [null], "sliding_window": [null],
+    "attention_chunk_size": [null], "kv_sharing_modes": [null]}},
+"llama": {
+  "defaults": {"vocab_size": 32000, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": null, "head_dim": null, "intermediate_size": 11008, "hidden_act": "silu",
+    "max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "rope_parameters": null, "attention_bias": false,
+    "mlp_bias": false, "tie_word_embeddings": false},
+  "only": {"is_causal": [true], "partial_rotary_factor": [1.0, null], "_rope_type_labels": [null], "sliding_window": [null],
+    "attention_chunk_size": [null], "kv_sharing_modes": [null]}},
+"mistral": {
+  "defaults": {"vocab_size": 32000, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "head_dim": null, "intermediate_size": 14336, "hidden_act": "silu",
+    "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "rope_parameters": null, "sliding_window": 4096,
+    "tie_word_embeddings": false},
+  "nullable": ["sliding_window"],
+  "only": {"is_causal": [true], "partial_rotary_factor": [1.0, null], "_rope_type_labels": [null], "attention_chunk_size": [null],
+    "kv_sharing_modes": [null]}},
+"qwen2": {
+  "defaults": {"vocab_size": 151936, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": 32, "intermediate_size": 22016, "hidden_act": "silu", "max_position_embeddings": 32768,
+    "rms_norm_eps": 1e-6, "rope_parameters": null, "use_sliding_window": false, "sliding_window": 4096,
+    "max_window_layers": 28, "layer_types": null, "tie_word_embeddings": false},
+  "nullable": ["num_key_value_heads", "sliding_window"],
+  "only": {"is_causal": [true], "partial_rotary_factor": [1.0, null], "_rope_type_labels": [null], "attention_chunk_size": [null],
+    "kv_sharing_modes": [null]}},
+"qwen3": {
+  "defaults": {"vocab_size": 151936, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": 32, "head_dim": 128, "intermediate_size": 22016, "hidden_act": "silu",
+    "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_parameters": null, "attention_bias": false,
+    "use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 28, "layer_types": null,
+    "tie_word_embeddings": false},
+  "nullable": ["num_key_value_heads", "sliding_window"],
+  "only": {"is_causal": [true], "partial_rotary_factor": [1.0, null], "_rope_type_labels": [null], "attention_chunk_size": [null],
+    "kv_sharing_modes": [null]}}
+})json";
+
+const json& table() {
+  static const json parsed = json::parse(table_text);
+  return parsed;
+}
+
+// A part of a type's row; an empty one where it has none.
+const json& part_of(const json& row, const char* name) {
+  static const json none = json::object();
+  return row.contains(name) ? row[name] : none;
+}
+
+void check_only(const Member& file, const json& only) {
+  for (const auto& [key, values] : only.items()) {
+    if (!file.has(key.c_str())) continue;
+    const Member member = file[key.c_str()];
+    if (std::ranges::find(values, member.value()) != values.end()) continue;
+    const std::string shown = quote(member.value().dump(-1, ' ', false, json::error_handler_t::replace));
+    if (values.empty()) fail_at(member.place(), "is not known here");
+    fail_at(member.place(), "{} is not known here; {} is", shown, values[0].dump());
+  }
+}
+
+void rename(const Member& file, const json& aliases, json& config) {
+  for (const auto& [alias, name] : aliases.items()) {
+    if (!file.has(alias.c_str())) continue;
+    const auto key = name.get<std::string>();
+    const Member other = file[alias.c_str()];
+    if (file.has(key.c_str()) && other.value() != file[key.c_str()].value())
+      fail_at(other.place(), "is another name of {}, which has another value", key);
+    config[key] = other.value();
+  }
+}
+
+}  // namespace
+
+json complete_config(const Member& file) {
+  const json& row = table().at(file["model_type"].text());
+  check_only(file, table().at("every").at("only"));
+  check_only(file, part_of(row, "only"));
+  json config = file.value();
+  rename(file, part_of(row, "aliases"), config);
+  const json& nullable = part_of(row, "nullable");
+  for (const auto& [key, value] : row.at("defaults").items()) {
+    if (!config.contains(key)) config[key] = value;
+    const bool may_be_null = value.is_null() || std::ranges::find(nullable, json(key)) != nullable.end();
+    if (config[key].is_null() && !may_be_null)
+      fail_at(file.place().in(key), "is null; without it {} would be taken", value.dump());
+  }
+  return config;
+}
+
+double number_from_0(const Member& of) {
+  if (!(of.number() >= 0) || !std::isfinite(of.number())) of.refuse("a number from 0 on");
+  return of.number();
+}
+
+double number_above_0(const Member& of) {
+  if (!(of.number() > 0) || !std::isfinite(of.number())) of.refuse("a number above 0");
+  return of.number();
+}
+
+std::int64_t whole_divided(const Member& config, std::int64_t embedding_size, std::int64_t heads) {
+  if (embedding_size % heads != 0)
+    fail_at(config.place(), "a hidden size of {} can't be shared by {} heads", embedding_size, heads);
+  return embedding_size / heads;
+}
+
+std::vector<std::int64_t> end_ids(const Member& config) {
+  std::vector<std::int64_t> ids;
+  if (!config.given("eos_token_id")) return ids;
+  const Member from = config["eos_token_id"];
+  if (!from.value().is_array()) return {from.whole(0)};
+  for (const Member& each : from.list()) ids.push_back(each.whole(0));
+  return ids;
+}
+
+Activation read_activation(const Member& name) {
+  constexpr std::array<std::pair<std::string_view, Activation>, 10> known = {{
+      {"relu", Activation::relu},
+      {"gelu", Activation::gelu},
+      {"gelu_python", Activation::gelu},
+      {"gelu_new", Activation::gelu_tanh},
+      {"gelu_pytorch_tanh", Activation::gelu_tanh},
+      {"gelu_fast", Activation::gelu_tanh},
+      {"quick_gelu", Activation::gelu_quick},
+      {"silu", Activation::silu},
+      {"swish", Activation::silu},
+      {"gelu_accurate", Activation::gelu_tanh},
+  }};
+  const std::string text = name.text();
+  const auto found = std::ranges::find(known, text, &std::pair<std::string_view, Activation>::first);
+  if (found == known.end()) {
+    fail_at(name.place(), "{} is not known here; relu, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu and silu are",
+            quote(text));
+  }
+  return found->second;
+}
+
+}  // namespace attend::models

@@ -1,0 +1,29 @@
+// config.json as Transformers reads it: what is missing has a value there, and what is there may be computed with.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "attend/layers.h"
+#include "io/json_member.h"
+
+namespace attend::models {
+
+// All that a family's page reads: keys that are missing have the values of the type's class, and what stands under
+// another name of a key comes under its own. Throws bad_file for null where that class takes none, and for keys that
+// Transformers computes with and that are not known here, but for values that change nothing. The file's model_type is
+// known.
+nlohmann::json complete_config(const Member& file);
+
+// A number that is not negative, or not 0 either.
+double number_from_0(const Member& of);
+double number_above_0(const Member& of);
+// E / heads; throws bad_file where that leaves a rest.
+std::int64_t whole_divided(const Member& config, std::int64_t embedding_size, std::int64_t heads);
+// eos_token_id: none, one or several.
+std::vector<std::int64_t> end_ids(const Member& config);
+// A name of Transformers' ACT2FN. Throws bad_file for one that is not known here.
+Activation read_activation(const Member& name);
+
+}  // namespace attend::models
