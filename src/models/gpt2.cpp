@@ -29,7 +29,7 @@ Gpt2::Gpt2(Loading& loading, const Member& config) {
   positions_ = loading.matrix("wpe.weight", info_.longest, E);
   for (std::int64_t n = 0; n < info_.layers; ++n) layers_.push_back(read_layer(loading, n));
   norm_ = loading.layer_norm("ln_f", E, eps_);
-  output_ = loading.head("lm_head.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth());
+  output_ = loading.head("wte.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth());
   for (const char* mask : {".attn.bias", ".attn.masked_bias"}) loading.ignore_ending(mask);
   loading.ignore_beginning("score.");
 }

@@ -136,7 +136,7 @@ Llama::Llama(Loading& loading, const Member& config) {
   words_ = loading.matrix("embed_tokens.weight", info_.vocabulary, E);
   for (std::int64_t n = 0; n < info_.layers; ++n) layers_.push_back(read_layer(loading, n, config));
   norm_ = loading.rms_norm("norm", E, eps_);
-  output_ = loading.head("lm_head.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth());
+  output_ = loading.head("embed_tokens.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth());
   loading.ignore_ending(".rotary_emb.inv_freq");
   loading.ignore_beginning("score.");
 }

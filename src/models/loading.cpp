@@ -1,6 +1,7 @@
 #include "models/loading.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "layers/rows.h"
@@ -16,6 +17,11 @@ std::string older_name(const std::string& name) {
   };
   const std::string weight = ending("LayerNorm.weight", "LayerNorm.gamma");
   return weight.empty() ? ending("LayerNorm.bias", "LayerNorm.beta") : weight;
+}
+
+bool is_same(const View& a, const View& b) {
+  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+         std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.count() * size_of(a.dtype()))) == 0;
 }
 
 }  // namespace
@@ -84,12 +90,14 @@ RmsNorm Loading::rms_norm(const std::string& name, std::int64_t size, double eps
   return RmsNorm(take(prefix_ + name + ".weight", {size}), eps);
 }
 
-std::optional<Linear> Loading::head(const std::string& name, const View& embeddings, std::int64_t in, std::int64_t out,
+std::optional<Linear> Loading::head(const std::string& embeddings, const View& words, std::int64_t in, std::int64_t out,
                                     bool tied) {
-  if (!tied && prefix_.empty() && !weights_.find(name)) return std::nullopt;
-  if (!tied) return Linear::borrow(take_matrix(name, out, in));
+  const std::string name = "lm_head.weight";
+  const View *own = weights_.find(name), *shared = weights_.find(prefix_ + embeddings);
+  if (!own && !tied && prefix_.empty()) return std::nullopt;
+  if (!tied || (own && shared && !is_same(*own, *shared))) return Linear::borrow(take_matrix(name, out, in));
   taken_.insert(name);
-  return Linear::borrow(embeddings);
+  return Linear::borrow(words);
 }
 
 bool Loading::is_ignored(const std::string& name) const {

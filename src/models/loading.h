@@ -31,9 +31,10 @@ class Loading {
   Linear linear_in_out(const std::string& name, std::int64_t in, std::int64_t out);
   LayerNorm layer_norm(const std::string& name, std::int64_t size, double eps);
   RmsNorm rms_norm(const std::string& name, std::int64_t size, double eps);
-  // The output layer, which has no prefix and no bias; tied: the embeddings, which some files have twice. None: a bare
-  // model's file, where no name has a prefix, lacks it.
-  std::optional<Linear> head(const std::string& name, const View& embeddings, std::int64_t in, std::int64_t out,
+  // The output layer, lm_head.weight, which has no prefix and no bias. Tied, it is words, the embeddings of that name,
+  // which some files have twice; where the two differ it is its own, as Transformers has it. None: a bare model's file,
+  // where no name has a prefix, lacks it.
+  std::optional<Linear> head(const std::string& embeddings, const View& words, std::int64_t in, std::int64_t out,
                              bool tied);
 
   // Tensors that files have besides and that are not computed with: whose names begin, or end, so.

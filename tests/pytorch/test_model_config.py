@@ -20,6 +20,7 @@ import torch
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
 import transformers
+from safetensors.torch import load_file, save_file
 from tiny_models import CASES, GPT2, SHAPE, TOLERANCE, edit, far, hidden_of, mistral, qwen2, written
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -270,6 +271,13 @@ def test_what_is_changed_is_computed_or_refused(name, tmp_path, request):
 
 # ---- What was read otherwise ----
 
+def put(folder, **tensors):
+    """Other tensors in the folder's file; None: no such tensor."""
+    path = folder / "model.safetensors"
+    all = load_file(path) | {name.replace("__", "."): each for name, each in tensors.items()}
+    save_file({name: each for name, each in all.items() if each is not None}, path, {"format": "pt"})
+
+
 def refusal(folder):
     with pytest.raises(OSError) as caught:
         attend.Model.load(folder)
@@ -286,6 +294,27 @@ def test_a_window_that_is_not_said_is_of_4096(case, tmp_path):
     assert far(got, expected) <= TOLERANCE
     edit(folder, sliding_window="null")
     assert far(attend.Model.load(folder).forward(ids), expected) > 100 * TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama tied", "qwen2"])
+def test_an_output_layer_of_its_own_beside_tied_embeddings(name, tmp_path):
+    """Transformers ties them where the file has one, or two that are the same."""
+    folder, case = written(tmp_path, CASES[name]), CASES[name]
+    if name == "gpt2":
+        edit(folder, tie_word_embeddings=None)
+    assert json.loads((folder / "config.json").read_text()).get("tie_word_embeddings", True)
+    tied = attend.Model.load(folder)
+    words = load_file(folder / "model.safetensors")["transformer.wte.weight" if name == "gpt2" else "model.embed_tokens.weight"]
+    ids = np.arange(6, 30)
+    for head in (words.clone(), words + 0.1 * torch.randn(words.shape, generator=torch.manual_seed(1))):
+        put(folder, lm_head__weight=head)
+        ours = attend.Model.load(folder)
+        with torch.inference_mode():
+            expected = opened(folder, case)[0](torch.from_numpy(ids)[None]).logits[0]
+        assert far(ours.logits(ours.forward(ids)), expected) <= TOLERANCE
+        assert ours.info.parameters == tied.info.parameters + (0 if torch.equal(head, words) else head.numel())
+    put(folder, lm_head__weight=words[1:].clone())
+    assert "'lm_head.weight' has shape [98,32]" in refusal(folder)
 
 
 @pytest.mark.parametrize("name, change, said", [
