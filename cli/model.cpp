@@ -349,7 +349,7 @@ void add_input(CLI::App& app, Arguments& arguments) {
       known_models)
       ->group(group);
   app.add_option("--file", arguments.text_file, "Read the text from FILE instead")->type_name("FILE")->group(group);
-  choose_one(app.add_option("--dtype", arguments.dtype, "What it computes in (bf16 where the weights are, else f32)"),
+  choose_one(app.add_option("--dtype", arguments.dtype, "What it computes in (what its config.json says)"),
              "f32|bf16")
       ->group(group);
   app.add_option("--near", arguments.near,

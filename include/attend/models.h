@@ -44,7 +44,8 @@ struct ModelInfo {
 };
 
 struct ModelOptions {
-  std::optional<DType> dtype = {};  // f32 or bf16; default: bf16 where the weights are, f32 otherwise
+  // f32 or bf16. Default: what config.json says, f16 as f32; where it says nothing, bf16 if all matrices are, else f32.
+  std::optional<DType> dtype = {};
 };
 
 // What a decoder has computed of one sequence: keys and values of every layer. A copy is a fork. Of a model with

@@ -326,8 +326,8 @@ one. Results are NumPy arrays of float32, the same bits for any number of thread
 
 constexpr const char* load_doc = R"(A folder with config.json and model.safetensors or its shards, or a .gguf file.
 
-dtype: float32 or bfloat16, that it computes in; None: bfloat16 where the weights are, float32 otherwise. Weights of that
-dtype stay in the file, which must not change meanwhile. Raises OSError, which lists all that is missing, unexpected or of
+dtype: float32 or bfloat16, that it computes in; None: that of config.json, float16 as float32. Weights of that dtype stay
+in the file, which must not change meanwhile. Raises OSError, which lists all that is missing, unexpected or of
 another shape, and names what is not known here.)";
 
 constexpr const char* forward_doc = R"(ids [N] to the last hidden states [N,E], after the last norm.

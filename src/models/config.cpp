@@ -164,6 +164,17 @@ std::vector<std::int64_t> end_ids(const Member& config) {
   return ids;
 }
 
+std::optional<DType> said_dtype(const Member& config) {
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    if (!config.given(key)) continue;
+    const std::string name = config[key].text();
+    if (name == "bfloat16") return DType::bf16;
+    if (name == "float32" || name == "float16") return DType::f32;
+    fail_at(config[key].place(), "{} is not known here; float32, float16 and bfloat16 are", quote(name));
+  }
+  return std::nullopt;
+}
+
 Activation read_activation(const Member& name) {
   constexpr std::array<std::pair<std::string_view, Activation>, 10> known = {{
       {"relu", Activation::relu},

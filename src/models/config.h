@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ double number_above_0(const Member& of);
 std::int64_t whole_divided(const Member& config, std::int64_t embedding_size, std::int64_t heads);
 // eos_token_id: none, one or several.
 std::vector<std::int64_t> end_ids(const Member& config);
+// What it says that the weights are computed in: f16 is widened. None: it does not say.
+std::optional<DType> said_dtype(const Member& config);
 // A name of Transformers' ACT2FN. Throws bad_file for one that is not known here.
 Activation read_activation(const Member& name);
 

@@ -30,8 +30,8 @@ Loading::Loading(Weights weights, std::string prefix, std::optional<DType> dtype
   const auto& all = weights_.all();
   const auto has_prefix = [&](const auto& each) { return each.first.starts_with(prefix); };
   if (std::ranges::any_of(all, has_prefix)) prefix_ = std::move(prefix);
-  const auto is_narrow = [](const auto& each) { return each.second.rank() == 2 && each.second.dtype() == DType::bf16; };
-  dtype_ = dtype ? *dtype : std::ranges::any_of(all, is_narrow) ? DType::bf16 : DType::f32;
+  const auto is_wide = [](const auto& each) { return each.second.rank() == 2 && each.second.dtype() != DType::bf16; };
+  dtype_ = dtype ? *dtype : std::ranges::any_of(all, is_wide) ? DType::f32 : DType::bf16;
 }
 
 const View* Loading::find(const std::string& name) {

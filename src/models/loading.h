@@ -19,8 +19,8 @@ namespace attend::models {
 // if they have the model's dtype.
 class Loading {
  public:
-  // prefix: what stands before every name in files of a model with a task's head; it may be missing. dtype: as
-  // ModelOptions have it.
+  // prefix: what stands before every name in files of a model with a task's head; it may be missing. dtype: that is
+  // computed in; none: bf16 where all matrices are, f32 otherwise.
   Loading(Weights weights, std::string prefix, std::optional<DType> dtype);
 
   DType dtype() const { return dtype_; }

@@ -93,7 +93,7 @@ Model Model::load(const std::filesystem::path& path, const ModelOptions& options
   const Type& type = type_of(said);
   const nlohmann::json all = models::complete_config(said);
   const Member config(said.place(), all);
-  Loading loading(std::move(file.weights), type.prefix, options.dtype);
+  Loading loading(std::move(file.weights), type.prefix, options.dtype ? options.dtype : models::said_dtype(config));
   Family family = type.read(loading, config);
   ModelInfo info = std::visit([](const auto& of) { return of.info(); }, family);
   info.parameters = loading.parameters();

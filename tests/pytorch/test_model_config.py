@@ -317,6 +317,38 @@ def test_an_output_layer_of_its_own_beside_tied_embeddings(name, tmp_path):
     assert "'lm_head.weight' has shape [98,32]" in refusal(folder)
 
 
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+@pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
+def test_the_dtype_is_the_configurations(key, tmp_path):
+    """As Transformers has it; f16, which is widened here, is f32."""
+    folder, case = written(tmp_path, CASES["llama"], torch.bfloat16), CASES["llama"]
+    for name, dtype in DTYPES.items():
+        edit(folder, dtype=None, torch_dtype=None)
+        edit(folder, **{key: name})
+        assert getattr(transformers, case.name).from_pretrained(folder).dtype == dtype
+        assert attend.Model.load(folder).info.dtype == name.replace("float16", "float32").replace("bfloat32", "bfloat16")
+        assert attend.Model.load(folder, dtype="float32").info.dtype == "float32"
+    edit(folder, **{key: "float8_e4m3fn"})
+    assert key in refusal(folder) and "float8_e4m3fn" in refusal(folder)
+
+
+def test_a_matrix_of_another_dtype_does_not_make_the_model_its_own(tmp_path):
+    folder, case = written(tmp_path, CASES["llama"]), CASES["llama"]
+    key, ids = "model.layers.1.mlp.up_proj.weight", np.arange(6, 30)
+    for dtype in (None, "float32"):
+        put(folder, **{key: load_file(folder / "model.safetensors")[key].bfloat16()})
+        edit(folder, dtype=dtype)
+        ours = attend.Model.load(folder)
+        assert ours.info.dtype == "float32"
+        assert far(ours.forward(ids), hidden_of(opened(folder, case)[0], ids)) <= TOLERANCE
+    tensors = load_file(folder / "model.safetensors")
+    put(folder, **{name: each.bfloat16() for name, each in tensors.items() if each.dim() == 2})
+    edit(folder, dtype=None)
+    assert attend.Model.load(folder).info.dtype == "bfloat16"
+
+
 @pytest.mark.parametrize("name, change, said", [
     ("llama", {"is_causal": False}, "is_causal"),
     ("gpt2", {"is_causal": "null"}, "is_causal"),

@@ -433,6 +433,8 @@ def test_files_of_f16_and_of_mixed_dtypes(both, name, tmp_path):
     path = tmp_path / "model.safetensors"
     tensors = load_file(path)
     save_file({key: each.float() if "norm" in key.lower() else each.bfloat16() for key, each in tensors.items()}, path, {"format": "pt"})
+    assert attend.Model.load(tmp_path).info.dtype == "float32"  # as config.json has it, of f16
+    edit(tmp_path, dtype=None)
     mixed = attend.Model.load(tmp_path)
     assert mixed.info.dtype == "bfloat16"
     exact = hidden_of(pair.opened(torch.float32), ids, types)
