@@ -74,13 +74,14 @@ const Type& type_of(const Member& config) {
   fail_at(member.place(), "{} is not known here; {} are", quote(name), fmt::join(known, ", "));
 }
 
-// A folder's generation_config.json may name more ids that end a text than its config.json.
-void add_end_ids(const std::filesystem::path& folder, ModelInfo& info) {
+// Where a folder has a generation_config.json, it says which ids end a text, and config.json does not.
+void read_end_ids(const std::filesystem::path& folder, ModelInfo& info) {
   const std::filesystem::path path = folder / "generation_config.json";
   if (!info.decoder() || !std::filesystem::exists(path)) return;
   const Json json = read_json(path);
-  const std::vector<std::int64_t> ids = models::end_ids(Member(json.place, json.value));
-  if (!ids.empty()) info.end = ids;
+  const Member root(json.place, json.value);
+  if (!root.value().is_object()) root.refuse("an object");
+  info.end = models::end_ids(root);
 }
 
 }  // namespace
@@ -97,7 +98,7 @@ Model Model::load(const std::filesystem::path& path, const ModelOptions& options
   Family family = type.read(loading, config);
   ModelInfo info = std::visit([](const auto& of) { return of.info(); }, family);
   info.parameters = loading.parameters();
-  if (!is_gguf(path)) add_end_ids(path, info);
+  if (!is_gguf(path)) read_end_ids(path, info);
   return Model(std::make_shared<const Parts>(Parts{loading.keep(), std::move(family), std::move(info)}));
 }
 

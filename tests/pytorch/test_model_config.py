@@ -349,6 +349,24 @@ def test_a_matrix_of_another_dtype_does_not_make_the_model_its_own(tmp_path):
     assert attend.Model.load(folder).info.dtype == "bfloat16"
 
 
+def test_the_ids_that_end_a_text(tmp_path):
+    """generation_config.json has them where there is one, else config.json, whatever the class's own are."""
+    folder, case = written(tmp_path, CASES["llama"]), CASES["llama"]
+    path = folder / "generation_config.json"
+    for said in ({}, {"eos_token_id": 5}, {"eos_token_id": [5, 6]}):
+        edit(folder, eos_token_id=None)
+        edit(folder, **said)
+        for text in (None, {}, {"eos_token_id": "null"}, {"eos_token_id": 7}):
+            path.unlink(missing_ok=True)
+            if text is not None:
+                path.write_text(json.dumps(text).replace('"null"', "null"))
+            expected = opened(folder, case)[0].generation_config.eos_token_id
+            expected = [] if expected is None else expected if isinstance(expected, list) else [expected]
+            assert attend.Model.load(folder).info.end == expected
+    path.write_text("[7]")
+    assert "generation_config.json': expected an object" in refusal(folder)
+
+
 @pytest.mark.parametrize("name, change, said", [
     ("llama", {"is_causal": False}, "is_causal"),
     ("gpt2", {"is_causal": "null"}, "is_causal"),
