@@ -189,8 +189,10 @@ Computed compute(const Model& model, const Tokenizer& tokenizer, const std::stri
     if (x.info.decoder()) {
       const Tensor hidden = model.forward(ids, call);
       x.next = likeliest(model.logits(hidden.view().select(0, std::ssize(ids) - 1)), tokenizer, 10);
-    } else {
+    } else if (x.info.embeds || !arguments.near.empty()) {  // --near says why it can't
       x.embedding = model.embed(ids, call);
+    } else {
+      model.forward(ids, call);
     }
   }
   x.recording = recorder.finish();

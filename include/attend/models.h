@@ -40,6 +40,7 @@ struct ModelInfo {
   std::int64_t parameters = 0;    // how many numbers its weights are, embeddings shared with the output counted once
   DType dtype = DType::f32;       // that it computes in
   std::vector<std::int64_t> end;  // the ids that end a text; empty for encoders
+  bool embeds = true;             // whether embed() gives what the folder says its embeddings are
   bool decoder() const { return family != ModelFamily::bert; }
 };
 
@@ -106,7 +107,9 @@ class Model {
   // hidden [...,E] -> logits [...,vocabulary], f32. Throws bad_value for encoders, and for a decoder whose file is
   // of the bare model, without an output layer (lm_head.weight, unless that is the embeddings): so does generate().
   Tensor logits(const View& hidden) const;
-  // The mean of each sequence's hidden states, scaled to length 1 (as sentence-transformers pools): [sequences,E], f32.
+  // The mean of each sequence's hidden states, scaled to length 1: [sequences,E], f32. Throws bad_file where the
+  // folder's files of sentence-transformers (modules.json, 1_Pooling/config.json) say that its embeddings are something
+  // else; whether they are of length 1 there is not looked at.
   Tensor embed(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;
 
   // An empty cache for one sequence. dtype: that of the model, or i8 (KvCache has what that changes). Throws bad_value

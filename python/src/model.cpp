@@ -61,6 +61,7 @@ void bind_info(nb::module_& m) {
           "dtype", [](const ModelInfo& self) { return python_name(self.dtype); },
           "that it computes in: 'float32' or 'bfloat16'")
       .def_ro("end", &ModelInfo::end, "the ids that end a text; none for encoders")
+      .def_ro("embeds", &ModelInfo::embeds, "whether embed() gives what the folder says its embeddings are")
       .def("__repr__", [](const ModelInfo& self) {
         return "ModelInfo(type='" + self.type + "', layers=" + std::to_string(self.layers) +
                ", heads=" + std::to_string(self.heads) + ", embedding_size=" + std::to_string(self.embedding_size) +
@@ -339,7 +340,8 @@ outside the vocabulary, sequences that are too long, NaN in a result, ...), cach
 constexpr const char* embed_doc =
     R"(A vector for each sequence, [sequences,E]: the mean of its hidden states, scaled to length 1.
 
-ids, starts and types as in forward(). This is how sentence-transformers pools all-MiniLM-L6-v2.)";
+ids, starts and types as in forward(). This is how sentence-transformers pools all-MiniLM-L6-v2; a folder whose
+modules.json or 1_Pooling/config.json says another way raises OSError here, and info.embeds is False.)";
 
 constexpr const char* cache_method_doc = R"(An empty ModelCache for one sequence; ValueError for encoders.
 

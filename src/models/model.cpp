@@ -173,6 +173,7 @@ Tensor Model::logits(const View& hidden) const {
 }
 
 Tensor Model::embed(std::span<const std::int64_t> ids, const ModelCall& call) const {
+  if (parts_->pooling) throw Error(*parts_->pooling);
   const Tensor hidden = forward(ids, call);
   const std::vector<std::int64_t> starts = checked_starts(call.starts, std::ssize(ids));
   const std::int64_t E = hidden.size(1);

@@ -5,6 +5,7 @@
 
 #include "models/gguf.h"
 #include "models/model.h"
+#include "models/pooling.h"
 
 namespace attend {
 
@@ -84,6 +85,16 @@ void read_end_ids(const std::filesystem::path& folder, ModelInfo& info) {
   info.end = models::end_ids(root);
 }
 
+// Why embed() would not give what the folder's embeddings are; none: it does.
+std::optional<Error> other_pooling(const std::filesystem::path& folder) {
+  try {
+    models::check_pooling(folder);
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Model Model::load(const std::filesystem::path& path, const ModelOptions& options) {
@@ -98,8 +109,14 @@ Model Model::load(const std::filesystem::path& path, const ModelOptions& options
   Family family = type.read(loading, config);
   ModelInfo info = std::visit([](const auto& of) { return of.info(); }, family);
   info.parameters = loading.parameters();
-  if (!is_gguf(path)) read_end_ids(path, info);
-  return Model(std::make_shared<const Parts>(Parts{loading.keep(), std::move(family), std::move(info)}));
+  std::optional<Error> pooling;
+  if (!is_gguf(path)) {
+    read_end_ids(path, info);
+    pooling = other_pooling(path);
+    info.embeds = !pooling;
+  }
+  return Model(
+      std::make_shared<const Parts>(Parts{loading.keep(), std::move(family), std::move(info), std::move(pooling)}));
 }
 
 Tokenizer Model::load_tokenizer(const std::filesystem::path& path) {

@@ -315,6 +315,22 @@ TEST(Model, NeverGuesses) {
       ErrorCode::bad_file, [] { Model::load(folder("nothing")); }, "config.json");
 }
 
+// A folder of sentence-transformers: what its embeddings are is asked when they are.
+TEST(Model, EmbedsAsTheFolderSays) {
+  const Copy copy("bert");
+  std::filesystem::create_directory(copy.path() / "1_Pooling");
+  const std::filesystem::path pooling = copy.path() / "1_Pooling" / "config.json";
+  const std::vector<std::int64_t> ids = whole("ids");
+  put(pooling, R"({"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true})");
+  expect_same(Model::load(copy.path()).embed(ids), Model::load(folder("bert")).embed(ids));
+  put(pooling, R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false})");
+  const Model model = Model::load(copy.path());
+  EXPECT_FALSE(model.info().embeds);
+  EXPECT_EQ(model.forward(ids).size(0), 11);
+  expect_error(
+      ErrorCode::bad_file, [&] { model.embed(ids); }, "Model.embed", "1_Pooling/config.json", "pooling_mode_cls_token");
+}
+
 TEST(Model, RefusesWhatItCannotCompute) {
   const Model model = Model::load(folder("llama")), encoder = Model::load(folder("bert"));
   const std::vector<std::int64_t> ids = whole("ids"), none, outside{1, 23}, types(11, 2), starts{0, 4, 4, 11};

@@ -398,3 +398,71 @@ def test_the_older_key_of_rotary_positions_goes_first(tmp_path):
     folder, case, ids = written(tmp_path, CASES["llama3"]), CASES["llama3"], np.arange(6, 46)
     edit(folder, rope_scaling={"rope_type": "linear", "factor": 4.0}, rope_theta=5e3)
     assert far(attend.Model.load(folder).forward(ids), hidden_of(opened(folder, case)[0], ids)) <= TOLERANCE
+
+
+# ---- Folders of sentence-transformers ----
+
+MODULES = [{"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{name}"}
+           for n, (path, name) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")])]
+MODES = {"word_embedding_dimension": 32, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True,
+         "pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False}
+
+
+@pytest.fixture
+def sentences(tmp_path):
+    """sentences(modules, pooling): such a folder of BERT's."""
+    written(tmp_path, CASES["bert"])
+    (tmp_path / "1_Pooling").mkdir()
+
+    def get(modules=MODULES, pooling=MODES):
+        (tmp_path / "modules.json").write_text(json.dumps(modules))
+        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+        return tmp_path
+
+    return get
+
+
+@pytest.mark.parametrize("modules, pooling", [
+    (MODULES, MODES),
+    (MODULES[:2], MODES),  # without Normalize: embed() gives vectors of length 1 all the same
+    (MODULES, {"embedding_dimension": 32, "pooling_mode": "mean", "include_prompt": True}),
+    (MODULES, {"word_embedding_dimension": 32}),
+])
+def test_the_mean_of_a_folder(modules, pooling, sentences):
+    folder = sentences(modules, pooling)
+    model, ids = attend.Model.load(folder), np.arange(6, 30)
+    assert model.info.embeds
+    expected = torch.nn.functional.normalize(hidden_of(opened(folder, CASES["bert"])[0], ids).mean(0, keepdim=True))
+    assert far(model.embed(ids), expected) <= TOLERANCE
+
+
+DENSE = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+
+
+@pytest.mark.parametrize("modules, pooling, said", [
+    (MODULES, MODES | {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
+     ["1_Pooling/config.json", "pooling_mode_cls_token", "the mean over all tokens"]),
+    (MODULES, MODES | {"pooling_mode_max_tokens": True}, ["1_Pooling/config.json", "pooling_mode_max_tokens"]),
+    (MODULES, MODES | {"pooling_mode_lasttoken": True}, ["pooling_mode_lasttoken"]),
+    (MODULES, {"pooling_mode": "cls"}, ["1_Pooling/config.json", "pooling_mode", "cls"]),
+    (MODULES, {"pooling_mode": ["mean", "max"]}, ["pooling_mode"]),
+    (MODULES, MODES | {"include_prompt": False}, ["include_prompt"]),
+    ([*MODULES[:2], DENSE], MODES, ["modules.json", "Dense"]),
+    (MODULES[:1], MODES, ["modules.json", "no module is a Pooling"]),
+    ([MODULES[0], MODULES[1] | {"path": "../1_Pooling"}], MODES, ["modules.json", "path"]),
+    ({}, MODES, ["modules.json", "expected a list"]),
+])
+def test_another_embedding_than_the_mean_is_refused_when_it_is_asked_for(modules, pooling, said, sentences):
+    model = attend.Model.load(sentences(modules, pooling))
+    assert model.forward([6, 7]).shape == (2, 32) and not model.info.embeds
+    with pytest.raises(OSError, match="Model.embed") as caught:
+        model.embed([6, 7])
+    assert all(part in str(caught.value) for part in [*said])
+
+
+def test_a_pooling_without_its_list_of_modules_counts(sentences):
+    folder = sentences(pooling=MODES | {"pooling_mode_cls_token": True})
+    (folder / "modules.json").unlink()
+    assert not attend.Model.load(folder).info.embeds
+    (folder / "1_Pooling" / "config.json").unlink()
+    assert attend.Model.load(folder).info.embeds
