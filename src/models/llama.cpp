@@ -124,21 +124,25 @@ Llama::Llama(Loading& loading, const Member& config) {
     fail_at(config.place(), "{} heads are no multiple of {} key and value heads", info_.heads, info_.kv_heads);
   if (info_.head_size % 2 != 0)
     fail_at(config.place(), "heads of {} numbers can't be rotated in pairs", info_.head_size);
+  if (info_.heads > Member::most / info_.head_size)
+    fail_at(config.place(), "{} heads of {} numbers are more than a matrix can have", info_.heads, info_.head_size);
   info_.longest = config["max_position_embeddings"].whole(1);
   info_.end = end_ids(config);
   wide_size_ = config["intermediate_size"].whole(1);
   activation_ = read_activation(config["hidden_act"]);
   eps_ = number_from_0(config["rms_norm_eps"]);
-  rotary_.emplace(info_.head_size, read_rotary(config, info_.longest, info_.head_size));
-  read_windows(config);
+  const RotaryOptions rotary = read_rotary(config, info_.longest, info_.head_size);
 
   const std::int64_t E = info_.embedding_size;
   words_ = loading.matrix("embed_tokens.weight", info_.vocabulary, E);
   for (std::int64_t n = 0; n < info_.layers; ++n) layers_.push_back(read_layer(loading, n, config));
+  read_windows(config);
   norm_ = loading.rms_norm("norm", E, eps_);
   output_ = loading.head("embed_tokens.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth());
   loading.ignore_ending(".rotary_emb.inv_freq");
   loading.ignore_beginning("score.");
+  // Its table is as large as the configuration says a head is: a layer's tensors have shown that by now.
+  if (!loading.checking() && !layers_.empty()) rotary_.emplace(info_.head_size, rotary);
 }
 
 // Mistral's window is every layer's, whatever layer_types says: its code does not look at them. Of Qwen's, where
@@ -208,7 +212,8 @@ Tensor Llama::attend_layer(const Layer& layer, const Batch& batch, const Attenti
 Tensor Llama::forward(const Batch& batch) const {
   Tensor x({std::ssize(batch.ids), info_.embedding_size});
   add_embeddings(x, words_, batch.ids);
-  const RotaryAngles angles = rotary_->angles(batch.positions, batch.starts);
+  RotaryAngles angles;
+  if (rotary_) angles = rotary_->angles(batch.positions, batch.starts);
   for (std::size_t n = 0; n < layers_.size(); ++n) {
     const Layer& layer = layers_[n];
     const AttentionStep step{.layer = static_cast<std::int64_t>(n),

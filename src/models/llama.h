@@ -35,8 +35,8 @@ class Llama {
   double eps_ = 0;
   std::int64_t wide_size_ = 0;
   Activation activation_ = Activation::silu;
-  std::vector<std::int64_t> windows_;  // of each layer; 0: none
-  std::optional<RotaryEmbedding> rotary_;
+  std::vector<std::int64_t> windows_;      // of each layer; 0: none
+  std::optional<RotaryEmbedding> rotary_;  // none: there are no layers
   View words_;
   std::vector<Layer> layers_;
   std::optional<RmsNorm> norm_;

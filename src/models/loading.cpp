@@ -10,6 +10,9 @@ namespace attend::models {
 
 namespace {
 
+// More are not looked for: a configuration may speak of more layers than anyone has tensors for.
+constexpr std::size_t most_problems = 1000;
+
 // What files of older programs have instead.
 std::string older_name(const std::string& name) {
   const auto ending = [&](std::string_view now, std::string_view then) {
@@ -57,6 +60,7 @@ View Loading::take(const std::string& name, const Dims& shape) {
   } else {
     parameters_ += found->count();
   }
+  if (problems_.size() == most_problems) fail_for_problems();
   return shape.rank() == 1 ? one.view().select(0, 0) : one.view();
 }
 
@@ -111,12 +115,15 @@ void Loading::check() {
     if (!taken_.contains(name) && !is_ignored(name)) problems_.push_back(fmt::format("{} is not known", quote(name)));
   }
   checking_ = false;
-  if (problems_.empty()) return;
-  constexpr std::size_t most = 20;
+  if (!problems_.empty()) fail_for_problems();
+}
+
+void Loading::fail_for_problems() {
+  constexpr std::size_t shown = 20;
   const std::size_t count = problems_.size();
-  if (count > most) problems_.resize(most);
+  problems_.resize(std::min(count, shown));
   fail_at(weights_.place(), "{}{}", fmt::join(problems_, "; "),
-          count > most ? fmt::format("; and {} more", count - most) : "");
+          count > shown ? fmt::format("; and {} more", count - shown) : "");
 }
 
 }  // namespace attend::models

@@ -24,6 +24,8 @@ class Loading {
   Loading(Weights weights, std::string prefix, std::optional<DType> dtype);
 
   DType dtype() const { return dtype_; }
+  // Whether this is the first time: until it is over, a size is what the configuration says and nothing more.
+  bool checking() const { return checking_; }
 
   View matrix(const std::string& name, std::int64_t rows, std::int64_t columns);
   Linear linear(const std::string& name, std::int64_t in, std::int64_t out, bool bias = true);
@@ -57,6 +59,7 @@ class Loading {
   View take(const std::string& name, const Dims& shape);
   View take_matrix(const std::string& name, std::int64_t rows, std::int64_t columns);
   bool is_ignored(const std::string& name) const;
+  [[noreturn]] void fail_for_problems();
 
   Weights weights_;
   std::string prefix_;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "models/gguf.h"
+#include "tests/allocations.h"
 #include "tests/expect.h"
 #include "tests/io/files.h"
 
@@ -329,6 +330,65 @@ TEST(Model, EmbedsAsTheFolderSays) {
   EXPECT_EQ(model.forward(ids).size(0), 11);
   expect_error(
       ErrorCode::bad_file, [&] { model.embed(ids); }, "Model.embed", "1_Pooling/config.json", "pooling_mode_cls_token");
+}
+
+// Whatever size a configuration speaks of: the tensors are looked at before anything of that size is made or done.
+TEST(Model, ASizeIsHeldAgainstTheTensorsFirst) {
+  const auto load = [](const Copy& copy, const std::string& what) {
+    SCOPED_TRACE(what);
+    bool loaded = false;
+    std::int64_t bytes = 0;
+    {
+      const CountAllocations count;
+      try {
+        Model::load(copy.path());
+        loaded = true;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::bad_file) << error.what();
+      }
+      bytes = count.list_bytes() + count.tensor_bytes();
+    }
+    EXPECT_LT(bytes, 8 << 20);
+    return loaded;
+  };
+  for (const auto& names : {encoders, decoders}) {
+    for (const std::string& name : names) {
+      const nlohmann::json config = nlohmann::json::parse(get(folder(name) / "config.json"));
+      for (const auto& [key, value] : config.items()) {
+        if (!value.is_number_integer()) continue;
+        for (const std::int64_t huge : {100'000LL, 1LL << 31, (1LL << 40) - 2, 1LL << 62}) {
+          nlohmann::json changed = config;
+          changed[key] = huge;
+          const Copy copy(name);
+          put(copy.path() / "config.json", changed.dump());
+          const bool loaded = load(copy, name + ": " + key + " is " + std::to_string(huge));
+          const bool of_tensors = key.find("size") != std::string::npos || key.find("head") != std::string::npos ||
+                                  key.find("layers") != std::string::npos || key.find("dim") != std::string::npos;
+          EXPECT_FALSE(loaded && of_tensors && key != "max_window_layers") << name << ": " << key;
+        }
+      }
+    }
+  }
+  const Copy copy("llama");
+  copy.replace("\"head_dim\": 4", "\"head_dim\": 2147483648");
+  copy.refused("'model.layers.0.self_attn.q_proj.weight' has shape [16,16], expected [8589934592,16]");
+  copy.replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 0");
+  copy.change([](TensorMap& tensors) { std::erase_if(tensors, [](auto& x) { return x.first.find("layers.") < 9; }); });
+  EXPECT_TRUE(load(copy, "no layer needs heads"));
+  EXPECT_EQ(Model::load(copy.path()).forward(std::vector<std::int64_t>{1, 2}).shape(), (Dims{2, 16}));
+}
+
+// 620470700296 * 29730242 is 2^64 + 16.
+TEST(Model, AProductOfSizesDoesNotWrap) {
+  const Copy copy("llama");
+  copy.replace("\"head_dim\": 4", "\"head_dim\": 29730242");
+  copy.replace("\"num_attention_heads\": 4", "\"num_attention_heads\": 620470700296");
+  copy.replace("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 620470700296");
+  copy.change([](TensorMap& tensors) {
+    for (const char* name : {"0.self_attn.k_proj", "0.self_attn.v_proj", "1.self_attn.k_proj", "1.self_attn.v_proj"})
+      tensors[fmt::format("model.layers.{}.weight", name)] = Tensor({16, 16});
+  });
+  copy.refused("620470700296 heads of 29730242 numbers are more than a matrix can have");
 }
 
 TEST(Model, RefusesWhatItCannotCompute) {
