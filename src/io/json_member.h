@@ -14,8 +14,27 @@
 
 namespace attend {
 
+// Whether lists and objects stand in each other more than `most` deep.
+inline bool is_nested_deeper(std::string_view json, int most) {
+  int depth = 0;
+  bool in_text = false;
+  for (std::size_t at = 0; at < json.size(); ++at) {
+    const char next = json[at];
+    if (next == '"') in_text = !in_text;
+    if (in_text && next == '\\') ++at;
+    if (in_text) continue;
+    if (next == '[' || next == '{') ++depth;
+    if (next == ']' || next == '}') --depth;
+    if (depth > most) return true;
+  }
+  return false;
+}
+
 // The whole of it. Throws bad_file.
 inline nlohmann::json parse_json(const Place& place, std::string_view text) {
+  // nlohmann-json compares and prints a value by calling itself for what is inside: a megabyte of [ ends the stack.
+  constexpr int most = 100;
+  if (is_nested_deeper(text, most)) fail_at(place, "has more than {} lists and objects in each other", most);
   nlohmann::json root = nlohmann::json::parse(text, nullptr, false);
   if (root.is_discarded()) fail_at(place, "is not JSON");
   return root;

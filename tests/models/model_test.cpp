@@ -391,6 +391,16 @@ TEST(Model, AProductOfSizesDoesNotWrap) {
   copy.refused("620470700296 heads of 29730242 numbers are more than a matrix can have");
 }
 
+TEST(Model, AConfigurationMayNotEndTheStack) {
+  const Copy copy("bert");
+  const std::string nested = std::string(200'000, '[') + std::string(200'000, ']');
+  copy.replace("\"is_decoder\": false", "\"is_decoder\": " + nested);
+  copy.refused("has more than 100 lists and objects in each other");
+  const Copy text("bert");  // in a text they are none
+  text.replace("\"transformers_version\": \"", R"("transformers_version": "\"\\\"\\)" + std::string(101, '['));
+  EXPECT_NO_THROW(Model::load(text.path()));
+}
+
 TEST(Model, RefusesWhatItCannotCompute) {
   const Model model = Model::load(folder("llama")), encoder = Model::load(folder("bert"));
   const std::vector<std::int64_t> ids = whole("ids"), none, outside{1, 23}, types(11, 2), starts{0, 4, 4, 11};
