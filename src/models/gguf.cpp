@@ -30,6 +30,15 @@ struct Architecture {
   bool permuted;  // whether the rows of q and k have been put in another order (llama.cpp's for rotary positions)
 };
 
+// An adapter has the architecture, and may have all the keys, of the model that it changes.
+void check_is_model(const GgufFile& file) {
+  constexpr const char *type = "general.type", *parts = "split.count", *adapter = "adapter.type";
+  if (file.has(type) && file.text(type) != "model")
+    file.refuse(type, fmt::format("{} is not read; model is", quote(file.text(type))));
+  if (file.has(adapter)) file.refuse(adapter, "an adapter is not read; a model is");
+  if (file.has(parts) && file.whole(parts, 0) > 1) file.refuse(parts, "a file of several is not read: join them");
+}
+
 Architecture read_architecture(const GgufFile& file) {
   constexpr const char* key = "general.architecture";
   const std::string name = file.text(key);
@@ -48,7 +57,16 @@ class Keys {
   bool has(std::string_view name) const { return file_.has(key(name)); }
   std::int64_t size(std::string_view name) const { return file_.whole(key(name), 1, most); }
   std::int64_t size_or(std::string_view name, std::int64_t other) const { return has(name) ? size(name) : other; }
-  double number(std::string_view name) const { return file_.number(key(name)); }
+  double number_above_0(std::string_view name) const {
+    const double number = file_.number(key(name));
+    if (!(number > 0)) refuse(name, fmt::format("is {}, expected a number above 0", number));
+    return number;
+  }
+  double number_from_0(std::string_view name) const {
+    const double number = file_.number(key(name));
+    if (!(number >= 0)) refuse(name, fmt::format("is {}, expected a number from 0", number));
+    return number;
+  }
   [[noreturn]] void refuse(std::string_view name, std::string_view what) const { file_.refuse(key(name), what); }
 
   // What else an architecture may say would change what is computed.
@@ -93,6 +111,7 @@ std::string common_dtype(const GgufFile& file) {
 void set_heads(const Keys& keys, json& config) {
   const std::int64_t heads = keys.size("attention.head_count"), size = keys.size("embedding_length");
   const std::int64_t head_size = keys.size_or("attention.key_length", size / heads);
+  if (head_size < 1) keys.refuse("attention.head_count", fmt::format("{} heads can't share {} numbers", heads, size));
   if (keys.size_or("attention.value_length", head_size) != head_size) {
     keys.refuse("attention.value_length", fmt::format("is not {}, the size of a head's keys", head_size));
   }
@@ -128,8 +147,8 @@ void set_rotary(const GgufFile& file, json& config) {
   if (divisors == nullptr) return;
   const std::int64_t count = config["head_dim"].get<std::int64_t>() / 2;
   if (divisors->type != GgufType::f32 || divisors->shape != Dims{count}) {
-    fail_at(file.place().in("tensor " + quote(divisors_name)), "shape {}, expected F32 of shape [{}]", divisors->shape,
-            count);
+    fail_at(file.place().in("tensor " + quote(divisors_name)), "{} of shape {}, expected F32 of shape [{}]",
+            name_of(divisors->type), divisors->shape, count);
   }
   std::vector<float> numbers;
   for (std::int64_t n = 0; n < count; ++n) {
@@ -154,8 +173,8 @@ json make_config(const GgufFile& file, const Architecture& of) {
                  {"intermediate_size", keys.size("feed_forward_length")},
                  {"num_hidden_layers", keys.size("block_count")},
                  {"max_position_embeddings", keys.size("context_length")},
-                 {"rms_norm_eps", keys.number("attention.layer_norm_rms_epsilon")},
-                 {"rope_theta", keys.has("rope.freq_base") ? keys.number("rope.freq_base") : 10000.0},
+                 {"rms_norm_eps", keys.number_from_0("attention.layer_norm_rms_epsilon")},
+                 {"rope_theta", keys.has("rope.freq_base") ? keys.number_above_0("rope.freq_base") : 10000.0},
                  {"attention_bias", file.find("blk.0.attn_q.bias") != nullptr},
                  {"mlp_bias", file.find("blk.0.ffn_gate.bias") != nullptr},
                  {"tie_word_embeddings", file.find("output.weight") == nullptr},
@@ -387,8 +406,7 @@ std::int64_t permuted_heads(const GgufFile& file, const GgufTensor& tensor, cons
 
 Gguf read_gguf(std::string_view function, const std::filesystem::path& path) {
   const GgufFile file(function, path);
-  constexpr const char* split = "split.count";
-  if (file.has(split) && file.whole(split, 0) > 1) file.refuse(split, "a file of several is not read: join them");
+  check_is_model(file);
   const Architecture architecture = read_architecture(file);
   Gguf out{make_config(file, architecture), Weights(file.place())};
   std::vector<Part> parts;

@@ -79,6 +79,10 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t alignment) {
 
 }  // namespace
 
+std::string_view name_of(GgufType type) {
+  return std::ranges::find(types, static_cast<std::uint32_t>(type), &Type::code)->name;
+}
+
 // Goes through the header once.
 class GgufFile::Reader {
  public:

@@ -17,6 +17,9 @@ namespace attend::models {
 inline constexpr std::int64_t gguf_block = 32;
 enum class GgufType : std::uint32_t { f32 = 0, f16 = 1, bf16 = 30, q4_0 = 2, q4_1 = 3, q8_0 = 8 };
 
+// "F16"
+std::string_view name_of(GgufType type);
+
 struct GgufTensor {
   std::string name;
   GgufType type = GgufType::f32;

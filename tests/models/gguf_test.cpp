@@ -188,7 +188,8 @@ TEST(Gguf, DivisorsOfFrequenciesAreLongrope) {
                          {"attention_factor", 1.0}};
   EXPECT_EQ(found.config["rope_parameters"], expected);
   const std::string place = "tensor 'rope_freqs.weight': ";
-  expect_refused(with_divisors({1, 1, 1, 1}), place + "shape [4], expected F32 of shape [8]");
+  expect_refused(with_divisors({1, 1, 1, 1}), place + "F32 of shape [4], expected F32 of shape [8]");
+  expect_refused(with_divisors({1, 1, 1, 1, 1, 1, 1, 1}, "llama", 1), place + "F16 of shape [8], expected F32");
   expect_refused(with_divisors({1, 1, 1, 1, 1, 1, 1, 0}), place + "has 0, expected numbers above 0");
   expect_refused(with_divisors({NAN, 1, 1, 1, 1, 1, 1, 1}), place + "has nan, expected numbers above 0");
   expect_refused(with_divisors({INFINITY, 1, 1, 1, 1, 1, 1, 1}), place + "has inf, expected numbers above 0");
@@ -254,6 +255,10 @@ TEST(Gguf, WhatWouldChangeWhatIsComputedIsRefused) {
                  "'llama.attention.head_count_kv': expected a whole number from 1");
   expect_refused(model().whole("llama.attention.head_count_kv", 0).bytes(), "expected a whole number from 1");
   expect_refused(model().whole("split.count", 2).bytes(), "'split.count': a file of several is not read");
+  expect_refused(model().word("general.type", "imatrix").bytes(), "'general.type': 'imatrix' is not read; model is");
+  expect_refused(model().value("llama.rope.freq_base", 6, bytes_of(0.f)).bytes(),
+                 "'llama.rope.freq_base': is 0, expected a number above 0");
+  expect_refused(Maker(model("qwen2")).value("qwen2.rope.freq_base", 6, bytes_of(-1.f)).bytes(), "is -1, expected");
   for (const char* name : {"rope_freqs.bias", "blk.0.x.weight", "blk.00.attn_q.weight", "blk..attn_q.weight",
                            "blk.0attn_q.weight", "output_norm.scale", "output_norm", "blk.0.token_embd.weight"}) {
     expect_refused(model().tensor(name, {32}, 0, 0).data(128).bytes(),
@@ -301,6 +306,15 @@ TEST(Gguf, ATokenizerThatIsNotKnownIsRefused) {
   expect_no_tokenizer(
       with("llama", {std::string(1025, 'x')}).value("tokenizer.ggml.scores", 9, array(6, 1, bytes_of(0.f))),
       "0: 1025 bytes, at most 1024 are read");
+}
+
+// As gguf-py and llama.cpp's convert_lora_to_gguf.py write one; and without tensors that tell.
+TEST(Gguf, AnAdapterIsNoModel) {
+  const Maker plain = model().word("general.type", "adapter").word("adapter.type", "lora");
+  expect_refused(Maker(plain).tensor("blk.0.attn_q.weight.lora_a", {32, 8}, 0, 0).data(1024).bytes(),
+                 "'general.type': 'adapter' is not read; model is");
+  expect_refused(plain.bytes(), "'general.type': 'adapter' is not read; model is");
+  expect_refused(model().word("adapter.type", "lora").bytes(), "'adapter.type': an adapter is not read; a model is");
 }
 
 void read_both(const std::filesystem::path& path) {
