@@ -54,6 +54,7 @@ class Tokenizer {
   const std::string& token(std::int64_t id) const;
 
  private:
+  friend class Model;  // whose load_tokenizer() has the parts of a GGUF file
   struct Parts;
   explicit Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 

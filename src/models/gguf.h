@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "models/tokenizer_file.h"
 #include "models/weights.h"
 
 namespace attend::models {
@@ -21,8 +22,12 @@ struct Gguf {
 // change what is computed and is not known here, too.
 Gguf read_gguf(std::string_view function, const std::filesystem::path& path);
 
-// The tokenizer.json that means the same, for Tokenizer::parse(). Throws bad_file: for a pre-tokeniser that is not
-// known here, too.
-std::string gguf_tokenizer(std::string_view function, const std::filesystem::path& path);
+// Throws bad_file: for a pre-tokeniser that is not known here, too.
+TokenizerFile gguf_tokenizer(std::string_view function, const std::filesystem::path& path);
+
+// For a file that has a score of each token instead of merges: the best token is made first, and of its ways that with
+// the longest parts.
+std::vector<Merge> derive_merges(const std::vector<std::string>& tokens, const std::vector<double>& scores,
+                                 const TokenMap& ids);
 
 }  // namespace attend::models

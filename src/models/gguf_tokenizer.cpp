@@ -1,10 +1,8 @@
-// The tokenizer.json of a GGUF file. Where its pre-tokeniser has a name, everything is as in the tokenizer.json of the
-// model that the name stands for.
+// The tokenizer of a GGUF file. Where its pre-tokeniser has a name, everything is as in the tokenizer.json of the model
+// that the name stands for.
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <set>
-#include <unordered_map>
 
 #include "core/utf8.h"
 #include "models/gguf.h"
@@ -16,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* tokens_key = "tokenizer.ggml.tokens";
+constexpr const char *tokens_key = "tokenizer.ggml.tokens", *merges_key = "tokenizer.ggml.merges";
 constexpr std::int64_t greatest_id = (std::int64_t{1} << 31) - 1;
 
 // What the format knows of a token.
@@ -37,108 +35,125 @@ bool read_truth(const GgufFile& file, const char* key, bool otherwise) {
 struct Vocabulary {
   std::vector<std::string> tokens;
   std::vector<std::int64_t> types;
-  std::vector<std::size_t> in_order;  // the ids, by their tokens' text
+  TokenMap ids;
 };
 
-std::vector<std::size_t> in_order(const std::vector<std::string>& tokens) {
-  std::vector<std::size_t> ids(tokens.size());
-  std::iota(ids.begin(), ids.end(), std::size_t{0});
-  std::ranges::sort(ids, {}, [&](std::size_t id) -> const std::string& { return tokens[id]; });
-  return ids;
+std::vector<std::int64_t> read_types(const GgufFile& file, std::size_t tokens) {
+  constexpr const char* key = "tokenizer.ggml.token_type";
+  if (!file.has(key)) return std::vector<std::int64_t>(tokens, normal);
+  std::vector<std::int64_t> types = file.wholes(key);
+  if (types.size() != tokens) file.refuse(key, fmt::format("{} types for {} tokens", types.size(), tokens));
+  for (std::size_t id = 0; id < tokens; ++id) {
+    if (types[id] < normal || types[id] > byte) {
+      file.refuse(key, fmt::format("{}: the type {} is not known", id, types[id]));
+    }
+  }
+  return types;
 }
 
 Vocabulary read_vocabulary(const GgufFile& file) {
   Vocabulary out{file.texts(tokens_key), {}, {}};
-  if (out.tokens.empty() || out.tokens.size() > static_cast<std::size_t>(greatest_id)) {
-    file.refuse(tokens_key, fmt::format("{} tokens, expected 1 to 2^31 - 1", out.tokens.size()));
+  const std::size_t count = out.tokens.size();
+  if (count == 0 || count > static_cast<std::size_t>(greatest_id)) {
+    file.refuse(tokens_key, fmt::format("{} tokens, expected 1 to 2^31 - 1", count));
   }
-  constexpr const char* key = "tokenizer.ggml.token_type";
-  out.types = file.has(key) ? file.wholes(key) : std::vector<std::int64_t>(out.tokens.size(), normal);
-  if (out.types.size() != out.tokens.size()) {
-    file.refuse(key, fmt::format("{} types for {} tokens", out.types.size(), out.tokens.size()));
+  out.types = read_types(file, count);
+  out.ids.reserve(count);
+  for (std::size_t id = 0; id < count; ++id) {
+    out.ids.add(out.tokens[id], static_cast<TokenId>(id));
+    if (out.ids.size() == id) file.refuse(tokens_key, fmt::format("{} comes twice", quote(out.tokens[id])));
   }
-  for (std::size_t id = 0; id < out.tokens.size(); ++id) {
-    if (out.types[id] < normal || out.types[id] > byte) {
-      file.refuse(key, fmt::format("{}: the type {} is not known", id, out.types[id]));
-    }
-  }
-  out.in_order = in_order(out.tokens);
-  const auto text = [&](std::size_t id) -> const std::string& { return out.tokens[id]; };
-  const auto twice = std::ranges::adjacent_find(out.in_order, {}, text);
-  if (twice != out.in_order.end()) file.refuse(tokens_key, fmt::format("{} comes twice", quote(text(*twice))));
   return out;
-}
-
-json vocabulary_ids(const Vocabulary& vocabulary) {
-  json::object_t ids;
-  for (const std::size_t id : vocabulary.in_order) ids.emplace_hint(ids.end(), vocabulary.tokens[id], id);
-  return ids;
 }
 
 // What is sought in a text before it is split. What begins or ends a text, or stands for an unknown one, is special
 // whatever its type says.
-json added_tokens(const GgufFile& file, const Vocabulary& vocabulary) {
+void add_tokens(const GgufFile& file, const Vocabulary& vocabulary, TokenizerFile& to) {
   std::set<std::int64_t> special;
   for (const char* which : {"bos", "eos", "unknown", "padding"}) {
     if (const auto id = find_id(file, which, vocabulary.tokens.size())) special.insert(*id);
   }
-  json added = json::array();
+  std::vector<AddedToken> added;
+  std::vector<std::string> texts;
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const std::int64_t type = vocabulary.types[id];
     const bool is_special = type == control || special.contains(static_cast<std::int64_t>(id));
-    if ((!is_special && type != user_defined) || vocabulary.tokens[id].empty()) continue;
-    added.push_back({{"id", id},
-                     {"content", vocabulary.tokens[id]},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", is_special}});
+    const std::string& text = vocabulary.tokens[id];
+    if ((!is_special && type != user_defined) || text.empty()) continue;
+    added.push_back({.text = text, .id = static_cast<TokenId>(id), .normalized = false, .special = is_special});
+    texts.push_back(text);
+    to.added.add(text, added.back().id);
+    if (is_special) to.special.insert(text);
   }
-  return added;
+  to.before = {std::move(added), texts};
 }
 
 // The tokens around a text, and around each of a pair.
-json make_template(const GgufFile& file, const Vocabulary& vocabulary, bool adds_bos) {
-  json single = json::array(), pair = json::array(), special = json::object();
-  const auto add = [&](bool wanted, const char* which, int text) {
+Template make_template(const GgufFile& file, const Vocabulary& vocabulary, bool adds_bos) {
+  Template out{.single = {}, .pair = {}};
+  const auto add = [&](const TemplatePiece& piece, int text) {
+    if (text == 0) out.single.push_back(piece);
+    out.pair.push_back(piece);
+  };
+  const auto add_token = [&](bool wanted, const char* which, int text) {
     if (!wanted) return;
     const auto id = find_id(file, which, vocabulary.tokens.size());
     if (!id) fail_at(file.place(), "'tokenizer.ggml.{}_token_id' is missing, which is to be added", which);
-    const std::string& token = vocabulary.tokens[static_cast<std::size_t>(*id)];
-    const json piece = {{"SpecialToken", {{"id", token}, {"type_id", text}}}};
-    if (text == 0) single.push_back(piece);
-    pair.push_back(piece);
-    special[token] = {{"id", token}, {"ids", {*id}}, {"tokens", {token}}};
+    add({.ids = {*id}, .type = text}, text);
   };
   const bool adds_eos = read_truth(file, "tokenizer.ggml.add_eos_token", false);
   for (const int text : {0, 1}) {
-    add(adds_bos, "bos", text);
-    const json piece = {{"Sequence", {{"id", text == 0 ? "A" : "B"}, {"type_id", text}}}};
-    if (text == 0) single.push_back(piece);
-    pair.push_back(piece);
-    add(adds_eos, "eos", text);
+    add_token(adds_bos, "bos", text);
+    add({.text = text, .type = text}, text);
+    add_token(adds_eos, "eos", text);
   }
-  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
+  return out;
 }
 
-json make_bpe(const Vocabulary& vocabulary, json merges) {
-  return {{"type", "BPE"},
-          {"dropout", nullptr},
-          {"unk_token", nullptr},
-          {"continuing_subword_prefix", nullptr},
-          {"end_of_word_suffix", nullptr},
-          {"fuse_unk", false},
-          {"byte_fallback", false},
-          {"ignore_merges", false},
-          {"vocab", vocabulary_ids(vocabulary)},
-          {"merges", std::move(merges)}};
+std::vector<Merge> read_merges(const GgufFile& file, const Vocabulary& vocabulary) {
+  const Place place = file.place().in(quote(merges_key));
+  MergeReader merges(place, vocabulary.ids, 0);
+  for (const std::string& each : file.texts(merges_key)) merges.read(each);
+  return merges.take();
+}
+
+// From text to words, and from tokens to text. Those that the format knows by name are made once.
+struct Steps {
+  std::vector<Normalizer> normalizers;
+  std::vector<PreTokenizer> pre_tokenizers;
+  std::optional<std::vector<Decoder>> decoders;
+};
+
+// As a tokenizer.json has them.
+Steps make_steps(const json& normalizer, const json& pre_tokenizer, const json& decoder) {
+  const Place place{"Model.load_tokenizer"};
+  return {read_normalizers({place, normalizer}), read_pre_tokenizers({place, pre_tokenizer}),
+          read_decoders({place, decoder})};
+}
+
+TokenizerFile put_together(const GgufFile& file, Vocabulary vocabulary, const Steps& steps,
+                           const std::vector<Merge>& merges, BpeOptions options, bool adds_bos) {
+  TokenizerFile out{.normalizers = steps.normalizers,
+                    .pre_tokenizers = steps.pre_tokenizers,
+                    .model = Bpe(std::move(vocabulary.ids), merges, std::move(options)),
+                    .added = {},
+                    .special = {},
+                    .before = {{}, {}},
+                    .after = {{}, {}},
+                    .around = make_template(file, vocabulary, adds_bos),
+                    .decoders = steps.decoders};
+  add_tokens(file, vocabulary, out);
+  return out;
 }
 
 // ---- Byte-level ----
 
 json byte_level(bool splits) {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", splits}};
+}
+
+Steps make_byte_level(const json& normalizer, const json& pre_tokenizer) {
+  return make_steps(normalizer, pre_tokenizer, byte_level(true));
 }
 
 json sequence(const char* list, std::initializer_list<json> steps) {
@@ -153,8 +168,7 @@ json split_before_bytes(const char* pattern) {
 
 // How a text is cut into words.
 struct ByteLevelKind {
-  json normalizer = nullptr;
-  json pre_tokenizer;
+  const Steps& steps;
   bool ignore_merges = false;  // a word that is a token stays whole
   bool adds_bos = false;       // where the file does not say
 };
@@ -162,132 +176,135 @@ struct ByteLevelKind {
 ByteLevelKind byte_level_kind(const GgufFile& file) {
   constexpr const char* key = "tokenizer.ggml.pre";
   const std::string name = file.text(key);
-  if (name == "gpt-2") return {nullptr, byte_level(true)};
+  if (name == "gpt-2") {
+    static const Steps steps = make_byte_level(nullptr, byte_level(true));
+    return {steps};
+  }
   if (name == "smollm") {
     const json digits = {{"type", "Digits"}, {"individual_digits", true}};
-    return {nullptr, sequence("pretokenizers", {digits, byte_level(true)})};
+    static const Steps steps = make_byte_level(nullptr, sequence("pretokenizers", {digits, byte_level(true)}));
+    return {steps};
   }
   if (name == "llama-bpe") {
-    return {.pre_tokenizer = split_before_bytes(
-                R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
-                R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"),
-            .ignore_merges = true,
-            .adds_bos = true};
+    static const Steps steps = make_byte_level(
+        nullptr, split_before_bytes(
+                     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+                     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"));
+    return {.steps = steps, .ignore_merges = true, .adds_bos = true};
   }
   if (name == "qwen2") {
-    return {.normalizer = {{"type", "NFC"}},
-            .pre_tokenizer = split_before_bytes(
-                R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
-                R"(|\s*[\r\n]+|\s+(?!\S)|\s+)")};
+    static const Steps steps = make_byte_level(
+        {{"type", "NFC"}},
+        split_before_bytes(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+                           R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"));
+    return {steps};
   }
   file.refuse(key,
               fmt::format("the pre-tokeniser {} is not known; gpt-2, smollm, llama-bpe and qwen2 are", quote(name)));
 }
 
-json byte_level_tokenizer(const GgufFile& file, const Vocabulary& vocabulary) {
+TokenizerFile byte_level_tokenizer(const GgufFile& file, Vocabulary vocabulary) {
   const ByteLevelKind kind = byte_level_kind(file);
-  json model = make_bpe(vocabulary, file.texts("tokenizer.ggml.merges"));
-  model["ignore_merges"] = kind.ignore_merges;
+  const std::vector<Merge> merges = read_merges(file, vocabulary);
   const bool adds_bos = read_truth(file, "tokenizer.ggml.add_bos_token", kind.adds_bos);
-  return {{"normalizer", kind.normalizer},
-          {"pre_tokenizer", kind.pre_tokenizer},
-          {"post_processor", make_template(file, vocabulary, adds_bos)},
-          {"decoder", byte_level(true)},
-          {"model", std::move(model)}};
+  return put_together(file, std::move(vocabulary), kind.steps, merges, {.ignore_merges = kind.ignore_merges}, adds_bos);
 }
 
 // ---- As SentencePiece has it ----
 
 constexpr std::size_t longest_token = 1024;  // all ways to cut one are looked at
 
-using Ids = std::unordered_map<std::string_view, std::size_t>;
-
 struct Derived {
-  std::string_view first, second;
+  Merge merge;
   double score;
   std::size_t first_size, second_size;  // in characters
 };
 
 // The ways to make the token of two others, in the order of their ids.
-void derive(std::string_view token, double score, const Ids& ids, std::vector<Derived>& to) {
+void derive(std::string_view token, TokenId id, double score, const TokenMap& ids, std::vector<Derived>& to) {
   const std::size_t start = to.size();
   const auto size = static_cast<std::size_t>(std::ranges::count_if(token, begins_character));
   std::size_t characters = 1;
   for (std::size_t at = 1; at < token.size(); ++at) {
     if (!begins_character(token[at])) continue;
-    const std::string_view first = token.substr(0, at), second = token.substr(at);
-    if (ids.contains(first) && ids.contains(second)) {
-      to.push_back({first, second, score, characters, size - characters});
-    }
+    const auto first = ids.id(token.substr(0, at)), second = ids.id(token.substr(at));
+    if (first && second) to.push_back({{*first, *second, id}, score, characters, size - characters});
     ++characters;
   }
-  const auto ids_of = [&](const Derived& each) { return std::pair(ids.at(each.first), ids.at(each.second)); };
-  std::sort(to.begin() + static_cast<std::ptrdiff_t>(start), to.end(),
-            [&](const Derived& a, const Derived& b) { return ids_of(a) < ids_of(b); });
+  std::sort(to.begin() + static_cast<std::ptrdiff_t>(start), to.end(), [](const Derived& a, const Derived& b) {
+    return std::pair(a.merge.first, a.merge.second) < std::pair(b.merge.first, b.merge.second);
+  });
 }
 
-// The file has scores instead of merges: the best token is made first, and of its ways that with the longest parts.
-json derive_merges(const GgufFile& file, const Vocabulary& vocabulary) {
+std::vector<double> read_scores(const GgufFile& file, const std::vector<std::string>& tokens) {
   constexpr const char* key = "tokenizer.ggml.scores";
-  const std::vector<double> scores = file.numbers(key);
-  if (scores.size() != vocabulary.tokens.size()) {
-    file.refuse(key, fmt::format("{} scores for {} tokens", scores.size(), vocabulary.tokens.size()));
+  std::vector<double> scores = file.numbers(key);
+  if (scores.size() != tokens.size()) {
+    file.refuse(key, fmt::format("{} scores for {} tokens", scores.size(), tokens.size()));
   }
-  Ids ids;
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) ids.emplace(vocabulary.tokens[id], id);
-  std::vector<Derived> merges;
   for (std::size_t id = 0; id < scores.size(); ++id) {
-    if (vocabulary.tokens[id].size() > longest_token) {
-      file.refuse(tokens_key,
-                  fmt::format("{}: {} bytes, at most {} are read", id, vocabulary.tokens[id].size(), longest_token));
+    if (tokens[id].size() > longest_token) {
+      file.refuse(tokens_key, fmt::format("{}: {} bytes, at most {} are read", id, tokens[id].size(), longest_token));
     }
     if (scores[id] != scores[id]) file.refuse(key, fmt::format("{}: is no number", id));
-    derive(vocabulary.tokens[id], scores[id], ids, merges);
   }
-  std::ranges::stable_sort(merges, [](const Derived& a, const Derived& b) {
-    return std::tuple(a.score, a.first_size, a.second_size) > std::tuple(b.score, b.first_size, b.second_size);
-  });
-  json out = json::array();
-  for (const Derived& each : merges) out.push_back({each.first, each.second});
-  return out;
+  return scores;
 }
 
-json sentencepiece_tokenizer(const GgufFile& file, const Vocabulary& vocabulary) {
-  constexpr const char* merges_key = "tokenizer.ggml.merges";
-  json merges = file.has(merges_key) ? json(file.texts(merges_key)) : derive_merges(file, vocabulary);
-  json model = make_bpe(vocabulary, std::move(merges));
+const Steps& sentencepiece_steps(bool prefix) {
+  const auto make = [](bool prefixed) {
+    json::array_t decoders = {{{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}},
+                              {{"type", "ByteFallback"}},
+                              {{"type", "Fuse"}}};
+    if (prefixed) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+    const char* scheme = prefixed ? "first" : "never";
+    return make_steps(nullptr,
+                      {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", scheme}, {"split", false}},
+                      {{"type", "Sequence"}, {"decoders", decoders}});
+  };
+  static const Steps with = make(true), without = make(false);
+  return prefix ? with : without;
+}
+
+TokenizerFile sentencepiece_tokenizer(const GgufFile& file, Vocabulary vocabulary) {
+  const std::vector<Merge> merges =
+      file.has(merges_key) ? read_merges(file, vocabulary)
+                           : derive_merges(vocabulary.tokens, read_scores(file, vocabulary.tokens), vocabulary.ids);
+  BpeOptions options{.fuse_unknown = true, .byte_fallback = true};
   if (const auto id = find_id(file, "unknown", vocabulary.tokens.size())) {
-    model["unk_token"] = vocabulary.tokens[static_cast<std::size_t>(*id)];
+    options.unknown = vocabulary.tokens[static_cast<std::size_t>(*id)];
   }
-  model["fuse_unk"] = true, model["byte_fallback"] = true;
-  const bool prefix = read_truth(file, "tokenizer.ggml.add_space_prefix", true);
-  json::array_t decoders = {{{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}},
-                            {{"type", "ByteFallback"}},
-                            {{"type", "Fuse"}}};
-  if (prefix) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-  return {
-      {"normalizer", nullptr},
-      {"pre_tokenizer",
-       {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", prefix ? "first" : "never"}, {"split", false}}},
-      {"post_processor", make_template(file, vocabulary, read_truth(file, "tokenizer.ggml.add_bos_token", true))},
-      {"decoder", {{"type", "Sequence"}, {"decoders", decoders}}},
-      {"model", std::move(model)}};
+  const Steps& steps = sentencepiece_steps(read_truth(file, "tokenizer.ggml.add_space_prefix", true));
+  const bool adds_bos = read_truth(file, "tokenizer.ggml.add_bos_token", true);
+  return put_together(file, std::move(vocabulary), steps, merges, std::move(options), adds_bos);
 }
 
 }  // namespace
 
-std::string gguf_tokenizer(std::string_view function, const std::filesystem::path& path) {
+std::vector<Merge> derive_merges(const std::vector<std::string>& tokens, const std::vector<double>& scores,
+                                 const TokenMap& ids) {
+  std::vector<Derived> found;
+  for (std::size_t id = 0; id < tokens.size(); ++id)
+    derive(tokens[id], static_cast<TokenId>(id), scores[id], ids, found);
+  std::ranges::stable_sort(found, [](const Derived& a, const Derived& b) {
+    return std::tuple(a.score, a.first_size, a.second_size) > std::tuple(b.score, b.first_size, b.second_size);
+  });
+  std::vector<Merge> merges;
+  merges.reserve(found.size());
+  for (const Derived& each : found) merges.push_back(each.merge);
+  return merges;
+}
+
+TokenizerFile gguf_tokenizer(std::string_view function, const std::filesystem::path& path) {
   const GgufFile file(function, path);
   constexpr const char* key = "tokenizer.ggml.model";
   const std::string model = file.text(key);
   if (model != "gpt2" && model != "llama") {
     file.refuse(key, fmt::format("the tokenizer {} is not known; gpt2 and llama are", quote(model)));
   }
-  const Vocabulary vocabulary = read_vocabulary(file);
-  json out = model == "gpt2" ? byte_level_tokenizer(file, vocabulary) : sentencepiece_tokenizer(file, vocabulary);
-  out["version"] = "1.0";
-  out["added_tokens"] = added_tokens(file, vocabulary);
-  return out.dump();
+  Vocabulary vocabulary = read_vocabulary(file);
+  return model == "gpt2" ? byte_level_tokenizer(file, std::move(vocabulary))
+                         : sentencepiece_tokenizer(file, std::move(vocabulary));
 }
 
 }  // namespace attend::models

@@ -121,7 +121,8 @@ Model Model::load(const std::filesystem::path& path, const ModelOptions& options
 
 Tokenizer Model::load_tokenizer(const std::filesystem::path& path) {
   if (!is_gguf(path)) return Tokenizer::load(path / "tokenizer.json");
-  return Tokenizer::parse(models::gguf_tokenizer("Model.load_tokenizer", path));
+  models::TokenizerFile file = models::gguf_tokenizer("Model.load_tokenizer", path);
+  return Tokenizer(std::make_shared<const Tokenizer::Parts>(Tokenizer::Parts{std::move(file)}));
 }
 
 }  // namespace attend

@@ -10,8 +10,6 @@ namespace attend {
 
 using namespace models;
 
-struct Tokenizer::Parts : TokenizerFile {};
-
 namespace {
 
 constexpr const char* encoding = "Tokenizer::encode";

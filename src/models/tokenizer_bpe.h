@@ -9,11 +9,11 @@
 namespace attend::models {
 
 struct BpeOptions {
-  std::optional<std::string> unknown;  // in the vocabulary
-  std::string prefix, suffix;          // of a token that does not begin a word, and of one that ends it
-  bool fuse_unknown = false;           // unknown characters in a row are one token
-  bool byte_fallback = false;          // an unknown character is its bytes: <0x0A>
-  bool ignore_merges = false;          // a word that is a token is that token
+  std::optional<std::string> unknown = {};  // in the vocabulary
+  std::string prefix = {}, suffix = {};     // of a token that does not begin a word, and of one that ends it
+  bool fuse_unknown = false;                // unknown characters in a row are one token
+  bool byte_fallback = false;               // an unknown character is its bytes: <0x0A>
+  bool ignore_merges = false;               // a word that is a token is that token
 };
 
 // What two tokens become, and how early.

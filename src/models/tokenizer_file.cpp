@@ -50,37 +50,20 @@ WordPiece read_wordpiece(const Member& from) {
 }
 
 // "a b", or ["a", "b"]
-std::optional<std::pair<std::string_view, std::string_view>> read_pair(const nlohmann::json& from) {
-  const auto text_of = [](const nlohmann::json& of) { return std::string_view(of.get_ref<const std::string&>()); };
-  if (from.is_array() && from.size() == 2 && from[0].is_string() && from[1].is_string())
-    return std::pair(text_of(from[0]), text_of(from[1]));
-  if (!from.is_string()) return std::nullopt;
-  const std::string_view text = text_of(from);
-  const std::size_t space = text.find(' ');
-  if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) return std::nullopt;
-  return std::pair(text.substr(0, space), text.substr(space + 1));
-}
-
 std::vector<Merge> read_merges(const Member& from, const TokenMap& vocabulary, std::size_t prefix) {
   if (!from.value().is_array()) from.refuse("a list");
-  std::vector<Merge> merges;
-  merges.reserve(from.value().size());
-  std::string merged;
+  MergeReader merges(from.place(), vocabulary, prefix);
+  const auto text_of = [](const nlohmann::json& of) { return std::string_view(of.get_ref<const std::string&>()); };
   for (const nlohmann::json& each : from.value()) {
-    const auto place = [&] { return from.place().in(fmt::format("{}", merges.size())); };
-    const auto pair = read_pair(each);
-    if (!pair) fail_at(place(), "expected two tokens");
-    const auto [first, second] = *pair;
-    if (second.size() < prefix) fail_at(place(), "{} is shorter than the prefix", quote(second));
-    const auto id = [&](std::string_view token) {
-      const auto found = vocabulary.id(token);
-      if (!found) fail_no_token(place(), token);
-      return *found;
-    };
-    merged.assign(first).append(second.substr(prefix));
-    merges.push_back({id(first), id(second), id(merged)});
+    if (each.is_string()) {
+      merges.read(text_of(each));
+    } else if (each.is_array() && each.size() == 2 && each[0].is_string() && each[1].is_string()) {
+      merges.read(text_of(each[0]), text_of(each[1]));
+    } else {
+      merges.refuse();
+    }
   }
-  return merges;
+  return merges.take();
 }
 
 bool read_flag(const Member& from, const char* name) {
@@ -196,6 +179,32 @@ void check_template(const Place& place, const TokenizerFile& file) {
 }
 
 }  // namespace
+
+Place MergeReader::place() const {
+  return place_.in(fmt::format("{}", merges_.size()));
+}
+
+void MergeReader::refuse() const {
+  fail_at(place(), "expected two tokens");
+}
+
+TokenId MergeReader::id(std::string_view token) const {
+  const auto found = vocabulary_.id(token);
+  if (!found) fail_no_token(place(), token);
+  return *found;
+}
+
+void MergeReader::read(std::string_view first, std::string_view second) {
+  if (second.size() < prefix_) fail_at(place(), "{} is shorter than the prefix", quote(second));
+  merged_.assign(first).append(second.substr(prefix_));
+  merges_.push_back({id(first), id(second), id(merged_)});
+}
+
+void MergeReader::read(std::string_view both) {
+  const std::size_t space = both.find(' ');
+  if (space == std::string_view::npos || both.find(' ', space + 1) != std::string_view::npos) refuse();
+  read(both.substr(0, space), both.substr(space + 1));
+}
 
 TokenizerFile read_tokenizer(const Place& place, std::string_view text) {
   const nlohmann::json json = parse_json(place, text);

@@ -4,6 +4,7 @@
 #include <set>
 #include <variant>
 
+#include "attend/tokenizer.h"
 #include "models/tokenizer_added.h"
 #include "models/tokenizer_bpe.h"
 #include "models/tokenizer_decode.h"
@@ -30,4 +31,33 @@ struct TokenizerFile {
 // Throws bad_file, naming the place.
 TokenizerFile read_tokenizer(const Place& place, std::string_view json);
 
+// The merges of a file, of tokens that are in the vocabulary. Throws bad_file, naming the merge.
+class MergeReader {
+ public:
+  // prefix: so many bytes the second token loses in what the two become.
+  MergeReader(const Place& place, const TokenMap& vocabulary, std::size_t prefix)
+      : place_(place), vocabulary_(vocabulary), prefix_(prefix) {}
+
+  void read(std::string_view first, std::string_view second);
+  void read(std::string_view both);  // "a b"
+  [[noreturn]] void refuse() const;  // what is no pair
+  std::vector<Merge> take() { return std::move(merges_); }
+
+ private:
+  Place place() const;
+  TokenId id(std::string_view token) const;
+
+  const Place& place_;
+  const TokenMap& vocabulary_;
+  std::size_t prefix_;
+  std::string merged_;
+  std::vector<Merge> merges_;
+};
+
 }  // namespace attend::models
+
+namespace attend {
+
+struct Tokenizer::Parts : models::TokenizerFile {};
+
+}  // namespace attend

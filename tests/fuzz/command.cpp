@@ -15,31 +15,21 @@ namespace {
 
 const char* const given[] = {"q.npy", "k.npy", "m.npy", "t.npz", "t.safetensors", "r.attend"};
 
-// Files to read, in a folder that is there until the program ends.
-class Folder {
+// With files to read.
+class Folder : public fuzz::Folder {
  public:
   Folder() {
-    std::string name = (fs::temp_directory_path() / "attend-fuzz-XXXXXX").string();
-    fuzz::require(mkdtemp(name.data()) != nullptr, "mkdtemp");
-    path_ = name;
     const Tensor q = Tensor::from({1, 2, 2}, {1, -2, 3, 0.5f}), k = Tensor::from({1, 3, 2}, {1, 2, 3, 4, 5, 6});
     const Tensor m({2, 3}, DType::boolean), list = k.view().to(DType::i64);
-    write_npy(path_ / "q.npy", q), write_npy(path_ / "k.npy", k), write_npy(path_ / "m.npy", m);
-    write_npz(path_ / "t.npz", {{"q", q}, {"k", k}, {"list", list}});
-    write_safetensors(path_ / "t.safetensors", {{"q", q}, {"bf16", k.view().to(DType::bf16)}}, {{"made", "here"}});
-    to_recording(explain({.text = "a b a", .heads = 2})).save(path_ / "r.attend");
+    write_npy(path() / "q.npy", q), write_npy(path() / "k.npy", k), write_npy(path() / "m.npy", m);
+    write_npz(path() / "t.npz", {{"q", q}, {"k", k}, {"list", list}});
+    write_safetensors(path() / "t.safetensors", {{"q", q}, {"bf16", k.view().to(DType::bf16)}}, {{"made", "here"}});
+    to_recording(explain({.text = "a b a", .heads = 2})).save(path() / "r.attend");
   }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
   void remove_written() const {
-    for (const fs::path& file : fs::directory_iterator(path_))
+    for (const fs::path& file : fs::directory_iterator(path()))
       if (std::ranges::find(given, file.filename()) == std::end(given)) fs::remove(file);
   }
-
- private:
-  fs::path path_;
 };
 
 // While one lives, the process works in the folder, reads nothing from standard input and prints into memory.

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -81,6 +83,28 @@ class MemoryFile {
 
  private:
   int descriptor_;
+};
+
+// A folder that is there until the object ends.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "attend-fuzz-XXXXXX").string();
+    require(mkdtemp(name.data()) != nullptr, "mkdtemp");
+    path_ = name;
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { std::filesystem::remove_all(path_); }
+  const std::filesystem::path& path() const { return path_; }
+  // The path of a file with these bytes.
+  std::filesystem::path put(const char* name, std::string_view bytes) const {
+    std::ofstream(path_ / name, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    return path_ / name;
+  }
+
+ private:
+  std::filesystem::path path_;
 };
 
 // Shape, dtype and every bit.

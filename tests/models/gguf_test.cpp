@@ -12,6 +12,7 @@ namespace {
 
 using models::Gguf;
 using models::gguf_tokenizer;
+using models::GgufFile;
 using models::read_gguf;
 using nlohmann::json;
 using test::bytes_of;
@@ -77,7 +78,7 @@ TEST(Gguf, TokenizersAsThePackageTokenizers) {
   ASSERT_EQ(golden().size(), 5);
   for (const auto& [name, of] : golden().items()) {
     SCOPED_TRACE(name);
-    const Tokenizer tokenizer = Tokenizer::parse(gguf_tokenizer("load", file(name)));
+    const Tokenizer tokenizer = Model::load_tokenizer(file(name));
     for (const json& one : of["texts"]) {
       SCOPED_TRACE(one.dump());
       const std::string text = one["text"];
@@ -92,8 +93,14 @@ TEST(Gguf, TokenizersAsThePackageTokenizers) {
 }
 
 TEST(Gguf, MergesAreDerivedAsTransformersDerivesThem) {
-  const json tokenizer = json::parse(gguf_tokenizer("load", file("sentencepiece.gguf")));
-  EXPECT_EQ(tokenizer["model"]["merges"], golden()["sentencepiece.gguf"]["merges"]);
+  const GgufFile from("load", file("sentencepiece.gguf"));
+  const std::vector<std::string> tokens = from.texts("tokenizer.ggml.tokens");
+  models::TokenMap ids;
+  for (std::size_t id = 0; id < tokens.size(); ++id) ids.add(tokens[id], static_cast<models::TokenId>(id));
+  json merges = json::array();
+  for (const models::Merge& each : models::derive_merges(tokens, from.numbers("tokenizer.ggml.scores"), ids))
+    merges.push_back({tokens[each.first], tokens[each.second]});
+  EXPECT_EQ(merges, golden()["sentencepiece.gguf"]["merges"]);
 }
 
 // ---- What is refused ----
