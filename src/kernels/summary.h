@@ -72,6 +72,7 @@ class Summary : public SummaryItem, public InScratch {
     top_weights_ = scratch.take<float>(weight_rows * top_row_);
     top_keys_ = scratch.take<std::int32_t>(weight_rows * top_row_);
     next_ = scratch.take<std::int32_t>(weight_rows);
+    next_key_ = scratch.take<std::int32_t>(weight_rows);
     map_.carve(scratch, summary_keys(g_.sizes));
     bytes_ = scratch.used;
   }
@@ -292,37 +293,50 @@ class Summary : public SummaryItem, public InScratch {
 
   // What head_scores() is made of.
   void probe() {
-    for (std::int64_t i = 0; i < tile_.rows; ++i) {
-      // The level key, counted in the tile.
-      const std::int64_t level = tile_.first + i + g_.rules.offset - group.keys_begin - tile_.at;
-      const std::int64_t near = group.probes.near;
-      if (level + near >= 0 && level - near < tile_.keys) {
-        const std::uint64_t seen = seen_of(i);
-        const std::uint64_t self = range(level, level + 1), previous = range(level - 1, level);
-        add_probe(i, Probes::self, self & seen);
-        add_probe(i, Probes::previous, previous & seen);
-        add_probe(i, Probes::local, range(level - near, level + near + 1) & seen & ~self & ~previous);
-      }
-      if (group.probes.same) add_same(i);
+    const Probes& probes = group.probes;
+    // The first row's level key, counted in the tile.
+    const std::int64_t level = tile_.first + g_.rules.offset - group.keys_begin - tile_.at;
+    if (level - probes.near < tile_.keys && level + tile_.rows + probes.near > 0) {
+      for (std::int64_t i = 0; i < tile_.rows; ++i) add_near(i, level + i);
     }
+    if (!probes.same) return;
+    const std::int64_t end = group.keys_begin + tile_.at + tile_.keys;
+    for (std::int64_t i = 0; i < tile_.rows; ++i)
+      if (next_key_[i] < end) add_same(i);
   }
 
-  // Keys with row i's own token, and those that come right after one: the tile's, and the one before it.
+  void add_near(std::int64_t i, std::int64_t level) {
+    const std::int64_t near = group.probes.near;
+    const std::uint64_t seen = tile_.seen(i) & range(level - near, level + near + 1);
+    if (seen == 0) return;
+    const std::uint64_t self = range(level, level + 1), previous = range(level - 1, level);
+    add_probe(i, Probes::self, seen & self), add_probe(i, Probes::previous, seen & previous);
+    add_probe(i, Probes::local, seen & ~self & ~previous);
+  }
+
+  // Keys with row i's own token, and those that come right after one: the tile's, and the one before it. What a row
+  // does not see has weight 0.
   void add_same(std::int64_t i) {
-    const Probes& probes = group.probes;
-    const std::int32_t end = probes.end[tile_.first + i];
-    const std::int64_t first = group.keys_begin + tile_.at;
+    const std::int32_t *same = group.probes.same, end = group.probes.end[tile_.first + i];
+    const std::int64_t first = group.keys_begin + tile_.at, last = tile_.keys - 1;
+    const float* p = weights_of(i);
+    std::uint64_t keys = 0;
+    float own = 0, after = 0;
+    std::int64_t j = next_key_[i] - first;
     std::int32_t next = next_[i];
-    if (next == end || probes.same[next] >= first + tile_.keys) return;
-    std::uint64_t same = 0, after = 0;
-    for (; next < end && probes.same[next] < first + tile_.keys; ++next) {
-      const std::int64_t j = probes.same[next] - first;
-      same |= range(j, j + 1), after |= range(j + 1, j + 2);
-      if (j == tile_.keys - 1) break;  // what comes after it is in the next tile
+    while (j <= last) {
+      if (j >= 0) keys |= std::uint64_t{1} << j, own += p[j];
+      if (j >= -1 && j < last) after += p[j + 1];
+      if (j == last) break;  // what comes after it is in the next tile
+      j = ++next < end ? same[next] - first : INT64_MAX;
     }
-    next_[i] = next;
-    const std::uint64_t seen = seen_of(i);
-    add_probe(i, Probes::duplicate, same & seen), add_probe(i, Probes::induction, after & seen);
+    const bool before = next_key_[i] == first - 1;
+    next_[i] = next, next_key_[i] = next < end ? same[next] : INT32_MAX;
+    const std::uint64_t seen = tile_.seen(i) & below(tile_.keys), follows = keys << 1 | (before ? 1 : 0);
+    const std::int64_t at = (tile_.first + i) * Probes::kinds;
+    group.probes.weights[at + Probes::duplicate] += own, group.probes.weights[at + Probes::induction] += after;
+    group.probes.keys[at + Probes::duplicate] += static_cast<float>(__builtin_popcountll(keys & seen));
+    group.probes.keys[at + Probes::induction] += static_cast<float>(__builtin_popcountll(follows & seen));
   }
 
   // The first key with a row's own token that may be in the item, or right before it.
@@ -366,7 +380,8 @@ class Summary : public SummaryItem, public InScratch {
   const std::int64_t top_row_ = round_up(group.top, lanes);
   float* top_weights_ = nullptr;  // [rows][top_row_], and their keys
   std::int32_t* top_keys_ = nullptr;
-  std::int32_t* next_ = nullptr;  // of each row: which of its `same` keys comes next
+  std::int32_t *next_ = nullptr,
+               *next_key_ = nullptr;  // of each row: the place of its next key in `same`, and that key
   float strip_shares_[most_strips] = {};
   MapSums map_;
   std::int64_t bytes_ = 0;

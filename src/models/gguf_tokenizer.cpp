@@ -127,7 +127,7 @@ struct Steps {
 // As a tokenizer.json has them.
 Steps make_steps(const json& normalizer, const json& pre_tokenizer, const json& decoder) {
   const Place place{"Model.load_tokenizer"};
-  return {read_normalizers({place, normalizer}), read_pre_tokenizers({place, pre_tokenizer}),
+  return {read_normalizers({place, normalizer}), read_pre_tokenizers({place, pre_tokenizer}, "BPE"),
           read_decoders({place, decoder})};
 }
 
