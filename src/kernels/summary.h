@@ -320,19 +320,18 @@ class Summary : public SummaryItem, public InScratch {
     const std::int32_t *same = group.probes.same, end = group.probes.end[tile_.first + i];
     const std::int64_t first = group.keys_begin + tile_.at, last = tile_.keys - 1;
     const float* p = weights_of(i);
-    std::uint64_t keys = 0;
+    std::uint64_t keys = 0, follows = 0;
     float own = 0, after = 0;
     std::int64_t j = next_key_[i] - first;
     std::int32_t next = next_[i];
     while (j <= last) {
       if (j >= 0) keys |= std::uint64_t{1} << j, own += p[j];
-      if (j >= -1 && j < last) after += p[j + 1];
+      if (j >= -1 && j < last) follows |= std::uint64_t{1} << (j + 1), after += p[j + 1];
       if (j == last) break;  // what comes after it is in the next tile
       j = ++next < end ? same[next] - first : INT64_MAX;
     }
-    const bool before = next_key_[i] == first - 1;
     next_[i] = next, next_key_[i] = next < end ? same[next] : INT32_MAX;
-    const std::uint64_t seen = tile_.seen(i) & below(tile_.keys), follows = keys << 1 | (before ? 1 : 0);
+    const std::uint64_t seen = tile_.seen(i) & below(tile_.keys);
     const std::int64_t at = (tile_.first + i) * Probes::kinds;
     group.probes.weights[at + Probes::duplicate] += own, group.probes.weights[at + Probes::induction] += after;
     group.probes.keys[at + Probes::duplicate] += static_cast<float>(__builtin_popcountll(keys & seen));
@@ -350,12 +349,8 @@ class Summary : public SummaryItem, public InScratch {
             probes.same[middle] < group.keys_begin - 1 ? middle + 1 : middle;
       }
       next_[i] = begin;
+      next_key_[i] = begin < probes.end[tile_.first + i] ? probes.same[begin] : INT32_MAX;
     }
-  }
-
-  // The keys of the tile that row i sees, as bits.
-  std::uint64_t seen_of(std::int64_t i) const {
-    return tile_.seen(i) & below(tile_.keys);
   }
 
   // The keys [begin, end) of the tile, as bits.
