@@ -378,20 +378,14 @@ TEST(Model, ASizeIsHeldAgainstTheTensorsFirst) {
   EXPECT_EQ(Model::load(copy.path()).forward(std::vector<std::int64_t>{1, 2}).shape(), (Dims{2, 16}));
 }
 
-// 16 * (2^60 + 2) is 2^64 + 32.
+// 2^30 heads of 2^40 numbers.
 TEST(Model, AProductOfSizesDoesNotWrap) {
   const Copy copy("llama");
-  copy.replace("\"head_dim\": 4", "\"head_dim\": 1152921504606846978");
-  copy.replace("\"num_attention_heads\": 4", "\"num_attention_heads\": 16");
-  copy.replace("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 16");
-  copy.change([](TensorMap& tensors) {
-    for (const char* layer : {"0", "1"}) {
-      for (const char* name : {"q_proj", "k_proj", "v_proj"})
-        tensors[fmt::format("model.layers.{}.self_attn.{}.weight", layer, name)] = Tensor({32, 16});
-      tensors[fmt::format("model.layers.{}.self_attn.o_proj.weight", layer)] = Tensor({16, 32});
-    }
-  });
-  copy.refused("16 heads of 1152921504606846978 numbers are more than a matrix can have");
+  copy.replace("\"head_dim\": 4", "\"head_dim\": 1099511627776");
+  copy.replace("\"hidden_size\": 16", "\"hidden_size\": 1073741824");
+  copy.replace("\"num_attention_heads\": 4", "\"num_attention_heads\": 1073741824");
+  copy.replace("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 1073741824");
+  copy.refused("1073741824 heads of 1099511627776 numbers are more than a matrix can have");
 }
 
 TEST(Model, AConfigurationMayNotEndTheStack) {
