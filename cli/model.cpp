@@ -351,8 +351,7 @@ void add_input(CLI::App& app, Arguments& arguments) {
       known_models)
       ->group(group);
   app.add_option("--file", arguments.text_file, "Read the text from FILE instead")->type_name("FILE")->group(group);
-  choose_one(app.add_option("--dtype", arguments.dtype, "What it computes in (what its config.json says)"),
-             "f32|bf16")
+  choose_one(app.add_option("--dtype", arguments.dtype, "What it computes in (what its config.json says)"), "f32|bf16")
       ->group(group);
   app.add_option("--near", arguments.near,
                  "Encoders: a sentence to compare with the text, or a file with one on each line. May be given several "

@@ -60,9 +60,9 @@ class LayerRecorder {
   Growing lse_, lse_low_, top_keys_, top_weights_, entropy_, distance_, sink_weights_, seen_;  // [B,H,Tq,...]
   Growing received_, uniform_, seen_by_;                                                       // [B,H,Tk], f64
   Growing q_, k_;
-  Tensor lift_;           // of the first call
-  Tensor map_, map_max_;  // [B,H,R,C]; sums where the recording grows
-  Tensor seeing_;         // [B,H,R] f64: how many queries of a map's row see a key
+  Tensor lift_;                         // of the first call
+  Tensor map_, map_max_;                // [B,H,R,C]; sums where the recording grows
+  Tensor seeing_;                       // [B,H,R] f64: how many queries of a map's row see a key
   Growing probe_weights_, probe_keys_;  // [B,H,Tq,kinds]
   // Where the recording grows: the keys that were the heads' sinks in the first call, and their weights [B,H,Tq].
   std::vector<std::int64_t> sink_keys_;
