@@ -42,7 +42,7 @@ std::string without_marks(std::string_view text, Escaped escaped) {
       line += escaped(next);
       ++at;
     } else if (turns(text.substr(at, 3))) {
-      line += escaped(0x2000 | (next & 1) << 6 | (text[at + 2] & 0x3Fu));
+      line += escaped(0x2000 | (next & 1) << 6 | (static_cast<unsigned char>(text[at + 2]) & 0x3Fu));
       at += 2;
     } else {
       line += byte < 0x20 || byte == 0x7F ? escaped(byte) : std::string(1, text[at]);
