@@ -73,6 +73,7 @@ std::vector<HeadLabel> labels_of(const HeadKinds& excess, bool known, double eff
 SummaryProblem::SameTokens same_tokens(const View& tokens, const Sequence& s) {
   const Tensor list = tokens.clone();
   const std::span<const std::int64_t> ids(list.data<std::int64_t>(), static_cast<std::size_t>(list.count()));
+  if (s.Tq == 0) return {};
   const auto own = ids.subspan(static_cast<std::size_t>(s.offset), static_cast<std::size_t>(s.Tq));
   std::vector<std::int64_t> kinds(own.begin(), own.end());
   std::sort(kinds.begin(), kinds.end());

@@ -122,9 +122,9 @@ Case random_case(std::uint64_t seed) {
     for (std::int64_t j = 0; j < at.head.Tk; ++j) to[j] = row.logits[j] != -INFINITY;
   });
   c.has_levels = c.x.options.offset || c.s.Tq == c.s.Tk;
-  const bool inside = std::ranges::all_of(c.levels, [&](const auto& of) {
-    return std::ranges::all_of(of, [&](std::int64_t level) { return level >= 0 && level < c.s.Tk; });
-  });
+  bool inside = true;
+  for (const auto& of : c.levels)
+    for (const std::int64_t level : of) inside &= level >= 0 && level < c.s.Tk;
   if (!c.has_levels || !inside || dice.one_in(4)) return c;
   c.tokens = Tensor({c.s.B, c.s.Tk}, DType::i64);
   // Ids as vocabularies have them, or beyond what f32 holds.
