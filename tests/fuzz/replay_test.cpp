@@ -12,6 +12,7 @@ int fuzz_command(const std::uint8_t* data, std::size_t size);
 int fuzz_explain(const std::uint8_t* data, std::size_t size);
 int fuzz_gguf(const std::uint8_t* data, std::size_t size);
 int fuzz_kv_cache(const std::uint8_t* data, std::size_t size);
+int fuzz_model(const std::uint8_t* data, std::size_t size);
 int fuzz_npy(const std::uint8_t* data, std::size_t size);
 int fuzz_npz(const std::uint8_t* data, std::size_t size);
 int fuzz_recording(const std::uint8_t* data, std::size_t size);
@@ -47,6 +48,9 @@ TEST(FuzzCorpus, Gguf) {
 }
 TEST(FuzzCorpus, KvCache) {
   replay("kv_cache", fuzz_kv_cache);
+}
+TEST(FuzzCorpus, Model) {
+  replay("model", fuzz_model);
 }
 TEST(FuzzCorpus, Npy) {
   replay("npy", fuzz_npy);

@@ -1,0 +1,262 @@
+// Model::load() of any configuration over a folder's weights, and of any GGUF file; and a forward of two tokens.
+//
+// The input is a GGUF file; or a config.json up to its first byte 0, and then choices: how the tensors differ from what
+// the configuration asks for. An object is put over the configuration of a small model of its type, so that a few
+// characters are a whole one; its tensors have the sizes that it says, where they are small.
+#include <algorithm>
+#include <span>
+
+#include "io/json_member.h"
+#include "tests/fuzz/input.h"
+
+using namespace attend;
+using nlohmann::json;
+
+namespace {
+
+// ---- Configurations ----
+
+const json& small_models() {
+  static const json all = json::parse(R"({
+    "bert": {"vocab_size": 7, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_act": "gelu",
+      "intermediate_size": 5, "max_position_embeddings": 6, "type_vocab_size": 2, "pad_token_id": 0},
+    "distilbert": {"vocab_size": 7, "dim": 4, "n_layers": 1, "n_heads": 2, "activation": "gelu", "hidden_dim": 5,
+      "max_position_embeddings": 6},
+    "gpt2": {"vocab_size": 7, "n_embd": 4, "n_layer": 1, "n_head": 2, "activation_function": "gelu_new",
+      "n_positions": 6, "n_inner": 5, "tie_word_embeddings": true},
+    "llama": {"vocab_size": 7, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_act": "silu",
+      "num_key_value_heads": 1, "head_dim": 6, "intermediate_size": 5, "max_position_embeddings": 6,
+      "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
+      "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}})");
+  return all;
+}
+
+// Which of them a type is like; empty: none.
+std::string family_of(const json& type) {
+  if (type == "bert" || type == "roberta" || type == "xlm-roberta" || type == "camembert") return "bert";
+  if (type == "distilbert" || type == "gpt2") return type;
+  return type == "llama" || type == "mistral" || type == "qwen2" || type == "qwen3" ? "llama" : "";
+}
+
+json make_config(const json& given) {
+  const json type = given.value("model_type", json("llama"));
+  const std::string family = family_of(type);
+  json config = small_models()[family.empty() ? "llama" : family];
+  config["model_type"] = type;
+  if (type != "distilbert" && family == "bert" && type != "bert") config["pad_token_id"] = 1;
+  config.merge_patch(given);
+  return config;
+}
+
+// ---- Tensors ----
+
+// So many numbers, the same for every input.
+View numbers(std::int64_t count, DType dtype) {
+  constexpr std::int64_t most = 1 << 13;
+  static const Tensor singles = Generator(1).randn({most});
+  static const Tensor bf16 = singles.view().to(DType::bf16), f16 = singles.view().to(DType::f16),
+                      f64 = singles.view().to(DType::f64), whole(Dims{most}, DType::i64);
+  const Tensor& of = dtype == DType::bf16  ? bf16
+                     : dtype == DType::f16 ? f16
+                     : dtype == DType::f64 ? f64
+                     : dtype == DType::i64 ? whole
+                                           : singles;
+  return of.view().slice(0, 0, std::min(count, most));
+}
+
+struct Named {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  DType dtype;
+};
+
+// What a configuration asks for.
+class Asked {
+ public:
+  Asked(const json& config, DType dtype, bool has_prefix)
+      : config_(config), type_(config.value("model_type", json())), dtype_(dtype) {
+    const std::string family = family_of(type_);
+    small_ = small_models()[family.empty() ? "llama" : family];
+    if (has_prefix) prefix_ = family == "bert" ? "bert." : family == "gpt2" ? "transformer." : "model.";
+    if (family == "distilbert" && has_prefix) prefix_ = "distilbert.";
+    if (family == "bert" && has_prefix && type_ != "bert") prefix_ = "roberta.";
+    if (family == "bert" || family == "distilbert") {
+      add_bert(family == "distilbert");
+    } else if (family == "gpt2") {
+      add_gpt2();
+    } else {
+      add_llama();
+    }
+  }
+  std::vector<Named> take() { return std::move(tensors_); }
+
+ private:
+  // As the configuration has it; where that is no small number, as the small model has it.
+  std::int64_t size(const char* name, std::int64_t otherwise = 1) const {
+    for (const json* from : {&config_, &small_}) {
+      const auto found = from->find(name);
+      if (found == from->end() || !found->is_number_integer()) continue;
+      if (*found >= 0 && *found <= 16) return *found;
+    }
+    return otherwise;
+  }
+  bool truth(const char* name) const { return config_.contains(name) && config_[name] == true; }
+
+  void add(const std::string& name, const std::vector<std::int64_t>& shape) {
+    tensors_.push_back({prefix_ + name, shape, shape.size() == 2 ? dtype_ : DType::f32});
+  }
+  void linear(const std::string& name, std::int64_t in, std::int64_t out, bool bias = true) {
+    add(name + ".weight", {out, in});
+    if (bias) add(name + ".bias", {out});
+  }
+  void norm(const std::string& name, std::int64_t E, bool bias = true) {
+    add(name + ".weight", {E});
+    if (bias) add(name + ".bias", {E});
+  }
+  void head(std::int64_t E, std::int64_t V, const char* tied) {
+    if (!truth(tied)) tensors_.push_back({"lm_head.weight", {V, E}, dtype_});
+  }
+
+  void add_bert(bool distil) {
+    const std::int64_t E = size(distil ? "dim" : "hidden_size"),
+                       wide = size(distil ? "hidden_dim" : "intermediate_size");
+    add("embeddings.word_embeddings.weight", {size("vocab_size"), E});
+    add("embeddings.position_embeddings.weight", {size("max_position_embeddings"), E});
+    if (!distil) add("embeddings.token_type_embeddings.weight", {size("type_vocab_size"), E});
+    norm("embeddings.LayerNorm", E);
+    for (std::int64_t n = 0; n < size(distil ? "n_layers" : "num_hidden_layers"); ++n) {
+      const std::string at = fmt_at(distil ? "transformer.layer." : "encoder.layer.", n);
+      const std::string self = at + (distil ? "attention." : "attention.self.");
+      for (const char* each : {"q", "k", "v"}) linear(self + name_in_bert(each, distil), E, E);
+      linear(at + (distil ? "attention.out_lin" : "attention.output.dense"), E, E);
+      norm(at + (distil ? "sa_layer_norm" : "attention.output.LayerNorm"), E);
+      linear(at + (distil ? "ffn.lin1" : "intermediate.dense"), E, wide);
+      linear(at + (distil ? "ffn.lin2" : "output.dense"), wide, E);
+      norm(at + (distil ? "output_layer_norm" : "output.LayerNorm"), E);
+    }
+  }
+  void add_gpt2() {
+    const std::int64_t E = size("n_embd"), wide = size("n_inner", 4 * E), V = size("vocab_size");
+    add("wte.weight", {V, E}), add("wpe.weight", {size("n_positions"), E});
+    const auto in_out = [&](const std::string& name, std::int64_t in, std::int64_t out) {
+      add(name + ".weight", {in, out}), add(name + ".bias", {out});
+    };
+    for (std::int64_t n = 0; n < size("n_layer"); ++n) {
+      const std::string at = fmt_at("h.", n);
+      norm(at + "ln_1", E), norm(at + "ln_2", E);
+      in_out(at + "attn.c_attn", E, 3 * E), in_out(at + "attn.c_proj", E, E);
+      in_out(at + "mlp.c_fc", E, wide), in_out(at + "mlp.c_proj", wide, E);
+    }
+    norm("ln_f", E);
+    head(E, V, "tie_word_embeddings");
+  }
+  void add_llama() {
+    const std::int64_t E = size("hidden_size"), wide = size("intermediate_size"), V = size("vocab_size"),
+                       D = size("head_dim"), q = size("num_attention_heads") * D, kv = size("num_key_value_heads") * D;
+    const bool qwen2 = type_ == "qwen2", bias = truth("attention_bias"), wide_bias = truth("mlp_bias");
+    add("embed_tokens.weight", {V, E});
+    for (std::int64_t n = 0; n < size("num_hidden_layers"); ++n) {
+      const std::string at = fmt_at("layers.", n), self = at + "self_attn.", mlp = at + "mlp.";
+      norm(at + "input_layernorm", E, false), norm(at + "post_attention_layernorm", E, false);
+      linear(self + "q_proj", E, q, bias || qwen2), linear(self + "k_proj", E, kv, bias || qwen2);
+      linear(self + "v_proj", E, kv, bias || qwen2), linear(self + "o_proj", q, E, bias);
+      if (type_ == "qwen3") norm(self + "q_norm", D, false), norm(self + "k_norm", D, false);
+      linear(mlp + "gate_proj", E, wide, wide_bias), linear(mlp + "up_proj", E, wide, wide_bias);
+      linear(mlp + "down_proj", wide, E, wide_bias);
+    }
+    norm("norm", E, false);
+    head(E, V, "tie_word_embeddings");
+  }
+  static std::string fmt_at(const char* list, std::int64_t n) { return list + std::to_string(n) + "."; }
+  static std::string name_in_bert(const std::string& which, bool distil) {
+    return distil ? which + "_lin" : which == "q" ? "query" : which == "k" ? "key" : "value";
+  }
+
+  const json& config_;
+  json type_, small_;
+  DType dtype_;
+  std::string prefix_;
+  std::vector<Named> tensors_;
+};
+
+// Drops one, or gives it another name, shape or type.
+void change(fuzz::Input& input, std::vector<Named>& tensors) {
+  constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64};
+  constexpr const char* endings[] = {"", "x", ".rotary_emb.inv_freq", ".attn.bias"};
+  if (tensors.empty()) return;
+  const std::size_t at = input.byte() % tensors.size();
+  Named& tensor = tensors[at];
+  const int kind = input.byte() % 5;
+  if (kind == 0) tensor.dtype = input.one_of(dtypes);
+  if (kind == 1) tensor.name += input.one_of(endings);
+  if (kind == 2) tensor.shape[input.byte() % tensor.shape.size()] = input.between(0, 17);
+  if (kind == 3) tensor.shape.assign(static_cast<std::size_t>(input.between(1, 4)), input.between(0, 5));
+  if (kind == 4) tensors.erase(tensors.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+NamedViews make_weights(fuzz::Input& input, const json& config) {
+  constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
+  const DType dtype = input.one_of(dtypes);
+  std::vector<Named> tensors = Asked(config, dtype, !input.flag()).take();
+  for (int changes = input.byte() % 4; changes > 0; --changes) change(input, tensors);
+  NamedViews weights;
+  for (const Named& each : tensors) {
+    const Dims shape{std::span(each.shape)};
+    weights.emplace_back(each.name, numbers(element_count(shape), each.dtype).reshape(shape));
+  }
+  return weights;
+}
+
+// ---- What is done ----
+
+template <class Call>
+bool works(ErrorCode otherwise, Call call) {
+  const auto code = fuzz::error_of(call);
+  fuzz::require(!code || code == otherwise, "a file is refused as bad_file, and a call as bad_value");
+  return !code;
+}
+
+void use(const Model& model) {
+  const ModelInfo& info = model.info();
+  const std::vector<std::int64_t> ids{0, info.vocabulary - 1};
+  Tensor hidden;
+  if (!works(ErrorCode::bad_value, [&] { hidden = model.forward(ids); })) return;
+  fuzz::require(hidden.shape() == Dims{2, info.embedding_size} && hidden.dtype() == DType::f32, "hidden states");
+  if (!info.decoder()) return fuzz::require(model.embed(ids).shape() == Dims{1, info.embedding_size}, "an embedding");
+  Tensor logits;
+  if (works(ErrorCode::bad_value, [&] { logits = model.logits(hidden); }))
+    fuzz::require(logits.shape() == Dims{2, info.vocabulary}, "logits");
+  ModelCache cache = model.cache();
+  ModelCache* caches[] = {&cache};
+  for (const std::int64_t& id : ids) {
+    const Tensor row = model.forward({&id, 1}, {.caches = caches});
+    fuzz::require(row.shape() == Dims{1, info.embedding_size}, "a row");
+  }
+}
+
+void load(const std::filesystem::path& path, const ModelOptions& options) {
+  std::optional<Model> model;
+  if (works(ErrorCode::bad_file, [&] { model = Model::load(path, options); })) use(*model);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const fuzz::Folder folder;
+  const std::string_view all(reinterpret_cast<const char*>(data), size);
+  if (all.starts_with("GGUF")) {
+    load(folder.put("x.gguf", all), {});
+    return 0;
+  }
+  const std::string_view text = all.substr(0, all.find('\0'));
+  fuzz::Input input(data + std::min(size, text.size() + 1), size - std::min(size, text.size() + 1));
+  const json given = is_nested_deeper(text, 100) ? json() : json::parse(text, nullptr, false);
+  const json config = given.is_object() ? make_config(given) : small_models()["llama"];
+  constexpr std::optional<DType> dtypes[] = {std::nullopt, DType::f32, DType::bf16};
+  const ModelOptions options{input.one_of(dtypes)};
+  const NamedViews weights = make_weights(input, config);
+  if (fuzz::error_of([&] { write_safetensors(folder.path() / "model.safetensors", weights); })) return 0;
+  folder.put("config.json", given.is_object() ? config.dump() : std::string(text));
+  load(folder.path(), options);
+  return 0;
+}
