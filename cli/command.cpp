@@ -148,10 +148,24 @@ void close_output() {
   if (std::fflush(stdout) != 0) throw Failure(fmt::format("standard output: {}", std::strerror(errno)));
 }
 
+namespace {
+
+// A device such as /dev/zero has no end, and no model takes a text of this size.
+constexpr std::size_t most_text = std::size_t{64} << 20;
+
+void add_text(std::string& text, std::string_view more, const std::string& from) {
+  if (text.size() + more.size() > most_text)
+    throw Failure(fmt::format("{}: more than {} of text", from, bytes(most_text)));
+  text += more;
+}
+
+}  // namespace
+
 std::string read_stdin() {
   std::string text;
   char chunk[1 << 16];
-  while (const std::size_t count = std::fread(chunk, 1, sizeof chunk, stdin)) text.append(chunk, count);
+  while (const std::size_t count = std::fread(chunk, 1, sizeof chunk, stdin))
+    add_text(text, {chunk, count}, "standard input");
   if (std::ferror(stdin) != 0) throw Failure(fmt::format("standard input: {}", std::strerror(errno)));
   return text;
 }
@@ -162,7 +176,7 @@ std::string read_text(const std::string& file) {
   char chunk[1 << 16];
   while (stream) {
     stream.read(chunk, sizeof chunk);
-    text.append(chunk, static_cast<std::size_t>(stream.gcount()));
+    add_text(text, {chunk, static_cast<std::size_t>(stream.gcount())}, file);
   }
   if (!stream.is_open() || stream.bad()) throw Error(ErrorCode::bad_file, "", fmt::format("'{}' can't be read", file));
   return text;

@@ -90,9 +90,9 @@ void print(std::string_view text);
 // Throws Failure unless everything printed has reached the system.
 void close_output();
 
-// All of standard input; throws Failure where it can't be read.
+// All of standard input; throws Failure where it can't be read, or holds more than 64 MiB.
 std::string read_stdin();
-// All of a file; throws bad_file.
+// All of a file; throws bad_file, and Failure for more than 64 MiB.
 std::string read_text(const std::string& file);
 
 // Three digits and a unit: "1.61 GFLOP", "296 KiB".

@@ -106,10 +106,13 @@ Trace make_trace(Arguments& arguments) {
   ExplainKeep keep = needed(arguments);
   keep.progress = progress.stage();
   std::int64_t size = explain_bytes(options, keep);
-  if (arguments.json || arguments.writes({".json"})) size += size / 4 * 11;  // some 11 characters a number
+  if ((arguments.json || arguments.writes({".json"})) && size < INT64_MAX / 4)
+    size += size / 4 * 11;  // some 11 characters a number
   if (size >= std::int64_t{1} << 30)
-    tell(fmt::format("attend: this will take some {} of memory, as it grows with the words times the words",
-                     bytes(size)));
+    tell(
+        fmt::format("attend: this will take some {} of memory, as it grows with the words times the words and with the "
+                    "heads",
+                    bytes(size)));
   return explain(options, keep);
 }
 

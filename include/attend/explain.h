@@ -104,7 +104,7 @@ std::span<const Preset> presets();
 
 // Throws bad_value for a sentence without words, text that is not UTF-8, a size below 1 or a head that is not there.
 Trace explain(const ExplainOptions& options, const ExplainKeep& keep = {});
-// The bytes of the matrices that it keeps. Throws as explain() does.
+// The bytes of the tensors that it keeps, INT64_MAX beyond 2^62. Throws as explain() does.
 std::int64_t explain_bytes(const ExplainOptions& options, const ExplainKeep& keep = {});
 // Throws bad_value for a name that is not a preset's.
 Trace explain_preset(std::string_view name);

@@ -213,9 +213,18 @@ Trace explain_preset(std::string_view name) {
 
 std::int64_t explain_bytes(const ExplainOptions& options, const ExplainKeep& keep) {
   const Recipe recipe = recipe_of(options);
-  const std::int64_t matrices = !keep.scores ? 1 : options.causal || options.window ? 4 : 3;
-  return element_count(
-      {matrices * size_of(DType::f32), kept_heads(options.heads, keep), std::ssize(recipe.tokens), recipe.keys()});
+  // As real numbers: sizes that no memory holds may have products that no integer does.
+  const auto real = [](std::int64_t size) { return static_cast<double>(size); };
+  const double queries = real(std::ssize(recipe.tokens)), keys = real(recipe.keys());
+  const double pairs = !keep.scores ? 1 : options.causal || options.window ? 4 : 3;
+  const double kept = real(kept_heads(options.heads, keep)), heads = std::max(1.0, real(options.heads));
+  const double E = real(options.embedding_size), d_k = real(options.d_k), d_v = real(options.d_v);
+  const double of_head = (2 * d_k + d_v) * E + queries * (d_k + d_v) + keys * (d_k + d_v);
+  const double joined = options.heads > 0 ? d_v * E + queries * d_v : 0, output = options.heads > 0 ? queries * E : 0;
+  const bool two = !recipe.tokens_2.empty() || recipe.random_rows_2 > 0;
+  const double embeddings = (queries + (two ? keys : 0)) * E;
+  const double bytes = 4 * (pairs * kept * queries * keys + heads * (of_head + joined) + output + embeddings);
+  return bytes < 0x1p62 ? static_cast<std::int64_t>(bytes) : INT64_MAX;
 }
 
 View Trace::input() const {

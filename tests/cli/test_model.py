@@ -479,6 +479,7 @@ def test_much_memory_is_announced(command, tmp_path):
     (["bert", "a", "--file", "b"], 2, "--file and a text can't stand together"),
     (["bert", "--file", "missing.txt"], 3, "'missing.txt' can't be read"),
     (["bert", "--file", "."], 3, "'.' can't be read"),
+    (["bert", "--file", "/dev/zero"], 1, "/dev/zero: more than 64.0 MiB of text"),
     (["bert", "a", "--layer", "2"], 2, "--layer: no layer '2'; there are 0 to 1, called 0.self to 1.self"),
     (["bert", "a", "--layer", "0", "--head", "3"], 2, "--head: layer 0.self has 0 to 2, got 3"),
     (["bert", "a", "--layer", "0", "--head", "0", "--query", "3"], 2, "--query: layer 0.self has 0 to 2, got 3"),

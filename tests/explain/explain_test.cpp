@@ -110,8 +110,21 @@ TEST(Explain, KeepsWhatIsAskedFor) {
         ErrorCode::bad_value, [&] { to_text(one, {.head = 0}); }, "kept head 1 alone");
     expect_error(
         ErrorCode::bad_value, [&] { to_text(one, {.all = true}); }, "were not kept");
-    EXPECT_EQ(explain_bytes(options), (all.logits ? 4 : 3) * 3 * 16 * 4);
-    EXPECT_EQ(explain_bytes(options, {.scores = false, .head = 2}), 16 * 4);
+    const auto bytes_of = [](const Trace& trace) {
+      std::int64_t numbers = 0;
+      for (const Tensor* each :
+           {&trace.embeddings, &trace.w_query, &trace.w_key, &trace.w_value, &trace.queries, &trace.keys, &trace.values,
+            &trace.scores, &trace.scaled_scores, &trace.weights, &trace.context})
+        numbers += each->count();
+      for (const auto* each : {&trace.embeddings_2, &trace.logits, &trace.w_output, &trace.concat_heads, &trace.output})
+        numbers += *each ? (*each)->count() : 0;
+      return 4 * numbers;
+    };
+    EXPECT_EQ(explain_bytes(options), bytes_of(all));
+    EXPECT_EQ(explain_bytes(options, {.scores = false, .head = 1}), bytes_of(one));
+    ExplainOptions many = options;
+    many.heads = std::int64_t{1} << 55;
+    EXPECT_EQ(explain_bytes(many), INT64_MAX);
   }
   expect_error(
       ErrorCode::bad_value, [] { explain({.heads = 2}, {.head = 2}); }, "head is 2");
