@@ -33,15 +33,6 @@ constexpr Type types[] = {
     {23, "IQ4_XS"},  {24, "I8"},     {25, "I16"},     {26, "I32"},     {27, "I64"},    {28, "F64"},   {29, "IQ1_M"},
     {30, "BF16", 2}, {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"}};
 
-const Type& known_type(std::uint32_t code, const Place& place) {
-  const auto type = std::ranges::find(types, code, &Type::code);
-  if (type == std::end(types) || type->bytes == 0) {
-    fail_at(place, "its type {} is not read; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are",
-            type == std::end(types) ? fmt::format("{}", code) : std::string(type->name));
-  }
-  return *type;
-}
-
 bool is_block_type(GgufType type) {
   return type == GgufType::q4_0 || type == GgufType::q4_1 || type == GgufType::q8_0;
 }
@@ -145,25 +136,28 @@ class GgufFile::Reader {
     fail_at(place_, "byte 4: is of version {}; 2 and 3 are read", version);
   }
 
-  void skip_elements(const Value& value, const Place& place) {
+  // Made where they are needed alone: to quote a name takes longer than to read its value.
+  Place at_key(std::string_view key) const { return place_.in(quote(key)); }
+  Place at_tensor(std::string_view name) const { return place_.in("tensor " + quote(name)); }
+
+  void skip_elements(const Value& value, std::string_view key) {
     check_count(value.count, value.element == string ? least_string : size_of_type[value.element], "elements");
     if (value.element != string) {
       at_ += value.count * size_of_type[value.element];
     } else {
       for (std::uint64_t n = 0; n < value.count; ++n) take_string("a text");
     }
-    if (value.element == boolean) check_booleans(value, place);
+    if (value.element == boolean) check_booleans(value, key);
   }
 
-  void check_booleans(const Value& value, const Place& place) const {
+  void check_booleans(const Value& value, std::string_view key) const {
     for (std::uint64_t at = value.begin; at < value.begin + value.count; ++at) {
-      if (load<std::uint8_t>(to_.map_->data() + at) > 1) fail_at(place, "byte {}: a bool is neither 0 nor 1", at);
+      if (load<std::uint8_t>(to_.map_->data() + at) > 1) fail_at(at_key(key), "byte {}: a bool is neither 0 nor 1", at);
     }
   }
 
   void read_value() {
-    std::string key = take_name("a key", longest_key);
-    const Place place = place_.in(quote(key));
+    const std::string key = take_name("a key", longest_key);
     Value value;
     value.type = take<std::uint32_t>("a type");
     if (value.type == array_of) {
@@ -172,46 +166,57 @@ class GgufFile::Reader {
     }
     value.begin = at_;
     const std::uint32_t element = value.type == array_of ? value.element : value.type;
-    if (element >= type_count) fail_at(place, "its type {} is not known", element);
-    if (element == array_of) fail_at(place, "an array of arrays is not read");
+    if (element >= type_count) fail_at(at_key(key), "its type {} is not known", element);
+    if (element == array_of) fail_at(at_key(key), "an array of arrays is not read");
     value.element = element;
-    skip_elements(value, place);
-    if (!to_.values_.emplace(std::move(key), value).second) fail_at(place, "comes twice");
+    skip_elements(value, key);
+    if (!to_.values_.try_emplace(key, value).second) fail_at(at_key(key), "comes twice");
   }
 
-  Dims take_shape(const Place& place) {
+  Dims take_shape(std::string_view name) {
     const auto rank = take<std::uint32_t>("the number of dimensions");
-    if (rank > most_dimensions) fail_at(place, "has {} dimensions, at most {} are read", rank, most_dimensions);
+    if (rank > most_dimensions)
+      fail_at(at_tensor(name), "has {} dimensions, at most {} are read", rank, most_dimensions);
     std::vector<std::int64_t> sizes;
     for (std::uint32_t n = 0; n < rank; ++n) {
       const auto size = take<std::uint64_t>("a size");
-      if (size == 0 || size > INT64_MAX) fail_at(place, "a size is {}, expected 1 to 2^63 - 1", size);
+      if (size == 0 || size > INT64_MAX) fail_at(at_tensor(name), "a size is {}, expected 1 to 2^63 - 1", size);
       sizes.push_back(static_cast<std::int64_t>(size));
     }
     std::ranges::reverse(sizes);  // there the size that runs fastest comes first
     return Dims(sizes);
   }
 
+  const Type& read_type(std::string_view name) {
+    const auto code = take<std::uint32_t>("a type");
+    const auto type = std::ranges::find(types, code, &Type::code);
+    if (type == std::end(types) || type->bytes == 0) {
+      fail_at(at_tensor(name), "its type {} is not read; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are",
+              type == std::end(types) ? fmt::format("{}", code) : std::string(type->name));
+    }
+    return *type;
+  }
+
   // begin: from the data's own start, until place_data().
   void read_tensor() {
     GgufTensor tensor;
     tensor.name = take_name("a tensor's name", longest_name);
-    const Place place = place_.in("tensor " + quote(tensor.name));
-    tensor.shape = take_shape(place);
-    const Type& type = known_type(take<std::uint32_t>("a type"), place);
+    tensor.shape = take_shape(tensor.name);
+    const Type& type = read_type(tensor.name);
     tensor.type = static_cast<GgufType>(type.code);
     tensor.begin = take<std::uint64_t>("an offset");
     const bool blocks = is_block_type(tensor.type);
     const std::int64_t columns = tensor.shape.rank() == 0 ? 1 : tensor.shape[tensor.shape.rank() - 1];
     if (blocks && columns % gguf_block != 0) {
-      fail_at(place, "shape {}: rows of {} are no multiple of {} numbers", tensor.shape, type.name, gguf_block);
+      fail_at(at_tensor(tensor.name), "shape {}: rows of {} are no multiple of {} numbers", tensor.shape, type.name,
+              gguf_block);
     }
     // As f64, the widest: whatever is made of them, 63 bits can count it.
     const auto widest = byte_count(DType::f64, {tensor.shape.begin(), tensor.shape.end()});
-    if (!widest) fail_at(place, "shape {} has more bytes than 63 bits can count", tensor.shape);
+    if (!widest) fail_at(at_tensor(tensor.name), "shape {} has more bytes than 63 bits can count", tensor.shape);
     const std::uint64_t count = *widest / 8;
     tensor.bytes = blocks ? count / gguf_block * type.bytes : count * type.bytes;
-    if (!to_.names_.emplace(tensor.name, to_.tensors_.size()).second) fail_at(place, "comes twice");
+    if (!to_.names_.emplace(tensor.name, to_.tensors_.size()).second) fail_at(at_tensor(tensor.name), "comes twice");
     to_.tensors_.push_back(std::move(tensor));
   }
 
@@ -230,14 +235,13 @@ class GgufFile::Reader {
     }
     std::uint64_t next = start;
     for (GgufTensor& tensor : to_.tensors_) {
-      const Place place = place_.in("tensor " + quote(tensor.name));
       if (tensor.begin != next - start) {
-        fail_at(place, "its data begins at {} of the data, expected {}: after the tensor before it", tensor.begin,
-                next - start);
+        fail_at(at_tensor(tensor.name), "its data begins at {} of the data, expected {}: after the tensor before it",
+                tensor.begin, next - start);
       }
       if (next > size_ || tensor.bytes > size_ - next) {
-        fail_at(place, "its {} bytes from byte {} on reach beyond the file, which ends at byte {}", tensor.bytes, next,
-                size_);
+        fail_at(at_tensor(tensor.name), "its {} bytes from byte {} on reach beyond the file, which ends at byte {}",
+                tensor.bytes, next, size_);
       }
       tensor.begin = next;
       next = round_up(next + tensor.bytes, aligned);
