@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "attend/error.h"
 #include "attend/picture.h"
@@ -27,28 +29,59 @@ std::string listed(const std::vector<std::string>& words) {
   return text;
 }
 
-// The text with each mark that a terminal obeys as `escaped` says.
-template <class Escaped>
-std::string without_marks(std::string_view text, Escaped escaped) {
+// A character that a terminal obeys, at `begin` of a text.
+struct Mark {
+  std::size_t begin = 0, end = 0;
+  unsigned code = 0;
+};
+
+// The mark that begins there, if one does.
+std::optional<Mark> mark_at(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t n) { return at + n < text.size() ? static_cast<unsigned char>(text[at + n]) : 0u; };
+  const unsigned first = byte(0);
+  if (first < 0x20 || first == 0x7F) return Mark{at, at + 1, first};
+  // U+0080 to U+009F, which begin sequences as ESC does.
+  if (first == 0xC2 && byte(1) >= 0x80 && byte(1) < 0xA0) return Mark{at, at + 2, byte(1)};
   // Marks that turn the direction of what follows them: U+202A to U+202E, U+2066 to U+2069.
-  const auto turns = [](std::string_view mark) {
-    return (mark >= "\xE2\x80\xAA" && mark <= "\xE2\x80\xAE") || (mark >= "\xE2\x81\xA6" && mark <= "\xE2\x81\xA9");
-  };
-  std::string line;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const auto byte = static_cast<unsigned char>(text[at]);
-    const auto next = at + 1 < text.size() ? static_cast<unsigned char>(text[at + 1]) : 0u;
-    if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {  // U+0080 to U+009F, which begin sequences as ESC does
-      line += escaped(next);
-      ++at;
-    } else if (turns(text.substr(at, 3))) {
-      line += escaped(0x2000 | (next & 1) << 6 | (static_cast<unsigned char>(text[at + 2]) & 0x3Fu));
-      at += 2;
-    } else {
-      line += byte < 0x20 || byte == 0x7F ? escaped(byte) : std::string(1, text[at]);
-    }
+  const unsigned code = 0x2000 | (byte(1) & 1) << 6 | (byte(2) & 0x3F);
+  const bool turns = (byte(1) == 0x80 && byte(2) >= 0xAA && byte(2) <= 0xAE) ||
+                     (byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9);
+  return first == 0xE2 && turns ? std::optional(Mark{at, at + 3, code}) : std::nullopt;
+}
+
+// Nearly all of JSON, which may have hundreds of millions of bytes, is passed over in blocks.
+constexpr std::size_t block = 64;
+bool plain(const char* text) {
+  bool plain = true;
+  for (std::size_t i = 0; i < block; ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    plain &= byte >= 0x20 && byte < 0x7F;
   }
-  return line;
+  return plain;
+}
+
+// The first one from there on, but for those that are `kept`.
+std::optional<Mark> next_mark(std::string_view text, std::size_t from, std::string_view kept) {
+  for (; from < text.size(); ++from) {
+    while (text.size() - from > block && plain(text.data() + from)) from += block;
+    const std::optional<Mark> mark = mark_at(text, from);
+    if (mark && kept.find(text[from]) == std::string_view::npos) return mark;
+  }
+  return std::nullopt;
+}
+
+// The text with each mark as `escaped` says; where there is none it is passed on as it is.
+template <class Escaped>
+std::string without_marks(std::string text, std::string_view kept, Escaped escaped) {
+  std::optional<Mark> mark = next_mark(text, 0, kept);
+  if (!mark) return text;
+  std::string out;
+  std::size_t done = 0;
+  for (; mark; mark = next_mark(text, done, kept)) {
+    out.append(text, done, mark->begin - done).append(escaped(mark->code));
+    done = mark->end;
+  }
+  return out.append(text, done);
 }
 
 }  // namespace
@@ -100,13 +133,13 @@ std::string first_sentence(const std::string& text) {
 }
 
 std::string printable(std::string_view text) {
-  return without_marks(text, [](unsigned mark) {
+  return without_marks(std::string(text), "", [](unsigned mark) {
     return mark < 0x100 ? fmt::format("\\x{:02x}", mark) : fmt::format("\\u{:04x}", mark);
   });
 }
 
-std::string printable_json(std::string_view json) {
-  return without_marks(json, [](unsigned mark) { return mark == '\n' ? "\n" : fmt::format("\\u{:04x}", mark); });
+std::string printable_json(std::string json) {
+  return without_marks(std::move(json), "\n", [](unsigned mark) { return fmt::format("\\u{:04x}", mark); });
 }
 
 std::string json_text(const nlohmann::ordered_json& report, int indent) {

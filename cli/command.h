@@ -79,7 +79,7 @@ std::string printable(std::string_view text);
 // The same of text that may have several lines.
 std::string printable_lines(std::string_view text);
 // JSON whose strings hold no mark that a terminal obeys: they are escaped.
-std::string printable_json(std::string_view json);
+std::string printable_json(std::string json);
 std::string json_text(const nlohmann::ordered_json& report, int indent = -1);
 // A line to standard error, made printable. Where that can't be written there is nobody to tell: never fails.
 void tell(std::string_view message);
