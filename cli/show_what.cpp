@@ -14,13 +14,8 @@
 namespace attend::cli {
 namespace {
 
-std::int64_t find_layer(const Recording& recording, const std::string& name) {
+[[noreturn]] void fail_no_layer(const Recording& recording, const std::string& name) {
   const auto& layers = recording.layers();
-  const auto found = std::ranges::find(layers, name, &RecordedLayer::name);
-  if (found != layers.end()) return found - layers.begin();
-  const auto number = parse_whole_numbers(name);
-  if (number && number->size() == 1 && number->front() >= 0 && number->front() < std::ssize(layers))
-    return number->front();
   std::vector<std::string> names;
   names.reserve(layers.size());
   for (const RecordedLayer& layer : layers) names.push_back(layer.name);
@@ -32,9 +27,24 @@ std::int64_t find_layer(const Recording& recording, const std::string& name) {
   throw UsageError(fmt::format("--layer: no layer '{}'{}", name, suggestion));
 }
 
-// "18.6" is head 6 of layer 18; "6" is one of the layer that was named.
+std::optional<std::int64_t> named_layer(const Recording& recording, const std::string& name) {
+  const auto& layers = recording.layers();
+  const auto found = std::ranges::find(layers, name, &RecordedLayer::name);
+  return found != layers.end() ? std::optional(found - layers.begin()) : std::nullopt;
+}
+
+// By its name, or by its place in the recording.
+std::int64_t find_layer(const Recording& recording, const std::string& name) {
+  if (const auto named = named_layer(recording, name)) return *named;
+  const auto number = parse_whole_numbers(name);
+  if (number && number->size() == 1 && number->front() >= 0 && number->front() < std::ssize(recording.layers()))
+    return number->front();
+  fail_no_layer(recording, name);
+}
+
+// "18.6" is head 6 of the layer that the model calls 18; "6" is one of the layer that --layer says.
 struct HeadPlace {
-  std::string layer;
+  std::string layer;  // empty: --layer says it
   std::int64_t head = 0;
 };
 HeadPlace head_place(const ShowArguments& x) {
@@ -46,7 +56,14 @@ HeadPlace head_place(const ShowArguments& x) {
     throw UsageError(fmt::format("--head: say of which layer: such as 18.{}, or with --layer", x.head));
   if (dot != std::string::npos && !x.layer.empty())
     throw UsageError(fmt::format("--head: {} says its layer; without --layer, or a number with it", x.head));
-  return {dot == std::string::npos ? x.layer : x.head.substr(0, dot), number->front()};
+  return {dot == std::string::npos ? "" : x.head.substr(0, dot), number->front()};
+}
+
+// A recording may be of some layers: what a head is called tells the model's number, never a place among these.
+std::int64_t layer_of_head(const Recording& recording, const std::string& name) {
+  if (const auto whole = named_layer(recording, name)) return *whole;
+  if (const auto of_one_stack = named_layer(recording, name + ".self")) return *of_one_stack;
+  fail_no_layer(recording, name);
 }
 
 std::string title_of(const Selection& selection) {
@@ -78,12 +95,13 @@ void write_maps(const std::string& file, const Selection& selection, const ShowA
   const std::vector<HeadMap> maps = layer_maps(selection, *selection.layer, picture_scale(arguments.scale));
   if (ending_of(file) == ".npy") return writing([&] { write_npy(file, stacked(maps)); });
   std::vector<HeatMap> drawn;
-  for (const LayerHead& head : heads_of(selection)) {
+  const std::vector<LayerHead> heads = heads_of(selection);
+  for (const LayerHead& head : heads) {
     drawn.push_back(maps[drawn.size()].map);
     drawn.back().title = fmt::format("head {}: {}", head.scores.head, head.scores.label_text());
   }
   std::string title = title_of(selection);
-  if (selection.head) title += ": " + heads_of(selection).front().scores.label_text(), drawn[0].title.clear();
+  if (selection.head) title += ": " + heads[0].scores.label_text(), drawn[0].title.clear();
   const std::string bytes = ending_of(file) == ".png" ? png_heat_map(drawn, title) : svg_heat_map(drawn, title);
   writing([&] { write_file(file, bytes); });
   const HeatMap& any = drawn[0];
@@ -129,8 +147,8 @@ void check_show(const ShowArguments& x, const std::vector<std::string>& files) {
 Selection select(const Recording& recording, const ShowArguments& arguments) {
   Selection selection{recording, arguments.item};
   const std::optional<HeadPlace> one = arguments.head.empty() ? std::nullopt : std::optional(head_place(arguments));
-  const std::string& layer_name = one ? one->layer : arguments.layer;
-  if (!layer_name.empty()) selection.layer = find_layer(recording, layer_name);
+  if (one && !one->layer.empty()) selection.layer = layer_of_head(recording, one->layer);
+  if (!arguments.layer.empty()) selection.layer = find_layer(recording, arguments.layer);
   for (const RecordedLayer& layer : recording.layers())
     if (arguments.item >= layer.batch)
       throw UsageError(layer.batch == 1

@@ -178,6 +178,20 @@ def test_labels(show, kinds):
     assert "1.0: induction" in show("kinds.attend", "--head", "1.0").splitlines()[3]
 
 
+def test_a_head_is_called_as_the_model_calls_it(show, tmp_path):
+    """A recording may be of some layers: 4.1 is head 1 of layer 4, and no place among those that are there."""
+    layers = [layer_tensors(np.random.default_rng(n), T, T, True, (T, T))[0] for n in range(2)]
+    save(tmp_path / "part.attend", [(tensors, {"name": f"{n}.self", "causal": True}) for n, tensors in zip((3, 4), layers)])
+    heads = json.loads(show("part.attend", "--json"))["heads"]
+    for head in heads:
+        assert json.loads(show("part.attend", "--json", "--head", head["name"]))["heads"] == [head]
+    assert heads[4]["name"] == "4.1"
+    for name in ("1.1", "0.0", "5.0"):
+        layer = name.split(".")[0]
+        assert f"--layer: no layer '{layer}'; there are 0 to 1, called 3.self to 4.self" in show(
+            "part.attend", "--head", name, status=2)
+
+
 def test_what_is_not_known_is_no_order(show, weights, tmp_path):
     """A score that no head has is an error where it is asked for."""
     tensors, _ = layer_tensors(np.random.default_rng(1), 5, 7, False, (5, 7))
