@@ -223,7 +223,9 @@ std::int64_t explain_bytes(const ExplainOptions& options, const ExplainKeep& kee
   const double joined = options.heads > 0 ? d_v * E + queries * d_v : 0, output = options.heads > 0 ? queries * E : 0;
   const bool two = !recipe.tokens_2.empty() || recipe.random_rows_2 > 0;
   const double embeddings = (queries + (two ? keys : 0)) * E;
-  const double bytes = 4 * (pairs * kept * queries * keys + heads * (of_head + joined) + output + embeddings);
+  const double positions = !options.positions ? 0 : std::max(queries, keys) * E + embeddings;
+  const double bytes =
+      4 * (pairs * kept * queries * keys + heads * (of_head + joined) + output + embeddings + positions);
   return bytes < 0x1p62 ? static_cast<std::int64_t>(bytes) : INT64_MAX;
 }
 

@@ -92,7 +92,7 @@ TEST(Explain, PositionsAreVaswanisAndTellEqualWordsApart) {
 TEST(Explain, KeepsWhatIsAskedFor) {
   for (const ExplainOptions& options :
        {ExplainOptions{.text = "a b c d", .heads = 3}, ExplainOptions{.text = "a b c d", .heads = 3, .causal = true},
-        ExplainOptions{.text = "a b c d", .heads = 3, .scale = false, .window = 1}}) {
+        ExplainOptions{.text = "a b c d", .heads = 3, .positions = true, .scale = false, .window = 1}}) {
     const Trace all = explain(options);
     std::vector<double> parts;
     const Trace one =
@@ -116,7 +116,8 @@ TEST(Explain, KeepsWhatIsAskedFor) {
            {&trace.embeddings, &trace.w_query, &trace.w_key, &trace.w_value, &trace.queries, &trace.keys, &trace.values,
             &trace.scores, &trace.scaled_scores, &trace.weights, &trace.context})
         numbers += each->count();
-      for (const auto* each : {&trace.embeddings_2, &trace.logits, &trace.w_output, &trace.concat_heads, &trace.output})
+      for (const auto* each : {&trace.embeddings_2, &trace.positions, &trace.inputs, &trace.inputs_2, &trace.logits,
+                               &trace.w_output, &trace.concat_heads, &trace.output})
         numbers += *each ? (*each)->count() : 0;
       return 4 * numbers;
     };
