@@ -190,8 +190,9 @@ std::string why_unknown(const Recording& recording, const std::vector<LayerHead>
     return "nobody said which key is level with a query";
   if (of_tokens && all([&](const LayerHead& x) { return !layer(x).has_tokens; }))
     return "the tokens' ids are not known";
-  if (of_tokens) return "fewer than 8 queries have an earlier copy of their token";
-  return "fewer than 8 queries see such a key, or they see few others";
+  return fmt::format(of_tokens ? fmt::runtime("fewer than {} queries have an earlier copy of their token")
+                               : fmt::runtime("fewer than {} queries see such a key, or they see few others"),
+                     HeadScores::least_rows);
 }
 
 std::string why_no_labels(const std::vector<LayerHead>& heads) {
@@ -200,7 +201,8 @@ std::string why_no_labels(const std::vector<LayerHead>& heads) {
     return "the recording is of version 1; record again";
   std::int64_t most = 0;
   for (const LayerHead& head : heads) most = std::max(most, head.scores.rows);
-  return fmt::format("{} queries are too few to tell from chance, {} that see more than one key are needed", most, 8);
+  return fmt::format("{} queries are too few to tell from chance, {} that see more than one key are needed", most,
+                     HeadScores::least_rows);
 }
 
 std::string overview(const Selection& selection, int width) {

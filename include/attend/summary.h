@@ -118,6 +118,9 @@ struct WithoutSink {
 
 // What one head does. Means are over the queries that see a key.
 struct HeadScores {
+  // An excess of fewer rows is not known.
+  static constexpr std::int64_t least_rows = 8;
+
   std::int64_t batch = 0, head = 0;
   // The largest mean weight that a key has among the queries that see it, and that key (after Gu et al. 2024), of the
   // keys that at least half as many queries see as see any. Queries that see one key alone are not counted; -1: none.
