@@ -39,22 +39,23 @@ class Heads(numpy.ndarray):
 
         ValueError where it is known of no head.
         """
-        self._check_known([score])
+        self._check_known(score)
         values = self[score].astype(numpy.float64)
         return self[numpy.argsort(-numpy.where(numpy.isnan(values), -numpy.inf, values), kind="stable")[:count]]
 
     def sort(self, axis=-1, kind=None, order=None, **keywords):
         """numpy.ndarray.sort(); ValueError for a score that is known of no head, whose order would be any."""
-        self._check_known([] if order is None else [order] if isinstance(order, str) else order)
+        self._check_known(order)
         super().sort(axis=axis, kind=kind, order=order, **keywords)
 
     def argsort(self, axis=-1, kind=None, order=None, **keywords):
         """numpy.ndarray.argsort(); ValueError for a score that is known of no head, whose order would be any."""
-        self._check_known([] if order is None else [order] if isinstance(order, str) else order)
+        self._check_known(order)
         return super().argsort(axis=axis, kind=kind, order=order, **keywords)
 
-    def _check_known(self, fields):
-        for name in fields:
+    def _check_known(self, order):
+        """order: a field, several or None, as numpy.sort() takes it."""
+        for name in () if order is None else (order,) if isinstance(order, str) else order:
             if name not in (self.dtype.names or ()):
                 raise ValueError(f"heads: no field {name!r}, expected one of {', '.join(self.dtype.names or ())}")
             if len(self) and self.dtype[name] == numpy.float64 and numpy.isnan(self[name]).all():
