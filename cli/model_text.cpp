@@ -162,7 +162,7 @@ std::string label_cell(const HeadScores& scores, bool colour) {
   const HeadLabel label = first_label(scores);
   const Mark& mark = *std::ranges::find(marks, label.name, &Mark::label);
   const bool beside = label.name != "sink" && scores.has_label("sink");
-  const std::string cell = fmt::format("{}{:>3}{}", mark.letter, three_columns(label), beside ? '+' : ' ');
+  std::string cell = fmt::format("{}{:>3}{}", mark.letter, three_columns(label), beside ? '+' : ' ');
   if (!colour || !is_excess(label)) return cell;
   return fmt::format("\x1b[38;2;{};{};{}m{}\x1b[0m", mark.red, mark.green, mark.blue, cell);
 }
@@ -199,7 +199,7 @@ std::string legend(int width) {
 
 // "18.6: induction .69"; "18.6" where nothing is known.
 std::string short_title(const Recording& recording, const LayerHead& head) {
-  const std::string name = name_of(recording, head);
+  std::string name = name_of(recording, head);
   if (head.scores.labels.empty()) return name;
   const HeadLabel label = first_label(head.scores);
   return fmt::format("{}: {}{}", name, label.name, is_excess(label) ? " " + three_columns(label) : "");
