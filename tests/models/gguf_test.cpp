@@ -145,14 +145,14 @@ class Maker {
 };
 
 // A model without a layer's tensors, which the reader leaves to who asks for them.
-Maker model(const std::string& architecture = "llama") {
+Maker model(const std::string& architecture = "llama", std::uint32_t heads = 2, float epsilon = 1e-5f) {
   Maker out;
   out.word("general.architecture", architecture);
   for (const char* key : {"block_count", "context_length", "embedding_length", "feed_forward_length", "vocab_size"}) {
     out.whole(architecture + "." + key, 32);
   }
-  out.whole(architecture + ".attention.head_count", 2);
-  return out.value(architecture + ".attention.layer_norm_rms_epsilon", 6, bytes_of(1e-5f));
+  out.whole(architecture + ".attention.head_count", heads);
+  return out.value(architecture + ".attention.layer_norm_rms_epsilon", 6, bytes_of(epsilon));
 }
 
 // Llama 3.1's: what each frequency is divided by.
@@ -261,6 +261,9 @@ TEST(Gguf, WhatWouldChangeWhatIsComputedIsRefused) {
                      .bytes(),
                  "'llama.attention.head_count_kv': expected a whole number from 1");
   expect_refused(model().whole("llama.attention.head_count_kv", 0).bytes(), "expected a whole number from 1");
+  expect_refused(model("llama", 64).bytes(), "'llama.attention.head_count': 64 heads can't share 32 numbers");
+  expect_refused(model("llama", 2, -1).bytes(),
+                 "'llama.attention.layer_norm_rms_epsilon': is -1, expected a number from 0");
   expect_refused(model().whole("split.count", 2).bytes(), "'split.count': a file of several is not read");
   expect_refused(model().word("general.type", "imatrix").bytes(), "'general.type': 'imatrix' is not read; model is");
   expect_refused(model().value("llama.rope.freq_base", 6, bytes_of(0.f)).bytes(),

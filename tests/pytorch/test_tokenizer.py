@@ -301,6 +301,18 @@ def test_every_code_point(both, amount):
         check(both, "".join(f"a{each} 1{each}\u0316" for each in block), decoded=False)
 
 
+def test_every_code_point_beside_a_single_word(repository, amount):
+    """A token of its own where no word character is beside it."""
+    theirs = qwen(repository)
+    assert "keep" in theirs.encode("keep-").tokens and "keep" not in theirs.encode("keeper").tokens
+    ours = attend.Tokenizer(theirs.to_str())
+    points = [chr(point) for point in range(sys.maxunicode + 1) if not 0xd800 <= point < 0xe000]
+    if amount < 1:
+        points = [each for each in points if unicodedata.category(each) not in ("Cn", "Co", "Lo")] + random.Random(7).sample(points, 20000)
+    for first in range(0, len(points), 4096):
+        check((ours, theirs), "".join(f"keep{each} {each}keep " for each in points[first:first + 4096]), decoded=False)
+
+
 def test_decode_takes_any_ids(both, amount):
     ours, theirs = both
     dice = random.Random(6)
