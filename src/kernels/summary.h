@@ -317,20 +317,22 @@ class Summary : public SummaryItem, public InScratch {
   // Keys with row i's own token, and those that come right after one: the tile's, and the one before it. What a row
   // does not see has weight 0.
   void add_same(std::int64_t i) {
-    const std::int32_t *same = group.probes.same, end = group.probes.end[tile_.first + i];
+    const std::int32_t *next = group.probes.same + next_[i],
+                       *end = group.probes.same + group.probes.end[tile_.first + i];
     const std::int64_t first = group.keys_begin + tile_.at, last = tile_.keys - 1;
     const float* p = weights_of(i);
-    std::uint64_t keys = 0, follows = 0;
+    std::uint64_t keys = 0, before = 0;
     float own = 0, after = 0;
-    std::int64_t j = next_key_[i] - first;
-    std::int32_t next = next_[i];
-    while (j <= last) {
-      if (j >= 0) keys |= std::uint64_t{1} << j, own += p[j];
-      if (j >= -1 && j < last) follows |= std::uint64_t{1} << (j + 1), after += p[j + 1];
-      if (j == last) break;  // what comes after it is in the next tile
-      j = ++next < end ? same[next] - first : INT64_MAX;
+    while (next < end && *next < first - 1) ++next;  // in tiles that no row sees
+    if (next < end && *next == first - 1) before = 1, after = p[0], ++next;
+    for (; next < end && *next < first + last; ++next) {
+      const std::int64_t j = *next - first;
+      keys |= std::uint64_t{1} << j, own += p[j], after += p[j + 1];
     }
-    next_[i] = next, next_key_[i] = next < end ? same[next] : INT32_MAX;
+    // What comes after the tile's last key is in the next tile.
+    if (next < end && *next == first + last) keys |= std::uint64_t{1} << last, own += p[last];
+    const std::uint64_t follows = keys << 1 | before;
+    next_[i] = static_cast<std::int32_t>(next - group.probes.same), next_key_[i] = next < end ? *next : INT32_MAX;
     const std::uint64_t seen = tile_.seen(i) & below(tile_.keys);
     const std::int64_t at = (tile_.first + i) * Probes::kinds;
     group.probes.weights[at + Probes::duplicate] += own, group.probes.weights[at + Probes::induction] += after;
