@@ -190,9 +190,9 @@ std::string why_unknown(const Recording& recording, const std::vector<LayerHead>
     return "nobody said which key is level with a query";
   if (of_tokens && all([&](const LayerHead& x) { return !layer(x).has_tokens; }))
     return "the tokens' ids are not known";
-  return fmt::format(of_tokens ? fmt::runtime("fewer than {} queries have an earlier copy of their token")
-                               : fmt::runtime("fewer than {} queries see such a key, or they see few others"),
-                     HeadScores::least_rows);
+  if (of_tokens)
+    return fmt::format("fewer than {} queries have an earlier copy of their token", HeadScores::least_rows);
+  return fmt::format("fewer than {} queries see such a key, or they see few others", HeadScores::least_rows);
 }
 
 std::string why_no_labels(const std::vector<LayerHead>& heads) {
