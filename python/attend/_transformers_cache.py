@@ -100,7 +100,7 @@ class QuantizedCache(Cache):
     >>> from transformers import LlamaConfig, LlamaForCausalLM
     >>> attend.transformers.register()
     >>> config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-    ...                      vocab_size=99, attn_implementation="attend")
+    ...                      vocab_size=99, eos_token_id=None, attn_implementation="attend")
     >>> model = LlamaForCausalLM(config).eval()
     >>> cache = attend.transformers.QuantizedCache(config)
     >>> tokens = model.generate(torch.tensor([[1, 2, 3]]), past_key_values=cache, max_new_tokens=5, do_sample=False)
