@@ -21,9 +21,13 @@ READY = $(VENV)/$(or $(WITH),ready)
 BENCH_VENV := build/bench-venv
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
-# The package as the tree has it, into an environment that has what builds it.
-INSTALL_PACKAGE = PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/pip install --quiet --disable-pip-version-check \
-  --no-deps --no-build-isolation --force-reinstall .
+# The package as the tree has it, into an environment that has what builds it: its module and its command are built beside
+# the library, of the same objects, and pip brings the rest.
+INSTALL_PACKAGE = cmake --preset $(PRESET) $(CMAKE_FLAGS) -DATTEND_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(1)/bin/python \
+    -Dnanobind_DIR="$$($(1)/bin/python -m nanobind --cmake_dir)" >/dev/null && \
+  cmake --build $(BUILD) --target attend_python_stub attend_command && \
+  $(1)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall -C wheel.cmake=false -C wheel.py-api=py3 . && \
+  cmake --install $(BUILD) --component python --prefix "$$($(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
 
 INSTALL_LISTED = echo "pip install -r $(1)" && \
   $(VENV)/bin/pip install --quiet --disable-pip-version-check $(2) -r $(1) || \
