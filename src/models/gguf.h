@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "models/tokenizer_file.h"
 #include "models/weights.h"
+#include "tokenizer/file.h"
 
 namespace attend::models {
 
@@ -23,11 +23,11 @@ struct Gguf {
 Gguf read_gguf(std::string_view function, const std::filesystem::path& path);
 
 // Throws bad_file: for a pre-tokeniser that is not known here, too.
-TokenizerFile gguf_tokenizer(std::string_view function, const std::filesystem::path& path);
+tokenizer::TokenizerFile gguf_tokenizer(std::string_view function, const std::filesystem::path& path);
 
 // For a file that has a score of each token instead of merges: the best token is made first, and of its ways that with
 // the longest parts.
-std::vector<Merge> derive_merges(const std::vector<std::string>& tokens, const std::vector<double>& scores,
-                                 const TokenMap& ids);
+std::vector<tokenizer::Merge> derive_merges(const std::vector<std::string>& tokens, const std::vector<double>& scores,
+                                            const tokenizer::TokenMap& ids);
 
 }  // namespace attend::models

@@ -10,6 +10,8 @@
 
 namespace attend::models {
 
+using namespace tokenizer;
+
 namespace {
 
 using nlohmann::json;

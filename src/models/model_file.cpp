@@ -121,7 +121,7 @@ Model Model::load(const std::filesystem::path& path, const ModelOptions& options
 
 Tokenizer Model::load_tokenizer(const std::filesystem::path& path) {
   if (!is_gguf(path)) return Tokenizer::load(path / "tokenizer.json");
-  models::TokenizerFile file = models::gguf_tokenizer("Model.load_tokenizer", path);
+  tokenizer::TokenizerFile file = models::gguf_tokenizer("Model.load_tokenizer", path);
   return Tokenizer(std::make_shared<const Tokenizer::Parts>(Tokenizer::Parts{std::move(file)}));
 }
 

@@ -95,10 +95,10 @@ TEST(Gguf, TokenizersAsThePackageTokenizers) {
 TEST(Gguf, MergesAreDerivedAsTransformersDerivesThem) {
   const GgufFile from("load", file("sentencepiece.gguf"));
   const std::vector<std::string> tokens = from.texts("tokenizer.ggml.tokens");
-  models::TokenMap ids;
-  for (std::size_t id = 0; id < tokens.size(); ++id) ids.add(tokens[id], static_cast<models::TokenId>(id));
+  tokenizer::TokenMap ids;
+  for (std::size_t id = 0; id < tokens.size(); ++id) ids.add(tokens[id], static_cast<tokenizer::TokenId>(id));
   json merges = json::array();
-  for (const models::Merge& each : models::derive_merges(tokens, from.numbers("tokenizer.ggml.scores"), ids))
+  for (const tokenizer::Merge& each : models::derive_merges(tokens, from.numbers("tokenizer.ggml.scores"), ids))
     merges.push_back({tokens[each.first], tokens[each.second]});
   EXPECT_EQ(merges, golden()["sentencepiece.gguf"]["merges"]);
 }

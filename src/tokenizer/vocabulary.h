@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 struct HashText {
   using is_transparent = void;
@@ -82,4 +82,4 @@ void append_cached(std::uint64_t model, std::string_view word, std::vector<WordT
   place.model = model;
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

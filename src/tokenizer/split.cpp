@@ -2,11 +2,11 @@
 #include <utility>
 
 #include "core/utf8.h"
-#include "models/tokenizer_pattern.h"
-#include "models/tokenizer_read.h"
-#include "models/tokenizer_steps.h"
+#include "tokenizer/pattern.h"
+#include "tokenizer/read.h"
+#include "tokenizer/steps.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 namespace {
 
@@ -211,4 +211,4 @@ std::vector<PreTokenizer> read_pre_tokenizers(const Member& from, const std::str
   return steps;
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

@@ -1,4 +1,4 @@
-#include "models/tokenizer_pattern.h"
+#include "tokenizer/pattern.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -10,9 +10,9 @@
 
 #include "core/utf8.h"
 #include "io/file.h"
-#include "models/tokenizer_table.h"
+#include "tokenizer/unicode_table.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 namespace {
 
@@ -323,4 +323,4 @@ std::vector<Part> arrange(Behavior behavior, const std::vector<Part>& parts) {
   return out;
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

@@ -7,7 +7,7 @@
 
 #include "core/code_points.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 // clang-format off
 
@@ -132,4 +132,4 @@ inline constexpr std::array<CodePointRange, 25> more_s = {{
 }};
 // clang-format on
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

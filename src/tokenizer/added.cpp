@@ -1,10 +1,10 @@
-#include "models/tokenizer_added.h"
+#include "tokenizer/added.h"
 
 #include <algorithm>
 
 #include "core/utf8.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 namespace {
 
@@ -93,4 +93,4 @@ std::vector<Word> AddedTokens::find(std::string_view text) const {
   return words;
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

@@ -1,10 +1,10 @@
-#include "models/tokenizer_text.h"
+#include "tokenizer/text.h"
 
 #include <algorithm>
 
 #include "core/utf8.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 namespace {
 
@@ -103,4 +103,4 @@ void AlignedText::append(std::string_view text, Span span) {
   spans_.insert(spans_.end(), text.size(), span);
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

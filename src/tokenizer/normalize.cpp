@@ -1,11 +1,11 @@
 #include <utility>
 
 #include "core/utf8.h"
-#include "models/tokenizer_pattern.h"
-#include "models/tokenizer_read.h"
-#include "models/tokenizer_steps.h"
+#include "tokenizer/pattern.h"
+#include "tokenizer/read.h"
+#include "tokenizer/steps.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 namespace {
 
@@ -140,4 +140,4 @@ std::vector<Normalizer> read_normalizers(const Member& from) {
   return steps;
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

@@ -1,8 +1,8 @@
-#include "models/tokenizer_vocabulary.h"
+#include "tokenizer/vocabulary.h"
 
 #include <atomic>
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 void TokenMap::add(std::string token, TokenId id) {
   tokens_.insert_or_assign(id, token);
@@ -34,4 +34,4 @@ std::uint64_t WordCache::new_model() {
   return last += 2;
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

@@ -7,9 +7,9 @@
 
 #include "core/utf8.h"
 #include "io/json_member.h"
-#include "models/tokenizer_pattern.h"
+#include "tokenizer/pattern.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 // Calls read(step, type) for the part, or for each of a Sequence, whose list has that name; for null, not at all.
 template <class Read>
@@ -33,4 +33,4 @@ inline std::size_t count_characters(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, begins_character));
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

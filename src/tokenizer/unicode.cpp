@@ -1,4 +1,4 @@
-#include "models/tokenizer_unicode.h"
+#include "tokenizer/unicode.h"
 
 #include <utf8proc.h>
 
@@ -6,9 +6,9 @@
 #include <array>
 #include <optional>
 
-#include "models/tokenizer_table.h"
+#include "tokenizer/unicode_table.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 namespace {
 
@@ -206,4 +206,4 @@ std::vector<Changed> normalize(std::u32string_view text, NormalForm form) {
   return composes ? composed.take() : out;
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "models/tokenizer_unicode.h"
+#include "tokenizer/unicode.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 // Bytes of the text that is encoded.
 struct Span {
@@ -83,4 +83,4 @@ void Characters::filter(Keep keep) {
   if (kept.size() < points_.size()) change(kept, removed);
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "io/json_member.h"
-#include "models/tokenizer_text.h"
+#include "tokenizer/text.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 using Normalizer = std::function<void(Characters&)>;
 
@@ -28,4 +28,4 @@ std::vector<Normalizer> read_normalizers(const Member& from);
 // `model`: the type of model that the words are for.
 std::vector<PreTokenizer> read_pre_tokenizers(const Member& from, const std::string& model);
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

@@ -5,13 +5,13 @@
 #include <variant>
 
 #include "attend/tokenizer.h"
-#include "models/tokenizer_added.h"
-#include "models/tokenizer_bpe.h"
-#include "models/tokenizer_decode.h"
-#include "models/tokenizer_template.h"
-#include "models/tokenizer_wordpiece.h"
+#include "tokenizer/added.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/decode.h"
+#include "tokenizer/template.h"
+#include "tokenizer/wordpiece.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 struct TokenizerFile {
   std::vector<Normalizer> normalizers;
@@ -54,10 +54,10 @@ class MergeReader {
   std::vector<Merge> merges_;
 };
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer
 
 namespace attend {
 
-struct Tokenizer::Parts : models::TokenizerFile {};
+struct Tokenizer::Parts : tokenizer::TokenizerFile {};
 
 }  // namespace attend

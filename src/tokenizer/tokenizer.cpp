@@ -4,11 +4,11 @@
 
 #include "core/utf8.h"
 #include "io/file.h"
-#include "models/tokenizer_file.h"
+#include "tokenizer/file.h"
 
 namespace attend {
 
-using namespace models;
+using namespace tokenizer;
 
 namespace {
 

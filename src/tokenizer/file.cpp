@@ -1,12 +1,12 @@
-#include "models/tokenizer_file.h"
+#include "tokenizer/file.h"
 
 #include <algorithm>
 #include <map>
 
 #include "core/utf8.h"
-#include "models/tokenizer_read.h"
+#include "tokenizer/read.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 namespace {
 
@@ -228,4 +228,4 @@ TokenizerFile read_tokenizer(const Place& place, std::string_view text) {
   return file;
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

@@ -1,4 +1,4 @@
-#include "models/tokenizer_bpe.h"
+#include "tokenizer/bpe.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "core/utf8.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 namespace {
 
@@ -225,4 +225,4 @@ void Bpe::find(std::string_view word, bool byte_level, std::vector<WordToken>& t
   }
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

@@ -1,13 +1,13 @@
-#include "models/tokenizer_decode.h"
+#include "tokenizer/decode.h"
 
 #include <array>
 #include <utility>
 
 #include "core/utf8.h"
-#include "models/tokenizer_bpe.h"
-#include "models/tokenizer_read.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/read.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 namespace {
 
@@ -199,4 +199,4 @@ std::optional<std::vector<Decoder>> read_decoders(const Member& from) {
   return steps;
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

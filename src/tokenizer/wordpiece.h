@@ -1,9 +1,9 @@
 // WordPiece (BERT): the longest tokens that a word begins with, one after the other.
 #pragma once
 
-#include "models/tokenizer_vocabulary.h"
+#include "tokenizer/vocabulary.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 struct WordPieceOptions {
   std::string unknown = "[UNK]";
@@ -30,4 +30,4 @@ class WordPiece {
   std::uint64_t number_ = WordCache::new_model();
 };
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

@@ -1,8 +1,8 @@
-#include "models/tokenizer_template.h"
+#include "tokenizer/template.h"
 
-#include "models/tokenizer_read.h"
+#include "tokenizer/read.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 namespace {
 
@@ -98,4 +98,4 @@ Template read_template(const Member& from) {
   return result;
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

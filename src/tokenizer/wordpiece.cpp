@@ -1,10 +1,10 @@
-#include "models/tokenizer_wordpiece.h"
+#include "tokenizer/wordpiece.h"
 
 #include <algorithm>
 
 #include "core/utf8.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 WordPiece::WordPiece(TokenMap vocabulary, WordPieceOptions options)
     : vocabulary_(std::move(vocabulary)),
@@ -44,4 +44,4 @@ void WordPiece::find(std::string_view word, std::vector<WordToken>& to) const {
   }
 }
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "models/tokenizer_steps.h"
-#include "models/tokenizer_vocabulary.h"
+#include "tokenizer/steps.h"
+#include "tokenizer/vocabulary.h"
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 struct AddedToken {
   std::string text;
@@ -39,4 +39,4 @@ class AddedTokens {
   std::array<std::vector<Sought>, 256> sought_;  // by the first byte, the longest first
 };
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer

@@ -1,4 +1,4 @@
-// What the normalisers and pre-tokenisers ask about a code point. utf8proc knows most of it; tokenizer_table.h has
+// What the normalisers and pre-tokenisers ask about a code point. utf8proc knows most of it; unicode_table.h has
 // where `tokenizers` answers otherwise.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace attend::models {
+namespace attend::tokenizer {
 
 bool is_white_space(char32_t point);
 bool is_control(char32_t point);  // Cc, Cf and Co, but tab, line feed and carriage return
@@ -29,4 +29,4 @@ struct Changed {
 enum class NormalForm { nfd, nfc, nfkd, nfkc };
 std::vector<Changed> normalize(std::u32string_view text, NormalForm form);
 
-}  // namespace attend::models
+}  // namespace attend::tokenizer
