@@ -1,31 +1,21 @@
-# What `cmake --install` puts where: the command, the library, its headers, a CMake package, a pkg-config file, the man
-# page and the completions. The tree may be moved afterwards: nothing in it names its own place.
+# What `cmake --install` puts where: the library, its headers, a CMake package, a pkg-config file; the command, its man page
+# and completions. The tree may be moved afterwards: nothing in it names its own place.
+include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# The installed command finds its library beside itself, wherever the tree stands.
-if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
-  set(library_path ${CMAKE_INSTALL_LIBDIR})
-else()
-  file(RELATIVE_PATH library_path /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
-  set(library_path "$ORIGIN/${library_path}")
-endif()
-set_target_properties(attend_command PROPERTIES INSTALL_RPATH ${library_path})
-
-install(TARGETS attend_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS attend EXPORT attend-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/attend DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(FILES docs/attend.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/attend)
 
+set(made ${PROJECT_BINARY_DIR}/cmake)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attend)
 install(EXPORT attend-targets NAMESPACE attend:: DESTINATION ${package_dir})
-configure_package_config_file(cmake/attend-config.cmake.in ${CMAKE_BINARY_DIR}/cmake/attend-config.cmake
-  INSTALL_DESTINATION ${package_dir})
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/cmake/attend-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/cmake/attend-config.cmake ${CMAKE_BINARY_DIR}/cmake/attend-config-version.cmake
-  DESTINATION ${package_dir})
+configure_package_config_file(cmake/attend-config.cmake.in ${made}/attend-config.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${made}/attend-config-version.cmake VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
+install(FILES ${made}/attend-config.cmake ${made}/attend-config-version.cmake DESTINATION ${package_dir})
 
 # pkg-config knows where its file lies, so the file can point from there; an absolute folder stays as it was given.
 function(pkg_config_path folder variable)
@@ -47,20 +37,34 @@ endif()
 if(NOT BUILD_SHARED_LIBS)
   set(ATTEND_PC_PRIVATE "Requires.private: fmt libpng zlib tbb freetype2 libpcre2-8 libutf8proc\nLibs.private: -lstdc++ -lm")
 endif()
-configure_file(cmake/attend.pc.in ${CMAKE_BINARY_DIR}/cmake/attend.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/cmake/attend.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+configure_file(cmake/attend.pc.in ${made}/attend.pc @ONLY)
+install(FILES ${made}/attend.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+if(NOT TARGET attend_command)
+  return()
+endif()
+# The installed command finds its library beside itself, wherever the tree stands.
+if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+  set(library_path ${CMAKE_INSTALL_LIBDIR})
+else()
+  file(RELATIVE_PATH library_path /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
+  set(library_path "$ORIGIN/${library_path}")
+endif()
+set_target_properties(attend_command PROPERTIES INSTALL_RPATH ${library_path})
+install(TARGETS attend_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES docs/attend.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 
 # The command itself writes its completions, so a build for another machine goes without.
 if(NOT CMAKE_CROSSCOMPILING)
   set(completions)
   function(add_completion shell file folder)
-    set(made ${CMAKE_BINARY_DIR}/completions/${file})
+    set(made ${PROJECT_BINARY_DIR}/completions/${file})
     add_custom_command(OUTPUT ${made} COMMAND attend_command completion ${shell} > ${made} DEPENDS attend_command
       COMMENT "Writing the ${shell} completion" VERBATIM)
     install(FILES ${made} DESTINATION ${CMAKE_INSTALL_DATADIR}/${folder})
     set(completions ${completions} ${made} PARENT_SCOPE)
   endfunction()
-  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/completions)
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/completions)
   add_completion(bash attend bash-completion/completions)
   add_completion(zsh _attend zsh/site-functions)
   add_completion(fish attend.fish fish/vendor_completions.d)

@@ -55,7 +55,7 @@ def test_headers_are_the_public_ones(prefix, repository):
 
 
 def test_find_package(prefix, tmp_path):
-    output_of("cmake", "-S", HERE, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}")
+    output_of("cmake", "-S", HERE / "program", "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}")
     output_of("cmake", "--build", tmp_path)
     assert output_of(tmp_path / "program") == EXPECTED
 
@@ -65,7 +65,7 @@ def test_pkg_config(prefix, tmp_path):
     environment = {**os.environ, "PKG_CONFIG_PATH": str(libraries / "pkgconfig")}
     static = ["--static"] if not (libraries / "libattend.so").exists() else []
     flags = output_of("pkg-config", *static, "--cflags", "--libs", "attend", env=environment).split()
-    output_of("c++", "-std=c++20", HERE / "program.cpp", *flags, f"-Wl,-rpath,{libraries}", "-o", tmp_path / "program")
+    output_of("c++", "-std=c++20", HERE / "program/program.cpp", *flags, f"-Wl,-rpath,{libraries}", "-o", tmp_path / "program")
     assert output_of(tmp_path / "program") == EXPECTED
     version = output_of("pkg-config", "--modversion", "attend", env=environment)
     assert output_of(prefix / "bin/attend", "--version") == f"attend {version}"

@@ -1,0 +1,97 @@
+"""In another project, by add_subdirectory or FetchContent, attend is one library: nothing else of that project changes."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+# How attend comes, and what the project says of its own libraries.
+WAYS = {
+    "static": ("fetched", ["-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON"]),
+    "shared": ("subdirectory", ["-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON", "-DBUILD_SHARED_LIBS=ON"]),
+}
+
+
+def output_of(*command, **options):
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600, **options)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+class Project:
+    """tests/install/subproject, configured."""
+
+    def __init__(self, folder, *options):
+        self.folder = folder
+        query = folder / ".cmake/api/v1/query"
+        query.mkdir(parents=True, exist_ok=True)
+        (query / "codemodel-v2").touch()
+        output_of("cmake", "-G", "Ninja", "-S", HERE / "subproject", "-B", folder, *options)
+        reply = folder / ".cmake/api/v1/reply"
+        index = json.loads(max(reply.glob("index-*.json")).read_text())
+
+        def read(file):
+            return json.loads((reply / file).read_text())
+
+        model = read(index["reply"]["codemodel-v2"]["jsonFile"])["configurations"][0]
+        self.targets = {target["name"]: read(target["jsonFile"]) for target in model["targets"]}
+        self.installing_folders = {folder["source"] for folder in model["directories"] if read(folder["jsonFile"]).get("installers")}
+        lines = (folder / "CMakeCache.txt").read_text().splitlines()
+        cache = dict(line.split("=", 1) for line in lines if "=" in line and line[0] not in "#/")
+        self.cache = {name.split(":")[0]: value for name, value in cache.items() if not name.endswith(":INTERNAL")}
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_it_adds_a_library_and_nothing_else(kind, repository, tmp_path):
+    way, options = WAYS[kind]
+    alone = Project(tmp_path, *options, "-DCMAKE_UNITY_BUILD=ON")
+    project = Project(tmp_path, f"-DATTEND={way}", f"-DATTEND_TREE={repository}")
+
+    assert set(project.targets) == {"own", "program", "attend", "attend_objects"}
+    assert project.targets["attend"]["type"] == f"{kind.upper()}_LIBRARY"
+    for what in ("type", "artifacts", "compileGroups"):
+        assert project.targets["own"][what] == alone.targets["own"][what]
+    assert project.installing_folders == {"."}
+    assert not [source for source in project.targets["attend_objects"]["sources"] if "unity" in source["path"].lower()]
+
+    changed = {name for name, value in alone.cache.items() if project.cache[name] != value}
+    assert changed == {"ATTEND", "ATTEND_TREE"}
+    added = {name for name in set(project.cache) - set(alone.cache) if not name.startswith("ATTEND_")}
+    # Of CMake's own there are those of the assembler alone, which takes in the font.
+    assert not {name for name in added if name.startswith(("CMAKE_", "BUILD_")) and not name.startswith("CMAKE_ASM_")}
+
+
+@pytest.fixture
+def built(command, repository):
+    """A function that builds the project as the command was built, so that ccache has the library's objects."""
+    build = pathlib.Path(command).parent
+    if not (build / "CMakeCache.txt").exists() or os.environ.get("CMAKE_CXX_COMPILER_LAUNCHER") != "ccache":
+        pytest.skip("compiles the library once more: where ccache does it")
+    same = re.findall(r"^((?:CMAKE_BUILD_TYPE|CMAKE_CXX_COMPILER|CMAKE_CXX_FLAGS\w*|ATTEND_WERROR|ATTEND_SANITIZE):\w+=.*)$",
+                      (build / "CMakeCache.txt").read_text(), re.M)
+    folder = build.parent / "subproject"  # as deep as the command's: the compiler is told the same
+
+    def make(way, *options):
+        shutil.rmtree(folder, ignore_errors=True)
+        Project(folder, f"-DATTEND={way}", f"-DATTEND_TREE={repository}", *(f"-D{line}" for line in same), *options)
+        output_of("cmake", "--build", folder)
+        return folder
+
+    yield make
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_the_project_works_and_installs_what_is_its_own(kind, built, tmp_path):
+    way, options = WAYS[kind]
+    folder = built(way, *options)
+    assert output_of(folder / "program") == "0.6698 caught\n"
+    output_of("cmake", "--install", folder, "--prefix", tmp_path)
+    library = "libown.so" if kind == "shared" else "libown.a"
+    installed = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()]
+    assert sorted(installed) == ["bin/program", f"lib/{library}"]
