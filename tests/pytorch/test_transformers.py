@@ -17,8 +17,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 import registry
 import transformers
 from transformers import masking_utils as masks
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 import attend.transformers
+from attend import _transformers_attention, _transformers_masks
+from attend._transformers_attention import attention_forward
 
 attend.transformers.register()
 transformers.logging.set_verbosity_error()
@@ -249,11 +252,11 @@ def test_distances_are_t5s_bias(pairs, buckets, reach, decoder):
     model = pairs("t5")[1]
     module = copy.deepcopy((model.decoder if decoder else model.encoder).block[0].layer[0].SelfAttention)
     module.relative_attention_num_buckets, module.relative_attention_max_distance = buckets, reach
-    distances = attend.transformers._distances(module)
+    distances = _transformers_masks.distances(module)
     assert distances.shape == (4, 2 * reach + 1)
     for queries, keys, past in (150, 150, 0), (1, 301, 300), (3, 150, 90):  # a static cache has keys to come
         expected = module.compute_bias(queries, keys, past_seen_tokens=past)
-        assert torch.equal(attend.transformers._as_matrix(distances, queries, keys, past), expected)
+        assert torch.equal(_transformers_masks.as_matrix(distances, queries, keys, past), expected)
 
 
 @torch.no_grad()
@@ -274,8 +277,8 @@ def test_a_text_of_t5_in_pieces_is_the_text(pairs):
 def test_where_t5_is_left_to_others_it_has_its_bias(pairs, monkeypatch):
     eager, model = pairs("t5")
     keywords, _ = inputs("t5", "right")
-    monkeypatch.setattr(attend.transformers, "_why_not", lambda query, cache: "what a test says")
-    monkeypatch.setattr(attend.transformers, "_warned", set())
+    monkeypatch.setattr(_transformers_attention, "_why_not", lambda query, cache: "what a test says")
+    monkeypatch.setattr(_transformers_attention, "_warned", set())
     with pytest.warns(UserWarning, match="what a test says"):
         got = model(**keywords).logits
     close(got, eager(**keywords).logits)
@@ -303,7 +306,7 @@ def test_what_was_taught_to_attend_can_go_back(pairs, monkeypatch, name):
     eager, model = pairs(name)
     keywords, _ = inputs(name, "right")
     back = switched(model, "eager")
-    monkeypatch.setattr(attend.transformers, "attention", None)  # nobody calls it
+    monkeypatch.setattr(_transformers_attention, "attention", None)  # nobody calls it
     assert torch.equal(back(**keywords).logits, eager(**keywords).logits)
 
 
@@ -347,8 +350,8 @@ def test_the_structure_of_a_mask_says_what_the_mask_says(structure, q_length, kv
                     "kv_offset": kv_offset, "mask_function": STRUCTURES[structure], "attention_mask": padding}
         expected = masks.sdpa_mask(**keywords, allow_is_causal_skip=False)
         mask = ATTEND_MASK(**keywords)
-        assert isinstance(mask, attend.transformers.StructuredMask) and mask.shape == expected.shape
-        outs = [attend.transformers._attention(module, q, k, v, each, position_bias=bias)[0]
+        assert isinstance(mask, _transformers_masks.StructuredMask) and mask.shape == expected.shape
+        outs = [attention_forward(module, q, k, v, each, position_bias=bias)[0]
                 for each in (mask, expected)]
         torch.testing.assert_close(*outs, rtol=0, atol=1e-6)  # 8 eps: the order in which keys are added differs
         assert torch.equal(mask.full(), expected)
@@ -402,7 +405,7 @@ def test_operators_see_the_whole_mask_and_may_change_it():
     assert torch.equal(torch.cat([mask, ~mask]), torch.cat([expected, ~expected]))
     mask[..., 0] = False
     q = torch.randn(1, 2, 5, 8)
-    out, _ = attend.transformers._attention(torch.nn.Module(), q, q, q, mask)
+    out, _ = attention_forward(torch.nn.Module(), q, q, q, mask)
     assert (out[:, 0] == 0).all()  # the only key of query 0 is gone
 
 
@@ -435,7 +438,7 @@ def test_without_a_mask_the_module_says_whether_it_is_causal():
     module = torch.nn.Module()
     for queries, keywords in (q, {"is_causal": True}), (q, {"is_causal": False}), (q[:, :, :1], {"is_causal": True}):
         got, expected = (implementation(module, queries, k, k, None, **keywords)[0] for implementation in (
-            attend.transformers._attention, attend.transformers.sdpa_attention_forward))
+            attention_forward, sdpa_attention_forward))
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
 
 
@@ -443,7 +446,7 @@ def test_no_mask_hides_nothing_in_a_model_without_sdpa():
     q, module, plain = torch.randn(1, 2, 5, 8), torch.nn.Module(), torch.nn.Module()
     assert not registry.model_class("bridgetower")._supports_sdpa
     module.is_causal, module.config = True, registry.tiny("bridgetower")
-    got, expected = (attend.transformers._attention(each, q, q, q, None, **keywords)[0]
+    got, expected = (attention_forward(each, q, q, q, None, **keywords)[0]
                      for each, keywords in ((module, {}), (plain, {"is_causal": False})))
     assert torch.equal(got, expected)
 
@@ -465,12 +468,12 @@ def test_a_compiled_model_has_attend_in_its_graph(pairs):
 @torch.no_grad()
 def test_a_mask_from_outside_goes_into_a_compiled_function():
     q, k = torch.randn(2, 2, 3, 8), torch.randn(2, 2, 7, 8)
-    compiled = torch.compile(attend.transformers._attention, backend="eager", fullgraph=True)
+    compiled = torch.compile(attention_forward, backend="eager", fullgraph=True)
     for offset in 4, 1:
         for padding in None, torch.arange(7) > torch.tensor([[0], [2]]), torch.arange(7) < torch.tensor([[3], [6]]):
             mask = ATTEND_MASK(2, 3, 7, offset, attention_mask=padding)
             got, expected = (function(torch.nn.Module(), q, k, k, mask)[0]
-                             for function in (compiled, attend.transformers._attention))
+                             for function in (compiled, attention_forward))
             torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
             assert mask.made is None
 
@@ -574,7 +577,7 @@ def test_a_compiled_model_trains(pairs):
 @pytest.fixture
 def warned(monkeypatch):
     """The warnings of a test, as if there had been none before."""
-    monkeypatch.setattr(attend.transformers, "_warned", set())
+    monkeypatch.setattr(_transformers_attention, "_warned", set())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield caught
@@ -589,15 +592,15 @@ def test_what_attend_does_not_do_is_left_to_others_with_one_warning(pairs, warne
     layer = pairs(name)[1].model.layers[0].self_attn
     q, k = torch.randn(1, 4, 5, 16), torch.randn(1, 2, 5, 16)
     keywords = {"scaling": 1.0} | ({"softcap": 2.0} if as_with == "eager" else {})
-    expected = attend.transformers._attention(layer, q, k, k, ATTEND_MASK(1, 5, 5), **keywords)[0]
+    expected = attention_forward(layer, q, k, k, ATTEND_MASK(1, 5, 5), **keywords)[0]
     assert not messages(warned)
     none = [None] if as_with == "sdpa" else []  # for "eager" it hides nothing
     for mask in [ATTEND_MASK(1, 5, 5), torch.ones(1, 1, 5, 5, dtype=torch.bool).tril(), *none]:
-        got = attend.transformers._attention(layer, q, k, k, mask, cache=object(), **keywords)[0]
+        got = attention_forward(layer, q, k, k, mask, cache=object(), **keywords)[0]
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
     message, = messages(warned)
     assert "does not do continuous batching" in message and f'attn_implementation="{as_with}"' in message
-    elsewhere = attend.transformers._attention(torch.nn.Module(), *[q.to("meta")] * 3, None)[0]
+    elsewhere = attention_forward(torch.nn.Module(), *[q.to("meta")] * 3, None)[0]
     assert elsewhere.device.type == "meta" and "does not do tensors that are not on the CPU" in messages(warned)[-1]
 
 
@@ -631,9 +634,9 @@ def test_weights_have_no_gradient_and_the_output_keeps_its_own(pairs, warned):
 def test_weights_that_take_too_much_are_not_returned_with_one_warning(pairs, warned, monkeypatch):
     _, model = pairs("bert")
     q = torch.randn(1, 2, 5, 8)
-    monkeypatch.setattr(attend.transformers, "_MOST_WEIGHTS", 4 * 2 * 5 * 5 - 1)
+    monkeypatch.setattr(_transformers_attention, "_MOST_WEIGHTS", 4 * 2 * 5 * 5 - 1)
     for _ in range(2):
-        assert attend.transformers._attention(model, q, q, q, None, output_attentions=True)[1] is None
+        assert attention_forward(model, q, q, q, None, output_attentions=True)[1] is None
     message, = messages(warned)
     assert "returns no attention weights" in message
 
@@ -726,13 +729,13 @@ def test_a_configuration_changed_afterwards_is_refused_where_the_mask_is_made():
 def test_what_attend_does_not_compute_is_named(name):
     q = torch.randn(1, 2, 5, 8)
     with pytest.raises(ValueError, match=f"Module computes with `{name}`, which attend does not know"):
-        attend.transformers._attention(torch.nn.Module(), q, q, q, None, **{name: torch.zeros(1, 5, 2)})
+        attention_forward(torch.nn.Module(), q, q, q, None, **{name: torch.zeros(1, 5, 2)})
 
 
 def test_one_query_for_a_batch_of_keys():
     q, k = torch.randn(1, 2, 5, 8), torch.randn(3, 2, 7, 8)
     got, expected = (implementation(torch.nn.Module(), q, k, k, None, is_causal=False)[0] for implementation in (
-        attend.transformers._attention, attend.transformers.sdpa_attention_forward))
+        attention_forward, sdpa_attention_forward))
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
 
 
@@ -740,14 +743,14 @@ def test_autocast_makes_one_dtype():
     q, k, v = (torch.randn(2, 2, 5, 8, dtype=dtype) for dtype in (torch.float32, torch.float32, torch.bfloat16))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         got, expected = (implementation(torch.nn.Module(), q, k, v, None, is_causal=False)[0] for implementation in (
-            attend.transformers._attention, attend.transformers.sdpa_attention_forward))
+            attention_forward, sdpa_attention_forward))
     assert got.dtype == expected.dtype == torch.bfloat16
     torch.testing.assert_close(got, expected, rtol=0, atol=4 * torch.finfo(torch.bfloat16).eps)
 
 
 def test_registering_again_leaves_what_stands_in_front(monkeypatch):
     table = transformers.AttentionInterface._global_mapping
-    mine = lambda *arguments, **keywords: attend.transformers._attention(*arguments, **keywords)
+    mine = lambda *arguments, **keywords: attention_forward(*arguments, **keywords)
     monkeypatch.setitem(table, "attend", mine)
     attend.transformers.register()
     assert table["attend"] is mine

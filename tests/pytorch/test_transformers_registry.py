@@ -21,6 +21,7 @@ import registry
 import transformers
 
 import attend.transformers
+from attend import _transformers_attention, _transformers_models
 
 attend.transformers.register()
 transformers.logging.set_verbosity_error()
@@ -133,12 +134,12 @@ class OwnAttention(TorchDispatchMode):
 @pytest.fixture
 def callers(monkeypatch):
     """The modules that called attend's function."""
-    modules, ours = collections.Counter(), attend.transformers._attention
+    modules, ours = collections.Counter(), _transformers_attention.attention_forward
 
     def counting(module, *arguments, **keywords):
         modules[module] += 1
         return ours(module, *arguments, **keywords)
-    monkeypatch.setattr(attend.transformers, "_attention", counting)
+    monkeypatch.setattr(_transformers_models, "attention_forward", counting)
     monkeypatch.setitem(transformers.AttentionInterface._global_mapping, "attend", counting)
     return modules
 
@@ -192,7 +193,7 @@ def outcome(model_type, callers):
         arguments, expected = first_that_fits(eager)
         ran = []
         for module in model.modules():
-            if attend.transformers._kind(type(module)) == "interface":
+            if _transformers_models.kind(type(module)) == "interface":
                 module.register_forward_hook(lambda module, *_: ran.append(module))
         with OwnAttention() as own:
             got = run(model, arguments)
@@ -201,14 +202,14 @@ def outcome(model_type, callers):
         return "refused"
     close(got, expected)
     assert set(ran) <= set(callers), f"not on attend: {({type(each).__name__ for each in set(ran) - set(callers)})}"
-    silent = {name for name in own.names if not any(name in message for message in attend.transformers._warned)}
+    silent = {name for name in own.names if not any(name in message for message in _transformers_attention._warned)}
     assert not silent, f"computed in silence by {silent}"
     return "ran" if callers else "no attention"
 
 
 @pytest.mark.filterwarnings("ignore:attend.transformers")
 def test_a_type_of_model_runs_on_attend_or_is_refused(model_type, callers, monkeypatch):
-    monkeypatch.setattr(attend.transformers, "_warned", set())
+    monkeypatch.setattr(_transformers_attention, "_warned", set())
     if model_type in NOT_MADE:
         pytest.skip(NOT_MADE[model_type])
     if model_type in NOT_RUN:
