@@ -1,18 +1,22 @@
-// Everything.
+// Everything that this attend was built with.
 #pragma once
 
 #include "attend/attention.h"
 #include "attend/dtype.h"
 #include "attend/error.h"
-#include "attend/explain.h"
 #include "attend/io.h"
 #include "attend/kv_cache.h"
 #include "attend/layers.h"
-#include "attend/models.h"
-#include "attend/picture.h"
 #include "attend/random.h"
 #include "attend/recording.h"
 #include "attend/summary.h"
 #include "attend/tensor.h"
 #include "attend/threads.h"
+#ifndef ATTEND_WITHOUT_MODELS
+#include "attend/models.h"
 #include "attend/tokenizer.h"
+#endif
+#ifndef ATTEND_WITHOUT_PICTURES
+#include "attend/explain.h"
+#include "attend/picture.h"
+#endif

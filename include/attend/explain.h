@@ -2,6 +2,10 @@
 // context.
 #pragma once
 
+#ifdef ATTEND_WITHOUT_PICTURES
+#error "attend was built with ATTEND_PICTURES=OFF: it has no explain.h"
+#endif
+
 #include <cstdint>
 #include <functional>
 #include <optional>

@@ -1,6 +1,10 @@
 // Pretrained models: a Hugging Face folder, or a GGUF file, opened and computed. Forward only.
 #pragma once
 
+#ifdef ATTEND_WITHOUT_MODELS
+#error "attend was built with ATTEND_MODELS=OFF: it has no models.h"
+#endif
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>

@@ -2,6 +2,10 @@
 // of many small maps, links between tokens.
 #pragma once
 
+#ifdef ATTEND_WITHOUT_PICTURES
+#error "attend was built with ATTEND_PICTURES=OFF: it has no picture.h"
+#endif
+
 #include <cstdint>
 #include <functional>
 #include <optional>

@@ -1,6 +1,10 @@
 // Text to the ids that a model was trained on, and back: the tokenizer.json of a Hugging Face folder.
 #pragma once
 
+#ifdef ATTEND_WITHOUT_MODELS
+#error "attend was built with ATTEND_MODELS=OFF: it has no tokenizer.h"
+#endif
+
 #include <cstdint>
 #include <filesystem>
 #include <memory>

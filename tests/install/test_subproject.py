@@ -10,10 +10,15 @@ import subprocess
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
+# What finds no package that only models or pictures need, nor the command.
+HIDDEN = ["-DATTEND_FONT_FILE=ATTEND_FONT_FILE-NOTFOUND",
+          *(f"-DCMAKE_DISABLE_FIND_PACKAGE_{package}=ON" for package in ("PkgConfig", "PNG", "Freetype", "CLI11"))]
 # How attend comes, and what the project says of its own libraries.
 WAYS = {
     "static": ("fetched", ["-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON"]),
     "shared": ("subdirectory", ["-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON", "-DBUILD_SHARED_LIBS=ON"]),
+    "small static": ("fetched", ["-DSMALL=ON", *HIDDEN]),
+    "small shared": ("subdirectory", ["-DSMALL=ON", *HIDDEN, "-DBUILD_SHARED_LIBS=ON"]),
 }
 
 
@@ -53,17 +58,36 @@ def test_it_adds_a_library_and_nothing_else(kind, repository, tmp_path):
     project = Project(tmp_path, f"-DATTEND={way}", f"-DATTEND_TREE={repository}")
 
     assert set(project.targets) == {"own", "program", "attend", "attend_objects"}
-    assert project.targets["attend"]["type"] == f"{kind.upper()}_LIBRARY"
+    assert project.targets["attend"]["type"] == f"{kind.split()[-1].upper()}_LIBRARY"
     for what in ("type", "artifacts", "compileGroups"):
         assert project.targets["own"][what] == alone.targets["own"][what]
     assert project.installing_folders == {"."}
+    without = {define["define"] for group in project.targets["program"]["compileGroups"] for define in group.get("defines", [])}
+    assert without == ({"ATTEND_WITHOUT_MODELS", "ATTEND_WITHOUT_PICTURES"} if "small" in kind else set())
     assert not [source for source in project.targets["attend_objects"]["sources"] if "unity" in source["path"].lower()]
 
     changed = {name for name, value in alone.cache.items() if project.cache[name] != value}
     assert changed == {"ATTEND", "ATTEND_TREE"}
     added = {name for name in set(project.cache) - set(alone.cache) if not name.startswith("ATTEND_")}
     # Of CMake's own there are those of the assembler alone, which takes in the font.
-    assert not {name for name in added if name.startswith(("CMAKE_", "BUILD_")) and not name.startswith("CMAKE_ASM_")}
+    assert not {name for name in added if name.startswith(("CMAKE_", "BUILD_")) and ("small" in kind or not name.startswith("CMAKE_ASM_"))}
+
+
+@pytest.mark.parametrize("header, switch", [
+    ("models", "MODELS"), ("tokenizer", "MODELS"), ("picture", "PICTURES"), ("explain", "PICTURES"),
+])
+def test_the_headers_of_what_is_left_out_say_so(header, switch, repository):
+    compiler = ["c++", "-std=c++20", "-fsyntax-only", f"-I{repository}/include", f"-DATTEND_WITHOUT_{switch}", "-x", "c++", "-"]
+    refused = subprocess.run(compiler, input=f"#include <attend/{header}.h>\n", capture_output=True, text=True)
+    assert refused.returncode != 0 and f"attend was built with ATTEND_{switch}=OFF: it has no {header}.h" in refused.stderr
+    assert subprocess.run(compiler, input="#include <attend/attend.h>\n", capture_output=True, text=True).returncode == 0
+
+
+@pytest.mark.parametrize("program", ["BUILD_COMMAND", "FUZZ"])
+def test_programs_need_the_whole_library(program, repository, tmp_path):
+    done = subprocess.run(["cmake", "-S", repository, "-B", tmp_path, "-DATTEND_MODELS=OFF", f"-DATTEND_{program}=ON"],
+                          capture_output=True, text=True)
+    assert done.returncode != 0 and f"ATTEND_{program}=ON needs ATTEND_MODELS=ON and ATTEND_PICTURES=ON" in done.stderr
 
 
 @pytest.fixture
@@ -92,6 +116,6 @@ def test_the_project_works_and_installs_what_is_its_own(kind, built, tmp_path):
     folder = built(way, *options)
     assert output_of(folder / "program") == "0.6698 caught\n"
     output_of("cmake", "--install", folder, "--prefix", tmp_path)
-    library = "libown.so" if kind == "shared" else "libown.a"
+    library = "libown.so" if "shared" in kind else "libown.a"
     installed = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()]
     assert sorted(installed) == ["bin/program", f"lib/{library}"]
