@@ -217,7 +217,7 @@ class Worker {
   json answer(const json& request) {
     const std::string what = request.at("do");
     if (what == "hello")
-      return {{"name", "attend"}, {"version", ATTEND_BENCH_VERSION}, {"compiler", ATTEND_BENCH_COMPILER}};
+      return {{"name", "attend"}, {"version", ATTEND_VERSION_STRING}, {"compiler", ATTEND_BENCH_COMPILER}};
     if (what == "prepare") return prepare(request);
     if (what == "run") return run(request);
     if (what == "output") return write_output(request);

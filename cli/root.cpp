@@ -1,6 +1,7 @@
 // The tree of commands, and one line read by it.
 #include <fmt/format.h>
 
+#include "attend/version.h"
 #include "cli/command.h"
 #include "cli/suggest.h"
 
@@ -54,7 +55,7 @@ void build(CLI::App& root, std::vector<Command>& commands) {
       "attend picture w.npy --scale sqrt -o w.svg\n"
       "attend model minilm \"the cat sat on the mat because it was tired\"");
   root.set_help_flag("-h,--help", "Show this help");
-  root.set_version_flag("--version", "attend " ATTEND_VERSION, "Show the version");
+  root.set_version_flag("--version", "attend " ATTEND_VERSION_STRING, "Show the version");
   root.require_subcommand(0, 1);
   root.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   commands = {add_explain(root), add_run(root),   add_plan(root),       add_inspect(root), add_picture(root),

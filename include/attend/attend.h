@@ -12,6 +12,7 @@
 #include "attend/summary.h"
 #include "attend/tensor.h"
 #include "attend/threads.h"
+#include "attend/version.h"
 #ifndef ATTEND_WITHOUT_MODELS
 #include "attend/models.h"
 #include "attend/tokenizer.h"

@@ -111,10 +111,10 @@ def built(command, repository):
 
 
 @pytest.mark.parametrize("kind", WAYS)
-def test_the_project_works_and_installs_what_is_its_own(kind, built, tmp_path):
+def test_the_project_works_and_installs_what_is_its_own(kind, built, command, tmp_path):
     way, options = WAYS[kind]
     folder = built(way, *options)
-    assert output_of(folder / "program") == "0.6698 caught\n"
+    assert output_of(folder / "program") == output_of(command, "--version").strip() + " 0.6698 caught\n"
     output_of("cmake", "--install", folder, "--prefix", tmp_path)
     library = "libown.so" if "shared" in kind else "libown.a"
     installed = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()]
