@@ -36,7 +36,7 @@ Window parse_window(const std::string& text) {
 
 }  // namespace
 
-void add_visibility(CLI::App& app, Visibility& visibility) {
+void add_visibility(App& app, Visibility& visibility) {
   app.add_flag("--causal", visibility.causal, "Key j is visible to query i if j <= i + offset");
   app.add_option("--offset", visibility.offset,
                  "Where query 0 stands among the keys: at key 0, so that the last query stands at the last key that "

@@ -1,7 +1,6 @@
 // What `run` and `plan` share: which keys a query sees, and numbers on the command line.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "attend/attention.h"
+#include "cli/line.h"
 
 namespace attend::cli {
 
@@ -18,7 +18,7 @@ struct Visibility {
   std::string offset, window;
 };
 
-void add_visibility(CLI::App& app, Visibility& visibility);
+void add_visibility(App& app, Visibility& visibility);
 // Throws UsageError.
 AttentionOptions parse_visibility(const Visibility& visibility);
 

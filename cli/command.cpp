@@ -85,7 +85,7 @@ std::vector<std::string> words_of_type(std::string_view type_name) {
   return words;
 }
 
-CLI::Option* choose_one(CLI::Option* option, const std::string& type_name) {
+Option* choose_one(Option* option, const std::string& type_name) {
   const std::vector<std::string> words = words_of_type(type_name);
   const auto check = [words](const std::string& value) -> std::string {
     if (std::find(words.begin(), words.end(), value) != words.end()) return "";
@@ -94,7 +94,7 @@ CLI::Option* choose_one(CLI::Option* option, const std::string& type_name) {
   return option->type_name(type_name)->check(check);
 }
 
-CLI::Option* whole_number(CLI::Option* option, std::uint64_t low, std::uint64_t high) {
+Option* whole_number(Option* option, std::uint64_t low, std::uint64_t high) {
   const auto check = [low, high](const std::string& value) -> std::string {
     std::uint64_t number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -107,7 +107,7 @@ CLI::Option* whole_number(CLI::Option* option, std::uint64_t low, std::uint64_t 
   return option->type_name("N")->check(check);
 }
 
-CLI::Option* file_ending(CLI::Option* option, const std::vector<std::string>& endings) {
+Option* file_ending(Option* option, const std::vector<std::string>& endings) {
   const auto check = [endings](const std::string& value) -> std::string {
     const std::string ending = std::filesystem::path(value).extension().string();
     if (std::find(endings.begin(), endings.end(), ending) != endings.end()) return "";

@@ -1,7 +1,6 @@
 // What the subcommands share: how they are declared, how they fail, and how they write.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -11,23 +10,25 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/line.h"
+
 namespace attend::cli {
 
 // A subcommand: its place in the tree of options, and what it does once the command line has been read.
 struct Command {
-  CLI::App* app;
+  App* app;
   std::function<void()> run;
 };
 
-Command add_explain(CLI::App& root);
-Command add_run(CLI::App& root);
-Command add_plan(CLI::App& root);
-Command add_inspect(CLI::App& root);
-Command add_picture(CLI::App& root);
-Command add_show(CLI::App& root);
-Command add_model(CLI::App& root);
-Command add_completion(CLI::App& root);
-Command add_help(CLI::App& root);
+Command add_explain(App& root);
+Command add_run(App& root);
+Command add_plan(App& root);
+Command add_inspect(App& root);
+Command add_picture(App& root);
+Command add_show(App& root);
+Command add_model(App& root);
+Command add_completion(App& root);
+Command add_help(App& root);
 
 // The command line is wrong: exit status 2, and a line that names the help to read.
 class UsageError : public std::runtime_error {
@@ -43,11 +44,11 @@ class Failure : public std::runtime_error {
 enum class Status { fine = 0, failed = 1, usage = 2, bad_file = 3 };
 
 // Tells what went wrong, and for an app where its help is. Returns the status.
-Status complain(Status status, const std::string& message, const CLI::App* app = nullptr);
+Status complain(Status status, const std::string& message, const App* app = nullptr);
 
-// Builds the tree of commands under the root, reads the line by it and does what it says; what is wrong with the line
-// is told. Throws Failure, and what the library throws.
-Status run_line(CLI::App& root, int argc, char** argv);
+// Reads the line and does what it says; what is wrong with the line is told. Throws Failure, and what the library
+// throws.
+Status run_line(int argc, char** argv);
 
 // What a value on the command line is, for the help and for completion, stands in an option's type name:
 //   FILE      a file
@@ -58,18 +59,14 @@ Status run_line(CLI::App& root, int argc, char** argv);
 std::vector<std::string> words_of_type(std::string_view type_name);
 
 // The value is one of the words of the option's type name.
-CLI::Option* choose_one(CLI::Option* option, const std::string& type_name);
+Option* choose_one(Option* option, const std::string& type_name);
 // The value is a whole number in that range.
-CLI::Option* whole_number(CLI::Option* option, std::uint64_t low, std::uint64_t high = INT64_MAX);
+Option* whole_number(Option* option, std::uint64_t low, std::uint64_t high = INT64_MAX);
 // The value is a file name that ends in one of these, such as ".npy".
-CLI::Option* file_ending(CLI::Option* option, const std::vector<std::string>& endings);
+Option* file_ending(Option* option, const std::vector<std::string>& endings);
 
-// Help pages of 80 columns that begin with examples. CLI11 has no place for examples: an app's footer holds them, one a
-// line.
-class HelpPage : public CLI::FormatterBase {
- public:
-  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
-};
+// A help page of 80 columns, which begins with examples.
+std::string help_page(const App& app);
 
 // What stands for a whole description where there is one line: its first sentence, without the full stop.
 std::string first_sentence(const std::string& text);

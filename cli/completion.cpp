@@ -17,33 +17,18 @@ struct Values {
   std::vector<std::string> words;
 };
 
-Values values_of(const CLI::Option& option, const CLI::App& root) {
+Values values_of(const Option& option, const App& root) {
   Values values;
-  values.any = option.get_items_expected_max() > 0;
-  const std::string type = option.get_type_name();
+  values.any = option.takes_value();
+  const std::string type = option.type_name();
   values.files = type == "FILE";
   if (type == "PRESET")
     for (const Preset& preset : presets()) values.words.emplace_back(preset.name);
   else if (type == "COMMAND")
-    for (const CLI::App* command : root.get_subcommands(nullptr)) values.words.push_back(command->get_name());
+    for (const App& command : root.commands()) values.words.push_back(command.name());
   else
     values.words = words_of_type(type);
   return values;
-}
-
-std::vector<std::string> spellings(const CLI::Option& option) {
-  std::vector<std::string> names;
-  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
-  return names;
-}
-
-std::vector<const CLI::Option*> options_of(const CLI::App& app) {
-  return app.get_options([](const CLI::Option* option) { return !option->get_positional(); });
-}
-
-std::vector<const CLI::Option*> positionals_of(const CLI::App& app) {
-  return app.get_options([](const CLI::Option* option) { return option->get_positional(); });
 }
 
 // In single quotes, for any of the three shells (fish, too, knows '\'' between quoted parts).
@@ -61,11 +46,11 @@ std::string bash_action(const Values& values) {
   return fmt::format("_attend_words '{}'", fmt::join(values.words, " "));
 }
 
-std::string bash_cases(const CLI::App& app, const CLI::App& root, const std::string& command) {
+std::string bash_cases(const App& app, const App& root, const std::string& command) {
   std::string text;
   std::vector<std::string> all;
-  for (const CLI::Option* option : options_of(app)) {
-    const std::vector<std::string> names = spellings(*option);
+  for (const Option* option : app.options()) {
+    const std::vector<std::string> names = option->spellings();
     all.insert(all.end(), names.begin(), names.end());
     const Values values = values_of(*option, root);
     if (!values.any) continue;
@@ -75,18 +60,18 @@ std::string bash_cases(const CLI::App& app, const CLI::App& root, const std::str
     text += fmt::format("    {}) {} ;;\n", fmt::join(patterns, " | "), bash_action(values));
   }
   text += fmt::format("    {}:*:-*) _attend_words '{}' ;;\n", command, fmt::join(all, " "));
-  const auto positionals = positionals_of(app);
-  if (!positionals.empty())
-    text += fmt::format("    {}:*) {} ;;\n", command, bash_action(values_of(*positionals.front(), root)));
+  const auto arguments = app.arguments();
+  if (!arguments.empty())
+    text += fmt::format("    {}:*) {} ;;\n", command, bash_action(values_of(*arguments.front(), root)));
   return text;
 }
 
-std::string bash(const CLI::App& root) {
+std::string bash(const App& root) {
   std::string cases;
   std::vector<std::string> commands;
-  for (const CLI::App* app : root.get_subcommands(nullptr)) {
-    commands.push_back(app->get_name());
-    cases += bash_cases(*app, root, app->get_name());
+  for (const App& app : root.commands()) {
+    commands.push_back(app.name());
+    cases += bash_cases(app, root, app.name());
   }
   cases += bash_cases(root, root, "");
   cases += fmt::format("    :*) _attend_words '{}' ;;\n", fmt::join(commands, " "));
@@ -133,40 +118,40 @@ std::string zsh_escaped(const std::string& text) {
   return result;
 }
 
-std::string zsh_action(const CLI::Option& option, const CLI::App& root) {
+std::string zsh_action(const Option& option, const App& root) {
   const Values values = values_of(option, root);
   if (!values.any) return "";
-  const std::string name = zsh_escaped(option.get_type_name());
+  const std::string name = zsh_escaped(option.type_name());
   if (values.files) return fmt::format(":{}:_files", name);
   if (values.words.empty()) return fmt::format(":{}: ", name);
   return fmt::format(":{}:({})", name, fmt::join(values.words, " "));
 }
 
-std::string zsh_arguments(const CLI::App& app, const CLI::App& root, const std::string& indent) {
+std::string zsh_arguments(const App& app, const App& root, const std::string& indent) {
   std::string text;
-  for (const CLI::Option* option : options_of(app)) {
-    const bool repeated = option->get_items_expected_max() > 1;
-    for (const std::string& name : spellings(*option)) {
+  for (const Option* option : app.options()) {
+    const bool repeated = option->takes_many();
+    for (const std::string& name : option->spellings()) {
       const std::string value_sign = !values_of(*option, root).any ? "" : name.starts_with("--") ? "=" : "+";
       text += " \\\n" + indent +
               quoted(fmt::format("{}{}{}[{}]{}", repeated ? "*" : "", name, value_sign,
-                                 zsh_escaped(first_sentence(option->get_description())), zsh_action(*option, root)));
+                                 zsh_escaped(first_sentence(option->description())), zsh_action(*option, root)));
     }
   }
-  for (const CLI::Option* option : positionals_of(app)) {
-    const bool repeated = option->get_items_expected_max() > 1;
-    text += " \\\n" + indent + quoted((repeated ? "*" : option->get_required() ? "" : ":") + zsh_action(*option, root));
+  for (const Option* option : app.arguments()) {
+    const bool repeated = option->takes_many();
+    text += " \\\n" + indent + quoted((repeated ? "*" : option->is_required() ? "" : ":") + zsh_action(*option, root));
   }
   return text;
 }
 
-std::string zsh(const CLI::App& root) {
+std::string zsh(const App& root) {
   std::string commands, cases;
-  for (const CLI::App* app : root.get_subcommands(nullptr)) {
-    commands += "        " +
-                quoted(zsh_escaped(app->get_name()) + ":" + zsh_escaped(first_sentence(app->get_description()))) + "\n";
-    cases += fmt::format("        {})\n          _arguments -s{}\n          ;;\n", app->get_name(),
-                         zsh_arguments(*app, root, "            "));
+  for (const App& app : root.commands()) {
+    commands +=
+        "        " + quoted(zsh_escaped(app.name()) + ":" + zsh_escaped(first_sentence(app.description()))) + "\n";
+    cases += fmt::format("        {})\n          _arguments -s{}\n          ;;\n", app.name(),
+                         zsh_arguments(app, root, "            "));
   }
   return fmt::format(R"(#compdef attend
 # zsh completion for attend, made by: attend completion zsh
@@ -205,39 +190,39 @@ std::string fish_values(const Values& values) {
   return values.any ? " -x" : "";
 }
 
-std::string fish_lines(const CLI::App& app, const CLI::App& root, const std::string& condition) {
+std::string fish_lines(const App& app, const App& root, const std::string& condition) {
   std::string text;
   const std::string start = fmt::format("complete -c attend -n '{}'", condition);
-  for (const CLI::Option* option : options_of(app)) {
+  for (const Option* option : app.options()) {
     text += start;
-    for (const std::string& name : option->get_snames()) text += " -s " + name;
-    for (const std::string& name : option->get_lnames()) text += " -l " + name;
-    text += fish_values(values_of(*option, root)) + " -d " + quoted(first_sentence(option->get_description())) + "\n";
+    for (const std::string& name : option->spellings())
+      text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+    text += fish_values(values_of(*option, root)) + " -d " + quoted(first_sentence(option->description())) + "\n";
   }
-  const auto positionals = positionals_of(app);
-  if (positionals.empty()) return text;
-  const Values values = values_of(*positionals.front(), root);
+  const auto arguments = app.arguments();
+  if (arguments.empty()) return text;
+  const Values values = values_of(*arguments.front(), root);
   if (values.files) text += start + " -F\n";
   if (!values.words.empty()) text += fmt::format("{} -a '{}'\n", start, fmt::join(values.words, " "));
   return text;
 }
 
-std::string fish(const CLI::App& root) {
+std::string fish(const App& root) {
   std::string text = "# fish completion for attend, made by: attend completion fish\ncomplete -c attend -f\n";
   text += fish_lines(root, root, "__fish_use_subcommand");
-  for (const CLI::App* app : root.get_subcommands(nullptr)) {
-    text += fmt::format("complete -c attend -n __fish_use_subcommand -a {} -d {}\n", app->get_name(),
-                        quoted(first_sentence(app->get_description())));
-    text += fish_lines(*app, root, "__fish_seen_subcommand_from " + app->get_name());
+  for (const App& app : root.commands()) {
+    text += fmt::format("complete -c attend -n __fish_use_subcommand -a {} -d {}\n", app.name(),
+                        quoted(first_sentence(app.description())));
+    text += fish_lines(app, root, "__fish_seen_subcommand_from " + app.name());
   }
   return text;
 }
 
 }  // namespace
 
-Command add_completion(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("completion", "Print a script that completes attend's arguments in a shell.");
-  app->footer(
+Command add_completion(App& root) {
+  App* app = root.add_subcommand("completion", "Print a script that completes attend's arguments in a shell.");
+  app->examples(
       "source <(attend completion bash)\n"
       "attend completion zsh > ~/.zfunc/_attend\n"
       "attend completion fish > ~/.config/fish/completions/attend.fish");

@@ -146,10 +146,10 @@ void run(Arguments& arguments) {
 }
 
 // Each of these would change what a preset is.
-std::vector<CLI::Option*> add_sentence_options(CLI::App& app, Arguments& arguments) {
+std::vector<Option*> add_sentence_options(App& app, Arguments& arguments) {
   ExplainOptions& options = arguments.options;
   const std::string group = "The sentence and its sizes";
-  std::vector<CLI::Option*> all = {
+  std::vector<Option*> all = {
       app.add_option(
              "TEXT", options.text,
              "The sentence, in quotes; - reads it from standard input. Default: the documents' \"Life is short, "
@@ -177,11 +177,11 @@ std::vector<CLI::Option*> add_sentence_options(CLI::App& app, Arguments& argumen
                                   "A word attends to itself and N words before it and, unless --causal, after it"),
                    0),
   };
-  for (CLI::Option* option : all) option->group(group);
+  for (Option* option : all) option->group(group);
   return all;
 }
 
-void add_output_options(CLI::App& app, Arguments& arguments) {
+void add_output_options(App& app, Arguments& arguments) {
   const std::string group = "What to show";
   app.add_option("--focus", arguments.focus, "The query to work out: a word of the sentence, or its place from 1")
       ->type_name("WORD|N")
@@ -197,33 +197,30 @@ void add_output_options(CLI::App& app, Arguments& arguments) {
                              "Write to FILE instead: .json, .npz, .safetensors, .attend (a recording for attend "
                              "show), .svg, .png or .html by its ending. May be given several times"),
               {".json", ".npz", ".safetensors", ".attend", ".svg", ".png", ".html"})
-      ->take_all()
-      ->allow_extra_args(false)
       ->group(group);
   app.add_flag("--open", arguments.open,
                "Open the page in the browser: that of -o FILE.html, else one in the cache folder")
       ->group(group);
-  for (CLI::Option* option : add_text_form(app, arguments.form)) option->group(group);
+  for (Option* option : add_text_form(app, arguments.form)) option->group(group);
 }
 
 }  // namespace
 
-Command add_explain(CLI::App& root) {
-  CLI::App* app = root.add_subcommand(
+Command add_explain(App& root) {
+  App* app = root.add_subcommand(
       "explain", "Show attention on a sentence: who attends to whom, and how it comes about, step by step.");
-  app->footer(
+  app->examples(
       "attend explain\n"
       "attend explain \"the cat sat on the mat\" --focus cat --positions\n"
       "attend explain --preset life-multihead --head 1 --open\n"
       "attend explain \"the cat sat\" --cross \"le chat\" -o cat.svg -o cat.npz\n"
       "attend explain --json | jq .tensors.weights");
   auto arguments = std::make_shared<Arguments>();
-  app->add_option("--preset", arguments->preset, "A part of a document, exactly as it stands there")
-      ->type_name("PRESET")
-      ->group("A document");
+  Option* preset = app->add_option("--preset", arguments->preset, "A part of a document, exactly as it stands there")
+                       ->type_name("PRESET")
+                       ->group("A document");
   app->add_flag("--list", arguments->list, "List the presets, with their documents")->group("A document");
-  CLI::Option* preset = app->get_option("--preset");
-  for (CLI::Option* option : add_sentence_options(*app, *arguments)) preset->excludes(option);
+  for (Option* option : add_sentence_options(*app, *arguments)) preset->excludes(option);
   add_output_options(*app, *arguments);
   return {app, [arguments] { run(*arguments); }};
 }

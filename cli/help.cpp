@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 #include <sstream>
 
 #include "cli/command.h"
@@ -37,75 +39,62 @@ std::string entry(const std::string& name, const std::string& description) {
   return line + wrap(description, page_width - name_width, name_width) + "\n";
 }
 
-std::string names_of(const CLI::Option& option) {
-  std::string names;
-  for (const std::string& name : option.get_snames()) names += (names.empty() ? "-" : ", -") + name;
-  for (const std::string& name : option.get_lnames()) names += (names.empty() ? "--" : ", --") + name;
-  if (option.get_items_expected_max() > 0) names += " " + option.get_type_name();
-  return names;
+std::string names_of(const Option& option) {
+  const std::string names = fmt::format("{}", fmt::join(option.spellings(), ", "));
+  return option.takes_value() ? names + " " + option.type_name() : names;
 }
 
-std::string usage(const CLI::App& app, const std::string& name) {
-  std::string line = "Usage: " + name;
-  if (!app.get_subcommands(nullptr).empty()) line += " COMMAND";
-  for (const CLI::Option* option : app.get_options()) {
-    const std::string dots = option->get_items_expected_max() > 1 ? "..." : "";
-    if (option->get_positional())
-      line += option->get_required() ? " " + option->get_name() + dots : " [" + option->get_name() + dots + "]";
+std::string usage(const App& app) {
+  std::string line = "Usage: " + app.full_name();
+  if (!app.commands().empty()) line += " COMMAND";
+  for (const Option* argument : app.arguments()) {
+    const std::string name = argument->names() + (argument->takes_many() ? "..." : "");
+    line += argument->is_required() ? " " + name : " [" + name + "]";
   }
-  for (const CLI::Option* option : app.get_options())
-    if (option->get_required() && !option->get_positional())
-      line += " -" + option->get_snames().front() + " " + option->get_type_name();
+  for (const Option* option : app.options())
+    if (option->is_required()) line += " " + option->spellings().front() + " " + option->type_name();
   return line + " [options]\n";
+}
+
+// The headings of its options, in their order; that of --help comes last.
+std::vector<std::string> groups_of(const App& app) {
+  std::vector<std::string> groups;
+  for (const Option* option : app.options())
+    if (std::ranges::find(groups, option->group()) == groups.end()) groups.push_back(option->group());
+  std::ranges::rotate(groups, groups.begin() + 1);
+  return groups;
 }
 
 }  // namespace
 
-std::string HelpPage::make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const {
-  // CLI11 gives the root's own name, and for a subcommand the names of its parents only.
-  const bool is_root = app->get_parent() == nullptr;
-  const std::string full_name = is_root ? app->get_name() : app->get_parent()->get_name() + " " + app->get_name();
-
+std::string help_page(const App& app) {
   std::string page = "Examples:\n";
-  std::istringstream examples(app->get_footer());
+  std::istringstream examples(app.examples());
   for (std::string line; std::getline(examples, line);) page += "  " + line + "\n";
-  page += "\n" + usage(*app, full_name) + "\n" + wrap(app->get_description(), page_width, 0) + "\n";
-
-  std::string arguments;
-  for (const CLI::Option* option : app->get_options())
-    if (option->get_positional()) arguments += entry(option->get_name(), option->get_description());
-  if (!arguments.empty()) page += "\nArguments:\n" + arguments;
-
-  const auto subcommands = app->get_subcommands(nullptr);
-  if (!subcommands.empty()) page += "\nCommands:\n";
-  for (const CLI::App* command : subcommands)
-    page += entry(command->get_name(), first_sentence(command->get_description()));
-
-  // CLI11's own group, which has --help, comes last.
-  std::vector<std::string> groups = app->get_groups();
-  std::stable_partition(groups.begin(), groups.end(), [](const std::string& group) { return group != "Options"; });
-  for (const std::string& group : groups) {
-    std::string options;
-    for (const CLI::Option* option : app->get_options())
-      if (!option->get_positional() && option->get_group() == group)
-        options += entry(names_of(*option), option->get_description());
-    if (!options.empty()) page += fmt::format("\n{}:\n{}", group, options);
+  page += "\n" + usage(app) + "\n" + wrap(app.description(), page_width, 0) + "\n";
+  if (!app.arguments().empty()) page += "\nArguments:\n";
+  for (const Option* argument : app.arguments()) page += entry(argument->names(), argument->description());
+  if (!app.commands().empty()) page += "\nCommands:\n";
+  for (const App& command : app.commands()) page += entry(command.name(), first_sentence(command.description()));
+  for (const std::string& group : groups_of(app)) {
+    page += fmt::format("\n{}:\n", group);
+    for (const Option* option : app.options())
+      if (option->group() == group) page += entry(names_of(*option), option->description());
   }
   return page;
 }
 
-Command add_help(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("help", "Show the help of a command.");
-  app->footer("attend help\nattend help explain");
+Command add_help(App& root) {
+  App* app = root.add_subcommand("help", "Show the help of a command.");
+  app->examples("attend help\nattend help explain");
   auto name = std::make_shared<std::string>();
   app->add_option("COMMAND", *name, "The command; without one, the overview")->type_name("COMMAND");
   const auto run = [&root, name] {
-    // App::help() gives the help of the subcommand that was parsed: this one.
-    if (name->empty()) return print(HelpPage().make_help(&root, "", CLI::AppFormatMode::Normal));
+    if (name->empty()) return print(help_page(root));
     std::vector<std::string> names;
-    for (const CLI::App* command : root.get_subcommands(nullptr)) {
-      if (command->get_name() == *name) return print(command->help());
-      names.push_back(command->get_name());
+    for (const App& command : root.commands()) {
+      if (command.name() == *name) return print(help_page(command));
+      names.push_back(command.name());
     }
     throw UsageError("no command '" + *name + "'" + did_you_mean(*name, names));
   };

@@ -129,7 +129,7 @@ std::string aligned(const std::vector<Row>& rows) {
 
 }  // namespace
 
-void add_inside(CLI::App& app, InsideArguments& arguments) {
+void add_inside(App& app, InsideArguments& arguments) {
   app.add_flag("--summary", arguments.summary,
                "Write what attend::attention_summary() finds too: top_keys, top_weights, entropy, distance, "
                "sink_weights, received, lift (before dropout). Without V, this alone; without -o, print a line for "

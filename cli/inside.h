@@ -1,13 +1,13 @@
 // What `run` tells of the weights: --summary and --weights.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "attend/io.h"
 #include "attend/summary.h"
+#include "cli/line.h"
 
 namespace attend::cli {
 
@@ -20,7 +20,7 @@ struct InsideArguments {
   bool any() const { return summary || !weights.empty(); }
 };
 
-void add_inside(CLI::App& app, InsideArguments& arguments);
+void add_inside(App& app, InsideArguments& arguments);
 
 // Part of an axis, BEGIN:END on the command line; without an end, up to the axis' own.
 struct Slice {

@@ -164,20 +164,19 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-Command add_inspect(CLI::App& root) {
-  CLI::App* app = root.add_subcommand(
+Command add_inspect(App& root) {
+  App* app = root.add_subcommand(
       "inspect",
       "Show what tensor files hold. The table has a line for each tensor: its least, mean and greatest finite element, "
       "and how many are NaN or infinite if any are.");
-  app->footer(
+  app->examples(
       "attend inspect out.npy\n"
       "attend inspect qkv.npz:q --values\n"
       "attend inspect model.safetensors --json | jq '.files[].tensors[].name'");
   auto arguments = std::make_shared<Arguments>();
   app->add_option("FILE", arguments->files, "A .npy, .npz or .safetensors file; FILE:NAME takes one of its tensors")
       ->type_name("FILE")
-      ->required()
-      ->take_all();
+      ->required();
   app->add_flag("--values", arguments->values, "Print the elements too, as PyTorch prints a tensor");
   app->add_flag("--json", arguments->json, "Print one JSON object instead of the table");
   return {app, [arguments] { run(*arguments); }};

@@ -38,8 +38,7 @@ int main(int argc, char** argv) {
   restore_sigpipe();
   const auto status = [&] {
     try {
-      CLI::App root("Transformer attention, exact and explained.");
-      return run_line(root, argc, argv);
+      return run_line(argc, argv);
     } catch (const attend::Error& error) {
       return complain(error.code() == attend::ErrorCode::bad_file ? Status::bad_file : Status::failed, error.what());
     } catch (const std::bad_alloc&) {

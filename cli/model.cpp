@@ -335,7 +335,7 @@ void run(const Arguments& arguments) {
   if (in_words) print_heads(x, selection, arguments.what);
 }
 
-void add_input(CLI::App& app, Arguments& arguments) {
+void add_input(App& app, Arguments& arguments) {
   app.add_option(
          "MODEL", arguments.model,
          "A folder as Hugging Face has it (config.json, tokenizer.json, model.safetensors), a .gguf file of the "
@@ -357,8 +357,6 @@ void add_input(CLI::App& app, Arguments& arguments) {
                  "Encoders: a sentence to compare with the text, or a file with one on each line. May be given several "
                  "times")
       ->type_name("TEXT|FILE")
-      ->take_all()
-      ->allow_extra_args(false)
       ->group(group);
   whole_number(app.add_option("--generate", arguments.generate,
                               "Decoders: go on with the likeliest N tokens, or to the end of what it says"),
@@ -366,7 +364,7 @@ void add_input(CLI::App& app, Arguments& arguments) {
       ->group(group);
 }
 
-void add_form(CLI::App& app, Arguments& arguments) {
+void add_form(App& app, Arguments& arguments) {
   const std::string group = "How to show it";
   app.add_flag("--json", arguments.json, "Print one JSON object instead of the text")->group(group);
   file_ending(
@@ -374,20 +372,18 @@ void add_form(CLI::App& app, Arguments& arguments) {
                      "Write to FILE instead: .attend (a recording for attend show), .svg or .png (maps of all "
                      "heads, of a layer's or one, or a strip) or .json by its ending. May be given several times"),
       {".attend", ".svg", ".png", ".json"})
-      ->take_all()
-      ->allow_extra_args(false)
       ->group(group);
   add_show_form(app, arguments.what, group);
 }
 
 }  // namespace
 
-Command add_model(CLI::App& root) {
-  CLI::App* app = root.add_subcommand(
+Command add_model(App& root) {
+  App* app = root.add_subcommand(
       "model",
       "Compute a text with a pretrained model, and show what each of its heads looks at. Decoders say what comes next, "
       "encoders which sentences are near.");
-  app->footer(
+  app->examples(
       "attend model --get minilm\n"
       "attend model minilm \"the cat sat on the mat because it was tired\"\n"
       "attend model smollm2 \"The capital of France is\" --generate 20\n"

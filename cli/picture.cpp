@@ -95,12 +95,12 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-Command add_picture(CLI::App& root) {
-  CLI::App* app = root.add_subcommand(
+Command add_picture(App& root) {
+  App* app = root.add_subcommand(
       "picture",
       "Draw attention weights of a file as a heat map, each head for itself. Pairs that are NaN or -inf are hidden: "
       "they are hatched.");
-  app->footer(
+  app->examples(
       "attend picture w.npy\n"
       "attend picture w.npy --rows the,cat,sat --columns the,cat,sat -o w.svg\n"
       "attend picture life.npz:weights --scale sqrt --title \"Life is short\" -o w.png\n"
@@ -114,9 +114,7 @@ Command add_picture(CLI::App& root) {
   file_ending(app->add_option("-o,--output", arguments->files,
                               "Write to FILE instead of the terminal: .svg or .png by its ending. May be given several "
                               "times"),
-              {".svg", ".png"})
-      ->take_all()
-      ->allow_extra_args(false);
+              {".svg", ".png"});
   choose_one(app->add_option("--scale", arguments->scale,
                              "How values are spread over the colours; sqrt and log show small weights beside a large "
                              "one (linear)"),

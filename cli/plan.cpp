@@ -152,7 +152,7 @@ void run(const Arguments& arguments) {
   print(arguments.json ? json_text(to_json(p, made), 2) : to_text(p, made));
 }
 
-void add_options(CLI::App& app, Arguments& arguments) {
+void add_options(App& app, Arguments& arguments) {
   app.add_option("Q", arguments.q, "Shape of the queries: B,H,Tq,D, H,T,D or T,D")->type_name("SHAPE")->required();
   app.add_option("--kv", arguments.kv, "Shape of keys and values, B,Hkv,Tk,D (that of q)")->type_name("SHAPE");
   whole_number(app.add_option("--v-head-size", arguments.v_head_size, "Head size of the values (D)"), 1);
@@ -170,12 +170,12 @@ void add_options(CLI::App& app, Arguments& arguments) {
 
 }  // namespace
 
-Command add_plan(CLI::App& root) {
-  CLI::App* app = root.add_subcommand(
+Command add_plan(App& root) {
+  App* app = root.add_subcommand(
       "plan",
       "Say how attention is computed for these shapes, without computing it. Path, target, work items, threads, memory "
       "besides the tensors, and why. A mask, sinks, the scale and a softcap change nothing in it.");
-  app->footer(
+  app->examples(
       "attend plan 1,12,512,64\n"
       "attend plan 1,8,4096,128 --causal --dtype bf16\n"
       "attend plan 1,8,4096,40 --kv 1,8,77,40\n"

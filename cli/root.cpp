@@ -1,5 +1,8 @@
-// The tree of commands, and one line read by it.
+// The tree of commands, and one line read by it: the one file that includes CLI11, which takes seconds to compile.
 #include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
 
 #include "attend/version.h"
 #include "cli/command.h"
@@ -8,31 +11,24 @@
 namespace attend::cli {
 namespace {
 
-// The command that the line named, or the root.
-const CLI::App& chosen(const CLI::App& root) {
-  return root.get_subcommands().empty() ? root : *root.get_subcommands().front();
-}
-
-// An argument that no option or positional took.
-std::string unexpected(const CLI::App& root, const std::string& argument) {
-  const CLI::App& app = chosen(root);
+// An argument that no option or argument took.
+std::string unexpected(const App& root, const App& app, const std::string& argument) {
   std::vector<std::string> known;
   if (argument.starts_with("-")) {
     const std::string name = argument.substr(0, argument.find('='));
-    for (const CLI::Option* option : app.get_options())
-      for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);
+    for (const Option* option : app.options())
+      for (const std::string& spelling : option->spellings())
+        if (spelling.starts_with("--")) known.push_back(spelling);
     return fmt::format("no option '{}'{}", name, did_you_mean(name, known));
   }
   if (&app == &root) {
-    for (const CLI::App* command : root.get_subcommands(nullptr)) known.push_back(command->get_name());
+    for (const App& command : root.commands()) known.push_back(command.name());
     return fmt::format("no command '{}'{}", argument, did_you_mean(argument, known));
   }
   return fmt::format("unexpected argument '{}'; words that belong together stand in quotes", argument);
 }
 
-std::string explain_mistake(const CLI::App& root, const CLI::ParseError& error) {
-  const std::vector<std::string> extras = root.remaining(true);
-  if (!extras.empty()) return unexpected(root, extras.front());
+std::string explain_mistake(const CLI::ParseError& error) {
   std::string message = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && message.ends_with(" missing"))
     return message.substr(0, message.find(':')) + " needs a value";
@@ -45,55 +41,92 @@ std::string explain_mistake(const CLI::App& root, const CLI::ParseError& error) 
   return message;
 }
 
-void build(CLI::App& root, std::vector<Command>& commands) {
-  root.name("attend");
-  root.formatter(std::make_shared<HelpPage>());
-  root.footer(
+// An option that is given its default's empty text would look as if it was not given.
+std::string not_empty(const std::string& value) {
+  return value.empty() ? "expected a value, got ''" : "";
+}
+
+CLI::Option* declare(CLI::App& parser, const Option& option) {
+  const auto add = [&](auto value) -> CLI::Option* {
+    if constexpr (std::is_same_v<decltype(value), std::monostate>)
+      return parser.get_option(option.spellings().back());
+    else if constexpr (std::is_same_v<decltype(value), bool*>)
+      return parser.add_flag(option.names(), *value);
+    else
+      return parser.add_option(option.names(), *value);
+  };
+  CLI::Option* declared = std::visit(add, option.value())->required(option.is_required());
+  for (const Option::Check& check : option.checks()) declared->check(check);
+  if (!option.is_argument()) declared->check(not_empty);
+  // Else --causal=false would turn it on.
+  if (!option.takes_value()) declared->disable_flag_override();
+  if (!option.is_argument() && option.takes_many()) declared->take_all()->allow_extra_args(false);
+  return declared;
+}
+
+void declare(CLI::App& parser, const App& app) {
+  std::map<const Option*, CLI::Option*> declared;
+  for (const Option& option : app.all_options()) declared[&option] = declare(parser, option);
+  for (const auto& [option, there] : declared)
+    for (const Option* excluded : option->excluded()) there->excludes(declared.at(excluded));
+}
+
+std::vector<Command> build(App& root) {
+  root.examples(
       "attend explain\n"
       "attend explain \"the cat sat on the mat\" --focus cat -o cat.svg\n"
       "attend run q.npy k.npy v.npy --causal -o out.npy\n"
       "attend picture w.npy --scale sqrt -o w.svg\n"
       "attend model minilm \"the cat sat on the mat because it was tired\"");
-  root.set_help_flag("-h,--help", "Show this help");
-  root.set_version_flag("--version", "attend " ATTEND_VERSION_STRING, "Show the version");
-  root.require_subcommand(0, 1);
-  root.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  commands = {add_explain(root), add_run(root),   add_plan(root),       add_inspect(root), add_picture(root),
-              add_show(root),    add_model(root), add_completion(root), add_help(root)};
-  // An option that is given its default's empty text would look as if it was not given.
-  const auto not_empty = [](const std::string& value) { return value.empty() ? "expected a value, got ''" : ""; };
-  for (const Command& command : commands)
-    for (CLI::Option* option : command.app->get_options()) {
-      if (!option->get_positional()) option->check(not_empty);
-      // Else --causal=false would turn it on.
-      if (option->get_items_expected_max() == 0) option->disable_flag_override();
-    }
+  root.add_last("--version", "Show the version");
+  return {add_explain(root), add_run(root),   add_plan(root),       add_inspect(root), add_picture(root),
+          add_show(root),    add_model(root), add_completion(root), add_help(root)};
+}
+
+void declare_root(CLI::App& parser, const App& root) {
+  parser.name(root.name());
+  parser.set_help_flag("-h,--help");  // its subcommands have it too
+  parser.set_version_flag("--version", "attend " ATTEND_VERSION_STRING);
+  parser.require_subcommand(0, 1);
+  parser.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  declare(parser, root);
+  for (const App& command : root.commands()) declare(*parser.add_subcommand(command.name()), command);
 }
 
 }  // namespace
 
-Status complain(Status status, const std::string& message, const CLI::App* app) {
+Status complain(Status status, const std::string& message, const App* app) {
   tell("attend: " + message);
-  if (app != nullptr) tell(fmt::format("try: {}{} --help", app->get_parent() ? "attend " : "", app->get_name()));
+  if (app != nullptr) tell(fmt::format("try: {} --help", app->full_name()));
   return status;
 }
 
-Status run_line(CLI::App& root, int argc, char** argv) {
-  std::vector<Command> commands;
-  build(root, commands);
+Status run_line(int argc, char** argv) {
+  App root("attend", "Transformer attention, exact and explained.");
+  const std::vector<Command> commands = build(root);
+  CLI::App parser;
+  declare_root(parser, root);
+  // The command that the line named, or the root.
+  const auto chosen = [&] {
+    const auto command =
+        std::ranges::find_if(commands, [&](const Command& each) { return parser.got_subcommand(each.app->name()); });
+    return command == commands.end() ? static_cast<const App*>(&root) : command->app;
+  };
   try {
-    root.parse(argc, argv);
-    if (root.get_subcommands().empty()) throw UsageError("no command given");
+    parser.parse(argc, argv);
+    if (chosen() == &root) throw UsageError("no command given");
     for (const Command& command : commands)
-      if (command.app->parsed()) command.run();
+      if (command.app == chosen()) command.run();
   } catch (const CLI::CallForHelp&) {
-    print(chosen(root).help());
+    print(help_page(*chosen()));
   } catch (const CLI::CallForVersion& version) {
     print(std::string(version.what()) + "\n");
   } catch (const CLI::ParseError& error) {
-    return complain(Status::usage, explain_mistake(root, error), &chosen(root));
+    const std::vector<std::string> extras = parser.remaining(true);
+    return complain(Status::usage,
+                    extras.empty() ? explain_mistake(error) : unexpected(root, *chosen(), extras.front()), chosen());
   } catch (const UsageError& error) {
-    return complain(Status::usage, error.what(), &chosen(root));
+    return complain(Status::usage, error.what(), chosen());
   }
   close_output();
   return Status::fine;

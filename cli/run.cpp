@@ -114,7 +114,7 @@ void run(const Arguments& arguments) {
   compute(arguments, inside, q, k, options);
 }
 
-void add_options(CLI::App& app, Arguments& arguments) {
+void add_options(App& app, Arguments& arguments) {
   const std::vector<std::string> endings = {".npy", ".npz", ".safetensors"};
   app.add_option("Q", arguments.q, "Queries, [B,H,Tq,D], [H,T,D] or [T,D]")->type_name("FILE")->required();
   app.add_option("K", arguments.k, "Keys, [B,Hkv,Tk,D]")->type_name("FILE")->required();
@@ -144,12 +144,12 @@ void add_options(CLI::App& app, Arguments& arguments) {
 
 }  // namespace
 
-Command add_run(CLI::App& root) {
-  CLI::App* app = root.add_subcommand(
+Command add_run(App& root) {
+  App* app = root.add_subcommand(
       "run",
       "Scaled dot-product attention on files: softmax(q k^T * scale) v. Each file is .npy, .npz or .safetensors; of a "
       "file with several tensors, FILE:NAME takes one.");
-  app->footer(
+  app->examples(
       "attend run q.npy k.npy v.npy -o out.npy\n"
       "attend run qkv.npz:q qkv.npz:k qkv.npz:v --window 128,0 -o out.safetensors\n"
       "attend run q.npy k.npy v.npy --mask m.npy -o out.npz --lse out.npz\n"

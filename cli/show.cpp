@@ -115,12 +115,12 @@ void add_query(nlohmann::ordered_json& report, const QueryRow& row) {
     report["top"].push_back({{"key", key.key}, {"token", or_null(key.token)}, {"weight", key.weight}});
 }
 
-Command add_show(CLI::App& root) {
-  CLI::App* app = root.add_subcommand(
+Command add_show(App& root) {
+  App* app = root.add_subcommand(
       "show",
       "Show what a model's heads attended to, from a recording: a line for each head, one head's map, or one "
       "query's top keys.");
-  app->footer(
+  app->examples(
       "attend show x.attend --sort induction --limit 10\n"
       "attend show x.attend --label induction\n"
       "attend show x.attend --head 0.3\n"
@@ -140,8 +140,6 @@ Command add_show(CLI::App& root) {
                       "strip), .npy (a layer's or a head's numbers) or .json by its ending. May be given several "
                       "times"),
       {".svg", ".png", ".npy", ".json"})
-      ->take_all()
-      ->allow_extra_args(false)
       ->group(form);
   add_show_form(*app, arguments->what, form);
   return {app, [arguments] { run(*arguments); }};

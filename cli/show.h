@@ -2,7 +2,6 @@
 // `model` tells the same of the one that it makes.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -12,6 +11,7 @@
 
 #include "attend/picture.h"
 #include "attend/recording.h"
+#include "cli/line.h"
 #include "cli/terminal.h"
 
 namespace attend::cli {
@@ -46,8 +46,8 @@ struct ShowArguments {
 };
 
 // --layer to --limit; --scale, --color and --width.
-void add_show_what(CLI::App& app, ShowArguments& arguments, const std::string& group);
-void add_show_form(CLI::App& app, ShowArguments& arguments, const std::string& group);
+void add_show_what(App& app, ShowArguments& arguments, const std::string& group);
+void add_show_form(App& app, ShowArguments& arguments, const std::string& group);
 
 // Before there is a recording: what can't stand together, and what nothing would use. Throws UsageError.
 void check_show(const ShowArguments& arguments, const std::vector<std::string>& files);

@@ -233,7 +233,7 @@ std::string shown_text(const Selection& selection, const ShowArguments& argument
   return heads_table(selection.recording, selection.item, heads, width, arguments.sort);
 }
 
-void add_show_what(CLI::App& app, ShowArguments& arguments, const std::string& group) {
+void add_show_what(App& app, ShowArguments& arguments, const std::string& group) {
   app.add_option("--layer", arguments.layer,
                  "A layer, by its name or its number from 0: the table of its heads, with -o their maps")
       ->type_name("NAME|N")
@@ -260,13 +260,13 @@ void add_show_what(CLI::App& app, ShowArguments& arguments, const std::string& g
   whole_number(app.add_option("--limit", arguments.limit, "At most so many heads"), 1)->group(group);
 }
 
-void add_show_form(CLI::App& app, ShowArguments& arguments, const std::string& group) {
+void add_show_form(App& app, ShowArguments& arguments, const std::string& group) {
   choose_one(app.add_option("--scale", arguments.scale,
                             "How values are spread over the colours; sqrt and log show small weights beside a large "
                             "one (linear)"),
              "linear|sqrt|log")
       ->group(group);
-  for (CLI::Option* option : add_text_form(app, arguments.form)) option->group(group);
+  for (Option* option : add_text_form(app, arguments.form)) option->group(group);
 }
 
 }  // namespace attend::cli

@@ -40,7 +40,7 @@ int terminal_width() {
   return columns > 0 ? columns : 80;
 }
 
-std::array<CLI::Option*, 2> add_text_form(CLI::App& app, TextForm& form) {
+std::array<Option*, 2> add_text_form(App& app, TextForm& form) {
   return {
       choose_one(
           app.add_option("--color", form.colour, "Colour in the text; auto asks the terminal and NO_COLOR (auto)"),

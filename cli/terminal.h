@@ -1,13 +1,13 @@
 // What the terminal can show.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
 #include <functional>
 #include <string>
 
 #include "attend/picture.h"
+#include "cli/line.h"
 
 namespace attend::cli {
 
@@ -27,7 +27,7 @@ struct TextForm {
   std::string colour = "auto";
   int width = 0;  // 0: the terminal's
 };
-std::array<CLI::Option*, 2> add_text_form(CLI::App& app, TextForm& form);
+std::array<Option*, 2> add_text_form(App& app, TextForm& form);
 TerminalStyle style_of(const TextForm& form);
 
 // How far a computation is: a line of standard error, where that is a terminal and the computation takes long enough

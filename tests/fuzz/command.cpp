@@ -89,9 +89,8 @@ void run(std::vector<std::string>& arguments) {
   argv.push_back(name.data());
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  CLI::App root("");
   try {
-    cli::run_line(root, static_cast<int>(argv.size()) - 1, argv.data());
+    cli::run_line(static_cast<int>(argv.size()) - 1, argv.data());
   } catch (const cli::Failure& failure) {
     cli::complain(cli::Status::failed, failure.what());
   } catch (const Error& error) {
