@@ -23,6 +23,7 @@ def pytest_addoption(parser):
     parser.addoption("--every-model", action="store_true", help="test all model types of transformers, not a dozen")
     parser.addoption("--every-text", action="store_true", help="all of what tests/pytorch/test_tokenizer.py compares, not a twentieth")
     parser.addoption("--every-mutation", action="store_true", help="all that tests/pytorch/test_model_config.py changes, not 25 of each")
+    parser.addoption("--every-build", action="store_true", help="compile the library as a project that takes it in, too: minutes")
     parser.addoption("--fuzz-cases", type=int, default=300, help="how many random calls tests/pytorch/test_fuzz.py makes")
     parser.addoption("--fuzz", action="store_true", help="make random calls until one fails")
 
