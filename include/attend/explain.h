@@ -92,10 +92,10 @@ struct Trace {
   // Whether some key may be hidden from a query.
   bool masked() const { return causal || options.window; }
   // What the projections take: the embeddings, with their positions where those are added.
-  View input() const;    // [T,E]
-  View input_2() const;  // [T2,E]
+  View input() const ATTEND_LIFETIMEBOUND;    // [T,E]
+  View input_2() const ATTEND_LIFETIMEBOUND;  // [T2,E]
   // The tensors that are there, by their names, in the order of the fields.
-  std::vector<std::pair<std::string, View>> tensors() const;
+  std::vector<std::pair<std::string, View>> tensors() const ATTEND_LIFETIMEBOUND;
 };
 
 // A part of a seed document.

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 
 #include "attend/attention.h"
@@ -58,20 +57,20 @@ class KvCache {
   friend struct CachedRows;
   struct Block;
   struct State;
+  struct Impl;
   class Change;
 
   static constexpr std::int64_t block_keys = 256;
 
+  Impl& impl();
   std::shared_ptr<const State> state() const;
-  std::shared_ptr<const State> exchange(std::shared_ptr<const State> next) noexcept;
+  std::shared_ptr<const State> exchange(std::shared_ptr<const State> next);
   std::shared_ptr<Block> new_block() const;
   Tensor collect(bool values) const;
 
   std::int64_t B_, Hkv_, D_, Dv_;
   DType dtype_;
-  mutable std::mutex mutex_;            // of state_
-  std::shared_ptr<const State> state_;  // null: empty
-  std::atomic<bool> changing_{false};
+  std::atomic<Impl*> impl_{nullptr};  // null: empty
 };
 
 // attention() of q [B,H,Tq,D] over the cache's keys and values; q in the cache's dtype (i8: f32, bf16 or f16). Where

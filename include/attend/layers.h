@@ -67,8 +67,9 @@ class Linear {
   DType dtype() const { return weight().dtype(); }
   std::int64_t in_size() const { return weight().size(1); }
   std::int64_t out_size() const { return weight().size(0); }
-  View weight() const { return borrowed_ ? *borrowed_ : weight_.view(); }  // [out,in], dtype()
-  const std::optional<Tensor>& bias() const { return bias_; }              // [out], f32
+  // [out,in], dtype()
+  View weight() const ATTEND_LIFETIMEBOUND { return borrowed_ ? *borrowed_ : weight_.view(); }
+  const std::optional<Tensor>& bias() const { return bias_; }  // [out], f32
 
  private:
   Linear() = default;

@@ -1,4 +1,5 @@
-// Tensors: owned memory (Tensor) and borrowed memory with any strides (View, MutableView).
+// Tensors: owned memory (Tensor) and borrowed memory with any strides (View, MutableView). format_tensor (attend/io.h)
+// prints one.
 //
 // Dimension letters, everywhere in the library:
 //   B batch, H query heads, Hkv key/value heads, Tq queries, Tk keys, D head size, Dv value head size, E embedding
@@ -16,6 +17,13 @@
 #include <utility>
 
 #include "attend/dtype.h"
+
+// Clang warns (-Wdangling) of `View view = make_tensor();`, where the memory is gone when the line ends.
+#if __has_cpp_attribute(clang::lifetimebound)
+#define ATTEND_LIFETIMEBOUND [[clang::lifetimebound]]
+#else
+#define ATTEND_LIFETIMEBOUND
+#endif
 
 #pragma GCC visibility push(default)
 
@@ -205,25 +213,25 @@ class Tensor {
   }
 
   DType dtype() const { return dtype_; }
-  const Dims& shape() const { return shape_; }
+  const Dims& shape() const ATTEND_LIFETIMEBOUND { return shape_; }
   int rank() const { return shape_.rank(); }
   std::int64_t size(int axis) const { return view().size(axis); }
   std::int64_t count() const { return element_count(shape_); }
   double item(std::initializer_list<std::int64_t> index = {}) const { return view().item(index); }
-  const void* raw() const { return data_.get(); }
-  void* raw() { return data_.get(); }
+  const void* raw() const ATTEND_LIFETIMEBOUND { return data_.get(); }
+  void* raw() ATTEND_LIFETIMEBOUND { return data_.get(); }
   template <class T>
-  const T* data() const {
+  const T* data() const ATTEND_LIFETIMEBOUND {
     return view().data<T>();
   }
   template <class T>
-  T* data() {
+  T* data() ATTEND_LIFETIMEBOUND {
     return view().data<T>();
   }
 
-  View view() const { return View(data_.get(), dtype_, shape_); }
-  MutableView view() { return MutableView(data_.get(), dtype_, shape_); }
-  operator View() const { return view(); }  // to write through, say view()
+  View view() const ATTEND_LIFETIMEBOUND { return View(data_.get(), dtype_, shape_); }
+  MutableView view() ATTEND_LIFETIMEBOUND { return MutableView(data_.get(), dtype_, shape_); }
+  operator View() const ATTEND_LIFETIMEBOUND { return view(); }  // to write through, say view()
   Tensor clone() const { return view().clone(); }
 
  private:

@@ -1,6 +1,7 @@
 #include "attend/kv_cache.h"
 
 #include <algorithm>
+#include <mutex>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -55,10 +56,16 @@ struct KvCache::State {
   }
 };
 
+struct KvCache::Impl {
+  std::mutex mutex;  // of state
+  std::shared_ptr<const State> state = std::make_shared<const State>();
+  std::atomic<bool> changing{false};
+};
+
 // The right to change a cache, while it exists.
 class KvCache::Change {
  public:
-  Change(const char* function, KvCache& cache) : changing_(cache.changing_) {
+  Change(const char* function, KvCache& cache) : changing_(cache.impl().changing) {
     if (changing_.exchange(true)) {
       fail(ErrorCode::bad_value, function, "another call is changing this cache; expected one at a time");
     }
@@ -118,19 +125,14 @@ KvCache::KvCache(std::int64_t batch, std::int64_t heads, std::int64_t d_k, std::
   }
 }
 
-KvCache::KvCache(const KvCache& other)
-    : B_(other.B_), Hkv_(other.Hkv_), D_(other.D_), Dv_(other.Dv_), dtype_(other.dtype_) {
+KvCache::KvCache(const KvCache& other) : KvCache(other.B_, other.Hkv_, other.D_, other.Dv_, other.dtype_) {
   const std::shared_ptr<const State> now = other.state();
-  state_ = std::make_shared<const State>(*now, now->length);  // one of its own: each State's blocks count their holders
+  exchange(std::make_shared<const State>(*now, now->length));  // of its own: each State's blocks count their holders
 }
 
-KvCache::KvCache(KvCache&& other) noexcept
-    : B_(other.B_),
-      Hkv_(other.Hkv_),
-      D_(other.D_),
-      Dv_(other.Dv_),
-      dtype_(other.dtype_),
-      state_(other.exchange(nullptr)) {}
+KvCache::KvCache(KvCache&& other) noexcept : KvCache(other.B_, other.Hkv_, other.D_, other.Dv_, other.dtype_) {
+  impl_ = other.impl_.exchange(nullptr);
+}
 
 KvCache& KvCache::operator=(const KvCache& other) {
   return *this = KvCache(other);
@@ -139,22 +141,36 @@ KvCache& KvCache::operator=(const KvCache& other) {
 KvCache& KvCache::operator=(KvCache&& other) noexcept {
   if (this == &other) return *this;
   B_ = other.B_, Hkv_ = other.Hkv_, D_ = other.D_, Dv_ = other.Dv_, dtype_ = other.dtype_;
-  exchange(other.exchange(nullptr));
+  delete impl_.exchange(other.impl_.exchange(nullptr));
   return *this;
 }
 
-KvCache::~KvCache() = default;
+KvCache::~KvCache() {
+  delete impl_.load();
+}
+
+// Made by the first call that changes the cache: of two at once, by the one that is first.
+KvCache::Impl& KvCache::impl() {
+  Impl* now = impl_;
+  if (now == nullptr) {
+    auto made = std::make_unique<Impl>();
+    if (impl_.compare_exchange_strong(now, made.get())) now = made.release();
+  }
+  return *now;
+}
 
 std::shared_ptr<const KvCache::State> KvCache::state() const {
   static const auto empty = std::make_shared<const State>();
-  const std::lock_guard lock(mutex_);
-  return state_ ? state_ : empty;
+  Impl* const now = impl_;
+  if (now == nullptr) return empty;
+  const std::lock_guard lock(now->mutex);
+  return now->state;
 }
 
 // The state until now, which is let go of by the caller: outside of the lock.
-std::shared_ptr<const KvCache::State> KvCache::exchange(std::shared_ptr<const State> next) noexcept {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(state_, std::move(next));
+std::shared_ptr<const KvCache::State> KvCache::exchange(std::shared_ptr<const State> next) {
+  const std::lock_guard lock(impl().mutex);
+  return std::exchange(impl().state, std::move(next));
 }
 
 std::int64_t KvCache::length() const {

@@ -90,6 +90,7 @@ TEST(KvCache, ACopyIsAForkAndWhatWasMovedFromIsEmpty) {
   EXPECT_EQ(cache.keys().shape(), Dims({1, 2, 0, 8}));
   cache.append(other.k, other.v);
   expect_same(cache.values(), other.v);
+  expect_same(moved.keys(), s.k);
   copy = moved;
   moved = std::move(cache);
   expect_same(copy.keys(), s.k);
