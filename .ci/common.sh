@@ -12,7 +12,7 @@ trap 'end_jobs; rm -rf "$log"' EXIT
 
 # One compilation of a file serves every build that compiles it alike: the tree's, the Python package's, a wheel's, and
 # those of another clone.
-export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
 # The Python package too is built with warnings as errors.
 export SKBUILD_CMAKE_DEFINE=ATTEND_WERROR=ON
 

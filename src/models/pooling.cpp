@@ -1,5 +1,6 @@
 #include "models/pooling.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

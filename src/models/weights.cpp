@@ -1,5 +1,6 @@
 #include "models/weights.h"
 
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "io/json_member.h"

@@ -1,6 +1,7 @@
 // A recording as a .safetensors file: numbers as tensors, all else as JSON in its metadata.
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "attention/compute.h"

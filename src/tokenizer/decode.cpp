@@ -1,6 +1,7 @@
 #include "tokenizer/decode.h"
 
 #include <array>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/utf8.h"
