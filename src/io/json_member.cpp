@@ -4,9 +4,7 @@
 #include <nlohmann/json.hpp>
 
 namespace attend {
-namespace {
 
-// Whether lists and objects stand in each other more than `most` deep.
 bool is_nested_deeper(std::string_view json, int most) {
   int depth = 0;
   bool in_text = false;
@@ -21,8 +19,6 @@ bool is_nested_deeper(std::string_view json, int most) {
   }
   return false;
 }
-
-}  // namespace
 
 nlohmann::json parse_json(const Place& place, std::string_view text) {
   // nlohmann-json compares and prints a value by calling itself for what is inside: a megabyte of [ ends the stack.

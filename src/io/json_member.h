@@ -13,6 +13,9 @@
 
 namespace attend {
 
+// Whether lists and objects stand in each other more than `most` deep.
+bool is_nested_deeper(std::string_view json, int most);
+
 // The whole of it. Throws bad_file.
 nlohmann::json parse_json(const Place& place, std::string_view text);
 

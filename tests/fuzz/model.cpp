@@ -4,6 +4,7 @@
 // the configuration asks for. An object is put over the configuration of a small model of its type, so that a few
 // characters are a whole one; its tensors have the sizes that it says, where they are small.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <span>
 
 #include "io/json_member.h"
