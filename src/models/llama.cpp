@@ -1,6 +1,7 @@
 #include "models/llama.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "layers/rows.h"
@@ -8,7 +9,26 @@
 
 namespace attend::models {
 
+// In what the types differ: nowhere else is one asked for its name.
+struct LlamaType {
+  std::string_view name;
+  bool null_head_size = true;  // head_dim may be null
+  bool whole_heads = false;    // heads share the hidden size, whatever head_dim says
+  bool may_have_bias = false;  // attention_bias says whether queries, keys, values and output have one
+  bool has_bias = false;       // queries, keys and values do
+  bool wide_bias = false;      // mlp_bias says whether the others have one
+  bool head_norms = false;     // queries and keys are normalised, each head by itself
+  bool some_windows = false;   // use_sliding_window, layer_types and max_window_layers say which layers have a window
+};
+
 namespace {
+
+constexpr std::array<LlamaType, 4> types = {{
+    {.name = "llama", .whole_heads = true, .may_have_bias = true, .wide_bias = true},
+    {.name = "mistral"},
+    {.name = "qwen2", .null_head_size = false, .has_bias = true, .some_windows = true},
+    {.name = "qwen3", .may_have_bias = true, .head_norms = true, .some_windows = true},
+}};
 
 // dynamic stretches texts beyond max_position_embeddings alone, and none here is longer.
 RotaryScaling scaling_of(const Member& name) {
@@ -99,11 +119,9 @@ RotaryOptions read_rotary(const Member& config, std::int64_t longest, std::int64
   return options;
 }
 
-// Qwen2's class has no head_dim of its own, and takes no null for it; Llama's wants heads that share the hidden size,
-// whatever their size is.
-std::int64_t read_head_size(const Member& config, const ModelInfo& info) {
-  const bool said = info.type == "qwen2" ? config.has("head_dim") : config.given("head_dim");
-  if (said && info.type != "llama") return config["head_dim"].whole(2);
+std::int64_t read_head_size(const Member& config, const LlamaType& type, const ModelInfo& info) {
+  const bool said = type.null_head_size ? config.given("head_dim") : config.has("head_dim");
+  if (said && !type.whole_heads) return config["head_dim"].whole(2);
   const std::int64_t shared = whole_divided(config, info.embedding_size, info.heads);
   return said ? config["head_dim"].whole(2) : shared;
 }
@@ -112,6 +130,7 @@ std::int64_t read_head_size(const Member& config, const ModelInfo& info) {
 
 Llama::Llama(Loading& loading, const Member& config) {
   info_.type = config["model_type"].text();
+  const LlamaType& type = *std::ranges::find(types, info_.type, &LlamaType::name);
   info_.family = ModelFamily::llama;
   info_.dtype = loading.dtype();
   info_.vocabulary = config["vocab_size"].whole(1);
@@ -119,7 +138,7 @@ Llama::Llama(Loading& loading, const Member& config) {
   info_.layers = config["num_hidden_layers"].whole(0, 100'000);
   info_.heads = config["num_attention_heads"].whole(1);
   info_.kv_heads = config.given("num_key_value_heads") ? config["num_key_value_heads"].whole(1) : info_.heads;
-  info_.head_size = read_head_size(config, info_);
+  info_.head_size = read_head_size(config, type, info_);
   if (info_.heads % info_.kv_heads != 0)
     fail_at(config.place(), "{} heads are no multiple of {} key and value heads", info_.heads, info_.kv_heads);
   if (info_.head_size % 2 != 0)
@@ -135,8 +154,8 @@ Llama::Llama(Loading& loading, const Member& config) {
 
   const std::int64_t E = info_.embedding_size;
   words_ = loading.matrix("embed_tokens.weight", info_.vocabulary, E);
-  for (std::int64_t n = 0; n < info_.layers; ++n) layers_.push_back(read_layer(loading, n, config));
-  read_windows(config);
+  for (std::int64_t n = 0; n < info_.layers; ++n) layers_.push_back(read_layer(loading, n, type, config));
+  read_windows(type, config);
   norm_ = loading.rms_norm("norm", E, eps_);
   output_ = loading.head("embed_tokens.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth());
   loading.ignore_ending(".rotary_emb.inv_freq");
@@ -147,45 +166,44 @@ Llama::Llama(Loading& loading, const Member& config) {
 
 // Mistral's window is every layer's, whatever layer_types says: its code does not look at them. Of Qwen's, where
 // windows are used at all, those of layer_types, or in older files the layers from max_window_layers on.
-void Llama::read_windows(const Member& config) {
-  const bool qwen = info_.type.starts_with("qwen"), used = !qwen || config["use_sliding_window"].truth();
+void Llama::read_windows(const LlamaType& type, const Member& config) {
+  const bool some = type.some_windows, used = !some || config["use_sliding_window"].truth();
   const std::int64_t said = config.given("sliding_window") ? config["sliding_window"].whole(used ? 1 : 0) : 0;
   const std::int64_t window = used ? said : 0;
   windows_.assign(static_cast<std::size_t>(info_.layers), window);
-  const auto first = static_cast<std::size_t>(qwen ? config["max_window_layers"].whole(0) : 0);
+  const auto first = static_cast<std::size_t>(some ? config["max_window_layers"].whole(0) : 0);
   for (std::size_t n = 0; n < std::min(first, windows_.size()); ++n) windows_[n] = 0;
   if (!config.given("layer_types")) return;
-  const std::vector<Member> types = config["layer_types"].list();
-  if (std::ssize(types) != info_.layers)
-    fail_at(config["layer_types"].place(), "{} types, expected one for each of {} layers", types.size(), info_.layers);
-  for (std::size_t n = 0; n < types.size(); ++n) {
-    const std::string type = types[n].text();
-    const bool sliding = type == "sliding_attention";
-    if (!sliding && type != "full_attention")
-      fail_at(types[n].place(), "{} is not known here; full_attention and sliding_attention are", quote(type));
-    if (sliding && window == 0) fail_at(types[n].place(), "{}, and there is no sliding_window", quote(type));
-    if (qwen) windows_[n] = sliding ? window : 0;
+  const std::vector<Member> kinds = config["layer_types"].list();
+  if (std::ssize(kinds) != info_.layers)
+    fail_at(config["layer_types"].place(), "{} types, expected one for each of {} layers", kinds.size(), info_.layers);
+  for (std::size_t n = 0; n < kinds.size(); ++n) {
+    const std::string kind = kinds[n].text();
+    const bool sliding = kind == "sliding_attention";
+    if (!sliding && kind != "full_attention")
+      fail_at(kinds[n].place(), "{} is not known here; full_attention and sliding_attention are", quote(kind));
+    if (sliding && window == 0) fail_at(kinds[n].place(), "{}, and there is no sliding_window", quote(kind));
+    if (some) windows_[n] = sliding ? window : 0;
   }
 }
 
-Llama::Layer Llama::read_layer(Loading& loading, std::int64_t n, const Member& config) const {
+Llama::Layer Llama::read_layer(Loading& loading, std::int64_t n, const LlamaType& type, const Member& config) const {
   const std::int64_t E = info_.embedding_size, q = info_.heads * info_.head_size, kv = info_.kv_heads * info_.head_size;
-  const bool qwen2 = info_.type == "qwen2", qwen3 = info_.type == "qwen3";
-  const bool bias = (info_.type == "llama" || qwen3) && config["attention_bias"].truth();
-  const bool wide_bias = info_.type == "llama" && config["mlp_bias"].truth();
+  const bool output_bias = type.may_have_bias && config["attention_bias"].truth(), bias = output_bias || type.has_bias;
+  const bool wide_bias = type.wide_bias && config["mlp_bias"].truth();
   const std::string at = fmt::format("layers.{}.", n), self = at + "self_attn.", mlp = at + "mlp.";
   Layer layer{loading.rms_norm(at + "input_layernorm", E, eps_),
-              loading.linear(self + "q_proj", E, q, bias || qwen2),
-              loading.linear(self + "k_proj", E, kv, bias || qwen2),
-              loading.linear(self + "v_proj", E, kv, bias || qwen2),
-              loading.linear(self + "o_proj", q, E, bias),
+              loading.linear(self + "q_proj", E, q, bias),
+              loading.linear(self + "k_proj", E, kv, bias),
+              loading.linear(self + "v_proj", E, kv, bias),
+              loading.linear(self + "o_proj", q, E, output_bias),
               {},
               {},
               loading.rms_norm(at + "post_attention_layernorm", E, eps_),
               loading.linear(mlp + "gate_proj", E, wide_size_, wide_bias),
               loading.linear(mlp + "up_proj", E, wide_size_, wide_bias),
               loading.linear(mlp + "down_proj", wide_size_, E, wide_bias)};
-  if (qwen3) {
+  if (type.head_norms) {
     layer.query_norm = loading.rms_norm(self + "q_norm", info_.head_size, eps_);
     layer.key_norm = loading.rms_norm(self + "k_norm", info_.head_size, eps_);
   }

@@ -10,6 +10,8 @@
 
 namespace attend::models {
 
+struct LlamaType;
+
 class Llama {
  public:
   Llama(Loading& loading, const Member& config);
@@ -22,12 +24,12 @@ class Llama {
   struct Layer {
     RmsNorm attention_norm;
     Linear query, key, value, output;
-    std::optional<RmsNorm> query_norm, key_norm;  // Qwen3
+    std::optional<RmsNorm> query_norm, key_norm;
     RmsNorm norm;
     Linear gate, up, down;
   };
-  Layer read_layer(Loading& loading, std::int64_t n, const Member& config) const;
-  void read_windows(const Member& config);
+  Layer read_layer(Loading& loading, std::int64_t n, const LlamaType& type, const Member& config) const;
+  void read_windows(const LlamaType& type, const Member& config);
   Tensor attend_layer(const Layer& layer, const Batch& batch, const AttentionStep& step, const Tensor& x,
                       const RotaryAngles& angles) const;
 
