@@ -185,4 +185,14 @@ const char* attend_presets() {
   }();
   return list.c_str();
 }
+
+// The names of ExplainOptions but `text`, each with what is taken for it where a request has a text alone.
+const char* attend_defaults() {
+  static const std::string defaults = [] {
+    attend::Json out = attend::Json::parse(attend::made_json(attend::recipe_of({.text = "a"}).options));
+    out.erase("text");
+    return out.dump();
+  }();
+  return defaults.c_str();
+}
 }

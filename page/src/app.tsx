@@ -4,13 +4,13 @@ import type { Scale } from "./colour";
 import { paint, shareRgb } from "./colour";
 import { Controls } from "./controls";
 import { toClipboard } from "./copy";
-import type { Engine, Trace } from "./engine";
+import type { Engine, Request, Trace } from "./engine";
 import { at, gridOf, headsOf, isHidden, isMultiHead } from "./grid";
 import { lessons } from "./lessons";
 import type { Action, State } from "./state";
 import { firstState, fromHash, hashOf, reducer, selectionOf } from "./state";
 import { stepsOf } from "./steps";
-import { Legend } from "./steps/step";
+import { Signs } from "./steps/step";
 import type { Step, StepProps } from "./steps/step";
 
 function Thumbnail({ trace, head, scale }: { trace: Trace; head: number; scale: Scale }) {
@@ -77,8 +77,8 @@ function useKeys(steps: Step[], now: Step, dispatch: (action: Action) => void) {
 }
 
 // The hash follows the state, and the state a hash that the reader writes. A notebook's frame has no history to write to.
-function useHash(state: State, dispatch: (action: Action) => void) {
-  const hash = hashOf(state);
+function useHash(state: State, defaults: Request, dispatch: (action: Action) => void) {
+  const hash = hashOf(state, defaults);
   useEffect(() => {
     try {
       if (location.hash !== hash) history.replaceState(null, "", hash);
@@ -111,8 +111,7 @@ function Stage({ step, p, number }: { step: Step; p: StepProps; number: number }
       </header>
       {step.perHead && <Heads state={p.state} dispatch={p.dispatch} />}
       <div class={`stage ${step.id}`}>{step.stage(p)}</div>
-      {step.id !== "picture" && step.id !== "words" && <p class="key quiet"><i class="negative" /> below 0 <i class="positive" /> above 0</p>}
-      {(step.id === "softmax" || step.id === "context") && <Legend p={p} />}
+      {step.legend ? step.legend(p) : <Signs />}
     </main>
   );
 }
@@ -124,7 +123,7 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
   const step = steps.find(({ id }) => id === state.step) ?? steps[0]!;
   const p: StepProps = { state, trace, head: state.head, sel: selectionOf(state), dispatch };
   useKeys(steps, step, dispatch);
-  const hash = useHash(state, dispatch);
+  const hash = useHash(state, engine.defaults, dispatch);
   useEffect(() => { document.title = `${trace.made.text} - attention, step by step`; }, [trace]);
   const { presets } = engine;
   return (

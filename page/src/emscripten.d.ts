@@ -10,6 +10,7 @@ interface EngineModule {
   _free(at: number): void;
   _attend_explain(request: number): number;
   _attend_presets(): number;
+  _attend_defaults(): number;
   lengthBytesUTF8(text: string): number;
   stringToUTF8(text: string, at: number, size: number): void;
   UTF8ToString(at: number): string;

@@ -58,9 +58,11 @@ const requestJson = (request: Request): string => JSON.stringify(request).replac
 
 export class Engine {
   readonly presets: Preset[];
+  readonly defaults: Request; // what is taken for each option that a text is given without
 
   private constructor(private module: EngineModule) {
     this.presets = JSON.parse(module.UTF8ToString(module._attend_presets()));
+    this.defaults = parseRequest(module.UTF8ToString(module._attend_defaults()));
   }
 
   static async load(wasmBinary: Uint8Array): Promise<Engine> {

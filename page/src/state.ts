@@ -3,6 +3,7 @@ import type { Scale } from "./colour";
 import type { Engine, Request, Trace } from "./engine";
 import { EngineError, parseRequest } from "./engine";
 import { argmax, headsOf, logitsOf, rowOf } from "./grid";
+import { firstStep } from "./steps";
 
 // The places that a matrix' rows and columns stand for: queries i, keys j, numbers d of a query, key or value, numbers e
 // of an embedding, numbers c of the joined heads.
@@ -139,16 +140,13 @@ interface Place {
   j?: number;
 }
 
-// The URL's hash: names and values, as in the query of a URL. Words count from 1 there, heads from 0. Defaults are left out.
-const defaults: Request = {
-  second_text: null, seed: "123", embedding_size: 16, d_k: 24, d_v: 28, heads: 0, weights: "linear",
-  causal: false, positions: false, scale: true, window: null,
-};
-export const hashOf = ({ request, step, head, locked }: State): string => {
+// The URL's hash: names and values, as in the query of a URL. Words count from 1 there, heads from 0. Defaults, and the first
+// step, are left out.
+export const hashOf = ({ request, step, head, locked }: State, defaults: Request): string => {
   const fields = new URLSearchParams();
   for (const [name, value] of Object.entries(request))
     if (value !== undefined && value !== defaults[name as keyof Request]) fields.set(name, String(value));
-  if (step !== "picture") fields.set("step", step);
+  if (step !== firstStep) fields.set("step", step);
   if (head > 0) fields.set("head", String(head));
   if (locked.i !== undefined) fields.set("query", String(locked.i + 1));
   if (locked.j !== undefined) fields.set("key", String(locked.j + 1));
@@ -188,7 +186,7 @@ export const firstState = (engine: Engine, embedded: string, hash: string): Stat
     request: "trace" in answered && !isLinked ? requestOf(trace) : request,
     trace,
     error: "error" in answered ? answered.error : null,
-    step: place.step ?? "picture",
+    step: place.step ?? firstStep,
     head: headWithin(trace, place.head ?? 0),
     locked: within(trace, { i: place.i, j: place.j }),
     hovered: {},

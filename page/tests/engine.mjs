@@ -21,5 +21,6 @@ export async function load() {
   };
   // A tensor's numbers: a view of the module's memory, which the next request overwrites.
   const numbers = ({ shape, at }) => module.HEAPF32.subarray(at / 4, at / 4 + shape.reduce((product, size) => product * size, 1));
-  return { module, ask, numbers, presets: () => JSON.parse(module.UTF8ToString(module._attend_presets())) };
+  const listed = (list) => () => JSON.parse(module.UTF8ToString(module[`_attend_${list}`]()));
+  return { module, ask, numbers, presets: listed("presets"), defaults: listed("defaults") };
 }

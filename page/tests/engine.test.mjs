@@ -11,7 +11,7 @@ import { readNpz } from "./npz.mjs";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const command = process.env.ATTEND ?? `${root}build/release/attend`;
-const { module, ask, numbers, presets } = await load();
+const { module, ask, numbers, presets, defaults } = await load();
 
 // The command's own words for a request.
 function native({ preset, text, second_text, causal, positions, scale, ...rest }) {
@@ -67,6 +67,12 @@ test("it needs no file, no address and no eval", () => {
 test("every preset has the command's bits", () => {
   assert.equal(presets().length, 9);
   for (const { name } of presets()) expectNative({ preset: name });
+});
+
+test("the defaults are what a text alone is made with", () => {
+  expectNative({ text: "the cat" });
+  assert.deepEqual(ask({ text: "the cat" }).made, { text: "the cat", ...defaults() });
+  assert.deepEqual(ask({ text: "the cat", ...defaults() }).made, { text: "the cat", ...defaults() });
 });
 
 // A small generator, so that every run asks the same.

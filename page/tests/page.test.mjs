@@ -336,6 +336,7 @@ test("a link brings back what was seen", async () => {
   await page.locator(".heads button").nth(1).click();
   await page.locator(".matrix[data-name=scores] tbody tr").nth(3).locator("td[data-col='2']").click();
   const hash = new URL(page.url()).hash;
+  assert.equal(hash, "#text=the+cat+sat+on+the+mat&heads=2&step=scores&head=1&query=4&key=3"); // what is not the default
   const other = await opened(["another sentence"], { hash });
   assert.equal(await other.getByLabel("The sentence", { exact: true }).inputValue(), "the cat sat on the mat");
   assert.equal(await other.locator(".rail [aria-current]").textContent(), "5 Scores");

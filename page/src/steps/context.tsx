@@ -1,6 +1,6 @@
 import { at, fixed, gridOf, headsOf, isHidden, projectionColumn, rowOf } from "../grid";
 import { Term } from "../glossary";
-import { Heading, Products, Show, Sign, Word, key, productShapes, word } from "./step";
+import { Heading, Legend, Products, Show, Sign, Signs, Word, key, productShapes, word } from "./step";
 import type { Step } from "./step";
 
 export const context: Step = {
@@ -33,6 +33,7 @@ export const context: Step = {
       </>
     );
   },
+  legend: (p) => <><Signs /><Legend p={p} /></>,
   worked: (p) => {
     const values = gridOf(p.trace, "values", p.head);
     const weights = rowOf(gridOf(p.trace, "weights", p.head), p.sel.i);

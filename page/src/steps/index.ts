@@ -10,4 +10,5 @@ import { embeddings, positions, words } from "./words";
 
 const steps: Step[] = [picture, words, embeddings, positions, projections, scores, scale, mask, softmax, context, heads, output];
 
+export const firstStep = picture.id;
 export const stepsOf = (trace: Trace): Step[] => steps.filter(({ when }) => when?.(trace) ?? true);

@@ -58,6 +58,7 @@ export const picture: Step = {
       {p.state.before && <Before p={p} />}
     </>
   ),
+  legend: () => null,
   worked: (p) => {
     const entropy = entropyOf(p.trace, p.head)[p.sel.i]!;
     return (

@@ -1,7 +1,7 @@
 import { at, entropyOf, fixed, gridOf, isHidden, logitsOf } from "../grid";
 import { Term } from "../glossary";
 import { Before } from "./picture";
-import { Heading, Show, Sign, Word, key, word } from "./step";
+import { Heading, Legend, Show, Sign, Signs, Word, key, word } from "./step";
 import type { Step, StepProps } from "./step";
 
 const logitName = (p: StepProps): string => (p.trace.tensors.logits ? "logits" : "scaled_scores");
@@ -64,6 +64,7 @@ export const softmax: Step = {
       {p.state.before && <Before p={p} />}
     </>
   ),
+  legend: (p) => <><Signs /><Legend p={p} /></>,
   worked: (p) => (
     <>
       <Heading>weights(<Word>{word(p, p.sel.i)}</Word>, <Word>{key(p, p.sel.j)}</Word>): {isHidden(p.trace, p.sel.i, p.sel.j) ? "hidden" : fixed(at(gridOf(p.trace, "weights", p.head), p.sel.i, p.sel.j))}</Heading>

@@ -24,6 +24,7 @@ export interface Step {
   text: (p: StepProps) => ComponentChildren; // what happens, in words
   formula?: (p: StepProps) => { text: string; shapes: string };
   stage: (p: StepProps) => ComponentChildren; // the matrices
+  legend?: (p: StepProps) => ComponentChildren; // what their colours mean; default: <Signs />
   worked: (p: StepProps) => ComponentChildren; // how the selected number comes about
   exercise?: (p: StepProps) => ComponentChildren;
 }
@@ -76,6 +77,9 @@ export function Show({ p, name, cursor, rows, trace = p.trace, title }: ShowProp
     />
   );
 }
+
+// What the colours of numbers below and above 0 mean.
+export const Signs = () => <p class="key quiet"><i class="negative" /> below 0 <i class="positive" /> above 0</p>;
 
 // What the colours of weights mean, and the choice of their scale.
 export function Legend({ p }: { p: StepProps }) {

@@ -40,6 +40,7 @@ export const words: Step = {
       {isCross(p.trace) && p.trace.ids_2.length === 0 && <p>The second sequence is numbers, without words: x1 to x{p.trace.key_labels.length}.</p>}
     </>
   ),
+  legend: () => null,
   worked: (p) => {
     const id = p.trace.ids[p.sel.i]!;
     const same = p.trace.ids.filter((other) => other === id).length;
