@@ -13,9 +13,6 @@
 namespace attend::kernels {
 namespace {
 
-constexpr int value_vectors = Simd::value_vectors;  // team * value_vectors accumulators
-static_assert(value_vectors % 2 == 0);
-
 // Dot: of queries and keys, weights and values. ReadK, ReadV: how keys and values lie in memory. Cached: whether an L2
 // cache holds them.
 template <class Dot, class ReadK, class ReadV, bool Cached>

@@ -11,21 +11,6 @@
 namespace attend::kernels {
 namespace {
 
-// 64 keys and values in a form that the kernels read.
-struct Tile {
-  std::int64_t start;  // its first key
-  std::int64_t keys;   // that exist
-  bool ready = false;
-  const char* values = nullptr;  // in memory, a row every value_bytes
-  std::int64_t value_bytes = 0;
-  const float* k = nullptr;
-  std::int64_t k_row = 0;
-  const float* v = nullptr;  // [key or pair of keys][Dv]
-  std::int64_t v_row = 0;
-  bool checked = false;  // whether `finite` is known
-  bool finite = true;    // else v has 0 where the value is not finite, and repair() adds what is missing
-};
-
 template <class Dot>
 class Forward : ForwardRows {
  public:

@@ -1,5 +1,5 @@
-// The forward's query rows: panels of them side by side in the lanes of vectors, what each of them sees of a tile, what
-// is added to its scores, and its results. forward.h multiplies.
+// The forward's query rows: panels of them side by side in the lanes of vectors, what each of them sees of a tile of
+// keys and values, what is added to its scores, and its results. forward.h multiplies.
 #pragma once
 
 #include "kernels/score.h"
@@ -19,6 +19,21 @@ struct Panel {
   float* l;            // [width] sums of weights
   float* rounded_l;    // of the weights as the values are multiplied by them; l where these are not rounded
   Ranges ranges;       // [width]
+};
+
+// 64 keys and values in a form that the kernels read.
+struct Tile {
+  std::int64_t start;  // its first key
+  std::int64_t keys;   // that exist
+  bool ready = false;
+  const char* values = nullptr;  // in memory, a row every value_bytes
+  std::int64_t value_bytes = 0;
+  const float* k = nullptr;
+  std::int64_t k_row = 0;
+  const float* v = nullptr;  // [key or pair of keys][Dv]
+  std::int64_t v_row = 0;
+  bool checked = false;  // whether `finite` is known
+  bool finite = true;    // else v has 0 where the value is not finite, and repair() adds what is missing
 };
 
 // What of a panel and a tile of keys meets.

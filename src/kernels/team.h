@@ -9,6 +9,8 @@ namespace {
 
 constexpr int team = 4;  // rows that share a load of keys and values
 static_assert(lanes % team == 0 && tile_keys % lanes == 0);
+constexpr int value_vectors = Simd::value_vectors;  // team * value_vectors accumulators
+static_assert(value_vectors % 2 == 0);
 
 // Elements as f32 vectors, or as pairs of 16 bits.
 struct ReadF32 {
