@@ -130,9 +130,13 @@ KvCache::KvCache(const KvCache& other) : KvCache(other.B_, other.Hkv_, other.D_,
   exchange(std::make_shared<const State>(*now, now->length));  // of its own: each State's blocks count their holders
 }
 
-KvCache::KvCache(KvCache&& other) noexcept : KvCache(other.B_, other.Hkv_, other.D_, other.Dv_, other.dtype_) {
-  impl_ = other.impl_.exchange(nullptr);
-}
+KvCache::KvCache(KvCache&& other) noexcept
+    : B_(other.B_),
+      Hkv_(other.Hkv_),
+      D_(other.D_),
+      Dv_(other.Dv_),
+      dtype_(other.dtype_),
+      impl_(other.impl_.exchange(nullptr)) {}
 
 KvCache& KvCache::operator=(const KvCache& other) {
   return *this = KvCache(other);
