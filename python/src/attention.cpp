@@ -53,7 +53,7 @@ nb::object Call::run(const AttentionOptions& options, nb::handle given, Wanted w
     borrowed.emplace(function, "out", given);
   }
   const auto make_rows = [&](std::optional<Result>& rows) {
-    rows.emplace(q.kind(), with_last(queries, std::nullopt), queries.dtype() == DType::f64 ? DType::f64 : DType::f32);
+    rows.emplace(q.kind(), with_last(queries, std::nullopt), statistics_dtype(queries.dtype()));
   };
   if (wanted.lse || wanted.lse_low) make_rows(lse);
   if (wanted.lse_low) make_rows(lse_low);

@@ -14,7 +14,7 @@ namespace {
 
 AttentionSteps run_steps(const View& q, const View& k, const View& v, const AttentionOptions& options) {
   Problem p = Problem::check("attention_steps", q, k, v, options);
-  const DType dtype = statistics_dtype(q);
+  const DType dtype = statistics_dtype(q.dtype());
   const Dims pairs{p.B, p.H, p.Tq, p.Tk};
   // Pairs of different sequences are written by none.
   const auto tensor = [&](const Dims& shape) {
@@ -53,7 +53,7 @@ void run_into(const MutableView& out, const std::optional<MutableView>& lse, con
   check_output(function, "out", out, p.trim({p.B, p.H, p.Tq, p.Dv}), q.dtype());
   check_apart(function, "out", out, q, k, v, options);
   const auto check_rows = [&](const char* name, const MutableView& x) {
-    check_output(function, name, x, rows, statistics_dtype(q));
+    check_output(function, name, x, rows, statistics_dtype(q.dtype()));
     check_apart(function, name, x, q, k, v, options);
     if (overlap(out, x)) fail(ErrorCode::bad_value, function, "out and {} share memory", name);
   };
@@ -64,7 +64,7 @@ void run_into(const MutableView& out, const std::optional<MutableView>& lse, con
   }
   ResultViews to{with_axes(out, 4), {}};
   Tensor unwanted;  // the kernels write no lse_low alone
-  if (!lse && lse_low) unwanted = Tensor::uninitialized(rows, statistics_dtype(q));
+  if (!lse && lse_low) unwanted = Tensor::uninitialized(rows, statistics_dtype(q.dtype()));
   if (lse || lse_low) to.lse = with_axes(lse ? *lse : unwanted.view(), 3);
   if (lse_low) to.lse_low = with_axes(*lse_low, 3);
   compute_into(p, to);

@@ -54,7 +54,7 @@ void store_list(const std::optional<MutableView>& to, const std::vector<double>&
 
 void run(BackwardProblem& x, const AttentionGradientViews& to) {
   x.dq = with_axes(to.dq, 4), x.dk = with_axes(to.dk, 4), x.dv = with_axes(to.dv, 4);
-  const DType sums = statistics_dtype(x.forward.q);
+  const DType sums = statistics_dtype(x.forward.q.dtype());
   const bool in_place = to.dbias && to.dbias->dtype() == sums && is_aligned(*to.dbias);
   Tensor made;  // where dbias itself can't hold sums
   if (to.dbias && !in_place) made = Tensor::uninitialized(to.dbias->shape(), sums);
@@ -103,9 +103,9 @@ BackwardProblem BackwardProblem::check(const char* function, const View& dout, c
   const Dims results = p.trim({p.B, p.H, p.Tq, p.Dv}), rows = p.trim({p.B, p.H, p.Tq});
   check_kind(function, "dout", dout, results, q.dtype());
   check_kind(function, "out", out, results, q.dtype());
-  check_kind(function, "lse", lse, rows, statistics_dtype(q));
-  if (backward.dlse) check_kind(function, "dlse", *backward.dlse, rows, statistics_dtype(q));
-  if (backward.lse_low) check_kind(function, "lse_low", *backward.lse_low, rows, statistics_dtype(q));
+  check_kind(function, "lse", lse, rows, statistics_dtype(q.dtype()));
+  if (backward.dlse) check_kind(function, "dlse", *backward.dlse, rows, statistics_dtype(q.dtype()));
+  if (backward.lse_low) check_kind(function, "lse_low", *backward.lse_low, rows, statistics_dtype(q.dtype()));
   for (const TensorOption& option : tensor_options()) {
     if (!option.wanted || !(backward.*option.wanted) || options.*option.value) continue;
     fail(ErrorCode::bad_value, function, "d{} is wanted, but {} is not given", option.name, option.name);

@@ -36,8 +36,7 @@ class ReferenceBackward {
   void run(const Sequence& s, std::int64_t kv_head) {
     dk_.assign(static_cast<std::size_t>(s.Tk * p_.D), 0);
     dv_.assign(static_cast<std::size_t>(s.Tk * p_.Dv), 0);
-    const std::int64_t G = p_.H / p_.Hkv;
-    for (std::int64_t h = kv_head * G; h < (kv_head + 1) * G; ++h) {
+    for (std::int64_t h = kv_head * p_.G(); h < (kv_head + 1) * p_.G(); ++h) {
       const kernels::Head head = p_.head(s, h);
       for (std::int64_t i = 0; i < s.Tq; ++i) take_row(s, h, head, i);
     }

@@ -40,7 +40,7 @@ class BackwardRun {
       : x_(x),
         p_(x.forward),
         s_(s),
-        G_(p_.H / std::max<std::int64_t>(1, p_.Hkv)),
+        G_(p_.G()),
         scratch_(Tensor::uninitialized({s.workers * s.worker_bytes}, DType::u8)),
         sums_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, s.row_floats})),
         statistics_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, 3})),
@@ -273,7 +273,7 @@ BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
       divide_up(static_cast<std::int64_t>(s.target->backward.bytes(p.sizes(), features(x, decodes_some(p)))), 64) * 64;
   if (sums_bias(x)) {
     const Dims& steps = x.options.bias->strides();
-    s.bias_floats = p.H / std::max<std::int64_t>(1, p.Hkv) * (steps[2] == 0 ? 1 : p.Tq) * (steps[3] == 0 ? 1 : s.keys);
+    s.bias_floats = p.G() * (steps[2] == 0 ? 1 : p.Tq) * (steps[3] == 0 ? 1 : s.keys);
   }
   if (!x.options.distance_bias.empty()) s.distance_sums = std::ssize(x.options.distance_bias) / p.Hkv;
   const bool in_place =
@@ -281,7 +281,7 @@ BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
   s.row_floats = in_place ? 0 : divide_up(p.D, s.target->lanes) * s.target->lanes;
   if (!x.lse_low) s.sums_bytes = sum_rows_bytes(p);
   const std::int64_t rows = p.B * p.H * p.Tq,
-                     slopes = x.options.alibi_slopes.empty() ? 0 : p.H / std::max<std::int64_t>(1, p.Hkv);
+                     slopes = x.options.alibi_slopes.empty() ? 0 : p.G();
   s.scratch_bytes = s.workers * (s.worker_bytes + 4 * s.bias_floats + 8 * s.distance_sums) + s.sums_bytes +
                     rows * (4 * s.row_floats + 12) + std::ssize(s.items) * (8 + 8 * slopes) + list_bytes(x, s);
   return s;

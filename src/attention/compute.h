@@ -12,11 +12,6 @@
 
 namespace attend {
 
-// Of lse, and of sums: the dtype that goes with q's.
-inline DType statistics_dtype(const View& q) {
-  return q.dtype() == DType::f64 ? DType::f64 : DType::f32;
-}
-
 // A query row of the problem: where it stands in the results, and its steps.
 struct ReferenceRow {
   Sequence sequence;

@@ -55,7 +55,7 @@ bool all_see(const Problem& p, const Sequence& s, kernels::KeyRange keys) {
 std::vector<SharedRange> share_ranges(const Problem& p) {
   std::vector<SharedRange> list;
   std::map<std::tuple<std::int64_t, const void*, std::int64_t>, std::size_t> open;  // range, its last block, its end
-  const std::int64_t rows = p.H / std::max<std::int64_t>(1, p.Hkv) * p.Tq;
+  const std::int64_t rows = p.G() * p.Tq;
   for (std::int64_t n = 0; n < p.B; ++n) {
     const Sequence sequence = p.sequence(n);
     const KeyCut cut = cut_keys(p, sequence);
@@ -82,7 +82,7 @@ std::vector<SharedRange> share_ranges(const Problem& p) {
 
 // Training does not decode, so the fused path alone draws dropout.
 bool takes_decode(const Problem& p, const Sequence& s) {
-  return p.dropout.p == 0 && p.H / std::max<std::int64_t>(1, p.Hkv) * s.Tq <= decode_rows;
+  return p.dropout.p == 0 && p.G() * s.Tq <= decode_rows;
 }
 
 bool decodes_some(const Problem& p) {

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "attention/operands.h"
 #include "attention/problem.h"
 
@@ -40,7 +38,7 @@ kernels::Rules Problem::rules(const Sequence& s, std::int64_t h) const {
 }
 
 kernels::Sizes Problem::sizes() const {
-  return {H / std::max<std::int64_t>(1, Hkv), D, Dv, q.dtype(), k.dtype() == DType::i8};
+  return {G(), D, Dv, q.dtype(), k.dtype() == DType::i8};
 }
 
 kernels::Features Problem::features() const {
@@ -55,7 +53,7 @@ kernels::Features Problem::features() const {
 kernels::Head Problem::head(const Sequence& s, std::int64_t h) const {
   kernels::Head head;
   head.Tk = s.Tk, head.D = D, head.Dv = Dv;
-  const std::int64_t kv_head = h / (H / Hkv);
+  const std::int64_t kv_head = h / G();
   head.q = matrix_at(q, s.b, h, s.query_start);
   head.k = matrix_at(k, s.b, kv_head, s.key_start);
   if (key_panels && s.key_start % kernels::keys_together == 0) {
@@ -88,7 +86,7 @@ kernels::Group Problem::group(const Sequence& s, std::int64_t h) const {
 }
 
 kernels::Results Problem::results(const Sequence& s, std::int64_t h, const ResultViews& to) const {
-  const std::int64_t first = h * (H / Hkv);
+  const std::int64_t first = h * G();
   kernels::Results results{
       operand_at(to.out, s.b, first, s.query_start), operand_at(to.lse, s.b, first, s.query_start), {}, to.log2};
   if (to.lse_low) results.lse_low = operand_at(*to.lse_low, s.b, first, s.query_start);

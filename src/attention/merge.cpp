@@ -14,7 +14,7 @@ void check_part(const char* out_name, const View& out, const char* lse_name, con
   if (!is_floating(out.dtype())) {
     fail(ErrorCode::bad_dtype, "merge", "{} is {}, expected f32, f64, bf16 or f16", out_name, out.dtype());
   }
-  const DType statistics = out.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType statistics = statistics_dtype(out.dtype());
   if (lse.dtype() != statistics) {
     fail(ErrorCode::bad_dtype, "merge", "{} is {}, expected {} ({} is {})", lse_name, lse.dtype(), statistics, out_name,
          out.dtype());

@@ -29,7 +29,7 @@ AttentionPlan forward_plan(const Problem& p) {
   AttentionPlan plan;
   plan.path = s.path;
   plan.target = s.target ? s.target->name : "";
-  plan.tile_queries = s.path == Path::reference ? 1 : s.queries * (p.Hkv == 0 ? 0 : p.H / p.Hkv);
+  plan.tile_queries = s.path == Path::reference ? 1 : s.queries * p.G();
   plan.tile_keys = s.path == Path::reference ? p.Tk : kernels::tile_keys;
   plan.work_items = s.path == Path::reference ? element_count({p.B, p.H, p.Tq}) : s.items;
   if (s.path == Path::decode) plan.key_ranges = s.ranges;
@@ -57,7 +57,7 @@ AttentionPlan backward_plan(const Dims& q, const Dims& k, const Dims& v, DType d
     results[q.rank() - 1] = v[v.rank() - 1];
     rows = Dims(std::span(q.begin(), q.end() - 1));
   }
-  const View out = shaped(results, dtype), lse = shaped(rows, statistics_dtype(Q));
+  const View out = shaped(results, dtype), lse = shaped(rows, statistics_dtype(Q.dtype()));
   BackwardProblem x = BackwardProblem::check("plan_backward", out, Q, K, V, out, lse, options, backward);
   x.dq = with_axes(Q, 4);
   if (backward.dbias) x.sum_bias_in(shaped(options.bias->shape(), lse.dtype()));

@@ -70,6 +70,8 @@ struct Problem {
     return query_starts.empty() ? B : static_cast<std::int64_t>(query_starts.size()) - 1;
   }
   Sequence sequence(std::int64_t n) const;
+  // The query heads that share a key head.
+  std::int64_t G() const { return Hkv == 0 ? 0 : H / Hkv; }
   // Where its keys lie.
   KeyBlocks blocks_of(const Sequence& sequence) const;
   // The result's shape without the leading axes that the arguments do not have.

@@ -55,7 +55,7 @@ std::int64_t count_items(const Problem& p, const Schedule& s, std::int64_t queri
 // The queries of each head in a work item, so that the group's rows fill whole panels.
 std::int64_t queries_per_item(const Problem& p, const kernels::Target& target, std::int64_t rows) {
   const std::int64_t panel = target.panel_rows;
-  const std::int64_t G = p.H / p.Hkv;
+  const std::int64_t G = p.G();
   const std::int64_t queries = std::max<std::int64_t>(1, std::max(panel, rows / panel * panel) / G);
   return queries < panel || G == 1 ? queries : queries / target.lanes * target.lanes;
 }
@@ -63,7 +63,7 @@ std::int64_t queries_per_item(const Problem& p, const kernels::Target& target, s
 void cut_fused(const Problem& p, Schedule& s) {
   const kernels::Target& target = *s.target;
   const double row = static_cast<double>(p.D) + static_cast<double>(p.Dv);
-  check_scratch(p, row * static_cast<double>(std::max(p.H / p.Hkv, most_rows)));
+  check_scratch(p, row * static_cast<double>(std::max(p.G(), most_rows)));
   std::int64_t rows = std::clamp<std::int64_t>(panel_bytes / 4 / (p.D + p.Dv), target.panel_rows, most_rows);
   s.queries = queries_per_item(p, target, rows);
   const auto too_few = [&](std::int64_t queries) {
@@ -75,7 +75,7 @@ void cut_fused(const Problem& p, Schedule& s) {
   }
   const std::int64_t longest = std::max<std::int64_t>(1, longest_sequence(p, s)), beyond = longest - s.queries;
   // Few rows beyond the first item join it: in one of their own they would fetch all keys and values again.
-  const bool joins = beyond * (p.H / p.Hkv) <= target.lanes && !too_few(longest);
+  const bool joins = beyond * p.G() <= target.lanes && !too_few(longest);
   if (beyond <= 0 || joins) s.queries = longest;
   s.items = count_items(p, s, s.queries);
   s.workers = static_cast<int>(std::clamp<std::int64_t>(s.items, 1, s.workers));

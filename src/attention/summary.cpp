@@ -130,8 +130,8 @@ SummaryProblem SummaryProblem::check(const char* function, const View& q, const 
   Problem& p = x.forward;
   p.v = p.k.slice(3, 0, 0), p.Dv = 0;
   const Dims all_rows = p.trim({p.B, p.H, p.Tq});
-  if (lse) check_kind(function, "lse", *lse, all_rows, statistics_dtype(q));
-  if (lse_low) check_kind(function, "lse_low", *lse_low, all_rows, statistics_dtype(q));
+  if (lse) check_kind(function, "lse", *lse, all_rows, statistics_dtype(q.dtype()));
+  if (lse_low) check_kind(function, "lse_low", *lse_low, all_rows, statistics_dtype(q.dtype()));
   if (lse_low && !lse) fail(ErrorCode::bad_value, function, "lse_low is given without lse");
   x.has_distance = options.offset.has_value();
   if (!x.has_distance) {
@@ -249,7 +249,7 @@ Tensor attention_weights_of(const View& pairs, const View& q, const View& k, con
   return with_memory(function, q, k, [&] {
     const Problem p = Problem::check(function, q, k, k, options);
     const std::vector<Pair> list = check_pairs(function, pairs, p);
-    Tensor result(p.trim({p.B, p.H, std::ssize(list)}), statistics_dtype(q));
+    Tensor result(p.trim({p.B, p.H, std::ssize(list)}), statistics_dtype(q.dtype()));
     const MutableView to = result.view().reshape({p.B * p.H, std::ssize(list)});
     for (auto first = list.begin(); first != list.end();) {
       const std::pair tile_at = first->tile();

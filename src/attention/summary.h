@@ -53,7 +53,7 @@ struct SummaryProblem {
                               const std::optional<Range>& queries = {}, const std::optional<Range>& keys = {});
   // How many of a row's largest weights are wanted. Throws Error for more, and for more keys, than can be listed.
   void want_top(const char* function, std::int64_t count);
-  DType dtype() const { return forward.q.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+  DType dtype() const { return statistics_dtype(forward.q.dtype()); }
   // Whether the distance of a query and a key is known: nobody guesses the offset.
   bool has_distance = false;
   // The blocks of a map of a sequence [R,C], without its memory.

@@ -155,7 +155,7 @@ class SummaryRun {
   void* scratch_of(int worker) { return static_cast<std::byte*>(scratch_.raw()) + worker * s_.worker_bytes; }
 
   kernels::SummaryGroup head_of(const Sequence& sequence, std::int64_t h) const {
-    const std::int64_t G = p_.H / p_.Hkv;
+    const std::int64_t G = p_.G();
     kernels::SummaryGroup group{.forward = p_.group(sequence, h / G), .head = h % G};
     group.forward.features = features(x_, takes_decode(p_, sequence));
     return group;

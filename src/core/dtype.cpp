@@ -91,6 +91,9 @@ std::string_view name_of(DType dtype) {
 bool is_floating(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::bf16 || dtype == DType::f16;
 }
+DType statistics_dtype(DType dtype) {
+  return dtype == DType::f64 ? DType::f64 : DType::f32;
+}
 
 BF16::BF16(float value) : bits(bfloat_of_float(value)) {}
 BF16::operator float() const {

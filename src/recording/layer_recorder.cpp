@@ -65,7 +65,7 @@ LayerRecorder::LayerRecorder(const RecordOptions& options, const RecordCall& cal
     std::iota(layer_.heads.begin(), layer_.heads.end(), 0);
   }
   if (attention.offset && call.kind == "self") level_ = attention.offset->resolve(q[2], k[2]);
-  numbers_dtype_ = dtype == DType::f64 ? DType::f64 : DType::f32;
+  numbers_dtype_ = statistics_dtype(dtype);
   const Dims rows{q[0], q[1], 0};
   const auto make = [&](const Dims& shape, DType of) { return Growing(shape, of, options.grows); };
   lse_ = make(rows, numbers_dtype_), lse_low_ = make(rows, numbers_dtype_);

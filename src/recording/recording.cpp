@@ -54,7 +54,7 @@ std::string tensor_name(std::int64_t layer, std::string_view name) {
 }
 
 std::vector<LayerTensor> tensors_of(const RecordedLayer& x) {
-  const DType dtype = x.dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType dtype = statistics_dtype(x.dtype);
   const std::int64_t B = x.batch, H = std::ssize(x.heads);
   const Dims rows{B, H, x.queries}, top{B, H, x.queries, x.top}, keys{B, H, x.keys};
   const Dims map{B, H, x.row_blocks, x.column_blocks};
@@ -233,7 +233,7 @@ Tensor Recording::weights(std::int64_t layer, std::int64_t item, std::int64_t nu
          x.name, "keep_qk");
   }
   const Range rows = check_range("queries", queries, x.queries), columns = check_range("keys", keys, x.keys);
-  const DType dtype = x.dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType dtype = statistics_dtype(x.dtype);
   Tensor weights({rows.end - rows.begin, columns.end - columns.begin}, dtype);
   for (std::size_t n = 0; n < x.calls.size(); ++n) {
     const RecordedCall& call = x.calls[n];
