@@ -36,8 +36,7 @@ struct RecordOptions {
 struct RecordedCall {
   Range queries, keys;
   double scale = 1;
-  bool causal = false;
-  Window window = {};
+  Window window = {};                       // a right side of 0 is causal
   std::optional<std::int64_t> offset = {};  // query queries.begin + i is level with key keys.begin + i + offset
   double softcap = 0;
   std::vector<std::string> tensors = {};  // the names of the options that were tensors

@@ -13,7 +13,7 @@ namespace attend {
 namespace {
 
 AttentionSteps run_steps(const View& q, const View& k, const View& v, const AttentionOptions& options) {
-  Problem p = Problem::check("attention_steps", q, k, v, options);
+  const Problem p = Problem::check("attention_steps", q, k, v, options);
   const DType dtype = statistics_dtype(q.dtype());
   const Dims pairs{p.B, p.H, p.Tq, p.Tk};
   // Pairs of different sequences are written by none.
@@ -28,13 +28,13 @@ AttentionSteps run_steps(const View& q, const View& k, const View& v, const Atte
   const std::int64_t panels = p.Tk / together;
   const View whole = p.k.slice(2, 0, panels * together).reshape({p.B, p.Hkv, panels, together, p.D});
   const Tensor key_panels = whole.transpose(3, 4).to(DType::f64), values = p.v.to(DType::f64);
-  p.key_panels = key_panels.data<double>(), p.v = values;
   const MutableView scores = out.scores.view().reshape(pairs), scaled_scores = out.scaled_scores.view().reshape(pairs),
                     logits = out.logits.view().reshape(pairs), weights = out.weights.view().reshape(pairs),
                     context = out.context.view().reshape({p.B, p.H, p.Tq, p.Dv}),
                     lse = out.lse.view().reshape({p.B, p.H, p.Tq});
   if (!p.query_starts.empty()) logits.copy_from(Tensor::from({1}, {-INFINITY}).view().broadcast_to(pairs));
-  for_each_row(p, reference_schedule(p, ""), [&](const ReferenceRow& row) {
+  const Problem doubles = p.with_doubles(key_panels.data<double>(), values);
+  for_each_row(doubles, reference_schedule(p, ""), [&](const ReferenceRow& row) {
     row.store(scores, row.steps.scores, true);
     row.store(scaled_scores, row.steps.scaled_scores, true);
     row.store(logits, row.steps.logits, true);

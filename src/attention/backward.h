@@ -20,7 +20,7 @@ struct OptionGradients {
 };
 
 struct BackwardProblem {
-  Problem forward;
+  const Problem forward;
   View dout, out;                     // [B,H,Tq,Dv]
   View lse;                           // [B,H,Tq]
   std::optional<View> lse_low, dlse;  // [B,H,Tq]

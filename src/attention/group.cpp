@@ -30,7 +30,6 @@ kernels::Rules Problem::rules(const Sequence& s, std::int64_t h) const {
   return {.scale = scale,
           .softcap = softcap,
           .offset = s.offset,
-          .causal = causal,
           .window_left = window.left,
           .window_right = window.right,
           .key_length = s.key_length,

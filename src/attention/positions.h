@@ -8,6 +8,11 @@
 
 namespace attend {
 
+// Which keys causal and window leave to a query: a window, of which causal is a right side of 0.
+inline Window visible_window(const AttentionOptions& options) {
+  return {options.window.left, options.causal ? 0 : options.window.right};
+}
+
 // Checks the arguments as attention() does, with messages of `function`. The rules of each batch item.
 std::vector<kernels::Rules> check_positions(const char* function, const View& q, const View& k, const View& v,
                                             const AttentionOptions& options);

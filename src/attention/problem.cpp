@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "attention/positions.h"
 #include "attention/tensor_options.h"
@@ -78,12 +79,11 @@ void check_numbers(const char* function, Problem& p, const AttentionOptions& opt
   if (!(p.dropout.p >= 0 && p.dropout.p < 1)) {
     fail(ErrorCode::bad_value, function, "dropout p is {}, expected 0 <= p < 1", p.dropout.p);
   }
-  p.causal = options.causal;
-  p.window = options.window;
-  for (std::int64_t* side : {&p.window.left, &p.window.right}) {
-    if (*side < -1) fail(ErrorCode::bad_value, function, "window side {}, expected -1 (open) or more", *side);
+  for (const std::int64_t side : {options.window.left, options.window.right})
+    if (side < -1) fail(ErrorCode::bad_value, function, "window side {}, expected -1 (open) or more", side);
+  p.window = visible_window(options);
+  for (std::int64_t* side : {&p.window.left, &p.window.right})
     if (*side > largest_position) *side = -1;  // farther than any two positions are apart
-  }
 }
 
 std::vector<double> per_head(const char* function, const char* name, const std::optional<View>& x, const Problem& p) {
@@ -165,8 +165,7 @@ void check_sequences(const char* function, Problem& p, const AttentionOptions& o
 }
 
 void check_offset(const char* function, Problem& p, const AttentionOptions& options) {
-  const bool positional =
-      p.causal || p.window.left >= 0 || p.window.right >= 0 || p.distance_bias || !p.alibi_slopes.empty();
+  const bool positional = p.window.left >= 0 || p.window.right >= 0 || p.distance_bias || !p.alibi_slopes.empty();
   p.offset = options.offset.value_or(Offset::top_left());
   if (!positional && !options.offset) return;
   // Without lengths and starts all sequences are alike.
@@ -241,6 +240,24 @@ Problem Problem::slice_rows(std::int64_t begin, std::int64_t end) const {
     if (*x) *x = (*x)->slice(2, begin, end);
   if (distance_bias) part.distance_bias = distance_bias->slice(2, begin, end);
   return part;
+}
+
+Problem Problem::without_values() const {
+  Problem part = *this;
+  part.v = k.slice(3, 0, 0), part.Dv = 0;
+  return part;
+}
+
+Problem Problem::with_doubles(const double* panels, const View& values) const {
+  Problem same = *this;
+  same.key_panels = panels, same.v = values;
+  return same;
+}
+
+Problem Problem::in_blocks(int axes, const View& keys, const View& values, std::vector<KeyBlocks> all) const {
+  Problem same = *this;
+  same.rank = axes, same.k = keys, same.v = values, same.blocks = std::move(all);
+  return same;
 }
 
 KeyBlocks Problem::blocks_of(const Sequence& s) const {

@@ -55,16 +55,22 @@ struct Problem {
   std::int64_t rows_before = 0, rows_after = 0;  // queries that slice_rows() left out
   double scale = 1;
   double softcap = 0;
-  bool causal = false;
-  Window window;
+  Window window;  // causal is a right side of 0
   Dropout dropout;
 
   // Throws Error; `function` is the name that its messages begin with. `v` may be k itself: there are no values.
   static Problem check(const char* function, const View& q, const View& k, const View& v,
                        const AttentionOptions& options);
 
+  // A problem is complete once it is checked. What differs in a part is another problem:
   // The queries [begin, end) alone, where they stand. Not with query_starts.
   Problem slice_rows(std::int64_t begin, std::int64_t end) const;
+  // Without values, Dv = 0: what it gives is lse.
+  Problem without_values() const;
+  // Keys and values in double, which the plain path makes again for each query otherwise.
+  Problem with_doubles(const double* key_panels, const View& v) const;
+  // Keys and values that lie in blocks, of whose dtype and strides the views are; `rank` axes in the arguments.
+  Problem in_blocks(int rank, const View& k, const View& v, std::vector<KeyBlocks> blocks) const;
 
   std::int64_t sequences() const {
     return query_starts.empty() ? B : static_cast<std::int64_t>(query_starts.size()) - 1;

@@ -12,13 +12,6 @@ namespace attend {
 
 namespace {
 
-// The forward without values: what it gives is lse.
-Problem sums_problem(const Problem& p) {
-  Problem sums = p;
-  sums.v = p.v.slice(3, 0, 0), sums.Dv = 0;
-  return sums;
-}
-
 // f32, at any address.
 bool is_coarse_row(const View& lse, std::int64_t b, std::int64_t h, float magnitude) {
   const auto at = operand_at(lse, b, h, 0);
@@ -42,7 +35,7 @@ bool is_coarse(const View& lse, float magnitude) {
 }
 
 void sum_rows(const Problem& p, const MutableView& statistics) {
-  const Problem sums = sums_problem(p);
+  const Problem sums = p.without_values();
   const Schedule schedule = make_schedule(sums);
   Tensor scratch = Tensor::uninitialized({schedule.scratch_bytes()}, DType::u8);
   const auto column = [&](std::int64_t n) { return statistics.slice(3, n, n + 1).reshape({p.B, p.H, p.Tq}); };
@@ -51,7 +44,7 @@ void sum_rows(const Problem& p, const MutableView& statistics) {
 }
 
 std::int64_t sum_rows_bytes(const Problem& p) {
-  return std::max<std::int64_t>(1, make_schedule(sums_problem(p)).scratch_bytes());
+  return std::max<std::int64_t>(1, make_schedule(p.without_values()).scratch_bytes());
 }
 
 }  // namespace attend

@@ -97,7 +97,7 @@ std::vector<std::int64_t> longest_first(const Problem& p, const Schedule& s) {
 }
 
 // Items count through the heads of a sequence, and in each through its blocks of queries: from the last one on, which
-// sees most keys where the problem is causal.
+// sees most keys where later ones are hidden.
 void run_fused(const Problem& p, const Schedule& s, const ResultViews& to, char* scratch) {
   const std::vector<std::int64_t> order = longest_first(p, s);
   std::vector<std::int64_t> first_item;  // of each sequence in that order, where they differ
@@ -116,7 +116,7 @@ void run_fused(const Problem& p, const Schedule& s, const ResultViews& to, char*
     const std::int64_t within = item - (first_item.empty() ? at * each : first_item[static_cast<std::size_t>(at)]);
     const Sequence sequence = p.sequence(order.empty() ? at : order[static_cast<std::size_t>(at)]);
     const std::int64_t blocks = divide_up(sequence.Tq, s.queries);
-    const std::int64_t block = p.causal ? blocks - 1 - within % blocks : within % blocks;
+    const std::int64_t block = p.window.right >= 0 ? blocks - 1 - within % blocks : within % blocks;
     const std::int64_t first = block * s.queries;
     const std::int64_t head = within / blocks;
     return kernels::ForwardItem{p.group(sequence, head), p.results(sequence, head, to), first,

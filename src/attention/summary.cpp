@@ -126,25 +126,24 @@ std::vector<Pair> check_pairs(const char* function, const View& pairs, const Pro
 SummaryProblem SummaryProblem::check(const char* function, const View& q, const View& k, const std::optional<View>& lse,
                                      const std::optional<View>& lse_low, const AttentionOptions& options,
                                      const std::optional<Range>& queries, const std::optional<Range>& keys) {
-  SummaryProblem x{Problem::check(function, q, k, k, options), {}, {}, {}, {}, {}};
-  Problem& p = x.forward;
-  p.v = p.k.slice(3, 0, 0), p.Dv = 0;
+  const Problem p = Problem::check(function, q, k, k, options).without_values();
   const Dims all_rows = p.trim({p.B, p.H, p.Tq});
   if (lse) check_kind(function, "lse", *lse, all_rows, statistics_dtype(q.dtype()));
   if (lse_low) check_kind(function, "lse_low", *lse_low, all_rows, statistics_dtype(q.dtype()));
   if (lse_low && !lse) fail(ErrorCode::bad_value, function, "lse_low is given without lse");
+  const Range rows = check_range(function, "queries", queries, p.Tq), kept = rows_kept(p, rows);
+  const bool whole = kept.end - kept.begin == p.Tq;
+  SummaryProblem x{whole ? p : p.slice_rows(kept.begin, kept.end), {}, {}, {}, {}, {}};
   x.has_distance = options.offset.has_value();
   if (!x.has_distance) {
     x.has_distance = true;
     for (std::int64_t n = 0; n < p.sequences(); ++n) x.has_distance &= p.sequence(n).Tq == p.sequence(n).Tk;
   }
-  const Range rows = check_range(function, "queries", queries, p.Tq), kept = rows_kept(p, rows);
   x.keys = check_range(function, "keys", keys, p.Tk);
   x.queries = {rows.begin - kept.begin, rows.end - kept.begin};
   const auto slice = [&](const View& all) { return with_axes(all, 3).slice(2, kept.begin, kept.end); };
   if (lse) x.lse = slice(*lse);
   if (lse_low) x.lse_low = slice(*lse_low);
-  if (kept.end - kept.begin < p.Tq) p = p.slice_rows(kept.begin, kept.end);
   return x;
 }
 

@@ -28,7 +28,7 @@ struct SummaryViews {
 };
 
 struct SummaryProblem {
-  Problem forward;
+  const Problem forward;
   std::optional<View> lse, lse_low;  // [B,H,Tq]
   Range queries, keys;               // the part that is looked at, along the axes of q and k
   std::int64_t top = 0;              // of top_keys

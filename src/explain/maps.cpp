@@ -1,6 +1,7 @@
 // What of a trace every form shows alike: the names of its words, its maps, which pairs are visible.
 #include <map>
 
+#include "attention/positions.h"
 #include "core/message.h"
 #include "core/utf8.h"
 #include "explain/recipe.h"
@@ -48,12 +49,9 @@ std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::
 }
 
 std::pair<std::int64_t, std::int64_t> visible_keys(const Trace& trace, std::int64_t i) {
-  const AttentionOptions options = attention_options(trace);
-  const kernels::KeyRange keys = kernels::visible_keys({.causal = options.causal,
-                                                        .window_left = options.window.left,
-                                                        .window_right = options.window.right,
-                                                        .key_length = trace.keys.size(-2)},
-                                                       i);
+  const Window window = visible_window(attention_options(trace));
+  const kernels::KeyRange keys = kernels::visible_keys(
+      {.window_left = window.left, .window_right = window.right, .key_length = trace.keys.size(-2)}, i);
   return {keys.lo, keys.hi};
 }
 

@@ -363,8 +363,7 @@ class Backward : public BackwardRows, public InScratch {
   const std::int64_t q_steps_ = (g_.sizes.D + Dot::pair - 1) / Dot::pair;
   const std::int64_t v_steps_ = (g_.sizes.Dv + Dot::pair - 1) / Dot::pair;
   // Whether some pair may be hidden, so that what is not finite needs care.
-  const bool hides_ = g_.rules.causal || g_.rules.window_left >= 0 || g_.rules.window_right >= 0 || g_.features.mask ||
-                      has_biases(g_.features);
+  const bool hides_ = has_window(g_.rules) || g_.features.mask || has_biases(g_.features);
   WeightTile<Dot> tile_{g_, group.keys_begin, group.keys_end};
   std::int64_t bytes_ = 0;
   float *vt_ = nullptr, *k_copy_ = nullptr, *dk_ = nullptr, *dv_ = nullptr;

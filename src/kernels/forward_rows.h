@@ -120,8 +120,7 @@ class ForwardRows {
 
   // What each tile asks for again, and finds without a division. Where all rows are alike there is no need of any.
   void find_rows(Panel& panel) {
-    const bool ranged = g_.rules.causal || g_.rules.window_left >= 0 || g_.rules.window_right >= 0;
-    if (!ranged && !mask_rows_ && !bias_rows_ && !draws_ && !slopes_) {
+    if (!has_window(g_.rules) && !mask_rows_ && !bias_rows_ && !draws_ && !slopes_) {
       for (std::int64_t lane = 0; lane < width; ++lane) panel.ranges.add(lane, {0, g_.rules.key_length});
       return;
     }

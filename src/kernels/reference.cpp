@@ -28,7 +28,6 @@ bool visible(const Head& head, std::int64_t i, std::int64_t j) {
   const Rules& rules = head.rules;
   const std::int64_t level = i + rules.offset;
   if (j >= rules.key_length) return false;
-  if (rules.causal && j > level) return false;
   if (rules.window_left >= 0 && j < level - rules.window_left) return false;
   if (rules.window_right >= 0 && j > level + rules.window_right) return false;
   if (head.bias.data && element(head.bias, i, j) == -infinity) return false;

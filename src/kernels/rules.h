@@ -11,10 +11,9 @@ namespace attend::kernels {
 // All that decides on the pairs of one query head, or of the query heads that share one key head, but for tensors.
 struct Rules {
   double scale = 1;
-  double softcap = 0;       // 0: none
-  std::int64_t offset = 0;  // query i is level with key i + offset
-  bool causal = false;
-  std::int64_t window_left = -1;  // keys before and after the level one; -1: open
+  double softcap = 0;             // 0: none
+  std::int64_t offset = 0;        // query i is level with key i + offset
+  std::int64_t window_left = -1;  // keys before and after the level one; -1: open. Causal: none after it
   std::int64_t window_right = -1;
   std::int64_t key_length = 0;  // keys from here on do not exist, and are never read
   Dropout dropout = {};
@@ -27,13 +26,17 @@ struct KeyRange {
 
 namespace {
 
-// The keys that lengths, causal and window leave to some query of [first, last). Both ends rise with the query, so that
+// Whether some query may not see all keys that exist.
+inline bool has_window(const Rules& rules) {
+  return rules.window_left >= 0 || rules.window_right >= 0;
+}
+
+// The keys that lengths and window leave to some query of [first, last). Both ends rise with the query, so that
 // the first one decides where they begin and the last one where they end.
 inline KeyRange visible_keys(const Rules& rules, std::int64_t first, std::int64_t last) {
   const std::int64_t first_level = first + rules.offset, last_level = last - 1 + rules.offset;
   KeyRange keys{0, rules.key_length};
   if (rules.window_left >= 0 && first_level > rules.window_left) keys.lo = first_level - rules.window_left;
-  if (rules.causal && last_level + 1 < keys.hi) keys.hi = last_level + 1;
   if (rules.window_right >= 0 && last_level + rules.window_right + 1 < keys.hi) {
     keys.hi = last_level + rules.window_right + 1;
   }

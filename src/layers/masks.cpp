@@ -212,7 +212,8 @@ JoinedOptions join_masks(const MultiHeadAttentionCall& call, const View& q, cons
   if (masks.conditions.empty() && masks.biases.empty() && appended == 0) return joined;
 
   AttentionOptions& options = joined.options;
-  const bool ranged = options.causal || options.window.left >= 0 || options.window.right >= 0;
+  const Window window = visible_window(options);
+  const bool ranged = window.left >= 0 || window.right >= 0;
   const bool limited = appended > 0 && (ranged || options.key_lengths);
   const bool by_distance = appended > 0 && (options.distance_bias || options.alibi_slopes);
   const bool new_mask = limited || !masks.conditions.empty() || (appended > 0 && options.mask);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "attention/positions.h"
 #include "core/axes.h"
 
 namespace attend {
@@ -41,16 +42,14 @@ bool same_numbers(const RecordedCall& a, const RecordedCall& b) {
   const auto level = [](const RecordedCall& x) {
     return x.offset ? std::optional(x.keys.begin + *x.offset - x.queries.begin) : std::nullopt;
   };
-  return a.scale == b.scale && a.causal == b.causal && a.window.left == b.window.left &&
-         a.window.right == b.window.right && a.softcap == b.softcap && a.tensors == b.tensors &&
-         a.keys.begin == b.keys.begin && level(a) == level(b);
+  return a.scale == b.scale && a.window.left == b.window.left && a.window.right == b.window.right &&
+         a.softcap == b.softcap && a.tensors == b.tensors && a.keys.begin == b.keys.begin && level(a) == level(b);
 }
 
 // Later keys must be hidden from the queries of `last`, or there be none.
 bool hides_later_keys(const RecordedCall& last, const RecordedCall& next) {
   if (last.keys.end == next.keys.end) return true;
-  const bool hides = last.causal || last.window.right == 0;
-  return hides && last.offset &&
+  return last.window.right == 0 && last.offset &&
          last.queries.end - last.queries.begin + *last.offset <= last.keys.end - last.keys.begin;
 }
 
@@ -65,7 +64,7 @@ View part_of(const View& x, std::int64_t item, std::int64_t head) {
 }  // namespace
 
 KeptCall keep_call(const AttentionOptions& options, const Range& queries, const Range& keys, double scale, bool keep) {
-  KeptCall kept{{queries, keys, scale, options.causal, options.window, {}, options.softcap}, {}};
+  KeptCall kept{{queries, keys, scale, visible_window(options), {}, options.softcap}, {}};
   if (options.offset) {
     kept.call.offset = options.offset->resolve(queries.end - queries.begin, keys.end - keys.begin);
   }
@@ -108,7 +107,7 @@ bool extend(KeptCall& last, const KeptCall& next) {
 }
 
 AttentionOptions options_of(const RecordedCall& call, const TensorMap& tensors, std::int64_t item, std::int64_t head) {
-  AttentionOptions options{.scale = call.scale, .causal = call.causal, .window = call.window};
+  AttentionOptions options{.scale = call.scale, .window = call.window};
   if (call.offset) options.offset = Offset(*call.offset);
   options.softcap = call.softcap;
   for (const TensorOption& option : tensor_options()) {

@@ -6,6 +6,7 @@
 
 #include "attend/threads.h"
 #include "attention/compute.h"
+#include "attention/positions.h"
 #include "core/divide_up.h"
 #include "core/message.h"
 #include "recording/recording.h"
@@ -39,7 +40,8 @@ Tensor make_zeros(const Dims& shape, DType dtype) {
 
 bool hides_nothing(const AttentionOptions& options) {
   const auto tensors = tensor_options();
-  return !options.causal && options.window.left < 0 && options.window.right < 0 &&
+  const Window window = visible_window(options);
+  return window.left < 0 && window.right < 0 &&
          std::none_of(tensors.begin(), tensors.end(), [&](const TensorOption& x) { return options.*x.value; });
 }
 
@@ -107,7 +109,7 @@ CallPlace LayerRecorder::place(const Dims& q, const Dims& k, const AttentionOpti
          "layer {} has {} queries and {} keys; further ones have keys {} to {}: they do not continue it", layer_.name,
          before, layer_.keys, place.keys.begin, place.keys.begin + k[2]);
   }
-  if (place.key_count < k[2] && !options.causal && options.window.right != 0 &&
+  if (place.key_count < k[2] && visible_window(options).right != 0 &&
       !(options.mask && all_hidden(*options.mask, place.key_count)) && !options.key_lengths) {
     fail(ErrorCode::bad_value, function, "layer {}: keys after the last query's own are visible", layer_.name);
   }

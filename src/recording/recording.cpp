@@ -199,7 +199,6 @@ std::vector<Range> Recording::visible_keys(std::int64_t layer) const {
   std::vector<Range> visible;
   for (const RecordedCall& call : at(layer).calls) {
     const kernels::Rules rules{.offset = call.offset.value_or(0),
-                               .causal = call.causal,
                                .window_left = call.window.left,
                                .window_right = call.window.right,
                                .key_length = call.keys.end - call.keys.begin};

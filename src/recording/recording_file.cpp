@@ -29,7 +29,6 @@ json to_json(const Range& range) {
 
 json to_json(const RecordedCall& call) {
   json out = {{"queries", to_json(call.queries)}, {"keys", to_json(call.keys)}, {"scale", call.scale}};
-  if (call.causal) out["causal"] = true;
   if (call.window.left >= 0 || call.window.right >= 0) out["window"] = {call.window.left, call.window.right};
   if (call.offset) out["offset"] = *call.offset;
   if (call.softcap != 0) out["softcap"] = call.softcap;
@@ -76,8 +75,8 @@ Range read_range(const Member& from, std::int64_t size) {
 RecordedCall read_call(const Member& from, const RecordedLayer& layer) {
   RecordedCall call{read_range(from["queries"], layer.queries), read_range(from["keys"], layer.keys),
                     from["scale"].number()};
-  if (from.has("causal")) call.causal = from["causal"].truth();
   if (from.has("window")) std::tie(call.window.left, call.window.right) = from["window"].two(-1);
+  if (from.has("causal") && from["causal"].truth()) call.window.right = 0;  // as older files say it
   if (from.has("offset")) call.offset = from["offset"].whole(-Member::most);
   if (from.has("softcap")) call.softcap = from["softcap"].number();
   if (from.has("tensors")) call.tensors = from["tensors"].texts();

@@ -1,9 +1,12 @@
 // docs/numerics.md says when two calls give the same bits: each claim, once.
+#include <fmt/format.h>
 #include <tbb/global_control.h>
 #include <tbb/task_arena.h>
 
 #include <functional>
+#include <tuple>
 
+#include "attention/problem.h"
 #include "tests/expect.h"
 
 namespace attend {
@@ -268,6 +271,35 @@ TEST(Bits, F16IsF32RoundedOnce) {
     const auto wide = [](const Tensor& x) { return x.view().to(DType::f32); };
     const AttentionResult result = attention(wide(call.q), wide(call.k), wide(call.v));
     expect_same_result(call.run(), {result.out.view().to(DType::f16), result.lse.clone()}, std::to_string(Tq));
+  }
+}
+
+// One problem: the same work in the same order, and so the same bits.
+TEST(Bits, CausalIsAWindowWithoutLaterKeys) {
+  for (const DType dtype : dtypes) {
+    for (const std::int64_t queries : {1, 3, 70, 300}) {  // decoded and not
+      for (const std::int64_t left : {-1, 20}) {
+        Call call = make(dtype, {2, 4, queries, 16}, {2, 2, 300, 16}, 8);
+        const AttentionOptions causal{.causal = true, .window = {left, -1}, .offset = Offset::bottom_right()};
+        const AttentionOptions window{.window = {left, 0}, .offset = Offset::bottom_right()};
+        const auto with = [&](const AttentionOptions& options) -> const Call& { return call.options = options, call; };
+        const std::string what = fmt::format("{}, {} queries, left {}", name_of(dtype), queries, left);
+        const AttentionResult expected = with(causal).run(), result = with(window).run();
+        expect_same_result(result, expected, what);
+        for (const AttentionOptions& options : {causal, window}) {
+          const Problem p = Problem::check("attention", call.q, call.k, call.v, options);
+          EXPECT_EQ(p.window.left, left), EXPECT_EQ(p.window.right, 0) << what;
+        }
+        const AttentionPlan a = with(causal).planned(), b = with(window).planned();
+        EXPECT_EQ(std::tie(a.path, a.reason, a.work_items, a.key_ranges, a.scratch_bytes, a.flops),
+                  std::tie(b.path, b.reason, b.work_items, b.key_ranges, b.scratch_bytes, b.flops));
+        const auto gradients = [&](const AttentionOptions& options) {
+          return attention_backward(result.out, call.q, call.k, call.v, result.out, result.lse, options);
+        };
+        const AttentionGradients x = gradients(causal), y = gradients(window);
+        expect_same(x.dq, y.dq, what), expect_same(x.dk, y.dk, what), expect_same(x.dv, y.dv, what);
+      }
+    }
   }
 }
 

@@ -255,7 +255,7 @@ inline kernels::Head oracle_head(const Call& x, std::int64_t b, std::int64_t h, 
   }
   if (o.alibi_slopes) head.alibi_slope = o.alibi_slopes->item({h});
   if (o.sinks) head.sink = o.sinks->item({h});
-  rules.causal = o.causal, rules.window_left = o.window.left, rules.window_right = o.window.right;
+  rules.window_left = o.window.left, rules.window_right = o.causal ? 0 : o.window.right;
   rules.offset = o.offset ? o.offset->resolve(queries, rules.key_length) : 0;
   rules.dropout = {o.dropout.p, o.dropout.seed, b, h, query_start, key_start};
   return head;

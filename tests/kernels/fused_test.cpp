@@ -161,9 +161,8 @@ class Trial {
   kernels::Rules rules() const {
     return {.scale = 1 / std::sqrt(static_cast<double>(c_.shape.D)),
             .offset = c_.offset,
-            .causal = c_.causal,
             .window_left = c_.left,
-            .window_right = c_.right,
+            .window_right = c_.causal ? 0 : c_.right,
             .key_length = c_.key_length < 0 ? c_.shape.Tk : c_.key_length};
   }
 

@@ -434,9 +434,8 @@ TEST(Recording, AFileThatChangesIsAnError) {
       ErrorCode::bad_file, [&] { read.weights(0, 0, 0); }, "has changed since it was opened");
 }
 
-// The metadata of a small recording, changed, in a file that is whole otherwise.
-void expect_refused(const std::string& from, const std::string& to, const std::string& message) {
-  Folder folder;
+// x.attend, a small recording, and y.attend with its metadata changed.
+void write_changed(const Folder& folder, const std::string& from, const std::string& to) {
   Arguments x = make_arguments(1, 2, 1, 6, 6, 4);
   x.options.causal = true;
   record_once(x, {.top = 2, .map = {2, 2}, .keep_qk = true}).save(folder / "x.attend");
@@ -446,8 +445,22 @@ void expect_refused(const std::string& from, const std::string& to, const std::s
   ASSERT_NE(at, std::string::npos) << from << " in " << text;
   text.replace(at, from.size(), to);
   write_safetensors(folder / "y.attend", views_of(file.tensors), file.metadata);
+}
+
+void expect_refused(const std::string& from, const std::string& to, const std::string& message) {
+  Folder folder;
+  write_changed(folder, from, to);
   expect_error(
       ErrorCode::bad_file, [&] { Recording::load(folder / "y.attend"); }, "Recording::load: '", "y.attend'", message);
+}
+
+// Older files say "causal" where newer ones have a window without keys after the query.
+TEST(Recording, CausalOfAnOlderFile) {
+  Folder folder;
+  write_changed(folder, "\"window\":[-1,0]", "\"causal\":true");
+  const Recording old = Recording::load(folder / "y.attend");
+  EXPECT_EQ(old.layers()[0].calls[0].window.right, 0);
+  expect_same(old.weights(0, 0, 1), Recording::load(folder / "x.attend").weights(0, 0, 1));
 }
 
 TEST(Recording, BadFiles) {
@@ -471,8 +484,8 @@ TEST(Recording, BadFiles) {
   expect_refused("\"range\":[6,6]", "\"range\":[0,6]", "map: 2 blocks for a range of 0 do not hold 6 indices");
   expect_refused("\"range\":[6,6]", "\"range\":[6,5]", "map: 2 blocks for a range of 5 do not hold 6 indices");
   expect_refused("\"blocks\":[2,2]", "\"blocks\":[2,0]", "map: 0 blocks for a range of 6 do not hold 6 indices");
-  expect_refused("\"causal\":true", "\"tensors\":[\"mask\"]", "tensor 'layers.0.calls.0.mask' is missing");
-  expect_refused("\"causal\":true", "\"tensors\":[\"key_starts\"]", "'key_starts' is no option");
+  expect_refused("\"window\":[-1,0]", "\"tensors\":[\"mask\"]", "tensor 'layers.0.calls.0.mask' is missing");
+  expect_refused("\"window\":[-1,0]", "\"tensors\":[\"key_starts\"]", "'key_starts' is no option");
   expect_refused("\"layers\":[", "\"layers\":[{},", "layers: 0: name is missing");
   Folder folder;
   const Arguments x = make_arguments(1, 1, 1, 6, 6, 4);
