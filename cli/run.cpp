@@ -82,11 +82,11 @@ AttentionOptions parse_options(const Arguments& arguments) {
 }
 
 void compute(const Arguments& arguments, const InsideOptions& inside, const Tensor& q, const Tensor& k,
-             AttentionOptions options) {
+             const AttentionOptions& options) {
   if (arguments.out.empty()) return print(head_table(q, k, options));
   std::optional<AttentionResult> result;
-  options.lse_low = arguments.inside.any();
-  if (!arguments.v.empty()) result = attention(q, k, read_tensor(arguments.v), options);
+  if (!arguments.v.empty())
+    result = attention(q, k, read_tensor(arguments.v), options, {.lse_low = arguments.inside.any()});
   const Inside found = look_inside(inside, q, k, options, result ? &*result : nullptr);
 
   const bool together = same_file(arguments.lse, arguments.out);

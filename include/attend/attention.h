@@ -79,7 +79,11 @@ struct AttentionOptions {
   std::optional<View> query_starts = {};
   std::optional<View> key_starts = {};
   Dropout dropout = {};
-  bool lse_low = false;  // AttentionResult::lse_low is wanted; changes nothing else
+};
+
+// What else attention() may be asked for.
+struct ForwardOptions {
+  bool lse_low = false;  // AttentionResult::lse_low
 };
 
 // out [B,H,Tq,Dv] is in q's dtype. lse [B,H,Tq] is the natural logarithm of the sum of exponentials of a row's scores,
@@ -100,7 +104,8 @@ struct AttentionResult {
 // value never reaches the output.
 // Throws bad_shape, bad_dtype or bad_value, naming the argument, what was expected and what came; out_of_memory.
 // Bits: the same for any number of threads, for a batch of 1 and the same item in a larger one (docs/numerics.md).
-AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options = {});
+AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options = {},
+                          const ForwardOptions& wanted = {});
 
 // The same into memory of the caller: out [B,H,Tq,Dv] in q's dtype, lse and lse_low [B,H,Tq] f32 (f64 for f64) where
 // they are wanted; any strides. Besides attention()'s errors: bad_shape or bad_dtype for out, lse and lse_low,

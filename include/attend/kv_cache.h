@@ -77,13 +77,15 @@ class KvCache {
 // causal, window or alibi_slopes need an offset and none is given, it is bottom_right: the queries are the last Tq
 // positions. Of the options, query_starts and key_starts are refused. The bits are those of attention() over the same
 // keys in one tensor, but for i8.
-AttentionResult attention(const View& q, const KvCache& cache, const AttentionOptions& options = {});
+AttentionResult attention(const View& q, const KvCache& cache, const AttentionOptions& options = {},
+                          const ForwardOptions& wanted = {});
 
 // One step of N sequences with a cache each, of any lengths: q [N,H,Tq,D] gives out [N,H,Tq,Dv]. The caches have a
 // batch of 1, and the same heads, sizes and dtype. Tk of mask and bias is the longest one's length; key_lengths is
 // refused. What caches share since a fork is read once for all of them, where no window hides a part of it.
 // The bits are those of each sequence alone (with dropout, which draws by the place in the batch: as item n of one).
-AttentionResult attention(const View& q, std::span<const KvCache* const> caches, const AttentionOptions& options = {});
+AttentionResult attention(const View& q, std::span<const KvCache* const> caches, const AttentionOptions& options = {},
+                          const ForwardOptions& wanted = {});
 
 }  // namespace attend
 

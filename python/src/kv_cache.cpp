@@ -24,10 +24,9 @@ template <class Keys>
 nb::object attend_over(const char* function, const Keys& keys, nb::handle q, bool return_lse, bool return_lse_low,
                        const nb::kwargs& keywords) {
   const Array queries(function, "q", q);
-  const Options read(function, keywords);
-  AttentionOptions options = read.get();
-  options.lse_low = return_lse_low;
-  const AttentionResult result = call(function, [&] { return attend::attention(queries.view(), keys, options); });
+  const Options options(function, keywords);
+  const AttentionResult result = call(
+      function, [&] { return attend::attention(queries.view(), keys, options.get(), {.lse_low = return_lse_low}); });
   const auto array = [&](const Tensor& tensor) { return to_python(queries.kind(), tensor); };
   if (return_lse_low) return nb::make_tuple(array(result.out), array(result.lse), array(*result.lse_low));
   return return_lse ? nb::object(nb::make_tuple(array(result.out), array(result.lse))) : array(result.out);

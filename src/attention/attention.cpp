@@ -72,9 +72,9 @@ void run_into(const MutableView& out, const std::optional<MutableView>& lse, con
 
 }  // namespace
 
-AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options) {
-  return with_memory("attention", q, k,
-                     [&] { return compute(Problem::check("attention", q, k, v, options), options.lse_low); });
+AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options,
+                          const ForwardOptions& wanted) {
+  return with_memory("attention", q, k, [&] { return compute(Problem::check("attention", q, k, v, options), wanted); });
 }
 
 void attention_into(const MutableView& out, const std::optional<MutableView>& lse, const View& q, const View& k,

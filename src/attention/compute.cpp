@@ -51,12 +51,12 @@ void compute_into(const Problem& p, const ResultViews& to) {
   run_schedule(p, schedule, to, scratch.raw());
 }
 
-AttentionResult compute(const Problem& p, bool lse_low) {
+AttentionResult compute(const Problem& p, const ForwardOptions& wanted) {
   const Dims out{p.B, p.H, p.Tq, p.Dv}, rows{p.B, p.H, p.Tq};
   const auto row_numbers = [&] { return Tensor::uninitialized(p.trim(rows), statistics_dtype(p.q.dtype())); };
   AttentionResult result{Tensor::uninitialized(p.trim(out), p.q.dtype()), row_numbers()};
   ResultViews to{result.out.view().reshape(out), result.lse.view().reshape(rows)};
-  if (lse_low) to.lse_low = result.lse_low.emplace(row_numbers()).view().reshape(rows);
+  if (wanted.lse_low) to.lse_low = result.lse_low.emplace(row_numbers()).view().reshape(rows);
   compute_into(p, to);
   return result;
 }

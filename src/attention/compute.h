@@ -29,7 +29,7 @@ void for_each_row(const Problem& problem, const Schedule& schedule,
 
 void compute_into(const Problem& problem, const ResultViews& to);
 // The same into new tensors, with as many axes as the arguments had.
-AttentionResult compute(const Problem& problem, bool lse_low);
+AttentionResult compute(const Problem& problem, const ForwardOptions& wanted);
 
 // body(), with out_of_memory where there is no memory for more than the result's tensors.
 template <class Body>

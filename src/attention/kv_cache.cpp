@@ -298,7 +298,7 @@ namespace {
 
 // Of `batch` items whose keys the caches hold: one cache all of them, or each one its own.
 AttentionResult attend_cached(const View& q, std::span<const CachedRows> caches, std::int64_t batch,
-                              AttentionOptions options) {
+                              AttentionOptions options, const ForwardOptions& wanted) {
   if (!options.offset) options.offset = Offset::bottom_right();
   if (options.query_starts || options.key_starts)
     fail(ErrorCode::bad_value, "attention", "query_starts and key_starts do not apply to a KvCache");
@@ -313,11 +313,13 @@ AttentionResult attend_cached(const View& q, std::span<const CachedRows> caches,
   const DType computed = quantized ? q.dtype() : first.dtype();  // what keys count as
   const View keys = keys_of(computed, first.d_k()), values = keys_of(computed, first.d_v());
   return with_memory("attention", q, keys, [&] {
-    Problem problem = Problem::check("attention", four, keys, values, options);
-    problem.rank = q.rank();
-    problem.k = keys_of(first.dtype(), first.d_k()), problem.v = keys_of(first.dtype(), first.d_v());
-    for (const CachedRows& rows : caches) problem.blocks.push_back(rows.blocks());
-    return compute(problem, options.lse_low);
+    const Problem problem = Problem::check("attention", four, keys, values, options);
+    std::vector<KeyBlocks> blocks;
+    blocks.reserve(caches.size());
+    for (const CachedRows& rows : caches) blocks.push_back(rows.blocks());
+    return compute(problem.in_blocks(q.rank(), keys_of(first.dtype(), first.d_k()), keys_of(first.dtype(), first.d_v()),
+                                     std::move(blocks)),
+                   wanted);
   });
 }
 
@@ -339,12 +341,14 @@ void check_alike(std::span<const KvCache* const> caches) {
 
 }  // namespace
 
-AttentionResult attention(const View& q, const KvCache& cache, const AttentionOptions& options) {
+AttentionResult attention(const View& q, const KvCache& cache, const AttentionOptions& options,
+                          const ForwardOptions& wanted) {
   const CachedRows rows(cache);
-  return attend_cached(q, {&rows, 1}, cache.batch(), options);
+  return attend_cached(q, {&rows, 1}, cache.batch(), options, wanted);
 }
 
-AttentionResult attention(const View& q, std::span<const KvCache* const> caches, const AttentionOptions& options) {
+AttentionResult attention(const View& q, std::span<const KvCache* const> caches, const AttentionOptions& options,
+                          const ForwardOptions& wanted) {
   check_alike(caches);
   if (options.key_lengths) fail(ErrorCode::bad_value, "attention", "key_lengths do not apply: the caches have lengths");
   std::vector<CachedRows> rows;
@@ -353,7 +357,7 @@ AttentionResult attention(const View& q, std::span<const KvCache* const> caches,
   for (std::size_t n = 0; n < rows.size(); ++n) lengths.data<std::int64_t>()[n] = rows[n].length();
   AttentionOptions with_lengths = options;
   with_lengths.key_lengths = lengths;
-  return attend_cached(q, rows, std::ssize(rows), with_lengths);
+  return attend_cached(q, rows, std::ssize(rows), with_lengths, wanted);
 }
 
 }  // namespace attend

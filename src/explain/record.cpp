@@ -20,9 +20,9 @@ Recording to_recording(const Trace& trace) {
   check_text(trace);
   const bool cross = trace.embeddings_2.has_value();
   const View q = with_four_axes(trace.queries), k = with_four_axes(trace.keys), v = with_four_axes(trace.values);
-  AttentionOptions options = attention_options(trace);
-  options.lse_low = true;
-  const AttentionResult rows = attention(q, k, v.slice(3, 0, 1), options);  // of the values lse needs none
+  const AttentionOptions options = attention_options(trace);
+  // Of the values lse needs none.
+  const AttentionResult rows = attention(q, k, v.slice(3, 0, 1), options, {.lse_low = true});
 
   Recorder recorder({.keep_qk = true});
   // The second sentence is what an encoder would have read, so its words are `tokens`, and the first's the decoder's.

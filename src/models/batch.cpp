@@ -34,15 +34,13 @@ void attend_packed(const Batch& batch, const AttentionOptions& plain, const View
 }
 
 // One sequence, which a recorder is shown.
-void attend_recorded(const Batch& batch, const AttentionStep& step, const AttentionOptions& plain, const View& q,
+void attend_recorded(const Batch& batch, const AttentionStep& step, const AttentionOptions& options, const View& q,
                      const View& k, const View& v, const MutableView& out) {
-  AttentionOptions options = plain;
-  options.lse_low = true;
   const std::string name = fmt::format("{}.self", step.layer);
   RecordCall call{name};
   call.tokens = View(batch.recorded_ids.data(), DType::i64, {std::ssize(batch.recorded_ids)});
   batch.recorder->check(call, q.shape(), k.shape(), q.dtype(), options);
-  const AttentionResult result = attention(q, k, v, options);
+  const AttentionResult result = attention(q, k, v, options, {.lse_low = true});
   batch.recorder->add(call, q, k, result.lse, *result.lse_low, options);
   out.copy_from(result.out);
 }

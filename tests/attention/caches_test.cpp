@@ -82,14 +82,13 @@ TEST(Caches, EachSequenceHasTheBitsThatItHasAlone) {
     if (dice.one_in(3)) options.window = {.left = dice.below(700), .right = dice.below(3) - 1};
     if (dice.one_in(3)) options.softcap = 2;
     if (dice.one_in(4)) options.offset = dice.one_in(2) ? Offset::top_left() : Offset(200);
-    options.lse_low = true;
-    const AttentionResult together = attention(q, batch.list, options);
+    const AttentionResult together = attention(q, batch.list, options, {.lse_low = true});
     ASSERT_EQ(together.out.shape(), (Dims{N, s.H, s.Tq, s.Dv})) << seed;
     for (std::int64_t n = 0; n < N; ++n) {
       SCOPED_TRACE(fmt::format("seed {}, sequence {} of {}", seed, n, N));
       const KvCache& cache = *batch.list[static_cast<std::size_t>(n)];
       const auto item = [n](const Tensor& x) { return x.view().slice(0, n, n + 1); };
-      const AttentionResult expected = attention(item(q), cache, alone(options, n, cache.length()));
+      const AttentionResult expected = attention(item(q), cache, alone(options, n, cache.length()), {.lse_low = true});
       expect_same(item(together.out), expected.out);
       expect_same(item(together.lse), expected.lse);
       expect_same(item(*together.lse_low), *expected.lse_low);

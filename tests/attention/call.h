@@ -58,7 +58,7 @@ struct Call {
   AttentionOptions options;
   std::string what;
 
-  AttentionResult run() const { return attention(Q, K, V, options); }
+  AttentionResult run(const ForwardOptions& wanted = {}) const { return attention(Q, K, V, options, wanted); }
 };
 
 inline Tensor whole_numbers(const std::vector<std::int64_t>& values) {

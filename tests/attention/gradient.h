@@ -27,8 +27,7 @@ struct BackwardCall {
 inline BackwardCall backward_of(Call x, std::uint64_t seed, bool with_dlse) {
   Generator generator(seed + (std::uint64_t{1} << 41));
   BackwardCall c{std::move(x), {}, {}, {}, {}, {}};
-  c.x.options.lse_low = true;
-  c.forward = c.x.run();
+  c.forward = c.x.run({.lse_low = true});
   c.wanted.lse_low = c.forward.lse_low;
   const View& out = c.forward.out;
   const bool permuted = !c.x.Q.is_contiguous();

@@ -137,8 +137,7 @@ TEST(AttentionHeads, ScoresAndLabelsAreTheOracles) {
   int sinks = 0, labelled = 0;
   for (std::uint64_t seed = 0; seed < 250; ++seed) {
     Case c = random_case(seed);
-    c.x.options.lse_low = true;
-    const AttentionResult result = c.x.run();
+    const AttentionResult result = c.x.run({.lse_low = true});
     c.weights = attention_weights(c.x.Q, c.x.K, result.lse, c.x.options, {.lse_low = *result.lse_low});
     std::optional<View> tokens;
     if (c.tokens.count() > 0) tokens = c.tokens;

@@ -31,7 +31,7 @@ struct EqualWeights {
     q = draw({Tq, 8}), k = draw({Tk, 8}), v = draw({Tk, 5}), dout = draw({Tq, 5});
     bias = Tensor({1}, DType::f64);
     bias.data<double>()[0] = c;
-    options = {.offset = Offset(0), .bias = bias, .lse_low = true};
+    options = {.offset = Offset(0), .bias = bias};
   }
 
   std::string what() const {
@@ -92,7 +92,7 @@ TEST(AttentionLseLow, GradientsOfRowsThatShareALargeConstant) {
       for (const double constant : {-1e9, lowest, 1e12, -3e30}) {
         if (dtype == DType::f64 && std::abs(constant) < 1e20) continue;  // f64 tells the scores apart
         const EqualWeights x(queries, 70, constant, dtype);
-        const AttentionResult forward = attention(x.q, x.k, x.v, x.options);
+        const AttentionResult forward = attention(x.q, x.k, x.v, x.options, {.lse_low = true});
         for (const bool given : {true, false}) {
           BackwardOptions wanted;
           if (given) wanted.lse_low = forward.lse_low;
@@ -113,7 +113,9 @@ TEST(AttentionLseLow, GradientsOfMergedPartsThatShareALargeConstant) {
     for (const std::int64_t queries : {4, 40}) {
       const EqualWeights x(queries, 70, -1e9, dtype);
       const auto part = [&](const View& keys, int n) { return n == 0 ? keys.slice(0, 0, 50) : keys.slice(0, 50, 70); };
-      const auto forward = [&](int n) { return attention(x.q, part(x.k, n), part(x.v, n), x.options); };
+      const auto forward = [&](int n) {
+        return attention(x.q, part(x.k, n), part(x.v, n), x.options, {.lse_low = true});
+      };
       const AttentionResult both = merge(forward(0), forward(1));
       for (const int n : {0, 1}) {
         const AttentionGradients g = attention_backward(x.dout, x.q, part(x.k, n), part(x.v, n), both.out, both.lse,
@@ -142,7 +144,7 @@ TEST(AttentionLseLow, GradientsOfSequencesThatShareALargeConstant) {
   }
   AttentionOptions options = few.options;
   options.query_starts = query_starts, options.key_starts = key_starts;
-  const AttentionResult forward = attention(q, k, v, options);
+  const AttentionResult forward = attention(q, k, v, options, {.lse_low = true});
   const AttentionGradients g =
       attention_backward(dout, q, k, v, forward.out, forward.lse, options, {.lse_low = forward.lse_low});
   expect_near(g.dv.view().slice(2, 0, 70).reshape({70, 5}), few.dv(), 1e-6, "few");
@@ -154,7 +156,7 @@ TEST(AttentionLseLow, IsTheRestOfTheLogarithm) {
     for (const std::int64_t queries : {3, 30}) {
       for (std::int64_t keys = 1; keys < 400; keys += keys / 3 + 1) {
         const Tensor q({queries, 4}, dtype), k({keys, 4}, dtype);
-        const AttentionResult result = attention(q, k, k, {.lse_low = true});
+        const AttentionResult result = attention(q, k, k, {}, {.lse_low = true});
         for (std::int64_t i = 0; i < queries; ++i) {
           const double lse = result.lse.item({i}), low = result.lse_low->item({i});
           EXPECT_NEAR(lse + low, std::log(static_cast<double>(keys)), 0x1p-40) << name_of(dtype) << " " << keys;
@@ -167,11 +169,11 @@ TEST(AttentionLseLow, IsTheRestOfTheLogarithm) {
 
 TEST(AttentionLseLow, OfNothingIsZero) {
   const Tensor q({2, 4}), none({0, 4});
-  const AttentionResult result = attention(q, none, none, {.lse_low = true});
+  const AttentionResult result = attention(q, none, none, {}, {.lse_low = true});
   EXPECT_EQ(result.lse.item({1}), -INFINITY);
   EXPECT_EQ(result.lse_low->item({1}), 0);
   const Tensor k({3, 4});
-  const AttentionResult some = attention(q, k, k, {.lse_low = true});
+  const AttentionResult some = attention(q, k, k, {}, {.lse_low = true});
   for (const AttentionResult& both : {merge(result, some), merge(some, result)}) {
     test::expect_same(both.lse, some.lse, "lse"), test::expect_same(*both.lse_low, *some.lse_low, "lse_low");
   }
@@ -182,15 +184,16 @@ TEST(AttentionLseLow, OfNothingIsZero) {
 TEST(AttentionLseLow, MergesPartsOfLargeLse) {
   const EqualWeights x(5, 70, 1e7, DType::f32);
   const auto part = [&](std::int64_t from, std::int64_t to) {
-    return attention(x.q, x.k.view().slice(0, from, to), x.v.view().slice(0, from, to), x.options);
+    return attention(x.q, x.k.view().slice(0, from, to), x.v.view().slice(0, from, to), x.options, {.lse_low = true});
   };
-  const AttentionResult both = merge(part(0, 64), part(64, 70)), whole = attention(x.q, x.k, x.v, x.options);
+  const AttentionResult both = merge(part(0, 64), part(64, 70)),
+                        whole = attention(x.q, x.k, x.v, x.options, {.lse_low = true});
   expect_near(both.out, whole.out.view().to(DType::f64), 1e-6, "out");
 }
 
 TEST(AttentionLseLow, IntoMemoryOfTheCaller) {
   const EqualWeights x(5, 20, 3, DType::f32);
-  const AttentionResult expected = attention(x.q, x.k, x.v, x.options);
+  const AttentionResult expected = attention(x.q, x.k, x.v, x.options, {.lse_low = true});
   Tensor out({5, 5}), lse({5}), low({5});
   attention_into(out.view(), lse.view(), x.q, x.k, x.v, x.options, low.view());
   test::expect_same(low, *expected.lse_low, "lse_low");
@@ -207,7 +210,7 @@ TEST(AttentionLseLow, IntoMemoryOfTheCaller) {
 
 TEST(AttentionLseLow, ErrorsNameWhatCame) {
   const EqualWeights x(5, 20, 3, DType::f32);
-  const AttentionResult a = attention(x.q, x.k, x.v, x.options);
+  const AttentionResult a = attention(x.q, x.k, x.v, x.options, {.lse_low = true});
   const Tensor wrong({4}), wide({5}, DType::f64);
   const auto backward = [&](const View& low) {
     return [&] { attention_backward(x.dout, x.q, x.k, x.v, a.out, a.lse, x.options, {.lse_low = low}); };
@@ -235,7 +238,7 @@ TEST(AttentionLseLow, DoutOfARowWithoutKeysReachesNoSink) {
       Tensor sinks({1}, dtype), dout = x.dout.clone();
       AttentionOptions options{.offset = Offset(-1), .sinks = sinks};
       options.causal = true;  // query 0 sees nothing
-      const AttentionResult forward = attention(x.q, x.k, x.v, options);
+      const AttentionResult forward = attention(x.q, x.k, x.v, options, {.lse_low = true});
       const auto dsinks = [&] {
         return attention_backward(dout, x.q, x.k, x.v, forward.out, forward.lse, options, {.dsinks = true}).dsinks;
       };

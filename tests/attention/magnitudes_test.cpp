@@ -61,7 +61,7 @@ void scale_call(BackwardCall& c, const Exponents& e) {
   c.x.options.scale = std::ldexp(c.x.options.scale.value_or(1 / std::sqrt(c.x.Q.size(3))), -e.q - e.k);
   scale_by(c.x.Q, e.q), scale_by(c.x.K, e.k), scale_by(c.x.V, e.v), scale_by(c.Dout, e.dout);
   if (c.wanted.dlse) scale_by(*c.wanted.dlse, e.dlogits());
-  c.forward = c.x.run();
+  c.forward = c.x.run({.lse_low = true});
   c.wanted.lse_low = c.forward.lse_low;
 }
 

@@ -127,8 +127,8 @@ TEST(AttentionSummary, ARowOfNaNIsNaNAloneAndHasNoTopKeys) {
 TEST(AttentionSummary, PeakedRowsSumToOneWithoutLseLow) {
   Generator generator(4);
   const Tensor q = generator.normal({1, 1, 64, 16}, 40, 1), k = generator.normal({1, 1, 90, 16}, 60, 1);
-  const AttentionOptions options{.scale = 0.25, .lse_low = true};
-  const AttentionResult forward = attention(q, k, k, options);
+  const AttentionOptions options{.scale = 0.25};
+  const AttentionResult forward = attention(q, k, k, options, {.lse_low = true});
   for (const auto& low : {std::optional<View>(), std::optional<View>(*forward.lse_low)}) {
     const Tensor weights = attention_weights(q, k, forward.lse, options, {.lse_low = low});
     for (std::int64_t i = 0; i < 64; ++i) {

@@ -40,9 +40,8 @@ struct Case {
 enum class Lse { both, high, none };
 
 Case make_case(Call call, Lse given) {
-  call.options.lse_low = true;
   Case c{std::move(call), {}, {}, {}, {}, {}, 0, 0, 0, 0};
-  c.forward = c.x.run();
+  c.forward = c.x.run({.lse_low = true});
   if (given != Lse::none) c.lse = c.forward.lse;
   if (given == Lse::both) c.lse_low = c.forward.lse_low->view();
   c.B = c.x.Q.size(0), c.H = c.x.Q.size(1), c.Tq = c.x.Q.size(2), c.Tk = c.x.K.size(2);

@@ -14,9 +14,8 @@ TensorMap tensors_of_a_recording() {
   const Tensor q = generator.randn({2, 2, 5, 3}), k = generator.randn({2, 1, 5, 3});
   Tensor mask({2, 1, 1, 5}, DType::boolean);
   std::fill_n(mask.data<bool>(), 9, true);
-  AttentionOptions options{.causal = true, .mask = mask};
-  options.lse_low = true;
-  const AttentionResult result = attention(q, k, k, options);
+  const AttentionOptions options{.causal = true, .mask = mask};
+  const AttentionResult result = attention(q, k, k, options, {.lse_low = true});
   Recorder recorder({.top = 2, .map = {3, 2}, .keep_qk = true});
   recorder.add({"0.self"}, q, k, result.lse, *result.lse_low, options);
   const fuzz::MemoryFile file;

@@ -26,9 +26,8 @@ Arguments make_arguments(std::int64_t B, std::int64_t H, std::int64_t Hkv, std::
   return {generator.randn({B, H, Tq, D}).view().to(dtype), generator.randn({B, Hkv, Tk, D}).view().to(dtype), {}};
 }
 
-AttentionResult forward(const View& q, const View& k, AttentionOptions options) {
-  options.lse_low = true;
-  return attention(q, k, k, options);
+AttentionResult forward(const View& q, const View& k, const AttentionOptions& options) {
+  return attention(q, k, k, options, {.lse_low = true});
 }
 
 void record(Recorder& recorder, const RecordCall& call, const View& q, const View& k, const AttentionOptions& options) {
