@@ -1,6 +1,7 @@
 #include "cli/attention_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -55,16 +56,24 @@ AttentionOptions parse_visibility(const Visibility& visibility) {
   return options;
 }
 
-std::string flag_of(const TensorOption& option) {
-  std::string flag = fmt::format("--{}", option.name);
+std::string flag_of(std::string_view name) {
+  std::string flag = fmt::format("--{}", name);
   std::ranges::replace(flag, '_', '-');
   return flag;
 }
 
 void check_offset(const AttentionOptions& options) {
-  const bool window = options.window.left >= 0 || options.window.right >= 0;
-  if (options.offset && !options.causal && !window && !options.alibi_slopes && !options.distance_bias)
-    throw UsageError("--offset: nothing uses it without --causal, --window, --alibi-slopes or --distance-bias");
+  bool used = !options.offset || options.causal || options.window.left >= 0 || options.window.right >= 0;
+  std::vector<std::string> flags{"--causal", "--window"};
+  for (const TensorOption& option : tensor_options()) {
+    if (!option.positional) continue;
+    used |= (options.*option.value).has_value();
+    flags.push_back(flag_of(option.name));
+  }
+  if (used) return;
+  const std::string last = flags.back();
+  flags.pop_back();
+  throw UsageError(fmt::format("--offset: nothing uses it without {} or {}", fmt::join(flags, ", "), last));
 }
 
 double parse_real(const std::string& option, const std::string& text) {

@@ -22,8 +22,8 @@ void add_visibility(App& app, Visibility& visibility);
 // Throws UsageError.
 AttentionOptions parse_visibility(const Visibility& visibility);
 
-// "--alibi-slopes"
-std::string flag_of(const TensorOption& option);
+// "--alibi-slopes", of an option's name.
+std::string flag_of(std::string_view name);
 
 // Throws UsageError for an offset that nothing uses: it would change nothing without a word.
 void check_offset(const AttentionOptions& options);

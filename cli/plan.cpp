@@ -55,20 +55,19 @@ struct Call {
 };
 
 bool is_list(const TensorOption& option) {
-  return option.dtype == "i64";
+  return option.type == TensorOption::Type::whole;
 }
 
 Tensor read_list(const TensorOption& option, const std::string& text) {
-  const std::vector<std::int64_t> numbers = parse_list(flag_of(option), text);
+  const std::vector<std::int64_t> numbers = parse_list(flag_of(option.name), text);
   return View(numbers.data(), DType::i64, {std::ssize(numbers)}).clone();
 }
 
 // A tensor that the option could be, for H query heads.
 Tensor sample(const TensorOption& option, std::int64_t heads) {
-  const bool per_head = option.shape.starts_with("[H");
-  Dims shape{per_head ? heads : 1};
-  if (option.shape.find(',') != std::string_view::npos && per_head) shape.push_back(1);
-  return Tensor(shape, option.dtype == "bool" ? DType::boolean : DType::f32);
+  Dims shape{option.shape == TensorOption::Shape::pairs ? 1 : heads};
+  if (option.shape == TensorOption::Shape::distances) shape.push_back(1);
+  return Tensor(shape, option.type == TensorOption::Type::boolean ? DType::boolean : DType::f32);
 }
 
 Call make_call(const Arguments& arguments) {
@@ -159,11 +158,11 @@ void add_options(App& app, Arguments& arguments) {
   choose_one(app.add_option("--dtype", arguments.dtype, "Of the three (f32)"), "f32|bf16|f16|f64");
   add_visibility(app, arguments.visibility);
   for (const TensorOption& option : tensor_options()) {
-    const std::string meaning = fmt::format("{}: {}", option.shape, option.meaning);
+    const std::string meaning = fmt::format("{}: {}", name_of(option.shape), option.meaning);
     if (is_list(option))
-      app.add_option(flag_of(option), arguments.lists[option.name], meaning)->type_name("N,N,...");
+      app.add_option(flag_of(option.name), arguments.lists[option.name], meaning)->type_name("N,N,...");
     else
-      app.add_flag(flag_of(option), arguments.flags[option.name], meaning);
+      app.add_flag(flag_of(option.name), arguments.flags[option.name], meaning);
   }
   app.add_flag("--json", arguments.json, "Print one JSON object instead of the text");
 }

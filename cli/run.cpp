@@ -19,7 +19,8 @@ struct Arguments {
   std::string q, k, v;
   std::map<std::string_view, std::string> tensors;  // the files of the tensor options that were given
   std::string out, lse;
-  std::string scale, softcap, dropout;
+  std::string scale, dropout;
+  std::map<std::string_view, std::string> numbers;  // the number options that were given
   std::optional<std::uint64_t> seed;
   Visibility visibility;
   InsideArguments inside;
@@ -75,7 +76,10 @@ void check_line(const Arguments& arguments) {
 AttentionOptions parse_options(const Arguments& arguments) {
   AttentionOptions options = parse_visibility(arguments.visibility);
   if (!arguments.scale.empty()) options.scale = parse_real("--scale", arguments.scale);
-  if (!arguments.softcap.empty()) options.softcap = parse_real("--softcap", arguments.softcap);
+  for (const NumberOption& option : number_options()) {
+    const std::string& text = arguments.numbers.at(option.name);
+    if (!text.empty()) options.*option.value = parse_real(flag_of(option.name), text);
+  }
   if (!arguments.dropout.empty())
     options.dropout = {parse_real("--dropout", arguments.dropout), arguments.seed.value_or(0)};
   return options;
@@ -130,11 +134,13 @@ void add_options(App& app, Arguments& arguments) {
               endings);
   add_visibility(app, arguments.visibility);
   for (const TensorOption& option : tensor_options())
-    app.add_option(flag_of(option), arguments.tensors[option.name],
-                   fmt::format("{}, {}: {}", option.dtype, option.shape, option.meaning))
+    app.add_option(flag_of(option.name), arguments.tensors[option.name],
+                   fmt::format("{}, {}: {}", name_of(option.type), name_of(option.shape), option.meaning))
         ->type_name("FILE");
   app.add_option("--scale", arguments.scale, "Factor of the scores (1 / sqrt(D))")->type_name("S");
-  app.add_option("--softcap", arguments.softcap, "Scaled scores become C * tanh(score / C)")->type_name("C");
+  for (const NumberOption& option : number_options())
+    app.add_option(flag_of(option.name), arguments.numbers[option.name], std::string(option.meaning))
+        ->type_name(std::string(option.letter));
   app.add_option("--dropout", arguments.dropout, "Drop each weight with this probability; the others count 1 / (1 - P)")
       ->type_name("P");
   whole_number(app.add_option("--seed", arguments.seed, "Decides which weights are dropped (0)"), 0,

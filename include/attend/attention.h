@@ -124,11 +124,14 @@ AttentionResult merge(const View& out_a, const View& lse_a, const View& out_b, c
 // The same of two results as they are.
 AttentionResult merge(const AttentionResult& a, const AttentionResult& b);
 
-// dq, dk and dv have the shapes and dtypes of q, k and v. The gradient of an option has that option's shape and dtype,
-// and is summed over the axes that it was broadcast along.
-struct AttentionGradients {
-  Tensor dq, dk, dv;
+// Of the options, where they were asked for: each in that option's shape and dtype, summed over the axes that it was
+// broadcast along.
+struct OptionGradients {
   std::optional<Tensor> dbias = {}, dalibi_slopes = {}, dsinks = {}, ddistance_bias = {};
+};
+// dq, dk and dv have the shapes and dtypes of q, k and v.
+struct AttentionGradients : OptionGradients {
+  Tensor dq, dk, dv;
 };
 // Memory for them, of any strides; the optional ones where they are wanted.
 struct AttentionGradientViews {
@@ -167,19 +170,37 @@ void attention_backward_into(const AttentionGradientViews& to, const View& dout,
 
 // An option that is a tensor: how it is called, what it may be, and where the structs above have it and its gradient.
 struct TensorOption {
+  enum class Type : std::uint8_t { boolean, floating, whole };
+  enum class Shape : std::uint8_t { pairs, distances, heads, items, starts };
+
   std::string_view name;
   std::optional<View> AttentionOptions::*value;
-  std::string_view dtype;    // "bool", "floating point", "i64"
-  std::string_view shape;    // "broadcast to [B,H,Tq,Tk]", "[H,2R+1]", "[H]", "[B]", "[sequences + 1]"
+  Type type;
+  Shape shape;
   std::string_view meaning;  // in one line
+  bool positional = false;   // it counts from a query's place among the keys, so that the offset matters
   // Null where it has no gradient.
   bool BackwardOptions::*wanted = nullptr;
-  std::optional<Tensor> AttentionGradients::*gradient = nullptr;
+  std::optional<Tensor> OptionGradients::*gradient = nullptr;
   std::optional<MutableView> AttentionGradientViews::*gradient_view = nullptr;
 };
+// "bool", "floating point", "i64".
+std::string_view name_of(TensorOption::Type type);
+// "broadcast to [B,H,Tq,Tk]", "[H,2R+1]", "[H]", "[B]", "[sequences + 1]".
+std::string_view name_of(TensorOption::Shape shape);
 
-// All of them, in the order in which AttentionOptions has them.
+// An option that is a finite number above 0, or 0, which adds nothing.
+struct NumberOption {
+  std::string_view name;
+  double AttentionOptions::*value;
+  std::string_view letter;   // what stands for the number in its meaning
+  std::string_view meaning;  // in one line
+};
+
+// All of them, in the order in which AttentionOptions has them. What checks options, reads them from a command line or
+// from Python, and says what they are, goes through these lists.
 std::span<const TensorOption> tensor_options();
+std::span<const NumberOption> number_options();
 
 // How attention() computes.
 enum class Path : std::uint8_t {

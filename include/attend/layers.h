@@ -211,11 +211,9 @@ struct SelfAttentionState {
   Tensor lse_low;  // [N]
 };
 
-struct SelfAttentionGradients {
+struct SelfAttentionGradients : OptionGradients {
   Tensor dx;                          // x's shape: query.dx + key.dx + value.dx
   LinearGradients query, key, value;  // of a layer from_parameters(): of w_query [E,D] as [D,E], and so on
-  // Of the options, where they were asked for.
-  std::optional<Tensor> dbias = {}, dalibi_slopes = {}, dsinks = {}, ddistance_bias = {};
 };
 
 // One head: queries, keys and values of one sequence, without an output projection.
@@ -300,20 +298,16 @@ struct MultiHeadAttentionState {
 struct MultiHeadAttentionBackward {
   bool key_padding_mask = false;
   bool attn_mask = false;
-  bool bias = false;
-  bool alibi_slopes = false;
-  bool sinks = false;
-  bool distance_bias = false;
+  BackwardOptions attention = {};  // of MultiHeadAttentionCall::attention; lse is no result here, and has no gradient
 };
 
-struct MultiHeadAttentionGradients {
+// Those of the options, and of the two masks, in the shapes and dtypes of the call's, where they were asked for.
+struct MultiHeadAttentionGradients : OptionGradients {
   // In the arguments' shapes, in the layer's dtype(). Of self-attention, dquery is all of x's gradient, and the others
   // are empty.
   Tensor dquery, dkey, dvalue;
   TensorMap parameters;  // the entries of state_dict(), f32
-  // In the shapes and dtypes of the call's, where they were asked for.
-  std::optional<Tensor> dkey_padding_mask = {}, dattn_mask = {}, dbias = {}, dalibi_slopes = {}, dsinks = {},
-                        ddistance_bias = {};
+  std::optional<Tensor> dkey_padding_mask = {}, dattn_mask = {};
 };
 
 // Several heads side by side over slices of one projection: torch.nn.MultiheadAttention with batch_first=True.

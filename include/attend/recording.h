@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,10 +37,10 @@ struct RecordOptions {
 struct RecordedCall {
   Range queries, keys;
   double scale = 1;
-  Window window = {};                       // a right side of 0 is causal
-  std::optional<std::int64_t> offset = {};  // query queries.begin + i is level with key keys.begin + i + offset
-  double softcap = 0;
-  std::vector<std::string> tensors = {};  // the names of the options that were tensors
+  Window window = {};                          // a right side of 0 is causal
+  std::optional<std::int64_t> offset = {};     // query queries.begin + i is level with key keys.begin + i + offset
+  std::map<std::string, double> numbers = {};  // of number_options(), those that were not 0
+  std::vector<std::string> tensors = {};       // the names of the options that were tensors
 };
 
 struct RecordedLayer {

@@ -19,8 +19,8 @@ PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 # All tensors are positional: PyTorch registers vmap for no others. dropout_seed is one, so that a compiled program may
 # draw it anew in each run.
-TENSORS = (*(name for name, _ in _core._tensor_keywords), "dropout_seed")
-LEARNED = tuple(name for name, has_gradient in _core._tensor_keywords if has_gradient)
+TENSORS = (*(name for name, *_ in _core._tensor_keywords), "dropout_seed")
+LEARNED = tuple(name for name, has_gradient, _ in _core._tensor_keywords if has_gradient)
 WANT = tuple(f"want_d{name}" for name in LEARNED)
 
 
@@ -399,7 +399,8 @@ def _define(name, signature, cpu, fake, autograd, vmap=None):
 _ARGUMENTS = "Tensor q, Tensor k, Tensor v, " + ", ".join(f"Tensor? {name}=None" for name in TENSORS)
 _OPTIONS = (
     "bool causal=False, SymInt window_left=-1, SymInt window_right=-1, SymInt? offset=None, bool bottom_right=False, "
-    "float softcap=0., float? scale=None, float dropout_p=0., str layout='bhtd'"
+    "float? scale=None, float dropout_p=0., str layout='bhtd'"
+    + "".join(f", float {name}=0." for name in _core._number_keywords)
 )
 _WANTED = ", ".join(f"bool {want}=False" for want in WANT)
 # lse and lse_low are always there, as lse is in PyTorch's own attention operators: the backward reads them.

@@ -9,7 +9,7 @@ import re
 
 import torch
 
-from ._core import _recorder
+from ._core import _recorder, _tensor_keywords
 from ._recording import Recording, listed
 from .torch import attention
 
@@ -254,7 +254,7 @@ class ModelRecorder:
         for name in ("mask", "bias"):
             if options.get(name) is not None and options[name].dim() > 2 and options[name].shape[-3] == count:
                 options[name] = options[name][..., numbers, :, :]
-        for name in ("distance_bias", "alibi_slopes", "sinks"):
-            if options.get(name) is not None:
+        for name, _, of_heads in _tensor_keywords:
+            if of_heads and options.get(name) is not None:
                 options[name] = options[name][numbers]
         return query[:, :, numbers], key[:, :, [head // group for head in numbers]], options, numbers

@@ -115,7 +115,7 @@ Steps attention_steps_(nb::handle q, nb::handle k, nb::handle v, const nb::kwarg
           array(steps.weights), array(steps.context),       array(steps.lse)};
 }
 
-constexpr const char* attention_doc = R"(Scaled dot-product attention: softmax(q k^T * scale) v.
+constexpr const char* attention_doc_start = R"(Scaled dot-product attention: softmax(q k^T * scale) v.
 
 q [B,H,Tq,D], k [B,Hkv,Tk,D], v [B,Hkv,Tk,Dv] give out [B,H,Tq,Dv], of q's kind (NumPy, PyTorch, ...) and dtype:
 float32, bfloat16, float16, or float64 (exact and slow). H is a multiple of Hkv: query head h reads key head
@@ -126,16 +126,11 @@ window        (left, right): i + offset - left <= j <= i + offset + right; -1 or
 offset        where query 0 stands among the keys: "top_left" (0, as PyTorch), "bottom_right" (Tk - Tq, with key_lengths
               key_lengths[b] - Tq, as FlashAttention and decoding) or a whole number; to be given where Tq != Tk and it
               matters
-mask          bool, True = may attend; broadcasts to [B,H,Tq,Tk]
-bias          floating point, added to the scaled scores; broadcasts to [B,H,Tq,Tk]
-distance_bias [H,2R+1], floating point: adds distance_bias[h, clamp(j - (i + offset), -R, R) + R], a number for each
-              distance of a key from its query, as T5's relative positions
-alibi_slopes  [H]: adds -slope * abs(i + offset - j)
-sinks         [H]: one more score in the softmax of each row, without a value
-softcap       c > 0: scaled scores become c * tanh(score / c), before bias, distance_bias, ALiBi and mask
 scale         default 1 / sqrt(D)
-key_lengths   whole numbers [B]: only keys j < key_lengths[b] exist
-dropout       (p, seed): each weight is dropped with probability p, and the others count 1 / (1 - p); which ones is
+)";
+
+constexpr const char* attention_doc_end =
+    R"(dropout       (p, seed): each weight is dropped with probability p, and the others count 1 / (1 - p); which ones is
               decided by the whole number seed and the place in the arrays alone, here and in attention_backward()
 layout        "bhtd", or "bthd" for q, k, v and out as [B,T,H,D]
 return_lse    also return lse [B,H,Tq], float32: the natural logarithm of each row's sum of exponentials
@@ -227,7 +222,7 @@ void bind_attention(nb::module_& m) {
                                     "q: ArrayT, k: ArrayT, v: ArrayT, *, " + options_signature() +
                                         ", layout: Literal['bhtd', 'bthd'] = 'bhtd', out: ArrayT | None = None"))
                     .c_str()),
-        attention_doc);
+        (attention_doc_start + options_doc() + attention_doc_end).c_str());
   m.def("attention_varlen", &attention_varlen, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
         nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(), nb::kw_only(), nb::arg("return_lse") = false,
         nb::arg("return_lse_low") = false, nb::arg("out") = nb::none(), nb::arg("options"),

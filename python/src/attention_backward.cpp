@@ -105,9 +105,9 @@ gave, with k and v one of the sets of keys: the gradients are then those of thes
 lse_low, of return_lse_low or merge(), is what rounding lse lost; without it the rows' sums are found by one more pass
 over q and k, a fifth of the time, and merged results with large lse are less exact.
 
-dq, dk and dv have the shapes and dtypes of q, k and v. With dbias, ddistance_bias, dalibi_slopes or dsinks the
-gradient of that option is there too, in its shape and dtype, summed over the axes that it was broadcast along. All are
-new arrays of q's kind. Nothing of the size Tq * Tk is stored: weights are computed again from lse.
+dq, dk and dv have the shapes and dtypes of q, k and v. With dbias=True the gradient of bias is there too, in its shape
+and dtype, summed over the axes that it was broadcast along; so for each option that is floating point. All are new
+arrays of q's kind. Nothing of the size Tq * Tk is stored: weights are computed again from lse.
 
 A row with nothing to attend to has gradient 0; NaN in a masked key or value reaches no gradient.
 The errors are attention()'s; ValueError too where a gradient is wanted of an option that is not given.

@@ -62,4 +62,5 @@ NB_MODULE(_core, m) {
   attend::python::bind_model(m);
   attend::python::bind_threads(m);
   m.attr("_tensor_keywords") = attend::python::tensor_keywords();
+  m.attr("_number_keywords") = attend::python::number_keywords();
 }

@@ -51,16 +51,16 @@ Dropout read_dropout(const char* function, nb::handle value) {
   return {expect<double>(function, "dropout", expected, p), expect<std::uint64_t>(function, "dropout", expected, seed)};
 }
 
-// The keywords that are no tensors.
-constexpr std::array<std::string_view, 6> plain{"causal", "window", "offset", "softcap", "scale", "dropout"};
+// The keywords that are neither tensors nor plain numbers.
+constexpr std::array<std::string_view, 5> plain{"causal", "window", "offset", "scale", "dropout"};
 constexpr const char* plain_signature =
     "causal: bool = False, window: tuple[int | None, int | None] | None = None, "
-    "offset: int | Literal['top_left', 'bottom_right'] | None = None, softcap: float = 0.0, "
-    "scale: float | None = None, dropout: tuple[float, int] | None = None";
+    "offset: int | Literal['top_left', 'bottom_right'] | None = None, scale: float | None = None, "
+    "dropout: tuple[float, int] | None = None";
 
 // query_starts and key_starts are arguments of their own, cu_seqlens_q and cu_seqlens_k.
 bool is_keyword(const TensorOption& option) {
-  return option.value != &AttentionOptions::query_starts && option.value != &AttentionOptions::key_starts;
+  return option.shape != TensorOption::Shape::starts;
 }
 
 // The option's gradient, by the name that says it is wanted: "dbias".
@@ -69,17 +69,33 @@ std::string gradient_name(const TensorOption& option) {
 }
 
 bool is_integers(const TensorOption& option) {
-  return option.dtype == name_of(DType::i64);
+  return option.type == TensorOption::Type::whole;
 }
 
 }  // namespace
 
 std::string options_signature(bool key_lengths) {
   std::string text = plain_signature;
+  for (const NumberOption& option : number_options()) text.append(", ").append(option.name).append(": float = 0.0");
   for (const TensorOption& option : tensor_options()) {
     if (!is_keyword(option) || (option.value == &AttentionOptions::key_lengths && !key_lengths)) continue;
     text += ", " + std::string(option.name) + ": Array | " + (is_integers(option) ? "Sequence[int] | " : "") +
             "None = None";
+  }
+  return text;
+}
+
+std::string options_doc() {
+  std::string text;
+  const auto add = [&](std::string name, const std::string& meaning) {
+    name.resize(14, ' ');
+    text += name + meaning + "\n";
+  };
+  for (const NumberOption& option : number_options())
+    add(std::string(option.name), std::string(option.letter).append(" > 0: ").append(option.meaning));
+  for (const TensorOption& option : tensor_options()) {
+    const std::string what = std::string(name_of(option.type)).append(", ").append(name_of(option.shape)).append(": ");
+    if (is_keyword(option)) add(std::string(option.name), what + std::string(option.meaning));
   }
   return text;
 }
@@ -103,8 +119,15 @@ std::string signature_with_lse(const std::string& name, const std::string& argum
 nb::tuple tensor_keywords() {
   nb::list names;
   for (const TensorOption& option : tensor_options()) {
-    if (is_keyword(option)) names.append(nb::make_tuple(std::string(option.name), option.wanted != nullptr));
+    const bool of_heads = option.shape == TensorOption::Shape::heads || option.shape == TensorOption::Shape::distances;
+    if (is_keyword(option)) names.append(nb::make_tuple(std::string(option.name), option.wanted != nullptr, of_heads));
   }
+  return nb::tuple(names);
+}
+
+nb::tuple number_keywords() {
+  nb::list names;
+  for (const NumberOption& option : number_options()) names.append(std::string(option.name));
   return nb::tuple(names);
 }
 
@@ -115,6 +138,11 @@ Options::Options(const char* function, const nb::kwargs& keywords, BackwardOptio
 void Options::read(const std::string& name, nb::handle value, BackwardOptions* backward) {
   if (std::find(plain.begin(), plain.end(), name) != plain.end()) {
     if (!value.is_none()) read_plain(name, value);
+    return;
+  }
+  for (const NumberOption& option : number_options()) {
+    if (option.name != name) continue;
+    if (!value.is_none()) options_.*option.value = expect<double>(function_, name, "a number", value);
     return;
   }
   for (const TensorOption& option : tensor_options()) {
@@ -137,8 +165,6 @@ void Options::read_plain(const std::string& name, nb::handle value) {
     options_.window = read_window(function_, value);
   } else if (name == "offset") {
     options_.offset = read_offset(function_, value);
-  } else if (name == "softcap") {
-    options_.softcap = expect<double>(function_, name, "a number", value);
   } else if (name == "scale") {
     options_.scale = expect<double>(function_, name, "a number", value);
   } else {

@@ -17,8 +17,13 @@ std::string gradients_signature();  // "dbias: bool = False, ...": which gradien
 // A function with options whose result depends on return_lse. The last one is what help() shows.
 std::string signature_with_lse(const std::string& name, const std::string& arguments);
 
-// (name, whether it has a gradient) of each of tensor_options() that is a keyword, for attend.torch.
+// The options that are numbers or tensors, a line each, as docstrings have them.
+std::string options_doc();
+
+// For attend.torch: (name, whether it has a gradient, whether its first axis is the heads) of each of tensor_options()
+// that is a keyword, and the names of number_options().
 nb::tuple tensor_keywords();
+nb::tuple number_keywords();
 
 // The options of one call, and the arrays that they look at: None is "not given". It is not moved: it holds views of
 // its own arrays.

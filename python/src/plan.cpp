@@ -62,7 +62,7 @@ Raises what attention() raises.
 constexpr const char* plan_backward_doc =
     R"(How attention_backward() computes gradients for arguments of these shapes, and with how much memory.
 
-As plan(); dbias, ddistance_bias, dalibi_slopes and dsinks as of attention_backward(), whose errors it raises.
+As plan(); dbias and the others of its kind as of attention_backward(), whose errors it raises.
 
 >>> import attend
 >>> shape = (1, 8, 4096, 64)

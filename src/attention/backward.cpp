@@ -61,16 +61,14 @@ void run(BackwardProblem& x, const AttentionGradientViews& to) {
   if (to.dbias) x.sum_bias_in(in_place ? *to.dbias : made.view());
   run_backward(x, make_backward_schedule(x));
   if (to.dbias && !in_place) to.dbias->copy_from(made);
-  store_list(to.ddistance_bias, x.options.distance_bias);
-  store_list(to.dalibi_slopes, x.options.alibi_slopes);
-  store_list(to.dsinks, x.options.sinks);
+  for (const OptionList& list : option_lists) store_list(to.*list.to, x.options.*list.sums);
 }
 
 AttentionGradients run_new(const View& dout, const View& q, const View& k, const View& v, const View& out,
                            const View& lse, const AttentionOptions& options, const BackwardOptions& backward) {
   BackwardProblem x = BackwardProblem::check("attention_backward", dout, q, k, v, out, lse, options, backward);
   const auto like = [](const View& view) { return Tensor::uninitialized(view.shape(), view.dtype()); };
-  AttentionGradients result{like(q), like(k), like(v)};
+  AttentionGradients result{{}, like(q), like(k), like(v)};
   AttentionGradientViews to{result.dq.view(), result.dk.view(), result.dv.view()};
   for (const TensorOption& option : tensor_options()) {
     if (!option.wanted || !(backward.*option.wanted)) continue;
@@ -113,9 +111,9 @@ BackwardProblem BackwardProblem::check(const char* function, const View& dout, c
   x.dout = with_axes(dout, 4), x.out = with_axes(out, 4), x.lse = with_axes(lse, 3);
   if (backward.dlse) x.dlse = with_axes(*backward.dlse, 3);
   if (backward.lse_low) x.lse_low = with_axes(*backward.lse_low, 3);
-  if (backward.ddistance_bias) x.options.distance_bias.resize(static_cast<std::size_t>(options.distance_bias->count()));
-  if (backward.dalibi_slopes) x.options.alibi_slopes.resize(static_cast<std::size_t>(p.H));
-  if (backward.dsinks) x.options.sinks.resize(static_cast<std::size_t>(p.H));
+  for (const OptionList& list : option_lists) {
+    if (backward.*list.wanted) (x.options.*list.sums).resize(static_cast<std::size_t>((options.*list.option)->count()));
+  }
   return x;
 }
 
@@ -125,7 +123,7 @@ void BackwardProblem::sum_bias_in(const MutableView& dbias) {
   options.bias_elements = with_axes(dbias, 4);
 }
 
-void OptionGradients::clear() {
+void OptionSums::clear() {
   if (!bias) return;
   const Dims &size = bias_elements.shape(), &strides = bias_elements.strides();
   auto* start = static_cast<std::byte*>(bias->raw());

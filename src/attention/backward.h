@@ -9,14 +9,33 @@
 namespace attend {
 
 // The gradients of options, as they are summed.
-struct OptionGradients {
+struct OptionSums {
   std::optional<MutableView> bias;  // [B,H,Tq,Tk], with strides of 0 where it was broadcast; f32 (f64 for f64 inputs)
   MutableView bias_elements;        // the same, each element once
-  // [H,2R+1], [H], [H]; empty: not wanted.
+  // As many as their options have elements; empty: not wanted.
   std::vector<double> distance_bias, alibi_slopes, sinks;
+
+  // Whether one of what is added to the scores is wanted; whether any is.
+  bool of_logits() const { return bias || !distance_bias.empty() || !alibi_slopes.empty(); }
+  bool any() const { return of_logits() || !sinks.empty(); }
 
   // Sums of 0, once all memory is there: until then a caller's is untouched.
   void clear();
+};
+
+// The lists among them, and what they are gradients of.
+struct OptionList {
+  std::vector<double> OptionSums::*sums;
+  std::optional<View> AttentionOptions::*option;
+  bool BackwardOptions::*wanted;
+  std::optional<MutableView> AttentionGradientViews::*to;
+};
+inline constexpr OptionList option_lists[] = {
+    {&OptionSums::distance_bias, &AttentionOptions::distance_bias, &BackwardOptions::ddistance_bias,
+     &AttentionGradientViews::ddistance_bias},
+    {&OptionSums::alibi_slopes, &AttentionOptions::alibi_slopes, &BackwardOptions::dalibi_slopes,
+     &AttentionGradientViews::dalibi_slopes},
+    {&OptionSums::sinks, &AttentionOptions::sinks, &BackwardOptions::dsinks, &AttentionGradientViews::dsinks},
 };
 
 struct BackwardProblem {
@@ -25,7 +44,7 @@ struct BackwardProblem {
   View lse;                           // [B,H,Tq]
   std::optional<View> lse_low, dlse;  // [B,H,Tq]
   MutableView dq, dk, dv;             // [B,H,Tq,D], [B,Hkv,Tk,D], [B,Hkv,Tk,Dv]
-  OptionGradients options;
+  OptionSums options;
 
   // Throws Error; dq, dk and dv are still to be given.
   static BackwardProblem check(const char* function, const View& dout, const View& q, const View& k, const View& v,

@@ -19,7 +19,7 @@ namespace {
 // For some sequences, of which the forward decoded some, or none.
 kernels::Features features(const BackwardProblem& x, bool decoded) {
   kernels::Features features = x.forward.features();
-  features.dlogits = x.options.bias || !x.options.distance_bias.empty() || !x.options.alibi_slopes.empty();
+  features.dlogits = x.options.of_logits();
   features.decoded = decoded;
   return features;
 }
@@ -242,15 +242,12 @@ std::int64_t list_bytes(const BackwardProblem& x, const BackwardSchedule& s) {
 }
 
 BackwardSchedule plain_schedule(const BackwardProblem& x) {
-  const OptionGradients& wanted = x.options;
   BackwardSchedule s;
   s.path = Path::reference;
   s.keys = std::max<std::int64_t>(1, x.forward.Tk);
   list_items(x.forward, s);
   // The gradients of options are sums over heads and sequences, in one order.
-  const bool one =
-      wanted.bias || !wanted.distance_bias.empty() || !wanted.alibi_slopes.empty() || !wanted.sinks.empty();
-  s.workers = one ? 1 : static_cast<int>(std::clamp<std::int64_t>(std::ssize(s.items), 1, num_threads()));
+  s.workers = x.options.any() ? 1 : static_cast<int>(std::clamp<std::int64_t>(std::ssize(s.items), 1, num_threads()));
   s.worker_bytes = reference_bytes(x.forward);
   s.scratch_bytes = s.workers * s.worker_bytes + list_bytes(x, s);
   return s;
@@ -280,8 +277,7 @@ BackwardSchedule make_backward_schedule(const BackwardProblem& x) {
       x.dq.dtype() == DType::f32 && is_aligned(x.dq) && x.dq.strides()[3] == 1 && p.D % s.target->lanes == 0;
   s.row_floats = in_place ? 0 : divide_up(p.D, s.target->lanes) * s.target->lanes;
   if (!x.lse_low) s.sums_bytes = sum_rows_bytes(p);
-  const std::int64_t rows = p.B * p.H * p.Tq,
-                     slopes = x.options.alibi_slopes.empty() ? 0 : p.G();
+  const std::int64_t rows = p.B * p.H * p.Tq, slopes = x.options.alibi_slopes.empty() ? 0 : p.G();
   s.scratch_bytes = s.workers * (s.worker_bytes + 4 * s.bias_floats + 8 * s.distance_sums) + s.sums_bytes +
                     rows * (4 * s.row_floats + 12) + std::ssize(s.items) * (8 + 8 * slopes) + list_bytes(x, s);
   return s;

@@ -82,7 +82,7 @@ std::vector<SharedRange> share_ranges(const Problem& p) {
 
 // Training does not decode, so the fused path alone draws dropout.
 bool takes_decode(const Problem& p, const Sequence& s) {
-  return p.dropout.p == 0 && p.G() * s.Tq <= decode_rows;
+  return p.common.dropout.p == 0 && p.G() * s.Tq <= decode_rows;
 }
 
 bool decodes_some(const Problem& p) {

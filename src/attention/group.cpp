@@ -27,13 +27,10 @@ kernels::Rows rows_in(const void* const* blocks, const float* const* scales, std
 }  // namespace
 
 kernels::Rules Problem::rules(const Sequence& s, std::int64_t h) const {
-  return {.scale = scale,
-          .softcap = softcap,
-          .offset = s.offset,
-          .window_left = window.left,
-          .window_right = window.right,
-          .key_length = s.key_length,
-          .dropout = {dropout.p, dropout.seed, s.b, h, s.query_start, s.key_start}};
+  kernels::Rules rules = common;
+  rules.offset = s.offset, rules.key_length = s.key_length;
+  rules.dropout.b = s.b, rules.dropout.h = h, rules.dropout.query = s.query_start, rules.dropout.key = s.key_start;
+  return rules;
 }
 
 kernels::Sizes Problem::sizes() const {
@@ -45,8 +42,8 @@ kernels::Features Problem::features() const {
           .bias = bias.has_value(),
           .distance_bias = distance_bias.has_value(),
           .alibi_slopes = !alibi_slopes.empty(),
-          .softcap = softcap > 0,
-          .dropout = dropout.p > 0};
+          .curve = kernels::has_curve(common),
+          .dropout = common.dropout.p > 0};
 }
 
 kernels::Head Problem::head(const Sequence& s, std::int64_t h) const {

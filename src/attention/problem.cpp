@@ -5,8 +5,8 @@
 #include <numbers>
 #include <utility>
 
+#include "attention/options.h"
 #include "attention/positions.h"
-#include "attention/tensor_options.h"
 #include "core/message.h"
 
 namespace attend {
@@ -63,26 +63,29 @@ void check_sizes(const char* function, Problem& p, const View& q, const View& k,
   }
 }
 
-void check_numbers(const char* function, Problem& p, const AttentionOptions& options) {
-  p.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(p.D)));
-  if (!std::isfinite(p.scale)) fail(ErrorCode::bad_value, function, "scale is {}, expected a finite number", p.scale);
+double check_scale(const char* function, const Problem& p, const AttentionOptions& options) {
+  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(p.D)));
+  if (!std::isfinite(scale)) fail(ErrorCode::bad_value, function, "scale is {}, expected a finite number", scale);
   // The kernels multiply with it in f32: where that is infinite results would be NaN, where it is denormal wrong.
-  if (p.q.dtype() != DType::f64 && p.scale != 0 && !std::isnormal(static_cast<float>(p.scale * std::numbers::log2e))) {
-    fail(ErrorCode::bad_value, function, "scale is {}, expected 0 or a magnitude from 8.2e-39 to 2.3e38 for {}",
-         p.scale, name_of(p.q.dtype()));
+  if (p.q.dtype() != DType::f64 && scale != 0 && !std::isnormal(static_cast<float>(scale * std::numbers::log2e))) {
+    fail(ErrorCode::bad_value, function, "scale is {}, expected 0 or a magnitude from 8.2e-39 to 2.3e38 for {}", scale,
+         name_of(p.q.dtype()));
   }
-  p.softcap = options.softcap;
-  if (!(p.softcap >= 0) || !std::isfinite(p.softcap)) {
-    fail(ErrorCode::bad_value, function, "softcap is {}, expected 0 (none) or a positive number", p.softcap);
+  return scale;
+}
+
+void check_numbers(const char* function, Problem& p, const AttentionOptions& options) {
+  p.common.scale = check_scale(function, p, options);
+  check_number_options(function, options, p.common);
+  if (!(options.dropout.p >= 0 && options.dropout.p < 1)) {
+    fail(ErrorCode::bad_value, function, "dropout p is {}, expected 0 <= p < 1", options.dropout.p);
   }
-  p.dropout = options.dropout;
-  if (!(p.dropout.p >= 0 && p.dropout.p < 1)) {
-    fail(ErrorCode::bad_value, function, "dropout p is {}, expected 0 <= p < 1", p.dropout.p);
-  }
+  p.common.dropout = {.p = options.dropout.p, .seed = options.dropout.seed};
   for (const std::int64_t side : {options.window.left, options.window.right})
     if (side < -1) fail(ErrorCode::bad_value, function, "window side {}, expected -1 (open) or more", side);
-  p.window = visible_window(options);
-  for (std::int64_t* side : {&p.window.left, &p.window.right})
+  const Window window = visible_window(options);
+  p.common.window_left = window.left, p.common.window_right = window.right;
+  for (std::int64_t* side : {&p.common.window_left, &p.common.window_right})
     if (*side > largest_position) *side = -1;  // farther than any two positions are apart
 }
 
@@ -165,7 +168,7 @@ void check_sequences(const char* function, Problem& p, const AttentionOptions& o
 }
 
 void check_offset(const char* function, Problem& p, const AttentionOptions& options) {
-  const bool positional = p.window.left >= 0 || p.window.right >= 0 || p.distance_bias || !p.alibi_slopes.empty();
+  const bool positional = is_positional(options);
   p.offset = options.offset.value_or(Offset::top_left());
   if (!positional && !options.offset) return;
   // Without lengths and starts all sequences are alike.
@@ -173,10 +176,11 @@ void check_offset(const char* function, Problem& p, const AttentionOptions& opti
   for (std::int64_t n = 0; n < (alike ? std::min<std::int64_t>(1, p.B) : p.sequences()); ++n) {
     const Sequence sequence = p.sequence(n);
     if (positional && !options.offset && sequence.Tq != sequence.Tk) {
-      fail(ErrorCode::bad_value, function,
-           "{} queries and {} keys with causal, window, distance_bias or alibi_slopes need an offset: top_left (query "
-           "0 at key 0, as PyTorch) or bottom_right (the last query at the last key, as in decoding)",
-           sequence.Tq, sequence.Tk);
+      fail(
+          ErrorCode::bad_value, function,
+          "{} queries and {} keys with {} need an offset: top_left (query 0 at key 0, as PyTorch) or bottom_right (the "
+          "last query at the last key, as in decoding)",
+          sequence.Tq, sequence.Tk, positional_names());
     }
     if (sequence.offset > largest_position || sequence.offset < -largest_position) {
       fail(ErrorCode::bad_value, function, "offset is {}, expected at most 2^53 in magnitude", sequence.offset);

@@ -53,10 +53,7 @@ struct Problem {
   std::vector<KeyBlocks> blocks;                       // empty; or of all batch items; or [B], of each one its own
   Offset offset = Offset::top_left();
   std::int64_t rows_before = 0, rows_after = 0;  // queries that slice_rows() left out
-  double scale = 1;
-  double softcap = 0;
-  Window window;  // causal is a right side of 0
-  Dropout dropout;
+  kernels::Rules common;  // of all pairs; rules() adds what differs from sequence to sequence and from head to head
 
   // Throws Error; `function` is the name that its messages begin with. `v` may be k itself: there are no values.
   static Problem check(const char* function, const View& q, const View& k, const View& v,

@@ -116,7 +116,7 @@ void run_fused(const Problem& p, const Schedule& s, const ResultViews& to, char*
     const std::int64_t within = item - (first_item.empty() ? at * each : first_item[static_cast<std::size_t>(at)]);
     const Sequence sequence = p.sequence(order.empty() ? at : order[static_cast<std::size_t>(at)]);
     const std::int64_t blocks = divide_up(sequence.Tq, s.queries);
-    const std::int64_t block = p.window.right >= 0 ? blocks - 1 - within % blocks : within % blocks;
+    const std::int64_t block = p.common.window_right >= 0 ? blocks - 1 - within % blocks : within % blocks;
     const std::int64_t first = block * s.queries;
     const std::int64_t head = within / blocks;
     return kernels::ForwardItem{p.group(sequence, head), p.results(sequence, head, to), first,
@@ -135,7 +135,7 @@ Schedule schedule_of(const Problem& p, Path path) {
   Schedule s;
   s.target = &kernels::target();
   s.path = path;
-  s.reason = p.dropout.p > 0 ? "dropout: weights are drawn in tiles of scores, which stay in registers and cache"
+  s.reason = p.common.dropout.p > 0 ? "dropout: weights are drawn in tiles of scores, which stay in registers and cache"
              : path == Path::decode
                  ? "at most 8 query rows share a key head: time goes into reading keys and values"
                  : "more than 8 query rows share a key head: tiles of scores stay in registers and cache";

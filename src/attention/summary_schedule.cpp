@@ -128,7 +128,7 @@ class SummaryRun {
   // 1 / the number of keys that each query sees.
   void count_keys() {
     const kernels::Features features = p_.features();
-    const bool reads = features.mask || features.bias || features.distance_bias;
+    const bool reads = features.mask || kernels::has_biases(features);
     const std::int64_t tiles = divide_up(p_.Tq, kernels::backward_tile_rows);
     parallel_items(p_.sequences() * p_.H * tiles, reads ? s_.workers : 1, [&](int worker, std::int64_t at) {
       const Sequence sequence = p_.sequence(at / tiles / p_.H);

@@ -227,7 +227,7 @@ class Backward : public BackwardRows, public InScratch {
   template <int N, bool Careful>
   inline __attribute__((always_inline)) void differentiate(F (&s)[height][N], std::int64_t b, std::int64_t v) {
     const std::int64_t i = b * height;
-    // The value of a masked key may be NaN, and so may the slope of its softcap.
+    // The value of a masked key may be NaN, and so may the slope of its curve.
     const auto seen = [&](F x, int r, int n) {
       if (!Careful || !tile_.masked[b]) return x;
       return Simd::select(tile_.lanes_of(tile_.bits[i + r], v + n), x, Simd::zero());
@@ -241,7 +241,7 @@ class Backward : public BackwardRows, public InScratch {
         if (Careful && g_.features.dropout) s[r][n] = kept(s[r][n], i + r, v + n);
         s[r][n] = seen(Simd::mul(Simd::load(tile_.p + at), Simd::sub(s[r][n], delta)), r, n);
         if (dlogits_) Simd::store(dlogits_ + at, s[r][n]);
-        if (tile_.cap_slopes) s[r][n] = seen(Simd::mul(s[r][n], Simd::load(tile_.cap_slopes + at)), r, n);
+        if (tile_.curve_slopes) s[r][n] = seen(Simd::mul(s[r][n], Simd::load(tile_.curve_slopes + at)), r, n);
         if (Dot::pair == 1) Simd::store(ds_ + at, s[r][n]);
         if constexpr (Dot::pair == 2) Dot::store_half(halves_of(i + r, v + n), s[r][n]);
       }

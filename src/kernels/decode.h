@@ -221,7 +221,7 @@ class Decode {
     const Row& row = decode.row_[r];
     const Group& group = row.of->group;
     const Features& features = group.features;
-    float cap = features.softcap ? cap_of(group.rules) : 0;
+    const Rules& rules = group.rules;
     float alibi_slope = features.alibi_slopes ? slope_of(group, row.head) : 0;
     float level = static_cast<float>(row.query + group.rules.offset - start);
     float* stage = decode.scores_ + r * tile_keys;
@@ -429,7 +429,7 @@ class Decode {
 
   const DecodeGroup* groups_;
   const Group& g_ = groups_[0].group;  // what all of them share
-  const bool adjusts_ = g_.features.softcap || has_biases(g_.features) || g_.features.alibi_slopes;
+  const bool adjusts_ = adjusts(g_.features);
   std::int64_t first_, queries_, rows_, padded_rows_;
   std::int64_t steps_ = round_up((g_.sizes.D + Dot::pair - 1) / Dot::pair, lanes);
   std::int64_t value_width_ = round_up(g_.sizes.Dv, lanes*Dot::pair), bytes_ = 0;

@@ -49,7 +49,7 @@ class Forward : ForwardRows {
           char* scratch)
       : ForwardRows(group, to, first, last, rows), steps_((group.sizes.D + Dot::pair - 1) / Dot::pair) {
     const Features& f = group.features;
-    adjusts_ = f.softcap || has_biases(f) || f.alibi_slopes;
+    adjusts_ = adjusts(f);
     Scratch pieces{scratch};
     carve(pieces, steps_, Dot::pair == 2);
     weights_ = pieces.take<float>(has_biases(f) ? tile_keys * width : tile_keys / Dot::pair * width);
@@ -203,7 +203,7 @@ class Forward : ForwardRows {
     const Panel& panel;
     std::int64_t key;
     const Features& features = forward.g_.features;
-    float cap = features.softcap ? cap_of(forward.g_.rules) : 0;
+    const Rules& rules = forward.g_.rules;
     float* stage = forward.stage_;
 
     float* slopes(int) const { return nullptr; }

@@ -210,7 +210,7 @@ class ForwardRows {
 
   // The tile's biases as [keys][width]; whether one of them closes a pair.
   bool load_panel_biases(const Panel& panel, const Meeting& meeting) {
-    if (!g_.features.distance_bias && g_.bias.column == 1 && meeting.keys == tile_keys) {
+    if (has_bias_alone(g_.features) && g_.bias.column == 1 && meeting.keys == tile_keys) {
       switch (g_.bias.dtype) {
         case DType::f32:
           return transpose_biases<float>(panel, meeting.start, Simd::load);

@@ -26,6 +26,11 @@ struct KeyRange {
 
 namespace {
 
+// Whether a scaled score goes through a curve (score.h) before anything is added to it.
+inline bool has_curve(const Rules& rules) {
+  return rules.softcap > 0;
+}
+
 // Whether some query may not see all keys that exist.
 inline bool has_window(const Rules& rules) {
   return rules.window_left >= 0 || rules.window_right >= 0;

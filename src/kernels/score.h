@@ -1,4 +1,4 @@
-// From a product of a query and a key to the logit that the softmax sees, in log2 units: scale, softcap, bias, ALiBi.
+// From a product of a query and a key to the logit that the softmax sees, in log2 units: scale, curve, biases, ALiBi.
 #pragma once
 
 #include "kernels/visible.h"
@@ -49,17 +49,21 @@ void load_queries(const Group& g, std::int64_t head, std::int64_t first, std::in
     take_sign(g.rules, reinterpret_cast<std::uint16_t*>(to + i * steps), of.count);
 }
 
-// ---- Softcap ----
+// ---- Curve ----
 
-// In log2 units, within what f32 holds, and its inverse too. Beyond these bounds a cap leaves as they are all scores
-// but those near the end of f32, or makes them all equal.
-float cap_of(const Rules& rules) {
-  return static_cast<float>(max_of(8.2e-39, min_of(rules.softcap, 2.3e38)) * log2_e);
+// What scaled scores go through, in log2 units: the softcap.
+struct Curve {
+  float cap;  // it and its inverse are within what f32 holds
+};
+
+// A cap beyond these bounds leaves as they are all scores but those near the end of f32, or makes them all equal.
+Curve curve_of(const Rules& rules) {
+  return {static_cast<float>(max_of(8.2e-39, min_of(rules.softcap, 2.3e38)) * log2_e)};
 }
 
 // cap * tanh(x / cap) in place of `count` scores x; its slopes, 1 - tanh^2, where there is room for them.
-__attribute__((noinline)) void cap_scores(float* scores, std::int64_t count, float cap, float* slopes) {
-  const F most = Simd::set1(cap), inverse = Simd::set1(1 / cap);
+__attribute__((noinline)) void curve_scores(float* scores, std::int64_t count, Curve curve, float* slopes) {
+  const F most = Simd::set1(curve.cap), inverse = Simd::set1(1 / curve.cap);
   for (std::int64_t i = 0; i < count; i += lanes) {
     const F capped = tanh(Simd::mul(Simd::load(scores + i), inverse));
     if (slopes) Simd::store(slopes + i, Simd::sub(Simd::set1(1), Simd::mul(capped, capped)));
@@ -81,22 +85,28 @@ inline __attribute__((always_inline)) F add_product_of(F a, F b, F c) {
   return OneRounding ? Simd::fma(a, b, c) : Simd::add(c, Simd::mul(a, b));
 }
 
+// Whether a score becomes a logit by more than its scale.
+bool adjusts(const Features& features) {
+  return features.curve || has_biases(features) || features.alibi_slopes;
+}
+
 // The scores s[r][First to Last], in registers, become logits. `pairs` is what a kernel knows of them:
-//   features                      which options there are
+//   features, rules               which options there are
 //   one_rounding                  whether products are added with one rounding
-//   cap, stage, slopes(r)         the softcap; memory for R rows of scores; where a row's slopes are wanted, or null
+//   stage, slopes(r)              the curve: memory for R rows of scores; where a row's slopes are wanted, or null
 //   bias(r, v)                    the sum of the biases
 //   distance(r, v), slope(r, v)   |i + offset - j|, and what it is multiplied by
 template <int R, int N, int First, int Last, class Pairs>
 inline __attribute__((always_inline)) void make_logits(F (&s)[R][N], const Pairs& pairs) {
-  if (pairs.features.softcap) {
+  if (pairs.features.curve) {
+    const Curve curve = curve_of(pairs.rules);
     constexpr int row = (Last - First) * lanes;
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
       for (int v = First; v < Last; ++v) Simd::store(pairs.stage + r * row + (v - First) * lanes, s[r][v]);
     }
-    for (int r = 0; r < R; ++r) cap_scores(pairs.stage + r * row, row, pairs.cap, pairs.slopes(r));
+    for (int r = 0; r < R; ++r) curve_scores(pairs.stage + r * row, row, curve, pairs.slopes(r));
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4

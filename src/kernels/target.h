@@ -77,11 +77,20 @@ struct Sizes {
 
 // Which tensors and options take part in a call. The kernels cut their scratch by it, and ask for its bytes by it.
 struct Features {
-  bool mask = false, bias = false, distance_bias = false, alibi_slopes = false, softcap = false, dropout = false;
+  bool mask = false, bias = false, distance_bias = false, alibi_slopes = false, curve = false, dropout = false;
   // Of the backward:
   bool dlogits = false;  // it gives gradients of what is added to the scores
   bool decoded = false;  // the forward took decode: logits are rounded as there, so that weights fit its lse
 };
+
+namespace {
+
+// What bias and distance_bias add to a row's scores. -infinity hides a key.
+inline bool has_biases(const Features& features) {
+  return features.bias || features.distance_bias;
+}
+
+}  // namespace
 
 struct Group {
   Sizes sizes = {};

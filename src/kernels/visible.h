@@ -66,9 +66,9 @@ std::uint64_t infinities_in(const float* row, std::int64_t count) {
 
 // ---- Biases ----
 
-// What bias and distance_bias add to a row's scores.
-bool has_biases(const Features& features) {
-  return features.bias || features.distance_bias;
+// Whether it is the bias that they are.
+bool has_bias_alone(const Features& features) {
+  return features.bias && !features.distance_bias;
 }
 
 // Where they begin for one row.

@@ -56,7 +56,7 @@ class WeightTile {
     ranges_.row = scratch.take<KeyRange>(weight_rows);
     bits = scratch.take<std::uint64_t>(weight_rows);
     stage_ = scratch.take<float>(height * width);
-    if (g_.features.softcap) cap_slopes = scratch.take<float>(weight_rows * weight_keys);
+    if (g_.features.curve) curve_slopes = scratch.take<float>(weight_rows * weight_keys);
     if (has_biases(g_.features)) bias_ = scratch.take<float>(weight_rows * weight_keys);
     row_stride_ = round_up(max_of(g_.sizes.D, g_.sizes.Dv), lanes) + lanes;
     row_ = scratch.take<float>(4 * row_stride_);
@@ -83,8 +83,8 @@ class WeightTile {
   std::int64_t first_vector[most_strips], last_vector[most_strips];  // of keys that some row of the strip sees
   bool masked[most_strips];                                          // whether `bits` hides some of them
   std::uint64_t* bits = nullptr;                                     // [rows] the keys that each row sees
-  float* p = nullptr;           // [rows][weight_keys] the weights, 0 where they are not visible
-  float* cap_slopes = nullptr;  // likewise: 1 - tanh^2 of the softcap; null: there is none
+  float* p = nullptr;             // [rows][weight_keys] the weights, 0 where they are not visible
+  float* curve_slopes = nullptr;  // likewise, of the curve; null: there is none
 
   // ---- Steps ----
 
@@ -267,7 +267,7 @@ class WeightTile {
         for (int n = 0; n < N; ++n) s[r][n] = Simd::mul(s[r][n], late);
       }
     }
-    if (cap_slopes || bias_ || g_.features.alibi_slopes) adjust<N>(s, i, v);
+    if (adjusts(g_.features)) adjust<N>(s, i, v);
     if (masked[b])
       exponentiate<N, true>(s, i, v, exponents);
     else
@@ -306,12 +306,12 @@ class WeightTile {
     const WeightTile& tile;
     std::int64_t i, v;
     const Features& features = tile.g_.features;
-    float cap = tile.cap_slopes ? cap_of(tile.g_.rules) : 0;
+    const Rules& rules = tile.g_.rules;
     float* stage = tile.stage_;
     float alibi_slope = features.alibi_slopes ? slope_of(tile.g_, tile.head) : 0;
 
     std::int64_t at(int r, int n) const { return (i + r) * weight_keys + (v + n) * lanes; }
-    float* slopes(int r) const { return tile.cap_slopes + at(r, 0); }
+    float* slopes(int r) const { return tile.curve_slopes + at(r, 0); }
     F bias(int r, int n) const { return Simd::load(tile.bias_ + at(r, n)); }
     F distance(int r, int n) const { return tile.distance(i + r, v + n); }
     F slope(int, int) const { return Simd::set1(alibi_slope); }

@@ -194,9 +194,9 @@ void drop_positions(AttentionOptions& options) {
   options.causal = false;
   options.window = {};
   options.offset.reset();
-  options.distance_bias.reset();
-  options.alibi_slopes.reset();
   options.key_lengths.reset();
+  for (const TensorOption& option : tensor_options())
+    if (option.positional) (options.*option.value).reset();
 }
 
 }  // namespace
@@ -215,7 +215,9 @@ JoinedOptions join_masks(const MultiHeadAttentionCall& call, const View& q, cons
   const Window window = visible_window(options);
   const bool ranged = window.left >= 0 || window.right >= 0;
   const bool limited = appended > 0 && (ranged || options.key_lengths);
-  const bool by_distance = appended > 0 && (options.distance_bias || options.alibi_slopes);
+  bool by_distance = false;
+  for (const TensorOption& option : tensor_options())
+    by_distance |= appended > 0 && option.positional && options.*option.value;
   const bool new_mask = limited || !masks.conditions.empty() || (appended > 0 && options.mask);
   if (options.mask) masks.conditions.push_back({with_four_axes(*options.mask), true});
   if (options.bias) masks.biases.push_back(with_four_axes(*options.bias));
@@ -244,14 +246,15 @@ void split_bias(const View& gradient, const MultiHeadAttentionCall& call, const 
     to.dkey_padding_mask = reduce(dbias, own.Tk, key_padding_of(*call.key_padding_mask, own), *call.key_padding_mask);
   }
   if (wanted.attn_mask) to.dattn_mask = reduce(dbias, own.Tk, attn_mask_of(*call.attn_mask, own), *call.attn_mask);
-  if (wanted.bias) to.dbias = reduce(dbias, own.Tk, with_four_axes(*call.attention.bias), *call.attention.bias);
-  if (wanted.distance_bias && appended > 0) {
+  if (wanted.attention.dbias)
+    to.dbias = reduce(dbias, own.Tk, with_four_axes(*call.attention.bias), *call.attention.bias);
+  if (wanted.attention.ddistance_bias && appended > 0) {
     const View& table = *call.attention.distance_bias;
     to.ddistance_bias = reduce_positions(dbias, own, table, [&](double* sum, auto level, auto j, double each) {
       sum[kernels::distance_entry(level, j, table.size(1) / 2)] += each;
     });
   }
-  if (wanted.alibi_slopes && appended > 0) {
+  if (wanted.attention.dalibi_slopes && appended > 0) {
     const View& slopes = *call.attention.alibi_slopes;
     to.dalibi_slopes = reduce_positions(dbias, own, slopes, [](double* sum, auto level, auto j, double each) {
       *sum -= each * static_cast<double>(std::abs(level - j));

@@ -86,7 +86,7 @@ Tensor sum_row(const View& x, std::int64_t t) {
 }
 
 void check_wanted(const MultiHeadAttentionCall& call, const MultiHeadAttentionBackward& wanted) {
-  const auto check = [](const char* name, bool asked, const std::optional<View>& given) {
+  const auto check = [](std::string_view name, bool asked, const std::optional<View>& given) {
     if (!asked) return;
     if (!given) fail(ErrorCode::bad_value, "MultiHeadAttention", "d{} is wanted, but {} is not given", name, name);
     if (!is_floating(given->dtype())) {
@@ -96,10 +96,10 @@ void check_wanted(const MultiHeadAttentionCall& call, const MultiHeadAttentionBa
   };
   check("key_padding_mask", wanted.key_padding_mask, call.key_padding_mask);
   check("attn_mask", wanted.attn_mask, call.attn_mask);
-  check("bias", wanted.bias, call.attention.bias);
-  check("distance_bias", wanted.distance_bias, call.attention.distance_bias);
-  check("alibi_slopes", wanted.alibi_slopes, call.attention.alibi_slopes);
-  check("sinks", wanted.sinks, call.attention.sinks);
+  for (const TensorOption& option : tensor_options())
+    if (option.wanted) check(option.name, wanted.attention.*option.wanted, call.attention.*option.value);
+  if (wanted.attention.dlse || wanted.attention.lse_low)
+    fail(ErrorCode::bad_value, "MultiHeadAttention", "dlse or lse_low is given, but lse is no result of the layer");
 }
 
 // [...,heads,Tq,Tk] -> [...,Tq,Tk]
@@ -227,19 +227,19 @@ void MultiHeadAttention::compute_backward(AttentionGradientViews to, const View&
                                           MultiHeadAttentionGradients& out) const {
   const Heads heads(state, heads_);
   const JoinedOptions joined = join_masks(call, heads.q, heads.k, heads.v, appended());
-  const bool positions_joined = (wanted.distance_bias || wanted.alibi_slopes) && appended() > 0;
-  Tensor dbias;  // of the joined one
-  if (wanted.key_padding_mask || wanted.attn_mask || wanted.bias || positions_joined) {
+  bool of_bias = wanted.key_padding_mask || wanted.attn_mask;  // of the joined one
+  for (const TensorOption& option : tensor_options()) {
+    if (!option.wanted || !(wanted.attention.*option.wanted)) continue;
+    if (option.shape == TensorOption::Shape::pairs || (option.positional && appended() > 0))
+      of_bias = true;
+    else
+      to.*option.gradient_view = (out.*option.gradient).emplace(like(*(call.attention.*option.value))).view();
+  }
+  Tensor dbias;
+  if (of_bias) {
     dbias = like(*joined.options.bias);
     to.dbias = dbias.view();
   }
-  if (wanted.distance_bias && !positions_joined) {
-    to.ddistance_bias = out.ddistance_bias.emplace(like(*call.attention.distance_bias)).view();
-  }
-  if (wanted.alibi_slopes && !positions_joined) {
-    to.dalibi_slopes = out.dalibi_slopes.emplace(like(*call.attention.alibi_slopes)).view();
-  }
-  if (wanted.sinks) to.dsinks = out.dsinks.emplace(like(*call.attention.sinks)).view();
   attention_backward_into(to, split_heads(dconcat_heads, heads_), heads.q, heads.k, heads.v,
                           split_heads(state.concat_heads.view(), heads_), state.lse, joined.options, {}, state.lse_low);
   if (to.dbias) split_bias(dbias, call, heads.q, heads.k, heads.v, appended(), wanted, out);

@@ -114,13 +114,11 @@ SelfAttentionGradients SelfAttention::backward(const View& dcontext, const View&
   // Step 1: queries, keys and values, each a Linear layer of x.
   const auto rows = [](const Tensor& gradient, const Tensor& of) { return gradient.view().reshape(of.shape()); };
   SelfAttentionGradients out{{},
+                             {},
                              query_.backward(rows(gradients.dq, state.queries), x),
                              key_.backward(rows(gradients.dk, state.keys), x),
-                             value_.backward(rows(gradients.dv, state.values), x),
-                             std::move(gradients.dbias),
-                             std::move(gradients.dalibi_slopes),
-                             std::move(gradients.dsinks),
-                             std::move(gradients.ddistance_bias)};
+                             value_.backward(rows(gradients.dv, state.values), x)};
+  static_cast<OptionGradients&>(out) = std::move(gradients);
   out.dx = sum_of(out.query.dx, out.key.dx, out.value.dx);
   return out;
 }

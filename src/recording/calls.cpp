@@ -10,14 +10,14 @@ namespace attend {
 
 namespace {
 
-// Those of [.., Tq, Tk], of which every call has its own.
-bool is_of_pairs(std::string_view name) {
-  return name == "mask" || name == "bias";
+// Of [.., Tq, Tk] every call has its own.
+bool is_of_pairs(const TensorOption& option) {
+  return option.shape == TensorOption::Shape::pairs;
 }
 
 // One element along each axis of stride 0, of those that may be repeated.
-View without_repeats(std::string_view name, View x) {
-  if (!is_of_pairs(name)) return x;
+View without_repeats(const TensorOption& option, View x) {
+  if (!is_of_pairs(option)) return x;
   for (int axis = 0; axis < x.rank(); ++axis) {
     if (x.size(axis) > 1 && x.strides()[axis] == 0) x = x.slice(axis, 0, 1);
   }
@@ -43,7 +43,7 @@ bool same_numbers(const RecordedCall& a, const RecordedCall& b) {
     return x.offset ? std::optional(x.keys.begin + *x.offset - x.queries.begin) : std::nullopt;
   };
   return a.scale == b.scale && a.window.left == b.window.left && a.window.right == b.window.right &&
-         a.softcap == b.softcap && a.tensors == b.tensors && a.keys.begin == b.keys.begin && level(a) == level(b);
+         a.numbers == b.numbers && a.tensors == b.tensors && a.keys.begin == b.keys.begin && level(a) == level(b);
 }
 
 // Later keys must be hidden from the queries of `last`, or there be none.
@@ -64,15 +64,17 @@ View part_of(const View& x, std::int64_t item, std::int64_t head) {
 }  // namespace
 
 KeptCall keep_call(const AttentionOptions& options, const Range& queries, const Range& keys, double scale, bool keep) {
-  KeptCall kept{{queries, keys, scale, visible_window(options), {}, options.softcap}, {}};
+  KeptCall kept{{queries, keys, scale, visible_window(options)}, {}};
   if (options.offset) {
     kept.call.offset = options.offset->resolve(queries.end - queries.begin, keys.end - keys.begin);
   }
+  for (const NumberOption& option : number_options())
+    if (options.*option.value != 0) kept.call.numbers.emplace(option.name, options.*option.value);
   for (const TensorOption& option : tensor_options()) {
     const std::optional<View>& value = options.*option.value;
     if (!value) continue;
     kept.call.tensors.emplace_back(option.name);
-    if (keep) kept.tensors.emplace(option.name, without_repeats(option.name, *value).clone());
+    if (keep) kept.tensors.emplace(option.name, without_repeats(option, *value).clone());
   }
   return kept;
 }
@@ -81,7 +83,7 @@ std::int64_t kept_bytes(const AttentionOptions& options) {
   std::int64_t bytes = 0;
   for (const TensorOption& option : tensor_options()) {
     const std::optional<View>& value = options.*option.value;
-    if (value) bytes += without_repeats(option.name, *value).count() * size_of(value->dtype());
+    if (value) bytes += without_repeats(option, *value).count() * size_of(value->dtype());
   }
   return bytes;
 }
@@ -95,11 +97,12 @@ std::int64_t bytes_of(const KeptCall& call) {
 bool extend(KeptCall& last, const KeptCall& next) {
   if (!same_numbers(last.call, next.call) || !hides_later_keys(last.call, next.call)) return false;
   if (last.tensors.size() != next.tensors.size()) return false;
-  for (const auto& [name, tensor] : next.tensors) {
-    const Tensor& before = last.tensors.find(name)->second;
-    if (!(is_of_pairs(name) ? same_keys(before, tensor, next.call.keys.begin) : same_elements(before, tensor))) {
+  for (const TensorOption& option : tensor_options()) {
+    const auto found = next.tensors.find(option.name);
+    if (found == next.tensors.end()) continue;
+    const Tensor &before = last.tensors.find(option.name)->second, &now = found->second;
+    if (!(is_of_pairs(option) ? same_keys(before, now, next.call.keys.begin) : same_elements(before, now)))
       return false;
-    }
   }
   for (const auto& [name, tensor] : next.tensors) last.tensors.find(name)->second = tensor.clone();
   last.call.queries.end = next.call.queries.end, last.call.keys.end = next.call.keys.end;
@@ -109,14 +112,18 @@ bool extend(KeptCall& last, const KeptCall& next) {
 AttentionOptions options_of(const RecordedCall& call, const TensorMap& tensors, std::int64_t item, std::int64_t head) {
   AttentionOptions options{.scale = call.scale, .window = call.window};
   if (call.offset) options.offset = Offset(*call.offset);
-  options.softcap = call.softcap;
+  for (const NumberOption& option : number_options()) {
+    const auto found = call.numbers.find(std::string(option.name));
+    if (found != call.numbers.end()) options.*option.value = found->second;
+  }
   for (const TensorOption& option : tensor_options()) {
     const auto found = tensors.find(option.name);
     if (found == tensors.end()) continue;
     const View all = found->second;
-    if (option.shape.starts_with("[H")) {
+    const bool of_heads = option.shape == TensorOption::Shape::heads || option.shape == TensorOption::Shape::distances;
+    if (of_heads) {
       options.*option.value = all.slice(0, head, head + 1);
-    } else if (option.shape == "[B]") {
+    } else if (option.shape == TensorOption::Shape::items) {
       options.*option.value = all.slice(0, item, item + 1);
     } else {
       options.*option.value = part_of(all, item, head);

@@ -141,8 +141,10 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
   AttentionOptions options = given;
   if (place.offset) options.offset = Offset(*place.offset);
   const View k = first_keys(all_keys, 2, place.key_count);
-  if (options.mask) options.mask = first_keys(*options.mask, options.mask->rank() - 1, place.key_count);
-  if (options.bias) options.bias = first_keys(*options.bias, options.bias->rank() - 1, place.key_count);
+  for (const TensorOption& option : tensor_options()) {
+    std::optional<View>& x = options.*option.value;
+    if (x && option.shape == TensorOption::Shape::pairs) x = first_keys(*x, x->rank() - 1, place.key_count);
+  }
   SummaryProblem x = SummaryProblem::check(function, q, k, lse, lse_low, options);
   x.want_top(function, options_.top);
   layer_.has_tokens &= tokens.has_value();
@@ -180,7 +182,7 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
   take_keys(s, uniform, seen_by, place);
   if (options_.grows) take_seeing(seen, place);
   seen_.append(std::move(seen));
-  keep(place, q, k, options, x.forward.scale);
+  keep(place, q, k, options, x.forward.common.scale);
   layer_.queries = place.queries.end, layer_.keys = place.keys.end, ++calls_;
   if (calls_ == 1) lift_ = std::move(s.lift);
   take_probes(x, std::move(probes), tokens, place);

@@ -31,7 +31,7 @@ json to_json(const RecordedCall& call) {
   json out = {{"queries", to_json(call.queries)}, {"keys", to_json(call.keys)}, {"scale", call.scale}};
   if (call.window.left >= 0 || call.window.right >= 0) out["window"] = {call.window.left, call.window.right};
   if (call.offset) out["offset"] = *call.offset;
-  if (call.softcap != 0) out["softcap"] = call.softcap;
+  for (const auto& [name, number] : call.numbers) out[name] = number;
   if (!call.tensors.empty()) out["tensors"] = call.tensors;
   return out;
 }
@@ -78,13 +78,15 @@ RecordedCall read_call(const Member& from, const RecordedLayer& layer) {
   if (from.has("window")) std::tie(call.window.left, call.window.right) = from["window"].two(-1);
   if (from.has("causal") && from["causal"].truth()) call.window.right = 0;  // as older files say it
   if (from.has("offset")) call.offset = from["offset"].whole(-Member::most);
-  if (from.has("softcap")) call.softcap = from["softcap"].number();
+  for (const NumberOption& option : number_options()) {
+    const std::string name(option.name);
+    if (from.has(name.c_str())) call.numbers[name] = from[name.c_str()].number();
+  }
   if (from.has("tensors")) call.tensors = from["tensors"].texts();
   const auto options = tensor_options();
   for (const std::string& name : call.tensors) {
-    const bool known = std::ranges::find(options, name, &TensorOption::name) != options.end();
-    const bool starts = name == "query_starts" || name == "key_starts";
-    if (!known || starts)
+    const auto option = std::ranges::find(options, name, &TensorOption::name);
+    if (option == options.end() || option->shape == TensorOption::Shape::starts)
       fail_at(from.place().in("tensors"), "{} is no option that a call is recorded with", quote(name));
   }
   return call;

@@ -288,7 +288,8 @@ TEST(Bits, CausalIsAWindowWithoutLaterKeys) {
         expect_same_result(result, expected, what);
         for (const AttentionOptions& options : {causal, window}) {
           const Problem p = Problem::check("attention", call.q, call.k, call.v, options);
-          EXPECT_EQ(p.window.left, left), EXPECT_EQ(p.window.right, 0) << what;
+          EXPECT_EQ(p.common.window_left, left) << what;
+          EXPECT_EQ(p.common.window_right, 0) << what;
         }
         const AttentionPlan a = with(causal).planned(), b = with(window).planned();
         EXPECT_EQ(std::tie(a.path, a.reason, a.work_items, a.key_ranges, a.scratch_bytes, a.flops),

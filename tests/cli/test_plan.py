@@ -97,7 +97,7 @@ def test_bias_and_slopes_take_scratch(plan):
         (["1,1,8,8", "--dtype", "bf61"], "--dtype: expected f32, bf16, f16 or f64, got 'bf61'; did you mean 'bf16'?"),
         (["1,1,8,8", "--window", "3"],
          "--window: expected LEFT,RIGHT, two whole numbers such as 128,0 (-1 is open), got '3'"),
-        (["1,1,8,8", "--offset", "3"], "--offset: nothing uses it without --causal, --window, --alibi-slopes or --distance-bias"),
+        (["1,1,8,8", "--offset", "3"], "--offset: nothing uses it without --causal, --window, --distance-bias or --alibi-slopes"),
     ],
 )
 def test_usage_errors(command, arguments, message):

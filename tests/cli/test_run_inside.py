@@ -197,7 +197,7 @@ def test_table_of_what_is_not_known(attend, inputs, tmp_path):
         (["--summary", "--dropout", "0.5"], "--dropout: nothing is dropped without V"),
         (["", "--summary"], "V: expected a file, got ''"),
         (["--weights", ":,:", "--offset=3", "-o", "w.npy"],
-         "--offset: nothing uses it without --causal, --window, --alibi-slopes or --distance-bias"),
+         "--offset: nothing uses it without --causal, --window, --distance-bias or --alibi-slopes"),
         (["--summary", "--top=-1", "-o", "w.npz"], "--top: expected a whole number of at least 0, got '-1'"),
         *[(["--summary", "--map", text, "-o", "w.npz"],
            f"--map: expected ROWS,COLUMNS, two whole numbers of at least 1 such as 64,64, got '{text}'")

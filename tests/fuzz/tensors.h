@@ -142,12 +142,11 @@ inline void add_lists(Input& input, const Sizes& s, Options& options) {
 
 inline void add_tensors(Input& input, const Sizes& s, Options& options) {
   for (const TensorOption& option : tensor_options()) {
-    if (option.dtype == "i64" || !input.one_in(4)) continue;
+    if (option.type == TensorOption::Type::whole || !input.one_in(4)) continue;
     Dims shape{s.H};
-    if (option.shape.starts_with("broadcast")) shape = make_pairs_shape(input, s);
-    if (option.shape.find(',') != option.shape.npos && option.shape.starts_with("[H"))
-      shape.push_back(2 * input.between(0, 30) + 1);
-    const DType dtype = option.dtype == "bool" ? DType::boolean : make_dtype(input);
+    if (option.shape == TensorOption::Shape::pairs) shape = make_pairs_shape(input, s);
+    if (option.shape == TensorOption::Shape::distances) shape.push_back(2 * input.between(0, 30) + 1);
+    const DType dtype = option.type == TensorOption::Type::boolean ? DType::boolean : make_dtype(input);
     options.values.*option.value = options.tensors.emplace_back(make_operand(input, shape, dtype)).view;
   }
 }

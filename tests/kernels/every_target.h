@@ -143,7 +143,7 @@ class GroupOfCall {
                       .bias = o.bias.has_value(),
                       .distance_bias = o.distance_bias.has_value(),
                       .alibi_slopes = o.alibi_slopes.has_value(),
-                      .softcap = o.softcap > 0,
+                      .curve = o.softcap > 0,
                       .dropout = o.dropout.p > 0};
     group.rules = oracle_head(x, 0, 0, 0, Tq, 0, Tk).rules;
     group.q = operand_of(x.Q), group.k = rows_of(x.K), group.v = rows_of(x.V);

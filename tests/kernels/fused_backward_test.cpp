@@ -66,7 +66,7 @@ class Trial {
     Guarded scratch(target_.backward.bytes(group_.forward.sizes, group_.forward.features));
     run(scratch.begin());
     for (const Guarded* each : {&sums, &of_rows, &dq, &dk, &dv, &scratch}) EXPECT_TRUE(each->intact()) << what;
-    AttentionGradients gradients{q.clone(), k.clone(), v.clone()};
+    AttentionGradients gradients{{}, q.clone(), k.clone(), v.clone()};
     if (c_.wanted.dbias) gradients.dbias = dbias.view().to(c_.x.options.bias->dtype());
     if (c_.wanted.ddistance_bias) {
       const View& of = *c_.x.options.distance_bias;

@@ -231,7 +231,7 @@ TEST_F(MultiHeadAttentionBackwardOptions, AttentionOptions) {
   };
   check({.layer = {},
          .call = [&](const TensorMap& at) { return MultiHeadAttentionCall{.attention = options(at)}; },
-         .wanted = {.bias = true, .alibi_slopes = true, .sinks = true},
+         .wanted = {.attention = {.dbias = true, .dalibi_slopes = true, .dsinks = true}},
          .reference = options});
 }
 
@@ -262,10 +262,7 @@ TEST_F(MultiHeadAttentionBackwardOptions, AppendedKeysAndEveryBias) {
              },
          .wanted = {.key_padding_mask = true,
                     .attn_mask = true,
-                    .bias = true,
-                    .alibi_slopes = true,
-                    .sinks = true,
-                    .distance_bias = true},
+                    .attention = {.dbias = true, .dalibi_slopes = true, .dsinks = true, .ddistance_bias = true}},
          .reference =
              [&](const TensorMap& at) {
                for (std::int64_t n = 0; n < sum.count(); ++n) {
@@ -289,7 +286,7 @@ TEST_F(MultiHeadAttentionBackwardOptions, OneBias) {
   const auto options = [](const TensorMap& at) { return attend::AttentionOptions{.bias = at.at("bias")}; };
   check({.layer = {},
          .call = [&](const TensorMap& at) { return MultiHeadAttentionCall{.attention = options(at)}; },
-         .wanted = {.bias = true},
+         .wanted = {.attention = {.dbias = true}},
          .reference = options});
 }
 
@@ -413,12 +410,16 @@ TEST(MultiHeadAttentionBackward, Errors) {
   expect_error(
       ErrorCode::bad_value, [&] { backward(s.doutput, state, {.key_padding_mask = true}, {.key_padding_mask = mask}); },
       "dkey_padding_mask is wanted, but key_padding_mask is bool, expected floating point");
-  for (const MultiHeadAttentionBackward& wanted :
-       {MultiHeadAttentionBackward{.bias = true}, MultiHeadAttentionBackward{.alibi_slopes = true},
-        MultiHeadAttentionBackward{.sinks = true}}) {
+  for (const TensorOption& option : tensor_options()) {
+    if (!option.wanted) continue;
+    MultiHeadAttentionBackward wanted;
+    wanted.attention.*option.wanted = true;
     expect_error(
-        ErrorCode::bad_value, [&] { backward(s.doutput, state, wanted); }, "is wanted, but");
+        ErrorCode::bad_value, [&] { backward(s.doutput, state, wanted); }, "d" + std::string(option.name), "is wanted");
   }
+  expect_error(
+      ErrorCode::bad_value, [&] { backward(s.doutput, state, {.attention = {.dlse = s.x}}); },
+      "dlse or lse_low is given");
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <map>
 
 #include "tests/expect.h"
@@ -18,7 +19,7 @@ Tensor fitting(const TensorOption& option) {
                                                 {"[sequences + 1]", {2}}};
   const std::map<std::string_view, DType> dtypes{
       {"bool", DType::boolean}, {"floating point", DType::f32}, {"i64", DType::i64}};
-  return Tensor(shapes.at(option.shape), dtypes.at(option.dtype));
+  return Tensor(shapes.at(name_of(option.shape)), dtypes.at(name_of(option.type)));
 }
 
 TEST(TensorOptions, EachIsThereOnce) {
@@ -35,7 +36,7 @@ TEST(TensorOptions, EachIsThereOnce) {
 
 TEST(TensorOptions, FloatingPointHasAGradient) {
   for (const TensorOption& option : tensor_options()) {
-    const bool floating = option.dtype == "floating point";
+    const bool floating = option.type == TensorOption::Type::floating;
     EXPECT_EQ(option.wanted != nullptr, floating) << option.name;
     EXPECT_EQ(option.gradient != nullptr, floating) << option.name;
     EXPECT_EQ(option.gradient_view != nullptr, floating) << option.name;
@@ -48,12 +49,12 @@ TEST(TensorOptions, DtypeAndShapeAreChecked) {
     AttentionOptions options;
     // Both or neither; each is wrong below in its own turn.
     const Tensor starts = Tensor({2}, DType::i64);
-    if (option.shape == "[sequences + 1]") options.query_starts = options.key_starts = starts;
+    if (option.shape == TensorOption::Shape::starts) options.query_starts = options.key_starts = starts;
     const Tensor wrong_dtype = fitting(option).view().to(DType::u8), wrong_shape({7, 7}, fitting(option).dtype());
     options.*option.value = wrong_dtype;
     expect_error(
         ErrorCode::bad_dtype, [&] { attention(x, x, x, options); },
-        "attention: " + std::string(option.name) + " is u8, expected " + std::string(option.dtype));
+        "attention: " + std::string(option.name) + " is u8, expected " + std::string(name_of(option.type)));
     options.*option.value = wrong_shape;
     expect_error(
         ErrorCode::bad_shape, [&] { attention(x, x, x, options); },
@@ -67,7 +68,7 @@ TEST(TensorOptions, NoResultLiesInTheirMemory) {
     Tensor out({B, H, Tq, D});
     const Tensor like = fitting(option), starts = Tensor::from({2}, {0, Tq}).view().to(DType::i64);
     AttentionOptions options;
-    if (option.shape == "[sequences + 1]") {
+    if (option.shape == TensorOption::Shape::starts) {
       options.query_starts = options.key_starts = starts;
       std::memcpy(out.raw(), starts.raw(), sizeof(std::int64_t) * 2);
     }
@@ -95,6 +96,39 @@ TEST(TensorOptions, AGradientIsWantedOfWhatIsGiven) {
     const AttentionGradients gradients = attention_backward(x, x, x, x, forward.out, forward.lse, options, wanted);
     ASSERT_TRUE(gradients.*option.gradient) << name;
     EXPECT_EQ((gradients.*option.gradient)->shape(), given.shape()) << name;
+  }
+}
+
+TEST(NumberOptions, EachIsThereOnceAndIsChecked) {
+  const Tensor x({B, H, Tq, D});
+  AttentionOptions seen;
+  for (const NumberOption& option : number_options()) {
+    EXPECT_EQ(seen.*option.value, 0) << option.name << " stands in the list twice, or adds something by default";
+    seen.*option.value = 1;
+    for (const double wrong : {-1.0, static_cast<double>(INFINITY), static_cast<double>(NAN)}) {
+      AttentionOptions options;
+      options.*option.value = wrong;
+      expect_error(
+          ErrorCode::bad_value, [&] { attention(x, x, x, options); }, "attention: " + std::string(option.name) + " is ",
+          "expected 0 (none) or a positive number");
+    }
+  }
+}
+
+// That what they say of themselves is so: with more keys than queries each needs an offset, or does not.
+TEST(TensorOptions, PositionalOnesNeedAnOffset) {
+  const Tensor q({B, H, Tq, D}), k({B, H, Tk + 1, D});
+  for (const TensorOption& option : tensor_options()) {
+    if (option.shape != TensorOption::Shape::heads && option.shape != TensorOption::Shape::distances) continue;
+    const Tensor given = fitting(option);
+    AttentionOptions options;
+    options.*option.value = given;
+    if (!option.positional) {
+      attention(q, k, k, options);
+      continue;
+    }
+    expect_error(
+        ErrorCode::bad_value, [&] { attention(q, k, k, options); }, std::string(option.name), "need an offset");
   }
 }
 
