@@ -1,6 +1,7 @@
 #include "cli/inside.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -127,14 +128,23 @@ std::string aligned(const std::vector<Row>& rows) {
   return text;
 }
 
+// Their names.
+std::string statistics_of_rows_and_keys() {
+  std::vector<std::string_view> names;
+  for (const SummaryStatistic& statistic : summary_statistics())
+    if (statistic.shape != SummaryStatistic::Shape::map) names.push_back(statistic.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 }  // namespace
 
 void add_inside(App& app, InsideArguments& arguments) {
-  app.add_flag("--summary", arguments.summary,
-               "Write what attend::attention_summary() finds too: top_keys, top_weights, entropy, distance, "
-               "sink_weights, received, lift (before dropout). Without V, this alone; without -o, print a line for "
-               "each head instead: means of entropy, of keys attended to and of distance, the keys of the largest "
-               "mean weight (sink) and lift, and its labels");
+  app.add_flag(
+      "--summary", arguments.summary,
+      fmt::format("Write what attend::attention_summary() finds too: {} (before dropout). Without V, this alone; "
+                  "without -o, print a line for each head instead: means of entropy, of keys attended to and "
+                  "of distance, the keys of the largest mean weight (sink) and lift, and its labels",
+                  statistics_of_rows_and_keys()));
   whole_number(app.add_option("--top", arguments.top, "How many of a row's largest weights --summary writes (8)"), 0);
   app.add_option("--map", arguments.map,
                  "Also the weights of R x C blocks, map and map_max, with --summary: at most so many as there are "
@@ -164,21 +174,13 @@ void check_part(const InsideOptions& inside, const View& q, const View& k) {
 
 NamedViews Inside::named() const {
   NamedViews named;
-  const auto add = [&](const char* name, const std::optional<Tensor>& tensor) {
-    if (tensor) named.emplace_back(name, *tensor);
-  };
-  if (summary) {
-    // None of them were asked for: they would be columns of nothing.
-    if (summary->top_keys.size(-1) > 0)
-      named.insert(named.end(), {{"top_keys", summary->top_keys}, {"top_weights", summary->top_weights}});
-    named.emplace_back("entropy", summary->entropy);
-    add("distance", summary->distance);
-    add("sink_weights", summary->sink_weights);
-    named.insert(named.end(), {{"received", summary->received}, {"lift", summary->lift}});
-    add("map", summary->map);
-    add("map_max", summary->map_max);
+  for (const SummaryStatistic& statistic : summary_statistics()) {
+    const Tensor* found = summary ? statistic.in(*summary) : nullptr;
+    // Where none were asked for, top keys would be columns of nothing.
+    const bool none = statistic.shape == SummaryStatistic::Shape::top && found && found->size(-1) == 0;
+    if (found && !none) named.emplace_back(statistic.name, *found);
   }
-  add("weights", weights);
+  if (weights) named.emplace_back("weights", *weights);
   return named;
 }
 

@@ -85,8 +85,7 @@ class Recording {
   const std::vector<std::vector<std::string>>& query_tokens(std::int64_t layer) const;
   const std::vector<std::vector<std::string>>& key_tokens(std::int64_t layer) const;
 
-  // The layer's numbers of a name, with the axes that AttentionSummary has: "lse", "lse_low", "top_keys",
-  // "top_weights", "entropy", "distance", "sink_weights", "received", "lift", "map", "map_max", "q" [B,H,Tq,D] and "k"
+  // The layer's numbers of a name: one of summary_statistics(), "lse" and "lse_low" [B,H,Tq], "q" [B,H,Tq,D] or "k"
   // [B,Hkv,Tk,D]. H are the recorded heads. Throws bad_value for another name, and for what was not recorded.
   Tensor numbers(std::int64_t layer, std::string_view name) const;
   // A line for each item and recorded head; HeadScores::head is the model's own number. What a file of version 1 lacks

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,27 @@ struct AttentionSummary {
   // sum to 1, less the sinks' share. map_max: the largest weight of the block.
   std::optional<Tensor> map = {}, map_max = {};
 };
+
+// One of them: how it is called, here, in recordings, files and Python, and where AttentionSummary has it.
+struct SummaryStatistic {
+  enum class Shape : std::uint8_t { top, rows, keys, map };
+  enum class Needs : std::uint8_t { nothing, offset, sinks };  // without which it is not given
+
+  std::string_view name;
+  Shape shape;
+  std::string_view meaning;                   // in one line
+  Tensor AttentionSummary::*value = nullptr;  // or `optional`
+  std::optional<Tensor> AttentionSummary::*optional = nullptr;
+  Needs needs = Needs::nothing;
+
+  // Null where it is not given.
+  const Tensor* in(const AttentionSummary& summary) const;
+};
+// "[B,H,Tq,top]", "[B,H,Tq]", "[B,H,Tk]", "[B,H,R,C]".
+std::string_view name_of(SummaryStatistic::Shape shape);
+// All of them, in the order in which AttentionSummary has them. What makes, records, writes and shows them goes through
+// this list.
+std::span<const SummaryStatistic> summary_statistics();
 
 // q [B,H,Tq,D], k [B,Hkv,Tk,D], lse [B,H,Tq] as attention() gave it for the same options; null: computed first, without
 // touching values. Axes, dtypes and options as in attention(), and its errors; bad_shape and bad_dtype for lse and

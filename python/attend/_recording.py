@@ -7,7 +7,7 @@ import operator
 
 import numpy
 
-from ._core import _head_name, _Recording, head_grid, picture, token_links, token_strip
+from ._core import _head_name, _Recording, _summary_statistics, head_grid, picture, token_links, token_strip
 
 _SCORES = ("sink", "sink_key", "self", "previous", "duplicate", "induction", "local", "entropy", "effective_keys", "distance")
 _EXCESS = ("sink", "self", "previous", "duplicate", "induction", "local")
@@ -17,16 +17,7 @@ _HEADS = numpy.dtype([("layer", object), ("head", numpy.int64), ("labels", objec
 _ARRAYS = {
     "lse": "[B,H,Tq] the logarithm of the sum of a row's exponentials",
     "lse_low": "[B,H,Tq] what rounding took from lse",
-    "top_keys": "[B,H,Tq,top] int64: the keys of a row's largest weights, falling; -1 where fewer are visible",
-    "top_weights": "[B,H,Tq,top] their weights",
-    "entropy": "[B,H,Tq] of a row's weights, in nats",
-    "distance": "[B,H,Tq] mean distance of the keys that a row looks at; None where it has no meaning (cross-attention)",
-    "sink_weights": "[B,H,Tq] what attention sinks take of a row; None for a model without them",
-    "received": "[B,H,Tk] the sum of the weights that a key has in all rows",
-    "lift": "[B,H,Tk] received over what uniform attention would give the key",
-    "map": "[B,H,R,C] a block's weights summed over its keys, their mean over its queries",
-    "map_max": "[B,H,R,C] the largest weight of each block",
-}
+} | dict(_summary_statistics)
 
 TopKey = collections.namedtuple("TopKey", "key weight token")
 
@@ -253,9 +244,7 @@ class RecordedLayer:
 
 def _array(name, doc):
     def get(self):
-        missing = (name == "distance" and not self._says["has_distance"]) or (
-            name == "sink_weights" and not self._says["has_sinks"])
-        return None if missing else self._raw.numbers(self._number, name)
+        return None if name in self._says["missing"] else self._raw.numbers(self._number, name)
 
     get.__doc__ = doc
     return functools.cached_property(get)

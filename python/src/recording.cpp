@@ -86,7 +86,15 @@ nb::dict layer_of(const Recording& self, std::int64_t number) {
   layer["batch"] = x.batch, layer["heads"] = x.heads, layer["kv_heads"] = x.kv_heads;
   layer["head_size"] = x.head_size, layer["queries"] = x.queries, layer["keys"] = x.keys, layer["top"] = x.top;
   layer["row_range"] = x.row_range, layer["column_range"] = x.column_range;
-  layer["has_distance"] = x.has_distance, layer["has_sinks"] = x.has_sinks, layer["has_qk"] = x.has_qk;
+  layer["has_qk"] = x.has_qk;
+  // Of the statistics, those that it has not.
+  nb::set missing;
+  for (const SummaryStatistic& statistic : summary_statistics()) {
+    if ((statistic.needs == SummaryStatistic::Needs::offset && !x.has_distance) ||
+        (statistic.needs == SummaryStatistic::Needs::sinks && !x.has_sinks))
+      missing.add(std::string(statistic.name));
+  }
+  layer["missing"] = missing;
   return layer;
 }
 

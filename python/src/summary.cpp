@@ -20,9 +20,9 @@ namespace attend::python {
 
 namespace {
 
-// AttentionSummary, as arrays; None for what is not there.
+// AttentionSummary, as arrays in the order of summary_statistics(); None for what is not there.
 struct Summary {
-  nb::object top_keys, top_weights, entropy, distance, sink_weights, received, lift, map, map_max;
+  std::vector<nb::object> arrays;
 };
 
 // The arrays of one call.
@@ -35,14 +35,17 @@ struct Call {
   View queries() const { return heads_first(layout, q.view()); }
   View keys() const { return heads_first(layout, k.view()); }
   nb::object array(const Tensor& tensor) const { return to_python(q.kind(), tensor); }
-  nb::object array(const std::optional<Tensor>& tensor) const { return tensor ? array(*tensor) : nb::none(); }
 
   Summary summarize(const AttentionOptions& options, std::int64_t top, const std::optional<MapSize>& map) const {
     const AttentionSummary s = call(function, [&] {
       return attention_summary(queries(), keys(), lse.view(), options, {lse_low.view(), top, map});
     });
-    return {array(s.top_keys), array(s.top_weights), array(s.entropy), array(s.distance), array(s.sink_weights),
-            array(s.received), array(s.lift),        array(s.map),     array(s.map_max)};
+    Summary summary;
+    for (const SummaryStatistic& statistic : summary_statistics()) {
+      const Tensor* found = statistic.in(s);
+      summary.arrays.push_back(found ? array(*found) : nb::none());
+    }
+    return summary;
   }
 };
 
@@ -261,23 +264,18 @@ std::string signature(const std::string& name, const std::string& arguments, boo
 }
 
 void bind_summary_class(nb::module_& m) {
-  nb::class_<Summary>(m, "AttentionSummary", "What attention_summary() gives; None for what is not there.")
-      .def_ro("top_keys", &Summary::top_keys,
-              "[B,H,Tq,top] int64: the keys of a row's largest weights, falling, of equal ones the lower key first; -1 "
-              "where fewer keys are visible",
-              nb::sig("def top_keys(self) -> Any"))
-      .def_ro("top_weights", &Summary::top_weights, "[B,H,Tq,top] their weights")
-      .def_ro("entropy", &Summary::entropy,
-              "[B,H,Tq] of a row's weights, in nats (Clark et al. 2019); exp of it is how many keys are attended to")
-      .def_ro(
-          "distance", &Summary::distance,
-          "[B,H,Tq] mean of abs(i + offset - j) (Vig and Belinkov 2019); None where Tq != Tk and no offset was given")
-      .def_ro("sink_weights", &Summary::sink_weights, "[B,H,Tq] what the sinks take of a row; None without sinks")
-      .def_ro("received", &Summary::received, "[B,H,Tk] the sum of the weights that a key has in all rows")
-      .def_ro("lift", &Summary::lift, "[B,H,Tk] received over what uniform attention would give the key")
-      .def_ro("map", &Summary::map,
-              "[B,H,R,C] a block's weights summed over its keys, their mean over its queries that see a key")
-      .def_ro("map_max", &Summary::map_max, "[B,H,R,C] the largest weight of each block");
+  nb::class_<Summary> summary(m, "AttentionSummary", "What attention_summary() gives; None for what is not there.");
+  nb::list statistics;  // for recordings, which have them too: (name, doc)
+  for (std::size_t n = 0; n < summary_statistics().size(); ++n) {
+    const SummaryStatistic& statistic = summary_statistics()[n];
+    const std::string name(statistic.name);
+    const std::string doc = std::string(name_of(statistic.shape)).append(" ").append(statistic.meaning);
+    summary.def_prop_ro(
+        name.c_str(), [n](const Summary& self) { return self.arrays[n]; }, doc.c_str(),
+        nb::sig(("def " + name + "(self) -> Any").c_str()));
+    statistics.append(nb::make_tuple(name, doc));
+  }
+  m.attr("_summary_statistics") = nb::tuple(statistics);
 }
 
 constexpr const char* excess_doc =

@@ -51,17 +51,9 @@ MutableView four_axes(Tensor& x, const Dims& shape) {
 
 AttentionSummary summarize(SummaryProblem& x, const SummaryOptions& wanted) {
   const Problem& p = x.forward;
-  const Dims rows{p.B, p.H, p.Tq}, keys{p.B, p.H, p.Tk}, top{p.B, p.H, p.Tq, wanted.top};
-  const auto zeros = [&](const Dims& shape) { return Tensor(p.trim(shape), x.dtype()); };
-  AttentionSummary s{Tensor(p.trim(top), DType::i64), zeros(top), zeros(rows), {}, {}, zeros(keys), zeros(keys)};
-  Tensor seen = Tensor(rows, x.dtype());
+  AttentionSummary s = x.want_rows_and_keys();
+  Tensor seen({p.B, p.H, p.Tq}, x.dtype());
   x.to.seen = seen.view();
-  x.to.entropy = four_axes(s.entropy, rows), x.to.received = four_axes(s.received, keys);
-  x.to.lift = four_axes(s.lift, keys);
-  if (x.has_distance) x.to.distance = four_axes(s.distance.emplace(zeros(rows)), rows);
-  if (!p.sinks.empty()) x.to.sink_weights = four_axes(s.sink_weights.emplace(zeros(rows)), rows);
-  std::fill_n(s.top_keys.data<std::int64_t>(), s.top_keys.count(), -1);
-  if (wanted.top > 0) x.to.top_keys = four_axes(s.top_keys, top), x.to.top_weights = four_axes(s.top_weights, top);
   if (wanted.map) {
     const Dims map{p.sequences(), p.H, std::min(wanted.map->rows, p.Tq), std::min(wanted.map->columns, p.Tk)};
     const Dims shown = p.query_starts.empty() ? p.trim(map) : map;

@@ -53,6 +53,9 @@ struct SummaryProblem {
                               const std::optional<Range>& queries = {}, const std::optional<Range>& keys = {});
   // How many of a row's largest weights are wanted. Throws Error for more, and for more keys, than can be listed.
   void want_top(const char* function, std::int64_t count);
+  // Makes the tensors of summary_statistics() for rows and keys, `top` largest weights of each row, and has the pass
+  // write to them. What needs an offset or sinks is left out where there are none.
+  AttentionSummary want_rows_and_keys();
   DType dtype() const { return statistics_dtype(forward.q.dtype()); }
   // Whether the distance of a query and a key is known: nobody guesses the offset.
   bool has_distance = false;

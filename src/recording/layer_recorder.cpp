@@ -71,10 +71,14 @@ LayerRecorder::LayerRecorder(const RecordOptions& options, const RecordCall& cal
   const Dims rows{q[0], q[1], 0};
   const auto make = [&](const Dims& shape, DType of) { return Growing(shape, of, options.grows); };
   lse_ = make(rows, numbers_dtype_), lse_low_ = make(rows, numbers_dtype_);
-  top_keys_ = make({q[0], q[1], 0, options.top}, DType::i64);
-  top_weights_ = make({q[0], q[1], 0, options.top}, numbers_dtype_);
-  entropy_ = make(rows, numbers_dtype_), distance_ = make(rows, numbers_dtype_), seen_ = make(rows, numbers_dtype_);
-  sink_weights_ = make(rows, numbers_dtype_);
+  seen_ = make(rows, numbers_dtype_);
+  for (const SummaryStatistic& statistic : summary_statistics()) {
+    const bool top = statistic.shape == SummaryStatistic::Shape::top;
+    if (!top && statistic.shape != SummaryStatistic::Shape::rows) continue;
+    if (statistic.needs == SummaryStatistic::Needs::sinks && !layer_.has_sinks) continue;
+    const DType of = statistic.value == &AttentionSummary::top_keys ? DType::i64 : numbers_dtype_;
+    rows_[statistic.name] = make(top ? Dims{q[0], q[1], 0, options.top} : rows, of);
+  }
   const Dims kinds{q[0], q[1], 0, kernels::Probes::kinds};
   probe_weights_ = make(kinds, numbers_dtype_), probe_keys_ = make(kinds, numbers_dtype_);
   sink_column_ = make(rows, DType::f64);
@@ -119,10 +123,8 @@ CallPlace LayerRecorder::place(const Dims& q, const Dims& k, const AttentionOpti
 std::int64_t LayerRecorder::bytes_with(const CallPlace& place, const AttentionOptions& options) const {
   const std::int64_t Tq = place.queries.end, Tk = std::max(layer_.keys, place.keys.end);
   std::int64_t bytes = 0;
-  for (const Growing* x : {&lse_, &lse_low_, &top_keys_, &top_weights_, &entropy_, &distance_, &seen_}) {
-    bytes += x->bytes_for(Tq);
-  }
-  if (layer_.has_sinks) bytes += sink_weights_.bytes_for(Tq);
+  for (const Growing* x : {&lse_, &lse_low_, &seen_}) bytes += x->bytes_for(Tq);
+  for (const auto& [name, rows] : rows_) bytes += rows.bytes_for(Tq);
   if (options_.grows) {
     for (const Growing* x : {&probe_weights_, &probe_keys_, &sink_column_}) bytes += x->bytes_for(Tq);
   }
@@ -154,17 +156,11 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
   make_room(place, given);
 
   const Dims rows{layer_.batch, H_, x.forward.Tq}, keys{layer_.batch, H_, x.forward.Tk};
-  const Dims top{layer_.batch, H_, x.forward.Tq, options_.top};
   const auto zeros = [&](const Dims& shape) { return Tensor(shape, numbers_dtype_); };
-  AttentionSummary s{Tensor(top, DType::i64), zeros(top), zeros(rows), {}, {}, zeros(keys), zeros(keys)};
+  AttentionSummary s = x.want_rows_and_keys();
+  if (!s.distance) s.distance = zeros(rows);  // a later call may know it
   Tensor seen = zeros(rows), uniform = zeros(keys), seen_by = zeros(keys);
-  std::fill_n(s.top_keys.data<std::int64_t>(), s.top_keys.count(), -1);
-  x.to.top_keys = s.top_keys.view(), x.to.top_weights = s.top_weights.view(), x.to.entropy = s.entropy.view();
-  x.to.received = s.received.view(), x.to.lift = s.lift.view(), x.to.uniform = uniform.view();
-  x.to.seen = seen.view(), x.to.seen_by = seen_by.view();
-  x.to.distance = s.distance.emplace(zeros(rows)).view();
-  if (!x.has_distance) x.to.distance = {};
-  if (layer_.has_sinks) x.to.sink_weights = s.sink_weights.emplace(zeros(rows)).view();
+  x.to.uniform = uniform.view(), x.to.seen = seen.view(), x.to.seen_by = seen_by.view();
   if (shows_pairs(layer_) && !options_.grows) {
     x.to.weights = map_.view();
   } else {
@@ -177,7 +173,7 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
   // As many queries as keys of another sequence are chance: they are level with nothing unless somebody says so.
   const bool level = layer_.kind == "self" || given.offset;
   layer_.has_distance = x.has_distance && level && (calls_ == 0 || layer_.has_distance);
-  take_rows(x, s, place);
+  take_rows(s, place);
   lse_.append(lse), lse_low_.append(lse_low);
   take_keys(s, uniform, seen_by, place);
   if (options_.grows) take_seeing(seen, place);
@@ -189,13 +185,17 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
   bytes_ = bytes_with({{0, layer_.queries}, {0, layer_.keys}, 0, {}}, {});
 }
 
-void LayerRecorder::take_rows(SummaryProblem& x, AttentionSummary& s, const CallPlace& place) {
+void LayerRecorder::take_rows(AttentionSummary& s, const CallPlace& place) {
   auto* keys = s.top_keys.data<std::int64_t>();
   const std::int64_t count = place.keys.begin > 0 ? s.top_keys.count() : 0;
   for (std::int64_t n = 0; n < count; ++n) keys[n] += keys[n] >= 0 ? place.keys.begin : 0;
-  top_keys_.append(std::move(s.top_keys)), top_weights_.append(std::move(s.top_weights));
-  entropy_.append(std::move(s.entropy)), distance_.append(std::move(*s.distance));
-  if (layer_.has_sinks && x.to.sink_weights.raw()) sink_weights_.append(std::move(*s.sink_weights));
+  for (auto& [name, all] : rows_) {
+    const SummaryStatistic& statistic = *std::ranges::find(summary_statistics(), name, &SummaryStatistic::name);
+    if (statistic.value)
+      all.append(std::move(s.*statistic.value));
+    else if (s.*statistic.optional)
+      all.append(std::move(*(s.*statistic.optional)));
+  }
 }
 
 // Scores are made at once where no rows can follow: what they are made of takes half as much as top keys do.
@@ -353,13 +353,13 @@ void LayerRecorder::divide_map() {
 
 HeadSums LayerRecorder::sums() const {
   HeadSums sums{seen_.view(),
-                entropy_.view(),
-                distance_.view(),
+                rows_.at("entropy").view(),
+                rows_.at("distance").view(),
                 received_.view(),
                 seen_by_.view(),
                 uniform_.view(),
-                top_keys_.view(),
-                top_weights_.view(),
+                rows_.at("top_keys").view(),
+                rows_.at("top_weights").view(),
                 {},
                 {},
                 {},
@@ -367,7 +367,7 @@ HeadSums LayerRecorder::sums() const {
                 std::vector<std::int64_t>(static_cast<std::size_t>(layer_.batch), level_),
                 {}};
   if (layer_.has_distance) sums.probe_weights = probe_weights_.view(), sums.probe_keys = probe_keys_.view();
-  if (layer_.has_sinks) sums.sink_weights = sink_weights_.view();
+  if (layer_.has_sinks) sums.sink_weights = rows_.at("sink_weights").view();
   if (layer_.has_tokens) sums.tokens = tokens_;
   return sums;
 }
@@ -380,7 +380,9 @@ Tensor LayerRecorder::scores(const PairWeight& weight) const {
 }
 
 RecordedLayer LayerRecorder::finish(const std::string& prefix, TensorMap& to) {
-  const auto put = [&](const char* name, Tensor tensor) { to.emplace(prefix + "." + name, std::move(tensor)); };
+  const auto put = [&](std::string_view name, Tensor tensor) {
+    to.emplace(fmt::format("{}.{}", prefix, name), std::move(tensor));
+  };
   if (options_.grows) {
     scores_ = scores([this](auto b, auto h, auto i, auto j) { return sink_weight(b, h, i, j); });
   }
@@ -401,10 +403,10 @@ RecordedLayer LayerRecorder::finish(const std::string& prefix, TensorMap& to) {
   }
   put("received", received_.view().to(numbers_dtype_));
   put("lse", lse_.take()), put("lse_low", lse_low_.take());
-  put("top_keys", top_keys_.take()), put("top_weights", top_weights_.take());
-  put("entropy", entropy_.take());
-  if (layer_.has_distance) put("distance", distance_.take());
-  if (layer_.has_sinks) put("sink_weights", sink_weights_.take());
+  for (const SummaryStatistic& statistic : summary_statistics()) {
+    const auto rows = rows_.find(statistic.name);
+    if (rows != rows_.end() && has_statistic(layer_, statistic)) put(statistic.name, rows->second.take());
+  }
   if (options_.keep_qk) put("q", q_.take()), put("k", k_.take());
   for (std::size_t n = 0; n < kept_.size(); ++n) {
     for (auto& [name, tensor] : kept_[n].tensors) {

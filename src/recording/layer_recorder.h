@@ -1,6 +1,7 @@
 // One layer of a recording that is being made.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -37,7 +38,7 @@ class LayerRecorder {
   RecordedLayer finish(const std::string& prefix, TensorMap& to);
 
  private:
-  void take_rows(SummaryProblem& x, AttentionSummary& summary, const CallPlace& place);
+  void take_rows(AttentionSummary& summary, const CallPlace& place);
   void take_keys(const AttentionSummary& summary, const View& uniform, const View& seen_by, const CallPlace& place);
   void take_probes(const SummaryProblem& x, ProbeTensors probes, const std::optional<View>& tokens,
                    const CallPlace& place);
@@ -57,8 +58,9 @@ class LayerRecorder {
   std::int64_t H_ = 0, calls_ = 0, bytes_ = 0;
   std::int64_t level_ = 0;  // query 0 is level with key 0 + level_
   DType numbers_dtype_ = DType::f32;
-  Growing lse_, lse_low_, top_keys_, top_weights_, entropy_, distance_, sink_weights_, seen_;  // [B,H,Tq,...]
-  Growing received_, uniform_, seen_by_;                                                       // [B,H,Tk], f64
+  Growing lse_, lse_low_, seen_;              // [B,H,Tq]
+  std::map<std::string_view, Growing> rows_;  // the statistics [B,H,Tq,...], by their names
+  Growing received_, uniform_, seen_by_;      // [B,H,Tk], f64
   Growing q_, k_;
   Tensor lift_;                         // of the first call
   Tensor map_, map_max_;                // [B,H,R,C]; sums where the recording grows

@@ -56,20 +56,16 @@ std::string tensor_name(std::int64_t layer, std::string_view name) {
 std::vector<LayerTensor> tensors_of(const RecordedLayer& x) {
   const DType dtype = statistics_dtype(x.dtype);
   const std::int64_t B = x.batch, H = std::ssize(x.heads);
-  const Dims rows{B, H, x.queries}, top{B, H, x.queries, x.top}, keys{B, H, x.keys};
-  const Dims map{B, H, x.row_blocks, x.column_blocks};
-  std::vector<LayerTensor> all = {{"lse", dtype, rows},
-                                  {"lse_low", dtype, rows},
-                                  {"top_keys", DType::i64, top},
-                                  {"top_weights", dtype, top},
-                                  {"entropy", dtype, rows}};
-  if (x.has_distance) all.push_back({"distance", dtype, rows});
-  if (x.has_sinks) all.push_back({"sink_weights", dtype, rows});
-  all.insert(all.end(), {{"received", dtype, keys},
-                         {"lift", dtype, keys},
-                         {"map", dtype, map},
-                         {"scores", DType::f64, Dims{B, H, score_count}}});
-  if (!shows_pairs(x)) all.push_back({"map_max", dtype, map});
+  const Dims rows{B, H, x.queries};
+  // In the order of SummaryStatistic::Shape.
+  const Dims shapes[] = {{B, H, x.queries, x.top}, rows, {B, H, x.keys}, {B, H, x.row_blocks, x.column_blocks}};
+  std::vector<LayerTensor> all = {{"lse", dtype, rows}, {"lse_low", dtype, rows}};
+  for (const SummaryStatistic& statistic : summary_statistics()) {
+    if (!has_statistic(x, statistic)) continue;
+    const DType of = statistic.value == &AttentionSummary::top_keys ? DType::i64 : dtype;
+    all.push_back({statistic.name, of, shapes[static_cast<int>(statistic.shape)]});
+  }
+  all.push_back({"scores", DType::f64, Dims{B, H, score_count}});
   if (x.has_qk) {
     all.push_back({"q", x.dtype, {B, H, x.queries, x.head_size}});
     all.push_back({"k", x.dtype, {B, x.kv_heads, x.keys, x.head_size}});

@@ -29,6 +29,12 @@ inline bool shows_pairs(const RecordedLayer& layer) {
   return layer.row_blocks == layer.row_range && layer.column_blocks == layer.column_range;
 }
 
+inline bool has_statistic(const RecordedLayer& layer, const SummaryStatistic& statistic) {
+  if (statistic.optional == &AttentionSummary::map_max) return !shows_pairs(layer);
+  if (statistic.needs == SummaryStatistic::Needs::offset) return layer.has_distance;
+  return statistic.needs != SummaryStatistic::Needs::sinks || layer.has_sinks;
+}
+
 // "layers.3.name"
 std::string tensor_name(std::int64_t layer, std::string_view name);
 

@@ -1,0 +1,82 @@
+// The one list of what a summary has of rows, keys and blocks.
+#include <algorithm>
+#include <iterator>
+
+#include "attention/summary.h"
+
+namespace attend {
+
+namespace {
+
+using Shape = SummaryStatistic::Shape;
+using Needs = SummaryStatistic::Needs;
+
+constexpr SummaryStatistic statistics[] = {
+    {"top_keys", Shape::top,
+     "int64: the keys of a row's largest weights, falling, of equal ones the lower key first; -1 where fewer are "
+     "visible",
+     &AttentionSummary::top_keys},
+    {"top_weights", Shape::top, "their weights", &AttentionSummary::top_weights},
+    {"entropy", Shape::rows,
+     "of a row's weights, in nats (Clark et al. 2019); exp of it is how many keys are attended to",
+     &AttentionSummary::entropy},
+    {"distance", Shape::rows, "mean of abs(i + offset - j) (Vig and Belinkov 2019); None where no offset is known",
+     nullptr, &AttentionSummary::distance, Needs::offset},
+    {"sink_weights", Shape::rows, "what the sinks take of a row; None without sinks", nullptr,
+     &AttentionSummary::sink_weights, Needs::sinks},
+    {"received", Shape::keys, "the sum of the weights that a key has in all rows", &AttentionSummary::received},
+    {"lift", Shape::keys, "received over what uniform attention would give the key", &AttentionSummary::lift},
+    {"map", Shape::map, "a block's weights summed over its keys, their mean over its queries that see a key", nullptr,
+     &AttentionSummary::map},
+    {"map_max", Shape::map, "the largest weight of each block", nullptr, &AttentionSummary::map_max},
+};
+
+// Where a pass writes each.
+constexpr MutableView SummaryViews::*views[] = {
+    &SummaryViews::top_keys, &SummaryViews::top_weights,  &SummaryViews::entropy,
+    &SummaryViews::distance, &SummaryViews::sink_weights, &SummaryViews::received,
+    &SummaryViews::lift,     &SummaryViews::map,          &SummaryViews::map_max,
+};
+static_assert(std::size(statistics) == std::size(views));
+
+bool is_known(const SummaryProblem& x, const SummaryStatistic& statistic) {
+  if (statistic.needs == Needs::offset) return x.has_distance;
+  return statistic.needs == Needs::nothing || !x.forward.sinks.empty();
+}
+
+}  // namespace
+
+const Tensor* SummaryStatistic::in(const AttentionSummary& summary) const {
+  if (value) return &(summary.*value);
+  return summary.*optional ? &*(summary.*optional) : nullptr;
+}
+
+std::string_view name_of(SummaryStatistic::Shape shape) {
+  constexpr std::string_view names[] = {"[B,H,Tq,top]", "[B,H,Tq]", "[B,H,Tk]", "[B,H,R,C]"};
+  return names[static_cast<int>(shape)];
+}
+
+std::span<const SummaryStatistic> summary_statistics() {
+  return statistics;
+}
+
+AttentionSummary SummaryProblem::want_rows_and_keys() {
+  const Problem& p = forward;
+  AttentionSummary summary;
+  for (std::size_t n = 0; n < std::size(statistics); ++n) {
+    const SummaryStatistic& statistic = statistics[n];
+    if (statistic.shape == Shape::map || !is_known(*this, statistic)) continue;
+    Dims shape{p.B, p.H, statistic.shape == Shape::keys ? p.Tk : p.Tq};
+    const bool is_top = statistic.shape == Shape::top;
+    if (is_top) shape.push_back(top);
+    const bool is_keys = statistic.value == &AttentionSummary::top_keys;
+    Tensor made(p.trim(shape), is_keys ? DType::i64 : dtype());
+    if (is_keys) std::fill_n(made.data<std::int64_t>(), made.count(), -1);
+    Tensor& kept = statistic.value ? summary.*statistic.value : (summary.*statistic.optional).emplace();
+    kept = std::move(made);
+    if (!is_top || top > 0) to.*views[n] = kept.view().reshape(shape);
+  }
+  return summary;
+}
+
+}  // namespace attend
