@@ -7,6 +7,7 @@
 # make site      the same, and the page as a folder for any static host: build/site
 # make bench     measure attend beside its peers (some 20 minutes, on an idle machine): benchmarks/README.md
 # make translate learn to translate English to Italian, some minutes, and draw it: examples/translate/README.md
+# make deb       Debian packages of the library, of what programs are built with and of the command: build/deb/*.deb
 # make format    lay the sources out (make format-check: only say what would change)
 # make lint      what ruff says of the Python sources (pyproject.toml has the rules)
 # make install   PREFIX=DIR: the command, the library, headers, man page, completions
@@ -33,7 +34,7 @@ INSTALL_LISTED = echo "pip install -r $(1)" && \
   $(VENV)/bin/pip install --quiet --disable-pip-version-check $(2) -r $(1) || \
   { echo "make: pip can't get what $(1) lists; its words are above: is there a network?" >&2; exit 1; }
 
-.PHONY: demo build fresh-if-moved test test-build test-cpp test-python fuzz python wheel lesson page site bench translate translate-data format format-check lint install clean
+.PHONY: demo build fresh-if-moved test test-build test-cpp test-python fuzz python wheel lesson page site bench translate translate-data format format-check lint install deb clean
 
 demo: build
 	@scripts/demo.sh
@@ -154,6 +155,13 @@ lint: fresh-if-moved $(VENV)/light
 install: build
 	cmake --build $(BUILD)
 	cmake --install $(BUILD) --prefix "$(PREFIX)"
+
+deb: BUILD := build/deb
+deb: fresh-if-moved
+	@scripts/setup.sh deb
+	@cmake --preset deb $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD)
+	@cd $(BUILD) && rm -f -- *.deb && cpack
 
 clean:
 	rm -rf build

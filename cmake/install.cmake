@@ -4,18 +4,18 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS attend EXPORT attend-targets
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT dev
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(DIRECTORY include/attend DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/attend)
+install(DIRECTORY include/attend DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.h")
+install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/attend COMPONENT licence)
 
 set(made ${PROJECT_BINARY_DIR}/cmake)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attend)
-install(EXPORT attend-targets NAMESPACE attend:: DESTINATION ${package_dir})
+install(EXPORT attend-targets NAMESPACE attend:: DESTINATION ${package_dir} COMPONENT dev)
 configure_package_config_file(cmake/attend-config.cmake.in ${made}/attend-config.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${made}/attend-config-version.cmake VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
-install(FILES ${made}/attend-config.cmake ${made}/attend-config-version.cmake DESTINATION ${package_dir})
+install(FILES ${made}/attend-config.cmake ${made}/attend-config-version.cmake DESTINATION ${package_dir} COMPONENT dev)
 
 # pkg-config knows where its file lies, so the file can point from there; an absolute folder stays as it was given.
 function(pkg_config_path folder variable)
@@ -49,7 +49,7 @@ if(NOT BUILD_SHARED_LIBS)
   set(ATTEND_PC_PRIVATE "Requires.private: ${requires}\nLibs.private: -lstdc++ -lm")
 endif()
 configure_file(cmake/attend.pc.in ${made}/attend.pc @ONLY)
-install(FILES ${made}/attend.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${made}/attend.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 
 if(NOT TARGET attend_command)
   return()
@@ -62,8 +62,8 @@ else()
   set(library_path "$ORIGIN/${library_path}")
 endif()
 set_target_properties(attend_command PROPERTIES INSTALL_RPATH ${library_path})
-install(TARGETS attend_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(FILES docs/attend.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(TARGETS attend_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
+install(FILES docs/attend.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT command)
 
 # The command itself writes its completions, so a build for another machine goes without.
 if(NOT CMAKE_CROSSCOMPILING)
@@ -72,7 +72,7 @@ if(NOT CMAKE_CROSSCOMPILING)
     set(made ${PROJECT_BINARY_DIR}/completions/${file})
     add_custom_command(OUTPUT ${made} COMMAND attend_command completion ${shell} > ${made} DEPENDS attend_command
       COMMENT "Writing the ${shell} completion" VERBATIM)
-    install(FILES ${made} DESTINATION ${CMAKE_INSTALL_DATADIR}/${folder})
+    install(FILES ${made} DESTINATION ${CMAKE_INSTALL_DATADIR}/${folder} COMPONENT command)
     set(completions ${completions} ${made} PARENT_SCOPE)
   endfunction()
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/completions)
@@ -80,4 +80,8 @@ if(NOT CMAKE_CROSSCOMPILING)
   add_completion(zsh _attend zsh/site-functions)
   add_completion(fish attend.fish fish/vendor_completions.d)
   add_custom_target(attend_completions ALL DEPENDS ${completions})
+endif()
+
+if(ATTEND_DEB)
+  include(cmake/deb.cmake)
 endif()

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|python|page|test|fuzz|check]...
+# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|python|page|test|fuzz|deb|long|check]...
 #   build  what the library and the command need (default)
 #   python and what the Python package needs, and the benchmark
 #   page   what the page that computes is made with
 #   test   and what the tests need
 #   fuzz   what the fuzzers need, and what the library does
+#   deb    what make deb needs, and the library does
+#   long   what .ci/long needs besides
 #   check  all of it, and what .ci/run needs besides
 set -euo pipefail
 
@@ -15,6 +17,8 @@ page=(emscripten nodejs)
 command -v npm >/dev/null || page+=(npm) # NodeSource's nodejs has it, and goes with none other
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-16 libclang-rt-16-dev llvm)
+deb=(dpkg-dev)
+long=(debootstrap lintian)
 check=(ccache clang-format clang-tidy-16 mandoc shellcheck zsh fish g++-aarch64-linux-gnu qemu-user chromium)
 
 wanted=()
@@ -25,8 +29,10 @@ for group in "${@:-build}"; do
     page) wanted+=("${build[@]}" "${page[@]}") ;;
     test) wanted+=("${build[@]}" "${python[@]}" "${test[@]}") ;;
     fuzz) wanted+=("${build[@]}" "${fuzz[@]}") ;;
+    deb) wanted+=("${build[@]}" "${deb[@]}") ;;
+    long) wanted+=("${long[@]}") ;;
     check) wanted+=("${build[@]}" "${python[@]}" "${page[@]}" "${test[@]}" "${fuzz[@]}" "${check[@]}") ;;
-    *) echo "setup.sh: no group '$group': build, python, page, test, fuzz or check" >&2 && exit 2 ;;
+    *) echo "setup.sh: no group '$group': build, python, page, test, fuzz, deb, long or check" >&2 && exit 2 ;;
   esac
 done
 

@@ -42,6 +42,10 @@ def test_installed_command(prefix, command):
         assert all(str(prefix) in os.path.realpath(line.split()[2]) for line in loaded)
 
 
+def test_the_python_package_is_not_installed_with_it(prefix):
+    assert {path.name for path in prefix.iterdir()} == {"bin", "include", "lib", "share"}
+
+
 def test_man_page_and_completions(prefix, command):
     assert (prefix / "share/man/man1/attend.1").read_text().startswith(".Dd")
     for shell, place in [("bash", "bash-completion/completions/attend"), ("zsh", "zsh/site-functions/_attend"),

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# In a bare Debian of this machine's release, without the headers of PCRE2, utf8proc, libpng and FreeType: a project that has
+# attend without models and pictures as a part; then the packages that `make deb` made, installed and used. Asks for root.
+# Usage: test_deb.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# No bug of Debian's asked for the packages, no mail goes to their maintainer, a version tells a library's symbols, and CPack
+# calls ldconfig where Debian has a trigger.
+lintian --fail-on error,warning \
+  --suppress-tags initial-upload-closes-no-bugs,bogus-mail-host,no-symbols-control-file,lacks-ldconfig-trigger,maintscript-calls-ldconfig \
+  build/deb/*.deb
+
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+needed=$(for deb in build/deb/*.deb; do dpkg-deb --field "$deb" Depends; done |
+  tr ',' '\n' | sed -E 's/^ *([^ ]+).*/\1/' | grep -v '^libattend' | sort -u | paste -sd ,)
+debootstrap --variant=minbase \
+  --include="g++,cmake,ninja-build,pkg-config,libfmt-dev,libtbb-dev,nlohmann-json3-dev,zlib1g-dev,$needed" \
+  "$release" "$root" >"$root.log" || { cat "$root.log" && exit 1; }
+rm "$root.log"
+for header in pcre2.h utf8proc.h png.h freetype2 CLI; do
+  [ ! -e "$root/usr/include/$header" ] || { echo "test_deb.sh: $header is there" >&2 && exit 1; }
+done
+mkdir "$root/tree" "$root/debs"
+git ls-files -z --cached --others --exclude-standard -- CMakeLists.txt cmake include src tests/install | xargs -0 cp --parents -t "$root/tree"
+cp build/deb/*.deb "$root/debs"
+
+chroot "$root" bash -euo pipefail <<'SCRIPT'
+cmake -G Ninja -S /tree/tests/install/subproject -B /small -DCMAKE_BUILD_TYPE=Release -DATTEND=fetched -DATTEND_TREE=/tree -DSMALL=ON >/dev/null
+cmake --build /small >/dev/null
+/small/program
+
+dpkg --install /debs/*.deb >/dev/null
+attend --version
+attend explain -o /tmp/sentence.png
+attend explain "a b c" --json >/tmp/sentence.json
+test -s /usr/share/man/man1/attend.1.gz -a -s /usr/share/bash-completion/completions/attend
+cmake -G Ninja -S /tree/tests/install/program -B /found >/dev/null
+cmake --build /found >/dev/null
+/found/program
+c++ -std=c++20 /tree/tests/install/program/program.cpp $(pkg-config --cflags --libs attend) -o /tmp/program
+/tmp/program
+SCRIPT
