@@ -46,9 +46,9 @@ elsewhere() {
   (trap '' INT && HOME=/dev/null TMPDIR="$log/elsewhere" exec setsid --wait taskset -c "$core" "$@" </dev/null)
 }
 
-# build PRESET [CMAKE_OPTION...]: the C++ tests; ATTEND_TEST_FOLDERS chooses some of them.
+# build PRESET [CMAKE_OPTION...]: the C++ tests; ATTEND_TEST_FOLDERS chooses some of them. What is built beside them is chosen anew.
 build_tests() {
-  cmake --preset "$1" -DATTEND_BUILD_TESTS=ON "${@:2}" >/dev/null
+  cmake --preset "$1" -U 'ATTEND_BUILD_*' -DATTEND_BUILD_TESTS=ON "${@:2}" >/dev/null
   cmake --build "build/$1" --target attend_tests
 }
 

@@ -25,12 +25,13 @@ unpack() {
 }
 
 [ "$(cat "$root/ready" 2>/dev/null)" = "${packages[*]}" ] || unpack
-folders="" filter=
+whole=ON folders="" filter=""
 if [ "${1:-}" = kernels ]; then
   # Not what depends on threads and memory, not on the kind of processor: a test takes 15 times as long here.
-  folders="core;kernels;attention" filter='-AttentionBackwardBits*:AttentionBackwardMemory*:AttentionDropout*:UnknownTarget.*'
+  whole=OFF folders="core;kernels;attention" filter='-AttentionBackwardBits*:AttentionBackwardMemory*:AttentionDropout*:UnknownTarget.*'
 fi
-cmake --preset aarch64 -DATTEND_BUILD_TESTS=ON -DATTEND_WERROR=ON "-DATTEND_TEST_FOLDERS=$folders" >/dev/null
+cmake --preset aarch64 -U 'ATTEND_BUILD_*' -DATTEND_BUILD_TESTS=ON -DATTEND_WERROR=ON "-DATTEND_TEST_FOLDERS=$folders" \
+  -DATTEND_MODELS=$whole -DATTEND_PICTURES=$whole >/dev/null
 if [ -n "$folders" ]; then cmake --build build/aarch64 --target attend_tests; else cmake --build build/aarch64; fi
 
 # In one process for each core: under qemu a process for each test would take longer to start than most tests run.
