@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "attend/tensor.h"
@@ -56,6 +57,7 @@ struct HeatMap {
   std::int64_t numbers_from = 1;
   // How a block became one value ("sum over keys, mean over queries"): stands below, with the block's size.
   std::string reduction = {};
+  std::string caption = {};  // what is drawn: stands below too, but not in the terminal. Of several maps the first's
 };
 
 // One map for each head of weights [Tq,Tk] or [H,Tq,Tk], after leading axes of 1: each as `like`, where there are
@@ -100,7 +102,8 @@ struct TokenStrip {
   std::vector<std::string> tokens = {};
   View values = {};  // [tokens], floating point
   std::string title = {};
-  std::string name = {};  // what the values are: stands beside the scale
+  std::string name = {};     // what the values are: stands beside the scale
+  std::string caption = {};  // stands below, as a HeatMap's
   // As a HeatMap's.
   double low = 0;
   double high = 0;
@@ -120,18 +123,25 @@ struct HeadGrid {
   std::string title = {};
   std::string row_axis = "layers";
   std::string column_axis = "heads";
+  std::string caption = {};  // stands below, as a HeatMap's
 };
+// How many rows and columns of a map a grid with so many columns of maps has room for: of more, means are drawn.
+std::int64_t most_grid_cells(std::int64_t columns);
 // Throws bad_shape where the maps are not rows of `columns` each or labels do not fit, and else as svg_heat_map does.
 std::string svg_head_grid(const HeadGrid& grid);
 std::string png_head_grid(const HeadGrid& grid);
 
-// Two columns of tokens, and a line from each query to each of its top keys, the denser the larger the weight.
+// Two columns of tokens, and a line from each query to each of its top keys, the denser the larger the weight. Of many
+// lines the strongest are drawn, and of many tokens those that have a line, with their indices; the note below says how
+// much of the attention that is.
 struct TokenLinks {
   View top_keys = {};                     // [Tq,k], i64: keys of each query; -1 for none
   View top_weights = {};                  // [Tq,k], floating point
   std::vector<std::string> queries = {};  // Tq tokens; empty: indices
   std::vector<std::string> keys = {};     // Tk tokens; empty: indices, up to the largest in top_keys
+  std::int64_t first_query = 0;           // its index: queries are a part
   std::string title = {};
+  std::string caption = {};  // stands below, as a HeatMap's
   std::string row_axis = "queries";
   std::string column_axis = "keys";
   // As a HeatMap's.
@@ -143,6 +153,32 @@ struct TokenLinks {
 // dtypes, bad_value for a key below -1 or beyond the tokens, and else as svg_heat_map does.
 std::string svg_token_links(const TokenLinks& links);
 std::string png_token_links(const TokenLinks& links);
+
+// Heat maps as panels under one title.
+struct HeatMaps {
+  std::vector<HeatMap> maps = {};
+  std::string title = {};
+};
+
+// A picture of any kind, which keeps the numbers that it is drawn of.
+struct Picture {
+  std::variant<HeatMaps, TokenStrip, HeadGrid, TokenLinks> drawing = {};
+  std::vector<Tensor> numbers = {};  // what the drawing's views look into: one for each map
+
+  // A copy's views would look into another's numbers.
+  Picture() = default;
+  Picture(Picture&&) = default;
+  Picture& operator=(Picture&&) = default;
+
+  const std::string& title() const;
+  // Each throws as the drawing's own function does.
+  std::string svg() const;
+  std::string png() const;
+  // None for a grid and for links: no terminal has room for them.
+  std::optional<std::string> terminal(const TerminalStyle& style) const;
+  // Its title and labels: what missing_characters() may be asked about.
+  std::string text() const;
+};
 
 // The distinct characters of a text, in their order, that a PNG has as boxes. Throws as it does.
 std::string missing_characters(std::string_view text);

@@ -72,7 +72,7 @@ std::string html_of(const Items& items) {
   return out + "</ul>\n";
 }
 
-std::string html_of(const Picture& picture) {
+std::string html_of(const Map& picture) {
   return fmt::format("<figure>{}</figure>\n", svg_heat_map({picture.map}, ""));
 }
 

@@ -140,7 +140,7 @@ class TextWriter {
     }
   }
 
-  void write(const Picture& picture) {
+  void write(const Map& picture) {
     out_ += terminal_heat_map(picture.map, {.width = style_.width, .colour = style_.colour});
   }
 

@@ -89,7 +89,7 @@ Step picture_step(const Focus& f) {
   if (heads > 1) say(step, "There are {} heads, 0 to {}. This is what head {} looks at.", heads, heads - 1, f.head);
   HeatMap map = std::move(weight_maps(f.trace, f.head).front());
   map.title.clear();
-  step.blocks.push_back(Picture{std::move(map)});
+  step.blocks.push_back(Map{std::move(map)});
   say(step, "How the row of \"{}\" comes about:", f.query());
   return step;
 }

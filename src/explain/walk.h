@@ -35,10 +35,10 @@ struct Table {
 struct Items {
   std::vector<std::string> items;
 };
-struct Picture {
+struct Map {
   HeatMap map;
 };
-using Block = std::variant<Paragraph, Formula, Numbers, Table, Items, Picture>;
+using Block = std::variant<Paragraph, Formula, Numbers, Table, Items, Map>;
 
 struct Step {
   std::string title;

@@ -14,23 +14,17 @@ namespace attend {
 namespace {
 
 constexpr double gap = 6;             // between thumbnails
-constexpr int density = 2;            // pixels of a thumbnail's image to a CSS pixel, as in a PNG
 constexpr double whole_width = 1200;  // CSS pixels for the thumbnails of a row
 constexpr int least_side = 24;        // pixels of a thumbnail's shorter side
-
-// Pixels of a thumbnail's longer side, at the most: 64 CSS pixels of 12 heads, less where there are more than 18.
-int most_side(std::int64_t columns) {
-  const double room = whole_width / static_cast<double>(columns) - gap;
-  return static_cast<int>(std::clamp(room, 24.0, 64.0) * density);
-}
 
 class GridComposer {
  public:
   GridComposer(const HeadGrid& grid, const Font& font, const char* function)
-      : font_(font), sheet_(out_, font), columns_(grid.columns), side_(most_side(std::max<std::int64_t>(1, columns_))) {
+      : font_(font), sheet_(out_, font), columns_(grid.columns), side_(most_grid_cells(columns_)) {
     check(grid, function);
     out_.kind = U"Heads";
     out_.title = one_line(grid.title, {function, "title"});
+    out_.caption = one_line(grid.caption, {function, "caption"});
     read(grid, function);
     arrange();
     paint();
@@ -61,8 +55,8 @@ class GridComposer {
         const std::int64_t longer = std::max(panel.grid.rows, panel.grid.columns);
         return static_cast<double>(std::max(side_ / longer, (least_side + count - 1) / count));
       };
-      panel.cell_width = pixels(panel.grid.columns) / density;
-      panel.cell_height = pixels(panel.grid.rows) / density;
+      panel.cell_width = pixels(panel.grid.columns) / Image::density;
+      panel.cell_height = pixels(panel.grid.rows) / Image::density;
       panel.width = panel.cell_width * static_cast<double>(panel.grid.columns);
       panel.height = panel.cell_height * static_cast<double>(panel.grid.rows);
       slot_width_ = std::max(slot_width_, std::ceil(panel.width));
@@ -135,19 +129,7 @@ class GridComposer {
   void paint_thumbnail(const Panel& panel, double slot_x, double slot_y) {
     const double x = slot_x + std::floor((slot_width_ - panel.width) / 2);
     const double y = slot_y + std::floor((slot_height_ - panel.height) / 2);
-    Image image{{x, y, panel.width, panel.height}, 0, 0, {}};
-    image.columns = static_cast<int>(panel.width * density);
-    image.rows = static_cast<int>(panel.height * density);
-    const auto cell_width = static_cast<int>(panel.cell_width * density);
-    const auto cell_height = static_cast<int>(panel.cell_height * density);
-    for (int row = 0; row < image.rows; ++row) {
-      for (int column = 0; column < image.columns; ++column) {
-        const double value = panel.grid.at(row / cell_height, column / cell_width);
-        const Colour hatched = (row + column) % 12 < 2 ? hatch_colour : hidden_colour;
-        image.pixels.push_back(Grid::hidden(value) ? hatched : bar_.scale.at(value));
-      }
-    }
-    out_.images.push_back(std::move(image));
+    out_.images.push_back(image_of(panel, bar_.scale, x, y));
     sheet_.frame({x, y, panel.width, panel.height});
   }
 
@@ -157,7 +139,7 @@ class GridComposer {
   ColourBar bar_;
   std::int64_t columns_;
   std::int64_t rows_ = 0;
-  int side_;
+  std::int64_t side_;  // pixels of a thumbnail's longer side, at the most
   std::vector<Panel> panels_;
   std::vector<std::u32string> row_labels_, column_labels_;
   std::u32string row_axis_, column_axis_;
@@ -172,6 +154,12 @@ class GridComposer {
 };
 
 }  // namespace
+
+// 64 CSS pixels of 12 heads, less where there are more than 18.
+std::int64_t most_grid_cells(std::int64_t columns) {
+  const double room = whole_width / static_cast<double>(std::max<std::int64_t>(1, columns)) - gap;
+  return static_cast<std::int64_t>(std::clamp(room, 24.0, 64.0) * Image::density);
+}
 
 Layout lay_out(const HeadGrid& grid, const Font& font, const char* function) {
   return GridComposer(grid, font, function).take();

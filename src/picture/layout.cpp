@@ -25,6 +25,7 @@ class Composer {
       : font_(font), sheet_(out_, font) {
     if (maps.empty()) fail(ErrorCode::bad_value, function, "no maps, expected at least one");
     out_.title = one_line(title, {function, "title"});
+    out_.caption = one_line(maps[0].caption, {function, "caption"});
     read(maps, function);
     arrange();
     paint();
@@ -39,7 +40,6 @@ class Composer {
   void paint();
   void paint_panel(std::size_t index);
   void paint_cells(const Panel& panel, double x, double y);
-  void paint_image(const Panel& panel, double x, double y);
   void paint_row_axis(const Panel& panel, double x, double y);
   void paint_column_axis(const Panel& panel, double x, double y);
   void paint_axis_names(const Panel& panel, const Rect& area);
@@ -153,7 +153,10 @@ void Composer::paint_panel(std::size_t index) {
   const double y = top_ + caption_ + static_cast<double>(row) * band;
   const double centre = x + panel.width / 2;
   write(centre, y - 9, caption_size, Anchor::middle, ink, cut(panel.title, font_, caption_size, slot_width_));
-  panel.has_shapes() ? paint_cells(panel, x, y) : paint_image(panel, x, y);
+  if (panel.has_shapes())
+    paint_cells(panel, x, y);
+  else
+    out_.images.push_back(image_of(panel, bar_.scale, x, y));
   if (panel.gap == 0) sheet_.frame({x, y, panel.width, panel.height});
   if (!shared_ || column == 0) paint_row_axis(panel, x, y);
   const bool lowest = index + static_cast<std::size_t>(across_) >= panels_.size();
@@ -181,18 +184,6 @@ void Composer::paint_cells(const Panel& panel, double x, double y) {
       out_.cells.push_back(std::move(cell));
     }
   }
-}
-
-void Composer::paint_image(const Panel& panel, double x, double y) {
-  Image image{
-      {x, y, panel.width, panel.height}, static_cast<int>(panel.grid.columns), static_cast<int>(panel.grid.rows), {}};
-  for (std::int64_t i = 0; i < panel.grid.rows; ++i) {
-    for (std::int64_t j = 0; j < panel.grid.columns; ++j) {
-      const Colour hatched = (i + j) % 4 == 0 ? hatch_colour : hidden_colour;
-      image.pixels.push_back(Grid::hidden(panel.grid.at(i, j)) ? hatched : bar_.scale.at(panel.grid.at(i, j)));
-    }
-  }
-  out_.images.push_back(std::move(image));
 }
 
 void Composer::paint_row_axis(const Panel& panel, double x, double y) {

@@ -32,8 +32,10 @@ struct Cell {
   std::u32string text;   // what a pointer resting on the cell reads; empty in large pictures
 };
 
-// A map with too many cells for one shape each: a grid of equal pixels.
+// A map with too many cells for one shape each: a grid of equal pixels, `density` to a CSS pixel.
 struct Image {
+  static constexpr int density = 2;
+
   Rect area;
   int columns = 0;
   int rows = 0;
@@ -69,6 +71,7 @@ struct Layout {
   double height = 0;
   std::u32string kind = U"Heat map";
   std::u32string title;        // whole, on one line
+  std::u32string caption;      // before the note below
   std::u32string description;  // one sentence for who can't see the picture
   // In the order in which they are painted, on white.
   std::vector<FilledRect> marks;  // frames, the colour scale and its ticks

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "core/message.h"
+#include "picture/sheet.h"
 #include "picture/text.h"
 
 namespace attend {
@@ -171,6 +172,22 @@ Panel read_panel(const HeatMap& map, std::size_t panels, const Font& font, const
   size_cells(panel, budget_of(panels), font);
   arrange_axes(panel, font);
   return panel;
+}
+
+Image image_of(const Panel& panel, const ColourScale& scale, double x, double y) {
+  const auto pixels = [](double length) { return static_cast<int>(std::lround(length * Image::density)); };
+  const int cell_width = pixels(panel.cell_width), cell_height = pixels(panel.cell_height);
+  const int hatch = pixels(hatch_distance), line = pixels(hatch_width);
+  Image image{{x, y, panel.width, panel.height}, pixels(panel.width), pixels(panel.height), {}};
+  image.pixels.reserve(static_cast<std::size_t>(image.columns) * static_cast<std::size_t>(image.rows));
+  for (int row = 0; row < image.rows; ++row) {
+    for (int column = 0; column < image.columns; ++column) {
+      const double value = panel.grid.at(row / cell_height, column / cell_width);
+      const Colour hatched = (row + column) % hatch < line ? hatch_colour : hidden_colour;
+      image.pixels.push_back(Grid::hidden(value) ? hatched : scale.at(value));
+    }
+  }
+  return image;
 }
 
 ColourScale scale_of(const std::vector<Panel>& panels, const std::vector<HeatMap>& maps, const char* function) {

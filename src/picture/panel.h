@@ -8,6 +8,7 @@
 #include "attend/picture.h"
 #include "picture/font.h"
 #include "picture/grid.h"
+#include "picture/layout.h"
 
 namespace attend {
 
@@ -65,6 +66,9 @@ struct Panel {
 // The map as one of so many panels: its cells sized, its axes arranged. Throws as svg_heat_map does, in messages that
 // begin with `what`.
 Panel read_panel(const HeatMap& map, std::size_t panels, const Font& font, const Place& what);
+
+// The cells as an image at that place, hatched where pairs are hidden.
+Image image_of(const Panel& panel, const ColourScale& scale, double x, double y);
 
 // The scale that reaches as far as what is drawn: means of blocks would all be pale on the scale of single values.
 ColourScale scale_of(const std::vector<Panel>& panels, const std::vector<HeatMap>& maps, const char* function);

@@ -15,7 +15,8 @@ constexpr double max_text_width = 540;  // a picture is not made wider for its t
 
 }  // namespace
 
-Rect Sheet::arrange(double width, double height, const std::u32string& note) {
+Rect Sheet::arrange(double width, double height, const std::u32string& about) {
+  const std::u32string note = sentences({layout_.caption, about});
   const auto wanted = [&](const std::u32string& text, double size) {
     return std::ceil(std::min(font_.width(text, size), max_text_width));
   };

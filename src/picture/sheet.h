@@ -30,8 +30,9 @@ class Sheet {
   // The layout has its title; all else is empty.
   Sheet(Layout& layout, const Font& font) : layout_(layout), font_(font) {}
 
-  // Sizes the picture for content of that size between its title and the note. Returns the content's place.
-  Rect arrange(double width, double height, const std::u32string& note);
+  // Sizes the picture for content of that size between its title and the note: the layout's caption, and
+  // what else there is to say. Returns the content's place.
+  Rect arrange(double width, double height, const std::u32string& about);
   void paint_title();
   void paint_note();
 

@@ -51,6 +51,7 @@ class StripComposer {
       : strip_(read_strip(strip, function)), font_(font), sheet_(out_, font), bar_(strip_.scale) {
     out_.kind = U"Tokens";
     out_.title = strip_.title;
+    out_.caption = one_line(strip.caption, {function, "caption"});
     if (std::ranges::any_of(strip_.values, Grid::hidden)) bar_.sign = U"no value";
     break_lines();
     arrange();

@@ -1,4 +1,5 @@
 // Links between tokens.
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include "tests/expect.h"
@@ -96,6 +97,73 @@ TEST(TokenLinks, NothingLeavesThePicture) {
     }
   }
   EXPECT_FALSE(png_token_links(links).empty());
+}
+
+std::vector<std::string> texts_of(const Xml& svg) {
+  std::vector<std::string> texts;
+  for (const Element& text : svg.named("text")) texts.push_back(text.text);
+  return texts;
+}
+
+// Of `count` queries, each to the one before it and to the first key; weights fall from query to query.
+struct Chain {
+  explicit Chain(std::int64_t count) : keys({count, 2}, DType::i64), weights({count, 2}) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      keys.data<std::int64_t>()[2 * i] = i > 0 ? i - 1 : -1, keys.data<std::int64_t>()[2 * i + 1] = 0;
+      weights.data<float>()[2 * i] = 0.5F - 0.4F * static_cast<float>(i) / static_cast<float>(count);
+      weights.data<float>()[2 * i + 1] = 0.05F;
+    }
+  }
+  Tensor keys, weights;
+};
+
+TEST(TokenLinks, OfManyLinesTheStrongestAndTheirShare) {
+  const std::int64_t count = 100;
+  const Chain chain(count);
+  TokenLinks links;
+  links.top_keys = chain.keys, links.top_weights = chain.weights;
+  links.caption = "A text.";
+  const Xml svg(svg_token_links(links));
+  const std::vector<Element> lines = svg.named("line");
+  ASSERT_EQ(lines.size(), 160U);
+  double all = 0;
+  for (std::int64_t i = 1; i < count; ++i) all += chain.weights.data<float>()[2 * i];
+  const double share = (all + 61 * 0.05) / static_cast<double>(count);
+  EXPECT_THAT(
+      fmt::format("{}", fmt::join(texts_of(svg), " ")),
+      testing::HasSubstr(fmt::format("A text. The 160 strongest of 199 lines: these show {:.0f} % of the attention of "
+                                     "100 queries.",
+                                     100 * share)));
+  EXPECT_EQ(std::ranges::count(texts_of(svg), "98"), 2);  // every token stands there
+}
+
+TEST(TokenLinks, OfManyTokensThoseWithALineAndTheirIndices) {
+  const std::int64_t count = 8000;
+  const Chain chain(count);
+  TokenLinks links;
+  links.top_keys = chain.keys, links.top_weights = chain.weights;
+  links.queries.assign(static_cast<std::size_t>(count), "w");
+  links.keys = links.queries;
+  const Xml svg(svg_token_links(links));
+  EXPECT_LT(number(svg.elements()[0], "height"), 2500);
+  const std::vector<std::string> texts = texts_of(svg);
+  // The strongest lines are the first queries', each to the one before: 120 tokens in a row.
+  EXPECT_EQ(std::ranges::count(texts, "57 w"), 2);
+  EXPECT_EQ(std::ranges::count(texts, "7000 w"), 0);
+  EXPECT_EQ(svg.named("line").size(), 119U);
+}
+
+TEST(TokenLinks, APartStandsBesideItsOwnKeys) {
+  const Arrays top = arrays(2, 1, {3, 0}, {1, 0.5F});
+  TokenLinks links = links_of(top, {"c", "d"}, {"a", "b", "c", "d"});
+  links.first_query = 2;
+  const Xml svg(svg_token_links(links));
+  const std::vector<Element> texts = svg.named("text");
+  std::vector<std::string> c;
+  for (const Element& text : texts)
+    if (text.text == "c") c.push_back(text.attributes.at("y"));
+  ASSERT_EQ(c.size(), 2U);
+  EXPECT_EQ(c[0], c[1]);
 }
 
 TEST(TokenLinks, Errors) {

@@ -1,0 +1,81 @@
+// One name for what every kind of picture can do.
+#include <fmt/ranges.h>
+
+#include "attend/picture.h"
+#include "core/message.h"
+
+namespace attend {
+
+namespace {
+
+std::string svg_of(const HeatMaps& x) {
+  return svg_heat_map(x.maps, x.title);
+}
+std::string svg_of(const TokenStrip& x) {
+  return svg_token_strip(x);
+}
+std::string svg_of(const HeadGrid& x) {
+  return svg_head_grid(x);
+}
+std::string svg_of(const TokenLinks& x) {
+  return svg_token_links(x);
+}
+
+std::string png_of(const HeatMaps& x) {
+  return png_heat_map(x.maps, x.title);
+}
+std::string png_of(const TokenStrip& x) {
+  return png_token_strip(x);
+}
+std::string png_of(const HeadGrid& x) {
+  return png_head_grid(x);
+}
+std::string png_of(const TokenLinks& x) {
+  return png_token_links(x);
+}
+
+template <class... Lists>
+std::string joined(const Lists&... lists) {
+  return (fmt::format("{}", fmt::join(lists, "")) + ...);
+}
+
+std::string labels_of(const HeatMaps& x) {
+  std::string text;
+  for (const HeatMap& map : x.maps) text += map.title + joined(map.row_labels, map.column_labels);
+  return text;
+}
+std::string labels_of(const TokenStrip& x) {
+  return x.name + joined(x.tokens);
+}
+std::string labels_of(const HeadGrid& x) {
+  return joined(x.row_labels, x.column_labels);
+}
+std::string labels_of(const TokenLinks& x) {
+  return joined(x.queries, x.keys);
+}
+
+}  // namespace
+
+const std::string& Picture::title() const {
+  return std::visit([](const auto& x) -> const std::string& { return x.title; }, drawing);
+}
+
+std::string Picture::svg() const {
+  return std::visit([](const auto& x) { return svg_of(x); }, drawing);
+}
+
+std::string Picture::png() const {
+  return std::visit([](const auto& x) { return png_of(x); }, drawing);
+}
+
+std::optional<std::string> Picture::terminal(const TerminalStyle& style) const {
+  if (const auto* maps = std::get_if<HeatMaps>(&drawing)) return terminal_heat_maps(maps->maps, maps->title, style);
+  if (const auto* strip = std::get_if<TokenStrip>(&drawing)) return terminal_token_strip(*strip, style);
+  return std::nullopt;
+}
+
+std::string Picture::text() const {
+  return title() + std::visit([](const auto& x) { return labels_of(x); }, drawing);
+}
+
+}  // namespace attend
