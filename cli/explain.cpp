@@ -142,7 +142,7 @@ void run(Arguments& arguments) {
   if (arguments.json)
     print(printable_json(to_json(trace)) + "\n");
   else if (arguments.files.empty())
-    print(to_text(trace, style));
+    print_pages(to_text(trace, style));
 }
 
 // Each of these would change what a preset is.

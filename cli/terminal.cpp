@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -38,6 +40,27 @@ int terminal_width() {
   int columns = 0;
   std::from_chars(given.data(), given.data() + given.size(), columns);
   return columns > 0 ? columns : 80;
+}
+
+void print_pages(const std::string& text) {
+  winsize size{};
+  const char* pager = std::getenv("PAGER");
+  if (pager == nullptr) pager = "if command -v less >/dev/null; then exec less; else exec cat; fi";
+  // Where the size is not known, nothing is longer than it.
+  const bool fits =
+      ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 || std::ranges::count(text, '\n') < size.ws_row;
+  if (fits || *pager == '\0') return print(text);
+  close_output();
+  setenv("LESS", "FRX", 0);  // colours, and the text stays on the screen
+  std::FILE* pipe = popen(pager, "w");
+  if (pipe == nullptr) return print(text);
+  // Ctrl-C is for the pager, and it may end before it has read all.
+  for (const int number : {SIGINT, SIGPIPE}) (void)std::signal(number, SIG_IGN);
+  (void)std::fwrite(text.data(), 1, text.size(), pipe);
+  const int status = pclose(pipe);
+  for (const int number : {SIGINT, SIGPIPE}) (void)std::signal(number, SIG_DFL);
+  constexpr int not_found = 127;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == not_found) print(text);
 }
 
 std::array<Option*, 2> add_text_form(App& app, TextForm& form) {

@@ -22,6 +22,10 @@ int terminal_width();
 
 constexpr int widest = 10000;
 
+// Text to standard output. What is longer than a terminal's screen goes through the program that PAGER names, else
+// through less where there is one. Throws Failure where it can't be written.
+void print_pages(const std::string& text);
+
 // How text is shown: --color and --width, as they stand on the command line.
 struct TextForm {
   std::string colour = "auto";

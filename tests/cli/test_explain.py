@@ -42,7 +42,7 @@ def in_terminal(command):
             pytest.skip(f"no pseudo-terminal to be had: {error}")
         ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         process = subprocess.Popen([command, "explain", *arguments], stdout=follower, stderr=subprocess.STDOUT,
-                                   stdin=subprocess.DEVNULL, env=clean_environment(**environment))
+                                   stdin=subprocess.DEVNULL, env=clean_environment(**{"PAGER": ""} | environment))
         os.close(follower)
         output = b""
         while True:
@@ -58,6 +58,16 @@ def in_terminal(command):
         return output.decode().replace("\r\n", "\n")
 
     return attend
+
+
+def test_what_is_longer_than_the_screen_is_paged(in_terminal, tmp_path):
+    """By the program that PAGER names; what fits, and what goes into a file or a pipe, is not."""
+    whole = in_terminal("the cat sat")
+    assert whole.count("\n") > 40
+    assert in_terminal("the cat sat", PAGER=f"cat > {tmp_path}/paged") == "" and (tmp_path / "paged").read_text() == whole
+    assert in_terminal("the cat sat", PAGER="head -2") == "".join(whole.splitlines(True)[:2])
+    assert in_terminal("the cat sat", PAGER="exit 127") == whole  # there is no such program
+    assert "journey" in in_terminal("--list", PAGER="exit 1")
 
 
 def widest(text):
