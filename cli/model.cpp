@@ -30,8 +30,12 @@ struct Arguments {
   std::int64_t generate = 0;
   ShowArguments what;
   std::vector<std::string> files;
-  bool json = false;
+  std::string keep;
 };
+
+bool writes(const Arguments& x, std::string_view ending) {
+  return std::ranges::any_of(x.files, [&](const std::string& file) { return ending_of(file) == ending; });
+}
 
 // ---- Before anything is computed ----
 
@@ -45,8 +49,8 @@ void check(const Arguments& x) {
     throw UsageError("no text given: in quotes, or with --file FILE, or - for standard input");
   if (x.text && !x.text_file.empty()) throw UsageError("--file and a text can't stand together");
   check_show(x.what, x.files);
-  if (x.json && !x.files.empty()) throw UsageError("--json and -o can't stand together; -o writes a .json file too");
-  if (x.json && !x.what.strip.empty()) throw UsageError("--json and --strip can't stand together");
+  if (!x.keep.empty() && !writes(x, ".attend"))
+    throw UsageError("--keep: nothing uses it without a recording: -o x.attend");
 }
 
 std::string text_of(const Arguments& arguments) {
@@ -177,10 +181,7 @@ std::vector<Neighbour> nearest(const Model& model, const Tokenizer& tokenizer, c
 Computed compute(const Model& model, const Tokenizer& tokenizer, const std::string& text, const Arguments& arguments) {
   Computed x{.info = model.info(), .encoding = encoded(model.info(), tokenizer, text, arguments.model)};
   const auto& ids = x.encoding.ids;
-  const auto writes = [&](const char* ending) {
-    return std::ranges::any_of(arguments.files, [&](const std::string& file) { return ending_of(file) == ending; });
-  };
-  const RecordOptions options{.keep_qk = writes(".attend")};
+  const RecordOptions options{.keep_qk = writes(arguments, ".attend") && arguments.keep != "summary"};
   announce(x.info, std::ssize(ids), options);
   Recorder recorder(options);
   {
@@ -266,19 +267,27 @@ std::string to_json(const Computed& x, const Selection& selection, const ShowArg
   if (x.embedding) report["embedding"] = numbers(*x.embedding);
   for (const Neighbour& near : x.nearest)
     report["nearest"].push_back({{"text", near.text}, {"similarity", near.similarity}});
-  report["heads"] = Json::array();
-  for (const LayerHead& head : chosen_heads(selection, what)) report["heads"].push_back(head_json(x.recording, head));
-  if (what.query) add_query(report, query_row(selection, *what.query));
+  // The heads, and what follows them: as attend show has it.
+  const Json shown = Json::parse(
+      heads_json(x.recording, selection.item, chosen_heads(selection, what), chosen_query(selection, what)));
+  for (auto entry = shown.find("heads"); entry != shown.end(); ++entry) report[entry.key()] = entry.value();
   return json_text(report);
 }
 
 // ---- Files ----
 
+void save(const std::string& file, const Recording& recording) {
+  const auto [all, qk] = recording.size();
+  const std::string exact = fmt::format(", {} of it for exact weights (--keep summary leaves these out)", bytes(qk));
+  tell(fmt::format("attend: {} takes {}{}", file, bytes(all), qk > 0 ? exact : ""));
+  writing([&] { recording.save(file); });
+}
+
 void write(const std::string& file, const Computed& x, const Selection& selection, const ShowArguments& what) {
   if (ending_of(file) == ".json")
     writing([&] { write_file(file, to_json(x, selection, what)); });
   else if (ending_of(file) == ".attend")
-    writing([&] { x.recording.save(file); });
+    save(file, x.recording);
   else
     write_shown(file, selection, what);
   tell("attend: wrote " + file);
@@ -296,7 +305,7 @@ void print_model(const Computed& x, int width) {
 void print_heads(const Computed& x, const Selection& selection, const ShowArguments& what) {
   const TerminalStyle style = style_of(what.form);
   const bool overview = !what.any();
-  const std::vector<TellingHead> telling = telling_heads(x, selection, overview ? 8 : 1);
+  const std::vector<TellingHead> telling = telling_heads(x.recording, heads_of(selection), overview ? 8 : 1);
   if (overview) print("\n" + labels_text(x, style));
   if (!overview) print("\n" + shown_text(selection, what));
   const bool links = overview || (selection.head && !what.query && what.strip.empty());
@@ -316,7 +325,7 @@ void run(const Arguments& arguments) {
   Computed x = compute(model, tokenizer, text, arguments);
   const Selection selection = select(x.recording, arguments.what);
   (void)chosen_heads(selection, arguments.what);  // what is not known of the heads is said before anything is printed
-  const bool in_words = arguments.files.empty() && !arguments.json;
+  const bool in_words = arguments.files.empty() && !arguments.what.json && !arguments.what.csv;
   if (in_words) print_model(x, style_of(arguments.what.form).width);
   if (arguments.generate > 0) {
     if (in_words) print("\nIt goes on:\n");
@@ -330,7 +339,8 @@ void run(const Arguments& arguments) {
     x.generated_ids = generate(model, tokenizer, x.encoding.ids, arguments.generate, told);
     if (in_words) print("\n");
   }
-  if (arguments.json) return print(to_json(x, selection, arguments.what));
+  if (arguments.what.json) return print(to_json(x, selection, arguments.what));
+  if (arguments.what.csv) return print(csv_of(selection, arguments.what));
   for (const std::string& file : arguments.files) write(file, x, selection, arguments.what);
   if (in_words) print_heads(x, selection, arguments.what);
 }
@@ -366,12 +376,18 @@ void add_input(App& app, Arguments& arguments) {
 
 void add_form(App& app, Arguments& arguments) {
   const std::string group = "How to show it";
-  app.add_flag("--json", arguments.json, "Print one JSON object instead of the text")->group(group);
-  file_ending(
-      app.add_option("-o,--output", arguments.files,
-                     "Write to FILE instead: .attend (a recording for attend show), .svg or .png (maps of all "
-                     "heads, of a layer's or one, or a strip) or .json by its ending. May be given several times"),
-      {".attend", ".svg", ".png", ".json"})
+  file_ending(app.add_option("-o,--output", arguments.files,
+                             "Write to FILE instead: .attend (a recording for attend show), .svg or .png (maps of all "
+                             "heads, of a layer's or one, or a strip), .csv (a line for each head) or .json by its "
+                             "ending. May be given several "
+                             "times"),
+              {".attend", ".svg", ".png", ".csv", ".json"})
+      ->group(group);
+  choose_one(
+      app.add_option("--keep", arguments.keep,
+                     "What -o x.attend has: a summary of each head, or also q and k, which give exact weights of "
+                     "any part and take most of the file (qk)"),
+      "summary|qk")
       ->group(group);
   add_show_form(app, arguments.what, group);
 }

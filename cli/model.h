@@ -50,21 +50,6 @@ struct Computed {
   std::vector<std::int64_t> generated_ids = {};
 };
 
-// ---- Its links in words ----
-
-struct Link {
-  std::int64_t query = 0, key = 0;
-  double weight = 0;
-};
-// A head, and where it looks at other words than everyone does.
-struct TellingHead {
-  LayerHead head;
-  std::vector<Link> links;  // falling, a query once
-};
-// Those with the strongest links between words that are 2 or more apart: not at what the tokenizer added, at the head's
-// sink or at marks. The most telling head first, at most so many.
-std::vector<TellingHead> telling_heads(const Computed& computed, const Selection& selection, std::size_t most);
-
 // ---- Text ----
 
 // The model, the tokens with their ids.

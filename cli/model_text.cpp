@@ -73,48 +73,6 @@ std::string tokens_text(const Computed& x, int width) {
   return text;
 }
 
-// ---- Links ----
-
-// Letters or digits, whatever the script: marks are where heads look that have nothing to say.
-bool is_word(const std::string& token) {
-  return std::ranges::any_of(token, [](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return byte >= 0x80 || std::isalnum(byte) != 0;
-  });
-}
-
-std::vector<Link> links_of(const Computed& x, const Selection& selection, const LayerHead& head) {
-  const Recording& recording = selection.recording;
-  const std::vector<std::string>& tokens = recording.tokens[0];
-  const auto place = [&](const char* name) {
-    return recording.numbers(head.layer, name)
-        .view()
-        .select(0, 0)
-        .select(0, recording.head(head.layer, head.scores.head))
-        .clone();
-  };
-  const Tensor keys = place("top_keys"), weights = place("top_weights").view().to(DType::f64);
-  const auto of_text = [&](std::int64_t n) {
-    const auto at = static_cast<std::size_t>(n);
-    return !x.encoding.special[at] && is_word(tokens[at]);
-  };
-  const auto tells = [&](std::int64_t i, std::int64_t j) {
-    const bool sink = j == head.scores.sink_key && head.scores.has_label("sink");
-    return j >= 0 && std::abs(i - j) > 1 && !sink && !(x.info.decoder() && j == 0) && of_text(i) && of_text(j);
-  };
-  const std::int64_t top = keys.size(1);
-  std::vector<Link> links;
-  for (std::int64_t i = 0; i < keys.size(0); ++i)
-    for (std::int64_t n = i * top; n < (i + 1) * top; ++n) {
-      const std::int64_t j = keys.data<std::int64_t>()[n];
-      if (!tells(i, j)) continue;
-      links.push_back({i, j, weights.data<double>()[n]});
-      break;  // the first is the largest
-    }
-  std::ranges::stable_sort(links, std::greater(), &Link::weight);
-  return links;
-}
-
 std::string word_of(const Computed& x, std::int64_t place) {
   const std::string word = printable(x.recording.tokens[0][static_cast<std::size_t>(place)]);
   const std::size_t begin = word.find_first_not_of(' ');
@@ -137,18 +95,6 @@ bool is_excess(const HeadLabel& label) {
   return std::ranges::find(HeadKinds::names(), label.name) != HeadKinds::names().end();
 }
 
-// What a head is first of all: a sink only where it does nothing else by which it could be called.
-HeadLabel first_label(const HeadScores& scores) {
-  const auto another = [](const HeadLabel& label) { return label.name != "sink" && is_excess(label); };
-  const auto found = std::ranges::find_if(scores.labels, another);
-  if (found != scores.labels.end()) return *found;
-  if (scores.without_sink) {
-    const auto beside = std::ranges::find_if(scores.without_sink->labels, another);
-    if (beside != scores.without_sink->labels.end()) return *beside;
-  }
-  return scores.labels.front();
-}
-
 // Three columns: an excess, ".69", or a number of keys, "3.2", "123", "8k".
 std::string three_columns(const HeadLabel& label) {
   if (is_excess(label)) return label.value < 0.995 ? fmt::format("{:.2f}", label.value).substr(1) : "1.0";
@@ -159,7 +105,7 @@ std::string three_columns(const HeadLabel& label) {
 // "i.69+": a label's letter and number, and whether the head is a sink besides. Five columns.
 std::string label_cell(const HeadScores& scores, bool colour) {
   if (scores.labels.empty()) return "  -  ";
-  const HeadLabel label = first_label(scores);
+  const HeadLabel label = *first_label(scores);
   const Mark& mark = *std::ranges::find(marks, label.name, &Mark::label);
   const bool beside = label.name != "sink" && scores.has_label("sink");
   std::string cell = fmt::format("{}{:>3}{}", mark.letter, three_columns(label), beside ? '+' : ' ');
@@ -168,7 +114,7 @@ std::string label_cell(const HeadScores& scores, bool colour) {
 }
 
 // A line for each layer, in it a cell of five columns for each head.
-std::string grid_text(const std::vector<LayerHead>& heads, std::size_t in_layer, int width,
+std::string grid_text(const std::vector<RecordedHead>& heads, std::size_t in_layer, int width,
                       const std::function<std::string(const HeadScores&)>& cell) {
   const auto of_line = static_cast<std::size_t>(std::max(1, (width - 7) / 6));
   std::string text = "layer  ", line;
@@ -198,33 +144,14 @@ std::string legend(int width) {
 }
 
 // "18.6: induction .69"; "18.6" where nothing is known.
-std::string short_title(const Recording& recording, const LayerHead& head) {
+std::string short_title(const Recording& recording, const RecordedHead& head) {
   std::string name = name_of(recording, head);
   if (head.scores.labels.empty()) return name;
-  const HeadLabel label = first_label(head.scores);
+  const HeadLabel label = *first_label(head.scores);
   return fmt::format("{}: {}{}", name, label.name, is_excess(label) ? " " + three_columns(label) : "");
 }
 
 }  // namespace
-
-std::vector<TellingHead> telling_heads(const Computed& computed, const Selection& selection, std::size_t most) {
-  std::vector<TellingHead> heads;
-  for (const LayerHead& head : heads_of(selection)) {
-    TellingHead telling{head, links_of(computed, selection, head)};
-    if (!telling.links.empty()) heads.push_back(std::move(telling));
-  }
-  // The mean of its strongest links: three, and of a long text a quarter of them, since any head has three strong ones
-  // there.
-  const auto strength = [](const TellingHead& x) {
-    const std::size_t strongest = std::max<std::size_t>(3, x.links.size() / 4);
-    double sum = 0;
-    for (std::size_t n = 0; n < std::min(strongest, x.links.size()); ++n) sum += x.links[n].weight;
-    return sum / static_cast<double>(strongest);
-  };
-  std::ranges::stable_sort(heads, std::greater(), strength);
-  if (heads.size() > most) heads.erase(heads.begin() + static_cast<std::ptrdiff_t>(most), heads.end());
-  return heads;
-}
 
 std::string model_text(const Computed& x, int width) {
   const ModelInfo& info = x.info;
@@ -262,7 +189,7 @@ std::string nearest_text(const Computed& x, int width) {
 }
 
 std::string labels_text(const Computed& x, const TerminalStyle& style) {
-  const std::vector<LayerHead> heads = heads_of({x.recording});
+  const std::vector<RecordedHead> heads = heads_of(Selection{x.recording});
   const std::size_t in_layer = x.recording.layers()[0].heads.size();
   std::string text = fmt::format("{} heads:", heads.size());
   const std::string why = why_no_labels(heads);
@@ -277,7 +204,7 @@ std::string labels_text(const Computed& x, const TerminalStyle& style) {
         text, why, grid_text(heads, in_layer, style.width, elsewhere));
   }
   for (const Mark& mark : marks) {
-    const auto count = std::ranges::count_if(heads, [&](const LayerHead& head) {
+    const auto count = std::ranges::count_if(heads, [&](const RecordedHead& head) {
       // Nearly every sink head is broad or other besides: that tells nothing.
       return is_excess({mark.label}) ? head.scores.has_label(mark.label)
                                      : head.scores.labels.front().name == mark.label;
@@ -317,18 +244,18 @@ std::string links_text(const Computed& x, const std::vector<TellingHead>& heads,
 }
 
 std::string lift_text(const Computed& x, const TellingHead& telling, const TerminalStyle& style) {
-  const Selection selection{x.recording, 0, telling.head.layer, telling.head.scores.head};
-  HeadStrip made = head_strip(selection, "lift", PictureScale::linear);
-  TokenStrip& strip = made.strip;
-  const std::int64_t count = std::min<std::int64_t>(made.values.count(), strip_tokens);
+  Picture picture =
+      head_strip(x.recording, telling.head.layer, telling.head.scores.head, "lift", {.scale = PictureScale::linear});
+  TokenStrip& strip = std::get<TokenStrip>(picture.drawing);
+  const std::int64_t all = strip.values.count(), count = std::min(all, strip_tokens);
   strip.tokens.resize(static_cast<std::size_t>(count));
-  strip.values = made.values.view().slice(0, 0, count);
+  strip.values = strip.values.slice(0, 0, count);
   // A sink receives so much more than words do that these would all be pale.
   for (std::int64_t n = 0; n < count; ++n)
     if (n != telling.head.scores.sink_key && !x.encoding.special[static_cast<std::size_t>(n)])
       strip.high = std::max(strip.high, strip.values.item({n}));
   strip.title = fmt::format("Lift in {}: what each token receives, 1 from uniform attention{}",
-                            name_of(x.recording, telling.head), count < made.values.count() ? " ..." : "");
+                            name_of(x.recording, telling.head), count < all ? " ..." : "");
   if (!strip.tokens.empty() && strip.high > 0) strip.name = "lift (darkest: that or more)";
   return terminal_token_strip(strip, style);
 }

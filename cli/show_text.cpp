@@ -86,27 +86,27 @@ struct Column {
   }
 };
 
-std::vector<Column> columns_of(const Recording& recording, std::int64_t item, const std::vector<LayerHead>& heads) {
+std::vector<Column> columns_of(const Recording& recording, std::int64_t item, const std::vector<RecordedHead>& heads) {
   const auto column = [&](std::string_view name, std::string_view heading, bool left, const auto& cell) {
     Column made{name, heading, left};
-    for (const LayerHead& head : heads) made.cells.push_back(cell(head));
+    for (const RecordedHead& head : heads) made.cells.push_back(cell(head));
     return made;
   };
   const auto& layers = recording.layers();
   std::vector<Column> columns = {
       column("layer", "layer", true,
-             [&](const LayerHead& x) { return printable(layers[static_cast<std::size_t>(x.layer)].name); }),
-      column("head", "head", false, [](const LayerHead& x) { return fmt::format("{}", x.scores.head); }),
-      column("labels", "labels", true, [](const LayerHead& x) { return x.scores.label_text(); }),
+             [&](const RecordedHead& x) { return printable(layers[static_cast<std::size_t>(x.layer)].name); }),
+      column("head", "head", false, [](const RecordedHead& x) { return fmt::format("{}", x.scores.head); }),
+      column("labels", "labels", true, [](const RecordedHead& x) { return x.scores.label_text(); }),
   };
-  for (const Score& score : all_scores()) {
-    if (std::ranges::none_of(heads, [&](const LayerHead& x) { return score.of(x.scores).has_value(); })) continue;
-    columns.push_back(column(score.name, score.heading, false, [&](const LayerHead& x) -> std::string {
+  for (const ScoreColumn& score : score_columns()) {
+    if (std::ranges::none_of(heads, [&](const RecordedHead& x) { return score.of(x.scores).has_value(); })) continue;
+    columns.push_back(column(score.name, score.heading, false, [&](const RecordedHead& x) -> std::string {
       const std::optional<double> number = score.of(x.scores);
       return number ? fmt::format("{:.{}f}", *number, score.decimals) : "-";
     }));
     if (score.name != "sink") continue;
-    columns.push_back(column("sink_key", "at key", true, [&](const LayerHead& x) {
+    columns.push_back(column("sink_key", "at key", true, [&](const RecordedHead& x) {
       return x.scores.sink_key < 0 ? "-" : key_text(recording, x.layer, item, x.scores.sink_key, 9);
     }));
   }
@@ -133,76 +133,8 @@ std::vector<std::string_view> fit(std::vector<Column>& columns, int width, std::
 
 }  // namespace
 
-const std::vector<Score>& all_scores() {
-  using S = HeadScores;
-  static const std::vector<Score> scores = {
-      {"sink", "sink", 2, [](const S& s) { return s.sink; }},
-      {"self", "self", 2, [](const S& s) { return s.self; }},
-      {"previous", "previous", 2, [](const S& s) { return s.previous; }},
-      {"duplicate", "duplicate", 2, [](const S& s) { return s.duplicate; }},
-      {"induction", "induction", 2, [](const S& s) { return s.induction; }},
-      {"local", "local", 2, [](const S& s) { return s.local; }},
-      {"entropy", "entropy", 2, [](const S& s) { return std::optional(s.entropy); }},
-      {"effective_keys", "keys", 1, [](const S& s) { return std::optional(s.effective_keys); }},
-      {"distance", "distance", 1, [](const S& s) { return s.distance; }},
-  };
-  return scores;
-}
-
-std::vector<LayerHead> heads_of(const Selection& selection) {
-  std::vector<LayerHead> heads;
-  for (std::int64_t n = 0; n < std::ssize(selection.recording.layers()); ++n) {
-    if (selection.layer && *selection.layer != n) continue;
-    for (const HeadScores& scores : selection.recording.scores(n))
-      if (scores.batch == selection.item && (!selection.head || *selection.head == scores.head))
-        heads.push_back({n, scores});
-  }
-  return heads;
-}
-
-void sort_heads(std::vector<LayerHead>& heads, std::string_view name) {
-  const auto& scores = all_scores();
-  const auto score = std::ranges::find(scores, name, &Score::name);
-  if (score == scores.end()) return;
-  const auto key = [&](const LayerHead& x) {
-    const std::optional<double> number = score->of(x.scores);
-    return number && !std::isnan(*number) ? *number : -INFINITY;
-  };
-  std::ranges::stable_sort(heads, std::greater(), key);
-}
-
-namespace {
-
-// It has no excess and no count of the keys that queries see.
-bool of_version_1(const HeadScores& scores) {
-  return std::isnan(scores.keys_seen);
-}
-
-}  // namespace
-
-std::string why_unknown(const Recording& recording, const std::vector<LayerHead>& heads, std::string_view score) {
-  const auto all = [&](auto holds) { return std::ranges::all_of(heads, holds); };
-  const auto layer = [&](const LayerHead& x) { return recording.layers()[static_cast<std::size_t>(x.layer)]; };
-  if (all([](const LayerHead& x) { return of_version_1(x.scores); }))
-    return "the recording is of version 1; record again";
-  const bool of_tokens = score == "duplicate" || score == "induction";
-  if (all([&](const LayerHead& x) { return !layer(x).has_distance; }))
-    return "nobody said which key is level with a query";
-  if (of_tokens && all([&](const LayerHead& x) { return !layer(x).has_tokens; }))
-    return "the tokens' ids are not known";
-  if (of_tokens)
-    return fmt::format("fewer than {} queries have an earlier copy of their token", HeadScores::least_rows);
-  return fmt::format("fewer than {} queries see such a key, or they see few others", HeadScores::least_rows);
-}
-
-std::string why_no_labels(const std::vector<LayerHead>& heads) {
-  if (!std::ranges::all_of(heads, [](const LayerHead& x) { return x.scores.labels.empty(); })) return "";
-  if (std::ranges::all_of(heads, [](const LayerHead& x) { return of_version_1(x.scores); }))
-    return "the recording is of version 1; record again";
-  std::int64_t most = 0;
-  for (const LayerHead& head : heads) most = std::max(most, head.scores.rows);
-  return fmt::format("{} queries are too few to tell from chance, {} that see more than one key are needed", most,
-                     HeadScores::least_rows);
+std::vector<RecordedHead> heads_of(const Selection& selection) {
+  return attend::heads_of(selection.recording, selection.item, selection.layer, selection.head);
 }
 
 std::string overview(const Selection& selection, int width) {
@@ -214,8 +146,8 @@ std::string overview(const Selection& selection, int width) {
   return text + layers_line(r, selection.item);
 }
 
-std::string heads_table(const Recording& recording, std::int64_t item, const std::vector<LayerHead>& heads, int width,
-                        std::string_view sorted) {
+std::string heads_table(const Recording& recording, std::int64_t item, const std::vector<RecordedHead>& heads,
+                        int width, std::string_view sorted) {
   std::vector<Column> columns = columns_of(recording, item, heads);
   const std::vector<std::string_view> dropped = fit(columns, width, sorted);
   std::vector<std::string> lines(heads.size() + 1);
@@ -234,17 +166,13 @@ std::string heads_table(const Recording& recording, std::int64_t item, const std
   return text;
 }
 
-std::string name_of(const Recording& recording, const LayerHead& head) {
-  return head_name(recording.layers()[static_cast<std::size_t>(head.layer)].name, head.scores.head);
-}
-
-std::string title_of(const Recording& recording, const LayerHead& head) {
+std::string title_of(const Recording& recording, const RecordedHead& head) {
   return fmt::format("{}: {}", printable(name_of(recording, head)), head.scores.label_text());
 }
 
-std::string head_text(const Recording& recording, const LayerHead& head, int width) {
+std::string head_text(const Recording& recording, const RecordedHead& head, int width) {
   std::string text, line;
-  for (const Score& score : all_scores()) {
+  for (const ScoreColumn& score : score_columns()) {
     const std::optional<double> number = score.of(head.scores);
     if (!number) continue;
     std::string part = fmt::format("{} {:.{}f}", score.heading, *number, score.decimals);
@@ -255,29 +183,6 @@ std::string head_text(const Recording& recording, const LayerHead& head, int wid
   }
   const std::string why = why_no_labels({head});
   return title_of(recording, head) + (why.empty() ? "" : " (" + why + ")") + "\n" + text + line + "\n";
-}
-
-QueryRow query_row(const Selection& selection, std::int64_t query) {
-  const Recording& recording = selection.recording;
-  const std::int64_t layer = *selection.layer, item = selection.item;
-  const RecordedLayer& x = recording.layers()[static_cast<std::size_t>(layer)];
-  const auto row = [&](const char* name) {
-    const Tensor all = recording.numbers(layer, name);
-    const View of_head = all.view().select(0, item).select(0, recording.head(layer, *selection.head));
-    const View own = of_head.select(0, query);
-    return own.to(own.dtype() == DType::i64 ? DType::i64 : DType::f64);
-  };
-  QueryRow found{.query = query, .token = token_of(recording.query_tokens(layer), item, query)};
-  found.entropy = *row("entropy").data<double>();
-  if (x.has_distance) found.distance = *row("distance").data<double>();
-  if (x.has_sinks) found.sink_weight = *row("sink_weights").data<double>();
-  const Tensor keys = row("top_keys"), weights = row("top_weights");
-  for (std::int64_t n = 0; n < keys.count(); ++n) {
-    const std::int64_t key = keys.data<std::int64_t>()[n];
-    if (key >= 0)
-      found.top.push_back({key, token_of(recording.key_tokens(layer), item, key), weights.data<double>()[n]});
-  }
-  return found;
 }
 
 std::string query_text(const QueryRow& row) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "attend/error.h"
 #include "attend/io.h"
 #include "cli/attention_options.h"
 #include "cli/command.h"
@@ -66,54 +67,37 @@ std::int64_t layer_of_head(const Recording& recording, const std::string& name) 
   fail_no_layer(recording, name);
 }
 
-std::string title_of(const Selection& selection) {
-  std::string name = selection.recording.layers()[static_cast<std::size_t>(*selection.layer)].name;
-  if (selection.head) name = head_name(name, *selection.head);
-  return selection.recording.model.empty() ? name : fmt::format("{}: {}", selection.recording.model, name);
+// What -o draws, or of a head the terminal.
+Picture picture_of(const Selection& selection, const ShowArguments& arguments, LookOptions options = {}) {
+  options.item = selection.item, options.scale = picture_scale(arguments.scale);
+  const Recording& recording = selection.recording;
+  if (!arguments.strip.empty())
+    return head_strip(recording, *selection.layer, *selection.head, arguments.strip, options);
+  if (arguments.links) return head_links(recording, *selection.layer, *selection.head, options);
+  if (selection.head) return head_picture(recording, *selection.layer, *selection.head, options);
+  if (selection.layer) return layer_picture(recording, *selection.layer, options);
+  try {
+    return recording_picture(recording, {}, options);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::bad_value) throw;
+    throw UsageError(fmt::format("-o: {}: choose a layer with --layer", error.detail()));
+  }
 }
 
-// All maps of a layer in one tensor [H,R,C], or one head's [R,C].
-Tensor stacked(const std::vector<HeadMap>& maps) {
-  const Tensor& first = maps[0].values;
+// All maps of a layer in one tensor [H,R,C], or what there is one of.
+Tensor stacked(const std::vector<Tensor>& maps) {
+  const Tensor& first = maps[0];
   if (maps.size() == 1) return first.clone();
   Tensor all({std::ssize(maps), first.size(0), first.size(1)}, first.dtype());
-  for (std::size_t n = 0; n < maps.size(); ++n)
-    all.view().select(0, static_cast<std::int64_t>(n)).copy_from(maps[n].values);
+  for (std::size_t n = 0; n < maps.size(); ++n) all.view().select(0, static_cast<std::int64_t>(n)).copy_from(maps[n]);
   return all;
 }
 
-void write_strip(const std::string& file, const Selection& selection, const ShowArguments& arguments) {
-  HeadStrip made = head_strip(selection, arguments.strip, picture_scale(arguments.scale));
-  if (ending_of(file) == ".npy") return writing([&] { write_npy(file, made.values); });
-  made.strip.title = title_of(selection);
-  const std::string bytes = ending_of(file) == ".png" ? png_token_strip(made.strip) : svg_token_strip(made.strip);
-  writing([&] { write_file(file, bytes); });
-  warn_of_missing_characters(file, fmt::format("{}{}", made.strip.title, fmt::join(made.strip.tokens, "")));
-}
-
-void write_maps(const std::string& file, const Selection& selection, const ShowArguments& arguments) {
-  const std::vector<HeadMap> maps = layer_maps(selection, *selection.layer, picture_scale(arguments.scale));
-  if (ending_of(file) == ".npy") return writing([&] { write_npy(file, stacked(maps)); });
-  std::vector<HeatMap> drawn;
-  const std::vector<LayerHead> heads = heads_of(selection);
-  for (const LayerHead& head : heads) {
-    drawn.push_back(maps[drawn.size()].map);
-    drawn.back().title = fmt::format("head {}: {}", head.scores.head, head.scores.label_text());
-  }
-  std::string title = title_of(selection);
-  if (selection.head) title += ": " + heads[0].scores.label_text(), drawn[0].title.clear();
-  const std::string bytes = ending_of(file) == ".png" ? png_heat_map(drawn, title) : svg_heat_map(drawn, title);
-  writing([&] { write_file(file, bytes); });
-  const HeatMap& any = drawn[0];
-  warn_of_missing_characters(
-      file, fmt::format("{}{}{}", title, fmt::join(any.row_labels, ""), fmt::join(any.column_labels, "")));
-}
-
-void write_grid(const std::string& file, const Selection& selection, const ShowArguments& arguments) {
-  const AllMaps all = head_grid(selection, picture_scale(arguments.scale));
-  const std::string bytes = ending_of(file) == ".png" ? png_head_grid(all.grid) : svg_head_grid(all.grid);
-  writing([&] { write_file(file, bytes); });
-  warn_of_missing_characters(file, all.grid.title);
+// Beside a map stand the words of its rows, or their indices.
+int columns_beside(const Selection& selection, int width) {
+  const RecordedLayer& x = selection.recording.layers()[static_cast<std::size_t>(*selection.layer)];
+  const bool of_words = x.row_blocks == x.queries || x.queries <= 64;
+  return of_words && !selection.recording.query_tokens(*selection.layer).empty() ? width / 3 + 2 : 14;
 }
 
 }  // namespace
@@ -129,16 +113,30 @@ void check_show(const ShowArguments& x, const std::vector<std::string>& files) {
   if (!x.head.empty()) (void)head_place(x);
   if (!x.head.empty() && (!x.sort.empty() || !x.label.empty() || x.limit))
     throw UsageError("--head: one head has no table for --sort, --label or --limit");
-  if (x.query) needs_head("--query");
-  if (!x.strip.empty()) needs_head("--strip");
-  if (x.query && !x.strip.empty()) throw UsageError("--query and --strip can't stand together");
+  const std::vector<std::pair<const char*, bool>> of_head = {
+      {"--query", x.query.has_value()}, {"--strip", !x.strip.empty()}, {"--links", x.links}};
+  const std::vector<std::pair<const char*, bool>> printed = {{"--json", x.json}, {"--csv", x.csv}};
+  std::vector<const char*> one_of;
+  for (const auto& [option, given] : of_head) {
+    if (given) needs_head(option), one_of.push_back(option);
+  }
+  for (const auto& [option, given] : printed) {
+    if (!given) continue;
+    if (!files.empty())
+      throw UsageError(fmt::format("{0} and -o can't stand together; -o writes a .{1} file too", option, option + 2));
+    if (x.csv || !x.query) one_of.push_back(option);
+  }
+  if (one_of.size() > 1) throw UsageError(fmt::format("{} and {} can't stand together", one_of[1], one_of[0]));
+  if (x.links && files.empty()) throw UsageError("--links: no terminal has room for lines: say -o x.svg or -o x.png");
   for (const std::string& file : files) {
     const std::string ending = ending_of(file);
     if (ending == ".attend") continue;  // it holds all of it
     if (x.query && ending != ".json")
       throw UsageError(fmt::format("-o: a query's top keys go into a .json file, not into '{}'", file));
-    if (!x.strip.empty() && ending == ".json")
-      throw UsageError(fmt::format("-o: a strip goes into a .svg, .png or .npy file, not into '{}'", file));
+    if ((!x.strip.empty() || x.links) && ending != ".svg" && ending != ".png" && (x.links || ending != ".npy"))
+      throw UsageError(fmt::format(
+          "-o: {}, not into '{}'",
+          x.links ? "links go into a .svg or .png file" : "a strip goes into a .svg, .png or .npy file", file));
     if (ending == ".npy" && x.layer.empty() && x.head.empty())
       throw UsageError("-o: say of which layer numbers are, with --layer");
   }
@@ -169,63 +167,51 @@ Selection select(const Recording& recording, const ShowArguments& arguments) {
   return selection;
 }
 
-namespace {
-
-// That some head may have the label: its excess is known, also where it is small.
-void check_label(const Recording& recording, const std::vector<LayerHead>& heads, const std::string& label) {
-  const auto says = [&](const std::string& why) {
-    throw UsageError(fmt::format("--label: whether a head is {} is not known: {}", label, why));
+std::vector<RecordedHead> chosen_heads(const Selection& selection, const ShowArguments& arguments) {
+  std::vector<RecordedHead> heads = heads_of(selection);
+  const auto asked = [](const char* option, const auto& choose) {
+    try {
+      choose();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::bad_value) throw;
+      throw UsageError(fmt::format("{}: {}", option, error.detail()));
+    }
   };
-  const std::string none = why_no_labels(heads);
-  if (!none.empty()) says(none);
-  if (std::ranges::find(HeadKinds::names(), label) == HeadKinds::names().end()) return;
-  const auto known = [&](const LayerHead& x) { return x.scores.excess.of(label).has_value(); };
-  if (std::ranges::none_of(heads, known)) says(why_unknown(recording, heads, label));
-}
-
-}  // namespace
-
-std::vector<LayerHead> chosen_heads(const Selection& selection, const ShowArguments& arguments) {
-  std::vector<LayerHead> heads = heads_of(selection);
-  if (!arguments.label.empty()) {
-    check_label(selection.recording, heads, arguments.label);
-    std::erase_if(heads, [&](const LayerHead& x) { return !x.scores.has_label(arguments.label); });
-  }
-  if (!arguments.sort.empty() && arguments.sort != "layer" && !heads.empty()) {
-    const auto score = std::ranges::find(all_scores(), arguments.sort, &Score::name);
-    const auto known = [&](const LayerHead& x) { return score->of(x.scores).has_value(); };
-    if (std::ranges::none_of(heads, known))
-      throw UsageError(fmt::format("--sort: {} is not known of these heads: {}", arguments.sort,
-                                   why_unknown(selection.recording, heads, arguments.sort)));
-  }
-  sort_heads(heads, arguments.sort);
+  if (!arguments.label.empty()) asked("--label", [&] { keep_label(selection.recording, heads, arguments.label); });
+  if (!arguments.sort.empty() && arguments.sort != "layer")
+    asked("--sort", [&] { sort_heads(selection.recording, heads, arguments.sort); });
   if (arguments.limit && *arguments.limit < std::ssize(heads)) heads.resize(static_cast<std::size_t>(*arguments.limit));
   return heads;
 }
 
+std::optional<QueryRow> chosen_query(const Selection& selection, const ShowArguments& arguments) {
+  if (!arguments.query) return std::nullopt;
+  return query_row(selection.recording, *selection.layer, *selection.head, *arguments.query, selection.item);
+}
+
+std::string csv_of(const Selection& selection, const ShowArguments& arguments) {
+  return printable_lines(heads_csv(selection.recording, chosen_heads(selection, arguments)));
+}
+
 void write_shown(const std::string& file, const Selection& selection, const ShowArguments& arguments) {
-  if (!arguments.strip.empty())
-    write_strip(file, selection, arguments);
-  else if (selection.layer)
-    write_maps(file, selection, arguments);
-  else
-    write_grid(file, selection, arguments);
+  if (ending_of(file) == ".csv") return writing([&] { write_file(file, csv_of(selection, arguments)); });
+  const Picture picture = picture_of(selection, arguments);
+  if (ending_of(file) == ".npy") return writing([&] { write_npy(file, stacked(picture.numbers)); });
+  const std::string bytes = ending_of(file) == ".png" ? picture.png() : picture.svg();
+  writing([&] { write_file(file, bytes); });
+  warn_of_missing_characters(file, picture.text());
 }
 
 std::string shown_text(const Selection& selection, const ShowArguments& arguments) {
   const TerminalStyle style = style_of(arguments.form);
   if (selection.layer && selection.head) {
     const std::string text = head_text(selection.recording, heads_of(selection).front(), style.width);
-    if (arguments.query) return text + "\n" + query_text(query_row(selection, *arguments.query));
-    const PictureScale scale = picture_scale(arguments.scale);
-    if (!arguments.strip.empty())
-      return text + "\n" + terminal_token_strip(head_strip(selection, arguments.strip, scale).strip, style);
-    HeadMap map = std::move(layer_maps(selection, *selection.layer, scale).front());
-    const int beside = map.map.row_labels.empty() ? 14 : style.width / 3 + 2;  // the rows' indices, or their words
-    map = merged_map(selection, *selection.layer, std::move(map), style.width - beside);
-    return text + "\n" + terminal_heat_map(map.map, style);
+    if (const auto row = chosen_query(selection, arguments)) return text + "\n" + query_text(*row);
+    // The title stands above already.
+    const LookOptions room{.title = "", .most = MapSize{60, style.width - columns_beside(selection, style.width)}};
+    return text + "\n" + *picture_of(selection, arguments, room).terminal(style);
   }
-  const std::vector<LayerHead> heads = chosen_heads(selection, arguments);
+  const std::vector<RecordedHead> heads = chosen_heads(selection, arguments);
   if (heads.empty())
     return arguments.label.empty() ? "no heads\n" : fmt::format("no head has the label {}\n", arguments.label);
   // A file or a pipe has no edge.
@@ -251,6 +237,8 @@ void add_show_what(App& app, ShowArguments& arguments, const std::string& group)
                             "entropy as a query"),
              "received|lift|entropy")
       ->group(group);
+  app.add_flag("--links", arguments.links, "With --head and -o: lines from each token to those that it looks at most")
+      ->group(group);
   choose_one(app.add_option("--sort", arguments.sort, "Heads of the largest score first (layer: as they are)"),
              "sink|self|previous|duplicate|induction|local|entropy|distance|layer")
       ->group(group);
@@ -261,9 +249,12 @@ void add_show_what(App& app, ShowArguments& arguments, const std::string& group)
 }
 
 void add_show_form(App& app, ShowArguments& arguments, const std::string& group) {
+  app.add_flag("--json", arguments.json, "Print one JSON object instead of the text")->group(group);
+  app.add_flag("--csv", arguments.csv, "Print a line of CSV for each head instead: its labels and its scores")
+      ->group(group);
   choose_one(app.add_option("--scale", arguments.scale,
                             "How values are spread over the colours; sqrt and log show small weights beside a large "
-                            "one (linear)"),
+                            "one (sqrt)"),
              "linear|sqrt|log")
       ->group(group);
   for (Option* option : add_text_form(app, arguments.form)) option->group(group);

@@ -19,5 +19,6 @@
 #endif
 #ifndef ATTEND_WITHOUT_PICTURES
 #include "attend/explain.h"
+#include "attend/look.h"
 #include "attend/picture.h"
 #endif

@@ -69,6 +69,11 @@ class Recording {
   static Recording load(const std::filesystem::path& path);
   // One .safetensors file (docs/inside.md has its parts), replaced in one step.
   void save(const std::filesystem::path& path) const;
+  // The bytes of its tensors, and how many of these q and k take: the file is little larger.
+  struct Size {
+    std::int64_t all = 0, qk = 0;
+  };
+  Size size() const;
 
   std::string model;  // what was recorded
   // The tokens of each item of the batch, as text; no items: unknown. decoder_tokens: of an encoder-decoder's decoder.

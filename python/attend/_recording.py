@@ -7,7 +7,18 @@ import operator
 
 import numpy
 
-from ._core import _head_name, _Recording, _summary_statistics, head_grid, picture, token_links, token_strip
+from ._core import (
+    _head_links,
+    _head_name,
+    _head_picture,
+    _head_strip,
+    _heads_csv,
+    _heads_json,
+    _Recording,
+    _recording_picture,
+    _summary_statistics,
+    _telling_heads,
+)
 
 _SCORES = ("sink", "sink_key", "self", "previous", "duplicate", "induction", "local", "entropy", "effective_keys", "distance")
 _EXCESS = ("sink", "self", "previous", "duplicate", "induction", "local")
@@ -20,6 +31,8 @@ _ARRAYS = {
 } | dict(_summary_statistics)
 
 TopKey = collections.namedtuple("TopKey", "key weight token")
+Link = collections.namedtuple("Link", "query key weight query_token key_token")
+TellingHead = collections.namedtuple("TellingHead", "name labels links")
 
 
 class Heads(numpy.ndarray):
@@ -156,62 +169,33 @@ class RecordedLayer:
 
         They are made from q and k, which must have been kept: record(keep="qk"). ValueError otherwise.
         """
-        if not self.has_weights:
-            raise ValueError(f'RecordedLayer.weights: layer {self.name}: q and k were not kept, of which weights are made: '
-                             'record with keep="qk"')
+        self._check_weights("weights")
         return self._raw.weights(self._number, self._item(item), self.heads[self._at(head)], queries, keys)
 
-    def picture(self, head, queries=None, keys=None, item=0, scale="linear", title=None):
+    def picture(self, head, queries=None, keys=None, item=0, scale="sqrt", title=None):
         """The head's map as an attend.Picture; with queries or keys, (begin, end), the exact weights of that part."""
-        title = self.head_name(head) if title is None else title
-        at, item = self._at(head), self._item(item)
-        if queries is None and keys is None and not self._fine():
-            ranges = (0, self._says["row_range"]), (0, self._says["column_range"])
-            return picture(self._shown_map(item, at), queries=ranges[0], keys=ranges[1], scale=scale, title=title,
-                           reduction="sum over keys, mean over queries")
-        rows, columns = self._range("queries", queries, self.queries), self._range("keys", keys, self.keys)
-        values = self.map[item, at] if self._fine() and not self.has_weights else self.weights(head, rows, columns, item)
-        if values.shape != (rows[1] - rows[0], columns[1] - columns[0]):
-            values = values[slice(*rows), slice(*columns)]
-        first, last = self._raw.visible_keys(self._number)[slice(*rows)].T - columns[0]
-        values = _hidden(values, first, last)
-        labels = [list(tokens[item][slice(*part)]) if tokens else None for tokens, part in
-                  ((self._raw.query_tokens(self._number), rows), (self._raw.key_tokens(self._number), columns))]
-        return picture(values, rows=labels[0], columns=labels[1], queries=rows, keys=columns, scale=scale, title=title)
+        if self.map.shape[2:] != (self.queries, self.keys) and not (queries is None and keys is None):
+            self._check_weights("picture")
+        ranges = self._range("queries", queries, self.queries), self._range("keys", keys, self.keys)
+        return _head_picture(*self._place(head), *ranges, self._item(item), scale, title)
 
-    def strip(self, head, values="received", item=0, scale="linear", title=None):
+    def strip(self, head, values="received", item=0, scale="sqrt", title=None):
         """The tokens, coloured by what each received, its lift, or its row's entropy, as an attend.Picture."""
         if values not in ("received", "lift", "entropy"):
             raise ValueError(f"RecordedLayer.strip: values: expected 'received', 'lift' or 'entropy', got {values!r}")
-        of_queries = values == "entropy"
-        tokens = (self._raw.query_tokens if of_queries else self._raw.key_tokens)(self._number)
-        item = self._item(item)
-        words = tokens[item] if tokens else [str(n) for n in range(self.queries if of_queries else self.keys)]
-        return token_strip(words, getattr(self, values)[item, self._at(head)], name=values, scale=scale,
-                           title=self.head_name(head) if title is None else title)
+        return _head_strip(*self._place(head), values, self._item(item), scale, title)
 
-    def links(self, head, queries=None, item=0, scale="linear", title=None):
+    def links(self, head, queries=None, item=0, scale="sqrt", title=None):
         """Lines from each query (begin, end) to its top keys, as an attend.Picture."""
-        begin, end = self._range("queries", queries, self.queries)
-        at, item = self._at(head), self._item(item)
-        rows, columns = self._raw.query_tokens(self._number), self._raw.key_tokens(self._number)
-        return token_links(self.top_keys[item, at, begin:end], self.top_weights[item, at, begin:end],
-                           rows=rows[item][begin:end] if rows else [str(n) for n in range(begin, end)],
-                           columns=columns[item] if columns else [str(n) for n in range(self.keys)], scale=scale,
-                           title=self.head_name(head) if title is None else title)
+        return _head_links(*self._place(head), self._range("queries", queries, self.queries), self._item(item), scale, title)
 
-    def _shown_map(self, item, at):
-        """The map, NaN where no query of a block may see a key of it: pictures hatch that."""
-        shown = self.map[item, at]
-        (rows, columns), (first, last) = shown.shape, self._raw.visible_keys(self._number).T
-        starts = numpy.arange(rows) * self._says["row_range"] // rows
-        width = self._says["column_range"] / columns
-        first, last = numpy.minimum.reduceat(first, starts) / width, numpy.maximum.reduceat(last, starts) / width
-        return _hidden(shown, numpy.floor(first), numpy.ceil(last))
+    def _place(self, head):
+        return self._raw, self._number, self.heads[self._at(head)]
 
-    def _fine(self):
-        """Whether a block of the map is one query and one key."""
-        return self.map.shape[2:] == (self.queries, self.keys)
+    def _check_weights(self, method):
+        if not self.has_weights:
+            raise ValueError(f'RecordedLayer.{method}: layer {self.name}: q and k were not kept, of which weights are made: '
+                             'record with keep="qk"')
 
     def _at(self, head):
         head = _whole("RecordedLayer: head", head)
@@ -230,9 +214,9 @@ class RecordedLayer:
         return value
 
     def _range(self, name, value, size):
-        """(begin, end), None: all."""
+        """(begin, end), or None."""
         if value is None:
-            return 0, size
+            return None
         ends = _listed(f"RecordedLayer: {name}", value)
         if len(ends) != 2:
             raise ValueError(f"RecordedLayer: {name}: expected (begin, end), got {len(ends)} numbers")
@@ -364,6 +348,33 @@ class Recording:
             rows += [(layer.name, s.head, s.label_text, *_scores(s)) for s in layer._raw.scores(layer._number) if s.batch == at]
         return numpy.array(rows, _HEADS).view(Heads)
 
+    def telling_heads(self, count=8, item=0) -> list:
+        """The heads with the strongest links between words, as `attend model` tells them: (name, labels, links) each.
+
+        A link is (query, key, weight, query_token, key_token), the strongest first: where a word looks most, of the words that
+        are 2 or more apart. Without tokens there are none.
+        """
+        return self._telling(self._item(item), None, None, _whole("Recording.telling_heads: count", count))
+
+    def to_json(self, item=0) -> str:
+        """What `attend show --json` prints: tokens, layers and heads (docs/json.md)."""
+        return _heads_json(self._made(), self._item(item))
+
+    def to_csv(self, item=0) -> str:
+        """A line for each head, with its labels and scores; what is not known is empty."""
+        return _heads_csv(self._made(), self._item(item))
+
+    def _item(self, item):
+        return self[0]._item(item) if len(self) else 0
+
+    def _telling(self, item, layer, head, most):
+        raw = self._made()
+        heads = []
+        for place, name, labels, links in _telling_heads(raw, item, layer, head, max(0, most)):
+            queries, keys = raw.query_tokens(place)[item], raw.key_tokens(place)[item]
+            heads.append(TellingHead(name, labels, [Link(*link, queries[link[0]], keys[link[1]]) for link in links]))
+        return heads
+
     def picture(self, item=0, layers=None, scale="sqrt", title=None):
         """All maps at a glance, layers x heads, as an attend.Picture; layers: which, by name or number."""
         try:
@@ -372,10 +383,7 @@ class Recording:
             raise ValueError(f"Recording.picture: {error.args[0]}") from None
         if not shown:
             raise ValueError("Recording.picture: there are no layers to show")
-        title = self.model if title is None else title
-        maps = [numpy.stack([layer._shown_map(layer._item(item), at) for at in range(len(layer.heads))]) for layer in shown]
-        return head_grid(maps, rows=[layer.name for layer in shown], scale=scale,
-                         title=title, reduction="sum over keys, mean over queries")
+        return _recording_picture(self._raw, [layer._number for layer in shown], shown[0]._item(item), scale, title)
 
     def _made(self):
         if self._raw is None:
@@ -411,12 +419,6 @@ def _whole(name, value):
 def listed(names):
     """The first of a model's layers, for a message."""
     return ", ".join(names[:6]) + (f", ... ({len(names)} layers)" if len(names) > 6 else "")
-
-
-def _hidden(values, first, last):
-    """values [R,C], NaN outside of columns [first, last) of each row."""
-    columns = numpy.arange(values.shape[1])
-    return numpy.where((columns >= first[:, None]) & (columns < last[:, None]), values, numpy.nan)
 
 
 def _listed(name, values):

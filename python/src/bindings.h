@@ -15,6 +15,7 @@ void bind_explain(nanobind::module_& module);
 void bind_summary(nanobind::module_& module);
 void bind_recording(nanobind::module_& module);
 void bind_picture(nanobind::module_& module);
+void bind_look(nanobind::module_& module);
 void bind_tokenizer(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
 void bind_threads(nanobind::module_& module);

@@ -4,8 +4,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,30 +14,22 @@
 #include "attend/io.h"
 #include "bindings.h"
 #include "call.h"
+#include "picture.h"
 #include "text.h"
 
 namespace attend::python {
 
 namespace {
 
-// What is drawn, with its own copy of the numbers. The SVG is made at once, so that mistakes are told where they are
-// made and not where a notebook shows the picture.
-struct Picture {
-  std::string title;
-  std::string svg;
-  std::function<std::string()> png;
-  std::function<std::string(const TerminalStyle&)> text;  // none: there is no such drawing for the terminal
-};
-
 using Words = std::vector<std::string>;
 
 // An array's copy, which nobody changes after the call. A gradient that PyTorch would record is not missed here.
-std::shared_ptr<Tensor> read_array(const char* function, const char* name, nb::handle object) {
+Tensor read_array(const char* function, const char* name, nb::handle object) {
   nb::object array = nb::borrow(object);
   if (nb::hasattr(object, "detach")) array = object.attr("detach")();
   if (nb::isinstance<nb::list>(object) || nb::isinstance<nb::tuple>(object))
     array = nb::module_::import_("numpy").attr("asarray")(object);
-  return std::make_shared<Tensor>(Array(function, name, array).view().clone());
+  return Array(function, name, array).view().clone();
 }
 
 std::string read_text(const char* function, const std::string& name, nb::handle object) {
@@ -70,12 +60,13 @@ void set_scale(const char* function, Drawing& drawing, const std::string& scale,
   drawing.high = high;
 }
 
-Picture picture_(nb::handle weights, nb::handle rows, nb::handle columns, const std::string& scale,
-                 const std::string& title, nb::handle mask, nb::handle heads, nb::handle queries, nb::handle keys,
-                 const std::string& reduction, double low, double high) {
+Drawn picture_(nb::handle weights, nb::handle rows, nb::handle columns, const std::string& scale,
+               const std::string& title, nb::handle mask, nb::handle heads, nb::handle queries, nb::handle keys,
+               const std::string& reduction, double low, double high) {
   constexpr const char* function = "picture";
-  const auto values = read_array(function, "weights", weights);
-  const auto seen = mask.is_none() ? nullptr : read_array(function, "mask", mask);
+  Picture picture;
+  picture.numbers.push_back(read_array(function, "weights", weights));
+  if (!mask.is_none()) picture.numbers.push_back(read_array(function, "mask", mask));
   HeatMap like;
   like.row_labels = read_words(function, "rows", rows);
   like.column_labels = read_words(function, "columns", columns);
@@ -84,119 +75,110 @@ Picture picture_(nb::handle weights, nb::handle rows, nb::handle columns, const 
   like.reduction = reduction;
   set_scale(function, like, scale, low, high);
   const Words titles = read_words(function, "heads", heads);
-  return call(function, [&] {
-    const std::optional<View> mask_view = seen ? std::optional(seen->view()) : std::nullopt;
-    const auto maps = std::make_shared<std::vector<HeatMap>>(heat_maps(*values, like, mask_view, titles));
-    Picture picture{title, svg_heat_map(*maps, title), {}, {}};
-    picture.png = [values, seen, maps, title] { return png_heat_map(*maps, title); };
-    picture.text = [values, seen, maps, title](const TerminalStyle& style) {
-      return terminal_heat_maps(*maps, title, style);
-    };
-    return picture;
+  return draw(function, [&] {
+    const std::optional<View> seen = mask.is_none() ? std::nullopt : std::optional(picture.numbers[1].view());
+    picture.drawing = HeatMaps{heat_maps(picture.numbers[0], like, seen, titles), title};
+    return std::move(picture);
   });
 }
 
-Picture token_strip_(nb::handle tokens, nb::handle values, const std::string& name, const std::string& title,
-                     const std::string& scale, double low, double high) {
+Drawn token_strip_(nb::handle tokens, nb::handle values, const std::string& name, const std::string& title,
+                   const std::string& scale, double low, double high) {
   constexpr const char* function = "token_strip";
-  const auto kept = read_array(function, "values", values);
+  Picture picture;
+  picture.numbers.push_back(read_array(function, "values", values));
   TokenStrip strip;
   strip.tokens = read_words(function, "tokens", tokens);
-  strip.values = *kept;
+  strip.values = picture.numbers[0];
   strip.title = title;
   strip.name = name;
   set_scale(function, strip, scale, low, high);
-  return call(function, [&] {
-    Picture picture{title, svg_token_strip(strip), {}, {}};
-    picture.png = [kept, strip] { return png_token_strip(strip); };
-    picture.text = [kept, strip](const TerminalStyle& style) { return terminal_token_strip(strip, style); };
-    return picture;
-  });
+  picture.drawing = std::move(strip);
+  return draw(function, [&] { return std::move(picture); });
 }
 
 // [L,H,Tq,Tk], or for each layer one of [H,Tq,Tk], as models give them.
-std::vector<std::shared_ptr<Tensor>> read_layers(const char* function, nb::handle maps) {
-  std::vector<std::shared_ptr<Tensor>> layers;
+std::vector<Tensor> read_layers(const char* function, nb::handle maps) {
+  std::vector<Tensor> layers;
   if (nb::isinstance<nb::list>(maps) || nb::isinstance<nb::tuple>(maps)) {
     for (const nb::handle layer : maps) layers.push_back(read_array(function, "maps", layer));
     return layers;
   }
-  const auto all = read_array(function, "maps", maps);
-  if (all->rank() != 4) {
-    throw nb::value_error((std::string(function) + ": maps have shape " + all->shape().str() +
+  const Tensor all = read_array(function, "maps", maps);
+  if (all.rank() != 4) {
+    throw nb::value_error((std::string(function) + ": maps have shape " + all.shape().str() +
                            ", expected [L,H,Tq,Tk], or a list of [H,Tq,Tk]")
                               .c_str());
   }
-  for (std::int64_t layer = 0; layer < all->size(0); ++layer)
-    layers.push_back(std::make_shared<Tensor>(all->view().select(0, layer).clone()));
+  for (std::int64_t layer = 0; layer < all.size(0); ++layer) layers.push_back(all.view().select(0, layer).clone());
   return layers;
 }
 
-Picture head_grid_(nb::handle maps, nb::handle rows, nb::handle columns, const std::string& scale,
-                   const std::string& title, nb::handle mask, nb::handle queries, nb::handle keys,
-                   const std::string& reduction, double low, double high) {
+Drawn head_grid_(nb::handle maps, nb::handle rows, nb::handle columns, const std::string& scale,
+                 const std::string& title, nb::handle mask, nb::handle queries, nb::handle keys,
+                 const std::string& reduction, double low, double high) {
   constexpr const char* function = "head_grid";
-  const auto layers = read_layers(function, maps);
-  const auto seen = mask.is_none() ? nullptr : read_array(function, "mask", mask);
+  Picture picture;
+  picture.numbers = read_layers(function, maps);
+  const std::size_t layers = picture.numbers.size();
+  if (!mask.is_none()) picture.numbers.push_back(read_array(function, "mask", mask));
   HeatMap like;
   like.row_range = read_range(function, "queries", queries);
   like.column_range = read_range(function, "keys", keys);
   like.reduction = reduction;
   set_scale(function, like, scale, low, high);
-  const auto grid = std::make_shared<HeadGrid>();
-  grid->row_labels = read_words(function, "rows", rows);
-  grid->column_labels = read_words(function, "columns", columns);
-  grid->title = title;
-  return call(function, [&] {
-    const std::optional<View> mask_view = seen ? std::optional(seen->view()) : std::nullopt;
-    for (const auto& layer : layers) {
-      std::vector<HeatMap> heads = heat_maps(*layer, like, mask_view);
-      if (grid->columns != 0 && grid->columns != std::ssize(heads))
+  HeadGrid grid;
+  grid.row_labels = read_words(function, "rows", rows);
+  grid.column_labels = read_words(function, "columns", columns);
+  grid.title = title;
+  return draw(function, [&] {
+    const std::optional<View> seen = mask.is_none() ? std::nullopt : std::optional(picture.numbers.back().view());
+    for (std::size_t n = 0; n < layers; ++n) {
+      std::vector<HeatMap> heads = heat_maps(picture.numbers[n], like, seen);
+      if (grid.columns != 0 && grid.columns != std::ssize(heads))
         throw Error(
             ErrorCode::bad_shape, function,
-            "a layer has " + std::to_string(heads.size()) + " heads, the one before " + std::to_string(grid->columns));
-      grid->columns = std::ssize(heads);
-      for (HeatMap& head : heads) grid->maps.push_back(std::move(head));
+            "a layer has " + std::to_string(heads.size()) + " heads, the one before " + std::to_string(grid.columns));
+      grid.columns = std::ssize(heads);
+      for (HeatMap& head : heads) grid.maps.push_back(std::move(head));
     }
-    Picture picture{title, svg_head_grid(*grid), {}, {}};
-    picture.png = [layers, seen, grid] { return png_head_grid(*grid); };
-    return picture;
+    picture.drawing = std::move(grid);
+    return std::move(picture);
   });
 }
 
-Picture token_links_(nb::handle top_keys, nb::handle top_weights, nb::handle rows, nb::handle columns,
-                     const std::string& scale, const std::string& title, double low, double high) {
+Drawn token_links_(nb::handle top_keys, nb::handle top_weights, nb::handle rows, nb::handle columns,
+                   const std::string& scale, const std::string& title, double low, double high) {
   constexpr const char* function = "token_links";
-  const auto keys = read_array(function, "top_keys", top_keys);
-  const auto weights = read_array(function, "top_weights", top_weights);
+  Picture picture;
+  picture.numbers.push_back(read_array(function, "top_keys", top_keys));
+  picture.numbers.push_back(read_array(function, "top_weights", top_weights));
   TokenLinks links;
-  links.top_keys = *keys;
-  links.top_weights = *weights;
+  links.top_keys = picture.numbers[0];
+  links.top_weights = picture.numbers[1];
   links.queries = read_words(function, "rows", rows);
   links.keys = read_words(function, "columns", columns);
   links.title = title;
   set_scale(function, links, scale, low, high);
-  return call(function, [&] {
-    Picture picture{title, svg_token_links(links), {}, {}};
-    picture.png = [keys, weights, links] { return png_token_links(links); };
-    return picture;
-  });
+  picture.drawing = std::move(links);
+  return draw(function, [&] { return std::move(picture); });
 }
 
-std::string repr(const Picture& self) {
-  return self.title.empty() ? "<attend.Picture>" : "<attend.Picture: " + self.title + ">";
+std::string repr(const Drawn& self) {
+  const std::string& title = self.picture.title();
+  return title.empty() ? "<attend.Picture>" : "<attend.Picture: " + title + ">";
 }
 
-std::string to_text(const Picture& self, int width, bool colour) {
-  if (!self.text) return repr(self) + "\n";
-  return call("Picture.to_text", [&] { return self.text({.width = width, .colour = colour}); });
+std::string to_text(const Drawn& self, int width, bool colour) {
+  return call("Picture.to_text", [&] { return self.picture.terminal({.width = width, .colour = colour}); })
+      .value_or(repr(self) + "\n");
 }
 
-void save(const Picture& self, nb::handle path) {
+void save(const Drawn& self, nb::handle path) {
   const std::string name = path_of(path);
   if (!name.ends_with(".svg") && !name.ends_with(".png"))
     throw nb::value_error(("Picture.save: " + repr_of(path) + " should end in .svg or .png").c_str());
-  call("Picture.save", [&] { write_file(name, name.ends_with(".svg") ? self.svg : self.png()); });
+  call("Picture.save", [&] { write_file(name, name.ends_with(".svg") ? self.svg : self.picture.png()); });
 }
 
 constexpr const char* picture_class_doc =
@@ -269,14 +251,14 @@ Raises ValueError for shapes, tokens and keys that do not fit, and else as pictu
 }  // namespace
 
 void bind_picture(nb::module_& m) {
-  nb::class_<Picture>(m, "Picture", picture_class_doc)
-      .def_ro("title", &Picture::title)
+  nb::class_<Drawn>(m, "Picture", picture_class_doc)
+      .def_prop_ro("title", [](const Drawn& self) { return self.picture.title(); })
       .def(
-          "to_svg", [](const Picture& self) { return self.svg; }, "The picture as SVG.")
+          "to_svg", [](const Drawn& self) { return self.svg; }, "The picture as SVG.")
       .def(
           "to_png",
-          [](const Picture& self) {
-            const std::string bytes = call("Picture.to_png", [&] { return self.png(); });
+          [](const Drawn& self) {
+            const std::string bytes = call("Picture.to_png", [&] { return self.picture.png(); });
             return nb::bytes(bytes.data(), bytes.size());
           },
           "The picture as the bytes of a PNG file.")
@@ -284,9 +266,9 @@ void bind_picture(nb::module_& m) {
            "The picture for a terminal; of a head_grid and token_links its title alone.")
       .def("save", &save, nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
            "Write .svg or .png, by the path's ending.")
-      .def("_repr_svg_", [](const Picture& self) { return self.svg; })
+      .def("_repr_svg_", [](const Drawn& self) { return self.svg; })
       .def("__str__",
-           [](const Picture& self) {
+           [](const Drawn& self) {
              const std::string text = to_text(self, 80, false);
              return text.substr(0, text.size() - 1);
            })

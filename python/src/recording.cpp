@@ -85,7 +85,6 @@ nb::dict layer_of(const Recording& self, std::int64_t number) {
   layer["name"] = x.name, layer["kind"] = x.kind, layer["dtype"] = python_name(x.dtype);
   layer["batch"] = x.batch, layer["heads"] = x.heads, layer["kv_heads"] = x.kv_heads;
   layer["head_size"] = x.head_size, layer["queries"] = x.queries, layer["keys"] = x.keys, layer["top"] = x.top;
-  layer["row_range"] = x.row_range, layer["column_range"] = x.column_range;
   layer["has_qk"] = x.has_qk;
   // Of the statistics, those that it has not.
   nb::set missing;
@@ -110,15 +109,6 @@ nb::object weights(const Recording& self, std::int64_t layer, std::int64_t item,
                              columns = read_range(function, "keys", keys);
   const Tensor found = call(function, [&] { return self.weights(layer, item, head, rows, columns); });
   return to_python({}, found);
-}
-
-// [Tq,2]
-nb::object visible_keys(const Recording& self, std::int64_t layer) {
-  const std::vector<Range> visible = self.visible_keys(layer);
-  Tensor ends({std::ssize(visible), 2}, DType::i64);
-  auto* to = ends.data<std::int64_t>();
-  for (const Range& keys : visible) *to++ = keys.begin, *to++ = keys.end;
-  return to_python({}, ends);
 }
 
 nb::object ids_of(const std::optional<Tensor>& ids) {
@@ -168,7 +158,6 @@ void bind_recording(nb::module_& m) {
       .def("__len__", [](const Recording& self) { return self.layers().size(); })
       .def_prop_ro("names", &names)
       .def("layer", &layer_of)
-      .def("visible_keys", &visible_keys)
       .def("query_tokens", [](const Recording& self, std::int64_t layer) { return self.query_tokens(layer); })
       .def("key_tokens", [](const Recording& self, std::int64_t layer) { return self.key_tokens(layer); })
       .def("numbers", &numbers)

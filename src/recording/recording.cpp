@@ -122,6 +122,18 @@ const std::vector<std::vector<std::string>>& Recording::key_tokens(std::int64_t 
   return fitting(decoder ? decoder_tokens : tokens, x, x.keys);
 }
 
+Recording::Size Recording::size() const {
+  Size size;
+  for (std::size_t n = 0; n < layers_.size(); ++n) {
+    for (const LayerTensor& x : tensors_of(layers_[n])) {
+      const std::int64_t bytes = element_count(x.shape) * size_of(x.dtype);
+      size.all += bytes;
+      if (x.name == "q" || x.name == "k") size.qk += bytes;
+    }
+  }
+  return size;
+}
+
 std::optional<Tensor> Recording::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   if (found != tensors_.end()) return found->second.clone();

@@ -13,6 +13,7 @@ import xml.etree.ElementTree
 import head_oracle
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import save_file
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -398,7 +399,9 @@ def test_next_tokens_as_text(model):
 
 def test_what_show_says_of_it(model, command, tmp_path):
     told = subprocess.run([command, "model", "bert", TEXT, "-o", "x.attend"], cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert (told.stdout, told.stderr) == ("", "attend: wrote x.attend\n")
+    assert told.stdout == "" and re.fullmatch(
+        r"attend: x.attend takes [\d.]+ KiB, [\d.]+ KiB of it for exact weights \(--keep summary leaves these out\)\n"
+        r"attend: wrote x.attend\n", told.stderr)
 
     def show(*arguments):
         return subprocess.run([command, "show", "x.attend", *arguments], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
@@ -409,6 +412,18 @@ def test_what_show_says_of_it(model, command, tmp_path):
     for arguments in (["--sort", "entropy"], ["--layer", "1"], ["--layer", "0", "--head", "2", "--query", "3"],
                       ["--layer", "0.self", "--head", "2", "--strip", "lift"], ["--head", "1.2"], ["--label", "sink", "--limit", "2"]):
         assert show(*arguments, "--width", "90").split("\n\n", 1)[1] in model("bert", TEXT, *arguments, "--width", "90")
+
+
+@pytest.mark.parametrize("keep", ["summary", "qk"])
+def test_what_a_recording_keeps(model, command, tmp_path, keep):
+    told = subprocess.run([command, "model", "bert", TEXT, "-o", "x.attend", "--keep", keep], cwd=tmp_path, check=True,
+                          capture_output=True, text=True).stderr
+    with safe_open(tmp_path / "x.attend", "numpy") as file:
+        sizes = {name: file.get_tensor(name).nbytes for name in sorted(file.keys()) if name.startswith("layers.")}
+    exact = sum(size for name, size in sizes.items() if name.endswith((".q", ".k")))
+    said = [float(size) for size in re.findall(r"([\d.]+) KiB", told.splitlines()[0])]
+    assert said == pytest.approx([size / 1024 for size in (sum(sizes.values()), exact) if size], rel=0.01)
+    assert (exact > 0) == (keep == "qk")
 
 
 def test_the_example_prints_a_heads_largest_weights(model, command, models, bert_tensors):
@@ -485,7 +500,8 @@ def test_much_memory_is_announced(command, tmp_path):
     (["bert", "a", "--layer", "0", "--head", "0", "--query", "3"], 2, "--query: layer 0.self has 0 to 2, got 3"),
     (["bert", "a", "--query", "1"], 2, "--query: say of which head"),
     (["bert", "a", "--json", "-o", "x.json"], 2, "--json and -o can't stand together"),
-    (["bert", "a", "-o", "x.npz"], 2, "should end in .attend, .svg, .png or .json"),
+    (["bert", "a", "--keep", "summary"], 2, "--keep: nothing uses it without a recording: -o x.attend"),
+    (["bert", "a", "-o", "x.npz"], 2, "should end in .attend, .svg, .png, .csv or .json"),
     (["bert", "a", "--lyer", "1"], 2, "no option '--lyer'; did you mean '--layer'?"),
     (["bret", "a"], 3, "no file or folder 'bret'"),
     (["minlm", "a"], 3, "no file or folder 'minlm'; did you mean 'minilm'?"),

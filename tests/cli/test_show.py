@@ -292,7 +292,7 @@ def test_what_nobody_has_is_left_out(show, tmp_path):
     where = ["--layer", "0", "--head", "1"]
     found = json.loads(show("cross.attend", "--json", *where, "--query", "4"))
     assert found["token"] == "q" and {entry["token"] for entry in found["top"]} == {"kk"}
-    assert show("cross.attend", *where, "--strip", "received").splitlines()[-3].count("kk") == 7
+    assert show("cross.attend", *where, "--strip", "received", "--scale", "linear").splitlines()[-3].count("kk") == 7
     assert "hidden" not in show("cross.attend", *where)
 
 
@@ -338,6 +338,10 @@ def test_a_strip(show, weights, tmp_path, what):
     assert (np.load(tmp_path / "s.npy") == tensors[f"layers.1.{what}"][0, 2]).all()
     assert texts(tmp_path / "s.svg").count("t1") == TOKENS[0].count("t1")
     assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG\r\n")
+    tensors, _ = layer_tensors(np.random.default_rng(3), 6, 6, False, (6, 6))
+    save(tmp_path / "nameless.attend", [(tensors, {"name": "a"})])
+    lines = show("nameless.attend", "--head", "a.2", "--strip", what, "--scale", "linear").splitlines()
+    assert [word[1:] for word in lines[-3].split()] == [*"012345"]
 
 
 # ---- Files ----
@@ -352,7 +356,7 @@ def test_files_of_a_head(show, weights, tmp_path):
     assert show(*where, "--scale", "sqrt", "-o", "h.svg", "-o", "h.png", "-o", "h.npy", "-o", "h.json") == ""
     np.testing.assert_allclose(np.load(tmp_path / "h.npy"), weights[1][0, 1], atol=1e-6)
     found = texts(tmp_path / "h.svg")
-    assert found.count("t1") == 2 * TOKENS[0].count("t1") and "hidden" in found and "Colour scale: square root." in found
+    assert found.count("t1") == 2 * TOKENS[0].count("t1") and "hidden" in found and "Colour scale: square root." in " ".join(found)
     assert f"a/model: 1.1: {expected_heads(weights)[4]['text']}" in found
     assert (tmp_path / "h.json").read_text() == show(*where, "--json")
     assert (tmp_path / "h.png").read_bytes().startswith(b"\x89PNG\r\n")
@@ -414,7 +418,7 @@ def test_a_long_map_is_drawn_in_larger_blocks_of_its_own_kind(show, tmp_path):
     tensors["map"][..., :unseeing, :] = w[..., :unseeing, :] = 0
     tensors["top_keys"][..., :unseeing, :] = -1
     save(tmp_path / "long.attend", [(tensors, {"name": "0.self", "causal": True})], tokens=[["w"] * 100] * 2)
-    text = show("long.attend", "--layer", "0", "--head", "2", "--width", "50")
+    text = show("long.attend", "--layer", "0", "--head", "2", "--width", "50", "--scale", "linear")
     # Of 50 columns, labels and borders leave 32: blocks of 4.
     assert text.endswith("Each cell is 4 queries × 4 keys: sum over keys,\nmean over queries.\n")
     blocks = w[0, 2].reshape(25, 4, 25, 4).sum((1, 3)) / np.maximum(1, (np.arange(100) >= unseeing).reshape(25, 4).sum(1))[:, None]
@@ -463,15 +467,20 @@ def test_a_recording_of_explain(show, command, tmp_path):
     (["x.attend", "--layer", "0", "--head", "0", "--sort", "sink"], 2, "--head: one head has no table for --sort"),
     (["x.attend", "--item", "2"], 2, "--item: there are 0 to 1, got 2"),
     (["x.attend", "--json", "-o", "y.json"], 2, "--json and -o can't stand together"),
+    (["x.attend", "--json", "--csv"], 2, "--csv and --json can't stand together"),
+    (["x.attend", "--csv", "--head", "0.1", "--query", "1"], 2, "--csv and --query can't stand together"),
+    (["x.attend", "--head", "0.1", "--query", "1", "--strip", "lift"], 2, "--strip and --query can't stand together"),
+    (["x.attend", "--head", "0.1", "--links"], 2, "--links: no terminal has room for lines: say -o x.svg or -o x.png"),
+    (["x.attend", "--links", "-o", "y.svg"], 2, "--links: say of which head, with --head"),
+    (["x.attend", "--head", "0.1", "--links", "-o", "y.npy"], 2, "-o: links go into a .svg or .png file, not into 'y.npy'"),
+    (["x.attend", "--head", "0.1", "--strip", "lift", "-o", "y.csv"], 2, "-o: a strip goes into a .svg, .png or .npy file"),
     (["x.attend", "-o", "y.npy"], 2, "-o: say of which layer numbers are, with --layer"),
-    (["x.attend", "-o", "y.jpg"], 2, "'y.jpg' should end in .svg, .png, .npy or .json"),
+    (["x.attend", "-o", "y.jpg"], 2, "'y.jpg' should end in .svg, .png, .npy, .csv or .json"),
     (["x.attend", "--layer", "0", "--head", "0", "--query", "1", "-o", "y.svg"], 2, "a query's top keys go into a .json file"),
     (["x.attend", "--sort", "entrpy"], 2, "did you mean 'entropy'?"),
     (["x.attend", "-o", "no/such/y.svg"], 1, "no/such/y.svg"),
     (["missing.attend"], 3, "missing.attend"),
     (["plain.safetensors"], 3, "plain.safetensors"),
-    (["nameless.attend", "--layer", "0", "--head", "2", "--strip", "lift"], 2,
-     "--strip: the recording does not say the tokens of the keys of layer a"),
     (["nameless.attend", "--layer", "0", "--head", "1"], 2, "--head: layer a has 2, 5, 6, got 1"),
     (["nameless.attend", "--item", "1"], 2, "--item: there is item 0 alone, got 1"),
     (["uneven.attend", "-o", "y.svg"], 2, "-o: layers a and b have different heads"),

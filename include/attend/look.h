@@ -1,0 +1,127 @@
+// A recording as it is looked at: its heads as a table, in words, as JSON and CSV, and as pictures. A layer is given by
+// its place in the recording, a head by the model's own number.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attend/picture.h"
+#include "attend/recording.h"
+
+#pragma GCC visibility push(default)
+
+namespace attend {
+
+// ---- Heads ----
+
+// One head and what it does; scores has the item and the model's own number.
+struct RecordedHead {
+  std::int64_t layer = 0;
+  HeadScores scores = {};
+};
+// In the layers' order; of one layer, or one head of it, alone.
+std::vector<RecordedHead> heads_of(const Recording& recording, std::int64_t item = 0,
+                                   std::optional<std::int64_t> layer = {}, std::optional<std::int64_t> head = {});
+// "18.6"
+std::string name_of(const Recording& recording, const RecordedHead& head);
+
+// A number that HeadScores has, by its name there.
+struct ScoreColumn {
+  std::string_view name, heading;
+  int decimals = 2;  // that a table shows
+  std::optional<double> (*of)(const HeadScores&) = nullptr;
+};
+const std::vector<ScoreColumn>& score_columns();
+
+// The largest value of the score first, heads that have none last. Throws bad_value for another name, and where it is
+// known of no head: with the reason.
+void sort_heads(const Recording& recording, std::vector<RecordedHead>& heads, std::string_view score);
+// Leaves those with the label, also beside a sink. Throws bad_value where it is not known whether a head has it.
+void keep_label(const Recording& recording, std::vector<RecordedHead>& heads, std::string_view label);
+// Why these heads have no labels; empty where one has.
+std::string why_no_labels(const std::vector<RecordedHead>& heads);
+// What a head is called first of all: a sink only where it does nothing else by which it could be called. None where
+// nothing is known.
+std::optional<HeadLabel> first_label(const HeadScores& scores);
+
+// ---- Words ----
+
+// A query's largest weights, falling; token: where it is known.
+struct QueryRow {
+  struct Key {
+    std::int64_t key = 0;
+    std::optional<std::string> token = {};
+    double weight = 0;
+  };
+  std::int64_t query = 0;
+  std::optional<std::string> token = {};
+  double entropy = 0;
+  std::optional<double> distance = {}, sink_weight = {};
+  std::vector<Key> top = {};
+};
+QueryRow query_row(const Recording& recording, std::int64_t layer, std::int64_t head, std::int64_t query,
+                   std::int64_t item = 0);
+
+// From a query to the key that it gives most to, among words: not what the tokenizer added ("[CLS]", "<s>"), not marks,
+// not the head's sink or a decoder's first token, and within a text 2 or more apart.
+struct Link {
+  std::int64_t query = 0, key = 0;
+  double weight = 0;
+};
+struct TellingHead {
+  RecordedHead head;
+  std::vector<Link> links;  // falling, a query once
+};
+// Heads by the mean weight of their strongest links, falling, at most so many: three links, of a long text a quarter of
+// them. Heads without a link are left out: all, where tokens are not known.
+std::vector<TellingHead> telling_heads(const Recording& recording, const std::vector<RecordedHead>& heads,
+                                       std::size_t most);
+// Whether a tokenizer added it to the text: "[CLS]", "<s>", "<|endoftext|>".
+bool is_added(std::string_view token);
+
+// ---- Files ----
+
+// Model, tokens, layers and these heads, with the query where one is given: docs/json.md.
+std::string heads_json(const Recording& recording, std::int64_t item, const std::vector<RecordedHead>& heads,
+                       const std::optional<QueryRow>& query = {});
+// A line for each head: its layer, number, name, labels, scores and excesses. What is not known is empty.
+std::string heads_csv(const Recording& recording, const std::vector<RecordedHead>& heads);
+
+// ---- Pictures ----
+
+struct LookOptions {
+  std::int64_t item = 0;                    // of the batch
+  PictureScale scale = PictureScale::sqrt;  // small weights are seen beside a sink's
+  std::optional<std::string> title = {};    // not given: the model, the head and its labels
+  // A part of the weights, each pair by itself: throws as Recording::weights() where only blocks were kept.
+  std::optional<Range> queries = {}, keys = {};
+  // Maps in at most so many rows and columns: blocks are merged, whose keys are added up and whose queries averaged.
+  std::optional<MapSize> most = {};
+};
+
+// Each throws bad_value for a layer, head, item or range that is not there, and as the picture's own functions.
+
+// What a head gives to each key, or of a long text to each block of them. Pairs that causality and windows hide are
+// hatched, and of a map of blocks those that hold such pairs alone. Up to 64 queries and keys are drawn one by one
+// where q and k were kept.
+Picture head_picture(const Recording& recording, std::int64_t layer, std::int64_t head,
+                     const LookOptions& options = {});
+// The same of all heads of a layer, side by side.
+Picture layer_picture(const Recording& recording, std::int64_t layer, const LookOptions& options = {});
+// All maps at a glance, layers x heads; no layers: all. Throws bad_value where they have different heads.
+Picture recording_picture(const Recording& recording, std::span<const std::int64_t> layers = {},
+                          const LookOptions& options = {});
+// The tokens on the colour of what each received, of its lift or of its row's entropy: `values` is that name. Indices
+// stand for tokens that are not known.
+Picture head_strip(const Recording& recording, std::int64_t layer, std::int64_t head, std::string_view values,
+                   const LookOptions& options = {});
+// Lines from each query, of the range `queries`, to its top keys, but for the sink of a head that is one: it would hide all
+Picture head_links(const Recording& recording, std::int64_t layer, std::int64_t head, const LookOptions& options = {});
+
+}  // namespace attend
+
+#pragma GCC visibility pop

@@ -1,0 +1,28 @@
+// What Python calls a Picture.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "attend/picture.h"
+#include "call.h"
+
+namespace attend::python {
+
+// The SVG is made at once, so that mistakes are told where they are made and not where a notebook shows the picture.
+struct Drawn {
+  Picture picture;
+  std::string svg;
+};
+
+// Of what make() gives, in the name of the function that was called.
+template <class Make>
+Drawn draw(const char* function, Make make) {
+  return call(function, [&] {
+    Picture picture = make();
+    std::string svg = picture.svg();
+    return Drawn{std::move(picture), std::move(svg)};
+  });
+}
+
+}  // namespace attend::python

@@ -1,0 +1,201 @@
+#include "look/maps.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "core/divide_up.h"
+#include "core/message.h"
+
+namespace attend {
+
+namespace {
+
+// Up to so many queries and keys, weights are drawn one by one where q and k were kept.
+constexpr std::int64_t few = 64;
+
+constexpr const char* reduction = "sum over keys, mean over queries";
+
+std::int64_t size_of(const Range& range) {
+  return range.end - range.begin;
+}
+
+// What the rows and columns of a map stand for: index begin + i of a range is in block floor(i blocks / its size).
+struct Blocks {
+  Range queries, keys;
+  std::int64_t rows = 0, columns = 0;
+
+  std::int64_t row_of(std::int64_t query) const { return (query - queries.begin) * rows / size_of(queries); }
+  std::int64_t column_of(std::int64_t key) const { return (key - keys.begin) * columns / size_of(keys); }
+};
+
+Blocks blocks_of(const HeatMap& map) {
+  const std::int64_t rows = map.values.size(0), columns = map.values.size(1);
+  return {map.row_range.value_or(Range{0, rows}), map.column_range.value_or(Range{0, columns}), rows, columns};
+}
+
+// Which blocks hold a pair that causality and windows leave.
+std::vector<char> seen_blocks(const std::vector<Range>& visible, const Blocks& blocks) {
+  std::vector<char> seen(static_cast<std::size_t>(blocks.rows * blocks.columns));
+  const std::int64_t end = std::min(std::ssize(visible), blocks.queries.end);
+  for (std::int64_t i = blocks.queries.begin; i < end; ++i) {
+    const Range& keys = visible[static_cast<std::size_t>(i)];
+    const std::int64_t first = std::max(keys.begin, blocks.keys.begin), last = std::min(keys.end, blocks.keys.end) - 1;
+    if (first > last) continue;
+    const auto row = seen.begin() + blocks.row_of(i) * blocks.columns;
+    std::fill(row + blocks.column_of(first), row + blocks.column_of(last) + 1, 1);
+  }
+  return seen;
+}
+
+void set_visible(HeatMap& map, const std::vector<Range>& visible) {
+  const auto seen = std::make_shared<const std::vector<char>>(seen_blocks(visible, blocks_of(map)));
+  map.visible = [seen, columns = map.values.size(1)](std::int64_t r, std::int64_t c) {
+    return (*seen)[static_cast<std::size_t>(r * columns + c)] != 0;
+  };
+}
+
+// How many blocks to merge so that at most `most` are left and each index is still in block floor(i blocks / range):
+// where blocks are all of one size, or their number can be divided. 1 where that would be far more than needed.
+std::int64_t merge_size(std::int64_t blocks, std::int64_t range, std::int64_t most) {
+  const std::int64_t least = std::max<std::int64_t>(1, divide_up(blocks, std::max<std::int64_t>(1, most)));
+  for (std::int64_t size = least; size <= 2 * least; ++size)
+    if (blocks > 0 && (range % blocks == 0 || blocks % size == 0)) return size;
+  return 1;
+}
+
+// Of each row of a map, how many of its queries see a key: those that have a top key.
+std::vector<double> seeing_queries(const View& top_keys, const Blocks& blocks) {
+  const Tensor first = top_keys.select(1, 0).clone();
+  std::vector<double> seeing(static_cast<std::size_t>(blocks.rows));
+  for (std::int64_t i = blocks.queries.begin; i < std::min(first.count(), blocks.queries.end); ++i)
+    seeing[static_cast<std::size_t>(blocks.row_of(i))] += first.data<std::int64_t>()[i] >= 0 ? 1 : 0;
+  return seeing;
+}
+
+// The range of `count` merged blocks: up to the end of the last one, were it full.
+Range merged_range(const Range& range, std::int64_t blocks, std::int64_t size, std::int64_t count) {
+  if (blocks % size == 0) return range;
+  return {range.begin, range.begin + count * size * (size_of(range) / blocks)};
+}
+
+// What a mean over both axes would make pale stays what it is: keys are added up, and queries that see one averaged.
+void merge(HeadMap& map, const std::vector<Range>& visible, const std::vector<double>& seeing, std::int64_t rows,
+           std::int64_t columns) {
+  const Blocks from = blocks_of(map.map);
+  const std::int64_t R = divide_up(from.rows, rows), C = divide_up(from.columns, columns);
+  Tensor merged({R, C}, DType::f64);
+  const Tensor values = map.values.view().to(DType::f64);
+  std::vector<double> queries(static_cast<std::size_t>(R));
+  auto* to = merged.data<double>();
+  for (std::int64_t r = 0; r < from.rows; ++r) {
+    const double weight = seeing[static_cast<std::size_t>(r)];
+    queries[static_cast<std::size_t>(r / rows)] += weight;
+    for (std::int64_t c = 0; c < from.columns; ++c)
+      to[r / rows * C + c / columns] += weight * values.data<double>()[r * from.columns + c];
+  }
+  for (std::int64_t n = 0; n < merged.count(); ++n) to[n] /= std::max(1.0, queries[static_cast<std::size_t>(n / C)]);
+  map.values = std::move(merged);
+  map.map.values = map.values;
+  map.map.row_range = merged_range(from.queries, from.rows, rows, R);
+  map.map.column_range = merged_range(from.keys, from.columns, columns, C);
+  map.map.row_labels.clear(), map.map.column_labels.clear();
+  map.map.reduction = reduction;
+  set_visible(map.map, visible);
+}
+
+// A map without values: of a part in single pairs, or as it was recorded.
+HeatMap part_map(const Recording& recording, std::int64_t layer, const LookOptions& options, const Range& queries,
+                 const Range& keys) {
+  HeatMap map;
+  const auto labels = [&](const std::vector<std::vector<std::string>>& tokens, const Range& range) {
+    const std::vector<std::string> all = item_of(tokens, options.item);
+    return all.empty() ? all : std::vector(all.begin() + range.begin, all.begin() + range.end);
+  };
+  map.row_labels = labels(recording.query_tokens(layer), queries);
+  map.column_labels = labels(recording.key_tokens(layer), keys);
+  if (queries.begin > 0) map.row_range = queries;
+  if (keys.begin > 0) map.column_range = keys;
+  map.scale = options.scale;
+  map.numbers_from = 0;  // as keys are counted
+  return map;
+}
+
+HeatMap block_map(const Recording& recording, std::int64_t layer, const LookOptions& options) {
+  const RecordedLayer& x = recording.layers()[static_cast<std::size_t>(layer)];
+  HeatMap map = part_map(recording, layer, options, {0, x.queries}, {0, x.keys});
+  if (x.row_range != x.row_blocks) map.row_range = Range{0, x.row_range}, map.row_labels.clear();
+  if (x.column_range != x.column_blocks) map.column_range = Range{0, x.column_range}, map.column_labels.clear();
+  map.reduction = reduction;
+  return map;
+}
+
+}  // namespace
+
+std::vector<std::string> item_of(const std::vector<std::vector<std::string>>& tokens, std::int64_t item) {
+  return item < std::ssize(tokens) ? tokens[static_cast<std::size_t>(item)] : std::vector<std::string>{};
+}
+
+void check_item(const Recording& recording, std::int64_t layer, std::int64_t item) {
+  if (layer < 0 || layer >= std::ssize(recording.layers()))
+    fail(ErrorCode::bad_value, "Recording", "layer {}, expected 0 to {}", layer, std::ssize(recording.layers()) - 1);
+  const RecordedLayer& x = recording.layers()[static_cast<std::size_t>(layer)];
+  if (item < 0 || item >= x.batch)
+    fail(ErrorCode::bad_value, "Recording", "layer {}: item {}, expected 0 to {}", x.name, item, x.batch - 1);
+}
+
+Range part_of(const char* name, const std::optional<Range>& given, const RecordedLayer& layer, std::int64_t count) {
+  if (!given) return {0, count};
+  if (given->begin < 0 || given->begin >= given->end || given->end > count)
+    fail(ErrorCode::bad_value, "Recording", "layer {}: {} {} to {}, expected a part of 0 to {}", layer.name, name,
+         given->begin, given->end, count);
+  return *given;
+}
+
+std::vector<HeadMap> maps_of(const Recording& recording, std::int64_t layer, std::optional<std::int64_t> head,
+                             const LookOptions& options) {
+  check_item(recording, layer, options.item);
+  const RecordedLayer& x = recording.layers()[static_cast<std::size_t>(layer)];
+  const Range queries = part_of("queries", options.queries, x, x.queries);
+  const Range keys = part_of("keys", options.keys, x, x.keys);
+  const bool pairs = x.row_blocks == x.queries && x.column_blocks == x.keys;  // the map has a cell for each
+  const bool exact = !pairs && (options.queries || options.keys || (x.has_qk && x.queries <= few && x.keys <= few));
+  const HeatMap like =
+      pairs || exact ? part_map(recording, layer, options, queries, keys) : block_map(recording, layer, options);
+  // All of a layer's maps lie together in the file.
+  const Tensor all = exact ? Tensor() : recording.numbers(layer, "map");
+  const std::vector<Range> visible = recording.visible_keys(layer);
+  const auto values_of = [&](std::int64_t number) {
+    if (exact) return recording.weights(layer, options.item, number, queries, keys);
+    const View map = all.view().select(0, options.item).select(0, recording.head(layer, number));
+    return pairs ? map.slice(0, queries.begin, queries.end).slice(1, keys.begin, keys.end).clone() : map.clone();
+  };
+  std::vector<HeadMap> maps;
+  maps.reserve(x.heads.size());
+  for (const std::int64_t number : head ? std::vector{*head} : x.heads) {
+    HeadMap& made = maps.emplace_back(HeadMap{values_of(number), like});
+    made.map.values = made.values;
+    if (maps.size() == 1)
+      set_visible(made.map, visible);
+    else
+      made.map.visible = maps.front().map.visible;
+  }
+  if (!options.most || maps.empty()) return maps;
+
+  const Blocks blocks = blocks_of(maps.front().map);
+  const std::int64_t most_rows = options.most->rows, most_columns = options.most->columns;
+  std::int64_t rows = merge_size(blocks.rows, size_of(blocks.queries), most_rows);
+  std::int64_t columns = merge_size(blocks.columns, size_of(blocks.keys), most_columns);
+  // Square ones keep the diagonal of a square map a diagonal.
+  if (blocks.rows == blocks.columns && size_of(blocks.queries) == size_of(blocks.keys))
+    rows = columns = merge_size(blocks.rows, size_of(blocks.queries), std::min(most_rows, most_columns));
+  if (rows <= 1 && columns <= 1) return maps;
+  const Tensor top_keys = recording.numbers(layer, "top_keys");
+  for (std::size_t n = 0; n < maps.size(); ++n) {
+    const View own = top_keys.view().select(0, options.item);
+    const std::int64_t place = head ? recording.head(layer, *head) : static_cast<std::int64_t>(n);
+    merge(maps[n], visible, seeing_queries(own.select(0, place), blocks), rows, columns);
+  }
+  return maps;
+}
+
+}  // namespace attend

@@ -1,0 +1,28 @@
+// A recording's maps as heat maps take them: which numbers, of which queries and keys, and which of them are hidden.
+#pragma once
+
+#include <vector>
+
+#include "attend/look.h"
+
+namespace attend {
+
+struct HeadMap {
+  Tensor values;
+  HeatMap map;  // looks into values
+};
+
+// Those of a layer's heads; `head`: of that one alone.
+std::vector<HeadMap> maps_of(const Recording& recording, std::int64_t layer, std::optional<std::int64_t> head,
+                             const LookOptions& options);
+
+// One item's; empty where tokens are not known.
+std::vector<std::string> item_of(const std::vector<std::vector<std::string>>& tokens, std::int64_t item);
+
+// The part, or all of so many queries or keys. Throws bad_value.
+Range part_of(const char* name, const std::optional<Range>& given, const RecordedLayer& layer, std::int64_t count);
+
+// That there is such a layer, and in it such an item. Throws bad_value.
+void check_item(const Recording& recording, std::int64_t layer, std::int64_t item);
+
+}  // namespace attend
