@@ -171,20 +171,7 @@ struct DotI16 {
   static F total(F sum) { return Simd::from_i32(sum); }
 };
 
-#ifdef ATTEND_BF16_DOT
-// Two bf16 products a lane and step, summed in f32.
-struct DotBF16 {
-  static constexpr int pair = 2;
-  static constexpr bool integer = false;
-  static constexpr int degree = 4;  // the weights keep 8 bits
-  static F fma(F a, F b, F c) { return Simd::dot_bf16(a, b, c); }
-  static F step(F even, F odd) { return Simd::pair_bf16(even, odd); }
-  static void store_half(std::uint16_t* to, F x) { Simd::store_bf16_operand(to, x); }
-  static F scale(F step, F alpha) { return Simd::scale_pair_bf16(step, alpha); }
-  static F sum_each(const F (&x)[lanes]) { return Simd::sum_each(x); }
-  static F total(F sum) { return sum; }
-};
-#endif
+struct DotBF16;  // dot_bf16.h, where the processor multiplies bf16
 
 // sums[r][v] += over the steps s: a[r * a_row + s * a_step] * b[s * b_row + v * lanes ...], v from First to Last.
 template <class Dot, int R, int First, int Last, int N>

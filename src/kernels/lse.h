@@ -20,8 +20,8 @@ struct BinaryLse {
 // taken in place of an lse of magnitude `trusted` or more where it is, as well as lse tells, the sum that lse was
 // computed from: then it is exact where f32 is not. Else lse is of more keys than these, as merge() gives it.
 inline BinaryLse binary_lse(float lse, const float* low, const BinaryLse* own, float trusted) {
-  constexpr double log2_e = 1.44269504088896340736;
-  const double given = (static_cast<double>(lse) + static_cast<double>(low ? *low : 0)) * log2_e;
+  constexpr double per_nat = 1.44269504088896340736;
+  const double given = (static_cast<double>(lse) + static_cast<double>(low ? *low : 0)) * per_nat;
   if (own && !(__builtin_fabsf(lse) < trusted)) {
     const double sum = static_cast<double>(own->high) + static_cast<double>(own->low);
     const double step = low ? 0x1p-40 : 0x1p-22, unit = __builtin_fabs(given) > 1 ? __builtin_fabs(given) : 1;

@@ -2,7 +2,7 @@
 #include "kernels/simd/avx512.h"
 #include "kernels/simd/transpose_sse.h"
 
-#define ATTEND_BF16_DOT
+#include "kernels/dot_bf16.h"
 #include "kernels/targets/make_target.h"
 
 namespace attend::kernels {

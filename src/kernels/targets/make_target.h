@@ -1,6 +1,8 @@
-// All the kernels of a target. A file that includes this has included a vector layer `Simd` before, and defined
-// ATTEND_BF16_DOT where it has the bf16 dot.
+// All the kernels of a target. A file that includes this has included a vector layer `Simd` before, and dot_bf16.h
+// where the layer has the bf16 dot.
 #pragma once
+
+#include <type_traits>
 
 #include "kernels/backward.h"
 #include "kernels/combine.h"
@@ -14,21 +16,18 @@
 namespace attend::kernels {
 namespace {
 
-#ifdef ATTEND_BF16_DOT
-constexpr bool has_bf16_dot = true;
-using ForwardBF16 = Forward<DotBF16>;
-using BackwardBF16 = Backward<DotBF16>;
-using SummaryBF16 = Summary<DotBF16>;
+template <class Dot>
+constexpr bool is_defined = requires {
+  sizeof(Dot);
+};
+constexpr bool has_bf16_dot = is_defined<DotBF16>;
+// Without it, bf16 is widened.
+using DotOfBF16 = std::conditional_t<has_bf16_dot, DotBF16, DotF32>;
+using ForwardBF16 = Forward<DotOfBF16>;
+using BackwardBF16 = Backward<DotOfBF16>;
+using SummaryBF16 = Summary<DotOfBF16>;
 template <bool Cached>
-using DecodeBF16 = Decode<DotBF16, PairsBF16, ReadBF16, Cached>;
-#else
-constexpr bool has_bf16_dot = false;
-using ForwardBF16 = Forward<DotF32>;
-using BackwardBF16 = Backward<DotF32>;
-using SummaryBF16 = Summary<DotF32>;
-template <bool Cached>
-using DecodeBF16 = Decode<DotF32, ReadBF16, ReadBF16, Cached>;
-#endif
+using DecodeBF16 = Decode<DotOfBF16, std::conditional_t<has_bf16_dot, PairsBF16, ReadBF16>, ReadBF16, Cached>;
 template <bool Cached>
 using DecodeF32 = Decode<DotF32, ReadF32, ReadF32, Cached>;
 template <bool Cached>
@@ -150,35 +149,29 @@ std::size_t summary_bytes(const Sizes& sizes, const Features& features, std::int
   return sizes.dtype == DType::bf16 ? max_of(bytes, SummaryBF16::scratch_bytes(sizes, features, top)) : bytes;
 }
 
-#ifdef ATTEND_BF16_DOT
-using LinearBF16 = DotBF16;
-#else
-using LinearBF16 = DotF32;  // never asked for: the layer widens bf16 where there is no bf16 dot
-#endif
-
 std::int64_t linear_floats(DType dtype, std::int64_t out, std::int64_t in) {
   const std::int64_t panels = (out + width - 1) / width;
-  return panels * (dtype == DType::bf16 ? linear_panel<LinearBF16>(in) : linear_panel<DotF32>(in));
+  return panels * (dtype == DType::bf16 ? linear_panel<DotOfBF16>(in) : linear_panel<DotF32>(in));
 }
 
 void linear_pack(DType dtype, const float* weight, std::int64_t out, std::int64_t in, float* packed) {
-  if (dtype == DType::bf16) return pack_linear<LinearBF16>(weight, out, in, packed);
+  if (dtype == DType::bf16) return pack_linear<DotOfBF16>(weight, out, in, packed);
   pack_linear<DotF32>(weight, out, in, packed);
 }
 
 void linear_pack_rows(DType dtype, const void* weight, std::int64_t in, std::int64_t first, std::int64_t last,
                       float* packed) {
-  if (dtype == DType::bf16) return pack_linear_rows<LinearBF16>(weight, in, first, last, packed);
+  if (dtype == DType::bf16) return pack_linear_rows<DotOfBF16>(weight, in, first, last, packed);
   pack_linear_rows<DotF32>(weight, in, first, last, packed);
 }
 
 void run_linear(const LinearOperands& a, std::int64_t first, std::int64_t last, std::int64_t panel) {
-  if (a.dtype == DType::bf16) return LinearPanel<LinearBF16>(a, first, last, panel).run();
+  if (a.dtype == DType::bf16) return LinearPanel<DotOfBF16>(a, first, last, panel).run();
   LinearPanel<DotF32>(a, first, last, panel).run();
 }
 
 void stream_linear(const LinearOperands& a, std::int64_t rows, std::int64_t begin, std::int64_t end) {
-  if (a.dtype == DType::bf16) return LinearStream<LinearBF16>(a, rows).run(begin, end);
+  if (a.dtype == DType::bf16) return LinearStream<DotOfBF16>(a, rows).run(begin, end);
   LinearStream<DotF32>(a, rows).run(begin, end);
 }
 

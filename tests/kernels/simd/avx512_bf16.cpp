@@ -1,7 +1,6 @@
 #include "kernels/simd/avx512.h"
 #include "kernels/simd/transpose_sse.h"
 
-#define ATTEND_BF16_DOT
 #include "tests/kernels/simd/operations.h"
 
 namespace attend::test {

@@ -130,21 +130,22 @@ constexpr void fill_memory(SimdTable& table) {
   };
 }
 
-#ifdef ATTEND_BF16_DOT
+// Where the layer multiplies bf16.
+template <class Layer>
 constexpr void fill_bf16(SimdTable& table) {
-  table.dot_bf16 = [](const float* a, const float* b, const float* c, float* y, long n) {
-    each(n,
-         [=](long i) { Simd::store(y + i, Simd::dot_bf16(Simd::load(a + i), Simd::load(b + i), Simd::load(c + i))); });
-  };
-  table.pair_bf16 = ATTEND_BINARY(Simd::pair_bf16);
-  table.store_bf16_operand = ATTEND_NARROW(Simd::store_bf16_operand);
-  table.scale_pair_bf16 = [](const float* x, float factor, float* y, long n) {
-    each(n, [=](long i) { Simd::store(y + i, Simd::scale_pair_bf16(Simd::load(x + i), Simd::set1(factor))); });
-  };
+  if constexpr (requires(F x) { Layer::dot_bf16(x, x, x); }) {
+    table.dot_bf16 = [](const float* a, const float* b, const float* c, float* y, long n) {
+      each(n, [=](long i) {
+        Simd::store(y + i, Layer::dot_bf16(Simd::load(a + i), Simd::load(b + i), Simd::load(c + i)));
+      });
+    };
+    table.pair_bf16 = ATTEND_BINARY(Layer::pair_bf16);
+    table.store_bf16_operand = ATTEND_NARROW(Layer::store_bf16_operand);
+    table.scale_pair_bf16 = [](const float* x, float factor, float* y, long n) {
+      each(n, [=](long i) { Simd::store(y + i, Layer::scale_pair_bf16(Simd::load(x + i), Simd::set1(factor))); });
+    };
+  }
 }
-#else
-constexpr void fill_bf16(SimdTable&) {}
-#endif
 
 constexpr SimdTable simd_table(const char* target) {
   SimdTable table{};
@@ -154,7 +155,7 @@ constexpr SimdTable simd_table(const char* target) {
   fill_masks(table);
   fill_memory(table);
   fill_integers(table);
-  fill_bf16(table);
+  fill_bf16<Simd>(table);
   return table;
 }
 
