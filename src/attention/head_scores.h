@@ -1,10 +1,9 @@
 // From what passes over the weights of a head found to its scores.
 #pragma once
 
-#include <functional>
 #include <vector>
 
-#include "attention/summary.h"
+#include "attention/probes.h"
 
 namespace attend {
 
@@ -19,20 +18,6 @@ struct HeadSums {
   std::vector<std::int64_t> levels;  // [B]: the key that row 0 is level with; with has_distance
   std::optional<View> tokens;        // i64 [Tk] or [B,Tk], where they are known; with has_distance
 };
-
-// A weight of one pair: 0 or more, hidden_pair, or NaN where it is not known.
-inline constexpr double hidden_pair = -1;
-using PairWeight = std::function<double(std::int64_t batch, std::int64_t head, std::int64_t query, std::int64_t key)>;
-
-// What a pass must find for HeadSums, besides the views that every pass gives.
-struct ProbeTensors {
-  Tensor weights, keys, statistics;
-};
-// Makes the pass look for it. tokens as head_scores() takes them; throws as it does.
-ProbeTensors want_probes(const char* function, SummaryProblem& problem, const std::optional<View>& tokens);
-
-// The weights of a pass that has run, pair by pair, in double.
-PairWeight pair_weights(const SummaryProblem& problem);
 
 // The key of each item and head [B * H] that could be its sink; -1: none.
 std::vector<std::int64_t> sink_keys(const HeadSums& sums);
