@@ -2,6 +2,10 @@
 // its place in the recording, a head by the model's own number.
 #pragma once
 
+#ifdef ATTEND_WITHOUT_PICTURES
+#error "attend was built with ATTEND_PICTURES=OFF: it has no look.h"
+#endif
+
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -119,7 +123,8 @@ Picture recording_picture(const Recording& recording, std::span<const std::int64
 // stand for tokens that are not known.
 Picture head_strip(const Recording& recording, std::int64_t layer, std::int64_t head, std::string_view values,
                    const LookOptions& options = {});
-// Lines from each query, of the range `queries`, to its top keys, but for the sink of a head that is one: it would hide all
+// Lines from each query, of the range `queries`, to its top keys, but for the sink of a head that is one: it would hide
+// all
 Picture head_links(const Recording& recording, std::int64_t layer, std::int64_t head, const LookOptions& options = {});
 
 }  // namespace attend
