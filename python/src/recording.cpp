@@ -85,6 +85,7 @@ nb::dict layer_of(const Recording& self, std::int64_t number) {
   layer["name"] = x.name, layer["kind"] = x.kind, layer["dtype"] = python_name(x.dtype);
   layer["batch"] = x.batch, layer["heads"] = x.heads, layer["kv_heads"] = x.kv_heads;
   layer["head_size"] = x.head_size, layer["queries"] = x.queries, layer["keys"] = x.keys, layer["top"] = x.top;
+  layer["row_range"] = x.row_range, layer["column_range"] = x.column_range;
   layer["has_qk"] = x.has_qk;
   // Of the statistics, those that it has not.
   nb::set missing;
