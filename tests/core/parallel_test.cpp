@@ -181,11 +181,11 @@ TEST(Parallel, AnInterruptReachesAttention) {
 TEST(Parallel, MemoryIsReusedOnItsOwnThreadAlone) {
   const Dims large{256, 256};
   const MemoryReuse reuse;
-  const void* kept = Tensor::uninitialized(large).raw();
+  const void *kept = nullptr, *here = nullptr;  // addresses of what is given back at once
+  kept = Tensor::uninitialized(large).raw();
   Tensor made_here = Tensor::uninitialized(large), made_there;
   EXPECT_EQ(made_here.raw(), kept);
-  const void* here = nullptr;
-  { here = Tensor::uninitialized(large).raw(); }
+  here = Tensor::uninitialized(large).raw();
   std::thread([&] {
     made_there = Tensor::uninitialized(large);
     EXPECT_NE(made_there.raw(), here);
