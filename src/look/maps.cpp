@@ -47,13 +47,6 @@ std::vector<char> seen_blocks(const std::vector<Range>& visible, const Blocks& b
   return seen;
 }
 
-void set_visible(HeatMap& map, const std::vector<Range>& visible) {
-  const auto seen = std::make_shared<const std::vector<char>>(seen_blocks(visible, blocks_of(map)));
-  map.visible = [seen, columns = map.values.size(1)](std::int64_t r, std::int64_t c) {
-    return (*seen)[static_cast<std::size_t>(r * columns + c)] != 0;
-  };
-}
-
 // How many blocks to merge so that at most `most` are left and each index is still in block floor(i blocks / range):
 // where blocks are all of one size, or their number can be divided. 1 where that would be far more than needed.
 std::int64_t merge_size(std::int64_t blocks, std::int64_t range, std::int64_t most) {
@@ -79,8 +72,7 @@ Range merged_range(const Range& range, std::int64_t blocks, std::int64_t size, s
 }
 
 // What a mean over both axes would make pale stays what it is: keys are added up, and queries that see one averaged.
-void merge(HeadMap& map, const std::vector<Range>& visible, const std::vector<double>& seeing, std::int64_t rows,
-           std::int64_t columns) {
+void merge(HeadMap& map, const std::vector<double>& seeing, std::int64_t rows, std::int64_t columns) {
   const Blocks from = blocks_of(map.map);
   const std::int64_t R = divide_up(from.rows, rows), C = divide_up(from.columns, columns);
   Tensor merged({R, C}, DType::f64);
@@ -100,7 +92,36 @@ void merge(HeadMap& map, const std::vector<Range>& visible, const std::vector<do
   map.map.column_range = merged_range(from.keys, from.columns, columns, C);
   map.map.row_labels.clear(), map.map.column_labels.clear();
   map.map.reduction = reduction;
-  set_visible(map.map, visible);
+}
+
+// Merges blocks until there are at most as many as asked for.
+void merge_maps(const Recording& recording, std::int64_t layer, std::optional<std::int64_t> head,
+                const LookOptions& options, std::vector<HeadMap>& maps) {
+  if (maps.empty()) return;
+  const Blocks blocks = blocks_of(maps.front().map);
+  const std::int64_t most_rows = options.most->rows, most_columns = options.most->columns;
+  std::int64_t rows = merge_size(blocks.rows, size_of(blocks.queries), most_rows);
+  std::int64_t columns = merge_size(blocks.columns, size_of(blocks.keys), most_columns);
+  // Square ones keep the diagonal of a square map a diagonal.
+  if (blocks.rows == blocks.columns && size_of(blocks.queries) == size_of(blocks.keys))
+    rows = columns = merge_size(blocks.rows, size_of(blocks.queries), std::min(most_rows, most_columns));
+  if (rows <= 1 && columns <= 1) return;
+  const Tensor top_keys = recording.numbers(layer, "top_keys");
+  for (std::size_t n = 0; n < maps.size(); ++n) {
+    const View own = top_keys.view().select(0, options.item);
+    const std::int64_t place = head ? recording.head(layer, *head) : static_cast<std::int64_t>(n);
+    merge(maps[n], seeing_queries(own.select(0, place), blocks), rows, columns);
+  }
+}
+
+// Which cells hold visible pairs: the same of all heads of a layer.
+void set_visible(std::vector<HeadMap>& maps, const std::vector<Range>& visible) {
+  if (maps.empty()) return;
+  const auto seen = std::make_shared<const std::vector<char>>(seen_blocks(visible, blocks_of(maps.front().map)));
+  for (HeadMap& map : maps)
+    map.map.visible = [seen, columns = map.map.values.size(1)](std::int64_t r, std::int64_t c) {
+      return (*seen)[static_cast<std::size_t>(r * columns + c)] != 0;
+    };
 }
 
 // A map without values: of a part in single pairs, or as it was recorded.
@@ -163,7 +184,6 @@ std::vector<HeadMap> maps_of(const Recording& recording, std::int64_t layer, std
       pairs || exact ? part_map(recording, layer, options, queries, keys) : block_map(recording, layer, options);
   // All of a layer's maps lie together in the file.
   const Tensor all = exact ? Tensor() : recording.numbers(layer, "map");
-  const std::vector<Range> visible = recording.visible_keys(layer);
   const auto values_of = [&](std::int64_t number) {
     if (exact) return recording.weights(layer, options.item, number, queries, keys);
     const View map = all.view().select(0, options.item).select(0, recording.head(layer, number));
@@ -174,27 +194,9 @@ std::vector<HeadMap> maps_of(const Recording& recording, std::int64_t layer, std
   for (const std::int64_t number : head ? std::vector{*head} : x.heads) {
     HeadMap& made = maps.emplace_back(HeadMap{values_of(number), like});
     made.map.values = made.values;
-    if (maps.size() == 1)
-      set_visible(made.map, visible);
-    else
-      made.map.visible = maps.front().map.visible;
   }
-  if (!options.most || maps.empty()) return maps;
-
-  const Blocks blocks = blocks_of(maps.front().map);
-  const std::int64_t most_rows = options.most->rows, most_columns = options.most->columns;
-  std::int64_t rows = merge_size(blocks.rows, size_of(blocks.queries), most_rows);
-  std::int64_t columns = merge_size(blocks.columns, size_of(blocks.keys), most_columns);
-  // Square ones keep the diagonal of a square map a diagonal.
-  if (blocks.rows == blocks.columns && size_of(blocks.queries) == size_of(blocks.keys))
-    rows = columns = merge_size(blocks.rows, size_of(blocks.queries), std::min(most_rows, most_columns));
-  if (rows <= 1 && columns <= 1) return maps;
-  const Tensor top_keys = recording.numbers(layer, "top_keys");
-  for (std::size_t n = 0; n < maps.size(); ++n) {
-    const View own = top_keys.view().select(0, options.item);
-    const std::int64_t place = head ? recording.head(layer, *head) : static_cast<std::int64_t>(n);
-    merge(maps[n], visible, seeing_queries(own.select(0, place), blocks), rows, columns);
-  }
+  if (options.most) merge_maps(recording, layer, head, options, maps);
+  set_visible(maps, recording.visible_keys(layer));
   return maps;
 }
 
