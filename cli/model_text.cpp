@@ -16,12 +16,6 @@ namespace {
 constexpr std::size_t token_lines = 12;  // at most
 constexpr std::int64_t strip_tokens = 150;
 
-// fmt counts columns as terminals do, wide characters twice.
-std::size_t columns_of(const std::string& text) {
-  const std::size_t room = 4 * text.size();
-  return room + text.size() - fmt::formatted_size("{:<{}}", text, room);
-}
-
 // Spaces are part of a decoder's tokens: quotes show them.
 std::string shown(const Computed& x, const std::string& token) {
   return x.info.decoder() ? "\"" + printable(token) + "\"" : printable(token);
@@ -33,12 +27,6 @@ std::string counted(std::int64_t count) {
   if (x >= 1e9) return fmt::format("{:.2f} billion", x / 1e9);
   if (x >= 1e6) return fmt::format("{:.1f} million", x / 1e6);
   return fmt::format("{}", count);
-}
-
-std::string bar(double share, int width) {
-  std::string text;
-  for (int i = 0; i < std::lround(width * std::clamp(share, 0.0, 1.0)); ++i) text += "█";
-  return text;
 }
 
 // Words side by side, each in a place of its own, in lines of that width.

@@ -11,12 +11,6 @@
 namespace attend::cli {
 namespace {
 
-// fmt counts columns as terminals do, wide characters twice, and what it fills up to a width tells how many.
-std::size_t columns_of(const std::string& text) {
-  const std::size_t room = 4 * text.size();
-  return room + text.size() - fmt::formatted_size("{:<{}}", text, room);
-}
-
 std::string cut(const std::string& text, int characters) {
   const std::string short_text = fmt::format("{:.{}}", text, characters);
   return short_text.size() < text.size() ? fmt::format("{:.{}}…", text, characters - 1) : text;
@@ -206,9 +200,8 @@ std::string query_text(const QueryRow& row) {
   text += "\n" + line("key", "token", "weight");
   for (std::size_t n = 0; n < row.top.size(); ++n) {
     const double weight = row.top[n].weight;
-    std::string bar;
-    for (int i = 0; i < std::lround(30 * std::clamp(weight, 0.0, 1.0)); ++i) bar += "█";
-    text += line(keys.cells[n], tokens.cells[n], fmt::format("{:.4f}{}{}", weight, bar.empty() ? "" : "  ", bar));
+    const std::string share = bar(weight, 30);
+    text += line(keys.cells[n], tokens.cells[n], fmt::format("{:.4f}{}{}", weight, share.empty() ? "" : "  ", share));
   }
   return text + fmt::format("{} {:.4f} of the row\n", row.top.size() == 1 ? "this is" : "together", sum);
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -61,6 +62,18 @@ void print_pages(const std::string& text) {
   for (const int number : {SIGINT, SIGPIPE}) (void)std::signal(number, SIG_DFL);
   constexpr int not_found = 127;
   if (WIFEXITED(status) && WEXITSTATUS(status) == not_found) print(text);
+}
+
+// fmt counts columns as terminals do, wide characters twice, and what it fills up to a width tells how many.
+std::size_t columns_of(const std::string& text) {
+  const std::size_t room = 4 * text.size();
+  return room + text.size() - fmt::formatted_size("{:<{}}", text, room);
+}
+
+std::string bar(double share, int width) {
+  std::string text;
+  for (int i = 0; i < std::lround(width * std::clamp(share, 0.0, 1.0)); ++i) text += "█";
+  return text;
 }
 
 std::array<Option*, 2> add_text_form(App& app, TextForm& form) {

@@ -22,6 +22,11 @@ int terminal_width();
 
 constexpr int widest = 10000;
 
+// How many columns a text takes there.
+std::size_t columns_of(const std::string& text);
+// So much of `width` columns.
+std::string bar(double share, int width);
+
 // Text to standard output. What is longer than a terminal's screen goes through the program that PAGER names, else
 // through less where there is one. Throws Failure where it can't be written.
 void print_pages(const std::string& text);
