@@ -10,10 +10,10 @@ end_jobs() {
 }
 trap 'end_jobs; rm -rf "$log"' EXIT
 
-# One compilation of a file serves every build that compiles it alike: the tree's, the Python package's, a wheel's, and
-# those of another clone.
+# A file that was compiled here before is not compiled again, though build/ is gone. (Precompiled headers are a folder's own:
+# builds in two folders share the kernels, and what is compiled without them.)
 export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
-# The Python package too is built with warnings as errors.
+# Wheels too are built with warnings as errors.
 export SKBUILD_CMAKE_DEFINE=ATTEND_WERROR=ON
 
 # A heading, and how long what stood under the last one took.
