@@ -53,6 +53,7 @@ void print_pages(const std::string& text) {
   if (fits || *pager == '\0') return print(text);
   close_output();
   setenv("LESS", "FRX", 0);  // colours, and the text stays on the screen
+  // NOLINTNEXTLINE(cert-env33-c): PAGER is a line for the shell, as it is for man
   std::FILE* pipe = popen(pager, "w");
   if (pipe == nullptr) return print(text);
   // Ctrl-C is for the pager, and it may end before it has read all.
