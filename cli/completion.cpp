@@ -20,7 +20,7 @@ struct Values {
 Values values_of(const Option& option, const App& root) {
   Values values;
   values.any = option.takes_value();
-  const std::string type = option.type_name();
+  const std::string& type = option.type_name();
   values.files = type == "FILE";
   if (type == "PRESET")
     for (const Preset& preset : presets()) values.words.emplace_back(preset.name);

@@ -117,6 +117,7 @@ Tensor make_mask(const std::vector<Condition>& conditions, const Own* positional
   for (const Condition& condition : conditions) widen(shape, condition.mask.shape());
   const Dims theirs{shape[0], shape[1], shape[2], keys};
   std::vector<Condition> broadcast;
+  broadcast.reserve(conditions.size());
   for (const Condition& c : conditions) broadcast.push_back({c.mask.broadcast_to(theirs), c.visible_where});
   Tensor out = Tensor::uninitialized(shape, DType::boolean);
   for_each_row(shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
@@ -139,6 +140,7 @@ Tensor make_bias(const std::vector<View>& biases, const Own* positional, Dims sh
   for (const View& bias : biases) widen(shape, bias.shape());
   const Dims theirs{shape[0], shape[1], shape[2], keys};
   std::vector<View> broadcast;
+  broadcast.reserve(biases.size());
   for (const View& bias : biases) broadcast.push_back(bias.broadcast_to(theirs));
   Tensor out(shape);
   for_each_row(shape, [&](std::int64_t b, std::int64_t h, std::int64_t i) {

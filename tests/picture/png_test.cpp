@@ -134,7 +134,8 @@ TEST(PngHeatMap, MasksAreLeftOutOfMeans) {
   const int cell = image.columns / 300;
   for (int y = 0; y < image.rows; ++y) {
     for (int x = 0; x < image.columns; ++x) {
-      const Colour colour = image.pixels[static_cast<std::size_t>(y * image.columns + x)];
+      const Colour colour = image.pixels[static_cast<std::size_t>(y) * static_cast<std::size_t>(image.columns) +
+                                         static_cast<std::size_t>(x)];
       // Lines of two pixels, which are one of CSS, whatever the size of a cell.
       const Colour hatched = (x + y) % 12 < 2 ? hatch_colour : Colour{0xee, 0xee, 0xee};
       ASSERT_EQ(colour, x / cell <= y / cell ? ramp_colour(0) : hatched) << x << ", " << y;
