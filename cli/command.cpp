@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -73,6 +74,10 @@ std::string without_marks(std::string text, std::string_view kept, Escaped escap
   return out.append(text, done);
 }
 
+std::string as_escape(unsigned mark) {
+  return mark < 0x100 ? fmt::format("\\x{:02x}", mark) : fmt::format("\\u{:04x}", mark);
+}
+
 }  // namespace
 
 std::vector<std::string> words_of_type(std::string_view type_name) {
@@ -122,9 +127,7 @@ std::string first_sentence(const std::string& text) {
 }
 
 std::string printable(std::string_view text) {
-  return without_marks(std::string(text), "", [](unsigned mark) {
-    return mark < 0x100 ? fmt::format("\\x{:02x}", mark) : fmt::format("\\u{:04x}", mark);
-  });
+  return without_marks(std::string(text), "", as_escape);
 }
 
 std::string printable_json(std::string json) {
@@ -137,14 +140,12 @@ std::string json_text(const nlohmann::ordered_json& report, int indent) {
 }
 
 std::string printable_lines(std::string_view text) {
-  std::string lines;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    lines += printable(text.substr(at, end - at));
-    if (end < text.size()) lines += '\n';
-    at = end + 1;
-  }
-  return lines;
+  return without_marks(std::string(text), "\n", as_escape);
+}
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
 }
 
 void tell(std::string_view message) {

@@ -71,6 +71,9 @@ std::string help_page(const App& app);
 // What stands for a whole description where there is one line: its first sentence, without the full stop.
 std::string first_sentence(const std::string& text);
 
+// A variable of the environment; empty where it is not set.
+std::string_view environment(const char* name);
+
 // One line without control characters, whatever a name or a word holds: a terminal obeys them.
 std::string printable(std::string_view text);
 // The same of text that may have several lines.

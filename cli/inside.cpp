@@ -98,11 +98,9 @@ Peak largest(const double* received, const double* lift, std::int64_t keys) {
   return peak;
 }
 
-using Row = std::array<std::string, 10>;
-
-Row row_of(const HeadScores& s, const Peak& peak, bool batches) {
+std::array<std::string, 10> row_of(const HeadScores& s, const Peak& peak) {
   const auto key = [](std::int64_t j) { return j < 0 ? "-" : fmt::format("{}", j); };
-  return {batches ? fmt::format("{}", s.batch) : "",
+  return {fmt::format("{}", s.batch),
           fmt::format("{}", s.head),
           fmt::format("{:.3f}", s.entropy),
           fmt::format("{:.1f}", s.effective_keys),
@@ -112,20 +110,6 @@ Row row_of(const HeadScores& s, const Peak& peak, bool batches) {
           peak.key < 0 ? "-" : fmt::format("{:.2f}", peak.lift),
           key(peak.key),
           s.label_text()};
-}
-
-// Numbers stand right. The last column is words and stands left; one that is empty is left out.
-std::string aligned(const std::vector<Row>& rows) {
-  std::array<std::size_t, std::tuple_size_v<Row>> widths{};
-  for (const Row& row : rows)
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-  std::string text;
-  for (const Row& row : rows) {
-    for (std::size_t c = 0; c + 1 < row.size(); ++c)
-      if (widths[c] > 0) text += fmt::format("  {:>{}}", row[c], widths[c]);
-    text += "  " + row.back() + "\n";
-  }
-  return text;
 }
 
 // Their names.
@@ -209,14 +193,16 @@ std::string head_table(const View& q, const View& k, const AttentionOptions& opt
   const std::vector<HeadScores> heads = head_scores(q, k, {}, options);
   const Tensor received = summary.received.view().to(DType::f64), lift = summary.lift.view().to(DType::f64);
   const std::int64_t keys = k.size(-2);
-  const bool batches = !heads.empty() && heads.back().batch > 0;
-  std::vector<Row> rows = {
-      {batches ? "batch" : "", "head", "entropy", "keys", "distance", "sink", "at key", "lift", "at key", "labels"}};
+  std::vector<Column> columns = {{"batch"}, {"head"},   {"entropy"}, {"keys"},   {"distance"},
+                                 {"sink"},  {"at key"}, {"lift"},    {"at key"}, {"labels", true}};
   for (std::int64_t n = 0; n < std::ssize(heads); ++n) {
     const Peak peak = largest(received.data<double>() + n * keys, lift.data<double>() + n * keys, keys);
-    rows.push_back(row_of(heads[static_cast<std::size_t>(n)], peak, batches));
+    const auto row = row_of(heads[static_cast<std::size_t>(n)], peak);
+    for (std::size_t c = 0; c < row.size(); ++c) columns[c].cells.push_back(row[c]);
   }
-  return fmt::format("q {}  k {}  {}\n{}", q.shape().str(), k.shape().str(), name_of(q.dtype()), aligned(rows));
+  if (heads.empty() || heads.back().batch == 0) columns.erase(columns.begin());
+  return fmt::format("q {}  k {}  {}\n  {}\n", q.shape().str(), k.shape().str(), name_of(q.dtype()),
+                     fmt::join(lines_of(columns), "\n  "));
 }
 
 }  // namespace attend::cli

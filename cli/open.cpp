@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string_view>
@@ -30,16 +29,11 @@ constexpr const char* desktop_opener = "open";
 constexpr const char* desktop_opener = "xdg-open";
 #endif
 
-std::string_view variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 // $BROWSER is a list with colons between. What is more than a program's name ("w3m %s") is not found here, and is
 // xdg-open's to read.
 std::vector<std::string> openers() {
   std::vector<std::string> out;
-  std::string_view list = variable("BROWSER");
+  std::string_view list = environment("BROWSER");
   while (!list.empty()) {
     const std::size_t end = std::min(list.find(':'), list.size());
     if (end > 0) out.emplace_back(list.substr(0, end));
@@ -79,10 +73,10 @@ bool has_failed(pid_t child) {
 }  // namespace
 
 std::optional<fs::path> cache_folder() {
-  const fs::path folder = variable("XDG_CACHE_HOME");
+  const fs::path folder = environment("XDG_CACHE_HOME");
   if (folder.is_absolute()) return folder / "attend";  // so the XDG Base Directory Specification has it
-  if (variable("HOME").empty()) return std::nullopt;
-  return fs::path(variable("HOME")) / ".cache" / "attend";
+  if (environment("HOME").empty()) return std::nullopt;
+  return fs::path(environment("HOME")) / ".cache" / "attend";
 }
 
 std::string cache_file(const std::string& name) {

@@ -71,8 +71,8 @@ std::vector<RecordedHead> heads_of(const Selection& selection);
 std::string overview(const Selection& selection, int width);
 // A line for each head. Columns that no head has are left out, and of the others so many that lines fit the width: the
 // last line says which. The one named `sorted` stays.
-std::string heads_table(const Recording& recording, std::int64_t item, const std::vector<RecordedHead>& heads,
-                        int width, std::string_view sorted);
+std::string heads_table(const Recording& recording, const std::vector<RecordedHead>& heads, int width,
+                        std::string_view sorted);
 // "18.6: sink .81; besides: induction .69", and its scores.
 std::string title_of(const Recording& recording, const RecordedHead& head);
 std::string head_text(const Recording& recording, const RecordedHead& head, int width);

@@ -68,21 +68,9 @@ std::string layers_line(const Recording& recording, std::int64_t item) {
 
 // ---- The table ----
 
-struct Column {
-  std::string_view name, heading;
-  bool left = false;  // words; numbers stand right
-  std::vector<std::string> cells = {};
-
-  std::size_t width() const {
-    std::size_t width = heading.size();
-    for (const std::string& cell : cells) width = std::max(width, columns_of(cell));
-    return width;
-  }
-};
-
-std::vector<Column> columns_of(const Recording& recording, std::int64_t item, const std::vector<RecordedHead>& heads) {
+std::vector<Column> columns_of(const Recording& recording, const std::vector<RecordedHead>& heads) {
   const auto column = [&](std::string_view name, std::string_view heading, bool left, const auto& cell) {
-    Column made{name, heading, left};
+    Column made{.heading = heading, .left = left, .name = name};
     for (const RecordedHead& head : heads) made.cells.push_back(cell(head));
     return made;
   };
@@ -93,15 +81,14 @@ std::vector<Column> columns_of(const Recording& recording, std::int64_t item, co
       column("head", "head", false, [](const RecordedHead& x) { return fmt::format("{}", x.scores.head); }),
       column("labels", "labels", true, [](const RecordedHead& x) { return x.scores.label_text(); }),
   };
-  for (const ScoreColumn& score : score_columns()) {
+  for (const HeadStatistic& score : head_statistics()) {
     if (std::ranges::none_of(heads, [&](const RecordedHead& x) { return score.of(x.scores).has_value(); })) continue;
-    columns.push_back(column(score.name, score.heading, false, [&](const RecordedHead& x) -> std::string {
+    const bool is_key = score.name == "sink_key";
+    columns.push_back(column(score.name, score.heading, is_key, [&](const RecordedHead& x) -> std::string {
       const std::optional<double> number = score.of(x.scores);
-      return number ? fmt::format("{:.{}f}", *number, score.decimals) : "-";
-    }));
-    if (score.name != "sink") continue;
-    columns.push_back(column("sink_key", "at key", true, [&](const RecordedHead& x) {
-      return x.scores.sink_key < 0 ? "-" : key_text(recording, x.layer, item, x.scores.sink_key, 9);
+      if (!number) return "-";
+      return is_key ? key_text(recording, x.layer, x.scores.batch, x.scores.sink_key, 9)
+                    : fmt::format("{:.{}f}", *number, score.decimals);
     }));
   }
   return columns;
@@ -140,22 +127,11 @@ std::string overview(const Selection& selection, int width) {
   return text + layers_line(r, selection.item);
 }
 
-std::string heads_table(const Recording& recording, std::int64_t item, const std::vector<RecordedHead>& heads,
-                        int width, std::string_view sorted) {
-  std::vector<Column> columns = columns_of(recording, item, heads);
+std::string heads_table(const Recording& recording, const std::vector<RecordedHead>& heads, int width,
+                        std::string_view sorted) {
+  std::vector<Column> columns = columns_of(recording, heads);
   const std::vector<std::string_view> dropped = fit(columns, width, sorted);
-  std::vector<std::string> lines(heads.size() + 1);
-  for (const Column& column : columns) {
-    const std::size_t room = column.width();
-    const auto write = [&](std::string& line, std::string_view cell) {
-      if (!line.empty()) line += "  ";
-      line += column.left ? fmt::format("{:<{}}", cell, room) : fmt::format("{:>{}}", cell, room);
-    };
-    write(lines[0], column.heading);
-    for (std::size_t n = 0; n < heads.size(); ++n) write(lines[n + 1], column.cells[n]);
-  }
-  std::string text;
-  for (const std::string& line : lines) text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  std::string text = fmt::format("{}\n", fmt::join(lines_of(columns), "\n"));
   if (!dropped.empty()) text += fmt::format("(too wide for {} columns: {})\n", width, fmt::join(dropped, ", "));
   return text;
 }
@@ -166,9 +142,9 @@ std::string title_of(const Recording& recording, const RecordedHead& head) {
 
 std::string head_text(const Recording& recording, const RecordedHead& head, int width) {
   std::string text, line;
-  for (const ScoreColumn& score : score_columns()) {
+  for (const HeadStatistic& score : head_statistics()) {
     const std::optional<double> number = score.of(head.scores);
-    if (!number) continue;
+    if (!number || score.name == "sink_key") continue;  // stands with the sink
     std::string part = fmt::format("{} {:.{}f}", score.heading, *number, score.decimals);
     if (score.name == "sink")
       part += " at key " + key_text(recording, head.layer, head.scores.batch, head.scores.sink_key, 20);
@@ -185,24 +161,18 @@ std::string query_text(const QueryRow& row) {
   text += fmt::format("entropy {:.3f} ({:.1f} keys)", row.entropy, std::exp(row.entropy));
   if (row.distance) text += fmt::format(", distance {:.1f}", *row.distance);
   if (row.sink_weight) text += fmt::format(", the sinks take {:.3f}", *row.sink_weight);
-  Column keys{"", "key"}, tokens{"", "token", true};
+  Column keys{"key"}, tokens{"token", true}, weights{"weight", true};
   double sum = 0;
   for (const QueryRow::Key& key : row.top) {
+    const std::string share = bar(key.weight, 30);
     keys.cells.push_back(fmt::format("{}", key.key));
     tokens.cells.push_back(key.token ? cut(printable(*key.token), 30) : "");
+    weights.cells.push_back(fmt::format("{:.4f}  {}", key.weight, share));
     sum += key.weight;
   }
   const bool words = row.top[0].token.has_value();
-  const auto line = [&](std::string_view key, std::string_view token, std::string_view rest) {
-    const std::string middle = words ? fmt::format("  {:<{}}", token, tokens.width()) : "";
-    return fmt::format("{:>{}}{}  {}\n", key, keys.width(), middle, rest);
-  };
-  text += "\n" + line("key", "token", "weight");
-  for (std::size_t n = 0; n < row.top.size(); ++n) {
-    const double weight = row.top[n].weight;
-    const std::string share = bar(weight, 30);
-    text += line(keys.cells[n], tokens.cells[n], fmt::format("{:.4f}{}{}", weight, share.empty() ? "" : "  ", share));
-  }
+  const std::vector<Column> shown = words ? std::vector{keys, tokens, weights} : std::vector{keys, weights};
+  text += fmt::format("\n{}\n", fmt::join(lines_of(shown), "\n"));
   return text + fmt::format("{} {:.4f} of the row\n", row.top.size() == 1 ? "this is" : "together", sum);
 }
 

@@ -100,6 +100,14 @@ int columns_beside(const Selection& selection, int width) {
   return of_words && !selection.recording.query_tokens(*selection.layer).empty() ? width / 3 + 2 : 14;
 }
 
+// Effective keys are in the order of the entropy.
+std::string sort_choices() {
+  std::string choices;
+  for (const HeadStatistic& statistic : head_statistics())
+    if (statistic.decimals > 0 && statistic.name != "effective_keys") choices += fmt::format("{}|", statistic.name);
+  return choices + "layer";
+}
+
 }  // namespace
 
 std::string ending_of(const std::string& file) {
@@ -216,7 +224,7 @@ std::string shown_text(const Selection& selection, const ShowArguments& argument
     return arguments.label.empty() ? "no heads\n" : fmt::format("no head has the label {}\n", arguments.label);
   // A file or a pipe has no edge.
   const int width = arguments.form.width > 0 || on_terminal() ? style.width : widest;
-  return heads_table(selection.recording, selection.item, heads, width, arguments.sort);
+  return heads_table(selection.recording, heads, width, arguments.sort);
 }
 
 void add_show_what(App& app, ShowArguments& arguments, const std::string& group) {
@@ -240,10 +248,10 @@ void add_show_what(App& app, ShowArguments& arguments, const std::string& group)
   app.add_flag("--links", arguments.links, "With --head and -o: lines from each token to those that it looks at most")
       ->group(group);
   choose_one(app.add_option("--sort", arguments.sort, "Heads of the largest score first (layer: as they are)"),
-             "sink|self|previous|duplicate|induction|local|entropy|distance|layer")
+             sort_choices())
       ->group(group);
   choose_one(app.add_option("--label", arguments.label, "Heads with that label alone, also beside a sink"),
-             "sink|self|previous|duplicate|induction|local|broad|focused|other")
+             fmt::format("{}|broad|focused|other", fmt::join(HeadKinds::names(), "|")))
       ->group(group);
   whole_number(app.add_option("--limit", arguments.limit, "At most so many heads"), 1)->group(group);
 }

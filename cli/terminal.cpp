@@ -16,14 +16,6 @@
 #include "cli/command.h"
 
 namespace attend::cli {
-namespace {
-
-std::string_view environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-}  // namespace
 
 bool use_colour(const std::string& when) {
   if (when != "auto") return when == "always";
@@ -69,6 +61,27 @@ void print_pages(const std::string& text) {
 std::size_t columns_of(const std::string& text) {
   const std::size_t room = 4 * text.size();
   return room + text.size() - fmt::formatted_size("{:<{}}", text, room);
+}
+
+std::size_t Column::width() const {
+  std::size_t width = heading.size();
+  for (const std::string& cell : cells) width = std::max(width, columns_of(cell));
+  return width;
+}
+
+std::vector<std::string> lines_of(const std::vector<Column>& columns) {
+  std::vector<std::string> lines(columns[0].cells.size() + 1);
+  for (const Column& column : columns) {
+    const std::size_t room = column.width();
+    const auto write = [&](std::string& line, std::string_view cell) {
+      if (!line.empty()) line += "  ";
+      line += column.left ? fmt::format("{:<{}}", cell, room) : fmt::format("{:>{}}", cell, room);
+    };
+    write(lines[0], column.heading);
+    for (std::size_t n = 0; n < column.cells.size(); ++n) write(lines[n + 1], column.cells[n]);
+  }
+  for (std::string& line : lines) line.erase(line.find_last_not_of(' ') + 1);
+  return lines;
 }
 
 std::string bar(double share, int width) {

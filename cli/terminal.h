@@ -5,6 +5,8 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "attend/picture.h"
 #include "cli/line.h"
@@ -24,6 +26,17 @@ constexpr int widest = 10000;
 
 // How many columns a text takes there.
 std::size_t columns_of(const std::string& text);
+// A column of a table: its heading, and a cell for each line.
+struct Column {
+  std::string_view heading;
+  bool left = false;  // words; numbers stand right
+  std::vector<std::string> cells = {};
+  std::string_view name = {};
+
+  std::size_t width() const;
+};
+// Lines, the headings' first.
+std::vector<std::string> lines_of(const std::vector<Column>& columns);
 // So much of `width` columns.
 std::string bar(double share, int width);
 

@@ -33,16 +33,8 @@ std::vector<RecordedHead> heads_of(const Recording& recording, std::int64_t item
 // "18.6"
 std::string name_of(const Recording& recording, const RecordedHead& head);
 
-// A number that HeadScores has, by its name there.
-struct ScoreColumn {
-  std::string_view name, heading;
-  int decimals = 2;  // that a table shows
-  std::optional<double> (*of)(const HeadScores&) = nullptr;
-};
-const std::vector<ScoreColumn>& score_columns();
-
-// The largest value of the score first, heads that have none last. Throws bad_value for another name, and where it is
-// known of no head: with the reason.
+// The largest value of the score (HeadStatistic) first, heads that have none last. Throws bad_value for another name,
+// and where it is known of no head: with the reason.
 void sort_heads(const Recording& recording, std::vector<RecordedHead>& heads, std::string_view score);
 // Leaves those with the label, also beside a sink. Throws bad_value where it is not known whether a head has it.
 void keep_label(const Recording& recording, std::vector<RecordedHead>& heads, std::string_view label);

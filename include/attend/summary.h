@@ -174,6 +174,17 @@ struct HeadScores {
   std::string label_text() const;
 };
 
+// A number of HeadScores, by its name there.
+struct HeadStatistic {
+  std::string_view name, heading;  // heading: above a table's column
+  int decimals;                    // that a table shows; 0: a whole number
+  std::string_view meaning;        // in one line
+  // Absent where it is not known.
+  std::optional<double> (*of)(const HeadScores& scores);
+};
+// All of them, in the order in which they are shown. What shows, sorts and writes heads goes through this list.
+std::span<const HeadStatistic> head_statistics();
+
 // For each item of the batch and each query head. tokens: i64 [Tk] or [B,Tk], the id of each key's token; query i's own
 // is that of key i + offset. Throws as attention_summary(), bad_shape and bad_dtype for tokens, bad_value where tokens
 // are given and no offset can be known, and for query_starts.

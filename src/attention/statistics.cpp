@@ -1,4 +1,4 @@
-// The one list of what a summary has of rows, keys and blocks.
+// The one list of what a summary has of rows, keys and blocks, and that of a head's numbers.
 #include <algorithm>
 #include <iterator>
 
@@ -39,6 +39,30 @@ constexpr MutableView SummaryViews::*views[] = {
 };
 static_assert(std::size(statistics) == std::size(views));
 
+using Scores = HeadScores;
+
+constexpr HeadStatistic of_heads[] = {
+    {"sink", "sink", 2,
+     "the largest mean weight that a key has among the queries that see it (after Gu et al. 2024), of the keys that at "
+     "least half as many see as see any",
+     [](const Scores& s) { return s.sink; }},
+    {"sink_key", "at key", 0, "that key; -1: none",
+     [](const Scores& s) { return s.sink_key < 0 ? std::nullopt : std::optional(static_cast<double>(s.sink_key)); }},
+    {"self", "self", 2, "mean weight of the level key", [](const Scores& s) { return s.self; }},
+    {"previous", "previous", 2, "mean weight of the key before the level one (Olsson et al. 2022)",
+     [](const Scores& s) { return s.previous; }},
+    {"duplicate", "duplicate", 2, "mean of the weights of earlier keys with the query's own token",
+     [](const Scores& s) { return s.duplicate; }},
+    {"induction", "induction", 2, "mean of the weights of keys that come right after such a key",
+     [](const Scores& s) { return s.induction; }},
+    {"local", "local", 2, "mean of the weights within 8 keys of the level one",
+     [](const Scores& s) { return s.local; }},
+    {"entropy", "entropy", 2, "mean entropy, in nats", [](const Scores& s) { return std::optional(s.entropy); }},
+    {"effective_keys", "keys", 1, "exp(entropy)", [](const Scores& s) { return std::optional(s.effective_keys); }},
+    {"distance", "distance", 1, "mean distance; None where no offset is known",
+     [](const Scores& s) { return s.distance; }},
+};
+
 bool is_known(const SummaryProblem& x, const SummaryStatistic& statistic) {
   if (statistic.needs == Needs::offset) return x.has_distance;
   return statistic.needs == Needs::nothing || !x.forward.sinks.empty();
@@ -58,6 +82,10 @@ std::string_view name_of(SummaryStatistic::Shape shape) {
 
 std::span<const SummaryStatistic> summary_statistics() {
   return statistics;
+}
+
+std::span<const HeadStatistic> head_statistics() {
+  return of_heads;
 }
 
 AttentionSummary SummaryProblem::want_rows_and_keys() {

@@ -54,25 +54,9 @@ std::string name_of(const Recording& recording, const RecordedHead& head) {
   return head_name(layer_of(recording, head).name, head.scores.head);
 }
 
-const std::vector<ScoreColumn>& score_columns() {
-  using S = HeadScores;
-  static const std::vector<ScoreColumn> columns = {
-      {"sink", "sink", 2, [](const S& s) { return s.sink; }},
-      {"self", "self", 2, [](const S& s) { return s.self; }},
-      {"previous", "previous", 2, [](const S& s) { return s.previous; }},
-      {"duplicate", "duplicate", 2, [](const S& s) { return s.duplicate; }},
-      {"induction", "induction", 2, [](const S& s) { return s.induction; }},
-      {"local", "local", 2, [](const S& s) { return s.local; }},
-      {"entropy", "entropy", 2, [](const S& s) { return std::optional(s.entropy); }},
-      {"effective_keys", "keys", 1, [](const S& s) { return std::optional(s.effective_keys); }},
-      {"distance", "distance", 1, [](const S& s) { return s.distance; }},
-  };
-  return columns;
-}
-
 void sort_heads(const Recording& recording, std::vector<RecordedHead>& heads, std::string_view score) {
-  const auto& columns = score_columns();
-  const auto column = std::ranges::find(columns, score, &ScoreColumn::name);
+  const std::span<const HeadStatistic> columns = head_statistics();
+  const auto column = std::ranges::find(columns, score, &HeadStatistic::name);
   if (column == columns.end()) fail(ErrorCode::bad_value, "sort_heads", "'{}' is no score of a head", score);
   const auto value = [&](const RecordedHead& x) { return column->of(x.scores); };
   if (!heads.empty() && std::ranges::none_of(

@@ -40,9 +40,10 @@ Json head_json(const Recording& recording, const RecordedHead& head) {
                 {"head", scores.head},
                 {"name", name_of(recording, head)},
                 {"labels", labels_json(scores.labels)}};
-  for (const ScoreColumn& column : score_columns()) {
-    entry[column.name] = or_null(column.of(scores));
-    if (column.name == "sink") entry["sink_key"] = scores.sink_key < 0 ? Json(nullptr) : Json(scores.sink_key);
+  for (const HeadStatistic& statistic : head_statistics()) {
+    const std::optional<double> number = statistic.of(scores);
+    entry[statistic.name] =
+        number && statistic.decimals == 0 ? Json(static_cast<std::int64_t>(*number)) : or_null(number);
   }
   entry["excess"] = excess_json(scores.excess);
   const auto& rest = scores.without_sink;
@@ -95,8 +96,7 @@ std::string heads_json(const Recording& recording, std::int64_t item, const std:
 
 std::string heads_csv(const Recording& recording, const std::vector<RecordedHead>& heads) {
   std::string text = "layer,head,name,labels";
-  for (const ScoreColumn& column : score_columns())
-    text += fmt::format(",{}{}", column.name, column.name == "sink" ? ",sink_key" : "");
+  for (const HeadStatistic& statistic : head_statistics()) text += fmt::format(",{}", statistic.name);
   for (const std::string_view name : HeadKinds::names()) text += fmt::format(",{}_excess", name);
   const auto number = [&](const std::optional<double>& value) {
     text += value && !std::isnan(*value) ? fmt::format(",{}", *value) : ",";
@@ -106,10 +106,7 @@ std::string heads_csv(const Recording& recording, const std::vector<RecordedHead
     const HeadScores& scores = head.scores;
     text += fmt::format("{},{},{},{}", csv_cell(recording.layers()[static_cast<std::size_t>(head.layer)].name),
                         scores.head, csv_cell(name_of(recording, head)), csv_cell(scores.label_text()));
-    for (const ScoreColumn& column : score_columns()) {
-      number(column.of(scores));
-      if (column.name == "sink") text += scores.sink_key < 0 ? "," : fmt::format(",{}", scores.sink_key);
-    }
+    for (const HeadStatistic& statistic : head_statistics()) number(statistic.of(scores));
     for (const std::string_view name : HeadKinds::names()) number(scores.excess.of(name));
     text += "\n";
   }
