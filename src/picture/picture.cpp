@@ -8,50 +8,23 @@ namespace attend {
 
 namespace {
 
-std::string svg_of(const HeatMaps& x) {
-  return svg_heat_map(x.maps, x.title);
-}
-std::string svg_of(const TokenStrip& x) {
-  return svg_token_strip(x);
-}
-std::string svg_of(const HeadGrid& x) {
-  return svg_head_grid(x);
-}
-std::string svg_of(const TokenLinks& x) {
-  return svg_token_links(x);
-}
-
-std::string png_of(const HeatMaps& x) {
-  return png_heat_map(x.maps, x.title);
-}
-std::string png_of(const TokenStrip& x) {
-  return png_token_strip(x);
-}
-std::string png_of(const HeadGrid& x) {
-  return png_head_grid(x);
-}
-std::string png_of(const TokenLinks& x) {
-  return png_token_links(x);
-}
+// One lambda for each kind of picture.
+template <class... Kinds>
+struct Each : Kinds... {
+  using Kinds::operator()...;
+};
+template <class... Kinds>
+Each(Kinds...) -> Each<Kinds...>;
 
 template <class... Lists>
 std::string joined(const Lists&... lists) {
   return (fmt::format("{}", fmt::join(lists, "")) + ...);
 }
 
-std::string labels_of(const HeatMaps& x) {
+std::string labels_of(const std::vector<HeatMap>& maps) {
   std::string text;
-  for (const HeatMap& map : x.maps) text += map.title + joined(map.row_labels, map.column_labels);
+  for (const HeatMap& map : maps) text += map.title + joined(map.row_labels, map.column_labels);
   return text;
-}
-std::string labels_of(const TokenStrip& x) {
-  return x.name + joined(x.tokens);
-}
-std::string labels_of(const HeadGrid& x) {
-  return joined(x.row_labels, x.column_labels);
-}
-std::string labels_of(const TokenLinks& x) {
-  return joined(x.queries, x.keys);
 }
 
 }  // namespace
@@ -61,11 +34,19 @@ const std::string& Picture::title() const {
 }
 
 std::string Picture::svg() const {
-  return std::visit([](const auto& x) { return svg_of(x); }, drawing);
+  return std::visit(
+      Each{[](const HeatMaps& x) { return svg_heat_map(x.maps, x.title); },
+           [](const TokenStrip& x) { return svg_token_strip(x); }, [](const HeadGrid& x) { return svg_head_grid(x); },
+           [](const TokenLinks& x) { return svg_token_links(x); }},
+      drawing);
 }
 
 std::string Picture::png() const {
-  return std::visit([](const auto& x) { return png_of(x); }, drawing);
+  return std::visit(
+      Each{[](const HeatMaps& x) { return png_heat_map(x.maps, x.title); },
+           [](const TokenStrip& x) { return png_token_strip(x); }, [](const HeadGrid& x) { return png_head_grid(x); },
+           [](const TokenLinks& x) { return png_token_links(x); }},
+      drawing);
 }
 
 std::optional<std::string> Picture::terminal(const TerminalStyle& style) const {
@@ -75,7 +56,11 @@ std::optional<std::string> Picture::terminal(const TerminalStyle& style) const {
 }
 
 std::string Picture::text() const {
-  return title() + std::visit([](const auto& x) { return labels_of(x); }, drawing);
+  return title() + std::visit(Each{[](const HeatMaps& x) { return labels_of(x.maps); },
+                                   [](const TokenStrip& x) { return x.name + joined(x.tokens); },
+                                   [](const HeadGrid& x) { return joined(x.row_labels, x.column_labels); },
+                                   [](const TokenLinks& x) { return joined(x.queries, x.keys); }},
+                              drawing);
 }
 
 }  // namespace attend
