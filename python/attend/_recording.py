@@ -2,16 +2,17 @@
 
 import collections
 import functools
-import math
 import operator
 
 import numpy
 
 from ._core import (
+    _head_fields,
     _head_links,
     _head_name,
     _head_picture,
     _head_strip,
+    _heads,
     _heads_csv,
     _heads_json,
     _Recording,
@@ -20,11 +21,7 @@ from ._core import (
     _telling_heads,
 )
 
-_SCORES = ("sink", "sink_key", "self", "previous", "duplicate", "induction", "local", "entropy", "effective_keys", "distance")
-_EXCESS = ("sink", "self", "previous", "duplicate", "induction", "local")
-_HEADS = numpy.dtype([("layer", object), ("head", numpy.int64), ("labels", object)] +
-                     [(name, numpy.int64 if name == "sink_key" else numpy.float64) for name in _SCORES] +
-                     [(f"{name}_excess", numpy.float64) for name in _EXCESS])
+_HEADS = numpy.dtype([("layer", object), ("head", numpy.int64), ("labels", object), *_head_fields])
 _ARRAYS = {
     "lse": "[B,H,Tq] the logarithm of the sum of a row's exponentials",
     "lse_low": "[B,H,Tq] what rounding took from lse",
@@ -169,15 +166,11 @@ class RecordedLayer:
 
         They are made from q and k, which must have been kept: record(keep="qk"). ValueError otherwise.
         """
-        self._check_weights("weights")
         return self._raw.weights(self._number, self._item(item), self.heads[self._at(head)], queries, keys)
 
     def picture(self, head, queries=None, keys=None, item=0, scale="sqrt", title=None):
         """The head's map as an attend.Picture; with queries or keys, (begin, end), the exact weights of that part."""
-        if self.map.shape[2:] != (self.queries, self.keys) and not (queries is None and keys is None):
-            self._check_weights("picture")
-        ranges = self._range("queries", queries, self.queries), self._range("keys", keys, self.keys)
-        return _head_picture(*self._place(head), *ranges, self._item(item), scale, title)
+        return _head_picture(*self._place(head), queries, keys, self._item(item), scale, title)
 
     def strip(self, head, values="received", item=0, scale="sqrt", title=None):
         """The tokens, coloured by what each received, its lift, or its row's entropy, as an attend.Picture."""
@@ -187,15 +180,10 @@ class RecordedLayer:
 
     def links(self, head, queries=None, item=0, scale="sqrt", title=None):
         """Lines from each query (begin, end) to its top keys, as an attend.Picture."""
-        return _head_links(*self._place(head), self._range("queries", queries, self.queries), self._item(item), scale, title)
+        return _head_links(*self._place(head), queries, self._item(item), scale, title)
 
     def _place(self, head):
         return self._raw, self._number, self.heads[self._at(head)]
-
-    def _check_weights(self, method):
-        if not self.has_weights:
-            raise ValueError(f'RecordedLayer.{method}: layer {self.name}: q and k were not kept, of which weights are made: '
-                             'record with keep="qk"')
 
     def _at(self, head):
         head = _whole("RecordedLayer: head", head)
@@ -212,18 +200,6 @@ class RecordedLayer:
         if not 0 <= value < size:
             raise ValueError(f"RecordedLayer: layer {self.name}: {name} {value}, expected 0 to {size - 1}")
         return value
-
-    def _range(self, name, value, size):
-        """(begin, end), or None."""
-        if value is None:
-            return None
-        ends = _listed(f"RecordedLayer: {name}", value)
-        if len(ends) != 2:
-            raise ValueError(f"RecordedLayer: {name}: expected (begin, end), got {len(ends)} numbers")
-        begin, end = (_whole(f"RecordedLayer: {name}", each) for each in ends)
-        if not 0 <= begin < end <= size:
-            raise ValueError(f"RecordedLayer: layer {self.name}: {name} {begin} to {end}, expected a part of 0 to {size}")
-        return begin, end
 
 
 def _array(name, doc):
@@ -342,11 +318,7 @@ class Recording:
 
         It prints as a table, has largest("induction", 5) and to_pandas(), and sorts: numpy.sort(heads, order="sink").
         """
-        rows = []
-        for layer in self:
-            at = layer._item(item)
-            rows += [(layer.name, s.head, s.label_text, *_scores(s)) for s in layer._raw.scores(layer._number) if s.batch == at]
-        return numpy.array(rows, _HEADS).view(Heads)
+        return numpy.array(_heads(self._made(), self._item(item)), _HEADS).view(Heads)
 
     def telling_heads(self, count=8, item=0) -> list:
         """The heads with the strongest links between words, as `attend model` tells them: (name, labels, links) each.
@@ -426,8 +398,3 @@ def _listed(name, values):
         return list(values)
     except Exception:
         raise TypeError(f"{name}: expected a list, got {type(values).__name__}") from None
-
-
-def _scores(scores):
-    values = [getattr(scores, name) for name in _SCORES] + [scores.excess[name] for name in _EXCESS]
-    return [math.nan if value is None else value for value in values]

@@ -56,6 +56,7 @@ std::string translate_names(std::string text) {
   // FlashAttention's names, which Python users know.
   replace_words(text, "query_starts", "cu_seqlens_q");
   replace_words(text, "key_starts", "cu_seqlens_k");
+  replace_words(text, "keep_qk", "keep=\"qk\"");
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i64, DType::i8, DType::u8}) {
     replace_words(text, name_of(dtype), python_name(dtype));
   }

@@ -4,7 +4,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
+
+#include <cmath>
 
 #include "array.h"
 #include "bindings.h"
@@ -68,9 +71,37 @@ nb::list telling_heads_(const Recording& recording, std::int64_t item, std::opti
   return list;
 }
 
+// The fields of a head, behind its layer, number and labels: statistics and excesses, by name and NumPy's type.
+nb::list head_fields() {
+  nb::list fields;
+  for (const HeadStatistic& statistic : head_statistics())
+    fields.append(nb::make_tuple(statistic.name, statistic.decimals == 0 ? "i8" : "f8"));
+  for (const std::string_view name : HeadKinds::names())
+    fields.append(nb::make_tuple(std::string(name) + "_excess", "f8"));
+  return fields;
+}
+
+// All of them of each head. What is not known is NaN, or -1.
+nb::list heads_of_(const Recording& recording, std::int64_t item) {
+  const auto heads = call("Recording.heads", [&] { return heads_of(recording, item); });
+  nb::list list;
+  for (const auto& [layer, scores] : heads) {
+    nb::list row;
+    row.append(recording.layers()[static_cast<std::size_t>(layer)].name);
+    row.append(scores.head), row.append(scores.label_text());
+    for (const HeadStatistic& statistic : head_statistics())
+      row.append(statistic.of(scores).value_or(statistic.decimals == 0 ? -1 : NAN));
+    for (const std::string_view name : HeadKinds::names()) row.append(scores.excess.of(name).value_or(NAN));
+    list.append(nb::tuple(row));
+  }
+  return list;
+}
+
 }  // namespace
 
 void bind_look(nb::module_& m) {
+  m.attr("_head_fields") = head_fields();
+  m.def("_heads", &heads_of_);
   m.def("_telling_heads", &telling_heads_, nb::arg("recording"), nb::arg("item"), nb::arg("layer").none(),
         nb::arg("head").none(), nb::arg("most"));
   m.def("_heads_json", [](const Recording& recording, std::int64_t item) {

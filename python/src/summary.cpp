@@ -152,14 +152,12 @@ std::string describe(const HeadScores& s) {
   };
   std::string text =
       "HeadScores(batch=" + std::to_string(s.batch) + ", head=" + std::to_string(s.head) + ", '" + s.label_text() + "'";
-  const auto add = [&](const char* name, const std::optional<double>& score) {
-    if (score) text += ", " + std::string(name) + "=" + number(*score);
-  };
-  add("sink", s.sink);
-  if (s.sink) text += ", sink_key=" + std::to_string(s.sink_key);
-  add("self", s.self), add("previous", s.previous), add("duplicate", s.duplicate), add("induction", s.induction);
-  add("local", s.local), add("entropy", s.entropy), add("effective_keys", s.effective_keys);
-  add("distance", s.distance);
+  for (const HeadStatistic& statistic : head_statistics()) {
+    const std::optional<double> score = statistic.of(s);
+    if (!score) continue;
+    text += ", " + std::string(statistic.name) + "=";
+    text += statistic.decimals == 0 ? std::to_string(static_cast<std::int64_t>(*score)) : number(*score);
+  }
   return text + ")";
 }
 
@@ -301,24 +299,12 @@ void bind_without_sink(nb::module_& m) {
 
 void bind_scores_class(nb::module_& m) {
   bind_without_sink(m);
-  nb::class_<HeadScores>(
+  nb::class_<HeadScores> scores(
       m, "HeadScores",
-      "What one head does. Means are over the queries that see a key; what is not known is None (docs/inside.md).")
-      .def_ro("batch", &HeadScores::batch, "the item of the batch")
+      "What one head does. Means are over the queries that see a key; what is not known is None (docs/inside.md).");
+  scores.def_ro("batch", &HeadScores::batch, "the item of the batch")
       .def_ro("head", &HeadScores::head, "the query head")
-      .def_ro(
-          "sink", &HeadScores::sink,
-          "the largest mean weight that a key has among the queries that see it (after Gu et al. 2024), of the keys "
-          "that at least half as many see as see any")
       .def_ro("sink_key", &HeadScores::sink_key, "that key; -1: none")
-      .def_ro("self", &HeadScores::self, "mean weight of the level key")
-      .def_ro("previous", &HeadScores::previous, "mean weight of the key before the level one (Olsson et al. 2022)")
-      .def_ro("duplicate", &HeadScores::duplicate, "mean of the weights of earlier keys with the query's own token")
-      .def_ro("induction", &HeadScores::induction, "mean of the weights of keys that come right after such a key")
-      .def_ro("local", &HeadScores::local, "mean of the weights within 8 keys of the level one")
-      .def_ro("entropy", &HeadScores::entropy, "mean entropy, in nats")
-      .def_ro("effective_keys", &HeadScores::effective_keys, "exp(entropy)")
-      .def_ro("distance", &HeadScores::distance, "mean distance; None where no offset is known")
       .def_ro("rows", &HeadScores::rows, "how many queries see a key")
       .def_ro("keys_seen", &HeadScores::keys_seen, "exp of the mean ln(keys that a query sees)")
       .def_prop_ro(
@@ -330,6 +316,15 @@ void bind_scores_class(nb::module_& m) {
            "Whether it is among the labels, or among those without the sink.")
       .def_prop_ro("label_text", &HeadScores::label_text, "the labels as text: 'sink .81; besides: induction .69'")
       .def("__repr__", &describe);
+  for (const HeadStatistic& statistic : head_statistics()) {
+    if (statistic.decimals == 0) continue;
+    const std::string name(statistic.name);
+    const bool always = statistic.of({}).has_value();
+    scores.def_prop_ro(
+        name.c_str(), [&statistic](const HeadScores& self) { return statistic.of(self); },
+        std::string(statistic.meaning).c_str(),
+        nb::sig(("def " + name + "(self) -> float" + (always ? "" : " | None")).c_str()));
+  }
 }
 
 }  // namespace
