@@ -79,13 +79,9 @@ constexpr Mark marks[] = {
     {"duplicate", 'd', 205, 60, 120}, {"induction", 'i', 222, 110, 30}, {"local", 'l', 46, 160, 90},
     {"broad", 'b', 0, 0, 0},          {"focused", 'f', 0, 0, 0},        {"other", 'o', 0, 0, 0}};
 
-bool is_excess(const HeadLabel& label) {
-  return std::ranges::find(HeadKinds::names(), label.name) != HeadKinds::names().end();
-}
-
 // Three columns: an excess, ".69", or a number of keys, "3.2", "123", "8k".
 std::string three_columns(const HeadLabel& label) {
-  if (is_excess(label)) return label.value < 0.995 ? fmt::format("{:.2f}", label.value).substr(1) : "1.0";
+  if (label.is_excess()) return label.value < 0.995 ? fmt::format("{:.2f}", label.value).substr(1) : "1.0";
   if (label.value >= 999.5) return fmt::format("{:.0f}k", label.value / 1000);
   return fmt::format("{:.{}f}", label.value, label.value < 9.95 ? 1 : 0);
 }
@@ -97,7 +93,7 @@ std::string label_cell(const HeadScores& scores, bool colour) {
   const Mark& mark = *std::ranges::find(marks, label.name, &Mark::label);
   const bool beside = label.name != "sink" && scores.has_label("sink");
   std::string cell = fmt::format("{}{:>3}{}", mark.letter, three_columns(label), beside ? '+' : ' ');
-  if (!colour || !is_excess(label)) return cell;
+  if (!colour || !label.is_excess()) return cell;
   return fmt::format("\x1b[38;2;{};{};{}m{}\x1b[0m", mark.red, mark.green, mark.blue, cell);
 }
 
@@ -136,7 +132,7 @@ std::string short_title(const Recording& recording, const RecordedHead& head) {
   std::string name = name_of(recording, head);
   if (head.scores.labels.empty()) return name;
   const HeadLabel label = *first_label(head.scores);
-  return fmt::format("{}: {}{}", name, label.name, is_excess(label) ? " " + three_columns(label) : "");
+  return fmt::format("{}: {}{}", name, label.name, label.is_excess() ? " " + three_columns(label) : "");
 }
 
 }  // namespace
@@ -194,8 +190,8 @@ std::string labels_text(const Computed& x, const TerminalStyle& style) {
   for (const Mark& mark : marks) {
     const auto count = std::ranges::count_if(heads, [&](const RecordedHead& head) {
       // Nearly every sink head is broad or other besides: that tells nothing.
-      return is_excess({mark.label}) ? head.scores.has_label(mark.label)
-                                     : head.scores.labels.front().name == mark.label;
+      return HeadLabel{mark.label}.is_excess() ? head.scores.has_label(mark.label)
+                                               : head.scores.labels.front().name == mark.label;
     });
     if (count > 0) text += fmt::format("{} {} {}", text.ends_with(':') ? "" : ",", count, mark.label);
   }

@@ -84,6 +84,8 @@ class Recording {
   void set_ids(const std::optional<View>& ids, const std::optional<View>& decoder_ids = {});
 
   const std::vector<RecordedLayer>& layers() const { return layers_; }
+  // Throws bad_value for a place where there is none.
+  const RecordedLayer& at(std::int64_t layer) const;
   // The place of the layer with that name. Throws bad_value.
   std::int64_t layer(std::string_view name) const;
   // The tokens of a layer's queries and keys; no items where they are unknown or of another number.
@@ -113,7 +115,6 @@ class Recording {
   // Rows of one item and head of a layer's tensor [B,H,T,...], as [1,1,rows,...].
   Tensor rows_of(std::int64_t layer, std::string_view name, std::int64_t item, std::int64_t head,
                  const Range& rows) const;
-  const RecordedLayer& at(std::int64_t layer) const;
   AttentionOptions options_of(std::int64_t layer, std::size_t call, std::int64_t item, std::int64_t head,
                               TensorMap& tensors) const;
 

@@ -128,6 +128,8 @@ struct HeadKinds {
 struct HeadLabel {
   std::string_view name;
   double value = 0;
+
+  bool is_excess() const;  // the value
 };
 
 // What a head does with the weights that its sink leaves: rows scaled by 1 / (1 - w(i, sink_key)).

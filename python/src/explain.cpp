@@ -9,6 +9,7 @@
 
 #include <optional>
 #include <string>
+#include <type_traits>
 
 #include "array.h"
 #include "bindings.h"
@@ -84,6 +85,10 @@ nb::object look_into(nb::handle trace, const Tensor& tensor) {
                                                       sizes.data(), trace));
 }
 
+nb::object look_into(nb::handle trace, const std::optional<Tensor>& tensor) {
+  return tensor ? look_into(trace, *tensor) : nb::none();
+}
+
 nb::bytes as_bytes(const std::string& text) {
   return nb::bytes(text.data(), text.size());
 }
@@ -108,25 +113,17 @@ std::string in_a_frame(const std::string& page) {
 using Class = nb::class_<Trace>;
 
 void bind_tensors(Class& trace) {
-  const auto field = [&](const char* name, Tensor Trace::*tensor, const char* doc) {
+  const auto field = [&]<class Value>(const char* name, Value Trace::*tensor, const char* doc) {
+    const std::string type = std::is_same_v<Value, Tensor> ? "numpy.ndarray" : "numpy.ndarray | None";
     trace.def_prop_ro(
         name, [tensor](nb::handle self) { return look_into(self, nb::cast<const Trace&>(self).*tensor); },
-        nb::sig(("def " + std::string(name) + "(self) -> numpy.ndarray").c_str()), doc);
-  };
-  const auto optional_field = [&](const char* name, std::optional<Tensor> Trace::*tensor, const char* doc) {
-    trace.def_prop_ro(
-        name,
-        [tensor](nb::handle self) {
-          const auto& value = nb::cast<const Trace&>(self).*tensor;
-          return value ? look_into(self, *value) : nb::none();
-        },
-        nb::sig(("def " + std::string(name) + "(self) -> numpy.ndarray | None").c_str()), doc);
+        nb::sig(("def " + std::string(name) + "(self) -> " + type).c_str()), doc);
   };
   field("embeddings", &Trace::embeddings, "[T,E]");
-  optional_field("embeddings_2", &Trace::embeddings_2, "[T2,E]");
-  optional_field("positions", &Trace::positions, "[max(T,T2),E]: the encodings of the places, from 0");
-  optional_field("inputs", &Trace::inputs, "[T,E]: embeddings + positions");
-  optional_field("inputs_2", &Trace::inputs_2, "[T2,E]");
+  field("embeddings_2", &Trace::embeddings_2, "[T2,E]");
+  field("positions", &Trace::positions, "[max(T,T2),E]: the encodings of the places, from 0");
+  field("inputs", &Trace::inputs, "[T,E]: embeddings + positions");
+  field("inputs_2", &Trace::inputs_2, "[T2,E]");
   field("w_query", &Trace::w_query, "[H][d_k,E], or [H][E,d_k]: weights_in_out");
   field("w_key", &Trace::w_key, "as w_query");
   field("w_value", &Trace::w_value, "[H][d_v,E], or [H][E,d_v]");
@@ -135,13 +132,12 @@ void bind_tensors(Class& trace) {
   field("values", &Trace::values, "[H][T2,d_v]");
   field("scores", &Trace::scores, "[H][T,T2]: q.k");
   field("scaled_scores", &Trace::scaled_scores, "[H][T,T2]: q.k / sqrt(d_k), or q.k: scale=False");
-  optional_field("logits", &Trace::logits,
-                 "[H][T,T2]: causal or window: scaled_scores, and -inf where a key is hidden");
+  field("logits", &Trace::logits, "[H][T,T2]: causal or window: scaled_scores, and -inf where a key is hidden");
   field("weights", &Trace::weights, "[H][T,T2]: each row sums to 1");
   field("context", &Trace::context, "[H][T,d_v]");
-  optional_field("concat_heads", &Trace::concat_heads, "[T,H * d_v]");
-  optional_field("w_output", &Trace::w_output, "[E,H * d_v], or [H * d_v,E]: weights_in_out");
-  optional_field("output", &Trace::output, "[T,E]");
+  field("concat_heads", &Trace::concat_heads, "[T,H * d_v]");
+  field("w_output", &Trace::w_output, "[E,H * d_v], or [H * d_v,E]: weights_in_out");
+  field("output", &Trace::output, "[T,E]");
 }
 
 void bind_pictures(Class& trace) {

@@ -87,7 +87,7 @@ nb::list heads_of_(const Recording& recording, std::int64_t item) {
   nb::list list;
   for (const auto& [layer, scores] : heads) {
     nb::list row;
-    row.append(recording.layers()[static_cast<std::size_t>(layer)].name);
+    row.append(recording.at(layer).name);
     row.append(scores.head), row.append(scores.label_text());
     for (const HeadStatistic& statistic : head_statistics())
       row.append(statistic.of(scores).value_or(statistic.decimals == 0 ? -1 : NAN));

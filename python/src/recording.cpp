@@ -80,7 +80,7 @@ std::vector<std::string> names(const Recording& self) {
 }
 
 nb::dict layer_of(const Recording& self, std::int64_t number) {
-  const RecordedLayer& x = self.layers()[static_cast<std::size_t>(number)];
+  const RecordedLayer& x = self.at(number);
   nb::dict layer;
   layer["name"] = x.name, layer["kind"] = x.kind, layer["dtype"] = python_name(x.dtype);
   layer["batch"] = x.batch, layer["heads"] = x.heads, layer["kv_heads"] = x.kv_heads;

@@ -393,6 +393,10 @@ const std::optional<double>& HeadKinds::of(std::string_view name) const {
   return this->*rule->excess;
 }
 
+bool HeadLabel::is_excess() const {
+  return rule_of(name) != nullptr;
+}
+
 bool HeadScores::has_label(std::string_view name) const {
   return has(labels, name) || (without_sink && has(without_sink->labels, name));
 }
@@ -403,9 +407,8 @@ std::string HeadScores::label_text() const {
     for (const HeadLabel& label : all) {
       if (!text.empty()) text += ", ";
       text += label.name;
-      const bool of_excess = rule_of(label.name) != nullptr;
       const std::string digits = fmt::format("{:.2f}", label.value);
-      if (of_excess) text += " " + (digits.starts_with("0.") ? digits.substr(1) : digits);
+      if (label.is_excess()) text += " " + (digits.starts_with("0.") ? digits.substr(1) : digits);
     }
     return text;
   };

@@ -9,10 +9,6 @@ namespace attend {
 
 namespace {
 
-const RecordedLayer& layer_of(const Recording& recording, const RecordedHead& head) {
-  return recording.layers()[static_cast<std::size_t>(head.layer)];
-}
-
 // It has no excess and no count of the keys that queries see.
 bool of_version_1(const RecordedHead& head) {
   return std::isnan(head.scores.keys_seen);
@@ -23,17 +19,13 @@ std::string why_unknown(const Recording& recording, const std::vector<RecordedHe
   if (std::ranges::all_of(heads, of_version_1)) return "the recording is of version 1; record again";
   const bool of_tokens = score == "duplicate" || score == "induction";
   const auto all = [&](bool RecordedLayer::*has) {
-    return std::ranges::all_of(heads, [&](const RecordedHead& x) { return !(layer_of(recording, x).*has); });
+    return std::ranges::all_of(heads, [&](const RecordedHead& x) { return !(recording.at(x.layer).*has); });
   };
   if (all(&RecordedLayer::has_distance)) return "nobody said which key is level with a query";
   if (of_tokens && all(&RecordedLayer::has_tokens)) return "the tokens' ids are not known";
   if (of_tokens)
     return fmt::format("fewer than {} queries have an earlier copy of their token", HeadScores::least_rows);
   return fmt::format("fewer than {} queries see such a key, or they see few others", HeadScores::least_rows);
-}
-
-bool is_excess(std::string_view label) {
-  return std::ranges::find(HeadKinds::names(), label) != HeadKinds::names().end();
 }
 
 }  // namespace
@@ -51,7 +43,7 @@ std::vector<RecordedHead> heads_of(const Recording& recording, std::int64_t item
 }
 
 std::string name_of(const Recording& recording, const RecordedHead& head) {
-  return head_name(layer_of(recording, head).name, head.scores.head);
+  return head_name(recording.at(head.layer).name, head.scores.head);
 }
 
 void sort_heads(const Recording& recording, std::vector<RecordedHead>& heads, std::string_view score) {
@@ -73,7 +65,7 @@ void sort_heads(const Recording& recording, std::vector<RecordedHead>& heads, st
 void keep_label(const Recording& recording, std::vector<RecordedHead>& heads, std::string_view label) {
   std::string why = why_no_labels(heads);
   const auto unknown = [&](const RecordedHead& x) { return !x.scores.excess.of(label); };
-  if (why.empty() && is_excess(label) && std::ranges::all_of(heads, unknown))
+  if (why.empty() && HeadLabel{label}.is_excess() && std::ranges::all_of(heads, unknown))
     why = why_unknown(recording, heads, label);
   if (!why.empty()) fail(ErrorCode::bad_value, "keep_label", "whether a head is {} is not known: {}", label, why);
   std::erase_if(heads, [&](const RecordedHead& x) { return !x.scores.has_label(label); });
@@ -91,7 +83,7 @@ std::string why_no_labels(const std::vector<RecordedHead>& heads) {
 }
 
 std::optional<HeadLabel> first_label(const HeadScores& scores) {
-  const auto another = [](const HeadLabel& label) { return label.name != "sink" && is_excess(label.name); };
+  const auto another = [](const HeadLabel& label) { return label.name != "sink" && label.is_excess(); };
   for (const auto* labels : {&scores.labels, scores.without_sink ? &scores.without_sink->labels : &scores.labels}) {
     const auto found = std::ranges::find_if(*labels, another);
     if (found != labels->end()) return *found;

@@ -36,7 +36,7 @@ Json excess_json(const HeadKinds& excess) {
 
 Json head_json(const Recording& recording, const RecordedHead& head) {
   const HeadScores& scores = head.scores;
-  Json entry = {{"layer", recording.layers()[static_cast<std::size_t>(head.layer)].name},
+  Json entry = {{"layer", recording.at(head.layer).name},
                 {"head", scores.head},
                 {"name", name_of(recording, head)},
                 {"labels", labels_json(scores.labels)}};
@@ -104,8 +104,8 @@ std::string heads_csv(const Recording& recording, const std::vector<RecordedHead
   text += "\n";
   for (const RecordedHead& head : heads) {
     const HeadScores& scores = head.scores;
-    text += fmt::format("{},{},{},{}", csv_cell(recording.layers()[static_cast<std::size_t>(head.layer)].name),
-                        scores.head, csv_cell(name_of(recording, head)), csv_cell(scores.label_text()));
+    text += fmt::format("{},{},{},{}", csv_cell(recording.at(head.layer).name), scores.head,
+                        csv_cell(name_of(recording, head)), csv_cell(scores.label_text()));
     for (const HeadStatistic& statistic : head_statistics()) number(statistic.of(scores));
     for (const std::string_view name : HeadKinds::names()) number(scores.excess.of(name));
     text += "\n";

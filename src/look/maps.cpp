@@ -142,7 +142,7 @@ HeatMap part_map(const Recording& recording, std::int64_t layer, const LookOptio
 }
 
 HeatMap block_map(const Recording& recording, std::int64_t layer, const LookOptions& options) {
-  const RecordedLayer& x = recording.layers()[static_cast<std::size_t>(layer)];
+  const RecordedLayer& x = recording.at(layer);
   HeatMap map = part_map(recording, layer, options, {0, x.queries}, {0, x.keys});
   if (x.row_range != x.row_blocks) map.row_range = Range{0, x.row_range}, map.row_labels.clear();
   if (x.column_range != x.column_blocks) map.column_range = Range{0, x.column_range}, map.column_labels.clear();
@@ -157,9 +157,7 @@ std::vector<std::string> item_of(const std::vector<std::vector<std::string>>& to
 }
 
 void check_item(const Recording& recording, std::int64_t layer, std::int64_t item) {
-  if (layer < 0 || layer >= std::ssize(recording.layers()))
-    fail(ErrorCode::bad_value, "Recording", "layer {}, expected 0 to {}", layer, std::ssize(recording.layers()) - 1);
-  const RecordedLayer& x = recording.layers()[static_cast<std::size_t>(layer)];
+  const RecordedLayer& x = recording.at(layer);
   if (item < 0 || item >= x.batch)
     fail(ErrorCode::bad_value, "Recording", "layer {}: item {}, expected 0 to {}", x.name, item, x.batch - 1);
 }
@@ -175,7 +173,7 @@ Range part_of(const char* name, const std::optional<Range>& given, const Recorde
 std::vector<HeadMap> maps_of(const Recording& recording, std::int64_t layer, std::optional<std::int64_t> head,
                              const LookOptions& options) {
   check_item(recording, layer, options.item);
-  const RecordedLayer& x = recording.layers()[static_cast<std::size_t>(layer)];
+  const RecordedLayer& x = recording.at(layer);
   const Range queries = part_of("queries", options.queries, x, x.queries);
   const Range keys = part_of("keys", options.keys, x, x.keys);
   const bool pairs = x.row_blocks == x.queries && x.column_blocks == x.keys;  // the map has a cell for each

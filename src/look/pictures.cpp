@@ -7,10 +7,6 @@ namespace attend {
 
 namespace {
 
-const RecordedLayer& layer_at(const Recording& recording, std::int64_t layer) {
-  return recording.layers()[static_cast<std::size_t>(layer)];
-}
-
 const HeadScores& scores_of(const std::vector<HeadScores>& scores, std::int64_t item, std::int64_t head) {
   return *std::ranges::find_if(scores, [&](const HeadScores& s) { return s.batch == item && s.head == head; });
 }
@@ -28,7 +24,7 @@ std::string with_labels(std::string name, const HeadScores& scores) {
 
 std::string title_of(const Recording& recording, std::int64_t layer, std::int64_t head, const LookOptions& options) {
   if (options.title) return *options.title;
-  const std::string name = titled(recording, head_name(layer_at(recording, layer).name, head));
+  const std::string name = titled(recording, head_name(recording.at(layer).name, head));
   return with_labels(name, scores_of(recording.scores(layer), options.item, head));
 }
 
@@ -52,7 +48,7 @@ std::string text_of(const std::vector<std::string>& tokens) {
 
 // "“The capital of France is”, 5 tokens, f32.": what is known of the text, and what the layer computed in.
 std::string caption_of(const Recording& recording, std::int64_t layer, std::int64_t item) {
-  const RecordedLayer& x = layer_at(recording, layer);
+  const RecordedLayer& x = recording.at(layer);
   const std::vector<std::string> queries = item_of(recording.query_tokens(layer), item);
   const std::vector<std::string> keys = item_of(recording.key_tokens(layer), item);
   std::string text;
@@ -98,7 +94,7 @@ Picture head_picture(const Recording& recording, std::int64_t layer, std::int64_
 
 Picture layer_picture(const Recording& recording, std::int64_t layer, const LookOptions& options) {
   std::vector<HeadMap> maps = maps_of(recording, layer, {}, options);
-  const RecordedLayer& x = layer_at(recording, layer);
+  const RecordedLayer& x = recording.at(layer);
   const std::vector<HeadScores> scores = recording.scores(layer);
   for (std::size_t n = 0; n < maps.size(); ++n)
     maps[n].map.title = with_labels(fmt::format("head {}", x.heads[n]), scores_of(scores, options.item, x.heads[n]));
@@ -115,7 +111,7 @@ Picture recording_picture(const Recording& recording, std::span<const std::int64
   for (std::int64_t n = 0; layers.empty() && n < std::ssize(recording.layers()); ++n) shown.push_back(n);
   if (shown.empty()) fail(ErrorCode::bad_value, "recording_picture", "there are no layers to draw");
   check_item(recording, shown.front(), options.item);
-  const RecordedLayer& first = layer_at(recording, shown.front());
+  const RecordedLayer& first = recording.at(shown.front());
   LookOptions thumbnails = options;
   const std::int64_t side = most_grid_cells(std::ssize(first.heads));
   if (!options.most) thumbnails.most = MapSize{side, side};
@@ -125,7 +121,7 @@ Picture recording_picture(const Recording& recording, std::span<const std::int64
       grid.maps.push_back(std::move(map.map));
       picture.numbers.push_back(std::move(map.values));
     }
-    const RecordedLayer& x = layer_at(recording, layer);
+    const RecordedLayer& x = recording.at(layer);
     if (x.heads != first.heads)
       fail(ErrorCode::bad_value, "recording_picture",
            "layers {} and {} have different heads, so there is no grid of both", first.name, x.name);
@@ -158,7 +154,7 @@ Picture head_strip(const Recording& recording, std::int64_t layer, std::int64_t 
 
 Picture head_links(const Recording& recording, std::int64_t layer, std::int64_t head, const LookOptions& options) {
   check_item(recording, layer, options.item);
-  const RecordedLayer& x = layer_at(recording, layer);
+  const RecordedLayer& x = recording.at(layer);
   const Range part = part_of("queries", options.queries, x, x.queries);
   Picture picture;
   TokenLinks& links = picture.drawing.emplace<TokenLinks>();

@@ -31,7 +31,7 @@ std::vector<bool> words_of(const std::vector<std::string>& tokens) {
 // What the links of a layer's heads are made of: read once.
 struct LayerLinks {
   LayerLinks(const Recording& recording, std::int64_t number, std::int64_t item)
-      : layer(recording.layers()[static_cast<std::size_t>(number)]),
+      : layer(recording.at(number)),
         queries(words_of(item_of(recording.query_tokens(number), item))),
         keys(words_of(item_of(recording.key_tokens(number), item))) {
     if (queries.empty() || keys.empty()) return;
@@ -86,7 +86,7 @@ bool is_added(std::string_view token) {
 QueryRow query_row(const Recording& recording, std::int64_t layer, std::int64_t head, std::int64_t query,
                    std::int64_t item) {
   check_item(recording, layer, item);
-  const RecordedLayer& x = recording.layers()[static_cast<std::size_t>(layer)];
+  const RecordedLayer& x = recording.at(layer);
   part_of("queries", Range{query, query + 1}, x, x.queries);
   const auto row = [&](const char* name) {
     const Tensor all = recording.numbers(layer, name);
