@@ -148,15 +148,13 @@ void run(Arguments& arguments) {
 // Each of these would change what a preset is.
 std::vector<Option*> add_sentence_options(App& app, Arguments& arguments) {
   ExplainOptions& options = arguments.options;
-  const std::string group = "The sentence and its sizes";
-  std::vector<Option*> all = {
+  app.begin_group("The sentence and its sizes");
+  return {
       app.add_option(
-             "TEXT", options.text,
-             "The sentence, in quotes; - reads it from standard input. Default: the documents' \"Life is short, "
-             "eat dessert first\"")
-          ->type_name("TEXT"),
-      app.add_option("--cross", options.second_text, "Cross-attention: keys and values come from this second sentence")
-          ->type_name("TEXT"),
+          "TEXT", options.text,
+          "The sentence, in quotes; - reads it from standard input. Default: the documents' \"Life is short, "
+          "eat dessert first\""),
+      app.add_option("--cross", options.second_text, "Cross-attention: keys and values come from this second sentence"),
       whole_number(app.add_option("--seed", options.seed, "Seed of the random numbers, as torch.manual_seed (123)"), 0,
                    std::numeric_limits<std::uint64_t>::max()),
       whole_number(app.add_option("--embedding-size", options.embedding_size, "Numbers for each word (16)"), 1),
@@ -177,31 +175,24 @@ std::vector<Option*> add_sentence_options(App& app, Arguments& arguments) {
                                   "A word attends to itself and N words before it and, unless --causal, after it"),
                    0),
   };
-  for (Option* option : all) option->group(group);
-  return all;
 }
 
 void add_output_options(App& app, Arguments& arguments) {
-  const std::string group = "What to show";
+  app.begin_group("What to show");
   app.add_option("--focus", arguments.focus, "The query to work out: a word of the sentence, or its place from 1")
-      ->type_name("WORD|N")
-      ->group(group);
+      ->type_name("WORD|N");
   whole_number(app.add_option("--head", arguments.head,
                               "The head to show, from 0 (in the text and the page head 0, in pictures all)"),
-               0)
-      ->group(group);
-  app.add_flag("--all", arguments.all, "Whole matrices in the text and the page, not only the rows of one word")
-      ->group(group);
-  app.add_flag("--json", arguments.json, "Print one JSON object instead of the text")->group(group);
+               0);
+  app.add_flag("--all", arguments.all, "Whole matrices in the text and the page, not only the rows of one word");
+  app.add_flag("--json", arguments.json, "Print one JSON object instead of the text");
   file_ending(app.add_option("-o,--output", arguments.files,
                              "Write to FILE instead: .json, .npz, .safetensors, .attend (a recording for attend "
                              "show), .svg, .png or .html by its ending. May be given several times"),
-              {".json", ".npz", ".safetensors", ".attend", ".svg", ".png", ".html"})
-      ->group(group);
+              {".json", ".npz", ".safetensors", ".attend", ".svg", ".png", ".html"});
   app.add_flag("--open", arguments.open,
-               "Open the page in the browser: that of -o FILE.html, else one in the cache folder")
-      ->group(group);
-  for (Option* option : add_text_form(app, arguments.form)) option->group(group);
+               "Open the page in the browser: that of -o FILE.html, else one in the cache folder");
+  add_text_form(app, arguments.form);
 }
 
 }  // namespace
@@ -216,10 +207,10 @@ Command add_explain(App& root) {
       "attend explain \"the cat sat\" --cross \"le chat\" -o cat.svg -o cat.npz\n"
       "attend explain --json | jq .tensors.weights");
   auto arguments = std::make_shared<Arguments>();
+  app->begin_group("A document");
   Option* preset = app->add_option("--preset", arguments->preset, "A part of a document, exactly as it stands there")
-                       ->type_name("PRESET")
-                       ->group("A document");
-  app->add_flag("--list", arguments->list, "List the presets, with their documents")->group("A document");
+                       ->type_name("PRESET");
+  app->add_flag("--list", arguments->list, "List the presets, with their documents");
   for (Option* option : add_sentence_options(*app, *arguments)) preset->excludes(option);
   add_output_options(*app, *arguments);
   return {app, [arguments] { run(*arguments); }};

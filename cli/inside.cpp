@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "cli/attention_options.h"
@@ -98,7 +97,7 @@ Peak largest(const double* received, const double* lift, std::int64_t keys) {
   return peak;
 }
 
-std::array<std::string, 10> row_of(const HeadScores& s, const Peak& peak) {
+std::vector<std::string> row_of(const HeadScores& s, const Peak& peak) {
   const auto key = [](std::int64_t j) { return j < 0 ? "-" : fmt::format("{}", j); };
   return {fmt::format("{}", s.batch),
           fmt::format("{}", s.head),
@@ -197,8 +196,7 @@ std::string head_table(const View& q, const View& k, const AttentionOptions& opt
                                  {"sink"},  {"at key"}, {"lift"},    {"at key"}, {"labels", true}};
   for (std::int64_t n = 0; n < std::ssize(heads); ++n) {
     const Peak peak = largest(received.data<double>() + n * keys, lift.data<double>() + n * keys, keys);
-    const auto row = row_of(heads[static_cast<std::size_t>(n)], peak);
-    for (std::size_t c = 0; c < row.size(); ++c) columns[c].cells.push_back(row[c]);
+    add_line(columns, row_of(heads[static_cast<std::size_t>(n)], peak));
   }
   if (heads.empty() || heads.back().batch == 0) columns.erase(columns.begin());
   return fmt::format("q {}  k {}  {}\n  {}\n", q.shape().str(), k.shape().str(), name_of(q.dtype()),

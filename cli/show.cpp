@@ -55,17 +55,17 @@ Command add_show(App& root) {
   app->add_option("FILE", arguments->file, "A recording, as attend explain -o x.attend writes it")
       ->type_name("FILE")
       ->required();
-  const std::string what = "What to show", form = "How to show it";
-  whole_number(app->add_option("--item", arguments->what.item, "Of a batch, which text, from 0 (0)"), 0)->group(what);
-  add_show_what(*app, arguments->what, what);
+  app->begin_group("What to show");
+  whole_number(app->add_option("--item", arguments->what.item, "Of a batch, which text, from 0 (0)"), 0);
+  add_show_what(*app, arguments->what);
+  app->begin_group("How to show it");
   file_ending(
       app->add_option("-o,--output", arguments->files,
                       "Write to FILE instead: .svg or .png (maps of all heads, of a layer's or one, or a "
                       "strip), .npy (a layer's or a head's numbers), .csv (a line for each head) or .json by its "
                       "ending. May be given several times"),
-      {".svg", ".png", ".npy", ".csv", ".json"})
-      ->group(form);
-  add_show_form(*app, arguments->what, form);
+      {".svg", ".png", ".npy", ".csv", ".json"});
+  add_show_form(*app, arguments->what);
   return {app, [arguments] { run(*arguments); }};
 }
 

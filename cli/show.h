@@ -41,8 +41,8 @@ struct ShowArguments {
 };
 
 // --layer to --limit; --json to --width.
-void add_show_what(App& app, ShowArguments& arguments, const std::string& group);
-void add_show_form(App& app, ShowArguments& arguments, const std::string& group);
+void add_show_what(App& app, ShowArguments& arguments);
+void add_show_form(App& app, ShowArguments& arguments);
 
 // Before there is a recording: what can't stand together, and what nothing would use. Throws UsageError.
 void check_show(const ShowArguments& arguments, const std::vector<std::string>& files);

@@ -20,17 +20,12 @@ const std::vector<std::string>* item_of(const std::vector<std::vector<std::strin
   return item < std::ssize(tokens) ? &tokens[static_cast<std::size_t>(item)] : nullptr;
 }
 
-std::optional<std::string> token_of(const std::vector<std::vector<std::string>>& tokens, std::int64_t item,
-                                    std::int64_t place) {
-  const std::vector<std::string>* of = item_of(tokens, item);
-  return of && place >= 0 ? std::optional((*of)[static_cast<std::size_t>(place)]) : std::nullopt;
-}
-
 // "3 cat", "3" where the token is unknown.
 std::string key_text(const Recording& recording, std::int64_t layer, std::int64_t item, std::int64_t key,
                      int characters) {
-  const auto token = token_of(recording.key_tokens(layer), item, key);
-  return token ? fmt::format("{} {}", key, cut(printable(*token), characters)) : fmt::format("{}", key);
+  const std::vector<std::string>* tokens = item_of(recording.key_tokens(layer), item);
+  if (!tokens) return fmt::format("{}", key);
+  return fmt::format("{} {}", key, cut(printable((*tokens)[static_cast<std::size_t>(key)]), characters));
 }
 
 std::string counted(std::size_t count, const char* what) {
@@ -74,10 +69,8 @@ std::vector<Column> columns_of(const Recording& recording, const std::vector<Rec
     for (const RecordedHead& head : heads) made.cells.push_back(cell(head));
     return made;
   };
-  const auto& layers = recording.layers();
   std::vector<Column> columns = {
-      column("layer", "layer", true,
-             [&](const RecordedHead& x) { return printable(layers[static_cast<std::size_t>(x.layer)].name); }),
+      column("layer", "layer", true, [&](const RecordedHead& x) { return printable(recording.at(x.layer).name); }),
       column("head", "head", false, [](const RecordedHead& x) { return fmt::format("{}", x.scores.head); }),
       column("labels", "labels", true, [](const RecordedHead& x) { return x.scores.label_text(); }),
   };
@@ -161,18 +154,15 @@ std::string query_text(const QueryRow& row) {
   text += fmt::format("entropy {:.3f} ({:.1f} keys)", row.entropy, std::exp(row.entropy));
   if (row.distance) text += fmt::format(", distance {:.1f}", *row.distance);
   if (row.sink_weight) text += fmt::format(", the sinks take {:.3f}", *row.sink_weight);
-  Column keys{"key"}, tokens{"token", true}, weights{"weight", true};
+  std::vector<Column> columns = {{"key"}, {"token", true}, {"weight", true}};
   double sum = 0;
   for (const QueryRow::Key& key : row.top) {
-    const std::string share = bar(key.weight, 30);
-    keys.cells.push_back(fmt::format("{}", key.key));
-    tokens.cells.push_back(key.token ? cut(printable(*key.token), 30) : "");
-    weights.cells.push_back(fmt::format("{:.4f}  {}", key.weight, share));
+    add_line(columns, {fmt::format("{}", key.key), key.token ? cut(printable(*key.token), 30) : "",
+                       fmt::format("{:.4f}  {}", key.weight, bar(key.weight, 30))});
     sum += key.weight;
   }
-  const bool words = row.top[0].token.has_value();
-  const std::vector<Column> shown = words ? std::vector{keys, tokens, weights} : std::vector{keys, weights};
-  text += fmt::format("\n{}\n", fmt::join(lines_of(shown), "\n"));
+  if (!row.top[0].token) columns.erase(columns.begin() + 1);
+  text += fmt::format("\n{}\n", fmt::join(lines_of(columns), "\n"));
   return text + fmt::format("{} {:.4f} of the row\n", row.top.size() == 1 ? "this is" : "together", sum);
 }
 

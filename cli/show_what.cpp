@@ -95,7 +95,7 @@ Tensor stacked(const std::vector<Tensor>& maps) {
 
 // Beside a map stand the words of its rows, or their indices.
 int columns_beside(const Selection& selection, int width) {
-  const RecordedLayer& x = selection.recording.layers()[static_cast<std::size_t>(*selection.layer)];
+  const RecordedLayer& x = selection.recording.at(*selection.layer);
   const bool of_words = x.row_blocks == x.queries || x.queries <= 64;
   return of_words && !selection.recording.query_tokens(*selection.layer).empty() ? width / 3 + 2 : 14;
 }
@@ -161,7 +161,7 @@ Selection select(const Recording& recording, const ShowArguments& arguments) {
                            ? fmt::format("--item: there is item 0 alone, got {}", arguments.item)
                            : fmt::format("--item: there are 0 to {}, got {}", layer.batch - 1, arguments.item));
   if (!one) return selection;
-  const RecordedLayer& layer = recording.layers()[static_cast<std::size_t>(*selection.layer)];
+  const RecordedLayer& layer = recording.at(*selection.layer);
   if (std::ranges::find(layer.heads, one->head) == layer.heads.end()) {
     const bool all = layer.heads.back() == std::ssize(layer.heads) - 1;
     throw UsageError(fmt::format(
@@ -227,45 +227,36 @@ std::string shown_text(const Selection& selection, const ShowArguments& argument
   return heads_table(selection.recording, heads, width, arguments.sort);
 }
 
-void add_show_what(App& app, ShowArguments& arguments, const std::string& group) {
+void add_show_what(App& app, ShowArguments& arguments) {
   app.add_option("--layer", arguments.layer,
                  "A layer, by its name or its number from 0: the table of its heads, with -o their maps")
-      ->type_name("NAME|N")
-      ->group(group);
+      ->type_name("NAME|N");
   app.add_option("--head", arguments.head,
                  "One head, such as 18.6, or with --layer its number from 0: its scores and its map")
-      ->type_name("LAYER.N|N")
-      ->group(group);
+      ->type_name("LAYER.N|N");
   whole_number(
       app.add_option("--query", arguments.query, "With --head: the top keys of one query, from 0, and their weights"),
-      0)
-      ->group(group);
+      0);
   choose_one(app.add_option("--strip", arguments.strip,
                             "With --head: the tokens, each on the colour of what it received, of its lift or of its "
                             "entropy as a query"),
-             "received|lift|entropy")
-      ->group(group);
-  app.add_flag("--links", arguments.links, "With --head and -o: lines from each token to those that it looks at most")
-      ->group(group);
+             "received|lift|entropy");
+  app.add_flag("--links", arguments.links, "With --head and -o: lines from each token to those that it looks at most");
   choose_one(app.add_option("--sort", arguments.sort, "Heads of the largest score first (layer: as they are)"),
-             sort_choices())
-      ->group(group);
+             sort_choices());
   choose_one(app.add_option("--label", arguments.label, "Heads with that label alone, also beside a sink"),
-             fmt::format("{}|broad|focused|other", fmt::join(HeadKinds::names(), "|")))
-      ->group(group);
-  whole_number(app.add_option("--limit", arguments.limit, "At most so many heads"), 1)->group(group);
+             fmt::format("{}|broad|focused|other", fmt::join(HeadKinds::names(), "|")));
+  whole_number(app.add_option("--limit", arguments.limit, "At most so many heads"), 1);
 }
 
-void add_show_form(App& app, ShowArguments& arguments, const std::string& group) {
-  app.add_flag("--json", arguments.json, "Print one JSON object instead of the text")->group(group);
-  app.add_flag("--csv", arguments.csv, "Print a line of CSV for each head instead: its labels and its scores")
-      ->group(group);
+void add_show_form(App& app, ShowArguments& arguments) {
+  app.add_flag("--json", arguments.json, "Print one JSON object instead of the text");
+  app.add_flag("--csv", arguments.csv, "Print a line of CSV for each head instead: its labels and its scores");
   choose_one(app.add_option("--scale", arguments.scale,
                             "How values are spread over the colours; sqrt and log show small weights beside a large "
                             "one (sqrt)"),
-             "linear|sqrt|log")
-      ->group(group);
-  for (Option* option : add_text_form(app, arguments.form)) option->group(group);
+             "linear|sqrt|log");
+  add_text_form(app, arguments.form);
 }
 
 }  // namespace attend::cli

@@ -69,6 +69,10 @@ std::size_t Column::width() const {
   return width;
 }
 
+void add_line(std::vector<Column>& columns, const std::vector<std::string>& cells) {
+  for (std::size_t n = 0; n < cells.size(); ++n) columns[n].cells.push_back(cells[n]);
+}
+
 std::vector<std::string> lines_of(const std::vector<Column>& columns) {
   std::vector<std::string> lines(columns[0].cells.size() + 1);
   for (const Column& column : columns) {
@@ -90,12 +94,10 @@ std::string bar(double share, int width) {
   return text;
 }
 
-std::array<Option*, 2> add_text_form(App& app, TextForm& form) {
-  return {
-      choose_one(
-          app.add_option("--color", form.colour, "Colour in the text; auto asks the terminal and NO_COLOR (auto)"),
-          "auto|always|never"),
-      whole_number(app.add_option("--width", form.width, "Columns of the text (those of the terminal)"), 40, widest)};
+void add_text_form(App& app, TextForm& form) {
+  choose_one(app.add_option("--color", form.colour, "Colour in the text; auto asks the terminal and NO_COLOR (auto)"),
+             "auto|always|never");
+  whole_number(app.add_option("--width", form.width, "Columns of the text (those of the terminal)"), 40, widest);
 }
 
 TerminalStyle style_of(const TextForm& form) {

@@ -1,7 +1,6 @@
 // What the terminal can show.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -35,6 +34,8 @@ struct Column {
 
   std::size_t width() const;
 };
+// A cell for each column.
+void add_line(std::vector<Column>& columns, const std::vector<std::string>& cells);
 // Lines, the headings' first.
 std::vector<std::string> lines_of(const std::vector<Column>& columns);
 // So much of `width` columns.
@@ -49,7 +50,7 @@ struct TextForm {
   std::string colour = "auto";
   int width = 0;  // 0: the terminal's
 };
-std::array<Option*, 2> add_text_form(App& app, TextForm& form);
+void add_text_form(App& app, TextForm& form);
 TerminalStyle style_of(const TextForm& form);
 
 // How far a computation is: a line of standard error, where that is a terminal and the computation takes long enough
