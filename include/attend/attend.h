@@ -14,6 +14,7 @@
 #include "attend/threads.h"
 #include "attend/version.h"
 #ifndef ATTEND_WITHOUT_MODELS
+#include "attend/analysis.h"
 #include "attend/models.h"
 #include "attend/tokenizer.h"
 #endif

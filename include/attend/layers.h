@@ -117,6 +117,10 @@ class LayerNorm {
   // x [...,E] -> the same shape in y_dtype: f32, bf16 or f16.
   Tensor forward(const View& x, DType y_dtype = DType::f32) const;
 
+  const Tensor& weight() const { return weight_; }             // [E], f32
+  const std::optional<Tensor>& bias() const { return bias_; }  // [E], f32
+  double eps() const { return eps_; }
+
  private:
   Tensor weight_;
   std::optional<Tensor> bias_;
@@ -128,6 +132,9 @@ class RmsNorm {
  public:
   explicit RmsNorm(const View& weight, double eps = 1e-6);
   Tensor forward(const View& x, DType y_dtype = DType::f32) const;
+
+  const Tensor& weight() const { return weight_; }  // [E], f32
+  double eps() const { return eps_; }
 
  private:
   Tensor weight_;

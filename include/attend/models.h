@@ -64,8 +64,32 @@ class ModelCache {
 
  private:
   friend class Model;
+  friend struct ModelAccess;
   std::vector<KvCache> layers_;
   std::vector<std::int64_t> ids_;  // of the tokens that it holds
+};
+
+// Where a forward pass can be looked at and changed, in the order in which each layer comes there. Of the N ids of a
+// call:
+enum class ModelPlace : std::uint8_t {
+  residual,   // [N,E] f32: the stream before the layer (BERT: after the norm that ends the layer before)
+  z,          // [N,H*Dv]: the heads' outputs side by side, before the output projection
+  attention,  // [N,E]: what the layer's attention adds to the stream
+  mlp,        // [N,E]: what its MLP adds
+};
+// "residual", "z", "attention", "mlp".
+std::string_view name_of(ModelPlace place);
+
+// Something else where a pass computed one thing: zeros, the mean over the rows, or given numbers.
+struct Edit {
+  enum class Set : std::uint8_t { zero, mean, values };
+
+  std::int64_t layer = 0;
+  ModelPlace at = ModelPlace::z;
+  std::optional<std::int64_t> head = {};               // at z: of that query head [rows,Dv]; none: of all [rows,H*Dv]
+  std::optional<std::vector<std::int64_t>> rows = {};  // of the call's ids, rising; none: all
+  Set set = Set::zero;
+  View values = {};  // of Set::values: a row for each of `rows`, floating point; the memory must outlive the call
 };
 
 // One forward pass over one sequence, or over several that stand one after another and don't see each other.
@@ -76,6 +100,12 @@ struct ModelCall {
   // Each layer's attention is added to it, as "0.self", "1.self", ...; for one sequence. Where it grows, a call over a
   // cache continues it.
   Recorder* recorder = nullptr;
+  // In their order, each where the pass comes to its place. The mean is over the rows edited of each sequence; of a
+  // sequence's only row over a cache it would change nothing, and is refused.
+  std::span<const Edit> edits = {};
+  // Shown what is at each place, edited; of ModelInfo::layers, one after the last layer, the residual alone. What is
+  // shown lasts until it returns.
+  std::function<void(ModelPlace place, std::int64_t layer, const View& values)> observe = {};
 };
 
 // The next token is the likeliest one, or drawn: softmax(logits / temperature) of the top_k likeliest, of which the
@@ -89,6 +119,7 @@ struct GenerateOptions {
   std::optional<std::vector<std::int64_t>> end = {};  // ids that end the text; default: ModelInfo::end
   std::function<bool(std::int64_t)> on_token = {};    // called with each new id; false ends the text there
   Recorder* recorder = nullptr;                       // as ModelCall's; must grow
+  std::span<const Edit> edits = {};                   // of all tokens; those with rows, of the prompt's alone
 };
 
 // Weights are mapped from the file where they are in the dtype that is computed in, and copied otherwise; the file must
@@ -96,6 +127,8 @@ struct GenerateOptions {
 // two calls with one cache. Bits: the same for any number of threads, and for a sequence alone or among others.
 class Model {
  public:
+  struct Parts;  // the library's own
+
   // A folder with config.json and model.safetensors (or model.safetensors.index.json and its shards), or a .gguf file.
   // Throws bad_file, naming what is missing, unexpected or of another shape, all of it in one message; and for what is
   // not known here: what is computed is never a guess.
@@ -106,7 +139,8 @@ class Model {
   const ModelInfo& info() const;
 
   // ids [N] -> the last hidden states [N,E], f32, after the last norm. Throws bad_value for no ids, ids outside the
-  // vocabulary, sequences longer than info().longest, NaN or infinity in a result.
+  // vocabulary, sequences longer than info().longest, edits that name no place of the model, NaN or infinity in a
+  // result.
   Tensor forward(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;
   // hidden [...,E] -> logits [...,vocabulary], f32. Throws bad_value for encoders, and for a decoder whose file is
   // of the bare model, without an output layer (lm_head.weight, unless that is the embeddings): so does generate().
@@ -123,7 +157,7 @@ class Model {
   std::vector<std::int64_t> generate(std::span<const std::int64_t> ids, const GenerateOptions& options = {}) const;
 
  private:
-  struct Parts;
+  friend struct ModelAccess;
   explicit Model(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 
   std::shared_ptr<const Parts> parts_;

@@ -11,11 +11,14 @@ E embedding size.
 from importlib.metadata import version as _version
 
 from . import onnx
+from ._analysis import Ablation, Lens, Part, Patching
 from ._core import (
     AttentionGradients,
     AttentionPlan,
     AttentionSteps,
     AttentionSummary,
+    Attribution,
+    Edit,
     Encoding,
     Generator,
     HeadScores,
@@ -55,17 +58,23 @@ from ._recording import RecordedLayer, Recording
 
 __version__ = _version("attend-cpu")
 __all__ = [
+    "Ablation",
     "AttentionGradients",
     "AttentionPlan",
     "AttentionSteps",
     "AttentionSummary",
+    "Attribution",
+    "Edit",
     "Encoding",
     "Generator",
     "HeadScores",
     "KvCache",
+    "Lens",
     "Model",
     "ModelCache",
     "ModelInfo",
+    "Part",
+    "Patching",
     "Picture",
     "RecordedLayer",
     "Recording",

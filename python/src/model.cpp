@@ -15,23 +15,16 @@
 #include <vector>
 
 #include "array.h"
+#include "attend/analysis.h"
 #include "bindings.h"
 #include "call.h"
 #include "dtypes.h"
+#include "model.h"
 #include "text.h"
 
 namespace attend::python {
 
 namespace {
-
-std::span<const std::int64_t> numbers_of(const Tensor& integers) {
-  return {integers.data<std::int64_t>(), static_cast<std::size_t>(integers.count())};
-}
-
-std::vector<std::int64_t> list_of(const Tensor& integers) {
-  const auto numbers = numbers_of(integers);
-  return {numbers.begin(), numbers.end()};
-}
 
 nb::object array(std::span<const std::int64_t> numbers) {
   Tensor out({std::ssize(numbers)}, DType::i64);
@@ -71,12 +64,6 @@ void bind_info(nb::module_& m) {
 
 // ---- Cache ----
 
-// `busy`: a call computes with it, on another thread where it is seen.
-struct SequenceCache {
-  ModelCache cache;
-  bool busy = false;
-};
-
 // The cache, where no call computes with it. Throws ValueError.
 ModelCache& idle(const char* function, SequenceCache& self) {
   if (self.busy) throw Error(ErrorCode::bad_value, function, "another call computes with this cache");
@@ -109,54 +96,14 @@ void bind_cache(nb::module_& m) {
            [](const SequenceCache& self) { return "ModelCache(" + std::to_string(self.cache.length()) + " tokens)"; });
 }
 
-// The caches of one call, which no other call may have meanwhile.
-class Caches {
- public:
-  Caches(const char* function, nb::handle caches) {
-    if (caches.is_none()) return;
-    held_ = read_list(function, "caches", "a list of ModelCache", caches);
-    for (const nb::handle each : held_) {
-      SequenceCache* cache = nullptr;
-      if (!nb::try_cast(each, cache) || cache == nullptr) {
-        throw nb::type_error((std::string(function) + ": caches[" + std::to_string(caches_.size()) +
-                              "]: expected a ModelCache, got " + repr_of(each))
-                                 .c_str());
-      }
-      caches_.push_back(cache);
-    }
-    for (SequenceCache* cache : caches_) {
-      if (cache->busy) {
-        release();
-        throw Error(ErrorCode::bad_value, function, "caches: one is given twice, or another call computes with it");
-      }
-      cache->busy = true;
-      taken_.push_back(&cache->cache);
-    }
-  }
-  ~Caches() { release(); }
-  Caches(const Caches&) = delete;
-  Caches& operator=(const Caches&) = delete;
-
-  std::span<ModelCache* const> get() const { return taken_; }
-
- private:
-  void release() {
-    for (std::size_t i = 0; i < taken_.size(); ++i) caches_[i]->busy = false;
-    taken_.clear();
-  }
-
-  nb::list held_;
-  std::vector<SequenceCache*> caches_;
-  std::vector<ModelCache*> taken_;  // those of the first of caches_
-};
-
 // ---- Calls ----
 
 // ids and what ModelCall says of them, read from Python.
 class Arguments {
  public:
-  Arguments(const char* function, nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches)
-      : ids_(read_integers(function, "ids", ids)), caches_(function, caches) {
+  Arguments(const char* function, nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches,
+            nb::handle edits)
+      : ids_(read_integers(function, "ids", ids)), caches_(function, caches), edits_(function, edits) {
     // For the library, nothing and none are one.
     const auto refuse_empty = [&](const char* name, bool empty) {
       if (empty) throw Error(ErrorCode::bad_value, function, std::string(name) + " is empty: expected None, or some");
@@ -173,12 +120,16 @@ class Arguments {
     return {.starts = starts_ ? numbers_of(*starts_) : std::span<const std::int64_t>(),
             .types = types_ ? numbers_of(*types_) : std::span<const std::int64_t>(),
             .caches = caches_.get(),
-            .recorder = recorder};
+            .recorder = recorder,
+            .edits = edits_.get(),
+            .observe = {}};
   }
+  std::span<const Edit> edits() const { return edits_.get(); }
 
  private:
   Tensor ids_;
   Caches caches_;
+  Edits edits_;
   std::optional<Tensor> starts_, types_;
 };
 
@@ -200,53 +151,6 @@ std::function<bool(std::int64_t)> teller(nb::handle on_token) {
 
 // ---- Model ----
 
-struct Loaded {
-  Model model;
-  std::string name;  // of its folder or file
-
-  nb::object forward(nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches) const {
-    constexpr const char* function = "Model.forward";
-    const Arguments given(function, ids, starts, types, caches);
-    return to_python({}, attend::python::call(function, [&] { return model.forward(given.ids(), given.call()); }));
-  }
-
-  nb::object logits(nb::handle hidden) const {
-    constexpr const char* function = "Model.logits";
-    const Array states(function, "hidden", hidden);
-    return to_python(states.kind(), call(function, [&] { return model.logits(states.view()); }));
-  }
-
-  nb::object embed(nb::handle ids, nb::handle starts, nb::handle types) const {
-    constexpr const char* function = "Model.embed";
-    const Arguments given(function, ids, starts, types, nb::none());
-    return to_python({}, attend::python::call(function, [&] { return model.embed(given.ids(), given.call()); }));
-  }
-
-  SequenceCache cache(nb::handle dtype) const {
-    constexpr const char* function = "Model.cache";
-    std::optional<DType> wanted;
-    if (!dtype.is_none()) wanted = read_dtype(function, dtype, {DType::f32, DType::bf16, DType::i8});
-    return call(function, [&] { return SequenceCache{model.cache(wanted)}; });
-  }
-
-  nb::object generate(nb::handle ids, std::int64_t max_new_tokens, double temperature, std::int64_t top_k, double top_p,
-                      std::uint64_t seed, nb::handle end, nb::handle on_token) const {
-    constexpr const char* function = "Model.generate";
-    const Tensor prompt = read_integers(function, "ids", ids);
-    GenerateOptions options = {.max_new_tokens = max_new_tokens,
-                               .temperature = temperature,
-                               .top_k = top_k,
-                               .top_p = top_p,
-                               .seed = seed,
-                               .on_token = teller(on_token)};
-    if (!end.is_none()) options.end = list_of(read_integers(function, "end", end));
-    return array(call(function, [&] { return model.generate(numbers_of(prompt), options); }));
-  }
-
-  nb::object record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top, nb::handle map,
-                    nb::handle keep, std::int64_t budget) const;
-};
-
 bool keeps_qk(nb::handle keep) {
   if (keep.is_none()) return false;
   if (text_of(keep) != "qk")
@@ -254,18 +158,128 @@ bool keeps_qk(nb::handle keep) {
   return true;
 }
 
+}  // namespace
+
+std::span<const std::int64_t> numbers_of(const Tensor& integers) {
+  return {integers.data<std::int64_t>(), static_cast<std::size_t>(integers.count())};
+}
+
+std::vector<std::int64_t> list_of(const Tensor& integers) {
+  const auto numbers = numbers_of(integers);
+  return {numbers.begin(), numbers.end()};
+}
+
+Caches::Caches(const char* function, nb::handle caches) {
+  if (caches.is_none()) return;
+  held_ = read_list(function, "caches", "a list of ModelCache", caches);
+  for (const nb::handle each : held_) {
+    SequenceCache* cache = nullptr;
+    if (!nb::try_cast(each, cache) || cache == nullptr) {
+      throw nb::type_error((std::string(function) + ": caches[" + std::to_string(caches_.size()) +
+                            "]: expected a ModelCache, got " + repr_of(each))
+                               .c_str());
+    }
+    caches_.push_back(cache);
+  }
+  for (SequenceCache* cache : caches_) {
+    if (cache->busy) {
+      release();
+      throw Error(ErrorCode::bad_value, function, "caches: one is given twice, or another call computes with it");
+    }
+    cache->busy = true;
+    taken_.push_back(&cache->cache);
+  }
+}
+
+void Caches::release() {
+  for (std::size_t i = 0; i < taken_.size(); ++i) caches_[i]->busy = false;
+  taken_.clear();
+}
+
+const Tokenizer& Loaded::tokenizer(const char* function) const {
+  if (!known_tokenizer)
+    known_tokenizer = call(function, [&] { return std::make_shared<const Tokenizer>(Model::load_tokenizer(path)); });
+  return *known_tokenizer;
+}
+
+std::vector<std::int64_t> Loaded::read_ids(const char* function, const char* argument, nb::handle ids) const {
+  if (!nb::isinstance<nb::str>(ids)) return list_of(read_integers(function, argument, ids));
+  const Tokenizer& own = tokenizer(function);
+  const std::string text = text_of(ids);
+  return call(function, [&] { return own.encode(text).ids; });
+}
+
+std::optional<std::int64_t> Loaded::read_token(const char* function, const char* argument, nb::handle token) const {
+  if (token.is_none()) return std::nullopt;
+  if (nb::isinstance<nb::str>(token)) {
+    const Tokenizer& own = tokenizer(function);
+    const std::string text = text_of(token);
+    return call(function, [&] { return single_token(own, text); });
+  }
+  std::int64_t id = 0;
+  if (!nb::try_cast(token, id)) {
+    throw nb::type_error(
+        (std::string(function) + ": " + argument + ": expected a token's id or text, got " + repr_of(token)).c_str());
+  }
+  return id;
+}
+
+nb::object Loaded::forward(nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches,
+                           nb::handle edits) const {
+  constexpr const char* function = "Model.forward";
+  const Arguments given(function, ids, starts, types, caches, edits);
+  return to_python({}, call(function, [&] { return model.forward(given.ids(), given.call()); }));
+}
+
+nb::object Loaded::logits(nb::handle hidden) const {
+  constexpr const char* function = "Model.logits";
+  const Array states(function, "hidden", hidden);
+  return to_python(states.kind(), call(function, [&] { return model.logits(states.view()); }));
+}
+
+nb::object Loaded::embed(nb::handle ids, nb::handle starts, nb::handle types, nb::handle edits) const {
+  constexpr const char* function = "Model.embed";
+  const Arguments given(function, ids, starts, types, nb::none(), edits);
+  return to_python({}, call(function, [&] { return model.embed(given.ids(), given.call()); }));
+}
+
+SequenceCache Loaded::cache(nb::handle dtype) const {
+  constexpr const char* function = "Model.cache";
+  std::optional<DType> wanted;
+  if (!dtype.is_none()) wanted = read_dtype(function, dtype, {DType::f32, DType::bf16, DType::i8});
+  return call(function, [&] { return SequenceCache{model.cache(wanted)}; });
+}
+
+nb::object Loaded::generate(nb::handle ids, std::int64_t max_new_tokens, double temperature, std::int64_t top_k,
+                            double top_p, std::uint64_t seed, nb::handle end, nb::handle on_token,
+                            nb::handle edits) const {
+  constexpr const char* function = "Model.generate";
+  const Tensor prompt = read_integers(function, "ids", ids);
+  const Edits changed(function, edits);
+  GenerateOptions options = {.max_new_tokens = max_new_tokens,
+                             .temperature = temperature,
+                             .top_k = top_k,
+                             .top_p = top_p,
+                             .seed = seed,
+                             .on_token = teller(on_token),
+                             .edits = changed.get()};
+  if (!end.is_none()) options.end = list_of(read_integers(function, "end", end));
+  return array(call(function, [&] { return model.generate(numbers_of(prompt), options); }));
+}
+
 nb::object Loaded::record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top,
-                          nb::handle map, nb::handle keep, std::int64_t budget) const {
+                          nb::handle map, nb::handle keep, std::int64_t budget, nb::handle edits) const {
   constexpr const char* function = "Model.record";
-  const Arguments given(function, ids, nb::none(), types, nb::none());
+  const Arguments given(function, ids, nb::none(), types, nb::none(), edits);
   const auto [rows, columns] = read_two(function, "map", "(rows, columns), two whole numbers", map);
   const RecordOptions options = {
       .top = top, .map = {rows, columns}, .keep_qk = keeps_qk(keep), .budget = budget, .grows = max_new_tokens > 0};
-  Recording made = attend::python::call(function, [&] {
+  Recording made = call(function, [&] {
     Recorder recorder(options);
     std::vector<std::int64_t> all(given.ids().begin(), given.ids().end());
     if (max_new_tokens > 0) {
-      const auto written = model.generate(all, {.max_new_tokens = max_new_tokens, .recorder = &recorder});
+      const auto written =
+          model.generate(all, {.max_new_tokens = max_new_tokens, .recorder = &recorder, .edits = given.edits()});
       all.insert(all.end(), written.begin(), written.end());
     } else {
       model.forward(all, given.call(&recorder));
@@ -279,6 +293,8 @@ nb::object Loaded::record(nb::handle ids, nb::handle types, std::int64_t max_new
   });
   return nb::module_::import_("attend._recording").attr("Recording")(std::move(made));
 }
+
+namespace {
 
 std::string describe(const Loaded& self) {
   const ModelInfo& info = self.model.info();
@@ -294,7 +310,7 @@ Loaded load(nb::handle path, nb::handle dtype) {
   return call(function, [&] {
     std::filesystem::path place = std::filesystem::absolute(name).lexically_normal();
     if (!place.has_filename()) place = place.parent_path();
-    return Loaded{Model::load(name, options), place.filename().string()};
+    return Loaded{Model::load(name, options), place.filename().string(), name};
   });
 }
 
@@ -334,7 +350,8 @@ another shape, and names what is not known here.)";
 constexpr const char* forward_doc = R"(ids [N] to the last hidden states [N,E], after the last norm.
 
 starts: [sequences + 1], where each of several sequences begins, and the end. types: [N], BERT's token_type_ids; None: 0.
-caches: of a decoder, a ModelCache for each sequence: what came before it, and now it too. If it raises ValueError (ids
+caches: of a decoder, a ModelCache for each sequence: what came before it, and now it too. edits: what is set to
+something else on the way (attend.Edit). If it raises ValueError (ids
 outside the vocabulary, sequences that are too long, NaN in a result, ...), caches are as they were.)";
 
 constexpr const char* embed_doc =
@@ -364,8 +381,10 @@ Raises ValueError where that would pass budget, in bytes.)";
 void bind_model(nb::module_& m) {
   bind_info(m);
   bind_cache(m);
+  bind_edit(m);
   constexpr const char* ids = "ids: Any, starts: Any = None, types: Any = None";
-  nb::class_<Loaded>(m, "Model", class_doc)
+  nb::class_<Loaded> model(m, "Model", class_doc);
+  model
       .def_static("load", &load, nb::arg("path"), nb::arg("dtype") = nb::none(),
                   nb::sig("def load(path: str | os.PathLike[str] | bytes, dtype: object = None) -> Model"), load_doc)
       .def_static("load_tokenizer", &load_tokenizer, nb::arg("path"),
@@ -374,32 +393,38 @@ void bind_model(nb::module_& m) {
       .def_prop_ro(
           "info", [](const Loaded& self) { return self.model.info(); }, "What the model is.")
       .def("forward", &Loaded::forward, nb::arg("ids"), nb::arg("starts") = nb::none(), nb::arg("types") = nb::none(),
-           nb::arg("caches") = nb::none(),
+           nb::arg("caches") = nb::none(), nb::arg("edits") = nb::none(),
            nb::sig(("def forward(self, " + std::string(ids) +
-                    ", caches: Sequence[ModelCache] | None = None) -> numpy.ndarray")
+                    ", caches: Sequence[ModelCache] | None = None, edits: Sequence[Edit] | None = None) -> "
+                    "numpy.ndarray")
                        .c_str()),
            forward_doc)
       .def("logits", &Loaded::logits, nb::arg("hidden"), nb::sig("def logits(self, hidden: ArrayT) -> ArrayT"),
            "hidden [...,E] to logits [...,vocabulary], float32; ValueError for encoders and bare models.")
       .def("embed", &Loaded::embed, nb::arg("ids"), nb::arg("starts") = nb::none(), nb::arg("types") = nb::none(),
-           nb::sig(("def embed(self, " + std::string(ids) + ") -> numpy.ndarray").c_str()), embed_doc)
+           nb::arg("edits") = nb::none(),
+           nb::sig(("def embed(self, " + std::string(ids) + ", edits: Sequence[Edit] | None = None) -> numpy.ndarray")
+                       .c_str()),
+           embed_doc)
       .def("cache", &Loaded::cache, nb::arg("dtype") = nb::none(),
            nb::sig("def cache(self, dtype: object = None) -> ModelCache"), cache_method_doc)
       .def("generate", &Loaded::generate, nb::arg("ids"), nb::arg("max_new_tokens") = 64, nb::arg("temperature") = 0.0,
            nb::arg("top_k") = 0, nb::arg("top_p") = 1.0, nb::arg("seed") = 0, nb::arg("end") = nb::none(),
-           nb::arg("on_token") = nb::none(),
+           nb::arg("on_token") = nb::none(), nb::arg("edits") = nb::none(),
            nb::sig("def generate(self, ids: Any, max_new_tokens: int = 64, temperature: float = 0.0, top_k: int = 0, "
                    "top_p: float = 1.0, seed: int = 0, end: Any = None, on_token: Callable[[int], object] | None = "
-                   "None) -> numpy.ndarray"),
+                   "None, edits: Sequence[Edit] | None = None) -> numpy.ndarray"),
            generate_doc)
       .def("record", &Loaded::record, nb::arg("ids"), nb::arg("types") = nb::none(), nb::arg("max_new_tokens") = 0,
            nb::arg("top") = 8, nb::arg("map") = nb::make_tuple(256, 256), nb::arg("keep") = nb::none(),
-           nb::arg("budget") = std::int64_t{2} << 30,
-           nb::sig("def record(self, ids: Any, types: Any = None, max_new_tokens: int = 0, top: int = 8, "
-                   "map: tuple[int, int] = (256, 256), keep: Literal['qk'] | None = None, budget: int = 2147483648) -> "
-                   "Recording"),
+           nb::arg("budget") = std::int64_t{2} << 30, nb::arg("edits") = nb::none(),
+           nb::sig(
+               "def record(self, ids: Any, types: Any = None, max_new_tokens: int = 0, top: int = 8, "
+               "map: tuple[int, int] = (256, 256), keep: Literal['qk'] | None = None, budget: int = 2147483648, edits: "
+               "Sequence[Edit] | None = None) -> Recording"),
            record_doc)
       .def("__repr__", &describe);
+  bind_analysis(m, model);
 }
 
 }  // namespace attend::python

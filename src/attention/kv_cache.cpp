@@ -6,12 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "attention/cached_blocks.h"
 #include "attention/compute.h"
 #include "attention/problem.h"
 #include "attention/quantize.h"
 #include "core/divide_up.h"
 #include "core/message.h"
+#include "core/parallel.h"
 #include "kernels/target.h"
+#include "kernels/targets.h"
 
 namespace attend {
 
@@ -86,6 +89,22 @@ struct CachedRows {
             state->v_scales.data()};
   }
   std::int64_t length() const { return state->length; }
+  // Rows [0, count) of a head in one block, in f32: where they lie, or in `made`.
+  const float* read(CachedPart part, std::int64_t head, std::int64_t block, std::int64_t count, Tensor& made) const {
+    const KvCache::Block& from = *state->blocks[static_cast<std::size_t>(block)];
+    const bool keys = part == CachedPart::keys;
+    const auto part_of = [&](const Tensor& x) {
+      return x.view().slice(0, 0, 1).slice(1, head, head + 1).slice(2, 0, count);
+    };
+    const View rows = part_of(keys ? from.k : from.v);
+    if (rows.dtype() == DType::f32) return rows.data<float>();
+    if (made.shape() != rows.shape()) made = Tensor::uninitialized(rows.shape(), DType::f32);
+    if (rows.dtype() == DType::i8)
+      dequantize(rows, part_of(keys ? from.k_scales : from.v_scales), made.view());
+    else
+      kernels::target().rows.convert(rows.raw(), rows.dtype(), made.raw(), DType::f32, rows.count());
+    return made.data<float>();
+  }
   // As if the blocks' memory were one piece: the shape counts, and the strides within a block. A batch of caches has
   // each item in blocks of its own.
   View keys(DType dtype, std::int64_t batch, std::int64_t length, std::int64_t d) const {
@@ -285,6 +304,20 @@ Tensor KvCache::collect(bool values) const {
       to.copy_from(rows);
   }
   return out;
+}
+
+void for_each_block(const KvCache& cache, CachedPart part, const std::function<void(const CachedBlock&)>& body) {
+  const CachedRows rows(cache);
+  const std::int64_t size = 256, blocks = divide_up(rows.length(), size);
+  parallel_for(cache.heads() * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+    Tensor made;
+    for (std::int64_t n = begin; n < end; ++n) {
+      CachedBlock block{.head = n / blocks, .first = n % blocks * size};
+      block.count = std::min(size, rows.length() - block.first);
+      block.rows = rows.read(part, block.head, n % blocks, block.count, made);
+      body(block);
+    }
+  });
 }
 
 Tensor KvCache::keys() const {

@@ -75,6 +75,7 @@ Tensor attend(const Batch& batch, const AttentionStep& step, const View& q_rows,
   std::span<KvCache* const> caches;
   if (!batch.layers.empty()) caches = batch.layers[static_cast<std::size_t>(step.layer)];
   const bool fresh = append(batch, caches, k, v);
+  if (batch.watcher) batch.watcher->attends(step, q, k, v);
   if (batch.recorder && fresh) {
     attend_recorded(batch, step, options, q, k, v, out);
   } else if (batch.recorder) {

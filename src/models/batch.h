@@ -9,6 +9,22 @@
 
 namespace attend::models {
 
+struct AttentionStep;
+
+// Who looks at a pass at its places, and may change what is there.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  virtual void at(ModelPlace place, std::int64_t layer, const MutableView& values) = 0;
+  // q [1,H,N,D], k [1,Hkv,N,D] and v [1,Hkv,N,Dv] of the call's ids, as attention gets them; caches have them by now.
+  virtual void attends(const AttentionStep&, const View& /*q*/, const View& /*k*/, const View& /*v*/) {}
+
+ protected:
+  Watcher() = default;
+  Watcher(const Watcher&) = default;
+  Watcher& operator=(const Watcher&) = default;
+};
+
 // Several sequences, one after another.
 struct Batch {
   std::span<const std::int64_t> ids;    // [N]
@@ -19,8 +35,13 @@ struct Batch {
   std::vector<std::vector<KvCache*>> layers;
   Recorder* recorder = nullptr;
   std::vector<std::int64_t> recorded_ids = {};  // where there is a recorder: of all keys, what a cache has counted
+  Watcher* watcher = nullptr;
 
   std::int64_t sequences() const { return static_cast<std::int64_t>(starts.size()) - 1; }
+  // Each family's page says so where its pass comes to a place.
+  void at(ModelPlace place, std::size_t layer, Tensor& values) const {
+    if (watcher) watcher->at(place, static_cast<std::int64_t>(layer), values.view());
+  }
 };
 
 // How a layer attends: what is not of every model.

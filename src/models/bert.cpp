@@ -81,6 +81,11 @@ std::vector<std::int64_t> Bert::positions(const Batch& batch) const {
 }
 
 Tensor Bert::embed(const Batch& batch) const {
+  for (const std::int64_t type : batch.types) {
+    if (type < 0 || type >= std::max<std::int64_t>(types_, 1))
+      fail(ErrorCode::bad_value, "Model", "types has {}, expected 0 to {}", type,
+           std::max<std::int64_t>(types_, 1) - 1);
+  }
   Tensor x({std::ssize(batch.ids), info_.embedding_size});
   add_embeddings(x, words_, batch.ids);
   const std::vector<std::int64_t> first_type(types_ > 0 && batch.types.empty() ? batch.ids.size() : 0);
@@ -89,27 +94,26 @@ Tensor Bert::embed(const Batch& batch) const {
   return embedding_norm_->forward(x);
 }
 
-Tensor Bert::forward(const Batch& batch) const {
-  for (const std::int64_t type : batch.types) {
-    if (type < 0 || type >= std::max<std::int64_t>(types_, 1))
-      fail(ErrorCode::bad_value, "Model", "types has {}, expected 0 to {}", type,
-           std::max<std::int64_t>(types_, 1) - 1);
-  }
-  Tensor x = embed(batch);
-  for (std::size_t n = 0; n < layers_.size(); ++n) {
+void Bert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
+  for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
     const Layer& layer = layers_[n];
     const AttentionStep step{.layer = static_cast<std::int64_t>(n), .heads = info_.heads, .kv_heads = info_.heads};
+    batch.at(ModelPlace::residual, n, x);
     const std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value}, x);
-    const Tensor context = attend(batch, step, qkv[0], qkv[1], qkv[2]);
-    add_to(x, layer.output.forward(context));
+    Tensor z = attend(batch, step, qkv[0], qkv[1], qkv[2]);
+    batch.at(ModelPlace::z, n, z);
+    Tensor attended = layer.output.forward(z);
+    batch.at(ModelPlace::attention, n, attended);
+    add_to(x, attended);
     x = layer.attention_norm.forward(x);
 
     Tensor wide = layer.wide.forward(x);
     activate(activation_, wide.view());
-    add_to(x, layer.narrow.forward(wide));
+    Tensor narrow = layer.narrow.forward(wide);
+    batch.at(ModelPlace::mlp, n, narrow);
+    add_to(x, narrow);
     x = layer.norm.forward(x);
   }
-  return x;
 }
 
 }  // namespace attend::models

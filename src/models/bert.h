@@ -16,7 +16,12 @@ class Bert {
   Bert(Loading& loading, const Member& config);
 
   ModelInfo info() const { return info_; }
-  Tensor forward(const Batch& batch) const;  // [N,E], f32
+  Tensor embed(const Batch& batch) const;  // [N,E], f32: what the first layer is given
+  // The layers from `first` to before `last`, x being what they are given and then what they make of it.
+  void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
+  static Tensor finish(Tensor x) { return x; }
+
+  const Linear& attention_output(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].output; }
 
  private:
   struct Layer {
@@ -27,7 +32,6 @@ class Bert {
   };
   Layer read_layer(Loading& loading, std::int64_t n) const;
   std::vector<std::int64_t> positions(const Batch& batch) const;
-  Tensor embed(const Batch& batch) const;
 
   ModelInfo info_;
   bool distil_ = false;  // whose config and tensors have names of their own

@@ -51,23 +51,32 @@ AttentionStep Gpt2::step(std::int64_t layer) const {
   return {.layer = layer, .heads = info_.heads, .kv_heads = info_.heads, .causal = true, .scale = scale};
 }
 
-Tensor Gpt2::forward(const Batch& batch) const {
-  const std::int64_t E = info_.embedding_size;
-  Tensor x({std::ssize(batch.ids), E});
+Tensor Gpt2::embed(const Batch& batch) const {
+  Tensor x({std::ssize(batch.ids), info_.embedding_size});
   add_embeddings(x, words_, batch.ids);
   add_embeddings(x, positions_, batch.positions);
-  for (std::size_t n = 0; n < layers_.size(); ++n) {
+  return x;
+}
+
+void Gpt2::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
+  const std::int64_t E = info_.embedding_size;
+  for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
     const Layer& layer = layers_[n];
+    batch.at(ModelPlace::residual, n, x);
     const Tensor all = layer.query_key_value.forward(layer.attention_norm.forward(x, info_.dtype));
     const auto part = [&](std::int64_t i) { return all.view().slice(1, i * E, (i + 1) * E); };
-    const Tensor context = attend(batch, step(static_cast<std::int64_t>(n)), part(0), part(1), part(2));
-    add_to(x, layer.output.forward(context));
+    Tensor z = attend(batch, step(static_cast<std::int64_t>(n)), part(0), part(1), part(2));
+    batch.at(ModelPlace::z, n, z);
+    Tensor attended = layer.output.forward(z);
+    batch.at(ModelPlace::attention, n, attended);
+    add_to(x, attended);
 
     Tensor wide = layer.wide.forward(layer.norm.forward(x, info_.dtype));
     activate(activation_, wide.view());
-    add_to(x, layer.narrow.forward(wide));
+    Tensor narrow = layer.narrow.forward(wide);
+    batch.at(ModelPlace::mlp, n, narrow);
+    add_to(x, narrow);
   }
-  return norm_->forward(x);
 }
 
 }  // namespace attend::models

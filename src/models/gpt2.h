@@ -15,7 +15,13 @@ class Gpt2 {
   Gpt2(Loading& loading, const Member& config);
 
   ModelInfo info() const { return info_; }
-  Tensor forward(const Batch& batch) const;                        // [N,E], f32
+  Tensor embed(const Batch& batch) const;  // [N,E], f32: the stream before the first layer
+  // The layers from `first` to before `last`, x being the stream before them and then after them.
+  void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
+  Tensor finish(const Tensor& x) const { return norm_->forward(x); }  // [N,E], f32
+
+  const Linear& attention_output(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].output; }
+  const LayerNorm& last_norm() const { return *norm_; }
   const std::optional<Linear>& output() const { return output_; }  // none: a bare model
 
  private:

@@ -210,8 +210,13 @@ Llama::Layer Llama::read_layer(Loading& loading, std::int64_t n, const LlamaType
   return layer;
 }
 
-Tensor Llama::attend_layer(const Layer& layer, const Batch& batch, const AttentionStep& step, const Tensor& x,
-                           const RotaryAngles& angles) const {
+void Llama::attend_layer(const Batch& batch, std::size_t n, Tensor& x, const RotaryAngles& angles) const {
+  const Layer& layer = layers_[n];
+  const AttentionStep step{.layer = static_cast<std::int64_t>(n),
+                           .heads = info_.heads,
+                           .kv_heads = info_.kv_heads,
+                           .causal = true,
+                           .window = windows_[n]};
   const std::int64_t N = x.size(0), D = info_.head_size;
   // [N,heads * D], each head normalised where there is a norm, and rotated
   const auto rotate = [&](Tensor& rows, const std::optional<RmsNorm>& norm, std::int64_t heads) {
@@ -219,34 +224,39 @@ Tensor Llama::attend_layer(const Layer& layer, const Batch& batch, const Attenti
     if (norm) rows = norm->forward(rows.view().reshape(by_heads), info_.dtype);
     RotaryEmbedding::rotate(rows.view().reshape(by_heads), angles);
   };
-  std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value}, x);
+  std::vector<Tensor> qkv =
+      Linear::forward_each({&layer.query, &layer.key, &layer.value}, layer.attention_norm.forward(x, info_.dtype));
   rotate(qkv[0], layer.query_norm, info_.heads);
   rotate(qkv[1], layer.key_norm, info_.kv_heads);
-  const Tensor context = attend(batch, step, qkv[0].view().reshape({N, info_.heads * D}),
-                                qkv[1].view().reshape({N, info_.kv_heads * D}), qkv[2]);
-  return layer.output.forward(context);
+  Tensor z = attend(batch, step, qkv[0].view().reshape({N, info_.heads * D}),
+                    qkv[1].view().reshape({N, info_.kv_heads * D}), qkv[2]);
+  batch.at(ModelPlace::z, n, z);
+  Tensor attended = layer.output.forward(z);
+  batch.at(ModelPlace::attention, n, attended);
+  add_to(x, attended);
 }
 
-Tensor Llama::forward(const Batch& batch) const {
+Tensor Llama::embed(const Batch& batch) const {
   Tensor x({std::ssize(batch.ids), info_.embedding_size});
   add_embeddings(x, words_, batch.ids);
+  return x;
+}
+
+void Llama::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
   RotaryAngles angles;
   if (rotary_) angles = rotary_->angles(batch.positions, batch.starts);
-  for (std::size_t n = 0; n < layers_.size(); ++n) {
-    const Layer& layer = layers_[n];
-    const AttentionStep step{.layer = static_cast<std::int64_t>(n),
-                             .heads = info_.heads,
-                             .kv_heads = info_.kv_heads,
-                             .causal = true,
-                             .window = windows_[n]};
-    add_to(x, attend_layer(layer, batch, step, layer.attention_norm.forward(x, info_.dtype), angles));
+  for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
+    batch.at(ModelPlace::residual, n, x);
+    attend_layer(batch, n, x, angles);
 
+    const Layer& layer = layers_[n];
     const Tensor rows = layer.norm.forward(x, info_.dtype);
     std::vector<Tensor> wide = Linear::forward_each({&layer.gate, &layer.up}, rows);
     activate(activation_, wide[0].view(), wide[1]);
-    add_to(x, layer.down.forward(wide[0]));
+    Tensor narrow = layer.down.forward(wide[0]);
+    batch.at(ModelPlace::mlp, n, narrow);
+    add_to(x, narrow);
   }
-  return norm_->forward(x);
 }
 
 }  // namespace attend::models

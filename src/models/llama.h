@@ -17,7 +17,13 @@ class Llama {
   Llama(Loading& loading, const Member& config);
 
   ModelInfo info() const { return info_; }
-  Tensor forward(const Batch& batch) const;                        // [N,E], f32
+  Tensor embed(const Batch& batch) const;  // [N,E], f32: the stream before the first layer
+  // The layers from `first` to before `last`, x being the stream before them and then after them.
+  void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
+  Tensor finish(const Tensor& x) const { return norm_->forward(x); }  // [N,E], f32
+
+  const Linear& attention_output(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].output; }
+  const RmsNorm& last_norm() const { return *norm_; }
   const std::optional<Linear>& output() const { return output_; }  // none: a bare model
 
  private:
@@ -30,8 +36,7 @@ class Llama {
   };
   Layer read_layer(Loading& loading, std::int64_t n, const LlamaType& type, const Member& config) const;
   void read_windows(const LlamaType& type, const Member& config);
-  Tensor attend_layer(const Layer& layer, const Batch& batch, const AttentionStep& step, const Tensor& x,
-                      const RotaryAngles& angles) const;
+  void attend_layer(const Batch& batch, std::size_t n, Tensor& x, const RotaryAngles& angles) const;
 
   ModelInfo info_;
   double eps_ = 0;

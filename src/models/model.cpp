@@ -5,12 +5,14 @@
 
 #include "core/message.h"
 #include "core/tensor_memory.h"
+#include "models/edits.h"
 #include "models/model.h"
 #include "models/sampling.h"
 
 namespace attend {
 
 using models::Batch;
+using models::output_of;
 
 std::string_view name_of(ModelFamily family) {
   switch (family) {
@@ -55,25 +57,9 @@ std::vector<std::int64_t> checked_starts(std::span<const std::int64_t> starts, s
   return {starts.begin(), starts.end()};
 }
 
-void check_decoder(const ModelInfo& info, const char* what) {
+void check_decoder(const ModelInfo& info, std::string_view what) {
   if (info.decoder()) return;
   fail(ErrorCode::bad_value, function, "{} need a decoder, the model is of type {}", what, info.type);
-}
-
-// Refuses encoders, and decoders without an output layer.
-template <class Family>
-const Linear& output_of(const Family& family, const ModelInfo& info, const char* what) {
-  check_decoder(info, what);
-  const Linear* output = std::visit(
-      [](const auto& of) -> const Linear* {
-        if constexpr (requires { of.output(); }) return of.output() ? &*of.output() : nullptr;
-        return nullptr;
-      },
-      family);
-  if (!output)
-    fail(ErrorCode::bad_value, function, "{} need an output layer, and the model is a bare one: no lm_head.weight",
-         what);
-  return *output;
 }
 
 void check_caches(const ModelCall& call, const Batch& batch, const ModelInfo& info) {
@@ -92,6 +78,44 @@ void check_caches(const ModelCall& call, const Batch& batch, const ModelInfo& in
 // How long the sequence was before this call.
 std::int64_t length_before(const ModelCall& call, std::int64_t sequence) {
   return call.caches.empty() ? 0 : call.caches[static_cast<std::size_t>(sequence)]->length();
+}
+
+void check_finite(const Tensor& x) {
+  const float* values = x.data<float>();
+  if (std::all_of(values, values + x.count(), [](float value) { return std::isfinite(value); })) return;
+  fail(ErrorCode::bad_value, function, "the hidden states have NaN or infinity: do the weights?");
+}
+
+// A call's edits, and then who asked to be shown what is there.
+class Shown : public models::Edits {
+ public:
+  Shown(const ModelCall& call, const Batch& batch, const ModelInfo& info)
+      : Edits(call.edits, batch, info), observe_(call.observe) {}
+  void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
+    Edits::at(place, layer, values);
+    if (observe_) observe_(place, layer, values);
+  }
+
+ private:
+  const std::function<void(ModelPlace, std::int64_t, const View&)>& observe_;
+};
+
+}  // namespace
+
+namespace models {
+
+const Linear& output_of(const Model::Parts& parts, std::string_view what) {
+  check_decoder(parts.info, what);
+  const Linear* output = std::visit(
+      [](const auto& of) -> const Linear* {
+        if constexpr (requires { of.output(); }) return of.output() ? &*of.output() : nullptr;
+        return nullptr;
+      },
+      parts.family);
+  if (!output)
+    fail(ErrorCode::bad_value, function, "{} need an output layer, and the model is a bare one: no lm_head.weight",
+         what);
+  return *output;
 }
 
 Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const ModelInfo& info) {
@@ -123,17 +147,15 @@ Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const M
   return batch;
 }
 
-void check_finite(const Tensor& x) {
-  const float* values = x.data<float>();
-  if (std::all_of(values, values + x.count(), [](float value) { return std::isfinite(value); })) return;
-  fail(ErrorCode::bad_value, function, "the hidden states have NaN or infinity: do the weights?");
-}
+}  // namespace models
 
-}  // namespace
-
-Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) const {
-  const ModelInfo& info = parts_->info;
-  Batch batch = batch_of(ids, call, info);
+Tensor ModelAccess::forward(const Model& model, std::span<const std::int64_t> ids, const ModelCall& call,
+                            models::Watcher* watcher) {
+  const ModelInfo& info = model.info();
+  Batch batch = models::batch_of(ids, call, info);
+  Shown shown(call, batch, info);
+  batch.watcher = watcher;
+  if (!call.edits.empty() || call.observe) batch.watcher = &shown;
   std::vector<std::int64_t> lengths;  // of the caches before
   if (!call.caches.empty()) {
     batch.layers.resize(static_cast<std::size_t>(info.layers));
@@ -150,7 +172,14 @@ Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) 
   }
   const MemoryReuse reuse;  // one layer's tensors are as large as the next one's
   try {
-    Tensor hidden = std::visit([&](const auto& family) { return family.forward(batch); }, parts_->family);
+    Tensor hidden = std::visit(
+        [&](const auto& family) {
+          Tensor x = family.embed(batch);
+          family.run(batch, x, 0, info.layers);
+          batch.at(ModelPlace::residual, static_cast<std::size_t>(info.layers), x);
+          return family.finish(std::move(x));
+        },
+        model.parts_->family);
     check_finite(hidden);
     for (std::size_t s = 0; s < call.caches.size(); ++s) {
       const auto own = ids.subspan(static_cast<std::size_t>(batch.starts[s]),
@@ -168,8 +197,12 @@ Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) 
   }
 }
 
+Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) const {
+  return ModelAccess::forward(*this, ids, call, nullptr);
+}
+
 Tensor Model::logits(const View& hidden) const {
-  return output_of(parts_->family, parts_->info, "logits").forward(hidden, DType::f32);
+  return output_of(*parts_, "logits").forward(hidden, DType::f32);
 }
 
 Tensor Model::embed(std::span<const std::int64_t> ids, const ModelCall& call) const {
@@ -204,12 +237,14 @@ ModelCache Model::cache(std::optional<DType> dtype) const {
 }
 
 std::vector<std::int64_t> Model::generate(std::span<const std::int64_t> ids, const GenerateOptions& options) const {
-  output_of(parts_->family, parts_->info, "generate()");
+  output_of(*parts_, "generate()");
   models::Sampler sampler(options);
   const std::vector<std::int64_t>& end = options.end ? *options.end : parts_->info.end;
   ModelCache cache = this->cache();
   ModelCache* const caches[] = {&cache};
-  const ModelCall call{.caches = caches, .recorder = options.recorder};
+  ModelCall call{.caches = caches, .recorder = options.recorder, .edits = options.edits};
+  std::vector<Edit> lasting;  // the edits of every token
+  std::ranges::copy_if(options.edits, std::back_inserter(lasting), [](const Edit& edit) { return !edit.rows; });
   std::vector<std::int64_t> made;
   std::span<const std::int64_t> given = ids;
   while (std::ssize(made) < options.max_new_tokens) {
@@ -221,6 +256,7 @@ std::vector<std::int64_t> Model::generate(std::span<const std::int64_t> ids, con
     made.push_back(next);
     if (options.on_token && !options.on_token(next)) break;
     given = {&made.back(), 1};
+    call.edits = lasting;
   }
   return made;
 }

@@ -19,4 +19,23 @@ struct Model::Parts {
   std::optional<Error> pooling;  // what embed() fails with, where the folder says that it is computed otherwise
 };
 
+// For a room that looks inside of a model.
+struct ModelAccess {
+  // Model::forward(), before a watcher's eyes.
+  static Tensor forward(const Model& model, std::span<const std::int64_t> ids, const ModelCall& call,
+                        models::Watcher* watcher);
+  static const Model::Parts& parts(const Model& model) { return *model.parts_; }
+  static std::vector<KvCache>& layers(ModelCache& cache) { return cache.layers_; }
+  static const std::vector<std::int64_t>& ids(const ModelCache& cache) { return cache.ids_; }
+};
+
+namespace models {
+
+// ids, starts, positions, types and recorder of a call, checked; without its caches and edits. Throws bad_value.
+Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const ModelInfo& info);
+// The output layer. Throws bad_value, naming `what` asked, for encoders and bare decoders.
+const Linear& output_of(const Model::Parts& parts, std::string_view what);
+
+}  // namespace models
+
 }  // namespace attend

@@ -1,0 +1,127 @@
+// What the heads and MLPs of a model do to its answer: how much of a logit each wrote, what the layers in between would
+// have answered, and what changes where heads are taken out or replaced. docs/why.md tells how to read it.
+//
+// One sequence of ids [T]. Results are f32 and the same bits for any number of threads. Functions throw bad_value for
+// what Model::forward() refuses, for tokens outside the vocabulary and positions outside the text; attribute(), lens()
+// and patch() for encoders and bare decoders, which answer with no token.
+#pragma once
+
+#ifdef ATTEND_WITHOUT_MODELS
+#error "attend was built with ATTEND_MODELS=OFF: it has no analysis.h"
+#endif
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attend/models.h"
+#include "attend/tensor.h"
+#include "attend/tokenizer.h"
+
+#pragma GCC visibility push(default)
+
+namespace attend {
+
+// The id of a text that is one token. Throws bad_value, which shows its tokens, for any other.
+std::int64_t single_token(const Tokenizer& tokenizer, std::string_view text);
+
+// ---- Why this token ----
+
+struct AttributeOptions {
+  std::optional<std::int64_t> token = {};    // whose logit is explained; none: of the likeliest
+  std::optional<std::int64_t> against = {};  // the difference to this token's logit is explained
+  std::int64_t position = -1;                // of the row whose next token it is; -1: the last
+  // What a pass over ids, or over their beginning, has filled: it is not changed, and only what it lacks is computed.
+  // It must hold these ids. Null: none.
+  const ModelCache* cache = nullptr;
+};
+
+// Direct effects (Elhage et al. 2021; Wang et al. 2022): what each part of the model wrote into the stream of that row,
+// times the direction that the last norm, its divisor held, and the output layer read the logit from. What a part does
+// through later layers is theirs. heads + mlps + embedding + bias + rounding = logit.
+struct Attribution {
+  std::int64_t token = 0;
+  std::optional<std::int64_t> against = {};
+  std::int64_t position = 0;
+  double logit = 0;      // the model's own; with `against` the difference of the two
+  Tensor heads;          // [L,H,position + 1]: of each head, by the token that it read
+  Tensor mlps;           // [L]
+  double embedding = 0;  // of the row's own token (GPT-2: and position)
+  double bias = 0;       // the attentions' output biases, the last norm's and the output layer's
+  double rounding = 0;   // bf16: what rounding leaves; f32: 0
+};
+Attribution attribute(const Model& model, std::span<const std::int64_t> ids, const AttributeOptions& options = {});
+
+// One of its parts.
+struct AttributionPart {
+  enum class Kind : std::uint8_t { head, mlp, embedding, bias, rounding };
+
+  Kind kind = Kind::head;
+  std::int64_t layer = -1, head = -1, key = -1;  // -1: it is of none
+  double value = 0;
+};
+// The `count` largest magnitudes, falling.
+std::vector<AttributionPart> strongest_parts(const Attribution& attribution, std::int64_t count);
+
+// ---- What the layers think ----
+
+// Of L layers and P positions: what the stream before each layer, and at last after all, would answer by the model's
+// last norm and output layer (nostalgebraist 2020).
+struct Lens {
+  Tensor ids;                // [L+1,P,top] i64, the likeliest next tokens, falling
+  Tensor log_probabilities;  // [L+1,P,top]
+  Tensor rank;               // [L+1,P] i64: the place, from 0, of the token that the model answers at last
+};
+// positions: rising; empty: all. top: at least 1, at most the vocabulary.
+Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const std::int64_t> positions = {},
+          std::int64_t top = 5);
+
+// ---- What if ----
+
+// A query head by layer and number.
+using Head = std::pair<std::int64_t, std::int64_t>;
+
+struct AblateOptions {
+  std::optional<std::int64_t> token = {};     // none: see rows
+  std::optional<std::int64_t> against = {};   // `logit` is the difference to this token's then
+  std::vector<std::int64_t> rows = {};        // whose answers count, rising; empty: the last one's
+  std::vector<Head> heads = {};               // all of these at once; empty: each head of the model by itself
+  Edit::Set set = Edit::Set::zero;            // what z is set to in every row: zeros, or its mean over the rows
+  std::function<void(double)> progress = {};  // told the share that is done, from 0 to 1; may throw
+};
+
+// After less before (Michel et al. 2019), means over the rows. The token of a row is options.token; without it, where
+// `rows` are given, the one that follows in the text, else the likeliest. [L,H]; with `heads` [1].
+struct Ablation {
+  Tensor logit, log_probability;
+  Tensor kl;               // KL(before, after), nats
+  Tensor cosine_distance;  // encoders, in place of the others: 1 - cosine of the mean hidden state before and after
+};
+Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options = {});
+
+struct PatchOptions {
+  enum class What : std::uint8_t { heads, residual };
+
+  What what = What::heads;
+  std::int64_t position = -1;  // the row whose next token counts; -1: the last
+  std::function<void(double)> progress = {};
+};
+
+// A pass over the corrupt ids with one activation of the pass over the clean ones, of all rows of a head's z [L,H], or
+// of the stream before a layer, and at last after all, at one token [L+1,T]: (after - corrupt) / (clean - corrupt) of
+// the difference of the two tokens' logits (Vig et al. 2020; Meng et al. 2022). Throws bad_value where the texts differ
+// in length, or the differences don't.
+struct Patching {
+  double clean = 0, corrupt = 0;  // the differences
+  Tensor recovered;
+};
+Patching patch(const Model& model, std::span<const std::int64_t> clean_ids, std::span<const std::int64_t> corrupt_ids,
+               std::int64_t token, std::int64_t against, const PatchOptions& options = {});
+
+}  // namespace attend
+
+#pragma GCC visibility pop

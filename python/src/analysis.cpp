@@ -1,0 +1,235 @@
+// Model.attribute(), lens(), ablate() and patch().
+#include "attend/analysis.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "call.h"
+#include "model.h"
+#include "text.h"
+
+namespace attend::python {
+
+namespace {
+
+// Calls progress with the share that is done; what it raises ends the call.
+std::function<void(double)> progress_of(const char* function, nb::handle progress) {
+  if (progress.is_none()) return {};
+  if (!PyCallable_Check(progress.ptr())) {
+    throw nb::type_error((std::string(function) + ": progress: expected a function, got " + repr_of(progress)).c_str());
+  }
+  return [progress](double share) {
+    std::optional<nb::gil_scoped_acquire> gil;
+    {
+      const MayAskForGil may;
+      gil.emplace();
+    }
+    progress(share);
+  };
+}
+
+Edit::Set set_of(const char* function, const std::string& set) {
+  if (set == "zero") return Edit::Set::zero;
+  if (set == "mean") return Edit::Set::mean;
+  throw Error(ErrorCode::bad_value, function, "set is '" + set + "', expected 'zero' or 'mean'");
+}
+
+// ---- attribute ----
+
+const char* name_of(AttributionPart::Kind kind) {
+  switch (kind) {
+    case AttributionPart::Kind::head:
+      return "head";
+    case AttributionPart::Kind::mlp:
+      return "mlp";
+    case AttributionPart::Kind::embedding:
+      return "embedding";
+    case AttributionPart::Kind::bias:
+      return "bias";
+    case AttributionPart::Kind::rounding:
+      return "rounding";
+  }
+  return "";
+}
+
+nb::list top(const Attribution& self, std::int64_t n) {
+  const nb::object part = nb::module_::import_("attend._analysis").attr("Part");
+  nb::list out;
+  const auto number = [](std::int64_t of) { return of < 0 ? nb::object(nb::none()) : nb::object(nb::int_(of)); };
+  for (const AttributionPart& each : call("Attribution.top", [&] { return strongest_parts(self, n); }))
+    out.append(part(name_of(each.kind), number(each.layer), number(each.head), number(each.key), each.value));
+  return out;
+}
+
+Attribution attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, std::int64_t position,
+                       nb::handle cache) {
+  constexpr const char* function = "Model.attribute";
+  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids);
+  AttributeOptions options{.token = self.read_token(function, "token", token),
+                           .against = self.read_token(function, "against", against),
+                           .position = position};
+  nb::list one;
+  if (!cache.is_none()) one.append(cache);
+  const Caches caches(function, cache.is_none() ? nb::handle(nb::none()) : nb::handle(one));
+  if (!cache.is_none()) options.cache = caches.get()[0];
+  return call(function, [&] { return attribute(self.model, given, options); });
+}
+
+constexpr const char* attribution_doc = R"(What each part of a model wrote into a logit: Model.attribute() gives it.
+
+heads [L,H,T]: of each head, by the token that it read; T = position + 1. mlps [L]; embedding; bias: the attentions' output
+biases, the last norm's and the output layer's; rounding: what bfloat16 leaves, 0 for float32. They sum to `logit`: of
+`token`, or its difference to that of `against`. Direct effects only, with the last norm's divisor held: what a part does
+through later layers is theirs.)";
+
+void bind_attribution(nb::module_& m) {
+  const auto array = [](Tensor Attribution::*member) {
+    return [member](const Attribution& self) { return to_python({}, self.*member); };
+  };
+  nb::class_<Attribution>(m, "Attribution", attribution_doc)
+      .def_prop_ro("heads", array(&Attribution::heads), nb::sig("def heads(self) -> numpy.ndarray"), "[L,H,T] float32")
+      .def_prop_ro("mlps", array(&Attribution::mlps), nb::sig("def mlps(self) -> numpy.ndarray"), "[L] float32")
+      .def_ro("embedding", &Attribution::embedding, "of the row's own token (GPT-2: and position)")
+      .def_ro("bias", &Attribution::bias, "of all biases")
+      .def_ro("rounding", &Attribution::rounding, "what bfloat16 leaves")
+      .def_ro("logit", &Attribution::logit, "the model's own, or the difference of two")
+      .def_ro("token", &Attribution::token, "whose logit it is")
+      .def_ro("against", &Attribution::against, "whose logit is taken from it, or None")
+      .def_ro("position", &Attribution::position, "of the row whose next token it is")
+      .def("top", &top, nb::arg("n") = 10, nb::sig("def top(self, n: int = 10) -> list[attend.Part]"),
+           "The n parts of the largest magnitude, falling: named tuples of kind, layer, head, key and value.")
+      .def(
+          "to_pandas",
+          [](nb::handle self) { return nb::module_::import_("attend._analysis").attr("attribution_table")(self); },
+          "A pandas.DataFrame, a row for each part: kind, layer, head, key, value; ImportError without pandas.")
+      .def("__repr__", [](const Attribution& self) {
+        return "Attribution(token=" + std::to_string(self.token) + ", logit=" + std::to_string(self.logit) + ", " +
+               std::to_string(self.heads.size(0)) + " layers, " + std::to_string(self.heads.size(1)) + " heads, " +
+               std::to_string(self.heads.size(2)) + " tokens)";
+      });
+}
+
+// ---- lens, ablate, patch ----
+
+nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::int64_t top) {
+  constexpr const char* function = "Model.lens";
+  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids);
+  std::vector<std::int64_t> at;
+  if (!positions.is_none()) at = list_of(read_integers(function, "positions", positions));
+  const Lens found = call(function, [&] { return lens(self.model, given, at, top); });
+  return nb::module_::import_("attend._analysis")
+      .attr("Lens")(to_python({}, found.ids), to_python({}, found.log_probabilities), to_python({}, found.rank));
+}
+
+std::vector<Head> read_heads(const char* function, nb::handle heads) {
+  std::vector<Head> out;
+  if (heads.is_none()) return out;
+  for (const nb::handle each : read_list(function, "heads", "a list of (layer, head)", heads))
+    out.push_back(read_two(function, "heads", "(layer, head), two whole numbers", each));
+  if (out.empty()) throw Error(ErrorCode::bad_value, function, "heads is empty: expected None, or some");
+  return out;
+}
+
+nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle rows,
+                   nb::handle heads, const std::string& set, nb::handle progress) {
+  constexpr const char* function = "Model.ablate";
+  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids);
+  AblateOptions options{.token = self.read_token(function, "token", token),
+                        .against = self.read_token(function, "against", against),
+                        .heads = read_heads(function, heads),
+                        .set = set_of(function, set),
+                        .progress = progress_of(function, progress)};
+  if (!rows.is_none()) options.rows = list_of(read_integers(function, "rows", rows));
+  const Ablation found = call(function, [&] { return ablate(self.model, given, options); });
+  const bool decoder = self.model.info().decoder(), one = !options.heads.empty();
+  const auto array = [&](const Tensor& x, bool known) -> nb::object {
+    if (!known) return nb::none();
+    return one ? nb::object(nb::float_(static_cast<double>(x.data<float>()[0]))) : to_python({}, x);
+  };
+  return nb::module_::import_("attend._analysis")
+      .attr("Ablation")(array(found.logit, decoder), array(found.log_probability, decoder), array(found.kl, decoder),
+                        array(found.cosine_distance, !decoder));
+}
+
+nb::object patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_ids, nb::handle token,
+                  nb::handle against, const std::string& what, std::int64_t position, nb::handle progress) {
+  constexpr const char* function = "Model.patch";
+  const std::vector<std::int64_t> clean = self.read_ids(function, "clean_ids", clean_ids),
+                                  corrupt = self.read_ids(function, "corrupt_ids", corrupt_ids);
+  if (what != "heads" && what != "residual")
+    throw Error(ErrorCode::bad_value, function, "what is '" + what + "', expected 'heads' or 'residual'");
+  const auto of = [&](const char* name, nb::handle given) {
+    const std::optional<std::int64_t> id = self.read_token(function, name, given);
+    if (!id) throw Error(ErrorCode::bad_value, function, std::string(name) + " is None, expected a token");
+    return *id;
+  };
+  const std::int64_t right = of("token", token), wrong = of("against", against);
+  const PatchOptions options{.what = what == "heads" ? PatchOptions::What::heads : PatchOptions::What::residual,
+                             .position = position,
+                             .progress = progress_of(function, progress)};
+  const Patching found = call(function, [&] { return patch(self.model, clean, corrupt, right, wrong, options); });
+  return nb::module_::import_("attend._analysis")
+      .attr("Patching")(to_python({}, found.recovered), found.clean, found.corrupt);
+}
+
+constexpr const char* attribute_doc =
+    R"(Why this token: what each part of the model wrote into its logit, an Attribution.
+
+ids [N], or a text where the model has its tokenizer. token: whose logit, an id, or a text that is one token; None: the
+likeliest. against: the difference to this token's logit is explained. position: of the row whose next token it is; -1: the
+last. cache: a ModelCache that holds the beginning of ids, or all; it is not changed. Raises ValueError for encoders.)";
+
+constexpr const char* lens_doc =
+    R"(What the layers think: the tokens that the stream before each layer, and at last, would answer.
+
+The model's own last norm and output layer read it. positions: rising; None: all. Gives ids and log_probabilities
+[L+1,P,top], and rank [L+1,P], the place, from 0, of the token that the model answers at last. ValueError for encoders.)";
+
+constexpr const char* ablate_doc = R"(What changes where heads are taken out: after less before.
+
+Of each head of the model by itself: logit, log_probability and kl [L,H]; with heads=[(layer, head), ...] of all these at
+once, three numbers. set: their z in every row becomes "zero", or its "mean" over the rows. rows: whose answers count, the
+mean of them; None: the last one's. token: whose logit; None: with rows the token that follows each in the text, else the
+likeliest. One head may hide behind another: what neither changes alone, both together may. Encoders: cosine_distance, 1 -
+cosine of the mean hidden state before and after, in place of the others. progress is called with the share done.)";
+
+constexpr const char* patch_doc =
+    R"(How much of the clean text's answer comes back where the corrupt text's pass is given one activation of it.
+
+(after - corrupt) / (clean - corrupt) of the difference of the logits of token and against, at position. what: "heads", each
+head's z in all rows [L,H]; "residual", the stream before each layer, and at last after all, at each token [L+1,T]. Gives
+recovered, clean and corrupt. The texts are of one length, or it raises ValueError; so it does where both answer alike.)";
+
+}  // namespace
+
+void bind_analysis(nb::module_& m, nb::class_<Loaded>& model) {
+  bind_attribution(m);
+  model
+      .def("attribute", &attribute_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
+           nb::arg("position") = -1, nb::arg("cache") = nb::none(),
+           nb::sig("def attribute(self, ids: Any, token: int | str | None = None, against: int | str | None = None, "
+                   "position: int = -1, cache: ModelCache | None = None) -> Attribution"),
+           attribute_doc)
+      .def("lens", &lens_, nb::arg("ids"), nb::arg("positions") = nb::none(), nb::arg("top") = 5,
+           nb::sig("def lens(self, ids: Any, positions: Any = None, top: int = 5) -> attend.Lens"), lens_doc)
+      .def("ablate", &ablate_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
+           nb::arg("rows") = nb::none(), nb::arg("heads") = nb::none(), nb::arg("set") = "zero",
+           nb::arg("progress") = nb::none(),
+           nb::sig("def ablate(self, ids: Any, token: int | str | None = None, against: int | str | None = None, rows: "
+                   "Any = None, heads: Sequence[tuple[int, int]] | None = None, set: Literal['zero', 'mean'] = 'zero', "
+                   "progress: Callable[[float], object] | None = None) -> attend.Ablation"),
+           ablate_doc)
+      .def("patch", &patch_, nb::arg("clean_ids"), nb::arg("corrupt_ids"), nb::arg("token"), nb::arg("against"),
+           nb::arg("what") = "heads", nb::arg("position") = -1, nb::arg("progress") = nb::none(),
+           nb::sig("def patch(self, clean_ids: Any, corrupt_ids: Any, token: int | str, against: int | str, what: "
+                   "Literal['heads', 'residual'] = 'heads', position: int = -1, progress: Callable[[float], object] | "
+                   "None = None) -> attend.Patching"),
+           patch_doc);
+}
+
+}  // namespace attend::python

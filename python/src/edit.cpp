@@ -1,0 +1,86 @@
+// attend.Edit.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <string>
+
+#include "call.h"
+#include "model.h"
+#include "text.h"
+
+namespace attend::python {
+
+namespace {
+
+ModelPlace place_of(const std::string& at) {
+  for (const ModelPlace place : {ModelPlace::residual, ModelPlace::z, ModelPlace::attention, ModelPlace::mlp})
+    if (name_of(place) == at) return place;
+  throw Error(ErrorCode::bad_value, "Edit", "at is '" + at + "', expected 'residual', 'z', 'attention' or 'mlp'");
+}
+
+Edit::Set set_of(nb::handle set) {
+  if (!nb::isinstance<nb::str>(set)) return Edit::Set::values;
+  const std::string name = text_of(set);
+  if (name == "zero") return Edit::Set::zero;
+  if (name == "mean") return Edit::Set::mean;
+  throw Error(ErrorCode::bad_value, "Edit", "set is '" + name + "', expected 'zero', 'mean' or an array");
+}
+
+GivenEdit make(std::int64_t layer, std::optional<std::int64_t> head, const std::string& at, nb::handle rows,
+               nb::object set) {
+  GivenEdit given{.edit = {.layer = layer, .at = place_of(at), .head = head, .set = set_of(set)}, .set = set};
+  if (!rows.is_none()) given.edit.rows = list_of(read_integers("Edit", "rows", rows));
+  return given;
+}
+
+std::string describe(const GivenEdit& self) {
+  const Edit& edit = self.edit;
+  std::string out = "Edit(layer=" + std::to_string(edit.layer);
+  if (edit.head) out += ", head=" + std::to_string(*edit.head);
+  out += ", at='" + std::string(name_of(edit.at)) + "'";
+  if (edit.rows) out += ", " + std::to_string(edit.rows->size()) + " rows";
+  return out + ", set=" + (edit.set == Edit::Set::values ? "an array" : repr_of(self.set)) + ")";
+}
+
+constexpr const char* doc =
+    R"(Something else where a model's pass computed one thing: edits=[...] of Model.forward() and others.
+
+layer counts from 0. at: "z", the heads' outputs before the output projection, of one head [rows,Dv] or, with head None, of
+all side by side [rows,H*Dv]; "attention" or "mlp", what the layer's attention or MLP adds to the stream [rows,E]; "residual",
+the stream before the layer [rows,E]. rows: of the call's ids, rising; None: all. set: "zero"; "mean", over the rows
+edited of each sequence; or an array with a row for each row.
+
+A place that the model does not have, and an array of another shape, are a ValueError of the call that it is given to.)";
+
+}  // namespace
+
+Edits::Edits(const char* function, nb::handle edits) {
+  if (edits.is_none()) return;
+  held_ = read_list(function, "edits", "a list of Edit", edits);
+  for (const nb::handle each : held_) {
+    GivenEdit* given = nullptr;
+    if (!nb::try_cast(each, given) || given == nullptr) {
+      throw nb::type_error((std::string(function) + ": edits[" + std::to_string(edits_.size()) +
+                            "]: expected an Edit, got " + repr_of(each))
+                               .c_str());
+    }
+    edits_.push_back(given->edit);
+    if (given->edit.set == Edit::Set::values)
+      edits_.back().values = values_.emplace_back(function, "an edit's set", given->set).view();
+  }
+}
+
+void bind_edit(nb::module_& m) {
+  nb::class_<GivenEdit>(m, "Edit", doc)
+      .def(
+          "__init__",
+          [](GivenEdit* self, std::int64_t layer, std::optional<std::int64_t> head, const std::string& at,
+             nb::handle rows, nb::object set) { new (self) GivenEdit(make(layer, head, at, rows, std::move(set))); },
+          nb::arg("layer"), nb::arg("head") = nb::none(), nb::arg("at") = "z", nb::arg("rows") = nb::none(),
+          nb::arg("set") = "zero",
+          nb::sig("def __init__(self, layer: int, head: int | None = None, at: Literal['z', 'attention', 'mlp', "
+                  "'residual'] = 'z', rows: Any = None, set: Any = 'zero') -> None"))
+      .def("__repr__", &describe);
+}
+
+}  // namespace attend::python

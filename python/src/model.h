@@ -1,0 +1,90 @@
+// attend.Model and what its calls are given, for the files that bind it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "array.h"
+#include "attend/models.h"
+
+namespace attend::python {
+
+std::span<const std::int64_t> numbers_of(const Tensor& integers);
+std::vector<std::int64_t> list_of(const Tensor& integers);
+
+// `busy`: a call computes with it, on another thread where it is seen.
+struct SequenceCache {
+  ModelCache cache;
+  bool busy = false;
+};
+
+// The caches of one call, which no other call may have meanwhile.
+class Caches {
+ public:
+  Caches(const char* function, nb::handle caches);
+  ~Caches() { release(); }
+  Caches(const Caches&) = delete;
+  Caches& operator=(const Caches&) = delete;
+
+  std::span<ModelCache* const> get() const { return taken_; }
+
+ private:
+  void release();
+
+  nb::list held_;
+  std::vector<SequenceCache*> caches_;
+  std::vector<ModelCache*> taken_;  // those of the first of caches_
+};
+
+// attend.Edit, as it was given.
+struct GivenEdit {
+  Edit edit;
+  nb::object set;  // "zero", "mean" or an array
+};
+
+// The edits of one call, and what they read.
+class Edits {
+ public:
+  Edits(const char* function, nb::handle edits);
+  std::span<const Edit> get() const { return edits_; }
+
+ private:
+  nb::list held_;
+  std::deque<Array> values_;
+  std::vector<Edit> edits_;
+};
+
+// attend.Model: of which folder or file, and the tokenizer beside it once something asked for it.
+struct Loaded {
+  Model model;
+  std::string name;
+  std::string path;
+  mutable std::shared_ptr<const Tokenizer> known_tokenizer = {};
+
+  const Tokenizer& tokenizer(const char* function) const;
+  // A text's ids, or the ids themselves, [N].
+  std::vector<std::int64_t> read_ids(const char* function, const char* argument, nb::handle ids) const;
+  // A text that is one token, an id, or None.
+  std::optional<std::int64_t> read_token(const char* function, const char* argument, nb::handle token) const;
+
+  nb::object forward(nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches, nb::handle edits) const;
+  nb::object logits(nb::handle hidden) const;
+  nb::object embed(nb::handle ids, nb::handle starts, nb::handle types, nb::handle edits) const;
+  SequenceCache cache(nb::handle dtype) const;
+  nb::object generate(nb::handle ids, std::int64_t max_new_tokens, double temperature, std::int64_t top_k, double top_p,
+                      std::uint64_t seed, nb::handle end, nb::handle on_token, nb::handle edits) const;
+  nb::object record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top, nb::handle map,
+                    nb::handle keep, std::int64_t budget, nb::handle edits) const;
+};
+
+void bind_edit(nb::module_& module);
+void bind_analysis(nb::module_& module, nb::class_<Loaded>& model);
+
+}  // namespace attend::python

@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "analysis/answers.h"
+#include "analysis/stream.h"
+#include "attend/analysis.h"
+#include "core/message.h"
+#include "core/parallel.h"
+
+namespace attend {
+
+namespace {
+
+constexpr const char* function = "ablate";
+
+std::vector<std::int64_t> checked_rows(const AblateOptions& options, std::int64_t count, const ModelInfo& info) {
+  if (!info.decoder()) {
+    if (options.token || options.against || !options.rows.empty())
+      fail(ErrorCode::bad_value, function, "token, against and rows are of decoders, the model is of type {}",
+           info.type);
+    std::vector<std::int64_t> all(static_cast<std::size_t>(count));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+  analysis::check_positions(function, "rows", options.rows, count);
+  if (options.token) analysis::check_token(function, "token", *options.token, info);
+  if (options.against) analysis::check_token(function, "against", *options.against, info);
+  if (options.rows.empty()) return {count - 1};
+  if (!options.token && options.rows.back() == count - 1)
+    fail(ErrorCode::bad_value, function, "rows has {}, after which no token follows: give token", count - 1);
+  return options.rows;
+}
+
+void check_heads(const AblateOptions& options, const ModelInfo& info) {
+  if (options.set == Edit::Set::values) fail(ErrorCode::bad_value, function, "set is values, expected zero or mean");
+  for (const auto& [layer, head] : options.heads) {
+    if (layer < 0 || layer >= info.layers || head < 0 || head >= info.heads)
+      fail(ErrorCode::bad_value, function, "head {}.{}, expected layers 0 to {} and heads 0 to {}", layer, head,
+           info.layers - 1, info.heads - 1);
+  }
+}
+
+struct Effect {
+  double logit = 0, log_probability = 0, kl = 0, cosine_distance = 0;
+};
+
+// What a text's passes come to, each beside the one that nothing was done to.
+class Comparison {
+ public:
+  Comparison(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options)
+      : model_(model), ids_(ids), options_(options), rows(checked_rows(options, std::ssize(ids), model.info())) {
+    if (model.info().decoder()) output_ = &models::output_of(ModelAccess::parts(model), "ablate()");
+  }
+
+  void set_before(Tensor hidden) { before_ = std::move(hidden); }  // [P,E]
+  // after [copies * P,E]
+  std::vector<Effect> effects(const Tensor& after) const {
+    std::vector<Effect> out(static_cast<std::size_t>(after.size(0) / std::ssize(rows)));
+    if (!output_) {
+      for (std::size_t copy = 0; copy < out.size(); ++copy) out[copy].cosine_distance = distance(after, copy);
+      return out;
+    }
+    for (std::size_t p = 0; p < rows.size(); ++p) add_row(p, after, out);
+    const auto count = static_cast<double>(rows.size());
+    for (Effect& each : out) each.logit /= count, each.log_probability /= count, each.kl /= count;
+    return out;
+  }
+
+ private:
+  // Row p of all copies, and before them what it was: one product with the output layer.
+  void add_row(std::size_t p, const Tensor& after, std::vector<Effect>& out) const {
+    const std::int64_t P = std::ssize(rows), copies = std::ssize(out), E = after.size(1), V = output_->out_size();
+    Tensor hidden = Tensor::uninitialized({copies + 1, E}, DType::f32);
+    const auto place = static_cast<std::int64_t>(p);
+    hidden.view().slice(0, 0, 1).copy_from(before_.view().slice(0, place, place + 1));
+    hidden.view().slice(0, 1, copies + 1).copy_from(after.view().slice(0, place, after.size(0), P));
+    const Tensor logits = output_->forward(hidden, DType::f32);
+    const auto row = [&](std::int64_t n) {
+      return std::span<const float>{logits.data<float>() + n * V, static_cast<std::size_t>(V)};
+    };
+    const std::span<const float> was = row(0);
+    const double sum = analysis::log_sum(was);
+    std::vector<float> share(was.size());
+    std::ranges::transform(was, share.begin(), [&](float z) { return std::exp(z - static_cast<float>(sum)); });
+    const std::int64_t token = token_of(p, was);
+    parallel_for(copies, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n) {
+        const std::span<const float> is = row(n + 1);
+        const double moved = analysis::log_sum(is) - sum;
+        double lost = 0;
+        for (std::size_t v = 0; v < is.size(); ++v)
+          lost += static_cast<double>(share[v]) * (static_cast<double>(was[v]) - static_cast<double>(is[v]));
+        const auto change = [&](std::int64_t of) {
+          return static_cast<double>(is[static_cast<std::size_t>(of)]) -
+                 static_cast<double>(was[static_cast<std::size_t>(of)]);
+        };
+        Effect& effect = out[static_cast<std::size_t>(n)];
+        effect.logit += change(token) - (options_.against ? change(*options_.against) : 0);
+        effect.log_probability += change(token) - moved;
+        effect.kl += std::max(0.0, lost + moved);
+      }
+    });
+  }
+
+  std::int64_t token_of(std::size_t p, std::span<const float> was) const {
+    if (options_.token) return *options_.token;
+    return options_.rows.empty() ? analysis::likeliest(was) : ids_[static_cast<std::size_t>(rows[p]) + 1];
+  }
+
+  // 1 - cosine of the mean hidden states.
+  double distance(const Tensor& after, std::size_t copy) const {
+    const std::int64_t P = std::ssize(rows), E = after.size(1);
+    const float* is = after.data<float>() + static_cast<std::int64_t>(copy) * P * E;
+    double product = 0, first = 0, second = 0;
+    for (std::int64_t e = 0; e < E; ++e) {
+      double a = 0, b = 0;
+      for (std::int64_t p = 0; p < P; ++p)
+        a += static_cast<double>(before_.data<float>()[p * E + e]), b += static_cast<double>(is[p * E + e]);
+      product += a * b, first += a * a, second += b * b;
+    }
+    const double lengths = std::sqrt(first * second);
+    return lengths > 0 ? std::max(0.0, 1 - product / lengths) : 0;
+  }
+
+  const Model& model_;
+  std::span<const std::int64_t> ids_;
+  const AblateOptions& options_;
+  const Linear* output_ = nullptr;
+  Tensor before_;
+
+ public:
+  const std::vector<std::int64_t> rows;
+};
+
+Ablation make_result(const Dims& shape, std::span<const Effect> effects, bool decoder) {
+  const auto tensor = [&](double Effect::*member) {
+    Tensor out(shape);
+    std::ranges::transform(effects, out.data<float>(),
+                           [&](const Effect& of) { return static_cast<float>(of.*member); });
+    return out;
+  };
+  Ablation out;
+  if (!decoder) {
+    out.cosine_distance = tensor(&Effect::cosine_distance);
+    return out;
+  }
+  out.logit = tensor(&Effect::logit), out.log_probability = tensor(&Effect::log_probability);
+  out.kl = tensor(&Effect::kl);
+  return out;
+}
+
+Edit edit_of(const Head& head, Edit::Set set, std::vector<std::int64_t> rows) {
+  return {.layer = head.first, .head = head.second, .rows = std::move(rows), .set = set};
+}
+
+}  // namespace
+
+Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options) {
+  const ModelInfo& info = model.info();
+  check_heads(options, info);
+  analysis::Stream stream(model, ids);
+  Comparison comparison(model, ids, options);
+  comparison.set_before(stream.rest(comparison.rows));
+  std::vector<Effect> effects;
+
+  if (!options.heads.empty()) {
+    std::vector<Edit> edits;
+    edits.reserve(options.heads.size());
+    for (const Head& head : options.heads) edits.push_back(edit_of(head, options.set, stream.rows_of_copy(0)));
+    return make_result({1}, comparison.effects(stream.branch(1, edits, comparison.rows)), info.decoder());
+  }
+  analysis::LayerProgress progress(info.layers, options.progress);
+  for (std::int64_t layer = 0; layer < info.layers; ++layer) {
+    for (std::int64_t first = 0; first < info.heads; first += stream.together()) {
+      const std::int64_t last = std::min(first + stream.together(), info.heads);
+      std::vector<Edit> edits;
+      edits.reserve(static_cast<std::size_t>(last - first));
+      for (std::int64_t head = first; head < last; ++head)
+        edits.push_back(edit_of({layer, head}, options.set, stream.rows_of_copy(head - first)));
+      const auto found = comparison.effects(stream.branch(last - first, edits, comparison.rows));
+      effects.insert(effects.end(), found.begin(), found.end());
+      progress.tell(layer, static_cast<double>(last) / static_cast<double>(info.heads));
+    }
+    stream.advance();
+  }
+  return make_result({info.layers, info.heads}, effects, info.decoder());
+}
+
+}  // namespace attend

@@ -1,0 +1,93 @@
+#include "analysis/answers.h"
+
+#include "attend/analysis.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/message.h"
+#include "core/parallel.h"
+#include "io/file.h"
+
+namespace attend {
+
+std::int64_t single_token(const Tokenizer& tokenizer, std::string_view text) {
+  const std::vector<std::int64_t> ids = tokenizer.encode(text, false).ids;
+  if (ids.size() == 1) return ids[0];
+  std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
+  for (const std::int64_t id : ids) tokens.push_back(quote(tokenizer.token(id)));
+  fail(ErrorCode::bad_value, "single_token", "{} is {} tokens, expected one: {}", quote(text), ids.size(),
+       fmt::join(tokens, ", "));
+}
+
+}  // namespace attend
+
+namespace attend::analysis {
+
+namespace {
+
+constexpr std::int64_t bytes_at_once = std::int64_t{16} << 20;
+
+}  // namespace
+
+Tensor finished(const Model::Parts& parts, Tensor x) {
+  return std::visit([&](const auto& family) { return family.finish(std::move(x)); }, parts.family);
+}
+
+Tensor rows_of(const View& x, std::span<const std::int64_t> rows) {
+  Tensor out = Tensor::uninitialized({std::ssize(rows), x.size(1)}, DType::f32);
+  for (std::int64_t n = 0; n < out.size(0); ++n) {
+    const std::int64_t row = rows[static_cast<std::size_t>(n)];
+    out.view().slice(0, n, n + 1).copy_from(x.slice(0, row, row + 1));
+  }
+  return out;
+}
+
+double log_sum(std::span<const float> logits) {
+  const float most = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += static_cast<double>(std::exp(logit - most));
+  return static_cast<double>(most) + std::log(sum);
+}
+
+std::int64_t likeliest(std::span<const float> logits) {
+  return std::ranges::max_element(logits) - logits.begin();
+}
+
+std::int64_t checked_position(std::string_view function, std::int64_t position, std::int64_t count) {
+  if (position < -count || position >= count)
+    fail(ErrorCode::bad_value, function, "position is {}, expected {} to {}", position, -count, count - 1);
+  return position < 0 ? position + count : position;
+}
+
+void check_token(std::string_view function, std::string_view name, std::int64_t token, const ModelInfo& info) {
+  if (token < 0 || token >= info.vocabulary)
+    fail(ErrorCode::bad_value, function, "{} is {}, expected 0 to {}", name, token, info.vocabulary - 1);
+}
+
+void check_positions(std::string_view function, std::string_view name, std::span<const std::int64_t> positions,
+                     std::int64_t count) {
+  for (std::size_t n = 0; n < positions.size(); ++n) {
+    if (positions[n] < 0 || positions[n] >= count)
+      fail(ErrorCode::bad_value, function, "{}[{}] is {}, expected 0 to {}", name, n, positions[n], count - 1);
+    if (n > 0 && positions[n] <= positions[n - 1])
+      fail(ErrorCode::bad_value, function, "{} must rise, and {} follows {}", name, positions[n], positions[n - 1]);
+  }
+}
+
+void for_each_answer(const Linear& output, const Tensor& hidden,
+                     const std::function<void(std::int64_t, std::span<const float>)>& body) {
+  const std::int64_t V = output.out_size();
+  const std::int64_t together = std::max<std::int64_t>(1, bytes_at_once / (4 * V));
+  for (std::int64_t first = 0; first < hidden.size(0); first += together) {
+    const std::int64_t last = std::min(first + together, hidden.size(0));
+    const Tensor logits = output.forward(hidden.view().slice(0, first, last), DType::f32);
+    parallel_for(last - first, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n)
+        body(first + n, {logits.data<float>() + n * V, static_cast<std::size_t>(V)});
+    });
+  }
+}
+
+}  // namespace attend::analysis

@@ -1,0 +1,37 @@
+// What a decoder answers, row by row.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "attend/models.h"
+#include "models/model.h"
+
+namespace attend::analysis {
+
+// The family's last norm of x [R,E] -> [R,E], f32.
+Tensor finished(const Model::Parts& parts, Tensor x);
+
+// Rows of x [N,E], f32, as a tensor of their own.
+Tensor rows_of(const View& x, std::span<const std::int64_t> rows);
+
+// A row's logits as probabilities: log_probability = logit - log_sum.
+double log_sum(std::span<const float> logits);
+// The likeliest; of equal ones the first.
+std::int64_t likeliest(std::span<const float> logits);
+
+// -1 is the last one. Throws bad_value.
+std::int64_t checked_position(std::string_view function, std::int64_t position, std::int64_t count);
+void check_token(std::string_view function, std::string_view name, std::int64_t token, const ModelInfo& info);
+// Rising, and within the text.
+void check_positions(std::string_view function, std::string_view name, std::span<const std::int64_t> positions,
+                     std::int64_t count);
+
+// Calls body(row, logits) for each row of hidden [R,E], several threads, with memory for some rows at a time.
+void for_each_answer(const Linear& output, const Tensor& hidden,
+                     const std::function<void(std::int64_t, std::span<const float>)>& body);
+
+}  // namespace attend::analysis

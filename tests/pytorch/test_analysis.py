@@ -1,0 +1,462 @@
+"""Edits, attribute(), lens(), ablate() and patch() beside the same through hooks on Transformers' eager modules."""
+
+import contextlib
+import itertools
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import torch
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
+
+from tiny_models import CASES, DECODERS, TOLERANCE, Both, far, hidden_of
+
+import attend
+
+ANSWERING = [name for name in DECODERS if "bare" not in name]
+LENGTH = 11
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    opened = {}
+
+    def get(name, dtype=torch.float32):
+        if (name, dtype) not in opened:
+            opened[name, dtype] = Both(tmp_path_factory.mktemp("model"), CASES[name], dtype)
+        return opened[name, dtype]
+
+    return get
+
+
+class Places:
+    """Where Transformers' modules of a layer compute what attend calls z, attention, mlp and residual."""
+
+    def __init__(self, model):
+        base = self.base = model.base_model
+        if hasattr(base, "h"):
+            self.layers, names = base.h, ("attn.c_proj", "mlp.c_proj")
+        elif hasattr(base, "encoder"):
+            self.layers, names = base.encoder.layer, ("attention.output.dense", "output.dense")
+        elif hasattr(base, "transformer"):
+            self.layers, names = base.transformer.layer, ("attention.out_lin", "ffn.lin2")
+        else:
+            self.layers, names = base.layers, ("self_attn.o_proj", "mlp.down_proj")
+        self.projections = [layer.get_submodule(names[0]) for layer in self.layers]
+        self.mlps = [layer.get_submodule(names[1]) for layer in self.layers]
+        self.norm = next((norm for norm in (getattr(base, "ln_f", None), getattr(base, "norm", None)) if norm is not None), None)
+
+    @contextlib.contextmanager
+    def changed(self, layer, at, change):
+        """change(values [N,...]) gives what stands at the place instead; None: what stood there."""
+        def before(module, args, kwargs):
+            values = args[0] if args else kwargs["hidden_states"]
+            new = change(values[0].clone())
+            if new is not None:
+                return (new[None], *args[1:]), kwargs
+            return None
+
+        def after(module, args, output):
+            new = change(output[0].clone())
+            return None if new is None else new[None]
+
+        if at in ("z", "residual"):
+            module = self.projections[layer] if at == "z" else self.layers[layer] if layer < len(self.layers) else self.norm
+            handle = module.register_forward_pre_hook(before, with_kwargs=True)
+        else:
+            handle = (self.projections if at == "attention" else self.mlps)[layer].register_forward_hook(after)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def seen(self, layer, at, run):
+        kept = []
+        with self.changed(layer, at, lambda values: kept.append(values.double())):
+            run()
+        return kept[0]
+
+
+def columns_of(info, at, head):
+    """The columns of a place that an edit is of."""
+    return slice(None) if at != "z" or head is None else slice(head * info.head_size, (head + 1) * info.head_size)
+
+
+def edited(values, rows, columns, to):
+    """values [N,columns] with something else in some rows and columns: zeros, the mean of the rows, or given numbers."""
+    part = values[:, columns]  # a view
+    rows = list(range(len(values))) if rows is None else rows
+    if isinstance(to, str):
+        to = part[rows].double().mean(0) if to == "mean" else 0.0
+    part[rows] = torch.as_tensor(to, dtype=values.dtype)
+    return values
+
+
+# ---- Edits ----
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_edit_is_what_a_hook_does(both, name):
+    """Of every place and head; the cases take turns with what is set, and in which rows."""
+    pair = both(name)
+    info, places = pair.ours.info, Places(pair.theirs)
+    ids, types = pair.ids(LENGTH)
+    random, plain = np.random.default_rng(0), hidden_of(pair.theirs, ids, types)
+    turns = itertools.cycle(itertools.product((None, [0, 3, 4], [LENGTH - 1]), ("zero", "mean", "values")))
+    turns = itertools.islice(turns, list(CASES).index(name) % 9, None)
+    for at, head in [("residual", None), ("attention", None), ("mlp", None), ("z", None), *(("z", head) for head in range(info.heads))]:
+        rows, to = next(turns)
+        layer, columns = int(random.integers(info.layers)), columns_of(info, at, head)
+        width = {"z": info.head_size if head is not None else info.heads * info.head_size}.get(at, info.embedding_size)
+        if to == "values":
+            to = random.normal(size=(LENGTH if rows is None else len(rows), width)).astype(np.float32)
+        with places.changed(layer, at, lambda values: edited(values, rows, columns, to)):
+            expected = hidden_of(pair.theirs, ids, types).double().numpy()
+        got = pair.ours.forward(ids, types=types, edits=[attend.Edit(layer, head, at, rows, to)])
+        assert np.abs(got - expected).max() <= TOLERANCE * np.abs(expected).max(), (at, layer, head, rows)
+        if isinstance(to, np.ndarray) and (rows is None or LENGTH - 1 in rows):
+            assert far(got, plain) > 100 * TOLERANCE  # it was something
+
+
+def test_edits_of_several_sequences_and_of_a_generation(both):
+    pair = both("llama")
+    ids, _ = pair.ids(LENGTH)
+    alone = [pair.ours.forward(part, edits=[attend.Edit(1, 2, set="mean")]) for part in (ids[:4], ids[4:])]
+    together = pair.ours.forward(ids, starts=[0, 4, LENGTH], edits=[attend.Edit(1, 2, set="mean")])
+    assert np.array_equal(np.concatenate(alone), together)
+
+    places = Places(pair.theirs)
+    for rows in (None, [2, 3]):
+        def cut(values):
+            if rows is None or len(values) > 1:  # the prompt
+                values[rows if rows else slice(None), :8] = 0
+            return values
+        with places.changed(1, "z", cut), torch.inference_mode():
+            expected = pair.theirs.generate(torch.from_numpy(ids)[None], max_new_tokens=12, do_sample=False)[0, LENGTH:]
+        got = pair.ours.generate(ids, max_new_tokens=12, edits=[attend.Edit(1, 0, rows=rows)])
+        assert got.tolist() == expected.tolist()
+    recorded = pair.ours.record(ids, edits=[attend.Edit(0, at="attention"), attend.Edit(0, at="mlp")], keep="qk")
+    plain = pair.ours.record(ids, keep="qk")
+    assert np.array_equal(recorded["0.self"].weights(0), plain["0.self"].weights(0))
+    assert not np.array_equal(recorded["1.self"].weights(0), plain["1.self"].weights(0))
+
+
+def test_edits_that_name_no_place(both):
+    model = both("llama").ours
+    for edit, words in [(attend.Edit(3), "an edit of layer 3, expected 0 to 2"), (attend.Edit(0, 4), "an edit of head 4, expected 0 to 3"),
+                        (attend.Edit(0, 1, "mlp"), "an edit of head 1 at mlp: heads are apart at z alone"),
+                        (attend.Edit(0, rows=[5]), "an edit of row 5, expected 0 to 4"),
+                        (attend.Edit(0, rows=[2, 2]), "the rows of an edit must rise, and 2 follows 2"),
+                        (attend.Edit(0, 1, set=np.zeros((5, 9), np.float32)), r"values of shape \[5,9\], expected \[5,8\]"),
+                        (attend.Edit(0, set=np.zeros((5, 32), np.int64)), "expected floating point")]:
+        with pytest.raises((ValueError, TypeError), match=words):
+            model.forward([1, 2, 3, 4, 5], edits=[edit])
+    cache = model.cache()
+    model.forward([1, 2], caches=[cache], edits=[attend.Edit(0, set="mean")])
+    with pytest.raises(ValueError, match="a step over a cache has one row"):
+        model.forward([3], caches=[cache], edits=[attend.Edit(0, set="mean")])
+    assert len(cache) == 2
+    with pytest.raises(ValueError, match="at is 'q', expected 'residual', 'z', 'attention' or 'mlp'"):
+        attend.Edit(0, at="q")
+    with pytest.raises(TypeError, match=r"edits\[0\]: expected an Edit, got 3"):
+        model.forward([1], edits=[3])
+
+
+# ---- Why this token ----
+
+class Direct:
+    """The parts of a logit by Transformers' own weights and activations, in float64, each part through the frozen norm by itself."""
+
+    def __init__(self, pair, ids, position):
+        model, info, self.places = pair.theirs, pair.ours.info, Places(pair.theirs)
+        self.model, self.position = model, position
+        inputs = {"input_ids": torch.from_numpy(ids)[None]}
+
+        def run():
+            with torch.inference_mode():
+                return model(**inputs, output_attentions=True)
+
+        out = run()
+        self.logits = out.logits[0, position].double().numpy()
+        seen = lambda layer, at: self.places.seen(layer, at, run)[position]
+        last, norm = seen(info.layers, "residual"), self.places.norm
+        self.centred = isinstance(norm, torch.nn.LayerNorm)
+        eps = norm.eps if self.centred else norm.variance_epsilon
+        self.divisor = torch.sqrt((last - last.mean() if self.centred else last).square().mean() + eps)
+        self.embedding, self.mlps = seen(0, "residual"), [seen(layer, "mlp") for layer in range(info.layers)]
+        self.heads, self.biases = [], []
+        for layer, projection in enumerate(self.places.projections):
+            values = self.values(layer, run, info)[: position + 1]  # [T,Hkv,Dv]
+            values = values.repeat_interleave(info.heads // info.kv_heads, 1)
+            weight = projection.weight.T if isinstance(projection, torch.nn.Linear) else projection.weight  # [H*Dv,E]
+            weight = weight.detach().double().reshape(info.heads, -1, info.embedding_size)
+            weights = out.attentions[layer][0, :, position, : position + 1].double()
+            self.heads.append(torch.einsum("hj,jhd,hde->hje", weights, values, weight))
+            if projection.bias is not None:
+                self.biases.append(projection.bias.detach().double())
+
+    def values(self, layer, run, info):
+        kept = []
+        block = self.places.layers[layer]
+        module = block.attn.c_attn if hasattr(block, "attn") else block.self_attn.v_proj
+        handle = module.register_forward_hook(lambda module, args, output: kept.append(output[0].double()))
+        run()
+        handle.remove()
+        return kept[0][:, -info.kv_heads * info.head_size:].reshape(len(kept[0]), info.kv_heads, info.head_size)
+
+    def read(self, part, token, against):
+        """What a part [...,E] of the stream adds to the logit."""
+        head = self.model.lm_head.weight.detach().double()
+        row = head[token] - (0 if against is None else head[against])
+        part = part - part.mean(-1, keepdim=True) if self.centred else part
+        return (part / self.divisor * self.places.norm.weight.detach().double() @ row).numpy()
+
+    def bias(self, token, against):
+        total = sum((self.read(bias, token, against) for bias in self.biases), np.float64(0))
+        if getattr(self.places.norm, "bias", None) is not None:
+            head = self.model.lm_head.weight.detach().double()
+            row = head[token] - (0 if against is None else head[against])
+            total = total + (self.places.norm.bias.detach().double() @ row).numpy()
+        return total
+
+
+@pytest.mark.parametrize("name", ANSWERING)
+def test_attribution_is_that_of_transformers_part_by_part(both, name):
+    pair = both(name)
+    ids, _ = pair.ids(LENGTH)
+    for position, token, against in [(-1, None, None), (LENGTH - 1, 7, 12), (0, 7, None), (5, 3, 9)]:
+        got = pair.ours.attribute(ids, token, against, position)
+        direct = Direct(pair, ids, position % LENGTH)
+        assert got.token == (direct.logits.argmax() if token is None else token) and got.against == against
+        heads = np.stack([direct.read(part, got.token, against) for part in direct.heads])
+        mlps = np.stack([direct.read(part, got.token, against) for part in direct.mlps])
+        size = np.abs(heads).sum() + np.abs(mlps).sum()
+        assert got.heads.shape == heads.shape == (3, 4, position % LENGTH + 1)
+        assert np.abs(got.heads - heads).max() <= 1e-5 * size and np.abs(got.mlps - mlps).max() <= 1e-5 * size
+        assert abs(got.embedding - direct.read(direct.embedding, got.token, against)) <= 1e-5 * size
+        assert abs(got.bias - direct.bias(got.token, against)) <= 1e-5 * size
+        logit = direct.logits[got.token] - (0 if against is None else direct.logits[against])
+        assert abs(got.logit - logit) <= 1e-4 * size
+        assert np.abs(heads).max() > 1e-3 and np.abs(mlps).max() > 1e-3
+
+
+def parts_of(attribution):
+    return np.concatenate([attribution.heads.ravel(), attribution.mlps, [attribution.embedding, attribution.bias]]).astype(np.float64)
+
+
+@pytest.mark.parametrize("name", ANSWERING)
+def test_the_parts_sum_to_the_logit(both, name):
+    pair = both(name)
+    ids, _ = pair.ids(40)
+    for position in (0, 17, 39):
+        exact = pair.ours.attribute(ids, 7, 8, position)
+        assert exact.rounding == 0 and abs(parts_of(exact).sum() - exact.logit) <= 1e-5 * np.abs(parts_of(exact)).sum()
+    rounded = attend.Model.load(pair.folder, dtype="bfloat16").attribute(ids, 7)
+    assert abs(parts_of(rounded).sum() + rounded.rounding - rounded.logit) <= 1e-6 * np.abs(parts_of(rounded)).sum()
+    assert 0 < abs(rounded.rounding) < 0.02 * np.abs(parts_of(rounded)).sum()
+
+
+def test_attribution_of_a_cache(both):
+    for name in ("gpt2", "llama", "mistral window"):
+        model = both(name).ours
+        ids, _ = both(name).ids(40)
+        expected = model.attribute(ids, 7, position=30)
+        for held in (0, 12, 30, 31, 40):
+            cache = model.cache()
+            if held:
+                model.forward(ids[:held], caches=[cache])
+            got = model.attribute(ids, 7, position=30, cache=cache)
+            size = np.abs(parts_of(expected)).sum()
+            assert len(cache) == held and np.abs(parts_of(got) - parts_of(expected)).max() <= 1e-6 * size
+        with pytest.raises(ValueError, match="the cache is of another text: its id 3 is"):
+            model.attribute([*ids[:3], (ids[3] + 1) % 99], cache=cache)
+
+
+def test_the_strongest_parts_and_the_table(both):
+    pytest.importorskip("pandas")
+    attribution = both("llama").ours.attribute([5, 6, 7, 8], 3)
+    table = attribution.to_pandas()
+    assert len(table) == attribution.heads.size + 3 + 3 and abs(table.value.sum() - attribution.logit) < 1e-4
+    order = table.reindex(table.value.abs().sort_values(ascending=False).index)
+    top = attribution.top(6)
+    assert [part.value for part in top] == pytest.approx(order.value[:6].tolist())
+    best = next(part for part in attribution.top(100) if part.kind == "head")
+    assert attribution.heads[best.layer, best.head, best.key] == np.float32(best.value)
+
+
+# ---- What the layers think ----
+
+@pytest.mark.parametrize("name", ANSWERING)
+def test_the_lens_is_their_norm_and_head_of_each_layer(both, name):
+    pair = both(name)
+    ids, _ = pair.ids(LENGTH)
+    places = Places(pair.theirs)
+
+    def run():
+        with torch.inference_mode():
+            pair.theirs(torch.from_numpy(ids)[None])
+
+    found = pair.ours.lens(ids, [0, 4, 10], top=7)
+    assert found.ids.shape == (4, 3, 7) and found.rank.shape == (4, 3)
+    for layer in range(4):
+        with torch.inference_mode():
+            stream = places.seen(layer, "residual", run).float()
+            shares = torch.log_softmax(pair.theirs.lm_head(places.norm(stream)).double(), -1)[[0, 4, 10]].numpy()
+        for p in range(3):
+            assert np.abs(found.log_probabilities[layer, p] - np.sort(shares[p])[::-1][:7]).max() < 1e-4
+            assert np.abs(shares[p][found.ids[layer, p]] - found.log_probabilities[layer, p]).max() < 1e-4
+            last = found.ids[3, p, 0]
+            assert found.rank[layer, p] == (shares[p] > shares[p][last] + 1e-9).sum()
+    assert (found.rank[3] == 0).all()
+    assert np.array_equal(pair.ours.lens(ids).ids[:, [0, 4, 10]], found.ids[:, :, :5])
+
+
+# ---- What if ----
+
+def compared(before, after, token, against=None):
+    """The change of a logit, of its log-probability, and KL(before, after)."""
+    first, second = torch.log_softmax(before.double(), -1), torch.log_softmax(after.double(), -1)
+    change = (after - before).double()
+    return (change[token] - (0 if against is None else change[against]), second[token] - first[token],
+            (first.exp() * (first - second)).sum())
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt2 untied", "llama", "llama biases", "mistral window", "qwen2 windows", "qwen3"])
+def test_ablation_is_what_hooks_do(both, name):
+    pair = both(name)
+    ids, _ = pair.ids(LENGTH)
+    info, places = pair.ours.info, Places(pair.theirs)
+
+    def run():
+        with torch.inference_mode():
+            return pair.theirs(torch.from_numpy(ids)[None]).logits[0]
+
+    before = run()
+    for to, rows, token, against in [("zero", None, None, None), ("mean", [3, 6, 9], None, None), ("zero", [2, 10], 7, 8)]:
+        got = pair.ours.ablate(ids, token, against, rows=rows, set=to)
+        for layer in range(info.layers):
+            for head in range(info.heads):
+                with places.changed(layer, "z", lambda values: edited(values, None, columns_of(info, "z", head), to)):
+                    after = run()
+                each = [compared(before[row], after[row], token if token is not None else ids[row + 1] if rows else before[row].argmax(), against)
+                        for row in rows or [LENGTH - 1]]
+                expected = np.mean(each, 0)
+                assert np.abs([got.logit[layer, head], got.log_probability[layer, head], got.kl[layer, head]] - expected).max() < 2e-5
+        assert np.abs(got.logit).max() > 1e-2
+    with places.changed(0, "z", lambda values: edited(values, None, columns_of(info, "z", 1), "zero")), \
+            places.changed(2, "z", lambda values: edited(values, None, columns_of(info, "z", 3), "zero")):
+        after = run()
+    got = pair.ours.ablate(ids, 7, heads=[(0, 1), (2, 3)])
+    assert np.abs(np.array(got[:3]) - [float(x) for x in compared(before[-1], after[-1], 7)]).max() < 2e-5
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert"])
+def test_ablation_of_an_encoder(both, name):
+    pair = both(name)
+    ids, _ = pair.ids(LENGTH)
+    places, info = Places(pair.theirs), pair.ours.info
+    before = hidden_of(pair.theirs, ids).double().mean(0)
+    got = pair.ours.ablate(ids)
+    assert got.logit is None and got.cosine_distance.shape == (3, 4)
+    for layer in range(3):
+        for head in range(4):
+            with places.changed(layer, "z", lambda values: edited(values, None, columns_of(info, "z", head), "zero")):
+                after = hidden_of(pair.theirs, ids).double().mean(0)
+            assert abs(got.cosine_distance[layer, head] - (1 - torch.cosine_similarity(before, after, dim=0))) < 2e-6
+    for call in (pair.ours.attribute, pair.ours.lens):
+        with pytest.raises(ValueError, match="need a decoder"):
+            call(ids)
+    with pytest.raises(ValueError, match="token, against and rows are of decoders"):
+        pair.ours.ablate(ids, 3)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "mistral window", "qwen3"])
+def test_patching_is_what_hooks_do(both, name):
+    pair = both(name)
+    clean, _ = pair.ids(LENGTH)
+    corrupt = np.where(np.arange(LENGTH) % 3 == 1, (clean + 5) % 99, clean)
+    places, info = Places(pair.theirs), pair.ours.info
+
+    def difference(ids):
+        with torch.inference_mode():
+            logits = pair.theirs(torch.from_numpy(ids)[None]).logits[0, -2].double()
+        return float(logits[7] - logits[8])
+
+    ends = difference(clean), difference(corrupt)
+    share = lambda after: (after - ends[1]) / (ends[0] - ends[1])
+    got = pair.ours.patch(clean, corrupt, 7, 8, position=-2)
+    assert got.recovered.shape == (3, 4) and np.abs(np.subtract((got.clean, got.corrupt), ends)).max() < 1e-5
+    for layer in range(3):
+        kept = places.seen(layer, "z", lambda: difference(clean))
+        for head in range(4):
+            own = kept[:, columns_of(info, "z", head)].float()
+            with places.changed(layer, "z", lambda values: edited(values, None, columns_of(info, "z", head), own)):
+                assert got.recovered[layer, head] == pytest.approx(share(difference(corrupt)), rel=1e-4, abs=1e-4)
+    got = pair.ours.patch(clean, corrupt, 7, 8, "residual", position=-2)
+    assert got.recovered.shape == (4, LENGTH)
+    for layer in range(4):
+        kept = places.seen(layer, "residual", lambda: difference(clean)).float()
+        for t in range(LENGTH):
+            with places.changed(layer, "residual", lambda values: edited(values, [t], slice(None), kept[[t]])):
+                assert got.recovered[layer, t] == pytest.approx(share(difference(corrupt)), rel=1e-4, abs=1e-4)
+    for arguments, words in [((clean, corrupt[1:], 7, 8), "the clean text has 11 tokens and the corrupt one 10"),
+                             ((clean, clean, 7, 8), "there is nothing to bring back"), ((clean, corrupt, 7, 7), "both 7")]:
+        with pytest.raises(ValueError, match=words):
+            pair.ours.patch(*arguments)
+
+
+# ---- Any number of threads, and what ends a call ----
+
+def test_the_same_bits_for_any_threads_and_progress(both):
+    model = both("llama").ours
+    ids, _ = both("llama").ids(40)
+    corrupt = np.where(np.arange(40) == 3, 50, ids)
+    calls = [lambda **more: model.ablate(ids, **more).kl, lambda **more: model.patch(ids, corrupt, 1, 2, **more).recovered]
+    before = attend.num_threads()
+    found = []
+    try:
+        for threads in (1, 2):
+            attend.set_num_threads(threads)
+            found.append([call() for call in calls] + [model.attribute(ids).heads, model.lens(ids).log_probabilities])
+    finally:
+        attend.set_num_threads(before)
+    assert all(np.array_equal(a, b) for a, b in zip(*found))
+    for call in calls:
+        shares = []
+        call(progress=shares.append)
+        assert shares == sorted(shares) and shares[-1] == pytest.approx(1) and len(shares) >= 3
+
+        def stop(share):
+            raise KeyError(share)
+        with pytest.raises(KeyError):
+            call(progress=stop)
+
+
+# ---- A real model ----
+
+@pytest.fixture(scope="module")
+def smollm2():
+    folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"), "attend/models/smollm2")
+    for path in folder.glob("*.gguf"):
+        return attend.Model.load(path, dtype="float32")
+    pytest.skip("no SmolLM2: `attend model --get smollm2` fetches it")
+
+
+def test_why_paris(smollm2):
+    text = "The capital of France is"
+    attribution = smollm2.attribute(text, " Paris", " London")
+    assert abs(parts_of(attribution).sum() - attribution.logit) <= 1e-5 * np.abs(parts_of(attribution)).sum()
+    best = next(part for part in attribution.top(5) if part.kind == "head")
+    assert (best.layer, best.head, best.key) == (23, 4, 3) and best.value > 2  # it reads France
+    lens = smollm2.lens(text, [4])
+    assert lens.rank[-1, 0] == 0 and lens.rank[15, 0] > 100
+    with pytest.raises(ValueError, match="' Parisian museum' is 3 tokens, expected one: 'ĠParis', 'ian', 'Ġmuseum'"):
+        smollm2.attribute(text, " Parisian museum")
+
+
+def test_induction_heads_carry_a_repetition(smollm2):
+    ids = np.tile(np.random.default_rng(1).integers(100, 40000, 25), 3)
+    one = smollm2.ablate(ids, rows=np.arange(30, 74), heads=[(18, 6)])
+    five = smollm2.ablate(ids, rows=np.arange(30, 74), heads=[(18, 6), (17, 3), (20, 6), (17, 5), (17, 4)])
+    assert one.log_probability < -1 and five.log_probability < -4 and five.log_probability < 2 * one.log_probability
