@@ -171,8 +171,6 @@ struct DotI16 {
   static F total(F sum) { return Simd::from_i32(sum); }
 };
 
-struct DotBF16;  // dot_bf16.h, where the processor multiplies bf16
-
 // sums[r][v] += over the steps s: a[r * a_row + s * a_step] * b[s * b_row + v * lanes ...], v from First to Last.
 template <class Dot, int R, int First, int Last, int N>
 inline __attribute__((always_inline)) void multiply(F (&sums)[R][N], const float* a, std::int64_t a_row,

@@ -1,4 +1,5 @@
-// AVX-512 with the dot products of bf16 and of whole numbers, which no processor has without the other.
+// AVX-512 with the dot products of bf16 and of whole numbers, which no processor has without the other. All but these
+// is avx512's own: it is compiled once.
 #include "kernels/simd/avx512.h"
 #include "kernels/simd/transpose_sse.h"
 
@@ -10,13 +11,83 @@ namespace attend::kernels {
 namespace {
 
 bool supported() {
-  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-         __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
-         __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_supports("avx512vnni") != 0;
+  return target_avx512.supported() && __builtin_cpu_supports("avx512bf16") != 0 &&
+         __builtin_cpu_supports("avx512vnni") != 0;
+}
+
+constexpr Target own = make_target<DotBF16>("avx512_bf16", supported);
+
+const Target& of(DType dtype) {
+  return dtype == DType::bf16 ? own : target_avx512;
+}
+
+const Target& of_decode(const Sizes& sizes) {
+  return sizes.quantized ? own : of(sizes.dtype);
+}
+
+const Target& of(const BackwardItem& item) {
+  return of(item.group.forward.sizes.dtype);
+}
+
+const Target& of(const SummaryGroup& group) {
+  return of(group.forward.sizes.dtype);
+}
+
+constexpr Target by_dtype() noexcept {
+  Target target = own;
+  target.forward = {.run = [](const ForwardItem& item, const ForwardItem* next,
+                              void* scratch) { of(item.group.sizes.dtype).forward.run(item, next, scratch); },
+                    .bytes = [](const Sizes& sizes, const Features& features,
+                                std::int64_t rows) { return of(sizes.dtype).forward.bytes(sizes, features, rows); }};
+  target.decode.run = [](const DecodeGroup* groups, std::int64_t count, std::int64_t first, std::int64_t last,
+                         std::int64_t begin, std::int64_t end, void* scratch) {
+    of_decode(groups[0].group.sizes).decode.run(groups, count, first, last, begin, end, scratch);
+  };
+  target.decode.bytes = [](const Sizes& sizes, const Features& features, std::int64_t rows) {
+    return of_decode(sizes).decode.bytes(sizes, features, rows);
+  };
+  target.backward.begin = [](const BackwardGroup& group, void* scratch) -> BackwardItem& {
+    return of(group.forward.sizes.dtype).backward.begin(group, scratch);
+  };
+  target.backward.start_rows = [](BackwardItem& item, std::int64_t head, std::int64_t first, std::int64_t last) {
+    of(item).backward.start_rows(item, head, first, last);
+  };
+  target.backward.rows = [](BackwardItem& item, std::int64_t head, std::int64_t first, std::int64_t last) {
+    of(item).backward.rows(item, head, first, last);
+  };
+  target.backward.finish_rows = [](BackwardItem& item, std::int64_t head, std::int64_t first, std::int64_t last) {
+    of(item).backward.finish_rows(item, head, first, last);
+  };
+  target.backward.end = [](BackwardItem& item) { of(item).backward.end(item); };
+  target.backward.bytes = [](const Sizes& sizes, const Features& features) {
+    return of(sizes.dtype).backward.bytes(sizes, features);
+  };
+  target.summary.begin = [](const SummaryGroup& group, void* scratch) -> SummaryItem& {
+    return of(group).summary.begin(group, scratch);
+  };
+  target.summary.rows = [](SummaryItem& item, std::int64_t first, std::int64_t last) {
+    of(item.group).summary.rows(item, first, last);
+  };
+  target.summary.count = [](const SummaryGroup& group, std::int64_t first, std::int64_t last, std::int64_t* counts,
+                            void* scratch) { of(group).summary.count(group, first, last, counts, scratch); };
+  target.summary.bytes = [](const Sizes& sizes, const Features& features, std::int64_t top) {
+    return of(sizes.dtype).summary.bytes(sizes, features, top);
+  };
+  target.linear = {
+      .floats = [](DType dtype, std::int64_t out, std::int64_t in) { return of(dtype).linear.floats(dtype, out, in); },
+      .pack = [](DType dtype, const float* weight, std::int64_t out, std::int64_t in,
+                 float* packed) { of(dtype).linear.pack(dtype, weight, out, in, packed); },
+      .pack_rows = [](DType dtype, const void* weight, std::int64_t in, std::int64_t first, std::int64_t last,
+                      float* packed) { of(dtype).linear.pack_rows(dtype, weight, in, first, last, packed); },
+      .run = [](const LinearOperands& a, std::int64_t first, std::int64_t last,
+                std::int64_t panel) { of(a.dtype).linear.run(a, first, last, panel); },
+      .stream = [](const LinearOperands& a, std::int64_t rows, std::int64_t begin,
+                   std::int64_t end) { of(a.dtype).linear.stream(a, rows, begin, end); }};
+  return target;
 }
 
 }  // namespace
 
-constinit const Target target_avx512_bf16 = make_target("avx512_bf16", supported);
+constinit const Target target_avx512_bf16 = by_dtype();
 
 }  // namespace attend::kernels
