@@ -30,7 +30,7 @@ struct Arguments {
   std::int64_t generate = 0;
   ShowArguments what;
   std::vector<std::string> files;
-  std::string keep;
+  std::string keep, why, against, without;
 };
 
 bool writes(const Arguments& x, std::string_view ending) {
@@ -49,6 +49,7 @@ void check(const Arguments& x) {
     throw UsageError("no text given: in quotes, or with --file FILE, or - for standard input");
   if (x.text && !x.text_file.empty()) throw UsageError("--file and a text can't stand together");
   check_show(x.what, x.files);
+  if (!x.against.empty() && x.why.empty()) throw UsageError("--against: nothing uses it without --why");
   if (!x.keep.empty() && !writes(x, ".attend"))
     throw UsageError("--keep: nothing uses it without a recording: -o x.attend");
 }
@@ -76,6 +77,8 @@ void check_model(const ModelInfo& info, const Tokenizer& tokenizer, const Argume
     throw UsageError(fmt::format("--near: {} tells what comes next; sentences are compared by an encoder", x.model));
   if (!info.decoder() && x.generate > 0)
     throw UsageError(fmt::format("--generate: {} is an encoder, and says nothing of what comes next", x.model));
+  if (!info.decoder() && !x.why.empty())
+    throw UsageError(fmt::format("--why: {} is an encoder, and answers with no token", x.model));
 }
 
 Encoding encoded(const ModelInfo& info, const Tokenizer& tokenizer, std::string_view text, const std::string& model) {
@@ -202,6 +205,10 @@ Computed compute(const Model& model, const Tokenizer& tokenizer, const std::stri
   for (const std::int64_t id : ids) x.recording.tokens[0].push_back(token_text(tokenizer, id));
   x.recording.set_ids(View(ids.data(), DType::i64, {1, std::ssize(ids)}));
   if (x.embedding) x.nearest = nearest(model, tokenizer, *x.embedding, arguments);
+  if (!arguments.why.empty()) x.why = explain_why(model, tokenizer, ids, arguments.why, arguments.against);
+  if (!arguments.without.empty())
+    x.without =
+        take_out(model, tokenizer, ids, arguments.without, arguments.why, x.next.empty() ? "" : x.next[0].token);
   return x;
 }
 
@@ -252,6 +259,28 @@ Json model_json(const ModelInfo& x) {
           {"dtype", name_of(x.dtype)}};
 }
 
+Json why_json(const Attribution& x) {
+  const Json against = x.against ? Json(*x.against) : Json();
+  Json heads = Json::array();
+  for (std::int64_t l = 0; l < x.heads.size(0); ++l) {
+    heads.push_back(Json::array());
+    for (std::int64_t h = 0; h < x.heads.size(1); ++h)
+      heads.back().push_back(numbers(x.heads.view().select(0, l).select(0, h).clone()));
+  }
+  return {{"token", x.token},        {"against", against},       {"logit", x.logit}, {"heads", std::move(heads)},
+          {"mlps", numbers(x.mlps)}, {"embedding", x.embedding}, {"bias", x.bias},   {"rounding", x.rounding}};
+}
+
+Json without_json(const Without& x, bool decoder) {
+  const auto one = [](const Tensor& of) { return numbers(of)[0]; };
+  if (!decoder) return {{"heads", x.names}, {"cosine_distance", one(x.ablation.cosine_distance)}};
+  return {{"heads", x.names},
+          {"token", x.token},
+          {"logit", one(x.ablation.logit)},
+          {"log_probability", one(x.ablation.log_probability)},
+          {"kl", one(x.ablation.kl)}};
+}
+
 std::string to_json(const Computed& x, const Selection& selection, const ShowArguments& what) {
   Json report = {{"schema_version", 1},          {"model", x.recording.model},
                  {"info", model_json(x.info)},   {"tokens", x.recording.tokens[0]},
@@ -265,6 +294,8 @@ std::string to_json(const Computed& x, const Selection& selection, const ShowArg
   }
   if (x.generated) report["generated"] = {{"ids", x.generated_ids}, {"text", *x.generated}};
   if (x.embedding) report["embedding"] = numbers(*x.embedding);
+  if (x.why) report["why"] = why_json(x.why->attribution);
+  if (x.without) report["without"] = without_json(*x.without, x.info.decoder());
   for (const Neighbour& near : x.nearest)
     report["nearest"].push_back({{"text", near.text}, {"similarity", near.similarity}});
   // The heads, and what follows them: as attend show has it.
@@ -300,11 +331,14 @@ void print_model(const Computed& x, int width) {
   print(model_text(x, width));
   if (!x.next.empty()) print("\n" + next_text(x));
   if (!x.nearest.empty()) print("\n" + nearest_text(x, width));
+  if (x.why) print("\n" + why_text(x, *x.why));
+  if (x.without) print("\n" + without_text(x, *x.without));
 }
 
 void print_heads(const Computed& x, const Selection& selection, const ShowArguments& what) {
   const TerminalStyle style = style_of(what.form);
   const bool overview = !what.any();
+  if (overview && (x.why || x.without)) return;  // these were asked for
   const std::vector<TellingHead> telling = telling_heads(x.recording, heads_of(selection), overview ? 8 : 1);
   if (overview) print("\n" + labels_text(x, style));
   if (!overview) print("\n" + shown_text(selection, what));
@@ -367,6 +401,18 @@ void add_input(App& app, Arguments& arguments) {
   whole_number(app.add_option("--generate", arguments.generate,
                               "Decoders: go on with the likeliest N tokens, or to the end of what it says"),
                1, 1 << 20);
+  app.begin_group("Why it answers so");
+  app.add_option(
+         "--why", arguments.why,
+         "Decoders: what each head, by the token that it read, and each MLP wrote into the logit of TOKEN as the "
+         "next one, such as \" Paris\"")
+      ->type_name("TOKEN");
+  app.add_option("--against", arguments.against, "With --why: of the difference to the logit of TOKEN")
+      ->type_name("TOKEN");
+  app.add_option("--without", arguments.without,
+                 "What changes where HEADS, such as 18.6,16.0, put out zeros: for the token of --why or the likeliest; "
+                 "of encoders how far the mean hidden state turns")
+      ->type_name("HEADS");
 }
 
 void add_form(App& app, Arguments& arguments) {
@@ -396,6 +442,7 @@ Command add_model(App& root) {
       "attend model --get minilm\n"
       "attend model minilm \"the cat sat on the mat because it was tired\"\n"
       "attend model smollm2 \"The capital of France is\" --generate 20\n"
+      "attend model smollm2 \"The capital of France is\" --why \" Paris\" --against \" London\"\n"
       "attend model smollm2 --file essay.txt --head 18.6 -o head.png\n"
       "attend model FOLDER \"the cat sat\" --json");
   auto arguments = std::make_shared<Arguments>();

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attend/analysis.h"
 #include "attend/models.h"
 #include "attend/picture.h"
 #include "attend/recording.h"
@@ -39,6 +40,17 @@ struct Neighbour {
   double similarity = 0;  // cosine
 };
 
+struct Why {
+  std::string token, against;  // as given
+  Attribution attribution = {};
+};
+
+struct Without {
+  std::string token;                    // whose numbers change
+  std::vector<std::string> names = {};  // of the heads that are taken out
+  Ablation ablation = {};
+};
+
 struct Computed {
   ModelInfo info;
   Encoding encoding;
@@ -48,13 +60,25 @@ struct Computed {
   std::vector<Neighbour> nearest = {};   // of the sentences given, falling
   std::optional<std::string> generated = {};
   std::vector<std::int64_t> generated_ids = {};
+  std::optional<Why> why = {};
+  std::optional<Without> without = {};
 };
+
+// Throw UsageError for a text that is not one token, and for heads that can't be read. against: empty where there is
+// none; token: empty for the likeliest, whose text that is.
+Why explain_why(const Model& model, const Tokenizer& tokenizer, std::span<const std::int64_t> ids,
+                const std::string& token, const std::string& against);
+Without take_out(const Model& model, const Tokenizer& tokenizer, std::span<const std::int64_t> ids,
+                 const std::string& heads, const std::string& token, const std::string& likeliest);
 
 // ---- Text ----
 
 // The model, the tokens with their ids.
 std::string model_text(const Computed& computed, int width);
 std::string next_text(const Computed& computed);
+// What each part wrote into a logit, the strongest of each sign; by token, too.
+std::string why_text(const Computed& computed, const Why& why);
+std::string without_text(const Computed& computed, const Without& without);
 std::string nearest_text(const Computed& computed, int width);
 // A line for each layer, and in it for each head its label; where none is known, why, and what tells heads apart.
 std::string labels_text(const Computed& computed, const TerminalStyle& style);

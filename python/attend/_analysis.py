@@ -6,7 +6,14 @@ import numpy
 
 
 class Part(NamedTuple):
-    """One part of an Attribution: kind is "head", "mlp", "embedding", "bias" or "rounding"; of a head key is the token it read."""
+    """One part of an Attribution: kind is "head", "mlp", "embedding", "bias" or "rounding"; of a head key is the token it read.
+
+    >>> import attend
+    >>> attend.Part("head", 23, 4, 3, 2.5)
+    Part(kind='head', layer=23, head=4, key=3, value=2.5)
+    >>> [type(part) is attend.Part for part in attend.Model.load("tiny").attribute([1, 2, 3]).top(2)]
+    [True, True]
+    """
 
     kind: str
     layer: int | None
@@ -16,7 +23,13 @@ class Part(NamedTuple):
 
 
 class Lens(NamedTuple):
-    """What the stream before each layer, and at last after all, would answer (Model.lens())."""
+    """What the stream before each layer, and at last after all, would answer (Model.lens()).
+
+    >>> import attend
+    >>> found = attend.Model.load("tiny").lens([1, 2, 3], top=4)
+    >>> found.ids.shape, found.log_probabilities.shape, found.rank[-1].tolist()  # 2 layers
+    ((3, 3, 4), (3, 3, 4), [0, 0, 0])
+    """
 
     ids: numpy.ndarray  # [L+1,P,top]
     log_probabilities: numpy.ndarray  # [L+1,P,top]
@@ -28,7 +41,15 @@ class Lens(NamedTuple):
 
 
 class Ablation(NamedTuple):
-    """What changes where heads are taken out (Model.ablate()): arrays [L,H], or numbers; None for what the model does not have."""
+    """What changes where heads are taken out (Model.ablate()): arrays [L,H], or numbers; None for what the model does not have.
+
+    >>> import attend
+    >>> model = attend.Model.load("tiny")
+    >>> model.ablate([1, 2, 3]).kl.shape == (model.info.layers, model.info.heads)
+    True
+    >>> type(model.ablate([1, 2, 3], token=7, heads=[(0, 1), (1, 0)]).logit)
+    <class 'float'>
+    """
 
     logit: numpy.ndarray | float | None
     log_probability: numpy.ndarray | float | None
@@ -44,7 +65,13 @@ class Ablation(NamedTuple):
 
 
 class Patching(NamedTuple):
-    """How much of the clean text's answer came back (Model.patch()): recovered [L,H] or [L+1,T]."""
+    """How much of the clean text's answer came back (Model.patch()): recovered [L,H] or [L+1,T].
+
+    >>> import attend
+    >>> found = attend.Model.load("tiny").patch([1, 2, 3], [1, 4, 3], token=7, against=8, what="residual")
+    >>> found.recovered.shape, found.recovered[-1].tolist()  # after the last layer, the row itself
+    ((3, 3), [0.0, 0.0, 1.0])
+    """
 
     recovered: numpy.ndarray
     clean: float

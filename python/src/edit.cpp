@@ -50,7 +50,13 @@ all side by side [rows,H*Dv]; "attention" or "mlp", what the layer's attention o
 the stream before the layer [rows,E]. rows: of the call's ids, rising; None: all. set: "zero"; "mean", over the rows
 edited of each sequence; or an array with a row for each row.
 
-A place that the model does not have, and an array of another shape, are a ValueError of the call that it is given to.)";
+A place that the model does not have, and an array of another shape, are a ValueError of the call that it is given to.
+
+>>> import attend
+>>> model = attend.Model.load("tiny")
+>>> cut = model.forward([1, 2, 3], edits=[attend.Edit(0, head=1), attend.Edit(1, at="mlp", rows=[2], set="mean")])
+>>> cut.shape, bool((cut == model.forward([1, 2, 3])).all())
+((3, 16), False))";
 
 }  // namespace
 

@@ -1,0 +1,150 @@
+// attribute(), lens(), ablate() and patch() on the models of tests/golden; test_analysis.py has them beside
+// Transformers.
+#include "attend/analysis.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "tests/expect.h"
+
+namespace attend {
+namespace {
+
+using namespace test;
+
+const std::vector<std::int64_t> ids{3, 7, 1, 12, 9, 4, 7, 1, 15};
+const std::vector<std::string> decoders{"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+
+Model load(const std::string& name, DType dtype = DType::f32) {
+  return Model::load(data("golden/models/" + name), {.dtype = dtype});
+}
+
+double sum(const Tensor& x) {
+  return std::accumulate(x.data<float>(), x.data<float>() + x.count(), 0.0);
+}
+
+double size(const Tensor& x) {
+  return std::accumulate(x.data<float>(), x.data<float>() + x.count(), 0.0,
+                         [](double all, float each) { return all + std::abs(static_cast<double>(each)); });
+}
+
+TEST(Analysis, PartsSumToTheLogit) {
+  for (const std::string& name : decoders) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Model model = load(name, dtype);
+      for (const std::int64_t position : {0, 4, -1}) {
+        const Attribution a = attribute(model, ids, {.token = 5, .against = 2, .position = position});
+        const double parts = sum(a.heads) + sum(a.mlps) + a.embedding + a.bias;
+        const double all = size(a.heads) + size(a.mlps) + std::abs(a.embedding) + std::abs(a.bias);
+        EXPECT_NEAR(parts + a.rounding, a.logit, 1e-5 * all) << name;
+        EXPECT_LT(std::abs(a.rounding), 0.02 * all) << name;
+        if (dtype == DType::f32) {
+          EXPECT_EQ(a.rounding, 0);
+        }
+        const Tensor logits = model.logits(model.forward(ids));
+        const std::int64_t row = position < 0 ? std::ssize(ids) - 1 : position;
+        EXPECT_NEAR(a.logit, logits.view().item({row, 5}) - logits.view().item({row, 2}), 1e-5 * all);
+      }
+    }
+  }
+}
+
+TEST(Analysis, PartsOfACacheAreThoseOfTheText) {
+  for (const DType kept : {DType::f32, DType::i8}) {
+    const Model model = load("llama");
+    ModelCache cache = model.cache(kept);
+    ModelCache* const caches[] = {&cache};
+    model.forward(std::span(ids).first(6), {.caches = caches});
+    const Attribution expected = attribute(model, ids, {.token = 5});
+    const Attribution found = attribute(model, ids, {.token = 5, .cache = &cache});
+    expect_close(found.heads, expected.heads, kept == DType::i8 ? 0.05 : 1e-5);
+    EXPECT_EQ(cache.length(), 6);
+  }
+}
+
+TEST(Analysis, StrongestPartsFall) {
+  const Attribution a = attribute(load("gpt2"), ids);
+  const auto parts = strongest_parts(a, 1000);
+  EXPECT_EQ(std::ssize(parts), a.heads.count() + a.mlps.count() + 2);
+  double all = 0;
+  for (std::size_t n = 0; n < parts.size(); ++n) {
+    all += parts[n].value;
+    if (n > 0) {
+      EXPECT_LE(std::abs(parts[n].value), std::abs(parts[n - 1].value));
+    }
+  }
+  EXPECT_NEAR(all, a.logit, 1e-4);
+  EXPECT_EQ(strongest_parts(a, 3).size(), 3U);
+}
+
+TEST(Analysis, ObserversSeeWhatEditsLeave) {
+  for (const std::string name : {"bert", "gpt2", "llama"}) {
+    const Model model = load(name);
+    std::vector<std::string> places;
+    const Edit zero{.layer = 1, .at = ModelPlace::mlp};
+    const auto observe = [&](ModelPlace place, std::int64_t layer, const View& values) {
+      places.push_back(std::string(name_of(place)) + std::to_string(layer));
+      if (place == ModelPlace::mlp && layer == 1) {
+        EXPECT_EQ(size(values.to(DType::f32)), 0);
+      }
+    };
+    model.forward(ids, {.edits = {&zero, 1}, .observe = observe});
+    EXPECT_EQ(places, (std::vector<std::string>{"residual0", "z0", "attention0", "mlp0", "residual1", "z1",
+                                                "attention1", "mlp1", "residual2"}));
+  }
+}
+
+// An edit that sets what stands there already changes no bit.
+TEST(Analysis, EditsOfWhatIsThere) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Model model = load("llama", dtype);
+    Tensor z;
+    const auto keep = [&](ModelPlace place, std::int64_t layer, const View& values) {
+      if (place == ModelPlace::z && layer == 1) z = values.clone();
+    };
+    const Tensor before = model.forward(ids, {.observe = keep});
+    const Edit same{.layer = 1, .set = Edit::Set::values, .values = z};
+    expect_same(model.forward(ids, {.edits = {&same, 1}}), before);
+  }
+}
+
+TEST(Analysis, HeadsTogetherAreOneEditedPass) {
+  const Model model = load("qwen2");
+  const Ablation found = ablate(model, ids, {.token = 5, .heads = {{0, 1}, {1, 0}}});
+  const std::vector<Edit> edits{{.layer = 0, .head = 1}, {.layer = 1, .head = 0}};
+  const std::int64_t last = std::ssize(ids) - 1;
+  const double before = model.logits(model.forward(ids)).view().item({last, 5});
+  const double after = model.logits(model.forward(ids, {.edits = edits})).view().item({last, 5});
+  EXPECT_NEAR(found.logit.view().item({0}), after - before, 1e-6);
+  const Ablation each = ablate(model, ids);
+  EXPECT_EQ(each.kl.shape(), (Dims{2, 4}));
+  EXPECT_GT(size(each.kl), 0);
+}
+
+TEST(Analysis, WhatEncodersAndBadInputGet) {
+  const Model bert = load("bert"), llama = load("llama");
+  EXPECT_EQ(ablate(bert, ids).cosine_distance.shape(), (Dims{bert.info().layers, bert.info().heads}));
+  expect_error(
+      ErrorCode::bad_value, [&] { attribute(bert, ids); }, "attribute() need a decoder");
+  expect_error(
+      ErrorCode::bad_value, [&] { lens(bert, ids); }, "lens() need a decoder");
+  expect_error(
+      ErrorCode::bad_value, [&] { attribute(llama, ids, {.position = 9}); }, "position is 9, expected -9 to 8");
+  expect_error(
+      ErrorCode::bad_value, [&] { attribute(llama, ids, {.token = 23}); }, "token is 23, expected 0 to 22");
+  expect_error(
+      ErrorCode::bad_value, [&] { lens(llama, ids, {}, 0); }, "top is 0, expected 1 to 23");
+  expect_error(
+      ErrorCode::bad_value, [&] { ablate(llama, ids, {.rows = {8}}); }, "after which no token follows");
+  expect_error(
+      ErrorCode::bad_value,
+      [&] {
+        ablate(llama, ids, {.heads = {{2, 0}}});
+      },
+      "head 2.0, expected layers 0 to 1");
+  expect_error(
+      ErrorCode::bad_value, [&] { patch(llama, ids, ids, 1, 2); }, "there is nothing to bring back");
+}
+
+}  // namespace
+}  // namespace attend
