@@ -88,7 +88,7 @@ def attribution_table(attribution):
         pandas.DataFrame({"kind": "head", "layer": layers, "head": heads, "key": keys, "value": attribution.heads.ravel()}),
         pandas.DataFrame({"kind": "mlp", "layer": mlps, "value": attribution.mlps}),
         pandas.DataFrame(rest, columns=["kind", "value"]),
-    ], ignore_index=True).astype({name: "Int64" for name in ("layer", "head", "key")})
+    ], ignore_index=True).astype(dict.fromkeys(("layer", "head", "key"), "Int64"))
 
 
 def _long(axes, values):

@@ -27,7 +27,7 @@ Edit::Set set_of(nb::handle set) {
 }
 
 GivenEdit make(std::int64_t layer, std::optional<std::int64_t> head, const std::string& at, nb::handle rows,
-               nb::object set) {
+               const nb::object& set) {
   GivenEdit given{.edit = {.layer = layer, .at = place_of(at), .head = head, .set = set_of(set)}, .set = set};
   if (!rows.is_none()) given.edit.rows = list_of(read_integers("Edit", "rows", rows));
   return given;
@@ -81,7 +81,7 @@ void bind_edit(nb::module_& m) {
       .def(
           "__init__",
           [](GivenEdit* self, std::int64_t layer, std::optional<std::int64_t> head, const std::string& at,
-             nb::handle rows, nb::object set) { new (self) GivenEdit(make(layer, head, at, rows, std::move(set))); },
+             nb::handle rows, const nb::object& set) { new (self) GivenEdit(make(layer, head, at, rows, set)); },
           nb::arg("layer"), nb::arg("head") = nb::none(), nb::arg("at") = "z", nb::arg("rows") = nb::none(),
           nb::arg("set") = "zero",
           nb::sig("def __init__(self, layer: int, head: int | None = None, at: Literal['z', 'attention', 'mlp', "

@@ -49,7 +49,7 @@ struct Effect {
 class Comparison {
  public:
   Comparison(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options)
-      : model_(model), ids_(ids), options_(options), rows(checked_rows(options, std::ssize(ids), model.info())) {
+      : ids_(ids), options_(options), rows(checked_rows(options, std::ssize(ids), model.info())) {
     if (model.info().decoder()) output_ = &models::output_of(ModelAccess::parts(model), "ablate()");
   }
 
@@ -123,7 +123,6 @@ class Comparison {
     return lengths > 0 ? std::max(0.0, 1 - product / lengths) : 0;
   }
 
-  const Model& model_;
   std::span<const std::int64_t> ids_;
   const AblateOptions& options_;
   const Linear* output_ = nullptr;

@@ -6,6 +6,7 @@
 #include "analysis/cached_row.h"
 #include "attend/analysis.h"
 #include "core/message.h"
+#include "layers/rows.h"
 
 namespace attend {
 
@@ -117,7 +118,7 @@ Tensor back_through(const Linear& output, std::span<const double> u) {
   std::ranges::transform(u, row.data<float>(), [](double value) { return static_cast<float>(value); });
   Tensor made;
   View weight = output.weight();
-  if (weight.dtype() != DType::f32) made = weight.to(DType::f32), weight = made;
+  if (weight.dtype() != DType::f32) made = converted(weight, DType::f32), weight = made;
   return Linear::borrow(weight.transpose(0, 1)).forward(row);
 }
 

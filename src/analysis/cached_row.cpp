@@ -2,29 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <vector>
 
 #include "attention/cached_blocks.h"
 #include "core/parallel.h"
+#include "layers/rows.h"
 
 namespace attend::analysis {
 
 namespace {
 
-// In 16 sums side by side, which a compiler turns into vectors: as many roundings as a sixteenth of the products.
-float dot(const float* a, const float* b, std::int64_t count) {
-  constexpr std::int64_t lanes = 16;
-  float sums[lanes] = {};
-  std::int64_t n = 0;
-  for (; n + lanes <= count; n += lanes)
-    for (std::int64_t lane = 0; lane < lanes; ++lane) sums[lane] += a[n + lane] * b[n + lane];
-  for (; n < count; ++n) sums[0] += a[n] * b[n];
-  for (std::int64_t half = lanes / 2; half > 0; half /= 2)
-    for (std::int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-  return sums[0];
-}
-
-// Calls body(head, key, dot product) for each query head's row of `rows` [H,size] and each position below `length`.
+// The dot products of each query head's row of `rows` [H,size] and the cached positions of a block below `length`:
+// calls body(head, first key, products, count).
 template <class Body>
 void multiply(const models::AttentionStep& step, const KvCache& cache, CachedPart part, std::int64_t length,
               const float* rows, Body body) {
@@ -32,9 +21,12 @@ void multiply(const models::AttentionStep& step, const KvCache& cache, CachedPar
   const std::int64_t size = part == CachedPart::keys ? cache.d_k() : cache.d_v();
   for_each_block(cache, part, [&](const CachedBlock& block) {
     const std::int64_t count = std::min(block.count, length - block.first);
-    for (std::int64_t h = block.head * G; h < (block.head + 1) * G; ++h)
-      for (std::int64_t n = 0; n < count; ++n)
-        body(h, block.first + n, dot(rows + h * size, block.rows + n * size, size));
+    if (count <= 0) return;
+    std::vector<float> products(static_cast<std::size_t>(count));
+    for (std::int64_t h = block.head * G; h < (block.head + 1) * G; ++h) {
+      multiply_rows(rows + h * size, block.rows, size, count, products.data());
+      body(h, block.first, products.data(), count);
+    }
   });
 }
 
@@ -54,7 +46,10 @@ void weigh_row(const models::AttentionStep& step, const View& q, const KvCache& 
   const Tensor queries = q.to(DType::f32);
   const auto scale = static_cast<float>(step.scale.value_or(1 / std::sqrt(static_cast<double>(cache.d_k()))));
   multiply(step, cache, CachedPart::keys, length, queries.data<float>(),
-           [&](std::int64_t h, std::int64_t j, float score) { weights[h * length + j] = scale * score; });
+           [&](std::int64_t h, std::int64_t first, const float* scores, std::int64_t count) {
+             float* row = weights + h * length + first;
+             for (std::int64_t n = 0; n < count; ++n) row[n] = scale * scores[n];
+           });
   const std::int64_t hidden = step.window > 0 ? std::max<std::int64_t>(0, length - step.window) : 0;
   parallel_for(step.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t h = begin; h < end; ++h) softmax(weights + h * length, hidden, length);
@@ -64,7 +59,10 @@ void weigh_row(const models::AttentionStep& step, const View& q, const KvCache& 
 void multiply_by_values(const models::AttentionStep& step, const KvCache& cache, std::int64_t length,
                         const float* direction, float* weights) {
   multiply(step, cache, CachedPart::values, length, direction,
-           [&](std::int64_t h, std::int64_t j, float product) { weights[h * length + j] *= product; });
+           [&](std::int64_t h, std::int64_t first, const float* products, std::int64_t count) {
+             float* row = weights + h * length + first;
+             for (std::int64_t n = 0; n < count; ++n) row[n] *= products[n];
+           });
 }
 
 }  // namespace attend::analysis

@@ -72,8 +72,9 @@ Tensor Stream::branch(std::int64_t copies, std::span<const Edit> edits, std::spa
 
 void LayerProgress::tell(std::int64_t layer, double share) {
   if (!progress_) return;
-  const auto left = static_cast<double>((layers_ - layer) * (layers_ - layer + 1) / 2);
-  progress_((all_ - left + share * static_cast<double>(layers_ - layer)) / all_);
+  const auto steps = [](std::int64_t above) { return static_cast<double>(above) * static_cast<double>(above + 1); };
+  const double left = steps(layers_ - layer) - share * 2 * static_cast<double>(layers_ - layer);
+  progress_(1 - left / steps(layers_));
 }
 
 }  // namespace attend::analysis

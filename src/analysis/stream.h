@@ -43,12 +43,11 @@ class Stream {
 class LayerProgress {
  public:
   LayerProgress(std::int64_t layers, const std::function<void(double)>& progress)
-      : all_(static_cast<double>(layers * (layers + 1) / 2)), layers_(layers), progress_(progress) {}
+      : layers_(layers), progress_(progress) {}
   // `share` of the parts of that layer are done, and all of the layers before.
   void tell(std::int64_t layer, double share);
 
  private:
-  double all_;
   std::int64_t layers_;
   const std::function<void(double)>& progress_;
 };

@@ -196,5 +196,20 @@ void rotate_rows(const RotaryOperands& a, std::int64_t first, std::int64_t last)
   }
 }
 
+// ---- Products ----
+
+void multiply_rows(const float* row, const float* rows, std::int64_t size, std::int64_t count, float* products) {
+  for (std::int64_t n = 0; n < count; ++n, rows += size) {
+    F sums = Simd::zero(), others = Simd::zero();
+    std::int64_t i = 0;
+    for (; i + 2 * lanes <= size; i += 2 * lanes) {
+      sums = Simd::fma(Simd::load(row + i), Simd::load(rows + i), sums);
+      others = Simd::fma(Simd::load(row + i + lanes), Simd::load(rows + i + lanes), others);
+    }
+    for (; i < size; i += lanes) sums = Simd::fma(load_part(row, i, size), load_part(rows, i, size), sums);
+    products[n] = sum_of_lanes(Simd::add(sums, others));
+  }
+}
+
 }  // namespace
 }  // namespace attend::kernels

@@ -281,6 +281,8 @@ struct RowKernels {
   void (*normalize)(const NormOperands& operands, std::int64_t first, std::int64_t last);
   void (*activate)(const ActivationOperands& operands, std::int64_t first, std::int64_t last);
   void (*rotate)(const RotaryOperands& operands, std::int64_t first, std::int64_t last);
+  // products[n] = row . rows[n]; row [size], rows [count,size], f32.
+  void (*multiply)(const float* row, const float* rows, std::int64_t size, std::int64_t count, float* products);
 };
 
 // What a target's kernels are, and how they are called.

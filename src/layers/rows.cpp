@@ -28,6 +28,10 @@ View in_row_major(const View& x, Tensor& made) {
   return made;
 }
 
+void multiply_rows(const float* row, const float* rows, std::int64_t size, std::int64_t count, float* products) {
+  kernels::target().rows.multiply(row, rows, size, count, products);
+}
+
 void add_to(Tensor& sum, const View& x) {
   parallel_for(sum.count(), grain, [&](std::int64_t begin, std::int64_t end) {
     kernels::target().rows.add(sum.data<float>() + begin,

@@ -14,4 +14,7 @@ View in_row_major(const View& x, Tensor& made);
 // sum += x, row-major, sum in f32 and as many elements.
 void add_to(Tensor& sum, const View& x);
 
+// products[n] = row . rows[n]; row [size], rows [count,size], f32. On the calling thread.
+void multiply_rows(const float* row, const float* rows, std::int64_t size, std::int64_t count, float* products);
+
 }  // namespace attend

@@ -327,6 +327,24 @@ def test_a_generation_is_the_likeliest_each_time(model, llama_tensors):
     assert len(json.loads(model("llama", "the cat", "--generate", "200", "--json"))["generated"]["ids"]) <= 200
 
 
+def test_why_it_answers_so(model, llama_tensors):
+    found = json.loads(model("llama", "naïve", "--why", "e", "--against", "n", "--without", "1.2,0.0", "--json"))
+    probabilities, weights = llama_by_numpy(llama_tensors, found["ids"])
+    why = found["why"]
+    assert why["logit"] == pytest.approx(math.log(probabilities[ord("e")] / probabilities[ord("n")]), abs=1e-4)
+    heads = np.array(why["heads"])
+    assert heads.shape == (len(weights), len(weights[0]), 6) and (why["token"], why["against"], why["rounding"]) == (ord("e"), ord("n"), 0)
+    assert heads.sum() + sum(why["mlps"]) + why["embedding"] + why["bias"] == pytest.approx(why["logit"], abs=1e-4)
+    assert found["without"]["heads"] == ["1.2", "0.0"] and found["without"]["token"] == "e" and found["without"]["kl"] > 0
+    text = model("llama", "naïve", "--why", "e", "--without", "1.2")
+    alone = np.array(json.loads(model("llama", "naïve", "--why", "e", "--json"))["why"]["heads"])
+    layer, head, key = np.unravel_index(np.abs(alone).argmax(), heads.shape)
+    token = found["tokens"][key]
+    assert f'layer {layer}, head {head} read "{token}"' in text and "Without 1.2 (their output set to zero) \"e\" changes by" in text
+    assert "heads:" not in text  # what else it tells is not what was asked for
+    assert "cosine is" in model("bert", "the cat", "--without", "0.0")
+
+
 # ---- The text ----
 
 
@@ -506,6 +524,11 @@ def test_much_memory_is_announced(command, tmp_path):
     (["bret", "a"], 3, "no file or folder 'bret'"),
     (["minlm", "a"], 3, "no file or folder 'minlm'; did you mean 'minilm'?"),
     (["minilm", "a"], 3, "attend model --get minilm"),
+    (["bert", "a", "--why", "the"], 2, "--why: bert is an encoder"),
+    (["llama", "a", "--against", "b"], 2, "--against: nothing uses it without --why"),
+    (["llama", "a", "--why", "ab"], 2, "--why: 'ab' is 2 tokens, expected one: 'a', 'b'"),
+    (["llama", "a", "--without", "3"], 2, "--without: expected heads such as 18.6,16.0, got '3'"),
+    (["llama", "a", "--without", "2.0"], 1, "head 2.0, expected layers 0 to 1"),
     (["--get", "minilm", "a"], 2, "--get fetches weights, and takes no 'a'"),
 ])
 def test_mistakes(model, tmp_path, arguments, status, message):

@@ -172,5 +172,20 @@ TEST_P(RowKernels, Rotate) {
   }
 }
 
+TEST_P(RowKernels, Multiply) {
+  for (const std::int64_t size : sizes(target())) {
+    constexpr std::int64_t count = 3;
+    Numbers row(size, DType::f32, 1), rows(count * size, DType::f32, 2), products(count, DType::f32, 3);
+    target().rows.multiply(row.floats(), rows.floats(), size, count, static_cast<float*>(products.begin()));
+    for (std::int64_t n = 0; n < count; ++n) {
+      double expected = 0, magnitude = 0;
+      for (std::int64_t i = 0; i < size; ++i)
+        expected += row[i] * rows[n * size + i], magnitude += std::abs(row[i] * rows[n * size + i]);
+      EXPECT_NEAR(products[n], expected, 4e-6 * magnitude) << size;
+    }
+    EXPECT_TRUE(row.intact() && rows.intact() && products.intact()) << size;
+  }
+}
+
 }  // namespace
 }  // namespace attend

@@ -1,6 +1,7 @@
 """Edits, attribute(), lens(), ablate() and patch() beside the same through hooks on Transformers' eager modules."""
 
 import contextlib
+import functools
 import itertools
 import os
 import pathlib
@@ -111,12 +112,19 @@ def test_an_edit_is_what_a_hook_does(both, name):
         width = {"z": info.head_size if head is not None else info.heads * info.head_size}.get(at, info.embedding_size)
         if to == "values":
             to = random.normal(size=(LENGTH if rows is None else len(rows), width)).astype(np.float32)
-        with places.changed(layer, at, lambda values: edited(values, rows, columns, to)):
+        with places.changed(layer, at, functools.partial(edited, rows=rows, columns=columns, to=to)):
             expected = hidden_of(pair.theirs, ids, types).double().numpy()
         got = pair.ours.forward(ids, types=types, edits=[attend.Edit(layer, head, at, rows, to)])
         assert np.abs(got - expected).max() <= TOLERANCE * np.abs(expected).max(), (at, layer, head, rows)
         if isinstance(to, np.ndarray) and (rows is None or LENGTH - 1 in rows):
             assert far(got, plain) > 100 * TOLERANCE  # it was something
+
+
+def cut(rows, values):
+    """Zeros for head 0: of all tokens, or of rows of the prompt."""
+    if rows is None or len(values) > 1:
+        values[rows if rows else slice(None), :8] = 0
+    return values
 
 
 def test_edits_of_several_sequences_and_of_a_generation(both):
@@ -128,11 +136,7 @@ def test_edits_of_several_sequences_and_of_a_generation(both):
 
     places = Places(pair.theirs)
     for rows in (None, [2, 3]):
-        def cut(values):
-            if rows is None or len(values) > 1:  # the prompt
-                values[rows if rows else slice(None), :8] = 0
-            return values
-        with places.changed(1, "z", cut), torch.inference_mode():
+        with places.changed(1, "z", functools.partial(cut, rows)), torch.inference_mode():
             expected = pair.theirs.generate(torch.from_numpy(ids)[None], max_new_tokens=12, do_sample=False)[0, LENGTH:]
         got = pair.ours.generate(ids, max_new_tokens=12, edits=[attend.Edit(1, 0, rows=rows)])
         assert got.tolist() == expected.tolist()
@@ -179,7 +183,9 @@ class Direct:
 
         out = run()
         self.logits = out.logits[0, position].double().numpy()
-        seen = lambda layer, at: self.places.seen(layer, at, run)[position]
+        def seen(layer, at):
+            return self.places.seen(layer, at, run)[position]
+
         last, norm = seen(info.layers, "residual"), self.places.norm
         self.centred = isinstance(norm, torch.nn.LayerNorm)
         eps = norm.eps if self.centred else norm.variance_epsilon
@@ -337,15 +343,15 @@ def test_ablation_is_what_hooks_do(both, name):
         got = pair.ours.ablate(ids, token, against, rows=rows, set=to)
         for layer in range(info.layers):
             for head in range(info.heads):
-                with places.changed(layer, "z", lambda values: edited(values, None, columns_of(info, "z", head), to)):
+                with places.changed(layer, "z", functools.partial(edited, rows=None, columns=columns_of(info, "z", head), to=to)):
                     after = run()
                 each = [compared(before[row], after[row], token if token is not None else ids[row + 1] if rows else before[row].argmax(), against)
                         for row in rows or [LENGTH - 1]]
                 expected = np.mean(each, 0)
                 assert np.abs([got.logit[layer, head], got.log_probability[layer, head], got.kl[layer, head]] - expected).max() < 2e-5
         assert np.abs(got.logit).max() > 1e-2
-    with places.changed(0, "z", lambda values: edited(values, None, columns_of(info, "z", 1), "zero")), \
-            places.changed(2, "z", lambda values: edited(values, None, columns_of(info, "z", 3), "zero")):
+    with places.changed(0, "z", functools.partial(edited, rows=None, columns=columns_of(info, "z", 1), to="zero")), \
+            places.changed(2, "z", functools.partial(edited, rows=None, columns=columns_of(info, "z", 3), to="zero")):
         after = run()
     got = pair.ours.ablate(ids, 7, heads=[(0, 1), (2, 3)])
     assert np.abs(np.array(got[:3]) - [float(x) for x in compared(before[-1], after[-1], 7)]).max() < 2e-5
@@ -361,7 +367,7 @@ def test_ablation_of_an_encoder(both, name):
     assert got.logit is None and got.cosine_distance.shape == (3, 4)
     for layer in range(3):
         for head in range(4):
-            with places.changed(layer, "z", lambda values: edited(values, None, columns_of(info, "z", head), "zero")):
+            with places.changed(layer, "z", functools.partial(edited, rows=None, columns=columns_of(info, "z", head), to="zero")):
                 after = hidden_of(pair.theirs, ids).double().mean(0)
             assert abs(got.cosine_distance[layer, head] - (1 - torch.cosine_similarity(before, after, dim=0))) < 2e-6
     for call in (pair.ours.attribute, pair.ours.lens):
@@ -384,21 +390,23 @@ def test_patching_is_what_hooks_do(both, name):
         return float(logits[7] - logits[8])
 
     ends = difference(clean), difference(corrupt)
-    share = lambda after: (after - ends[1]) / (ends[0] - ends[1])
+    def share(after):
+        return (after - ends[1]) / (ends[0] - ends[1])
+
     got = pair.ours.patch(clean, corrupt, 7, 8, position=-2)
     assert got.recovered.shape == (3, 4) and np.abs(np.subtract((got.clean, got.corrupt), ends)).max() < 1e-5
     for layer in range(3):
         kept = places.seen(layer, "z", lambda: difference(clean))
         for head in range(4):
             own = kept[:, columns_of(info, "z", head)].float()
-            with places.changed(layer, "z", lambda values: edited(values, None, columns_of(info, "z", head), own)):
+            with places.changed(layer, "z", functools.partial(edited, rows=None, columns=columns_of(info, "z", head), to=own)):
                 assert got.recovered[layer, head] == pytest.approx(share(difference(corrupt)), rel=1e-4, abs=1e-4)
     got = pair.ours.patch(clean, corrupt, 7, 8, "residual", position=-2)
     assert got.recovered.shape == (4, LENGTH)
     for layer in range(4):
         kept = places.seen(layer, "residual", lambda: difference(clean)).float()
         for t in range(LENGTH):
-            with places.changed(layer, "residual", lambda values: edited(values, [t], slice(None), kept[[t]])):
+            with places.changed(layer, "residual", functools.partial(edited, rows=[t], columns=slice(None), to=kept[[t]])):
                 assert got.recovered[layer, t] == pytest.approx(share(difference(corrupt)), rel=1e-4, abs=1e-4)
     for arguments, words in [((clean, corrupt[1:], 7, 8), "the clean text has 11 tokens and the corrupt one 10"),
                              ((clean, clean, 7, 8), "there is nothing to bring back"), ((clean, corrupt, 7, 7), "both 7")]:

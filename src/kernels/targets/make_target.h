@@ -158,7 +158,8 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
                .add = add_row,
                .normalize = normalize_rows,
                .activate = activate_rows,
-               .rotate = rotate_rows},
+               .rotate = rotate_rows,
+               .multiply = multiply_rows},
   };
 }
 
