@@ -345,8 +345,10 @@ def test_ablation_is_what_hooks_do(both, name):
             for head in range(info.heads):
                 with places.changed(layer, "z", functools.partial(edited, rows=None, columns=columns_of(info, "z", head), to=to)):
                     after = run()
-                each = [compared(before[row], after[row], token if token is not None else ids[row + 1] if rows else before[row].argmax(), against)
-                        for row in rows or [LENGTH - 1]]
+                each = []
+                for row in rows or [LENGTH - 1]:
+                    answer = token if token is not None else ids[row + 1] if rows else before[row].argmax()
+                    each.append(compared(before[row], after[row], answer, against))
                 expected = np.mean(each, 0)
                 assert np.abs([got.logit[layer, head], got.log_probability[layer, head], got.kl[layer, head]] - expected).max() < 2e-5
         assert np.abs(got.logit).max() > 1e-2
