@@ -442,9 +442,8 @@ Command add_model(App& root) {
       "attend model --get minilm\n"
       "attend model minilm \"the cat sat on the mat because it was tired\"\n"
       "attend model smollm2 \"The capital of France is\" --generate 20\n"
-      "attend model smollm2 \"The capital of France is\" --why \" Paris\" --against \" London\"\n"
-      "attend model smollm2 --file essay.txt --head 18.6 -o head.png\n"
-      "attend model FOLDER \"the cat sat\" --json");
+      "attend model smollm2 \"The capital of France is\" --why \" Paris\"\n"
+      "attend model smollm2 --file essay.txt --head 18.6 -o head.png");
   auto arguments = std::make_shared<Arguments>();
   add_input(*app, *arguments);
   app->begin_group("What to show");

@@ -176,6 +176,36 @@ def public_names():
                     not method.startswith("_") or method in ("__len__", "__str__", "__repr__", "_repr_html_")))
 
 
+def analysis_calls(attend, decoder, cache, np):
+    mean = attend.Edit(1, at="mlp", rows=[1], set=np.ones((1, 16), np.float32))
+    attribution, lens = decoder.attribute([1, 2, 3]), decoder.lens([1, 2, 3])
+    ablation, patching = decoder.ablate([1, 2, 3]), decoder.patch([1, 2, 3], [1, 4, 3], 7, 8)
+    part = attribution.top(1)[0]
+    return {
+        "Edit": (attend.Edit, (1, 0, "z", [0, 2], "mean"), {}),
+        "Edit.__repr__": (mean.__repr__, (), {}),
+        "Attribution": (attend.Attribution, (), {}),
+        "Attribution.top": (attribution.top, (3,), {}),
+        "Attribution.to_pandas": (attribution.to_pandas, (), {}),
+        "Attribution.__repr__": (attribution.__repr__, (), {}),
+        "Part": (attend.Part, ("head", 0, 1, 2, 0.5), {}),
+        "Part.__repr__": (part.__repr__, (), {}),
+        "Lens": (attend.Lens, tuple(lens), {}),
+        "Lens.to_pandas": (lens.to_pandas, (), {}),
+        "Lens.__repr__": (lens.__repr__, (), {}),
+        "Ablation": (attend.Ablation, tuple(ablation), {}),
+        "Ablation.to_pandas": (ablation.to_pandas, (), {}),
+        "Ablation.__repr__": (ablation.__repr__, (), {}),
+        "Patching": (attend.Patching, tuple(patching), {}),
+        "Patching.__repr__": (patching.__repr__, (), {}),
+        "Model.attribute": (decoder.attribute, ([1, 2, 3],), {"token": 7, "against": 8, "position": 1, "cache": cache}),
+        "Model.lens": (decoder.lens, ([1, 2, 3],), {"positions": [0, 2], "top": 4}),
+        "Model.ablate": (decoder.ablate, ([1, 2, 3],), {
+            "token": 7, "against": 8, "rows": [0, 2], "heads": [(0, 1), (1, 0)], "set": "mean", "progress": float}),
+        "Model.patch": (decoder.patch, ([1, 2, 3], [1, 4, 3], 7, 8), {"what": "residual", "position": 1, "progress": float}),
+    }
+
+
 def right_calls(np, torch):
     """name -> (what is called, arguments, keywords)."""
     import transformers
@@ -304,8 +334,9 @@ def right_calls(np, torch):
         **{f"Encoding.{name}": (getattr(encoding, name), (), {}) for name in ("__len__", "__repr__")},
         "Model": (attend.Model, (), {}),
         "Model.load": (attend.Model.load, (folder, "bfloat16"), {}),
+        **analysis_calls(attend, decoder, model_cache, np),
         "Model.load_tokenizer": (attend.Model.load_tokenizer, (folder,), {}),
-        "Model.forward": (decoder.forward, ([1, 2, 3, 4],), {
+        "Model.forward": (decoder.forward, ([1, 2, 3, 4],), {"edits": [attend.Edit(0, 1), attend.Edit(1, at="mlp")],
             "starts": [0, 1, 4], "types": None, "caches": [decoder.cache(), decoder.cache()]}),
         "Model.logits": (decoder.logits, (hidden,), {}),
         "Model.embed": (decoder.embed, ([1, 2, 3, 4],), {"starts": [0, 1, 4], "types": None}),
@@ -359,6 +390,8 @@ def allowed(name):
     if name in ("attend.Tokenizer", "attend.Tokenizer.load", "attend.Model.load", "attend.Model.load_tokenizer", "attend.Trace.save",
                 "attend.Picture.save", "attend.Recording.save"):
         kinds.append(OSError)
+    if name.endswith(".to_pandas"):
+        kinds.append(ImportError)
     if name == "attend.torch.scaled_dot_product_attention":  # PyTorch's errors where PyTorch computes
         kinds += [RuntimeError, IndexError, NotImplementedError]
     return tuple(kinds)
