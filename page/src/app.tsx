@@ -60,6 +60,9 @@ const isField = (target: EventTarget | null): boolean => target instanceof Eleme
 const isPressed = (target: EventTarget | null): boolean => target instanceof Element && target.closest("button, summary, a") !== null;
 
 function useKeys(steps: Step[], now: Step, dispatch: (action: Action) => void) {
+  // Keys may come faster than the page is drawn: the next one goes on from where the last one led.
+  const reached = useRef(now);
+  reached.current = now;
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {
       if (event.key === "Escape") return dispatch({ do: "clear" });
@@ -68,8 +71,10 @@ function useKeys(steps: Step[], now: Step, dispatch: (action: Action) => void) {
       const back = event.key === "ArrowLeft" || (event.key === " " && event.shiftKey && !isPressed(event.target));
       if (!forward && !back) return;
       event.preventDefault();
-      const to = steps[steps.indexOf(now) + (forward ? 1 : -1)];
-      if (to) dispatch({ do: "step", step: to.id });
+      const to = steps[steps.indexOf(reached.current) + (forward ? 1 : -1)];
+      if (!to) return;
+      reached.current = to;
+      dispatch({ do: "step", step: to.id });
     };
     addEventListener("keydown", onKeyDown);
     return () => removeEventListener("keydown", onKeyDown);

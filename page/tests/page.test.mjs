@@ -188,14 +188,14 @@ test("what is worked out in each step is the number that was touched", async () 
 
 test("the keyboard alone: steps by Space and arrows, cells by arrows, Enter and Esc", async () => {
   const page = await opened(["the cat sat"]);
-  const step = () => page.locator(".rail [aria-current]").textContent();
+  const reaches = (step) => page.locator(".rail [aria-current]", { hasText: step }).waitFor(); // it is shown in the next frame
   await page.keyboard.press(" ");
-  assert.equal(await step(), "2 Words");
+  await reaches("2 Words");
   await page.keyboard.press("ArrowRight");
-  assert.equal(await step(), "3 Embeddings");
+  await reaches("3 Embeddings");
   await page.keyboard.press("Shift+ ");
   await page.keyboard.press("ArrowLeft");
-  assert.equal(await step(), "1 Picture");
+  await reaches("1 Picture");
   const reached = [];
   for (let presses = 0; presses < 40; ++presses) {
     await page.keyboard.press("Tab");
@@ -207,7 +207,7 @@ test("the keyboard alone: steps by Space and arrows, cells by arrows, Enter and 
   await page.keyboard.press("End");
   assert.equal(await page.locator("td.cell").evaluate((cell) => [cell.parentElement.rowIndex, cell.dataset.col].join()), "3,2");
   assert.ok(await page.locator("td.cell").evaluate((cell) => cell === document.activeElement));
-  assert.equal(await step(), "1 Picture"); // the arrows moved in the grid alone
+  await reaches("1 Picture"); // the arrows moved in the grid alone
   await page.keyboard.press("Home");
   assert.match(await page.locator(".worked h3").textContent(), /sat/);
   await page.keyboard.press("Escape");
