@@ -24,11 +24,7 @@ std::function<void(double)> progress_of(const char* function, nb::handle progres
     throw nb::type_error((std::string(function) + ": progress: expected a function, got " + repr_of(progress)).c_str());
   }
   return [progress](double share) {
-    std::optional<nb::gil_scoped_acquire> gil;
-    {
-      const MayAskForGil may;
-      gil.emplace();
-    }
+    const WithGil gil;
     progress(share);
   };
 }

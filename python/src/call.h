@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
 #include <string>
 
 #include "attend/error.h"
@@ -37,6 +38,18 @@ struct WithoutGil {
   }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
+};
+
+// The GIL, for a function of Python that a call tells something.
+class WithGil {
+ public:
+  WithGil() {
+    const MayAskForGil may;
+    gil_.emplace();
+  }
+
+ private:
+  std::optional<nanobind::gil_scoped_acquire> gil_;
 };
 
 // body() without the GIL. Every 20 ms Python looks for signals; KeyboardInterrupt (or what another handler raises) then

@@ -140,11 +140,7 @@ std::function<bool(std::int64_t)> teller(nb::handle on_token) {
     throw nb::type_error(("Model.generate: on_token: expected a function, got " + repr_of(on_token)).c_str());
   }
   return [on_token](std::int64_t id) {
-    std::optional<nb::gil_scoped_acquire> gil;
-    {
-      const MayAskForGil may;
-      gil.emplace();
-    }
+    const WithGil gil;
     return !on_token(id).is(nb::bool_(false));
   };
 }

@@ -49,20 +49,21 @@ struct Effect {
 class Comparison {
  public:
   Comparison(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options)
-      : ids_(ids), options_(options), rows(checked_rows(options, std::ssize(ids), model.info())) {
+      : ids_(ids), options_(options), rows_(checked_rows(options, std::ssize(ids), model.info())) {
     if (model.info().decoder()) output_ = &models::output_of(ModelAccess::parts(model), "ablate()");
   }
 
+  const std::vector<std::int64_t>& rows() const { return rows_; }
   void set_before(Tensor hidden) { before_ = std::move(hidden); }  // [P,E]
   // after [copies * P,E]
   std::vector<Effect> effects(const Tensor& after) const {
-    std::vector<Effect> out(static_cast<std::size_t>(after.size(0) / std::ssize(rows)));
+    std::vector<Effect> out(static_cast<std::size_t>(after.size(0) / std::ssize(rows_)));
     if (!output_) {
       for (std::size_t copy = 0; copy < out.size(); ++copy) out[copy].cosine_distance = distance(after, copy);
       return out;
     }
-    for (std::size_t p = 0; p < rows.size(); ++p) add_row(p, after, out);
-    const auto count = static_cast<double>(rows.size());
+    for (std::size_t p = 0; p < rows_.size(); ++p) add_row(p, after, out);
+    const auto count = static_cast<double>(rows_.size());
     for (Effect& each : out) each.logit /= count, each.log_probability /= count, each.kl /= count;
     return out;
   }
@@ -70,7 +71,7 @@ class Comparison {
  private:
   // Row p of all copies, and before them what it was: one product with the output layer.
   void add_row(std::size_t p, const Tensor& after, std::vector<Effect>& out) const {
-    const std::int64_t P = std::ssize(rows), copies = std::ssize(out), E = after.size(1), V = output_->out_size();
+    const std::int64_t P = std::ssize(rows_), copies = std::ssize(out), E = after.size(1), V = output_->out_size();
     Tensor hidden = Tensor::uninitialized({copies + 1, E}, DType::f32);
     const auto place = static_cast<std::int64_t>(p);
     hidden.view().slice(0, 0, 1).copy_from(before_.view().slice(0, place, place + 1));
@@ -105,31 +106,22 @@ class Comparison {
 
   std::int64_t token_of(std::size_t p, std::span<const float> was) const {
     if (options_.token) return *options_.token;
-    return options_.rows.empty() ? analysis::likeliest(was) : ids_[static_cast<std::size_t>(rows[p]) + 1];
+    return options_.rows.empty() ? analysis::likeliest(was) : ids_[static_cast<std::size_t>(rows_[p]) + 1];
   }
 
   // 1 - cosine of the mean hidden states.
   double distance(const Tensor& after, std::size_t copy) const {
-    const std::int64_t P = std::ssize(rows), E = after.size(1);
-    const float* is = after.data<float>() + static_cast<std::int64_t>(copy) * P * E;
-    double product = 0, first = 0, second = 0;
-    for (std::int64_t e = 0; e < E; ++e) {
-      double a = 0, b = 0;
-      for (std::int64_t p = 0; p < P; ++p)
-        a += static_cast<double>(before_.data<float>()[p * E + e]), b += static_cast<double>(is[p * E + e]);
-      product += a * b, first += a * a, second += b * b;
-    }
-    const double lengths = std::sqrt(first * second);
-    return lengths > 0 ? std::max(0.0, 1 - product / lengths) : 0;
+    const std::int64_t P = std::ssize(rows_), first = static_cast<std::int64_t>(copy) * P;
+    const std::vector<double> was = models::mean_direction(before_, 0, P);
+    const std::vector<double> is = models::mean_direction(after, first, first + P);
+    return std::max(0.0, 1 - std::inner_product(was.begin(), was.end(), is.begin(), 0.0));
   }
 
   std::span<const std::int64_t> ids_;
   const AblateOptions& options_;
   const Linear* output_ = nullptr;
+  std::vector<std::int64_t> rows_;
   Tensor before_;
-
- public:
-  const std::vector<std::int64_t> rows;
 };
 
 Ablation make_result(const Dims& shape, std::span<const Effect> effects, bool decoder) {
@@ -160,14 +152,14 @@ Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const Abl
   check_heads(options, info);
   analysis::Stream stream(model, ids);
   Comparison comparison(model, ids, options);
-  comparison.set_before(stream.rest(comparison.rows));
+  comparison.set_before(stream.rest(comparison.rows()));
   std::vector<Effect> effects;
 
   if (!options.heads.empty()) {
     std::vector<Edit> edits;
     edits.reserve(options.heads.size());
     for (const Head& head : options.heads) edits.push_back(edit_of(head, options.set, stream.rows_of_copy(0)));
-    return make_result({1}, comparison.effects(stream.branch(1, edits, comparison.rows)), info.decoder());
+    return make_result({1}, comparison.effects(stream.branch(1, edits, comparison.rows())), info.decoder());
   }
   analysis::LayerProgress progress(info.layers, options.progress);
   for (std::int64_t layer = 0; layer < info.layers; ++layer) {
@@ -177,7 +169,7 @@ Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const Abl
       edits.reserve(static_cast<std::size_t>(last - first));
       for (std::int64_t head = first; head < last; ++head)
         edits.push_back(edit_of({layer, head}, options.set, stream.rows_of_copy(head - first)));
-      const auto found = comparison.effects(stream.branch(last - first, edits, comparison.rows));
+      const auto found = comparison.effects(stream.branch(last - first, edits, comparison.rows()));
       effects.insert(effects.end(), found.begin(), found.end());
       progress.tell(layer, static_cast<double>(last) / static_cast<double>(info.heads));
     }

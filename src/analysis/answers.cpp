@@ -1,10 +1,9 @@
 #include "analysis/answers.h"
 
-#include "attend/analysis.h"
-
 #include <algorithm>
 #include <cmath>
 
+#include "attend/analysis.h"
 #include "core/message.h"
 #include "core/parallel.h"
 #include "io/file.h"

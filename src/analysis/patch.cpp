@@ -74,30 +74,22 @@ Patching patch(const Model& model, std::span<const std::int64_t> clean_ids, std:
     }
   };
   for (std::int64_t layer = 0; layer < L; ++layer) {
-    const Tensor before = clean.residual().clone();
-    Tensor z;
+    Tensor kept;  // of the clean text: all heads' z, or the stream before the layer
     analysis::OnPlaces watcher([&](ModelPlace place, std::int64_t, const MutableView& values) {
-      if (place == ModelPlace::z) z = values.clone();
+      if (place == (heads ? ModelPlace::z : ModelPlace::residual)) kept = values.clone();
     });
     clean.advance(&watcher);
-    if (heads) {
-      run(info.heads, [&](std::int64_t head, std::int64_t copy) {
-        const std::int64_t begin = head * info.head_size;
-        return Edit{.layer = layer,
-                    .head = head,
-                    .rows = corrupt.rows_of_copy(copy),
-                    .set = Edit::Set::values,
-                    .values = z.view().slice(1, begin, begin + info.head_size)};
-      });
-    } else {
-      run(T, [&](std::int64_t t, std::int64_t copy) {
-        return Edit{.layer = layer,
-                    .at = ModelPlace::residual,
-                    .rows = std::vector{copy * T + t},
-                    .set = Edit::Set::values,
-                    .values = before.view().slice(0, t, t + 1)};
-      });
-    }
+    run(heads ? info.heads : T, [&](std::int64_t part, std::int64_t copy) {
+      Edit edit{.layer = layer, .set = Edit::Set::values};
+      if (heads) {
+        edit.head = part, edit.rows = corrupt.rows_of_copy(copy);
+        edit.values = kept.view().slice(1, part * info.head_size, (part + 1) * info.head_size);
+      } else {
+        edit.at = ModelPlace::residual, edit.rows = std::vector{copy * T + part};
+        edit.values = kept.view().slice(0, part, part + 1);
+      }
+      return edit;
+    });
     corrupt.advance();
   }
   // After the last layer a token's stream is read by its own row alone.

@@ -67,7 +67,9 @@ Tensor Stream::branch(std::int64_t copies, std::span<const Edit> edits, std::spa
   wanted.reserve(rows.size() * static_cast<std::size_t>(copies));
   for (std::int64_t copy = 0; copy < copies; ++copy)
     for (const std::int64_t row : rows) wanted.push_back(copy * T + row);
-  return finished(parts_, rows_of(x, wanted));
+  Tensor hidden = finished(parts_, rows_of(x, wanted));
+  models::check_finite(hidden);
+  return hidden;
 }
 
 void LayerProgress::tell(std::int64_t layer, double share) {

@@ -17,14 +17,13 @@ class Stream {
   Stream(const Model& model, std::span<const std::int64_t> ids);
 
   std::int64_t layer() const { return layer_; }  // the one that comes next
-  const Tensor& residual() const { return x_; }  // [T,E], before it
   // Runs that layer; the watcher, or null, sees it.
   void advance(models::Watcher* watcher = nullptr);
 
   // So many copies go together: more rows at a time would not be faster.
   std::int64_t together() const;
   // What `copies` of the stream come to from this layer on, one after another in one pass, that the edits are of: the
-  // last hidden states [copies,P,E] of the `rows` [P] of each.
+  // last hidden states [copies * P,E] of the `rows` [P] of each. Throws as Model::forward().
   Tensor branch(std::int64_t copies, std::span<const Edit> edits, std::span<const std::int64_t> rows) const;
   // The same of the stream as it is.
   Tensor rest(std::span<const std::int64_t> rows) const { return branch(1, {}, rows); }

@@ -83,6 +83,8 @@ class KvCache::Change {
 
 // What one call reads of one cache.
 struct CachedRows {
+  static constexpr std::int64_t block_keys = KvCache::block_keys;
+
   explicit CachedRows(const KvCache& from) : cache(from), state(from.state()) {}
   KeyBlocks blocks() const {
     return {state->k_data.data(), state->v_data.data(), KvCache::block_keys, state->k_scales.data(),
@@ -308,7 +310,7 @@ Tensor KvCache::collect(bool values) const {
 
 void for_each_block(const KvCache& cache, CachedPart part, const std::function<void(const CachedBlock&)>& body) {
   const CachedRows rows(cache);
-  const std::int64_t size = 256, blocks = divide_up(rows.length(), size);
+  const std::int64_t size = CachedRows::block_keys, blocks = divide_up(rows.length(), size);
   parallel_for(cache.heads() * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
     Tensor made;
     for (std::int64_t n = begin; n < end; ++n) {

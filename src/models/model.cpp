@@ -80,12 +80,6 @@ std::int64_t length_before(const ModelCall& call, std::int64_t sequence) {
   return call.caches.empty() ? 0 : call.caches[static_cast<std::size_t>(sequence)]->length();
 }
 
-void check_finite(const Tensor& x) {
-  const float* values = x.data<float>();
-  if (std::all_of(values, values + x.count(), [](float value) { return std::isfinite(value); })) return;
-  fail(ErrorCode::bad_value, function, "the hidden states have NaN or infinity: do the weights?");
-}
-
 // A call's edits, and then who asked to be shown what is there.
 class Shown : public models::Edits {
  public:
@@ -103,6 +97,24 @@ class Shown : public models::Edits {
 }  // namespace
 
 namespace models {
+
+void check_finite(const Tensor& hidden) {
+  const float* values = hidden.data<float>();
+  if (std::all_of(values, values + hidden.count(), [](float value) { return std::isfinite(value); })) return;
+  fail(ErrorCode::bad_value, function, "the hidden states have NaN or infinity: do the weights?");
+}
+
+std::vector<double> mean_direction(const Tensor& hidden, std::int64_t begin, std::int64_t end) {
+  const std::int64_t E = hidden.size(1);
+  std::vector<double> sums(static_cast<std::size_t>(E));
+  for (std::int64_t n = begin; n < end; ++n)
+    for (std::int64_t e = 0; e < E; ++e) sums[static_cast<std::size_t>(e)] += double(hidden.data<float>()[n * E + e]);
+  double squares = 0;
+  for (const double sum : sums) squares += sum * sum;
+  const double length = squares > 0 ? std::sqrt(squares) : 1;  // the mean's factor 1 / T falls out
+  for (double& sum : sums) sum /= length;
+  return sums;
+}
 
 const Linear& output_of(const Model::Parts& parts, std::string_view what) {
   check_decoder(parts.info, what);
@@ -180,7 +192,7 @@ Tensor ModelAccess::forward(const Model& model, std::span<const std::int64_t> id
           return family.finish(std::move(x));
         },
         model.parts_->family);
-    check_finite(hidden);
+    models::check_finite(hidden);
     for (std::size_t s = 0; s < call.caches.size(); ++s) {
       const auto own = ids.subspan(static_cast<std::size_t>(batch.starts[s]),
                                    static_cast<std::size_t>(batch.starts[s + 1] - batch.starts[s]));
@@ -211,16 +223,10 @@ Tensor Model::embed(std::span<const std::int64_t> ids, const ModelCall& call) co
   const std::vector<std::int64_t> starts = checked_starts(call.starts, std::ssize(ids));
   const std::int64_t E = hidden.size(1);
   Tensor out({std::ssize(starts) - 1, E});
-  std::vector<double> sums;
   for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
-    sums.assign(static_cast<std::size_t>(E), 0);
-    for (std::int64_t n = starts[s]; n < starts[s + 1]; ++n)
-      for (std::int64_t e = 0; e < E; ++e) sums[static_cast<std::size_t>(e)] += double(hidden.data<float>()[n * E + e]);
-    double squares = 0;
-    for (const double sum : sums) squares += sum * sum;
-    const double length = squares > 0 ? std::sqrt(squares) : 1;  // the mean's factor 1 / T falls out
-    for (std::int64_t e = 0; e < E; ++e)
-      out.data<float>()[static_cast<std::int64_t>(s) * E + e] = float(sums[static_cast<std::size_t>(e)] / length);
+    const std::vector<double> mean = models::mean_direction(hidden, starts[s], starts[s + 1]);
+    std::ranges::transform(mean, out.data<float>() + static_cast<std::int64_t>(s) * E,
+                           [](double value) { return static_cast<float>(value); });
   }
   return out;
 }

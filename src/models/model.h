@@ -33,6 +33,10 @@ namespace models {
 
 // ids, starts, positions, types and recorder of a call, checked; without its caches and edits. Throws bad_value.
 Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const ModelInfo& info);
+// Throws bad_value for NaN or infinity in hidden states [N,E].
+void check_finite(const Tensor& hidden);
+// The mean of rows [begin, end) of hidden states [N,E], scaled to length 1: what embed() gives.
+std::vector<double> mean_direction(const Tensor& hidden, std::int64_t begin, std::int64_t end);
 // The output layer. Throws bad_value, naming `what` asked, for encoders and bare decoders.
 const Linear& output_of(const Model::Parts& parts, std::string_view what);
 

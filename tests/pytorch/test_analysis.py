@@ -5,6 +5,7 @@ import functools
 import itertools
 import os
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import torch
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
-from tiny_models import CASES, DECODERS, TOLERANCE, Both, far, hidden_of
+from safetensors.torch import load_file, save_file
+from tiny_models import CASES, DECODERS, TOLERANCE, far, hidden_of, opener
 
 import attend
 
@@ -22,14 +24,7 @@ LENGTH = 11
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    opened = {}
-
-    def get(name, dtype=torch.float32):
-        if (name, dtype) not in opened:
-            opened[name, dtype] = Both(tmp_path_factory.mktemp("model"), CASES[name], dtype)
-        return opened[name, dtype]
-
-    return get
+    return opener(tmp_path_factory)
 
 
 class Places:
@@ -441,6 +436,18 @@ def test_the_same_bits_for_any_threads_and_progress(both):
             raise KeyError(share)
         with pytest.raises(KeyError):
             call(progress=stop)
+
+
+def test_poison_is_told(both, tmp_path):
+    shutil.copytree(both("llama").folder, tmp_path, dirs_exist_ok=True)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["model.layers.1.mlp.down_proj.weight"][3, 5] = float("nan")
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    model = attend.Model.load(tmp_path)
+    for call in (lambda: model.forward([5, 6]), lambda: model.attribute([5, 6]), lambda: model.lens([5, 6]), lambda: model.ablate([5, 6]),
+                 lambda: model.patch([5, 6], [5, 7], 1, 2)):
+        with pytest.raises(ValueError, match="the hidden states have NaN or infinity"):
+            call()
 
 
 # ---- A real model ----

@@ -20,22 +20,14 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
 import transformers
 from safetensors.torch import load_file, save_file
-from tiny_models import CASES, DECODERS, LENGTHS, LLAMA3, LONG, NEW, TOLERANCE, Both, edit, far, hidden_of, made, rope
+from tiny_models import CASES, DECODERS, LENGTHS, LLAMA3, LONG, NEW, TOLERANCE, Both, edit, far, hidden_of, made, opener, rope
 
 import attend
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    """both(name): the case, opened once."""
-    opened = {}
-
-    def get(name, dtype=torch.float32):
-        if (name, dtype) not in opened:
-            opened[name, dtype] = Both(tmp_path_factory.mktemp("model"), CASES[name], dtype)
-        return opened[name, dtype]
-
-    return get
+    return opener(tmp_path_factory)
 
 
 # ---- The same numbers ----

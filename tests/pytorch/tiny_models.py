@@ -199,6 +199,18 @@ class Both:
         return ids, random.integers(self.theirs.config.type_vocab_size, size=length) if self.case.name.startswith("Bert") else None
 
 
+def opener(tmp_path_factory):
+    """get(name): the case, opened once."""
+    opened = {}
+
+    def get(name, dtype=torch.float32):
+        if (name, dtype) not in opened:
+            opened[name, dtype] = Both(tmp_path_factory.mktemp("model"), CASES[name], dtype)
+        return opened[name, dtype]
+
+    return get
+
+
 def hidden_of(model, ids, types=None):
     inputs = {"input_ids": torch.from_numpy(ids)[None]}
     if types is not None:
