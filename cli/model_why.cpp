@@ -46,39 +46,36 @@ std::string part_text(const Computed& x, const AttributionPart& part) {
   return "";
 }
 
-struct Line {
-  std::string text;
-  double value = 0;
-};
-
-// Of each sign the largest, as bars of one scale, and how much the others are together.
-std::string signed_lines(const std::vector<Line>& all, std::size_t most) {
-  std::vector<Line> shown;
+// Of each sign the largest of `values`, as bars of one scale, and how much the others are together. name(n): what the
+// n-th is called.
+template <class Name>
+std::string signed_lines(const std::vector<double>& values, std::size_t most, Name name) {
+  std::vector<std::pair<std::string, double>> shown;
   for (const double sign : {1.0, -1.0}) {
-    std::vector<Line> these;
-    std::ranges::copy_if(all, std::back_inserter(these), [&](const Line& line) { return line.value * sign > 0; });
-    std::ranges::stable_sort(these, [](const Line& a, const Line& b) { return std::abs(a.value) > std::abs(b.value); });
+    std::vector<std::size_t> these;
+    for (std::size_t n = 0; n < values.size(); ++n)
+      if (values[n] * sign > 0) these.push_back(n);
+    std::ranges::stable_sort(these, std::greater(), [&](std::size_t n) { return std::abs(values[n]); });
     these.resize(std::min(these.size(), most));
-    shown.insert(shown.end(), these.begin(), these.end());
+    for (const std::size_t n : these) shown.emplace_back(name(n), values[n]);
   }
-  const std::string others = fmt::format("the {} others", all.size() - shown.size());
+  const std::string others = fmt::format("the {} others", values.size() - shown.size());
   std::size_t room = others.size();
-  double largest = 0, total = 0, told = 0, size = 0;
-  for (const Line& line : all) total += line.value, size += std::abs(line.value);
-  for (const Line& line : shown) {
-    room = std::max(room, columns_of(line.text)), largest = std::max(largest, std::abs(line.value));
-    told += line.value;
+  double largest = 0, rest = 0, size = 0;
+  for (const double value : values) rest += value, size += std::abs(value);
+  for (const auto& [text, value] : shown) {
+    room = std::max(room, columns_of(text)), largest = std::max(largest, std::abs(value));
+    rest -= value;
   }
-  std::string text;
-  const auto add = [&](const std::string& name, double value, std::string_view end) {
-    text += fmt::format("  {}{}  {:+7.2f}{}\n", name, std::string(room - columns_of(name), ' '), value, end);
+  std::string lines;
+  const auto add = [&](const std::string& text, double value, std::string_view end) {
+    lines += fmt::format("  {}{}  {:+7.2f}{}\n", text, std::string(room - columns_of(text), ' '), value, end);
   };
-  for (const Line& line : shown)
-    add(line.text, line.value,
-        fmt::format("  {:3.0f} %  {}", 100 * std::abs(line.value) / size,
-                    bar(std::abs(line.value) / largest, bar_width)));
-  if (shown.size() < all.size()) add(others, total - told, "");
-  return text;
+  for (const auto& [text, value] : shown)
+    add(text, value,
+        fmt::format("  {:3.0f} %  {}", 100 * std::abs(value) / size, bar(std::abs(value) / largest, bar_width)));
+  if (shown.size() < values.size()) add(others, rest, "");
+  return lines;
 }
 
 }  // namespace
@@ -90,19 +87,17 @@ std::string why_text(const Computed& x, const Why& why) {
               ? fmt::format(", and not {}: the difference of their logits, {:+.2f}", in_quotes(why.against), a.logit)
               : fmt::format(": its logit, {:.2f}", a.logit);
   text += ", is the sum of what each part wrote\n(% of all that they wrote, whatever the sign):\n";
-  std::vector<Line> parts;
-  for (const AttributionPart& part : strongest_parts(a, a.heads.count() + a.mlps.count() + 3))
-    parts.push_back({part_text(x, part), part.value});
-  text += signed_lines(parts, most_parts);
+  const auto parts = strongest_parts(a, a.heads.count() + a.mlps.count() + 3);
+  std::vector<double> values(parts.size());
+  std::ranges::transform(parts, values.begin(), &AttributionPart::value);
+  text += signed_lines(values, most_parts, [&](std::size_t n) { return part_text(x, parts[n]); });
 
-  std::vector<Line> tokens;
-  for (std::int64_t key = 0; key < a.heads.size(2); ++key) {
-    Line line{in_quotes(x.recording.tokens[0][static_cast<std::size_t>(key)])};
-    for (std::int64_t l = 0; l < a.heads.size(0); ++l)
-      for (std::int64_t h = 0; h < a.heads.size(1); ++h) line.value += a.heads.view().item({l, h, key});
-    tokens.push_back(std::move(line));
-  }
-  text += "By the token that heads read:\n" + signed_lines(tokens, most_tokens);
+  const std::int64_t T = a.heads.size(2);
+  std::vector<double> of_token(static_cast<std::size_t>(T));
+  for (std::int64_t n = 0; n < a.heads.count(); ++n)
+    of_token[static_cast<std::size_t>(n % T)] += static_cast<double>(a.heads.data<float>()[n]);
+  text += "By the token that heads read:\n";
+  text += signed_lines(of_token, most_tokens, [&](std::size_t n) { return in_quotes(x.recording.tokens[0][n]); });
   return text + "Direct effects alone: what a part does through later layers is counted as theirs.\n";
 }
 
