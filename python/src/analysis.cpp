@@ -29,12 +29,6 @@ std::function<void(double)> progress_of(const char* function, nb::handle progres
   };
 }
 
-Edit::Set set_of(const char* function, const std::string& set) {
-  if (set == "zero") return Edit::Set::zero;
-  if (set == "mean") return Edit::Set::mean;
-  throw Error(ErrorCode::bad_value, function, "set is '" + set + "', expected 'zero' or 'mean'");
-}
-
 // ---- attribute ----
 
 const char* name_of(AttributionPart::Kind kind) {
@@ -70,7 +64,10 @@ Attribution attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb:
                            .against = self.read_token(function, "against", against),
                            .position = position};
   nb::list one;
-  if (!cache.is_none()) one.append(cache);
+  if (!cache.is_none()) {
+    read_instance<SequenceCache>(function, "cache", "a ModelCache", cache);
+    one.append(cache);
+  }
   const Caches caches(function, cache.is_none() ? nb::handle(nb::none()) : nb::handle(one));
   if (!cache.is_none()) options.cache = caches.get()[0];
   return call(function, [&] { return attribute(self.model, given, options); });
@@ -144,7 +141,7 @@ nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::han
   AblateOptions options{.token = self.read_token(function, "token", token),
                         .against = self.read_token(function, "against", against),
                         .heads = read_heads(function, heads),
-                        .set = set_of(function, set),
+                        .set = read_set(function, set, "'zero' or 'mean'"),
                         .progress = progress_of(function, progress)};
   if (!rows.is_none()) options.rows = list_of(read_integers(function, "rows", rows));
   const Ablation found = call(function, [&] { return ablate(self.model, given, options); });

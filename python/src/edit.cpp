@@ -19,11 +19,8 @@ ModelPlace place_of(const std::string& at) {
 }
 
 Edit::Set set_of(nb::handle set) {
-  if (!nb::isinstance<nb::str>(set)) return Edit::Set::values;
-  const std::string name = text_of(set);
-  if (name == "zero") return Edit::Set::zero;
-  if (name == "mean") return Edit::Set::mean;
-  throw Error(ErrorCode::bad_value, "Edit", "set is '" + name + "', expected 'zero', 'mean' or an array");
+  return nb::isinstance<nb::str>(set) ? read_set("Edit", text_of(set), "'zero', 'mean' or an array")
+                                      : Edit::Set::values;
 }
 
 GivenEdit make(std::int64_t layer, std::optional<std::int64_t> head, const std::string& at, nb::handle rows,
@@ -60,19 +57,21 @@ A place that the model does not have, and an array of another shape, are a Value
 
 }  // namespace
 
+Edit::Set read_set(const char* function, const std::string& name, const char* expected) {
+  if (name == "zero") return Edit::Set::zero;
+  if (name == "mean") return Edit::Set::mean;
+  throw Error(ErrorCode::bad_value, function, "set is '" + name + "', expected " + expected);
+}
+
 Edits::Edits(const char* function, nb::handle edits) {
   if (edits.is_none()) return;
   held_ = read_list(function, "edits", "a list of Edit", edits);
   for (const nb::handle each : held_) {
-    GivenEdit* given = nullptr;
-    if (!nb::try_cast(each, given) || given == nullptr) {
-      throw nb::type_error((std::string(function) + ": edits[" + std::to_string(edits_.size()) +
-                            "]: expected an Edit, got " + repr_of(each))
-                               .c_str());
-    }
-    edits_.push_back(given->edit);
-    if (given->edit.set == Edit::Set::values)
-      edits_.back().values = values_.emplace_back(function, "an edit's set", given->set).view();
+    const std::string place = "edits[" + std::to_string(edits_.size()) + "]";
+    const GivenEdit& given = read_instance<GivenEdit>(function, place, "an Edit", each);
+    edits_.push_back(given.edit);
+    if (given.edit.set == Edit::Set::values)
+      edits_.back().values = values_.emplace_back(function, "an edit's set", given.set).view();
   }
 }
 

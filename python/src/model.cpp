@@ -169,13 +169,8 @@ Caches::Caches(const char* function, nb::handle caches) {
   if (caches.is_none()) return;
   held_ = read_list(function, "caches", "a list of ModelCache", caches);
   for (const nb::handle each : held_) {
-    SequenceCache* cache = nullptr;
-    if (!nb::try_cast(each, cache) || cache == nullptr) {
-      throw nb::type_error((std::string(function) + ": caches[" + std::to_string(caches_.size()) +
-                            "]: expected a ModelCache, got " + repr_of(each))
-                               .c_str());
-    }
-    caches_.push_back(cache);
+    const std::string place = "caches[" + std::to_string(caches_.size()) + "]";
+    caches_.push_back(&read_instance<SequenceCache>(function, place, "a ModelCache", each));
   }
   for (SequenceCache* cache : caches_) {
     if (cache->busy) {

@@ -13,11 +13,21 @@
 
 #include "array.h"
 #include "attend/models.h"
+#include "text.h"
 
 namespace attend::python {
 
 std::span<const std::int64_t> numbers_of(const Tensor& integers);
 std::vector<std::int64_t> list_of(const Tensor& integers);
+
+// The object of a class of ours that an argument, or a place in it, is. Throws TypeError.
+template <class T>
+T& read_instance(const char* function, const std::string& place, const char* expected, nb::handle object) {
+  T* found = nullptr;
+  if (nb::try_cast(object, found) && found != nullptr) return *found;
+  throw nb::type_error(
+      (std::string(function) + ": " + place + ": expected " + expected + ", got " + repr_of(object)).c_str());
+}
 
 // `busy`: a call computes with it, on another thread where it is seen.
 struct SequenceCache {
@@ -48,6 +58,9 @@ struct GivenEdit {
   Edit edit;
   nb::object set;  // "zero", "mean" or an array
 };
+
+// "zero" or "mean"; throws ValueError, which says what was expected.
+Edit::Set read_set(const char* function, const std::string& name, const char* expected);
 
 // The edits of one call, and what they read.
 class Edits {

@@ -270,6 +270,8 @@ def test_attribution_of_a_cache(both):
             got = model.attribute(ids, 7, position=30, cache=cache)
             size = np.abs(parts_of(expected)).sum()
             assert len(cache) == held and np.abs(parts_of(got) - parts_of(expected)).max() <= 1e-6 * size
+        with pytest.raises(TypeError, match="Model.attribute: cache: expected a ModelCache, got 3"):
+            model.attribute(ids, cache=3)
         with pytest.raises(ValueError, match="the cache is of another text: its id 3 is"):
             model.attribute([*ids[:3], (ids[3] + 1) % 99], cache=cache)
 
