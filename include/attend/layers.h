@@ -86,6 +86,12 @@ class Linear {
   Tensor packed_;  // empty where it is borrowed, but for kernels that have no products of its dtype
 };
 
+// What a key carries per unit of weight, abs(W_O^h v_j) [B,H,Tk] (Kobayashi et al. 2020): v [B,Hkv,Tk,Dv], with its
+// bias, and output_weight [E,H*Dv] of the projection that follows attention, head by head, as Linear has it; of any
+// floating-point dtype, computed in f32, for f64 values in f64. H must be a multiple of Hkv. Bits: the same for any
+// number of threads. Throws bad_shape, bad_dtype.
+Tensor key_sizes(const View& v, const View& output_weight);
+
 // A row of numbers for each id, torch.nn.Embedding.
 class Embedding {
  public:

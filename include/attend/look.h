@@ -22,14 +22,19 @@ namespace attend {
 
 // ---- Heads ----
 
+// What is looked at by norm is what each key adds to a query's output, as a share of what the head's queries take in
+// the mean: 1 is a row's all, as it is of weights. It throws bad_value for a recording that has no key_sizes.
+
 // One head and what it does; scores has the item and the model's own number.
 struct RecordedHead {
   std::int64_t layer = 0;
   HeadScores scores = {};
+  WeighedBy by = WeighedBy::weight;
 };
 // In the layers' order; of one layer, or one head of it, alone.
 std::vector<RecordedHead> heads_of(const Recording& recording, std::int64_t item = 0,
-                                   std::optional<std::int64_t> layer = {}, std::optional<std::int64_t> head = {});
+                                   std::optional<std::int64_t> layer = {}, std::optional<std::int64_t> head = {},
+                                   WeighedBy by = WeighedBy::weight);
 // "18.6"
 std::string name_of(const Recording& recording, const RecordedHead& head);
 
@@ -60,7 +65,7 @@ struct QueryRow {
   std::vector<Key> top = {};
 };
 QueryRow query_row(const Recording& recording, std::int64_t layer, std::int64_t head, std::int64_t query,
-                   std::int64_t item = 0);
+                   std::int64_t item = 0, WeighedBy by = WeighedBy::weight);
 
 // From a query to the key that it gives most to, among words: not what the tokenizer added ("[CLS]", "<s>"), not marks,
 // not the head's sink or a decoder's first token, and within a text 2 or more apart.
@@ -91,6 +96,7 @@ std::string heads_csv(const Recording& recording, const std::vector<RecordedHead
 
 struct LookOptions {
   std::int64_t item = 0;                    // of the batch
+  WeighedBy by = WeighedBy::weight;         // captions say which
   PictureScale scale = PictureScale::sqrt;  // small weights are seen beside a sink's
   std::optional<std::string> title = {};    // not given: the model, the head and its labels
   // A part of the weights, each pair by itself: throws as Recording::weights() where only blocks were kept.
@@ -112,7 +118,7 @@ Picture layer_picture(const Recording& recording, std::int64_t layer, const Look
 Picture recording_picture(const Recording& recording, std::span<const std::int64_t> layers = {},
                           const LookOptions& options = {});
 // The tokens on the colour of what each received, of its lift or of its row's entropy: `values` is that name. Indices
-// stand for tokens that are not known.
+// stand for tokens that are not known. By norm there is `received` alone: lift would be the same.
 Picture head_strip(const Recording& recording, std::int64_t layer, std::int64_t head, std::string_view values,
                    const LookOptions& options = {});
 // Lines from each query, of the range `queries`, to its top keys, but for the sink of a head that is one: it would hide

@@ -1,6 +1,6 @@
 // Recordings: what every head of a model attended to while it computed, in memory that grows with Tq + Tk, and as a
 // file. Of each layer: the numbers of AttentionSummary and HeadScores, lse, and on request q and k, from which any part
-// of the weights is exact again.
+// of the weights is exact again. Where the keys' sizes were given, all of it is known by norm, too.
 //
 // A recording is made from the arguments of the calls to attention(), one layer after the other, and is one forward
 // pass; or a generation, whose later calls bring further rows to the layers that are there.
@@ -27,6 +27,7 @@ struct RecordOptions {
   std::int64_t top = 8;                         // how many of a row's largest weights, at least 1
   MapSize map = {256, 256};                     // of blocks, at most
   bool keep_qk = false;                         // keep q, k and what masks them, too: Recording::weights() needs them
+  bool key_sizes = false;                       // a model gives the sizes of its keys, too (RecordCall)
   std::int64_t budget = std::int64_t{2} << 30;  // bytes that all of it may take
   // Layers are called again: each call brings rows that follow those that are there, and keys that are there still.
   // Maps have blocks of 1, 2, 4, 8, ... rows and keys then, doubled whenever rows or keys pass the map's size.
@@ -51,7 +52,7 @@ struct RecordedLayer {
   std::vector<std::int64_t> heads = {};  // which query heads of the model were recorded, rising
   // The map has row_blocks x column_blocks; query i is in its row floor(i row_blocks / row_range), keys likewise.
   std::int64_t row_blocks = 0, row_range = 0, column_blocks = 0, column_range = 0;
-  bool has_distance = false, has_sinks = false, has_tokens = false, has_qk = false;
+  bool has_distance = false, has_sinks = false, has_tokens = false, has_qk = false, has_key_sizes = false;
   std::vector<RecordedCall> calls = {};
 };
 
@@ -92,16 +93,18 @@ class Recording {
   const std::vector<std::vector<std::string>>& query_tokens(std::int64_t layer) const;
   const std::vector<std::vector<std::string>>& key_tokens(std::int64_t layer) const;
 
-  // The layer's numbers of a name: one of summary_statistics(), "lse" and "lse_low" [B,H,Tq], "q" [B,H,Tq,D] or "k"
-  // [B,Hkv,Tk,D]. H are the recorded heads. Throws bad_value for another name, and for what was not recorded.
+  // The layer's numbers of a name: one of summary_statistics(), "lse" and "lse_low" [B,H,Tq], "key_sizes" [B,H,Tk], "q"
+  // [B,H,Tq,D] or "k" [B,Hkv,Tk,D]. H are the recorded heads. Throws bad_value for another name, and for what was not
+  // recorded.
   Tensor numbers(std::int64_t layer, std::string_view name) const;
   // A line for each item and recorded head; HeadScores::head is the model's own number. What a file of version 1 lacks
-  // is not known.
-  std::vector<HeadScores> scores(std::int64_t layer) const;
-  // Exact weights [queries,keys] of a head, by the model's number. Throws bad_value where q and k were not kept, for
-  // ranges that are not within the layer's, and for a head or item that is not there.
+  // is not known. Throws bad_value for norm where the layer has no key_sizes.
+  std::vector<HeadScores> scores(std::int64_t layer, WeighedBy by = WeighedBy::weight) const;
+  // Exact weights [queries,keys] of a head, by the model's number; by norm, what is carried. Throws bad_value where q
+  // and k were not kept, for ranges that are not within the layer's, for a head or item that is not there, and for norm
+  // where the layer has no key_sizes.
   Tensor weights(std::int64_t layer, std::int64_t item, std::int64_t head, const std::optional<Range>& queries = {},
-                 const std::optional<Range>& keys = {}) const;
+                 const std::optional<Range>& keys = {}, WeighedBy by = WeighedBy::weight) const;
   // Of each query, the keys that causality and windows leave to it; what its mask hides is not looked at.
   std::vector<Range> visible_keys(std::int64_t layer) const;
   // The place of a head among the recorded ones. Throws bad_value.
@@ -133,6 +136,9 @@ struct RecordCall {
   // i64 [T] or [B,T]: the ids of all keys that there have been in this layer, for the scores `duplicate` and
   // `induction`; with kind "self".
   std::optional<View> tokens = {};
+  // As SummaryOptions has them, [B,H,n] of the call's last n keys: of those at least that the layer has not got yet.
+  // Either all calls of a layer give them, or none.
+  std::optional<View> key_sizes = {};
 };
 
 class Recorder {
@@ -155,6 +161,8 @@ class Recorder {
   void add(const RecordCall& call, const View& q, const View& k, const View& lse, const View& lse_low,
            const AttentionOptions& options);
 
+  const RecordOptions& options() const;
+  bool has(std::string_view layer) const;  // whether a call to it was added
   std::int64_t bytes() const;  // taken so far
   // What was recorded; the recorder is empty then.
   Recording finish();

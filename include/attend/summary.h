@@ -32,11 +32,15 @@ struct SummaryOptions {
   std::optional<View> lse_low = {};
   std::int64_t top = 8;             // how many of a row's largest weights, at most 2^31 - 1; 0: none
   std::optional<MapSize> map = {};  // not given: none
+  // [B,H,Tk], lse's dtype, 0 or more: the size of what a key carries, such as abs(W_O^h v_j) of key_sizes() in
+  // layers.h. What is "carried" is wanted too then: w(i,j) key_sizes(j) in place of w(i,j), the length of what key j
+  // adds to query i's output (Kobayashi et al. 2020). The length of a sum is not the sum of lengths.
+  std::optional<View> key_sizes = {};
   // Told the share that is done, from 0 to 1, now and then, on the calling thread. It may throw: the call ends.
   std::function<void(double)> progress = {};
 };
 
-// f32 (f64 for f64 inputs) but for top_keys. Keys are numbered along k's axis, also where query_starts cut it.
+// f32 (f64 for f64 inputs) but for keys, i64. Keys are numbered along k's axis, also where query_starts cut it.
 struct AttentionSummary {
   // [B,H,Tq,top]: the largest weights of a row, falling, of equal ones the lower key first, and their keys (i64);
   // 0 and -1 where fewer keys are visible. Ordered by the weights that attention_weights() gives.
@@ -56,12 +60,15 @@ struct AttentionSummary {
   // a block's weights over its keys, their mean over its queries that see a key: where a query there looks. Its rows
   // sum to 1, less the sinks' share. map_max: the largest weight of the block.
   std::optional<Tensor> map = {}, map_max = {};
+  // With key_sizes, the same of what is carried.
+  std::optional<Tensor> carried_top_keys = {}, carried_top_weights = {}, carried_received = {}, carried_map = {},
+                        carried_map_max = {};
 };
 
 // One of them: how it is called, here, in recordings, files and Python, and where AttentionSummary has it.
 struct SummaryStatistic {
   enum class Shape : std::uint8_t { top, rows, keys, map };
-  enum class Needs : std::uint8_t { nothing, offset, sinks };  // without which it is not given
+  enum class Needs : std::uint8_t { nothing, offset, sinks, key_sizes };  // without which it is not given
 
   std::string_view name;
   Shape shape;
@@ -70,6 +77,7 @@ struct SummaryStatistic {
   std::optional<Tensor> AttentionSummary::*optional = nullptr;
   Needs needs = Needs::nothing;
 
+  bool is_index() const;  // i64: keys
   // Null where it is not given.
   const Tensor* in(const AttentionSummary& summary) const;
 };
@@ -95,6 +103,7 @@ AttentionPlan plan_summary(const Dims& q, const Dims& k, DType dtype = DType::f3
 struct WeightsOptions {
   std::optional<View> lse_low = {};
   std::optional<Range> queries = {}, keys = {};
+  std::optional<View> key_sizes = {};  // as SummaryOptions has them, of all keys: what is carried in place of weights
 };
 
 // w(i,j) for the queries and keys in those ranges, [B,H,queries,keys]; 0 for pairs that are not visible. Arguments and
@@ -104,7 +113,8 @@ Tensor attention_weights(const View& q, const View& k, const std::optional<View>
 
 // The same of single pairs, i64 [P,2] of a query and a key each: [B,H,P].
 Tensor attention_weights_of(const View& pairs, const View& q, const View& k, const std::optional<View>& lse,
-                            const AttentionOptions& options = {}, const std::optional<View>& lse_low = {});
+                            const AttentionOptions& options = {}, const std::optional<View>& lse_low = {},
+                            const std::optional<View>& key_sizes = {});
 
 // The map of a part alone, in blocks that are counted from its first query and key, as AttentionSummary has them. Its
 // rows sum to what the queries give to the part's keys. Throws bad_value where query_starts are given.
@@ -187,12 +197,22 @@ struct HeadStatistic {
 // All of them, in the order in which they are shown. What shows, sorts and writes heads goes through this list.
 std::span<const HeadStatistic> head_statistics();
 
+// What heads are told by: how much of their weight goes somewhere, or how much of what they carry ("norm").
+enum class WeighedBy : std::uint8_t { weight, norm };
+// "weight", "norm".
+std::string_view name_of(WeighedBy by);
+// Throws bad_value for another name.
+WeighedBy weighed_by(std::string_view name);
+
 // For each item of the batch and each query head. tokens: i64 [Tk] or [B,Tk], the id of each key's token; query i's own
 // is that of key i + offset. Throws as attention_summary(), bad_shape and bad_dtype for tokens, bad_value where tokens
 // are given and no offset can be known, and for query_starts.
+// key_sizes: as SummaryOptions has them. Scores, excesses and labels are by norm then: a weight is w(i,j) key_sizes(j)
+// over the mean that a row carries in all, uniform attention's likewise. Entropy, distance and what follows from them
+// stay those of the weights, and without_sink is not given.
 std::vector<HeadScores> head_scores(const View& q, const View& k, const std::optional<View>& lse,
                                     const AttentionOptions& options = {}, const std::optional<View>& tokens = {},
-                                    const std::optional<View>& lse_low = {});
+                                    const std::optional<View>& lse_low = {}, const std::optional<View>& key_sizes = {});
 
 }  // namespace attend
 

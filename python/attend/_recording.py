@@ -25,6 +25,7 @@ _HEADS = numpy.dtype([("layer", object), ("head", numpy.int64), ("labels", objec
 _ARRAYS = {
     "lse": "[B,H,Tq] the logarithm of the sum of a row's exponentials",
     "lse_low": "[B,H,Tq] what rounding took from lse",
+    "key_sizes": "[B,H,Tk] what a key carries, abs(W_O v); None where it was not recorded",
 } | dict(_summary_statistics)
 
 TopKey = collections.namedtuple("TopKey", "key weight token")
@@ -154,6 +155,11 @@ class RecordedLayer:
         """Whether q and k were kept, so that weights() can be asked for."""
         return self._says["has_qk"]
 
+    @property
+    def has_key_sizes(self) -> bool:
+        """Whether it is known by norm, too: record(key_sizes=True)."""
+        return self._says["has_key_sizes"]
+
     def top(self, head, query, item=0) -> list:
         """The largest weights of a query: a list of (key, weight, token), falling; token is None where it is unknown."""
         at, query, item = self._at(head), self._number_of("query", query, self.queries), self._item(item)
@@ -161,26 +167,30 @@ class RecordedLayer:
         pairs = zip(self.top_keys[item, at, query].tolist(), self.top_weights[item, at, query].tolist())
         return [TopKey(key, weight, tokens[item][key] if tokens else None) for key, weight in pairs if key >= 0]
 
-    def weights(self, head, queries=None, keys=None, item=0):
+    def weights(self, head, queries=None, keys=None, item=0, by="weight"):
         """Exact weights of a head, [queries,keys] as a NumPy array; queries and keys are (begin, end), None all of them.
 
-        They are made from q and k, which must have been kept: record(keep="qk"). ValueError otherwise.
+        They are made from q and k, which must have been kept: record(keep="qk"). by="norm": each times its key's size, what
+        is carried, where record(key_sizes=True) was said. ValueError otherwise.
         """
-        return self._raw.weights(self._number, self._item(item), self.heads[self._at(head)], queries, keys)
+        return self._raw.weights(self._number, self._item(item), self.heads[self._at(head)], queries, keys, by)
 
-    def picture(self, head, queries=None, keys=None, item=0, scale="sqrt", title=None):
-        """The head's map as an attend.Picture; with queries or keys, (begin, end), the exact weights of that part."""
-        return _head_picture(*self._place(head), queries, keys, self._item(item), scale, title)
+    def picture(self, head, queries=None, keys=None, item=0, scale="sqrt", title=None, by="weight"):
+        """The head's map as an attend.Picture; with queries or keys, (begin, end), the exact weights of that part.
 
-    def strip(self, head, values="received", item=0, scale="sqrt", title=None):
+        by="norm": what is carried, as shares of what a query takes in the mean.
+        """
+        return _head_picture(*self._place(head), queries, keys, self._item(item), by, scale, title)
+
+    def strip(self, head, values="received", item=0, scale="sqrt", title=None, by="weight"):
         """The tokens, coloured by what each received, its lift, or its row's entropy, as an attend.Picture."""
         if values not in ("received", "lift", "entropy"):
             raise ValueError(f"RecordedLayer.strip: values: expected 'received', 'lift' or 'entropy', got {values!r}")
-        return _head_strip(*self._place(head), values, self._item(item), scale, title)
+        return _head_strip(*self._place(head), values, self._item(item), by, scale, title)
 
-    def links(self, head, queries=None, item=0, scale="sqrt", title=None):
+    def links(self, head, queries=None, item=0, scale="sqrt", title=None, by="weight"):
         """Lines from each query (begin, end) to its top keys, as an attend.Picture."""
-        return _head_links(*self._place(head), queries, self._item(item), scale, title)
+        return _head_links(*self._place(head), queries, self._item(item), by, scale, title)
 
     def _place(self, head):
         return self._raw, self._number, self.heads[self._at(head)]
@@ -311,43 +321,44 @@ class Recording:
     def decoder_tokens(self, tokens):
         self._made().decoder_tokens = self._checked(tokens, "decoder_tokens")
 
-    def heads(self, item=0) -> Heads:
+    def heads(self, item=0, by="weight") -> Heads:
         """head_scores() of every head, as a structured NumPy array with the fields layer, head, labels, sink, sink_key, self,
         previous, duplicate, induction, local, entropy, effective_keys and distance, and as sink_excess to local_excess what
-        is beyond uniform attention; what is not known is NaN, and its labels are "unknown".
+        is beyond uniform attention; what is not known is NaN, and its labels are "unknown". by="norm": of what is carried
+        rather than of weights, where record(key_sizes=True) was said.
 
         It prints as a table, has largest("induction", 5) and to_pandas(), and sorts: numpy.sort(heads, order="sink").
         """
-        return numpy.array(_heads(self._made(), self._item(item)), _HEADS).view(Heads)
+        return numpy.array(_heads(self._made(), self._item(item), by), _HEADS).view(Heads)
 
-    def telling_heads(self, count=8, item=0) -> list:
+    def telling_heads(self, count=8, item=0, by="weight") -> list:
         """The heads with the strongest links between words, as `attend model` tells them: (name, labels, links) each.
 
         A link is (query, key, weight, query_token, key_token), the strongest first: where a word looks most, of the words that
         are 2 or more apart. Without tokens there are none.
         """
-        return self._telling(self._item(item), None, None, _whole("Recording.telling_heads: count", count))
+        return self._telling(self._item(item), None, None, _whole("Recording.telling_heads: count", count), by)
 
-    def to_json(self, item=0) -> str:
+    def to_json(self, item=0, by="weight") -> str:
         """What `attend show --json` prints: tokens, layers and heads (docs/json.md)."""
-        return _heads_json(self._made(), self._item(item))
+        return _heads_json(self._made(), self._item(item), by)
 
-    def to_csv(self, item=0) -> str:
+    def to_csv(self, item=0, by="weight") -> str:
         """A line for each head, with its labels and scores; what is not known is empty."""
-        return _heads_csv(self._made(), self._item(item))
+        return _heads_csv(self._made(), self._item(item), by)
 
     def _item(self, item):
         return self[0]._item(item) if len(self) else 0
 
-    def _telling(self, item, layer, head, most):
+    def _telling(self, item, layer, head, most, by):
         raw = self._made()
         heads = []
-        for place, name, labels, links in _telling_heads(raw, item, layer, head, max(0, most)):
+        for place, name, labels, links in _telling_heads(raw, item, layer, head, max(0, most), by):
             queries, keys = raw.query_tokens(place)[item], raw.key_tokens(place)[item]
             heads.append(TellingHead(name, labels, [Link(*link, queries[link[0]], keys[link[1]]) for link in links]))
         return heads
 
-    def picture(self, item=0, layers=None, scale="sqrt", title=None):
+    def picture(self, item=0, layers=None, scale="sqrt", title=None, by="weight"):
         """All maps at a glance, layers x heads, as an attend.Picture; layers: which, by name or number."""
         try:
             shown = [self[layer] for layer in (range(len(self)) if layers is None else _listed("Recording.picture: layers", layers))]
@@ -355,7 +366,7 @@ class Recording:
             raise ValueError(f"Recording.picture: {error.args[0]}") from None
         if not shown:
             raise ValueError("Recording.picture: there are no layers to show")
-        return _recording_picture(self._raw, [layer._number for layer in shown], shown[0]._item(item), scale, title)
+        return _recording_picture(self._raw, [layer._number for layer in shown], shown[0]._item(item), by, scale, title)
 
     def _made(self):
         if self._raw is None:

@@ -6,11 +6,13 @@ import functools
 import inspect
 import os
 import re
+import warnings
 
 import torch
 
-from ._core import _recorder, _tensor_keywords
+from ._core import _recorder, _tensor_keywords, key_sizes
 from ._recording import Recording, listed
+from ._transformers_outputs import output_weight
 from .torch import attention
 
 # By the module that computes attention: the recorder of its model.
@@ -145,8 +147,9 @@ class ModelRecorder:
             raise RuntimeError("record: a recording is of one call of the model, forward() or generate(): "
                                "record() again for another")
         self.state, self.generates = "called", generates
-        self.raw = _recorder(self.options["top"], *self.options["map"], self.options["keep_qk"],
+        self.raw = _recorder(self.options["top"], *self.options["map"], self.options["keep_qk"], self.options["key_sizes"],
                              self.options["budget"], generates)
+        self.unsized = []  # layers whose output projection was not found
         self.ids = {"input_ids": None, "decoder_input_ids": None}  # [B,T] of all steps so far
         self.rows = collections.Counter()  # of each layer, so far
         self.calls = collections.Counter()  # of each module, in this step
@@ -204,6 +207,9 @@ class ModelRecorder:
             return
         raw, self.raw = self.raw, None
         self.state = "done"
+        if self.unsized:
+            warnings.warn(f"record: key_sizes: no output projection was found in {listed(self.unsized)}: known by weight alone",
+                          stacklevel=2)
         made = raw.finish()
         name = self.model.config.name_or_path  # on the hub, or a folder, whose place on this machine is nobody's business
         made.model = (os.path.basename(os.path.normpath(name)) if os.path.isdir(name) else name) or type(self.model).__name__
@@ -229,8 +235,22 @@ class ModelRecorder:
             lse, lse_low = lse[:, numbers], lse_low[:, numbers]
         self.rows[name] += query.shape[1]
         tokens = self._tokens(name, path, self.rows[name]) if kind == "self" else None
-        self.raw.add(name, kind, numbers, tokens, q, k, lse.detach(), lse_low.detach(), **seen)
+        sizes = self._sizes(name, path, query, value) if self.options["key_sizes"] else None
+        if numbers and sizes is not None:
+            sizes = sizes[:, numbers]
+        self.raw.add(name, kind, numbers, tokens, sizes, q, k, lse.detach(), lse_low.detach(), **seen)
         return out
+
+    def _sizes(self, name, path, query, value):
+        """abs(W_O v) [B,H,keys], of the keys that are new where the others were seen; None where W_O is not known."""
+        weight = output_weight(self.model, path, query.shape[2] * value.shape[3])
+        if weight is None:
+            self.unsized += [] if name in self.unsized else [name]
+            return None
+        new, keys = query.shape[1], value.shape[1]
+        if self.rows[name] > new and keys == self.rows[name]:
+            value = value[:, keys - new:]
+        return key_sizes(value.detach().transpose(1, 2), weight)
 
     def _tokens(self, name, path, count):
         """The ids of a layer's keys, where they are those of the model's text."""

@@ -57,7 +57,7 @@ def register() -> None:
 
 
 @contextlib.contextmanager
-def record(model, *, top=8, map=(256, 256), keep=None, layers=None, heads=None, budget="2 GiB"):
+def record(model, *, top=8, map=(256, 256), keep=None, key_sizes=False, layers=None, heads=None, budget="2 GiB"):
     """Record what every head of a model attends to, in memory that grows with the text's length and not with its square.
 
     with record(model) as recording: model(**inputs), or model.generate(**inputs); then `recording` (attend.Recording) has
@@ -69,6 +69,8 @@ def record(model, *, top=8, map=(256, 256), keep=None, layers=None, heads=None, 
     top           how many of each row's largest weights
     map           (R, C): the map's blocks, at most
     keep          "qk": queries and keys too, from which recording[layer].weights() makes any part of the weights exactly
+    key_sizes     True: of each key what it carries, abs(W_O v), too, so that all is known by norm: recording.heads(by="norm").
+                  A warning says in which layers the output projection was not found
     layers        which, by name ("3.self", of an encoder-decoder "decoder.3.cross") or number; None: all
     heads         the numbers of the query heads; None: all
     budget        what all of it may take, in bytes or such as "2 GiB"; the call that would pass it raises before it computes
@@ -96,7 +98,7 @@ def record(model, *, top=8, map=(256, 256), keep=None, layers=None, heads=None, 
         raise ValueError(f'record: keep: expected None or "qk", got {keep!r}')
     if not (isinstance(map, (tuple, list)) and len(map) == 2 and all(isinstance(size, int) for size in map)):
         raise TypeError(f"record: map: expected (rows, columns), got {map!r}")
-    options = {"top": top, "map": tuple(map), "keep_qk": keep == "qk", "budget": recording.bytes_of(budget)}
+    options = {"top": top, "map": tuple(map), "keep_qk": keep == "qk", "key_sizes": bool(key_sizes), "budget": recording.bytes_of(budget)}
     register()
     with _switched(model), recording.recording_of(model, lambda kind: models.kind(kind) == "interface", options, layers,
                                                   heads) as made:

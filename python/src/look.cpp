@@ -19,48 +19,50 @@ namespace {
 
 using Title = std::optional<std::string>;
 
-LookOptions options_of(const char* function, std::int64_t item, const std::string& scale, const Title& title,
-                       nb::handle queries = nb::none(), nb::handle keys = nb::none()) {
+LookOptions options_of(const char* function, std::int64_t item, const std::string& by, const std::string& scale,
+                       const Title& title, nb::handle queries = nb::none(), nb::handle keys = nb::none()) {
   LookOptions options{.item = item, .title = title};
-  options.scale = call(function, [&] { return picture_scale(scale); });
+  call(function, [&] { options.by = weighed_by(by), options.scale = picture_scale(scale); });
   options.queries = read_range(function, "queries", queries);
   options.keys = read_range(function, "keys", keys);
   return options;
 }
 
 Drawn head_picture_(const Recording& recording, std::int64_t layer, std::int64_t head, nb::handle queries,
-                    nb::handle keys, std::int64_t item, const std::string& scale, const Title& title) {
+                    nb::handle keys, std::int64_t item, const std::string& by, const std::string& scale,
+                    const Title& title) {
   constexpr const char* function = "RecordedLayer.picture";
-  const LookOptions options = options_of(function, item, scale, title, queries, keys);
+  const LookOptions options = options_of(function, item, by, scale, title, queries, keys);
   return draw(function, [&] { return head_picture(recording, layer, head, options); });
 }
 
 Drawn head_strip_(const Recording& recording, std::int64_t layer, std::int64_t head, const std::string& values,
-                  std::int64_t item, const std::string& scale, const Title& title) {
+                  std::int64_t item, const std::string& by, const std::string& scale, const Title& title) {
   constexpr const char* function = "RecordedLayer.strip";
-  const LookOptions options = options_of(function, item, scale, title);
+  const LookOptions options = options_of(function, item, by, scale, title);
   return draw(function, [&] { return head_strip(recording, layer, head, values, options); });
 }
 
 Drawn head_links_(const Recording& recording, std::int64_t layer, std::int64_t head, nb::handle queries,
-                  std::int64_t item, const std::string& scale, const Title& title) {
+                  std::int64_t item, const std::string& by, const std::string& scale, const Title& title) {
   constexpr const char* function = "RecordedLayer.links";
-  const LookOptions options = options_of(function, item, scale, title, queries);
+  const LookOptions options = options_of(function, item, by, scale, title, queries);
   return draw(function, [&] { return head_links(recording, layer, head, options); });
 }
 
 Drawn recording_picture_(const Recording& recording, const std::vector<std::int64_t>& layers, std::int64_t item,
-                         const std::string& scale, const Title& title) {
+                         const std::string& by, const std::string& scale, const Title& title) {
   constexpr const char* function = "Recording.picture";
-  const LookOptions options = options_of(function, item, scale, title);
+  const LookOptions options = options_of(function, item, by, scale, title);
   return draw(function, [&] { return recording_picture(recording, layers, options); });
 }
 
 // Of each its name, its labels and its links, (query, key, weight).
 nb::list telling_heads_(const Recording& recording, std::int64_t item, std::optional<std::int64_t> layer,
-                        std::optional<std::int64_t> head, std::size_t most) {
-  const auto found = call("Recording.telling_heads",
-                          [&] { return telling_heads(recording, heads_of(recording, item, layer, head), most); });
+                        std::optional<std::int64_t> head, std::size_t most, const std::string& by) {
+  const auto found = call("Recording.telling_heads", [&] {
+    return telling_heads(recording, heads_of(recording, item, layer, head, weighed_by(by)), most);
+  });
   nb::list list;
   for (const TellingHead& telling : found) {
     nb::list links;
@@ -82,10 +84,10 @@ nb::list head_fields() {
 }
 
 // All of them of each head. What is not known is NaN, or -1.
-nb::list heads_of_(const Recording& recording, std::int64_t item) {
-  const auto heads = call("Recording.heads", [&] { return heads_of(recording, item); });
+nb::list heads_of_(const Recording& recording, std::int64_t item, const std::string& by) {
+  const auto heads = call("Recording.heads", [&] { return heads_of(recording, item, {}, {}, weighed_by(by)); });
   nb::list list;
-  for (const auto& [layer, scores] : heads) {
+  for (const auto& [layer, scores, _] : heads) {
     nb::list row;
     row.append(recording.at(layer).name);
     row.append(scores.head), row.append(scores.label_text());
@@ -103,21 +105,24 @@ void bind_look(nb::module_& m) {
   m.attr("_head_fields") = head_fields();
   m.def("_heads", &heads_of_);
   m.def("_telling_heads", &telling_heads_, nb::arg("recording"), nb::arg("item"), nb::arg("layer").none(),
-        nb::arg("head").none(), nb::arg("most"));
-  m.def("_heads_json", [](const Recording& recording, std::int64_t item) {
-    return call("Recording.to_json", [&] { return heads_json(recording, item, heads_of(recording, item)); });
+        nb::arg("head").none(), nb::arg("most"), nb::arg("by"));
+  m.def("_heads_json", [](const Recording& recording, std::int64_t item, const std::string& by) {
+    return call("Recording.to_json",
+                [&] { return heads_json(recording, item, heads_of(recording, item, {}, {}, weighed_by(by))); });
   });
-  m.def("_heads_csv", [](const Recording& recording, std::int64_t item) {
-    return call("Recording.to_csv", [&] { return heads_csv(recording, heads_of(recording, item)); });
+  m.def("_heads_csv", [](const Recording& recording, std::int64_t item, const std::string& by) {
+    return call("Recording.to_csv",
+                [&] { return heads_csv(recording, heads_of(recording, item, {}, {}, weighed_by(by))); });
   });
   m.def("_head_picture", &head_picture_, nb::arg("recording"), nb::arg("layer"), nb::arg("head"),
-        nb::arg("queries").none(), nb::arg("keys").none(), nb::arg("item"), nb::arg("scale"), nb::arg("title").none());
+        nb::arg("queries").none(), nb::arg("keys").none(), nb::arg("item"), nb::arg("by"), nb::arg("scale"),
+        nb::arg("title").none());
   m.def("_head_strip", &head_strip_, nb::arg("recording"), nb::arg("layer"), nb::arg("head"), nb::arg("values"),
-        nb::arg("item"), nb::arg("scale"), nb::arg("title").none());
+        nb::arg("item"), nb::arg("by"), nb::arg("scale"), nb::arg("title").none());
   m.def("_head_links", &head_links_, nb::arg("recording"), nb::arg("layer"), nb::arg("head"), nb::arg("queries").none(),
-        nb::arg("item"), nb::arg("scale"), nb::arg("title").none());
+        nb::arg("item"), nb::arg("by"), nb::arg("scale"), nb::arg("title").none());
   m.def("_recording_picture", &recording_picture_, nb::arg("recording"), nb::arg("layers"), nb::arg("item"),
-        nb::arg("scale"), nb::arg("title").none());
+        nb::arg("by"), nb::arg("scale"), nb::arg("title").none());
 }
 
 }  // namespace attend::python

@@ -259,12 +259,17 @@ nb::object Loaded::generate(nb::handle ids, std::int64_t max_new_tokens, double 
 }
 
 nb::object Loaded::record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top,
-                          nb::handle map, nb::handle keep, std::int64_t budget, nb::handle edits) const {
+                          nb::handle map, nb::handle keep, bool key_sizes, std::int64_t budget,
+                          nb::handle edits) const {
   constexpr const char* function = "Model.record";
   const Arguments given(function, ids, nb::none(), types, nb::none(), edits);
   const auto [rows, columns] = read_two(function, "map", "(rows, columns), two whole numbers", map);
-  const RecordOptions options = {
-      .top = top, .map = {rows, columns}, .keep_qk = keeps_qk(keep), .budget = budget, .grows = max_new_tokens > 0};
+  const RecordOptions options = {.top = top,
+                                 .map = {rows, columns},
+                                 .keep_qk = keeps_qk(keep),
+                                 .key_sizes = key_sizes,
+                                 .budget = budget,
+                                 .grows = max_new_tokens > 0};
   Recording made = call(function, [&] {
     Recorder recorder(options);
     std::vector<std::int64_t> all(given.ids().begin(), given.ids().end());
@@ -365,6 +370,7 @@ constexpr const char* record_doc = R"(What every head attends to while the model
 
 With max_new_tokens, of a generation: of the likeliest tokens that follow, too. top, map: how many keys of each row, and how
 many blocks of rows and columns, are kept; keep="qk" keeps queries and keys, from which any part of the weights is exact.
+key_sizes=True keeps of each key what it carries, abs(W_O v), so that all of it is known by norm, too: heads(by="norm").
 Raises ValueError where that would pass budget, in bytes.)";
 
 }  // namespace
@@ -408,11 +414,11 @@ void bind_model(nb::module_& m) {
            generate_doc)
       .def("record", &Loaded::record, nb::arg("ids"), nb::arg("types") = nb::none(), nb::arg("max_new_tokens") = 0,
            nb::arg("top") = 8, nb::arg("map") = nb::make_tuple(256, 256), nb::arg("keep") = nb::none(),
-           nb::arg("budget") = std::int64_t{2} << 30, nb::arg("edits") = nb::none(),
+           nb::arg("key_sizes") = false, nb::arg("budget") = std::int64_t{2} << 30, nb::arg("edits") = nb::none(),
            nb::sig(
                "def record(self, ids: Any, types: Any = None, max_new_tokens: int = 0, top: int = 8, "
-               "map: tuple[int, int] = (256, 256), keep: Literal['qk'] | None = None, budget: int = 2147483648, edits: "
-               "Sequence[Edit] | None = None) -> Recording"),
+               "map: tuple[int, int] = (256, 256), keep: Literal['qk'] | None = None, key_sizes: bool = False, budget: "
+               "int = 2147483648, edits: Sequence[Edit] | None = None) -> Recording"),
            record_doc)
       .def("__repr__", &describe);
   bind_analysis(m, model);

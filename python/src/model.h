@@ -94,7 +94,7 @@ struct Loaded {
   nb::object generate(nb::handle ids, std::int64_t max_new_tokens, double temperature, std::int64_t top_k, double top_p,
                       std::uint64_t seed, nb::handle end, nb::handle on_token, nb::handle edits) const;
   nb::object record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top, nb::handle map,
-                    nb::handle keep, std::int64_t budget, nb::handle edits) const;
+                    nb::handle keep, bool key_sizes, std::int64_t budget, nb::handle edits) const;
 };
 
 void bind_edit(nb::module_& module);

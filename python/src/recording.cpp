@@ -34,10 +34,15 @@ struct Call {
   RecordCall get() const { return {.layer = layer, .kind = kind, .heads = heads}; }
 };
 
-Recorder make_recorder(std::int64_t top, std::int64_t rows, std::int64_t columns, bool keep_qk, std::int64_t budget,
-                       bool grows) {
+Recorder make_recorder(std::int64_t top, std::int64_t rows, std::int64_t columns, bool keep_qk, bool key_sizes,
+                       std::int64_t budget, bool grows) {
   return call("record", [&] {
-    return Recorder({.top = top, .map = {rows, columns}, .keep_qk = keep_qk, .budget = budget, .grows = grows});
+    return Recorder({.top = top,
+                     .map = {rows, columns},
+                     .keep_qk = keep_qk,
+                     .key_sizes = key_sizes,
+                     .budget = budget,
+                     .grows = grows});
   });
 }
 
@@ -54,17 +59,17 @@ void check(const Recorder& self, const std::string& layer, const std::string& ki
 }
 
 void add(Recorder& self, const std::string& layer, const std::string& kind, const std::vector<std::int64_t>& heads,
-         nb::handle tokens, nb::handle q, nb::handle k, nb::handle lse, nb::handle lse_low,
+         nb::handle tokens, nb::handle key_sizes, nb::handle q, nb::handle k, nb::handle lse, nb::handle lse_low,
          const nb::kwargs& keywords) {
   constexpr const char* function = "record";
   const Call x{layer, kind, heads};
   const Array queries(function, "q", q), keys(function, "k", k), high(function, "lse", lse),
       low(function, "lse_low", lse_low);
-  const OptionalArray ids(function, "tokens", tokens);
+  const OptionalArray ids(function, "tokens", tokens), sizes(function, "key_sizes", key_sizes);
   const Options options(function, keywords);
   call(function, [&] {
     RecordCall of = x.get();
-    of.tokens = ids.view();
+    of.tokens = ids.view(), of.key_sizes = sizes.view();
     self.add(of, heads_first(Layout::heads_last, queries.view()), heads_first(Layout::heads_last, keys.view()),
              high.view(), low.view(), options.get());
   });
@@ -86,12 +91,13 @@ nb::dict layer_of(const Recording& self, std::int64_t number) {
   layer["batch"] = x.batch, layer["heads"] = x.heads, layer["kv_heads"] = x.kv_heads;
   layer["head_size"] = x.head_size, layer["queries"] = x.queries, layer["keys"] = x.keys, layer["top"] = x.top;
   layer["row_range"] = x.row_range, layer["column_range"] = x.column_range;
-  layer["has_qk"] = x.has_qk;
+  layer["has_qk"] = x.has_qk, layer["has_key_sizes"] = x.has_key_sizes;
   // Of the statistics, those that it has not.
   nb::set missing;
   for (const SummaryStatistic& statistic : summary_statistics()) {
     if ((statistic.needs == SummaryStatistic::Needs::offset && !x.has_distance) ||
-        (statistic.needs == SummaryStatistic::Needs::sinks && !x.has_sinks))
+        (statistic.needs == SummaryStatistic::Needs::sinks && !x.has_sinks) ||
+        (statistic.needs == SummaryStatistic::Needs::key_sizes && !x.has_key_sizes))
       missing.add(std::string(statistic.name));
   }
   layer["missing"] = missing;
@@ -104,11 +110,11 @@ nb::object numbers(const Recording& self, std::int64_t layer, const std::string&
 }
 
 nb::object weights(const Recording& self, std::int64_t layer, std::int64_t item, std::int64_t head, nb::handle queries,
-                   nb::handle keys) {
+                   nb::handle keys, const std::string& by) {
   constexpr const char* function = "RecordedLayer.weights";
   const std::optional<Range> rows = read_range(function, "queries", queries),
                              columns = read_range(function, "keys", keys);
-  const Tensor found = call(function, [&] { return self.weights(layer, item, head, rows, columns); });
+  const Tensor found = call(function, [&] { return self.weights(layer, item, head, rows, columns, weighed_by(by)); });
   return to_python({}, found);
 }
 
@@ -124,8 +130,9 @@ Recording load(nb::handle path) {
 void bind_recorder(nb::module_& m) {
   nb::class_<Recorder>(m, "_Recorder")
       .def("check", &check)
-      .def("add", &add, nb::arg("layer"), nb::arg("kind"), nb::arg("heads"), nb::arg("tokens").none(), nb::arg("q"),
-           nb::arg("k"), nb::arg("lse"), nb::arg("lse_low"), nb::arg("keywords"))
+      .def("add", &add, nb::arg("layer"), nb::arg("kind"), nb::arg("heads"), nb::arg("tokens").none(),
+           nb::arg("key_sizes").none(), nb::arg("q"), nb::arg("k"), nb::arg("lse"), nb::arg("lse_low"),
+           nb::arg("keywords"))
       .def("finish", [](Recorder& self) { return call("record", [&] { return self.finish(); }); })
       .def_prop_ro("bytes", &Recorder::bytes);
   m.def("_recorder", &make_recorder);
@@ -162,10 +169,12 @@ void bind_recording(nb::module_& m) {
       .def("query_tokens", [](const Recording& self, std::int64_t layer) { return self.query_tokens(layer); })
       .def("key_tokens", [](const Recording& self, std::int64_t layer) { return self.key_tokens(layer); })
       .def("numbers", &numbers)
-      .def("scores", [](const Recording& self,
-                        std::int64_t layer) { return call(recording_name, [&] { return self.scores(layer); }); })
+      .def("scores",
+           [](const Recording& self, std::int64_t layer, const std::string& by) {
+             return call(recording_name, [&] { return self.scores(layer, weighed_by(by)); });
+           })
       .def("weights", &weights, nb::arg("layer"), nb::arg("item"), nb::arg("head"), nb::arg("queries").none(),
-           nb::arg("keys").none());
+           nb::arg("keys").none(), nb::arg("by"));
 }
 
 }  // namespace attend::python

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "array.h"
+#include "attend/layers.h"
 #include "bindings.h"
 #include "call.h"
 #include "layout.h"
@@ -30,7 +31,7 @@ struct Call {
   const char* function;
   Layout layout;
   Array q, k;
-  OptionalArray lse, lse_low;
+  OptionalArray lse, lse_low, key_sizes;
 
   View queries() const { return heads_first(layout, q.view()); }
   View keys() const { return heads_first(layout, k.view()); }
@@ -38,7 +39,8 @@ struct Call {
 
   Summary summarize(const AttentionOptions& options, std::int64_t top, const std::optional<MapSize>& map) const {
     const AttentionSummary s = call(function, [&] {
-      return attention_summary(queries(), keys(), lse.view(), options, {lse_low.view(), top, map});
+      return attention_summary(queries(), keys(), lse.view(), options,
+                               {.lse_low = lse_low.view(), .top = top, .map = map, .key_sizes = key_sizes.view()});
     });
     Summary summary;
     for (const SummaryStatistic& statistic : summary_statistics()) {
@@ -49,9 +51,15 @@ struct Call {
   }
 };
 
-Call read(const char* function, Layout layout, nb::handle q, nb::handle k, nb::handle lse, nb::handle lse_low) {
-  return {
-      function, layout, {function, "q", q}, {function, "k", k}, {function, "lse", lse}, {function, "lse_low", lse_low}};
+Call read(const char* function, Layout layout, nb::handle q, nb::handle k, nb::handle lse, nb::handle lse_low,
+          nb::handle key_sizes) {
+  return {function,
+          layout,
+          {function, "q", q},
+          {function, "k", k},
+          {function, "lse", lse},
+          {function, "lse_low", lse_low},
+          {function, "key_sizes", key_sizes}};
 }
 
 MapSize read_map(const char* function, const char* name, nb::handle value) {
@@ -75,29 +83,31 @@ Tensor read_pairs(const char* function, nb::handle object) {
 }
 
 Summary summary_(nb::handle q, nb::handle k, nb::handle lse, std::string_view layout, nb::handle lse_low,
-                 std::int64_t top, nb::handle map, const nb::kwargs& keywords) {
+                 std::int64_t top, nb::handle map, nb::handle key_sizes, const nb::kwargs& keywords) {
   constexpr const char* function = "attention_summary";
-  const Call call = read(function, read_layout(function, layout), q, k, lse, lse_low);
+  const Call call = read(function, read_layout(function, layout), q, k, lse, lse_low, key_sizes);
   return call.summarize(Options(function, keywords).get(), top, read_optional_map(function, map));
 }
 
 Summary summary_varlen(nb::handle q, nb::handle k, nb::handle lse, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
-                       nb::handle lse_low, std::int64_t top, nb::handle map, const nb::kwargs& keywords) {
+                       nb::handle lse_low, std::int64_t top, nb::handle map, nb::handle key_sizes,
+                       const nb::kwargs& keywords) {
   constexpr const char* function = "attention_summary_varlen";
-  const Call call = read(function, Layout::heads_last, q, k, lse, lse_low);
+  const Call call = read(function, Layout::heads_last, q, k, lse, lse_low, key_sizes);
   Options options(function, keywords);
   options.set_starts(cu_seqlens_q, cu_seqlens_k);
   return call.summarize(options.get(), top, read_optional_map(function, map));
 }
 
 nb::object weights_(nb::handle q, nb::handle k, nb::handle lse, std::string_view layout, nb::handle lse_low,
-                    nb::handle queries, nb::handle keys, nb::handle pairs, const nb::kwargs& keywords) {
+                    nb::handle queries, nb::handle keys, nb::handle pairs, nb::handle key_sizes,
+                    const nb::kwargs& keywords) {
   constexpr const char* function = "attention_weights";
-  const Call x = read(function, read_layout(function, layout), q, k, lse, lse_low);
+  const Call x = read(function, read_layout(function, layout), q, k, lse, lse_low, key_sizes);
   const Options options(function, keywords);
   if (pairs.is_none()) {
     const WeightsOptions part{x.lse_low.view(), read_range(function, "queries", queries),
-                              read_range(function, "keys", keys)};
+                              read_range(function, "keys", keys), x.key_sizes.view()};
     return x.array(
         call(function, [&] { return attention_weights(x.queries(), x.keys(), x.lse.view(), options.get(), part); }));
   }
@@ -106,32 +116,35 @@ nb::object weights_(nb::handle q, nb::handle k, nb::handle lse, std::string_view
   }
   const Tensor list = read_pairs(function, pairs);
   return x.array(call(function, [&] {
-    return attention_weights_of(list, x.queries(), x.keys(), x.lse.view(), options.get(), x.lse_low.view());
+    return attention_weights_of(list, x.queries(), x.keys(), x.lse.view(), options.get(), x.lse_low.view(),
+                                x.key_sizes.view());
   }));
 }
 
 nb::tuple map_(nb::handle q, nb::handle k, nb::handle lse, nb::handle blocks, std::string_view layout,
-               nb::handle lse_low, nb::handle queries, nb::handle keys, const nb::kwargs& keywords) {
+               nb::handle lse_low, nb::handle queries, nb::handle keys, nb::handle key_sizes,
+               const nb::kwargs& keywords) {
   constexpr const char* function = "attention_map";
-  const Call x = read(function, read_layout(function, layout), q, k, lse, lse_low);
+  const Call x = read(function, read_layout(function, layout), q, k, lse, lse_low, key_sizes);
   const Options options(function, keywords);
   const MapSize size = read_map(function, "blocks", blocks);
   const WeightsOptions part{x.lse_low.view(), read_range(function, "queries", queries),
-                            read_range(function, "keys", keys)};
+                            read_range(function, "keys", keys), x.key_sizes.view()};
   const AttentionMap result =
       call(function, [&] { return attention_map(size, x.queries(), x.keys(), x.lse.view(), options.get(), part); });
   return nb::make_tuple(x.array(result.map), x.array(result.map_max));
 }
 
 std::vector<HeadScores> scores_(nb::handle q, nb::handle k, nb::handle lse, nb::handle tokens, std::string_view layout,
-                                nb::handle lse_low, const nb::kwargs& keywords) {
+                                nb::handle lse_low, nb::handle key_sizes, const nb::kwargs& keywords) {
   constexpr const char* function = "head_scores";
-  const Call x = read(function, read_layout(function, layout), q, k, lse, lse_low);
+  const Call x = read(function, read_layout(function, layout), q, k, lse, lse_low, key_sizes);
   const Options options(function, keywords);
   const Tensor ids = tokens.is_none() ? Tensor() : read_integers(function, "tokens", tokens);
   const std::optional<View> given = tokens.is_none() ? std::nullopt : std::optional(ids.view());
-  return call(function,
-              [&] { return head_scores(x.queries(), x.keys(), x.lse.view(), options.get(), given, x.lse_low.view()); });
+  return call(function, [&] {
+    return head_scores(x.queries(), x.keys(), x.lse.view(), options.get(), given, x.lse_low.view(), x.key_sizes.view());
+  });
 }
 
 AttentionPlan plan_(nb::handle q, nb::handle k, nb::handle dtype, std::int64_t top, nb::handle map, bool has_lse,
@@ -183,6 +196,8 @@ without it rows whose abs(lse) is 64 or more are summed again.
 
 top           how many of each row's largest weights
 map           (R, C): also the map in R x C blocks; query i is in its row i * R // Tq, keys likewise
+key_sizes     [B,H,Tk] of lse's dtype, such as attend.key_sizes(v, weight): also what is carried, each weight times its
+              key's size (Kobayashi et al. 2020); 0 or more
 layout        "bhtd", or "bthd" for q and k as [B,T,H,D]
 
 The fields of the result are of q's kind; all are of a query head, and before dropout. A row that sees nothing has 0, and
@@ -213,6 +228,7 @@ constexpr const char* weights_doc = R"(Any part of the weights exactly, without 
 
 q, k, lse, lse_low and the options as of attention_summary(). queries and keys are (begin, end); None: all. Or pairs,
 whole numbers [P,2] of a query and a key each: [B,H,P]. Pairs that are not visible have 0. float32 (float64 for float64).
+With key_sizes [B,H,Tk] each weight is multiplied by its key's size: what is carried.
 
 >>> import numpy, attend
 >>> q, k = numpy.random.default_rng(0).standard_normal((2, 1, 2, 500, 16), numpy.float32)
@@ -225,7 +241,7 @@ constexpr const char* map_doc =
     R"(The map of a part of the weights in blocks=(R, C), counted from its first query and key: (map, map_max).
 
 Both [B,H,R,C]: the sum of a block's weights over its keys, their mean over its queries that see a key; and the largest
-weight. A row of the map sums to what its queries give to the part's keys. Arguments as of attention_weights().
+weight. A row of the map sums to what its queries give to the part's keys. Arguments as of attention_weights(), key_sizes too.
 
 >>> import numpy, attend
 >>> q, k = numpy.random.default_rng(0).standard_normal((2, 1, 2, 500, 16), numpy.float32)
@@ -237,13 +253,31 @@ constexpr const char* scores_doc =
     R"(What each head does: a list of HeadScores, one for each item of the batch and query head.
 
 q, k, lse, lse_low and the options as of attention_summary(). tokens are the ids of the keys' tokens, whole numbers [Tk]
-or [B,Tk]; query i's own is that of key i + offset. Scores are of one sequence: query lists are refused.
+or [B,Tk]; query i's own is that of key i + offset. Scores are of one sequence: query lists are refused. With key_sizes
+[B,H,Tk] scores and labels are by norm: a weight is the share of what the head's rows carry in the mean (docs/inside.md).
 
 >>> import numpy, attend
 >>> q = numpy.zeros((1, 1, 50, 4), numpy.float32)
 >>> bias = numpy.eye(50, k=-1, dtype=numpy.float32) * 50  # each query looks at the key before it
 >>> attend.head_scores(q, q, causal=True, bias=bias)[0].label_text
 'previous 1.00')";
+
+constexpr const char* sizes_doc =
+    R"(What a key carries per unit of weight, abs(W_O v_j) of each query head: [B,H,Tk] (Kobayashi et al. 2020).
+
+v [B,Hkv,Tk,Dv], with its bias, and output_weight [E,H*Dv], the weight of the projection that follows attention (of
+torch.nn.Linear as it is; of a Conv1D, which GPT-2 has, transposed). Computed in float32, for float64 in that.
+
+>>> import numpy, attend
+>>> v = numpy.ones((1, 1, 3, 2), numpy.float32)
+>>> attend.key_sizes(v, numpy.array([[3, 0, 0, 0], [0, 4, 0, 0]], numpy.float32))[0, :, 0].tolist()  # of two heads
+[5.0, 0.0])";
+
+nb::object key_sizes_(nb::handle v, nb::handle output_weight) {
+  constexpr const char* function = "key_sizes";
+  const Array values(function, "v", v), weight(function, "output_weight", output_weight);
+  return to_python(values.kind(), call(function, [&] { return key_sizes(values.view(), weight.view()); }));
+}
 
 constexpr const char* plan_doc =
     R"(How attention_summary() computes arguments of these shapes, and with how much memory.
@@ -335,44 +369,53 @@ void bind_summary(nb::module_& m) {
   const std::string arrays = "q: Array, k: Array, lse: Array | None = None, *, ",
                     layout = "layout: Literal['bhtd', 'bthd'] = 'bhtd', ";
   const std::string low = "lse_low: Array | None = None, ",
-                    wanted = "top: int = 8, map: tuple[int, int] | None = None, ";
+                    wanted = "top: int = 8, map: tuple[int, int] | None = None, ",
+                    sizes = "key_sizes: Array | None = None, ";
   const std::string part = "queries: tuple[int, int] | None = None, keys: tuple[int, int] | None = None, ";
-  m.def("attention_summary", &summary_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(),
-        nb::kw_only(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(), nb::arg("top") = 8,
-        nb::arg("map") = nb::none(), nb::arg("options"),
-        nb::sig(signature("attention_summary", arrays + layout + low + wanted, true, "AttentionSummary").c_str()),
-        summary_doc);
+  m.def(
+      "attention_summary", &summary_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(),
+      nb::kw_only(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(), nb::arg("top") = 8,
+      nb::arg("map") = nb::none(), nb::arg("key_sizes") = nb::none(), nb::arg("options"),
+      nb::sig(signature("attention_summary", arrays + layout + low + wanted + sizes, true, "AttentionSummary").c_str()),
+      summary_doc);
   m.def("attention_summary_varlen", &summary_varlen, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse").none(),
         nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(), nb::kw_only(), nb::arg("lse_low") = nb::none(),
-        nb::arg("top") = 8, nb::arg("map") = nb::none(), nb::arg("options"),
+        nb::arg("top") = 8, nb::arg("map") = nb::none(), nb::arg("key_sizes") = nb::none(), nb::arg("options"),
         nb::sig(signature("attention_summary_varlen",
                           "q: Array, k: Array, lse: Array | None, cu_seqlens_q: Array | Sequence[int], cu_seqlens_k: "
                           "Array | Sequence[int], *, " +
-                              low + wanted,
+                              low + wanted + sizes,
                           false, "AttentionSummary")
                     .c_str()),
         varlen_doc);
-  m.def("attention_weights", &weights_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(),
-        nb::kw_only(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(), nb::arg("queries") = nb::none(),
-        nb::arg("keys") = nb::none(), nb::arg("pairs") = nb::none(), nb::arg("options"),
-        nb::sig(signature("attention_weights",
-                          arrays + layout + low + part + "pairs: Array | Sequence[Sequence[int]] | None = None, ", true,
-                          "Any")
-                    .c_str()),
-        weights_doc);
+  m.def(
+      "attention_weights", &weights_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(),
+      nb::kw_only(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(), nb::arg("queries") = nb::none(),
+      nb::arg("keys") = nb::none(), nb::arg("pairs") = nb::none(), nb::arg("key_sizes") = nb::none(),
+      nb::arg("options"),
+      nb::sig(signature("attention_weights",
+                        arrays + layout + low + part + "pairs: Array | Sequence[Sequence[int]] | None = None, " + sizes,
+                        true, "Any")
+                  .c_str()),
+      weights_doc);
   m.def("attention_map", &map_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(), nb::kw_only(),
         nb::arg("blocks").none(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(),
-        nb::arg("queries") = nb::none(), nb::arg("keys") = nb::none(), nb::arg("options"),
-        nb::sig(signature("attention_map", arrays + "blocks: tuple[int, int], " + layout + low + part, true,
+        nb::arg("queries") = nb::none(), nb::arg("keys") = nb::none(), nb::arg("key_sizes") = nb::none(),
+        nb::arg("options"),
+        nb::sig(signature("attention_map", arrays + "blocks: tuple[int, int], " + layout + low + part + sizes, true,
                           "tuple[Any, Any]")
                     .c_str()),
         map_doc);
-  m.def("head_scores", &scores_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(), nb::kw_only(),
-        nb::arg("tokens") = nb::none(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(), nb::arg("options"),
-        nb::sig(signature("head_scores", arrays + "tokens: Array | Sequence[int] | None = None, " + layout + low, true,
-                          "list[HeadScores]")
-                    .c_str()),
-        scores_doc);
+  m.def(
+      "head_scores", &scores_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(), nb::kw_only(),
+      nb::arg("tokens") = nb::none(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(),
+      nb::arg("key_sizes") = nb::none(), nb::arg("options"),
+      nb::sig(signature("head_scores", arrays + "tokens: Array | Sequence[int] | None = None, " + layout + low + sizes,
+                        true, "list[HeadScores]")
+                  .c_str()),
+      scores_doc);
+  m.def("key_sizes", &key_sizes_, nb::arg("v").none(), nb::arg("output_weight").none(),
+        nb::sig("def key_sizes(v: Array, output_weight: Array) -> Any"), sizes_doc);
   m.def("plan_summary", &plan_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("dtype") = nb::none(), nb::kw_only(),
         nb::arg("top") = 8, nb::arg("map") = nb::none(), nb::arg("has_lse") = true, nb::arg("options"),
         nb::sig(signature("plan_summary",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "attention/compute.h"
 #include "core/message.h"
@@ -78,7 +79,10 @@ struct Numbers {
     top_weights = wide(sums.top_weights);
     top_keys = tensors_.emplace_back(sums.top_keys.clone()).data<std::int64_t>();
     if (sums.has_distance) probe_weights = wide(sums.probe_weights), probe_keys = wide(sums.probe_keys);
+    probe_sizes = probe_keys;
     if (sums.sink_weights) sink_weights = wide(*sums.sink_weights);
+    if (sums.key_sizes) key_sizes = wide(*sums.key_sizes);
+    if (key_sizes && sums.has_distance) probe_weights = wide(sums.probe_carried), probe_sizes = wide(sums.probe_sizes);
     if (sums.tokens) tokens = tensors_.emplace_back(sums.tokens->clone()).data<std::int64_t>();
   }
 
@@ -89,7 +93,9 @@ struct Numbers {
   const HeadSums& of;
   std::int64_t B, H, Tq, Tk, top;
   double *seen, *entropy, *distance, *received, *seen_by, *uniform, *top_weights;
-  double *probe_weights = nullptr, *probe_keys = nullptr, *sink_weights = nullptr;
+  // By norm, probe_weights are what is carried, and probe_sizes the sizes of the probes' keys; else these are 1.
+  double *probe_weights = nullptr, *probe_keys = nullptr, *probe_sizes = nullptr;
+  double *sink_weights = nullptr, *key_sizes = nullptr;
   const std::int64_t *top_keys, *tokens = nullptr;
 
  private:
@@ -104,6 +110,35 @@ struct Sink {
   double rows = 0;
 };
 
+// ---- By norm ----
+
+// Sums over rows of weights that keys have become what is carried, of which a row has 1 in the mean, as it has of
+// weights: the share of the head's own total, so that one pass is enough. Returns what makes it so.
+double carry(double* sums, const double* sizes, std::int64_t keys, double rows) {
+  double total = 0;
+  for (std::int64_t j = 0; j < keys; ++j) {
+    sums[j] = sums[j] == 0 ? 0 : sums[j] * sizes[j];
+    total += sums[j];
+  }
+  const double scale = total > 0 ? rows / total : 0;
+  for (std::int64_t j = 0; j < keys; ++j) sums[j] *= scale;
+  return scale;
+}
+
+// Of the sums of all rows.
+struct Shares {
+  double weights = 1, sizes = 1;
+};
+Shares shares_of(const Numbers& found, std::int64_t at) {
+  if (!found.key_sizes) return {};
+  const std::int64_t first = at * found.Tk;
+  std::vector<double> received(found.received + first, found.received + first + found.Tk);
+  std::vector<double> uniform(found.uniform + first, found.uniform + first + found.Tk);
+  const double rows = std::accumulate(uniform.begin(), uniform.end(), 0.0);
+  return {carry(received.data(), found.key_sizes + first, found.Tk, rows),
+          carry(uniform.data(), found.key_sizes + first, found.Tk, rows)};
+}
+
 // A query that sees one key alone gives it all that it has, whatever the head does: it does not make a sink. Nor do the
 // few queries that see a causal model's last keys, where any head that looks nearby gives them much.
 Sink find_sink(Numbers& found, std::int64_t at) {
@@ -113,6 +148,11 @@ Sink find_sink(Numbers& found, std::int64_t at) {
     const std::int64_t key = found.top_keys[i * found.top];
     if (found.seen[i] != 1 || key < 0) continue;
     received[key] -= found.top_weights[i * found.top], seen_by[key] -= 1, uniform[key] -= 1;
+  }
+  if (found.key_sizes) {
+    const double rows = std::accumulate(uniform, uniform + found.Tk, 0.0);
+    carry(received, found.key_sizes + at * found.Tk, found.Tk, rows);
+    carry(uniform, found.key_sizes + at * found.Tk, found.Tk, rows);
   }
   const double most = found.Tk > 0 ? *std::max_element(seen_by, seen_by + found.Tk) : 0;
   Sink sink;
@@ -136,11 +176,12 @@ std::optional<double> excess_of(double weights, double uniform, double rows, dou
 // A head's probes, row by row.
 class Tally {
  public:
-  // keys: how many the row sees; of[kind], weights[kind]: of them that kind's, and their weights.
-  void add(double keys, const double* of, const double* weights) {
+  // keys: how many the row sees; of[kind], sizes[kind], weights[kind]: of them that kind's, their sizes and weights.
+  void add(double keys, const double* of, const double* sizes, const double* weights, const Shares& shares = {}) {
     rows_ += 1;
     for (std::size_t kind = 0; kind < Probes::kinds; ++kind) {
-      weights_[kind] += weights[kind], uniform_[kind] += of[kind] / keys, seeing_[kind] += of[kind] > 0;
+      weights_[kind] += weights[kind] * shares.weights, uniform_[kind] += sizes[kind] * shares.sizes / keys;
+      seeing_[kind] += of[kind] > 0;
     }
   }
 
@@ -172,13 +213,14 @@ class Tally {
   double weights_[Probes::kinds] = {}, uniform_[Probes::kinds] = {}, seeing_[Probes::kinds] = {};
 };
 
-void score_probes(const Numbers& found, std::int64_t at, HeadScores& scores) {
+void score_probes(const Numbers& found, std::int64_t at, const Shares& shares, HeadScores& scores) {
   Tally tally;
   double distance = 0;
   for (std::int64_t i = at * found.Tq; i < (at + 1) * found.Tq; ++i) {
     if (found.seen[i] == 0) continue;
     distance += found.distance[i];
-    tally.add(1 / found.seen[i], found.probe_keys + i * Probes::kinds, found.probe_weights + i * Probes::kinds);
+    const std::int64_t row = i * Probes::kinds;
+    tally.add(1 / found.seen[i], found.probe_keys + row, found.probe_sizes + row, found.probe_weights + row, shares);
   }
   if (tally.rows() == 0) return;
   const bool has_tokens = found.of.tokens.has_value();
@@ -243,7 +285,7 @@ std::optional<WithoutSink> leave_out_sink(const Numbers& found, const PairWeight
       // Of rounded sums: what is left of nothing is nothing.
       weights[kind] = of[kind] > 0 ? (found.probe_weights[place] - (counts[kind] ? taken : 0)) / kept : 0;
     }
-    tally.add(keys, of, weights);
+    tally.add(keys, of, of, weights);
   }
   if (rows == 0) return rest;
   rest.effective_keys = std::exp(entropy / rows), rest.keys_seen = std::exp(keys_seen / rows);
@@ -264,15 +306,16 @@ HeadScores score_head(Numbers& found, const PairWeight& weight, std::int64_t at)
   const double rows = static_cast<double>(std::max<std::int64_t>(1, scores.rows));
   scores.entropy /= rows, scores.effective_keys = std::exp(scores.entropy),
                           scores.keys_seen = std::exp(keys_seen / rows);
+  const Shares shares = shares_of(found, at);
   const Sink sink = find_sink(found, at);
   scores.sink_key = sink.key;
   if (sink.key >= 0) {
     scores.sink = sink.mean;
     scores.excess.sink = excess_of(sink.mean * sink.rows, sink.uniform * sink.rows, sink.rows, sink.rows);
   }
-  if (found.of.has_distance) score_probes(found, at, scores);
+  if (found.of.has_distance) score_probes(found, at, shares, scores);
   scores.labels = labels_of(scores.excess, scores.excess.sink.has_value(), scores.effective_keys, scores.keys_seen);
-  if (has(scores.labels, "sink")) scores.without_sink = leave_out_sink(found, weight, at, sink.key);
+  if (has(scores.labels, "sink") && !found.key_sizes) scores.without_sink = leave_out_sink(found, weight, at, sink.key);
   return scores;
 }
 
@@ -294,6 +337,7 @@ std::vector<HeadScores> look(SummaryProblem& x, const ProbeTensors& probes, cons
   HeadSums sums{seen,        entropy,        distance,    received, seen_by,        uniform, top_keys,
                 top_weights, probes.weights, probes.keys, {},       x.has_distance, {},      tokens};
   if (sink_weights) sums.sink_weights = *sink_weights;
+  if (x.key_sizes) sums.key_sizes = *x.key_sizes, sums.probe_carried = probes.carried, sums.probe_sizes = probes.sizes;
   for (std::int64_t b = 0; b < p.B; ++b) sums.levels.push_back(p.sequence(b).offset);
   return scores_of(sums, pair_weights(x));
 }
@@ -422,13 +466,14 @@ std::string HeadScores::label_text() const {
 
 std::vector<HeadScores> head_scores(const View& q, const View& k, const std::optional<View>& lse,
                                     const AttentionOptions& options, const std::optional<View>& tokens,
-                                    const std::optional<View>& lse_low) {
+                                    const std::optional<View>& lse_low, const std::optional<View>& key_sizes) {
   constexpr const char* function = "head_scores";
   return with_memory(function, q, k, [&] {
     if (options.query_starts) {
       fail(ErrorCode::bad_value, function, "query_starts are given: scores are of one sequence, so slice q and k");
     }
     SummaryProblem x = SummaryProblem::check(function, q, k, lse, lse_low, options);
+    x.take_key_sizes(function, key_sizes);
     x.want_top(function, 1);
     const ProbeTensors probes = want_probes(function, x, tokens);
     return look(x, probes, tokens);

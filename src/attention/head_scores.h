@@ -17,6 +17,9 @@ struct HeadSums {
   bool has_distance = false;
   std::vector<std::int64_t> levels;  // [B]: the key that row 0 is level with; with has_distance
   std::optional<View> tokens;        // i64 [Tk] or [B,Tk], where they are known; with has_distance
+  // Scores are by norm then: [B,H,Tk]; the probes of what is carried [B,H,Tq,kinds], with has_distance.
+  std::optional<View> key_sizes = {};
+  View probe_carried = {}, probe_sizes = {};
 };
 
 // The key of each item and head [B * H] that could be its sink; -1: none.

@@ -79,6 +79,9 @@ ProbeTensors want_probes(const char* function, SummaryProblem& x, const std::opt
   const Dims kinds{p.B, p.H, p.Tq, kernels::Probes::kinds};
   made.weights = Tensor(kinds, x.dtype()), made.keys = Tensor(kinds, x.dtype());
   x.to.probe_weights = made.weights.view(), x.to.probe_keys = made.keys.view();
+  if (!x.key_sizes) return made;
+  made.carried = Tensor(kinds, x.dtype()), made.sizes = Tensor(kinds, x.dtype());
+  x.to.probe_carried = made.carried.view(), x.to.probe_sizes = made.sizes.view();
   return made;
 }
 

@@ -13,6 +13,7 @@ inline constexpr std::int64_t near_keys = 8;
 // The weights of each row's probes, and how many keys they count.
 struct ProbeTensors {
   Tensor weights, keys, statistics;
+  Tensor carried, sizes;  // of problems with key_sizes, likewise
 };
 // Makes the pass look for it. tokens as head_scores() takes them; throws as it does.
 ProbeTensors want_probes(const char* function, SummaryProblem& problem, const std::optional<View>& tokens);

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "attention/summary.h"
+#include "core/message.h"
 
 namespace attend {
 
@@ -29,13 +30,34 @@ constexpr SummaryStatistic statistics[] = {
     {"map", Shape::map, "a block's weights summed over its keys, their mean over its queries that see a key", nullptr,
      &AttentionSummary::map},
     {"map_max", Shape::map, "the largest weight of each block", nullptr, &AttentionSummary::map_max},
+    {"carried_top_keys", Shape::top, "int64: as top_keys, of weights times key_sizes; None without these", nullptr,
+     &AttentionSummary::carried_top_keys, Needs::key_sizes},
+    {"carried_top_weights", Shape::top, "these products", nullptr, &AttentionSummary::carried_top_weights,
+     Needs::key_sizes},
+    {"carried_received", Shape::keys, "received times key_sizes", nullptr, &AttentionSummary::carried_received,
+     Needs::key_sizes},
+    {"carried_map", Shape::map, "as map, of weights times key_sizes", nullptr, &AttentionSummary::carried_map,
+     Needs::key_sizes},
+    {"carried_map_max", Shape::map, "as map_max, of weights times key_sizes", nullptr,
+     &AttentionSummary::carried_map_max, Needs::key_sizes},
 };
 
 // Where a pass writes each.
 constexpr MutableView SummaryViews::*views[] = {
-    &SummaryViews::top_keys, &SummaryViews::top_weights,  &SummaryViews::entropy,
-    &SummaryViews::distance, &SummaryViews::sink_weights, &SummaryViews::received,
-    &SummaryViews::lift,     &SummaryViews::map,          &SummaryViews::map_max,
+    &SummaryViews::top_keys,
+    &SummaryViews::top_weights,
+    &SummaryViews::entropy,
+    &SummaryViews::distance,
+    &SummaryViews::sink_weights,
+    &SummaryViews::received,
+    &SummaryViews::lift,
+    &SummaryViews::map,
+    &SummaryViews::map_max,
+    &SummaryViews::carried_top_keys,
+    &SummaryViews::carried_top_weights,
+    &SummaryViews::carried_received,
+    &SummaryViews::carried_map,
+    &SummaryViews::carried_map_max,
 };
 static_assert(std::size(statistics) == std::size(views));
 
@@ -65,10 +87,15 @@ constexpr HeadStatistic of_heads[] = {
 
 bool is_known(const SummaryProblem& x, const SummaryStatistic& statistic) {
   if (statistic.needs == Needs::offset) return x.has_distance;
+  if (statistic.needs == Needs::key_sizes) return x.key_sizes.has_value();
   return statistic.needs == Needs::nothing || !x.forward.sinks.empty();
 }
 
 }  // namespace
+
+bool SummaryStatistic::is_index() const {
+  return value == &AttentionSummary::top_keys || optional == &AttentionSummary::carried_top_keys;
+}
 
 const Tensor* SummaryStatistic::in(const AttentionSummary& summary) const {
   if (value) return &(summary.*value);
@@ -84,6 +111,16 @@ std::span<const SummaryStatistic> summary_statistics() {
   return statistics;
 }
 
+std::string_view name_of(WeighedBy by) {
+  return by == WeighedBy::norm ? "norm" : "weight";
+}
+
+WeighedBy weighed_by(std::string_view name) {
+  for (const WeighedBy by : {WeighedBy::weight, WeighedBy::norm})
+    if (name == name_of(by)) return by;
+  fail(ErrorCode::bad_value, "weighed_by", "by is '{}', expected weight or norm", name);
+}
+
 std::span<const HeadStatistic> head_statistics() {
   return of_heads;
 }
@@ -97,9 +134,8 @@ AttentionSummary SummaryProblem::want_rows_and_keys() {
     Dims shape{p.B, p.H, statistic.shape == Shape::keys ? p.Tk : p.Tq};
     const bool is_top = statistic.shape == Shape::top;
     if (is_top) shape.push_back(top);
-    const bool is_keys = statistic.value == &AttentionSummary::top_keys;
-    Tensor made(p.trim(shape), is_keys ? DType::i64 : dtype());
-    if (is_keys) std::fill_n(made.data<std::int64_t>(), made.count(), -1);
+    Tensor made(p.trim(shape), statistic.is_index() ? DType::i64 : dtype());
+    if (statistic.is_index()) std::fill_n(made.data<std::int64_t>(), made.count(), -1);
     Tensor& kept = statistic.value ? summary.*statistic.value : (summary.*statistic.optional).emplace();
     kept = std::move(made);
     if (!is_top || top > 0) to.*views[n] = kept.view().reshape(shape);

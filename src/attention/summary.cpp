@@ -57,12 +57,15 @@ AttentionSummary summarize(SummaryProblem& x, const SummaryOptions& wanted) {
   if (wanted.map) {
     const Dims map{p.sequences(), p.H, std::min(wanted.map->rows, p.Tq), std::min(wanted.map->columns, p.Tk)};
     const Dims shown = p.query_starts.empty() ? p.trim(map) : map;
-    x.to.map = four_axes(s.map.emplace(Tensor::uninitialized(shown, x.dtype())), map);
-    x.to.map_max = four_axes(s.map_max.emplace(Tensor::uninitialized(shown, x.dtype())), map);
+    const auto make = [&](std::optional<Tensor>& to) {
+      return four_axes(to.emplace(Tensor::uninitialized(shown, x.dtype())), map);
+    };
+    x.to.map = make(s.map), x.to.map_max = make(s.map_max);
+    if (x.key_sizes) x.to.carried_map = make(s.carried_map), x.to.carried_map_max = make(s.carried_map_max);
   }
   x.progress = wanted.progress;
   run_summary(x, make_summary_schedule(x));
-  if (x.to.top_keys.count() > 0 && wanted.top > 0) mark_nan_rows(x.to);
+  mark_nan_rows(x.to);
   return s;
 }
 
@@ -71,12 +74,29 @@ void check_summary(const char* function, const SummaryOptions& summary) {
   if (summary.map) check_map(function, *summary.map);
 }
 
+// Weights [B,H,queries,keys] times sizes [B,H,keys]. What is hidden stays 0: its size may be no number.
+template <class T>
+void multiply_by(Tensor& weights, const Tensor& sizes) {
+  const std::int64_t keys = sizes.size(2), rows = weights.count() / keys, of_head = rows / (sizes.count() / keys);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    T* w = weights.data<T>() + row * keys;
+    const T* size = sizes.data<T>() + row / of_head * keys;
+    for (std::int64_t j = 0; j < keys; ++j) w[j] = w[j] == 0 ? 0 : w[j] * size[j];
+  }
+}
+void carry(Tensor& weights, const Tensor& sizes) {
+  if (sizes.dtype() == DType::f64) return multiply_by<double>(weights, sizes);
+  multiply_by<float>(weights, sizes);
+}
+
 Tensor weights_in(SummaryProblem& x) {
   const Problem& p = x.forward;
   const Dims shape{p.B, p.H, x.queries.end - x.queries.begin, x.keys.end - x.keys.begin};
   Tensor weights(p.trim(shape), x.dtype());
   x.to.weights = four_axes(weights, shape);
-  if (weights.count() > 0) run_summary(x, make_summary_schedule(x));
+  if (weights.count() == 0) return weights;
+  run_summary(x, make_summary_schedule(x));
+  if (x.key_sizes) carry(weights, x.key_sizes->view().slice(2, x.keys.begin, x.keys.end).clone());
   return weights;
 }
 
@@ -139,16 +159,40 @@ SummaryProblem SummaryProblem::check(const char* function, const View& q, const 
   return x;
 }
 
-void mark_nan_rows(const SummaryViews& to) {
-  const std::int64_t top = to.top_keys.size(3), rows = to.top_keys.count() / top;
-  const auto* keys = to.top_keys.data<std::int64_t>();
+namespace {
+
+void mark_nan_lists(const SummaryViews& to, const MutableView& top_keys, const MutableView& top_weights) {
+  if (!top_keys.raw() || top_keys.count() == 0) return;
+  const std::int64_t top = top_keys.size(3), rows = top_keys.count() / top;
+  const auto* keys = top_keys.data<std::int64_t>();
   const std::int64_t size = size_of(to.seen.dtype());
-  auto* weights = static_cast<std::byte*>(to.top_weights.raw());
+  auto* weights = static_cast<std::byte*>(top_weights.raw());
   const auto* seen = static_cast<const std::byte*>(to.seen.raw());
   for (std::int64_t row = 0; row < rows; ++row) {
     if (keys[row * top] >= 0 || load_element(to.seen.dtype(), seen + row * size) == 0) continue;
     for (std::int64_t n = 0; n < top; ++n) store_element(to.seen.dtype(), weights + (row * top + n) * size, NAN);
   }
+}
+
+}  // namespace
+
+void mark_nan_rows(const SummaryViews& to) {
+  mark_nan_lists(to, to.top_keys, to.top_weights);
+  mark_nan_lists(to, to.carried_top_keys, to.carried_top_weights);
+}
+
+void SummaryProblem::take_key_sizes(const char* function, const std::optional<View>& sizes) {
+  if (!sizes) return;
+  const Problem& p = forward;
+  check_kind(function, "key_sizes", *sizes, p.trim({p.B, p.H, p.Tk}), dtype());
+  key_sizes = with_axes(*sizes, 3).clone();
+  const auto check = [&](const auto* size) {
+    const auto* end = size + key_sizes->count();
+    const auto* found = std::find_if(size, end, [](auto x) { return x < 0; });
+    if (found != end)
+      fail(ErrorCode::bad_value, function, "key_sizes have {} at element {}, expected 0 or more", *found, found - size);
+  };
+  dtype() == DType::f64 ? check(key_sizes->data<double>()) : check(key_sizes->data<float>());
 }
 
 void SummaryProblem::want_top(const char* function, std::int64_t count) {
@@ -159,9 +203,9 @@ void SummaryProblem::want_top(const char* function, std::int64_t count) {
   top = count;
 }
 
-kernels::MapBlocks SummaryProblem::blocks_of(const Sequence& s) const {
+kernels::MapBlocks SummaryProblem::blocks_of(const Sequence& s, const MutableView& map) const {
   const Range rows = queries_of(s), columns = keys_of(s);
-  const std::int64_t R = to.map.size(2), C = to.map.size(3), row = C;
+  const std::int64_t R = map.size(2), C = map.size(3), row = C;
   if (grid) {
     return {.first_row = grid->first_row,
             .rows = grid->rows,
@@ -195,6 +239,7 @@ AttentionSummary attention_summary(const View& q, const View& k, const std::opti
   return with_memory(function, q, k, [&] {
     check_summary(function, summary);
     SummaryProblem x = SummaryProblem::check(function, q, k, lse, summary.lse_low, options);
+    x.take_key_sizes(function, summary.key_sizes);
     x.want_top(function, summary.top);
     return summarize(x, summary);
   });
@@ -230,12 +275,14 @@ Tensor attention_weights(const View& q, const View& k, const std::optional<View>
   constexpr const char* function = "attention_weights";
   return with_memory(function, q, k, [&] {
     SummaryProblem x = SummaryProblem::check(function, q, k, lse, part.lse_low, options, part.queries, part.keys);
+    x.take_key_sizes(function, part.key_sizes);
     return weights_in(x);
   });
 }
 
 Tensor attention_weights_of(const View& pairs, const View& q, const View& k, const std::optional<View>& lse,
-                            const AttentionOptions& options, const std::optional<View>& lse_low) {
+                            const AttentionOptions& options, const std::optional<View>& lse_low,
+                            const std::optional<View>& key_sizes) {
   constexpr const char* function = "attention_weights_of";
   return with_memory(function, q, k, [&] {
     const Problem p = Problem::check(function, q, k, k, options);
@@ -248,6 +295,7 @@ Tensor attention_weights_of(const View& pairs, const View& q, const View& k, con
       const Range queries{row, std::min(p.Tq, row + pair_rows)}, keys{key, std::min(p.Tk, key + pair_keys)};
       const auto last = std::find_if(first, list.end(), [&](const Pair& x) { return x.tile() != tile_at; });
       SummaryProblem x = SummaryProblem::check(function, q, k, lse, lse_low, options, queries, keys);
+      x.take_key_sizes(function, key_sizes);
       const Tensor tile = weights_in(x);
       const View from = tile.view().reshape({p.B * p.H, queries.end - queries.begin, keys.end - keys.begin});
       for (; first != last; ++first) {
@@ -269,6 +317,7 @@ AttentionMap attention_map(MapSize blocks, const View& q, const View& k, const s
       fail(ErrorCode::bad_value, function, "query_starts are given: a map is of one sequence, so slice q and k");
     }
     SummaryProblem x = SummaryProblem::check(function, q, k, lse, part.lse_low, options, part.queries, part.keys);
+    x.take_key_sizes(function, part.key_sizes);
     const Problem& p = x.forward;
     const Dims shape{p.B, p.H, std::min(blocks.rows, x.queries.end - x.queries.begin),
                      std::min(blocks.columns, x.keys.end - x.keys.begin)};
@@ -276,7 +325,8 @@ AttentionMap attention_map(MapSize blocks, const View& q, const View& k, const s
     AttentionMap result{make(), make()};
     Tensor seen({p.B, p.H, p.Tq}, x.dtype());
     x.to.seen = seen.view();
-    x.to.map = four_axes(result.map, shape), x.to.map_max = four_axes(result.map_max, shape);
+    (x.key_sizes ? x.to.carried_map : x.to.map) = four_axes(result.map, shape);
+    (x.key_sizes ? x.to.carried_map_max : x.to.map_max) = four_axes(result.map_max, shape);
     if (result.map.count() > 0) run_summary(x, make_summary_schedule(x));
     return result;
   });

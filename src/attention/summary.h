@@ -20,18 +20,20 @@ struct SummaryViews {
   MutableView received, lift, seen_by;  // [B,H,Tk]; seen_by: how many queries see the key
   MutableView uniform;                  // [B,H,Tk]: what uniform attention would give it; with received
   MutableView map, map_max;             // [B or sequences,H,R,C]
-  MutableView weights;                  // [B,H,queries,keys]
-  MutableView seen;                     // [B,H,Tq]: 1 / the number of keys that the query sees, or 0
-  MutableView probe_weights;            // [B,H,Tq,kinds] as kernels::Probes has them, and its keys
-  MutableView probe_keys;
+  MutableView carried_top_keys, carried_top_weights, carried_received, carried_map, carried_map_max;  // with key_sizes
+  MutableView weights;        // [B,H,queries,keys]
+  MutableView seen;           // [B,H,Tq]: 1 / the number of keys that the query sees, or 0
+  MutableView probe_weights;  // [B,H,Tq,kinds] as kernels::Probes has them, and its keys
+  MutableView probe_keys, probe_carried, probe_sizes;
   MutableView statistics;  // [B,H,Tq,2]: the lse that weights are made with, in log2 units, as kernels::BinaryLse
 };
 
 struct SummaryProblem {
   const Problem forward;
-  std::optional<View> lse, lse_low;  // [B,H,Tq]
-  Range queries, keys;               // the part that is looked at, along the axes of q and k
-  std::int64_t top = 0;              // of top_keys
+  std::optional<View> lse, lse_low;      // [B,H,Tq]
+  Range queries, keys;                   // the part that is looked at, along the axes of q and k
+  std::optional<Tensor> key_sizes = {};  // [B,H,Tk], row-major
+  std::int64_t top = 0;                  // of top_keys
   SummaryViews to = {};
   // Where maps are sums that several calls add to: row i is in block (i - first_row) R / rows of them, keys likewise.
   // Not given: the part that is looked at is cut into blocks, which are cleared before, and become means.
@@ -51,16 +53,18 @@ struct SummaryProblem {
   static SummaryProblem check(const char* function, const View& q, const View& k, const std::optional<View>& lse,
                               const std::optional<View>& lse_low, const AttentionOptions& options,
                               const std::optional<Range>& queries = {}, const std::optional<Range>& keys = {});
+  // Throws Error for what are no sizes of these keys.
+  void take_key_sizes(const char* function, const std::optional<View>& sizes);
   // How many of a row's largest weights are wanted. Throws Error for more, and for more keys, than can be listed.
   void want_top(const char* function, std::int64_t count);
   // Makes the tensors of summary_statistics() for rows and keys, `top` largest weights of each row, and has the pass
-  // write to them. What needs an offset or sinks is left out where there are none.
+  // write to them. What needs an offset, sinks or key_sizes is left out where there are none.
   AttentionSummary want_rows_and_keys();
   DType dtype() const { return statistics_dtype(forward.q.dtype()); }
   // Whether the distance of a query and a key is known: nobody guesses the offset.
   bool has_distance = false;
-  // The blocks of a map of a sequence [R,C], without its memory.
-  kernels::MapBlocks blocks_of(const Sequence& sequence) const;
+  // The blocks of a map [..,R,C] of a sequence, without its memory.
+  kernels::MapBlocks blocks_of(const Sequence& sequence, const MutableView& map) const;
   // The part that is looked at of a sequence, counted in it.
   Range queries_of(const Sequence& sequence) const;
   Range keys_of(const Sequence& sequence) const;
@@ -81,8 +85,8 @@ void run_summary(SummaryProblem& problem, const SummarySchedule& schedule);
 
 // NaN for the top weights of rows that see keys and have no largest one: their weights are not numbers.
 void mark_nan_rows(const SummaryViews& to);
-// Zeros, for one map of each kind.
-void clear_map(const SummaryViews& to, std::int64_t n, std::int64_t h);
+// Zeros, for one map of each kind that is wanted.
+void clear_maps(const SummaryViews& to, std::int64_t n, std::int64_t h);
 
 // The plain path, for f64: a stretch is all keys.
 void run_reference(SummaryProblem& problem, const SummarySchedule& schedule);

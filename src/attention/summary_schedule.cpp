@@ -67,8 +67,8 @@ class SummaryRun {
   }
 
   void run() {
-    const bool means = x_.to.map.raw() && !x_.grid;
-    if (means) for_each_map([&](std::int64_t n, std::int64_t h) { clear_map(x_.to, n, h); });
+    const bool means = (x_.to.map.raw() || x_.to.carried_map.raw()) && !x_.grid;
+    if (means) for_each_map([&](std::int64_t n, std::int64_t h) { clear_maps(x_.to, n, h); });
     if (x_.to.seen.raw()) count_keys();
     const std::thread::id caller = std::this_thread::get_id();
     std::atomic<std::int64_t> done{0};
@@ -87,7 +87,9 @@ class SummaryRun {
       }
     });
     if (thrown) std::rethrow_exception(thrown);
-    if (means) for_each_map([&](std::int64_t n, std::int64_t h) { divide_map(n, h); });
+    if (!means) return;
+    for_each_map([&](std::int64_t n, std::int64_t h) { divide_map(x_.to.map, n, h); });
+    for_each_map([&](std::int64_t n, std::int64_t h) { divide_map(x_.to.carried_map, n, h); });
   }
 
  private:
@@ -199,17 +201,24 @@ class SummaryRun {
     group.lse = place_of<const float>(statistics_, s.b, h, s.query_start);
     group.entropy = place_of<float>(to.entropy, s.b, h, s.query_start);
     group.distance = place_of<float>(to.distance, s.b, h, s.query_start);
-    if (to.top_keys.raw()) {
-      group.top = to.top_keys.size(3), group.key_number = s.key_start;
-      group.top_keys = place_of<std::int64_t>(to.top_keys, s.b, h, s.query_start);
-      group.top_weights = place_of<float>(to.top_weights, s.b, h, s.query_start);
-    }
+    const auto lists = [&](const MutableView& of_keys, const MutableView& of_weights) {
+      if (!of_keys.raw()) return kernels::TopLists{.top = x_.top};
+      return kernels::TopLists{of_keys.size(3), s.key_start, place_of<std::int64_t>(of_keys, s.b, h, s.query_start),
+                               place_of<float>(of_weights, s.b, h, s.query_start)};
+    };
+    group.largest = lists(to.top_keys, to.top_weights);
+    group.carried = lists(to.carried_top_keys, to.carried_top_weights);
+    if (x_.key_sizes)
+      group.key_sizes = place_of<const float>(x_.key_sizes->view(), s.b, h) + s.key_start + group.keys_begin;
     group.shares = place_of<const float>(to.seen, s.b, h, s.query_start);
     if (to.received.raw()) place_keys(group, worker);
-    if (to.map.raw() && keys.end > keys.begin) {
-      group.map = x_.blocks_of(s);
-      group.map.sums = place_of<float>(to.map, n, h), group.map.most = place_of<float>(to.map_max, n, h);
-    }
+    const auto map_at = [&](const MutableView& map, const MutableView& most) {
+      if (!map.raw() || keys.end == keys.begin) return kernels::MapBlocks{};
+      kernels::MapBlocks blocks = x_.blocks_of(s, map);
+      blocks.sums = place_of<float>(map, n, h), blocks.most = place_of<float>(most, n, h);
+      return blocks;
+    };
+    group.map = map_at(to.map, to.map_max), group.carried_map = map_at(to.carried_map, to.carried_map_max);
     if (to.weights.raw() && queries.end > queries.begin && keys.end > keys.begin) {
       const std::int64_t row = s.query_start + queries.begin - x_.queries.begin;
       const std::int64_t column = s.key_start + group.keys_begin - x_.keys.begin;
@@ -225,6 +234,8 @@ class SummaryRun {
       }
       group.probes.weights = place_of<float>(to.probe_weights, s.b, h, s.query_start);
       group.probes.keys = place_of<float>(to.probe_keys, s.b, h, s.query_start);
+      group.probes.carried = place_of<float>(to.probe_carried, s.b, h, s.query_start);
+      group.probes.sizes = place_of<float>(to.probe_sizes, s.b, h, s.query_start);
     }
     return group;
   }
@@ -242,10 +253,12 @@ class SummaryRun {
     const std::int64_t first = s.key_start + group.keys_begin;
     float* received = place_of<float>(x_.to.received, s.b, h) + first;
     float* lift = place_of<float>(x_.to.lift, s.b, h) + first;
+    float* carried = place_of<float>(x_.to.carried_received, s.b, h);
     for (std::int64_t j = 0; j < group.keys_end - group.keys_begin; ++j) {
       received[j] = static_cast<float>(group.received[j]);
       lift[j] = group.uniform[j] > 0 ? static_cast<float>(group.received[j] / group.uniform[j]) : 0;
       if (group.seen_by) place_of<float>(x_.to.seen_by, s.b, h)[first + j] = static_cast<float>(group.seen_by[j]);
+      if (carried) carried[first + j] = received[j] == 0 ? 0 : received[j] * group.key_sizes[j];
       if (float* uniform = place_of<float>(x_.to.uniform, s.b, h))
         uniform[first + j] = static_cast<float>(group.uniform[j]);
     }
@@ -260,16 +273,16 @@ class SummaryRun {
   }
 
   // Sums over a block's queries become means over those that see a key.
-  void divide_map(std::int64_t n, std::int64_t h) {
+  void divide_map(const MutableView& map, std::int64_t n, std::int64_t h) {
+    if (!map.raw()) return;
     const Sequence s = p_.sequence(n);
     const Range queries = x_.queries_of(s);
-    const std::int64_t rows = queries.end - queries.begin, R = std::min(x_.to.map.size(2), rows);
-    const std::int64_t C = x_.to.map.size(3);
+    const std::int64_t rows = queries.end - queries.begin, R = std::min(map.size(2), rows), C = map.size(3);
     const float* shares = place_of<float>(x_.to.seen, s.b, h, s.query_start) + queries.begin;
     std::vector<std::int64_t> seeing(static_cast<std::size_t>(R));
     for (std::int64_t i = 0; i < rows; ++i) seeing[static_cast<std::size_t>(i * R / rows)] += shares[i] > 0;
     for (std::int64_t r = 0; r < R; ++r) {
-      float* cells = place_of<float>(x_.to.map, n, h, r);
+      float* cells = place_of<float>(map, n, h, r);
       const auto count = static_cast<float>(std::max<std::int64_t>(1, seeing[static_cast<std::size_t>(r)]));
       for (std::int64_t c = 0; c < C; ++c) cells[c] /= count;
     }
@@ -287,9 +300,12 @@ class SummaryRun {
 
 }  // namespace
 
-void clear_map(const SummaryViews& to, std::int64_t n, std::int64_t h) {
-  const auto bytes = static_cast<std::size_t>(to.map.size(2) * to.map.size(3) * size_of(to.map.dtype()));
-  for (const MutableView& map : {to.map, to.map_max}) std::memset(operand_at(map, n, h, 0).data, 0, bytes);
+void clear_maps(const SummaryViews& to, std::int64_t n, std::int64_t h) {
+  for (const MutableView& map : {to.map, to.map_max, to.carried_map, to.carried_map_max}) {
+    if (!map.raw()) continue;
+    const auto bytes = static_cast<std::size_t>(map.size(2) * map.size(3) * size_of(map.dtype()));
+    std::memset(operand_at(map, n, h, 0).data, 0, bytes);
+  }
 }
 
 SummarySchedule make_summary_schedule(const SummaryProblem& x) {

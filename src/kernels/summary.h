@@ -1,8 +1,9 @@
 // What becomes of the weights: the largest of each row, its entropy and distance, what each key receives, maps of
 // blocks, and the weights themselves. One pass over tiles of weights (weights.h), of which nothing is kept but what is
-// wanted.
+// wanted. Where keys have sizes, a tile's weights become what they carry, once all else is taken of them.
 #pragma once
 
+#include "kernels/largest.h"
 #include "kernels/map_sums.h"
 
 namespace attend::kernels {
@@ -23,7 +24,7 @@ class Summary : public SummaryItem, public InScratch {
   }
 
   static std::size_t scratch_bytes(const Sizes& sizes, const Features& features, std::int64_t top) {
-    const SummaryGroup of{.forward = {.sizes = sizes, .features = features}, .top = top};
+    const SummaryGroup of{.forward = {.sizes = sizes, .features = features}, .largest = {.top = top}};
     return static_cast<std::size_t>(Summary(of, nullptr).bytes_);
   }
 
@@ -35,6 +36,10 @@ class Summary : public SummaryItem, public InScratch {
   void begin() {
     if (!g_.features.decoded) tile_.pack_keys();
     if (group.map.sums) map_.begin(group.map, group.keys_begin, group.keys_end);
+    if (group.carried_map.sums) carried_map_.begin(group.carried_map, group.keys_begin, group.keys_end);
+    if (!group.key_sizes) return;
+    for (std::int64_t j = 0; j < tile_.item_keys(); ++j) sizes_[j] = group.key_sizes[j];
+    for (std::int64_t j = tile_.item_keys(); j < round_up(tile_.item_keys(), weight_keys); ++j) sizes_[j] = 0;
   }
 
   // Rows [first, last), at most weight_rows.
@@ -48,8 +53,10 @@ class Summary : public SummaryItem, public InScratch {
       meet();
     }
     if (fetched) add_row_sums();
-    if (fetched && group.top > 0) store_lists();
+    if (fetched && group.largest.keys) largest_.store(group.largest, tile_.first, tile_.rows);
+    if (fetched && group.carried.keys) carried_.store(group.carried, tile_.first, tile_.rows);
     if (group.map.sums) map_.close(first, last - first);
+    if (group.carried_map.sums) carried_map_.close(first, last - first);
   }
 
   // How many keys rows [first, last) see, to counts[0], ...
@@ -69,11 +76,11 @@ class Summary : public SummaryItem, public InScratch {
     q_ = scratch.take<float>(weight_rows * q_row_);
     entropy_ = scratch.take<float>(weight_rows * lanes);
     distance_ = scratch.take<float>(weight_rows * lanes);
-    top_weights_ = scratch.take<float>(weight_rows * top_row_);
-    top_keys_ = scratch.take<std::int32_t>(weight_rows * top_row_);
+    sizes_ = scratch.take<float>(summary_keys(g_.sizes));
+    largest_.carve(scratch, group.largest.top), carried_.carve(scratch, group.largest.top);
     next_ = scratch.take<std::int32_t>(weight_rows);
     next_key_ = scratch.take<std::int32_t>(weight_rows);
-    map_.carve(scratch, summary_keys(g_.sizes));
+    map_.carve(scratch, summary_keys(g_.sizes)), carried_map_.carve(scratch, summary_keys(g_.sizes));
     bytes_ = scratch.used;
   }
 
@@ -86,7 +93,8 @@ class Summary : public SummaryItem, public InScratch {
     tile_.take_queries(q_, q_row_);
     tile_.take_lse([this](std::int64_t i) { return group.lse + 2 * (tile_.first + i); });
     for (std::int64_t i = 0; i < weight_rows * lanes; ++i) entropy_[i] = distance_[i] = 0;
-    if (group.top > 0) load_lists();
+    if (group.largest.keys) largest_.load(group.largest, tile_.first, tile_.rows);
+    if (group.carried.keys) carried_.load(group.carried, tile_.first, tile_.rows);
     if (group.probes.same) find_same();
     for (std::int64_t b = 0; group.shares && b < tile_.strips; ++b) {
       strip_shares_[b] = 0;
@@ -101,13 +109,18 @@ class Summary : public SummaryItem, public InScratch {
   void meet() {
     tile_.weigh([](auto, const auto&, std::int64_t, std::int64_t) {}, [](std::int64_t, std::int64_t, std::int64_t) {},
                 Entropy{group.entropy ? entropy_ : nullptr});
-    if (group.top > 0 || group.distance) {
-      for (std::int64_t i = 0; i < tile_.rows; ++i) look_along(i);
+    if (group.distance) {
+      for (std::int64_t i = 0; i < tile_.rows; ++i) add_distances(i);
     }
+    if (group.largest.keys) take_largest(largest_);
     if (group.received) add_to_keys();
     if (group.map.sums) map_.add(tile_.p, tile_.first, tile_.rows, tile_.at, tile_.keys);
     if (group.weights) store_weights();
     if (group.probes.weights) probe();
+    if (!group.key_sizes) return;
+    carry();
+    if (group.carried.keys) take_largest(carried_);
+    if (group.carried_map.sums) carried_map_.add(tile_.p, tile_.first, tile_.rows, tile_.at, tile_.keys);
   }
 
   // Sums of exponents times weights, in log2 units, one vector a row.
@@ -135,106 +148,36 @@ class Summary : public SummaryItem, public InScratch {
 
   const float* weights_of(std::int64_t i) const { return tile_.p + i * weight_keys; }
 
-  // Row i's largest weights and its distance.
-  void look_along(std::int64_t i) {
-    const std::int64_t b = i / height, begin = tile_.first_vector[b], end = tile_.last_vector[b];
-    const float* p = weights_of(i);
-    if (group.distance) {
-      F sum = Simd::load(distance_ + i * lanes);
-      for (std::int64_t v = begin; v < end; ++v) {
-        sum = Simd::fma(tile_.distance(i, v), Simd::load(p + v * lanes), sum);
-      }
-      Simd::store(distance_ + i * lanes, sum);
+  void add_distances(std::int64_t i) {
+    const std::int64_t b = i / height;
+    F sum = Simd::load(distance_ + i * lanes);
+    for (std::int64_t v = tile_.first_vector[b]; v < tile_.last_vector[b]; ++v) {
+      sum = Simd::fma(tile_.distance(i, v), Simd::load(weights_of(i) + v * lanes), sum);
     }
-    if (group.top == 0 || begin == end) return;
-    F most = Simd::load(p + begin * lanes);
-    for (std::int64_t v = begin + 1; v < end; ++v) most = Simd::max(Simd::load(p + v * lanes), most);
-    const float bound = top_weights_[i * top_row_ + group.top - 1];
-    if (Simd::any(Simd::greater(most, Simd::set1(bound)))) take_largest(i, bound < 0 ? least_of_eight(most) : bound);
+    Simd::store(distance_ + i * lanes, sum);
   }
 
-  // A number that at least eight of the weights reach whose largest in each lane these are. It makes a row's first tile
-  // short; where it is 0 it says nothing, since hidden weights are 0 too.
-  float least_of_eight(F most) const {
-    if (lanes < 8 || group.top > 8) return -1;
-    float each[lanes], least = infinity;
-    Simd::store(each, most);
-#pragma GCC unroll 8
-    for (int n = 0; n < 8; ++n) least = min_of(least, max_of(each[n], each[n + lanes - 8]));
-    return least > 1e-30f ? least * 0.999999f : -1;
-  }
-
-  // ---- The largest weights ----
-
-  // Lists of whole vectors, falling, with keys as whole numbers of 32 bits; what is empty has weight -1, which any
-  // weight exceeds.
-  void load_lists() {
-    for (std::int64_t i = 0; i < tile_.rows; ++i) {
-      const float* weights = group.top_weights + (tile_.first + i) * group.top;
-      const std::int64_t* keys = group.top_keys + (tile_.first + i) * group.top;
-      for (std::int64_t n = 0; n < top_row_; ++n) {
-        const bool is_there = n < group.top && keys[n] >= 0;
-        top_weights_[i * top_row_ + n] = is_there ? weights[n] : -1;
-        top_keys_[i * top_row_ + n] = static_cast<std::int32_t>(is_there ? keys[n] - group.key_number : -1);
-      }
-    }
-  }
-
-  void store_lists() {
-    for (std::int64_t i = 0; i < tile_.rows; ++i) {
-      float* weights = group.top_weights + (tile_.first + i) * group.top;
-      std::int64_t* keys = group.top_keys + (tile_.first + i) * group.top;
-      for (std::int64_t n = 0; n < group.top; ++n) {
-        const std::int64_t key = top_keys_[i * top_row_ + n];
-        weights[n] = key < 0 ? 0 : top_weights_[i * top_row_ + n];
-        keys[n] = key < 0 ? -1 : key + group.key_number;
-      }
-    }
-  }
-
-  // The weights of row i that are larger than `bound` into its list.
-  void take_largest(std::int64_t i, float bound) {
-    float* weights = top_weights_ + i * top_row_;
-    auto* keys = reinterpret_cast<float*>(top_keys_ + i * top_row_);
-    std::uint64_t larger = 0;
-    for (std::int64_t v = 0; v < key_vectors; ++v) {
-      const Mask above = Simd::greater(Simd::load(weights_of(i) + v * lanes), Simd::set1(bound));
-      larger |= static_cast<std::uint64_t>(Simd::bits(above)) << v * lanes;
-    }
-    larger &= tile_.seen(i);
+  void take_largest(Largest& list) {
     const auto first_key = static_cast<std::int32_t>(group.keys_begin + tile_.at);
-    if (top_row_ == lanes) {
-      F list = Simd::load(weights), of = Simd::load(keys);
-      for (; larger != 0; larger &= larger - 1) {
-        const int j = __builtin_ctzll(larger);
-        insert(list, of, Simd::set1(infinity), Simd::zero(), weights_of(i)[j], first_key + j);
-      }
-      Simd::store(weights, list), Simd::store(keys, of);
-      return;
-    }
-    for (; larger != 0; larger &= larger - 1) {
-      const int j = __builtin_ctzll(larger);
-      for (std::int64_t n = top_row_ - lanes; n >= 0; n -= lanes) {
-        F list = Simd::load(weights + n), of = Simd::load(keys + n);
-        const F before = n > 0 ? Simd::load(weights + n - lanes) : Simd::set1(infinity);
-        const F before_of = n > 0 ? Simd::load(keys + n - lanes) : Simd::zero();
-        insert(list, of, before, before_of, weights_of(i)[j], first_key + j);
-        Simd::store(weights + n, list), Simd::store(keys + n, of);
-      }
+    for (std::int64_t i = 0; i < tile_.rows; ++i) {
+      const std::int64_t b = i / height;
+      list.look(i, weights_of(i), tile_.first_vector[b], tile_.last_vector[b], tile_.seen(i), first_key);
     }
   }
 
-  // Into one vector of a list, and its keys; `before` is the vector before it. Keys come in their order, so that of
-  // equal weights the lower key stays first. A weight that is too small changes nothing.
-  static inline __attribute__((always_inline)) void insert(F& list, F& keys, F before, F keys_before, float weight,
-                                                           std::int32_t key) {
-    float key_bits;
-    __builtin_memcpy(&key_bits, &key, 4);
-    const F x = Simd::set1(weight), shifted = Simd::shift_up(list, before);
-    const Mask here_or_later = Simd::greater(x, list), later = Simd::greater(x, shifted);
-    list = Simd::select(here_or_later, Simd::select(later, shifted, x), list);
-    keys =
-        Simd::select(here_or_later, Simd::select(later, Simd::shift_up(keys, keys_before), Simd::set1(key_bits)), keys);
+  // The tile's weights times the sizes of their keys. What a hidden key has for a size may be no number.
+  void carry() {
+    const float* sizes = sizes_ + tile_.at;
+    for (std::int64_t i = 0; i < tile_.rows; ++i) {
+      const std::int64_t b = i / height;
+      float* p = tile_.p + i * weight_keys;
+      for (std::int64_t v = tile_.first_vector[b]; v < tile_.last_vector[b]; ++v) {
+        const F carried = Simd::mul(Simd::load(p + v * lanes), Simd::load(sizes + v * lanes));
+        const bool hides = tile_.masked[b];
+        Simd::store(p + v * lanes,
+                    hides ? Simd::select(tile_.lanes_of(tile_.bits[i], v), carried, Simd::zero()) : carried);
+      }
+    }
   }
 
   // The item's share of its rows' sums. Items add in the order of their keys.
@@ -338,6 +281,7 @@ class Summary : public SummaryItem, public InScratch {
     group.probes.weights[at + Probes::duplicate] += own, group.probes.weights[at + Probes::induction] += after;
     group.probes.keys[at + Probes::duplicate] += static_cast<float>(__builtin_popcountll(keys & seen));
     group.probes.keys[at + Probes::induction] += static_cast<float>(__builtin_popcountll(follows & seen));
+    add_carried(i, Probes::duplicate, keys & seen), add_carried(i, Probes::induction, follows & seen);
   }
 
   // The first key with a row's own token that may be in the item, or right before it.
@@ -366,21 +310,33 @@ class Summary : public SummaryItem, public InScratch {
     const std::int64_t at = (tile_.first + i) * Probes::kinds + kind;
     double sum = 0;
     group.probes.keys[at] += static_cast<float>(__builtin_popcountll(keys));
+    add_carried(i, kind, keys);
     for (; keys != 0; keys &= keys - 1) sum += static_cast<double>(weights_of(i)[__builtin_ctzll(keys)]);
     group.probes.weights[at] += static_cast<float>(sum);
+  }
+
+  void add_carried(std::int64_t i, Probes::Kind kind, std::uint64_t keys) {
+    if (!group.probes.carried || keys == 0) return;
+    double sum = 0, sizes = 0;
+    for (; keys != 0; keys &= keys - 1) {
+      const int j = __builtin_ctzll(keys);
+      const auto size = static_cast<double>(sizes_[tile_.at + j]);
+      sum += static_cast<double>(weights_of(i)[j]) * size, sizes += size;
+    }
+    const std::int64_t at = (tile_.first + i) * Probes::kinds + kind;
+    group.probes.carried[at] += static_cast<float>(sum), group.probes.sizes[at] += static_cast<float>(sizes);
   }
 
   const Group& g_ = group.forward;
   WeightTile<Dot> tile_;
   const std::int64_t q_row_ = round_up((g_.sizes.D + Dot::pair - 1) / Dot::pair, lanes);
   float *q_ = nullptr, *entropy_ = nullptr, *distance_ = nullptr;  // [rows][...], [rows][lanes]
-  const std::int64_t top_row_ = round_up(group.top, lanes);
-  float* top_weights_ = nullptr;  // [rows][top_row_], and their keys
-  std::int32_t* top_keys_ = nullptr;
+  Largest largest_, carried_;
+  float* sizes_ = nullptr;  // of the item's keys, zeros up to whole tiles
   std::int32_t *next_ = nullptr,
                *next_key_ = nullptr;  // of each row: the place of its next key in `same`, and that key
   float strip_shares_[most_strips] = {};
-  MapSums map_;
+  MapSums map_, carried_map_;
   std::int64_t bytes_ = 0;
 };
 

@@ -157,6 +157,16 @@ struct Probes {
   const std::int32_t *same = nullptr, *begin = nullptr, *end = nullptr;
   float* weights = nullptr;  // [Tq,kinds] added to: the sums of their weights; null: not wanted
   float* keys = nullptr;     // [Tq,kinds] added to: how many of them the row sees
+  // Likewise, where keys have sizes: the sums of weights times sizes, and of the sizes that the row sees.
+  float *carried = nullptr, *sizes = nullptr;
+};
+
+// The largest of each row so far, [Tq,top], falling; keys of -1 where there are fewer. `key_number` is that of key 0,
+// of at most 2^31 - 1 keys.
+struct TopLists {
+  std::int64_t top = 0, key_number = 0;
+  std::int64_t* keys = nullptr;  // null: not wanted
+  float* weights = nullptr;
 };
 
 // What becomes of the weights of one query head and one stretch of keys: an item of work. What is null is not wanted.
@@ -167,17 +177,16 @@ struct SummaryGroup {
   const float* lse = nullptr;                 // [Tq,2] as BinaryLse (lse.h)
   float* entropy = nullptr;                   // [Tq] nats; added to
   float* distance = nullptr;                  // [Tq] added to
-  // [Tq,top] the largest so far, falling; keys of -1 where there are fewer. `key_number` is that of key 0, of at most
-  // 2^31 - 1 keys.
-  std::int64_t top = 0, key_number = 0;
-  std::int64_t* top_keys = nullptr;
-  float* top_weights = nullptr;
+  TopLists largest = {};
   // Of the item's keys, added to: the sums of their weights; the same of uniform attention; how many rows see them.
   double* received = nullptr;
   double* uniform = nullptr;
   double* seen_by = nullptr;
   const float* shares = nullptr;  // [Tq] 1 / the number of keys that a row sees, for `uniform`
   MapBlocks map = {};
+  const float* key_sizes = nullptr;  // of the item's keys: what they carry is wanted too, weights times sizes
+  TopLists carried = {};             // of as many as `largest`
+  MapBlocks carried_map = {};
   float* weights = nullptr;  // of row weights_first and key keys_begin; only those of visible tiles are written
   std::int64_t weights_first = 0, weights_row = 0;
   Probes probes = {};

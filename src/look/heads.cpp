@@ -31,13 +31,13 @@ std::string why_unknown(const Recording& recording, const std::vector<RecordedHe
 }  // namespace
 
 std::vector<RecordedHead> heads_of(const Recording& recording, std::int64_t item, std::optional<std::int64_t> layer,
-                                   std::optional<std::int64_t> head) {
+                                   std::optional<std::int64_t> head, WeighedBy by) {
   std::vector<RecordedHead> heads;
   for (std::int64_t n = 0; n < std::ssize(recording.layers()); ++n) {
     if (layer && *layer != n) continue;
     check_item(recording, n, item);
-    for (HeadScores& scores : recording.scores(n))
-      if (scores.batch == item && (!head || *head == scores.head)) heads.push_back({n, std::move(scores)});
+    for (HeadScores& scores : recording.scores(n, by))
+      if (scores.batch == item && (!head || *head == scores.head)) heads.push_back({n, std::move(scores), by});
   }
   return heads;
 }

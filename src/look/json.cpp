@@ -84,6 +84,7 @@ std::string heads_json(const Recording& recording, std::int64_t item, const std:
   Json report = {{"schema_version", 1},
                  {"model", recording.model},
                  {"item", item},
+                 {"by", name_of(heads.empty() ? WeighedBy::weight : heads.front().by)},
                  {"tokens", tokens(recording.tokens)},
                  {"decoder_tokens", tokens(recording.decoder_tokens)},
                  {"layers", Json::array()},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 
 #include "core/divide_up.h"
 #include "core/message.h"
@@ -152,6 +153,27 @@ HeatMap block_map(const Recording& recording, std::int64_t layer, const LookOpti
 
 }  // namespace
 
+std::string name_of(WeighedBy by, std::string_view statistic) {
+  return fmt::format("{}{}", by == WeighedBy::norm ? "carried_" : "", statistic);
+}
+
+double row_mean(const Recording& recording, std::int64_t layer, std::int64_t place, std::int64_t item, WeighedBy by) {
+  if (by == WeighedBy::weight) return 1;
+  const Tensor all = recording.numbers(layer, "carried_received");
+  const Tensor own = all.view().select(0, item).select(0, place).to(DType::f64);
+  const double total = std::accumulate(own.data<double>(), own.data<double>() + own.count(), 0.0);
+  const std::int64_t heads = std::ssize(recording.at(layer).heads);
+  const std::int64_t rows = recording.scores(layer)[static_cast<std::size_t>(item * heads + place)].rows;
+  return total > 0 ? total / static_cast<double>(rows) : 1;
+}
+
+void divide(Tensor& values, double divisor) {
+  if (divisor == 1) return;
+  Tensor wide = values.view().to(DType::f64);
+  for (std::int64_t n = 0; n < wide.count(); ++n) wide.data<double>()[n] /= divisor;
+  values = wide.view().to(values.dtype());
+}
+
 std::vector<std::string> item_of(const std::vector<std::vector<std::string>>& tokens, std::int64_t item) {
   return item < std::ssize(tokens) ? tokens[static_cast<std::size_t>(item)] : std::vector<std::string>{};
 }
@@ -181,9 +203,9 @@ std::vector<HeadMap> maps_of(const Recording& recording, std::int64_t layer, std
   const HeatMap like =
       pairs || exact ? part_map(recording, layer, options, queries, keys) : block_map(recording, layer, options);
   // All of a layer's maps lie together in the file.
-  const Tensor all = exact ? Tensor() : recording.numbers(layer, "map");
+  const Tensor all = exact ? Tensor() : recording.numbers(layer, name_of(options.by, "map"));
   const auto values_of = [&](std::int64_t number) {
-    if (exact) return recording.weights(layer, options.item, number, queries, keys);
+    if (exact) return recording.weights(layer, options.item, number, queries, keys, options.by);
     const View map = all.view().select(0, options.item).select(0, recording.head(layer, number));
     return pairs ? map.slice(0, queries.begin, queries.end).slice(1, keys.begin, keys.end).clone() : map.clone();
   };
@@ -191,6 +213,7 @@ std::vector<HeadMap> maps_of(const Recording& recording, std::int64_t layer, std
   maps.reserve(x.heads.size());
   for (const std::int64_t number : head ? std::vector{*head} : x.heads) {
     HeadMap& made = maps.emplace_back(HeadMap{values_of(number), like});
+    divide(made.values, row_mean(recording, layer, recording.head(layer, number), options.item, options.by));
     made.map.values = made.values;
   }
   if (options.most) merge_maps(recording, layer, head, options, maps);

@@ -16,6 +16,14 @@ struct HeadMap {
 std::vector<HeadMap> maps_of(const Recording& recording, std::int64_t layer, std::optional<std::int64_t> head,
                              const LookOptions& options);
 
+// "top_keys"; by norm "carried_top_keys".
+std::string name_of(WeighedBy by, std::string_view statistic);
+// What a row of a head (its place among the recorded ones) carries in the mean, of which its numbers by norm are shown
+// as shares; by weight 1.
+double row_mean(const Recording& recording, std::int64_t layer, std::int64_t place, std::int64_t item, WeighedBy by);
+
+void divide(Tensor& values, double divisor);
+
 // One item's; empty where tokens are not known.
 std::vector<std::string> item_of(const std::vector<std::vector<std::string>>& tokens, std::int64_t item);
 

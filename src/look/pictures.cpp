@@ -25,7 +25,7 @@ std::string with_labels(std::string name, const HeadScores& scores) {
 std::string title_of(const Recording& recording, std::int64_t layer, std::int64_t head, const LookOptions& options) {
   if (options.title) return *options.title;
   const std::string name = titled(recording, head_name(recording.at(layer).name, head));
-  return with_labels(name, scores_of(recording.scores(layer), options.item, head));
+  return with_labels(name, scores_of(recording.scores(layer, options.by), options.item, head));
 }
 
 // The text that the tokens are, as far as a caption has room for it.
@@ -47,8 +47,9 @@ std::string text_of(const std::vector<std::string>& tokens) {
 }
 
 // "“The capital of France is”, 5 tokens, f32.": what is known of the text, and what the layer computed in.
-std::string caption_of(const Recording& recording, std::int64_t layer, std::int64_t item) {
+std::string caption_of(const Recording& recording, std::int64_t layer, const LookOptions& options) {
   const RecordedLayer& x = recording.at(layer);
+  const std::int64_t item = options.item;
   const std::vector<std::string> queries = item_of(recording.query_tokens(layer), item);
   const std::vector<std::string> keys = item_of(recording.key_tokens(layer), item);
   std::string text;
@@ -57,13 +58,19 @@ std::string caption_of(const Recording& recording, std::int64_t layer, std::int6
     text += fmt::format("{}“{}”, {} tokens, ", text.empty() ? "" : "to ", text_of(*tokens), tokens->size());
   }
   if (text.empty()) text = fmt::format("{} queries, {} keys, ", x.queries, x.keys);
-  return fmt::format("{}{}.", text, name_of(x.dtype));
+  text += fmt::format("{}.", name_of(x.dtype));
+  if (options.by == WeighedBy::weight) return text;
+  return text + " By norm: weight times |W_O v|, 1 for what a query takes in the mean.";
 }
 
-// [T,...] of one head.
+// [T,...] of one head; by norm, as shares.
 Tensor head_numbers(const Recording& recording, std::int64_t layer, std::int64_t head, std::string_view name,
-                    std::int64_t item) {
-  return recording.numbers(layer, name).view().select(0, item).select(0, recording.head(layer, head)).clone();
+                    const LookOptions& options) {
+  const std::int64_t place = recording.head(layer, head);
+  Tensor own =
+      recording.numbers(layer, name_of(options.by, name)).view().select(0, options.item).select(0, place).clone();
+  if (own.dtype() != DType::i64) divide(own, row_mean(recording, layer, place, options.item, options.by));
+  return own;
 }
 
 std::vector<std::string> or_indices(std::vector<std::string> tokens, std::int64_t count) {
@@ -88,18 +95,17 @@ Picture picture_of(std::vector<HeadMap> maps, std::string title, std::string cap
 
 Picture head_picture(const Recording& recording, std::int64_t layer, std::int64_t head, const LookOptions& options) {
   std::vector<HeadMap> maps = maps_of(recording, layer, head, options);
-  return picture_of(std::move(maps), title_of(recording, layer, head, options),
-                    caption_of(recording, layer, options.item));
+  return picture_of(std::move(maps), title_of(recording, layer, head, options), caption_of(recording, layer, options));
 }
 
 Picture layer_picture(const Recording& recording, std::int64_t layer, const LookOptions& options) {
   std::vector<HeadMap> maps = maps_of(recording, layer, {}, options);
   const RecordedLayer& x = recording.at(layer);
-  const std::vector<HeadScores> scores = recording.scores(layer);
+  const std::vector<HeadScores> scores = recording.scores(layer, options.by);
   for (std::size_t n = 0; n < maps.size(); ++n)
     maps[n].map.title = with_labels(fmt::format("head {}", x.heads[n]), scores_of(scores, options.item, x.heads[n]));
   return picture_of(std::move(maps), options.title.value_or(titled(recording, x.name)),
-                    caption_of(recording, layer, options.item));
+                    caption_of(recording, layer, options));
 }
 
 Picture recording_picture(const Recording& recording, std::span<const std::int64_t> layers,
@@ -115,7 +121,7 @@ Picture recording_picture(const Recording& recording, std::span<const std::int64
   LookOptions thumbnails = options;
   const std::int64_t side = most_grid_cells(std::ssize(first.heads));
   if (!options.most) thumbnails.most = MapSize{side, side};
-  grid.caption = caption_of(recording, shown.front(), options.item);
+  grid.caption = caption_of(recording, shown.front(), options);
   for (const std::int64_t layer : shown) {
     for (HeadMap& map : maps_of(recording, layer, {}, thumbnails)) {
       grid.maps.push_back(std::move(map.map));
@@ -138,17 +144,20 @@ Picture head_strip(const Recording& recording, std::int64_t layer, std::int64_t 
   const bool of_queries = values == "entropy";
   if (!of_queries && values != "received" && values != "lift")
     fail(ErrorCode::bad_value, "head_strip", "values: expected received, lift or entropy, got '{}'", values);
+  if (options.by == WeighedBy::norm && values != "received")
+    fail(ErrorCode::bad_value, "head_strip", "values by norm: expected received, got '{}'", values);
   Picture picture;
   TokenStrip& strip = picture.drawing.emplace<TokenStrip>();
-  picture.numbers.push_back(head_numbers(recording, layer, head, values, options.item));
+  picture.numbers.push_back(head_numbers(recording, layer, head, values, options));
   strip.values = picture.numbers.front();
   strip.tokens =
       or_indices(item_of(of_queries ? recording.query_tokens(layer) : recording.key_tokens(layer), options.item),
                  strip.values.count());
   strip.title = title_of(recording, layer, head, options);
   strip.name = of_queries ? "entropy (nats)" : std::string(values);
+  if (options.by == WeighedBy::norm) strip.name += " by norm";
   strip.scale = options.scale;
-  strip.caption = caption_of(recording, layer, options.item);
+  strip.caption = caption_of(recording, layer, options);
   return picture;
 }
 
@@ -160,15 +169,15 @@ Picture head_links(const Recording& recording, std::int64_t layer, std::int64_t 
   TokenLinks& links = picture.drawing.emplace<TokenLinks>();
   for (const char* name : {"top_keys", "top_weights"})
     picture.numbers.push_back(
-        head_numbers(recording, layer, head, name, options.item).view().slice(0, part.begin, part.end).clone());
+        head_numbers(recording, layer, head, name, options).view().slice(0, part.begin, part.end).clone());
   const std::vector<std::string> queries = item_of(recording.query_tokens(layer), options.item);
   if (!queries.empty()) links.queries.assign(queries.begin() + part.begin, queries.begin() + part.end);
   links.keys = item_of(recording.key_tokens(layer), options.item);
   links.first_query = part.begin;
   links.title = title_of(recording, layer, head, options);
-  links.caption = caption_of(recording, layer, options.item);
+  links.caption = caption_of(recording, layer, options);
   links.scale = options.scale;
-  const std::vector<HeadScores> all = recording.scores(layer);
+  const std::vector<HeadScores> all = recording.scores(layer, options.by);
   if (const HeadScores& scores = scores_of(all, options.item, head); scores.has_label("sink")) {
     Tensor& keys = picture.numbers[0];
     std::replace(keys.data<std::int64_t>(), keys.data<std::int64_t>() + keys.count(), scores.sink_key,

@@ -30,13 +30,15 @@ std::vector<bool> words_of(const std::vector<std::string>& tokens) {
 
 // What the links of a layer's heads are made of: read once.
 struct LayerLinks {
-  LayerLinks(const Recording& recording, std::int64_t number, std::int64_t item)
+  LayerLinks(const Recording& recording, std::int64_t number, std::int64_t item, WeighedBy by)
       : layer(recording.at(number)),
         queries(words_of(item_of(recording.query_tokens(number), item))),
         keys(words_of(item_of(recording.key_tokens(number), item))) {
     if (queries.empty() || keys.empty()) return;
-    top_keys = recording.numbers(number, "top_keys").view().select(0, item).clone();
-    top_weights = recording.numbers(number, "top_weights").view().select(0, item).to(DType::f64);
+    top_keys = recording.numbers(number, name_of(by, "top_keys")).view().select(0, item).clone();
+    top_weights = recording.numbers(number, name_of(by, "top_weights")).view().select(0, item).to(DType::f64);
+    for (std::int64_t place = 0; place < std::ssize(layer.heads); ++place)
+      row_means.push_back(row_mean(recording, number, place, item, by));
   }
 
   std::vector<Link> of(std::int64_t place, const HeadScores& scores) const {
@@ -51,12 +53,13 @@ struct LayerLinks {
              !(sink && j == scores.sink_key) && !(causal && j == 0);
     };
     const std::int64_t top = top_keys.size(2);
+    const double mean = row_means[static_cast<std::size_t>(place)];
     for (std::int64_t i = 0; i < layer.queries; ++i) {
       if (!queries[static_cast<std::size_t>(i)]) continue;
       const std::int64_t row = (place * layer.queries + i) * top;
       const std::int64_t* all = top_keys.data<std::int64_t>() + row;
       const std::int64_t* first = std::find_if(all, all + top, [&](std::int64_t j) { return tells(i, j); });
-      if (first != all + top) links.push_back({i, *first, top_weights.data<double>()[row + (first - all)]});
+      if (first != all + top) links.push_back({i, *first, top_weights.data<double>()[row + (first - all)] / mean});
     }
     std::ranges::stable_sort(links, std::greater(), &Link::weight);
     return links;
@@ -65,6 +68,7 @@ struct LayerLinks {
   const RecordedLayer& layer;
   std::vector<bool> queries, keys;  // which are words
   Tensor top_keys, top_weights;     // [H,Tq,top]
+  std::vector<double> row_means;    // [H]
 };
 
 // The mean of the strongest links: three, and of a long text a quarter of them, since any head has three strong ones
@@ -84,11 +88,11 @@ bool is_added(std::string_view token) {
 }
 
 QueryRow query_row(const Recording& recording, std::int64_t layer, std::int64_t head, std::int64_t query,
-                   std::int64_t item) {
+                   std::int64_t item, WeighedBy by) {
   check_item(recording, layer, item);
   const RecordedLayer& x = recording.at(layer);
   part_of("queries", Range{query, query + 1}, x, x.queries);
-  const auto row = [&](const char* name) {
+  const auto row = [&](std::string_view name) {
     const Tensor all = recording.numbers(layer, name);
     const View own = all.view().select(0, item).select(0, recording.head(layer, head)).select(0, query);
     return own.to(own.dtype() == DType::i64 ? DType::i64 : DType::f64);
@@ -97,11 +101,12 @@ QueryRow query_row(const Recording& recording, std::int64_t layer, std::int64_t 
   found.entropy = *row("entropy").data<double>();
   if (x.has_distance) found.distance = *row("distance").data<double>();
   if (x.has_sinks) found.sink_weight = *row("sink_weights").data<double>();
-  const Tensor keys = row("top_keys"), weights = row("top_weights");
+  const Tensor keys = row(name_of(by, "top_keys")), weights = row(name_of(by, "top_weights"));
+  const double mean = row_mean(recording, layer, recording.head(layer, head), item, by);
   const std::vector<std::string> tokens = item_of(recording.key_tokens(layer), item);
   for (std::int64_t n = 0; n < keys.count(); ++n) {
     const std::int64_t key = keys.data<std::int64_t>()[n];
-    if (key >= 0) found.top.push_back({key, token_of(tokens, key), weights.data<double>()[n]});
+    if (key >= 0) found.top.push_back({key, token_of(tokens, key), weights.data<double>()[n] / mean});
   }
   return found;
 }
@@ -111,8 +116,8 @@ std::vector<TellingHead> telling_heads(const Recording& recording, const std::ve
   std::vector<TellingHead> telling;
   std::optional<LayerLinks> of_layer;
   for (std::size_t n = 0; n < heads.size(); ++n) {
-    const auto& [layer, scores] = heads[n];
-    if (n == 0 || layer != heads[n - 1].layer) of_layer.emplace(recording, layer, scores.batch);
+    const auto& [layer, scores, by] = heads[n];
+    if (n == 0 || layer != heads[n - 1].layer) of_layer.emplace(recording, layer, scores.batch, by);
     std::vector<Link> links = of_layer->of(recording.head(layer, scores.head), scores);
     if (!links.empty()) telling.push_back({heads[n], std::move(links)});
   }

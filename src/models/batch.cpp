@@ -41,6 +41,12 @@ void attend_recorded(const Batch& batch, const AttentionStep& step, const Attent
   call.tokens = View(batch.recorded_ids.data(), DType::i64, {std::ssize(batch.recorded_ids)});
   batch.recorder->check(call, q.shape(), k.shape(), q.dtype(), options);
   const AttentionResult result = attention(q, k, v, options, {.lse_low = true});
+  Tensor sizes;
+  if (batch.recorder->options().key_sizes) {
+    const std::int64_t first = batch.recorder->has(name) ? v.size(2) - q.size(2) : 0;
+    sizes = key_sizes(v.slice(2, first, v.size(2)), step.output->weight());
+    call.key_sizes = sizes;
+  }
   batch.recorder->add(call, q, k, result.lse, *result.lse_low, options);
   out.copy_from(result.out);
 }

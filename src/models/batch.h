@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "attend/layers.h"
 #include "attend/models.h"
 
 namespace attend::models {
@@ -50,6 +51,7 @@ struct AttentionStep {
   bool causal = false;
   std::int64_t window = 0;  // causal: how many keys a query sees, itself among them; 0: all
   std::optional<double> scale = {};
+  const Linear* output = nullptr;  // what projects the heads' output, for a recorder that wants the keys' sizes
 };
 
 // q [N,heads * D], k and v [N,kv_heads * D], row by row in one piece -> context [N,heads * D]. Each sequence sees

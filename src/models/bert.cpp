@@ -97,7 +97,8 @@ Tensor Bert::embed(const Batch& batch) const {
 void Bert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
   for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
     const Layer& layer = layers_[n];
-    const AttentionStep step{.layer = static_cast<std::int64_t>(n), .heads = info_.heads, .kv_heads = info_.heads};
+    const AttentionStep step{
+        .layer = static_cast<std::int64_t>(n), .heads = info_.heads, .kv_heads = info_.heads, .output = &layer.output};
     batch.at(ModelPlace::residual, n, x);
     const std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value}, x);
     Tensor z = attend(batch, step, qkv[0], qkv[1], qkv[2]);

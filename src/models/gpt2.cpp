@@ -48,7 +48,12 @@ Gpt2::Layer Gpt2::read_layer(Loading& loading, std::int64_t n) const {
 AttentionStep Gpt2::step(std::int64_t layer) const {
   double scale = scaled_ ? 1 / std::sqrt(static_cast<double>(info_.head_size)) : 1;
   if (scaled_by_layer_) scale /= static_cast<double>(layer + 1);
-  return {.layer = layer, .heads = info_.heads, .kv_heads = info_.heads, .causal = true, .scale = scale};
+  return {.layer = layer,
+          .heads = info_.heads,
+          .kv_heads = info_.heads,
+          .causal = true,
+          .scale = scale,
+          .output = &attention_output(layer)};
 }
 
 Tensor Gpt2::embed(const Batch& batch) const {

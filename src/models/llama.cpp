@@ -216,7 +216,8 @@ void Llama::attend_layer(const Batch& batch, std::size_t n, Tensor& x, const Rot
                            .heads = info_.heads,
                            .kv_heads = info_.kv_heads,
                            .causal = true,
-                           .window = windows_[n]};
+                           .window = windows_[n],
+                           .output = &layer.output};
   const std::int64_t N = x.size(0), D = info_.head_size;
   // [N,heads * D], each head normalised where there is a norm, and rotated
   const auto rotate = [&](Tensor& rows, const std::optional<RmsNorm>& norm, std::int64_t heads) {

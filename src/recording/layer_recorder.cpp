@@ -60,7 +60,7 @@ LayerRecorder::LayerRecorder(const RecordOptions& options, const RecordCall& cal
   layer_.name = call.layer, layer_.kind = call.kind, layer_.dtype = dtype;
   layer_.batch = q[0], layer_.kv_heads = k[1], layer_.head_size = q[3], layer_.top = options.top;
   layer_.has_sinks = attention.sinks.has_value(), layer_.has_tokens = call.tokens.has_value();
-  layer_.has_qk = options.keep_qk;
+  layer_.has_qk = options.keep_qk, layer_.has_key_sizes = call.key_sizes.has_value();
   layer_.heads.assign(call.heads.begin(), call.heads.end());
   if (layer_.heads.empty()) {
     layer_.heads.resize(static_cast<std::size_t>(H_));
@@ -76,11 +76,14 @@ LayerRecorder::LayerRecorder(const RecordOptions& options, const RecordCall& cal
     const bool top = statistic.shape == SummaryStatistic::Shape::top;
     if (!top && statistic.shape != SummaryStatistic::Shape::rows) continue;
     if (statistic.needs == SummaryStatistic::Needs::sinks && !layer_.has_sinks) continue;
-    const DType of = statistic.value == &AttentionSummary::top_keys ? DType::i64 : numbers_dtype_;
+    if (statistic.needs == SummaryStatistic::Needs::key_sizes && !layer_.has_key_sizes) continue;
+    const DType of = statistic.is_index() ? DType::i64 : numbers_dtype_;
     rows_[statistic.name] = make(top ? Dims{q[0], q[1], 0, options.top} : rows, of);
   }
   const Dims kinds{q[0], q[1], 0, kernels::Probes::kinds};
-  probe_weights_ = make(kinds, numbers_dtype_), probe_keys_ = make(kinds, numbers_dtype_);
+  for (Growing* probes : {&probe_weights_, &probe_keys_, &probe_carried_, &probe_sizes_})
+    *probes = make(kinds, numbers_dtype_);
+  key_sizes_ = make(rows, numbers_dtype_);
   sink_column_ = make(rows, DType::f64);
   received_ = make(rows, DType::f64), uniform_ = make(rows, DType::f64), seen_by_ = make(rows, DType::f64);
   q_ = make({q[0], q[1], 0, q[3]}, dtype), k_ = make({k[0], k[1], 0, k[3]}, dtype);
@@ -127,19 +130,22 @@ std::int64_t LayerRecorder::bytes_with(const CallPlace& place, const AttentionOp
   for (const auto& [name, rows] : rows_) bytes += rows.bytes_for(Tq);
   if (options_.grows) {
     for (const Growing* x : {&probe_weights_, &probe_keys_, &sink_column_}) bytes += x->bytes_for(Tq);
+    if (layer_.has_key_sizes) bytes += probe_carried_.bytes_for(Tq) + probe_sizes_.bytes_for(Tq);
   }
+  if (layer_.has_key_sizes) bytes += key_sizes_.bytes_for(Tk);
   for (const Growing* x : {&received_, &uniform_, &seen_by_}) bytes += x->bytes_for(Tk);
   if (options_.keep_qk) bytes += q_.bytes_for(Tq) + k_.bytes_for(Tk) + kept_bytes(options);
   for (const KeptCall& call : kept_) bytes += bytes_of(call);
   const std::int64_t rows = layer_.batch * H_ * layer_.row_blocks;
   const bool one_map = !options_.grows && layer_.row_blocks == Tq && layer_.column_blocks == Tk;
-  return bytes + rows * (8 + (one_map ? 1 : 2) * layer_.column_blocks * size_of(numbers_dtype_));
+  const std::int64_t maps = (one_map ? 1 : 2) + (layer_.has_key_sizes ? 2 : 0);
+  return bytes + rows * (8 + maps * layer_.column_blocks * size_of(numbers_dtype_));
 }
 
 // ---- A call ----
 
 void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_keys, const View& lse,
-                        const View& lse_low, const AttentionOptions& given, const std::optional<View>& tokens) {
+                        const View& lse_low, const AttentionOptions& given, const RecordCall& call) {
   AttentionOptions options = given;
   if (place.offset) options.offset = Offset(*place.offset);
   const View k = first_keys(all_keys, 2, place.key_count);
@@ -148,10 +154,13 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
     if (x && option.shape == TensorOption::Shape::pairs) x = first_keys(*x, x->rank() - 1, place.key_count);
   }
   SummaryProblem x = SummaryProblem::check(function, q, k, lse, lse_low, options);
+  std::optional<Tensor> sizes;
+  if (layer_.has_key_sizes || call.key_sizes) sizes = sizes_of(place, all_keys.size(2), call.key_sizes);
+  x.take_key_sizes(function, sizes ? std::optional(sizes->view()) : std::nullopt);
   x.want_top(function, options_.top);
-  layer_.has_tokens &= tokens.has_value();
+  layer_.has_tokens &= call.tokens.has_value();
   std::optional<View> ids;
-  if (layer_.has_tokens) ids = tokens->slice(-1, place.keys.begin, place.keys.end);
+  if (layer_.has_tokens) ids = call.tokens->slice(-1, place.keys.begin, place.keys.end);
   ProbeTensors probes = want_probes(function, x, ids);
   make_room(place, given);
 
@@ -162,10 +171,11 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
   Tensor seen = zeros(rows), uniform = zeros(keys), seen_by = zeros(keys);
   x.to.uniform = uniform.view(), x.to.seen = seen.view(), x.to.seen_by = seen_by.view();
   if (shows_pairs(layer_) && !options_.grows) {
-    x.to.weights = map_.view();
+    x.to.weights = map_.map.view();
   } else {
-    x.to.map = map_.view(), x.to.map_max = map_max_.view();
+    x.to.map = map_.map.view(), x.to.map_max = map_.most.view();
   }
+  if (sizes) x.to.carried_map = carried_map_.map.view(), x.to.carried_map_max = carried_map_.most.view();
   if (options_.grows) x.grid = {-place.queries.begin, layer_.row_range, -place.keys.begin, layer_.column_range};
   run_summary(x, make_summary_schedule(x));
   mark_nan_rows(x.to);
@@ -176,19 +186,44 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
   take_rows(s, place);
   lse_.append(lse), lse_low_.append(lse_low);
   take_keys(s, uniform, seen_by, place);
+  if (sizes) key_sizes_.append(sizes->view().slice(2, key_sizes_.size() - place.keys.begin, place.key_count));
   if (options_.grows) take_seeing(seen, place);
   seen_.append(std::move(seen));
   keep(place, q, k, options, x.forward.common.scale);
   layer_.queries = place.queries.end, layer_.keys = place.keys.end, ++calls_;
   if (calls_ == 1) lift_ = std::move(s.lift);
-  take_probes(x, std::move(probes), tokens, place);
+  take_probes(x, std::move(probes), call.tokens, place);
   bytes_ = bytes_with({{0, layer_.queries}, {0, layer_.keys}, 0, {}}, {});
 }
 
+// Of the call's keys [B,H,key_count]: those that earlier calls brought, and then what is given.
+Tensor LayerRecorder::sizes_of(const CallPlace& place, std::int64_t keys, const std::optional<View>& given) const {
+  const std::int64_t known = std::max<std::int64_t>(0, key_sizes_.size() - place.keys.begin);
+  const std::int64_t last = given && given->rank() == 3 ? given->size(2) : 0;
+  if (!given || !layer_.has_key_sizes || given->dtype() != numbers_dtype_ ||
+      given->shape() != Dims{layer_.batch, H_, last} || last > keys || last < keys - known) {
+    fail(ErrorCode::bad_shape, function,
+         "layer {}: key_sizes are {}, expected {}: all calls of a layer give them, or none", layer_.name,
+         given ? fmt::format("{} {}", given->dtype(), given->shape()) : "not given",
+         layer_.has_key_sizes ? fmt::format("{} [{},{},{} to {}]", numbers_dtype_, layer_.batch, H_,
+                                            std::max<std::int64_t>(0, keys - known), keys)
+                              : "none");
+  }
+  Tensor all = Tensor::uninitialized({layer_.batch, H_, place.key_count}, numbers_dtype_);
+  const std::int64_t from = std::min(keys - last, place.key_count);
+  if (from > 0)
+    all.view().slice(2, 0, from).copy_from(key_sizes_.view().slice(2, place.keys.begin, place.keys.begin + from));
+  if (from < place.key_count)
+    all.view().slice(2, from, place.key_count).copy_from(given->slice(2, 0, place.key_count - from));
+  return all;
+}
+
 void LayerRecorder::take_rows(AttentionSummary& s, const CallPlace& place) {
-  auto* keys = s.top_keys.data<std::int64_t>();
-  const std::int64_t count = place.keys.begin > 0 ? s.top_keys.count() : 0;
-  for (std::int64_t n = 0; n < count; ++n) keys[n] += keys[n] >= 0 ? place.keys.begin : 0;
+  for (Tensor* top : {&s.top_keys, s.carried_top_keys ? &*s.carried_top_keys : nullptr}) {
+    auto* keys = top ? top->data<std::int64_t>() : nullptr;
+    const std::int64_t count = top && place.keys.begin > 0 ? top->count() : 0;
+    for (std::int64_t n = 0; n < count; ++n) keys[n] += keys[n] >= 0 ? place.keys.begin : 0;
+  }
   for (auto& [name, all] : rows_) {
     const SummaryStatistic& statistic = *std::ranges::find(summary_statistics(), name, &SummaryStatistic::name);
     if (statistic.value)
@@ -205,15 +240,20 @@ void LayerRecorder::take_probes(const SummaryProblem& x, ProbeTensors probes, co
   layer_.has_tokens &= layer_.has_distance;
   tokens_ = layer_.has_tokens ? tokens->slice(-1, 0, layer_.keys).clone() : Tensor();
   if (x.has_distance) probe_weights_.append(std::move(probes.weights)), probe_keys_.append(std::move(probes.keys));
+  if (x.has_distance && layer_.has_key_sizes)
+    probe_carried_.append(std::move(probes.carried)), probe_sizes_.append(std::move(probes.sizes));
   if (options_.grows) return take_sink(x, place);
-  scores_ = scores(pair_weights(x));
-  if (x.has_distance) probe_weights_.take(), probe_keys_.take();
+  scores_ = scores(pair_weights(x), WeighedBy::weight);
+  if (layer_.has_key_sizes) carried_scores_ = scores(pair_weights(x), WeighedBy::norm);
+  if (!x.has_distance) return;
+  for (Growing* taken : {&probe_weights_, &probe_keys_, &probe_carried_, &probe_sizes_})
+    if (taken->size() > 0) taken->take();
 }
 
 // The weights that rows give to what may be their sink: later no query will be there to make them of. Another key may
 // turn out to be the sink; most rows have that among their top keys.
 void LayerRecorder::take_sink(const SummaryProblem& x, const CallPlace& place) {
-  if (sink_keys_.empty()) sink_keys_ = sink_keys(sums());
+  if (sink_keys_.empty()) sink_keys_ = sink_keys(sums(WeighedBy::weight));
   const std::int64_t Tq = x.forward.Tq;
   Tensor column({layer_.batch, H_, Tq}, DType::f64);
   const PairWeight weight = pair_weights(x);
@@ -270,8 +310,9 @@ void LayerRecorder::make_room(const CallPlace& place, const AttentionOptions& at
     const Dims shape{layer_.batch, H_, layer_.row_blocks, layer_.column_blocks};
     // Where all is visible, weights are written to all of it.
     const bool written = !options_.grows && shows_pairs(layer_) && hides_nothing(attention);
-    map_ = written ? Tensor::uninitialized(shape, numbers_dtype_) : make_zeros(shape, numbers_dtype_);
-    if (options_.grows || !shows_pairs(layer_)) map_max_ = make_zeros(shape, numbers_dtype_);
+    map_.map = written ? Tensor::uninitialized(shape, numbers_dtype_) : make_zeros(shape, numbers_dtype_);
+    if (options_.grows || !shows_pairs(layer_)) map_.most = make_zeros(shape, numbers_dtype_);
+    if (layer_.has_key_sizes) carried_map_ = {make_zeros(shape, numbers_dtype_), make_zeros(shape, numbers_dtype_)};
     seeing_ = Tensor({layer_.batch, H_, layer_.row_blocks}, DType::f64);
   }
   while (layer_.row_range < Tq) double_rows();
@@ -309,13 +350,16 @@ void halve_map(Tensor& map, Tensor& most, std::int64_t outer, std::int64_t size,
 
 void LayerRecorder::double_rows() {
   const std::int64_t heads = layer_.batch * H_;
-  halve_map(map_, map_max_, heads, layer_.row_blocks, layer_.column_blocks);
+  for (BlockMap* of : {&map_, &carried_map_})
+    if (of->map.count() > 0) halve_map(of->map, of->most, heads, layer_.row_blocks, layer_.column_blocks);
   halve(seeing_.data<double>(), heads, layer_.row_blocks, 1, [](double a, double b) { return a + b; });
   layer_.row_range *= 2;
 }
 
 void LayerRecorder::double_columns() {
-  halve_map(map_, map_max_, layer_.batch * H_ * layer_.row_blocks, layer_.column_blocks, 1);
+  const std::int64_t rows = layer_.batch * H_ * layer_.row_blocks;
+  for (BlockMap* of : {&map_, &carried_map_})
+    if (of->map.count() > 0) halve_map(of->map, of->most, rows, layer_.column_blocks, 1);
   layer_.column_range *= 2;
 }
 
@@ -335,23 +379,26 @@ void LayerRecorder::take_seeing(const View& seen, const CallPlace& place) {
 // ---- The end ----
 
 // Sums become means, and what no query or key has come to is cut off.
-void LayerRecorder::divide_map() {
+void LayerRecorder::cut_maps() {
   const std::int64_t R = divide_up(layer_.queries * layer_.row_blocks, std::max<std::int64_t>(1, layer_.row_range));
   const std::int64_t C = divide_up(layer_.keys * layer_.column_blocks, std::max<std::int64_t>(1, layer_.column_range));
-  Tensor means = map_.view().to(DType::f64);
-  double* cells = means.data<double>();
   const double* seeing = seeing_.data<double>();
   const std::int64_t columns = layer_.column_blocks, rows = seeing_.count();
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t c = 0; c < columns; ++c) cells[row * columns + c] /= std::max(1.0, seeing[row]);
+  for (BlockMap* of : {&map_, &carried_map_}) {
+    if (of->map.count() == 0) continue;
+    Tensor means = of->map.view().to(DType::f64);
+    double* cells = means.data<double>();
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t c = 0; c < columns; ++c) cells[row * columns + c] /= std::max(1.0, seeing[row]);
+    }
+    of->map = means.view().slice(2, 0, R).slice(3, 0, C).to(numbers_dtype_);
+    of->most = of->most.view().slice(2, 0, R).slice(3, 0, C).clone();
   }
-  map_ = means.view().slice(2, 0, R).slice(3, 0, C).to(numbers_dtype_);
-  map_max_ = map_max_.view().slice(2, 0, R).slice(3, 0, C).clone();
   layer_.row_range = R * (layer_.row_range / layer_.row_blocks), layer_.row_blocks = R;
   layer_.column_range = C * (layer_.column_range / layer_.column_blocks), layer_.column_blocks = C;
 }
 
-HeadSums LayerRecorder::sums() const {
+HeadSums LayerRecorder::sums(WeighedBy by) const {
   HeadSums sums{seen_.view(),
                 rows_.at("entropy").view(),
                 rows_.at("distance").view(),
@@ -369,14 +416,31 @@ HeadSums LayerRecorder::sums() const {
   if (layer_.has_distance) sums.probe_weights = probe_weights_.view(), sums.probe_keys = probe_keys_.view();
   if (layer_.has_sinks) sums.sink_weights = rows_.at("sink_weights").view();
   if (layer_.has_tokens) sums.tokens = tokens_;
+  if (by == WeighedBy::weight) return sums;
+  sums.key_sizes = key_sizes_.view();
+  if (layer_.has_distance) sums.probe_carried = probe_carried_.view(), sums.probe_sizes = probe_sizes_.view();
   return sums;
 }
 
-Tensor LayerRecorder::scores(const PairWeight& weight) const {
+Tensor LayerRecorder::scores(const PairWeight& weight, WeighedBy by) const {
   Tensor table({layer_.batch, H_, score_count}, DType::f64);
   double* to = table.data<double>();
-  for (const HeadScores& head : scores_of(sums(), weight)) write_scores(head, to), to += score_count;
+  for (const HeadScores& head : scores_of(sums(by), weight)) write_scores(head, to), to += score_count;
   return table;
+}
+
+void LayerRecorder::put_carried(const std::function<void(std::string_view, Tensor)>& put) {
+  put("carried_scores", std::move(carried_scores_));
+  if (!shows_pairs(layer_)) put("carried_map_max", std::move(carried_map_.most));
+  put("carried_map", std::move(carried_map_.map));
+  Tensor carried = received_.view().clone();
+  const Tensor sizes = key_sizes_.view().to(DType::f64);
+  for (std::int64_t n = 0; n < carried.count(); ++n) {
+    double& sum = carried.data<double>()[n];
+    sum = sum == 0 ? 0 : sum * sizes.data<double>()[n];
+  }
+  put("carried_received", carried.view().to(numbers_dtype_));
+  put("key_sizes", key_sizes_.take());
 }
 
 RecordedLayer LayerRecorder::finish(const std::string& prefix, TensorMap& to) {
@@ -384,12 +448,15 @@ RecordedLayer LayerRecorder::finish(const std::string& prefix, TensorMap& to) {
     to.emplace(fmt::format("{}.{}", prefix, name), std::move(tensor));
   };
   if (options_.grows) {
-    scores_ = scores([this](auto b, auto h, auto i, auto j) { return sink_weight(b, h, i, j); });
+    const PairWeight weight = [this](auto b, auto h, auto i, auto j) { return sink_weight(b, h, i, j); };
+    scores_ = scores(weight, WeighedBy::weight);
+    if (layer_.has_key_sizes) carried_scores_ = scores(weight, WeighedBy::norm);
+    cut_maps();
   }
   put("scores", std::move(scores_));
-  if (options_.grows) divide_map();
-  if (!shows_pairs(layer_)) put("map_max", std::move(map_max_));
-  put("map", std::move(map_));
+  if (!shows_pairs(layer_)) put("map_max", std::move(map_.most));
+  put("map", std::move(map_.map));
+  if (layer_.has_key_sizes) put_carried(put);
   if (calls_ == 1) {
     put("lift", std::move(lift_));
   } else {

@@ -1,6 +1,7 @@
 // One layer of a recording that is being made.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -32,7 +33,7 @@ class LayerRecorder {
   const RecordedLayer& layer() const { return layer_; }
 
   void add(const CallPlace& place, const View& q, const View& k, const View& lse, const View& lse_low,
-           const AttentionOptions& options, const std::optional<View>& tokens);
+           const AttentionOptions& options, const RecordCall& call);
 
   // The layer, and its numbers by "PREFIX.name".
   RecordedLayer finish(const std::string& prefix, TensorMap& to);
@@ -43,14 +44,16 @@ class LayerRecorder {
   void take_probes(const SummaryProblem& x, ProbeTensors probes, const std::optional<View>& tokens,
                    const CallPlace& place);
   void take_sink(const SummaryProblem& x, const CallPlace& place);
-  HeadSums sums() const;
+  Tensor sizes_of(const CallPlace& place, std::int64_t keys, const std::optional<View>& given) const;
+  HeadSums sums(WeighedBy by) const;
   void keep(const CallPlace& place, const View& q, const View& k, const AttentionOptions& options, double scale);
   void take_seeing(const View& seen, const CallPlace& place);
   void make_room(const CallPlace& place, const AttentionOptions& attention);
   void double_rows();
   void double_columns();
-  void divide_map();
-  Tensor scores(const PairWeight& weight) const;
+  void cut_maps();
+  Tensor scores(const PairWeight& weight, WeighedBy by) const;
+  void put_carried(const std::function<void(std::string_view, Tensor)>& put);
   double sink_weight(std::int64_t batch, std::int64_t head, std::int64_t query, std::int64_t key) const;
 
   RecordOptions options_;
@@ -62,15 +65,19 @@ class LayerRecorder {
   std::map<std::string_view, Growing> rows_;  // the statistics [B,H,Tq,...], by their names
   Growing received_, uniform_, seen_by_;      // [B,H,Tk], f64
   Growing q_, k_;
-  Tensor lift_;                         // of the first call
-  Tensor map_, map_max_;                // [B,H,R,C]; sums where the recording grows
-  Tensor seeing_;                       // [B,H,R] f64: how many queries of a map's row see a key
-  Growing probe_weights_, probe_keys_;  // [B,H,Tq,kinds]
+  Growing key_sizes_;  // [B,H,Tk]
+  Tensor lift_;        // of the first call
+  struct BlockMap {
+    Tensor map, most;  // [B,H,R,C]; sums where the recording grows
+  };
+  BlockMap map_, carried_map_;  // where pairs are shown, map_ has no `most`
+  Tensor seeing_;               // [B,H,R] f64: how many queries of a map's row see a key
+  Growing probe_weights_, probe_keys_, probe_carried_, probe_sizes_;  // [B,H,Tq,kinds]
   // Where the recording grows: the keys that were the heads' sinks in the first call, and their weights [B,H,Tq].
   std::vector<std::int64_t> sink_keys_;
   Growing sink_column_;
-  Tensor tokens_;  // the ids of all keys, where they are known
-  Tensor scores_;  // of a recording that does not grow, once its call has come
+  Tensor tokens_;                   // the ids of all keys, where they are known
+  Tensor scores_, carried_scores_;  // of a recording that does not grow, once its call has come
   std::vector<KeptCall> kept_;
 };
 

@@ -109,12 +109,20 @@ void Recorder::add(const RecordCall& call, const View& q, const View& k, const V
     std::optional<LayerRecorder> made;
     if (!layer) layer = &made.emplace(state_->options, call, q.shape(), k.shape(), q.dtype(), options);
     const std::int64_t before = layer->bytes();
-    layer->add(layer->place(q.shape(), k.shape(), options), q, k, lse, lse_low, options, call.tokens);
+    layer->add(layer->place(q.shape(), k.shape(), options), q, k, lse, lse_low, options, call);
     state_->bytes += layer->bytes() - before;
     if (!made) return;
     state_->places.emplace(call.layer, state_->layers.size());
     state_->layers.push_back(std::move(*made));
   });
+}
+
+const RecordOptions& Recorder::options() const {
+  return state_->options;
+}
+
+bool Recorder::has(std::string_view layer) const {
+  return state_->find(layer) != nullptr;
 }
 
 std::int64_t Recorder::bytes() const {

@@ -35,6 +35,11 @@ const std::vector<std::vector<std::string>>& fitting(const std::vector<std::vect
   return fit ? tokens : none;
 }
 
+void check_weighed_by(const char* function, const RecordedLayer& layer, WeighedBy by) {
+  if (by == WeighedBy::weight || layer.has_key_sizes) return;
+  fail(ErrorCode::bad_value, function, "layer {} is known by weight alone: record with key_sizes", layer.name);
+}
+
 bool of_decoder(const RecordedLayer& layer) {
   return layer.name.starts_with("decoder.");
 }
@@ -62,10 +67,14 @@ std::vector<LayerTensor> tensors_of(const RecordedLayer& x) {
   std::vector<LayerTensor> all = {{"lse", dtype, rows}, {"lse_low", dtype, rows}};
   for (const SummaryStatistic& statistic : summary_statistics()) {
     if (!has_statistic(x, statistic)) continue;
-    const DType of = statistic.value == &AttentionSummary::top_keys ? DType::i64 : dtype;
+    const DType of = statistic.is_index() ? DType::i64 : dtype;
     all.push_back({statistic.name, of, shapes[static_cast<int>(statistic.shape)]});
   }
   all.push_back({"scores", DType::f64, Dims{B, H, score_count}});
+  if (x.has_key_sizes) {
+    all.push_back({"carried_scores", DType::f64, Dims{B, H, score_count}});
+    all.push_back({"key_sizes", dtype, Dims{B, H, x.keys}});
+  }
   if (x.has_qk) {
     all.push_back({"q", x.dtype, {B, H, x.queries, x.head_size}});
     all.push_back({"k", x.dtype, {B, x.kv_heads, x.keys, x.head_size}});
@@ -169,7 +178,7 @@ Tensor Recording::rows_of(std::int64_t layer, std::string_view name, std::int64_
 Tensor Recording::numbers(std::int64_t layer, std::string_view name) const {
   constexpr const char* function = "Recording::numbers";
   const RecordedLayer& x = at(layer);
-  if (name == "map_max" && shows_pairs(x)) name = "map";
+  if (shows_pairs(x) && (name == "map_max" || name == "carried_map_max")) name.remove_suffix(4);
   const std::vector<LayerTensor> known = tensors_of(x);
   if (std::ranges::find(known, name, &LayerTensor::name) == known.end()) {
     if ((name == "q" || name == "k") && !x.has_qk) {
@@ -180,7 +189,7 @@ Tensor Recording::numbers(std::int64_t layer, std::string_view name) const {
     fail(ErrorCode::bad_value, function, "layer {} has no {}, expected one of {}", x.name, quote(name), names);
   }
   Tensor tensor = std::move(*find(tensor_name(layer, name)));
-  if (name != "top_keys") return tensor;
+  if (name != "top_keys" && name != "carried_top_keys") return tensor;
   const auto* keys = tensor.data<std::int64_t>();
   for (std::int64_t n = 0; n < tensor.count(); ++n) {
     if (keys[n] >= -1 && keys[n] < x.keys) continue;
@@ -189,9 +198,10 @@ Tensor Recording::numbers(std::int64_t layer, std::string_view name) const {
   return tensor;
 }
 
-std::vector<HeadScores> Recording::scores(std::int64_t layer) const {
+std::vector<HeadScores> Recording::scores(std::int64_t layer, WeighedBy by) const {
   const RecordedLayer& x = at(layer);
-  const Tensor table = numbers(layer, "scores");
+  check_weighed_by("Recording::scores", x, by);
+  const Tensor table = numbers(layer, by == WeighedBy::norm ? "carried_scores" : "scores");
   const double* from = table.data<double>();
   std::vector<HeadScores> scores;
   for (std::int64_t b = 0; b < x.batch; ++b) {
@@ -228,7 +238,7 @@ AttentionOptions Recording::options_of(std::int64_t layer, std::size_t call, std
 }
 
 Tensor Recording::weights(std::int64_t layer, std::int64_t item, std::int64_t number,
-                          const std::optional<Range>& queries, const std::optional<Range>& keys) const {
+                          const std::optional<Range>& queries, const std::optional<Range>& keys, WeighedBy by) const {
   constexpr const char* function = "Recording::weights";
   const RecordedLayer& x = at(layer);
   const std::int64_t h = head(layer, number);
@@ -239,6 +249,7 @@ Tensor Recording::weights(std::int64_t layer, std::int64_t item, std::int64_t nu
     fail(ErrorCode::bad_value, function, "layer {}: q and k were not kept, of which weights are made: record with {}",
          x.name, "keep_qk");
   }
+  check_weighed_by(function, x, by);
   const Range rows = check_range("queries", queries, x.queries), columns = check_range("keys", keys, x.keys);
   const DType dtype = statistics_dtype(x.dtype);
   Tensor weights({rows.end - rows.begin, columns.end - columns.begin}, dtype);
@@ -252,8 +263,11 @@ Tensor Recording::weights(std::int64_t layer, std::int64_t item, std::int64_t nu
     const Tensor k = rows_of(layer, "k", item, h / (std::ssize(x.heads) / x.kv_heads), call.keys);
     const Tensor lse = rows_of(layer, "lse", item, h, call.queries);
     const Tensor lse_low = rows_of(layer, "lse_low", item, h, call.queries);
-    const Tensor found =
-        attention_weights(q, k, lse, options, {.lse_low = lse_low, .queries = own_rows, .keys = own_columns});
+    std::optional<Tensor> sizes;
+    if (by == WeighedBy::norm) sizes = rows_of(layer, "key_sizes", item, h, call.keys);
+    WeightsOptions part{.lse_low = lse_low, .queries = own_rows, .keys = own_columns};
+    if (sizes) part.key_sizes = *sizes;
+    const Tensor found = attention_weights(q, k, lse, options, part);
     const std::int64_t first_row = call.queries.begin + own_rows.begin - rows.begin;
     const std::int64_t first_column = call.keys.begin + own_columns.begin - columns.begin;
     weights.view()

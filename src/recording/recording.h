@@ -30,7 +30,9 @@ inline bool shows_pairs(const RecordedLayer& layer) {
 }
 
 inline bool has_statistic(const RecordedLayer& layer, const SummaryStatistic& statistic) {
-  if (statistic.optional == &AttentionSummary::map_max) return !shows_pairs(layer);
+  if (statistic.needs == SummaryStatistic::Needs::key_sizes && !layer.has_key_sizes) return false;
+  if (statistic.optional == &AttentionSummary::map_max || statistic.optional == &AttentionSummary::carried_map_max)
+    return !shows_pairs(layer);
   if (statistic.needs == SummaryStatistic::Needs::offset) return layer.has_distance;
   return statistic.needs != SummaryStatistic::Needs::sinks || layer.has_sinks;
 }

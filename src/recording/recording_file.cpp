@@ -49,8 +49,11 @@ json to_json(const RecordedLayer& x) {
               {"top", x.top},
               {"map", {{"blocks", {x.row_blocks, x.column_blocks}}, {"range", {x.row_range, x.column_range}}}},
               {"calls", json::array()}};
-  for (const auto& [name, has] :
-       {std::pair("distance", x.has_distance), {"sinks", x.has_sinks}, {"tokens", x.has_tokens}, {"qk", x.has_qk}}) {
+  for (const auto& [name, has] : {std::pair("distance", x.has_distance),
+                                  {"sinks", x.has_sinks},
+                                  {"tokens", x.has_tokens},
+                                  {"qk", x.has_qk},
+                                  {"key_sizes", x.has_key_sizes}}) {
     if (has) out["has"].push_back(name);
   }
   for (const RecordedCall& call : x.calls) out["calls"].push_back(to_json(call));
@@ -140,6 +143,7 @@ RecordedLayer read_layer(const Member& from) {
       const std::string name = each.text();
       layer.has_distance |= name == "distance", layer.has_sinks |= name == "sinks";
       layer.has_tokens |= name == "tokens", layer.has_qk |= name == "qk";
+      layer.has_key_sizes |= name == "key_sizes";
     }
   }
   read_calls(from["calls"], layer);

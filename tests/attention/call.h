@@ -296,4 +296,21 @@ inline void expect_as_exact(const Call& x, const AttentionResult& result, bool w
   errors.check(x.what);
 }
 
+// Sizes of keys [B,H,Tk], of visible pairs [B,H,Tq,Tk]: some are 0, some far larger than others, and those of keys that
+// nobody sees are no numbers.
+inline Tensor key_sizes_of(const View& visible, DType q_dtype, std::uint64_t seed) {
+  const std::int64_t B = visible.size(0), H = visible.size(1), Tq = visible.size(2), Tk = visible.size(3);
+  Dice dice(seed + 77);
+  Tensor sizes({B, H, Tk}, DType::f64);
+  for (std::int64_t n = 0; n < sizes.count(); ++n) {
+    const std::int64_t b = n / Tk / H, h = n / Tk % H, j = n % Tk;
+    double& size = sizes.data<double>()[n];
+    size = dice.one_in(8) ? 0 : static_cast<double>(1 + dice.below(1000)) * (dice.one_in(10) ? 0.1 : 0.001);
+    bool seen = false;
+    for (std::int64_t i = 0; i < Tq; ++i) seen |= visible.item({b, h, i, j}) != 0;
+    if (!seen) size = NAN;
+  }
+  return sizes.view().to(q_dtype == DType::f64 ? DType::f64 : DType::f32);
+}
+
 }  // namespace attend::test

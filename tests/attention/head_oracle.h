@@ -17,9 +17,11 @@ struct HeadWeights {
   std::vector<double> weights, visible;   // [queries,keys]
   std::vector<std::int64_t> level = {};   // [queries]; none: not known
   std::vector<std::int64_t> tokens = {};  // [keys]; none: not known
+  std::vector<double> sizes = {};         // [keys]; given: scores are by norm
 
   double weight(std::int64_t i, std::int64_t j) const { return weights[static_cast<std::size_t>(i * keys + j)]; }
   bool sees(std::int64_t i, std::int64_t j) const { return visible[static_cast<std::size_t>(i * keys + j)] != 0; }
+  double size(std::int64_t j) const { return sizes.empty() ? 1 : sizes[static_cast<std::size_t>(j)]; }
   std::int64_t seen(std::int64_t i) const {
     std::int64_t count = 0;
     for (std::int64_t j = 0; j < keys; ++j) count += sees(i, j);
@@ -86,11 +88,12 @@ class HeadOracle {
   void find_sink(HeadScores& s) const {
     std::vector<double> received(static_cast<std::size_t>(x_.keys)), uniform = received, seen_by = received;
     double most = 0;
+    const Norm norm(x_, 2);
     for (std::int64_t j = 0; j < x_.keys; ++j) {
       const auto at = static_cast<std::size_t>(j);
       for (std::int64_t i = 0; i < x_.queries; ++i) {
         if (x_.seen(i) == 1 || !x_.sees(i, j)) continue;
-        received[at] += x_.weight(i, j), uniform[at] += 1 / static_cast<double>(x_.seen(i)), seen_by[at] += 1;
+        received[at] += norm.weight(i, j), uniform[at] += norm.uniform(i, j), seen_by[at] += 1;
       }
       most = std::max(most, seen_by[at]);
     }
@@ -106,18 +109,43 @@ class HeadOracle {
     if (seen_by[static_cast<std::size_t>(s.sink_key)] >= 8 && 1 - u >= 0.1) s.excess.sink = (best - u) / (1 - u);
   }
 
+  // A weight as what it carries, over what a row carries in the mean, of the rows that see at least so many keys; and
+  // the same of uniform attention.
+  struct Norm {
+    Norm(const HeadWeights& head, std::int64_t least) : x(head) {
+      if (x.sizes.empty()) return;
+      double rows = 0, carried = 0, of_uniform = 0;
+      for (std::int64_t i = 0; i < x.queries; ++i) {
+        if (x.seen(i) < least) continue;
+        rows += 1;
+        for (std::int64_t j = 0; j < x.keys; ++j) {
+          if (!x.sees(i, j)) continue;
+          carried += x.weight(i, j) * x.size(j), of_uniform += x.size(j) / static_cast<double>(x.seen(i));
+        }
+      }
+      share = carried > 0 ? rows / carried : 0, uniform_share = of_uniform > 0 ? rows / of_uniform : 0;
+    }
+    double weight(std::int64_t i, std::int64_t j) const { return x.weight(i, j) * x.size(j) * share; }
+    double uniform(std::int64_t i, std::int64_t j) const {
+      return x.size(j) / static_cast<double>(x.seen(i)) * uniform_share;
+    }
+    const HeadWeights& x;
+    double share = 1, uniform_share = 1;
+  };
+
   struct Sums {
     double weights = 0, uniform = 0, rows = 0;  // rows: that see such a key
   };
   Sums sum(const Counts& counts) const {
     Sums sums;
+    const Norm norm(x_, 1);
     for (std::int64_t i = 0; i < x_.queries; ++i) {
       std::int64_t of_kind = 0;
       for (std::int64_t j = 0; j < x_.keys; ++j) {
         if (!x_.sees(i, j) || !counts(i, j)) continue;
-        sums.weights += x_.weight(i, j), ++of_kind;
+        sums.weights += norm.weight(i, j), sums.uniform += norm.uniform(i, j), ++of_kind;
       }
-      if (of_kind > 0) sums.uniform += static_cast<double>(of_kind) / static_cast<double>(x_.seen(i)), sums.rows += 1;
+      sums.rows += of_kind > 0;
     }
     return sums;
   }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -166,6 +167,20 @@ class FromWeights {
   std::vector<double> seen_;
 };
 
+void expect_top(const Case& c, const FromWeights& w, const Tensor& top_keys, const Tensor& top_weights,
+                std::int64_t top) {
+  for (std::int64_t row = 0; row < c.B * c.H * c.Tq; ++row) {
+    const std::int64_t b = row / c.Tq / c.H, h = row / c.Tq % c.H, i = row % c.Tq;
+    const auto keys = w.top(b, h, i);
+    for (std::int64_t n = 0; n < top; ++n) {
+      const bool is_there = n < std::ssize(keys);
+      const std::int64_t key = is_there ? keys[static_cast<std::size_t>(n)] : -1;
+      ASSERT_EQ(static_cast<std::int64_t>(top_keys.item({b, h, i, n})), key) << c.x.what << " row " << i;
+      ASSERT_EQ(top_weights.item({b, h, i, n}), is_there ? w.weight(b, h, i, key) : 0) << c.x.what;
+    }
+  }
+}
+
 void expect_rows(const Case& c, const FromWeights& w, const AttentionSummary& s, std::int64_t top) {
   for (std::int64_t b = 0; b < c.B; ++b) {
     const std::vector<Place> places = places_of(c, b);
@@ -187,15 +202,10 @@ void expect_rows(const Case& c, const FromWeights& w, const AttentionSummary& s,
         if (c.x.options.sinks) {
           ASSERT_NEAR(s.sink_weights->item({b, h, i}), 1 - total, 2e-5) << c.x.what;
         }
-        for (std::int64_t n = 0; n < top; ++n) {
-          const bool is_there = n < std::ssize(keys);
-          const std::int64_t key = is_there ? keys[static_cast<std::size_t>(n)] : -1;
-          ASSERT_EQ(static_cast<std::int64_t>(s.top_keys.item({b, h, i, n})), key) << c.x.what << " row " << i;
-          ASSERT_EQ(s.top_weights.item({b, h, i, n}), is_there ? w.weight(b, h, i, key) : 0) << c.x.what;
-        }
       }
     }
   }
+  expect_top(c, w, s.top_keys, s.top_weights, top);
 }
 
 void expect_keys(const Case& c, const FromWeights& w, const AttentionSummary& s) {
@@ -241,7 +251,7 @@ void expect_map(const Case& c, const FromWeights& w, const View& map, const View
   }
 }
 
-void expect_maps(const Case& c, const FromWeights& w, const AttentionSummary& s) {
+void expect_maps(const Case& c, const FromWeights& w, const Tensor& map, const Tensor& most) {
   std::vector<Range> queries{{0, c.Tq}}, keys{{0, c.Tk}};
   if (c.x.options.query_starts) {
     queries.clear(), keys.clear();
@@ -251,12 +261,12 @@ void expect_maps(const Case& c, const FromWeights& w, const AttentionSummary& s)
       queries.push_back({q[n], q[n + 1]}), keys.push_back({k[n], k[n + 1]});
     }
   }
-  for (std::int64_t n = 0; n < s.map->size(0); ++n) {
+  for (std::int64_t n = 0; n < map.size(0); ++n) {
     const std::int64_t b = c.x.options.query_starts ? 0 : n;
     const auto at = static_cast<std::size_t>(c.x.options.query_starts ? n : 0);
     for (std::int64_t h = 0; h < c.H; ++h) {
-      expect_map(c, w, s.map->view().select(0, n).select(0, h), s.map_max->view().select(0, n).select(0, h), b, h,
-                 queries[at], keys[at]);
+      expect_map(c, w, map.view().select(0, n).select(0, h), most.view().select(0, n).select(0, h), b, h, queries[at],
+                 keys[at]);
     }
   }
 }
@@ -266,7 +276,7 @@ TEST(AttentionSummary, MapsOfPartsAreWhatTheWeightsGive) {
     const Case c = random_case(seed);
     if (c.x.options.query_starts) continue;  // refused
     Dice dice(seed);
-    const WeightsOptions part{c.lse_low, random_part(dice, c.Tq), random_part(dice, c.Tk)};
+    const WeightsOptions part{c.lse_low, random_part(dice, c.Tq), random_part(dice, c.Tk), {}};
     const AttentionMap maps =
         attention_map({1 + dice.below(30), 1 + dice.below(30)}, c.x.Q, c.x.K, c.lse, c.x.options, part);
     const FromWeights w(c, attention_weights(c.x.Q, c.x.K, c.lse, c.x.options, {.lse_low = c.lse_low}));
@@ -290,7 +300,72 @@ TEST(AttentionSummary, IsWhatTheWeightsGive) {
     const FromWeights w(c, attention_weights(c.x.Q, c.x.K, c.lse, c.x.options, {.lse_low = c.lse_low}));
     expect_rows(c, w, s, top);
     expect_keys(c, w, s);
-    expect_maps(c, w, s);
+    expect_maps(c, w, *s.map, *s.map_max);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// ---- By norm ----
+
+TEST(AttentionSummary, CarriedIsWeightsTimesSizes) {
+  for (std::uint64_t seed = 700; seed < 850; ++seed) {
+    const Case c = random_case(seed);
+    Dice dice(seed);
+    const std::int64_t top = dice.one_in(4) ? dice.below(20) : 8;
+    const MapSize map{1 + dice.below(40), 1 + dice.below(40)};
+    const Tensor sizes = key_sizes_of(c.visible, c.x.Q.dtype(), seed);
+    const SummaryOptions plain{.lse_low = c.lse_low, .top = top, .map = map};
+    SummaryOptions sized = plain;
+    sized.key_sizes = sizes.view();
+    const AttentionSummary by_weight = attention_summary(c.x.Q, c.x.K, c.lse, c.x.options, plain);
+    const AttentionSummary s = attention_summary(c.x.Q, c.x.K, c.lse, c.x.options, sized);
+    for (const SummaryStatistic& statistic : summary_statistics()) {
+      const Tensor* expected = statistic.in(by_weight);
+      if (expected) {
+        ASSERT_TRUE(same_bits(*statistic.in(s), *expected)) << c.x.what << " " << statistic.name;
+      }
+    }
+
+    const Tensor carried =
+        attention_weights(c.x.Q, c.x.K, c.lse, c.x.options, {.lse_low = c.lse_low, .key_sizes = sizes.view()});
+    const Tensor weights = attention_weights(c.x.Q, c.x.K, c.lse, c.x.options, {.lse_low = c.lse_low});
+    for (std::int64_t n = 0; n < carried.count(); ++n) {
+      const std::int64_t j = n % c.Tk, of_head = n / c.Tq / c.Tk;
+      const std::array at{of_head / c.H, of_head % c.H, n / c.Tk % c.Tq, j};
+      const double size = sizes.item({at[0], at[1], j}), weight = weights.item({at[0], at[1], at[2], j});
+      const double product = weight == 0 ? 0 : weight * size;
+      ASSERT_NEAR(carried.item({at[0], at[1], at[2], j}), product, 1e-7 * product + 1e-37) << c.x.what;
+    }
+    const FromWeights w(c, carried);
+    expect_top(c, w, *s.carried_top_keys, *s.carried_top_weights, top);
+    expect_maps(c, w, *s.carried_map, *s.carried_map_max);
+    for (std::int64_t n = 0; n < s.received.count(); ++n) {
+      const std::array at{n / c.Tk / c.H, n / c.Tk % c.H, n % c.Tk};
+      const double received = s.received.item({at[0], at[1], at[2]}), size = sizes.item({at[0], at[1], at[2]});
+      ASSERT_NEAR(s.carried_received.value().item({at[0], at[1], at[2]}), received == 0 ? 0 : received * size,
+                  1e-6 * received * (std::isnan(size) ? 1 : size) + 1e-37)
+          << c.x.what;
+    }
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(AttentionSummary, MapsOfPartsByNorm) {
+  for (std::uint64_t seed = 850; seed < 900; ++seed) {
+    const Case c = random_case(seed);
+    if (c.x.options.query_starts) continue;  // refused
+    Dice dice(seed);
+    const Tensor sizes = key_sizes_of(c.visible, c.x.Q.dtype(), seed);
+    const WeightsOptions part{c.lse_low, random_part(dice, c.Tq), random_part(dice, c.Tk), sizes.view()};
+    const AttentionMap maps =
+        attention_map({1 + dice.below(30), 1 + dice.below(30)}, c.x.Q, c.x.K, c.lse, c.x.options, part);
+    const FromWeights w(
+        c, attention_weights(c.x.Q, c.x.K, c.lse, c.x.options, {.lse_low = c.lse_low, .key_sizes = sizes.view()}));
+    for (std::int64_t n = 0; n < c.B * c.H; ++n) {
+      const std::int64_t b = n / c.H, h = n % c.H;
+      expect_map(c, w, maps.map.view().select(0, b).select(0, h), maps.map_max.view().select(0, b).select(0, h), b, h,
+                 *part.queries, *part.keys);
+    }
     if (HasFatalFailure()) return;
   }
 }
