@@ -18,7 +18,16 @@ using namespace test;
 struct Arguments {
   Tensor q, k;
   AttentionOptions options = {};
+  std::optional<Tensor> sizes = {};  // of keys [B,H,Tk]
 };
+
+Arguments with_sizes(Arguments x) {
+  const Dims shape{x.q.size(0), x.q.size(1), x.k.size(2)};
+  Tensor sizes = Generator(8).randn(shape);
+  for (std::int64_t n = 0; n < sizes.count(); ++n) sizes.data<float>()[n] = std::abs(sizes.data<float>()[n]);
+  x.sizes = sizes.view().to(x.q.dtype() == DType::f64 ? DType::f64 : DType::f32);
+  return x;
+}
 
 Arguments make_arguments(std::int64_t B, std::int64_t H, std::int64_t Hkv, std::int64_t Tq, std::int64_t Tk,
                          std::int64_t D, DType dtype = DType::f32) {
@@ -38,6 +47,7 @@ void record(Recorder& recorder, const RecordCall& call, const View& q, const Vie
 Recording record_once(const Arguments& x, const RecordOptions& wanted = {.keep_qk = true},
                       RecordCall call = {"0.self"}) {
   Recorder recorder(wanted);
+  if (x.sizes) call.key_sizes = *x.sizes;
   record(recorder, call, x.q, x.k, x.options);
   return recorder.finish();
 }
@@ -78,11 +88,29 @@ void expect_scores(const HeadScores& a, const HeadScores& b, double tolerance) {
   expect_labels(a.without_sink->labels, b.without_sink->labels, 200 * tolerance);
 }
 
+void expect_carried(const Arguments& x, const Recording& r, const AttentionResult& result, const AttentionSummary& s) {
+  for (const SummaryStatistic& statistic : summary_statistics()) {
+    if (statistic.needs != SummaryStatistic::Needs::key_sizes) continue;
+    if (statistic.name == "carried_received")  // of a sum in double
+      expect_close(r.numbers(0, statistic.name), *statistic.in(s), 1e-6);
+    else
+      expect_same(r.numbers(0, statistic.name), *statistic.in(s), std::string(statistic.name).c_str());
+  }
+  expect_same(r.numbers(0, "key_sizes"), *x.sizes);
+  const auto scores = head_scores(x.q, x.k, result.lse, x.options, {}, *result.lse_low, *x.sizes);
+  const auto recorded = r.scores(0, WeighedBy::norm);
+  for (std::size_t n = 0; n < scores.size(); ++n) expect_scores(recorded[n], scores[n], 0);
+  const Tensor carried =
+      attention_weights(x.q, x.k, result.lse, x.options, {.lse_low = *result.lse_low, .key_sizes = *x.sizes});
+  expect_close(r.weights(0, 0, 1, {}, {}, WeighedBy::norm), carried.view().select(0, 0).select(0, 1), 1e-6);
+}
+
 // Its numbers have the bits of attention_summary()'s.
 void expect_one_pass(const Arguments& x, const Recording& r, const SummaryOptions& wanted) {
   const AttentionResult result = forward(x.q, x.k, x.options);
   SummaryOptions with_low = wanted;
   with_low.lse_low = *result.lse_low;
+  if (x.sizes) with_low.key_sizes = *x.sizes;
   const AttentionSummary s = attention_summary(x.q, x.k, result.lse, x.options, with_low);
   expect_same(r.numbers(0, "lse"), result.lse), expect_same(r.numbers(0, "lse_low"), *result.lse_low);
   expect_same(r.numbers(0, "top_keys"), s.top_keys), expect_same(r.numbers(0, "top_weights"), s.top_weights);
@@ -91,6 +119,7 @@ void expect_one_pass(const Arguments& x, const Recording& r, const SummaryOption
   if (s.sink_weights) expect_same(r.numbers(0, "sink_weights"), *s.sink_weights);
   expect_same(r.numbers(0, "received"), s.received), expect_same(r.numbers(0, "lift"), s.lift);
   expect_same(r.numbers(0, "map"), *s.map), expect_same(r.numbers(0, "map_max"), *s.map_max);
+  if (x.sizes) expect_carried(x, r, result, s);
   EXPECT_EQ(r.layers()[0].has_distance, s.distance.has_value());
   const auto scores = head_scores(x.q, x.k, result.lse, x.options, {}, *result.lse_low);
   ASSERT_EQ(r.scores(0).size(), scores.size());
@@ -109,6 +138,8 @@ TEST(Recording, OnePassIsItsSummary) {
     x.options.causal = true;
     const RecordOptions wanted{.top = 3, .map = {8, 16}, .keep_qk = true};
     expect_one_pass(x, record_once(x, wanted), {.top = 3, .map = MapSize{8, 16}});
+    x = with_sizes(std::move(x));
+    expect_one_pass(x, record_once(x, wanted), {.top = 3, .map = MapSize{8, 16}});
   }
 }
 
@@ -120,6 +151,8 @@ TEST(Recording, EveryOptionIsKept) {
   const auto with = [&](const std::function<void(AttentionOptions&)>& set) {
     Arguments x = make_arguments(2, 4, 2, 30, 40, 8);
     set(x.options);
+    expect_one_pass(x, record_once(x), {.map = MapSize{256, 256}});
+    x = with_sizes(std::move(x));
     expect_one_pass(x, record_once(x), {.map = MapSize{256, 256}});
   };
   with([&](AttentionOptions& o) { o.mask = mask; });
@@ -162,6 +195,10 @@ Recording record_steps(const Arguments& x, const std::vector<Step>& steps, Recor
     const View k = x.k.view().slice(2, step.keys.begin, step.keys.end);
     RecordCall call{"0.self"};
     if (tokens) call.tokens = tokens->slice(-1, 0, step.queries.end);
+    if (x.sizes) {  // of all of the call's keys, or of those that are new
+      const bool all = step.queries.begin % 2 == 0 || step.keys.end > step.queries.end;
+      call.key_sizes = x.sizes->view().slice(2, all ? step.keys.begin : step.queries.begin, step.keys.end);
+    }
     record(recorder, call, q, k, options_of(step));
   }
   return recorder.finish();
@@ -171,6 +208,26 @@ std::vector<Step> one_by_one(std::int64_t prompt, std::int64_t all) {
   std::vector<Step> steps = {{{0, prompt}, {0, prompt}}};
   for (std::int64_t i = prompt; i < all; ++i) steps.push_back({{i, i + 1}, {0, i + 1}});
   return steps;
+}
+
+// A head's map, from its weights: blocks of row_range / row_blocks rows.
+void expect_map(const Recording& steps, const Tensor& weights, std::int64_t h, const std::string& prefix) {
+  const RecordedLayer& layer = steps.layers()[0];
+  const std::int64_t rows = layer.row_range / layer.row_blocks, columns = layer.column_range / layer.column_blocks;
+  Tensor map({layer.row_blocks, layer.column_blocks}), most({layer.row_blocks, layer.column_blocks});
+  const std::int64_t Tq = weights.size(0), Tk = weights.size(1);
+  for (std::int64_t i = 0; i < Tq; ++i) {
+    const std::int64_t in_block = std::min(rows, Tq - i / rows * rows);
+    for (std::int64_t j = 0; j < Tk; ++j) {
+      const float w = weights.data<float>()[i * Tk + j];
+      const std::int64_t cell = i / rows * layer.column_blocks + j / columns;
+      map.data<float>()[cell] += w / static_cast<float>(in_block);
+      most.data<float>()[cell] = std::max(most.data<float>()[cell], w);
+    }
+  }
+  const auto head = [&](const Tensor& t) { return t.view().select(0, 0).select(0, h).clone(); };
+  expect_close(head(steps.numbers(0, prefix + "map")), map, 1e-5);
+  expect_close(head(steps.numbers(0, prefix + "map_max")), most, 1e-5);
 }
 
 // The recording is, but for the order of sums, that of one pass over all rows.
@@ -187,24 +244,20 @@ void expect_whole(const Recording& steps, const Arguments& x, const RecordOption
     expect_close(steps.numbers(0, name), whole.numbers(0, name), 1e-5, name);
   }
   for (std::size_t n = 0; n < whole.scores(0).size(); ++n) expect_scores(steps.scores(0)[n], whole.scores(0)[n], 1e-5);
-  for (std::int64_t h = 0; h < x.q.size(1); ++h) {
-    const Tensor weights = whole.weights(0, 0, h), found = steps.weights(0, 0, h);
-    expect_close(found, weights, 1e-5);
-    // The map, from those weights: blocks of row_range / row_blocks rows.
-    const std::int64_t rows = layer.row_range / layer.row_blocks, columns = layer.column_range / layer.column_blocks;
-    Tensor map({layer.row_blocks, layer.column_blocks}), most({layer.row_blocks, layer.column_blocks});
-    const std::int64_t Tq = weights.size(0), Tk = weights.size(1);
-    for (std::int64_t i = 0; i < Tq; ++i) {
-      const std::int64_t in_block = std::min(rows, Tq - i / rows * rows);
-      for (std::int64_t j = 0; j < Tk; ++j) {
-        const float w = weights.data<float>()[i * Tk + j];
-        const std::int64_t cell = i / rows * layer.column_blocks + j / columns;
-        map.data<float>()[cell] += w / static_cast<float>(in_block);
-        most.data<float>()[cell] = std::max(most.data<float>()[cell], w);
-      }
+  if (x.sizes) {
+    expect_same(steps.numbers(0, "carried_top_keys"), whole.numbers(0, "carried_top_keys"));
+    expect_same(steps.numbers(0, "key_sizes"), whole.numbers(0, "key_sizes"));
+    for (const char* name : {"carried_top_weights", "carried_received"})
+      expect_close(steps.numbers(0, name), whole.numbers(0, name), 1e-5, name);
+    const auto by_norm = steps.scores(0, WeighedBy::norm), expected = whole.scores(0, WeighedBy::norm);
+    for (std::size_t n = 0; n < expected.size(); ++n) expect_scores(by_norm[n], expected[n], 1e-5);
+  }
+  for (const WeighedBy by : {WeighedBy::weight, WeighedBy::norm}) {
+    for (std::int64_t h = 0; h < x.q.size(1) && (x.sizes || by == WeighedBy::weight); ++h) {
+      const Tensor weights = whole.weights(0, 0, h, {}, {}, by), found = steps.weights(0, 0, h, {}, {}, by);
+      expect_close(found, weights, 1e-5);
+      expect_map(steps, weights, h, by == WeighedBy::norm ? "carried_" : "");
     }
-    const auto head = [&](const Tensor& t) { return t.view().select(0, 0).select(0, h).clone(); };
-    expect_close(head(steps.numbers(0, "map")), map, 1e-5), expect_close(head(steps.numbers(0, "map_max")), most, 1e-5);
   }
 }
 
@@ -225,12 +278,16 @@ TEST(Recording, GenerationIsOnePassOverAllOfItsRows) {
     // A prompt in pieces.
     const std::vector<Step> pieces = {{{0, 3}, {0, 3}}, {{3, 40}, {0, 40}}, {{40, 75}, {0, 75}}};
     expect_whole(record_steps(x, pieces, wanted, options_of), x, wanted);
+    const Arguments sized = with_sizes(Arguments{x.q.clone(), x.k.clone(), x.options});
+    expect_whole(record_steps(sized, one_by_one(60, 75), wanted, options_of, tokens.view()), sized, wanted,
+                 tokens.view());
+    expect_whole(record_steps(sized, pieces, wanted, options_of), sized, wanted);
   }
 }
 
 // The cache forgets: with a window of 10, keys before the last 10 are not there.
 TEST(Recording, GenerationWithASlidingCache) {
-  Arguments x = make_arguments(1, 2, 1, 50, 50, 8);
+  Arguments x = with_sizes(make_arguments(1, 2, 1, 50, 50, 8));
   x.options.window = {9, 0};
   std::vector<Step> steps = {{{0, 30}, {0, 30}}};
   for (std::int64_t i = 30; i < 50; ++i) steps.push_back({{i, i + 1}, {i - 9, i + 1}});
@@ -245,9 +302,12 @@ TEST(Recording, GenerationWithASlidingCache) {
 
 // The cache has room that nobody may look into yet, hidden by causality or by a mask.
 TEST(Recording, GenerationWithAStaticCache) {
-  Arguments x = make_arguments(1, 2, 2, 40, 40, 8);
+  Arguments x = with_sizes(make_arguments(1, 2, 2, 40, 40, 8));
   x.options.causal = true;
-  Arguments room = make_arguments(1, 2, 2, 40, 64, 8);
+  Arguments room = with_sizes(make_arguments(1, 2, 2, 40, 64, 8));
+  room.sizes->view().slice(2, 0, 40).copy_from(*x.sizes);
+  for (std::int64_t n = 0; n < 2 * 64; ++n)
+    if (n % 64 >= 40) room.sizes->data<float>()[n] = NAN;
   room.q = x.q.clone();
   room.k.view().slice(2, 0, 40).copy_from(x.k);
   for (std::int64_t n = 0; n < 2 * 64 * 8; ++n)
@@ -389,10 +449,10 @@ TEST(Recording, AFileIsWhatWasSaved) {
   Folder folder;
   Generator generator(5);
   const Tensor sinks = generator.randn({2});
-  Arguments x = make_arguments(2, 2, 1, 30, 30, 8, DType::bf16);
+  Arguments x = with_sizes(make_arguments(2, 2, 1, 30, 30, 8, DType::bf16));
   x.options.causal = true, x.options.sinks = sinks;
   Recorder recorder({.keep_qk = true});
-  record(recorder, {"encoder.0.self"}, x.q, x.k, x.options);
+  record(recorder, {.layer = "encoder.0.self", .key_sizes = x.sizes->view()}, x.q, x.k, x.options);
   record(recorder, {"decoder.0.cross", "cross"}, x.q, x.k, {});
   Recording saved = recorder.finish();
   saved.model = "tiny \"model\"";
@@ -415,6 +475,12 @@ TEST(Recording, AFileIsWhatWasSaved) {
     for (std::size_t at = 0; at < 4; ++at) expect_scores(read.scores(n)[at], saved.scores(n)[at], 0);
     expect_same(read.weights(n, 1, 1), saved.weights(n, 1, 1));
   }
+  EXPECT_TRUE(read.layers()[0].has_key_sizes && !read.layers()[1].has_key_sizes);
+  for (const char* name : {"key_sizes", "carried_top_keys", "carried_top_weights", "carried_received", "carried_map"})
+    expect_same(read.numbers(0, name), saved.numbers(0, name), name);
+  expect_same(read.weights(0, 1, 1, {}, {}, WeighedBy::norm), saved.weights(0, 1, 1, {}, {}, WeighedBy::norm));
+  for (std::size_t at = 0; at < 4; ++at)
+    expect_scores(read.scores(0, WeighedBy::norm)[at], saved.scores(0, WeighedBy::norm)[at], 0);
   // One that was read can be written, over itself too.
   read.save(folder / "x.attend");
   expect_same(Recording::load(folder / "x.attend").numbers(1, "map"), saved.numbers(1, "map"));
@@ -544,7 +610,11 @@ TEST(Recording, Mistakes) {
       ErrorCode::bad_value, [&] { r.numbers(1, "lse"); }, "layer 1, expected 0 to 0");
   expect_error(
       ErrorCode::bad_value, [&] { r.layer("1.self"); }, "layer '1.self', expected one of 0.self");
+  expect_error(
+      ErrorCode::bad_value, [&] { (void)r.scores(0, WeighedBy::norm); }, "layer 0.self is known by weight alone");
   const Recording kept = record_once(x);
+  expect_error(
+      ErrorCode::bad_value, [&] { kept.weights(0, 0, 0, {}, {}, WeighedBy::norm); }, "record with key_sizes");
   expect_error(
       ErrorCode::bad_value, [&] { kept.weights(0, 1, 0); }, "item 1, expected 0 to 0");
   expect_error(
@@ -591,6 +661,21 @@ TEST(Recording, Mistakes) {
   step(1, 6, 5);
   expect_error(
       ErrorCode::bad_value, [&] { step(1, 4, 9); }, "they do not continue it");
+  const Tensor sizes({1, 2, 1});
+  expect_error(
+      ErrorCode::bad_shape,
+      [&] {
+        const Arguments y = make_arguments(1, 2, 2, 1, 7, 8);
+        record(grows, {.layer = "a", .key_sizes = sizes.view()}, y.q, y.k, {.causal = true, .offset = Offset(6)});
+      },
+      "layer a: key_sizes are f32 [1,2,1], expected none: all calls of a layer give them, or none");
+  expect_error(
+      ErrorCode::bad_shape,
+      [&] {
+        const Arguments y = make_arguments(1, 2, 2, 7, 7, 8);
+        record(grows, {.layer = "b", .key_sizes = sizes.view()}, y.q, y.k, {});
+      },
+      "layer b: key_sizes are f32 [1,2,1], expected f32 [1,2,7 to 7]");
   const Arguments other = make_arguments(1, 3, 3, 1, 7, 8);
   expect_error(
       ErrorCode::bad_shape, [&] { record(grows, {"a"}, other.q, other.k, {}); }, "layer a continues with q [1,3,1,8]");
