@@ -3,7 +3,7 @@
 import torch
 
 # What the projection is called in the module that computes attention, or in its parent's `output` (BERT).
-_NAMES = ("o_proj", "out_proj", "c_proj", "dense", "out_lin", "o", "wo", "proj", "output.dense")
+_NAMES = ("o_proj", "out_proj", "c_proj", "dense", "out_lin", "o", "wo", "Wo", "proj", "output.dense")
 
 
 def output_weight(model, path, size):

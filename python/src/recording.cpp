@@ -100,6 +100,7 @@ nb::dict layer_of(const Recording& self, std::int64_t number) {
         (statistic.needs == SummaryStatistic::Needs::key_sizes && !x.has_key_sizes))
       missing.add(std::string(statistic.name));
   }
+  if (!x.has_key_sizes) missing.add("key_sizes");
   layer["missing"] = missing;
   return layer;
 }

@@ -162,6 +162,64 @@ def test_edits_that_name_no_place(both):
         model.forward([1], edits=[3])
 
 
+# ---- Weights by what they carry ----
+
+def values_of(places, layer, run, info):
+    """[T,Hkv,Dv] of a layer, as Transformers' modules give them."""
+    kept, block = [], places.layers[layer]
+    names = ("attn.c_attn", "self_attn.v_proj", "attention.self.value", "attention.v_lin")
+    module = next(block.get_submodule(name) for name in names if hasattr(block, name.split(".")[0]) and _has(block, name))
+    handle = module.register_forward_hook(lambda module, args, output: kept.append(output[0].detach().double()))
+    run()
+    handle.remove()
+    return kept[0][:, -info.kv_heads * info.head_size:].reshape(len(kept[0]), info.kv_heads, info.head_size)
+
+
+def _has(block, name):
+    try:
+        return block.get_submodule(name) is not None
+    except AttributeError:
+        return False
+
+
+def weight_of(projection, info):
+    """W_O [H,Dv,E]."""
+    weight = projection.weight.T if isinstance(projection, torch.nn.Linear) else projection.weight
+    return weight.detach().double().reshape(info.heads, -1, info.embedding_size)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_keys_carry_what_the_output_projection_makes_of_them(both, name):
+    pair = both(name)
+    info, places = pair.ours.info, Places(pair.theirs)
+    ids, types = pair.ids(LENGTH)
+    inputs = {"input_ids": torch.from_numpy(ids)[None]} | ({} if types is None else {"token_type_ids": torch.from_numpy(types)[None]})
+    with torch.inference_mode():
+        attentions = pair.theirs(**inputs, output_attentions=True).attentions
+    for dtype, tolerance in ((None, 2e-5), ("bfloat16", 0.05)):
+        model = pair.ours if dtype is None else attend.Model.load(pair.folder, dtype=dtype)
+        recording = model.record(ids, types=types, keep="qk", key_sizes=True)
+        for layer, projection in enumerate(places.projections):
+            values = values_of(places, layer, lambda: hidden_of(pair.theirs, ids, types), info)
+            written = torch.einsum("jhd,hde->hje", values.repeat_interleave(info.heads // info.kv_heads, 1), weight_of(projection, info))
+            sizes, recorded = written.norm(dim=-1).numpy(), recording[layer]
+            assert np.abs(recorded.key_sizes[0] - sizes).max() <= tolerance * sizes.max()
+            carried = attentions[layer][0].double().numpy() * sizes[:, None]
+            for head in range(info.heads):
+                assert np.abs(recorded.weights(head, by="norm") - carried[head]).max() <= 4 * tolerance * carried.max()
+            assert np.abs(recorded.carried_received[0] - carried.sum(1)).max() <= 4 * tolerance * carried.sum(1).max()
+            assert np.abs(recorded.carried_top_weights[0, :, :, 0] - carried.max(2)).max() <= 4 * tolerance * carried.max()
+
+
+def test_a_generation_by_norm_is_one_pass(both):
+    model = both("llama").ours
+    recording = model.record([5, 6, 7, 8, 5], max_new_tokens=9, key_sizes=True, map=(4, 4))
+    whole = model.record(recording.ids[0], key_sizes=True)
+    for steps, once in zip(recording, whole, strict=True):
+        for field in ("key_sizes", "carried_received"):
+            assert np.abs(getattr(steps, field) - getattr(once, field)).max() <= TOLERANCE * getattr(once, field).max()
+
+
 # ---- Why this token ----
 
 class Direct:
@@ -188,23 +246,13 @@ class Direct:
         self.embedding, self.mlps = seen(0, "residual"), [seen(layer, "mlp") for layer in range(info.layers)]
         self.heads, self.biases = [], []
         for layer, projection in enumerate(self.places.projections):
-            values = self.values(layer, run, info)[: position + 1]  # [T,Hkv,Dv]
+            values = values_of(self.places, layer, run, info)[: position + 1]
             values = values.repeat_interleave(info.heads // info.kv_heads, 1)
-            weight = projection.weight.T if isinstance(projection, torch.nn.Linear) else projection.weight  # [H*Dv,E]
-            weight = weight.detach().double().reshape(info.heads, -1, info.embedding_size)
+            weight = weight_of(projection, info)
             weights = out.attentions[layer][0, :, position, : position + 1].double()
             self.heads.append(torch.einsum("hj,jhd,hde->hje", weights, values, weight))
             if projection.bias is not None:
                 self.biases.append(projection.bias.detach().double())
-
-    def values(self, layer, run, info):
-        kept = []
-        block = self.places.layers[layer]
-        module = block.attn.c_attn if hasattr(block, "attn") else block.self_attn.v_proj
-        handle = module.register_forward_hook(lambda module, args, output: kept.append(output[0].double()))
-        run()
-        handle.remove()
-        return kept[0][:, -info.kv_heads * info.head_size:].reshape(len(kept[0]), info.kv_heads, info.head_size)
 
     def read(self, part, token, against):
         """What a part [...,E] of the stream adds to the logit."""

@@ -113,6 +113,112 @@ def test_a_generation_is_one_pass_over_its_tokens(name):
     assert expected_ids[0] is None or expected_ids[0].tolist() == ids.tolist()
 
 
+class Carried:
+    """By explicit products what keys carry in a model's call: of each attention, in their order, the values that Transformers
+    gave it and the projection that took what came out of it, by the numbers themselves.
+    """
+
+    def __init__(self, model):
+        self.values, self.outputs, self.projections = [], [], []
+        self.handles = [module.register_forward_pre_hook(self.before) for module in model.modules()
+                        if type(module).__name__ in ("Linear", "Conv1D")]
+
+    def __enter__(self):
+        self.plain = transformers.AttentionInterface()["attend"]
+        transformers.AttentionInterface.register("attend", self.attends)
+        return self
+
+    def __exit__(self, *_):
+        transformers.AttentionInterface.register("attend", self.plain)
+        for handle in self.handles:
+            handle.remove()
+
+    def attends(self, module, query, key, value, *arguments, **keywords):
+        output, weights = self.plain(module, query, key, value, *arguments, **keywords)
+        self.values.append(value.repeat_interleave(query.shape[1] // value.shape[1], 1))  # [B,H,Tk,Dv]
+        self.outputs.append(output)
+        return output, weights
+
+    def before(self, module, inputs):
+        if len(self.projections) < len(self.outputs) and torch.equal(inputs[0].flatten(), self.outputs[-1].flatten()):
+            self.projections.append(module.weight if type(module).__name__ == "Linear" else module.weight.T)
+
+    def sizes(self, gammas=None):
+        """[B,H,Tk] of each attention; gammas: by what a norm multiplies what its layer wrote."""
+        for number, (value, weight) in enumerate(zip(self.values, self.projections, strict=True)):
+            of_heads = weight.double().unflatten(1, (value.shape[1], -1))  # [E,H,Dv]
+            written = torch.einsum("bhjd,ehd->bhje", value.double(), of_heads)
+            yield (written * (1 if gammas is None else gammas[number])).norm(dim=-1).numpy()
+
+
+@torch.no_grad()
+def test_keys_carry_what_the_projection_makes_of_their_values():
+    for name in PLAIN:
+        eager, _ = pair(name)
+        keywords, _ = inputs(name, "none")
+        with record(eager, keep="qk", key_sizes=True) as recording, Carried(eager) as carried:
+            eager(**keywords)
+        gammas = None
+        if name == "gemma2":
+            gammas = [1 + layer.post_attention_layernorm.weight.double() for layer in eager.model.layers]
+        for layer, sizes in zip([recording[number] for number in range(len(recording))], carried.sizes(gammas), strict=True):
+            assert layer.has_key_sizes
+            numpy.testing.assert_allclose(layer.key_sizes, sizes, rtol=1e-5, atol=1e-6 * sizes.max(), err_msg=name)
+            for item, head in ((0, 0), (2, 3)):
+                shares = layer.weights(head, item=item) * sizes[item, head]
+                numpy.testing.assert_allclose(layer.weights(head, item=item, by="norm"), shares, rtol=1e-5, atol=1e-6)
+                numpy.testing.assert_allclose(layer.carried_top_weights[item, head, :, 0], shares.max(1), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "projection"), [("gptj", "attn.out_proj"), ("gpt_neo", "attn.attention.out_proj"),
+                                                  ("falcon", "self_attention.dense")])
+@torch.no_grad()
+def test_the_first_key_of_models_that_were_taught_to_attend(name, projection):
+    """The first query sees it alone: what comes out is its value."""
+    eager, _ = pair(name)
+    projections, seen = [layer.get_submodule(projection) for layer in eager.transformer.h], []
+    handles = [each.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][:, 0])) for each in projections]
+    with record(eager, key_sizes=True) as recording:
+        eager(**inputs(name, "none")[0])
+    for handle in handles:
+        handle.remove()
+    for number, (values, module) in enumerate(zip(seen, projections, strict=True)):
+        written = torch.einsum("bhd,ehd->bhe", values.unflatten(1, (4, -1)), module.weight.unflatten(1, (4, -1)))
+        numpy.testing.assert_allclose(recording[number].key_sizes[:, :, 0], written.norm(dim=-1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2", "t5"])
+@torch.no_grad()
+def test_a_generation_by_norm_is_one_pass_over_its_tokens(name):
+    eager, _ = pair(name)
+    ids = inputs(name, "none")[0]["input_ids"]
+    with record(eager, keep="qk", key_sizes=True, heads=[1, 2]) as recording:
+        tokens = eager.generate(ids, max_new_tokens=6, do_sample=False)
+    given = {"input_ids": ids, "decoder_input_ids": tokens[:, :-1]} if name in ENCODER_DECODERS else {"input_ids": tokens[:, :-1]}
+    with record(eager, key_sizes=True) as whole:
+        eager(**given)
+    for layer in whole.layers:
+        for field in ("key_sizes", "carried_received"):
+            numpy.testing.assert_allclose(getattr(recording[layer], field), getattr(whole[layer], field)[:, 1:3], rtol=2e-4, atol=1e-5)
+        for ours, theirs in zip(recording.heads(by="norm"), [head for head in whole.heads(by="norm") if head["head"] in (1, 2)]):
+            assert ours["labels"].split()[0] == theirs["labels"].split()[0]
+
+
+@torch.no_grad()
+def test_layers_without_a_projection_are_known_by_weight_alone():
+    eager = copy.deepcopy(pair("llama")[0])
+    attention = eager.model.layers[1].self_attn
+    attention.out, attention.o_proj = attention.o_proj, torch.nn.Identity()
+    attention.register_forward_hook(lambda module, inputs, output: (module.out(output[0]), *output[1:]))
+    with pytest.warns(UserWarning, match="no output projection was found in 1.self: known by weight alone"), \
+            record(eager, key_sizes=True) as recording:
+        eager(**inputs("llama", "none")[0])
+    assert recording["0.self"].has_key_sizes and not recording["1.self"].has_key_sizes
+    assert recording["1.self"].key_sizes is None and recording["1.self"].carried_map is None
+    with pytest.raises(ValueError, match="layer 1.self is known by weight alone: record with key_sizes"):
+        recording.heads(by="norm")
+
+
 @torch.no_grad()
 def test_a_generation_with_padding_and_other_caches():
     for name, padding, cache in (("llama", "left", None), ("llama", "none", "static"), ("mistral", "none", None),
