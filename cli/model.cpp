@@ -184,7 +184,8 @@ std::vector<Neighbour> nearest(const Model& model, const Tokenizer& tokenizer, c
 Computed compute(const Model& model, const Tokenizer& tokenizer, const std::string& text, const Arguments& arguments) {
   Computed x{.info = model.info(), .encoding = encoded(model.info(), tokenizer, text, arguments.model)};
   const auto& ids = x.encoding.ids;
-  const RecordOptions options{.keep_qk = writes(arguments, ".attend") && arguments.keep != "summary"};
+  const RecordOptions options{.keep_qk = writes(arguments, ".attend") && arguments.keep != "summary",
+                              .key_sizes = arguments.what.by == "norm"};
   announce(x.info, std::ssize(ids), options);
   Recorder recorder(options);
   {
@@ -340,7 +341,7 @@ void print_heads(const Computed& x, const Selection& selection, const ShowArgume
   const bool overview = !what.any();
   if (overview && (x.why || x.without)) return;  // these were asked for
   const std::vector<TellingHead> telling = telling_heads(x.recording, heads_of(selection), overview ? 8 : 1);
-  if (overview) print("\n" + labels_text(x, style));
+  if (overview) print("\n" + labels_text(selection, style));
   if (!overview) print("\n" + shown_text(selection, what));
   const bool links = overview || (selection.head && !what.query && what.strip.empty());
   if (!links || telling.empty()) return;

@@ -81,7 +81,7 @@ std::string why_text(const Computed& computed, const Why& why);
 std::string without_text(const Computed& computed, const Without& without);
 std::string nearest_text(const Computed& computed, int width);
 // A line for each layer, and in it for each head its label; where none is known, why, and what tells heads apart.
-std::string labels_text(const Computed& computed, const TerminalStyle& style);
+std::string labels_text(const Selection& selection, const TerminalStyle& style);
 std::string links_text(const Computed& computed, const std::vector<TellingHead>& heads, int width);
 // The tokens on the colour of their lift in the most telling head.
 std::string lift_text(const Computed& computed, const TellingHead& head, const TerminalStyle& style);

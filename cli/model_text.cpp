@@ -172,10 +172,10 @@ std::string nearest_text(const Computed& x, int width) {
   return text;
 }
 
-std::string labels_text(const Computed& x, const TerminalStyle& style) {
-  const std::vector<RecordedHead> heads = heads_of(Selection{x.recording});
-  const std::size_t in_layer = x.recording.layers()[0].heads.size();
-  std::string text = fmt::format("{} heads:", heads.size());
+std::string labels_text(const Selection& selection, const TerminalStyle& style) {
+  const std::vector<RecordedHead> heads = heads_of(selection);
+  const std::size_t in_layer = selection.recording.layers()[0].heads.size();
+  std::string text = fmt::format("{} heads{}:", heads.size(), selection.by == WeighedBy::norm ? " by norm" : "");
   const std::string why = why_no_labels(heads);
   if (!why.empty()) {
     // What tells heads apart where chance alone could make each of them a sink.
@@ -202,6 +202,7 @@ std::string labels_text(const Computed& x, const TerminalStyle& style) {
 std::string links_text(const Computed& x, const std::vector<TellingHead>& heads, int width) {
   std::string text = "Strongest links of the most telling heads, between words 2 or more apart:\n";
   if (heads.size() == 1) text = "Strongest links between words 2 or more apart:\n";
+  if (heads[0].head.by == WeighedBy::norm) text.insert(std::string_view("Strongest links").size(), " by norm");
   std::size_t room = 0;
   std::vector<std::string> names;
   for (const TellingHead& telling : heads) {
@@ -228,8 +229,9 @@ std::string links_text(const Computed& x, const std::vector<TellingHead>& heads,
 }
 
 std::string lift_text(const Computed& x, const TellingHead& telling, const TerminalStyle& style) {
-  Picture picture =
-      head_strip(x.recording, telling.head.layer, telling.head.scores.head, "lift", {.scale = PictureScale::linear});
+  const bool by_norm = telling.head.by == WeighedBy::norm;  // its lift would be that of the weights
+  Picture picture = head_strip(x.recording, telling.head.layer, telling.head.scores.head, by_norm ? "received" : "lift",
+                               {.by = telling.head.by, .scale = PictureScale::linear});
   TokenStrip& strip = std::get<TokenStrip>(picture.drawing);
   const std::int64_t all = strip.values.count(), count = std::min(all, strip_tokens);
   strip.tokens.resize(static_cast<std::size_t>(count));
@@ -238,9 +240,12 @@ std::string lift_text(const Computed& x, const TellingHead& telling, const Termi
   for (std::int64_t n = 0; n < count; ++n)
     if (n != telling.head.scores.sink_key && !x.encoding.special[static_cast<std::size_t>(n)])
       strip.high = std::max(strip.high, strip.values.item({n}));
-  strip.title = fmt::format("Lift in {}: what each token receives, 1 from uniform attention{}",
-                            name_of(x.recording, telling.head), count < all ? " ..." : "");
-  if (!strip.tokens.empty() && strip.high > 0) strip.name = "lift (darkest: that or more)";
+  strip.title = fmt::format("{} in {}: {}{}", by_norm ? "Received by norm" : "Lift", name_of(x.recording, telling.head),
+                            by_norm ? "what each token adds, 1 for what a query takes in the mean"
+                                    : "what each token receives, 1 from uniform attention",
+                            count < all ? " ..." : "");
+  if (!strip.tokens.empty() && strip.high > 0)
+    strip.name = fmt::format("{} (darkest: that or more)", by_norm ? "received by norm" : "lift");
   return terminal_token_strip(strip, style);
 }
 

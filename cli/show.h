@@ -18,6 +18,7 @@ namespace attend::cli {
 struct Selection {
   const Recording& recording;
   std::int64_t item = 0;
+  WeighedBy by = WeighedBy::weight;
   std::optional<std::int64_t> layer = {};  // its place
   std::optional<std::int64_t> head = {};   // the model's own number
 };
@@ -29,7 +30,7 @@ struct ShowArguments {
   std::int64_t item = 0;
   std::string layer, head;  // head: "6" of that layer, or "18.6"
   std::optional<std::int64_t> query, limit;
-  std::string strip;
+  std::string strip, by = "weight";
   bool links = false;
   std::string sort, label;
   bool json = false, csv = false;
@@ -77,6 +78,6 @@ std::string heads_table(const Recording& recording, const std::vector<RecordedHe
 std::string title_of(const Recording& recording, const RecordedHead& head);
 std::string head_text(const Recording& recording, const RecordedHead& head, int width);
 
-std::string query_text(const QueryRow& row);
+std::string query_text(const QueryRow& row, WeighedBy by);
 
 }  // namespace attend::cli

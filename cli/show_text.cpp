@@ -108,7 +108,7 @@ std::vector<std::string_view> fit(std::vector<Column>& columns, int width, std::
 }  // namespace
 
 std::vector<RecordedHead> heads_of(const Selection& selection) {
-  return attend::heads_of(selection.recording, selection.item, selection.layer, selection.head);
+  return attend::heads_of(selection.recording, selection.item, selection.layer, selection.head, selection.by);
 }
 
 std::string overview(const Selection& selection, int width) {
@@ -125,12 +125,19 @@ std::string heads_table(const Recording& recording, const std::vector<RecordedHe
   std::vector<Column> columns = columns_of(recording, heads);
   const std::vector<std::string_view> dropped = fit(columns, width, sorted);
   std::string text = fmt::format("{}\n", fmt::join(lines_of(columns), "\n"));
+  if (!heads.empty() && heads.front().by == WeighedBy::norm)
+    text =
+        "By norm: a weight times what its key carries, 1 for what a query takes in the mean.\nEntropy, keys and "
+        "distance "
+        "are those of the weights.\n" +
+        text;
   if (!dropped.empty()) text += fmt::format("(too wide for {} columns: {})\n", width, fmt::join(dropped, ", "));
   return text;
 }
 
 std::string title_of(const Recording& recording, const RecordedHead& head) {
-  return fmt::format("{}: {}", printable(name_of(recording, head)), head.scores.label_text());
+  const std::string_view by = head.by == WeighedBy::norm ? " by norm" : "";
+  return fmt::format("{}{}: {}", printable(name_of(recording, head)), by, head.scores.label_text());
 }
 
 std::string head_text(const Recording& recording, const RecordedHead& head, int width) {
@@ -148,13 +155,13 @@ std::string head_text(const Recording& recording, const RecordedHead& head, int 
   return title_of(recording, head) + (why.empty() ? "" : " (" + why + ")") + "\n" + text + line + "\n";
 }
 
-std::string query_text(const QueryRow& row) {
+std::string query_text(const QueryRow& row, WeighedBy by) {
   std::string text = fmt::format("query {}{}: ", row.query, row.token ? " " + printable(*row.token) : "");
   if (row.top.empty()) return text + "no keys\n";
   text += fmt::format("entropy {:.3f} ({:.1f} keys)", row.entropy, std::exp(row.entropy));
   if (row.distance) text += fmt::format(", distance {:.1f}", *row.distance);
   if (row.sink_weight) text += fmt::format(", the sinks take {:.3f}", *row.sink_weight);
-  std::vector<Column> columns = {{"key"}, {"token", true}, {"weight", true}};
+  std::vector<Column> columns = {{"key"}, {"token", true}, {by == WeighedBy::norm ? "by norm" : "weight", true}};
   double sum = 0;
   for (const QueryRow::Key& key : row.top) {
     add_line(columns, {fmt::format("{}", key.key), key.token ? cut(printable(*key.token), 30) : "",
@@ -163,7 +170,8 @@ std::string query_text(const QueryRow& row) {
   }
   if (!row.top[0].token) columns.erase(columns.begin() + 1);
   text += fmt::format("\n{}\n", fmt::join(lines_of(columns), "\n"));
-  return text + fmt::format("{} {:.4f} of the row\n", row.top.size() == 1 ? "this is" : "together", sum);
+  return text + fmt::format("{} {:.4f} of {}\n", row.top.size() == 1 ? "this is" : "together", sum,
+                            by == WeighedBy::norm ? "what a query takes in the mean" : "the row");
 }
 
 }  // namespace attend::cli

@@ -69,7 +69,7 @@ std::int64_t layer_of_head(const Recording& recording, const std::string& name) 
 
 // What -o draws, or of a head the terminal.
 Picture picture_of(const Selection& selection, const ShowArguments& arguments, LookOptions options = {}) {
-  options.item = selection.item, options.scale = picture_scale(arguments.scale);
+  options.item = selection.item, options.scale = picture_scale(arguments.scale), options.by = selection.by;
   const Recording& recording = selection.recording;
   if (!arguments.strip.empty())
     return head_strip(recording, *selection.layer, *selection.head, arguments.strip, options);
@@ -151,7 +151,10 @@ void check_show(const ShowArguments& x, const std::vector<std::string>& files) {
 }
 
 Selection select(const Recording& recording, const ShowArguments& arguments) {
-  Selection selection{recording, arguments.item};
+  Selection selection{recording, arguments.item, weighed_by(arguments.by)};
+  for (const RecordedLayer& layer : recording.layers())
+    if (selection.by == WeighedBy::norm && !layer.has_key_sizes)
+      throw UsageError(fmt::format("--by: layer {} is known by weight alone; record it with --by norm", layer.name));
   const std::optional<HeadPlace> one = arguments.head.empty() ? std::nullopt : std::optional(head_place(arguments));
   if (one && !one->layer.empty()) selection.layer = layer_of_head(recording, one->layer);
   if (!arguments.layer.empty()) selection.layer = find_layer(recording, arguments.layer);
@@ -194,7 +197,8 @@ std::vector<RecordedHead> chosen_heads(const Selection& selection, const ShowArg
 
 std::optional<QueryRow> chosen_query(const Selection& selection, const ShowArguments& arguments) {
   if (!arguments.query) return std::nullopt;
-  return query_row(selection.recording, *selection.layer, *selection.head, *arguments.query, selection.item);
+  return query_row(selection.recording, *selection.layer, *selection.head, *arguments.query, selection.item,
+                   selection.by);
 }
 
 std::string csv_of(const Selection& selection, const ShowArguments& arguments) {
@@ -214,7 +218,7 @@ std::string shown_text(const Selection& selection, const ShowArguments& argument
   const TerminalStyle style = style_of(arguments.form);
   if (selection.layer && selection.head) {
     const std::string text = head_text(selection.recording, heads_of(selection).front(), style.width);
-    if (const auto row = chosen_query(selection, arguments)) return text + "\n" + query_text(*row);
+    if (const auto row = chosen_query(selection, arguments)) return text + "\n" + query_text(*row, selection.by);
     // The title stands above already.
     const LookOptions room{.title = "", .most = MapSize{60, style.width - columns_beside(selection, style.width)}};
     return text + "\n" + *picture_of(selection, arguments, room).terminal(style);
@@ -241,6 +245,10 @@ void add_show_what(App& app, ShowArguments& arguments) {
                             "With --head: the tokens, each on the colour of what it received, of its lift or of its "
                             "entropy as a query"),
              "received|lift|entropy");
+  choose_one(app.add_option("--by", arguments.by,
+                            "By what heads are told: weight, or norm, weights times the size of what each key carries "
+                            "(weight)"),
+             "weight|norm");
   app.add_flag("--links", arguments.links, "With --head and -o: lines from each token to those that it looks at most");
   choose_one(app.add_option("--sort", arguments.sort, "Heads of the largest score first (layer: as they are)"),
              sort_choices());

@@ -173,7 +173,8 @@ void bind_recording(nb::module_& m) {
       .def("scores",
            [](const Recording& self, std::int64_t layer, const std::string& by) {
              return call(recording_name, [&] { return self.scores(layer, weighed_by(by)); });
-           })
+           },
+           nb::arg("layer"), nb::arg("by") = "weight")
       .def("weights", &weights, nb::arg("layer"), nb::arg("item"), nb::arg("head"), nb::arg("queries").none(),
            nb::arg("keys").none(), nb::arg("by"));
 }

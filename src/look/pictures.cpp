@@ -24,7 +24,8 @@ std::string with_labels(std::string name, const HeadScores& scores) {
 
 std::string title_of(const Recording& recording, std::int64_t layer, std::int64_t head, const LookOptions& options) {
   if (options.title) return *options.title;
-  const std::string name = titled(recording, head_name(recording.at(layer).name, head));
+  std::string name = titled(recording, head_name(recording.at(layer).name, head));
+  if (options.by == WeighedBy::norm) name += " by norm";
   return with_labels(name, scores_of(recording.scores(layer, options.by), options.item, head));
 }
 
@@ -104,15 +105,17 @@ Picture layer_picture(const Recording& recording, std::int64_t layer, const Look
   const std::vector<HeadScores> scores = recording.scores(layer, options.by);
   for (std::size_t n = 0; n < maps.size(); ++n)
     maps[n].map.title = with_labels(fmt::format("head {}", x.heads[n]), scores_of(scores, options.item, x.heads[n]));
-  return picture_of(std::move(maps), options.title.value_or(titled(recording, x.name)),
-                    caption_of(recording, layer, options));
+  return picture_of(
+      std::move(maps),
+      options.title.value_or(titled(recording, options.by == WeighedBy::norm ? x.name + " by norm" : x.name)),
+      caption_of(recording, layer, options));
 }
 
 Picture recording_picture(const Recording& recording, std::span<const std::int64_t> layers,
                           const LookOptions& options) {
   Picture picture;
   HeadGrid& grid = picture.drawing.emplace<HeadGrid>();
-  grid.title = options.title.value_or(recording.model);
+  grid.title = options.title.value_or(options.by == WeighedBy::norm ? titled(recording, "by norm") : recording.model);
   std::vector<std::int64_t> shown(layers.begin(), layers.end());
   for (std::int64_t n = 0; layers.empty() && n < std::ssize(recording.layers()); ++n) shown.push_back(n);
   if (shown.empty()) fail(ErrorCode::bad_value, "recording_picture", "there are no layers to draw");

@@ -184,6 +184,7 @@ Tensor Recording::numbers(std::int64_t layer, std::string_view name) const {
     if ((name == "q" || name == "k") && !x.has_qk) {
       fail(ErrorCode::bad_value, function, "layer {}: q and k were not kept: record with keep_qk", x.name);
     }
+    if (name.starts_with("carried_") || name == "key_sizes") check_weighed_by(function, x, WeighedBy::norm);
     std::string names;
     for (const LayerTensor& each : known) names += (names.empty() ? "" : ", ") + std::string(each.name);
     fail(ErrorCode::bad_value, function, "layer {} has no {}, expected one of {}", x.name, quote(name), names);

@@ -15,14 +15,15 @@ from attend import _core
 H, D = 3, 8
 
 
-def make(path, tokens=300, blocks=256, keep=True, words=None, **options):
+def make(path, tokens=300, blocks=256, keep=True, words=None, sized=False, **options):
     """A recording of one layer, in a file."""
     random = numpy.random.default_rng(tokens)
     q, k = (random.standard_normal((1, H, tokens, D), numpy.float32) for _ in "qk")
     _, lse, lse_low = attend.attention(q, k, k, return_lse=True, return_lse_low=True, **options)
-    recorder = _core._recorder(8, blocks, blocks, keep, 2**30, False)
+    recorder = _core._recorder(8, blocks, blocks, keep, sized, 2**30, False)
+    sizes = numpy.abs(random.standard_normal((1, H, tokens), numpy.float32)) if sized else None
     q, k = (numpy.moveaxis(x, 1, 2) for x in (q, k))
-    recorder.add("0.self", "self", [0, 1, 2], None, q, k, lse, lse_low, **options)
+    recorder.add("0.self", "self", [0, 1, 2], None, sizes, q, k, lse, lse_low, **options)
     recording = attend.Recording(recorder.finish())
     recording.model = "a/model"
     if words:
@@ -47,6 +48,67 @@ def test_both_doors_draw_the_same(command, tmp_path, tokens, options, keep):
                        capture_output=True)
         assert (tmp_path / "x.svg").read_text() == picture.to_svg()
         assert (tmp_path / "x.png").read_bytes() == picture.to_png()
+
+
+def head_by_norm(recording, head):
+    """(weights, carried as shares of what a query takes in the mean), from the exact weights."""
+    layer = recording[0]
+    weights = layer.weights(head).astype(numpy.float64)
+    carried = weights * layer.key_sizes[0, head]
+    return weights, carried / (carried.sum() / layer.queries)
+
+
+@pytest.mark.parametrize("tokens", [30, 300])
+def test_by_norm(command, tmp_path, tokens):
+    """Maps, strips, links, heads and words say shares of what a query takes in the mean; both doors say the same."""
+    recording = make(tmp_path / "x.attend", tokens, blocks=16, sized=True, causal=True, words=[f"w{n}" for n in range(tokens)])
+    layer = recording[0]
+    _, shares = head_by_norm(recording, 1)
+    rows, columns = (numpy.arange(tokens) * 16 // tokens for _ in "rc")
+    means = numpy.stack([[shares[rows == r][:, columns == c].sum(1).mean() for c in range(16)] for r in range(16)])
+    if tokens > 64:
+        drawn = numpy.asarray(layer.carried_map[0, 1]) / (layer.carried_received[0, 1].sum() / tokens)
+        numpy.testing.assert_allclose(drawn, means, rtol=1e-4, atol=1e-6)
+    assert [link[0] for link in layer._raw.scores(0, "norm")[1].labels] == [
+        label.split()[0] for label in recording.heads(by="norm")[1]["labels"].split(", ")]
+
+    def show(*arguments):
+        return subprocess.run([command, "show", "x.attend", "--by", "norm", *arguments], cwd=tmp_path, check=True,
+                              capture_output=True).stdout.decode()
+
+    for arguments, picture in (
+            (["--head", "0.1"], layer.picture(1, by="norm")), (["--head", "0.1", "--strip", "received"], layer.strip(1, by="norm")),
+            (["--head", "0.1", "--links"], layer.links(1, by="norm")), ([], recording.picture(by="norm"))):
+        show(*arguments, "-o", "x.svg")
+        drawn = (tmp_path / "x.svg").read_text()
+        assert drawn == picture.to_svg()
+        texts = xml.etree.ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")
+        assert " by norm" in drawn and "By norm: weight times |W_O v|" in " ".join(text.text or "" for text in texts)
+        assert drawn != layer.picture(1).to_svg()
+    assert show("--json") == recording.to_json(by="norm") and json.loads(recording.to_json(by="norm"))["by"] == "norm"
+    assert show("--csv") == recording.to_csv(by="norm") != recording.to_csv()
+    row = json.loads(show("--head", "0.1", "--query", "20", "--json"))
+    order = numpy.argsort(-shares[20], kind="stable")[:8]
+    assert [key["key"] for key in row["top"]] == order.tolist()
+    numpy.testing.assert_allclose([key["weight"] for key in row["top"]], shares[20][order], rtol=1e-4)
+    telling = recording.telling_heads(by="norm")
+    link = next(head for head in telling if head.name == "0.1").links[0]
+    numpy.testing.assert_allclose(link.weight, shares[link.query, link.key], rtol=1e-4)
+    assert "by norm" in show("--head", "0.1", "--query", "20") and "By norm: a weight times" in show()
+
+
+def test_by_norm_where_it_is_not_known(command, tmp_path):
+    recording = make(tmp_path / "x.attend", 30)
+    for ask in (lambda: recording.heads(by="norm"), lambda: recording[0].picture(0, by="norm"),
+                lambda: recording[0].weights(0, by="norm"), lambda: recording.telling_heads(by="norm")):
+        with pytest.raises(ValueError, match="0.self.*by weight alone: record with key_sizes"):
+            ask()
+    with pytest.raises(ValueError, match="by is 'length', expected weight or norm"):
+        recording.heads(by="length")
+    with pytest.raises(ValueError, match="values by norm: expected received, got 'lift'"):
+        make(tmp_path / "y.attend", 30, sized=True)[0].strip(0, "lift", by="norm")
+    told = subprocess.run([command, "show", "x.attend", "--by", "norm"], cwd=tmp_path, capture_output=True, check=False)
+    assert told.returncode == 2 and b"--by: layer 0.self is known by weight alone; record it with --by norm" in told.stderr
 
 
 @pytest.mark.parametrize("tokens", [5, 300])
