@@ -41,15 +41,20 @@ class Largest {
     }
   }
 
-  // A tile's weights p of row i, of which the vectors [begin, end) were computed and `seen` are visible; its first key.
-  void look(std::int64_t i, const float* p, std::int64_t begin, std::int64_t end, std::uint64_t seen,
-            std::int32_t first_key) {
+  // Row i of a tile: weights(v) are those of the vector v, of which [begin, end) were computed and the keys `seen` are
+  // visible; the tile's first key.
+  template <class Weights>
+  inline __attribute__((always_inline)) void look(std::int64_t i, Weights weights, std::int64_t begin, std::int64_t end,
+                                                  std::uint64_t seen, std::int32_t first_key) {
     if (begin == end) return;
-    F most = Simd::load(p + begin * lanes);
-    for (std::int64_t v = begin + 1; v < end; ++v) most = Simd::max(Simd::load(p + v * lanes), most);
+    F most = weights(begin);
+    for (std::int64_t v = begin + 1; v < end; ++v) most = Simd::max(weights(v), most);
     const float bound = weights_[i * row_ + top_ - 1];
     if (!Simd::any(Simd::greater(most, Simd::set1(bound)))) return;
-    take(i, p, bound < 0 ? least_of_eight(most) : bound, seen, first_key);
+    float row[weight_keys];
+    for (std::int64_t v = 0; v < key_vectors; ++v)
+      Simd::store(row + v * lanes, v >= begin && v < end ? weights(v) : Simd::zero());
+    take(i, row, bound < 0 ? least_of_eight(most) : bound, seen, first_key);
   }
 
  private:

@@ -1,6 +1,6 @@
 // What becomes of the weights: the largest of each row, its entropy and distance, what each key receives, maps of
 // blocks, and the weights themselves. One pass over tiles of weights (weights.h), of which nothing is kept but what is
-// wanted. Where keys have sizes, a tile's weights become what they carry, once all else is taken of them.
+// wanted. What keys carry, weights times their sizes, comes of the same tiles.
 #pragma once
 
 #include "kernels/largest.h"
@@ -35,8 +35,7 @@ class Summary : public SummaryItem, public InScratch {
 
   void begin() {
     if (!g_.features.decoded) tile_.pack_keys();
-    if (group.map.sums) map_.begin(group.map, group.keys_begin, group.keys_end);
-    if (group.carried_map.sums) carried_map_.begin(group.carried_map, group.keys_begin, group.keys_end);
+    if (maps()) map_.begin(group.map, group.carried_map, group.keys_begin, group.keys_end);
     if (!group.key_sizes) return;
     for (std::int64_t j = 0; j < tile_.item_keys(); ++j) sizes_[j] = group.key_sizes[j];
     for (std::int64_t j = tile_.item_keys(); j < round_up(tile_.item_keys(), weight_keys); ++j) sizes_[j] = 0;
@@ -55,8 +54,7 @@ class Summary : public SummaryItem, public InScratch {
     if (fetched) add_row_sums();
     if (fetched && group.largest.keys) largest_.store(group.largest, tile_.first, tile_.rows);
     if (fetched && group.carried.keys) carried_.store(group.carried, tile_.first, tile_.rows);
-    if (group.map.sums) map_.close(first, last - first);
-    if (group.carried_map.sums) carried_map_.close(first, last - first);
+    if (maps()) map_.close(first, last - first);
   }
 
   // How many keys rows [first, last) see, to counts[0], ...
@@ -80,9 +78,11 @@ class Summary : public SummaryItem, public InScratch {
     largest_.carve(scratch, group.largest.top), carried_.carve(scratch, group.largest.top);
     next_ = scratch.take<std::int32_t>(weight_rows);
     next_key_ = scratch.take<std::int32_t>(weight_rows);
-    map_.carve(scratch, summary_keys(g_.sizes)), carried_map_.carve(scratch, summary_keys(g_.sizes));
+    map_.carve(scratch, summary_keys(g_.sizes));
     bytes_ = scratch.used;
   }
+
+  bool maps() const { return group.map.sums || group.carried_map.sums; }
 
   void fetch_rows() {
     const Elements of{g_.q.dtype, g_.q.column, g_.sizes.D};
@@ -112,15 +112,12 @@ class Summary : public SummaryItem, public InScratch {
     if (group.distance) {
       for (std::int64_t i = 0; i < tile_.rows; ++i) add_distances(i);
     }
-    if (group.largest.keys) take_largest(largest_);
+    if (group.largest.keys) take_largest();
+    if (group.carried.keys) take_most_carried();
     if (group.received) add_to_keys();
-    if (group.map.sums) map_.add(tile_.p, tile_.first, tile_.rows, tile_.at, tile_.keys);
+    if (maps()) map_.add(tile_.p, tile_.first, tile_.rows, tile_.at, tile_.keys, sizes_ + tile_.at);
     if (group.weights) store_weights();
     if (group.probes.weights) probe();
-    if (!group.key_sizes) return;
-    carry();
-    if (group.carried.keys) take_largest(carried_);
-    if (group.carried_map.sums) carried_map_.add(tile_.p, tile_.first, tile_.rows, tile_.at, tile_.keys);
   }
 
   // Sums of exponents times weights, in log2 units, one vector a row.
@@ -157,26 +154,32 @@ class Summary : public SummaryItem, public InScratch {
     Simd::store(distance_ + i * lanes, sum);
   }
 
-  void take_largest(Largest& list) {
-    const auto first_key = static_cast<std::int32_t>(group.keys_begin + tile_.at);
+  std::int32_t first_key() const { return static_cast<std::int32_t>(group.keys_begin + tile_.at); }
+
+  void take_largest() {
     for (std::int64_t i = 0; i < tile_.rows; ++i) {
       const std::int64_t b = i / height;
-      list.look(i, weights_of(i), tile_.first_vector[b], tile_.last_vector[b], tile_.seen(i), first_key);
+      const auto weights = [p = weights_of(i)](std::int64_t v) { return Simd::load(p + v * lanes); };
+      largest_.look(i, weights, tile_.first_vector[b], tile_.last_vector[b], tile_.seen(i), first_key());
     }
   }
 
-  // The tile's weights times the sizes of their keys. What a hidden key has for a size may be no number.
-  void carry() {
+  // Of weights times the sizes of their keys. What a hidden key has for a size may be no number.
+  void take_most_carried() {
     const float* sizes = sizes_ + tile_.at;
     for (std::int64_t i = 0; i < tile_.rows; ++i) {
-      const std::int64_t b = i / height;
-      float* p = tile_.p + i * weight_keys;
-      for (std::int64_t v = tile_.first_vector[b]; v < tile_.last_vector[b]; ++v) {
-        const F carried = Simd::mul(Simd::load(p + v * lanes), Simd::load(sizes + v * lanes));
-        const bool hides = tile_.masked[b];
-        Simd::store(p + v * lanes,
-                    hides ? Simd::select(tile_.lanes_of(tile_.bits[i], v), carried, Simd::zero()) : carried);
+      const std::int64_t b = i / height, begin = tile_.first_vector[b], end = tile_.last_vector[b];
+      const auto carried = [sizes, p = weights_of(i)](std::int64_t v) {
+        return Simd::mul(Simd::load(p + v * lanes), Simd::load(sizes + v * lanes));
+      };
+      if (!tile_.masked[b]) {
+        carried_.look(i, carried, begin, end, tile_.seen(i), first_key());
+        continue;
       }
+      const auto visible = [&, bits = tile_.bits[i]](std::int64_t v) {
+        return Simd::select(tile_.lanes_of(bits, v), carried(v), Simd::zero());
+      };
+      carried_.look(i, visible, begin, end, tile_.seen(i), first_key());
     }
   }
 
@@ -336,7 +339,7 @@ class Summary : public SummaryItem, public InScratch {
   std::int32_t *next_ = nullptr,
                *next_key_ = nullptr;  // of each row: the place of its next key in `same`, and that key
   float strip_shares_[most_strips] = {};
-  MapSums map_, carried_map_;
+  MapSums map_;
   std::int64_t bytes_ = 0;
 };
 
