@@ -21,11 +21,11 @@ class Largest {
     for (std::int64_t i = 0; i < rows; ++i) {
       const float* weights = from.weights + (first + i) * top_;
       const std::int64_t* keys = from.keys + (first + i) * top_;
-      for (std::int64_t n = 0; n < row_; ++n) {
-        const bool is_there = n < top_ && keys[n] >= 0;
-        weights_[i * row_ + n] = is_there ? weights[n] : -1;
-        keys_[i * row_ + n] = static_cast<std::int32_t>(is_there ? keys[n] - from.key_number : -1);
+      for (std::int64_t n = 0; n < top_; ++n) {
+        weights_[i * row_ + n] = keys[n] >= 0 ? weights[n] : -1;
+        keys_[i * row_ + n] = static_cast<std::int32_t>(keys[n] >= 0 ? keys[n] - from.key_number : -1);
       }
+      for (std::int64_t n = top_; n < row_; ++n) weights_[i * row_ + n] = -1, keys_[i * row_ + n] = -1;
     }
   }
 
@@ -46,7 +46,6 @@ class Largest {
   template <class Weights>
   inline __attribute__((always_inline)) void look(std::int64_t i, Weights weights, std::int64_t begin, std::int64_t end,
                                                   std::uint64_t seen, std::int32_t first_key) {
-    if (begin == end) return;
     F most = weights(begin);
     for (std::int64_t v = begin + 1; v < end; ++v) most = Simd::max(weights(v), most);
     const float bound = weights_[i * row_ + top_ - 1];

@@ -134,8 +134,9 @@ class MapSums {
 
   // The sums of keys, of `count` blocks of rows, into the map's columns.
   void fold(const Share& share, std::int64_t first_block, int count, std::int64_t at, std::int64_t keys) {
-    transpose_columns(column_sums_, key_sums_), transpose_columns(column_most_, key_most_);
     const std::int64_t first = column_block(keys_begin_ + at) - first_column_;
+    if (count < 3) return fold_few(share, first_block, count, first, at, keys);
+    transpose_columns(column_sums_, key_sums_), transpose_columns(column_most_, key_most_);
     std::int64_t columns = 0;  // of the tile: their sums come in place of those of keys, [columns][lanes]
     for (std::int64_t j = 0; j < keys; ++columns) {
       const std::int64_t next = min_of<std::int64_t>(keys, column_ends_[first + columns] - at);
@@ -147,6 +148,22 @@ class MapSums {
       Simd::store(key_sums_ + columns * lanes, sum), Simd::store(key_most_ + columns * lanes, most);
     }
     for (int n = 0; n < count; ++n) add_columns(share, first_block + n, first, columns, n);
+  }
+
+  // The same one by one, in the same order: of long texts, whose blocks are taller than a tile.
+  void fold_few(const Share& share, std::int64_t first_block, int count, std::int64_t first, std::int64_t at,
+                std::int64_t keys) {
+    for (int n = 0; n < count; ++n) {
+      const float *sums = column_sums_ + n * weight_keys, *largest = column_most_ + n * weight_keys;
+      std::int64_t columns = 0;
+      for (std::int64_t j = 0; j < keys; ++columns) {
+        const std::int64_t next = min_of<std::int64_t>(keys, column_ends_[first + columns] - at);
+        float sum = sums[j], most = largest[j];
+        for (++j; j < next; ++j) sum += sums[j], most = max_of(most, largest[j]);
+        key_sums_[columns * lanes] = sum, key_most_[columns * lanes] = most;
+      }
+      add_columns(share, first_block + n, first, columns, 0);
+    }
   }
 
   // The columns first, ... (`columns` of them) of a block of rows, which stands in lane n.

@@ -112,8 +112,7 @@ class Summary : public SummaryItem, public InScratch {
     if (group.distance) {
       for (std::int64_t i = 0; i < tile_.rows; ++i) add_distances(i);
     }
-    if (group.largest.keys) take_largest();
-    if (group.carried.keys) take_most_carried();
+    for (std::int64_t i = 0; i < tile_.rows && group.largest.keys; ++i) take_largest(i);
     if (group.received) add_to_keys();
     if (maps()) map_.add(tile_.p, tile_.first, tile_.rows, tile_.at, tile_.keys, sizes_ + tile_.at);
     if (group.weights) store_weights();
@@ -156,31 +155,28 @@ class Summary : public SummaryItem, public InScratch {
 
   std::int32_t first_key() const { return static_cast<std::int32_t>(group.keys_begin + tile_.at); }
 
-  void take_largest() {
-    for (std::int64_t i = 0; i < tile_.rows; ++i) {
-      const std::int64_t b = i / height;
-      const auto weights = [p = weights_of(i)](std::int64_t v) { return Simd::load(p + v * lanes); };
-      largest_.look(i, weights, tile_.first_vector[b], tile_.last_vector[b], tile_.seen(i), first_key());
-    }
+  void take_largest(std::int64_t i) {
+    const std::int64_t b = i / height, begin = tile_.first_vector[b], end = tile_.last_vector[b];
+    if (begin == end) return;
+    const auto weights = [p = weights_of(i)](std::int64_t v) { return Simd::load(p + v * lanes); };
+    largest_.look(i, weights, begin, end, tile_.seen(i), first_key());
+    if (group.carried.keys) take_most_carried(i);
   }
 
-  // Of weights times the sizes of their keys. What a hidden key has for a size may be no number.
-  void take_most_carried() {
-    const float* sizes = sizes_ + tile_.at;
-    for (std::int64_t i = 0; i < tile_.rows; ++i) {
-      const std::int64_t b = i / height, begin = tile_.first_vector[b], end = tile_.last_vector[b];
-      const auto carried = [sizes, p = weights_of(i)](std::int64_t v) {
-        return Simd::mul(Simd::load(p + v * lanes), Simd::load(sizes + v * lanes));
-      };
-      if (!tile_.masked[b]) {
-        carried_.look(i, carried, begin, end, tile_.seen(i), first_key());
-        continue;
-      }
-      const auto visible = [&, bits = tile_.bits[i]](std::int64_t v) {
-        return Simd::select(tile_.lanes_of(bits, v), carried(v), Simd::zero());
-      };
-      carried_.look(i, visible, begin, end, tile_.seen(i), first_key());
+  // Of weights times the sizes of their keys.
+  void take_most_carried(std::int64_t i) {
+    const std::int64_t b = i / height, begin = tile_.first_vector[b], end = tile_.last_vector[b];
+    const auto carried = [sizes = sizes_ + tile_.at, p = weights_of(i)](std::int64_t v) {
+      return Simd::mul(Simd::load(p + v * lanes), Simd::load(sizes + v * lanes));
+    };
+    if (!tile_.masked[b]) {
+      carried_.look(i, carried, begin, end, tile_.seen(i), first_key());
+      return;
     }
+    const auto visible = [&, bits = tile_.bits[i]](std::int64_t v) {
+      return Simd::select(tile_.lanes_of(bits, v), carried(v), Simd::zero());
+    };
+    carried_.look(i, visible, begin, end, tile_.seen(i), first_key());
   }
 
   // The item's share of its rows' sums. Items add in the order of their keys.
