@@ -263,6 +263,7 @@ def right_calls(np, torch):
     recording = record(model, keep="qk")
     layer = recording[0]
     one = {"shape": (2, 3)}
+    sizes = np.ones((q.shape[0], q.shape[1], k.shape[2]), lse.dtype)
     calls = {
         "attention": (attend.attention, (q, k, v), options | lengths | {"layout": "bhtd", "return_lse": True, "out": out.copy()}),
         "attention_steps": (attend.attention_steps, (q, k, v), options | lengths),
@@ -274,15 +275,18 @@ def right_calls(np, torch):
         "scaled_dot_product_attention": (attend.scaled_dot_product_attention, (q, k, v, options["mask"], 0.0, False), {
             "scale": 0.5, "enable_gqa": True}),
         "attention_summary": (attend.attention_summary, (q, k, lse), options | lengths | {
-            "layout": "bhtd", "lse_low": np.zeros_like(lse), "top": 3, "map": (2, 2)}),
+            "layout": "bhtd", "lse_low": np.zeros_like(lse), "top": 3, "map": (2, 2), "key_sizes": sizes}),
         "attention_summary_varlen": (attend.attention_summary_varlen, (*packed[:2], flat_lse, *starts), options | {
-            "lse_low": np.zeros_like(flat_lse), "top": 3, "map": (2, 2)}),
+            "lse_low": np.zeros_like(flat_lse), "top": 3, "map": (2, 2), "key_sizes": None}),
         "attention_weights": (attend.attention_weights, (q, k, lse), options | lengths | {
-            "layout": "bhtd", "lse_low": np.zeros_like(lse), "queries": (0, 2), "keys": (1, 4), "pairs": None}),
+            "layout": "bhtd", "lse_low": np.zeros_like(lse), "queries": (0, 2), "keys": (1, 4), "pairs": None,
+            "key_sizes": sizes}),
         "attention_map": (attend.attention_map, (q, k, lse), options | lengths | {
-            "layout": "bhtd", "lse_low": np.zeros_like(lse), "blocks": (2, 2), "queries": (0, 3), "keys": (1, 4)}),
+            "layout": "bhtd", "lse_low": np.zeros_like(lse), "blocks": (2, 2), "queries": (0, 3), "keys": (1, 4),
+            "key_sizes": sizes}),
         "head_scores": (attend.head_scores, (q, k, lse), options | lengths | {
-            "layout": "bhtd", "lse_low": np.zeros_like(lse), "tokens": [1, 2, 3, 1, 2]}),
+            "layout": "bhtd", "lse_low": np.zeros_like(lse), "tokens": [1, 2, 3, 1, 2], "key_sizes": sizes}),
+        "key_sizes": (attend.key_sizes, (v, np.ones((6, q.shape[1] * v.shape[3]), v.dtype)), {}),
         "plan_summary": (attend.plan_summary, (q, k, "float32"), options | lengths | {"top": 3, "map": (2, 2), "has_lse": True}),
         "merge": (attend.merge, (out, lse, out, lse), {}),
         "plan": (attend.plan, (q, k, v, "float32"), options | lengths),
