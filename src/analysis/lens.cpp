@@ -11,6 +11,7 @@ namespace attend {
 namespace {
 
 constexpr const char* function = "lens";
+constexpr std::int64_t most_kept = std::int64_t{32} << 20;  // bytes
 
 // Of one row: its `top` likeliest tokens, and the place of `last`.
 void look(std::span<const float> logits, std::int64_t last, std::span<std::int64_t> ids, std::span<float> values,
@@ -43,27 +44,41 @@ Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const
   std::vector<std::int64_t> positions(given.begin(), given.end());
   if (positions.empty()) positions.resize(ids.size()), std::iota(positions.begin(), positions.end(), 0);
 
-  // The first pass finds what comes out at last, of which the second one tells the place: logits are kept of no layer.
   const std::int64_t P = std::ssize(positions);
   std::vector<std::int64_t> last(static_cast<std::size_t>(P));
-  const Tensor hidden = analysis::rows_of(model.forward(ids), positions);
-  analysis::for_each_answer(output, hidden, [&](std::int64_t row, std::span<const float> logits) {
-    last[static_cast<std::size_t>(row)] = analysis::likeliest(logits);
-  });
-
+  const auto find_last = [&](const Tensor& hidden) {
+    analysis::for_each_answer(output, hidden, [&](std::int64_t row, std::span<const float> logits) {
+      last[static_cast<std::size_t>(row)] = analysis::likeliest(logits);
+    });
+  };
   Lens out{Tensor({info.layers + 1, P, top}, DType::i64), Tensor({info.layers + 1, P, top}),
            Tensor({info.layers + 1, P}, DType::i64)};
   const auto count = static_cast<std::size_t>(top);
-  analysis::OnPlaces watcher([&](ModelPlace place, std::int64_t layer, const MutableView& x) {
-    if (place != ModelPlace::residual) return;
-    const Tensor rows = analysis::finished(parts, analysis::rows_of(x, positions));
-    analysis::for_each_answer(output, rows, [&](std::int64_t row, std::span<const float> logits) {
+  const auto look_at = [&](std::int64_t layer, Tensor rows) {
+    const Tensor hidden = analysis::finished(parts, std::move(rows));
+    analysis::for_each_answer(output, hidden, [&](std::int64_t row, std::span<const float> logits) {
       const std::int64_t at = layer * P + row;
       look(logits, last[static_cast<std::size_t>(row)], {out.ids.data<std::int64_t>() + at * top, count},
            {out.log_probabilities.data<float>() + at * top, count}, out.rank.data<std::int64_t>()[at]);
     });
+  };
+
+  // What comes out at last is known at the end. Few rows are kept until then; of many, a pass of its own finds it.
+  const bool keeps = (info.layers + 1) * P * info.embedding_size * 4 <= most_kept;
+  if (!keeps) find_last(analysis::rows_of(model.forward(ids), positions));
+  std::vector<Tensor> kept;
+  analysis::OnPlaces watcher([&](ModelPlace place, std::int64_t layer, const MutableView& x) {
+    if (place != ModelPlace::residual) return;
+    Tensor rows = analysis::rows_of(x, positions);
+    if (keeps)
+      kept.push_back(std::move(rows));
+    else
+      look_at(layer, std::move(rows));
   });
-  ModelAccess::forward(model, ids, {}, &watcher);
+  const Tensor hidden = ModelAccess::forward(model, ids, {}, &watcher);
+  if (keeps) find_last(analysis::rows_of(hidden, positions));
+  for (std::size_t layer = 0; layer < kept.size(); ++layer)
+    look_at(static_cast<std::int64_t>(layer), std::move(kept[layer]));
   return out;
 }
 
