@@ -110,8 +110,8 @@ Command add_picture(App& root) {
               {".svg", ".png"});
   choose_one(app->add_option("--scale", arguments->scale,
                              "How values are spread over the colours; sqrt and log show small weights beside a large "
-                             "one (linear)"),
-             "linear|sqrt|log");
+                             "one, diverging is of values below 0 and above (linear)"),
+             "linear|sqrt|log|diverging");
   app->add_option("--title", arguments->title, "What stands above");
   app->add_option("--rows", arguments->rows,
                   "The queries' words: a file with one on each line, or a list such as the,cat,sat")

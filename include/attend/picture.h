@@ -24,8 +24,10 @@ namespace attend {
 // roots or by their logarithms. The two latter show small weights beside a large one, and take no value below 0.
 // log: where low is 0, the lightest colour is that of the power of ten from three to four decades below the largest
 // value, and of all that is less.
-enum class PictureScale : std::uint8_t { linear, sqrt, log };
-// "linear", "sqrt", "log".
+// diverging: of values on both sides of 0, which is white: blue below, orange above, and as dark on both sides where
+// they are as far away. It reaches as far below 0 as above, to the farther one of low and high.
+enum class PictureScale : std::uint8_t { linear, sqrt, log, diverging };
+// "linear", "sqrt", "log", "diverging".
 std::string_view name_of(PictureScale scale);
 // The one of that name. Throws bad_value for another.
 PictureScale picture_scale(std::string_view name);
@@ -58,6 +60,12 @@ struct HeatMap {
   // How a block became one value ("sum over keys, mean over queries"): stands below, with the block's size.
   std::string reduction = {};
   std::string caption = {};  // what is drawn: stands below too, but not in the terminal. Of several maps the first's
+  // Cells are a line high and as wide as what stands in them, else square. In wide cells, numbers below a 20th of the
+  // largest are left out.
+  bool wide = false;
+  // What stands in the cells in place of their values, row after row, in wide cells; none: the values, where there is
+  // room. Of averaged blocks there are none.
+  std::vector<std::string> texts = {};
 };
 
 // One map for each head of weights [Tq,Tk] or [H,Tq,Tk], after leading axes of 1: each as `like`, where there are
@@ -81,13 +89,14 @@ std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style);
 std::string terminal_heat_maps(const std::vector<HeatMap>& maps, const std::string& title, const TerminalStyle& style);
 
 // Several maps (the heads) are panels side by side, in rows where they are many, under one title, with one colour scale
-// from the lowest low to the highest high and of one kind. A scale that is not linear is named below. Maps over 512
-// cells a side are drawn as an image of averaged blocks, whose means then stand for the values; NaN and infinities are
-// left out of a mean, and a block of hidden pairs alone is hidden. A cell that is NaN is orange. Labels too long or too
-// many are cut or thinned. Pictures are 8-bit sRGB on white; equal arguments give equal bytes. Throws bad_shape for
-// labels or ranges that do not fit, for values that are not [rows, columns] or are empty; bad_dtype for values that are
-// not floating point; bad_value for low > high, for no maps, for text that is not UTF-8, for maps whose scales differ
-// and for a visible value, or low, below 0 on the scales sqrt and log.
+// from the lowest low to the highest high and of one kind. A scale that does not spread values evenly is named below.
+// Maps over 512 cells a side are drawn as an image of averaged blocks, whose means then stand for the values; NaN and
+// infinities are left out of a mean, and a block of hidden pairs alone is hidden. A cell that is NaN is orange, on the
+// diverging scale grey. Labels too long or too many are cut or thinned. Pictures are 8-bit sRGB on white; equal
+// arguments give equal bytes. Throws bad_shape for labels, texts or ranges that do not fit, for values that are not
+// [rows, columns] or are empty; bad_dtype for values that are not floating point; bad_value for low > high, for no
+// maps, for text that is not UTF-8, for maps whose scales differ and for a visible value, or low, below 0 on the scales
+// sqrt and log.
 std::string svg_heat_map(const std::vector<HeatMap>& maps, const std::string& title);
 // The same picture as the bytes of a PNG file, two pixels to each of the SVG's. A character that the built-in font
 // (DejaVu Sans) lacks is drawn as a box; the environment variable ATTEND_FONT may name another .ttf or .otf file
@@ -150,7 +159,7 @@ struct TokenLinks {
   PictureScale scale = PictureScale::linear;
 };
 // Throws bad_shape for arrays that are not both [Tq,k] or are empty and for tokens that do not fit, bad_dtype for other
-// dtypes, bad_value for a key below -1 or beyond the tokens, and else as svg_heat_map does.
+// dtypes, bad_value for a key below -1 or beyond the tokens and for a diverging scale, and else as svg_heat_map does.
 std::string svg_token_links(const TokenLinks& links);
 std::string png_token_links(const TokenLinks& links);
 
@@ -160,10 +169,19 @@ struct HeatMaps {
   std::string title = {};
 };
 
+// Pictures one below the other: the first one's title stands above all, the last one's caption below.
+struct PictureStack {
+  std::vector<std::variant<HeatMaps, TokenStrip>> parts = {};
+};
+// Each throws bad_value for no parts, and else as the parts' own function does.
+std::string terminal_picture_stack(const PictureStack& stack, const TerminalStyle& style);
+std::string svg_picture_stack(const PictureStack& stack);
+std::string png_picture_stack(const PictureStack& stack);
+
 // A picture of any kind, which keeps the numbers that it is drawn of.
 struct Picture {
-  std::variant<HeatMaps, TokenStrip, HeadGrid, TokenLinks> drawing = {};
-  std::vector<Tensor> numbers = {};  // what the drawing's views look into: one for each map
+  std::variant<HeatMaps, TokenStrip, HeadGrid, TokenLinks, PictureStack> drawing = {};
+  std::vector<Tensor> numbers = {};  // what the drawing's views look into: one for each map or strip
 
   // A copy's views would look into another's numbers.
   Picture() = default;

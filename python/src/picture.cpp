@@ -192,8 +192,8 @@ constexpr const char* picture_doc =
 
 rows and columns are the queries' and keys' tokens (without: their indices), heads the titles of the panels. Hidden pairs
 are hatched: those that are NaN or -inf, and those where mask (bool, broadcast to weights) is False. scale is "linear",
-"sqrt" or "log" (of weights below a thousandth of the largest little is seen in it; where low is 0 it begins three to
-four decades below); low and high are the values of the lightest and the darkest colour, taken from the weights where they
+"sqrt", "log" (of weights below a thousandth of the largest little is seen in it; where low is 0 it begins three to four
+decades below) or "diverging" (of values on both sides of 0: blue below, white, orange above, as far on both sides); low and high are the values of the lightest and the darkest colour, taken from the weights where they
 are equal. queries and keys are (begin, end): what the rows and columns stand for, if not 0 on one by one, as of a map of
 blocks; reduction says how a block became one value. All heads share one scale.
 Raises ValueError for shapes and tokens that do not fit, an unknown scale, a value below 0 on sqrt and log; TypeError for
@@ -274,7 +274,7 @@ void bind_picture(nb::module_& m) {
            })
       .def("__repr__", &repr);
   const std::string words = "Sequence[str] | None = None";
-  const std::string kind = "scale: Literal['linear', 'sqrt', 'log'] = 'linear'";
+  const std::string kind = "scale: Literal['linear', 'sqrt', 'log', 'diverging'] = 'linear'";
   const std::string range = "tuple[int, int] | None = None";
   const std::string ends = "low: float = 0, high: float = 0) -> Picture";
   const std::string blocks = "queries: " + range + ", keys: " + range + ", reduction: str = '', " + ends;

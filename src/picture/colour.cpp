@@ -39,6 +39,22 @@ constexpr std::array<Oklab, 13> ramp = {{
     {0.235, 0.019, -0.088},
 }};
 
+// From blue through white to orange and brown: lightness falls evenly from 0.985 to 0.42 on both sides, and alone tells
+// how far a value is from 0; blue and orange are told apart by every kind of colour blindness.
+constexpr std::array<Oklab, 11> diverging = {{
+    {0.420, -0.030, -0.121},
+    {0.533, -0.041, -0.134},
+    {0.646, -0.046, -0.127},
+    {0.759, -0.044, -0.095},
+    {0.872, -0.025, -0.043},
+    {0.985, 0.000, 0.000},
+    {0.872, 0.034, 0.064},
+    {0.759, 0.075, 0.112},
+    {0.646, 0.100, 0.119},
+    {0.533, 0.098, 0.098},
+    {0.420, 0.083, 0.075},
+}};
+
 std::uint8_t srgb_byte(double linear) {
   const double clipped = std::clamp(linear, 0.0, 1.0);
   const double encoded = clipped <= 0.0031308 ? 12.92 * clipped : 1.055 * std::pow(clipped, 1 / 2.4) - 0.055;
@@ -62,6 +78,17 @@ Colour to_srgb(const Oklab& c) {
 
 double luminance(Colour c) {
   return 0.2126 * linear(c.red) + 0.7152 * linear(c.green) + 0.0722 * linear(c.blue);
+}
+
+template <std::size_t count>
+Colour between(const std::array<Oklab, count>& anchors, double place) {
+  const double at = std::clamp(place, 0.0, 1.0) * (count - 1);
+  const auto below = std::min(static_cast<std::size_t>(at), count - 2);
+  const double part = at - static_cast<double>(below);
+  const Oklab& from = anchors[below];
+  const Oklab& to = anchors[below + 1];
+  return to_srgb(
+      {std::lerp(from.lightness, to.lightness, part), std::lerp(from.a, to.a, part), std::lerp(from.b, to.b, part)});
 }
 
 // The smallest and largest finite value; low > high where there is none.
@@ -90,27 +117,28 @@ std::string_view name_of(PictureScale scale) {
       return "sqrt";
     case PictureScale::log:
       return "log";
+    case PictureScale::diverging:
+      return "diverging";
     default:
       return "linear";
   }
 }
 
 PictureScale picture_scale(std::string_view name) {
-  for (const PictureScale scale : {PictureScale::linear, PictureScale::sqrt, PictureScale::log}) {
+  for (const PictureScale scale :
+       {PictureScale::linear, PictureScale::sqrt, PictureScale::log, PictureScale::diverging}) {
     if (name == name_of(scale)) return scale;
   }
-  fail(ErrorCode::bad_value, "picture_scale", "scale: expected 'linear', 'sqrt' or 'log', got '{}'", name);
+  fail(ErrorCode::bad_value, "picture_scale", "scale: expected 'linear', 'sqrt', 'log' or 'diverging', got '{}'", name);
 }
 
 Colour ramp_colour(double place) {
   if (std::isnan(place)) return nan_colour;
-  const double at = std::clamp(place, 0.0, 1.0) * (ramp.size() - 1);
-  const auto below = std::min(static_cast<std::size_t>(at), ramp.size() - 2);
-  const double part = at - static_cast<double>(below);
-  const Oklab& from = ramp[below];
-  const Oklab& to = ramp[below + 1];
-  return to_srgb(
-      {std::lerp(from.lightness, to.lightness, part), std::lerp(from.a, to.a, part), std::lerp(from.b, to.b, part)});
+  return between(ramp, place);
+}
+
+Colour diverging_colour(double place) {
+  return std::isnan(place) ? diverging_nan_colour : between(diverging, place);
 }
 
 double contrast(Colour a, Colour b) {
@@ -152,6 +180,12 @@ ColourScale colour_scale(std::span<const HeatMap> maps, const char* function) {
     }
     scale.low = std::min(scale.low, own.low);
     scale.high = std::max(scale.high, own.high);
+  }
+  if (scale.kind == PictureScale::diverging) {
+    scale.high = std::max(-scale.low, scale.high);
+    if (!(scale.high > 0)) scale.high = 1;
+    scale.low = -scale.high;
+    return scale;
   }
   // Nothing above low: every cell is the lightest, and the legend still has two ends.
   if (!(scale.high > scale.low)) scale.high = scale.low + 1;

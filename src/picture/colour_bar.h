@@ -19,7 +19,8 @@ struct ColourBar {
   Colour (*colour)(double) = ramp_colour;  // of a place on the scale
 
   ColourBar() = default;
-  explicit ColourBar(const ColourScale& of) : scale(of), ticks(ticks_of(of)) {}
+  explicit ColourBar(const ColourScale& of)
+      : scale(of), ticks(ticks_of(of)), colour(of.kind == PictureScale::diverging ? diverging_colour : ramp_colour) {}
 
   // Upright, with its ticks on the right and the sign below.
   double width(const Font& font) const;

@@ -14,7 +14,7 @@ namespace {
 
 // Square roots and logarithms: what is hidden may be anything.
 void check_scale(const HeatMap& map, const Place& what) {
-  if (map.scale == PictureScale::linear) return;
+  if (map.scale == PictureScale::linear || map.scale == PictureScale::diverging) return;
   if (map.low < 0) {
     fail(ErrorCode::bad_value, what, "low is {}, expected 0 or more on the scale {}", map.low, name_of(map.scale));
   }
@@ -87,6 +87,9 @@ void check_heat_map(const HeatMap& map, const Place& what) {
   };
   check_axis(map.row_labels, row_indices(map), "row");
   check_axis(map.column_labels, column_indices(map), "column");
+  if (!map.texts.empty() && std::ssize(map.texts) != values.count()) {
+    fail(ErrorCode::bad_shape, what, "{} texts for values {}", map.texts.size(), values.shape());
+  }
   check_scale(map, what);
 }
 
@@ -118,6 +121,14 @@ Grid read_grid(const HeatMap& map, std::int64_t row_block, std::int64_t column_b
 Grid read_grid(const HeatMap& map, std::int64_t max_side, const Place& what) {
   check_heat_map(map, what);
   return read_grid(map, divide_up(map.values.size(0), max_side), divide_up(map.values.size(1), max_side));
+}
+
+double least_written(const HeatMap& map, const Grid& grid) {
+  if (!map.wide) return 0;
+  double largest = std::max(std::abs(map.low), std::abs(map.high));
+  for (const double value : grid.values)
+    if (map.low == map.high && std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  return largest / 20;
 }
 
 std::string short_number(double value, int decimals) {

@@ -57,6 +57,10 @@ Grid read_grid(const HeatMap& map, std::int64_t row_block, std::int64_t column_b
 // The same after check_heat_map, in blocks that leave at most max_side rows and columns.
 Grid read_grid(const HeatMap& map, std::int64_t max_side, const Place& what);
 
+// Below this magnitude, a value has no number inside its cell: of a wide map a 20th of the largest, or of the scale's
+// end where one is given.
+double least_written(const HeatMap& map, const Grid& grid);
+
 // "0.49": what stands inside a cell. Short for any value, and the same in any locale.
 std::string short_number(double value, int decimals);
 

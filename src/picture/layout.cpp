@@ -168,18 +168,20 @@ void Composer::paint_cells(const Panel& panel, double x, double y) {
   for (std::int64_t i = 0; i < panel.grid.rows; ++i) {
     for (std::int64_t j = 0; j < panel.grid.columns; ++j) {
       const double value = panel.grid.at(i, j);
+      const auto index = static_cast<std::size_t>(i * panel.grid.columns + j);
       Cell cell;
       cell.area = {x + static_cast<double>(j) * panel.cell_width, y + static_cast<double>(i) * panel.cell_height,
                    panel.cell_width - panel.gap, panel.cell_height - panel.gap};
       cell.hatched = Grid::hidden(value);
       cell.colour = cell.hatched ? hidden_colour : bar_.scale.at(value);
       if (pointed_) {
-        const std::u32string number = cell.hatched ? U"hidden" : ascii(short_number(value, 4));
-        cell.text = panel.rows.block_label(i) + U" → " + panel.columns.block_label(j) + U": " + number;
+        cell.text = panel.rows.block_label(i) + U" → " + panel.columns.block_label(j) + U": ";
+        cell.text += pointed_text(panel, index);
       }
       if (!cell.hatched && panel.value_size > 0) {
         write(cell.area.x + cell.area.width / 2, cell.area.y + cell.area.height / 2 + half_height(panel.value_size),
-              panel.value_size, Anchor::middle, text_colour(cell.colour), ascii(value_text(value)));
+              panel.value_size, Anchor::middle, text_colour(cell.colour),
+              cut(inside_text(panel, index), font_, panel.value_size, cell.area.width - 4));
       }
       out_.cells.push_back(std::move(cell));
     }

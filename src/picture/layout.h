@@ -90,6 +90,7 @@ inline constexpr Colour hatch_colour{0xc8, 0xc8, 0xc8};
 Layout lay_out(const TokenStrip& strip, const Font& font, const char* function);
 Layout lay_out(const HeadGrid& grid, const Font& font, const char* function);
 Layout lay_out(const TokenLinks& links, const Font& font, const char* function);
+Layout lay_out(const PictureStack& stack, const Font& font, const char* function);
 Layout lay_out(const std::vector<HeatMap>& maps, std::string_view title, const Font& font, const char* function);
 
 }  // namespace attend

@@ -69,6 +69,8 @@ class LinksComposer {
       fail(ErrorCode::bad_shape, place_, "expected top_keys and top_weights [Tq,k], got {} and {}", keys.shape(),
            weights.shape());
     }
+    if (links.scale == PictureScale::diverging)
+      fail(ErrorCode::bad_value, place_, "scale is diverging, and a line has but one colour");
     if (!links.queries.empty() && std::ssize(links.queries) != keys.size(0))
       fail(ErrorCode::bad_shape, place_, "{} query tokens for {} queries", links.queries.size(), keys.size(0));
   }

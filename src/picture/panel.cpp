@@ -43,15 +43,34 @@ Budget budget_of(std::size_t panels) {
   return {264, 44};
 }
 
+// Of the widest text in a cell, for an em of 1; 0 where cells are an image.
+double inside_width(const Panel& panel, const Font& font) {
+  double width = 0;
+  for (std::size_t cell = 0; panel.has_shapes() && cell < panel.grid.values.size(); ++cell)
+    width = std::max(width, font.width(inside_text(panel, cell), 1));
+  return width;
+}
+
+// A line high, and as wide as the panel has room for: texts are cut, numbers left out.
+void size_wide_cells(Panel& panel, const Font& font) {
+  constexpr double line = 20, most = 1320, least = 24, size = 10.5;
+  const auto columns = static_cast<double>(panel.grid.columns);
+  const double wanted = std::ceil(inside_width(panel, font) * size + 8);
+  panel.cell_width = std::clamp(wanted, least, std::max(least, std::floor(most / columns)));
+  panel.cell_height = line;
+  panel.gap = 1;
+  panel.width = columns * panel.cell_width - panel.gap;
+  panel.height = static_cast<double>(panel.grid.rows) * panel.cell_height - panel.gap;
+  panel.value_size = !panel.texts.empty() || wanted <= panel.cell_width ? size : 0;
+}
+
 void size_cells(Panel& panel, const Budget& budget, const Font& font) {
   const Grid& grid = panel.grid;
+  if (panel.wide && panel.has_shapes()) return size_wide_cells(panel, font);
   const auto columns = static_cast<double>(grid.columns);
   const auto rows = static_cast<double>(grid.rows);
-  double value_width = 0;  // of the widest value, for an em of 1
   const bool few = panel.has_shapes();
-  for (const double value : grid.values) {
-    if (few && !Grid::hidden(value)) value_width = std::max(value_width, font.width(ascii(value_text(value)), 1));
-  }
+  const double value_width = inside_width(panel, font);
   const double wanted = std::clamp(value_width * 11 + 14, budget.cell, 72.0);
   double side = std::min(wanted, budget.panel / std::max(columns, rows));
   side = side >= 4 ? std::floor(side) : down_to_half(side);
@@ -159,7 +178,7 @@ bool Panel::has_hidden() const {
 }
 
 bool Panel::has_shapes() const {
-  return std::max(grid.rows, grid.columns) <= max_shape_side;
+  return !texts.empty() || std::max(grid.rows, grid.columns) <= max_shape_side;
 }
 
 Panel read_panel(const HeatMap& map, std::size_t panels, const Font& font, const Place& what) {
@@ -167,6 +186,10 @@ Panel read_panel(const HeatMap& map, std::size_t panels, const Font& font, const
   panel.grid = read_grid(map, max_side, what);
   panel.title = one_line(map.title, what.in("title"));
   panel.note = cell_note(map, what);
+  panel.wide = map.wide || !map.texts.empty();
+  panel.least = least_written(map, panel.grid);
+  for (std::size_t i = 0; i < map.texts.size() && !panel.grid.averaged(); ++i)
+    panel.texts.push_back(one_line(map.texts[i], what.in(fmt::format("texts[{}]", i))));
   panel.rows = read_axis(map.row_axis, map.row_labels, row_indices(map), what, "row");
   panel.columns = read_axis(map.column_axis, map.column_labels, column_indices(map), what, "column");
   size_cells(panel, budget_of(panels), font);
@@ -208,8 +231,17 @@ std::u32string note_of(const std::vector<Panel>& panels) {
   return sentences({alike ? panels[0].note : U"Cells are not alike from map to map.", averages(panels)});
 }
 
-std::string value_text(double value) {
-  return short_number(value, 2);
+std::u32string inside_text(const Panel& panel, std::size_t cell) {
+  const double value = panel.grid.values[cell];
+  if (Grid::hidden(value)) return {};
+  if (!panel.texts.empty()) return trimmed(panel.texts[cell]);
+  return std::abs(value) < panel.least ? U"" : ascii(short_number(value, 2));
+}
+
+std::u32string pointed_text(const Panel& panel, std::size_t cell) {
+  const double value = panel.grid.values[cell];
+  const std::u32string number = Grid::hidden(value) ? U"hidden" : ascii(short_number(value, 4));
+  return panel.texts.empty() ? number : panel.texts[cell] + U", " + number;
 }
 
 }  // namespace attend

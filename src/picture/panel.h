@@ -49,10 +49,13 @@ struct Panel {
   std::u32string note;  // what a value is
   Axis rows;
   Axis columns;
-  double cell_width = 0;  // with the gap that follows
+  bool wide = false;
+  double least = 0;                   // see least_written()
+  std::vector<std::u32string> texts;  // of the cells, in place of their values; none: these
+  double cell_width = 0;              // with the gap that follows
   double cell_height = 0;
   double gap = 0;
-  double value_size = 0;  // of the numbers inside the cells; 0: none
+  double value_size = 0;  // of what stands inside the cells; 0: nothing
   double width = 0;       // of the cells
   double height = 0;
   double gutter = 0;  // left of the cells: axis name and row labels
@@ -76,7 +79,8 @@ ColourScale scale_of(const std::vector<Panel>& panels, const std::vector<HeatMap
 // What a cell is, and how many are one point.
 std::u32string note_of(const std::vector<Panel>& panels);
 
-// A value as it stands inside its cell.
-std::string value_text(double value);
+// What stands inside a cell, if there is room, and what a pointer reads of it.
+std::u32string inside_text(const Panel& panel, std::size_t cell);
+std::u32string pointed_text(const Panel& panel, std::size_t cell);
 
 }  // namespace attend

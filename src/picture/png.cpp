@@ -162,4 +162,9 @@ std::string png_token_links(const TokenLinks& links) {
   return png_of(lay_out(links, font, "png_token_links"), font);
 }
 
+std::string png_picture_stack(const PictureStack& stack) {
+  const Font font = chosen_font();
+  return png_of(lay_out(stack, font, "png_picture_stack"), font);
+}
+
 }  // namespace attend

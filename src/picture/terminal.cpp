@@ -81,9 +81,10 @@ std::u32string number_text(double value, Number number) {
   }
 }
 
-Texts number_texts(const Grid& cells, Number number) {
+// Those below `least` are left out.
+Texts number_texts(const Grid& cells, double least, Number number) {
   Texts texts;
-  for (const double value : cells.values) texts.push_back(number_text(value, number));
+  for (const double value : cells.values) texts.push_back(std::abs(value) < least ? U"" : number_text(value, number));
   return texts;
 }
 
@@ -108,6 +109,7 @@ struct TerminalLayout {
   Texts column_labels;  // one for each column; empty where columns are numbered
   int label_width = 0;
   int cell_width = 1;
+  Texts texts;    // of the cells, in place of numbers
   Texts numbers;  // one for each cell; empty where there is no room
   int number_width = 0;
   bool legend = false;  // the columns' numbers are explained below
@@ -137,16 +139,23 @@ Texts numbered(const Texts& labels, const Indices& indices, std::int64_t from, i
   return out;
 }
 
-int wanted_cell_width(const Grid& cells, int column_label_width, bool colour) {
-  const Number fullest = useful_numbers(cells, colour).front();
-  const int shade = colour ? 0 : 3;
-  return std::max(widest(number_texts(cells, fullest)) + 2 + shade, std::min(column_label_width, 14) + 2);
+// Texts stand as they are, cut; after each a column is free.
+constexpr int most_text = 14;
+
+int wanted_text_width(const Texts& texts, bool colour) {
+  return std::min(widest(texts), most_text) + 1 + (colour ? 0 : 1);
 }
 
-void choose_numbers(TerminalLayout& layout, const TerminalStyle& style) {
+int wanted_cell_width(const Grid& cells, double least, int column_label_width, bool colour) {
+  const Number fullest = useful_numbers(cells, colour).front();
+  const int shade = colour ? 0 : 3;
+  return std::max(widest(number_texts(cells, least, fullest)) + 2 + shade, std::min(column_label_width, 14) + 2);
+}
+
+void choose_numbers(TerminalLayout& layout, double least, const TerminalStyle& style) {
   constexpr int beside = 1;  // a gap, or a column of shade
   for (const Number number : useful_numbers(layout.cells, style.colour)) {
-    Texts texts = number_texts(layout.cells, number);
+    Texts texts = number_texts(layout.cells, least, number);
     const int width = widest(texts);
     if (width + beside > layout.cell_width) continue;
     layout.numbers = std::move(texts);
@@ -177,7 +186,7 @@ TerminalLayout arrange(const HeatMap& map, const TerminalStyle& style) {
     return static_cast<int>(std::max<std::int64_t>(1, room() / count));
   };
 
-  std::int64_t row_block = divide_up(rows, most_rows);
+  std::int64_t row_block = map.texts.empty() ? divide_up(rows, most_rows) : 1;
   const bool number_rows = row_block > 1 && !map.row_labels.empty();
   set_row_labels(layout,
                  number_rows ? numbered(row_labels, row_places, map.numbers_from, most_label(style)) : row_labels, map,
@@ -194,9 +203,14 @@ TerminalLayout arrange(const HeatMap& map, const TerminalStyle& style) {
   layout.cells = read_grid(map, row_block, column_block);
   layout.legend = number_columns && column_block == 1 && !map.column_labels.empty() && (!same_labels || row_block > 1);
   if (!number_columns) layout.column_labels = std::move(column_labels);
-  const int wanted = wanted_cell_width(layout.cells, number_columns ? 0 : column_label_width, style.colour);
+  for (std::size_t i = 0; i < map.texts.size() && !layout.cells.averaged(); ++i)
+    layout.texts.push_back(trimmed(printable(map.texts[i], "texts")));
+  const double least = least_written(map, layout.cells);
+  const int wanted = layout.texts.empty() ? wanted_cell_width(layout.cells, map.wide,
+                                                              number_columns ? 0 : column_label_width, style.colour)
+                                          : wanted_text_width(layout.texts, style.colour);
   layout.cell_width = std::min(wanted, cell_room(layout.cells.columns));
-  choose_numbers(layout, style);
+  if (layout.texts.empty()) choose_numbers(layout, least, style);
   layout.halves = style.colour && row_block > 1 && layout.cell_width == 1;
   return layout;
 }
@@ -232,15 +246,34 @@ std::string header(const TerminalLayout& layout, const HeatMap& map, const Termi
     return axis.end() + ruler(layout, map.column_labels.empty() ? 0 : map.numbers_from, line);
   // A column between neighbours, else they read as one.
   for (const std::u32string& label : layout.column_labels) {
-    const std::u32string fitting = fit_to_columns(label, std::max(1, layout.cell_width - 1));
-    line.write(centred(fitting, layout.cell_width));
+    std::u32string fitting =
+        fit_to_columns(layout.texts.empty() ? label : trimmed(label), std::max(1, layout.cell_width - 1));
+    if (layout.texts.empty()) {
+      line.write(centred(fitting, layout.cell_width));
+      continue;
+    }
+    // Over the texts, which begin at the left.
+    if (!style.colour) fitting = fit_to_columns(U" " + trimmed(label), layout.cell_width - 1);
+    fitting.append(static_cast<std::size_t>(std::max(0, layout.cell_width - display_width(fitting))), U' ');
+    line.write(fitting);
   }
   return axis.end() + line.end();
+}
+
+// In colour on it, else after its shade.
+void write_text(Line& line, const TerminalLayout& layout, const ColourScale& scale, std::size_t cell, bool colour) {
+  const double value = layout.cells.values[cell];
+  const int room = std::max(0, layout.cell_width - (colour ? 1 : 2));
+  std::u32string text = fit_to_columns(layout.texts[cell], room);
+  text.append(static_cast<std::size_t>(room - display_width(text)), U' ');
+  if (colour) return line.write_on(scale.at(value), fit_to_columns(text + U" ", layout.cell_width));
+  line.write(fit_to_columns(std::u32string(1, shade_of(scale, scale.place(value))) + text + U" ", layout.cell_width));
 }
 
 void write_cell(Line& line, const TerminalLayout& layout, const ColourScale& scale, std::size_t cell, bool colour) {
   const double value = layout.cells.values[cell];
   if (Grid::hidden(value)) return line.write_hidden(layout.cell_width);
+  if (!layout.texts.empty()) return write_text(line, layout, scale, cell, colour);
   std::u32string number;
   if (!layout.numbers.empty()) number = right_aligned(layout.numbers[cell], layout.number_width);
   if (colour) return line.write_on(scale.at(value), centred(number, layout.cell_width));
@@ -248,7 +281,7 @@ void write_cell(Line& line, const TerminalLayout& layout, const ColourScale& sca
   const auto free = static_cast<std::size_t>(layout.cell_width - layout.number_width);
   const std::size_t after = !number.empty() && free >= 2 ? 1 : 0;
   const std::size_t before = !number.empty() && free >= 5 ? 1 : 0;
-  line.write(std::u32string(free - after - before, shade_of(scale.place(value))));
+  line.write(std::u32string(free - after - before, shade_of(scale, scale.place(value))));
   line.write(std::u32string(before, U' '));
   line.write(number);
   line.write(std::u32string(after, U' '));

@@ -13,22 +13,27 @@ namespace attend {
 namespace {
 
 constexpr std::u32string_view shades = U" ░▒▓█";
+constexpr std::u32string_view strokes = U" ·-=≡";
 constexpr int steps = 20;
 
-void write_ramp(Line& line, const TerminalStyle& style) {
+void write_ramp(Line& line, const ColourScale& scale, const TerminalStyle& style) {
   if (!style.colour) line.write(U"│");
   for (int i = 0; i < steps; ++i) {
     const double place = i / (steps - 1.0);
-    if (style.colour) line.write_on(ramp_colour(place), U" ");
-    if (!style.colour) line.write(std::u32string(1, shade_of(place)));
+    if (style.colour) line.write_on(scale.colour(place), U" ");
+    if (!style.colour) line.write(std::u32string(1, shade_of(scale, place)));
   }
   if (!style.colour) line.write(U"│");
 }
 
 }  // namespace
 
-char32_t shade_of(double place) {
+char32_t shade_of(const ColourScale& scale, double place) {
   if (std::isnan(place)) return U'?';
+  if (scale.kind == PictureScale::diverging) {
+    const double side = 2 * place - 1;
+    return (side < 0 ? strokes : shades)[static_cast<std::size_t>(std::lround(std::abs(side) * 4))];
+  }
   return shades[static_cast<std::size_t>(std::lround(place * static_cast<double>(shades.size() - 1)))];
 }
 
@@ -44,11 +49,11 @@ std::string terminal_legend(const ColourScale& scale, const LegendSigns& signs, 
   const int wanted = display_width(low) + steps + frame + display_width(high) + beside;
   line.skip_to(std::min(left, std::max(0, style.width - wanted)));
   line.write(low);
-  if (wanted <= style.width) write_ramp(line, style);
+  if (wanted <= style.width) write_ramp(line, scale, style);
   line.write(high);
   if (signs.nan) {
     line.write(U"  ");
-    if (style.colour) line.write_on(nan_colour, nan_text);
+    if (style.colour) line.write_on(scale.at(NAN), nan_text);
     if (!style.colour) line.write(nan_text);
   }
   if (!signs.hidden.empty()) {

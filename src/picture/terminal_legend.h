@@ -8,8 +8,9 @@
 
 namespace attend {
 
-// The shade that stands for a colour where there are none; '?' for NaN.
-char32_t shade_of(double place);
+// The shade that stands for a colour where there are none; '?' for NaN. Of a diverging scale, what is below 0 is
+// strokes.
+char32_t shade_of(const ColourScale& scale, double place);
 
 // What is seen besides the scale.
 struct LegendSigns {

@@ -23,7 +23,7 @@ void write_token(Line& line, const ReadStrip& strip, std::size_t i, bool colour)
   if (Grid::hidden(value)) {
     line.write_hidden(1);
   } else {
-    line.write(std::u32string(1, shade_of(strip.scale.place(value))));
+    line.write(std::u32string(1, shade_of(strip.scale, strip.scale.place(value))));
   }
   line.write(text);
 }

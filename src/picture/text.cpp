@@ -39,6 +39,11 @@ std::u32string cut(const std::u32string& text, const Font& font, double size, do
   return text.substr(0, fits) + U'…';
 }
 
+std::u32string trimmed(const std::u32string& text) {
+  const std::size_t first = text.find_first_not_of(U' ');
+  return first == std::u32string::npos ? U"" : text.substr(first, text.find_last_not_of(U' ') + 1 - first);
+}
+
 std::u32string sentences(const std::vector<std::u32string>& all) {
   std::u32string text;
   for (const std::u32string& one : all) {

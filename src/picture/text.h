@@ -20,6 +20,8 @@ std::u32string one_line(std::string_view text, const Place& what);
 // The longest beginning that fits into `width` with an ellipsis, or all of it. Never ends inside a character made of
 // several code points.
 std::u32string cut(const std::u32string& text, const Font& font, double size, double width);
+// Without blanks at its ends: they would move it out of the middle, and XML drops them.
+std::u32string trimmed(const std::u32string& text);
 // Those that are not empty, with spaces between.
 std::u32string sentences(const std::vector<std::u32string>& all);
 

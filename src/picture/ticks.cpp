@@ -57,7 +57,8 @@ std::vector<Tick> curved_ticks(const ColourScale& scale) {
 }  // namespace
 
 std::vector<Tick> ticks_of(const ColourScale& scale) {
-  return scale.kind == PictureScale::linear ? linear_ticks(scale) : curved_ticks(scale);
+  const bool curved = scale.kind == PictureScale::sqrt || scale.kind == PictureScale::log;
+  return curved ? curved_ticks(scale) : linear_ticks(scale);
 }
 
 std::u32string scale_note(const ColourScale& scale) {

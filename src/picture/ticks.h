@@ -15,7 +15,7 @@ struct Tick {
 };
 std::vector<Tick> ticks_of(const ColourScale& scale);
 
-// "Colour scale: square root.": what a picture says of a scale that is not linear; of a linear one nothing.
+// "Colour scale: square root.": what a picture says of a scale that does not spread values evenly; of others nothing.
 std::u32string scale_note(const ColourScale& scale);
 
 }  // namespace attend

@@ -54,6 +54,12 @@ def test_heads_and_a_mask(picture, weights):
     assert "\nA\ufffd: head 1\n" in picture("heads.npz:w", "--title", "A\x1b")
 
 
+def test_a_diverging_scale(picture, weights, tmp_path):
+    """Below 0 there are strokes."""
+    np.save(tmp_path / "signed.npy", np.array([[-2, 0, 1]], np.float32))
+    assert "│≡≡≡ -2.00      0.00 ▒▒▒  1.00 │" in picture("signed.npy", "--scale", "diverging")
+
+
 def test_files(picture, weights, tmp_path):
     assert picture("w.npy", "--rows", "words.txt", "--columns", "words.txt", "-o", "w.svg", "-o", "w.png", "--scale", "sqrt",
                    "--title", "<b> & 'c'") == ""

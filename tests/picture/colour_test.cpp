@@ -135,7 +135,7 @@ TEST(Colour, ScaleHasOneKindOfAName) {
     EXPECT_EQ(picture_scale(name_of(kind)), kind);
   test::expect_error(
       ErrorCode::bad_value, [] { (void)picture_scale("cubic"); },
-      "picture_scale: scale: expected 'linear', 'sqrt' or 'log', got 'cubic'");
+      "picture_scale: scale: expected 'linear', 'sqrt', 'log' or 'diverging', got 'cubic'");
   const Tensor one = Tensor::from({1, 1}, {1});
   HeatMap both[] = {map_of(one), map_of(one)};
   both[1].scale = PictureScale::log;

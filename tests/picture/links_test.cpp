@@ -192,6 +192,8 @@ TEST(TokenLinks, Errors) {
   links = links_of(negative);
   links.scale = PictureScale::sqrt;
   expect(ErrorCode::bad_value, links, "top_weights have -0.5 at [0,0], expected 0 or more on the scale sqrt");
+  links.scale = PictureScale::diverging;
+  expect(ErrorCode::bad_value, links, "scale is diverging");
 }
 
 }  // namespace

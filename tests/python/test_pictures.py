@@ -53,7 +53,12 @@ def test_scales(name):
     pictures = {scale: MAKERS[name](scale=scale) for scale in ("linear", "sqrt", "log")}
     assert len({picture.to_svg() for picture in pictures.values()}) == 3
     assert "Colour scale: square root." in " ".join(texts(pictures["sqrt"]))
-    with pytest.raises(ValueError, match=f"^{name}: scale: expected 'linear', 'sqrt' or 'log', got 'cubic'$"):
+    if name == "token_links":
+        with pytest.raises(ValueError, match="^token_links: scale is diverging"):
+            MAKERS[name](scale="diverging")
+    else:
+        assert MAKERS[name](scale="diverging").to_svg() not in [picture.to_svg() for picture in pictures.values()]
+    with pytest.raises(ValueError, match=f"^{name}: scale: expected 'linear', 'sqrt', 'log' or 'diverging', got 'cubic'$"):
         MAKERS[name](scale="cubic")
     assert MAKERS[name](low=0, high=2).to_svg() != pictures["linear"].to_svg()
     with pytest.raises(ValueError, match=f"^{name}: expected finite low <= high, got low 2 and high 1"):
