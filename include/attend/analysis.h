@@ -100,6 +100,8 @@ struct Ablation {
   Tensor logit, log_probability;
   Tensor kl;               // KL(before, after), nats
   Tensor cosine_distance;  // encoders, in place of the others: 1 - cosine of the mean hidden state before and after
+  std::optional<std::int64_t> token = {};  // whose numbers these are; none: of `rows` those that follow, or an encoder
+  std::optional<std::int64_t> against = {};  // as given
 };
 Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options = {});
 
@@ -118,6 +120,8 @@ struct PatchOptions {
 struct Patching {
   double clean = 0, corrupt = 0;  // the differences
   Tensor recovered;
+  PatchOptions::What what = PatchOptions::What::heads;
+  std::int64_t token = -1, against = -1;  // as given
 };
 Patching patch(const Model& model, std::span<const std::int64_t> clean_ids, std::span<const std::int64_t> corrupt_ids,
                std::int64_t token, std::int64_t against, const PatchOptions& options = {});

@@ -23,3 +23,6 @@
 #include "attend/look.h"
 #include "attend/picture.h"
 #endif
+#if !defined(ATTEND_WITHOUT_MODELS) && !defined(ATTEND_WITHOUT_PICTURES)
+#include "attend/analysis_look.h"
+#endif

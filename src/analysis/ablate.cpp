@@ -54,6 +54,14 @@ class Comparison {
   }
 
   const std::vector<std::int64_t>& rows() const { return rows_; }
+  bool of_decoder() const { return output_ != nullptr; }
+  std::optional<std::int64_t> against() const { return options_.against; }
+  // The one token that all rows are asked for, if there is one.
+  std::optional<std::int64_t> token() const {
+    if (!output_ || options_.token || !options_.rows.empty()) return options_.token;
+    const Tensor logits = output_->forward(before_, DType::f32);
+    return analysis::likeliest({logits.data<float>(), static_cast<std::size_t>(logits.count())});
+  }
   void set_before(Tensor hidden) { before_ = std::move(hidden); }  // [P,E]
   // after [copies * P,E]
   std::vector<Effect> effects(const Tensor& after) const {
@@ -124,7 +132,7 @@ class Comparison {
   Tensor before_;
 };
 
-Ablation make_result(const Dims& shape, std::span<const Effect> effects, bool decoder) {
+Ablation make_result(const Dims& shape, std::span<const Effect> effects, const Comparison& comparison) {
   const auto tensor = [&](double Effect::*member) {
     Tensor out(shape);
     std::ranges::transform(effects, out.data<float>(),
@@ -132,12 +140,13 @@ Ablation make_result(const Dims& shape, std::span<const Effect> effects, bool de
     return out;
   };
   Ablation out;
-  if (!decoder) {
+  if (!comparison.of_decoder()) {
     out.cosine_distance = tensor(&Effect::cosine_distance);
     return out;
   }
   out.logit = tensor(&Effect::logit), out.log_probability = tensor(&Effect::log_probability);
   out.kl = tensor(&Effect::kl);
+  out.token = comparison.token(), out.against = comparison.against();
   return out;
 }
 
@@ -159,7 +168,7 @@ Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const Abl
     std::vector<Edit> edits;
     edits.reserve(options.heads.size());
     for (const Head& head : options.heads) edits.push_back(edit_of(head, options.set, stream.rows_of_copy(0)));
-    return make_result({1}, comparison.effects(stream.branch(1, edits, comparison.rows())), info.decoder());
+    return make_result({1}, comparison.effects(stream.branch(1, edits, comparison.rows())), comparison);
   }
   analysis::LayerProgress progress(info.layers, options.progress);
   for (std::int64_t layer = 0; layer < info.layers; ++layer) {
@@ -175,7 +184,7 @@ Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const Abl
     }
     stream.advance();
   }
-  return make_result({info.layers, info.heads}, effects, info.decoder());
+  return make_result({info.layers, info.heads}, effects, comparison);
 }
 
 }  // namespace attend

@@ -54,6 +54,7 @@ Patching patch(const Model& model, std::span<const std::int64_t> clean_ids, std:
   const std::int64_t row[] = {analysis::checked_position(function, options.position, T)};
   const bool heads = options.what == PatchOptions::What::heads;
   Patching out;
+  out.what = options.what, out.token = token, out.against = against;
   out.clean = difference.of(clean.rest(row))[0], out.corrupt = difference.of(corrupt.rest(row))[0];
   if (out.clean == out.corrupt)
     fail(ErrorCode::bad_value, function, "both texts answer with a difference of {}: there is nothing to bring back",

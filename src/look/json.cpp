@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/message.h"
+#include "look/csv.h"
 #include "look/maps.h"
 
 namespace attend {
@@ -64,14 +65,6 @@ void add_query(Json& report, const QueryRow& row) {
   report["top"] = Json::array();
   for (const QueryRow::Key& key : row.top)
     report["top"].push_back({{"key", key.key}, {"token", or_null(key.token)}, {"weight", key.weight}});
-}
-
-// As RFC 4180 has it.
-std::string csv_cell(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string cell = "\"";
-  for (const char c : text) cell += c == '"' ? std::string(2, c) : std::string(1, c);
-  return cell + '"';
 }
 
 }  // namespace

@@ -24,6 +24,9 @@ double row_mean(const Recording& recording, std::int64_t layer, std::int64_t pla
 
 void divide(Tensor& values, double divisor);
 
+// The text that the tokens are, as far as a caption has room for it.
+std::string caption_text(const std::vector<std::string>& tokens);
+
 // One item's; empty where tokens are not known.
 std::vector<std::string> item_of(const std::vector<std::vector<std::string>>& tokens, std::int64_t item);
 

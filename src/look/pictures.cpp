@@ -29,24 +29,6 @@ std::string title_of(const Recording& recording, std::int64_t layer, std::int64_
   return with_labels(name, scores_of(recording.scores(layer, options.by), options.item, head));
 }
 
-// The text that the tokens are, as far as a caption has room for it.
-std::string text_of(const std::vector<std::string>& tokens) {
-  constexpr std::size_t most = 70;
-  const bool spaced = std::ranges::any_of(tokens, [](const std::string& x) { return x.starts_with(' '); });
-  std::string text;
-  for (const std::string& token : tokens) {
-    if (is_added(token)) continue;
-    const bool part = token.starts_with("##");  // of a word
-    text += (spaced || part || text.empty() ? "" : " ") + token.substr(part ? 2 : 0);
-    if (text.size() > most) break;
-  }
-  text.erase(0, text.find_first_not_of(' '));
-  if (text.size() <= most) return text;
-  std::size_t end = most;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // a character is never cut
-  return text.substr(0, end) + "…";
-}
-
 // "“The capital of France is”, 5 tokens, f32.": what is known of the text, and what the layer computed in.
 std::string caption_of(const Recording& recording, std::int64_t layer, const LookOptions& options) {
   const RecordedLayer& x = recording.at(layer);
@@ -56,7 +38,7 @@ std::string caption_of(const Recording& recording, std::int64_t layer, const Loo
   std::string text;
   for (const auto* tokens : {&queries, &keys}) {
     if (tokens->empty() || (tokens == &keys && queries == keys)) continue;
-    text += fmt::format("{}“{}”, {} tokens, ", text.empty() ? "" : "to ", text_of(*tokens), tokens->size());
+    text += fmt::format("{}“{}”, {} tokens, ", text.empty() ? "" : "to ", caption_text(*tokens), tokens->size());
   }
   if (text.empty()) text = fmt::format("{} queries, {} keys, ", x.queries, x.keys);
   text += fmt::format("{}.", name_of(x.dtype));
@@ -93,6 +75,23 @@ Picture picture_of(std::vector<HeadMap> maps, std::string title, std::string cap
 }
 
 }  // namespace
+
+std::string caption_text(const std::vector<std::string>& tokens) {
+  constexpr std::size_t most = 70;
+  const bool spaced = std::ranges::any_of(tokens, [](const std::string& x) { return x.starts_with(' '); });
+  std::string text;
+  for (const std::string& token : tokens) {
+    if (is_added(token)) continue;
+    const bool part = token.starts_with("##");  // of a word
+    text += (spaced || part || text.empty() ? "" : " ") + token.substr(part ? 2 : 0);
+    if (text.size() > most) break;
+  }
+  text.erase(0, text.find_first_not_of(' '));
+  if (text.size() <= most) return text;
+  std::size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // a character is never cut
+  return text.substr(0, end) + "…";
+}
 
 Picture head_picture(const Recording& recording, std::int64_t layer, std::int64_t head, const LookOptions& options) {
   std::vector<HeadMap> maps = maps_of(recording, layer, head, options);

@@ -1,0 +1,69 @@
+// What attend/analysis.h finds, as it is looked at: as pictures and as CSV. docs/why.md has some.
+#pragma once
+
+#if defined(ATTEND_WITHOUT_MODELS) || defined(ATTEND_WITHOUT_PICTURES)
+#error "attend was built with ATTEND_MODELS=OFF or ATTEND_PICTURES=OFF: it has no analysis_look.h"
+#endif
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "attend/analysis.h"
+#include "attend/picture.h"
+#include "attend/tokenizer.h"
+
+#pragma GCC visibility push(default)
+
+namespace attend {
+
+// What was analysed, which the numbers don't say.
+struct AnalysisOf {
+  std::span<const std::int64_t> ids = {};      // the text, [T]; of patch() the clean one. Empty: indices stand for it
+  std::span<const std::int64_t> corrupt = {};  // of patch()
+  const Tokenizer* tokenizer = nullptr;        // null: ids stand for tokens, as for those that it does not know
+  std::string model = {};                      // its name
+  std::optional<std::string> title = {};       // in place of the picture's own
+};
+
+// Functions throw bad_shape for fewer ids than the numbers are of.
+
+// ---- Pictures ----
+
+// The tokens on the colour of what heads wrote by reading them, and below them what each head and, in a column of its
+// own, each MLP wrote, [L,H+1], as dark as the heads' largest where it wrote more; the caption has all sums. Blue is
+// against the token, orange for it.
+Picture attribution_picture(const Attribution& attribution, const AnalysisOf& of);
+
+// The likeliest token of each layer at each position, [L+1,P], on the colour of its probability. positions: as lens()
+// was given them. Of more than `most` the last ones are drawn; the title says which, where these are not all. Throws
+// bad_value for most < 1.
+Picture lens_picture(const Lens& lens, std::span<const std::int64_t> positions, const AnalysisOf& of,
+                     std::int64_t most = 32);
+
+// What changes without each head, [L,H]. change: "logit", "log_probability", "kl" or "cosine_distance"; empty: of
+// decoders log_probability, of encoders cosine_distance. Throws bad_value for another, and for one that it lacks;
+// bad_shape where heads were taken out together, so that there is one number.
+Picture ablation_picture(const Ablation& ablation, const AnalysisOf& of, std::string_view change = "");
+
+// How much comes back with each head, [L,H], or with the stream before each layer at each token, [L+1,T]. Where the
+// texts differ, both tokens are named.
+Picture patching_picture(const Patching& patching, const AnalysisOf& of);
+
+// ---- CSV ----
+
+// A line for each number, tokens as text; what a line has not is empty. Doubles and f32 by their shortest decimals.
+// kind ("head", "mlp", "embedding", "bias", "rounding"), layer, head, key, token, value
+std::string attribution_csv(const Attribution& attribution, const AnalysisOf& of);
+// layer, position, place, id, token, log_probability
+std::string lens_csv(const Lens& lens, std::span<const std::int64_t> positions, const AnalysisOf& of);
+// layer, head, and of decoders logit, log_probability, kl; of encoders cosine_distance. Throws as its picture.
+std::string ablation_csv(const Ablation& ablation);
+// layer, head, recovered; or layer, position, token, recovered
+std::string patching_csv(const Patching& patching, const AnalysisOf& of);
+
+}  // namespace attend
+
+#pragma GCC visibility pop
