@@ -267,9 +267,10 @@ class ModelRecorder:
         if self.heads is None:
             return query, key, options, []
         count = query.shape[2]
-        numbers = sorted({self.heads} if isinstance(self.heads, int) else set(self.heads))
+        numbers = {self.heads} if isinstance(self.heads, int) else set(self.heads)
         if not numbers or not all(isinstance(head, int) and 0 <= head < count for head in numbers):
             raise ValueError(f"record: heads: {self.heads!r}, expected numbers from 0 to {count - 1}")
+        numbers = sorted(numbers)
         group = count // key.shape[2]
         for name in ("mask", "bias"):
             if options.get(name) is not None and options[name].dim() > 2 and options[name].shape[-3] == count:

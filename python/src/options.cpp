@@ -28,8 +28,9 @@ T expect(const char* function, const std::string& name, const char* expected, nb
 Window read_window(const char* function, nb::handle value) {
   constexpr const char* expected = "(left, right), each a whole number, or -1 or None for open";
   if (!nb::isinstance<nb::sequence>(value) || nb::len(value) != 2) refuse(function, "window", expected, value);
+  const nb::list sides = read_list(function, "window", expected, value);
   const auto side = [&](int index) {
-    const nb::object given = value[index];
+    const nb::object given = sides[index];
     return given.is_none() ? -1 : expect<std::int64_t>(function, "window", expected, given);
   };
   return {side(0), side(1)};
@@ -47,7 +48,8 @@ Offset read_offset(const char* function, nb::handle value) {
 Dropout read_dropout(const char* function, nb::handle value) {
   constexpr const char* expected = "(p, seed), a number and a whole number of 0 or more";
   if (!nb::isinstance<nb::sequence>(value) || nb::len(value) != 2) refuse(function, "dropout", expected, value);
-  const nb::object p = value[0], seed = value[1];
+  const nb::list both = read_list(function, "dropout", expected, value);
+  const nb::object p = both[0], seed = both[1];
   return {expect<double>(function, "dropout", expected, p), expect<std::uint64_t>(function, "dropout", expected, seed)};
 }
 
