@@ -7,7 +7,6 @@
 #include <array>
 #include <cmath>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
 
@@ -30,7 +29,8 @@ struct Arguments {
   std::int64_t generate = 0;
   ShowArguments what;
   std::vector<std::string> files;
-  std::string keep, why, against, without;
+  std::string keep;
+  AnalysisArguments analysis;
 };
 
 bool writes(const Arguments& x, std::string_view ending) {
@@ -49,7 +49,7 @@ void check(const Arguments& x) {
     throw UsageError("no text given: in quotes, or with --file FILE, or - for standard input");
   if (x.text && !x.text_file.empty()) throw UsageError("--file and a text can't stand together");
   check_show(x.what, x.files);
-  if (!x.against.empty() && x.why.empty()) throw UsageError("--against: nothing uses it without --why");
+  check_analysis(x.analysis, x.what, x.files);
   if (!x.keep.empty() && !writes(x, ".attend"))
     throw UsageError("--keep: nothing uses it without a recording: -o x.attend");
 }
@@ -77,18 +77,8 @@ void check_model(const ModelInfo& info, const Tokenizer& tokenizer, const Argume
     throw UsageError(fmt::format("--near: {} tells what comes next; sentences are compared by an encoder", x.model));
   if (!info.decoder() && x.generate > 0)
     throw UsageError(fmt::format("--generate: {} is an encoder, and says nothing of what comes next", x.model));
-  if (!info.decoder() && !x.why.empty())
-    throw UsageError(fmt::format("--why: {} is an encoder, and answers with no token", x.model));
-}
-
-Encoding encoded(const ModelInfo& info, const Tokenizer& tokenizer, std::string_view text, const std::string& model) {
-  Encoding encoding = tokenizer.encode(text);
-  if (std::ranges::count(encoding.special, false) == 0)
-    throw Failure(fmt::format("the text has no tokens for {}", model));
-  if (std::ssize(encoding.ids) > info.longest)
-    throw Failure(
-        fmt::format("the text is {} tokens long, and {} takes {} at most", encoding.ids.size(), model, info.longest));
-  return encoding;
+  if (const char* option = x.analysis.of_decoders(); option != nullptr && !info.decoder())
+    throw UsageError(fmt::format("{}: {} is an encoder, and answers with no token", option, x.model));
 }
 
 // ---- What is computed ----
@@ -182,7 +172,9 @@ std::vector<Neighbour> nearest(const Model& model, const Tokenizer& tokenizer, c
 }
 
 Computed compute(const Model& model, const Tokenizer& tokenizer, const std::string& text, const Arguments& arguments) {
-  Computed x{.info = model.info(), .encoding = encoded(model.info(), tokenizer, text, arguments.model)};
+  Computed x{.info = model.info(),
+             .tokenizer = tokenizer,
+             .encoding = encoded(model.info(), tokenizer, text, arguments.model)};
   const auto& ids = x.encoding.ids;
   const RecordOptions options{.keep_qk = writes(arguments, ".attend") && arguments.keep != "summary",
                               .key_sizes = arguments.what.by == "norm"};
@@ -206,10 +198,7 @@ Computed compute(const Model& model, const Tokenizer& tokenizer, const std::stri
   for (const std::int64_t id : ids) x.recording.tokens[0].push_back(token_text(tokenizer, id));
   x.recording.set_ids(View(ids.data(), DType::i64, {1, std::ssize(ids)}));
   if (x.embedding) x.nearest = nearest(model, tokenizer, *x.embedding, arguments);
-  if (!arguments.why.empty()) x.why = explain_why(model, tokenizer, ids, arguments.why, arguments.against);
-  if (!arguments.without.empty())
-    x.without =
-        take_out(model, tokenizer, ids, arguments.without, arguments.why, x.next.empty() ? "" : x.next[0].token);
+  x.analyses = analyse(model, x, arguments.analysis);
   return x;
 }
 
@@ -236,76 +225,6 @@ std::vector<std::int64_t> generate(const Model& model, const Tokenizer& tokenize
   return found;
 }
 
-// ---- JSON ----
-
-// The shortest decimals that read back as the same f32.
-Json numbers(const Tensor& tensor) {
-  Json list = Json::array();
-  for (std::int64_t n = 0; n < tensor.count(); ++n)
-    list.push_back(std::stod(fmt::format("{}", tensor.data<float>()[n])));
-  return list;
-}
-
-Json model_json(const ModelInfo& x) {
-  return {{"type", x.type},
-          {"family", name_of(x.family)},
-          {"layers", x.layers},
-          {"heads", x.heads},
-          {"kv_heads", x.kv_heads},
-          {"head_size", x.head_size},
-          {"embedding_size", x.embedding_size},
-          {"vocabulary", x.vocabulary},
-          {"longest", x.longest},
-          {"parameters", x.parameters},
-          {"dtype", name_of(x.dtype)}};
-}
-
-Json why_json(const Attribution& x) {
-  const Json against = x.against ? Json(*x.against) : Json();
-  Json heads = Json::array();
-  for (std::int64_t l = 0; l < x.heads.size(0); ++l) {
-    heads.push_back(Json::array());
-    for (std::int64_t h = 0; h < x.heads.size(1); ++h)
-      heads.back().push_back(numbers(x.heads.view().select(0, l).select(0, h).clone()));
-  }
-  return {{"token", x.token},        {"against", against},       {"logit", x.logit}, {"heads", std::move(heads)},
-          {"mlps", numbers(x.mlps)}, {"embedding", x.embedding}, {"bias", x.bias},   {"rounding", x.rounding}};
-}
-
-Json without_json(const Without& x, bool decoder) {
-  const auto one = [](const Tensor& of) { return numbers(of)[0]; };
-  if (!decoder) return {{"heads", x.names}, {"cosine_distance", one(x.ablation.cosine_distance)}};
-  return {{"heads", x.names},
-          {"token", x.token},
-          {"logit", one(x.ablation.logit)},
-          {"log_probability", one(x.ablation.log_probability)},
-          {"kl", one(x.ablation.kl)}};
-}
-
-std::string to_json(const Computed& x, const Selection& selection, const ShowArguments& what) {
-  Json report = {{"schema_version", 1},          {"model", x.recording.model},
-                 {"info", model_json(x.info)},   {"tokens", x.recording.tokens[0]},
-                 {"ids", x.encoding.ids},        {"offsets", Json::array()},
-                 {"special", x.encoding.special}};
-  for (const Range& range : x.encoding.offsets) report["offsets"].push_back({range.begin, range.end});
-  if (x.info.decoder()) {
-    report["next"] = Json::array();
-    for (const Candidate& next : x.next)
-      report["next"].push_back({{"id", next.id}, {"token", next.token}, {"probability", next.probability}});
-  }
-  if (x.generated) report["generated"] = {{"ids", x.generated_ids}, {"text", *x.generated}};
-  if (x.embedding) report["embedding"] = numbers(*x.embedding);
-  if (x.why) report["why"] = why_json(x.why->attribution);
-  if (x.without) report["without"] = without_json(*x.without, x.info.decoder());
-  for (const Neighbour& near : x.nearest)
-    report["nearest"].push_back({{"text", near.text}, {"similarity", near.similarity}});
-  // The heads, and what follows them: as attend show has it.
-  const Json shown = Json::parse(
-      heads_json(x.recording, selection.item, chosen_heads(selection, what), chosen_query(selection, what)));
-  for (auto entry = shown.find("heads"); entry != shown.end(); ++entry) report[entry.key()] = entry.value();
-  return json_text(report);
-}
-
 // ---- Files ----
 
 void save(const std::string& file, const Recording& recording) {
@@ -320,6 +239,8 @@ void write(const std::string& file, const Computed& x, const Selection& selectio
     writing([&] { write_file(file, to_json(x, selection, what)); });
   else if (ending_of(file) == ".attend")
     save(file, x.recording);
+  else if (x.analyses.any())
+    write_analysis(file, x);
   else
     write_shown(file, selection, what);
   tell("attend: wrote " + file);
@@ -328,18 +249,17 @@ void write(const std::string& file, const Computed& x, const Selection& selectio
 // ---- The terminal ----
 
 // What the model is, the text in its tokens, and what follows it or is near it.
-void print_model(const Computed& x, int width) {
-  print(model_text(x, width));
+void print_model(const Computed& x, const TerminalStyle& style) {
+  print(model_text(x, style.width));
   if (!x.next.empty()) print("\n" + next_text(x));
-  if (!x.nearest.empty()) print("\n" + nearest_text(x, width));
-  if (x.why) print("\n" + why_text(x, *x.why));
-  if (x.without) print("\n" + without_text(x, *x.without));
+  if (!x.nearest.empty()) print("\n" + nearest_text(x, style.width));
+  if (x.analyses.any() || x.analyses.without) print("\n" + analyses_text(x, style));
 }
 
 void print_heads(const Computed& x, const Selection& selection, const ShowArguments& what) {
   const TerminalStyle style = style_of(what.form);
   const bool overview = !what.any();
-  if (overview && (x.why || x.without)) return;  // these were asked for
+  if (overview && (x.analyses.any() || x.analyses.without)) return;  // these were asked for
   const std::vector<TellingHead> telling = telling_heads(x.recording, heads_of(selection), overview ? 8 : 1);
   if (overview) print("\n" + labels_text(selection, style));
   if (!overview) print("\n" + shown_text(selection, what));
@@ -361,7 +281,7 @@ void run(const Arguments& arguments) {
   const Selection selection = select(x.recording, arguments.what);
   (void)chosen_heads(selection, arguments.what);  // what is not known of the heads is said before anything is printed
   const bool in_words = arguments.files.empty() && !arguments.what.json && !arguments.what.csv;
-  if (in_words) print_model(x, style_of(arguments.what.form).width);
+  if (in_words) print_model(x, style_of(arguments.what.form));
   if (arguments.generate > 0) {
     if (in_words) print("\nIt goes on:\n");
     x.generated.emplace();
@@ -375,7 +295,7 @@ void run(const Arguments& arguments) {
     if (in_words) print("\n");
   }
   if (arguments.what.json) return print(to_json(x, selection, arguments.what));
-  if (arguments.what.csv) return print(csv_of(selection, arguments.what));
+  if (arguments.what.csv) return print(x.analyses.any() ? analysis_csv(x) : csv_of(selection, arguments.what));
   for (const std::string& file : arguments.files) write(file, x, selection, arguments.what);
   if (in_words) print_heads(x, selection, arguments.what);
 }
@@ -402,18 +322,7 @@ void add_input(App& app, Arguments& arguments) {
   whole_number(app.add_option("--generate", arguments.generate,
                               "Decoders: go on with the likeliest N tokens, or to the end of what it says"),
                1, 1 << 20);
-  app.begin_group("Why it answers so");
-  app.add_option(
-         "--why", arguments.why,
-         "Decoders: what each head, by the token that it read, and each MLP wrote into the logit of TOKEN as the "
-         "next one, such as \" Paris\"")
-      ->type_name("TOKEN");
-  app.add_option("--against", arguments.against, "With --why: of the difference to the logit of TOKEN")
-      ->type_name("TOKEN");
-  app.add_option("--without", arguments.without,
-                 "What changes where HEADS, such as 18.6,16.0, put out zeros: for the token of --why or the likeliest; "
-                 "of encoders how far the mean hidden state turns")
-      ->type_name("HEADS");
+  add_analysis(app, arguments.analysis);
 }
 
 void add_form(App& app, Arguments& arguments) {
@@ -421,8 +330,8 @@ void add_form(App& app, Arguments& arguments) {
   file_ending(app.add_option("-o,--output", arguments.files,
                              "Write to FILE instead: .attend (a recording for attend show), .svg or .png (maps of all "
                              "heads, of a layer's or one, or a strip), .csv (a line for each head) or .json by its "
-                             "ending. May be given several "
-                             "times"),
+                             "ending; with --why, --lens, --ablate or --patch pictures and .csv are of that. May be "
+                             "given several times"),
               {".attend", ".svg", ".png", ".csv", ".json"});
   choose_one(
       app.add_option("--keep", arguments.keep,
@@ -434,6 +343,16 @@ void add_form(App& app, Arguments& arguments) {
 
 }  // namespace
 
+Encoding encoded(const ModelInfo& info, const Tokenizer& tokenizer, std::string_view text, const std::string& model) {
+  Encoding encoding = tokenizer.encode(text);
+  if (std::ranges::count(encoding.special, false) == 0)
+    throw Failure(fmt::format("the text has no tokens for {}", model));
+  if (std::ssize(encoding.ids) > info.longest)
+    throw Failure(
+        fmt::format("the text is {} tokens long, and {} takes {} at most", encoding.ids.size(), model, info.longest));
+  return encoding;
+}
+
 Command add_model(App& root) {
   App* app = root.add_subcommand(
       "model",
@@ -444,7 +363,7 @@ Command add_model(App& root) {
       "attend model minilm \"the cat sat on the mat because it was tired\"\n"
       "attend model smollm2 \"The capital of France is\" --generate 20\n"
       "attend model smollm2 \"The capital of France is\" --why \" Paris\"\n"
-      "attend model smollm2 --file essay.txt --head 18.6 -o head.png");
+      "attend model smollm2 \"The capital of France is\" --lens -o lens.svg");
   auto arguments = std::make_shared<Arguments>();
   add_input(*app, *arguments);
   app->begin_group("What to show");

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "attend/analysis.h"
+#include "attend/analysis_look.h"
 #include "attend/models.h"
 #include "attend/picture.h"
 #include "attend/recording.h"
@@ -51,8 +51,27 @@ struct Without {
   Ablation ablation = {};
 };
 
+struct Patched {
+  std::vector<std::int64_t> corrupt;  // its ids
+  Patching patching = {};
+};
+
+// Each where it was asked for.
+struct Analyses {
+  std::optional<Why> why = {};
+  std::optional<Without> without = {};
+  std::optional<Lens> lens = {};
+  std::vector<std::int64_t> positions = {};  // of the lens
+  std::optional<Ablation> ablation = {};
+  std::optional<Patched> patched = {};
+
+  // Whether there is one that pictures and CSV are of.
+  bool any() const { return why || lens || ablation || patched; }
+};
+
 struct Computed {
   ModelInfo info;
+  Tokenizer tokenizer;
   Encoding encoding;
   Recording recording = {};              // of the text: one layer for each of the model's
   std::vector<Candidate> next = {};      // decoders: the likeliest, falling
@@ -60,25 +79,48 @@ struct Computed {
   std::vector<Neighbour> nearest = {};   // of the sentences given, falling
   std::optional<std::string> generated = {};
   std::vector<std::int64_t> generated_ids = {};
-  std::optional<Why> why = {};
-  std::optional<Without> without = {};
+  Analyses analyses = {};
 };
 
-// Throw UsageError for a text that is not one token, and for heads that can't be read. against: empty where there is
-// none; token: empty for the likeliest, whose text that is.
-Why explain_why(const Model& model, const Tokenizer& tokenizer, std::span<const std::int64_t> ids,
-                const std::string& token, const std::string& against);
-Without take_out(const Model& model, const Tokenizer& tokenizer, std::span<const std::int64_t> ids,
-                 const std::string& heads, const std::string& token, const std::string& likeliest);
+// The text's ids, with what the model expects around it. Throws Failure for none, and for too many.
+Encoding encoded(const ModelInfo& info, const Tokenizer& tokenizer, std::string_view text, const std::string& model);
+
+// ---- Why it answers so ----
+
+// Of the command line; empty: not given.
+struct AnalysisArguments {
+  std::string why, against, without, patch;
+  bool lens = false, ablate = false;
+
+  // One that encoders have no answer for; null where there is none.
+  const char* of_decoders() const;
+};
+void add_analysis(App& app, AnalysisArguments& arguments);
+// Before anything is computed: what can't stand together, and what nothing would use. Throws UsageError.
+void check_analysis(const AnalysisArguments& arguments, const ShowArguments& what,
+                    const std::vector<std::string>& files);
+// Of a text that the model has computed. Throws UsageError for a text that is not one token, and for heads that can't
+// be read.
+Analyses analyse(const Model& model, const Computed& computed, const AnalysisArguments& arguments);
+
+// What there is a picture and a table of, and the picture.
+AnalysisOf analysis_of(const Computed& computed);
+Picture analysis_picture(const Computed& computed, const AnalysisOf& of);
+// In words, bars and small pictures.
+std::string analyses_text(const Computed& computed, const TerminalStyle& style);
+// As a picture or .csv.
+void write_analysis(const std::string& file, const Computed& computed);
+std::string analysis_csv(const Computed& computed);
+
+// ---- JSON ----
+
+std::string to_json(const Computed& computed, const Selection& selection, const ShowArguments& what);
 
 // ---- Text ----
 
 // The model, the tokens with their ids.
 std::string model_text(const Computed& computed, int width);
 std::string next_text(const Computed& computed);
-// What each part wrote into a logit, the strongest of each sign; by token, too.
-std::string why_text(const Computed& computed, const Why& why);
-std::string without_text(const Computed& computed, const Without& without);
 std::string nearest_text(const Computed& computed, int width);
 // A line for each layer, and in it for each head its label; where none is known, why, and what tells heads apart.
 std::string labels_text(const Selection& selection, const TerminalStyle& style);

@@ -1,12 +1,11 @@
-// Why a model answers so: --why and --without.
+// Why a model answers so, in words, bars and small pictures.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
-#include "attend/error.h"
-#include "cli/attention_options.h"
 #include "cli/command.h"
 #include "cli/model.h"
 
@@ -16,12 +15,9 @@ namespace {
 constexpr std::size_t most_parts = 8, most_tokens = 6;  // of each sign
 constexpr int bar_width = 20;
 
-std::int64_t token_of(const char* option, const Tokenizer& tokenizer, const std::string& text) {
-  try {
-    return single_token(tokenizer, text);
-  } catch (const Error& error) {
-    throw UsageError(fmt::format("{}: {}", option, error.detail()));
-  }
+// Positions of the lens that the terminal has room for, a word of some letters each.
+std::int64_t lens_columns(int width) {
+  return std::max(1, (width - 8) / 10);
 }
 
 std::string in_quotes(std::string_view token) {
@@ -46,10 +42,15 @@ std::string part_text(const Computed& x, const AttributionPart& part) {
   return "";
 }
 
+// How values stand in lines.
+struct Changes {
+  bool parts = true;  // of a sum: shares of it and the others' are told
+};
+
 // Of each sign the largest of `values`, as bars of one scale, and how much the others are together. name(n): what the
 // n-th is called.
 template <class Name>
-std::string signed_lines(const std::vector<double>& values, std::size_t most, Name name) {
+std::string signed_lines(const std::vector<double>& values, std::size_t most, Name name, const Changes& changes = {}) {
   std::vector<std::pair<std::string, double>> shown;
   for (const double sign : {1.0, -1.0}) {
     std::vector<std::size_t> these;
@@ -68,17 +69,18 @@ std::string signed_lines(const std::vector<double>& values, std::size_t most, Na
     rest -= value;
   }
   std::string lines;
+  const int decimals = largest < 0.1 ? 4 : 2;
   const auto add = [&](const std::string& text, double value, std::string_view end) {
-    lines += fmt::format("  {}{}  {:+7.2f}{}\n", text, std::string(room - columns_of(text), ' '), value, end);
+    lines +=
+        fmt::format("  {}{}  {:+7.{}f}{}\n", text, std::string(room - columns_of(text), ' '), value, decimals, end);
   };
-  for (const auto& [text, value] : shown)
-    add(text, value,
-        fmt::format("  {:3.0f} %  {}", 100 * std::abs(value) / size, bar(std::abs(value) / largest, bar_width)));
-  if (shown.size() < values.size()) add(others, rest, "");
+  for (const auto& [text, value] : shown) {
+    const std::string share = changes.parts ? fmt::format("  {:3.0f} %", 100 * std::abs(value) / size) : "";
+    add(text, value, fmt::format("{}  {}", share, bar(std::abs(value) / largest, bar_width)));
+  }
+  if (changes.parts && shown.size() < values.size()) add(others, rest, "");
   return lines;
 }
-
-}  // namespace
 
 std::string why_text(const Computed& x, const Why& why) {
   const Attribution& a = why.attribution;
@@ -112,34 +114,58 @@ std::string without_text(const Computed& x, const Without& without) {
                      names, in_quotes(without.token), value(a.logit), value(a.log_probability), value(a.kl));
 }
 
-Why explain_why(const Model& model, const Tokenizer& tokenizer, std::span<const std::int64_t> ids,
-                const std::string& token, const std::string& against) {
-  Why why{.token = token, .against = against};
-  AttributeOptions options{.token = token_of("--why", tokenizer, token)};
-  if (!against.empty()) options.against = token_of("--against", tokenizer, against);
-  why.attribution = attribute(model, ids, options);
-  return why;
+// The L heads of each layer, those that change most first.
+std::string head_lines(const Tensor& values, const Changes& changes) {
+  const std::int64_t H = values.size(1);
+  const std::vector<double> all(values.data<float>(), values.data<float>() + values.count());
+  const auto name = [&](std::size_t n) {
+    const auto head = static_cast<std::int64_t>(n);
+    return fmt::format("layer {}, head {}", head / H, head % H);
+  };
+  return signed_lines(all, most_parts, name, changes);
 }
 
-Without take_out(const Model& model, const Tokenizer& tokenizer, std::span<const std::int64_t> ids,
-                 const std::string& heads, const std::string& token, const std::string& likeliest) {
-  Without without{.token = token.empty() ? likeliest : token};
-  AblateOptions options;
-  for (std::size_t begin = 0; begin <= heads.size();) {
-    const std::size_t end = std::min(heads.find(',', begin), heads.size());
-    without.names.push_back(heads.substr(begin, end - begin));
-    const std::string& name = without.names.back();
-    const std::size_t dot = name.find('.');
-    const auto layer = parse_whole_numbers(name.substr(0, dot));
-    const auto head = dot == std::string::npos ? layer : parse_whole_numbers(name.substr(dot + 1));
-    if (dot == std::string::npos || !layer || !head || layer->size() != 1 || head->size() != 1)
-      throw UsageError(fmt::format("--without: expected heads such as 18.6,16.0, got '{}'", heads));
-    options.heads.emplace_back(layer->front(), head->front());
-    begin = end + 1;
-  }
-  if (!token.empty()) options.token = token_of("--why", tokenizer, token);
-  without.ablation = ablate(model, ids, options);
-  return without;
+std::string ablation_text(const Computed& x, const Ablation& a) {
+  if (!x.info.decoder())
+    return "How far the text's mean hidden state turns without each head (1 - cosine):\n" +
+           head_lines(a.cosine_distance, {.parts = false});
+  const std::string token = in_quotes(x.tokenizer.decode(std::array{*a.token}, false));
+  return fmt::format("The log-probability of {} without each head (its output set to zero), after less\nbefore:\n{}",
+                     token, head_lines(a.log_probability, {.parts = false}));
+}
+
+std::string patching_text(const Computed& x, const Patched& patched) {
+  const Patching& p = patched.patching;
+  const auto token = [&](std::int64_t id) { return in_quotes(x.tokenizer.decode(std::array{id}, false)); };
+  return fmt::format(
+      "The logit of {} less that of {}:\n{:+.2f} after the text, {:+.2f} after the corrupt one. Of the difference, "
+      "each "
+      "head of the\ntext brings back into the corrupt one:\n{}",
+      token(p.token), token(p.against), p.clean, p.corrupt, head_lines(p.recovered, {.parts = false}));
+}
+
+// Layers x heads, and with --why the tokens; the lens's table.
+std::string map_text(const Computed& x, const TerminalStyle& style) {
+  AnalysisOf of = analysis_of(x);
+  of.title = "";
+  if (!x.analyses.lens) return *analysis_picture(x, of).terminal(style);
+  const std::int64_t all = std::ssize(x.analyses.positions), fit = std::min(all, lens_columns(style.width));
+  std::string text = "What the layers would answer";
+  text += fit < all ? fmt::format("\n(at the last {} of {} tokens: --width has the others, and --csv)", fit, all) : "";
+  return text + ":\n" + *lens_picture(*x.analyses.lens, x.analyses.positions, of, fit).terminal(style);
+}
+
+}  // namespace
+
+std::string analyses_text(const Computed& x, const TerminalStyle& style) {
+  const Analyses& found = x.analyses;
+  std::vector<std::string> parts;
+  if (found.why) parts.push_back(why_text(x, *found.why));
+  if (found.without) parts.push_back(without_text(x, *found.without));
+  if (found.ablation) parts.push_back(ablation_text(x, *found.ablation));
+  if (found.patched) parts.push_back(patching_text(x, *found.patched));
+  if (found.any()) parts.push_back(map_text(x, style));
+  return fmt::format("{}", fmt::join(parts, "\n"));
 }
 
 }  // namespace attend::cli

@@ -45,6 +45,13 @@ struct ShowArguments {
 void add_show_what(App& app, ShowArguments& arguments);
 void add_show_form(App& app, ShowArguments& arguments);
 
+// "18.6": head 6 of the layer that the model calls 18; of "6" the layer is empty. None for what is no head's name.
+struct HeadPlace {
+  std::string layer;
+  std::int64_t head = 0;
+};
+std::optional<HeadPlace> parse_head(const std::string& name);
+
 // Before there is a recording: what can't stand together, and what nothing would use. Throws UsageError.
 void check_show(const ShowArguments& arguments, const std::vector<std::string>& files);
 

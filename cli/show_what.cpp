@@ -43,21 +43,17 @@ std::int64_t find_layer(const Recording& recording, const std::string& name) {
   fail_no_layer(recording, name);
 }
 
-// "18.6" is head 6 of the layer that the model calls 18; "6" is one of the layer that --layer says.
-struct HeadPlace {
-  std::string layer;  // empty: --layer says it
-  std::int64_t head = 0;
-};
+// A head without a layer is one of that which --layer says.
 HeadPlace head_place(const ShowArguments& x) {
-  const std::size_t dot = x.head.rfind('.');
-  const auto number = parse_whole_numbers(x.head.substr(dot == std::string::npos ? 0 : dot + 1));
-  if (!number || number->size() != 1 || number->front() < 0)
+  const std::optional<HeadPlace> place = parse_head(x.head);
+  if (!place)
     throw UsageError(fmt::format("--head: expected a head such as 18.6, or with --layer a number, got '{}'", x.head));
-  if (dot == std::string::npos && x.layer.empty())
+  const bool whole = x.head.find('.') != std::string::npos;
+  if (!whole && x.layer.empty())
     throw UsageError(fmt::format("--head: say of which layer: such as 18.{}, or with --layer", x.head));
-  if (dot != std::string::npos && !x.layer.empty())
+  if (whole && !x.layer.empty())
     throw UsageError(fmt::format("--head: {} says its layer; without --layer, or a number with it", x.head));
-  return {dot == std::string::npos ? "" : x.head.substr(0, dot), number->front()};
+  return *place;
 }
 
 // A recording may be of some layers: what a head is called tells the model's number, never a place among these.
@@ -109,6 +105,13 @@ std::string sort_choices() {
 }
 
 }  // namespace
+
+std::optional<HeadPlace> parse_head(const std::string& name) {
+  const std::size_t dot = name.rfind('.');
+  const auto number = parse_whole_numbers(name.substr(dot == std::string::npos ? 0 : dot + 1));
+  if (!number || number->size() != 1 || number->front() < 0) return std::nullopt;
+  return HeadPlace{dot == std::string::npos ? "" : name.substr(0, dot), number->front()};
+}
 
 std::string ending_of(const std::string& file) {
   return std::filesystem::path(file).extension().string();

@@ -343,6 +343,9 @@ def test_why_it_answers_so(model, llama_tensors):
     assert f'layer {layer}, head {head} read "{token}"' in text and "Without 1.2 (their output set to zero) \"e\" changes by" in text
     assert "heads:" not in text  # what else it tells is not what was asked for
     assert "cosine is" in model("bert", "the cat", "--without", "0.0")
+    found = json.loads(model("bert", "the cat", "--ablate", "--json"))["ablation"]
+    assert list(found) == ["cosine_distance"] and np.shape(found["cosine_distance"]) == (LAYERS, H)
+    assert "mean hidden state turns without each head (1 - cosine):\n  layer " in model("bert", "the cat", "--ablate")
 
 
 # ---- The text ----
@@ -527,6 +530,9 @@ def test_much_memory_is_announced(command, tmp_path):
     (["bert", "a", "--why", "the"], 2, "--why: bert is an encoder"),
     (["llama", "a", "--against", "b"], 2, "--against: nothing uses it without --why"),
     (["llama", "a", "--why", "ab"], 2, "--why: 'ab' is 2 tokens, expected one: 'a', 'b'"),
+    (["bert", "a", "--lens"], 2, "--lens: bert is an encoder, and answers with no token"),
+    (["bert", "a", "--ablate", "--why", "the"], 2, "--why: bert is an encoder"),
+    (["llama", "a", "--without", "1.-2"], 2, "--without: expected heads such as 18.6,16.0, got '1.-2'"),
     (["llama", "a", "--without", "3"], 2, "--without: expected heads such as 18.6,16.0, got '3'"),
     (["llama", "a", "--without", "2.0"], 1, "head 2.0, expected layers 0 to 1"),
     (["--get", "minilm", "a"], 2, "--get fetches weights, and takes no 'a'"),

@@ -1,0 +1,179 @@
+"""attend model: why it answers so, in the terminal, as pictures, JSON and CSV (--why, --lens, --ablate, --patch)."""
+
+import csv
+import io
+import json
+import re
+import subprocess
+import xml.etree.ElementTree
+
+import numpy as np
+import pytest
+import tiny
+
+SVG = "{http://www.w3.org/2000/svg}"
+L, H = tiny.CONFIG["num_hidden_layers"], tiny.CONFIG["num_attention_heads"]
+TEXT, CORRUPT = "the cat sat word9", "the word7 sat word9"
+WHY = ["--why", "word20", "--against", "word30"]
+PATCH = [*WHY, "--patch", CORRUPT]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("analysis")
+    tiny.write(folder / "tiny")
+    return folder
+
+
+@pytest.fixture
+def model(command, folder):
+    """Runs it on the tiny decoder; gives what it printed, or what it told where it failed."""
+    def attend(*arguments, status=0):
+        done = subprocess.run([command, "model", "tiny", *arguments], cwd=folder, capture_output=True, text=True, timeout=60)
+        assert done.returncode == status, done.stderr
+        assert not status or done.stdout == ""
+        return done.stderr if status else done.stdout
+
+    return attend
+
+
+def rows(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def colours(line):
+    """(red, green, blue) of each background in a line."""
+    return [tuple(map(int, found)) for found in re.findall(r"48;2;(\d+);(\d+);(\d+)m", line)]
+
+
+# ---- Numbers ----
+
+
+def test_json(model):
+    found = json.loads(model(TEXT, "--lens", "--json"))["lens"]
+    assert found["positions"] == [0, 1, 2, 3] and np.shape(found["ids"]) == np.shape(found["log_probabilities"]) == (L + 1, 4, 5)
+    assert np.shape(found["rank"]) == (L + 1, 4) and set(found["rank"][-1]) == {0}
+    whole = json.loads(model(TEXT, "--ablate", *WHY, "--json"))
+    found = whole["ablation"]
+    assert (found["token"], found["against"]) == (20, 30) and "why" not in whole
+    for name in ("logit", "log_probability", "kl"):
+        assert np.shape(found[name]) == (L, H)
+    assert json.loads(model(TEXT, "--ablate", "--json"))["ablation"]["token"] == whole["next"][0]["id"]
+    found = json.loads(model(TEXT, *PATCH, "--json"))["patching"]
+    assert found["corrupt_ids"] == [1, 7, 3, 9] and (found["token"], found["against"]) == (20, 30)
+    assert np.shape(found["recovered"]) == (L, H) and found["clean_difference"] != found["corrupt_difference"]
+    one = json.loads(model(TEXT, "--without", "1.2", *WHY, "--json"))["without"]
+    assert one["log_probability"] == pytest.approx(whole["ablation"]["log_probability"][1][2], abs=1e-5)
+
+
+def test_csv_has_the_numbers_of_json(model, folder):
+    tokens = TEXT.split()
+    why = json.loads(model(TEXT, *WHY, "--json"))["why"]
+    table = rows(model(TEXT, *WHY, "--csv"))
+    heads = [row for row in table if row["kind"] == "head"]
+    assert [float(row["value"]) for row in heads] == np.ravel(why["heads"]).tolist()
+    assert [(int(row["layer"]), int(row["head"]), int(row["key"])) for row in heads] == list(np.ndindex(L, H, 4))
+    assert [row["token"] for row in heads] == tokens * (L * H)
+    assert [float(row["value"]) for row in table if row["kind"] == "mlp"] == why["mlps"]
+    assert {row["kind"]: float(row["value"]) for row in table[-3:]} == {name: why[name] for name in ("embedding", "bias", "rounding")}
+    lens = json.loads(model(TEXT, "--lens", "--json"))["lens"]
+    table = rows(model(TEXT, "--lens", "--csv"))
+    assert [int(row["id"]) for row in table] == np.ravel(lens["ids"]).tolist()
+    assert [float(row["log_probability"]) for row in table] == np.ravel(lens["log_probabilities"]).tolist()
+    assert [row["token"] for row in table] == [tiny.WORDS[int(row["id"])] for row in table]
+    ablation = json.loads(model(TEXT, "--ablate", "--json"))["ablation"]
+    table = rows(model(TEXT, "--ablate", "--csv"))
+    assert {name: [float(row[name]) for row in table] for name in ("logit", "log_probability", "kl")} == {
+        name: np.ravel(ablation[name]).tolist() for name in ("logit", "log_probability", "kl")}
+    patching = json.loads(model(TEXT, *PATCH, "--json"))["patching"]
+    assert [float(row["recovered"]) for row in rows(model(TEXT, *PATCH, "--csv"))] == np.ravel(patching["recovered"]).tolist()
+    model(TEXT, *PATCH, "-o", "patch.csv")
+    assert (folder / "patch.csv").read_text() == model(TEXT, *PATCH, "--csv")
+
+
+# ---- Pictures ----
+
+
+@pytest.mark.parametrize("asked, title", [
+    (WHY, "tiny: why “word20”, not “word30”"),
+    (["--lens"], "tiny: what the layers would answer"),
+    (["--ablate", "--why", "word20"], "tiny: log-probability of “word20” without each head"),
+    (PATCH, "tiny: heads that bring back “word20”, not “word30”"),
+])
+def test_files(command, model, folder, asked, title):
+    for name in ("x.svg", "x.png", "x.json", "x.attend"):
+        (folder / name).unlink(missing_ok=True)
+    assert model(TEXT, *asked, "-o", "x.svg", "-o", "x.png", "-o", "x.json", "-o", "x.attend") == ""
+    svg = xml.etree.ElementTree.parse(folder / "x.svg").getroot()
+    assert svg.find(f"{SVG}title").text == title
+    assert (folder / "x.png").read_bytes().startswith(b"\x89PNG\r\n")
+    assert (folder / "x.json").read_text() == model(TEXT, *asked, "--json")
+    shown = subprocess.run([command, "show", "x.attend"], cwd=folder, capture_output=True, text=True, check=True)
+    assert "tiny" in shown.stdout  # it still records
+
+
+def test_a_long_text_is_cut_and_says_so(model, folder):
+    text = " ".join(f"word{n}" for n in range(4, 44))
+    model(text, "--lens", "-o", "long.svg")
+    svg = (folder / "long.svg").read_text()
+    assert "what the layers would answer (positions 8 to 39 of 40)" in svg and ">word12<" in svg and ">word11<" not in svg
+    table = model(text, "--lens", "--width", "80")
+    assert "\n(at the last 7 of 40 tokens: " in table and "word37" in table.split("→")[1].splitlines()[1]
+
+
+# ---- The terminal ----
+
+
+def test_why_in_the_terminal(model):
+    text = model(TEXT, *WHY, "--width", "80")
+    strip, name, scale, empty, *table = text.split("counted as theirs.\n\n")[1].splitlines()
+    assert [word[1:] for word in strip.split()] != [] and name == "heads, by token:" and empty == ""
+    why = np.array(json.loads(model(TEXT, *WHY, "--json"))["why"]["heads"])
+    strokes = "".join(re.findall(r"([ ░▒▓█·≡=-])(?:the|cat|sat|word9)", strip))
+    for mark, total in zip(strokes, why.sum((0, 1)), strict=True):
+        assert mark == " " or (mark in "░▒▓█") == (total > 0)
+    assert "MLP" in table[1] and len(table) == L + 3 and all(len(line) <= 80 for line in table)
+    assert "\x1b" not in text
+    coloured = model(TEXT, *WHY, "--width", "80", "--color", "always").split("counted as theirs.\n\n")[1].splitlines()
+    for (red, _, blue), total in zip(colours(coloured[0]), why.sum((0, 1)), strict=True):
+        assert abs(red - blue) < 12 or (red > blue) == (total > 0)
+
+
+@pytest.mark.parametrize("asked, said", [
+    (["--lens"], "What the layers would answer"),
+    (["--ablate"], "without each head (its output set to zero), after less\nbefore:"),
+    (PATCH, 'The logit of "word20" less that of "word30":\n'),
+])
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_tables_fit(model, asked, said, width):
+    text = model(TEXT, *asked, "--width", str(width))
+    assert said in text and "heads:" not in text
+    tables = text.split("\n\n")[2:]
+    assert all(len(line) <= width for table in tables for line in table.splitlines() if "→" not in line and "│" in line)
+
+
+def test_the_strongest_heads_are_told(model):
+    found = np.array(json.loads(model(TEXT, *PATCH, "--json"))["patching"]["recovered"])
+    layer, head = np.unravel_index(np.argmax(found), found.shape)
+    assert re.search(rf"text brings back into the corrupt one:\n  layer {layer}, head {head} +\+", model(TEXT, *PATCH))
+
+
+# ---- What can't be ----
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--lens", "--ablate"], "--ablate and --lens can't stand together"),
+    (["--lens", *WHY], "--why and --lens can't stand together"),
+    (["--ablate", "--without", "0.0"], "--without and --ablate can't stand together"),
+    (["--ablate", *PATCH], "--patch and --ablate can't stand together"),
+    (["--patch", CORRUPT], "--patch: say between which tokens, with --why and --against"),
+    (["--patch", CORRUPT, "--why", "word20"], "--patch: say between which tokens"),
+    ([*WHY, "--patch", "the cat"], "--patch: the clean text has 4 tokens and the corrupt one 2, expected as many"),
+    ([*WHY, "--patch", TEXT], "--patch: both texts answer with a difference of"),
+    ([*WHY, "--layer", "0", "-o", "x.svg"], "--why: what is written is of it, and not of heads, layers or labels"),
+    (["--lens", "--sort", "sink", "--csv"], "--lens: what is written is of it"),
+    (["--ablate", "--why", "no such"], "--why: 'no such' is 2 tokens, expected one"),
+])
+def test_mistakes(model, arguments, message):
+    told = model(TEXT, *arguments, status=2)
+    assert message in told and told.startswith("attend: ") and told.count("\n") == 2
