@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy
 
+from . import _core
+
 
 class Part(NamedTuple):
     """One part of an Attribution: kind is "head", "mlp", "embedding", "bias" or "rounding"; of a head key is the token it read.
@@ -22,7 +24,13 @@ class Part(NamedTuple):
     value: float
 
 
-class Lens(NamedTuple):
+class _Lens(NamedTuple):
+    ids: numpy.ndarray  # [L+1,P,top]
+    log_probabilities: numpy.ndarray  # [L+1,P,top]
+    rank: numpy.ndarray  # [L+1,P]
+
+
+class Lens(_Lens):
     """What the stream before each layer, and at last after all, would answer (Model.lens()).
 
     >>> import attend
@@ -31,16 +39,35 @@ class Lens(NamedTuple):
     ((3, 3, 4), (3, 3, 4), [0, 0, 0])
     """
 
-    ids: numpy.ndarray  # [L+1,P,top]
-    log_probabilities: numpy.ndarray  # [L+1,P,top]
-    rank: numpy.ndarray  # [L+1,P]
+    _of = None  # what it was found of, where Model.lens() found it
+
+    def picture(self, most=32, title=None):
+        """The likeliest token of each layer at each position, on the colour of its probability, as an attend.Picture.
+
+        Of more than `most` positions the last ones; the title says which.
+        """
+        return _core._lens_picture(self._of, *self, most, title)
+
+    def to_csv(self) -> str:
+        """The rows of to_pandas() as CSV, with the tokens."""
+        return _core._lens_csv(self._of, *self)
 
     def to_pandas(self):
         """A pandas.DataFrame, a row for each token: layer, position, place, id, log_probability; ImportError without pandas."""
-        return _long({"layer": 0, "position": 1, "place": 2}, {"id": self.ids, "log_probability": self.log_probabilities})
+        table = _long({"layer": 0, "position": 1, "place": 2}, {"id": self.ids, "log_probability": self.log_probabilities})
+        if self._of is not None and self._of.positions:
+            table["position"] = numpy.array(self._of.positions)[table["position"]]
+        return table
 
 
-class Ablation(NamedTuple):
+class _Ablation(NamedTuple):
+    logit: numpy.ndarray | float | None
+    log_probability: numpy.ndarray | float | None
+    kl: numpy.ndarray | float | None
+    cosine_distance: numpy.ndarray | float | None
+
+
+class Ablation(_Ablation):
     """What changes where heads are taken out (Model.ablate()): arrays [L,H], or numbers; None for what the model does not have.
 
     >>> import attend
@@ -51,10 +78,18 @@ class Ablation(NamedTuple):
     <class 'float'>
     """
 
-    logit: numpy.ndarray | float | None
-    log_probability: numpy.ndarray | float | None
-    kl: numpy.ndarray | float | None
-    cosine_distance: numpy.ndarray | float | None
+    _of = None
+
+    def picture(self, change=None, title=None):
+        """What changes without each head, [L,H], as an attend.Picture.
+
+        change: "log_probability" (of decoders, where None is given), "logit", "kl", or "cosine_distance" (of encoders).
+        """
+        return _core._ablation_picture(self._of, *self, change, title)
+
+    def to_csv(self) -> str:
+        """The rows of to_pandas() as CSV."""
+        return _core._ablation_csv(self._of, *self)
 
     def to_pandas(self):
         """A pandas.DataFrame, a row for each head: layer, head and what changed; ImportError without pandas."""
@@ -64,7 +99,13 @@ class Ablation(NamedTuple):
         return _long({"layer": 0, "head": 1}, known)
 
 
-class Patching(NamedTuple):
+class _Patching(NamedTuple):
+    recovered: numpy.ndarray
+    clean: float
+    corrupt: float
+
+
+class Patching(_Patching):
     """How much of the clean text's answer came back (Model.patch()): recovered [L,H] or [L+1,T].
 
     >>> import attend
@@ -73,9 +114,27 @@ class Patching(NamedTuple):
     ((3, 3), [0.0, 0.0, 1.0])
     """
 
-    recovered: numpy.ndarray
-    clean: float
-    corrupt: float
+    _of = None
+
+    def picture(self, title=None):
+        """The heads [L,H], or the stream at each token [L+1,T], on the colour of what they bring back, as an attend.Picture."""
+        return _core._patching_picture(self._of, *self, title)
+
+    def to_csv(self) -> str:
+        """The rows of to_pandas() as CSV, with the tokens."""
+        return _core._patching_csv(self._of, *self)
+
+    def to_pandas(self):
+        """A pandas.DataFrame, a row for each number: layer, head (of "residual" position), recovered; ImportError without pandas."""
+        column = "position" if self._of is not None and self._of.residual else "head"
+        return _long({"layer": 0, column: 1}, {"recovered": self.recovered})
+
+
+def found(kind, of, *values):
+    """A Lens, an Ablation or a Patching, which knows what it was found of."""
+    made = kind(*values)
+    made._of = of
+    return made
 
 
 def attribution_table(attribution):

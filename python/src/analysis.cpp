@@ -1,5 +1,5 @@
 // Model.attribute(), lens(), ablate() and patch().
-#include "attend/analysis.h"
+#include "attend/analysis_look.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "analysis.h"
 #include "call.h"
 #include "model.h"
 #include "text.h"
@@ -47,7 +48,7 @@ const char* name_of(AttributionPart::Kind kind) {
   return "";
 }
 
-nb::list top(const Attribution& self, std::int64_t n) {
+nb::list top(const Explained& self, std::int64_t n) {
   const nb::object part = nb::module_::import_("attend._analysis").attr("Part");
   nb::list out;
   const auto number = [](std::int64_t of) { return of < 0 ? nb::object(nb::none()) : nb::object(nb::int_(of)); };
@@ -56,8 +57,8 @@ nb::list top(const Attribution& self, std::int64_t n) {
   return out;
 }
 
-Attribution attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, std::int64_t position,
-                       nb::handle cache) {
+Explained attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, std::int64_t position,
+                     nb::handle cache) {
   constexpr const char* function = "Model.attribute";
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids);
   AttributeOptions options{.token = self.read_token(function, "token", token),
@@ -70,7 +71,9 @@ Attribution attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb:
   }
   const Caches caches(function, cache.is_none() ? nb::handle(nb::none()) : nb::handle(one));
   if (!cache.is_none()) options.cache = caches.get()[0];
-  return call(function, [&] { return attribute(self.model, given, options); });
+  Explained found{call(function, [&] { return attribute(self.model, given, options); })};
+  found.of = analysed(self, given);
+  return found;
 }
 
 constexpr const char* attribution_doc = R"(What each part of a model wrote into a logit: Model.attribute() gives it.
@@ -88,9 +91,9 @@ through later layers is theirs.
 
 void bind_attribution(nb::module_& m) {
   const auto array = [](Tensor Attribution::*member) {
-    return [member](const Attribution& self) { return to_python({}, self.*member); };
+    return [member](const Explained& self) { return to_python({}, self.*member); };
   };
-  nb::class_<Attribution>(m, "Attribution", attribution_doc)
+  nb::class_<Explained>(m, "Attribution", attribution_doc)
       .def_prop_ro("heads", array(&Attribution::heads), nb::sig("def heads(self) -> numpy.ndarray"), "[L,H,T] float32")
       .def_prop_ro("mlps", array(&Attribution::mlps), nb::sig("def mlps(self) -> numpy.ndarray"), "[L] float32")
       .def_ro("embedding", &Attribution::embedding, "of the row's own token (GPT-2: and position)")
@@ -106,7 +109,13 @@ void bind_attribution(nb::module_& m) {
           "to_pandas",
           [](nb::handle self) { return nb::module_::import_("attend._analysis").attr("attribution_table")(self); },
           "A pandas.DataFrame, a row for each part: kind, layer, head, key, value; ImportError without pandas.")
-      .def("__repr__", [](const Attribution& self) {
+      .def("picture", &attribution_picture_, nb::arg("title") = nb::none(),
+           nb::sig("def picture(self, title: str | None = None) -> Picture"),
+           "The tokens on the colour of what heads wrote by reading them, and a map of all heads and MLPs, as an "
+           "attend.Picture.")
+      .def("to_csv", &attribution_csv_, nb::sig("def to_csv(self) -> str"),
+           "The rows of to_pandas() as CSV, with the tokens.")
+      .def("__repr__", [](const Explained& self) {
         return "Attribution(token=" + std::to_string(self.token) + ", logit=" + std::to_string(self.logit) + ", " +
                std::to_string(self.heads.size(0)) + " layers, " + std::to_string(self.heads.size(1)) + " heads, " +
                std::to_string(self.heads.size(2)) + " tokens)";
@@ -115,14 +124,22 @@ void bind_attribution(nb::module_& m) {
 
 // ---- lens, ablate, patch ----
 
+template <class... Values>
+nb::object found_as(const char* kind, Analysed of, Values&&... values) {
+  const nb::module_ module = nb::module_::import_("attend._analysis");
+  return module.attr("found")(module.attr(kind), std::move(of), std::forward<Values>(values)...);
+}
+
 nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::int64_t top) {
   constexpr const char* function = "Model.lens";
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids);
   std::vector<std::int64_t> at;
   if (!positions.is_none()) at = list_of(read_integers(function, "positions", positions));
   const Lens found = call(function, [&] { return lens(self.model, given, at, top); });
-  return nb::module_::import_("attend._analysis")
-      .attr("Lens")(to_python({}, found.ids), to_python({}, found.log_probabilities), to_python({}, found.rank));
+  Analysed of = analysed(self, given);
+  of.positions = at;
+  return found_as("Lens", std::move(of), to_python({}, found.ids), to_python({}, found.log_probabilities),
+                  to_python({}, found.rank));
 }
 
 std::vector<Head> read_heads(const char* function, nb::handle heads) {
@@ -150,9 +167,10 @@ nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::han
     if (!known) return nb::none();
     return one ? nb::object(nb::float_(static_cast<double>(x.data<float>()[0]))) : to_python({}, x);
   };
-  return nb::module_::import_("attend._analysis")
-      .attr("Ablation")(array(found.logit, decoder), array(found.log_probability, decoder), array(found.kl, decoder),
-                        array(found.cosine_distance, !decoder));
+  Analysed of = analysed(self, given);
+  of.token = found.token, of.against = found.against;
+  return found_as("Ablation", std::move(of), array(found.logit, decoder), array(found.log_probability, decoder),
+                  array(found.kl, decoder), array(found.cosine_distance, !decoder));
 }
 
 nb::object patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_ids, nb::handle token,
@@ -172,8 +190,11 @@ nb::object patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_i
                              .position = position,
                              .progress = progress_of(function, progress)};
   const Patching found = call(function, [&] { return patch(self.model, clean, corrupt, right, wrong, options); });
-  return nb::module_::import_("attend._analysis")
-      .attr("Patching")(to_python({}, found.recovered), found.clean, found.corrupt);
+  Analysed texts = analysed(self, clean);
+  texts.corrupt = corrupt;
+  texts.token = found.token, texts.against = found.against;
+  texts.residual = found.what == PatchOptions::What::residual;
+  return found_as("Patching", std::move(texts), to_python({}, found.recovered), found.clean, found.corrupt);
 }
 
 constexpr const char* attribute_doc =
@@ -208,6 +229,7 @@ recovered, clean and corrupt. The texts are of one length, or it raises ValueErr
 
 void bind_analysis(nb::module_& m, nb::class_<Loaded>& model) {
   bind_attribution(m);
+  bind_analysis_look(m);
   model
       .def("attribute", &attribute_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
            nb::arg("position") = -1, nb::arg("cache") = nb::none(),

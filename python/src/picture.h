@@ -15,14 +15,15 @@ struct Drawn {
   std::string svg;
 };
 
+inline Drawn drawn(Picture picture) {
+  std::string svg = picture.svg();
+  return {std::move(picture), std::move(svg)};
+}
+
 // Of what make() gives, in the name of the function that was called.
 template <class Make>
 Drawn draw(const char* function, Make make) {
-  return call(function, [&] {
-    Picture picture = make();
-    std::string svg = picture.svg();
-    return Drawn{std::move(picture), std::move(svg)};
-  });
+  return call(function, [&] { return drawn(make()); });
 }
 
 }  // namespace attend::python

@@ -1,0 +1,36 @@
+// What analyses found, with what they were of: which their pictures name.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attend/analysis_look.h"
+#include "model.h"
+#include "picture.h"
+
+namespace attend::python {
+
+struct Analysed {
+  std::string model, path;
+  std::vector<std::int64_t> ids, corrupt, positions;
+  std::optional<std::int64_t> token = {}, against = {};
+  bool residual = false;
+  std::shared_ptr<const Tokenizer> tokenizer = {};  // where it was known already
+};
+
+// model.h's `self` and the text.
+Analysed analysed(const Loaded& self, std::vector<std::int64_t> ids);
+
+struct Explained : Attribution {
+  Analysed of = {};
+};
+using Text = std::optional<std::string>;
+Drawn attribution_picture_(const Explained& self, const Text& title);
+std::string attribution_csv_(const Explained& self);
+
+void bind_analysis_look(nb::module_& module);
+
+}  // namespace attend::python

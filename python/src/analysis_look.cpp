@@ -1,0 +1,161 @@
+// Pictures and CSV of what attend.Model's analyses found.
+#include "attend/analysis_look.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "analysis.h"
+#include "array.h"
+#include "call.h"
+
+namespace attend::python {
+
+namespace {
+
+// The tokenizer beside the model; null where there is none.
+std::shared_ptr<const Tokenizer> tokenizer_of(const Analysed& x) {
+  if (x.tokenizer || x.path.empty()) return x.tokenizer;
+  const std::filesystem::path path = x.path;
+  if (!std::filesystem::exists(std::filesystem::is_directory(path) ? path / "tokenizer.json" : path)) return nullptr;
+  return std::make_shared<const Tokenizer>(Model::load_tokenizer(path));
+}
+
+// What an analysis was of; of one that was made by hand, nothing is known.
+const Analysed& analysed_of(nb::handle of) {
+  static const Analysed nothing;
+  return of.is_none() ? nothing : nb::cast<const Analysed&>(of);
+}
+
+// make(AnalysisOf).
+template <class Make>
+auto with_names(const char* function, const Analysed& x, const Text& title, Make make) {
+  return call(function, [&] {
+    const std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(x);
+    return make(AnalysisOf{x.ids, x.corrupt, tokenizer.get(), x.model, title});
+  });
+}
+
+Tensor read_tensor(const char* function, const char* name, nb::handle object) {
+  return Array(function, name, object).view().clone();
+}
+
+Lens read_lens(const char* function, nb::handle ids, nb::handle log_probabilities, nb::handle rank) {
+  return {read_tensor(function, "ids", ids), read_tensor(function, "log_probabilities", log_probabilities),
+          read_tensor(function, "rank", rank)};
+}
+
+Drawn lens_picture_(nb::handle of, nb::handle ids, nb::handle log_probabilities, nb::handle rank, std::int64_t most,
+                    const Text& title) {
+  constexpr const char* function = "Lens.picture";
+  const Lens lens = read_lens(function, ids, log_probabilities, rank);
+  const Analysed& x = analysed_of(of);
+  return with_names(function, x, title,
+                    [&](const AnalysisOf& names) { return drawn(lens_picture(lens, x.positions, names, most)); });
+}
+
+std::string lens_csv_(nb::handle of, nb::handle ids, nb::handle log_probabilities, nb::handle rank) {
+  constexpr const char* function = "Lens.to_csv";
+  const Lens lens = read_lens(function, ids, log_probabilities, rank);
+  const Analysed& x = analysed_of(of);
+  return with_names(function, x, {}, [&](const AnalysisOf& names) { return lens_csv(lens, x.positions, names); });
+}
+
+Ablation read_ablation(const char* function, const Analysed& x, nb::handle logit, nb::handle log_probability,
+                       nb::handle kl, nb::handle cosine_distance) {
+  Ablation out;
+  const auto read = [&](const char* name, nb::handle given, Tensor& to) {
+    if (nb::isinstance<nb::float_>(given))
+      to = Tensor::from({1}, {0});  // of heads that were taken out together
+    else if (!given.is_none())
+      to = read_tensor(function, name, given);
+  };
+  read("logit", logit, out.logit), read("log_probability", log_probability, out.log_probability);
+  read("kl", kl, out.kl), read("cosine_distance", cosine_distance, out.cosine_distance);
+  out.token = x.token, out.against = x.against;
+  return out;
+}
+
+Drawn ablation_picture_(nb::handle of, nb::handle logit, nb::handle log_probability, nb::handle kl,
+                        nb::handle cosine_distance, const Text& change, const Text& title) {
+  constexpr const char* function = "Ablation.picture";
+  const Analysed& x = analysed_of(of);
+  const Ablation ablation = read_ablation(function, x, logit, log_probability, kl, cosine_distance);
+  return with_names(function, x, title, [&](const AnalysisOf& names) {
+    return drawn(ablation_picture(ablation, names, change.value_or("")));
+  });
+}
+
+std::string ablation_csv_(nb::handle of, nb::handle logit, nb::handle log_probability, nb::handle kl,
+                          nb::handle cosine_distance) {
+  constexpr const char* function = "Ablation.to_csv";
+  const Ablation ablation = read_ablation(function, analysed_of(of), logit, log_probability, kl, cosine_distance);
+  return call(function, [&] { return ablation_csv(ablation); });
+}
+
+Patching read_patching(const char* function, const Analysed& x, nb::handle recovered) {
+  Patching out;
+  out.recovered = read_tensor(function, "recovered", recovered);
+  out.what = x.residual ? PatchOptions::What::residual : PatchOptions::What::heads;
+  out.token = x.token.value_or(-1), out.against = x.against.value_or(-1);
+  return out;
+}
+
+Drawn patching_picture_(nb::handle of, nb::handle recovered, nb::handle, nb::handle, const Text& title) {
+  constexpr const char* function = "Patching.picture";
+  const Analysed& x = analysed_of(of);
+  const Patching patching = read_patching(function, x, recovered);
+  return with_names(function, x, title,
+                    [&](const AnalysisOf& names) { return drawn(patching_picture(patching, names)); });
+}
+
+std::string patching_csv_(nb::handle of, nb::handle recovered, nb::handle, nb::handle) {
+  constexpr const char* function = "Patching.to_csv";
+  const Analysed& x = analysed_of(of);
+  const Patching patching = read_patching(function, x, recovered);
+  return with_names(function, x, {}, [&](const AnalysisOf& names) { return patching_csv(patching, names); });
+}
+
+}  // namespace
+
+Analysed analysed(const Loaded& self, std::vector<std::int64_t> ids) {
+  Analysed of;
+  of.model = self.name, of.path = self.path, of.tokenizer = self.known_tokenizer;
+  of.ids = std::move(ids);
+  return of;
+}
+
+Drawn attribution_picture_(const Explained& self, const Text& title) {
+  return with_names("Attribution.picture", self.of, title,
+                    [&](const AnalysisOf& names) { return drawn(attribution_picture(self, names)); });
+}
+
+std::string attribution_csv_(const Explained& self) {
+  return with_names("Attribution.to_csv", self.of, {},
+                    [&](const AnalysisOf& names) { return attribution_csv(self, names); });
+}
+
+void bind_analysis_look(nb::module_& m) {
+  nb::class_<Analysed>(m, "_Analysed")
+      .def_ro("residual", &Analysed::residual)
+      .def_ro("positions", &Analysed::positions);
+  m.def("_lens_picture", &lens_picture_, nb::arg("of").none(), nb::arg("ids").none(),
+        nb::arg("log_probabilities").none(), nb::arg("rank").none(), nb::arg("most"), nb::arg("title").none());
+  m.def("_lens_csv", &lens_csv_, nb::arg("of").none(), nb::arg("ids").none(), nb::arg("log_probabilities").none(),
+        nb::arg("rank").none());
+  m.def("_ablation_picture", &ablation_picture_, nb::arg("of").none(), nb::arg("logit").none(),
+        nb::arg("log_probability").none(), nb::arg("kl").none(), nb::arg("cosine_distance").none(),
+        nb::arg("change").none(), nb::arg("title").none());
+  m.def("_ablation_csv", &ablation_csv_, nb::arg("of").none(), nb::arg("logit").none(),
+        nb::arg("log_probability").none(), nb::arg("kl").none(), nb::arg("cosine_distance").none());
+  m.def("_patching_picture", &patching_picture_, nb::arg("of").none(), nb::arg("recovered").none(),
+        nb::arg("clean").none(), nb::arg("corrupt").none(), nb::arg("title").none());
+  m.def("_patching_csv", &patching_csv_, nb::arg("of").none(), nb::arg("recovered").none(), nb::arg("clean").none(),
+        nb::arg("corrupt").none());
+}
+
+}  // namespace attend::python
