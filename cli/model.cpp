@@ -198,7 +198,11 @@ Computed compute(const Model& model, const Tokenizer& tokenizer, const std::stri
   for (const std::int64_t id : ids) x.recording.tokens[0].push_back(token_text(tokenizer, id));
   x.recording.set_ids(View(ids.data(), DType::i64, {1, std::ssize(ids)}));
   if (x.embedding) x.nearest = nearest(model, tokenizer, *x.embedding, arguments);
-  x.analyses = analyse(model, x, arguments.analysis);
+  // Pictures show the last positions alone.
+  const bool table =
+      arguments.what.json || arguments.what.csv || writes(arguments, ".json") || writes(arguments, ".csv");
+  const std::int64_t shown = std::max<std::int64_t>(32, lens_columns(style_of(arguments.what.form).width));
+  x.analyses = analyse(model, x, arguments.analysis, table ? std::ssize(ids) : shown);
   return x;
 }
 

@@ -99,9 +99,12 @@ void add_analysis(App& app, AnalysisArguments& arguments);
 // Before anything is computed: what can't stand together, and what nothing would use. Throws UsageError.
 void check_analysis(const AnalysisArguments& arguments, const ShowArguments& what,
                     const std::vector<std::string>& files);
-// Of a text that the model has computed. Throws UsageError for a text that is not one token, and for heads that can't
-// be read.
-Analyses analyse(const Model& model, const Computed& computed, const AnalysisArguments& arguments);
+// Of a text that the model has computed; positions: of so many last tokens the lens is asked for. Throws UsageError for
+// a text that is not one token, and for heads that can't be read.
+Analyses analyse(const Model& model, const Computed& computed, const AnalysisArguments& arguments,
+                 std::int64_t positions);
+// How many positions of the lens the terminal has room for.
+std::int64_t lens_columns(int width);
 
 // What there is a picture and a table of, and the picture.
 AnalysisOf analysis_of(const Computed& computed);

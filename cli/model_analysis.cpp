@@ -97,12 +97,13 @@ void check_analysis(const AnalysisArguments& x, const ShowArguments& what, const
         fmt::format("{}: what is written is of it, and not of heads, layers or labels that are chosen", analysis));
 }
 
-Analyses analyse(const Model& model, const Computed& x, const AnalysisArguments& arguments) {
+Analyses analyse(const Model& model, const Computed& x, const AnalysisArguments& arguments, std::int64_t positions) {
   Analyses found;
   const auto& ids = x.encoding.ids;
   const Tokens tokens = tokens_of(x.tokenizer, arguments);
   if (arguments.lens) {
-    for (std::int64_t n = 0; n < std::ssize(ids); ++n) found.positions.push_back(n);
+    for (std::int64_t n = std::max<std::int64_t>(0, std::ssize(ids) - positions); n < std::ssize(ids); ++n)
+      found.positions.push_back(n);
     found.lens = lens(model, ids, found.positions);
   }
   if (arguments.ablate) {
@@ -165,7 +166,7 @@ void add_analysis(App& app, AnalysisArguments& arguments) {
                  "What changes where HEADS, such as 18.6,16.0, put out zeros: for the token of --why or the likeliest; "
                  "of encoders how far the mean hidden state turns")
       ->type_name("HEADS");
-  app.add_flag("--ablate", arguments.ablate, "The same of each head by itself: one pass or so for each layer");
+  app.add_flag("--ablate", arguments.ablate, "The same of each head by itself");
   app.add_option("--patch", arguments.patch,
                  "Decoders: with each head of TEXT put into a pass over TEXT2, of as many tokens, how much of the "
                  "difference between the tokens of --why and --against comes back")

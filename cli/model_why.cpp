@@ -15,11 +15,6 @@ namespace {
 constexpr std::size_t most_parts = 8, most_tokens = 6;  // of each sign
 constexpr int bar_width = 20;
 
-// Positions of the lens that the terminal has room for, a word of some letters each.
-std::int64_t lens_columns(int width) {
-  return std::max(1, (width - 8) / 10);
-}
-
 std::string in_quotes(std::string_view token) {
   return "\"" + printable(token) + "\"";
 }
@@ -149,13 +144,18 @@ std::string map_text(const Computed& x, const TerminalStyle& style) {
   AnalysisOf of = analysis_of(x);
   of.title = "";
   if (!x.analyses.lens) return *analysis_picture(x, of).terminal(style);
-  const std::int64_t all = std::ssize(x.analyses.positions), fit = std::min(all, lens_columns(style.width));
+  const std::int64_t all = std::ssize(x.encoding.ids), fit = std::min(all, lens_columns(style.width));
   std::string text = "What the layers would answer";
   text += fit < all ? fmt::format("\n(at the last {} of {} tokens: --width has the others, and --csv)", fit, all) : "";
   return text + ":\n" + *lens_picture(*x.analyses.lens, x.analyses.positions, of, fit).terminal(style);
 }
 
 }  // namespace
+
+// A word of some letters each.
+std::int64_t lens_columns(int width) {
+  return std::max(1, (width - 8) / 10);
+}
 
 std::string analyses_text(const Computed& x, const TerminalStyle& style) {
   const Analyses& found = x.analyses;

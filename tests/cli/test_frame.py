@@ -98,7 +98,7 @@ def test_examples_use_options_that_exist(command, name):
          "--lse and -o name the same file, and .npy holds one tensor: use .npz or .safetensors"),
         (["run", "q.npy", "k.npy", "v.npy", "-o", "o.npy", "--lse", "./o.npy"],
          "--lse and -o name the same file, and .npy holds one tensor: use .npz or .safetensors"),
-        (["picture", "w.npy", "--scale", "cubic"], "--scale: expected linear, sqrt or log, got 'cubic'"),
+        (["picture", "w.npy", "--scale", "cubic"], "--scale: expected linear, sqrt, log or diverging, got 'cubic'"),
         (["picture", "w.npy", "-o", "w.gif"], "--output: 'w.gif' should end in .svg or .png"),
         (["picture"], "FILE is required"),
         (["completion", "fiish"], "SHELL: expected bash, zsh or fish, got 'fiish'; did you mean 'fish'?"),

@@ -126,7 +126,7 @@ def test_a_long_text_is_cut_and_says_so(model, folder):
 
 def test_why_in_the_terminal(model):
     text = model(TEXT, *WHY, "--width", "80")
-    strip, name, scale, empty, *table = text.split("counted as theirs.\n\n")[1].splitlines()
+    strip, name, _, empty, *table = text.split("counted as theirs.\n\n")[1].splitlines()
     assert [word[1:] for word in strip.split()] != [] and name == "heads, by token:" and empty == ""
     why = np.array(json.loads(model(TEXT, *WHY, "--json"))["why"]["heads"])
     strokes = "".join(re.findall(r"([ ░▒▓█·≡=-])(?:the|cat|sat|word9)", strip))
