@@ -91,8 +91,10 @@ void check_analysis(const AnalysisArguments& x, const ShowArguments& what, const
   if (x.lens && !x.why.empty()) throw UsageError("--why and --lens can't stand together: the lens is of all tokens");
   // With --without alone, pictures and tables stay those of heads.
   const char* analysis = !one_of.empty() && x.without.empty() ? one_of[0] : x.why.empty() ? nullptr : "--why";
-  const bool shows = std::ranges::any_of(files, [](const std::string& file) { return ending_of(file) != ".attend"; });
-  if (analysis != nullptr && what.any() && (shows || what.csv))
+  // .json has both, and so has the terminal.
+  const bool one = std::ranges::any_of(
+      files, [](const std::string& file) { return ending_of(file) != ".attend" && ending_of(file) != ".json"; });
+  if (analysis != nullptr && what.any() && (one || what.csv))
     throw UsageError(
         fmt::format("{}: what is written is of it, and not of heads, layers or labels that are chosen", analysis));
 }

@@ -83,7 +83,7 @@ std::string why_text(const Computed& x, const Why& why) {
   text += a.against
               ? fmt::format(", and not {}: the difference of their logits, {:+.2f}", in_quotes(why.against), a.logit)
               : fmt::format(": its logit, {:.2f}", a.logit);
-  text += ", is the sum of what each part wrote\n(% of all that they wrote, whatever the sign):\n";
+  text += ",\nis the sum of what each part wrote (% of all they wrote, whatever the sign):\n";
   const auto parts = strongest_parts(a, a.heads.count() + a.mlps.count() + 3);
   std::vector<double> values(parts.size());
   std::ranges::transform(parts, values.begin(), &AttributionPart::value);
@@ -95,7 +95,7 @@ std::string why_text(const Computed& x, const Why& why) {
     of_token[static_cast<std::size_t>(n % T)] += static_cast<double>(a.heads.data<float>()[n]);
   text += "By the token that heads read:\n";
   text += signed_lines(of_token, most_tokens, [&](std::size_t n) { return in_quotes(x.recording.tokens[0][n]); });
-  return text + "Direct effects alone: what a part does through later layers is counted as theirs.\n";
+  return text + "Direct effects alone: what a part does through later layers counts as theirs.\n";
 }
 
 std::string without_text(const Computed& x, const Without& without) {
@@ -135,15 +135,29 @@ std::string patching_text(const Computed& x, const Patched& patched) {
   return fmt::format(
       "The logit of {} less that of {}:\n{:+.2f} after the text, {:+.2f} after the corrupt one. Of the difference, "
       "each "
-      "head of the\ntext brings back into the corrupt one:\n{}",
+      "head\nof the text brings back into the corrupt one:\n{}",
       token(p.token), token(p.against), p.clean, p.corrupt, head_lines(p.recovered, {.parts = false}));
+}
+
+// A screen has no room for more.
+void keep_last(TokenStrip& strip) {
+  constexpr std::int64_t most = 150;
+  const std::int64_t count = strip.values.count(), first = count - most;
+  if (first <= 0) return;
+  strip.tokens.erase(strip.tokens.begin(), strip.tokens.begin() + first);
+  strip.values = strip.values.slice(0, first, count);
+  strip.title = fmt::format("The last {} of {} tokens:", most, count);
 }
 
 // Layers x heads, and with --why the tokens; the lens's table.
 std::string map_text(const Computed& x, const TerminalStyle& style) {
   AnalysisOf of = analysis_of(x);
   of.title = "";
-  if (!x.analyses.lens) return *analysis_picture(x, of).terminal(style);
+  if (!x.analyses.lens) {
+    Picture picture = analysis_picture(x, of);
+    if (auto* stack = std::get_if<PictureStack>(&picture.drawing)) keep_last(std::get<TokenStrip>(stack->parts[0]));
+    return *picture.terminal(style);
+  }
   const std::int64_t all = std::ssize(x.encoding.ids), fit = std::min(all, lens_columns(style.width));
   std::string text = "What the layers would answer";
   text += fit < all ? fmt::format("\n(at the last {} of {} tokens: --width has the others, and --csv)", fit, all) : "";

@@ -343,6 +343,7 @@ def test_why_it_answers_so(model, llama_tensors):
     assert f'layer {layer}, head {head} read "{token}"' in text and "Without 1.2 (their output set to zero) \"e\" changes by" in text
     assert "heads:" not in text  # what else it tells is not what was asked for
     assert "cosine is" in model("bert", "the cat", "--without", "0.0")
+    assert "\nThe last 150 of 180 tokens:\n" in model("llama", "ab" * 90, "--why", "e")
     found = json.loads(model("bert", "the cat", "--ablate", "--json"))["ablation"]
     assert list(found) == ["cosine_distance"] and np.shape(found["cosine_distance"]) == (LAYERS, H)
     assert "mean hidden state turns without each head (1 - cosine):\n  layer " in model("bert", "the cat", "--ablate")

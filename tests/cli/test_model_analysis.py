@@ -112,6 +112,11 @@ def test_files(command, model, folder, asked, title):
     assert "tiny" in shown.stdout  # it still records
 
 
+def test_json_has_a_query_of_a_head_too(model):
+    found = json.loads(model(TEXT, *WHY, "--head", "1.0", "--query", "2", "--json"))
+    assert found["why"]["token"] == 20 and found["query"] == 2 and len(found["heads"]) == 1
+
+
 def test_a_long_text_is_cut_and_says_so(model, folder):
     text = " ".join(f"word{n}" for n in range(4, 44))
     model(text, "--lens", "-o", "long.svg")
@@ -126,7 +131,7 @@ def test_a_long_text_is_cut_and_says_so(model, folder):
 
 def test_why_in_the_terminal(model):
     text = model(TEXT, *WHY, "--width", "80")
-    strip, name, _, empty, *table = text.split("counted as theirs.\n\n")[1].splitlines()
+    strip, name, _, empty, *table = text.split("counts as theirs.\n\n")[1].splitlines()
     assert [word[1:] for word in strip.split()] != [] and name == "heads, by token:" and empty == ""
     why = np.array(json.loads(model(TEXT, *WHY, "--json"))["why"]["heads"])
     strokes = "".join(re.findall(r"([ ░▒▓█·≡=-])(?:the|cat|sat|word9)", strip))
@@ -134,7 +139,7 @@ def test_why_in_the_terminal(model):
         assert mark == " " or (mark in "░▒▓█") == (total > 0)
     assert "MLP" in table[1] and len(table) == L + 3 and all(len(line) <= 80 for line in table)
     assert "\x1b" not in text
-    coloured = model(TEXT, *WHY, "--width", "80", "--color", "always").split("counted as theirs.\n\n")[1].splitlines()
+    coloured = model(TEXT, *WHY, "--width", "80", "--color", "always").split("counts as theirs.\n\n")[1].splitlines()
     for (red, _, blue), total in zip(colours(coloured[0]), why.sum((0, 1)), strict=True):
         assert abs(red - blue) < 12 or (red > blue) == (total > 0)
 
@@ -171,6 +176,7 @@ def test_the_strongest_heads_are_told(model):
     ([*WHY, "--patch", "the cat"], "--patch: the clean text has 4 tokens and the corrupt one 2, expected as many"),
     ([*WHY, "--patch", TEXT], "--patch: both texts answer with a difference of"),
     ([*WHY, "--layer", "0", "-o", "x.svg"], "--why: what is written is of it, and not of heads, layers or labels"),
+    (["--ablate", "--head", "0.1", "-o", "x.csv"], "--ablate: what is written is of it"),
     (["--lens", "--sort", "sink", "--csv"], "--lens: what is written is of it"),
     (["--ablate", "--why", "no such"], "--why: 'no such' is 2 tokens, expected one"),
 ])
