@@ -94,7 +94,7 @@ void check_analysis(const AnalysisArguments& x, const ShowArguments& what, const
   // .json has both, and so has the terminal.
   const bool one = std::ranges::any_of(
       files, [](const std::string& file) { return ending_of(file) != ".attend" && ending_of(file) != ".json"; });
-  if (analysis != nullptr && what.any() && (one || what.csv))
+  if (analysis != nullptr && (what.any() || what.by != "weight") && (one || what.csv))
     throw UsageError(
         fmt::format("{}: what is written is of it, and not of heads, layers or labels that are chosen", analysis));
 }

@@ -176,6 +176,7 @@ def test_the_strongest_heads_are_told(model):
     ([*WHY, "--patch", "the cat"], "--patch: the clean text has 4 tokens and the corrupt one 2, expected as many"),
     ([*WHY, "--patch", TEXT], "--patch: both texts answer with a difference of"),
     ([*WHY, "--layer", "0", "-o", "x.svg"], "--why: what is written is of it, and not of heads, layers or labels"),
+    (["--ablate", "--by", "norm", "-o", "x.svg"], "--ablate: what is written is of it"),
     (["--ablate", "--head", "0.1", "-o", "x.csv"], "--ablate: what is written is of it"),
     (["--lens", "--sort", "sink", "--csv"], "--lens: what is written is of it"),
     (["--ablate", "--why", "no such"], "--why: 'no such' is 2 tokens, expected one"),
