@@ -198,17 +198,31 @@ void rotate_rows(const RotaryOperands& a, std::int64_t first, std::int64_t last)
 
 // ---- Products ----
 
-void multiply_rows(const float* row, const float* rows, std::int64_t size, std::int64_t count, float* products) {
-  for (std::int64_t n = 0; n < count; ++n, rows += size) {
-    F sums = Simd::zero(), others = Simd::zero();
-    std::int64_t i = 0;
-    for (; i + 2 * lanes <= size; i += 2 * lanes) {
-      sums = Simd::fma(Simd::load(row + i), Simd::load(rows + i), sums);
-      others = Simd::fma(Simd::load(row + i + lanes), Simd::load(rows + i + lanes), others);
-    }
-    for (; i < size; i += lanes) sums = Simd::fma(load_part(row, i, size), load_part(rows, i, size), sums);
-    products[n] = sum_of_lanes(Simd::add(sums, others));
+// Sums of every `lanes`-th product of two rows.
+F multiply_in_lanes(const float* a, const float* b, std::int64_t size) {
+  F sums = Simd::zero(), others = Simd::zero();
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= size; i += 2 * lanes) {
+    sums = Simd::fma(Simd::load(a + i), Simd::load(b + i), sums);
+    others = Simd::fma(Simd::load(a + i + lanes), Simd::load(b + i + lanes), others);
   }
+  for (; i < size; i += lanes) sums = Simd::fma(load_part(a, i, size), load_part(b, i, size), sums);
+  return Simd::add(sums, others);
+}
+
+// `lanes` rows at once: one transposition is less than as many sums of a vector's lanes.
+void multiply_rows(const float* row, const float* rows, std::int64_t size, std::int64_t count, float* products) {
+  std::int64_t n = 0;
+  for (; n + lanes <= count; n += lanes) {
+    F parts[lanes];
+#pragma GCC unroll 16
+    for (int r = 0; r < lanes; ++r) parts[r] = multiply_in_lanes(row, rows + (n + r) * size, size);
+    Simd::transpose(parts);
+#pragma GCC unroll 16
+    for (int r = 1; r < lanes; ++r) parts[0] = Simd::add(parts[0], parts[r]);
+    Simd::store(products + n, parts[0]);
+  }
+  for (; n < count; ++n) products[n] = sum_of_lanes(multiply_in_lanes(row, rows + n * size, size));
 }
 
 }  // namespace
