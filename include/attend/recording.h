@@ -163,7 +163,7 @@ class Recorder {
 
   const RecordOptions& options() const;
   bool has(std::string_view layer) const;  // whether a call to it was added
-  std::int64_t bytes() const;  // taken so far
+  std::int64_t bytes() const;              // taken so far
   // What was recorded; the recorder is empty then.
   Recording finish();
 

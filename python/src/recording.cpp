@@ -170,11 +170,12 @@ void bind_recording(nb::module_& m) {
       .def("query_tokens", [](const Recording& self, std::int64_t layer) { return self.query_tokens(layer); })
       .def("key_tokens", [](const Recording& self, std::int64_t layer) { return self.key_tokens(layer); })
       .def("numbers", &numbers)
-      .def("scores",
-           [](const Recording& self, std::int64_t layer, const std::string& by) {
-             return call(recording_name, [&] { return self.scores(layer, weighed_by(by)); });
-           },
-           nb::arg("layer"), nb::arg("by") = "weight")
+      .def(
+          "scores",
+          [](const Recording& self, std::int64_t layer, const std::string& by) {
+            return call(recording_name, [&] { return self.scores(layer, weighed_by(by)); });
+          },
+          nb::arg("layer"), nb::arg("by") = "weight")
       .def("weights", &weights, nb::arg("layer"), nb::arg("item"), nb::arg("head"), nb::arg("queries").none(),
            nb::arg("keys").none(), nb::arg("by"));
 }

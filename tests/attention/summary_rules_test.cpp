@@ -27,6 +27,9 @@ std::vector<View> fields(const AttentionSummary& s) {
   std::vector<View> list{s.top_keys, s.top_weights, s.entropy, s.received, s.lift, *s.map, *s.map_max};
   if (s.distance) list.push_back(*s.distance);
   if (s.sink_weights) list.push_back(*s.sink_weights);
+  for (const std::optional<Tensor>* carried :
+       {&s.carried_top_keys, &s.carried_top_weights, &s.carried_received, &s.carried_map, &s.carried_map_max})
+    if (*carried) list.push_back(**carried);
   return list;
 }
 
@@ -37,8 +40,10 @@ TEST(AttentionSummary, BitsDoNotDependOnThreadsOrTheBatch) {
     Call x = make_call({3, 4, 2, 130, 1700, 16, 16}, features, dtype, seed);
     if (seed % 2 == 0) x.options.offset = Offset::bottom_right();
     const AttentionResult forward = x.run();
-    const SummaryOptions wanted{.top = 5, .map = MapSize{7, 9}};
+    const Tensor sizes = Generator(seed).uniform({3, 4, 1700}, 0, 2);
     const auto run = [&](int threads, const View& q, const View& k, const View& lse, const AttentionOptions& options) {
+      const SummaryOptions wanted{
+          .top = 5, .map = MapSize{7, 9}, .key_sizes = q.size(0) == 1 ? sizes.view().slice(0, 1, 2) : sizes.view()};
       const int before = num_threads();
       set_num_threads(threads);
       AttentionSummary s = attention_summary(q, k, lse, options, wanted);
@@ -112,8 +117,11 @@ TEST(AttentionSummary, ARowOfNaNIsNaNAloneAndHasNoTopKeys) {
   const Tensor k = generator.normal({1, 1, 70, 8}, 0, 1);
   const AttentionSummary before = attention_summary(q, k, {});
   q.data<float>()[9 * 8] = NAN;
-  const AttentionSummary s = attention_summary(q, k, {});
+  const Tensor sizes = Generator(4).uniform({1, 1, 70}, 0, 2);
+  const AttentionSummary s = attention_summary(q, k, {}, {}, {.key_sizes = sizes.view()});
   EXPECT_TRUE(std::isnan(s.entropy.item({0, 0, 9})));
+  EXPECT_EQ(s.carried_top_keys->item({0, 0, 9, 0}), -1);
+  EXPECT_TRUE(std::isnan(s.carried_top_weights->item({0, 0, 9, 0})));
   EXPECT_EQ(s.top_keys.item({0, 0, 9, 0}), -1);
   EXPECT_TRUE(std::isnan(s.top_weights.item({0, 0, 9, 0})));
   for (std::int64_t i = 0; i < 70; ++i) {
@@ -195,6 +203,14 @@ TEST(AttentionSummary, ErrorsSayWhatWasExpected) {
   expect(ErrorCode::bad_value, "attention_summary: map of 0 x 3 blocks, expected at least 1 x 1", [&] {
     attention_summary(q, k, lse, {}, {.map = MapSize{0, 3}});
   });
+  Tensor sizes({1, 2, 6});
+  sizes.data<float>()[7] = -2;
+  expect(ErrorCode::bad_value, "attention_summary: key_sizes have -2 at element 7, expected 0 or more",
+         [&] { attention_summary(q, k, lse, {}, {.key_sizes = sizes.view()}); });
+  expect(ErrorCode::bad_shape, "attention_weights: key_sizes has shape [1,2,5], expected [1,2,6]",
+         [&] { attention_weights(q, k, lse, {}, {.key_sizes = lse.view()}); });
+  expect(ErrorCode::bad_dtype, "head_scores: key_sizes is f64, expected f32",
+         [&] { head_scores(q, k, lse, {}, {}, {}, sizes.view().to(DType::f64)); });
   expect(ErrorCode::bad_value, "attention_weights: queries are 2 to 6, expected a part of 0 to 5", [&] {
     attention_weights(q, k, lse, {}, {.queries = Range{2, 6}});
   });
