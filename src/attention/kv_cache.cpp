@@ -212,9 +212,12 @@ std::shared_ptr<KvCache::Block> KvCache::new_block() const {
 
 // Of another block's positions, as many as `kept`.
 void KvCache::Block::copy(const Block& from, std::int64_t kept) {
+  constexpr std::int64_t rows_at_once = 128;  // of new memory, which the system gives page by page: by several threads
   for (Tensor Block::*rows : {&Block::k, &Block::v, &Block::k_scales, &Block::v_scales}) {
-    if ((this->*rows).count() > 0)
-      (this->*rows).view().slice(2, 0, kept).copy_from((from.*rows).view().slice(2, 0, kept));
+    if ((this->*rows).count() == 0) continue;
+    parallel_for(kept, rows_at_once, [&](std::int64_t begin, std::int64_t end) {
+      (this->*rows).view().slice(2, begin, end).copy_from((from.*rows).view().slice(2, begin, end));
+    });
   }
 }
 
