@@ -43,6 +43,11 @@ struct Batch {
   void at(ModelPlace place, std::size_t layer, Tensor& values) const {
     if (watcher) watcher->at(place, static_cast<std::int64_t>(layer), values.view());
   }
+  // What is at hand there alone: nothing holds its memory longer than is needed.
+  Tensor seen(ModelPlace place, std::size_t layer, Tensor values) const {
+    at(place, layer, values);
+    return values;
+  }
 };
 
 // How a layer attends: what is not of every model.

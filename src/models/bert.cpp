@@ -103,16 +103,12 @@ void Bert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t l
     const std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value}, x);
     Tensor z = attend(batch, step, qkv[0], qkv[1], qkv[2]);
     batch.at(ModelPlace::z, n, z);
-    Tensor attended = layer.output.forward(z);
-    batch.at(ModelPlace::attention, n, attended);
-    add_to(x, attended);
+    add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
     x = layer.attention_norm.forward(x);
 
     Tensor wide = layer.wide.forward(x);
     activate(activation_, wide.view());
-    Tensor narrow = layer.narrow.forward(wide);
-    batch.at(ModelPlace::mlp, n, narrow);
-    add_to(x, narrow);
+    add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
     x = layer.norm.forward(x);
   }
 }

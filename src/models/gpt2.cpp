@@ -72,15 +72,11 @@ void Gpt2::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t l
     const auto part = [&](std::int64_t i) { return all.view().slice(1, i * E, (i + 1) * E); };
     Tensor z = attend(batch, step(static_cast<std::int64_t>(n)), part(0), part(1), part(2));
     batch.at(ModelPlace::z, n, z);
-    Tensor attended = layer.output.forward(z);
-    batch.at(ModelPlace::attention, n, attended);
-    add_to(x, attended);
+    add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
 
     Tensor wide = layer.wide.forward(layer.norm.forward(x, info_.dtype));
     activate(activation_, wide.view());
-    Tensor narrow = layer.narrow.forward(wide);
-    batch.at(ModelPlace::mlp, n, narrow);
-    add_to(x, narrow);
+    add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
   }
 }
 

@@ -232,9 +232,7 @@ void Llama::attend_layer(const Batch& batch, std::size_t n, Tensor& x, const Rot
   Tensor z = attend(batch, step, qkv[0].view().reshape({N, info_.heads * D}),
                     qkv[1].view().reshape({N, info_.kv_heads * D}), qkv[2]);
   batch.at(ModelPlace::z, n, z);
-  Tensor attended = layer.output.forward(z);
-  batch.at(ModelPlace::attention, n, attended);
-  add_to(x, attended);
+  add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
 }
 
 Tensor Llama::embed(const Batch& batch) const {
@@ -254,9 +252,7 @@ void Llama::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t 
     const Tensor rows = layer.norm.forward(x, info_.dtype);
     std::vector<Tensor> wide = Linear::forward_each({&layer.gate, &layer.up}, rows);
     activate(activation_, wide[0].view(), wide[1]);
-    Tensor narrow = layer.down.forward(wide[0]);
-    batch.at(ModelPlace::mlp, n, narrow);
-    add_to(x, narrow);
+    add_to(x, batch.seen(ModelPlace::mlp, n, layer.down.forward(wide[0])));
   }
 }
 
