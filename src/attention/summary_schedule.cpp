@@ -192,7 +192,8 @@ class SummaryRun {
   }
 
   kernels::SummaryGroup make_group(int worker, std::int64_t at, const Sequence& s) {
-    const auto& [n, h, stretch] = s_.items[static_cast<std::size_t>(at)];
+    const SummarySchedule::Item& item = s_.items[static_cast<std::size_t>(at)];
+    const std::int64_t n = item.sequence, h = item.head, stretch = item.stretch;
     const SummaryViews& to = x_.to;
     const Range queries = x_.queries_of(s), keys = x_.keys_of(s);
     kernels::SummaryGroup group = head_of(s, h);
