@@ -553,8 +553,16 @@ def test_why_paris(smollm2):
         smollm2.attribute(text, " Parisian museum")
 
 
-def test_induction_heads_carry_a_repetition(smollm2):
-    ids = np.tile(np.random.default_rng(1).integers(100, 40000, 25), 3)
-    one = smollm2.ablate(ids, rows=np.arange(30, 74), heads=[(18, 6)])
-    five = smollm2.ablate(ids, rows=np.arange(30, 74), heads=[(18, 6), (17, 3), (20, 6), (17, 5), (17, 4)])
-    assert one.log_probability < -1 and five.log_probability < -4 and five.log_probability < 2 * one.log_probability
+@pytest.mark.parametrize("seed", range(3))
+def test_induction_heads_carry_a_repetition(smollm2, seed):
+    """25 random ids three times, rows 30 to 73: one induction head hides behind another, and 18.6 stands out of all heads."""
+    ids, rows = np.tile(np.random.default_rng(seed).integers(0, 49152, 25), 3), np.arange(30, 74)
+    strongest = smollm2.record(ids).heads().largest("induction", 5)
+    five = [(int(layer.split(".")[0]), int(head)) for layer, head in zip(strongest["layer"], strongest["head"], strict=True)]
+    assert (18, 6) in five
+    alone = smollm2.ablate(ids, rows=rows, heads=[(18, 6)]).log_probability
+    together = smollm2.ablate(ids, rows=rows, heads=five).log_probability
+    assert together < -4 and together < 2 * alone
+    if seed == 0:  # half a minute
+        each = smollm2.ablate(ids, rows=rows).log_probability
+        assert np.isclose(each[18, 6], alone) and alone < -10 * np.median(np.abs(each))
