@@ -2,9 +2,12 @@
 // Transformers.
 #include "attend/analysis.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <stdexcept>
 
+#include "attend/threads.h"
 #include "tests/expect.h"
 
 namespace attend {
@@ -119,6 +122,49 @@ TEST(Analysis, HeadsTogetherAreOneEditedPass) {
   const Ablation each = ablate(model, ids);
   EXPECT_EQ(each.kl.shape(), (Dims{2, 4}));
   EXPECT_GT(size(each.kl), 0);
+}
+
+// What a call was to read stays as it was, and so does the model.
+TEST(Analysis, EndsWhereItIsToldTo) {
+  const Model model = load("llama");
+  std::vector<std::int64_t> corrupt = ids;
+  corrupt[2] = 5;
+  const Ablation before = ablate(model, ids);
+  std::vector<double> told;
+  const auto enough = [&](double share) {
+    told.push_back(share);
+    if (share > 0.5) throw std::runtime_error("enough");
+  };
+  EXPECT_THROW(ablate(model, ids, {.progress = enough}), std::runtime_error);
+  EXPECT_THROW(patch(model, ids, corrupt, 1, 2, {.progress = enough}), std::runtime_error);
+  ASSERT_GE(told.size(), 2u);
+  EXPECT_LE(*std::ranges::max_element(told), 1);
+
+  ModelCache cache = model.cache();
+  ModelCache* const caches[] = {&cache};
+  model.forward(ids, {.caches = caches});
+  const Attribution known = attribute(model, ids, {.cache = &cache});
+  {
+    // It is asked every 20 ms: calls go on until one of them is old enough.
+    const InterruptCheck check([] { return true; });
+    const auto until_interrupted = [](const auto& call) {
+      for (int n = 0; n < 100'000; ++n) {
+        try {
+          call();
+        } catch (const Error& error) {
+          return error.code() == ErrorCode::interrupted;
+        }
+      }
+      return false;
+    };
+    EXPECT_TRUE(until_interrupted([&] { attribute(model, ids, {.cache = &cache}); }));
+    EXPECT_TRUE(until_interrupted([&] { lens(model, ids); }));
+    EXPECT_TRUE(until_interrupted([&] { ablate(model, ids); }));
+    EXPECT_TRUE(until_interrupted([&] { patch(model, ids, corrupt, 1, 2); }));
+  }
+  EXPECT_EQ(cache.length(), std::ssize(ids));
+  expect_same(attribute(model, ids, {.cache = &cache}).heads, known.heads);
+  expect_same(ablate(model, ids).kl, before.kl);
 }
 
 TEST(Analysis, WhatEncodersAndBadInputGet) {
