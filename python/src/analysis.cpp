@@ -125,9 +125,9 @@ void bind_attribution(nb::module_& m) {
 // ---- lens, ablate, patch ----
 
 template <class... Values>
-nb::object found_as(const char* kind, Analysed of, Values&&... values) {
+nb::object found_as(const char* kind, const Analysed& of, Values&&... values) {
   const nb::module_ module = nb::module_::import_("attend._analysis");
-  return module.attr("found")(module.attr(kind), std::move(of), std::forward<Values>(values)...);
+  return module.attr("found")(module.attr(kind), of, std::forward<Values>(values)...);
 }
 
 nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::int64_t top) {
@@ -138,7 +138,7 @@ nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::
   const Lens found = call(function, [&] { return lens(self.model, given, at, top); });
   Analysed of = analysed(self, given);
   of.positions = at;
-  return found_as("Lens", std::move(of), to_python({}, found.ids), to_python({}, found.log_probabilities),
+  return found_as("Lens", of, to_python({}, found.ids), to_python({}, found.log_probabilities),
                   to_python({}, found.rank));
 }
 
@@ -169,7 +169,7 @@ nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::han
   };
   Analysed of = analysed(self, given);
   of.token = found.token, of.against = found.against;
-  return found_as("Ablation", std::move(of), array(found.logit, decoder), array(found.log_probability, decoder),
+  return found_as("Ablation", of, array(found.logit, decoder), array(found.log_probability, decoder),
                   array(found.kl, decoder), array(found.cosine_distance, !decoder));
 }
 
@@ -194,7 +194,7 @@ nb::object patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_i
   texts.corrupt = corrupt;
   texts.token = found.token, texts.against = found.against;
   texts.residual = found.what == PatchOptions::What::residual;
-  return found_as("Patching", std::move(texts), to_python({}, found.recovered), found.clean, found.corrupt);
+  return found_as("Patching", texts, to_python({}, found.recovered), found.clean, found.corrupt);
 }
 
 constexpr const char* attribute_doc =

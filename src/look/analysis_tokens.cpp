@@ -56,9 +56,9 @@ void check_lens(const char* function, const Lens& x, std::span<const std::int64_
     fail(ErrorCode::bad_value, function, "positions must rise from 0 or more");
 }
 
-std::string seen(std::string token) {
+std::string seen(std::string_view token) {
   std::string shown;
-  const bool blank = token.find_first_not_of(' ') == std::string::npos;
+  const bool blank = token.find_first_not_of(' ') == std::string_view::npos;
   for (const char c : token) {
     if (c == '\n' || c == '\r')
       shown += "↵";

@@ -20,7 +20,7 @@ void check_attribution(const char* function, const Attribution& attribution);
 void check_lens(const char* function, const Lens& lens, std::span<const std::int64_t> positions);
 
 // With signs for what would not be seen: line breaks, tabs, and blanks alone.
-std::string seen(std::string token);
+std::string seen(std::string_view token);
 
 // A tensor of an ablation, by its name; empty: the one that its kind of model is judged by. Throws bad_value.
 struct AblationChange {
