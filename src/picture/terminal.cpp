@@ -206,9 +206,9 @@ TerminalLayout arrange(const HeatMap& map, const TerminalStyle& style) {
   for (std::size_t i = 0; i < map.texts.size() && !layout.cells.averaged(); ++i)
     layout.texts.push_back(trimmed(printable(map.texts[i], "texts")));
   const double least = least_written(map, layout.cells);
-  const int wanted = layout.texts.empty() ? wanted_cell_width(layout.cells, map.wide,
-                                                              number_columns ? 0 : column_label_width, style.colour)
-                                          : wanted_text_width(layout.texts, style.colour);
+  const int wanted = layout.texts.empty()
+                         ? wanted_cell_width(layout.cells, least, number_columns ? 0 : column_label_width, style.colour)
+                         : wanted_text_width(layout.texts, style.colour);
   layout.cell_width = std::min(wanted, cell_room(layout.cells.columns));
   if (layout.texts.empty()) choose_numbers(layout, least, style);
   layout.halves = style.colour && row_block > 1 && layout.cell_width == 1;

@@ -10,13 +10,8 @@ namespace attend {
 namespace {
 
 using test::Element;
+using test::texts_of;
 using test::Xml;
-
-std::vector<std::string> texts_of(const Xml& svg) {
-  std::vector<std::string> texts;
-  for (const Element& text : svg.named("text")) texts.push_back(text.text);
-  return texts;
-}
 
 std::vector<Element> cells_of(const Xml& svg) {
   std::vector<Element> cells;
@@ -127,6 +122,17 @@ TEST(Stack, PartsStandOneBelowTheOther) {
                           +[](const PictureStack& x) { return terminal_picture_stack(x, {}); }})
     test::expect_error(
         ErrorCode::bad_value, [&] { (void)draw({}); }, "no parts, expected at least one");
+}
+
+// Cells are as wide as the numbers that are written need, also where all of them are below 1.
+TEST(Cells, WideOnesHaveRoomForSmallNumbersInTheTerminal) {
+  const Tensor values = Tensor::from({1, 3}, {0.2f, 0.004f, -0.05f});
+  HeatMap map;
+  map.values = values, map.wide = true;
+  const std::string text = terminal_heat_map(map, {.width = 80, .colour = true});
+  EXPECT_THAT(text, testing::HasSubstr("0.2000"));
+  EXPECT_THAT(text, testing::HasSubstr("-0.0500"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("0.0040")));
 }
 
 }  // namespace
