@@ -271,22 +271,30 @@ void expect_maps(const Case& c, const FromWeights& w, const Tensor& map, const T
   }
 }
 
-TEST(AttentionSummary, MapsOfPartsAreWhatTheWeightsGive) {
-  for (std::uint64_t seed = 500; seed < 600; ++seed) {
+// sized: of what keys carry.
+void expect_maps_of_parts(std::uint64_t first, std::uint64_t last, bool sized) {
+  for (std::uint64_t seed = first; seed < last; ++seed) {
     const Case c = random_case(seed);
     if (c.x.options.query_starts) continue;  // refused
     Dice dice(seed);
-    const WeightsOptions part{c.lse_low, random_part(dice, c.Tq), random_part(dice, c.Tk), {}};
+    const Tensor sizes = key_sizes_of(c.visible, c.x.Q.dtype(), seed);
+    const std::optional<View> given = sized ? std::optional(sizes.view()) : std::nullopt;
+    const WeightsOptions part{c.lse_low, random_part(dice, c.Tq), random_part(dice, c.Tk), given};
     const AttentionMap maps =
         attention_map({1 + dice.below(30), 1 + dice.below(30)}, c.x.Q, c.x.K, c.lse, c.x.options, part);
-    const FromWeights w(c, attention_weights(c.x.Q, c.x.K, c.lse, c.x.options, {.lse_low = c.lse_low}));
+    const FromWeights w(
+        c, attention_weights(c.x.Q, c.x.K, c.lse, c.x.options, {.lse_low = c.lse_low, .key_sizes = given}));
     for (std::int64_t n = 0; n < c.B * c.H; ++n) {
       const std::int64_t b = n / c.H, h = n % c.H;
       expect_map(c, w, maps.map.view().select(0, b).select(0, h), maps.map_max.view().select(0, b).select(0, h), b, h,
                  *part.queries, *part.keys);
     }
-    if (HasFatalFailure()) return;
+    if (testing::Test::HasFatalFailure()) return;
   }
+}
+
+TEST(AttentionSummary, MapsOfPartsAreWhatTheWeightsGive) {
+  expect_maps_of_parts(500, 600, false);
 }
 
 TEST(AttentionSummary, IsWhatTheWeightsGive) {
@@ -351,23 +359,7 @@ TEST(AttentionSummary, CarriedIsWeightsTimesSizes) {
 }
 
 TEST(AttentionSummary, MapsOfPartsByNorm) {
-  for (std::uint64_t seed = 850; seed < 900; ++seed) {
-    const Case c = random_case(seed);
-    if (c.x.options.query_starts) continue;  // refused
-    Dice dice(seed);
-    const Tensor sizes = key_sizes_of(c.visible, c.x.Q.dtype(), seed);
-    const WeightsOptions part{c.lse_low, random_part(dice, c.Tq), random_part(dice, c.Tk), sizes.view()};
-    const AttentionMap maps =
-        attention_map({1 + dice.below(30), 1 + dice.below(30)}, c.x.Q, c.x.K, c.lse, c.x.options, part);
-    const FromWeights w(
-        c, attention_weights(c.x.Q, c.x.K, c.lse, c.x.options, {.lse_low = c.lse_low, .key_sizes = sizes.view()}));
-    for (std::int64_t n = 0; n < c.B * c.H; ++n) {
-      const std::int64_t b = n / c.H, h = n % c.H;
-      expect_map(c, w, maps.map.view().select(0, b).select(0, h), maps.map_max.view().select(0, b).select(0, h), b, h,
-                 *part.queries, *part.keys);
-    }
-    if (HasFatalFailure()) return;
-  }
+  expect_maps_of_parts(850, 900, true);
 }
 
 }  // namespace

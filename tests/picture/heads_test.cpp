@@ -10,13 +10,8 @@ namespace attend {
 namespace {
 
 using test::Element;
+using test::texts_of;
 using test::Xml;
-
-std::vector<std::string> texts_of(const Xml& svg) {
-  std::vector<std::string> texts;
-  for (const Element& text : svg.named("text")) texts.push_back(text.text);
-  return texts;
-}
 
 TEST(HeatMaps, OneForEachHeadOfAnArray) {
   const Tensor weights = test::ramp(1, 2 * 3 * 4).view().reshape({1, 2, 3, 4}).clone();

@@ -10,6 +10,7 @@ namespace attend {
 namespace {
 
 using test::Element;
+using test::texts_of;
 using test::Xml;
 
 struct Arrays {
@@ -51,8 +52,7 @@ TEST(TokenLinks, ALineForEachKeyTheDenserTheLargerItsWeight) {
   // Query 1 looks level at key 1; its line to key 0 rises.
   EXPECT_EQ(number(lines[3], "y1"), number(lines[3], "y2"));
   EXPECT_GT(number(lines[0], "y1"), number(lines[0], "y2"));
-  std::vector<std::string> texts;
-  for (const Element& text : svg.named("text")) texts.push_back(text.text);
+  const std::vector<std::string> texts = texts_of(svg);
   // (1 + 1 + 0.8) / 3
   EXPECT_THAT(texts, testing::Contains("The 2 largest weights of each query: 93 % of its attention, on average."));
   for (const char* text : {"the", "<b>", "sat & x", "k0", "k1", "k2", "queries", "keys"})
@@ -66,8 +66,7 @@ TEST(TokenLinks, ALineForEachKeyTheDenserTheLargerItsWeight) {
 TEST(TokenLinks, IndicesStandWhereThereAreNoTokensAndNanIsOrange) {
   const Arrays top = arrays(2, 1, {7, 0}, {NAN, 2});
   const Xml svg(svg_token_links(links_of(top)));
-  std::vector<std::string> texts;
-  for (const Element& text : svg.named("text")) texts.push_back(text.text);
+  const std::vector<std::string> texts = texts_of(svg);
   EXPECT_EQ(std::ranges::count(texts, "7"), 1);
   EXPECT_EQ(std::ranges::count(texts, "8"), 0);
   bool orange = false;
@@ -97,12 +96,6 @@ TEST(TokenLinks, NothingLeavesThePicture) {
     }
   }
   EXPECT_FALSE(png_token_links(links).empty());
-}
-
-std::vector<std::string> texts_of(const Xml& svg) {
-  std::vector<std::string> texts;
-  for (const Element& text : svg.named("text")) texts.push_back(text.text);
-  return texts;
 }
 
 // Of `count` queries, each to the one before it and to the first key; weights fall from query to query.

@@ -50,8 +50,7 @@ TEST(TokenStrip, EachTokenStandsOnItsColour) {
   EXPECT_EQ(svg.named("title")[0].text, "Who \"gets\" it");
   EXPECT_EQ(svg.named("title")[2].text, "1  <script>: 0.2500");
   EXPECT_EQ(svg.named("title")[4].text, "3  : no value");
-  std::vector<std::string> texts;
-  for (const Element& text : svg.named("text")) texts.push_back(text.text);
+  const std::vector<std::string> texts = test::texts_of(svg);
   for (const char* text : {"the", "<script>", "cat & dog", "received", "no value", "Colour scale: square root."})
     EXPECT_THAT(texts, testing::Contains(text));
   EXPECT_EQ(svg.named("desc")[0].text,

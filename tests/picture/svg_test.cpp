@@ -11,6 +11,7 @@ namespace {
 
 using test::Element;
 using test::heat_map;
+using test::texts_of;
 using test::words;
 using test::Xml;
 
@@ -24,12 +25,6 @@ std::vector<Element> cells_of(const Xml& svg) {
     if (rect.attributes.contains("class")) cells.push_back(rect);
   }
   return cells;
-}
-
-std::vector<std::string> texts_of(const Xml& svg) {
-  std::vector<std::string> texts;
-  for (const Element& text : svg.named("text")) texts.push_back(text.text);
-  return texts;
 }
 
 std::int64_t occurrences(const std::vector<std::string>& texts, const std::string& text) {

@@ -105,4 +105,11 @@ class Xml {
   std::vector<Element> elements_;
 };
 
+// All that a picture says, in the order in which it is drawn.
+inline std::vector<std::string> texts_of(const Xml& svg) {
+  std::vector<std::string> texts;
+  for (const Element& text : svg.named("text")) texts.push_back(text.text);
+  return texts;
+}
+
 }  // namespace attend::test

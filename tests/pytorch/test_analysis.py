@@ -170,18 +170,12 @@ def values_of(places, layer, run, info):
     """[T,Hkv,Dv] of a layer, as Transformers' modules give them."""
     kept, block = [], places.layers[layer]
     names = ("attn.c_attn", "self_attn.v_proj", "attention.self.value", "attention.v_lin")
-    module = next(block.get_submodule(name) for name in names if hasattr(block, name.split(".")[0]) and _has(block, name))
+    modules = dict(block.named_modules())
+    module = next(modules[name] for name in names if name in modules)
     handle = module.register_forward_hook(lambda module, args, output: kept.append(output[0].detach().double()))
     run()
     handle.remove()
     return kept[0][:, -info.kv_heads * info.head_size:].reshape(len(kept[0]), info.kv_heads, info.head_size)
-
-
-def _has(block, name):
-    try:
-        return block.get_submodule(name) is not None
-    except AttributeError:
-        return False
 
 
 def weight_of(projection, info):
