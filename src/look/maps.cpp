@@ -157,14 +157,20 @@ std::string name_of(WeighedBy by, std::string_view statistic) {
   return fmt::format("{}{}", by == WeighedBy::norm ? "carried_" : "", statistic);
 }
 
-double row_mean(const Recording& recording, std::int64_t layer, std::int64_t place, std::int64_t item, WeighedBy by) {
-  if (by == WeighedBy::weight) return 1;
-  const Tensor all = recording.numbers(layer, "carried_received");
-  const Tensor own = all.view().select(0, item).select(0, place).to(DType::f64);
-  const double total = std::accumulate(own.data<double>(), own.data<double>() + own.count(), 0.0);
-  const std::int64_t heads = std::ssize(recording.at(layer).heads);
-  const std::int64_t rows = recording.scores(layer)[static_cast<std::size_t>(item * heads + place)].rows;
-  return total > 0 ? total / static_cast<double>(rows) : 1;
+std::vector<double> row_means(const Recording& recording, std::int64_t layer, std::int64_t item, WeighedBy by) {
+  const std::size_t heads = recording.at(layer).heads.size();
+  std::vector<double> means(heads, 1);
+  if (by == WeighedBy::weight) return means;
+  const Tensor received = recording.numbers(layer, "carried_received").view().select(0, item).to(DType::f64);
+  const std::vector<HeadScores> scores = recording.scores(layer);
+  const auto keys = static_cast<std::size_t>(received.size(1));
+  for (std::size_t h = 0; h < heads; ++h) {
+    const double* own = received.data<double>() + h * keys;
+    const double total = std::accumulate(own, own + keys, 0.0);
+    const auto rows = static_cast<double>(scores[static_cast<std::size_t>(item) * heads + h].rows);
+    if (total > 0) means[h] = total / rows;
+  }
+  return means;
 }
 
 void divide(Tensor& values, double divisor) {
@@ -209,11 +215,12 @@ std::vector<HeadMap> maps_of(const Recording& recording, std::int64_t layer, std
     const View map = all.view().select(0, options.item).select(0, recording.head(layer, number));
     return pairs ? map.slice(0, queries.begin, queries.end).slice(1, keys.begin, keys.end).clone() : map.clone();
   };
+  const std::vector<double> means = row_means(recording, layer, options.item, options.by);
   std::vector<HeadMap> maps;
   maps.reserve(x.heads.size());
   for (const std::int64_t number : head ? std::vector{*head} : x.heads) {
     HeadMap& made = maps.emplace_back(HeadMap{values_of(number), like});
-    divide(made.values, row_mean(recording, layer, recording.head(layer, number), options.item, options.by));
+    divide(made.values, means[static_cast<std::size_t>(recording.head(layer, number))]);
     made.map.values = made.values;
   }
   if (options.most) merge_maps(recording, layer, head, options, maps);

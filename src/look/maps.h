@@ -18,10 +18,9 @@ std::vector<HeadMap> maps_of(const Recording& recording, std::int64_t layer, std
 
 // "top_keys"; by norm "carried_top_keys".
 std::string name_of(WeighedBy by, std::string_view statistic);
-// What a row of a head (its place among the recorded ones) carries in the mean, of which its numbers by norm are shown
-// as shares; by weight 1.
-double row_mean(const Recording& recording, std::int64_t layer, std::int64_t place, std::int64_t item, WeighedBy by);
-
+// What a row of each recorded head of a layer [H] carries in the mean, of which its numbers by norm are shown as
+// shares; by weight 1.
+std::vector<double> row_means(const Recording& recording, std::int64_t layer, std::int64_t item, WeighedBy by);
 void divide(Tensor& values, double divisor);
 
 // The text that the tokens are, as far as a caption has room for it.

@@ -52,7 +52,8 @@ Tensor head_numbers(const Recording& recording, std::int64_t layer, std::int64_t
   const std::int64_t place = recording.head(layer, head);
   Tensor own =
       recording.numbers(layer, name_of(options.by, name)).view().select(0, options.item).select(0, place).clone();
-  if (own.dtype() != DType::i64) divide(own, row_mean(recording, layer, place, options.item, options.by));
+  if (own.dtype() != DType::i64)
+    divide(own, row_means(recording, layer, options.item, options.by)[static_cast<std::size_t>(place)]);
   return own;
 }
 

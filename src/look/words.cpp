@@ -37,8 +37,7 @@ struct LayerLinks {
     if (queries.empty() || keys.empty()) return;
     top_keys = recording.numbers(number, name_of(by, "top_keys")).view().select(0, item).clone();
     top_weights = recording.numbers(number, name_of(by, "top_weights")).view().select(0, item).to(DType::f64);
-    for (std::int64_t place = 0; place < std::ssize(layer.heads); ++place)
-      row_means.push_back(row_mean(recording, number, place, item, by));
+    means = row_means(recording, number, item, by);
   }
 
   std::vector<Link> of(std::int64_t place, const HeadScores& scores) const {
@@ -53,7 +52,7 @@ struct LayerLinks {
              !(sink && j == scores.sink_key) && !(causal && j == 0);
     };
     const std::int64_t top = top_keys.size(2);
-    const double mean = row_means[static_cast<std::size_t>(place)];
+    const double mean = means[static_cast<std::size_t>(place)];
     for (std::int64_t i = 0; i < layer.queries; ++i) {
       if (!queries[static_cast<std::size_t>(i)]) continue;
       const std::int64_t row = (place * layer.queries + i) * top;
@@ -68,7 +67,7 @@ struct LayerLinks {
   const RecordedLayer& layer;
   std::vector<bool> queries, keys;  // which are words
   Tensor top_keys, top_weights;     // [H,Tq,top]
-  std::vector<double> row_means;    // [H]
+  std::vector<double> means;        // [H] of rows
 };
 
 // The mean of the strongest links: three, and of a long text a quarter of them, since any head has three strong ones
@@ -102,7 +101,8 @@ QueryRow query_row(const Recording& recording, std::int64_t layer, std::int64_t 
   if (x.has_distance) found.distance = *row("distance").data<double>();
   if (x.has_sinks) found.sink_weight = *row("sink_weights").data<double>();
   const Tensor keys = row(name_of(by, "top_keys")), weights = row(name_of(by, "top_weights"));
-  const double mean = row_mean(recording, layer, recording.head(layer, head), item, by);
+  const auto place = static_cast<std::size_t>(recording.head(layer, head));
+  const double mean = row_means(recording, layer, item, by)[place];
   const std::vector<std::string> tokens = item_of(recording.key_tokens(layer), item);
   for (std::int64_t n = 0; n < keys.count(); ++n) {
     const std::int64_t key = keys.data<std::int64_t>()[n];
