@@ -37,15 +37,10 @@ std::string part_text(const Computed& x, const AttributionPart& part) {
   return "";
 }
 
-// How values stand in lines.
-struct Changes {
-  bool parts = true;  // of a sum: shares of it and the others' are told
-};
-
 // Of each sign the largest of `values`, as bars of one scale, and how much the others are together. name(n): what the
-// n-th is called.
+// n-th is called. of_sum: they are parts of one, of which shares and the others' are told.
 template <class Name>
-std::string signed_lines(const std::vector<double>& values, std::size_t most, Name name, const Changes& changes = {}) {
+std::string signed_lines(const std::vector<double>& values, std::size_t most, Name name, bool of_sum = true) {
   std::vector<std::pair<std::string, double>> shown;
   for (const double sign : {1.0, -1.0}) {
     std::vector<std::size_t> these;
@@ -70,10 +65,10 @@ std::string signed_lines(const std::vector<double>& values, std::size_t most, Na
         fmt::format("  {}{}  {:+7.{}f}{}\n", text, std::string(room - columns_of(text), ' '), value, decimals, end);
   };
   for (const auto& [text, value] : shown) {
-    const std::string share = changes.parts ? fmt::format("  {:3.0f} %", 100 * std::abs(value) / size) : "";
+    const std::string share = of_sum ? fmt::format("  {:3.0f} %", 100 * std::abs(value) / size) : "";
     add(text, value, fmt::format("{}  {}", share, bar(std::abs(value) / largest, bar_width)));
   }
-  if (changes.parts && shown.size() < values.size()) add(others, rest, "");
+  if (of_sum && shown.size() < values.size()) add(others, rest, "");
   return lines;
 }
 
@@ -89,10 +84,8 @@ std::string why_text(const Computed& x, const Why& why) {
   std::ranges::transform(parts, values.begin(), &AttributionPart::value);
   text += signed_lines(values, most_parts, [&](std::size_t n) { return part_text(x, parts[n]); });
 
-  const std::int64_t T = a.heads.size(2);
-  std::vector<double> of_token(static_cast<std::size_t>(T));
-  for (std::int64_t n = 0; n < a.heads.count(); ++n)
-    of_token[static_cast<std::size_t>(n % T)] += static_cast<double>(a.heads.data<float>()[n]);
+  const Tensor sums = sums_by_token(a);
+  const std::vector<double> of_token(sums.data<float>(), sums.data<float>() + sums.count());
   text += "By the token that heads read:\n";
   text += signed_lines(of_token, most_tokens, [&](std::size_t n) { return in_quotes(x.recording.tokens[0][n]); });
   return text + "Direct effects alone: what a part does through later layers counts as theirs.\n";
@@ -110,33 +103,33 @@ std::string without_text(const Computed& x, const Without& without) {
 }
 
 // The L heads of each layer, those that change most first.
-std::string head_lines(const Tensor& values, const Changes& changes) {
+std::string head_lines(const Tensor& values) {
   const std::int64_t H = values.size(1);
   const std::vector<double> all(values.data<float>(), values.data<float>() + values.count());
   const auto name = [&](std::size_t n) {
     const auto head = static_cast<std::int64_t>(n);
     return fmt::format("layer {}, head {}", head / H, head % H);
   };
-  return signed_lines(all, most_parts, name, changes);
+  return signed_lines(all, most_parts, name, false);
 }
 
 std::string ablation_text(const Computed& x, const Ablation& a) {
   if (!x.info.decoder())
     return "How far the text's mean hidden state turns without each head (1 - cosine):\n" +
-           head_lines(a.cosine_distance, {.parts = false});
+           head_lines(a.cosine_distance);
   const std::string token = in_quotes(x.tokenizer.decode(std::array{*a.token}, false));
   return fmt::format("The log-probability of {} without each head (its output set to zero), after less\nbefore:\n{}",
-                     token, head_lines(a.log_probability, {.parts = false}));
+                     token, head_lines(a.log_probability));
 }
 
 std::string patching_text(const Computed& x, const Patched& patched) {
   const Patching& p = patched.patching;
   const auto token = [&](std::int64_t id) { return in_quotes(x.tokenizer.decode(std::array{id}, false)); };
   return fmt::format(
-      "The logit of {} less that of {}:\n{:+.2f} after the text, {:+.2f} after the corrupt one. Of the difference, "
-      "each "
-      "head\nof the text brings back into the corrupt one:\n{}",
-      token(p.token), token(p.against), p.clean, p.corrupt, head_lines(p.recovered, {.parts = false}));
+      "The logit of {} less that of {}:\n"
+      "{:+.2f} after the text, {:+.2f} after the corrupt one. Of the difference, each head\n"
+      "of the text brings back into the corrupt one:\n{}",
+      token(p.token), token(p.against), p.clean, p.corrupt, head_lines(p.recovered));
 }
 
 // A screen has no room for more.

@@ -127,9 +127,8 @@ std::string heads_table(const Recording& recording, const std::vector<RecordedHe
   std::string text = fmt::format("{}\n", fmt::join(lines_of(columns), "\n"));
   if (!heads.empty() && heads.front().by == WeighedBy::norm)
     text =
-        "By norm: a weight times what its key carries, 1 for what a query takes in the mean.\nEntropy, keys and "
-        "distance "
-        "are those of the weights.\n" +
+        "By norm: a weight times what its key carries, 1 for what a query takes in the mean.\n"
+        "Entropy, keys and distance are those of the weights.\n" +
         text;
   if (!dropped.empty()) text += fmt::format("(too wide for {} columns: {})\n", width, fmt::join(dropped, ", "));
   return text;

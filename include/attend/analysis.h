@@ -67,6 +67,9 @@ struct AttributionPart {
 // The `count` largest magnitudes, falling.
 std::vector<AttributionPart> strongest_parts(const Attribution& attribution, std::int64_t count);
 
+// What heads wrote together by reading each token, [position + 1].
+Tensor sums_by_token(const Attribution& attribution);
+
 // ---- What the layers think ----
 
 // Of L layers and P positions: what the stream before each layer, and at last after all, would answer by the model's

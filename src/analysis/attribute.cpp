@@ -205,4 +205,14 @@ std::vector<AttributionPart> strongest_parts(const Attribution& of, std::int64_t
   return all;
 }
 
+Tensor sums_by_token(const Attribution& x) {
+  const std::int64_t T = x.heads.size(2);
+  std::vector<double> sums(static_cast<std::size_t>(T));
+  for (std::int64_t n = 0; n < x.heads.count(); ++n)
+    sums[static_cast<std::size_t>(n % T)] += static_cast<double>(x.heads.data<float>()[n]);
+  Tensor out({T});
+  std::ranges::transform(sums, out.data<float>(), [](double sum) { return static_cast<float>(sum); });
+  return out;
+}
+
 }  // namespace attend

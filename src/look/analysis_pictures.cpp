@@ -76,17 +76,6 @@ Picture picture_of(Tensor values, HeatMap map, std::string title) {
 
 // ---- attribute() ----
 
-// What heads wrote by reading each token, [T].
-Tensor by_token(const Attribution& x) {
-  const std::int64_t T = x.heads.size(2);
-  std::vector<double> sums(static_cast<std::size_t>(T));
-  for (std::int64_t n = 0; n < x.heads.count(); ++n)
-    sums[static_cast<std::size_t>(n % T)] += static_cast<double>(x.heads.data<float>()[n]);
-  Tensor out({T});
-  std::ranges::transform(sums, out.data<float>(), [](double sum) { return static_cast<float>(sum); });
-  return out;
-}
-
 // [L,H+1]: what each head wrote, and each MLP.
 Tensor by_layer(const Attribution& x) {
   const std::int64_t L = x.heads.size(0), H = x.heads.size(1), T = x.heads.size(2);
@@ -162,7 +151,7 @@ Picture attribution_picture(const Attribution& x, const AnalysisOf& of) {
   constexpr const char* function = "attribution_picture";
   check_attribution(function, x);
   Picture picture;
-  picture.numbers.push_back(by_token(x));
+  picture.numbers.push_back(sums_by_token(x));
   picture.numbers.push_back(by_layer(x));
   TokenStrip strip;
   strip.tokens = seen_texts(function, of, x.heads.size(2));
