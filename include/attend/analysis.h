@@ -47,12 +47,13 @@ struct Attribution {
   std::int64_t token = 0;
   std::optional<std::int64_t> against = {};
   std::int64_t position = 0;
-  double logit = 0;      // the model's own; with `against` the difference of the two
-  Tensor heads;          // [L,H,position + 1]: of each head, by the token that it read
-  Tensor mlps;           // [L]
-  double embedding = 0;  // of the row's own token (GPT-2: and position)
-  double bias = 0;       // the attentions' output biases, the last norm's and the output layer's
-  double rounding = 0;   // bf16: what rounding leaves; f32: 0
+  double logit = 0;         // the model's own, before a final softcap; with `against` the difference of the two
+  double capped_logit = 0;  // the same after a final softcap; without one, logit
+  Tensor heads;             // [L,H,position + 1]: of each head, by the token that it read
+  Tensor mlps;              // [L]
+  double embedding = 0;     // of the row's own token (GPT-2: and position)
+  double bias = 0;          // the attentions' output biases, the last norm's and the output layer's
+  double rounding = 0;      // bf16: what rounding leaves; f32: 0
 };
 Attribution attribute(const Model& model, std::span<const std::int64_t> ids, const AttributeOptions& options = {});
 

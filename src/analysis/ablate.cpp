@@ -59,7 +59,7 @@ class Comparison {
   // The one token that all rows are asked for, if there is one.
   std::optional<std::int64_t> token() const {
     if (!output_ || options_.token || !options_.rows.empty()) return options_.token;
-    const Tensor logits = output_->forward(before_, DType::f32);
+    const Tensor logits = output_->logits(before_);
     return analysis::likeliest({logits.data<float>(), static_cast<std::size_t>(logits.count())});
   }
   void set_before(Tensor hidden) { before_ = std::move(hidden); }  // [P,E]
@@ -79,12 +79,13 @@ class Comparison {
  private:
   // Row p of all copies, and before them what it was: one product with the output layer.
   void add_row(std::size_t p, const Tensor& after, std::vector<Effect>& out) const {
-    const std::int64_t P = std::ssize(rows_), copies = std::ssize(out), E = after.size(1), V = output_->out_size();
+    const std::int64_t P = std::ssize(rows_), copies = std::ssize(out), E = after.size(1),
+                       V = output_->layer.out_size();
     Tensor hidden = Tensor::uninitialized({copies + 1, E}, DType::f32);
     const auto place = static_cast<std::int64_t>(p);
     hidden.view().slice(0, 0, 1).copy_from(before_.view().slice(0, place, place + 1));
     hidden.view().slice(0, 1, copies + 1).copy_from(after.view().slice(0, place, after.size(0), P));
-    const Tensor logits = output_->forward(hidden, DType::f32);
+    const Tensor logits = output_->logits(hidden);
     const auto row = [&](std::int64_t n) {
       return std::span<const float>{logits.data<float>() + n * V, static_cast<std::size_t>(V)};
     };
@@ -127,7 +128,7 @@ class Comparison {
 
   std::span<const std::int64_t> ids_;
   const AblateOptions& options_;
-  const Linear* output_ = nullptr;
+  const models::Output* output_ = nullptr;
   std::vector<std::int64_t> rows_;
   Tensor before_;
 };

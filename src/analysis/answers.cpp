@@ -75,13 +75,13 @@ void check_positions(std::string_view function, std::string_view name, std::span
   }
 }
 
-void for_each_answer(const Linear& output, const Tensor& hidden,
+void for_each_answer(const models::Output& output, const Tensor& hidden,
                      const std::function<void(std::int64_t, std::span<const float>)>& body) {
-  const std::int64_t V = output.out_size();
+  const std::int64_t V = output.layer.out_size();
   const std::int64_t together = std::max<std::int64_t>(1, bytes_at_once / (4 * V));
   for (std::int64_t first = 0; first < hidden.size(0); first += together) {
     const std::int64_t last = std::min(first + together, hidden.size(0));
-    const Tensor logits = output.forward(hidden.view().slice(0, first, last), DType::f32);
+    const Tensor logits = output.logits(hidden.view().slice(0, first, last));
     parallel_for(last - first, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t n = begin; n < end; ++n)
         body(first + n, {logits.data<float>() + n * V, static_cast<std::size_t>(V)});

@@ -31,7 +31,7 @@ void check_positions(std::string_view function, std::string_view name, std::span
                      std::int64_t count);
 
 // Calls body(row, logits) for each row of hidden [R,E], several threads, with memory for some rows at a time.
-void for_each_answer(const Linear& output, const Tensor& hidden,
+void for_each_answer(const models::Output& output, const Tensor& hidden,
                      const std::function<void(std::int64_t, std::span<const float>)>& body);
 
 }  // namespace attend::analysis

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "analysis/answers.h"
 #include "analysis/cached_row.h"
@@ -27,34 +29,45 @@ double dot(std::span<const double> u, const View& row) {
                             [](double a, float b) { return a * static_cast<double>(b); });
 }
 
-// w [E], x [E] f32: of w . (x / sqrt(mean of x^2 + eps) * weight).
-Direction freeze(const RmsNorm& norm, std::span<const double> w, const float* x) {
+// How the direction reads x [E], f32, before a norm, while that divides as it does there.
+Direction through(const RmsNorm& norm, const Direction& read, const float* x) {
+  const std::size_t E = read.u.size();
   double squares = 0;
-  for (std::size_t e = 0; e < w.size(); ++e) squares += static_cast<double>(x[e]) * static_cast<double>(x[e]);
-  const double divisor = std::sqrt(squares / static_cast<double>(w.size()) + norm.eps());
-  Direction out{std::vector<double>(w.size())};
-  for (std::size_t e = 0; e < w.size(); ++e)
-    out.u[e] = w[e] * static_cast<double>(norm.weight().data<float>()[e]) / divisor;
+  for (std::size_t e = 0; e < E; ++e) squares += static_cast<double>(x[e]) * static_cast<double>(x[e]);
+  const double divisor = std::sqrt(squares / static_cast<double>(E) + norm.eps());
+  Direction out{std::vector<double>(E), read.bias};
+  for (std::size_t e = 0; e < E; ++e)
+    out.u[e] = read.u[e] * static_cast<double>(norm.weight().data<float>()[e]) / divisor;
   return out;
 }
 
-// The same with the mean taken out of x, which is taken out of the direction instead.
-Direction freeze(const LayerNorm& norm, std::span<const double> w, const float* x) {
-  const auto E = static_cast<double>(w.size());
-  const double mean = std::accumulate(x, x + w.size(), 0.0) / E;
+// The mean that a LayerNorm takes out of x is taken out of the direction instead.
+Direction through(const LayerNorm& norm, const Direction& read, const float* x) {
+  const auto E = static_cast<double>(read.u.size());
+  const double mean = std::accumulate(x, x + read.u.size(), 0.0) / E;
   double squares = 0;
-  for (std::size_t e = 0; e < w.size(); ++e)
+  for (std::size_t e = 0; e < read.u.size(); ++e)
     squares += (static_cast<double>(x[e]) - mean) * (static_cast<double>(x[e]) - mean);
   const double divisor = std::sqrt(squares / E + norm.eps());
-  Direction out{std::vector<double>(w.size())};
-  for (std::size_t e = 0; e < w.size(); ++e) {
-    out.u[e] = w[e] * static_cast<double>(norm.weight().data<float>()[e]) / divisor;
-    if (norm.bias()) out.bias += w[e] * static_cast<double>(norm.bias()->data<float>()[e]);
+  Direction out{std::vector<double>(read.u.size()), read.bias};
+  for (std::size_t e = 0; e < read.u.size(); ++e) {
+    out.u[e] = read.u[e] * static_cast<double>(norm.weight().data<float>()[e]) / divisor;
+    if (norm.bias()) out.bias += read.u[e] * static_cast<double>(norm.bias()->data<float>()[e]);
   }
   const double level = std::accumulate(out.u.begin(), out.u.end(), 0.0) / E;
   for (double& each : out.u) each -= level;
   return out;
 }
+
+Direction through(const models::Norm& norm, const Direction& read, const Tensor& x) {
+  return std::visit([&](const auto* of) { return through(*of, read, x.data<float>()); }, norm);
+}
+
+// A norm, and the row that it was given.
+struct FrozenNorm {
+  models::Norm norm;
+  Tensor x;  // [1,E]
+};
 
 // What a pass leaves to be explained of one of its rows. The heads' weights stand where their parts will.
 class RowWatcher : public models::Watcher {
@@ -68,10 +81,18 @@ class RowWatcher : public models::Watcher {
                         heads_.size(2), of_layer(step.layer));
   }
   void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
-    const auto row = [&] { return values.slice(0, row_, row_ + 1).to(DType::f32); };
-    if (place == ModelPlace::residual && layer == 0) embedding = row();
-    if (place == ModelPlace::residual && layer == heads_.size(0)) last = row();
-    if (place == ModelPlace::mlp) mlps.push_back(row());
+    if (place == ModelPlace::residual && layer == 0) embedding = row_of(values);
+    if (place == ModelPlace::residual && layer == heads_.size(0)) last = row_of(values);
+    if (place == ModelPlace::mlp) mlps.push_back(row_of(values));
+  }
+  void normalises(models::NormPlace place, std::int64_t layer, const models::Norm& norm, const View& x) override {
+    norms.insert({std::pair(place, layer), FrozenNorm{norm, row_of(x)}});
+  }
+
+  // How the layer's place is read where what comes after it is read so.
+  Direction before(models::NormPlace place, std::int64_t layer, Direction read) const {
+    const auto found = norms.find({place, layer});
+    return found == norms.end() ? read : through(found->second.norm, read, found->second.x);
   }
 
   float* of_layer(std::int64_t layer) const { return heads_.data<float>() + layer * heads_.size(1) * heads_.size(2); }
@@ -79,8 +100,11 @@ class RowWatcher : public models::Watcher {
   Tensor embedding, last;  // [1,E]: the stream at first and at last
   std::vector<Tensor> mlps;
   std::vector<models::AttentionStep> steps;
+  std::map<std::pair<models::NormPlace, std::int64_t>, FrozenNorm> norms;
 
  private:
+  Tensor row_of(const View& values) const { return values.slice(0, row_, row_ + 1).to(DType::f32); }
+
   std::int64_t row_;
   std::vector<KvCache>& layers_;
   Tensor& heads_;
@@ -100,15 +124,16 @@ ModelCache known_before(const ModelCache& given, std::span<const std::int64_t> i
 }
 
 // The row of the output layer, less that of `against`, and its bias.
-Direction output_row(const Linear& output, std::int64_t token, const std::optional<std::int64_t>& against) {
-  Direction out{std::vector<double>(static_cast<std::size_t>(output.in_size()))};
-  const auto add = [&](std::int64_t of, double sign) {
-    const Tensor row = output.weight().select(0, of).to(DType::f32);
-    for (std::size_t e = 0; e < out.u.size(); ++e) out.u[e] += sign * static_cast<double>(row.data<float>()[e]);
-    if (output.bias()) out.bias += sign * static_cast<double>(output.bias()->data<float>()[of]);
+Direction output_row(const models::Output& output, std::int64_t token, const std::optional<std::int64_t>& against) {
+  const Linear& layer = output.layer;
+  Direction out{std::vector<double>(static_cast<std::size_t>(layer.in_size()))};
+  const auto add = [&](std::int64_t of, double factor) {
+    const Tensor row = layer.weight().select(0, of).to(DType::f32);
+    for (std::size_t e = 0; e < out.u.size(); ++e) out.u[e] += factor * static_cast<double>(row.data<float>()[e]);
+    if (layer.bias()) out.bias += factor * static_cast<double>(layer.bias()->data<float>()[of]);
   };
-  add(token, 1);
-  if (against) add(*against, -1);
+  add(token, output.scale);
+  if (against) add(*against, -output.scale);
   return out;
 }
 
@@ -122,12 +147,44 @@ Tensor back_through(const Linear& output, std::span<const double> u) {
   return Linear::borrow(weight.transpose(0, 1)).forward(row);
 }
 
+Direction before_last_norm(const Model::Parts& parts, const Direction& read, const Tensor& x) {
+  return std::visit(
+      [&](const auto& family) {
+        if constexpr (requires { family.last_norm(); }) {
+          if (const std::optional<models::Norm> norm = family.last_norm()) return through(*norm, read, x);
+        }
+        return read;
+      },
+      parts.family);
+}
+
+// The parts, from the last to the first: `read` is how the stream after all layers is.
+void explain(const RowWatcher& row, std::vector<KvCache>& layers, Direction read, Attribution& out) {
+  using models::NormPlace;
+  out.mlps = Tensor({std::ssize(row.mlps)});
+  for (std::int64_t layer = std::ssize(row.mlps) - 1; layer >= 0; --layer) {
+    const auto l = static_cast<std::size_t>(layer);
+    read = row.before(NormPlace::mlp_sum, layer, std::move(read));
+    out.mlps.data<float>()[l] = static_cast<float>(dot(read.u, row.mlps[l].view()));
+    read = row.before(NormPlace::attention_sum, layer, std::move(read));
+    const Direction written = row.before(NormPlace::attention_output, layer, {read.u});
+    out.bias += written.bias;
+    const Linear& projection = *row.steps[l].output;
+    if (projection.bias()) out.bias += dot(written.u, projection.bias()->view());
+    const Tensor to_heads = back_through(projection, written.u);
+    analysis::multiply_by_values(row.steps[l], layers[l], out.position + 1, to_heads.data<float>(),
+                                 row.of_layer(layer));
+  }
+  out.embedding = dot(read.u, row.embedding.view());
+  out.bias += read.bias;
+}
+
 }  // namespace
 
 Attribution attribute(const Model& model, std::span<const std::int64_t> ids, const AttributeOptions& options) {
   const Model::Parts& parts = ModelAccess::parts(model);
   const ModelInfo& info = model.info();
-  const Linear& output = models::output_of(parts, "attribute()");
+  const models::Output& output = models::output_of(parts, "attribute()");
   Attribution out;
   models::batch_of(ids, {}, info);
   out.position = analysis::checked_position(function, options.position, std::ssize(ids));
@@ -144,35 +201,20 @@ Attribution attribute(const Model& model, std::span<const std::int64_t> ids, con
   const Tensor hidden =
       ModelAccess::forward(model, ids.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)),
                            {.caches = caches}, &row);
-  const Tensor logits = model.logits(hidden.view().select(0, at));
-  const std::span<const float> row_logits{logits.data<float>(), static_cast<std::size_t>(logits.count())};
-  out.token = options.token.value_or(analysis::likeliest(row_logits));
+  const Tensor logits = output.uncapped(hidden.view().select(0, at));
+  out.token =
+      options.token.value_or(analysis::likeliest({logits.data<float>(), static_cast<std::size_t>(logits.count())}));
   out.against = options.against;
-  const auto logit = [&](std::int64_t token) {
-    return static_cast<double>(row_logits[static_cast<std::size_t>(token)]);
+  const auto of_token = [&](const Tensor& of, std::int64_t token) {
+    return static_cast<double>(of.data<float>()[token]);
   };
-  out.logit = logit(out.token) - (out.against ? logit(*out.against) : 0);
-
+  const auto asked = [&](const Tensor& of) {
+    return of_token(of, out.token) - (out.against ? of_token(of, *out.against) : 0);
+  };
+  out.logit = asked(logits);
+  out.capped_logit = output.softcap > 0 ? asked(model.logits(hidden.view().select(0, at))) : out.logit;
   const Direction read = output_row(output, out.token, out.against);
-  std::visit(
-      [&](const auto& family) {
-        if constexpr (requires { family.last_norm(); }) {
-          const Direction direction = freeze(family.last_norm(), read.u, row.last.template data<float>());
-          out.embedding = dot(direction.u, row.embedding.view());
-          out.bias = read.bias + direction.bias;
-          out.mlps = Tensor({info.layers});
-          for (std::size_t l = 0; l < row.mlps.size(); ++l) {
-            const auto layer = static_cast<std::int64_t>(l);
-            out.mlps.template data<float>()[l] = static_cast<float>(dot(direction.u, row.mlps[l].view()));
-            const Linear& projection = family.attention_output(layer);
-            if (projection.bias()) out.bias += dot(direction.u, projection.bias()->view());
-            const Tensor to_heads = back_through(projection, direction.u);
-            analysis::multiply_by_values(row.steps[l], ModelAccess::layers(cache)[l], out.position + 1,
-                                         to_heads.template data<float>(), row.of_layer(layer));
-          }
-        }
-      },
-      parts.family);
+  explain(row, ModelAccess::layers(cache), before_last_norm(parts, read, row.last), out);
   if (info.dtype != DType::f32) {
     const auto sum = [](const Tensor& x) { return std::accumulate(x.data<float>(), x.data<float>() + x.count(), 0.0); };
     out.rounding = out.logit - sum(out.heads) - sum(out.mlps) - out.embedding - out.bias;

@@ -34,6 +34,18 @@ void multiply(const models::AttentionStep& step, const KvCache& cache, CachedPar
   });
 }
 
+void cap(double softcap, float* scores, std::int64_t count) {
+  const auto most = static_cast<float>(softcap);
+  for (std::int64_t n = 0; n < count; ++n) scores[n] = most * std::tanh(scores[n] / most);
+}
+
+// bias [2R+1], f32; behind: how many positions the first of the keys is behind the query.
+void add_distance_bias(const View& bias, std::int64_t behind, float* scores, std::int64_t count) {
+  const std::int64_t R = bias.size(0) / 2;
+  const auto* values = static_cast<const float*>(bias.raw());
+  for (std::int64_t n = 0; n < count; ++n) scores[n] += values[std::clamp(n - behind, -R, R) + R];
+}
+
 void softmax(float* row, std::int64_t hidden, std::int64_t length) {
   std::fill_n(row, hidden, 0.0F);
   const float most = *std::max_element(row + hidden, row + length);
@@ -53,6 +65,9 @@ void weigh_row(const models::AttentionStep& step, const View& q, const KvCache& 
            [&](std::int64_t h, std::int64_t first, const float* scores, std::int64_t count) {
              float* row = weights + h * length + first;
              for (std::int64_t n = 0; n < count; ++n) row[n] = scale * scores[n];
+             if (step.softcap > 0) cap(step.softcap, row, count);
+             if (step.distance_bias)
+               add_distance_bias(step.distance_bias->select(0, h), length - 1 - first, row, count);
            });
   const std::int64_t hidden = step.window > 0 ? std::max<std::int64_t>(0, length - step.window) : 0;
   parallel_for(step.heads, 1, [&](std::int64_t begin, std::int64_t end) {

@@ -37,7 +37,7 @@ Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const
           std::int64_t top) {
   const Model::Parts& parts = ModelAccess::parts(model);
   const ModelInfo& info = model.info();
-  const Linear& output = models::output_of(parts, "lens()");
+  const models::Output& output = models::output_of(parts, "lens()");
   analysis::check_positions(function, "positions", given, std::ssize(ids));
   if (top < 1 || top > info.vocabulary)
     fail(ErrorCode::bad_value, function, "top is {}, expected 1 to {}", top, info.vocabulary);

@@ -15,7 +15,7 @@ constexpr const char* function = "patch";
 // The difference of two tokens' logits at a row.
 class Difference {
  public:
-  Difference(const Linear& output, std::int64_t token, std::int64_t against)
+  Difference(const models::Output& output, std::int64_t token, std::int64_t against)
       : output_(output), token_(token), against_(against) {}
   // hidden [copies,E] -> [copies]
   std::vector<double> of(const Tensor& hidden) const {
@@ -28,7 +28,7 @@ class Difference {
   }
 
  private:
-  const Linear& output_;
+  const models::Output& output_;
   std::int64_t token_, against_;
 };
 

@@ -19,6 +19,8 @@ AttentionOptions options_of(const AttentionStep& step) {
   AttentionOptions options;
   options.scale = step.scale;
   options.causal = step.causal;
+  options.softcap = step.softcap;
+  options.distance_bias = step.distance_bias;
   if (step.window > 0) options.window.left = step.window - 1;
   options.offset = Offset::bottom_right();
   return options;

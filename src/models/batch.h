@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "attend/layers.h"
@@ -12,6 +14,17 @@ namespace attend::models {
 
 struct AttentionStep;
 
+using Norm = std::variant<const LayerNorm*, const RmsNorm*>;
+
+// Where a layer has a norm that its stream, or what is added to it, goes through. What an attention or MLP reads by is
+// none of these: nothing else reads it.
+enum class NormPlace : std::uint8_t {
+  attention_output,  // what the attention writes, before it is added (Gemma, OLMo 2)
+  mlp_output,        // what the MLP writes
+  attention_sum,     // the stream after the attention's was added (post-norm: BERT, BART)
+  mlp_sum,           // the stream after the MLP's was added
+};
+
 // Who looks at a pass at its places, and may change what is there.
 class Watcher {
  public:
@@ -19,6 +32,8 @@ class Watcher {
   virtual void at(ModelPlace place, std::int64_t layer, const MutableView& values) = 0;
   // q [1,H,N,D], k [1,Hkv,N,D] and v [1,Hkv,N,Dv] of the call's ids, as attention gets them; caches have them by now.
   virtual void attends(const AttentionStep&, const View& /*q*/, const View& /*k*/, const View& /*v*/) {}
+  // x [N,E] before a norm.
+  virtual void normalises(NormPlace, std::int64_t /*layer*/, const Norm&, const View& /*x*/) {}
 
  protected:
   Watcher() = default;
@@ -48,6 +63,12 @@ struct Batch {
     at(place, layer, values);
     return values;
   }
+  // norm(x), f32.
+  template <class Of>
+  Tensor normed(NormPlace place, std::size_t layer, const Of& norm, const Tensor& x) const {
+    if (watcher) watcher->normalises(place, static_cast<std::int64_t>(layer), &norm, x);
+    return norm.forward(x);
+  }
 };
 
 // How a layer attends: what is not of every model.
@@ -56,7 +77,9 @@ struct AttentionStep {
   bool causal = false;
   std::int64_t window = 0;  // causal: how many keys a query sees, itself among them; 0: all
   std::optional<double> scale = {};
-  const Linear* output = nullptr;  // what projects the heads' output, for a recorder that wants the keys' sizes
+  double softcap = 0;                      // as AttentionOptions have it, and so the next
+  std::optional<View> distance_bias = {};  // [H,2R+1]
+  const Linear* output = nullptr;          // what projects the heads' output, for a recorder that wants the keys' sizes
 };
 
 // q [N,heads * D], k and v [N,kv_heads * D], row by row in one piece -> context [N,heads * D]. Each sequence sees

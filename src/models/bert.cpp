@@ -104,12 +104,12 @@ void Bert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t l
     Tensor z = attend(batch, step, qkv[0], qkv[1], qkv[2]);
     batch.at(ModelPlace::z, n, z);
     add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
-    x = layer.attention_norm.forward(x);
+    x = batch.normed(NormPlace::attention_sum, n, layer.attention_norm, x);
 
     Tensor wide = layer.wide.forward(x);
     activate(activation_, wide.view());
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
-    x = layer.norm.forward(x);
+    x = batch.normed(NormPlace::mlp_sum, n, layer.norm, x);
   }
 }
 

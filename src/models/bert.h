@@ -21,8 +21,6 @@ class Bert {
   void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
   static Tensor finish(Tensor x) { return x; }
 
-  const Linear& attention_output(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].output; }
-
  private:
   struct Layer {
     Linear query, key, value, output;

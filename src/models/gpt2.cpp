@@ -53,7 +53,7 @@ AttentionStep Gpt2::step(std::int64_t layer) const {
           .kv_heads = info_.heads,
           .causal = true,
           .scale = scale,
-          .output = &attention_output(layer)};
+          .output = &layers_[static_cast<std::size_t>(layer)].output};
 }
 
 Tensor Gpt2::embed(const Batch& batch) const {

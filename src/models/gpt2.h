@@ -20,9 +20,8 @@ class Gpt2 {
   void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
   Tensor finish(const Tensor& x) const { return norm_->forward(x); }  // [N,E], f32
 
-  const Linear& attention_output(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].output; }
-  const LayerNorm& last_norm() const { return *norm_; }
-  const std::optional<Linear>& output() const { return output_; }  // none: a bare model
+  std::optional<Norm> last_norm() const { return &*norm_; }
+  const std::optional<Output>& output() const { return output_; }  // none: a bare model
 
  private:
   struct Layer {
@@ -42,7 +41,7 @@ class Gpt2 {
   View words_, positions_;
   std::vector<Layer> layers_;
   std::optional<LayerNorm> norm_;
-  std::optional<Linear> output_;
+  std::optional<Output> output_;
 };
 
 }  // namespace attend::models

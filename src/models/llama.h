@@ -22,9 +22,8 @@ class Llama {
   void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
   Tensor finish(const Tensor& x) const { return norm_->forward(x); }  // [N,E], f32
 
-  const Linear& attention_output(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].output; }
-  const RmsNorm& last_norm() const { return *norm_; }
-  const std::optional<Linear>& output() const { return output_; }  // none: a bare model
+  std::optional<Norm> last_norm() const { return &*norm_; }
+  const std::optional<Output>& output() const { return output_; }  // none: a bare model
 
  private:
   struct Layer {
@@ -47,7 +46,7 @@ class Llama {
   View words_;
   std::vector<Layer> layers_;
   std::optional<RmsNorm> norm_;
-  std::optional<Linear> output_;
+  std::optional<Output> output_;
 };
 
 }  // namespace attend::models

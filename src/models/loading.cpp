@@ -94,14 +94,14 @@ RmsNorm Loading::rms_norm(const std::string& name, std::int64_t size, double eps
   return RmsNorm(take(prefix_ + name + ".weight", {size}), eps);
 }
 
-std::optional<Linear> Loading::head(const std::string& embeddings, const View& words, std::int64_t in, std::int64_t out,
+std::optional<Output> Loading::head(const std::string& embeddings, const View& words, std::int64_t in, std::int64_t out,
                                     bool tied) {
   const std::string name = "lm_head.weight";
   const View *own = weights_.find(name), *shared = weights_.find(prefix_ + embeddings);
   if (!own && !tied && prefix_.empty()) return std::nullopt;
-  if (!tied || (own && shared && !is_same(*own, *shared))) return Linear::borrow(take_matrix(name, out, in));
+  if (!tied || (own && shared && !is_same(*own, *shared))) return Output{Linear::borrow(take_matrix(name, out, in))};
   taken_.insert(name);
-  return Linear::borrow(words);
+  return Output{Linear::borrow(words)};
 }
 
 bool Loading::is_ignored(const std::string& name) const {

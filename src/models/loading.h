@@ -10,6 +10,7 @@
 
 #include "attend/layers.h"
 #include "io/json_member.h"
+#include "models/output.h"
 #include "models/weights.h"
 
 namespace attend::models {
@@ -36,7 +37,7 @@ class Loading {
   // The output layer, lm_head.weight, which has no prefix and no bias. Tied, it is words, the embeddings of that name,
   // which some files have twice; where the two differ it is its own, as Transformers has it. None: a bare model's file,
   // where no name has a prefix, lacks it.
-  std::optional<Linear> head(const std::string& embeddings, const View& words, std::int64_t in, std::int64_t out,
+  std::optional<Output> head(const std::string& embeddings, const View& words, std::int64_t in, std::int64_t out,
                              bool tied);
 
   // Tensors that files have besides and that are not computed with: whose names begin, or end, so.

@@ -116,10 +116,10 @@ std::vector<double> mean_direction(const Tensor& hidden, std::int64_t begin, std
   return sums;
 }
 
-const Linear& output_of(const Model::Parts& parts, std::string_view what) {
+const Output& output_of(const Model::Parts& parts, std::string_view what) {
   check_decoder(parts.info, what);
-  const Linear* output = std::visit(
-      [](const auto& of) -> const Linear* {
+  const Output* output = std::visit(
+      [](const auto& of) -> const Output* {
         if constexpr (requires { of.output(); }) return of.output() ? &*of.output() : nullptr;
         return nullptr;
       },
@@ -214,7 +214,7 @@ Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) 
 }
 
 Tensor Model::logits(const View& hidden) const {
-  return output_of(*parts_, "logits").forward(hidden, DType::f32);
+  return output_of(*parts_, "logits").logits(hidden);
 }
 
 Tensor Model::embed(std::span<const std::int64_t> ids, const ModelCall& call) const {

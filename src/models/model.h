@@ -38,7 +38,7 @@ void check_finite(const Tensor& hidden);
 // The mean of rows [begin, end) of hidden states [N,E], scaled to length 1: what embed() gives.
 std::vector<double> mean_direction(const Tensor& hidden, std::int64_t begin, std::int64_t end);
 // The output layer. Throws bad_value, naming `what` asked, for encoders and bare decoders.
-const Linear& output_of(const Model::Parts& parts, std::string_view what);
+const Output& output_of(const Model::Parts& parts, std::string_view what);
 
 }  // namespace models
 

@@ -1,0 +1,18 @@
+// What makes an answer of hidden states.
+#pragma once
+
+#include "attend/layers.h"
+
+namespace attend::models {
+
+// Logits [...,vocabulary] of hidden states [...,E], f32: softcap(scale * (W hidden + b)).
+struct Output {
+  Linear layer;
+  double scale = 1;    // T5's, of what its output layer is given
+  double softcap = 0;  // c > 0: a logit becomes c * tanh(logit / c) (Gemma 2)
+
+  Tensor uncapped(const View& hidden) const;
+  Tensor logits(const View& hidden) const;
+};
+
+}  // namespace attend::models
