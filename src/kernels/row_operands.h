@@ -21,7 +21,25 @@ struct NormOperands {
   float eps = 0;
 };
 
-enum class ActivationKind : std::uint8_t { relu, gelu, gelu_tanh, gelu_quick, silu };
+// As Activation has them, in its order.
+enum class ActivationKind : std::uint8_t {
+  linear,
+  relu,
+  relu6,
+  relu_squared,
+  leaky_relu,
+  gelu,
+  gelu_tanh,
+  gelu_quick,
+  gelu_10,
+  silu,
+  hardswish,
+  mish,
+  sigmoid,
+  tanh,
+  laplace,
+  sqrt_softplus
+};
 
 // x = f(x), or f(x) * gate.
 struct ActivationOperands {

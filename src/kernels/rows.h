@@ -114,28 +114,65 @@ F exp(F x) {
 
 // x / (1 + e^-y). Beyond +-80 that is x or, but for what is not finite, 0 to f32's precision.
 F times_sigmoid(F x, F y) {
-  const F z = Simd::max(Simd::min(Simd::sub(Simd::zero(), y), Simd::set1(80)), Simd::set1(-80));
+  const F z = Simd::max(Simd::set1(-80), Simd::min(Simd::set1(80), Simd::sub(Simd::zero(), y)));  // of NaN NaN
   return Simd::div(x, Simd::add(Simd::set1(1), exp(z)));
 }
 
-// x times the normal distribution's function at x (Hendrycks and Gimpel 2016). Its upper tail is e^(-x^2/2) t p(t), t =
-// 1 / (1 + |x| / 4), with p fitted for the smallest relative error on [0, 14]: 5e-8; 5e-7 with f32's rounding.
-F gelu(F x) {
+// The normal distribution's function at x. Its upper tail is e^(-x^2/2) t p(t), t = 1 / (1 + |x| / 4), with p fitted
+// for the smallest relative error on [0, 14]: 5e-8; 5e-7 with f32's rounding.
+F normal_distribution(F x) {
   static constexpr float c[] = {0.099796385f, 0.09853769f, 0.10358017f,  0.033655755f, 0.19985595f,
                                 -0.20273657f, 0.2931961f,  -0.15126501f, 0.025379503f};
-  const F a = Simd::min(Simd::abs(x), Simd::set1(13));  // beyond, the tail is below 1e-38
+  const F a = Simd::min(Simd::set1(13), Simd::abs(x));  // beyond, the tail is below 1e-38; of NaN NaN
   const F t = Simd::div(Simd::set1(1), Simd::fma(a, Simd::set1(0.25f), Simd::set1(1)));
   F p = Simd::set1(c[8]);
 #pragma GCC unroll 8
   for (int i = 7; i >= 0; --i) p = Simd::fma(p, t, Simd::set1(c[i]));
   const F tail = Simd::mul(Simd::mul(p, t), exp(Simd::mul(Simd::mul(a, a), Simd::set1(-0.5f))));
-  return Simd::mul(x, Simd::select(Simd::greater(x, Simd::zero()), Simd::sub(Simd::set1(1), tail), tail));
+  return Simd::select(Simd::greater(x, Simd::zero()), Simd::sub(Simd::set1(1), tail), tail);
+}
+
+// Hendrycks and Gimpel 2016.
+F gelu(F x) {
+  return Simd::mul(x, normal_distribution(x));
 }
 
 // x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, where 1 + tanh(u) = 2 / (1 + e^-2u).
 F gelu_tanh(F x) {
   const F cubic = Simd::fma(Simd::mul(x, x), Simd::set1(0.044715f), Simd::set1(1));
   return times_sigmoid(x, Simd::mul(Simd::mul(x, cubic), Simd::set1(1.5957691216f)));
+}
+
+F relu(F x) {
+  return Simd::max(Simd::zero(), x);
+}
+F relu6(F x) {
+  return Simd::min(Simd::set1(6), relu(x));
+}
+
+// x tanh(ln(1 + e^x)) is x n / (n + 2), n = e^x (e^x + 2): nothing cancels. n / (n + 2) is 1 in f32 from 10 on.
+F mish(F x) {
+  const F e = exp(Simd::max(Simd::set1(-80), Simd::min(Simd::set1(20), x))), two = Simd::set1(2);
+  const F n = Simd::mul(e, Simd::add(e, two));
+  return Simd::mul(x, Simd::div(n, Simd::add(n, two)));
+}
+
+// ln(1 + e^x) = max(x, 0) + ln(1 + y), y = e^-|x|, the latter 2 atanh(s), s = y / (2 + y) <= 1/3, by its series: what
+// follows s^16 / 17 is below 2e-9 of it.
+F softplus(F x) {
+  const F y = exp(Simd::max(Simd::set1(-80), Simd::sub(Simd::zero(), Simd::abs(x))));
+  const F s = Simd::div(y, Simd::add(y, Simd::set1(2))), squared = Simd::mul(s, s);
+  F p = Simd::set1(1.0f / 17);
+#pragma GCC unroll 8
+  for (int i = 15; i > 0; i -= 2) p = Simd::fma(p, squared, Simd::set1(1 / static_cast<float>(i)));
+  return Simd::add(relu(x), Simd::mul(Simd::mul(s, p), Simd::set1(2)));
+}
+
+F sqrt(F x) {
+  float each[lanes];
+  Simd::store(each, x);
+  for (float& one : each) one = __builtin_sqrtf(one);
+  return Simd::load(each);
 }
 
 template <class Function>
@@ -154,17 +191,43 @@ void activate_rows(const ActivationOperands& a, std::int64_t first, std::int64_t
 }
 
 void activate_rows(const ActivationOperands& a, std::int64_t first, std::int64_t last) {
+  const auto each = [&](auto f) { activate_rows(a, first, last, f); };
   switch (a.kind) {
+    case ActivationKind::linear:
+      return each([](F x) { return x; });
     case ActivationKind::relu:
-      return activate_rows(a, first, last, [](F x) { return Simd::max(Simd::zero(), x); });
+      return each([](F x) { return relu(x); });
+    case ActivationKind::relu6:
+      return each([](F x) { return relu6(x); });
+    case ActivationKind::relu_squared:
+      return each([](F x) { return Simd::mul(relu(x), relu(x)); });
+    case ActivationKind::leaky_relu:
+      return each([](F x) { return Simd::select(Simd::greater(x, Simd::zero()), x, Simd::mul(x, Simd::set1(0.01f))); });
     case ActivationKind::gelu:
-      return activate_rows(a, first, last, [](F x) { return gelu(x); });
+      return each([](F x) { return gelu(x); });
     case ActivationKind::gelu_tanh:
-      return activate_rows(a, first, last, [](F x) { return gelu_tanh(x); });
+      return each([](F x) { return gelu_tanh(x); });
     case ActivationKind::gelu_quick:
-      return activate_rows(a, first, last, [](F x) { return times_sigmoid(x, Simd::mul(x, Simd::set1(1.702f))); });
+      return each([](F x) { return times_sigmoid(x, Simd::mul(x, Simd::set1(1.702f))); });
+    case ActivationKind::gelu_10:
+      return each([](F x) { return Simd::min(Simd::set1(10), gelu(x)); });
     case ActivationKind::silu:
-      return activate_rows(a, first, last, [](F x) { return times_sigmoid(x, x); });
+      return each([](F x) { return times_sigmoid(x, x); });
+    case ActivationKind::hardswish:
+      return each(
+          [](F x) { return Simd::mul(Simd::mul(x, relu6(Simd::add(x, Simd::set1(3)))), Simd::set1(1.0f / 6)); });
+    case ActivationKind::mish:
+      return each([](F x) { return mish(x); });
+    case ActivationKind::sigmoid:
+      return each([](F x) { return times_sigmoid(Simd::set1(1), x); });
+    case ActivationKind::tanh:
+      return each([](F x) { return tanh(x); });
+    case ActivationKind::laplace:
+      return each([](F x) {
+        return normal_distribution(Simd::mul(Simd::sub(x, Simd::set1(0.707107f)), Simd::set1(1 / 0.282095f)));
+      });
+    case ActivationKind::sqrt_softplus:
+      return each([](F x) { return sqrt(softplus(x)); });
   }
   __builtin_trap();
 }

@@ -1,7 +1,6 @@
 #include "models/config.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -176,25 +175,37 @@ std::optional<DType> said_dtype(const Member& config) {
 }
 
 Activation read_activation(const Member& name) {
-  constexpr std::array<std::pair<std::string_view, Activation>, 10> known = {{
-      {"relu", Activation::relu},
+  // Without prelu and xielu, which have weights.
+  constexpr std::pair<std::string_view, Activation> known[] = {
       {"gelu", Activation::gelu},
-      {"gelu_python", Activation::gelu},
-      {"gelu_new", Activation::gelu_tanh},
-      {"gelu_pytorch_tanh", Activation::gelu_tanh},
-      {"gelu_fast", Activation::gelu_tanh},
-      {"quick_gelu", Activation::gelu_quick},
-      {"silu", Activation::silu},
-      {"swish", Activation::silu},
+      {"gelu_10", Activation::gelu_10},
       {"gelu_accurate", Activation::gelu_tanh},
-  }};
+      {"gelu_fast", Activation::gelu_tanh},
+      {"gelu_new", Activation::gelu_tanh},
+      {"gelu_python", Activation::gelu},
+      {"gelu_python_tanh", Activation::gelu_tanh},
+      {"gelu_pytorch_tanh", Activation::gelu_tanh},
+      {"hardswish", Activation::hardswish},
+      {"laplace", Activation::laplace},
+      {"leaky_relu", Activation::leaky_relu},
+      {"linear", Activation::linear},
+      {"mish", Activation::mish},
+      {"quick_gelu", Activation::gelu_quick},
+      {"relu", Activation::relu},
+      {"relu2", Activation::relu_squared},
+      {"relu6", Activation::relu6},
+      {"sigmoid", Activation::sigmoid},
+      {"silu", Activation::silu},
+      {"sqrtsoftplus", Activation::sqrt_softplus},
+      {"swish", Activation::silu},
+      {"tanh", Activation::tanh},
+  };
   const std::string text = name.text();
   const auto found = std::ranges::find(known, text, &std::pair<std::string_view, Activation>::first);
-  if (found == known.end()) {
-    fail_at(name.place(), "{} is not known here; relu, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu and silu are",
-            quote(text));
-  }
-  return found->second;
+  if (found != std::end(known)) return found->second;
+  std::vector<std::string_view> names;
+  for (const auto& each : known) names.push_back(each.first);
+  fail_at(name.place(), "{} is not known here; {} are", quote(text), fmt::join(names, ", "));
 }
 
 }  // namespace attend::models

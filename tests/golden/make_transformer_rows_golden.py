@@ -4,7 +4,7 @@
     python tests/golden/make_transformer_rows_golden.py
 
 x [6,37] with large and small rows, weight and bias [37]; layer_norm, layer_norm_no_bias (eps 1e-5) and rms_norm (eps
-1e-6) of it, in f64. line: numbers from -12 to 12, and relu, gelu, gelu_tanh, gelu_quick and silu of them, in f64.
+1e-6) of it, in f64. line: numbers from -12 to 12, and each activation of Transformers without weights of them, in f64.
 rotary.NAME.cos and .sin [T,8] of heads of 16 numbers at `positions` [T], by the rotary embedding of Transformers' Llama
 with the options of NAME in tests/layers/rows_test.cpp, and its rotation of heads [T,3,16] with the plain ones.
 """
@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch.nn import functional
 from transformers import LlamaConfig
+from transformers.activations import ACT2FN
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 torch.manual_seed(5)
@@ -26,11 +27,7 @@ out = {
     "layer_norm": functional.layer_norm(X, (37,), W, B, 1e-5),
     "layer_norm_no_bias": functional.layer_norm(X, (37,), W, None, 1e-5),
     "rms_norm": functional.rms_norm(X, (37,), W, 1e-6),
-    "relu": functional.relu(L),
-    "gelu": functional.gelu(L),
-    "gelu_tanh": functional.gelu(L, approximate="tanh"),
-    "gelu_quick": L * torch.sigmoid(1.702 * L),
-    "silu": functional.silu(L),
+    **{name: ACT2FN[name](L).clone() for name in ACT2FN if name not in ("prelu", "xielu")},
     "positions": torch.tensor([0, 1, 2, 7, 100, 511, 4000]),
 }
 scalings = {

@@ -110,17 +110,40 @@ TEST_P(RowKernels, Normalize) {
 }
 
 double plain(ActivationKind kind, double x) {
+  const auto distribution = [](double z) { return std::erfc(-z / std::numbers::sqrt2) / 2; };
   switch (kind) {
+    case ActivationKind::linear:
+      return x;
     case ActivationKind::relu:
       return std::max(x, 0.0);
+    case ActivationKind::relu6:
+      return std::clamp(x, 0.0, 6.0);
+    case ActivationKind::relu_squared:
+      return x > 0 ? x * x : 0;
+    case ActivationKind::leaky_relu:
+      return x > 0 ? x : 0.01 * x;
     case ActivationKind::gelu:
-      return x * std::erfc(-x / std::numbers::sqrt2) / 2;
+      return x * distribution(x);
+    case ActivationKind::gelu_10:
+      return std::min(x * distribution(x), 10.0);
     case ActivationKind::gelu_tanh:
       return x / (1 + std::exp(-2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
     case ActivationKind::gelu_quick:
       return x / (1 + std::exp(-1.702 * x));
     case ActivationKind::silu:
       return x / (1 + std::exp(-x));
+    case ActivationKind::hardswish:
+      return x * std::clamp(x + 3, 0.0, 6.0) / 6;
+    case ActivationKind::mish:
+      return x * std::tanh(std::log1p(std::exp(x)));
+    case ActivationKind::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case ActivationKind::tanh:
+      return std::tanh(x);
+    case ActivationKind::laplace:
+      return distribution((x - 0.707107) / 0.282095);
+    case ActivationKind::sqrt_softplus:
+      return std::sqrt(std::log1p(std::exp(x)));
   }
   return NAN;
 }
@@ -128,8 +151,8 @@ double plain(ActivationKind kind, double x) {
 TEST_P(RowKernels, Activate) {
   for (const std::int64_t size : sizes(target())) {
     for (const DType dtype : dtypes) {
-      for (const ActivationKind kind : {ActivationKind::relu, ActivationKind::gelu, ActivationKind::gelu_tanh,
-                                        ActivationKind::gelu_quick, ActivationKind::silu}) {
+      for (int n = 0; n <= int(ActivationKind::sqrt_softplus); ++n) {
+        const auto kind = ActivationKind(n);
         for (const bool gated : {false, true}) {
           Numbers x(2 * size, dtype, 1), gate(2 * size, dtype, 2);
           const std::vector<double> before = x.all(2 * size);

@@ -65,11 +65,24 @@ TEST(Norms, OfEverySizeAreThoseOfTheirRows) {
 }
 
 TEST(Activations, ArePyTorchs) {
-  const std::pair<Activation, std::string> all[] = {{Activation::relu, "relu"},
-                                                    {Activation::gelu, "gelu"},
-                                                    {Activation::gelu_tanh, "gelu_tanh"},
-                                                    {Activation::gelu_quick, "gelu_quick"},
-                                                    {Activation::silu, "silu"}};
+  const std::pair<Activation, std::string> all[] = {
+      {Activation::linear, "linear"},
+      {Activation::relu, "relu"},
+      {Activation::relu6, "relu6"},
+      {Activation::relu_squared, "relu2"},
+      {Activation::leaky_relu, "leaky_relu"},
+      {Activation::gelu, "gelu"},
+      {Activation::gelu_tanh, "gelu_pytorch_tanh"},
+      {Activation::gelu_quick, "quick_gelu"},
+      {Activation::gelu_10, "gelu_10"},
+      {Activation::silu, "silu"},
+      {Activation::hardswish, "hardswish"},
+      {Activation::mish, "mish"},
+      {Activation::sigmoid, "sigmoid"},
+      {Activation::tanh, "tanh"},
+      {Activation::laplace, "laplace"},
+      {Activation::sqrt_softplus, "sqrtsoftplus"},
+  };
   for (const auto& [f, name] : all) {
     Tensor x = golden("line").clone();
     activate(f, x.view());

@@ -130,7 +130,7 @@ ROTARY_BASES = ["linear", "dynamic", "llama3", "yarn betas", "longrope", "old ll
 ROTARY = [*RopeParameters.__annotations__, "type", "full_attention"]
 OTHERS = [None, True, False, 0, 1, 2, -1, 0.5, 3.0, "x", [], [1], {}, {"a": 1}]
 NAMED = {
-    "hidden_act": ["relu", "gelu", "silu", "gelu_new", "mish"], "activation": ["relu", "mish"], "activation_function": ["relu", "mish"],
+    "hidden_act": ["relu", "gelu", "silu", "mish", "prelu"], "activation": ["relu", "xielu"], "activation_function": ["relu", "prelu"],
     "rope_type": ["default", *ROPE_INIT_FUNCTIONS], "type": ["default", *ROPE_INIT_FUNCTIONS], "sliding_window": [4, 64],
     "layer_types": [["full_attention"] * 3, ["sliding_attention"] * 3, ["full_attention"] * 2, ["full_attention", "sliding_attention"] * 2],
     "position_embedding_type": ["absolute", "relative_key"],

@@ -20,7 +20,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
 import transformers
 from safetensors.torch import load_file, save_file
-from tiny_models import CASES, DECODERS, LENGTHS, LLAMA3, LONG, NEW, TOLERANCE, Both, edit, far, hidden_of, made, opener, rope
+from tiny_models import CASES, DECODERS, LENGTHS, LLAMA3, LONG, NEW, TOLERANCE, Both, edit, far, hidden_of, made, opener, rope, written
 
 import attend
 
@@ -45,6 +45,16 @@ def test_hidden_states_and_logits(both, name):
             with torch.inference_mode():
                 logits = pair.theirs(torch.from_numpy(ids)[None]).logits[0]
             assert far(pair.ours.logits(got), logits) <= TOLERANCE
+
+
+def test_every_activation_without_weights(tmp_path):
+    """By its name in Transformers."""
+    case, (ids, types) = CASES["bert"], (np.arange(6, 40), np.zeros(34, np.int64))
+    written(tmp_path, case)
+    for name in transformers.activations.ACT2FN.keys() - {"prelu", "xielu"}:
+        edit(tmp_path, hidden_act=name)
+        theirs = transformers.BertModel.from_pretrained(tmp_path, attn_implementation="eager").eval()
+        assert far(attend.Model.load(tmp_path).forward(ids, types=types), hidden_of(theirs, ids, types)) <= TOLERANCE, name
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "gpt2", "llama", "mistral window", "qwen2 windows", "qwen3"])
@@ -572,10 +582,10 @@ def test_all_tensors_that_do_not_fit_are_in_one_error(folder):
 @pytest.mark.parametrize("name, change, said", [
     ("llama", {"model_type": "gemma2"}, "gemma2"),
     ("llama", {"model_type": None}, "model_type"),
-    ("llama", {"hidden_act": "mish"}, "mish"),
-    ("bert", {"hidden_act": "mish"}, "mish"),
-    ("gpt2", {"activation_function": "mish"}, "mish"),
-    ("distilbert", {"activation": "mish"}, "mish"),
+    ("llama", {"hidden_act": "prelu"}, "prelu"),
+    ("bert", {"hidden_act": "xielu"}, "xielu"),
+    ("gpt2", {"activation_function": "geglu"}, "geglu"),
+    ("distilbert", {"activation": "prelu"}, "prelu"),
     ("llama", {"rope_parameters": {"rope_type": "spiral", "rope_theta": 1e4}}, "spiral"),
     ("llama", {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4, **LONG, "long_factor": None}}, "long_factor"),
     ("llama", {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4, **LONG, "short_factor": [1.0]}}, "1 numbers, expected 4"),
