@@ -26,7 +26,7 @@ namespace attend {
 
 // How a model computes (docs/models.md says what of each is known).
 enum class ModelFamily : std::uint8_t {
-  bert,   // encoders: BERT, RoBERTa, MiniLM, DistilBERT
+  bert,   // encoders: BERT, RoBERTa, MiniLM, DistilBERT, MPNet, ALBERT
   gpt2,   // decoders with learned positions
   llama,  // decoders with rotary positions: Llama, Mistral, Qwen2, Qwen3, SmolLM2
 };
@@ -95,7 +95,7 @@ struct Edit {
 // One forward pass over one sequence, or over several that stand one after another and don't see each other.
 struct ModelCall {
   std::span<const std::int64_t> starts = {};  // [sequences + 1]: where each begins, and the end; empty: one sequence
-  std::span<const std::int64_t> types = {};   // BERT's token_type_ids, one for each id; empty: all 0
+  std::span<const std::int64_t> types = {};   // token_type_ids of BERT and ALBERT, one for each id; empty: all 0
   std::span<ModelCache* const> caches = {};   // decoders: for each sequence, what came before it, and now it too
   // Each layer's attention is added to it, as "0.self", "1.self", ...; for one sequence. Where it grows, a call over a
   // cache continues it.

@@ -1,5 +1,5 @@
-// BERT (Devlin et al. 2019), RoBERTa (Liu et al. 2019) and DistilBERT (Sanh et al. 2019): encoders with learned
-// positions, norms after each sum.
+// BERT (Devlin et al. 2019), RoBERTa (Liu et al. 2019), DistilBERT (Sanh et al. 2019), MPNet (Song et al. 2020) and
+// ALBERT (Lan et al. 2020): encoders with learned positions, norms after each sum.
 #pragma once
 
 #include <optional>
@@ -10,6 +10,8 @@
 #include "models/loading.h"
 
 namespace attend::models {
+
+struct BertType;
 
 class Bert {
  public:
@@ -28,18 +30,22 @@ class Bert {
     Linear wide, narrow;
     LayerNorm norm;
   };
-  Layer read_layer(Loading& loading, std::int64_t n) const;
+  void read_embeddings(Loading& loading, const BertType& type, const Member& config, std::int64_t rows);
+  void read_layers(Loading& loading, const BertType& type, const Member& config);
+  Layer read_layer(Loading& loading, const std::string& at, const BertType& type) const;
   std::vector<std::int64_t> positions(const Batch& batch) const;
 
   ModelInfo info_;
-  bool distil_ = false;  // whose config and tensors have names of their own
   double eps_ = 0;
   std::int64_t wide_size_ = 0, types_ = 0;
   std::optional<std::int64_t> padding_;  // RoBERTa: positions begin after this id, and padding has none of its own
   Activation activation_ = Activation::gelu;
   View words_, positions_, type_embeddings_;
   std::optional<LayerNorm> embedding_norm_;
+  std::optional<Linear> widened_;        // ALBERT: to the layers' size
+  std::optional<Tensor> distance_bias_;  // MPNet: [H,2R+1]
   std::vector<Layer> layers_;
+  std::vector<std::size_t> which_;  // of layers_, for each layer: ALBERT's share them
 };
 
 }  // namespace attend::models

@@ -45,6 +45,14 @@ constexpr std::string_view table_text = R"json({
   "defaults": {"vocab_size": 30522, "dim": 768, "n_layers": 6, "n_heads": 12, "hidden_dim": 3072,
     "activation": "gelu", "max_position_embeddings": 512},
   "aliases": {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"}},
+"mpnet": {
+  "defaults": {"vocab_size": 30527, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "intermediate_size": 3072, "hidden_act": "gelu", "max_position_embeddings": 512, "layer_norm_eps": 1e-12,
+    "relative_attention_num_buckets": 32}},
+"albert": {
+  "defaults": {"vocab_size": 30000, "embedding_size": 128, "hidden_size": 4096, "num_hidden_layers": 12,
+    "num_hidden_groups": 1, "num_attention_heads": 64, "intermediate_size": 16384, "inner_group_num": 1,
+    "hidden_act": "gelu_new", "max_position_embeddings": 512, "type_vocab_size": 2, "layer_norm_eps": 1e-12}},
 "gpt2": {
   "defaults": {"vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "n_inner": null,
     "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "scale_attn_weights": true,

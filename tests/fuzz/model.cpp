@@ -21,6 +21,11 @@ const json& small_models() {
   static const json all = json::parse(R"({
     "bert": {"vocab_size": 7, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_act": "gelu",
       "intermediate_size": 5, "max_position_embeddings": 6, "type_vocab_size": 2, "pad_token_id": 0},
+    "mpnet": {"vocab_size": 7, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_act": "gelu",
+      "intermediate_size": 5, "max_position_embeddings": 6, "relative_attention_num_buckets": 32},
+    "albert": {"vocab_size": 7, "embedding_size": 3, "hidden_size": 4, "num_hidden_layers": 3, "num_hidden_groups": 2,
+      "inner_group_num": 1, "num_attention_heads": 2, "hidden_act": "gelu", "intermediate_size": 5,
+      "max_position_embeddings": 6, "type_vocab_size": 2},
     "distilbert": {"vocab_size": 7, "dim": 4, "n_layers": 1, "n_heads": 2, "activation": "gelu", "hidden_dim": 5,
       "max_position_embeddings": 6},
     "gpt2": {"vocab_size": 7, "n_embd": 4, "n_layer": 1, "n_head": 2, "activation_function": "gelu_new",
@@ -35,7 +40,7 @@ const json& small_models() {
 // Which of them a type is like; empty: none.
 std::string family_of(const json& type) {
   if (type == "bert" || type == "roberta" || type == "xlm-roberta" || type == "camembert") return "bert";
-  if (type == "distilbert" || type == "gpt2") return type;
+  if (type == "distilbert" || type == "mpnet" || type == "albert" || type == "gpt2") return type;
   return type == "llama" || type == "mistral" || type == "qwen2" || type == "qwen3" ? "llama" : "";
 }
 
@@ -80,10 +85,12 @@ class Asked {
     const std::string family = family_of(type_);
     small_ = small_models()[family.empty() ? "llama" : family];
     if (has_prefix) prefix_ = family == "bert" ? "bert." : family == "gpt2" ? "transformer." : "model.";
-    if (family == "distilbert" && has_prefix) prefix_ = "distilbert.";
+    if ((family == "distilbert" || family == "mpnet" || family == "albert") && has_prefix) prefix_ = family + ".";
     if (family == "bert" && has_prefix && type_ != "bert") prefix_ = "roberta.";
-    if (family == "bert" || family == "distilbert") {
+    if (family == "bert" || family == "distilbert" || family == "mpnet") {
       add_bert(family == "distilbert");
+    } else if (family == "albert") {
+      add_albert();
     } else if (family == "gpt2") {
       add_gpt2();
     } else {
@@ -124,17 +131,42 @@ class Asked {
                        wide = size(distil ? "hidden_dim" : "intermediate_size");
     add("embeddings.word_embeddings.weight", {size("vocab_size"), E});
     add("embeddings.position_embeddings.weight", {size("max_position_embeddings"), E});
-    if (!distil) add("embeddings.token_type_embeddings.weight", {size("type_vocab_size"), E});
+    if (type_ == "mpnet") {
+      add("encoder.relative_attention_bias.weight",
+          {config_.value("relative_attention_num_buckets", json()) == 32 ? 32 : 33, size("num_attention_heads")});
+    } else if (!distil) {
+      add("embeddings.token_type_embeddings.weight", {size("type_vocab_size"), E});
+    }
     norm("embeddings.LayerNorm", E);
     for (std::int64_t n = 0; n < size(distil ? "n_layers" : "num_hidden_layers"); ++n) {
       const std::string at = fmt_at(distil ? "transformer.layer." : "encoder.layer.", n);
-      const std::string self = at + (distil ? "attention." : "attention.self.");
-      for (const char* each : {"q", "k", "v"}) linear(self + name_in_bert(each, distil), E, E);
-      linear(at + (distil ? "attention.out_lin" : "attention.output.dense"), E, E);
-      norm(at + (distil ? "sa_layer_norm" : "attention.output.LayerNorm"), E);
+      if (type_ == "mpnet") {
+        for (const char* each : {"q", "k", "v", "o"}) linear(at + "attention.attn." + each, E, E);
+        norm(at + "attention.LayerNorm", E);
+      } else {
+        const std::string self = at + (distil ? "attention." : "attention.self.");
+        for (const char* each : {"q", "k", "v"}) linear(self + name_in_bert(each, distil), E, E);
+        linear(at + (distil ? "attention.out_lin" : "attention.output.dense"), E, E);
+        norm(at + (distil ? "sa_layer_norm" : "attention.output.LayerNorm"), E);
+      }
       linear(at + (distil ? "ffn.lin1" : "intermediate.dense"), E, wide);
       linear(at + (distil ? "ffn.lin2" : "output.dense"), wide, E);
       norm(at + (distil ? "output_layer_norm" : "output.LayerNorm"), E);
+    }
+  }
+  void add_albert() {
+    const std::int64_t E = size("hidden_size"), own = size("embedding_size"), wide = size("intermediate_size");
+    add("embeddings.word_embeddings.weight", {size("vocab_size"), own});
+    add("embeddings.position_embeddings.weight", {size("max_position_embeddings"), own});
+    add("embeddings.token_type_embeddings.weight", {size("type_vocab_size"), own});
+    norm("embeddings.LayerNorm", own), linear("encoder.embedding_hidden_mapping_in", own, E);
+    for (std::int64_t n = 0; n < size("num_hidden_groups") * size("inner_group_num"); ++n) {
+      const std::int64_t together = size("inner_group_num");
+      const std::string at =
+          fmt_at("encoder.albert_layer_groups.", n / together) + fmt_at("albert_layers.", n % together);
+      for (const char* each : {"query", "key", "value", "dense"}) linear(at + "attention." + each, E, E);
+      norm(at + "attention.LayerNorm", E), norm(at + "full_layer_layer_norm", E);
+      linear(at + "ffn", E, wide), linear(at + "ffn_output", wide, E);
     }
   }
   void add_gpt2() {

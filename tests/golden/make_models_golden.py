@@ -35,6 +35,8 @@ MODELS = {
     "mistral": lambda: tf.MistralForCausalLM(tf.MistralConfig(**decoder, sliding_window=4)),
     "qwen2": lambda: tf.Qwen2ForCausalLM(tf.Qwen2Config(**decoder)),
     "qwen3": lambda: tf.Qwen3ForCausalLM(tf.Qwen3Config(**decoder, head_dim=6)),
+    "mpnet": lambda: tf.MPNetModel(tf.MPNetConfig(**encoder)),
+    "albert": lambda: tf.AlbertForMaskedLM(tf.AlbertConfig(**encoder | {"num_hidden_layers": 3}, embedding_size=8, num_hidden_groups=2)),
 }
 
 torch.manual_seed(3)
@@ -49,7 +51,7 @@ for name, make in MODELS.items():
     with torch.no_grad():
         result = model(out["ids"][None], output_hidden_states=True, **types)
         out[f"{name}.hidden"] = result.hidden_states[-1][0].clone()
-        if "generate" in dir(model) and name not in ("bert", "roberta", "distilbert"):
+        if "generate" in dir(model) and "num_key_value_heads" in dir(model.config) or name == "gpt2":
             out[f"{name}.logits"] = result.logits[0].clone()
             tokens = model.generate(out["ids"][None], max_new_tokens=12, min_new_tokens=12, do_sample=False, pad_token_id=0)
             out[f"{name}.tokens"] = tokens[0, 11:].clone()

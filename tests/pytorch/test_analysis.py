@@ -29,6 +29,13 @@ def both(tmp_path_factory):
     return opener(tmp_path_factory)
 
 
+def albert_layers(base):
+    """A module for each layer; layers share them."""
+    groups, config = base.encoder.albert_layer_groups, base.config
+    return [layer for n in range(config.num_hidden_layers)
+            for layer in groups[int(n / (config.num_hidden_layers / config.num_hidden_groups))].albert_layers]
+
+
 class Places:
     """Where Transformers' modules of a layer compute what attend calls z, attention, mlp and residual."""
 
@@ -36,6 +43,10 @@ class Places:
         base = self.base = model.base_model
         if hasattr(base, "h"):
             self.layers, names = base.h, ("attn.c_proj", "mlp.c_proj")
+        elif hasattr(getattr(base, "encoder", None), "albert_layer_groups"):
+            self.layers, names = albert_layers(base), ("attention.dense", "ffn_output")
+        elif hasattr(base, "encoder") and hasattr(base.encoder, "relative_attention_bias"):
+            self.layers, names = base.encoder.layer, ("attention.attn.o", "output.dense")
         elif hasattr(base, "encoder"):
             self.layers, names = base.encoder.layer, ("attention.output.dense", "output.dense")
         elif hasattr(base, "transformer"):
@@ -44,12 +55,20 @@ class Places:
             self.layers, names = base.layers, ("self_attn.o_proj", "mlp.down_proj")
         self.projections = [layer.get_submodule(names[0]) for layer in self.layers]
         self.mlps = [layer.get_submodule(names[1]) for layer in self.layers]
+        # Of each layer, how many layers before it are the same module.
+        self.turns = [sum(layer is self.layers[before] for before in range(n)) for n, layer in enumerate(self.layers)]
         self.norm = next((norm for norm in (getattr(base, "ln_f", None), getattr(base, "norm", None)) if norm is not None), None)
 
     @contextlib.contextmanager
     def changed(self, layer, at, change):
         """change(values [N,...]) gives what stands at the place instead; None: what stood there."""
+        calls = itertools.count()
+        turn = self.turns[layer] if layer < len(self.turns) else 0
+        times = self.layers.count(self.layers[layer]) if isinstance(self.layers, list) else 1
+
         def before(module, args, kwargs):
+            if next(calls) % times != turn:
+                return None
             values = args[0] if args else kwargs["hidden_states"]
             new = change(values[0].clone())
             if new is not None:
@@ -57,6 +76,8 @@ class Places:
             return None
 
         def after(module, args, output):
+            if next(calls) % times != turn:
+                return None
             new = change(output[0].clone())
             return None if new is None else new[None]
 
@@ -169,13 +190,14 @@ def test_edits_that_name_no_place(both):
 def values_of(places, layer, run, info):
     """[T,Hkv,Dv] of a layer, as Transformers' modules give them."""
     kept, block = [], places.layers[layer]
-    names = ("attn.c_attn", "self_attn.v_proj", "attention.self.value", "attention.v_lin")
+    names = ("attn.c_attn", "self_attn.v_proj", "attention.self.value", "attention.v_lin", "attention.attn.v", "attention.value", "attn.Wqkv")
     modules = dict(block.named_modules())
     module = next(modules[name] for name in names if name in modules)
     handle = module.register_forward_hook(lambda module, args, output: kept.append(output[0].detach().double()))
     run()
     handle.remove()
-    return kept[0][:, -info.kv_heads * info.head_size:].reshape(len(kept[0]), info.kv_heads, info.head_size)
+    values = kept[places.turns[layer]]
+    return values[:, -info.kv_heads * info.head_size:].reshape(len(values), info.kv_heads, info.head_size)
 
 
 def weight_of(projection, info):
@@ -429,15 +451,15 @@ def test_ablation_is_what_hooks_do(both, name):
     assert np.abs(np.array(got[:3]) - [float(x) for x in compared(before[-1], after[-1], 7)]).max() < 2e-5
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert groups"])
 def test_ablation_of_an_encoder(both, name):
     pair = both(name)
     ids, _ = pair.ids(LENGTH)
     places, info = Places(pair.theirs), pair.ours.info
     before = hidden_of(pair.theirs, ids).double().mean(0)
     got = pair.ours.ablate(ids)
-    assert got.logit is None and got.cosine_distance.shape == (3, 4)
-    for layer in range(3):
+    assert got.logit is None and got.cosine_distance.shape == (info.layers, 4)
+    for layer in range(info.layers):
         for head in range(4):
             with places.changed(layer, "z", functools.partial(edited, rows=None, columns=columns_of(info, "z", head), to="zero")):
                 after = hidden_of(pair.theirs, ids).double().mean(0)

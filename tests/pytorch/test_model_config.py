@@ -34,7 +34,8 @@ TYPES = [name for name in TABLE if name != "every"]
 WITHOUT_EFFECT = {
     # what is dropped in training, how it begins, and what else it needs
     *"attention_dropout attention_probs_dropout_prob attn_pdrop classifier_dropout dropout embd_pdrop hidden_dropout_prob".split(),
-    *"qa_dropout resid_pdrop seq_classif_dropout summary_first_dropout initializer_range gradient_checkpointing".split(),
+    *"qa_dropout resid_pdrop seq_classif_dropout summary_first_dropout classifier_dropout_prob initializer_range".split(),
+    "gradient_checkpointing",
     # a task's own layers
     *"id2label label2id num_labels problem_type summary_activation summary_proj_to_labels summary_type summary_use_proj".split(),
     # what forward() returns, and keeps
@@ -95,7 +96,7 @@ def test_the_table_is_as_the_class(type):
 NONE = type(None)
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "gpt2", "llama", "yarn betas",
+@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert", "gpt2", "llama", "yarn betas",
                                   "mistral window", "qwen2 windows", "qwen3 windows"])
 def test_every_key_that_is_read_is_known(name, tmp_path, monkeypatch):
     """Whatever Transformers asks a configuration for on the way from the folder to hidden states and tokens."""
@@ -124,7 +125,7 @@ def test_every_key_that_is_read_is_known(name, tmp_path, monkeypatch):
 # ---- Every key, changed ----
 
 # A configuration of every type, and of every kind of rotary positions, of which only the keys of these are changed.
-BASES = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "gpt2", "llama tied", "old, as small as it can be",
+BASES = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert groups", "gpt2", "llama tied", "old, as small as it can be",
          "mistral window", "qwen2 windows", "qwen3 windows"]
 ROTARY_BASES = ["linear", "dynamic", "llama3", "yarn betas", "longrope", "old llama3"]
 ROTARY = [*RopeParameters.__annotations__, "type", "full_attention"]
@@ -141,6 +142,7 @@ NAMED = {
 }
 # Where the number of what a tensor has is another, the tensors that do not fit are named and not the key.
 SHAPES = {*SHAPE, *GPT2, "n_inner", "dim", "n_layers", "n_heads", "hidden_dim", "type_vocab_size", "head_dim", "num_key_value_heads",
+          "embedding_size", "num_hidden_groups", "inner_group_num", "relative_attention_num_buckets",
           "attention_bias", "mlp_bias", "tie_word_embeddings"} - {"bos_token_id", "eos_token_id", "pad_token_id"}
 
 
@@ -258,7 +260,7 @@ def test_what_is_changed_is_computed_or_refused(name, tmp_path, request):
     if not request.config.getoption("--every-mutation"):
         every = random.Random(name).sample(every, 25)
     ids = np.random.default_rng(1).integers(6, 99, 40)
-    types = np.random.default_rng(2).integers(2, size=40) if case.name.startswith("Bert") else None
+    types = np.random.default_rng(2).integers(2, size=40) if case.name.startswith(("Bert", "Albert")) else None
     plain = attend.Model.load(folder, dtype="float32").forward(ids, types=types)
     faults = []
     for key, changed in every:

@@ -37,7 +37,7 @@ class Case:
 
     @property
     def decodes(self):
-        return "bert" not in self.name.lower()
+        return "bert" not in self.name.lower() and "MPNet" not in self.name
 
 
 def bert(head="Model", **config):
@@ -50,6 +50,14 @@ def roberta(head="Model", **config):
 
 def distilbert(head="Model", **config):
     return Case(f"DistilBert{head}", DISTIL | config)
+
+
+def mpnet(head="Model", **config):
+    return Case(f"MPNet{head}", SHAPE | {"pad_token_id": 1, "max_position_embeddings": 130} | config)
+
+
+def albert(head="Model", **config):
+    return Case(f"Albert{head}", SHAPE | {"embedding_size": 24} | config)
 
 
 def gpt2(head="LMHeadModel", **config):
@@ -99,6 +107,13 @@ ENCODERS = {
     "distilbert": distilbert(),
     "distilbert for masks": distilbert("ForMaskedLM"),
     "distilbert for classes": distilbert("ForSequenceClassification"),
+    "mpnet": mpnet(),
+    "mpnet for masks": mpnet("ForMaskedLM", relative_attention_num_buckets=40, layer_norm_eps=1e-2),
+    "mpnet for classes": mpnet("ForSequenceClassification", pad_token_id=0, hidden_act="relu"),
+    "albert": albert(),
+    "albert for pretraining": albert("ForPreTraining", num_hidden_groups=2, type_vocab_size=3),
+    "albert groups": albert("ForMaskedLM", num_hidden_layers=5, num_hidden_groups=3, inner_group_num=2, hidden_act="gelu"),
+    "albert more groups": albert(num_hidden_groups=4),
     "distilbert sines, relu": distilbert(sinusoidal_pos_embds=True, activation="relu"),
 }
 DECODERS = {
@@ -196,7 +211,7 @@ class Both:
         """Ids, none of which pads, and BERT's types of them; None for who has no types."""
         random = np.random.default_rng(length)
         ids = random.integers(6, 99, length)
-        return ids, random.integers(self.theirs.config.type_vocab_size, size=length) if self.case.name.startswith("Bert") else None
+        return ids, random.integers(self.theirs.config.type_vocab_size, size=length) if self.case.name.startswith(("Bert", "Albert")) else None
 
 
 def opener(tmp_path_factory):
