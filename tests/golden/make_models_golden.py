@@ -51,7 +51,7 @@ for name, make in MODELS.items():
     with torch.no_grad():
         result = model(out["ids"][None], output_hidden_states=True, **types)
         out[f"{name}.hidden"] = result.hidden_states[-1][0].clone()
-        if "generate" in dir(model) and "num_key_value_heads" in dir(model.config) or name == "gpt2":
+        if model.can_generate():
             out[f"{name}.logits"] = result.logits[0].clone()
             tokens = model.generate(out["ids"][None], max_new_tokens=12, min_new_tokens=12, do_sample=False, pad_token_id=0)
             out[f"{name}.tokens"] = tokens[0, 11:].clone()

@@ -190,7 +190,8 @@ def test_edits_that_name_no_place(both):
 def values_of(places, layer, run, info):
     """[T,Hkv,Dv] of a layer, as Transformers' modules give them."""
     kept, block = [], places.layers[layer]
-    names = ("attn.c_attn", "self_attn.v_proj", "attention.self.value", "attention.v_lin", "attention.attn.v", "attention.value", "attn.Wqkv")
+    names = ("attn.c_attn", "attn.Wqkv", "self_attn.v_proj",
+             *(f"attention.{name}" for name in ("self.value", "v_lin", "attn.v", "value")))
     modules = dict(block.named_modules())
     module = next(modules[name] for name in names if name in modules)
     handle = module.register_forward_hook(lambda module, args, output: kept.append(output[0].detach().double()))

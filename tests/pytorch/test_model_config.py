@@ -96,7 +96,8 @@ def test_the_table_is_as_the_class(type):
 NONE = type(None)
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert", "gpt2", "llama", "yarn betas",
+@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert", "gpt2", "llama",
+                                  "yarn betas",
                                   "mistral window", "qwen2 windows", "qwen3 windows"])
 def test_every_key_that_is_read_is_known(name, tmp_path, monkeypatch):
     """Whatever Transformers asks a configuration for on the way from the folder to hidden states and tokens."""
@@ -125,7 +126,8 @@ def test_every_key_that_is_read_is_known(name, tmp_path, monkeypatch):
 # ---- Every key, changed ----
 
 # A configuration of every type, and of every kind of rotary positions, of which only the keys of these are changed.
-BASES = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert groups", "gpt2", "llama tied", "old, as small as it can be",
+BASES = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert groups", "gpt2", "llama tied",
+         "old, as small as it can be",
          "mistral window", "qwen2 windows", "qwen3 windows"]
 ROTARY_BASES = ["linear", "dynamic", "llama3", "yarn betas", "longrope", "old llama3"]
 ROTARY = [*RopeParameters.__annotations__, "type", "full_attention"]

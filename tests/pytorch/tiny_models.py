@@ -211,7 +211,8 @@ class Both:
         """Ids, none of which pads, and BERT's types of them; None for who has no types."""
         random = np.random.default_rng(length)
         ids = random.integers(6, 99, length)
-        return ids, random.integers(self.theirs.config.type_vocab_size, size=length) if self.case.name.startswith(("Bert", "Albert")) else None
+        has_types = self.case.name.startswith(("Bert", "Albert"))
+        return ids, random.integers(self.theirs.config.type_vocab_size, size=length) if has_types else None
 
 
 def opener(tmp_path_factory):
