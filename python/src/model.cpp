@@ -337,7 +337,9 @@ one. Results are NumPy arrays of float32, the same bits for any number of thread
 >>> len(cache), last.shape
 (3, (1, 16)))";
 
-constexpr const char* load_doc = R"(A folder with config.json and model.safetensors or its shards, or a .gguf file.
+constexpr const char* load_doc =
+    R"(A folder with config.json and model.safetensors or its shards, a .gguf file, or the name of one in
+attend's cache or Hugging Face's, "sentence-transformers/all-MiniLM-L6-v2" (attend model --list); no network is asked.
 
 dtype: float32 or bfloat16, that it computes in; None: that of config.json, float16 as float32. Weights of that dtype stay
 in the file, which must not change meanwhile. Raises OSError, which lists all that is missing, unexpected or of

@@ -5,6 +5,7 @@
 
 #include "models/gguf.h"
 #include "models/model.h"
+#include "models/named.h"
 #include "models/pooling.h"
 
 namespace attend {
@@ -74,7 +75,11 @@ const Type& type_of(const Member& config) {
   if (found != std::end(types)) return *found;
   std::vector<std::string_view> known;
   for (const Type& type : types) known.push_back(type.name);
-  fail_at(member.place(), "{} is not known here; {} are", quote(name), fmt::join(known, ", "));
+  fail_at(member.place(),
+          "{} is not known here; {} are; attend.transformers.record (Python) looks into any Hugging Face model, "
+          "computed by "
+          "PyTorch",
+          quote(name), fmt::join(known, ", "));
 }
 
 // Where a folder has a generation_config.json, it says which ids end a text, and config.json does not.
@@ -99,9 +104,10 @@ std::optional<Error> other_pooling(const std::filesystem::path& folder) {
 
 }  // namespace
 
-Model Model::load(const std::filesystem::path& path, const ModelOptions& options) {
+Model Model::load(const std::filesystem::path& name, const ModelOptions& options) {
   if (options.dtype && options.dtype != DType::f32 && options.dtype != DType::bf16)
     fail(ErrorCode::bad_dtype, function, "dtype is {}, expected f32 or bf16", *options.dtype);
+  const std::filesystem::path path = models::find(function, name);
   Opened file = open(path);
   const Member said(file.config.place, file.config.value);
   const Type& type = type_of(said);
@@ -121,7 +127,8 @@ Model Model::load(const std::filesystem::path& path, const ModelOptions& options
       std::make_shared<const Parts>(Parts{loading.keep(), std::move(family), std::move(info), std::move(pooling)}));
 }
 
-Tokenizer Model::load_tokenizer(const std::filesystem::path& path) {
+Tokenizer Model::load_tokenizer(const std::filesystem::path& name) {
+  const std::filesystem::path path = models::find("Model.load_tokenizer", name);
   if (!is_gguf(path)) return Tokenizer::load(path / "tokenizer.json");
   tokenizer::TokenizerFile file = models::gguf_tokenizer("Model.load_tokenizer", path);
   return Tokenizer(std::make_shared<const Tokenizer::Parts>(Tokenizer::Parts{std::move(file)}));

@@ -526,7 +526,7 @@ def test_much_memory_is_announced(command, tmp_path):
     (["bert", "a", "-o", "x.npz"], 2, "should end in .attend, .svg, .png, .csv or .json"),
     (["bert", "a", "--lyer", "1"], 2, "no option '--lyer'; did you mean '--layer'?"),
     (["bret", "a"], 3, "no file or folder 'bret'"),
-    (["minlm", "a"], 3, "no file or folder 'minlm'; did you mean 'minilm'?"),
+    (["minlm", "a"], 3, "nothing is fetched; did you mean 'minilm'?"),
     (["minilm", "a"], 3, "attend model --get minilm"),
     (["bert", "a", "--why", "the"], 2, "--why: bert is an encoder"),
     (["llama", "a", "--against", "b"], 2, "--against: nothing uses it without --why"),
@@ -586,6 +586,25 @@ def test_what_is_no_model(model, tmp_path):
     for name in ("file.txt", "empty", "x.gguf"):
         told = model(name, "a", status=3)
         assert name in told and told.count("\n") == 1
+
+
+def test_models_by_name(model, models, tmp_path):
+    """What is in attend's cache and in Hugging Face's: listed, and opened by the name that is listed."""
+    assert model("--list") == ""
+    cache = tmp_path / "home/.cache"
+    (cache / "attend/models").mkdir(parents=True)
+    (cache / "attend/models/own").symlink_to(models / "llama")
+    snapshots = cache / "huggingface/hub/models--org--some-bert/snapshots"
+    snapshots.mkdir(parents=True)
+    (snapshots / "0123").symlink_to(models / "bert")
+    (cache / "huggingface/hub/datasets--org--x/snapshots/0").mkdir(parents=True)
+    listed = [line.split() for line in model("--list").splitlines()]
+    assert [line[:2] for line in listed] == [["name", "type"], ["own", "llama"], ["org/some-bert", "bert"]]
+    found = json.loads(model("org/some-bert", TEXT, "--json"))
+    assert found["info"]["type"] == "bert" and found["model"] == "org/some-bert"
+    assert json.loads(model("own", TEXT, "--json"))["info"]["type"] == "llama"
+    assert "did you mean 'org/some-bert'?" in model("org/some-bret", TEXT, status=3)
+    assert "and takes no 'own'" in model("--list", "own", status=2)
 
 
 # ---- Fetching ----

@@ -1,6 +1,8 @@
 // Models of every family beside Transformers (make_models_golden.py), batches, caches, generation, recordings, errors.
 #include "attend/models.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "models/gguf.h"
@@ -313,7 +315,68 @@ TEST(Model, NeverGuesses) {
   refused("gpt2", "\"add_cross_attention\": false", "\"add_cross_attention\": true", "add_cross_attention");
   refused("bert", "\"hidden_size\": 16", "\"hidden_size\": 1099511627776", "expected [23,1099511627776]");
   expect_error(
-      ErrorCode::bad_file, [] { Model::load(folder("nothing")); }, "config.json");
+      ErrorCode::bad_file, [] { Model::load(folder("nothing")); }, "Model.load", "no file or folder");
+}
+
+// A variable of the environment, set as long as the object is.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value.c_str(), 1);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() {
+    if (before_) setenv(name_, before_->c_str(), 1);
+    if (!before_) unsetenv(name_);
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+// Folders as huggingface_hub and attend model --get leave them: the main revision, a .gguf file, one of several.
+TEST(Model, IsFoundByItsNameInTheCaches) {
+  const Folder home;
+  const Variable hub("HF_HUB_CACHE", home / "hub"), own("XDG_CACHE_HOME", home.path().string());
+  const auto snapshot = [&](const std::string& model, const std::string& revision) {
+    std::filesystem::path path = home / "hub" / ("models--" + model) / "snapshots" / revision;
+    std::filesystem::create_directories(path.parent_path());
+    return path;
+  };
+  std::filesystem::create_directories(home / "hub/models--org--two/refs");
+  std::filesystem::create_directory_symlink(folder("bert"), snapshot("org--two", "a1"));
+  std::filesystem::create_directory_symlink(folder("gpt2"), snapshot("org--two", "b2"));
+  put(home / "hub/models--org--two/refs/main", "b2");
+  std::filesystem::create_directory_symlink(folder("llama"), snapshot("small", "c3"));
+  std::filesystem::create_directory_symlink(data("golden/gguf"), snapshot("org--files", "d4"));
+  std::filesystem::create_directories(home / "attend/models/one");
+  std::filesystem::copy(data("golden/gguf/llama.gguf"), home / "attend/models/one/x.gguf");
+
+  EXPECT_EQ(Model::load("org/two").info().type, "gpt2");
+  EXPECT_EQ(Model::load("small").info().type, "llama");
+  EXPECT_EQ(Model::load("org/files/qwen2.gguf").info().type, "qwen2");
+  EXPECT_EQ(Model::load("one").info().type, "llama");
+  EXPECT_GT(Model::load_tokenizer("one").size(), 0);
+  std::vector<std::string> names;
+  for (const CachedModel& each : cached_models()) names.push_back(each.name + " " + each.type);
+  EXPECT_EQ(names.front(), "one gguf");
+  EXPECT_EQ(std::ranges::count(names, "org/two gpt2") + std::ranges::count(names, "small llama") +
+                std::ranges::count(names, "org/files/llama.gguf gguf"),
+            3);
+
+  const auto refused = [](const char* name, const char* said) {
+    expect_error(
+        ErrorCode::bad_file, [&] { Model::load(name); }, "Model.load", said);
+  };
+  refused("org/files", "'org/files/qwen2.gguf'");
+  for (const char* name : {"org/three", "org/two/config.json", "../two", "org/..", "models--org--two", "", "/"})
+    EXPECT_ANY_THROW(Model::load(name)) << name;
+  refused("org/three", "no model of that name in attend's cache or Hugging Face's");
+  std::filesystem::remove(home / "hub/models--org--two/refs/main");
+  refused("org/two", "no model of that name");
 }
 
 // A folder of sentence-transformers: what its embeddings are is asked when they are.
