@@ -31,8 +31,8 @@ struct Encoding {
   std::vector<std::int64_t> texts;  // 0: of the text, 1: of the pair's second, -1: of none
 };
 
-// Gives the ids, offsets and texts that the package `tokenizers` gives, for WordPiece and for BPE, byte-level or with
-// byte fallback (docs/models.md lists the parts). Truncation and padding, which a file may ask for too, are left to the
+// Gives the ids, offsets and texts that the package `tokenizers` gives, for WordPiece, BPE, Unigram and WordLevel
+// (docs/models.md lists the parts). Truncation and padding, which a file may ask for too, are left to the
 // caller. A copy shares what was read; all functions may be called from several threads.
 class Tokenizer {
  public:

@@ -76,7 +76,7 @@ std::string decode(const Tokenizer& self, nb::handle ids, bool skip_special) {
 constexpr const char* class_doc =
     R"(Text to ids and back as the package `tokenizers` does it, from what its tokenizer.json holds.
 
-WordPiece and BPE, byte-level or with byte fallback; a part that is not known is an OSError that names it, never a guess.
+WordPiece, BPE, Unigram and WordLevel; a part that is not known is an OSError that names it, never a guess.
 Truncation and padding, which such a file may ask for, are left to the caller.
 
 >>> import attend

@@ -137,8 +137,7 @@ Bpe::Bpe(TokenMap vocabulary, const std::vector<Merge>& merges, BpeOptions optio
   for (std::size_t character = 0; character < ascii_.size(); ++character) {
     ascii_[character] = vocabulary_.id(std::string(1, static_cast<char>(character)));
   }
-  for (std::size_t byte = 0; options_.byte_fallback && byte < bytes_.size(); ++byte)
-    bytes_[byte] = vocabulary_.id(fmt::format("<0x{:02X}>", byte));
+  if (options_.byte_fallback) bytes_ = byte_tokens(vocabulary_);
 }
 
 const Bpe::Ranked* Bpe::merge_of(TokenId first, TokenId second) const {

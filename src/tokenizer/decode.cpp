@@ -1,5 +1,6 @@
 #include "tokenizer/decode.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -166,6 +167,35 @@ Decoder read_replace(const Member& from) {
   };
 }
 
+std::string text_of(const Member& from) {
+  std::string text = from.text();
+  if (text.empty()) from.refuse("text");
+  return text;
+}
+
+// The tokens of a model that gives one for each moment of a sound.
+Decoder read_ctc(const Member& from) {
+  from.only({"type", "pad_token", "word_delimiter_token", "cleanup"});
+  return [pad = text_of(from["pad_token"]), delimiter = text_of(from["word_delimiter_token"]),
+          cleans = from["cleanup"].truth()](std::vector<std::string>& parts) {
+    parts.erase(std::ranges::unique(parts).begin(), parts.end());
+    for (std::string& part : parts) {
+      replace_all(part, pad, "");
+      if (!cleans) continue;
+      clean_up(part);
+      replace_all(part, delimiter, " ");
+    }
+    std::erase(parts, "");
+  };
+}
+
+Decoder read_bpe(const Member& from) {
+  from.only({"type", "suffix"});
+  return [suffix = text_of(from["suffix"])](std::vector<std::string>& parts) {
+    for (std::size_t n = 0; n < parts.size(); ++n) replace_all(parts[n], suffix, n + 1 < parts.size() ? " " : "");
+  };
+}
+
 Decoder read_one(const Member& from, const std::string& type) {
   if (type == "ByteLevel") {
     from.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
@@ -175,6 +205,8 @@ Decoder read_one(const Member& from, const std::string& type) {
   if (type == "Metaspace") return read_metaspace(from);
   if (type == "Strip") return read_strip(from);
   if (type == "Replace") return read_replace(from);
+  if (type == "CTC") return read_ctc(from);
+  if (type == "BPEDecoder") return read_bpe(from);
   if (type == "ByteFallback") {
     from.only({"type"});
     return byte_fallback;

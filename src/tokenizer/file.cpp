@@ -98,10 +98,45 @@ Bpe read_bpe(const Member& from) {
   return {std::move(vocabulary), merges, std::move(options)};
 }
 
-std::variant<WordPiece, Bpe> read_model(const Member& from) {
+// [["a", -1.5], ...]: a token's id is its place.
+Unigram read_unigram(const Member& from) {
+  from.only({"type", "unk_id", "vocab", "byte_fallback"});
+  TokenMap vocabulary;
+  std::vector<double> scores;
+  std::size_t bytes = 0;
+  const Member list = from["vocab"];
+  if (!list.value().is_array()) list.refuse("a list");
+  vocabulary.reserve(list.value().size());
+  for (const nlohmann::json& each : list.value()) {
+    const Place place = list.place().in(fmt::format("{}", scores.size()));
+    if (!each.is_array() || each.size() != 2 || !each[0].is_string() || !each[1].is_number())
+      fail_at(place, "expected a token and its score");
+    const auto& token = each[0].get_ref<const std::string&>();
+    bytes += token.size();
+    if (bytes >= UINT32_MAX) fail_at(place, "4 GiB of tokens, expected less");
+    if (vocabulary.id(token)) fail_at(place, "{} comes twice", quote(token));
+    vocabulary.add(token, static_cast<TokenId>(scores.size()));
+    scores.push_back(each[1].get<double>());
+  }
+  UnigramOptions options{.byte_fallback = read_flag(from, "byte_fallback")};
+  if (from.given("unk_id")) {
+    if (scores.empty()) list.refuse("tokens");
+    options.unknown = static_cast<TokenId>(from["unk_id"].whole(0, std::ssize(scores) - 1));
+  }
+  return {std::move(vocabulary), std::move(scores), options};
+}
+
+WordLevel read_wordlevel(const Member& from) {
+  from.only({"type", "vocab", "unk_token"});
+  return {read_vocabulary(from["vocab"]), from["unk_token"].text()};
+}
+
+TokenizerFile::Model read_model(const Member& from) {
   const std::string type = from["type"].text();
   if (type == "WordPiece") return read_wordpiece(from);
   if (type == "BPE") return read_bpe(from);
+  if (type == "Unigram") return read_unigram(from);
+  if (type == "WordLevel") return read_wordlevel(from);
   fail_at(from.place(), "the model {} is not known", quote(type));
 }
 

@@ -9,6 +9,8 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/decode.h"
 #include "tokenizer/template.h"
+#include "tokenizer/unigram.h"
+#include "tokenizer/wordlevel.h"
 #include "tokenizer/wordpiece.h"
 
 namespace attend::tokenizer {
@@ -16,7 +18,8 @@ namespace attend::tokenizer {
 struct TokenizerFile {
   std::vector<Normalizer> normalizers;
   std::vector<PreTokenizer> pre_tokenizers;
-  std::variant<WordPiece, Bpe> model;
+  using Model = std::variant<WordPiece, Bpe, Unigram, WordLevel>;
+  Model model;
   TokenMap added;  // tokens beside the model's, some of which are the model's too
   std::set<std::string, std::less<>> special;
   AddedTokens before, after;  // sought in the text as it comes, and in the normalised text

@@ -1,6 +1,8 @@
 #include <utility>
 
 #include "core/utf8.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/charsmap.h"
 #include "tokenizer/pattern.h"
 #include "tokenizer/read.h"
 #include "tokenizer/steps.h"
@@ -23,9 +25,29 @@ void lower(Characters& text) {
 
 void clean(Characters& text) {
   text.filter([](char32_t point) { return point != 0 && point != 0xfffd && !is_control(point); });
+  text.map([](char32_t point) { return is_white_space(point) ? U' ' : point; });
+}
+
+// As Google's translation models had it (Nmt).
+void clean_for_translation(Characters& text) {
+  text.filter([](char32_t point) {
+    return !((point >= 0x1 && point <= 0x8) || point == 0xb || (point >= 0xe && point <= 0x1f) || point == 0x7f ||
+             point == 0x8f || point == 0x9f);
+  });
+  text.map([](char32_t point) {
+    const bool is_space = point == 0x9 || point == 0xa || point == 0xc || point == 0xd || point == 0x1680 ||
+                          (point >= 0x200b && point <= 0x200f) || point == 0x2028 || point == 0x2029 ||
+                          point == 0x2581 || point == 0xfeff || point == 0xfffd;
+    return is_space ? U' ' : point;
+  });
+}
+
+void to_byte_characters(Characters& text) {
   std::vector<Changed> changes;
-  changes.reserve(text.points().size());
-  for (const char32_t point : text.points()) changes.push_back({is_white_space(point) ? U' ' : point, 0});
+  for (const char byte : encode_utf8(text.points())) {
+    const std::string& character = byte_characters()[static_cast<unsigned char>(byte)];
+    changes.push_back({decode_utf8(character, {}).front(), begins_character(byte) ? 0 : 1});
+  }
   text.change(changes);
 }
 
@@ -56,6 +78,10 @@ void put_in_form(Characters& text, NormalForm form) {
 void strip_accents(Characters& text) {
   put_in_form(text, NormalForm::nfd);
   text.filter([](char32_t point) { return !is_accent(point); });
+}
+
+void strip_marks(Characters& text) {
+  text.filter([](char32_t point) { return !is_mark(point); });
 }
 
 void strip(Characters& text, bool left, bool right) {
@@ -101,6 +127,67 @@ Normalizer read_replace(const Member& from) {
   };
 }
 
+// What a charsmap makes of a text, whose characters are read in turn.
+class Charsmapped {
+ public:
+  explicit Charsmapped(const Charsmap& map) : map_(map) {}
+
+  // So many characters of the text.
+  void append(std::string_view grapheme, std::int64_t count) {
+    if (grapheme.size() < 6 && replace(grapheme, count)) return;
+    for (std::size_t at = 0, next = 0; at < grapheme.size(); at = next) {
+      next = at + 1;
+      while (next < grapheme.size() && !begins_character(grapheme[next])) ++next;
+      const std::string_view one = grapheme.substr(at, next - at);
+      if (!replace(one, 1)) changes_.push_back({decode_utf8(one, {}).front(), 0});
+    }
+  }
+  void put(Characters& text) const {
+    if (changed_) text.change(changes_);
+  }
+
+ private:
+  // As `tokenizers` places them: those that are more are new, and where there are less, the last stands for those that
+  // went, which may be one before them.
+  bool replace(std::string_view text, std::int64_t count) {
+    const std::optional<Charsmap::Match> match = map_.shortest(text);
+    if (!match) return false;
+    changed_ = true;
+    const std::u32string points = decode_utf8(match->text, {});
+    for (std::int64_t n = 0; n < std::ssize(points); ++n)
+      changes_.push_back({points[static_cast<std::size_t>(n)], n < count ? 0 : 1});
+    if (std::ssize(points) < count && !changes_.empty()) changes_.back().change += std::ssize(points) - count;
+    return true;
+  }
+
+  const Charsmap& map_;
+  std::vector<Changed> changes_;
+  bool changed_ = false;
+};
+
+Normalizer read_precompiled(const Member& from) {
+  from.only({"type", "precompiled_charsmap"});
+  const Member of = from["precompiled_charsmap"];
+  return [map = Charsmap(of.place(), decode_base64(of))](Characters& text) {
+    Charsmapped mapped(map);
+    Graphemes graphemes;
+    const std::string bytes = encode_utf8(text.points());
+    std::size_t begin = 0, at = 0;
+    std::int64_t count = 0;
+    for (const char32_t point : text.points()) {
+      if (graphemes.begins_at(point) && at > 0) {
+        mapped.append(std::string_view(bytes).substr(begin, at - begin), count);
+        begin = at, count = 0;
+      }
+      do ++at;
+      while (at < bytes.size() && !begins_character(bytes[at]));
+      ++count;
+    }
+    mapped.append(std::string_view(bytes).substr(begin), count);
+    mapped.put(text);
+  };
+}
+
 Normalizer read_one(const Member& from, const std::string& type) {
   constexpr std::pair<const char*, NormalForm> forms[] = {
       {"NFC", NormalForm::nfc}, {"NFD", NormalForm::nfd}, {"NFKC", NormalForm::nfkc}, {"NFKD", NormalForm::nfkd}};
@@ -111,10 +198,16 @@ Normalizer read_one(const Member& from, const std::string& type) {
   }
   if (type == "BertNormalizer") return read_bert(from);
   if (type == "Replace") return read_replace(from);
-  if (type == "Lowercase") {
+  constexpr std::pair<const char*, void (*)(Characters&)> plain[] = {{"Lowercase", lower},
+                                                                     {"StripAccents", strip_marks},
+                                                                     {"Nmt", clean_for_translation},
+                                                                     {"ByteLevel", to_byte_characters}};
+  for (const auto& [name, step] : plain) {
+    if (type != name) continue;
     from.only({"type"});
-    return lower;
+    return step;
   }
+  if (type == "Precompiled") return read_precompiled(from);
   if (type == "Strip") {
     from.only({"type", "strip_left", "strip_right"});
     return [left = from["strip_left"].truth(), right = from["strip_right"].truth()](Characters& text) {

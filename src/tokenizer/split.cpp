@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/utf8.h"
+#include "tokenizer/bpe.h"
 #include "tokenizer/pattern.h"
 #include "tokenizer/read.h"
 #include "tokenizer/steps.h"
@@ -103,6 +104,60 @@ bool begins_with(const Words& words, const Word& word, std::string_view with) {
   return words.text.text().substr(word.begin, word.end - word.begin).starts_with(with);
 }
 
+// Each byte as the visible character that stands for it.
+void to_byte_characters(Words& words) {
+  Words out;
+  for (const Word& word : words.words) {
+    const std::size_t begin = out.text.text().size();
+    if (word.token >= 0) {
+      out.text.append(words.text, word.begin, word.end);
+    } else {
+      for (std::size_t at = word.begin; at < word.end; ++at) {
+        const auto byte = static_cast<unsigned char>(words.text.text()[at]);
+        out.text.append(byte_characters()[byte], words.text.span(at, at + 1));
+      }
+    }
+    out.words.push_back({begin, out.text.text().size(), word.token});
+  }
+  words = std::move(out);
+}
+
+// Runs of word characters, runs of others, and white space, which is a match.
+std::vector<Part> word_parts(std::string_view text) {
+  enum class Kind { space, word, other };
+  std::vector<Part> parts;
+  std::optional<Kind> last;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = at;
+    const char32_t point = next_character(text, at);
+    const Kind kind = is_word(point) ? Kind::word : is_white_space(point) ? Kind::space : Kind::other;
+    if (kind == last) {
+      parts.back().end = at;
+    } else {
+      parts.push_back({begin, at, kind == Kind::space});
+    }
+    last = kind;
+  }
+  return parts;
+}
+
+// Runs of a script, with what is of any script behind it. What is of any before the first is a match.
+std::vector<Part> script_parts(std::string_view text) {
+  std::vector<Part> parts;
+  int last = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = at;
+    const int script = script_of(next_character(text, at));
+    if (parts.empty() || (script != 0 && script != last)) {
+      parts.push_back({begin, at, script == 0});
+    } else {
+      parts.back().end = at;
+    }
+    if (script != 0) last = script;
+  }
+  return parts;
+}
+
 // ---- Readers ----
 
 Behavior read_behavior(const Member& from) {
@@ -179,6 +234,19 @@ PreTokenizer read_one(const Member& from, const std::string& type) {
       cut_at(words, Behavior::isolated, is_punctuation);
     };
   }
+  if (type == "Whitespace" || type == "UnicodeScripts") {
+    from.only({"type"});
+    const auto find = type == "Whitespace" ? word_parts : script_parts;
+    return [find](Words& words) { cut(words, Behavior::removed, find); };
+  }
+  if (type == "CharDelimiterSplit") {
+    from.only({"type", "delimiter"});
+    const std::u32string delimiter = decode_utf8(from["delimiter"].text(), {});
+    if (delimiter.size() != 1) from["delimiter"].refuse("one character");
+    return [at = delimiter.front()](Words& words) {
+      cut_at(words, Behavior::removed, [at](char32_t point) { return point == at; });
+    };
+  }
   if (type == "WhitespaceSplit") {
     from.only({"type"});
     return [](Words& words) { cut_at(words, Behavior::removed, is_white_space); };
@@ -202,12 +270,12 @@ std::vector<PreTokenizer> read_pre_tokenizers(const Member& from, const std::str
   std::vector<PreTokenizer> steps;
   bool byte_level = false;
   const auto read = [&](const Member& step, const std::string& type) {
-    if (byte_level) fail_at(step.place(), "{} after ByteLevel is not known", quote(type));
+    if (byte_level) steps.emplace_back(to_byte_characters);
     byte_level = type == "ByteLevel";
-    if (byte_level && model != "BPE") fail_at(step.place(), "ByteLevel before {} is not known", model);
     steps.push_back(read_one(step, type));
   };
   for_each_step(from, "pretokenizers", read);
+  if (byte_level && model != "BPE") steps.emplace_back(to_byte_characters);
   return steps;
 }
 

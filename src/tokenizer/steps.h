@@ -19,13 +19,13 @@ struct Word {
 struct Words {
   AlignedText text;
   std::vector<Word> words;
-  bool byte_level = false;  // tokenised as bytes: so a step was the last
+  bool byte_level = false;  // the last step was ByteLevel, and BPE writes the bytes as characters itself
 };
 using PreTokenizer = std::function<void(Words&)>;
 
 // The steps of a file, in order; none for null. Throw bad_file.
 std::vector<Normalizer> read_normalizers(const Member& from);
-// `model`: the type of model that the words are for.
+// `model`: the type of model that the words are for: BPE takes words of bytes.
 std::vector<PreTokenizer> read_pre_tokenizers(const Member& from, const std::string& model);
 
 }  // namespace attend::tokenizer

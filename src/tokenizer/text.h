@@ -31,6 +31,9 @@ class Characters {
   template <class Keep>
   void filter(Keep keep);
   void prepend(std::u32string_view text);
+  // Each character as change(point) gives it.
+  template <class Change>
+  void map(Change change);
   // `with` in the place of the characters from `begin` up to `end`.
   struct Replacement {
     std::size_t begin, end;
@@ -66,6 +69,11 @@ class AlignedText {
   std::string text_;
   std::vector<Span> spans_;  // of each byte; empty: as it stands
 };
+
+template <class Change>
+void Characters::map(Change change) {
+  for (char32_t& point : points_) point = change(point);
+}
 
 template <class Keep>
 void Characters::filter(Keep keep) {

@@ -84,17 +84,25 @@ class Encoder {
       tokenize(of, words.byte_level, tokens);
       for (const WordToken& token : tokens) {
         add(token.id, words.text.span(word.begin + token.begin, word.begin + token.end),
-            file_.around.trims ? *file_.vocabulary().token(token.id) : std::string_view());
+            file_.around.trims ? token_text(of, token) : std::string_view());
       }
     }
   }
 
   void tokenize(std::string_view word, bool byte_level, std::vector<WordToken>& to) const {
-    if (const auto* bpe = std::get_if<Bpe>(&file_.model)) {
-      bpe->tokenize(word, byte_level, to);
-    } else {
-      std::get<WordPiece>(file_.model).tokenize(word, to);
-    }
+    if (const auto* bpe = std::get_if<Bpe>(&file_.model)) return bpe->tokenize(word, byte_level, to);
+    std::visit(
+        [&](const auto& model) {
+          if constexpr (!std::is_same_v<std::decay_t<decltype(model)>, Bpe>) model.tokenize(word, to);
+        },
+        file_.model);
+  }
+
+  // What a token is, for white space: Unigram's unknown one is the text itself.
+  std::string_view token_text(std::string_view word, const WordToken& token) const {
+    const auto* unigram = std::get_if<Unigram>(&file_.model);
+    if (unigram && token.id == unigram->unknown()) return word.substr(token.begin, token.end - token.begin);
+    return *file_.vocabulary().token(token.id);
   }
 
   bool inside_character(std::uint32_t at) const { return at < text_.size() && !begins_character(text_[at]); }

@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 
+#include "tokenizer/unicode_scripts.h"
 #include "tokenizer/unicode_table.h"
 
 namespace attend::tokenizer {
@@ -18,6 +19,26 @@ utf8proc_category_t category(char32_t point) {
 
 bool between(char32_t point, char32_t first, char32_t last) {
   return first <= point && point <= last;
+}
+
+// ---- Graphemes ----
+
+// One that utf8proc treats as `tokenizers` does this one.
+char32_t known_point(char32_t point) {
+  if (holds(more_extenders, point)) return 0x300;
+  if (holds(more_spacing_marks, point)) return 0x903;
+  if (holds(not_pictographs, point) || point == 0x11a3a) return U'a';
+  if (holds(more_pictographs, point)) return 0x2122;
+  if (point == 0x113d1) return 0x600;
+  const bool is_control = point == 0x2065 || between(point, 0xfff0, 0xfff8) ||
+                          (between(point, 0xe0000, 0xe0fff) && category(point) == UTF8PROC_CATEGORY_CN);
+  return is_control ? 1 : point;
+}
+
+// Whether it may stand between an Indic consonant and a linker.
+bool extends(char32_t known) {
+  const int of = utf8proc_get_property(static_cast<utf8proc_int32_t>(known))->boundclass;
+  return (of == UTF8PROC_BOUNDCLASS_EXTEND && known != 0x200c) || of == UTF8PROC_BOUNDCLASS_ZWJ;
 }
 
 // ---- Normal forms ----
@@ -138,6 +159,43 @@ bool is_control(char32_t point) {
 bool is_accent(char32_t point) {
   if (point < 0x300) return false;
   return category(point) == UTF8PROC_CATEGORY_MN ? !holds(not_accents, point) : point == 0x1734;
+}
+
+bool is_mark(char32_t point) {
+  if (point < 0x300) return false;
+  const utf8proc_category_t of = category(point);
+  return (of >= UTF8PROC_CATEGORY_MN && of <= UTF8PROC_CATEGORY_ME) ? !holds(not_combining, point)
+                                                                    : between(point, 0x1cf2, 0x1cf3);
+}
+
+int script_of(char32_t point) {
+  const auto after = std::ranges::upper_bound(scripts, point, {}, &ScriptRange::first);
+  if (after == scripts.begin() || point > std::prev(after)->last) return 0;
+  return std::prev(after)->script;
+}
+
+bool Graphemes::begins_at(char32_t point) {
+  const auto is_plain = [](char32_t of) { return of >= 0x20 && of < 0x7f; };
+  const char32_t known = is_plain(point) ? point : known_point(point);
+  bool begins = !last_;
+  if (last_ && is_plain(*last_) && is_plain(point)) {
+    begins = true;
+  } else if (last_) {
+    begins = utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(*last_),
+                                              static_cast<utf8proc_int32_t>(known), &state_);
+  }
+  last_ = known;
+  if (is_plain(point)) {
+    indic_ = Indic::none;
+  } else if (holds(indic_consonants, point)) {
+    begins = begins && indic_ != Indic::linked;
+    indic_ = Indic::consonant;
+  } else if (indic_ != Indic::none && holds(indic_linkers, point)) {
+    indic_ = Indic::linked;
+  } else if (!extends(known)) {
+    indic_ = Indic::none;
+  }
+  return begins;
 }
 
 bool is_punctuation(char32_t point) {

@@ -2,6 +2,8 @@
 // where `tokenizers` answers otherwise.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,11 +12,29 @@ namespace attend::tokenizer {
 
 bool is_white_space(char32_t point);
 bool is_control(char32_t point);  // Cc, Cf and Co, but tab, line feed and carriage return
-bool is_accent(char32_t point);   // Mn
+bool is_accent(char32_t point);   // Mn, as BERT strips it
+bool is_mark(char32_t point);     // Mn, Mc and Me, as StripAccents does
 bool is_punctuation(char32_t point);
 bool is_number(char32_t point);
 bool is_cjk(char32_t point);   // the blocks of ideographs that BERT sets spaces around
 bool is_word(char32_t point);  // \w of a regular expression
+
+// A number for each script; 0: of any script. Hiragana and Katakana count as Han.
+int script_of(char32_t point);
+
+// Where the characters that a reader sees begin: extended grapheme clusters (UAX 29).
+class Graphemes {
+ public:
+  // Whether one begins at this code point, the next of the text.
+  bool begins_at(char32_t point);
+
+ private:
+  enum class Indic { none, consonant, linked };
+
+  std::optional<char32_t> last_;  // as utf8proc knows it
+  std::int32_t state_ = 0;        // utf8proc's
+  Indic indic_ = Indic::none;
+};
 
 // Its lower case, appended: one code point, or two.
 void append_lower(char32_t point, std::u32string& to);

@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "io/file.h"
+
 namespace attend::tokenizer {
 
 void TokenMap::add(std::string token, TokenId id) {
@@ -17,6 +19,18 @@ std::optional<TokenId> TokenMap::id(std::string_view token) const {
 const std::string* TokenMap::token(TokenId id) const {
   const auto found = tokens_.find(id);
   return found == tokens_.end() ? nullptr : &found->second;
+}
+
+std::array<std::optional<TokenId>, 256> byte_tokens(const TokenMap& vocabulary) {
+  std::array<std::optional<TokenId>, 256> tokens;
+  for (std::size_t byte = 0; byte < tokens.size(); ++byte)
+    tokens[byte] = vocabulary.id(fmt::format("<0x{:02X}>", byte));
+  return tokens;
+}
+
+void fail_unknown(std::string_view text) {
+  fail(ErrorCode::bad_value, "Tokenizer::encode", "{} is no token, and the tokenizer has none for what is unknown",
+       quote(text));
 }
 
 WordCache& WordCache::of_this_thread() {

@@ -1,6 +1,7 @@
 // The tokens of a model and their ids, and the words that were tokenised before.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -37,6 +38,12 @@ class TokenMap {
   TextMap<TokenId> ids_;
   std::unordered_map<TokenId, std::string> tokens_;
 };
+
+// The tokens of bytes, <0x00> to <0xFF>.
+std::array<std::optional<TokenId>, 256> byte_tokens(const TokenMap& vocabulary);
+
+// Throws bad_value: no token has this, and the tokenizer has none for what is unknown.
+[[noreturn]] void fail_unknown(std::string_view text);
 
 // A token of a word, and the bytes of the word that it stands for.
 struct WordToken {

@@ -8,6 +8,7 @@ using Fuzzed = int (*)(const std::uint8_t* data, std::size_t size);
 
 extern "C" {
 int fuzz_attention(const std::uint8_t* data, std::size_t size);
+int fuzz_charsmap(const std::uint8_t* data, std::size_t size);
 int fuzz_command(const std::uint8_t* data, std::size_t size);
 int fuzz_explain(const std::uint8_t* data, std::size_t size);
 int fuzz_gguf(const std::uint8_t* data, std::size_t size);
@@ -36,6 +37,9 @@ void replay(const std::string& target, Fuzzed fuzzed) {
 
 TEST(FuzzCorpus, Attention) {
   replay("attention", fuzz_attention);
+}
+TEST(FuzzCorpus, Charsmap) {
+  replay("charsmap", fuzz_charsmap);
 }
 TEST(FuzzCorpus, Command) {
   replay("command", fuzz_command);

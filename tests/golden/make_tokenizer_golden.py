@@ -8,6 +8,7 @@ import json
 import pathlib
 import random
 import sys
+import tempfile
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -31,6 +32,36 @@ def wordpiece(repository):
     return tokenizer
 
 
+def unigram(repository):
+    tokenizer = Tokenizer(models.Unigram())
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
+        rules.write("FB01\t66 69\nA\t20\n9\t20\nE9\t65 301\n200B\t\n3042\t61\nC4\t41\n")
+        rules.flush()
+        precompiled = normalizers.Precompiled(test_tokenizer.charsmap(normalization_rule_tsv=rules.name))
+    tokenizer.normalizer = normalizers.Sequence([precompiled, normalizers.Nmt()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = test_tokenizer.sentencepiece_decoder()
+    tokenizer.train_from_iterator(test_tokenizer.prose(repository), trainers.UnigramTrainer(
+        vocab_size=SIZE, special_tokens=["<s>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False))
+    root = json.loads(tokenizer.to_str())
+    root["model"]["vocab"] += [[f"<0x{byte:02X}>", -9.0] for byte in range(0x80, 256)]
+    root["model"]["byte_fallback"] = True
+    return Tokenizer.from_str(json.dumps(root))
+
+
+def wordlevel(repository):
+    tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.UnicodeScripts(), pre_tokenizers.CharDelimiterSplit("e"), pre_tokenizers.ByteLevel(add_prefix_space=False),
+        pre_tokenizers.Whitespace()])
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    tokenizer.decoder = decoders.BPEDecoder("i")
+    tokenizer.train_from_iterator(test_tokenizer.prose(repository), trainers.WordLevelTrainer(
+        vocab_size=SIZE, special_tokens=["<unk>"], show_progress=False))
+    return tokenizer
+
+
 def case(tokenizer, text, pair):
     found = tokenizer.encode(text, pair)
     number = [-1 if each is None else each for each in found.sequence_ids]
@@ -44,7 +75,8 @@ def case(tokenizer, text, pair):
 def main():
     test_tokenizer.SIZE = SIZE
     names = ("gpt2", "roberta", "llama3", "qwen", "llama2", "mistral")
-    makers = {"wordpiece": wordpiece, **{name: test_tokenizer.ALL[name] for name in names}}
+    makers = {"wordpiece": wordpiece, **{name: test_tokenizer.ALL[name] for name in names}, "unigram": unigram,
+              "wordlevel": wordlevel}
     everything = []
     for name, make in makers.items():
         tokenizer, dice = make(HERE.parent.parent), random.Random(name)

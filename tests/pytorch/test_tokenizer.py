@@ -5,6 +5,7 @@ The real vocabulary is MiniLM's; the others are trained here, on the repository'
 
 import functools
 import importlib.resources
+import io
 import json
 import random
 import sys
@@ -12,6 +13,8 @@ import unicodedata
 
 import numpy
 import pytest
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 import attend
@@ -161,8 +164,12 @@ def deepseek(repository):
         Regex("[一-龥぀-ゟ゠-ヿ]+"), "isolated"), pre_tokenizers.Split(Regex(DEEPSEEK), "isolated"), regex=False)
 
 
-def sentencepiece(repository, tokenizer):
-    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+def sentencepiece_decoder():
+    return decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+
+
+def sentencepiece_bpe(repository, tokenizer):
+    tokenizer.decoder = sentencepiece_decoder()
     normalizer, tokenizer.normalizer = tokenizer.normalizer, normalizers.Sequence([])
     before, tokenizer.pre_tokenizer = tokenizer.pre_tokenizer, pre_tokenizers.Metaspace()
     train(tokenizer, repository, limit_alphabet=300)
@@ -184,13 +191,13 @@ def sentencepiece(repository, tokenizer):
 def llama2(repository):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    return sentencepiece(repository, tokenizer)
+    return sentencepiece_bpe(repository, tokenizer)
 
 
 def mistral(repository):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
-    return sentencepiece(repository, tokenizer)
+    return sentencepiece_bpe(repository, tokenizer)
 
 
 def metaspace(repository):
@@ -210,8 +217,109 @@ def clip(repository):
     return train(tokenizer, repository, limit_alphabet=100, end_of_word_suffix="</w>")
 
 
+@functools.cache
+def charsmap(**options):
+    """SentencePiece's own, or that of some rules."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["hello world"] * 9), model_writer=model, vocab_size=20,
+                                             hard_vocab_limit=False, minloglevel=2, **options)
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(model.getvalue())
+    return proto.normalizer_spec.precompiled_charsmap
+
+
+def unigram(repository, normalizer, *steps, byte_fallback=False):
+    """In the form of those that Transformers makes of SentencePiece's."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*steps, pre_tokenizers.Metaspace()]) if steps else pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    dice = random.Random(0)
+    texts = [*prose(repository), *(words(dice, script, 60) for script in ("LATIN", "CYRILLIC", "ARABIC", "DEVANAGARI", "HANGUL", "CJK"))]
+    tokenizer.train_from_iterator(texts, trainers.UnigramTrainer(
+        vocab_size=2 * SIZE, show_progress=False, special_tokens=["<s>", "</s>", "<unk>", "<mask>"], unk_token="<unk>"))
+    root = json.loads(tokenizer.to_str())
+    if byte_fallback:
+        root["model"]["vocab"] += [[f"<0x{byte:02X}>", -9.0 - byte / 64] for byte in range(256)]
+        root["model"]["byte_fallback"] = True
+        root["decoder"] = json.loads(sentencepiece_decoder().__getstate__())
+    tokenizer = Tokenizer.from_str(json.dumps(root))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 1)])
+    return tokenizer
+
+
+def xlmr(repository):
+    tokenizer = unigram(repository, normalizers.Sequence([normalizers.Precompiled(charsmap()), normalizers.Replace(Regex(" {2,}"), " ")]))
+    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True)])
+    return tokenizer
+
+
+def t5(repository):
+    tokenizer = unigram(repository, normalizers.Precompiled(charsmap()), byte_fallback=True)
+    tokenizer.add_special_tokens(["<|end|>"])
+    return tokenizer
+
+
+def albert(repository):
+    return unigram(repository, normalizers.Sequence([
+        normalizers.Replace("``", '"'), normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(),
+        normalizers.Precompiled(charsmap(normalization_rule_name="nfkc_cf"))]))
+
+
+def mbart(repository):
+    return unigram(repository, normalizers.Nmt(), pre_tokenizers.WhitespaceSplit())
+
+
+def scripts(repository):
+    return unigram(repository, normalizers.Lowercase(), pre_tokenizers.UnicodeScripts(), pre_tokenizers.CharDelimiterSplit("e"))
+
+
+def bytes_first(repository):
+    """Bytes as characters before other steps, and before a model that is not BPE."""
+    tokenizer = unigram(repository, normalizers.NFC(), pre_tokenizers.ByteLevel(add_prefix_space=True), pre_tokenizers.Digits())
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    return tokenizer
+
+
+def byte_normalizer(repository):
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.ByteLevel()
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("Ġ"), "merged_with_next")
+    tokenizer.decoder = decoders.ByteLevel()
+    return train(tokenizer, repository, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+
+
+def wordlevel(repository):
+    tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    tokenizer.train_from_iterator(prose(repository), trainers.WordLevelTrainer(
+        vocab_size=SIZE, show_progress=False, special_tokens=SPECIAL))
+    return tokenizer
+
+
+def wav2vec2(repository):
+    tokens = ["<pad>", "<unk>", "|", *"etaoinshrdlu.,'"]
+    tokenizer = Tokenizer(models.WordLevel({token: each for each, token in enumerate(tokens)}, "<unk>"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), normalizers.Replace(" ", "|")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    tokenizer.decoder = decoders.CTC()
+    return tokenizer
+
+
+def gpt1(repository):
+    tokenizer = clip(repository)
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.decoder = decoders.BPEDecoder("</w>")
+    return tokenizer
+
+
 ALL = {each.__name__: each for each in (
-    minilm, cased, gpt2, roberta, smollm2, llama3, qwen, gpt4o, deepseek, llama2, mistral, metaspace, clip)}
+    minilm, cased, gpt2, roberta, smollm2, llama3, qwen, gpt4o, deepseek, llama2, mistral, metaspace, clip, xlmr, t5, albert, mbart,
+    scripts, bytes_first, byte_normalizer, wordlevel, wav2vec2, gpt1)}
 
 
 @pytest.fixture(scope="module", params=ALL)
@@ -321,3 +429,20 @@ def test_decode_takes_any_ids(both, amount):
         some = dice.choices(ids, k=dice.randint(0, 12))
         for skip in (True, False):
             assert ours.decode(some, skip) == theirs.decode(some, skip_special_tokens=skip)
+
+
+def test_charsmaps_on_graphemes(tmp_path, amount):
+    """What is less than 6 bytes and one character to a reader is replaced as a whole, as its first bytes are."""
+    extenders = "\u0301\u094d\u0903\u200d\u200c\ufe0f\u0897\u1acf"
+    keys = "aé©™㊗कषࢠက각가\u0600\u0d4e★☀\u2065\x7f🇩😀"
+    rules = tmp_path / "rules.tsv"
+    rules.write_text("".join(f"{ord(key):X}\t{' '.join(f'{ord(each):X}' for each in value)}\n"
+                             for key, value in zip(keys, ["b", "", "xyz", "tm", "z", "b", "", "bb"] * 9)))
+    vocabulary = {f"<0x{byte:02X}>": byte for byte in range(256)}
+    theirs = Tokenizer(models.BPE(vocabulary, [], byte_fallback=True))
+    theirs.normalizer = normalizers.Precompiled(charsmap(normalization_rule_tsv=str(rules)))
+    assert [theirs.encode(text).ids for text in ("a\u0301-", "©\u0301\u0301-")] == [[*b"b-"], [*"xyz\u0301\u0301-".encode()]]
+    ours = attend.Tokenizer(theirs.to_str())
+    dice = random.Random(8)
+    for _ in range(int(amount * 200_000)):
+        check((ours, theirs), "".join(dice.choices(keys + extenders * 2 + " z\n\r\0", k=dice.randint(1, 8))), decoded=False)

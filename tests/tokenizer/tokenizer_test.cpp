@@ -41,7 +41,7 @@ void check(const Tokenizer& tokenizer, const json& one) {
 }
 
 TEST(Tokenizer, AsThePackageTokenizers) {
-  ASSERT_EQ(golden().size(), 7);
+  ASSERT_EQ(golden().size(), 9);
   for (const json& each : golden()) {
     SCOPED_TRACE(each["name"]);
     const Tokenizer tokenizer = tokenizer_of(each["tokenizer"]);
@@ -123,11 +123,11 @@ void refuse(const std::string& pointer, const json& value, const std::string& sa
 }
 
 TEST(Tokenizer, UnknownPartsAreNamed) {
-  refuse("/normalizer", {{"type", "Nmt"}}, "normalizer: the normalizer 'Nmt' is not known");
-  refuse("/pre_tokenizer", {{"type", "UnicodeScripts"}}, "the pre-tokenizer 'UnicodeScripts' is not known");
+  refuse("/normalizer", {{"type", "New"}}, "normalizer: the normalizer 'New' is not known");
+  refuse("/pre_tokenizer", {{"type", "FixedLength"}}, "the pre-tokenizer 'FixedLength' is not known");
   refuse("/post_processor", {{"type", "New"}}, "the post-processor 'New' is not known");
-  refuse("/decoder", {{"type", "CTC"}}, "the decoder 'CTC' is not known");
-  refuse("/model/type", "Unigram", "the model 'Unigram' is not known");
+  refuse("/decoder", {{"type", "New"}}, "the decoder 'New' is not known");
+  refuse("/model/type", "New", "the model 'New' is not known");
   refuse("/more", 1, "'more' is not known");
   refuse("/version", "2.0", "version: expected 1.0");
   refuse("/normalizer/more", true, "normalizer: 'more' is not known");
@@ -209,11 +209,103 @@ TEST(Tokenizer, WhatTokenizersPlacesWrongIsRefused) {
   }
 }
 
-TEST(Tokenizer, WordsOfBytesAreForBpeAlone) {
-  const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
-  refuse("/pre_tokenizer", bytes, "pre_tokenizer: ByteLevel before WordPiece is not known");
-  refuse("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {bytes}}},
-         "ByteLevel before WordPiece is not known");
+TEST(Tokenizer, WhatDecodersTakeOutIsText) {
+  refuse("/decoder", {{"type", "BPEDecoder"}, {"suffix", ""}}, "decoder: suffix: expected text");
+  refuse("/decoder", {{"type", "CTC"}, {"pad_token", ""}, {"word_delimiter_token", "|"}, {"cleanup", true}},
+         "decoder: pad_token: expected text");
+  refuse("/decoder", {{"type", "CTC"}, {"pad_token", "_"}, {"word_delimiter_token", ""}, {"cleanup", true}},
+         "decoder: word_delimiter_token: expected text");
+  refuse("/pre_tokenizer", {{"type", "CharDelimiterSplit"}, {"delimiter", "ab"}}, "delimiter: expected one character");
+}
+
+TEST(Tokenizer, ScoresAndTheirTokensAreOneEach) {
+  const auto refuse_model = [](const char* vocabulary, const json& unknown, const std::string& said) {
+    refuse("/model", {{"type", "Unigram"}, {"unk_id", unknown}, {"vocab", json::parse(vocabulary)}}, said);
+  };
+  refuse_model(R"([["a", -1], ["a", -2]])", nullptr, "model: vocab: 1: 'a' comes twice");
+  refuse_model(R"([["a"]])", nullptr, "vocab: 0: expected a token and its score");
+  refuse_model(R"([["a", "b"]])", nullptr, "expected a token and its score");
+  refuse_model(R"([[1, 1]])", nullptr, "expected a token and its score");
+  refuse_model(R"([["a", -1]])", 1, "unk_id: expected a whole number");
+  refuse_model("[]", 0, "vocab: expected tokens");
+  refuse_model("{}", nullptr, "vocab: expected a list");
+}
+
+TEST(Tokenizer, WhatIsUnknownNeedsAToken) {
+  json file = golden()[0]["tokenizer"];
+  file["normalizer"] = file["pre_tokenizer"] = file["post_processor"] = nullptr;
+  file["added_tokens"] = json::array();
+  for (const char* model : {R"({"type": "Unigram", "vocab": [["a", -1], ["b", -2]]})",
+                            R"({"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "?"})"}) {
+    file["model"] = json::parse(model);
+    const Tokenizer tokenizer = tokenizer_of(file);
+    EXPECT_EQ(tokenizer.encode("a").ids, std::vector<std::int64_t>{0});
+    test::expect_error(
+        ErrorCode::bad_value, [&] { (void)tokenizer.encode("c"); }, "'c' is no token, and the tokenizer has none");
+  }
+}
+
+// The same text in one word of 1 MiB, whose best path is looked for as a whole.
+TEST(Tokenizer, ALongUnigramWordTakesNoLongTime) {
+  json file = golden()[7]["tokenizer"];
+  file["normalizer"] = file["pre_tokenizer"] = nullptr;
+  const Tokenizer tokenizer = tokenizer_of(file);
+  const std::string text(1 << 20, 'a');
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode(text).ids), text);
+}
+
+std::string base64(const std::vector<std::uint32_t>& units, const std::string& texts) {
+  std::string bytes;
+  const auto append = [&](std::uint32_t unit) {
+    for (int n = 0; n < 4; ++n) bytes += static_cast<char>(unit >> 8 * n);
+  };
+  append(static_cast<std::uint32_t>(units.size() * 4));
+  for (const std::uint32_t unit : units) append(unit);
+  bytes += texts;
+  std::string text;
+  for (std::size_t n = 0; n < bytes.size(); n += 3) {
+    std::uint32_t bits = 0;
+    for (std::size_t m = n; m < n + 3; ++m)
+      bits = bits << 8 | (m < bytes.size() ? static_cast<unsigned char>(bytes[m]) : 0u);
+    for (std::size_t m = 0; m < 4; ++m)
+      text += n + m > bytes.size()
+                  ? '='
+                  : "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[bits >> (18 - 6 * m) & 63];
+  }
+  return text;
+}
+
+// A trie of one text, 'a': its root's children begin at 0, its leaf's at 512 ^ 'a'.
+std::vector<std::uint32_t> trie_of_a(std::uint32_t leaf) {
+  std::vector<std::uint32_t> units(1024);
+  units['a'] = 'a' | 1u << 8 | 512u << 10;
+  units['a' ^ 512] = 1u << 31 | leaf;
+  return units;
+}
+
+TEST(Tokenizer, CharsmapsThatLeadAstrayAreRefused) {
+  const auto step = [](const std::string& map) { return json{{"type", "Precompiled"}, {"precompiled_charsmap", map}}; };
+  const auto refuse_map = [&](const std::string& map, const std::string& said) {
+    refuse("/normalizer", step(map), "normalizer: precompiled_charsmap: " + said);
+  };
+  for (const char* text : {"A", "AA", "AAA", "AA=A", "AB==", "AAB=", "A===", "AAA!", "AAAA=AAA"}) {
+    refuse_map(text, "expected base64");
+  }
+  refuse_map("", "0 bytes, expected 4 or more");
+  refuse_map("AAAA", "3 bytes");
+  refuse_map(base64({}, "a"), "a trie of 0 bytes in 5");
+  refuse_map("/////w==", "a trie of 4294967295 bytes in 4");
+  refuse_map(base64({0}, ""), "the trie goes on at 0, it has 1 units");
+  refuse_map(base64({~0u & ~(1u << 9)}, ""), "the trie goes on at 4194303");
+  refuse_map(base64(trie_of_a(4), std::string("é\0", 3)), "a text begins at byte 4 of 3");
+  refuse_map(base64(trie_of_a(1), std::string("é\0", 3)), "a text begins at byte 1 of 3");
+  refuse_map(base64(trie_of_a(0), "\xff"), "the texts are not UTF-8");
+  std::vector<std::uint32_t> astray = trie_of_a(0);
+  astray['a'] |= 1u << 20;
+  refuse_map(base64(astray, "b"), "the trie goes on at");
+  json file = golden()[0]["tokenizer"];
+  file["normalizer"] = step(base64(trie_of_a(0), "b"));
+  EXPECT_EQ(tokenizer_of(file).encode("baa").ids, tokenizer_of(golden()[0]["tokenizer"]).encode("bbb").ids);
 }
 
 json added(std::int64_t id, const std::string& text) {

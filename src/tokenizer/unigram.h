@@ -1,0 +1,91 @@
+// Unigram (SentencePiece: XLM-R, T5, mBART, ALBERT): of all ways to cut a word into tokens, the one whose scores sum to
+// the most.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "tokenizer/vocabulary.h"
+
+namespace attend::tokenizer {
+
+// Finds the tokens that a text begins with.
+class Trie {
+ public:
+  struct Entry {
+    std::string_view text;
+    TokenId id;
+  };
+  // No text twice; all of them together less than 4 GiB.
+  explicit Trie(std::vector<Entry> entries);
+
+  // found(size, id) of each token, the shortest first; not of an empty one.
+  template <class Found>
+  void prefixes(std::string_view text, Found found) const;
+
+ private:
+  static constexpr TokenId no_token = ~TokenId{0};
+  // The children of a node lie one after another, by their byte.
+  struct Node {
+    std::uint32_t first = 0;
+    TokenId id = no_token;
+    std::uint16_t count = 0;
+    unsigned char byte = 0;
+  };
+  std::uint32_t child(const Node& of, char byte) const;  // 0: none
+
+  std::vector<Node> nodes_;                 // the first is the empty text's
+  std::array<std::uint32_t, 256> roots_{};  // of each byte, the node; 0: none
+};
+
+// A token of a text, or a character that is in none.
+struct PathToken {
+  std::uint32_t begin, end;
+  std::optional<TokenId> id;
+};
+
+// The path of the greatest sum; of two that are equal, the one that was found first, as `tokenizers` and SentencePiece
+// find them. `scores` by id; `unknown` is the score of a character that no token is.
+template <class Score>
+std::vector<PathToken> best_path(std::string_view text, const Trie& trie, std::span<const Score> scores, Score unknown);
+
+struct UnigramOptions {
+  std::optional<TokenId> unknown = {};
+  bool byte_fallback = false;  // what is unknown is its bytes: <0x0A>
+};
+
+class Unigram {
+ public:
+  // `scores` by id: the ids of the vocabulary are 0 to its size - 1.
+  Unigram(TokenMap vocabulary, std::vector<double> scores, UnigramOptions options);
+
+  const TokenMap& vocabulary() const { return vocabulary_; }
+  std::optional<TokenId> unknown() const { return options_.unknown; }
+  // Throws bad_value for what is unknown where there is no token for it.
+  void tokenize(std::string_view word, std::vector<WordToken>& to) const;
+
+ private:
+  void find(std::string_view word, std::vector<WordToken>& to) const;
+  void append(std::string_view word, std::uint32_t begin, std::uint32_t end, std::vector<WordToken>& to) const;
+
+  TokenMap vocabulary_;
+  std::vector<double> scores_;
+  UnigramOptions options_;
+  double unknown_score_;
+  Trie trie_;
+  std::array<std::optional<TokenId>, 256> bytes_;  // <0x00> to <0xFF>
+  std::uint64_t number_ = WordCache::new_model();
+};
+
+// ---- Inside ----
+
+template <class Found>
+void Trie::prefixes(std::string_view text, Found found) const {
+  std::uint32_t at = text.empty() ? 0 : roots_[static_cast<unsigned char>(text.front())];
+  for (std::size_t size = 1; at != 0; ++size) {
+    if (nodes_[at].id != no_token) found(size, nodes_[at].id);
+    at = size < text.size() ? child(nodes_[at], text[size]) : 0;
+  }
+}
+
+}  // namespace attend::tokenizer
