@@ -148,7 +148,7 @@ class Model {
   // Throws bad_file, naming what is missing, unexpected or of another shape, all of it in one message; and for what is
   // not known here: what is computed is never a guess.
   static Model load(const std::filesystem::path& path, const ModelOptions& options = {});
-  // The tokenizer beside it: the folder's tokenizer.json, or the GGUF file's own. Throws bad_file.
+  // The tokenizer beside it: the folder's, as Tokenizer::load() reads it, or the GGUF file's own. Throws bad_file.
   static Tokenizer load_tokenizer(const std::filesystem::path& path);
 
   const ModelInfo& info() const;

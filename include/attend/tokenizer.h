@@ -38,6 +38,8 @@ class Tokenizer {
  public:
   // Throws bad_file, naming the place: for a part of a type, or with an option, that is not known here, too. What is
   // computed is never a guess.
+  // path: a tokenizer.json, or a folder that has one, or that has Marian's files: source.spm, vocab.json and
+  // tokenizer_config.json, as Transformers' MarianTokenizer reads them.
   static Tokenizer load(const std::filesystem::path& path);
   // From what is in such a file.
   static Tokenizer parse(std::string_view json);

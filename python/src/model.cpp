@@ -388,7 +388,7 @@ void bind_model(nb::module_& m) {
                   nb::sig("def load(path: str | os.PathLike[str] | bytes, dtype: object = None) -> Model"), load_doc)
       .def_static("load_tokenizer", &load_tokenizer, nb::arg("path"),
                   nb::sig("def load_tokenizer(path: str | os.PathLike[str] | bytes) -> Tokenizer"),
-                  "The tokenizer beside the model: the folder's tokenizer.json, or the GGUF file's own.")
+                  "The tokenizer beside the model: the folder's, as Tokenizer.load reads it, or the GGUF file's own.")
       .def_prop_ro(
           "info", [](const Loaded& self) { return self.model.info(); }, "What the model is.")
       .def("forward", &Loaded::forward, nb::arg("ids"), nb::arg("starts") = nb::none(), nb::arg("types") = nb::none(),

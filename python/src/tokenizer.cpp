@@ -112,7 +112,7 @@ void bind_tokenizer(nb::module_& m) {
             return call("Tokenizer.load", [&] { return Tokenizer::load(name); });
           },
           nb::arg("path"), nb::sig("def load(path: str | os.PathLike[str] | bytes) -> Tokenizer"),
-          "From a tokenizer.json.")
+          "From a tokenizer.json, or a folder that has one, or that has Marian's files (source.spm, vocab.json).")
       .def("encode", &encode, nb::arg("text"), nb::arg("pair") = nb::none(), nb::arg("special") = true, encode_doc)
       .def("decode", &decode, nb::arg("ids"), nb::arg("skip_special") = true,
            nb::sig("def decode(self, ids: Any, skip_special: bool = True) -> str"), decode_doc)

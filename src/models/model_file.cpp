@@ -129,8 +129,9 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
 
 Tokenizer Model::load_tokenizer(const std::filesystem::path& name) {
   const std::filesystem::path path = models::find("Model.load_tokenizer", name);
-  if (!is_gguf(path)) return Tokenizer::load(path / "tokenizer.json");
-  tokenizer::TokenizerFile file = models::gguf_tokenizer("Model.load_tokenizer", path);
+  constexpr const char* loading = "Model.load_tokenizer";
+  tokenizer::TokenizerFile file =
+      is_gguf(path) ? models::gguf_tokenizer(loading, path) : tokenizer::read_folder(loading, path);
   return Tokenizer(std::make_shared<const Tokenizer::Parts>(Tokenizer::Parts{std::move(file)}));
 }
 

@@ -45,17 +45,6 @@ std::string with_replacements(std::string_view bytes) {
   return text;
 }
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  std::string out;
-  std::size_t last = 0;
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, last)) {
-    out.append(text, last, at - last);
-    out += to;
-    last = at + from.size();
-  }
-  if (last > 0) text = out.append(text, last);
-}
-
 void byte_level(std::vector<std::string>& parts) {
   std::string bytes;
   for (const std::string& part : parts) {
@@ -109,14 +98,6 @@ void byte_fallback(std::vector<std::string>& parts) {
   parts = std::move(out);
 }
 
-// The white space before punctuation and in English short forms goes, as `tokenizers` does it.
-void clean_up(std::string& text) {
-  constexpr std::pair<const char*, const char*> changes[] = {
-      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
-      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-  for (const auto& [from, to] : changes) replace_all(text, from, to);
-}
-
 Decoder read_wordpiece(const Member& from) {
   from.only({"type", "prefix", "cleanup"});
   return [prefix = from["prefix"].text(), cleans = from["cleanup"].truth()](std::vector<std::string>& parts) {
@@ -127,7 +108,7 @@ Decoder read_wordpiece(const Member& from) {
         part += std::string_view(parts[n]).substr(continues ? prefix.size() : 0);
         parts[n] = std::move(part);
       }
-      if (cleans) clean_up(parts[n]);
+      if (cleans) clean_up(parts[n], true);
     }
   };
 }
@@ -182,7 +163,7 @@ Decoder read_ctc(const Member& from) {
     for (std::string& part : parts) {
       replace_all(part, pad, "");
       if (!cleans) continue;
-      clean_up(part);
+      clean_up(part, true);
       replace_all(part, delimiter, " ");
     }
     std::erase(parts, "");
@@ -223,6 +204,26 @@ Decoder read_one(const Member& from, const std::string& type) {
 }
 
 }  // namespace
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  std::string out;
+  std::size_t last = 0;
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, last)) {
+    out.append(text, last, at - last);
+    out += to;
+    last = at + from.size();
+  }
+  if (last > 0) text = out.append(text, last);
+}
+
+void clean_up(std::string& text, bool do_not) {
+  constexpr std::pair<const char*, const char*> changes[] = {
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : changes) {
+    if (do_not || std::string_view(from) != " do not") replace_all(text, from, to);
+  }
+}
 
 std::optional<std::vector<Decoder>> read_decoders(const Member& from) {
   if (from.value().is_null()) return std::nullopt;

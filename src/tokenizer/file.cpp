@@ -22,17 +22,6 @@ Member member_or_null(const Member& from, const char* name) {
 
 // ---- Models ----
 
-TokenMap read_vocabulary(const Member& from) {
-  if (!from.value().is_object()) from.refuse("an object");
-  TokenMap vocabulary;
-  vocabulary.reserve(from.value().size());
-  for (const auto& [token, id] : from.value().items()) {
-    vocabulary.add(token, static_cast<TokenId>(Member(from.place(), id).whole(0, greatest_id)));
-  }
-  if (vocabulary.size() == 0) from.refuse("tokens");
-  return vocabulary;
-}
-
 [[noreturn]] void fail_no_token(const Place& place, std::string_view token) {
   fail_at(place, "the token {} is not in the vocabulary", quote(token));
 }
@@ -216,6 +205,17 @@ void check_template(const Place& place, const TokenizerFile& file) {
 
 }  // namespace
 
+TokenMap read_vocabulary(const Member& from) {
+  if (!from.value().is_object()) from.refuse("an object");
+  TokenMap vocabulary;
+  vocabulary.reserve(from.value().size());
+  for (const auto& [token, id] : from.value().items()) {
+    vocabulary.add(token, static_cast<TokenId>(Member(from.place(), id).whole(0, greatest_id)));
+  }
+  if (vocabulary.size() == 0) from.refuse("tokens");
+  return vocabulary;
+}
+
 Place MergeReader::place() const {
   return place_.in(fmt::format("{}", merges_.size()));
 }
@@ -262,6 +262,57 @@ TokenizerFile read_tokenizer(const Place& place, std::string_view text) {
   read_added_tokens(member_or_null(root, "added_tokens"), file);
   check_template(around.place(), file);
   return file;
+}
+
+namespace {
+
+struct Json {
+  Place place;
+  nlohmann::json value;
+};
+
+Json read_json(std::string_view function, const std::filesystem::path& path) {
+  const InputFile file(function, path);
+  return {file.place(), parse_json(file.place(), file.read(0, file.size()))};
+}
+
+// tokenizer_config.json as Transformers reads it: older files stand beside it.
+Json read_config(std::string_view function, const std::filesystem::path& folder) {
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder / name); };
+  Json config{{std::string(function), quote(folder.string())}, nlohmann::json::object()};
+  if (has("tokenizer_config.json")) config = read_json(function, folder / "tokenizer_config.json");
+  if (!config.value.is_object() || config.value.contains("added_tokens_decoder")) return config;
+  if (has("special_tokens_map.json")) {
+    const Json special = read_json(function, folder / "special_tokens_map.json");
+    if (!special.value.is_object()) Member(special.place, special.value).refuse("an object");
+    config.value.update(special.value);
+  }
+  if (has("added_tokens.json")) {
+    const Json added = read_json(function, folder / "added_tokens.json");
+    const TokenMap tokens = read_vocabulary({added.place, added.value});
+    for (const auto& [token, id] : tokens.ids()) config.value["added_tokens_decoder"][std::to_string(id)] = token;
+  }
+  return config;
+}
+
+}  // namespace
+
+TokenizerFile read_folder(std::string_view function, const std::filesystem::path& path) {
+  const auto has = [&](const char* name) { return std::filesystem::exists(path / name); };
+  if (!has("tokenizer.json") && has("source.spm") && has("vocab.json")) {
+    const Json vocabulary = read_json(function, path / "vocab.json"), config = read_config(function, path);
+    const InputFile file(function, path / "source.spm");
+    return marian_tokenizer({vocabulary.place, vocabulary.value}, {config.place, config.value},
+                            {file.place(), file.read(0, file.size())});
+  }
+  for (const char* name : {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "vocab.json"}) {
+    if (!has("tokenizer.json") && has(name))
+      fail_at({std::string(function), quote((path / name).string())},
+              "is not read without a tokenizer.json beside it. Transformers writes one: "
+              "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)");
+  }
+  const InputFile file(function, path / "tokenizer.json");
+  return read_tokenizer(file.place(), file.read(0, file.size()));
 }
 
 }  // namespace attend::tokenizer

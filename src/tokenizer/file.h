@@ -1,6 +1,7 @@
 // What a tokenizer.json holds.
 #pragma once
 
+#include <filesystem>
 #include <set>
 #include <variant>
 
@@ -8,6 +9,7 @@
 #include "tokenizer/added.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/decode.h"
+#include "tokenizer/marian.h"
 #include "tokenizer/template.h"
 #include "tokenizer/unigram.h"
 #include "tokenizer/wordlevel.h"
@@ -18,7 +20,7 @@ namespace attend::tokenizer {
 struct TokenizerFile {
   std::vector<Normalizer> normalizers;
   std::vector<PreTokenizer> pre_tokenizers;
-  using Model = std::variant<WordPiece, Bpe, Unigram, WordLevel>;
+  using Model = std::variant<WordPiece, Bpe, Unigram, WordLevel, Marian>;
   Model model;
   TokenMap added;  // tokens beside the model's, some of which are the model's too
   std::set<std::string, std::less<>> special;
@@ -33,6 +35,15 @@ struct TokenizerFile {
 
 // Throws bad_file, naming the place.
 TokenizerFile read_tokenizer(const Place& place, std::string_view json);
+
+// Of a Hugging Face folder: its tokenizer.json, or what Marian's folders have. Throws bad_file.
+TokenizerFile read_folder(std::string_view function, const std::filesystem::path& path);
+
+// {"token": id, ...} Throws bad_file.
+TokenMap read_vocabulary(const Member& from);
+
+// Of Marian's vocab.json, of tokenizer_config.json and of source.spm, by which MarianTokenizer also decodes.
+TokenizerFile marian_tokenizer(const Member& vocabulary, const Member& config, const SentencePiece& pieces);
 
 // The merges of a file, of tokens that are in the vocabulary. Throws bad_file, naming the merge.
 class MergeReader {

@@ -65,16 +65,15 @@ std::vector<PathToken> best_path(std::string_view text, const Trie& trie, std::s
     next = begin + 1;
     while (next < text.size() && !begins_character(text[next])) ++next;
     const Score till_here = best[begin].score;
-    const auto offer = [&](std::size_t end, Score score, std::optional<TokenId> id) {
-      if (best[end].begin == none || till_here + score > best[end].score)
-        best[end] = Best<Score>{till_here + score, begin, id};
+    const auto offer = [&](std::size_t end, Score sum, std::optional<TokenId> id) {
+      if (best[end].begin == none || sum > best[end].score) best[end] = Best<Score>{sum, begin, id};
     };
     bool is_token = false;  // the character itself
     trie.prefixes(text.substr(begin), [&](std::size_t size, TokenId id) {
-      offer(begin + size, scores[id], id);
+      offer(begin + size, till_here + scores[id], id);
       is_token |= begin + size == next;
     });
-    if (!is_token) offer(next, unknown, std::nullopt);
+    if (!is_token) offer(next, till_here + unknown, std::nullopt);
   }
   std::vector<PathToken> path;
   for (auto end = static_cast<std::uint32_t>(text.size()); end > 0; end = path.back().begin)
@@ -84,6 +83,7 @@ std::vector<PathToken> best_path(std::string_view text, const Trie& trie, std::s
 }
 
 template std::vector<PathToken> best_path(std::string_view, const Trie&, std::span<const double>, double);
+template std::vector<PathToken> best_path(std::string_view, const Trie&, std::span<const float>, float);
 
 // ---- Unigram ----
 

@@ -45,7 +45,7 @@ struct PathToken {
 };
 
 // The path of the greatest sum; of two that are equal, the one that was found first, as `tokenizers` and SentencePiece
-// find them. `scores` by id; `unknown` is the score of a character that no token is.
+// find them, with sums of Score. `scores` by id; `unknown` is the score of a character that no token is.
 template <class Score>
 std::vector<PathToken> best_path(std::string_view text, const Trie& trie, std::span<const Score> scores, Score unknown);
 

@@ -18,6 +18,7 @@ int fuzz_npy(const std::uint8_t* data, std::size_t size);
 int fuzz_npz(const std::uint8_t* data, std::size_t size);
 int fuzz_recording(const std::uint8_t* data, std::size_t size);
 int fuzz_safetensors(const std::uint8_t* data, std::size_t size);
+int fuzz_sentencepiece(const std::uint8_t* data, std::size_t size);
 int fuzz_tokenizer(const std::uint8_t* data, std::size_t size);
 }
 
@@ -67,6 +68,9 @@ TEST(FuzzCorpus, Recording) {
 }
 TEST(FuzzCorpus, Safetensors) {
   replay("safetensors", fuzz_safetensors);
+}
+TEST(FuzzCorpus, SentencePiece) {
+  replay("sentencepiece", fuzz_sentencepiece);
 }
 TEST(FuzzCorpus, Tokenizer) {
   replay("tokenizer", fuzz_tokenizer);
