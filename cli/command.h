@@ -27,6 +27,8 @@ Command add_inspect(App& root);
 Command add_picture(App& root);
 Command add_show(App& root);
 Command add_model(App& root);
+Command add_embed(App& root);
+Command add_near(App& root);
 Command add_completion(App& root);
 Command add_help(App& root);
 

@@ -167,11 +167,14 @@ std::vector<std::string> sentences(const std::vector<std::string>& given) {
 
 std::vector<Neighbour> nearest(const Model& model, const Tokenizer& tokenizer, const Tensor& embedding,
                                const Arguments& arguments) {
+  const auto dot = [](const Tensor& a, const Tensor& b) {
+    return std::inner_product(a.data<float>(), a.data<float>() + a.count(), b.data<float>(), 0.0);
+  };
   std::vector<Neighbour> found;
   for (const std::string& text : sentences(arguments.near)) {
     const Tensor other = model.embed(encoded(model.info(), tokenizer, text, arguments.model).ids);
-    const float* a = embedding.data<float>();
-    found.push_back({text, std::inner_product(a, a + embedding.count(), other.data<float>(), 0.0)});
+    const double lengths = std::sqrt(dot(embedding, embedding) * dot(other, other));
+    found.push_back({text, lengths > 0 ? dot(embedding, other) / lengths : 0});
   }
   std::ranges::stable_sort(found, std::greater(), &Neighbour::similarity);
   return found;

@@ -17,6 +17,7 @@
 #include "attend/analysis.h"
 #include "attend/models.h"
 #include "attend/tokenizer.h"
+#include "attend/vectors.h"
 #endif
 #ifndef ATTEND_WITHOUT_PICTURES
 #include "attend/explain.h"

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -40,11 +41,14 @@ struct ModelInfo {
   std::int64_t layers = 0, heads = 0, kv_heads = 0;
   std::int64_t head_size = 0, embedding_size = 0;
   std::int64_t vocabulary = 0;
-  std::int64_t longest = 0;       // tokens of a sequence, at most
-  std::int64_t parameters = 0;    // how many numbers its weights are, embeddings shared with the output counted once
-  DType dtype = DType::f32;       // that it computes in
-  std::vector<std::int64_t> end;  // the ids that end a text; empty for encoders
-  bool embeds = true;             // whether embed() gives what the folder says its embeddings are
+  std::int64_t longest = 0;         // tokens of a sequence, at most
+  std::int64_t parameters = 0;      // how many numbers its weights are, embeddings shared with the output counted once
+  DType dtype = DType::f32;         // that it computes in
+  std::vector<std::int64_t> end;    // the ids that end a text; empty for encoders
+  bool embeds = true;               // whether embed() can make what the folder says its embeddings are
+  std::int64_t vector_size = 0;     // of embed()'s vectors; 0: it makes none
+  std::int64_t max_seq_length = 0;  // tokens of a sentence that embed() takes, at most
+  std::map<std::string, std::string> prompts;  // what may stand before each sentence, by names that embed() takes
   bool decoder() const { return family != ModelFamily::bert; }
 };
 
@@ -136,6 +140,21 @@ struct GenerateOptions {
   std::span<const Edit> edits = {};                   // of all tokens; those with rows, of the prompt's alone
 };
 
+// Sentences to vectors as the folder's files of sentence-transformers say.
+struct EmbedOptions {
+  // What stands before each sentence: the name of one of ModelInfo::prompts, or a text. Default: the folder's default
+  // prompt, if it has one.
+  std::optional<std::string> prompt = {};
+  // true: vectors of length 1; false: without the folder's last module where that is Normalize; default: as it says.
+  std::optional<bool> normalize = {};
+  bool truncate = true;                       // what is longer than ModelInfo::max_seq_length is cut; false: bad_value
+  std::function<void(double)> progress = {};  // told the share that is done, from 0 to 1; may throw
+};
+struct Embeddings {
+  Tensor vectors;        // [sentences,vector_size], f32, in the order given
+  std::int64_t cut = 0;  // how many sentences were longer than ModelInfo::max_seq_length
+};
+
 // Weights are mapped from the file where they are in the dtype that is computed in, and copied otherwise; the file must
 // not change while a model of it is there. Copies share them. All functions may be called from several threads, but for
 // two calls with one cache. Bits: the same for any number of threads, and for a sequence alone or among others.
@@ -152,24 +171,34 @@ class Model {
   static Tokenizer load_tokenizer(const std::filesystem::path& path);
 
   const ModelInfo& info() const;
+  // That tokenizer, read when it is first asked for. Throws bad_file.
+  const Tokenizer& tokenizer() const;
 
   // ids [N] -> the last hidden states [N,E], f32, after the last norm. Throws bad_value for no ids, ids outside the
   // vocabulary, sequences longer than info().longest, edits that name no place of the model, NaN or infinity in a
   // result.
   Tensor forward(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;
+  // Of a text's tokens, what the tokenizer adds included.
+  Tensor forward(std::string_view text, const ModelCall& call = {}) const;
   // hidden [...,E] -> logits [...,vocabulary], f32. Throws bad_value for encoders, and for a decoder whose file is
   // of the bare model, without an output layer (lm_head.weight, unless that is the embeddings): so does generate().
   Tensor logits(const View& hidden) const;
-  // The mean of each sequence's hidden states, scaled to length 1: [sequences,E], f32. Throws bad_file where the
-  // folder's files of sentence-transformers (modules.json, 1_Pooling/config.json) say that its embeddings are something
-  // else; whether they are of length 1 there is not looked at.
-  Tensor embed(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;
+  // A vector for each sequence, [sequences,vector_size], f32: what the modules of the folder's modules.json make of its
+  // hidden states (docs/models.md has those that are known), as sentence-transformers does; without that file the mean,
+  // of a decoder's ...ForCausalLM the last token's. normalize: EmbedOptions has it. Throws bad_file where the folder's
+  // files say what is not known here.
+  Tensor embed(std::span<const std::int64_t> ids, const ModelCall& call = {}, std::optional<bool> normalize = {}) const;
+  // Of sentences, with the tokenizer. Memory beside the vectors does not grow with their number. Throws bad_value for
+  // one that has no tokens, bad_file.
+  Embeddings embed(std::span<const std::string> sentences, const EmbedOptions& options = {}) const;
 
   // An empty cache for one sequence. dtype: that of the model, or i8 (KvCache has what that changes). Throws bad_value
   // for encoders, bad_dtype.
   ModelCache cache(std::optional<DType> dtype = {}) const;
   // The ids that follow, up to info().longest, without the one that ends them. Throws bad_value as forward() does.
   std::vector<std::int64_t> generate(std::span<const std::int64_t> ids, const GenerateOptions& options = {}) const;
+  // The text that follows.
+  std::string generate(std::string_view text, const GenerateOptions& options = {}) const;
 
  private:
   friend struct ModelAccess;

@@ -18,18 +18,6 @@ namespace attend::python {
 
 namespace {
 
-// Calls progress with the share that is done; what it raises ends the call.
-std::function<void(double)> progress_of(const char* function, nb::handle progress) {
-  if (progress.is_none()) return {};
-  if (!PyCallable_Check(progress.ptr())) {
-    throw nb::type_error((std::string(function) + ": progress: expected a function, got " + repr_of(progress)).c_str());
-  }
-  return [progress](double share) {
-    const WithGil gil;
-    progress(share);
-  };
-}
-
 // ---- attribute ----
 
 const char* name_of(AttributionPart::Kind kind) {

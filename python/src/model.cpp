@@ -2,6 +2,7 @@
 #include "attend/models.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -54,7 +55,10 @@ void bind_info(nb::module_& m) {
           "dtype", [](const ModelInfo& self) { return python_name(self.dtype); },
           "that it computes in: 'float32' or 'bfloat16'")
       .def_ro("end", &ModelInfo::end, "the ids that end a text; none for encoders")
-      .def_ro("embeds", &ModelInfo::embeds, "whether embed() gives what the folder says its embeddings are")
+      .def_ro("embeds", &ModelInfo::embeds, "whether embed() can make what the folder says its embeddings are")
+      .def_ro("vector_size", &ModelInfo::vector_size, "V, of embed()'s vectors; 0: it makes none")
+      .def_ro("max_seq_length", &ModelInfo::max_seq_length, "tokens of a sentence that embed() takes, at most")
+      .def_ro("prompts", &ModelInfo::prompts, "what may stand before each sentence, by names that embed() takes")
       .def("__repr__", [](const ModelInfo& self) {
         return "ModelInfo(type='" + self.type + "', layers=" + std::to_string(self.layers) +
                ", heads=" + std::to_string(self.heads) + ", embedding_size=" + std::to_string(self.embedding_size) +
@@ -98,12 +102,12 @@ void bind_cache(nb::module_& m) {
 
 // ---- Calls ----
 
-// ids and what ModelCall says of them, read from Python.
+// ids, or a text that has them, and what ModelCall says of them, read from Python.
 class Arguments {
  public:
-  Arguments(const char* function, nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches,
-            nb::handle edits)
-      : ids_(read_integers(function, "ids", ids)), caches_(function, caches), edits_(function, edits) {
+  Arguments(const Loaded& loaded, const char* function, nb::handle ids, nb::handle starts, nb::handle types,
+            nb::handle caches, nb::handle edits)
+      : ids_(loaded.read_ids(function, "ids", ids)), caches_(function, caches), edits_(function, edits) {
     // For the library, nothing and none are one.
     const auto refuse_empty = [&](const char* name, bool empty) {
       if (empty) throw Error(ErrorCode::bad_value, function, std::string(name) + " is empty: expected None, or some");
@@ -115,7 +119,7 @@ class Arguments {
     refuse_empty("caches", !caches.is_none() && caches_.get().empty());
   }
 
-  std::span<const std::int64_t> ids() const { return numbers_of(ids_); }
+  std::span<const std::int64_t> ids() const { return ids_; }
   ModelCall call(Recorder* recorder = nullptr) const {
     return {.starts = starts_ ? numbers_of(*starts_) : std::span<const std::int64_t>(),
             .types = types_ ? numbers_of(*types_) : std::span<const std::int64_t>(),
@@ -127,7 +131,7 @@ class Arguments {
   std::span<const Edit> edits() const { return edits_.get(); }
 
  private:
-  Tensor ids_;
+  std::vector<std::int64_t> ids_;
   Caches caches_;
   Edits edits_;
   std::optional<Tensor> starts_, types_;
@@ -165,6 +169,17 @@ std::vector<std::int64_t> list_of(const Tensor& integers) {
   return {numbers.begin(), numbers.end()};
 }
 
+std::function<void(double)> progress_of(const char* function, nb::handle progress) {
+  if (progress.is_none()) return {};
+  if (!PyCallable_Check(progress.ptr())) {
+    throw nb::type_error((std::string(function) + ": progress: expected a function, got " + repr_of(progress)).c_str());
+  }
+  return [progress](double share) {
+    const WithGil gil;
+    progress(share);
+  };
+}
+
 Caches::Caches(const char* function, nb::handle caches) {
   if (caches.is_none()) return;
   held_ = read_list(function, "caches", "a list of ModelCache", caches);
@@ -189,7 +204,7 @@ void Caches::release() {
 
 const Tokenizer& Loaded::tokenizer(const char* function) const {
   if (!known_tokenizer)
-    known_tokenizer = call(function, [&] { return std::make_shared<const Tokenizer>(Model::load_tokenizer(path)); });
+    known_tokenizer = call(function, [&] { return std::make_shared<const Tokenizer>(model.tokenizer()); });
   return *known_tokenizer;
 }
 
@@ -218,7 +233,7 @@ std::optional<std::int64_t> Loaded::read_token(const char* function, const char*
 nb::object Loaded::forward(nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches,
                            nb::handle edits) const {
   constexpr const char* function = "Model.forward";
-  const Arguments given(function, ids, starts, types, caches, edits);
+  const Arguments given(*this, function, ids, starts, types, caches, edits);
   return to_python({}, call(function, [&] { return model.forward(given.ids(), given.call()); }));
 }
 
@@ -228,10 +243,108 @@ nb::object Loaded::logits(nb::handle hidden) const {
   return to_python(states.kind(), call(function, [&] { return model.logits(states.view()); }));
 }
 
-nb::object Loaded::embed(nb::handle ids, nb::handle starts, nb::handle types, nb::handle edits) const {
-  constexpr const char* function = "Model.embed";
-  const Arguments given(function, ids, starts, types, nb::none(), edits);
-  return to_python({}, call(function, [&] { return model.embed(given.ids(), given.call()); }));
+namespace {
+
+constexpr const char* embed_function = "Model.embed";
+
+// What embed() was given: texts, or, where it is neither a text nor a list that begins with one, ids.
+std::optional<std::vector<std::string>> read_sentences(nb::handle given) {
+  const auto text = [](nb::handle of, const std::string& place) {
+    std::string read;
+    if (nb::isinstance<nb::str>(of) && nb::try_cast(of, read)) return read;
+    throw nb::type_error((std::string(embed_function) + ": " + place +
+                          ": expected a sentence as the others are (str, of " + "Unicode), got " + repr_of(of))
+                             .c_str());
+  };
+  if (nb::isinstance<nb::str>(given)) return std::vector{text(given, "sentences")};
+  if (nb::isinstance<nb::bytes>(given) || PyAnySet_Check(given.ptr()) || !nb::hasattr(given, "__iter__")) {
+    throw nb::type_error((std::string(embed_function) +
+                          ": sentences: expected a list of texts (str), or a text's ids " + "(whole numbers), got " +
+                          repr_of(given))
+                             .c_str());
+  }
+  const nb::list all(given);
+  if (nb::len(all) > 0 && !nb::isinstance<nb::str>(all[0])) {
+    for (std::size_t n = 1; n < nb::len(all); ++n)
+      if (nb::isinstance<nb::str>(all[n]))
+        throw nb::type_error((std::string(embed_function) + ": ids[" + std::to_string(n) +
+                              "] is a text, and what stands before it is none: " + repr_of(all[n]))
+                                 .c_str());
+    return std::nullopt;
+  }
+  std::vector<std::string> sentences;
+  for (const nb::handle each : all)
+    sentences.push_back(text(each, "sentences[" + std::to_string(sentences.size()) + "]"));
+  return sentences;
+}
+
+std::optional<bool> read_switch(const char* name, nb::handle given) {
+  if (given.is_none()) return std::nullopt;
+  if (nb::isinstance<nb::bool_>(given)) return nb::cast<bool>(given);
+  throw nb::type_error(
+      (std::string(embed_function) + ": " + name + ": expected True, False or None, got " + repr_of(given)).c_str());
+}
+
+// progress of embed(): True is a bar of attend's own.
+class Shown {
+ public:
+  Shown(nb::handle progress, std::size_t count) {
+    if (progress.is(nb::bool_(false))) return;
+    if (progress.is(nb::bool_(true))) bar_ = nb::module_::import_("attend._progress").attr("Bar")(count);
+    tell_ = progress_of(embed_function, bar_.is_valid() ? nb::handle(bar_) : progress);
+  }
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
+  ~Shown() {
+    if (!bar_.is_valid()) return;
+    const nb::error_scope raised;  // what ends the call, if anything does
+    try {
+      bar_.attr("close")();
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("attend: a progress bar");
+    }
+  }
+  const std::function<void(double)>& tell() const { return tell_; }
+
+ private:
+  nb::object bar_;
+  std::function<void(double)> tell_;
+};
+
+}  // namespace
+
+nb::object Loaded::embed(nb::handle sentences, nb::handle prompt, nb::handle normalize, bool truncate, bool return_cut,
+                         nb::handle progress, nb::handle starts, nb::handle types, nb::handle edits) const {
+  constexpr const char* function = embed_function;
+  const auto refuse = [&](const char* names, const char* of) {
+    throw Error(ErrorCode::bad_value, function, std::string(names) + " are of " + of);
+  };
+  const std::optional<bool> to_1 = read_switch("normalize", normalize);
+  // A generator's texts come once.
+  const bool listed = nb::isinstance<nb::str>(sentences) || nb::isinstance<nb::sequence>(sentences) ||
+                      !nb::hasattr(sentences, "__next__");
+  const nb::object given = listed ? nb::borrow(sentences) : nb::object(nb::list(sentences));
+  const auto texts = read_sentences(given);
+  if (!texts) {
+    if (!prompt.is_none() || !truncate || return_cut || !progress.is_none())
+      refuse("prompt, truncate, return_cut and progress", "sentences, and these are ids");
+    const Arguments call_of(*this, function, given, starts, types, nb::none(), edits);
+    return to_python({}, call(function, [&] { return model.embed(call_of.ids(), call_of.call(), to_1); }));
+  }
+  if (!starts.is_none() || !types.is_none() || !edits.is_none())
+    refuse("starts, types and edits", "ids, and these are sentences");
+  EmbedOptions options{.prompt = {}, .normalize = to_1, .truncate = truncate, .progress = {}};
+  if (!prompt.is_none()) {
+    if (!nb::isinstance<nb::str>(prompt))
+      throw nb::type_error(
+          (std::string(function) + ": prompt: expected a text or a name, got " + repr_of(prompt)).c_str());
+    options.prompt = text_of(prompt);
+  }
+  const Shown shown(progress, texts->size());
+  options.progress = shown.tell();
+  const Embeddings made = call(function, [&] { return model.embed(std::span<const std::string>(*texts), options); });
+  const nb::object vectors = to_python({}, made.vectors);
+  return return_cut ? nb::object(nb::make_tuple(vectors, made.cut)) : vectors;
 }
 
 SequenceCache Loaded::cache(nb::handle dtype) const {
@@ -245,7 +358,10 @@ nb::object Loaded::generate(nb::handle ids, std::int64_t max_new_tokens, double 
                             double top_p, std::uint64_t seed, nb::handle end, nb::handle on_token,
                             nb::handle edits) const {
   constexpr const char* function = "Model.generate";
-  const Tensor prompt = read_integers(function, "ids", ids);
+  const bool of_text = nb::isinstance<nb::str>(ids);
+  const std::string text = of_text ? text_of(ids) : "";
+  const std::vector<std::int64_t> prompt = of_text ? std::vector<std::int64_t>() : read_ids(function, "ids", ids);
+  if (of_text) (void)tokenizer(function);
   const Edits changed(function, edits);
   GenerateOptions options = {.max_new_tokens = max_new_tokens,
                              .temperature = temperature,
@@ -255,14 +371,15 @@ nb::object Loaded::generate(nb::handle ids, std::int64_t max_new_tokens, double 
                              .on_token = teller(on_token),
                              .edits = changed.get()};
   if (!end.is_none()) options.end = list_of(read_integers(function, "end", end));
-  return array(call(function, [&] { return model.generate(numbers_of(prompt), options); }));
+  if (of_text) return nb::cast(call(function, [&] { return model.generate(text, options); }));
+  return array(call(function, [&] { return model.generate(std::span<const std::int64_t>(prompt), options); }));
 }
 
 nb::object Loaded::record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top,
                           nb::handle map, nb::handle keep, bool key_sizes, std::int64_t budget,
                           nb::handle edits) const {
   constexpr const char* function = "Model.record";
-  const Arguments given(function, ids, nb::none(), types, nb::none(), edits);
+  const Arguments given(*this, function, ids, nb::none(), types, nb::none(), edits);
   const auto [rows, columns] = read_two(function, "map", "(rows, columns), two whole numbers", map);
   const RecordOptions options = {.top = top,
                                  .map = {rows, columns},
@@ -345,7 +462,9 @@ dtype: float32 or bfloat16, that it computes in; None: that of config.json, floa
 in the file, which must not change meanwhile. Raises OSError, which lists all that is missing, unexpected or of
 another shape, and names what is not known here.)";
 
-constexpr const char* forward_doc = R"(ids [N] to the last hidden states [N,E], after the last norm.
+constexpr const char* forward_doc =
+    R"(ids [N], or a text that the model's tokenizer takes, to the last hidden states [N,E], after
+the last norm.
 
 starts: [sequences + 1], where each of several sequences begins, and the end. types: [N], BERT's token_type_ids; None: 0.
 caches: of a decoder, a ModelCache for each sequence: what came before it, and now it too. edits: what is set to
@@ -353,16 +472,22 @@ something else on the way (attend.Edit). If it raises ValueError (ids
 outside the vocabulary, sequences that are too long, NaN in a result, ...), caches are as they were.)";
 
 constexpr const char* embed_doc =
-    R"(A vector for each sequence, [sequences,E]: the mean of its hidden states, scaled to length 1.
+    R"(Sentences to vectors, [N,V] float32 in the order given: those of sentence-transformers for the folder.
 
-ids, starts and types as in forward(). This is how sentence-transformers pools all-MiniLM-L6-v2; a folder whose
-modules.json or 1_Pooling/config.json says another way raises OSError here, and info.embeds is False.)";
+sentences: a list of texts, or one. Or ids, with starts, types and edits as in forward(): a vector for each sequence.
+prompt: what stands before each sentence, by the name of one of info.prompts or as a text; None: the folder's default.
+normalize: True, vectors of length 1; False, without the folder's last Normalize; None: as the folder says.
+truncate: longer ones are cut at info.max_seq_length tokens; False: ValueError. return_cut: (vectors, how many were cut).
+progress: True, a bar (tqdm's where it is installed); or a function, called with the share done.
+
+Raises OSError where modules.json or what it names says what is not known here; info.embeds is False then.)";
 
 constexpr const char* cache_method_doc = R"(An empty ModelCache for one sequence; ValueError for encoders.
 
 dtype: None, that of the model; or int8 (attend.KvCache has what that changes).)";
 
-constexpr const char* generate_doc = R"(The ids that follow ids [N], without the one that ends them: [n] int64.
+constexpr const char* generate_doc =
+    R"(The ids that follow ids [N], without the one that ends them: [n] int64. Of a text, the text.
 
 The likeliest token each time, with temperature 0; or one that is drawn by seed from softmax(logits / temperature): of the
 top_k likeliest (0: all), and of these of the fewest that have top_p of the probability together. end: the ids that end the
@@ -391,6 +516,9 @@ void bind_model(nb::module_& m) {
                   "The tokenizer beside the model: the folder's, as Tokenizer.load reads it, or the GGUF file's own.")
       .def_prop_ro(
           "info", [](const Loaded& self) { return self.model.info(); }, "What the model is.")
+      .def_prop_ro(
+          "tokenizer", [](const Loaded& self) { return self.tokenizer("Model.tokenizer"); },
+          "The tokenizer beside the model.")
       .def("forward", &Loaded::forward, nb::arg("ids"), nb::arg("starts") = nb::none(), nb::arg("types") = nb::none(),
            nb::arg("caches") = nb::none(), nb::arg("edits") = nb::none(),
            nb::sig(("def forward(self, " + std::string(ids) +
@@ -400,11 +528,15 @@ void bind_model(nb::module_& m) {
            forward_doc)
       .def("logits", &Loaded::logits, nb::arg("hidden"), nb::sig("def logits(self, hidden: ArrayT) -> ArrayT"),
            "hidden [...,E] to logits [...,vocabulary], float32; ValueError for encoders and bare models.")
-      .def("embed", &Loaded::embed, nb::arg("ids"), nb::arg("starts") = nb::none(), nb::arg("types") = nb::none(),
-           nb::arg("edits") = nb::none(),
-           nb::sig(("def embed(self, " + std::string(ids) + ", edits: Sequence[Edit] | None = None) -> numpy.ndarray")
-                       .c_str()),
-           embed_doc)
+      .def(
+          "embed", &Loaded::embed, nb::arg("sentences"), nb::arg("prompt") = nb::none(),
+          nb::arg("normalize") = nb::none(), nb::arg("truncate") = true, nb::arg("return_cut") = false,
+          nb::arg("progress") = nb::none(), nb::kw_only(), nb::arg("starts") = nb::none(),
+          nb::arg("types") = nb::none(), nb::arg("edits") = nb::none(),
+          nb::sig("def embed(self, sentences: Any, prompt: str | None = None, normalize: bool | None = None, truncate: "
+                  "bool = True, return_cut: bool = False, progress: bool | Callable[[float], object] | None = None, *, "
+                  "starts: Any = None, types: Any = None, edits: Sequence[Edit] | None = None) -> Any"),
+          embed_doc)
       .def("cache", &Loaded::cache, nb::arg("dtype") = nb::none(),
            nb::sig("def cache(self, dtype: object = None) -> ModelCache"), cache_method_doc)
       .def("generate", &Loaded::generate, nb::arg("ids"), nb::arg("max_new_tokens") = 64, nb::arg("temperature") = 0.0,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -89,13 +90,17 @@ struct Loaded {
 
   nb::object forward(nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches, nb::handle edits) const;
   nb::object logits(nb::handle hidden) const;
-  nb::object embed(nb::handle ids, nb::handle starts, nb::handle types, nb::handle edits) const;
+  nb::object embed(nb::handle sentences, nb::handle prompt, nb::handle normalize, bool truncate, bool return_cut,
+                   nb::handle progress, nb::handle starts, nb::handle types, nb::handle edits) const;
   SequenceCache cache(nb::handle dtype) const;
   nb::object generate(nb::handle ids, std::int64_t max_new_tokens, double temperature, std::int64_t top_k, double top_p,
                       std::uint64_t seed, nb::handle end, nb::handle on_token, nb::handle edits) const;
   nb::object record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top, nb::handle map,
                     nb::handle keep, bool key_sizes, std::int64_t budget, nb::handle edits) const;
 };
+
+// Calls progress with the share that is done; what it raises ends the call.
+std::function<void(double)> progress_of(const char* function, nb::handle progress);
 
 void bind_edit(nb::module_& module);
 void bind_analysis(nb::module_& module, nb::class_<Loaded>& model);

@@ -239,6 +239,13 @@ void OutputFile::write(const void* bytes, std::uint64_t count) {
   }
 }
 
+void OutputFile::write_at(std::uint64_t offset, std::string_view bytes) {
+  if (lseek(descriptor_, static_cast<off_t>(offset), SEEK_SET) < 0)
+    fail_at(place_, "can't be gone back in: {}", reason());
+  write(bytes);
+  if (lseek(descriptor_, 0, SEEK_END) < 0) fail_at(place_, "can't be gone back in: {}", reason());
+}
+
 void OutputFile::commit() {
   if (target_.empty()) return;
   // The bytes first, then the name: after a power cut the name stands for the old bytes or the new, never for neither.

@@ -70,6 +70,8 @@ class OutputFile {
 
   void write(const void* bytes, std::uint64_t count);
   void write(std::string_view bytes) { write(bytes.data(), bytes.size()); }
+  // Over what was written there. Throws bad_file where that can't be gone back to.
+  void write_at(std::uint64_t offset, std::string_view bytes);
   void commit();
 
  private:

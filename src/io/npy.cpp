@@ -228,7 +228,10 @@ void ByteStream::read(void* to, std::uint64_t count) {
   position_ += count;
 }
 
-Tensor read_npy(ByteStream& stream) {
+namespace {
+
+// One whose elements are all that is left.
+Header read_checked_header(ByteStream& stream) {
   const Header header = read_header(stream);
   const Dims& shape = header.shape;
   const std::optional<std::uint64_t> bytes = byte_count(header.dtype, {shape.begin(), shape.end()});
@@ -239,11 +242,29 @@ Tensor read_npy(ByteStream& stream) {
     fail_at(stream.place(), "byte {}: shape {} of {} takes {} bytes, but {} are left: {}", start, shape, header.dtype,
             *bytes, left, left < *bytes ? "cut short" : "trailing bytes");
   }
-  Tensor out = Tensor::uninitialized(shape, header.dtype);
-  stream.read(out.raw(), *bytes);
+  return header;
+}
+
+}  // namespace
+
+Tensor read_npy(ByteStream& stream) {
+  const Header header = read_checked_header(stream);
+  const std::uint64_t start = stream.position();
+  Tensor out = Tensor::uninitialized(header.shape, header.dtype);
+  stream.read(out.raw(), stream.size() - start);
   require_booleans(out, stream.place(), start);
   if (header.big_endian) swap_bytes(out);
-  return header.fortran_order ? from_fortran_order(out, shape) : std::move(out);
+  return header.fortran_order ? from_fortran_order(out, header.shape) : std::move(out);
+}
+
+View view_npy(const InputFile& file, const MappedFile& mapped) {
+  FileStream stream(file);
+  const Header header = read_checked_header(stream);
+  if (header.big_endian || (header.fortran_order && header.shape.rank() > 1) || header.dtype == DType::boolean)
+    fail_at(file.place(), "is not read where it lies: numbers, little-endian and in C order, are");
+  if (stream.position() % static_cast<std::uint64_t>(size_of(header.dtype)) != 0)
+    fail_at(file.place(), "its numbers begin at byte {}, where {} can't be read", stream.position(), header.dtype);
+  return {mapped.data() + stream.position(), header.dtype, header.shape};
 }
 
 Tensor read_npy(const InputFile& file) {

@@ -6,6 +6,7 @@
 
 #include "attend/tensor.h"
 #include "io/file.h"
+#include "io/mapped_file.h"
 
 namespace attend {
 
@@ -37,6 +38,9 @@ inline constexpr std::string_view npy_magic = "\x93NUMPY";
 // One tensor, that takes up all of the stream.
 Tensor read_npy(ByteStream& stream);
 Tensor read_npy(const InputFile& file);
+
+// The tensor where it lies in a mapped file, row-major and little-endian: what is not is a bad_file.
+View view_npy(const InputFile& file, const MappedFile& mapped);
 
 // What comes before the elements, byte for byte as NumPy writes it. `place` is for the error: bad_dtype for bf16.
 std::string npy_header(const View& tensor, const Place& place);

@@ -49,14 +49,6 @@ void check_ids(std::span<const std::int64_t> ids, const ModelInfo& info) {
   }
 }
 
-std::vector<std::int64_t> checked_starts(std::span<const std::int64_t> starts, std::int64_t count) {
-  if (starts.empty()) return {0, count};
-  const bool rises = std::ranges::adjacent_find(starts, std::greater_equal<>()) == starts.end();
-  if (starts.size() < 2 || starts.front() != 0 || starts.back() != count || !rises)
-    fail(ErrorCode::bad_value, function, "starts must rise from 0 to the number of ids, {}", count);
-  return {starts.begin(), starts.end()};
-}
-
 void check_decoder(const ModelInfo& info, std::string_view what) {
   if (info.decoder()) return;
   fail(ErrorCode::bad_value, function, "{} need a decoder, the model is of type {}", what, info.type);
@@ -97,6 +89,14 @@ class Shown : public models::Edits {
 }  // namespace
 
 namespace models {
+
+std::vector<std::int64_t> checked_starts(std::span<const std::int64_t> starts, std::int64_t count) {
+  if (starts.empty()) return {0, count};
+  const bool rises = std::ranges::adjacent_find(starts, std::greater_equal<>()) == starts.end();
+  if (starts.size() < 2 || starts.front() != 0 || starts.back() != count || !rises)
+    fail(ErrorCode::bad_value, function, "starts must rise from 0 to the number of ids, {}", count);
+  return {starts.begin(), starts.end()};
+}
 
 void check_finite(const Tensor& hidden) {
   const float* values = hidden.data<float>();
@@ -215,20 +215,6 @@ Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) 
 
 Tensor Model::logits(const View& hidden) const {
   return output_of(*parts_, "logits").logits(hidden);
-}
-
-Tensor Model::embed(std::span<const std::int64_t> ids, const ModelCall& call) const {
-  if (parts_->pooling) throw Error(*parts_->pooling);
-  const Tensor hidden = forward(ids, call);
-  const std::vector<std::int64_t> starts = checked_starts(call.starts, std::ssize(ids));
-  const std::int64_t E = hidden.size(1);
-  Tensor out({std::ssize(starts) - 1, E});
-  for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
-    const std::vector<double> mean = models::mean_direction(hidden, starts[s], starts[s + 1]);
-    std::ranges::transform(mean, out.data<float>() + static_cast<std::int64_t>(s) * E,
-                           [](double value) { return static_cast<float>(value); });
-  }
-  return out;
 }
 
 ModelCache Model::cache(std::optional<DType> dtype) const {

@@ -9,6 +9,8 @@
 #include "models/bert.h"
 #include "models/gpt2.h"
 #include "models/llama.h"
+#include "models/own_tokenizer.h"
+#include "models/sentences.h"
 
 namespace attend {
 
@@ -16,7 +18,9 @@ struct Model::Parts {
   models::Loading::Kept kept;  // the family borrows it
   std::variant<models::Bert, models::Gpt2, models::Llama> family;
   ModelInfo info;
-  std::optional<Error> pooling;  // what embed() fails with, where the folder says that it is computed otherwise
+  std::optional<models::SentenceModules> sentences = {};
+  std::optional<Error> pooling = {};  // what embed() fails with, where these can't be read
+  std::unique_ptr<const models::OwnTokenizer> tokenizer = {}, of_sentences = {};  // of sentences: where that is another
 };
 
 // For a room that looks inside of a model.
@@ -33,9 +37,11 @@ namespace models {
 
 // ids, starts, positions, types and recorder of a call, checked; without its caches and edits. Throws bad_value.
 Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const ModelInfo& info);
+// Where each sequence of so many ids begins, and the end, of ModelCall::starts. Throws bad_value.
+std::vector<std::int64_t> checked_starts(std::span<const std::int64_t> starts, std::int64_t count);
 // Throws bad_value for NaN or infinity in hidden states [N,E].
 void check_finite(const Tensor& hidden);
-// The mean of rows [begin, end) of hidden states [N,E], scaled to length 1: what embed() gives.
+// The mean of rows [begin, end) of hidden states [N,E], scaled to length 1.
 std::vector<double> mean_direction(const Tensor& hidden, std::int64_t begin, std::int64_t end);
 // The output layer. Throws bad_value, naming `what` asked, for encoders and bare decoders.
 const Output& output_of(const Model::Parts& parts, std::string_view what);

@@ -6,7 +6,6 @@
 #include "models/gguf.h"
 #include "models/model.h"
 #include "models/named.h"
-#include "models/pooling.h"
 
 namespace attend {
 
@@ -92,14 +91,20 @@ void read_end_ids(const std::filesystem::path& folder, ModelInfo& info) {
   info.end = models::end_ids(root);
 }
 
-// Why embed() would not give what the folder's embeddings are; none: it does.
-std::optional<Error> other_pooling(const std::filesystem::path& folder) {
+// How sentences become vectors, or why that is not known: embed() alone fails then.
+void read_sentences(const std::filesystem::path& path, const Member& config, Model::Parts& parts) {
+  ModelInfo& info = parts.info;
   try {
-    models::check_pooling(folder);
+    parts.sentences = is_gguf(path) ? models::plain_sentences(config, info.embedding_size, info.longest)
+                                    : models::read_sentences(path, config, info.embedding_size, info.longest);
   } catch (const Error& error) {
-    return error;
+    parts.pooling = error;
+    info.embeds = false;
+    return;
   }
-  return std::nullopt;
+  info.vector_size = parts.sentences->vector_size;
+  info.max_seq_length = parts.sentences->max_tokens;
+  info.prompts = parts.sentences->prompts;
 }
 
 }  // namespace
@@ -108,7 +113,8 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   if (options.dtype && options.dtype != DType::f32 && options.dtype != DType::bf16)
     fail(ErrorCode::bad_dtype, function, "dtype is {}, expected f32 or bf16", *options.dtype);
   const std::filesystem::path path = models::find(function, name);
-  Opened file = open(path);
+  const std::filesystem::path inside = is_gguf(path) ? path : models::transformer_folder(path);
+  Opened file = open(inside);
   const Member said(file.config.place, file.config.value);
   const Type& type = type_of(said);
   const nlohmann::json all = models::complete_config(said);
@@ -117,21 +123,21 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   Family family = type.read(loading, config);
   ModelInfo info = std::visit([](const auto& of) { return of.info(); }, family);
   info.parameters = loading.parameters();
-  std::optional<Error> pooling;
-  if (!is_gguf(path)) {
-    read_end_ids(path, info);
-    pooling = other_pooling(path);
-    info.embeds = !pooling;
-  }
-  return Model(
-      std::make_shared<const Parts>(Parts{loading.keep(), std::move(family), std::move(info), std::move(pooling)}));
+  if (!is_gguf(path)) read_end_ids(inside, info);
+  auto parts =
+      std::make_shared<Parts>(Parts{.kept = loading.keep(), .family = std::move(family), .info = std::move(info)});
+  read_sentences(path, said, *parts);
+  parts->tokenizer = std::make_unique<models::OwnTokenizer>(inside, false);
+  if (parts->sentences && parts->sentences->lower_case)
+    parts->of_sentences = std::make_unique<models::OwnTokenizer>(inside, true);
+  return Model(std::move(parts));
 }
 
 Tokenizer Model::load_tokenizer(const std::filesystem::path& name) {
   const std::filesystem::path path = models::find("Model.load_tokenizer", name);
   constexpr const char* loading = "Model.load_tokenizer";
-  tokenizer::TokenizerFile file =
-      is_gguf(path) ? models::gguf_tokenizer(loading, path) : tokenizer::read_folder(loading, path);
+  tokenizer::TokenizerFile file = is_gguf(path) ? models::gguf_tokenizer(loading, path)
+                                                : tokenizer::read_folder(loading, models::transformer_folder(path));
   return Tokenizer(std::make_shared<const Tokenizer::Parts>(Tokenizer::Parts{std::move(file)}));
 }
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-COMMANDS = ["explain", "run", "plan", "inspect", "picture", "show", "model", "completion", "help"]
+COMMANDS = ["explain", "run", "plan", "inspect", "picture", "show", "model", "embed", "near", "completion", "help"]
 
 
 def attend(command, *arguments, **options):
@@ -58,7 +58,7 @@ def test_examples_use_options_that_exist(command, name):
         (["run", "--casual", "q.npy"], "no option '--casual'; did you mean '--causal'?"),
         (["model", "--generat", "2"], "no option '--generat'; did you mean '--generate'?"),
         (["model", "--get", "minlm"], "--get: expected minilm or smollm2, got 'minlm'; did you mean 'minilm'?"),
-        (["model"], "no model given: a folder, a .gguf file, or a name that --get takes"),
+        (["model"], "no model given: a folder, a .gguf file, or a name that --list says"),
         (["model", "FOLDER"], "no text given: in quotes, or with --file FILE, or - for standard input"),
         (["explain", "--preset", "jurney"], "no preset 'jurney'; did you mean 'journey'?"),
         (["explain", "--focus", "shrot"], "--focus: the sentence has no word 'shrot'; did you mean 'short'?"),

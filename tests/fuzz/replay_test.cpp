@@ -19,6 +19,7 @@ int fuzz_npz(const std::uint8_t* data, std::size_t size);
 int fuzz_recording(const std::uint8_t* data, std::size_t size);
 int fuzz_safetensors(const std::uint8_t* data, std::size_t size);
 int fuzz_sentencepiece(const std::uint8_t* data, std::size_t size);
+int fuzz_sentences(const std::uint8_t* data, std::size_t size);
 int fuzz_tokenizer(const std::uint8_t* data, std::size_t size);
 }
 
@@ -71,6 +72,9 @@ TEST(FuzzCorpus, Safetensors) {
 }
 TEST(FuzzCorpus, SentencePiece) {
   replay("sentencepiece", fuzz_sentencepiece);
+}
+TEST(FuzzCorpus, Sentences) {
+  replay("sentences", fuzz_sentences);
 }
 TEST(FuzzCorpus, Tokenizer) {
   replay("tokenizer", fuzz_tokenizer);

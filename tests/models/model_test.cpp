@@ -2,9 +2,11 @@
 #include "attend/models.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 #include <map>
 
+#include "attend/threads.h"
 #include "models/gguf.h"
 #include "tests/allocations.h"
 #include "tests/expect.h"
@@ -388,11 +390,54 @@ TEST(Model, EmbedsAsTheFolderSays) {
   put(pooling, R"({"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true})");
   expect_same(Model::load(copy.path()).embed(ids), Model::load(folder("bert")).embed(ids));
   put(pooling, R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false})");
+  const Model first = Model::load(copy.path());
+  expect_same(first.embed(ids), first.forward(ids).view().slice(0, 0, 1));
+  put(pooling, R"({"pooling_mode": "middle"})");
   const Model model = Model::load(copy.path());
   EXPECT_FALSE(model.info().embeds);
   EXPECT_EQ(model.forward(ids).size(0), 11);
   expect_error(
-      ErrorCode::bad_file, [&] { model.embed(ids); }, "Model.embed", "1_Pooling/config.json", "pooling_mode_cls_token");
+      ErrorCode::bad_file, [&] { model.embed(ids); }, "Model.embed", "1_Pooling/config.json", "'\"middle\"'");
+}
+
+// Sentences of all lengths have the bits that each has alone, on any number of threads; what interrupts ends it.
+TEST(Model, EmbedsSentences) {
+  const Copy copy("bert");
+  put(copy.path() / "tokenizer.json", R"({"version": "1.0", "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": {
+    "type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, "c": 3, "d": 4}}})");
+  const Model model = Model::load(copy.path());
+  std::vector<std::string> sentences;
+  for (std::size_t n = 0; n < 200; ++n) {
+    std::string& sentence = sentences.emplace_back("a");
+    for (std::size_t word = 0; word < n * 7 % 50; ++word) sentence += std::string(" ") + "abcd"[(n + word) % 4];
+  }
+  const Embeddings all = model.embed(sentences);
+  EXPECT_EQ(all.vectors.shape(), (Dims{200, 16}));
+  const std::int64_t longest = model.info().longest;
+  EXPECT_EQ(model.info().max_seq_length, longest);
+  EXPECT_EQ(all.cut, std::ranges::count_if(sentences, [&](const auto& s) { return std::ssize(s) / 2 + 1 > longest; }));
+  for (const std::int64_t n : {0, 1, 50, 199})
+    expect_same(all.vectors.view().slice(0, n, n + 1),
+                model.embed(std::span(sentences).subspan(std::size_t(n), 1)).vectors);
+  set_num_threads(1);
+  expect_same(model.embed(sentences).vectors, all.vectors);
+  set_num_threads(INT_MAX);
+  EXPECT_EQ(model.embed(std::vector<std::string>{}).vectors.shape(), (Dims{0, 16}));
+  expect_error(
+      ErrorCode::bad_value,
+      [&] {
+        model.embed(std::vector<std::string>{"a", ""});
+      },
+      "Model.embed", "sentences[1]");
+  expect_error(
+      ErrorCode::bad_value, [&] { model.embed(sentences, {.prompt = "quarry"}); }, "'quarry'", "'document', 'query'");
+  {
+    const InterruptCheck at_once([] { return true; });
+    const std::vector<std::string> many(20'000, sentences[50]);
+    expect_error(
+        ErrorCode::interrupted, [&] { model.embed(many); }, "interrupted");
+  }
+  expect_same(model.forward("a b c"), model.forward(std::vector<std::int64_t>{1, 2, 3}));
 }
 
 // Whatever size a configuration speaks of: the tensors are looked at before anything of that size is made or done.

@@ -360,7 +360,7 @@ def right_calls(np, torch):
         "Model.forward": (decoder.forward, ([1, 2, 3, 4],), {"edits": [attend.Edit(0, 1), attend.Edit(1, at="mlp")],
             "starts": [0, 1, 4], "types": None, "caches": [decoder.cache(), decoder.cache()]}),
         "Model.logits": (decoder.logits, (hidden,), {}),
-        "Model.embed": (decoder.embed, ([1, 2, 3, 4],), {"starts": [0, 1, 4], "types": None}),
+        "Model.embed": (decoder.embed, (["the cat", "sat"], "the ", True, True, True), {"progress": lambda share: None}),
         "Model.cache": (decoder.cache, ("int8",), {}),
         "Model.generate": (decoder.generate, ([1, 2, 3],), {
             "max_new_tokens": 3, "temperature": 0.5, "top_k": 5, "top_p": 0.9, "seed": 7, "end": [2], "on_token": lambda id: True}),

