@@ -190,8 +190,8 @@ std::string labels_text(const Selection& selection, const TerminalStyle& style) 
   for (const Mark& mark : marks) {
     const auto count = std::ranges::count_if(heads, [&](const RecordedHead& head) {
       // Nearly every sink head is broad or other besides: that tells nothing.
-      return HeadLabel{mark.label}.is_excess() ? head.scores.has_label(mark.label)
-                                               : head.scores.labels.front().name == mark.label;
+      if (HeadLabel{mark.label}.is_excess()) return head.scores.has_label(mark.label);
+      return !head.scores.labels.empty() && head.scores.labels.front().name == mark.label;
     });
     if (count > 0) text += fmt::format("{} {} {}", text.ends_with(':') ? "" : ",", count, mark.label);
   }

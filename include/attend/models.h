@@ -27,11 +27,12 @@ namespace attend {
 
 // How a model computes (docs/models.md says what of each is known).
 enum class ModelFamily : std::uint8_t {
-  bert,   // encoders: BERT, RoBERTa, MiniLM, DistilBERT, MPNet, ALBERT
-  gpt2,   // decoders with learned positions
-  llama,  // decoders with rotary positions: Llama, Mistral, Qwen2, Qwen3, SmolLM2
+  bert,        // encoders: BERT, RoBERTa, MiniLM, DistilBERT, MPNet, ALBERT
+  gpt2,        // decoders with learned positions
+  llama,       // decoders with rotary positions: Llama, Mistral, Qwen2, Qwen3, SmolLM2
+  modernbert,  // encoders with rotary positions
 };
-// "bert", "gpt2", "llama".
+// "bert", "gpt2", "llama", ...
 std::string_view name_of(ModelFamily family);
 
 // What a model is, as its config.json has it.
@@ -49,7 +50,7 @@ struct ModelInfo {
   std::int64_t vector_size = 0;     // of embed()'s vectors; 0: it makes none
   std::int64_t max_seq_length = 0;  // tokens of a sentence that embed() takes, at most
   std::map<std::string, std::string> prompts;  // what may stand before each sentence, by names that embed() takes
-  bool decoder() const { return family != ModelFamily::bert; }
+  bool decoder() const { return family != ModelFamily::bert && family != ModelFamily::modernbert; }
 };
 
 struct ModelOptions {

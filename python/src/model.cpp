@@ -433,7 +433,8 @@ Tokenizer load_tokenizer(nb::handle path) {
 }
 
 constexpr const char* class_doc =
-    R"(A pretrained Transformer: BERT, RoBERTa, MiniLM, DistilBERT, GPT-2, Llama, Mistral, Qwen2, Qwen3, SmolLM2.
+    R"(A pretrained Transformer: BERT, RoBERTa, MiniLM, DistilBERT, MPNet, ALBERT, ModernBERT, GPT-2, Llama,
+Mistral, Qwen2, Qwen3, SmolLM2.
 
 Model.load() opens a Hugging Face folder, or a GGUF file. It computes forward only, in float32 or bfloat16, as eager
 Transformers does; what is not known of a model is an OSError that names it, never a guess. Any number of threads may call

@@ -22,6 +22,7 @@ AttentionOptions options_of(const AttentionStep& step) {
   options.softcap = step.softcap;
   options.distance_bias = step.distance_bias;
   if (step.window > 0) options.window.left = step.window - 1;
+  if (step.window > 0 && !step.causal) options.window.right = step.window - 1;
   options.offset = Offset::bottom_right();
   return options;
 }

@@ -75,7 +75,8 @@ struct Batch {
 struct AttentionStep {
   std::int64_t layer = 0, heads = 0, kv_heads = 0;
   bool causal = false;
-  std::int64_t window = 0;  // causal: how many keys a query sees, itself among them; 0: all
+  // How many keys a query sees before it, itself among them, and unless causal as many after it; 0: all.
+  std::int64_t window = 0;
   std::optional<double> scale = {};
   double softcap = 0;                      // as AttentionOptions have it, and so the next
   std::optional<View> distance_bias = {};  // [H,2R+1]

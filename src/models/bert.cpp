@@ -124,7 +124,8 @@ void Bert::read_layers(Loading& loading, const BertType& type, const Member& con
   }
   const double of_a_group = static_cast<double>(info_.layers) / static_cast<double>(groups);
   for (std::int64_t n = 0; n < info_.layers * together; ++n) {
-    const auto group = static_cast<std::int64_t>(static_cast<double>(n / together) / of_a_group);
+    const std::int64_t place = n / together;
+    const auto group = static_cast<std::int64_t>(static_cast<double>(place) / of_a_group);
     which_.push_back(static_cast<std::size_t>(group * together + n % together));
   }
   info_.layers *= together;

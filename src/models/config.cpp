@@ -53,6 +53,13 @@ constexpr std::string_view table_text = R"json({
   "defaults": {"vocab_size": 30000, "embedding_size": 128, "hidden_size": 4096, "num_hidden_layers": 12,
     "num_hidden_groups": 1, "num_attention_heads": 64, "intermediate_size": 16384, "inner_group_num": 1,
     "hidden_act": "gelu_new", "max_position_embeddings": 512, "type_vocab_size": 2, "layer_norm_eps": 1e-12}},
+"modernbert": {
+  "defaults": {"vocab_size": 50368, "hidden_size": 768, "intermediate_size": 1152, "num_hidden_layers": 22,
+    "num_attention_heads": 12, "hidden_activation": "gelu", "max_position_embeddings": 8192, "norm_eps": 1e-5,
+    "norm_bias": false, "attention_bias": false, "layer_types": null, "rope_parameters": null, "local_attention": 128,
+    "mlp_bias": false},
+  "only": {"rope_scaling": [null], "partial_rotary_factor": [1.0, null], "sliding_window": [], "head_dim": [],
+    "_rope_type_labels": [null]}},
 "gpt2": {
   "defaults": {"vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "n_inner": null,
     "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "scale_attn_weights": true,

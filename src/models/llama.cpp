@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "layers/rows.h"
 #include "models/embeddings.h"
+#include "models/rotary.h"
 
 namespace attend::models {
 
@@ -30,95 +30,6 @@ constexpr std::array<LlamaType, 4> types = {{
     {.name = "qwen3", .may_have_bias = true, .head_norms = true, .some_windows = true},
 }};
 
-// dynamic stretches texts beyond max_position_embeddings alone, and none here is longer.
-RotaryScaling scaling_of(const Member& name) {
-  const std::string type = name.text();
-  if (type == "default" || type == "dynamic") return RotaryScaling::none;
-  if (type == "linear") return RotaryScaling::linear;
-  if (type == "llama3") return RotaryScaling::llama3;
-  if (type == "yarn") return RotaryScaling::yarn;
-  if (type == "longrope") return RotaryScaling::longrope;
-  fail_at(name.place(), "{} is not known here; default, linear, dynamic, llama3, yarn and longrope are", quote(type));
-}
-
-// One for each pair of a head's numbers.
-std::vector<double> read_factors(const Member& from, std::int64_t head_size) {
-  const std::vector<Member> list = from.list();
-  if (std::ssize(list) != head_size / 2)
-    fail_at(from.place(), "{} numbers, expected {}, half a head's", list.size(), head_size / 2);
-  std::vector<double> factors;
-  factors.reserve(list.size());
-  for (const Member& each : list) factors.push_back(number_above_0(each));
-  return factors;
-}
-
-// Where the rotary positions are described: rope_scaling, the older name, goes first, as in Transformers. None:
-// nowhere.
-std::optional<Member> rotary_part(const Member& config) {
-  std::optional<Member> part;
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    if (!config.given(key)) continue;
-    const Member found = config[key];
-    if (!found.value().is_object()) found.refuse("an object");
-    if (!found.value().empty()) part.emplace(found);
-  }
-  for (const char* layers : {"full_attention", "sliding_attention"})
-    if (part && part->has(layers))
-      fail_at(part->place().in(layers), "rotary positions of a type of layers are not known");
-  return part;
-}
-
-void read_llama3(const Member& from, RotaryOptions& options) {
-  const Member low = from["low_freq_factor"], high = from["high_freq_factor"];
-  options.low_frequency_factor = number_above_0(low);
-  options.high_frequency_factor = number_above_0(high);
-  if (low.number() > high.number()) low.refuse(fmt::format("no more than high_freq_factor, {}", high.number()));
-}
-
-// In yarn, beta_fast and beta_slow of 0 or null stand for what they are where they are missing, as do the mscales;
-// truncate of null for false.
-void read_yarn(const Member& from, RotaryOptions& options) {
-  const auto read = [&](const char* key, double& value) {
-    if (from.given(key) && number_from_0(from[key]) > 0) value = from[key].number();
-  };
-  read("beta_fast", options.beta_fast);
-  read("beta_slow", options.beta_slow);
-  read("mscale", options.mscale);
-  read("mscale_all_dim", options.mscale_all_dim);
-  if (from.has("truncate")) options.truncate = from.given("truncate") && from["truncate"].truth();
-  if (options.theta == 1) from.refuse("another rope_theta than 1");
-}
-
-RotaryOptions read_rotary(const Member& config, std::int64_t longest, std::int64_t head_size) {
-  RotaryOptions options;
-  const std::optional<Member> part = rotary_part(config);
-  const bool inside = part && part->has("rope_theta");
-  if (inside || config.has("rope_theta")) options.theta = number_above_0((inside ? *part : config)["rope_theta"]);
-  if (!part) return options;
-  const Member& from = *part;
-  if (from.has("partial_rotary_factor") && from["partial_rotary_factor"].value() != 1.0)
-    fail_at(from["partial_rotary_factor"].place(), "only 1.0 is known here");
-  const char* type = from.has("rope_type") ? "rope_type" : "type";
-  if (!from.has(type)) return options;
-  options.scaling = scaling_of(from[type]);
-  if (from[type].text() == "default") return options;
-  const bool told = options.scaling == RotaryScaling::longrope && !from.given("factor");
-  if (!told) options.factor = number_above_0(from["factor"]);
-  if (options.scaling == RotaryScaling::none || options.scaling == RotaryScaling::linear) return options;
-  constexpr const char* original = "original_max_position_embeddings";
-  const bool outside = config.has(original);
-  options.original_length = outside || from.has(original) ? (outside ? config : from)[original].whole(2) : longest;
-  if (told) options.factor = static_cast<double>(longest) / static_cast<double>(options.original_length);
-  if (from.given("attention_factor")) options.attention_factor = from["attention_factor"].number();
-  if (options.scaling == RotaryScaling::llama3) read_llama3(from, options);
-  if (options.scaling == RotaryScaling::yarn) read_yarn(from, options);
-  if (options.scaling == RotaryScaling::longrope) {
-    options.short_factors = read_factors(from["short_factor"], head_size);
-    options.long_factors = read_factors(from["long_factor"], head_size);
-  }
-  return options;
-}
-
 std::int64_t read_head_size(const Member& config, const LlamaType& type, const ModelInfo& info) {
   const bool said = type.null_head_size ? config.given("head_dim") : config.has("head_dim");
   if (said && !type.whole_heads) return config["head_dim"].whole(2);
@@ -141,8 +52,6 @@ Llama::Llama(Loading& loading, const Member& config) {
   info_.head_size = read_head_size(config, type, info_);
   if (info_.heads % info_.kv_heads != 0)
     fail_at(config.place(), "{} heads are no multiple of {} key and value heads", info_.heads, info_.kv_heads);
-  if (info_.head_size % 2 != 0)
-    fail_at(config.place(), "heads of {} numbers can't be rotated in pairs", info_.head_size);
   if (info_.heads > Member::most / info_.head_size)
     fail_at(config.place(), "{} heads of {} numbers are more than a matrix can have", info_.heads, info_.head_size);
   info_.longest = config["max_position_embeddings"].whole(1);
@@ -150,7 +59,7 @@ Llama::Llama(Loading& loading, const Member& config) {
   wide_size_ = config["intermediate_size"].whole(1);
   activation_ = read_activation(config["hidden_act"]);
   eps_ = number_from_0(config["rms_norm_eps"]);
-  const RotaryOptions rotary = read_rotary(config, info_.longest, info_.head_size);
+  const Rotary rotary = read_rotary(config, {}, info_.longest, info_.head_size);
 
   const std::int64_t E = info_.embedding_size;
   words_ = loading.matrix("embed_tokens.weight", info_.vocabulary, E);
@@ -161,7 +70,7 @@ Llama::Llama(Loading& loading, const Member& config) {
   loading.ignore_ending(".rotary_emb.inv_freq");
   loading.ignore_beginning("score.");
   // Its table is as large as the configuration says a head is: a layer's tensors have shown that by now.
-  if (!loading.checking() && !layers_.empty()) rotary_.emplace(info_.head_size, rotary);
+  if (!loading.checking() && !layers_.empty()) rotary_.emplace(rotary.size, rotary.options);
 }
 
 // Mistral's window is every layer's, whatever layer_types says: its code does not look at them. Of Qwen's, where

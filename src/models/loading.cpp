@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "layers/rows.h"
@@ -80,13 +81,30 @@ Linear Loading::linear(const std::string& name, std::int64_t in, std::int64_t ou
   return Linear::borrow(weight, take(prefix_ + name + ".bias", {out}));
 }
 
+std::vector<Linear> Loading::linear_rows(const std::string& name, std::int64_t in,
+                                         const std::vector<std::int64_t>& outs, bool bias) {
+  const std::int64_t all_rows = std::accumulate(outs.begin(), outs.end(), std::int64_t{0});
+  const View weight = matrix(name + ".weight", all_rows, in);
+  std::optional<View> biases;
+  if (bias) biases = take(prefix_ + name + ".bias", {all_rows});
+  std::vector<Linear> layers;
+  std::int64_t first = 0;
+  for (const std::int64_t out : outs) {
+    const auto part = [&](const View& of) { return checking_ ? of : of.slice(0, first, first + out); };
+    layers.push_back(biases ? Linear::borrow(part(weight), part(*biases)) : Linear::borrow(part(weight)));
+    first += out;
+  }
+  return layers;
+}
+
 Linear Loading::linear_in_out(const std::string& name, std::int64_t in, std::int64_t out) {
   const View weight = matrix(name + ".weight", in, out);
   return Linear::borrow(weight.transpose(0, 1), take(prefix_ + name + ".bias", {out}));
 }
 
-LayerNorm Loading::layer_norm(const std::string& name, std::int64_t size, double eps) {
+LayerNorm Loading::layer_norm(const std::string& name, std::int64_t size, double eps, bool bias) {
   const View weight = take(prefix_ + name + ".weight", {size});
+  if (!bias) return LayerNorm(weight, std::nullopt, eps);
   return LayerNorm(weight, take(prefix_ + name + ".bias", {size}), eps);
 }
 

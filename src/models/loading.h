@@ -30,9 +30,12 @@ class Loading {
 
   View matrix(const std::string& name, std::int64_t rows, std::int64_t columns);
   Linear linear(const std::string& name, std::int64_t in, std::int64_t out, bool bias = true);
+  // Layers whose weights are the rows of one, one after another.
+  std::vector<Linear> linear_rows(const std::string& name, std::int64_t in, const std::vector<std::int64_t>& outs,
+                                  bool bias = false);
   // GPT-2's Conv1D, whose weight is [in,out].
   Linear linear_in_out(const std::string& name, std::int64_t in, std::int64_t out);
-  LayerNorm layer_norm(const std::string& name, std::int64_t size, double eps);
+  LayerNorm layer_norm(const std::string& name, std::int64_t size, double eps, bool bias = true);
   RmsNorm rms_norm(const std::string& name, std::int64_t size, double eps);
   // The output layer, lm_head.weight, which has no prefix and no bias. Tied, it is words, the embeddings of that name,
   // which some files have twice; where the two differ it is its own, as Transformers has it. None: a bare model's file,

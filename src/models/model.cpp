@@ -22,6 +22,8 @@ std::string_view name_of(ModelFamily family) {
       return "gpt2";
     case ModelFamily::llama:
       return "llama";
+    case ModelFamily::modernbert:
+      return "modernbert";
   }
   fail(ErrorCode::bad_value, "name_of", "there is no model family {}", static_cast<int>(family));
 }

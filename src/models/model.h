@@ -9,6 +9,7 @@
 #include "models/bert.h"
 #include "models/gpt2.h"
 #include "models/llama.h"
+#include "models/modernbert.h"
 #include "models/own_tokenizer.h"
 #include "models/sentences.h"
 
@@ -16,7 +17,7 @@ namespace attend {
 
 struct Model::Parts {
   models::Loading::Kept kept;  // the family borrows it
-  std::variant<models::Bert, models::Gpt2, models::Llama> family;
+  std::variant<models::Bert, models::Gpt2, models::Llama, models::ModernBert> family;
   ModelInfo info;
   std::optional<models::SentenceModules> sentences = {};
   std::optional<Error> pooling = {};  // what embed() fails with, where these can't be read

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* function = "Model.load";
 
-using Family = std::variant<models::Bert, models::Gpt2, models::Llama>;
+using Family = std::variant<models::Bert, models::Gpt2, models::Llama, models::ModernBert>;
 
 struct Json {
   Place place;
@@ -61,6 +61,7 @@ constexpr Type types[] = {{"bert", "bert.", read<models::Bert>},
                           {"distilbert", "distilbert.", read<models::Bert>},
                           {"mpnet", "mpnet.", read<models::Bert>},
                           {"albert", "albert.", read<models::Bert>},
+                          {"modernbert", "model.", read<models::ModernBert>},
                           {"gpt2", "transformer.", read<models::Gpt2>},
                           {"llama", "model.", read<models::Llama>},
                           {"mistral", "model.", read<models::Llama>},

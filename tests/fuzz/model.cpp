@@ -26,6 +26,9 @@ const json& small_models() {
     "albert": {"vocab_size": 7, "embedding_size": 3, "hidden_size": 4, "num_hidden_layers": 3, "num_hidden_groups": 2,
       "inner_group_num": 1, "num_attention_heads": 2, "hidden_act": "gelu", "intermediate_size": 5,
       "max_position_embeddings": 6, "type_vocab_size": 2},
+    "modernbert": {"vocab_size": 7, "hidden_size": 4, "num_hidden_layers": 2, "num_attention_heads": 2, "norm_bias": false,
+      "hidden_activation": "gelu", "intermediate_size": 5, "max_position_embeddings": 6, "local_attention": 2,
+      "attention_bias": false, "mlp_bias": false},
     "distilbert": {"vocab_size": 7, "dim": 4, "n_layers": 1, "n_heads": 2, "activation": "gelu", "hidden_dim": 5,
       "max_position_embeddings": 6},
     "gpt2": {"vocab_size": 7, "n_embd": 4, "n_layer": 1, "n_head": 2, "activation_function": "gelu_new",
@@ -40,7 +43,8 @@ const json& small_models() {
 // Which of them a type is like; empty: none.
 std::string family_of(const json& type) {
   if (type == "bert" || type == "roberta" || type == "xlm-roberta" || type == "camembert") return "bert";
-  if (type == "distilbert" || type == "mpnet" || type == "albert" || type == "gpt2") return type;
+  if (type == "distilbert" || type == "mpnet" || type == "albert" || type == "modernbert" || type == "gpt2")
+    return type;
   return type == "llama" || type == "mistral" || type == "qwen2" || type == "qwen3" ? "llama" : "";
 }
 
@@ -91,6 +95,8 @@ class Asked {
       add_bert(family == "distilbert");
     } else if (family == "albert") {
       add_albert();
+    } else if (family == "modernbert") {
+      add_modernbert();
     } else if (family == "gpt2") {
       add_gpt2();
     } else {
@@ -168,6 +174,19 @@ class Asked {
       norm(at + "attention.LayerNorm", E), norm(at + "full_layer_layer_norm", E);
       linear(at + "ffn", E, wide), linear(at + "ffn_output", wide, E);
     }
+  }
+  void add_modernbert() {
+    const std::int64_t E = size("hidden_size"), wide = size("intermediate_size");
+    const bool bias = truth("attention_bias"), wide_bias = truth("mlp_bias"), norm_bias = truth("norm_bias");
+    add("embeddings.tok_embeddings.weight", {size("vocab_size"), E}), norm("embeddings.norm", E, norm_bias);
+    for (std::int64_t n = 0; n < size("num_hidden_layers"); ++n) {
+      const std::string at = fmt_at("layers.", n);
+      if (n > 0) norm(at + "attn_norm", E, norm_bias);
+      linear(at + "attn.Wqkv", E, 3 * E, bias), linear(at + "attn.Wo", E, E, bias);
+      norm(at + "mlp_norm", E, norm_bias);
+      linear(at + "mlp.Wi", E, 2 * wide, wide_bias), linear(at + "mlp.Wo", wide, E, wide_bias);
+    }
+    norm("final_norm", E, norm_bias);
   }
   void add_gpt2() {
     const std::int64_t E = size("n_embd"), wide = size("n_inner", 4 * E), V = size("vocab_size");

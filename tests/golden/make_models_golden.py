@@ -37,6 +37,9 @@ MODELS = {
     "qwen3": lambda: tf.Qwen3ForCausalLM(tf.Qwen3Config(**decoder, head_dim=6)),
     "mpnet": lambda: tf.MPNetModel(tf.MPNetConfig(**encoder)),
     "albert": lambda: tf.AlbertForMaskedLM(tf.AlbertConfig(**encoder | {"num_hidden_layers": 3}, embedding_size=8, num_hidden_groups=2)),
+    "modernbert": lambda: tf.ModernBertForMaskedLM(tf.ModernBertConfig(
+        **encoder | {"num_hidden_layers": 3}, local_attention=6, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1,
+        sep_token_id=2)),
 }
 
 torch.manual_seed(3)

@@ -31,7 +31,7 @@ std::filesystem::path folder(const std::string& name) {
   return data("golden/models/" + name);
 }
 
-const std::vector<std::string> encoders{"bert", "roberta", "distilbert", "mpnet", "albert"};
+const std::vector<std::string> encoders{"bert", "roberta", "distilbert", "mpnet", "albert", "modernbert"};
 const std::vector<std::string> decoders{"gpt2", "llama", "mistral", "qwen2", "qwen3"};
 
 TEST(Model, HiddenStatesAreThoseOfTransformers) {

@@ -12,8 +12,10 @@ using test::data;
 // Whose numbers are their buckets, but for the head.
 Tensor numbered(std::int64_t buckets, std::int64_t heads, DType dtype = DType::f32) {
   Tensor out({buckets, heads});
-  for (std::int64_t n = 0; n < out.count(); ++n)
-    out.data<float>()[n] = static_cast<float>(n / heads) + static_cast<float>(n % heads) / 2;
+  for (std::int64_t n = 0; n < out.count(); ++n) {
+    const std::int64_t bucket = n / heads, head = n % heads;
+    out.data<float>()[n] = static_cast<float>(bucket) + static_cast<float>(head) / 2;
+  }
   return out.view().to(dtype);
 }
 

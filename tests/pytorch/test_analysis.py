@@ -51,6 +51,8 @@ class Places:
             self.layers, names = base.encoder.layer, ("attention.output.dense", "output.dense")
         elif hasattr(base, "transformer"):
             self.layers, names = base.transformer.layer, ("attention.out_lin", "ffn.lin2")
+        elif hasattr(base, "final_norm"):
+            self.layers, names = base.layers, ("attn.Wo", "mlp.Wo")
         else:
             self.layers, names = base.layers, ("self_attn.o_proj", "mlp.down_proj")
         self.projections = [layer.get_submodule(names[0]) for layer in self.layers]
@@ -452,7 +454,7 @@ def test_ablation_is_what_hooks_do(both, name):
     assert np.abs(np.array(got[:3]) - [float(x) for x in compared(before[-1], after[-1], 7)]).max() < 2e-5
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert groups"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert groups", "modernbert"])
 def test_ablation_of_an_encoder(both, name):
     pair = both(name)
     ids, _ = pair.ids(LENGTH)

@@ -53,3 +53,15 @@ def test_next_tokens(command, minilm, tmp_path):
     likeliest = probabilities.topk(10)
     assert [x["id"] for x in found["next"]] == likeliest.indices.tolist()
     np.testing.assert_allclose([x["probability"] for x in found["next"]], likeliest.values, rtol=1e-4)
+
+
+def test_layers_of_which_some_have_windows_too_small_for_labels(command, minilm, tmp_path):
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
+    config = transformers.ModernBertConfig(vocab_size=30522, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+                                           num_attention_heads=2, local_attention=4, initializer_range=0.3, **ids)
+    transformers.ModernBertModel(config).save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((minilm / "tokenizer.json").read_bytes())
+    labels = [head["labels"] for head in attend(command, tmp_path, TEXTS[0])["heads"]]
+    assert all(labels[:2]) and not any(labels[2:])
+    text = subprocess.run([command, "model", tmp_path, TEXTS[0]], check=True, capture_output=True, text=True).stdout
+    assert "4 heads:" in text and "\n    1    -     -\n" in text

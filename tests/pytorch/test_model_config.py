@@ -35,18 +35,19 @@ WITHOUT_EFFECT = {
     # what is dropped in training, how it begins, and what else it needs
     *"attention_dropout attention_probs_dropout_prob attn_pdrop classifier_dropout dropout embd_pdrop hidden_dropout_prob".split(),
     *"qa_dropout resid_pdrop seq_classif_dropout summary_first_dropout classifier_dropout_prob initializer_range".split(),
-    "gradient_checkpointing",
+    *"gradient_checkpointing initializer_cutoff_factor embedding_dropout mlp_dropout".split(),
     # a task's own layers
     *"id2label label2id num_labels problem_type summary_activation summary_proj_to_labels summary_type summary_use_proj".split(),
+    *"classifier_activation classifier_bias classifier_pooling decoder_bias sparse_prediction sparse_pred_ignore_index".split(),
     # what forward() returns, and keeps
     *"return_dict output_attentions output_hidden_states output_cross_attentions use_cache".split(),
     # how it is computed: in parts, in another order, by several machines
     *"chunk_size_feed_forward pretraining_tp reorder_and_upcast_attn attn_implementation base_model_tp_plan base_model_pp_plan".split(),
-    *"base_model_ep_plan base_model_fsdp_plan".split(),
+    *"base_model_ep_plan base_model_fsdp_plan deterministic_flash_attn".split(),
     # of other types
     *"is_causal is_decoder add_cross_attention tie_word_embeddings".split(),
     # ids: the embedding of padding is a row as any other; where a text ends is test_the_ids_that_end_a_text's
-    *"bos_token_id eos_token_id pad_token_id".split(),
+    *"bos_token_id eos_token_id pad_token_id cls_token_id sep_token_id".split(),
     # the dtype, which the calls here give: test_the_dtype_is_the_configurations has it
     *"dtype torch_dtype".split(),
     # where the weights and the configuration are from
@@ -61,7 +62,8 @@ WITHOUT_EFFECT = {
 }
 # What else is read where it is there: of all types, of decoders, and of those with rotary positions.
 BESIDES = {"every": {"model_type"}, "is_causal": {"eos_token_id"}, "rope_parameters": {
-    "rope_scaling", "rope_theta", "original_max_position_embeddings", "head_dim", "layer_types"}}
+    "rope_scaling", "rope_theta", "original_max_position_embeddings", "head_dim", "layer_types"},
+    "local_attention": {"global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"}}
 
 
 def known(type):
@@ -96,8 +98,8 @@ def test_the_table_is_as_the_class(type):
 NONE = type(None)
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert", "gpt2", "llama",
-                                  "yarn betas",
+@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert", "modernbert", "gpt2",
+                                  "llama", "yarn betas",
                                   "mistral window", "qwen2 windows", "qwen3 windows"])
 def test_every_key_that_is_read_is_known(name, tmp_path, monkeypatch):
     """Whatever Transformers asks a configuration for on the way from the folder to hidden states and tokens."""
@@ -126,25 +128,27 @@ def test_every_key_that_is_read_is_known(name, tmp_path, monkeypatch):
 # ---- Every key, changed ----
 
 # A configuration of every type, and of every kind of rotary positions, of which only the keys of these are changed.
-BASES = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert groups", "gpt2", "llama tied",
+BASES = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert groups", "modernbert", "gpt2", "llama tied",
          "old, as small as it can be",
          "mistral window", "qwen2 windows", "qwen3 windows"]
-ROTARY_BASES = ["linear", "dynamic", "llama3", "yarn betas", "longrope", "old llama3"]
+ROTARY_BASES = ["modernbert scalings", "modernbert, old", "linear", "dynamic", "llama3", "yarn betas", "longrope", "old llama3"]
 ROTARY = [*RopeParameters.__annotations__, "type", "full_attention"]
 OTHERS = [None, True, False, 0, 1, 2, -1, 0.5, 3.0, "x", [], [1], {}, {"a": 1}]
 NAMED = {
-    "hidden_act": ["relu", "gelu", "silu", "mish", "prelu"], "activation": ["relu", "xielu"], "activation_function": ["relu", "prelu"],
+    "hidden_act": ["relu", "gelu", "silu", "mish", "prelu"], "hidden_activation": ["relu", "prelu"],
+    "activation": ["relu", "xielu"], "activation_function": ["relu", "prelu"],
     "rope_type": ["default", *ROPE_INIT_FUNCTIONS], "type": ["default", *ROPE_INIT_FUNCTIONS], "sliding_window": [4, 64],
     "layer_types": [["full_attention"] * 3, ["sliding_attention"] * 3, ["full_attention"] * 2, ["full_attention", "sliding_attention"] * 2],
     "position_embedding_type": ["absolute", "relative_key"],
     "rope_scaling": [{"type": "linear", "factor": 2.0}, {"rope_type": "yarn", "factor": 2.0, "rope_theta": 5e3}],
     "rope_parameters": [{"rope_theta": 5e3}, {"full_attention": {"rope_theta": 5e3, "rope_type": "default"}}],
-    "full_attention": [{"rope_theta": 5e3, "rope_type": "default"}], "text_config": [{"hidden_size": 16}],
+    "full_attention": [{"rope_theta": 5e3, "rope_type": "default"}], "sliding_attention": [{"rope_theta": 5e3}],
+    "text_config": [{"hidden_size": 16}],
     "per_layer_config": [{"1": {"num_attention_heads": 2}}], "attribute_map": [{"num_attention_heads": "num_labels"}],
 }
 # Where the number of what a tensor has is another, the tensors that do not fit are named and not the key.
 SHAPES = {*SHAPE, *GPT2, "n_inner", "dim", "n_layers", "n_heads", "hidden_dim", "type_vocab_size", "head_dim", "num_key_value_heads",
-          "embedding_size", "num_hidden_groups", "inner_group_num", "relative_attention_num_buckets",
+          "norm_bias", "embedding_size", "num_hidden_groups", "inner_group_num", "relative_attention_num_buckets",
           "attention_bias", "mlp_bias", "tie_word_embeddings"} - {"bos_token_id", "eos_token_id", "pad_token_id"}
 
 
@@ -184,6 +188,9 @@ def mutations(config, name):
         if isinstance(config[part], dict):
             for key, changed in changes(config[part], {*config[part], *ROTARY}, type):
                 yield key, config | {part: changed}
+            for kind in sorted({"full_attention", "sliding_attention"}.intersection(config[part])):
+                for key, changed in changes(config[part][kind], {*config[part][kind], *ROTARY}, type):
+                    yield key, config | {part: config[part] | {kind: changed}}
 
 
 def opened(folder, case):

@@ -57,8 +57,8 @@ def test_every_activation_without_weights(tmp_path):
         assert far(attend.Model.load(tmp_path).forward(ids, types=types), hidden_of(theirs, ids, types)) <= TOLERANCE, name
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert groups", "gpt2", "llama",
-                                  "mistral window", "qwen2 windows", "qwen3"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert groups",
+                                  "modernbert", "gpt2", "llama", "mistral window", "qwen2 windows", "qwen3"])
 def test_bf16_is_as_near_as_theirs(both, name):
     """Of the same weights, to float64: at most three times as far as Transformers in bf16."""
     pair = both(name, torch.bfloat16)
@@ -170,7 +170,7 @@ def test_sentence_embeddings(minilm):
 
 # ---- Bits ----
 
-FAMILIES = ["bert", "roberta", "mpnet", "albert groups", "gpt2", "llama3", "longrope", "qwen2 windows", "qwen3"]
+FAMILIES = ["bert", "roberta", "mpnet", "albert groups", "modernbert biases", "gpt2", "llama3", "longrope", "qwen2 windows", "qwen3"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -385,7 +385,7 @@ def test_wrong_options_of_generation(both, wrong):
 
 # ---- Recordings ----
 
-@pytest.mark.parametrize("name", ["bert", "mpnet", "albert groups", "gpt2 by layer", "mistral window", "qwen2 windows"])
+@pytest.mark.parametrize("name", ["bert", "mpnet", "albert groups", "modernbert", "gpt2 by layer", "mistral window", "qwen2 windows"])
 def test_a_recording_has_the_weights_of_eager(both, name):
     pair = both(name)
     ids, types = pair.ids(30)
@@ -464,10 +464,10 @@ def test_buffers_that_older_files_have(both, name, tmp_path):
     np.testing.assert_array_equal(attend.Model.load(tmp_path).forward(ids, types=types), both(name).ours.forward(ids, types=types))
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert", "gpt2 bare", "llama bare"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert", "modernbert", "gpt2 bare", "llama bare"])
 def test_a_bare_model_and_one_with_a_head_have_the_same_numbers(both, name, tmp_path):
     """Files name the same tensors with a prefix, and without."""
-    prefix = {"gpt2 bare": "transformer.", "llama bare": "model."}
+    prefix = {"gpt2 bare": "transformer.", "llama bare": "model.", "modernbert": "model."}
     shutil.copytree(both(name).folder, tmp_path, dirs_exist_ok=True)
     path = tmp_path / "model.safetensors"
     save_file({prefix.get(name, name + ".") + key: each for key, each in load_file(path).items()}, path, {"format": "pt"})

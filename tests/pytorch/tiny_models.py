@@ -60,6 +60,10 @@ def albert(head="Model", **config):
     return Case(f"Albert{head}", SHAPE | {"embedding_size": 24} | config)
 
 
+def modernbert(head="Model", old=None, **config):
+    return Case(f"ModernBert{head}", SHAPE | {"local_attention": 10} | config, old or {})
+
+
 def gpt2(head="LMHeadModel", **config):
     return Case(f"GPT2{head}", GPT2 | config)
 
@@ -114,6 +118,17 @@ ENCODERS = {
     "albert for pretraining": albert("ForPreTraining", num_hidden_groups=2, type_vocab_size=3),
     "albert groups": albert("ForMaskedLM", num_hidden_layers=5, num_hidden_groups=3, inner_group_num=2, hidden_act="gelu"),
     "albert more groups": albert(num_hidden_groups=4),
+    "modernbert": modernbert(),
+    "modernbert for masks": modernbert("ForMaskedLM", hidden_activation="silu", num_hidden_layers=5),
+    "modernbert for classes": modernbert("ForSequenceClassification", local_attention=1, norm_eps=1e-2),
+    "modernbert biases": modernbert(attention_bias=True, mlp_bias=True, norm_bias=True, layer_types=[
+        "sliding_attention", "sliding_attention", "full_attention"]),
+    "modernbert scalings": modernbert(rope_parameters={"full_attention": {"rope_type": "yarn", "rope_theta": 5e3, **YARN},
+                                                       "sliding_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e3}}),
+    "modernbert, old": modernbert(num_hidden_layers=4, layer_types=["full_attention", "sliding_attention"] * 2, rope_parameters={
+        "full_attention": {"rope_type": "default", "rope_theta": 3e3}, "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}},
+        old={"layer_types": None, "rope_parameters": None, "global_attn_every_n_layers": 2, "global_rope_theta": 3e3,
+             "local_rope_theta": 20.0}),
     "distilbert sines, relu": distilbert(sinusoidal_pos_embds=True, activation="relu"),
 }
 DECODERS = {

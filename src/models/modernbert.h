@@ -1,0 +1,48 @@
+// ModernBERT (Warner et al. 2024): an encoder with rotary positions and gated MLPs, norms before each part, and windows
+// in most layers.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "models/batch.h"
+#include "models/config.h"
+#include "models/loading.h"
+
+namespace attend::models {
+
+class ModernBert {
+ public:
+  ModernBert(Loading& loading, const Member& config);
+
+  ModelInfo info() const { return info_; }
+  Tensor embed(const Batch& batch) const;  // [N,E], f32: the stream before the first layer
+  // The layers from `first` to before `last`, x being the stream before them and then after them.
+  void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
+  Tensor finish(const Tensor& x) const { return norm_->forward(x); }  // [N,E], f32
+
+ private:
+  struct Layer {
+    bool local;                               // sees a window, and has angles of its own
+    std::optional<LayerNorm> attention_norm;  // none: the first layer's, before which the embeddings are normalised
+    Linear query, key, value, output;
+    LayerNorm norm;
+    Linear wide, gate, narrow;
+  };
+  Layer read_layer(Loading& loading, std::int64_t n, const Member& config, bool local) const;
+  void attend_layer(const Batch& batch, std::size_t n, Tensor& x, const RotaryAngles& angles) const;
+
+  ModelInfo info_;
+  double eps_ = 0;
+  bool norm_bias_ = false;
+  std::int64_t wide_size_ = 0, window_ = 0;
+  Activation activation_ = Activation::gelu;
+  std::array<std::optional<RotaryEmbedding>, 2> rotary_;  // of all layers but the local ones, and of these
+  View words_;
+  std::optional<LayerNorm> embedding_norm_;
+  std::vector<Layer> layers_;
+  std::optional<LayerNorm> norm_;
+};
+
+}  // namespace attend::models
