@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 struct Arguments {
   std::string model, get, dtype;
-  bool list = false;
+  bool list = false, chat = false;
   std::optional<std::string> text;
   std::string text_file;
   std::vector<std::string> near;
@@ -83,6 +83,7 @@ void check_model(const ModelInfo& info, const Tokenizer& tokenizer, const Argume
     throw UsageError(fmt::format("--near: {} tells what comes next; sentences are compared by an encoder", x.model));
   if (!info.decoder() && x.generate > 0)
     throw UsageError(fmt::format("--generate: {} is an encoder, and says nothing of what comes next", x.model));
+  if (!info.decoder() && x.chat) throw UsageError(fmt::format("--chat: {} is an encoder, and answers nobody", x.model));
   if (const char* option = x.analysis.of_decoders(); option != nullptr && !info.decoder())
     throw UsageError(fmt::format("{}: {} is an encoder, and answers with no token", option, x.model));
 }
@@ -183,7 +184,8 @@ std::vector<Neighbour> nearest(const Model& model, const Tokenizer& tokenizer, c
 Computed compute(const Model& model, const Tokenizer& tokenizer, const std::string& text, const Arguments& arguments) {
   Computed x{.info = model.info(),
              .tokenizer = tokenizer,
-             .encoding = encoded(model.info(), tokenizer, text, arguments.model)};
+             .encoding = encoded(model.info(), tokenizer, text, arguments.model, arguments.chat),
+             .chat = arguments.chat};
   const auto& ids = x.encoding.ids;
   const RecordOptions options{.keep_qk = writes(arguments, ".attend") && arguments.keep != "summary",
                               .key_sizes = arguments.what.by == "norm"};
@@ -338,6 +340,8 @@ void add_input(App& app, Arguments& arguments) {
   whole_number(app.add_option("--generate", arguments.generate,
                               "Decoders: go on with the likeliest N tokens, or to the end of what it says"),
                1, 1 << 20);
+  app.add_flag("--chat", arguments.chat,
+               "Decoders: the text is what someone says to the model, put as its chat template has it");
   add_analysis(app, arguments.analysis);
 }
 
@@ -359,8 +363,10 @@ void add_form(App& app, Arguments& arguments) {
 
 }  // namespace
 
-Encoding encoded(const ModelInfo& info, const Tokenizer& tokenizer, std::string_view text, const std::string& model) {
-  Encoding encoding = tokenizer.encode(text);
+Encoding encoded(const ModelInfo& info, const Tokenizer& tokenizer, std::string_view text, const std::string& model,
+                 bool chat) {
+  const std::array said = {Message{"user", std::string(text)}};
+  Encoding encoding = chat ? tokenizer.encode(tokenizer.chat(said), false) : tokenizer.encode(text);
   if (std::ranges::count(encoding.special, false) == 0)
     throw Failure(fmt::format("the text has no tokens for {}", model));
   if (std::ssize(encoding.ids) > info.longest)
@@ -378,7 +384,7 @@ Command add_model(App& root) {
       "attend model --get minilm\n"
       "attend model minilm \"the cat sat on the mat because it was tired\"\n"
       "attend model sentence-transformers/all-MiniLM-L6-v2 \"the cat sat\"\n"
-      "attend model smollm2 \"The capital of France is\" --generate 20\n"
+      "attend model smollm2 --chat \"What is the capital of France?\" --generate 20\n"
       "attend model smollm2 \"The capital of France is\" --why \" Paris\"");
   auto arguments = std::make_shared<Arguments>();
   add_input(*app, *arguments);

@@ -75,6 +75,7 @@ struct Computed {
   ModelInfo info;
   Tokenizer tokenizer;
   Encoding encoding;
+  bool chat = false;                     // the text is one message to the model
   Recording recording = {};              // of the text: one layer for each of the model's
   std::vector<Candidate> next = {};      // decoders: the likeliest, falling
   std::optional<Tensor> embedding = {};  // encoders: [1,E]
@@ -85,7 +86,9 @@ struct Computed {
 };
 
 // The text's ids, with what the model expects around it. Throws Failure for none, and for too many.
-Encoding encoded(const ModelInfo& info, const Tokenizer& tokenizer, std::string_view text, const std::string& model);
+// chat: the text is one message to the model.
+Encoding encoded(const ModelInfo& info, const Tokenizer& tokenizer, std::string_view text, const std::string& model,
+                 bool chat = false);
 
 // ---- Why it answers so ----
 

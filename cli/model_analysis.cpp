@@ -58,7 +58,7 @@ Without take_out(const Model& model, const Computed& x, const AnalysisArguments&
 }
 
 Patched patch_in(const Model& model, const Computed& x, const AnalysisArguments& arguments, const Tokens& tokens) {
-  Patched patched{encoded(x.info, x.tokenizer, arguments.patch, x.recording.model).ids};
+  Patched patched{encoded(x.info, x.tokenizer, arguments.patch, x.recording.model, x.chat).ids};
   Progress progress;
   try {
     patched.patching =

@@ -31,6 +31,12 @@ struct Encoding {
   std::vector<std::int64_t> texts;  // 0: of the text, 1: of the pair's second, -1: of none
 };
 
+// What someone says to a model, or it says.
+struct Message {
+  std::string role;  // system, user or assistant
+  std::string content;
+};
+
 // Gives the ids, offsets and texts that the package `tokenizers` gives, for WordPiece, BPE, Unigram and WordLevel
 // (docs/models.md lists the parts). Truncation and padding, which a file may ask for too, are left to the
 // caller. A copy shares what was read; all functions may be called from several threads.
@@ -52,6 +58,12 @@ class Tokenizer {
   // Bytes that make no character become U+FFFD. skip_special: without the tokens that the file calls special. Throws
   // bad_value for an id that is none.
   std::string decode(std::span<const std::int64_t> ids, bool skip_special = true) const;
+
+  // The messages as the text that the model was trained on: its folder's or file's chat template, where that is exactly
+  // one of a list (docs/models.md). Its special tokens are in the text: encode(text, false) has its ids.
+  // add_generation_prompt: with what begins an answer. Throws bad_value for a role, or an order of roles, that the
+  // template does not take, and bad_file where there is no template, or another.
+  std::string chat(std::span<const Message> messages, bool add_generation_prompt = true) const;
 
   // How many tokens there are, those added to the model's included. Ids may have gaps.
   std::int64_t size() const;

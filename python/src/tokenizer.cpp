@@ -73,6 +73,32 @@ std::string decode(const Tokenizer& self, nb::handle ids, bool skip_special) {
   return call(function, [&] { return self.decode({numbers.data<std::int64_t>(), count}, skip_special); });
 }
 
+// [{"role": "user", "content": "..."}, ...]
+std::vector<Message> read_messages(nb::handle messages) {
+  const auto refuse = [](nb::handle what) {
+    throw nb::type_error(
+        ("Tokenizer.chat: messages: expected a list of dicts with a role and a content, both text, got " +
+         repr_of(what))
+            .c_str());
+  };
+  if (!nb::isinstance<nb::list>(messages) && !nb::isinstance<nb::tuple>(messages)) refuse(messages);
+  std::vector<Message> out;
+  for (const nb::handle each : messages) {
+    if (!nb::isinstance<nb::dict>(each)) refuse(each);
+    const auto fields = nb::borrow<nb::dict>(each);
+    if (fields.size() != 2 || !fields.contains("role") || !fields.contains("content")) refuse(each);
+    std::string role, content;
+    if (!nb::try_cast(fields["role"], role) || !nb::try_cast(fields["content"], content)) refuse(each);
+    out.push_back({std::move(role), std::move(content)});
+  }
+  return out;
+}
+
+std::string chat(const Tokenizer& self, nb::handle messages, bool add_generation_prompt) {
+  const std::vector<Message> said = read_messages(messages);
+  return call("Tokenizer.chat", [&] { return self.chat(said, add_generation_prompt); });
+}
+
 constexpr const char* class_doc =
     R"(Text to ids and back as the package `tokenizers` does it, from what its tokenizer.json holds.
 
@@ -93,6 +119,21 @@ Truncation and padding, which such a file may ask for, are left to the caller.
 constexpr const char* encode_doc = R"(The tokens of a text, or of a pair of texts, as an Encoding.
 
 special: with the tokens that the model expects around a text.)";
+
+constexpr const char* chat_doc =
+    R"(Messages as the text that the model was trained on: by the chat template of its folder or file.
+
+messages: a list of {"role": "system", "user" or "assistant", "content": text}. add_generation_prompt: with what begins an
+answer. The text has its special tokens: encode(text, special=False) has its ids, as Transformers' apply_chat_template.
+Only templates that are known to the letter are used, ChatML, Llama 2 and 3, Mistral, Gemma, Phi-3, Qwen 2 and 3, SmolLM2
+(docs/models.md). Raises OSError for another, and where there is none, ValueError for a role, or an order, that it refuses.
+
+>>> import attend
+>>> json = '{"version": "1.0", "model": {"type": "WordLevel", "unk_token": "?", "vocab": {"?": 0}}}'
+>>> attend.Tokenizer(json).chat([{"role": "user", "content": "Hello"}])
+Traceback (most recent call last):
+...
+OSError: Tokenizer.chat: the tokenizer came without the folder or the file that has a chat template)";
 
 constexpr const char* decode_doc = R"(The text that the ids stand for. Bytes that make no character become U+FFFD.
 
@@ -116,6 +157,10 @@ void bind_tokenizer(nb::module_& m) {
       .def("encode", &encode, nb::arg("text"), nb::arg("pair") = nb::none(), nb::arg("special") = true, encode_doc)
       .def("decode", &decode, nb::arg("ids"), nb::arg("skip_special") = true,
            nb::sig("def decode(self, ids: Any, skip_special: bool = True) -> str"), decode_doc)
+      .def("chat", &chat, nb::arg("messages"), nb::arg("add_generation_prompt") = true,
+           nb::sig("def chat(self, messages: collections.abc.Sequence[dict[str, str]], "
+                   "add_generation_prompt: bool = True) -> str"),
+           chat_doc)
       .def("id", &Tokenizer::id, nb::arg("token"), "The token's id; None for what is no token.")
       .def(
           "token",

@@ -297,6 +297,24 @@ std::vector<Merge> derive_merges(const std::vector<std::string>& tokens, const s
   return merges;
 }
 
+namespace {
+
+tokenizer::Chat read_gguf_chat(const GgufFile& file, const std::vector<std::string>& tokens) {
+  constexpr const char* key = "tokenizer.chat_template";
+  const Place place{"Tokenizer::chat", file.place().part};
+  if (!file.has(key))
+    return {.why_not = Error(ErrorCode::bad_file, place.function, place.in("there is no chat template").part)};
+  Chat chat = recognize_chat(place, file.text(key));
+  const auto token = [&](const char* which) {
+    const auto id = find_id(file, which, tokens.size());
+    return id ? std::optional(tokens[static_cast<std::size_t>(*id)]) : std::nullopt;
+  };
+  chat.bos = token("bos"), chat.eos = token("eos");
+  return chat;
+}
+
+}  // namespace
+
 TokenizerFile gguf_tokenizer(std::string_view function, const std::filesystem::path& path) {
   const GgufFile file(function, path);
   constexpr const char* key = "tokenizer.ggml.model";
@@ -305,8 +323,11 @@ TokenizerFile gguf_tokenizer(std::string_view function, const std::filesystem::p
     file.refuse(key, fmt::format("the tokenizer {} is not known; gpt2 and llama are", quote(model)));
   }
   Vocabulary vocabulary = read_vocabulary(file);
-  return model == "gpt2" ? byte_level_tokenizer(file, std::move(vocabulary))
-                         : sentencepiece_tokenizer(file, std::move(vocabulary));
+  tokenizer::Chat chat = read_gguf_chat(file, vocabulary.tokens);
+  TokenizerFile out = model == "gpt2" ? byte_level_tokenizer(file, std::move(vocabulary))
+                                      : sentencepiece_tokenizer(file, std::move(vocabulary));
+  out.chat = std::move(chat);
+  return out;
 }
 
 }  // namespace attend::models

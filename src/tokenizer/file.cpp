@@ -312,7 +312,9 @@ TokenizerFile read_folder(std::string_view function, const std::filesystem::path
               "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)");
   }
   const InputFile file(function, path / "tokenizer.json");
-  return read_tokenizer(file.place(), file.read(0, file.size()));
+  TokenizerFile tokenizer = read_tokenizer(file.place(), file.read(0, file.size()));
+  tokenizer.chat = read_chat(path);
+  return tokenizer;
 }
 
 }  // namespace attend::tokenizer

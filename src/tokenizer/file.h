@@ -8,6 +8,7 @@
 #include "attend/tokenizer.h"
 #include "tokenizer/added.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/chat.h"
 #include "tokenizer/decode.h"
 #include "tokenizer/marian.h"
 #include "tokenizer/template.h"
@@ -27,6 +28,7 @@ struct TokenizerFile {
   AddedTokens before, after;  // sought in the text as it comes, and in the normalised text
   Template around;
   std::optional<std::vector<Decoder>> decoders;
+  Chat chat = {};
 
   const TokenMap& vocabulary() const {
     return std::visit([](const auto& of) -> const TokenMap& { return of.vocabulary(); }, model);

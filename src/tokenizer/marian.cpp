@@ -87,17 +87,6 @@ Config read_config(const Member& root) {
 
 // ---- From tokens to text ----
 
-bool is_python_space(char32_t point) {
-  return is_white_space(point) || (point >= 0x1c && point <= 0x1f);
-}
-
-void strip(std::string& text) {
-  const std::u32string points = decode_utf8(text, {"Tokenizer::decode", "a token"});
-  const auto begin = std::ranges::find_if_not(points, is_python_space);
-  const auto end = std::find_if_not(points.rbegin(), std::make_reverse_iterator(begin), is_python_space).base();
-  text = encode_utf8(std::u32string(begin, end));
-}
-
 // Special tokens stand between what SentencePiece joins.
 Decoder make_decoder(SentencePiece pieces, std::set<std::string, std::less<>> special, bool cleans) {
   return [pieces = std::move(pieces), special = std::move(special), cleans](std::vector<std::string>& parts) {
@@ -113,7 +102,7 @@ Decoder make_decoder(SentencePiece pieces, std::set<std::string, std::less<>> sp
     }
     text += pieces.decode(run);
     replace_all(text, space_mark, " ");
-    strip(text);
+    text = strip_space(text);
     if (cleans) clean_up(text, false);
     parts.assign(1, std::move(text));
   };

@@ -200,6 +200,23 @@ std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_speci
   return fmt::format("{}", fmt::join(tokens, " "));
 }
 
+std::string Tokenizer::chat(std::span<const Message> messages, bool add_generation_prompt) const {
+  constexpr const char* function = "Tokenizer::chat";
+  const Chat& chat = parts_->chat;
+  if (messages.empty()) fail(ErrorCode::bad_value, function, "expected messages");
+  for (std::size_t n = 0; n < messages.size(); ++n) {
+    const auto& [role, content] = messages[n];
+    if (role != "system" && role != "user" && role != "assistant")
+      fail(ErrorCode::bad_value, function, "message {} has the role {}, expected system, user or assistant", n + 1,
+           quote(role));
+    decode_utf8(content, {function, fmt::format("message {}", n + 1)});
+  }
+  if (chat.why_not) throw *chat.why_not;
+  if (!chat.render)
+    fail(ErrorCode::bad_file, function, "the tokenizer came without the folder or the file that has a chat template");
+  return chat.render({messages, add_generation_prompt, chat.bos, chat.eos});
+}
+
 std::int64_t Tokenizer::size() const {
   const TokenMap& model = parts_->vocabulary();
   const auto is_new = [&](const auto& added) { return !model.id(added.first); };

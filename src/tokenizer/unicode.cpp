@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 
+#include "core/utf8.h"
 #include "tokenizer/unicode_scripts.h"
 #include "tokenizer/unicode_table.h"
 
@@ -147,6 +148,14 @@ bool is_white_space(char32_t point) {
   if (point < 0x80) return point == ' ' || between(point, 0x9, 0xd);
   return point == 0x85 || point == 0xa0 || point == 0x1680 || between(point, 0x2000, 0x200a) ||
          between(point, 0x2028, 0x2029) || point == 0x202f || point == 0x205f || point == 0x3000;
+}
+
+std::string strip_space(std::string_view text) {
+  const auto is_space = [](char32_t point) { return is_white_space(point) || between(point, 0x1c, 0x1f); };
+  const std::u32string points = decode_utf8(text, {"Tokenizer", "text"});
+  const auto begin = std::ranges::find_if_not(points, is_space);
+  const auto end = std::find_if_not(points.rbegin(), std::make_reverse_iterator(begin), is_space).base();
+  return encode_utf8(std::u32string(begin, end));
 }
 
 bool is_control(char32_t point) {

@@ -13,7 +13,9 @@ namespace attend::tokenizer {
 bool is_white_space(char32_t point);
 bool is_control(char32_t point);  // Cc, Cf and Co, but tab, line feed and carriage return
 bool is_accent(char32_t point);   // Mn, as BERT strips it
-bool is_mark(char32_t point);     // Mn, Mc and Me, as StripAccents does
+// Without what str.strip() of Python takes for white space at both ends. `text` is UTF-8.
+std::string strip_space(std::string_view text);
+bool is_mark(char32_t point);  // Mn, Mc and Me, as StripAccents does
 bool is_punctuation(char32_t point);
 bool is_number(char32_t point);
 bool is_cjk(char32_t point);   // the blocks of ideographs that BERT sets spaces around

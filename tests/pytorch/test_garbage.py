@@ -254,6 +254,10 @@ def right_calls(np, torch):
     tokenizer = attend.Tokenizer(json)
     encoding = tokenizer.encode("ab")
     folder = tiny.write(MODEL_FOLDER.name)
+    pathlib.Path(folder, "tokenizer.json").write_text(json)
+    template = pathlib.Path(__file__).parents[1] / "golden/chat/chatml.jinja"
+    pathlib.Path(folder, "chat_template.jinja").write_text(template.read_text())
+    chatting = attend.Tokenizer.load(folder)
     decoder = attend.Model.load(folder)
     hidden, model_cache = decoder.forward([1, 2, 3]), decoder.cache()
     decoder.forward([1, 2, 3], caches=[model_cache])
@@ -348,6 +352,7 @@ def right_calls(np, torch):
         "Tokenizer.load": (attend.Tokenizer.load, (TOKENIZER_FILE,), {}),
         "Tokenizer.encode": (tokenizer.encode, ("ab", "ba", True), {}),
         "Tokenizer.decode": (tokenizer.decode, ([0, 2], True), {}),
+        "Tokenizer.chat": (chatting.chat, ([{"role": "user", "content": "Hi"}], True), {}),
         "Tokenizer.id": (tokenizer.id, ("ab",), {}),
         "Tokenizer.token": (tokenizer.token, (2,), {}),
         **{f"Tokenizer.{name}": (getattr(tokenizer, name), (), {}) for name in ("__len__", "__repr__")},

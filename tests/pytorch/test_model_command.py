@@ -65,3 +65,19 @@ def test_layers_of_which_some_have_windows_too_small_for_labels(command, minilm,
     assert all(labels[:2]) and not any(labels[2:])
     text = subprocess.run([command, "model", tmp_path, TEXTS[0]], check=True, capture_output=True, text=True).stdout
     assert "4 heads:" in text and "\n    1    -     -\n" in text
+
+
+def test_chat(command, minilm, repository, tmp_path):
+    """The text is one message; an encoder answers nobody."""
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=30522, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1)).save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((minilm / "tokenizer.json").read_bytes())
+    (tmp_path / "chat_template.jinja").write_text((repository / "tests/golden/chat/chatml.jinja").read_text())
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    said = tokenizer.apply_chat_template([{"role": "user", "content": TEXTS[0]}], add_generation_prompt=True)["input_ids"]
+    found = attend(command, tmp_path, "--chat", TEXTS[0])
+    assert found["ids"] == said and not any(found["special"])
+    again = attend(command, tmp_path, "--chat", TEXTS[0], "--patch", TEXTS[0].replace("animal", "house"), "--why", "a", "--against", "the")
+    assert len(again["patching"]["corrupt_ids"]) == len(said)
+    refused = subprocess.run([command, "model", minilm, "--chat", "a"], capture_output=True, text=True)
+    assert refused.returncode == 2 and "--chat" in refused.stderr and "is an encoder" in refused.stderr

@@ -1,0 +1,12 @@
+// SHA-256 (FIPS 180-4): texts that are known by it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace attend {
+
+// In hexadecimal.
+std::string sha256(std::string_view bytes);
+
+}  // namespace attend
