@@ -33,6 +33,7 @@ std::string prompt_of(const SentenceModules& modules, const std::optional<std::s
   const auto in_name = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; };
   if (given->empty() || !std::ranges::all_of(*given, in_name)) return *given;
   std::vector<std::string> names;
+  names.reserve(modules.prompts.size());
   for (const auto& [name, text] : modules.prompts) names.push_back(quote(name));
   fail(ErrorCode::bad_value, function,
        "prompt {} is none of the model's ({}); a text to stand before each sentence ends in a space or a mark",

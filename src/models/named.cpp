@@ -104,6 +104,7 @@ fs::path model_in(std::string_view function, const fs::path& folder, const std::
   if (files.size() == 1) return files.front();
   if (files.empty()) return folder;
   std::vector<std::string> names;
+  names.reserve(files.size());
   for (const fs::path& file : files) names.push_back(quote(name + "/" + file.filename().string()));
   fail(ErrorCode::bad_file, function, "{} has several models: {}", quote(name), fmt::join(names, ", "));
 }

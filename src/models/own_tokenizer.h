@@ -12,7 +12,8 @@ namespace attend::models {
 class OwnTokenizer {
  public:
   // lower_case: texts are made lower-case before the tokenizer's own normalisers, as sentence-transformers does it.
-  OwnTokenizer(std::filesystem::path path, bool lower_case) : path_(std::move(path)), lower_case_(lower_case) {}
+  OwnTokenizer(const std::filesystem::path& path, bool lower_case)
+      : path_(std::filesystem::absolute(path)), lower_case_(lower_case) {}
   // Throws bad_file.
   const Tokenizer& get() const;
 
