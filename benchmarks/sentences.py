@@ -2,9 +2,9 @@
 """Times sentences to vectors, end to end with tokenising, beside sentence-transformers, ONNX Runtime and OpenVINO.
 
 Usage: benchmarks/sentences.py MODEL [--count 10000] [--rounds 5] [--tune 1000]; MODEL: a folder of all-MiniLM-L6-v2. The sentences are
-those of the docstrings of PyTorch, Transformers and NumPy, as they are installed: of real lengths, up to several hundred tokens. Each peer sorts them
-by length, pads each batch to its longest, and has the batch size that was fastest on --tune of them. Each is a process of its own; a round
-has all in turns. It prints a Markdown table: seconds, the lowest and the highest of the rounds, and the ratio to attend's in each round.
+those of the docstrings of PyTorch, Transformers and NumPy: of real lengths, up to several hundred tokens. Each peer sorts them by length,
+pads each batch to its longest, and has the batch size that was fastest on --tune of them. Each is a process of its own; a round has all in
+turns. It prints a Markdown table: seconds, the lowest and the highest of the rounds, and the ratio to attend's in each round.
 """
 import argparse
 import ast
