@@ -192,31 +192,32 @@ struct RotaryOptions {
   // yarn: the default of attention_factor is m(mscale) / m(mscale_all_dim) where both are there, m(1) otherwise;
   // m(x) = 0.1 x ln(factor) + 1
   double mscale = 0, mscale_all_dim = 0;
-  std::vector<double> short_factors = {}, long_factors = {};  // longrope: [D/2]
+  std::vector<double> short_factors = {}, long_factors = {};  // longrope: [R/2]
   // yarn, longrope: of cos and sin; longrope's default is sqrt(1 + ln(factor) / ln(original_length))
   std::optional<double> attention_factor = {};
 };
 
-// cos and sin of the angles of T positions, [T,D/2], f32.
+// cos and sin of the angles of T positions, [T,R/2], f32.
 struct RotaryAngles {
   Tensor cos, sin;
 };
 
-// Rotary positions (Su et al. 2021): the number pairs (i, i + D/2) of a head, turned by position * theta^(-2i/D).
+// Rotary positions (Su et al. 2021): of the first R numbers of a head, all of them or a part, the pairs (i, i + R/2),
+// turned by position * theta^(-2i/R).
 // Frequencies and angles are rounded to f32, as in the programs that the models were trained by.
 class RotaryEmbedding {
  public:
-  // head_size: D, even. Throws bad_value.
-  explicit RotaryEmbedding(std::int64_t head_size, const RotaryOptions& options = {});
+  // rotary_size: R, even. Throws bad_value.
+  explicit RotaryEmbedding(std::int64_t rotary_size, const RotaryOptions& options = {});
   // starts: [sequences + 1], where each sequence begins, and the end; empty: one sequence. The frequencies of longrope
   // are those for the sequence's last position: keys that were rotated before it grew longer than original_length keep
   // theirs, as in Transformers.
   RotaryAngles angles(std::span<const std::int64_t> positions, std::span<const std::int64_t> starts = {}) const;
-  // In place; x [T,H,D], the last axis row-major.
+  // In place; x [T,H,D], D from R on, the last axis row-major.
   static void rotate(const MutableView& x, const RotaryAngles& angles);
 
  private:
-  std::vector<float> frequencies_;       // [D/2]
+  std::vector<float> frequencies_;       // [R/2]
   std::vector<float> long_frequencies_;  // of sequences longer than original_length_; empty: the same
   std::int64_t original_length_ = 0;
   double factor_ = 1;  // of cos and sin

@@ -29,10 +29,12 @@ namespace attend {
 enum class ModelFamily : std::uint8_t {
   bert,        // encoders: BERT, RoBERTa, MiniLM, DistilBERT, MPNet, ALBERT
   gpt2,        // decoders with learned positions
-  llama,       // decoders with rotary positions: Llama, Mistral, Qwen2, Qwen3, SmolLM2
+  llama,       // decoders with rotary positions, RMSNorm and SwiGLU: Llama, Mistral, Qwen, Phi-3, OLMo 2, Gemma
+  gpt_neox,    // decoders with rotary positions and LayerNorm: Pythia
+  opt,         // decoders with learned positions: OPT
   modernbert,  // encoders with rotary positions
 };
-// "bert", "gpt2", "llama", ...
+// As it is written there: "bert", "gpt2", "llama", ...
 std::string_view name_of(ModelFamily family);
 
 // What a model is, as its config.json has it.
@@ -175,7 +177,8 @@ class Model {
   // That tokenizer, read when it is first asked for. Throws bad_file.
   const Tokenizer& tokenizer() const;
 
-  // ids [N] -> the last hidden states [N,E], f32, after the last norm. Throws bad_value for no ids, ids outside the
+  // ids [N] -> the last hidden states [N,E], f32, after the last norm (OPT-350m: [N,512], projected to the size of its
+  // words). Throws bad_value for no ids, ids outside the
   // vocabulary, sequences longer than info().longest, edits that name no place of the model, NaN or infinity in a
   // result.
   Tensor forward(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;

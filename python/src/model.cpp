@@ -40,7 +40,7 @@ void bind_info(nb::module_& m) {
       .def_ro("type", &ModelInfo::type, "its model_type: 'bert', 'qwen2', ...")
       .def_prop_ro(
           "family", [](const ModelInfo& self) { return std::string(name_of(self.family)); },
-          "how it computes: 'bert', 'gpt2' or 'llama'")
+          "how it computes: 'bert', 'gpt2', 'llama', ...: docs/models.md has them all")
       .def_prop_ro("decoder", &ModelInfo::decoder, "whether it writes: its family is not 'bert'")
       .def_ro("layers", &ModelInfo::layers, "how many")
       .def_ro("heads", &ModelInfo::heads, "query heads of a layer")
@@ -433,8 +433,7 @@ Tokenizer load_tokenizer(nb::handle path) {
 }
 
 constexpr const char* class_doc =
-    R"(A pretrained Transformer: BERT, RoBERTa, MiniLM, DistilBERT, MPNet, ALBERT, ModernBERT, GPT-2, Llama,
-Mistral, Qwen2, Qwen3, SmolLM2.
+    R"(A pretrained Transformer: of BERT's, GPT-2's, Llama's and other families (docs/models.md lists them).
 
 Model.load() opens a Hugging Face folder, or a GGUF file. It computes forward only, in float32 or bfloat16, as eager
 Transformers does; what is not known of a model is an OSError that names it, never a guess. Any number of threads may call

@@ -213,7 +213,11 @@ Attribution attribute(const Model& model, std::span<const std::int64_t> ids, con
   };
   out.logit = asked(logits);
   out.capped_logit = output.softcap > 0 ? asked(model.logits(hidden.view().select(0, at))) : out.logit;
-  const Direction read = output_row(output, out.token, out.against);
+  Direction read = output_row(output, out.token, out.against);
+  if (output.projection) {
+    const Tensor before = back_through(*output.projection, read.u);
+    read.u.assign(before.data<float>(), before.data<float>() + before.count());
+  }
   explain(row, ModelAccess::layers(cache), before_last_norm(parts, read, row.last), out);
   if (info.dtype != DType::f32) {
     const auto sum = [](const Tensor& x) { return std::accumulate(x.data<float>(), x.data<float>() + x.count(), 0.0); };

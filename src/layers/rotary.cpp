@@ -19,22 +19,22 @@ void check_positive(const char* name, double value) {
     fail(ErrorCode::bad_value, layer, "{} is {}, expected a number above 0", name, value);
 }
 
-void check_each(const char* name, const std::vector<double>& factors, std::int64_t head_size) {
-  if (std::ssize(factors) != head_size / 2)
-    fail(ErrorCode::bad_value, layer, "{} are {} numbers, expected {}", name, factors.size(), head_size / 2);
+void check_each(const char* name, const std::vector<double>& factors, std::int64_t rotary_size) {
+  if (std::ssize(factors) != rotary_size / 2)
+    fail(ErrorCode::bad_value, layer, "{} are {} numbers, expected {}", name, factors.size(), rotary_size / 2);
   for (const double factor : factors) check_positive(name, factor);
 }
 
-void check_options(std::int64_t head_size, const RotaryOptions& options) {
-  if (head_size < 2 || head_size % 2 != 0)
-    fail(ErrorCode::bad_value, layer, "head_size is {}, expected an even number from 2", head_size);
+void check_options(std::int64_t rotary_size, const RotaryOptions& options) {
+  if (rotary_size < 2 || rotary_size % 2 != 0)
+    fail(ErrorCode::bad_value, layer, "rotary_size is {}, expected an even number from 2", rotary_size);
   check_positive("theta", options.theta);
   check_positive("factor", options.factor);
   if (options.scaling == RotaryScaling::none || options.scaling == RotaryScaling::linear) return;
   check_positive("original_length", static_cast<double>(options.original_length));
   if (options.scaling != RotaryScaling::longrope) return;
-  check_each("short_factors", options.short_factors, head_size);
-  check_each("long_factors", options.long_factors, head_size);
+  check_each("short_factors", options.short_factors, rotary_size);
+  check_each("long_factors", options.long_factors, rotary_size);
 }
 
 // By how many turns an angle is compared with those of the training's texts (Llama 3.1).
@@ -49,21 +49,21 @@ float llama3_frequency(float frequency, const RotaryOptions& options) {
   return static_cast<float>((1 - share) * static_cast<double>(slow) + share * static_cast<double>(frequency));
 }
 
-// Which of head_size dimensions makes so many turns in the training's texts.
-double yarn_dimension(double turns, std::int64_t head_size, const RotaryOptions& options) {
+// Which of rotary_size dimensions makes so many turns in the training's texts.
+double yarn_dimension(double turns, std::int64_t rotary_size, const RotaryOptions& options) {
   const double length = static_cast<double>(options.original_length) / (turns * 2 * std::numbers::pi);
-  return static_cast<double>(head_size) * std::log(length) / (2 * std::log(options.theta));
+  return static_cast<double>(rotary_size) * std::log(length) / (2 * std::log(options.theta));
 }
 
 // 0 up to the dimension of beta_fast, 1 from that of beta_slow on: the share of the divided frequency.
-std::vector<double> yarn_ramp(std::int64_t head_size, const RotaryOptions& options) {
-  double low = yarn_dimension(options.beta_fast, head_size, options);
-  double high = yarn_dimension(options.beta_slow, head_size, options);
+std::vector<double> yarn_ramp(std::int64_t rotary_size, const RotaryOptions& options) {
+  double low = yarn_dimension(options.beta_fast, rotary_size, options);
+  double high = yarn_dimension(options.beta_slow, rotary_size, options);
   if (options.truncate) low = std::floor(low), high = std::ceil(high);
-  low = std::max(low, 0.0), high = std::min(high, static_cast<double>(head_size - 1));
+  low = std::max(low, 0.0), high = std::min(high, static_cast<double>(rotary_size - 1));
   if (low == high) high += 0.001;  // as Transformers has it: no division by 0
   std::vector<double> shares;
-  for (std::int64_t i = 0; i < head_size / 2; ++i)
+  for (std::int64_t i = 0; i < rotary_size / 2; ++i)
     shares.push_back(std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0));
   return shares;
 }
@@ -80,10 +80,10 @@ double longrope_attention_factor(const RotaryOptions& options) {
 }
 
 // The reciprocals of theta^(2i/D), each times its factor; no factors: as they are.
-std::vector<float> make_frequencies(std::int64_t head_size, double theta, const std::vector<double>& factors) {
+std::vector<float> make_frequencies(std::int64_t rotary_size, double theta, const std::vector<double>& factors) {
   std::vector<float> frequencies;
-  for (std::int64_t i = 0; i < head_size / 2; ++i) {
-    const float power = static_cast<float>(2 * i) / static_cast<float>(head_size);
+  for (std::int64_t i = 0; i < rotary_size / 2; ++i) {
+    const float power = static_cast<float>(2 * i) / static_cast<float>(rotary_size);
     const auto slowness = static_cast<float>(std::pow(theta, static_cast<double>(power)));
     const float factor = factors.empty() ? 1 : static_cast<float>(factors[static_cast<std::size_t>(i)]);
     frequencies.push_back(1 / (factor * slowness));
@@ -93,10 +93,10 @@ std::vector<float> make_frequencies(std::int64_t head_size, double theta, const 
 
 }  // namespace
 
-RotaryEmbedding::RotaryEmbedding(std::int64_t head_size, const RotaryOptions& options)
+RotaryEmbedding::RotaryEmbedding(std::int64_t rotary_size, const RotaryOptions& options)
     : original_length_(options.original_length) {
-  check_options(head_size, options);
-  frequencies_ = make_frequencies(head_size, options.theta, {});
+  check_options(rotary_size, options);
+  frequencies_ = make_frequencies(rotary_size, options.theta, {});
   switch (options.scaling) {
     case RotaryScaling::none:
       break;
@@ -107,7 +107,7 @@ RotaryEmbedding::RotaryEmbedding(std::int64_t head_size, const RotaryOptions& op
       for (float& each : frequencies_) each = llama3_frequency(each, options);
       break;
     case RotaryScaling::yarn: {
-      const std::vector<double> shares = yarn_ramp(head_size, options);
+      const std::vector<double> shares = yarn_ramp(rotary_size, options);
       for (std::size_t i = 0; i < frequencies_.size(); ++i) {
         const auto kept = static_cast<double>(frequencies_[i]);
         frequencies_[i] = static_cast<float>(kept / options.factor * shares[i] + kept * (1 - shares[i]));
@@ -116,8 +116,8 @@ RotaryEmbedding::RotaryEmbedding(std::int64_t head_size, const RotaryOptions& op
       break;
     }
     case RotaryScaling::longrope:
-      frequencies_ = make_frequencies(head_size, options.theta, options.short_factors);
-      long_frequencies_ = make_frequencies(head_size, options.theta, options.long_factors);
+      frequencies_ = make_frequencies(rotary_size, options.theta, options.short_factors);
+      long_frequencies_ = make_frequencies(rotary_size, options.theta, options.long_factors);
       factor_ = options.attention_factor.value_or(longrope_attention_factor(options));
       break;
   }
@@ -156,9 +156,9 @@ RotaryAngles RotaryEmbedding::angles(std::span<const std::int64_t> positions,
 
 void RotaryEmbedding::rotate(const MutableView& x, const RotaryAngles& angles) {
   const std::int64_t half = angles.cos.size(-1);
-  if (x.rank() != 3 || x.size(0) != angles.cos.size(0) || x.size(2) != 2 * half || x.strides()[2] != 1) {
-    fail(ErrorCode::bad_shape, layer, "x has shape {}, expected [{},H,{}], the last axis in one piece", x.shape(),
-         angles.cos.size(0), 2 * half);
+  if (x.rank() != 3 || x.size(0) != angles.cos.size(0) || x.size(2) < 2 * half || x.strides()[2] != 1) {
+    fail(ErrorCode::bad_shape, layer, "x has shape {}, expected [{},H,D], D from {}, the last axis in one piece",
+         x.shape(), angles.cos.size(0), 2 * half);
   }
   if (!is_floating(x.dtype()) || x.dtype() == DType::f64)
     fail(ErrorCode::bad_dtype, layer, "x is {}, expected f32, bf16 or f16", x.dtype());

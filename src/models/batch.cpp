@@ -9,8 +9,12 @@ namespace attend::models {
 
 namespace {
 
-// [N,heads * D] -> [1,heads,N,D]
+// [N,heads * D], or [N,heads,D] -> [1,heads,N,D]
 View by_heads(const View& x, std::int64_t heads) {
+  if (x.rank() == 3) {
+    const auto strides = x.strides();
+    return View(x.raw(), x.dtype(), {1, heads, x.size(0), x.size(2)}, {0, strides[1], strides[0], 1});
+  }
   const std::int64_t N = x.size(0), D = x.size(1) / heads;
   return View(x.raw(), x.dtype(), {1, heads, N, D}, {0, D, x.strides()[0], 1});
 }
@@ -78,8 +82,9 @@ bool append(const Batch& batch, std::span<KvCache* const> caches, const View& k,
 Tensor attend(const Batch& batch, const AttentionStep& step, const View& q_rows, const View& k_rows,
               const View& v_rows) {
   const View q = by_heads(q_rows, step.heads), k = by_heads(k_rows, step.kv_heads), v = by_heads(v_rows, step.kv_heads);
-  Tensor context = Tensor::uninitialized({q_rows.size(0), q_rows.size(1)}, q_rows.dtype());
-  const MutableView out(context.raw(), context.dtype(), q.shape(), {0, q.size(3), q_rows.size(1), 1});
+  const std::int64_t wide = step.heads * q.size(3);
+  Tensor context = Tensor::uninitialized({q_rows.size(0), wide}, q_rows.dtype());
+  const MutableView out(context.raw(), context.dtype(), q.shape(), {0, q.size(3), wide, 1});
   const AttentionOptions options = options_of(step);
   std::span<KvCache* const> caches;
   if (!batch.layers.empty()) caches = batch.layers[static_cast<std::size_t>(step.layer)];

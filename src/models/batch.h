@@ -83,7 +83,8 @@ struct AttentionStep {
   const Linear* output = nullptr;          // what projects the heads' output, for a recorder that wants the keys' sizes
 };
 
-// q [N,heads * D], k and v [N,kv_heads * D], row by row in one piece -> context [N,heads * D]. Each sequence sees
+// q [N,heads * D], k and v [N,kv_heads * D], row by row in one piece, or their heads apart [N,heads,D], each in one
+// piece -> context [N,heads * D]. Each sequence sees
 // itself and, where there are caches, what came before it; these then have it too.
 Tensor attend(const Batch& batch, const AttentionStep& step, const View& q, const View& k, const View& v);
 

@@ -99,6 +99,59 @@ constexpr std::string_view table_text = R"json({
     "tie_word_embeddings": false},
   "nullable": ["num_key_value_heads", "sliding_window"],
   "only": {"is_causal": [true], "partial_rotary_factor": [1.0, null], "_rope_type_labels": [null], "attention_chunk_size": [null],
+    "kv_sharing_modes": [null]}},
+"smollm3": {
+  "defaults": {"vocab_size": 128256, "hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16,
+    "num_key_value_heads": 4, "intermediate_size": 11008, "hidden_act": "silu", "max_position_embeddings": 32768,
+    "rms_norm_eps": 1e-6, "rope_parameters": null, "attention_bias": false, "mlp_bias": false, "no_rope_layers": null,
+    "no_rope_layer_interval": 4, "use_sliding_window": false, "sliding_window": null, "layer_types": null,
+    "tie_word_embeddings": true},
+  "nullable": ["num_key_value_heads"],
+  "only": {"is_causal": [true], "partial_rotary_factor": [1.0, null], "_rope_type_labels": [null], "attention_chunk_size": [null],
+    "kv_sharing_modes": [null]}},
+"phi3": {
+  "defaults": {"vocab_size": 32064, "hidden_size": 3072, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": null, "intermediate_size": 8192, "hidden_act": "silu", "max_position_embeddings": 4096,
+    "original_max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_parameters": null, "sliding_window": null,
+    "tie_word_embeddings": false},
+  "only": {"is_causal": [true], "_rope_type_labels": [null], "attention_chunk_size": [null], "kv_sharing_modes": [null]}},
+"olmo2": {
+  "defaults": {"vocab_size": 50304, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": null, "intermediate_size": 11008, "hidden_act": "silu", "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-5, "rope_parameters": null, "attention_bias": false, "tie_word_embeddings": false},
+  "only": {"is_causal": [true], "partial_rotary_factor": [1.0, null], "_rope_type_labels": [null], "sliding_window": [null],
+    "attention_chunk_size": [null], "kv_sharing_modes": [null]}},
+"gemma2": {
+  "defaults": {"vocab_size": 256000, "hidden_size": 2304, "num_hidden_layers": 26, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "head_dim": 256, "intermediate_size": 9216, "hidden_activation": "gelu_pytorch_tanh",
+    "max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "rope_parameters": null, "attention_bias": false,
+    "query_pre_attn_scalar": 256, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
+    "sliding_window": 4096, "layer_types": null, "tie_word_embeddings": true},
+  "nullable": ["sliding_window", "attn_logit_softcapping", "final_logit_softcapping"],
+  "only": {"is_causal": [true], "use_bidirectional_attention": [null, false], "partial_rotary_factor": [1.0, null],
+    "_rope_type_labels": [null], "attention_chunk_size": [null], "kv_sharing_modes": [null]}},
+"gemma3_text": {
+  "defaults": {"vocab_size": 262208, "hidden_size": 2304, "num_hidden_layers": 26, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "head_dim": 256, "intermediate_size": 9216, "hidden_activation": "gelu_pytorch_tanh",
+    "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "rope_parameters": null, "attention_bias": false,
+    "query_pre_attn_scalar": 256, "final_logit_softcapping": null, "sliding_window": 4096, "layer_types": null,
+    "tie_word_embeddings": true},
+  "nullable": ["sliding_window"],
+  "only": {"is_causal": [true], "use_bidirectional_attention": [false, null], "attn_logit_softcapping": [null],
+    "partial_rotary_factor": [1.0, null], "_rope_type_labels": [null], "attention_chunk_size": [null],
+    "kv_sharing_modes": [null]}},
+"gpt_neox": {
+  "defaults": {"vocab_size": 50432, "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64,
+    "intermediate_size": 24576, "hidden_act": "gelu", "max_position_embeddings": 2048, "layer_norm_eps": 1e-5,
+    "rope_parameters": null, "use_parallel_residual": true, "attention_bias": true, "tie_word_embeddings": false},
+  "only": {"is_causal": [true], "_rope_type_labels": [null], "layer_types": [null], "sliding_window": [null], "attention_chunk_size": [null],
+    "kv_sharing_modes": [null]}},
+"opt": {
+  "defaults": {"vocab_size": 50272, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "ffn_dim": 3072, "activation_function": "relu", "max_position_embeddings": 2048, "word_embed_proj_dim": null,
+    "do_layer_norm_before": true, "_remove_final_layer_norm": false, "enable_bias": true,
+    "layer_norm_elementwise_affine": true, "tie_word_embeddings": true},
+  "only": {"is_causal": [true], "layer_types": [null], "sliding_window": [null], "attention_chunk_size": [null],
     "kv_sharing_modes": [null]}}
 })json";
 
@@ -149,6 +202,10 @@ json complete_config(const Member& file) {
     const bool may_be_null = value.is_null() || std::ranges::find(nullable, json(key)) != nullable.end();
     if (config[key].is_null() && !may_be_null)
       fail_at(file.place().in(key), "is null; without it {} would be taken", value.dump());
+    const Member found(file.place().in(key), config[key]);
+    if (value.is_boolean()) found.truth();
+    if (value.is_number_integer() && !found.value().is_null() && !found.value().is_number_integer())
+      found.refuse("a whole number");
   }
   return config;
 }

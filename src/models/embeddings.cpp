@@ -12,4 +12,9 @@ void add_embeddings(Tensor& sum, const View& table, std::span<const std::int64_t
   }
 }
 
+void multiply(Tensor& x, float factor) {
+  float* values = x.data<float>();
+  for (std::int64_t n = 0; n < x.count(); ++n) values[n] *= factor;
+}
+
 }  // namespace attend::models

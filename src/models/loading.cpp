@@ -81,6 +81,13 @@ Linear Loading::linear(const std::string& name, std::int64_t in, std::int64_t ou
   return Linear::borrow(weight, take(prefix_ + name + ".bias", {out}));
 }
 
+std::vector<Linear> Loading::linears(const std::string& at, const std::vector<std::string>& names, std::int64_t in,
+                                     const std::vector<std::int64_t>& outs, bool bias) {
+  std::vector<Linear> layers;
+  for (std::size_t n = 0; n < names.size(); ++n) layers.push_back(linear(at + names[n], in, outs[n], bias));
+  return layers;
+}
+
 std::vector<Linear> Loading::linear_rows(const std::string& name, std::int64_t in,
                                          const std::vector<std::int64_t>& outs, bool bias) {
   const std::int64_t all_rows = std::accumulate(outs.begin(), outs.end(), std::int64_t{0});
@@ -108,13 +115,23 @@ LayerNorm Loading::layer_norm(const std::string& name, std::int64_t size, double
   return LayerNorm(weight, take(prefix_ + name + ".bias", {size}), eps);
 }
 
-RmsNorm Loading::rms_norm(const std::string& name, std::int64_t size, double eps) {
-  return RmsNorm(take(prefix_ + name + ".weight", {size}), eps);
+LayerNorm Loading::plain_layer_norm(std::int64_t size, double eps) const {
+  Tensor ones({checking_ ? 1 : size});
+  std::fill_n(ones.data<float>(), ones.count(), 1.0F);
+  return LayerNorm(ones, std::nullopt, eps);
+}
+
+RmsNorm Loading::rms_norm(const std::string& name, std::int64_t size, double eps, float offset) {
+  const View found = take(prefix_ + name + ".weight", {size});
+  if (offset == 0) return RmsNorm(found, eps);
+  Tensor weight = found.to(DType::f32);
+  for (std::int64_t e = 0; e < weight.count(); ++e) weight.data<float>()[e] += offset;
+  return RmsNorm(weight, eps);
 }
 
 std::optional<Output> Loading::head(const std::string& embeddings, const View& words, std::int64_t in, std::int64_t out,
-                                    bool tied) {
-  const std::string name = "lm_head.weight";
+                                    bool tied, const char* older) {
+  const std::string name = older && weights_.find(older) ? older : "lm_head.weight";
   const View *own = weights_.find(name), *shared = weights_.find(prefix_ + embeddings);
   if (!own && !tied && prefix_.empty()) return std::nullopt;
   if (!tied || (own && shared && !is_same(*own, *shared))) return Output{Linear::borrow(take_matrix(name, out, in))};

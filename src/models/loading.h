@@ -30,18 +30,23 @@ class Loading {
 
   View matrix(const std::string& name, std::int64_t rows, std::int64_t columns);
   Linear linear(const std::string& name, std::int64_t in, std::int64_t out, bool bias = true);
+  std::vector<Linear> linears(const std::string& at, const std::vector<std::string>& names, std::int64_t in,
+                              const std::vector<std::int64_t>& outs, bool bias);
   // Layers whose weights are the rows of one, one after another.
   std::vector<Linear> linear_rows(const std::string& name, std::int64_t in, const std::vector<std::int64_t>& outs,
                                   bool bias = false);
   // GPT-2's Conv1D, whose weight is [in,out].
   Linear linear_in_out(const std::string& name, std::int64_t in, std::int64_t out);
   LayerNorm layer_norm(const std::string& name, std::int64_t size, double eps, bool bias = true);
-  RmsNorm rms_norm(const std::string& name, std::int64_t size, double eps);
+  // One without a weight and a bias.
+  LayerNorm plain_layer_norm(std::int64_t size, double eps) const;
+  // offset is added to the weight.
+  RmsNorm rms_norm(const std::string& name, std::int64_t size, double eps, float offset = 0);
   // The output layer, lm_head.weight, which has no prefix and no bias. Tied, it is words, the embeddings of that name,
   // which some files have twice; where the two differ it is its own, as Transformers has it. None: a bare model's file,
-  // where no name has a prefix, lacks it.
+  // where no name has a prefix, lacks it. older: what files may call it instead.
   std::optional<Output> head(const std::string& embeddings, const View& words, std::int64_t in, std::int64_t out,
-                             bool tied);
+                             bool tied, const char* older = nullptr);
 
   // Tensors that files have besides and that are not computed with: whose names begin, or end, so.
   void ignore_beginning(std::string_view begin) { beginnings_.emplace_back(begin); }

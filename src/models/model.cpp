@@ -14,20 +14,6 @@ namespace attend {
 using models::Batch;
 using models::output_of;
 
-std::string_view name_of(ModelFamily family) {
-  switch (family) {
-    case ModelFamily::bert:
-      return "bert";
-    case ModelFamily::gpt2:
-      return "gpt2";
-    case ModelFamily::llama:
-      return "llama";
-    case ModelFamily::modernbert:
-      return "modernbert";
-  }
-  fail(ErrorCode::bad_value, "name_of", "there is no model family {}", static_cast<int>(family));
-}
-
 void ModelCache::truncate(std::int64_t length) {
   if (length < 0 || length > this->length())
     fail(ErrorCode::bad_value, "ModelCache.truncate", "length is {}, expected 0 to {}", length, this->length());
@@ -72,6 +58,16 @@ void check_caches(const ModelCall& call, const Batch& batch, const ModelInfo& in
 // How long the sequence was before this call.
 std::int64_t length_before(const ModelCall& call, std::int64_t sequence) {
   return call.caches.empty() ? 0 : call.caches[static_cast<std::size_t>(sequence)]->length();
+}
+
+// After how many tokens a text that grows is computed again from its beginning; 0: never.
+std::int64_t computed_again_after(const Model::Parts& parts) {
+  return std::visit(
+      [](const auto& of) -> std::int64_t {
+        if constexpr (requires { of.computed_again_after(); }) return of.computed_again_after();
+        return 0;
+      },
+      parts.family);
 }
 
 // A call's edits, and then who asked to be shown what is there.
@@ -239,10 +235,21 @@ std::vector<std::int64_t> Model::generate(std::span<const std::int64_t> ids, con
   ModelCall call{.caches = caches, .recorder = options.recorder, .edits = options.edits};
   std::vector<Edit> lasting;  // the edits of every token
   std::ranges::copy_if(options.edits, std::back_inserter(lasting), [](const Edit& edit) { return !edit.rows; });
-  std::vector<std::int64_t> made;
+  const std::int64_t again = computed_again_after(*parts_);
+  std::vector<std::int64_t> made, text;
   std::span<const std::int64_t> given = ids;
   while (std::ssize(made) < options.max_new_tokens) {
     if (!made.empty() && cache.length() == parts_->info.longest) break;
+    if (!made.empty() && cache.length() == again) {
+      if (options.recorder)
+        fail(ErrorCode::bad_value, function,
+             "a recorder can't follow a text beyond {} tokens: all is computed again there", again);
+      text.assign(ids.begin(), ids.end());
+      text.insert(text.end(), made.begin(), made.end());
+      cache.truncate(0);
+      given = text;
+      call.edits = options.edits;
+    }
     const Tensor hidden = forward(given, call);
     const Tensor logits = this->logits(hidden.view().select(0, hidden.size(0) - 1));
     const std::int64_t next = sampler.choose({logits.data<float>(), static_cast<std::size_t>(logits.count())});

@@ -8,16 +8,24 @@
 #include "attend/models.h"
 #include "models/bert.h"
 #include "models/gpt2.h"
+#include "models/gpt_neox.h"
 #include "models/llama.h"
 #include "models/modernbert.h"
+#include "models/opt.h"
 #include "models/own_tokenizer.h"
 #include "models/sentences.h"
 
 namespace attend {
 
+namespace models {
+
+using Family = std::variant<Bert, ModernBert, Gpt2, Llama, GptNeox, Opt>;
+
+}  // namespace models
+
 struct Model::Parts {
   models::Loading::Kept kept;  // the family borrows it
-  std::variant<models::Bert, models::Gpt2, models::Llama, models::ModernBert> family;
+  models::Family family;
   ModelInfo info;
   std::optional<models::SentenceModules> sentences = {};
   std::optional<Error> pooling = {};  // what embed() fails with, where these can't be read

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* function = "Model.load";
 
-using Family = std::variant<models::Bert, models::Gpt2, models::Llama, models::ModernBert>;
+using models::Family;
 
 struct Json {
   Place place;
@@ -66,7 +66,14 @@ constexpr Type types[] = {{"bert", "bert.", read<models::Bert>},
                           {"llama", "model.", read<models::Llama>},
                           {"mistral", "model.", read<models::Llama>},
                           {"qwen2", "model.", read<models::Llama>},
-                          {"qwen3", "model.", read<models::Llama>}};
+                          {"qwen3", "model.", read<models::Llama>},
+                          {"smollm3", "model.", read<models::Llama>},
+                          {"phi3", "model.", read<models::Llama>},
+                          {"olmo2", "model.", read<models::Llama>},
+                          {"gemma2", "model.", read<models::Llama>},
+                          {"gemma3_text", "model.", read<models::Llama>},
+                          {"gpt_neox", "gpt_neox.", read<models::GptNeox>},
+                          {"opt", "model.", read<models::Opt>}};
 
 const Type& type_of(const Member& config) {
   const Member member = config["model_type"];
@@ -92,12 +99,23 @@ void read_end_ids(const std::filesystem::path& folder, ModelInfo& info) {
   info.end = models::end_ids(root);
 }
 
+// Numbers of a last hidden state: the stream's, but of OPT-350m.
+std::int64_t hidden_size(const Model::Parts& parts) {
+  return std::visit(
+      [&](const auto& of) {
+        if constexpr (requires { of.hidden_size(); }) return of.hidden_size();
+        return parts.info.embedding_size;
+      },
+      parts.family);
+}
+
 // How sentences become vectors, or why that is not known: embed() alone fails then.
 void read_sentences(const std::filesystem::path& path, const Member& config, Model::Parts& parts) {
   ModelInfo& info = parts.info;
+  const std::int64_t size = hidden_size(parts);
   try {
-    parts.sentences = is_gguf(path) ? models::plain_sentences(config, info.embedding_size, info.longest)
-                                    : models::read_sentences(path, config, info.embedding_size, info.longest);
+    parts.sentences = is_gguf(path) ? models::plain_sentences(config, size, info.longest)
+                                    : models::read_sentences(path, config, size, info.longest);
   } catch (const Error& error) {
     parts.pooling = error;
     info.embeds = false;
@@ -109,6 +127,24 @@ void read_sentences(const std::filesystem::path& path, const Member& config, Mod
 }
 
 }  // namespace
+
+std::string_view name_of(ModelFamily family) {
+  switch (family) {
+    case ModelFamily::bert:
+      return "bert";
+    case ModelFamily::gpt2:
+      return "gpt2";
+    case ModelFamily::llama:
+      return "llama";
+    case ModelFamily::gpt_neox:
+      return "gpt_neox";
+    case ModelFamily::opt:
+      return "opt";
+    case ModelFamily::modernbert:
+      return "modernbert";
+  }
+  fail(ErrorCode::bad_value, "name_of", "there is no model family {}", static_cast<int>(family));
+}
 
 Model Model::load(const std::filesystem::path& name, const ModelOptions& options) {
   if (options.dtype && options.dtype != DType::f32 && options.dtype != DType::bf16)

@@ -1,6 +1,8 @@
 // What makes an answer of hidden states.
 #pragma once
 
+#include <optional>
+
 #include "attend/layers.h"
 
 namespace attend::models {
@@ -8,8 +10,9 @@ namespace attend::models {
 // Logits [...,vocabulary] of hidden states [...,E], f32: softcap(scale * (W hidden + b)).
 struct Output {
   Linear layer;
-  double scale = 1;    // T5's, of what its output layer is given
-  double softcap = 0;  // c > 0: a logit becomes c * tanh(logit / c) (Gemma 2)
+  double scale = 1;                       // T5's, of what its output layer is given
+  double softcap = 0;                     // c > 0: a logit becomes c * tanh(logit / c) (Gemma 2)
+  std::optional<Linear> projection = {};  // that hidden states come of, after the last norm, without a bias (OPT-350m)
 
   Tensor uncapped(const View& hidden) const;
   Tensor logits(const View& hidden) const;

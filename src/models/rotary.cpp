@@ -70,6 +70,8 @@ std::optional<Member> rotary_part(const Member& config, std::string_view layers)
     if (!all.value().is_object()) all.refuse("an object");
     return object_at(all, layers.data());
   }
+  if (older && older->has("type") && !older->has("rope_type"))
+    fail_at(older->place().in("type"), "without rope_type is not known here");
   return layers == "full_attention" ? older : std::nullopt;
 }
 

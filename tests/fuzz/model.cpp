@@ -33,6 +33,11 @@ const json& small_models() {
       "max_position_embeddings": 6},
     "gpt2": {"vocab_size": 7, "n_embd": 4, "n_layer": 1, "n_head": 2, "activation_function": "gelu_new",
       "n_positions": 6, "n_inner": 5, "tie_word_embeddings": true},
+    "gpt_neox": {"vocab_size": 7, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+      "hidden_act": "gelu", "intermediate_size": 5, "max_position_embeddings": 6, "rotary_pct": 0.5,
+      "tie_word_embeddings": false},
+    "opt": {"vocab_size": 7, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "ffn_dim": 5,
+      "max_position_embeddings": 6, "word_embed_proj_dim": 3, "tie_word_embeddings": true},
     "llama": {"vocab_size": 7, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_act": "silu",
       "num_key_value_heads": 1, "head_dim": 6, "intermediate_size": 5, "max_position_embeddings": 6,
       "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
@@ -43,9 +48,11 @@ const json& small_models() {
 // Which of them a type is like; empty: none.
 std::string family_of(const json& type) {
   if (type == "bert" || type == "roberta" || type == "xlm-roberta" || type == "camembert") return "bert";
-  if (type == "distilbert" || type == "mpnet" || type == "albert" || type == "modernbert" || type == "gpt2")
-    return type;
-  return type == "llama" || type == "mistral" || type == "qwen2" || type == "qwen3" ? "llama" : "";
+  if (type == "distilbert" || type == "mpnet" || type == "albert" || type == "modernbert") return type;
+  if (type == "gpt2" || type == "gpt_neox" || type == "opt") return type;
+  for (const char* like : {"llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "olmo2", "gemma2", "gemma3_text"})
+    if (type == like) return "llama";
+  return "";
 }
 
 json make_config(const json& given) {
@@ -89,6 +96,7 @@ class Asked {
     const std::string family = family_of(type_);
     small_ = small_models()[family.empty() ? "llama" : family];
     if (has_prefix) prefix_ = family == "bert" ? "bert." : family == "gpt2" ? "transformer." : "model.";
+    if (family == "gpt_neox" && has_prefix) prefix_ = "gpt_neox.";
     if ((family == "distilbert" || family == "mpnet" || family == "albert") && has_prefix) prefix_ = family + ".";
     if (family == "bert" && has_prefix && type_ != "bert") prefix_ = "roberta.";
     if (family == "bert" || family == "distilbert" || family == "mpnet") {
@@ -99,6 +107,10 @@ class Asked {
       add_modernbert();
     } else if (family == "gpt2") {
       add_gpt2();
+    } else if (family == "gpt_neox") {
+      add_gpt_neox();
+    } else if (family == "opt") {
+      add_opt();
     } else {
       add_llama();
     }
@@ -207,18 +219,53 @@ class Asked {
     const std::int64_t E = size("hidden_size"), wide = size("intermediate_size"), V = size("vocab_size"),
                        D = size("head_dim"), q = size("num_attention_heads") * D, kv = size("num_key_value_heads") * D;
     const bool qwen2 = type_ == "qwen2", bias = truth("attention_bias"), wide_bias = truth("mlp_bias");
+    const bool olmo = type_ == "olmo2", gemma = type_ == "gemma2" || type_ == "gemma3_text";
     add("embed_tokens.weight", {V, E});
     for (std::int64_t n = 0; n < size("num_hidden_layers"); ++n) {
       const std::string at = fmt_at("layers.", n), self = at + "self_attn.", mlp = at + "mlp.";
-      norm(at + "input_layernorm", E, false), norm(at + "post_attention_layernorm", E, false);
+      norm(at + (olmo ? "post_feedforward_layernorm" : "input_layernorm"), E, false);
+      norm(at + "post_attention_layernorm", E, false);
+      if (gemma) norm(at + "pre_feedforward_layernorm", E, false), norm(at + "post_feedforward_layernorm", E, false);
+      linear(self + "o_proj", q, E, bias), linear(mlp + "down_proj", wide, E, wide_bias);
+      if (type_ == "qwen3" || type_ == "gemma3_text") norm(self + "q_norm", D, false), norm(self + "k_norm", D, false);
+      if (olmo) norm(self + "q_norm", q, false), norm(self + "k_norm", kv, false);
+      if (type_ == "phi3") {
+        linear(self + "qkv_proj", E, q + 2 * kv, false), linear(mlp + "gate_up_proj", E, 2 * wide, false);
+        continue;
+      }
       linear(self + "q_proj", E, q, bias || qwen2), linear(self + "k_proj", E, kv, bias || qwen2);
-      linear(self + "v_proj", E, kv, bias || qwen2), linear(self + "o_proj", q, E, bias);
-      if (type_ == "qwen3") norm(self + "q_norm", D, false), norm(self + "k_norm", D, false);
+      linear(self + "v_proj", E, kv, bias || qwen2);
       linear(mlp + "gate_proj", E, wide, wide_bias), linear(mlp + "up_proj", E, wide, wide_bias);
-      linear(mlp + "down_proj", wide, E, wide_bias);
     }
     norm("norm", E, false);
     head(E, V, "tie_word_embeddings");
+  }
+  void add_gpt_neox() {
+    const std::int64_t E = size("hidden_size"), wide = size("intermediate_size"), V = size("vocab_size");
+    add("embed_in.weight", {V, E});
+    for (std::int64_t n = 0; n < size("num_hidden_layers"); ++n) {
+      const std::string at = fmt_at("layers.", n);
+      norm(at + "input_layernorm", E), norm(at + "post_attention_layernorm", E);
+      linear(at + "attention.query_key_value", E, 3 * E), linear(at + "attention.dense", E, E);
+      linear(at + "mlp.dense_h_to_4h", E, wide), linear(at + "mlp.dense_4h_to_h", wide, E);
+    }
+    norm("final_layer_norm", E);
+    if (!truth("tie_word_embeddings")) tensors_.push_back({"embed_out.weight", {V, E}, dtype_});
+  }
+  void add_opt() {
+    const std::int64_t E = size("hidden_size"), wide = size("ffn_dim"), V = size("vocab_size"),
+                       word = size("word_embed_proj_dim");
+    prefix_ += "decoder.";
+    add("embed_tokens.weight", {V, word}), add("embed_positions.weight", {size("max_position_embeddings") + 2, E});
+    if (word != E) add("project_in.weight", {E, word}), add("project_out.weight", {word, E});
+    for (std::int64_t n = 0; n < size("num_hidden_layers"); ++n) {
+      const std::string at = fmt_at("layers.", n), self = at + "self_attn.";
+      for (const char* name : {"q_proj", "k_proj", "v_proj", "out_proj"}) linear(self + name, E, E);
+      norm(at + "self_attn_layer_norm", E), norm(at + "final_layer_norm", E);
+      linear(at + "fc1", E, wide), linear(at + "fc2", wide, E);
+    }
+    if (config_.value("do_layer_norm_before", json(true)) == true) norm("final_layer_norm", E);
+    head(word, V, "tie_word_embeddings");
   }
   static std::string fmt_at(const char* list, std::int64_t n) { return list + std::to_string(n) + "."; }
   static std::string name_in_bert(const std::string& which, bool distil) {
@@ -278,7 +325,8 @@ void use(const Model& model) {
   const std::vector<std::int64_t> ids{0, info.vocabulary - 1};
   Tensor hidden;
   if (!works(ErrorCode::bad_value, [&] { hidden = model.forward(ids); })) return;
-  fuzz::require(hidden.shape() == Dims{2, info.embedding_size} && hidden.dtype() == DType::f32, "hidden states");
+  const std::int64_t size = info.family == ModelFamily::opt ? hidden.size(1) : info.embedding_size;
+  fuzz::require(hidden.shape() == Dims{2, size} && hidden.dtype() == DType::f32, "hidden states");
   if (!info.decoder()) return fuzz::require(model.embed(ids).shape() == Dims{1, info.embedding_size}, "an embedding");
   Tensor logits;
   if (works(ErrorCode::bad_value, [&] { logits = model.logits(hidden); }))
@@ -287,7 +335,7 @@ void use(const Model& model) {
   ModelCache* caches[] = {&cache};
   for (const std::int64_t& id : ids) {
     const Tensor row = model.forward({&id, 1}, {.caches = caches});
-    fuzz::require(row.shape() == Dims{1, info.embedding_size}, "a row");
+    fuzz::require(row.shape() == Dims{1, size}, "a row");
   }
 }
 

@@ -3,7 +3,7 @@
     pip install torch==2.13.0 transformers==5.23.0 safetensors
     python tests/golden/make_models_golden.py
 
-ids [11], types [11] (BERT's); NAME.hidden [11,16], the last hidden states, NAME.logits [11,23] of decoders, and
+ids [11], types [11] (BERT's); NAME.hidden [11,16] (OPT's 12), the last hidden states, NAME.logits [11,23] of decoders, and
 NAME.tokens [12], the likeliest tokens that follow. By eager attention, in f64, of the f32 weights.
 """
 
@@ -40,6 +40,15 @@ MODELS = {
     "modernbert": lambda: tf.ModernBertForMaskedLM(tf.ModernBertConfig(
         **encoder | {"num_hidden_layers": 3}, local_attention=6, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1,
         sep_token_id=2)),
+    "gpt_neox": lambda: tf.GPTNeoXForCausalLM(tf.GPTNeoXConfig(
+        **{key: each for key, each in decoder.items() if key != "num_key_value_heads"}, rope_parameters={"partial_rotary_factor": 0.5})),
+    "opt": lambda: tf.OPTForCausalLM(tf.OPTConfig(  # as 350m
+        vocab_size=23, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, ffn_dim=24, max_position_embeddings=40, init_std=0.3,
+        word_embed_proj_dim=12, do_layer_norm_before=False, attn_implementation="eager", bos_token_id=None, eos_token_id=None)),
+    "phi3": lambda: tf.Phi3ForCausalLM(tf.Phi3Config(**decoder, pad_token_id=0, rope_parameters={"partial_rotary_factor": 0.5})),
+    "olmo2": lambda: tf.Olmo2ForCausalLM(tf.Olmo2Config(**decoder)),
+    "gemma3": lambda: tf.Gemma3ForCausalLM(tf.Gemma3TextConfig(
+        **decoder, head_dim=6, sliding_window=4, layer_types=["sliding_attention", "full_attention"], final_logit_softcapping=5.0)),
 }
 
 torch.manual_seed(3)
@@ -52,8 +61,8 @@ for name, make in MODELS.items():
     (folder / "generation_config.json").unlink(missing_ok=True)
     model, types = model.double(), {"token_type_ids": out["types"][None]} if name == "bert" else {}
     with torch.no_grad():
-        result = model(out["ids"][None], output_hidden_states=True, **types)
-        out[f"{name}.hidden"] = result.hidden_states[-1][0].clone()
+        result = model(out["ids"][None], **types)
+        out[f"{name}.hidden"] = model.base_model(out["ids"][None], **types).last_hidden_state[0].clone()
         if model.can_generate():
             out[f"{name}.logits"] = result.logits[0].clone()
             tokens = model.generate(out["ids"][None], max_new_tokens=12, min_new_tokens=12, do_sample=False, pad_token_id=0)

@@ -148,6 +148,19 @@ TEST(Rotary, LongTextsHaveFrequenciesOfTheirOwn) {
   EXPECT_NEAR(RotaryEmbedding(16, options).angles(std::vector<std::int64_t>{0}).cos.item({0, 0}), factor, 1e-6);
 }
 
+TEST(Rotary, LeavesWhatOfAHeadIsBeyondItsSize) {
+  const std::vector<std::int64_t> positions{5, 900};
+  const Tensor all = Generator(1).normal({2, 3, 20}, 0, 1);
+  Tensor heads = all.clone(), first = all.view().slice(2, 0, 6).clone();
+  const RotaryAngles angles = RotaryEmbedding(6).angles(positions);
+  RotaryEmbedding::rotate(heads.view(), angles);
+  RotaryEmbedding::rotate(first.view(), angles);
+  expect_same(heads.view().slice(2, 0, 6), first);
+  expect_same(heads.view().slice(2, 6, 20), all.view().slice(2, 6, 20));
+  expect_error(
+      ErrorCode::bad_shape, [&] { RotaryEmbedding::rotate(heads.view().slice(2, 0, 4), angles); }, "D from 6");
+}
+
 TEST(Rotary, TurnsPartsOfRowsInPlace) {
   const std::vector<std::int64_t> positions{5, 6, 900};
   for (const std::int64_t half : {1, 7, 16, 33, 300}) {

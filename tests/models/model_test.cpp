@@ -32,7 +32,8 @@ std::filesystem::path folder(const std::string& name) {
 }
 
 const std::vector<std::string> encoders{"bert", "roberta", "distilbert", "mpnet", "albert", "modernbert"};
-const std::vector<std::string> decoders{"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+const std::vector<std::string> decoders{"gpt2",     "llama", "mistral", "qwen2", "qwen3",
+                                        "gpt_neox", "opt",   "phi3",    "olmo2", "gemma3"};
 
 TEST(Model, HiddenStatesAreThoseOfTransformers) {
   const std::vector<std::int64_t> ids = whole("ids"), types = whole("types");

@@ -40,7 +40,7 @@ class Places:
     """Where Transformers' modules of a layer compute what attend calls z, attention, mlp and residual."""
 
     def __init__(self, model):
-        base = self.base = model.base_model
+        base = getattr(model.base_model, "decoder", model.base_model)
         if hasattr(base, "h"):
             self.layers, names = base.h, ("attn.c_proj", "mlp.c_proj")
         elif hasattr(getattr(base, "encoder", None), "albert_layer_groups"):
@@ -54,12 +54,24 @@ class Places:
         elif hasattr(base, "final_norm"):
             self.layers, names = base.layers, ("attn.Wo", "mlp.Wo")
         else:
-            self.layers, names = base.layers, ("self_attn.o_proj", "mlp.down_proj")
-        self.projections = [layer.get_submodule(names[0]) for layer in self.layers]
-        self.mlps = [layer.get_submodule(names[1]) for layer in self.layers]
+            known = [("attention.dense", "mlp.dense_4h_to_h"), ("self_attn.out_proj", "fc2"), ("self_attn.o_proj", "mlp.down_proj")]
+            self.layers = base.layers
+            names = next(names for names in known if set(names) <= dict(base.layers[0].named_modules()).keys())
+        self.projections, self.mlps = ([layer.get_submodule(name) for layer in self.layers] for name in names)
+        # What is added to the stream comes of a norm, in OLMo 2 and Gemma.
+        self.output_norms = [layer.post_attention_layernorm for layer in self.layers if hasattr(layer, "post_feedforward_layernorm")]
+        self.attentions = self.output_norms or self.projections
+        self.mlps = [layer.post_feedforward_layernorm for layer in self.layers] if self.output_norms else self.mlps
         # Of each layer, how many layers before it are the same module.
         self.turns = [sum(layer is self.layers[before] for before in range(n)) for n, layer in enumerate(self.layers)]
-        self.norm = next((norm for norm in (getattr(base, "ln_f", None), getattr(base, "norm", None)) if norm is not None), None)
+        self.norm = next((getattr(base, name) for name in ("ln_f", "norm", "final_layer_norm") if getattr(base, name, None)), None)
+        self.after = [each for each in (self.norm, getattr(base, "project_out", None), getattr(model, "lm_head", None)) if each]
+
+    def logits(self, stream):
+        """What the stream after all layers would answer, before a final softcap."""
+        for module in self.after:
+            stream = module(stream)
+        return stream
 
     @contextlib.contextmanager
     def changed(self, layer, at, change):
@@ -80,14 +92,14 @@ class Places:
         def after(module, args, output):
             if next(calls) % times != turn:
                 return None
-            new = change(output[0].clone())
-            return None if new is None else new[None]
+            new = change(output.reshape(-1, output.shape[-1]).clone())  # OPT's MLP has no batch
+            return None if new is None else new.reshape(output.shape)
 
         if at in ("z", "residual"):
-            module = self.projections[layer] if at == "z" else self.layers[layer] if layer < len(self.layers) else self.norm
+            module = self.projections[layer] if at == "z" else self.layers[layer] if layer < len(self.layers) else self.after[0]
             handle = module.register_forward_pre_hook(before, with_kwargs=True)
         else:
-            handle = (self.projections if at == "attention" else self.mlps)[layer].register_forward_hook(after)
+            handle = (self.attentions if at == "attention" else self.mlps)[layer].register_forward_hook(after)
         try:
             yield
         finally:
@@ -192,14 +204,16 @@ def test_edits_that_name_no_place(both):
 def values_of(places, layer, run, info):
     """[T,Hkv,Dv] of a layer, as Transformers' modules give them."""
     kept, block = [], places.layers[layer]
-    names = ("attn.c_attn", "attn.Wqkv", "self_attn.v_proj",
-             *(f"attention.{name}" for name in ("self.value", "v_lin", "attn.v", "value")))
+    names = ("attn.c_attn", "attn.Wqkv", "self_attn.v_proj", "self_attn.qkv_proj",
+             *(f"attention.{name}" for name in ("self.value", "v_lin", "attn.v", "value", "query_key_value")))
     modules = dict(block.named_modules())
     module = next(modules[name] for name in names if name in modules)
     handle = module.register_forward_hook(lambda module, args, output: kept.append(output[0].detach().double()))
     run()
     handle.remove()
     values = kept[places.turns[layer]]
+    if info.type == "gpt_neox":  # each head has its three side by side
+        return values.reshape(len(values), info.heads, 3, info.head_size)[:, :, 2]
     return values[:, -info.kv_heads * info.head_size:].reshape(len(values), info.kv_heads, info.head_size)
 
 
@@ -272,8 +286,23 @@ def test_minilm_writes_little_from_its_sink(minilm):
 
 # ---- Why this token ----
 
+class Frozen:
+    """A norm that divides as it does where it is given x [E]."""
+
+    def __init__(self, norm, x):
+        self.centred = isinstance(norm, torch.nn.LayerNorm)
+        eps = norm.eps if hasattr(norm, "eps") else norm.variance_epsilon
+        self.divisor = torch.sqrt((x - x.mean() if self.centred else x).square().mean() + eps)
+        self.weight = torch.ones_like(x) if norm.weight is None else norm.weight.detach().double()
+        self.weight = self.weight + (1 if "Gemma" in type(norm).__name__ else 0)
+        self.bias = getattr(norm, "bias", None)
+
+    def __call__(self, part):
+        return (part - part.mean(-1, keepdim=True) if self.centred else part) / self.divisor * self.weight
+
+
 class Direct:
-    """The parts of a logit by Transformers' own weights and activations, in float64, each part through the frozen norm by itself."""
+    """The parts of a logit by Transformers' own weights and activations, in float64, each through all frozen norms by itself."""
 
     def __init__(self, pair, ids, position):
         model, info, self.places = pair.theirs, pair.ours.info, Places(pair.theirs)
@@ -285,14 +314,30 @@ class Direct:
                 return model(**inputs, output_attentions=True)
 
         out = run()
-        self.logits = out.logits[0, position].double().numpy()
+        self.capped = out.logits[0, position].double().numpy()
         def seen(layer, at):
             return self.places.seen(layer, at, run)[position]
 
-        last, norm = seen(info.layers, "residual"), self.places.norm
-        self.centred = isinstance(norm, torch.nn.LayerNorm)
-        eps = norm.eps if self.centred else norm.variance_epsilon
-        self.divisor = torch.sqrt((last - last.mean() if self.centred else last).square().mean() + eps)
+        def frozen(norm):
+            kept = []
+            handle = norm.register_forward_pre_hook(lambda module, args: kept.append(args[0].reshape(len(ids), -1)[position].double()))
+            run()
+            handle.remove()
+            return Frozen(norm, kept[0])
+
+        last = seen(info.layers, "residual")
+        with torch.inference_mode():
+            self.logits = self.places.logits(last.float()).double().numpy()
+        # The norms that the stream goes through, in their order; and how many of them an attention or MLP does not.
+        self.norms, self.skipped = [], []
+        for layer in self.places.layers:
+            for norm in (layer.self_attn_layer_norm, layer.final_layer_norm) if info.type == "opt" else ():
+                self.skipped.append(len(self.norms))
+                if not layer.do_layer_norm_before:
+                    self.norms.append(frozen(norm))
+        self.skipped = self.skipped or [0] * 2 * info.layers
+        if self.places.norm:
+            self.norms.append(frozen(self.places.norm))
         self.embedding, self.mlps = seen(0, "residual"), [seen(layer, "mlp") for layer in range(info.layers)]
         self.heads, self.biases = [], []
         for layer, projection in enumerate(self.places.projections):
@@ -300,24 +345,24 @@ class Direct:
             values = values.repeat_interleave(info.heads // info.kv_heads, 1)
             weight = weight_of(projection, info)
             weights = out.attentions[layer][0, :, position, : position + 1].double()
-            self.heads.append(torch.einsum("hj,jhd,hde->hje", weights, values, weight))
+            write = frozen(self.places.output_norms[layer]) if self.places.output_norms else lambda part: part
+            self.heads.append(write(torch.einsum("hj,jhd,hde->hje", weights, values, weight)))
             if projection.bias is not None:
-                self.biases.append(projection.bias.detach().double())
+                self.biases.append((write(projection.bias.detach().double()), self.skipped[2 * layer]))
+        self.biases += [(norm.bias.detach().double(), n + 1) for n, norm in enumerate(self.norms) if norm.bias is not None]
 
-    def read(self, part, token, against):
+    def read(self, part, token, against, skipped=0):
         """What a part [...,E] of the stream adds to the logit."""
         head = self.model.lm_head.weight.detach().double()
         row = head[token] - (0 if against is None else head[against])
-        part = part - part.mean(-1, keepdim=True) if self.centred else part
-        return (part / self.divisor * self.places.norm.weight.detach().double() @ row).numpy()
+        for norm in self.norms[skipped:]:
+            part = norm(part)
+        for projection in self.places.after[1 if self.places.norm else 0:-1]:
+            part = part @ projection.weight.detach().double().T
+        return (part @ row).numpy()
 
     def bias(self, token, against):
-        total = sum((self.read(bias, token, against) for bias in self.biases), np.float64(0))
-        if getattr(self.places.norm, "bias", None) is not None:
-            head = self.model.lm_head.weight.detach().double()
-            row = head[token] - (0 if against is None else head[against])
-            total = total + (self.places.norm.bias.detach().double() @ row).numpy()
-        return total
+        return sum((self.read(bias, token, against, skipped) for bias, skipped in self.biases), np.float64(0))
 
 
 @pytest.mark.parametrize("name", ANSWERING)
@@ -328,15 +373,15 @@ def test_attribution_is_that_of_transformers_part_by_part(both, name):
         got = pair.ours.attribute(ids, token, against, position)
         direct = Direct(pair, ids, position % LENGTH)
         assert got.token == (direct.logits.argmax() if token is None else token) and got.against == against
-        heads = np.stack([direct.read(part, got.token, against) for part in direct.heads])
-        mlps = np.stack([direct.read(part, got.token, against) for part in direct.mlps])
+        heads = np.stack([direct.read(part, got.token, against, n) for part, n in zip(direct.heads, direct.skipped[::2])])
+        mlps = np.stack([direct.read(part, got.token, against, n) for part, n in zip(direct.mlps, direct.skipped[1::2])])
         size = np.abs(heads).sum() + np.abs(mlps).sum()
         assert got.heads.shape == heads.shape == (3, 4, position % LENGTH + 1)
         assert np.abs(got.heads - heads).max() <= 1e-5 * size and np.abs(got.mlps - mlps).max() <= 1e-5 * size
         assert abs(got.embedding - direct.read(direct.embedding, got.token, against)) <= 1e-5 * size
         assert abs(got.bias - direct.bias(got.token, against)) <= 1e-5 * size
-        logit = direct.logits[got.token] - (0 if against is None else direct.logits[against])
-        assert abs(got.logit - logit) <= 1e-4 * size
+        for logits, value in (direct.logits, got.logit), (direct.capped, got.capped_logit):
+            assert abs(value - logits[got.token] + (0 if against is None else logits[against])) <= 1e-4 * size
         assert np.abs(heads).max() > 1e-3 and np.abs(mlps).max() > 1e-3
 
 
@@ -403,7 +448,8 @@ def test_the_lens_is_their_norm_and_head_of_each_layer(both, name):
     for layer in range(4):
         with torch.inference_mode():
             stream = places.seen(layer, "residual", run).float()
-            shares = torch.log_softmax(pair.theirs.lm_head(places.norm(stream)).double(), -1)[[0, 4, 10]].numpy()
+            logits, most = places.logits(stream), getattr(pair.theirs.config, "final_logit_softcapping", None)
+            shares = torch.log_softmax((torch.tanh(logits / most) * most if most else logits).double(), -1)[[0, 4, 10]].numpy()
         for p in range(3):
             assert np.abs(found.log_probabilities[layer, p] - np.sort(shares[p])[::-1][:7]).max() < 1e-4
             assert np.abs(shares[p][found.ids[layer, p]] - found.log_probabilities[layer, p]).max() < 1e-4
@@ -423,7 +469,7 @@ def compared(before, after, token, against=None):
             (first.exp() * (first - second)).sum())
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt2 untied", "llama", "llama biases", "mistral window", "qwen2 windows", "qwen3"])
+@pytest.mark.parametrize("name", ["gpt2", "gpt2 untied", "llama", "llama biases", "mistral window", "qwen2 windows", "qwen3", "olmo2"])
 def test_ablation_is_what_hooks_do(both, name):
     pair = both(name)
     ids, _ = pair.ids(LENGTH)

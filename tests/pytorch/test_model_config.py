@@ -34,6 +34,7 @@ TYPES = [name for name in TABLE if name != "every"]
 WITHOUT_EFFECT = {
     # what is dropped in training, how it begins, and what else it needs
     *"attention_dropout attention_probs_dropout_prob attn_pdrop classifier_dropout dropout embd_pdrop hidden_dropout_prob".split(),
+    *"hidden_dropout layerdrop init_std".split(),
     *"qa_dropout resid_pdrop seq_classif_dropout summary_first_dropout classifier_dropout_prob initializer_range".split(),
     *"gradient_checkpointing initializer_cutoff_factor embedding_dropout mlp_dropout".split(),
     # a task's own layers
@@ -52,6 +53,8 @@ WITHOUT_EFFECT = {
     *"dtype torch_dtype".split(),
     # where the weights and the configuration are from
     *"architectures name_or_path transformers_version gguf_file".split(),
+    # what Gemma 3's class keeps of another key
+    "_sliding_window_pattern",
     # weights that are in the file, whatever made them
     "sinusoidal_pos_embds",
     # defaults that are not asked for after the first reading, and checks of what is refused here as well
@@ -61,9 +64,11 @@ WITHOUT_EFFECT = {
     *transformers.GenerationConfig()._get_default_generation_params(),
 }
 # What else is read where it is there: of all types, of decoders, and of those with rotary positions.
-BESIDES = {"every": {"model_type"}, "is_causal": {"eos_token_id"}, "rope_parameters": {
-    "rope_scaling", "rope_theta", "original_max_position_embeddings", "head_dim", "layer_types"},
-    "local_attention": {"global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"}}
+BESIDES = {"every": {"model_type"}, "is_causal": {"eos_token_id"}, "use_parallel_residual": {"rotary_pct", "rotary_emb_base"},
+           "query_pre_attn_scalar": {"rope_local_base_freq", "sliding_window_pattern"}, "rope_parameters": {
+               "rope_scaling", "rope_theta", "partial_rotary_factor", "original_max_position_embeddings", "head_dim",
+               "layer_types"},
+           "local_attention": {"global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"}}
 
 
 def known(type):
@@ -99,8 +104,8 @@ NONE = type(None)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert", "modernbert", "gpt2",
-                                  "llama", "yarn betas",
-                                  "mistral window", "qwen2 windows", "qwen3 windows"])
+                                  "llama", "yarn betas", "mistral window", "qwen2 windows", "qwen3 windows", "smollm3 windows",
+                                  "phi3 longrope", "olmo2", "gemma2", "gemma3", "gpt_neox", "opt"])
 def test_every_key_that_is_read_is_known(name, tmp_path, monkeypatch):
     """Whatever Transformers asks a configuration for on the way from the folder to hidden states and tokens."""
     folder, read = written(tmp_path, CASES[name]), set()
@@ -128,15 +133,17 @@ def test_every_key_that_is_read_is_known(name, tmp_path, monkeypatch):
 # ---- Every key, changed ----
 
 # A configuration of every type, and of every kind of rotary positions, of which only the keys of these are changed.
-BASES = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert groups", "modernbert", "gpt2", "llama tied",
-         "old, as small as it can be",
-         "mistral window", "qwen2 windows", "qwen3 windows"]
-ROTARY_BASES = ["modernbert scalings", "modernbert, old", "linear", "dynamic", "llama3", "yarn betas", "longrope", "old llama3"]
+BASES = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert groups", "modernbert", "gpt2",
+         "llama tied", "old, as small as it can be", "mistral window", "qwen2 windows", "qwen3 windows", "smollm3 windows",
+         "phi3 partial, window", "olmo2 bias, tied", "gemma2", "gemma3 scaled", "gemma3 old", "gpt_neox", "gpt_neox old", "opt as 350m"]
+ROTARY_BASES = ["modernbert scalings", "modernbert, old", "linear", "dynamic", "llama3", "yarn betas", "longrope", "old llama3",
+                "phi3 longrope", "phi3 old"]
 ROTARY = [*RopeParameters.__annotations__, "type", "full_attention"]
 OTHERS = [None, True, False, 0, 1, 2, -1, 0.5, 3.0, "x", [], [1], {}, {"a": 1}]
 NAMED = {
-    "hidden_act": ["relu", "gelu", "silu", "mish", "prelu"], "hidden_activation": ["relu", "prelu"],
-    "activation": ["relu", "xielu"], "activation_function": ["relu", "prelu"],
+    "hidden_activation": ["relu", "mish", "prelu"],
+    "hidden_act": ["relu", "gelu", "silu", "mish", "prelu"], "activation": ["relu", "xielu"],
+    "activation_function": ["relu", "prelu"],
     "rope_type": ["default", *ROPE_INIT_FUNCTIONS], "type": ["default", *ROPE_INIT_FUNCTIONS], "sliding_window": [4, 64],
     "layer_types": [["full_attention"] * 3, ["sliding_attention"] * 3, ["full_attention"] * 2, ["full_attention", "sliding_attention"] * 2],
     "position_embedding_type": ["absolute", "relative_key"],
@@ -149,7 +156,8 @@ NAMED = {
 # Where the number of what a tensor has is another, the tensors that do not fit are named and not the key.
 SHAPES = {*SHAPE, *GPT2, "n_inner", "dim", "n_layers", "n_heads", "hidden_dim", "type_vocab_size", "head_dim", "num_key_value_heads",
           "norm_bias", "embedding_size", "num_hidden_groups", "inner_group_num", "relative_attention_num_buckets",
-          "attention_bias", "mlp_bias", "tie_word_embeddings"} - {"bos_token_id", "eos_token_id", "pad_token_id"}
+          "attention_bias", "mlp_bias", "tie_word_embeddings", "ffn_dim", "word_embed_proj_dim", "enable_bias", "do_layer_norm_before",
+          "layer_norm_elementwise_affine", "_remove_final_layer_norm"} - {"bos_token_id", "eos_token_id", "pad_token_id"}
 
 
 def others(key, value, type):
@@ -378,7 +386,23 @@ def test_the_ids_that_end_a_text(tmp_path):
     assert "generation_config.json': expected an object" in refusal(folder)
 
 
+def test_names_and_buffers_of_older_pythias(tmp_path):
+    folder, ids = written(tmp_path, CASES["gpt_neox old"]), np.arange(6, 30)
+    expected = attend.Model.load(folder)
+    put(folder, **{"gpt_neox.layers.0.attention." + name: each for name, each in {
+        "bias": torch.ones(1, 1, 8, 8, dtype=torch.bool), "masked_bias": torch.tensor(-1e9), "rotary_emb.inv_freq": torch.ones(1)}.items()})
+    put(folder, embed_out__weight=None, lm_head__weight=load_file(folder / "model.safetensors")["embed_out.weight"])
+    ours = attend.Model.load(folder)
+    np.testing.assert_array_equal(ours.logits(ours.forward(ids)), expected.logits(expected.forward(ids)))
+    put(folder, embed_out__weight=torch.ones(99, 32))
+    assert "'lm_head.weight' is not known" in refusal(folder)
+
+
 @pytest.mark.parametrize("name, change, said", [
+    ("gemma2", {"final_logit_softcapping": 30}, "final_logit_softcapping: expected a number with a decimal point"),
+    ("gemma3", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
+    ("gemma3", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
+    ("gpt_neox old", {"rotary_pct": 0.1}, "rotary_pct: 0.1 of heads of 8 numbers can't be rotated in pairs"),
     ("llama", {"is_causal": False}, "is_causal"),
     ("gpt2", {"is_causal": "null"}, "is_causal"),
     ("gpt2", {"num_attention_heads": 2}, "another name of n_head"),

@@ -57,8 +57,9 @@ def test_every_activation_without_weights(tmp_path):
         assert far(attend.Model.load(tmp_path).forward(ids, types=types), hidden_of(theirs, ids, types)) <= TOLERANCE, name
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert groups",
-                                  "modernbert", "gpt2", "llama", "mistral window", "qwen2 windows", "qwen3"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert groups", "modernbert", "gpt2", "gpt_neox",
+                                  "opt as 350m", "llama", "mistral window", "qwen2 windows", "qwen3", "smollm3", "phi3 longrope", "olmo2",
+                                  "gemma2", "gemma3"])
 def test_bf16_is_as_near_as_theirs(both, name):
     """Of the same weights, to float64: at most three times as far as Transformers in bf16."""
     pair = both(name, torch.bfloat16)
@@ -74,7 +75,7 @@ def test_bf16_is_as_near_as_theirs(both, name):
 
 
 # The keys of a cache are rotated as for the text so far: beyond the original length the text as a whole is another.
-CONTINUED = [name for name in DECODERS if "bare" not in name and (not name.startswith("longrope") or "own" in name)]
+CONTINUED = [name for name in DECODERS if "bare" not in name and ("longrope" not in name or "own" in name)]
 
 
 @pytest.mark.parametrize("name", CONTINUED)
@@ -88,7 +89,8 @@ def test_the_same_tokens_follow(both, name):
     assert got.tolist() == logits[8:-1].argmax(-1).tolist()
 
 
-@pytest.mark.parametrize("name", ["gpt2", "qwen3 windows", "dynamic", "longrope", "longrope as Phi has it"])
+@pytest.mark.parametrize("name", ["gpt2", "qwen3 windows", "dynamic", "longrope", "longrope as Phi has it", "phi3 longrope",
+                                  "gpt_neox", "opt as 350m", "gemma2", "gemma3 scaled"])
 def test_generate_gives_what_theirs_gives(both, name):
     pair = both(name)
     ids, _ = pair.ids(9)
@@ -170,7 +172,8 @@ def test_sentence_embeddings(minilm):
 
 # ---- Bits ----
 
-FAMILIES = ["bert", "roberta", "mpnet", "albert groups", "modernbert biases", "gpt2", "llama3", "longrope", "qwen2 windows", "qwen3"]
+FAMILIES = ["bert", "roberta", "mpnet", "albert groups", "modernbert biases", "gpt2", "gpt_neox", "opt as 350m", "llama3", "longrope",
+            "qwen2 windows", "qwen3", "phi3 longrope", "olmo2", "gemma2", "gemma3"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -385,7 +388,8 @@ def test_wrong_options_of_generation(both, wrong):
 
 # ---- Recordings ----
 
-@pytest.mark.parametrize("name", ["bert", "mpnet", "albert groups", "modernbert", "gpt2 by layer", "mistral window", "qwen2 windows"])
+@pytest.mark.parametrize("name", ["bert", "mpnet", "albert groups", "modernbert", "gpt2 by layer", "mistral window", "qwen2 windows",
+                                  "gpt_neox", "opt as 350m", "phi3 longrope", "gemma2 bias, caps", "gemma3"])
 def test_a_recording_has_the_weights_of_eager(both, name):
     pair = both(name)
     ids, types = pair.ids(30)
@@ -396,8 +400,8 @@ def test_a_recording_has_the_weights_of_eager(both, name):
         expected = pair.theirs(torch.from_numpy(ids)[None], output_attentions=True, **inputs).attentions
     for layer, weights in zip(recording, expected):
         for head in range(4):
-            np.testing.assert_allclose(layer.weights(head), weights[0, head], rtol=0, atol=2e-6)
-        np.testing.assert_allclose(layer.top_weights[0], weights[0].topk(3, -1).values, rtol=0, atol=2e-6)
+            np.testing.assert_allclose(layer.weights(head), weights[0, head], rtol=0, atol=4e-6)
+        np.testing.assert_allclose(layer.top_weights[0], weights[0].topk(3, -1).values, rtol=0, atol=4e-6)
     assert len(recording.heads()) == 4 * pair.ours.info.layers
 
 
@@ -582,7 +586,7 @@ def test_all_tensors_that_do_not_fit_are_in_one_error(folder):
 
 
 @pytest.mark.parametrize("name, change, said", [
-    ("llama", {"model_type": "gemma2"}, "gemma2"),
+    ("llama", {"model_type": "mamba"}, "mamba"),
     ("llama", {"model_type": None}, "model_type"),
     ("llama", {"hidden_act": "prelu"}, "prelu"),
     ("bert", {"hidden_act": "xielu"}, "xielu"),

@@ -88,6 +88,36 @@ def qwen3(**config):
     return Case("Qwen3ForCausalLM", GROUPED | {"head_dim": 16} | config)
 
 
+def smollm3(**config):
+    return Case("SmolLM3ForCausalLM", GROUPED | config)
+
+
+def phi3(old=None, **config):
+    return Case("Phi3ForCausalLM", GROUPED | config, old or {})
+
+
+def olmo2(head="ForCausalLM", **config):
+    return Case(f"Olmo2{head}", GROUPED | config)
+
+
+def gemma2(**config):
+    return Case("Gemma2ForCausalLM", GROUPED | {"head_dim": 16, "query_pre_attn_scalar": 24, "sliding_window": 5} | config)
+
+
+def gemma3(head="ForCausalLM", old=None, **config):
+    return Case(f"Gemma3{head}", GROUPED | {"head_dim": 16, "query_pre_attn_scalar": 24, "sliding_window": 5, "layer_types": [
+        "sliding_attention", "full_attention", "sliding_attention"]} | config, old or {})
+
+
+def neox(head="ForCausalLM", old=None, **config):
+    return Case(f"GPTNeoX{head}", SHAPE | {"rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.5}} | config, old or {})
+
+
+def opt(head="ForCausalLM", **config):
+    config = SHAPE | {"ffn_dim": SHAPE["intermediate_size"]} | config
+    return Case(f"OPT{head}", {name: each for name, each in config.items() if name != "intermediate_size"})
+
+
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
 YARN = {"factor": 2.0, "original_max_position_embeddings": 64}
 LONG = {"short_factor": [1.0, 1.1, 1.5, 2.0], "long_factor": [1.25, 2.0, 3.5, 6.0], "original_max_position_embeddings": 32}
@@ -142,6 +172,17 @@ DECODERS = {
     "gpt2 reordered": gpt2(reorder_and_upcast_attn=True),
     "gpt2 by layer, reordered": gpt2(scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True),
     "gpt2 untied": gpt2(tie_word_embeddings=False),
+    "gpt_neox": neox(),
+    "gpt_neox bare": neox("Model"),
+    "gpt_neox in turn, no biases": neox(use_parallel_residual=False, attention_bias=False, layer_norm_eps=1e-2, tie_word_embeddings=True),
+    "gpt_neox gelu_new, whole heads": neox(hidden_act="gelu_new", rope_parameters={"partial_rotary_factor": 1.0, "rope_theta": 5e3}),
+    "gpt_neox old": neox(rope_parameters={"partial_rotary_factor": 0.25, "rope_theta": 5e3}, old={
+        "rope_parameters": None, "rotary_pct": 0.25, "rotary_emb_base": 5000}),
+    "opt": opt(),
+    "opt bare": opt("Model"),
+    "opt as 350m": opt(do_layer_norm_before=False, word_embed_proj_dim=20),
+    "opt projected, gelu": opt(word_embed_proj_dim=40, activation_function="gelu", tie_word_embeddings=False),
+    "opt without biases and last norm": opt(enable_bias=False, layer_norm_elementwise_affine=False, _remove_final_layer_norm=True),
     "llama": llama(),
     "llama bare": llama("Model", tie_word_embeddings=True),
     "llama bare, untied": llama("Model"),
@@ -182,6 +223,30 @@ DECODERS = {
     "qwen3": qwen3(),
     "qwen3 bias, tied": qwen3(attention_bias=True, tie_word_embeddings=True),
     "qwen3 windows": qwen3(**WINDOWS),
+    "smollm3": smollm3(no_rope_layer_interval=2),
+    "smollm3 windows": smollm3(no_rope_layers=[1, 0, 1], use_sliding_window=True, sliding_window=5, attention_bias=True, mlp_bias=True),
+    "smollm3 layer_types": smollm3(layer_types=["sliding_attention", "full_attention", "full_attention"], sliding_window=6,
+                                   tie_word_embeddings=False),
+    "phi3": phi3(),
+    "phi3 partial, window": phi3(partial_rotary_factor=0.75, sliding_window=5, num_key_value_heads=None),
+    "phi3 longrope": phi3(partial_rotary_factor=0.75, original_max_position_embeddings=32, rope_parameters={
+        "rope_type": "longrope", "short_factor": LONG["short_factor"][:3], "long_factor": LONG["long_factor"][:3]}),
+    "phi3 old": phi3(original_max_position_embeddings=128, rope_parameters=LONG | {"rope_type": "longrope"}, old={
+        "rope_parameters": None, "rope_scaling": {"type": "yarn", **LONG}}),
+    "gemma2": gemma2(),
+    "gemma2 bias, caps": gemma2(attention_bias=True, attn_logit_softcapping=2.0, final_logit_softcapping=1.5, tie_word_embeddings=False),
+    "gemma2 no caps": gemma2(attn_logit_softcapping=None, final_logit_softcapping=None, sliding_window=4096),
+    "gemma3": gemma3(),
+    "gemma3 bare": gemma3("TextModel"),
+    "gemma3 scaled": gemma3(final_logit_softcapping=3.0, rope_parameters={
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5e5}, "sliding_attention": {"rope_theta": 5e3}}),
+    "gemma3 old": gemma3(layer_types=["sliding_attention", "full_attention", "sliding_attention"], rope_parameters={
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5e5}, "sliding_attention": {"rope_theta": 5e3}}, old={
+            "rope_parameters": None, "rope_theta": 5e5, "rope_local_base_freq": 5e3, "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+            "layer_types": None, "_sliding_window_pattern": None, "sliding_window_pattern": 2}),
+    "olmo2": olmo2(),
+    "olmo2 bare": olmo2("Model"),
+    "olmo2 bias, tied": olmo2(attention_bias=True, tie_word_embeddings=True, num_key_value_heads=None, rms_norm_eps=1e-2),
 }
 CASES = ENCODERS | DECODERS
 
