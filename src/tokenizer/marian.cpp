@@ -104,7 +104,7 @@ Decoder make_decoder(SentencePiece pieces, std::set<std::string, std::less<>> sp
     replace_all(text, space_mark, " ");
     text = strip_space(text);
     if (cleans) clean_up(text, false);
-    parts.assign(1, std::move(text));
+    parts.assign(1, text);
   };
 }
 

@@ -173,6 +173,7 @@ SentencePiece::SentencePiece(const Place& place, std::string_view bytes) {
   if (!reader.charsmap.empty()) charsmap_.emplace(place.in("precompiled_charsmap"), reader.charsmap);
   unknown_score_ = reader.least - 10;
   std::vector<Trie::Entry> entries;
+  entries.reserve(reader.sought.size());
   for (const TokenId id : reader.sought) entries.push_back({texts_[id], id});
   trie_.emplace(std::move(entries));
 }
