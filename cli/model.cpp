@@ -28,6 +28,7 @@ struct Arguments {
   std::string text_file;
   std::vector<std::string> near;
   std::int64_t generate = 0;
+  std::string said;
   ShowArguments what;
   std::vector<std::string> files;
   std::string keep;
@@ -79,6 +80,8 @@ void check_model(const ModelInfo& info, const Tokenizer& tokenizer, const Argume
     throw Error(ErrorCode::bad_file, "",
                 fmt::format("{}: the tokenizer has {} tokens, and the model embeds {}: they don't belong together",
                             x.model, tokenizer.size(), info.vocabulary));
+  if (!info.encoder_decoder() && (!x.said.empty() || !x.analysis.attention.empty()))
+    throw UsageError(fmt::format("{}: {} is no encoder-decoder", x.said.empty() ? "--attention" : "--said", x.model));
   if (info.decoder() && !x.near.empty())
     throw UsageError(fmt::format("--near: {} tells what comes next; sentences are compared by an encoder", x.model));
   if (!info.decoder() && x.generate > 0)
@@ -181,22 +184,99 @@ std::vector<Neighbour> nearest(const Model& model, const Tokenizer& tokenizer, c
   return found;
 }
 
+using Told = std::function<void(std::string_view)>;
+
+// What adds to a text with each new token is told. A character may take several tokens: it comes with its last.
+class Telling {
+ public:
+  Telling(const Tokenizer& tokenizer, std::span<const std::int64_t> before, const Told& told)
+      : tokenizer_(tokenizer), made_(before.begin(), before.end()), told_(told) {
+    shown_ = tokenizer_.decode(made_).size();
+  }
+  void add(std::int64_t id) {
+    made_.push_back(id);
+    tell_more(false);
+  }
+  void end() { tell_more(true); }
+
+ private:
+  void tell_more(bool all) {
+    const std::string text = tokenizer_.decode(made_);
+    if (!all && text.ends_with("\uFFFD")) return;
+    told_(std::string_view(text).substr(std::min(shown_, text.size())));
+    shown_ = text.size();
+  }
+
+  const Tokenizer& tokenizer_;
+  std::vector<std::int64_t> made_;
+  const Told& told_;
+  std::size_t shown_ = 0;
+};
+
+// As many as asked for, or up to the longest text that the model takes.
+std::vector<std::int64_t> generate(const Model& model, const Tokenizer& tokenizer, std::span<const std::int64_t> ids,
+                                   std::int64_t most, const Told& told) {
+  const bool both = model.info().encoder_decoder();
+  Telling telling(tokenizer, both ? std::span<const std::int64_t>() : ids, told);
+  const auto add = [&](std::int64_t id) {
+    telling.add(id);
+    return true;
+  };
+  most = std::min(most, model.info().longest - (both ? 1 : std::ssize(ids)));
+  std::vector<std::int64_t> found = model.generate(ids, {.max_new_tokens = most, .on_token = add});
+  telling.end();
+  return found;
+}
+
+// The decoder's text: what it is said to have said, or what it says.
+std::vector<std::int64_t> decoder_text(const Model& model, Computed& x, const Arguments& arguments) {
+  if (x.info.start < 0)
+    throw Failure(fmt::format("{}: config.json says no decoder_start_token_id, which a decoder's text begins with",
+                              arguments.model));
+  std::vector<std::int64_t> ids{x.info.start};
+  if (arguments.generate > 0) {
+    x.generated.emplace();
+    x.generated_ids = generate(model, x.tokenizer, x.encoding.ids, arguments.generate,
+                               [&](std::string_view more) { *x.generated += more; });
+    ids.insert(ids.end(), x.generated_ids.begin(), x.generated_ids.end());
+  } else if (!arguments.said.empty()) {
+    const std::vector<std::int64_t> said = x.tokenizer.encode(arguments.said, false).ids;
+    ids.insert(ids.end(), said.begin(), said.end());
+  }
+  return ids;
+}
+
+std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const std::int64_t> ids) {
+  std::vector<std::string> texts;
+  texts.reserve(ids.size());
+  for (const std::int64_t id : ids) texts.push_back(token_text(tokenizer, id));
+  return texts;
+}
+
+// What the folder asks for and generate() does not do.
+void announce_generation(const ModelInfo& info, const Arguments& x) {
+  if (x.generate > 0 && !info.not_followed.empty())
+    tell(fmt::format("attend: {} asks for {}, which is not followed: each token is the likeliest one", x.model,
+                     fmt::join(info.not_followed, ", ")));
+}
+
 Computed compute(const Model& model, const Tokenizer& tokenizer, const std::string& text, const Arguments& arguments) {
   Computed x{.info = model.info(),
              .tokenizer = tokenizer,
              .encoding = encoded(model.info(), tokenizer, text, arguments.model, arguments.chat),
              .chat = arguments.chat};
   const auto& ids = x.encoding.ids;
+  if (x.info.encoder_decoder()) x.decoder_ids = decoder_text(model, x, arguments);
   const RecordOptions options{.keep_qk = writes(arguments, ".attend") && arguments.keep != "summary",
                               .key_sizes = arguments.what.by == "norm"};
   announce(x.info, std::ssize(ids), options);
   Recorder recorder(options);
   {
     const PassProgress shown(recorder, x.info.layers);
-    const ModelCall call{.recorder = &recorder};
+    const ModelCall call{.decoder_ids = x.decoder_ids, .recorder = &recorder};
     if (x.info.decoder()) {
       const Tensor hidden = model.forward(ids, call);
-      x.next = likeliest(model.logits(hidden.view().select(0, std::ssize(ids) - 1)), tokenizer, 10);
+      x.next = likeliest(model.logits(hidden.view().select(0, hidden.size(0) - 1)), tokenizer, 10);
     } else if (x.info.embeds || !arguments.near.empty()) {  // --near says why it can't
       x.embedding = model.embed(ids, call);
     } else {
@@ -205,39 +285,17 @@ Computed compute(const Model& model, const Tokenizer& tokenizer, const std::stri
   }
   x.recording = recorder.finish();
   x.recording.model = arguments.model;
-  x.recording.tokens.emplace_back();
-  for (const std::int64_t id : ids) x.recording.tokens[0].push_back(token_text(tokenizer, id));
-  x.recording.set_ids(View(ids.data(), DType::i64, {1, std::ssize(ids)}));
+  const auto row = [](const std::vector<std::int64_t>& of) { return View(of.data(), DType::i64, {1, std::ssize(of)}); };
+  x.recording.tokens.push_back(token_texts(tokenizer, ids));
+  if (!x.decoder_ids.empty()) x.recording.decoder_tokens.push_back(token_texts(tokenizer, x.decoder_ids));
+  x.recording.set_ids(row(ids), x.decoder_ids.empty() ? std::nullopt : std::optional(row(x.decoder_ids)));
   if (x.embedding) x.nearest = nearest(model, tokenizer, *x.embedding, arguments);
   // Pictures show the last positions alone.
   const bool table =
       arguments.what.json || arguments.what.csv || writes(arguments, ".json") || writes(arguments, ".csv");
   const std::int64_t shown = std::max<std::int64_t>(32, lens_columns(style_of(arguments.what.form).width));
-  x.analyses = analyse(model, x, arguments.analysis, table ? std::ssize(ids) : shown);
+  x.analyses = analyse(model, x, arguments.analysis, table ? std::ssize(x.answering_ids()) : shown);
   return x;
-}
-
-// As many as asked for, or up to the longest text that the model takes. Calls `told` with what each new token adds to
-// the text. A character may take several tokens: it comes with its last.
-std::vector<std::int64_t> generate(const Model& model, const Tokenizer& tokenizer, std::span<const std::int64_t> ids,
-                                   std::int64_t most, const std::function<void(std::string_view)>& told) {
-  std::vector<std::int64_t> made(ids.begin(), ids.end());
-  std::size_t shown = tokenizer.decode(made).size();
-  const auto tell_more = [&](bool all) {
-    const std::string text = tokenizer.decode(made);
-    if (!all && text.ends_with("\uFFFD")) return;
-    told(std::string_view(text).substr(std::min(shown, text.size())));
-    shown = text.size();
-  };
-  const auto add = [&](std::int64_t id) {
-    made.push_back(id);
-    tell_more(false);
-    return true;
-  };
-  most = std::min(most, model.info().longest - std::ssize(ids));
-  std::vector<std::int64_t> found = model.generate(ids, {.max_new_tokens = most, .on_token = add});
-  tell_more(true);
-  return found;
 }
 
 // ---- Files ----
@@ -266,6 +324,7 @@ void write(const std::string& file, const Computed& x, const Selection& selectio
 // What the model is, the text in its tokens, and what follows it or is near it.
 void print_model(const Computed& x, const TerminalStyle& style) {
   print(model_text(x, style.width));
+  if (x.info.encoder_decoder() && x.generated) print("\nIt says:\n" + printable_lines(*x.generated) + "\n");
   if (!x.next.empty()) print("\n" + next_text(x));
   if (!x.nearest.empty()) print("\n" + nearest_text(x, style.width));
   if (x.analyses.any() || x.analyses.without) print("\n" + analyses_text(x, style));
@@ -275,13 +334,19 @@ void print_heads(const Computed& x, const Selection& selection, const ShowArgume
   const TerminalStyle style = style_of(what.form);
   const bool overview = !what.any();
   if (overview && (x.analyses.any() || x.analyses.without)) return;  // these were asked for
-  const std::vector<TellingHead> telling = telling_heads(x.recording, heads_of(selection), overview ? 8 : 1);
+  std::vector<RecordedHead> heads = heads_of(selection);
+  if (overview && x.info.encoder_decoder()) heads = cross_heads(x.recording, heads);
+  const std::vector<TellingHead> telling = telling_heads(x.recording, heads, overview ? 8 : 1);
   if (overview) print("\n" + labels_text(selection, style));
   if (!overview) print("\n" + shown_text(selection, what));
   const bool links = overview || (selection.head && !what.query && what.strip.empty());
   if (!links || telling.empty()) return;
   print("\n" + links_text(x, telling, style.width));
-  if (overview) print("\n" + lift_text(x, telling.front(), style));
+  if (!overview) return;
+  if (!x.info.encoder_decoder()) return print("\n" + lift_text(x, telling.front(), style));
+  Selection first = selection;
+  first.layer = telling.front().head.layer, first.head = telling.front().head.scores.head;
+  print("\n" + shown_text(first, what));
 }
 
 void run(const Arguments& arguments) {
@@ -293,12 +358,13 @@ void run(const Arguments& arguments) {
   const Model model = Model::load(path, options_of(arguments));
   const Tokenizer tokenizer = Model::load_tokenizer(path);
   check_model(model.info(), tokenizer, arguments);
+  announce_generation(model.info(), arguments);
   Computed x = compute(model, tokenizer, text, arguments);
   const Selection selection = select(x.recording, arguments.what);
   (void)chosen_heads(selection, arguments.what);  // what is not known of the heads is said before anything is printed
   const bool in_words = arguments.files.empty() && !arguments.what.json && !arguments.what.csv;
   if (in_words) print_model(x, style_of(arguments.what.form));
-  if (arguments.generate > 0) {
+  if (arguments.generate > 0 && !x.generated) {
     if (in_words) print("\nIt goes on:\n");
     x.generated.emplace();
     const auto told = [&](std::string_view more) {
@@ -338,10 +404,13 @@ void add_input(App& app, Arguments& arguments) {
                  "times")
       ->type_name("TEXT|FILE");
   whole_number(app.add_option("--generate", arguments.generate,
-                              "Decoders: go on with the likeliest N tokens, or to the end of what it says"),
+                              "Decoders: go on with the likeliest N tokens, or to the end of what it says; of an "
+                              "encoder-decoder, as a translator, its answer"),
                1, 1 << 20);
   app.add_flag("--chat", arguments.chat,
                "Decoders: the text is what someone says to the model, put as its chat template has it");
+  app.add_option("--said", arguments.said, "Encoder-decoders: what the decoder has said so far (nothing)")
+      ->type_name("TEXT");
   add_analysis(app, arguments.analysis);
 }
 

@@ -82,7 +82,14 @@ struct Computed {
   std::vector<Neighbour> nearest = {};   // of the sentences given, falling
   std::optional<std::string> generated = {};
   std::vector<std::int64_t> generated_ids = {};
+  std::vector<std::int64_t> decoder_ids = {};  // of an encoder-decoder: its decoder's text
   Analyses analyses = {};
+
+  // The tokens that answers come after.
+  const std::vector<std::string>& answering() const {
+    return info.encoder_decoder() ? recording.decoder_tokens[0] : recording.tokens[0];
+  }
+  const std::vector<std::int64_t>& answering_ids() const { return info.encoder_decoder() ? decoder_ids : encoding.ids; }
 };
 
 // The text's ids, with what the model expects around it. Throws Failure for none, and for too many.
@@ -94,7 +101,7 @@ Encoding encoded(const ModelInfo& info, const Tokenizer& tokenizer, std::string_
 
 // Of the command line; empty: not given.
 struct AnalysisArguments {
-  std::string why, against, without, patch;
+  std::string why, against, without, patch, attention;
   bool lens = false, ablate = false;
 
   // One that encoders have no answer for; null where there is none.
@@ -130,6 +137,8 @@ std::string to_json(const Computed& computed, const Selection& selection, const 
 std::string model_text(const Computed& computed, int width);
 std::string next_text(const Computed& computed);
 std::string nearest_text(const Computed& computed, int width);
+// Of an encoder-decoder, those in which its decoder reads the encoder's text.
+std::vector<RecordedHead> cross_heads(const Recording& recording, std::vector<RecordedHead> heads);
 // A line for each layer, and in it for each head its label; where none is known, why, and what tells heads apart.
 std::string labels_text(const Selection& selection, const TerminalStyle& style);
 std::string links_text(const Computed& computed, const std::vector<TellingHead>& heads, int width);

@@ -23,6 +23,11 @@ std::int64_t token_of(const char* option, const Tokenizer& tokenizer, const std:
   }
 }
 
+AttentionKind attention_of(const Computed& x, const AnalysisArguments& arguments) {
+  if (!x.info.encoder_decoder() || arguments.attention == "self") return AttentionKind::self;
+  return arguments.attention == "encoder" ? AttentionKind::encoder : AttentionKind::cross;
+}
+
 // "18.6,16.0"
 std::vector<Head> read_heads(const std::string& given, std::vector<std::string>& names) {
   std::vector<Head> heads;
@@ -52,7 +57,10 @@ Tokens tokens_of(const Tokenizer& tokenizer, const AnalysisArguments& x) {
 
 Without take_out(const Model& model, const Computed& x, const AnalysisArguments& arguments, const Tokens& tokens) {
   Without without{.token = !arguments.why.empty() ? arguments.why : x.next.empty() ? "" : x.next[0].token};
-  const AblateOptions options{.token = tokens.token, .heads = read_heads(arguments.without, without.names)};
+  const AblateOptions options{.token = tokens.token,
+                              .heads = read_heads(arguments.without, without.names),
+                              .attention = attention_of(x, arguments),
+                              .decoder_ids = x.decoder_ids};
   without.ablation = ablate(model, x.encoding.ids, options);
   return without;
 }
@@ -62,7 +70,8 @@ Patched patch_in(const Model& model, const Computed& x, const AnalysisArguments&
   Progress progress;
   try {
     patched.patching =
-        patch(model, x.encoding.ids, patched.corrupt, *tokens.token, *tokens.against, {.progress = progress.stage()});
+        patch(model, x.encoding.ids, patched.corrupt, *tokens.token, *tokens.against,
+              {.progress = progress.stage(), .attention = attention_of(x, arguments), .decoder_ids = x.decoder_ids});
   } catch (const Error& error) {
     if (error.code() != ErrorCode::bad_value) throw;
     throw UsageError(fmt::format("--patch: {}", error.detail()));
@@ -80,6 +89,8 @@ const char* AnalysisArguments::of_decoders() const {
 
 void check_analysis(const AnalysisArguments& x, const ShowArguments& what, const std::vector<std::string>& files) {
   if (!x.against.empty() && x.why.empty()) throw UsageError("--against: nothing uses it without --why");
+  if (!x.attention.empty() && !x.ablate && x.without.empty() && x.patch.empty())
+    throw UsageError("--attention: nothing uses it without --ablate, --without or --patch");
   if (!x.patch.empty() && x.against.empty())
     throw UsageError("--patch: say between which tokens, with --why and --against");
   std::vector<const char*> one_of;
@@ -104,27 +115,35 @@ Analyses analyse(const Model& model, const Computed& x, const AnalysisArguments&
   const auto& ids = x.encoding.ids;
   const Tokens tokens = tokens_of(x.tokenizer, arguments);
   if (arguments.lens) {
-    for (std::int64_t n = std::max<std::int64_t>(0, std::ssize(ids) - positions); n < std::ssize(ids); ++n)
-      found.positions.push_back(n);
-    found.lens = lens(model, ids, found.positions);
+    const std::int64_t count = std::ssize(x.answering_ids());
+    for (std::int64_t n = std::max<std::int64_t>(0, count - positions); n < count; ++n) found.positions.push_back(n);
+    found.lens = lens(model, ids, found.positions, 5, x.decoder_ids);
   }
   if (arguments.ablate) {
     Progress progress;
-    found.ablation =
-        ablate(model, ids, {.token = tokens.token, .against = tokens.against, .progress = progress.stage()});
+    found.ablation = ablate(model, ids,
+                            {.token = tokens.token,
+                             .against = tokens.against,
+                             .progress = progress.stage(),
+                             .attention = attention_of(x, arguments),
+                             .decoder_ids = x.decoder_ids});
   }
   if (!arguments.patch.empty()) found.patched = patch_in(model, x, arguments, tokens);
   if (!arguments.without.empty()) found.without = take_out(model, x, arguments, tokens);
   // Otherwise --why says whose answer changes.
   if (tokens.token && !found.ablation && !found.patched)
-    found.why = Why{arguments.why, arguments.against,
-                    attribute(model, ids, {.token = tokens.token, .against = tokens.against})};
+    found.why =
+        Why{arguments.why, arguments.against,
+            attribute(model, ids, {.token = tokens.token, .against = tokens.against, .decoder_ids = x.decoder_ids})};
   return found;
 }
 
 AnalysisOf analysis_of(const Computed& x) {
-  AnalysisOf of{.ids = x.encoding.ids, .tokenizer = &x.tokenizer, .model = x.recording.model};
-  if (x.analyses.patched) of.corrupt = x.analyses.patched->corrupt;
+  AnalysisOf of{.ids = x.answering_ids(), .tokenizer = &x.tokenizer, .model = x.recording.model};
+  if (x.info.encoder_decoder())
+    of.encoder_ids = x.encoding.ids;
+  else if (x.analyses.patched)
+    of.corrupt = x.analyses.patched->corrupt;
   return of;
 }
 
@@ -169,6 +188,10 @@ void add_analysis(App& app, AnalysisArguments& arguments) {
                  "of encoders how far the mean hidden state turns")
       ->type_name("HEADS");
   app.add_flag("--ablate", arguments.ablate, "The same of each head by itself");
+  choose_one(app.add_option("--attention", arguments.attention,
+                            "Encoder-decoders: whose heads --without, --ablate and --patch take, the decoder's in its "
+                            "own text, the decoder's in the encoder's text (cross), or the encoder's"),
+             "self|cross|encoder");
   app.add_option("--patch", arguments.patch,
                  "Decoders: with each head of TEXT put into a pass over TEXT2, of as many tokens, how much of the "
                  "difference between the tokens of --why and --against comes back")

@@ -1,6 +1,7 @@
 // What a model made of a text, as JSON: docs/json.md.
 #include <fmt/format.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
@@ -31,7 +32,9 @@ Json model_json(const ModelInfo& x) {
           {"head_size", x.head_size},
           {"embedding_size", x.embedding_size},
           {"vocabulary", x.vocabulary},
-          {"longest", x.longest},
+          {"longest", x.longest == std::numeric_limits<std::int64_t>::max() ? Json() : Json(x.longest)},
+          {"encoder_layers", x.encoder_layers},
+          {"encoder_heads", x.encoder_heads},
           {"parameters", x.parameters},
           {"dtype", name_of(x.dtype)}};
 }
@@ -49,8 +52,14 @@ Json or_null(const std::optional<std::int64_t>& id) {
 }
 
 Json why_json(const Attribution& x) {
-  return {{"token", x.token},        {"against", or_null(x.against)}, {"logit", x.logit}, {"heads", nested(x.heads)},
-          {"mlps", numbers(x.mlps)}, {"embedding", x.embedding},      {"bias", x.bias},   {"rounding", x.rounding}};
+  Json why = {{"token", x.token},
+              {"against", or_null(x.against)},
+              {"logit", x.logit},
+              {"capped_logit", x.capped_logit},
+              {"heads", nested(x.heads)}};
+  if (x.cross.count() > 0) why["cross"] = nested(x.cross);
+  why.update({{"mlps", numbers(x.mlps)}, {"embedding", x.embedding}, {"bias", x.bias}, {"rounding", x.rounding}});
+  return why;
 }
 
 Json lens_json(const Computed& x) {
@@ -97,6 +106,8 @@ std::string to_json(const Computed& x, const Selection& selection, const ShowArg
                  {"ids", x.encoding.ids},        {"offsets", Json::array()},
                  {"special", x.encoding.special}};
   for (const Range& range : x.encoding.offsets) report["offsets"].push_back({range.begin, range.end});
+  if (x.info.encoder_decoder())
+    report["decoder_tokens"] = x.recording.decoder_tokens[0], report["decoder_ids"] = x.decoder_ids;
   if (x.info.decoder()) {
     report["next"] = Json::array();
     for (const Candidate& next : x.next)

@@ -61,8 +61,8 @@ std::string tokens_text(const Computed& x, int width) {
   return text;
 }
 
-std::string word_of(const Computed& x, std::int64_t place) {
-  const std::string word = printable(x.recording.tokens[0][static_cast<std::size_t>(place)]);
+std::string word_of(const std::vector<std::vector<std::string>>& tokens, std::int64_t place) {
+  const std::string word = printable(tokens[0][static_cast<std::size_t>(place)]);
   const std::size_t begin = word.find_first_not_of(' ');
   return begin == std::string::npos ? word : word.substr(begin, word.find_last_not_of(' ') + 1 - begin);
 }
@@ -97,21 +97,42 @@ std::string label_cell(const HeadScores& scores, bool colour) {
   return fmt::format("\x1b[38;2;{};{};{}m{}\x1b[0m", mark.red, mark.green, mark.blue, cell);
 }
 
+// All heads of one stack's attentions of one kind.
+struct HeadGroup {
+  std::string name;  // "encoder", "decoder", "cross-attention"; empty: there is one stack
+  std::size_t in_layer = 0;
+  std::vector<RecordedHead> heads = {};
+};
+
 // A line for each layer, in it a cell of five columns for each head.
-std::string grid_text(const std::vector<RecordedHead>& heads, std::size_t in_layer, int width,
-                      const std::function<std::string(const HeadScores&)>& cell) {
+std::string grid_text(const HeadGroup& group, int width, const std::function<std::string(const HeadScores&)>& cell) {
+  const auto& [name, in_layer, heads] = group;
   const auto of_line = static_cast<std::size_t>(std::max(1, (width - 7) / 6));
   std::string text = "layer  ", line;
   for (std::size_t n = 0; n < std::min(in_layer, of_line); ++n) text += fmt::format("{:<6}", n);
   text = text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
   for (std::size_t n = 0; n < heads.size(); ++n) {
     const std::size_t place = n % in_layer;
-    if (place % of_line == 0) line = place == 0 ? fmt::format("{:>5}  ", heads[n].layer) : std::string(7, ' ');
+    if (place % of_line == 0) line = place == 0 ? fmt::format("{:>5}  ", n / in_layer) : std::string(7, ' ');
     line += cell(heads[n].scores) + " ";
     if ((place + 1) % of_line == 0 || place + 1 == in_layer)
       text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return text;
+}
+
+std::vector<HeadGroup> groups_of(const Recording& recording, const std::vector<RecordedHead>& heads) {
+  std::vector<HeadGroup> groups;
+  for (const RecordedHead& head : heads) {
+    const RecordedLayer& layer = recording.at(head.layer);
+    const std::string stack = layer.name.substr(0, layer.name.find('.'));
+    const bool named = stack == "encoder" || stack == "decoder";
+    const std::string name = !named ? "" : layer.kind == "cross" ? "cross-attention" : stack;
+    auto found = std::ranges::find(groups, name, &HeadGroup::name);
+    if (found == groups.end()) found = groups.insert(found, {name, layer.heads.size()});
+    found->heads.push_back(head);
+  }
+  return groups;
 }
 
 // In words that wrap.
@@ -127,6 +148,32 @@ std::string legend(int width) {
   return text + line + "\n";
 }
 
+std::string group_text(const HeadGroup& group, std::string text, const TerminalStyle& style) {
+  text += ":";
+  const std::string why = why_no_labels(group.heads);
+  if (!why.empty()) {
+    // What tells heads apart where chance alone could make each of them a sink.
+    const auto elsewhere = [](const HeadScores& s) {
+      return s.sink ? fmt::format("{:>4} ", three_columns({"sink", 1 - *s.sink})) : "   - ";
+    };
+    return fmt::format(
+        "{} what they do is not known: {}.\nHow much queries give to others than the key that the head "
+        "favours:\n{}",
+        text, why, grid_text(group, style.width, elsewhere));
+  }
+  for (const Mark& mark : marks) {
+    const auto count = std::ranges::count_if(group.heads, [&](const RecordedHead& head) {
+      // Nearly every sink head is broad or other besides: that tells nothing.
+      return HeadLabel{mark.label}.is_excess()
+                 ? head.scores.has_label(mark.label)
+                 : !head.scores.labels.empty() && head.scores.labels.front().name == mark.label;
+    });
+    if (count > 0) text += fmt::format("{} {} {}", text.ends_with(':') ? "" : ",", count, mark.label);
+  }
+  const auto cell = [&](const HeadScores& s) { return label_cell(s, style.colour); };
+  return text + "; one may be several\n" + grid_text(group, style.width, cell);
+}
+
 // "18.6: induction .69"; "18.6" where nothing is known.
 std::string short_title(const Recording& recording, const RecordedHead& head) {
   std::string name = name_of(recording, head);
@@ -140,6 +187,8 @@ std::string short_title(const Recording& recording, const RecordedHead& head) {
 std::string model_text(const Computed& x, int width) {
   const ModelInfo& info = x.info;
   std::string heads = fmt::format("{} layers x {} heads", info.layers, info.heads);
+  if (info.encoder_decoder())
+    heads = fmt::format("encoder {} layers x {} heads, decoder {}", info.encoder_layers, info.encoder_heads, heads);
   if (info.kv_heads != info.heads) heads += fmt::format(" ({} of keys and values)", info.kv_heads);
   return fmt::format("{}: {}, {}, {} weights, {}\n{}", printable(x.recording.model), info.type, heads,
                      counted(info.parameters), name_of(info.dtype), tokens_text(x, width));
@@ -172,36 +221,32 @@ std::string nearest_text(const Computed& x, int width) {
   return text;
 }
 
+std::vector<RecordedHead> cross_heads(const Recording& recording, std::vector<RecordedHead> heads) {
+  std::erase_if(heads, [&](const RecordedHead& head) { return recording.at(head.layer).kind != "cross"; });
+  return heads;
+}
+
 std::string labels_text(const Selection& selection, const TerminalStyle& style) {
+  const Recording& recording = selection.recording;
   const std::vector<RecordedHead> heads = heads_of(selection);
-  const std::size_t in_layer = selection.recording.layers()[0].heads.size();
-  std::string text = fmt::format("{} heads{}:", heads.size(), selection.by == WeighedBy::norm ? " by norm" : "");
-  const std::string why = why_no_labels(heads);
-  if (!why.empty()) {
-    // What tells heads apart where chance alone could make each of them a sink.
-    const auto elsewhere = [](const HeadScores& s) {
-      return s.sink ? fmt::format("{:>4} ", three_columns({"sink", 1 - *s.sink})) : "   - ";
-    };
-    return fmt::format(
-        "{} what they do is not known: {}.\nHow much queries give to others than the key that the head "
-        "favours:\n{}",
-        text, why, grid_text(heads, in_layer, style.width, elsewhere));
+  const std::string by = selection.by == WeighedBy::norm ? " by norm" : "";
+  const std::vector<HeadGroup> groups = groups_of(recording, heads);
+  std::string text;
+  bool known = false;
+  for (const HeadGroup& group : groups) {
+    const std::string name = group.name.empty() ? "" : group.name + ": ";
+    if (!text.empty()) text += "\n";
+    text += group_text(group, fmt::format("{}{} heads{}", name, group.heads.size(), by), style);
+    known = known || why_no_labels(group.heads).empty();
   }
-  for (const Mark& mark : marks) {
-    const auto count = std::ranges::count_if(heads, [&](const RecordedHead& head) {
-      // Nearly every sink head is broad or other besides: that tells nothing.
-      if (HeadLabel{mark.label}.is_excess()) return head.scores.has_label(mark.label);
-      return !head.scores.labels.empty() && head.scores.labels.front().name == mark.label;
-    });
-    if (count > 0) text += fmt::format("{} {} {}", text.ends_with(':') ? "" : ",", count, mark.label);
-  }
-  const auto cell = [&](const HeadScores& s) { return label_cell(s, style.colour); };
-  return text + "; one may be several\n" + grid_text(heads, in_layer, style.width, cell) + legend(style.width);
+  return known ? text + legend(style.width) : text;
 }
 
 std::string links_text(const Computed& x, const std::vector<TellingHead>& heads, int width) {
   std::string text = "Strongest links of the most telling heads, between words 2 or more apart:\n";
   if (heads.size() == 1) text = "Strongest links between words 2 or more apart:\n";
+  if (x.recording.at(heads[0].head.layer).kind == "cross")
+    text = "Strongest links of the cross-attention's most telling heads, from what it says to words of the text:\n";
   if (heads[0].head.by == WeighedBy::norm) text.insert(std::string_view("Strongest links").size(), " by norm");
   std::size_t room = 0;
   std::vector<std::string> names;
@@ -213,7 +258,9 @@ std::string links_text(const Computed& x, const std::vector<TellingHead>& heads,
     std::string line = fmt::format("{:<{}}", names[n], room);
     std::vector<std::string> told;
     for (const Link& link : heads[n].links) {
-      const std::string words = fmt::format("{} → {}", word_of(x, link.query), word_of(x, link.key));
+      const std::int64_t layer = heads[n].head.layer;
+      const std::string words = fmt::format("{} → {}", word_of(x.recording.query_tokens(layer), link.query),
+                                            word_of(x.recording.key_tokens(layer), link.key));
       if (std::ranges::find(told, words) != told.end()) continue;
       const std::string more = fmt::format("   {} {:.2f}", words, link.weight);
       if (columns_of(line + more) > static_cast<std::size_t>(width) || told.size() == 5) break;

@@ -24,6 +24,9 @@ std::string part_text(const Computed& x, const AttributionPart& part) {
   switch (part.kind) {
     case Kind::head:
       return fmt::format("layer {}, head {} read {}", part.layer, part.head,
+                         in_quotes(x.answering()[static_cast<std::size_t>(part.key)]));
+    case Kind::cross:
+      return fmt::format("layer {}, cross head {} read {}", part.layer, part.head,
                          in_quotes(x.recording.tokens[0][static_cast<std::size_t>(part.key)]));
     case Kind::mlp:
       return fmt::format("layer {}, MLP", part.layer);
@@ -79,15 +82,19 @@ std::string why_text(const Computed& x, const Why& why) {
               ? fmt::format(", and not {}: the difference of their logits, {:+.2f}", in_quotes(why.against), a.logit)
               : fmt::format(": its logit, {:.2f}", a.logit);
   text += ",\nis the sum of what each part wrote (% of all they wrote, whatever the sign):\n";
-  const auto parts = strongest_parts(a, a.heads.count() + a.mlps.count() + 3);
+  const auto parts = strongest_parts(a, a.heads.count() + a.cross.count() + a.mlps.count() + 3);
   std::vector<double> values(parts.size());
   std::ranges::transform(parts, values.begin(), &AttributionPart::value);
   text += signed_lines(values, most_parts, [&](std::size_t n) { return part_text(x, parts[n]); });
 
-  const Tensor sums = sums_by_token(a);
-  const std::vector<double> of_token(sums.data<float>(), sums.data<float>() + sums.count());
-  text += "By the token that heads read:\n";
-  text += signed_lines(of_token, most_tokens, [&](std::size_t n) { return in_quotes(x.recording.tokens[0][n]); });
+  const auto by_token = [&](bool cross, const std::vector<std::string>& tokens) {
+    const Tensor sums = sums_by_token(a, cross);
+    const std::vector<double> of_token(sums.data<float>(), sums.data<float>() + sums.count());
+    return signed_lines(of_token, most_tokens, [&](std::size_t n) { return in_quotes(tokens[n]); });
+  };
+  text += "By the token that heads read:\n" + by_token(false, x.answering());
+  if (a.cross.count() > 0)
+    text += "By the encoder's token that cross heads read:\n" + by_token(true, x.recording.tokens[0]);
   return text + "Direct effects alone: what a part does through later layers counts as theirs.\n";
 }
 

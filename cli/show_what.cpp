@@ -63,6 +63,15 @@ std::int64_t layer_of_head(const Recording& recording, const std::string& name) 
   fail_no_layer(recording, name);
 }
 
+// Those in which a decoder reads an encoder's text: of an encoder-decoder they are drawn, where nothing else is asked
+// for. Empty: there are none.
+std::vector<std::int64_t> cross_layers(const Recording& recording) {
+  std::vector<std::int64_t> layers;
+  for (std::int64_t n = 0; n < std::ssize(recording.layers()); ++n)
+    if (recording.at(n).kind == "cross") layers.push_back(n);
+  return layers;
+}
+
 // What -o draws, or of a head the terminal.
 Picture picture_of(const Selection& selection, const ShowArguments& arguments, LookOptions options = {}) {
   options.item = selection.item, options.scale = picture_scale(arguments.scale), options.by = selection.by;
@@ -73,7 +82,7 @@ Picture picture_of(const Selection& selection, const ShowArguments& arguments, L
   if (selection.head) return head_picture(recording, *selection.layer, *selection.head, options);
   if (selection.layer) return layer_picture(recording, *selection.layer, options);
   try {
-    return recording_picture(recording, {}, options);
+    return recording_picture(recording, cross_layers(recording), options);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::bad_value) throw;
     throw UsageError(fmt::format("-o: {}: choose a layer with --layer", error.detail()));

@@ -1,9 +1,11 @@
 // What the heads and MLPs of a model do to its answer: how much of a logit each wrote, what the layers in between would
 // have answered, and what changes where heads are taken out or replaced. docs/why.md tells how to read it.
 //
-// One sequence of ids [T]. Results are f32 and the same bits for any number of threads. Functions throw bad_value for
-// what Model::forward() refuses, for tokens outside the vocabulary and positions outside the text; attribute(), lens()
-// and patch() for encoders and bare decoders, which answer with no token.
+// One sequence of ids [T]. Of an encoder-decoder ids are the encoder's text, and decoder_ids the decoder's so far,
+// which begins with ModelInfo::start; positions and rows are of these. Results are f32 and the same bits for any number
+// of threads. Functions throw bad_value for what Model::forward() refuses, for tokens outside the vocabulary and
+// positions outside the text; attribute(), lens() and patch() for encoders and bare decoders, which answer with no
+// token.
 #pragma once
 
 #ifdef ATTEND_WITHOUT_MODELS
@@ -38,11 +40,12 @@ struct AttributeOptions {
   // What a pass over ids, or over their beginning, has filled: it is not changed, and only what it lacks is computed.
   // It must hold these ids. Null: none.
   const ModelCache* cache = nullptr;
+  std::span<const std::int64_t> decoder_ids = {};
 };
 
 // Direct effects (Elhage et al. 2021; Wang et al. 2022): what each part of the model wrote into the stream of that row,
 // times the direction that the last norm, its divisor held, and the output layer read the logit from. What a part does
-// through later layers is theirs. heads + mlps + embedding + bias + rounding = logit.
+// through later layers is theirs. heads + cross + mlps + embedding + bias + rounding = logit.
 struct Attribution {
   std::int64_t token = 0;
   std::optional<std::int64_t> against = {};
@@ -50,6 +53,7 @@ struct Attribution {
   double logit = 0;         // the model's own, before a final softcap; with `against` the difference of the two
   double capped_logit = 0;  // the same after a final softcap; without one, logit
   Tensor heads;             // [L,H,position + 1]: of each head, by the token that it read
+  Tensor cross;             // encoder-decoders: [L,H,Tk], of each head of the cross-attention, by the encoder's token
   Tensor mlps;              // [L]
   double embedding = 0;     // of the row's own token (GPT-2: and position)
   double bias = 0;          // the attentions' output biases, the last norm's and the output layer's
@@ -59,7 +63,7 @@ Attribution attribute(const Model& model, std::span<const std::int64_t> ids, con
 
 // One of its parts.
 struct AttributionPart {
-  enum class Kind : std::uint8_t { head, mlp, embedding, bias, rounding };
+  enum class Kind : std::uint8_t { head, cross, mlp, embedding, bias, rounding };
 
   Kind kind = Kind::head;
   std::int64_t layer = -1, head = -1, key = -1;  // -1: it is of none
@@ -68,8 +72,8 @@ struct AttributionPart {
 // The `count` largest magnitudes, falling.
 std::vector<AttributionPart> strongest_parts(const Attribution& attribution, std::int64_t count);
 
-// What heads wrote together by reading each token, [position + 1].
-Tensor sums_by_token(const Attribution& attribution);
+// What heads wrote together by reading each token, [position + 1]; with `cross` those of the cross-attention, [Tk].
+Tensor sums_by_token(const Attribution& attribution, bool cross = false);
 
 // ---- What the layers think ----
 
@@ -82,12 +86,16 @@ struct Lens {
 };
 // positions: rising; empty: all. top: at least 1, at most the vocabulary.
 Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const std::int64_t> positions = {},
-          std::int64_t top = 5);
+          std::int64_t top = 5, std::span<const std::int64_t> decoder_ids = {});
 
 // ---- What if ----
 
 // A query head by layer and number.
 using Head = std::pair<std::int64_t, std::int64_t>;
+
+// Which attention's heads: the model's own; of an encoder-decoder its decoder's among its own tokens, its decoder's in
+// the encoder's text, or its encoder's.
+enum class AttentionKind : std::uint8_t { self, cross, encoder };
 
 struct AblateOptions {
   std::optional<std::int64_t> token = {};     // none: see rows
@@ -96,6 +104,8 @@ struct AblateOptions {
   std::vector<Head> heads = {};               // all of these at once; empty: each head of the model by itself
   Edit::Set set = Edit::Set::zero;            // what z is set to in every row: zeros, or its mean over the rows
   std::function<void(double)> progress = {};  // told the share that is done, from 0 to 1; may throw
+  AttentionKind attention = AttentionKind::self;
+  std::span<const std::int64_t> decoder_ids = {};
 };
 
 // After less before (Michel et al. 2019), means over the rows. The token of a row is options.token; without it, where
@@ -115,6 +125,8 @@ struct PatchOptions {
   What what = What::heads;
   std::int64_t position = -1;  // the row whose next token counts; -1: the last
   std::function<void(double)> progress = {};
+  AttentionKind attention = AttentionKind::self;  // of residual: self or encoder, whose stream it is
+  std::span<const std::int64_t> decoder_ids = {};
 };
 
 // A pass over the corrupt ids with one activation of the pass over the clean ones, of all rows of a head's z [L,H], or
@@ -125,6 +137,7 @@ struct Patching {
   double clean = 0, corrupt = 0;  // the differences
   Tensor recovered;
   PatchOptions::What what = PatchOptions::What::heads;
+  AttentionKind attention = AttentionKind::self;
   std::int64_t token = -1, against = -1;  // as given
 };
 Patching patch(const Model& model, std::span<const std::int64_t> clean_ids, std::span<const std::int64_t> corrupt_ids,

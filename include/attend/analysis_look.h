@@ -23,9 +23,11 @@ namespace attend {
 struct AnalysisOf {
   std::span<const std::int64_t> ids = {};      // the text, [T]; of patch() the clean one. Empty: indices stand for it
   std::span<const std::int64_t> corrupt = {};  // of patch()
-  const Tokenizer* tokenizer = nullptr;        // null: ids stand for tokens, as for those that it does not know
-  std::string model = {};                      // its name
-  std::optional<std::string> title = {};       // in place of the picture's own
+  // Of an encoder-decoder: the encoder's text, where ids are the decoder's.
+  std::span<const std::int64_t> encoder_ids = {};
+  const Tokenizer* tokenizer = nullptr;   // null: ids stand for tokens, as for those that it does not know
+  std::string model = {};                 // its name
+  std::optional<std::string> title = {};  // in place of the picture's own
 };
 
 // Functions throw bad_shape for fewer ids than the numbers are of.
@@ -33,8 +35,8 @@ struct AnalysisOf {
 // ---- Pictures ----
 
 // The tokens on the colour of what heads wrote by reading them, and below them what each head and, in a column of its
-// own, each MLP wrote, [L,H+1], as dark as the heads' largest where it wrote more; the caption has all sums. Blue is
-// against the token, orange for it.
+// own, each MLP wrote, [L,H+1], of an encoder-decoder with its cross-attention's heads c0, c1, ... [L,2H+1], as dark as
+// the heads' largest where it wrote more; the caption has all sums. Blue is against the token, orange for it.
 Picture attribution_picture(const Attribution& attribution, const AnalysisOf& of);
 
 // The likeliest token of each layer at each position, [L+1,P], on the colour of its probability. positions: as lens()
@@ -55,7 +57,7 @@ Picture patching_picture(const Patching& patching, const AnalysisOf& of);
 // ---- CSV ----
 
 // A line for each number, tokens as text; what a line has not is empty. Doubles and f32 by their shortest decimals.
-// kind ("head", "mlp", "embedding", "bias", "rounding"), layer, head, key, token, value
+// kind ("head", "cross", "mlp", "embedding", "bias", "rounding"), layer, head, key, token, value
 std::string attribution_csv(const Attribution& attribution, const AnalysisOf& of);
 // layer, position, place, id, token, log_probability
 std::string lens_csv(const Lens& lens, std::span<const std::int64_t> positions, const AnalysisOf& of);

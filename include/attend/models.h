@@ -33,6 +33,8 @@ enum class ModelFamily : std::uint8_t {
   gpt_neox,    // decoders with rotary positions and LayerNorm: Pythia
   opt,         // decoders with learned positions: OPT
   modernbert,  // encoders with rotary positions
+  bart,        // encoder-decoders with norms after each sum: BART, Marian's translators
+  t5,          // encoder-decoders with a bias by distance: T5, Flan-T5
 };
 // As it is written there: "bert", "gpt2", "llama", ...
 std::string_view name_of(ModelFamily family);
@@ -44,7 +46,16 @@ struct ModelInfo {
   std::int64_t layers = 0, heads = 0, kv_heads = 0;
   std::int64_t head_size = 0, embedding_size = 0;
   std::int64_t vocabulary = 0;
-  std::int64_t longest = 0;         // tokens of a sequence, at most
+  std::int64_t longest = 0;  // tokens of a sequence, at most; without a limit the largest number
+  // Of an encoder-decoder: what is above is its decoder's. Its encoder has heads of encoder_head_size numbers.
+  std::int64_t encoder_layers = 0, encoder_heads = 0, encoder_head_size = 0;
+  std::int64_t encoder_vocabulary = 0;
+  std::int64_t start = -1;  // the id that its decoder's text begins with
+  // What its generation_config.json says besides: an id that the text goes on with first of all (forced_bos_token_id),
+  // ids that never come (suppress_tokens, bad_words_ids), and, such as "num_beams 4", what generate() does not follow.
+  std::optional<std::int64_t> first = {};
+  std::vector<std::int64_t> never = {};
+  std::vector<std::string> not_followed = {};
   std::int64_t parameters = 0;      // how many numbers its weights are, embeddings shared with the output counted once
   DType dtype = DType::f32;         // that it computes in
   std::vector<std::int64_t> end;    // the ids that end a text; empty for encoders
@@ -52,7 +63,9 @@ struct ModelInfo {
   std::int64_t vector_size = 0;     // of embed()'s vectors; 0: it makes none
   std::int64_t max_seq_length = 0;  // tokens of a sentence that embed() takes, at most
   std::map<std::string, std::string> prompts;  // what may stand before each sentence, by names that embed() takes
+  // Whether it answers with a next token.
   bool decoder() const { return family != ModelFamily::bert && family != ModelFamily::modernbert; }
+  bool encoder_decoder() const { return family == ModelFamily::bart || family == ModelFamily::t5; }
 };
 
 struct ModelOptions {
@@ -74,20 +87,23 @@ std::vector<CachedModel> cached_models();
 // network. Throws bad_file.
 std::filesystem::path find_model(const std::filesystem::path& path);
 
-// What a decoder has computed of one sequence: keys and values of every layer. A copy is a fork. Of a model with
+// What a decoder has computed of one sequence: keys and values of every layer, and of an encoder-decoder those of the
+// encoder's text too. A copy is a fork. Of a model with
 // longrope (docs/models.md), keys keep the rotation that they had when they came, also where the sequence grows beyond
 // the original length.
 class ModelCache {
  public:
   std::int64_t length() const { return layers_.empty() ? 0 : layers_.front().length(); }
+  // Tokens of the encoder's text; 0: it has not been seen, or there is no encoder.
+  std::int64_t encoder_length() const { return static_cast<std::int64_t>(encoder_ids_.size()); }
   // Throws bad_value unless 0 <= length <= this->length().
   void truncate(std::int64_t length);
 
  private:
   friend class Model;
   friend struct ModelAccess;
-  std::vector<KvCache> layers_;
-  std::vector<std::int64_t> ids_;  // of the tokens that it holds
+  std::vector<KvCache> layers_, cross_;          // cross_: of the encoder's text
+  std::vector<std::int64_t> ids_, encoder_ids_;  // of the tokens that it holds
 };
 
 // Where a forward pass can be looked at and changed, in the order in which each layer comes there. Of the N ids of a
@@ -97,17 +113,26 @@ enum class ModelPlace : std::uint8_t {
   z,          // [N,H*Dv]: the heads' outputs side by side, before the output projection
   attention,  // [N,E]: what the layer's attention adds to the stream
   mlp,        // [N,E]: what its MLP adds
+  // An encoder-decoder's decoder has two more, after attention, of what it reads in the encoder's text:
+  cross_z,          // as z
+  cross_attention,  // as attention
+  // and its encoder comes first, with places of its own; N is of the encoder's ids there:
+  encoder_residual,
+  encoder_z,
+  encoder_attention,
+  encoder_mlp,
 };
-// "residual", "z", "attention", "mlp".
+// "residual", "z", "attention", "mlp", "cross_z", ...
 std::string_view name_of(ModelPlace place);
 
 // Something else where a pass computed one thing: zeros, the mean over the rows, or given numbers.
 struct Edit {
   enum class Set : std::uint8_t { zero, mean, values };
 
-  std::int64_t layer = 0;
+  std::int64_t layer = 0;  // at residual also ModelInfo::layers: after the last
   ModelPlace at = ModelPlace::z;
-  std::optional<std::int64_t> head = {};               // at z: of that query head [rows,Dv]; none: of all [rows,H*Dv]
+  std::optional<std::int64_t> head =
+      {};  // at z, cross_z and encoder_z: of that query head [rows,Dv]; none: all [rows,H*Dv]
   std::optional<std::vector<std::int64_t>> rows = {};  // of the call's ids, rising; none: all
   Set set = Set::zero;
   View values = {};  // of Set::values: a row for each of `rows`, floating point; the memory must outlive the call
@@ -118,8 +143,11 @@ struct ModelCall {
   std::span<const std::int64_t> starts = {};  // [sequences + 1]: where each begins, and the end; empty: one sequence
   std::span<const std::int64_t> types = {};   // token_type_ids of BERT and ALBERT, one for each id; empty: all 0
   std::span<ModelCache* const> caches = {};   // decoders: for each sequence, what came before it, and now it too
+  // Of an encoder-decoder: the decoder's text so far, which begins with ModelInfo::start; its sequences, as many as the
+  // encoder's, begin at decoder_starts.
+  std::span<const std::int64_t> decoder_ids = {}, decoder_starts = {};
   // Each layer's attention is added to it, as "0.self", "1.self", ...; for one sequence. Where it grows, a call over a
-  // cache continues it.
+  // cache continues it. Of an encoder-decoder as "encoder.0.self", "decoder.0.self", "decoder.0.cross", ...
   Recorder* recorder = nullptr;
   // In their order, each where the pass comes to its place. The mean is over the rows edited of each sequence; of a
   // sequence's only row over a cache it would change nothing, and is refused.
@@ -181,6 +209,8 @@ class Model {
   // words). Throws bad_value for no ids, ids outside the
   // vocabulary, sequences longer than info().longest, edits that name no place of the model, NaN or infinity in a
   // result.
+  // An encoder-decoder: the hidden states of call.decoder_ids [N,E], and without these the encoder's of ids. A cache
+  // keeps what the encoder made of ids: with one that has it, ids are empty.
   Tensor forward(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;
   // Of a text's tokens, what the tokenizer adds included.
   Tensor forward(std::string_view text, const ModelCall& call = {}) const;
@@ -199,7 +229,8 @@ class Model {
   // An empty cache for one sequence. dtype: that of the model, or i8 (KvCache has what that changes). Throws bad_value
   // for encoders, bad_dtype.
   ModelCache cache(std::optional<DType> dtype = {}) const;
-  // The ids that follow, up to info().longest, without the one that ends them. Throws bad_value as forward() does.
+  // The ids that follow, up to info().longest, without the one that ends them; of an encoder-decoder those of the
+  // decoder's text, which begins with info().start. Throws bad_value as forward() does.
   std::vector<std::int64_t> generate(std::span<const std::int64_t> ids, const GenerateOptions& options = {}) const;
   // The text that follows.
   std::string generate(std::string_view text, const GenerateOptions& options = {}) const;

@@ -8,7 +8,7 @@ from . import _core
 
 
 class Part(NamedTuple):
-    """One part of an Attribution: kind is "head", "mlp", "embedding", "bias" or "rounding"; of a head key is the token it read.
+    """One part of an Attribution: kind is "head", "cross", "mlp", "embedding", "bias" or "rounding"; of a head key is the token it read.
 
     >>> import attend
     >>> attend.Part("head", 23, 4, 3, 2.5)
@@ -140,11 +140,16 @@ def found(kind, of, *values):
 def attribution_table(attribution):
     import pandas
 
-    layers, heads, keys = numpy.indices(attribution.heads.shape).reshape(3, -1)
     mlps = range(len(attribution.mlps))
     rest = [(kind, getattr(attribution, kind)) for kind in ("embedding", "bias", "rounding")]
+    parts = [("head", attribution.heads)] + ([] if attribution.cross is None else [("cross", attribution.cross)])
+
+    def of_heads(kind, values):
+        layers, heads, keys = numpy.indices(values.shape).reshape(3, -1)
+        return pandas.DataFrame({"kind": kind, "layer": layers, "head": heads, "key": keys, "value": values.ravel()})
+
     return pandas.concat([
-        pandas.DataFrame({"kind": "head", "layer": layers, "head": heads, "key": keys, "value": attribution.heads.ravel()}),
+        *(of_heads(*each) for each in parts),
         pandas.DataFrame({"kind": "mlp", "layer": mlps, "value": attribution.mlps}),
         pandas.DataFrame(rest, columns=["kind", "value"]),
     ], ignore_index=True).astype(dict.fromkeys(("layer", "head", "key"), "Int64"))

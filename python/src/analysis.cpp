@@ -24,6 +24,8 @@ const char* name_of(AttributionPart::Kind kind) {
   switch (kind) {
     case AttributionPart::Kind::head:
       return "head";
+    case AttributionPart::Kind::cross:
+      return "cross";
     case AttributionPart::Kind::mlp:
       return "mlp";
     case AttributionPart::Kind::embedding:
@@ -46,12 +48,14 @@ nb::list top(const Explained& self, std::int64_t n) {
 }
 
 Explained attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, std::int64_t position,
-                     nb::handle cache) {
+                     nb::handle cache, nb::handle decoder_ids) {
   constexpr const char* function = "Model.attribute";
-  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids);
+  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
+                                  decoder = Loaded::read_decoder_ids(function, decoder_ids);
   AttributeOptions options{.token = self.read_token(function, "token", token),
                            .against = self.read_token(function, "against", against),
-                           .position = position};
+                           .position = position,
+                           .decoder_ids = decoder};
   nb::list one;
   if (!cache.is_none()) {
     read_instance<SequenceCache>(function, "cache", "a ModelCache", cache);
@@ -60,7 +64,7 @@ Explained attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::h
   const Caches caches(function, cache.is_none() ? nb::handle(nb::none()) : nb::handle(one));
   if (!cache.is_none()) options.cache = caches.get()[0];
   Explained found{call(function, [&] { return attribute(self.model, given, options); })};
-  found.of = analysed(self, given);
+  found.of = analysed(self, given, decoder);
   return found;
 }
 
@@ -69,7 +73,8 @@ constexpr const char* attribution_doc = R"(What each part of a model wrote into 
 heads [L,H,T]: of each head, by the token that it read; T = position + 1. mlps [L]; embedding; bias: the attentions' output
 biases, the last norm's and the output layer's; rounding: what bfloat16 leaves, 0 for float32. They sum to `logit`: of
 `token`, or its difference to that of `against`. Direct effects only, with the last norm's divisor held: what a part does
-through later layers is theirs.
+through later layers is theirs. Of an encoder-decoder cross [L,H,Tk] is a part too: of the cross-attention's heads, by the
+encoder's token.
 
 >>> import attend
 >>> found = attend.Model.load("tiny").attribute([1, 2, 3], token=7)
@@ -83,6 +88,12 @@ void bind_attribution(nb::module_& m) {
   };
   nb::class_<Explained>(m, "Attribution", attribution_doc)
       .def_prop_ro("heads", array(&Attribution::heads), nb::sig("def heads(self) -> numpy.ndarray"), "[L,H,T] float32")
+      .def_prop_ro(
+          "cross",
+          [](const Explained& self) {
+            return self.cross.count() == 0 ? nb::object(nb::none()) : to_python({}, self.cross);
+          },
+          nb::sig("def cross(self) -> numpy.ndarray | None"), "[L,H,Tk] float32 of an encoder-decoder, else None")
       .def_prop_ro("mlps", array(&Attribution::mlps), nb::sig("def mlps(self) -> numpy.ndarray"), "[L] float32")
       .def_ro("embedding", &Attribution::embedding, "of the row's own token (GPT-2: and position)")
       .def_ro("bias", &Attribution::bias, "of all biases")
@@ -119,13 +130,14 @@ nb::object found_as(const char* kind, const Analysed& of, Values&&... values) {
   return module.attr("found")(module.attr(kind), of, std::forward<Values>(values)...);
 }
 
-nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::int64_t top) {
+nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::int64_t top, nb::handle decoder_ids) {
   constexpr const char* function = "Model.lens";
-  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids);
+  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
+                                  decoder = Loaded::read_decoder_ids(function, decoder_ids);
   std::vector<std::int64_t> at;
   if (!positions.is_none()) at = list_of(read_integers(function, "positions", positions));
-  const Lens found = call(function, [&] { return lens(self.model, given, at, top); });
-  Analysed of = analysed(self, given);
+  const Lens found = call(function, [&] { return lens(self.model, given, at, top, decoder); });
+  Analysed of = analysed(self, given, decoder);
   of.positions = at;
   return found_as("Lens", of, to_python({}, found.ids), to_python({}, found.log_probabilities),
                   to_python({}, found.rank));
@@ -140,15 +152,26 @@ std::vector<Head> read_heads(const char* function, nb::handle heads) {
   return out;
 }
 
+AttentionKind read_attention(const char* function, const std::string& name) {
+  if (name == "self") return AttentionKind::self;
+  if (name == "cross") return AttentionKind::cross;
+  if (name == "encoder") return AttentionKind::encoder;
+  throw Error(ErrorCode::bad_value, function, "attention is '" + name + "', expected 'self', 'cross' or 'encoder'");
+}
+
 nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle rows,
-                   nb::handle heads, const std::string& set, nb::handle progress) {
+                   nb::handle heads, const std::string& set, nb::handle progress, const std::string& attention,
+                   nb::handle decoder_ids) {
   constexpr const char* function = "Model.ablate";
-  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids);
+  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
+                                  text = Loaded::read_decoder_ids(function, decoder_ids);
   AblateOptions options{.token = self.read_token(function, "token", token),
                         .against = self.read_token(function, "against", against),
                         .heads = read_heads(function, heads),
                         .set = read_set(function, set, "'zero' or 'mean'"),
-                        .progress = progress_of(function, progress)};
+                        .progress = progress_of(function, progress),
+                        .attention = read_attention(function, attention),
+                        .decoder_ids = text};
   if (!rows.is_none()) options.rows = list_of(read_integers(function, "rows", rows));
   const Ablation found = call(function, [&] { return ablate(self.model, given, options); });
   const bool decoder = self.model.info().decoder(), one = !options.heads.empty();
@@ -156,17 +179,19 @@ nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::han
     if (!known) return nb::none();
     return one ? nb::object(nb::float_(static_cast<double>(x.data<float>()[0]))) : to_python({}, x);
   };
-  Analysed of = analysed(self, given);
+  Analysed of = analysed(self, given, text);
   of.token = found.token, of.against = found.against;
   return found_as("Ablation", of, array(found.logit, decoder), array(found.log_probability, decoder),
                   array(found.kl, decoder), array(found.cosine_distance, !decoder));
 }
 
 nb::object patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_ids, nb::handle token,
-                  nb::handle against, const std::string& what, std::int64_t position, nb::handle progress) {
+                  nb::handle against, const std::string& what, std::int64_t position, nb::handle progress,
+                  const std::string& attention, nb::handle decoder_ids) {
   constexpr const char* function = "Model.patch";
   const std::vector<std::int64_t> clean = self.read_ids(function, "clean_ids", clean_ids),
-                                  corrupt = self.read_ids(function, "corrupt_ids", corrupt_ids);
+                                  corrupt = self.read_ids(function, "corrupt_ids", corrupt_ids),
+                                  decoder = Loaded::read_decoder_ids(function, decoder_ids);
   if (what != "heads" && what != "residual")
     throw Error(ErrorCode::bad_value, function, "what is '" + what + "', expected 'heads' or 'residual'");
   const auto of = [&](const char* name, nb::handle given) {
@@ -177,10 +202,14 @@ nb::object patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_i
   const std::int64_t right = of("token", token), wrong = of("against", against);
   const PatchOptions options{.what = what == "heads" ? PatchOptions::What::heads : PatchOptions::What::residual,
                              .position = position,
-                             .progress = progress_of(function, progress)};
+                             .progress = progress_of(function, progress),
+                             .attention = read_attention(function, attention),
+                             .decoder_ids = decoder};
   const Patching found = call(function, [&] { return patch(self.model, clean, corrupt, right, wrong, options); });
-  Analysed texts = analysed(self, clean);
-  texts.corrupt = corrupt;
+  // The texts whose tokens a picture of the streams names.
+  const bool own = decoder.empty() || options.attention == AttentionKind::encoder;
+  Analysed texts = own ? analysed(self, clean, {}) : analysed(self, clean, decoder);
+  texts.corrupt = own ? corrupt : decoder;
   texts.token = found.token, texts.against = found.against;
   texts.residual = found.what == PatchOptions::What::residual;
   return found_as("Patching", texts, to_python({}, found.recovered), found.clean, found.corrupt);
@@ -191,13 +220,15 @@ constexpr const char* attribute_doc =
 
 ids [N], or a text where the model has its tokenizer. token: whose logit, an id, or a text that is one token; None: the
 likeliest. against: the difference to this token's logit is explained. position: of the row whose next token it is; -1: the
-last. cache: a ModelCache that holds the beginning of ids, or all; it is not changed. Raises ValueError for encoders.)";
+last. cache: a ModelCache that holds the beginning of ids, or all; it is not changed. decoder_ids: of an
+encoder-decoder, its decoder's text so far, which position is of. Raises ValueError for encoders.)";
 
 constexpr const char* lens_doc =
     R"(What the layers think: the tokens that the stream before each layer, and at last, would answer.
 
 The model's own last norm and output layer read it. positions: rising; None: all. Gives ids and log_probabilities
-[L+1,P,top], and rank [L+1,P], the place, from 0, of the token that the model answers at last. ValueError for encoders.)";
+[L+1,P,top], and rank [L+1,P], the place, from 0, of the token that the model answers at last.
+decoder_ids: of an encoder-decoder, whose decoder's layers these are. ValueError for encoders.)";
 
 constexpr const char* ablate_doc = R"(What changes where heads are taken out: after less before.
 
@@ -205,14 +236,18 @@ Of each head of the model by itself: logit, log_probability and kl [L,H]; with h
 once, three numbers. set: their z in every row becomes "zero", or its "mean" over the rows. rows: whose answers count, the
 mean of them; None: the last one's. token: whose logit; None: with rows the token that follows each in the text, else the
 likeliest. One head may hide behind another: what neither changes alone, both together may. Encoders: cosine_distance, 1 -
-cosine of the mean hidden state before and after, in place of the others. progress is called with the share done.)";
+cosine of the mean hidden state before and after, in place of the others. Of an encoder-decoder, with decoder_ids, which
+rows are of, attention says whose heads: "self", its decoder's among their own text; "cross"; "encoder". progress is called
+with the share done.)";
 
 constexpr const char* patch_doc =
     R"(How much of the clean text's answer comes back where the corrupt text's pass is given one activation of it.
 
 (after - corrupt) / (clean - corrupt) of the difference of the logits of token and against, at position. what: "heads", each
 head's z in all rows [L,H]; "residual", the stream before each layer, and at last after all, at each token [L+1,T]. Gives
-recovered, clean and corrupt. The texts are of one length, or it raises ValueError; so it does where both answer alike.)";
+recovered, clean and corrupt. The texts are of one length, or it raises ValueError; so it does where both answer alike. Of an
+encoder-decoder the texts are the encoder's, decoder_ids are one text for both, and attention says whose heads, or with
+"encoder" whose stream.)";
 
 }  // namespace
 
@@ -221,24 +256,31 @@ void bind_analysis(nb::module_& m, nb::class_<Loaded>& model) {
   bind_analysis_look(m);
   model
       .def("attribute", &attribute_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
-           nb::arg("position") = -1, nb::arg("cache") = nb::none(),
+           nb::arg("position") = -1, nb::arg("cache") = nb::none(), nb::arg("decoder_ids") = nb::none(),
            nb::sig("def attribute(self, ids: Any, token: int | str | None = None, against: int | str | None = None, "
-                   "position: int = -1, cache: ModelCache | None = None) -> Attribution"),
+                   "position: int = -1, cache: ModelCache | None = None, decoder_ids: Any = None) -> Attribution"),
            attribute_doc)
       .def("lens", &lens_, nb::arg("ids"), nb::arg("positions") = nb::none(), nb::arg("top") = 5,
-           nb::sig("def lens(self, ids: Any, positions: Any = None, top: int = 5) -> attend.Lens"), lens_doc)
-      .def("ablate", &ablate_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
-           nb::arg("rows") = nb::none(), nb::arg("heads") = nb::none(), nb::arg("set") = "zero",
-           nb::arg("progress") = nb::none(),
-           nb::sig("def ablate(self, ids: Any, token: int | str | None = None, against: int | str | None = None, rows: "
-                   "Any = None, heads: Sequence[tuple[int, int]] | None = None, set: Literal['zero', 'mean'] = 'zero', "
-                   "progress: Callable[[float], object] | None = None) -> attend.Ablation"),
-           ablate_doc)
+           nb::arg("decoder_ids") = nb::none(),
+           nb::sig("def lens(self, ids: Any, positions: Any = None, top: int = 5, decoder_ids: Any = None) -> "
+                   "attend.Lens"),
+           lens_doc)
+      .def(
+          "ablate", &ablate_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
+          nb::arg("rows") = nb::none(), nb::arg("heads") = nb::none(), nb::arg("set") = "zero",
+          nb::arg("progress") = nb::none(), nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(),
+          nb::sig("def ablate(self, ids: Any, token: int | str | None = None, against: int | str | None = None, rows: "
+                  "Any = None, heads: Sequence[tuple[int, int]] | None = None, set: Literal['zero', 'mean'] = 'zero', "
+                  "progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', 'encoder'] = "
+                  "'self', decoder_ids: Any = None) -> attend.Ablation"),
+          ablate_doc)
       .def("patch", &patch_, nb::arg("clean_ids"), nb::arg("corrupt_ids"), nb::arg("token"), nb::arg("against"),
            nb::arg("what") = "heads", nb::arg("position") = -1, nb::arg("progress") = nb::none(),
+           nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(),
            nb::sig("def patch(self, clean_ids: Any, corrupt_ids: Any, token: int | str, against: int | str, what: "
                    "Literal['heads', 'residual'] = 'heads', position: int = -1, progress: Callable[[float], object] | "
-                   "None = None) -> attend.Patching"),
+                   "None = None, attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Any = None) -> "
+                   "attend.Patching"),
            patch_doc);
 }
 

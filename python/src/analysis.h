@@ -15,14 +15,14 @@ namespace attend::python {
 
 struct Analysed {
   std::string model, path;
-  std::vector<std::int64_t> ids, corrupt, positions;
+  std::vector<std::int64_t> ids, corrupt, positions, encoder_ids;
   std::optional<std::int64_t> token = {}, against = {};
   bool residual = false;
   std::shared_ptr<const Tokenizer> tokenizer = {};  // where it was known already
 };
 
-// model.h's `self` and the text.
-Analysed analysed(const Loaded& self, std::vector<std::int64_t> ids);
+// model.h's `self` and the text; of an encoder-decoder decoder_ids are what answers come after.
+Analysed analysed(const Loaded& self, std::vector<std::int64_t> ids, std::vector<std::int64_t> decoder_ids);
 
 struct Explained : Attribution {
   Analysed of = {};

@@ -36,7 +36,7 @@ template <class Make>
 auto with_names(const char* function, const Analysed& x, const Text& title, Make make) {
   return call(function, [&] {
     const std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(x);
-    return make(AnalysisOf{x.ids, x.corrupt, tokenizer.get(), x.model, title});
+    return make(AnalysisOf{x.ids, x.corrupt, x.encoder_ids, tokenizer.get(), x.model, title});
   });
 }
 
@@ -122,10 +122,11 @@ std::string patching_csv_(nb::handle of, nb::handle recovered, nb::handle, nb::h
 
 }  // namespace
 
-Analysed analysed(const Loaded& self, std::vector<std::int64_t> ids) {
+Analysed analysed(const Loaded& self, std::vector<std::int64_t> ids, std::vector<std::int64_t> decoder_ids) {
   Analysed of;
   of.model = self.name, of.path = self.path, of.tokenizer = self.known_tokenizer;
-  of.ids = std::move(ids);
+  (decoder_ids.empty() ? of.ids : of.encoder_ids) = std::move(ids);
+  if (!decoder_ids.empty()) of.ids = std::move(decoder_ids);
   return of;
 }
 

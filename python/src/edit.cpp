@@ -13,9 +13,12 @@ namespace attend::python {
 namespace {
 
 ModelPlace place_of(const std::string& at) {
-  for (const ModelPlace place : {ModelPlace::residual, ModelPlace::z, ModelPlace::attention, ModelPlace::mlp})
-    if (name_of(place) == at) return place;
-  throw Error(ErrorCode::bad_value, "Edit", "at is '" + at + "', expected 'residual', 'z', 'attention' or 'mlp'");
+  for (int n = 0; n <= static_cast<int>(ModelPlace::encoder_mlp); ++n)
+    if (const auto place = static_cast<ModelPlace>(n); name_of(place) == at) return place;
+  throw Error(ErrorCode::bad_value, "Edit",
+              "at is '" + at +
+                  "', expected 'residual', 'z', 'attention' or 'mlp'; of an encoder-decoder also 'cross_z', "
+                  "'cross_attention', or 'encoder_' and one of the first four");
 }
 
 Edit::Set set_of(nb::handle set) {
@@ -44,7 +47,8 @@ constexpr const char* doc =
 
 layer counts from 0. at: "z", the heads' outputs before the output projection, of one head [rows,Dv] or, with head None, of
 all side by side [rows,H*Dv]; "attention" or "mlp", what the layer's attention or MLP adds to the stream [rows,E]; "residual",
-the stream before the layer [rows,E]. rows: of the call's ids, rising; None: all. set: "zero"; "mean", over the rows
+the stream before the layer, with layer info.layers after all [rows,E]. An encoder-decoder has also "cross_z" and
+"cross_attention", and its encoder "encoder_residual", "encoder_z", "encoder_attention" and "encoder_mlp". rows: of the call's ids, rising; None: all. set: "zero"; "mean", over the rows
 edited of each sequence; or an array with a row for each row.
 
 A place that the model does not have, and an array of another shape, are a ValueError of the call that it is given to.
@@ -84,7 +88,8 @@ void bind_edit(nb::module_& m) {
           nb::arg("layer"), nb::arg("head") = nb::none(), nb::arg("at") = "z", nb::arg("rows") = nb::none(),
           nb::arg("set") = "zero",
           nb::sig("def __init__(self, layer: int, head: int | None = None, at: Literal['z', 'attention', 'mlp', "
-                  "'residual'] = 'z', rows: Any = None, set: Any = 'zero') -> None"))
+                  "'residual', 'cross_z', 'cross_attention', 'encoder_residual', 'encoder_z', 'encoder_attention', "
+                  "'encoder_mlp'] = 'z', rows: Any = None, set: Any = 'zero') -> None"))
       .def("__repr__", &describe);
 }
 

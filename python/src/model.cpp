@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -41,7 +42,19 @@ void bind_info(nb::module_& m) {
       .def_prop_ro(
           "family", [](const ModelInfo& self) { return std::string(name_of(self.family)); },
           "how it computes: 'bert', 'gpt2', 'llama', ...: docs/models.md has them all")
-      .def_prop_ro("decoder", &ModelInfo::decoder, "whether it writes: its family is not 'bert'")
+      .def_prop_ro("decoder", &ModelInfo::decoder, "whether it writes: it answers with a next token")
+      .def_prop_ro("encoder_decoder", &ModelInfo::encoder_decoder,
+                   "whether its decoder reads what an encoder made of another text")
+      .def_ro("encoder_layers", &ModelInfo::encoder_layers, "of an encoder-decoder's encoder; else 0, and so the next")
+      .def_ro("encoder_heads", &ModelInfo::encoder_heads, "of a layer of its encoder")
+      .def_ro("encoder_head_size", &ModelInfo::encoder_head_size, "D of its encoder")
+      .def_ro("encoder_vocabulary", &ModelInfo::encoder_vocabulary, "how many ids its encoder knows")
+      .def_prop_ro(
+          "start",
+          [](const ModelInfo& self) {
+            return self.start < 0 ? nb::object(nb::none()) : nb::object(nb::int_(self.start));
+          },
+          nb::sig("def start(self) -> int | None"), "the id that its decoder's text begins with, or None")
       .def_ro("layers", &ModelInfo::layers, "how many")
       .def_ro("heads", &ModelInfo::heads, "query heads of a layer")
       .def_ro("kv_heads", &ModelInfo::kv_heads, "key and value heads of a layer")
@@ -55,6 +68,10 @@ void bind_info(nb::module_& m) {
           "dtype", [](const ModelInfo& self) { return python_name(self.dtype); },
           "that it computes in: 'float32' or 'bfloat16'")
       .def_ro("end", &ModelInfo::end, "the ids that end a text; none for encoders")
+      .def_ro("first", &ModelInfo::first, "the id that generate() begins with (forced_bos_token_id), or None")
+      .def_ro("never", &ModelInfo::never, "ids that generate() never gives (suppress_tokens, bad_words_ids)")
+      .def_ro("not_followed", &ModelInfo::not_followed,
+              "what of generation_config.json generate() does not follow, such as 'num_beams 4'")
       .def_ro("embeds", &ModelInfo::embeds, "whether embed() can make what the folder says its embeddings are")
       .def_ro("vector_size", &ModelInfo::vector_size, "V, of embed()'s vectors; 0: it makes none")
       .def_ro("max_seq_length", &ModelInfo::max_seq_length, "tokens of a sentence that embed() takes, at most")
@@ -106,8 +123,12 @@ void bind_cache(nb::module_& m) {
 class Arguments {
  public:
   Arguments(const Loaded& loaded, const char* function, nb::handle ids, nb::handle starts, nb::handle types,
-            nb::handle caches, nb::handle edits)
-      : ids_(loaded.read_ids(function, "ids", ids)), caches_(function, caches), edits_(function, edits) {
+            nb::handle caches, nb::handle edits, nb::handle decoder_ids = nb::none(),
+            nb::handle decoder_starts = nb::none())
+      : ids_(loaded.read_ids(function, "ids", ids)),
+        caches_(function, caches),
+        edits_(function, edits),
+        decoder_ids_(Loaded::read_decoder_ids(function, decoder_ids)) {
     // For the library, nothing and none are one.
     const auto refuse_empty = [&](const char* name, bool empty) {
       if (empty) throw Error(ErrorCode::bad_value, function, std::string(name) + " is empty: expected None, or some");
@@ -116,6 +137,8 @@ class Arguments {
     if (!types.is_none()) types_ = read_integers(function, "types", types);
     refuse_empty("starts", starts_ && starts_->count() == 0);
     refuse_empty("types", types_ && types_->count() == 0);
+    if (!decoder_starts.is_none()) decoder_starts_ = list_of(read_integers(function, "decoder_starts", decoder_starts));
+    refuse_empty("decoder_starts", !decoder_starts.is_none() && decoder_starts_.empty());
     refuse_empty("caches", !caches.is_none() && caches_.get().empty());
   }
 
@@ -124,17 +147,21 @@ class Arguments {
     return {.starts = starts_ ? numbers_of(*starts_) : std::span<const std::int64_t>(),
             .types = types_ ? numbers_of(*types_) : std::span<const std::int64_t>(),
             .caches = caches_.get(),
+            .decoder_ids = decoder_ids_,
+            .decoder_starts = decoder_starts_,
             .recorder = recorder,
             .edits = edits_.get(),
             .observe = {}};
   }
   std::span<const Edit> edits() const { return edits_.get(); }
+  const std::vector<std::int64_t>& decoder_ids() const { return decoder_ids_; }
 
  private:
   std::vector<std::int64_t> ids_;
   Caches caches_;
   Edits edits_;
   std::optional<Tensor> starts_, types_;
+  std::vector<std::int64_t> decoder_ids_, decoder_starts_;
 };
 
 // Calls on_token with each id; its result counts where it is False.
@@ -215,6 +242,13 @@ std::vector<std::int64_t> Loaded::read_ids(const char* function, const char* arg
   return call(function, [&] { return own.encode(text).ids; });
 }
 
+std::vector<std::int64_t> Loaded::read_decoder_ids(const char* function, nb::handle ids) {
+  if (ids.is_none()) return {};
+  std::vector<std::int64_t> read = list_of(read_integers(function, "decoder_ids", ids));
+  if (read.empty()) throw Error(ErrorCode::bad_value, function, "decoder_ids is empty: expected None, or some");
+  return read;
+}
+
 std::optional<std::int64_t> Loaded::read_token(const char* function, const char* argument, nb::handle token) const {
   if (token.is_none()) return std::nullopt;
   if (nb::isinstance<nb::str>(token)) {
@@ -230,10 +264,10 @@ std::optional<std::int64_t> Loaded::read_token(const char* function, const char*
   return id;
 }
 
-nb::object Loaded::forward(nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches,
-                           nb::handle edits) const {
+nb::object Loaded::forward(nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches, nb::handle edits,
+                           nb::handle decoder_ids, nb::handle decoder_starts) const {
   constexpr const char* function = "Model.forward";
-  const Arguments given(*this, function, ids, starts, types, caches, edits);
+  const Arguments given(*this, function, ids, starts, types, caches, edits, decoder_ids, decoder_starts);
   return to_python({}, call(function, [&] { return model.forward(given.ids(), given.call()); }));
 }
 
@@ -376,10 +410,13 @@ nb::object Loaded::generate(nb::handle ids, std::int64_t max_new_tokens, double 
 }
 
 nb::object Loaded::record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top,
-                          nb::handle map, nb::handle keep, bool key_sizes, std::int64_t budget,
-                          nb::handle edits) const {
+                          nb::handle map, nb::handle keep, bool key_sizes, std::int64_t budget, nb::handle edits,
+                          nb::handle decoder_ids) const {
   constexpr const char* function = "Model.record";
-  const Arguments given(*this, function, ids, nb::none(), types, nb::none(), edits);
+  const Arguments given(*this, function, ids, nb::none(), types, nb::none(), edits, decoder_ids);
+  const bool both = model.info().encoder_decoder();
+  if (max_new_tokens > 0 && !given.decoder_ids().empty())
+    throw Error(ErrorCode::bad_value, function, "decoder_ids and max_new_tokens can't stand together");
   const auto [rows, columns] = read_two(function, "map", "(rows, columns), two whole numbers", map);
   const RecordOptions options = {.top = top,
                                  .map = {rows, columns},
@@ -389,19 +426,28 @@ nb::object Loaded::record(nb::handle ids, nb::handle types, std::int64_t max_new
                                  .grows = max_new_tokens > 0};
   Recording made = call(function, [&] {
     Recorder recorder(options);
-    std::vector<std::int64_t> all(given.ids().begin(), given.ids().end());
+    const std::vector<std::int64_t> text(given.ids().begin(), given.ids().end());
+    // Of the stack that writes.
+    std::vector<std::int64_t> all = both ? given.decoder_ids() : text;
     if (max_new_tokens > 0) {
+      if (both) all = {model.info().start};
       const auto written =
-          model.generate(all, {.max_new_tokens = max_new_tokens, .recorder = &recorder, .edits = given.edits()});
+          model.generate(text, {.max_new_tokens = max_new_tokens, .recorder = &recorder, .edits = given.edits()});
       all.insert(all.end(), written.begin(), written.end());
     } else {
-      model.forward(all, given.call(&recorder));
+      model.forward(text, given.call(&recorder));
     }
     Recording recording = recorder.finish();
     recording.model = name;
+    const auto row = [](const std::vector<std::int64_t>& of) {
+      return View(of.data(), DType::i64, {1, std::ssize(of)});
+    };
     // The last one that was written was not read again.
-    all.resize(static_cast<std::size_t>(recording.layers().front().queries));
-    recording.set_ids(View(all.data(), DType::i64, {1, std::ssize(all)}));
+    if (!all.empty()) all.resize(static_cast<std::size_t>(recording.layers().back().queries));
+    if (!both)
+      recording.set_ids(row(all));
+    else
+      recording.set_ids(row(text), all.empty() ? std::nullopt : std::optional(row(all)));
     return recording;
   });
   return nb::module_::import_("attend._recording").attr("Recording")(std::move(made));
@@ -467,7 +513,9 @@ constexpr const char* forward_doc =
 the last norm.
 
 starts: [sequences + 1], where each of several sequences begins, and the end. types: [N], BERT's token_type_ids; None: 0.
-caches: of a decoder, a ModelCache for each sequence: what came before it, and now it too. edits: what is set to
+caches: of a decoder, a ModelCache for each sequence: what came before it, and now it too. decoder_ids: of an
+encoder-decoder, its decoder's text so far, which begins with info.start: its hidden states are given then, the encoder's
+without; decoder_starts as starts. A cache keeps what the encoder made of ids, which are [] from the second call on. edits: what is set to
 something else on the way (attend.Edit). If it raises ValueError (ids
 outside the vocabulary, sequences that are too long, NaN in a result, ...), caches are as they were.)";
 
@@ -489,13 +537,15 @@ dtype: None, that of the model; or int8 (attend.KvCache has what that changes).)
 constexpr const char* generate_doc =
     R"(The ids that follow ids [N], without the one that ends them: [n] int64. Of a text, the text.
 
+Of an encoder-decoder ids are its encoder's, and those of its decoder, after info.start, are given.
 The likeliest token each time, with temperature 0; or one that is drawn by seed from softmax(logits / temperature): of the
 top_k likeliest (0: all), and of these of the fewest that have top_p of the probability together. end: the ids that end the
 text; None: info.end. on_token is called with each new id, and where it gives False, the text ends there.)";
 
 constexpr const char* record_doc = R"(What every head attends to while the model computes ids [N]: an attend.Recording.
 
-With max_new_tokens, of a generation: of the likeliest tokens that follow, too. top, map: how many keys of each row, and how
+With max_new_tokens, of a generation: of the likeliest tokens that follow, too. An encoder-decoder is given decoder_ids as
+in forward(), or max_new_tokens; without either, its encoder alone is recorded. top, map: how many keys of each row, and how
 many blocks of rows and columns, are kept; keep="qk" keeps queries and keys, from which any part of the weights is exact.
 key_sizes=True keeps of each key what it carries, abs(W_O v), so that all of it is known by norm, too: heads(by="norm").
 Raises ValueError where that would pass budget, in bytes.)";
@@ -520,11 +570,13 @@ void bind_model(nb::module_& m) {
           "tokenizer", [](const Loaded& self) { return self.tokenizer("Model.tokenizer"); },
           "The tokenizer beside the model.")
       .def("forward", &Loaded::forward, nb::arg("ids"), nb::arg("starts") = nb::none(), nb::arg("types") = nb::none(),
-           nb::arg("caches") = nb::none(), nb::arg("edits") = nb::none(),
-           nb::sig(("def forward(self, " + std::string(ids) +
-                    ", caches: Sequence[ModelCache] | None = None, edits: Sequence[Edit] | None = None) -> "
-                    "numpy.ndarray")
-                       .c_str()),
+           nb::arg("caches") = nb::none(), nb::arg("edits") = nb::none(), nb::arg("decoder_ids") = nb::none(),
+           nb::arg("decoder_starts") = nb::none(),
+           nb::sig(
+               ("def forward(self, " + std::string(ids) +
+                ", caches: Sequence[ModelCache] | None = None, edits: Sequence[Edit] | None = None, decoder_ids: Any = "
+                "None, decoder_starts: Any = None) -> numpy.ndarray")
+                   .c_str()),
            forward_doc)
       .def("logits", &Loaded::logits, nb::arg("hidden"), nb::sig("def logits(self, hidden: ArrayT) -> ArrayT"),
            "hidden [...,E] to logits [...,vocabulary], float32; ValueError for encoders and bare models.")
@@ -549,10 +601,11 @@ void bind_model(nb::module_& m) {
       .def("record", &Loaded::record, nb::arg("ids"), nb::arg("types") = nb::none(), nb::arg("max_new_tokens") = 0,
            nb::arg("top") = 8, nb::arg("map") = nb::make_tuple(256, 256), nb::arg("keep") = nb::none(),
            nb::arg("key_sizes") = false, nb::arg("budget") = std::int64_t{2} << 30, nb::arg("edits") = nb::none(),
+           nb::arg("decoder_ids") = nb::none(),
            nb::sig(
                "def record(self, ids: Any, types: Any = None, max_new_tokens: int = 0, top: int = 8, "
                "map: tuple[int, int] = (256, 256), keep: Literal['qk'] | None = None, key_sizes: bool = False, budget: "
-               "int = 2147483648, edits: Sequence[Edit] | None = None) -> Recording"),
+               "int = 2147483648, edits: Sequence[Edit] | None = None, decoder_ids: Any = None) -> Recording"),
            record_doc)
       .def("__repr__", &describe);
   bind_analysis(m, model);

@@ -85,10 +85,13 @@ struct Loaded {
   const Tokenizer& tokenizer(const char* function) const;
   // A text's ids, or the ids themselves, [N].
   std::vector<std::int64_t> read_ids(const char* function, const char* argument, nb::handle ids) const;
+  // Those of an encoder-decoder's decoder; none: not given.
+  static std::vector<std::int64_t> read_decoder_ids(const char* function, nb::handle ids);
   // A text that is one token, an id, or None.
   std::optional<std::int64_t> read_token(const char* function, const char* argument, nb::handle token) const;
 
-  nb::object forward(nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches, nb::handle edits) const;
+  nb::object forward(nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches, nb::handle edits,
+                     nb::handle decoder_ids, nb::handle decoder_starts) const;
   nb::object logits(nb::handle hidden) const;
   nb::object embed(nb::handle sentences, nb::handle prompt, nb::handle normalize, bool truncate, bool return_cut,
                    nb::handle progress, nb::handle starts, nb::handle types, nb::handle edits) const;
@@ -96,7 +99,8 @@ struct Loaded {
   nb::object generate(nb::handle ids, std::int64_t max_new_tokens, double temperature, std::int64_t top_k, double top_p,
                       std::uint64_t seed, nb::handle end, nb::handle on_token, nb::handle edits) const;
   nb::object record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top, nb::handle map,
-                    nb::handle keep, bool key_sizes, std::int64_t budget, nb::handle edits) const;
+                    nb::handle keep, bool key_sizes, std::int64_t budget, nb::handle edits,
+                    nb::handle decoder_ids) const;
 };
 
 // Calls progress with the share that is done; what it raises ends the call.

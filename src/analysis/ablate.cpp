@@ -32,12 +32,11 @@ std::vector<std::int64_t> checked_rows(const AblateOptions& options, std::int64_
   return options.rows;
 }
 
-void check_heads(const AblateOptions& options, const ModelInfo& info) {
-  if (options.set == Edit::Set::values) fail(ErrorCode::bad_value, function, "set is values, expected zero or mean");
+void check_heads(const AblateOptions& options, const analysis::Stream& stream) {
   for (const auto& [layer, head] : options.heads) {
-    if (layer < 0 || layer >= info.layers || head < 0 || head >= info.heads)
+    if (layer < 0 || layer >= stream.layers() || head < 0 || head >= stream.heads())
       fail(ErrorCode::bad_value, function, "head {}.{}, expected layers 0 to {} and heads 0 to {}", layer, head,
-           info.layers - 1, info.heads - 1);
+           stream.layers() - 1, stream.heads() - 1);
   }
 }
 
@@ -151,41 +150,48 @@ Ablation make_result(const Dims& shape, std::span<const Effect> effects, const C
   return out;
 }
 
-Edit edit_of(const Head& head, Edit::Set set, std::vector<std::int64_t> rows) {
-  return {.layer = head.first, .head = head.second, .rows = std::move(rows), .set = set};
+Edit edit_of(const Head& head, const AblateOptions& options, std::vector<std::int64_t> rows) {
+  return {.layer = head.first,
+          .at = analysis::place_of(options.attention),
+          .head = head.second,
+          .rows = std::move(rows),
+          .set = options.set};
 }
 
 }  // namespace
 
 Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options) {
-  const ModelInfo& info = model.info();
-  check_heads(options, info);
-  analysis::Stream stream(model, ids);
-  Comparison comparison(model, ids, options);
+  if (options.set == Edit::Set::values) fail(ErrorCode::bad_value, function, "set is values, expected zero or mean");
+  analysis::check_attention(function, options.attention, model.info());
+  const analysis::Text text{ids, options.decoder_ids};
+  analysis::Stream stream(model, text, options.attention == AttentionKind::encoder);
+  check_heads(options, stream);
+  Comparison comparison(model, text.answering(), options);
   comparison.set_before(stream.rest(comparison.rows()));
   std::vector<Effect> effects;
 
   if (!options.heads.empty()) {
     std::vector<Edit> edits;
     edits.reserve(options.heads.size());
-    for (const Head& head : options.heads) edits.push_back(edit_of(head, options.set, stream.rows_of_copy(0)));
+    for (const Head& head : options.heads) edits.push_back(edit_of(head, options, stream.rows_of_copy(0)));
     return make_result({1}, comparison.effects(stream.branch(1, edits, comparison.rows())), comparison);
   }
-  analysis::LayerProgress progress(info.layers, options.progress);
-  for (std::int64_t layer = 0; layer < info.layers; ++layer) {
-    for (std::int64_t first = 0; first < info.heads; first += stream.together()) {
-      const std::int64_t last = std::min(first + stream.together(), info.heads);
+  const std::int64_t layers = stream.layers(), heads = stream.heads();
+  analysis::LayerProgress progress(layers, options.progress);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    for (std::int64_t first = 0; first < heads; first += stream.together()) {
+      const std::int64_t last = std::min(first + stream.together(), heads);
       std::vector<Edit> edits;
       edits.reserve(static_cast<std::size_t>(last - first));
       for (std::int64_t head = first; head < last; ++head)
-        edits.push_back(edit_of({layer, head}, options.set, stream.rows_of_copy(head - first)));
+        edits.push_back(edit_of({layer, head}, options, stream.rows_of_copy(head - first)));
       const auto found = comparison.effects(stream.branch(last - first, edits, comparison.rows()));
       effects.insert(effects.end(), found.begin(), found.end());
-      progress.tell(layer, static_cast<double>(last) / static_cast<double>(info.heads));
+      progress.tell(layer, static_cast<double>(last) / static_cast<double>(heads));
     }
     stream.advance();
   }
-  return make_result({info.layers, info.heads}, effects, comparison);
+  return make_result({layers, heads}, effects, comparison);
 }
 
 }  // namespace attend

@@ -31,7 +31,7 @@ constexpr std::int64_t bytes_at_once = std::int64_t{16} << 20;
 }  // namespace
 
 Tensor finished(const Model::Parts& parts, Tensor x) {
-  return std::visit([&](const auto& family) { return family.finish(std::move(x)); }, parts.family);
+  return std::visit([&](const auto& family) { return models::layers_of(family).finish(std::move(x)); }, parts.family);
 }
 
 Tensor rows_of(const View& x, std::span<const std::int64_t> rows) {
@@ -63,6 +63,17 @@ std::int64_t checked_position(std::string_view function, std::int64_t position, 
 void check_token(std::string_view function, std::string_view name, std::int64_t token, const ModelInfo& info) {
   if (token < 0 || token >= info.vocabulary)
     fail(ErrorCode::bad_value, function, "{} is {}, expected 0 to {}", name, token, info.vocabulary - 1);
+}
+
+void check_attention(std::string_view function, AttentionKind attention, const ModelInfo& info) {
+  if (attention == AttentionKind::self || info.encoder_decoder()) return;
+  fail(ErrorCode::bad_value, function, "the heads of {} are of encoder-decoders, the model is of type {}",
+       attention == AttentionKind::cross ? "a cross-attention" : "an encoder before a decoder", info.type);
+}
+
+ModelPlace place_of(AttentionKind attention) {
+  if (attention == AttentionKind::self) return ModelPlace::z;
+  return attention == AttentionKind::cross ? ModelPlace::cross_z : ModelPlace::encoder_z;
 }
 
 void check_positions(std::string_view function, std::string_view name, std::span<const std::int64_t> positions,

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attend/analysis.h"
 #include "attend/models.h"
 #include "models/model.h"
 
@@ -26,6 +27,10 @@ std::int64_t likeliest(std::span<const float> logits);
 // -1 is the last one. Throws bad_value.
 std::int64_t checked_position(std::string_view function, std::int64_t position, std::int64_t count);
 void check_token(std::string_view function, std::string_view name, std::int64_t token, const ModelInfo& info);
+// Throws bad_value for attentions that a model has not.
+void check_attention(std::string_view function, AttentionKind attention, const ModelInfo& info);
+// Where its heads are apart.
+ModelPlace place_of(AttentionKind attention);
 // Rising, and within the text.
 void check_positions(std::string_view function, std::string_view name, std::span<const std::int64_t> positions,
                      std::int64_t count);

@@ -6,6 +6,7 @@
 
 #include "analysis/answers.h"
 #include "analysis/cached_row.h"
+#include "analysis/stream.h"
 #include "attend/analysis.h"
 #include "core/message.h"
 #include "layers/rows.h"
@@ -72,17 +73,15 @@ struct FrozenNorm {
 // What a pass leaves to be explained of one of its rows. The heads' weights stand where their parts will.
 class RowWatcher : public models::Watcher {
  public:
-  RowWatcher(std::int64_t row, std::vector<KvCache>& layers, Tensor& heads)
-      : row_(row), layers_(layers), heads_(heads) {}
+  RowWatcher(std::int64_t row, ModelCache& cache, Attribution& out) : row_(row), cache_(cache), out_(out) {}
 
-  void attends(const models::AttentionStep& step, const View& q, const View&, const View&) override {
-    steps.push_back(step);
-    analysis::weigh_row(step, q.select(0, 0).select(1, row_), layers_[static_cast<std::size_t>(step.layer)],
-                        heads_.size(2), of_layer(step.layer));
+  void attends(const models::AttentionStep& step, const View& q) override {
+    (step.cross ? cross_steps : steps).push_back(step);
+    analysis::weigh_row(step, q.select(0, 0).select(1, row_), keys_of(step), parts_of(step).size(2), weights_of(step));
   }
   void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
     if (place == ModelPlace::residual && layer == 0) embedding = row_of(values);
-    if (place == ModelPlace::residual && layer == heads_.size(0)) last = row_of(values);
+    if (place == ModelPlace::residual && layer == out_.heads.size(0)) last = row_of(values);
     if (place == ModelPlace::mlp) mlps.push_back(row_of(values));
   }
   void normalises(models::NormPlace place, std::int64_t layer, const models::Norm& norm, const View& x) override {
@@ -94,30 +93,50 @@ class RowWatcher : public models::Watcher {
     const auto found = norms.find({place, layer});
     return found == norms.end() ? read : through(found->second.norm, read, found->second.x);
   }
-
-  float* of_layer(std::int64_t layer) const { return heads_.data<float>() + layer * heads_.size(1) * heads_.size(2); }
+  // The weights of a layer's heads become what each key's value adds to the direction.
+  void multiply_by_values(const models::AttentionStep& step, const Tensor& to_heads) const {
+    analysis::multiply_by_values(step, keys_of(step), parts_of(step).size(2), to_heads.data<float>(), weights_of(step));
+  }
 
   Tensor embedding, last;  // [1,E]: the stream at first and at last
   std::vector<Tensor> mlps;
-  std::vector<models::AttentionStep> steps;
+  std::vector<models::AttentionStep> steps, cross_steps;  // of each layer
   std::map<std::pair<models::NormPlace, std::int64_t>, FrozenNorm> norms;
 
  private:
   Tensor row_of(const View& values) const { return values.slice(0, row_, row_ + 1).to(DType::f32); }
+  const KvCache& keys_of(const models::AttentionStep& step) const {
+    return (step.cross ? ModelAccess::cross(cache_)
+                       : ModelAccess::layers(cache_))[static_cast<std::size_t>(step.layer)];
+  }
+  Tensor& parts_of(const models::AttentionStep& step) const { return step.cross ? out_.cross : out_.heads; }
+  float* weights_of(const models::AttentionStep& step) const {
+    Tensor& parts = parts_of(step);
+    return parts.data<float>() + step.layer * parts.size(1) * parts.size(2);
+  }
 
   std::int64_t row_;
-  std::vector<KvCache>& layers_;
-  Tensor& heads_;
+  ModelCache& cache_;
+  Attribution& out_;
 };
 
-// What is known of the tokens before a position. Throws bad_value for another text's.
-ModelCache known_before(const ModelCache& given, std::span<const std::int64_t> ids, std::int64_t position) {
-  const std::vector<std::int64_t>& held = ModelAccess::ids(given);
-  for (std::int64_t n = 0; n < std::min(std::ssize(held), std::ssize(ids)); ++n) {
-    if (held[static_cast<std::size_t>(n)] != ids[static_cast<std::size_t>(n)])
-      fail(ErrorCode::bad_value, function, "the cache is of another text: its id {} is {}, ids has {}", n,
-           held[static_cast<std::size_t>(n)], ids[static_cast<std::size_t>(n)]);
+// Throws bad_value for another text's.
+void check_held(std::string_view name, std::span<const std::int64_t> held, std::span<const std::int64_t> ids) {
+  for (std::size_t n = 0; n < std::min(held.size(), ids.size()); ++n) {
+    if (held[n] != ids[n])
+      fail(ErrorCode::bad_value, function, "the cache is of another text: its id {} is {}, {} has {}", n, held[n], name,
+           ids[n]);
   }
+}
+
+// What is known of the tokens before a position. Throws bad_value for another text's.
+ModelCache known_before(const ModelCache& given, const analysis::Text& text, std::int64_t position) {
+  const std::vector<std::int64_t>&held = ModelAccess::ids(given), &encoder = ModelAccess::encoder_ids(given);
+  check_held(text.decoder_ids.empty() ? "ids" : "decoder_ids", held, text.answering());
+  check_held("ids", encoder, text.ids);
+  if (!encoder.empty() && encoder.size() != text.ids.size())
+    fail(ErrorCode::bad_value, function, "the cache is of another text: of {} tokens, ids has {}", encoder.size(),
+         text.ids.size());
   ModelCache cache = given;
   cache.truncate(std::min(std::ssize(held), position));
   return cache;
@@ -159,24 +178,30 @@ Direction before_last_norm(const Model::Parts& parts, const Direction& read, con
 }
 
 // The parts, from the last to the first: `read` is how the stream after all layers is.
-void explain(const RowWatcher& row, std::vector<KvCache>& layers, Direction read, Attribution& out) {
+void explain(const RowWatcher& row, Direction read, Attribution& out) {
   using models::NormPlace;
   out.mlps = Tensor({std::ssize(row.mlps)});
+  const auto explain_heads = [&](const models::AttentionStep& step, const Direction& written) {
+    if (step.output->bias()) out.bias += dot(written.u, step.output->bias()->view());
+    row.multiply_by_values(step, back_through(*step.output, written.u));
+  };
   for (std::int64_t layer = std::ssize(row.mlps) - 1; layer >= 0; --layer) {
     const auto l = static_cast<std::size_t>(layer);
     read = row.before(NormPlace::mlp_sum, layer, std::move(read));
     out.mlps.data<float>()[l] = static_cast<float>(dot(read.u, row.mlps[l].view()));
+    read = row.before(NormPlace::cross_sum, layer, std::move(read));
+    if (!row.cross_steps.empty()) explain_heads(row.cross_steps[l], read);
     read = row.before(NormPlace::attention_sum, layer, std::move(read));
     const Direction written = row.before(NormPlace::attention_output, layer, {read.u});
     out.bias += written.bias;
-    const Linear& projection = *row.steps[l].output;
-    if (projection.bias()) out.bias += dot(written.u, projection.bias()->view());
-    const Tensor to_heads = back_through(projection, written.u);
-    analysis::multiply_by_values(row.steps[l], layers[l], out.position + 1, to_heads.data<float>(),
-                                 row.of_layer(layer));
+    explain_heads(row.steps[l], written);
   }
   out.embedding = dot(read.u, row.embedding.view());
   out.bias += read.bias;
+}
+
+double sum(const Tensor& x) {
+  return std::accumulate(x.data<float>(), x.data<float>() + x.count(), 0.0);
 }
 
 }  // namespace
@@ -185,31 +210,35 @@ Attribution attribute(const Model& model, std::span<const std::int64_t> ids, con
   const Model::Parts& parts = ModelAccess::parts(model);
   const ModelInfo& info = model.info();
   const models::Output& output = models::output_of(parts, "attribute()");
+  const analysis::Text text{ids, options.decoder_ids};
+  const std::span<const std::int64_t> answering = text.answering();
   Attribution out;
-  models::batch_of(ids, {}, info);
-  out.position = analysis::checked_position(function, options.position, std::ssize(ids));
+  analysis::check_text(text, info);
+  out.position = analysis::checked_position(function, options.position, std::ssize(answering));
   if (options.token) analysis::check_token(function, "token", *options.token, info);
   if (options.against) analysis::check_token(function, "against", *options.against, info);
 
-  ModelCache cache = options.cache ? known_before(*options.cache, ids, out.position) : model.cache();
+  ModelCache cache = options.cache ? known_before(*options.cache, text, out.position) : model.cache();
   ModelCache* const caches[] = {&cache};
   out.heads = Tensor::uninitialized({info.layers, info.heads, out.position + 1}, DType::f32);
+  if (info.encoder_decoder()) out.cross = Tensor::uninitialized({info.layers, info.heads, std::ssize(ids)}, DType::f32);
   // Without a cache, all ids: how longrope turns the keys is the whole text's matter.
-  const std::int64_t first = cache.length(), last = options.cache ? out.position + 1 : std::ssize(ids);
+  const std::int64_t first = cache.length(), last = options.cache ? out.position + 1 : std::ssize(answering);
   const std::int64_t at = out.position - first;
-  RowWatcher row(at, ModelAccess::layers(cache), out.heads);
-  const Tensor hidden =
-      ModelAccess::forward(model, ids.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)),
-                           {.caches = caches}, &row);
+  RowWatcher row(at, cache, out);
+  const auto rest = answering.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
+  const bool read_before = cache.encoder_length() > 0;
+  const Tensor hidden = info.encoder_decoder()
+                            ? ModelAccess::forward(model, read_before ? std::span<const std::int64_t>() : ids,
+                                                   {.caches = caches, .decoder_ids = rest}, &row)
+                            : ModelAccess::forward(model, rest, {.caches = caches}, &row);
   const Tensor logits = output.uncapped(hidden.view().select(0, at));
-  out.token =
-      options.token.value_or(analysis::likeliest({logits.data<float>(), static_cast<std::size_t>(logits.count())}));
+  const std::span<const float> all{logits.data<float>(), static_cast<std::size_t>(logits.count())};
+  out.token = options.token.value_or(analysis::likeliest(all));
   out.against = options.against;
-  const auto of_token = [&](const Tensor& of, std::int64_t token) {
-    return static_cast<double>(of.data<float>()[token]);
-  };
   const auto asked = [&](const Tensor& of) {
-    return of_token(of, out.token) - (out.against ? of_token(of, *out.against) : 0);
+    const float* values = of.data<float>();
+    return static_cast<double>(values[out.token]) - (out.against ? static_cast<double>(values[*out.against]) : 0);
   };
   out.logit = asked(logits);
   out.capped_logit = output.softcap > 0 ? asked(model.logits(hidden.view().select(0, at))) : out.logit;
@@ -218,11 +247,9 @@ Attribution attribute(const Model& model, std::span<const std::int64_t> ids, con
     const Tensor before = back_through(*output.projection, read.u);
     read.u.assign(before.data<float>(), before.data<float>() + before.count());
   }
-  explain(row, ModelAccess::layers(cache), before_last_norm(parts, read, row.last), out);
-  if (info.dtype != DType::f32) {
-    const auto sum = [](const Tensor& x) { return std::accumulate(x.data<float>(), x.data<float>() + x.count(), 0.0); };
-    out.rounding = out.logit - sum(out.heads) - sum(out.mlps) - out.embedding - out.bias;
-  }
+  explain(row, before_last_norm(parts, read, row.last), out);
+  if (info.dtype != DType::f32)
+    out.rounding = out.logit - sum(out.heads) - sum(out.cross) - sum(out.mlps) - out.embedding - out.bias;
   return out;
 }
 
@@ -230,12 +257,14 @@ std::vector<AttributionPart> strongest_parts(const Attribution& of, std::int64_t
   if (count < 0) fail(ErrorCode::bad_value, "strongest_parts", "count is {}, expected at least 0", count);
   using Kind = AttributionPart::Kind;
   std::vector<AttributionPart> all;
-  all.reserve(static_cast<std::size_t>(of.heads.count() + of.mlps.count() + 3));
-  const float* value = of.heads.data<float>();
-  for (std::int64_t l = 0; l < of.heads.size(0); ++l)
-    for (std::int64_t h = 0; h < of.heads.size(1); ++h)
-      for (std::int64_t j = 0; j < of.heads.size(2); ++j)
-        all.push_back({Kind::head, l, h, j, static_cast<double>(*value++)});
+  all.reserve(static_cast<std::size_t>(of.heads.count() + of.cross.count() + of.mlps.count() + 3));
+  const auto add_heads = [&](Kind kind, const Tensor& parts) {  // [L,H,T]
+    const std::int64_t T = parts.count() == 0 ? 1 : parts.size(2), H = parts.count() == 0 ? 1 : parts.size(1);
+    for (std::int64_t n = 0; n < parts.count(); ++n)
+      all.push_back({kind, n / (H * T), n / T % H, n % T, static_cast<double>(parts.data<float>()[n])});
+  };
+  add_heads(Kind::head, of.heads);
+  add_heads(Kind::cross, of.cross);
   for (std::int64_t l = 0; l < of.mlps.size(0); ++l)
     all.push_back({Kind::mlp, l, -1, -1, static_cast<double>(of.mlps.data<float>()[l])});
   all.push_back({Kind::embedding, -1, -1, -1, of.embedding});
@@ -251,13 +280,15 @@ std::vector<AttributionPart> strongest_parts(const Attribution& of, std::int64_t
   return all;
 }
 
-Tensor sums_by_token(const Attribution& x) {
-  const std::int64_t T = x.heads.size(2);
+Tensor sums_by_token(const Attribution& x, bool cross) {
+  const Tensor& parts = cross ? x.cross : x.heads;
+  if (parts.count() == 0) fail(ErrorCode::bad_value, "sums_by_token", "there are no parts of a cross-attention");
+  const std::int64_t T = parts.size(2);
   std::vector<double> sums(static_cast<std::size_t>(T));
-  for (std::int64_t n = 0; n < x.heads.count(); ++n)
-    sums[static_cast<std::size_t>(n % T)] += static_cast<double>(x.heads.data<float>()[n]);
+  for (std::int64_t n = 0; n < parts.count(); ++n)
+    sums[static_cast<std::size_t>(n % T)] += static_cast<double>(parts.data<float>()[n]);
   Tensor out({T});
-  std::ranges::transform(sums, out.data<float>(), [](double sum) { return static_cast<float>(sum); });
+  std::ranges::transform(sums, out.data<float>(), [](double value) { return static_cast<float>(value); });
   return out;
 }
 

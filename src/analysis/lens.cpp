@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "analysis/answers.h"
+#include "analysis/stream.h"
 #include "analysis/watchers.h"
 #include "attend/analysis.h"
 #include "core/message.h"
@@ -33,16 +34,19 @@ void look(std::span<const float> logits, std::int64_t last, std::span<std::int64
 
 }  // namespace
 
-Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const std::int64_t> given,
-          std::int64_t top) {
+Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const std::int64_t> given, std::int64_t top,
+          std::span<const std::int64_t> decoder_ids) {
   const Model::Parts& parts = ModelAccess::parts(model);
   const ModelInfo& info = model.info();
   const models::Output& output = models::output_of(parts, "lens()");
-  analysis::check_positions(function, "positions", given, std::ssize(ids));
+  const analysis::Text text{ids, decoder_ids};
+  const std::int64_t T = std::ssize(text.answering());
+  analysis::check_positions(function, "positions", given, T);
   if (top < 1 || top > info.vocabulary)
     fail(ErrorCode::bad_value, function, "top is {}, expected 1 to {}", top, info.vocabulary);
   std::vector<std::int64_t> positions(given.begin(), given.end());
-  if (positions.empty()) positions.resize(ids.size()), std::iota(positions.begin(), positions.end(), 0);
+  if (positions.empty())
+    positions.resize(static_cast<std::size_t>(T)), std::iota(positions.begin(), positions.end(), 0);
 
   const std::int64_t P = std::ssize(positions);
   std::vector<std::int64_t> last(static_cast<std::size_t>(P));
@@ -65,7 +69,7 @@ Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const
 
   // What comes out at last is known at the end. Few rows are kept until then; of many, a pass of its own finds it.
   const bool keeps = (info.layers + 1) * P * info.embedding_size * 4 <= most_kept;
-  if (!keeps) find_last(analysis::rows_of(model.forward(ids), positions));
+  if (!keeps) find_last(analysis::rows_of(model.forward(ids, {.decoder_ids = decoder_ids}), positions));
   std::vector<Tensor> kept;
   analysis::OnPlaces watcher([&](ModelPlace place, std::int64_t layer, const MutableView& x) {
     if (place != ModelPlace::residual) return;
@@ -75,7 +79,7 @@ Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const
     else
       look_at(layer, std::move(rows));
   });
-  const Tensor hidden = ModelAccess::forward(model, ids, {}, &watcher);
+  const Tensor hidden = ModelAccess::forward(model, ids, {.decoder_ids = decoder_ids}, &watcher);
   if (keeps) find_last(analysis::rows_of(hidden, positions));
   for (std::size_t layer = 0; layer < kept.size(); ++layer)
     look_at(static_cast<std::int64_t>(layer), std::move(kept[layer]));

@@ -42,6 +42,36 @@ void check(std::span<const std::int64_t> clean, std::span<const std::int64_t> co
   if (token == against) fail(ErrorCode::bad_value, function, "token and against are both {}", token);
 }
 
+// What is taken from the clean text, and where.
+struct Taken {
+  Taken(const PatchOptions& options, const ModelInfo& info)
+      : heads(options.what == PatchOptions::What::heads), of_encoder(options.attention == AttentionKind::encoder) {
+    analysis::check_attention(function, options.attention, info);
+    if (!heads && options.attention == AttentionKind::cross)
+      fail(ErrorCode::bad_value, function, "a cross-attention has no stream of its own: expected self or encoder");
+    at = heads        ? analysis::place_of(options.attention)
+         : of_encoder ? ModelPlace::encoder_residual
+                      : ModelPlace::residual;
+    head_size = of_encoder ? info.encoder_head_size : info.head_size;
+  }
+  // A part of a layer, a head or a token, for a copy of the corrupt text. kept: the clean text's, of all parts.
+  Edit edit(std::int64_t layer, std::int64_t part, const Tensor& kept, std::vector<std::int64_t> rows) const {
+    Edit edit{.layer = layer, .at = at, .set = Edit::Set::values};
+    if (heads) {
+      edit.head = part, edit.rows = std::move(rows);
+      edit.values = kept.view().slice(1, part * head_size, (part + 1) * head_size);
+    } else {
+      edit.rows = std::vector{rows[static_cast<std::size_t>(part)]};
+      edit.values = kept.view().slice(0, part, part + 1);
+    }
+    return edit;
+  }
+
+  bool heads, of_encoder;
+  ModelPlace at = ModelPlace::z;
+  std::int64_t head_size = 0;
+};
+
 }  // namespace
 
 Patching patch(const Model& model, std::span<const std::int64_t> clean_ids, std::span<const std::int64_t> corrupt_ids,
@@ -49,52 +79,40 @@ Patching patch(const Model& model, std::span<const std::int64_t> clean_ids, std:
   const ModelInfo& info = model.info();
   const Difference difference(models::output_of(ModelAccess::parts(model), "patch()"), token, against);
   check(clean_ids, corrupt_ids, token, against, info);
-  analysis::Stream clean(model, clean_ids), corrupt(model, corrupt_ids);
-  const std::int64_t T = std::ssize(clean_ids), L = info.layers;
-  const std::int64_t row[] = {analysis::checked_position(function, options.position, T)};
-  const bool heads = options.what == PatchOptions::What::heads;
+  const Taken taken(options, info);
+  const analysis::Text text{clean_ids, options.decoder_ids};
+  analysis::Stream clean(model, text, taken.of_encoder);
+  analysis::Stream corrupt(model, {corrupt_ids, options.decoder_ids}, taken.of_encoder);
+  const std::int64_t T = clean.length(), L = clean.layers(), parts = taken.heads ? clean.heads() : T;
+  const std::int64_t row[] = {analysis::checked_position(function, options.position, std::ssize(text.answering()))};
   Patching out;
-  out.what = options.what, out.token = token, out.against = against;
+  out.what = options.what, out.attention = options.attention, out.token = token, out.against = against;
   out.clean = difference.of(clean.rest(row))[0], out.corrupt = difference.of(corrupt.rest(row))[0];
   if (out.clean == out.corrupt)
     fail(ErrorCode::bad_value, function, "both texts answer with a difference of {}: there is nothing to bring back",
          out.clean);
-  out.recovered = heads ? Tensor({L, info.heads}) : Tensor({L + 1, T});
+  out.recovered = taken.heads ? Tensor({L, parts}) : Tensor({L + 1, T});
   float* to = out.recovered.data<float>();
 
   analysis::LayerProgress progress(L, options.progress);
-  const auto run = [&](std::int64_t count, const std::function<Edit(std::int64_t part, std::int64_t copy)>& edit_of) {
-    for (std::int64_t first = 0; first < count; first += corrupt.together()) {
-      const std::int64_t last = std::min(first + corrupt.together(), count);
+  for (std::int64_t layer = 0; layer < (taken.heads ? L : L + 1); ++layer) {
+    Tensor kept = clean.state().clone();  // all heads' z, or the stream before the layer
+    analysis::OnPlaces watcher([&](ModelPlace place, std::int64_t, const MutableView& values) {
+      if (place == taken.at) kept = values.clone();
+    });
+    if (layer < L) clean.advance(&watcher);
+    for (std::int64_t first = 0; first < parts; first += corrupt.together()) {
+      const std::int64_t last = std::min(first + corrupt.together(), parts);
       std::vector<Edit> edits;
       edits.reserve(static_cast<std::size_t>(last - first));
-      for (std::int64_t part = first; part < last; ++part) edits.push_back(edit_of(part, part - first));
+      for (std::int64_t part = first; part < last; ++part)
+        edits.push_back(taken.edit(layer, part, kept, corrupt.rows_of_copy(part - first)));
       for (const double after : difference.of(corrupt.branch(last - first, edits, row)))
         *to++ = static_cast<float>((after - out.corrupt) / (out.clean - out.corrupt));
-      progress.tell(corrupt.layer(), static_cast<double>(last) / static_cast<double>(count));
+      if (layer < L) progress.tell(layer, static_cast<double>(last) / static_cast<double>(parts));
     }
-  };
-  for (std::int64_t layer = 0; layer < L; ++layer) {
-    Tensor kept;  // of the clean text: all heads' z, or the stream before the layer
-    analysis::OnPlaces watcher([&](ModelPlace place, std::int64_t, const MutableView& values) {
-      if (place == (heads ? ModelPlace::z : ModelPlace::residual)) kept = values.clone();
-    });
-    clean.advance(&watcher);
-    run(heads ? info.heads : T, [&](std::int64_t part, std::int64_t copy) {
-      Edit edit{.layer = layer, .set = Edit::Set::values};
-      if (heads) {
-        edit.head = part, edit.rows = corrupt.rows_of_copy(copy);
-        edit.values = kept.view().slice(1, part * info.head_size, (part + 1) * info.head_size);
-      } else {
-        edit.at = ModelPlace::residual, edit.rows = std::vector{copy * T + part};
-        edit.values = kept.view().slice(0, part, part + 1);
-      }
-      return edit;
-    });
-    corrupt.advance();
+    if (layer < L) corrupt.advance();
   }
-  // After the last layer a token's stream is read by its own row alone.
-  if (!heads) std::fill_n(to, T, 0.0F), to[row[0]] = 1;
   if (options.progress) options.progress(1);
   return out;
 }

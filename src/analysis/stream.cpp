@@ -14,32 +14,64 @@ namespace {
 // A layer's tensors of so many rows are some 64 MB where E is 576.
 constexpr std::int64_t rows_at_once = 2048;
 
-// `copies` of a text, one after another.
-struct Copies {
-  Copies(std::span<const std::int64_t> text, std::int64_t copies) {
-    ids.reserve(text.size() * static_cast<std::size_t>(copies));
-    for (std::int64_t copy = 0; copy <= copies; ++copy) {
-      starts.push_back(copy * std::ssize(text));
-      if (copy < copies) ids.insert(ids.end(), text.begin(), text.end());
-    }
-  }
-  models::Batch batch(const ModelInfo& info) const { return models::batch_of(ids, {.starts = starts}, info); }
-
-  std::vector<std::int64_t> ids, starts;
-};
+// Calls body(layers) with those of the model, or of its encoder.
+template <class Body>
+void on_layers(const Model::Parts& parts, bool of_encoder, Body body) {
+  std::visit(
+      [&](const auto& family) {
+        if constexpr (requires { family.encoder(); }) {
+          if (of_encoder) return body(family.encoder());
+        }
+        body(models::layers_of(family));
+      },
+      parts.family);
+}
 
 }  // namespace
 
-Stream::Stream(const Model& model, std::span<const std::int64_t> ids)
-    : parts_(ModelAccess::parts(model)), ids_(ids.begin(), ids.end()) {
-  const models::Batch batch = models::batch_of(ids_, {}, parts_.info);
-  x_ = std::visit([&](const auto& family) { return family.embed(batch); }, parts_.family);
+void check_text(const Text& text, const ModelInfo& info) {
+  if (info.encoder_decoder()) {
+    models::encoder_batch_of(text.ids, {}, info);
+    models::decoder_batch_of({.decoder_ids = text.decoder_ids}, info);
+  } else {
+    models::batch_of(text.ids, {.decoder_ids = text.decoder_ids}, info);
+  }
+}
+
+Copies::Copies(std::span<const std::int64_t> of, std::int64_t count) {
+  ids.reserve(of.size() * static_cast<std::size_t>(count));
+  for (std::int64_t copy = 0; copy <= count; ++copy) {
+    starts.push_back(copy * std::ssize(of));
+    if (copy < count) ids.insert(ids.end(), of.begin(), of.end());
+  }
+}
+
+Stream::Stream(const Model& model, const Text& text, bool of_encoder)
+    : parts_(ModelAccess::parts(model)),
+      text_(text),
+      of_encoder_(of_encoder),
+      ids_(parts_.info.encoder_decoder() && !of_encoder ? text.decoder_ids : text.ids) {
+  if (parts_.info.encoder_decoder() && !of_encoder)
+    memory_ = {ModelAccess::forward(model, text.ids, {}, nullptr), {0, std::ssize(text.ids)}};
+  const Copies one(ids_, 1);
+  const models::Batch all = batch(one);
+  on_layers(parts_, of_encoder_, [&](const auto& layers) { x_ = layers.embed(all); });
+}
+
+models::Batch Stream::batch(const Copies& copies) const {
+  const ModelInfo& info = parts_.info;
+  if (!info.encoder_decoder()) return models::batch_of(copies.ids, {.starts = copies.starts}, info);
+  if (of_encoder_) return models::encoder_batch_of(copies.ids, {.starts = copies.starts}, info);
+  models::Batch out = models::decoder_batch_of({.decoder_ids = copies.ids, .decoder_starts = copies.starts}, info);
+  out.memory = &memory_;
+  return out;
 }
 
 void Stream::advance(models::Watcher* watcher) {
-  models::Batch batch = models::batch_of(ids_, {}, parts_.info);
-  batch.watcher = watcher;
-  std::visit([&](const auto& family) { family.run(batch, x_, layer_, layer_ + 1); }, parts_.family);
+  const Copies one(ids_, 1);
+  models::Batch all = batch(one);
+  all.watcher = watcher;
+  on_layers(parts_, of_encoder_, [&](const auto& layers) { layers.run(all, x_, layer_, layer_ + 1); });
   ++layer_;
 }
 
@@ -54,22 +86,39 @@ std::vector<std::int64_t> Stream::rows_of_copy(std::int64_t copy) const {
 }
 
 Tensor Stream::branch(std::int64_t copies, std::span<const Edit> edits, std::span<const std::int64_t> rows) const {
-  const std::int64_t T = x_.size(0), E = x_.size(1), L = parts_.info.layers;
+  const std::int64_t T = x_.size(0), E = x_.size(1);
   const Copies all(ids_, copies);
-  models::Batch batch = all.batch(parts_.info);
+  models::Batch batch = this->batch(all);
   models::Edits watcher(edits, batch, parts_.info);
   batch.watcher = &watcher;
   Tensor x = Tensor::uninitialized({copies * T, E}, DType::f32);
   for (std::int64_t copy = 0; copy < copies; ++copy) x.view().slice(0, copy * T, (copy + 1) * T).copy_from(x_);
   const MemoryReuse reuse;
-  std::visit([&](const auto& family) { family.run(batch, x, layer_, L); }, parts_.family);
+  on_layers(parts_, of_encoder_, [&](const auto& own) { own.run(batch, x, layer_, layers()); });
+  batch.at(ModelPlace::residual, static_cast<std::size_t>(layers()), x);
+  if (of_encoder_) x = decode(std::move(x), all.starts, copies);
+  const std::int64_t each = x.size(0) / copies;
   std::vector<std::int64_t> wanted;
   wanted.reserve(rows.size() * static_cast<std::size_t>(copies));
   for (std::int64_t copy = 0; copy < copies; ++copy)
-    for (const std::int64_t row : rows) wanted.push_back(copy * T + row);
+    for (const std::int64_t row : rows) wanted.push_back(copy * each + row);
   Tensor hidden = finished(parts_, rows_of(x, wanted));
   models::check_finite(hidden);
   return hidden;
+}
+
+Tensor Stream::decode(Tensor x, const std::vector<std::int64_t>& starts, std::int64_t copies) const {
+  models::Memory memory{{}, starts};
+  on_layers(parts_, true, [&](const auto& encoder) { memory.states = encoder.finish(std::move(x)); });
+  const Copies all(text_.decoder_ids, copies);
+  models::Batch batch = models::decoder_batch_of({.decoder_ids = all.ids, .decoder_starts = all.starts}, parts_.info);
+  batch.memory = &memory;
+  Tensor out;
+  on_layers(parts_, false, [&](const auto& decoder) {
+    out = decoder.embed(batch);
+    decoder.run(batch, out, 0, parts_.info.layers);
+  });
+  return out;
 }
 
 void LayerProgress::tell(std::int64_t layer, double share) {

@@ -11,12 +11,32 @@
 
 namespace attend::analysis {
 
+// What a model is asked about: ids, and of an encoder-decoder those of its decoder's text.
+struct Text {
+  std::span<const std::int64_t> ids, decoder_ids = {};
+
+  // Those that answers come after.
+  std::span<const std::int64_t> answering() const { return decoder_ids.empty() ? ids : decoder_ids; }
+};
+
+// Throws bad_value, as Model::forward().
+void check_text(const Text& text, const ModelInfo& info);
+
+// `count` of some ids, one after another.
+struct Copies {
+  Copies(std::span<const std::int64_t> of, std::int64_t count);
+
+  std::vector<std::int64_t> ids, starts;
+};
+
 class Stream {
  public:
-  // Before the first layer. Throws as Model::forward().
-  Stream(const Model& model, std::span<const std::int64_t> ids);
+  // Before the first layer; of an encoder-decoder, ids are the encoder's and the stream is the decoder's, or the
+  // encoder's. Throws as Model::forward().
+  Stream(const Model& model, const Text& text, bool of_encoder = false);
 
   std::int64_t layer() const { return layer_; }  // the one that comes next
+  const Tensor& state() const { return x_; }     // before that layer
   // Runs that layer; the watcher, or null, sees it.
   void advance(models::Watcher* watcher = nullptr);
 
@@ -28,13 +48,24 @@ class Stream {
   // The same of the stream as it is.
   Tensor rest(std::span<const std::int64_t> rows) const { return branch(1, {}, rows); }
 
+  // Of the stream.
+  std::int64_t layers() const { return of_encoder_ ? parts_.info.encoder_layers : parts_.info.layers; }
+  std::int64_t heads() const { return of_encoder_ ? parts_.info.encoder_heads : parts_.info.heads; }
+  std::int64_t length() const { return std::ssize(ids_); }
   // The rows of a copy, for its edits.
   std::vector<std::int64_t> rows_of_copy(std::int64_t copy) const;
 
  private:
+  models::Batch batch(const Copies& copies) const;
+  // The decoder's stream after all layers, of copies that each read what comes of x in the encoder.
+  Tensor decode(Tensor x, const std::vector<std::int64_t>& starts, std::int64_t copies) const;
+
   const Model::Parts& parts_;
-  std::vector<std::int64_t> ids_;
+  Text text_;
+  bool of_encoder_;
+  std::span<const std::int64_t> ids_;  // of the stream
   std::int64_t layer_ = 0;
+  models::Memory memory_;  // of a decoder's stream that reads one
   Tensor x_;
 };
 

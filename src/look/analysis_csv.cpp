@@ -7,15 +7,18 @@ namespace attend {
 
 std::string attribution_csv(const Attribution& x, const AnalysisOf& of) {
   check_attribution("attribution_csv", x);
-  const std::int64_t L = x.heads.size(0), H = x.heads.size(1), T = x.heads.size(2);
-  const std::vector<std::string> tokens = token_texts("attribution_csv", of, of.ids, T);
   std::string text = "kind,layer,head,key,token,value\n";
-  const float* value = x.heads.data<float>();
-  for (std::int64_t l = 0; l < L; ++l)
-    for (std::int64_t h = 0; h < H; ++h)
-      for (std::int64_t j = 0; j < T; ++j)
-        text += fmt::format("head,{},{},{},{},{}\n", l, h, j, csv_cell(tokens[static_cast<std::size_t>(j)]), *value++);
-  for (std::int64_t l = 0; l < L; ++l) text += fmt::format("mlp,{},,,,{}\n", l, x.mlps.data<float>()[l]);
+  const auto add = [&](std::string_view kind, const Tensor& parts, std::span<const std::int64_t> ids) {  // [L,H,T]
+    if (parts.count() == 0) return;
+    const std::int64_t H = parts.size(1), T = parts.size(2);
+    const std::vector<std::string> tokens = token_texts("attribution_csv", of, ids, T);
+    for (std::int64_t n = 0; n < parts.count(); ++n)
+      text += fmt::format("{},{},{},{},{},{}\n", kind, n / (H * T), n / T % H, n % T,
+                          csv_cell(tokens[static_cast<std::size_t>(n % T)]), parts.data<float>()[n]);
+  };
+  add("head", x.heads, of.ids);
+  add("cross", x.cross, of.encoder_ids);
+  for (std::int64_t l = 0; l < x.mlps.count(); ++l) text += fmt::format("mlp,{},,,,{}\n", l, x.mlps.data<float>()[l]);
   return text + fmt::format("embedding,,,,,{}\nbias,,,,,{}\nrounding,,,,,{}\n", x.embedding, x.bias, x.rounding);
 }
 

@@ -37,8 +37,9 @@ std::string text_caption(const AnalysisOf& of) {
   return fmt::format("“{}”, {} tokens.", caption_text(tokens), tokens.size());
 }
 
-std::vector<std::string> seen_texts(const char* function, const AnalysisOf& of, std::int64_t count) {
-  std::vector<std::string> texts = token_texts(function, of, of.ids, count);
+std::vector<std::string> seen_texts(const char* function, const AnalysisOf& of, std::span<const std::int64_t> ids,
+                                    std::int64_t count) {
+  std::vector<std::string> texts = token_texts(function, of, ids, count);
   std::ranges::transform(texts, texts.begin(), seen);
   return texts;
 }
@@ -76,17 +77,25 @@ Picture picture_of(Tensor values, HeatMap map, std::string title) {
 
 // ---- attribute() ----
 
-// [L,H+1]: what each head wrote, and each MLP.
+bool has_cross(const Attribution& x) {
+  return x.cross.count() > 0;
+}
+
+// [L,H+1]: what each head wrote, those of a cross-attention too, and each MLP.
 Tensor by_layer(const Attribution& x) {
-  const std::int64_t L = x.heads.size(0), H = x.heads.size(1), T = x.heads.size(2);
-  Tensor out({L, H + 1});
+  const std::int64_t L = x.heads.size(0), columns = x.heads.size(1) + (has_cross(x) ? x.cross.size(1) : 0) + 1;
+  Tensor out({L, columns});
   for (std::int64_t l = 0; l < L; ++l) {
-    float* to = out.data<float>() + l * (H + 1);
-    for (std::int64_t h = 0; h < H; ++h) {
-      const float* from = x.heads.data<float>() + (l * H + h) * T;
-      to[h] = static_cast<float>(std::accumulate(from, from + T, 0.0));
+    float* to = out.data<float>() + l * columns;
+    for (const Tensor* parts : {&x.heads, &x.cross}) {
+      if (parts->count() == 0) continue;
+      const std::int64_t H = parts->size(1), T = parts->size(2);
+      for (std::int64_t h = 0; h < H; ++h) {
+        const float* from = parts->data<float>() + (l * H + h) * T;
+        *to++ = static_cast<float>(std::accumulate(from, from + T, 0.0));
+      }
     }
-    to[H] = x.mlps.data<float>()[l];
+    *to = x.mlps.data<float>()[l];
   }
   return out;
 }
@@ -99,11 +108,21 @@ double largest_of_heads(const Tensor& by_layer) {
   return std::isfinite(largest) ? largest : 0;
 }
 
+TokenStrip token_strip(const View& sums, std::vector<std::string> tokens, std::string name) {
+  TokenStrip strip;
+  strip.tokens = std::move(tokens);
+  strip.values = sums;
+  strip.name = std::move(name);
+  strip.scale = PictureScale::diverging;
+  return strip;
+}
+
 // "Logit 17.34: heads 9.01, MLPs 8.20, embedding -0.10, biases 0.00."
 std::string sums_caption(const Attribution& x) {
   std::string text = fmt::format("{} {:.2f}: heads {:.2f}, MLPs {:.2f}, embedding {:.2f}, biases {:.2f}",
                                  x.against ? "Difference of the logits" : "Logit", x.logit, sum_of(x.heads),
                                  sum_of(x.mlps), x.embedding, x.bias);
+  if (has_cross(x)) text += fmt::format(", cross-attention {:.2f}", sum_of(x.cross));
   if (x.rounding != 0) text += fmt::format(", rounding {:.2f}", x.rounding);
   return text + ".";
 }
@@ -137,7 +156,7 @@ std::string which(const Columns& columns, std::int64_t all) {
 
 // A token of both texts; where they differ, "France / Italy".
 std::vector<std::string> both_texts(const char* function, const AnalysisOf& of, std::int64_t count) {
-  std::vector<std::string> texts = seen_texts(function, of, count);
+  std::vector<std::string> texts = seen_texts(function, of, of.ids, count);
   if (of.corrupt.empty()) return texts;
   const std::vector<std::string> corrupt = token_texts(function, of, of.corrupt, count);
   for (std::size_t n = 0; n < texts.size(); ++n)
@@ -153,14 +172,17 @@ Picture attribution_picture(const Attribution& x, const AnalysisOf& of) {
   Picture picture;
   picture.numbers.push_back(sums_by_token(x));
   picture.numbers.push_back(by_layer(x));
-  TokenStrip strip;
-  strip.tokens = seen_texts(function, of, x.heads.size(2));
-  strip.values = picture.numbers[0];
+  if (has_cross(x)) picture.numbers.push_back(sums_by_token(x, true));
+  TokenStrip strip =
+      token_strip(picture.numbers[0], seen_texts(function, of, of.ids, x.heads.size(2)), "heads, by token");
   strip.title = titled(of, fmt::format("why {}", answer_of(of, x.token, x.against)));
-  strip.name = "heads, by token";
-  strip.scale = PictureScale::diverging;
   HeatMap map = head_map(picture.numbers[1]);
-  map.column_labels = numbers_to(x.heads.size(1), "MLP");
+  map.column_labels = numbers_to(x.heads.size(1), has_cross(x) ? "" : "MLP");
+  if (has_cross(x)) {
+    for (std::int64_t h = 0; h < x.cross.size(1); ++h) map.column_labels.push_back(fmt::format("c{}", h));
+    map.column_labels.emplace_back("MLP");
+    map.column_axis = "heads, and of the cross-attention";
+  }
   // The last MLPs write so much more than heads do that these would all be pale.
   map.high = largest_of_heads(picture.numbers[1]), map.low = -map.high;
   map.caption = fmt::format("{}{}{}", text_caption(of), of.ids.empty() ? "" : " ", sums_caption(x));
@@ -169,6 +191,9 @@ Picture attribution_picture(const Attribution& x, const AnalysisOf& of) {
     map.caption += " MLPs beyond the scale are as dark as its end.";
   PictureStack& stack = picture.drawing.emplace<PictureStack>();
   stack.parts.emplace_back(std::move(strip));
+  if (has_cross(x))
+    stack.parts.emplace_back(token_strip(picture.numbers[2], seen_texts(function, of, of.encoder_ids, x.cross.size(2)),
+                                         "heads of the cross-attention, by the encoder's token"));
   stack.parts.emplace_back(HeatMaps{{std::move(map)}, ""});
   return picture;
 }
@@ -180,7 +205,7 @@ Picture lens_picture(const Lens& lens, std::span<const std::int64_t> positions, 
   check_lens(function, lens, positions);
   const std::int64_t L = lens.ids.size(0) - 1, P = lens.ids.size(1), top = lens.ids.size(2);
   const Columns columns = last_columns(lens, positions, most);
-  const auto texts = seen_texts(function, of, columns.positions.back() + 1);
+  const auto texts = seen_texts(function, of, of.ids, columns.positions.back() + 1);
   Tensor values({L + 1, columns.count});
   HeatMap map;
   for (std::int64_t l = 0; l <= L; ++l) {

@@ -27,30 +27,39 @@ AttentionOptions options_of(const AttentionStep& step) {
   options.distance_bias = step.distance_bias;
   if (step.window > 0) options.window.left = step.window - 1;
   if (step.window > 0 && !step.causal) options.window.right = step.window - 1;
-  options.offset = Offset::bottom_right();
+  if (!step.cross) options.offset = Offset::bottom_right();
   return options;
 }
 
-// All sequences at once, over their own keys.
-void attend_packed(const Batch& batch, const AttentionOptions& plain, const View& q, const View& k, const View& v,
-                   const MutableView& out) {
+// All sequences at once, over the keys that begin at key_starts: their own, or one text that all of them read.
+void attend_packed(const Batch& batch, const std::vector<std::int64_t>& key_starts, const AttentionOptions& plain,
+                   const View& q, const View& k, const View& v, const MutableView& out) {
   AttentionOptions options = plain;
-  const View starts(batch.starts.data(), DType::i64, {std::ssize(batch.starts)});
-  if (batch.sequences() > 1) options.query_starts = options.key_starts = starts;
+  if (key_starts.size() > 2) {
+    options.query_starts = View(batch.starts.data(), DType::i64, {std::ssize(batch.starts)});
+    options.key_starts = View(key_starts.data(), DType::i64, {std::ssize(key_starts)});
+  }
   attention_into(out, {}, q, k, v, options);
+}
+
+// The name of a layer's attention in a recording.
+std::string name_of(const Batch& batch, const AttentionStep& step) {
+  constexpr const char* stacks[] = {"", "encoder.", "decoder."};
+  return fmt::format("{}{}.{}", stacks[static_cast<int>(batch.stack)], step.layer, step.cross ? "cross" : "self");
 }
 
 // One sequence, which a recorder is shown.
 void attend_recorded(const Batch& batch, const AttentionStep& step, const AttentionOptions& options, const View& q,
                      const View& k, const View& v, const MutableView& out) {
-  const std::string name = fmt::format("{}.self", step.layer);
-  RecordCall call{name};
-  call.tokens = View(batch.recorded_ids.data(), DType::i64, {std::ssize(batch.recorded_ids)});
+  const std::string name = name_of(batch, step);
+  RecordCall call{.layer = name, .kind = step.cross ? "cross" : "self"};
+  if (!step.cross) call.tokens = View(batch.recorded_ids.data(), DType::i64, {std::ssize(batch.recorded_ids)});
   batch.recorder->check(call, q.shape(), k.shape(), q.dtype(), options);
   const AttentionResult result = attention(q, k, v, options, {.lse_low = true});
   Tensor sizes;
   if (batch.recorder->options().key_sizes) {
-    const std::int64_t first = batch.recorder->has(name) ? v.size(2) - q.size(2) : 0;
+    const bool follows = batch.recorder->has(name) && !step.cross;
+    const std::int64_t first = follows ? v.size(2) - q.size(2) : 0;
     sizes = key_sizes(v.slice(2, first, v.size(2)), step.output->weight());
     call.key_sizes = sizes;
   }
@@ -66,45 +75,99 @@ void attend_step(const AttentionOptions& options, const View& q, std::span<KvCac
   out.permute({2, 1, 0, 3}).copy_from(attention(rows, all, options).out);
 }
 
-// The caches take what is new of their sequences. Whether nothing came before it: what is at hand is all then.
-bool append(const Batch& batch, std::span<KvCache* const> caches, const View& k, const View& v) {
+// The caches take k and v, whose sequences begin at starts. Whether they had nothing before: what is at hand is all
+// then.
+bool append(std::span<const std::int64_t> starts, std::span<KvCache* const> caches, const View& k, const View& v) {
   bool fresh = true;
   for (std::size_t s = 0; s < caches.size(); ++s) {
-    const std::int64_t begin = batch.starts[s], end = batch.starts[s + 1];
     fresh &= caches[s]->length() == 0 && caches[s]->dtype() == k.dtype();
-    caches[s]->append(k.slice(2, begin, end), v.slice(2, begin, end));
+    caches[s]->append(k.slice(2, starts[s], starts[s + 1]), v.slice(2, starts[s], starts[s + 1]));
   }
   return fresh;
 }
 
-}  // namespace
+// A call's rows, and where their context comes.
+struct Rows {
+  Rows(const View& rows, std::int64_t heads)
+      : q(by_heads(rows, heads)),
+        context(Tensor::uninitialized({rows.size(0), heads * q.size(3)}, rows.dtype())),
+        out(context.raw(), context.dtype(), q.shape(), {0, q.size(3), heads * q.size(3), 1}) {}
 
-Tensor attend(const Batch& batch, const AttentionStep& step, const View& q_rows, const View& k_rows,
-              const View& v_rows) {
-  const View q = by_heads(q_rows, step.heads), k = by_heads(k_rows, step.kv_heads), v = by_heads(v_rows, step.kv_heads);
-  const std::int64_t wide = step.heads * q.size(3);
-  Tensor context = Tensor::uninitialized({q_rows.size(0), wide}, q_rows.dtype());
-  const MutableView out(context.raw(), context.dtype(), q.shape(), {0, q.size(3), wide, 1});
-  const AttentionOptions options = options_of(step);
-  std::span<KvCache* const> caches;
-  if (!batch.layers.empty()) caches = batch.layers[static_cast<std::size_t>(step.layer)];
-  const bool fresh = append(batch, caches, k, v);
-  if (batch.watcher) batch.watcher->attends(step, q, k, v);
-  if (batch.recorder && fresh) {
-    attend_recorded(batch, step, options, q, k, v, out);
-  } else if (batch.recorder) {
-    attend_recorded(batch, step, options, q, caches[0]->keys(), caches[0]->values(), out);
-  } else if (fresh) {
-    attend_packed(batch, options, q, k, v, out);
-  } else if (q.size(2) == batch.sequences()) {
-    attend_step(options, q, caches, out);
+  View q;
+  Tensor context;
+  MutableView out;
+};
+
+// Over caches that have all keys.
+void attend_cached(const Batch& batch, const AttentionStep& step, const AttentionOptions& options, Rows& rows,
+                   std::span<KvCache* const> caches) {
+  if (batch.recorder) {
+    attend_recorded(batch, step, options, rows.q, caches[0]->keys(), caches[0]->values(), rows.out);
+  } else if (rows.q.size(2) == batch.sequences()) {
+    attend_step(options, rows.q, caches, rows.out);
   } else {
     for (std::size_t s = 0; s < caches.size(); ++s) {
       const std::int64_t begin = batch.starts[s], end = batch.starts[s + 1];
-      out.slice(2, begin, end).copy_from(attention(q.slice(2, begin, end), *caches[s], options).out);
+      rows.out.slice(2, begin, end).copy_from(attention(rows.q.slice(2, begin, end), *caches[s], options).out);
     }
   }
-  return context;
+}
+
+// Over keys that are all at hand.
+void attend_fresh(const Batch& batch, const AttentionStep& step, const AttentionOptions& options, Rows& rows,
+                  const View& k, const View& v, const std::vector<std::int64_t>& key_starts) {
+  if (batch.recorder)
+    attend_recorded(batch, step, options, rows.q, k, v, rows.out);
+  else
+    attend_packed(batch, key_starts, options, rows.q, k, v, rows.out);
+}
+
+std::span<KvCache* const> caches_of(const std::vector<std::vector<KvCache*>>& layers, std::int64_t layer) {
+  if (layers.empty()) return {};
+  return layers[static_cast<std::size_t>(layer)];
+}
+
+}  // namespace
+
+ModelPlace place_in(Stack stack, ModelPlace place) {
+  if (stack != Stack::encoder) return place;
+  constexpr ModelPlace own[] = {ModelPlace::encoder_residual, ModelPlace::encoder_z, ModelPlace::encoder_attention,
+                                ModelPlace::encoder_mlp};
+  return own[static_cast<int>(place)];
+}
+
+Tensor attend(const Batch& batch, const AttentionStep& step, const View& q, const View& k_rows, const View& v_rows) {
+  Rows rows(q, step.heads);
+  const View k = by_heads(k_rows, step.kv_heads), v = by_heads(v_rows, step.kv_heads);
+  const AttentionOptions options = options_of(step);
+  const std::span<KvCache* const> caches = caches_of(batch.layers, step.layer);
+  const bool fresh = append(batch.starts, caches, k, v);
+  if (batch.watcher && batch.stack != Stack::encoder) batch.watcher->attends(step, rows.q);
+  if (fresh)
+    attend_fresh(batch, step, options, rows, k, v, batch.starts);
+  else
+    attend_cached(batch, step, options, rows, caches);
+  return std::move(rows.context);
+}
+
+Tensor attend_memory(const Batch& batch, const AttentionStep& step, const View& q, const Linear& key,
+                     const Linear& value) {
+  Rows rows(q, step.heads);
+  const AttentionOptions options = options_of(step);
+  const std::span<KvCache* const> caches = caches_of(batch.cross, step.layer);
+  bool fresh = false;
+  std::vector<Tensor> made(2);
+  if (batch.memory) {
+    made = Linear::forward_each({&key, &value}, batch.memory->states);
+    fresh = append(batch.memory->starts, caches, by_heads(made[0], step.kv_heads), by_heads(made[1], step.kv_heads));
+  }
+  if (batch.watcher) batch.watcher->attends(step, rows.q);
+  if (fresh)
+    attend_fresh(batch, step, options, rows, by_heads(made[0], step.kv_heads), by_heads(made[1], step.kv_heads),
+                 batch.memory->starts);
+  else
+    attend_cached(batch, step, options, rows, caches);
+  return std::move(rows.context);
 }
 
 }  // namespace attend::models

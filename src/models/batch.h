@@ -22,6 +22,7 @@ enum class NormPlace : std::uint8_t {
   attention_output,  // what the attention writes, before it is added (Gemma, OLMo 2)
   mlp_output,        // what the MLP writes
   attention_sum,     // the stream after the attention's was added (post-norm: BERT, BART)
+  cross_sum,         // the stream after what was read in the encoder's text was added
   mlp_sum,           // the stream after the MLP's was added
 };
 
@@ -30,8 +31,9 @@ class Watcher {
  public:
   virtual ~Watcher() = default;
   virtual void at(ModelPlace place, std::int64_t layer, const MutableView& values) = 0;
-  // q [1,H,N,D], k [1,Hkv,N,D] and v [1,Hkv,N,Dv] of the call's ids, as attention gets them; caches have them by now.
-  virtual void attends(const AttentionStep&, const View& /*q*/, const View& /*k*/, const View& /*v*/) {}
+  // q [1,H,N,D] of the call's ids, as attention gets it; caches have the keys and values by now. Not of an encoder that
+  // a decoder reads, and so the next.
+  virtual void attends(const AttentionStep&, const View& /*q*/) {}
   // x [N,E] before a norm.
   virtual void normalises(NormPlace, std::int64_t /*layer*/, const Norm&, const View& /*x*/) {}
 
@@ -41,6 +43,18 @@ class Watcher {
   Watcher& operator=(const Watcher&) = default;
 };
 
+// Which of a model's two stacks a batch goes through; or the model has one.
+enum class Stack : std::uint8_t { only, encoder, decoder };
+
+// What an encoder made of the texts that a decoder reads.
+struct Memory {
+  Tensor states;                     // [M,E]
+  std::vector<std::int64_t> starts;  // [sequences + 1]; where it is one sequence, all of the decoder's read it
+};
+
+// What a place of a stack's layer is in the model: an encoder that a decoder reads has places of its own.
+ModelPlace place_in(Stack stack, ModelPlace place);
+
 // Several sequences, one after another.
 struct Batch {
   std::span<const std::int64_t> ids;    // [N]
@@ -48,15 +62,18 @@ struct Batch {
   std::vector<std::int64_t> positions;  // [N]: of each id in its sequence, what a cache has before it counted
   std::span<const std::int64_t> types;  // [N], or none
   // layers[l][s]: layer l's cache of sequence s; no layers: there are none
-  std::vector<std::vector<KvCache*>> layers;
+  std::vector<std::vector<KvCache*>> layers = {};
   Recorder* recorder = nullptr;
   std::vector<std::int64_t> recorded_ids = {};  // where there is a recorder: of all keys, what a cache has counted
   Watcher* watcher = nullptr;
+  Stack stack = Stack::only;
+  const Memory* memory = nullptr;                 // of a decoder that reads an encoder's text; null: caches have it
+  std::vector<std::vector<KvCache*>> cross = {};  // as layers, of the encoder's text
 
   std::int64_t sequences() const { return static_cast<std::int64_t>(starts.size()) - 1; }
   // Each family's page says so where its pass comes to a place.
   void at(ModelPlace place, std::size_t layer, Tensor& values) const {
-    if (watcher) watcher->at(place, static_cast<std::int64_t>(layer), values.view());
+    if (watcher) watcher->at(place_in(stack, place), static_cast<std::int64_t>(layer), values.view());
   }
   // What is at hand there alone: nothing holds its memory longer than is needed.
   Tensor seen(ModelPlace place, std::size_t layer, Tensor values) const {
@@ -66,7 +83,7 @@ struct Batch {
   // norm(x), f32.
   template <class Of>
   Tensor normed(NormPlace place, std::size_t layer, const Of& norm, const Tensor& x) const {
-    if (watcher) watcher->normalises(place, static_cast<std::int64_t>(layer), &norm, x);
+    if (watcher && stack != Stack::encoder) watcher->normalises(place, static_cast<std::int64_t>(layer), &norm, x);
     return norm.forward(x);
   }
 };
@@ -75,6 +92,7 @@ struct Batch {
 struct AttentionStep {
   std::int64_t layer = 0, heads = 0, kv_heads = 0;
   bool causal = false;
+  bool cross = false;  // the keys are of the encoder's text
   // How many keys a query sees before it, itself among them, and unless causal as many after it; 0: all.
   std::int64_t window = 0;
   std::optional<double> scale = {};
@@ -87,5 +105,9 @@ struct AttentionStep {
 // piece -> context [N,heads * D]. Each sequence sees
 // itself and, where there are caches, what came before it; these then have it too.
 Tensor attend(const Batch& batch, const AttentionStep& step, const View& q, const View& k, const View& v);
+// The same of a decoder's rows over the encoder's text, whose keys and values these two layers make: once, where there
+// are caches.
+Tensor attend_memory(const Batch& batch, const AttentionStep& step, const View& q, const Linear& key,
+                     const Linear& value);
 
 }  // namespace attend::models

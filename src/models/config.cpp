@@ -152,7 +152,35 @@ constexpr std::string_view table_text = R"json({
     "do_layer_norm_before": true, "_remove_final_layer_norm": false, "enable_bias": true,
     "layer_norm_elementwise_affine": true, "tie_word_embeddings": true},
   "only": {"is_causal": [true], "layer_types": [null], "sliding_window": [null], "attention_chunk_size": [null],
-    "kv_sharing_modes": [null]}}
+    "kv_sharing_modes": [null]}},
+"bart": {
+  "defaults": {"vocab_size": 50265, "max_position_embeddings": 1024, "encoder_layers": 12, "encoder_ffn_dim": 4096,
+    "encoder_attention_heads": 16, "decoder_layers": 12, "decoder_ffn_dim": 4096, "decoder_attention_heads": 16,
+    "activation_function": "gelu", "d_model": 1024, "scale_embedding": false, "decoder_start_token_id": 2,
+    "tie_word_embeddings": true},
+  "nullable": ["encoder_layers", "encoder_ffn_dim", "encoder_attention_heads", "decoder_layers", "decoder_ffn_dim",
+    "decoder_attention_heads", "activation_function", "d_model", "scale_embedding", "decoder_start_token_id"],
+  "aliases": {"hidden_size": "d_model", "num_attention_heads": "encoder_attention_heads",
+    "num_hidden_layers": "encoder_layers"},
+  "only": {"is_encoder_decoder": [true], "is_decoder": [false], "is_causal": [true], "sliding_window": [null],
+    "attention_chunk_size": [null], "kv_sharing_modes": [null]}},
+"marian": {
+  "defaults": {"vocab_size": 58101, "decoder_vocab_size": null, "max_position_embeddings": 1024, "encoder_layers": 12,
+    "encoder_ffn_dim": 4096, "encoder_attention_heads": 16, "decoder_layers": 12, "decoder_ffn_dim": 4096,
+    "decoder_attention_heads": 16, "activation_function": "gelu", "d_model": 1024, "scale_embedding": false,
+    "decoder_start_token_id": 58100, "share_encoder_decoder_embeddings": true, "tie_word_embeddings": true},
+  "aliases": {"hidden_size": "d_model", "num_attention_heads": "encoder_attention_heads",
+    "num_hidden_layers": "encoder_layers"},
+  "only": {"is_encoder_decoder": [true], "is_decoder": [false], "is_causal": [true], "sliding_window": [null],
+    "attention_chunk_size": [null], "kv_sharing_modes": [null]}},
+"t5": {
+  "defaults": {"vocab_size": 32128, "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6,
+    "num_decoder_layers": null, "num_heads": 8, "relative_attention_num_buckets": 32,
+    "relative_attention_max_distance": 128, "layer_norm_epsilon": 1e-6, "feed_forward_proj": "relu"},
+  "aliases": {"hidden_size": "d_model", "num_attention_heads": "num_heads", "num_hidden_layers": "num_layers",
+    "head_dim": "d_kv"},
+  "only": {"is_encoder_decoder": [true], "is_decoder": [false], "is_causal": [true], "sliding_window": [null],
+    "attention_chunk_size": [null], "kv_sharing_modes": [null]}}
 })json";
 
 const json& table() {
@@ -166,9 +194,10 @@ const json& part_of(const json& row, const char* name) {
   return row.contains(name) ? row[name] : none;
 }
 
-void check_only(const Member& file, const json& only) {
+// What `of_type` says of a key goes first.
+void check_only(const Member& file, const json& only, const json& of_type) {
   for (const auto& [key, values] : only.items()) {
-    if (!file.has(key.c_str())) continue;
+    if (!file.has(key.c_str()) || of_type.contains(key)) continue;
     const Member member = file[key.c_str()];
     if (std::ranges::find(values, member.value()) != values.end()) continue;
     const std::string shown = quote(member.value().dump(-1, ' ', false, json::error_handler_t::replace));
@@ -192,8 +221,8 @@ void rename(const Member& file, const json& aliases, json& config) {
 
 json complete_config(const Member& file) {
   const json& row = table().at(file["model_type"].text());
-  check_only(file, table().at("every").at("only"));
-  check_only(file, part_of(row, "only"));
+  check_only(file, table().at("every").at("only"), part_of(row, "only"));
+  check_only(file, part_of(row, "only"), json::object());
   json config = file.value();
   rename(file, part_of(row, "aliases"), config);
   const json& nullable = part_of(row, "nullable");

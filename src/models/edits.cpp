@@ -16,32 +16,68 @@ std::string_view name_of(ModelPlace place) {
       return "attention";
     case ModelPlace::mlp:
       return "mlp";
+    case ModelPlace::cross_z:
+      return "cross_z";
+    case ModelPlace::cross_attention:
+      return "cross_attention";
+    case ModelPlace::encoder_residual:
+      return "encoder_residual";
+    case ModelPlace::encoder_z:
+      return "encoder_z";
+    case ModelPlace::encoder_attention:
+      return "encoder_attention";
+    case ModelPlace::encoder_mlp:
+      return "encoder_mlp";
   }
   fail(ErrorCode::bad_value, "name_of", "there is no place {} in a model", static_cast<int>(place));
 }
 
 namespace models {
 
+bool is_of_encoder(ModelPlace place) {
+  return place >= ModelPlace::encoder_residual;
+}
+
 namespace {
 
 constexpr const char* function = "Model";
 
+bool has_heads(ModelPlace place) {
+  return place == ModelPlace::z || place == ModelPlace::cross_z || place == ModelPlace::encoder_z;
+}
+
+struct Heads {
+  std::int64_t count, size;
+};
+
+Heads heads_of(ModelPlace place, const ModelInfo& info) {
+  return is_of_encoder(place) ? Heads{info.encoder_heads, info.encoder_head_size} : Heads{info.heads, info.head_size};
+}
+
 // The columns that an edit is of.
 Range columns_of(const Edit& edit, const ModelInfo& info) {
-  if (edit.at != ModelPlace::z) return {0, info.embedding_size};
-  if (edit.head) return {*edit.head * info.head_size, (*edit.head + 1) * info.head_size};
-  return {0, info.heads * info.head_size};
+  if (!has_heads(edit.at)) return {0, info.embedding_size};
+  const Heads heads = heads_of(edit.at, info);
+  if (edit.head) return {*edit.head * heads.size, (*edit.head + 1) * heads.size};
+  return {0, heads.count * heads.size};
 }
 
 void check_place(const Edit& edit, const ModelInfo& info) {
-  if (edit.layer < 0 || edit.layer >= info.layers)
-    fail(ErrorCode::bad_value, function, "an edit of layer {}, expected 0 to {}", edit.layer, info.layers - 1);
+  if (edit.at > ModelPlace::mlp && !info.encoder_decoder())
+    fail(ErrorCode::bad_value, function, "an edit at {}, which encoder-decoders have; the model is of type {}",
+         name_of(edit.at), info.type);
+  const bool between = edit.at == ModelPlace::residual || edit.at == ModelPlace::encoder_residual;
+  const std::int64_t last = (is_of_encoder(edit.at) ? info.encoder_layers : info.layers) - (between ? 0 : 1);
+  if (edit.layer < 0 || edit.layer > last)
+    fail(ErrorCode::bad_value, function, "an edit of layer {} at {}, expected 0 to {}", edit.layer, name_of(edit.at),
+         last);
   if (!edit.head) return;
-  if (edit.at != ModelPlace::z)
+  if (!has_heads(edit.at))
     fail(ErrorCode::bad_value, function, "an edit of head {} at {}: heads are apart at z alone", *edit.head,
          name_of(edit.at));
-  if (*edit.head < 0 || *edit.head >= info.heads)
-    fail(ErrorCode::bad_value, function, "an edit of head {}, expected 0 to {}", *edit.head, info.heads - 1);
+  const std::int64_t heads = heads_of(edit.at, info).count;
+  if (*edit.head < 0 || *edit.head >= heads)
+    fail(ErrorCode::bad_value, function, "an edit of head {}, expected 0 to {}", *edit.head, heads - 1);
 }
 
 void check_rows(const Edit& edit, const Batch& batch) {
@@ -123,6 +159,7 @@ Edits::Edits(std::span<const Edit> edits, const Batch& batch, const ModelInfo& i
     : edits_(edits), batch_(batch), info_(info) {
   for (const Edit& edit : edits) {
     check_place(edit, info);
+    if (is_of_encoder(edit.at) != (batch.stack == Stack::encoder)) continue;
     check_rows(edit, batch);
     check_values(edit, batch, info);
     check_mean(edit, batch);

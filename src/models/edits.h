@@ -7,9 +7,12 @@
 
 namespace attend::models {
 
+bool is_of_encoder(ModelPlace place);
+
 class Edits : public Watcher {
  public:
-  // For a pass over `batch`, whose ids, starts and positions are there. Throws bad_value, bad_shape, bad_dtype.
+  // Those of the batch's stack, for a pass over it, whose ids, starts and positions are there. Throws bad_value,
+  // bad_shape, bad_dtype.
   Edits(std::span<const Edit> edits, const Batch& batch, const ModelInfo& info);
 
   void at(ModelPlace place, std::int64_t layer, const MutableView& values) override;

@@ -198,7 +198,7 @@ class Embedder {
 Tensor Model::embed(std::span<const std::int64_t> ids, const ModelCall& call, std::optional<bool> normalize) const {
   const SentenceModules& modules = modules_of(*parts_);
   const Tensor hidden = forward(ids, call);
-  return modules.vectors(hidden, models::checked_starts(call.starts, std::ssize(ids)), 0, normalize);
+  return modules.vectors(hidden, models::checked_starts("starts", call.starts, std::ssize(ids)), 0, normalize);
 }
 
 Embeddings Model::embed(std::span<const std::string> sentences, const EmbedOptions& options) const {

@@ -1,6 +1,7 @@
 #include "models/loading.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -13,6 +14,9 @@ namespace {
 
 // More are not looked for: a configuration may speak of more layers than anyone has tensors for.
 constexpr std::size_t most_problems = 1000;
+
+// Tables that a file does not have, and so says nothing of how large they are, have no more rows.
+constexpr std::int64_t most_sines = 1 << 16;
 
 // What files of older programs have instead.
 std::string older_name(const std::string& name) {
@@ -39,7 +43,8 @@ Loading::Loading(Weights weights, std::string prefix, std::optional<DType> dtype
 }
 
 const View* Loading::find(const std::string& name) {
-  for (const std::string& each : {name, older_name(name)}) {
+  const auto copy = found_as_.find(name);
+  for (const std::string& each : {copy == found_as_.end() ? name : copy->second, older_name(name)}) {
     const View* found = each.empty() ? nullptr : weights_.find(each);
     if (!found) continue;
     taken_.insert(each);
@@ -130,13 +135,55 @@ RmsNorm Loading::rms_norm(const std::string& name, std::int64_t size, double eps
 }
 
 std::optional<Output> Loading::head(const std::string& embeddings, const View& words, std::int64_t in, std::int64_t out,
-                                    bool tied, const char* older) {
+                                    bool tied, const char* older, const char* bias) {
   const std::string name = older && weights_.find(older) ? older : "lm_head.weight";
-  const View *own = weights_.find(name), *shared = weights_.find(prefix_ + embeddings);
+  const auto copy = found_as_.find(prefix_ + embeddings);
+  const View* own = weights_.find(name);
+  const View* shared = weights_.find(copy == found_as_.end() ? prefix_ + embeddings : copy->second);
   if (!own && !tied && prefix_.empty()) return std::nullopt;
-  if (!tied || (own && shared && !is_same(*own, *shared))) return Output{Linear::borrow(take_matrix(name, out, in))};
+  std::optional<View> added;
+  if (bias && weights_.find(bias)) added = take(bias, {1, out}).select(0, 0);
+  if (!tied || (own && shared && !is_same(*own, *shared)))
+    return Output{Linear::borrow(take_matrix(name, out, in), added)};
   taken_.insert(name);
-  return Output{Linear::borrow(words)};
+  return Output{Linear::borrow(words, added)};
+}
+
+void Loading::has_copies(std::initializer_list<const char*> copies, const std::string& of) {
+  const std::string name = prefix_ + of;
+  const View* own = weights_.find(name);
+  for (const char* each : copies) {
+    const std::string copy = prefix_ + each;
+    const View* other = weights_.find(copy);
+    if (!other) continue;
+    taken_.insert(copy);
+    if (!own) {
+      own = other;
+      found_as_[name] = copy;
+    } else if (checking_ && !is_same(*own, *other)) {
+      problems_.push_back(fmt::format("{} is another than {}", quote(copy), quote(name)));
+    }
+  }
+}
+
+View Loading::sines(const std::string& name, std::int64_t rows, std::int64_t columns) {
+  if (checking_ || weights_.find(prefix_ + name)) {
+    if (weights_.find(prefix_ + name)) return matrix(name, rows, columns);
+    if (rows > most_sines) problems_.push_back(fmt::format("{} is missing, of {} rows", quote(prefix_ + name), rows));
+    static const Tensor one(Dims{1, 1});
+    return one.view();
+  }
+  Tensor table({rows, columns});
+  const std::int64_t half = columns / 2 + columns % 2;
+  for (std::int64_t n = 0; n < rows; ++n) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const double angle =
+          static_cast<double>(n) / std::pow(10000, 2.0 * static_cast<double>(c / 2) / static_cast<double>(columns));
+      const std::int64_t place = c % 2 == 0 ? c / 2 : half + c / 2;
+      table.data<float>()[n * columns + place] = static_cast<float>(c % 2 == 0 ? std::sin(angle) : std::cos(angle));
+    }
+  }
+  return made_.emplace_back(converted(table, dtype_));
 }
 
 bool Loading::is_ignored(const std::string& name) const {

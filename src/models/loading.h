@@ -2,6 +2,8 @@
 #pragma once
 
 #include <deque>
+#include <initializer_list>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -44,9 +46,14 @@ class Loading {
   RmsNorm rms_norm(const std::string& name, std::int64_t size, double eps, float offset = 0);
   // The output layer, lm_head.weight, which has no prefix and no bias. Tied, it is words, the embeddings of that name,
   // which some files have twice; where the two differ it is its own, as Transformers has it. None: a bare model's file,
-  // where no name has a prefix, lacks it. older: what files may call it instead.
+  // where no name has a prefix, lacks it. older: what files may call it instead. bias: the name of one [1,out] that may
+  // be there.
   std::optional<Output> head(const std::string& embeddings, const View& words, std::int64_t in, std::int64_t out,
-                             bool tied, const char* older = nullptr);
+                             bool tied, const char* older = nullptr, const char* bias = nullptr);
+  // Other names under which files have that tensor too, or instead. Where two differ, that is one more problem.
+  void has_copies(std::initializer_list<const char*> copies, const std::string& of);
+  // Positions by sines and cosines (Vaswani et al. 2017), which files may have or not.
+  View sines(const std::string& name, std::int64_t rows, std::int64_t columns);
 
   // Tensors that files have besides and that are not computed with: whose names begin, or end, so.
   void ignore_beginning(std::string_view begin) { beginnings_.emplace_back(begin); }
@@ -76,6 +83,7 @@ class Loading {
   bool checking_ = true;
   std::set<std::string, std::less<>> taken_;
   std::vector<std::string> beginnings_, endings_, problems_;
+  std::map<std::string, std::string> found_as_;  // of what is there under a copy's name alone
   std::int64_t parameters_ = 0;
   std::deque<Tensor> made_;
 };

@@ -6,6 +6,7 @@
 
 #include "attend/error.h"
 #include "attend/models.h"
+#include "models/bart.h"
 #include "models/bert.h"
 #include "models/gpt2.h"
 #include "models/gpt_neox.h"
@@ -14,12 +15,22 @@
 #include "models/opt.h"
 #include "models/own_tokenizer.h"
 #include "models/sentences.h"
+#include "models/t5.h"
 
 namespace attend {
 
 namespace models {
 
-using Family = std::variant<Bert, ModernBert, Gpt2, Llama, GptNeox, Opt>;
+using Family = std::variant<Bert, ModernBert, Gpt2, Llama, GptNeox, Opt, Bart, T5>;
+
+// A family's layers: its decoder's where it has an encoder too.
+template <class Of>
+const auto& layers_of(const Of& family) {
+  if constexpr (requires { family.decoder(); })
+    return family.decoder();
+  else
+    return family;
+}
 
 }  // namespace models
 
@@ -39,15 +50,23 @@ struct ModelAccess {
                         models::Watcher* watcher);
   static const Model::Parts& parts(const Model& model) { return *model.parts_; }
   static std::vector<KvCache>& layers(ModelCache& cache) { return cache.layers_; }
+  static std::vector<KvCache>& cross(ModelCache& cache) { return cache.cross_; }
+  static std::vector<std::int64_t>& ids(ModelCache& cache) { return cache.ids_; }
   static const std::vector<std::int64_t>& ids(const ModelCache& cache) { return cache.ids_; }
+  static std::vector<std::int64_t>& encoder_ids(ModelCache& cache) { return cache.encoder_ids_; }
+  static const std::vector<std::int64_t>& encoder_ids(const ModelCache& cache) { return cache.encoder_ids_; }
 };
 
 namespace models {
 
 // ids, starts, positions, types and recorder of a call, checked; without its caches and edits. Throws bad_value.
 Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const ModelInfo& info);
-// Where each sequence of so many ids begins, and the end, of ModelCall::starts. Throws bad_value.
-std::vector<std::int64_t> checked_starts(std::span<const std::int64_t> starts, std::int64_t count);
+// The two of an encoder-decoder.
+Batch encoder_batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const ModelInfo& info);
+Batch decoder_batch_of(const ModelCall& call, const ModelInfo& info);
+// Where each sequence begins, and the end; `name` is what a message calls it. Throws bad_value.
+std::vector<std::int64_t> checked_starts(std::string_view name, std::span<const std::int64_t> starts,
+                                         std::int64_t count);
 // Throws bad_value for NaN or infinity in hidden states [N,E].
 void check_finite(const Tensor& hidden);
 // The mean of rows [begin, end) of hidden states [N,E], scaled to length 1.

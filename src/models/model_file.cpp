@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/generation.h"
 #include "models/gguf.h"
 #include "models/model.h"
 #include "models/named.h"
@@ -73,7 +74,10 @@ constexpr Type types[] = {{"bert", "bert.", read<models::Bert>},
                           {"gemma2", "model.", read<models::Llama>},
                           {"gemma3_text", "model.", read<models::Llama>},
                           {"gpt_neox", "gpt_neox.", read<models::GptNeox>},
-                          {"opt", "model.", read<models::Opt>}};
+                          {"opt", "model.", read<models::Opt>},
+                          {"bart", "model.", read<models::Bart>},
+                          {"marian", "model.", read<models::Bart>},
+                          {"t5", "", read<models::T5>}};
 
 const Type& type_of(const Member& config) {
   const Member member = config["model_type"];
@@ -89,14 +93,13 @@ const Type& type_of(const Member& config) {
           quote(name), fmt::join(known, ", "));
 }
 
-// Where a folder has a generation_config.json, it says which ids end a text, and config.json does not.
-void read_end_ids(const std::filesystem::path& folder, ModelInfo& info) {
+// Where a folder has a generation_config.json, it says how a text is written, and config.json does not.
+void read_generation(const std::filesystem::path& folder, const Member& config, ModelInfo& info) {
   const std::filesystem::path path = folder / "generation_config.json";
-  if (!info.decoder() || !std::filesystem::exists(path)) return;
+  if (!info.decoder()) return;
+  if (!std::filesystem::exists(path)) return models::read_generation(config, info);
   const Json json = read_json(path);
-  const Member root(json.place, json.value);
-  if (!root.value().is_object()) root.refuse("an object");
-  info.end = models::end_ids(root);
+  models::read_generation(Member(json.place, json.value), info);
 }
 
 // Numbers of a last hidden state: the stream's, but of OPT-350m.
@@ -142,6 +145,10 @@ std::string_view name_of(ModelFamily family) {
       return "opt";
     case ModelFamily::modernbert:
       return "modernbert";
+    case ModelFamily::bart:
+      return "bart";
+    case ModelFamily::t5:
+      return "t5";
   }
   fail(ErrorCode::bad_value, "name_of", "there is no model family {}", static_cast<int>(family));
 }
@@ -160,7 +167,7 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   Family family = type.read(loading, config);
   ModelInfo info = std::visit([](const auto& of) { return of.info(); }, family);
   info.parameters = loading.parameters();
-  if (!is_gguf(path)) read_end_ids(inside, info);
+  if (!is_gguf(path)) read_generation(inside, said, info);
   auto parts =
       std::make_shared<Parts>(Parts{.kept = loading.keep(), .family = std::move(family), .info = std::move(info)});
   read_sentences(path, said, *parts);

@@ -51,8 +51,9 @@ Tensor Model::forward(std::string_view text, const ModelCall& call) const {
 
 std::string Model::generate(std::string_view text, const GenerateOptions& options) const {
   std::vector<std::int64_t> ids = tokenizer().encode(text).ids;
-  const std::size_t before = tokenizer().decode(ids).size();
   const std::vector<std::int64_t> made = generate(ids, options);
+  if (info().encoder_decoder()) return tokenizer().decode(made);
+  const std::size_t before = tokenizer().decode(ids).size();
   ids.insert(ids.end(), made.begin(), made.end());
   const std::string all = tokenizer().decode(ids);
   return all.substr(std::min(before, all.size()));

@@ -41,15 +41,23 @@ const json& small_models() {
     "llama": {"vocab_size": 7, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_act": "silu",
       "num_key_value_heads": 1, "head_dim": 6, "intermediate_size": 5, "max_position_embeddings": 6,
       "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
-      "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}})");
+      "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+    "bart": {"vocab_size": 7, "d_model": 4, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
+      "decoder_attention_heads": 1, "encoder_ffn_dim": 5, "decoder_ffn_dim": 6, "max_position_embeddings": 6,
+      "is_encoder_decoder": true, "decoder_start_token_id": 0, "activation_function": "gelu", "scale_embedding": false,
+      "tie_word_embeddings": true},
+    "t5": {"vocab_size": 7, "d_model": 4, "d_kv": 3, "d_ff": 5, "num_layers": 1, "num_decoder_layers": 1, "num_heads": 2,
+      "relative_attention_num_buckets": 8, "relative_attention_max_distance": 12, "feed_forward_proj": "relu",
+      "is_encoder_decoder": true, "decoder_start_token_id": 0}})");
   return all;
 }
 
 // Which of them a type is like; empty: none.
 std::string family_of(const json& type) {
   if (type == "bert" || type == "roberta" || type == "xlm-roberta" || type == "camembert") return "bert";
-  if (type == "distilbert" || type == "mpnet" || type == "albert" || type == "modernbert") return type;
-  if (type == "gpt2" || type == "gpt_neox" || type == "opt") return type;
+  if (type == "bart" || type == "marian") return "bart";
+  for (const char* own : {"distilbert", "mpnet", "albert", "modernbert", "gpt2", "gpt_neox", "opt", "t5"})
+    if (type == own) return own;
   for (const char* like : {"llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "olmo2", "gemma2", "gemma3_text"})
     if (type == like) return "llama";
   return "";
@@ -99,12 +107,17 @@ class Asked {
     if (family == "gpt_neox" && has_prefix) prefix_ = "gpt_neox.";
     if ((family == "distilbert" || family == "mpnet" || family == "albert") && has_prefix) prefix_ = family + ".";
     if (family == "bert" && has_prefix && type_ != "bert") prefix_ = "roberta.";
+    if (family == "t5") prefix_ = "";
     if (family == "bert" || family == "distilbert" || family == "mpnet") {
       add_bert(family == "distilbert");
     } else if (family == "albert") {
       add_albert();
     } else if (family == "modernbert") {
       add_modernbert();
+    } else if (family == "bart") {
+      add_bart("encoder"), add_bart("decoder");
+    } else if (family == "t5") {
+      add_t5("encoder"), add_t5("decoder");
     } else if (family == "gpt2") {
       add_gpt2();
     } else if (family == "gpt_neox") {
@@ -199,6 +212,46 @@ class Asked {
       linear(at + "mlp.Wi", E, 2 * wide, wide_bias), linear(at + "mlp.Wo", wide, E, wide_bias);
     }
     norm("final_norm", E, norm_bias);
+  }
+  void add_bart(const std::string& stack) {
+    const std::int64_t E = size("d_model"), wide = size((stack + "_ffn_dim").c_str()), V = size("vocab_size");
+    const bool marian = type_ == "marian", decodes = stack == "decoder";
+    if (decodes) add("shared.weight", {V, E}), tensors_.push_back({"final_logits_bias", {1, V}, DType::f32});
+    add(stack + ".embed_positions.weight", {size("max_position_embeddings") + (marian ? 0 : 2), E});
+    if (!marian) norm(stack + ".layernorm_embedding", E);
+    const auto attention = [&](const std::string& at) {
+      for (const char* each : {".q_proj", ".k_proj", ".v_proj", ".out_proj"}) linear(at + each, E, E);
+      norm(at + "_layer_norm", E);
+    };
+    for (std::int64_t n = 0; n < size((stack + "_layers").c_str()); ++n) {
+      const std::string at = fmt_at((stack + ".layers.").c_str(), n);
+      attention(at + "self_attn");
+      if (decodes) attention(at + "encoder_attn");
+      linear(at + "fc1", E, wide), linear(at + "fc2", wide, E), norm(at + "final_layer_norm", E);
+    }
+    if (decodes) head(E, V, "tie_word_embeddings");
+  }
+  void add_t5(const std::string& stack) {
+    const std::int64_t E = size("d_model"), wide = size("d_ff"), H = size("num_heads"), inner = H * size("d_kv");
+    const bool decodes = stack == "decoder", gated = config_["feed_forward_proj"] != "relu";
+    if (decodes) add("shared.weight", {size("vocab_size"), E});
+    const auto attention = [&](const std::string& at, const std::string& name) {
+      norm(at + "layer_norm", E, false);
+      for (const char* each : {".q", ".k", ".v"}) linear(at + name + each, E, inner, false);
+      linear(at + name + ".o", inner, E, false);
+    };
+    for (std::int64_t n = 0; n < size(decodes ? "num_decoder_layers" : "num_layers"); ++n) {
+      const std::string at = fmt_at((stack + ".block.").c_str(), n) + "layer.", last = at + (decodes ? "2." : "1.");
+      attention(at + "0.", "SelfAttention");
+      if (n == 0)
+        add(at + "0.SelfAttention.relative_attention_bias.weight", {size("relative_attention_num_buckets"), H});
+      if (decodes) attention(at + "1.", "EncDecAttention");
+      norm(last + "layer_norm", E, false);
+      for (const char* each : {"wi", "wi_0", "wi_1"})
+        if ((std::string(each) != "wi") == gated) linear(last + "DenseReluDense." + each, E, wide, false);
+      linear(last + "DenseReluDense.wo", wide, E, false);
+    }
+    norm(stack + ".final_layer_norm", E, false);
   }
   void add_gpt2() {
     const std::int64_t E = size("n_embd"), wide = size("n_inner", 4 * E), V = size("vocab_size");
@@ -320,8 +373,20 @@ bool works(ErrorCode otherwise, Call call) {
   return !code;
 }
 
+void use_both(const Model& model) {
+  const ModelInfo& info = model.info();
+  const std::vector<std::int64_t> ids{0, info.encoder_vocabulary - 1}, said{0, info.vocabulary - 1};
+  Tensor hidden, logits;
+  if (!works(ErrorCode::bad_value, [&] { hidden = model.forward(ids, {.decoder_ids = said}); })) return;
+  fuzz::require(hidden.shape() == Dims{2, info.embedding_size}, "hidden states");
+  if (works(ErrorCode::bad_value, [&] { logits = model.logits(hidden); }))
+    fuzz::require(logits.shape() == Dims{2, info.vocabulary}, "logits");
+  works(ErrorCode::bad_value, [&] { model.generate(ids, {.max_new_tokens = 2}); });
+}
+
 void use(const Model& model) {
   const ModelInfo& info = model.info();
+  if (info.encoder_decoder()) return use_both(model);
   const std::vector<std::int64_t> ids{0, info.vocabulary - 1};
   Tensor hidden;
   if (!works(ErrorCode::bad_value, [&] { hidden = model.forward(ids); })) return;

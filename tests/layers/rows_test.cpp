@@ -226,7 +226,7 @@ TEST(TransformerRows, SayWhatIsWrong) {
   expect_error(
       ErrorCode::bad_dtype, [&] { activate(Activation::silu, doubles.view()); }, "x is f64");
   expect_error(
-      ErrorCode::bad_value, [&] { RotaryEmbedding(3); }, "head_size is 3");
+      ErrorCode::bad_value, [&] { RotaryEmbedding(3); }, "rotary_size is 3");
   expect_error(
       ErrorCode::bad_value, [&] { RotaryEmbedding(4, {.theta = 0}); }, "theta is 0");
   expect_error(
@@ -240,7 +240,7 @@ TEST(TransformerRows, SayWhatIsWrong) {
       ErrorCode::bad_value, [&] { RotaryEmbedding(4, longrope); }, "long_factors is 0");
   const RotaryAngles angles = RotaryEmbedding(4).angles(std::vector<std::int64_t>{0, 1});
   expect_error(
-      ErrorCode::bad_shape, [&] { RotaryEmbedding::rotate(x.view(), angles); }, "expected [2,H,4]");
+      ErrorCode::bad_shape, [&] { RotaryEmbedding::rotate(x.view(), angles); }, "expected [2,H,D], D from 4");
 }
 
 }  // namespace

@@ -215,11 +215,14 @@ def analysis_calls(attend, decoder, cache, np):
         "Patching.to_pandas": (with_pandas(patching.to_pandas), (), {}),
         "Patching.picture": (patching.picture, (), {"title": "x"}),
         "Patching.to_csv": (patching.to_csv, (), {}),
-        "Model.attribute": (decoder.attribute, ([1, 2, 3],), {"token": 7, "against": 8, "position": 1, "cache": cache}),
-        "Model.lens": (decoder.lens, ([1, 2, 3],), {"positions": [0, 2], "top": 4}),
+        "Model.attribute": (decoder.attribute, ([1, 2, 3],), {
+            "token": 7, "against": 8, "position": 1, "cache": cache, "decoder_ids": None}),
+        "Model.lens": (decoder.lens, ([1, 2, 3],), {"positions": [0, 2], "top": 4, "decoder_ids": None}),
         "Model.ablate": (decoder.ablate, ([1, 2, 3],), {
-            "token": 7, "against": 8, "rows": [0, 2], "heads": [(0, 1), (1, 0)], "set": "mean", "progress": float}),
-        "Model.patch": (decoder.patch, ([1, 2, 3], [1, 4, 3], 7, 8), {"what": "residual", "position": 1, "progress": float}),
+            "token": 7, "against": 8, "rows": [0, 2], "heads": [(0, 1), (1, 0)], "set": "mean", "progress": float,
+            "attention": "self", "decoder_ids": None}),
+        "Model.patch": (decoder.patch, ([1, 2, 3], [1, 4, 3], 7, 8), {
+            "what": "residual", "position": 1, "progress": float, "attention": "self", "decoder_ids": None}),
     }
 
 

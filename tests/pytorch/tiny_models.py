@@ -248,6 +248,40 @@ DECODERS = {
     "olmo2 bare": olmo2("Model"),
     "olmo2 bias, tied": olmo2(attention_bias=True, tie_word_embeddings=True, num_key_value_heads=None, rms_norm_eps=1e-2),
 }
+SEQ2SEQ = {"vocab_size": 99, "d_model": 32, "pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
+BART = SEQ2SEQ | {"encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 2, "decoder_attention_heads": 4,
+                  "encoder_ffn_dim": 40, "decoder_ffn_dim": 48, "max_position_embeddings": 64, "bos_token_id": None,
+                  "forced_eos_token_id": None}
+T5 = SEQ2SEQ | {"d_kv": 6, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 4}
+
+
+def bart(head="ForConditionalGeneration", **config):
+    return Case(f"Bart{head}", BART | config)
+
+
+def marian(head="MTModel", **config):
+    return Case(f"Marian{head}", BART | {"scale_embedding": True, "activation_function": "swish"} | config)
+
+
+def t5(head="ForConditionalGeneration", old=None, **config):
+    return Case(f"T5{head}", T5 | config, old or {})
+
+
+# Encoder-decoders: their calls take decoder_ids too.
+BOTH = {
+    "bart": bart(),
+    "bart bare, scaled": bart("Model", scale_embedding=True, activation_function="relu"),
+    "bart untied": bart(tie_word_embeddings=False),
+    "marian": marian(),
+    "marian bare": marian("Model"),
+    "marian two vocabularies": marian(share_encoder_decoder_embeddings=False, decoder_vocab_size=80, tie_word_embeddings=False),
+    "t5": t5(),
+    "t5 bare": t5("Model"),
+    "t5 gated": t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False),
+    "t5 gated-silu, buckets": t5(feed_forward_proj="gated-silu", relative_attention_num_buckets=8, relative_attention_max_distance=20),
+    "t5 old": t5(num_layers=3, feed_forward_proj="gated-gelu", tie_word_embeddings=False, old=dict.fromkeys(
+        ["dense_act_fn", "is_gated_act", "scale_decoder_outputs", "num_decoder_layers"]) | {"tie_word_embeddings": False}),
+}
 CASES = ENCODERS | DECODERS
 
 

@@ -1,0 +1,55 @@
+#include "models/generation.h"
+
+#include <array>
+#include <utility>
+
+#include "models/config.h"
+
+namespace attend::models {
+
+namespace {
+
+// What changes the text that Transformers would write, and the value that changes nothing.
+constexpr std::array<std::pair<const char*, double>, 8> others = {{{"num_beams", 1},
+                                                                   {"min_length", 0},
+                                                                   {"min_new_tokens", 0},
+                                                                   {"no_repeat_ngram_size", 0},
+                                                                   {"encoder_no_repeat_ngram_size", 0},
+                                                                   {"repetition_penalty", 1},
+                                                                   {"encoder_repetition_penalty", 1},
+                                                                   {"penalty_alpha", 0}}};
+
+std::vector<std::int64_t> ids_of(const Member& list) {
+  std::vector<std::int64_t> ids;
+  for (const Member& each : list.list()) ids.push_back(each.whole(0));
+  return ids;
+}
+
+void read_never(const Member& from, ModelInfo& info) {
+  if (from.given("suppress_tokens")) info.never = ids_of(from["suppress_tokens"]);
+  if (!from.given("bad_words_ids")) return;
+  for (const Member& word : from["bad_words_ids"].list()) {
+    const std::vector<std::int64_t> ids = ids_of(word);
+    if (ids.size() == 1)
+      info.never.push_back(ids[0]);
+    else
+      info.not_followed.emplace_back("bad_words_ids of several tokens");
+  }
+}
+
+}  // namespace
+
+void read_generation(const Member& from, ModelInfo& info) {
+  if (!from.value().is_object()) from.refuse("an object");
+  info.end = end_ids(from);
+  if (info.encoder_decoder() && from.given("decoder_start_token_id"))
+    info.start = from["decoder_start_token_id"].whole(0);
+  if (from.given("forced_bos_token_id")) info.first = from["forced_bos_token_id"].whole(0);
+  read_never(from, info);
+  for (const auto& [key, neutral] : others) {
+    if (from.given(key) && from[key].number() != neutral)
+      info.not_followed.push_back(fmt::format("{} {}", key, from[key].number()));
+  }
+}
+
+}  // namespace attend::models
