@@ -135,8 +135,8 @@ Bart::Bart(Loading& loading, const Member& config) {
   info_.layers = decoder_->layers();
   info_.heads = info_.kv_heads = decoder_->heads();
   info_.head_size = decoder_->head_size();
-  output_ = loading.head(shared ? "shared.weight" : of_decoder, decoder_words, E, info_.vocabulary, tied,
-                         nullptr, "final_logits_bias");
+  output_ = loading.head(shared ? "shared.weight" : of_decoder, decoder_words, E, info_.vocabulary, tied, nullptr,
+                         "final_logits_bias");
   for (const char* other : {"encoder.version", "decoder.version"}) loading.ignore_ending(other);
   if (!shared) loading.ignore_ending("shared.weight");
   loading.ignore_beginning("classification_head.");

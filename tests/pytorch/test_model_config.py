@@ -21,7 +21,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
 import transformers
 from safetensors.torch import load_file, save_file
-from tiny_models import BOTH, CASES as ALONE, GPT2, SHAPE, TOLERANCE, edit, far, hidden_of, mistral, qwen2, written
+from tiny_models import BOTH, GPT2, SHAPE, TOLERANCE, edit, far, hidden_of, mistral, qwen2, written
+from tiny_models import CASES as ALONE
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -222,7 +223,8 @@ def opened(folder, case):
 
 
 def computed(model, ids, types):
-    """Of an encoder-decoder logits, else hidden states: of a decoder the last one by its cache, but for a window of 1, of which their cache keeps all keys."""
+    """Of an encoder-decoder logits, else hidden states: of a decoder the last one by its cache, but for a window of 1, of which
+    their cache keeps all keys."""
     inputs = torch.from_numpy(ids)[None]
     with torch.inference_mode():
         if model.config.is_encoder_decoder:
