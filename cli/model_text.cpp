@@ -246,7 +246,9 @@ std::string links_text(const Computed& x, const std::vector<TellingHead>& heads,
   std::string text = "Strongest links of the most telling heads, between words 2 or more apart:\n";
   if (heads.size() == 1) text = "Strongest links between words 2 or more apart:\n";
   if (x.recording.at(heads[0].head.layer).kind == "cross")
-    text = "Strongest links of the cross-attention's most telling heads, from what it says to words of the text:\n";
+    text =
+        "Strongest links of the cross-attention's most telling heads, from what it says to the text\n"
+        "(the row of a token writes the next one):\n";
   if (heads[0].head.by == WeighedBy::norm) text.insert(std::string_view("Strongest links").size(), " by norm");
   std::size_t room = 0;
   std::vector<std::string> names;

@@ -181,7 +181,7 @@ Picture attribution_picture(const Attribution& x, const AnalysisOf& of) {
   if (has_cross(x)) {
     for (std::int64_t h = 0; h < x.cross.size(1); ++h) map.column_labels.push_back(fmt::format("c{}", h));
     map.column_labels.emplace_back("MLP");
-    map.column_axis = "heads, and of the cross-attention";
+    map.column_axis = "heads (c: of the cross-attention)";
   }
   // The last MLPs write so much more than heads do that these would all be pale.
   map.high = largest_of_heads(picture.numbers[1]), map.low = -map.high;
@@ -193,7 +193,7 @@ Picture attribution_picture(const Attribution& x, const AnalysisOf& of) {
   stack.parts.emplace_back(std::move(strip));
   if (has_cross(x))
     stack.parts.emplace_back(token_strip(picture.numbers[2], seen_texts(function, of, of.encoder_ids, x.cross.size(2)),
-                                         "heads of the cross-attention, by the encoder's token"));
+                                         "cross heads, by token"));
   stack.parts.emplace_back(HeatMaps{{std::move(map)}, ""});
   return picture;
 }

@@ -81,3 +81,38 @@ def test_chat(command, minilm, repository, tmp_path):
     assert len(again["patching"]["corrupt_ids"]) == len(said)
     refused = subprocess.run([command, "model", minilm, "--chat", "a"], capture_output=True, text=True)
     assert refused.returncode == 2 and "--chat" in refused.stderr and "is an encoder" in refused.stderr
+
+
+def test_an_encoder_decoder(command, minilm, tmp_path):
+    """What it says is what greedy decoding gives; why, its cross-attention's labels and pictures are of both texts."""
+    torch.manual_seed(0)
+    config = transformers.T5Config(vocab_size=30522, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=3, decoder_start_token_id=0,
+                                   eos_token_id=None, initializer_factor=3.0)
+    model = transformers.T5ForConditionalGeneration(config).eval()
+    model.save_pretrained(tmp_path)
+    (tmp_path / "generation_config.json").write_text('{"decoder_start_token_id": 0, "num_beams": 4}')
+    (tmp_path / "tokenizer.json").write_bytes((minilm / "tokenizer.json").read_bytes())
+    run = subprocess.run([command, "model", tmp_path, TEXTS[0], "--generate", "6", "--json"], check=True, capture_output=True)
+    assert b"asks for num_beams 4, which is not followed" in run.stderr
+    found = json.loads(run.stdout)
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([found["ids"]]), decoder_input_ids=torch.tensor([found["decoder_ids"]])).logits[0]
+    assert found["decoder_ids"] == [0, *found["generated"]["ids"]] and logits.argmax(-1).tolist()[:6] == found["generated"]["ids"]
+    assert [x["id"] for x in found["next"]] == logits[-1].topk(10).indices.tolist()
+    assert (found["info"]["encoder_layers"], found["info"]["longest"], len(found["heads"])) == (2, None, 2 * 3 * 3)
+
+    why = attend(command, tmp_path, TEXTS[0], "--said", "the dog", "--why", "cat")
+    assert why["decoder_tokens"][1:] == ["the", "dog"]
+    parts = sum(np.sum(why["why"][name]) for name in ("heads", "cross", "mlps", "embedding", "bias"))
+    assert np.shape(why["why"]["cross"]) == (2, 3, len(why["ids"])) and abs(parts - why["why"]["logit"]) < 1e-4
+    ablated = {kind: attend(command, tmp_path, TEXTS[0], "--ablate", *(["--attention", kind] if kind else []))["ablation"]["kl"]
+               for kind in ("", "cross", "self", "encoder")}
+    assert ablated[""] == ablated["cross"] != ablated["self"] != ablated["encoder"]
+
+    text = subprocess.run([command, "model", tmp_path, TEXTS[0], "--generate", "6"], check=True, capture_output=True, text=True).stdout
+    for expected in ("It says:", "encoder: 6 heads", "decoder: 6 heads", "cross-attention: 6 heads"):
+        assert expected in text
+    subprocess.run([command, "model", tmp_path, TEXTS[0], "--generate", "6", "-o", tmp_path / "x.svg"], check=True)
+    assert "decoder.1.cross" in (tmp_path / "x.svg").read_text()
+    refused = subprocess.run([command, "model", minilm, "a", "--said", "b"], capture_output=True, text=True)
+    assert refused.returncode == 2 and "is no encoder-decoder" in refused.stderr
