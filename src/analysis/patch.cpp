@@ -108,7 +108,7 @@ Patching patch(const Model& model, std::span<const std::int64_t> clean_ids, std:
       for (std::int64_t part = first; part < last; ++part)
         edits.push_back(taken.edit(layer, part, kept, corrupt.rows_of_copy(part - first)));
       for (const double after : difference.of(corrupt.branch(last - first, edits, row)))
-        *to++ = static_cast<float>((after - out.corrupt) / (out.clean - out.corrupt));
+        *to++ = static_cast<float>((after - out.corrupt) / (out.clean - out.corrupt)) + 0.0F;  // no -0
       if (layer < L) progress.tell(layer, static_cast<double>(last) / static_cast<double>(parts));
     }
     if (layer < L) corrupt.advance();

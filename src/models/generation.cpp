@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "attend/error.h"
 #include "models/config.h"
 
 namespace attend::models {
@@ -25,10 +26,8 @@ std::vector<std::int64_t> ids_of(const Member& list) {
   return ids;
 }
 
-void read_never(const Member& from, ModelInfo& info) {
-  if (from.given("suppress_tokens")) info.never = ids_of(from["suppress_tokens"]);
-  if (!from.given("bad_words_ids")) return;
-  for (const Member& word : from["bad_words_ids"].list()) {
+void read_bad_words(const Member& list, ModelInfo& info) {
+  for (const Member& word : list.list()) {
     const std::vector<std::int64_t> ids = ids_of(word);
     if (ids.size() == 1)
       info.never.push_back(ids[0]);
@@ -39,16 +38,28 @@ void read_never(const Member& from, ModelInfo& info) {
 
 }  // namespace
 
-void read_generation(const Member& from, ModelInfo& info) {
+void read_generation(const Member& from, bool is_config, ModelInfo& info) {
   if (!from.value().is_object()) from.refuse("an object");
   info.end = end_ids(from);
   if (info.encoder_decoder() && from.given("decoder_start_token_id"))
     info.start = from["decoder_start_token_id"].whole(0);
-  if (from.given("forced_bos_token_id")) info.first = from["forced_bos_token_id"].whole(0);
-  read_never(from, info);
-  for (const auto& [key, neutral] : others) {
-    if (from.given(key) && from[key].number() != neutral)
-      info.not_followed.push_back(fmt::format("{} {}", key, from[key].number()));
+  const auto read = [&](const char* key, const auto& take) {
+    if (!from.given(key)) return;
+    try {
+      take(from[key]);
+    } catch (const Error&) {
+      if (!is_config) throw;
+      info.not_followed.emplace_back(key);
+    }
+  };
+  read("forced_bos_token_id", [&](const Member& id) { info.first = id.whole(0); });
+  read("suppress_tokens", [&](const Member& list) { info.never = ids_of(list); });
+  read("bad_words_ids", [&](const Member& list) { read_bad_words(list, info); });
+  for (const auto& other : others) {
+    read(other.first, [&](const Member& value) {
+      if (value.number() != other.second)
+        info.not_followed.push_back(fmt::format("{} {}", other.first, value.number()));
+    });
   }
 }
 

@@ -97,9 +97,9 @@ const Type& type_of(const Member& config) {
 void read_generation(const std::filesystem::path& folder, const Member& config, ModelInfo& info) {
   const std::filesystem::path path = folder / "generation_config.json";
   if (!info.decoder()) return;
-  if (!std::filesystem::exists(path)) return models::read_generation(config, info);
+  if (!std::filesystem::exists(path)) return models::read_generation(config, true, info);
   const Json json = read_json(path);
-  models::read_generation(Member(json.place, json.value), info);
+  models::read_generation(Member(json.place, json.value), false, info);
 }
 
 // Numbers of a last hidden state: the stream's, but of OPT-350m.

@@ -108,7 +108,7 @@ def test_info(both, name):
     assert (info.type, info.layers, info.heads, info.head_size) == (config.model_type, layers, config.num_attention_heads, head)
     assert info.kv_heads == getattr(config, "num_key_value_heads", config.num_attention_heads)
     assert (info.embedding_size, info.vocabulary, info.dtype) == (config.hidden_size, config.vocab_size, "float32")
-    offset = {"roberta": config.pad_token_id + 1, "xlm-roberta": 2, "camembert": 2, "mpnet": 2}.get(info.type, 0)
+    offset = {"roberta": (config.pad_token_id or 0) + 1, "xlm-roberta": 2, "camembert": 2, "mpnet": 2}.get(info.type, 0)
     assert info.longest == config.max_position_embeddings - offset
     assert info.decoder == CASES[name].decodes
 
