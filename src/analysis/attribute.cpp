@@ -89,7 +89,7 @@ class RowWatcher : public models::Watcher {
   }
 
   // How the layer's place is read where what comes after it is read so.
-  Direction before(models::NormPlace place, std::int64_t layer, Direction read) const {
+  Direction before(models::NormPlace place, std::int64_t layer, const Direction& read) const {
     const auto found = norms.find({place, layer});
     return found == norms.end() ? read : through(found->second.norm, read, found->second.x);
   }
@@ -187,11 +187,11 @@ void explain(const RowWatcher& row, Direction read, Attribution& out) {
   };
   for (std::int64_t layer = std::ssize(row.mlps) - 1; layer >= 0; --layer) {
     const auto l = static_cast<std::size_t>(layer);
-    read = row.before(NormPlace::mlp_sum, layer, std::move(read));
+    read = row.before(NormPlace::mlp_sum, layer, read);
     out.mlps.data<float>()[l] = static_cast<float>(dot(read.u, row.mlps[l].view()));
-    read = row.before(NormPlace::cross_sum, layer, std::move(read));
+    read = row.before(NormPlace::cross_sum, layer, read);
     if (!row.cross_steps.empty()) explain_heads(row.cross_steps[l], read);
-    read = row.before(NormPlace::attention_sum, layer, std::move(read));
+    read = row.before(NormPlace::attention_sum, layer, read);
     const Direction written = row.before(NormPlace::attention_output, layer, {read.u});
     out.bias += written.bias;
     explain_heads(row.steps[l], written);

@@ -47,9 +47,11 @@ std::vector<std::int64_t> read_windows(const Member& config, const WindowRule& r
   if (config.given("layer_types")) sliding = sliding_layers(config, layers, window > 0);
   if (sliding.empty() || !rule.by_type) {
     sliding.clear();
+    sliding.reserve(static_cast<std::size_t>(layers));
     for (std::int64_t n = 0; n < layers; ++n) sliding.push_back(rule.slides && rule.slides(config, n));
   }
   std::vector<std::int64_t> windows;
+  windows.reserve(sliding.size());
   for (const bool each : sliding) windows.push_back(each ? window : 0);
   return windows;
 }

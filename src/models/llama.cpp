@@ -160,6 +160,7 @@ Tensor Llama::embed(const Batch& batch) const {
 
 void Llama::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
   std::vector<RotaryAngles> angles;
+  angles.reserve(rotary_.size());
   for (const RotaryEmbedding& rotary : rotary_) angles.push_back(rotary.angles(batch.positions, batch.starts));
   for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
     batch.at(ModelPlace::residual, n, x);

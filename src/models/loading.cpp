@@ -177,9 +177,10 @@ View Loading::sines(const std::string& name, std::int64_t rows, std::int64_t col
   const std::int64_t half = columns / 2 + columns % 2;
   for (std::int64_t n = 0; n < rows; ++n) {
     for (std::int64_t c = 0; c < columns; ++c) {
-      const double angle =
-          static_cast<double>(n) / std::pow(10000, 2.0 * static_cast<double>(c / 2) / static_cast<double>(columns));
-      const std::int64_t place = c % 2 == 0 ? c / 2 : half + c / 2;
+      const std::int64_t pair = c / 2;
+      const double share = 2.0 * static_cast<double>(pair) / static_cast<double>(columns);
+      const double angle = static_cast<double>(n) / std::pow(10000, share);
+      const std::int64_t place = c % 2 == 0 ? pair : half + pair;
       table.data<float>()[n * columns + place] = static_cast<float>(c % 2 == 0 ? std::sin(angle) : std::cos(angle));
     }
   }

@@ -211,7 +211,7 @@ std::string Tokenizer::chat(std::span<const Message> messages, bool add_generati
            quote(role));
     decode_utf8(content, {function, fmt::format("message {}", n + 1)});
   }
-  if (chat.why_not) throw *chat.why_not;
+  if (chat.why_not) throw Error(*chat.why_not);
   if (!chat.render)
     fail(ErrorCode::bad_file, function, "the tokenizer came without the folder or the file that has a chat template");
   return chat.render({messages, add_generation_prompt, chat.bos, chat.eos});
