@@ -97,6 +97,11 @@ std::string quote(std::string_view text) {
   return out + (points.size() > longest ? "...'" : "'");
 }
 
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
 InputFile::InputFile(std::string_view function, const fs::path& path) : place_(place_of(function, path)) {
   descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor_ < 0) fail_at(place_, "can't be opened: {}", reason());

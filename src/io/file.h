@@ -19,6 +19,9 @@ template <class... Args>
 // 'text' for a message: what a file holds must not move a terminal's cursor, nor fill the screen.
 std::string quote(std::string_view text);
 
+// Whether there is one, or a folder, of that name; false where that can't be known.
+bool is_there(const std::filesystem::path& path);
+
 // A file to read. Whatever can't be sought in (a pipe, a terminal) is read to its end at once.
 class InputFile {
  public:

@@ -1,7 +1,8 @@
 #include "io/json_member.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "io/json_file.h"
 
 namespace attend {
 
@@ -27,6 +28,11 @@ nlohmann::json parse_json(const Place& place, std::string_view text) {
   nlohmann::json root = nlohmann::json::parse(text, nullptr, false);
   if (root.is_discarded()) fail_at(place, "is not JSON");
   return root;
+}
+
+JsonFile read_json(std::string_view function, const std::filesystem::path& path) {
+  const InputFile file(function, path);
+  return {file.place(), parse_json(file.place(), file.read(0, file.size()))};
 }
 
 bool Member::has(const char* name) const {

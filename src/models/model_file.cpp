@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/json_file.h"
 #include "models/generation.h"
 #include "models/gguf.h"
 #include "models/model.h"
@@ -18,27 +19,17 @@ constexpr const char* function = "Model.load";
 
 using models::Family;
 
-struct Json {
-  Place place;
-  nlohmann::json value;
-};
-
-Json read_json(const std::filesystem::path& path) {
-  const InputFile file(function, path);
-  return {file.place(), parse_json(file.place(), file.read(0, file.size()))};
-}
-
 bool is_gguf(const std::filesystem::path& path) {
   return path.extension() == ".gguf" && !std::filesystem::is_directory(path);
 }
 
 struct Opened {
-  Json config;
+  JsonFile config;
   models::Weights weights;
 };
 
 Opened open(const std::filesystem::path& path) {
-  if (!is_gguf(path)) return {read_json(path / "config.json"), models::Weights::open(function, path)};
+  if (!is_gguf(path)) return {read_json(function, path / "config.json"), models::Weights::open(function, path)};
   models::Gguf file = models::read_gguf(function, path);
   return {{file.weights.place(), std::move(file.config)}, std::move(file.weights)};
 }
@@ -97,9 +88,8 @@ const Type& type_of(const Member& config) {
 void read_generation(const std::filesystem::path& folder, const Member& config, ModelInfo& info) {
   const std::filesystem::path path = folder / "generation_config.json";
   if (!info.decoder()) return;
-  if (!std::filesystem::exists(path)) return models::read_generation(config, true, info);
-  const Json json = read_json(path);
-  models::read_generation(Member(json.place, json.value), false, info);
+  if (!is_there(path)) return models::read_generation(config, true, info);
+  models::read_generation(read_json(function, path).object(), false, info);
 }
 
 // Numbers of a last hidden state: the stream's, but of OPT-350m.
@@ -159,7 +149,7 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   const std::filesystem::path path = models::find(function, name);
   const std::filesystem::path inside = is_gguf(path) ? path : models::transformer_folder(path);
   Opened file = open(inside);
-  const Member said(file.config.place, file.config.value);
+  const Member said = file.config.root();
   const Type& type = type_of(said);
   const nlohmann::json all = models::complete_config(said);
   const Member config(said.place(), all);

@@ -4,21 +4,14 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
-#include "io/file.h"
-#include "io/json_member.h"
+#include "io/json_file.h"
 
 namespace attend {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
 
 fs::path environment(const char* name) {
   const char* value = std::getenv(name);
@@ -142,9 +135,7 @@ std::int64_t bytes_of(const fs::path& path) {
 std::string type_of(const fs::path& path) {
   if (path.extension() == ".gguf") return "gguf";
   try {
-    const InputFile file("cached_models", path / "config.json");
-    const nlohmann::json config = parse_json(file.place(), file.read(0, file.size()));
-    return Member(file.place(), config)["model_type"].text();
+    return read_json("cached_models", path / "config.json").root()["model_type"].text();
   } catch (const Error&) {
     return "";
   }

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "attend/threads.h"
+#include "io/json_file.h"
+#include "layers/rows.h"
 #include "models/weights.h"
 
 namespace attend::models {
@@ -17,20 +18,12 @@ using nlohmann::json;
 
 constexpr const char* function = "Model.embed";
 
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
-
 // use(the file's JSON); nothing where there is no such file.
 template <class Use>
 bool read_if_there(const fs::path& path, Use use) {
   if (!is_there(path)) return false;
-  const InputFile file(function, path);
-  const json content = parse_json(file.place(), file.read(0, file.size()));
-  const Member root(file.place(), content);
-  if (!content.is_object()) root.refuse("an object");
-  use(root);
+  const JsonFile file = read_json(function, path);
+  use(file.object());
   return true;
 }
 
@@ -336,17 +329,13 @@ void scale_rows_to_1(Tensor& x) {
   for (std::int64_t n = 0; n < x.size(0); ++n) scale_to_1(x.data<float>() + n * x.size(1), x.size(1));
 }
 
-void add(Tensor& x, const View& y) {
-  std::transform(x.data<float>(), x.data<float>() + x.count(), y.data<float>(), x.data<float>(), std::plus<>());
-}
-
 Tensor after(const DenseModule& dense, const Tensor& x) {
   Tensor y = dense.linear.forward(x);
   activate(dense.function, y.view());
   if (dense.residual) {
-    add(y, dense.residual->forward(x));
+    add_to(y, dense.residual->forward(x));
   } else if (dense.adds_input) {
-    add(y, x);
+    add_to(y, x);
   }
   return y;
 }
@@ -425,9 +414,8 @@ SentenceModules read_sentences(const fs::path& folder, const Member& config, std
   SentenceModules made = plain_sentences(config, E, longest);
   read_lengths(transformer_folder(folder), longest, made);
   if (const fs::path list = folder / "modules.json"; is_there(list)) {
-    const InputFile file(function, list);
-    const json modules = parse_json(file.place(), file.read(0, file.size()));
-    read_modules(folder, Member(file.place(), modules), E, made);
+    const JsonFile modules = read_json(function, list);
+    read_modules(folder, modules.root(), E, made);
     read_if_there(folder / "config_sentence_transformers.json", [&](const Member& c) { read_prompts(c, made); });
   } else {
     // Nothing says that the chat template is not to be used, and sentence-transformers uses one that is there.
@@ -442,9 +430,8 @@ SentenceModules read_sentences(const fs::path& folder, const Member& config, std
 
 fs::path transformer_folder(const fs::path& folder) {
   if (is_there(folder / "config.json") || !is_there(folder / "modules.json")) return folder;
-  const InputFile file("Model.load", folder / "modules.json");
-  const json content = parse_json(file.place(), file.read(0, file.size()));
-  const std::vector<Member> modules = Member(file.place(), content).list();
+  const JsonFile file = read_json("Model.load", folder / "modules.json");
+  const std::vector<Member> modules = file.root().list();
   return modules.empty() ? folder : folder / path_of(modules.front());
 }
 

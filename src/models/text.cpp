@@ -1,7 +1,7 @@
 // Texts where ids belong: the model's own tokenizer stands between.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "io/json_file.h"
 #include "models/model.h"
 
 namespace attend {
@@ -16,9 +16,9 @@ bool is_lowercase(const json& normalizer) {
 
 // The tokenizer.json with a Lowercase before what normalises there, unless one is there.
 Tokenizer lower_case(const std::filesystem::path& path) {
-  const InputFile file("Model.embed", path);
-  json root = parse_json(file.place(), file.read(0, file.size()));
-  if (!root.is_object()) Member(file.place(), root).refuse("an object");
+  JsonFile file = read_json("Model.embed", path);
+  (void)file.object();
+  json& root = file.value;
   json& normalizer = root["normalizer"];
   json steps = json::array();
   if (normalizer.is_object() && normalizer.value("type", json()) == "Sequence" && normalizer.contains("normalizers")) {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "io/json_member.h"
+#include "io/json_file.h"
 #include "io/mapped_file.h"
 #include "io/safetensors.h"
 
@@ -17,11 +17,6 @@ constexpr const char* single_name = "model.safetensors";
 constexpr const char* index_name = "model.safetensors.index.json";
 
 using Names = std::set<std::string, std::less<>>;
-
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
 
 // What a message shows of many.
 std::string list(const Names& names) {
@@ -53,9 +48,8 @@ void add_all(const InputFile& file, const SafetensorsFile& tensors, Weights& to)
 
 // The tensors of each shard, as the index has them.
 std::map<std::string, Names> read_index(std::string_view function, const fs::path& path) {
-  const InputFile file(function, path);
-  const nlohmann::json json = parse_json(file.place(), file.read(0, file.size()));
-  const Member root(file.place(), json);
+  const JsonFile file = read_json(function, path);
+  const Member root = file.root();
   root.only({"metadata", "weight_map"});
   const Member map = root["weight_map"];
   if (!map.value().is_object() || map.value().empty()) map.refuse("an object with the file of each tensor");

@@ -1,10 +1,9 @@
 #include "tokenizer/chat.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/sha256.h"
-#include "io/json_member.h"
+#include "io/json_file.h"
 #include "tokenizer/unicode.h"
 
 namespace attend::tokenizer {
@@ -257,11 +256,8 @@ std::optional<std::string> read_template(const Member& from) {
 }
 
 nlohmann::json read_object(const std::filesystem::path& path) {
-  if (!std::filesystem::exists(path)) return nlohmann::json::object();
-  const InputFile file(function, path);
-  nlohmann::json json = parse_json(file.place(), file.read(0, file.size()));
-  if (!json.is_object()) Member(file.place(), json).refuse("an object");
-  return json;
+  if (!is_there(path)) return nlohmann::json::object();
+  return read_json(function, path).object().value();
 }
 
 }  // namespace
@@ -282,7 +278,7 @@ Chat read_chat(const std::filesystem::path& folder) {
     if (!json.contains("added_tokens_decoder")) json.update(read_object(folder / "special_tokens_map.json"));
     const Member config(place, json);
     std::optional<std::string> text;
-    if (std::filesystem::exists(own)) {
+    if (is_there(own)) {
       const InputFile file(function, own);
       text = file.read(0, file.size());
     } else if (config.given("chat_template")) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
+#include "io/json_file.h"
 
 #include "core/utf8.h"
 #include "tokenizer/read.h"
@@ -266,30 +266,18 @@ TokenizerFile read_tokenizer(const Place& place, std::string_view text) {
 
 namespace {
 
-struct Json {
-  Place place;
-  nlohmann::json value;
-};
-
-Json read_json(std::string_view function, const std::filesystem::path& path) {
-  const InputFile file(function, path);
-  return {file.place(), parse_json(file.place(), file.read(0, file.size()))};
-}
-
 // tokenizer_config.json as Transformers reads it: older files stand beside it.
-Json read_config(std::string_view function, const std::filesystem::path& folder) {
-  const auto has = [&](const char* name) { return std::filesystem::exists(folder / name); };
-  Json config{{std::string(function), quote(folder.string())}, nlohmann::json::object()};
+JsonFile read_config(std::string_view function, const std::filesystem::path& folder) {
+  const auto has = [&](const char* name) { return is_there(folder / name); };
+  JsonFile config{{std::string(function), quote(folder.string())}, nlohmann::json::object()};
   if (has("tokenizer_config.json")) config = read_json(function, folder / "tokenizer_config.json");
   if (!config.value.is_object() || config.value.contains("added_tokens_decoder")) return config;
   if (has("special_tokens_map.json")) {
-    const Json special = read_json(function, folder / "special_tokens_map.json");
-    if (!special.value.is_object()) Member(special.place, special.value).refuse("an object");
-    config.value.update(special.value);
+    config.value.update(read_json(function, folder / "special_tokens_map.json").object().value());
   }
   if (has("added_tokens.json")) {
-    const Json added = read_json(function, folder / "added_tokens.json");
-    const TokenMap tokens = read_vocabulary({added.place, added.value});
+    const JsonFile added = read_json(function, folder / "added_tokens.json");
+    const TokenMap tokens = read_vocabulary(added.root());
     for (const auto& [token, id] : tokens.ids()) config.value["added_tokens_decoder"][std::to_string(id)] = token;
   }
   return config;
@@ -298,12 +286,11 @@ Json read_config(std::string_view function, const std::filesystem::path& folder)
 }  // namespace
 
 TokenizerFile read_folder(std::string_view function, const std::filesystem::path& path) {
-  const auto has = [&](const char* name) { return std::filesystem::exists(path / name); };
+  const auto has = [&](const char* name) { return is_there(path / name); };
   if (!has("tokenizer.json") && has("source.spm") && has("vocab.json")) {
-    const Json vocabulary = read_json(function, path / "vocab.json"), config = read_config(function, path);
+    const JsonFile vocabulary = read_json(function, path / "vocab.json"), config = read_config(function, path);
     const InputFile file(function, path / "source.spm");
-    return marian_tokenizer({vocabulary.place, vocabulary.value}, {config.place, config.value},
-                            {file.place(), file.read(0, file.size())});
+    return marian_tokenizer(vocabulary.root(), config.root(), {file.place(), file.read(0, file.size())});
   }
   for (const char* name : {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "vocab.json"}) {
     if (!has("tokenizer.json") && has(name))
