@@ -4,6 +4,7 @@
 
 #include "layers/rows.h"
 #include "models/embeddings.h"
+#include "models/encoder_decoder.h"
 
 namespace attend::models {
 
@@ -29,7 +30,7 @@ BartStack::BartStack(Loading& loading, const Member& config, const View& words, 
       activation_(read_activation(config["activation_function"])),
       words_(words) {
   whole_divided(config, E_, heads_);
-  if (config["scale_embedding"].truth()) word_scale_ = std::sqrt(static_cast<double>(E_));
+  if (config["scale_embedding"].truth()) word_scale_ = static_cast<float>(std::sqrt(static_cast<double>(E_)));
   const std::string name = decodes ? "decoder." : "encoder.";
   const std::int64_t rows = config["max_position_embeddings"].whole(1) + position_offset_;
   positions_ = is_marian(config) ? loading.sines(name + "embed_positions.weight", rows, E_)
@@ -67,7 +68,8 @@ AttentionStep BartStack::step(std::size_t layer, bool cross, const Linear& outpu
 
 Tensor BartStack::embed(const Batch& batch) const {
   Tensor x({std::ssize(batch.ids), E_});
-  add_embeddings(x, words_, batch.ids, word_scale_);
+  add_embeddings(x, words_, batch.ids);
+  if (word_scale_ != 1) multiply(x, word_scale_);
   std::vector<std::int64_t> places = batch.positions;
   for (std::int64_t& place : places) place += position_offset_;
   add_embeddings(x, positions_, places);
@@ -99,15 +101,8 @@ void BartStack::run(const Batch& batch, Tensor& x, std::int64_t first, std::int6
   }
 }
 
-Bart::Bart(Loading& loading, const Member& config) {
-  info_.type = config["model_type"].text();
-  info_.family = ModelFamily::bart;
-  info_.dtype = loading.dtype();
-  info_.embedding_size = config["d_model"].whole(1);
-  info_.encoder_vocabulary = info_.vocabulary = config["vocab_size"].whole(1);
+Bart::Bart(Loading& loading, const Member& config) : info_(read_encoder_decoder(loading, config, ModelFamily::bart)) {
   info_.longest = config["max_position_embeddings"].whole(1);
-  info_.end = end_ids(config);
-  if (config.given("decoder_start_token_id")) info_.start = config["decoder_start_token_id"].whole(0);
 
   // Marian's may have words of their own for the two languages, and so has what is not tied.
   const std::int64_t E = info_.embedding_size;
@@ -129,12 +124,7 @@ Bart::Bart(Loading& loading, const Member& config) {
   }
   encoder_.emplace(loading, config, words, false);
   decoder_.emplace(loading, config, decoder_words, true);
-  info_.encoder_layers = encoder_->layers();
-  info_.encoder_heads = encoder_->heads();
-  info_.encoder_head_size = encoder_->head_size();
-  info_.layers = decoder_->layers();
-  info_.heads = info_.kv_heads = decoder_->heads();
-  info_.head_size = decoder_->head_size();
+  describe_stacks(*encoder_, *decoder_, info_);
   output_ = loading.head(shared ? "shared.weight" : of_decoder, decoder_words, E, info_.vocabulary, tied, nullptr,
                          "final_logits_bias");
   for (const char* other : {"encoder.version", "decoder.version"}) loading.ignore_ending(other);

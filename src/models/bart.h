@@ -44,7 +44,7 @@ class BartStack {
 
   bool causal_;
   std::int64_t E_, heads_, wide_size_, position_offset_;
-  double word_scale_ = 1;
+  float word_scale_ = 1;
   Activation activation_;
   View words_, positions_;
   std::optional<LayerNorm> embedding_norm_;

@@ -4,18 +4,11 @@
 
 namespace attend::models {
 
-void add_embeddings(Tensor& sum, const View& table, std::span<const std::int64_t> ids, double scale) {
+void add_embeddings(Tensor& sum, const View& table, std::span<const std::int64_t> ids) {
   const std::int64_t E = sum.size(1), bytes = E * size_of(table.dtype());
-  const auto factor = static_cast<float>(scale);
   for (std::size_t n = 0; n < ids.size(); ++n) {
-    float* to = sum.data<float>() + static_cast<std::int64_t>(n) * E;
-    if (scale == 1) {
-      const auto* from = static_cast<const std::byte*>(table.raw()) + ids[n] * bytes;
-      kernels::target().rows.add(to, from, table.dtype(), E);
-      continue;
-    }
-    const Tensor row = table.select(0, ids[n]).to(DType::f32);
-    for (std::int64_t e = 0; e < E; ++e) to[e] += factor * row.data<float>()[e];
+    kernels::target().rows.add(sum.data<float>() + static_cast<std::int64_t>(n) * E,
+                               static_cast<const std::byte*>(table.raw()) + ids[n] * bytes, table.dtype(), E);
   }
 }
 

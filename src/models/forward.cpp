@@ -25,8 +25,7 @@ void check_ids(std::string_view name, std::span<const std::int64_t> ids, std::in
 }
 
 void check_caches(const ModelCall& call, const Batch& batch, const ModelInfo& info) {
-  if (!info.decoder())
-    fail(ErrorCode::bad_value, function, "caches need a decoder, the model is of type {}", info.type);
+  models::check_decoder(info, "caches");
   if (std::ssize(call.caches) != batch.sequences()) {
     fail(ErrorCode::bad_value, function, "{} caches, expected one for each of {} sequences", call.caches.size(),
          batch.sequences());

@@ -30,11 +30,6 @@ namespace {
 
 constexpr const char* function = "Model";
 
-void check_decoder(const ModelInfo& info, std::string_view what) {
-  if (info.decoder()) return;
-  fail(ErrorCode::bad_value, function, "{} need a decoder, the model is of type {}", what, info.type);
-}
-
 // What the text of an encoder-decoder's decoder begins with.
 std::int64_t checked_start(const ModelInfo& info) {
   if (info.start >= 0 && info.start < info.vocabulary) return info.start;
@@ -57,12 +52,9 @@ std::int64_t computed_again_after(const Model::Parts& parts) {
 
 namespace models {
 
-std::vector<std::int64_t> checked_starts(std::span<const std::int64_t> starts, std::int64_t count) {
-  if (starts.empty()) return {0, count};
-  const bool rises = std::ranges::adjacent_find(starts, std::greater_equal<>()) == starts.end();
-  if (starts.size() < 2 || starts.front() != 0 || starts.back() != count || !rises)
-    fail(ErrorCode::bad_value, function, "starts must rise from 0 to the number of ids, {}", count);
-  return {starts.begin(), starts.end()};
+void check_decoder(const ModelInfo& info, std::string_view what) {
+  if (info.decoder()) return;
+  fail(ErrorCode::bad_value, function, "{} need a decoder, the model is of type {}", what, info.type);
 }
 
 void check_finite(const Tensor& hidden) {
@@ -109,7 +101,7 @@ Tensor Model::logits(const View& hidden) const {
 
 ModelCache Model::cache(std::optional<DType> dtype) const {
   const ModelInfo& info = parts_->info;
-  check_decoder(info, "caches");
+  models::check_decoder(info, "caches");
   if (dtype && *dtype != info.dtype && *dtype != DType::i8)
     fail(ErrorCode::bad_dtype, function, "a cache in {}, expected {} or i8", *dtype, info.dtype);
   ModelCache cache;

@@ -67,6 +67,8 @@ Batch decoder_batch_of(const ModelCall& call, const ModelInfo& info);
 // Where each sequence begins, and the end; `name` is what a message calls it. Throws bad_value.
 std::vector<std::int64_t> checked_starts(std::string_view name, std::span<const std::int64_t> starts,
                                          std::int64_t count);
+// Throws bad_value, naming `what` asked, for encoders.
+void check_decoder(const ModelInfo& info, std::string_view what);
 // Throws bad_value for NaN or infinity in hidden states [N,E].
 void check_finite(const Tensor& hidden);
 // The mean of rows [begin, end) of hidden states [N,E], scaled to length 1.

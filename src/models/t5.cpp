@@ -5,6 +5,7 @@
 
 #include "layers/rows.h"
 #include "models/embeddings.h"
+#include "models/encoder_decoder.h"
 #include "models/relative_positions.h"
 
 namespace attend::models {
@@ -126,25 +127,15 @@ void T5Stack::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_
   }
 }
 
-T5::T5(Loading& loading, const Member& config) {
-  info_.type = config["model_type"].text();
-  info_.family = ModelFamily::t5;
-  info_.dtype = loading.dtype();
-  info_.embedding_size = config["d_model"].whole(1);
-  info_.encoder_vocabulary = info_.vocabulary = config["vocab_size"].whole(1);
+T5::T5(Loading& loading, const Member& config) : info_(read_encoder_decoder(loading, config, ModelFamily::t5)) {
   info_.longest = any_length;
-  info_.end = end_ids(config);
-  if (config.given("decoder_start_token_id")) info_.start = config["decoder_start_token_id"].whole(0);
 
   const std::int64_t E = info_.embedding_size;
   loading.has_copies({"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}, "shared.weight");
   const View words = loading.matrix("shared.weight", info_.vocabulary, E);
   encoder_.emplace(loading, config, words, false);
   decoder_.emplace(loading, config, words, true);
-  info_.encoder_layers = encoder_->layers();
-  info_.layers = decoder_->layers();
-  info_.encoder_heads = info_.heads = info_.kv_heads = decoder_->heads();
-  info_.encoder_head_size = info_.head_size = decoder_->head_size();
+  describe_stacks(*encoder_, *decoder_, info_);
   output_ = loading.head("shared.weight", words, E, info_.vocabulary, true);
   // Whether its output layer was tied says whether a T5 was scaled in training (Raffel et al. 2020's was).
   const bool said = config.has("scale_decoder_outputs");
