@@ -73,14 +73,9 @@ struct EmbedArguments {
   bool normalize = false;
 };
 
-ModelOptions options_of(const std::string& dtype) {
-  if (dtype.empty()) return {};
-  return {.dtype = dtype == "bf16" ? DType::bf16 : DType::f32};
-}
-
 void run_embed(const EmbedArguments& arguments) {
   constexpr std::size_t most_lines = 1 << 12, most_bytes = 1 << 20;  // in memory at once
-  const Model model = Model::load(find_model(arguments.model), options_of(arguments.dtype));
+  const Model model = Model::load(find_model(arguments.model), model_options(arguments.dtype));
   EmbedOptions options{.prompt = arguments.prompt, .progress = {}};
   if (arguments.normalize) options.normalize = true;
   (void)model.embed(std::vector<std::string>{}, options);  // what is wrong with it is said before anything is read
@@ -145,7 +140,7 @@ std::vector<std::string> lines_at(const NearArguments& arguments, std::int64_t r
 
 void run_near(const NearArguments& arguments) {
   const VectorFile file(arguments.vectors);
-  const Model model = Model::load(find_model(arguments.model), options_of(arguments.dtype));
+  const Model model = Model::load(find_model(arguments.model), model_options(arguments.dtype));
   const Embeddings query =
       model.embed(std::vector<std::string>{arguments.query}, {.prompt = arguments.prompt, .progress = {}});
   if (file.rows().size(1) != query.vectors.size(1))
@@ -176,7 +171,7 @@ void add_model_options(App& app, std::string& dtype, std::optional<std::string>&
                  "What stands before each text: the name of one of the model's prompts (query, document, ...), or a "
                  "text (the model's own, if it has one)")
       ->type_name("NAME|TEXT");
-  choose_one(app.add_option("--dtype", dtype, "What it computes in (what its config.json says)"), "f32|bf16");
+  add_dtype(app, dtype);
 }
 
 }  // namespace

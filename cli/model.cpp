@@ -69,11 +69,6 @@ std::string text_of(const Arguments& arguments) {
   return text;
 }
 
-ModelOptions options_of(const Arguments& arguments) {
-  if (arguments.dtype.empty()) return {};
-  return {.dtype = arguments.dtype == "bf16" ? DType::bf16 : DType::f32};
-}
-
 // What the model can't be asked for. Throws Failure.
 void check_model(const ModelInfo& info, const Tokenizer& tokenizer, const Arguments& x) {
   if (tokenizer.size() > info.vocabulary)
@@ -355,7 +350,7 @@ void run(const Arguments& arguments) {
   if (arguments.list) return list_models();
   const std::filesystem::path path = find_model(arguments.model);
   const std::string text = text_of(arguments);
-  const Model model = Model::load(path, options_of(arguments));
+  const Model model = Model::load(path, model_options(arguments.dtype));
   const Tokenizer tokenizer = Model::load_tokenizer(path);
   check_model(model.info(), tokenizer, arguments);
   announce_generation(model.info(), arguments);
@@ -398,7 +393,7 @@ void add_input(App& app, Arguments& arguments) {
   app.add_flag("--list", arguments.list,
                "List the models that are there, attend's and Hugging Face's (HF_HOME), by the name that opens each");
   app.add_option("--file", arguments.text_file, "Read the text from FILE instead")->type_name("FILE");
-  choose_one(app.add_option("--dtype", arguments.dtype, "What it computes in (what its config.json says)"), "f32|bf16");
+  add_dtype(app, arguments.dtype);
   app.add_option("--near", arguments.near,
                  "Encoders: a sentence to compare with the text, or a file with one on each line. May be given several "
                  "times")
@@ -442,6 +437,15 @@ Encoding encoded(const ModelInfo& info, const Tokenizer& tokenizer, std::string_
     throw Failure(
         fmt::format("the text is {} tokens long, and {} takes {} at most", encoding.ids.size(), model, info.longest));
   return encoding;
+}
+
+void add_dtype(App& app, std::string& dtype) {
+  choose_one(app.add_option("--dtype", dtype, "What it computes in (what its config.json says)"), "f32|bf16");
+}
+
+ModelOptions model_options(const std::string& dtype) {
+  if (dtype.empty()) return {};
+  return {.dtype = dtype == "bf16" ? DType::bf16 : DType::f32};
 }
 
 Command add_model(App& root) {

@@ -29,6 +29,10 @@ void list_models();
 // person can do instead.
 void fetch_model(const std::string& name);
 
+// --dtype, and what it says of a model's loading.
+void add_dtype(App& app, std::string& dtype);
+ModelOptions model_options(const std::string& dtype);
+
 // ---- What was computed ----
 
 struct Candidate {
