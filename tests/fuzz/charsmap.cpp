@@ -38,12 +38,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(code == ErrorCode::bad_file, "a charsmap is refused as bad_file");
     return 0;
   }
-  std::optional<Encoding> found;
-  if (const auto code = fuzz::error_of([&] { found = tokenizer->encode(text); })) {
-    fuzz::require(code == ErrorCode::bad_value, "a text is refused as bad_value");
-    return 0;
-  }
-  for (const Range& bytes : found->offsets)
-    fuzz::require(bytes.begin >= 0 && bytes.begin <= bytes.end && bytes.end <= std::ssize(text), "inside the text");
+  fuzz::encoded(*tokenizer, text);
   return 0;
 }

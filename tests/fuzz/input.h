@@ -39,6 +39,19 @@ std::optional<ErrorCode> error_of(Call call) {
   }
 }
 
+// A text's tokens, which lie inside of it; none where it is refused, as bad_value.
+inline std::optional<Encoding> encoded(const Tokenizer& tokenizer, std::string_view text) {
+  std::optional<Encoding> found;
+  if (const auto code = error_of([&] { found = tokenizer.encode(text); })) {
+    require(code == ErrorCode::bad_value, "a text is refused as bad_value");
+    return std::nullopt;
+  }
+  for (const Range& bytes : found->offsets)
+    require(bytes.begin >= 0 && bytes.begin <= bytes.end && bytes.end <= std::ssize(text),
+            "a token is inside the text");
+  return found;
+}
+
 // Choices, from an input's bytes; all zero behind its end.
 class Input {
  public:
