@@ -21,7 +21,9 @@ namespace {
 std::shared_ptr<const Tokenizer> tokenizer_of(const Analysed& x) {
   if (x.tokenizer || x.path.empty()) return x.tokenizer;
   const std::filesystem::path path = x.path;
-  if (!std::filesystem::exists(std::filesystem::is_directory(path) ? path / "tokenizer.json" : path)) return nullptr;
+  const bool folder = std::filesystem::is_directory(path);
+  const auto has = [&](const char* file) { return std::filesystem::exists(path / file); };
+  if (folder ? !has("tokenizer.json") && !has("source.spm") : !std::filesystem::exists(path)) return nullptr;
   return std::make_shared<const Tokenizer>(Model::load_tokenizer(path));
 }
 

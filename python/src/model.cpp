@@ -469,7 +469,7 @@ Loaded load(nb::handle path, nb::handle dtype) {
   return call(function, [&] {
     std::filesystem::path place = std::filesystem::absolute(name).lexically_normal();
     if (!place.has_filename()) place = place.parent_path();
-    return Loaded{Model::load(name, options), place.filename().string(), name};
+    return Loaded{Model::load(name, options), place.filename().string(), find_model(name).string()};
   });
 }
 

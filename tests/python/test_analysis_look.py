@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shutil
 import subprocess
 
 import numpy
@@ -106,3 +107,10 @@ def test_what_was_made_by_hand_is_drawn_as_far_as_it_is_known(model):
 def test_mistakes(model, call, message):
     with pytest.raises(ValueError, match=message):
         call(model)
+
+
+def test_a_model_that_was_opened_by_its_name_knows_its_tokens(folder, model, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    shutil.copytree(folder / "tiny", tmp_path / "attend/models/tiny")
+    found, expected = (each.attribute([1, 2, 3], token=7) for each in (attend.Model.load("tiny"), model))
+    assert found.to_csv() == expected.to_csv() and found.picture().to_svg() == expected.picture().to_svg()
