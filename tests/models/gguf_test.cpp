@@ -248,7 +248,7 @@ TEST(Gguf, ATensorThatIsNotWhereItMustBeIsRefused) {
 }
 
 TEST(Gguf, WhatWouldChangeWhatIsComputedIsRefused) {
-  expect_refused(model("gemma").bytes(), "'general.architecture': 'gemma' is not known; llama, qwen2 and qwen3 are");
+  expect_refused(model("gemma").bytes(), "'general.architecture': 'gemma' is not known; llama, qwen2, qwen3 are");
   expect_refused(Maker().bytes(), "'general.architecture' is missing");
   expect_refused(model().whole("llama.expert_count", 8).bytes(), "'llama.expert_count': is not known");
   expect_refused(model().word("llama.rope.scaling.type", "yarn").bytes(), "'llama.rope.scaling.type': 'yarn'");
