@@ -12,6 +12,7 @@
 #include "core/half.h"
 #include "core/parallel.h"
 #include "models/gguf_architecture.h"
+#include "models/gguf_config.h"
 
 namespace attend::models {
 
@@ -184,6 +185,24 @@ std::int64_t permuted_heads(const GgufFile& file, const GgufTensor& tensor, cons
   return rows / heads;
 }
 
+// Of a norm. What the folder's model adds again is what was in the file: at 1 and beside it no bit is lost.
+Tensor less_1(const GgufFile& file, const GgufTensor& tensor) {
+  if (tensor.type != GgufType::f32) {
+    fail_at(file.place().in("tensor " + quote(tensor.name)), "{} is not read of a norm; F32 is", name_of(tensor.type));
+  }
+  Tensor out(tensor.shape);
+  for (std::int64_t n = 0; n < out.count(); ++n)
+    out.data<float>()[n] = load<float>(file.map()->data() + tensor.begin + 4 * n) - 1;
+  return out;
+}
+
+void transpose_layers(const GgufArchitecture& architecture, Weights& weights) {
+  std::vector<std::string> names;
+  for (const auto& [name, view] : weights.all())
+    if (view.rank() == 2 && name.starts_with(architecture.layers)) names.push_back(name);
+  for (const std::string& name : names) weights.transpose(name);
+}
+
 // An adapter has the architecture, and may have all the keys, of the model that it changes.
 void check_is_model(const GgufFile& file) {
   constexpr const char *type = "general.type", *parts = "split.count", *adapter = "adapter.type";
@@ -202,14 +221,19 @@ Gguf read_gguf(std::string_view function, const std::filesystem::path& path) {
   Gguf out{gguf_config(file, architecture), Weights(file.place())};
   std::vector<Part> parts;
   for (const GgufTensor& tensor : file.tensors()) {
-    if (is_in_config(architecture, tensor.name)) continue;
+    if (is_in_config(tensor.name)) continue;
     const std::optional<GgufName> name = cut_gguf_name(tensor.name);
     std::optional<std::string> in_folder = name ? folder_name(architecture, *name) : std::nullopt;
     if (!in_folder) fail_at(file.place(), "the tensor {} is not known", quote(tensor.name));
+    if (architecture.norms_of_1 && name->part.ends_with("norm")) {
+      out.weights.add(std::move(*in_folder), less_1(file, tensor));
+      continue;
+    }
     const std::int64_t head_size = architecture.permuted ? permuted_heads(file, tensor, *name, out.config) : 0;
     parts.push_back({&tensor, std::move(*in_folder), head_size});
   }
   add_all(file, parts, out.weights);
+  if (architecture.transposed) transpose_layers(architecture, out.weights);
   return out;
 }
 

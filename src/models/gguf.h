@@ -18,8 +18,7 @@ struct Gguf {
   Weights weights;
 };
 
-// Of the architectures llama, qwen2 and qwen3. Throws bad_file: for another one, or for a key or a tensor that would
-// change what is computed and is not known here, too.
+// Throws bad_file: for an architecture, a key or a tensor that is not known, too.
 Gguf read_gguf(std::string_view function, const std::filesystem::path& path);
 
 // Throws bad_file: for a pre-tokeniser that is not known here, too.

@@ -1,5 +1,5 @@
-// In what the architectures of GGUF files differ: what their configuration and their tensors are called, and what
-// becomes of them in a Hugging Face folder.
+// In what the architectures of GGUF files differ: what their tensors are called, what became of them, and which keys
+// say how they are computed.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,17 +12,23 @@
 
 namespace attend::models {
 
+class GgufKeys;
+
 struct GgufRenamed {
   std::string_view from, to;
 };
 
 struct GgufArchitecture {
-  std::string_view name;                                  // of general.architecture
-  std::string_view type, class_name;                      // model_type and architectures of config.json
-  std::span<const GgufRenamed> outer_names, layer_names;  // "attn_q" is "self_attn.q_proj"
-  std::string_view layers;                                // what stands before a layer's number: "model.layers."
-  bool permuted =
-      false;  // whether the rows of q and k have been put in another order (llama.cpp's for rotary positions)
+  std::string_view name;              // of general.architecture
+  std::string_view type, class_name;  // model_type and architectures of config.json
+  // Adds what config.json has besides sizes and tokens. Throws bad_file.
+  void (*configure)(const GgufKeys& keys, nlohmann::json& config);
+  std::span<const GgufRenamed> outer, inner;  // names outside the layers and inside: "attn_q" is "self_attn.q_proj"
+  std::string_view layers = "model.layers.";  // what stands before a layer's number
+  // What llama.cpp's converter makes of the folder's tensors.
+  bool permuted = false;    // the rows of q and k are in another order
+  bool norms_of_1 = false;  // the weights of norms have 1 more
+  bool transposed = false;  // the layers' matrices are [out,in], and [in,out] in the folder
 };
 
 // Throws bad_file for another one than those that are known.
@@ -40,7 +46,5 @@ struct GgufName {
 std::optional<GgufName> cut_gguf_name(std::string_view name);
 // What the folder calls it. None: it is not known.
 std::optional<std::string> folder_name(const GgufArchitecture& of, const GgufName& name);
-// Whether it has become a part of the configuration.
-bool is_in_config(const GgufArchitecture& of, std::string_view tensor);
 
 }  // namespace attend::models

@@ -1,3 +1,5 @@
+#include "models/gguf_config.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -6,62 +8,40 @@
 
 namespace attend::models {
 
-namespace {
-
 using nlohmann::json;
+
+namespace {
 
 constexpr std::int64_t most = std::int64_t{1} << 31;  // of a size in the configuration
 
-// The keys of one architecture: "llama.block_count".
-class Keys {
- public:
-  Keys(const GgufFile& file, const GgufArchitecture& of) : file_(file), prefix_(std::string(of.name) + ".") {}
+}  // namespace
 
-  std::string key(std::string_view name) const { return prefix_ + std::string(name); }
-  bool has(std::string_view name) const { return file_.has(key(name)); }
-  std::int64_t size(std::string_view name) const { return file_.whole(key(name), 1, most); }
-  std::int64_t size_or(std::string_view name, std::int64_t other) const { return has(name) ? size(name) : other; }
-  double number_above_0(std::string_view name) const {
-    const double number = file_.number(key(name));
-    if (!(number > 0)) refuse(name, fmt::format("is {}, expected a number above 0", number));
-    return number;
-  }
-  double number_from_0(std::string_view name) const {
-    const double number = file_.number(key(name));
-    if (!(number >= 0)) refuse(name, fmt::format("is {}, expected a number from 0", number));
-    return number;
-  }
-  [[noreturn]] void refuse(std::string_view name, std::string_view what) const { file_.refuse(key(name), what); }
+std::string GgufKeys::key(std::string_view name) const {
+  return *read_.insert(prefix_ + std::string(name)).first;
+}
 
-  // What else an architecture may say would change what is computed.
-  void check_known() const {
-    constexpr std::string_view known[] = {"attention.head_count",
-                                          "attention.head_count_kv",
-                                          "attention.key_length",
-                                          "attention.layer_norm_rms_epsilon",
-                                          "attention.value_length",
-                                          "block_count",
-                                          "context_length",
-                                          "embedding_length",
-                                          "feed_forward_length",
-                                          "rope.dimension_count",
-                                          "rope.freq_base",
-                                          "rope.scaling.type",
-                                          "vocab_size"};
-    for (const std::string_view each : file_.keys()) {
-      if (each.starts_with(prefix_) && std::ranges::find(known, each.substr(prefix_.size())) == std::end(known)) {
-        file_.refuse(each, "is not known");
-      }
-    }
-    if (has("rope.scaling.type") && file_.text(key("rope.scaling.type")) != "none") {
-      refuse("rope.scaling.type", fmt::format("{} is not known", quote(file_.text(key("rope.scaling.type")))));
-    }
-  }
+std::int64_t GgufKeys::whole(std::string_view name, std::int64_t low) const {
+  return file_.whole(key(name), low, most);
+}
 
- private:
-  const GgufFile& file_;
-  std::string prefix_;
-};
+double GgufKeys::number_above_0(std::string_view name) const {
+  const double number = file_.number(key(name));
+  if (!(number > 0)) refuse(name, fmt::format("is {}, expected a number above 0", number));
+  return number;
+}
+
+double GgufKeys::number_from_0(std::string_view name) const {
+  const double number = file_.number(key(name));
+  if (!(number >= 0)) refuse(name, fmt::format("is {}, expected a number from 0", number));
+  return number;
+}
+
+void GgufKeys::check_all_read() const {
+  for (const std::string_view each : file_.keys())
+    if (each.starts_with(prefix_) && !read_.contains(each)) file_.refuse(each, "is not known");
+}
+
+namespace {
 
 // The type of all its matrices, where there is one that is computed in.
 std::string common_dtype(const GgufFile& file) {
@@ -72,23 +52,8 @@ std::string common_dtype(const GgufFile& file) {
   return matrices_are(GgufType::f16) ? "float16" : "float32";
 }
 
-void set_heads(const Keys& keys, json& config) {
-  const std::int64_t heads = keys.size("attention.head_count"), size = keys.size("embedding_length");
-  const std::int64_t head_size = keys.size_or("attention.key_length", size / heads);
-  if (head_size < 1) keys.refuse("attention.head_count", fmt::format("{} heads can't share {} numbers", heads, size));
-  if (keys.size_or("attention.value_length", head_size) != head_size) {
-    keys.refuse("attention.value_length", fmt::format("is not {}, the size of a head's keys", head_size));
-  }
-  if (keys.size_or("rope.dimension_count", head_size) != head_size) {
-    keys.refuse("rope.dimension_count", fmt::format("is not {}, the size of a head", head_size));
-  }
-  config["hidden_size"] = size;
-  config["num_attention_heads"] = heads;
-  config["num_key_value_heads"] = keys.size_or("attention.head_count_kv", heads);
-  config["head_dim"] = head_size;
-}
-
-void set_tokens(const GgufFile& file, const Keys& keys, json& config) {
+void set_tokens(const GgufKeys& keys, json& config) {
+  const GgufFile& file = keys.file();
   const auto id = [&](const char* key) { return file.whole(key, 0, most); };
   config["vocab_size"] = keys.has("vocab_size") ? keys.size("vocab_size")
                                                 : static_cast<std::int64_t>(file.texts("tokenizer.ggml.tokens").size());
@@ -102,24 +67,96 @@ void set_tokens(const GgufFile& file, const Keys& keys, json& config) {
   }
 }
 
-// Of Llama 3.1 and later: what each frequency is divided by. In a folder that is longrope, with the same numbers for
-// texts of every length.
-constexpr std::string_view divisors_name = "rope_freqs.weight";
+// What divides the frequencies of rotary positions stands in tensors.
+constexpr std::string_view divisors_name = "rope_freqs.weight", long_name = "rope_factors_long.weight",
+                           short_name = "rope_factors_short.weight";
 
-void set_rotary(const GgufFile& file, json& config) {
-  const GgufTensor* divisors = file.find(divisors_name);
-  if (divisors == nullptr) return;
-  const std::int64_t count = config["head_dim"].get<std::int64_t>() / 2;
-  if (divisors->type != GgufType::f32 || divisors->shape != Dims{count}) {
-    fail_at(file.place().in("tensor " + quote(divisors_name)), "{} of shape {}, expected F32 of shape [{}]",
-            name_of(divisors->type), divisors->shape, count);
+std::vector<float> read_divisors(const GgufFile& file, const GgufTensor& tensor, std::int64_t count) {
+  const Place place = file.place().in("tensor " + quote(tensor.name));
+  if (tensor.type != GgufType::f32 || tensor.shape != Dims{count}) {
+    fail_at(place, "{} of shape {}, expected F32 of shape [{}]", name_of(tensor.type), tensor.shape, count);
   }
   std::vector<float> numbers;
   for (std::int64_t n = 0; n < count; ++n) {
-    numbers.push_back(load<float>(file.map()->data() + divisors->begin + 4 * n));
+    numbers.push_back(load<float>(file.map()->data() + tensor.begin + 4 * n));
     if (!(numbers.back() > 0) || !std::isfinite(numbers.back()))
-      fail_at(file.place().in("tensor " + quote(divisors_name)), "has {}, expected numbers above 0", numbers.back());
+      fail_at(place, "has {}, expected numbers above 0", numbers.back());
   }
+  return numbers;
+}
+
+void refuse_tensors(const GgufKeys& keys, std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names)
+    if (keys.file().find(name)) fail_at(keys.file().place(), "the tensor {} is not known", quote(name));
+}
+
+void refuse_scaling(const GgufKeys& keys) {
+  constexpr const char* type = "rope.scaling.type";
+  if (keys.has(type) && keys.text(type) != "none")
+    keys.refuse(type, fmt::format("{} is not known", quote(keys.text(type))));
+}
+
+// What all have but GPT-2 and BERT.
+void set_llama(const GgufKeys& keys, json& config) {
+  const auto heads = config["num_attention_heads"].get<std::int64_t>(),
+             size = config["hidden_size"].get<std::int64_t>();
+  const std::int64_t head_size = keys.size_or("attention.key_length", size / heads);
+  if (head_size < 1) keys.refuse("attention.head_count", fmt::format("{} heads can't share {} numbers", heads, size));
+  if (keys.size_or("attention.value_length", head_size) != head_size) {
+    keys.refuse("attention.value_length", fmt::format("is not {}, the size of a head's keys", head_size));
+  }
+  config["num_key_value_heads"] = keys.size_or("attention.head_count_kv", heads);
+  config["head_dim"] = head_size;
+  config["rms_norm_eps"] = keys.number_from_0("attention.layer_norm_rms_epsilon");
+  config["rope_theta"] = keys.has("rope.freq_base") ? keys.number_above_0("rope.freq_base") : 10000.0;
+}
+
+void check_all_turns(const GgufKeys& keys, const json& config) {
+  const auto head_size = config["head_dim"].get<std::int64_t>();
+  if (keys.size_or("rope.dimension_count", head_size) != head_size)
+    keys.refuse("rope.dimension_count", fmt::format("is not {}, the size of a head", head_size));
+}
+
+void set_silu(const GgufKeys& keys, json& config) {
+  set_llama(keys, config);
+  check_all_turns(keys, config);
+  refuse_scaling(keys);
+  config["hidden_act"] = "silu";
+  config["attention_bias"] = keys.file().find("blk.0.attn_q.bias") != nullptr;
+  config["mlp_bias"] = keys.file().find("blk.0.ffn_gate.bias") != nullptr;
+}
+
+// By what the scores are scaled no key says: as llama.cpp has it, it is the size of a head, but in the largest.
+void set_gemma(const GgufKeys& keys, std::int64_t layers_of_the_largest, json& config) {
+  set_llama(keys, config);
+  check_all_turns(keys, config);
+  refuse_tensors(keys, {divisors_name, long_name, short_name});
+  const auto heads = config["num_attention_heads"].get<std::int64_t>();
+  const bool is_largest = config["num_hidden_layers"] == layers_of_the_largest;
+  config["query_pre_attn_scalar"] =
+      is_largest ? config["hidden_size"].get<std::int64_t>() / heads : config["head_dim"].get<std::int64_t>();
+  config["hidden_activation"] = "gelu_pytorch_tanh";
+  config["sliding_window"] = keys.size("attention.sliding_window");
+}
+
+}  // namespace
+
+bool is_in_config(std::string_view tensor) {
+  return tensor == divisors_name || tensor == long_name || tensor == short_name;
+}
+
+void configure_qwen(const GgufKeys& keys, json& config) {
+  set_silu(keys, config);
+  refuse_tensors(keys, {divisors_name, long_name, short_name});
+}
+
+// Llama 3.1 and later have divisors. In a folder that is longrope, with the same numbers for texts of every length.
+void configure_llama(const GgufKeys& keys, json& config) {
+  set_silu(keys, config);
+  refuse_tensors(keys, {long_name, short_name});
+  const GgufTensor* divisors = keys.file().find(divisors_name);
+  if (divisors == nullptr) return;
+  const std::vector<float> numbers = read_divisors(keys.file(), *divisors, config["head_dim"].get<std::int64_t>() / 2);
   config["rope_parameters"] = {{"rope_type", "longrope"},
                                {"rope_theta", config["rope_theta"]},
                                {"short_factor", numbers},
@@ -128,30 +165,89 @@ void set_rotary(const GgufFile& file, json& config) {
                                {"attention_factor", 1.0}};
 }
 
+void configure_gemma2(const GgufKeys& keys, json& config) {
+  set_gemma(keys, 46, config);
+  refuse_scaling(keys);
+  config["attn_logit_softcapping"] = keys.number_above_0("attn_logit_softcapping");
+  config["final_logit_softcapping"] = keys.number_above_0("final_logit_softcapping");
+}
+
+// Layers with a window have rotary positions of their own, which are not scaled.
+void configure_gemma3(const GgufKeys& keys, json& config) {
+  set_gemma(keys, 62, config);
+  constexpr const char *pattern = "attention.sliding_window_pattern", *softcap = "final_logit_softcapping";
+  if (keys.has(pattern)) config["sliding_window_pattern"] = keys.size(pattern);
+  if (keys.has(softcap)) config["final_logit_softcapping"] = keys.number_above_0(softcap);
+  json full = {{"rope_type", "default"}, {"rope_theta", keys.number_above_0("rope.freq_base")}}, sliding = full;
+  sliding["rope_theta"] = keys.has("rope.freq_base_swa") ? keys.number_above_0("rope.freq_base_swa") : 10000.0;
+  if (keys.has("rope.scaling.type") && keys.text("rope.scaling.type") == "linear") {
+    full["rope_type"] = "linear";
+    full["factor"] = keys.number_above_0("rope.scaling.factor");
+  } else {
+    refuse_scaling(keys);
+  }
+  config.erase("rope_theta");
+  config["rope_parameters"] = {{"full_attention", full}, {"sliding_attention", sliding}};
+}
+
+namespace {
+
+// The share of a head that turns, of which Transformers makes the same whole number again.
+double share_of(std::int64_t part, std::int64_t whole) {
+  const double share = static_cast<double>(part) / static_cast<double>(whole);
+  return static_cast<std::int64_t>(share * static_cast<double>(whole)) == part ? share : std::nextafter(share, 2);
+}
+
 }  // namespace
 
-bool is_in_config(const GgufArchitecture& of, std::string_view tensor) {
-  return of.permuted && tensor == divisors_name;
+void configure_phi3(const GgufKeys& keys, json& config) {
+  set_llama(keys, config);
+  refuse_tensors(keys, {divisors_name});
+  config["hidden_act"] = "silu";
+  const std::int64_t window = keys.whole("attention.sliding_window", 0);
+  config["sliding_window"] = window > 0 ? json(window) : json(nullptr);
+  const auto head_size = config["head_dim"].get<std::int64_t>();
+  const std::int64_t turned = keys.size_or("rope.dimension_count", head_size);
+  if (turned > head_size)
+    keys.refuse("rope.dimension_count", fmt::format("is more than {}, the size of a head", head_size));
+  const std::int64_t original = keys.size("rope.scaling.original_context_length");
+  config["original_max_position_embeddings"] = original;
+  json rotary = {{"rope_type", "default"},
+                 {"rope_theta", config["rope_theta"]},
+                 {"partial_rotary_factor", share_of(turned, head_size)}};
+  const GgufTensor *longer = keys.file().find(long_name), *shorter = keys.file().find(short_name);
+  if ((longer == nullptr) != (shorter == nullptr))
+    fail_at(keys.file().place(), "of the tensors {} and {} one is missing", quote(long_name), quote(short_name));
+  if (longer) {
+    rotary["rope_type"] = "longrope";
+    rotary["original_max_position_embeddings"] = original;
+    rotary["long_factor"] = read_divisors(keys.file(), *longer, turned / 2);
+    rotary["short_factor"] = read_divisors(keys.file(), *shorter, turned / 2);
+    rotary["attention_factor"] = keys.number_above_0("rope.scaling.attn_factor");
+  }
+  config["rope_parameters"] = rotary;
+}
+
+void configure_gpt2(const GgufKeys& keys, json& config) {
+  config["n_inner"] = config["intermediate_size"];
+  config["activation_function"] = "gelu_new";
+  config["layer_norm_epsilon"] = keys.number_from_0("attention.layer_norm_epsilon");
 }
 
 json gguf_config(const GgufFile& file, const GgufArchitecture& of) {
-  const Keys keys(file, of);
-  keys.check_known();
+  const GgufKeys keys(file, of.name);
   json config = {{"architectures", {of.class_name}},
                  {"model_type", of.type},
-                 {"hidden_act", "silu"},
+                 {"hidden_size", keys.size("embedding_length")},
+                 {"num_attention_heads", keys.size("attention.head_count")},
                  {"intermediate_size", keys.size("feed_forward_length")},
                  {"num_hidden_layers", keys.size("block_count")},
                  {"max_position_embeddings", keys.size("context_length")},
-                 {"rms_norm_eps", keys.number_from_0("attention.layer_norm_rms_epsilon")},
-                 {"rope_theta", keys.has("rope.freq_base") ? keys.number_above_0("rope.freq_base") : 10000.0},
-                 {"attention_bias", file.find("blk.0.attn_q.bias") != nullptr},
-                 {"mlp_bias", file.find("blk.0.ffn_gate.bias") != nullptr},
                  {"tie_word_embeddings", file.find("output.weight") == nullptr},
                  {"torch_dtype", common_dtype(file)}};
-  set_heads(keys, config);
-  set_tokens(file, keys, config);
-  if (of.permuted) set_rotary(file, config);
+  set_tokens(keys, config);
+  of.configure(keys, config);
+  keys.check_all_read();
   return config;
 }
 

@@ -128,6 +128,11 @@ void Weights::add(std::string name, const View& view, std::shared_ptr<const void
   if (owners_.empty() || owners_.back() != owner) owners_.push_back(std::move(owner));
 }
 
+void Weights::transpose(std::string_view name) {
+  View& view = tensors_.find(name)->second;
+  view = view.transpose(0, 1);
+}
+
 const View* Weights::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;

@@ -33,6 +33,9 @@ class Weights {
   // What owns the view's memory is kept as long as this is.
   void add(std::string name, const View& view, std::shared_ptr<const void> owner);
 
+  // Of a matrix that is there: it is seen the other way round.
+  void transpose(std::string_view name);
+
   // Null where there is none.
   const View* find(std::string_view name) const;
   const std::map<std::string, View, std::less<>>& all() const { return tensors_; }

@@ -145,10 +145,11 @@ class Maker {
 };
 
 // A model without a layer's tensors, which the reader leaves to who asks for them.
-Maker model(const std::string& architecture = "llama", std::uint32_t heads = 2, float epsilon = 1e-5f) {
+Maker model(const std::string& architecture = "llama", std::uint32_t heads = 2, float epsilon = 1e-5f,
+            std::uint32_t layers = 32) {
   Maker out;
-  out.word("general.architecture", architecture);
-  for (const char* key : {"block_count", "context_length", "embedding_length", "feed_forward_length", "vocab_size"}) {
+  out.word("general.architecture", architecture).whole(architecture + ".block_count", layers);
+  for (const char* key : {"context_length", "embedding_length", "feed_forward_length", "vocab_size"}) {
     out.whole(architecture + "." + key, 32);
   }
   out.whole(architecture + ".attention.head_count", heads);
@@ -203,6 +204,43 @@ TEST(Gguf, DivisorsOfFrequenciesAreLongrope) {
   expect_refused(with_divisors({1, 1, 1, 1, 1, 1, 1, 1}, "qwen2"), "the tensor 'rope_freqs.weight' is not known");
 }
 
+// The largest ones' heads are larger than what their scores are scaled by.
+TEST(Gguf, WhatScalesTheScoresOfGemmaIsKnownByTheLayers) {
+  const auto scale = [](const std::string& architecture, std::uint32_t layers) {
+    const auto key = [&](const char* name) { return architecture + "." + name; };
+    const Folder folder;
+    put(folder / "x.gguf", model(architecture, 2, 1e-5f, layers)
+                               .whole(key("attention.sliding_window"), 4)
+                               .whole(key("attention.key_length"), 24)
+                               .whole(key("attention.value_length"), 24)
+                               .value(key("rope.freq_base"), 6, bytes_of(1e6f))
+                               .value(key("final_logit_softcapping"), 6, bytes_of(30.f))
+                               .value(key("attn_logit_softcapping"), 6, bytes_of(50.f))
+                               .bytes());
+    return read_gguf("load", folder / "x.gguf").config["query_pre_attn_scalar"].get<int>();
+  };
+  EXPECT_EQ(scale("gemma2", 26), 24);
+  EXPECT_EQ(scale("gemma2", 46), 16);
+}
+
+TEST(Gguf, NormsOfGemmaAreWithoutTheirOne) {
+  const auto gemma = [](std::uint32_t type) {
+    return model("gemma2")
+        .whole("gemma2.attention.sliding_window", 4)
+        .value("gemma2.attn_logit_softcapping", 6, bytes_of(50.f))
+        .value("gemma2.final_logit_softcapping", 6, bytes_of(30.f))
+        .tensor("output_norm.weight", {32}, type, 0)
+        .tensor("token_embd.weight", {32, 1}, 0, type == 0 ? 128 : 64);
+  };
+  const Folder folder;
+  put(folder / "x.gguf", gemma(0).data(256).bytes());
+  const Gguf found = read_gguf("load", folder / "x.gguf");
+  EXPECT_EQ(found.weights.find("model.norm.weight")->data<float>()[31], -1);
+  EXPECT_EQ(found.weights.find("model.embed_tokens.weight")->data<float>()[31], 0);
+  EXPECT_EQ(found.config["query_pre_attn_scalar"], 16);
+  expect_refused(gemma(1).data(192).bytes(), "tensor 'output_norm.weight': F16 is not read of a norm; F32 is");
+}
+
 TEST(Gguf, ABrokenHeaderIsRefused) {
   expect_refused("", "is empty");
   expect_refused("GGML", "byte 0: is no GGUF file");
@@ -248,8 +286,23 @@ TEST(Gguf, ATensorThatIsNotWhereItMustBeIsRefused) {
 }
 
 TEST(Gguf, WhatWouldChangeWhatIsComputedIsRefused) {
-  expect_refused(model("gemma").bytes(), "'general.architecture': 'gemma' is not known; llama, qwen2, qwen3 are");
+  expect_refused(model("gemma").bytes(),
+                 "'general.architecture': 'gemma' is not known; llama, qwen2, qwen3, gemma2, gemma3, phi3, gpt2 are");
   expect_refused(Maker().bytes(), "'general.architecture' is missing");
+  expect_refused(model("gemma2").bytes(), "'gemma2.attention.sliding_window' is missing");
+  expect_refused(model("gemma3").whole("gemma3.attention.sliding_window", 4).bytes(),
+                 "'gemma3.rope.freq_base' is missing");
+  expect_refused(model("phi3").bytes(), "'phi3.attention.sliding_window' is missing");
+  const Maker phi3 = model("phi3").whole("phi3.attention.sliding_window", 0);
+  expect_refused(Maker(phi3).whole("phi3.rope.dimension_count", 17).bytes(), "is more than 16, the size of a head");
+  expect_refused(Maker(phi3).bytes(), "'phi3.rope.scaling.original_context_length' is missing");
+  expect_refused(Maker(phi3)
+                     .whole("phi3.rope.scaling.original_context_length", 8)
+                     .tensor("rope_factors_long.weight", {8}, 0, 0)
+                     .data(32)
+                     .bytes(),
+                 "of the tensors 'rope_factors_long.weight' and 'rope_factors_short.weight' one is missing");
+  expect_refused(model("gpt2").bytes(), "'gpt2.attention.layer_norm_epsilon' is missing");
   expect_refused(model().whole("llama.expert_count", 8).bytes(), "'llama.expert_count': is not known");
   expect_refused(model().word("llama.rope.scaling.type", "yarn").bytes(), "'llama.rope.scaling.type': 'yarn'");
   expect_refused(model().whole("llama.rope.dimension_count", 8).bytes(), "is not 16, the size of a head");

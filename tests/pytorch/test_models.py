@@ -5,11 +5,9 @@ Each case is a tiny model with random weights, written by save_pretrained and re
 
 import importlib.resources
 import json
-import math
 import os
 import pathlib
 import shutil
-import struct
 import threading
 
 import numpy as np
@@ -20,7 +18,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
 import transformers
 from safetensors.torch import load_file, save_file
-from tiny_models import CASES, DECODERS, LENGTHS, LLAMA3, LONG, NEW, TOLERANCE, Both, edit, far, hidden_of, made, opener, rope, written
+from tiny_models import CASES, DECODERS, LENGTHS, LONG, NEW, TOLERANCE, Both, edit, far, hidden_of, made, opener, written
 
 import attend
 
@@ -477,69 +475,6 @@ def test_a_bare_model_and_one_with_a_head_have_the_same_numbers(both, name, tmp_
     save_file({prefix.get(name, name + ".") + key: each for key, each in load_file(path).items()}, path, {"format": "pt"})
     ids, types = both(name).ids(12)
     np.testing.assert_array_equal(attend.Model.load(tmp_path).forward(ids, types=types), both(name).ours.forward(ids, types=types))
-
-
-# ---- GGUF ----
-
-def gguf_text(text):
-    return struct.pack("<Q", len(text)) + text.encode()
-
-
-def write_gguf(path, model, divisors):
-    """As llama.cpp writes a Llama, in f32: the rows of q and k so that the numbers of a pair follow each other."""
-    config, tensors = model.config, {"rope_freqs.weight": divisors}
-    names = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output", "model.layers": "blk",
-             "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-             "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
-             "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
-    for name, tensor in model.state_dict().items():
-        if "q_proj" in name or "k_proj" in name:
-            tensor = tensor.view(-1, 2, config.head_dim // 2, tensor.shape[-1]).transpose(1, 2).reshape(tensor.shape)
-        for theirs, ours in names.items():
-            name = name.replace(theirs, ours)
-        tensors[name] = tensor
-    values = {"general.architecture": "llama", "llama.block_count": config.num_hidden_layers, "llama.vocab_size": config.vocab_size,
-              "llama.context_length": config.max_position_embeddings, "llama.embedding_length": config.hidden_size,
-              "llama.feed_forward_length": config.intermediate_size, "llama.attention.head_count": config.num_attention_heads,
-              "llama.attention.head_count_kv": config.num_key_value_heads, "llama.attention.key_length": config.head_dim,
-              "llama.attention.value_length": config.head_dim, "llama.attention.layer_norm_rms_epsilon": config.rms_norm_eps,
-              "llama.rope.freq_base": config.rope_parameters["rope_theta"]}
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(values))
-    for key, value in values.items():
-        kind, form = {str: (8, None), int: (4, "<I"), float: (6, "<f")}[type(value)]
-        head += gguf_text(key) + struct.pack("<I", kind) + (struct.pack(form, value) if form else gguf_text(value))
-    data = b""
-    for name, tensor in tensors.items():
-        head += gguf_text(name) + struct.pack(f"<I{tensor.dim()}QIQ", tensor.dim(), *reversed(tensor.shape), 0, len(data))
-        data += tensor.numpy().tobytes()
-        data += bytes(-len(data) % 32)
-    path.write_bytes(head + bytes(-len(head) % 32) + data)
-
-
-def llama3_divisors(parameters, head_dim):
-    """What convert_hf_to_gguf.py of llama.cpp makes of the scaling."""
-    divisors, length = [], parameters["original_max_position_embeddings"]
-    low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
-    for frequency in 1 / parameters["rope_theta"] ** (torch.arange(0, head_dim, 2).float() / head_dim):
-        wavelength = 2 * math.pi / frequency
-        share = ((length / wavelength - low) / (high - low)).clamp(0, 1)
-        divisors.append(1 / ((1 - share) / parameters["factor"] + share))
-    return torch.stack(divisors)
-
-
-def test_gguf_with_the_frequencies_of_llama3(tmp_path):
-    """Beside the folder that it is made from, as Transformers computes it: its own reader leaves the tensor out."""
-    case = rope("llama3", **LLAMA3, head_dim=16)
-    theirs = made(case)
-    divisors = llama3_divisors(theirs.config.rope_parameters, 16)
-    assert divisors.min() == 1 and divisors.max() == 8 and len(divisors.unique()) > 2
-    write_gguf(tmp_path / "model.gguf", theirs, divisors)
-    ours = attend.Model.load(tmp_path / "model.gguf")
-    for length in (*LENGTHS, 128):
-        ids = np.random.default_rng(length).integers(6, 99, length)
-        with torch.inference_mode():
-            expected = theirs(torch.from_numpy(ids)[None]).logits[0]
-        assert far(ours.logits(ours.forward(ids)), expected) <= TOLERANCE
 
 
 # ---- What is refused ----
