@@ -203,6 +203,13 @@ void transpose_layers(const GgufArchitecture& architecture, Weights& weights) {
   for (const std::string& name : names) weights.transpose(name);
 }
 
+// DistilBERT has none. The size is that of a tensor that is there.
+void add_types(Weights& to) {
+  constexpr const char* name = "bert.embeddings.token_type_embeddings.weight";
+  const View* norm = to.find("bert.embeddings.LayerNorm.weight");
+  if (!to.find(name) && norm && norm->rank() == 1) to.add(name, Tensor({1, norm->size(0)}));
+}
+
 // An adapter has the architecture, and may have all the keys, of the model that it changes.
 void check_is_model(const GgufFile& file) {
   constexpr const char *type = "general.type", *parts = "split.count", *adapter = "adapter.type";
@@ -234,6 +241,7 @@ Gguf read_gguf(std::string_view function, const std::filesystem::path& path) {
   }
   add_all(file, parts, out.weights);
   if (architecture.transposed) transpose_layers(architecture, out.weights);
+  if (architecture.type == "bert") add_types(out.weights);
   return out;
 }
 

@@ -49,6 +49,21 @@ constexpr GgufRenamed gpt2_inner[] = {
     {"ffn_norm", "ln_2"},  {"ffn_up", "mlp.c_fc"},      {"ffn_down", "mlp.c_proj"},
 };
 
+constexpr GgufRenamed bert_outer[] = {{"token_embd", "bert.embeddings.word_embeddings"},
+                                      {"position_embd", "bert.embeddings.position_embeddings"},
+                                      {"token_types", "bert.embeddings.token_type_embeddings"},
+                                      {"token_embd_norm", "bert.embeddings.LayerNorm"}};
+constexpr GgufRenamed bert_inner[] = {
+    {"attn_q", "attention.self.query"},
+    {"attn_k", "attention.self.key"},
+    {"attn_v", "attention.self.value"},
+    {"attn_output", "attention.output.dense"},
+    {"attn_output_norm", "attention.output.LayerNorm"},
+    {"ffn_up", "intermediate.dense"},
+    {"ffn_down", "output.dense"},
+    {"layer_output_norm", "output.LayerNorm"},
+};
+
 constexpr std::array architectures = {
     GgufArchitecture{.name = "llama",
                      .type = "llama",
@@ -97,6 +112,13 @@ constexpr std::array architectures = {
                      .inner = gpt2_inner,
                      .layers = "transformer.h.",
                      .transposed = true},
+    GgufArchitecture{.name = "bert",
+                     .type = "bert",
+                     .class_name = "BertModel",
+                     .configure = configure_bert,
+                     .outer = bert_outer,
+                     .inner = bert_inner,
+                     .layers = "bert.encoder.layer."},
 };
 
 }  // namespace

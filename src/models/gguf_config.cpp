@@ -234,6 +234,17 @@ void configure_gpt2(const GgufKeys& keys, json& config) {
   config["layer_norm_epsilon"] = keys.number_from_0("attention.layer_norm_epsilon");
 }
 
+// A folder's model has a table of types: a file without one has it of zeros (gguf.cpp).
+void configure_bert(const GgufKeys& keys, json& config) {
+  if (!keys.has("attention.causal") || keys.truth("attention.causal"))
+    keys.refuse("attention.causal", "is not false: a decoder of this architecture is not known");
+  config["hidden_act"] = "gelu";
+  config["layer_norm_eps"] = keys.number_from_0("attention.layer_norm_epsilon");
+  const GgufTensor* types = keys.file().find("token_types.weight");
+  config["type_vocab_size"] = types && types->shape.rank() == 2 ? types->shape[0] : 1;
+  if (keys.has("pooling_type")) config["pooling_type"] = keys.whole("pooling_type", 0);
+}
+
 json gguf_config(const GgufFile& file, const GgufArchitecture& of) {
   const GgufKeys keys(file, of.name);
   json config = {{"architectures", {of.class_name}},
@@ -249,6 +260,25 @@ json gguf_config(const GgufFile& file, const GgufArchitecture& of) {
   of.configure(keys, config);
   keys.check_all_read();
   return config;
+}
+
+SentenceModules gguf_sentences(const Member& config, std::int64_t E, std::int64_t longest) {
+  SentenceModules made = plain_sentences(config, E, longest);
+  if (!config.has("pooling_type")) return made;
+  const Member type = config["pooling_type"];
+  switch (type.whole(0)) {
+    case 1:
+      made.pooling.modes = {PoolingMode::mean};
+      return made;
+    case 2:
+      made.pooling.modes = {PoolingMode::cls};
+      return made;
+    case 3:
+      made.pooling.modes = {PoolingMode::last_token};
+      return made;
+    default:
+      fail_at(type.place(), "{} is not known here; 1 (mean), 2 (cls) and 3 (last) are", type.whole(0));
+  }
 }
 
 }  // namespace attend::models

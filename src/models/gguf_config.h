@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/gguf_file.h"
+#include "models/sentences.h"
 
 namespace attend::models {
 
@@ -47,5 +48,9 @@ void configure_gemma2(const GgufKeys& keys, nlohmann::json& config);
 void configure_gemma3(const GgufKeys& keys, nlohmann::json& config);
 void configure_phi3(const GgufKeys& keys, nlohmann::json& config);
 void configure_gpt2(const GgufKeys& keys, nlohmann::json& config);
+void configure_bert(const GgufKeys& keys, nlohmann::json& config);
+
+// How sentences become vectors: by the file's pooling, without a norm of which it does not speak.
+SentenceModules gguf_sentences(const Member& config, std::int64_t E, std::int64_t longest);
 
 }  // namespace attend::models

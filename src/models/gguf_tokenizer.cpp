@@ -53,13 +53,24 @@ std::vector<std::int64_t> read_types(const GgufFile& file, std::size_t tokens) {
   return types;
 }
 
-Vocabulary read_vocabulary(const GgufFile& file) {
+// In the file a space stands before what begins a word, and in the folder ## before what does not.
+void set_prefixes(Vocabulary& of) {
+  constexpr std::string_view space = "▁";
+  for (std::size_t id = 0; id < of.tokens.size(); ++id) {
+    std::string& token = of.tokens[id];
+    if (of.types[id] == control) continue;
+    token = token.starts_with(space) ? token.substr(space.size()) : "##" + token;
+  }
+}
+
+Vocabulary read_vocabulary(const GgufFile& file, bool wordpiece) {
   Vocabulary out{file.texts(tokens_key), {}, {}};
   const std::size_t count = out.tokens.size();
   if (count == 0 || count > static_cast<std::size_t>(greatest_id)) {
     file.refuse(tokens_key, fmt::format("{} tokens, expected 1 to 2^31 - 1", count));
   }
   out.types = read_types(file, count);
+  if (wordpiece) set_prefixes(out);
   out.ids.reserve(count);
   for (std::size_t id = 0; id < count; ++id) {
     out.ids.add(out.tokens[id], static_cast<TokenId>(id));
@@ -72,7 +83,7 @@ Vocabulary read_vocabulary(const GgufFile& file) {
 // whatever its type says.
 void add_tokens(const GgufFile& file, const Vocabulary& vocabulary, TokenizerFile& to) {
   std::set<std::int64_t> special;
-  for (const char* which : {"bos", "eos", "unknown", "padding"}) {
+  for (const char* which : {"bos", "eos", "unknown", "padding", "seperator", "mask"}) {
     if (const auto id = find_id(file, which, vocabulary.tokens.size())) special.insert(*id);
   }
   std::vector<AddedToken> added;
@@ -133,16 +144,16 @@ Steps make_steps(const json& normalizer, const json& pre_tokenizer, const json& 
           read_decoders({place, decoder})};
 }
 
-TokenizerFile put_together(const GgufFile& file, Vocabulary vocabulary, const Steps& steps,
-                           const std::vector<Merge>& merges, BpeOptions options, bool adds_bos) {
+TokenizerFile put_together(const GgufFile& file, const Vocabulary& vocabulary, const Steps& steps,
+                           TokenizerFile::Model model, Template around) {
   TokenizerFile out{.normalizers = steps.normalizers,
                     .pre_tokenizers = steps.pre_tokenizers,
-                    .model = Bpe(std::move(vocabulary.ids), merges, std::move(options)),
+                    .model = std::move(model),
                     .added = {},
                     .special = {},
                     .before = {{}, {}},
                     .after = {{}, {}},
-                    .around = make_template(file, vocabulary, adds_bos),
+                    .around = std::move(around),
                     .decoders = steps.decoders};
   add_tokens(file, vocabulary, out);
   return out;
@@ -209,7 +220,8 @@ TokenizerFile byte_level_tokenizer(const GgufFile& file, Vocabulary vocabulary) 
   const ByteLevelKind kind = byte_level_kind(file);
   const std::vector<Merge> merges = read_merges(file, vocabulary);
   const bool adds_bos = read_truth(file, "tokenizer.ggml.add_bos_token", kind.adds_bos);
-  return put_together(file, std::move(vocabulary), kind.steps, merges, {.ignore_merges = kind.ignore_merges}, adds_bos);
+  Bpe model(std::move(vocabulary.ids), merges, {.ignore_merges = kind.ignore_merges});
+  return put_together(file, vocabulary, kind.steps, std::move(model), make_template(file, vocabulary, adds_bos));
 }
 
 // ---- As SentencePiece has it ----
@@ -278,7 +290,56 @@ TokenizerFile sentencepiece_tokenizer(const GgufFile& file, Vocabulary vocabular
   }
   const Steps& steps = sentencepiece_steps(read_truth(file, "tokenizer.ggml.add_space_prefix", true));
   const bool adds_bos = read_truth(file, "tokenizer.ggml.add_bos_token", true);
-  return put_together(file, std::move(vocabulary), steps, merges, std::move(options), adds_bos);
+  Bpe model(std::move(vocabulary.ids), merges, std::move(options));
+  return put_together(file, vocabulary, steps, std::move(model), make_template(file, vocabulary, adds_bos));
+}
+
+// ---- WordPiece ----
+
+std::int64_t needed_id(const GgufFile& file, const char* which, const char* older, std::size_t tokens) {
+  if (const auto id = find_id(file, which, tokens)) return *id;
+  if (const auto id = find_id(file, older, tokens)) return *id;
+  fail_at(file.place(), "'tokenizer.ggml.{}_token_id' is missing, which is to be added", which);
+}
+
+// [CLS] first [SEP] second [SEP]
+Template bert_template(const GgufFile& file, std::size_t tokens) {
+  const TemplatePiece cls{.ids = {needed_id(file, "bos", "cls", tokens)}};
+  const std::int64_t sep = needed_id(file, "seperator", "eos", tokens);
+  Template out{.single = {cls, {.text = 0}, {.ids = {sep}}}, .pair = {}};
+  out.pair = out.single;
+  out.pair.push_back({.text = 1, .type = 1});
+  out.pair.push_back({.ids = {sep}, .type = 1});
+  return out;
+}
+
+// Files of llama.cpp's older versions do not say it, and are read by it as lower-case. A vocabulary with capitals is
+// another, which that would never find.
+bool lower_case(const GgufFile& file, const Vocabulary& vocabulary) {
+  constexpr const char* key = "tokenizer.ggml.normalizer.lowercase";
+  if (file.has(key)) return file.truth(key);
+  const auto is_capital = [](char c) { return c >= 'A' && c <= 'Z'; };
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const std::string& token = vocabulary.tokens[id];
+    if (vocabulary.types[id] == normal && !token.starts_with('[') && std::ranges::any_of(token, is_capital))
+      fail_at(file.place(), "'{}' is missing, and the token {} has a capital", key, quote(token));
+  }
+  return true;
+}
+
+TokenizerFile wordpiece_tokenizer(const GgufFile& file, Vocabulary vocabulary) {
+  constexpr const char* accents = "tokenizer.ggml.normalizer.strip_accents";
+  const json normalizer = {{"type", "BertNormalizer"},
+                           {"clean_text", true},
+                           {"handle_chinese_chars", true},
+                           {"strip_accents", file.has(accents) ? json(file.truth(accents)) : json(nullptr)},
+                           {"lowercase", lower_case(file, vocabulary)}};
+  const Steps steps = make_steps(normalizer, {{"type", "BertPreTokenizer"}},
+                                 {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}});
+  const std::size_t count = vocabulary.tokens.size();
+  const std::int64_t unknown = needed_id(file, "unknown", "unk", count);
+  WordPiece model(std::move(vocabulary.ids), {.unknown = vocabulary.tokens[static_cast<std::size_t>(unknown)]});
+  return put_together(file, vocabulary, steps, std::move(model), bert_template(file, count));
 }
 
 }  // namespace
@@ -319,13 +380,15 @@ TokenizerFile gguf_tokenizer(std::string_view function, const std::filesystem::p
   const GgufFile file(function, path);
   constexpr const char* key = "tokenizer.ggml.model";
   const std::string model = file.text(key);
-  if (model != "gpt2" && model != "llama") {
-    file.refuse(key, fmt::format("the tokenizer {} is not known; gpt2 and llama are", quote(model)));
-  }
-  Vocabulary vocabulary = read_vocabulary(file);
+  using Make = TokenizerFile (*)(const GgufFile&, Vocabulary);
+  const Make make = model == "gpt2"    ? byte_level_tokenizer
+                    : model == "llama" ? sentencepiece_tokenizer
+                    : model == "bert"  ? wordpiece_tokenizer
+                                       : nullptr;
+  if (!make) file.refuse(key, fmt::format("the tokenizer {} is not known; gpt2, llama and bert are", quote(model)));
+  Vocabulary vocabulary = read_vocabulary(file, model == "bert");
   tokenizer::Chat chat = read_gguf_chat(file, vocabulary.tokens);
-  TokenizerFile out = model == "gpt2" ? byte_level_tokenizer(file, std::move(vocabulary))
-                                      : sentencepiece_tokenizer(file, std::move(vocabulary));
+  TokenizerFile out = make(file, std::move(vocabulary));
   out.chat = std::move(chat);
   return out;
 }

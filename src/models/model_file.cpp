@@ -6,6 +6,7 @@
 #include "io/json_file.h"
 #include "models/generation.h"
 #include "models/gguf.h"
+#include "models/gguf_config.h"
 #include "models/model.h"
 #include "models/named.h"
 
@@ -107,7 +108,7 @@ void read_sentences(const std::filesystem::path& path, const Member& config, Mod
   ModelInfo& info = parts.info;
   const std::int64_t size = hidden_size(parts);
   try {
-    parts.sentences = is_gguf(path) ? models::plain_sentences(config, size, info.longest)
+    parts.sentences = is_gguf(path) ? models::gguf_sentences(config, size, info.longest)
                                     : models::read_sentences(path, config, size, info.longest);
   } catch (const Error& error) {
     parts.pooling = error;

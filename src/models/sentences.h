@@ -68,7 +68,7 @@ struct SentenceModules {
 // key, for what is not known here.
 SentenceModules read_sentences(const std::filesystem::path& folder, const Member& config, std::int64_t E,
                                std::int64_t longest);
-// The same of a model that is no folder.
+// The same of a model of which no such file speaks.
 SentenceModules plain_sentences(const Member& config, std::int64_t E, std::int64_t longest);
 
 // Where a folder's config.json is: of sentence-transformers' first versions in a folder that modules.json names.

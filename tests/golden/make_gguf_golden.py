@@ -4,6 +4,7 @@
 Usage: make_gguf_golden.py, with the environment of the tests that need PyTorch, and the packages gguf 0.19.0 and accelerate 1.15.0.
 """
 
+import functools
 import json
 import pathlib
 import random
@@ -14,7 +15,7 @@ import gguf
 import numpy as np
 import torch
 from gguf import GGMLQuantizationType as Type
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -81,6 +82,30 @@ def add_sentencepiece(writer):
     return len(tokens)
 
 
+@functools.cache
+def wordpiece():
+    """The tokenizer that bert.gguf is made from, as BERT's tokenizer.json has it."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    tokenizer.train_from_iterator(test_tokenizer.prose(HERE.parent.parent), trainers.WordPieceTrainer(
+        vocab_size=240, limit_alphabet=60, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False))
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.decoder = decoders.WordPiece()
+    return tokenizer
+
+
+def add_wordpiece(writer):
+    vocabulary = wordpiece().get_vocab()
+    tokens = sorted(vocabulary, key=vocabulary.get)
+    writer.add_tokenizer_model("bert")
+    writer.add_tokenizer_pre("bert-bge")
+    writer.add_token_list([*tokens[:5], *(each[2:] if each.startswith("##") else "\u2581" + each for each in tokens[5:])])
+    writer.add_token_types([gguf.TokenType.CONTROL] * 5 + [gguf.TokenType.NORMAL] * (len(tokens) - 5))
+    for add, id in ((writer.add_pad_token_id, 0), (writer.add_unk_token_id, 1), (writer.add_bos_token_id, 2), (writer.add_sep_token_id, 3),
+                    (writer.add_eos_token_id, 3), (writer.add_mask_token_id, 4)):
+        add(id)
+
+
 def add_model(writer, vocabulary, bias, tied, types, hidden=32, heads=2, kv_heads=1, inner=64):
     """One layer, of every type in turn."""
     generator = np.random.default_rng(1)
@@ -133,7 +158,10 @@ def texts(name, change=lambda file: None):
     """change: what Transformers leaves out of the tokenizer.json of the model that the pre-tokeniser is named after."""
     file = json.loads(AutoTokenizer.from_pretrained(OUT, gguf_file=name).backend_tokenizer.to_str())
     change(file)
-    tokenizer = Tokenizer.from_str(json.dumps(file))
+    return texts_of(Tokenizer.from_str(json.dumps(file)))
+
+
+def texts_of(tokenizer):
     pairs = [(text, None) for text in TEXTS] + [("one", "two")]
     found = [tokenizer.encode(*pair) for pair in pairs]
     return {"texts": [{"text": text, "pair": pair, "ids": each.ids, "types": each.type_ids, "special": each.special_tokens_mask,
@@ -170,11 +198,13 @@ def main():
     write("qwen2.gguf", "qwen2", qwen2)
     write("llama-bpe.gguf", "llama", lambda writer: add_byte_level(writer, "llama-bpe", adds_bos=True))
     write("gpt-2.gguf", "llama", lambda writer: add_byte_level(writer, "gpt-2"))
+    write("bert.gguf", "bert", add_wordpiece)
     golden = {"llama.gguf": tensors("llama.gguf") | texts("llama.gguf", set_digits),
               "sentencepiece.gguf": tensors("sentencepiece.gguf") | texts("sentencepiece.gguf") | merges("sentencepiece.gguf"),
               "qwen2.gguf": tensors("qwen2.gguf") | texts("qwen2.gguf", lambda file: file.update(normalizer={"type": "NFC"})),
               "llama-bpe.gguf": texts("llama-bpe.gguf", lambda file: file["model"].update(ignore_merges=True)),
-              "gpt-2.gguf": texts("gpt-2.gguf")}
+              "gpt-2.gguf": texts("gpt-2.gguf"),
+              "bert.gguf": texts_of(wordpiece())}
     (HERE / "gguf.json").write_text(json.dumps(golden, separators=(",", ":"), ensure_ascii=False) + "\n")
 
 

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "models/gguf_config.h"
 #include "models/gguf_file.h"
 #include "tests/io/files.h"
 
@@ -75,7 +76,7 @@ TEST(Gguf, NumbersStayInTheFileWhereTheyAreInOrder) {
 }
 
 TEST(Gguf, TokenizersAsThePackageTokenizers) {
-  ASSERT_EQ(golden().size(), 5);
+  ASSERT_EQ(golden().size(), 6);
   for (const auto& [name, of] : golden().items()) {
     SCOPED_TRACE(name);
     const Tokenizer tokenizer = Model::load_tokenizer(file(name));
@@ -101,6 +102,22 @@ TEST(Gguf, MergesAreDerivedAsTransformersDerivesThem) {
   for (const tokenizer::Merge& each : models::derive_merges(tokens, from.numbers("tokenizer.ggml.scores"), ids))
     merges.push_back({tokens[each.first], tokens[each.second]});
   EXPECT_EQ(merges, golden()["sentencepiece.gguf"]["merges"]);
+}
+
+TEST(Gguf, SentencesArePooledAsTheFileSays) {
+  const auto mode = [](const json& config) {
+    return models::gguf_sentences(Member(Place{"load"}, config), 8, 16).pooling.modes.front();
+  };
+  EXPECT_EQ(mode({{"pooling_type", 1}}), models::PoolingMode::mean);
+  EXPECT_EQ(mode({{"pooling_type", 2}}), models::PoolingMode::cls);
+  EXPECT_EQ(mode({{"pooling_type", 3}}), models::PoolingMode::last_token);
+  EXPECT_EQ(mode({{"architectures", {"BertModel"}}}), models::PoolingMode::mean);
+  expect_error(
+      ErrorCode::bad_file,
+      [&] {
+        mode({{"pooling_type", 4}});
+      },
+      "load: ", "4 is not known here; 1 (mean), 2 (cls)");
 }
 
 // ---- What is refused ----
@@ -286,8 +303,9 @@ TEST(Gguf, ATensorThatIsNotWhereItMustBeIsRefused) {
 }
 
 TEST(Gguf, WhatWouldChangeWhatIsComputedIsRefused) {
-  expect_refused(model("gemma").bytes(),
-                 "'general.architecture': 'gemma' is not known; llama, qwen2, qwen3, gemma2, gemma3, phi3, gpt2 are");
+  expect_refused(
+      model("gemma").bytes(),
+      "'general.architecture': 'gemma' is not known; llama, qwen2, qwen3, gemma2, gemma3, phi3, gpt2, bert are");
   expect_refused(Maker().bytes(), "'general.architecture' is missing");
   expect_refused(model("gemma2").bytes(), "'gemma2.attention.sliding_window' is missing");
   expect_refused(model("gemma3").whole("gemma3.attention.sliding_window", 4).bytes(),
@@ -302,6 +320,7 @@ TEST(Gguf, WhatWouldChangeWhatIsComputedIsRefused) {
                      .data(32)
                      .bytes(),
                  "of the tensors 'rope_factors_long.weight' and 'rope_factors_short.weight' one is missing");
+  expect_refused(model("bert").bytes(), "'bert.attention.causal': is not false");
   expect_refused(model("gpt2").bytes(), "'gpt2.attention.layer_norm_epsilon' is missing");
   expect_refused(model().whole("llama.expert_count", 8).bytes(), "'llama.expert_count': is not known");
   expect_refused(model().word("llama.rope.scaling.type", "yarn").bytes(), "'llama.rope.scaling.type': 'yarn'");
@@ -346,7 +365,7 @@ TEST(Gguf, ATokenizerThatIsNotKnownIsRefused) {
   };
   const auto bytes = [&] { return with("gpt2", {"a", "b"}).words("tokenizer.ggml.merges", {}); };
   expect_no_tokenizer(Maker(), "'tokenizer.ggml.model' is missing");
-  expect_no_tokenizer(with("t5", {"a"}), "the tokenizer 't5' is not known; gpt2 and llama are");
+  expect_no_tokenizer(with("t5", {"a"}), "the tokenizer 't5' is not known; gpt2, llama and bert are");
   expect_no_tokenizer(with("gpt2", {}), "'tokenizer.ggml.tokens': 0 tokens");
   expect_no_tokenizer(with("gpt2", {"a", "a"}), "'a' comes twice");
   expect_no_tokenizer(with("gpt2", {"\xff"}), "is not UTF-8");
@@ -362,6 +381,13 @@ TEST(Gguf, ATokenizerThatIsNotKnownIsRefused) {
   expect_no_tokenizer(bytes().value("tokenizer.ggml.token_type", 9, array(4, 1, bytes_of(1))), "1 types for 2 tokens");
   expect_no_tokenizer(bytes().value("tokenizer.ggml.token_type", 9, array(4, 2, bytes_of(1) + bytes_of(7))),
                       "1: the type 7 is not known");
+  expect_no_tokenizer(with("bert", {"▁a", "A"}),
+                      "'tokenizer.ggml.normalizer.lowercase' is missing, and the token '##A'");
+  expect_no_tokenizer(with("bert", {"▁a"}), "'tokenizer.ggml.unknown_token_id' is missing");
+  const Maker bert = with("bert", {"▁a"}).whole("tokenizer.ggml.unknown_token_id", 0);
+  expect_no_tokenizer(bert, "'tokenizer.ggml.bos_token_id' is missing");
+  expect_no_tokenizer(Maker(bert).whole("tokenizer.ggml.cls_token_id", 0), "'tokenizer.ggml.seperator_token_id' is");
+  expect_no_tokenizer(with("bert", {"##a", "▁####a"}), "'####a' comes twice");
   expect_no_tokenizer(with("llama", {"a"}), "'tokenizer.ggml.scores' is missing");
   expect_no_tokenizer(with("llama", {"a"}).value("tokenizer.ggml.scores", 9, array(6, 0, "")), "0 scores for 1 tokens");
   expect_no_tokenizer(with("llama", {"a"}).value("tokenizer.ggml.scores", 9, array(6, 1, bytes_of(NAN))),

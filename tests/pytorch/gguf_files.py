@@ -17,6 +17,13 @@ GEMMA = LLAMA | {"post_attention_layernorm": "post_attention_norm", "pre_feedfor
 GPT2 = {"wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm", "lm_head": "output", "transformer.": "", "h.": "blk.",
         "ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up",
         "mlp.c_proj": "ffn_down"}
+BERT = {"bert.": "", "distilbert.": "", "embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
+        "embeddings.token_type_embeddings": "token_types", "embeddings.LayerNorm": "token_embd_norm", "encoder.layer.": "blk.",
+        "transformer.layer.": "blk.", "attention.self.query": "attn_q", "attention.self.key": "attn_k", "attention.self.value": "attn_v",
+        "attention.output.dense": "attn_output", "attention.output.LayerNorm": "attn_output_norm", "intermediate.dense": "ffn_up",
+        "output.dense": "ffn_down", "output.LayerNorm": "layer_output_norm", "attention.q_lin": "attn_q", "attention.k_lin": "attn_k",
+        "attention.v_lin": "attn_v", "attention.out_lin": "attn_output", "sa_layer_norm": "attn_output_norm", "ffn.lin1": "ffn_up",
+        "ffn.lin2": "ffn_down", "output_layer_norm": "layer_output_norm"}
 TOKENS = [f"{n}" for n in range(99)]  # of tiny_models
 
 
@@ -106,7 +113,20 @@ def gpt2(config, state):
     return "gpt2", values, {renamed(name, GPT2): tensor.T if name.endswith(turned) else tensor for name, tensor in state.items()}
 
 
-KINDS = {"llama": llama, "mistral": llama, "qwen2": qwen, "qwen3": qwen, "gemma2": gemma, "gemma3_text": gemma, "phi3": phi3, "gpt2": gpt2}
+def bert(config, state):
+    """RoBERTa's positions begin after its padding; the first rows of the table are left out."""
+    offset = config.pad_token_id + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
+    values = sizes(config) | {
+        "context_length": config.max_position_embeddings - offset, "attention.causal": False,
+        "feed_forward_length": config.hidden_dim if config.model_type == "distilbert" else config.intermediate_size,
+        "attention.layer_norm_epsilon": getattr(config, "layer_norm_eps", 1e-12)}
+    tensors = {renamed(name, BERT): tensor for name, tensor in state.items() if "pooler" not in name}
+    tensors["position_embd.weight"] = tensors["position_embd.weight"][offset:]
+    return "bert", values, tensors
+
+
+KINDS = {"llama": llama, "mistral": llama, "qwen2": qwen, "qwen3": qwen, "gemma2": gemma, "gemma3_text": gemma, "phi3": phi3, "gpt2": gpt2,
+         **dict.fromkeys(["bert", "roberta", "xlm-roberta", "camembert", "distilbert"], bert)}
 
 
 def converted(model):
