@@ -167,8 +167,9 @@ struct GenerateOptions {
   std::uint64_t seed = 0;
   std::optional<std::vector<std::int64_t>> end = {};  // ids that end the text; default: ModelInfo::end
   std::function<bool(std::int64_t)> on_token = {};    // called with each new id; false ends the text there
-  Recorder* recorder = nullptr;                       // as ModelCall's; must grow
-  std::span<const Edit> edits = {};                   // of all tokens; those with rows, of the prompt's alone
+  std::function<bool(std::int64_t prompt, std::int64_t id)> on_token_of = {};  // the same, of several prompts
+  Recorder* recorder = nullptr;                                                // as ModelCall's; must grow
+  std::span<const Edit> edits = {};  // of all tokens; those with rows, of the prompt's alone
 };
 
 // Sentences to vectors as the folder's files of sentence-transformers say.
@@ -234,6 +235,12 @@ class Model {
   std::vector<std::int64_t> generate(std::span<const std::int64_t> ids, const GenerateOptions& options = {}) const;
   // The text that follows.
   std::string generate(std::string_view text, const GenerateOptions& options = {}) const;
+  // Of several prompts, of any lengths, what follows each: prompt n has what generate() gives it alone, by seed + n.
+  // Up to 32 grow in each pass; where one ends, the next comes in. Throws bad_value for a recorder, on_token, and edits
+  // that have rows or set values.
+  std::vector<std::vector<std::int64_t>> generate(std::span<const std::vector<std::int64_t>> prompts,
+                                                  const GenerateOptions& options = {}) const;
+  std::vector<std::string> generate(std::span<const std::string> texts, const GenerateOptions& options = {}) const;
 
  private:
   friend struct ModelAccess;

@@ -164,16 +164,37 @@ class Arguments {
   std::vector<std::int64_t> decoder_ids_, decoder_starts_;
 };
 
-// Calls on_token with each id; its result counts where it is False.
-std::function<bool(std::int64_t)> teller(nb::handle on_token) {
+constexpr const char* generate_function = "Model.generate";
+
+// on_token with what it is called with; its result counts where it is False.
+template <class... Told>
+std::function<bool(Told...)> teller(nb::handle on_token) {
   if (on_token.is_none()) return {};
   if (!PyCallable_Check(on_token.ptr())) {
-    throw nb::type_error(("Model.generate: on_token: expected a function, got " + repr_of(on_token)).c_str());
+    throw nb::type_error(
+        (std::string(generate_function) + ": on_token: expected a function, got " + repr_of(on_token)).c_str());
   }
-  return [on_token](std::int64_t id) {
+  return [on_token](Told... told) {
     const WithGil gil;
-    return !on_token(id).is(nb::bool_(false));
+    return !on_token(told...).is(nb::bool_(false));
   };
+}
+
+// Whether it has elements: a text, a list, an array of a dimension or more.
+bool has_length(nb::handle of) {
+  if (PyObject_Size(of.ptr()) >= 0) return true;
+  PyErr_Clear();
+  return false;
+}
+
+// generate()'s prompts, where they are several: a list of texts, or of lists of ids.
+std::optional<nb::list> read_prompts(nb::handle given) {
+  if (nb::isinstance<nb::str>(given) || nb::isinstance<nb::bytes>(given) || PyAnySet_Check(given.ptr()) ||
+      !nb::hasattr(given, "__iter__") || !has_length(given))
+    return std::nullopt;
+  nb::list all(given);
+  if (nb::len(all) == 0 || !has_length(all[0])) return std::nullopt;
+  return all;
 }
 
 // ---- Model ----
@@ -391,22 +412,58 @@ SequenceCache Loaded::cache(nb::handle dtype) const {
 nb::object Loaded::generate(nb::handle ids, std::int64_t max_new_tokens, double temperature, std::int64_t top_k,
                             double top_p, std::uint64_t seed, nb::handle end, nb::handle on_token,
                             nb::handle edits) const {
-  constexpr const char* function = "Model.generate";
-  const bool of_text = nb::isinstance<nb::str>(ids);
-  const std::string text = of_text ? text_of(ids) : "";
-  const std::vector<std::int64_t> prompt = of_text ? std::vector<std::int64_t>() : read_ids(function, "ids", ids);
-  if (of_text) (void)tokenizer(function);
+  constexpr const char* function = generate_function;
   const Edits changed(function, edits);
   GenerateOptions options = {.max_new_tokens = max_new_tokens,
                              .temperature = temperature,
                              .top_k = top_k,
                              .top_p = top_p,
                              .seed = seed,
-                             .on_token = teller(on_token),
                              .edits = changed.get()};
   if (!end.is_none()) options.end = list_of(read_integers(function, "end", end));
-  if (of_text) return nb::cast(call(function, [&] { return model.generate(text, options); }));
-  return array(call(function, [&] { return model.generate(std::span<const std::int64_t>(prompt), options); }));
+  if (const auto prompts = read_prompts(ids)) {
+    options.on_token_of = teller<std::int64_t, std::int64_t>(on_token);
+    return generate_several(*prompts, options);
+  }
+  options.on_token = teller<std::int64_t>(on_token);
+  if (!nb::isinstance<nb::str>(ids)) {
+    const std::vector<std::int64_t> prompt = list_of(read_integers(function, "ids", ids));
+    return array(call(function, [&] { return model.generate(std::span<const std::int64_t>(prompt), options); }));
+  }
+  const std::string text = text_of(ids);
+  (void)tokenizer(function);
+  return nb::cast(call(function, [&] { return model.generate(text, options); }));
+}
+
+// Of texts, texts.
+nb::object Loaded::generate_several(const nb::list& prompts, const GenerateOptions& options) const {
+  constexpr const char* function = generate_function;
+  const auto place = [](std::size_t n) { return "prompts[" + std::to_string(n) + "]"; };
+  const bool of_texts = nb::isinstance<nb::str>(prompts[0]);
+  std::vector<std::string> texts;
+  std::vector<std::vector<std::int64_t>> ids;
+  for (std::size_t n = 0; n < nb::len(prompts); ++n) {
+    const nb::handle each = prompts[n];
+    if (nb::isinstance<nb::str>(each) != of_texts)
+      throw nb::type_error((std::string(function) + ": " + place(n) + ": expected " +
+                            (of_texts ? "a text" : "a list of ids") + ", as the first is, got " + repr_of(each))
+                               .c_str());
+    if (of_texts)
+      texts.push_back(text_of(each));
+    else
+      ids.push_back(list_of(read_integers(function, place(n).c_str(), each)));
+  }
+  nb::list made;
+  if (of_texts) {
+    (void)tokenizer(function);
+    for (const auto& text :
+         call(function, [&] { return model.generate(std::span<const std::string>(texts), options); }))
+      made.append(nb::cast(text));
+  } else {
+    const std::span<const std::vector<std::int64_t>> all(ids);
+    for (const auto& each : call(function, [&] { return model.generate(all, options); })) made.append(array(each));
+  }
+  return made;
 }
 
 nb::object Loaded::record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top,
@@ -535,12 +592,21 @@ constexpr const char* cache_method_doc = R"(An empty ModelCache for one sequence
 dtype: None, that of the model; or int8 (attend.KvCache has what that changes).)";
 
 constexpr const char* generate_doc =
-    R"(The ids that follow ids [N], without the one that ends them: [n] int64. Of a text, the text.
+    R"(The ids that follow ids [N], without the one that ends them: [n] int64. Of a text, the text. Of a list
+of texts or of ids, the list of what follows each: all grow in one pass a step, up to 32 at once, each to its own end.
 
 Of an encoder-decoder ids are its encoder's, and those of its decoder, after info.start, are given.
 The likeliest token each time, with temperature 0; or one that is drawn by seed from softmax(logits / temperature): of the
 top_k likeliest (0: all), and of these of the fewest that have top_p of the probability together. end: the ids that end the
-text; None: info.end. on_token is called with each new id, and where it gives False, the text ends there.)";
+text; None: info.end. on_token is called with each new id, and where it gives False, the text ends there. Of a list,
+prompt n has what generate() gives it alone, by seed + n, on_token is called with n and the id, and edits have neither rows
+nor values.
+
+>>> import attend
+>>> model = attend.Model.load("tiny")
+>>> more = model.generate([[1, 2, 3], [4]], max_new_tokens=5)
+>>> bool((more[1] == model.generate([4], max_new_tokens=5)).all())
+True)";
 
 constexpr const char* record_doc = R"(What every head attends to while the model computes ids [N]: an attend.Recording.
 
@@ -595,8 +661,8 @@ void bind_model(nb::module_& m) {
            nb::arg("top_k") = 0, nb::arg("top_p") = 1.0, nb::arg("seed") = 0, nb::arg("end") = nb::none(),
            nb::arg("on_token") = nb::none(), nb::arg("edits") = nb::none(),
            nb::sig("def generate(self, ids: Any, max_new_tokens: int = 64, temperature: float = 0.0, top_k: int = 0, "
-                   "top_p: float = 1.0, seed: int = 0, end: Any = None, on_token: Callable[[int], object] | None = "
-                   "None, edits: Sequence[Edit] | None = None) -> numpy.ndarray"),
+                   "top_p: float = 1.0, seed: int = 0, end: Any = None, on_token: Callable[..., object] | None = "
+                   "None, edits: Sequence[Edit] | None = None) -> Any"),
            generate_doc)
       .def("record", &Loaded::record, nb::arg("ids"), nb::arg("types") = nb::none(), nb::arg("max_new_tokens") = 0,
            nb::arg("top") = 8, nb::arg("map") = nb::make_tuple(256, 256), nb::arg("keep") = nb::none(),

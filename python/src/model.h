@@ -98,6 +98,7 @@ struct Loaded {
   SequenceCache cache(nb::handle dtype) const;
   nb::object generate(nb::handle ids, std::int64_t max_new_tokens, double temperature, std::int64_t top_k, double top_p,
                       std::uint64_t seed, nb::handle end, nb::handle on_token, nb::handle edits) const;
+  nb::object generate_several(const nb::list& prompts, const GenerateOptions& options) const;
   nb::object record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top, nb::handle map,
                     nb::handle keep, bool key_sizes, std::int64_t budget, nb::handle edits,
                     nb::handle decoder_ids) const;

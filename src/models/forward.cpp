@@ -16,14 +16,6 @@ namespace {
 
 constexpr const char* function = "Model";
 
-void check_ids(std::string_view name, std::span<const std::int64_t> ids, std::int64_t vocabulary) {
-  if (ids.empty()) fail(ErrorCode::bad_value, function, "there are no {}, expected at least one", name);
-  for (std::size_t n = 0; n < ids.size(); ++n) {
-    if (ids[n] < 0 || ids[n] >= vocabulary)
-      fail(ErrorCode::bad_value, function, "{}[{}] is {}, expected 0 to {}", name, n, ids[n], vocabulary - 1);
-  }
-}
-
 void check_caches(const ModelCall& call, const Batch& batch, const ModelInfo& info) {
   models::check_decoder(info, "caches");
   if (std::ssize(call.caches) != batch.sequences()) {
@@ -70,6 +62,14 @@ class Shown : public models::Edits {
 }  // namespace
 
 namespace models {
+
+void check_ids(std::string_view name, std::span<const std::int64_t> ids, std::int64_t vocabulary) {
+  if (ids.empty()) fail(ErrorCode::bad_value, function, "there are no {}, expected at least one", name);
+  for (std::size_t n = 0; n < ids.size(); ++n) {
+    if (ids[n] < 0 || ids[n] >= vocabulary)
+      fail(ErrorCode::bad_value, function, "{}[{}] is {}, expected 0 to {}", name, n, ids[n], vocabulary - 1);
+  }
+}
 
 std::vector<std::int64_t> checked_starts(std::string_view name, std::span<const std::int64_t> starts,
                                          std::int64_t count) {

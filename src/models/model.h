@@ -67,6 +67,8 @@ Batch decoder_batch_of(const ModelCall& call, const ModelInfo& info);
 // Where each sequence begins, and the end; `name` is what a message calls it. Throws bad_value.
 std::vector<std::int64_t> checked_starts(std::string_view name, std::span<const std::int64_t> starts,
                                          std::int64_t count);
+// Throws bad_value for no ids, and for one outside the vocabulary.
+void check_ids(std::string_view name, std::span<const std::int64_t> ids, std::int64_t vocabulary);
 // Throws bad_value, naming `what` asked, for encoders.
 void check_decoder(const ModelInfo& info, std::string_view what);
 // Throws bad_value for NaN or infinity in hidden states [N,E].

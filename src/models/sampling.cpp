@@ -14,16 +14,18 @@ constexpr const char* function = "Model.generate";
 
 }  // namespace
 
-Sampler::Sampler(const GenerateOptions& options)
-    : temperature_(options.temperature), top_p_(options.top_p), top_k_(options.top_k), generator_(options.seed) {
+void check_sampling(const GenerateOptions& options) {
   if (options.max_new_tokens < 0)
     fail(ErrorCode::bad_value, function, "max_new_tokens is {}, expected at least 0", options.max_new_tokens);
-  if (!(temperature_ >= 0) || !std::isfinite(temperature_))
-    fail(ErrorCode::bad_value, function, "temperature is {}, expected a number from 0", temperature_);
-  if (top_k_ < 0) fail(ErrorCode::bad_value, function, "top_k is {}, expected at least 0", top_k_);
-  if (!(top_p_ > 0 && top_p_ <= 1))
-    fail(ErrorCode::bad_value, function, "top_p is {}, expected a number above 0, at most 1", top_p_);
+  if (!(options.temperature >= 0) || !std::isfinite(options.temperature))
+    fail(ErrorCode::bad_value, function, "temperature is {}, expected a number from 0", options.temperature);
+  if (options.top_k < 0) fail(ErrorCode::bad_value, function, "top_k is {}, expected at least 0", options.top_k);
+  if (!(options.top_p > 0 && options.top_p <= 1))
+    fail(ErrorCode::bad_value, function, "top_p is {}, expected a number above 0, at most 1", options.top_p);
 }
+
+Sampler::Sampler(const GenerateOptions& options, std::uint64_t seed)
+    : temperature_(options.temperature), top_p_(options.top_p), top_k_(options.top_k), generator_(seed) {}
 
 std::int64_t Sampler::choose(std::span<const float> logits) {
   if (temperature_ == 0) return std::ranges::max_element(logits) - logits.begin();

@@ -10,10 +10,12 @@
 
 namespace attend::models {
 
+// Throws bad_value for options outside their ranges.
+void check_sampling(const GenerateOptions& options);
+
 class Sampler {
  public:
-  // Throws bad_value for options outside their ranges.
-  explicit Sampler(const GenerateOptions& options);
+  Sampler(const GenerateOptions& options, std::uint64_t seed);
   std::int64_t choose(std::span<const float> logits);
 
  private:

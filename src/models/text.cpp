@@ -49,14 +49,34 @@ Tensor Model::forward(std::string_view text, const ModelCall& call) const {
   return forward(tokenizer().encode(text).ids, call);
 }
 
+namespace {
+
+// What was made after ids, as text.
+std::string continuation(const Model& model, std::span<const std::int64_t> ids, std::span<const std::int64_t> made) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  if (model.info().encoder_decoder()) return tokenizer.decode(made);
+  std::vector<std::int64_t> both(ids.begin(), ids.end());
+  both.insert(both.end(), made.begin(), made.end());
+  const std::string all = tokenizer.decode(both);
+  return all.substr(std::min(tokenizer.decode(ids).size(), all.size()));
+}
+
+}  // namespace
+
 std::string Model::generate(std::string_view text, const GenerateOptions& options) const {
-  std::vector<std::int64_t> ids = tokenizer().encode(text).ids;
-  const std::vector<std::int64_t> made = generate(ids, options);
-  if (info().encoder_decoder()) return tokenizer().decode(made);
-  const std::size_t before = tokenizer().decode(ids).size();
-  ids.insert(ids.end(), made.begin(), made.end());
-  const std::string all = tokenizer().decode(ids);
-  return all.substr(std::min(before, all.size()));
+  const std::vector<std::int64_t> ids = tokenizer().encode(text).ids;
+  return continuation(*this, ids, generate(ids, options));
+}
+
+std::vector<std::string> Model::generate(std::span<const std::string> texts, const GenerateOptions& options) const {
+  std::vector<std::vector<std::int64_t>> prompts;
+  prompts.reserve(texts.size());
+  for (const std::string& text : texts) prompts.push_back(tokenizer().encode(text).ids);
+  const std::vector<std::vector<std::int64_t>> made = generate(prompts, options);
+  std::vector<std::string> more;
+  more.reserve(made.size());
+  for (std::size_t n = 0; n < made.size(); ++n) more.push_back(continuation(*this, prompts[n], made[n]));
+  return more;
 }
 
 }  // namespace attend

@@ -43,6 +43,18 @@ TEST(EncoderDecoder, StatesLogitsAndTokensAreThoseOfTransformers) {
   }
 }
 
+TEST(EncoderDecoder, GeneratesOfSeveralTextsAtOnce) {
+  const std::vector<std::int64_t> ids = whole("ids");
+  const std::vector<std::vector<std::int64_t>> prompts{{ids.begin(), ids.begin() + 3}, ids, {ids[5]}, ids};
+  for (const std::string& name : names) {
+    const Model model = load(name);
+    const std::vector<std::vector<std::int64_t>> made = model.generate(prompts, {.max_new_tokens = 12});
+    EXPECT_EQ(made[1], whole(name + ".tokens")) << name;
+    for (std::size_t n = 0; n < prompts.size(); ++n)
+      EXPECT_EQ(made[n], model.generate(prompts[n], {.max_new_tokens = 12})) << name << " " << n;
+  }
+}
+
 TEST(EncoderDecoder, SequencesAndCachesKeepToThemselves) {
   const std::vector<std::int64_t> ids = whole("ids"), decoder_ids = whole("decoder_ids"), starts{0, 4, 11},
                                   decoder_starts{0, 2, 5}, none;

@@ -180,6 +180,68 @@ TEST(Model, Draws) {
   }
 }
 
+// Each grows as it does alone, whatever grows beside it: the ids of Transformers' tokens among prompts of other
+// lengths.
+TEST(Model, GeneratesSeveralAtOnce) {
+  const std::vector<std::int64_t> ids = whole("ids");
+  std::vector<std::vector<std::int64_t>> prompts{{7}, ids, std::vector<std::int64_t>(35, 3)};
+  while (prompts.size() < 40) prompts.emplace_back(ids.begin(), ids.begin() + 1 + std::ssize(prompts) % 10);
+  for (const std::string& name : decoders) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Model model = Model::load(folder(name), {.dtype = dtype});
+      const std::vector<Edit> edits{{.layer = 1, .head = 0}};
+      for (const GenerateOptions& options :
+           {GenerateOptions{.max_new_tokens = 12},
+            GenerateOptions{.max_new_tokens = 8, .temperature = 2, .top_k = 20, .seed = 5, .edits = edits}}) {
+        const std::vector<std::vector<std::int64_t>> made = model.generate(prompts, options);
+        ASSERT_EQ(made.size(), prompts.size());
+        for (std::size_t n = 0; n < prompts.size(); ++n) {
+          GenerateOptions alone = options;
+          alone.seed += n;
+          EXPECT_EQ(made[n], model.generate(prompts[n], alone)) << name << " " << n;
+        }
+        if (dtype == DType::f32 && options.temperature == 0) {
+          EXPECT_EQ(made[1], whole(name + ".tokens")) << name;
+        }
+      }
+    }
+  }
+}
+
+TEST(Model, OfSeveralPromptsEachEndsByItself) {
+  const Model model = Model::load(folder("gpt2"));
+  const std::vector<std::int64_t> ids = whole("ids"), likeliest = whole("gpt2.tokens");
+  const std::vector<std::vector<std::int64_t>> prompts{ids, std::vector<std::int64_t>(39, 3), {5}};
+  const std::vector<std::int64_t> end{likeliest[4]};
+  const auto made = model.generate(prompts, {.max_new_tokens = 12, .end = end});
+  EXPECT_EQ(made[0].size(), std::ranges::find(likeliest, end[0]) - likeliest.begin());
+  EXPECT_EQ(made[1], model.generate(prompts[1], {.max_new_tokens = 12, .end = end}));
+  EXPECT_LE(made[1].size(), 2);  // the model has 40 places
+  std::vector<std::vector<std::int64_t>> seen(3);
+  const auto told = [&](std::int64_t prompt, std::int64_t id) {
+    std::vector<std::int64_t>& own = seen[static_cast<std::size_t>(prompt)];
+    return own.push_back(id), prompt != 2 || own.size() < 3;
+  };
+  EXPECT_EQ(model.generate(prompts, {.max_new_tokens = 6, .on_token_of = told}), seen);
+  EXPECT_EQ((std::vector<std::size_t>{seen[0].size(), seen[2].size()}), (std::vector<std::size_t>{6, 3}));
+
+  EXPECT_TRUE(model.generate(std::vector<std::vector<std::int64_t>>()).empty());
+  EXPECT_EQ(model.generate(prompts, {.max_new_tokens = 0}), std::vector<std::vector<std::int64_t>>(3));
+  const auto refused = [&](const std::vector<std::vector<std::int64_t>>& of, const GenerateOptions& options,
+                           const char* text) {
+    expect_error(
+        ErrorCode::bad_value, [&] { model.generate(of, options); }, text);
+  };
+  refused({ids, {}}, {}, "no prompts[1]");
+  refused({ids, {5, -1}}, {}, "prompts[1][1] is -1");
+  refused({ids, std::vector<std::int64_t>(41, 3)}, {}, "prompts[1] has 41 tokens");
+  Recorder recorder({.grows = true});
+  refused(prompts, {.recorder = &recorder}, "recorder");
+  refused(prompts, {.on_token = [](std::int64_t) { return true; }}, "on_token_of");
+  const std::vector<Edit> edits{{.layer = 1, .rows = std::vector<std::int64_t>{0}}};
+  refused(prompts, {.edits = edits}, "edit of rows");
+}
+
 TEST(Model, IsRecorded) {
   const std::vector<std::int64_t> ids = whole("ids");
   for (const std::string& name : {std::string("bert"), std::string("qwen3")}) {

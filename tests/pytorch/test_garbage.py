@@ -373,8 +373,8 @@ def right_calls(np, torch):
         "Model.logits": (decoder.logits, (hidden,), {}),
         "Model.embed": (decoder.embed, (["the cat", "sat"], "the ", True, True, True), {"progress": lambda share: None}),
         "Model.cache": (decoder.cache, ("int8",), {}),
-        "Model.generate": (decoder.generate, ([1, 2, 3],), {
-            "max_new_tokens": 3, "temperature": 0.5, "top_k": 5, "top_p": 0.9, "seed": 7, "end": [2], "on_token": lambda id: True}),
+        "Model.generate": (decoder.generate, ([[1, 2, 3], [4]],), {"max_new_tokens": 3, "temperature": 0.5, "top_k": 5, "top_p": 0.9,
+            "seed": 7, "end": [2], "on_token": lambda prompt, id: True}),
         "Model.record": (decoder.record, ([1, 2, 3],), {
             "types": None, "max_new_tokens": 2, "top": 2, "map": (3, 3), "keep": "qk", "budget": 2**20}),
         "Model.__repr__": (decoder.__repr__, (), {}),

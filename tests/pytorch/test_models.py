@@ -97,6 +97,40 @@ def test_generate_gives_what_theirs_gives(both, name):
     assert pair.ours.generate(ids, NEW).tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama", "mistral window", "phi3 longrope", "gpt_neox", "opt as 350m", "gemma2"])
+def test_generate_of_several_prompts_gives_what_theirs_gives(both, name):
+    """Theirs one by one, and those that have no windows and scalings padded on the left in one batch, too."""
+    pair = both(name)
+    prompts = [pair.ids(length)[0] for length in (9, 3, 14, 1)]
+    expected = []
+    with torch.inference_mode():
+        for ids in prompts:
+            made = pair.theirs.generate(torch.from_numpy(ids)[None], max_new_tokens=NEW, do_sample=False, pad_token_id=0)[0]
+            expected.append(made[len(ids):].tolist())
+        padded = np.stack([np.pad(ids, (14 - len(ids), 0)) for ids in prompts])
+        batch = pair.theirs.generate(torch.from_numpy(padded), attention_mask=torch.from_numpy((padded > 0).astype(np.int64)),
+                                     max_new_tokens=NEW, do_sample=False, pad_token_id=0)[:, 14:].tolist()
+    got = pair.ours.generate(prompts, NEW)
+    assert [each.tolist() for each in got] == expected and all(each.dtype == np.int64 for each in got)
+    if name in ("gpt2", "llama", "gpt_neox"):
+        assert batch == expected
+
+
+def test_prompts_are_read_from_what_python_has(both):
+    model, (ids, _) = both("llama").ours, both("llama").ids(6)
+    alone = [model.generate(ids[row:row + 3], 4, temperature=1.0, seed=7 + row).tolist() for row in range(2)]
+    for prompts in (np.stack([ids[0:3], ids[1:4]]), torch.from_numpy(np.stack([ids[0:3], ids[1:4]])), (ids[0:3], ids[1:4].tolist())):
+        assert [each.tolist() for each in model.generate(prompts, 4, temperature=1.0, seed=7)] == alone
+    told = [[], []]
+    made = model.generate([ids[0:3], ids[1:4]], 4, on_token=lambda n, id: told[n].append(id))
+    assert [each.tolist() for each in made] == told
+    for wrong, message in (([[1, 2], []], r"no prompts\[1\]"), ([[1, 2], "a"], r"prompts\[1\]: expected a list of ids"),
+                           ([[1, 2], 3], r"prompts\[1\]: expected"), (["a", [1]], r"prompts\[1\]: expected a text"),
+                           ([[1, 2], [10**6]], r"prompts\[1\]\[0\] is 1000000")):
+        with pytest.raises((TypeError, ValueError), match=message):
+            model.generate(wrong)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_info(both, name):
     pair = both(name)
