@@ -99,11 +99,11 @@ struct Simd {
   }
 
   static F fraction(F x) { return _mm256_sub_ps(x, _mm256_floor_ps(x)); }
+  // Below -126 nothing is left, whatever the exponent became; a NaN of y meets an exponent of 0 and stays.
   static F scale_by_floor(F y, F x) {
-    const F least = _mm256_set1_ps(-126);
-    const __m256i exponent = _mm256_cvtps_epi32(_mm256_max_ps(least, _mm256_floor_ps(x)));
-    const F scaled = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(y), _mm256_slli_epi32(exponent, 23)));
-    return select(greater(least, x), zero(), select(equal(x, x), scaled, x));
+    const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(_mm256_floor_ps(x)), 23);
+    const F scaled = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(y), exponent));
+    return _mm256_and_ps(scaled, _mm256_cmp_ps(x, _mm256_set1_ps(-126), _CMP_NLT_UQ));
   }
 
   static F load_bf16(const std::uint16_t* p) {
