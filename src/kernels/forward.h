@@ -270,6 +270,7 @@ class Forward : ForwardRows {
   inline __attribute__((always_inline)) void weigh(Panel& panel, const Tile& tile, const Meeting& meeting,
                                                    F (&s)[height][N], std::int64_t key) {
     const F factor = Simd::set1(late_factor<Dot>(g_.rules));
+    const bool hides = meeting.masked && !tile.finite;
     F top[N];
 #pragma GCC unroll 4
     for (int v = First; v < Last; ++v) {
@@ -304,12 +305,9 @@ class Forward : ForwardRows {
       store_weights<N>(s, v, key);
       if (Dot::pair == 2) add_rounded(panel, v, key);
       // -0 marks what is not attended to, for repair(); what is dropped too, but the sums have it.
-      if (meeting.masked && !tile.finite) [[unlikely]] {
-        hide<N>(s, v, key, bits_, Simd::set1(-0.0f));
-        store_weights<N>(s, v, key);
-      }
-      if (kept_) [[unlikely]] {
-        hide<N>(s, v, key, kept_, Simd::set1(-0.0f));
+      if (hides || kept_) [[unlikely]] {
+        if (hides) hide<N>(s, v, key, bits_, Simd::set1(-0.0f));
+        if (kept_) hide<N>(s, v, key, kept_, Simd::set1(-0.0f));
         store_weights<N>(s, v, key);
       }
     }
@@ -336,8 +334,9 @@ class Forward : ForwardRows {
   }
 
   // Where a row's largest score has outgrown what its sums are measured from, they are scaled down. Rows beside it are
-  // multiplied by 1. bf16 weights are scaled by powers of two, without an error.
-  void rescale(Panel& panel, int v, F top, std::int64_t begin, std::int64_t key) {
+  // multiplied by 1. bf16 weights are scaled by powers of two, without an error. A call, as in line it takes registers
+  // from the weights.
+  __attribute__((noinline)) void rescale(Panel& panel, int v, F top, std::int64_t begin, std::int64_t key) {
     float* place = panel.m + v * lanes;
     const F m = Simd::load(place);
     F next = top, change = Simd::sub(m, top);
@@ -376,6 +375,7 @@ class Forward : ForwardRows {
     };
     Steps<N> steps;
     for (int i = 0; i < N; ++i) steps.first[i] = step_of(meeting.first[i]), steps.limit[i] = step_of(meeting.limit[i]);
+    steps.alike = steps.first[N - 1] == 0 && steps.limit[0] == steps.limit[N - 1];
     const float* weights = weights_ + meeting.begin / Dot::pair * width;
     const float* v = tile.v + meeting.begin / Dot::pair * tile.v_row;
     std::int64_t d = 0;
@@ -392,6 +392,7 @@ class Forward : ForwardRows {
   template <int N>
   struct Steps {
     std::int64_t first[N], limit[N];
+    bool alike;  // all vectors have all of them
   };
 
   // R columns of the values. The tile's own sum begins at 0 and is then added: sums of 64 lose less than a sum of all.
@@ -405,11 +406,15 @@ class Forward : ForwardRows {
 #pragma GCC unroll 4
       for (int i = 0; i < N; ++i) sums[r][i] = Simd::zero();
     }
-    if constexpr (N > 1) mix_part<R, 0, 1>(sums, weights, v, v_row, 0, steps.first[1]);
-    if constexpr (N > 2) mix_part<R, 0, 2>(sums, weights, v, v_row, steps.first[1], steps.first[2]);
-    mix_part<R, 0, N>(sums, weights, v, v_row, steps.first[N - 1], steps.limit[0]);
-    if constexpr (N > 1) mix_part<R, 1, N>(sums, weights, v, v_row, steps.limit[0], steps.limit[1]);
-    if constexpr (N > 2) mix_part<R, 2, N>(sums, weights, v, v_row, steps.limit[1], steps.limit[2]);
+    if (N == 1 || steps.alike) {
+      mix_part<R, 0, N>(sums, weights, v, v_row, 0, steps.limit[0]);
+    } else {
+      if constexpr (N > 1) mix_part<R, 0, 1>(sums, weights, v, v_row, 0, steps.first[1]);
+      if constexpr (N > 2) mix_part<R, 0, 2>(sums, weights, v, v_row, steps.first[1], steps.first[2]);
+      mix_part<R, 0, N>(sums, weights, v, v_row, steps.first[N - 1], steps.limit[0]);
+      if constexpr (N > 1) mix_part<R, 1, N>(sums, weights, v, v_row, steps.limit[0], steps.limit[1]);
+      if constexpr (N > 2) mix_part<R, 2, N>(sums, weights, v, v_row, steps.limit[1], steps.limit[2]);
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
