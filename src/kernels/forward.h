@@ -135,8 +135,11 @@ class Forward : ForwardRows {
     } else {
       tile.k = k_copy_;
       tile.k_row = steps_;
-      for (std::int64_t j = 0; j < tile.keys; ++j) {
-        load_operand<Dot>(k_copy_ + j * steps_, keys + j * g_.k.row * bytes_of(k.dtype), k, steps_);
+      const std::int64_t row = g_.k.row * bytes_of(k.dtype);
+      if constexpr (Dot::pair == 1) {
+        load_rows(k_copy_, keys, row, tile.keys, k);
+      } else {
+        for (std::int64_t j = 0; j < tile.keys; ++j) load_operand<Dot>(k_copy_ + j * steps_, keys + j * row, k, steps_);
       }
       for (std::int64_t i = tile.keys * steps_; i < round_up(tile.keys, height) * steps_; ++i) k_copy_[i] = 0;
     }
@@ -165,6 +168,7 @@ class Forward : ForwardRows {
   void copy_values(Tile& tile, bool careful) {
     tile.v = v_copy_;
     tile.v_row = g_.sizes.Dv;
+    if (Dot::pair == 1 && !careful) return load_rows(v_copy_, tile.values, tile.value_bytes, tile.keys, values());
     pack_rows<Dot>(v_copy_, values_at(tile), tile.keys, values(), g_.sizes.Dv, tile.keys, careful);
   }
 

@@ -107,22 +107,70 @@ class ForwardRows {
       panel.rounded_l = rounded_l_ + p * width;
       panel.ranges = {ranges_ + p * width};
       find_rows(panel);
-      for (std::int64_t lane = 0; lane < panel.count * lanes; lane += 4) {
-        for (std::int64_t i = 0; i < 4; ++i) {
-          const std::int64_t row = row_at(panel, lane + i);
-          load_query<Dot>(g_, head_of(row), query_of(row), row_buffer(i), steps);
-        }
-        transpose_rows(row_, row_stride_, steps, panel.q + lane);
-      }
+      pack_queries<Dot>(panel, steps);
       start_sums(panel);
+    }
+  }
+
+  // Where the elements of a query lie side by side, they are read in squares of vectors.
+  template <class Dot>
+  void pack_queries(Panel& panel, std::int64_t steps) {
+    if (Dot::pair == 1 && g_.q.column == 1 && g_.sizes.D >= lanes) {
+      switch (g_.q.dtype) {
+        case DType::f32:
+          return load_squares<float>(panel, [](const float* p) { return Simd::load(p); });
+        case DType::bf16:
+          return load_squares<std::uint16_t>(panel, [](const std::uint16_t* p) { return Simd::load_bf16(p); });
+        case DType::f16:
+          return load_squares<std::uint16_t>(panel, [](const std::uint16_t* p) { return Simd::load_f16(p); });
+        case DType::f64:
+        case DType::i64:
+        case DType::i8:
+        case DType::u8:
+        case DType::boolean:
+          break;  // none of them comes here
+      }
+    }
+    for (std::int64_t lane = 0; lane < panel.count * lanes; lane += 4) {
+      for (std::int64_t i = 0; i < 4; ++i) {
+        const std::int64_t row = row_at(panel, lane + i);
+        load_query<Dot>(g_, head_of(row), query_of(row), row_buffer(i), steps);
+      }
+      transpose_rows(row_, row_stride_, steps, panel.q + lane);
+    }
+  }
+
+  template <class Element, class Load>
+  inline __attribute__((always_inline)) void load_squares(const Panel& panel, Load load) {
+    const F factor = Simd::set1(score_factor(g_.rules));
+    for (std::int64_t lane = 0; lane < panel.count * lanes; lane += lanes) {
+      const Element* rows[lanes];
+      find_lanes(g_.q, panel, lane, rows);
+      for_each_vector(g_.sizes.D, [&](std::int64_t d) {
+        F x[lanes];
+#pragma GCC unroll 16
+        for (int i = 0; i < lanes; ++i) x[i] = Simd::mul(load(rows[i] + d), factor);
+        Simd::transpose(x);
+#pragma GCC unroll 16
+        for (int i = 0; i < lanes; ++i) Simd::store(panel.q + (d + i) * width + lane, x[i]);
+      });
+    }
+  }
+
+  // Where the rows of a vector's lanes lie.
+  template <class Operand, class Element>
+  void find_lanes(const Operand& of, const Panel& panel, std::int64_t lane, Element* (&rows)[lanes]) const {
+    for (int i = 0; i < lanes; ++i) {
+      const std::int64_t row = row_at(panel, lane + i);
+      rows[i] = reinterpret_cast<Element*>(operand_at(of, head_of(row), query_of(row)));
     }
   }
 
   // What each tile asks for again, and finds without a division. Where all rows are alike there is no need of any.
   void find_rows(Panel& panel) {
     if (!has_window(g_.rules) && !mask_rows_ && !bias_rows_ && !draws_ && !slopes_) {
-      for (std::int64_t lane = 0; lane < width; ++lane) panel.ranges.add(lane, {0, g_.rules.key_length});
-      return;
+      for (std::int64_t lane = 0; lane < width; ++lane) panel.ranges.row[lane] = {0, g_.rules.key_length};
+      return panel.ranges.add(0, panel.ranges.row[0]);
     }
     for (std::int64_t lane = 0; lane < width; ++lane) {
       const std::int64_t row = row_at(panel, lane), head = head_of(row), query = query_of(row), i = panel.first + lane;
@@ -297,16 +345,20 @@ class ForwardRows {
   void finish(Panel& panel) {
     float inverse[width];
     const float factor = dropout_factor(g_.rules);
-    for (int lane = 0; lane < width; ++lane) inverse[lane] = panel.l[lane] == 0 ? 0 : factor / panel.rounded_l[lane];
+    for (int lane = 0; lane < width; lane += lanes) {
+      const Mask none = Simd::equal(Simd::load(panel.l + lane), Simd::zero());
+      const F each = Simd::div(Simd::set1(factor), Simd::load(panel.rounded_l + lane));
+      Simd::store(inverse + lane, Simd::select(none, Simd::zero(), each));
+    }
     if (to_.lse.data) store_lse_of(panel);
     if (to_.out.column == 1 && g_.sizes.Dv >= lanes) {
       switch (to_.out.dtype) {
         case DType::f32:
-          return store_squares<float>(panel, inverse, Simd::store);
+          return store_squares<float>(panel, inverse, [](float* p, F x) { Simd::store(p, x); });
         case DType::bf16:
-          return store_squares<std::uint16_t>(panel, inverse, Simd::store_bf16);
+          return store_squares<std::uint16_t>(panel, inverse, [](std::uint16_t* p, F x) { Simd::store_bf16(p, x); });
         case DType::f16:
-          return store_squares<std::uint16_t>(panel, inverse, Simd::store_f16);
+          return store_squares<std::uint16_t>(panel, inverse, [](std::uint16_t* p, F x) { Simd::store_f16(p, x); });
         case DType::f64:
         case DType::i64:
         case DType::i8:
@@ -334,10 +386,7 @@ class ForwardRows {
   inline __attribute__((always_inline)) void store_squares(const Panel& panel, const float* inverse, Store store) {
     for (std::int64_t lane = 0; lane < panel.count * lanes; lane += lanes) {
       Element* rows[lanes];
-      for (int i = 0; i < lanes; ++i) {
-        const std::int64_t row = row_at(panel, lane + i);
-        rows[i] = reinterpret_cast<Element*>(operand_at(to_.out, head_of(row), query_of(row)));
-      }
+      find_lanes(to_.out, panel, lane, rows);
       const F factor = Simd::load(inverse + lane);
       for_each_vector(g_.sizes.Dv, [&](std::int64_t d) {
         F x[lanes];
@@ -351,11 +400,14 @@ class ForwardRows {
   }
 
   void store_lse_of(const Panel& panel) {
-    double logarithms[width];  // in a loop of their own, which becomes vectors
-    for (int lane = 0; lane < width; ++lane) logarithms[lane] = logarithm(panel.l[lane]);
+    float high[width], low[width];  // in a loop of their own, which becomes vectors
+    for (int lane = 0; lane < width; ++lane) {
+      const Lse lse = lse_of(to_, static_cast<double>(panel.m[lane]), logarithm(panel.l[lane]));
+      high[lane] = lse.high, low[lane] = lse.low;
+    }
     for (std::int64_t lane = 0; lane < panel.rows; ++lane) {
       const std::int64_t row = row_at(panel, lane);
-      const Lse lse = lse_of(to_, static_cast<double>(panel.m[lane]), logarithms[lane]);
+      const Lse lse{high[lane], low[lane]};
       store_lse(to_, head_of(row), query_of(row), lse, static_cast<double>(panel.l[lane]));
     }
   }

@@ -174,6 +174,23 @@ void load_row(float* to, const char* from, Elements of, float factor = 1) {
   for (std::int64_t i = 0; i < of.count; ++i) to[i] = load_scalar(of.dtype, from + i * step) * factor;
 }
 
+// Rows that lie `row` bytes apart as f32, one after another. Of 16 bits in a loop of their own: where each was a call,
+// that took half of the time.
+void load_rows(float* to, const char* from, std::int64_t row, std::int64_t rows, Elements of) {
+  const bool direct = of.stride == 1 && of.count % lanes == 0;
+  const auto widen = [=](auto load) {
+    for (std::int64_t j = 0; j < rows; ++j) {
+      const auto* half = reinterpret_cast<const std::uint16_t*>(from + j * row);
+      float* here = to + j * of.count;
+#pragma GCC unroll 4
+      for (std::int64_t i = 0; i < of.count; i += lanes) Simd::store(here + i, load(half + i));
+    }
+  };
+  if (direct && of.dtype == DType::bf16) return widen([](const std::uint16_t* p) { return Simd::load_bf16(p); });
+  if (direct && of.dtype == DType::f16) return widen([](const std::uint16_t* p) { return Simd::load_f16(p); });
+  for (std::int64_t j = 0; j < rows; ++j) load_row(to + j * of.count, from + j * row, of);
+}
+
 // A row of f32, rounded to the dtype of `as`.
 void store_row(const float* from, char* to, Elements as) {
   if (as.stride == 1 && as.count >= lanes) {
