@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/message.h"
+#include "core/parallel.h"
 #include "models/edits.h"
 #include "models/model.h"
 #include "models/sampling.h"
@@ -156,14 +157,17 @@ class Generation {
   }
 
   void add_tokens(const Pass& pass, Tensor logits) {
-    const std::int64_t vocabulary = logits.size(1);
-    for (std::size_t n = 0; n < pass.texts.size(); ++n) {
-      float* own = logits.data<float>() + static_cast<std::int64_t>(n) * vocabulary;
-      for (const std::int64_t id : info_.never)
-        if (id < vocabulary) own[id] = -std::numeric_limits<float>::infinity();
-      Growing& text = *pass.texts[n];
-      text.ended = !add_token(text, text.sampler.choose({own, static_cast<std::size_t>(vocabulary)}));
-    }
+    const std::int64_t vocabulary = logits.size(1), count = logits.size(0);
+    Ids chosen(pass.texts.size());
+    parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n) {
+        const std::span<float> own{logits.data<float>() + n * vocabulary, static_cast<std::size_t>(vocabulary)};
+        for (const std::int64_t id : info_.never)
+          if (id < vocabulary) own[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
+        chosen[static_cast<std::size_t>(n)] = pass.texts[static_cast<std::size_t>(n)]->sampler.choose(own);
+      }
+    });
+    for (std::size_t n = 0; n < chosen.size(); ++n) pass.texts[n]->ended = !add_token(*pass.texts[n], chosen[n]);
   }
 
   // Whether the text goes on.

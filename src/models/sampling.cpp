@@ -12,6 +12,35 @@ namespace {
 
 constexpr const char* function = "Model.generate";
 
+// Ids, the likeliest first, sorted as far as they are asked for: of a vocabulary few are.
+class Ranking {
+ public:
+  explicit Ranking(std::span<const float> logits) : logits_(logits), ids_(logits.size()) {
+    std::iota(ids_.begin(), ids_.end(), std::int64_t{0});
+  }
+
+  std::int64_t operator[](std::size_t n) {
+    while (n >= sorted_) sort_more();
+    return ids_[n];
+  }
+
+ private:
+  void sort_more() {
+    const auto before = [&](std::int64_t a, std::int64_t b) {
+      const float one = logits_[static_cast<std::size_t>(a)], other = logits_[static_cast<std::size_t>(b)];
+      return one > other || (one == other && a < b);
+    };
+    const std::size_t next = std::min(ids_.size(), std::max<std::size_t>(64, 4 * sorted_));
+    const auto at = [&](std::size_t n) { return ids_.begin() + static_cast<std::ptrdiff_t>(n); };
+    std::partial_sort(at(sorted_), at(next), ids_.end(), before);
+    sorted_ = next;
+  }
+
+  std::span<const float> logits_;
+  std::vector<std::int64_t> ids_;
+  std::size_t sorted_ = 0;
+};
+
 }  // namespace
 
 void check_sampling(const GenerateOptions& options) {
@@ -28,27 +57,28 @@ Sampler::Sampler(const GenerateOptions& options, std::uint64_t seed)
     : temperature_(options.temperature), top_p_(options.top_p), top_k_(options.top_k), generator_(seed) {}
 
 std::int64_t Sampler::choose(std::span<const float> logits) {
-  if (temperature_ == 0) return std::ranges::max_element(logits) - logits.begin();
-  std::vector<std::int64_t> order(logits.size());
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  const auto logit = [&](std::int64_t id) { return static_cast<double>(logits[static_cast<std::size_t>(id)]); };
-  std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) { return logit(a) > logit(b); });
-  if (top_k_ > 0) order.resize(std::min(order.size(), static_cast<std::size_t>(top_k_)));
-
-  std::vector<double> shares;
-  shares.reserve(order.size());
-  for (const std::int64_t id : order) shares.push_back(std::exp((logit(id) - logit(order[0])) / temperature_));
-  const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
-  double kept = 0;
-  std::size_t count = 0;
-  while (count < shares.size() && kept < top_p_ * all) kept += shares[count++];
+  const float largest = *std::ranges::max_element(logits);
+  if (temperature_ == 0) return std::ranges::find(logits, largest) - logits.begin();
+  const auto share = [&](std::int64_t id) {
+    return std::exp((double(logits[static_cast<std::size_t>(id)]) - double(largest)) / temperature_);
+  };
+  Ranking ranking(logits);
+  std::size_t count = top_k_ > 0 ? std::min(logits.size(), static_cast<std::size_t>(top_k_)) : logits.size();
+  double all = 0;
+  for (std::size_t n = 0; n < count; ++n) all += share(top_k_ > 0 ? ranking[n] : static_cast<std::int64_t>(n));
+  double kept = all;
+  if (top_p_ < 1) {
+    const std::size_t most = count;
+    for (kept = 0, count = 0; count < most && kept < top_p_ * all; ++count) kept += share(ranking[count]);
+  }
 
   double left = generator_.rand({1}, DType::f64).item({0}) * kept;
   for (std::size_t n = 0; n + 1 < count; ++n) {
-    if (left < shares[n]) return order[n];
-    left -= shares[n];
+    const double own = share(ranking[n]);
+    if (left < own) return ranking[n];
+    left -= own;
   }
-  return order[count - 1];
+  return ranking[count - 1];
 }
 
 }  // namespace attend::models
