@@ -396,6 +396,8 @@ void use(const Model& model) {
   Tensor logits;
   if (works(ErrorCode::bad_value, [&] { logits = model.logits(hidden); }))
     fuzz::require(logits.shape() == Dims{2, info.vocabulary}, "logits");
+  const std::vector<std::vector<std::int64_t>> prompts{{0}, ids};
+  works(ErrorCode::bad_value, [&] { model.generate(prompts, {.max_new_tokens = 2}); });
   ModelCache cache = model.cache();
   ModelCache* caches[] = {&cache};
   for (const std::int64_t& id : ids) {

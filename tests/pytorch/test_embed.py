@@ -275,3 +275,4 @@ def test_a_text_where_ids_belong(minilm, tmp_path):
     words.save(str(tmp_path / "tokenizer.json"))
     model = attend.Model.load(tmp_path)
     assert model.generate("w5 w17", 6) == "".join(f" w{n}" for n in model.generate([5, 17], 6))
+    assert model.generate(["w5 w17", "w9"], 6) == [model.generate("w5 w17", 6), model.generate("w9", 6)]
