@@ -249,6 +249,22 @@ class Model {
   std::shared_ptr<const Parts> parts_;
 };
 
+// Types of a GGUF file: blocks of 32 numbers of 8 or of 4 bits, which share a scale in f16.
+enum class QuantizedType : std::uint8_t { q8_0, q4_0 };
+
+// What a file has: bits of a parameter are 8 * bytes / parameters.
+struct Quantized {
+  std::int64_t tensors = 0, quantized = 0;  // how many, and of these those in blocks
+  std::int64_t parameters = 0, bytes = 0;
+};
+
+// Writes a model to a GGUF file that Model::load() and llama.cpp open, with its tokenizer. model: what Model::load()
+// takes: a folder of type llama, mistral, qwen2, qwen3, gemma2, gemma3_text, phi3, gpt2, bert or distilbert, or a
+// .gguf file whose matrices are F32, F16 or BF16. Matrices become `type`, rounded as by ggml, those whose rows are no
+// multiple of 32 F16; norms, biases and tables of positions F32. The file appears when it is whole. Throws bad_file,
+// also for what a GGUF file can't say: a tokenizer or a configuration that would be read as another one.
+Quantized quantize(const std::filesystem::path& model, const std::filesystem::path& out, QuantizedType type);
+
 }  // namespace attend
 
 #pragma GCC visibility pop

@@ -18,6 +18,7 @@ void bind_picture(nanobind::module_& module);
 void bind_look(nanobind::module_& module);
 void bind_tokenizer(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
+void bind_quantize(nanobind::module_& module);
 void bind_threads(nanobind::module_& module);
 
 }  // namespace attend::python

@@ -61,6 +61,7 @@ NB_MODULE(_core, m) {
   attend::python::bind_look(m);
   attend::python::bind_tokenizer(m);
   attend::python::bind_model(m);
+  attend::python::bind_quantize(m);
   attend::python::bind_threads(m);
   m.attr("_tensor_keywords") = attend::python::tensor_keywords();
   m.attr("_number_keywords") = attend::python::number_keywords();

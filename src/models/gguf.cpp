@@ -210,20 +210,10 @@ void add_types(Weights& to) {
   if (!to.find(name) && norm && norm->rank() == 1) to.add(name, Tensor({1, norm->size(0)}));
 }
 
-// An adapter has the architecture, and may have all the keys, of the model that it changes.
-void check_is_model(const GgufFile& file) {
-  constexpr const char *type = "general.type", *parts = "split.count", *adapter = "adapter.type";
-  if (file.has(type) && file.text(type) != "model")
-    file.refuse(type, fmt::format("{} is not read; model is", quote(file.text(type))));
-  if (file.has(adapter)) file.refuse(adapter, "an adapter is not read; a model is");
-  if (file.has(parts) && file.whole(parts, 0) > 1) file.refuse(parts, "a file of several is not read: join them");
-}
-
 }  // namespace
 
 Gguf read_gguf(std::string_view function, const std::filesystem::path& path) {
   const GgufFile file(function, path);
-  check_is_model(file);
   const GgufArchitecture& architecture = gguf_architecture(file);
   Gguf out{gguf_config(file, architecture), Weights(file.place())};
   std::vector<Part> parts;

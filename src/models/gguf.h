@@ -21,6 +21,9 @@ struct Gguf {
 // Throws bad_file: for an architecture, a key or a tensor that is not known, too.
 Gguf read_gguf(std::string_view function, const std::filesystem::path& path);
 
+// A whole tokenizer.json, which is read instead of the other keys.
+inline constexpr const char* gguf_whole_tokenizer = "tokenizer.huggingface.json";
+
 // Throws bad_file: for a pre-tokeniser that is not known here, too.
 tokenizer::TokenizerFile gguf_tokenizer(std::string_view function, const std::filesystem::path& path);
 

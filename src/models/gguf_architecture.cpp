@@ -4,6 +4,7 @@
 #include <array>
 
 #include "models/gguf_config.h"
+#include "models/gguf_describe.h"
 
 namespace attend::models {
 
@@ -64,11 +65,35 @@ constexpr GgufRenamed bert_inner[] = {
     {"layer_output_norm", "output.LayerNorm"},
 };
 
+constexpr GgufRenamed distilbert_outer[] = {{"token_embd", "distilbert.embeddings.word_embeddings"},
+                                            {"position_embd", "distilbert.embeddings.position_embeddings"},
+                                            {"token_embd_norm", "distilbert.embeddings.LayerNorm"}};
+constexpr GgufRenamed distilbert_inner[] = {
+    {"attn_q", "attention.q_lin"},
+    {"attn_k", "attention.k_lin"},
+    {"attn_v", "attention.v_lin"},
+    {"attn_output", "attention.out_lin"},
+    {"attn_output_norm", "sa_layer_norm"},
+    {"ffn_up", "ffn.lin1"},
+    {"ffn_down", "ffn.lin2"},
+    {"layer_output_norm", "output_layer_norm"},
+};
+
+// A file's is the first of its name, a folder's the first of its type.
 constexpr std::array architectures = {
     GgufArchitecture{.name = "llama",
                      .type = "llama",
                      .class_name = "LlamaForCausalLM",
                      .configure = configure_llama,
+                     .describe = describe_llama,
+                     .outer = llama_outer,
+                     .inner = llama_inner,
+                     .permuted = true},
+    GgufArchitecture{.name = "llama",
+                     .type = "mistral",
+                     .class_name = "LlamaForCausalLM",
+                     .configure = configure_llama,
+                     .describe = describe_llama,
                      .outer = llama_outer,
                      .inner = llama_inner,
                      .permuted = true},
@@ -76,18 +101,21 @@ constexpr std::array architectures = {
                      .type = "qwen2",
                      .class_name = "Qwen2ForCausalLM",
                      .configure = configure_qwen,
+                     .describe = describe_llama,
                      .outer = llama_outer,
                      .inner = llama_inner},
     GgufArchitecture{.name = "qwen3",
                      .type = "qwen3",
                      .class_name = "Qwen3ForCausalLM",
                      .configure = configure_qwen,
+                     .describe = describe_llama,
                      .outer = llama_outer,
                      .inner = llama_inner},
     GgufArchitecture{.name = "gemma2",
                      .type = "gemma2",
                      .class_name = "Gemma2ForCausalLM",
                      .configure = configure_gemma2,
+                     .describe = describe_gemma2,
                      .outer = llama_outer,
                      .inner = gemma_inner,
                      .norms_of_1 = true},
@@ -95,6 +123,7 @@ constexpr std::array architectures = {
                      .type = "gemma3_text",
                      .class_name = "Gemma3ForCausalLM",
                      .configure = configure_gemma3,
+                     .describe = describe_gemma3,
                      .outer = llama_outer,
                      .inner = gemma_inner,
                      .norms_of_1 = true},
@@ -102,12 +131,14 @@ constexpr std::array architectures = {
                      .type = "phi3",
                      .class_name = "Phi3ForCausalLM",
                      .configure = configure_phi3,
+                     .describe = describe_phi3,
                      .outer = llama_outer,
                      .inner = phi3_inner},
     GgufArchitecture{.name = "gpt2",
                      .type = "gpt2",
                      .class_name = "GPT2LMHeadModel",
                      .configure = configure_gpt2,
+                     .describe = describe_gpt2,
                      .outer = gpt2_outer,
                      .inner = gpt2_inner,
                      .layers = "transformer.h.",
@@ -116,9 +147,18 @@ constexpr std::array architectures = {
                      .type = "bert",
                      .class_name = "BertModel",
                      .configure = configure_bert,
+                     .describe = describe_bert,
                      .outer = bert_outer,
                      .inner = bert_inner,
                      .layers = "bert.encoder.layer."},
+    GgufArchitecture{.name = "bert",
+                     .type = "distilbert",
+                     .class_name = "BertModel",
+                     .configure = configure_bert,
+                     .describe = describe_bert,
+                     .outer = distilbert_outer,
+                     .inner = distilbert_inner,
+                     .layers = "distilbert.transformer.layer."},
 };
 
 }  // namespace
@@ -129,8 +169,18 @@ const GgufArchitecture& gguf_architecture(const GgufFile& file) {
   const auto found = std::ranges::find(architectures, name, &GgufArchitecture::name);
   if (found != architectures.end()) return *found;
   std::vector<std::string_view> known;
-  for (const GgufArchitecture& each : architectures) known.push_back(each.name);
+  for (const GgufArchitecture& each : architectures)
+    if (std::ranges::find(known, each.name) == known.end()) known.push_back(each.name);
   file.refuse(key, fmt::format("{} is not known; {} are", quote(name), fmt::join(known, ", ")));
+}
+
+const GgufArchitecture& gguf_architecture_of(const Member& type) {
+  const std::string name = type.text();
+  const auto found = std::ranges::find(architectures, name, &GgufArchitecture::type);
+  if (found != architectures.end()) return *found;
+  std::vector<std::string_view> known;
+  for (const GgufArchitecture& each : architectures) known.push_back(each.type);
+  fail_at(type.place(), "{} is not written as GGUF; {} are", quote(name), fmt::join(known, ", "));
 }
 
 std::optional<GgufName> cut_gguf_name(std::string_view name) {

@@ -8,11 +8,14 @@
 #include <string>
 #include <string_view>
 
+#include "attend/models.h"
+#include "io/json_member.h"
 #include "models/gguf_file.h"
 
 namespace attend::models {
 
 class GgufKeys;
+struct GgufDescription;
 
 struct GgufRenamed {
   std::string_view from, to;
@@ -23,6 +26,8 @@ struct GgufArchitecture {
   std::string_view type, class_name;  // model_type and architectures of config.json
   // Adds what config.json has besides sizes and tokens. Throws bad_file.
   void (*configure)(const GgufKeys& keys, nlohmann::json& config);
+  // The other way: of a folder's complete configuration. Throws bad_file for what no key can say.
+  void (*describe)(const Member& config, const ModelInfo& info, GgufDescription& to);
   std::span<const GgufRenamed> outer, inner;  // names outside the layers and inside: "attn_q" is "self_attn.q_proj"
   std::string_view layers = "model.layers.";  // what stands before a layer's number
   // What llama.cpp's converter makes of the folder's tensors.
@@ -33,6 +38,8 @@ struct GgufArchitecture {
 
 // Throws bad_file for another one than those that are known.
 const GgufArchitecture& gguf_architecture(const GgufFile& file);
+// Of a folder's model_type. Throws bad_file likewise.
+const GgufArchitecture& gguf_architecture_of(const Member& type);
 
 // What is in config.json. Throws bad_file for a key that would change what is computed and is not known.
 nlohmann::json gguf_config(const GgufFile& file, const GgufArchitecture& of);

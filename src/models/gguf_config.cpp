@@ -245,7 +245,21 @@ void configure_bert(const GgufKeys& keys, json& config) {
   if (keys.has("pooling_type")) config["pooling_type"] = keys.whole("pooling_type", 0);
 }
 
+namespace {
+
+// An adapter has the architecture, and may have all the keys, of the model that it changes.
+void check_is_model(const GgufFile& file) {
+  constexpr const char *type = "general.type", *parts = "split.count", *adapter = "adapter.type";
+  if (file.has(type) && file.text(type) != "model")
+    file.refuse(type, fmt::format("{} is not read; model is", quote(file.text(type))));
+  if (file.has(adapter)) file.refuse(adapter, "an adapter is not read; a model is");
+  if (file.has(parts) && file.whole(parts, 0) > 1) file.refuse(parts, "a file of several is not read: join them");
+}
+
+}  // namespace
+
 json gguf_config(const GgufFile& file, const GgufArchitecture& of) {
+  check_is_model(file);
   const GgufKeys keys(file, of.name);
   json config = {{"architectures", {of.class_name}},
                  {"model_type", of.type},

@@ -159,6 +159,7 @@ class GgufFile::Reader {
   void read_value() {
     const std::string key = take_name("a key", longest_key);
     Value value;
+    value.start = at_;
     value.type = take<std::uint32_t>("a type");
     if (value.type == array_of) {
       value.element = take<std::uint32_t>("a type");
@@ -170,6 +171,7 @@ class GgufFile::Reader {
     if (element == array_of) fail_at(at_key(key), "an array of arrays is not read");
     value.element = element;
     skip_elements(value, key);
+    value.end = at_;
     if (!to_.values_.try_emplace(key, value).second) fail_at(at_key(key), "comes twice");
   }
 
@@ -271,6 +273,11 @@ std::vector<std::string_view> GgufFile::keys() const {
   all.reserve(values_.size());
   for (const auto& [key, value] : values_) all.push_back(key);
   return all;
+}
+
+std::string_view GgufFile::bytes(std::string_view key) const {
+  const Value& found = value(key);
+  return {reinterpret_cast<const char*>(map_->data() + found.start), found.end - found.start};
 }
 
 void GgufFile::refuse(std::string_view key, std::string_view what) const {

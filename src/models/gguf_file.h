@@ -50,6 +50,8 @@ class GgufFile {
   std::vector<std::string> texts(std::string_view key) const;
   std::vector<std::int64_t> wholes(std::string_view key) const;
   std::vector<double> numbers(std::string_view key) const;
+  // Of any type, with that before it, as they lie in the file.
+  std::string_view bytes(std::string_view key) const;
   // Throws bad_file that begins with the key.
   [[noreturn]] void refuse(std::string_view key, std::string_view what) const;
 
@@ -57,7 +59,8 @@ class GgufFile {
   struct Value {
     std::uint32_t type = 0, element = 0;  // element: of an array
     std::uint64_t count = 1;
-    std::uint64_t begin = 0;  // of its bytes, or of its first element's
+    std::uint64_t begin = 0;           // of its bytes, or of its first element's
+    std::uint64_t start = 0, end = 0;  // of all that follows its key
   };
   class Reader;
 

@@ -7,6 +7,7 @@
 #include "core/utf8.h"
 #include "models/gguf.h"
 #include "models/gguf_file.h"
+#include "models/gguf_pre_tokenizers.h"
 
 namespace attend::models {
 
@@ -161,67 +162,32 @@ TokenizerFile put_together(const GgufFile& file, const Vocabulary& vocabulary, c
 
 // ---- Byte-level ----
 
-json byte_level(bool splits) {
-  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", splits}};
-}
-
-Steps make_byte_level(const json& normalizer, const json& pre_tokenizer) {
-  return make_steps(normalizer, pre_tokenizer, byte_level(true));
-}
-
-json sequence(const char* list, std::initializer_list<json> steps) {
-  return {{"type", "Sequence"}, {list, json::array_t(steps)}};
-}
-
-json split_before_bytes(const char* pattern) {
-  return sequence("pretokenizers",
-                  {{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}},
-                   byte_level(false)});
-}
-
-// How a text is cut into words.
-struct ByteLevelKind {
-  const Steps& steps;
-  bool ignore_merges = false;  // a word that is a token stays whole
-  bool adds_bos = false;       // where the file does not say
+struct ReadByteLevelKind {
+  const ByteLevelKind& kind;
+  Steps steps;
 };
 
-ByteLevelKind byte_level_kind(const GgufFile& file) {
+const ReadByteLevelKind& byte_level_kind(const GgufFile& file) {
+  static const std::vector<ReadByteLevelKind> all = [] {
+    std::vector<ReadByteLevelKind> read;
+    for (const ByteLevelKind& each : byte_level_kinds())
+      read.push_back({each, make_steps(each.normalizer, each.pre_tokenizer, byte_level(true))});
+    return read;
+  }();
   constexpr const char* key = "tokenizer.ggml.pre";
   const std::string name = file.text(key);
-  if (name == "gpt-2") {
-    static const Steps steps = make_byte_level(nullptr, byte_level(true));
-    return {steps};
-  }
-  if (name == "smollm") {
-    const json digits = {{"type", "Digits"}, {"individual_digits", true}};
-    static const Steps steps = make_byte_level(nullptr, sequence("pretokenizers", {digits, byte_level(true)}));
-    return {steps};
-  }
-  if (name == "llama-bpe") {
-    static const Steps steps = make_byte_level(
-        nullptr, split_before_bytes(
-                     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
-                     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"));
-    return {.steps = steps, .ignore_merges = true, .adds_bos = true};
-  }
-  if (name == "qwen2") {
-    static const Steps steps = make_byte_level(
-        {{"type", "NFC"}},
-        split_before_bytes(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
-                           R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"));
-    return {steps};
-  }
+  const auto found = std::ranges::find(all, name, [](const ReadByteLevelKind& each) { return each.kind.name; });
+  if (found != all.end()) return *found;
   file.refuse(key,
               fmt::format("the pre-tokeniser {} is not known; gpt-2, smollm, llama-bpe and qwen2 are", quote(name)));
 }
 
 TokenizerFile byte_level_tokenizer(const GgufFile& file, Vocabulary vocabulary) {
-  const ByteLevelKind kind = byte_level_kind(file);
+  const auto& [kind, steps] = byte_level_kind(file);
   const std::vector<Merge> merges = read_merges(file, vocabulary);
   const bool adds_bos = read_truth(file, "tokenizer.ggml.add_bos_token", kind.adds_bos);
   Bpe model(std::move(vocabulary.ids), merges, {.ignore_merges = kind.ignore_merges});
-  return put_together(file, vocabulary, kind.steps, std::move(model), make_template(file, vocabulary, adds_bos));
+  return put_together(file, vocabulary, steps, std::move(model), make_template(file, vocabulary, adds_bos));
 }
 
 // ---- As SentencePiece has it ----
@@ -388,7 +354,9 @@ TokenizerFile gguf_tokenizer(std::string_view function, const std::filesystem::p
   if (!make) file.refuse(key, fmt::format("the tokenizer {} is not known; gpt2, llama and bert are", quote(model)));
   Vocabulary vocabulary = read_vocabulary(file, model == "bert");
   tokenizer::Chat chat = read_gguf_chat(file, vocabulary.tokens);
-  TokenizerFile out = make(file, std::move(vocabulary));
+  TokenizerFile out = file.has(gguf_whole_tokenizer) ? read_tokenizer(file.place().in(quote(gguf_whole_tokenizer)),
+                                                                      file.text(gguf_whole_tokenizer))
+                                                     : make(file, std::move(vocabulary));
   out.chat = std::move(chat);
   return out;
 }

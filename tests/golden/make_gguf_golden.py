@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes gguf/*.gguf, small files of the package `gguf`, and gguf.json: what Transformers makes of them.
+"""Writes gguf/*.gguf, small files of the package `gguf`, and gguf.json: what Transformers makes of
+them; gguf_rows.json: rows in blocks.
 
 Usage: make_gguf_golden.py, with the environment of the tests that need PyTorch, and the packages gguf 0.19.0 and accelerate 1.15.0.
 """
@@ -177,7 +178,23 @@ def set_digits(file):
     file["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, file["pre_tokenizer"]]}
 
 
+def rows():
+    """Blocks of 32 numbers, and what the package gguf makes of them."""
+    generator = np.random.default_rng(2)
+    blocks = generator.standard_normal((8, 32), dtype=np.float32)
+    blocks[1] = 0
+    blocks[2] = np.arange(-16, 16) / np.float32(2)  # halves, and -8 of 4 bits at both ends
+    blocks[3] = -blocks[2]
+    blocks[4] *= np.float32(1e-7)  # the scale is subnormal in f16
+    blocks[5] *= np.float32(1e-12)  # and here 0
+    blocks[6] = np.where(np.arange(32) % 2, 3, -3)  # two of the largest magnitude
+    blocks[7, 5] = 900
+    return {"numbers": blocks.view(np.uint32).ravel().tolist()} | {
+        type.name: gguf.quants.quantize(blocks, type).tobytes().hex() for type in (Type.Q8_0, Type.Q4_0)}
+
+
 def main():
+    (HERE / "gguf_rows.json").write_text(json.dumps(rows()) + "\n")
     OUT.mkdir(exist_ok=True)
     random.seed(1)
 

@@ -2,10 +2,12 @@
 
 #include <zlib.h>
 
+#include <bit>
 #include <fstream>
 
 #include "models/gguf_config.h"
 #include "models/gguf_file.h"
+#include "models/gguf_write.h"
 #include "tests/io/files.h"
 
 namespace attend {
@@ -120,6 +122,22 @@ TEST(Gguf, SentencesArePooledAsTheFileSays) {
       "load: ", "4 is not known here; 1 (mean), 2 (cls)");
 }
 
+// ---- What is written ----
+
+TEST(Gguf, RowsInBlocksHaveTheBitsOfThePackageGguf) {
+  const json data = json::parse(std::ifstream(test::data("golden/gguf_rows.json")));
+  std::vector<float> numbers;
+  for (const auto bits : data["numbers"].get<std::vector<std::uint32_t>>())
+    numbers.push_back(std::bit_cast<float>(bits));
+  for (const auto& [name, type] : {std::pair("Q8_0", models::GgufType::q8_0), {"Q4_0", models::GgufType::q4_0}}) {
+    std::vector<std::byte> made(models::bytes_of_row(type, std::ssize(numbers)));
+    models::quantize_row(type, numbers.data(), std::ssize(numbers), made.data());
+    std::string hex;
+    for (const std::byte each : made) hex += fmt::format("{:02x}", std::to_integer<int>(each));
+    EXPECT_EQ(hex, data[name].get<std::string>()) << name;
+  }
+}
+
 // ---- What is refused ----
 
 // A file as the test likes it. Types: 4 u32, 6 f32, 7 bool, 8 text, 9 an array.
@@ -189,6 +207,30 @@ void expect_refused(const std::string& bytes, const std::string& text) {
   expect_error(
       ErrorCode::bad_file, [&] { read_gguf("load", folder / "x.gguf"); },
       "load: '" + (folder / "x.gguf").string() + "'", text);
+}
+
+TEST(Gguf, AFileIsWrittenAgainValueByValue) {
+  const Folder folder;
+  put(folder / "x.gguf", model()
+                             .words("tokenizer.ggml.tokens", {"a", "b"})
+                             .value("x", 7, std::string(1, '\1'))
+                             .tensor("token_embd.weight", {32, 2}, 0, 0)
+                             .tensor("output_norm.weight", {32}, 0, 256)
+                             .tensor("blk.0.attn_q.weight", {16, 4}, 0, 384)
+                             .data(640)
+                             .bytes());
+  const Quantized made = quantize(folder / "x.gguf", folder / "y.gguf", QuantizedType::q8_0);
+  const GgufFile from("load", folder / "x.gguf"), to("load", folder / "y.gguf");
+  EXPECT_EQ(to.find("token_embd.weight")->type, models::GgufType::q8_0);
+  EXPECT_EQ(to.find("output_norm.weight")->type, models::GgufType::f32);
+  EXPECT_EQ(to.find("blk.0.attn_q.weight")->type, models::GgufType::f16);
+  EXPECT_EQ(made.quantized, 1);
+  EXPECT_EQ(made.parameters, 160);
+  EXPECT_EQ(static_cast<std::uint64_t>(made.bytes), std::filesystem::file_size(folder / "y.gguf"));
+  for (const std::string_view key : from.keys()) EXPECT_EQ(to.bytes(key), from.bytes(key)) << key;
+  expect_error(
+      ErrorCode::bad_file, [&] { quantize(folder / "y.gguf", folder / "z.gguf", QuantizedType::q4_0); }, "quantize: '",
+      "tensor 'token_embd.weight': is Q8_0 already");
 }
 
 TEST(Gguf, TheMakerOfTheseTestsIsRead) {

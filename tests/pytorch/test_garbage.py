@@ -367,6 +367,7 @@ def right_calls(np, torch):
         "Model": (attend.Model, (), {}),
         "Model.load": (attend.Model.load, (folder, "bfloat16"), {}),
         **analysis_calls(attend, decoder, model_cache, np),
+        "quantize": (attend.quantize, (folder, "x.gguf", "q4_0"), {}),
         "Model.load_tokenizer": (attend.Model.load_tokenizer, (folder,), {}),
         "Model.forward": (decoder.forward, ([1, 2, 3, 4],), {"edits": [attend.Edit(0, 1), attend.Edit(1, at="mlp")],
             "starts": [0, 1, 4], "types": None, "caches": [decoder.cache(), decoder.cache()]}),
@@ -420,7 +421,7 @@ def allowed(name):
     """What may come out of it, by docs/python.md and its docstring."""
     kinds = [TypeError, ValueError, MemoryError, Strange]
     if name in ("attend.Tokenizer", "attend.Tokenizer.load", "attend.Model.load", "attend.Model.load_tokenizer", "attend.Trace.save",
-                "attend.Picture.save", "attend.Recording.save"):
+                "attend.Picture.save", "attend.Recording.save", "attend.quantize"):
         kinds.append(OSError)
     if name == "attend.torch.scaled_dot_product_attention":  # PyTorch's errors where PyTorch computes
         kinds += [RuntimeError, IndexError, NotImplementedError]

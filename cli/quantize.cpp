@@ -1,0 +1,61 @@
+// quantize: a model to a GGUF file.
+#include <fmt/format.h>
+
+#include <cctype>
+#include <memory>
+#include <string>
+
+#include "attend/models.h"
+#include "cli/command.h"
+
+namespace attend::cli {
+namespace {
+
+struct Arguments {
+  std::string model, output, type = "q8_0";
+};
+
+// As llama.cpp writes the names, too.
+std::string lower(std::string name) {
+  for (char& each : name) each = static_cast<char>(std::tolower(static_cast<unsigned char>(each)));
+  return name;
+}
+
+void run(const Arguments& x) {
+  const bool eight = lower(x.type) == "q8_0";
+  const QuantizedType type = eight ? QuantizedType::q8_0 : QuantizedType::q4_0;
+  const std::filesystem::path model = find_model(x.model);
+  const Quantized made = quantize(model, x.output, type);
+  tell(fmt::format("attend: wrote {}: {}, {:.2f} bits a number; {} of {} tensors are {}", x.output, bytes(made.bytes),
+                   8 * static_cast<double>(made.bytes) / static_cast<double>(made.parameters), made.quantized,
+                   made.tensors, eight ? "Q8_0" : "Q4_0"));
+}
+
+}  // namespace
+
+Command add_quantize(App& root) {
+  App* app = root.add_subcommand(
+      "quantize",
+      "Write a model to a GGUF file of 8 or 4 bits a number, which attend and llama.cpp open. Its tokenizer and chat "
+      "template are in it.");
+  app->examples(
+      "attend quantize Qwen2.5-0.5B-Instruct -o qwen.gguf\n"
+      "attend quantize minilm -o minilm.gguf --type q4_0\n"
+      "attend quantize model-f16.gguf -o model-q8.gguf");
+  auto arguments = std::make_shared<Arguments>();
+  app->add_option("MODEL", arguments->model,
+                  "A folder, a .gguf file in F32, F16 or BF16, or a name that attend model --list says")
+      ->type_name("FILE")
+      ->required();
+  file_ending(app->add_option("-o,--output", arguments->output, "The file to write"), {".gguf"})->required();
+  app->add_option("--type", arguments->type,
+                  "What matrices become: blocks of 32 numbers of 8 or of 4 bits with a scale (q8_0)")
+      ->type_name("q8_0|q4_0")
+      ->check([](const std::string& value) {
+        const bool known = lower(value) == "q8_0" || lower(value) == "q4_0";
+        return known ? "" : fmt::format("expected q8_0 or q4_0, got '{}'", value);
+      });
+  return {app, [arguments] { run(*arguments); }};
+}
+
+}  // namespace attend::cli

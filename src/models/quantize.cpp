@@ -1,0 +1,153 @@
+// Model to GGUF file: a folder through the descriptions of its architecture and its tokenizer, another GGUF file value
+// by value.
+#include "io/json_file.h"
+#include "models/generation.h"
+#include "models/gguf_config.h"
+#include "models/gguf_describe.h"
+#include "models/loading.h"
+#include "models/model.h"
+#include "models/named.h"
+
+namespace attend {
+
+namespace {
+
+using namespace models;
+namespace fs = std::filesystem;
+
+constexpr const char* function = "quantize";
+constexpr const char* file_type = "general.file_type";
+
+GgufType type_of(QuantizedType type) {
+  return type == QuantizedType::q8_0 ? GgufType::q8_0 : GgufType::q4_0;
+}
+
+// llama.cpp's number of a file whose matrices are of that type.
+std::int64_t number_of(GgufType type) {
+  return type == GgufType::q8_0 ? 7 : 2;
+}
+
+Quantized write(const fs::path& path, const GgufValues& values, const std::vector<GgufSource>& tensors) {
+  Quantized out{.tensors = std::ssize(tensors)};
+  for (const GgufSource& each : tensors) {
+    out.parameters += each.numbers.count();
+    if (each.type == GgufType::q8_0 || each.type == GgufType::q4_0) ++out.quantized;
+  }
+  out.bytes = static_cast<std::int64_t>(write_gguf(function, path, values, tensors));
+  return out;
+}
+
+// ---- A GGUF file ----
+
+DType dtype_of(const Place& place, const GgufTensor& tensor) {
+  switch (tensor.type) {
+    case GgufType::f32:
+      return DType::f32;
+    case GgufType::f16:
+      return DType::f16;
+    case GgufType::bf16:
+      return DType::bf16;
+    default:
+      fail_at(place.in("tensor " + quote(tensor.name)),
+              "is {} already: what it lost would be lost again; give the folder, or a file in F32, F16 or BF16",
+              name_of(tensor.type));
+  }
+}
+
+bool stays_wide(std::string_view name) {
+  return name.starts_with("position_embd.") || name.starts_with("token_types.");
+}
+
+Quantized quantize_gguf(const fs::path& path, const fs::path& out, GgufType type) {
+  const GgufFile file(function, path);
+  (void)gguf_config(file, gguf_architecture(file));  // what is not known is refused before anything is written
+  GgufValues values;
+  values.add_text("general.architecture", file.text("general.architecture"));
+  for (const std::string_view key : file.keys())
+    if (key != "general.architecture" && key != file_type && key != "general.alignment")
+      values.add_bytes(key, file.bytes(key));
+  values.add_whole(file_type, number_of(type));
+  std::vector<GgufSource> tensors;
+  for (const GgufTensor& each : file.tensors()) {
+    const View numbers(file.map()->data() + each.begin, dtype_of(file.place(), each), each.shape);
+    const bool is_matrix = each.shape.rank() >= 2 && !stays_wide(each.name);
+    const bool in_blocks = is_matrix && each.shape[each.shape.rank() - 1] % gguf_block == 0;
+    tensors.push_back({each.name, numbers, in_blocks ? type : is_matrix ? GgufType::f16 : GgufType::f32});
+  }
+  return write(out, values, tensors);
+}
+
+// ---- A folder ----
+
+template <class Family>
+ModelInfo check(Loading& loading, const Member& config) {
+  const Family trial(loading, config);
+  loading.check();
+  return trial.info();
+}
+
+ModelInfo check_folder(Loading& loading, const Member& config) {
+  const std::string type = config["model_type"].text();
+  if (type == "bert" || type == "distilbert") return check<Bert>(loading, config);
+  return type == "gpt2" ? check<Gpt2>(loading, config) : check<Llama>(loading, config);
+}
+
+void read_ends(const fs::path& folder, const Member& config, ModelInfo& info) {
+  if (!info.decoder()) return;
+  const fs::path path = folder / "generation_config.json";
+  if (!is_there(path)) return read_generation(config, true, info);
+  read_generation(read_json(function, path).object(), false, info);
+}
+
+// No key speaks of the norm to length 1, and none of other modules.
+void describe_pooling(const fs::path& folder, const Member& config, const ModelInfo& info, GgufDescription& to) {
+  if (info.decoder() || !is_there(folder / "modules.json")) return;
+  const SentenceModules modules = read_sentences(folder, config, info.embedding_size, info.longest);
+  const Place place{function, quote((folder / "modules.json").native())};
+  for (const SentenceModule& each : modules.after)
+    if (!std::holds_alternative<NormalizeModule>(each))
+      fail_at(place, "a module beside Pooling and Normalize can't be said in GGUF");
+  if (modules.lower_case) fail_at(place, "do_lower_case can't be said in GGUF");
+  if (modules.pooling.modes == std::vector{PoolingMode::mean})
+    to.values.add_whole(to.prefix + "pooling_type", 1);
+  else if (modules.pooling.modes == std::vector{PoolingMode::cls})
+    to.values.add_whole(to.prefix + "pooling_type", 2);
+  else
+    fail_at(place, "this pooling can't be said in GGUF; mean and cls can");
+}
+
+Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType type) {
+  const fs::path folder = transformer_folder(path);
+  const JsonFile file = read_json(function, folder / "config.json");
+  const GgufArchitecture& architecture = gguf_architecture_of(file.object()["model_type"]);
+  const nlohmann::json complete = complete_config(file.root());
+  const Member config(file.place, complete);
+  const std::string_view layers = architecture.layers;
+  Loading loading(Weights::open(function, folder), std::string(layers.substr(0, layers.find('.') + 1)), DType::f32);
+  ModelInfo info = check_folder(loading, config);
+  read_ends(folder, file.root(), info);
+  const Loading::Kept kept = loading.keep();
+
+  GgufDescription description;
+  description.prefix = std::string(architecture.name) + ".";
+  description.values.add_text("general.architecture", architecture.name);
+  description.values.add_text("general.type", "model");
+  description.values.add_whole("general.quantization_version", 2);
+  description.values.add_whole(file_type, number_of(type));
+  architecture.describe(config, info, description);
+  describe_pooling(path, file.root(), info, description);
+  const bool tied = !info.decoder() || config["tie_word_embeddings"].truth();
+  describe_weights(architecture, kept.weights, info, tied, type, description);
+  describe_tokenizer(function, folder, info, description.values);
+  return write(out, description.values, description.tensors);
+}
+
+}  // namespace
+
+Quantized quantize(const fs::path& model, const fs::path& out, QuantizedType type) {
+  const fs::path path = find(function, model);
+  const bool is_file = path.extension() == ".gguf" && !fs::is_directory(path);
+  return is_file ? quantize_gguf(path, out, type_of(type)) : quantize_folder(path, out, type_of(type));
+}
+
+}  // namespace attend
