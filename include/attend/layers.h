@@ -15,12 +15,17 @@
 
 #include "attend/attention.h"
 #include "attend/io.h"
+#include "attend/quantized.h"
 #include "attend/random.h"
 #include "attend/tensor.h"
 
 #pragma GCC visibility push(default)
 
 namespace attend {
+
+// The numbers of rows [first, last), [last - first,columns] f32: ggml's, to the bit. Throws bad_shape, bad_value.
+Tensor dequantize(const QuantizedView& matrix, std::int64_t first, std::int64_t last);
+Tensor dequantize(const QuantizedView& matrix);
 
 struct LinearOptions {
   bool bias = true;
@@ -47,6 +52,11 @@ class Linear {
   // bad_dtype.
   static Linear borrow(const View& weight, const std::optional<View>& bias = std::nullopt);
 
+  // The same of a quantized weight: computed in f32, of its numbers as dequantize() gives them, with the bits of a
+  // layer that has these. They are unpacked in registers: for up to 8 rows of x where they pass by, for more a panel at
+  // a time. Throws bad_shape; bad_value for a head that can't be interleaved.
+  static Linear borrow(const QuantizedView& weight, const std::optional<View>& bias = std::nullopt);
+
   // The same layer computing in dtype, f32 or bf16. bf16: weights and x rounded to bf16, products summed in f32, the
   // bias added in f32, y rounded to bf16. Throws bad_dtype.
   Linear to(DType dtype) const;
@@ -64,11 +74,14 @@ class Linear {
   // bad_shape, bad_dtype.
   LinearGradients backward(const View& dy, const View& x) const;
 
-  DType dtype() const { return weight().dtype(); }
-  std::int64_t in_size() const { return weight().size(1); }
-  std::int64_t out_size() const { return weight().size(0); }
-  // [out,in], dtype()
+  DType dtype() const { return quantized_ ? DType::f32 : weight().dtype(); }
+  std::int64_t in_size() const { return quantized_ ? quantized_->columns : weight().size(1); }
+  std::int64_t out_size() const { return quantized_ ? quantized_->rows : weight().size(0); }
+  // [out,in], dtype(); empty where it is quantized
   View weight() const ATTEND_LIFETIMEBOUND { return borrowed_ ? *borrowed_ : weight_.view(); }
+  const std::optional<QuantizedView>& quantized() const { return quantized_; }
+  // Rows [first, last) of the weight, whatever it is, as f32 [last - first,in]. Throws bad_value.
+  Tensor weight_rows(std::int64_t first, std::int64_t last) const;
   const std::optional<Tensor>& bias() const { return bias_; }  // [out], f32
 
  private:
@@ -80,8 +93,9 @@ class Linear {
   Tensor input_gradient(DType product, const void* dy, const Dims& shape) const;
   Tensor weight_gradient(DType product, const void* dy, const void* x, std::int64_t rows) const;
 
-  Tensor weight_;                 // empty where it is borrowed
-  std::optional<View> borrowed_;  // row-major or transposed
+  Tensor weight_;                           // empty where it is borrowed
+  std::optional<View> borrowed_;            // row-major or transposed
+  std::optional<QuantizedView> quantized_;  // of whole blocks
   std::optional<Tensor> bias_;
   Tensor packed_;  // empty where it is borrowed, but for kernels that have no products of its dtype
 };

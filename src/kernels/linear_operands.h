@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "attend/dtype.h"
+#include "attend/quantized.h"
 
 namespace attend::kernels {
 
@@ -24,6 +25,12 @@ struct LinearOperands {
   void* y = nullptr;              // [rows,out], a row in one piece
   std::int64_t in = 0, out = 0;
   std::int64_t x_stride = 0, y_stride = 0;  // elements from one row to the next
+};
+
+// A quantized weight, and how its type's blocks are cut.
+struct BlockMatrix {
+  QuantizedView matrix = {};
+  std::int64_t block_size = 0, block_bytes = 0;
 };
 
 // Both gradients of y = x W^T are products of that kind: dx = dy W has the weights W^T, and dW = dy^T x has the rows

@@ -279,6 +279,12 @@ struct LinearKernels {
   // All rows, at most linear_stream_rows, and panels [begin, end) of them, from weights that lie row by row and are
   // read once. The bits of run().
   void (*stream)(const LinearOperands& operands, std::int64_t rows, std::int64_t begin, std::int64_t end);
+  // pack_rows() and stream() of quantized weights, for x in f32.
+  void (*pack_blocks)(const BlockMatrix& weight, std::int64_t first, std::int64_t last, float* packed);
+  void (*stream_blocks)(const LinearOperands& operands, const BlockMatrix& weight, std::int64_t rows,
+                        std::int64_t begin, std::int64_t end);
+  // Rows [first, last) as f32, `stride` floats from one to the next.
+  void (*widen)(const BlockMatrix& weight, std::int64_t first, std::int64_t last, float* to, std::int64_t stride);
 };
 
 // What layers do to rows between their products. Every row by itself: any cut gives the same bits.

@@ -8,6 +8,7 @@
 #include "core/message.h"
 #include "core/parallel.h"
 #include "kernels/targets.h"
+#include "layers/blocks.h"
 #include "layers/gradients.h"
 #include "layers/rows.h"
 
@@ -28,19 +29,22 @@ Dims weight_shape(std::int64_t in_size, std::int64_t out_size) {
   return {out_size, in_size};
 }
 
+void check_bias(const View& bias, const Dims& weight) {
+  if (bias.shape() != Dims{weight[0]}) {
+    fail(ErrorCode::bad_shape, "Linear", "bias has shape {}, expected [{}] (weight {})", bias.shape(), weight[0],
+         weight);
+  }
+  if (!is_floating(bias.dtype()))
+    fail(ErrorCode::bad_dtype, "Linear", "bias is {}, expected floating point", bias.dtype());
+}
+
 void check_parameters(const View& weight, const std::optional<View>& bias) {
   if (weight.rank() != 2 || weight.size(0) < 1 || weight.size(1) < 1) {
     fail(ErrorCode::bad_shape, "Linear", "weight has shape {}, expected [out,in], both at least 1", weight.shape());
   }
   if (!is_floating(weight.dtype()))
     fail(ErrorCode::bad_dtype, "Linear", "weight is {}, expected floating point", weight.dtype());
-  if (!bias) return;
-  if (bias->shape() != Dims{weight.size(0)}) {
-    fail(ErrorCode::bad_shape, "Linear", "bias has shape {}, expected [{}] (weight {})", bias->shape(), weight.size(0),
-         weight.shape());
-  }
-  if (!is_floating(bias->dtype()))
-    fail(ErrorCode::bad_dtype, "Linear", "bias is {}, expected floating point", bias->dtype());
+  if (bias) check_bias(*bias, weight.shape());
 }
 
 // What the kernels multiply in: the layer's dtype where they have products of it, else f32, of the same rounded
@@ -64,10 +68,16 @@ class Product {
     packed,   // in the kernels' order: operands.packed
     rows,     // [out,in], row-major: operands.weight
     columns,  // their transpose [in,out], row-major: operands.weight
+    blocks,   // [out,in], quantized
   };
 
-  Product(const kernels::LinearOperands& operands, std::int64_t rows, Weights weights)
-      : operands_(operands), weights_(weights), rows_(rows), panels_(divide_up(operands.out, target_.panel_rows)) {}
+  Product(const kernels::LinearOperands& operands, std::int64_t rows, Weights weights,
+          const kernels::BlockMatrix& blocks = {})
+      : operands_(operands),
+        blocks_(blocks),
+        weights_(weights),
+        rows_(rows),
+        panels_(divide_up(operands.out, target_.panel_rows)) {}
 
   // Less than this is done, or read, before another thread has woken up. Few rows take as long as their weights take to
   // come from memory; packed ones may be in a cache.
@@ -92,8 +102,9 @@ class Product {
 
   void run(std::int64_t item, float* scratch) const {
     if (streams()) {
-      const std::int64_t begin = item * panels_of_item();
-      return target_.linear.stream(operands_, rows_, begin, std::min(panels_, begin + panels_of_item()));
+      const std::int64_t begin = item * panels_of_item(), end = std::min(panels_, begin + panels_of_item());
+      if (weights_ == Weights::blocks) return target_.linear.stream_blocks(operands_, blocks_, rows_, begin, end);
+      return target_.linear.stream(operands_, rows_, begin, end);
     }
     // Items count through the panels of outputs first: the rows of x stay in the L2 cache meanwhile.
     const std::int64_t first = item / panels_ * rows_of_item(), last = std::min(first + rows_of_item(), rows_);
@@ -103,7 +114,9 @@ class Product {
 
  private:
   // Whether the weights are read once, straight into the products.
-  bool streams() const { return weights_ == Weights::rows && rows_ <= kernels::linear_stream_rows; }
+  bool streams() const {
+    return (weights_ == Weights::rows || weights_ == Weights::blocks) && rows_ <= kernels::linear_stream_rows;
+  }
 
   // Long stretches, as what comes next is asked for within one, but eight for each thread where there is so much.
   std::int64_t panels_of_item() const {
@@ -122,6 +135,8 @@ class Product {
     const std::int64_t last = std::min(operands_.out, first + target_.panel_rows);
     if (weights_ == Weights::rows) {
       target_.linear.pack_rows(operands_.dtype, operands_.weight, operands_.in, first, last, panel);
+    } else if (weights_ == Weights::blocks) {
+      target_.linear.pack_blocks(blocks_, first, last, panel);
     } else {
       kernels::linear_pack_columns(operands_.dtype, operands_.weight, operands_.in, operands_.out, first, last,
                                    target_.panel_rows, panel);
@@ -138,6 +153,7 @@ class Product {
 
   const kernels::Target& target_ = kernels::target();
   kernels::LinearOperands operands_;
+  kernels::BlockMatrix blocks_;
   Weights weights_;
   std::int64_t rows_, panels_;
 };
@@ -224,10 +240,24 @@ Linear Linear::borrow(const View& weight, const std::optional<View>& bias) {
   return layer;
 }
 
+Linear Linear::borrow(const QuantizedView& weight, const std::optional<View>& bias) {
+  check_blocks("Linear", weight);
+  if (bias) check_bias(*bias, {weight.rows, weight.columns});
+  Linear layer;
+  layer.quantized_ = weight;
+  if (bias) layer.bias_ = bias->to(DType::f32);
+  return layer;
+}
+
+Tensor Linear::weight_rows(std::int64_t first, std::int64_t last) const {
+  if (quantized_) return dequantize(*quantized_, first, last);
+  return weight().slice(0, first, last).to(DType::f32);
+}
+
 Linear Linear::to(DType dtype) const {
   if (dtype != DType::f32 && dtype != DType::bf16)
     fail(ErrorCode::bad_dtype, "Linear", "dtype is {}, expected f32 or bf16", dtype);
-  return Linear(weight(), bias_, dtype);
+  return quantized_ ? Linear(dequantize(*quantized_), bias_, dtype) : Linear(weight(), bias_, dtype);
 }
 
 void Linear::pack() {
@@ -285,13 +315,17 @@ std::vector<Tensor> Linear::forward_each(const std::vector<const Linear*>& layer
     operands.out = operands.y_stride = layer->out_size();
     operands.bias = layer->bias_ ? layer->bias_->data<float>() : nullptr;
     Product::Weights weights = Product::Weights::packed;
-    if (layer->packed_.count() > 0) {
+    kernels::BlockMatrix blocks;
+    if (layer->quantized_) {
+      blocks = cut(*layer->quantized_);
+      weights = Product::Weights::blocks;
+    } else if (layer->packed_.count() > 0) {
       operands.packed = layer->packed_.data<float>();
     } else {
       operands.weight = layer->borrowed_->raw();
       weights = layer->borrowed_->is_contiguous() ? Product::Weights::rows : Product::Weights::columns;
     }
-    products.emplace_back(operands, x.count() / layer->in_size(), weights);
+    products.emplace_back(operands, x.count() / layer->in_size(), weights, blocks);
   }
   multiply(products);
   for (Tensor& y : results) {
@@ -307,7 +341,7 @@ LinearGradients Linear::backward(const View& dy, const View& x) const {
   const std::int64_t rows = x.count() / in_size();
   const DType product = product_dtype(dtype(), out_size());
   if (rows == 0) {
-    return {Tensor(x.shape(), dtype()), Tensor(weight().shape()),
+    return {Tensor(x.shape(), dtype()), Tensor({out_size(), in_size()}),
             bias_ ? std::optional(Tensor({out_size()})) : std::nullopt};
   }
   Tensor made_dy, made_x;
@@ -329,7 +363,8 @@ Tensor Linear::input_gradient(DType product, const void* dy, const Dims& shape) 
   operands.in = operands.x_stride = out_size();
   operands.out = operands.y_stride = in_size();
   Tensor made;
-  operands.weight = in_row_major(in_dtype(weight(), product, made), made).raw();
+  if (quantized_) made = dequantize(*quantized_);
+  operands.weight = quantized_ ? made.raw() : in_row_major(in_dtype(weight(), product, made), made).raw();
   multiply({{operands, dx.count() / in_size(), Product::Weights::columns}});
   return product == dtype() ? std::move(dx) : converted(dx, dtype());
 }
@@ -339,7 +374,7 @@ Tensor Linear::weight_gradient(DType product, const void* dy, const void* x, std
   // Rows that lie a multiple of 4 KiB apart would share few places of the L1 cache: 64 bytes more part them. (They also
   // hold the zero that makes the number of bf16 products even.)
   const std::int64_t line = 64 / size_of(product), stride = divide_up(rows, line) * line + line;
-  Tensor dweight = Tensor::uninitialized(weight().shape());
+  Tensor dweight = Tensor::uninitialized({out_size(), in_size()});
   const Tensor turned = transpose(product, dy, rows, out_size(), stride);
   kernels::LinearOperands operands;
   operands.dtype = product;

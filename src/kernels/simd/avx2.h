@@ -141,6 +141,43 @@ struct Simd {
   }
   static F from_i32(F x) { return _mm256_cvtepi32_ps(_mm256_castps_si256(x)); }
 
+  static void load_quads(const char* const* rows, std::int64_t at, F (&words)[4]) {
+    F x[4];
+    for (int i = 0; i < 4; ++i) {
+      const auto quad = [&](int row) { return _mm_loadu_ps(reinterpret_cast<const float*>(rows[row] + at)); };
+      x[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(quad(i)), quad(4 + i), 1);
+    }
+    const F a = _mm256_unpacklo_ps(x[0], x[1]), b = _mm256_unpackhi_ps(x[0], x[1]);
+    const F c = _mm256_unpacklo_ps(x[2], x[3]), d = _mm256_unpackhi_ps(x[2], x[3]);
+    words[0] = _mm256_shuffle_ps(a, c, 0x44), words[1] = _mm256_shuffle_ps(a, c, 0xEE);
+    words[2] = _mm256_shuffle_ps(b, d, 0x44), words[3] = _mm256_shuffle_ps(b, d, 0xEE);
+  }
+  static F load_words(const char* const* rows, std::int64_t at) {
+    const auto word = [&](int row) {
+      int bits;
+      __builtin_memcpy(&bits, rows[row] + at, sizeof bits);
+      return bits;
+    };
+    const __m128i low = _mm_setr_epi32(word(0), word(1), word(2), word(3));
+    const __m128i high = _mm_setr_epi32(word(4), word(5), word(6), word(7));
+    return _mm256_castsi256_ps(_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1));
+  }
+  static F half(F words) {
+    const __m256i low = _mm256_and_si256(_mm256_castps_si256(words), _mm256_set1_epi32(0xFFFF));
+    return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1)));
+  }
+  template <int K>
+  static F raise_byte(F words) {
+    constexpr int none = 0x808080, byte = 1 << 24;
+    constexpr int a = none + K * byte, b = none + (4 + K) * byte, c = none + (8 + K) * byte, d = none + (12 + K) * byte;
+    const __m256i order = _mm256_setr_epi32(a, b, c, d, a, b, c, d);
+    return _mm256_castsi256_ps(_mm256_shuffle_epi8(_mm256_castps_si256(words), order));
+  }
+  static F look_up(const std::int8_t* table, F bytes) {
+    const __m256i all = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+    return _mm256_castsi256_ps(_mm256_shuffle_epi8(all, _mm256_castps_si256(bytes)));
+  }
+
   static F interleave_low(F a, F b) {
     return _mm256_castsi256_ps(_mm256_unpacklo_epi16(_mm256_castps_si256(a), _mm256_castps_si256(b)));
   }

@@ -153,6 +153,57 @@ struct Simd {
     return _mm512_cvtepi32_ps(_mm512_castps_si512(x));
   }
 
+  // 16 bytes of each of `lanes` rows, from rows[i] + at on: lane i of words[w] is word w of row i.
+  static void load_quads(const char* const* rows, std::int64_t at, F (&words)[4]) {
+    F x[4];
+    for (int i = 0; i < 4; ++i) {
+      const auto quad = [&](int row) { return _mm_loadu_ps(reinterpret_cast<const float*>(rows[row] + at)); };
+      x[i] = _mm512_castps128_ps512(quad(i));
+      x[i] = _mm512_insertf32x4(x[i], quad(4 + i), 1);
+      x[i] = _mm512_insertf32x4(x[i], quad(8 + i), 2);
+      x[i] = _mm512_insertf32x4(x[i], quad(12 + i), 3);
+    }
+    const F a = _mm512_unpacklo_ps(x[0], x[1]), b = _mm512_unpackhi_ps(x[0], x[1]);
+    const F c = _mm512_unpacklo_ps(x[2], x[3]), d = _mm512_unpackhi_ps(x[2], x[3]);
+    words[0] = _mm512_shuffle_ps(a, c, 0x44), words[1] = _mm512_shuffle_ps(a, c, 0xEE);
+    words[2] = _mm512_shuffle_ps(b, d, 0x44), words[3] = _mm512_shuffle_ps(b, d, 0xEE);
+  }
+  // The first word of each alone.
+  static F load_words(const char* const* rows, std::int64_t at) {
+    __m128i x[4];
+    for (int i = 0; i < 4; ++i) {
+      x[i] = _mm_loadu_si32(rows[4 * i] + at);
+      const auto word = [&](int row) {
+        int bits;
+        __builtin_memcpy(&bits, rows[4 * i + row] + at, sizeof bits);
+        return bits;
+      };
+      x[i] = _mm_insert_epi32(x[i], word(1), 1);
+      x[i] = _mm_insert_epi32(x[i], word(2), 2);
+      x[i] = _mm_insert_epi32(x[i], word(3), 3);
+    }
+    const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(x[0]), x[1], 1);
+    const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(x[2]), x[3], 1);
+    return _mm512_castsi512_ps(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
+  }
+  // The float of the f16 in the low half of each lane.
+  static F half(F words) {
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_castps_si512(words)));
+  }
+  // Byte K of each lane at its top, zeros below.
+  template <int K>
+  static F raise_byte(F words) {
+    constexpr int none = 0x808080, byte = 1 << 24;
+    const __m512i order =
+        _mm512_set4_epi32(none + (12 + K) * byte, none + (8 + K) * byte, none + (4 + K) * byte, none + K * byte);
+    return _mm512_castsi512_ps(_mm512_shuffle_epi8(_mm512_castps_si512(words), order));
+  }
+  // table[byte] for every byte, each below 16.
+  static F look_up(const std::int8_t* table, F bytes) {
+    const __m512i all = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+    return _mm512_castsi512_ps(_mm512_shuffle_epi8(all, _mm512_castps_si512(bytes)));
+  }
+
   // Of two rows of 2 * lanes elements of 16 bits: pairs of what stands at the same place, half of them each, in an
   // order that the instructions find best.
   static F interleave_low(F a, F b) {

@@ -103,6 +103,27 @@ struct Simd {
   }
   static F from_i32(F x) { return vcvtq_f32_s32(vreinterpretq_s32_f32(x)); }
 
+  static void load_quads(const char* const* rows, std::int64_t at, F (&words)[4]) {
+    for (int i = 0; i < 4; ++i) {
+      words[i] = vreinterpretq_f32_u8(vld1q_u8(reinterpret_cast<const std::uint8_t*>(rows[i] + at)));
+    }
+    transpose(words);
+  }
+  static F load_words(const char* const* rows, std::int64_t at) {
+    std::uint32_t words[lanes];
+    for (int i = 0; i < lanes; ++i) __builtin_memcpy(words + i, rows[i] + at, 4);
+    return vreinterpretq_f32_u32(vld1q_u32(words));
+  }
+  static F half(F words) { return vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(vreinterpretq_u32_f32(words)))); }
+  template <int K>
+  static F raise_byte(F words) {
+    return vreinterpretq_f32_u32(
+        vandq_u32(vshlq_n_u32(vreinterpretq_u32_f32(words), 24 - 8 * K), vdupq_n_u32(0xFF000000u)));
+  }
+  static F look_up(const std::int8_t* table, F bytes) {
+    return vreinterpretq_f32_s8(vqtbl1q_s8(vld1q_s8(table), vreinterpretq_u8_f32(bytes)));
+  }
+
   static F interleave_low(F a, F b) {
     return vreinterpretq_f32_s16(vzip1q_s16(vreinterpretq_s16_f32(a), vreinterpretq_s16_f32(b)));
   }

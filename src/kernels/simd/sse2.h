@@ -120,6 +120,36 @@ struct Simd {
   }
   static F from_i32(F x) { return _mm_cvtepi32_ps(_mm_castps_si128(x)); }
 
+  static void load_quads(const char* const* rows, std::int64_t at, F (&words)[4]) {
+    for (int i = 0; i < 4; ++i) words[i] = load(reinterpret_cast<const float*>(rows[i] + at));
+    transpose(words);
+  }
+  static F load_words(const char* const* rows, std::int64_t at) {
+    std::uint32_t words[lanes];
+    for (int i = 0; i < lanes; ++i) __builtin_memcpy(words + i, rows[i] + at, 4);
+    return load(reinterpret_cast<const float*>(words));
+  }
+  // The exponent is moved by a product, which also makes subnormals normal; infinity and NaN are put there.
+  static F half(F words) {
+    const __m128i bits = _mm_castps_si128(words), size = _mm_and_si128(bits, _mm_set1_epi32(0x7FFF));
+    const F finite = _mm_mul_ps(_mm_castsi128_ps(_mm_slli_epi32(size, 13)), _mm_set1_ps(0x1p112f));
+    const __m128i special = _mm_and_si128(_mm_cmpgt_epi32(size, _mm_set1_epi32(0x7BFF)), _mm_set1_epi32(0x7F800000));
+    const __m128i sign = _mm_slli_epi32(_mm_and_si128(bits, _mm_set1_epi32(0x8000)), 16);
+    return _mm_or_ps(finite, _mm_castsi128_ps(_mm_or_si128(special, sign)));
+  }
+  template <int K>
+  static F raise_byte(F words) {
+    return _mm_castsi128_ps(_mm_and_si128(_mm_slli_epi32(_mm_castps_si128(words), 24 - 8 * K),
+                                          _mm_set1_epi32(static_cast<int>(0xFF000000))));
+  }
+  static F look_up(const std::int8_t* table, F bytes) {
+    std::int8_t each[4 * lanes];
+    __builtin_memcpy(each, &bytes, sizeof each);
+    for (std::int8_t& byte : each) byte = table[byte];
+    __builtin_memcpy(&bytes, each, sizeof each);
+    return bytes;
+  }
+
   static F interleave_low(F a, F b) {
     return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_castps_si128(a), _mm_castps_si128(b)));
   }

@@ -82,7 +82,13 @@ constexpr Target by_dtype() noexcept {
       .run = [](const LinearOperands& a, std::int64_t first, std::int64_t last,
                 std::int64_t panel) { of(a.dtype).linear.run(a, first, last, panel); },
       .stream = [](const LinearOperands& a, std::int64_t rows, std::int64_t begin,
-                   std::int64_t end) { of(a.dtype).linear.stream(a, rows, begin, end); }};
+                   std::int64_t end) { of(a.dtype).linear.stream(a, rows, begin, end); },
+      .pack_blocks = [](const BlockMatrix& weight, std::int64_t first, std::int64_t last,
+                        float* packed) { target_avx512.linear.pack_blocks(weight, first, last, packed); },
+      .stream_blocks = [](const LinearOperands& a, const BlockMatrix& weight, std::int64_t rows, std::int64_t begin,
+                          std::int64_t end) { target_avx512.linear.stream_blocks(a, weight, rows, begin, end); },
+      .widen = [](const BlockMatrix& weight, std::int64_t first, std::int64_t last, float* to,
+                  std::int64_t stride) { target_avx512.linear.widen(weight, first, last, to, stride); }};
   return target;
 }
 

@@ -6,7 +6,7 @@
 #include "kernels/combine.h"
 #include "kernels/decode.h"
 #include "kernels/forward.h"
-#include "kernels/linear.h"
+#include "kernels/linear_blocks.h"
 #include "kernels/rows.h"
 #include "kernels/summary.h"
 #include "kernels/targets/list.h"
@@ -125,6 +125,11 @@ void stream_linear(const LinearOperands& a, std::int64_t rows, std::int64_t begi
   LinearStream<Dot>(a, rows).run(begin, end);
 }
 
+void stream_blocks(const LinearOperands& a, const BlockMatrix& weight, std::int64_t rows, std::int64_t begin,
+                   std::int64_t end) {
+  LinearBlocks(a, weight, rows).run(begin, end);
+}
+
 // DotF32: of f32, and of f16 and bf16, which are widened. DotBF16: of bf16 alone.
 template <class Dot = DotF32>
 constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
@@ -153,7 +158,10 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
                  .pack = linear_pack<Dot>,
                  .pack_rows = linear_pack_rows<Dot>,
                  .run = run_linear<Dot>,
-                 .stream = stream_linear<Dot>},
+                 .stream = stream_linear<Dot>,
+                 .pack_blocks = pack_linear_blocks,
+                 .stream_blocks = stream_blocks,
+                 .widen = widen_blocks},
       .rows = {.convert = convert_row,
                .add = add_row,
                .normalize = normalize_rows,

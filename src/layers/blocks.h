@@ -1,0 +1,17 @@
+// Quantized matrices as the kernels take them.
+#pragma once
+
+#include <string_view>
+
+#include "attend/quantized.h"
+#include "kernels/linear_operands.h"
+
+namespace attend {
+
+// Throws bad_shape unless rows are of whole blocks; bad_value unless they are of whole heads, where these are
+// interleaved.
+void check_blocks(std::string_view function, const QuantizedView& matrix);
+
+kernels::BlockMatrix cut(const QuantizedView& matrix);
+
+}  // namespace attend
