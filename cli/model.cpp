@@ -100,7 +100,7 @@ void announce(const ModelInfo& info, std::int64_t tokens, const RecordOptions& o
   const std::int64_t size = bytes_needed(info, tokens, options);
   if (size < std::int64_t{64} << 20) return;
   tell(fmt::format("attend: {} tokens will take some {} of memory, beside the model's {}", tokens, bytes(size),
-                   bytes(info.parameters * (info.dtype == DType::bf16 ? 2 : 4))));
+                   bytes(info.weight_bytes)));
 }
 
 // Shows how far a forward pass is: layers are all of one size, so what is recorded says it.

@@ -36,7 +36,9 @@ Json model_json(const ModelInfo& x) {
           {"encoder_layers", x.encoder_layers},
           {"encoder_heads", x.encoder_heads},
           {"parameters", x.parameters},
-          {"dtype", name_of(x.dtype)}};
+          {"dtype", name_of(x.dtype)},
+          {"formats", x.formats},
+          {"weight_bytes", x.weight_bytes}};
 }
 
 // A tensor as nested lists, one level for each axis.

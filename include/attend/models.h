@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "attend/kv_cache.h"
+#include "attend/quantized.h"
 #include "attend/recording.h"
 #include "attend/tensor.h"
 #include "attend/tokenizer.h"
@@ -56,12 +57,16 @@ struct ModelInfo {
   std::optional<std::int64_t> first = {};
   std::vector<std::int64_t> never = {};
   std::vector<std::string> not_followed = {};
-  std::int64_t parameters = 0;      // how many numbers its weights are, embeddings shared with the output counted once
-  DType dtype = DType::f32;         // that it computes in
-  std::vector<std::int64_t> end;    // the ids that end a text; empty for encoders
-  bool embeds = true;               // whether embed() can make what the folder says its embeddings are
-  std::int64_t vector_size = 0;     // of embed()'s vectors; 0: it makes none
-  std::int64_t max_seq_length = 0;  // tokens of a sentence that embed() takes, at most
+  std::int64_t parameters = 0;  // how many numbers its weights are, embeddings shared with the output counted once
+  DType dtype = DType::f32;     // that it computes in
+  // What the file has them in, that of the most bytes first: "f32", "Q4_1", ...; and the bytes of its matrices as they
+  // are computed with: of quantized ones, unless ModelOptions says a dtype, those of the file.
+  std::vector<std::string> formats = {};
+  std::int64_t weight_bytes = 0;
+  std::vector<std::int64_t> end;               // the ids that end a text; empty for encoders
+  bool embeds = true;                          // whether embed() can make what the folder says its embeddings are
+  std::int64_t vector_size = 0;                // of embed()'s vectors; 0: it makes none
+  std::int64_t max_seq_length = 0;             // tokens of a sentence that embed() takes, at most
   std::map<std::string, std::string> prompts;  // what may stand before each sentence, by names that embed() takes
   // Whether it answers with a next token.
   bool decoder() const { return family != ModelFamily::bert && family != ModelFamily::modernbert; }
@@ -69,7 +74,8 @@ struct ModelInfo {
 };
 
 struct ModelOptions {
-  // f32 or bf16. Default: what config.json says, f16 as f32; where it says nothing, bf16 if all matrices are, else f32.
+  // f32 or bf16, quantized weights too. Default: these stay as they are, computed with in f32; others: what config.json
+  // says, f16 as f32; where it says nothing, bf16 if all matrices are, else f32.
   std::optional<DType> dtype = {};
 };
 
@@ -249,9 +255,6 @@ class Model {
   std::shared_ptr<const Parts> parts_;
 };
 
-// Types of a GGUF file: blocks of 32 numbers of 8 or of 4 bits, which share a scale in f16.
-enum class QuantizedType : std::uint8_t { q8_0, q4_0 };
-
 // What a file has: bits of a parameter are 8 * bytes / parameters.
 struct Quantized {
   std::int64_t tensors = 0, quantized = 0;  // how many, and of these those in blocks
@@ -262,7 +265,8 @@ struct Quantized {
 // takes: a folder of type llama, mistral, qwen2, qwen3, gemma2, gemma3_text, phi3, gpt2, bert or distilbert, or a
 // .gguf file whose matrices are F32, F16 or BF16. Matrices become `type`, rounded as by ggml, those whose rows are no
 // multiple of 32 F16; norms, biases and tables of positions F32. The file appears when it is whole. Throws bad_file,
-// also for what a GGUF file can't say: a tokenizer or a configuration that would be read as another one.
+// also for what a GGUF file can't say: a tokenizer or a configuration that would be read as another one; bad_value for a
+// type other than q8_0 and q4_0.
 Quantized quantize(const std::filesystem::path& model, const std::filesystem::path& out, QuantizedType type);
 
 }  // namespace attend

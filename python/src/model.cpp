@@ -67,6 +67,11 @@ void bind_info(nb::module_& m) {
       .def_prop_ro(
           "dtype", [](const ModelInfo& self) { return python_name(self.dtype); },
           "that it computes in: 'float32' or 'bfloat16'")
+      .def_ro("formats", &ModelInfo::formats,
+              "what its file has the weights in, that of the most bytes first: 'f32', 'Q4_1', ...")
+      .def_ro("weight_bytes", &ModelInfo::weight_bytes,
+              "of its matrices as they are computed with: of quantized ones, unless load() was given a dtype, those of "
+              "the file")
       .def_ro("end", &ModelInfo::end, "the ids that end a text; none for encoders")
       .def_ro("first", &ModelInfo::first, "the id that generate() begins with (forced_bos_token_id), or None")
       .def_ro("never", &ModelInfo::never, "ids that generate() never gives (suppress_tokens, bad_words_ids)")
@@ -561,8 +566,8 @@ constexpr const char* load_doc =
     R"(A folder with config.json and model.safetensors or its shards, a .gguf file, or the name of one in
 attend's cache or Hugging Face's, "sentence-transformers/all-MiniLM-L6-v2" (attend model --list); no network is asked.
 
-dtype: float32 or bfloat16, that it computes in; None: that of config.json, float16 as float32. Weights of that dtype stay
-in the file, which must not change meanwhile. Raises OSError, which lists all that is missing, unexpected or of
+dtype: float32 or bfloat16, that it computes in; None: that of config.json, float16 as float32; quantized weights stay as they
+are. Weights of that dtype stay in the file, which must not change meanwhile. Raises OSError, which lists all that is missing, unexpected or of
 another shape, and names what is not known here.)";
 
 constexpr const char* forward_doc =

@@ -147,7 +147,7 @@ Direction output_row(const models::Output& output, std::int64_t token, const std
   const Linear& layer = output.layer;
   Direction out{std::vector<double>(static_cast<std::size_t>(layer.in_size()))};
   const auto add = [&](std::int64_t of, double factor) {
-    const Tensor row = layer.weight().select(0, of).to(DType::f32);
+    const Tensor row = layer.weight_rows(of, of + 1);
     for (std::size_t e = 0; e < out.u.size(); ++e) out.u[e] += factor * static_cast<double>(row.data<float>()[e]);
     if (layer.bias()) out.bias += factor * static_cast<double>(layer.bias()->data<float>()[of]);
   };
@@ -162,6 +162,7 @@ Tensor back_through(const Linear& output, std::span<const double> u) {
   std::ranges::transform(u, row.data<float>(), [](double value) { return static_cast<float>(value); });
   Tensor made;
   View weight = output.weight();
+  if (output.quantized()) made = output.weight_rows(0, output.out_size()), weight = made;
   if (weight.dtype() != DType::f32) made = converted(weight, DType::f32), weight = made;
   return Linear::borrow(weight.transpose(0, 1)).forward(row);
 }

@@ -21,7 +21,7 @@ Member of_stack(const Member& config, bool decodes, const char* key) {
 
 }  // namespace
 
-BartStack::BartStack(Loading& loading, const Member& config, const View& words, bool decodes)
+BartStack::BartStack(Loading& loading, const Member& config, const Matrix& words, bool decodes)
     : causal_(decodes),
       E_(config["d_model"].whole(1)),
       heads_(of_stack(config, decodes, "attention_heads").whole(1)),
@@ -34,7 +34,7 @@ BartStack::BartStack(Loading& loading, const Member& config, const View& words, 
   const std::string name = decodes ? "decoder." : "encoder.";
   const std::int64_t rows = config["max_position_embeddings"].whole(1) + position_offset_;
   positions_ = is_marian(config) ? loading.sines(name + "embed_positions.weight", rows, E_)
-                                 : loading.matrix(name + "embed_positions.weight", rows, E_);
+                                 : loading.table(name + "embed_positions.weight", rows, E_);
   if (!is_marian(config)) embedding_norm_ = loading.layer_norm(name + "layernorm_embedding", E_, 1e-5);
   const std::int64_t layers = of_stack(config, decodes, "layers").whole(0, 100'000);
   for (std::int64_t n = 0; n < layers; ++n)
@@ -114,7 +114,7 @@ Bart::Bart(Loading& loading, const Member& config) : info_(read_encoder_decoder(
     if (!one_language) info_.vocabulary = own;
   }
   const char* of_decoder = "decoder.embed_tokens.weight";
-  View words, decoder_words;
+  Matrix words, decoder_words;
   if (shared) {
     loading.has_copies({"encoder.embed_tokens.weight", of_decoder}, "shared.weight");
     words = decoder_words = loading.matrix("shared.weight", info_.vocabulary, E);

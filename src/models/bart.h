@@ -16,7 +16,7 @@ namespace attend::models {
 class BartStack {
  public:
   // words [vocabulary,E]
-  BartStack(Loading& loading, const Member& config, const View& words, bool decodes);
+  BartStack(Loading& loading, const Member& config, const Matrix& words, bool decodes);
 
   std::int64_t layers() const { return std::ssize(layers_); }
   std::int64_t heads() const { return heads_; }
@@ -46,7 +46,8 @@ class BartStack {
   std::int64_t E_, heads_, wide_size_, position_offset_;
   float word_scale_ = 1;
   Activation activation_;
-  View words_, positions_;
+  Matrix words_;
+  View positions_;
   std::optional<LayerNorm> embedding_norm_;
   std::vector<Layer> layers_;
 };

@@ -60,7 +60,10 @@ void attend_recorded(const Batch& batch, const AttentionStep& step, const Attent
   if (batch.recorder->options().key_sizes) {
     const bool follows = batch.recorder->has(name) && !step.cross;
     const std::int64_t first = follows ? v.size(2) - q.size(2) : 0;
-    sizes = key_sizes(v.slice(2, first, v.size(2)), step.output->weight());
+    const Linear& output = *step.output;
+    const View values = v.slice(2, first, v.size(2));
+    sizes = output.quantized() ? key_sizes(values, output.weight_rows(0, output.out_size()))
+                               : key_sizes(values, output.weight());
     call.key_sizes = sizes;
   }
   batch.recorder->add(call, q, k, result.lse, *result.lse_low, options);

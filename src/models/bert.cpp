@@ -97,13 +97,13 @@ Bert::Bert(Loading& loading, const Member& config) {
 void Bert::read_embeddings(Loading& loading, const BertType& type, const Member& config, std::int64_t rows) {
   const std::int64_t E = info_.embedding_size, own = type.shared ? config["embedding_size"].whole(1) : E;
   words_ = loading.matrix("embeddings.word_embeddings.weight", info_.vocabulary, own);
-  positions_ = loading.matrix("embeddings.position_embeddings.weight", rows, own);
-  if (types_ > 0) type_embeddings_ = loading.matrix("embeddings.token_type_embeddings.weight", types_, own);
+  positions_ = loading.table("embeddings.position_embeddings.weight", rows, own);
+  if (types_ > 0) type_embeddings_ = loading.table("embeddings.token_type_embeddings.weight", types_, own);
   embedding_norm_ = loading.layer_norm("embeddings.LayerNorm", own, eps_);
   if (type.shared) widened_ = loading.linear("encoder.embedding_hidden_mapping_in", own, E);
   if (!type.distance_bias) return;
   const std::int64_t buckets = config["relative_attention_num_buckets"].whole(mpnet_buckets);
-  const View biases = loading.matrix("encoder.relative_attention_bias.weight", buckets, info_.heads);
+  const View biases = loading.table("encoder.relative_attention_bias.weight", buckets, info_.heads);
   if (!loading.checking()) distance_bias_ = relative_bias(biases, true, mpnet_buckets, mpnet_distance, info_.longest);
 }
 
@@ -161,7 +161,7 @@ Tensor Bert::embed(const Batch& batch) const {
       fail(ErrorCode::bad_value, "Model", "types has {}, expected 0 to {}", type,
            std::max<std::int64_t>(types_, 1) - 1);
   }
-  Tensor x({std::ssize(batch.ids), words_.size(1)});
+  Tensor x({std::ssize(batch.ids), words_.view.size(1)});
   add_embeddings(x, words_, batch.ids);
   const std::vector<std::int64_t> first_type(types_ > 0 && batch.types.empty() ? batch.ids.size() : 0);
   if (types_ > 0) add_embeddings(x, type_embeddings_, batch.types.empty() ? first_type : batch.types);

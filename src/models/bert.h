@@ -40,7 +40,8 @@ class Bert {
   std::int64_t wide_size_ = 0, types_ = 0;
   std::optional<std::int64_t> padding_;  // RoBERTa: positions begin after this id, and padding has none of its own
   Activation activation_ = Activation::gelu;
-  View words_, positions_, type_embeddings_;
+  Matrix words_;
+  View positions_, type_embeddings_;
   std::optional<LayerNorm> embedding_norm_;
   std::optional<Linear> widened_;        // ALBERT: to the layers' size
   std::optional<Tensor> distance_bias_;  // MPNet: [H,2R+1]

@@ -209,14 +209,14 @@ class Finder {
   Finder(const GgufArchitecture& of, const Weights& weights)
       : weights_(weights), prefix_(of.layers.substr(0, of.layers.find('.') + 1)) {}
 
-  const View* find(std::string name) const {
-    if (const View* found = find_older(name)) return found;
+  const Matrix* find(std::string name) const {
+    if (const Matrix* found = find_older(name)) return found;
     return name.starts_with(prefix_) ? find_older(name.substr(prefix_.size())) : nullptr;
   }
 
  private:
-  const View* find_older(const std::string& name) const {
-    if (const View* found = weights_.find(name)) return found;
+  const Matrix* find_older(const std::string& name) const {
+    if (const Matrix* found = weights_.find(name)) return found;
     for (const auto& [now, then] :
          {std::pair("LayerNorm.weight", "LayerNorm.gamma"), {"LayerNorm.bias", "LayerNorm.beta"}})
       if (name.ends_with(now)) return weights_.find(name.substr(0, name.size() - std::strlen(now)) + then);
@@ -226,11 +226,6 @@ class Finder {
   const Weights& weights_;
   std::string_view prefix_;
 };
-
-bool is_same(const View& a, const View& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.count() * size_of(a.dtype()))) == 0;
-}
 
 GgufType type_in_file(std::string_view part, const View& numbers, GgufType type) {
   if (numbers.rank() < 2 || part == "position_embd" || part == "token_types") return GgufType::f32;
@@ -255,12 +250,12 @@ void describe_weights(const GgufArchitecture& of, const Weights& weights, const 
   const Finder finder(of, weights);
   const auto add = [&](const GgufRenamed& each, const std::string& before, const std::string& at) {
     for (const char* kind : {".weight", ".bias"})
-      if (const View* found = finder.find(fmt::format("{}{}{}", at, each.to, kind)))
+      if (const Matrix* found = finder.find(fmt::format("{}{}{}", at, each.to, kind)))
         to.tensors.push_back(
-            source_of(of, info, fmt::format("{}{}{}", before, each.from, kind), each.from, *found, type, !at.empty()));
+            source_of(of, info, fmt::format("{}{}{}", before, each.from, kind), each.from, found->view, type, !at.empty()));
   };
   const std::string words = fmt::format("{}.weight", of.outer.front().to);
-  const View* own = weights.find("lm_head.weight");
+  const Matrix* own = weights.find("lm_head.weight");
   if (info.decoder() && !tied && !own)
     fail_at(weights.place(), "'lm_head.weight' is missing: a GGUF file has an output layer");
   const bool is_copy = own && tied && is_same(*own, *finder.find(words));

@@ -24,17 +24,49 @@ constexpr std::uint32_t most_dimensions = 4;
 struct Type {
   std::uint32_t code;
   std::string_view name;
-  std::uint64_t bytes = 0;  // of a number, or of a block; 0: it is not read
+  std::uint64_t bytes = 0;                      // of a number; 0: it is of blocks, or not read
+  std::optional<QuantizedType> quantized = {};  // of blocks
 };
-constexpr Type types[] = {
-    {0, "F32", 4},   {1, "F16", 2},  {2, "Q4_0", 18}, {3, "Q4_1", 20}, {6, "Q5_0"},    {7, "Q5_1"},   {8, "Q8_0", 34},
-    {9, "Q8_1"},     {10, "Q2_K"},   {11, "Q3_K"},    {12, "Q4_K"},    {13, "Q5_K"},   {14, "Q6_K"},  {15, "Q8_K"},
-    {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},   {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},
-    {23, "IQ4_XS"},  {24, "I8"},     {25, "I16"},     {26, "I32"},     {27, "I64"},    {28, "F64"},   {29, "IQ1_M"},
-    {30, "BF16", 2}, {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"}};
+using Q = QuantizedType;
+constexpr Type types[] = {{0, "F32", 4},
+                          {1, "F16", 2},
+                          {2, "Q4_0", 0, Q::q4_0},
+                          {3, "Q4_1", 0, Q::q4_1},
+                          {6, "Q5_0", 0, Q::q5_0},
+                          {7, "Q5_1", 0, Q::q5_1},
+                          {8, "Q8_0", 0, Q::q8_0},
+                          {9, "Q8_1"},
+                          {10, "Q2_K", 0, Q::q2_k},
+                          {11, "Q3_K", 0, Q::q3_k},
+                          {12, "Q4_K", 0, Q::q4_k},
+                          {13, "Q5_K", 0, Q::q5_k},
+                          {14, "Q6_K", 0, Q::q6_k},
+                          {15, "Q8_K"},
+                          {16, "IQ2_XXS"},
+                          {17, "IQ2_XS"},
+                          {18, "IQ3_XXS"},
+                          {19, "IQ1_S"},
+                          {20, "IQ4_NL", 0, Q::iq4_nl},
+                          {21, "IQ3_S"},
+                          {22, "IQ2_S"},
+                          {23, "IQ4_XS", 0, Q::iq4_xs},
+                          {24, "I8"},
+                          {25, "I16"},
+                          {26, "I32"},
+                          {27, "I64"},
+                          {28, "F64"},
+                          {29, "IQ1_M"},
+                          {30, "BF16", 2},
+                          {34, "TQ1_0"},
+                          {35, "TQ2_0"},
+                          {39, "MXFP4"}};
 
-bool is_block_type(GgufType type) {
-  return type == GgufType::q4_0 || type == GgufType::q4_1 || type == GgufType::q8_0;
+bool is_read(const Type& type) {
+  return type.bytes > 0 || type.quantized;
+}
+
+const Type& type_of(GgufType type) {
+  return *std::ranges::find(types, static_cast<std::uint32_t>(type), &Type::code);
 }
 
 std::int64_t load_whole(std::uint32_t type, const std::byte* from) {
@@ -71,7 +103,11 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t alignment) {
 }  // namespace
 
 std::string_view name_of(GgufType type) {
-  return std::ranges::find(types, static_cast<std::uint32_t>(type), &Type::code)->name;
+  return type_of(type).name;
+}
+
+std::optional<QuantizedType> quantized(GgufType type) {
+  return type_of(type).quantized;
 }
 
 // Goes through the header once.
@@ -192,9 +228,12 @@ class GgufFile::Reader {
   const Type& read_type(std::string_view name) {
     const auto code = take<std::uint32_t>("a type");
     const auto type = std::ranges::find(types, code, &Type::code);
-    if (type == std::end(types) || type->bytes == 0) {
-      fail_at(at_tensor(name), "its type {} is not read; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are",
-              type == std::end(types) ? fmt::format("{}", code) : std::string(type->name));
+    if (type == std::end(types) || !is_read(*type)) {
+      std::vector<std::string_view> read;
+      for (const Type& each : types)
+        if (is_read(each)) read.push_back(each.name);
+      fail_at(at_tensor(name), "its type {} is not read; {} are",
+              type == std::end(types) ? fmt::format("{}", code) : std::string(type->name), fmt::join(read, ", "));
     }
     return *type;
   }
@@ -207,17 +246,17 @@ class GgufFile::Reader {
     const Type& type = read_type(tensor.name);
     tensor.type = static_cast<GgufType>(type.code);
     tensor.begin = take<std::uint64_t>("an offset");
-    const bool blocks = is_block_type(tensor.type);
     const std::int64_t columns = tensor.shape.rank() == 0 ? 1 : tensor.shape[tensor.shape.rank() - 1];
-    if (blocks && columns % gguf_block != 0) {
+    const std::int64_t block = type.quantized ? block_size(*type.quantized) : 1;
+    if (columns % block != 0) {
       fail_at(at_tensor(tensor.name), "shape {}: rows of {} are no multiple of {} numbers", tensor.shape, type.name,
-              gguf_block);
+              block);
     }
     // As f64, the widest: whatever is made of them, 63 bits can count it.
     const auto widest = byte_count(DType::f64, {tensor.shape.begin(), tensor.shape.end()});
     if (!widest) fail_at(at_tensor(tensor.name), "shape {} has more bytes than 63 bits can count", tensor.shape);
-    const std::uint64_t count = *widest / 8;
-    tensor.bytes = blocks ? count / gguf_block * type.bytes : count * type.bytes;
+    const std::uint64_t blocks = *widest / 8 / static_cast<std::uint64_t>(block);
+    tensor.bytes = blocks * (type.quantized ? static_cast<std::uint64_t>(block_bytes(*type.quantized)) : type.bytes);
     if (!to_.names_.emplace(tensor.name, to_.tensors_.size()).second) fail_at(at_tensor(tensor.name), "comes twice");
     to_.tensors_.push_back(std::move(tensor));
   }

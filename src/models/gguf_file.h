@@ -9,16 +9,34 @@
 #include <string_view>
 #include <vector>
 
+#include "attend/quantized.h"
 #include "io/mapped_file.h"
 
 namespace attend::models {
 
-// Numbers of these types are known here; each but the first three is of blocks of 32, which share a scale.
-inline constexpr std::int64_t gguf_block = 32;
-enum class GgufType : std::uint32_t { f32 = 0, f16 = 1, bf16 = 30, q4_0 = 2, q4_1 = 3, q8_0 = 8 };
+// Numbers of these types are known here.
+enum class GgufType : std::uint32_t {
+  f32 = 0,
+  f16 = 1,
+  bf16 = 30,
+  q4_0 = 2,
+  q4_1 = 3,
+  q5_0 = 6,
+  q5_1 = 7,
+  q8_0 = 8,
+  q2_k = 10,
+  q3_k = 11,
+  q4_k = 12,
+  q5_k = 13,
+  q6_k = 14,
+  iq4_nl = 20,
+  iq4_xs = 23
+};
 
 // "F16"
 std::string_view name_of(GgufType type);
+// None for F32, F16 and BF16.
+std::optional<QuantizedType> quantized(GgufType type);
 
 struct GgufTensor {
   std::string name;

@@ -37,6 +37,9 @@ class GgufValues {
   std::uint64_t count_ = 0;
 };
 
+// Numbers of a block of Q8_0 and of Q4_0.
+inline constexpr std::int64_t gguf_block = 32;
+
 struct GgufSource {
   std::string name;
   View numbers;                // f32, f16 or bf16, of any strides

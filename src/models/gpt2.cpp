@@ -26,7 +26,7 @@ Gpt2::Gpt2(Loading& loading, const Member& config) {
 
   const std::int64_t E = info_.embedding_size;
   words_ = loading.matrix("wte.weight", info_.vocabulary, E);
-  positions_ = loading.matrix("wpe.weight", info_.longest, E);
+  positions_ = loading.table("wpe.weight", info_.longest, E);
   for (std::int64_t n = 0; n < info_.layers; ++n) layers_.push_back(read_layer(loading, n));
   norm_ = loading.layer_norm("ln_f", E, eps_);
   output_ = loading.head("wte.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth());

@@ -38,7 +38,8 @@ class Gpt2 {
   std::int64_t wide_size_ = 0;
   bool scaled_ = true, scaled_by_layer_ = false;
   Activation activation_ = Activation::gelu_tanh;
-  View words_, positions_;
+  Matrix words_;
+  View positions_;
   std::vector<Layer> layers_;
   std::optional<LayerNorm> norm_;
   std::optional<Output> output_;

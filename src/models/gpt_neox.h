@@ -40,7 +40,7 @@ class GptNeox {
   bool parallel_ = true;  // attention and MLP read the same stream
   Activation activation_ = Activation::gelu;
   std::optional<RotaryEmbedding> rotary_;  // none: there are no layers
-  View words_;
+  Matrix words_;
   std::vector<Layer> layers_;
   std::optional<LayerNorm> norm_;
   std::optional<Output> output_;

@@ -53,7 +53,7 @@ class Llama {
   std::vector<std::int64_t> windows_;    // of each layer; 0: none
   std::vector<RotaryEmbedding> rotary_;  // none: there are no layers
   std::int64_t computed_again_after_ = 0;
-  View words_;
+  Matrix words_;
   std::vector<Layer> layers_;
   std::optional<RmsNorm> norm_;
   std::optional<Output> output_;

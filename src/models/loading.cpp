@@ -27,25 +27,36 @@ std::string older_name(const std::string& name) {
   return weight.empty() ? ending("LayerNorm.bias", "LayerNorm.beta") : weight;
 }
 
-bool is_same(const View& a, const View& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.count() * size_of(a.dtype()))) == 0;
+Linear borrow(const Matrix& weight, const std::optional<View>& bias = std::nullopt) {
+  return weight.blocks ? Linear::borrow(*weight.blocks, bias) : Linear::borrow(weight.view, bias);
+}
+
+// Rows [first, last).
+Matrix rows_of(const Matrix& matrix, std::int64_t first, std::int64_t last) {
+  Matrix part{matrix.view.slice(0, first, last), matrix.blocks};
+  if (!part.blocks) return part;
+  part.blocks->data = static_cast<const std::byte*>(part.blocks->data) + first * part.blocks->row_bytes();
+  part.blocks->rows = last - first;
+  return part;
 }
 
 }  // namespace
 
-Loading::Loading(Weights weights, std::string prefix, std::optional<DType> dtype) : weights_(std::move(weights)) {
+Loading::Loading(Weights weights, std::string prefix, std::optional<DType> dtype, bool widens)
+    : weights_(std::move(weights)), widens_(widens) {
   const auto& all = weights_.all();
   const auto has_prefix = [&](const auto& each) { return each.first.starts_with(prefix); };
   if (std::ranges::any_of(all, has_prefix)) prefix_ = std::move(prefix);
-  const auto is_wide = [](const auto& each) { return each.second.rank() == 2 && each.second.dtype() != DType::bf16; };
+  const auto is_wide = [](const auto& each) {
+    return each.second.view.rank() == 2 && each.second.view.dtype() != DType::bf16;
+  };
   dtype_ = dtype ? *dtype : std::ranges::any_of(all, is_wide) ? DType::f32 : DType::bf16;
 }
 
-const View* Loading::find(const std::string& name) {
+const Matrix* Loading::find(const std::string& name) {
   const auto copy = found_as_.find(name);
   for (const std::string& each : {copy == found_as_.end() ? name : copy->second, older_name(name)}) {
-    const View* found = each.empty() ? nullptr : weights_.find(each);
+    const Matrix* found = each.empty() ? nullptr : weights_.find(each);
     if (!found) continue;
     taken_.insert(each);
     return found;
@@ -53,37 +64,54 @@ const View* Loading::find(const std::string& name) {
   return nullptr;
 }
 
-View Loading::take(const std::string& name, const Dims& shape) {
+Matrix Loading::take(const std::string& name, const Dims& shape) {
   static const Tensor one(Dims{1, 1});
-  const View* found = find(name);
+  const Matrix* found = find(name);
   if (!checking_) return *found;
   if (!found) {
     problems_.push_back(fmt::format("{} is missing", quote(name)));
-  } else if (found->shape() != shape) {
-    problems_.push_back(fmt::format("{} has shape {}, expected {}", quote(name), found->shape(), shape));
-  } else if (!is_floating(found->dtype()) || found->dtype() == DType::f64) {
-    problems_.push_back(fmt::format("{} is {}, expected f32, bf16 or f16", quote(name), found->dtype()));
+  } else if (found->view.shape() != shape) {
+    problems_.push_back(fmt::format("{} has shape {}, expected {}", quote(name), found->view.shape(), shape));
+  } else if (!is_floating(found->view.dtype()) || found->view.dtype() == DType::f64) {
+    problems_.push_back(fmt::format("{} is {}, expected f32, bf16 or f16", quote(name), found->view.dtype()));
   } else {
-    parameters_ += found->count();
+    parameters_ += found->view.count();
+    formats_[format_of(*found)] += bytes_of(*found);
   }
   if (problems_.size() == most_problems) fail_for_problems();
-  return shape.rank() == 1 ? one.view().select(0, 0) : one.view();
+  return {shape.rank() == 1 ? one.view().select(0, 0) : one.view()};
 }
 
-View Loading::matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
-  return take_matrix(prefix_ + name, rows, columns);
+View Loading::take_row(const std::string& name, std::int64_t size) {
+  return take(name, {size}).view;
 }
 
-View Loading::take_matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
-  const View found = take(name, {rows, columns});
-  if (checking_ || found.dtype() == dtype_) return found;
-  return made_.emplace_back(converted(found, dtype_));
+Matrix Loading::matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
+  return take_matrix(prefix_ + name, rows, columns, widens_);
+}
+
+View Loading::table(const std::string& name, std::int64_t rows, std::int64_t columns) {
+  return take_matrix(prefix_ + name, rows, columns, true).view;
+}
+
+Matrix Loading::take_matrix(const std::string& name, std::int64_t rows, std::int64_t columns, bool widen) {
+  const Matrix found = take(name, {rows, columns});
+  const Matrix* known = checking_ ? find(name) : nullptr;
+  if (known) weight_bytes_ += stays(*known, widen) ? bytes_of(*known) : known->view.count() * size_of(dtype_);
+  if (checking_ || stays(found, widen)) return found;
+  if (!found.blocks) return {made_.emplace_back(converted(found.view, dtype_))};
+  Tensor made = numbers(found);
+  return {made_.emplace_back(dtype_ == DType::f32 ? std::move(made) : converted(made, dtype_))};
+}
+
+bool Loading::stays(const Matrix& matrix, bool widen) const {
+  return matrix.blocks ? !widen : matrix.view.dtype() == dtype_;
 }
 
 Linear Loading::linear(const std::string& name, std::int64_t in, std::int64_t out, bool bias) {
-  const View weight = matrix(name + ".weight", out, in);
-  if (!bias) return Linear::borrow(weight);
-  return Linear::borrow(weight, take(prefix_ + name + ".bias", {out}));
+  const Matrix weight = matrix(name + ".weight", out, in);
+  if (!bias) return borrow(weight);
+  return borrow(weight, take_row(prefix_ + name + ".bias", out));
 }
 
 std::vector<Linear> Loading::linears(const std::string& at, const std::vector<std::string>& names, std::int64_t in,
@@ -96,28 +124,29 @@ std::vector<Linear> Loading::linears(const std::string& at, const std::vector<st
 std::vector<Linear> Loading::linear_rows(const std::string& name, std::int64_t in,
                                          const std::vector<std::int64_t>& outs, bool bias) {
   const std::int64_t all_rows = std::accumulate(outs.begin(), outs.end(), std::int64_t{0});
-  const View weight = matrix(name + ".weight", all_rows, in);
+  const Matrix weight = matrix(name + ".weight", all_rows, in);
   std::optional<View> biases;
-  if (bias) biases = take(prefix_ + name + ".bias", {all_rows});
+  if (bias) biases = take_row(prefix_ + name + ".bias", all_rows);
   std::vector<Linear> layers;
   std::int64_t first = 0;
   for (const std::int64_t out : outs) {
-    const auto part = [&](const View& of) { return checking_ ? of : of.slice(0, first, first + out); };
-    layers.push_back(biases ? Linear::borrow(part(weight), part(*biases)) : Linear::borrow(part(weight)));
+    const Matrix part = checking_ ? weight : rows_of(weight, first, first + out);
+    layers.push_back(biases ? borrow(part, checking_ ? *biases : biases->slice(0, first, first + out)) : borrow(part));
     first += out;
   }
   return layers;
 }
 
 Linear Loading::linear_in_out(const std::string& name, std::int64_t in, std::int64_t out) {
-  const View weight = matrix(name + ".weight", in, out);
-  return Linear::borrow(weight.transpose(0, 1), take(prefix_ + name + ".bias", {out}));
+  Matrix weight = matrix(name + ".weight", in, out);
+  weight.view = weight.view.transpose(0, 1);
+  return borrow(weight, take_row(prefix_ + name + ".bias", out));
 }
 
 LayerNorm Loading::layer_norm(const std::string& name, std::int64_t size, double eps, bool bias) {
-  const View weight = take(prefix_ + name + ".weight", {size});
+  const View weight = take_row(prefix_ + name + ".weight", size);
   if (!bias) return LayerNorm(weight, std::nullopt, eps);
-  return LayerNorm(weight, take(prefix_ + name + ".bias", {size}), eps);
+  return LayerNorm(weight, take_row(prefix_ + name + ".bias", size), eps);
 }
 
 LayerNorm Loading::plain_layer_norm(std::int64_t size, double eps) const {
@@ -127,34 +156,34 @@ LayerNorm Loading::plain_layer_norm(std::int64_t size, double eps) const {
 }
 
 RmsNorm Loading::rms_norm(const std::string& name, std::int64_t size, double eps, float offset) {
-  const View found = take(prefix_ + name + ".weight", {size});
+  const View found = take_row(prefix_ + name + ".weight", size);
   if (offset == 0) return RmsNorm(found, eps);
   Tensor weight = found.to(DType::f32);
   for (std::int64_t e = 0; e < weight.count(); ++e) weight.data<float>()[e] += offset;
   return RmsNorm(weight, eps);
 }
 
-std::optional<Output> Loading::head(const std::string& embeddings, const View& words, std::int64_t in, std::int64_t out,
-                                    bool tied, const char* older, const char* bias) {
+std::optional<Output> Loading::head(const std::string& embeddings, const Matrix& words, std::int64_t in,
+                                    std::int64_t out, bool tied, const char* older, const char* bias) {
   const std::string name = older && weights_.find(older) ? older : "lm_head.weight";
   const auto copy = found_as_.find(prefix_ + embeddings);
-  const View* own = weights_.find(name);
-  const View* shared = weights_.find(copy == found_as_.end() ? prefix_ + embeddings : copy->second);
+  const Matrix* own = weights_.find(name);
+  const Matrix* shared = weights_.find(copy == found_as_.end() ? prefix_ + embeddings : copy->second);
   if (!own && !tied && prefix_.empty()) return std::nullopt;
   std::optional<View> added;
-  if (bias && weights_.find(bias)) added = take(bias, {1, out}).select(0, 0);
+  if (bias && weights_.find(bias)) added = take(bias, {1, out}).view.select(0, 0);
   if (!tied || (own && shared && !is_same(*own, *shared)))
-    return Output{Linear::borrow(take_matrix(name, out, in), added)};
+    return Output{borrow(take_matrix(name, out, in, widens_), added)};
   taken_.insert(name);
-  return Output{Linear::borrow(words, added)};
+  return Output{borrow(words, added)};
 }
 
 void Loading::has_copies(std::initializer_list<const char*> copies, const std::string& of) {
   const std::string name = prefix_ + of;
-  const View* own = weights_.find(name);
+  const Matrix* own = weights_.find(name);
   for (const char* each : copies) {
     const std::string copy = prefix_ + each;
-    const View* other = weights_.find(copy);
+    const Matrix* other = weights_.find(copy);
     if (!other) continue;
     taken_.insert(copy);
     if (!own) {
@@ -168,7 +197,7 @@ void Loading::has_copies(std::initializer_list<const char*> copies, const std::s
 
 View Loading::sines(const std::string& name, std::int64_t rows, std::int64_t columns) {
   if (checking_ || weights_.find(prefix_ + name)) {
-    if (weights_.find(prefix_ + name)) return matrix(name, rows, columns);
+    if (weights_.find(prefix_ + name)) return table(name, rows, columns);
     if (rows > most_sines) problems_.push_back(fmt::format("{} is missing, of {} rows", quote(prefix_ + name), rows));
     static const Tensor one(Dims{1, 1});
     return one.view();

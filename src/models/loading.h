@@ -23,14 +23,17 @@ namespace attend::models {
 class Loading {
  public:
   // prefix: what stands before every name in files of a model with a task's head; it may be missing. dtype: that is
-  // computed in; none: bf16 where all matrices are, f32 otherwise.
-  Loading(Weights weights, std::string prefix, std::optional<DType> dtype);
+  // computed in; none: bf16 where all matrices are, f32 otherwise. widens: quantized matrices become that, too; else
+  // products are of them as they are.
+  Loading(Weights weights, std::string prefix, std::optional<DType> dtype, bool widens = false);
 
   DType dtype() const { return dtype_; }
   // Whether this is the first time: until it is over, a size is what the configuration says and nothing more.
   bool checking() const { return checking_; }
 
-  View matrix(const std::string& name, std::int64_t rows, std::int64_t columns);
+  Matrix matrix(const std::string& name, std::int64_t rows, std::int64_t columns);
+  // One whose numbers are read: it is not quantized.
+  View table(const std::string& name, std::int64_t rows, std::int64_t columns);
   Linear linear(const std::string& name, std::int64_t in, std::int64_t out, bool bias = true);
   std::vector<Linear> linears(const std::string& at, const std::vector<std::string>& names, std::int64_t in,
                               const std::vector<std::int64_t>& outs, bool bias);
@@ -48,7 +51,7 @@ class Loading {
   // which some files have twice; where the two differ it is its own, as Transformers has it. None: a bare model's file,
   // where no name has a prefix, lacks it. older: what files may call it instead. bias: the name of one [1,out] that may
   // be there.
-  std::optional<Output> head(const std::string& embeddings, const View& words, std::int64_t in, std::int64_t out,
+  std::optional<Output> head(const std::string& embeddings, const Matrix& words, std::int64_t in, std::int64_t out,
                              bool tied, const char* older = nullptr, const char* bias = nullptr);
   // Other names under which files have that tensor too, or instead. Where two differ, that is one more problem.
   void has_copies(std::initializer_list<const char*> copies, const std::string& of);
@@ -69,22 +72,29 @@ class Loading {
   };
   Kept keep() { return {std::move(weights_), std::move(made_)}; }
   std::int64_t parameters() const { return parameters_; }
+  // The bytes of the tensors by what the file has them in, "f32" or "Q4_K".
+  const std::map<std::string_view, std::int64_t>& formats() const { return formats_; }
+  // Of the matrices, as they are computed with.
+  std::int64_t weight_bytes() const { return weight_bytes_; }
 
  private:
-  const View* find(const std::string& name);
-  View take(const std::string& name, const Dims& shape);
-  View take_matrix(const std::string& name, std::int64_t rows, std::int64_t columns);
+  const Matrix* find(const std::string& name);
+  Matrix take(const std::string& name, const Dims& shape);
+  View take_row(const std::string& name, std::int64_t size);
+  Matrix take_matrix(const std::string& name, std::int64_t rows, std::int64_t columns, bool widen);
+  bool stays(const Matrix& matrix, bool widen) const;
   bool is_ignored(const std::string& name) const;
   [[noreturn]] void fail_for_problems();
 
   Weights weights_;
   std::string prefix_;
   DType dtype_ = DType::f32;
-  bool checking_ = true;
+  bool checking_ = true, widens_ = false;
   std::set<std::string, std::less<>> taken_;
   std::vector<std::string> beginnings_, endings_, problems_;
   std::map<std::string, std::string> found_as_;  // of what is there under a copy's name alone
-  std::int64_t parameters_ = 0;
+  std::int64_t parameters_ = 0, weight_bytes_ = 0;
+  std::map<std::string_view, std::int64_t> formats_;
   std::deque<Tensor> made_;
 };
 

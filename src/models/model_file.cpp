@@ -103,6 +103,16 @@ std::int64_t hidden_size(const Model::Parts& parts) {
       parts.family);
 }
 
+// That of the most bytes first.
+std::vector<std::string> names_of(const std::map<std::string_view, std::int64_t>& formats) {
+  std::vector<std::pair<std::int64_t, std::string_view>> sorted;
+  for (const auto& [name, bytes] : formats) sorted.emplace_back(-bytes, name);
+  std::ranges::sort(sorted);
+  std::vector<std::string> names;
+  for (const auto& [bytes, name] : sorted) names.emplace_back(name);
+  return names;
+}
+
 // How sentences become vectors, or why that is not known: embed() alone fails then.
 void read_sentences(const std::filesystem::path& path, const Member& config, Model::Parts& parts) {
   ModelInfo& info = parts.info;
@@ -154,10 +164,13 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   const Type& type = type_of(said);
   const nlohmann::json all = models::complete_config(said);
   const Member config(said.place(), all);
-  Loading loading(std::move(file.weights), type.prefix, options.dtype ? options.dtype : models::said_dtype(config));
+  Loading loading(std::move(file.weights), type.prefix, options.dtype ? options.dtype : models::said_dtype(config),
+                  options.dtype.has_value());
   Family family = type.read(loading, config);
   ModelInfo info = std::visit([](const auto& of) { return of.info(); }, family);
   info.parameters = loading.parameters();
+  info.formats = names_of(loading.formats());
+  info.weight_bytes = loading.weight_bytes();
   if (!is_gguf(path)) read_generation(inside, said, info);
   auto parts =
       std::make_shared<Parts>(Parts{.kept = loading.keep(), .family = std::move(family), .info = std::move(info)});

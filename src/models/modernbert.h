@@ -39,7 +39,7 @@ class ModernBert {
   std::int64_t wide_size_ = 0, window_ = 0;
   Activation activation_ = Activation::gelu;
   std::array<std::optional<RotaryEmbedding>, 2> rotary_;  // of all layers but the local ones, and of these
-  View words_;
+  Matrix words_;
   std::optional<LayerNorm> embedding_norm_;
   std::vector<Layer> layers_;
   std::optional<LayerNorm> norm_;

@@ -25,7 +25,7 @@ Opt::Opt(Loading& loading, const Member& config) : info_(read_decoder(loading, c
 
   const std::string at = "decoder.";
   words_ = loading.matrix(at + "embed_tokens.weight", info_.vocabulary, word_size_);
-  positions_ = loading.matrix(at + "embed_positions.weight", info_.longest + offset, E);
+  positions_ = loading.table(at + "embed_positions.weight", info_.longest + offset, E);
   if (word_size_ != E) project_in_ = loading.linear(at + "project_in", word_size_, E, false);
   for (std::int64_t n = 0; n < info_.layers; ++n)
     layers_.push_back(read_layer(loading, n, config["enable_bias"].truth()));

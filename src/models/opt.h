@@ -37,7 +37,8 @@ class Opt {
   std::int64_t wide_size_ = 0, word_size_ = 0;
   bool norms_before_ = true, affine_ = true;
   Activation activation_ = Activation::relu;
-  View words_, positions_;
+  Matrix words_;
+  View positions_;
   std::optional<Linear> project_in_, project_out_;  // where words have another size than the stream
   std::vector<Layer> layers_;
   std::optional<LayerNorm> norm_;

@@ -145,6 +145,8 @@ Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType ty
 }  // namespace
 
 Quantized quantize(const fs::path& model, const fs::path& out, QuantizedType type) {
+  if (type != QuantizedType::q8_0 && type != QuantizedType::q4_0)
+    fail(ErrorCode::bad_value, function, "type is {}, expected Q8_0 or Q4_0", name_of(type));
   const fs::path path = find(function, model);
   const bool is_file = path.extension() == ".gguf" && !fs::is_directory(path);
   return is_file ? quantize_gguf(path, out, type_of(type)) : quantize_folder(path, out, type_of(type));

@@ -128,8 +128,9 @@ class Tensors {
   explicit Tensors(const fs::path& folder) : weights_(Weights::open(function, folder)) {}
 
   View take(const char* name, const Dims& shape) {
-    const View* found = weights_.find(name);
-    if (!found) fail_at(weights_.place(), "{} is missing", quote(name));
+    const Matrix* matrix = weights_.find(name);
+    if (!matrix) fail_at(weights_.place(), "{} is missing", quote(name));
+    const View* found = &matrix->view;
     if (found->shape() != shape)
       fail_at(weights_.place(), "{} has shape {}, expected {}", quote(name), found->shape(), shape);
     if (!is_floating(found->dtype())) fail_at(weights_.place(), "{} is {}", quote(name), found->dtype());

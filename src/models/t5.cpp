@@ -16,7 +16,7 @@ constexpr std::int64_t any_length = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 
-T5Stack::T5Stack(Loading& loading, const Member& config, const View& words, bool decodes)
+T5Stack::T5Stack(Loading& loading, const Member& config, const Matrix& words, bool decodes)
     : causal_(decodes),
       dtype_(loading.dtype()),
       E_(config["d_model"].whole(1)),
@@ -40,7 +40,7 @@ T5Stack::T5Stack(Loading& loading, const Member& config, const View& words, bool
   const std::int64_t buckets = said.whole(decodes ? 2 : 4, 1 << 20);
   const std::int64_t most = far.whole(near_distances(!decodes, buckets) + 1, 1 << 20);
   const View table =
-      loading.matrix(name + "block.0.layer.0.SelfAttention.relative_attention_bias.weight", buckets, heads_);
+      loading.table(name + "block.0.layer.0.SelfAttention.relative_attention_bias.weight", buckets, heads_);
   if (!loading.checking()) distance_bias_ = relative_bias(table, !decodes, buckets, most, any_length);
 }
 
@@ -132,7 +132,7 @@ T5::T5(Loading& loading, const Member& config) : info_(read_encoder_decoder(load
 
   const std::int64_t E = info_.embedding_size;
   loading.has_copies({"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}, "shared.weight");
-  const View words = loading.matrix("shared.weight", info_.vocabulary, E);
+  const Matrix words = loading.matrix("shared.weight", info_.vocabulary, E);
   encoder_.emplace(loading, config, words, false);
   decoder_.emplace(loading, config, words, true);
   describe_stacks(*encoder_, *decoder_, info_);

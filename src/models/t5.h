@@ -16,7 +16,7 @@ namespace attend::models {
 class T5Stack {
  public:
   // words [vocabulary,E]
-  T5Stack(Loading& loading, const Member& config, const View& words, bool decodes);
+  T5Stack(Loading& loading, const Member& config, const Matrix& words, bool decodes);
 
   std::int64_t layers() const { return std::ssize(layers_); }
   std::int64_t heads() const { return heads_; }
@@ -51,7 +51,7 @@ class T5Stack {
   double eps_;
   bool gated_ = false;
   Activation activation_ = Activation::relu;
-  View words_;
+  Matrix words_;
   std::optional<Tensor> distance_bias_;  // [H,2R+1]; none: there are no layers
   std::vector<Layer> layers_;
   std::optional<RmsNorm> norm_;

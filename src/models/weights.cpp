@@ -123,17 +123,26 @@ void Weights::add(std::string name, Tensor tensor) {
 }
 
 void Weights::add(std::string name, const View& view, std::shared_ptr<const void> owner) {
-  tensors_.insert_or_assign(std::move(name), view);
-  // Of a file's tensors, which come one after another, one share is enough.
+  tensors_.insert_or_assign(std::move(name), Matrix{view});
+  own(std::move(owner));
+}
+
+void Weights::add(std::string name, const QuantizedView& blocks, std::shared_ptr<const void> owner) {
+  tensors_.insert_or_assign(std::move(name), Matrix{View(nullptr, DType::f32, {blocks.rows, blocks.columns}), blocks});
+  own(std::move(owner));
+}
+
+// Of a file's tensors, which come one after another, one share is enough.
+void Weights::own(std::shared_ptr<const void> owner) {
   if (owners_.empty() || owners_.back() != owner) owners_.push_back(std::move(owner));
 }
 
 void Weights::transpose(std::string_view name) {
-  View& view = tensors_.find(name)->second;
+  View& view = tensors_.find(name)->second.view;
   view = view.transpose(0, 1);
 }
 
-const View* Weights::find(std::string_view name) const {
+const Matrix* Weights::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;
 }

@@ -12,6 +12,7 @@
 
 #include "attend/tensor.h"
 #include "core/message.h"
+#include "models/matrix.h"
 
 namespace attend::models {
 
@@ -33,17 +34,21 @@ class Weights {
   // What owns the view's memory is kept as long as this is.
   void add(std::string name, const View& view, std::shared_ptr<const void> owner);
 
+  void add(std::string name, const QuantizedView& blocks, std::shared_ptr<const void> owner);
+
   // Of a matrix that is there: it is seen the other way round.
   void transpose(std::string_view name);
 
   // Null where there is none.
-  const View* find(std::string_view name) const;
-  const std::map<std::string, View, std::less<>>& all() const { return tensors_; }
+  const Matrix* find(std::string_view name) const;
+  const std::map<std::string, Matrix, std::less<>>& all() const { return tensors_; }
   const Place& place() const { return place_; }
 
  private:
+  void own(std::shared_ptr<const void> owner);
+
   Place place_;
-  std::map<std::string, View, std::less<>> tensors_;
+  std::map<std::string, Matrix, std::less<>> tensors_;
   std::vector<std::shared_ptr<const void>> owners_;
 };
 

@@ -42,9 +42,9 @@ TEST(Gguf, WeightsAsTransformersHasThem) {
     EXPECT_EQ(found.weights.all().size(), expected.size());
     for (const auto& [tensor, of] : expected.items()) {
       SCOPED_TRACE(tensor);
-      const View* view = found.weights.find(tensor);
-      ASSERT_NE(view, nullptr);
-      const Tensor numbers = view->to(DType::f32);
+      const models::Matrix* matrix = found.weights.find(tensor);
+      ASSERT_NE(matrix, nullptr);
+      const Tensor numbers = models::numbers(*matrix);
       EXPECT_EQ(numbers.shape().str(), of["shape"].dump());
       const auto bytes = static_cast<uInt>(numbers.count() * 4);
       EXPECT_EQ(crc32(0, static_cast<const Bytef*>(numbers.raw()), bytes), of["crc32"].get<unsigned long>());
@@ -67,14 +67,14 @@ TEST(Gguf, ConfigurationAsTransformersHasIt) {
 TEST(Gguf, NumbersStayInTheFileWhereTheyAreInOrder) {
   const Gguf found = read_gguf("load", file("sentencepiece.gguf"));
   const std::string layer = "model.layers.0.";
-  const auto dtype = [&](const std::string& name) { return found.weights.find(layer + name)->dtype(); };
+  const auto dtype = [&](const std::string& name) { return found.weights.find(layer + name)->view.dtype(); };
   EXPECT_EQ(dtype("self_attn.q_proj.weight"), DType::f16);
   EXPECT_EQ(dtype("self_attn.k_proj.weight"), DType::bf16);
   EXPECT_EQ(dtype("self_attn.v_proj.weight"), DType::f32);
   EXPECT_EQ(dtype("self_attn.o_proj.weight"), DType::f16);
   // One map: what follows in the file, follows in memory.
-  const auto* norm = found.weights.find(layer + "input_layernorm.weight")->data<float>();
-  EXPECT_EQ(found.weights.find(layer + "post_attention_layernorm.weight")->data<float>(), norm + 32);
+  const auto* norm = found.weights.find(layer + "input_layernorm.weight")->view.data<float>();
+  EXPECT_EQ(found.weights.find(layer + "post_attention_layernorm.weight")->view.data<float>(), norm + 32);
 }
 
 TEST(Gguf, TokenizersAsThePackageTokenizers) {
@@ -294,8 +294,8 @@ TEST(Gguf, NormsOfGemmaAreWithoutTheirOne) {
   const Folder folder;
   put(folder / "x.gguf", gemma(0).data(256).bytes());
   const Gguf found = read_gguf("load", folder / "x.gguf");
-  EXPECT_EQ(found.weights.find("model.norm.weight")->data<float>()[31], -1);
-  EXPECT_EQ(found.weights.find("model.embed_tokens.weight")->data<float>()[31], 0);
+  EXPECT_EQ(found.weights.find("model.norm.weight")->view.data<float>()[31], -1);
+  EXPECT_EQ(found.weights.find("model.embed_tokens.weight")->view.data<float>()[31], 0);
   EXPECT_EQ(found.config["query_pre_attn_scalar"], 16);
   expect_refused(gemma(1).data(192).bytes(), "tensor 'output_norm.weight': F16 is not read of a norm; F32 is");
 }
@@ -325,7 +325,8 @@ TEST(Gguf, ATensorThatIsNotWhereItMustBeIsRefused) {
     return model().tensor("output_norm.weight", sizes, type, offset).data(data).bytes();
   };
   const std::string place = "tensor 'output_norm.weight': ";
-  expect_refused(one({32}, 12), place + "its type Q4_K is not read; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are");
+  expect_refused(one({32}, 16), place + "its type IQ2_XXS is not read; F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K");
+  expect_refused(one({256 + 32}, 12), place + "shape [288]: rows of Q4_K are no multiple of 256 numbers");
   expect_refused(one({32}, 99), place + "its type 99 is not read");
   expect_refused(one({32}, 0, 32), place + "its data begins at 32 of the data, expected 0");
   expect_refused(one({32}, 0, 0, 127), place + "its 128 bytes from byte");

@@ -59,13 +59,13 @@ TEST(Weights, OneFileIsMapped) {
   const Weights copy = *weights;
   weights.reset();
   ASSERT_EQ(copy.all().size(), 4U);
-  expect_same(*copy.find("a"), a);
-  expect_same(*copy.find("b"), b);
-  expect_same(*copy.find("c"), c);
-  EXPECT_EQ(copy.find("none")->shape(), (Dims{0, 2}));
+  expect_same(copy.find("a")->view, a);
+  expect_same(copy.find("b")->view, b);
+  expect_same(copy.find("c")->view, c);
+  EXPECT_EQ(copy.find("none")->view.shape(), (Dims{0, 2}));
   EXPECT_EQ(copy.find("d"), nullptr);
   // Side by side, as in the file.
-  EXPECT_EQ(copy.find("b")->data<BF16>(), static_cast<const void*>(copy.find("a")->data<float>() + 6));
+  EXPECT_EQ(copy.find("b")->view.data<BF16>(), static_cast<const void*>(copy.find("a")->view.data<float>() + 6));
 }
 
 // The header's length decides where the data begins.
@@ -78,8 +78,8 @@ TEST(Weights, DataAtAnAddressThatIsNoMultipleOfItsElementsIsCopied) {
     put(folder / "model.safetensors",
         test::bytes_of(std::uint64_t{text.size()}) + text + std::string(static_cast<const char*>(a.raw()), 24));
     const Weights weights = Weights::open("load", folder.path());
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(weights.find("a")->raw()) % 4, 0U);
-    expect_same(*weights.find("a"), a);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(weights.find("a")->view.raw()) % 4, 0U);
+    expect_same(weights.find("a")->view, a);
   }
 }
 
@@ -97,8 +97,8 @@ TEST(Weights, ShardsAreFoundByTheIndex) {
   put_shards(folder);
   const Weights weights = Weights::open("load", folder.path());
   ASSERT_EQ(weights.all().size(), 2U);
-  expect_same(*weights.find("a"), counting({2, 3}));
-  expect_same(*weights.find("b"), counting({4}, DType::bf16));
+  expect_same(weights.find("a")->view, counting({2, 3}));
+  expect_same(weights.find("b")->view, counting({4}, DType::bf16));
   EXPECT_EQ(weights.place().function, "load");
   EXPECT_EQ(weights.place().part, fmt::format("'{}'", folder.path().string()));
 

@@ -152,12 +152,14 @@ def value(of):
     return struct.pack("<I", 8) + text(of)
 
 
-def write(path, values, tensors):
+def write(path, values, tensors, kinds=None):
+    """kinds: the numbers of the types of tensors that are blocks, bytes [rows,bytes of a row], and how many numbers a row has."""
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(values))
     head += b"".join(text(key) + value(of) for key, of in values.items())
     data = b""
     for name, tensor in tensors.items():
-        head += text(name) + struct.pack(f"<I{tensor.dim()}QIQ", tensor.dim(), *reversed(tensor.shape), 0, len(data))
+        kind, columns = (kinds or {}).get(name, (0, tensor.shape[-1]))
+        head += text(name) + struct.pack(f"<I{tensor.dim()}QIQ", tensor.dim(), columns, *reversed(tensor.shape[:-1]), kind, len(data))
         data += tensor.contiguous().numpy().tobytes()
         data += bytes(-len(data) % 32)
     path.write_bytes(head + bytes(-len(head) % 32) + data)

@@ -1,10 +1,14 @@
 """attend.Model of a GGUF file beside the model of Transformers that it is made from: gguf_files.py has what becomes of it."""
 
+import itertools
+import pathlib
+
 import gguf_files
 import numpy as np
 import pytest
 import torch
-from tiny_models import CASES, LENGTHS, LLAMA3, TOLERANCE, far, gemma2, gemma3, hidden_of, made, rope
+from safetensors.torch import load_file
+from tiny_models import CASES, LENGTHS, LLAMA3, TOLERANCE, bert, far, gemma2, gemma3, gpt2, hidden_of, llama, made, phi3, rope
 
 import attend
 
@@ -39,3 +43,66 @@ def test_the_numbers_of_the_folder_that_it_is_made_from(name, tmp_path):
         with torch.inference_mode():
             expected = theirs(torch.from_numpy(ids)[None]).logits[0]
         assert far(ours.logits(hidden), expected) <= TOLERANCE
+
+
+# By their numbers in a file: make_blocks_golden.py has rows of each, and what the package `gguf` makes of them.
+KINDS = {"Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14, "IQ4_NL": 20,
+         "IQ4_XS": 23}
+WIDE = {"hidden_size": 512, "intermediate_size": 512}
+QUANTIZED = {"llama": llama(**WIDE), "llama tied": llama(tie_word_embeddings=True, **WIDE), "phi3": phi3(**WIDE),
+             "gpt2": gpt2(n_embd=512), "bert": bert(**WIDE)}
+
+
+def quantized(tensors):
+    """Every matrix but those of positions and types as blocks, of each type in turn: the blocks, their types, and their numbers."""
+    golden = load_file(pathlib.Path(__file__).parents[1] / "golden" / "blocks.safetensors")
+    generator, names = np.random.default_rng(5), itertools.cycle(KINDS)
+    blocks, kinds, numbers = dict(tensors), {}, dict(tensors)
+    for name, tensor in tensors.items():
+        if tensor.dim() != 2 or "position" in name or "types" in name:
+            continue
+        kind = next(names)
+        rows = generator.integers(2, 5, (tensor.shape[0], tensor.shape[1] // 512))  # the others have the largest scales
+        blocks[name] = golden[f"{kind}.blocks"][rows].flatten(1)
+        numbers[name] = golden[f"{kind}.numbers"][rows].flatten(1)
+        kinds[name] = (KINDS[kind], tensor.shape[1])
+    return blocks, kinds, numbers
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_quantized_weights_have_the_bits_of_their_numbers(name, tmp_path):
+    values, tensors = gguf_files.converted(made(QUANTIZED[name]))
+    blocks, kinds, numbers = quantized(tensors)
+    gguf_files.write(tmp_path / "blocks.gguf", values, blocks, kinds)
+    gguf_files.write(tmp_path / "numbers.gguf", values, numbers)
+    ours, theirs = attend.Model.load(tmp_path / "blocks.gguf"), attend.Model.load(tmp_path / "numbers.gguf")
+    wide, narrow = (attend.Model.load(tmp_path / "blocks.gguf", dtype=dtype) for dtype in ("float32", "bfloat16"))
+    assert ours.info.weight_bytes < theirs.info.weight_bytes / 3 == wide.info.weight_bytes / 3
+    assert set(ours.info.formats) >= {each for each, number in KINDS.items() if number in dict(kinds.values())}
+    ids = np.random.default_rng(3).integers(6, 99, 20)
+    for each in (ids, ids[:3], ids[:1]):
+        assert np.array_equal(ours.forward(each), theirs.forward(each)) and np.array_equal(wide.forward(each), theirs.forward(each))
+    assert np.array_equal(narrow.forward(ids), attend.Model.load(tmp_path / "numbers.gguf", dtype="bfloat16").forward(ids))
+    if ours.info.decoder:
+        assert np.array_equal(ours.logits(ours.forward(ids)), theirs.logits(theirs.forward(ids)))
+        assert np.array_equal(ours.generate(ids[:4], max_new_tokens=9), theirs.generate(ids[:4], max_new_tokens=9))
+
+
+def test_quantized_weights_beside_transformers(tmp_path):
+    theirs = made(QUANTIZED["llama"])
+    theirs.set_attn_implementation("eager")
+    state = theirs.state_dict()
+    matrices, kinds, numbers = quantized(state)
+    for name, each in numbers.items():
+        state[name].copy_(each)
+    values, _ = gguf_files.converted(theirs)
+    _, _, blocks = gguf_files.llama(theirs.config, matrices)
+    gguf_files.write(tmp_path / "model.gguf", values, blocks, {gguf_files.renamed(name, gguf_files.LLAMA): kind for name, kind in kinds.items()})
+    ours = attend.Model.load(tmp_path / "model.gguf")
+    ids = np.random.default_rng(3).integers(6, 99, 20)
+    with torch.inference_mode():
+        expected = theirs(torch.from_numpy(ids)[None]).logits[0]
+    assert far(ours.logits(ours.forward(ids)), expected) <= TOLERANCE
+    cache = ours.cache()
+    one_by_one = np.concatenate([ours.logits(ours.forward(ids[n:n + 1], caches=[cache])) for n in range(len(ids))])
+    assert far(one_by_one, expected) <= TOLERANCE

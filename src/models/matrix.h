@@ -1,0 +1,24 @@
+// A matrix of weights where it lies.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "attend/layers.h"
+
+namespace attend::models {
+
+struct Matrix {
+  View view;                                 // of a quantized one the shape alone: no numbers are there
+  std::optional<QuantizedView> blocks = {};  // its rows, also where the shape is the other way round
+};
+
+// "f32", "Q4_K"
+std::string_view format_of(const Matrix& matrix);
+std::int64_t bytes_of(const Matrix& matrix);
+// In f32, of the view's shape and order.
+Tensor numbers(const Matrix& matrix);
+// Of one shape and format, with the same bytes; both contiguous.
+bool is_same(const Matrix& a, const Matrix& b);
+
+}  // namespace attend::models
