@@ -174,19 +174,33 @@ class LinearStream {
     F w[lanes];
     const std::int64_t out = at.first + at.block;
     load_square(w, weight_ + out * steps_ + at.step, steps_, end_ - out, count);
-    for (std::int64_t r = 0; r < rows_; ++r) {
-      const char* x = static_cast<const char*>(a_.x) + (r * a_.x_stride + at.step * Dot::pair) * bytes_of(a_.dtype);
-      float* place = part_ + r * width + at.block;
-      F sum = Simd::load(place);
+    std::int64_t r = 0;
+    for (; r + 4 <= rows_; r += 4) add_rows<4>(w, at, r, count);
+    for (; r < rows_; ++r) add_rows<1>(w, at, r, count);
+  }
+
+  // R chains of sums side by side.
+  template <int R>
+  inline __attribute__((always_inline)) void add_rows(const F (&w)[lanes], const Square& at, std::int64_t r,
+                                                      std::int64_t count) {
+    const std::int64_t bytes = a_.x_stride * bytes_of(a_.dtype);
+    const char* x = static_cast<const char*>(a_.x) + r * bytes + at.step * Dot::pair * bytes_of(a_.dtype);
+    float* place = part_ + r * width + at.block;
+    F sums[R];
+#pragma GCC unroll 8
+    for (int n = 0; n < R; ++n) sums[n] = Simd::load(place + n * width);
 #pragma GCC unroll 16
-      for (int i = 0; i < lanes; ++i) {
-        if (i >= count) break;
+    for (int i = 0; i < lanes; ++i) {
+      if (i >= count) break;
+#pragma GCC unroll 8
+      for (int n = 0; n < R; ++n) {
         float scalar;
-        __builtin_memcpy(&scalar, x + i * 4, sizeof scalar);  // x may be misaligned
-        sum = Dot::fma(Simd::set1(scalar), w[i], sum);
+        __builtin_memcpy(&scalar, x + n * bytes + i * 4, sizeof scalar);  // x may be misaligned
+        sums[n] = Dot::fma(Simd::set1(scalar), w[i], sums[n]);
       }
-      Simd::store(place, sum);
     }
+#pragma GCC unroll 8
+    for (int n = 0; n < R; ++n) Simd::store(place + n * width, sums[n]);
   }
 
   // Rows lie apart, and each gives but a line of the cache: the processor's own prefetch does not follow. It drops what
