@@ -265,8 +265,8 @@ struct Quantized {
 // takes: a folder of type llama, mistral, qwen2, qwen3, gemma2, gemma3_text, phi3, gpt2, bert or distilbert, or a
 // .gguf file whose matrices are F32, F16 or BF16. Matrices become `type`, rounded as by ggml, those whose rows are no
 // multiple of 32 F16; norms, biases and tables of positions F32. The file appears when it is whole. Throws bad_file,
-// also for what a GGUF file can't say: a tokenizer or a configuration that would be read as another one; bad_value for a
-// type other than q8_0 and q4_0.
+// also for what a GGUF file can't say: a tokenizer or a configuration that would be read as another one; bad_value for
+// a type other than q8_0 and q4_0.
 Quantized quantize(const std::filesystem::path& model, const std::filesystem::path& out, QuantizedType type);
 
 }  // namespace attend

@@ -117,6 +117,8 @@ class LinearBlocks {
       : a_(a), rows_(rows), panel_(of), chunk_bytes_(width * panel_.row_bytes() * chunk_columns / a.in) {}
 
   void run(std::int64_t begin, std::int64_t end) {
+    panel_.start(begin * width, a_.out);
+    ask(panel_.row(0), panel_.row(0) + min_of<std::int64_t>(width, a_.out - begin * width) * panel_.row_bytes());
     for (std::int64_t panel = begin; panel < end; ++panel) {
       panel_.start(panel * width, a_.out);
       const std::int64_t left = min_of(end * width, a_.out) - panel * width;
@@ -178,7 +180,12 @@ class LinearBlocks {
   // The next panel's memory, a line after another, as it passes by here.
   void ask_ahead() {
     const char* end = min_of(ahead_ + chunk_bytes_, ahead_end_);
-    for (; ahead_ < end; ahead_ += 64) __builtin_prefetch(ahead_, 0, 2);
+    ask(ahead_, end);
+    ahead_ = max_of(ahead_, end);
+  }
+
+  static void ask(const char* from, const char* end) {
+    for (; from < end; from += 64) __builtin_prefetch(from, 0, 2);
   }
 
   const LinearOperands& a_;

@@ -251,8 +251,8 @@ void describe_weights(const GgufArchitecture& of, const Weights& weights, const 
   const auto add = [&](const GgufRenamed& each, const std::string& before, const std::string& at) {
     for (const char* kind : {".weight", ".bias"})
       if (const Matrix* found = finder.find(fmt::format("{}{}{}", at, each.to, kind)))
-        to.tensors.push_back(
-            source_of(of, info, fmt::format("{}{}{}", before, each.from, kind), each.from, found->view, type, !at.empty()));
+        to.tensors.push_back(source_of(of, info, fmt::format("{}{}{}", before, each.from, kind), each.from, found->view,
+                                       type, !at.empty()));
   };
   const std::string words = fmt::format("{}.weight", of.outer.front().to);
   const Matrix* own = weights.find("lm_head.weight");
