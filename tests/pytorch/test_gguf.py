@@ -97,7 +97,8 @@ def test_quantized_weights_beside_transformers(tmp_path):
         state[name].copy_(each)
     values, _ = gguf_files.converted(theirs)
     _, _, blocks = gguf_files.llama(theirs.config, matrices)
-    gguf_files.write(tmp_path / "model.gguf", values, blocks, {gguf_files.renamed(name, gguf_files.LLAMA): kind for name, kind in kinds.items()})
+    kinds = {gguf_files.renamed(name, gguf_files.LLAMA): kind for name, kind in kinds.items()}
+    gguf_files.write(tmp_path / "model.gguf", values, blocks, kinds)
     ours = attend.Model.load(tmp_path / "model.gguf")
     ids = np.random.default_rng(3).integers(6, 99, 20)
     with torch.inference_mode():
