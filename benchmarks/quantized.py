@@ -349,6 +349,7 @@ def main():
     if asked.random:
         files.append(asked.random / "random-llama.Q4_K_M.gguf")
         if not files[-1].exists():
+            files[-1].parent.mkdir(parents=True, exist_ok=True)
             write_random(files[-1])
     processor = next(line for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
     roof = Roof(asked.worker, asked.threads)
