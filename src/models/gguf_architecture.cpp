@@ -179,6 +179,7 @@ const GgufArchitecture& gguf_architecture_of(const Member& type) {
   const auto found = std::ranges::find(architectures, name, &GgufArchitecture::type);
   if (found != architectures.end()) return *found;
   std::vector<std::string_view> known;
+  known.reserve(std::size(architectures));
   for (const GgufArchitecture& each : architectures) known.push_back(each.type);
   fail_at(type.place(), "{} is not written as GGUF; {} are", quote(name), fmt::join(known, ", "));
 }

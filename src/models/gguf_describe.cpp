@@ -209,7 +209,7 @@ class Finder {
   Finder(const GgufArchitecture& of, const Weights& weights)
       : weights_(weights), prefix_(of.layers.substr(0, of.layers.find('.') + 1)) {}
 
-  const Matrix* find(std::string name) const {
+  const Matrix* find(const std::string& name) const {
     if (const Matrix* found = find_older(name)) return found;
     return name.starts_with(prefix_) ? find_older(name.substr(prefix_.size())) : nullptr;
   }

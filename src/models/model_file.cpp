@@ -106,9 +106,11 @@ std::int64_t hidden_size(const Model::Parts& parts) {
 // That of the most bytes first.
 std::vector<std::string> names_of(const std::map<std::string_view, std::int64_t>& formats) {
   std::vector<std::pair<std::int64_t, std::string_view>> sorted;
+  sorted.reserve(formats.size());
   for (const auto& [name, bytes] : formats) sorted.emplace_back(-bytes, name);
   std::ranges::sort(sorted);
   std::vector<std::string> names;
+  names.reserve(sorted.size());
   for (const auto& [bytes, name] : sorted) names.emplace_back(name);
   return names;
 }

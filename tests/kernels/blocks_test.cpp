@@ -61,7 +61,7 @@ TEST_P(BlockKernels, NumbersAreThoseOfGguf) {
         Guarded out((last - first) * (columns + 3) - 3, DType::f32);
         target().linear.widen(matrix.of, first, last, out.as<float>(), columns + 3);
         for (std::int64_t row = first; row < last; ++row) {
-          EXPECT_EQ(0, std::memcmp(out.as<float>() + (row - first) * (columns + 3),
+          EXPECT_EQ(0, std::memcmp(out.begin() + (row - first) * (columns + 3) * 4,
                                    matrix.numbers.data<float>() + row * columns, columns * sizeof(float)))
               << name_of(type) << " row " << row << " head " << head;
         }
@@ -83,7 +83,7 @@ TEST_P(BlockKernels, PanelsAreThoseOfTheirNumbers) {
       Guarded packed(expected.count(), DType::f32);
       target().linear.pack_blocks(matrix.of, first, last, packed.as<float>());
       for (std::int64_t column = 0; column < columns; ++column) {
-        EXPECT_EQ(0, std::memcmp(packed.as<float>() + column * w, expected.data<float>() + column * w,
+        EXPECT_EQ(0, std::memcmp(packed.begin() + column * w * 4, expected.data<float>() + column * w,
                                  static_cast<std::size_t>(last - first) * sizeof(float)))
             << name_of(type) << " column " << column;
       }
