@@ -25,10 +25,12 @@ def test_the_same_next_tokens(name, type, repository, tmp_path):
     write_folder(tmp_path, name, repository)
     attend.quantize(tmp_path, tmp_path / "model.gguf", type)
     ours, theirs = attend.Model.load(tmp_path / "model.gguf"), serve(tmp_path / "model.gguf")
-    compared = 0
+    compared, apart = 0, []
     # Before a text that begins with a space llama.cpp sets one more, and the tokenizers that the files are made from do not.
     for text in (*TEXTS[:3], "the", "of the", "It is", "a model", "tokens are", "heads of", "One",
-                 "the tokens of the attention and of the heads", "In a model of the text there are many tokens"):
+                 "the tokens of the attention and of the heads", "In a model of the text there are many tokens",
+                 "It is the attention of all tokens to all the others", "One head after another attends to what came before it",
+                 "Hello world, hello heads, hello tokens and all the rest of it"):
         ids = ours.tokenizer.encode(text).ids
         if name == "phi3" and len(ids) <= 8:  # llama.cpp takes the factors of long texts wherever the context is long
             continue
@@ -40,12 +42,13 @@ def test_the_same_next_tokens(name, type, repository, tmp_path):
         found = told["content"][0]["top_logprobs"]
         logits = ours.logits(ours.forward(ids))[-1]
         log = logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
-        assert np.abs([each["logprob"] - log[each["id"]] for each in found]).max() < 0.5
+        apart += [each["logprob"] - log[each["id"]] for each in found]
         first, second = np.sort(log)[-1:-3:-1]
         if first - second > 0.25:
             assert found[0]["id"] == log.argmax()
             compared += 1
     assert compared > 0
+    assert np.sqrt(np.mean(np.square(apart))) < 0.3  # 0.02 to 0.17; ours are Transformers' to 2e-5 (test_quantized_files.py)
 
 
 @pytest.mark.parametrize("type", ["q8_0", "q4_0"])
