@@ -30,6 +30,7 @@ import tiny
 
 CALLS = 3000  # some 10 seconds
 MODEL_FOLDER = tempfile.TemporaryDirectory()
+GGUF_FILE = str(pathlib.Path(__file__).parents[1] / "golden/gguf/sentencepiece.gguf")
 TOKENIZER_FILE = str(pathlib.Path(__file__).parents[1] / "fuzz/corpus/tokenizer/wordpiece")
 
 
@@ -367,7 +368,7 @@ def right_calls(np, torch):
         "Model": (attend.Model, (), {}),
         "Model.load": (attend.Model.load, (folder, "bfloat16"), {}),
         **analysis_calls(attend, decoder, model_cache, np),
-        "quantize": (attend.quantize, (folder, "x.gguf", "q4_0"), {}),
+        "quantize": (attend.quantize, (GGUF_FILE, "x.gguf", "q4_0"), {}),
         "Model.load_tokenizer": (attend.Model.load_tokenizer, (folder,), {}),
         "Model.forward": (decoder.forward, ([1, 2, 3, 4],), {"edits": [attend.Edit(0, 1), attend.Edit(1, at="mlp")],
             "starts": [0, 1, 4], "types": None, "caches": [decoder.cache(), decoder.cache()]}),
