@@ -61,8 +61,9 @@ TEST_P(BlockKernels, NumbersAreThoseOfGguf) {
         Guarded out((last - first) * (columns + 3) - 3, DType::f32);
         target().linear.widen(matrix.of, first, last, out.as<float>(), columns + 3);
         for (std::int64_t row = first; row < last; ++row) {
-          EXPECT_EQ(0, std::memcmp(out.begin() + (row - first) * (columns + 3) * 4,
-                                   matrix.numbers.data<float>() + row * columns, columns * sizeof(float)))
+          EXPECT_EQ(0,
+                    std::memcmp(out.begin() + (row - first) * (columns + 3) * 4,
+                                static_cast<const std::byte*>(matrix.numbers.raw()) + row * columns * 4, columns * 4))
               << name_of(type) << " row " << row << " head " << head;
         }
         EXPECT_TRUE(out.intact());
