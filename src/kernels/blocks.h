@@ -71,6 +71,18 @@ inline void add_nothing(Chunk& to) {
   to.least[0] = to.least[1] = Simd::set1(-0.0f);
 }
 
+// A scale, f16, at the block's beginning, and nothing is added.
+inline void load_scale(const BlockRows& block, Chunk& to) {
+  set_scale(to, low_f16(block.word(0)));
+  add_nothing(to);
+}
+// A scale and what is added, one after the other.
+inline void load_scale_and_least(const BlockRows& block, Chunk& to) {
+  const Words head = block.word(0);
+  set_scale(to, low_f16(head));
+  to.least[0] = to.least[1] = high_f16(head);
+}
+
 // Four bits, each at the bottom of a byte.
 inline Words spread_bits(Words bits) {
   return (bits & 15) * 0x00204081u & every_byte;
@@ -82,6 +94,22 @@ inline void load_halves(const BlockRows& block, std::int64_t offset, Chunk& to) 
   block.quads(offset, bytes);
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) to.codes[i] = low_halves(bytes[i]), to.codes[4 + i] = high_halves(bytes[i]);
+}
+
+// 32 bytes of each row, a column each: of each byte the bits `mask` from `shift` on.
+inline void load_bits(const BlockRows& block, std::int64_t offset, int shift, std::uint32_t mask, Words* to) {
+  block.quads(offset, to);
+  block.quads(offset + 16, to + 4);
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) to[i] = to[i] >> shift & (mask * every_byte);
+}
+
+// What 32 more bytes have of each code, from bit `place` on.
+inline void add_bits(const BlockRows& block, std::int64_t offset, int shift, std::uint32_t mask, int place, Chunk& to) {
+  Words more[8];
+  load_bits(block, offset, shift, mask, more);
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) to.codes[i] |= more[i] << place;
 }
 
 inline void add_fifth_bits(Words bits, Chunk& to) {
@@ -107,59 +135,42 @@ inline void look_up_iq4(Chunk& to) {
 void unpack_q4_0(const BlockRows& block, int, Chunk& to) {
   load_halves(block, 2, to);
   shift_codes(to, 8);
-  set_scale(to, low_f16(block.word(0)));
-  add_nothing(to);
+  load_scale(block, to);
 }
 
 void unpack_q4_1(const BlockRows& block, int, Chunk& to) {
-  const Words head = block.word(0);
   load_halves(block, 4, to);
-  set_scale(to, low_f16(head));
-  to.least[0] = to.least[1] = high_f16(head);
+  load_scale_and_least(block, to);
 }
 
 void unpack_q5_0(const BlockRows& block, int, Chunk& to) {
   load_halves(block, 6, to);
   add_fifth_bits(block.word(2), to);
   shift_codes(to, 16);
-  set_scale(to, low_f16(block.word(0)));
-  add_nothing(to);
+  load_scale(block, to);
 }
 
 void unpack_q5_1(const BlockRows& block, int, Chunk& to) {
-  const Words head = block.word(0);
   load_halves(block, 8, to);
   add_fifth_bits(block.word(4), to);
-  set_scale(to, low_f16(head));
-  to.least[0] = to.least[1] = high_f16(head);
+  load_scale_and_least(block, to);
 }
 
 void unpack_q8_0(const BlockRows& block, int, Chunk& to) {
   block.quads(2, to.codes);
   block.quads(18, to.codes + 4);
-  set_scale(to, low_f16(block.word(0)));
-  add_nothing(to);
+  load_scale(block, to);
 }
 
 void unpack_iq4_nl(const BlockRows& block, int, Chunk& to) {
   load_halves(block, 2, to);
   look_up_iq4(to);
-  set_scale(to, low_f16(block.word(0)));
-  add_nothing(to);
-}
-
-// 32 bytes of each row, of which bits [shift, shift + 2) count: of Q2_K and Q3_K those of columns 32 apart.
-inline void load_pairs_of_bits(const BlockRows& block, std::int64_t offset, int part, Chunk& to) {
-  block.quads(offset + part / 4 * 32, to.codes);
-  block.quads(offset + part / 4 * 32 + 16, to.codes + 4);
-  const int shift = part % 4 * 2;
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) to.codes[i] = to.codes[i] >> shift & (3 * every_byte);
+  load_scale(block, to);
 }
 
 // 16 bytes of scales (4 bits) and what they are lowered by (4 bits), 64 bytes of numbers, both scales.
 void unpack_q2_k(const BlockRows& block, int part, Chunk& to) {
-  load_pairs_of_bits(block, 16, part, to);
+  load_bits(block, 16 + part / 4 * 32, part % 4 * 2, 3, to.codes);
   const Words heads = block.word(80), pair = block.word(part / 2 * 4) >> (part % 2 * 16);
   const F scale = low_f16(heads), least = Simd::sub(Simd::set1(-0.0f), high_f16(heads));
 #pragma GCC unroll 2
@@ -171,12 +182,8 @@ void unpack_q2_k(const BlockRows& block, int part, Chunk& to) {
 
 // 32 bytes of third bits, 64 of numbers, 12 of scales (6 bits), the scale.
 void unpack_q3_k(const BlockRows& block, int part, Chunk& to) {
-  Words third[8];
-  load_pairs_of_bits(block, 32, part, to);
-  block.quads(0, third);
-  block.quads(16, third + 4);
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) to.codes[i] |= (third[i] >> part & every_byte) << 2;
+  load_bits(block, 32 + part / 4 * 32, part % 4 * 2, 3, to.codes);
+  add_bits(block, 0, part, 1, 2, to);
   shift_codes(to, 4);
   // Of scale n = 2 part + half: four bits in byte n % 8, the upper half from 8 on; two more in byte 8 + n % 4.
   const Words low = block.word(96 + part % 4 / 2 * 4), high = block.word(104);
@@ -202,38 +209,21 @@ inline void load_scales_of_k(const BlockRows& block, int part, Chunk& to) {
   to.least[0] = to.least[1] = Simd::mul(Simd::sub(Simd::set1(-0.0f), high_f16(head[0])), whole(lower));
 }
 
-// 32 bytes hold 64 columns: the low halves the first 32.
-inline void load_halves_of_k(const BlockRows& block, std::int64_t offset, bool high, Chunk& to) {
-  block.quads(offset, to.codes);
-  block.quads(offset + 16, to.codes + 4);
-  const int shift = high ? 4 : 0;
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) to.codes[i] = to.codes[i] >> shift & (15 * every_byte);
-}
-
 void unpack_q4_k(const BlockRows& block, int part, Chunk& to) {
-  load_halves_of_k(block, 16 + part / 2 * 32, part % 2 == 1, to);
+  load_bits(block, 16 + part / 2 * 32, part % 2 * 4, 15, to.codes);
   load_scales_of_k(block, part, to);
 }
 
 void unpack_q5_k(const BlockRows& block, int part, Chunk& to) {
-  Words fifth[8];
-  load_halves_of_k(block, 48 + part / 2 * 32, part % 2 == 1, to);
-  block.quads(16, fifth);
-  block.quads(32, fifth + 4);
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) to.codes[i] |= (fifth[i] >> part & every_byte) << 4;
+  load_bits(block, 48 + part / 2 * 32, part % 2 * 4, 15, to.codes);
+  add_bits(block, 16, part, 1, 4, to);
   load_scales_of_k(block, part, to);
 }
 
 // 128 bytes of four bits, 64 of two more, 16 scales of 8 bits, the scale.
 void unpack_q6_k(const BlockRows& block, int part, Chunk& to) {
-  Words more[8];
-  load_halves_of_k(block, part / 4 * 64 + part % 2 * 32, part % 4 >= 2, to);
-  block.quads(128 + part / 4 * 32, more);
-  block.quads(128 + part / 4 * 32 + 16, more + 4);
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) to.codes[i] |= (more[i] >> (part % 4 * 2) & (3 * every_byte)) << 4;
+  load_bits(block, part / 4 * 64 + part % 2 * 32, part % 4 / 2 * 4, 15, to.codes);
+  add_bits(block, 128 + part / 4 * 32, part % 4 * 2, 3, 4, to);
   shift_codes(to, 32);
   const Words scales = block.word(192 + part / 2 * 4) >> (part % 2 * 16);
   const F scale = high_f16(block.word(206));
@@ -260,10 +250,10 @@ inline Unpack unpack_of(QuantizedType type) {
   return all[static_cast<int>(type)];
 }
 
-// The number in column 4 w + K of the chunk, w and its half given.
+// The numbers in column 4 w + K of the chunk.
 template <int K>
-inline F number(Words codes, F scale, F least) {
-  return Simd::fma(Simd::from_i32(Simd::raise_byte<K>((F)codes)), scale, least);
+inline __attribute__((always_inline)) F number(const Chunk& chunk, int w) {
+  return Simd::fma(Simd::from_i32(Simd::raise_byte<K>((F)chunk.codes[w])), chunk.scale[w / 4], chunk.least[w / 4]);
 }
 
 }  // namespace

@@ -12,12 +12,7 @@ static_assert(linear_steps % chunk_columns == 0);
 
 // Where a row of the matrix lies.
 inline const char* row_of(const QuantizedView& matrix, std::int64_t row, std::int64_t row_bytes) {
-  const std::int64_t size = matrix.interleaved_head;
-  if (size > 0) {
-    const std::int64_t in_head = row % size, half = size / 2;
-    row += in_head % half * 2 + in_head / half - in_head;
-  }
-  return static_cast<const char*>(matrix.data) + row * row_bytes;
+  return static_cast<const char*>(matrix.data) + interleaved_row(row, matrix.interleaved_head) * row_bytes;
 }
 
 // The rows of a panel: `width` of them from `first` on, or as many as there are before `last`; those beyond are read as
@@ -66,11 +61,6 @@ inline __attribute__((always_inline)) void for_each_column(Body body) {
     body.template operator()<2>(w);
     body.template operator()<3>(w);
   }
-}
-
-template <int K>
-inline __attribute__((always_inline)) F number(const Chunk& chunk, int w) {
-  return number<K>(chunk.codes[w], chunk.scale[w / 4], chunk.least[w / 4]);
 }
 
 // One panel of pack(): outputs [first, last), at most `width`.

@@ -33,6 +33,17 @@ struct BlockMatrix {
   std::int64_t block_size = 0, block_bytes = 0;
 };
 
+namespace {
+
+// Where a row lies in a matrix whose heads are interleaved (QuantizedView); 0: they are not.
+inline std::int64_t interleaved_row(std::int64_t row, std::int64_t head_size) {
+  if (head_size == 0) return row;
+  const std::int64_t inside = row % head_size, half = head_size / 2;
+  return row - inside + inside % half * 2 + inside / half;
+}
+
+}  // namespace
+
 // Both gradients of y = x W^T are products of that kind: dx = dy W has the weights W^T, and dW = dy^T x has the rows
 // dy^T and the weights x^T. What follows brings the operands there.
 

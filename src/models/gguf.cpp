@@ -6,6 +6,7 @@
 
 #include "attend/layers.h"
 #include "core/element.h"
+#include "kernels/linear_operands.h"
 #include "models/gguf_architecture.h"
 #include "models/gguf_config.h"
 
@@ -17,30 +18,15 @@ using nlohmann::json;
 
 // ---- Numbers ----
 
-// A tensor of the file, and what becomes of it.
-struct Part {
-  const GgufTensor* tensor;
-  std::string name;        // in the folder
-  std::int64_t head_size;  // of the heads whose rows are put in order; 0: they are
-};
-
 // In the folder the two halves of a head, which rotate together, follow each other; in the file their rows come in
 // turn. Also what is not aligned is copied.
-Tensor in_order(const std::byte* data, DType dtype, const Part& part) {
-  const Dims& shape = part.tensor->shape;
-  Tensor out = Tensor::uninitialized(shape, dtype);
-  auto* to = static_cast<std::byte*>(out.raw());
-  const auto bytes = static_cast<std::size_t>(part.tensor->bytes);
-  if (part.head_size == 0) {
-    std::memcpy(to, data, bytes);
-    return out;
-  }
-  const std::int64_t half = part.head_size / 2;
-  const std::size_t row_bytes = bytes / static_cast<std::size_t>(shape[0]);
-  for (std::int64_t row = 0; row < shape[0]; ++row) {
-    const std::int64_t inside = row % part.head_size, in_file = row - inside + inside % half * 2 + inside / half;
-    std::memcpy(to + row * static_cast<std::int64_t>(row_bytes), data + in_file * static_cast<std::int64_t>(row_bytes),
-                row_bytes);
+Tensor in_order(const std::byte* data, DType dtype, const GgufTensor& tensor, std::int64_t head_size) {
+  Tensor out = Tensor::uninitialized(tensor.shape, dtype);
+  const std::int64_t rows = head_size == 0 ? 1 : tensor.shape[0],
+                     bytes = static_cast<std::int64_t>(tensor.bytes) / rows;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::memcpy(static_cast<std::byte*>(out.raw()) + row * bytes,
+                data + kernels::interleaved_row(row, head_size) * bytes, static_cast<std::size_t>(bytes));
   }
   return out;
 }
@@ -49,19 +35,19 @@ DType dtype_of(GgufType type) {
   return type == GgufType::f16 ? DType::f16 : type == GgufType::bf16 ? DType::bf16 : DType::f32;
 }
 
-void add(const GgufFile& file, const Part& part, Weights& to) {
-  const GgufTensor& tensor = *part.tensor;
+// As `name` of the folder. head_size: of the heads whose rows are put in order; 0: they are.
+void add(const GgufFile& file, const GgufTensor& tensor, const std::string& name, std::int64_t head_size, Weights& to) {
   const std::byte* data = file.map()->data() + tensor.begin;
   if (const auto type = quantized(tensor.type)) {
     const int rank = tensor.shape.rank();
     const std::int64_t columns = tensor.shape[rank - 1];
-    const QuantizedView blocks{data, *type, element_count(tensor.shape) / columns, columns, part.head_size};
-    if (rank == 2) return to.add(part.name, blocks, file.map());
-    return to.add(part.name, dequantize(blocks).view().reshape(tensor.shape).clone());
+    const QuantizedView blocks{data, *type, element_count(tensor.shape) / columns, columns, head_size};
+    if (rank == 2) return to.add(name, blocks, file.map());
+    return to.add(name, dequantize(blocks).view().reshape(tensor.shape).clone());
   }
   const DType dtype = dtype_of(tensor.type);
-  if (part.head_size > 0 || !is_aligned(data, dtype)) return to.add(part.name, in_order(data, dtype, part));
-  to.add(part.name, View(data, dtype, tensor.shape), file.map());
+  if (head_size > 0 || !is_aligned(data, dtype)) return to.add(name, in_order(data, dtype, tensor, head_size));
+  to.add(name, View(data, dtype, tensor.shape), file.map());
 }
 
 // The size of the heads whose rows are in another order in this tensor; 0: they are not.
@@ -108,7 +94,6 @@ Gguf read_gguf(std::string_view function, const std::filesystem::path& path) {
   const GgufFile file(function, path);
   const GgufArchitecture& architecture = gguf_architecture(file);
   Gguf out{gguf_config(file, architecture), Weights(file.place())};
-  std::vector<Part> parts;
   for (const GgufTensor& tensor : file.tensors()) {
     if (is_in_config(tensor.name)) continue;
     const std::optional<GgufName> name = cut_gguf_name(tensor.name);
@@ -119,9 +104,8 @@ Gguf read_gguf(std::string_view function, const std::filesystem::path& path) {
       continue;
     }
     const std::int64_t head_size = architecture.permuted ? permuted_heads(file, tensor, *name, out.config) : 0;
-    parts.push_back({&tensor, std::move(*in_folder), head_size});
+    add(file, tensor, *in_folder, head_size, out.weights);
   }
-  for (const Part& part : parts) add(file, part, out.weights);
   if (architecture.transposed) transpose_layers(architecture, out.weights);
   if (architecture.type == "bert") add_types(out.weights);
   return out;
