@@ -22,13 +22,12 @@ std::string lower(std::string name) {
 }
 
 void run(const Arguments& x) {
-  const bool eight = lower(x.type) == "q8_0";
-  const QuantizedType type = eight ? QuantizedType::q8_0 : QuantizedType::q4_0;
+  const QuantizedType type = lower(x.type) == "q8_0" ? QuantizedType::q8_0 : QuantizedType::q4_0;
   const std::filesystem::path model = find_model(x.model);
   const Quantized made = quantize(model, x.output, type);
   tell(fmt::format("attend: wrote {}: {}, {:.2f} bits a number; {} of {} tensors are {}", x.output, bytes(made.bytes),
                    8 * static_cast<double>(made.bytes) / static_cast<double>(made.parameters), made.quantized,
-                   made.tensors, eight ? "Q8_0" : "Q4_0"));
+                   made.tensors, name_of(type)));
 }
 
 }  // namespace

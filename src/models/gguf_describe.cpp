@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numbers>
 
 #include "models/decoder.h"
 #include "models/llama_types.h"
+#include "models/loading.h"
 #include "models/rotary.h"
 
 namespace attend::models {
@@ -216,11 +216,8 @@ class Finder {
 
  private:
   const Matrix* find_older(const std::string& name) const {
-    if (const Matrix* found = weights_.find(name)) return found;
-    for (const auto& [now, then] :
-         {std::pair("LayerNorm.weight", "LayerNorm.gamma"), {"LayerNorm.bias", "LayerNorm.beta"}})
-      if (name.ends_with(now)) return weights_.find(name.substr(0, name.size() - std::strlen(now)) + then);
-    return nullptr;
+    const Matrix* found = weights_.find(name);
+    return found ? found : weights_.find(older_name(name));
   }
 
   const Weights& weights_;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "attend/threads.h"
+#include "core/element.h"
 #include "core/half.h"
 #include "io/file.h"
 
@@ -99,11 +100,6 @@ void GgufValues::add_bytes(std::string_view key, std::string_view bytes) {
 
 namespace {
 
-void store_half(float value, std::byte* to) {
-  const std::uint16_t half = half_of_float(value);
-  std::memcpy(to, &half, 2);
-}
-
 // 1 over the scale; 0 where it is so small that there is none.
 float inverse(float scale) {
   const float found = scale == 0 ? 0 : 1 / scale;
@@ -114,7 +110,7 @@ void quantize_q8_0(const float* block, std::byte* to) {
   float largest = 0;
   for (int n = 0; n < gguf_block; ++n) largest = std::max(largest, std::fabs(block[n]));
   const float scale = largest / 127, by = inverse(scale);
-  store_half(scale, to);
+  store(to, half_of_float(scale));
   for (int n = 0; n < gguf_block; ++n)
     to[2 + n] = static_cast<std::byte>(static_cast<std::int8_t>(std::round(block[n] * by)));
 }
@@ -124,7 +120,7 @@ void quantize_q4_0(const float* block, std::byte* to) {
   const float largest =
       *std::max_element(block, block + gguf_block, [](float a, float b) { return std::fabs(a) < std::fabs(b); });
   const float scale = largest / -8, by = inverse(scale);
-  store_half(scale, to);
+  store(to, half_of_float(scale));
   const auto four_bits = [&](float number) {
     return static_cast<unsigned>(std::clamp(static_cast<int>(number * by + 8.5F), 0, 15));
   };
@@ -206,19 +202,17 @@ void append_entry(const GgufSource& source, std::uint64_t begin, std::string& to
 }  // namespace
 
 std::uint64_t bytes_of_row(GgufType type, std::int64_t count) {
-  const auto numbers = static_cast<std::uint64_t>(count);
-  if (type == GgufType::q8_0) return numbers / gguf_block * 34;
-  if (type == GgufType::q4_0) return numbers / gguf_block * 18;
-  return numbers * (type == GgufType::f32 ? 4 : 2);
+  if (const auto blocks = quantized(type)) return static_cast<std::uint64_t>(count / gguf_block * block_bytes(*blocks));
+  return static_cast<std::uint64_t>(count) * (type == GgufType::f32 ? 4 : 2);
 }
 
 void quantize_row(GgufType type, const float* row, std::int64_t count, std::byte* to) {
   if (type == GgufType::f32) std::memcpy(to, row, static_cast<std::size_t>(count) * 4);
-  for (std::int64_t n = 0; type == GgufType::f16 && n < count; ++n) store_half(row[n], to + 2 * n);
-  for (std::int64_t n = 0; type == GgufType::q8_0 && n < count / gguf_block; ++n)
-    quantize_q8_0(row + n * gguf_block, to + n * 34);
-  for (std::int64_t n = 0; type == GgufType::q4_0 && n < count / gguf_block; ++n)
-    quantize_q4_0(row + n * gguf_block, to + n * 18);
+  for (std::int64_t n = 0; type == GgufType::f16 && n < count; ++n) store(to + 2 * n, half_of_float(row[n]));
+  if (!quantized(type)) return;
+  const auto make = type == GgufType::q8_0 ? quantize_q8_0 : quantize_q4_0;
+  for (std::int64_t n = 0; n < count / gguf_block; ++n)
+    make(row + n * gguf_block, to + n * block_bytes(*quantized(type)));
 }
 
 std::uint64_t write_gguf(std::string_view function, const std::filesystem::path& path, const GgufValues& values,

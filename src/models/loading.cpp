@@ -18,15 +18,6 @@ constexpr std::size_t most_problems = 1000;
 // Tables that a file does not have, and so says nothing of how large they are, have no more rows.
 constexpr std::int64_t most_sines = 1 << 16;
 
-// What files of older programs have instead.
-std::string older_name(const std::string& name) {
-  const auto ending = [&](std::string_view now, std::string_view then) {
-    return name.ends_with(now) ? name.substr(0, name.size() - now.size()) + std::string(then) : std::string();
-  };
-  const std::string weight = ending("LayerNorm.weight", "LayerNorm.gamma");
-  return weight.empty() ? ending("LayerNorm.bias", "LayerNorm.beta") : weight;
-}
-
 Linear borrow(const Matrix& weight, const std::optional<View>& bias = std::nullopt) {
   return weight.blocks ? Linear::borrow(*weight.blocks, bias) : Linear::borrow(weight.view, bias);
 }
@@ -41,6 +32,14 @@ Matrix rows_of(const Matrix& matrix, std::int64_t first, std::int64_t last) {
 }
 
 }  // namespace
+
+std::string older_name(const std::string& name) {
+  const auto ending = [&](std::string_view now, std::string_view then) {
+    return name.ends_with(now) ? name.substr(0, name.size() - now.size()) + std::string(then) : std::string();
+  };
+  const std::string weight = ending("LayerNorm.weight", "LayerNorm.gamma");
+  return weight.empty() ? ending("LayerNorm.bias", "LayerNorm.beta") : weight;
+}
 
 Loading::Loading(Weights weights, std::string prefix, std::optional<DType> dtype, bool widens)
     : weights_(std::move(weights)), widens_(widens) {

@@ -98,6 +98,9 @@ class Loading {
   std::deque<Tensor> made_;
 };
 
+// What files of older programs call a tensor; empty: the same.
+std::string older_name(const std::string& name);
+
 // Family(loading, config).
 template <class Family>
 Family build(Loading& loading, const Member& config) {

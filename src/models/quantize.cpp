@@ -31,7 +31,7 @@ Quantized write(const fs::path& path, const GgufValues& values, const std::vecto
   Quantized out{.tensors = std::ssize(tensors)};
   for (const GgufSource& each : tensors) {
     out.parameters += each.numbers.count();
-    if (each.type == GgufType::q8_0 || each.type == GgufType::q4_0) ++out.quantized;
+    if (quantized(each.type)) ++out.quantized;
   }
   out.bytes = static_cast<std::int64_t>(write_gguf(function, path, values, tensors));
   return out;
