@@ -59,12 +59,11 @@ void set_tokens(const GgufKeys& keys, json& config) {
                                                 : static_cast<std::int64_t>(file.texts("tokenizer.ggml.tokens").size());
   if (file.has("tokenizer.ggml.bos_token_id")) config["bos_token_id"] = id("tokenizer.ggml.bos_token_id");
   if (!file.has("tokenizer.ggml.eos_token_id")) return;
-  config["eos_token_id"] = id("tokenizer.ggml.eos_token_id");
-  // Of a chat: it ends a turn, and so what the model has to say.
-  constexpr const char* turn = "tokenizer.ggml.eot_token_id";
-  if (file.has(turn) && id(turn) != config["eos_token_id"]) {
-    config["eos_token_id"] = {id("tokenizer.ggml.eos_token_id"), id(turn)};
-  }
+  // Of a chat: the end of a turn and of a message, and so of what the model has to say.
+  json ends = {id("tokenizer.ggml.eos_token_id")};
+  for (const char* other : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"})
+    if (file.has(other) && std::ranges::find(ends, json(id(other))) == ends.end()) ends.push_back(id(other));
+  config["eos_token_id"] = ends.size() == 1 ? ends[0] : ends;
 }
 
 // What divides the frequencies of rotary positions stands in tensors.

@@ -231,6 +231,24 @@ TEST(Gguf, AFileIsWrittenAgainValueByValue) {
   expect_error(
       ErrorCode::bad_file, [&] { quantize(folder / "y.gguf", folder / "z.gguf", QuantizedType::q4_0); }, "quantize: '",
       "tensor 'token_embd.weight': is Q8_0 already");
+  expect_error(
+      ErrorCode::bad_value, [&] { quantize(folder / "x.gguf", folder / "z.gguf", QuantizedType::q4_k); },
+      "quantize: ", "type is Q4_K, expected Q8_0 or Q4_0");
+}
+
+TEST(Gguf, EndsOfTextsTurnsAndMessagesEnd) {
+  const auto ends = [](std::uint32_t turn, std::uint32_t message) {
+    const Folder folder;
+    put(folder / "x.gguf", model()
+                               .whole("tokenizer.ggml.eos_token_id", 2)
+                               .whole("tokenizer.ggml.eot_token_id", turn)
+                               .whole("tokenizer.ggml.eom_token_id", message)
+                               .bytes());
+    return read_gguf("load", folder / "x.gguf").config["eos_token_id"];
+  };
+  EXPECT_EQ(ends(5, 7), json({2, 5, 7}));
+  EXPECT_EQ(ends(2, 7), json({2, 7}));
+  EXPECT_EQ(ends(2, 2), json(2));
 }
 
 TEST(Gguf, TheMakerOfTheseTestsIsRead) {

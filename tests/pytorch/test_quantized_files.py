@@ -81,6 +81,8 @@ def write_folder(folder, name, repository):
     model = made(Case(case.name, case.config | {"vocab_size": size, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}))
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
+    if name == "llama3":  # the ends of a text, a turn and a message
+        (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 5, 7]}))
     return model, tokenizer
 
 
@@ -115,6 +117,7 @@ def test_numbers_and_ids(name, repository, tmp_path):
     type = "q4_0" if name in ("llama", "bert", "gpt2") else "q8_0"
     attend.quantize(tmp_path, tmp_path / "model.gguf", type)
     ours = attend.Model.load(tmp_path / "model.gguf")
+    assert ours.info.end == attend.Model.load(tmp_path).info.end
     round_weights(model, type)
     model.set_attn_implementation("eager")
     for length in (1, 7, 40):
