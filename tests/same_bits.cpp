@@ -200,6 +200,25 @@ void run_layers() {
   say("linear bf16", hash_of(Linear(weight.view().to(DType::bf16)).forward(x.view().to(DType::bf16))));
 }
 
+// Of ggml's types, in the order of QuantizedType; heads of 10 rows interleaved.
+void run_quantized() {
+  Generator g(8);
+  const Tensor x = g.randn({20, 512});
+  std::uint32_t last = 1;
+  for (int n = 0; n <= static_cast<int>(QuantizedType::iq4_xs); ++n) {
+    QuantizedView blocks{nullptr, static_cast<QuantizedType>(n), 50, 512, n % 2 * 10};
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(blocks.rows * blocks.row_bytes()));
+    // Without the upper bits: scales are finite and small wherever they stand.
+    for (std::uint8_t& byte : bytes) byte = (last = last * 1664525 + 1013904223) >> 24 & 0x2F;
+    blocks.data = bytes.data();
+    const std::string name = "quantized " + std::string(name_of(blocks.type));
+    say(name, hash_of(dequantize(blocks)));
+    const Linear linear = Linear::borrow(blocks);
+    for (const std::int64_t rows : {1, 7, 20})
+      say(name + " " + std::to_string(rows), hash_of(linear.forward(x.view().slice(0, 0, rows))));
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -221,4 +240,5 @@ int main() {
     run_steps(dtype);
   }
   run_layers();
+  run_quantized();
 }
