@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
 
@@ -182,14 +183,14 @@ std::string short_title(const Recording& recording, const RecordedHead& head) {
   return fmt::format("{}: {}{}", name, label.name, label.is_excess() ? " " + three_columns(label) : "");
 }
 
-// "f32"; "Q4_1 and Q8_0 (92.0 MiB), computed in f32"
+// ", f32"; of quantized ones a line: "Q4_1 and Q8_0 in the file, computed in f32: 92.0 MiB of weights"
 std::string weights_text(const ModelInfo& info) {
   std::vector<std::string_view> quantized;
   for (const std::string& format : info.formats)
-    if (format.starts_with('Q') || format.starts_with('I')) quantized.push_back(format);
-  if (quantized.empty()) return std::string(name_of(info.dtype));
-  return fmt::format("{} ({}), computed in {}", fmt::join(quantized, " and "), bytes(info.weight_bytes),
-                     name_of(info.dtype));
+    if (std::isupper(static_cast<unsigned char>(format.front())) != 0) quantized.push_back(format);  // no dtype is
+  if (quantized.empty()) return fmt::format(", {}", name_of(info.dtype));
+  return fmt::format("\n{} in the file, computed in {}: {} of weights", fmt::join(quantized, " and "),
+                     name_of(info.dtype), bytes(info.weight_bytes));
 }
 
 }  // namespace
@@ -200,7 +201,7 @@ std::string model_text(const Computed& x, int width) {
   if (info.encoder_decoder())
     heads = fmt::format("encoder {} layers x {} heads, decoder {}", info.encoder_layers, info.encoder_heads, heads);
   if (info.kv_heads != info.heads) heads += fmt::format(" ({} of keys and values)", info.kv_heads);
-  return fmt::format("{}: {}, {}, {} weights, {}\n{}", printable(x.recording.model), info.type, heads,
+  return fmt::format("{}: {}, {}, {} weights{}\n{}", printable(x.recording.model), info.type, heads,
                      counted(info.parameters), weights_text(info), tokens_text(x, width));
 }
 

@@ -7,6 +7,7 @@
 #include "attend/io.h"
 #include "attend/kv_cache.h"
 #include "attend/layers.h"
+#include "attend/quantized.h"
 #include "attend/random.h"
 #include "attend/recording.h"
 #include "attend/summary.h"
