@@ -52,9 +52,10 @@ class Linear {
   // bad_dtype.
   static Linear borrow(const View& weight, const std::optional<View>& bias = std::nullopt);
 
-  // The same of a quantized weight: computed in f32, of its numbers as dequantize() gives them, with the bits of a
-  // layer that has these. They are unpacked in registers: for up to 8 rows of x where they pass by, for more a panel at
-  // a time. Throws bad_shape; bad_value for a head that can't be interleaved.
+  // The same of a quantized weight: of its numbers as dequantize() gives them, in f32, or where the processor
+  // multiplies bytes (target avx512_bf16) by digits of x that are as exact (docs/numerics.md). They are unpacked in
+  // registers: for up to 8 rows of x where they pass by, for more a panel at a time; a row has the same bits either
+  // way. Throws bad_shape; bad_value for a head that can't be interleaved.
   static Linear borrow(const QuantizedView& weight, const std::optional<View>& bias = std::nullopt);
 
   // The same layer computing in dtype, f32 or bf16. bf16: weights and x rounded to bf16, products summed in f32, the

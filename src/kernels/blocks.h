@@ -9,13 +9,21 @@ namespace attend::kernels {
 namespace {
 
 using Words = std::uint32_t __attribute__((vector_size(4 * lanes)));
+using SignedWords = std::int32_t __attribute__((vector_size(4 * lanes)));
 using SignedBytes = std::int8_t __attribute__((vector_size(4 * lanes)));
 
-// Columns that are unpacked at once.
+// Columns that share a scale, or two.
 constexpr std::int64_t chunk_columns = 32;
+// Chunks that are unpacked at once, at most: those that share bytes.
+constexpr int chunks_at_once = 4;
 
-// 32 columns of `lanes` rows: column 4 w + k is byte k of codes[w], a signed number, times the scale of its half, and
-// what is added. The scale is 2^-24 of what is meant: a byte counts where it stands, at the top of a word.
+// Whether the products take codes as bytes from 0 on, by dot_u8, or as signed bytes that become floats.
+constexpr bool products_of_bytes = Simd::byte_products;
+
+// 32 columns of `lanes` rows: column 4 w + k is byte k of codes[w], times the scale of its half, and what is added: -0
+// unless the type has it, so that every number stays what it is. Products of bytes: less what the type's codes count
+// from (BlockType). Products of floats: the scale is 2^-24 of what is meant, as a byte counts where it stands, at the
+// top of a word.
 struct Chunk {
   Words codes[8];
   F scale[2], least[2];
@@ -33,9 +41,16 @@ struct BlockRows {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) to[i] = (Words)words[i];
   }
-  // 4 bytes of each.
-  Words word(std::int64_t offset) const {
-    return (Words)Simd::load_words(rows, at + offset);
+  // One word of each: the first of 16 bytes, or the last, where they end with the block.
+  Words first_word(std::int64_t offset) const {
+    Words words[4];
+    quads(offset, words);
+    return words[0];
+  }
+  Words last_word(std::int64_t offset) const {
+    Words words[4];
+    quads(offset - 12, words);
+    return words[3];
   }
 };
 
@@ -47,9 +62,6 @@ inline Words low_halves(Words bytes) {
 inline Words high_halves(Words bytes) {
   return bytes >> 4 & (15 * every_byte);
 }
-inline Words minus(Words bytes, std::int8_t number) {
-  return (Words)((SignedBytes)bytes - number);
-}
 inline F low_f16(Words words) {
   return Simd::half((F)words);
 }
@@ -59,28 +71,30 @@ inline F high_f16(Words words) {
 inline F whole(Words numbers) {
   return Simd::from_i32((F)numbers);
 }
-// Of both halves.
-inline void set_scale(Chunk& to, F scale) {
-  to.scale[0] = to.scale[1] = Simd::mul(scale, Simd::set1(0x1p-24f));
+inline F negative(F x) {
+  return Simd::sub(Simd::set1(-0.0f), x);
 }
 inline void set_scale(Chunk& to, int half, F scale) {
-  to.scale[half] = Simd::mul(scale, Simd::set1(0x1p-24f));
+  to.scale[half] = products_of_bytes ? scale : Simd::mul(scale, Simd::set1(0x1p-24f));
 }
-// Not 0: a sum with -0 leaves every number what it is, -0 too.
-inline void add_nothing(Chunk& to) {
-  to.least[0] = to.least[1] = Simd::set1(-0.0f);
+// Of both halves.
+inline void set_scale(Chunk& to, F scale) {
+  set_scale(to, 0, scale);
+  to.scale[1] = to.scale[0];
+}
+inline void set_least(Chunk& to, F least) {
+  to.least[0] = to.least[1] = least;
 }
 
-// A scale, f16, at the block's beginning, and nothing is added.
+// A scale, f16, at the block's beginning.
 inline void load_scale(const BlockRows& block, Chunk& to) {
-  set_scale(to, low_f16(block.word(0)));
-  add_nothing(to);
+  set_scale(to, low_f16(block.first_word(0)));
 }
 // A scale and what is added, one after the other.
 inline void load_scale_and_least(const BlockRows& block, Chunk& to) {
-  const Words head = block.word(0);
+  const Words head = block.first_word(0);
   set_scale(to, low_f16(head));
-  to.least[0] = to.least[1] = high_f16(head);
+  set_least(to, high_f16(head));
 }
 
 // Four bits, each at the bottom of a byte.
@@ -96,30 +110,46 @@ inline void load_halves(const BlockRows& block, std::int64_t offset, Chunk& to) 
   for (int i = 0; i < 4; ++i) to.codes[i] = low_halves(bytes[i]), to.codes[4 + i] = high_halves(bytes[i]);
 }
 
-// 32 bytes of each row, a column each: of each byte the bits `mask` from `shift` on.
-inline void load_bits(const BlockRows& block, std::int64_t offset, int shift, std::uint32_t mask, Words* to) {
-  block.quads(offset, to);
-  block.quads(offset + 16, to + 4);
+// 32 bytes of each row, without the lowest `shift` bits.
+struct Bytes {
+  Bytes(const BlockRows& block, std::int64_t offset, int shift = 0) {
+    block.quads(offset, words);
+    block.quads(offset + 16, words + 4);
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) to[i] = to[i] >> shift & (mask * every_byte);
-}
+    for (int i = 0; i < 8; ++i) words[i] >>= shift;
+  }
+  Words words[8];
+};
 
-// What 32 more bytes have of each code, from bit `place` on.
-inline void add_bits(const BlockRows& block, std::int64_t offset, int shift, std::uint32_t mask, int place, Chunk& to) {
-  Words more[8];
-  load_bits(block, offset, shift, mask, more);
+// A column of each byte: the bits `mask` from `shift` on.
+inline void set_codes(const Bytes& bytes, int shift, std::uint32_t mask, Chunk& to) {
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) to.codes[i] |= more[i] << place;
+  for (int i = 0; i < 8; ++i) to.codes[i] = bytes.words[i] >> shift & (mask * every_byte);
 }
-
+// More bits of the codes: the bits `mask` from `shift` on become those from `place` on.
+inline void add_bits(const Bytes& bytes, int shift, std::uint32_t mask, int place, Chunk& to) {
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    const Words word = bytes.words[i], moved = shift < place ? word << (place - shift) : word >> (shift - place);
+    to.codes[i] |= moved & (mask << place) * every_byte;
+  }
+}
 inline void add_fifth_bits(Words bits, Chunk& to) {
 #pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) to.codes[i] |= spread_bits(bits >> (4 * i)) << 4;
 }
 
-inline void shift_codes(Chunk& to, std::int8_t number) {
+// Codes are as many less than the bytes.
+inline void lower_codes(Chunk& to, std::int8_t by) {
+  if constexpr (products_of_bytes) return;
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) to.codes[i] = minus(to.codes[i], number);
+  for (int i = 0; i < 8; ++i) to.codes[i] = (Words)((SignedBytes)to.codes[i] - by);
+}
+// Codes are signed bytes.
+inline void sign_codes(Chunk& to) {
+  if constexpr (!products_of_bytes) return;
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) to.codes[i] ^= 128 * every_byte;
 }
 
 // The numbers of IQ4_NL and IQ4_XS.
@@ -128,129 +158,201 @@ alignas(16) constexpr std::int8_t iq4_numbers[16] = {-127, -104, -83, -65, -49, 
 inline void look_up_iq4(Chunk& to) {
 #pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) to.codes[i] = (Words)Simd::look_up(iq4_numbers, (F)to.codes[i]);
+  sign_codes(to);
 }
 
-// Each unpacks 32 columns, those of number `part` in the block.
+// Each unpacks the chunks from number `first` of the block on, as many as its BlockType says.
 
-void unpack_q4_0(const BlockRows& block, int, Chunk& to) {
-  load_halves(block, 2, to);
-  shift_codes(to, 8);
-  load_scale(block, to);
+inline __attribute__((always_inline)) void unpack_q4_0(const BlockRows& block, int, Chunk* to) {
+  load_halves(block, 2, *to);
+  lower_codes(*to, 8);
+  load_scale(block, *to);
 }
 
-void unpack_q4_1(const BlockRows& block, int, Chunk& to) {
-  load_halves(block, 4, to);
-  load_scale_and_least(block, to);
+inline __attribute__((always_inline)) void unpack_q4_1(const BlockRows& block, int, Chunk* to) {
+  load_halves(block, 4, *to);
+  load_scale_and_least(block, *to);
 }
 
-void unpack_q5_0(const BlockRows& block, int, Chunk& to) {
-  load_halves(block, 6, to);
-  add_fifth_bits(block.word(2), to);
-  shift_codes(to, 16);
-  load_scale(block, to);
+inline __attribute__((always_inline)) void unpack_q5_0(const BlockRows& block, int, Chunk* to) {
+  Words head[4];
+  block.quads(0, head);
+  load_halves(block, 6, *to);
+  add_fifth_bits(head[0] >> 16 | head[1] << 16, *to);
+  lower_codes(*to, 16);
+  set_scale(*to, low_f16(head[0]));
 }
 
-void unpack_q5_1(const BlockRows& block, int, Chunk& to) {
-  load_halves(block, 8, to);
-  add_fifth_bits(block.word(4), to);
-  load_scale_and_least(block, to);
+inline __attribute__((always_inline)) void unpack_q5_1(const BlockRows& block, int, Chunk* to) {
+  Words head[4];
+  block.quads(0, head);
+  load_halves(block, 8, *to);
+  add_fifth_bits(head[1], *to);
+  set_scale(*to, low_f16(head[0]));
+  set_least(*to, high_f16(head[0]));
 }
 
-void unpack_q8_0(const BlockRows& block, int, Chunk& to) {
-  block.quads(2, to.codes);
-  block.quads(18, to.codes + 4);
-  load_scale(block, to);
+inline __attribute__((always_inline)) void unpack_q8_0(const BlockRows& block, int, Chunk* to) {
+  block.quads(2, to->codes);
+  block.quads(18, to->codes + 4);
+  sign_codes(*to);
+  load_scale(block, *to);
 }
 
-void unpack_iq4_nl(const BlockRows& block, int, Chunk& to) {
-  load_halves(block, 2, to);
-  look_up_iq4(to);
-  load_scale(block, to);
+inline __attribute__((always_inline)) void unpack_iq4_nl(const BlockRows& block, int, Chunk* to) {
+  load_halves(block, 2, *to);
+  look_up_iq4(*to);
+  load_scale(block, *to);
 }
 
 // 16 bytes of scales (4 bits) and what they are lowered by (4 bits), 64 bytes of numbers, both scales.
-void unpack_q2_k(const BlockRows& block, int part, Chunk& to) {
-  load_bits(block, 16 + part / 4 * 32, part % 4 * 2, 3, to.codes);
-  const Words heads = block.word(80), pair = block.word(part / 2 * 4) >> (part % 2 * 16);
-  const F scale = low_f16(heads), least = Simd::sub(Simd::set1(-0.0f), high_f16(heads));
+inline __attribute__((always_inline)) void unpack_q2_k(const BlockRows& block, int first, Chunk* to) {
+  const Bytes bytes(block, 16 + first * 8);
+  const Words heads = block.last_word(80);
+  const F scale = low_f16(heads), least = negative(high_f16(heads));
+  Words scales[4];
+  block.quads(first * 2, scales);
+#pragma GCC unroll 4
+  for (int n = 0; n < 4; ++n) {
+    set_codes(bytes, 2 * n, 3, to[n]);
 #pragma GCC unroll 2
-  for (int half = 0; half < 2; ++half) {
-    set_scale(to, half, Simd::mul(scale, whole(pair >> (8 * half) & 15)));
-    to.least[half] = Simd::mul(least, whole(pair >> (8 * half + 4) & 15));
+    for (int half = 0; half < 2; ++half) {
+      const Words both = scales[n / 2] >> (n % 2 * 16 + 8 * half);
+      set_scale(to[n], half, Simd::mul(scale, whole(both & 15)));
+      to[n].least[half] = Simd::mul(least, whole(both >> 4 & 15));
+    }
   }
 }
 
 // 32 bytes of third bits, 64 of numbers, 12 of scales (6 bits), the scale.
-void unpack_q3_k(const BlockRows& block, int part, Chunk& to) {
-  load_bits(block, 32 + part / 4 * 32, part % 4 * 2, 3, to.codes);
-  add_bits(block, 0, part, 1, 2, to);
-  shift_codes(to, 4);
-  // Of scale n = 2 part + half: four bits in byte n % 8, the upper half from 8 on; two more in byte 8 + n % 4.
-  const Words low = block.word(96 + part % 4 / 2 * 4), high = block.word(104);
-  const F scale = high_f16(block.word(106));
+inline __attribute__((always_inline)) void unpack_q3_k(const BlockRows& block, int first, Chunk* to) {
+  const Bytes bytes(block, 32 + first * 8), third(block, 0, first);
+  Words tail[4];  // the last 16 bytes: two of the numbers, the scales, the scale
+  block.quads(94, tail);
+  const F scale = high_f16(tail[3]);
+  // Eight scales of 4 bits in the bytes of two words, in the upper halves for the second four chunks; 2 bits more of
+  // each, those of four scales in the four bytes of a word.
+  const Words more = (tail[2] >> 16 | tail[3] << 16) >> first;
+#pragma GCC unroll 4
+  for (int n = 0; n < 4; ++n) {
+    set_codes(bytes, 2 * n, 3, to[n]);
+    add_bits(third, n, 1, 2, to[n]);
+    lower_codes(to[n], 4);
+    const Words low = (tail[n / 2] >> 16 | tail[n / 2 + 1] << 16) >> first;
 #pragma GCC unroll 2
-  for (int half = 0; half < 2; ++half) {
-    const int n = 2 * part + half;
-    const Words bits = (low >> (8 * (n % 4) + n / 8 * 4) & 15) | (high >> (8 * (n % 4) + 2 * (n / 4)) & 3) << 4;
-    set_scale(to, half, Simd::mul(scale, whole(bits - 32)));
+    for (int half = 0; half < 2; ++half) {
+      const int byte = 8 * (2 * n % 4 + half);
+      const Words bits = (low >> byte & 15) | (more >> (byte + n / 2 * 2) & 3) << 4;
+      set_scale(to[n], half, Simd::mul(scale, whole(bits - 32)));
+    }
   }
-  add_nothing(to);
 }
 
 // Of Q4_K and Q5_K: both scales, and 12 bytes that hold eight scales and eight numbers that are taken off, 6 bits each.
-inline void load_scales_of_k(const BlockRows& block, int part, Chunk& to) {
+inline void load_scales_of_k(const BlockRows& block, int first, Chunk* to) {
   Words head[4];
   block.quads(0, head);
-  const int byte = 8 * (part % 4);
-  const Words scales = head[1] >> byte, least = head[2] >> byte, more = head[3] >> byte;
-  const Words scale = part < 4 ? scales & 63 : (more & 15) | (scales >> 6 & 3) << 4;
-  const Words lower = part < 4 ? least & 63 : (more >> 4 & 15) | (least >> 6 & 3) << 4;
-  set_scale(to, Simd::mul(low_f16(head[0]), whole(scale)));
-  to.least[0] = to.least[1] = Simd::mul(Simd::sub(Simd::set1(-0.0f), high_f16(head[0])), whole(lower));
+  const Words four_bits = 15 * every_byte + Words{}, upper = 0x30 * every_byte + Words{};
+  Words scales = head[1] & (63 * every_byte), lowered = head[2] & (63 * every_byte);
+  if (first != 0) {
+    scales = (head[3] & four_bits) | (head[1] >> 2 & upper);
+    lowered = (head[3] >> 4 & four_bits) | (head[2] >> 2 & upper);
+  }
+  const F scale = low_f16(head[0]), least = negative(high_f16(head[0]));
+#pragma GCC unroll 4
+  for (int n = 0; n < 4; ++n) {
+    set_scale(to[n], Simd::mul(scale, whole(scales >> (8 * n) & 255)));
+    set_least(to[n], Simd::mul(least, whole(lowered >> (8 * n) & 255)));
+  }
 }
 
-void unpack_q4_k(const BlockRows& block, int part, Chunk& to) {
-  load_bits(block, 16 + part / 2 * 32, part % 2 * 4, 15, to.codes);
-  load_scales_of_k(block, part, to);
+// Two chunks of each 32 bytes.
+inline void load_codes_of_k(const BlockRows& block, std::int64_t offset, Chunk* to) {
+#pragma GCC unroll 2
+  for (int n = 0; n < 4; n += 2) {
+    const Bytes bytes(block, offset + n * 16);
+    set_codes(bytes, 0, 15, to[n]);
+    set_codes(bytes, 4, 15, to[n + 1]);
+  }
 }
 
-void unpack_q5_k(const BlockRows& block, int part, Chunk& to) {
-  load_bits(block, 48 + part / 2 * 32, part % 2 * 4, 15, to.codes);
-  add_bits(block, 16, part, 1, 4, to);
-  load_scales_of_k(block, part, to);
+inline __attribute__((always_inline)) void unpack_q4_k(const BlockRows& block, int first, Chunk* to) {
+  load_codes_of_k(block, 16 + first * 16, to);
+  load_scales_of_k(block, first, to);
+}
+
+inline __attribute__((always_inline)) void unpack_q5_k(const BlockRows& block, int first, Chunk* to) {
+  load_codes_of_k(block, 48 + first * 16, to);
+  const Bytes fifth(block, 16, first);
+#pragma GCC unroll 4
+  for (int n = 0; n < 4; ++n) add_bits(fifth, n, 1, 4, to[n]);
+  load_scales_of_k(block, first, to);
 }
 
 // 128 bytes of four bits, 64 of two more, 16 scales of 8 bits, the scale.
-void unpack_q6_k(const BlockRows& block, int part, Chunk& to) {
-  load_bits(block, part / 4 * 64 + part % 2 * 32, part % 4 / 2 * 4, 15, to.codes);
-  add_bits(block, 128 + part / 4 * 32, part % 4 * 2, 3, 4, to);
-  shift_codes(to, 32);
-  const Words scales = block.word(192 + part / 2 * 4) >> (part % 2 * 16);
-  const F scale = high_f16(block.word(206));
-  // 2^-24 of a byte at the top of a word is the byte.
-  to.scale[0] = Simd::mul(Simd::mul(scale, whole(scales << 24)), Simd::set1(0x1p-48f));
-  to.scale[1] = Simd::mul(Simd::mul(scale, whole(scales >> 8 << 24)), Simd::set1(0x1p-48f));
-  add_nothing(to);
+inline __attribute__((always_inline)) void unpack_q6_k(const BlockRows& block, int first, Chunk* to) {
+  const Bytes upper(block, 128 + first * 8);
+#pragma GCC unroll 2
+  for (int n = 0; n < 2; ++n) {
+    const Bytes bytes(block, first * 16 + n * 32);
+    set_codes(bytes, 0, 15, to[n]);
+    add_bits(upper, 2 * n, 3, 4, to[n]);
+    set_codes(bytes, 4, 15, to[n + 2]);
+    add_bits(upper, 2 * n + 4, 3, 4, to[n + 2]);
+    lower_codes(to[n], 32);
+    lower_codes(to[n + 2], 32);
+  }
+  const F scale = high_f16(block.last_word(206));
+  Words scales[4];
+  block.quads(192, scales);
+  const Words low = first == 0 ? scales[0] : scales[2], high = first == 0 ? scales[1] : scales[3];
+#pragma GCC unroll 4
+  for (int n = 0; n < 4; ++n) {
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const SignedWords number = (SignedWords)((n < 2 ? low : high) << (24 - 8 * (2 * n % 4 + half))) >> 24;
+      set_scale(to[n], half, Simd::mul(scale, whole((Words)number)));
+    }
+  }
 }
 
 // The scale, two bits of each of eight scales, four more of each, 128 bytes of numbers.
-void unpack_iq4_xs(const BlockRows& block, int part, Chunk& to) {
-  load_halves(block, 8 + part * 16, to);
-  look_up_iq4(to);
-  const Words head = block.word(0), low = block.word(4) >> (4 * part) & 15, high = head >> (16 + 2 * part) & 3;
-  set_scale(to, Simd::mul(low_f16(head), whole((low | high << 4) - 32)));
-  add_nothing(to);
+inline __attribute__((always_inline)) void unpack_iq4_xs(const BlockRows& block, int first, Chunk* to) {
+  Words head[4];
+  block.quads(0, head);
+  const F scale = low_f16(head[0]);
+  const Words low = head[1] >> (4 * first), high = head[0] >> (16 + 2 * first);
+#pragma GCC unroll 4
+  for (int n = 0; n < 4; ++n) {
+    load_halves(block, 8 + (first + n) * 16, to[n]);
+    look_up_iq4(to[n]);
+    const Words bits = (low >> (4 * n) & 15) | (high >> (2 * n) & 3) << 4;
+    set_scale(to[n], Simd::mul(scale, whole(bits - 32)));
+  }
 }
 
-using Unpack = void (*)(const BlockRows& block, int part, Chunk& to);
+using Unpack = void (*)(const BlockRows& block, int first, Chunk* to);
 
-inline Unpack unpack_of(QuantizedType type) {
-  static constexpr Unpack all[] = {unpack_q4_0, unpack_q4_1, unpack_q5_0, unpack_q5_1, unpack_q8_0,   unpack_q2_k,
-                                   unpack_q3_k, unpack_q4_k, unpack_q5_k, unpack_q6_k, unpack_iq4_nl, unpack_iq4_xs};
-  return all[static_cast<int>(type)];
+// How a type's blocks are unpacked, and what its chunks are.
+struct BlockType {
+  Unpack unpack;
+  int chunks;         // that it unpacks at once
+  std::int32_t from;  // what its codes count from: a byte less that is the code; 0 where something is added to numbers
+  bool halves;        // 16 columns share a scale, not 32
+};
+
+// In the order of QuantizedType.
+constexpr BlockType block_types[] = {
+    {unpack_q4_0, 1, 8, false}, {unpack_q4_1, 1, 0, false},     {unpack_q5_0, 1, 16, false},
+    {unpack_q5_1, 1, 0, false}, {unpack_q8_0, 1, 128, false},   {unpack_q2_k, 4, 0, true},
+    {unpack_q3_k, 4, 4, true},  {unpack_q4_k, 4, 0, false},     {unpack_q5_k, 4, 0, false},
+    {unpack_q6_k, 4, 32, true}, {unpack_iq4_nl, 1, 128, false}, {unpack_iq4_xs, 4, 128, false}};
+
+inline const BlockType& type_of(QuantizedType type) {
+  return block_types[static_cast<int>(type)];
 }
 
-// The numbers in column 4 w + K of the chunk.
+// The numbers in column 4 w + K of the chunk, for products of floats.
 template <int K>
 inline __attribute__((always_inline)) F number(const Chunk& chunk, int w) {
   return Simd::fma(Simd::from_i32(Simd::raise_byte<K>((F)chunk.codes[w])), chunk.scale[w / 4], chunk.least[w / 4]);

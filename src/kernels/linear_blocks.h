@@ -8,47 +8,56 @@
 namespace attend::kernels {
 namespace {
 
-static_assert(linear_steps % chunk_columns == 0);
+static_assert(linear_steps % (chunk_columns * chunks_at_once) == 0);
 
-// Where a row of the matrix lies.
-inline const char* row_of(const QuantizedView& matrix, std::int64_t row, std::int64_t row_bytes) {
-  return static_cast<const char*>(matrix.data) + interleaved_row(row, matrix.interleaved_head) * row_bytes;
+inline std::int64_t row_bytes(const BlockMatrix& of) {
+  return of.matrix.columns / of.block_size * of.block_bytes;
 }
 
-// The rows of a panel: `width` of them from `first` on, or as many as there are before `last`; those beyond are read as
-// the last one. Chunks of columns are unpacked for all of them.
+// Where rows [first, first + count) begin, or as many as there are before `last`; those beyond are read as the last
+// one.
+inline void rows_of(const BlockMatrix& of, std::int64_t first, std::int64_t last, std::int64_t count,
+                    const char** rows) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t row = interleaved_row(min_of(first + i, last - 1), of.matrix.interleaved_head);
+    rows[i] = static_cast<const char*>(of.matrix.data) + row * row_bytes(of);
+  }
+}
+
+// The rows of a panel, `width` of them. Chunks of columns are unpacked for all of them, those that share bytes
+// together.
 class BlockPanel {
  public:
   explicit BlockPanel(const BlockMatrix& of)
-      : matrix_(of.matrix),
-        unpack_(unpack_of(of.matrix.type)),
-        parts_(static_cast<int>(of.block_size / chunk_columns)),
-        block_bytes_(of.block_bytes),
-        row_bytes_(of.matrix.columns / of.block_size * of.block_bytes) {}
+      : of_(of), type_(type_of(of.matrix.type)), chunks_of_block_(static_cast<int>(of.block_size / chunk_columns)) {
+    for (auto& of_vector : chunks_)
+      for (Chunk& chunk : of_vector) set_least(chunk, Simd::set1(-0.0f));
+  }
 
   void start(std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = 0; i < width; ++i) rows_[i] = row_of(matrix_, min_of(first + i, last - 1), row_bytes_);
-    at_ = 0, part_ = 0;
+    rows_of(of_, first, last, width, rows_);
+    at_ = 0, next_ = 0;
   }
 
-  // The chunk of columns that comes next, of `vectors_used` vectors of rows.
+  // The chunks that come next, chunks() of them, of `vectors_used` vectors of rows.
   void unpack(int vectors_used = vectors) {
-    for (int v = 0; v < vectors_used; ++v) unpack_({rows_ + v * lanes, at_}, part_, chunks_[v]);
-    if (++part_ < parts_) return;
-    part_ = 0, at_ += block_bytes_;
+    for (int v = 0; v < vectors_used; ++v) type_.unpack({rows_ + v * lanes, at_}, next_, chunks_[v]);
+    next_ += type_.chunks;
+    if (next_ < chunks_of_block_) return;
+    next_ = 0, at_ += of_.block_bytes;
   }
 
-  const Chunk& chunk(int v) const { return chunks_[v]; }
-  std::int64_t row_bytes() const { return row_bytes_; }
-  const char* row(std::int64_t i) const { return rows_[i]; }
+  const BlockType& type() const { return type_; }
+  int chunks() const { return type_.chunks; }
+  const Chunk& chunk(int v, int n) const { return chunks_[v][n]; }
 
  private:
-  const QuantizedView& matrix_;
-  Unpack unpack_;
-  int parts_, part_ = 0;  // chunks of a block, and the next one
-  std::int64_t block_bytes_, row_bytes_, at_ = 0;
+  const BlockMatrix& of_;
+  const BlockType& type_;
+  int chunks_of_block_, next_ = 0;  // the chunk of the block that is unpacked next
+  std::int64_t at_ = 0;             // bytes from the beginning of a row to the block
   const char* rows_[width];
-  Chunk chunks_[vectors];
+  Chunk chunks_[vectors][chunks_at_once];
 };
 
 // body(w, constant of k, of the columns 4 w + k): all of a chunk.
@@ -64,74 +73,113 @@ inline __attribute__((always_inline)) void for_each_column(Body body) {
 }
 
 // One panel of pack(): outputs [first, last), at most `width`.
-void pack_linear_blocks(const BlockMatrix& of, std::int64_t first, std::int64_t last, float* packed) {
+inline void pack_linear_blocks(const BlockMatrix& of, std::int64_t first, std::int64_t last, float* packed) {
   BlockPanel panel(of);
   panel.start(first, last);
-  for (std::int64_t column = 0; column < of.matrix.columns; column += chunk_columns) {
+  for (std::int64_t column = 0; column < of.matrix.columns;) {
     panel.unpack();
-    for (int v = 0; v < vectors; ++v) {
-      float* to = packed + column * width + v * lanes;
-      const Chunk& chunk = panel.chunk(v);
-      for_each_column([&]<int K>(int w) { Simd::store(to + (4 * w + K) * width, number<K>(chunk, w)); });
-    }
-  }
-}
-
-// Rows [first, last) as f32, `stride` floats from one to the next.
-void widen_blocks(const BlockMatrix& of, std::int64_t first, std::int64_t last, float* to, std::int64_t stride) {
-  BlockPanel panel(of);
-  for (std::int64_t row = first; row < last; row += lanes) {
-    const std::int64_t rows = min_of<std::int64_t>(lanes, last - row);
-    panel.start(row, last);
-    for (std::int64_t column = 0; column < of.matrix.columns; column += chunk_columns) {
-      panel.unpack(1);
-      F all[chunk_columns];
-      for_each_column([&]<int K>(int w) { all[4 * w + K] = number<K>(panel.chunk(0), w); });
-      for (std::int64_t part = 0; part < chunk_columns; part += lanes) {
-        F square[lanes];
-#pragma GCC unroll 16
-        for (int i = 0; i < lanes; ++i) square[i] = all[part + i];
-        Simd::transpose(square);
-#pragma GCC unroll 16
-        for (int i = 0; i < lanes; ++i)
-          if (i < rows) Simd::store(to + (row - first + i) * stride + column + part, square[i]);
+    for (int n = 0; n < panel.chunks(); ++n, column += chunk_columns) {
+      for (int v = 0; v < vectors; ++v) {
+        float* to = packed + column * width + v * lanes;
+        const Chunk& chunk = panel.chunk(v, n);
+        for_each_column([&]<int K>(int w) { Simd::store(to + (4 * w + K) * width, number<K>(chunk, w)); });
       }
     }
   }
 }
 
+// The rows of a vector as f32, `stride` floats from one to the next: the first `rows` of them, a chunk's columns.
+inline void store_rows(const Chunk& chunk, std::int64_t rows, float* to, std::int64_t stride) {
+  F all[chunk_columns];
+  for_each_column([&]<int K>(int w) { all[4 * w + K] = number<K>(chunk, w); });
+  for (std::int64_t part = 0; part < chunk_columns; part += lanes) {
+    F square[lanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; ++i) square[i] = all[part + i];
+    Simd::transpose(square);
+#pragma GCC unroll 16
+    for (int i = 0; i < lanes; ++i)
+      if (i < rows) Simd::store(to + i * stride + part, square[i]);
+  }
+}
+
+// Rows [first, last) as f32, `stride` floats from one to the next.
+inline void widen_blocks(const BlockMatrix& of, std::int64_t first, std::int64_t last, float* to, std::int64_t stride) {
+  BlockPanel panel(of);
+  for (std::int64_t row = first; row < last; row += lanes) {
+    const std::int64_t rows = min_of<std::int64_t>(lanes, last - row);
+    panel.start(row, last);
+    for (std::int64_t column = 0; column < of.matrix.columns;) {
+      panel.unpack(1);
+      for (int n = 0; n < panel.chunks(); ++n, column += chunk_columns)
+        store_rows(panel.chunk(0, n), rows, to + (row - first) * stride + column, stride);
+    }
+  }
+}
+
+// Asks for the memory of the next panel, a line after another, as one passes by; and again half a panel later, as
+// LinearStream asks twice: 3 to 10 % where it comes from memory.
+class AskAhead {
+ public:
+  // Of panels [begin, end); ask() is called `times` for each.
+  AskAhead(const BlockMatrix& of, std::int64_t begin, std::int64_t end, std::int64_t times)
+      : panel_(width * row_bytes(of)),
+        step_(panel_ / times),
+        at_((begin + 1) * panel_),
+        first_(begin * panel_),
+        again_(at_),
+        end_(min_of(end * width, of.matrix.rows) * row_bytes(of)),
+        data_(static_cast<const char*>(of.matrix.data)) {
+    ask(first_, at_);
+  }
+
+  void ask() {
+    at_ += step_;
+    ask(first_, at_);
+    ask(again_, at_ - panel_ / 2);
+  }
+
+ private:
+  void ask(std::int64_t& next, std::int64_t to) {
+    for (to = min_of(to, end_); next < to; next += 64) __builtin_prefetch(data_ + next, 0, 2);
+  }
+
+  std::int64_t panel_, step_, at_;  // bytes
+  std::int64_t first_, again_;      // what is asked for next
+  std::int64_t end_;
+  const char* data_;
+};
+
 // As LinearStream: all rows of x, at most linear_stream_rows, meet weights that are unpacked for them once.
 class LinearBlocks {
  public:
   LinearBlocks(const LinearOperands& a, const BlockMatrix& of, std::int64_t rows)
-      : a_(a), rows_(rows), panel_(of), chunk_bytes_(width * panel_.row_bytes() * chunk_columns / a.in) {}
+      : a_(a), of_(of), rows_(rows), panel_(of) {}
 
   void run(std::int64_t begin, std::int64_t end) {
-    panel_.start(begin * width, a_.out);
-    ask(panel_.row(0), panel_.row(0) + min_of<std::int64_t>(width, a_.out - begin * width) * panel_.row_bytes());
+    AskAhead ahead(of_, begin, end, a_.in / chunk_columns);
     for (std::int64_t panel = begin; panel < end; ++panel) {
       panel_.start(panel * width, a_.out);
-      const std::int64_t left = min_of(end * width, a_.out) - panel * width;
-      ahead_ = panel_.row(0), ahead_end_ = ahead_ + left * panel_.row_bytes();
-      ahead_ += width * panel_.row_bytes();
-      for (std::int64_t column = 0; column < a_.in; column += linear_steps) add_part(column);
+      for (std::int64_t column = 0; column < a_.in; column += linear_steps) add_part(column, ahead);
       store_linear(a_, 0, rows_, panel, sums_);
     }
   }
 
  private:
   // linear_steps columns, or what is left of them.
-  void add_part(std::int64_t begin) {
+  void add_part(std::int64_t begin, AskAhead& ahead) {
     const std::int64_t end = min_of(begin + linear_steps, a_.in), floats = rows_ * width;
     for (std::int64_t i = 0; i < floats; ++i) part_[i] = 0;
-    for (std::int64_t column = begin; column < end; column += chunk_columns) {
-      ask_ahead();
+    for (std::int64_t column = begin; column < end;) {
       panel_.unpack();
-      std::int64_t r = 0;
-      for (; r + height <= rows_; r += height) add_chunk<height>(r, column);
-      for (; r + 4 <= rows_; r += 4) add_chunk<4>(r, column);
-      for (; r + 2 <= rows_; r += 2) add_chunk<2>(r, column);
-      for (; r < rows_; ++r) add_chunk<1>(r, column);
+      for (int n = 0; n < panel_.chunks(); ++n, column += chunk_columns) {
+        ahead.ask();
+        std::int64_t r = 0;
+        for (; r + height <= rows_; r += height) add_chunk<height>(r, column, n);
+        for (; r + 4 <= rows_; r += 4) add_chunk<4>(r, column, n);
+        for (; r + 2 <= rows_; r += 2) add_chunk<2>(r, column, n);
+        for (; r < rows_; ++r) add_chunk<1>(r, column, n);
+      }
     }
     for (std::int64_t i = 0; i < floats; i += lanes) {
       const F part = Simd::load(part_ + i);
@@ -141,7 +189,7 @@ class LinearBlocks {
 
   // As many chains of sums as vectors, side by side.
   template <int R>
-  __attribute__((noinline)) void add_chunk(std::int64_t row, std::int64_t column) {
+  __attribute__((noinline)) void add_chunk(std::int64_t row, std::int64_t column, int n) {
     F sums[R][vectors];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
@@ -152,7 +200,7 @@ class LinearBlocks {
     for_each_column([&]<int K>(int w) {
       F weights[vectors];
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) weights[v] = number<K>(panel_.chunk(v), w);
+      for (int v = 0; v < vectors; ++v) weights[v] = number<K>(panel_.chunk(v, n), w);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         const F scalar = Simd::set1(x[r * a_.x_stride + 4 * w + K]);
@@ -167,27 +215,26 @@ class LinearBlocks {
     }
   }
 
-  // The next panel's memory, a line after another, as it passes by here; and again half a panel later, as LinearStream
-  // asks twice: 3 to 10 % where it comes from memory.
-  void ask_ahead() {
-    const char* end = min_of(ahead_ + chunk_bytes_, ahead_end_);
-    ask(ahead_, end);
-    ask(ahead_ - again_, end - again_);
-    ahead_ = max_of(ahead_, end);
-  }
-
-  static void ask(const char* from, const char* end) {
-    for (; from < end; from += 64) __builtin_prefetch(from, 0, 2);
-  }
-
   const LinearOperands& a_;
+  const BlockMatrix& of_;
   std::int64_t rows_;
   BlockPanel panel_;
-  std::int64_t chunk_bytes_;                             // of a panel's rows
-  std::int64_t again_ = width * panel_.row_bytes() / 2;  // how far behind
-  const char *ahead_ = nullptr, *ahead_end_ = nullptr;
   alignas(64) float part_[linear_stream_rows * width];
   alignas(64) float sums_[linear_stream_rows * width];
+};
+
+// What Target::linear has, by products of floats.
+struct FloatBlocks {
+  static constexpr void (*prepare)(const float* x, std::int64_t columns, float* to) = nullptr;
+  static constexpr auto pack = pack_linear_blocks;
+  static void run(const LinearOperands& a, QuantizedType, std::int64_t first, std::int64_t last) {
+    LinearPanel<DotF32>(a, first, last, 0).run();
+  }
+  static void stream(const LinearOperands& a, const BlockMatrix& of, std::int64_t rows, std::int64_t begin,
+                     std::int64_t end) {
+    LinearBlocks(a, of, rows).run(begin, end);
+  }
+  static constexpr auto widen = widen_blocks;
 };
 
 }  // namespace

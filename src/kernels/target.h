@@ -279,8 +279,12 @@ struct LinearKernels {
   // All rows, at most linear_stream_rows, and panels [begin, end) of them, from weights that lie row by row and are
   // read once. The bits of run().
   void (*stream)(const LinearOperands& operands, std::int64_t rows, std::int64_t begin, std::int64_t end);
-  // pack_rows() and stream() of quantized weights, for x in f32.
+  // The same of quantized weights. Rows of x are f32, or what prepare() makes of `columns` of them, in as many floats,
+  // where it is not null.
+  void (*prepare)(const float* x, std::int64_t columns, float* to);
+  // Of one panel, which floats() of panel_rows outputs have room for.
   void (*pack_blocks)(const BlockMatrix& weight, std::int64_t first, std::int64_t last, float* packed);
+  void (*run_blocks)(const LinearOperands& operands, QuantizedType type, std::int64_t first, std::int64_t last);
   void (*stream_blocks)(const LinearOperands& operands, const BlockMatrix& weight, std::int64_t rows,
                         std::int64_t begin, std::int64_t end);
   // Rows [first, last) as f32, `stride` floats from one to the next.

@@ -61,6 +61,18 @@ const void* rows_of(const View& x, DType dtype, DType rounding, Tensor& made) {
   return made.raw();
 }
 
+// Rows of x as quantized weights meet them; `made` holds them where they are not x itself.
+const void* rows_for_blocks(const void* x, std::int64_t count, std::int64_t in, Tensor& made) {
+  const auto prepare = kernels::target().linear.prepare;
+  if (!prepare) return x;
+  if (made.count() > 0) return made.raw();
+  made = Tensor::uninitialized({count, in});
+  parallel_for(count, parallel_copies / in + 1, [&](std::int64_t begin, std::int64_t end) {
+    prepare(static_cast<const float*>(x) + begin * in, (end - begin) * in, made.data<float>() + begin * in);
+  });
+  return made.raw();
+}
+
 // One y = x W^T + b of those that are computed side by side, cut into items. Any cut gives the same bits.
 class Product {
  public:
@@ -150,7 +162,12 @@ class Product {
     part.bias = operands_.bias ? operands_.bias + first : nullptr;
     part.y = static_cast<std::byte*>(operands_.y) + first * size_of(operands_.y_dtype);
     for (std::int64_t row = begin; row < end; row += kernels::linear_rows) {
-      target_.linear.run(part, row, std::min(row + kernels::linear_rows, end), 0);
+      const std::int64_t row_end = std::min(row + kernels::linear_rows, end);
+      if (weights_ == Weights::blocks) {
+        target_.linear.run_blocks(part, blocks_.matrix.type, row, row_end);
+      } else {
+        target_.linear.run(part, row, row_end, 0);
+      }
     }
   }
 
@@ -305,7 +322,7 @@ std::vector<Tensor> Linear::forward_each(const std::vector<const Linear*>& layer
   }
   std::vector<Tensor> results;
   std::vector<Product> products;
-  Tensor made;
+  Tensor made, made_for_blocks;
   const void* rows = rows_of(x, product, dtype, made);
   for (const Linear* layer : layers) {
     results.push_back(Tensor::uninitialized(with_last(x.shape(), layer->out_size()), made_dtype));
@@ -321,6 +338,7 @@ std::vector<Tensor> Linear::forward_each(const std::vector<const Linear*>& layer
     kernels::BlockMatrix blocks;
     if (layer->quantized_) {
       blocks = cut(*layer->quantized_);
+      operands.x = rows_for_blocks(rows, x.count() / layer->in_size(), layer->in_size(), made_for_blocks);
       weights = Product::Weights::blocks;
     } else if (layer->packed_.count() > 0) {
       operands.packed = layer->packed_.data<float>();

@@ -1,7 +1,9 @@
 // Every target's kernels for quantized weights: the numbers are those of the package `gguf`, to the bit
-// (tests/golden/make_blocks_golden.py), and products are those of these numbers in f32, to the bit.
+// (tests/golden/make_blocks_golden.py), and products are those of these numbers.
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "attend/io.h"
 
@@ -72,51 +74,144 @@ TEST_P(BlockKernels, NumbersAreThoseOfGguf) {
   }
 }
 
-TEST_P(BlockKernels, PanelsAreThoseOfTheirNumbers) {
-  const std::int64_t w = target().panel_rows;
+// x as the target's products with blocks take it.
+Tensor prepared(const kernels::Target& target, const Tensor& x) {
+  if (!target.linear.prepare) return x.clone();
+  Tensor out(x.shape());
+  target.linear.prepare(x.data<float>(), x.count(), out.data<float>());
+  return out;
+}
+
+// All products of x [rows,columns], which is prepared, and blocks: where they lie, for up to linear_stream_rows.
+Tensor streamed(const kernels::Target& target, kernels::LinearOperands a, const Matrix& matrix, const Tensor& x,
+                std::int64_t rows) {
+  Guarded y(rows * (a.out + 3) - 3, DType::f32);
+  a.x = x.raw(), a.y = y.begin(), a.y_stride = a.out + 3;
+  target.linear.stream_blocks(a, matrix.of, rows, 0, 1);
+  target.linear.stream_blocks(a, matrix.of, rows, 1, (a.out + target.panel_rows - 1) / target.panel_rows);
+  EXPECT_TRUE(y.intact());
+  Tensor out({rows, a.out});
+  for (std::int64_t row = 0; row < rows; ++row)
+    std::memcpy(out.data<float>() + row * a.out, y.as<float>() + row * (a.out + 3), std::size_t(a.out) * sizeof(float));
+  return out;
+}
+
+kernels::LinearOperands operands(std::int64_t out, const float* bias) {
+  return {.bias = bias, .in = columns, .out = out, .x_stride = columns, .y_stride = out};
+}
+
+void expect_same_bits(const Tensor& a, const float* b, const std::string& what) {
+  EXPECT_EQ(0, std::memcmp(a.raw(), b, static_cast<std::size_t>(a.count()) * sizeof(float))) << what;
+}
+
+// Rows of x: one whose numbers are far apart, one of zeros, tiny and huge ones.
+Tensor rows_of_every_size() {
+  Tensor x = Generator(3).normal({kernels::linear_stream_rows, columns}, 0, 1);
+  auto* row = x.data<float>();
+  for (std::int64_t i = 0; i < columns; ++i) {
+    row[columns + i] *= i % 7 == 0 ? 1000.0f : 0.01f;
+    row[2 * columns + i] = 0;
+    row[3 * columns + i] *= 0x1p-80f;
+    row[4 * columns + i] *= 0x1p80f;
+  }
+  return x;
+}
+
+TEST_P(BlockKernels, AnyRowsAndAnyRoadGiveTheSameBits) {
+  const std::int64_t w = target().panel_rows, out = 2 * w + target().lanes + 1;
+  const Tensor x = prepared(target(), rows_of_every_size()), bias = Generator(4).normal({out}, 0, 1);
   for (const QuantizedType type : types) {
-    const std::int64_t rows = w + 3;
-    const Matrix matrix(type, rows);
-    for (const std::int64_t first : {std::int64_t{0}, w}) {
-      const std::int64_t last = std::min(first + w, rows);
-      Tensor expected({target().linear.floats(DType::f32, w, columns)});
-      target().linear.pack_rows(DType::f32, matrix.numbers.raw(), columns, first, last, expected.data<float>());
-      Guarded packed(expected.count(), DType::f32);
-      target().linear.pack_blocks(matrix.of, first, last, packed.as<float>());
-      for (std::int64_t column = 0; column < columns; ++column) {
-        EXPECT_EQ(0, std::memcmp(packed.begin() + column * w * 4, expected.data<float>() + column * w,
-                                 static_cast<std::size_t>(last - first) * sizeof(float)))
-            << name_of(type) << " column " << column;
-      }
-      EXPECT_TRUE(packed.intact());
+    const Matrix matrix(type, out);
+    const kernels::LinearOperands a = operands(out, bias.data<float>());
+    const Tensor all = streamed(target(), a, matrix, x, kernels::linear_stream_rows);
+    for (std::int64_t rows = 1; rows < kernels::linear_stream_rows; ++rows) {
+      const Tensor some = streamed(target(), a, matrix, x, rows);
+      expect_same_bits(some, all.data<float>(), std::string(name_of(type)) + " rows " + std::to_string(rows));
     }
+    Tensor y({kernels::linear_stream_rows, out});
+    for (std::int64_t first = 0; first < out; first += w) {
+      Guarded packed(target().linear.floats(DType::f32, w, columns), DType::f32);
+      const std::int64_t last = std::min(first + w, out);
+      target().linear.pack_blocks(matrix.of, first, last, packed.as<float>());
+      EXPECT_TRUE(packed.intact());
+      kernels::LinearOperands part = a;
+      part.x = x.raw(), part.packed = packed.as<float>(), part.out = last - first, part.bias += first;
+      part.y = y.data<float>() + first, part.y_stride = out;
+      target().linear.run_blocks(part, type, 0, 3);
+      target().linear.run_blocks(part, type, 3, kernels::linear_stream_rows);
+    }
+    expect_same_bits(all, y.data<float>(), std::string(name_of(type)) + " packed");
   }
 }
 
+// How far y is from the products in double: of each row, the largest error and the root of the mean of all squared
+// ones. Errors are in units of what x's digits may be off, 2^-23 of the largest of 32 numbers, times all of the 32
+// weights.
+struct Errors {
+  double largest = 0, rms = 0;
+};
+Errors errors(const float* y, std::int64_t out, const float* x, const Tensor& weights) {
+  Errors all;
+  for (std::int64_t o = 0; o < out; ++o) {
+    const float* w = weights.data<float>() + o * columns;
+    double exact = 0, unit = 1e-300;
+    for (std::int64_t block = 0; block < columns; block += 32) {
+      double largest_x = 0, largest_w = 0;
+      for (std::int64_t i = block; i < block + 32; ++i) {
+        exact += double{x[i]} * double{w[i]};
+        largest_x = std::max(largest_x, double{std::fabs(x[i])}),
+        largest_w = std::max(largest_w, double{std::fabs(w[i])});
+      }
+      unit += 32 * 0x1p-23 * largest_x * largest_w;
+    }
+    const double off = std::fabs(double{y[o]} - exact) / unit;
+    all.largest = std::max(all.largest, off), all.rms += off * off / static_cast<double>(out);
+  }
+  all.rms = std::sqrt(all.rms);
+  return all;
+}
+
+// A target that multiplies in f32 has the bits of its products of f32. One that multiplies bytes is as near to the
+// exact numbers: each product is off by half a unit at most, and 2 * 16 sums and what is added round by as much less.
 TEST_P(BlockKernels, ProductsAreThoseOfTheirNumbers) {
-  const std::int64_t out = 2 * target().panel_rows + target().lanes + 1, panels = 3;
-  const Tensor x = Generator(3).normal({kernels::linear_stream_rows, columns + 5}, 0, 1);
-  const Tensor bias = Generator(4).normal({out}, 0, 1);
+  const std::int64_t out = 2 * target().panel_rows + target().lanes + 1, rows = kernels::linear_stream_rows;
+  const Tensor x = rows_of_every_size(), ready = prepared(target(), x);
+  double rms = 0, rms_of_f32 = 0;
   for (const QuantizedType type : types) {
     const Matrix matrix(type, out);
-    for (std::int64_t rows = 1; rows <= kernels::linear_stream_rows; ++rows) {
-      Guarded y(rows * (out + 3) - 3, DType::f32), expected(rows * (out + 3) - 3, DType::f32);
-      kernels::LinearOperands a{.x = x.raw(),
-                                .weight = matrix.numbers.raw(),
-                                .bias = rows % 2 == 0 ? bias.data<float>() : nullptr,
-                                .y = expected.begin(),
-                                .in = columns,
-                                .out = out,
-                                .x_stride = columns + 5,
-                                .y_stride = out + 3};
-      target().linear.stream(a, rows, 0, panels);
-      a.y = y.begin(), a.weight = nullptr;
-      target().linear.stream_blocks(a, matrix.of, rows, 0, 1);
-      target().linear.stream_blocks(a, matrix.of, rows, 1, panels);
-      EXPECT_EQ(
-          0, std::memcmp(y.begin(), expected.begin(), static_cast<std::size_t>(rows * (out + 3) - 3) * sizeof(float)))
-          << name_of(type) << " rows " << rows;
-      EXPECT_TRUE(y.intact());
+    const Tensor y = streamed(target(), operands(out, nullptr), matrix, ready, rows);
+    Tensor expected({rows, out});
+    kernels::LinearOperands a = operands(out, nullptr);
+    a.x = x.raw(), a.weight = matrix.numbers.raw(), a.y = expected.raw();
+    target().linear.stream(a, rows, 0, 3);
+    if (!target().linear.prepare) {
+      expect_same_bits(y, expected.data<float>(), std::string(name_of(type)));
+      continue;
+    }
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const Errors own = errors(y.data<float>() + row * out, out, x.data<float>() + row * columns, matrix.numbers);
+      const Errors f32 =
+          errors(expected.data<float>() + row * out, out, x.data<float>() + row * columns, matrix.numbers);
+      EXPECT_LE(own.largest, 1) << name_of(type) << " row " << row << ", f32 " << f32.largest;
+      rms += own.rms, rms_of_f32 += f32.rms;
+    }
+  }
+  EXPECT_LE(rms, 1.25 * rms_of_f32);
+}
+
+// What is not finite spoils its own row, and no other.
+TEST_P(BlockKernels, WhatIsNotFiniteStays) {
+  const std::int64_t out = target().panel_rows;
+  Tensor x = Generator(5).normal({3, columns}, 0, 1);
+  x.data<float>()[columns + 40] = std::numeric_limits<float>::infinity();
+  x.data<float>()[2 * columns + 300] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor ready = prepared(target(), x);
+  for (const QuantizedType type : types) {
+    const Matrix matrix(type, out);
+    const Tensor y = streamed(target(), operands(out, nullptr), matrix, ready, 3);
+    for (std::int64_t i = 0; i < out; ++i) {
+      EXPECT_TRUE(std::isfinite(y.data<float>()[i]));
+      EXPECT_TRUE(!std::isfinite(y.data<float>()[out + i]) && std::isnan(y.data<float>()[2 * out + i]));
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "attend/threads.h"
+#include "kernels/targets.h"
 #include "models/gguf.h"
 #include "tests/allocations.h"
 #include "tests/expect.h"
@@ -312,7 +313,13 @@ TEST(Model, OpensGguf) {
     tensors.emplace_back(name, made.emplace_back(models::numbers(matrix)));
   write_safetensors(twin / "model.safetensors", tensors);
   const std::vector<std::int64_t> ids{1, 5, 9, 2};
-  expect_same(model.forward(ids), Model::load(twin.path(), {.dtype = model.info().dtype}).forward(ids));
+  const Tensor out = model.forward(ids),
+               expected = Model::load(twin.path(), {.dtype = model.info().dtype}).forward(ids);
+  if (kernels::target().linear.prepare) {
+    expect_close(out, expected, 1e-5);  // products of bytes round elsewhere
+  } else {
+    expect_same(out, expected);
+  }
   EXPECT_EQ(Model::load_tokenizer(path).size(), model.info().vocabulary);
   EXPECT_EQ(model.info().type, "llama");
 }

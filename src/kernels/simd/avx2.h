@@ -17,6 +17,7 @@ struct Simd {
   static constexpr int height = 4;
   static constexpr int vectors = 3;
   static constexpr int value_vectors = 2;  // decode: accumulators for each of four rows
+  static constexpr bool byte_products = false;
 
   static F zero() { return _mm256_setzero_ps(); }
   static F set1(float x) { return _mm256_set1_ps(x); }
@@ -151,16 +152,6 @@ struct Simd {
     const F c = _mm256_unpacklo_ps(x[2], x[3]), d = _mm256_unpackhi_ps(x[2], x[3]);
     words[0] = _mm256_shuffle_ps(a, c, 0x44), words[1] = _mm256_shuffle_ps(a, c, 0xEE);
     words[2] = _mm256_shuffle_ps(b, d, 0x44), words[3] = _mm256_shuffle_ps(b, d, 0xEE);
-  }
-  static F load_words(const char* const* rows, std::int64_t at) {
-    const auto word = [&](int row) {
-      int bits;
-      __builtin_memcpy(&bits, rows[row] + at, sizeof bits);
-      return bits;
-    };
-    const __m128i low = _mm_setr_epi32(word(0), word(1), word(2), word(3));
-    const __m128i high = _mm_setr_epi32(word(4), word(5), word(6), word(7));
-    return _mm256_castsi256_ps(_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1));
   }
   static F half(F words) {
     const __m256i low = _mm256_and_si256(_mm256_castps_si256(words), _mm256_set1_epi32(0xFFFF));

@@ -149,6 +149,19 @@ struct Simd {
     return _mm512_castsi512_ps(_mm512_add_epi32(z, _mm512_madd_epi16(x, y)));
 #endif
   }
+#ifdef __AVX512VNNI__
+  static constexpr bool byte_products = true;
+  // c + the sum of a's unsigned times b's signed bytes, where a lane is four of them, and of c an integer.
+  static F dot_u8(F a, F b, F c) {
+    return _mm512_castsi512_ps(
+        _mm512_dpbusd_epi32(_mm512_castps_si512(c), _mm512_castps_si512(a), _mm512_castps_si512(b)));
+  }
+  static F to_i32(F x) {
+    return _mm512_castsi512_ps(_mm512_cvtps_epi32(x));
+  }
+#else
+  static constexpr bool byte_products = false;
+#endif
   static F from_i32(F x) {
     return _mm512_cvtepi32_ps(_mm512_castps_si512(x));
   }
@@ -158,33 +171,14 @@ struct Simd {
     F x[4];
     for (int i = 0; i < 4; ++i) {
       const auto quad = [&](int row) { return _mm_loadu_ps(reinterpret_cast<const float*>(rows[row] + at)); };
-      x[i] = _mm512_castps128_ps512(quad(i));
-      x[i] = _mm512_insertf32x4(x[i], quad(4 + i), 1);
-      x[i] = _mm512_insertf32x4(x[i], quad(8 + i), 2);
-      x[i] = _mm512_insertf32x4(x[i], quad(12 + i), 3);
+      const __m256 low = _mm256_insertf128_ps(_mm256_castps128_ps256(quad(i)), quad(4 + i), 1);
+      const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(quad(8 + i)), quad(12 + i), 1);
+      x[i] = _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
     }
     const F a = _mm512_unpacklo_ps(x[0], x[1]), b = _mm512_unpackhi_ps(x[0], x[1]);
     const F c = _mm512_unpacklo_ps(x[2], x[3]), d = _mm512_unpackhi_ps(x[2], x[3]);
     words[0] = _mm512_shuffle_ps(a, c, 0x44), words[1] = _mm512_shuffle_ps(a, c, 0xEE);
     words[2] = _mm512_shuffle_ps(b, d, 0x44), words[3] = _mm512_shuffle_ps(b, d, 0xEE);
-  }
-  // The first word of each alone.
-  static F load_words(const char* const* rows, std::int64_t at) {
-    __m128i x[4];
-    for (int i = 0; i < 4; ++i) {
-      x[i] = _mm_loadu_si32(rows[4 * i] + at);
-      const auto word = [&](int row) {
-        int bits;
-        __builtin_memcpy(&bits, rows[4 * i + row] + at, sizeof bits);
-        return bits;
-      };
-      x[i] = _mm_insert_epi32(x[i], word(1), 1);
-      x[i] = _mm_insert_epi32(x[i], word(2), 2);
-      x[i] = _mm_insert_epi32(x[i], word(3), 3);
-    }
-    const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(x[0]), x[1], 1);
-    const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(x[2]), x[3], 1);
-    return _mm512_castsi512_ps(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
   }
   // The float of the f16 in the low half of each lane.
   static F half(F words) {

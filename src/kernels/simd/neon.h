@@ -18,6 +18,7 @@ struct Simd {
   static constexpr int height = 8;
   static constexpr int vectors = 3;
   static constexpr int value_vectors = 4;  // decode: accumulators for each of four rows
+  static constexpr bool byte_products = false;
 
   static F zero() { return vdupq_n_f32(0); }
   static F set1(float x) { return vdupq_n_f32(x); }
@@ -108,11 +109,6 @@ struct Simd {
       words[i] = vreinterpretq_f32_u8(vld1q_u8(reinterpret_cast<const std::uint8_t*>(rows[i] + at)));
     }
     transpose(words);
-  }
-  static F load_words(const char* const* rows, std::int64_t at) {
-    std::uint32_t words[lanes];
-    for (int i = 0; i < lanes; ++i) __builtin_memcpy(words + i, rows[i] + at, 4);
-    return vreinterpretq_f32_u32(vld1q_u32(words));
   }
   static F half(F words) { return vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(vreinterpretq_u32_f32(words)))); }
   template <int K>

@@ -19,6 +19,7 @@ struct Simd {
   static constexpr int height = 4;
   static constexpr int vectors = 2;
   static constexpr int value_vectors = 4;  // decode: accumulators for each of four rows
+  static constexpr bool byte_products = false;
 
   static F zero() { return _mm_setzero_ps(); }
   static F set1(float x) { return _mm_set1_ps(x); }
@@ -123,11 +124,6 @@ struct Simd {
   static void load_quads(const char* const* rows, std::int64_t at, F (&words)[4]) {
     for (int i = 0; i < 4; ++i) words[i] = load(reinterpret_cast<const float*>(rows[i] + at));
     transpose(words);
-  }
-  static F load_words(const char* const* rows, std::int64_t at) {
-    std::uint32_t words[lanes];
-    for (int i = 0; i < lanes; ++i) __builtin_memcpy(words + i, rows[i] + at, 4);
-    return load(reinterpret_cast<const float*>(words));
   }
   // The exponent is moved by a product, which also makes subnormals normal; infinity and NaN are put there.
   static F half(F words) {

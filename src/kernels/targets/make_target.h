@@ -125,13 +125,8 @@ void stream_linear(const LinearOperands& a, std::int64_t rows, std::int64_t begi
   LinearStream<Dot>(a, rows).run(begin, end);
 }
 
-void stream_blocks(const LinearOperands& a, const BlockMatrix& weight, std::int64_t rows, std::int64_t begin,
-                   std::int64_t end) {
-  LinearBlocks(a, weight, rows).run(begin, end);
-}
-
-// DotF32: of f32, and of f16 and bf16, which are widened. DotBF16: of bf16 alone.
-template <class Dot = DotF32>
+// DotF32: of f32, and of f16 and bf16, which are widened. DotBF16: of bf16 alone. Blocks: of quantized weights.
+template <class Dot = DotF32, class Blocks = FloatBlocks>
 constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
   return {
       .name = name,
@@ -159,9 +154,11 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
                  .pack_rows = linear_pack_rows<Dot>,
                  .run = run_linear<Dot>,
                  .stream = stream_linear<Dot>,
-                 .pack_blocks = pack_linear_blocks,
-                 .stream_blocks = stream_blocks,
-                 .widen = widen_blocks},
+                 .prepare = Blocks::prepare,
+                 .pack_blocks = Blocks::pack,
+                 .run_blocks = Blocks::run,
+                 .stream_blocks = Blocks::stream,
+                 .widen = Blocks::widen},
       .rows = {.convert = convert_row,
                .add = add_row,
                .normalize = normalize_rows,

@@ -1,0 +1,308 @@
+// y = x W^T + b where W is quantized, by products of bytes: for the sources of targets whose vector layer has them.
+// Codes are multiplied as they are, for 32 columns with the same scale at once, and x is written in digits: three
+// signed bytes that are fixed point of 24 bits, as fine as f32 is where x is largest. Sums within the 32 columns are
+// exact; they are added up in f32. It takes a fifth of linear_blocks.h's instructions for one row. Rows that are many
+// meet them too: a row has the same bits whatever else is computed with it.
+#pragma once
+
+#include "kernels/linear_blocks.h"
+
+namespace attend::kernels {
+namespace {
+
+// 32 numbers of x: scale * (65536 high + 256 middle + low), where the scale is a power of two. An infinite number or
+// NaN among them makes the scale NaN, and so all of the row's results.
+struct Digits {
+  std::int8_t high[chunk_columns], middle[chunk_columns], low[chunk_columns];
+  float scale;
+  float sum[3];                                 // of the numbers: in each half, in both
+  std::int32_t high_sum[2], middle_low_sum[2];  // of the digits: in each half
+};
+static_assert(sizeof(Digits) == chunk_columns * sizeof(float), "prepare() puts it where the numbers would be");
+
+// The scale by which the largest of 32 fills the digits, 2^-22 of a power of two above it: numbers are below
+// 127 * (65536 + 256 + 1), which is 2^23 / 1.004.
+inline float scale_of(std::uint32_t largest) {
+  float size, scale;
+  __builtin_memcpy(&size, &largest, sizeof size);
+  size *= 1.004f;
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &size, sizeof bits);
+  // Below 2^-104 the scale stays a normal number whose inverse is one.
+  const std::uint32_t exponent = max_of<std::uint32_t>(bits >> 23, 23);
+  bits = (exponent - 22) << 23;
+  __builtin_memcpy(&scale, &bits, sizeof scale);
+  return scale;
+}
+
+inline void write_digits(const float* x, Digits& to) {
+  std::uint32_t bits[chunk_columns], largest = 0;
+  __builtin_memcpy(bits, x, sizeof bits);
+  for (const std::uint32_t b : bits) largest = max_of(largest, b & 0x7FFFFFFF);
+  const float scale = scale_of(largest), inverse = 1 / scale;
+  std::int32_t numbers[chunk_columns];
+  for (std::int64_t i = 0; i < chunk_columns; i += lanes) {
+    const F whole = Simd::to_i32(Simd::mul(Simd::load(x + i), Simd::set1(inverse)));
+    __builtin_memcpy(numbers + i, &whole, sizeof whole);
+  }
+  std::int32_t sums[2] = {}, high_sums[2] = {};
+  for (int half = 0; half < 2; ++half) {
+    for (int i = 16 * half; i < 16 * half + 16; ++i) {
+      // Bytes from -128 to 127: those of a number that is 128 more in each, less 128 in each.
+      const std::uint32_t balanced = (static_cast<std::uint32_t>(numbers[i]) + 0x808080) ^ 0x808080;
+      to.high[i] = static_cast<std::int8_t>(balanced >> 16);
+      to.middle[i] = static_cast<std::int8_t>(balanced >> 8);
+      to.low[i] = static_cast<std::int8_t>(balanced);
+      sums[half] += numbers[i], high_sums[half] += to.high[i];
+    }
+    to.high_sum[half] = high_sums[half], to.middle_low_sum[half] = sums[half] - 65536 * high_sums[half];
+  }
+  to.scale = largest < 0x7F800000 ? scale : __builtin_nanf("");
+  to.sum[0] = static_cast<float>(sums[0]) * to.scale, to.sum[1] = static_cast<float>(sums[1]) * to.scale;
+  to.sum[2] = static_cast<float>(sums[0] + sums[1]) * to.scale;
+}
+
+// Four bytes of x for every lane.
+inline F spread(const std::int8_t* digits) {
+  float four;
+  __builtin_memcpy(&four, digits, sizeof four);
+  return Simd::set1(four);
+}
+
+// sums [R,width] += what R rows of x, `stride` from one to the next, make of a chunk of each vector of outputs.
+template <int R, bool Halves, bool Least>
+__attribute__((noinline)) void add_digits(const Digits* x, std::int64_t stride, const Chunk* const* chunks,
+                                          std::int32_t from, float* sums) {
+  constexpr int words = Halves ? 4 : 8;
+#pragma GCC unroll 2
+  for (int half = 0; half < (Halves ? 2 : 1); ++half) {
+    F high[R][vectors], low[R][vectors];
+    const auto whole_number = [&](const std::int32_t* of) { return Halves ? of[half] : of[0] + of[1]; };
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      const std::int32_t taken_off = Least ? 0 : -from * whole_number(x[r * stride].high_sum);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) high[r][v] = (F)(SignedWords{} + taken_off), low[r][v] = Simd::zero();
+    }
+#pragma GCC unroll 8
+    for (int w = half * words; w < half * words + words; ++w) {
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        const F first = spread(x[r * stride].high + 4 * w), second = spread(x[r * stride].middle + 4 * w);
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) {
+          high[r][v] = Simd::dot_u8((F)chunks[v]->codes[w], first, high[r][v]);
+          low[r][v] = Simd::dot_u8((F)chunks[v]->codes[w], second, low[r][v]);
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      const std::int32_t taken_off = Least ? 0 : -from * whole_number(x[r * stride].middle_low_sum);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) low[r][v] = (F)(((SignedWords)low[r][v] << 8) + taken_off);
+    }
+#pragma GCC unroll 8
+    for (int w = half * words; w < half * words + words; ++w) {
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        const F third = spread(x[r * stride].low + 4 * w);
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) low[r][v] = Simd::dot_u8((F)chunks[v]->codes[w], third, low[r][v]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      const Digits& of = x[r * stride];
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) {
+        float* to = sums + r * width + v * lanes;
+        const F products = Simd::fma(Simd::from_i32(high[r][v]), Simd::set1(65536), Simd::from_i32(low[r][v]));
+        const F scale = Simd::mul(chunks[v]->scale[half], Simd::set1(of.scale));
+        F sum = Simd::fma(products, scale, Simd::load(to));
+        if constexpr (Least) sum = Simd::fma(chunks[v]->least[half], Simd::set1(of.sum[Halves ? half : 2]), sum);
+        Simd::store(to, sum);
+      }
+    }
+  }
+}
+
+// The rows of x, and their sums with the outputs of one panel.
+template <bool Halves, bool Least>
+class DigitRows {
+ public:
+  DigitRows(const LinearOperands& a, std::int64_t first, std::int64_t last, std::int32_t from)
+      : x_(static_cast<const Digits*>(a.x) + first * (a.x_stride / chunk_columns)),
+        stride_(a.x_stride / chunk_columns),
+        rows_(last - first),
+        from_(from) {}
+
+  void start() {
+    for (std::int64_t i = 0; i < rows_ * width; ++i) sums_[i] = 0;
+  }
+
+  // What stands in 32 columns, the chunk of that number, of each vector of outputs. Two rows at once: with three GCC
+  // keeps sums in memory (512 rows: 113 GFLOP/s of Q4_1, 110 with three and 96 with four; f32 has 109).
+  void add(std::int64_t number, const Chunk* const (&chunks)[vectors]) {
+    std::int64_t r = 0;
+    for (; r + 2 <= rows_; r += 2) add_rows<2>(r, number, chunks);
+    if (r < rows_) add_rows<1>(r, number, chunks);
+  }
+
+  float* sums() { return sums_; }
+
+ private:
+  template <int R>
+  void add_rows(std::int64_t r, std::int64_t number, const Chunk* const (&chunks)[vectors]) {
+    add_digits<R, Halves, Least>(x_ + r * stride_ + number, stride_, chunks, from_, sums_ + r * width);
+  }
+
+  const Digits* x_;
+  std::int64_t stride_, rows_;
+  std::int32_t from_;
+  alignas(64) float sums_[linear_rows * width];
+};
+
+// All rows of x, at most linear_stream_rows, meet the panels [begin, end) where they lie.
+template <bool Halves, bool Least>
+void stream_digits(const LinearOperands& a, const BlockMatrix& of, std::int64_t rows, std::int64_t begin,
+                   std::int64_t end) {
+  BlockPanel weights(of);
+  AskAhead ahead(of, begin, end, a.in / chunk_columns);
+  DigitRows<Halves, Least> x(a, 0, rows, weights.type().from);
+  for (std::int64_t panel = begin; panel < end; ++panel) {
+    weights.start(panel * width, a.out);
+    x.start();
+    for (std::int64_t number = 0; number < a.in / chunk_columns;) {
+      weights.unpack();
+      for (int n = 0; n < weights.chunks(); ++n, ++number) {
+        ahead.ask();
+        const Chunk* chunks[vectors];
+        for (int v = 0; v < vectors; ++v) chunks[v] = &weights.chunk(v, n);
+        x.add(number, chunks);
+      }
+    }
+    store_linear(a, 0, rows, panel, x.sums());
+  }
+}
+
+// What a chunk of a vector of outputs makes of 32 columns of one row, added to sum: add_digits() in registers.
+template <bool Halves, bool Least>
+inline __attribute__((always_inline)) F add_chunk(const Digits& x, const Chunk& chunk, std::int32_t from, F sum) {
+  constexpr int words = Halves ? 4 : 8;
+#pragma GCC unroll 2
+  for (int half = 0; half < (Halves ? 2 : 1); ++half) {
+    F high = Simd::zero(), middle = Simd::zero(), low = Simd::zero();
+#pragma GCC unroll 8
+    for (int w = half * words; w < half * words + words; ++w) {
+      high = Simd::dot_u8((F)chunk.codes[w], spread(x.high + 4 * w), high);
+      middle = Simd::dot_u8((F)chunk.codes[w], spread(x.middle + 4 * w), middle);
+      low = Simd::dot_u8((F)chunk.codes[w], spread(x.low + 4 * w), low);
+    }
+    SignedWords below = ((SignedWords)middle << 8) + (SignedWords)low, above = (SignedWords)high;
+    if constexpr (!Least) {
+      below -= from * (Halves ? x.middle_low_sum[half] : x.middle_low_sum[0] + x.middle_low_sum[1]);
+      above -= from * (Halves ? x.high_sum[half] : x.high_sum[0] + x.high_sum[1]);
+    }
+    const F products = Simd::fma(Simd::from_i32((F)above), Simd::set1(65536), Simd::from_i32((F)below));
+    sum = Simd::fma(products, Simd::mul(chunk.scale[half], Simd::set1(x.scale)), sum);
+    if constexpr (Least) sum = Simd::fma(chunk.least[half], Simd::set1(x.sum[Halves ? half : 2]), sum);
+  }
+  return sum;
+}
+
+// As stream_digits(), of one row.
+template <int Number>
+void stream_digits_of_row(const LinearOperands& a, const BlockMatrix& of, std::int64_t begin, std::int64_t end) {
+  constexpr BlockType type = block_types[Number];
+  AskAhead ahead(of, begin, end, vectors * a.in / chunk_columns);
+  const std::int64_t chunks_of_block = of.block_size / chunk_columns;
+  const auto* const x = static_cast<const Digits*>(a.x);
+  alignas(64) float sums[width];
+  for (std::int64_t panel = begin; panel < end; ++panel) {
+    for (int v = 0; v < vectors; ++v) {
+      const char* rows[lanes];
+      rows_of(of, panel * width + v * lanes, a.out, lanes, rows);
+      F sum = Simd::zero();
+      const Digits* digits = x;
+      for (std::int64_t at = 0; at < row_bytes(of); at += of.block_bytes) {
+        for (int first = 0; first < chunks_of_block; first += type.chunks) {
+          Chunk chunks[type.chunks];
+          type.unpack({rows, at}, first, chunks);
+#pragma GCC unroll 4
+          for (int n = 0; n < type.chunks; ++n, ++digits) {
+            ahead.ask();
+            sum = add_chunk<type.halves, type.from == 0>(*digits, chunks[n], type.from, sum);
+          }
+        }
+      }
+      Simd::store(sums + v * lanes, sum);
+    }
+    store_linear(a, 0, 1, panel, sums);
+  }
+}
+
+// One panel as run_digits() reads it: outputs [first, last), at most `width`, [in / 32][vectors] Chunk.
+void pack_digits(const BlockMatrix& of, std::int64_t first, std::int64_t last, float* packed) {
+  static_assert(sizeof(Chunk[vectors]) <= sizeof(float[chunk_columns * width]), "a panel of linear_floats()");
+  BlockPanel panel(of);
+  panel.start(first, last);
+  auto* to = reinterpret_cast<char*>(packed);
+  for (std::int64_t column = 0; column < of.matrix.columns;) {
+    panel.unpack();
+    for (int n = 0; n < panel.chunks(); ++n, column += chunk_columns) {
+      for (int v = 0; v < vectors; ++v, to += sizeof(Chunk)) __builtin_memcpy(to, &panel.chunk(v, n), sizeof(Chunk));
+    }
+  }
+}
+
+// Rows [first, last) of x, at most linear_rows, meet a packed panel.
+template <bool Halves, bool Least>
+void run_digits(const LinearOperands& a, std::int32_t from, std::int64_t first, std::int64_t last) {
+  DigitRows<Halves, Least> x(a, first, last, from);
+  x.start();
+  const auto* chunk = reinterpret_cast<const Chunk*>(a.packed);
+  for (std::int64_t number = 0; number < a.in / chunk_columns; ++number, chunk += vectors) {
+    const Chunk* chunks[vectors];
+    for (int v = 0; v < vectors; ++v) chunks[v] = chunk + v;
+    x.add(number, chunks);
+  }
+  store_linear(a, first, last - first, 0, x.sums());
+}
+
+// body(whether halves have scales of their own, whether something is added), of constants.
+template <class Body>
+inline void by_kind(const BlockType& type, Body body) {
+  const bool least = type.from == 0;
+  if (type.halves) return least ? body.template operator()<true, true>() : body.template operator()<true, false>();
+  return least ? body.template operator()<false, true>() : body.template operator()<false, false>();
+}
+
+// What Target::linear has, by products of bytes.
+struct DigitBlocks {
+  static void prepare(const float* x, std::int64_t columns, float* to) {
+    for (std::int64_t column = 0; column < columns; column += chunk_columns)
+      write_digits(x + column, *reinterpret_cast<Digits*>(to + column));
+  }
+  static constexpr auto pack = pack_digits;
+  static void run(const LinearOperands& a, QuantizedType type, std::int64_t first, std::int64_t last) {
+    const BlockType& of = type_of(type);
+    by_kind(of, [&]<bool Halves, bool Least>() { run_digits<Halves, Least>(a, of.from, first, last); });
+  }
+  static void stream(const LinearOperands& a, const BlockMatrix& of, std::int64_t rows, std::int64_t begin,
+                     std::int64_t end) {
+    static constexpr void (*of_row[])(const LinearOperands&, const BlockMatrix&, std::int64_t, std::int64_t) = {
+        stream_digits_of_row<0>, stream_digits_of_row<1>, stream_digits_of_row<2>,  stream_digits_of_row<3>,
+        stream_digits_of_row<4>, stream_digits_of_row<5>, stream_digits_of_row<6>,  stream_digits_of_row<7>,
+        stream_digits_of_row<8>, stream_digits_of_row<9>, stream_digits_of_row<10>, stream_digits_of_row<11>};
+    const QuantizedType type = of.matrix.type;
+    if (rows == 1) return of_row[static_cast<int>(type)](a, of, begin, end);
+    by_kind(type_of(type), [&]<bool Halves, bool Least>() { stream_digits<Halves, Least>(a, of, rows, begin, end); });
+  }
+  // Another target's: it needs products of floats.
+  static constexpr void (*widen)(const BlockMatrix& of, std::int64_t first, std::int64_t last, float* to,
+                                 std::int64_t stride) = nullptr;
+};
+
+}  // namespace
+}  // namespace attend::kernels
