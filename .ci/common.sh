@@ -16,12 +16,32 @@ export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 # Wheels too are built with warnings as errors.
 export SKBUILD_CMAKE_DEFINE=ATTEND_WERROR=ON
 
-# A heading, and how long what stood under the last one took.
+# A heading, and how long what stood under the last one took: on the clock, and on the processors (a build beforehand is counted
+# where it is waited for).
 step() {
-  [ -z "${began:-}" ] || printf -- '-- %s: %s s\n' "$heading" $((SECONDS - began))
-  began=$SECONDS heading=$*
+  local used
+  times >"$log/.times" # 0m1.20s 0m0.30s, of the shell and of what it has waited for
+  used=$(awk -F '[ms ]+' '{ sum += 60 * ($1 + $3) + $2 + $4 } END { printf "%d", sum }' "$log/.times")
+  [ -z "${began:-}" ] || printf -- '-- %s: %s s, %s s of processors\n' "$heading" $((SECONDS - began)) $((used - used_before))
+  began=$SECONDS used_before=$used heading=$*
   printf '\n== %s\n' "$*"
 }
+
+# beforehand NAME COMMAND...: builds what a later step needs beside the steps before it, some of which use one core: after what
+# was to be built before it, and with what processor time they leave. built NAME waits for it, and fails where it did.
+declare -A building
+beforehand() {
+  local after=${last_build:-}
+  set -m # the compilers end with this script
+  (
+    renice -n 19 $BASHPID
+    [ -z "$after" ] || tail --pid="$after" -f /dev/null
+    "${@:2}"
+  ) >"$log/$1.build" 2>&1 &
+  building[$1]=$! last_build=$!
+  set +m
+}
+built() { wait "${building[$1]}" || { cat "$log/$1.build" && exit 1; }; }
 
 # in_halves NAME COMMAND...: a program of gtest's in two halves side by side.
 in_halves() {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the C++ tests for AArch64 and runs them under qemu. Usage: test_aarch64.sh [kernels]
+# Builds the C++ tests for AArch64 and runs them under qemu. Usage: test_aarch64.sh [kernels] [--build]
 #   kernels  only those that depend on the kind of processor
+#   --build  only builds them
 # Debian's arm64 libraries are unpacked below build/: the system itself keeps to one architecture.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,6 +34,7 @@ fi
 cmake --preset aarch64 -U 'ATTEND_BUILD_*' -DATTEND_BUILD_TESTS=ON -DATTEND_WERROR=ON "-DATTEND_TEST_FOLDERS=$folders" \
   -DATTEND_MODELS=$whole -DATTEND_PICTURES=$whole >/dev/null
 if [ -n "$folders" ]; then cmake --build build/aarch64 --target attend_tests; else cmake --build build/aarch64; fi
+[ "${*: -1}" != --build ] || exit 0
 
 # In one process for each core: under qemu a process for each test would take longer to start than most tests run.
 libraries=$root/usr/lib/aarch64-linux-gnu:$root/lib/aarch64-linux-gnu
