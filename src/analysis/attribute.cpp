@@ -138,7 +138,7 @@ ModelCache known_before(const ModelCache& given, const analysis::Text& text, std
     fail(ErrorCode::bad_value, function, "the cache is of another text: of {} tokens, ids has {}", encoder.size(),
          text.ids.size());
   ModelCache cache = given;
-  cache.truncate(std::min(std::ssize(held), position));
+  cache.truncate(std::min<std::int64_t>(std::ssize(held), position));
   return cache;
 }
 

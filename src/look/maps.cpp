@@ -37,12 +37,12 @@ Blocks blocks_of(const HeatMap& map) {
 // Which blocks hold a pair that causality and windows leave.
 std::vector<char> seen_blocks(const std::vector<Range>& visible, const Blocks& blocks) {
   std::vector<char> seen(static_cast<std::size_t>(blocks.rows * blocks.columns));
-  const std::int64_t end = std::min(std::ssize(visible), blocks.queries.end);
+  const std::int64_t end = std::min<std::int64_t>(std::ssize(visible), blocks.queries.end);
   for (std::int64_t i = blocks.queries.begin; i < end; ++i) {
     const Range& keys = visible[static_cast<std::size_t>(i)];
     const std::int64_t first = std::max(keys.begin, blocks.keys.begin), last = std::min(keys.end, blocks.keys.end) - 1;
     if (first > last) continue;
-    const auto row = seen.begin() + blocks.row_of(i) * blocks.columns;
+    char* row = seen.data() + blocks.row_of(i) * blocks.columns;
     std::fill(row + blocks.column_of(first), row + blocks.column_of(last) + 1, 1);
   }
   return seen;
@@ -131,7 +131,7 @@ HeatMap part_map(const Recording& recording, std::int64_t layer, const LookOptio
   HeatMap map;
   const auto labels = [&](const std::vector<std::vector<std::string>>& tokens, const Range& range) {
     const std::vector<std::string> all = item_of(tokens, options.item);
-    return all.empty() ? all : std::vector(all.begin() + range.begin, all.begin() + range.end);
+    return all.empty() ? all : std::vector(all.data() + range.begin, all.data() + range.end);
   };
   map.row_labels = labels(recording.query_tokens(layer), queries);
   map.column_labels = labels(recording.key_tokens(layer), keys);

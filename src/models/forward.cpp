@@ -186,7 +186,7 @@ class CallCaches {
 
   static void forget(std::vector<KvCache>& layers, std::vector<std::int64_t>& ids, std::int64_t length) {
     for (KvCache& layer : layers) layer.truncate(std::min(length, layer.length()));
-    ids.resize(static_cast<std::size_t>(std::min(length, std::ssize(ids))));
+    ids.resize(static_cast<std::size_t>(std::min<std::int64_t>(length, std::ssize(ids))));
   }
 
   std::span<ModelCache* const> caches_;

@@ -145,7 +145,8 @@ class GgufFile::Reader {
     if (length > size_ - at_) {
       fail_at(place_, "byte {}: {} has {} bytes, but {} follow", at_ - 8, what, length, size_ - at_);
     }
-    const std::string_view text(reinterpret_cast<const char*>(to_.map_->data() + at_), length);
+    const std::string_view text(reinterpret_cast<const char*>(to_.map_->data() + at_),
+                                static_cast<std::size_t>(length));
     at_ += length;
     return text;
   }
@@ -316,7 +317,7 @@ std::vector<std::string_view> GgufFile::keys() const {
 
 std::string_view GgufFile::bytes(std::string_view key) const {
   const Value& found = value(key);
-  return {reinterpret_cast<const char*>(map_->data() + found.start), found.end - found.start};
+  return {reinterpret_cast<const char*>(map_->data() + found.start), static_cast<std::size_t>(found.end - found.start)};
 }
 
 void GgufFile::refuse(std::string_view key, std::string_view what) const {
@@ -362,7 +363,8 @@ std::string GgufFile::text(std::string_view key) const {
   const Value& found = value(key);
   if (found.type != string) refuse(key, "expected text");
   const std::byte* data = map_->data() + found.begin;
-  const std::string_view text(reinterpret_cast<const char*>(data + 8), load<std::uint64_t>(data));
+  const std::string_view text(reinterpret_cast<const char*>(data + 8),
+                              static_cast<std::size_t>(load<std::uint64_t>(data)));
   if (!is_utf8(text)) refuse(key, "is not UTF-8");
   return std::string(text);
 }
@@ -373,7 +375,7 @@ std::vector<std::string> GgufFile::texts(std::string_view key) const {
   std::vector<std::string> all;
   const std::byte* data = map_->data() + found.begin;
   for (std::uint64_t n = 0; n < found.count; ++n) {
-    const auto length = load<std::uint64_t>(data);
+    const auto length = static_cast<std::size_t>(load<std::uint64_t>(data));
     const std::string_view text(reinterpret_cast<const char*>(data + 8), length);
     if (!is_utf8(text)) refuse(key, fmt::format("{}: {} is not UTF-8", n, quote(text)));
     all.emplace_back(text);

@@ -171,7 +171,7 @@ void write_rows(const Place& place, const GgufSource& source, OutputFile& file) 
   std::string made;
   for (std::int64_t begin = 0; begin < rows.count(); begin += step) {
     const std::int64_t count = std::min(step, rows.count() - begin);
-    made.resize(static_cast<std::uint64_t>(count) * rows.bytes());
+    made.resize(static_cast<std::size_t>(static_cast<std::uint64_t>(count) * rows.bytes()));
     std::atomic<bool> fine = true;
     parallel_for(count, 16, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
@@ -228,13 +228,13 @@ std::uint64_t write_gguf(std::string_view function, const std::filesystem::path&
     append_entry(source, begin, head);
     begin += padded(bytes_of(source));
   }
-  head.resize(padded(head.size()), '\0');
+  head.resize(static_cast<std::size_t>(padded(head.size())), '\0');
   OutputFile file(function, path);
   file.write(head);
   for (const GgufSource& source : tensors) {
     write_rows(place, source, file);
     const std::uint64_t bytes = bytes_of(source);
-    file.write(std::string(padded(bytes) - bytes, '\0'));
+    file.write(std::string(static_cast<std::size_t>(padded(bytes) - bytes), '\0'));
   }
   file.commit();
   return head.size() + begin;

@@ -19,8 +19,8 @@ std::uint32_t label(std::uint32_t unit) {
 }
 
 // What leads from a node to its children, whose places differ from there in the lowest byte alone: each by its own.
-std::uint64_t offset(std::uint32_t unit) {
-  return std::uint64_t{unit >> 10} << ((unit & 1u << 9) >> 6);
+std::size_t offset(std::uint32_t unit) {
+  return std::size_t{unit >> 10} << ((unit & 1u << 9) >> 6);
 }
 
 std::uint32_t text_of_leaf(std::uint32_t unit) {
@@ -49,20 +49,20 @@ Charsmap::Charsmap(const Place& place, std::string_view bytes) {
 // Each node that can be reached once, so that matching needs no checks.
 void Charsmap::check(const Place& place) const {
   std::vector<bool> seen(trie_.size());
-  std::vector<std::uint64_t> nodes;
-  const auto reach = [&](std::uint64_t node) {
+  std::vector<std::size_t> nodes;
+  const auto reach = [&](std::size_t node) {
     if ((node | 0xff) >= trie_.size()) fail_at(place, "the trie goes on at {}, it has {} units", node, trie_.size());
     if (!seen[node]) nodes.push_back(node);
     seen[node] = true;
   };
   reach(offset(trie_[0]));
   while (!nodes.empty()) {
-    const std::uint64_t node = nodes.back();
+    const std::size_t node = nodes.back();
     nodes.pop_back();
     for (std::uint32_t byte = 1; byte < 256; ++byte) {
       const std::uint32_t unit = trie_[node ^ byte];
       if (label(unit) != byte) continue;
-      const std::uint64_t next = node ^ byte ^ offset(unit);
+      const std::size_t next = node ^ byte ^ offset(unit);
       reach(next);
       if (!has_leaf(unit)) continue;
       const std::uint32_t text = text_of_leaf(trie_[next]);
@@ -74,7 +74,7 @@ void Charsmap::check(const Place& place) const {
 
 template <class Found>
 void Charsmap::prefixes(std::string_view text, Found found) const {
-  std::uint64_t node = offset(trie_[0]);
+  std::size_t node = offset(trie_[0]);
   for (std::size_t n = 0; n < text.size() && text[n] != '\0'; ++n) {
     const auto byte = static_cast<unsigned char>(text[n]);
     const std::uint32_t unit = trie_[node ^ byte];

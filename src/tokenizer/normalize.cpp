@@ -194,7 +194,7 @@ Normalizer read_one(const Member& from, const std::string& type) {
   for (const auto& [name, form] : forms) {
     if (type != name) continue;
     from.only({"type"});
-    return [form](Characters& text) { put_in_form(text, form); };
+    return [form = form](Characters& text) { put_in_form(text, form); };
   }
   if (type == "BertNormalizer") return read_bert(from);
   if (type == "Replace") return read_replace(from);

@@ -1,9 +1,9 @@
 #include "tokenizer/sentencepiece.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 
+#include "core/bit_cast.h"
 #include "core/utf8.h"
 #include "tokenizer/decode.h"
 
@@ -61,7 +61,7 @@ class Fields {
   float number(const Field& field) const {
     std::uint32_t bits = 0;
     for (std::size_t n = 4; n-- > 0;) bits = bits << 8 | static_cast<unsigned char>(of_type(field, 5).bytes[n]);
-    return std::bit_cast<float>(bits);
+    return bit_cast<float>(bits);
   }
 
  private:
@@ -77,8 +77,8 @@ class Fields {
   std::string_view take(std::uint64_t size) {
     if (size > left_.size())
       fail_at(place_, "{} bytes where {} are left: this is no SentencePiece model", size, left_.size());
-    const std::string_view bytes = left_.substr(0, size);
-    left_.remove_prefix(size);
+    const std::string_view bytes = left_.substr(0, static_cast<std::size_t>(size));
+    left_.remove_prefix(bytes.size());
     return bytes;
   }
 

@@ -34,11 +34,12 @@ Trie::Trie(std::vector<Entry> entries) : nodes_(1) {
 
 std::uint32_t Trie::child(const Node& of, char byte) const {
   const auto wanted = static_cast<unsigned char>(byte);
-  const auto first = nodes_.begin() + of.first, end = first + of.count;
+  const Node* first = nodes_.data() + of.first;
+  const Node* end = first + of.count;
   auto found = first;
   if (of.count > 8) found = std::lower_bound(first, end, wanted, [](const Node& a, int b) { return a.byte < b; });
   while (found < end && found->byte < wanted) ++found;
-  return found < end && found->byte == wanted ? static_cast<std::uint32_t>(found - nodes_.begin()) : 0;
+  return found < end && found->byte == wanted ? static_cast<std::uint32_t>(found - nodes_.data()) : 0;
 }
 
 // ---- The best path ----
