@@ -15,7 +15,6 @@
 
 #include "attend/io.h"
 #include "core/signals_blocked.h"
-#include "core/utf8.h"
 
 namespace attend {
 
@@ -79,27 +78,14 @@ Target follow_links(const Place& place, const fs::path& path) {
 
 }  // namespace
 
-std::string quote(std::string_view text) {
-  constexpr std::size_t longest = 200;
-  std::u32string points;
-  bool valid = true;
-  try {
-    points = decode_utf8(text, {"", "text"});
-  } catch (const Error&) {
-    valid = false;
-    for (const char byte : text.substr(0, longest + 1)) points.push_back(static_cast<unsigned char>(byte));
-  }
-  std::string out = "'";
-  for (const char32_t point : std::u32string_view(points).substr(0, longest)) {
-    const bool plain = point >= 0x20 && (point < 0x7f || (valid && point >= 0xa0));
-    out += plain ? encode_utf8({&point, 1}) : fmt::format("\\x{:02x}", static_cast<std::uint32_t>(point));
-  }
-  return out + (points.size() > longest ? "...'" : "'");
-}
-
 bool is_there(const std::filesystem::path& path) {
   std::error_code error;
   return fs::exists(path, error);
+}
+
+bool is_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
 }
 
 InputFile::InputFile(std::string_view function, const fs::path& path) : place_(place_of(function, path)) {
@@ -177,6 +163,10 @@ std::string InputFile::read(std::uint64_t offset, std::uint64_t count) const {
 const void* InputFile::map() const {
   void* memory = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor_, 0);
   return memory == MAP_FAILED ? nullptr : memory;
+}
+
+void InputFile::unmap(const void* memory, std::uint64_t size) {
+  munmap(const_cast<void*>(memory), size);
 }
 
 OutputFile::OutputFile(std::string_view function, const fs::path& path) : place_(place_of(function, path)) {

@@ -21,6 +21,7 @@ std::string quote(std::string_view text);
 
 // Whether there is one, or a folder, of that name; false where that can't be known.
 bool is_there(const std::filesystem::path& path);
+bool is_folder(const std::filesystem::path& path);
 
 // A file to read. Whatever can't be sought in (a pipe, a terminal) is read to its end at once.
 class InputFile {
@@ -36,9 +37,10 @@ class InputFile {
   // Throws bad_file unless all `count` bytes are there.
   void read(std::uint64_t offset, void* to, std::uint64_t count) const;
   std::string read(std::uint64_t offset, std::uint64_t count) const;
-  // All of it as memory that may be read, munmap()'s to free; null where that can't be had: of a pipe, an empty
-  // file, or by the system.
+  // All of it as memory that may be read, until unmap(); null where that can't be had: of a pipe, an empty file, or by
+  // the system.
   const void* map() const;
+  static void unmap(const void* memory, std::uint64_t size);
   // Throws bad_file where the file's size or time of change is not what it was when it was opened.
   void check_unchanged() const;
 

@@ -1,7 +1,5 @@
 #include "io/mapped_file.h"
 
-#include <sys/mman.h>
-
 namespace attend {
 
 MappedFile::MappedFile(const InputFile& file) : size_(file.size()) {
@@ -13,7 +11,7 @@ MappedFile::MappedFile(const InputFile& file) : size_(file.size()) {
 }
 
 MappedFile::~MappedFile() {
-  if (is_mapped()) munmap(const_cast<std::byte*>(data_), size_);
+  if (is_mapped()) InputFile::unmap(data_, size_);
 }
 
 }  // namespace attend

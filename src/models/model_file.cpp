@@ -21,7 +21,7 @@ constexpr const char* function = "Model.load";
 using models::Family;
 
 bool is_gguf(const std::filesystem::path& path) {
-  return path.extension() == ".gguf" && !std::filesystem::is_directory(path);
+  return path.extension() == ".gguf" && !is_folder(path);
 }
 
 struct Opened {

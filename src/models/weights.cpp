@@ -96,8 +96,7 @@ void check_shard(const InputFile& file, const SafetensorsFile& tensors, const Na
 
 Weights Weights::open(std::string_view function, const fs::path& folder) {
   Weights weights(Place{std::string(function), quote(folder.native())});
-  std::error_code error;
-  if (!fs::is_directory(folder, error)) fail_at(weights.place(), "is no folder");
+  if (!is_folder(folder)) fail_at(weights.place(), "is no folder");
   if (is_there(folder / single_name)) {
     const InputFile file(function, folder / single_name);
     add_all(file, SafetensorsFile(file), weights);

@@ -165,8 +165,7 @@ Encoding put_together(const std::vector<TemplatePiece>& pieces, const std::vecto
 }  // namespace
 
 Tokenizer Tokenizer::load(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path))
-    return Tokenizer(std::make_shared<const Parts>(Parts{read_folder("Tokenizer::load", path)}));
+  if (is_folder(path)) return Tokenizer(std::make_shared<const Parts>(Parts{read_folder("Tokenizer::load", path)}));
   const InputFile file("Tokenizer::load", path);
   return Tokenizer(std::make_shared<const Parts>(Parts{read_tokenizer(file.place(), file.read(0, file.size()))}));
 }
