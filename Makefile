@@ -4,6 +4,7 @@
 # make python    an environment with the Python package and what its tests need: . build/venv/bin/activate
 # make wheel     PYTHON=python3.12: a wheel that can be installed elsewhere, in build/wheels
 # make page      build the page that computes into the command: its engine in WebAssembly, its script, one HTML file (docs/page.md)
+# make page-models  the module with which a page computes models: build/wasm/attend_models.mjs and .wasm (docs/page.md)
 # make site      the same, and the page as a folder for any static host: build/site
 # make bench     measure attend beside its peers (some 20 minutes, on an idle machine): benchmarks/README.md
 # make translate learn to translate English to Italian, some minutes, and draw it: examples/translate/README.md
@@ -34,7 +35,7 @@ INSTALL_LISTED = echo "pip install -r $(1)" && \
   $(VENV)/bin/pip install --quiet --disable-pip-version-check $(2) -r $(1) || \
   { echo "make: pip can't get what $(1) lists; its words are above: is there a network?" >&2; exit 1; }
 
-.PHONY: demo build fresh-if-moved test test-build test-cpp test-python fuzz python wheel lesson page site bench translate translate-data format format-check lint install deb clean
+.PHONY: demo build fresh-if-moved test test-build test-cpp test-python fuzz python wheel lesson page page-models site bench translate translate-data format format-check lint install deb clean
 
 demo: build
 	@scripts/demo.sh
@@ -94,6 +95,11 @@ lesson: fresh-if-moved page/node_modules/.package-lock.json
 	@test -f build/wasm/build.ninja || cmake --preset wasm >/dev/null
 	@cmake --build build/wasm
 	@cd page && npm run --silent build
+
+page-models: fresh-if-moved
+	@scripts/setup.sh page-models
+	@cmake --preset wasm -DATTEND_PAGE_MODELS=ON -DATTEND_PAGE_MODELS_LINK=-O3 >/dev/null
+	@cmake --build build/wasm --target attend_page_models
 
 page/node_modules/.package-lock.json: page/package.json page/package-lock.json
 	@scripts/setup.sh page

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|python|page|test|fuzz|deb|long|check]...
+# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|python|page|page-models|test|fuzz|deb|long|check]...
 #   build  what the library and the command need (default)
 #   python and what the Python package needs, and the benchmark
 #   page   what the page that computes is made with
+#   page-models  and what its module for models is: sources that page_sources.sh fetches
 #   test   and what the tests need
 #   fuzz   what the fuzzers need, and what the library does
 #   deb    what make deb needs, and the library does
@@ -22,17 +23,19 @@ long=(debootstrap lintian)
 check=(ccache clang-format clang-tidy-16 mandoc shellcheck zsh fish g++-aarch64-linux-gnu qemu-user chromium)
 
 wanted=()
+sources=
 for group in "${@:-build}"; do
   case "$group" in
     build) wanted+=("${build[@]}") ;;
     python) wanted+=("${build[@]}" "${python[@]}") ;;
     page) wanted+=("${build[@]}" "${page[@]}") ;;
+    page-models) wanted+=("${build[@]}" "${page[@]}") sources=yes ;;
     test) wanted+=("${build[@]}" "${python[@]}" "${test[@]}") ;;
     fuzz) wanted+=("${build[@]}" "${fuzz[@]}") ;;
     deb) wanted+=("${build[@]}" "${deb[@]}") ;;
     long) wanted+=("${long[@]}") ;;
-    check) wanted+=("${build[@]}" "${python[@]}" "${page[@]}" "${test[@]}" "${fuzz[@]}" "${check[@]}") ;;
-    *) echo "setup.sh: no group '$group': build, python, page, test, fuzz, deb, long or check" >&2 && exit 2 ;;
+    check) wanted+=("${build[@]}" "${python[@]}" "${page[@]}" "${test[@]}" "${fuzz[@]}" "${check[@]}") sources=yes ;;
+    *) echo "setup.sh: no group '$group': build, python, page, page-models, test, fuzz, deb, long or check" >&2 && exit 2 ;;
   esac
 done
 
@@ -46,7 +49,11 @@ missing=()
 for package in "${wanted[@]}"; do
   grep -qx "$package" <<<"$installed" || missing+=("$package")
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
+fetch_sources() { [ -z "$sources" ] || "$(dirname "$0")/page_sources.sh"; }
+if [ ${#missing[@]} -eq 0 ]; then
+  fetch_sources
+  exit 0
+fi
 
 as_root=(env DEBIAN_FRONTEND=noninteractive)
 if [ "$(id -u)" -ne 0 ]; then
@@ -59,3 +66,4 @@ trap 'rm -f "$log"' EXIT
 quietly() { "$@" >"$log" 2>&1 || { cat "$log" >&2 && return 1; }; }
 quietly "${as_root[@]}" apt-get update -qq
 quietly "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fetch_sources

@@ -1,0 +1,233 @@
+// The module for models has the numbers of the native library, and survives any bytes. MODELS: the folder that
+// tests/wasm/native_models.cpp wrote (scripts/test_page_engine.sh).
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { test } from "node:test";
+
+import { filesOf, load } from "./models.mjs";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const made = process.env.MODELS;
+const { module, ask, put, open, numbers } = await load();
+
+const native = (name) => JSON.parse(readFileSync(path.join(made, `${name}.json`), "utf8"));
+const answered = (request) => {
+  const answer = ask(request);
+  assert.equal(answer.error, undefined, `${JSON.stringify(request)}: ${answer.error?.message}`);
+  return answer;
+};
+
+// Within 1e-5, of larger ones relatively.
+const isNear = (got, wanted) => Math.abs(got - wanted) <= 1e-5 * Math.max(1, Math.abs(wanted));
+function expectTensor(tensor, wanted, what) {
+  assert.deepEqual(tensor.shape, wanted.shape, what);
+  const got = numbers(tensor);
+  const place = wanted.values.findIndex((value, i) => !isNear(got[i], value));
+  assert.equal(place, -1, `${what}[${place}] is ${got[place]}, the native library has ${wanted.values[place]}`);
+}
+function expectTensors(tensors, wanted, what) {
+  for (const [name, value] of Object.entries(wanted)) expectTensor(tensors[name], value, `${what}: ${name}`);
+}
+// Anything that JSON has, with numbers that are near.
+function expectNear(got, wanted, what) {
+  if (typeof wanted === "number") return assert.ok(isNear(got, wanted), `${what} is ${got}, the native library has ${wanted}`);
+  if (wanted === null || typeof wanted !== "object") return assert.equal(got, wanted, what);
+  assert.deepEqual(Object.keys(got), Object.keys(wanted), what);
+  for (const key of Object.keys(wanted)) expectNear(got[key], wanted[key], `${what}.${key}`);
+}
+
+function expectRun(answer, wanted, what) {
+  const { weights, carried, heads, ...tensors } = wanted;
+  expectTensors(answer.tensors, tensors, what);
+  expectNear(answered({ do: "heads" }), heads, `${what}: heads`);
+  weights.forEach((layer, l) =>
+    layer.forEach((values, h) => {
+      expectTensor(answered({ do: "weights", layer: l, head: h }).tensors.weights, values, `${what}: weights ${l}.${h}`);
+      expectTensor(answered({ do: "weights", layer: l, head: h, by: "norm" }).tensors.weights, carried[l][h], `${what}: carried ${l}.${h}`);
+    }),
+  );
+}
+
+const without = [[0, 1], [1, 0]];
+
+function generated(request) {
+  const first = answered({ do: "grow", ...request });
+  assert.equal(first.next.length, 10);
+  const steps = [];
+  let last = first;
+  while (steps.length < 12) {
+    const likeliest = last.next[0].id;
+    last = answered({ do: "step" });
+    if (request.temperature === undefined) assert.equal(last.id, likeliest);
+    steps.push(last.id);
+  }
+  return steps;
+}
+
+for (const name of ["decoder", "q8_0.gguf", "q4_0.gguf", "gpt2", "encoder_decoder", "encoder"])
+  test(`${name}: the native library's numbers`, () => {
+    const wanted = native(name);
+    const info = open(filesOf(path.join(made, name)));
+    assert.equal(info.error, undefined, info.error?.message);
+    for (const [key, value] of Object.entries(wanted.info)) assert.deepEqual(info[key], value, key);
+
+    const { text, ids, decoder_ids } = wanted;
+    const tokens = answered({ do: "tokens", text });
+    assert.deepEqual(tokens.ids, ids);
+    assert.equal(tokens.tokens.length, ids.length);
+    const both = decoder_ids.length > 0 ? { decoder_ids } : {};
+    for (const heads of [undefined, without]) {
+      const answer = answered({ do: "run", text, norm: true, ...(heads && { without: heads }), ...both });
+      assert.deepEqual(answer.ids, ids);
+      expectRun(answer, heads ? wanted.without : wanted.run, heads ? "without two heads" : "run");
+    }
+    answered({ do: "run", text, record: false, ...both });
+    expectTensors(answered({ do: "ablate" }).tensors, wanted.ablation, "ablate");
+    expectTensors(answered({ do: "ablate", heads: without }).tensors, wanted.ablation_of_two, "ablate two");
+    if (!info.decoder) {
+      expectTensor(answered({ do: "embed", sentences: [text, "a cat slept"] }).tensors.vectors, wanted.vectors, "vectors");
+      return;
+    }
+    const whyIs = (request, value, what) => {
+      const { tensors, ...answer } = answered({ do: "why", ...request });
+      for (const [key, each] of Object.entries(value))
+        if (typeof each === "number") assert.ok(isNear(answer[key], each), `${what}: ${key} is ${answer[key]}, not ${each}`);
+        else expectTensor(tensors[key], each, `${what}: ${key}`);
+    };
+    whyIs({ token: 5, position: 1 }, wanted.why, "why");
+    whyIs({}, wanted.why_last, "why, the last");
+    expectTensors(answered({ do: "lens", top: 3 }).tensors, wanted.lens, "lens");
+    assert.deepEqual(generated({ text }), wanted.generated);
+    // Of the text that has grown, from its cache and without.
+    const { tensors: grown } = answered({ do: "why" });
+    const kept = { shape: grown.heads.shape, values: [...numbers(grown.heads)] };
+    if (!info.encoder_decoder) {
+      answered({ do: "run", ids: [...ids, ...wanted.generated], record: false });
+      expectTensor(answered({ do: "why" }).tensors.heads, kept, "why, of what was written");
+    }
+    assert.deepEqual(generated({ text, temperature: 1.5, top_k: 50, top_p: 0.9, seed: 3 }), wanted.drawn);
+    assert.deepEqual(generated({ text, without }), wanted.generated_without);
+  });
+
+test("texts become the ids of the package tokenizers", () => {
+  const files = filesOf(path.join(made, "vocabulary"));
+  const tokenizers = JSON.parse(readFileSync(`${root}tests/golden/tokenizers.json`, "utf8"));
+  assert.equal(tokenizers.length, 9);
+  for (const { name, tokenizer, cases } of tokenizers) {
+    const info = open({ ...files, "/vocabulary/tokenizer.json": Buffer.from(JSON.stringify(tokenizer)) });
+    assert.equal(info.error, undefined, `${name}: ${info.error?.message}`);
+    for (const one of cases) {
+      const what = `${name}: ${JSON.stringify([one.text, one.pair])}`;
+      const found = answered({ do: "tokens", text: one.text, second: one.pair });
+      assert.deepEqual(found.ids, one.ids, what);
+      assert.deepEqual(found.offsets, one.offsets, what);
+      assert.deepEqual(found.texts, one.texts, what);
+      assert.deepEqual(found.special.map(Number), one.special, what);
+      assert.equal(answered({ do: "decode", ids: one.ids }).text, one.decoded, what);
+    }
+  }
+});
+
+// ---- What is no model ----
+
+const good = filesOf(path.join(made, "q8_0.gguf"));
+const works = () => {
+  const info = open(good);
+  assert.equal(info.error, undefined, info.error?.message);
+  assert.equal(answered({ do: "run", text: "a cat" }).next.length, 10);
+};
+// It is refused in words, or used.
+function survives(files, what) {
+  const info = open(files);
+  if (info.error) {
+    assert.match(info.error.code, /^bad_|^out_of_memory$/, what);
+    return assert.ok(info.error.message.length > 10, what);
+  }
+  for (const request of [{ do: "tokens", text: "a text, 12 — 猫" }, { do: "run", ids: [0, 1] }, { do: "heads" }]) ask(request);
+  if (info.decoder) for (const request of [{ do: "grow", ids: [0, 1] }, { do: "step" }, { do: "why" }]) ask(request);
+}
+
+const corpus = (name) => {
+  const folder = `${root}tests/fuzz/corpus/${name}`;
+  return readdirSync(folder).map((file) => [`${name}/${file}`, readFileSync(path.join(folder, file))]);
+};
+const isGguf = (bytes) => bytes.subarray(0, 4).toString("latin1") === "GGUF";
+const first = (bytes) => bytes.subarray(0, bytes.indexOf(0) < 0 ? bytes.length : bytes.indexOf(0));
+
+test("hostile files are refused in words, and the next model works", () => {
+  const all = [...corpus("gguf"), ...corpus("model"), ...corpus("tokenizer")];
+  assert.ok(all.length > 90);
+  const folder = filesOf(path.join(made, "decoder"));
+  for (const [name, bytes] of all) {
+    if (isGguf(bytes)) survives({ "/x.gguf": bytes }, name);
+    else survives({ ...folder, [name.startsWith("model/") ? "/decoder/config.json" : "/decoder/tokenizer.json"]: first(bytes) }, name);
+  }
+  works();
+});
+
+test("a file that is cut or changed anywhere", () => {
+  const bytes = Object.values(good)[0];
+  for (let n = 0; n < 120; ++n) {
+    const changed = Buffer.from(bytes);
+    // Where it says what it is: its first bytes, and those at the tensors' table.
+    for (let k = 0; k <= n % 3; ++k) changed[(n * 7919 + k * 104729) % Math.min(bytes.length, 9000)] ^= 1 << (n % 8);
+    survives({ "/x.gguf": changed }, `change ${n}`);
+    survives({ "/x.gguf": bytes.subarray(0, Math.floor((bytes.length * n) / 120)) }, `cut ${n}`);
+  }
+  works();
+});
+
+test("errors say what is wrong", () => {
+  ask({ do: "close" });
+  const refused = [
+    ["{", "bad_value", "the request is no JSON"],
+    ["[1]", "bad_value", "the request is no JSON object"],
+    [{}, "bad_value", "do is missing"],
+    [{ do: "dance" }, "bad_value", "nothing is called 'dance'"],
+    [{ do: "run", text: "a" }, "bad_value", "no model is open"],
+    [{ do: "open", path: "/none.gguf" }, "bad_file", "'/none.gguf' is not among the files that were given"],
+  ];
+  const of_a_model = [
+    [{ do: "weights", layer: 0, head: 0 }, "bad_value", "no text was run"],
+    [{ do: "step" }, "bad_value", "no text grows"],
+    [{ do: "run" }, "bad_value", "text is missing"],
+    [{ do: "run", text: 1 }, "bad_value", "text is 1, expected a text"],
+    [{ do: "run", text: "a", txt: "b" }, "bad_value", "there is no option 'txt'"],
+    [{ do: "run", ids: [0, "1"] }, "bad_value", 'ids is "1", expected a whole number'],
+    [{ do: "run", ids: [] }, "bad_value", "ids"],
+    [{ do: "run", ids: [256] }, "bad_value", "256"],
+    [{ do: "run", text: "a".repeat(65) }, "bad_value", "65"],
+    [{ do: "run", text: "a", without: [[2, 0]] }, "bad_value", "2"],
+    [{ do: "run", text: "a", without: [0] }, "bad_value", "without is 0, expected pairs"],
+    [{ do: "why", token: "two tokens" }, "bad_value", "token"],
+    [{ do: "why", token: 1.5 }, "bad_value", "token is 1.5, expected an id or a text"],
+    [{ do: "grow", text: "a", top_p: 2 }, "bad_value", "top_p"],
+    [{ do: "run", text: "a", chat: true }, "bad_file", "chat template"],
+  ];
+  const check = ([request, code, message]) => {
+    const { error } = ask(request);
+    const what = JSON.stringify(request).slice(0, 80);
+    assert.equal(error?.code, code, what);
+    assert.ok(error.message.includes(message), `${what}: ${error.message}`);
+  };
+  refused.forEach(check);
+  open(good);
+  of_a_model.forEach(check);
+  works();
+});
+
+test("a model that is too large is refused before its bytes are read", () => {
+  assert.equal(put("/large.gguf", undefined, 6e9), false);
+  assert.equal(put("/large.gguf", undefined, 4.2e9), false);
+  assert.equal(put("/large.gguf", undefined, -1), false);
+  works();
+});
+
+test("models leave no memory behind", () => {
+  works();
+  const bytes = module.HEAPU8.length;
+  for (let n = 0; n < 40; ++n) works();
+  assert.equal(module.HEAPU8.length, bytes);
+});
