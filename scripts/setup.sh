@@ -34,7 +34,7 @@ for group in "${@:-build}"; do
     fuzz) wanted+=("${build[@]}" "${fuzz[@]}") ;;
     deb) wanted+=("${build[@]}" "${deb[@]}") ;;
     long) wanted+=("${long[@]}") ;;
-    check) wanted+=("${build[@]}" "${python[@]}" "${page[@]}" "${test[@]}" "${fuzz[@]}" "${check[@]}") sources=yes ;;
+    check) wanted+=("${build[@]}" "${python[@]}" "${page[@]}" "${test[@]}" "${fuzz[@]}" "${check[@]}") ;;
     *) echo "setup.sh: no group '$group': build, python, page, page-models, test, fuzz, deb, long or check" >&2 && exit 2 ;;
   esac
 done

@@ -2,14 +2,18 @@
 # Builds the page's engine and its module for models (preset wasm) and tests them under Node: the library's own tests that can
 # run there, the bits of 700 calls or more beside this machine's, the engine's answers beside the command's, and the models'
 # numbers beside the native library's. Needs the library and the command in build/release, and x86-64: its baseline target is
-# what the engine is compiled from. Usage: test_page_engine.sh
+# what the engine is compiled from. Usage: test_page_engine.sh [--build]
+#   --build  only builds them
+# ATTEND_PAGE_MODELS=OFF leaves out the module for models, where its sources can't be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/page_sources.sh
-cmake --preset wasm -DATTEND_BUILD_TESTS=ON -DATTEND_PAGE_MODELS=ON -DATTEND_PAGE_MODELS_LINK=-O1 "$@" >/dev/null
+models=${ATTEND_PAGE_MODELS:-ON}
+[ "$models" = OFF ] || scripts/page_sources.sh
+cmake --preset wasm -DATTEND_BUILD_TESTS=ON "-DATTEND_PAGE_MODELS=$models" -DATTEND_PAGE_MODELS_LINK=-O1 >/dev/null
 cmake --build build/wasm
-cmake --build build/wasm --target attend_page_models
+[ "$models" = OFF ] || cmake --build build/wasm --target attend_page_models
+[ "${1:-}" != --build ] || exit 0
 
 # CombineKernels.AnyNumberOfParts* compares with exp() of long double, which musl (emscripten's C library) rounds to a double.
 work=$(mktemp -d)
@@ -30,12 +34,15 @@ echo "the native baseline's bits in all of $(wc -l <"$work/wasm") results"
 node --test page/tests/engine.test.mjs >"$work/module" || { cat "$work/module" && exit 1; }
 sed -nE 's/^# pass ([0-9]+)/\1 passed: the module/p' "$work/module"
 
-g++ -std=c++20 -O1 -I include tests/wasm/native_models.cpp -o "$work/native_models" -L build/release -lattend \
-  "-Wl,-rpath,$PWD/build/release"
-mkdir "$work/models"
-ATTEND_TARGET=baseline "$work/native_models" tests/golden "$work/models"
-MODELS="$work/models" node --test page/tests/models.test.mjs >"$work/models.log" || { cat "$work/models.log" && exit 1; }
-sed -nE 's/^# pass ([0-9]+)/\1 passed: the module for models/p' "$work/models.log"
+test_models() {
+  g++ -std=c++20 -O1 -I include tests/wasm/native_models.cpp -o "$work/native_models" -L build/release -lattend \
+    "-Wl,-rpath,$PWD/build/release"
+  mkdir "$work/models"
+  ATTEND_TARGET=baseline "$work/native_models" tests/golden "$work/models"
+  MODELS="$work/models" node --test page/tests/models.test.mjs >"$work/models.log" || { cat "$work/models.log" && exit 1; }
+  sed -nE 's/^# pass ([0-9]+)/\1 passed: the module for models/p' "$work/models.log"
+}
+[ "$models" = OFF ] || test_models
 
 wait "$tests" || { cat "$work/tests" && exit 1; }
 tail -1 "$work/tests"
