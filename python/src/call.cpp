@@ -41,6 +41,7 @@ MayAskForGil::MayAskForGil() {
   const std::thread::id by = ending;
   if (by == std::thread::id() || by == std::this_thread::get_id()) return;
   --asking;
+  if (PyGILState_Check()) PyEval_SaveThread();
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 

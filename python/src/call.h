@@ -17,8 +17,9 @@ std::string translate_names(std::string text);
 std::string message_of(const Error& error);
 
 // While Python ends, a thread that waits for the GIL is ended by pthread_exit(), which C++ frames do not survive: the
-// process aborts. So a thread that computes holds one of these when it asks for the GIL, and comes to hold none from
-// then on that Python's atexit functions run: it stays where it is, as in Python 3.14, until the process is gone.
+// process aborts. So a thread that computes holds one of these when it asks for the GIL, or calls what may give it away
+// and ask for it again (PyTorch's is_neg() does), and comes to hold none from then on that Python's atexit functions
+// run: it stays where it is, as in Python 3.14, without the GIL, until the process is gone.
 class MayAskForGil {
  public:
   MayAskForGil();
