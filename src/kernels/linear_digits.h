@@ -69,61 +69,63 @@ inline F spread(const std::int8_t* digits) {
   return Simd::set1(four);
 }
 
-// sums [R,width] += what R rows of x, `stride` from one to the next, make of a chunk of each vector of outputs.
-template <int R, bool Halves, bool Least>
-__attribute__((noinline)) void add_digits(const Digits* x, std::int64_t stride, const Chunk* const* chunks,
-                                          std::int32_t from, float* sums) {
+// sums += what R rows of x, `stride` from one to the next, make of a chunk of each of V vectors of outputs.
+template <bool Halves, bool Least, int R, int V>
+inline __attribute__((always_inline)) void add_products(const Digits* x, std::int64_t stride,
+                                                        const Chunk* const* chunks, std::int32_t from,
+                                                        F (&sums)[R][V]) {
   constexpr int words = Halves ? 4 : 8;
 #pragma GCC unroll 2
   for (int half = 0; half < (Halves ? 2 : 1); ++half) {
-    F high[R][vectors], low[R][vectors];
-    const auto whole_number = [&](const std::int32_t* of) { return Halves ? of[half] : of[0] + of[1]; };
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-      const std::int32_t taken_off = Least ? 0 : -from * whole_number(x[r * stride].high_sum);
-#pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) high[r][v] = (F)(SignedWords{} + taken_off), low[r][v] = Simd::zero();
-    }
+    F high[R][V] = {}, middle[R][V] = {}, low[R][V] = {};
 #pragma GCC unroll 8
     for (int w = half * words; w < half * words + words; ++w) {
-#pragma GCC unroll 4
+#pragma GCC unroll 2
       for (int r = 0; r < R; ++r) {
-        const F first = spread(x[r * stride].high + 4 * w), second = spread(x[r * stride].middle + 4 * w);
+        const Digits& row = x[r * stride];
+        const F first = spread(row.high + 4 * w), second = spread(row.middle + 4 * w), third = spread(row.low + 4 * w);
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) {
-          high[r][v] = Simd::dot_u8((F)chunks[v]->codes[w], first, high[r][v]);
-          low[r][v] = Simd::dot_u8((F)chunks[v]->codes[w], second, low[r][v]);
+        for (int v = 0; v < V; ++v) {
+          const F codes = (F)chunks[v]->codes[w];
+          high[r][v] = Simd::dot_u8(codes, first, high[r][v]);
+          middle[r][v] = Simd::dot_u8(codes, second, middle[r][v]);
+          low[r][v] = Simd::dot_u8(codes, third, low[r][v]);
         }
       }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int r = 0; r < R; ++r) {
-      const std::int32_t taken_off = Least ? 0 : -from * whole_number(x[r * stride].middle_low_sum);
+      const Digits& row = x[r * stride];
+      const auto taken_off = [&](const std::int32_t* sum) { return from * (Halves ? sum[half] : sum[0] + sum[1]); };
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) low[r][v] = (F)(((SignedWords)low[r][v] << 8) + taken_off);
-    }
-#pragma GCC unroll 8
-    for (int w = half * words; w < half * words + words; ++w) {
-#pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) {
-        const F third = spread(x[r * stride].low + 4 * w);
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) low[r][v] = Simd::dot_u8((F)chunks[v]->codes[w], third, low[r][v]);
+      for (int v = 0; v < V; ++v) {
+        SignedWords above = (SignedWords)high[r][v], below = ((SignedWords)middle[r][v] << 8) + (SignedWords)low[r][v];
+        if constexpr (!Least) above -= taken_off(row.high_sum), below -= taken_off(row.middle_low_sum);
+        const F products = Simd::fma(Simd::from_i32((F)above), Simd::set1(65536), Simd::from_i32((F)below));
+        const F scale = Simd::mul(chunks[v]->scale[half], Simd::set1(row.scale));
+        sums[r][v] = Simd::fma(products, scale, sums[r][v]);
+        if constexpr (Least)
+          sums[r][v] = Simd::fma(chunks[v]->least[half], Simd::set1(row.sum[Halves ? half : 2]), sums[r][v]);
       }
     }
+  }
+}
+
+// The same of sums [R,width] in memory, and a panel's vectors.
+template <bool Halves, bool Least, int R>
+__attribute__((noinline)) void add_to_rows(const Digits* x, std::int64_t stride, const Chunk* const* chunks,
+                                           std::int32_t from, float* to) {
+  F sums[R][vectors];
+#pragma GCC unroll 2
+  for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-      const Digits& of = x[r * stride];
+    for (int v = 0; v < vectors; ++v) sums[r][v] = Simd::load(to + r * width + v * lanes);
+  }
+  add_products<Halves, Least>(x, stride, chunks, from, sums);
+#pragma GCC unroll 2
+  for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) {
-        float* to = sums + r * width + v * lanes;
-        const F products = Simd::fma(Simd::from_i32(high[r][v]), Simd::set1(65536), Simd::from_i32(low[r][v]));
-        const F scale = Simd::mul(chunks[v]->scale[half], Simd::set1(of.scale));
-        F sum = Simd::fma(products, scale, Simd::load(to));
-        if constexpr (Least) sum = Simd::fma(chunks[v]->least[half], Simd::set1(of.sum[Halves ? half : 2]), sum);
-        Simd::store(to, sum);
-      }
-    }
+    for (int v = 0; v < vectors; ++v) Simd::store(to + r * width + v * lanes, sums[r][v]);
   }
 }
 
@@ -154,7 +156,7 @@ class DigitRows {
  private:
   template <int R>
   void add_rows(std::int64_t r, std::int64_t number, const Chunk* const (&chunks)[vectors]) {
-    add_digits<R, Halves, Least>(x_ + r * stride_ + number, stride_, chunks, from_, sums_ + r * width);
+    add_to_rows<Halves, Least, R>(x_ + r * stride_ + number, stride_, chunks, from_, sums_ + r * width);
   }
 
   const Digits* x_;
@@ -186,32 +188,7 @@ void stream_digits(const LinearOperands& a, const BlockMatrix& of, std::int64_t 
   }
 }
 
-// What a chunk of a vector of outputs makes of 32 columns of one row, added to sum: add_digits() in registers.
-template <bool Halves, bool Least>
-inline __attribute__((always_inline)) F add_chunk(const Digits& x, const Chunk& chunk, std::int32_t from, F sum) {
-  constexpr int words = Halves ? 4 : 8;
-#pragma GCC unroll 2
-  for (int half = 0; half < (Halves ? 2 : 1); ++half) {
-    F high = Simd::zero(), middle = Simd::zero(), low = Simd::zero();
-#pragma GCC unroll 8
-    for (int w = half * words; w < half * words + words; ++w) {
-      high = Simd::dot_u8((F)chunk.codes[w], spread(x.high + 4 * w), high);
-      middle = Simd::dot_u8((F)chunk.codes[w], spread(x.middle + 4 * w), middle);
-      low = Simd::dot_u8((F)chunk.codes[w], spread(x.low + 4 * w), low);
-    }
-    SignedWords below = ((SignedWords)middle << 8) + (SignedWords)low, above = (SignedWords)high;
-    if constexpr (!Least) {
-      below -= from * (Halves ? x.middle_low_sum[half] : x.middle_low_sum[0] + x.middle_low_sum[1]);
-      above -= from * (Halves ? x.high_sum[half] : x.high_sum[0] + x.high_sum[1]);
-    }
-    const F products = Simd::fma(Simd::from_i32((F)above), Simd::set1(65536), Simd::from_i32((F)below));
-    sum = Simd::fma(products, Simd::mul(chunk.scale[half], Simd::set1(x.scale)), sum);
-    if constexpr (Least) sum = Simd::fma(chunk.least[half], Simd::set1(x.sum[Halves ? half : 2]), sum);
-  }
-  return sum;
-}
-
-// As stream_digits(), of one row.
+// As stream_digits(), of one row: what is unpacked stays in registers.
 template <int Number>
 void stream_digits_of_row(const LinearOperands& a, const BlockMatrix& of, std::int64_t begin, std::int64_t end) {
   constexpr BlockType type = block_types[Number];
@@ -223,7 +200,7 @@ void stream_digits_of_row(const LinearOperands& a, const BlockMatrix& of, std::i
     for (int v = 0; v < vectors; ++v) {
       const char* rows[lanes];
       rows_of(of, panel * width + v * lanes, a.out, lanes, rows);
-      F sum = Simd::zero();
+      F sum[1][1] = {};
       const Digits* digits = x;
       for (std::int64_t at = 0; at < row_bytes(of); at += of.block_bytes) {
         for (int first = 0; first < chunks_of_block; first += type.chunks) {
@@ -232,11 +209,12 @@ void stream_digits_of_row(const LinearOperands& a, const BlockMatrix& of, std::i
 #pragma GCC unroll 4
           for (int n = 0; n < type.chunks; ++n, ++digits) {
             ahead.ask();
-            sum = add_chunk<type.halves, type.from == 0>(*digits, chunks[n], type.from, sum);
+            const Chunk* const chunk[] = {&chunks[n]};
+            add_products<type.halves, type.from == 0>(digits, 0, chunk, type.from, sum);
           }
         }
       }
-      Simd::store(sums + v * lanes, sum);
+      Simd::store(sums + v * lanes, sum[0][0]);
     }
     store_linear(a, 0, 1, panel, sums);
   }
