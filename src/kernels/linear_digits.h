@@ -39,10 +39,11 @@ inline void write_digits(const float* x, Digits& to) {
   std::uint32_t bits[chunk_columns], largest = 0;
   __builtin_memcpy(bits, x, sizeof bits);
   for (const std::uint32_t b : bits) largest = max_of(largest, b & 0x7FFFFFFF);
+  const bool finite = largest < 0x7F800000;
   const float scale = scale_of(largest), inverse = 1 / scale;
   std::int32_t numbers[chunk_columns];
   for (std::int64_t i = 0; i < chunk_columns; i += lanes) {
-    const F whole = Simd::to_i32(Simd::mul(Simd::load(x + i), Simd::set1(inverse)));
+    const F whole = finite ? Simd::to_i32(Simd::mul(Simd::load(x + i), Simd::set1(inverse))) : Simd::zero();
     __builtin_memcpy(numbers + i, &whole, sizeof whole);
   }
   std::int32_t sums[2] = {}, high_sums[2] = {};
@@ -57,7 +58,7 @@ inline void write_digits(const float* x, Digits& to) {
     }
     to.high_sum[half] = high_sums[half], to.middle_low_sum[half] = sums[half] - 65536 * high_sums[half];
   }
-  to.scale = largest < 0x7F800000 ? scale : __builtin_nanf("");
+  to.scale = finite ? scale : __builtin_nanf("");
   to.sum[0] = static_cast<float>(sums[0]) * to.scale, to.sum[1] = static_cast<float>(sums[1]) * to.scale;
   to.sum[2] = static_cast<float>(sums[0] + sums[1]) * to.scale;
 }
