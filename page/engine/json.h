@@ -25,7 +25,6 @@ class Request {
     if (!json_.is_object()) fail(ErrorCode::bad_value, function_, "the request is no JSON object");
   }
 
-  const char* function() const { return function_; }
   bool has(const char* name) const { return json_.contains(name); }
 
   // Whether it was there.
