@@ -75,7 +75,7 @@ class RowWatcher : public models::Watcher {
  public:
   RowWatcher(std::int64_t row, ModelCache& cache, Attribution& out) : row_(row), cache_(cache), out_(out) {}
 
-  void attends(const models::AttentionStep& step, const View& q) override {
+  void attends(const models::AttentionStep& step, const View& q, const View&) override {
     (step.cross ? cross_steps : steps).push_back(step);
     analysis::weigh_row(step, q.select(0, 0).select(1, row_), keys_of(step), parts_of(step).size(2), weights_of(step));
   }

@@ -145,7 +145,7 @@ Tensor attend(const Batch& batch, const AttentionStep& step, const View& q, cons
   const AttentionOptions options = options_of(step);
   const std::span<KvCache* const> caches = caches_of(batch.layers, step.layer);
   const bool fresh = append(batch.starts, caches, k, v);
-  if (batch.watcher && batch.stack != Stack::encoder) batch.watcher->attends(step, rows.q);
+  if (batch.watcher && batch.stack != Stack::encoder) batch.watcher->attends(step, rows.q, v);
   if (fresh)
     attend_fresh(batch, step, options, rows, k, v, batch.starts);
   else
@@ -164,7 +164,7 @@ Tensor attend_memory(const Batch& batch, const AttentionStep& step, const View& 
     made = Linear::forward_each({&key, &value}, batch.memory->states);
     fresh = append(batch.memory->starts, caches, by_heads(made[0], step.kv_heads), by_heads(made[1], step.kv_heads));
   }
-  if (batch.watcher) batch.watcher->attends(step, rows.q);
+  if (batch.watcher) batch.watcher->attends(step, rows.q, batch.memory ? by_heads(made[1], step.kv_heads) : View());
   if (fresh)
     attend_fresh(batch, step, options, rows, by_heads(made[0], step.kv_heads), by_heads(made[1], step.kv_heads),
                  batch.memory->starts);

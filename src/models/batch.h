@@ -31,9 +31,9 @@ class Watcher {
  public:
   virtual ~Watcher() = default;
   virtual void at(ModelPlace place, std::int64_t layer, const MutableView& values) = 0;
-  // q [1,H,N,D] of the call's ids, as attention gets it; caches have the keys and values by now. Not of an encoder that
-  // a decoder reads, and so the next.
-  virtual void attends(const AttentionStep&, const View& /*q*/) {}
+  // q [1,H,N,D] of the call's ids, as attention gets it, and v [1,Hkv,M,Dv] of those that the call brings keys of,
+  // where it does; caches have the keys and values by now. Not of an encoder that a decoder reads, and so the next.
+  virtual void attends(const AttentionStep&, const View& /*q*/, const View& /*v*/) {}
   // x [N,E] before a norm.
   virtual void normalises(NormPlace, std::int64_t /*layer*/, const Norm&, const View& /*x*/) {}
 

@@ -45,18 +45,26 @@ void check_recorder(const Batch& batch) {
     fail(ErrorCode::bad_value, function, "{} sequences, a recorder takes one", batch.sequences());
 }
 
-// A call's edits, and then who asked to be shown what is there.
+// A call's edits, and then who asked to be shown what is there: the call's observer, and a watcher.
 class Shown : public models::Edits {
  public:
-  Shown(const ModelCall& call, const Batch& batch, const ModelInfo& info)
-      : Edits(call.edits, batch, info), observe_(call.observe) {}
+  Shown(const ModelCall& call, const Batch& batch, const ModelInfo& info, models::Watcher* watcher)
+      : Edits(call.edits, batch, info), observe_(call.observe), watcher_(watcher) {}
   void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
     Edits::at(place, layer, values);
     if (observe_) observe_(place, layer, values);
+    if (watcher_) watcher_->at(place, layer, values);
+  }
+  void attends(const models::AttentionStep& step, const View& q, const View& v) override {
+    if (watcher_) watcher_->attends(step, q, v);
+  }
+  void normalises(models::NormPlace place, std::int64_t layer, const models::Norm& norm, const View& x) override {
+    if (watcher_) watcher_->normalises(place, layer, norm, x);
   }
 
  private:
   const std::function<void(ModelPlace, std::int64_t, const View&)>& observe_;
+  models::Watcher* watcher_;
 };
 
 }  // namespace
@@ -193,12 +201,11 @@ class CallCaches {
   std::vector<std::int64_t> lengths_, encoder_lengths_;  // before the call
 };
 
-// All layers of a stack, before the eyes of the call's edits and observer, or else of the watcher, and what comes
-// after.
+// All layers of a stack, before the eyes of the call's edits and observer and of the watcher, and what comes after.
 template <class Layers>
 Tensor run(const Layers& layers, std::int64_t count, Batch& batch, const ModelCall& call, const ModelInfo& info,
            models::Watcher* watcher) {
-  Shown shown(call, batch, info);
+  Shown shown(call, batch, info, watcher);
   batch.watcher = call.edits.empty() && !call.observe ? watcher : &shown;
   if (batch.recorder) batch.recorded_ids.insert(batch.recorded_ids.end(), batch.ids.begin(), batch.ids.end());
   Tensor x = layers.embed(batch);
