@@ -12,7 +12,6 @@ models=${ATTEND_PAGE_MODELS:-ON}
 [ "$models" = OFF ] || scripts/page_sources.sh
 cmake --preset wasm -DATTEND_BUILD_TESTS=ON "-DATTEND_PAGE_MODELS=$models" -DATTEND_PAGE_MODELS_LINK=-O1 >/dev/null
 cmake --build build/wasm
-[ "$models" = OFF ] || cmake --build build/wasm --target attend_page_models
 [ "${1:-}" != --build ] || exit 0
 
 # CombineKernels.AnyNumberOfParts* compares with exp() of long double, which musl (emscripten's C library) rounds to a double.
@@ -35,10 +34,7 @@ node --test page/tests/engine.test.mjs >"$work/module" || { cat "$work/module" &
 sed -nE 's/^# pass ([0-9]+)/\1 passed: the module/p' "$work/module"
 
 test_models() {
-  g++ -std=c++20 -O1 -I include tests/wasm/native_models.cpp -o "$work/native_models" -L build/release -lattend \
-    "-Wl,-rpath,$PWD/build/release"
-  mkdir "$work/models"
-  ATTEND_TARGET=baseline "$work/native_models" tests/golden "$work/models"
+  scripts/native_models.sh "$work/models"
   MODELS="$work/models" node --test page/tests/models.test.mjs >"$work/models.log" || { cat "$work/models.log" && exit 1; }
   sed -nE 's/^# pass ([0-9]+)/\1 passed: the module for models/p' "$work/models.log"
 }

@@ -9,54 +9,16 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "attend/analysis.h"
-#include "attend/look.h"
 #include "attend/models.h"
-#include "attend/recording.h"
 #include "io/file_in_memory.h"
-#include "models/sampling.h"
-#include "page/engine/json.h"
+#include "page/engine/models.h"
 
 namespace attend::page {
 
-namespace {
-
-constexpr const char* function = "model";
-
-using Ids = std::vector<std::int64_t>;
-
-// A text that grows token by token.
-struct Growth {
-  ModelCache cache;
-  Ids ids, decoder_ids, made;
-  std::vector<Edit> edits;
-  GenerateOptions options;
-  models::Sampler sampler;
-  Tensor logits;  // of the next token, [V]
-  bool ended = false;
-};
-
-// What the page looks at.
-struct State {
-  std::optional<Model> model;
-  Ids ids, decoder_ids;  // of the text that was run or grows
-  std::optional<Recording> recording;
-  std::optional<Growth> growth;
-};
 State state;
-
-// Of the last request, as long as the next one is not there.
-struct Answer {
-  std::vector<Tensor> tensors;
-  Json json = Json::object();
-  std::string text;
-
-  void add(const char* name, Tensor tensor) {
-    tensors.push_back(std::move(tensor));
-    json["tensors"][name] = tensor_json(tensors.back());
-  }
-};
 Answer answer;
+
+namespace {
 
 const Model& model() {
   if (!state.model) fail(ErrorCode::bad_value, function, "no model is open");
@@ -103,7 +65,7 @@ void take_text(Request& request) {
   if (!request.take("ids", ids)) ids = encoded(request).ids;
   if (!request.take("decoder_ids", decoder_ids) && model().info().encoder_decoder())
     decoder_ids.push_back(model().info().start);
-  state.recording.reset(), state.growth.reset();
+  state.recording.reset(), state.growth.reset(), state.values.clear();
   state.ids = std::move(ids), state.decoder_ids = std::move(decoder_ids);
 }
 
@@ -215,7 +177,8 @@ void record(Recorder& recorder) {
 // unless it is told not to, with a recording of all heads.
 void run(Request& request) {
   take_text(request);
-  const std::vector<Edit> edits = edits_of(request);
+  state.edits = edits_of(request);
+  const std::vector<Edit>& edits = state.edits;
   bool records = true, by_norm = false;
   std::int64_t top = 10;
   request.take("record", records), request.take("norm", by_norm), request.take("top", top);
@@ -242,40 +205,6 @@ void run(Request& request) {
     answer.add("hidden", hidden.count() > 0 ? std::move(hidden) : model().forward(state.ids, call));
   }
   if (records) record(recorder);
-}
-
-const Recording& recording() {
-  if (!state.recording) fail(ErrorCode::bad_value, function, "no text was run and recorded");
-  return *state.recording;
-}
-
-WeighedBy take_by(Request& request) {
-  std::string by = "weight";
-  request.take("by", by);
-  return weighed_by(by);
-}
-
-// Labels and scores of all heads: docs/json.md has them.
-void heads(Request& request) {
-  const WeighedBy by = take_by(request);
-  request.end();
-  answer.text = heads_json(recording(), 0, heads_of(recording(), 0, {}, {}, by));
-}
-
-// Of one head [Tq,Tk].
-void weights(Request& request) {
-  const auto layer = request.need<std::int64_t>("layer"), head = request.need<std::int64_t>("head");
-  const WeighedBy by = take_by(request);
-  request.end();
-  answer.add("weights", recording().weights(layer, 0, head, {}, {}, by));
-}
-
-// Any of Recording::numbers(): a layer's maps, top keys, received weights.
-void numbers(Request& request) {
-  const auto layer = request.need<std::int64_t>("layer");
-  const auto name = request.need<std::string>("name");
-  request.end();
-  answer.add("numbers", recording().numbers(layer, name));
 }
 
 // ---- Texts that grow ----
@@ -428,20 +357,20 @@ void close(Request& request) {
   close();
 }
 
-struct Asked {
-  std::string_view name;
-  void (*answer)(Request&);
-};
-constexpr Asked all_asked[] = {{"open", open},     {"close", close}, {"tokens", tokens},   {"decode", decode},
-                               {"run", run},       {"heads", heads}, {"weights", weights}, {"numbers", numbers},
-                               {"grow", grow},     {"step", step},   {"why", why},         {"lens", lens},
-                               {"ablate", ablate}, {"embed", embed}};
+constexpr Asked all_asked[] = {{"open", open}, {"close", close},   {"tokens", tokens}, {"decode", decode},
+                               {"run", run},   {"grow", grow},     {"step", step},     {"why", why},
+                               {"lens", lens}, {"ablate", ablate}, {"embed", embed}};
 
 void answer_to(const char* text) {
   Request request(function, Json::parse(text));
   const auto name = request.need<std::string>("do");
-  const auto asked = std::ranges::find(all_asked, name, &Asked::name);
-  if (asked == std::end(all_asked)) fail(ErrorCode::bad_value, function, "nothing is called '{}'", name);
+  const auto find = [&](std::span<const Asked> all) {
+    const auto found = std::ranges::find(all, name, &Asked::name);
+    return found == all.end() ? nullptr : &*found;
+  };
+  const Asked* asked = find(all_asked);
+  if (!asked) asked = find(asked_of_recordings());
+  if (!asked) fail(ErrorCode::bad_value, function, "nothing is called '{}'", name);
   try {
     asked->answer(request);
   } catch (...) {
@@ -474,7 +403,7 @@ extern "C" {
 void* attend_file(const char* name, double size) {
   using namespace attend::page;
   try {
-    if (state.model) close();
+    if (state.model || state.recording) close();
     if (!(size >= 0 && size < 0x1p32)) return nullptr;
     return attend::make_file_in_memory(name, static_cast<std::uint64_t>(size));
   } catch (const std::exception&) {

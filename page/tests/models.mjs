@@ -37,10 +37,12 @@ export async function load() {
     if (at !== 0 && bytes) module.HEAPU8.set(bytes, at);
     return at !== 0;
   };
+  // opened: the model's path, or "recording:" and a recording's.
   const open = (files, opened = Object.keys(files)[0].split("/").slice(0, 2).join("/")) => {
     for (const [name, bytes] of Object.entries(files))
       if (!put(name, bytes)) return { error: { code: "out_of_memory", message: `no room for ${name}` } };
-    return ask({ do: "open", path: opened });
+    const [, recording] = opened.match(/^recording:(.*)/) ?? [];
+    return ask(recording ? { do: "recording", path: recording } : { do: "open", path: opened });
   };
   // A tensor's numbers: a view of the module's memory, which the next request overwrites.
   const numbers = ({ shape, at, dtype }) => {

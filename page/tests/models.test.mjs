@@ -38,16 +38,45 @@ function expectNear(got, wanted, what) {
   for (const key of Object.keys(wanted)) expectNear(got[key], wanted[key], `${what}.${key}`);
 }
 
-function expectRun(answer, wanted, what) {
-  const { weights, carried, heads, ...tensors } = wanted;
-  expectTensors(answer.tensors, tensors, what);
-  expectNear(answered({ do: "heads" }), heads, `${what}: heads`);
-  weights.forEach((layer, l) =>
-    layer.forEach((values, h) => {
-      expectTensor(answered({ do: "weights", layer: l, head: h }).tensors.weights, values, `${what}: weights ${l}.${h}`);
-      expectTensor(answered({ do: "weights", layer: l, head: h, by: "norm" }).tensors.weights, carried[l][h], `${what}: carried ${l}.${h}`);
+// Of each head: its weights, by weight and by norm, its maps, and what its steps come to.
+function expectHeads(wanted, what) {
+  const { layers } = answered({ do: "heads" });
+  const small = answered({ do: "maps", most: [64, 64] }).tensors;
+  const all = Object.fromEntries(Object.entries(small).map(([layer, tensor]) => [layer, { ...tensor, values: [...numbers(tensor)] }]));
+  layers.forEach(({ name, heads, queries, keys }, l) =>
+    heads.forEach((_, h) => {
+      const here = `${what}: ${l}.${h}`;
+      const weights = wanted.weights[l][h];
+      expectTensor(answered({ do: "weights", layer: l, head: h }).tensors.weights, weights, `${here} weights`);
+      expectTensor(answered({ do: "weights", layer: l, head: h, by: "norm" }).tensors.weights, wanted.carried[l][h], `${here} carried`);
+      // What is hidden is NaN in a map.
+      const own = [...numbers(answered({ do: "map", layer: l, head: h }).tensors.map)];
+      own.forEach((value, n) => assert.ok(Number.isNaN(value) ? weights.values[n] === 0 : isNear(value, weights.values[n]), `${here} map[${n}]`));
+      assert.deepEqual(all[l].values.slice(h * queries * keys, (h + 1) * queries * keys), own, `${here} maps`);
+      const [rows, cols] = [[1, Math.min(4, queries)], [0, Math.min(3, keys)]];
+      const part = answered({ do: "map", layer: l, head: h, queries: rows, keys: cols });
+      assert.deepEqual([part.queries, part.keys], [rows, cols]);
+      const cells = own.filter((_, n) => Math.floor(n / keys) >= rows[0] && Math.floor(n / keys) < rows[1] && n % keys < cols[1]);
+      assert.deepEqual([...numbers(part.tensors.map)], cells, `${here} part`);
+      const steps = answered({ do: "steps", layer: l, head: h }).tensors;
+      expectTensor(steps.weights, weights, `${here} steps`);
+      const z = wanted.contexts[name];
+      assert.equal(steps.context !== undefined, z !== undefined || name.startsWith("decoder."), `${here} has values`);
+      if (!z) return;
+      const size = z.shape[1] / heads.length;
+      const context = { shape: [queries, size], values: z.values.filter((_, n) => Math.floor((n % z.shape[1]) / size) === h) };
+      const isOut = wanted.out.some(([layer, head]) => new RegExp(`^(decoder\\.)?${layer}\\.self$`).test(name) && head === h);
+      if (!isOut) expectTensor(steps.context, context, `${here} context`);
     }),
   );
+}
+
+function expectRun(answer, wanted, what) {
+  const { weights, carried, heads, telling, contexts, ...tensors } = wanted;
+  expectTensors(answer.tensors, tensors, what);
+  expectNear(answered({ do: "heads" }), heads, `${what}: heads`);
+  expectNear(answered({ do: "telling", most: 3 }).heads, telling, `${what}: telling heads`);
+  expectHeads({ weights, carried, contexts, out: what === "run" ? [] : without }, what);
 }
 
 const without = [[0, 1], [1, 0]];
@@ -83,6 +112,13 @@ for (const name of ["decoder", "q8_0.gguf", "q4_0.gguf", "gpt2", "encoder_decode
       assert.deepEqual(answer.ids, ids);
       expectRun(answer, heads ? wanted.without : wanted.run, heads ? "without two heads" : "run");
     }
+    // The recording that the native library wrote is looked at as the page's own is.
+    const file = path.join(made, `${name}.attend`);
+    open({ "/x.attend": readFileSync(file) }, "recording:/x.attend");
+    expectNear(answered({ do: "heads" }), wanted.run.heads, "recorded: heads");
+    expectTensor(answered({ do: "weights", layer: 1, head: 1 }).tensors.weights, wanted.run.weights[1][1], "recorded: weights");
+    assert.equal(answered({ do: "steps", layer: 1, head: 1 }).tensors.values, undefined, "a recording has no values");
+    open(filesOf(path.join(made, name)));
     answered({ do: "run", text, record: false, ...both });
     expectTensors(answered({ do: "ablate" }).tensors, wanted.ablation, "ablate");
     expectTensors(answered({ do: "ablate", heads: without }).tensors, wanted.ablation_of_two, "ablate two");
@@ -205,6 +241,7 @@ test("errors say what is wrong", () => {
     [{ do: "why", token: 1.5 }, "bad_value", "token is 1.5, expected an id or a text"],
     [{ do: "grow", text: "a", top_p: 2 }, "bad_value", "top_p"],
     [{ do: "run", text: "a", chat: true }, "bad_file", "chat template"],
+    [{ do: "recording", path: "/x.gguf" }, "bad_file", "/x.gguf"],
   ];
   const check = ([request, code, message]) => {
     const { error } = ask(request);

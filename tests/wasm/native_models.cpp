@@ -130,8 +130,34 @@ Json weights_of(const Recording& recording, WeighedBy by) {
   return layers;
 }
 
-// As Model::embed() and forward() have it for the page's "run".
-Json run(const Model& model, const Ids& ids, const Ids& decoder_ids, std::span<const Edit> edits) {
+// Of each attention by its name, what its heads put out [N,H*Dv]: the "context" of the page's "steps".
+Json contexts_of(const Model& model, const Ids& ids, const Ids& decoder_ids, std::span<const Edit> edits) {
+  Json json;
+  const std::string stack = model.info().encoder_decoder() ? "decoder." : "";
+  model.forward(ids, {.decoder_ids = decoder_ids,
+                      .edits = edits,
+                      .observe = [&](ModelPlace place, std::int64_t layer, const View& values) {
+                        if (place == ModelPlace::z) json[stack + std::to_string(layer) + ".self"] = json_of(values);
+                        if (place == ModelPlace::cross_z)
+                          json[stack + std::to_string(layer) + ".cross"] = json_of(values);
+                      }});
+  return json;
+}
+
+Json telling_of(const Recording& recording) {
+  Json json = Json::array();
+  for (const TellingHead& each : telling_heads(recording, heads_of(recording), 3)) {
+    Json links = Json::array();
+    for (const Link& link : each.links)
+      links.push_back({{"query", link.query}, {"key", link.key}, {"weight", link.weight}});
+    json.push_back({{"layer", each.head.layer}, {"head", each.head.scores.head}, {"links", links}});
+  }
+  return json;
+}
+
+// As Model::embed() and forward() have it for the page's "run". saved: where the recording is written, too.
+Json run(const Model& model, const Ids& ids, const Ids& decoder_ids, std::span<const Edit> edits,
+         const fs::path& saved = {}) {
   Recorder recorder({.keep_qk = true, .key_sizes = true});
   const ModelCall call{.decoder_ids = decoder_ids, .recorder = &recorder, .edits = edits};
   Json json;
@@ -154,10 +180,14 @@ Json run(const Model& model, const Ids& ids, const Ids& decoder_ids, std::span<c
   json["weights"] = weights_of(recording, WeighedBy::weight);
   json["carried"] = weights_of(recording, WeighedBy::norm);
   json["heads"] = Json::parse(heads_json(recording, 0, heads_of(recording)));
+  json["telling"] = telling_of(recording);
+  json["contexts"] = contexts_of(model, ids, decoder_ids, edits);
+  if (!saved.empty()) recording.save(saved);
   return json;
 }
 
 Json report(const fs::path& path, const std::string& text) {
+  const fs::path saved = path.parent_path() / (path.filename().string() + ".attend");
   const Model model = Model::load(path);
   const ModelInfo& info = model.info();
   const Encoding encoding = model.tokenizer().encode(text);
@@ -176,7 +206,7 @@ Json report(const fs::path& path, const std::string& text) {
                  {"formats", info.formats},
                  {"weight_bytes", info.weight_bytes},
                  {"vocabulary", info.vocabulary}}},
-               {"run", run(model, ids, decoder_ids, {})},
+               {"run", run(model, ids, decoder_ids, {}, saved)},
                {"without", run(model, ids, decoder_ids, edits)},
                {"ablation", json_of(ablate(model, ids, {.decoder_ids = decoder_ids}))}};
   json["ablation_of_two"] = json_of(ablate(model, ids, {.heads = {{0, 1}, {1, 0}}, .decoder_ids = decoder_ids}));

@@ -1,0 +1,64 @@
+// What the page's module for models looks at, and what it answers: shared by the requests of models.cpp and
+// recorded.cpp.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attend/analysis.h"
+#include "attend/recording.h"
+#include "models/sampling.h"
+#include "page/engine/json.h"
+
+namespace attend::page {
+
+constexpr const char* function = "model";
+
+using Ids = std::vector<std::int64_t>;
+
+// A text that grows token by token.
+struct Growth {
+  ModelCache cache;
+  Ids ids, decoder_ids, made;
+  std::vector<Edit> edits;
+  GenerateOptions options;
+  models::Sampler sampler;
+  Tensor logits;  // of the next token, [V]
+  bool ended = false;
+};
+
+// What the page looks at.
+struct State {
+  std::optional<Model> model;
+  Ids ids, decoder_ids;     // of the text that was run or grows
+  std::vector<Edit> edits;  // that it was run with
+  // Of each attention, by its name in the recording, v [1,Hkv,Tk,Dv]; none: nobody asked yet.
+  std::map<std::string, Tensor> values;
+  std::optional<Recording> recording;
+  std::optional<Growth> growth;
+};
+extern State state;
+
+// Of the last request, as long as the next one is not there.
+struct Answer {
+  std::vector<Tensor> tensors;
+  Json json = Json::object();
+  std::string text;  // in place of json
+
+  void add(const std::string& name, Tensor tensor) {
+    tensors.push_back(std::move(tensor));
+    json["tensors"][name] = tensor_json(tensors.back());
+  }
+};
+extern Answer answer;
+
+struct Asked {
+  std::string_view name;
+  void (*answer)(Request&);
+};
+// Of recordings: recorded.cpp.
+std::span<const Asked> asked_of_recordings();
+
+}  // namespace attend::page

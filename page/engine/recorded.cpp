@@ -1,0 +1,238 @@
+// What the page asks of a recording: of the text that `run` recorded, or of a file.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "attend/look.h"
+#include "look/maps.h"
+#include "models/model.h"
+#include "page/engine/models.h"
+
+namespace attend::page {
+
+namespace {
+
+const Recording& recording() {
+  if (!state.recording) fail(ErrorCode::bad_value, function, "no text was run and recorded");
+  return *state.recording;
+}
+
+WeighedBy take_by(Request& request) {
+  std::string by = "weight";
+  request.take("by", by);
+  return weighed_by(by);
+}
+
+// [begin, end] of queries or keys.
+std::optional<Range> take_range(Request& request, const char* name) {
+  std::pair<std::int64_t, std::int64_t> range;
+  if (!request.take(name, range)) return std::nullopt;
+  return Range{range.first, range.second};
+}
+
+std::int64_t take_item(Request& request) {
+  std::int64_t item = 0;
+  request.take("item", item);
+  return item;
+}
+
+// A file that attend wrote, in place of what was recorded.
+void open_recording(Request& request) {
+  const auto path = request.need<std::string>("path");
+  request.end();
+  state.recording.reset();
+  state.recording = Recording::load(path);
+  answer.json = {{"model", state.recording->model}, {"layers", state.recording->layers().size()}};
+}
+
+// Labels and scores of all heads: docs/json.md has them.
+void heads(Request& request) {
+  const WeighedBy by = take_by(request);
+  const std::int64_t item = take_item(request);
+  request.end();
+  answer.text = heads_json(recording(), item, heads_of(recording(), item, {}, {}, by));
+}
+
+// The heads whose links between words are strongest.
+void telling(Request& request) {
+  const WeighedBy by = take_by(request);
+  const std::int64_t item = take_item(request);
+  std::int64_t most = 8;
+  request.take("most", most);
+  request.end();
+  answer.json["heads"] = Json::array();
+  const auto found = telling_heads(recording(), heads_of(recording(), item, {}, {}, by),
+                                   static_cast<std::size_t>(std::max<std::int64_t>(0, most)));
+  for (const TellingHead& each : found) {
+    Json links = Json::array();
+    for (const Link& link : each.links)
+      links.push_back({{"query", link.query}, {"key", link.key}, {"weight", link.weight}});
+    answer.json["heads"].push_back(
+        {{"layer", each.head.layer}, {"head", each.head.scores.head}, {"links", std::move(links)}});
+  }
+}
+
+LookOptions take_look(Request& request) {
+  LookOptions options{.item = take_item(request), .by = take_by(request)};
+  options.queries = take_range(request, "queries"), options.keys = take_range(request, "keys");
+  std::pair<std::int64_t, std::int64_t> most;
+  if (request.take("most", most)) options.most = MapSize{most.first, most.second};
+  return options;
+}
+
+// Of one head [Tq,Tk], or a part of it.
+void weights(Request& request) {
+  const auto layer = request.need<std::int64_t>("layer"), head = request.need<std::int64_t>("head");
+  const LookOptions options = take_look(request);
+  request.end();
+  answer.add("weights", recording().weights(layer, options.item, head, options.queries, options.keys, options.by));
+}
+
+// The cells of a map as f32, those that hold hidden pairs alone as NaN.
+void put_map(const HeadMap& map, float* to) {
+  const Tensor values = map.values.view().to(DType::f32);
+  const std::int64_t columns = values.size(1);
+  for (std::int64_t n = 0; n < values.count(); ++n)
+    to[n] = map.map.visible && !map.map.visible(n / columns, n % columns) ? std::numeric_limits<float>::quiet_NaN()
+                                                                          : values.data<float>()[n];
+}
+
+// One head's map: in blocks where they are fewer than its pairs.
+void map(Request& request) {
+  const auto layer = request.need<std::int64_t>("layer"), head = request.need<std::int64_t>("head");
+  const LookOptions options = take_look(request);
+  request.end();
+  const auto maps = maps_of(recording(), layer, head, options);
+  const HeatMap& drawn = maps.front().map;
+  Tensor values({maps.front().values.size(0), maps.front().values.size(1)}, DType::f32);
+  put_map(maps.front(), values.data<float>());
+  const Range rows = drawn.row_range.value_or(Range{0, values.size(0)});
+  const Range columns = drawn.column_range.value_or(Range{0, values.size(1)});
+  answer.json = {
+      {"queries", {rows.begin, rows.end}}, {"keys", {columns.begin, columns.end}}, {"reduction", drawn.reduction}};
+  answer.add("map", std::move(values));
+}
+
+// Small maps of all heads: for each layer one tensor [H,rows,columns], by its number.
+void maps(Request& request) {
+  const LookOptions options = take_look(request);
+  request.end();
+  for (std::int64_t layer = 0; layer < std::ssize(recording().layers()); ++layer) {
+    const auto all = maps_of(recording(), layer, {}, options);
+    if (all.empty()) continue;
+    const std::int64_t rows = all.front().values.size(0), columns = all.front().values.size(1);
+    Tensor values({std::ssize(all), rows, columns}, DType::f32);
+    for (std::size_t h = 0; h < all.size(); ++h)
+      put_map(all[h], values.data<float>() + static_cast<std::int64_t>(h) * rows * columns);
+    answer.add(std::to_string(layer), std::move(values));
+  }
+}
+
+// Any of Recording::numbers(): a layer's maps, top keys, received weights, queries.
+void numbers(Request& request) {
+  const auto layer = request.need<std::int64_t>("layer");
+  const auto name = request.need<std::string>("name");
+  request.end();
+  answer.add("numbers", recording().numbers(layer, name));
+}
+
+// How a layer's weights came about: what each of its calls was told.
+void layer(Request& request) {
+  const auto number = request.need<std::int64_t>("layer");
+  request.end();
+  const RecordedLayer& x = recording().at(number);
+  answer.json = {{"name", x.name},           {"kind", x.kind},       {"heads", x.heads},
+                 {"kv_heads", x.kv_heads},   {"queries", x.queries}, {"keys", x.keys},
+                 {"head_size", x.head_size}, {"qk", x.has_qk},       {"key_sizes", x.has_key_sizes}};
+  answer.json["calls"] = Json::array();
+  for (const RecordedCall& call : x.calls)
+    answer.json["calls"].push_back({{"queries", {call.queries.begin, call.queries.end}},
+                                    {"scale", call.scale},
+                                    {"numbers", call.numbers},
+                                    {"tensors", call.tensors}});
+}
+
+// ---- One head, step by step ----
+
+// Keeps the values of all layers.
+class ValueWatcher : public models::Watcher {
+ public:
+  void at(ModelPlace, std::int64_t, const MutableView&) override {}
+  void attends(const models::AttentionStep& step, const View&, const View& v) override {
+    const char* stack = state.model->info().encoder_decoder() ? "decoder." : "";
+    state.values.insert_or_assign(fmt::format("{}{}.{}", stack, step.layer, step.cross ? "cross" : "self"),
+                                  v.to(DType::f32));
+  }
+};
+
+// Of a head's keys [Tk,Dv]; empty of a recording that was read, and of an encoder that a decoder reads.
+Tensor values_of(const RecordedLayer& x, std::int64_t place) {
+  if (state.model && state.values.empty()) {
+    ValueWatcher watcher;
+    ModelAccess::forward(*state.model, state.ids, {.decoder_ids = state.decoder_ids, .edits = state.edits}, &watcher);
+  }
+  const auto found = state.values.find(x.name);
+  if (found == state.values.end()) return {};
+  const std::int64_t shared = std::ssize(x.heads) / x.kv_heads;
+  return found->second.view().select(0, 0).select(0, place / shared).clone();
+}
+
+// weights [Tq,Tk] values [Tk,Dv]
+Tensor mixed(const Tensor& weights, const Tensor& values) {
+  Tensor out({weights.size(0), values.size(1)}, DType::f32);
+  for (std::int64_t i = 0; i < out.size(0); ++i)
+    for (std::int64_t j = 0; j < values.size(0); ++j)
+      for (std::int64_t d = 0; d < out.size(1); ++d)
+        out.data<float>()[i * out.size(1) + d] +=
+            weights.data<float>()[i * values.size(0) + j] * values.data<float>()[j * out.size(1) + d];
+  return out;
+}
+
+// What makes a head's weights, and what these make of the values: tensors by the names of docs/json.md's trace.
+void steps(Request& request) {
+  const auto layer = request.need<std::int64_t>("layer"), head = request.need<std::int64_t>("head");
+  const std::int64_t item = take_item(request);
+  request.end();
+  const RecordedLayer& x = recording().at(layer);
+  const std::int64_t place = recording().head(layer, head), shared = std::ssize(x.heads) / x.kv_heads;
+  const Tensor q = recording().numbers(layer, "q").view().select(0, item).select(0, place).to(DType::f32);
+  const Tensor k = recording().numbers(layer, "k").view().select(0, item).select(0, place / shared).to(DType::f32);
+  Tensor weights = recording().weights(layer, item, head);
+  Tensor scores({q.size(0), k.size(0)}, DType::f32), scaled = scores.clone(), logits = scores.clone();
+  const std::vector<Range> visible = recording().visible_keys(layer);
+  bool hides = false;
+  for (const RecordedCall& call : x.calls)
+    for (std::int64_t i = call.queries.begin; i < call.queries.end; ++i)
+      for (std::int64_t j = 0; j < k.size(0); ++j) {
+        const std::int64_t at = i * k.size(0) + j;
+        const float *a = q.data<float>() + i * q.size(1), *b = k.data<float>() + j * q.size(1);
+        const double score = std::inner_product(a, a + q.size(1), b, 0.0);
+        const Range& seen = visible[static_cast<std::size_t>(i)];
+        const bool is_seen = j >= seen.begin && j < seen.end;
+        hides |= !is_seen;
+        scores.data<float>()[at] = static_cast<float>(score);
+        scaled.data<float>()[at] = static_cast<float>(score * call.scale);
+        logits.data<float>()[at] = is_seen ? scaled.data<float>()[at] : -std::numeric_limits<float>::infinity();
+      }
+  Tensor values = values_of(x, place);
+  if (values.count() > 0) answer.add("context", mixed(weights, values)), answer.add("values", std::move(values));
+  const Tensor entropy = recording().numbers(layer, "entropy");
+  answer.add("entropy", entropy.view().select(0, item).select(0, place).to(DType::f32));
+  if (hides) answer.add("logits", std::move(logits));
+  answer.add("queries", q.clone()), answer.add("keys", k.clone());
+  answer.add("scores", std::move(scores)), answer.add("scaled_scores", std::move(scaled));
+  answer.add("weights", std::move(weights));
+}
+
+constexpr Asked all_asked[] = {{"recording", open_recording}, {"heads", heads}, {"telling", telling},
+                               {"weights", weights},          {"map", map},     {"maps", maps},
+                               {"numbers", numbers},          {"layer", layer}, {"steps", steps}};
+
+}  // namespace
+
+std::span<const Asked> asked_of_recordings() {
+  return all_asked;
+}
+
+}  // namespace attend::page
