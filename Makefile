@@ -3,8 +3,8 @@
 # make fuzz      TARGET=safetensors SECONDS=60: call one function of tests/fuzz with all kinds of input, until one breaks it
 # make python    an environment with the Python package and what its tests need: . build/venv/bin/activate
 # make wheel     PYTHON=python3.12: a wheel that can be installed elsewhere, in build/wheels
-# make page      build the page that computes into the command: its engine in WebAssembly, its script, one HTML file (docs/page.md)
-# make page-models  the module with which a page computes models: build/wasm/attend_models.mjs and .wasm (docs/page.md)
+# make page      build the pages that compute into the command: the lesson, and the explorer of models (docs/page.md)
+# make page-models  the explorer's module alone: build/wasm/attend_models.mjs and .wasm
 # make site      the same, and the page as a folder for any static host: build/site
 # make bench     measure attend beside its peers (some 20 minutes, on an idle machine): benchmarks/README.md
 # make translate learn to translate English to Italian, some minutes, and draw it: examples/translate/README.md
@@ -16,6 +16,7 @@
 PRESET ?= release
 PREFIX ?= /usr/local
 PYTHON ?= python3
+PAGE_MODELS_LINK ?= -O3
 SECONDS ?= 60
 BUILD := build/$(PRESET)
 VENV := build/venv
@@ -89,7 +90,7 @@ wheel: fresh-if-moved
 	@scripts/setup.sh python
 	scripts/build_wheel.sh $(PYTHON) build/wheels
 
-# lesson.html: what every page is made from, and what a build takes in where it is there.
+# lesson.html, and explorer.html where its module is there: what pages are made from, and what a build takes in.
 lesson: fresh-if-moved page/node_modules/.package-lock.json
 	@scripts/setup.sh page
 	@test -f build/wasm/build.ninja || cmake --preset wasm >/dev/null
@@ -98,7 +99,7 @@ lesson: fresh-if-moved page/node_modules/.package-lock.json
 
 page-models: fresh-if-moved
 	@scripts/setup.sh page-models
-	@cmake --preset wasm -DATTEND_PAGE_MODELS=ON -DATTEND_PAGE_MODELS_LINK=-O3 >/dev/null
+	@cmake --preset wasm -DATTEND_PAGE_MODELS=ON -DATTEND_PAGE_MODELS_LINK=$(PAGE_MODELS_LINK) >/dev/null
 	@cmake --build build/wasm --target attend_page_models
 
 page/node_modules/.package-lock.json: page/package.json page/package-lock.json
@@ -106,7 +107,9 @@ page/node_modules/.package-lock.json: page/package.json page/package-lock.json
 	cd page && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
-page: lesson
+page:
+	@$(MAKE) --no-print-directory page-models || echo "make: the explorer of models is left out; why stands above"
+	@$(MAKE) --no-print-directory lesson
 	@cmake --preset $(PRESET) >/dev/null
 	@cmake --build $(BUILD) --target attend_command
 

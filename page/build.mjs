@@ -1,6 +1,7 @@
-// Makes lesson.html, the page that to_html() fills in: script, styles and the compressed module in one file, under a
-// policy that allows these alone. Usage: node build.mjs [ENGINE_FOLDER [OUTPUT]]
+// Makes the pages that the library fills in: lesson.html for a trace, explorer.html for a model or a recording.
+// Usage: node build.mjs [ENGINE_FOLDER [OUTPUT_FOLDER]]
 import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -9,30 +10,33 @@ import { build } from "esbuild";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const engine = path.resolve(process.argv[2] ?? path.join(here, "../build/wasm"));
-const output = path.resolve(process.argv[3] ?? path.join(here, "../build/page/lesson.html"));
-const most = 900_000; // bytes of a page, with what a sentence adds
+const output = path.resolve(process.argv[3] ?? path.join(here, "../build/page"));
 
 const bundled = async (entry) => {
   const { outputFiles } = await build({
     entryPoints: [path.join(here, "src", entry)],
-    alias: { "attend-engine": path.join(engine, "attend.mjs") },
+    alias: { "attend-engine": path.join(engine, "attend.mjs"), "attend-models": path.join(engine, "attend_models.mjs") },
     bundle: true, minify: true, write: false, format: "iife", target: ["es2022"], charset: "utf8", legalComments: "none",
     jsx: "automatic", jsxImportSource: "preact", define: { "import.meta.url": '"attend"' },
     external: ["node:*", "module", "fs", "path", "url", "crypto"], logLevel: "warning",
   });
   return outputFiles[0].text;
 };
+// A script may not hold the words that end it.
+const scriptOf = async (entry) => (await bundled(entry)).replaceAll("</script", "<\\/script").replaceAll("<!--", "<\\!--");
 const hashOf = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
 
-// A script may not hold the words that end it.
-const script = (await bundled("main.tsx")).replaceAll("</script", "<\\/script").replaceAll("<!--", "<\\!--");
-const style = (await bundled("style.css")) + (await bundled("static.css"));
-const module = gzipSync(await readFile(path.join(engine, "attend.wasm")), { level: 9 }).toString("base64");
-const policy = `default-src 'none'; script-src ${hashOf(script)} 'wasm-unsafe-eval'; style-src ${hashOf(style)}; img-src data: blob:; base-uri 'none'; form-action 'none'`;
+const data = (id, text, type = "text/plain") => `<script type="${type}" id="${id}">${text}</script>\n`;
 
-const licences = await readFile(path.join(here, "licences.txt"), "utf8");
-
-const page = `<!doctype html>
+// One file: the script, the styles and the compressed module under a policy that allows these alone, at most so many
+// bytes, with what a sentence adds.
+const write = async ({ file, entry, styles, module, worker, marks, notices, most }) => {
+  const licences = (await Promise.all(notices.map((name) => readFile(path.join(here, name), "utf8")))).join("\n");
+  const script = await scriptOf(entry);
+  const style = (await Promise.all(styles.map(bundled))).join("");
+  const binary = gzipSync(await readFile(path.join(engine, module)), { level: 9 }).toString("base64");
+  const policy = `default-src 'none'; script-src ${hashOf(script)} 'wasm-unsafe-eval'; style-src ${hashOf(style)}; img-src data: blob:; ${worker ? "worker-src blob:; " : ""}base-uri 'none'; form-action 'none'`;
+  const page = `<!doctype html>
 <!--
 ${licences}-->
 <html lang="en">
@@ -47,13 +51,21 @@ ${licences}-->
 <body>
 <div id="app"></div>
 <main id="static"><!--attend:static--></main>
-<script type="application/json" id="request"><!--attend:request--></script>
-<script type="text/plain" id="engine">${module}</script>
-<script>${script}</script>
+${data("request", "<!--attend:request-->", "application/json")}${marks}${worker ? data("worker", await scriptOf(worker)) : ""}${data("engine", binary)}<script>${script}</script>
 </body>
 </html>
 `;
-if (Buffer.byteLength(page) > most) throw new Error(`the page has ${Buffer.byteLength(page)} bytes, ${most} at most`);
-await mkdir(path.dirname(output), { recursive: true });
-await writeFile(output, page);
-console.log(`${path.relative(process.cwd(), output)}: ${Math.round(Buffer.byteLength(page) / 1024)} KB, the module ${Math.round(module.length / 1024)} KB of it`);
+  const bytes = Buffer.byteLength(page);
+  if (bytes > most) throw new Error(`${file} has ${bytes} bytes, ${most} at most`);
+  await mkdir(output, { recursive: true });
+  await writeFile(path.join(output, file), page);
+  console.log(`${path.relative(process.cwd(), path.join(output, file))}: ${Math.round(bytes / 1024)} KB, the module ${Math.round(binary.length / 1024)} KB of it`);
+};
+
+await write({ file: "lesson.html", entry: "main.tsx", styles: ["style.css", "static.css"], module: "attend.wasm", marks: "", notices: ["licences.txt"], most: 900_000 });
+// Where the module for models was built (make page-models).
+if (existsSync(path.join(engine, "attend_models.wasm")))
+  await write({
+    file: "explorer.html", entry: "explorer/main.tsx", worker: "explorer/worker.ts", styles: ["style.css", "explorer/explorer.css", "static.css"],
+    module: "attend_models.wasm", marks: data("file", "<!--attend:file-->"), notices: ["licences.txt", "licences-models.txt"], most: 1_700_000,
+  });

@@ -1,5 +1,6 @@
 // The library, compiled to WebAssembly: a request goes in as JSON, a trace comes out. docs/page.md has the names.
 import createModule from "attend-engine";
+import { EngineError } from "./error";
 
 // What explain() is asked for, by the names of C++'s ExplainOptions and docs/json.md. What is missing is explain()'s default.
 export interface Request {
@@ -47,8 +48,6 @@ export interface Preset {
   document: string;
   summary: string;
 }
-
-export class EngineError extends Error {}
 
 // Seeds are whole numbers of up to 64 bits: they are read and written as text. No text can hold the pattern: its quotes
 // are escaped there.

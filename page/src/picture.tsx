@@ -1,45 +1,46 @@
-// The weights of one head as a drawing of its own, to be saved: SVG, or PNG through it.
+// A map as a drawing of its own, to be saved: SVG, or PNG through it.
 import { render } from "preact";
 import type { Scale } from "./colour";
 import { scales, shareColour, ticks } from "./colour";
-import type { Trace } from "./engine";
-import { at, gridOf, isHidden } from "./grid";
+import type { Grid } from "./grid";
+import { at } from "./grid";
 
 const cell = 34;
 const letter = 7.2; // of 12 px DejaVu Sans, on average
 const longest = (labels: string[]): number => Math.min(Math.max(...labels.map((label) => label.length)), 24) * letter + 14;
 const short = (label: string): string => (label.length <= 24 ? label : `${label.slice(0, 23)}…`);
 
-interface Picture {
-  trace: Trace;
-  head: number;
-  scale: Scale;
+export interface Picture {
   title: string;
+  grid: Grid; // of weights
+  rows: string[];
+  cols: string[];
+  hidden: (row: number, col: number) => boolean;
+  scale: Scale;
 }
 
 // Only attributes, no styles: a page under a strict policy, an editor and a printer draw it alike.
-function Drawing({ trace, head, scale, title }: Picture) {
-  const weights = gridOf(trace, "weights", head);
-  const left = longest(trace.labels);
-  const top = longest(trace.key_labels) * 0.75 + 40;
-  const [width, height] = [left + weights.cols * cell + 24, top + weights.rows * cell + 46];
+function Drawing({ title, grid, rows, cols, hidden, scale }: Picture) {
+  const left = longest(rows);
+  const top = longest(cols) * 0.75 + 40;
+  const [width, height] = [left + grid.cols * cell + 24, top + grid.rows * cell + 46];
   const legend = Array.from({ length: 64 }, (_, step) => step / 63);
   return (
     <svg xmlns="http://www.w3.org/2000/svg" width={width} height={height} viewBox={`0 0 ${width} ${height}`} font-family="DejaVu Sans, Verdana, sans-serif" font-size="12">
       <title>{title}</title>
       <rect width={width} height={height} fill="#ffffff" />
       <text x="12" y="22" font-size="14" font-weight="bold" fill="#171b22">{short(title)}</text>
-      {trace.key_labels.map((label, j) => (
+      {cols.map((label, j) => (
         <text fill="#171b22" transform={`translate(${left + (j + 0.6) * cell} ${top - 8}) rotate(-45)`}>{short(label)}</text>
       ))}
-      {trace.labels.map((label, i) => (
+      {rows.map((label, i) => (
         <text fill="#171b22" x={left - 8} y={top + (i + 0.5) * cell + 4} text-anchor="end">{short(label)}</text>
       ))}
-      {trace.labels.map((_, i) =>
-        trace.key_labels.map((_, j) => (
+      {rows.map((_, i) =>
+        cols.map((_, j) => (
           <rect
             x={left + j * cell + 1} y={top + i * cell + 1} width={cell - 2} height={cell - 2} rx="3"
-            fill={isHidden(trace, i, j) ? "#e6e9ee" : shareColour(at(weights, i, j), scale)}
+            fill={hidden(i, j) ? "#e6e9ee" : shareColour(at(grid, i, j), scale)}
           />
         )),
       )}
@@ -57,7 +58,7 @@ const drawn = (picture: Picture): { text: string; width: number; height: number 
   return { text: new XMLSerializer().serializeToString(svg), width: Number(svg.getAttribute("width")), height: Number(svg.getAttribute("height")) };
 };
 
-const save = (blob: Blob, name: string): void => {
+export const save = (blob: Blob, name: string): void => {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   link.download = name;
@@ -65,10 +66,10 @@ const save = (blob: Blob, name: string): void => {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 };
 
-export const saveSvg = (picture: Picture): void =>
-  save(new Blob([drawn(picture).text], { type: "image/svg+xml" }), "attention.svg");
+export const saveSvg = (picture: Picture, name = "attention"): void =>
+  save(new Blob([drawn(picture).text], { type: "image/svg+xml" }), `${name}.svg`);
 
-export const savePng = async (picture: Picture): Promise<void> => {
+export const savePng = async (picture: Picture, name = "attention"): Promise<void> => {
   const { text, width, height } = drawn(picture);
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
@@ -78,5 +79,5 @@ export const savePng = async (picture: Picture): Promise<void> => {
   const context = canvas.getContext("2d")!;
   context.scale(2, 2);
   context.drawImage(image, 0, 0);
-  canvas.toBlob((blob) => { if (blob) save(blob, "attention.png"); }, "image/png");
+  canvas.toBlob((blob) => { if (blob) save(blob, `${name}.png`); }, "image/png");
 };

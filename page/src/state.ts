@@ -1,7 +1,8 @@
 // What the page shows: the request and its trace, the step, the head, and one selection that all matrices share.
 import type { Scale } from "./colour";
 import type { Engine, Request, Trace } from "./engine";
-import { EngineError, parseRequest } from "./engine";
+import { parseRequest } from "./engine";
+import { EngineError } from "./error";
 import { argmax, headsOf, logitsOf, rowOf } from "./grid";
 import { firstStep } from "./steps";
 

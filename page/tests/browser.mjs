@@ -23,11 +23,14 @@ export const close_browser = async () => {
   rmSync(folder, { recursive: true });
 };
 
-// The page that `attend explain ARGS -o page.html` writes. page.problems gathers what a page must not have: requests, words
-// on the console, breaches of its policy.
-export const opened = async (args, { hash = "", ...options } = {}) => {
+// A file in the tests' folder, which is gone at last.
+export const scratch = (name) => path.join(folder, name);
+
+// The page that `attend ARGS -o page.html` writes, once it shows `selector`. page.problems gathers what a page must not have:
+// requests, words on the console, breaches of its policy.
+export const written = async (args, selector, { hash = "", ...options } = {}) => {
   const file = path.join(folder, `${++pages}.html`);
-  command("explain", ...args, "-o", file);
+  command(...args, "-o", file);
   const context = await browser.newContext({ offline: true, viewport: { width: 1280, height: 900 }, ...options });
   const page = await context.newPage();
   page.problems = [];
@@ -40,14 +43,15 @@ export const opened = async (args, { hash = "", ...options } = {}) => {
     document.addEventListener("securitypolicyviolation", (event) => window.breaches.push(`${event.violatedDirective} ${event.blockedURI}`));
   });
   await page.goto(url);
-  if (options.javaScriptEnabled !== false) await page.waitForSelector(".rail");
+  if (options.javaScriptEnabled !== false) await page.waitForSelector(selector);
   return page;
 };
+export const opened = (args, options) => written(["explain", ...args], ".rail", options);
 
 // The same page as a notebook shows it: in a frame that reaches nothing around it (python/src/explain.cpp).
-export const framed = async (args) => {
+export const framed = async (...args) => {
   const file = path.join(folder, `${++pages}.html`);
-  command("explain", ...args, "-o", file);
+  command(...args, "-o", file);
   const page = await (await browser.newContext({ offline: true, viewport: { width: 1000, height: 800 } })).newPage();
   page.problems = [];
   page.on("console", (message) => page.problems.push(`${message.type()}: ${message.text()}`));

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { inflateRawSync } from "node:zlib";
 
-function npy(bytes) {
+export function npy(bytes) {
   const start = 10 + bytes.readUInt16LE(8);
   const header = bytes.toString("latin1", 10, start);
   const type = /'descr': '([^']+)'/.exec(header)[1];

@@ -301,7 +301,7 @@ test("without JavaScript the file shows text and picture", async () => {
 });
 
 test("in a notebook's frame the page computes, and copies without a clipboard", async () => {
-  const page = await framed(["the cat sat"]);
+  const page = await framed("explain", "the cat sat");
   const frame = page.frameLocator("iframe");
   await frame.locator(".rail").waitFor();
   await frame.getByLabel("heads", { exact: true }).fill("2");

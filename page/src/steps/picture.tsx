@@ -3,6 +3,7 @@ import { shareColour, shareInk } from "../colour";
 import { Exercise } from "../exercise";
 import { Term } from "../glossary";
 import { difference } from "../state";
+import type { Picture } from "../picture";
 import { savePng, saveSvg } from "../picture";
 import { Heading, Legend, Shares, Show, Word, word } from "./step";
 import type { Step, StepProps } from "./step";
@@ -69,8 +70,8 @@ export const picture: Step = {
           <Term of="entropy" /> {fixed(entropy)} nats: as if over {fixed(Math.exp(entropy))} keys.
         </p>
         <p class="buttons">
-          <button type="button" onClick={() => saveSvg({ trace: p.trace, head: p.head, scale: p.state.scale, title: nameOf(p) })}>Save as SVG</button>
-          <button type="button" onClick={() => void savePng({ trace: p.trace, head: p.head, scale: p.state.scale, title: nameOf(p) })}>Save as PNG</button>
+          <button type="button" onClick={() => saveSvg(drawingOf(p))}>Save as SVG</button>
+          <button type="button" onClick={() => void savePng(drawingOf(p))}>Save as PNG</button>
         </p>
         <p class="quiet">Weights say where a head reads from. They are not an explanation of what a model does by themselves.</p>
       </>
@@ -88,6 +89,10 @@ export const picture: Step = {
       </Exercise>
     ),
 };
+
+const drawingOf = (p: StepProps): Picture => ({
+  title: nameOf(p), grid: gridOf(p.trace, "weights", p.head), rows: p.trace.labels, cols: p.trace.key_labels, hidden: (i, j) => isHidden(p.trace, i, j), scale: p.state.scale,
+});
 
 // What was kept to compare with: the same map, of before.
 export function Before({ p }: { p: StepProps }) {

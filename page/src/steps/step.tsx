@@ -1,9 +1,8 @@
 // What a step of the lesson is, and the pieces that steps share.
 import type { ComponentChildren } from "preact";
-import type { Scale } from "../colour";
-import { level, scales, ticks } from "../colour";
 import type { Trace } from "../engine";
 import { at, fixed, gridOf, isHidden } from "../grid";
+import { Legend as WeightLegend } from "../legend";
 import { Matrix } from "../matrix";
 import type { Action, Axis, Cursor, Selection, State } from "../state";
 
@@ -82,20 +81,7 @@ export function Show({ p, name, cursor, rows, trace = p.trace, title }: ShowProp
 export const Signs = () => <p class="key quiet"><i class="negative" /> below 0 <i class="positive" /> above 0</p>;
 
 // What the colours of weights mean, and the choice of their scale.
-export function Legend({ p }: { p: StepProps }) {
-  const { scale } = p.state;
-  return (
-    <p class="key quiet">
-      weights{" "}
-      <span class="legend" aria-hidden="true">
-        {ticks(scale).map((share) => <i key={share} style={{ left: `${level(share, scale) * 100}%` }}>{share}</i>)}
-      </span>
-      <select aria-label="Scale of the weights' colours" value={scale} onChange={(event) => p.dispatch({ do: "scale", scale: event.currentTarget.value as Scale })}>
-        {Object.entries(scales).map(([name, words]) => <option key={name} value={name}>{words}</option>)}
-      </select>
-    </p>
-  );
-}
+export const Legend = ({ p }: { p: StepProps }) => <WeightLegend scale={p.state.scale} onScale={(scale) => p.dispatch({ do: "scale", scale })} />;
 
 // Between two matrices: "×", "=", "+".
 export const Sign = ({ children }: { children: string }) => <span class="sign" aria-hidden="true">{children}</span>;

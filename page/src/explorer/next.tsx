@@ -1,0 +1,164 @@
+// What a decoder says next, word by word, and why.
+import { signedColour } from "../colour";
+import { fixed } from "../grid";
+import { headOf, shownToken } from "./model";
+import type { Next as Likely, Why as Answer } from "./model";
+import type { State, Store } from "./store";
+import { Tokens } from "./tokens";
+
+const percent = (share: number): string => `${(share * 100).toFixed(share >= 0.0995 ? 0 : 1)} %`;
+
+function Likeliest({ store, state, next, before }: { store: Store; state: State; next: Likely[]; before: Likely[] | null }) {
+  return (
+    <ol class="likeliest">
+      {next.slice(0, 6).map(({ id, token, probability }) => {
+        const was = before?.find((each) => each.id === id);
+        return (
+          <li key={id}>
+            <button type="button" title={`Why ${shownToken(token)}?`} aria-pressed={state.why?.answer.token === id} onClick={() => void store.why(id)}>
+              <bdi>{shownToken(token)}</bdi> <output>{percent(probability)}</output>
+              {before && <small>{was ? `was ${percent(was.probability)}` : "was not among ten"}</small>}
+              <span class="bar" aria-hidden="true"><i style={{ width: `${probability * 100}%` }} /></span>
+            </button>
+          </li>
+        );
+      })}
+    </ol>
+  );
+}
+
+export function NextWords({ store, state }: { store: Store; state: State }) {
+  const { pass, written, status, without, before } = state;
+  const writing = status === "writing";
+  return (
+    <section class="next" aria-label="What comes next">
+      <header>
+        <h2>What comes next?</h2>
+        {writing ? <button type="button" class="main" onClick={() => store.stop()}>Stop</button> : <button type="button" onClick={() => void store.write()}>Write on</button>}
+        <p class="quiet">Click a word to see why.</p>
+      </header>
+      {without.length > 0 && before && <p>With all heads it was <bdi class="word">{shownToken(before.next[0]?.token ?? "")}</bdi>, {percent(before.next[0]?.probability ?? 0)}.</p>}
+      {!writing && pass && <Likeliest store={store} state={state} next={pass.next} before={before?.next ?? null} />}
+      {written && (
+        <p class="said" aria-live="polite">
+          {written.words.map(({ id, token }, place) => (
+            <button type="button" key={place} disabled={writing} title={`Why ${shownToken(token)}?`} onClick={() => void store.why(id, pass!.written - 1 + place)}><bdi>{shownToken(token)}</bdi></button>
+          ))}
+          {written.ended && <small class="quiet"> and there it ends the text</small>}
+        </p>
+      )}
+    </section>
+  );
+}
+
+interface Part {
+  name: string;
+  value: number;
+  head?: [number, number];
+}
+const mostParts = 10;
+
+function Parts({ store, answer, layers }: { store: Store; answer: Answer; layers: number }) {
+  const [, heads, tokens] = answer.heads.shape as [number, number, number];
+  const ofHead = (layer: number, head: number): number => answer.heads.data.subarray((layer * heads + head) * tokens, (layer * heads + head + 1) * tokens).reduce((sum, value) => sum + value, 0);
+  const all: Part[] = [
+    ...Array.from({ length: layers * heads }, (_, n): Part => ({ name: `head ${Math.floor(n / heads)}.${n % heads}`, value: ofHead(Math.floor(n / heads), n % heads), head: [Math.floor(n / heads), n % heads] })),
+    ...Array.from(answer.mlps.data, (value, layer): Part => ({ name: `MLP of layer ${layer}`, value })),
+    { name: "the words themselves (embedding)", value: answer.embedding },
+    { name: "biases", value: answer.bias },
+  ];
+  const sorted = [...all].sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+  const largest = Math.abs(sorted[0]?.value ?? 1);
+  const rest = sorted.slice(mostParts).reduce((sum, { value }) => sum + value, 0);
+  const sum = all.reduce((total, { value }) => total + value, 0);
+  const grid = Math.max(...all.filter(({ head }) => head).map(({ value }) => Math.abs(value)), 1e-9);
+  return (
+    <>
+      <table>
+        <caption>The parts of the logit, largest first</caption>
+        <thead><tr><th scope="col">part</th><th scope="col">adds</th><th aria-hidden="true" /></tr></thead>
+        <tbody>
+          {sorted.slice(0, mostParts).map(({ name, value, head }) => (
+            <tr key={name}>
+              <th scope="row">{head ? <button type="button" class="plain" onClick={() => store.lock({ head, query: answer.position, key: strongestToken(answer, head) })}>{name}</button> : name}</th>
+              <td>{fixed(value)}</td>
+              <td class="bar" aria-hidden="true"><i class={value < 0 ? "negative" : undefined} style={{ width: `${(Math.abs(value) / largest) * 100}%` }} /></td>
+            </tr>
+          ))}
+          <tr><th scope="row">{all.length - Math.min(mostParts, all.length)} other parts</th><td>{fixed(rest)}</td><td /></tr>
+          <tr class="sum"><th scope="row">logit</th><td data-sum={sum} data-logit={answer.logit}>{fixed(answer.logit)}</td><td /></tr>
+        </tbody>
+      </table>
+      <figure>
+        <div class="why-heads" style={{ gridTemplateColumns: `repeat(${heads}, 1fr)` }} role="img" aria-label={`What each of ${layers} x ${heads} heads adds to the logit`}>
+          {all.filter(({ head }) => head).map(({ name, value, head }) => <i key={name} style={{ background: signedColour(value, grid) }} title={`${name}: ${fixed(value)}`} onClick={() => store.lock({ head: head!, query: answer.position, key: strongestToken(answer, head!) })} />)}
+        </div>
+        <figcaption class="quiet">All heads, layer 0 above: <i class="swatch negative" /> takes away, <i class="swatch" /> adds, up to {fixed(grid)}.</figcaption>
+      </figure>
+    </>
+  );
+}
+
+const strongestToken = (answer: Answer, [layer, head]: [number, number]): number => {
+  const [, heads, tokens] = answer.heads.shape as [number, number, number];
+  const row = answer.heads.data.subarray((layer * heads + head) * tokens, (layer * heads + head + 1) * tokens);
+  return row.reduce((best, value, place) => (Math.abs(value) > Math.abs(row[best]!) ? place : best), 0);
+};
+
+export function WhyView({ store, state }: { store: Store; state: State }) {
+  const { why, lens, pass, against } = state;
+  if (!why || !pass) return null;
+  const { answer, about } = why;
+  const tokens = pass.tokens.slice(0, answer.by_token.shape[0]!);
+  const largest = answer.by_token.data.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  return (
+    <section class="why" aria-label={`Why ${about}`}>
+      <header>
+        <h2>Why <bdi class="word">{shownToken(about)}</bdi>?</h2>
+        <label class="quiet">rather than <input type="text" value={against} size={8} placeholder="any other" aria-label="rather than this word" onChange={(event) => { store.set({ against: event.currentTarget.value }); void store.why(answer.token, answer.position); }} /></label>
+        <button type="button" class="quiet" onClick={() => store.set({ why: null, lens: null })}>Close</button>
+      </header>
+      <p>Every head and MLP adds to the number (the logit) that makes <bdi class="word">{shownToken(about)}</bdi> likely{against !== "" && <>, less that of <bdi class="word">{against}</bdi></>}. The parts sum to it: <output>{fixed(answer.logit)}</output>.</p>
+      <div class="strip">
+        <p class="quiet">Through the heads, by the word that they read:</p>
+        <Tokens
+          label="What each word added" tokens={tokens} on={null} paint={(place) => ({ background: signedColour(answer.by_token.data[place]!, largest), color: "var(--ink)" })}
+          words={(place) => fixed(answer.by_token.data[place]!)} onChoose={(place) => store.lock({ key: place })}
+        />
+      </div>
+      <div class="parts">
+        <Parts store={store} answer={answer} layers={answer.heads.shape[0]!} />
+        {lens && <LensView state={state} about={answer.token} position={answer.position} />}
+      </div>
+      <p class="quiet">Head {headOf(pass, state.locked.head)?.name} is shown below: click a part to see where that head looks.</p>
+    </section>
+  );
+}
+
+function LensView({ state, about, position }: { state: State; about: number; position: number }) {
+  const { ids, log_probabilities, tokens } = state.lens!;
+  const [layers, , top] = ids.shape as [number, number, number];
+  return (
+    <div class="lens">
+      <h3>What it would have said after each layer</h3>
+      <p class="quiet">The model's own last step, put behind every layer at <bdi class="word">{shownToken(state.pass!.tokens[position] ?? "")}</bdi>: the likeliest words and their probabilities.</p>
+      <div class="scroll" tabIndex={0}>
+        <table class="plain">
+          <thead><tr><th scope="col">after</th>{Array.from({ length: top }, (_, n) => <th scope="col" key={n} colSpan={2}>{n + 1}</th>)}</tr></thead>
+          <tbody>
+            {Array.from({ length: layers }, (_, layer) => (
+              <tr key={layer}>
+                <th scope="row">{layer === 0 ? "embedding" : `layer ${layer - 1}`}</th>
+                {Array.from({ length: top }, (_, n) => {
+                  const at = layer * top + n;
+                  const on = ids.data[at] === about ? "on" : undefined;
+                  return [<td key={`${n}t`} class={on}><bdi>{shownToken(tokens[at]!)}</bdi></td>, <td key={`${n}p`} class={on}>{percent(Math.exp(log_probabilities.data[at]!))}</td>];
+                })}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,24 @@
+// What goes between the page and its worker. docs/page.md lists the requests; every answer's tensors come as copies.
+export interface Tensor {
+  shape: number[];
+  data: Float32Array;
+}
+
+// A file of a model or a recording, by the name that the module opens: its bytes in the page (gzip in base64), or on the
+// reader's disk.
+export interface GivenFile {
+  name: string;
+  bytes: number;
+  from: string | Blob;
+}
+
+export type Order =
+  | { start: string } // the module: gzip in base64
+  | { put: GivenFile[] } // replaces what is there
+  | { ask: Record<string, unknown> };
+export type ToWorker = Order & { id: number };
+
+export type FromWorker =
+  | { id: number; answer: unknown }
+  | { id: number; error: { code: string; message: string } }
+  | { id: number; progress: number }; // of put: the share of the bytes that are there

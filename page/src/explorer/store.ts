@@ -1,0 +1,361 @@
+// The explorer's state, and what changes it. Computing takes time: what was asked last is what is shown at last.
+import type { Scale } from "../colour";
+import { EngineError } from "../error";
+import type { Grid } from "../grid";
+import type { Client } from "./client";
+import { looksOf } from "./looks";
+import type { Asked, By, HeadId, Info, Lens, Next, Pass, Why } from "./model";
+import { computed, cosine, headOf, isExact, mapOf, matrixOf, queriesOf, recorded, said } from "./model";
+import type { GivenFile, Tensor } from "./protocol";
+import { byWords, wordsOf } from "./words";
+
+// What the file was made for: to_html() of a recording or a model (docs/page.md).
+export interface Embedded {
+  recording?: { file: string; bytes: number; left_out: string | null };
+  item?: number;
+  head?: string | null;
+  model?: { file: string; bytes: number; name: string };
+  text?: string;
+  second?: string | null;
+  why?: string | null;
+  against?: string | null;
+  chat?: boolean;
+}
+
+export interface Selection {
+  head: HeadId;
+  query: number;
+  key: number | null;
+}
+
+// What was written after the text: each word with the position whose logits chose it.
+export interface Written {
+  words: { id: number; token: string }[];
+  text: string;
+  ended: boolean;
+}
+
+export interface Change {
+  next: Next[]; // before, with all heads
+  similarity: number | null;
+  own: number | null; // of the text's vector to that with all heads
+}
+
+export interface State {
+  status: "opening" | "computing" | "writing" | "ready" | "failed";
+  progress: number; // of opening
+  error: string | null;
+  name: string;
+  note: string | null; // what the file leaves out
+  info: Info | null; // null: a recording
+  item: number;
+  text: string;
+  second: string;
+  chat: boolean;
+  by: By;
+  scale: Scale;
+  without: HeadId[];
+  pass: Pass | null;
+  written: Written | null;
+  similarity: number | null;
+  before: Change | null; // without: what it was
+  locked: Selection;
+  hovered: Partial<Selection>;
+  why: { about: string; answer: Why } | null;
+  against: string;
+  lens: Lens | null;
+  whole: boolean; // tokens are merged to words
+  noSink: boolean; // the column of a head's sink is left out
+  kept: Pass | null; // to compare with
+}
+
+export interface MapPart {
+  grid: Grid;
+  queries: number[];
+  keys: number[];
+  reduction: string; // how pairs became blocks
+}
+const partOf = (map: Grid, [first, last]: [number, number], [begin, end]: [number, number]): Grid => {
+  const rows = Array.from({ length: last - first }, (_, r) => map.data.slice((first + r) * map.cols + begin, (first + r) * map.cols + end));
+  return { rows: last - first, cols: end - begin, data: Float32Array.from(rows.flatMap((row) => Array.from(row))) };
+};
+
+const longestText = 2000; // letters that are computed while somebody types
+const mostWritten = 64;
+
+export class Store {
+  state: State;
+  private listeners = new Set<() => void>();
+  private turn = 0; // of the last thing that was asked for
+  private ids: number[] | null = null; // of the text and what was written after it
+  private stopping = false;
+  private rows = new Map<string, Float32Array>();
+
+  constructor(private readonly client: Client, embedded: Embedded) {
+    this.state = {
+      status: "opening", progress: 0, error: null, name: "", note: null, info: null, item: embedded.item ?? 0, text: embedded.text ?? "", second: embedded.second ?? "",
+      chat: embedded.chat ?? false, by: "weight", scale: "sqrt", without: [], pass: null, written: null, similarity: null, before: null,
+      locked: { head: [0, 0], query: 0, key: null }, hovered: {}, why: null, against: "", lens: null, whole: false, noSink: false, kept: null,
+    };
+  }
+
+  subscribe(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+  set(change: Partial<State>): void {
+    this.state = { ...this.state, ...change };
+    for (const listener of this.listeners) listener();
+  }
+
+  // What is selected: what is under the pointer, else what was clicked.
+  get selection(): Selection {
+    return { ...this.state.locked, ...this.state.hovered };
+  }
+
+  private async guarded(status: State["status"], work: (mine: () => boolean) => Promise<void>): Promise<void> {
+    const turn = ++this.turn;
+    const mine = () => turn === this.turn;
+    this.set({ status, error: null });
+    try {
+      await work(mine);
+      if (mine()) this.set({ status: "ready" });
+    } catch (error) {
+      if (!(error instanceof EngineError)) throw error;
+      if (mine()) this.set({ status: this.state.pass || this.state.info ? "ready" : "failed", error: error.message });
+    }
+  }
+
+  // ---- What is opened ----
+
+  openEmbedded(embedded: Embedded, base64: string): Promise<void> {
+    const { model, recording } = embedded;
+    if (model) return this.openModel(model.name, [{ name: `/${model.file}`, bytes: model.bytes, from: base64 }], `/${model.file}`, embedded);
+    if (recording) return this.openRecording(recording.file, { name: `/${recording.file}`, bytes: recording.bytes, from: base64 }, recording.left_out, embedded.head ?? null);
+    this.set({ status: "ready" });
+    return Promise.resolve();
+  }
+
+  openModel(name: string, files: GivenFile[], path: string, embedded?: Embedded): Promise<void> {
+    this.forget({ name, note: null });
+    return this.guarded("opening", async (mine) => {
+      await this.client.put(files, (progress) => this.set({ progress }));
+      const info = await this.client.ask<Info>({ do: "open", path });
+      if (!mine()) return;
+      this.set({ info, by: info.decoder ? "weight" : "norm" });
+      if (this.state.text === "") this.set({ text: info.decoder ? "The capital of France is" : "the animal did not cross the street because it was too tired" });
+      await this.pass(mine);
+      if (embedded?.why && mine()) await this.explainWord(embedded.why, undefined, mine);
+    });
+  }
+
+  openRecording(name: string, file: GivenFile, note: string | null = null, head: string | null = null): Promise<void> {
+    this.forget({ name, note, info: null, text: "" });
+    return this.guarded("opening", async (mine) => {
+      await this.client.put([file], (progress) => this.set({ progress }));
+      await this.client.ask({ do: "recording", path: file.name });
+      const pass = await recorded(this.client, this.state.by, this.state.item);
+      if (mine()) this.show(pass, head);
+    });
+  }
+
+  private forget(change: Partial<State>): void {
+    this.ids = null;
+    this.set({ info: null, pass: null, written: null, without: [], before: null, why: null, lens: null, hovered: {}, progress: 0, ...change });
+  }
+
+  // ---- What is computed ----
+
+  ask(change: Partial<Pick<State, "text" | "second" | "chat" | "without">>): Promise<void> {
+    this.ids = change.text === undefined && change.chat === undefined ? this.ids : null;
+    this.set({ ...change, ...(this.ids ? {} : { written: null }) });
+    if (!this.state.info) return Promise.resolve();
+    if (this.state.text.length > longestText) {
+      this.set({ error: `${this.state.text.length} letters are more than are computed while you type, which is ${longestText}; the command attend model takes longer texts` });
+      return Promise.resolve();
+    }
+    if (this.state.text.trim() === "") return Promise.resolve();
+    return this.guarded("computing", (mine) => this.pass(mine));
+  }
+
+  private asked(): Asked {
+    const { text, chat, pass } = this.state;
+    return { text, chat, ...(this.ids && { ids: this.ids, written: Math.min(pass?.written ?? Infinity, this.ids.length) }) };
+  }
+
+  private waiting = Promise.resolve();
+  // One pass at a time; of those that were asked for meanwhile only the last one is computed.
+  private pass(mine: () => boolean): Promise<void> {
+    const work = this.waiting.then(async () => {
+      if (!mine()) return;
+      const { without, by, second, info } = this.state;
+      const asked = this.asked();
+      const before = without.length > 0 ? await said(this.client, asked, []) : null;
+      // An encoder's second sentence.
+      const compares = !info!.decoder && second.trim() !== "";
+      const other = { text: second, chat: false };
+      const otherBefore = compares && before ? (await said(this.client, other, [])).embedding : null;
+      const otherNow = compares ? (await said(this.client, other, without)).embedding : null;
+      if (!mine()) return;
+      const pass = await computed(this.client, asked, without, by);
+      if (!mine()) return;
+      const near = (a: Float32Array | null | undefined, b: Float32Array | null) => (a && b ? cosine(a, b) : null);
+      this.set({ similarity: near(pass.embedding, otherNow), before: before && { next: before.next, similarity: near(before.embedding, otherBefore), own: near(before.embedding, pass.embedding) }, why: null, lens: null });
+      this.show(pass);
+    });
+    this.waiting = work.catch(() => undefined);
+    return work;
+  }
+
+  private show(pass: Pass, head: string | null = null): void {
+    this.rows.clear();
+    const named = head === null ? undefined : pass.heads.find(({ name }) => name === head);
+    const { locked } = this.state;
+    const first = this.state.pass ? locked : firstSelection(pass);
+    const chosen: HeadId = named ? [named.layer, named.head] : headOf(pass, first.head) ? first.head : [0, pass.layers[0]!.heads[0]!];
+    const shown = (this.state.whole && byWords(pass)) || pass;
+    this.set({ pass: shown, hovered: {}, locked: within(shown, { ...first, head: chosen }) });
+  }
+
+  // The word of the selected token stays selected, and its first token of a word.
+  lookAtWords(whole: boolean): void {
+    const { pass, locked } = this.state;
+    this.set({ whole });
+    if (!pass) return;
+    const words = wordsOf((pass.words ?? pass).tokens);
+    const to = (place: number) => (pass.words ? (words[place]?.[0] ?? place) : words.findIndex(([, end]) => place < end));
+    const [query, key] = [to(locked.query), locked.key === null ? null : to(locked.key)];
+    this.show(pass.words ?? pass);
+    if (Boolean(this.state.pass!.words) === whole) this.lock({ query, key });
+  }
+
+  lookBy(by: By): Promise<void> {
+    return this.guarded("computing", async (mine) => {
+      const { next, embedding, written } = this.state.pass!.words ?? this.state.pass!;
+      const pass = await recorded(this.client, by, this.state.item);
+      if (!mine()) return;
+      this.set({ by });
+      this.show({ ...pass, next, embedding, written });
+    });
+  }
+
+  toggleHead(head: HeadId): Promise<void> {
+    const { without } = this.state;
+    const is = ([layer, number]: HeadId) => layer === head[0] && number === head[1];
+    return this.ask({ without: without.some(is) ? without.filter((each) => !is(each)) : [...without, head] });
+  }
+
+  // ---- What is written ----
+
+  write(): Promise<void> {
+    this.stopping = false;
+    return this.guarded("writing", async (mine) => {
+      const { text, chat, without } = this.state;
+      const first = await this.client.ask<{ ids: number[] }>({ do: "grow", ...(this.ids ? { ids: this.ids } : { text, ...(chat && { chat }) }), ...(without.length > 0 && { without }) });
+      const from = first.ids.length;
+      const ids = [...first.ids];
+      const words: Written["words"] = [];
+      this.set({ written: { words, text: "", ended: false }, why: null, lens: null });
+      while (mine() && !this.stopping && words.length < mostWritten) {
+        const step = await this.client.ask<{ id: number; token: string; ended: boolean; text: string }>({ do: "step" });
+        if (step.ended) {
+          this.set({ written: { words, text: step.text, ended: true } });
+          break;
+        }
+        ids.push(step.id), words.push({ id: step.id, token: step.token });
+        this.set({ written: { words: [...words], text: step.text, ended: false } });
+      }
+      if (mine()) await this.see(ids, from);
+    });
+  }
+  // What has been written is looked at, as a text of its own.
+  private async see(ids: number[], from: number): Promise<void> {
+    this.ids = ids;
+    const pass = await computed(this.client, { text: "", chat: false, ids, written: from }, this.state.without, this.state.by);
+    if (this.ids === ids) this.show(pass);
+  }
+  stop(): void {
+    this.stopping = true;
+  }
+
+  // ---- Why ----
+
+  // Of a likely next token, or of one that was written at a position.
+  why(token: string | number, position?: number): Promise<void> {
+    return this.guarded("computing", (mine) => this.explainWord(token, position, mine));
+  }
+  private async explainWord(token: string | number, position: number | undefined, mine: () => boolean): Promise<void> {
+    const against = this.state.against;
+    const answer = await this.client.ask<Omit<Why, "heads" | "mlps" | "by_token">>({ do: "why", token, ...(position !== undefined && { position }), ...(against !== "" && { against }) });
+    const { heads, mlps, by_token } = answer.tensors;
+    const place = answer.position;
+    const lens = await this.client.ask<{ tokens: string[] }>({ do: "lens", positions: [place], top: 3 });
+    const { ids, log_probabilities, rank } = lens.tensors;
+    const known = this.state.pass?.next.find(({ id }) => id === answer.token)?.token;
+    const about = typeof token === "string" ? token : (known ?? this.state.pass?.tokens[place + 1] ?? String(token));
+    if (mine())
+      this.set({ why: { about, answer: { ...answer, heads: heads!, mlps: mlps!, by_token: by_token! } }, lens: { tokens: lens.tokens, ids: ids!, log_probabilities: log_probabilities!, rank: rank! } });
+  }
+
+  // ---- What one head gives ----
+
+  hover(hovered: Partial<Selection>): void {
+    this.set({ hovered });
+  }
+  lock(change: Partial<Selection>): void {
+    const { pass, locked } = this.state;
+    if (pass) this.set({ locked: within(pass, { ...locked, ...change }), hovered: {} });
+  }
+
+  // Exact weights of a query, or null while they are not there; of long texts they are asked for.
+  rowOf(head: HeadId, query: number): Float32Array | null {
+    const pass = this.state.pass!;
+    const map = mapOf(pass, head);
+    if (isExact(pass.layers[head[0]]!, map)) return map.data.subarray(query * map.cols, (query + 1) * map.cols);
+    const name = JSON.stringify([head, query]);
+    const found = this.rows.get(name);
+    if (found) return found;
+    void this.client
+      .ask({ do: "map", layer: head[0], head: head[1], queries: [query, query + 1], by: pass.by, item: this.state.item })
+      .then(({ tensors }) => { if (this.state.pass === pass) this.rows.set(name, tensors.map!.data), this.set({}); })
+      .catch(() => undefined); // a recording without q and k has blocks alone
+    return null;
+  }
+
+  // A part of a head's map, in at most so many rows and columns.
+  map(head: HeadId, queries: [number, number], keys: [number, number], most: number): Promise<MapPart> {
+    if (this.state.pass?.words) return Promise.resolve({ grid: partOf(mapOf(this.state.pass, head), queries, keys), queries, keys, reduction: "" });
+    return this.client
+      .ask<{ queries: number[]; keys: number[]; reduction: string }>({ do: "map", layer: head[0], head: head[1], queries, keys, most: [most, most], by: this.state.by, item: this.state.item })
+      .then(({ tensors, ...answer }) => ({ ...answer, grid: matrixOf(tensors.map!) }));
+  }
+  // The tensors of docs/json.md's trace, of one head, and what its layer does to scores.
+  async steps([layer, head]: HeadId): Promise<{ tensors: Record<string, Tensor>; scale: number; others: string[] }> {
+    const [{ tensors }, { calls }] = await Promise.all([this.client.ask({ do: "steps", layer, head, item: this.state.item }), this.layer(layer)]);
+    return { tensors, scale: calls[0]!.scale, others: calls.flatMap(({ numbers, tensors: given }) => [...Object.keys(numbers), ...given]) };
+  }
+  numbers(layer: number, name: string): Promise<{ shape: number[]; data: Float32Array }> {
+    return this.client.ask({ do: "numbers", layer, name }).then(({ tensors }) => tensors.numbers!);
+  }
+  layer(layer: number): Promise<{ kv_heads: number; calls: { queries: number[]; scale: number; numbers: Record<string, number>; tensors: string[] }[] }> {
+    return this.client.ask({ do: "layer", layer });
+  }
+}
+
+// What "it" looks at, where there is such a word: its heads are what a reader wonders about first. Else the head whose links
+// between words are strongest, at its strongest link.
+const pronoun = /^(it|he|she|they|him|her|them)$/i;
+const firstSelection = (pass: Pass): Selection => {
+  const query = pass.tokens.findIndex((token) => pronoun.test(token.trim()));
+  const look = query < 0 ? undefined : looksOf(pass, query)[0];
+  if (look) return { head: look.id, query, key: look.key };
+  const telling = pass.telling[0];
+  const link = telling?.links[0];
+  return telling && link ? { head: [telling.layer, telling.head], query: link.query, key: link.key } : { head: [0, pass.layers[0]!.heads[0]!], query: queriesOf(pass, 0).length - 1, key: null };
+};
+
+// What of a selection the pass has: a text that became shorter has fewer tokens.
+const within = (pass: Pass, { head, query, key }: Selection): Selection => {
+  const { queries, keys } = pass.layers[head[0]]!;
+  return { head, query: Math.min(query, queries - 1), key: key !== null && key < keys ? key : null };
+};

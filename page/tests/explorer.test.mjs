@@ -1,0 +1,388 @@
+// The explorer in a browser: its numbers are the native library's, its views work for everyone, and nothing leaves it.
+// MODELS: the folder that tests/wasm/native_models.cpp wrote; MINILM: MiniLM's folder, as Hugging Face has it.
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+import test, { after, before } from "node:test";
+import { fileURLToPath } from "node:url";
+import { close_browser, command, framed, open_browser, problemsOf, scratch, written } from "./browser.mjs";
+import { npy } from "./npz.mjs";
+
+process.env.ATTEND_TARGET = "baseline"; // whose kernels the page's module has
+const { MODELS: models, MINILM: minilm } = process.env;
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const sentence = "the animal did not cross the street because it was too tired";
+const quantized = scratch("minilm.gguf");
+
+before(async () => {
+  command("quantize", minilm, "-o", quantized, "--type", "Q8_0");
+  await open_browser();
+});
+after(close_browser);
+
+const explored = (args, options) => written(args, ".looking", options);
+const live = (model, text, ...more) => ["model", model, text, "--live", ...more];
+// What the command says, and each layer's exact weights [H,Tq,Tk].
+const native = (model, text, ...more) => {
+  const json = JSON.parse(command("model", model, text, "--json", ...more));
+  const recording = scratch("native.attend");
+  command("model", model, text, "-o", recording);
+  const weights = json.heads.map(({ layer }) => layer).filter((name, place, all) => all.indexOf(name) === place).map((name) => {
+    command("show", recording, "--layer", name, "-o", scratch("layer.npy"));
+    return npy(readFileSync(scratch("layer.npy")));
+  });
+  return { ...json, weights };
+};
+const typed = async (page, text) => {
+  await page.getByLabel("The text", { exact: true }).fill(text);
+  await ready(page);
+};
+const ready = async (page) => {
+  await page.waitForTimeout(30);
+  for (let n = 0; n < 600 && (await page.locator(".status").textContent()) !== ""; ++n) await page.waitForTimeout(20);
+};
+const mapOf = (page, head, queries, keys, most = 512) =>
+  page.evaluate(async ([head, queries, keys, most]) => {
+    const { grid, ...of } = await window.attend.map(head, queries, keys, most);
+    return { ...of, rows: grid.rows, cols: grid.cols, data: Array.from(grid.data) };
+  }, [head, queries, keys, most]);
+const near = (got, wanted, most, what) => assert.ok(Math.abs(got - wanted) <= most, `${what} is ${got}, the native library has ${wanted}`);
+
+// Every head's map: what is hidden is NaN in the page, and 0 in weights.
+const isNative = async (page, { weights }) => {
+  let count = 0;
+  for (const [layer, { shape: [heads, rows, cols], values }] of weights.entries())
+    for (let head = 0; head < heads; ++head) {
+      const map = await mapOf(page, [layer, head], [0, rows], [0, cols]);
+      assert.deepEqual([map.rows, map.cols], [rows, cols]);
+      map.data.forEach((value, n) => near(value === null || Number.isNaN(value) ? 0 : value, values[head * rows * cols + n], 1e-6, `${layer}.${head}[${n}]`));
+      ++count;
+    }
+  return count;
+};
+
+test("MiniLM in one file: what does it look at", async () => {
+  const page = await explored(live(minilm, sentence));
+  const wanted = native(quantized, sentence);
+  // By norm, as the page begins: "it" and the head that gives most to another word.
+  assert.match(await page.locator(".looks h2").textContent(), /What does it look at\?/);
+  assert.match(await page.locator(".looks button").first().textContent(), /animal head 3\.1/);
+  assert.match(await page.locator(".head h2").first().textContent(), /Head 3\.1/);
+  const rows = JSON.parse(command("model", quantized, sentence, "--head", "3.1", "--query", "9", "--by", "norm", "--json")).top;
+  const shown = await page.locator(".top-keys li").evaluateAll((items) => items.map((item) => [item.querySelector("bdi").textContent, Number(item.querySelector("output").textContent)]));
+  shown.slice(0, 5).forEach(([token, value], n) => {
+    assert.equal(token, rows[n].token);
+    near(value, rows[n].weight, value >= 0.0995 ? 0.00501 : 0.000501, token);
+  });
+  await page.locator(".tabs select").first().selectOption("weight");
+  await ready(page);
+  assert.equal(await isNative(page, wanted), 72);
+  // Another sentence, typed.
+  const other = "A doctor said that she would come; nobody believed unbelievable stories.";
+  await typed(page, other);
+  const next = native(quantized, other);
+  assert.deepEqual(await page.locator(".head .tokens button bdi").allTextContents(), next.tokens);
+  assert.equal(await isNative(page, next), 72);
+  const names = await page.locator(".overview [role=gridcell]").evaluateAll((cells) => cells.map((cell) => cell.title));
+  next.heads.forEach(({ name, labels }, n) => assert.ok(names[n].startsWith(`head ${name}: ${labels[0]?.name ?? ""}`), `${names[n]}: ${JSON.stringify(labels)}`));
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
+test("MiniLM: a second sentence, and heads taken out", async () => {
+  const page = await explored(live(minilm, sentence, "--near", "a tired cow stayed on its side of the road"));
+  const near_to = (...more) => JSON.parse(command("model", quantized, sentence, "--json", ...more));
+  const text = () => page.locator(".near p").textContent();
+  const similarity = near_to("--near", "a tired cow stayed on its side of the road").nearest[0].similarity;
+  near(Number((await text()).match(/similarity (\S+)/)[1]), similarity, 0.51e-4, "similarity");
+  await page.getByRole("button", { name: "Take it out" }).click();
+  await ready(page);
+  const head = (await page.locator(".head h2").first().textContent()).match(/[\d.]+$/)[0];
+  const { cosine_distance: turned } = near_to("--without", head).without;
+  near(Number((await page.locator(".without output").textContent())), 1 - turned, 0.51e-4, "similarity to its own");
+  const [, now, was] = (await text()).match(/similarity (\S+) with these heads out; with all heads (\S+)/);
+  near(Number(was), similarity, 0.51e-4, "with all heads");
+  assert.notEqual(now, was);
+  await page.getByRole("button", { name: "all heads back" }).click();
+  await ready(page);
+  assert.equal(await page.locator(".without").count(), 0);
+  near(Number((await text()).match(/similarity (\S+)/)[1]), similarity, 0.51e-4, "put back");
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
+const decoder = () => path.join(models, "q8_0.gguf");
+test("a decoder: what comes next, why, and the lens", async () => {
+  const text = "Whose mat is it? it is";
+  const page = await explored(live(decoder(), text));
+  const wanted = native(decoder(), text);
+  const percent = (share) => `${(share * 100).toFixed(share >= 0.0995 ? 0 : 1)} %`;
+  const shown = await page.locator(".likeliest output").allTextContents();
+  assert.deepEqual(shown, wanted.next.slice(0, 6).map(({ probability }) => percent(probability)));
+  await isNative(page, wanted);
+  // Of a byte alone that is no text the command can't be asked.
+  const plain = wanted.next.slice(0, 6).findIndex(({ token }) => /^[ -~]$/.test(token));
+  await page.locator(".likeliest button").nth(plain).click();
+  await page.waitForSelector(".why");
+  const state = await page.evaluate(() => {
+    const { answer } = window.attend.state.why;
+    return { ...answer, heads: { ...answer.heads, data: Array.from(answer.heads.data) }, mlps: Array.from(answer.mlps.data) };
+  });
+  const { why } = JSON.parse(command("model", decoder(), text, "--json", "--why", wanted.next[plain].token));
+  assert.equal(state.token, why.token);
+  why.heads.flat(2).forEach((value, n) => near(state.heads.data[n], value, 1e-5, `heads[${n}]`));
+  const sum = Number(await page.locator(".parts [data-sum]").getAttribute("data-sum"));
+  near(sum, why.logit, 1e-4, "the parts' sum");
+  near(Number(await page.locator(".parts [data-logit]").textContent()), why.logit, 0.51e-4, "the logit on screen");
+  const { lens } = JSON.parse(command("model", decoder(), text, "--json", "--lens"));
+  const last = lens.positions.length - 1;
+  const probabilities = await page.locator(".lens tbody tr").evaluateAll((rows) => rows.map((row) => row.querySelectorAll("td")[1].textContent));
+  assert.deepEqual(probabilities, lens.log_probabilities.map((layer) => percent(Math.exp(layer[last][0]))));
+  // A part leads to its head.
+  await page.locator(".parts tbody button").first().click();
+  const name = await page.locator(".parts tbody button").first().textContent();
+  assert.equal((await page.locator(".head h2").first().textContent()).toLowerCase(), name);
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
+test("a decoder writes on, stops, and says why of what it wrote", async () => {
+  const text = "Whose mat is it? it is";
+  const page = await explored(live(decoder(), text));
+  const { generated, ids } = JSON.parse(command("model", decoder(), text, "--json", "--generate", "64"));
+  await page.getByRole("button", { name: "Write on" }).click();
+  await ready(page);
+  const words = await page.evaluate(() => window.attend.state.written.words.map(({ id }) => id));
+  assert.ok(words.length > 8);
+  assert.deepEqual(words, generated.ids.slice(0, words.length));
+  assert.equal(await page.locator(".head .tokens .written").count(), words.length, "what it wrote is marked");
+  await page.locator(".said button").nth(3).click();
+  await page.waitForSelector(".why");
+  const { token, position } = await page.evaluate(() => window.attend.state.why.answer);
+  assert.deepEqual([token, position], [words[3], ids.length + 2]);
+  await page.evaluate(() => { window.attend.ask({ text: "a mat" }); });
+  await ready(page);
+  await page.evaluate(() => { void window.attend.write(); window.attend.stop(); });
+  await ready(page);
+  assert.ok((await page.evaluate(() => window.attend.state.written.words.length)) <= 1, "it stops");
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
+test("the lesson's steps have the head's own numbers", async () => {
+  const page = await explored(live(decoder(), "Whose mat is it? it is"));
+  await page.getByRole("button", { name: "Step by step" }).click();
+  await page.waitForSelector(".lesson-steps");
+  const names = await page.locator(".lesson-steps nav button").allTextContents();
+  assert.deepEqual(names, ["1 Scores", "2 Scale", "3 Mask", "4 Softmax", "5 Context"]);
+  const read = async (name) => {
+    const [rows, cols] = await page.locator(`.matrix[data-name=${name}] tbody`).first().evaluate((body) => [body.rows.length, body.rows[0].querySelectorAll("td").length]);
+    const values = await page.locator(`.matrix[data-name=${name}]`).first().locator("td[data-col]").evaluateAll((cells) => cells.map((cell) => (cell.dataset.value === "-inf" ? -Infinity : Number(cell.dataset.value))));
+    return { rows, cols, values };
+  };
+  const q = await read("queries"), k = await read("keys"), scores = await read("scores");
+  const dot = (i, j) => Array.from({ length: q.cols }, (_, d) => q.values[i * q.cols + d] * k.values[j * k.cols + d]).reduce((sum, x) => sum + x, 0);
+  scores.values.forEach((value, n) => near(value, dot(Math.floor(n / k.rows), n % k.rows), 1e-4, `scores[${n}]`));
+  await page.getByRole("button", { name: "4 Softmax" }).click();
+  const logits = await read("logits"), weights = await read("weights");
+  for (let i = 0; i < logits.rows; ++i) {
+    const row = logits.values.slice(i * logits.cols, (i + 1) * logits.cols);
+    const sum = row.reduce((total, x) => total + Math.exp(x), 0);
+    row.forEach((x, j) => near(weights.values[i * logits.cols + j], Math.exp(x) / sum, 1e-5, `weights[${i},${j}]`));
+  }
+  await page.getByRole("button", { name: "5 Context" }).click();
+  const values = await read("values"), context = await read("context");
+  context.values.forEach((value, n) => {
+    const [i, d] = [Math.floor(n / context.cols), n % context.cols];
+    near(value, Array.from({ length: values.rows }, (_, j) => weights.values[i * values.rows + j] * values.values[j * values.cols + d]).reduce((sum, x) => sum + x, 0), 1e-4, `context[${n}]`);
+  });
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
+test("whole words, and differences of two heads, are sums and differences of the maps", async () => {
+  const text = "the unbelievable hippopotamus swallowed it";
+  const page = await explored(live(minilm, text));
+  await page.locator(".tabs select").first().selectOption("weight");
+  await ready(page);
+  const { weights } = native(quantized, text);
+  await page.getByRole("switch", { name: "whole words" }).check();
+  const tokens = await page.locator(".head .tokens button bdi").allTextContents();
+  assert.deepEqual(tokens, ["[CLS]", "the", "unbelievable", "hippopotamus", "swallowed", "it", "[SEP]"]);
+  const [heads, rows, cols] = weights[2].shape;
+  assert.ok(heads > 5 && rows > tokens.length);
+  const first = 3, last = rows - 3; // the tokens of the long word
+  const merged = await mapOf(page, [2, 5], [0, tokens.length], [0, tokens.length]);
+  let sum = 0;
+  for (let i = first; i < last; ++i) for (let j = first; j < last; ++j) sum += weights[2].values[5 * rows * cols + i * cols + j];
+  near(merged.data[3 * tokens.length + 3], sum / (last - first), 1e-5, "a word to itself");
+  await page.getByRole("switch", { name: "whole words" }).uncheck();
+  await page.locator("[data-head='2.5']").click();
+  await page.getByRole("button", { name: "Compare" }).click();
+  await page.getByLabel("Less which head").selectOption("4.7");
+  const differences = weights[2].values.slice(5 * rows * cols, 6 * rows * cols).map((value, n) => Math.abs(value - weights[4].values[7 * rows * cols + n]));
+  near(Number(await page.locator(".compare canvas").getAttribute("data-largest")), Math.max(...differences), 1e-6, "the largest difference");
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
+test("a recording of many words: the map zooms, each part exact", async () => {
+  const words = Array.from({ length: 150 }, (_, n) => `${["the", "cat", "sat", "on", "a", "mat"][n % 6]}`).join(" ");
+  const recording = scratch("long.attend");
+  command("explain", words, "--heads", "2", "--causal", "-o", recording);
+  const page = await explored(["show", recording]);
+  command("show", recording, "--layer", "0", "-o", scratch("long.npy"));
+  const { shape: [, rows, cols], values } = npy(readFileSync(scratch("long.npy")));
+  assert.equal(rows, 150);
+  const canvas = page.locator(".map canvas");
+  await canvas.hover({ position: { x: 60, y: 200 } });
+  for (let n = 0; n < 12; ++n) {
+    await page.mouse.wheel(0, n < 8 ? -100 : 100);
+    await page.waitForTimeout(60);
+    const [[q0, q1], [k0, k1]] = [await canvas.getAttribute("data-queries"), await canvas.getAttribute("data-keys")].map((text) => text.split(",").map(Number));
+    assert.match(await page.locator(".map .badge").textContent(), /exact/);
+    const part = await mapOf(page, [0, 1], [q0, q1], [k0, k1]);
+    part.data.forEach((value, n) => near(Number.isNaN(value) ? 0 : value, values[rows * cols + (q0 + Math.floor(n / (k1 - k0))) * cols + k0 + (n % (k1 - k0))], 1e-6, `${q0}:${q1},${k0}:${k1}[${n}]`));
+  }
+  assert.ok(Number((await canvas.getAttribute("data-rows"))) < 100, "it has zoomed");
+  await canvas.press("0");
+  await page.waitForFunction(() => document.querySelector(".map canvas").dataset.queries === "0,150");
+  // Blocks where a pixel is many pairs, and said so.
+  const blocks = await mapOf(page, [0, 1], [0, rows], [0, cols], 50);
+  assert.deepEqual([blocks.rows, blocks.cols, blocks.reduction], [50, 50, "sum over keys, mean over queries"]);
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
+const hostile = '<img src=x onerror=alert(1)> </script><script>alert(2)</script> <!-- "quotes\' &amp; \u202Eright to left\u202C שלום ' + "x".repeat(3000);
+test("hostile tokens are text", async () => {
+  const recording = scratch("hostile.attend");
+  command("explain", hostile, "--heads", "2", "-o", recording);
+  const page = await explored(["show", recording]);
+  page.on("dialog", () => page.problems.push("a dialog"));
+  const tokens = await page.locator(".head .tokens button bdi").allTextContents();
+  const seen = (token) => token.replace(/[\u202c\u202e]/g, (letter) => `⟨${letter.charCodeAt(0).toString(16).toUpperCase()}⟩`);
+  assert.deepEqual(tokens, JSON.parse(command("show", recording, "--json")).tokens.map(seen));
+  for (const view of ["Links", "Compare", "Step by step", "Map"]) {
+    await page.getByRole("button", { name: view, exact: true }).click();
+    await page.waitForTimeout(100);
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${view}: nothing is wider than the page`);
+  }
+  assert.equal(await page.locator("img").count(), 0);
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+  const typing = await explored(live(decoder(), "a"));
+  typing.on("dialog", () => typing.problems.push("a dialog"));
+  await typed(typing, "<img src=x onerror=alert(1)> </script>");
+  await typing.locator(".likeliest button").first().click();
+  await typing.waitForSelector(".why");
+  assert.deepEqual(await problemsOf(typing), []);
+  await typing.context().close();
+});
+
+test("one token, one head, and rows that see nothing", async () => {
+  for (const args of [["one"], ["one", "--heads", "1", "--causal"], ["a b c d", "--window", "0"]]) {
+    const recording = scratch("small.attend");
+    command("explain", ...args, "-o", recording);
+    const page = await explored(["show", recording]);
+    for (const view of ["Links", "Step by step", "Map"]) await page.getByRole("button", { name: view, exact: true }).click();
+    assert.deepEqual(await problemsOf(page), []);
+    await page.context().close();
+  }
+});
+
+test("a model from the reader's disk, in place of the one in the file", async () => {
+  const page = await explored(live(decoder(), "a mat"));
+  const file = page.getByLabel("A model's file"), folder = page.getByLabel("A model's folder");
+  await page.locator(".open summary").click();
+  await folder.setInputFiles(path.join(models, "encoder"));
+  await ready(page);
+  assert.match(await page.locator(".facts").textContent(), /An encoder/);
+  // What is no model is refused in words, and the next one opens.
+  const corpus = path.join(root, "tests/fuzz/corpus/gguf");
+  for (const name of readdirSync(corpus).slice(0, 12)) {
+    await file.setInputFiles({ name: "x.gguf", mimeType: "application/octet-stream", buffer: readFileSync(path.join(corpus, name)) });
+    await ready(page);
+    const problem = await page.locator(".problem").count();
+    assert.ok(problem === 1 ? (await page.locator(".problem").textContent()).length > 10 : (await page.locator(".facts").count()) === 1, name);
+  }
+  await file.setInputFiles({ name: "notes.attend", mimeType: "application/octet-stream", buffer: Buffer.from("no recording") });
+  await ready(page);
+  assert.match(await page.locator(".problem").textContent(), /notes\.attend/);
+  const large = await page.evaluate(() => window.attend.openModel("large", [{ name: "/large.gguf", bytes: 5e9, from: new Blob([]) }], "/large.gguf").then(() => window.attend.state.error));
+  assert.match(large, /5\.0 GB.*3\.6 GB/);
+  await file.setInputFiles(decoder());
+  await ready(page);
+  assert.equal(await page.locator(".problem").count(), 0);
+  assert.match(await page.locator(".facts").textContent(), /A decoder.*Q8_0/);
+  await file.setInputFiles(path.join(models, "decoder.attend"));
+  await ready(page);
+  assert.match(await page.locator(".facts").textContent(), /A recording/);
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
+test("keys walk, a link restores, Back undoes", async () => {
+  const page = await explored(live(minilm, sentence), { hash: "#head=2.4&query=3&key=5" });
+  await ready(page);
+  const selected = () => page.evaluate(() => { const { head, query, key } = window.attend.state.locked; return [...head, query, key]; });
+  assert.deepEqual(await selected(), [2, 4, 3, 5]);
+  await page.locator("[data-head='2.4']").focus();
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowDown");
+  assert.deepEqual(await selected(), [3, 5, 3, 5]);
+  assert.equal(await page.evaluate(() => document.activeElement.dataset.head), "3.5");
+  await page.locator(".map canvas").focus();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowLeft");
+  assert.deepEqual(await selected(), [3, 5, 4, 4]);
+  await page.locator(".head .tokens [aria-pressed=true]").focus();
+  await page.keyboard.press("ArrowRight");
+  assert.deepEqual((await selected()).slice(0, 3), [3, 5, 5]);
+  const before = await selected();
+  await page.locator("[data-head='0.0']").click();
+  await page.waitForTimeout(50);
+  await page.goBack();
+  await page.waitForTimeout(300);
+  assert.deepEqual((await selected()).slice(0, 3), before.slice(0, 3));
+  // One Tab stop for each group of words, heads or pairs.
+  assert.equal(await page.locator(".overview [role=gridcell][tabindex='0']").count(), 1);
+  assert.equal(await page.locator(".head .tokens button[tabindex='0']").count(), 1);
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
+test("in a notebook's frame", async () => {
+  const page = await framed(...live(decoder(), "a mat"));
+  const frame = page.frameLocator("iframe");
+  await frame.locator(".looking").waitFor();
+  await frame.locator(".likeliest button").first().click();
+  await frame.locator(".why").waitFor();
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+});
+
+for (const [width, colorScheme] of [[390, "light"], [390, "dark"], [1024, "light"], [1280, "dark"], [1600, "light"]])
+  test(`for everyone, ${width} px, ${colorScheme}`, async () => {
+    const page = await explored(live(decoder(), "Whose mat is it? it is"), { viewport: { width, height: 850 }, colorScheme });
+    await page.locator(".likeliest button").first().click();
+    await page.waitForSelector(".why");
+    const clean = async (what) => {
+      await page.evaluate(axe);
+      const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+      assert.deepEqual(violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ html }) => html.slice(0, 120)).join(" | ")}`), [], what);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${what}: nothing is wider than the page`);
+    };
+    await clean("why");
+    for (const view of ["Links", "Compare", "Step by step"]) {
+      await page.getByRole("button", { name: view, exact: true }).click();
+      await page.waitForTimeout(150);
+      await clean(view);
+    }
+    const small = await page.locator("button:visible, select:visible, summary:visible").evaluateAll((all) => all.filter((each) => !each.closest(".overview, .parts, .top-keys, .tokens, .said, .words, .lesson-steps, .matrix") && each.getBoundingClientRect().height < 31.5).map((each) => each.outerHTML.slice(0, 90)));
+    assert.deepEqual(small, [], "what is touched has 32 px");
+    assert.deepEqual(await problemsOf(page), []);
+    await page.context().close();
+  });
