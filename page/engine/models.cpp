@@ -154,13 +154,17 @@ void decode(Request& request) {
   answer.json["text"] = model().tokenizer().decode(ids);
 }
 
-// Heads that put out zeros, or their means: [[layer, head], ...].
+// Heads that put out zeros: [[layer, head], ...]. Of an encoder-decoder its decoder's, in its own text or in the
+// encoder's, and its encoder's.
 std::vector<Edit> edits_of(Request& request) {
-  std::vector<Head> heads;
-  request.take("without", heads);
   std::vector<Edit> edits;
-  edits.reserve(heads.size());
-  for (const auto& [layer, head] : heads) edits.push_back({.layer = layer, .at = ModelPlace::z, .head = head});
+  for (const auto& [name, place] :
+       {std::pair("without", ModelPlace::z), std::pair("without_cross", ModelPlace::cross_z),
+        std::pair("without_encoder", ModelPlace::encoder_z)}) {
+    std::vector<Head> heads;
+    request.take(name, heads);
+    for (const auto& [layer, head] : heads) edits.push_back({.layer = layer, .at = place, .head = head});
+  }
   return edits;
 }
 

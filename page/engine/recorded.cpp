@@ -92,10 +92,11 @@ void weights(Request& request) {
 // The cells of a map as f32, those that hold hidden pairs alone as NaN.
 void put_map(const HeadMap& map, float* to) {
   const Tensor values = map.values.view().to(DType::f32);
-  const std::int64_t columns = values.size(1);
-  for (std::int64_t n = 0; n < values.count(); ++n)
-    to[n] = map.map.visible && !map.map.visible(n / columns, n % columns) ? std::numeric_limits<float>::quiet_NaN()
-                                                                          : values.data<float>()[n];
+  const float* from = values.data<float>();
+  const std::int64_t rows = values.size(0), columns = values.size(1);
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < columns; ++c, ++from, ++to)
+      *to = !map.map.visible || map.map.visible(r, c) ? *from : std::numeric_limits<float>::quiet_NaN();
 }
 
 // One head's map: in blocks where they are fewer than its pairs.

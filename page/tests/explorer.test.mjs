@@ -171,6 +171,36 @@ test("a decoder writes on, stops, and says why of what it wrote", async () => {
   await page.context().close();
 });
 
+test("an encoder-decoder: what its decoder writes, why, and cross-attention taken out", async () => {
+  const text = "the cat sat on a mat", folder = path.join(models, "encoder_decoder");
+  const page = await explored(live(decoder(), "a mat"));
+  await page.getByLabel("A model's folder").setInputFiles(folder);
+  await ready(page);
+  await typed(page, text);
+  const { next } = JSON.parse(command("model", folder, text, "--json"));
+  const { generated } = JSON.parse(command("model", folder, text, "--json", "--generate", "12"));
+  assert.deepEqual(await page.evaluate(() => window.attend.state.pass.next.map(({ id }) => id)), next.map(({ id }) => id));
+  await page.getByRole("button", { name: "Write on" }).click();
+  await ready(page);
+  assert.deepEqual((await page.evaluate(() => window.attend.state.written.words.map(({ id }) => id))).slice(0, 12), generated.ids.slice(0, 12));
+  await page.locator(".said button").nth(1).click();
+  await page.waitForSelector(".why");
+  const sums = page.locator(".parts [data-sum]");
+  near(Number(await sums.getAttribute("data-sum")), Number(await sums.getAttribute("data-logit")), 1e-4, "the parts' sum, with those of cross-attention");
+  assert.equal(await page.locator(".why-heads").count(), 2);
+  await typed(page, `${text} and`);
+  const before = await page.evaluate(() => window.attend.state.pass.next[0].probability);
+  await page.locator("[data-head='decoder.1.cross.2']").click();
+  await page.getByRole("button", { name: "Take it out" }).click();
+  await ready(page);
+  const { without } = JSON.parse(command("model", folder, `${text} and`, "--json", "--without", "1.2", "--attention", "cross"));
+  const now = await page.evaluate(() => { const { pass, before: was } = window.attend.state; return [pass.next.find(({ id }) => id === was.next[0].id).probability, was.next[0].probability]; });
+  near(now[1], before, 1e-6, "with all heads");
+  near(Math.log(now[0]) - Math.log(now[1]), without.log_probability, 1e-4, "what it changes");
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
 test("the lesson's steps have the head's own numbers", async () => {
   const page = await explored(live(decoder(), "Whose mat is it? it is"));
   await page.getByRole("button", { name: "Step by step" }).click();

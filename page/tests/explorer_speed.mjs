@@ -1,5 +1,6 @@
 // How quick the explorer is in this machine's Chromium, of pages that the command wrote: the first view; of a model, what is
 // typed, written and asked; of a recording, parts of a map and frames while it pans. Usage: node explorer_speed.mjs PAGE.html ...
+import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
@@ -11,6 +12,17 @@ const quiet = async (page) => {
   await page.waitForTimeout(50);
   while ((await page.locator(".status").textContent()) !== "") await page.waitForTimeout(20);
 };
+
+// kB that the largest process of a page has.
+const renderer = () =>
+  Math.max(...readdirSync("/proc").filter((name) => /^\d+$/.test(name)).map((name) => {
+    try {
+      if (!readFileSync(`/proc/${name}/cmdline`, "utf8").includes("--type=renderer")) return 0;
+      return Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${name}/status`, "utf8"))[1]);
+    } catch {
+      return 0; // it has just ended
+    }
+  }));
 
 // From a letter to what it changed, on screen.
 const typing = async (page) => {
@@ -92,9 +104,8 @@ for (const file of process.argv.slice(2)) {
   await page.waitForSelector(".looking", { timeout: 120000 });
   console.log(`${path.basename(file)}\n  first view: ${ms(Date.now() - begin)}`);
   await quiet(page);
-  const session = await page.context().newCDPSession(page);
-  const { usedSize } = await session.send("Runtime.getHeapUsage");
-  console.log(`  memory of the page without its worker: ${(usedSize / 1e6).toFixed(0)} MB`);
+  await page.waitForTimeout(3000); // what it has let go of is gone
+  console.log(`  memory of its process: ${Math.round(renderer() / 1e3)} MB`);
   const live = await page.evaluate(() => window.attend.state.info);
   if (live) await typing(page);
   if (live?.decoder) await writing(page);

@@ -16,7 +16,7 @@ const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(bytes < 1e
 function Facts({ state }: { state: State }) {
   const { info, pass, note } = state;
   if (info)
-    return <p class="facts">{info.decoder ? "A decoder: it says what comes next" : "An encoder: it makes a vector of a text"}. {info.layers} layers of {info.heads} heads, {millions(info.parameters)} numbers in {info.formats.join(" and ")}, {megabytes(info.weight_bytes)}. It computes here; nothing leaves this page.</p>;
+    return <p class="facts">{info.encoder_decoder ? "An encoder-decoder: it reads a text and writes another" : info.decoder ? "A decoder: it says what comes next" : "An encoder: it makes a vector of a text"}. {info.layers} layers of {info.heads} heads, {millions(info.parameters)} numbers in {info.formats.join(" and ")}, {megabytes(info.weight_bytes)}. It computes here; nothing leaves this page.</p>;
   if (pass) return <p class="facts">A recording of {pass.model || "attention"}: {pass.layers.length} layers, {pass.heads.length} heads, {pass.layers[0]!.queries} rows. {note}</p>;
   return null;
 }

@@ -24,7 +24,7 @@ export class Client {
     };
   }
 
-  start(module: string): Promise<unknown> {
+  start(module: Blob): Promise<unknown> {
     return this.order({ start: module });
   }
   put(files: GivenFile[], progress?: (share: number) => void): Promise<unknown> {

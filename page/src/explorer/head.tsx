@@ -2,12 +2,12 @@
 import { useEffect, useState } from "preact/hooks";
 import { Legend } from "../legend";
 import type { Scale } from "../colour";
-import { shareColour, shareInk } from "../colour";
+import { shareColour, shareInk, signedColour } from "../colour";
 import { Compare } from "./compare";
 import { Links } from "./links";
 import { Map } from "./map";
 import type { HeadId } from "./model";
-import { headOf, isExact, keysOf, labelText, mapOf, queriesOf, shownToken } from "./model";
+import { headOf, isExact, keysOf, labelText, mapOf, queriesOf, shownToken, writtenOf } from "./model";
 import { Save } from "./save";
 import type { State, Store } from "./store";
 import { StepsView } from "./steps";
@@ -15,7 +15,7 @@ import { Tokens } from "./tokens";
 import { wordsOf } from "./words";
 import { Worked } from "./worked";
 
-const share = (value: number): string => value.toFixed(value >= 0.0995 ? 2 : 3);
+const share = (value: number): string => value.toFixed(Math.abs(value) >= 0.0995 ? 2 : 3);
 const mostKeys = 6;
 
 // A query's strongest keys, in words.
@@ -43,7 +43,7 @@ function TopKeys({ store, row, query, keys, by }: { store: Store; row: Float32Ar
 const views = { map: "Map", links: "Links", compare: "Compare", steps: "Step by step" } as const;
 const mostSteps = 64; // words whose steps are shown
 
-const strips = { row: "what it looks at", received: "received from all", lift: "lift", entropy: "entropy" } as const;
+const strips = { row: "what it looks at", received: "received from all", lift: "lift", entropy: "entropy", added: "what it added to the word asked about" } as const;
 type Strip = keyof typeof strips;
 
 // Numbers of all tokens: of keys what they received, of queries how spread their rows are.
@@ -52,7 +52,7 @@ function useStrip(store: Store, head: HeadId, place: number, strip: Strip, count
   const { pass, item } = store.state;
   useEffect(() => {
     setValues(null);
-    if (strip === "row") return;
+    if (strip === "row" || strip === "added") return;
     let asked = true;
     void store.numbers(head[0], strip).then(({ shape, data }) => {
       const first = (item * shape[1]! + place) * count;
@@ -71,19 +71,24 @@ export function HeadView({ store, state }: { store: Store; state: State }) {
   const head = headOf(pass, id)!;
   const layer = pass.layers[id[0]]!;
   const [queries, keys] = [queriesOf(pass, id[0]), keysOf(pass, id[0])];
+  const self = layer.kind !== "cross";
   const row = store.rowOf(id, query);
   const best = row ? row.reduce((most, value, place) => (value > row[most]! ? place : most), 0) : 0;
   const chosen = key ?? best;
   const out = state.without.some(([l, h]) => l === id[0] && h === id[1]);
   const isQueries = strip === "row" || strip === "entropy";
   const values = useStrip(store, id, layer.heads.indexOf(id[1]), strip, strip === "entropy" ? queries.length : keys.length);
+  // What this head added to the logit that is asked about, by the key that it read.
+  const why = strip === "added" ? state.why?.answer.heads : undefined;
+  const number = Number(layer.name.replace(/\D+/g, "")); // of the layer in its stack
+  const added = why && self && why.shape[2] === keys.length && !layer.name.startsWith("encoder.") ? why.data.subarray((number * why.shape[1]! + id[1]) * keys.length, (number * why.shape[1]! + id[1] + 1) * keys.length) : null;
   const largest = values ? values.reduce((most, value) => Math.max(most, value), 0) : 1;
-  const colours = strip === "row" ? row : values;
+  const colours = strip === "row" ? row : strip === "added" ? added : values;
   const paint = (place: number, scale: Scale) => {
+    if (added) return { background: signedColour(added[place]!, added.reduce((most, value) => Math.max(most, Math.abs(value)), 0)), color: "var(--ink)" };
     const value = colours ? (strip === "row" ? colours[place]! : colours[place]! / (largest || 1)) : NaN;
     return Number.isNaN(value) ? undefined : { background: shareColour(value, scale), color: shareInk(value, scale) };
   };
-  const self = layer.kind !== "cross";
   const sink = head.labels.some(({ name }) => name === "sink") ? head.sink_key : null;
   const canStep = layer.qk && !pass.words && Math.max(queries.length, keys.length) <= mostSteps;
   const hasParts = isExact(layer, mapOf(pass, id)) && wordsOf(pass.tokens).length < pass.tokens.length;
@@ -98,12 +103,12 @@ export function HeadView({ store, state }: { store: Store; state: State }) {
 
       <div class="strip">
         <label class="quiet">The words' colours: <select value={strip} onChange={(event) => setStrip(event.currentTarget.value as Strip)}>
-          {Object.entries(strips).map(([name, words]) => <option key={name} value={name} disabled={name !== "row" && pass.words !== undefined}>{words}</option>)}
+          {Object.entries(strips).map(([name, words]) => <option key={name} value={name} disabled={(name !== "row" && pass.words !== undefined) || (name === "added" && !state.why)}>{words}</option>)}
         </select></label>
         {strip === "row" && <p>What <bdi class="word">{shownToken(queries[query]!)}</bdi> looks at{self ? ": click another word to see what that one looks at." : ""}</p>}
         {!self && <Tokens label="Queries" tokens={queries} on={query} onHover={(place) => store.hover(place === null ? {} : { query: place })} onChoose={(place) => store.lock({ query: place, key: null })} />}
         <Tokens
-          label={self ? "Words" : "Keys"} tokens={isQueries && strip === "entropy" ? queries : keys} on={self ? query : chosen} written={self ? pass.written : undefined}
+          label={self ? "Words" : "Keys"} tokens={isQueries && strip === "entropy" ? queries : keys} on={self ? query : chosen} written={self ? writtenOf(pass, id[0]) : undefined}
           paint={(place) => paint(place, strip === "row" ? state.scale : "linear")} words={colours ? (place) => (Number.isNaN(colours[place]!) ? "not seen" : share(colours[place]!)) : undefined}
           hatched={strip === "row" && row ? (place) => Number.isNaN(row[place]!) : undefined}
           onChoose={(place) => store.lock(self ? { query: place, key: null } : { key: place })}
@@ -123,7 +128,7 @@ export function HeadView({ store, state }: { store: Store; state: State }) {
       {view === "steps" && canStep && <StepsView store={store} state={state} id={id} queries={queries} keys={keys} cell={[query, chosen]} />}
       {(view !== "steps" || !canStep) && <div class="drawn">
         {(view === "map" || view === "steps") && <Map key={`${queries.length} ${keys.length}`} store={store} state={state} id={id} queries={queries} keys={keys} cell={[query, chosen]} sink={state.noSink ? sink : null} />}
-        {view === "links" && <Links store={store} map={mapOf(pass, id)} queries={queries} keys={keys} query={query} sink={sink} written={pass.written} />}
+        {view === "links" && <Links store={store} map={mapOf(pass, id)} queries={queries} keys={keys} query={query} sink={sink} written={self ? writtenOf(pass, id[0]) : Infinity} />}
         {view === "compare" && <Compare store={store} state={state} id={id} queries={queries} keys={keys} cell={[query, chosen]} />}
         {row && <TopKeys store={store} row={row} query={queries[query]!} keys={keys} by={state.by} />}
       </div>}

@@ -6,6 +6,12 @@ import type { Embedded } from "./store";
 import { Store } from "./store";
 
 const content = (id: string): string => document.getElementById(id)!.textContent ?? "";
+// What may be large leaves the page's own memory: the browser keeps it.
+const taken = (id: string): Blob => {
+  const blob = new Blob([content(id)]);
+  document.getElementById(id)!.remove();
+  return blob;
+};
 
 // What the file shows without a script stays until the engine runs: a browser that can't run it loses nothing.
 const start = async (): Promise<void> => {
@@ -13,13 +19,13 @@ const start = async (): Promise<void> => {
   try {
     const embedded = JSON.parse(content("request").trim() || "{}") as Embedded;
     const client = new Client(content("worker"));
-    await client.start(content("engine").trim());
+    await client.start(taken("engine"));
     const store = new Store(client, embedded);
     Object.assign(window, { attend: store }); // for the browser's console: docs/page.md
     const linked = location.hash;
     render(<Explorer store={store} />, document.getElementById("app")!);
     shown.remove();
-    await store.openEmbedded(embedded, content("file").trim());
+    await store.openEmbedded(embedded, taken("file"));
     if (linked.length > 1) await follow(store, linked);
   } catch (error) {
     const note = document.createElement("p");

@@ -58,7 +58,7 @@ interface HeadTable {
   heads: (Omit<Head, "layer"> & { layer: string })[]; // by the layer's name
 }
 
-// What one pass gave. Rows of the queries from `written` on were written by the model itself.
+// What one pass gave. Tokens of its own text from `written` on were written by the model itself.
 export interface Pass {
   model: string;
   tokens: string[];
@@ -89,6 +89,7 @@ export interface Why {
   bias: number;
   rounding: number;
   heads: Tensor; // [L,H,T]
+  cross: Tensor | null; // [L,H,Tk]
   mlps: Tensor; // [L]
   by_token: Tensor; // [T]
 }
@@ -125,31 +126,55 @@ const looked = async (client: Client, by: By, item: number): Promise<Omit<Pass, 
 export interface Asked {
   text: string;
   chat: boolean;
-  ids?: number[] | undefined; // in place of the text
-  written?: number | undefined;
+  grown?: Grown | null; // in place of the text
+  without: string[]; // heads by the names of their layers and their numbers: "18.self 6"
+}
+// A text and what was written after it; of an encoder-decoder that is its decoder's text.
+export interface Grown {
+  ids: number[];
+  decoder_ids?: number[];
+  written: number; // where it begins
 }
 
-const runRequest = ({ text, chat, ids }: Asked, without: HeadId[]) => ({ do: "run", ...(ids ? { ids } : { text, ...(chat && { chat }) }), ...(without.length > 0 && { without }) });
+// What a request says of a text and of the heads that are out.
+export const requestOf = ({ text, chat, grown, without }: Asked): Record<string, unknown> => {
+  const out: Record<string, [number, number][]> = {};
+  for (const name of without) {
+    const [, stack = "", layer, kind, head] = /^(encoder\.|decoder\.)?(\d+)\.(\w+) (\d+)$/.exec(name)!;
+    (out[stack === "encoder." ? "without_encoder" : kind === "cross" ? "without_cross" : "without"] ??= []).push([Number(layer), Number(head)]);
+  }
+  const { written: _, ...ids } = grown ?? { written: 0 };
+  return { ...(grown ? ids : { text, ...(chat && { chat }) }), ...out };
+};
 
 // What the model says, without looking at its heads.
-export const said = async (client: Client, asked: Asked, without: HeadId[]): Promise<{ next: Next[]; embedding: Float32Array | null }> => {
-  const answer = await client.ask<{ next?: Next[] }>({ ...runRequest(asked, without), record: false });
+export const said = async (client: Client, asked: Asked): Promise<{ next: Next[]; embedding: Float32Array | null }> => {
+  const answer = await client.ask<{ next?: Next[] }>({ do: "run", ...requestOf(asked), record: false });
   return { next: answer.next ?? [], embedding: answer.tensors.embedding?.data ?? null };
 };
 
-export const computed = async (client: Client, asked: Asked, without: HeadId[], by: By): Promise<Pass> => {
-  const answer: Answered<{ next?: Next[]; ids: number[]; tokens: string[] }> = await client.ask({ ...runRequest(asked, without), norm: true });
+export const computed = async (client: Client, asked: Asked, by: By): Promise<Pass> => {
+  const answer: Answered<{ next?: Next[]; ids: number[]; tokens: string[] }> = await client.ask({ do: "run", ...requestOf(asked), norm: true });
   const seen = await looked(client, by, 0);
-  return { ...seen, next: answer.next ?? [], embedding: answer.tensors.embedding?.data ?? null, written: asked.written ?? seen.tokens.length };
+  return { ...seen, next: answer.next ?? [], embedding: answer.tensors.embedding?.data ?? null, written: asked.grown?.written ?? ownTokens(seen).length };
 };
 
 export const recorded = async (client: Client, by: By, item: number): Promise<Pass> => {
   const seen = await looked(client, by, item);
-  return { ...seen, next: [], embedding: null, written: seen.tokens.length };
+  return { ...seen, next: [], embedding: null, written: ownTokens(seen).length };
 };
 
 export const headOf = (pass: Pass, [layer, head]: HeadId): Head | undefined => pass.heads.find((each) => each.layer === layer && each.head === head);
 export const mapOf = (pass: Pass, [layer, head]: HeadId): Grid => pass.maps[layer]![pass.layers[layer]!.heads.indexOf(head)]!;
+
+// The text that goes on: of an encoder-decoder its decoder's.
+export const ownTokens = ({ tokens, decoderTokens }: Pick<Pass, "tokens" | "decoderTokens">): string[] => (decoderTokens.length > 0 ? decoderTokens : tokens);
+// The name of a layer and a head's number; and the head of a model's layer that writes into a decoder's own text.
+export const nameOf = (pass: Pass, [layer, head]: HeadId): string => `${pass.layers[layer]!.name} ${head}`;
+export const decoderHead = (pass: Pass, layer: number, head: number, kind: "self" | "cross"): HeadId =>
+  [pass.layers.findIndex(({ name }) => name.replace(/^decoder\./, "") === `${layer}.${kind}`), head];
+// Where the model's own words begin among a layer's queries.
+export const writtenOf = (pass: Pass, layer: number): number => (pass.decoderTokens.length > 0 && pass.layers[layer]!.name.startsWith("encoder.") ? Infinity : pass.written);
 
 // Of an encoder-decoder, the decoder's layers have its tokens as queries, and "cross" ones the encoder's as keys.
 const tokensOf = (count: number, first: string[], second: string[]): string[] =>

@@ -1,8 +1,9 @@
 // What a decoder says next, word by word, and why.
 import { signedColour } from "../colour";
 import { fixed } from "../grid";
-import { headOf, shownToken } from "./model";
-import type { Next as Likely, Why as Answer } from "./model";
+import type { HeadId, Next as Likely, Pass, Why as Answer } from "./model";
+import { decoderHead, headOf, ownTokens, shownToken } from "./model";
+import type { Tensor } from "./protocol";
 import type { State, Store } from "./store";
 import { Tokens } from "./tokens";
 
@@ -54,15 +55,26 @@ export function NextWords({ store, state }: { store: Store; state: State }) {
 interface Part {
   name: string;
   value: number;
-  head?: [number, number];
+  at?: { head: HeadId; key: number }; // a head, and the key by which it adds most
 }
 const mostParts = 10;
 
-function Parts({ store, answer, layers }: { store: Store; answer: Answer; layers: number }) {
-  const [, heads, tokens] = answer.heads.shape as [number, number, number];
-  const ofHead = (layer: number, head: number): number => answer.heads.data.subarray((layer * heads + head) * tokens, (layer * heads + head + 1) * tokens).reduce((sum, value) => sum + value, 0);
+// A tensor [L,H,T] of heads as parts.
+const partsOf = (pass: Pass, { shape, data }: Tensor, kind: "self" | "cross"): Part[] => {
+  const [layers, heads, tokens] = shape as [number, number, number];
+  return Array.from({ length: layers * heads }, (_, n) => {
+    const row = data.subarray(n * tokens, (n + 1) * tokens);
+    const id = decoderHead(pass, Math.floor(n / heads), n % heads, kind);
+    const key = row.reduce((best, value, place) => (Math.abs(value) > Math.abs(row[best]!) ? place : best), 0);
+    return { name: `head ${headOf(pass, id)?.name}`, value: row.reduce((sum, value) => sum + value, 0), at: { head: id, key } };
+  });
+};
+
+function Parts({ store, pass, answer }: { store: Store; pass: Pass; answer: Answer }) {
+  const ofHeads = partsOf(pass, answer.heads, "self");
+  const ofCross = answer.cross ? partsOf(pass, answer.cross, "cross") : [];
   const all: Part[] = [
-    ...Array.from({ length: layers * heads }, (_, n): Part => ({ name: `head ${Math.floor(n / heads)}.${n % heads}`, value: ofHead(Math.floor(n / heads), n % heads), head: [Math.floor(n / heads), n % heads] })),
+    ...ofHeads, ...ofCross,
     ...Array.from(answer.mlps.data, (value, layer): Part => ({ name: `MLP of layer ${layer}`, value })),
     { name: "the words themselves (embedding)", value: answer.embedding },
     { name: "biases", value: answer.bias },
@@ -71,18 +83,19 @@ function Parts({ store, answer, layers }: { store: Store; answer: Answer; layers
   const largest = Math.abs(sorted[0]?.value ?? 1);
   const rest = sorted.slice(mostParts).reduce((sum, { value }) => sum + value, 0);
   const sum = all.reduce((total, { value }) => total + value, 0);
-  const grid = Math.max(...all.filter(({ head }) => head).map(({ value }) => Math.abs(value)), 1e-9);
+  const largestHead = Math.max(...[...ofHeads, ...ofCross].map(({ value }) => Math.abs(value)), 1e-9);
+  const go = ({ at }: Part) => at && store.lock({ ...at, query: answer.position });
   return (
     <>
       <table>
         <caption>The parts of the logit, largest first</caption>
         <thead><tr><th scope="col">part</th><th scope="col">adds</th><th aria-hidden="true" /></tr></thead>
         <tbody>
-          {sorted.slice(0, mostParts).map(({ name, value, head }) => (
-            <tr key={name}>
-              <th scope="row">{head ? <button type="button" class="plain" onClick={() => store.lock({ head, query: answer.position, key: strongestToken(answer, head) })}>{name}</button> : name}</th>
-              <td>{fixed(value)}</td>
-              <td class="bar" aria-hidden="true"><i class={value < 0 ? "negative" : undefined} style={{ width: `${(Math.abs(value) / largest) * 100}%` }} /></td>
+          {sorted.slice(0, mostParts).map((part) => (
+            <tr key={part.name}>
+              <th scope="row">{part.at ? <button type="button" class="plain" onClick={() => go(part)}>{part.name}</button> : part.name}</th>
+              <td>{fixed(part.value)}</td>
+              <td class="bar" aria-hidden="true"><i class={part.value < 0 ? "negative" : undefined} style={{ width: `${(Math.abs(part.value) / largest) * 100}%` }} /></td>
             </tr>
           ))}
           <tr><th scope="row">{all.length - Math.min(mostParts, all.length)} other parts</th><td>{fixed(rest)}</td><td /></tr>
@@ -90,26 +103,22 @@ function Parts({ store, answer, layers }: { store: Store; answer: Answer; layers
         </tbody>
       </table>
       <figure>
-        <div class="why-heads" style={{ gridTemplateColumns: `repeat(${heads}, 1fr)` }} role="img" aria-label={`What each of ${layers} x ${heads} heads adds to the logit`}>
-          {all.filter(({ head }) => head).map(({ name, value, head }) => <i key={name} style={{ background: signedColour(value, grid) }} title={`${name}: ${fixed(value)}`} onClick={() => store.lock({ head: head!, query: answer.position, key: strongestToken(answer, head!) })} />)}
-        </div>
-        <figcaption class="quiet">All heads, layer 0 above: <i class="swatch negative" /> takes away, <i class="swatch" /> adds, up to {fixed(grid)}.</figcaption>
+        {[ofHeads, ofCross].filter(({ length }) => length > 0).map((parts, n) => (
+          <div key={n} class="why-heads" style={{ gridTemplateColumns: `repeat(${answer.heads.shape[1]}, 1fr)` }} role="img" aria-label={`What each of ${parts.length} heads adds to the logit${n === 1 ? ", of cross-attention" : ""}`}>
+            {parts.map((part) => <i key={part.name} style={{ background: signedColour(part.value, largestHead) }} title={`${part.name}: ${fixed(part.value)}`} onClick={() => go(part)} />)}
+          </div>
+        ))}
+        <figcaption class="quiet">All heads, layer 0 above{ofCross.length > 0 ? ", and those of cross-attention" : ""}: <i class="swatch negative" /> takes away, <i class="swatch" /> adds, up to {fixed(largestHead)}.</figcaption>
       </figure>
     </>
   );
 }
 
-const strongestToken = (answer: Answer, [layer, head]: [number, number]): number => {
-  const [, heads, tokens] = answer.heads.shape as [number, number, number];
-  const row = answer.heads.data.subarray((layer * heads + head) * tokens, (layer * heads + head + 1) * tokens);
-  return row.reduce((best, value, place) => (Math.abs(value) > Math.abs(row[best]!) ? place : best), 0);
-};
-
 export function WhyView({ store, state }: { store: Store; state: State }) {
   const { why, lens, pass, against } = state;
   if (!why || !pass) return null;
   const { answer, about } = why;
-  const tokens = pass.tokens.slice(0, answer.by_token.shape[0]!);
+  const tokens = ownTokens(pass).slice(0, answer.by_token.shape[0]!);
   const largest = answer.by_token.data.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
   return (
     <section class="why" aria-label={`Why ${about}`}>
@@ -127,7 +136,7 @@ export function WhyView({ store, state }: { store: Store; state: State }) {
         />
       </div>
       <div class="parts">
-        <Parts store={store} answer={answer} layers={answer.heads.shape[0]!} />
+        <Parts store={store} pass={pass} answer={answer} />
         {lens && <LensView state={state} about={answer.token} position={answer.position} />}
       </div>
       <p class="quiet">Head {headOf(pass, state.locked.head)?.name} is shown below: click a part to see where that head looks.</p>
@@ -141,7 +150,7 @@ function LensView({ state, about, position }: { state: State; about: number; pos
   return (
     <div class="lens">
       <h3>What it would have said after each layer</h3>
-      <p class="quiet">The model's own last step, put behind every layer at <bdi class="word">{shownToken(state.pass!.tokens[position] ?? "")}</bdi>: the likeliest words and their probabilities.</p>
+      <p class="quiet">The model's own last step, put behind every layer at <bdi class="word">{shownToken(ownTokens(state.pass!)[position] ?? "")}</bdi>: the likeliest words and their probabilities.</p>
       <div class="scroll" tabIndex={0}>
         <table class="plain">
           <thead><tr><th scope="col">after</th>{Array.from({ length: top }, (_, n) => <th scope="col" key={n} colSpan={2}>{n + 1}</th>)}</tr></thead>

@@ -95,7 +95,7 @@ export function Overview({ store, state }: { store: Store; state: State }) {
               <div key={part} role="rowgroup" class="part">
                 {titles[part] && <h3>{titles[part]}</h3>}
                 {pass.layers.map((layer, l) => partOf(l) === part && (
-                  <div role="row" key={l} class="layer">
+                  <div role="row" key={l} class="layer" style={{ "--heads": Math.max(...pass.layers.map(({ heads: own }) => own.length)) }}>
                     <span role="rowheader" class="number">{layer.name.replace(/\D+/g, "")}</span>
                     {layer.heads.map((head) => <Cell key={head} store={store} state={state} head={headOf(pass, [l, head])!} title={undefined} />)}
                   </div>

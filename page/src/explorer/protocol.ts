@@ -4,16 +4,16 @@ export interface Tensor {
   data: Float32Array;
 }
 
-// A file of a model or a recording, by the name that the module opens: its bytes in the page (gzip in base64), or on the
-// reader's disk.
+// A file of a model or a recording, by the name that the module opens: of the reader's disk, or in the page as gzip in base64.
 export interface GivenFile {
   name: string;
   bytes: number;
-  from: string | Blob;
+  from: Blob;
+  isBase64?: boolean;
 }
 
 export type Order =
-  | { start: string } // the module: gzip in base64
+  | { start: Blob } // the module: gzip in base64
   | { put: GivenFile[] } // replaces what is there
   | { ask: Record<string, unknown> };
 export type ToWorker = Order & { id: number };

@@ -4,8 +4,8 @@ import { EngineError } from "../error";
 import type { Grid } from "../grid";
 import type { Client } from "./client";
 import { looksOf } from "./looks";
-import type { Asked, By, HeadId, Info, Lens, Next, Pass, Why } from "./model";
-import { computed, cosine, headOf, isExact, mapOf, matrixOf, queriesOf, recorded, said } from "./model";
+import type { Asked, By, Grown, HeadId, Info, Lens, Next, Pass, Why } from "./model";
+import { computed, cosine, headOf, isExact, mapOf, matrixOf, nameOf, ownTokens, queriesOf, recorded, requestOf, said } from "./model";
 import type { GivenFile, Tensor } from "./protocol";
 import { byWords, wordsOf } from "./words";
 
@@ -87,7 +87,7 @@ export class Store {
   state: State;
   private listeners = new Set<() => void>();
   private turn = 0; // of the last thing that was asked for
-  private ids: number[] | null = null; // of the text and what was written after it
+  private grown: Grown | null = null;
   private stopping = false;
   private rows = new Map<string, Float32Array>();
 
@@ -128,10 +128,10 @@ export class Store {
 
   // ---- What is opened ----
 
-  openEmbedded(embedded: Embedded, base64: string): Promise<void> {
+  openEmbedded(embedded: Embedded, base64: Blob): Promise<void> {
     const { model, recording } = embedded;
-    if (model) return this.openModel(model.name, [{ name: `/${model.file}`, bytes: model.bytes, from: base64 }], `/${model.file}`, embedded);
-    if (recording) return this.openRecording(recording.file, { name: `/${recording.file}`, bytes: recording.bytes, from: base64 }, recording.left_out, embedded.head ?? null);
+    if (model) return this.openModel(model.name, [{ name: `/${model.file}`, bytes: model.bytes, from: base64, isBase64: true }], `/${model.file}`, embedded);
+    if (recording) return this.openRecording(recording.file, { name: `/${recording.file}`, bytes: recording.bytes, from: base64, isBase64: true }, recording.left_out, embedded.head ?? null);
     this.set({ status: "ready" });
     return Promise.resolve();
   }
@@ -160,15 +160,15 @@ export class Store {
   }
 
   private forget(change: Partial<State>): void {
-    this.ids = null;
+    this.grown = null;
     this.set({ info: null, pass: null, written: null, without: [], before: null, why: null, lens: null, hovered: {}, progress: 0, ...change });
   }
 
   // ---- What is computed ----
 
   ask(change: Partial<Pick<State, "text" | "second" | "chat" | "without">>): Promise<void> {
-    this.ids = change.text === undefined && change.chat === undefined ? this.ids : null;
-    this.set({ ...change, ...(this.ids ? {} : { written: null }) });
+    this.grown = change.text === undefined && change.chat === undefined ? this.grown : null;
+    this.set({ ...change, ...(this.grown ? {} : { written: null }) });
     if (!this.state.info) return Promise.resolve();
     if (this.state.text.length > longestText) {
       this.set({ error: `${this.state.text.length} letters are more than are computed while you type, which is ${longestText}; the command attend model takes longer texts` });
@@ -179,8 +179,8 @@ export class Store {
   }
 
   private asked(): Asked {
-    const { text, chat, pass } = this.state;
-    return { text, chat, ...(this.ids && { ids: this.ids, written: Math.min(pass?.written ?? Infinity, this.ids.length) }) };
+    const { text, chat, pass, without } = this.state;
+    return { text, chat, grown: this.grown, without: without.map((head) => nameOf(pass!, head)) };
   }
 
   private waiting = Promise.resolve();
@@ -190,14 +190,14 @@ export class Store {
       if (!mine()) return;
       const { without, by, second, info } = this.state;
       const asked = this.asked();
-      const before = without.length > 0 ? await said(this.client, asked, []) : null;
+      const before = without.length > 0 ? await said(this.client, { ...asked, without: [] }) : null;
       // An encoder's second sentence.
       const compares = !info!.decoder && second.trim() !== "";
-      const other = { text: second, chat: false };
-      const otherBefore = compares && before ? (await said(this.client, other, [])).embedding : null;
-      const otherNow = compares ? (await said(this.client, other, without)).embedding : null;
+      const other = { text: second, chat: false, without: asked.without };
+      const otherBefore = compares && before ? (await said(this.client, { ...other, without: [] })).embedding : null;
+      const otherNow = compares ? (await said(this.client, other)).embedding : null;
       if (!mine()) return;
-      const pass = await computed(this.client, asked, without, by);
+      const pass = await computed(this.client, asked, by);
       if (!mine()) return;
       const near = (a: Float32Array | null | undefined, b: Float32Array | null) => (a && b ? cosine(a, b) : null);
       this.set({ similarity: near(pass.embedding, otherNow), before: before && { next: before.next, similarity: near(before.embedding, otherBefore), own: near(before.embedding, pass.embedding) }, why: null, lens: null });
@@ -250,10 +250,9 @@ export class Store {
   write(): Promise<void> {
     this.stopping = false;
     return this.guarded("writing", async (mine) => {
-      const { text, chat, without } = this.state;
-      const first = await this.client.ask<{ ids: number[] }>({ do: "grow", ...(this.ids ? { ids: this.ids } : { text, ...(chat && { chat }) }), ...(without.length > 0 && { without }) });
-      const from = first.ids.length;
-      const ids = [...first.ids];
+      const first = await this.client.ask<{ ids: number[]; decoder_ids?: number[] }>({ do: "grow", ...requestOf(this.asked()) });
+      const own = [...(first.decoder_ids ?? first.ids)];
+      const from = own.length;
       const words: Written["words"] = [];
       this.set({ written: { words, text: "", ended: false }, why: null, lens: null });
       while (mine() && !this.stopping && words.length < mostWritten) {
@@ -262,17 +261,15 @@ export class Store {
           this.set({ written: { words, text: step.text, ended: true } });
           break;
         }
-        ids.push(step.id), words.push({ id: step.id, token: step.token });
+        own.push(step.id), words.push({ id: step.id, token: step.token });
         this.set({ written: { words: [...words], text: step.text, ended: false } });
       }
-      if (mine()) await this.see(ids, from);
+      if (!mine()) return;
+      // What has been written is looked at, as a text of its own.
+      this.grown = first.decoder_ids ? { ids: first.ids, decoder_ids: own, written: from } : { ids: own, written: from };
+      const pass = await computed(this.client, this.asked(), this.state.by);
+      if (mine()) this.show(pass);
     });
-  }
-  // What has been written is looked at, as a text of its own.
-  private async see(ids: number[], from: number): Promise<void> {
-    this.ids = ids;
-    const pass = await computed(this.client, { text: "", chat: false, ids, written: from }, this.state.without, this.state.by);
-    if (this.ids === ids) this.show(pass);
   }
   stop(): void {
     this.stopping = true;
@@ -286,15 +283,15 @@ export class Store {
   }
   private async explainWord(token: string | number, position: number | undefined, mine: () => boolean): Promise<void> {
     const against = this.state.against;
-    const answer = await this.client.ask<Omit<Why, "heads" | "mlps" | "by_token">>({ do: "why", token, ...(position !== undefined && { position }), ...(against !== "" && { against }) });
-    const { heads, mlps, by_token } = answer.tensors;
+    const answer = await this.client.ask<Omit<Why, "heads" | "cross" | "mlps" | "by_token">>({ do: "why", token, ...(position !== undefined && { position }), ...(against !== "" && { against }) });
+    const { heads, mlps, by_token, cross } = answer.tensors;
     const place = answer.position;
     const lens = await this.client.ask<{ tokens: string[] }>({ do: "lens", positions: [place], top: 3 });
     const { ids, log_probabilities, rank } = lens.tensors;
     const known = this.state.pass?.next.find(({ id }) => id === answer.token)?.token;
-    const about = typeof token === "string" ? token : (known ?? this.state.pass?.tokens[place + 1] ?? String(token));
+    const about = typeof token === "string" ? token : (known ?? ownTokens(this.state.pass!)[place + 1] ?? String(token));
     if (mine())
-      this.set({ why: { about, answer: { ...answer, heads: heads!, mlps: mlps!, by_token: by_token! } }, lens: { tokens: lens.tokens, ids: ids!, log_probabilities: log_probabilities!, rank: rank! } });
+      this.set({ why: { about, answer: { ...answer, heads: heads!, cross: cross ?? null, mlps: mlps!, by_token: by_token! } }, lens: { tokens: lens.tokens, ids: ids!, log_probabilities: log_probabilities!, rank: rank! } });
   }
 
   // ---- What one head gives ----

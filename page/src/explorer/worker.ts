@@ -26,22 +26,25 @@ const fromBase64 = (Uint8Array as unknown as { fromBase64?: (text: string) => Ui
   for (let n = 0; n < letters.length; ++n) bytes[n] = letters.charCodeAt(n);
   return bytes;
 });
-// A part of so many letters at a time: they are four for three bytes.
-const lettersAtOnce = 1 << 20;
-const decoded = (base64: string): ReadableStream<Uint8Array> => {
-  let at = 0;
-  return new ReadableStream({
-    pull(controller) {
-      if (at >= base64.length) return controller.close();
-      controller.enqueue(fromBase64(base64.slice(at, (at += lettersAtOnce))));
+// Letters come in parts of any length: four of them are three bytes.
+const decoded = (): TransformStream<Uint8Array, Uint8Array> => {
+  const letters = new TextDecoder("latin1");
+  let rest = "";
+  return new TransformStream({
+    transform(part, controller) {
+      const text = rest + letters.decode(part);
+      const whole = text.length - (text.length % 4);
+      rest = text.slice(whole);
+      if (whole > 0) controller.enqueue(fromBase64(text.slice(0, whole)));
     },
   });
 };
-const gunzipped = (base64: string): ReadableStream<Uint8Array> => decoded(base64).pipeThrough(new DecompressionStream("gzip") as ReadableWritablePair<Uint8Array, Uint8Array>);
+const gunzipped = (base64: Blob): ReadableStream<Uint8Array> =>
+  base64.stream().pipeThrough(decoded()).pipeThrough(new DecompressionStream("gzip") as ReadableWritablePair<Uint8Array, Uint8Array>);
 
 const loaded = async (): Promise<ModelsModule> => (module ??= await createModule({ wasmBinary: binary!, locateFile: (name) => name }));
 
-const start = async (base64: string): Promise<void> => {
+const start = async (base64: Blob): Promise<void> => {
   binary = new Uint8Array(await new Response(gunzipped(base64)).arrayBuffer());
   await loaded();
 };
@@ -66,10 +69,10 @@ const put = async (files: GivenFile[], progress: (share: number) => void): Promi
     throw new Refused("out_of_memory", `the files have ${gigabytes(all)}, and a page computes with up to ${gigabytes(mostBytes)}; the command attend model opens larger ones`);
   const of = await loaded();
   let there = 0;
-  for (const { name, bytes, from } of files) {
+  for (const { name, bytes, from, isBase64 } of files) {
     const at = withText(of, name, (text) => of._attend_file(text, bytes)) >>> 0;
     if (at === 0) throw new Refused("out_of_memory", `this browser gives no memory for ${name}, which has ${gigabytes(bytes)}`);
-    const reader = (typeof from === "string" ? gunzipped(from) : (from.stream() as ReadableStream<Uint8Array>)).getReader();
+    const reader = (isBase64 ? gunzipped(from) : (from.stream() as ReadableStream<Uint8Array>)).getReader();
     let written = 0;
     for (let part = await reader.read(); !part.done; part = await reader.read()) {
       if (written + part.value.length > bytes) throw new Refused("bad_file", `${name} has more than its ${bytes} bytes`);
