@@ -91,6 +91,38 @@ test("MiniLM in one file: what does it look at", async () => {
   await page.context().close();
 });
 
+test("what words received, what is saved, and a word that is looked for", async () => {
+  const text = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty twice twenty";
+  const page = await explored(live(minilm, text), { acceptDownloads: true });
+  await page.locator(".tabs select").first().selectOption("weight");
+  await ready(page);
+  await page.locator("[data-head='2.5']").click();
+  const { weights, tokens } = native(quantized, text);
+  const size = tokens.length;
+  const own = weights[2].values.slice(5 * size * size, 6 * size * size);
+  await page.locator(".strip select").selectOption("received");
+  await page.waitForTimeout(200);
+  const titles = await page.locator(".head .tokens button").evaluateAll((buttons) => buttons.map(({ title }) => Number(title.split(": ").at(-1))));
+  titles.forEach((value, j) => near(value, Array.from({ length: size }, (_, i) => own[i * size + j]).reduce((sum, x) => sum + x, 0), value >= 0.0995 ? 0.00501 : 0.000501, `received by ${tokens[j]}`));
+  const saved = async (what) => {
+    const [download] = await Promise.all([page.waitForEvent("download"), page.getByLabel("Save or copy").selectOption(what)]);
+    return readFileSync(await download.path(), "utf8");
+  };
+  const csv = (await saved("CSV")).trim().split("\n").flatMap((line) => line.split(",").map(Number));
+  csv.forEach((value, n) => near(value, own[n], 1e-6, `CSV[${n}]`));
+  const svg = await saved("SVG");
+  assert.ok(svg.startsWith("<svg") && (svg.match(/<rect/g) ?? []).length >= size * size);
+  assert.equal((await saved("PNG")).slice(1, 4), "PNG");
+  assert.equal(JSON.parse(await saved("heads")).length, 72);
+  await page.getByLabel("find a word").fill("twenty");
+  await page.keyboard.press("Enter");
+  const first = await page.evaluate(() => window.attend.state.locked.query);
+  await page.keyboard.press("Enter");
+  assert.deepEqual([first, await page.evaluate(() => window.attend.state.locked.query)], [tokens.indexOf("twenty"), tokens.lastIndexOf("twenty")]);
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
 test("MiniLM: a second sentence, and heads taken out", async () => {
   const page = await explored(live(minilm, sentence, "--near", "a tired cow stayed on its side of the road"));
   const near_to = (...more) => JSON.parse(command("model", quantized, sentence, "--json", ...more));

@@ -83,7 +83,7 @@ function Search({ store, state }: { store: Store; state: State }) {
     const after = found.find((place) => place > state.locked.query) ?? found[0];
     if (after !== undefined) store.lock({ query: after, key: null });
   };
-  if (tokens.length <= 24) return null;
+  if (tokens.length <= 16) return null;
   return (
     <form class="search" onSubmit={(event) => { event.preventDefault(); next(); }}>
       <label>find a word <input type="search" value={word} onInput={(event) => setWord(event.currentTarget.value)} /></label>

@@ -96,7 +96,7 @@ export function HeadView({ store, state }: { store: Store; state: State }) {
     <section class="head" aria-label={`Head ${head.name}`}>
       <header>
         <h2>Head {head.name}</h2>
-        <p class="labels">{labelText(head)}</p>
+        <p class={`labels ${head.labels.length === 0 ? "quiet" : ""}`}>{labelText(head)}</p>
         <Save store={store} state={state} id={id} queries={queries} keys={keys} />
         {state.info && <button type="button" aria-pressed={out} onClick={() => void store.toggleHead(id)}>{out ? "Put it back" : "Take it out"}</button>}
       </header>

@@ -196,7 +196,7 @@ export const cosine = (a: Float32Array, b: Float32Array): number => {
 
 // What could not be seen, or would turn the text around, is seen: line ends, control characters, marks of direction.
 export const shownToken = (token: string): string =>
-  token.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/[\0-\x1f]/g, (letter) => String.fromCharCode(0x2400 + letter.charCodeAt(0)))
+  token.replace(/^ +$/, (blanks) => "␣".repeat(blanks.length)).replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/[\0-\x1f]/g, (letter) => String.fromCharCode(0x2400 + letter.charCodeAt(0)))
     .replace(/[\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]/g, (letter) => `⟨${letter.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`) || "∅";
 export const labelText = (head: Head): string => {
   if (head.labels.length === 0) return "too few words to say what it does";

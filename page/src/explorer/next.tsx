@@ -1,4 +1,5 @@
 // What a decoder says next, word by word, and why.
+import { useEffect, useRef } from "preact/hooks";
 import { signedColour } from "../colour";
 import { fixed } from "../grid";
 import type { HeadId, Next as Likely, Pass, Why as Answer } from "./model";
@@ -147,11 +148,14 @@ export function WhyView({ store, state }: { store: Store; state: State }) {
 function LensView({ state, about, position }: { state: State; about: number; position: number }) {
   const { ids, log_probabilities, tokens } = state.lens!;
   const [layers, , top] = ids.shape as [number, number, number];
+  // The last layers say most.
+  const table = useRef<HTMLDivElement>(null);
+  useEffect(() => { table.current!.scrollTop = table.current!.scrollHeight; }, [state.lens]);
   return (
     <div class="lens">
       <h3>What it would have said after each layer</h3>
       <p class="quiet">The model's own last step, put behind every layer at <bdi class="word">{shownToken(ownTokens(state.pass!)[position] ?? "")}</bdi>: the likeliest words and their probabilities.</p>
-      <div class="scroll" tabIndex={0}>
+      <div ref={table} class="scroll" tabIndex={0}>
         <table class="plain">
           <thead><tr><th scope="col">after</th>{Array.from({ length: top }, (_, n) => <th scope="col" key={n} colSpan={2}>{n + 1}</th>)}</tr></thead>
           <tbody>
