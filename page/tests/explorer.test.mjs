@@ -286,6 +286,16 @@ test("whole words, and differences of two heads, are sums and differences of the
   await page.getByLabel("Less which head").selectOption("4.7");
   const differences = weights[2].values.slice(5 * rows * cols, 6 * rows * cols).map((value, n) => Math.abs(value - weights[4].values[7 * rows * cols + n]));
   near(Number(await page.locator(".compare canvas").getAttribute("data-largest")), Math.max(...differences), 1e-6, "the largest difference");
+  await page.getByLabel("Less which head").selectOption("layer 4.self");
+  const mean = (layer, n) => Array.from({ length: heads }, (_, h) => weights[layer].values[h * rows * cols + n]).reduce((sum, x) => sum + x, 0) / heads;
+  near(Number(await page.locator(".compare canvas").getAttribute("data-largest")), Math.max(...differences.map((_, n) => Math.abs(mean(2, n) - mean(4, n)))), 1e-6, "the largest difference of layers");
+  // A sentence and its variant of as many tokens.
+  await page.getByRole("button", { name: "Keep this text" }).click();
+  await typed(page, "the unbelievable hippopotamus swallowed her");
+  await page.getByLabel("Less which head").selectOption("");
+  const variant = native(quantized, "the unbelievable hippopotamus swallowed her").weights[2].values;
+  const changes = weights[2].values.slice(5 * rows * cols, 6 * rows * cols).map((value, n) => Math.abs(value - variant[5 * rows * cols + n]));
+  near(Number(await page.locator(".compare canvas").getAttribute("data-largest")), Math.max(...changes), 1e-6, "the largest change");
   assert.deepEqual(await problemsOf(page), []);
   await page.context().close();
 });
@@ -316,6 +326,23 @@ test("a recording of many words: the map zooms, each part exact", async () => {
   assert.deepEqual([blocks.rows, blocks.cols, blocks.reduction], [50, 50, "sum over keys, mean over queries"]);
   assert.deepEqual(await problemsOf(page), []);
   await page.context().close();
+});
+
+// Rotary and relative positions, grouped keys, windows, a head of its own scale, two stacks.
+test("recordings of other families", async () => {
+  for (const family of readdirSync(path.join(models, "families"))) {
+    const recording = scratch(`${family}.attend`);
+    command("model", path.join(models, "families", family), "the cat sat on a mat and", "-o", recording);
+    const page = await explored(["show", recording]);
+    for (const view of ["Links", "Compare", "Step by step", "Map"]) await page.getByRole("button", { name: view, exact: true }).click({ force: true });
+    const weights = JSON.parse(command("show", recording, "--json")).layers.map(({ name }) => {
+      command("show", recording, "--layer", name, "-o", scratch("layer.npy"));
+      return npy(readFileSync(scratch("layer.npy")));
+    });
+    await isNative(page, { weights });
+    assert.deepEqual(await problemsOf(page), [], family);
+    await page.context().close();
+  }
 });
 
 const hostile = '<img src=x onerror=alert(1)> </script><script>alert(2)</script> <!-- "quotes\' &amp; \u202Eright to left\u202C שלום ' + "x".repeat(3000);

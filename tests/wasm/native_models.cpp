@@ -237,6 +237,8 @@ int main(int, char** arguments) {
   take_golden(golden / "models/bert", out / "encoder");
   take_golden(golden / "models/gpt2", out / "gpt2");
   take_golden(golden / "models/bart", out / "encoder_decoder");
+  for (const std::string family : {"gemma3", "gpt_neox", "mpnet", "opt", "t5"})
+    take_golden(golden / "models" / family, out / "families" / family);
   const std::string words = "the cat sat on a mat and the cat slept";
   for (const auto& [name, text] :
        {std::pair<std::string, std::string>("decoder", "The cat — 猫 — sat; it's \"on\" 42."),

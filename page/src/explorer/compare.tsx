@@ -1,4 +1,4 @@
-// One head less another, or less itself in a text that was kept: on a diverging scale.
+// One head less another, a layer's mean less another's, or a head less itself in a text that was kept: on a diverging scale.
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Rgb } from "../colour";
 import { paint, signedRgb, styleRgb } from "../colour";
@@ -8,6 +8,7 @@ import type { HeadId, Pass } from "./model";
 import { headOf, isExact, mapOf, shownToken } from "./model";
 import type { State, Store } from "./store";
 
+const meanOf = (maps: Grid[]): Grid => ({ ...maps[0]!, data: maps[0]!.data.map((_, place) => maps.reduce((sum, { data }) => sum + data[place]!, 0) / maps.length) });
 const difference = (a: Grid, b: Grid): Grid => ({ ...a, data: a.data.map((value, place) => value - b.data[place]!) });
 
 function Differences({ grid, queries, keys, cell, store }: { grid: Grid; queries: string[]; keys: string[]; cell: [number, number]; store: Store }) {
@@ -50,18 +51,22 @@ export function Compare({ store, state, id, queries, keys, cell }: { store: Stor
   const same = (of: Pass, name: string) => of.heads.find((head) => head.name === name && of.layers[head.layer]!.queries === layer.queries && of.layers[head.layer]!.keys === layer.keys);
   const name = headOf(pass, id)!.name;
   const before = kept && same(kept, name);
-  const chosen = other === "" ? undefined : same(pass, other);
-  const from = chosen ? mapOf(pass, [chosen.layer, chosen.head]) : before && other === "" ? mapOf(kept!, [before.layer, before.head]) : null;
+  const layers = pass.layers.map(({ name: own }, l) => ({ l, own })).filter(({ l }) => l !== id[0] && pass.layers[l]!.queries === layer.queries && pass.layers[l]!.keys === layer.keys);
+  const ofLayer = layers.find(({ own }) => other === `layer ${own}`);
+  const chosen = other === "" || ofLayer ? undefined : same(pass, other);
+  const from = ofLayer ? meanOf(pass.maps[ofLayer.l]!) : chosen ? mapOf(pass, [chosen.layer, chosen.head]) : before && other === "" ? mapOf(kept!, [before.layer, before.head]) : null;
+  const what = ofLayer ? meanOf(pass.maps[id[0]]!) : map;
   return (
     <div class="compare">
       <p>
-        Head {name} less <select aria-label="Less which head" value={other} onChange={(event) => setOther(event.currentTarget.value)}>
+        {ofLayer ? `The mean of layer ${layer.name}` : `Head ${name}`} less <select aria-label="Less which head" value={other} onChange={(event) => setOther(event.currentTarget.value)}>
           <option value="">{kept ? `itself in “${kept.tokens.join(" ").slice(0, 40)}”` : "itself in a text that is kept"}</option>
           {pass.heads.filter((head) => head.name !== name && same(pass, head.name)).map((head) => <option key={head.name} value={head.name}>head {head.name}</option>)}
+          {layers.map(({ own }) => <option key={own} value={`layer ${own}`}>the mean of layer {own}</option>)}
         </select>{" "}
         {state.info && <button type="button" onClick={() => store.set({ kept: pass })}>Keep this text</button>}
       </p>
-      {from ? <Differences grid={difference(map, from)} queries={queries} keys={keys} cell={cell} store={store} /> : <p class="quiet">{kept ? `The text that was kept has ${kept.tokens.length} tokens, this one ${pass.tokens.length}: texts of as many tokens are compared.` : "Choose a head; or keep this text, and change a word of it."}</p>}
+      {from ? <Differences grid={difference(what, from)} queries={queries} keys={keys} cell={cell} store={store} /> : <p class="quiet">{kept ? `The text that was kept has ${kept.tokens.length} tokens, this one ${pass.tokens.length}: texts of as many tokens are compared.` : "Choose a head; or keep this text, and change a word of it."}</p>}
     </div>
   );
 }
