@@ -1,5 +1,5 @@
 // The page: the sentence and its switches, the rail of steps, the step's matrices, and how the selected number comes about.
-import { useEffect, useReducer, useRef } from "preact/hooks";
+import { useEffect, useReducer, useRef, useState } from "preact/hooks";
 import type { Scale } from "./colour";
 import { paint, shareRgb } from "./colour";
 import { Controls } from "./controls";
@@ -7,28 +7,30 @@ import { toClipboard } from "./copy";
 import type { Engine, Request, Trace } from "./engine";
 import { at, gridOf, headsOf, isHidden, isMultiHead } from "./grid";
 import { lessons } from "./lessons";
+import { roam, tabOf } from "./roving";
 import type { Action, State } from "./state";
-import { firstState, fromHash, hashOf, reducer, selectionOf } from "./state";
+import { firstState, fromHash, hashOf, reducer, selectionOf, topOf } from "./state";
 import { stepsOf } from "./steps";
 import { Signs } from "./steps/step";
 import type { Step, StepProps } from "./steps/step";
+import { Why } from "./why";
 
-function Thumbnail({ trace, head, scale }: { trace: Trace; head: number; scale: Scale }) {
+function Thumbnail({ trace, head, scale, top }: { trace: Trace; head: number; scale: Scale; top: number }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
     const weights = gridOf(trace, "weights", head);
-    paint(canvas.current!, weights.rows, weights.cols, (i, j) => (isHidden(trace, i, j) ? [138, 147, 160] : shareRgb(at(weights, i, j), scale)));
-  }, [trace, head, scale]);
+    paint(canvas.current!, weights.rows, weights.cols, (i, j) => (isHidden(trace, i, j) ? [138, 147, 160] : shareRgb(at(weights, i, j) / top, scale)));
+  }, [trace, head, scale, top]);
   return <canvas ref={canvas} aria-hidden="true" />;
 }
 
 function Heads({ state, dispatch }: { state: State; dispatch: (action: Action) => void }) {
   if (!isMultiHead(state.trace)) return null;
   return (
-    <div class="heads" role="group" aria-label="Heads">
+    <div class="heads" role="group" aria-label="Heads" onKeyDown={roam}>
       {Array.from({ length: headsOf(state.trace) }, (_, head) => (
-        <button type="button" key={head} aria-pressed={head === state.head} onClick={() => dispatch({ do: "head", head })}>
-          <Thumbnail trace={state.trace} head={head} scale={state.scale} /> head {head}
+        <button type="button" key={head} aria-pressed={head === state.head} tabIndex={tabOf(head === state.head)} onClick={() => dispatch({ do: "head", head })}>
+          <Thumbnail trace={state.trace} head={head} scale={state.scale} top={topOf(state)} /> head {head}
         </button>
       ))}
     </div>
@@ -38,19 +40,23 @@ function Heads({ state, dispatch }: { state: State; dispatch: (action: Action) =
 function Rail({ steps, now, dispatch }: { steps: Step[]; now: Step; dispatch: (action: Action) => void }) {
   const place = steps.indexOf(now);
   const current = useRef<HTMLButtonElement>(null);
-  useEffect(() => current.current?.scrollIntoView({ inline: "center", block: "nearest" }), [now]);
+  const list = useRef<HTMLOListElement>(null);
+  useEffect(() => {
+    current.current?.scrollIntoView({ inline: "center", block: "nearest" });
+    if (list.current?.contains(document.activeElement)) current.current?.focus(); // the keys go on from here
+  }, [now]);
   const go = (to: number) => dispatch({ do: "step", step: steps[to]!.id });
   return (
     <nav class="rail" aria-label="Steps">
-      <button type="button" class="turn" disabled={place === 0} onClick={() => go(place - 1)} aria-label="Previous step">←</button>
-      <ol>
+      <button type="button" class="turn" tabIndex={-1} disabled={place === 0} onClick={() => go(place - 1)} aria-label="Previous step">←</button>
+      <ol ref={list}>
         {steps.map((step, number) => (
           <li key={step.id}>
-            <button type="button" ref={step === now ? current : undefined} aria-current={step === now ? "step" : undefined} onClick={() => go(number)}><i>{number + 1}</i> {step.name}</button>
+            <button type="button" ref={step === now ? current : undefined} tabIndex={tabOf(step === now)} aria-current={step === now ? "step" : undefined} onClick={() => go(number)}><i>{number + 1}</i> {step.name}</button>
           </li>
         ))}
       </ol>
-      <button type="button" class="turn" disabled={place === steps.length - 1} onClick={() => go(place + 1)} aria-label="Next step">→</button>
+      <button type="button" class="turn" tabIndex={-1} disabled={place === steps.length - 1} onClick={() => go(place + 1)} aria-label="Next step">→</button>
     </nav>
   );
 }
@@ -108,7 +114,7 @@ function useHash(state: State, defaults: Request, dispatch: (action: Action) => 
 function Stage({ step, p, number }: { step: Step; p: StepProps; number: number }) {
   const formula = step.formula?.(p);
   return (
-    <main>
+    <main id="step" tabIndex={-1}>
       <header class="step">
         <h2><i>{number}</i> {step.title}</h2>
         <div class="words">{step.text(p)}</div>
@@ -121,6 +127,33 @@ function Stage({ step, p, number }: { step: Step; p: StepProps; number: number }
   );
 }
 
+// What is worked out. Beside the matrices; on a narrow screen a sheet at its lower edge, so that a number that was touched
+// and how it comes about are seen together. The sheet opens by itself once something is touched, and folds.
+function Worked({ step, p }: { step: Step; p: StepProps }) {
+  const [asked, setAsked] = useState<boolean | null>(null);
+  const touched = p.state.locked.on !== undefined;
+  const open = asked ?? touched;
+  const sheet = useRef<HTMLElement>(null);
+  // What was touched must not lie under the sheet.
+  useEffect(() => {
+    const cell = document.querySelector(".matrix td.cell");
+    if (!cell || !touched || getComputedStyle(sheet.current!).position !== "sticky") return;
+    const below = cell.getBoundingClientRect().bottom + 8 - sheet.current!.getBoundingClientRect().top;
+    if (below > 0) scrollBy({ top: below });
+  }, [p.state.locked, open]);
+  return (
+    <section class={open ? "worked" : "worked folded"} ref={sheet}>
+      <button type="button" class="fold" aria-expanded={open} onClick={() => setAsked(!open)}>{open ? "Fold" : "Worked out"}</button>
+      {step.worked(p)}
+    </section>
+  );
+}
+
+const skipTo = (event: Event): void => {
+  event.preventDefault();
+  document.getElementById("step")!.focus();
+};
+
 export function App({ engine, embedded }: { engine: Engine; embedded: string }) {
   const [state, dispatch] = useReducer<State, Action, null>(reducer(engine), null, () => firstState(engine, embedded, location.hash));
   const { trace } = state;
@@ -128,22 +161,27 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
   const step = steps.find(({ id }) => id === state.step) ?? steps[0]!;
   const p: StepProps = { state, trace, head: state.head, sel: selectionOf(state), dispatch };
   useKeys(steps, step, dispatch);
+  // A link leads to what it shows; whoever opens the file itself begins at the beginning.
+  const [why, setWhy] = useState(() => /^#?$/.test(location.hash));
   const hash = useHash(state, engine.defaults, dispatch);
   useEffect(() => { document.title = `${trace.made.text} - attention, step by step`; }, [trace]);
   const { presets } = engine;
   return (
     <div class="page">
+      <a class="skip" href="#step" onClick={skipTo}>Skip to the step</a>
       <header class="top">
         <h1>attend <span>attention, step by step</span></h1>
+        {!why && <button type="button" class="quiet" onClick={() => setWhy(true)}>Why attention?</button>}
         <button type="button" class="quiet" onClick={() => void toClipboard(location.href.replace(/#.*$/, "") + hash)}>Copy link</button>
       </header>
+      {why && <Why onClose={() => setWhy(false)} />}
       <Controls state={state} presets={presets} dispatch={dispatch} />
       {trace.preset && <p class="lesson"><b>Document {presets.find(({ name }) => name === trace.preset)!.document}.</b> {lessons[trace.preset]}</p>}
       <Rail steps={steps} now={step} dispatch={dispatch} />
       <div class="columns">
         <Stage step={step} p={p} number={steps.indexOf(step) + 1} />
         <aside aria-label="Worked out" tabIndex={0}>
-          <section class="worked">{step.worked(p)}</section>
+          <Worked step={step} p={p} />
           {/* Another trace, head or step is another question. */}
           <div key={JSON.stringify([step.id, state.head, trace.preset, trace.made])}>{step.exercise?.(p)}</div>
         </aside>

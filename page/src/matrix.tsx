@@ -15,6 +15,7 @@ interface MatrixProps {
   rows: { axis: Axis; labels?: string[] };
   cols: { axis: Axis; labels?: string[] };
   share?: Scale; // numbers from 0 to 1, on one scale wherever they are
+  top?: number; // the share that has the brightest colour; default: 1
   hidden?: (row: number, col: number) => boolean;
   cursor: Cursor; // what is highlighted
   onHover: (cursor: Cursor) => void;
@@ -25,6 +26,10 @@ interface MatrixProps {
 // out within a keystroke's 100 ms are painted.
 const mostReadable = 8;
 const mostCells = 2600;
+const mostLow = 12; // beyond so many rows a matrix without pairs of words has low ones
+// Up to so many columns a weight's first two decimals are read in its cell.
+const mostShort = 24;
+const short = (share: number): string => (share >= 0.995 ? "1" : share.toFixed(2).replace(/^0/, ""));
 
 const largestOf = (grid: Grid): number => grid.data.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);
 
@@ -42,22 +47,22 @@ interface RowProps {
 class Row extends Component<RowProps> {
   override shouldComponentUpdate(next: RowProps): boolean {
     const now = this.props;
-    return now.of.grid.data !== next.of.grid.data || now.label !== next.label || now.largest !== next.largest || now.of.share !== next.of.share ||
+    return now.of.grid.data !== next.of.grid.data || now.label !== next.label || now.largest !== next.largest || now.of.share !== next.of.share || now.of.top !== next.of.top ||
       now.on !== next.on || now.col !== next.col || now.tab !== next.tab;
   }
 
   override render({ of, row, label, largest, on, col: selected, tab }: RowProps) {
-    const { grid, share, hidden } = of;
+    const { grid, share, hidden, top = 1 } = of;
     return (
       <tr class={on ? "on" : undefined}>
         {label !== undefined && <th scope="row" title={label}><bdi>{label}</bdi></th>}
         {Array.from({ length: grid.cols }, (_, col) => {
           const value = at(grid, row, col);
           const masked = hidden?.(row, col) ?? false;
-          const style = masked ? undefined : share ? { background: shareColour(value, share), color: shareInk(value, share) } : { background: signedColour(value, largest) };
+          const style = masked ? undefined : share ? { background: shareColour(value / top, share), color: shareInk(value / top, share) } : { background: signedColour(value, largest) };
           const classes = [masked && "hidden", col === selected && "in-col", on && col === selected && "cell"].filter(Boolean).join(" ");
           return (
-            <td role="gridcell" key={col} data-col={col} data-value={shortest(value)} style={style} class={classes || undefined} tabIndex={col === tab ? 0 : -1}>
+            <td role="gridcell" key={col} data-col={col} data-value={shortest(value)} data-short={share && !masked && grid.cols <= mostShort ? short(value) : undefined} style={style} class={classes || undefined} tabIndex={col === tab ? 0 : -1}>
               <span class={masked && share ? "sr" : undefined}>{masked && share ? "hidden" : fixed(value)}</span>
             </td>
           );
@@ -107,7 +112,7 @@ function Cells(props: MatrixProps & { digits: boolean }) {
   };
   return (
     <table
-      ref={table} role="grid" aria-label={`${props.title ?? name}, ${grid.rows} rows, ${grid.cols} columns`} class={`${digits ? "digits" : "colours"} ${cols.labels ? "pairs" : ""}`}
+      ref={table} role="grid" aria-label={`${props.title ?? name}, ${grid.rows} rows, ${grid.cols} columns`} class={`${digits ? "digits" : "colours"} ${cols.labels ? "pairs" : grid.rows > mostLow ? "low" : ""}`}
       onPointerOver={(event) => { const cell = event.pointerType === "mouse" && cellOf(event); if (cell) props.onHover(cursorAt(...cell)); }}
       onPointerLeave={() => props.onHover({})}
       onClick={(event) => { const cell = cellOf(event); if (cell) props.onLock(cursorAt(...cell)); }}
@@ -133,7 +138,7 @@ function Cells(props: MatrixProps & { digits: boolean }) {
 // The same for matrices of many cells: a canvas of one pixel a cell, and the selection laid over it, so that a pointer that
 // moves paints nothing again.
 function Painted(props: MatrixProps) {
-  const { grid, rows, cols, share, hidden, cursor, name } = props;
+  const { grid, rows, cols, share, hidden, cursor, name, top = 1 } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const size = Math.max(3, Math.floor(640 / Math.max(grid.rows, grid.cols)));
   const row = cursor[rows.axis] ?? 0;
@@ -144,9 +149,9 @@ function Painted(props: MatrixProps) {
     const [zero, negative, positive, wash, line] = scheme as [Rgb, Rgb, Rgb, Rgb, Rgb];
     paint(canvas.current!, grid.rows, grid.cols, (r, c) => {
       if (hidden?.(r, c)) return (r + c) % 3 === 0 ? line : wash;
-      return share ? shareRgb(at(grid, r, c), share) : signedRgb(at(grid, r, c), largest, { zero, negative, positive });
+      return share ? shareRgb(at(grid, r, c) / top, share) : signedRgb(at(grid, r, c), largest, { zero, negative, positive });
     });
-  }, [grid.data, share, String(scheme)]);
+  }, [grid.data, share, top, String(scheme)]);
   const cellOf = (event: PointerEvent | MouseEvent): [number, number] => {
     const box = canvas.current!.getBoundingClientRect();
     const place = (offset: number, length: number, count: number) => Math.min(Math.max(Math.floor((offset / length) * count), 0), count - 1);
@@ -157,11 +162,15 @@ function Painted(props: MatrixProps) {
     const cell = cellOf(event);
     if (event.pointerType === "mouse" && (cell[0] !== row || cell[1] !== col)) props.onHover(cursorAt(cell));
   };
+  // Keys may come faster than the page is drawn: the next one goes on from where the last one led.
+  const reached = useRef<[number, number]>([row, col]);
+  reached.current = [row, col];
   const onKeyDown = (event: KeyboardEvent) => {
-    const to = moved(event, grid, row, col);
+    const to = moved(event, grid, ...reached.current);
     if (!to) return;
     event.preventDefault();
     event.stopPropagation();
+    reached.current = to;
     props.onLock(cursorAt(to));
   };
   const part = (place: number, count: number): string => `${(place / count) * 100}%`;

@@ -12,6 +12,9 @@ export type Axis = "i" | "j" | "d" | "e" | "c";
 // What is selected on each axis, and the matrix that was touched.
 export type Cursor = Partial<Record<Axis, number>> & { on?: string };
 
+// Colours of weights from 0 to the largest that there are, or to 1.
+export type Range = "narrow" | "whole";
+
 export interface State {
   request: Request;
   trace: Trace;
@@ -21,6 +24,7 @@ export interface State {
   locked: Cursor;
   hovered: Cursor;
   scale: Scale; // of the weights' colours
+  range?: Range; // and how far these go; without: to 1, and it is not to be chosen
   before: Trace | null; // what was kept to compare with
 }
 
@@ -32,6 +36,7 @@ export type Action =
   | { do: "lock"; cursor: Cursor }
   | { do: "clear" }
   | { do: "scale"; scale: Scale }
+  | { do: "range"; range: Range }
   | { do: "compare"; trace: Trace | null };
 
 // Beyond this many words a page is the wrong thing to look at.
@@ -99,12 +104,27 @@ export const reducer =
         return { ...state, locked: within(state.trace, { ...state.locked, ...action.cursor }), hovered: {} };
       case "scale":
         return { ...state, scale: action.scale };
+      case "range":
+        return { ...state, range: action.range };
       case "clear":
         return { ...state, locked: {}, hovered: {} };
       case "compare":
         return { ...state, before: action.trace };
     }
   };
+
+// Where the brightest colour of weights stands: a round number that no weight exceeds, in any head or in what was kept to
+// compare with, so that the same colour is the same number in all of them. Among ten words most weights lie near 0.1, and on
+// colours from 0 to 1 would look alike.
+const tops = [0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8, 1];
+const largest = new WeakMap<Trace, number>();
+const largestOf = (trace: Trace): number => {
+  if (!largest.has(trace)) largest.set(trace, trace.tensors.weights!.data.reduce((most, weight) => Math.max(most, weight), 0));
+  return largest.get(trace)!;
+};
+export const largestWeight = ({ trace, before }: Pick<State, "trace" | "before">): number => Math.max(largestOf(trace), before ? largestOf(before) : 0);
+export const topOf = (state: Pick<State, "trace" | "before" | "range">): number =>
+  state.range === "narrow" ? tops.find((top) => top >= largestWeight(state)) ?? 1 : 1;
 
 // What is worked out: what is under the pointer, else what is locked, else the trace's own query with the key that it
 // matches best.
@@ -192,6 +212,7 @@ export const firstState = (engine: Engine, embedded: string, hash: string): Stat
     locked: within(trace, { i: place.i, j: place.j }),
     hovered: {},
     scale: "sqrt",
+    range: "narrow",
     before: null,
   };
 };

@@ -224,7 +224,7 @@ test("touch: a tap keeps a number", async () => {
 });
 
 const everyStep = ["the quick brown fox jumped", "--heads", "2", "--positions", "--causal"];
-for (const width of [390, 820, 2560])
+for (const width of [390, 820, 1024, 1280, 1600, 2560])
   test(`${width} pixels: nothing is wider than the screen, in any step`, async () => {
     const page = await opened(everyStep, { viewport: { width, height: 900 } });
     for (const name of await stepNames(page)) {
@@ -234,12 +234,14 @@ for (const width of [390, 820, 2560])
     await page.context().close();
   });
 
-for (const colorScheme of ["light", "dark"])
-  test(`axe finds nothing in any step, ${colorScheme}`, async () => {
-    const page = await opened(everyStep, { colorScheme });
+for (const [colorScheme, width] of [["light", 1280], ["dark", 1280], ["light", 390], ["dark", 390]])
+  test(`axe finds nothing in any step, ${colorScheme}, ${width} pixels`, async () => {
+    const page = await opened(everyStep, { colorScheme, viewport: { width, height: 900 } });
     await page.evaluate(axe);
     for (const name of await stepNames(page)) {
       await goTo(page, name);
+      const folded = page.locator(".fold[aria-expanded=false]"); // the sheet of a narrow screen
+      if (await folded.isVisible()) await folded.click();
       const closed = page.locator(".term[aria-expanded=false]");
       while (await closed.count()) await closed.first().click();
       const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
@@ -386,6 +388,7 @@ test("a link that asks for more than there is shows what there is", async () => 
 
 test("the colours of weights are on the scale that is chosen, and the legend says where shares stand", async () => {
   const page = await opened(["a b"]);
+  await page.getByLabel("Range of the weights' colours").selectOption("whole");
   const background = () => page.locator(".matrix[data-name=weights] td[data-col]").first().evaluate((cell) => cell.style.background);
   const seen = new Set();
   for (const [scale, place] of [["sqrt", "50%"], ["linear", "25%"], ["log", null]]) {
@@ -457,3 +460,260 @@ test("the picture is saved as SVG and PNG", async () => {
   assert.deepEqual(await problemsOf(page), []);
   await page.context().close();
 });
+
+const tired = "the cat sat on the mat because it was tired";
+const animal = "the animal did not cross the street because it was too tired";
+const isInside = (box, { width, height }) => box.left >= 0 && box.top >= 0 && box.right <= width && box.bottom <= height;
+
+test("the opening says why there is attention, is skipped at once, and hides nothing", async () => {
+  const page = await opened([tired]);
+  assert.match(await page.locator(".why").textContent(), /^Why attention\?/);
+  assert.ok(await page.locator(".matrix[data-name=weights]").isVisible());
+  assert.ok(await page.getByRole("button", { name: "Skip" }).evaluate((button) => button.getBoundingClientRect().bottom < innerHeight / 4));
+  await page.getByRole("button", { name: "Skip" }).click();
+  assert.equal(await page.locator(".why").count(), 0);
+  await page.getByRole("button", { name: "Why attention?" }).click();
+  await page.getByRole("button", { name: "To the steps" }).click();
+  assert.equal(await page.locator(".why").count(), 0);
+  const linked = await opened([tired], { hash: "#step=scores" }); // a link leads to what it shows
+  assert.equal(await linked.locator(".why").count(), 0);
+  for (const { context } of [page, linked].map((each) => ({ context: each.context() }))) await context.close();
+});
+
+test("the opening's numbers are those of the model", { skip: !/^minilm /m.test(command("model", "--list")) && "MiniLM is not there: attend model --get minilm" }, async () => {
+  const page = await opened(["a b"]);
+  const shown = await page.locator(".looked li").evaluateAll((items) => items.map((item) => ({
+    token: item.querySelector("span").textContent, weight: item.dataset.weight, percent: item.querySelector("small").textContent, isQuery: item.className === "it",
+  })));
+  const { tokens, query, top } = JSON.parse(command("model", "minilm", animal, "--head", "3.1", "--query", "9", "--json"));
+  assert.deepEqual(shown.map(({ token }) => token), tokens);
+  assert.equal(shown.findIndex(({ isQuery }) => isQuery), query);
+  assert.equal(shown.filter(({ weight }) => weight !== undefined).length, top.length);
+  for (const { key, weight } of top) {
+    assert.ok(Math.abs(Number(shown[key].weight) - weight) <= 0.500001e-4, `${tokens[key]}: ${shown[key].weight}, is ${weight}`);
+    assert.equal(shown[key].percent, `${Math.round(weight * 100)} %`);
+  }
+  assert.equal(top[0].token, "animal");
+  const rest = 1 - top.reduce((sum, { weight }) => sum + weight, 0);
+  assert.match(await page.locator(".why").textContent(), new RegExp(`The ${tokens.length - top.length} words without a number share the other ${Math.round(rest * 100)} %`));
+  await page.context().close();
+});
+
+test("random numbers are called so where they are first seen", async () => {
+  const page = await opened([tired]);
+  assert.match(await page.locator(".origin").textContent(), /random numbers: nothing was trained/);
+  await page.getByLabel("An example of the documents").selectOption("journey");
+  assert.match(await page.locator(".origin").textContent(), /the document's own numbers: its embeddings are written down there/);
+  await page.getByLabel("An example of the documents").selectOption("life");
+  assert.match(await page.locator(".origin").textContent(), /the document's own numbers, which it draws at random/);
+  await page.context().close();
+});
+
+// WCAG's contrast of two colours as the browser writes them.
+const contrast = (one, other) => {
+  const [a, b] = [one, other].map((colour) => colour.match(/\d+/g).slice(0, 3).map((byte) => byte / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)));
+  const light = ([r, g, blue]) => 0.2126 * r + 0.7152 * g + 0.0722 * blue;
+  return (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+};
+test("the picture of any sentence can be read: two decimals in each cell, colours over the range that there is, one for all heads", async () => {
+  const page = await opened([tired, "--heads", "2"]);
+  const trace = traceOf(tired, "--heads", "2");
+  const largest = Math.max(...trace.tensors.weights.flat(2));
+  const cells = () => page.locator(".matrix[data-name=weights] td[data-col]").evaluateAll((all) => all.map((cell) => ({
+    value: Number(cell.dataset.value), colour: getComputedStyle(cell).backgroundColor, read: getComputedStyle(cell, "::after").content, size: parseFloat(getComputedStyle(cell, "::after").fontSize),
+  })));
+  const colourOf = new Map();
+  for (const head of [0, 1]) {
+    await page.locator(".heads button").nth(head).click();
+    const seen = await cells();
+    seen.forEach(({ value, colour, read, size }) => {
+      assert.equal(read, `"${value.toFixed(2).slice(1)}"`);
+      assert.ok(size >= 11);
+      colourOf.set(value.toFixed(3), [...(colourOf.get(value.toFixed(3)) ?? []), colour]);
+    });
+    const [least, most] = [seen.reduce((a, b) => (a.value < b.value ? a : b)), seen.reduce((a, b) => (a.value > b.value ? a : b))];
+    assert.ok(contrast(least.colour, most.colour) > 2, `${least.colour}, ${most.colour}`);
+  }
+  const apart = (a, b) => Math.max(...a.match(/\d+/g).map((byte, place) => Math.abs(byte - b.match(/\d+/g)[place])));
+  for (const [value, colours] of colourOf) for (const colour of colours) assert.ok(apart(colour, colours[0]) <= 4, `${value}: ${colours}`);
+  const range = page.getByLabel("Range of the weights' colours");
+  const top = Number((await range.locator("option").first().textContent()).match(/to ([\d.]+)/)[1]);
+  assert.ok(largest <= top && top <= 1.6 * largest, `${largest}, ${top}`);
+  assert.match(await page.locator(".shown .key").textContent(), new RegExp(`the largest weight here is ${largest.toFixed(4)}`));
+  const end = () => page.locator(".legend i").last().textContent();
+  assert.equal(Number(await end()), top);
+  await range.selectOption("whole");
+  assert.equal(await end(), "1");
+  await page.context().close();
+});
+
+// What must stand together in a step: a formula on one line, no sign without what follows it, nothing cut in what is worked out.
+const layoutOf = (page) => page.evaluate(() => {
+  const faults = [];
+  for (const formula of document.querySelectorAll("header .formula")) {
+    const lines = formula.getBoundingClientRect().height / parseFloat(getComputedStyle(formula).lineHeight);
+    if (lines > 1.3) faults.push(`the formula has ${lines} lines`);
+    if (formula.scrollWidth > formula.clientWidth) faults.push("the formula is cut");
+  }
+  for (const sign of document.querySelectorAll(".sign")) {
+    const [own, next] = [sign.getBoundingClientRect(), sign.nextElementSibling?.getBoundingClientRect()];
+    if (!next || next.left < own.right || next.top > own.top || next.bottom < own.bottom) faults.push(`${sign.textContent} stands alone`);
+  }
+  const aside = document.querySelector("aside");
+  if (aside.scrollWidth > aside.clientWidth) faults.push("what is worked out is cut");
+  const rows = [...document.querySelectorAll(".together")].map((element) => element.classList.contains("fits"));
+  return { faults, rows };
+});
+for (const width of [1024, 1280, 1600])
+  for (const args of [[tired, "--heads", "2", "--positions", "--causal"], ["--preset", "journey"], ["--preset", "life-multihead"]])
+    test(`${width} pixels: formulas on one line, matrices side by side, ${args.join(" ")}`, async () => {
+      const page = await opened(args, { viewport: { width, height: 900 } });
+      for (const name of await stepNames(page)) {
+        await goTo(page, name);
+        const { faults, rows } = await layoutOf(page);
+        assert.deepEqual(faults, [], name);
+        // Two maps of digits up to -140.3456 stand below each other.
+        if (width >= 1280 && !args.includes("life-multihead")) assert.ok(rows.every(Boolean), `${name}: ${rows}`);
+      }
+      await page.context().close();
+    });
+
+test("compare puts before beside after where both fit", async () => {
+  const page = await opened([tired, "--heads", "2"]);
+  await page.getByRole("button", { name: "Compare" }).click();
+  for (const step of ["Picture", "Softmax"]) {
+    await goTo(page, step);
+    const [now, kept] = await page.locator(".matrix[data-name=weights]").evaluateAll((maps) => maps.map((map) => map.getBoundingClientRect().toJSON()));
+    assert.ok(kept.left >= now.right && Math.abs(kept.top - now.top) < 2, `${step}: ${JSON.stringify([now, kept])}`);
+    assert.ok(kept.right <= 1280);
+  }
+  await page.context().close();
+});
+
+test("phone: what was touched and how it comes about are seen together", async () => {
+  const viewport = { width: 390, height: 844 };
+  const page = await opened([tired, "--heads", "2"], { hasTouch: true, isMobile: true, viewport });
+  for (const [step, name] of [["Picture", "weights"], ["q, k, v", "values"], ["Scores", "scores"], ["Softmax", "weights"], ["Context", "context"]]) {
+    await goTo(page, step);
+    const cell = page.locator(`.matrix[data-name=${name}] tbody tr`).nth(8).locator("td[data-col='2']");
+    await cell.evaluate((element) => element.scrollIntoView({ block: "end" })); // at the screen's lower edge, where the sheet will be
+    await cell.evaluate((element) => element.click());
+    await page.waitForFunction(() => document.querySelector(".fold").textContent === "Fold");
+    const boxes = await page.evaluate(() => [document.querySelector("td.cell"), document.querySelector(".worked h3"), document.querySelector(".worked")].map((element) => element.getBoundingClientRect().toJSON()));
+    const [touched, heading, sheet] = boxes;
+    assert.ok(isInside(touched, viewport) && isInside(heading, viewport), `${step}: ${JSON.stringify(boxes)}`);
+    assert.ok(touched.bottom <= sheet.top, `${step}: ${JSON.stringify(boxes)}`);
+    assert.ok(sheet.height <= 0.45 * viewport.height, `${step}: ${JSON.stringify(sheet)}`);
+  }
+  await page.getByRole("button", { name: "Fold" }).click();
+  assert.ok(await page.locator(".worked").evaluate((sheet) => sheet.getBoundingClientRect().height < 80));
+  assert.ok(await page.locator(".worked h3").isVisible());
+  await page.getByRole("button", { name: "Worked out" }).click();
+  assert.ok(await page.locator(".worked .products").isVisible());
+  await page.context().close();
+});
+
+for (const [width, hasTouch] of [[390, true], [1024, true], [1280, false]])
+  test(`${width} pixels: what can be touched has 32 pixels or more, ${hasTouch ? "by fingers" : "by a mouse"}`, async () => {
+    const page = await opened([tired, "--heads", "2"], { hasTouch, isMobile: hasTouch, viewport: { width, height: 844 } });
+    await page.locator(".controls summary").click();
+    const targets = `button, select, input, textarea, summary, label.switch${hasTouch ? ", td[data-col]" : ""}`;
+    for (const name of await stepNames(page)) {
+      await goTo(page, name);
+      const small = await page.locator(targets).evaluateAll((elements) => elements.filter((element) => element.checkVisibility()).map((element) => {
+        const { width, height } = element.getBoundingClientRect();
+        return { width, height, said: `${element.tagName} ${element.className} ${element.textContent.slice(0, 20)} ${width.toFixed(1)} x ${height.toFixed(1)}` };
+      }).filter(({ width, height }) => Math.min(width, height) < 31.99).map(({ said }) => said));
+      assert.deepEqual(small.slice(0, 5), [], name);
+    }
+    await page.context().close();
+  });
+
+test("each widget is one Tab stop, in which arrows move; elsewhere they change the step", async () => {
+  const page = await opened([tired, "--heads", "4"]);
+  const stops = (within) => page.locator(`${within} button`).evaluateAll((buttons) => buttons.filter(({ tabIndex, disabled }) => tabIndex >= 0 && !disabled).length);
+  const focused = () => page.evaluate(() => document.activeElement.textContent.trim());
+  const step = () => page.locator(".rail [aria-current]").textContent();
+  await page.keyboard.press("Tab");
+  assert.equal(await focused(), "Skip to the step");
+  assert.ok(isInside(await page.evaluate(() => document.activeElement.getBoundingClientRect().toJSON()), { width: 1280, height: 900 })); // it is seen
+  await page.keyboard.press("Enter");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "step");
+  assert.equal(await step(), "1 Picture");
+  for (const widget of [".rail", ".heads", ".sentence"]) assert.equal(await stops(widget), 1, widget);
+  const until = async (within) => {
+    for (let presses = 0; presses < 12; ++presses) {
+      if (await page.evaluate((selector) => document.activeElement.closest(selector) !== null, within)) return;
+      await page.keyboard.press("Tab");
+    }
+    assert.fail(`${within} is not reached`);
+  };
+  await until(".heads");
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowDown");
+  assert.equal(await focused(), "head 2");
+  await page.waitForFunction(() => document.querySelector(".heads [aria-pressed=true]").textContent.trim() === "head 2");
+  await page.keyboard.press("Home");
+  assert.equal(await focused(), "head 0");
+  assert.equal(await step(), "1 Picture");
+  await until(".sentence");
+  assert.equal(await focused(), "cat");
+  await page.keyboard.press("ArrowRight");
+  await page.waitForFunction(() => document.querySelector(".worked h3").textContent === "Where sat looks");
+  await page.keyboard.press("End");
+  await page.waitForFunction(() => document.querySelector(".worked h3").textContent === "Where tired looks");
+  assert.equal(await step(), "1 Picture");
+  await page.evaluate(() => document.activeElement.blur());
+  await page.keyboard.press("ArrowRight");
+  await page.waitForFunction(() => document.querySelector(".rail [aria-current]").textContent === "2 Words");
+  assert.equal(await stops(".ids"), 1);
+  await page.locator(".rail [aria-current]").focus();
+  for (const name of ["3 Embeddings", "4 q, k, v"]) {
+    await page.keyboard.press("ArrowRight");
+    await page.waitForFunction((reached) => document.activeElement.textContent === reached, name);
+  }
+  await page.context().close();
+});
+
+test("keys that come faster than the page is drawn are all kept", async () => {
+  const page = await opened([tired, "--heads", "6"]);
+  const press = (key, times) => page.evaluate(([pressed, count]) => {
+    for (let turn = 0; turn < count; ++turn) document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: pressed, bubbles: true, cancelable: true }));
+  }, [key, times]);
+  await press("ArrowRight", 5);
+  await page.waitForFunction(() => document.querySelector(".rail [aria-current]").textContent === "6 Scale");
+  await press("ArrowLeft", 5);
+  await page.waitForFunction(() => document.querySelector(".rail [aria-current]").textContent === "1 Picture");
+  await page.locator(".heads button").first().focus();
+  await press("ArrowRight", 5);
+  await page.waitForFunction(() => document.querySelector(".heads [aria-pressed=true]").textContent.trim() === "head 5");
+  await page.locator(".matrix[data-name=weights] td[data-col='0']").first().click();
+  await page.locator("td.cell").focus();
+  await press("ArrowDown", 5);
+  await page.waitForFunction(() => document.querySelector("td.cell").parentElement.sectionRowIndex === 5);
+  await page.getByLabel("The sentence", { exact: true }).fill(Array.from({ length: 60 }, (_, place) => `w${place}`).join(" "));
+  await page.locator(".painted canvas").first().focus();
+  await page.keyboard.press("Home");
+  await page.waitForFunction(() => document.querySelector(".worked h3").textContent === "Where w5 looks");
+  await press("ArrowDown", 5);
+  await page.waitForFunction(() => document.querySelector(".worked h3").textContent === "Where w10 looks");
+  await page.context().close();
+});
+
+for (const colorScheme of ["light", "dark"])
+  test(`numbers of either sign do not look like weights, ${colorScheme}`, async () => {
+    const page = await opened([tired], { colorScheme, hash: "#step=softmax" });
+    const colours = (name) => page.locator(`.matrix[data-name=${name}] td[data-col]`).evaluateAll((cells) => cells.map((cell) => {
+      const canvas = new OffscreenCanvas(1, 1).getContext("2d"); // color-mix() as bytes
+      canvas.fillStyle = getComputedStyle(cell).backgroundColor;
+      canvas.fillRect(0, 0, 1, 1);
+      return { value: Number(cell.dataset.value), colour: [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3) };
+    }));
+    const signed = await colours("scaled_scores");
+    const least = signed.reduce((a, b) => (a.value < b.value ? a : b));
+    const most = signed.reduce((a, b) => (a.value > b.value ? a : b));
+    const cividis = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"].map((colour) => colour.match(/[0-9a-f]{2}/g).map((byte) => parseInt(byte, 16)));
+    for (const { colour } of [least, most])
+      for (const weight of cividis) assert.ok(Math.hypot(...colour.map((byte, channel) => byte - weight[channel])) > 40, `${colour} beside ${weight}`);
+    await page.context().close();
+  });

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { close_browser, goTo, open_browser, opened } from "./browser.mjs";
 
 const folder = fileURLToPath(new URL("../../docs/pictures/page/", import.meta.url));
-const args = ["the cat sat because it was tired", "--heads", "4", "--weights", "uniform", "--d-k", "8", "--d-v", "8"];
+const args = ["the cat sat on the mat because it was tired", "--heads", "2"]; // README.md says so beside its picture
 const pictures = [
   { name: "picture", step: "Picture", viewport: { width: 1280, height: 1000 } },
   { name: "scores", step: "Scores", viewport: { width: 1280, height: 1000 } },
@@ -15,6 +15,7 @@ await mkdir(folder, { recursive: true });
 await open_browser();
 for (const { name, step, ...options } of pictures) {
   const page = await opened(args, options);
+  await page.getByRole("button", { name: "Skip" }).click(); // the opening
   await goTo(page, step);
   await page.mouse.move(0, 0);
   await page.screenshot({ path: `${folder}${name}.png` });

@@ -1,6 +1,8 @@
 import { at, fixed, gridOf, headsOf, isHidden, projectionColumn, rowOf } from "../grid";
 import { Term } from "../glossary";
-import { Heading, Legend, Products, Show, Sign, Signs, Word, key, productShapes, word } from "./step";
+import { Operand, Together } from "../together";
+import { Colours } from "./colours";
+import { Heading, Products, Show, Signs, Word, key, productShapes, word } from "./step";
 import type { Step } from "./step";
 
 export const context: Step = {
@@ -22,18 +24,16 @@ export const context: Step = {
     const d = Math.min(p.sel.d, gridOf(p.trace, "values", p.head).cols - 1);
     const key = p.state.hovered.j === undefined ? {} : { j: p.sel.j };
     return (
-      <>
-        <Show p={p} name="context" cursor={{ i: p.sel.i, d }} />
-        <Sign>=</Sign>
+      <Together>
+        <Operand><Show p={p} name="context" cursor={{ i: p.sel.i, d }} /></Operand>
         <div class="stack">
-          <Show p={p} name="weights" cursor={{ i: p.sel.i, ...key }} />
-          <Sign>×</Sign>
-          <Show p={p} name="values" cursor={{ d, ...key }} />
+          <Operand sign="="><Show p={p} name="weights" cursor={{ i: p.sel.i, ...key }} /></Operand>
+          <Operand sign="×"><Show p={p} name="values" cursor={{ d, ...key }} /></Operand>
         </div>
-      </>
+      </Together>
     );
   },
-  legend: (p) => <><Signs /><Legend p={p} /></>,
+  legend: (p) => <><Signs /><Colours p={p} /></>,
   worked: (p) => {
     const values = gridOf(p.trace, "values", p.head);
     const weights = rowOf(gridOf(p.trace, "weights", p.head), p.sel.i);
@@ -96,15 +96,13 @@ export const output: Step = {
     return { text: `output = concat_heads w_output${p.trace.weights_in_out ? "" : "ᵀ"}`, shapes: productShapes(joined.rows, joined.cols, gridOf(p.trace, "output").cols) };
   },
   stage: (p) => (
-    <>
-      <Show p={p} name="output" cursor={{ i: p.sel.i, e: p.sel.e }} />
-      <Sign>=</Sign>
+    <Together>
+      <Operand><Show p={p} name="output" cursor={{ i: p.sel.i, e: p.sel.e }} /></Operand>
       <div class="stack">
-        <Show p={p} name="concat_heads" cursor={{ i: p.sel.i }} />
-        <Sign>×</Sign>
-        <Show p={p} name="w_output" cursor={{ e: p.sel.e }} />
+        <Operand sign="="><Show p={p} name="concat_heads" cursor={{ i: p.sel.i }} /></Operand>
+        <Operand sign="×"><Show p={p} name="w_output" cursor={{ e: p.sel.e }} /></Operand>
       </div>
-    </>
+    </Together>
   ),
   worked: (p) => {
     const total = at(gridOf(p.trace, "output"), p.sel.i, p.sel.e);

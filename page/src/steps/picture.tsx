@@ -2,10 +2,13 @@ import { at, entropyOf, fixed, gridOf, headsOf, isCross, isHidden, isMultiHead }
 import { shareColour, shareInk } from "../colour";
 import { Exercise } from "../exercise";
 import { Term } from "../glossary";
-import { difference } from "../state";
 import type { Picture } from "../picture";
+import { roam, tabOf } from "../roving";
+import { difference, topOf } from "../state";
+import { Operand, Together } from "../together";
 import { savePng, saveSvg } from "../picture";
-import { Heading, Legend, Shares, Show, Word, word } from "./step";
+import { Colours } from "./colours";
+import { Heading, Shares, Show, Word, word } from "./step";
 import type { Step, StepProps } from "./step";
 
 const nameOf = (p: StepProps): string =>
@@ -16,15 +19,16 @@ const nameOf = (p: StepProps): string =>
 function Sentence({ p }: { p: StepProps }) {
   const weights = gridOf(p.trace, "weights", p.head);
   const axis = isCross(p.trace) ? "j" : "i";
+  const top = topOf(p.state);
   return (
-    <p class={p.trace.key_labels.length > 40 ? "sentence long" : "sentence"}>
+    <p class={p.trace.key_labels.length > 40 ? "sentence long" : "sentence"} role="group" aria-label="Words" onKeyDown={roam}>
       {p.trace.key_labels.map((label, j) => {
         const share = at(weights, p.sel.i, j);
         const hidden = isHidden(p.trace, p.sel.i, j);
         return (
           <button
-            type="button" key={j} class={hidden ? "hidden" : undefined} aria-pressed={p.sel[axis] === j}
-            style={hidden ? undefined : { background: shareColour(share, p.state.scale), color: shareInk(share, p.state.scale) }}
+            type="button" key={j} class={hidden ? "hidden" : undefined} aria-pressed={p.sel[axis] === j} tabIndex={tabOf(p.sel[axis] === j)}
+            style={hidden ? undefined : { background: shareColour(share / top, p.state.scale), color: shareInk(share / top, p.state.scale) }}
             aria-label={`${label}, ${hidden ? "hidden" : fixed(share)}`} title={hidden ? "hidden" : fixed(share)}
             onClick={() => p.dispatch({ do: "lock", cursor: { [axis]: j } })}
           >
@@ -35,6 +39,17 @@ function Sentence({ p }: { p: StepProps }) {
     </p>
   );
 }
+
+// Where the numbers come from: nothing of a lesson is trained.
+const Origin = ({ p }: { p: StepProps }) => (
+  <p class="origin">
+    {!p.trace.preset
+      ? "These weights are made of random numbers: nothing was trained. They show how attention is computed, not what a model has learned."
+      : p.trace.vocabulary_size === 0
+        ? "These weights are made of the document's own numbers: its embeddings are written down there, its matrices drawn at random. Nothing was trained."
+        : "These weights are made of the document's own numbers, which it draws at random: nothing was trained."}
+  </p>
+);
 
 export const picture: Step = {
   id: "picture",
@@ -53,10 +68,13 @@ export const picture: Step = {
       <div class="shown">
         <p><Word>{word(p, p.sel.i)}</Word> looks at{isMultiHead(p.trace) && `, in head ${p.head}`}</p>
         <Sentence p={p} />
-        <Legend p={p} />
+        <Colours p={p} />
+        <Origin p={p} />
       </div>
-      <Show p={p} name="weights" cursor={{ i: p.sel.i, j: p.sel.j }} />
-      {p.state.before && <Before p={p} />}
+      <Together>
+        <Operand><Show p={p} name="weights" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
+        {p.state.before && <Operand><Before p={p} /></Operand>}
+      </Together>
     </>
   ),
   legend: () => null,

@@ -1,6 +1,8 @@
+import { Fragment } from "preact";
 import { at, fixed, gridOf, inputName, isCross, isMultiHead, projectionColumn, rowOf, secondInputName } from "../grid";
 import { Term } from "../glossary";
-import { Heading, Products, Show, Sign, Word, productShapes } from "./step";
+import { Operand, Together } from "../together";
+import { Heading, Products, Show, Word, productShapes } from "./step";
 import type { Step, StepProps } from "./step";
 
 interface Projection {
@@ -46,25 +48,29 @@ export const projections: Step = {
   },
   stage: (p) => {
     const one = touched(p);
-    const row = rowIn(p, one);
     const d = featureIn(p, one);
+    const all = projectionsOf(p);
     return (
-      <>
-        <div class="stack">
-          {projectionsOf(p).map((each) => (
-            <Show
-              key={each.result} p={p} name={each.result}
-              cursor={{ [each.axis]: rowIn(p, each), ...(each.result === one.result ? { d } : {}) }}
-            />
-          ))}
-        </div>
-        <Sign>=</Sign>
-        <div class="stack">
-          <Show p={p} name={one.input} rows={one.axis} cursor={{ [one.axis]: row }} />
-          <Sign>×</Sign>
-          <Show p={p} name={one.matrix} cursor={{ d }} />
-        </div>
-      </>
+      <Together as="projections">
+        {all.map((each, place) => {
+          const isTouched = each.result === one.result;
+          const isFirst = all.findIndex(({ input }) => input === each.input) === place;
+          const shared = isFirst && each.input === one.input ? one : each;
+          return (
+            <Fragment key={each.result}>
+              <Operand name="result">
+                <Show p={p} name={each.result} cursor={{ [each.axis]: rowIn(p, each), ...(isTouched ? { d } : {}) }} />
+              </Operand>
+              {isFirst && (
+                <Operand sign="=" name={`input of-${all.filter(({ input }) => input === each.input).length}`}>
+                  <Show p={p} name={each.input} rows={shared.axis} cursor={{ [shared.axis]: rowIn(p, shared) }} />
+                </Operand>
+              )}
+              <Operand sign="×" name="by"><Show p={p} name={each.matrix} cursor={isTouched ? { d } : {}} /></Operand>
+            </Fragment>
+          );
+        })}
+      </Together>
     );
   },
   worked: (p) => {

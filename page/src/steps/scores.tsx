@@ -2,7 +2,8 @@ import { argmax, at, entropyOf, fixed, gridOf, headsOf, isHidden, rowOf } from "
 import { Exercise } from "../exercise";
 import { Term } from "../glossary";
 import { difference } from "../state";
-import { Heading, Products, Show, Sign, Word, key, productShapes, word } from "./step";
+import { Operand, Together } from "../together";
+import { Heading, Products, Show, Word, key, productShapes, word } from "./step";
 import type { Step, StepProps } from "./step";
 
 const Pair = ({ p, of }: { p: StepProps; of: string }) => (
@@ -32,15 +33,13 @@ export const scores: Step = {
     const d = p.state.hovered.d ?? (p.sel.on === "queries" || p.sel.on === "keys" ? p.state.locked.d : undefined);
     const feature = d === undefined ? {} : { d };
     return (
-      <>
-        <Show p={p} name="scores" cursor={{ i: p.sel.i, j: p.sel.j }} />
-        <Sign>=</Sign>
+      <Together>
+        <Operand><Show p={p} name="scores" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
         <div class="stack">
-          <Show p={p} name="queries" cursor={{ i: p.sel.i, ...feature }} />
-          <Sign>×</Sign>
-          <Show p={p} name="keys" cursor={{ j: p.sel.j, ...feature }} />
+          <Operand sign="="><Show p={p} name="queries" cursor={{ i: p.sel.i, ...feature }} /></Operand>
+          <Operand sign="×"><Show p={p} name="keys" cursor={{ j: p.sel.j, ...feature }} /></Operand>
         </div>
-      </>
+      </Together>
     );
   },
   worked: (p) => {
@@ -110,11 +109,10 @@ export const scale: Step = {
     };
   },
   stage: (p) => (
-    <>
-      <Show p={p} name="scores" cursor={{ i: p.sel.i, j: p.sel.j }} />
-      <Sign>→</Sign>
-      <Show p={p} name="scaled_scores" cursor={{ i: p.sel.i, j: p.sel.j }} />
-    </>
+    <Together>
+      <Operand><Show p={p} name="scores" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
+      <Operand sign="→"><Show p={p} name="scaled_scores" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
+    </Together>
   ),
   worked: (p) => {
     const { cols } = gridOf(p.trace, "queries", p.head);
@@ -166,11 +164,10 @@ export const mask: Step = {
   ),
   formula: (p) => ({ text: "logits = scaled_scores where the query sees the key, else -inf", shapes: pairsShape(p) }),
   stage: (p) => (
-    <>
-      <Show p={p} name="scaled_scores" cursor={{ i: p.sel.i, j: p.sel.j }} />
-      <Sign>→</Sign>
-      <Show p={p} name="logits" cursor={{ i: p.sel.i, j: p.sel.j }} />
-    </>
+    <Together>
+      <Operand><Show p={p} name="scaled_scores" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
+      <Operand sign="→"><Show p={p} name="logits" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
+    </Together>
   ),
   worked: (p) => {
     const hidden = isHidden(p.trace, p.sel.i, p.sel.j);

@@ -1,7 +1,9 @@
 import { at, entropyOf, fixed, gridOf, isHidden, logitsOf } from "../grid";
 import { Term } from "../glossary";
+import { Operand, Together } from "../together";
 import { Before } from "./picture";
-import { Heading, Legend, Show, Sign, Signs, Word, key, word } from "./step";
+import { Colours } from "./colours";
+import { Heading, Show, Signs, Word, key, word } from "./step";
 import type { Step, StepProps } from "./step";
 
 const logitName = (p: StepProps): string => (p.trace.tensors.logits ? "logits" : "scaled_scores");
@@ -57,14 +59,20 @@ export const softmax: Step = {
   formula: (p) => ({ text: `weights = softmax(${logitName(p)})`, shapes: `[${p.trace.labels.length},${p.trace.key_labels.length}]` }),
   stage: (p) => (
     <>
-      <Show p={p} name={logitName(p)} cursor={{ i: p.sel.i, j: p.sel.j }} />
-      <Sign>→</Sign>
-      <Show p={p} name="weights" cursor={{ i: p.sel.i, j: p.sel.j }} />
+      {p.state.before && (
+        <Together>
+          <Operand><Show p={p} name="weights" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
+          <Operand><Before p={p} /></Operand>
+        </Together>
+      )}
+      <Together>
+        <Operand><Show p={p} name={logitName(p)} cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
+        {!p.state.before && <Operand sign="→"><Show p={p} name="weights" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>}
+      </Together>
       <Entropies p={p} />
-      {p.state.before && <Before p={p} />}
     </>
   ),
-  legend: (p) => <><Signs /><Legend p={p} /></>,
+  legend: (p) => <><Signs /><Colours p={p} /></>,
   worked: (p) => (
     <>
       <Heading>weights(<Word>{word(p, p.sel.i)}</Word>, <Word>{key(p, p.sel.j)}</Word>): {isHidden(p.trace, p.sel.i, p.sel.j) ? "hidden" : fixed(at(gridOf(p.trace, "weights", p.head), p.sel.i, p.sel.j))}</Heading>

@@ -4,6 +4,7 @@ import type { Trace } from "../engine";
 import { at, fixed, gridOf, isHidden } from "../grid";
 import { Legend as WeightLegend } from "../legend";
 import { Matrix } from "../matrix";
+import { topOf } from "../state";
 import type { Action, Axis, Cursor, Selection, State } from "../state";
 
 export interface StepProps {
@@ -68,7 +69,7 @@ export function Show({ p, name, cursor, rows, trace = p.trace, title }: ShowProp
   const pairs = cols === "j";
   return (
     <Matrix
-      name={name} title={title} grid={gridOf(trace, name, head)} share={name === "weights" ? p.state.scale : undefined} cursor={cursor}
+      name={name} title={title} grid={gridOf(trace, name, head)} share={name === "weights" ? p.state.scale : undefined} top={topOf(p.state)} cursor={cursor}
       rows={{ axis, labels }} cols={{ axis: cols, labels: pairs ? trace.key_labels : undefined }}
       hidden={pairs && name !== "scores" && name !== "scaled_scores" ? (i, j) => isHidden(trace, i, j) : undefined}
       onHover={(hovered) => p.dispatch({ do: "hover", cursor: hovered })}

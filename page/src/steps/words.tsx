@@ -1,14 +1,16 @@
 import { at, fixed, gridOf, isCross } from "../grid";
 import { Term } from "../glossary";
-import { Heading, Show, Sign, Word, word } from "./step";
+import { roam, tabOf } from "../roving";
+import { Operand, Together } from "../together";
+import { Heading, Show, Word, word } from "./step";
 import type { Step, StepProps } from "./step";
 
 function Ids({ p, tokens, ids, axis }: { p: StepProps; tokens: string[]; ids: number[]; axis: "i" | "j" }) {
   return (
-    <ol class="ids">
+    <ol class="ids" onKeyDown={roam}>
       {ids.map((id, place) => (
         <li key={place}>
-          <button type="button" class={p.sel[axis] === place ? "on" : undefined} onClick={() => p.dispatch({ do: "lock", cursor: { [axis]: place } })}>
+          <button type="button" class={p.sel[axis] === place ? "on" : undefined} aria-pressed={p.sel[axis] === place} tabIndex={tabOf(p.sel[axis] === place)} onClick={() => p.dispatch({ do: "lock", cursor: { [axis]: place } })}>
             <bdi>{tokens[place]}</bdi><span class="arrow" aria-hidden="true">↓</span><output>{id}</output>
           </button>
         </li>
@@ -121,11 +123,11 @@ export const positions: Step = {
   },
   stage: (p) => (
     <>
-      <Show p={p} name="embeddings" cursor={{ i: p.sel.i, e: p.sel.e }} />
-      <Sign>+</Sign>
-      <Show p={p} name="positions" cursor={{ i: p.sel.i, e: p.sel.e }} />
-      <Sign>=</Sign>
-      <Show p={p} name="inputs" cursor={{ i: p.sel.i, e: p.sel.e }} />
+      <Together>
+        <Operand><Show p={p} name="embeddings" cursor={{ i: p.sel.i, e: p.sel.e }} /></Operand>
+        <Operand sign="+"><Show p={p} name="positions" cursor={{ i: p.sel.i, e: p.sel.e }} /></Operand>
+        <Operand sign="="><Show p={p} name="inputs" cursor={{ i: p.sel.i, e: p.sel.e }} /></Operand>
+      </Together>
       {p.trace.tensors.inputs_2 && <Show p={p} name="inputs_2" cursor={{ j: p.sel.j, e: p.sel.e }} />}
     </>
   ),
