@@ -1,15 +1,13 @@
-# What src/explain/page.S takes into the library: the style sheet of a page's static steps, and the page that computes
-# (docs/page.md), where `make page` has made it.
-set(default_page ${PROJECT_SOURCE_DIR}/build/page/lesson.html)
-set(ATTEND_PAGE ${default_page} CACHE FILEPATH "The page that computes, built in where it is there; empty: none")
+# What src/html/page.S takes into the library: the style sheet of a page's static part, and the pages that compute
+# (docs/page.md), lesson.html and explorer.html, where `make page` has made them.
 set(ATTEND_STYLE ${PROJECT_SOURCE_DIR}/page/src/static.css)
 set(page_definitions "ATTEND_STYLE_FILE=\"${ATTEND_STYLE}\"")
 set(page_files ${ATTEND_STYLE})
 
-# to_html() puts a text in the place of each mark.
+# fill_page() puts a text in the place of each mark.
 function(check_marks file)
   file(READ ${file} page)
-  foreach(name title static request)
+  foreach(name ${ARGN})
     set(mark "<!--attend:${name}-->")
     string(FIND "${page}" "${mark}" first)
     string(FIND "${page}" "${mark}" last REVERSE)
@@ -19,22 +17,30 @@ function(check_marks file)
     string(REPLACE "${mark}" "" page "${page}")
   endforeach()
   if(page MATCHES "<!--attend:[^>]*>")
-    message(FATAL_ERROR "${file} has a mark that to_html() does not know: ${CMAKE_MATCH_0}")
+    message(FATAL_ERROR "${file} has a mark that is not known: ${CMAKE_MATCH_0}")
   endif()
 endfunction()
 
-if(EXISTS "${ATTEND_PAGE}" AND NOT IS_DIRECTORY "${ATTEND_PAGE}")
-  message(STATUS "The page that computes is built in: ${ATTEND_PAGE}")
-  check_marks(${ATTEND_PAGE})
-  list(APPEND page_definitions "ATTEND_PAGE_FILE=\"${ATTEND_PAGE}\"")
-  list(APPEND page_files ${ATTEND_PAGE})
-  # A page that is made again is checked again; one that is gone is left out.
-  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ATTEND_PAGE})
-elseif(ATTEND_PAGE AND NOT ATTEND_PAGE STREQUAL default_page)
-  message(FATAL_ERROR "ATTEND_PAGE is ${ATTEND_PAGE}, which is no file")
-else()
-  message(STATUS "Built without the page that computes: `make page` makes it")
-endif()
+# The cache variable names the template, by default a file of build/page/; what follows are its marks.
+macro(take_page variable name what)
+  set(default_page ${PROJECT_SOURCE_DIR}/build/page/${name})
+  set(${variable} ${default_page} CACHE FILEPATH "The page that ${what}, built in where it is there; empty: none")
+  if(EXISTS "${${variable}}" AND NOT IS_DIRECTORY "${${variable}}")
+    message(STATUS "The page that ${what} is built in: ${${variable}}")
+    check_marks(${${variable}} ${ARGN})
+    list(APPEND page_definitions "${variable}_FILE=\"${${variable}}\"")
+    list(APPEND page_files ${${variable}})
+    # A page that is made again is checked again; one that is gone is left out.
+    set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${${variable}})
+  elseif(${variable} AND NOT ${variable} STREQUAL default_page)
+    message(FATAL_ERROR "${variable} is ${${variable}}, which is no file")
+  else()
+    message(STATUS "Built without the page that ${what}: `make page` makes it")
+  endif()
+endmacro()
 
-set_source_files_properties(explain/page.S PROPERTIES COMPILE_DEFINITIONS "${page_definitions}"
+take_page(ATTEND_PAGE lesson.html "computes" title static request)
+take_page(ATTEND_EXPLORER explorer.html "shows recordings and models" title static request file)
+
+set_source_files_properties(html/page.S PROPERTIES COMPILE_DEFINITIONS "${page_definitions}"
                             OBJECT_DEPENDS "${page_files}")

@@ -5,33 +5,13 @@
 #include "core/message.h"
 #include "explain/page.h"
 #include "explain/walk.h"
+#include "html/page.h"
 #include "io/format.h"
 #include "picture/text.h"
 
 namespace attend {
 
 namespace {
-
-// What fill_page() fills where there is no page that computes. By its policy nothing loads and nothing runs; styles may
-// stand anywhere, as none can load anything either.
-constexpr std::string_view static_page = R"(<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline';
- img-src data:; base-uri 'none'; form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title><!--attend:title--></title>
-<style>
-<!--attend:style--></style>
-</head>
-<body class="plain">
-<main id="static">
-<!--attend:static--></main>
-</body>
-</html>
-)";
 
 // More words than these are too many to compute at each key that is pressed, and to draw.
 constexpr std::size_t most_words = 200;
@@ -102,14 +82,7 @@ std::string request_json(const Trace& trace, const TextStyle& style) {
   }
   request["focus"] = style.focus.value_or(trace.focus);
   if (style.head) request["head"] = *style.head;
-  std::string out;
-  for (const char c : request.dump(-1, ' ', true)) {  // ASCII alone, and "</script>" in a sentence ends no script
-    if (c == '<')
-      out += "\\u003c";
-    else
-      out += c;
-  }
-  return out;
+  return script_json(request);
 }
 
 }  // namespace
@@ -134,14 +107,14 @@ std::string to_html(const Trace& trace, const TextStyle& style, std::string_view
     return fill_page(page, texts);
   }
   texts["style"] = static_style();
-  return fill_page(static_page, texts);
+  return fill_page(static_page(), texts);
 }
 
 std::string page_note(const Trace& trace) {
-  return page_note(trace, built_page());
+  return page_note(trace, built_lesson());
 }
 std::string to_html(const Trace& trace, const TextStyle& style) {
-  return to_html(trace, style, built_page());
+  return to_html(trace, style, built_lesson());
 }
 
 }  // namespace attend

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "html/page.h"
 #include "tests/expect.h"
 
 namespace attend {
@@ -96,8 +97,8 @@ TEST(Page, WithoutThePageThatComputesItSaysSo) {
   EXPECT_THAT(page, HasSubstr("<main id=\"static\">\n<h1>Life is short, eat dessert first (documents 002, 004)</h1>"));
   EXPECT_THAT(page, Not(testing::AnyOf(HasSubstr("<!--"), HasSubstr("<script"))));
   EXPECT_EQ(page_note(trace, stand_in), "");
-  EXPECT_EQ(to_html(trace), to_html(trace, {}, built_page()));
-  EXPECT_EQ(page_note(trace), page_note(trace, built_page()));
+  EXPECT_EQ(to_html(trace), to_html(trace, {}, built_lesson()));
+  EXPECT_EQ(page_note(trace), page_note(trace, built_lesson()));
 }
 
 TEST(Page, ManyWordsAreNotComputed) {
@@ -118,7 +119,7 @@ TEST(Page, ManyWordsAreNotComputed) {
 }
 
 TEST(Page, ABuiltPageIsFilled) {
-  if (built_page().empty()) GTEST_SKIP() << "built without lesson.html";
+  if (built_lesson().empty()) GTEST_SKIP() << "built without lesson.html";
   const std::string page = to_html(explain({.text = "a b"}));
   EXPECT_THAT(page, Not(HasSubstr("<!--attend:")));
   const nlohmann::json request = nlohmann::json::parse(between(page, "id=\"request\">", "</script>"));

@@ -1,4 +1,4 @@
-"""A build takes the page that computes where it is there, whole, and again when it changes."""
+"""A build takes the pages that compute where they are there, whole, and again when they change."""
 
 import subprocess
 
@@ -6,14 +6,15 @@ import pytest
 
 PAGE = ("<!doctype html><title><!--attend:title--></title><main id=\"static\"><!--attend:static--></main>"
         "<script type=\"application/json\" id=\"request\"><!--attend:request--></script>; [a] \"b\" \\1 ${c} ü\n")
-OBJECT = "src/CMakeFiles/attend_objects.dir/explain/page.S.o"
+FILE = "<script type=\"text/plain\" id=\"file\"><!--attend:file--></script>"
+OBJECT = "src/CMakeFiles/attend_objects.dir/html/page.S.o"
 
 
 @pytest.fixture
 def configure(repository, tmp_path):
-    def cmake(page):
-        return subprocess.run(["cmake", "-G", "Ninja", "-S", repository, "-B", tmp_path / "build", f"-DATTEND_PAGE={page}"],
-                              capture_output=True, text=True, timeout=300)
+    def cmake(page, explorer=""):
+        return subprocess.run(["cmake", "-G", "Ninja", "-S", repository, "-B", tmp_path / "build", f"-DATTEND_PAGE={page}",
+                               f"-DATTEND_EXPLORER={explorer}"], capture_output=True, text=True, timeout=300)
 
     return cmake
 
@@ -40,6 +41,22 @@ def test_the_page_is_built_in_and_again_when_it_changes(configure, tmp_path, rep
     assert done.returncode != 0 and "<!--attend:title-->" in done.stdout + done.stderr
     assert configure("").returncode == 0
     assert style + b"\0" in built_in(tmp_path) and b"<!doctype" not in built_in(tmp_path)
+
+
+def test_the_page_of_recordings_and_models_is_built_in_beside_it(configure, tmp_path, repository):
+    page, explorer = tmp_path / "lesson.html", tmp_path / "explorer.html"
+    page.write_text(PAGE)
+    explorer.write_text(PAGE + FILE)
+    assert configure(page, explorer).returncode == 0
+    style = (repository / "page/src/static.css").read_bytes()
+    assert style + PAGE.encode() + PAGE.encode() + FILE.encode() + b"\0" in built_in(tmp_path)
+    explorer.write_text(PAGE)
+    done = configure(page, explorer)
+    assert done.returncode != 0 and "the mark <!--attend:file-->" in " ".join(done.stderr.split())
+    page.write_text(PAGE + FILE)
+    explorer.write_text(PAGE + FILE)
+    done = configure(page, explorer)
+    assert done.returncode != 0 and f"{page} has a mark that is not known: <!--attend:file-->" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("page, says", [

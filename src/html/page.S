@@ -1,5 +1,5 @@
-/* Files in the library's read-only data: the style sheet of a page's static steps, and the page that computes, where
-   there is one (cmake/page.cmake). */
+/* Files in the library's read-only data: the style sheet of a page's static part, and the pages that compute, where they
+   are there (cmake/page.cmake). */
     .section .rodata
     .globl attend_style_begin
     .hidden attend_style_begin
@@ -17,5 +17,14 @@ attend_page_begin:
     .globl attend_page_end
     .hidden attend_page_end
 attend_page_end:
+    .globl attend_explorer_begin
+    .hidden attend_explorer_begin
+attend_explorer_begin:
+#ifdef ATTEND_EXPLORER_FILE
+    .incbin ATTEND_EXPLORER_FILE
+#endif
+    .globl attend_explorer_end
+    .hidden attend_explorer_end
+attend_explorer_end:
     .byte 0
     .section .note.GNU-stack, "", %progbits
