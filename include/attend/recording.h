@@ -56,6 +56,13 @@ struct RecordedLayer {
   std::vector<RecordedCall> calls = {};
 };
 
+// What a file may do without, of layers by their places.
+struct LeftOut {
+  std::vector<std::int64_t> qk = {};    // q and k
+  std::vector<std::int64_t> maps = {};  // maps of more blocks than `most`: neighbours are merged
+  MapSize most = {64, 64};
+};
+
 // "18.6" of layer "18.self"; "decoder.3.cross.6" of another name.
 std::string head_name(std::string_view layer, std::int64_t head);
 
@@ -70,6 +77,8 @@ class Recording {
   static Recording load(const std::filesystem::path& path);
   // One .safetensors file (docs/inside.md has its parts), replaced in one step.
   void save(const std::filesystem::path& path) const;
+  // The bytes of that file, or of a smaller one. Throws bad_value for layers that are not there.
+  std::string to_bytes(const LeftOut& left_out = {}) const;
   // The bytes of its tensors, and how many of these q and k take: the file is little larger.
   struct Size {
     std::int64_t all = 0, qk = 0;
@@ -113,6 +122,8 @@ class Recording {
  private:
   friend class Recorder;
   struct File;
+  struct Contents;
+  Contents contents(const char* function, const LeftOut& left_out) const;
   void widen_scores();
   std::optional<Tensor> find(std::string_view name) const;
   // Rows of one item and head of a layer's tensor [B,H,T,...], as [1,1,rows,...].

@@ -283,9 +283,16 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
   return read_safetensors(InputFile("read_safetensors", path));
 }
 
-void write_safetensors(const std::filesystem::path& path, const NamedViews& tensors,
-                       const std::map<std::string, std::string>& metadata) {
-  constexpr const char* function = "write_safetensors";
+namespace {
+
+struct Parts {
+  std::string head;  // the header, and its length before it
+  NamedViews tensors;
+};
+
+// Of the file, in its order.
+Parts parts_of(std::string_view function, const NamedViews& tensors,
+               const std::map<std::string, std::string>& metadata) {
   check_names(function, tensors);
   NamedViews ordered = tensors;
   std::sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
@@ -296,20 +303,43 @@ void write_safetensors(const std::filesystem::path& path, const NamedViews& tens
     if (name == metadata_key) fail(ErrorCode::bad_value, function, "no tensor can have the name {}", metadata_key);
   }
   for (const auto& [key, text] : metadata) {
-    decode_utf8(key, {function, "a key of metadata"});
-    decode_utf8(text, {function, "metadata " + quote(key)});
+    decode_utf8(key, {std::string(function), "a key of metadata"});
+    decode_utf8(text, {std::string(function), "metadata " + quote(key)});
   }
   const std::string header = make_header(ordered, metadata);
   if (header.size() > longest_header) {
     fail(ErrorCode::bad_value, function, "names, shapes and metadata take {} bytes, at most {} are possible",
          header.size(), longest_header);
   }
-  OutputFile file(function, path);
   char length[prefix_size];
   store(length, std::uint64_t{header.size()});
-  file.write(length, prefix_size);
-  file.write(header);
-  for (const auto& [name, tensor] : ordered) {
+  return {std::string(length, prefix_size) + header, std::move(ordered)};
+}
+
+}  // namespace
+
+std::string safetensors_bytes(std::string_view function, const NamedViews& tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  const Parts parts = parts_of(function, tensors, metadata);
+  std::size_t size = parts.head.size();
+  for (const auto& [name, tensor] : parts.tensors)
+    size += static_cast<std::size_t>(tensor.count() * size_of(tensor.dtype()));
+  std::string bytes = parts.head;
+  bytes.reserve(size);
+  for (const auto& [name, tensor] : parts.tensors) {
+    const RowMajor elements(tensor);
+    bytes.append(static_cast<const char*>(elements.data()), static_cast<std::size_t>(elements.bytes()));
+  }
+  return bytes;
+}
+
+void write_safetensors(const std::filesystem::path& path, const NamedViews& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  constexpr const char* function = "write_safetensors";
+  const Parts parts = parts_of(function, tensors, metadata);
+  OutputFile file(function, path);
+  file.write(parts.head);
+  for (const auto& [name, tensor] : parts.tensors) {
     const RowMajor elements(tensor);
     file.write(elements.data(), elements.bytes());
   }

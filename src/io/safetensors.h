@@ -10,6 +10,10 @@ namespace attend {
 
 Safetensors read_safetensors(const InputFile& file);
 
+// What write_safetensors() writes, as bytes. Throws as it does, as `function`.
+std::string safetensors_bytes(std::string_view function, const NamedViews& tensors,
+                              const std::map<std::string, std::string>& metadata);
+
 // The header is read and checked at once; a tensor when it is asked for.
 class SafetensorsFile {
  public:

@@ -6,6 +6,7 @@
 
 #include "core/divide_up.h"
 #include "core/message.h"
+#include "recording/coarser.h"
 
 namespace attend {
 
@@ -48,15 +49,6 @@ std::vector<char> seen_blocks(const std::vector<Range>& visible, const Blocks& b
   return seen;
 }
 
-// How many blocks to merge so that at most `most` are left and each index is still in block floor(i blocks / range):
-// where blocks are all of one size, or their number can be divided. 1 where that would be far more than needed.
-std::int64_t merge_size(std::int64_t blocks, std::int64_t range, std::int64_t most) {
-  const std::int64_t least = std::max<std::int64_t>(1, divide_up(blocks, std::max<std::int64_t>(1, most)));
-  for (std::int64_t size = least; size <= 2 * least; ++size)
-    if (blocks > 0 && (range % blocks == 0 || blocks % size == 0)) return size;
-  return 1;
-}
-
 // Of each row of a map, how many of its queries see a key: those that have a top key.
 std::vector<double> seeing_queries(const View& top_keys, const Blocks& blocks) {
   const Tensor first = top_keys.select(1, 0).clone();
@@ -66,31 +58,29 @@ std::vector<double> seeing_queries(const View& top_keys, const Blocks& blocks) {
   return seeing;
 }
 
-// The range of `count` merged blocks: up to the end of the last one, were it full.
-Range merged_range(const Range& range, std::int64_t blocks, std::int64_t size, std::int64_t count) {
-  if (blocks % size == 0) return range;
-  return {range.begin, range.begin + count * size * (size_of(range) / blocks)};
+Range merged(const Range& range, std::int64_t blocks, std::int64_t size) {
+  return {range.begin, range.begin + merged_range(size_of(range), blocks, size)};
 }
 
 // What a mean over both axes would make pale stays what it is: keys are added up, and queries that see one averaged.
 void merge(HeadMap& map, const std::vector<double>& seeing, std::int64_t rows, std::int64_t columns) {
   const Blocks from = blocks_of(map.map);
   const std::int64_t R = divide_up(from.rows, rows), C = divide_up(from.columns, columns);
-  Tensor merged({R, C}, DType::f64);
+  Tensor sums({R, C}, DType::f64);
   const Tensor values = map.values.view().to(DType::f64);
   std::vector<double> queries(static_cast<std::size_t>(R));
-  auto* to = merged.data<double>();
+  auto* to = sums.data<double>();
   for (std::int64_t r = 0; r < from.rows; ++r) {
     const double weight = seeing[static_cast<std::size_t>(r)];
     queries[static_cast<std::size_t>(r / rows)] += weight;
     for (std::int64_t c = 0; c < from.columns; ++c)
       to[r / rows * C + c / columns] += weight * values.data<double>()[r * from.columns + c];
   }
-  for (std::int64_t n = 0; n < merged.count(); ++n) to[n] /= std::max(1.0, queries[static_cast<std::size_t>(n / C)]);
-  map.values = std::move(merged);
+  for (std::int64_t n = 0; n < sums.count(); ++n) to[n] /= std::max(1.0, queries[static_cast<std::size_t>(n / C)]);
+  map.values = std::move(sums);
   map.map.values = map.values;
-  map.map.row_range = merged_range(from.queries, from.rows, rows, R);
-  map.map.column_range = merged_range(from.keys, from.columns, columns, C);
+  map.map.row_range = merged(from.queries, from.rows, rows);
+  map.map.column_range = merged(from.keys, from.columns, columns);
   map.map.row_labels.clear(), map.map.column_labels.clear();
   map.map.reduction = reduction;
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "core/base64.h"
 #include "core/message.h"
 #include "core/utf8.h"
 #include "picture/layout.h"
@@ -14,20 +15,6 @@ namespace {
 
 std::string markup_of(std::u32string_view text) {
   return escape_markup(encode_utf8(text));
-}
-
-std::string base64(std::string_view bytes) {
-  static constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    const std::size_t have = std::min<std::size_t>(3, bytes.size() - at);
-    unsigned group = 0;
-    for (std::size_t i = 0; i < 3; ++i)
-      group = group << 8 | (i < have ? static_cast<unsigned char>(bytes[at + i]) : 0u);
-    for (std::size_t i = 0; i < 4; ++i) out += i <= have ? digits[group >> (18 - 6 * i) & 63] : '=';
-  }
-  return out;
 }
 
 std::string hex(Colour colour) {

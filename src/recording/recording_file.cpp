@@ -9,6 +9,7 @@
 #include "core/message.h"
 #include "core/utf8.h"
 #include "io/json_member.h"
+#include "recording/coarser.h"
 #include "recording/recording.h"
 
 namespace attend {
@@ -186,8 +187,15 @@ class TensorCheck {
 
 }  // namespace
 
-void Recording::save(const std::filesystem::path& path) const {
-  constexpr const char* function = "Recording::save";
+// What a file holds.
+struct Recording::Contents {
+  TensorMap read;  // of a recording that was opened: its numbers are in its file
+  TensorMap made;  // in place of what the recording has
+  NamedViews tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+Recording::Contents Recording::contents(const char* function, const LeftOut& left_out) const {
   json root = {{"version", version}, {"model", model}, {"layers", json::array()}};
   const auto check_text = [&](const std::string& text, const char* what) { decode_utf8(text, {function, what}); };
   check_text(model, "model");
@@ -196,20 +204,55 @@ void Recording::save(const std::filesystem::path& path) const {
       for (const std::string& token : item) check_text(token, name);
     if (!items->empty()) root[name] = *items;
   }
-  for (const RecordedLayer& layer : layers_) root["layers"].push_back(to_json(layer));
-  TensorMap read;  // of a recording that was opened: its numbers are in its file
-  if (file_) {
-    for (const auto& entry : file_->tensors.entries()) {
-      if (!tensors_.contains(entry.name)) read.emplace(entry.name, std::move(*find(entry.name)));
+  Contents out;
+  std::vector<RecordedLayer> layers = layers_;
+  std::vector<std::string> without;  // a name, or with a point at its end what names begin with
+  for (const std::int64_t layer : left_out.maps) {
+    (void)at(layer);
+    for (auto& [name, tensor] : coarser_maps(*this, layer, left_out.most, layers[static_cast<std::size_t>(layer)])) {
+      without.push_back(tensor_name(layer, name));
+      out.made.emplace(without.back(), std::move(tensor));
     }
   }
-  NamedViews all = views_of(tensors_);
-  for (const auto& [name, tensor] : read) all.emplace_back(name, tensor);
+  for (const std::int64_t layer : left_out.qk) {
+    (void)at(layer);
+    layers[static_cast<std::size_t>(layer)].has_qk = false;
+    // The options that were tensors, too.
+    for (const char* name : {"q", "k", "calls."}) without.push_back(tensor_name(layer, name));
+  }
+  for (const RecordedLayer& layer : layers) root["layers"].push_back(to_json(layer));
+  out.metadata.emplace(metadata_key, root.dump());
+  const auto kept = [&](const std::string& name) {
+    return std::ranges::none_of(
+        without, [&](const std::string& x) { return x.ends_with('.') ? name.starts_with(x) : name == x; });
+  };
+  if (file_) {
+    for (const auto& entry : file_->tensors.entries()) {
+      if (!tensors_.contains(entry.name) && kept(entry.name))
+        out.read.emplace(entry.name, std::move(*find(entry.name)));
+    }
+  }
+  for (const TensorMap* from : {&tensors_, &std::as_const(out.read)})
+    for (const auto& [name, tensor] : *from)
+      if (kept(name)) out.tensors.emplace_back(name, tensor);
+  for (const auto& [name, tensor] : out.made) out.tensors.emplace_back(name, tensor);
+  return out;
+}
+
+void Recording::save(const std::filesystem::path& path) const {
+  constexpr const char* function = "Recording::save";
+  const Contents file = contents(function, {});
   try {
-    write_safetensors(path, all, {{std::string(metadata_key), root.dump()}});
+    write_safetensors(path, file.tensors, file.metadata);
   } catch (const Error& error) {
     throw Error(error.code(), function, error.detail());
   }
+}
+
+std::string Recording::to_bytes(const LeftOut& left_out) const {
+  constexpr const char* function = "Recording::to_bytes";
+  const Contents file = contents(function, left_out);
+  return with_memory(function, {}, {}, [&] { return safetensors_bytes(function, file.tensors, file.metadata); });
 }
 
 // Version 1 has the first of today's scores; the others are not known.
