@@ -23,6 +23,7 @@
 #ifndef ATTEND_WITHOUT_PICTURES
 #include "attend/explain.h"
 #include "attend/look.h"
+#include "attend/pages.h"
 #include "attend/picture.h"
 #endif
 #if !defined(ATTEND_WITHOUT_MODELS) && !defined(ATTEND_WITHOUT_PICTURES)
