@@ -14,6 +14,7 @@
 #include "attend/io.h"
 #include "attend/threads.h"
 #include "cli/command.h"
+#include "cli/page.h"
 #include "cli/terminal.h"
 
 namespace attend::cli {
@@ -33,13 +34,42 @@ struct Arguments {
   std::vector<std::string> files;
   std::string keep;
   AnalysisArguments analysis;
+  PageArguments page;
+  bool live = false;
 };
 
 bool writes(const Arguments& x, std::string_view ending) {
   return std::ranges::any_of(x.files, [&](const std::string& file) { return ending_of(file) == ending; });
 }
 
+// Whether a file has the recording, for which q and k are kept.
+bool keeps_recording(const Arguments& x) {
+  return writes(x, ".attend") || (writes(x, ".html") && !x.live);
+}
+
 // ---- Before anything is computed ----
+
+void check_pages(const Arguments& x) {
+  check_page(x.page, x.files);
+  const bool page = std::ranges::any_of(x.files, is_page);
+  if (x.live && !page) throw UsageError("--live: nothing uses it without a page: -o x.html or --open");
+  if (x.live && x.page.strict) throw UsageError("--strict: a page with --live leaves nothing out");
+  if (x.live && !pages_note().empty()) throw Failure("--live: " + pages_note());
+  const bool others = std::ranges::any_of(
+      x.files, [](const std::string& file) { return !is_page(file) && ending_of(file) != ".attend"; });
+  if (!page || others) return;
+  const AnalysisArguments& analysis = x.analysis;
+  if (!analysis.why.empty() && !x.live)
+    throw UsageError("--why: a page answers it with --live, where it has the model");
+  const std::pair<const char*, bool> all[] = {{"--lens", analysis.lens},
+                                              {"--ablate", analysis.ablate},
+                                              {"--patch", !analysis.patch.empty()},
+                                              {"--without", !analysis.without.empty()}};
+  for (const auto& [option, given] : all)
+    if (given)
+      throw UsageError(fmt::format("{}: a page has no place for it{}", option,
+                                   x.live ? "; what is asked in the page is computed there" : ""));
+}
 
 void check(const Arguments& x) {
   if (!x.get.empty()) {
@@ -55,10 +85,11 @@ void check(const Arguments& x) {
   if (!x.text && x.text_file.empty())
     throw UsageError("no text given: in quotes, or with --file FILE, or - for standard input");
   if (x.text && !x.text_file.empty()) throw UsageError("--file and a text can't stand together");
+  check_pages(x);
   check_show(x.what, x.files);
   check_analysis(x.analysis, x.what, x.files);
-  if (!x.keep.empty() && !writes(x, ".attend"))
-    throw UsageError("--keep: nothing uses it without a recording: -o x.attend");
+  if (!x.keep.empty() && !keeps_recording(x))
+    throw UsageError("--keep: nothing uses it without a recording: -o x.attend, or a page of one");
 }
 
 std::string text_of(const Arguments& arguments) {
@@ -262,7 +293,7 @@ Computed compute(const Model& model, const Tokenizer& tokenizer, const std::stri
              .chat = arguments.chat};
   const auto& ids = x.encoding.ids;
   if (x.info.encoder_decoder()) x.decoder_ids = decoder_text(model, x, arguments);
-  const RecordOptions options{.keep_qk = writes(arguments, ".attend") && arguments.keep != "summary",
+  const RecordOptions options{.keep_qk = keeps_recording(arguments) && arguments.keep != "summary",
                               .key_sizes = arguments.what.by == "norm"};
   announce(x.info, std::ssize(ids), options);
   Recorder recorder(options);
@@ -302,11 +333,34 @@ void save(const std::string& file, const Recording& recording) {
   writing([&] { recording.save(file); });
 }
 
-void write(const std::string& file, const Computed& x, const Selection& selection, const ShowArguments& what) {
+// What a model is called, as the name of a file: of a path its last part.
+std::string file_name(const std::string& model) {
+  std::filesystem::path path(model);
+  if (!path.has_filename()) path = path.parent_path();
+  return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
+}
+
+Page page_of(const Computed& x, const Selection& selection, const std::string& text, const Arguments& arguments) {
+  const std::string name = file_name(arguments.model);
+  if (!arguments.live) return cli::page_of(selection, arguments.page, name + ".attend");
+  const auto given = [](const std::string& option) { return option.empty() ? std::nullopt : std::optional(option); };
+  LivePageOptions options{.name = name,
+                          .why = given(arguments.analysis.why),
+                          .against = given(arguments.analysis.against),
+                          .chat = arguments.chat};
+  if (!x.nearest.empty()) options.second = sentences(arguments.near).front();
+  return live_page(find_model(arguments.model), x.recording, text, options);
+}
+
+void write(const std::string& file, const Computed& x, const Selection& selection, const std::string& text,
+           const Arguments& arguments) {
+  const ShowArguments& what = arguments.what;
   if (ending_of(file) == ".json")
     writing([&] { write_file(file, to_json(x, selection, what)); });
   else if (ending_of(file) == ".attend")
     save(file, x.recording);
+  else if (is_page(file))
+    write_page(file, page_of(x, selection, text, arguments));
   else if (x.analyses.any())
     write_analysis(file, x);
   else
@@ -344,7 +398,8 @@ void print_heads(const Computed& x, const Selection& selection, const ShowArgume
   print("\n" + shown_text(first, what));
 }
 
-void run(const Arguments& arguments) {
+void run(Arguments& arguments) {
+  if (arguments.get.empty() && !arguments.list) complete_files(arguments.page, "model.html", arguments.files);
   check(arguments);
   if (!arguments.get.empty()) return fetch_model(arguments.get);
   if (arguments.list) return list_models();
@@ -373,7 +428,8 @@ void run(const Arguments& arguments) {
   }
   if (arguments.what.json) return print(to_json(x, selection, arguments.what));
   if (arguments.what.csv) return print(x.analyses.any() ? analysis_csv(x) : csv_of(selection, arguments.what));
-  for (const std::string& file : arguments.files) write(file, x, selection, arguments.what);
+  for (const std::string& file : arguments.files) write(file, x, selection, text, arguments);
+  open_page(arguments.page, arguments.files);
   if (in_words) print_heads(x, selection, arguments.what);
 }
 
@@ -412,15 +468,19 @@ void add_input(App& app, Arguments& arguments) {
 void add_form(App& app, Arguments& arguments) {
   app.begin_group("How to show it");
   file_ending(app.add_option("-o,--output", arguments.files,
-                             "Write to FILE instead: .attend (a recording for attend show), .svg or .png (maps of all "
-                             "heads, of a layer's or one, or a strip), .csv (a line for each head) or .json by its "
-                             "ending; with --why, --lens, --ablate or --patch pictures and .csv are of that. May be "
-                             "given several times"),
-              {".attend", ".svg", ".png", ".csv", ".json"});
+                             "Write to FILE instead: .html (a page that shows every head), .attend (a recording for "
+                             "attend show), .svg or .png (maps of all heads, of a layer's or one, or a strip), .csv (a "
+                             "line for each head) or .json by its ending; with --why, --lens, --ablate or --patch "
+                             "pictures and .csv are of that. May be given several times"),
+              {".html", ".attend", ".svg", ".png", ".csv", ".json"});
+  app.add_flag("--live", arguments.live,
+               "The page has the model itself, in 8 bits a number (a .gguf file as it is), and computes what is typed");
+  add_page(app, arguments.page);
   choose_one(
-      app.add_option("--keep", arguments.keep,
-                     "What -o x.attend has: a summary of each head, or also q and k, which give exact weights of "
-                     "any part and take most of the file (qk)"),
+      app.add_option(
+          "--keep", arguments.keep,
+          "What -o x.attend and pages have: a summary of each head, or also q and k, which give exact weights of "
+          "any part and take most of the file (qk)"),
       "summary|qk");
   add_show_form(app, arguments.what);
 }
@@ -456,9 +516,9 @@ Command add_model(App& root) {
   app->examples(
       "attend model --get minilm\n"
       "attend model minilm \"the cat sat on the mat because it was tired\"\n"
-      "attend model sentence-transformers/all-MiniLM-L6-v2 \"the cat sat\"\n"
       "attend model smollm2 --chat \"What is the capital of France?\" --generate 20\n"
-      "attend model smollm2 \"The capital of France is\" --why \" Paris\"");
+      "attend model smollm2 \"The capital of France is\" --why \" Paris\"\n"
+      "attend model sentence-transformers/all-MiniLM-L6-v2 \"a cat\" --live --open");
   auto arguments = std::make_shared<Arguments>();
   add_input(*app, *arguments);
   app->begin_group("What to show");

@@ -1,9 +1,11 @@
 #include "cli/show.h"
 
+#include <filesystem>
 #include <memory>
 
 #include "attend/io.h"
 #include "cli/command.h"
+#include "cli/page.h"
 
 namespace attend::cli {
 namespace {
@@ -12,6 +14,7 @@ struct Arguments {
   std::string file;
   ShowArguments what;
   std::vector<std::string> files;
+  PageArguments page;
 };
 
 std::string to_json(const Selection& selection, const ShowArguments& arguments) {
@@ -19,21 +22,26 @@ std::string to_json(const Selection& selection, const ShowArguments& arguments) 
                                    chosen_query(selection, arguments)));
 }
 
-void write(const std::string& file, const Selection& selection, const ShowArguments& arguments) {
+void write(const std::string& file, const Selection& selection, const Arguments& arguments) {
   if (ending_of(file) == ".json")
-    writing([&] { write_file(file, to_json(selection, arguments)); });
+    writing([&] { write_file(file, to_json(selection, arguments.what)); });
+  else if (is_page(file))
+    write_page(file, page_of(selection, arguments.page, std::filesystem::path(arguments.file).filename().string()));
   else
-    write_shown(file, selection, arguments);
+    write_shown(file, selection, arguments.what);
   tell("attend: wrote " + file);
 }
 
-void run(const Arguments& arguments) {
+void run(Arguments& arguments) {
+  check_page(arguments.page, arguments.files);
+  complete_files(arguments.page, "show.html", arguments.files);
   check_show(arguments.what, arguments.files);
   const Recording recording = Recording::load(arguments.file);
   const Selection selection = select(recording, arguments.what);
   if (arguments.what.json) return print(to_json(selection, arguments.what));
   if (arguments.what.csv) return print(csv_of(selection, arguments.what));
-  for (const std::string& file : arguments.files) write(file, selection, arguments.what);
+  for (const std::string& file : arguments.files) write(file, selection, arguments);
+  open_page(arguments.page, arguments.files);
   if (!arguments.files.empty()) return;
   print(overview(selection, style_of(arguments.what.form).width) + "\n" + shown_text(selection, arguments.what));
 }
@@ -47,10 +55,10 @@ Command add_show(App& root) {
       "query's top keys.");
   app->examples(
       "attend show x.attend --sort induction --limit 10\n"
-      "attend show x.attend --label induction\n"
       "attend show x.attend --head 0.3 --query 5\n"
       "attend show x.attend --csv > heads.csv\n"
-      "attend show x.attend -o heads.svg");
+      "attend show x.attend -o heads.svg\n"
+      "attend show x.attend --open");
   auto arguments = std::make_shared<Arguments>();
   app->add_option("FILE", arguments->file, "A recording, as attend explain -o x.attend writes it")
       ->type_name("FILE")
@@ -61,10 +69,11 @@ Command add_show(App& root) {
   app->begin_group("How to show it");
   file_ending(
       app->add_option("-o,--output", arguments->files,
-                      "Write to FILE instead: .svg or .png (maps of all heads, of a layer's or one, or a "
-                      "strip), .npy (a layer's or a head's numbers), .csv (a line for each head) or .json by its "
-                      "ending. May be given several times"),
-      {".svg", ".png", ".npy", ".csv", ".json"});
+                      "Write to FILE instead: .html (a page that shows every head), .svg or .png (maps of all "
+                      "heads, of a layer's or one, or a strip), .npy (a layer's or a head's numbers), .csv (a line for "
+                      "each head) or .json by its ending. May be given several times"),
+      {".html", ".svg", ".png", ".npy", ".csv", ".json"});
+  add_page(*app, arguments->page);
   add_show_form(*app, arguments->what);
   return {app, [arguments] { run(*arguments); }};
 }

@@ -150,7 +150,7 @@ void check_show(const ShowArguments& x, const std::vector<std::string>& files) {
   if (x.links && files.empty()) throw UsageError("--links: no terminal has room for lines: say -o x.svg or -o x.png");
   for (const std::string& file : files) {
     const std::string ending = ending_of(file);
-    if (ending == ".attend") continue;  // it holds all of it
+    if (ending == ".attend" || ending == ".html") continue;  // they hold all of it
     if (x.query && ending != ".json")
       throw UsageError(fmt::format("-o: a query's top keys go into a .json file, not into '{}'", file));
     if ((!x.strip.empty() || x.links) && ending != ".svg" && ending != ".png" && (x.links || ending != ".npy"))

@@ -8,7 +8,7 @@ import pytest
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
 collect_ignore = [] if importlib.util.find_spec("torch") else ["pytorch"]
-pytest.register_assert_rewrite("arrays", "documentation", "head_oracle", "onnx_cases")
+pytest.register_assert_rewrite("arrays", "documentation", "head_oracle", "onnx_cases", "pages")
 
 
 def pytest_terminal_summary(terminalreporter):

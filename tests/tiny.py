@@ -16,6 +16,16 @@ TOKENIZER = {"version": "1.0", "pre_tokenizer": {"type": "WhitespaceSplit"},
                        "vocab": {word: n for n, word in enumerate(WORDS)}}}
 
 
+def bytes_tokenizer():
+    """Of bytes: the characters that stand for them in BPE's files, in the order of their bytes."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    vocabulary = {chr(byte if byte in plain else 256 + others.index(byte)): byte for byte in range(256)}
+    steps = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    return {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": steps, "post_processor": None, "decoder": steps,
+            "model": {"type": "BPE", "vocab": vocabulary, "merges": []}}
+
+
 def tensors():
     random = numpy.random.default_rng(0)
     V, E, I, D = (CONFIG[name] for name in ("vocab_size", "hidden_size", "intermediate_size", "head_dim"))
@@ -28,11 +38,11 @@ def tensors():
     return {f"{name}.weight": random.standard_normal(shape, numpy.float32) for name, shape in shapes.items()}
 
 
-def write(folder):
+def write(folder, tokenizer=None):
     """The folder, with a model in it."""
     folder = pathlib.Path(folder)
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(CONFIG))
     save_file(tensors(), folder / "model.safetensors")
-    (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer or TOKENIZER))
     return str(folder)

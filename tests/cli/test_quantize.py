@@ -14,15 +14,7 @@ def attend(command):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Of bytes: the characters that stand for them in BPE's files, in the order of their bytes."""
-    tiny.write(tmp_path)
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in plain]
-    vocabulary = {chr(byte if byte in plain else 256 + others.index(byte)): byte for byte in range(256)}
-    steps = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    (tmp_path / "tokenizer.json").write_text(json.dumps({
-        "version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": steps, "post_processor": None, "decoder": steps,
-        "model": {"type": "BPE", "vocab": vocabulary, "merges": []}}))
+    tiny.write(tmp_path, tiny.bytes_tokenizer())
     return tmp_path
 
 

@@ -475,7 +475,7 @@ def test_a_recording_of_explain(show, command, tmp_path):
     (["x.attend", "--head", "0.1", "--links", "-o", "y.npy"], 2, "-o: links go into a .svg or .png file, not into 'y.npy'"),
     (["x.attend", "--head", "0.1", "--strip", "lift", "-o", "y.csv"], 2, "-o: a strip goes into a .svg, .png or .npy file"),
     (["x.attend", "-o", "y.npy"], 2, "-o: say of which layer numbers are, with --layer"),
-    (["x.attend", "-o", "y.jpg"], 2, "'y.jpg' should end in .svg, .png, .npy, .csv or .json"),
+    (["x.attend", "-o", "y.jpg"], 2, "'y.jpg' should end in .html, .svg, .png, .npy, .csv or .json"),
     (["x.attend", "--layer", "0", "--head", "0", "--query", "1", "-o", "y.svg"], 2, "a query's top keys go into a .json file"),
     (["x.attend", "--sort", "entrpy"], 2, "did you mean 'entropy'?"),
     (["x.attend", "-o", "no/such/y.svg"], 1, "no/such/y.svg"),
