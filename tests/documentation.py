@@ -29,8 +29,9 @@ def check_name(name, thing):
     text = inspect.getdoc(thing)
     assert text
     if name in ("attend.AttentionGradients", "attend.AttentionPlan", "attend.AttentionSteps", "attend.AttentionSummary",
-                "attend.Encoding", "attend.HeadScores", "attend.ModelCache", "attend.ModelInfo", "attend.Picture", "attend.RecordedLayer",
-                "attend.Recording", "attend.Trace", "attend.WithoutSink", "attend.explain_presets", "attend.num_threads"):
+                "attend.Encoding", "attend.HeadScores", "attend.ModelCache", "attend.ModelInfo", "attend.Page", "attend.Picture",
+                "attend.RecordedLayer", "attend.Recording", "attend.Trace", "attend.WithoutSink", "attend.explain_presets",
+                "attend.num_threads"):
         return  # explained by the function that gives or sets it
     try:
         assert run_examples(text, name) > 0 or inspect.ismodule(thing)

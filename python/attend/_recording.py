@@ -3,6 +3,8 @@
 import collections
 import functools
 import operator
+import os
+import warnings
 
 import numpy
 
@@ -16,6 +18,7 @@ from ._core import (
     _heads_csv,
     _heads_json,
     _Recording,
+    _recording_page,
     _recording_picture,
     _summary_statistics,
     _telling_heads,
@@ -243,8 +246,42 @@ class Recording:
         return cls(_Recording.load(path))
 
     def save(self, path) -> None:
-        """One .safetensors file, by custom named *.attend, replaced in one step."""
-        self._made().save(path)
+        """A page that shows every head where the path ends in .html (show() has more to say of it); else one .safetensors
+        file, by custom named *.attend, replaced in one step.
+
+        >>> import attend
+        >>> recording = attend.Model.load("tiny").record("the cat sat", keep="qk")
+        >>> recording.save("cat.html")
+        """
+        name = os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
+        if not name.endswith(".html"):
+            self._made().save(path)
+            return
+        page = self._page("Recording.save")
+        if page.left_out:
+            warnings.warn(f"Recording.save: {path} leaves out {page.left_out}", stacklevel=2)
+        page.save(path)
+
+    def show(self, head=None, item=0, budget=64_000_000, strict=False):
+        """A page that shows every head: an attend.Page, which a notebook shows in a frame, and which has save().
+
+        head: "18.6", the one that is shown first. Past `budget`, in bytes of the page, it leaves out queries and keys of the
+        layers with the broadest heads, whose weights are then of blocks and not exact (Page.left_out); strict: ValueError in
+        place of that.
+
+        >>> import attend
+        >>> recording = attend.Model.load("tiny").record("the cat sat", keep="qk")
+        >>> page = recording.show(head="1.3")
+        >>> page.left_out
+        ''
+        """
+        if head is not None and not isinstance(head, str):
+            raise TypeError(f'Recording.show: head: expected a name such as "18.6", got {type(head).__name__}')
+        return self._page("Recording.show", head or "", _whole("Recording.show: item", item),
+                          _whole("Recording.show: budget", budget), bool(strict))
+
+    def _page(self, function, head="", item=0, budget=64_000_000, strict=False):
+        return _recording_page(self._made(), function, head, item, budget, strict)
 
     @property
     def model(self) -> str:

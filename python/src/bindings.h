@@ -16,6 +16,7 @@ void bind_summary(nanobind::module_& module);
 void bind_recording(nanobind::module_& module);
 void bind_picture(nanobind::module_& module);
 void bind_look(nanobind::module_& module);
+void bind_pages(nanobind::module_& module);
 void bind_tokenizer(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
 void bind_quantize(nanobind::module_& module);

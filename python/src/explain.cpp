@@ -14,6 +14,7 @@
 #include "array.h"
 #include "bindings.h"
 #include "call.h"
+#include "frame.h"
 #include "text.h"
 
 namespace attend::python {
@@ -93,23 +94,6 @@ nb::bytes as_bytes(const std::string& text) {
   return nb::bytes(text.data(), text.size());
 }
 
-// A page inside a notebook's page: in a frame, so that neither changes how the other looks. Its scripts run, and reach
-// nothing of the notebook's.
-std::string in_a_frame(const std::string& page) {
-  std::string escaped;
-  for (const char c : page) {
-    if (c == '&') {
-      escaped += "&amp;";
-    } else if (c == '"') {
-      escaped += "&quot;";
-    } else {
-      escaped += c;
-    }
-  }
-  return "<iframe title=\"Attention, step by step\" sandbox=\"allow-scripts allow-downloads\" srcdoc=\"" + escaped +
-         "\" style=\"width: 100%; height: 50em; border: 1px solid #d0d7de\"></iframe>";
-}
-
 using Class = nb::class_<Trace>;
 
 void bind_tensors(Class& trace) {
@@ -175,7 +159,7 @@ void bind_pictures(Class& trace) {
           },
           nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
           "Write .json, .npz, .safetensors, .attend, .svg, .png or .html, by the path's ending.")
-      .def("_repr_html_", [](const Trace& self) { return in_a_frame(to_html(self)); })
+      .def("_repr_html_", [](const Trace& self) { return in_a_frame("Attention, step by step", to_html(self)); })
       .def("__str__", [](const Trace& self) { return to_text(self); })
       .def("__repr__", [](const Trace& self) { return "<attend.Trace: " + self.title + ">"; });
 }

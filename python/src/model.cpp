@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -27,6 +28,15 @@
 namespace attend::python {
 
 namespace {
+
+// As text. Models may have ids that the tokenizer does not know.
+std::string token_text(const Tokenizer& tokenizer, std::int64_t id) {
+  try {
+    return tokenizer.decode(std::array{id}, false);
+  } catch (const Error&) {
+    return "";
+  }
+}
 
 nb::object array(std::span<const std::int64_t> numbers) {
   Tensor out({std::ssize(numbers)}, DType::i64);
@@ -515,6 +525,53 @@ nb::object Loaded::record(nb::handle ids, nb::handle types, std::int64_t max_new
   return nb::module_::import_("attend._recording").attr("Recording")(std::move(made));
 }
 
+Page Loaded::show(nb::handle text, bool live, nb::handle second, nb::handle why, nb::handle against, bool chat,
+                  std::optional<std::int64_t> budget, bool strict) const {
+  constexpr const char* function = "Model.show";
+  const auto read = [](const char* argument, nb::handle given) {
+    if (!nb::isinstance<nb::str>(given))
+      throw nb::type_error(
+          (std::string(function) + ": " + argument + ": expected a text, got " + repr_of(given)).c_str());
+    return text_of(given);
+  };
+  const auto read_optional = [&](const char* argument, nb::handle given) {
+    return given.is_none() ? std::nullopt : std::optional(read(argument, given));
+  };
+  const std::string words = read("text", text);
+  LivePageOptions options{.name = name,
+                          .second = read_optional("second", second),
+                          .why = read_optional("why", why),
+                          .against = read_optional("against", against),
+                          .chat = chat};
+  if (budget) options.budget = *budget;
+  const auto refuse = [&](const std::string& what) { throw Error(ErrorCode::bad_value, function, what); };
+  if (!live && (options.second || options.why || options.against))
+    refuse("second, why and against are asked of the model: live=True puts it into the page");
+  if (live && strict) refuse("strict: a page with live=True leaves nothing out");
+  if (options.against && !options.why) refuse("against: nothing uses it without why");
+  if (options.second && model.info().decoder()) refuse("second: sentences are compared by an encoder");
+  if ((options.why || chat) && !model.info().decoder()) refuse("why and chat are of decoders, and this is an encoder");
+  const Tokenizer& own = tokenizer(function);
+  if (options.why) (void)read_token(function, "why", why);
+  if (options.against) (void)read_token(function, "against", against);
+  return call(function, [&] {
+    if (live && !pages_note().empty()) throw Error(ErrorCode::bad_value, function, pages_note());
+    const std::vector<Message> said = {{"user", words}};
+    const std::vector<std::int64_t> ids = chat ? own.encode(own.chat(said), false).ids : own.encode(words).ids;
+    Recorder recorder({.keep_qk = !live});
+    model.forward(ids, {.recorder = &recorder});
+    Recording recording = recorder.finish();
+    recording.model = name;
+    recording.set_ids(View(ids.data(), DType::i64, {1, std::ssize(ids)}));
+    recording.tokens.emplace_back();
+    for (const std::int64_t id : ids) recording.tokens.back().push_back(token_text(own, id));
+    if (live) return live_page(path, recording, words, options);
+    RecordingPageOptions of_recording{.file = name + ".attend", .strict = strict};
+    if (budget) of_recording.budget = *budget;
+    return recording_page(recording, of_recording);
+  });
+}
+
 namespace {
 
 std::string describe(const Loaded& self) {
@@ -613,6 +670,21 @@ nor values.
 >>> bool((more[1] == model.generate([4], max_new_tokens=5)).all())
 True)";
 
+constexpr const char* show_doc =
+    R"(A text on a page that shows every head of the model: an attend.Page, which a notebook shows in a frame.
+
+live: the page has the model itself, in 8 bits a number (a .gguf file as it is), and computes whatever is typed, offline; second
+is then a sentence that an encoder compares the text with, why a decoder's next token such as " Paris", against another one that
+it is told from. Else the page has a recording of the text, with queries and keys. chat: the text is what someone says to the
+model. budget: bytes that the page may take; None: 64 MB, and 150 MB live. Past it, a recording's page leaves out queries and keys
+of the layers with the broadest heads (Page.left_out); strict: ValueError in place of that, as for a live model that is too large.
+
+>>> import attend
+>>> page = attend.Model.load("tiny").show("the cat sat")
+>>> page.left_out
+''
+>>> page.save("cat.html"))";
+
 constexpr const char* record_doc = R"(What every head attends to while the model computes ids [N]: an attend.Recording.
 
 With max_new_tokens, of a generation: of the likeliest tokens that follow, too. An encoder-decoder is given decoder_ids as
@@ -678,6 +750,14 @@ void bind_model(nb::module_& m) {
                "map: tuple[int, int] = (256, 256), keep: Literal['qk'] | None = None, key_sizes: bool = False, budget: "
                "int = 2147483648, edits: Sequence[Edit] | None = None, decoder_ids: Any = None) -> Recording"),
            record_doc)
+      .def(
+          "show", &Loaded::show, nb::arg("text"), nb::arg("live") = false, nb::arg("second") = nb::none(),
+          nb::arg("why") = nb::none(), nb::arg("against") = nb::none(), nb::arg("chat") = false,
+          nb::arg("budget") = nb::none(), nb::arg("strict") = false,
+          nb::sig("def show(self, text: str, live: bool = False, second: str | None = None, why: str | None = None, "
+                  "against: str | None = None, chat: bool = False, budget: int | None = None, strict: bool = False) -> "
+                  "Page"),
+          show_doc)
       .def("__repr__", &describe);
   bind_analysis(m, model);
 }

@@ -14,6 +14,7 @@
 
 #include "array.h"
 #include "attend/models.h"
+#include "attend/pages.h"
 #include "text.h"
 
 namespace attend::python {
@@ -102,6 +103,8 @@ struct Loaded {
   nb::object record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top, nb::handle map,
                     nb::handle keep, bool key_sizes, std::int64_t budget, nb::handle edits,
                     nb::handle decoder_ids) const;
+  Page show(nb::handle text, bool live, nb::handle second, nb::handle why, nb::handle against, bool chat,
+            std::optional<std::int64_t> budget, bool strict) const;
 };
 
 // Calls progress with the share that is done; what it raises ends the call.

@@ -59,6 +59,7 @@ NB_MODULE(_core, m) {
   attend::python::bind_recording(m);
   attend::python::bind_picture(m);
   attend::python::bind_look(m);
+  attend::python::bind_pages(m);
   attend::python::bind_tokenizer(m);
   attend::python::bind_model(m);
   attend::python::bind_quantize(m);

@@ -278,7 +278,7 @@ def right_calls(np, torch):
         return made
 
     recording = record(model, keep="qk")
-    layer = recording[0]
+    layer, page = recording[0], recording.show()
     one = {"shape": (2, 3)}
     sizes = np.ones((q.shape[0], q.shape[1], k.shape[2]), lse.dtype)
     calls = {
@@ -379,6 +379,8 @@ def right_calls(np, torch):
             "seed": 7, "end": [2], "on_token": lambda prompt, id: True}),
         "Model.record": (decoder.record, ([1, 2, 3],), {
             "types": None, "max_new_tokens": 2, "top": 2, "map": (3, 3), "keep": "qk", "budget": 2**20}),
+        "Model.show": (decoder.show, ("ab",), {
+            "live": False, "second": None, "why": "b", "against": None, "chat": False, "budget": 2**20, "strict": False}),
         "Model.__repr__": (decoder.__repr__, (), {}),
         "ModelCache": (attend.ModelCache, (), {}),
         "ModelCache.truncate": (lambda *a, **o: model_cache.fork().truncate(*a, **o), (2,), {}),
@@ -392,6 +394,10 @@ def right_calls(np, torch):
         "Recording.to_csv": (recording.to_csv, (0,), {}),
         "Recording.to_json": (recording.to_json, (0,), {}),
         "Recording.save": (recording.save, ("x.attend",), {}),
+        "Recording.show": (recording.show, ("0.1", 0, 2**20, False), {}),
+        "Page": (attend.Page, (), {}),
+        "Page.save": (page.save, ("x.html",), {}),
+        **{f"Page.{name}": (getattr(page, name), (), {}) for name in ("_repr_html_", "__repr__")},
         **{f"Recording.{name}": (getattr(recording, name), (), {}) for name in ("__len__", "__repr__")},
         "RecordedLayer": (attend.RecordedLayer, (recording, 0), {}),
         "RecordedLayer.top": (layer.top, (0, 1, 0), {}),
@@ -422,7 +428,8 @@ def allowed(name):
     """What may come out of it, by docs/python.md and its docstring."""
     kinds = [TypeError, ValueError, MemoryError, Strange]
     if name in ("attend.Tokenizer", "attend.Tokenizer.load", "attend.Model.load", "attend.Model.load_tokenizer", "attend.Trace.save",
-                "attend.Picture.save", "attend.Recording.save", "attend.quantize"):
+                "attend.Picture.save", "attend.Page.save", "attend.Recording.save",
+                "attend.Model.show", "attend.quantize"):
         kinds.append(OSError)
     if name == "attend.torch.scaled_dot_product_attention":  # PyTorch's errors where PyTorch computes
         kinds += [RuntimeError, IndexError, NotImplementedError]
