@@ -136,8 +136,8 @@ function Worked({ step, p }: { step: Step; p: StepProps }) {
   const sheet = useRef<HTMLElement>(null);
   // What was touched must not lie under the sheet.
   useEffect(() => {
-    const cell = document.querySelector(".matrix td.cell");
-    if (!cell || !touched || getComputedStyle(sheet.current!).position !== "sticky") return;
+    const cell = [...document.querySelectorAll<HTMLElement>(".matrix")].find(({ dataset }) => dataset.name === p.state.locked.on)?.querySelector("td.cell");
+    if (!cell || getComputedStyle(sheet.current!).position !== "sticky") return;
     const below = cell.getBoundingClientRect().bottom + 8 - sheet.current!.getBoundingClientRect().top;
     if (below > 0) scrollBy({ top: below });
   }, [p.state.locked, open]);

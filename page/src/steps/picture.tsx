@@ -75,6 +75,7 @@ export const picture: Step = {
         <Operand><Show p={p} name="weights" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
         {p.state.before && <Operand><Before p={p} /></Operand>}
       </Together>
+      {p.state.before && <EntropyBefore p={p} />}
     </>
   ),
   legend: () => null,
@@ -113,18 +114,21 @@ const drawingOf = (p: StepProps): Picture => ({
 });
 
 // What was kept to compare with: the same map, of before.
-export function Before({ p }: { p: StepProps }) {
+export const Before = ({ p }: { p: StepProps }) => (
+  <div class="before">
+    <Show p={p} name="weights" title={`weights before (${difference(p.state.before!, p.trace)})`} trace={p.state.before!} cursor={{ i: p.sel.i, j: p.sel.j }} />
+  </div>
+);
+
+export function EntropyBefore({ p }: { p: StepProps }) {
   const trace = p.state.before!;
   const head = Math.min(p.head, headsOf(trace) - 1);
   const i = Math.min(p.sel.i, trace.labels.length - 1);
   const entropy = entropyOf(trace, head)[i]!;
   const now = entropyOf(p.trace, p.head)[p.sel.i]!;
   return (
-    <div class="before">
-      <Show p={p} name="weights" title={`weights before (${difference(trace, p.trace)})`} trace={trace} cursor={{ i: p.sel.i, j: p.sel.j }} />
-      <p>
-        <Term of="entropy" /> of <Word>{trace.labels[i]!}</Word>: {fixed(entropy)} nats before, {fixed(now)} now.
-      </p>
-    </div>
+    <p class="entropy-before">
+      <Term of="entropy" /> of <Word>{trace.labels[i]!}</Word>: {fixed(entropy)} nats before, {fixed(now)} now.
+    </p>
   );
 }

@@ -1,7 +1,7 @@
 import { at, entropyOf, fixed, gridOf, isHidden, logitsOf } from "../grid";
 import { Term } from "../glossary";
 import { Operand, Together } from "../together";
-import { Before } from "./picture";
+import { Before, EntropyBefore } from "./picture";
 import { Colours } from "./colours";
 import { Heading, Show, Signs, Word, key, word } from "./step";
 import type { Step, StepProps } from "./step";
@@ -60,10 +60,13 @@ export const softmax: Step = {
   stage: (p) => (
     <>
       {p.state.before && (
-        <Together>
-          <Operand><Show p={p} name="weights" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
-          <Operand><Before p={p} /></Operand>
-        </Together>
+        <>
+          <Together>
+            <Operand><Show p={p} name="weights" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
+            <Operand><Before p={p} /></Operand>
+          </Together>
+          <EntropyBefore p={p} />
+        </>
       )}
       <Together>
         <Operand><Show p={p} name={logitName(p)} cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
