@@ -17,10 +17,11 @@ export interface Picture {
   cols: string[];
   hidden: (row: number, col: number) => boolean;
   scale: Scale;
+  top: number; // the share of the brightest colour
 }
 
 // Only attributes, no styles: a page under a strict policy, an editor and a printer draw it alike.
-function Drawing({ title, grid, rows, cols, hidden, scale }: Picture) {
+function Drawing({ title, grid, rows, cols, hidden, scale, top: brightest }: Picture) {
   const left = longest(rows);
   const top = longest(cols) * 0.75 + 40;
   const [width, height] = [left + grid.cols * cell + 24, top + grid.rows * cell + 46];
@@ -40,13 +41,13 @@ function Drawing({ title, grid, rows, cols, hidden, scale }: Picture) {
         cols.map((_, j) => (
           <rect
             x={left + j * cell + 1} y={top + i * cell + 1} width={cell - 2} height={cell - 2} rx="3"
-            fill={hidden(i, j) ? "#e6e9ee" : shareColour(at(grid, i, j), scale)}
+            fill={hidden(i, j) ? "#e6e9ee" : shareColour(at(grid, i, j) / brightest, scale)}
           />
         )),
       )}
       {legend.map((share) => <rect x={left + share * 160} y={height - 32} width="3.2" height="8" fill={shareColour(share, "linear")} />)}
-      <text fill="#4c5664" font-size="10" x={left} y={height - 10}>{ticks(scale)[0]}</text>
-      <text fill="#4c5664" font-size="10" x={left + 163} y={height - 10} text-anchor="end">1, {scales[scale]}</text>
+      <text fill="#4c5664" font-size="10" x={left} y={height - 10}>{ticks(scale)[0]! * brightest}</text>
+      <text fill="#4c5664" font-size="10" x={left + 163} y={height - 10} text-anchor="end">{brightest}, {scales[scale]}</text>
     </svg>
   );
 }

@@ -1,7 +1,8 @@
-// Draws docs/pictures/page/: what the page looks like. Usage: node tests/pictures.mjs
+// Draws docs/pictures/page/: what the pages look like. Needs the models that `attend model --get` fetches.
+// Usage: node tests/pictures.mjs
 import { mkdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { close_browser, goTo, open_browser, opened } from "./browser.mjs";
+import { close_browser, goTo, open_browser, opened, written } from "./browser.mjs";
 
 const folder = fileURLToPath(new URL("../../docs/pictures/page/", import.meta.url));
 const args = ["the cat sat on the mat because it was tired", "--heads", "2"]; // README.md says so beside its picture
@@ -18,6 +19,18 @@ for (const { name, step, ...options } of pictures) {
   await page.getByRole("button", { name: "Skip" }).click(); // the opening
   await goTo(page, step);
   await page.mouse.move(0, 0);
+  await page.screenshot({ path: `${folder}${name}.png` });
+}
+const explorers = [
+  { name: "explorer", model: "minilm", text: "the animal did not cross the street because it was too tired", viewport: { width: 1280, height: 960 } },
+  { name: "explorer-why", model: "smollm2", text: "The capital of France is", viewport: { width: 1280, height: 1000 }, asks: true },
+];
+for (const { name, model, text, asks, ...options } of explorers) {
+  const page = await written(["model", model, text, "--live"], ".looking", options);
+  if (asks) await page.locator(".likeliest button").first().click();
+  if (asks) await page.waitForSelector(".why");
+  await page.mouse.move(0, 0);
+  await page.waitForTimeout(1000); // the map's last refinement
   await page.screenshot({ path: `${folder}${name}.png` });
 }
 await close_browser();

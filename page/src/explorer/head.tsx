@@ -1,6 +1,6 @@
 // One head: what each query gives to each key, as words, lines and a map.
 import { useEffect, useState } from "preact/hooks";
-import { Legend } from "../legend";
+import { Legend } from "./legend";
 import type { Scale } from "../colour";
 import { shareColour, shareInk, signedColour } from "../colour";
 import { Compare } from "./compare";

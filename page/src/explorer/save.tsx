@@ -22,7 +22,7 @@ export function Save({ store, state, id, queries, keys }: { store: Store; state:
   const head = headOf(state.pass!, id)!;
   const file = `head-${head.name}`;
   const drawing = (grid: Grid): Picture => ({
-    title: `${state.name}, head ${head.name}`, grid, rows: queries.map(shownToken), cols: keys.map(shownToken), hidden: (r, c) => Number.isNaN(at(grid, r, c)), scale: state.scale,
+    title: `${state.name}, head ${head.name}`, grid, rows: queries.map(shownToken), cols: keys.map(shownToken), hidden: (r, c) => Number.isNaN(at(grid, r, c)), scale: state.scale, top: 1,
   });
   const choose = async (what: string): Promise<void> => {
     setSaid("");

@@ -110,7 +110,7 @@ export const picture: Step = {
 };
 
 const drawingOf = (p: StepProps): Picture => ({
-  title: nameOf(p), grid: gridOf(p.trace, "weights", p.head), rows: p.trace.labels, cols: p.trace.key_labels, hidden: (i, j) => isHidden(p.trace, i, j), scale: p.state.scale,
+  title: nameOf(p), grid: gridOf(p.trace, "weights", p.head), rows: p.trace.labels, cols: p.trace.key_labels, hidden: (i, j) => isHidden(p.trace, i, j), scale: p.state.scale, top: topOf(p.state),
 });
 
 // What was kept to compare with: the same map, of before.

@@ -2,7 +2,6 @@
 import type { ComponentChildren } from "preact";
 import type { Trace } from "../engine";
 import { at, fixed, gridOf, isHidden } from "../grid";
-import { Legend as WeightLegend } from "../legend";
 import { Matrix } from "../matrix";
 import { topOf } from "../state";
 import type { Action, Axis, Cursor, Selection, State } from "../state";
@@ -80,9 +79,6 @@ export function Show({ p, name, cursor, rows, trace = p.trace, title }: ShowProp
 
 // What the colours of numbers below and above 0 mean.
 export const Signs = () => <p class="key quiet"><i class="negative" /> below 0 <i class="positive" /> above 0</p>;
-
-// What the colours of weights mean, and the choice of their scale.
-export const Legend = ({ p }: { p: StepProps }) => <WeightLegend scale={p.state.scale} onScale={(scale) => p.dispatch({ do: "scale", scale })} />;
 
 // Between two matrices: "×", "=", "+".
 export const Sign = ({ children }: { children: string }) => <span class="sign" aria-hidden="true">{children}</span>;

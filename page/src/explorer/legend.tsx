@@ -1,6 +1,6 @@
 // What the colours of weights mean, and the choice of their scale.
-import type { Scale } from "./colour";
-import { level, scales, ticks } from "./colour";
+import type { Scale } from "../colour";
+import { level, scales, ticks } from "../colour";
 
 export function Legend({ scale, onScale }: { scale: Scale; onScale: (scale: Scale) => void }) {
   return (
