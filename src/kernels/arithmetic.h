@@ -19,6 +19,7 @@ using F = Simd::F;
 using Mask = Simd::Mask;
 
 constexpr int lanes = Simd::lanes;
+using Words = std::uint32_t __attribute__((vector_size(4 * lanes)));
 // The register tile: `height` rows of `vectors` vectors.
 constexpr int vectors = Simd::vectors;
 constexpr int height = Simd::height;
@@ -116,6 +117,15 @@ inline double logarithm(float x) {
   const double series =
       1 + y * (1.0 / 3 + y * (1.0 / 5 + y * (1.0 / 7 + y * (1.0 / 9 + y * (1.0 / 11 + y * (1.0 / 13))))));
   return exponent * ln_2 + 2 * s * series;
+}
+
+// Lanes of low and high rounded to bf16 as Simd::store_bf16() rounds, side by side in a word.
+inline F round_pair(F low, F high) {
+  const auto rounded = [](F x) {
+    const Words bits = (Words)x, nearest = bits + 0x7FFF + (bits >> 16 & 1), quiet = bits | 0x400000;
+    return (Words)Simd::select(Simd::equal(x, x), (F)nearest, (F)quiet);
+  };
+  return (F)(rounded(low) >> 16 | (rounded(high) & 0xFFFF0000u));
 }
 
 // 0, 1, ..., lanes - 1.

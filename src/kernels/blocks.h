@@ -8,7 +8,6 @@
 namespace attend::kernels {
 namespace {
 
-using Words = std::uint32_t __attribute__((vector_size(4 * lanes)));
 using SignedWords = std::int32_t __attribute__((vector_size(4 * lanes)));
 using SignedBytes = std::int8_t __attribute__((vector_size(4 * lanes)));
 

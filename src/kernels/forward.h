@@ -383,13 +383,12 @@ class Forward : ForwardRows {
     const float* weights = weights_ + meeting.begin / Dot::pair * width;
     const float* v = tile.v + meeting.begin / Dot::pair * tile.v_row;
     std::int64_t d = 0;
-    for (; d + height <= g_.sizes.Dv; d += height)
-      mix_columns<N, height>(panel.o + d * width, weights, v + d, tile.v_row, steps);
+    for (; d + height <= g_.sizes.Dv; d += height) mix_columns<N, height>(panel, d, weights, v + d, tile.v_row, steps);
     if (height > 4 && d + 4 <= g_.sizes.Dv) {
-      mix_columns<N, 4>(panel.o + d * width, weights, v + d, tile.v_row, steps);
+      mix_columns<N, 4>(panel, d, weights, v + d, tile.v_row, steps);
       d += 4;
     }
-    for (; d < g_.sizes.Dv; ++d) mix_columns<N, 1>(panel.o + d * width, weights, v + d, tile.v_row, steps);
+    for (; d < g_.sizes.Dv; ++d) mix_columns<N, 1>(panel, d, weights, v + d, tile.v_row, steps);
   }
 
   // The Meeting's first and limit, counted in steps of the products from its beginning.
@@ -399,11 +398,11 @@ class Forward : ForwardRows {
     bool alike;  // all vectors have all of them
   };
 
-  // R columns of the values. The tile's own sum begins at 0 and is then added: sums of 64 lose less than a sum of all.
-  // Vectors join one after another, and leave in that order.
+  // R columns of the values, from d on. The tile's own sum begins at 0 and is then added, but for the first tile's:
+  // sums of 64 lose less than a sum of all. Vectors join one after another, and leave in that order.
   template <int N, int R>
-  __attribute__((noinline)) void mix_columns(float* o, const float* weights, const float* v, std::int64_t v_row,
-                                             const Steps<N>& steps) {
+  __attribute__((noinline)) void mix_columns(const Panel& panel, std::int64_t d, const float* weights, const float* v,
+                                             std::int64_t v_row, const Steps<N>& steps) {
     F sums[R][N];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
@@ -419,12 +418,21 @@ class Forward : ForwardRows {
       if constexpr (N > 1) mix_part<R, 1, N>(sums, weights, v, v_row, steps.limit[0], steps.limit[1]);
       if constexpr (N > 2) mix_part<R, 2, N>(sums, weights, v, v_row, steps.limit[1], steps.limit[2]);
     }
+    float* const o = panel.o + d * width;
+    if (panel.summed) {
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
+      for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-      for (int i = 0; i < N; ++i) {
-        float* place = o + r * width + i * lanes;
-        Simd::store(place, Simd::add(Simd::load(place), sums[r][i]));
+        for (int i = 0; i < N; ++i) {
+          float* place = o + r * width + i * lanes;
+          Simd::store(place, Simd::add(Simd::load(place), sums[r][i]));
+        }
+      }
+    } else {
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+        for (int i = 0; i < N; ++i) Simd::store(o + r * width + i * lanes, sums[r][i]);
       }
     }
   }

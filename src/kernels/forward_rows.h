@@ -14,7 +14,7 @@ struct Panel {
   int count;           // vectors that hold a real row
   float* q;            // [D or pairs of D][width]
   float* o;            // [Dv][width], sums of weights times values
-  bool summed;         // whether they are more than the zeros that they begin as
+  bool summed;         // whether there are any: before, nothing is at o
   float* m;            // [width] log2 units, whole: what the scores are measured from
   float* l;            // [width] sums of weights
   float* rounded_l;    // of the weights as the values are multiplied by them; l where these are not rounded
@@ -115,6 +115,10 @@ class ForwardRows {
   // Where the elements of a query lie side by side, they are read in squares of vectors.
   template <class Dot>
   void pack_queries(Panel& panel, std::int64_t steps) {
+    if constexpr (Dot::pair == 2) {
+      const bool as_they_are = g_.rules.scale > 0;  // else there is a sign to take, or a 0
+      if (as_they_are && g_.q.column == 1 && are_pairs(g_.sizes.D)) return load_pairs(panel, steps);
+    }
     if (Dot::pair == 1 && g_.q.column == 1 && g_.sizes.D >= lanes) {
       switch (g_.q.dtype) {
         case DType::f32:
@@ -140,6 +144,40 @@ class ForwardRows {
     }
   }
 
+  // Whether so many elements of 16 bits are read and written as pairs, a word each.
+  static bool are_pairs(std::int64_t count) { return count >= 2 * lanes && count % 2 == 0; }
+
+  void load_pairs(const Panel& panel, std::int64_t steps) {
+    for (std::int64_t lane = 0; lane < panel.count * lanes; lane += lanes) {
+      const float* rows[lanes];
+      find_lanes(g_.q, panel, lane, rows);
+      float* to = panel.q + lane;
+      for_each_square(
+          steps,
+          [&](std::int64_t d) {
+            F x[lanes];
+#pragma GCC unroll 16
+            for (int i = 0; i < lanes; ++i) x[i] = Simd::load(rows[i] + d);
+            Simd::transpose(x);
+#pragma GCC unroll 16
+            for (int i = 0; i < lanes; ++i) Simd::store(to + (d + i) * width, x[i]);
+          },
+          [&](std::int64_t d) {
+            for (int i = 0; i < lanes; i += 4)
+              transpose4(rows[i] + d, rows[i + 1] + d, rows[i + 2] + d, rows[i + 3] + d, to + d * width + i, width);
+          });
+    }
+  }
+
+  // square(d) for whole squares of vectors, and four(d) for what is left of `count`: four at a time, as whole squares
+  // would be mostly done before. Some of the last four may be done twice. count >= lanes.
+  template <class Square, class Four>
+  static inline __attribute__((always_inline)) void for_each_square(std::int64_t count, Square square, Four four) {
+    std::int64_t d = 0;
+    for (; d + lanes <= count; d += lanes) square(d);
+    for (; d < count; d += 4) four(min_of(d, count - 4));
+  }
+
   template <class Element, class Load>
   inline __attribute__((always_inline)) void load_squares(const Panel& panel, Load load) {
     const F factor = Simd::set1(score_factor(g_.rules));
@@ -160,6 +198,13 @@ class ForwardRows {
   // Where the rows of a vector's lanes lie.
   template <class Operand, class Element>
   void find_lanes(const Operand& of, const Panel& panel, std::int64_t lane, Element* (&rows)[lanes]) const {
+    const std::int64_t first = panel.first + lane;
+    if (first + lanes <= min_of(rows_, queries_)) {
+      auto* begin = operand_at(of, 0, query_of(first));
+      const std::int64_t row = of.row * bytes_of(of.dtype);
+      for (int i = 0; i < lanes; ++i) rows[i] = reinterpret_cast<Element*>(begin + i * row);
+      return;
+    }
     for (int i = 0; i < lanes; ++i) {
       const std::int64_t row = row_at(panel, lane + i);
       rows[i] = reinterpret_cast<Element*>(operand_at(of, head_of(row), query_of(row)));
@@ -185,7 +230,6 @@ class ForwardRows {
   }
 
   void start_sums(Panel& panel) {
-    for (std::int64_t i = 0; i < g_.sizes.Dv * width; ++i) panel.o[i] = 0;
     panel.summed = false;
     for (std::int64_t lane = 0; lane < width; ++lane) {
       panel.m[lane] = no_maximum;
@@ -343,6 +387,7 @@ class ForwardRows {
   // ---- Results ----
 
   void finish(Panel& panel) {
+    for (std::int64_t i = 0; !panel.summed && i < g_.sizes.Dv * width; ++i) panel.o[i] = 0;
     float inverse[width];
     const float factor = dropout_factor(g_.rules);
     for (int lane = 0; lane < width; lane += lanes) {
@@ -356,6 +401,7 @@ class ForwardRows {
         case DType::f32:
           return store_squares<float>(panel, inverse, [](float* p, F x) { Simd::store(p, x); });
         case DType::bf16:
+          if (are_pairs(g_.sizes.Dv)) return store_pairs(panel, inverse);
           return store_squares<std::uint16_t>(panel, inverse, [](std::uint16_t* p, F x) { Simd::store_bf16(p, x); });
         case DType::f16:
           return store_squares<std::uint16_t>(panel, inverse, [](std::uint16_t* p, F x) { Simd::store_f16(p, x); });
@@ -399,11 +445,59 @@ class ForwardRows {
     }
   }
 
+  // The same of bf16: two columns are rounded to words before they are transposed, which halves that.
+  void store_pairs(const Panel& panel, const float* inverse) {
+    for (std::int64_t lane = 0; lane < panel.count * lanes; lane += lanes) {
+      char* rows[lanes];
+      find_lanes(to_.out, panel, lane, rows);
+      const F factor = Simd::load(inverse + lane);
+      const auto pair = [&](std::int64_t d) {
+        const float* sums = panel.o + 2 * d * width + lane;
+        return round_pair(result(sums, factor), result(sums + width, factor));
+      };
+      for_each_square(
+          g_.sizes.Dv / 2,
+          [&](std::int64_t d) {
+            F x[lanes];
+#pragma GCC unroll 16
+            for (int i = 0; i < lanes; ++i) x[i] = pair(d + i);
+            Simd::transpose(x);
+#pragma GCC unroll 16
+            for (int i = 0; i < lanes; ++i) __builtin_memcpy(rows[i] + 4 * d, &x[i], sizeof x[i]);
+          },
+          [&](std::int64_t d) {
+            float columns[4][lanes], row[4][4];
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) Simd::store(columns[i], pair(d + i));
+            for (int i = 0; i < lanes; i += 4) {
+              transpose4(columns[0] + i, columns[1] + i, columns[2] + i, columns[3] + i, row[0], 4);
+              for (int j = 0; j < 4; ++j) __builtin_memcpy(rows[i + j] + 4 * d, row[j], sizeof row[j]);
+            }
+          });
+    }
+  }
+
+  // Whether every sum is a number above 0.
+  static bool are_ordinary(const Panel& panel) {
+    for (int lane = 0; lane < width; lane += lanes) {
+      const F l = Simd::load(panel.l + lane);
+      const F finite = Simd::select(Simd::equal(Simd::sub(l, l), Simd::zero()), l, Simd::zero());
+      if (Simd::bits(Simd::greater(finite, Simd::zero())) != below(lanes)) return false;
+    }
+    return true;
+  }
+
   void store_lse_of(const Panel& panel) {
     float high[width], low[width];  // in a loop of their own, which becomes vectors
     for (int lane = 0; lane < width; ++lane) {
       const Lse lse = lse_of(to_, static_cast<double>(panel.m[lane]), logarithm(panel.l[lane]));
       high[lane] = lse.high, low[lane] = lse.low;
+    }
+    // Mostly they lie side by side, and none needs a second look.
+    if (to_.lse.row == 1 && !to_.lse_low.data && panel.first + panel.rows <= queries_ && are_ordinary(panel)) {
+      char* to = operand_at(to_.lse, 0, query_of(panel.first));
+      __builtin_memcpy(to, high, static_cast<std::size_t>(panel.rows) * sizeof *high);
+      return;
     }
     for (std::int64_t lane = 0; lane < panel.rows; ++lane) {
       const std::int64_t row = row_at(panel, lane);

@@ -331,7 +331,7 @@ std::uint32_t load_half(const char* from, bool finite_only = false) {
   return finite_only && (half & 0x7F80) == 0x7F80 ? 0 : half;
 }
 
-// Whether all of a row of bf16 is finite. Like interleave(), it is for targets with the bf16 dot alone.
+// Whether all of a row of bf16 is finite: for targets with the bf16 dot alone.
 [[maybe_unused]] bool halves_are_finite(const char* from, Elements of) {
   const std::int64_t count = of.count, step = of.stride * 2;
   std::uint32_t infinite = 0;
@@ -344,10 +344,13 @@ std::uint32_t load_half(const char* from, bool finite_only = false) {
 }
 
 // Two rows of bf16 as one row of pairs; no second row: zeros. finite_only puts 0 for what is not finite.
-[[maybe_unused]] void interleave(std::uint32_t* to, const char* low, const char* high, Elements of, bool finite_only) {
+template <class Dot>
+void interleave(std::uint32_t* to, const char* low, const char* high, Elements of, bool finite_only) {
   const std::int64_t count = of.count, step = of.stride * 2;
-  if (step == 2 && high && !finite_only) {  // which the compiler turns into vectors
-    for (std::int64_t d = 0; d < count; ++d) to[d] = load_half(low + d * 2) | load_half(high + d * 2) << 16;
+  if (step == 2 && high && !finite_only) {
+    std::int64_t d = 0;
+    for (; d + 2 * lanes <= count; d += 2 * lanes) Dot::interleave(to + d, low + d * 2, high + d * 2);
+    for (; d < count; ++d) to[d] = load_half(low + d * 2) | load_half(high + d * 2) << 16;
     return;
   }
   for (std::int64_t d = 0; d < count; ++d) {
@@ -373,7 +376,7 @@ bool pack_rows(float* to, RowAt row_at, std::int64_t rows, Elements of, std::int
     } else {
       const char *first = row_at(j), *second = j + 1 < rows ? row_at(j + 1) : nullptr;
       const bool whole = !careful || (halves_are_finite(first, of) && (!second || halves_are_finite(second, of)));
-      interleave(reinterpret_cast<std::uint32_t*>(to), first, second, of, !whole);
+      interleave<Dot>(reinterpret_cast<std::uint32_t*>(to), first, second, of, !whole);
       finite &= whole;
     }
   }

@@ -98,6 +98,7 @@ struct Case {
   std::int64_t key_length = -1;  // -1: Tk
   std::int64_t first = 0;        // the first query row that is asked for
   bool lse = true;
+  double scale = 0;  // 0: one over the root of D
 
   std::string str() const {
     const auto& [G, Tq, Tk, D, Dv] = shape;
@@ -105,7 +106,7 @@ struct Case {
                "right %ld length %ld first %ld ",
                {G, Tq, Tk, D, Dv, static_cast<std::int64_t>(layout), causal, masked, biased, offset, left, right,
                 key_length, first}) +
-           std::string(name_of(dtype));
+           std::string(name_of(dtype)) + (scale == 0 ? "" : " scale " + std::to_string(scale));
   }
 
  private:
@@ -159,7 +160,7 @@ class Trial {
   }
 
   kernels::Rules rules() const {
-    return {.scale = 1 / std::sqrt(static_cast<double>(c_.shape.D)),
+    return {.scale = c_.scale != 0 ? c_.scale : 1 / std::sqrt(static_cast<double>(c_.shape.D)),
             .offset = c_.offset,
             .window_left = c_.left,
             .window_right = c_.causal ? 0 : c_.right,
@@ -283,6 +284,31 @@ TEST_P(Fused, EveryLayoutOfEveryDType) {
       Trial({.shape = {3, 11, 70, 10, 13}, .dtype = dtype, .layout = layout}, 1).check(*GetParam());
       Trial({.shape = {3, 11, 70, 10, 13}, .dtype = dtype, .layout = layout, .masked = true, .biased = true}, 2)
           .check(*GetParam());
+    }
+  }
+}
+
+// Rows of 16 bits go in and out as pairs of columns, squares of vectors of them and then four at a time.
+TEST_P(Fused, ColumnsThatAreNoWholeSquares) {
+  std::uint64_t seed = 0;
+  const std::int64_t square = 2 * GetParam()->lanes;
+  for (const std::int64_t beyond : {0, 1, 2, 4, 6, 8, 14, 16}) {
+    for (const Layout layout : {Layout::packed, Layout::rows_first}) {
+      for (const double scale : {0.0, -0.2}) {
+        Trial({.shape = {1, 53, 77, square + beyond, 2 * square + beyond},
+               .dtype = DType::bf16,
+               .layout = layout,
+               .scale = scale},
+              ++seed)
+            .check(*GetParam());
+        Trial({.shape = {3, 20, 77, 2 * square + beyond, square + beyond},
+               .dtype = DType::bf16,
+               .layout = layout,
+               .masked = true,
+               .scale = scale},
+              ++seed)
+            .check(*GetParam());
+      }
     }
   }
 }

@@ -655,6 +655,25 @@ TEST_P(Simd, RowsAreInterleavedAsTheyAre) {
   }
 }
 
+TEST_P(Simd, PairsAreRoundedAsStoresAre) {
+  // Every sign, exponent and kind of fraction: between two bf16, next to the middle, and NaN.
+  Floats x;
+  for (std::uint32_t upper = 0; upper < 0x10000; upper += 3) {
+    for (const std::uint32_t lower : {0u, 1u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu})
+      x.push_back(float_of(upper << 16 | lower));
+  }
+  x.resize(x.size() / 16 * 16);
+  Floats other(x.rbegin(), x.rend()), y(x.size());
+  Halves low(x.size()), high(x.size());
+  table_->store_bf16(x.data(), low.data(), std::ssize(x));
+  table_->store_bf16(other.data(), high.data(), std::ssize(x));
+  table_->round_pair(x.data(), other.data(), y.data(), std::ssize(x));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(half(y[i], false), low[i]) << shown(x[i]);
+    EXPECT_EQ(half(y[i], true), high[i]) << shown(other[i]);
+  }
+}
+
 // ---- Products of bf16 ----
 
 std::vector<const kernels::Target*> with_bf16_dot() {
@@ -737,6 +756,16 @@ TEST_P(SimdBf16, PairRoundsToNearestEvenWithoutSubnormals) {
 TEST_P(SimdBf16, OperandsAreStoredAsPairsAreRounded) {
   check_stores(bf16, table_->store_bf16_operand, false);
   check_stored_nans(bf16, table_->store_bf16_operand);
+}
+
+TEST_P(SimdBf16, RowsAreInterleavedInTheirOrder) {
+  const auto lanes = static_cast<std::size_t>(table_->lanes);
+  Halves low, high;
+  for (std::size_t i = 0; i < 2 * lanes; ++i)
+    low.push_back(static_cast<std::uint16_t>(100 + i)), high.push_back(static_cast<std::uint16_t>(40000 + i));
+  Floats y(2 * lanes);
+  table_->interleave(low.data(), high.data(), y.data());
+  for (std::size_t i = 0; i < 2 * lanes; ++i) EXPECT_EQ(bits_of(y[i]), bits_of(pair(low[i], high[i]))) << i;
 }
 
 TEST_P(SimdBf16, PairsTimesAPowerOfTwo) {

@@ -233,6 +233,14 @@ struct Simd {
   static void store_bf16_operand(std::uint16_t* p, F x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(x));
   }
+  // Pairs of what stands at the same place of two rows of 2 * lanes elements of 16 bits.
+  static void interleave(std::uint32_t* to, const char* low, const char* high) {
+    const __m512i a = _mm512_loadu_si512(low), b = _mm512_loadu_si512(high);
+    const __m512i step = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6,
+                                          37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, step, b));
+    _mm512_storeu_si512(to + lanes, _mm512_permutex2var_epi16(a, _mm512_add_epi16(step, _mm512_set1_epi16(16)), b));
+  }
   // Both of each pair times a power of two.
   static F scale_pair_bf16(F x, F factor) {
     const __m512i bits = _mm512_castps_si512(x);

@@ -94,6 +94,7 @@ constexpr void fill_arithmetic(SimdTable& table) {
   table.exp2_of_degree_4 = ATTEND_UNARY(kernels::exp2<4>);
   table.exp2_of_degree_5 = ATTEND_UNARY(kernels::exp2<5>);
   table.tanh = ATTEND_UNARY(kernels::tanh);
+  table.round_pair = ATTEND_BINARY(kernels::round_pair);
   table.logarithm = [](float x) { return kernels::logarithm(x); };
 }
 
@@ -141,6 +142,11 @@ constexpr void fill_bf16(SimdTable& table) {
     };
     table.pair_bf16 = ATTEND_BINARY(Layer::pair_bf16);
     table.store_bf16_operand = ATTEND_NARROW(Layer::store_bf16_operand);
+    table.interleave = [](const std::uint16_t* low, const std::uint16_t* high, float* y) {
+      std::uint32_t pairs[2 * Simd::lanes];
+      Layer::interleave(pairs, reinterpret_cast<const char*>(low), reinterpret_cast<const char*>(high));
+      __builtin_memcpy(y, pairs, sizeof pairs);
+    };
     table.scale_pair_bf16 = [](const float* x, float factor, float* y, long n) {
       each(n, [=](long i) { Simd::store(y + i, Layer::scale_pair_bf16(Simd::load(x + i), Simd::set1(factor))); });
     };

@@ -56,12 +56,14 @@ struct SimdTable {
 
   // What is built of them.
   Unary exp2_of_degree_4, exp2_of_degree_5, tanh;
+  Binary round_pair;  // an element of y is a pair of bf16 in 32 bits
   double (*logarithm)(float x);
 
   // Where the processor multiplies bf16, else null. An element of a, b, x and y is a pair of bf16 in 32 bits.
   void (*dot_bf16)(const float* a, const float* b, const float* c, float* y, long n);
   Binary pair_bf16;
   Narrow store_bf16_operand;
+  void (*interleave)(const std::uint16_t* low, const std::uint16_t* high, float* y);  // two vectors of pairs
   void (*scale_pair_bf16)(const float* x, float factor, float* y, long n);
 };
 
