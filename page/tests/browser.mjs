@@ -66,6 +66,15 @@ export const framed = async (...args) => {
   return page;
 };
 
+// Until it is true in the page. (Playwright's own waitForFunction() asks again by eval, which the page's policy refuses.)
+export const until = async (page, isTrue, ...args) => {
+  for (let n = 0; n < 300; ++n) {
+    if (await page.evaluate(isTrue, ...args)) return;
+    await page.waitForTimeout(20);
+  }
+  throw new Error(`still not: ${isTrue}`);
+};
+
 export const problemsOf = async (page) => [...page.problems, ...(await page.evaluate(() => window.breaches))];
 
 export const stepNames = (page) => page.locator(".rail li button").evaluateAll((buttons) => buttons.map((button) => button.textContent.replace(/^\d+ /, "")));

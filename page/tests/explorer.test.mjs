@@ -6,7 +6,7 @@ import { createRequire } from "node:module";
 import path from "node:path";
 import test, { after, before } from "node:test";
 import { fileURLToPath } from "node:url";
-import { close_browser, command, framed, open_browser, problemsOf, scratch, written } from "./browser.mjs";
+import { close_browser, command, framed, open_browser, problemsOf, scratch, until, written } from "./browser.mjs";
 import { npy } from "./npz.mjs";
 
 process.env.ATTEND_TARGET = "baseline"; // whose kernels the page's module has
@@ -320,7 +320,7 @@ test("a recording of many words: the map zooms, each part exact", async () => {
   }
   assert.ok(Number((await canvas.getAttribute("data-rows"))) < 100, "it has zoomed");
   await canvas.press("0");
-  await page.waitForFunction(() => document.querySelector(".map canvas").dataset.queries === "0,150");
+  await until(page, () => document.querySelector(".map canvas").dataset.queries === "0,150");
   // Blocks where a pixel is many pairs, and said so.
   const blocks = await mapOf(page, [0, 1], [0, rows], [0, cols], 50);
   assert.deepEqual([blocks.rows, blocks.cols, blocks.reduction], [50, 50, "sum over keys, mean over queries"]);

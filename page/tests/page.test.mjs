@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import test, { after, before } from "node:test";
-import { close_browser, command, framed, goTo, matrices, open_browser, opened, problemsOf, stepNames, traceOf } from "./browser.mjs";
+import { close_browser, command, framed, goTo, matrices, open_browser, opened, problemsOf, stepNames, traceOf, until } from "./browser.mjs";
 
 const require = createRequire(import.meta.url);
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -327,7 +327,7 @@ test("more than 200 words: what to use instead", async () => {
   await page.keyboard.press("ArrowDown");
   assert.match(await page.locator(".worked h3").textContent(), /w3/);
   await page.locator(".painted canvas").hover({ position: { x: 300, y: 1 } }); // three pixels a cell
-  await page.waitForFunction(() => document.querySelector(".worked h3").textContent === "Where w1 looks");
+  await until(page, () => document.querySelector(".worked h3").textContent === "Where w1 looks");
   await page.context().close();
 });
 
@@ -352,7 +352,7 @@ test("heads count from 0, in a link too", async () => {
   const page = await opened(["the cat sat", "--heads", "3", "--head", "1"]);
   const weights = traceOf("the cat sat", "--heads", "3").tensors.weights;
   const shows = async (shown, head) => {
-    await shown.waitForFunction((name) => document.querySelector(".heads [aria-pressed=true]").textContent.trim() === name, `head ${head}`);
+    await until(shown, (name) => document.querySelector(".heads [aria-pressed=true]").textContent.trim() === name, `head ${head}`);
     matches((await matrices(shown))[0], weights[head]);
     assert.match(await shown.locator(".shown p").first().textContent(), new RegExp(`, in head ${head}$`));
   };
@@ -380,7 +380,7 @@ test("a link that asks for more than there is shows what there is", async () => 
   const page = await opened(["the cat sat"], { hash: beyond });
   assert.match(await page.locator(".worked h3").textContent(), /Where b looks/);
   await page.evaluate((hash) => { location.hash = hash; }, beyond.replace("a+b", "c+d"));
-  await page.waitForFunction(() => document.querySelector(".worked h3").textContent === "Where d looks");
+  await until(page, () => document.querySelector(".worked h3").textContent === "Where d looks");
   assert.match(await page.locator(".heads [aria-pressed=true]").textContent(), /head 1$/);
   assert.deepEqual(await problemsOf(page), []);
   await page.context().close();
@@ -441,7 +441,7 @@ test("a matrix is copied as Python, NumPy, C++ and CSV", async () => {
   };
   for (const [form, text] of Object.entries(expected)) {
     await page.getByLabel("Copy weights as").selectOption(form);
-    await page.waitForFunction((said) => document.querySelector(".copy [role=status]").textContent === said, `copied as ${form}`);
+    await until(page, (said) => document.querySelector(".copy [role=status]").textContent === said, `copied as ${form}`);
     assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);
   }
   await page.context().close();
@@ -598,11 +598,11 @@ test("phone: what was touched and how it comes about are seen together", async (
   for (const [step, name] of [["Picture", "weights"], ["q, k, v", "values"], ["Scores", "scores"], ["Softmax", "weights"], ["Context", "context"]]) {
     await page.locator(".rail li button", { hasText: step }).first().tap();
     await page.keyboard.press("Escape");
-    await page.waitForFunction(() => document.querySelector(".fold").textContent === "Worked out");
+    await until(page, () => document.querySelector(".fold").textContent === "Worked out");
     const cell = page.locator(`.matrix[data-name=${name}] tbody tr`).nth(8).locator("td[data-col='2']");
     await cell.evaluate((element) => scrollBy({ top: element.getBoundingClientRect().bottom - innerHeight + 90, behavior: "instant" })); // near the lower edge, where the sheet will be
     await cell.tap();
-    await page.waitForFunction(() => document.querySelector(".fold").textContent === "Fold");
+    await until(page, () => document.querySelector(".fold").textContent === "Fold");
     assert.match(await page.locator(".worked h3").textContent(), /was/, step);
     const boxes = await page.evaluate((touched) => [document.querySelector(`.matrix[data-name=${touched}] td.cell`), document.querySelector(".worked h3"), document.querySelector(".worked")].map((element) => element.getBoundingClientRect().toJSON()), name);
     const [touched, heading, sheet] = boxes;
@@ -646,36 +646,36 @@ test("each widget is one Tab stop, in which arrows move; elsewhere they change t
   assert.equal(await page.evaluate(() => document.activeElement.id), "step");
   assert.equal(await step(), "1 Picture");
   for (const widget of [".rail", ".heads", ".sentence"]) assert.equal(await stops(widget), 1, widget);
-  const until = async (within) => {
+  const tabTo = async (within) => {
     for (let presses = 0; presses < 12; ++presses) {
       if (await page.evaluate((selector) => document.activeElement.closest(selector) !== null, within)) return;
       await page.keyboard.press("Tab");
     }
     assert.fail(`${within} is not reached`);
   };
-  await until(".heads");
+  await tabTo(".heads");
   await page.keyboard.press("ArrowRight");
   await page.keyboard.press("ArrowDown");
   assert.equal(await focused(), "head 2");
-  await page.waitForFunction(() => document.querySelector(".heads [aria-pressed=true]").textContent.trim() === "head 2");
+  await until(page, () => document.querySelector(".heads [aria-pressed=true]").textContent.trim() === "head 2");
   await page.keyboard.press("Home");
   assert.equal(await focused(), "head 0");
   assert.equal(await step(), "1 Picture");
-  await until(".sentence");
+  await tabTo(".sentence");
   assert.equal(await focused(), "cat");
   await page.keyboard.press("ArrowRight");
-  await page.waitForFunction(() => document.querySelector(".worked h3").textContent === "Where sat looks");
+  await until(page, () => document.querySelector(".worked h3").textContent === "Where sat looks");
   await page.keyboard.press("End");
-  await page.waitForFunction(() => document.querySelector(".worked h3").textContent === "Where tired looks");
+  await until(page, () => document.querySelector(".worked h3").textContent === "Where tired looks");
   assert.equal(await step(), "1 Picture");
   await page.evaluate(() => document.activeElement.blur());
   await page.keyboard.press("ArrowRight");
-  await page.waitForFunction(() => document.querySelector(".rail [aria-current]").textContent === "2 Words");
+  await until(page, () => document.querySelector(".rail [aria-current]").textContent === "2 Words");
   assert.equal(await stops(".ids"), 1);
   await page.locator(".rail [aria-current]").focus();
   for (const name of ["3 Embeddings", "4 q, k, v"]) {
     await page.keyboard.press("ArrowRight");
-    await page.waitForFunction((reached) => document.activeElement.textContent === reached, name);
+    await until(page, (reached) => document.activeElement.textContent === reached, name);
   }
   await page.context().close();
 });
@@ -686,22 +686,22 @@ test("keys that come faster than the page is drawn are all kept", async () => {
     for (let turn = 0; turn < count; ++turn) document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: pressed, bubbles: true, cancelable: true }));
   }, [key, times]);
   await press("ArrowRight", 5);
-  await page.waitForFunction(() => document.querySelector(".rail [aria-current]").textContent === "6 Scale");
+  await until(page, () => document.querySelector(".rail [aria-current]").textContent === "6 Scale");
   await press("ArrowLeft", 5);
-  await page.waitForFunction(() => document.querySelector(".rail [aria-current]").textContent === "1 Picture");
+  await until(page, () => document.querySelector(".rail [aria-current]").textContent === "1 Picture");
   await page.locator(".heads button").first().focus();
   await press("ArrowRight", 5);
-  await page.waitForFunction(() => document.querySelector(".heads [aria-pressed=true]").textContent.trim() === "head 5");
+  await until(page, () => document.querySelector(".heads [aria-pressed=true]").textContent.trim() === "head 5");
   await page.locator(".matrix[data-name=weights] td[data-col='0']").first().click();
   await page.locator("td.cell").focus();
   await press("ArrowDown", 5);
-  await page.waitForFunction(() => document.querySelector("td.cell").parentElement.sectionRowIndex === 5);
+  await until(page, () => document.querySelector("td.cell").parentElement.sectionRowIndex === 5);
   await page.getByLabel("The sentence", { exact: true }).fill(Array.from({ length: 60 }, (_, place) => `w${place}`).join(" "));
   await page.locator(".painted canvas").first().focus();
   await page.keyboard.press("Home");
-  await page.waitForFunction(() => document.querySelector(".worked h3").textContent === "Where w5 looks");
+  await until(page, () => document.querySelector(".worked h3").textContent === "Where w5 looks");
   await press("ArrowDown", 5);
-  await page.waitForFunction(() => document.querySelector(".worked h3").textContent === "Where w10 looks");
+  await until(page, () => document.querySelector(".worked h3").textContent === "Where w10 looks");
   await page.context().close();
 });
 
