@@ -74,6 +74,7 @@ def test_it_adds_a_library_and_nothing_else(kind, repository, tmp_path):
 
 @pytest.mark.parametrize("header, switch", [
     ("models", "MODELS"), ("tokenizer", "MODELS"), ("picture", "PICTURES"), ("explain", "PICTURES"), ("look", "PICTURES"),
+    ("pages", "PICTURES"),
 ])
 def test_the_headers_of_what_is_left_out_say_so(header, switch, repository):
     compiler = ["c++", "-std=c++20", "-fsyntax-only", f"-I{repository}/include", f"-DATTEND_WITHOUT_{switch}", "-x", "c++", "-"]
