@@ -75,6 +75,9 @@ export const until = async (page, isTrue, ...args) => {
   throw new Error(`still not: ${isTrue}`);
 };
 
+// What was asked for last is drawn: sizes that follow from a layout are there.
+export const drawn = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+
 export const problemsOf = async (page) => [...page.problems, ...(await page.evaluate(() => window.breaches))];
 
 export const stepNames = (page) => page.locator(".rail li button").evaluateAll((buttons) => buttons.map((button) => button.textContent.replace(/^\d+ /, "")));

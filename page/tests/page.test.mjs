@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import test, { after, before } from "node:test";
-import { close_browser, command, framed, goTo, matrices, open_browser, opened, problemsOf, stepNames, traceOf, until } from "./browser.mjs";
+import { close_browser, command, drawn, framed, goTo, matrices, open_browser, opened, problemsOf, stepNames, traceOf, until } from "./browser.mjs";
 
 const require = createRequire(import.meta.url);
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -570,6 +570,7 @@ for (const width of [1024, 1280, 1600])
       const page = await opened(args, { viewport: { width, height: 900 } });
       for (const name of await stepNames(page)) {
         await goTo(page, name);
+        await drawn(page);
         const { faults, rows } = await layoutOf(page);
         assert.deepEqual(faults, [], name);
         // Two maps of digits up to -140.3456 stand below each other.
@@ -583,6 +584,7 @@ test("compare puts before beside after where both fit", async () => {
   await page.getByRole("button", { name: "Compare" }).click();
   for (const step of ["Picture", "Softmax"]) {
     await goTo(page, step);
+    await drawn(page);
     const [now, kept] = await page.locator(".matrix[data-name=weights]").evaluateAll((maps) => maps.map((map) => map.getBoundingClientRect().toJSON()));
     assert.ok(kept.left >= now.right, `${step}: ${JSON.stringify([now, kept])}`);
     assert.ok(kept.right <= 1280);
