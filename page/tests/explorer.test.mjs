@@ -328,6 +328,26 @@ test("a recording of many words: the map zooms, each part exact", async () => {
   await page.context().close();
 });
 
+test("a recording of many words without q and k has its blocks, and says so", async () => {
+  const words = Array.from({ length: 290 }, (_, n) => ["a", "cat", "sat", "on", "the", "mat"][n % 6]).join(" ");
+  const recording = scratch("summary.attend");
+  command("model", minilm, words, "--keep", "summary", "-o", recording);
+  const page = await explored(["show", recording]);
+  await page.waitForTimeout(300);
+  assert.equal(await page.locator(".map .badge").textContent(), "blocks");
+  const { rows, cols, data } = await mapOf(page, [0, 2], [0, 292], [0, 292]);
+  assert.ok(rows <= 256 && cols <= 256);
+  for (let r = 0; r < rows; ++r) near(data.slice(r * cols, (r + 1) * cols).reduce((sum, x) => sum + x, 0), 1, 1e-4, `row ${r}`);
+  await page.locator(".map canvas").hover();
+  await page.mouse.wheel(0, -300);
+  await page.waitForTimeout(200);
+  assert.equal(await page.locator(".problem").count(), 0);
+  await page.locator(".worked summary").click();
+  assert.match(await page.locator(".head .worked").textContent(), /not kept/);
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
 // Rotary and relative positions, grouped keys, windows, a head of its own scale, two stacks.
 test("recordings of other families", async () => {
   for (const family of readdirSync(path.join(models, "families"))) {

@@ -12,7 +12,7 @@ interface Named {
 
 const given = ({ path, file }: Named): GivenFile => ({ name: `/${path}`, bytes: file.size, from: file });
 
-export const openFiles = async (store: Store, named: Named[]): Promise<void> => {
+const openFiles = async (store: Store, named: Named[]): Promise<void> => {
   const single = named.find(({ path }) => /\.gguf$/i.test(path));
   const recording = named.find(({ path }) => path.endsWith(".attend"));
   if (single) return store.openModel(single.file.name, [{ ...given(single), name: `/${single.file.name}` }], `/${single.file.name}`);

@@ -25,7 +25,7 @@ export interface Next {
   probability: number;
 }
 
-export interface Label {
+interface Label {
   name: string;
   value: number;
 }
@@ -74,7 +74,7 @@ export interface Pass {
   words?: Pass; // of a pass by words: the one by tokens
 }
 
-export interface Telling {
+interface Telling {
   layer: number;
   head: number;
   links: { query: number; key: number; weight: number }[];
@@ -102,7 +102,7 @@ export interface Lens {
 }
 
 // A pass's maps are exact up to so many queries and keys; of longer texts they are blocks, for thumbnails.
-export const fewPairs = 64;
+const fewPairs = 64;
 const thumbnail = 32;
 
 export const matrixOf = ({ shape, data }: Tensor, place = 0): Grid => {

@@ -5,7 +5,7 @@ import type { Rgb, Scale } from "../colour";
 import { paint, shareRgb, styleRgb } from "../colour";
 import type { Grid } from "../grid";
 import { at } from "../grid";
-import type { Head, HeadId, Pass } from "./model";
+import type { Head, HeadId, Layer, Pass } from "./model";
 import { headOf, labelText, mapOf } from "./model";
 import type { State, Store } from "./store";
 
@@ -69,11 +69,8 @@ export function Overview({ store, state }: { store: Store; state: State }) {
     grid.current?.querySelector<HTMLElement>(`[data-head="${CSS.escape(to.name)}"]`)?.focus();
   };
   // Self-attention, cross-attention and an encoder's are different things: each has a part of its own.
-  const parts = [...new Set(pass.layers.map(({ name, kind }) => (name.startsWith("encoder.") ? "encoder" : kind === "cross" ? "cross" : name.startsWith("decoder.") ? "decoder" : "")))];
-  const partOf = (layer: number): string => {
-    const { name, kind } = pass.layers[layer]!;
-    return name.startsWith("encoder.") ? "encoder" : kind === "cross" ? "cross" : name.startsWith("decoder.") ? "decoder" : "";
-  };
+  const partOf = ({ name, kind }: Layer): string => (name.startsWith("encoder.") ? "encoder" : kind === "cross" ? "cross" : name.startsWith("decoder.") ? "decoder" : "");
+  const parts = [...new Set(pass.layers.map(partOf))];
   const titles: Record<string, string> = { encoder: "The encoder's heads", cross: "Cross-attention: the decoder looks at the encoder's text", decoder: "The decoder's heads, in its own text", "": "" };
   return (
     <section class="overview" aria-label="All heads">
@@ -94,7 +91,7 @@ export function Overview({ store, state }: { store: Store; state: State }) {
           ? parts.map((part) => (
               <div key={part} role="rowgroup" class="part">
                 {titles[part] && <h3>{titles[part]}</h3>}
-                {pass.layers.map((layer, l) => partOf(l) === part && (
+                {pass.layers.map((layer, l) => partOf(layer) === part && (
                   <div role="row" key={l} class="layer" style={{ "--heads": Math.max(...pass.layers.map(({ heads: own }) => own.length)) }}>
                     <span role="rowheader" class="number">{layer.name.replace(/\D+/g, "")}</span>
                     {layer.heads.map((head) => <Cell key={head} store={store} state={state} head={headOf(pass, [l, head])!} title={undefined} />)}

@@ -29,13 +29,13 @@ export interface Selection {
 }
 
 // What was written after the text: each word with the position whose logits chose it.
-export interface Written {
+interface Written {
   words: { id: number; token: string }[];
   text: string;
   ended: boolean;
 }
 
-export interface Change {
+interface Change {
   next: Next[]; // before, with all heads
   similarity: number | null;
   own: number | null; // of the text's vector to that with all heads
@@ -69,7 +69,7 @@ export interface State {
   kept: Pass | null; // to compare with
 }
 
-export interface MapPart {
+interface MapPart {
   grid: Grid;
   queries: number[];
   keys: number[];
@@ -319,12 +319,14 @@ export class Store {
     return null;
   }
 
-  // A part of a head's map, in at most so many rows and columns.
-  map(head: HeadId, queries: [number, number], keys: [number, number], most: number): Promise<MapPart> {
-    if (this.state.pass?.words) return Promise.resolve({ grid: partOf(mapOf(this.state.pass, head), queries, keys), queries, keys, reduction: "" });
-    return this.client
-      .ask<{ queries: number[]; keys: number[]; reduction: string }>({ do: "map", layer: head[0], head: head[1], queries, keys, most: [most, most], by: this.state.by, item: this.state.item })
-      .then(({ tensors, ...answer }) => ({ ...answer, grid: matrixOf(tensors.map!) }));
+  // A part of a head's map, in at most so many rows and columns. Without q and k there are the blocks that were recorded, of all.
+  async map(head: HeadId, queries: [number, number], keys: [number, number], most: number): Promise<MapPart> {
+    const { pass, by, item } = this.state;
+    if (pass!.words) return { grid: partOf(mapOf(pass!, head), queries, keys), queries, keys, reduction: "" };
+    const layer = pass!.layers[head[0]]!;
+    const part = layer.qk || isExact(layer, mapOf(pass!, head)) ? { queries, keys } : {};
+    const { tensors, ...answer } = await this.client.ask<{ queries: number[]; keys: number[]; reduction: string }>({ do: "map", layer: head[0], head: head[1], ...part, most: [most, most], by, item });
+    return { ...answer, grid: matrixOf(tensors.map!) };
   }
   // The tensors of docs/json.md's trace, of one head, and what its layer does to scores.
   async steps([layer, head]: HeadId): Promise<{ tensors: Record<string, Tensor>; scale: number; others: string[] }> {

@@ -2,7 +2,7 @@
 import { useRef } from "preact/hooks";
 import { shownToken } from "./model";
 
-export type Paint = { background: string; color: string };
+type Paint = { background: string; color: string };
 
 export function Tokens({ label, tokens, paint, on, words, written, hatched, onHover, onChoose }: {
   label: string;
