@@ -129,6 +129,7 @@ export function WhyView({ store, state }: { store: Store; state: State }) {
         <button type="button" class="quiet" onClick={() => store.set({ why: null, lens: null })}>Close</button>
       </header>
       <p>Every head and MLP adds to the number (the logit) that makes <bdi class="word">{shownToken(about)}</bdi> likely{against !== "" && <>, less that of <bdi class="word">{against}</bdi></>}. The parts sum to it: <output>{fixed(answer.logit)}</output>.</p>
+      {state.without.length > 0 && <p class="quiet">This, and what each layer would have said, is of the model with all its heads.</p>}
       <div class="strip">
         <p class="quiet">Through the heads, by the word that they read:</p>
         <Tokens
