@@ -380,7 +380,7 @@ def right_calls(np, torch):
         "Model.record": (decoder.record, ([1, 2, 3],), {
             "types": None, "max_new_tokens": 2, "top": 2, "map": (3, 3), "keep": "qk", "budget": 2**20}),
         "Model.show": (decoder.show, ("ab",), {
-            "live": False, "second": None, "why": "b", "against": None, "chat": False, "budget": 2**20, "strict": False}),
+            "live": False, "second": None, "why": None, "against": None, "chat": False, "budget": 2**24, "strict": False}),
         "Model.__repr__": (decoder.__repr__, (), {}),
         "ModelCache": (attend.ModelCache, (), {}),
         "ModelCache.truncate": (lambda *a, **o: model_cache.fork().truncate(*a, **o), (2,), {}),
@@ -394,7 +394,7 @@ def right_calls(np, torch):
         "Recording.to_csv": (recording.to_csv, (0,), {}),
         "Recording.to_json": (recording.to_json, (0,), {}),
         "Recording.save": (recording.save, ("x.attend",), {}),
-        "Recording.show": (recording.show, ("0.1", 0, 2**20, False), {}),
+        "Recording.show": (recording.show, ("0.1", 0, 2**24, False), {}),
         "Page": (attend.Page, (), {}),
         "Page.save": (page.save, ("x.html",), {}),
         **{f"Page.{name}": (getattr(page, name), (), {}) for name in ("_repr_html_", "__repr__")},
