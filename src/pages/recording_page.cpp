@@ -32,6 +32,7 @@ std::vector<std::int64_t> broadest_first(const Recording& recording) {
   }
   std::ranges::sort(layers);
   std::vector<std::int64_t> order;
+  order.reserve(layers.size());
   for (const auto& [breadth, layer] : layers) order.push_back(layer);
   return order;
 }

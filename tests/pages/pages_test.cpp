@@ -1,6 +1,7 @@
 // Pages of recordings and models, with a stand-in for explorer.html, which a build has or has not.
 #include "pages/pages.h"
 
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include <filesystem>
@@ -47,7 +48,8 @@ std::string decoded(std::string_view text) {
     const std::size_t digit = digits.find(c);
     if (digit == digits.npos) throw std::runtime_error("no base64");
     bits = (bits << 6 | static_cast<unsigned>(digit)) & 0xffffff;
-    if ((have += 6) >= 8) out += static_cast<char>(bits >> (have -= 8));
+    have += 6;
+    if (have >= 8) out += static_cast<char>(bits >> (have -= 8));
   }
   return out;
 }
