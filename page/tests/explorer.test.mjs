@@ -101,7 +101,8 @@ test("what words received, what is saved, and a word that is looked for", async 
   const size = tokens.length;
   const own = weights[2].values.slice(5 * size * size, 6 * size * size);
   await page.locator(".strip select").selectOption("received");
-  await page.waitForTimeout(200);
+  await page.waitForTimeout(50); // the row's weights are gone
+  await until(page, () => /: [\d.]+$/.test(document.querySelector(".head .tokens button").title));
   const titles = await page.locator(".head .tokens button").evaluateAll((buttons) => buttons.map(({ title }) => Number(title.split(": ").at(-1))));
   titles.forEach((value, j) => near(value, Array.from({ length: size }, (_, i) => own[i * size + j]).reduce((sum, x) => sum + x, 0), value >= 0.0995 ? 0.00501 : 0.000501, `received by ${tokens[j]}`));
   const saved = async (what) => {
@@ -333,8 +334,7 @@ test("a recording of many words without q and k has its blocks, and says so", as
   const recording = scratch("summary.attend");
   command("model", minilm, words, "--keep", "summary", "-o", recording);
   const page = await explored(["show", recording]);
-  await page.waitForTimeout(300);
-  assert.equal(await page.locator(".map .badge").textContent(), "blocks");
+  await until(page, () => document.querySelector(".map .badge").textContent === "blocks");
   const { rows, cols, data } = await mapOf(page, [0, 2], [0, 292], [0, 292]);
   assert.ok(rows <= 256 && cols <= 256);
   for (let r = 0; r < rows; ++r) near(data.slice(r * cols, (r + 1) * cols).reduce((sum, x) => sum + x, 0), 1, 1e-4, `row ${r}`);
