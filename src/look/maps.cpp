@@ -4,7 +4,6 @@
 #include <memory>
 #include <numeric>
 
-#include "core/divide_up.h"
 #include "core/message.h"
 #include "recording/coarser.h"
 
@@ -62,25 +61,14 @@ Range merged(const Range& range, std::int64_t blocks, std::int64_t size) {
   return {range.begin, range.begin + merged_range(size_of(range), blocks, size)};
 }
 
-// What a mean over both axes would make pale stays what it is: keys are added up, and queries that see one averaged.
-void merge(HeadMap& map, const std::vector<double>& seeing, std::int64_t rows, std::int64_t columns) {
+// seeing: of each of its rows, how many queries see a key.
+void merge(HeadMap& map, const std::vector<double>& seeing, const MapSize& by) {
   const Blocks from = blocks_of(map.map);
-  const std::int64_t R = divide_up(from.rows, rows), C = divide_up(from.columns, columns);
-  Tensor sums({R, C}, DType::f64);
   const Tensor values = map.values.view().to(DType::f64);
-  std::vector<double> queries(static_cast<std::size_t>(R));
-  auto* to = sums.data<double>();
-  for (std::int64_t r = 0; r < from.rows; ++r) {
-    const double weight = seeing[static_cast<std::size_t>(r)];
-    queries[static_cast<std::size_t>(r / rows)] += weight;
-    for (std::int64_t c = 0; c < from.columns; ++c)
-      to[r / rows * C + c / columns] += weight * values.data<double>()[r * from.columns + c];
-  }
-  for (std::int64_t n = 0; n < sums.count(); ++n) to[n] /= std::max(1.0, queries[static_cast<std::size_t>(n / C)]);
-  map.values = std::move(sums);
+  map.values = merged_means(values.data<double>(), {from.rows, from.columns}, by, seeing.data());
   map.map.values = map.values;
-  map.map.row_range = merged(from.queries, from.rows, rows);
-  map.map.column_range = merged(from.keys, from.columns, columns);
+  map.map.row_range = merged(from.queries, from.rows, by.rows);
+  map.map.column_range = merged(from.keys, from.columns, by.columns);
   map.map.row_labels.clear(), map.map.column_labels.clear();
   map.map.reduction = reduction;
 }
@@ -90,18 +78,14 @@ void merge_maps(const Recording& recording, std::int64_t layer, std::optional<st
                 const LookOptions& options, std::vector<HeadMap>& maps) {
   if (maps.empty()) return;
   const Blocks blocks = blocks_of(maps.front().map);
-  const std::int64_t most_rows = options.most->rows, most_columns = options.most->columns;
-  std::int64_t rows = merge_size(blocks.rows, size_of(blocks.queries), most_rows);
-  std::int64_t columns = merge_size(blocks.columns, size_of(blocks.keys), most_columns);
-  // Square ones keep the diagonal of a square map a diagonal.
-  if (blocks.rows == blocks.columns && size_of(blocks.queries) == size_of(blocks.keys))
-    rows = columns = merge_size(blocks.rows, size_of(blocks.queries), std::min(most_rows, most_columns));
-  if (rows <= 1 && columns <= 1) return;
+  const MapSize by =
+      merge_sizes({blocks.rows, blocks.columns}, {size_of(blocks.queries), size_of(blocks.keys)}, *options.most);
+  if (by.rows <= 1 && by.columns <= 1) return;
   const Tensor top_keys = recording.numbers(layer, "top_keys");
   for (std::size_t n = 0; n < maps.size(); ++n) {
     const View own = top_keys.view().select(0, options.item);
     const std::int64_t place = head ? recording.head(layer, *head) : static_cast<std::int64_t>(n);
-    merge(maps[n], seeing_queries(own.select(0, place), blocks), rows, columns);
+    merge(maps[n], seeing_queries(own.select(0, place), blocks), by);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "recording/coarser.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "core/divide_up.h"
 #include "recording/recording.h"
@@ -9,35 +10,34 @@ namespace attend {
 
 namespace {
 
-struct Merge {
-  std::int64_t rows = 1, columns = 1;  // so many become one
-};
-
-// [B,H,R,C] -> [B,H,R',C']; seeing: [B,H,R], of means; none: the largest.
-Tensor merged(const Tensor& map, const Merge& by, const Tensor* seeing) {
-  const std::int64_t B = map.size(0), H = map.size(1), R = map.size(2), C = map.size(3);
-  Tensor out({B, H, divide_up(R, by.rows), divide_up(C, by.columns)}, DType::f64);
-  const Tensor wide = map.view().to(DType::f64);
-  const auto* from = wide.data<double>();
-  auto* to = out.data<double>();
-  const double* counts = seeing == nullptr ? nullptr : seeing->data<double>();
-  std::vector<double> queries(static_cast<std::size_t>(out.size(2)));
-  for (std::int64_t n = 0; n < B * H; ++n, from += R * C, to += out.size(2) * out.size(3)) {
-    std::fill(queries.begin(), queries.end(), 0.0);
-    for (std::int64_t r = 0; r < R; ++r) {
-      double* row = to + r / by.rows * out.size(3);
-      const double weight = counts == nullptr ? 1 : counts[n * R + r];
-      queries[static_cast<std::size_t>(r / by.rows)] += weight;
-      for (std::int64_t c = 0; c < C; ++c) {
-        double& cell = row[c / by.columns];
-        cell = counts == nullptr ? std::max(cell, from[r * C + c]) : cell + weight * from[r * C + c];
-      }
+Tensor merged_largest(const double* map, const MapSize& blocks, const MapSize& by) {
+  Tensor out({divide_up(blocks.rows, by.rows), divide_up(blocks.columns, by.columns)}, DType::f64);
+  for (std::int64_t r = 0; r < blocks.rows; ++r)
+    for (std::int64_t c = 0; c < blocks.columns; ++c) {
+      double& cell = out.data<double>()[r / by.rows * out.size(1) + c / by.columns];
+      cell = std::max(cell, map[r * blocks.columns + c]);
     }
-    for (std::int64_t r = 0; r < out.size(2) && counts != nullptr; ++r)
-      for (std::int64_t c = 0; c < out.size(3); ++c)
-        to[r * out.size(3) + c] /= std::max(1.0, queries[static_cast<std::size_t>(r)]);
+  return out;
+}
+
+// Each [R,C] of [B,H,R,C]; merge(map, n) merges the n-th.
+template <class F>
+Tensor merged_each(const Tensor& maps, const MapSize& to, F merge) {
+  const std::int64_t cells = to.rows * to.columns;
+  Tensor out({maps.size(0), maps.size(1), to.rows, to.columns}, DType::f64);
+  const Tensor wide = maps.view().to(DType::f64);
+  for (std::int64_t n = 0; n < maps.size(0) * maps.size(1); ++n) {
+    const Tensor one = merge(wide.data<double>() + n * maps.size(2) * maps.size(3), n);
+    std::copy_n(one.data<double>(), cells, out.data<double>() + n * cells);
   }
-  return out.view().to(map.dtype());
+  return out.view().to(maps.dtype());
+}
+
+std::int64_t merge_size(std::int64_t blocks, std::int64_t range, std::int64_t most) {
+  const std::int64_t least = std::max<std::int64_t>(1, divide_up(blocks, std::max<std::int64_t>(1, most)));
+  for (std::int64_t size = least; size <= 2 * least; ++size)
+    if (blocks > 0 && (range % blocks == 0 || blocks % size == 0)) return size;
+  return 1;
 }
 
 // Of each item, head and row of a layer's map [B,H,R], how many of its queries see a key: those that have a top key.
@@ -55,11 +55,25 @@ Tensor seeing_queries(const Recording& recording, std::int64_t layer) {
 
 }  // namespace
 
-std::int64_t merge_size(std::int64_t blocks, std::int64_t range, std::int64_t most) {
-  const std::int64_t least = std::max<std::int64_t>(1, divide_up(blocks, std::max<std::int64_t>(1, most)));
-  for (std::int64_t size = least; size <= 2 * least; ++size)
-    if (blocks > 0 && (range % blocks == 0 || blocks % size == 0)) return size;
-  return 1;
+MapSize merge_sizes(const MapSize& blocks, const MapSize& ranges, const MapSize& most) {
+  if (blocks.rows != blocks.columns || ranges.rows != ranges.columns)
+    return {merge_size(blocks.rows, ranges.rows, most.rows), merge_size(blocks.columns, ranges.columns, most.columns)};
+  const std::int64_t both = merge_size(blocks.rows, ranges.rows, std::min(most.rows, most.columns));
+  return {both, both};
+}
+
+Tensor merged_means(const double* map, const MapSize& blocks, const MapSize& by, const double* seeing) {
+  const std::int64_t R = divide_up(blocks.rows, by.rows), C = divide_up(blocks.columns, by.columns);
+  Tensor out({R, C}, DType::f64);
+  auto* to = out.data<double>();
+  std::vector<double> queries(static_cast<std::size_t>(R));
+  for (std::int64_t r = 0; r < blocks.rows; ++r) {
+    queries[static_cast<std::size_t>(r / by.rows)] += seeing[r];
+    for (std::int64_t c = 0; c < blocks.columns; ++c)
+      to[r / by.rows * C + c / by.columns] += seeing[r] * map[r * blocks.columns + c];
+  }
+  for (std::int64_t n = 0; n < R * C; ++n) to[n] /= std::max(1.0, queries[static_cast<std::size_t>(n / C)]);
+  return out;
 }
 
 std::int64_t merged_range(std::int64_t range, std::int64_t blocks, std::int64_t size) {
@@ -70,20 +84,24 @@ std::int64_t merged_range(std::int64_t range, std::int64_t blocks, std::int64_t 
 TensorMap coarser_maps(const Recording& recording, std::int64_t layer, const MapSize& most, RecordedLayer& to) {
   const RecordedLayer& x = recording.at(layer);
   to = x;
-  Merge by{merge_size(x.row_blocks, x.row_range, most.rows), merge_size(x.column_blocks, x.column_range, most.columns)};
-  // Square ones keep the diagonal of a square map a diagonal.
-  if (x.row_blocks == x.column_blocks && x.row_range == x.column_range)
-    by.rows = by.columns = merge_size(x.row_blocks, x.row_range, std::min(most.rows, most.columns));
+  const MapSize blocks{x.row_blocks, x.column_blocks};
+  const MapSize by = merge_sizes(blocks, {x.row_range, x.column_range}, most);
   TensorMap maps;
   if (by.rows == 1 && by.columns == 1) return maps;
   to.row_range = merged_range(x.row_range, x.row_blocks, by.rows);
   to.column_range = merged_range(x.column_range, x.column_blocks, by.columns);
   to.row_blocks = divide_up(x.row_blocks, by.rows), to.column_blocks = divide_up(x.column_blocks, by.columns);
+  const MapSize left{to.row_blocks, to.column_blocks};
   const Tensor seeing = seeing_queries(recording, layer);
   for (const std::string prefix : {"", "carried_"}) {
     if (!prefix.empty() && !x.has_key_sizes) continue;
-    maps.emplace(prefix + "map", merged(recording.numbers(layer, prefix + "map"), by, &seeing));
-    maps.emplace(prefix + "map_max", merged(recording.numbers(layer, prefix + "map_max"), by, nullptr));
+    const auto numbers = [&](const char* name) { return recording.numbers(layer, prefix + name); };
+    maps.emplace(prefix + "map", merged_each(numbers("map"), left, [&](const double* map, std::int64_t n) {
+                   return merged_means(map, blocks, by, seeing.data<double>() + n * blocks.rows);
+                 }));
+    maps.emplace(prefix + "map_max", merged_each(numbers("map_max"), left, [&](const double* map, std::int64_t) {
+                   return merged_largest(map, blocks, by);
+                 }));
   }
   return maps;
 }
