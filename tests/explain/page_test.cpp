@@ -5,10 +5,12 @@
 
 #include "html/page.h"
 #include "tests/expect.h"
+#include "tests/page.h"
 
 namespace attend {
 namespace {
 
+using test::between;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -17,12 +19,6 @@ constexpr std::string_view stand_in =
     "<!doctype html>\n<title><!--attend:title--></title>\n<main id=\"static\"><!--attend:static--></main>\n"
     "<script type=\"application/json\" id=\"request\"><!--attend:request--></script>\n<script>/* the rest "
     "*/</script>\n";
-
-std::string between(const std::string& text, std::string_view begin, std::string_view end) {
-  const std::size_t from = text.find(begin) + begin.size();
-  EXPECT_LT(from, text.size()) << begin;
-  return text.substr(from, text.find(end, from) - from);
-}
 
 nlohmann::json request_of(const Trace& trace, const TextStyle& style = {}) {
   return nlohmann::json::parse(between(to_html(trace, style, stand_in), "id=\"request\">", "</script>"));

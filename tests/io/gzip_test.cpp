@@ -1,33 +1,15 @@
 // Beside zlib's own reader; Python's reads what pages hold (tests/cli/test_page_files.py).
 #include "io/gzip.h"
 
-#include <zlib.h>
-
 #include "attend/random.h"
 #include "core/base64.h"
 #include "tests/expect.h"
+#include "tests/page.h"
 
 namespace attend {
 namespace {
 
-// To the end of the file.
-std::string unpacked(const std::string& packed) {
-  z_stream stream{};
-  EXPECT_EQ(inflateInit2(&stream, 16 + MAX_WBITS), Z_OK);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
-  stream.avail_in = static_cast<uInt>(packed.size());
-  std::string out, some(1 << 16, '\0');
-  int status = Z_OK;
-  while (status == Z_OK) {
-    stream.next_out = reinterpret_cast<Bytef*>(some.data()), stream.avail_out = static_cast<uInt>(some.size());
-    status = inflate(&stream, Z_NO_FLUSH);
-    out.append(some, 0, some.size() - stream.avail_out);
-  }
-  EXPECT_EQ(status, Z_STREAM_END);
-  EXPECT_EQ(stream.avail_in, 0u);
-  inflateEnd(&stream);
-  return out;
-}
+using test::unpacked;
 
 TEST(Gzip, GivesItsBytesBack) {
   Generator generator(3);

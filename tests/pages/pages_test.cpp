@@ -2,7 +2,6 @@
 #include "pages/pages.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -14,11 +13,14 @@
 #include "attend/random.h"
 #include "html/page.h"
 #include "tests/expect.h"
+#include "tests/page.h"
 
 namespace attend {
 namespace {
 
 using nlohmann::json;
+using test::between;
+using test::unpacked;
 using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
@@ -27,12 +29,6 @@ constexpr std::string_view stand_in =
     "<!doctype html>\n<title><!--attend:title--></title>\n<main id=\"static\"><!--attend:static--></main>\n"
     "<script type=\"application/json\" id=\"request\"><!--attend:request--></script>\n"
     "<script type=\"text/plain\" id=\"file\"><!--attend:file--></script>\n<script>/* the rest */</script>\n";
-
-std::string between(const std::string& text, std::string_view begin, std::string_view end) {
-  const std::size_t from = text.find(begin) + begin.size();
-  EXPECT_LT(from, text.size()) << begin;
-  return text.substr(from, text.find(end, from) - from);
-}
 
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -51,25 +47,6 @@ std::string decoded(std::string_view text) {
     have += 6;
     if (have >= 8) out += static_cast<char>(bits >> (have -= 8));
   }
-  return out;
-}
-
-// zlib's own reader of .gz files, to their end.
-std::string unpacked(const std::string& packed) {
-  z_stream stream{};
-  EXPECT_EQ(inflateInit2(&stream, 16 + MAX_WBITS), Z_OK);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
-  stream.avail_in = static_cast<uInt>(packed.size());
-  std::string out, some(1 << 16, '\0');
-  int status = Z_OK;
-  while (status == Z_OK) {
-    stream.next_out = reinterpret_cast<Bytef*>(some.data()), stream.avail_out = static_cast<uInt>(some.size());
-    status = inflate(&stream, Z_NO_FLUSH);
-    out.append(some, 0, some.size() - stream.avail_out);
-  }
-  EXPECT_EQ(status, Z_STREAM_END);
-  EXPECT_EQ(stream.avail_in, 0u);
-  inflateEnd(&stream);
   return out;
 }
 
