@@ -38,8 +38,16 @@ export const isHidden = (trace: Trace, i: number, j: number): boolean => {
   return logits !== undefined && matrix(logits, 0).data[i * logits.shape.at(-1)! + j] === -Infinity;
 };
 
+// NaN, a pair that is hidden, is never the largest; of nothing else the first is.
 export const argmax = (values: Float32Array): number =>
-  values.reduce((best, value, index) => (value > values[best]! ? index : best), 0);
+  values.reduce((best, value, index) => (value > values[best]! || (Number.isNaN(values[best]) && !Number.isNaN(value)) ? index : best), 0);
+
+// The row and column of what is drawn in an element that a pointer is over.
+export const cellUnder = (event: MouseEvent, element: Element, rows: number, cols: number): [row: number, col: number] => {
+  const box = element.getBoundingClientRect();
+  const place = (offset: number, length: number, count: number) => Math.min(Math.max(Math.floor((offset / length) * count), 0), count - 1);
+  return [place(event.clientY - box.top, box.height, rows), place(event.clientX - box.left, box.width, cols)];
+};
 
 // Of a head's queries, in nats.
 export const entropyOf = (trace: Trace, head: number): Float32Array => {

@@ -391,6 +391,18 @@ test("hostile tokens are text", async () => {
   await typing.context().close();
 });
 
+test("what is chosen for a query is a key that it sees", async () => {
+  const recording = scratch("window.attend");
+  command("explain", "a b c d e f", "--heads", "1", "--causal", "--window", "1", "-o", recording);
+  const page = await explored(["show", recording]);
+  await page.locator(".head .tokens button").nth(5).click();
+  const { key, weight } = JSON.parse(command("show", recording, "--head", "0.0", "--query", "5", "--json")).top[0];
+  assert.ok(key >= 4);
+  assert.equal(await page.locator(".worked summary").textContent(), `How f → ${"abcdef"[key]} comes about: ${weight.toFixed(4)}`);
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
 test("one token, one head, and rows that see nothing", async () => {
   for (const args of [["one"], ["one", "--heads", "1", "--causal"], ["a b c d", "--window", "0"]]) {
     const recording = scratch("small.attend");

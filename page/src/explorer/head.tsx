@@ -3,11 +3,12 @@ import { useEffect, useState } from "preact/hooks";
 import { Legend } from "./legend";
 import type { Scale } from "../colour";
 import { shareColour, shareInk, signedColour } from "../colour";
+import { argmax } from "../grid";
 import { Compare } from "./compare";
 import { Links } from "./links";
 import { Map } from "./map";
 import type { HeadId } from "./model";
-import { headOf, isExact, keysOf, labelText, mapOf, queriesOf, shownToken, writtenOf } from "./model";
+import { headOf, isExact, keysOf, labelText, mapOf, queriesOf, sameHead, shownToken, sinkOf, writtenOf } from "./model";
 import { Save } from "./save";
 import type { State, Store } from "./store";
 import { StepsView } from "./steps";
@@ -73,9 +74,9 @@ export function HeadView({ store, state }: { store: Store; state: State }) {
   const [queries, keys] = [queriesOf(pass, id[0]), keysOf(pass, id[0])];
   const self = layer.kind !== "cross";
   const row = store.rowOf(id, query);
-  const best = row ? row.reduce((most, value, place) => (value > row[most]! ? place : most), 0) : 0;
+  const best = row ? argmax(row) : 0;
   const chosen = key ?? best;
-  const out = state.without.some(([l, h]) => l === id[0] && h === id[1]);
+  const out = state.without.some((each) => sameHead(each, id));
   const isQueries = strip === "row" || strip === "entropy";
   const values = useStrip(store, id, layer.heads.indexOf(id[1]), strip, strip === "entropy" ? queries.length : keys.length);
   // What this head added to the logit that is asked about, by the key that it read.
@@ -89,7 +90,7 @@ export function HeadView({ store, state }: { store: Store; state: State }) {
     const value = colours ? (strip === "row" ? colours[place]! : colours[place]! / (largest || 1)) : NaN;
     return Number.isNaN(value) ? undefined : { background: shareColour(value, scale), color: shareInk(value, scale) };
   };
-  const sink = head.labels.some(({ name }) => name === "sink") ? head.sink_key : null;
+  const sink = sinkOf(head);
   const canStep = layer.qk && !pass.words && Math.max(queries.length, keys.length) <= mostSteps;
   const hasParts = isExact(layer, mapOf(pass, id)) && wordsOf(pass.tokens).length < pass.tokens.length;
   return (
