@@ -1,4 +1,5 @@
 import { interpolateCividis } from "d3-scale-chromatic";
+import type { Grid } from "./grid";
 
 export type Rgb = [number, number, number];
 
@@ -34,6 +35,12 @@ export const signedRgb = (value: number, largest: number, { zero, negative, posi
 export const styleRgb = (name: string): Rgb =>
   getComputedStyle(document.documentElement).getPropertyValue(name).match(/[0-9a-f]{2}/gi)!.map((byte) => parseInt(byte, 16)) as Rgb;
 
+// What hides a pair, in the colours that the style sheet has now.
+export const hatching = (): ((row: number, col: number) => Rgb) => {
+  const [wash, line] = ["--wash", "--line"].map(styleRgb) as [Rgb, Rgb];
+  return (row, col) => ((row + col) % 3 === 0 ? line : wash);
+};
+
 // One pixel a cell.
 export const paint = (canvas: HTMLCanvasElement, rows: number, cols: number, colour: (row: number, col: number) => Rgb): void => {
   const image = new ImageData(cols, rows);
@@ -44,4 +51,12 @@ export const paint = (canvas: HTMLCanvasElement, rows: number, cols: number, col
     }
   [canvas.width, canvas.height] = [cols, rows];
   canvas.getContext("2d")!.putImageData(image, 0, 0);
+};
+// The same of a grid's values, of which NaN is a hidden pair.
+export const paintValues = (canvas: HTMLCanvasElement, { rows, cols, data }: Grid, colour: (value: number) => Rgb): void => {
+  const hatch = hatching();
+  paint(canvas, rows, cols, (row, col) => {
+    const value = data[row * cols + col]!;
+    return Number.isNaN(value) ? hatch(row, col) : colour(value);
+  });
 };

@@ -5,7 +5,7 @@ import type { Rgb, Scale } from "./colour";
 import { paint, shareColour, shareInk, shareRgb, signedColour, signedRgb, styleRgb } from "./colour";
 import { formats, shortest, toClipboard } from "./copy";
 import type { Grid } from "./grid";
-import { at, fixed } from "./grid";
+import { at, cellUnder, fixed } from "./grid";
 import type { Axis, Cursor } from "./state";
 
 interface MatrixProps {
@@ -152,11 +152,7 @@ function Painted(props: MatrixProps) {
       return share ? shareRgb(at(grid, r, c) / top, share) : signedRgb(at(grid, r, c), largest, { zero, negative, positive });
     });
   }, [grid.data, share, top, String(scheme)]);
-  const cellOf = (event: PointerEvent | MouseEvent): [number, number] => {
-    const box = canvas.current!.getBoundingClientRect();
-    const place = (offset: number, length: number, count: number) => Math.min(Math.max(Math.floor((offset / length) * count), 0), count - 1);
-    return [place(event.clientY - box.top, box.height, grid.rows), place(event.clientX - box.left, box.width, grid.cols)];
-  };
+  const cellOf = (event: MouseEvent): [number, number] => cellUnder(event, canvas.current!, grid.rows, grid.cols);
   const cursorAt = ([r, c]: [number, number]): Cursor => ({ [rows.axis]: r, [cols.axis]: c, on: name });
   const onPointerMove = (event: PointerEvent) => {
     const cell = cellOf(event);

@@ -1,9 +1,9 @@
 // One head less another, a layer's mean less another's, or a head less itself in a text that was kept: on a diverging scale.
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Rgb } from "../colour";
-import { paint, signedRgb, styleRgb } from "../colour";
+import { paintValues, signedRgb, styleRgb } from "../colour";
 import type { Grid } from "../grid";
-import { at } from "../grid";
+import { at, cellUnder } from "../grid";
 import type { HeadId, Pass } from "./model";
 import { headOf, isExact, mapOf, shownToken } from "./model";
 import type { State, Store } from "./store";
@@ -15,18 +15,14 @@ function Differences({ grid, queries, keys, cell, store }: { grid: Grid; queries
   const canvas = useRef<HTMLCanvasElement>(null);
   const largest = grid.data.reduce((most, value) => (Number.isNaN(value) ? most : Math.max(most, Math.abs(value))), 0);
   useEffect(() => {
-    const [zero, negative, positive, wash, line] = ["--zero", "--negative", "--positive", "--wash", "--line"].map(styleRgb) as [Rgb, Rgb, Rgb, Rgb, Rgb];
-    paint(canvas.current!, grid.rows, grid.cols, (r, c) => {
-      const value = at(grid, r, c);
-      return Number.isNaN(value) ? ((r + c) % 3 === 0 ? line : wash) : signedRgb(value, largest, { zero, negative, positive });
-    });
+    const [zero, negative, positive] = ["--zero", "--negative", "--positive"].map(styleRgb) as [Rgb, Rgb, Rgb];
+    paintValues(canvas.current!, grid, (value) => signedRgb(value, largest, { zero, negative, positive }));
   });
   const value = at(grid, cell[0], cell[1]);
   const strongest = Array.from(grid.data, (each, place) => ({ each, place })).filter(({ each }) => !Number.isNaN(each) && each !== 0).sort((a, b) => Math.abs(b.each) - Math.abs(a.each)).slice(0, 5);
   const choose = (event: MouseEvent) => {
-    const box = canvas.current!.getBoundingClientRect();
-    const place = (offset: number, length: number, count: number) => Math.min(Math.max(Math.floor((offset / length) * count), 0), count - 1);
-    store.lock({ query: place(event.clientY - box.top, box.height, grid.rows), key: place(event.clientX - box.left, box.width, grid.cols) });
+    const [query, key] = cellUnder(event, canvas.current!, grid.rows, grid.cols);
+    store.lock({ query, key });
   };
   return (
     <>

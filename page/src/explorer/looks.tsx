@@ -1,7 +1,7 @@
 // Of one word, over all heads: which give most to which other word.
 import { at } from "../grid";
 import type { HeadId, Pass } from "./model";
-import { isExact, keysOf, mapOf, queriesOf, shownToken } from "./model";
+import { isExact, keysOf, mapOf, queriesOf, sameHead, shownToken, sinkOf } from "./model";
 import type { State, Store } from "./store";
 
 export interface Look {
@@ -17,12 +17,13 @@ const most = 8;
 const isWord = (token: string): boolean => /[\p{L}\p{N}]/u.test(token) && !/^(\[\w+\]|<.*>)$/.test(token.trim());
 export const looksOf = (pass: Pass, query: number): Look[] =>
   pass.heads
-    .flatMap(({ layer, head, name, sink_key, labels }): Look[] => {
+    .flatMap((own): Look[] => {
+      const { layer, head, name } = own;
       const map = mapOf(pass, [layer, head]);
       if (pass.layers[layer]!.kind === "cross" || !isExact(pass.layers[layer]!, map) || query >= map.rows) return [];
       const tokens = keysOf(pass, layer);
       const causal = map.cols > 1 && Number.isNaN(at(map, 0, 1));
-      const sink = labels.some((label) => label.name === "sink") ? sink_key : null;
+      const sink = sinkOf(own);
       const places = tokens.map((_, key) => key).filter((key) => Math.abs(key - query) > 1 && key !== sink && !(causal && key === 0) && isWord(tokens[key]!) && at(map, query, key) > 0);
       if (places.length === 0) return [];
       const key = places.reduce((best, place) => (at(map, query, place) > at(map, query, best) ? place : best));
@@ -45,7 +46,7 @@ export function Looks({ store, state }: { store: Store; state: State }) {
       <ol>
         {looks.map(({ id, name, key, weight }) => (
           <li key={name}>
-            <button type="button" onClick={() => store.lock({ head: id, query, key })} aria-pressed={id[0] === head[0] && id[1] === head[1]}>
+            <button type="button" onClick={() => store.lock({ head: id, query, key })} aria-pressed={sameHead(id, head)}>
               <bdi class="word">{shownToken(keys[key]!)}</bdi> <small>head {name}</small> <output>{weight.toFixed(2)}</output>
             </button>
           </li>

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Rgb } from "../colour";
 import { shareRgb, styleRgb } from "../colour";
 import type { Grid } from "../grid";
-import { at } from "../grid";
+import { at, cellUnder } from "../grid";
 import type { HeadId } from "./model";
 import { isExact, mapOf, shownToken } from "./model";
 import type { State, Store } from "./store";
@@ -88,10 +88,9 @@ export function Map({ store, state, id, queries, keys, cell, sink }: { store: St
   });
   const zoomView = (now: View, row: number, col: number, factor: number): View => ({ queries: zoomed(now.queries, row, factor, queries.length), keys: zoomed(now.keys, col, factor, keys.length) });
   const pairAt = (event: MouseEvent): [number, number] => {
-    const box = canvas.current!.getBoundingClientRect();
-    const of = shown ?? view;
-    const place = (offset: number, length: number, [begin, end]: Span) => Math.min(Math.max(begin + Math.floor((offset / length) * (end - begin)), begin), end - 1);
-    return [place(event.clientY - box.top, box.height, of.queries), place(event.clientX - box.left, box.width, of.keys)];
+    const { queries: rows, keys: cols } = shown ?? view;
+    const [row, col] = cellUnder(event, canvas.current!, sizeOf(rows), sizeOf(cols));
+    return [rows[0] + row, cols[0] + col];
   };
   const drag = useRef<{ x: number; y: number; view: View; moved: boolean } | null>(null);
   // Two fingers zoom: by how far they are apart, beside how far they were.

@@ -164,6 +164,11 @@ export const recorded = async (client: Client, by: By, item: number): Promise<Pa
   return { ...seen, next: [], embedding: null, written: ownTokens(seen).length };
 };
 
+export const sameHead = (a: HeadId, b: HeadId): boolean => a[0] === b[0] && a[1] === b[1];
+// Where a head is a sink, the key that takes so much.
+export const sinkOf = ({ labels, sink_key }: Head): number | null => (labels.some(({ name }) => name === "sink") ? sink_key : null);
+// What a head is called, also beside its sink.
+export const labelNames = ({ labels, without_sink }: Head): string[] => [...labels, ...(without_sink?.labels ?? [])].map(({ name }) => name);
 export const headOf = (pass: Pass, [layer, head]: HeadId): Head | undefined => pass.heads.find((each) => each.layer === layer && each.head === head);
 export const mapOf = (pass: Pass, [layer, head]: HeadId): Grid => pass.maps[layer]![pass.layers[layer]!.heads.indexOf(head)]!;
 

@@ -1,23 +1,16 @@
 // All heads at a glance: layers x heads, or the heads of one label, or by one score.
 import { memo } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Rgb, Scale } from "../colour";
-import { paint, shareRgb, styleRgb } from "../colour";
+import type { Scale } from "../colour";
+import { paintValues, shareRgb } from "../colour";
 import type { Grid } from "../grid";
-import { at } from "../grid";
 import type { Head, HeadId, Layer, Pass } from "./model";
-import { headOf, labelText, mapOf } from "./model";
+import { headOf, labelNames, labelText, mapOf, sameHead } from "./model";
 import type { State, Store } from "./store";
 
 const Thumbnail = memo(function Thumbnail({ map, scale }: { map: Grid; scale: Scale; dark: boolean }) {
   const canvas = useRef<HTMLCanvasElement>(null);
-  useEffect(() => {
-    const [wash, line] = ["--wash", "--line"].map(styleRgb) as [Rgb, Rgb];
-    paint(canvas.current!, map.rows, map.cols, (r, c) => {
-      const value = at(map, r, c);
-      return Number.isNaN(value) ? ((r + c) % 3 === 0 ? line : wash) : shareRgb(value, scale);
-    });
-  });
+  useEffect(() => paintValues(canvas.current!, map, (value) => shareRgb(value, scale)));
   return <canvas ref={canvas} aria-hidden="true" />;
 });
 
@@ -29,21 +22,20 @@ const scoreOf = (head: Head, score: string): number | null => {
 };
 
 const ordered = (pass: Pass, order: Order, label: string): Head[] => {
-  const chosen = label === "" ? [...pass.heads] : pass.heads.filter((head) => [...head.labels, ...(head.without_sink?.labels ?? [])].some(({ name }) => name === label));
+  const chosen = label === "" ? [...pass.heads] : pass.heads.filter((head) => labelNames(head).includes(label));
   return order === "layer" ? chosen : chosen.filter((head) => scoreOf(head, order) !== null).sort((a, b) => scoreOf(b, order)! - scoreOf(a, order)!);
 };
 
-function Cell({ store, state, head, title }: { store: Store; state: State; head: Head; title: string | undefined }) {
+function Cell({ store, state, head, title, dark }: { store: Store; state: State; head: Head; title: string | undefined; dark: boolean }) {
   const id: HeadId = [head.layer, head.head];
-  const { head: chosen } = state.locked;
-  const on = chosen[0] === id[0] && chosen[1] === id[1];
-  const out = state.without.some(([layer, number]) => layer === id[0] && number === id[1]);
+  const on = sameHead(state.locked.head, id);
+  const out = state.without.some((each) => sameHead(each, id));
   return (
     <button
       type="button" role="gridcell" data-head={head.name} tabIndex={on ? 0 : -1} aria-selected={on} class={out ? "out" : undefined} title={`head ${head.name}: ${labelText(head)}`} aria-label={`head ${head.name}${out ? ", taken out" : ""}: ${labelText(head)}`}
       onPointerEnter={(event) => event.pointerType === "mouse" && store.hover({ head: id })} onClick={() => store.lock({ head: id })}
     >
-      <Thumbnail map={mapOf(state.pass!, id)} scale={state.scale} dark={matchMedia("(prefers-color-scheme: dark)").matches} />
+      <Thumbnail map={mapOf(state.pass!, id)} scale={state.scale} dark={dark} />
       {title !== undefined && <small>{title}</small>}
     </button>
   );
@@ -55,7 +47,8 @@ export function Overview({ store, state }: { store: Store; state: State }) {
   const [label, setLabel] = useState("");
   const grid = useRef<HTMLDivElement>(null);
   const heads = ordered(pass, order, label);
-  const labels = [...new Set(pass.heads.flatMap(({ labels: own, without_sink }) => [...own, ...(without_sink?.labels ?? [])].map(({ name }) => name)))].sort();
+  const labels = [...new Set(pass.heads.flatMap(labelNames))].sort();
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches; // its maps are drawn anew
   const byLayer = order === "layer" && label === "";
   const onKeyDown = (event: KeyboardEvent) => {
     const columns = byLayer ? pass.layers[0]!.heads.length : 1;
@@ -94,12 +87,12 @@ export function Overview({ store, state }: { store: Store; state: State }) {
                 {pass.layers.map((layer, l) => partOf(layer) === part && (
                   <div role="row" key={l} class="layer" style={{ "--heads": Math.max(...pass.layers.map(({ heads: own }) => own.length)) }}>
                     <span role="rowheader" class="number">{layer.name.replace(/\D+/g, "")}</span>
-                    {layer.heads.map((head) => <Cell key={head} store={store} state={state} head={headOf(pass, [l, head])!} title={undefined} />)}
+                    {layer.heads.map((head) => <Cell key={head} store={store} state={state} head={headOf(pass, [l, head])!} title={undefined} dark={dark} />)}
                   </div>
                 ))}
               </div>
             ))
-          : <div role="row" class="layer">{heads.map((head) => <Cell key={head.name} store={store} state={state} head={head} title={order === "layer" ? head.name : `${head.name} ${scoreOf(head, order)!.toFixed(2)}`} />)}</div>}
+          : <div role="row" class="layer">{heads.map((head) => <Cell key={head.name} store={store} state={state} head={head} title={order === "layer" ? head.name : `${head.name} ${scoreOf(head, order)!.toFixed(2)}`} dark={dark} />)}</div>}
       </div>
     </section>
   );

@@ -5,7 +5,7 @@ import type { Grid } from "../grid";
 import type { Client } from "./client";
 import { looksOf } from "./looks";
 import type { Asked, By, Grown, HeadId, Info, Lens, Next, Pass, Why } from "./model";
-import { computed, cosine, headOf, isExact, mapOf, matrixOf, nameOf, ownTokens, queriesOf, recorded, requestOf, said } from "./model";
+import { computed, cosine, headOf, isExact, mapOf, matrixOf, nameOf, ownTokens, queriesOf, recorded, requestOf, said, sameHead } from "./model";
 import type { GivenFile, Tensor } from "./protocol";
 import { byWords, wordsOf } from "./words";
 
@@ -241,8 +241,8 @@ export class Store {
 
   toggleHead(head: HeadId): Promise<void> {
     const { without } = this.state;
-    const is = ([layer, number]: HeadId) => layer === head[0] && number === head[1];
-    return this.ask({ without: without.some(is) ? without.filter((each) => !is(each)) : [...without, head] });
+    const rest = without.filter((each) => !sameHead(each, head));
+    return this.ask({ without: rest.length < without.length ? rest : [...without, head] });
   }
 
   // ---- What is written ----
