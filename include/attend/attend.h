@@ -10,6 +10,7 @@
 #include "attend/quantized.h"
 #include "attend/random.h"
 #include "attend/recording.h"
+#include "attend/ring.h"
 #include "attend/summary.h"
 #include "attend/tensor.h"
 #include "attend/threads.h"

@@ -17,6 +17,7 @@ enum class ErrorCode {
   bad_file,       // a file that can't be read or written, or whose content is not what it claims to be
   out_of_memory,  // an allocation failed; the arguments are unchanged
   interrupted,    // an InterruptCheck said so (attend/threads.h)
+  lost_rank,      // another rank of a ring is gone, or has given up (attend/ring.h)
 };
 
 // Every failure of the library is thrown as this type, but for std::bad_alloc where there is no memory for a short

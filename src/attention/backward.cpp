@@ -42,7 +42,6 @@ void check_outputs(const char* function, const AttentionGradientViews& to, const
 
 // ---- Calls ----
 
-// Straight there: gradients are written by now, and no memory may be asked for any more.
 void store_list(const std::optional<MutableView>& to, const std::vector<double>& values) {
   if (!to) return;
   const MutableView rows = with_axes(*to, 2);
@@ -54,27 +53,16 @@ void store_list(const std::optional<MutableView>& to, const std::vector<double>&
 
 void run(BackwardProblem& x, const AttentionGradientViews& to) {
   x.dq = with_axes(to.dq, 4), x.dk = with_axes(to.dk, 4), x.dv = with_axes(to.dv, 4);
-  const DType sums = statistics_dtype(x.forward.q.dtype());
-  const bool in_place = to.dbias && to.dbias->dtype() == sums && is_aligned(*to.dbias);
-  Tensor made;  // where dbias itself can't hold sums
-  if (to.dbias && !in_place) made = Tensor::uninitialized(to.dbias->shape(), sums);
-  if (to.dbias) x.sum_bias_in(in_place ? *to.dbias : made.view());
+  const std::optional<Tensor> bias_sums = place_bias_sums(x, to);
   run_backward(x, make_backward_schedule(x));
-  if (to.dbias && !in_place) to.dbias->copy_from(made);
-  for (const OptionList& list : option_lists) store_list(to.*list.to, x.options.*list.sums);
+  store_options(x, to, bias_sums);
 }
 
 AttentionGradients run_new(const View& dout, const View& q, const View& k, const View& v, const View& out,
                            const View& lse, const AttentionOptions& options, const BackwardOptions& backward) {
   BackwardProblem x = BackwardProblem::check("attention_backward", dout, q, k, v, out, lse, options, backward);
-  const auto like = [](const View& view) { return Tensor::uninitialized(view.shape(), view.dtype()); };
-  AttentionGradients result{{}, like(q), like(k), like(v)};
-  AttentionGradientViews to{result.dq.view(), result.dk.view(), result.dv.view()};
-  for (const TensorOption& option : tensor_options()) {
-    if (!option.wanted || !(backward.*option.wanted)) continue;
-    to.*option.gradient_view = (result.*option.gradient).emplace(like(*(options.*option.value))).view();
-  }
-  run(x, to);
+  AttentionGradients result = new_gradients(q, k, v, options, backward);
+  run(x, views_of(result));
   return result;
 }
 
@@ -115,6 +103,37 @@ BackwardProblem BackwardProblem::check(const char* function, const View& dout, c
     if (backward.*list.wanted) (x.options.*list.sums).resize(static_cast<std::size_t>((options.*list.option)->count()));
   }
   return x;
+}
+
+AttentionGradients new_gradients(const View& q, const View& k, const View& v, const AttentionOptions& options,
+                                 const BackwardOptions& backward) {
+  const auto like = [](const View& view) { return Tensor::uninitialized(view.shape(), view.dtype()); };
+  AttentionGradients result{{}, like(q), like(k), like(v)};
+  for (const TensorOption& option : tensor_options())
+    if (option.wanted && backward.*option.wanted) result.*option.gradient = like(*(options.*option.value));
+  return result;
+}
+
+AttentionGradientViews views_of(AttentionGradients& gradients) {
+  AttentionGradientViews to{gradients.dq.view(), gradients.dk.view(), gradients.dv.view()};
+  for (const TensorOption& option : tensor_options())
+    if (option.gradient && gradients.*option.gradient) to.*option.gradient_view = (gradients.*option.gradient)->view();
+  return to;
+}
+
+std::optional<Tensor> place_bias_sums(BackwardProblem& x, const AttentionGradientViews& to) {
+  if (!to.dbias) return {};
+  const DType sums = statistics_dtype(x.forward.q.dtype());
+  const bool in_place = to.dbias->dtype() == sums && is_aligned(*to.dbias);
+  std::optional<Tensor> made;
+  if (!in_place) made = Tensor::uninitialized(to.dbias->shape(), sums);
+  x.sum_bias_in(in_place ? *to.dbias : made->view());
+  return made;
+}
+
+void store_options(const BackwardProblem& x, const AttentionGradientViews& to, const std::optional<Tensor>& bias_sums) {
+  if (bias_sums) to.dbias->copy_from(*bias_sums);
+  for (const OptionList& list : option_lists) store_list(to.*list.to, x.options.*list.sums);
 }
 
 void BackwardProblem::sum_bias_in(const MutableView& dbias) {

@@ -42,22 +42,26 @@ class BackwardRun {
         s_(s),
         G_(p_.G()),
         scratch_(Tensor::uninitialized({s.workers * s.worker_bytes}, DType::u8)),
-        sums_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, s.row_floats})),
-        statistics_(Tensor::uninitialized({p_.B, p_.H, p_.Tq, 3})),
+        own_sums_(Tensor::uninitialized(x.carried ? Dims{0} : Dims{p_.B, p_.H, p_.Tq, s.row_floats})),
+        own_statistics_(Tensor::uninitialized(x.carried ? Dims{0} : Dims{p_.B, p_.H, p_.Tq, 3})),
+        sums_(x.carried ? x.carried->dq : own_sums_.view()),
+        statistics_(x.carried ? x.carried->statistics : own_statistics_.view()),
         bias_sums_(Tensor::uninitialized({s.workers, s.bias_floats})),
         distance_sums_(Tensor::uninitialized({s.workers, s.distance_sums}, DType::f64)),
         slopes_(x.options.alibi_slopes.empty() ? 0 : s.items.size() * static_cast<std::size_t>(G_)),
         progress_(s.items.size()) {
     if (x.options.bias) bias_steps_ = x.options.bias->strides();
-    summed_ = s.sums_bytes > 0 || is_coarse(x.lse, kernels::coarse_lse);
-    if (summed_) sum_rows(p_, statistics_.view());
+    if (x.carried) begins_ = x.carried->step == CarriedGradients::Step::begin;
+    if (x.carried) ends_ = x.carried->step == CarriedGradients::Step::end;
+    summed_ = !x.carried && (s.sums_bytes > 0 || is_coarse(x.lse, kernels::coarse_lse));
+    if (summed_) sum_rows(p_, statistics_);
   }
 
   void run() {
-    x_.options.clear();
+    if (begins_) x_.options.clear();
     parallel_items(std::ssize(s_.items), s_.workers, [&](int worker, std::int64_t item) { take(worker, item); });
     sum_slopes();
-    sum_sinks();
+    if (ends_) sum_sinks();
   }
 
  private:
@@ -78,9 +82,9 @@ class BackwardRun {
       wait_for_others(s_.items[static_cast<std::size_t>(item)], step + G_);
       for (std::int64_t head = 0; head < G_; ++head, ++step) {
         if (!first) wait(progress(n, kv_head, stretch - 1), step + 1);
-        if (first) kernels.start_rows(at, head, begin, end);
+        if (first && begins_) kernels.start_rows(at, head, begin, end);
         kernels.rows(at, head, begin, end);
-        if (last && s_.row_floats > 0) kernels.finish_rows(at, head, begin, end);
+        if (last && ends_ && s_.row_floats > 0) kernels.finish_rows(at, head, begin, end);
         publish(done, step + 1);
       }
     }
@@ -105,10 +109,10 @@ class BackwardRun {
 
   // For the heads and batch items before, where they add to the same elements of dbias.
   void wait_for_others(const BackwardSchedule::Item& item, std::int64_t steps) {
-    if (!shares_bias()) return;
+    if (!shares_bias() || (x_.carried && x_.carried->step != CarriedGradients::Step::piece)) return;
     if (item.head > 0) {
       wait(progress(item.sequence, item.head - 1, item.stretch), steps);
-    } else if (item.sequence > 0 && p_.query_starts.empty()) {
+    } else if (item.sequence > 0 && p_.sequence(item.sequence - 1).b != p_.sequence(item.sequence).b) {
       wait(progress(item.sequence - 1, p_.Hkv - 1, item.stretch), steps);
     }
   }
@@ -136,8 +140,10 @@ class BackwardRun {
     if (x_.dlse) group.dlse = operand_at(*x_.dlse, s.b, h, s.query_start);
     group.dk = rows(x_.dk, s.b, kv_head, s.key_start);
     group.dv = rows(x_.dv, s.b, kv_head, s.key_start);
+    if (x_.carried) group.dk_sums = rows(x_.carried->dk, s.b, kv_head, s.key_start);
+    if (x_.carried) group.dv_sums = rows(x_.carried->dv, s.b, kv_head, s.key_start);
     group.dq_out = operand_at(x_.dq, s.b, h, s.query_start);
-    const MutableView sums = s_.row_floats > 0 ? sums_.view() : x_.dq;
+    const MutableView sums = s_.row_floats > 0 ? sums_ : x_.dq;
     group.dq = static_cast<float*>(operand_at(sums, s.b, h, s.query_start).data);
     group.dq_head = sums.strides()[1], group.dq_row = sums.strides()[2];
     group.statistics = statistics_.data<float>() + ((s.b * p_.H + h) * p_.Tq + s.query_start) * 3;
@@ -226,10 +232,12 @@ class BackwardRun {
   const BackwardSchedule& s_;
   std::int64_t G_;
   Tensor scratch_;
-  Tensor sums_;                       // of dq, where it is not f32 in whole vectors
-  Tensor statistics_;                 // [B,H,Tq,3]
+  Tensor own_sums_, own_statistics_;  // where nothing is carried on
+  MutableView sums_;                  // of dq, where it is not f32 in whole vectors
+  MutableView statistics_;            // [B,H,Tq,3]
   Tensor bias_sums_, distance_sums_;  // of each worker's item
   Dims bias_steps_;
+  bool begins_ = true, ends_ = true;                 // whether no keys came before, and none come after
   bool summed_ = false;                              // statistics_ begin with the rows' sums
   std::vector<double> slopes_;                       // [items,G]
   std::vector<std::atomic<std::int64_t>> progress_;  // steps done, for each key head and stretch

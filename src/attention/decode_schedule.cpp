@@ -80,13 +80,13 @@ std::vector<SharedRange> share_ranges(const Problem& p) {
 
 }  // namespace
 
-// Training does not decode, so the fused path alone draws dropout.
+// Training does not decode, so the fused path alone draws dropout. Sums that are carried on are the fused path's.
 bool takes_decode(const Problem& p, const Sequence& s) {
-  return p.common.dropout.p == 0 && p.G() * s.Tq <= decode_rows;
+  return p.common.dropout.p == 0 && p.parts.empty() && p.G() * s.Tq <= decode_rows;
 }
 
 bool decodes_some(const Problem& p) {
-  for (std::int64_t n = 0; n < p.sequences(); n += p.query_starts.empty() ? p.B : 1) {
+  for (std::int64_t n = 0; n < p.sequences(); n += p.alike() ? p.B : 1) {
     if (takes_decode(p, p.sequence(n))) return true;
   }
   return false;

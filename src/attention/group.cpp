@@ -29,7 +29,7 @@ kernels::Rows rows_in(const void* const* blocks, const float* const* scales, std
 kernels::Rules Problem::rules(const Sequence& s, std::int64_t h) const {
   kernels::Rules rules = common;
   rules.offset = s.offset, rules.key_length = s.key_length;
-  rules.dropout.b = s.b, rules.dropout.h = h, rules.dropout.query = s.query_start, rules.dropout.key = s.key_start;
+  rules.dropout.b = s.b, rules.dropout.h = h, rules.dropout.query = s.query_place, rules.dropout.key = s.key_place;
   return rules;
 }
 
@@ -86,6 +86,7 @@ kernels::Results Problem::results(const Sequence& s, std::int64_t h, const Resul
   kernels::Results results{
       operand_at(to.out, s.b, first, s.query_start), operand_at(to.lse, s.b, first, s.query_start), {}, to.log2};
   if (to.lse_low) results.lse_low = operand_at(*to.lse_low, s.b, first, s.query_start);
+  if (to.sums) results.sums = operand_at(*to.sums, s.b, first, s.query_start);
   return results;
 }
 

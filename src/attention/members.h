@@ -13,7 +13,7 @@ namespace attend {
 // body(sequence) for each one that can differ from the others.
 template <class Body>
 void for_each_member(const Problem& p, const Schedule& s, Body body) {
-  if (p.query_starts.empty()) {
+  if (p.alike()) {
     const std::int64_t different = p.key_lengths.empty() ? 1 : p.B;
     for (std::int64_t n = 0; n < different; ++n) body(p.sequence(n));
   }
@@ -21,7 +21,7 @@ void for_each_member(const Problem& p, const Schedule& s, Body body) {
 }
 
 inline std::int64_t count_members(const Problem& p, const Schedule& s) {
-  return p.query_starts.empty() ? p.B : std::ssize(s.members);
+  return p.alike() ? p.B : std::ssize(s.members);
 }
 
 inline Sequence member(const Problem& p, const Schedule& s, std::int64_t n) {

@@ -4,25 +4,11 @@
 #include "attention/backward_schedule.h"
 #include "attention/compute.h"
 #include "attention/schedule.h"
+#include "attention/whole.h"
 
 namespace attend {
 
 namespace {
-
-// The pairs that rules leave to queries [first, last), last > first: they are halved until the keys' ends stay, or move
-// by one with each query. There may be more queries than can be counted one by one.
-double visible_pairs(const kernels::Rules& rules, std::int64_t first, std::int64_t last) {
-  if (kernels::visible_keys(rules, first, last).hi == 0) return 0;
-  const auto [first_lo, first_hi] = kernels::visible_keys(rules, first);
-  const auto [last_lo, last_hi] = kernels::visible_keys(rules, last - 1);
-  const auto even = [&](std::int64_t rise) { return rise == 0 || rise == last - 1 - first; };
-  if (first_hi > 0 && last_hi > 0 && even(last_lo - first_lo) && even(last_hi - first_hi)) {
-    const double keys = static_cast<double>(first_hi - first_lo) + static_cast<double>(last_hi - last_lo);
-    return keys / 2 * static_cast<double>(last - first);
-  }
-  const std::int64_t middle = first + (last - first) / 2;
-  return visible_pairs(rules, first, middle) + visible_pairs(rules, middle, last);
-}
 
 AttentionPlan forward_plan(const Problem& p) {
   const Schedule s = make_schedule(p);

@@ -224,6 +224,7 @@ Dims Problem::trim(const Dims& shape) const {
 Sequence Problem::sequence(std::int64_t n) const {
   Sequence s;
   const auto at = static_cast<std::size_t>(n);
+  if (!parts.empty()) return parts[at];
   if (query_starts.empty()) {
     s.b = n, s.Tq = Tq, s.Tk = Tk;
     s.key_length = key_lengths.empty() ? Tk : key_lengths[at];
@@ -233,6 +234,7 @@ Sequence Problem::sequence(std::int64_t n) const {
     s.key_length = s.Tk = key_starts[at + 1] - s.key_start;
   }
   s.offset = offset.resolve(rows_before + s.Tq + rows_after, s.key_length) + rows_before;
+  s.query_place = s.query_start, s.key_place = s.key_start;
   return s;
 }
 

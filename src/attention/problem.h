@@ -20,6 +20,8 @@ struct Sequence {
   std::int64_t Tk = 0;          // its keys in memory
   std::int64_t key_length = 0;  // of them existing
   std::int64_t offset = 0;      // query i of the sequence is level with its key i + offset
+  // Where its first query and key stand in the tensors that the call is of, by which dropout draws.
+  std::int64_t query_place = 0, key_place = 0;
 };
 
 // Where k and v are not in one piece: the blocks of a KvCache, [B,Hkv,rows,D or Dv] each.
@@ -36,7 +38,8 @@ struct KeyBlocks {
 struct ResultViews {
   MutableView out, lse;
   std::optional<MutableView> lse_low = {};
-  bool log2 = false;  // as in kernels::Results
+  bool log2 = false;                     // as in kernels::Results
+  std::optional<MutableView> sums = {};  // [B,H,Tq,Dv + carried_numbers], likewise
 };
 
 struct Problem {
@@ -50,6 +53,7 @@ struct Problem {
   std::vector<double> sinks;                           // [H] or empty
   std::vector<std::int64_t> key_lengths;               // [B] or empty: Tk
   std::vector<std::int64_t> query_starts, key_starts;  // [sequences + 1] or empty: one sequence a batch item
+  std::vector<Sequence> parts;                         // empty; or, in place of these, parts of sequences (carried.h)
   std::vector<KeyBlocks> blocks;                       // empty; or of all batch items; or [B], of each one its own
   Offset offset = Offset::top_left();
   std::int64_t rows_before = 0, rows_after = 0;  // queries that slice_rows() left out
@@ -69,7 +73,10 @@ struct Problem {
   // Keys and values that lie in blocks, of whose dtype and strides the views are; `rank` axes in the arguments.
   Problem in_blocks(int rank, const View& k, const View& v, std::vector<KeyBlocks> blocks) const;
 
+  // Whether batch items are the sequences, which differ in their keys' number at most.
+  bool alike() const { return query_starts.empty() && parts.empty(); }
   std::int64_t sequences() const {
+    if (!parts.empty()) return static_cast<std::int64_t>(parts.size());
     return query_starts.empty() ? B : static_cast<std::int64_t>(query_starts.size()) - 1;
   }
   Sequence sequence(std::int64_t n) const;

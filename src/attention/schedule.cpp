@@ -39,14 +39,14 @@ bool is_large(const Problem& p) {
 // The sequences of this schedule's path. Without query_starts they are all alike: an empty list stands for all of them.
 std::vector<std::int64_t> members(const Problem& p, Path path) {
   std::vector<std::int64_t> list;
-  for (std::int64_t n = 0; !p.query_starts.empty() && n < p.sequences(); ++n) {
+  for (std::int64_t n = 0; !p.alike() && n < p.sequences(); ++n) {
     if (takes_decode(p, p.sequence(n)) == (path == Path::decode)) list.push_back(n);
   }
   return list;
 }
 
 std::int64_t count_items(const Problem& p, const Schedule& s, std::int64_t queries) {
-  if (p.query_starts.empty()) return p.B * p.Hkv * divide_up(p.Tq, queries);
+  if (p.alike()) return p.B * p.Hkv * divide_up(p.Tq, queries);
   std::int64_t items = 0;
   for_each_member(p, s, [&](const Sequence& sequence) { items += p.Hkv * divide_up(sequence.Tq, queries); });
   return items;
@@ -86,8 +86,8 @@ void cut_fused(const Problem& p, Schedule& s) {
 // The sequences, the ones with the most work first: the last items are then small ones.
 std::vector<std::int64_t> longest_first(const Problem& p, const Schedule& s) {
   std::vector<std::int64_t> order = s.members;
-  if (p.query_starts.empty() && p.key_lengths.empty()) return order;
-  for (std::int64_t n = 0; p.query_starts.empty() && n < p.B; ++n) order.push_back(n);
+  if (p.alike() && p.key_lengths.empty()) return order;
+  for (std::int64_t n = 0; p.alike() && n < p.B; ++n) order.push_back(n);
   const auto work = [&](std::int64_t n) {
     const Sequence sequence = p.sequence(n);
     return static_cast<double>(sequence.Tq) * static_cast<double>(sequence.key_length);
@@ -101,7 +101,7 @@ std::vector<std::int64_t> longest_first(const Problem& p, const Schedule& s) {
 void run_fused(const Problem& p, const Schedule& s, const ResultViews& to, char* scratch) {
   const std::vector<std::int64_t> order = longest_first(p, s);
   std::vector<std::int64_t> first_item;  // of each sequence in that order, where they differ
-  if (!p.query_starts.empty()) {
+  if (!p.alike()) {
     std::int64_t items = 0;
     for (const std::int64_t n : order) {
       first_item.push_back(items);
@@ -168,7 +168,7 @@ Schedule make_schedule(const Problem& p) {
   if (p.q.dtype() == DType::f64) {
     return reference_schedule(p, "f64 is computed by the plain path, in double precision");
   }
-  const bool all_alike = p.query_starts.empty();
+  const bool all_alike = p.alike();
   const bool no_rows = p.B == 0 || p.H == 0 || p.Tq == 0;
   if (all_alike && !no_rows && takes_decode(p, p.sequence(0))) {
     Schedule s = schedule_of(p, Path::decode);

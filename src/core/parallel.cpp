@@ -18,6 +18,8 @@ std::atomic<int> thread_limit{INT_MAX};
 // Of the thread that makes a call: workers have none, and so never ask.
 thread_local InterruptCheck* innermost_check = nullptr;
 
+thread_local int limit_here = INT_MAX;
+
 constexpr std::chrono::milliseconds time_between_checks{20};
 
 }  // namespace
@@ -28,7 +30,13 @@ void set_num_threads(int threads) {
 }
 
 int num_threads() {
-  return std::max(1, std::min(threads_here(), thread_limit.load()));
+  return std::max(1, std::min({threads_here(), thread_limit.load(), limit_here}));
+}
+
+ThreadLimit::ThreadLimit(int threads) : outer_(std::exchange(limit_here, threads)) {}
+
+ThreadLimit::~ThreadLimit() {
+  limit_here = outer_;
 }
 
 InterruptCheck::InterruptCheck(std::function<bool()> interrupted)

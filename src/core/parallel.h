@@ -13,4 +13,19 @@ namespace attend {
 // reaches the caller, once every running item has ended.
 void parallel_items(std::int64_t count, int workers, const std::function<void(int, std::int64_t)>& body);
 
+// Whether the calling thread's InterruptCheck says that its call is to end; asked every 20 ms at most.
+bool interrupt_requested();
+
+// While it lives, calls from this thread use at most that many: as many as the thread may that this one works for.
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(int threads);
+  ~ThreadLimit();
+  ThreadLimit(const ThreadLimit&) = delete;
+  ThreadLimit& operator=(const ThreadLimit&) = delete;
+
+ private:
+  int outer_;
+};
+
 }  // namespace attend

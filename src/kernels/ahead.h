@@ -9,8 +9,8 @@ namespace {
 
 class Ahead {
  public:
-  // The item's rows of q and out, and the keys and values with which it begins, in so many parts; but for those that
-  // this item, of the group `now`, has read itself.
+  // The item's rows of q, out and sums, and the keys and values with which it begins, in so many parts; but for those
+  // that this item, of the group `now`, has read itself.
   void begin(const ForwardItem& next, const Group& now, KeyRange read, std::int64_t parts) {
     const Group& g = next.group;
     if (g.rules.key_length == 0) return;
@@ -27,6 +27,9 @@ class Ahead {
       const MutableOperand& out = next.to.out;
       add(operand_at(g.q, head, next.first), {g.q.dtype, g.q.column, g.sizes.D}, g.q.row, rows);
       add(operand_at(out, head, next.first), {out.dtype, out.column, g.sizes.Dv}, out.row, rows);
+      const MutableOperand& sums = next.to.sums;
+      if (sums.data)
+        add(operand_at(sums, head, next.first), {sums.dtype, 1, g.sizes.Dv + carried_numbers}, sums.row, rows);
     }
     lines_of_part_ = lines_ / parts + 1;
   }

@@ -37,6 +37,7 @@ class Backward : public BackwardRows, public InScratch {
     const std::int64_t keys = tile_.item_keys(), given = round_up(keys_given(), key_padding);
     for (std::int64_t i = 0; i < given * q_columns_; ++i) dk_[i] = 0;
     for (std::int64_t i = 0; i < given * v_columns_; ++i) dv_[i] = 0;
+    if (group.dk_sums.data) load_sums();
     if (!g_.features.decoded) tile_.pack_keys();
     tile_.pack_transposed(g_.v, g_.sizes.Dv, vt_);
     if (keys_in_place()) {
@@ -65,6 +66,7 @@ class Backward : public BackwardRows, public InScratch {
   // ---- 3. dk and dv of the item ----
 
   void end() {
+    if (group.dk_sums.data) return store_sums();
     const F factor = Simd::set1(static_cast<float>(g_.rules.scale));
     const MutableRows &to_k = group.dk, &to_v = group.dv;
     for (std::int64_t j = 0; j < keys_given(); ++j) {
@@ -77,6 +79,23 @@ class Backward : public BackwardRows, public InScratch {
   }
 
  private:
+  // Of keys that other rows meet too.
+  void load_sums() {
+    for (std::int64_t j = 0; j < keys_given(); ++j) {
+      const std::int64_t key = group.keys_begin + j;
+      load_row(dk_ + j * q_columns_, rows_at(group.dk_sums, key), {DType::f32, 1, g_.sizes.D});
+      load_row(dv_ + j * v_columns_, rows_at(group.dv_sums, key), {DType::f32, 1, g_.sizes.Dv});
+    }
+  }
+
+  void store_sums() {
+    for (std::int64_t j = 0; j < keys_given(); ++j) {
+      const std::int64_t key = group.keys_begin + j;
+      store_row(dk_ + j * q_columns_, rows_at(group.dk_sums, key), {DType::f32, 1, g_.sizes.D});
+      store_row(dv_ + j * v_columns_, rows_at(group.dv_sums, key), {DType::f32, 1, g_.sizes.Dv});
+    }
+  }
+
   // ---- Scratch ----
 
   void carve(Scratch scratch) {

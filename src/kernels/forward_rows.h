@@ -109,6 +109,7 @@ class ForwardRows {
       find_rows(panel);
       pack_queries<Dot>(panel, steps);
       start_sums(panel);
+      if (to_.sums.data) load_sums(panel);
     }
   }
 
@@ -244,6 +245,42 @@ class ForwardRows {
       const double lost = sink - static_cast<double>(panel.m[lane]);
       panel.l[lane] = static_cast<float>(__builtin_exp2(within == sink ? max_of(-64.0, min_of(lost, 64.0)) : lost));
       panel.rounded_l[lane] = panel.l[lane];
+    }
+  }
+
+  float* sums_at(const Panel& panel, std::int64_t lane) {
+    const std::int64_t row = row_at(panel, lane);
+    return reinterpret_cast<float*>(operand_at(to_.sums, head_of(row), query_of(row)));
+  }
+
+  // As earlier keys left them.
+  void load_sums(Panel& panel) {
+    const std::int64_t Dv = g_.sizes.Dv;
+    panel.summed = true;
+    for (std::int64_t lane = 0; lane < width; lane += 4) {
+      for (std::int64_t i = 0; i < 4; ++i) {
+        const float *from = sums_at(panel, lane + i), *numbers = from + Dv;
+        const bool begun = !(numbers[1] < 0);
+        float* to = row_buffer(i);
+        for (std::int64_t d = 0; d < Dv; ++d) to[d] = begun ? from[d] : 0;
+        for (std::int64_t d = Dv; d < round_up(Dv, 4); ++d) to[d] = 0;
+        if (!begun) continue;
+        panel.m[lane + i] = numbers[0], panel.l[lane + i] = numbers[1], panel.rounded_l[lane + i] = numbers[2];
+      }
+      transpose_rows(row_, row_stride_, Dv, panel.o + lane);
+    }
+  }
+
+  // For later keys.
+  void store_sums(const Panel& panel) {
+    const std::int64_t Dv = g_.sizes.Dv;
+    for (std::int64_t lane = 0; lane < panel.rows; lane += 4) {
+      gather_rows(panel, lane);
+      for (std::int64_t i = lane; i < lane + 4 && i < panel.rows; ++i) {
+        float *to = sums_at(panel, i), *numbers = to + Dv;
+        __builtin_memcpy(to, row_buffer(i - lane), static_cast<std::size_t>(Dv) * sizeof *to);
+        numbers[0] = panel.m[i], numbers[1] = panel.l[i], numbers[2] = panel.rounded_l[i];
+      }
     }
   }
 
@@ -387,6 +424,7 @@ class ForwardRows {
   // ---- Results ----
 
   void finish(Panel& panel) {
+    if (to_.sums.data && !to_.out.data) return store_sums(panel);
     for (std::int64_t i = 0; !panel.summed && i < g_.sizes.Dv * width; ++i) panel.o[i] = 0;
     float inverse[width];
     const float factor = dropout_factor(g_.rules);
@@ -506,12 +544,17 @@ class ForwardRows {
     }
   }
 
-  void store_rows(const Panel& panel, std::int64_t lane) {
+  // The sums of four rows, to row_.
+  void gather_rows(const Panel& panel, std::int64_t lane) {
     const float* from = panel.o + lane;
     for (std::int64_t d = 0; d < g_.sizes.Dv; d += 4) {
       transpose4(from + d * width, from + (d + 1) * width, from + (d + 2) * width, from + (d + 3) * width,
                  row_buffer(0) + d, row_stride_);
     }
+  }
+
+  void store_rows(const Panel& panel, std::int64_t lane) {
+    gather_rows(panel, lane);
     for (std::int64_t i = 0; i < 4 && lane + i < panel.rows; ++i) {
       const std::int64_t row = row_at(panel, lane + i);
       char* to = operand_at(to_.out, head_of(row), query_of(row));

@@ -111,7 +111,14 @@ struct Results {
   MutableOperand out = {};                // [G,Tq,Dv]
   MutableOperand lse = {}, lse_low = {};  // [G,Tq] f32 (row stride); data may be null
   bool log2 = false;                      // the binary logarithm rather than the natural one
+  // [G,Tq,Dv + carried_numbers] f32: the sums that earlier keys of the rows left, to which these add. out without data:
+  // they are stored there again, and the results are still to come. data may be null: these are all keys.
+  MutableOperand sums = {};
 };
+
+// Behind a row's sums of weights times values: what they are measured from, the sum of weights, that of the rounded
+// ones. A sum of weights below 0: no key came yet.
+inline constexpr std::int64_t carried_numbers = 3;
 
 // What the backward needs of a group and one stretch of its keys: an item of work.
 struct BackwardGroup {
@@ -124,6 +131,9 @@ struct BackwardGroup {
   Operand dout = {};                          // [G,Tq,Dv]
   Operand dlse = {};                          // [G,Tq] f32; data may be null
   MutableRows dk = {}, dv = {};               // [Tk,D], [Tk,Dv]
+  // [Tk,D], [Tk,Dv] f32: the sums that other rows left, dk's still without the scale, to which these rows add; dk and
+  // dv are then written by no one. data may be null: these are all rows.
+  MutableRows dk_sums = {}, dv_sums = {};
   // [G,Tq,D] f32, rows of whole vectors: the sums of all items. Then written to dq_out where that is not the same.
   float* dq = nullptr;
   std::int64_t dq_head = 0, dq_row = 0;
