@@ -1,6 +1,7 @@
 # make demo      install what is missing, build, explain attention on a sentence, and show where a real model looks
 # make test      the same, and run every test; those with PyTorch where pip has a small build of it, or WITH=torch is given
 # make fuzz      TARGET=safetensors SECONDS=60: call one function of tests/fuzz with all kinds of input, until one breaks it
+# make mpi       build with MPI: attend::mpi, and `mpirun -n 8 attend run ...` (docs/ring.md)
 # make python    an environment with the Python package and what its tests need: . build/venv/bin/activate
 # make wheel     PYTHON=python3.12: a wheel that can be installed elsewhere, in build/wheels
 # make page      build the pages that compute into the command: the lesson, and the explorer of models (docs/page.md)
@@ -36,7 +37,7 @@ INSTALL_LISTED = echo "pip install -r $(1)" && \
   $(VENV)/bin/pip install --quiet --disable-pip-version-check $(2) -r $(1) || \
   { echo "make: pip can't get what $(1) lists; its words are above: is there a network?" >&2; exit 1; }
 
-.PHONY: demo build fresh-if-moved test test-build test-cpp test-python fuzz python wheel lesson page page-models site bench translate translate-data format format-check lint install deb clean
+.PHONY: demo build mpi fresh-if-moved test test-build test-cpp test-python fuzz python wheel lesson page page-models site bench translate translate-data format format-check lint install deb clean
 
 demo: build
 	@scripts/demo.sh
@@ -52,9 +53,15 @@ build: fresh-if-moved
 	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET) >/dev/null
 	@cmake --build $(BUILD) --target attend_command
 
+# Another MPI than mpicxx is: CMAKE_FLAGS="-DMPI_CXX_COMPILER=mpicxx.mpich -DMPIEXEC_EXECUTABLE=/usr/bin/mpiexec.mpich"
+mpi: fresh-if-moved
+	@scripts/setup.sh mpi
+	@cmake --preset $(PRESET) -DATTEND_MPI=ON $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(BUILD) --target attend_command attend_command_mpi
+
 test-build: fresh-if-moved
 	@scripts/setup.sh test
-	@cmake --preset $(PRESET) -DATTEND_BUILD_TESTS=ON $(CMAKE_FLAGS) >/dev/null
+	@cmake --preset $(PRESET) -DATTEND_BUILD_TESTS=ON -DATTEND_MPI=ON $(CMAKE_FLAGS) >/dev/null
 	@cmake --build $(BUILD)
 
 test-cpp: test-build

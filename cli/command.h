@@ -49,6 +49,9 @@ enum class Status { fine = 0, failed = 1, usage = 2, bad_file = 3 };
 // Tells what went wrong, and for an app where its help is. Returns the status.
 Status complain(Status status, const std::string& message, const App* app = nullptr);
 
+// The program: its line, and every error told. Returns the exit status.
+int start(int argc, char** argv);
+
 // Reads the line and does what it says; what is wrong with the line is told. Throws Failure, and what the library
 // throws.
 Status run_line(int argc, char** argv);

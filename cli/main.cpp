@@ -1,51 +1,6 @@
-// attend: the command. Data goes to standard output, all else to standard error.
-#include <fcntl.h>
-
-#include <csignal>
-#include <cstdio>
-#include <new>
-
-#include "attend/error.h"
+// attend: the command.
 #include "cli/command.h"
 
-namespace attend::cli {
-namespace {
-
-// `attend explain | head` ends quietly, even where the parent process has SIGPIPE ignored or blocked.
-void restore_sigpipe() {
-  (void)std::signal(SIGPIPE, SIG_DFL);  // it fails for numbers of no signal
-  sigset_t pipe;
-  sigemptyset(&pipe);
-  sigaddset(&pipe, SIGPIPE);
-  sigprocmask(SIG_UNBLOCK, &pipe, nullptr);
-}
-
-// A stream that the parent process closed leaves its number to the next file that is opened, into which messages would
-// then go. Opened the wrong way round, it is taken, and using it still fails.
-void keep_stream_numbers() {
-  for (const int number : {0, 1, 2}) {
-    if (fcntl(number, F_GETFD) == -1) open("/dev/null", number == 0 ? O_WRONLY : O_RDONLY);
-  }
-}
-
-}  // namespace
-}  // namespace attend::cli
-
-// NOLINTNEXTLINE(bugprone-exception-escape): of what is thrown, no memory for the last message is left
 int main(int argc, char** argv) {
-  using namespace attend::cli;
-  keep_stream_numbers();
-  restore_sigpipe();
-  const auto status = [&] {
-    try {
-      return run_line(argc, argv);
-    } catch (const attend::Error& error) {
-      return complain(error.code() == attend::ErrorCode::bad_file ? Status::bad_file : Status::failed, error.what());
-    } catch (const std::bad_alloc&) {
-      return complain(Status::failed, "out of memory");
-    } catch (const std::exception& error) {
-      return complain(Status::failed, error.what());
-    }
-  };
-  return static_cast<int>(status());
+  return attend::cli::start(argc, argv);
 }

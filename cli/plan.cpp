@@ -12,6 +12,7 @@
 #include "attend/attention.h"
 #include "cli/attention_options.h"
 #include "cli/command.h"
+#include "cli/plan_ranks.h"
 
 namespace attend::cli {
 namespace {
@@ -23,6 +24,9 @@ struct Arguments {
   std::map<std::string_view, bool> flags;         // those of which the plan wants to know only that they are there
   Visibility visibility;
   bool json = false;
+  std::optional<std::int64_t> ranks;
+  std::string sharding, rate, bandwidth, latency;
+  bool backward = false;
 };
 
 std::vector<std::int64_t> parse_list(const std::string& option, const std::string& text) {
@@ -144,9 +148,37 @@ nlohmann::ordered_json to_json(const Call& p, const AttentionPlan& plan) {
   return json;
 }
 
+// What is asked for of ranks; none where the call is one process's.
+std::optional<RanksArguments> ranks_of(const Arguments& arguments) {
+  const auto number = [](const char* option, const std::string& text, double otherwise) {
+    if (text.empty()) return otherwise;
+    const double value = parse_real(option, text);
+    if (!(value > 0) && !(value == 0 && std::string_view(option) == "--latency"))
+      throw UsageError(fmt::format("{}: expected a number above 0, got '{}'", option, text));
+    return value;
+  };
+  if (!arguments.ranks) {
+    for (const auto& [option, given] : {std::pair("--sharding", !arguments.sharding.empty()),
+                                        {"--backward", arguments.backward},
+                                        {"--rate", !arguments.rate.empty()},
+                                        {"--bandwidth", !arguments.bandwidth.empty()},
+                                        {"--latency", !arguments.latency.empty()}})
+      if (given) throw UsageError(fmt::format("{}: nothing uses it without --ranks", option));
+    return std::nullopt;
+  }
+  const bool zigzag = arguments.sharding.empty() ? arguments.visibility.causal : arguments.sharding == "zigzag";
+  RingCosts costs;
+  costs.flops_per_second = number("--rate", arguments.rate, costs.flops_per_second);
+  costs.bytes_per_second = number("--bandwidth", arguments.bandwidth, costs.bytes_per_second);
+  costs.latency_seconds = number("--latency", arguments.latency, costs.latency_seconds);
+  return RanksArguments{static_cast<int>(*arguments.ranks), zigzag, arguments.backward, costs};
+}
+
 void run(const Arguments& arguments) {
   const Call p = make_call(arguments);
   check_offset(p.options);
+  if (const std::optional<RanksArguments> ranks = ranks_of(arguments))
+    return print(plan_on_ranks(*ranks, p.q, p.k, p.v, p.dtype, p.options, arguments.json));
   const AttentionPlan made = plan(p.q, p.k, p.v, p.dtype, p.options);
   print(arguments.json ? json_text(to_json(p, made), 2) : to_text(p, made));
 }
@@ -165,6 +197,16 @@ void add_options(App& app, Arguments& arguments) {
       app.add_flag(flag_of(option.name), arguments.flags[option.name], meaning);
   }
   app.add_flag("--json", arguments.json, "Print one JSON object instead of the text");
+  whole_number(
+      app.add_option("--ranks", arguments.ranks,
+                     "What so many processes that mpirun starts hold, send and compute, and how long it takes"),
+      1, 65536);
+  choose_one(app.add_option("--sharding", arguments.sharding, "Which rows each has, as in run"), "contiguous|zigzag");
+  app.add_flag("--backward", arguments.backward, "Of the gradients, not of the result");
+  app.add_option("--rate", arguments.rate, "FLOP that a process computes in a second (1e11)")->type_name("N");
+  app.add_option("--bandwidth", arguments.bandwidth, "Bytes that it sends, and at once receives, in a second (1.25e9)")
+      ->type_name("N");
+  app.add_option("--latency", arguments.latency, "Seconds that a message takes besides (5e-5)")->type_name("S");
 }
 
 }  // namespace
@@ -176,10 +218,10 @@ Command add_plan(App& root) {
       "besides the tensors, and why. A mask, sinks, the scale and a softcap change nothing in it.");
   app->examples(
       "attend plan 1,12,512,64\n"
-      "attend plan 1,8,4096,128 --causal --dtype bf16\n"
       "attend plan 1,8,4096,40 --kv 1,8,77,40\n"
       "attend plan 1,32,1,128 --kv 1,8,32768,128 --window 256,0 --offset bottom_right\n"
-      "attend plan 1,12,512,64 --json | jq .scratch_bytes");
+      "attend plan 1,12,512,64 --json | jq .scratch_bytes\n"
+      "attend plan 1,32,131072,128 --causal --ranks 8");
   auto arguments = std::make_shared<Arguments>();
   add_options(*app, *arguments);
   return {app, [arguments] { run(*arguments); }};

@@ -6,6 +6,7 @@
 
 #include "attend/version.h"
 #include "cli/command.h"
+#include "cli/ranks.h"
 #include "cli/suggest.h"
 
 namespace attend::cli {
@@ -123,8 +124,8 @@ Status run_line(int argc, char** argv) {
     print(std::string(version.what()) + "\n");
   } catch (const CLI::ParseError& error) {
     const std::vector<std::string> extras = parser.remaining(true);
-    return complain(Status::usage,
-                    extras.empty() ? explain_mistake(error) : unexpected(root, *chosen(), extras.front()), chosen());
+    return complain_of_line(extras.empty() ? explain_mistake(error) : unexpected(root, *chosen(), extras.front()),
+                            chosen());
   } catch (const UsageError& error) {
     return complain(Status::usage, error.what(), chosen());
   }

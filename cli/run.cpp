@@ -2,29 +2,14 @@
 
 #include <filesystem>
 #include <list>
-#include <map>
 #include <memory>
 
-#include "attend/attention.h"
 #include "attend/io.h"
-#include "cli/attention_options.h"
-#include "cli/command.h"
-#include "cli/inside.h"
+#include "cli/run.h"
 #include "cli/tensor_file.h"
 
 namespace attend::cli {
 namespace {
-
-struct Arguments {
-  std::string q, k, v;
-  std::map<std::string_view, std::string> tensors;  // the files of the tensor options that were given
-  std::string out, lse;
-  std::string scale, dropout;
-  std::map<std::string_view, std::string> numbers;  // the number options that were given
-  std::optional<std::uint64_t> seed;
-  Visibility visibility;
-  InsideArguments inside;
-};
 
 void write_tensors(const std::string& file, const NamedViews& tensors) {
   const std::string ending = std::filesystem::path(file).extension().string();
@@ -39,7 +24,8 @@ void write_tensors(const std::string& file, const NamedViews& tensors) {
   tell("attend: wrote " + file);
 }
 
-// However the two are spelled: the second would replace the first.
+}  // namespace
+
 bool same_file(const std::string& a, const std::string& b) {
   const auto place = [](const std::string& file) {
     std::error_code error;
@@ -48,8 +34,7 @@ bool same_file(const std::string& a, const std::string& b) {
   return !a.empty() && place(a) == place(b);
 }
 
-// What is given without use, missing, or written where it has no place.
-void check_line(const Arguments& arguments) {
+void check_line(const RunArguments& arguments) {
   const bool in_npy = arguments.out.ends_with(".npy"), values = !arguments.v.empty();
   const InsideArguments& inside = arguments.inside;
   if (!values && !inside.any()) throw UsageError("V is required without --summary or --weights");
@@ -73,7 +58,7 @@ void check_line(const Arguments& arguments) {
                                  inside.summary ? "--summary" : "--weights"));
 }
 
-AttentionOptions parse_options(const Arguments& arguments) {
+AttentionOptions parse_options(const RunArguments& arguments) {
   AttentionOptions options = parse_visibility(arguments.visibility);
   if (!arguments.scale.empty()) options.scale = parse_real("--scale", arguments.scale);
   for (const NumberOption& option : number_options()) {
@@ -85,7 +70,9 @@ AttentionOptions parse_options(const Arguments& arguments) {
   return options;
 }
 
-void compute(const Arguments& arguments, const InsideOptions& inside, const Tensor& q, const Tensor& k,
+namespace {
+
+void compute(const RunArguments& arguments, const InsideOptions& inside, const Tensor& q, const Tensor& k,
              const AttentionOptions& options) {
   if (arguments.out.empty()) return print(head_table(q, k, options));
   std::optional<AttentionResult> result;
@@ -102,7 +89,9 @@ void compute(const Arguments& arguments, const InsideOptions& inside, const Tens
   if (!together && !arguments.lse.empty()) write_tensors(arguments.lse, {{"lse", result->lse}});
 }
 
-void run(const Arguments& arguments) {
+void run(const RunArguments& arguments) {
+  const Started started = arguments.no_mpi ? Started{} : started_by_mpirun();
+  if (started.ranks > 1) return run_on_ranks(arguments, *join_ranks(started));
   check_line(arguments);
   const InsideOptions inside = parse_inside(arguments.inside);
   AttentionOptions options = parse_options(arguments);
@@ -118,7 +107,7 @@ void run(const Arguments& arguments) {
   compute(arguments, inside, q, k, options);
 }
 
-void add_options(App& app, Arguments& arguments) {
+void add_options(App& app, RunArguments& arguments) {
   const std::vector<std::string> endings = {".npy", ".npz", ".safetensors"};
   app.add_option("Q", arguments.q, "Queries, [B,H,Tq,D], [H,T,D] or [T,D]")->type_name("FILE")->required();
   app.add_option("K", arguments.k, "Keys, [B,Hkv,Tk,D]")->type_name("FILE")->required();
@@ -146,6 +135,11 @@ void add_options(App& app, Arguments& arguments) {
   whole_number(app.add_option("--seed", arguments.seed, "Decides which weights are dropped (0)"), 0,
                std::numeric_limits<std::uint64_t>::max());
   add_inside(app, arguments.inside);
+  choose_one(app.add_option("--sharding", arguments.sharding,
+                            "Which rows each process has where mpirun starts several: one run of them, or, so that all "
+                            "have as much to do with --causal, one from either end (zigzag with --causal)"),
+             "contiguous|zigzag");
+  app.add_flag("--no-mpi", arguments.no_mpi, "Compute all of it in this process, also where mpirun started it");
 }
 
 }  // namespace
@@ -154,14 +148,15 @@ Command add_run(App& root) {
   App* app = root.add_subcommand(
       "run",
       "Scaled dot-product attention on files: softmax(q k^T * scale) v. Each file is .npy, .npz or .safetensors; of a "
-      "file with several tensors, FILE:NAME takes one.");
+      "file with several tensors, FILE:NAME takes one. Where mpirun starts several of them, each computes "
+      "its rows, and holds its slice of the files.");
   app->examples(
       "attend run q.npy k.npy v.npy -o out.npy\n"
       "attend run qkv.npz:q qkv.npz:k qkv.npz:v --window 128,0 -o out.safetensors\n"
-      "attend run q.npy k.npy v.npy --mask m.npy -o out.npz --lse out.npz\n"
+      "mpirun -n 8 attend run q.npy k.npy v.npy --causal -o out.npy\n"
       "attend run q.npy k.npy --causal --offset bottom_right --summary\n"
       "attend run q.npy k.npy --causal --weights 0:64,0:64 -o weights.npy");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RunArguments>();
   add_options(*app, *arguments);
   return {app, [arguments] { run(*arguments); }};
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/command.h"
@@ -23,8 +24,12 @@ TensorPath parse_tensor_path(const std::string& argument) {
 std::string choose_tensor(const TensorPath& path, const TensorMap& tensors) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : tensors) names.push_back(name);
+  return choose_tensor(path, names);
+}
+
+std::string choose_tensor(const TensorPath& path, const std::vector<std::string>& names) {
   if (path.name) {
-    if (tensors.contains(*path.name)) return *path.name;
+    if (std::ranges::find(names, *path.name) != names.end()) return *path.name;
     throw UsageError(fmt::format("{} holds no tensor '{}'{}", path.file, *path.name, did_you_mean(*path.name, names)));
   }
   if (names.size() == 1) return names.front();

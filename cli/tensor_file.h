@@ -21,6 +21,9 @@ TensorPath parse_tensor_path(const std::string& argument);
 // does not hold, or none where it holds several.
 std::string choose_tensor(const TensorPath& path, const TensorMap& tensors);
 
+// The same of a file's names.
+std::string choose_tensor(const TensorPath& path, const std::vector<std::string>& names);
+
 // Reads one tensor.
 Tensor read_tensor(const std::string& argument);
 

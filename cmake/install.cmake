@@ -7,12 +7,24 @@ install(TARGETS attend EXPORT attend-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT dev
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(DIRECTORY include/attend DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/attend DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev
+  FILES_MATCHING PATTERN "*.h" PATTERN mpi.h EXCLUDE)
+if(ATTEND_MPI)
+  install(TARGETS attend_mpi EXPORT attend-mpi-targets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT mpi NAMELINK_COMPONENT mpi_dev
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT mpi_dev
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  set_target_properties(attend_mpi PROPERTIES INSTALL_RPATH "$ORIGIN")
+  install(FILES include/attend/mpi.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/attend COMPONENT mpi_dev)
+endif()
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/attend COMPONENT licence)
 
 set(made ${PROJECT_BINARY_DIR}/cmake)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/attend)
 install(EXPORT attend-targets NAMESPACE attend:: DESTINATION ${package_dir} COMPONENT dev)
+if(ATTEND_MPI)
+  install(EXPORT attend-mpi-targets NAMESPACE attend:: DESTINATION ${package_dir} COMPONENT mpi_dev)
+endif()
 configure_package_config_file(cmake/attend-config.cmake.in ${made}/attend-config.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${made}/attend-config-version.cmake VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
 install(FILES ${made}/attend-config.cmake ${made}/attend-config-version.cmake DESTINATION ${package_dir} COMPONENT dev)
@@ -51,6 +63,11 @@ endif()
 configure_file(cmake/attend.pc.in ${made}/attend.pc @ONLY)
 install(FILES ${made}/attend.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 
+if(ATTEND_MPI)
+  configure_file(cmake/attend-mpi.pc.in ${made}/attend-mpi.pc @ONLY)
+  install(FILES ${made}/attend-mpi.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT mpi_dev)
+endif()
+
 if(NOT TARGET attend_command)
   return()
 endif()
@@ -63,6 +80,16 @@ else()
 endif()
 set_target_properties(attend_command PROPERTIES INSTALL_RPATH ${library_path})
 install(TARGETS attend_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
+# What the command becomes where mpirun starts it (cli/ranks.h): of no use on its own.
+if(ATTEND_MPI)
+  if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+    set(library_path ${CMAKE_INSTALL_LIBDIR})
+  else()
+    set(library_path "$ORIGIN/../../${CMAKE_INSTALL_LIBDIR}")
+  endif()
+  set_target_properties(attend_command_mpi PROPERTIES INSTALL_RPATH ${library_path})
+  install(TARGETS attend_command_mpi RUNTIME DESTINATION libexec/attend COMPONENT mpi_command)
+endif()
 install(FILES docs/attend.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT command)
 
 # The command itself writes its completions, so a build for another machine goes without.

@@ -21,3 +21,8 @@ if(ATTEND_MODELS)
   # -DUTF8PROC_EXPORTS, which means something on Windows alone, would be in every compilation.
   set_property(TARGET PkgConfig::ATTEND_UTF8PROC PROPERTY INTERFACE_COMPILE_OPTIONS "")
 endif()
+if(ATTEND_MPI)
+  set(MPI_DETERMINE_LIBRARY_VERSION ON)
+  set(MPI_CXX_SKIP_MPICXX ON) # its classes for C++ are gone from MPI 3, not from all that have it
+  find_package(MPI 3.0 REQUIRED COMPONENTS CXX)
+endif()

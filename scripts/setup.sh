@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|python|page|page-models|test|fuzz|deb|long|check]...
+# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|mpi|python|page|page-models|test|fuzz|deb|long|check]...
 #   build  what the library and the command need (default)
+#   mpi    and what attend::mpi and a command that mpirun may start need
 #   python and what the Python package needs, and the benchmark
 #   page   what the page that computes is made with
 #   page-models  and what its module for models is: sources that page_sources.sh fetches
@@ -13,13 +14,14 @@ set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libpng-dev zlib1g-dev libtbb-dev
   libfreetype-dev fonts-dejavu-core libpcre2-dev libutf8proc-dev)
+mpi=(libopenmpi-dev openmpi-bin)
 python=(python3 python3-dev python3-venv)
 page=(emscripten nodejs)
 command -v npm >/dev/null || page+=(npm) # NodeSource's nodejs has it, and goes with none other
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-16 libclang-rt-16-dev llvm)
 deb=(dpkg-dev)
-long=(debootstrap lintian)
+long=(debootstrap lintian libmpich-dev mpich)
 check=(ccache clang-format clang-tidy-16 mandoc shellcheck zsh fish g++-aarch64-linux-gnu qemu-user chromium)
 
 wanted=()
@@ -27,15 +29,16 @@ sources=
 for group in "${@:-build}"; do
   case "$group" in
     build) wanted+=("${build[@]}") ;;
+    mpi) wanted+=("${build[@]}" "${mpi[@]}") ;;
     python) wanted+=("${build[@]}" "${python[@]}") ;;
     page) wanted+=("${build[@]}" "${page[@]}") ;;
     page-models) wanted+=("${build[@]}" "${page[@]}") sources=yes ;;
-    test) wanted+=("${build[@]}" "${python[@]}" "${test[@]}") ;;
+    test) wanted+=("${build[@]}" "${mpi[@]}" "${python[@]}" "${test[@]}") ;;
     fuzz) wanted+=("${build[@]}" "${fuzz[@]}") ;;
-    deb) wanted+=("${build[@]}" "${deb[@]}") ;;
+    deb) wanted+=("${build[@]}" "${mpi[@]}" "${deb[@]}") ;;
     long) wanted+=("${long[@]}") ;;
-    check) wanted+=("${build[@]}" "${python[@]}" "${page[@]}" "${test[@]}" "${fuzz[@]}" "${check[@]}") ;;
-    *) echo "setup.sh: no group '$group': build, python, page, page-models, test, fuzz, deb, long or check" >&2 && exit 2 ;;
+    check) wanted+=("${build[@]}" "${mpi[@]}" "${python[@]}" "${page[@]}" "${test[@]}" "${fuzz[@]}" "${check[@]}") ;;
+    *) echo "setup.sh: no group '$group': build, mpi, python, page, page-models, test, fuzz, deb, long or check" >&2 && exit 2 ;;
   esac
 done
 

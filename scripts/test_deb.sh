@@ -15,10 +15,13 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
 needed=$(for deb in build/deb/*.deb; do dpkg-deb --field "$deb" Depends; done |
-  tr ',' '\n' | sed -E 's/^ *([^ ]+).*/\1/' | grep -v '^libattend' | sort -u | paste -sd ,)
+  tr ',' '\n' | sed -E 's/^ *([^ ]+).*/\1/' | grep -v -e '^\(lib\)\?attend' -e openmpi | sort -u | paste -sd ,)
 debootstrap --variant=minbase \
   --include="g++,cmake,ninja-build,pkg-config,libfmt-dev,libtbb-dev,nlohmann-json3-dev,zlib1g-dev,$needed" \
   "$release" "$root" >"$root.log" || { cat "$root.log" && exit 1; }
+rm "$root.log"
+# Open MPI's dependencies have alternatives, which debootstrap does not choose among.
+chroot "$root" apt-get install -y -qq --no-install-recommends libopenmpi-dev openmpi-bin >"$root.log" 2>&1 || { cat "$root.log" && exit 1; }
 rm "$root.log"
 for header in pcre2.h utf8proc.h png.h freetype2 CLI; do
   [ ! -e "$root/usr/include/$header" ] || { echo "test_deb.sh: $header is there" >&2 && exit 1; }
@@ -42,4 +45,12 @@ cmake --build /found >/dev/null
 /found/program
 c++ -std=c++20 /tree/tests/install/program/program.cpp $(pkg-config --cflags --libs attend) -o /tmp/program
 /tmp/program
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_plm_rsh_agent=true
+cmake -G Ninja -S /tree/tests/install/mpi_program -B /over_mpi >/dev/null
+cmake --build /over_mpi >/dev/null
+mpirun -n 2 /over_mpi/mpi_program </dev/null
+attend explain "a b c" -o /tmp/weights.npz
+cd /tmp && mpirun -n 2 attend run weights.npz:queries weights.npz:keys weights.npz:values -o out.npy </dev/null
+attend inspect out.npy
 SCRIPT

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,6 +46,65 @@ void write_safetensors(const std::filesystem::path& path, const NamedViews& tens
 
 // Any of the three, told apart by content; the one tensor of an .npy file has the name "".
 TensorMap read_tensors(const std::filesystem::path& path);
+
+// The tensors of a file where they lie: of .npy and .safetensors nothing is read before it is looked at, so that a file
+// may be larger than memory. What can't be looked at in place (.npz, big-endian numbers) is read at once.
+class TensorFile {
+ public:
+  // Throws bad_file, out_of_memory. The file must not be cut short while this is there: reading what is gone ends the
+  // process.
+  explicit TensorFile(const std::filesystem::path& path);
+  TensorFile(TensorFile&& other) noexcept;
+  TensorFile& operator=(TensorFile&& other) noexcept;
+  ~TensorFile();
+
+  // As in read_tensors().
+  std::vector<std::string> names() const;
+  // These live as long as this. Throws bad_value for a name that is not there, bad_file where a bool is neither 0
+  // nor 1.
+  View view(std::string_view name) const;
+  // Of an axis that part: nothing else is looked at.
+  View view(std::string_view name, int axis, Range part) const;
+  // Without looking at any of them.
+  Dims shape(std::string_view name) const;
+  DType dtype(std::string_view name) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// A .npy or .safetensors file (by its ending) that several processes write together, on one machine or on many that
+// share the folder. One creates it, and sends the others what place() says; each writes its parts; when all have
+// finished, the first commits. The file appears then, or replaces what was there, and not before.
+class SharedTensorFile {
+ public:
+  struct Entry {
+    std::string name;  // of no meaning in .npy, which holds one
+    DType dtype = DType::f32;
+    Dims shape;
+  };
+
+  // The first one. `nearby`: the others are on this machine. The file then has no name until commit(), where the file
+  // system has such files: nothing of it stays, however the processes end. Else it has one beside `path`, which stays
+  // where this process is killed.
+  SharedTensorFile(const std::filesystem::path& path, std::vector<Entry> entries, bool nearby);
+  // The others, with the same path and entries, and the first one's place(). Throws bad_file where it isn't to be seen.
+  SharedTensorFile(const std::filesystem::path& path, std::vector<Entry> entries, std::string_view place);
+  SharedTensorFile(SharedTensorFile&& other) noexcept;
+  ~SharedTensorFile();
+
+  std::string place() const;
+  // x becomes that part of the tensor: of the axis these runs, one after another.
+  void write(std::string_view name, int axis, std::span<const Range> runs, const View& x);
+  // What was written has reached the disk, or this throws.
+  void finish();
+  void commit();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 // Replaces the file's content in one step.
 void write_file(const std::filesystem::path& path, std::string_view bytes);

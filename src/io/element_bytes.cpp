@@ -17,9 +17,13 @@ std::optional<std::uint64_t> byte_count(DType dtype, std::span<const std::int64_
 }
 
 void require_booleans(const Tensor& tensor, const Place& place, std::uint64_t start) {
-  if (tensor.dtype() != DType::boolean || tensor.count() == 0) return;
-  const auto* bytes = static_cast<const unsigned char*>(tensor.raw());
-  const auto* end = bytes + tensor.count();
+  if (tensor.dtype() == DType::boolean) require_booleans(tensor.raw(), tensor.count(), place, start);
+}
+
+void require_booleans(const void* memory, std::int64_t count, const Place& place, std::uint64_t start) {
+  if (count == 0) return;
+  const auto* bytes = static_cast<const unsigned char*>(memory);
+  const auto* end = bytes + count;
   const auto* wrong = std::find_if(bytes, end, [](unsigned char byte) { return byte > 1; });
   if (wrong != end) {
     fail_at(place, "byte {}: a bool is 0 or 1, and this is {}", start + static_cast<std::uint64_t>(wrong - bytes),

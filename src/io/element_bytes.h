@@ -20,6 +20,9 @@ std::optional<std::uint64_t> byte_count(DType dtype, std::span<const std::int64_
 // first element.
 void require_booleans(const Tensor& tensor, const Place& place, std::uint64_t start);
 
+// The same of `count` bytes.
+void require_booleans(const void* bytes, std::int64_t count, const Place& place, std::uint64_t start);
+
 // The tensor, or a row-major copy of it where it lies otherwise; the view must outlive it.
 class RowMajor {
  public:

@@ -169,13 +169,13 @@ void InputFile::unmap(const void* memory, std::uint64_t size) {
   munmap(const_cast<void*>(memory), size);
 }
 
-OutputFile::OutputFile(std::string_view function, const fs::path& path) : place_(place_of(function, path)) {
+OutputFile::OutputFile(std::string_view function, const fs::path& path, Name name) : place_(place_of(function, path)) {
   Target target = follow_links(place_, path);
   struct stat status {};
   if (target.descriptor) {
     descriptor_ = fcntl(*target.descriptor, F_DUPFD_CLOEXEC, 0);
   } else if (stat(target.path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) {
-    open_temporary(target.path);
+    open_temporary(target.path, name);
   } else if (S_ISDIR(status.st_mode)) {
     fail_at(place_, "is a directory");
   } else {
@@ -184,13 +184,13 @@ OutputFile::OutputFile(std::string_view function, const fs::path& path) : place_
   if (descriptor_ < 0) fail_at(place_, "can't be written: {}", reason());
 }
 
-void OutputFile::open_temporary(const fs::path& target) {
+void OutputFile::open_temporary(const fs::path& target, Name name) {
   struct stat status {};
   const bool exists = stat(target.c_str(), &status) == 0;
   if (exists && access(target.c_str(), W_OK) != 0) fail_at(place_, "can't be written: {}", reason());
   const mode_t mode = exists ? status.st_mode & 0777 : 0666;
   target_ = target;
-  descriptor_ = open(target.parent_path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
+  if (name == Name::late) descriptor_ = open(target.parent_path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
   if (descriptor_ >= 0 && access(path_of(descriptor_).c_str(), F_OK) != 0) {  // no /proc to give it a name by
     close(descriptor_);
     descriptor_ = -1;
@@ -241,6 +241,15 @@ void OutputFile::write_at(std::uint64_t offset, std::string_view bytes) {
   if (lseek(descriptor_, 0, SEEK_END) < 0) fail_at(place_, "can't be gone back in: {}", reason());
 }
 
+void OutputFile::grow_to(std::uint64_t size) {
+  if (ftruncate(descriptor_, static_cast<off_t>(size)) != 0) fail_at(place_, "can't be written: {}", reason());
+}
+
+std::string OutputFile::path_for_others() const {
+  if (target_.empty()) fail_at(place_, "is no file that several processes can write");
+  return temporary_.empty() ? fmt::format("/proc/{}/fd/{}", getpid(), descriptor_) : temporary_.native();
+}
+
 void OutputFile::commit() {
   if (target_.empty()) return;
   // The bytes first, then the name: after a power cut the name stands for the old bytes or the new, never for neither.
@@ -252,6 +261,38 @@ void OutputFile::commit() {
   if (temporary_.empty() && make_name(link) != 0) fail_at(place_, "can't be replaced: {}", reason());
   if (rename(temporary_.c_str(), target_.c_str()) != 0) fail_at(place_, "can't be replaced: {}", reason());
   temporary_.clear(), target_.clear();
+}
+
+OutputPart::OutputPart(Place place, const std::string& path_for_others) : place_(std::move(place)) {
+  descriptor_ = open(path_for_others.c_str(), O_WRONLY | O_CLOEXEC);
+  if (descriptor_ < 0)
+    fail_at(place_, "{}, which another process has begun, can't be opened: {}", quote(path_for_others), reason());
+}
+
+OutputPart::~OutputPart() {
+  close(descriptor_);
+}
+
+std::pair<std::uint64_t, std::uint64_t> OutputPart::identity() const {
+  struct stat status {};
+  if (fstat(descriptor_, &status) != 0) fail_at(place_, "can't be written: {}", reason());
+  return {status.st_dev, status.st_ino};
+}
+
+void OutputPart::write_at(std::uint64_t offset, const void* bytes, std::uint64_t count) {
+  const auto* from = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const ssize_t done = pwrite(descriptor_, from, std::min<std::uint64_t>(count, 1 << 30), static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) fail_at(place_, "can't be written: {}", reason());
+    from += done;
+    offset += static_cast<std::uint64_t>(done);
+    count -= static_cast<std::uint64_t>(done);
+  }
+}
+
+void OutputPart::sync() {
+  if (fsync(descriptor_) != 0) fail_at(place_, "can't be written: {}", reason());
 }
 
 void write_file(const fs::path& path, std::string_view bytes) {

@@ -68,7 +68,10 @@ class InputFile {
 //   they are written as the bytes come.
 class OutputFile {
  public:
-  OutputFile(std::string_view function, const std::filesystem::path& path);
+  // Named: others may open it where path_for_others() says, on this machine or another. It then has its temporary name
+  // from the start.
+  enum class Name : std::uint8_t { late, at_once };
+  OutputFile(std::string_view function, const std::filesystem::path& path, Name name = Name::late);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
@@ -77,10 +80,15 @@ class OutputFile {
   void write(std::string_view bytes) { write(bytes.data(), bytes.size()); }
   // Over what was written there. Throws bad_file where that can't be gone back to.
   void write_at(std::uint64_t offset, std::string_view bytes);
+  // The bytes from its end to there are zero.
+  void grow_to(std::uint64_t size);
+  // Where other processes of this user see it: of this machine alone where it has no name yet. Throws bad_file for what
+  // is written directly.
+  std::string path_for_others() const;
   void commit();
 
  private:
-  void open_temporary(const std::filesystem::path& target);
+  void open_temporary(const std::filesystem::path& target, Name name);
   template <class Make>
   int make_name(Make make);
 
@@ -88,6 +96,26 @@ class OutputFile {
   int descriptor_ = -1;
   std::filesystem::path target_;     // empty: it is written directly
   std::filesystem::path temporary_;  // the name that the file has until commit(), if any
+};
+
+// A file that another process, an OutputFile of which says where, creates and commits: parts of it are written.
+class OutputPart {
+ public:
+  // `place` is the target's, for messages.
+  OutputPart(Place place, const std::string& path_for_others);
+  OutputPart(const OutputPart&) = delete;
+  OutputPart& operator=(const OutputPart&) = delete;
+  ~OutputPart();
+
+  // Of all open files of this machine: tells one from another.
+  std::pair<std::uint64_t, std::uint64_t> identity() const;
+  void write_at(std::uint64_t offset, const void* bytes, std::uint64_t count);
+  // Throws bad_file unless the bytes are on the disk.
+  void sync();
+
+ private:
+  Place place_;
+  int descriptor_ = -1;
 };
 
 }  // namespace attend

@@ -195,15 +195,20 @@ void swap_bytes(Tensor& tensor) {
   for (std::int64_t i = 0; i < tensor.count(); ++i, bytes += size) std::reverse(bytes, bytes + size);
 }
 
-// The tensor of that shape whose elements lie in `columns` with the first axis running fastest.
-Tensor from_fortran_order(const Tensor& columns, const Dims& shape) {
+// The first axis runs fastest.
+Dims fortran_strides(const Dims& shape) {
   Dims strides = shape;
   std::int64_t stride = 1;
   for (int i = 0; i < shape.rank(); ++i) {
     strides[i] = stride;
     stride *= shape[i];
   }
-  return View(columns.raw(), columns.dtype(), shape, strides).clone();
+  return strides;
+}
+
+// The tensor of that shape whose elements lie so in `columns`.
+Tensor from_fortran_order(const Tensor& columns, const Dims& shape) {
+  return View(columns.raw(), columns.dtype(), shape, fortran_strides(shape)).clone();
 }
 
 class FileStream : public ByteStream {
@@ -265,6 +270,16 @@ View view_npy(const InputFile& file, const MappedFile& mapped) {
   if (stream.position() % static_cast<std::uint64_t>(size_of(header.dtype)) != 0)
     fail_at(file.place(), "its numbers begin at byte {}, where {} can't be read", stream.position(), header.dtype);
   return {mapped.data() + stream.position(), header.dtype, header.shape};
+}
+
+std::optional<View> npy_in_place(const InputFile& file, const std::byte* mapped) {
+  FileStream stream(file);
+  const Header header = read_checked_header(stream);
+  const std::int64_t size = size_of(header.dtype);
+  if ((header.big_endian && size > 1) || stream.position() % static_cast<std::uint64_t>(size) != 0) return std::nullopt;
+  const std::byte* data = mapped + stream.position();
+  if (!header.fortran_order) return View(data, header.dtype, header.shape);
+  return View(data, header.dtype, header.shape, fortran_strides(header.shape));
 }
 
 Tensor read_npy(const InputFile& file) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "attend/tensor.h"
@@ -41,6 +42,9 @@ Tensor read_npy(const InputFile& file);
 
 // The tensor where it lies in a mapped file, row-major and little-endian: what is not is a bad_file.
 View view_npy(const InputFile& file, const MappedFile& mapped);
+
+// The same, in Fortran order too, of any dtype: bools are not looked at. None where the numbers can't be read there.
+std::optional<View> npy_in_place(const InputFile& file, const std::byte* mapped);
 
 // What comes before the elements, byte for byte as NumPy writes it. `place` is for the error: bad_dtype for bf16.
 std::string npy_header(const View& tensor, const Place& place);

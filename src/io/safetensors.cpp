@@ -283,16 +283,8 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
   return read_safetensors(InputFile("read_safetensors", path));
 }
 
-namespace {
-
-struct Parts {
-  std::string head;  // the header, and its length before it
-  NamedViews tensors;
-};
-
-// Of the file, in its order.
-Parts parts_of(std::string_view function, const NamedViews& tensors,
-               const std::map<std::string, std::string>& metadata) {
+SafetensorsHead safetensors_head(std::string_view function, const NamedViews& tensors,
+                                 const std::map<std::string, std::string>& metadata) {
   check_names(function, tensors);
   NamedViews ordered = tensors;
   std::sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
@@ -316,15 +308,13 @@ Parts parts_of(std::string_view function, const NamedViews& tensors,
   return {std::string(length, prefix_size) + header, std::move(ordered)};
 }
 
-}  // namespace
-
 std::string safetensors_bytes(std::string_view function, const NamedViews& tensors,
                               const std::map<std::string, std::string>& metadata) {
-  const Parts parts = parts_of(function, tensors, metadata);
-  std::size_t size = parts.head.size();
+  const SafetensorsHead parts = safetensors_head(function, tensors, metadata);
+  std::size_t size = parts.bytes.size();
   for (const auto& [name, tensor] : parts.tensors)
     size += static_cast<std::size_t>(tensor.count() * size_of(tensor.dtype()));
-  std::string bytes = parts.head;
+  std::string bytes = parts.bytes;
   bytes.reserve(size);
   for (const auto& [name, tensor] : parts.tensors) {
     const RowMajor elements(tensor);
@@ -336,9 +326,9 @@ std::string safetensors_bytes(std::string_view function, const NamedViews& tenso
 void write_safetensors(const std::filesystem::path& path, const NamedViews& tensors,
                        const std::map<std::string, std::string>& metadata) {
   constexpr const char* function = "write_safetensors";
-  const Parts parts = parts_of(function, tensors, metadata);
+  const SafetensorsHead parts = safetensors_head(function, tensors, metadata);
   OutputFile file(function, path);
-  file.write(parts.head);
+  file.write(parts.bytes);
   for (const auto& [name, tensor] : parts.tensors) {
     const RowMajor elements(tensor);
     file.write(elements.data(), elements.bytes());

@@ -14,6 +14,15 @@ Safetensors read_safetensors(const InputFile& file);
 std::string safetensors_bytes(std::string_view function, const NamedViews& tensors,
                               const std::map<std::string, std::string>& metadata);
 
+// What write_safetensors() writes before the tensors' data, which follows in this order. Of the views nothing but
+// names, dtypes and shapes is looked at.
+struct SafetensorsHead {
+  std::string bytes;
+  NamedViews tensors;
+};
+SafetensorsHead safetensors_head(std::string_view function, const NamedViews& tensors,
+                                 const std::map<std::string, std::string>& metadata);
+
 // The header is read and checked at once; a tensor when it is asked for.
 class SafetensorsFile {
  public:

@@ -41,7 +41,7 @@ def test_help_begins_with_examples_and_fits_80_columns(command, name):
 def test_examples_use_options_that_exist(command, name):
     text = attend(command, name, "--help").stdout
     examples, rest = text.split("Usage:", 1)
-    for option in re.findall(rf"(?<!\S)attend {name}[^|]*", examples):
+    for option in re.findall(rf"(?<!\S)attend {name}[^|\n]*", examples):
         for used in re.findall(r"(?<!\S)-{1,2}[a-z][a-z-]*", option):
             assert re.search(rf"^  .*{re.escape(used)}\b", rest, re.M), used
 

@@ -109,3 +109,49 @@ def test_shapes_that_do_not_fit_are_refused_as_attention_refuses_them(command):
         "attend: plan: k has head size 64, q has 80 (q [2,8,5,80], k [2,8,7,64], v [2,8,7,64])\n")
     assert "top_left" in attend(command, "1,1,5,8", "--kv", "1,1,7,8", "--causal", status=1)
     assert "query_starts" in attend(command, "1,1,5,8", "--query-starts", "0,5", status=1)
+
+
+def test_ranks(plan):
+    """Shares cover the sequence; what is sent is received; a causal zigzag has all compute as much, an uneven one does not."""
+    said = plan("1,4,16384,64", "--causal", "--ranks", "4")
+    assert said["sharding"] == "zigzag" and not said["backward"] and len(said["ranks"]) == 4
+    for what in ("queries", "keys"):
+        runs = sorted(run for rank in said["ranks"] for run in rank[what])
+        assert [run[0] for run in runs] == [0, *(run[1] for run in runs[:-1])] and runs[-1][1] == 16384
+    assert sum(rank["sent_bytes"] for rank in said["ranks"]) == sum(rank["received_bytes"] for rank in said["ranks"]) > 0
+    pairs = 16384 * 16385 / 2
+    assert sum(rank["flops"] for rank in said["ranks"]) == 2 * (64 + 64) * 4 * pairs
+    work = [rank["flops"] for rank in said["ranks"]]
+    assert max(work) < 1.25 * min(work)
+    uneven = plan("1,4,16384,64", "--causal", "--ranks", "4", "--sharding", "contiguous")
+    assert uneven["ranks"][3]["flops"] > 5 * uneven["ranks"][0]["flops"]
+    assert said["seconds"] >= sum(work) / 4 / said["rate"] and 0 < said["efficiency"] <= 1
+    assert sum(rank["share_bytes"] for rank in said["ranks"]) == 4 * 16384 * (4 * 64 + 2) * 4  # q, k, v, out; lse, lse_low
+
+
+def test_ranks_take_what_a_network_costs(plan):
+    call = ["1,4,16384,64", "--ranks", "4"]
+    fast, slow = plan(*call), plan(*call, "--bandwidth", "1e6")
+    assert slow["seconds"] > 10 * fast["seconds"] and slow["bandwidth"] == 1e6
+    assert plan(*call, "--latency", "1")["seconds"] > fast["seconds"] + 1
+    assert plan(*call, "--rate", "2e11")["seconds"] < 0.75 * fast["seconds"]
+    assert plan(*call, "--backward")["seconds"] > 2 * fast["seconds"]
+
+
+def test_ranks_as_text(command):
+    lines = attend(command, "1,4,16384,64", "--causal", "--ranks", "40", "--sharding", "contiguous").splitlines()
+    assert lines[0] == "q [1,4,16384,64]  k [1,4,16384,64]  v [1,4,16384,64]  f32"
+    assert lines[1].split() == ["ranks", "40,", "contiguous"] and lines[-1].strip() == "and 32 more, which --json has"
+    assert lines[6].split()[:3] == ["rank", "queries", "share"]
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--latency", "1"], "--latency: nothing uses it without --ranks"),
+    (["--backward"], "--backward: nothing uses it without --ranks"),
+    (["--ranks", "2", "--rate", "0"], "--rate: expected a number above 0, got '0'"),
+    (["--ranks", "2", "--bandwidth", "fast"], "--bandwidth: expected a number, got 'fast'"),
+    (["--ranks", "0"], "--ranks: expected a whole number from 1 to 65536, got '0'"),
+    (["--ranks", "2", "--sharding", "even"], "--sharding: expected contiguous or zigzag, got 'even'"),
+])
+def test_ranks_that_can_not_be(command, arguments, message):
+    assert attend(command, "1,4,1024,64", *arguments, status=2).splitlines()[0] == f"attend: {message}"

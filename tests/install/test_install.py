@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -43,7 +44,7 @@ def test_installed_command(prefix, command):
 
 
 def test_the_python_package_is_not_installed_with_it(prefix):
-    assert {path.name for path in prefix.iterdir()} == {"bin", "include", "lib", "share"}
+    assert {path.name for path in prefix.iterdir()} - {"libexec"} == {"bin", "include", "lib", "share"}
 
 
 def test_man_page_and_completions(prefix, command):
@@ -55,7 +56,8 @@ def test_man_page_and_completions(prefix, command):
 
 def test_headers_are_the_public_ones(prefix, repository):
     installed = {path.name for path in (prefix / "include/attend").iterdir()}
-    assert installed == {path.name for path in (repository / "include/attend").iterdir()}
+    with_mpi = {"mpi.h"} if list(library_folder(prefix).glob("libattend_mpi.*")) else set()
+    assert installed == {path.name for path in (repository / "include/attend").iterdir()} - {"mpi.h"} | with_mpi
 
 
 def test_find_package(prefix, tmp_path):
@@ -73,6 +75,54 @@ def test_pkg_config(prefix, tmp_path):
     version = output_of("pkg-config", "--modversion", "attend", env=environment)
     assert output_of(tmp_path / "program") == f"attend {version.strip()}" + EXPECTED
     assert output_of(prefix / "bin/attend", "--version") == f"attend {version}"
+
+
+@pytest.fixture
+def mpirun(prefix, command):
+    if not list(library_folder(prefix).glob("libattend_mpi.*")):
+        pytest.skip("built without MPI: make mpi")
+    cache = (pathlib.Path(command).parent / "CMakeCache.txt").read_text()
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+
+    def cached(name):
+        return re.search(rf"^{name}:\w+=(.*)$", cache, re.M)[1]
+
+    def run(*arguments, **options):
+        return output_of(cached("MPIEXEC_EXECUTABLE"), "-n", 2, *arguments, env=environment, **options)
+
+    run.compiler = cached("MPI_CXX_COMPILER")
+    return run
+
+
+def test_find_package_with_mpi(prefix, tmp_path, mpirun):
+    output_of("cmake", "-S", HERE / "mpi_program", "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}", f"-DMPI_CXX_COMPILER={mpirun.compiler}")
+    output_of("cmake", "--build", tmp_path)
+    assert mpirun(tmp_path / "mpi_program") == "2 ranks, 1.0\n"
+
+
+def test_pkg_config_with_mpi(prefix, tmp_path, mpirun):
+    libraries = library_folder(prefix)
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(libraries / "pkgconfig")}
+    flags = output_of("pkg-config", "--cflags", "--libs", "attend-mpi", env=environment).split()
+    source = HERE / "mpi_program/mpi_program.cpp"
+    output_of(mpirun.compiler, "-std=c++20", source, *flags, f"-Wl,-rpath,{libraries}", "-o", tmp_path / "program")
+    assert mpirun(tmp_path / "program") == "2 ranks, 1.0\n"
+
+
+def test_a_component_that_is_not_there_is_said(prefix, tmp_path):
+    """Not by a target that is missing."""
+    (tmp_path / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES CXX)\n"
+                                             "find_package(attend CONFIG REQUIRED COMPONENTS gpu)\n")
+    done = subprocess.run(["cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}"],
+                          capture_output=True, text=True)
+    assert done.returncode != 0 and "This attend has no component gpu" in " ".join(done.stderr.split())
+
+
+def test_the_installed_command_finds_its_other_half(prefix, tmp_path, mpirun):
+    np.save(tmp_path / "x.npy", np.ones((1, 2, 300, 8), np.float32))
+    mpirun(prefix / "bin/attend", "run", "x.npy", "x.npy", "x.npy", "-o", "out.npy", cwd=tmp_path)
+    assert (np.load(tmp_path / "out.npy") == 1).all()
 
 
 @pytest.mark.skipif(not shutil.which("nm"), reason="no nm")
