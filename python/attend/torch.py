@@ -26,8 +26,10 @@ from torch.nn.attention.bias import CausalBias
 from . import _core
 from . import _torch_operators as operators
 from ._torch_operators import dispatches, draw_seed, record, records, sdpa_by, seed_tensor
+from ._torch_ring import ring_attention, ring_shard, ring_sum, ring_unshard
 
-__all__ = ["attention", "replace_sdpa", "restore_sdpa", "scaled_dot_product_attention"]
+__all__ = ["attention", "replace_sdpa", "restore_sdpa", "ring_attention", "ring_shard", "ring_sum", "ring_unshard",
+           "scaled_dot_product_attention"]
 
 _torch_sdpa = functional.scaled_dot_product_attention
 _CLASSES = operators.PLAIN | {FakeTensor, FunctionalTensor}  # a tracer's

@@ -26,6 +26,9 @@ void translate(const std::exception_ptr& pointer, void*) {
       case attend::ErrorCode::out_of_memory:
         type = PyExc_MemoryError;
         break;
+      case attend::ErrorCode::lost_rank:
+        type = PyExc_ConnectionError;
+        break;
       case attend::ErrorCode::interrupted:
         type = PyExc_KeyboardInterrupt;
         break;
@@ -63,6 +66,7 @@ NB_MODULE(_core, m) {
   attend::python::bind_tokenizer(m);
   attend::python::bind_model(m);
   attend::python::bind_quantize(m);
+  attend::python::bind_ring(m);
   attend::python::bind_threads(m);
   m.attr("_tensor_keywords") = attend::python::tensor_keywords();
   m.attr("_number_keywords") = attend::python::number_keywords();

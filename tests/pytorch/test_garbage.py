@@ -249,6 +249,7 @@ def right_calls(np, torch):
     cache.append(k, v)
     generator, trace = attend.Generator(1), attend.explain("the cat sat", heads=2)
     tensors = [torch.from_numpy(x) for x in (q, k, v)]
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     steps, plan = attend.attention_steps(q, q, q), attend.plan(q, k, v)
     backward = attend.attention_backward(out, q, k, v, out, lse, **options)
     summary, scores = attend.attention_summary(q, k), attend.head_scores(q, k)[0]
@@ -416,6 +417,12 @@ def right_calls(np, torch):
             "attn_mask": torch.ones(5, 5, dtype=torch.bool), "dropout_p": 0.0, "is_causal": False, "scale": 0.5, "enable_gqa": True}),
         "torch.replace_sdpa": (lambda *a: attend.torch.replace_sdpa(*a).__exit__(), (), {}),
         "torch.restore_sdpa": (attend.torch.restore_sdpa, (), {}),
+        "torch.ring_attention": (attend.torch.ring_attention, tensors, {
+            name: torch.from_numpy(each) if isinstance(each, np.ndarray) else each for name, each in options.items()} | lengths | {
+                "group": None, "sharding": "zigzag", "return_lse": True}),
+        "torch.ring_shard": (attend.torch.ring_shard, (tensors[0], 2), {"group": None, "sharding": [[(0, 3), (3, 5)]]}),
+        "torch.ring_sum": (attend.torch.ring_sum, (torch.ones(3),), {"group": None}),
+        "torch.ring_unshard": (attend.torch.ring_unshard, (tensors[0], 2), {"group": None, "sharding": [[(0, 3), (3, 5)]]}),
         "transformers.QuantizedCache": (attend.transformers.QuantizedCache, (transformers.LlamaConfig(num_hidden_layers=2),), {}),
         "transformers.record": (record, (model,), {
             "top": 2, "map": (3, 3), "keep": None, "layers": [0], "heads": [1, 2], "budget": "1 MiB"}),
@@ -489,6 +496,7 @@ def test_everything_public_is_called(tmp_path, monkeypatch):
     import numpy as np
     import torch
     assert set(public_names()) == right_calls(np, torch).keys()
+    torch.distributed.destroy_process_group()
 
 
 def test_garbage_gives_documented_exceptions(request):
