@@ -115,8 +115,11 @@ def one_of_many(rank, folder):
 
 
 def main():
-    alone = train(lambda x, dim: x, lambda q, k, v: functional.scaled_dot_product_attention(
-        q, k, v, is_causal=True, enable_gqa=True), lambda x: None)
+    def attention(q, k, v):
+        k, v = (x.repeat_interleave(HEADS // KEY_HEADS, 1) for x in (k, v))
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    alone = train(lambda x, dim: x, attention, lambda x: None)
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(one_of_many, (folder,), nprocs=PROCESSES)
         split = torch.load(os.path.join(folder, "losses"))
