@@ -20,6 +20,10 @@ namespace {
 
 using namespace attend;
 
+std::int64_t number(const char* text) {
+  return std::strtoll(text, nullptr, 10);
+}
+
 double milliseconds(const std::function<void()>& body) {
   MPI_Barrier(MPI_COMM_WORLD);
   const auto begin = std::chrono::steady_clock::now();
@@ -80,11 +84,11 @@ int main(int argc, char** argv) {
   int level = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
   if (argc != 7) return 2;
-  set_num_threads(std::atoi(argv[5]));
+  set_num_threads(static_cast<int>(number(argv[5])));
   {
     MpiRanks ranks(MPI_COMM_WORLD);
-    measure(ranks, std::atoll(argv[1]), std::atoll(argv[2]), std::atoll(argv[3]), std::atoi(argv[4]) != 0,
-            std::atoi(argv[6]));
+    measure(ranks, number(argv[1]), number(argv[2]), number(argv[3]), number(argv[4]) != 0,
+            static_cast<int>(number(argv[6])));
   }
   MPI_Finalize();
 }

@@ -56,6 +56,7 @@ void keep_for_good(std::vector<std::unique_ptr<Track>>& tracks) {
   static std::mutex mutex;
   static std::vector<Tensor> kept;
   const std::lock_guard lock(mutex);
+  kept.reserve(kept.size() + tracks.size());
   for (const auto& track : tracks) kept.push_back(std::move(track->memory));
 }
 

@@ -130,7 +130,7 @@ void compare(RingTransport& ranks, const char* function, const Statement& own) {
   });
   // All ranks throw now, or none.
   if (own.failure) std::rethrow_exception(own.failure);
-  if (verdict) throw *verdict;
+  if (verdict) throw Error(*verdict);
 }
 
 }  // namespace attend

@@ -53,6 +53,7 @@ class Simulation {
                                      : finish_send(event);
     }
     std::vector<double> ends;
+    ends.reserve(ranks_.size());
     for (const Rank& rank : ranks_) ends.push_back(rank.end);
     return ends;
   }

@@ -121,6 +121,7 @@ std::vector<std::unique_ptr<RingTransport>> threads_as_ranks(int ranks) {
   const auto group = std::make_shared<Group>();
   group->lost.resize(static_cast<std::size_t>(ranks));
   std::vector<std::unique_ptr<RingTransport>> list;
+  list.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) list.push_back(std::make_unique<ThreadRank>(group, rank));
   return list;
 }

@@ -64,6 +64,26 @@ TEST(RingForward, IsAsExactForAnySharding) {
   }
 }
 
+// NaN in hidden keys and values reaches no row; in an attended value it reaches the rows that see it, as in one
+// process.
+TEST(RingForward, HandlesWhatIsNoNumberAsOneProcessDoes) {
+  Call x = make_call({1, 2, 1, 700, 700, 16, 16}, with_causal | with_lengths, DType::f32, 8);
+  const Tensor length = whole_numbers({500});
+  x.options.key_lengths = length.view(), x.options.offset = Offset::top_left();
+  const auto fill = [](Tensor& t, std::int64_t from, std::int64_t to, float value) {
+    for (std::int64_t i = from * 16; i < to * 16; ++i) t.data<float>()[i] = value;
+  };
+  fill(x.k, 500, 700, NAN), fill(x.v, 500, 700, NAN);  // beyond the length
+  fill(x.k, 450, 451, INFINITY), fill(x.v, 450, 451, NAN), fill(x.v, 200, 201, INFINITY);
+  const AttentionResult expected = x.run({.lse_low = true});
+  EXPECT_TRUE(std::isfinite(expected.out.item({0, 0, 199, 0})));
+  EXPECT_FALSE(std::isfinite(expected.out.item({0, 0, 200, 0})));
+  EXPECT_TRUE(std::isfinite(expected.lse.item({0, 0, 449})));
+  for (const int ranks : {2, 3})
+    for (const RingSharding& sharding : both(ranks, x))
+      expect_same_result(ring_forward(x, sharding, {.piece_keys = 192}), expected, x.what);
+}
+
 TEST(RingForward, HasTheSameBitsRunAfterRun) {
   Dice dice(3);
   const Call x = make_call({1, 2, 1, 300, 300, 16, 16}, with_causal, DType::f32, 9);
