@@ -135,8 +135,8 @@ Tensor begin_sums(const OwnRows& rows) {
   const Problem& p = rows.base;
   const std::int64_t row = p.Dv + kernels::carried_numbers;
   Tensor sums = Tensor::uninitialized({p.B, p.H, p.Tq, row});
-  auto* at = sums.data<float>() + p.Dv + 1;  // the sum of weights
-  for (std::int64_t i = 0; i < p.B * p.H * p.Tq; ++i) at[i * row] = -1;
+  for (std::int64_t i = 0; i < p.B * p.H * p.Tq; ++i)
+    sums.data<float>()[i * row + p.Dv + 1] = -1;  // the sum of weights
   return sums;
 }
 
