@@ -23,6 +23,13 @@ Range overlap_of(const Range& a, const Range& b) {
   return {std::max(a.begin, b.begin), std::max(std::max(a.begin, b.begin), std::min(a.end, b.end))};
 }
 
+// Without what is about positions, which are not those of the whole here.
+AttentionOptions of_rows(AttentionOptions options) {
+  options.key_lengths = options.query_starts = options.key_starts = {};
+  options.offset = Offset(0);
+  return options;
+}
+
 kernels::Rules rules_of(const kernels::Rules& common, const Sequence& s) {
   kernels::Rules rules = common;
   rules.offset = s.offset, rules.key_length = s.key_length;
@@ -62,63 +69,76 @@ Positions Positions::check(const char* function, const Dims& q, const Dims& k, c
   return positions;
 }
 
-std::vector<Sequence> Positions::parts(const Range& queries, std::int64_t first_row, const Range& keys) const {
-  std::vector<Sequence> list;
+// What of a sequence meets, for queries that stand at 0 on; none: no key is seen.
+std::optional<Sequence> Positions::part(const Sequence& s, const Range& queries, const Range& keys) const {
+  const Range rows = overlap_of(queries, {s.query_start, s.query_start + s.Tq});
+  const Range own = overlap_of(keys, {s.key_start, s.key_start + s.Tk});
+  if (rows.begin == rows.end || own.begin == own.end) return {};
+  const Sequence part{
+      .b = s.b,
+      .query_start = rows.begin - queries.begin,
+      .key_start = own.begin - keys.begin,
+      .Tq = rows.end - rows.begin,
+      .Tk = own.end - own.begin,
+      .key_length = std::clamp<std::int64_t>(s.key_start + s.key_length - own.begin, 0, own.end - own.begin),
+      .offset = s.offset + (rows.begin - s.query_start) - (own.begin - s.key_start),
+      .query_place = rows.begin,
+      .key_place = own.begin};
+  if (kernels::visible_keys(rules_of(common, part), 0, part.Tq).hi == 0) return {};
+  return part;
+}
+
+void Positions::add_parts(const Range& queries, std::int64_t first_row, const Range& keys,
+                          std::vector<Sequence>& to) const {
   for (const Sequence& s : sequences) {
-    const Range rows = overlap_of(queries, {s.query_start, s.query_start + s.Tq});
-    const Range own = overlap_of(keys, {s.key_start, s.key_start + s.Tk});
-    if (rows.begin == rows.end || own.begin == own.end) continue;
-    const Sequence part{
-        .b = s.b,
-        .query_start = first_row + rows.begin - queries.begin,
-        .key_start = own.begin - keys.begin,
-        .Tq = rows.end - rows.begin,
-        .Tk = own.end - own.begin,
-        .key_length = std::clamp<std::int64_t>(s.key_start + s.key_length - own.begin, 0, own.end - own.begin),
-        .offset = s.offset + (rows.begin - s.query_start) - (own.begin - s.key_start),
-        .query_place = rows.begin,
-        .key_place = own.begin};
-    if (kernels::visible_keys(rules_of(common, part), 0, part.Tq).hi > 0) list.push_back(part);
+    std::optional<Sequence> met = part(s, queries, keys);
+    if (!met) continue;
+    met->query_start += first_row;
+    to.push_back(*met);
   }
-  return list;
 }
 
 bool Positions::meet(const Range& queries, const Range& keys) const {
-  return !parts(queries, 0, keys).empty();
+  return std::ranges::any_of(sequences, [&](const Sequence& s) { return part(s, queries, keys).has_value(); });
 }
 
 double Positions::pairs(const Range& queries, const Range& keys) const {
   double sum = 0;
-  for (const Sequence& part : parts(queries, 0, keys)) sum += visible_pairs(rules_of(common, part), 0, part.Tq);
+  for (const Sequence& s : sequences)
+    if (const auto met = part(s, queries, keys)) sum += visible_pairs(rules_of(common, *met), 0, met->Tq);
   return sum;
 }
 
-std::vector<Sequence> Positions::rows(const Range& queries, std::int64_t first_row) const {
-  std::vector<Sequence> list;
+void Positions::add_rows(const Range& queries, std::int64_t first_row, std::vector<Sequence>& to) const {
   for (const Sequence& s : sequences) {
     const Range rows = overlap_of(queries, {s.query_start, s.query_start + s.Tq});
     if (rows.begin == rows.end) continue;
-    list.push_back({.b = s.b,
-                    .query_start = first_row + rows.begin - queries.begin,
-                    .Tq = rows.end - rows.begin,
-                    .query_place = rows.begin});
+    to.push_back({.b = s.b,
+                  .query_start = first_row + rows.begin - queries.begin,
+                  .Tq = rows.end - rows.begin,
+                  .query_place = rows.begin});
   }
-  return list;
 }
 
 // ---- Rows ----
 
 OwnRows OwnRows::check(const char* function, const View& q, const View& k, const View& v, std::int64_t Tk,
                        const AttentionOptions& options) {
-  AttentionOptions own = options;
-  own.key_lengths = own.query_starts = own.key_starts = {};
-  own.offset = Offset(0);
   const auto all = [&](const View& x) {
     Dims shape = x.shape();
     if (shape.rank() >= 2) shape[shape.rank() - 2] = Tk;
     return shaped(x, shape);
   };
-  return {Problem::check(function, q, all(k), all(v), own), Tk};
+  return {Problem::check(function, q, all(k), all(v), of_rows(options))};
+}
+
+BackwardProblem OwnRows::check_backward(const char* function, const View& dout, const View& out, const View& lse,
+                                        const AttentionOptions& options, const BackwardOptions& backward) const {
+  const auto given = [&](const View& x) {
+    return View(x.raw(), x.dtype(), base.trim(x.shape()), base.trim(x.strides()));
+  };
+  return BackwardProblem::check(function, dout, given(base.q), given(base.k), given(base.v), out, lse, of_rows(options),
+                                backward);
 }
 
 Problem OwnRows::with(const View& k, const View& v, const Range& keys, std::vector<Sequence> parts) const {

@@ -22,25 +22,31 @@ struct Positions {
   static Positions check(const char* function, const Dims& q, const Dims& k, const Dims& v, DType dtype,
                          const AttentionOptions& options);
 
-  // Whether some of these queries may see some of these keys: counted in the whole, as `parts` are given here.
+  // Whether some of these queries may see some of these keys, all counted in the whole.
   bool meet(const Range& queries, const Range& keys) const;
   // The pairs among them that may be seen, of all batch items.
   double pairs(const Range& queries, const Range& keys) const;
-  // What of each sequence meets, for queries that stand at `first_row` on and keys that stand at 0 on.
-  std::vector<Sequence> parts(const Range& queries, std::int64_t first_row, const Range& keys) const;
-  // These queries without keys.
-  std::vector<Sequence> rows(const Range& queries, std::int64_t first_row) const;
+  // Adds what of each sequence meets, for queries that stand at `first_row` on and keys that stand at 0 on.
+  void add_parts(const Range& queries, std::int64_t first_row, const Range& keys, std::vector<Sequence>& to) const;
+  // Adds these queries without keys.
+  void add_rows(const Range& queries, std::int64_t first_row, std::vector<Sequence>& to) const;
+
+ private:
+  std::optional<Sequence> part(const Sequence& sequence, const Range& queries, const Range& keys) const;
 };
 
 // The rows that are here: q [B,H,Tq_local,D], with the options that are tensors of pairs or of heads.
 struct OwnRows {
   Problem base;  // as if all keys were here
-  std::int64_t Tk = 0;
 
   // k and v: some keys, of which the shape but for Tk counts. mask and bias broadcast to [B,H,Tq_local,Tk]. Throws
   // Error.
   static OwnRows check(const char* function, const View& q, const View& k, const View& v, std::int64_t Tk,
                        const AttentionOptions& options);
+
+  // The rest of a backward's arguments, for these rows as if all keys were here.
+  BackwardProblem check_backward(const char* function, const View& dout, const View& out, const View& lse,
+                                 const AttentionOptions& options, const BackwardOptions& backward) const;
 
   // These parts of them and of the keys k [B,Hkv,n,D], v [B,Hkv,n,Dv], which stand at keys.begin on in the whole.
   Problem with(const View& k, const View& v, const Range& keys, std::vector<Sequence> parts) const;

@@ -10,7 +10,6 @@
 #include "core/message.h"
 #include "kernels/targets.h"
 #include "ring/call.h"
-#include "ring/forward.h"
 
 namespace attend {
 
@@ -51,17 +50,10 @@ class BackwardPass {
   BackwardPass(RingTransport& ranks, const View& dout, const View& q, const View& k, const View& v, const View& out,
                const View& lse, const RingSharding& sharding, const AttentionOptions& options,
                const BackwardOptions& backward, const RingOptions& ring, int threads)
-      : call_(RingCall::check(function, ranks, q, k, v, sharding, options)), shape_(shape_of(call_.problem())) {
+      : call_(RingCall::check(function, ranks, q, k, v, sharding, options)) {
     if (!backward.lse_low) fail(ErrorCode::bad_value, function, "lse_low is not given: ring_attention() gave it");
     const Problem& base = call_.problem();
-    AttentionOptions own = options;
-    own.key_lengths = own.query_starts = own.key_starts = {};
-    own.offset = Offset(0);
-    const auto whole = [&](const View& x) {
-      return View(x.raw(), x.dtype(), base.trim(x.shape()), base.trim(x.strides()));
-    };
-    const BackwardProblem checked =
-        BackwardProblem::check(function, dout, q, whole(base.k), whole(base.v), out, lse, own, backward);
+    const BackwardProblem checked = call_.rows.check_backward(function, dout, out, lse, options, backward);
     dout_ = checked.dout, out_ = checked.out, lse_ = checked.lse, lse_low_ = checked.lse_low, dlse_ = checked.dlse;
     result_ = new_gradients(q, k, v, options, backward);
     dk_ = with_axes(result_.dk.view(), 4), dv_ = with_axes(result_.dv.view(), 4);
@@ -71,7 +63,7 @@ class BackwardPass {
     options_ = all.options;
     statistics_ = Tensor::uninitialized({base.B, base.H, base.Tq, 3});
     // As a schedule of rows without keys has it.
-    const Problem rows = without_keys();
+    const Problem rows = call_.without_keys();
     row_sums_ = Tensor::uninitialized(
         {base.B, base.H, base.Tq, rows.parts.empty() ? 0 : make_backward_schedule(problem(rows)).row_floats});
     const std::int64_t piece =
@@ -88,9 +80,9 @@ class BackwardPass {
 
   AttentionGradients run() {
     options_.clear();  // of a rank without rows too
-    step(without_keys(), CarriedGradients::Step::begin, {}, {});
+    step(call_.without_keys(), {0, 0}, CarriedGradients::Step::begin, {}, {});
     conveyor_->run();
-    step(without_keys(), CarriedGradients::Step::end, {}, {});
+    step(call_.without_keys(), {0, 0}, CarriedGradients::Step::end, {}, {});
     BackwardProblem all = problem(call_.problem());
     all.options = std::move(options_);
     store_options(all, views_of(result_), bias_sums_);
@@ -104,23 +96,14 @@ class BackwardPass {
     return {of, dout_, out_, lse_, lse_low_, dlse_, with_axes(result_.dq.view(), 4), dk_, dv_, options_};
   }
 
-  Problem without_keys() const {
-    std::vector<Sequence> rows;
-    for (const QueryRun& run : call_.runs) {
-      if (run.rank != call_.rank) continue;
-      const std::vector<Sequence> own = call_.positions.rows(run.queries, run.local);
-      rows.insert(rows.end(), own.begin(), own.end());
-    }
-    return call_.part(call_.k.slice(2, 0, 0), call_.v.slice(2, 0, 0), {0, 0}, std::move(rows));
-  }
-
-  // Adds to the rows' sums, and to dk and dv of the part's keys.
-  void step(const Problem& part, CarriedGradients::Step at, const MutableView& dk, const MutableView& dv) {
+  // Adds to the rows' sums, and to dk and dv of the part's keys, which stand there in the whole.
+  void step(const Problem& part, const Range& keys, CarriedGradients::Step at, const MutableView& dk,
+            const MutableView& dv) {
     if (part.parts.empty()) return;
     BackwardProblem x = problem(part);
     x.options = std::move(options_);
     const std::optional<MutableView> bias = x.options.bias;
-    if (bias) x.options.bias = bias->slice(3, keys_.begin, keys_.end);
+    if (bias) x.options.bias = bias->slice(3, keys.begin, keys.end);
     x.carried = {at, statistics_.view(), row_sums_.view(), dk, dv};
     run_backward(x, make_backward_schedule(x));
     options_ = std::move(x.options);
@@ -128,84 +111,65 @@ class BackwardPass {
   }
 
   void compute(std::size_t run, const Hop& hop, std::byte* slot) {
-    const KeyPiece& piece = piece_of(hop);
-    const std::int64_t n = count(piece);
-    const bool is_own = piece.owner == call_.rank;
-    const View k = is_own ? call_.own(call_.k, piece) : View(shape_.k(slot, n));
-    const View v = is_own ? call_.own(call_.v, piece) : View(shape_.v(slot, n));
+    const KeyPiece& piece = call_.piece_of(hop);
+    const std::int64_t n = piece.count();
     const QueryRun& rows = call_.runs[run];
-    keys_ = piece.keys;
-    const MutableView dk = shape_.dk(slot, n), dv = shape_.dv(slot, n);
-    step(call_.part(k, v, piece.keys, call_.positions.parts(rows.queries, rows.local, piece.keys)),
-         CarriedGradients::Step::piece, dk, dv);
-    keys_ = {0, 0};
+    const MutableView dk = call_.shape.dk(slot, n), dv = call_.shape.dv(slot, n);
+    std::vector<Sequence> parts;
+    call_.positions.add_parts(rows.queries, rows.local, piece.keys, parts);
+    step(call_.with(piece, slot, std::move(parts)), piece.keys, CarriedGradients::Step::piece, dk, dv);
     if (!hop.ends) return;
     // No other run meets it. Where k and v were there is room for what goes home.
     const auto scale = static_cast<float>(call_.problem().common.scale);
-    store_key_gradients(dk, scale, is_own ? own(dk_, piece) : shape_.k(slot, n));
-    store_key_gradients(dv, 1, is_own ? own(dv_, piece) : shape_.v(slot, n));
+    store_key_gradients(dk, scale, call_.has(piece) ? own_part(dk_, piece) : call_.shape.k(slot, n));
+    store_key_gradients(dv, 1, call_.has(piece) ? own_part(dv_, piece) : call_.shape.v(slot, n));
   }
 
   // ---- What passes through ----
 
   std::vector<Line> lines(const RingSharding& sharding, std::int64_t piece_keys) {
-    const PieceBytes bytes{[this](std::int64_t n) { return shape_.keys(n, false); },
-                           [this](std::int64_t n) { return shape_.gradients(n); },
-                           [this](std::int64_t n) { return shape_.keys(n, true); }};
+    const PieceBytes bytes{[this](std::int64_t n) { return call_.shape.keys(n, false); },
+                           [this](std::int64_t n) { return call_.shape.gradients(n); },
+                           [this](std::int64_t n) { return call_.shape.keys(n, true); }};
     BackwardHops hops = backward_hops(function, call_.positions, call_.runs, call_.pieces, call_.rank, bytes);
     std::vector<Line> list;
     for (std::size_t at = 0; at < hops.run.size(); ++at) {
       Line line{.hops = std::move(hops.of_run[at]),
-                .slots = forward_slots(pieces_of_run(sharding, piece_keys)),
+                .slots = slots_for(pieces_of_run(sharding, piece_keys)),
                 .slot_bytes = bytes.all(piece_keys).count};
       line.fill = [this](const Hop& hop, std::byte* slot) { begin_piece(hop, slot); };
       line.compute = [this, run = hops.run[at]](const Hop& hop, std::byte* slot) { compute(run, hop, slot); };
       line.take = [this, bytes](const Hop& hop, const std::byte* from, std::byte* slot) {
-        std::copy_n(from, bytes.all(count(piece_of(hop))).count, slot);
+        std::copy_n(from, bytes.all(call_.piece_of(hop).count()).count, slot);
       };
       list.push_back(std::move(line));
     }
     Line out{.hops = std::move(hops.own), .slots = own_slots, .slot_bytes = bytes.keys(piece_keys).count};
-    out.fill = [this](const Hop& hop, std::byte* slot) { pack(piece_of(hop), slot); };
+    out.fill = [this](const Hop& hop, std::byte* slot) { call_.pack(call_.piece_of(hop), slot); };
     Line home{.hops = std::move(hops.home), .slots = own_slots, .slot_bytes = bytes.keys(piece_keys).count};
-    home.fill = [this](const Hop& hop, std::byte* slot) {
-      const Bytes all = shape_.keys(count(piece_of(hop)), false);
-      if (hop.receive.peer < 0) std::fill_n(slot, all.count, std::byte{0});  // no query sees it
-      unpack(piece_of(hop), slot);
-    };
+    home.fill = [this](const Hop& hop, std::byte* slot) { unpack(hop, slot); };
     list.push_back(std::move(out));
     list.push_back(std::move(home));
     return list;
   }
 
   void begin_piece(const Hop& hop, std::byte* slot) {
-    const KeyPiece& piece = piece_of(hop);
-    const Bytes gradients = shape_.gradients(count(piece));
+    const KeyPiece& piece = call_.piece_of(hop);
+    const Bytes gradients = call_.shape.gradients(piece.count());
     std::fill_n(slot + gradients.offset, gradients.count, std::byte{0});
-    if (piece.owner == call_.rank && !hop.ends) pack(piece, slot);
+    if (call_.has(piece) && !hop.ends) call_.pack(piece, slot);
   }
 
-  void pack(const KeyPiece& piece, std::byte* slot) {
-    const std::int64_t n = count(piece);
-    shape_.k(slot, n).copy_from(call_.own(call_.k, piece));
-    shape_.v(slot, n).copy_from(call_.own(call_.v, piece));
+  // dk and dv of a piece that came home; or 0, where no query sees it.
+  void unpack(const Hop& hop, std::byte* slot) {
+    const KeyPiece& piece = call_.piece_of(hop);
+    const std::int64_t n = piece.count();
+    if (hop.receive.peer < 0) std::fill_n(slot, call_.shape.keys(n, false).count, std::byte{0});
+    own_part(dk_, piece).copy_from(call_.shape.k(slot, n));
+    own_part(dv_, piece).copy_from(call_.shape.v(slot, n));
   }
-
-  // dk and dv of a piece that came home.
-  void unpack(const KeyPiece& piece, std::byte* slot) {
-    const std::int64_t n = count(piece);
-    own(dk_, piece).copy_from(shape_.k(slot, n));
-    own(dv_, piece).copy_from(shape_.v(slot, n));
-  }
-
-  static MutableView own(const MutableView& x, const KeyPiece& piece) {
-    return x.slice(2, piece.local, piece.local + piece.keys.end - piece.keys.begin);
-  }
-  const KeyPiece& piece_of(const Hop& hop) const { return call_.pieces[static_cast<std::size_t>(hop.piece)]; }
-  static std::int64_t count(const KeyPiece& piece) { return piece.keys.end - piece.keys.begin; }
 
   RingCall call_;
-  PieceShape shape_;
   View dout_, out_, lse_;
   std::optional<View> lse_low_, dlse_;
   AttentionGradients result_;
@@ -213,14 +177,12 @@ class BackwardPass {
   OptionSums options_;
   std::optional<Tensor> bias_sums_;
   Tensor statistics_, row_sums_;
-  Range keys_{0, 0};  // that the step is about
   std::optional<Conveyor> conveyor_;
 };
 
 }  // namespace
 
 PieceLimits backward_pieces(const kernels::Sizes& sizes, std::int64_t key_heads, int threads) {
-  constexpr std::int64_t whole_tiles = 192;
   const std::int64_t stretch = divide_up(kernels::target().backward.keys(sizes), whole_tiles) * whole_tiles;
   const std::int64_t stretches = divide_up(2 * std::int64_t{threads}, std::max<std::int64_t>(1, key_heads));
   const std::int64_t least = std::max<std::int64_t>(1, stretches) * stretch;
@@ -248,7 +210,7 @@ BackwardHops backward_hops(const char* caller, const Positions& positions, const
   hops.of_run.resize(hops.run.size());
   for (std::size_t number = 0; number < pieces.size(); ++number) {
     const KeyPiece& piece = pieces[number];
-    const std::int64_t n = piece.keys.end - piece.keys.begin;
+    const std::int64_t n = piece.count();
     const std::vector<std::size_t> visits = visits_of(positions, runs, piece);
     Hop hop{.piece = static_cast<std::int64_t>(number), .receive = {}, .sends = {}};
     const bool is_own = piece.owner == rank;

@@ -86,6 +86,8 @@ RingCall RingCall::check(const char* function, RingTransport& ranks, const View&
   check_share(function, "v", v, sharding.keys[at], rank, "keys");
   const Dims whole_q = whole_shape(q, sharding.Tq()), whole_k = whole_shape(k, sharding.Tk()),
              whole_v = whole_shape(v, sharding.Tk());
+  const Problem& p = rows.base;
+  const PieceShape shape{p.B, p.Hkv, p.D, p.Dv, q.dtype()};
   return {Positions::check(function, whole_q, whole_k, whole_v, q.dtype(), options),
           std::move(rows),
           with_axes(k, 4),
@@ -93,12 +95,34 @@ RingCall RingCall::check(const char* function, RingTransport& ranks, const View&
           {},
           list_runs(sharding),
           rank,
+          shape,
           facts_of(whole_q, whole_k, whole_v, q.dtype(), sharding, options)};
 }
 
 void RingCall::cut(const RingSharding& sharding, std::int64_t piece_keys) {
   pieces = cut_keys(sharding, piece_keys);
   facts.emplace_back("piece_keys", fmt::format("{}", piece_keys));
+}
+
+// ---- Problems ----
+
+Problem RingCall::with(const KeyPiece& piece, std::byte* slot, std::vector<Sequence> parts) const {
+  const std::int64_t n = piece.count();
+  const View keys = has(piece) ? own_part(k, piece) : shape.k(slot, n);
+  const View values = has(piece) ? own_part(v, piece) : shape.v(slot, n);
+  return rows.with(keys, values, piece.keys, std::move(parts));
+}
+
+Problem RingCall::without_keys() const {
+  std::vector<Sequence> all;
+  for (const QueryRun& run : runs)
+    if (run.rank == rank) positions.add_rows(run.queries, run.local, all);
+  return rows.with(k.slice(2, 0, 0), v.slice(2, 0, 0), {0, 0}, std::move(all));
+}
+
+void RingCall::pack(const KeyPiece& piece, std::byte* slot) const {
+  shape.k(slot, piece.count()).copy_from(own_part(k, piece));
+  shape.v(slot, piece.count()).copy_from(own_part(v, piece));
 }
 
 // ---- Memory ----
@@ -144,10 +168,6 @@ MutableView PieceShape::dk(std::byte* slot, std::int64_t n) const {
 }
 MutableView PieceShape::dv(std::byte* slot, std::int64_t n) const {
   return MutableView(slot + Layout(*this, n).dv, DType::f32, {B, Hkv, n, Dv});
-}
-
-PieceShape shape_of(const Problem& p) {
-  return {p.B, p.Hkv, p.D, p.Dv, p.q.dtype()};
 }
 
 }  // namespace attend

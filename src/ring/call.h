@@ -8,32 +8,6 @@
 
 namespace attend {
 
-struct RingCall {
-  Positions positions;
-  OwnRows rows;
-  View k, v;                     // this rank's, of four axes
-  std::vector<KeyPiece> pieces;  // in order
-  std::vector<QueryRun> runs;    // from the last to the first
-  int rank = 0;
-  Facts facts;
-
-  // Throws Error.
-  static RingCall check(const char* function, RingTransport& ranks, const View& q, const View& k, const View& v,
-                        const RingSharding& sharding, const AttentionOptions& options);
-  // Cuts the keys; what ranks must agree on in it.
-  void cut(const RingSharding& sharding, std::int64_t piece_keys);
-
-  const Problem& problem() const { return rows.base; }
-  // What of a run of this rank meets a piece; keys k and v.
-  Problem part(const View& keys, const View& values, const Range& place, std::vector<Sequence> parts) const {
-    return rows.with(keys, values, place, std::move(parts));
-  }
-  // This rank's keys or values of a piece of its own.
-  View own(const View& x, const KeyPiece& piece) const {
-    return x.slice(2, piece.local, piece.local + piece.keys.end - piece.keys.begin);
-  }
-};
-
 // Shapes that do not depend on the rank.
 struct PieceShape {
   std::int64_t B = 0, Hkv = 0, D = 0, Dv = 0;
@@ -49,6 +23,38 @@ struct PieceShape {
   MutableView dv(std::byte* slot, std::int64_t n) const;
 };
 
-PieceShape shape_of(const Problem& problem);
+struct RingCall {
+  Positions positions;
+  OwnRows rows;
+  View k, v;                     // this rank's, of four axes
+  std::vector<KeyPiece> pieces;  // in order
+  std::vector<QueryRun> runs;    // from the last to the first
+  int rank = 0;
+  PieceShape shape;
+  Facts facts;
+
+  // Throws Error.
+  static RingCall check(const char* function, RingTransport& ranks, const View& q, const View& k, const View& v,
+                        const RingSharding& sharding, const AttentionOptions& options);
+  // Cuts the keys; what ranks must agree on in it.
+  void cut(const RingSharding& sharding, std::int64_t piece_keys);
+
+  const Problem& problem() const { return rows.base; }
+  const KeyPiece& piece_of(const Hop& hop) const { return pieces[static_cast<std::size_t>(hop.piece)]; }
+  bool has(const KeyPiece& piece) const { return piece.owner == rank; }
+
+  // Parts of this rank's rows and a piece, whose keys and values are the rank's own or in the slot.
+  Problem with(const KeyPiece& piece, std::byte* slot, std::vector<Sequence> parts) const;
+  // All its rows, and no keys.
+  Problem without_keys() const;
+  // A piece of its own, to be sent.
+  void pack(const KeyPiece& piece, std::byte* slot) const;
+};
+
+// A piece's part of its owner's keys, values or their gradients [B,Hkv,Tk_local,...].
+template <class AnyView>
+AnyView own_part(const AnyView& x, const KeyPiece& piece) {
+  return x.slice(2, piece.local, piece.local + piece.count());
+}
 
 }  // namespace attend

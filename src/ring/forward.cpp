@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "attention/compute.h"
-#include "core/axes.h"
-#include "core/message.h"
 #include "ring/call.h"
 
 namespace attend {
@@ -21,7 +18,6 @@ class ForwardPass {
   ForwardPass(RingTransport& ranks, const View& q, const View& k, const View& v, const RingSharding& sharding,
               const AttentionOptions& options, const RingOptions& ring)
       : call_(RingCall::check(function, ranks, q, k, v, sharding, options)),
-        shape_(shape_of(call_.problem())),
         sums_(begin_sums(call_.rows)),
         piece_(choose_piece(function, sharding, ring, forward_pieces)) {
     call_.cut(sharding, piece_);
@@ -37,60 +33,36 @@ class ForwardPass {
 
   AttentionResult run() {
     conveyor_->run();
-    std::vector<Sequence> rows;
-    for (const QueryRun& run : call_.runs) {
-      if (run.rank != call_.rank) continue;
-      const std::vector<Sequence> own = call_.positions.rows(run.queries, run.local);
-      rows.insert(rows.end(), own.begin(), own.end());
-    }
-    if (!rows.empty()) {
-      const Problem part = call_.part(call_.k.slice(2, 0, 0), call_.v.slice(2, 0, 0), {0, 0}, std::move(rows));
-      finish_sums(part, sums_.view(), to_);
-    }
+    const Problem rows = call_.without_keys();
+    if (!rows.parts.empty()) finish_sums(rows, sums_.view(), to_);
     return std::move(result_);
   }
 
  private:
   std::vector<Line> lines(const RingSharding& sharding) {
-    const std::int64_t bytes = shape_.keys(piece_, false).count;
+    const std::int64_t bytes = call_.shape.keys(piece_, false).count;
     ForwardHops hops = forward_hops(call_.positions, call_.runs, call_.pieces, call_.rank, sharding.ranks(),
-                                    [this](std::int64_t n) { return shape_.keys(n, false); });
+                                    [this](std::int64_t n) { return call_.shape.keys(n, false); });
     std::vector<Line> list;
     for (std::vector<Hop>* own : {&hops.below, &hops.above}) {
       Line line{.hops = std::move(*own), .slots = own_slots, .slot_bytes = bytes};
-      line.fill = [this](const Hop& hop, std::byte* slot) {
-        const KeyPiece& piece = piece_of(hop);
-        const std::int64_t n = count(piece);
-        shape_.k(slot, n).copy_from(call_.own(call_.k, piece));
-        shape_.v(slot, n).copy_from(call_.own(call_.v, piece));
-      };
+      line.fill = [this](const Hop& hop, std::byte* slot) { call_.pack(call_.piece_of(hop), slot); };
       list.push_back(std::move(line));
     }
-    Line all{.hops = std::move(hops.all), .slots = forward_slots(pieces_of_run(sharding, piece_)), .slot_bytes = bytes};
-    all.compute = [this](const Hop& hop, std::byte* slot) { compute(piece_of(hop), slot); };
+    Line all{.hops = std::move(hops.all), .slots = slots_for(pieces_of_run(sharding, piece_)), .slot_bytes = bytes};
+    all.compute = [this](const Hop& hop, std::byte* slot) { compute(call_.piece_of(hop), slot); };
     list.push_back(std::move(all));
     return list;
   }
 
-  const KeyPiece& piece_of(const Hop& hop) const { return call_.pieces[static_cast<std::size_t>(hop.piece)]; }
-  static std::int64_t count(const KeyPiece& piece) { return piece.keys.end - piece.keys.begin; }
-
   void compute(const KeyPiece& piece, std::byte* slot) {
     std::vector<Sequence> parts;
-    for (const QueryRun& run : call_.runs) {
-      if (run.rank != call_.rank) continue;
-      const std::vector<Sequence> own = call_.positions.parts(run.queries, run.local, piece.keys);
-      parts.insert(parts.end(), own.begin(), own.end());
-    }
-    const bool is_own = piece.owner == call_.rank;
-    const std::int64_t n = count(piece);
-    const View k = is_own ? call_.own(call_.k, piece) : View(shape_.k(slot, n));
-    const View v = is_own ? call_.own(call_.v, piece) : View(shape_.v(slot, n));
-    add_keys(call_.part(k, v, piece.keys, std::move(parts)), sums_.view());
+    for (const QueryRun& run : call_.runs)
+      if (run.rank == call_.rank) call_.positions.add_parts(run.queries, run.local, piece.keys, parts);
+    add_keys(call_.with(piece, slot, std::move(parts)), sums_.view());
   }
 
   RingCall call_;
-  PieceShape shape_;
   Tensor sums_;
   std::int64_t piece_;
   AttentionResult result_;
@@ -122,7 +94,7 @@ ForwardHops forward_hops(const Positions& positions, const std::vector<QueryRun>
   ForwardHops hops;
   for (std::size_t n = 0; n < pieces.size(); ++n) {
     const KeyPiece& piece = pieces[n];
-    const Bytes bytes = bytes_of(piece.keys.end - piece.keys.begin);
+    const Bytes bytes = bytes_of(piece.count());
     const Readers readers = readers_of(positions, runs, piece, ranks);
     Hop hop{.piece = static_cast<std::int64_t>(n), .receive = {}, .sends = {}};
     if (piece.owner == rank) {

@@ -28,10 +28,4 @@ ForwardHops forward_hops(const Positions& positions, const std::vector<QueryRun>
                          const std::vector<KeyPiece>& pieces, int rank, int ranks,
                          const std::function<Bytes(std::int64_t)>& bytes_of);
 
-// Pieces that a rank holds for others: one for a rank beside it to run ahead by, in zigzag, and two under way.
-inline std::int64_t forward_slots(std::int64_t pieces_of_a_run) {
-  return pieces_of_a_run + 2;
-}
-inline constexpr std::int64_t own_slots = 2;
-
 }  // namespace attend

@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include "attend/threads.h"
-#include "attention/schedule.h"
 #include "core/axes.h"
 #include "core/message.h"
 #include "ring/backward.h"
@@ -215,7 +214,7 @@ std::vector<LinePlan> forward_lines(const Whole& x, int rank, int ranks) {
     const std::size_t count = own->size();
     lines.push_back({std::move(*own), own_slots, bytes, std::vector<double>(count)});
   }
-  lines.push_back({std::move(hops.all), forward_slots(x.pieces_of_run), bytes, {}});
+  lines.push_back({std::move(hops.all), slots_for(x.pieces_of_run), bytes, {}});
   for (const Hop& hop : lines.back().hops) {
     double& sum = lines.back().flops.emplace_back(0);
     for (const QueryRun& run : x.runs)
@@ -231,7 +230,7 @@ std::vector<LinePlan> backward_lines(const Whole& x, int rank) {
   BackwardHops hops = backward_hops(function, x.positions, x.runs, x.pieces, rank, bytes);
   std::vector<LinePlan> lines;
   for (std::size_t at = 0; at < hops.run.size(); ++at) {
-    LinePlan line{std::move(hops.of_run[at]), forward_slots(x.pieces_of_run), bytes.all(x.piece_keys).count, {}};
+    LinePlan line{std::move(hops.of_run[at]), slots_for(x.pieces_of_run), bytes.all(x.piece_keys).count, {}};
     for (const Hop& hop : line.hops) line.flops.push_back(2.5 * x.flops(x.runs[hops.run[at]], hop));
     lines.push_back(std::move(line));
   }

@@ -9,9 +9,6 @@ namespace attend {
 
 namespace {
 
-// A piece ends at whole tiles of the forward and of the backward.
-constexpr std::int64_t whole_tiles = 192;
-
 void check_axis(const char* function, const char* axis, const std::vector<std::vector<Range>>& runs) {
   std::vector<Range> all;
   for (std::size_t rank = 0; rank < runs.size(); ++rank) {

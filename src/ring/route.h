@@ -8,11 +8,17 @@
 
 namespace attend {
 
+// Runs and pieces are cut at multiples of it, so that no tile is: of the forward's 64 keys, or of the backward's 48
+// keys and 64 rows.
+inline constexpr std::int64_t whole_tiles = 192;
+
 // Keys that travel together: of one run of one rank.
 struct KeyPiece {
   Range keys;  // in the whole
   int owner = 0;
   std::int64_t local = 0;  // where they begin among the owner's
+
+  std::int64_t count() const { return keys.end - keys.begin; }
 };
 
 // The queries of one run of one rank.
@@ -40,6 +46,13 @@ std::int64_t choose_piece(const char* function, const RingSharding& sharding, co
 
 // Keys of the longest run of keys of a rank, in pieces.
 std::int64_t pieces_of_run(const RingSharding& sharding, std::int64_t piece_keys);
+
+// Pieces that a rank holds for others: one for a rank beside it to run ahead by, in zigzag, and two under way.
+inline std::int64_t slots_for(std::int64_t pieces_of_a_run) {
+  return pieces_of_a_run + 2;
+}
+// And of its own on their way out, or home.
+inline constexpr std::int64_t own_slots = 2;
 
 // A rank's positions on an axis.
 std::int64_t local_length(const std::vector<Range>& runs);

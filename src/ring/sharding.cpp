@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <numeric>
 
 #include "attend/ring.h"
 #include "core/divide_up.h"
 #include "core/message.h"
+#include "ring/route.h"
 
 namespace attend {
 
@@ -11,13 +11,9 @@ namespace {
 
 using Runs = std::vector<std::vector<Range>>;
 
-// Where runs begin so that no tile is cut: a multiple of the forward's 64 keys, and of the backward's 48 and 64 rows.
-constexpr std::int64_t whole_tiles = 192;
-
 std::int64_t length_of(const Runs& runs) {
   std::int64_t length = 0;
-  for (const std::vector<Range>& rank : runs)
-    for (const Range& run : rank) length += run.end - run.begin;
+  for (const std::vector<Range>& rank : runs) length += local_length(rank);
   return length;
 }
 
@@ -51,11 +47,6 @@ Runs contiguous_runs(int ranks, std::int64_t length) {
   Runs runs;
   for (const Range& part : cut(length, ranks)) runs.push_back({part});
   return runs;
-}
-
-std::int64_t run_length(const std::vector<Range>& runs) {
-  return std::accumulate(runs.begin(), runs.end(), std::int64_t{0},
-                         [](std::int64_t sum, const Range& run) { return sum + run.end - run.begin; });
 }
 
 // Copies run after run between the whole and a share, along one axis.
@@ -106,7 +97,7 @@ Tensor ring_shard(const View& x, int axis, const std::vector<std::vector<Range>>
   }
   const std::vector<Range>& own = runs[static_cast<std::size_t>(rank)];
   Dims shape = x.shape();
-  shape[along] = run_length(own);
+  shape[along] = local_length(own);
   Tensor share = Tensor::uninitialized(shape, x.dtype());
   for_each_run(own, [&](const Range& whole, const Range& here) {
     share.view().slice(along, here.begin, here.end).copy_from(x.slice(along, whole.begin, whole.end));
@@ -121,7 +112,7 @@ Tensor ring_unshard(const std::vector<View>& shares, int axis, const std::vector
   const int along = checked_axis(function, shares.front(), axis);
   Dims shape = shares.front().shape();
   for (std::size_t rank = 0; rank < runs.size(); ++rank) {
-    shape[along] = run_length(runs[rank]);
+    shape[along] = local_length(runs[rank]);
     if (shares[rank].shape() == shape && shares[rank].dtype() == shares.front().dtype()) continue;
     fail(ErrorCode::bad_shape, function, "the share of rank {} is {} {}, expected {} {}", rank, shares[rank].dtype(),
          shares[rank].shape(), shares.front().dtype(), shape);

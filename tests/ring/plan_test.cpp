@@ -83,6 +83,25 @@ TEST(RingPlan, SendsNoKeyTwiceToARank) {
   EXPECT_EQ(near.ranks[3].sent_bytes, 0);
 }
 
+// Backwards and without a mask each piece visits every rank, from the last one on. Its keys and values go there from
+// their owner and on with it while others need them, its sums in f32 from each rank to the next, its gradients home.
+TEST(RingPlan, SendsKeysWithTheirSumsAlongTheRanksAndHome) {
+  const std::int64_t P = 4, n = 384, H = 2, D = 64;  // a piece for each rank
+  const Dims shape{1, H, P * n, D};
+  const RingPlan plan = plan_ring(shape, shape, shape, DType::bf16, RingSharding::contiguous(4, P * n, P * n), {}, true,
+                                  {}, {.piece_keys = 384});
+  const std::int64_t keys = H * n * 2 * D * 2, sums = H * n * 2 * D * 4;
+  std::int64_t expected = 0, sent = 0;
+  for (std::int64_t owner = 0; owner < P; ++owner) {
+    if (owner != P - 1) expected += keys;             // to the last rank, where it begins
+    expected += (P - 1) * sums;                       // from rank to rank
+    expected += (owner == 0 ? P - 2 : P - 1) * keys;  // with it, but not to an owner who is the last to need them
+    if (owner != 0) expected += keys;                 // home, in their dtype
+  }
+  for (const RingRankPlan& rank : plan.ranks) sent += rank.sent_bytes;
+  EXPECT_EQ(sent, expected);
+}
+
 TEST(RingPlan, PredictsMoreForSlowNetworks) {
   const RingSharding sharding = RingSharding::zigzag(8, 65536, 65536);
   const Dims shape{1, 8, 65536, 64};
