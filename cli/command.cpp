@@ -212,6 +212,11 @@ std::string with_unit(double amount, double step, std::span<const char* const> u
   return fmt::format("{:.{}f} {}", amount, decimals, units[unit]);
 }
 
+std::string of_thousands(double amount, std::string_view unit) {
+  static constexpr std::array prefixes = {"", "k", "M", "G", "T", "P"};
+  return with_unit(amount, 1000, prefixes) + std::string(unit);
+}
+
 std::string bytes(std::int64_t count) {
   static constexpr std::array units = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
   return with_unit(static_cast<double>(count), 1024, units);

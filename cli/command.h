@@ -103,6 +103,8 @@ std::string read_text(const std::string& file);
 
 // Three digits and a unit: "1.61 GFLOP", "296 KiB".
 std::string with_unit(double amount, double step, std::span<const char* const> units);
+// In thousands of that unit: "137 GFLOP".
+std::string of_thousands(double amount, std::string_view unit);
 std::string bytes(std::int64_t count);
 
 // Runs a function that writes a file: a file that can't be written is a Failure, as bad_file is kept for input.

@@ -12,7 +12,8 @@
 #include "attend/attention.h"
 #include "cli/attention_options.h"
 #include "cli/command.h"
-#include "cli/plan_ranks.h"
+#include "cli/plan.h"
+#include "cli/ranks.h"
 
 namespace attend::cli {
 namespace {
@@ -50,11 +51,8 @@ DType parse_dtype(const std::string& name) {
   return DType::f32;  // the only other word that the option takes
 }
 
-// What the plan is of: the shapes, and the options with what their views point to.
-struct Call {
-  Dims q, k, v;
-  DType dtype = DType::f32;
-  AttentionOptions options;
+// What the plan is of, and what its options' views point to.
+struct Call : PlannedCall {
   std::list<Tensor> tensors = {};
 };
 
@@ -94,11 +92,6 @@ Call make_call(const Arguments& arguments) {
   return p;
 }
 
-std::string flops(double count) {
-  static constexpr std::array units = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"};
-  return with_unit(count, 1000, units);
-}
-
 // How much causal, window and lengths leave.
 std::string visible_part(const Call& p, const AttentionPlan& plan) {
   double all = 2;
@@ -116,24 +109,20 @@ std::string pieces(const AttentionPlan& plan) {
 }
 
 std::string to_text(const Call& p, const AttentionPlan& plan) {
-  std::string text = fmt::format("q {}  k {}  v {}  {}\n", p.q.str(), p.k.str(), p.v.str(), name_of(p.dtype));
-  const auto line = [&](const char* name, const std::string& value) {
-    text += fmt::format("  {:<10}  {}\n", name, value);
-  };
+  std::string text = heading_of(p);
+  const auto line = [&](const char* name, const std::string& value) { text += plan_line(name, value); };
   line("path", std::string(name_of(plan.path)));
   line("why", plan.reason);
   if (!plan.target.empty()) line("target", plan.target);
   line("work items", pieces(plan));
   line("threads", fmt::format("{}{}", plan.threads, plan.threads > 1 ? " at most" : ""));
   line("scratch", bytes(plan.scratch_bytes));
-  line("work", flops(plan.flops) + visible_part(p, plan));
+  line("work", of_thousands(plan.flops, "FLOP") + visible_part(p, plan));
   return text;
 }
 
 nlohmann::ordered_json to_json(const Call& p, const AttentionPlan& plan) {
-  const auto list = [](const Dims& shape) { return std::vector(shape.begin(), shape.end()); };
-  nlohmann::ordered_json json = {{"schema_version", 1}, {"q", list(p.q)}, {"k", list(p.k)}, {"v", list(p.v)}};
-  json["dtype"] = name_of(p.dtype);
+  nlohmann::ordered_json json = json_heading_of(p);
   json["path"] = name_of(plan.path);
   json["target"] = nullptr;
   if (!plan.target.empty()) json["target"] = plan.target;
@@ -166,19 +155,19 @@ std::optional<RanksArguments> ranks_of(const Arguments& arguments) {
       if (given) throw UsageError(fmt::format("{}: nothing uses it without --ranks", option));
     return std::nullopt;
   }
-  const bool zigzag = arguments.sharding.empty() ? arguments.visibility.causal : arguments.sharding == "zigzag";
   RingCosts costs;
   costs.flops_per_second = number("--rate", arguments.rate, costs.flops_per_second);
   costs.bytes_per_second = number("--bandwidth", arguments.bandwidth, costs.bytes_per_second);
   costs.latency_seconds = number("--latency", arguments.latency, costs.latency_seconds);
-  return RanksArguments{static_cast<int>(*arguments.ranks), zigzag, arguments.backward, costs};
+  return RanksArguments{static_cast<int>(*arguments.ranks), is_zigzag(arguments.sharding, arguments.visibility.causal),
+                        arguments.backward, costs};
 }
 
 void run(const Arguments& arguments) {
   const Call p = make_call(arguments);
   check_offset(p.options);
   if (const std::optional<RanksArguments> ranks = ranks_of(arguments))
-    return print(plan_on_ranks(*ranks, p.q, p.k, p.v, p.dtype, p.options, arguments.json));
+    return print(plan_on_ranks(*ranks, p, arguments.json));
   const AttentionPlan made = plan(p.q, p.k, p.v, p.dtype, p.options);
   print(arguments.json ? json_text(to_json(p, made), 2) : to_text(p, made));
 }
@@ -210,6 +199,23 @@ void add_options(App& app, Arguments& arguments) {
 }
 
 }  // namespace
+
+std::string heading_of(const PlannedCall& call) {
+  return fmt::format("q {}  k {}  v {}  {}\n", call.q.str(), call.k.str(), call.v.str(), name_of(call.dtype));
+}
+
+nlohmann::ordered_json json_heading_of(const PlannedCall& call) {
+  const auto list = [](const Dims& shape) { return std::vector(shape.begin(), shape.end()); };
+  return {{"schema_version", 1},
+          {"q", list(call.q)},
+          {"k", list(call.k)},
+          {"v", list(call.v)},
+          {"dtype", name_of(call.dtype)}};
+}
+
+std::string plan_line(const char* name, const std::string& value) {
+  return fmt::format("  {:<10}  {}\n", name, value);
+}
 
 Command add_plan(App& root) {
   App* app = root.add_subcommand(

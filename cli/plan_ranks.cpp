@@ -1,13 +1,12 @@
-#include "cli/plan_ranks.h"
+#include "cli/plan.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/ranks.h"
 #include "cli/terminal.h"
 
 namespace attend::cli {
@@ -15,18 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Runs = std::vector<Range>;
-
-std::string of_thousands(double amount, const char* unit) {
-  const std::array<std::string, 6> names = {unit,
-                                            fmt::format("k{}", unit),
-                                            fmt::format("M{}", unit),
-                                            fmt::format("G{}", unit),
-                                            fmt::format("T{}", unit),
-                                            fmt::format("P{}", unit)};
-  std::array<const char*, 6> units{};
-  std::ranges::transform(names, units.begin(), [](const std::string& name) { return name.c_str(); });
-  return with_unit(amount, 1000, units);
-}
 
 std::string seconds(double amount) {
   if (amount >= 100) return fmt::format("{:.0f} s", amount);
@@ -71,18 +58,15 @@ std::string table(const RingPlan& plan, const RingSharding& sharding) {
 
 }  // namespace
 
-std::string plan_on_ranks(const RanksArguments& arguments, const Dims& q, const Dims& k, const Dims& v, DType dtype,
-                          const AttentionOptions& options, bool json) {
+std::string plan_on_ranks(const RanksArguments& arguments, const PlannedCall& call, bool json) {
   const auto tokens = [](const Dims& shape) { return shape[shape.rank() - 2]; };
-  const RingSharding sharding = arguments.zigzag ? RingSharding::zigzag(arguments.ranks, tokens(q), tokens(k))
-                                                 : RingSharding::contiguous(arguments.ranks, tokens(q), tokens(k));
+  const RingSharding sharding = make_sharding(arguments.zigzag, arguments.ranks, tokens(call.q), tokens(call.k));
   const RingCosts& costs = arguments.costs;
-  const RingPlan plan = plan_ring(q, k, v, dtype, sharding, options, arguments.backward, costs);
+  const RingPlan plan =
+      plan_ring(call.q, call.k, call.v, call.dtype, sharding, call.options, arguments.backward, costs);
   const char* kind = arguments.zigzag ? "zigzag" : "contiguous";
   if (json) {
-    const auto list = [](const Dims& shape) { return std::vector(shape.begin(), shape.end()); };
-    Json report = {{"schema_version", 1}, {"q", list(q)}, {"k", list(k)}, {"v", list(v)}};
-    report["dtype"] = name_of(dtype);
+    Json report = json_heading_of(call);
     report["sharding"] = kind;
     report["backward"] = arguments.backward;
     report["piece_keys"] = plan.piece_keys;
@@ -106,10 +90,8 @@ std::string plan_on_ranks(const RanksArguments& arguments, const Dims& q, const 
     }
     return json_text(report, 2);
   }
-  std::string text = fmt::format("q {}  k {}  v {}  {}\n", q.str(), k.str(), v.str(), name_of(dtype));
-  const auto line = [&](const char* name, const std::string& value) {
-    text += fmt::format("  {:<10}  {}\n", name, value);
-  };
+  std::string text = heading_of(call);
+  const auto line = [&](const char* name, const std::string& value) { text += plan_line(name, value); };
   std::int64_t most = 0;
   for (const RingRankPlan& one : plan.ranks)
     most = std::max(most, one.share_bytes + one.in_flight_bytes + one.state_bytes);

@@ -72,6 +72,14 @@ Started started_by_mpirun() {
   return {};
 }
 
+bool is_zigzag(const std::string& sharding, bool causal) {
+  return sharding.empty() ? causal : sharding == "zigzag";
+}
+
+RingSharding make_sharding(bool zigzag, int ranks, std::int64_t queries, std::int64_t keys) {
+  return zigzag ? RingSharding::zigzag(ranks, queries, keys) : RingSharding::contiguous(ranks, queries, keys);
+}
+
 void set_join_ranks(JoinRanks function) {
   join = function;
 }

@@ -39,6 +39,10 @@ class Ranks {
 using JoinRanks = std::unique_ptr<Ranks> (*)();
 void set_join_ranks(JoinRanks join);
 
+// Which rows each rank has: as --sharding says, which is zigzag with --causal where it is not given.
+bool is_zigzag(const std::string& sharding, bool causal);
+RingSharding make_sharding(bool zigzag, int ranks, std::int64_t queries, std::int64_t keys);
+
 // Joins the other ranks: in this program, or in attend-mpi, which this process then becomes. Throws Failure where
 // neither can be, and on all ranks but the first SaidElsewhere.
 std::unique_ptr<Ranks> join_ranks(const Started& started);

@@ -78,11 +78,6 @@ Loaded take_all(Source source) {
   return loaded;
 }
 
-RingSharding choose_sharding(const RunArguments& arguments, int ranks, std::int64_t queries, std::int64_t keys) {
-  const bool zigzag = arguments.sharding.empty() ? arguments.visibility.causal : arguments.sharding == "zigzag";
-  return zigzag ? RingSharding::zigzag(ranks, queries, keys) : RingSharding::contiguous(ranks, queries, keys);
-}
-
 void check_for_ranks(const RunArguments& arguments) {
   check_line(arguments);
   const auto alone = [](const char* what) {
@@ -230,7 +225,7 @@ struct Part {
     q = from_q.shape(), k = from_k.shape(), v = from_v.shape(), dtype = from_q.dtype();
     const std::int64_t Tq = size_of_axis("q", q, -2), Tk = size_of_axis("k", k, -2);
     check_shapes();
-    sharding = choose_sharding(arguments, size, Tq, Tk);
+    sharding = make_sharding(is_zigzag(arguments.sharding, arguments.visibility.causal), size, Tq, Tk);
     const auto own = static_cast<std::size_t>(rank);
     for (const TensorOption& option : tensor_options()) {
       const std::string& file = arguments.tensors.at(option.name);
