@@ -99,7 +99,8 @@ void Positions::add_parts(const Range& queries, std::int64_t first_row, const Ra
 }
 
 bool Positions::meet(const Range& queries, const Range& keys) const {
-  return std::ranges::any_of(sequences, [&](const Sequence& s) { return part(s, queries, keys).has_value(); });
+  return std::any_of(sequences.begin(), sequences.end(),
+                     [&](const Sequence& s) { return part(s, queries, keys).has_value(); });
 }
 
 double Positions::pairs(const Range& queries, const Range& keys) const {
