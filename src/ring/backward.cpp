@@ -127,16 +127,16 @@ class BackwardPass {
 
   // ---- What passes through ----
 
-  std::vector<Line> lines(const RingSharding& sharding, std::int64_t piece_keys) {
+  std::vector<HopLine> lines(const RingSharding& sharding, std::int64_t piece_keys) {
     const PieceBytes bytes{[this](std::int64_t n) { return call_.shape.keys(n, false); },
                            [this](std::int64_t n) { return call_.shape.gradients(n); },
                            [this](std::int64_t n) { return call_.shape.keys(n, true); }};
     BackwardHops hops = backward_hops(function, call_.positions, call_.runs, call_.pieces, call_.rank, bytes);
-    std::vector<Line> list;
+    std::vector<HopLine> list;
     for (std::size_t at = 0; at < hops.run.size(); ++at) {
-      Line line{.hops = std::move(hops.of_run[at]),
-                .slots = slots_for(pieces_of_run(sharding, piece_keys)),
-                .slot_bytes = bytes.all(piece_keys).count};
+      HopLine line{.hops = std::move(hops.of_run[at]),
+                   .slots = slots_for(pieces_of_run(sharding, piece_keys)),
+                   .slot_bytes = bytes.all(piece_keys).count};
       line.fill = [this](const Hop& hop, std::byte* slot) { begin_piece(hop, slot); };
       line.compute = [this, run = hops.run[at]](const Hop& hop, std::byte* slot) { compute(run, hop, slot); };
       line.take = [this, bytes](const Hop& hop, const std::byte* from, std::byte* slot) {
@@ -144,9 +144,9 @@ class BackwardPass {
       };
       list.push_back(std::move(line));
     }
-    Line out{.hops = std::move(hops.own), .slots = own_slots, .slot_bytes = bytes.keys(piece_keys).count};
+    HopLine out{.hops = std::move(hops.own), .slots = own_slots, .slot_bytes = bytes.keys(piece_keys).count};
     out.fill = [this](const Hop& hop, std::byte* slot) { call_.pack(call_.piece_of(hop), slot); };
-    Line home{.hops = std::move(hops.home), .slots = own_slots, .slot_bytes = bytes.keys(piece_keys).count};
+    HopLine home{.hops = std::move(hops.home), .slots = own_slots, .slot_bytes = bytes.keys(piece_keys).count};
     home.fill = [this](const Hop& hop, std::byte* slot) { unpack(hop, slot); };
     list.push_back(std::move(out));
     list.push_back(std::move(home));

@@ -35,7 +35,7 @@ bool uses_slot(const Hop& hop) {
 
 // A line, and how far it is.
 struct Track {
-  Line line;
+  HopLine line;
   Tensor memory;
   std::vector<std::byte*> free;
   std::vector<Active> active;
@@ -44,7 +44,7 @@ struct Track {
   std::vector<std::byte*> slots;           // of each hop, once it is ready
   std::size_t next = 0;                    // the hop that is computed on next
 
-  explicit Track(Line of) : line(std::move(of)), phases(line.hops.size()), slots(line.hops.size()) {
+  explicit Track(HopLine of) : line(std::move(of)), phases(line.hops.size()), slots(line.hops.size()) {
     memory = Tensor::uninitialized({line.slots * line.slot_bytes}, DType::u8);
     for (std::int64_t n = line.slots - 1; n >= 0; --n)
       free.push_back(static_cast<std::byte*>(memory.raw()) + n * line.slot_bytes);
@@ -63,8 +63,8 @@ void keep_for_good(std::vector<std::unique_ptr<Track>>& tracks) {
 }  // namespace
 
 struct Conveyor::State {
-  State(RingTransport& of, std::vector<Line> lines) : ranks(of) {
-    for (Line& line : lines) tracks.push_back(std::make_unique<Track>(std::move(line)));
+  State(RingTransport& of, std::vector<HopLine> lines) : ranks(of) {
+    for (HopLine& line : lines) tracks.push_back(std::make_unique<Track>(std::move(line)));
   }
 
   // ---- What is computed ----
@@ -245,7 +245,7 @@ struct Conveyor::State {
   std::exception_ptr failure;
 };
 
-Conveyor::Conveyor(RingTransport& ranks, std::vector<Line> lines)
+Conveyor::Conveyor(RingTransport& ranks, std::vector<HopLine> lines)
     : state_(std::make_unique<State>(ranks, std::move(lines))) {}
 
 Conveyor::~Conveyor() = default;

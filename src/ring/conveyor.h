@@ -57,7 +57,7 @@ struct Hop {
 };
 
 // Hops that follow each other through the same few slots of memory, in their order.
-struct Line {
+struct HopLine {
   std::vector<Hop> hops;
   std::int64_t slots = 0, slot_bytes = 0;
   // Called by the thread that passes on, before anything is computed on or sent: what is not received.
@@ -72,7 +72,7 @@ struct Line {
 class Conveyor {
  public:
   // Later lines are computed on first: what is nearer to its end makes room.
-  Conveyor(RingTransport& ranks, std::vector<Line> lines);
+  Conveyor(RingTransport& ranks, std::vector<HopLine> lines);
   ~Conveyor();
   Conveyor(const Conveyor&) = delete;
   Conveyor& operator=(const Conveyor&) = delete;

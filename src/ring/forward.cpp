@@ -39,17 +39,17 @@ class ForwardPass {
   }
 
  private:
-  std::vector<Line> lines(const RingSharding& sharding) {
+  std::vector<HopLine> lines(const RingSharding& sharding) {
     const std::int64_t bytes = call_.shape.keys(piece_, false).count;
     ForwardHops hops = forward_hops(call_.positions, call_.runs, call_.pieces, call_.rank, sharding.ranks(),
                                     [this](std::int64_t n) { return call_.shape.keys(n, false); });
-    std::vector<Line> list;
+    std::vector<HopLine> list;
     for (std::vector<Hop>* own : {&hops.below, &hops.above}) {
-      Line line{.hops = std::move(*own), .slots = own_slots, .slot_bytes = bytes};
+      HopLine line{.hops = std::move(*own), .slots = own_slots, .slot_bytes = bytes};
       line.fill = [this](const Hop& hop, std::byte* slot) { call_.pack(call_.piece_of(hop), slot); };
       list.push_back(std::move(line));
     }
-    Line all{.hops = std::move(hops.all), .slots = slots_for(pieces_of_run(sharding, piece_)), .slot_bytes = bytes};
+    HopLine all{.hops = std::move(hops.all), .slots = slots_for(pieces_of_run(sharding, piece_)), .slot_bytes = bytes};
     all.compute = [this](const Hop& hop, std::byte* slot) { compute(call_.piece_of(hop), slot); };
     list.push_back(std::move(all));
     return list;
