@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Checks the includes of all C++ sources against the table of rooms in docs/design.md, the one place that says them.
+"""Checks the includes of all C++ sources against the table of rooms in docs/design.md, the one place that says them; and that no two
+rooms define types of one name, whose inline functions the linker would take for each other's.
 
-Prints each include that the table does not allow, each folder and each public header that it does not know, and exits 1 if there is
-one. Usage: check_rooms.py [TREE]
+Prints each include that the table does not allow, each folder and each public header that it does not know, and each name that was
+taken, and exits 1 if there is one. Usage: check_rooms.py [TREE]
 """
 import re
 import sys
@@ -12,6 +13,9 @@ from pathlib import Path
 ROW = re.compile(r"^\| `(?:src/)?(\w+)/` \|.*\|([\w, ]*)\|([\w, ]*)\|$", re.MULTILINE)
 PUBLIC_DEPENDENCIES = re.compile(r"#include <(fmt|nlohmann|png|zlib|tbb|ft2build|freetype|CLI)[/.>]")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
+# As clang-format writes them: at a line's beginning where they stand in namespaces alone.
+SCOPE = re.compile(r"^namespace ?([\w:]*) ?\{$|^(\})  // namespace|"
+                   r"^(?:template <.*> )?(?:struct|class|enum(?: class)?) ([\w:]+)\b(?:.*\{|[^;\n]*:[^;\n]*$)", re.MULTILINE)
 # What the last column may say besides rooms.
 PUBLIC, EVERYTHING = "the public headers", "everything"
 
@@ -48,7 +52,20 @@ def room_of(parts, rooms):
     return None if parts[-1] == "attend.h" else rooms.headers.get(Path(parts[-1]).stem, parts[-1])
 
 
+def types_of(text):
+    """The types that a source defines in a namespace with a name."""
+    scopes = []
+    for namespace, end, name in (found.groups(default="") for found in SCOPE.finditer(text)):
+        if end:
+            scopes.pop()
+        elif not name:
+            scopes.append(namespace)
+        elif "" not in scopes:
+            yield "::".join([*scopes, name])
+
+
 def faults(tree):
+    taken = {}
     rooms = Rooms((tree / "docs/design.md").read_text())
     yield from rooms.upside_down()
     for folder in ("include", "src", *(room for room in rooms.allowed if not (tree / "src" / room).exists())):
@@ -57,6 +74,8 @@ def faults(tree):
                 continue
             name, text = path.relative_to(tree), path.read_text()
             room = room_of(name.parts, rooms)
+            if folder in ("include", "src"):
+                yield from (f"{name}: {each} is a type of {taken[each]}" for each in types_of(text) if taken.setdefault(each, name) != name)
             if folder == "include" and PUBLIC_DEPENDENCIES.search(text):
                 yield f"{name}: a public header shows a dependency"
             if room is None or EVERYTHING in rooms.allowed.get(room, ()):
@@ -71,5 +90,5 @@ def faults(tree):
 
 if __name__ == "__main__":
     found = list(faults(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent))
-    print("\n".join(found) or "rooms: every include is one that docs/design.md allows")
+    print("\n".join(found) or "rooms: every include is one that docs/design.md allows, and no two types have one name")
     sys.exit(bool(found))

@@ -1,4 +1,4 @@
-"""The check of the rooms finds what goes against the table in docs/design.md, and nothing else."""
+"""The check of the rooms finds what goes against the table in docs/design.md, types of one name, and nothing else."""
 
 import pathlib
 import subprocess
@@ -35,7 +35,7 @@ def check(tree, files, table=TABLE):
 
 
 def test_what_the_table_allows_passes(tmp_path):
-    assert check(tmp_path, {}) == (0, "rooms: every include is one that docs/design.md allows\n")
+    assert check(tmp_path, {}) == (0, "rooms: every include is one that docs/design.md allows, and no two types have one name\n")
 
 
 @pytest.mark.parametrize("name, include, says", [
@@ -58,3 +58,29 @@ def test_what_it_does_not_is_found(tmp_path, name, include, says):
 def test_a_room_may_include_those_above_it_alone(tmp_path):
     status, text = check(tmp_path, {}, TABLE.replace("| tensor | |", "| tensor | io |"))
     assert status == 1 and "docs/design.md: core may include io, which is no room above it" in text
+
+
+def in_namespaces(*namespaces, text):
+    return "\n".join([*(f"namespace {name} {{".replace("  ", " ") for name in namespaces), text, *("}  // namespace" for _ in namespaces)])
+
+
+@pytest.mark.parametrize("first, second, name", [
+    (in_namespaces("attend", text="class Line {\n};"), in_namespaces("attend", text="struct Line {\n};"), "attend::Line"),
+    (in_namespaces("attend", text="template <class T> struct Line : T {\n};"),
+     in_namespaces("attend", "", text="class Line {\n};") + "\n" + in_namespaces("attend", text="enum class Line { a };"), "attend::Line"),
+    (in_namespaces("attend", text="struct Row::Line {\n};"), in_namespaces("attend", text="struct Row::Line {\n};"), "attend::Row::Line"),
+])
+def test_types_of_one_name_are_found(tmp_path, first, second, name):
+    status, text = check(tmp_path, {"src/io/a.h": first, "src/kernels/b.cpp": second})
+    assert (status, text) == (1, f"src/kernels/b.cpp: {name} is a type of src/io/a.h\n")
+
+
+@pytest.mark.parametrize("other", [
+    in_namespaces("attend", text="struct Line;\nenum class Line : int;"),
+    in_namespaces("attend", text="struct Page::Line {\n};\nstruct Lines {\n};"),
+    in_namespaces("attend", "", text="struct Line {\n};"),
+    in_namespaces("attend::page", text="struct Line {\n};"),
+    in_namespaces("attend", text="struct Page {\n  struct Line {\n  };\n};"),
+])
+def test_other_names_pass(tmp_path, other):
+    assert check(tmp_path, {"src/io/a.h": in_namespaces("attend", text="struct Line {\n};"), "src/kernels/b.cpp": other})[0] == 0
