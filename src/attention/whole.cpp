@@ -38,8 +38,8 @@ kernels::Rules rules_of(const kernels::Rules& common, const Sequence& s) {
 
 }  // namespace
 
-// They are halved until the keys' ends stay, or move
-// by one with each query. There may be more queries than can be counted one by one.
+// Queries are halved until their keys' ends stay, or move by one with each. There may be more of them than can be
+// counted one by one.
 double visible_pairs(const kernels::Rules& rules, std::int64_t first, std::int64_t last) {
   if (kernels::visible_keys(rules, first, last).hi == 0) return 0;
   const auto [first_lo, first_hi] = kernels::visible_keys(rules, first);
