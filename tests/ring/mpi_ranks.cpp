@@ -155,12 +155,26 @@ TEST(MpiRing, HasTheBitsOfOneProcess) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   const std::int64_t T = 1536;  // whole tiles for all; of 8 ranks in zigzag some have none
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    for (const unsigned wanted : {0u, unsigned{with_causal}, unsigned{with_window | with_sinks},
-                                  unsigned{with_mask | with_softcap}, unsigned{with_bias | with_lengths}}) {
+    for (const unsigned wanted :
+         {0u, unsigned{with_causal}, unsigned{with_window | with_sinks}, unsigned{with_mask | with_softcap},
+          unsigned{with_bias | with_lengths}, unsigned{with_dropout | with_alibi}}) {
       const Call x = make_call({1, 2, 1, T, T, 16, 8}, wanted, dtype, 3 + wanted);
       expect_the_bits_of_one_process(x, RingSharding::contiguous(size, T, T));
       expect_the_bits_of_one_process(x, RingSharding::zigzag(size, T, T));
     }
+  }
+}
+
+// Sequences that begin with tiles, and end within ranks.
+TEST(MpiRing, HasThemOfManySequences) {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const std::int64_t T = 1536;
+  const Tensor starts = whole_numbers({0, 576, 768, 768, T});
+  for (const unsigned wanted : {unsigned{with_causal}, unsigned{with_dropout | with_window}}) {
+    Call x = make_call({1, 2, 1, T, T, 16, 8}, wanted, DType::f32, 4);
+    x.options.query_starts = x.options.key_starts = starts.view();
+    expect_the_bits_of_one_process(x, RingSharding::contiguous(size, T, T));
   }
 }
 
