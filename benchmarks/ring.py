@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Times ring_attention() over MPI beside attention() in one process with as many threads, forward and backward, in turns.
+"""Times ring_attention() over MPI, or over gloo, beside attention() in one process with as many threads, forward and backward, in turns.
 
-Usage: benchmarks/ring.py build/release/attend_ring_bench [--ranks 2] [--heads 4] [--tokens 16384] [--size 64] [--full] [--rounds 7].
+Usage: benchmarks/ring.py build/release/attend_ring_bench [--ranks 2] [--heads 4] [--tokens 16384] [--size 64] [--full] [--rounds 7]; over
+gloo: benchmarks/ring.py benchmarks/ring_torch.py, by a Python that has attend and PyTorch.
 Each round starts both, which compute three times; the first is left out. It prints medians, the spread, and the ratios of the rounds;
 both must give the same bits.
 """
@@ -30,13 +31,16 @@ def main():
     parser.add_argument("--full", action="store_true", help="not causal")
     given = parser.parse_args()
     shape = [str(given.heads), str(given.tokens), str(given.size), str(int(not given.full))]
-    ring = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(given.ranks), given.worker]
+    one, several = [given.worker], ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(given.ranks), given.worker]
+    if given.worker.endswith(".py"):
+        torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(given.ranks)]
+        one, several = [sys.executable, *one], [sys.executable, "-m", *torchrun, given.worker]
     rounds = []
     for _ in range(given.rounds):
-        one, several = run([given.worker], shape, given.ranks), run(ring, shape, 1)
-        if one[2] != several[2]:
-            sys.exit(f"the bits differ: {one[2]}, {several[2]}")
-        rounds.append((one, several))
+        rounds.append((run(one, shape, given.ranks), run(several, shape, 1)))
+        bits = {side[2] for side in rounds[-1]}
+        if len(bits) > 1:
+            sys.exit(f"the bits differ: {', '.join(bits)}")
     print(f"1,{given.heads},{given.tokens},{given.size} f32{'' if given.full else ' causal'}, {given.rounds} rounds, same bits")
     print(f"| | one process, {given.ranks} threads, ms | {given.ranks} ranks, ms | ratio, median (spread) |\n|---|---|---|---|")
     for name, of in (("forward", lambda x: x[0]), ("backward", lambda x: x[1]), ("both", lambda x: x[0] + x[1])):
