@@ -4,12 +4,11 @@
 Usage: benchmarks/corpus_on_ray.py MODEL [--lines FILE] [--count 20000] [--workers 2] [--block 256] [--rounds 3]. MODEL: a name or a folder;
 FILE: else the sentences of 5 to 40 words of benchmarks/sentences.py. Each measurement is a process (and a Ray cluster) of its own; a
 round has both. It prints a Markdown table: seconds on the clock of computing (from the first block's begin to the last one's end), of all
-of it (Ray: with starting the workers), and of Ray's start besides; the processors' seconds of all processes, start and end included; and
-in what share of the computing the workers had a block. Then the ratios of each round. Both must give the same bits.
+of it (Ray: with starting the workers), and of Ray's start besides; and in what share of the computing the workers had a block. Then the
+ratios of each round. Both must give the same bits.
 """
 import argparse
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -21,22 +20,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "examples/corpus"))
-
-
-def processors():
-    """The seconds that this process and all that it started, and what these did, have used of the processors."""
-    used, parents = {}, {}
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended meanwhile
-        parents[int(stat.parent.name)] = int(fields[1])
-        used[int(stat.parent.name)] = sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
-    ours = {os.getpid()}
-    while more := {process for process, parent in parents.items() if parent in ours} - ours:
-        ours |= more
-    return sum(used.get(process, 0) for process in ours)
 
 
 def direct(asked, out):
@@ -52,8 +35,7 @@ def direct(asked, out):
     column = pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), vectors.shape[1])
     out.mkdir()
     pq.write_table(pa.table({"line": np.arange(1, len(lines) + 1), "vector": column}), out / "all.parquet")
-    return {"computing": computed - begin, "run": time.perf_counter() - begin, "start": 0,
-            "processors": processors(), "busy": 1}
+    return {"computing": computed - begin, "run": time.perf_counter() - begin, "start": 0, "busy": 1}
 
 
 def over_ray(asked, out):
@@ -77,7 +59,7 @@ def over_ray(asked, out):
     times = pq.read_table(out)
     blocks = {*zip(times["began"].to_pylist(), times["ended"].to_pylist())}
     computing = max(ended for _, ended in blocks) - min(began for began, _ in blocks)
-    return {"computing": computing, "run": done - started, "start": started - begin, "processors": processors(),
+    return {"computing": computing, "run": done - started, "start": started - begin,
             "busy": sum(ended - began for began, ended in blocks) / computing / asked.workers}
 
 
@@ -120,13 +102,13 @@ def main():
             (lines, expected), (numbers, got) = (vectors_of(path) for path in (made["one process"], made["Ray"]))
             if not (np.array_equal(lines, numbers) and np.array_equal(expected, got)):
                 sys.exit("the vectors differ")
-    keys = ("computing", "run", "start", "processors", "busy")
-    print("| | computing | all of it | Ray's start | of processors | busy |\n|---|---|---|---|---|---|")
+    keys = ("computing", "run", "start", "busy")
+    print("| | computing | all of it | Ray's start | busy |\n|---|---|---|---|---|")
     for name, rounds in times.items():
         columns = ([each[key] for each in rounds] for key in keys)
         cells = [f"{np.median(values):.4g} ({min(values):.4g} to {max(values):.4g})" for values in columns]
         print(f"| {name} | {' | '.join(cells)} |")
-    for key in ("computing", "run", "processors"):
+    for key in ("computing", "run"):
         ratios = [one[key] / ray[key] for one, ray in zip(*times.values())]
         print(f"\none process to Ray, {key}: {np.median(ratios):.3f} ({', '.join(f'{ratio:.3f}' for ratio in ratios)})")
 
