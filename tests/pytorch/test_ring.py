@@ -408,6 +408,7 @@ def alone(group):
     x = torch.ones(1, 2, 8, 4)
     for call in (lambda: ring_shard(x, 2, group, sharding=[[(0, 8)], [(4, 8)]]), lambda: ring_shard(x, 7, group),
                  lambda: ring_shard(x, 2, group, sharding="zig"), lambda: ring_shard([1], 0, group),
+                 lambda: ring_unshard(x, 2, group, sharding=[[(0, 8)], [(9, 17)]]),
                  lambda: ring_unshard(x.requires_grad_(), 2, group), lambda: ring_attention(x, x, x, 5)):
         try:
             call()
@@ -422,6 +423,7 @@ def test_errors_say_what_was_expected(team):
         expected = ["ValueError: ring_shard: sharding: expected runs that have each of 8 positions once",
                     "ValueError: ring_shard: dim is 7, x has shape", "ValueError: ring_shard: sharding: expected 'contiguous'",
                     "TypeError: ring_shard: x: expected a PyTorch tensor, got list",
+                    "ValueError: ring_unshard: sharding: expected runs that have each of 16 positions once",
                     "ValueError: ring_unshard: x requires a gradient", "TypeError: ring_attention: group: expected"]
         for actual, begin in zip(found, expected, strict=True):
             assert actual.startswith(begin)
