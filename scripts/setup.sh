@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing, and says which. Usage: setup.sh [build|mpi|python|page|page-models|test|fuzz|deb|long|check]...
+# Installs the Debian packages that are missing, and says which. Usage: setup.sh [GROUP]...
 #   build  what the library and the command need (default)
+#   demo   what fetches the demo's model: any Python's pip
 #   mpi    and what attend::mpi and a command that mpirun may start need
 #   python and what the Python package needs, and the benchmark
 #   page   what the page that computes is made with
@@ -14,6 +15,8 @@ set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libpng-dev zlib1g-dev libtbb-dev
   libfreetype-dev fonts-dejavu-core libpcre2-dev libutf8proc-dev)
+demo=()
+python3 -m pip --version >/dev/null 2>&1 || demo+=(python3-pip)
 mpi=(libopenmpi-dev openmpi-bin)
 python=(python3 python3-dev python3-venv)
 page=(emscripten nodejs)
@@ -29,6 +32,7 @@ sources=
 for group in "${@:-build}"; do
   case "$group" in
     build) wanted+=("${build[@]}") ;;
+    demo) wanted+=("${demo[@]}") ;;
     mpi) wanted+=("${build[@]}" "${mpi[@]}") ;;
     python) wanted+=("${build[@]}" "${python[@]}") ;;
     page) wanted+=("${build[@]}" "${page[@]}") ;;
@@ -38,10 +42,11 @@ for group in "${@:-build}"; do
     deb) wanted+=("${build[@]}" "${mpi[@]}" "${deb[@]}") ;;
     long) wanted+=("${long[@]}") ;;
     check) wanted+=("${build[@]}" "${mpi[@]}" "${python[@]}" "${page[@]}" "${test[@]}" "${fuzz[@]}" "${check[@]}") ;;
-    *) echo "setup.sh: no group '$group': build, mpi, python, page, page-models, test, fuzz, deb, long or check" >&2 && exit 2 ;;
+    *) echo "setup.sh: no group '$group': build, demo, mpi, python, page, page-models, test, fuzz, deb, long or check" >&2 && exit 2 ;;
   esac
 done
 
+[ ${#wanted[@]} -gt 0 ] || exit 0
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "setup.sh: not a Debian system; install what these packages hold: ${wanted[*]}" >&2
   exit 0

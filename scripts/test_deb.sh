@@ -12,7 +12,7 @@ lintian --fail-on error,warning \
   build/deb/*.deb
 
 root=$(mktemp -d)
-trap 'rm -rf "$root"' EXIT
+trap 'umount "$root/proc" 2>/dev/null || true; rm -rf "$root"' EXIT
 release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
 needed=$(for deb in build/deb/*.deb; do dpkg-deb --field "$deb" Depends; done |
   tr ',' '\n' | sed -E 's/^ *([^ ]+).*/\1/' | grep -v -e '^\(lib\)\?attend' -e openmpi | sort -u | paste -sd ,)
@@ -30,7 +30,10 @@ mkdir "$root/tree" "$root/debs"
 git ls-files -z --cached --others --exclude-standard -- CMakeLists.txt cmake include src tests/install | xargs -0 cp --parents -t "$root/tree"
 cp build/deb/*.deb "$root/debs"
 
-chroot "$root" bash -euo pipefail <<'SCRIPT'
+mount -t proc proc "$root/proc" # attend finds attend-mpi from where it lies itself
+
+# A bare machine knows nothing of this one's compiler cache.
+chroot "$root" env -i PATH="$PATH" HOME=/root LANG=C.UTF-8 bash -euo pipefail <<'SCRIPT'
 cmake -G Ninja -S /tree/tests/install/subproject -B /small -DCMAKE_BUILD_TYPE=Release -DATTEND=fetched -DATTEND_TREE=/tree -DSMALL=ON >/dev/null
 cmake --build /small >/dev/null
 /small/program
