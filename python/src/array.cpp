@@ -111,7 +111,7 @@ void set_python_error(void*, const char* kind, const char* message) {
 }
 
 nb::object allocate(const ExchangeApi& api, const Dims& shape, DType dtype, void*& data) {
-  const MayAskForGil may;
+  const MayAskForGil may(Gil::held);
   Dims sizes = shape;
   nb::dlpack::dltensor like;
   like.device.device_type = cpu_device;
@@ -134,7 +134,7 @@ nb::builtin_exception refusal(const char* function, const char* name, const char
 
 Array::Array(const char* function, const char* name, nb::handle object)
     : function_(function), name_(name), object_(object) {
-  const MayAskForGil may;
+  const MayAskForGil may(Gil::held);
   if (read_exchange() || read_buffer() || read_dlpack()) return;
   refuse(join("expected an array (NumPy, PyTorch, DLPack or the buffer protocol), got ",
               text_of(object.type().attr("__name__"))));
@@ -163,7 +163,7 @@ MutableView Array::writable() const {
   if (read_only_) {
     throw nb::value_error(join(function_, ": ", name_, " ", view_.shape().str(), " is read-only").c_str());
   }
-  const MayAskForGil may;
+  const MayAskForGil may(Gil::held);
   // Tensors made in inference mode have no count.
   if (records_ && !object_.attr(PyTorch::get().is_inference)().is(Py_True)) PyTorch::get().increment_version(object_);
   return MutableView(const_cast<void*>(view_.raw()), view_.dtype(), view_.shape(), view_.strides());

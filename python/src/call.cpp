@@ -36,12 +36,12 @@ void replace_words(std::string& text, std::string_view word, std::string_view by
 
 }  // namespace
 
-MayAskForGil::MayAskForGil() {
+MayAskForGil::MayAskForGil(Gil now) {
   ++asking;
   const std::thread::id by = ending;
   if (by == std::thread::id() || by == std::this_thread::get_id()) return;
   --asking;
-  if (PyGILState_Check()) PyEval_SaveThread();
+  if (now == Gil::held) PyEval_SaveThread();
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 

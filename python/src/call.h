@@ -16,13 +16,16 @@ std::string translate_names(std::string text);
 // An error's message, in Python's names; a member function is Class.function.
 std::string message_of(const Error& error);
 
+enum class Gil : bool { released, held };
+
 // While Python ends, a thread that waits for the GIL is ended by pthread_exit(), which C++ frames do not survive: the
 // process aborts. So a thread that computes holds one of these when it asks for the GIL, or calls what may give it away
 // and ask for it again (PyTorch's is_neg() does), and comes to hold none from then on that Python's atexit functions
 // run: it stays where it is, as in Python 3.14, without the GIL, until the process is gone.
 class MayAskForGil {
  public:
-  MayAskForGil();
+  // Whether this thread holds the GIL now: the stable ABI has no function that tells.
+  explicit MayAskForGil(Gil now);
   ~MayAskForGil();
   MayAskForGil(const MayAskForGil&) = delete;
   MayAskForGil& operator=(const MayAskForGil&) = delete;
@@ -34,7 +37,7 @@ struct WithoutGil {
 
   WithoutGil() = default;
   ~WithoutGil() {
-    const MayAskForGil may;
+    const MayAskForGil may(Gil::released);
     PyEval_RestoreThread(state);
   }
   WithoutGil(const WithoutGil&) = delete;
@@ -45,7 +48,7 @@ struct WithoutGil {
 class WithGil {
  public:
   WithGil() {
-    const MayAskForGil may;
+    const MayAskForGil may(Gil::released);
     gil_.emplace();
   }
 
@@ -60,7 +63,7 @@ auto call(const char* function, Body body) {
   try {
     const WithoutGil without;
     const InterruptCheck check([] {
-      const MayAskForGil may;
+      const MayAskForGil may(Gil::released);
       const nanobind::gil_scoped_acquire gil;
       return PyErr_CheckSignals() != 0;
     });
