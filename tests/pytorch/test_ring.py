@@ -39,6 +39,7 @@ def serve(rank, size, connection, init_method):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=init_method, rank=rank, world_size=size)
     groups = {size: None} | {n: dist.new_group(list(range(n))) for n in range(1, size)}
+    connection.send_bytes(pickle.dumps("ready"))
     while True:
         name, ranks, arguments = pickle.loads(connection.recv_bytes())
         try:
@@ -90,6 +91,7 @@ class Team:
             self.processes[-1].start()
             there.close()
             self.connections.append(here)
+        assert self.answers(size) == ["ready"] * size  # starting has no part in how soon a failure is told
 
     def begin(self, name, ranks, *arguments, each=None):
         for rank in range(ranks):
