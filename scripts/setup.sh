@@ -15,8 +15,6 @@ set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libpng-dev zlib1g-dev libtbb-dev
   libfreetype-dev fonts-dejavu-core libpcre2-dev libutf8proc-dev)
-demo=()
-python3 -m pip --version >/dev/null 2>&1 || demo+=(python3-pip)
 mpi=(libopenmpi-dev openmpi-bin)
 python=(python3 python3-dev python3-venv)
 page=(emscripten nodejs)
@@ -32,7 +30,7 @@ sources=
 for group in "${@:-build}"; do
   case "$group" in
     build) wanted+=("${build[@]}") ;;
-    demo) wanted+=("${demo[@]}") ;;
+    demo) python3 -m pip --version >/dev/null 2>&1 || wanted+=(python3-pip) ;;
     mpi) wanted+=("${build[@]}" "${mpi[@]}") ;;
     python) wanted+=("${build[@]}" "${python[@]}") ;;
     page) wanted+=("${build[@]}" "${page[@]}") ;;
