@@ -84,3 +84,8 @@ def test_types_of_one_name_are_found(tmp_path, first, second, name):
 ])
 def test_other_names_pass(tmp_path, other):
     assert check(tmp_path, {"src/io/a.h": in_namespaces("attend", text="struct Line {\n};"), "src/kernels/b.cpp": other})[0] == 0
+
+
+def test_files_may_have_types_of_their_own(tmp_path):
+    own = in_namespaces("attend", "", text="struct Line {\n};")
+    assert check(tmp_path, {"src/io/a.cpp": own, "src/kernels/b.cpp": own})[0] == 0
