@@ -1,35 +1,26 @@
-// Loaded before a program's other libraries (LD_PRELOAD): the call of the C library that ATTEND_FAULT names fails with
-// EIO the n-th time it is made, as in "fsync 0", or a signal comes just before it: "rename 0 15". A write counts where
-// it is to a file. Where the clock is named, each reading is an hour after the last: everything takes long then, on any
-// machine, and "clock_gettime 5 2" is a Ctrl-C after hours. tests/faults.py has it.
+// Loaded before a program's other libraries (LD_PRELOAD): something happens at the n-th call (from 0) of the function
+// that ATTEND_FAULT names, so that a test meets a program in the middle of what it does, wherever it likes, on any
+// machine and however slowly that goes.
+//   "fsync 0"            the call fails with EIO; where it is to make a thread, with EAGAIN
+//   "rename 0 15"        signal 15 comes just before it
+//   "pwrite 2 exit"      the process is gone there, without another word
+//   "clock 5 hold 8 9"   the thread writes a byte to descriptor 8 there, and goes on when it has read one from 9
+// A write counts where it is to a file. "clock" is std::chrono::steady_clock: where it is named, each reading is an
+// hour after the last. tests/faults.py has this for Python, tests/fault.h for C++.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
-#include <csignal>
-#include <cstdlib>
-#include <cstring>
-#include <ctime>
+#include <cstdarg>
+
+#include "tests/fault.h"
 
 namespace {
 
-std::atomic<long> calls{0};
-
-// What follows the name of the call, if it is that one.
-char* fault_of(const char* call) {
-  char* fault = std::getenv("ATTEND_FAULT");
-  const std::size_t length = std::strlen(call);
-  return fault && std::strncmp(fault, call, length) == 0 && fault[length] == ' ' ? fault + length : nullptr;
-}
-
-bool fails(const char* call) {
-  char* fault = fault_of(call);
-  if (!fault || calls++ != std::strtol(fault, &fault, 10)) return false;
-  const long signal = std::strtol(fault, nullptr, 10);
-  if (signal != 0) return kill(getpid(), static_cast<int>(signal)) != 0;
+bool fails(const char* function) {
+  if (!attend::test::fails(function)) return false;
   errno = EIO;
   return true;
 }
@@ -43,9 +34,20 @@ Function next(const char* name) {
 
 extern "C" {
 
+// For a program that says itself when (tests/faults.py).
+void attend_arm_fault(const char* text) {
+  attend::test::arm_fault(text);
+}
+long attend_fault_calls() {
+  return attend::test::fault_calls();
+}
+
 ssize_t write(int descriptor, const void* bytes, size_t count) {
   if (descriptor > 2 && fails("write")) return -1;
   return next<decltype(&write)>("write")(descriptor, bytes, count);
+}
+ssize_t pwrite(int descriptor, const void* bytes, size_t count, off_t offset) {
+  return fails("pwrite") ? -1 : next<decltype(&pwrite)>("pwrite")(descriptor, bytes, count, offset);
 }
 int fsync(int descriptor) {
   return fails("fsync") ? -1 : next<decltype(&fsync)>("fsync")(descriptor);
@@ -56,12 +58,15 @@ int linkat(int from_folder, const char* from, int to_folder, const char* to, int
 int rename(const char* from, const char* to) {
   return fails("rename") ? -1 : next<decltype(&rename)>("rename")(from, to);
 }
-int clock_gettime(clockid_t clock, timespec* time) {
-  static std::atomic<long> readings{0};
-  if (!fault_of("clock_gettime")) return next<decltype(&clock_gettime)>("clock_gettime")(clock, time);
-  if (fails("clock_gettime")) return -1;
-  *time = {.tv_sec = 3600 * ++readings, .tv_nsec = 0};
-  return 0;
+int open(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = va_arg(more, mode_t);  // without O_CREAT or O_TMPFILE it is not looked at
+  va_end(more);
+  return fails("open") ? -1 : next<decltype(&open)>("open")(path, flags, mode);
+}
+int close(int descriptor) {
+  return fails("close") ? -1 : next<decltype(&close)>("close")(descriptor);
 }
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*), void* argument) {
   if (fails("pthread_create")) return EAGAIN;

@@ -1,10 +1,8 @@
 """The command where the system fails or a signal comes: the file has its old contents or its new ones, and nothing else is left."""
 
-import random
 import resource
 import signal
 import subprocess
-import time
 
 import numpy as np
 import pytest
@@ -44,11 +42,11 @@ def test_a_call_that_fails_loses_nothing(command, folder, call):
     """Each time that it is made, in turn."""
     failed = 0
     for name, arguments in commands(command):
-        subprocess.run([*arguments, name], cwd=folder, check=True, capture_output=True, timeout=60)
+        subprocess.run([*arguments, name], cwd=folder, check=True, capture_output=True)
         new = state(folder, name)
         for n in range(100):
             (folder / name).write_bytes(OLD)
-            done = subprocess.run([*arguments, name], cwd=folder, capture_output=True, text=True, timeout=60,
+            done = subprocess.run([*arguments, name], cwd=folder, capture_output=True, text=True,
                                   env=with_fault(command, call, n))
             if done.returncode == 0:
                 assert state(folder, name) == new
@@ -62,23 +60,23 @@ def test_a_call_that_fails_loses_nothing(command, folder, call):
 
 def test_no_thread_is_needed(command, folder):
     arguments = [command, "run", "q.npy", "k.npy", "v.npy", "-o"]
-    subprocess.run([*arguments, "expected.npy"], cwd=folder, check=True, capture_output=True, timeout=60)
+    subprocess.run([*arguments, "expected.npy"], cwd=folder, check=True, capture_output=True)
     for n in range(4):
-        subprocess.run([*arguments, "out.npy"], cwd=folder, check=True, capture_output=True, timeout=60,
+        subprocess.run([*arguments, "out.npy"], cwd=folder, check=True, capture_output=True,
                        env=with_fault(command, "pthread_create", n))
         assert (folder / "out.npy").read_bytes() == (folder / "expected.npy").read_bytes()
 
 
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_at_a_call_leaves_the_old_file_or_the_new_one(command, folder, which):
-    """At each call that writes the file, in turn."""
+    """At each call that writes the file, in turn, and from the first file that is opened to the last one that is closed."""
     arguments = [command, "run", "q.npy", "k.npy", "v.npy", "-o", "out.npz"]
-    subprocess.run(arguments, cwd=folder, check=True, capture_output=True, timeout=60)
+    subprocess.run(arguments, cwd=folder, check=True, capture_output=True)
     new = state(folder, "out.npz")
-    for call in CALLS:
+    for call in (*CALLS, "open", "close"):
         for n in range(100):
             (folder / "out.npz").write_bytes(OLD)
-            done = subprocess.run(arguments, cwd=folder, capture_output=True, timeout=60, env=with_fault(command, call, n, which),
+            done = subprocess.run(arguments, cwd=folder, capture_output=True, env=with_fault(command, call, n, which),
                                   preexec_fn=lambda: signal.signal(which, signal.SIG_DFL))  # nohup ignores SIGINT
             if done.returncode == 0:
                 assert state(folder, "out.npz") == new
@@ -87,34 +85,12 @@ def test_a_signal_at_a_call_leaves_the_old_file_or_the_new_one(command, folder, 
         assert n > 0 or call == "linkat"
 
 
-@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_at_any_moment_leaves_the_old_file_or_the_new_one(command, folder, which):
-    arguments = [command, "run", "q.npy", "k.npy", "v.npy", "-o", "out.npz"]
-    generator = np.random.default_rng(4)
-    np.save(folder / "q.npy", generator.standard_normal((1, 1, 300_000, 16), np.float32))
-    for name in "kv":
-        np.save(folder / f"{name}.npy", generator.standard_normal((1, 1, 2, 16), np.float32))
-    start = time.monotonic()
-    subprocess.run(arguments, cwd=folder, check=True, capture_output=True, timeout=60)
-    takes, new = time.monotonic() - start, state(folder, "out.npz")
-    dice = random.Random(5)
-    for _ in range(12):
-        (folder / "out.npz").write_bytes(OLD)
-        process = subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   preexec_fn=lambda: signal.signal(which, signal.SIG_DFL))
-        time.sleep(dice.uniform(0, takes))  # some end before: how long it takes the next time is not known
-        process.send_signal(which)
-        process.communicate(timeout=60)
-        assert process.returncode in (0, -which)
-        assert state(folder, "out.npz") in ([new] if process.returncode == 0 else [OLD, new])
-
-
 def test_a_signal_between_a_files_two_names_waits(command, folder):
     for name, arguments in commands(command):
-        subprocess.run([*arguments, name], cwd=folder, check=True, capture_output=True, timeout=60)
+        subprocess.run([*arguments, name], cwd=folder, check=True, capture_output=True)
         new = state(folder, name)
         (folder / name).write_bytes(OLD)
-        done = subprocess.run([*arguments, name], cwd=folder, capture_output=True, timeout=60,
+        done = subprocess.run([*arguments, name], cwd=folder, capture_output=True,
                               env=with_fault(command, "rename", 0, signal.SIGTERM))
         assert done.returncode == -signal.SIGTERM and state(folder, name) == new
         (folder / name).unlink()
@@ -130,7 +106,7 @@ def test_a_limit_loses_nothing(command, folder, what, most, outcomes):
 
     for name, arguments in commands(command):
         (folder / name).write_bytes(OLD)
-        done = subprocess.run([*arguments, name], cwd=folder, capture_output=True, text=True, timeout=60, preexec_fn=limited)
+        done = subprocess.run([*arguments, name], cwd=folder, capture_output=True, text=True, preexec_fn=limited)
         assert state(folder, name) == OLD if done.returncode else state(folder, name) != OLD
         assert done.returncode in outcomes | {0}, (name, done.returncode, done.stderr)
         (folder / name).unlink()

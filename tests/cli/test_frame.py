@@ -13,7 +13,7 @@ COMMANDS = ["explain", "run", "plan", "inspect", "picture", "show", "model", "em
 
 
 def attend(command, *arguments, **options):
-    return subprocess.run([command, *arguments], capture_output=True, text=True, timeout=60, **options)
+    return subprocess.run([command, *arguments], capture_output=True, text=True, **options)
 
 
 def test_version(command):
@@ -125,7 +125,7 @@ def test_a_bad_input_file_is_status_3(command, tmp_path):
 @pytest.mark.parametrize("arguments", [["explain"], ["--help"], ["explain", "--json"], ["completion", "bash"]])
 def test_full_disk_on_standard_output_is_status_1(command, arguments):
     with open("/dev/full", "w") as full:
-        result = subprocess.run([command, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        result = subprocess.run([command, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
     assert (result.returncode, result.stderr) == (1, "attend: standard output: No space left on device\n")
 
 
@@ -136,7 +136,7 @@ def test_closed_streams(command, tmp_path, closed, status):
             os.close(number)
 
     result = subprocess.run([command, "explain", "-o", "trace.json", "--json"], capture_output=True, cwd=tmp_path,
-                            preexec_fn=prepare, timeout=60)
+                            preexec_fn=prepare)
     assert result.returncode == status
     assert (tmp_path / "trace.json").read_bytes().endswith(b"]]}}\n")
     if 1 not in closed:
@@ -144,16 +144,15 @@ def test_closed_streams(command, tmp_path, closed, status):
 
 
 def test_closed_standard_input_is_no_empty_sentence(command):
-    result = subprocess.run([command, "explain", "-"], capture_output=True, text=True, preexec_fn=lambda: os.close(0),
-                            timeout=60)
+    result = subprocess.run([command, "explain", "-"], capture_output=True, text=True, preexec_fn=lambda: os.close(0))
     assert (result.returncode, result.stdout, result.stderr) == (
         1, "", "attend: standard input: Bad file descriptor\n")
 
 
 def test_full_disk_on_standard_error_changes_no_status(command, tmp_path):
     with open("/dev/full", "w") as full:
-        fine = subprocess.run([command, "explain", "-o", "trace.json"], stderr=full, cwd=tmp_path, timeout=60)
-        wrong = subprocess.run([command, "explian"], stderr=full, timeout=60)
+        fine = subprocess.run([command, "explain", "-o", "trace.json"], stderr=full, cwd=tmp_path)
+        wrong = subprocess.run([command, "explian"], stderr=full)
     assert (fine.returncode, wrong.returncode) == (0, 2)
     assert (tmp_path / "trace.json").exists()
 
@@ -167,7 +166,7 @@ def test_closed_pipe_is_quiet(command, ignored):
         signal.signal(signal.SIGPIPE, signal.SIG_IGN if ignored else signal.SIG_DFL)
 
     process = subprocess.run([command, "explain"], stdout=writer, stderr=subprocess.PIPE, preexec_fn=prepare,
-                             restore_signals=False, timeout=60)
+                             restore_signals=False)
     os.close(writer)
     assert (process.returncode, process.stderr) == (-signal.SIGPIPE, b"")
 

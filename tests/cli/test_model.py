@@ -126,7 +126,7 @@ def model(command, models, tmp_path):
 
     def attend(*arguments, status=0, **options):
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")}
-        done = subprocess.run([command, "model", *arguments], cwd=tmp_path, env=environment, capture_output=True, timeout=60, **options)
+        done = subprocess.run([command, "model", *arguments], cwd=tmp_path, env=environment, capture_output=True, **options)
         assert done.returncode == status, done.stderr
         assert not status or done.stdout == b""
         return (done.stderr if status else done.stdout).decode()
@@ -629,7 +629,7 @@ esac""", "fails": "echo no network >&2; exit 1", "none": ""}[pip]
         if pip == "none":
             program.unlink()
         environment = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path / "home"), **variables}
-        done = subprocess.run([command, "model", "--get", name], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([command, "model", "--get", name], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == status and done.stdout == "", done.stderr
         return done.stderr
 
@@ -689,10 +689,11 @@ def test_half_a_download(fetch, model, tmp_path):
 def test_ctrl_c_leaves_nothing(command, tmp_path):
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin/python3"
-    program.write_text("#!/bin/sh\necho started >&2\nexec /bin/sleep 60\n")
+    program.write_text("#!/bin/sh\necho started >&2\nexec /bin/cat never\n")
+    os.mkfifo(tmp_path / "never")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     environment = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path / "home")}
-    with subprocess.Popen([command, "model", "--get", "minilm"], env=environment, stderr=subprocess.PIPE, text=True,
+    with subprocess.Popen([command, "model", "--get", "minilm"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True,
                           start_new_session=True) as process:
         while "started" not in process.stderr.readline():
             assert process.poll() is None

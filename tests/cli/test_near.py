@@ -20,7 +20,7 @@ def run(command, tmp_path, bert_tensors):
 
     def attend(*arguments, status=0, **options):
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")}
-        done = subprocess.run([command, *arguments], cwd=tmp_path, env=environment, capture_output=True, timeout=60, **options)
+        done = subprocess.run([command, *arguments], cwd=tmp_path, env=environment, capture_output=True, **options)
         assert done.returncode == status, done.stderr
         return done.stdout.decode(), done.stderr.decode()
 

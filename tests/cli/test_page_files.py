@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
 def attend(command, folder, tmp_path):
     def run(*arguments, status=0, **variables):
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), **variables}
-        done = subprocess.run([command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([command, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
         assert done.returncode == status, done.stderr
         return done.stderr if status else done
 

@@ -9,7 +9,7 @@ import pytest
 
 def attend(command, *arguments, status=0, target=None):
     environment = os.environ | ({"ATTEND_TARGET": target} if target else {})
-    result = subprocess.run([command, "plan", *arguments], capture_output=True, text=True, timeout=60, env=environment)
+    result = subprocess.run([command, "plan", *arguments], capture_output=True, text=True, env=environment)
     assert result.returncode == status, result.stderr
     assert (result.stderr == "") == (status == 0)
     return result.stderr if status else result.stdout

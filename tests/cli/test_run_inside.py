@@ -71,7 +71,7 @@ def inputs(tmp_path):
 @pytest.fixture
 def attend(command, tmp_path):
     def run(*arguments, status=0):
-        result = subprocess.run([command, "run", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        result = subprocess.run([command, "run", *arguments], cwd=tmp_path, capture_output=True, text=True)
         assert result.returncode == status, result.stderr
         assert status or re.fullmatch(r"(attend: wrote \S+\n)*", result.stderr)  # no progress
         return result.stderr if status else result.stdout
@@ -250,7 +250,7 @@ def in_terminal(command, arguments, folder, environment):
                 written += piece
         except OSError:  # the other end is closed
             pass
-    return process.wait(timeout=60), written.decode().replace("\r\n", "\n")
+    return process.wait(), written.decode().replace("\r\n", "\n")
 
 
 def test_progress_on_a_terminal_alone(command, attend, inputs, tmp_path):

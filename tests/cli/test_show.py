@@ -89,7 +89,7 @@ def weights(tmp_path):
 @pytest.fixture
 def show(command, tmp_path):
     def attend(*arguments, status=0):
-        done = subprocess.run([command, "show", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([command, "show", *arguments], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == status, done.stderr
         return done.stderr if status else done.stdout
 

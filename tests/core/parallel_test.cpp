@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <climits>
+#include <latch>
 #include <thread>
 
 #include "attend/attention.h"
 #include "attend/random.h"
 #include "core/tensor_memory.h"
 #include "tests/expect.h"
+#include "tests/fault.h"
 
 namespace attend {
 namespace {
@@ -97,7 +98,7 @@ const HostThreads two_threads{
         },
 };
 struct Host {
-  Host() { set_host_threads(&two_threads); }
+  explicit Host(const HostThreads& threads = two_threads) { set_host_threads(&threads); }
   ~Host() { set_host_threads(nullptr); }
 };
 
@@ -140,10 +141,28 @@ TEST(Parallel, AttentionHasTheSameBitsOnAHostsThreads) {
   EXPECT_TRUE(std::equal(got.data<float>(), got.data<float>() + got.count(), expected.data<float>()));
 }
 
+// The calling thread asks after each of its items here, and says yes after the second. Another one stays in its first
+// item until the calling thread has left the loop.
+std::latch* left_by_caller = nullptr;
+const HostThreads one_beside{
+    .count = [] { return lent; },
+    .run =
+        [](int, void (*work)(void*, int), void* context) {
+          std::thread other(work, context, 1);
+          work(context, 0);
+          left_by_caller->count_down();
+          other.join();
+        },
+};
+
 TEST(Parallel, AnInterruptEndsTheLoopOnTheCallingThread) {
+  const test::RacingClock clock;
+  const Host host(one_beside);
   const std::thread::id caller = std::this_thread::get_id();
   for (const int workers : {1, 2}) {
     int asked = 0;
+    std::latch left{1};
+    left_by_caller = &left;
     std::atomic<int> items{0};
     const InterruptCheck outer([] { return false; });
     const InterruptCheck check([&] {
@@ -155,26 +174,26 @@ TEST(Parallel, AnInterruptEndsTheLoopOnTheCallingThread) {
         [&] {
           parallel_items(1'000'000, workers, [&](int, std::int64_t) {
             ++items;
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            if (std::this_thread::get_id() != caller) left.wait();
           });
         },
         "interrupted");
     EXPECT_EQ(asked, 2);
-    EXPECT_LT(items, 100'000);
+    EXPECT_LE(items, 1 + workers);
   }
   int ranges = 0;  // none is left behind: what follows is not asked
   parallel_items(50, 1, [&](int, std::int64_t) { ++ranges; });
   EXPECT_EQ(ranges, 50);
 }
 
-// Who asks does so after some milliseconds: as many calls as it takes.
+// On one thread, so that it is the one that asks.
 TEST(Parallel, AnInterruptReachesAttention) {
+  const ThreadLimit limit(1);
+  const test::RacingClock clock;
   const Tensor x({4, 256, 64}, DType::f64);
   const InterruptCheck check([] { return true; });
-  const auto a_minute = [&, end = std::chrono::steady_clock::now() + std::chrono::minutes(1)] {
-    while (std::chrono::steady_clock::now() < end) attention(x, x, x);
-  };
-  test::expect_error(ErrorCode::interrupted, a_minute, "interrupted");
+  test::expect_error(
+      ErrorCode::interrupted, [&] { attention(x, x, x); }, "interrupted");
 }
 
 // What one thread keeps no other gets, whether its own tensors began or ended within the scope.

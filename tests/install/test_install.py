@@ -13,7 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def output_of(*command, **options):
-    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, **options)
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, **options)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 

@@ -14,14 +14,14 @@ OBJECT = "src/CMakeFiles/attend_objects.dir/html/page.S.o"
 def configure(repository, tmp_path):
     def cmake(page, explorer=""):
         return subprocess.run(["cmake", "-G", "Ninja", "-S", repository, "-B", tmp_path / "build", f"-DATTEND_PAGE={page}",
-                               f"-DATTEND_EXPLORER={explorer}"], capture_output=True, text=True, timeout=300)
+                               f"-DATTEND_EXPLORER={explorer}"], capture_output=True, text=True)
 
     return cmake
 
 
 def built_in(tmp_path):
     """What the library's read-only data would hold."""
-    done = subprocess.run(["cmake", "--build", tmp_path / "build", "--target", OBJECT], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(["cmake", "--build", tmp_path / "build", "--target", OBJECT], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return (tmp_path / "build" / OBJECT).read_bytes()
 
@@ -37,7 +37,7 @@ def test_the_page_is_built_in_and_again_when_it_changes(configure, tmp_path, rep
     assert style + PAGE.encode() + b"more\0" in built_in(tmp_path)
     page.unlink()
     page.write_text(PAGE.replace("<!--attend:title-->", ""))
-    done = subprocess.run(["cmake", "--build", tmp_path / "build", "--target", OBJECT], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(["cmake", "--build", tmp_path / "build", "--target", OBJECT], capture_output=True, text=True)
     assert done.returncode != 0 and "<!--attend:title-->" in done.stdout + done.stderr
     assert configure("").returncode == 0
     assert style + b"\0" in built_in(tmp_path) and b"<!doctype" not in built_in(tmp_path)

@@ -22,7 +22,7 @@ WAYS = {
 
 
 def output_of(*command, **options):
-    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600, **options)
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, **options)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 

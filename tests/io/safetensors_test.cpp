@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 
 #include "tests/allocations.h"
 #include "tests/io/files.h"
@@ -142,31 +141,6 @@ TEST(Safetensors, RefusesDuplicateKeys) {
   expect_bad(file_of(R"({"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}})"), "'dtype' comes twice");
   expect_bad(file_of(R"({"__metadata__":{"k":"1","k":"2"}})"), "'k' comes twice");
   expect_bad(file_of(R"({"__metadata__":{},"__metadata__":{}})"), "'__metadata__' comes twice");
-}
-
-// Seconds of this thread's processor time that a header of so many tensors takes, the least of three.
-double seconds_of(std::int64_t tensors) {
-  std::vector<std::string> members;
-  for (std::int64_t n = 0; n < tensors; ++n) members.push_back(tensor(fmt::format("t{}", n), "U8", "[0]", "[0,0]"));
-  const Folder folder;
-  put(folder / "x", file_of(fmt::format("{{{}}}", fmt::join(members, ","))));
-  const auto now = [] {
-    timespec time{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-  };
-  double least = INFINITY;
-  for (int i = 0; i < 3; ++i) {
-    const double start = now();
-    EXPECT_EQ(std::ssize(read_safetensors(folder / "x").tensors), tensors);
-    least = std::min(least, now() - start);
-  }
-  return least;
-}
-
-// Sixteen times as many: quadratic time would be 256 times as much.
-TEST(Safetensors, TimeGrowsWithTheHeaderAndNoFaster) {
-  EXPECT_LT(seconds_of(32'000) / seconds_of(2'000), 64);
 }
 
 // A header that is refused for its last member took a tree of twenty times its size.

@@ -3,7 +3,6 @@
 import array
 import ctypes
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -15,6 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from arrays import Exported, X, nothing_holds_the_arguments, refused, results_live_and_die_by_themselves, same
+from faults import to_be_armed
 
 import attend
 
@@ -213,109 +213,75 @@ def test_results_live_and_die_by_themselves(make):
 
 # Threads, signals and processes.
 
-class Alarm(Exception):
-    pass
-
-
 @pytest.fixture
-def endless():
-    """Arguments whose call would take minutes on two threads of any machine, of little memory."""
-    threads = attend.num_threads()
-    attend.set_num_threads(2)
-    yield [np.broadcast_to(X[:1, :1], (1, 2**20, 4))] * 3
-    attend.set_num_threads(threads)
+def run_python(command):
+    """Runs a program that may arm faults, and ends by printing "done"."""
+
+    def run(code):
+        prologue = """
+            import faults, numpy, os, signal, sys, threading
+            import attend
+            x = numpy.random.default_rng(0).standard_normal((1, 1000, 8), numpy.float32)
+        """
+        program = textwrap.dedent(prologue) + textwrap.dedent(code)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=to_be_armed(command))
+        assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
+
+    return run
 
 
-@pytest.fixture
-def alarm():
-    """alarm(seconds, handler): the signal comes once, that late."""
-    before = signal.getsignal(signal.SIGALRM)
+@pytest.mark.parametrize("call", [
+    "attend.attention(x, x, x)", "attend.scaled_dot_product_attention(x, x, x)",
+    "attend.attention_varlen(*[x.transpose(1, 0, 2)] * 3, [0, 1000], [0, 1000])"], ids=lambda call: call.partition("(")[0])
+def test_a_signal_handler_runs_in_the_middle_of_a_call_and_ends_it_where_it_raises(run_python, call):
+    """The clock is read when a call begins and after each of its pieces. Where it has raced, Python is then asked for signals."""
+    run_python(f"""
+        attend.set_num_threads(1)  # the one that asks
+        call = lambda: {call}
 
-    def set_alarm(seconds, handler):
-        signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        class Alarm(Exception):
+            pass
 
-    yield set_alarm
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
+        def raise_alarm(*_):
+            raise Alarm
 
+        faults.arm("clock")
+        whole = call()
+        pieces = faults.calls() - 1
+        assert pieces > 5, pieces
+        count = sys.getrefcount(x)
+        for handler, error in (raise_alarm, Alarm), (signal.default_int_handler, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, handler)
+            faults.arm("clock", 3, signal.SIGINT)
+            try:
+                call()
+                print("not ended")
+            except error:
+                assert faults.calls() == 1 + 3, faults.calls()  # no piece after the third
+            assert sys.getrefcount(x) == count
 
-@pytest.mark.parametrize("function", [
-    attend.attention, attend.scaled_dot_product_attention,
-    lambda q, k, v: attend.attention_varlen(*(x.transpose(1, 0, 2) for x in (q, k, v)), [0, 2**20], [0, 2**20])],
-    ids=["attention", "scaled_dot_product_attention", "attention_varlen"])
-def test_what_a_signal_handler_raises_ends_the_call(function, endless, alarm):
-    def raise_alarm(*_):
-        raise Alarm
-
-    x = endless[0]
-    before = sys.getrefcount(x)
-    with pytest.raises(Alarm):
-        alarm(0.1, raise_alarm)
-        function(*endless)
-    assert sys.getrefcount(x) == before
-    same(X)  # and the next call is none the worse for it
-
-
-def test_a_signal_handler_that_returns_does_not_end_the_call(alarm):
-    x = np.random.default_rng(0).standard_normal((1, 1000, 64))
-    expected, calls = attend.attention(x, x, x), []
-    alarm(0.001, lambda *_: calls.append(1))
-    while not calls:
-        np.testing.assert_array_equal(attend.attention(x, x, x), expected)
-
-
-def run_python(code, timeout=60):
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
-
-
-def test_ctrl_c_ends_a_long_call():
-    # Python leaves Ctrl-C ignored where its parent ignored it, as nohup and background jobs do: the test must not depend on that.
-    code = """
-        import signal
-        import numpy, attend
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        x = numpy.broadcast_to(numpy.ones(4, numpy.float32), (1, 2**20, 4))
-        attend.set_num_threads(2)  # on which it takes minutes, whatever the machine
-        try:
-            print("calling", flush=True)
-            attend.attention(x, x, x)
-        except KeyboardInterrupt:
-            print("interrupted")
-    """
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "calling\n"
-        with pytest.raises(subprocess.TimeoutExpired):  # the call, which goes on
-            process.wait(0.5)
-        process.send_signal(signal.SIGINT)
-        try:
-            rest, _ = process.communicate(timeout=20)
-        finally:
-            process.kill()
-    assert (rest, process.returncode) == ("interrupted\n", 0)
-
-
-def test_other_threads_run_meanwhile():
-    """A thread that needs the GIL at each step counts to a million, while a call runs that takes minutes."""
-    done = run_python("""
-        import os, threading, numpy, attend
-        x = numpy.broadcast_to(numpy.ones(4, numpy.float32), (1, 2**20, 4))
-        calling = threading.Event()
-
-        def call():
-            calling.set()
-            attend.attention(x, x, x)
-
-        threading.Thread(target=call, daemon=True).start()
-        calling.wait()
-        count = 0
-        while count < 10**6:
-            count += 1
-        print("counted", flush=True)
-        os._exit(0)
+        handled = []
+        signal.signal(signal.SIGINT, lambda *_: handled.append(faults.calls()))
+        faults.arm("clock", 3, signal.SIGINT)
+        assert numpy.array_equal(call(), whole)
+        assert handled == [1 + 3] and faults.calls() == 1 + pieces
+        print("done")
     """)
-    assert (done.stdout, done.returncode) == ("counted\n", 0), done.stderr
+
+
+def test_other_threads_run_meanwhile(run_python):
+    """While one stays in the middle of a call."""
+    run_python("""
+        attend.set_num_threads(1)  # the one that reads the clock
+        held = faults.Held("clock", 3)
+        thread = threading.Thread(target=attend.attention, args=(x, x, x))
+        thread.start()
+        held.wait()
+        assert thread.is_alive()
+        held.let_go()
+        thread.join()
+        print("done")
+    """)
 
 
 def test_threads_that_call_at_once_get_the_same_bits():
@@ -335,10 +301,9 @@ def test_threads_that_call_at_once_get_the_same_bits():
     assert len(results) == 40 and all(np.array_equal(result, expected) for result in results)
 
 
-def test_a_forked_process_computes_too():
+def test_a_forked_process_computes_too(run_python):
     """oneTBB's workers do not come along, so there the calling thread takes all of the work."""
-    done = run_python("""
-        import os, numpy, attend
+    run_python("""
         x = numpy.random.default_rng(0).standard_normal((1, 8, 512, 64)).astype(numpy.float32)
         expected = attend.attention(x, x, x)
         for _ in range(20):
@@ -348,7 +313,6 @@ def test_a_forked_process_computes_too():
             assert os.waitpid(child, 0)[1] == 0
         print("done")
     """)
-    assert done.stdout == "done\n", done.stderr
 
 
 def test_the_number_of_threads():

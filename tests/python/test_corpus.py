@@ -208,7 +208,7 @@ def test_the_table_of_heads_has_the_same_bits_for_any_number_of_workers(cluster,
 
 
 def run(*arguments):
-    return subprocess.run([sys.executable, EXAMPLE / "corpus.py", *arguments], capture_output=True, text=True, timeout=200,
+    return subprocess.run([sys.executable, EXAMPLE / "corpus.py", *arguments], capture_output=True, text=True,
                           env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"})
 
 

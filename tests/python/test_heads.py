@@ -18,7 +18,7 @@ def run(command, tmp_path_factory):
     folder = tmp_path_factory.mktemp("heads")
 
     def attend_(*arguments, status=0):
-        done = subprocess.run([command, *arguments], cwd=folder, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([command, *arguments], cwd=folder, capture_output=True, text=True)
         assert done.returncode == status, done.stderr
         return done
 

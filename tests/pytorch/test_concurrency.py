@@ -9,13 +9,13 @@ import sys
 import textwrap
 
 import pytest
+from faults import to_be_armed
 
 PROLOGUE = """
-import faulthandler, itertools, multiprocessing, os, pickle, signal, sys, threading, time
+import faults, itertools, multiprocessing, os, pickle, signal, sys, threading
 import numpy as np
 import attend
 
-faulthandler.dump_traceback_later(50, exit=True)
 random_numbers = np.random.default_rng(0)
 
 
@@ -38,10 +38,14 @@ def together(*functions):
 """
 
 
-def run(program):
-    done = subprocess.run([sys.executable, "-c", PROLOGUE + textwrap.dedent(program)], capture_output=True, text=True,
-                          timeout=60, cwd=pathlib.Path(__file__).parent)
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stdout + done.stderr
+@pytest.fixture
+def run(command):
+    def run_program(program):
+        done = subprocess.run([sys.executable, "-c", PROLOGUE + textwrap.dedent(program)], capture_output=True, text=True,
+                              cwd=pathlib.Path(__file__).parent, env=to_be_armed(command))
+        assert (done.returncode, done.stdout) == (0, "done\n"), done.stdout + done.stderr
+
+    return run_program
 
 
 # Every function and method that test_garbage.py knows how to call, but for what others would notice, and random draws.
@@ -76,36 +80,39 @@ def value(name):
 expected = {name: value(name) for name in calls}
 
 
-def all_right(order=1):
+def all_right(order=1, before=lambda: None):
     for name in list(calls)[::order]:
+        before()
         assert value(name) == expected[name], name
 """
 
 
-def test_every_function_from_many_threads_while_their_number_changes():
+def test_every_function_from_many_threads_while_their_number_changes(run):
     run(ALL_CALLS + """
-working = 3
+working, calling = 3, threading.Semaphore(0)  # beside each call of a thread the number changes
 
 def change():
     for threads in itertools.cycle((1, 2, 5, 10**6)):
-        attend.set_num_threads(threads)
-        assert attend.num_threads() >= 1
-        time.sleep(0.001)
+        calling.acquire()
         if not working:
             return
+        attend.set_num_threads(threads)
+        assert attend.num_threads() >= 1
 
 def work(order):
     global working
     try:
-        all_right(order)
+        all_right(order, calling.release)
     finally:
         working -= 1
+        calling.release(2)
 
 print(*together(change, change, *[lambda order=order: work(order) for order in (1, 1, -1)]), sep="\\n")
 """)
 
 
-def test_signals_come_in_between():
+def test_signals_come_in_between(run):
+    """At every third time that a call looks whether one has come."""
     run(ALL_CALLS + """
 count, within = 0, False
 x = random_numbers.standard_normal((1, 4, 300, 32), np.float32)
@@ -113,6 +120,7 @@ whole = attend.attention(x, x, x)
 
 def handler(*_):
     global count, within
+    faults.arm("clock", 2, signal.SIGALRM)
     count += 1
     if count % 20 == 0 and not within:  # a call within a call, and no more of them however long it takes
         within = True
@@ -120,16 +128,15 @@ def handler(*_):
         within = False
 
 signal.signal(signal.SIGALRM, handler)
-signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+faults.arm("clock", 2, signal.SIGALRM)
 while count < 60:
     all_right()
     assert (attend.attention(x, x, x) == whole).all()
-signal.setitimer(signal.ITIMER_REAL, 0)
 print("done")
 """)
 
 
-def test_a_cache_that_grows_and_shrinks_while_others_read():
+def test_a_cache_that_grows_and_shrinks_while_others_read(run):
     """What is at a position is always the same, so that each read is that of some length."""
     run("""
 N = 40
@@ -164,7 +171,7 @@ print(*together(write, write, *[read] * 4), sep="\\n")
 """)
 
 
-def test_of_changes_at_once_each_is_done_or_refused():
+def test_of_changes_at_once_each_is_done_or_refused(run):
     run("""
 k = random_numbers.standard_normal((1, 1, 30_000, 64), np.float32)
 cache, appended, refused = attend.KvCache(1, 1, 64, 64), [], []
@@ -185,7 +192,7 @@ print(*errors, sep="\\n")
 """)
 
 
-def test_draws_from_many_threads_are_those_of_one():
+def test_draws_from_many_threads_are_those_of_one(run):
     """Whoever comes first gets the first numbers; none is lost, none is given twice."""
     run("""
 generator, drawn = attend.Generator(3), []
@@ -202,7 +209,7 @@ print(*errors, sep="\\n")
 
 
 @pytest.mark.parametrize("of", ["numpy", "torch"])
-def test_forks_while_threads_compute(of):
+def test_forks_while_threads_compute(run, of):
     run(f"""
 x = random_numbers.standard_normal((1, 8, 200, 32), np.float32)
 whole, working = attend.attention(x, x, x), True
@@ -223,7 +230,6 @@ def fork():
     for _ in range(30):
         child = os.fork()
         if child == 0:
-            signal.alarm(10)
             os._exit(0 if right() and len(attend.explain("the cat").tokens) == 2 else 3)
         status = os.waitpid(child, 0)[1]
         assert status == 0, status
@@ -233,7 +239,7 @@ print(*together(work, work, fork), sep="\\n")
 """)
 
 
-def test_new_processes_compute_and_what_has_a_state_does_not_go_there():
+def test_new_processes_compute_and_what_has_a_state_does_not_go_there(run):
     run("""
 x = random_numbers.standard_normal((1, 2, 50, 8), np.float32)
 with multiprocessing.get_context("spawn").Pool(2) as pool:
@@ -250,25 +256,33 @@ print("done")
 
 
 @pytest.mark.parametrize("of", ["np", "torch"])
-def test_python_ends_while_threads_compute(of):
-    """Endless calls, and short ones, which ask for the GIL at any moment; and one from another atexit function."""
+def test_python_ends_while_threads_compute(run, of):
+    """Threads that call on and on, one that stays in the middle of a call, and a call from another atexit function."""
     run(f"""
 import atexit
-x = np.broadcast_to(np.ones(4, np.float32), (1, 2**20, 4))
+x = np.ones((1, 1000, 4), np.float32)
 small = np.ones((1, 2, 20, 8), np.float32)
 if "{of}" == "torch":
     import torch
-    x, small = torch.ones(1, 1, 4).expand(1, 2**20, 4), torch.from_numpy(small)
+    x, small = torch.from_numpy(x), torch.from_numpy(small)
 """ + """
 kept = []  # where a tensor dies PyTorch gives the GIL away, and aborts by itself if Python ends meanwhile
 
-def shorts():
+def call(x, called):
     while True:
-        kept.append(attend.attention(small, small, small))
+        kept.append(attend.attention(x, x, x))
+        called.release()
 
-for function in [lambda: attend.attention(x, x, x)] * 2 + [shorts] * 4:
-    threading.Thread(target=function, daemon=True).start()
-time.sleep(0.3)
+attend.set_num_threads(1)  # the one that reads the clock
+held = faults.Held("clock", 1)
+threading.Thread(target=attend.attention, args=(x, x, x), daemon=True).start()
+held.wait()
+attend.set_num_threads(10**6)
+for each in [x] * 2 + [small] * 4:
+    called = threading.Semaphore(0)
+    threading.Thread(target=call, args=(each, called), daemon=True).start()
+    called.acquire()
+    called.acquire()
 atexit.register(lambda: attend.attention(small, small, small))
 print("done", flush=True)
 """)

@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
