@@ -43,12 +43,12 @@ beforehand() {
 }
 built() { wait "${building[$1]}" || { cat "$log/$1.build" && exit 1; }; }
 
-# in_halves NAME COMMAND...: a program of gtest's in two halves side by side.
+# in_halves NAME COMMAND...: a program of gtest's in two halves side by side. One that hangs ends after an hour.
 in_halves() {
   local name=$1 half halves=()
   shift
   for half in 0 1; do
-    GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=$half "$@" --gtest_brief=1 >"$log/$name$half" 2>&1 &
+    GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=$half timeout 3600 "$@" --gtest_brief=1 >"$log/$name$half" 2>&1 &
     halves+=($!)
   done
   for half in 0 1; do

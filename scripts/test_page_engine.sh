@@ -30,12 +30,12 @@ node build/wasm/same_bits.js | grep -v ' f64' >"$work/wasm"
 diff "$work/native" "$work/wasm"
 echo "the native baseline's bits in all of $(wc -l <"$work/wasm") results"
 
-node --test page/tests/engine.test.mjs >"$work/module" || { cat "$work/module" && exit 1; }
+node --test --test-timeout=3600000 page/tests/engine.test.mjs >"$work/module" || { cat "$work/module" && exit 1; }
 sed -nE 's/^# pass ([0-9]+)/\1 passed: the module/p' "$work/module"
 
 test_models() {
   scripts/native_models.sh "$work/models"
-  MODELS="$work/models" node --test page/tests/models.test.mjs >"$work/models.log" || { cat "$work/models.log" && exit 1; }
+  MODELS="$work/models" node --test --test-timeout=3600000 page/tests/models.test.mjs >"$work/models.log" || { cat "$work/models.log" && exit 1; }
   sed -nE 's/^# pass ([0-9]+)/\1 passed: the module for models/p' "$work/models.log"
 }
 [ "$models" = OFF ] || test_models

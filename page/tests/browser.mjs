@@ -23,6 +23,13 @@ export const close_browser = async () => {
   rmSync(folder, { recursive: true });
 };
 
+// What is waited for comes, however late; what does not come the runner's limit ends (--test-timeout).
+const new_page = async (options) => {
+  const context = await browser.newContext({ offline: true, ...options });
+  context.setDefaultTimeout(0);
+  return context.newPage();
+};
+
 // A file in the tests' folder, which is gone at last.
 export const scratch = (name) => path.join(folder, name);
 
@@ -31,8 +38,7 @@ export const scratch = (name) => path.join(folder, name);
 export const written = async (args, selector, { hash = "", ...options } = {}) => {
   const file = path.join(folder, `${++pages}.html`);
   command(...args, "-o", file);
-  const context = await browser.newContext({ offline: true, viewport: { width: 1280, height: 900 }, ...options });
-  const page = await context.newPage();
+  const page = await new_page({ viewport: { width: 1280, height: 900 }, ...options });
   page.problems = [];
   const url = pathToFileURL(file).href + hash;
   page.on("request", (request) => { if (!request.url().startsWith(pathToFileURL(file).href) && !/^(data|blob):/.test(request.url())) page.problems.push(`asked for ${request.url()}`); });
@@ -52,7 +58,7 @@ export const opened = (args, options) => written(["explain", ...args], ".rail", 
 export const framed = async (...args) => {
   const file = path.join(folder, `${++pages}.html`);
   command(...args, "-o", file);
-  const page = await (await browser.newContext({ offline: true, viewport: { width: 1000, height: 800 } })).newPage();
+  const page = await new_page({ viewport: { width: 1000, height: 800 } });
   page.problems = [];
   page.on("console", (message) => page.problems.push(`${message.type()}: ${message.text()}`));
   page.on("pageerror", (error) => page.problems.push(String(error)));
@@ -66,17 +72,13 @@ export const framed = async (...args) => {
   return page;
 };
 
-// Until it is true in the page. (Playwright's own waitForFunction() asks again by eval, which the page's policy refuses.)
-export const until = async (page, isTrue, ...args) => {
-  for (let n = 0; n < 300; ++n) {
-    if (await page.evaluate(isTrue, ...args)) return;
-    await page.waitForTimeout(20);
-  }
-  throw new Error(`still not: ${isTrue}`);
-};
-
 // What was asked for last is drawn: sizes that follow from a layout are there.
 export const drawn = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+
+// Until it is true in the page. (Playwright's own waitForFunction() asks again by eval, which the page's policy refuses.)
+export const until = async (page, isTrue, ...args) => {
+  while (!(await page.evaluate(isTrue, ...args))) await drawn(page);
+};
 
 export const problemsOf = async (page) => [...page.problems, ...(await page.evaluate(() => window.breaches))];
 

@@ -6,7 +6,7 @@ import { createRequire } from "node:module";
 import path from "node:path";
 import test, { after, before } from "node:test";
 import { fileURLToPath } from "node:url";
-import { close_browser, command, framed, open_browser, problemsOf, scratch, until, written } from "./browser.mjs";
+import { close_browser, command, drawn, framed, open_browser, problemsOf, scratch, until, written } from "./browser.mjs";
 import { npy } from "./npz.mjs";
 
 process.env.ATTEND_TARGET = "baseline"; // whose kernels the page's module has
@@ -40,8 +40,8 @@ const typed = async (page, text) => {
   await ready(page);
 };
 const ready = async (page) => {
-  await page.waitForTimeout(30);
-  for (let n = 0; n < 600 && (await page.locator(".status").textContent()) !== ""; ++n) await page.waitForTimeout(20);
+  await until(page, () => ["ready", "failed"].includes(window.attend.state.status));
+  await drawn(page);
 };
 const mapOf = (page, head, queries, keys, most = 512) =>
   page.evaluate(async ([head, queries, keys, most]) => {
@@ -101,7 +101,7 @@ test("what words received, what is saved, and a word that is looked for", async 
   const size = tokens.length;
   const own = weights[2].values.slice(5 * size * size, 6 * size * size);
   await page.locator(".strip select").selectOption("received");
-  await page.waitForTimeout(50); // the row's weights are gone
+  await drawn(page); // the row's weights are gone
   await until(page, () => /: [\d.]+$/.test(document.querySelector(".head .tokens button").title));
   const titles = await page.locator(".head .tokens button").evaluateAll((buttons) => buttons.map(({ title }) => Number(title.split(": ").at(-1))));
   titles.forEach((value, j) => near(value, Array.from({ length: size }, (_, i) => own[i * size + j]).reduce((sum, x) => sum + x, 0), value >= 0.0995 ? 0.00501 : 0.000501, `received by ${tokens[j]}`));
@@ -313,13 +313,13 @@ test("a recording of many words: the map zooms, each part exact", async () => {
   await canvas.hover({ position: { x: 60, y: 200 } });
   for (let n = 0; n < 12; ++n) {
     await page.mouse.wheel(0, n < 8 ? -100 : 100);
-    await page.waitForTimeout(60);
+    await drawn(page);
     const [[q0, q1], [k0, k1]] = [await canvas.getAttribute("data-queries"), await canvas.getAttribute("data-keys")].map((text) => text.split(",").map(Number));
     assert.match(await page.locator(".map .badge").textContent(), /exact/);
     const part = await mapOf(page, [0, 1], [q0, q1], [k0, k1]);
     part.data.forEach((value, n) => near(Number.isNaN(value) ? 0 : value, values[rows * cols + (q0 + Math.floor(n / (k1 - k0))) * cols + k0 + (n % (k1 - k0))], 1e-6, `${q0}:${q1},${k0}:${k1}[${n}]`));
   }
-  assert.ok(Number((await canvas.getAttribute("data-rows"))) < 100, "it has zoomed");
+  await until(page, () => Number(document.querySelector(".map canvas").dataset.rows) < 100); // it has zoomed
   await canvas.press("0");
   await until(page, () => document.querySelector(".map canvas").dataset.queries === "0,150");
   // Blocks where a pixel is many pairs, and said so.
@@ -340,10 +340,10 @@ test("a recording of many words without q and k has its blocks, and says so", as
   for (let r = 0; r < rows; ++r) near(data.slice(r * cols, (r + 1) * cols).reduce((sum, x) => sum + x, 0), 1, 1e-4, `row ${r}`);
   await page.locator(".map canvas").hover();
   await page.mouse.wheel(0, -300);
-  await page.waitForTimeout(200);
-  assert.equal(await page.locator(".problem").count(), 0);
+  await drawn(page);
   await page.locator(".worked summary").click();
   assert.match(await page.locator(".head .worked").textContent(), /not kept/);
+  assert.equal(await page.locator(".problem").count(), 0);
   assert.deepEqual(await problemsOf(page), []);
   await page.context().close();
 });
@@ -376,7 +376,7 @@ test("hostile tokens are text", async () => {
   assert.deepEqual(tokens, JSON.parse(command("show", recording, "--json")).tokens.map(seen));
   for (const view of ["Links", "Compare", "Step by step", "Map"]) {
     await page.getByRole("button", { name: view, exact: true }).click();
-    await page.waitForTimeout(100);
+    await drawn(page);
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${view}: nothing is wider than the page`);
   }
   assert.equal(await page.locator("img").count(), 0);
@@ -464,10 +464,9 @@ test("keys walk, a link restores, Back undoes", async () => {
   assert.deepEqual((await selected()).slice(0, 3), [3, 5, 5]);
   const before = await selected();
   await page.locator("[data-head='0.0']").click();
-  await page.waitForTimeout(50);
+  await until(page, () => location.hash.includes("head=0.0"));
   await page.goBack();
-  await page.waitForTimeout(300);
-  assert.deepEqual((await selected()).slice(0, 3), before.slice(0, 3));
+  await until(page, (before) => { const { head, query } = window.attend.state.locked; return [...head, query].join() === before; }, before.slice(0, 3).join());
   // One Tab stop for each group of words, heads or pairs.
   assert.equal(await page.locator(".overview [role=gridcell][tabindex='0']").count(), 1);
   assert.equal(await page.locator(".head .tokens button[tabindex='0']").count(), 1);
@@ -499,7 +498,7 @@ for (const [width, colorScheme] of [[390, "light"], [390, "dark"], [1024, "light
     await clean("why");
     for (const view of ["Links", "Compare", "Step by step"]) {
       await page.getByRole("button", { name: view, exact: true }).click();
-      await page.waitForTimeout(150);
+      await drawn(page);
       await clean(view);
     }
     const small = await page.locator("button:visible, select:visible, summary:visible").evaluateAll((all) => all.filter((each) => !each.closest(".overview, .parts, .top-keys, .tokens, .said, .words, .lesson-steps, .matrix") && each.getBoundingClientRect().height < 31.5).map((each) => each.outerHTML.slice(0, 90)));
