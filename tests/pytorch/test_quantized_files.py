@@ -15,7 +15,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
 
 import attend
 
-TEXTS = ["Hello world", "In 1234   567 words, it's 8!", "café naïve É 日本語 🙂", "  two  spaces\n\n\ttab", "the <|end|> of <s>the tokens"]
+TEXTS = ["Hello world", "In 1234   567 words, it's 8!", "café naïve É 日本語 🙂", "  two  spaces\n\n\ttab", "the <|end|> of <s>the tokens",
+         "inat, what inating is"]
 SIZES = {"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 96}
 DECODER = GROUPED | SIZES
 
@@ -39,7 +40,11 @@ def sentencepiece(tokenizer):
 
 
 def mistral(repository):
-    return sentencepiece(test_tokenizer.mistral(repository))
+    """With a word that two of its tokens make, and that no merge does: it is found before."""
+    tokenizer = sentencepiece(test_tokenizer.mistral(repository))
+    assert tokenizer.token_to_id("in") and tokenizer.token_to_id("at") and not tokenizer.token_to_id("inat")
+    tokenizer.add_tokens([AddedToken("inat", normalized=False)])
+    return tokenizer
 
 
 def llama2(repository):
