@@ -10,7 +10,7 @@ namespace attend::python {
 namespace {
 
 constexpr const char* quantize_doc =
-    R"(Writes a model to a GGUF file, which Model.load() and llama.cpp open, with its tokenizer and chat template in it.
+    R"(Writes a model to a GGUF file, which Model.load() and llama.cpp open, with all that its folder says in it.
 
 model: what Model.load() takes: a folder of the types llama, mistral, qwen2, qwen3, gemma2, gemma3_text, phi3, gpt2, bert or
 distilbert, or a .gguf file in F32, F16 or BF16. type: "q8_0" or "q4_0", blocks of 32 numbers of 8 or 4 bits with a scale,

@@ -91,9 +91,12 @@ void add_types(Weights& to) {
 }  // namespace
 
 Gguf read_gguf(std::string_view function, const std::filesystem::path& path) {
-  const GgufFile file(function, path);
-  const GgufArchitecture& architecture = gguf_architecture(file);
-  Gguf out{gguf_config(file, architecture), Weights(file.place())};
+  GgufFile opened(function, path);
+  const GgufArchitecture& architecture = gguf_architecture(opened);
+  json config = gguf_config(opened, architecture);
+  Weights weights(opened.place());
+  Gguf out{std::move(opened), std::move(config), std::move(weights)};
+  const GgufFile& file = out.file;
   for (const GgufTensor& tensor : file.tensors()) {
     if (is_in_config(tensor.name)) continue;
     const std::optional<GgufName> name = cut_gguf_name(tensor.name);

@@ -5,6 +5,7 @@
 
 #include "core/element.h"
 #include "models/gguf_architecture.h"
+#include "models/gguf_settings.h"
 
 namespace attend::models {
 
@@ -34,6 +35,18 @@ double GgufKeys::number_from_0(std::string_view name) const {
   const double number = file_.number(key(name));
   if (!(number >= 0)) refuse(name, fmt::format("is {}, expected a number from 0", number));
   return number;
+}
+
+std::vector<std::int64_t> GgufKeys::ids(std::string_view name) const {
+  std::vector<std::int64_t> all = file_.wholes(key(name));
+  for (const std::int64_t id : all)
+    if (id < 0 || id > most) refuse(name, fmt::format("{} is no token's id", id));
+  return all;
+}
+
+std::vector<float> GgufKeys::numbers(std::string_view name) const {
+  const std::vector<double> all = file_.numbers(key(name));
+  return {all.begin(), all.end()};
 }
 
 void GgufKeys::check_all_read() const {
@@ -241,7 +254,6 @@ void configure_bert(const GgufKeys& keys, json& config) {
   config["layer_norm_eps"] = keys.number_from_0("attention.layer_norm_epsilon");
   const GgufTensor* types = keys.file().find("token_types.weight");
   config["type_vocab_size"] = types && types->shape.rank() == 2 ? types->shape[0] : 1;
-  if (keys.has("pooling_type")) config["pooling_type"] = keys.whole("pooling_type", 0);
 }
 
 namespace {
@@ -259,6 +271,7 @@ void check_is_model(const GgufFile& file) {
 
 json gguf_config(const GgufFile& file, const GgufArchitecture& of) {
   check_is_model(file);
+  check_own_keys(file);
   const GgufKeys keys(file, of.name);
   json config = {{"architectures", {of.class_name}},
                  {"model_type", of.type},
@@ -271,27 +284,34 @@ json gguf_config(const GgufFile& file, const GgufArchitecture& of) {
                  {"torch_dtype", common_dtype(file)}};
   set_tokens(keys, config);
   of.configure(keys, config);
+  if (keys.has("pooling_type")) config["pooling_type"] = keys.whole("pooling_type", 0);
   keys.check_all_read();
+  read_own_classes(file, config);
   return config;
+}
+
+namespace {
+
+constexpr std::pair<std::int64_t, PoolingMode> pooling_types[] = {
+    {1, PoolingMode::mean}, {2, PoolingMode::cls}, {3, PoolingMode::last_token}};
+
+}  // namespace
+
+std::optional<std::int64_t> gguf_pooling_type(const std::vector<PoolingMode>& modes) {
+  const auto found = std::ranges::find(pooling_types, modes.front(), [](const auto& each) { return each.second; });
+  if (modes.size() != 1 || found == std::end(pooling_types)) return std::nullopt;
+  return found->first;
 }
 
 SentenceModules gguf_sentences(const Member& config, std::int64_t E, std::int64_t longest) {
   SentenceModules made = plain_sentences(config, E, longest);
   if (!config.has("pooling_type")) return made;
   const Member type = config["pooling_type"];
-  switch (type.whole(0)) {
-    case 1:
-      made.pooling.modes = {PoolingMode::mean};
-      return made;
-    case 2:
-      made.pooling.modes = {PoolingMode::cls};
-      return made;
-    case 3:
-      made.pooling.modes = {PoolingMode::last_token};
-      return made;
-    default:
-      fail_at(type.place(), "{} is not known here; 1 (mean), 2 (cls) and 3 (last) are", type.whole(0));
-  }
+  const auto found = std::ranges::find(pooling_types, type.whole(0), [](const auto& each) { return each.first; });
+  if (found == std::end(pooling_types))
+    fail_at(type.place(), "{} is not known here; 1 (mean), 2 (cls) and 3 (last) are", type.whole(0));
+  made.pooling.modes = {found->second};
+  return made;
 }
 
 }  // namespace attend::models

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -12,7 +13,7 @@
 
 namespace attend::models {
 
-// The keys of one architecture: "llama.block_count". They throw bad_file.
+// The keys of one architecture, "llama.block_count", or attend's own. They throw bad_file.
 class GgufKeys {
  public:
   GgufKeys(const GgufFile& file, std::string_view architecture)
@@ -27,6 +28,9 @@ class GgufKeys {
   double number_from_0(std::string_view name) const;
   std::string text(std::string_view name) const { return file_.text(key(name)); }
   bool truth(std::string_view name) const { return file_.truth(key(name)); }
+  std::vector<std::string> texts(std::string_view name) const { return file_.texts(key(name)); }
+  std::vector<std::int64_t> ids(std::string_view name) const;
+  std::vector<float> numbers(std::string_view name) const;
   [[noreturn]] void refuse(std::string_view name, std::string_view what) const { file_.refuse(key(name), what); }
   // A key that nobody has asked for is not known, and could change what is computed.
   void check_all_read() const;
@@ -50,7 +54,9 @@ void configure_phi3(const GgufKeys& keys, nlohmann::json& config);
 void configure_gpt2(const GgufKeys& keys, nlohmann::json& config);
 void configure_bert(const GgufKeys& keys, nlohmann::json& config);
 
-// How sentences become vectors: by the file's pooling, without a norm of which it does not speak.
+// The number that GGUF has for a pooling, if it has one.
+std::optional<std::int64_t> gguf_pooling_type(const std::vector<PoolingMode>& modes);
+// How sentences become vectors by the keys that GGUF has: by the file's pooling, and all else as it comes.
 SentenceModules gguf_sentences(const Member& config, std::int64_t E, std::int64_t longest);
 
 }  // namespace attend::models

@@ -34,8 +34,9 @@ void describe_bert(const Member& config, const ModelInfo& info, GgufDescription&
 void describe_weights(const GgufArchitecture& of, const Weights& weights, const ModelInfo& info, bool tied,
                       GgufType type, GgufDescription& to);
 
-// The tokenizer of a folder, its chat template and its special tokens. Throws bad_file for what no key can say.
+// The tokenizer of a folder, its chat template and its special tokens. whole: tokenizer.json as it stands, too. Throws
+// bad_file for what no key can say.
 void describe_tokenizer(std::string_view function, const std::filesystem::path& folder, const ModelInfo& info,
-                        GgufValues& to);
+                        bool whole, GgufValues& to);
 
 }  // namespace attend::models

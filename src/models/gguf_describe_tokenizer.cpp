@@ -8,7 +8,7 @@
 #include "models/gguf.h"
 #include "models/gguf_describe.h"
 #include "models/gguf_pre_tokenizers.h"
-#include "models/sentences.h"
+#include "models/gguf_settings.h"
 
 namespace attend::models {
 
@@ -30,8 +30,10 @@ struct Source {
   std::vector<std::string> tokens;  // by id
   std::vector<std::int32_t> types;
   bool all_said = true;                  // whether the keys say all; else tokenizer.json stands beside them
+  std::set<std::int64_t> named;          // ids that are written as those of special tokens
   std::optional<std::int64_t> bos, eos;  // that the tokenizer adds, or that the files name
 
+  bool has(std::int64_t id) const { return id >= 0 && id < std::ssize(tokens); }
   std::optional<std::int64_t> id(const std::string& token) const {
     if (const auto found = read.added.id(token)) return *found;
     if (const auto found = read.vocabulary().id(token)) return *found;
@@ -78,19 +80,26 @@ std::optional<std::int64_t> said_id(const Source& from, const Member& config, co
   return from.id(said.value().is_object() ? said["content"].text() : said.text());
 }
 
-void add_id(const char* which, std::optional<std::int64_t> id, GgufValues& to) {
-  if (id) to.add_whole(fmt::format("tokenizer.ggml.{}_token_id", which), *id);
+void add_id(Source& from, const char* which, std::optional<std::int64_t> id, GgufValues& to) {
+  if (!id) return;
+  to.add_whole(fmt::format("tokenizer.ggml.{}_token_id", which), *id);
+  from.named.insert(*id);
 }
 
-// The ids that end a text: the one that ends a turn is told apart. Three can be said.
-void add_ends(const Source& from, GgufValues& to) {
-  add_id("eos", from.eos, to);
-  std::vector<std::int64_t> others;
+// The ids that end a text, as far as GGUF can say them: three, of which the first is the one that the tokenizer adds.
+void add_ends(Source& from, GgufValues& to) {
+  add_id(from, "eos", from.eos, to);
+  const char* const keys[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+  std::size_t written = 0;
   for (const std::int64_t id : from.info.end)
-    if (id != from.eos) others.push_back(id);
-  if (others.size() > 2) fail_at(from.file.place(), "{} ids end a text; three can be said in GGUF", others.size() + 1);
-  if (!others.empty()) add_id("eot", others[0], to);
-  if (others.size() > 1) add_id("eom", others[1], to);
+    if (id != from.eos && from.has(id) && written < std::size(keys)) to.add_whole(keys[written++], id);
+}
+
+// A file's named tokens are found in a text whatever their type: not all of each folder's are.
+bool are_special(const Source& from) {
+  std::set<std::int64_t> special;
+  for (const std::string& token : from.read.special) special.insert(*from.read.added.id(token));
+  return std::ranges::includes(special, from.named);
 }
 
 bool is_same(const std::vector<TemplatePiece>& a, const std::vector<TemplatePiece>& b) {
@@ -138,7 +147,7 @@ std::vector<std::string> merges_of(const Member& model) {
 json steps_of(const json& from) {
   json steps = json::array();
   if (from.is_null()) return steps;
-  for (const char* list : {"pretokenizers", "normalizers"}) {
+  for (const char* list : {"pretokenizers", "normalizers", "decoders"}) {
     if (!from.contains(list)) continue;
     for (const json& each : from[list])
       for (const json& step : steps_of(each)) steps.push_back(step);
@@ -153,6 +162,11 @@ json steps_of(const json& from) {
 
 json steps_at(const Member& file, const char* key) {
   return file.given(key) ? steps_of(file[key].value()) : json::array();
+}
+
+// No key says how ids become text: it is read as `usual`.
+void describe_decoder(Source& from, const json& usual) {
+  from.all_said &= steps_at(from.file, "decoder") == steps_of(usual);
 }
 
 void describe_byte_level(Source& from, GgufValues& to) {
@@ -175,6 +189,8 @@ void describe_byte_level(Source& from, GgufValues& to) {
   to.add_text("tokenizer.ggml.pre", found->name);
   to.add_texts("tokenizer.ggml.merges", merges_of(from.model));
   add_around(from, to);
+  const json decoder = steps_at(from.file, "decoder");
+  if (decoder.size() != 1 || decoder[0]["type"] != "ByteLevel") from.all_said = false;
 }
 
 // A score for each token, by which the file's merges come about again: the earlier it is made, the higher.
@@ -265,7 +281,8 @@ void describe_sentencepiece(Source& from, GgufValues& to) {
   to.add_text("tokenizer.ggml.pre", "default");
   to.add_numbers("tokenizer.ggml.scores", scores);
   to.add_truth("tokenizer.ggml.add_space_prefix", spaced);
-  add_id("unknown", unk, to);
+  add_id(from, "unknown", unk, to);
+  describe_decoder(from, sentencepiece_decoder(spaced));
   add_around(from, to);
 }
 
@@ -279,7 +296,7 @@ void add_bert_around(Source& from, GgufValues& to) {
   if (!is_same(single, {pair.begin(), pair.begin() + 3}) || !is_same(from.read.around.pair, pair))
     refuse(from.file["post_processor"]);
   from.bos = cls.front(), from.eos = sep.front();
-  add_id("seperator", from.eos, to);
+  add_id(from, "seperator", from.eos, to);
 }
 
 void describe_wordpiece(Source& from, GgufValues& to) {
@@ -297,7 +314,7 @@ void describe_wordpiece(Source& from, GgufValues& to) {
   to.add_truth("tokenizer.ggml.normalizer.lowercase", lower);
   to.add_truth("tokenizer.ggml.normalizer.strip_accents",
                normalizer.given("strip_accents") ? normalizer["strip_accents"].truth() : lower);
-  add_id("unknown", from.id(from.model["unk_token"].text()), to);
+  add_id(from, "unknown", from.id(from.model["unk_token"].text()), to);
   for (std::size_t id = 0; id < from.tokens.size(); ++id) {
     if (from.types[id] == control) continue;
     const std::string token = from.tokens[id];
@@ -306,24 +323,27 @@ void describe_wordpiece(Source& from, GgufValues& to) {
       fail_at(from.file.place(), "the token {} can't be said in GGUF", quote(token));
     from.tokens[id] = inside ? token.substr(2) : std::string(space) + token;
   }
+  describe_decoder(from, wordpiece_decoder());
   add_bert_around(from, to);
 }
 
 // ---- Beside it ----
 
-void add_chat(std::string_view function, const fs::path& folder, const Member& config, GgufValues& to) {
-  constexpr const char* key = "tokenizer.chat_template";
-  if (const fs::path path = folder / "chat_template.jinja"; is_there(path)) {
-    const InputFile file(function, path);
-    return to.add_text(key, file.read(0, file.size()));
-  }
-  if (config.given("chat_template") && config["chat_template"].value().is_string())
-    to.add_text(key, config["chat_template"].text());
+// texts: the tokens as the folder has them.
+void add_chat(const Source& from, const std::vector<std::string>& texts, GgufValues& to) {
+  const tokenizer::Chat& chat = from.read.chat;
+  if (!chat.text) return;
+  to.add_text("tokenizer.chat_template", *chat.text);
+  const auto text_of = [&](std::optional<std::int64_t> id) {
+    return id ? std::optional(texts[static_cast<std::size_t>(*id)]) : std::nullopt;
+  };
+  describe_chat_tokens(chat, {.bos = text_of(from.bos), .eos = text_of(from.eos)}, to);
 }
 
 }  // namespace
 
-void describe_tokenizer(std::string_view function, const fs::path& folder, const ModelInfo& info, GgufValues& to) {
+void describe_tokenizer(std::string_view function, const fs::path& folder, const ModelInfo& info, bool whole,
+                        GgufValues& to) {
   const tokenizer::TokenizerFile read = tokenizer::read_folder(function, folder);
   if (!is_there(folder / "tokenizer.json"))
     fail_at(Place{std::string(function), quote(folder.native())}, "has no tokenizer.json");
@@ -337,29 +357,34 @@ void describe_tokenizer(std::string_view function, const fs::path& folder, const
               .info = info,
               .tokens = {},
               .types = {},
+              .all_said = !whole,
+              .named = {},
               .bos = {},
               .eos = {}};
   const std::string type = from.model["type"].text();
   if (type != "BPE" && type != "WordPiece")
     fail_at(from.model["type"].place(), "{} is not written as GGUF; BPE and WordPiece are", type);
   set_tokens(from);
+  const std::vector<std::string> texts = from.tokens;
   from.bos = said_id(from, config, "bos_token");
   from.eos = said_id(from, config, "eos_token");
-  if (!info.end.empty() && std::ranges::find(info.end, from.eos) == info.end.end()) from.eos = info.end.front();
+  if (const auto end = std::ranges::find_if(info.end, [&](std::int64_t id) { return from.has(id); });
+      end != info.end.end() && std::ranges::find(info.end, from.eos) == info.end.end())
+    from.eos = *end;
   if (type == "WordPiece")
     describe_wordpiece(from, to);
   else if (from.model.given("byte_fallback") && from.model["byte_fallback"].truth())
     describe_sentencepiece(from, to);
   else
     describe_byte_level(from, to);
-  if (!from.all_said) to.add_text(gguf_whole_tokenizer, json_file.value.dump());
   to.add_texts("tokenizer.ggml.tokens", from.tokens);
   to.add_wholes("tokenizer.ggml.token_type", from.types);
-  add_id("bos", from.bos, to);
+  add_id(from, "bos", from.bos, to);
   add_ends(from, to);
-  add_id("padding", said_id(from, config, "pad_token"), to);
-  add_id("mask", said_id(from, config, "mask_token"), to);
-  add_chat(function, folder, config, to);
+  add_id(from, "padding", said_id(from, config, "pad_token"), to);
+  add_id(from, "mask", said_id(from, config, "mask_token"), to);
+  if (!from.all_said || !are_special(from)) to.add_text(gguf_whole_tokenizer, json_file.value.dump());
+  add_chat(from, texts, to);
 }
 
 }  // namespace attend::models

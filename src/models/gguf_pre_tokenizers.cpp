@@ -8,6 +8,18 @@ json byte_level(bool splits) {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", splits}};
 }
 
+json sentencepiece_decoder(bool prefix) {
+  json::array_t steps = {{{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}},
+                         {{"type", "ByteFallback"}},
+                         {{"type", "Fuse"}}};
+  if (prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  return {{"type", "Sequence"}, {"decoders", steps}};
+}
+
+json wordpiece_decoder() {
+  return {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+}
+
 namespace {
 
 json sequence(const json& first, const json& second) {

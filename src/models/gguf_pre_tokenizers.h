@@ -1,4 +1,4 @@
-// The pre-tokenisers that GGUF files name, as the tokenizer.json of the model that the name stands for has them.
+// What GGUF files say by a name or not at all, as the tokenizer.json of a model has it: pre-tokenisers and decoders.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,5 +18,8 @@ const std::vector<ByteLevelKind>& byte_level_kinds();
 
 // {"type": "ByteLevel"}
 nlohmann::json byte_level(bool splits);
+// prefix: a space stands before each text.
+nlohmann::json sentencepiece_decoder(bool prefix);
+nlohmann::json wordpiece_decoder();
 
 }  // namespace attend::models

@@ -8,6 +8,7 @@
 #include "models/gguf.h"
 #include "models/gguf_file.h"
 #include "models/gguf_pre_tokenizers.h"
+#include "models/gguf_settings.h"
 
 namespace attend::models {
 
@@ -233,14 +234,10 @@ std::vector<double> read_scores(const GgufFile& file, const std::vector<std::str
 
 const Steps& sentencepiece_steps(bool prefix) {
   const auto make = [](bool prefixed) {
-    json::array_t decoders = {{{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}},
-                              {{"type", "ByteFallback"}},
-                              {{"type", "Fuse"}}};
-    if (prefixed) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
     const char* scheme = prefixed ? "first" : "never";
     return make_steps(nullptr,
                       {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", scheme}, {"split", false}},
-                      {{"type", "Sequence"}, {"decoders", decoders}});
+                      sentencepiece_decoder(prefixed));
   };
   static const Steps with = make(true), without = make(false);
   return prefix ? with : without;
@@ -300,8 +297,7 @@ TokenizerFile wordpiece_tokenizer(const GgufFile& file, Vocabulary vocabulary) {
                            {"handle_chinese_chars", true},
                            {"strip_accents", file.has(accents) ? json(file.truth(accents)) : json(nullptr)},
                            {"lowercase", lower_case(file, vocabulary)}};
-  const Steps steps = make_steps(normalizer, {{"type", "BertPreTokenizer"}},
-                                 {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}});
+  const Steps steps = make_steps(normalizer, {{"type", "BertPreTokenizer"}}, wordpiece_decoder());
   const std::size_t count = vocabulary.tokens.size();
   const std::int64_t unknown = needed_id(file, "unknown", "unk", count);
   WordPiece model(std::move(vocabulary.ids), {.unknown = vocabulary.tokens[static_cast<std::size_t>(unknown)]});
@@ -337,10 +333,15 @@ tokenizer::Chat read_gguf_chat(const GgufFile& file, const std::vector<std::stri
     return id ? std::optional(tokens[static_cast<std::size_t>(*id)]) : std::nullopt;
   };
   chat.bos = token("bos"), chat.eos = token("eos");
+  read_own_chat_tokens(file, chat);
   return chat;
 }
 
 }  // namespace
+
+std::string gguf_tokenizer_json(std::string_view function, const std::filesystem::path& path) {
+  return GgufFile(function, path).text(gguf_whole_tokenizer);
+}
 
 TokenizerFile gguf_tokenizer(std::string_view function, const std::filesystem::path& path) {
   const GgufFile file(function, path);

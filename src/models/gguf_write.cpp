@@ -16,6 +16,7 @@ namespace attend::models {
 namespace {
 
 constexpr std::uint64_t alignment = 32;
+constexpr std::int64_t greatest_whole = std::int64_t{1} << 31;  // that is read again
 
 template <class T>
 void append(std::string& to, T value) {
@@ -50,6 +51,8 @@ void GgufValues::begin(std::string_view key) {
 }
 
 void GgufValues::add_whole(std::string_view key, std::int64_t number) {
+  if (number < 0 || number > greatest_whole)
+    fail(ErrorCode::bad_file, "quantize", "{} is {}, which can't be said in GGUF; 0 to 2^31 can", key, number);
   begin(key);
   append(bytes_, std::uint32_t{u32});
   append(bytes_, static_cast<std::uint32_t>(number));

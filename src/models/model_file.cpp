@@ -7,6 +7,7 @@
 #include "models/generation.h"
 #include "models/gguf.h"
 #include "models/gguf_config.h"
+#include "models/gguf_settings.h"
 #include "models/model.h"
 #include "models/named.h"
 
@@ -27,12 +28,13 @@ bool is_gguf(const std::filesystem::path& path) {
 struct Opened {
   JsonFile config;
   models::Weights weights;
+  std::optional<models::GgufFile> gguf = {};
 };
 
 Opened open(const std::filesystem::path& path) {
   if (!is_gguf(path)) return {read_json(function, path / "config.json"), models::Weights::open(function, path)};
   models::Gguf file = models::read_gguf(function, path);
-  return {{file.weights.place(), std::move(file.config)}, std::move(file.weights)};
+  return {{file.weights.place(), std::move(file.config)}, std::move(file.weights), std::move(file.file)};
 }
 
 template <class Of>
@@ -116,12 +118,14 @@ std::vector<std::string> names_of(const std::map<std::string_view, std::int64_t>
 }
 
 // How sentences become vectors, or why that is not known: embed() alone fails then.
-void read_sentences(const std::filesystem::path& path, const Member& config, Model::Parts& parts) {
+void read_sentences(const std::filesystem::path& path, const models::GgufFile* gguf, const Member& config,
+                    Model::Parts& parts) {
   ModelInfo& info = parts.info;
   const std::int64_t size = hidden_size(parts);
   try {
-    parts.sentences = is_gguf(path) ? models::gguf_sentences(config, size, info.longest)
-                                    : models::read_sentences(path, config, size, info.longest);
+    parts.sentences = gguf ? models::gguf_sentences(config, size, info.longest)
+                           : models::read_sentences(path, config, size, info.longest);
+    if (gguf) models::read_own_sentences(*gguf, size, *parts.sentences);
   } catch (const Error& error) {
     parts.pooling = error;
     info.embeds = false;
@@ -173,10 +177,11 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   info.parameters = loading.parameters();
   info.formats = names_of(loading.formats());
   info.weight_bytes = loading.weight_bytes();
-  if (!is_gguf(path)) read_generation(inside, said, info);
+  if (!file.gguf) read_generation(inside, said, info);
+  if (file.gguf && info.decoder()) models::read_own_generation(*file.gguf, info);
   auto parts =
       std::make_shared<Parts>(Parts{.kept = loading.keep(), .family = std::move(family), .info = std::move(info)});
-  read_sentences(path, said, *parts);
+  read_sentences(path, file.gguf ? &*file.gguf : nullptr, said, *parts);
   parts->tokenizer = std::make_unique<models::OwnTokenizer>(inside, false);
   if (parts->sentences && parts->sentences->lower_case)
     parts->of_sentences = std::make_unique<models::OwnTokenizer>(inside, true);

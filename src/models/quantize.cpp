@@ -4,6 +4,7 @@
 #include "models/generation.h"
 #include "models/gguf_config.h"
 #include "models/gguf_describe.h"
+#include "models/gguf_settings.h"
 #include "models/loading.h"
 #include "models/model.h"
 #include "models/named.h"
@@ -92,28 +93,22 @@ ModelInfo check_folder(Loading& loading, const Member& config) {
   return type == "gpt2" ? check<Gpt2>(loading, config) : check<Llama>(loading, config);
 }
 
-void read_ends(const fs::path& folder, const Member& config, ModelInfo& info) {
-  if (!info.decoder()) return;
+// generation_config.json; null: there is none.
+nlohmann::json generation_of(const fs::path& folder) {
   const fs::path path = folder / "generation_config.json";
-  if (!is_there(path)) return read_generation(config, true, info);
-  read_generation(read_json(function, path).object(), false, info);
+  return is_there(path) ? read_json(function, path).object().value() : nlohmann::json();
 }
 
-// No key speaks of the norm to length 1, and none of other modules.
-void describe_pooling(const fs::path& folder, const Member& config, const ModelInfo& info, GgufDescription& to) {
-  if (info.decoder() || !is_there(folder / "modules.json")) return;
-  const SentenceModules modules = read_sentences(folder, config, info.embedding_size, info.longest);
-  const Place place{function, quote((folder / "modules.json").native())};
-  for (const SentenceModule& each : modules.after)
-    if (!std::holds_alternative<NormalizeModule>(each))
-      fail_at(place, "a module beside Pooling and Normalize can't be said in GGUF");
-  if (modules.lower_case) fail_at(place, "do_lower_case can't be said in GGUF");
-  if (modules.pooling.modes == std::vector{PoolingMode::mean})
-    to.values.add_whole(to.prefix + "pooling_type", 1);
-  else if (modules.pooling.modes == std::vector{PoolingMode::cls})
-    to.values.add_whole(to.prefix + "pooling_type", 2);
-  else
-    fail_at(place, "this pooling can't be said in GGUF; mean and cls can");
+// GGUF has a key for some poolings. A decoder's that is read without it is left unsaid: it is not there for vectors.
+void describe_sentences(const SentenceModules& modules, const Member& config, const ModelInfo& info,
+                        GgufDescription& to) {
+  SentenceModules plain = plain_sentences(config, info.embedding_size, info.longest);
+  const std::optional<std::int64_t> type = gguf_pooling_type(modules.pooling.modes);
+  if (type && (!info.decoder() || plain.pooling.modes != modules.pooling.modes)) {
+    to.values.add_whole(to.prefix + "pooling_type", *type);
+    plain.pooling.modes = modules.pooling.modes;
+  }
+  models::describe_sentences(modules, plain, to.values);
 }
 
 Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType type) {
@@ -125,7 +120,10 @@ Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType ty
   const std::string_view layers = architecture.layers;
   Loading loading(Weights::open(function, folder), std::string(layers.substr(0, layers.find('.') + 1)), DType::f32);
   ModelInfo info = check_folder(loading, config);
-  read_ends(folder, file.root(), info);
+  const nlohmann::json generation = generation_of(folder);
+  const bool is_config = generation.is_null();
+  if (info.decoder()) read_generation(is_config ? file.root() : Member(file.place, generation), is_config, info);
+  const SentenceModules sentences = read_sentences(path, file.root(), info.embedding_size, info.longest);
   const Loading::Kept kept = loading.keep();
 
   GgufDescription description;
@@ -135,10 +133,11 @@ Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType ty
   description.values.add_whole("general.quantization_version", 2);
   description.values.add_whole(file_type, number_of(type));
   architecture.describe(config, info, description);
-  describe_pooling(path, file.root(), info, description);
+  describe_folder(file.value, generation, description.values);
+  describe_sentences(sentences, file.root(), info, description);
   const bool tied = !info.decoder() || config["tie_word_embeddings"].truth();
   describe_weights(architecture, kept.weights, info, tied, type, description);
-  describe_tokenizer(function, folder, info, description.values);
+  describe_tokenizer(function, folder, info, sentences.lower_case, description.values);
   return write(out, description.values, description.tensors);
 }
 

@@ -74,14 +74,6 @@ void check_names(const Member& config) {
 
 // ---- Pooling ----
 
-constexpr std::pair<std::string_view, PoolingMode> mode_names[] = {
-    {"cls", PoolingMode::cls},
-    {"max", PoolingMode::max},
-    {"mean", PoolingMode::mean},
-    {"mean_sqrt_len_tokens", PoolingMode::mean_sqrt_len},
-    {"weightedmean", PoolingMode::weighted_mean},
-    {"lasttoken", PoolingMode::last_token},
-};
 // Older files have a key for each, and put them side by side in this order.
 constexpr std::pair<const char*, PoolingMode> mode_keys[] = {
     {"pooling_mode_cls_token", PoolingMode::cls},
@@ -93,8 +85,8 @@ constexpr std::pair<const char*, PoolingMode> mode_keys[] = {
 };
 
 PoolingMode read_mode(const Member& of) {
-  const auto found = std::ranges::find(mode_names, of.text(), [](const auto& each) { return each.first; });
-  if (found == std::end(mode_names))
+  const auto found = std::ranges::find(pooling_modes, of.text(), [](const auto& each) { return each.first; });
+  if (found == std::end(pooling_modes))
     refuse_value(of, "cls, max, mean, mean_sqrt_len_tokens, weightedmean and lasttoken are");
   return found->second;
 }
@@ -111,7 +103,8 @@ Pooling read_pooling(const Member& config) {
     if (!named.value().is_array()) modes.push_back(read_mode(named));
     if (named.value().is_array())
       for (const Member& each : named.list()) modes.push_back(read_mode(each));
-    if (modes.empty() || modes.size() > 16) named.refuse("one to 16 modes");
+    if (modes.empty() || modes.size() > most_pooling_modes)
+      named.refuse(fmt::format("one to {} modes", most_pooling_modes));
   } else {
     for (const auto& [key, mode] : mode_keys)
       if (truth_or(config, key, false)) modes.push_back(mode);
@@ -148,14 +141,11 @@ class Tensors {
 };
 
 Activation read_function(const Member& config) {
-  constexpr std::pair<std::string_view, Activation> known[] = {
-      {"Identity", Activation::linear}, {"Tanh", Activation::tanh}, {"Sigmoid", Activation::sigmoid},
-      {"ReLU", Activation::relu},       {"GELU", Activation::gelu}, {"SiLU", Activation::silu}};
   if (!config.given("activation_function")) return Activation::tanh;
   const Member of = config["activation_function"];
   const std::string name = of.text(), last = name.substr(name.rfind('.') + 1);
-  const auto found = std::ranges::find(known, last, [](const auto& each) { return each.first; });
-  if (!name.starts_with("torch.nn.") || found == std::end(known))
+  const auto found = std::ranges::find(dense_functions, last, [](const auto& each) { return each.first; });
+  if (!name.starts_with("torch.nn.") || found == std::end(dense_functions))
     refuse_value(of, "Identity, Tanh, Sigmoid, ReLU, GELU and SiLU of torch.nn are");
   return found->second;
 }

@@ -7,6 +7,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -25,6 +27,17 @@ enum class PoolingMode : std::uint8_t {
   last_token,
 };
 
+// As sentence-transformers calls them.
+inline constexpr std::pair<std::string_view, PoolingMode> pooling_modes[] = {
+    {"cls", PoolingMode::cls},
+    {"max", PoolingMode::max},
+    {"mean", PoolingMode::mean},
+    {"mean_sqrt_len_tokens", PoolingMode::mean_sqrt_len},
+    {"weightedmean", PoolingMode::weighted_mean},
+    {"lasttoken", PoolingMode::last_token},
+};
+
+inline constexpr std::size_t most_pooling_modes = 16;
 struct Pooling {
   std::vector<PoolingMode> modes = {PoolingMode::mean};  // side by side
   bool includes_prompt = true;
@@ -40,6 +53,10 @@ struct DenseModule {
   bool adds_input = false;              // after the function
   std::optional<Linear> residual = {};  // brings the input to the output's size
 };
+// Of torch.nn.
+inline constexpr std::pair<std::string_view, Activation> dense_functions[] = {
+    {"Identity", Activation::linear}, {"Tanh", Activation::tanh}, {"Sigmoid", Activation::sigmoid},
+    {"ReLU", Activation::relu},       {"GELU", Activation::gelu}, {"SiLU", Activation::silu}};
 struct NormalizeModule {};
 using SentenceModule = std::variant<DenseModule, LayerNorm, NormalizeModule>;
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "io/json_file.h"
+#include "models/gguf.h"
 #include "models/model.h"
 
 namespace attend {
@@ -14,9 +15,17 @@ bool is_lowercase(const json& normalizer) {
   return normalizer.is_object() && normalizer.value("type", json()) == "Lowercase";
 }
 
+// A folder's, or the one that is in a GGUF file.
+JsonFile tokenizer_json(const std::filesystem::path& path) {
+  constexpr const char* function = "Model.embed";
+  if (is_folder(path)) return read_json(function, path / "tokenizer.json");
+  const Place place{function, quote(path.string())};
+  return {place, parse_json(place, models::gguf_tokenizer_json(function, path))};
+}
+
 // The tokenizer.json with a Lowercase before what normalises there, unless one is there.
 Tokenizer lower_case(const std::filesystem::path& path) {
-  JsonFile file = read_json("Model.embed", path);
+  JsonFile file = tokenizer_json(path);
   (void)file.object();
   json& root = file.value;
   json& normalizer = root["normalizer"];
@@ -37,7 +46,7 @@ Tokenizer lower_case(const std::filesystem::path& path) {
 
 const Tokenizer& models::OwnTokenizer::get() const {
   const std::lock_guard lock(mutex_);
-  if (!read_) read_ = lower_case_ ? lower_case(path_ / "tokenizer.json") : Model::load_tokenizer(path_);
+  if (!read_) read_ = lower_case_ ? lower_case(path_) : Model::load_tokenizer(path_);
   return *read_;
 }
 

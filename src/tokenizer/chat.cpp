@@ -287,6 +287,7 @@ Chat read_chat(const std::filesystem::path& folder) {
     if (!text) return no_chat(place, "there is no chat template");
     Chat chat = recognize_chat(place, *text);
     chat.bos = read_token(config, "bos_token"), chat.eos = read_token(config, "eos_token");
+    chat.text = std::move(text);
     return chat;
   } catch (const Error& error) {
     return {.why_not = error};

