@@ -271,7 +271,7 @@ void step(Request& request) {
   const ModelInfo& info = model().info();
   const bool both = info.encoder_decoder();
   Ids& growing = both ? state.decoder_ids : state.ids;
-  if (!chosen && x.made.empty()) chosen = info.first;
+  if (!chosen && growing.size() == 1) chosen = info.first;
   const std::int64_t id =
       chosen ? *chosen : x.sampler.choose({x.logits.data<float>(), static_cast<std::size_t>(x.logits.count())});
   const bool ended = std::ranges::find(info.end, id) != info.end.end() || std::ssize(growing) >= info.longest;

@@ -255,13 +255,29 @@ std::int64_t whole_divided(const Member& config, std::int64_t embedding_size, st
   return embedding_size / heads;
 }
 
-std::vector<std::int64_t> end_ids(const Member& config) {
+std::string class_of_model(const Member& config) {
+  if (!config.given("architectures")) return "";
+  const json& list = config["architectures"].value();
+  return list.is_array() && !list.empty() && list[0].is_string() ? list[0].get<std::string>() : "";
+}
+
+std::vector<std::int64_t> ids_of(const Member& of) {
+  const std::vector<Member> list = of.value().is_array() ? of.list() : std::vector{of};
   std::vector<std::int64_t> ids;
-  if (!config.given("eos_token_id")) return ids;
-  const Member from = config["eos_token_id"];
-  if (!from.value().is_array()) return {from.whole(0)};
-  for (const Member& each : from.list()) ids.push_back(each.whole(0));
+  for (const Member& each : list)
+    if (const std::int64_t id = each.whole(-Member::most); id >= 0) ids.push_back(id);
   return ids;
+}
+
+std::int64_t id_of(const Member& of) {
+  if (!of.value().is_array()) return of.whole(0);
+  const std::vector<Member> list = of.list();
+  if (list.size() != 1) of.refuse("one id");
+  return list.front().whole(0);
+}
+
+std::vector<std::int64_t> end_ids(const Member& config) {
+  return config.given("eos_token_id") ? ids_of(config["eos_token_id"]) : std::vector<std::int64_t>();
 }
 
 std::optional<DType> said_dtype(const Member& config) {

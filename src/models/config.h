@@ -22,6 +22,12 @@ double number_from_0(const Member& of);
 double number_above_0(const Member& of);
 // E / heads; throws bad_file where that leaves a rest.
 std::int64_t whole_divided(const Member& config, std::int64_t embedding_size, std::int64_t heads);
+// The class of Transformers that it names, "BertForMaskedLM"; "": none.
+std::string class_of_model(const Member& config);
+// An id, or a list of them. One below 0 stands for none: no token has it.
+std::vector<std::int64_t> ids_of(const Member& of);
+// An id, which may stand alone in a list.
+std::int64_t id_of(const Member& of);
 // eos_token_id: none, one or several.
 std::vector<std::int64_t> end_ids(const Member& config);
 // What it says that the weights are computed in: f16 is widened. None: it does not say.

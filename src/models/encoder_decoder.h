@@ -16,7 +16,7 @@ inline ModelInfo read_encoder_decoder(const Loading& loading, const Member& conf
   info.embedding_size = config["d_model"].whole(1);
   info.encoder_vocabulary = info.vocabulary = config["vocab_size"].whole(1);
   info.end = end_ids(config);
-  if (config.given("decoder_start_token_id")) info.start = config["decoder_start_token_id"].whole(0);
+  if (config.given("decoder_start_token_id")) info.start = id_of(config["decoder_start_token_id"]);
   return info;
 }
 

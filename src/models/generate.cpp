@@ -170,9 +170,16 @@ class Generation {
     for (std::size_t n = 0; n < chosen.size(); ++n) pass.texts[n]->ended = !add_token(*pass.texts[n], chosen[n]);
   }
 
+  // What comes next whatever the logits say: the last token that is asked for, or after a text of one token.
+  std::optional<std::int64_t> forced(const Growing& text) const {
+    const std::int64_t made = std::ssize(text.made), before = start_ < 0 ? std::ssize(text.prompt) : 1;
+    if (info_.last && made + 1 == options_.max_new_tokens) return info_.last;
+    return before + made == 1 ? info_.first : std::nullopt;
+  }
+
   // Whether the text goes on.
   bool add_token(Growing& text, std::int64_t chosen) const {
-    const std::int64_t next = text.made.empty() ? info_.first.value_or(chosen) : chosen;
+    const std::int64_t next = forced(text).value_or(chosen);
     const Ids& end = options_.end ? *options_.end : info_.end;
     if (std::ranges::find(end, next) != end.end()) return false;
     text.made.push_back(next);

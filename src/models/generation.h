@@ -6,9 +6,9 @@
 
 namespace attend::models {
 
-// Of a generation_config.json, or without one of config.json: the ids that end a text, that begin an encoder-decoder's,
-// and that never come; and what generate() does not follow. Throws bad_file. What can't be read of config.json, which
-// is not there for it, is not followed either.
+// Of a generation_config.json, or without one of config.json, as Transformers reads them: the ids that end a text, that
+// begin an encoder-decoder's, that come first, last or never; and what else it asks for, which generate() does not
+// follow: that is what can't be read, too. Throws bad_file for what is no object.
 void read_generation(const Member& from, bool is_config, ModelInfo& info);
 
 }  // namespace attend::models

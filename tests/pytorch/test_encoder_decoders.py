@@ -102,7 +102,7 @@ def test_what_a_folder_says_of_generation(tmp_path):
         "suppress_tokens": [plain[1]], "num_beams": 4, "no_repeat_ngram_size": 3, "repetition_penalty": 1.0}))
     model = attend.Model.load(tmp_path)
     assert (model.info.start, model.info.first, model.info.never) == (2, 50, [plain[1], plain[0]])
-    assert model.info.not_followed == ["bad_words_ids of several tokens", "num_beams 4", "no_repeat_ngram_size 3"]
+    assert model.info.not_followed == ["bad_words_ids of several tokens", "no_repeat_ngram_size 3", "num_beams 4"]
     got, expected = model.generate(IDS, 6).tolist(), [50]
     while len(expected) < 6:
         logits = computed(pair.theirs, IDS, np.array([2, *expected])).logits[0, -1]
