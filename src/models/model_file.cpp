@@ -10,6 +10,7 @@
 #include "models/gguf_settings.h"
 #include "models/model.h"
 #include "models/named.h"
+#include "models/other_types.h"
 
 namespace attend {
 
@@ -80,11 +81,9 @@ const Type& type_of(const Member& config) {
   if (found != std::end(types)) return *found;
   std::vector<std::string_view> known;
   for (const Type& type : types) known.push_back(type.name);
-  fail_at(member.place(),
-          "{} is not known here; {} are; attend.transformers.record (Python) looks into any Hugging Face model, "
-          "computed by "
-          "PyTorch",
-          quote(name), fmt::join(known, ", "));
+  fail_at(member.place(), "{} is not known here; {}{} are", quote(name),
+          models::record_takes(name) ? "attend.transformers.record (Python) looks into it, computed by PyTorch; " : "",
+          fmt::join(known, ", "));
 }
 
 // Where a folder has a generation_config.json, it says how a text is written, and config.json does not.

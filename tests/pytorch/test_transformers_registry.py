@@ -7,6 +7,7 @@ newer transformers brings fails until someone has looked at it.
 import collections
 import copy
 import os
+import pathlib
 import re
 import sys
 
@@ -19,6 +20,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
 import registry
 import transformers
+from transformers.models.auto import modeling_auto
 
 import attend.transformers
 from attend import _transformers_attention, _transformers_models
@@ -217,6 +219,17 @@ def test_a_type_of_model_runs_on_attend_or_is_refused(model_type, callers, monke
         pytest.skip(f"made, and not run: {NOT_RUN[model_type]}")
     expected = "refused" if model_type in REFUSED else "no attention" if model_type in NO_ATTENTION else "ran"
     assert outcome(model_type, callers) == expected
+
+
+def test_the_types_of_text_that_the_command_sends_here():
+    """src/models/other_types.cpp: those that run, but for what attend.Model opens itself."""
+    table, types = (pathlib.Path(f"src/models/{name}.cpp").read_text() for name in ("other_types", "model_file"))
+    listed = set("".join(re.findall(r'^    "(.*)"', table, re.M)).split())
+    opened = set(re.findall(r'{"([\w-]+)", "[\w.]*", read', types))
+    of_text = {name for task in ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SEQUENCE_CLASSIFICATION")
+               for name in getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES")}
+    runs = set(registry.TYPES) - REFUSED - NO_ATTENTION - NOT_MADE.keys() - NOT_RUN.keys()
+    assert {"bert", "t5"} <= opened and listed == (of_text & runs) - opened
 
 
 def test_no_type_is_in_two_tables():
