@@ -217,11 +217,15 @@ class Model {
   // words). Throws bad_value for no ids, ids outside the
   // vocabulary, sequences longer than info().longest, edits that name no place of the model, NaN or infinity in a
   // result.
-  // An encoder-decoder: the hidden states of call.decoder_ids [N,E], and without these the encoder's of ids. A cache
-  // keeps what the encoder made of ids: with one that has it, ids are empty.
+  // An encoder-decoder: the hidden states of call.decoder_ids [N,E]; bad_value without these. A cache keeps what the
+  // encoder made of ids: with one that has it, ids are empty.
   Tensor forward(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;
   // Of a text's tokens, what the tokenizer adds included.
   Tensor forward(std::string_view text, const ModelCall& call = {}) const;
+  // What an encoder-decoder's encoder makes of ids, or of a text's tokens: [N,E], f32, which its decoder reads and
+  // logits() does not take. Throws bad_value for other models, for decoder_ids and caches, and as forward() does.
+  Tensor encoder_states(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;
+  Tensor encoder_states(std::string_view text, const ModelCall& call = {}) const;
   // hidden [...,E] -> logits [...,vocabulary], f32. Throws bad_value for encoders, and for a decoder whose file is
   // of the bare model, without an output layer (lm_head.weight, unless that is the embeddings): so does generate().
   Tensor logits(const View& hidden) const;

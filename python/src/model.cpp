@@ -311,6 +311,12 @@ nb::object Loaded::forward(nb::handle ids, nb::handle starts, nb::handle types, 
   return to_python({}, call(function, [&] { return model.forward(given.ids(), given.call()); }));
 }
 
+nb::object Loaded::encoder_states(nb::handle ids, nb::handle starts, nb::handle edits) const {
+  constexpr const char* function = "Model.encoder_states";
+  const Arguments given(*this, function, ids, starts, nb::none(), nb::none(), edits);
+  return to_python({}, call(function, [&] { return model.encoder_states(given.ids(), given.call()); }));
+}
+
 nb::object Loaded::logits(nb::handle hidden) const {
   constexpr const char* function = "Model.logits";
   const Array states(function, "hidden", hidden);
@@ -510,6 +516,8 @@ nb::object Loaded::record(nb::handle ids, nb::handle types, std::int64_t max_new
       const auto written =
           model.generate(text, {.max_new_tokens = max_new_tokens, .recorder = &recorder, .edits = given.edits()});
       all.insert(all.end(), written.begin(), written.end());
+    } else if (both && all.empty()) {
+      model.encoder_states(text, given.call(&recorder));
     } else {
       model.forward(text, given.call(&recorder));
     }
@@ -563,7 +571,8 @@ Page Loaded::show(nb::handle text, bool live, nb::handle second, nb::handle why,
     const std::vector<Message> said = {{"user", words}};
     const std::vector<std::int64_t> ids = chat ? own.encode(own.chat(said), false).ids : own.encode(words).ids;
     Recorder recorder({.keep_qk = !live});
-    model.forward(ids, {.recorder = &recorder});
+    const ModelCall recorded{.recorder = &recorder};
+    (void)(model.info().encoder_decoder() ? model.encoder_states(ids, recorded) : model.forward(ids, recorded));
     Recording recording = recorder.finish();
     recording.model = name;
     recording.set_ids(View(ids.data(), DType::i64, {1, std::ssize(ids)}));
@@ -637,8 +646,8 @@ the last norm.
 
 starts: [sequences + 1], where each of several sequences begins, and the end. types: [N], BERT's token_type_ids; None: 0.
 caches: of a decoder, a ModelCache for each sequence: what came before it, and now it too. decoder_ids: of an
-encoder-decoder, its decoder's text so far, which begins with info.start: its hidden states are given then, the encoder's
-without; decoder_starts as starts. A cache keeps what the encoder made of ids, which are [] from the second call on. edits: what is set to
+encoder-decoder, its decoder's text so far, which begins with info.start: the hidden states are this text's, and
+encoder_states() has those of ids; decoder_starts as starts. A cache keeps what the encoder made of ids, which are [] from the second call on. edits: what is set to
 something else on the way (attend.Edit). If it raises ValueError (ids
 outside the vocabulary, sequences that are too long, NaN in a result, ...), caches are as they were.)";
 
@@ -725,6 +734,13 @@ void bind_model(nb::module_& m) {
                 "None, decoder_starts: Any = None) -> numpy.ndarray")
                    .c_str()),
            forward_doc)
+      .def("encoder_states", &Loaded::encoder_states, nb::arg("ids"), nb::arg("starts") = nb::none(),
+           nb::arg("edits") = nb::none(),
+           nb::sig("def encoder_states(self, ids: Any, starts: Any = None, edits: Sequence[Edit] | None = None) -> "
+                   "numpy.ndarray"),
+           "What an encoder-decoder's encoder makes of ids [N], or of a text: [N,E], which its decoder reads and "
+           "logits() "
+           "does not take. starts and edits as in forward(). ValueError for other models.")
       .def("logits", &Loaded::logits, nb::arg("hidden"), nb::sig("def logits(self, hidden: ArrayT) -> ArrayT"),
            "hidden [...,E] to logits [...,vocabulary], float32; ValueError for encoders and bare models.")
       .def(

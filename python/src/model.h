@@ -91,6 +91,7 @@ struct Loaded {
   // A text that is one token, an id, or None.
   std::optional<std::int64_t> read_token(const char* function, const char* argument, nb::handle token) const;
 
+  nb::object encoder_states(nb::handle ids, nb::handle starts, nb::handle edits) const;
   nb::object forward(nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches, nb::handle edits,
                      nb::handle decoder_ids, nb::handle decoder_starts) const;
   nb::object logits(nb::handle hidden) const;

@@ -171,7 +171,7 @@ class Embedder {
       starts.push_back(std::ssize(ids));
     }
     if (std::ranges::count(types, 0) == std::ssize(types)) types.clear();
-    const Tensor hidden = model_.forward(ids, {.starts = starts, .types = types});
+    const Tensor hidden = ModelAccess::forward(model_, ids, {.starts = starts, .types = types}, nullptr);
     return modules_.vectors(hidden, starts, prompt_length_, options_.normalize);
   }
 
@@ -197,7 +197,7 @@ class Embedder {
 
 Tensor Model::embed(std::span<const std::int64_t> ids, const ModelCall& call, std::optional<bool> normalize) const {
   const SentenceModules& modules = modules_of(*parts_);
-  const Tensor hidden = forward(ids, call);
+  const Tensor hidden = ModelAccess::forward(*this, ids, call, nullptr);
   return modules.vectors(hidden, models::checked_starts("starts", call.starts, std::ssize(ids)), 0, normalize);
 }
 

@@ -69,6 +69,19 @@ const Output& output_of(const Model::Parts& parts, std::string_view what) {
 }  // namespace models
 
 Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) const {
+  if (info().encoder_decoder() && call.decoder_ids.empty())
+    fail(ErrorCode::bad_value, function,
+         "there are no decoder_ids: forward() of an encoder-decoder gives the states of its decoder's text, which "
+         "begins with info().start; encoder_states() gives its encoder's");
+  return ModelAccess::forward(*this, ids, call, nullptr);
+}
+
+Tensor Model::encoder_states(std::span<const std::int64_t> ids, const ModelCall& call) const {
+  if (!info().encoder_decoder())
+    fail(ErrorCode::bad_value, function, "encoder_states() are an encoder-decoder's, the model is of type {}: {}",
+         info().type, "expected forward()");
+  if (!call.decoder_ids.empty() || !call.caches.empty())
+    fail(ErrorCode::bad_value, function, "encoder_states() take no decoder_ids and caches: forward() does");
   return ModelAccess::forward(*this, ids, call, nullptr);
 }
 

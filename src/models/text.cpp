@@ -58,6 +58,10 @@ Tensor Model::forward(std::string_view text, const ModelCall& call) const {
   return forward(tokenizer().encode(text).ids, call);
 }
 
+Tensor Model::encoder_states(std::string_view text, const ModelCall& call) const {
+  return encoder_states(tokenizer().encode(text).ids, call);
+}
+
 namespace {
 
 // What was made after ids, as text.

@@ -33,7 +33,7 @@ TEST(EncoderDecoder, StatesLogitsAndTokensAreThoseOfTransformers) {
   const std::vector<std::int64_t> ids = whole("ids"), decoder_ids = whole("decoder_ids");
   for (const std::string& name : names) {
     const Model model = load(name);
-    expect_close(model.forward(ids), numbers().at(name + ".encoder"), 2e-6, name);
+    expect_close(model.encoder_states(ids), numbers().at(name + ".encoder"), 2e-6, name);
     const Tensor hidden = model.forward(ids, {.decoder_ids = decoder_ids});
     expect_close(hidden, numbers().at(name + ".hidden"), 3e-6, name);
     expect_close(model.logits(hidden), numbers().at(name + ".logits"), 5e-6, name);
@@ -133,7 +133,7 @@ TEST(EncoderDecoder, EditsAreOfTheStackThatRuns) {
   expect_error(
       ErrorCode::bad_value,
       [&] {
-        model.forward(ids, {.edits = {&edit, 1}});
+        model.encoder_states(ids, {.edits = {&edit, 1}});
       },
       "does not run the decoder");
 }

@@ -48,7 +48,7 @@ def test_states_and_logits(both, name):
         ids = np.random.default_rng(length).integers(6, 80, length)
         decoder_ids = np.concatenate([[0], ids[::-1]])[:of_decoder]
         out = computed(pair.theirs, ids, decoder_ids, output_hidden_states=True)
-        assert far(pair.ours.forward(ids), out.encoder_last_hidden_state[0]) <= TOLERANCE
+        assert far(pair.ours.encoder_states(ids), out.encoder_last_hidden_state[0]) <= TOLERANCE
         hidden = pair.ours.forward(ids, decoder_ids=decoder_ids)
         assert far(hidden, hidden_of(out)) <= TOLERANCE
         if hasattr(out, "logits"):
@@ -109,6 +109,15 @@ def test_what_a_folder_says_of_generation(tmp_path):
         logits[[plain[0], plain[1]]] = -torch.inf
         expected.append(logits.argmax().item())
     assert got == (expected[:expected.index(1)] if 1 in expected else expected)
+
+
+@pytest.mark.parametrize("name", ["bart", "marian"])
+def test_what_sentence_transformers_makes_otherwise_is_no_vector(both, name):
+    """Of BART it takes the decoder's states."""
+    ours = both(name).ours
+    assert not ours.info.embeds
+    with pytest.raises(OSError, match=f"Model.embed: what sentence-transformers takes of type {name} is not known here"):
+        ours.embed(IDS)
 
 
 # ---- Caches and several sequences ----
@@ -405,9 +414,10 @@ def test_lens_is_their_own_head_on_each_stream(both, name):
 
 @pytest.mark.parametrize("call, message", [
     (lambda model: model.forward(IDS, decoder_ids=[0, 99]), r"decoder_ids\[1\] is 99"),
-    (lambda model: model.forward(IDS, types=[0] * 17), "types are BERT's"),
-    (lambda model: model.forward(IDS, edits=[attend.Edit(0, at="cross_z")]), "does not run the decoder"),
+    (lambda model: model.forward(IDS, types=[0] * 17, decoder_ids=DECODER_IDS), "types are BERT's"),
+    (lambda model: model.encoder_states(IDS, edits=[attend.Edit(0, at="cross_z")]), "does not run the decoder"),
     (lambda model: model.forward(IDS, decoder_ids=[0], caches=[]), "caches is empty"),
+    (lambda model: model.logits(model.forward(IDS)), r"there are no decoder_ids: forward\(\) of an encoder-decoder .* encoder_states\(\)"),
     (lambda model: model.attribute(IDS), "there are no decoder_ids"),
     (lambda model: model.patch(IDS, OTHER, 1, 2, what="residual", attention="cross", decoder_ids=[0]), "no stream of its own"),
     (lambda model: model.record(IDS, decoder_ids=[0], max_new_tokens=3), "can't stand together"),
@@ -423,6 +433,8 @@ def test_other_models_have_no_decoder_ids(tmp_path):
     for call in (lambda: model.forward([1, 2], decoder_ids=[0]), lambda: model.attribute([1, 2], decoder_ids=[0])):
         with pytest.raises(ValueError, match="decoder_ids are of encoder-decoders"):
             call()
+    with pytest.raises(ValueError, match=r"encoder_states\(\) are an encoder-decoder's, the model is of type gpt2"):
+        model.encoder_states([1, 2])
     with pytest.raises(ValueError, match="of encoder-decoders"):
         model.ablate([1, 2], attention="cross")
     with pytest.raises(ValueError, match="cross_z, which encoder-decoders have"):
