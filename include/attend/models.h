@@ -36,6 +36,7 @@ enum class ModelFamily : std::uint8_t {
   modernbert,  // encoders with rotary positions
   bart,        // encoder-decoders with norms after each sum: BART, Marian's translators
   t5,          // encoder-decoders with a bias by distance: T5, Flan-T5
+  t5_encoder,  // T5's encoder alone: sentence-T5
 };
 // As it is written there: "bert", "gpt2", "llama", ...
 std::string_view name_of(ModelFamily family);
@@ -70,7 +71,9 @@ struct ModelInfo {
   std::int64_t max_seq_length = 0;             // tokens of a sentence that embed() takes, at most
   std::map<std::string, std::string> prompts;  // what may stand before each sentence, by names that embed() takes
   // Whether it answers with a next token.
-  bool decoder() const { return family != ModelFamily::bert && family != ModelFamily::modernbert; }
+  bool decoder() const {
+    return family != ModelFamily::bert && family != ModelFamily::modernbert && family != ModelFamily::t5_encoder;
+  }
   bool encoder_decoder() const { return family == ModelFamily::bart || family == ModelFamily::t5; }
 };
 

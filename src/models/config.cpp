@@ -179,7 +179,7 @@ constexpr std::string_view table_text = R"json({
     "relative_attention_max_distance": 128, "layer_norm_epsilon": 1e-6, "feed_forward_proj": "relu"},
   "aliases": {"hidden_size": "d_model", "num_attention_heads": "num_heads", "num_hidden_layers": "num_layers",
     "head_dim": "d_kv"},
-  "only": {"is_encoder_decoder": [true], "is_decoder": [false], "is_causal": [true], "sliding_window": [null],
+  "only": {"is_encoder_decoder": [true, false], "is_decoder": [false], "is_causal": [true], "sliding_window": [null],
     "attention_chunk_size": [null], "kv_sharing_modes": [null]}}
 })json";
 

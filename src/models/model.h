@@ -21,7 +21,7 @@ namespace attend {
 
 namespace models {
 
-using Family = std::variant<Bert, ModernBert, Gpt2, Llama, GptNeox, Opt, Bart, T5>;
+using Family = std::variant<Bert, ModernBert, Gpt2, Llama, GptNeox, Opt, Bart, T5, T5Encoder>;
 
 // A family's layers: its decoder's where it has an encoder too.
 template <class Of>

@@ -43,6 +43,10 @@ Family read(Loading& loading, const Member& config) {
   return models::build<Of>(loading, config);
 }
 
+Family read_t5(Loading& loading, const Member& config) {
+  return models::is_t5_encoder(config) ? read<models::T5Encoder>(loading, config) : read<models::T5>(loading, config);
+}
+
 // What config.json calls a model: how it is computed, and what stands before its tensors' names where the file has a
 // task's head too.
 struct Type {
@@ -72,7 +76,7 @@ constexpr Type types[] = {{"bert", "bert.", read<models::Bert>},
                           {"opt", "model.", read<models::Opt>},
                           {"bart", "model.", read<models::Bart>},
                           {"marian", "model.", read<models::Bart>},
-                          {"t5", "", read<models::T5>}};
+                          {"t5", "", read_t5}};
 
 const Type& type_of(const Member& config) {
   const Member member = config["model_type"];
@@ -155,6 +159,8 @@ std::string_view name_of(ModelFamily family) {
       return "bart";
     case ModelFamily::t5:
       return "t5";
+    case ModelFamily::t5_encoder:
+      return "t5_encoder";
   }
   fail(ErrorCode::bad_value, "name_of", "there is no model family {}", static_cast<int>(family));
 }

@@ -127,7 +127,31 @@ void T5Stack::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_
   }
 }
 
+bool is_t5_encoder(const Member& config) {
+  const std::string named = class_of_model(config);
+  if (!named.empty()) return named == "T5EncoderModel";
+  return config.given("is_encoder_decoder") && !config["is_encoder_decoder"].truth();
+}
+
+T5Encoder::T5Encoder(Loading& loading, const Member& config) {
+  info_.type = config["model_type"].text();
+  info_.family = ModelFamily::t5_encoder;
+  info_.dtype = loading.dtype();
+  info_.embedding_size = config["d_model"].whole(1);
+  info_.vocabulary = config["vocab_size"].whole(1);
+  info_.longest = any_length;
+  (void)end_ids(config);  // an encoder has none, and the class takes what ids there can be
+  loading.has_copies({"encoder.embed_tokens.weight"}, "shared.weight");
+  stack_.emplace(loading, config, loading.matrix("shared.weight", info_.vocabulary, info_.embedding_size), false);
+  info_.layers = stack_->layers();
+  info_.heads = info_.kv_heads = stack_->heads();
+  info_.head_size = stack_->head_size();
+  for (const char* of_decoder : {"decoder.", "lm_head."}) loading.ignore_beginning(of_decoder);
+}
+
 T5::T5(Loading& loading, const Member& config) : info_(read_encoder_decoder(loading, config, ModelFamily::t5)) {
+  if (config.has("is_encoder_decoder") && !config["is_encoder_decoder"].truth())
+    fail_at(config["is_encoder_decoder"].place(), "false is not known here but of a T5EncoderModel; true is");
   info_.longest = any_length;
 
   const std::int64_t E = info_.embedding_size;

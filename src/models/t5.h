@@ -73,4 +73,24 @@ class T5 {
   std::optional<Output> output_;
 };
 
+// Its encoder alone, as sentence-T5 has it.
+class T5Encoder {
+ public:
+  T5Encoder(Loading& loading, const Member& config);
+
+  ModelInfo info() const { return info_; }
+  Tensor embed(const Batch& batch) const { return stack_->embed(batch); }
+  void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
+    stack_->run(batch, x, first, last);
+  }
+  Tensor finish(const Tensor& x) const { return stack_->finish(x); }
+
+ private:
+  ModelInfo info_;
+  std::optional<T5Stack> stack_;
+};
+
+// Which of the two config.json speaks of.
+bool is_t5_encoder(const Member& config);
+
 }  // namespace attend::models

@@ -145,7 +145,7 @@ def test_every_key_that_is_read_is_known(name, tmp_path, monkeypatch):
 BASES = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert groups", "modernbert", "gpt2",
          "llama tied", "old, as small as it can be", "mistral window", "qwen2 windows", "qwen3 windows", "smollm3 windows",
          "phi3 partial, window", "olmo2 bias, tied", "gemma2", "gemma3 scaled", "gemma3 old", "gpt_neox", "gpt_neox old", "opt as 350m",
-         "bart", "marian", "t5 gated", "t5 old"]
+         "bart", "marian", "t5 gated", "t5 old", "t5 encoder"]
 ROTARY_BASES = ["modernbert scalings", "modernbert, old", "linear", "dynamic", "llama3", "yarn betas", "longrope", "old llama3",
                 "phi3 longrope", "phi3 old"]
 ROTARY = [*RopeParameters.__annotations__, "type", "full_attention"]

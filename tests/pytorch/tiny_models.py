@@ -37,7 +37,7 @@ class Case:
 
     @property
     def decodes(self):
-        return "bert" not in self.name.lower() and "MPNet" not in self.name
+        return not any(each in self.name.lower() for each in ("bert", "mpnet", "t5encoder"))
 
 
 def bert(head="Model", **config):
@@ -282,6 +282,7 @@ BOTH = {
     "t5 old": t5(num_layers=3, feed_forward_proj="gated-gelu", tie_word_embeddings=False, old=dict.fromkeys(
         ["dense_act_fn", "is_gated_act", "scale_decoder_outputs", "num_decoder_layers"]) | {"tie_word_embeddings": False}),
 }
+ENCODERS |= {"t5 encoder": t5("EncoderModel"), "t5 encoder gated": t5("EncoderModel", feed_forward_proj="gated-gelu", num_layers=3)}
 CASES = ENCODERS | DECODERS
 
 
