@@ -26,6 +26,7 @@ Json numbers(const Tensor& tensor) {
 Json model_json(const ModelInfo& x) {
   return {{"type", x.type},
           {"family", name_of(x.family)},
+          {"head", x.head.empty() ? Json() : Json(x.head)},
           {"layers", x.layers},
           {"heads", x.heads},
           {"kv_heads", x.kv_heads},

@@ -65,7 +65,10 @@ struct ModelInfo {
   // are computed with: of quantized ones, unless ModelOptions says a dtype, those of the file.
   std::vector<std::string> formats = {};
   std::int64_t weight_bytes = 0;
-  std::vector<std::int64_t> end;               // the ids that end a text; empty for encoders
+  std::vector<std::int64_t> end;  // the ids that end a text; empty for encoders
+  // A task's layers behind the model, which are left out: "SequenceClassification", "MaskedLM", ..., as config.json's
+  // architectures have it, else what its tensors' names begin with, "classifier"; empty: there are none.
+  std::string head = {};
   bool embeds = true;                          // whether embed() can make what the folder says its embeddings are
   std::int64_t vector_size = 0;                // of embed()'s vectors; 0: it makes none
   std::int64_t max_seq_length = 0;             // tokens of a sentence that embed() takes, at most

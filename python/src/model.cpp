@@ -91,6 +91,14 @@ void bind_info(nb::module_& m) {
       .def_ro("never", &ModelInfo::never, "ids that generate() never gives (suppress_tokens, bad_words_ids)")
       .def_ro("not_followed", &ModelInfo::not_followed,
               "what of generation_config.json generate() does not follow, such as 'num_beams 4'")
+      .def_prop_ro(
+          "head",
+          [](const ModelInfo& self) {
+            return self.head.empty() ? nb::object(nb::none())
+                                     : nb::object(nb::str(self.head.c_str(), self.head.size()));
+          },
+          nb::sig("def head(self) -> str | None"),
+          "a task's layers behind the model, which are left out: 'SequenceClassification', ...; or None")
       .def_ro("embeds", &ModelInfo::embeds, "whether embed() can make what the folder says its embeddings are")
       .def_ro("vector_size", &ModelInfo::vector_size, "V, of embed()'s vectors; 0: it makes none")
       .def_ro("max_seq_length", &ModelInfo::max_seq_length, "tokens of a sentence that embed() takes, at most")

@@ -129,8 +129,8 @@ Bart::Bart(Loading& loading, const Member& config) : info_(read_encoder_decoder(
                          "final_logits_bias");
   for (const char* other : {"encoder.version", "decoder.version"}) loading.ignore_ending(other);
   if (!shared) loading.ignore_ending("shared.weight");
-  loading.ignore_beginning("classification_head.");
-  loading.ignore_beginning("qa_outputs.");
+  loading.ignore_head("classification_head.", true);
+  loading.ignore_head("qa_outputs.", true);
 }
 
 }  // namespace attend::models

@@ -87,11 +87,12 @@ Bert::Bert(Loading& loading, const Member& config) {
   read_embeddings(loading, type, config, rows);
   read_layers(loading, type, config);
   for (const char* end : {"embeddings.position_ids", "embeddings.token_type_ids"}) loading.ignore_ending(end);
-  for (const char* head : {"pooler.", "bert.pooler.", "roberta.pooler.", "mpnet.pooler.", "albert.pooler.", "cls.",
-                           "classifier.", "lm_head.", "qa_outputs.", "pre_classifier.", "vocab_transform.",
-                           "vocab_layer_norm.", "vocab_projector.", "predictions.", "sop_classifier."}) {
-    loading.ignore_beginning(head);
-  }
+  for (const char* at : {"", "bert.", "roberta.", "mpnet.", "albert."})
+    loading.ignore_beginning(std::string(at) + "pooler.");
+  for (const char* head : {"cls.", "lm_head.", "vocab_transform.", "vocab_layer_norm.", "vocab_projector.",
+                           "predictions.", "sop_classifier."})
+    loading.ignore_head(head, false);
+  for (const char* head : {"classifier.", "pre_classifier.", "qa_outputs."}) loading.ignore_head(head, true);
 }
 
 void Bert::read_embeddings(Loading& loading, const BertType& type, const Member& config, std::int64_t rows) {

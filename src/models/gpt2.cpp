@@ -31,7 +31,7 @@ Gpt2::Gpt2(Loading& loading, const Member& config) {
   norm_ = loading.layer_norm("ln_f", E, eps_);
   output_ = loading.head("wte.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth());
   for (const char* mask : {".attn.bias", ".attn.masked_bias"}) loading.ignore_ending(mask);
-  loading.ignore_beginning("score.");
+  loading.ignore_head("score.", true);
 }
 
 Gpt2::Layer Gpt2::read_layer(Loading& loading, std::int64_t n) const {

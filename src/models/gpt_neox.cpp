@@ -25,7 +25,7 @@ GptNeox::GptNeox(Loading& loading, const Member& config) : info_(read_decoder(lo
                          "embed_out.weight");
   for (const char* made : {".attention.bias", ".attention.masked_bias", ".attention.rotary_emb.inv_freq"})
     loading.ignore_ending(made);
-  loading.ignore_beginning("score.");
+  loading.ignore_head("score.", true);
   // Its table is as large as the configuration says a head is: a layer's tensors have shown that by now.
   if (!loading.checking() && !layers_.empty()) rotary_.emplace(rotary.size, rotary.options);
 }

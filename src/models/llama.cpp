@@ -59,7 +59,7 @@ Llama::Llama(Loading& loading, const Member& config) : info_(read_decoder(loadin
   output_ = loading.head("embed_tokens.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth());
   if (output_ && type.gemma) output_->softcap = read_softcap(config, "final_logit_softcapping");
   loading.ignore_ending(".rotary_emb.inv_freq");
-  loading.ignore_beginning("score.");
+  loading.ignore_head("score.", true);
 }
 
 void Llama::read_scales(const Member& config) {

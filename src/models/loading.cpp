@@ -215,7 +215,12 @@ View Loading::sines(const std::string& name, std::int64_t rows, std::int64_t col
   return made_.emplace_back(converted(table, dtype_));
 }
 
-bool Loading::is_ignored(const std::string& name) const {
+bool Loading::is_ignored(const std::string& name) {
+  const auto head = std::ranges::find_if(heads_, [&](const IgnoredHead& each) { return name.starts_with(each.begin); });
+  if (head != heads_.end()) {
+    if (!ignored_head_ || (head->of_task && !ignored_head_->of_task)) ignored_head_ = *head;
+    return true;
+  }
   const auto begins = [&](const std::string& begin) { return name.starts_with(begin); };
   const auto ends = [&](const std::string& end) { return name.ends_with(end); };
   return std::ranges::any_of(beginnings_, begins) || std::ranges::any_of(endings_, ends);

@@ -61,9 +61,18 @@ class Loading {
   // Tensors that files have besides and that are not computed with: whose names begin, or end, so.
   void ignore_beginning(std::string_view begin) { beginnings_.emplace_back(begin); }
   void ignore_ending(std::string_view end) { endings_.emplace_back(end); }
+  // A head's behind the model, whose names begin so: one that it was trained with on text alone, or a task's.
+  void ignore_head(std::string_view begin, bool of_task) { heads_.push_back({std::string(begin), of_task}); }
 
   // Between the two: throws bad_file for all that is missing, of another shape or left over.
   void check();
+
+  // What was ignored of heads, after check(); a task's first of all.
+  struct IgnoredHead {
+    std::string begin;  // of its tensors' names
+    bool of_task = false;
+  };
+  const std::optional<IgnoredHead>& ignored_head() const { return ignored_head_; }
 
   // What the layers borrow: as long as it is kept, it stays where it is.
   struct Kept {
@@ -83,7 +92,7 @@ class Loading {
   View take_row(const std::string& name, std::int64_t size);
   Matrix take_matrix(const std::string& name, std::int64_t rows, std::int64_t columns, bool widen);
   bool stays(const Matrix& matrix, bool widen) const;
-  bool is_ignored(const std::string& name) const;
+  bool is_ignored(const std::string& name);
   [[noreturn]] void fail_for_problems();
 
   Weights weights_;
@@ -92,6 +101,8 @@ class Loading {
   bool checking_ = true, widens_ = false;
   std::set<std::string, std::less<>> taken_;
   std::vector<std::string> beginnings_, endings_, problems_;
+  std::vector<IgnoredHead> heads_;
+  std::optional<IgnoredHead> ignored_head_;
   std::map<std::string, std::string> found_as_;  // of what is there under a copy's name alone
   std::int64_t parameters_ = 0, weight_bytes_ = 0;
   std::map<std::string_view, std::int64_t> formats_;

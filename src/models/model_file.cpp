@@ -120,12 +120,30 @@ std::vector<std::string> names_of(const std::map<std::string_view, std::int64_t>
   return names;
 }
 
-// How sentences become vectors, or why that is not known: embed() alone fails then.
-void read_sentences(const std::filesystem::path& path, const models::GgufFile* gguf, const Member& config,
+// As the class that config.json names is called, else as its tensors are.
+std::string name_of(const Loading::IgnoredHead& head, const Member& config) {
+  const std::string own = models::class_of_model(config);
+  const std::size_t at = own.rfind("For");
+  if (at == std::string::npos || own.ends_with("ForCausalLM") || own.ends_with("ForConditionalGeneration"))
+    return head.begin.substr(0, head.begin.find('.'));
+  return own.substr(at + 3);
+}
+
+// How sentences become vectors, or why that is not known: embed() alone fails then. A task's head was trained to be
+// what reads the hidden states: that they are vectors of their own, modules.json must say.
+void read_sentences(const std::filesystem::path& path, const models::GgufFile* gguf, const Member& config, bool of_task,
                     Model::Parts& parts) {
   ModelInfo& info = parts.info;
   const std::int64_t size = hidden_size(parts);
   try {
+    if (info.family == ModelFamily::bart)  // its decoder's states of the text, shifted; Marian's get random weights
+      fail(ErrorCode::bad_file, "Model.embed",
+           "what sentence-transformers takes of type {} is not known here; encoder_states() are the encoder's",
+           info.type);
+    if (of_task && !is_there(path / "modules.json"))
+      fail(ErrorCode::bad_file, "Model.embed",
+           "{} has a head for {}, which is left out, and no modules.json, which would say what its vectors are",
+           quote(path.string()), info.head);
     parts.sentences = gguf ? models::gguf_sentences(config, size, info.longest)
                            : models::read_sentences(path, config, size, info.longest);
     if (gguf) models::read_own_sentences(*gguf, size, *parts.sentences);
@@ -182,11 +200,13 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   info.parameters = loading.parameters();
   info.formats = names_of(loading.formats());
   info.weight_bytes = loading.weight_bytes();
+  const std::optional<Loading::IgnoredHead> head = loading.ignored_head();
+  if (head) info.head = name_of(*head, said);
   if (!file.gguf) read_generation(inside, said, info);
   if (file.gguf && info.decoder()) models::read_own_generation(*file.gguf, info);
   auto parts =
       std::make_shared<Parts>(Parts{.kept = loading.keep(), .family = std::move(family), .info = std::move(info)});
-  read_sentences(path, file.gguf ? &*file.gguf : nullptr, said, *parts);
+  read_sentences(path, file.gguf ? &*file.gguf : nullptr, said, head && head->of_task, *parts);
   parts->tokenizer = std::make_unique<models::OwnTokenizer>(inside, false);
   if (parts->sentences && parts->sentences->lower_case)
     parts->of_sentences = std::make_unique<models::OwnTokenizer>(inside, true);

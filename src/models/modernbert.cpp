@@ -67,7 +67,8 @@ ModernBert::ModernBert(Loading& loading, const Member& config) {
   for (std::int64_t n = 0; n < info_.layers; ++n)
     layers_.push_back(read_layer(loading, n, config, local[static_cast<std::size_t>(n)]));
   norm_ = loading.layer_norm("final_norm", E, eps_, norm_bias_);
-  for (const char* head : {"head.", "decoder.", "classifier."}) loading.ignore_beginning(head);
+  for (const char* head : {"head.", "decoder."}) loading.ignore_head(head, false);
+  loading.ignore_head("classifier.", true);
   check_rotary(config);
   for (const bool each : {false, true}) {
     const Rotary rotary = read_rotary(config, each ? local_rotary : global_rotary, info_.longest, info_.head_size);

@@ -36,8 +36,8 @@ Opt::Opt(Loading& loading, const Member& config) : info_(read_decoder(loading, c
     project_out_ = loading.linear(at + "project_out", E, word_size_, false);
     if (output_) output_->projection = Linear::borrow(project_out_->weight());
   }
-  loading.ignore_beginning("score.");
-  loading.ignore_beginning("qa_outputs.");
+  loading.ignore_head("score.", true);
+  loading.ignore_head("qa_outputs.", true);
 }
 
 LayerNorm Opt::read_norm(Loading& loading, const std::string& name) const {
