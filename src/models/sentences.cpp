@@ -7,6 +7,7 @@
 #include "attend/threads.h"
 #include "io/json_file.h"
 #include "layers/rows.h"
+#include "models/config.h"
 #include "models/weights.h"
 
 namespace attend::models {
@@ -63,6 +64,22 @@ std::string path_of(const Member& module) {
   std::string path = module["path"].text();
   if (path == ".." || path == "." || path.find('/') != std::string::npos) module["path"].refuse("a folder's name");
   return path;
+}
+
+// Of two modules of one name the later one counts, in the place of the first.
+std::vector<Member> modules_of(const Member& list) {
+  const std::vector<Member> all = list.list();
+  std::vector<std::size_t> counting;  // of all
+  std::map<std::string, std::size_t> places;
+  for (std::size_t n = 0; n < all.size(); ++n) {
+    const auto [place, is_new] = places.try_emplace(all[n]["name"].text(), counting.size());
+    if (is_new) counting.push_back(n);
+    counting[place->second] = n;
+  }
+  std::vector<Member> modules;
+  modules.reserve(counting.size());
+  for (const std::size_t n : counting) modules.push_back(all[n]);
+  return modules;
 }
 
 constexpr const char* vectors_only = "a module that reads and writes sentence_embedding is";
@@ -248,15 +265,16 @@ std::optional<std::int64_t> read_tokenizer(const fs::path& folder, SentenceModul
   return length;
 }
 
-void read_lengths(const fs::path& folder, std::int64_t longest, SentenceModules& to) {
+// A Transformer of modules.json has its own file beside the tokenizer's.
+void read_lengths(const fs::path& folder, bool has_modules, std::int64_t longest, SentenceModules& to) {
   std::optional<std::int64_t> length = read_tokenizer(folder, to);
-  for (const char* name : {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"}) {
-    bool said = false;
-    read_if_there(folder / fmt::format("sentence_{}_config.json", name), [&](const Member& config) {
+  constexpr const char* names[] = {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"};
+  bool said = !has_modules;
+  for (auto name = std::begin(names); name != std::end(names) && !said; ++name) {
+    read_if_there(folder / fmt::format("sentence_{}_config.json", *name), [&](const Member& config) {
       said = !config.value().empty();
       read_transformer(config, length, to);
     });
-    if (said) break;
   }
   to.max_tokens = std::min(length.value_or(longest), longest);
 }
@@ -278,7 +296,7 @@ void read_prompts(const Member& config, SentenceModules& to) {
 }
 
 void read_modules(const fs::path& folder, const Member& list, std::int64_t E, SentenceModules& to) {
-  const std::vector<Member> modules = list.list();
+  const std::vector<Member> modules = modules_of(list);
   for (std::size_t n = 0; n < modules.size(); ++n) {
     const std::string name = class_of(modules[n]), path = path_of(modules[n]);
     const auto refuse = [&](const char* expected) {
@@ -393,18 +411,15 @@ SentenceModules plain_sentences(const Member& config, std::int64_t E, std::int64
   made.vector_size = E;
   made.max_tokens = longest;
   made.prompts = {{"query", ""}, {"document", ""}};
-  if (config.given("architectures")) {
-    const std::vector<Member> classes = config["architectures"].list();
-    if (!classes.empty() && classes.front().text().ends_with("ForCausalLM"))
-      made.pooling.modes = {PoolingMode::last_token};
-  }
+  if (class_of_model(config).ends_with("ForCausalLM")) made.pooling.modes = {PoolingMode::last_token};
   return made;
 }
 
 SentenceModules read_sentences(const fs::path& folder, const Member& config, std::int64_t E, std::int64_t longest) {
   SentenceModules made = plain_sentences(config, E, longest);
-  read_lengths(transformer_folder(folder), longest, made);
-  if (const fs::path list = folder / "modules.json"; is_there(list)) {
+  const fs::path list = folder / "modules.json";
+  read_lengths(transformer_folder(folder), is_there(list), longest, made);
+  if (is_there(list)) {
     const JsonFile modules = read_json(function, list);
     read_modules(folder, modules.root(), E, made);
     read_if_there(folder / "config_sentence_transformers.json", [&](const Member& c) { read_prompts(c, made); });
@@ -412,8 +427,6 @@ SentenceModules read_sentences(const fs::path& folder, const Member& config, std
     // Nothing says that the chat template is not to be used, and sentence-transformers uses one that is there.
     read_if_there(folder / "tokenizer_config.json", [&](const Member& c) { made.chats = c.given("chat_template"); });
     made.chats |= is_there(folder / "chat_template.jinja");
-    read_if_there(folder / "1_Pooling" / "config.json", [&](const Member& c) { made.pooling = read_pooling(c); });
-    made.vector_size = std::ssize(made.pooling.modes) * E;
   }
   if (made.dimensions) made.vector_size = std::min(made.vector_size, *made.dimensions);
   return made;
@@ -422,7 +435,7 @@ SentenceModules read_sentences(const fs::path& folder, const Member& config, std
 fs::path transformer_folder(const fs::path& folder) {
   if (is_there(folder / "config.json") || !is_there(folder / "modules.json")) return folder;
   const JsonFile file = read_json("Model.load", folder / "modules.json");
-  const std::vector<Member> modules = file.root().list();
+  const std::vector<Member> modules = modules_of(file.root());
   return modules.empty() ? folder : folder / path_of(modules.front());
 }
 

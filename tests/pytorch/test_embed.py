@@ -88,7 +88,7 @@ def test_poolings(modules, pooling, expected, folder):
 
 
 def test_dense_and_what_is_kept_of_it(folder):
-    path = folder([*MODULES[:2], DENSE, MODULES[2]], MODES,
+    path = folder([*MODULES[:2], DENSE, MODULES[2] | {"name": "3"}], MODES,
                   {"2_Dense/config.json": TANH, "config_sentence_transformers.json": {"truncate_dim": 3}})
     random = np.random.default_rng(0)
     weight, bias = random.standard_normal((5, 32), np.float32), random.standard_normal(5, np.float32)
@@ -139,15 +139,25 @@ def test_what_is_not_known_is_refused_when_it_is_asked_for(modules, pooling, fil
 
 
 def test_folders_without_modules(folder, tmp_path):
-    """A pooling alone counts; without one it is the mean, of a decoder that goes on the last token's."""
-    path, ids = folder(pooling=MODES | {"pooling_mode_cls_token": True}), np.arange(6, 30)
+    """The mean, of a decoder that goes on the last token's, whatever lies in the folder: only modules.json would say that it counts."""
+    path, ids = folder(pooling=MODES | {"pooling_mode_cls_token": True}, files={BERT_CONFIG: {"max_seq_length": 6}}), np.arange(6, 30)
+    assert (attend.Model.load(path).info.vector_size, attend.Model.load(path).info.max_seq_length) == (64, 6)
     (path / "modules.json").unlink()
-    assert attend.Model.load(path).info.vector_size == 64
-    (path / "1_Pooling/config.json").unlink()
+    assert (attend.Model.load(path).info.vector_size, attend.Model.load(path).info.max_seq_length) == (32, 128)
     assert far(attend.Model.load(path).embed(ids)[0], torch.from_numpy(theirs(path, ids).mean(0))) <= TOLERANCE
     for name, row in (("llama", lambda x: x[-1]), ("llama bare", lambda x: x.mean(0))):
         model = attend.Model.load(written(tmp_path / name, CASES[name]))
         np.testing.assert_allclose(model.embed(ids)[0], row(model.forward(ids)), atol=1e-6)
+
+
+def test_of_two_modules_of_one_name_the_later_counts(folder):
+    """In the place of the first."""
+    later = MODULES[1] | {"path": "3_Pooling"}
+    path, ids = folder([*MODULES, later], MODES, {"3_Pooling/config.json": {"pooling_mode": "cls"}}), np.arange(6, 30)
+    assert far(attend.Model.load(path).embed(ids)[0], torch.from_numpy(unit(theirs(path, ids)[0]))) <= TOLERANCE
+    (path / "modules.json").write_text(json.dumps([each | {"name": "0"} for each in MODULES]))
+    with pytest.raises(OSError, match="a Transformer comes first"):
+        attend.Model.load(path).embed(ids)
 
 
 # ---- Sentences ----

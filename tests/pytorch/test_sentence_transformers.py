@@ -16,7 +16,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 import tokenizers
 import transformers
 from test_quantized_files import round_weights
-from tiny_models import CASES, made
+from tiny_models import BOTH, CASES, made
 
 import attend
 
@@ -174,9 +174,32 @@ def test_older_files(folder):
     check(path, cut=1)
 
 
-@pytest.mark.parametrize("case", ["bert", "llama", "llama bare"])
+def test_of_two_modules_of_one_name_the_later_counts(folder):
+    path = folder(after=lambda E: [modules.Pooling(E), modules.Normalize(), modules.Pooling(E, "cls")])
+    listed = json.loads((path / "modules.json").read_text())
+    assert [each["path"] for each in listed[2:]] == ["2_Normalize", "3_Pooling"]
+    (path / "modules.json").write_text(json.dumps([*listed[:3], listed[3] | {"name": listed[1]["name"]}]))
+    check(path)
+
+
+@pytest.mark.parametrize("case", ["t5 encoder", "t5 encoder gated"])
+def test_the_encoder_of_t5(folder, case):
+    """As sentence-t5 has it."""
+    path = folder(case, kind="end", after=lambda E: [
+        modules.Pooling(E), modules.Dense(E, 20, bias=False, activation_function=torch.nn.Identity()), modules.Normalize()])
+    assert check(path, cut=1, file=False).info.family == "t5_encoder"
+
+
+def test_a_folder_that_lacks_its_modules(folder):
+    path = folder(after=lambda E: [modules.Pooling(E, "cls"), modules.Normalize()], transformer={"max_seq_length": 12})
+    check(path, cut=2)
+    (path / "modules.json").unlink()
+    check(path)
+
+
+@pytest.mark.parametrize("case", ["bert", "llama", "llama bare", "bert for masks", "t5", "t5 encoder"])
 def test_folders_of_transformers_alone(tmp_path, case):
-    made(CASES[case]).save_pretrained(tmp_path)
+    made((CASES | BOTH)[case]).save_pretrained(tmp_path)
     tokenizer_of("end").save_pretrained(tmp_path)
     check(tmp_path, file=False)
 
