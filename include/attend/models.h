@@ -238,7 +238,7 @@ class Model {
   // A vector for each sequence, [sequences,vector_size], f32: what the modules of the folder's modules.json make of its
   // hidden states (docs/models.md has those that are known), as sentence-transformers does; without that file the mean,
   // of a decoder's ...ForCausalLM the last token's. normalize: EmbedOptions has it. Throws bad_file where the folder's
-  // files say what is not known here.
+  // files say what is not known here, and where the model has a task's head and no modules.json.
   Tensor embed(std::span<const std::int64_t> ids, const ModelCall& call = {}, std::optional<bool> normalize = {}) const;
   // Of sentences, with the tokenizer. Memory beside the vectors does not grow with their number. Throws bad_value for
   // one that has no tokens, bad_file.
@@ -276,8 +276,8 @@ struct Quantized {
 // takes: a folder of type llama, mistral, qwen2, qwen3, gemma2, gemma3_text, phi3, gpt2, bert or distilbert, or a
 // .gguf file whose matrices are F32, F16 or BF16. Matrices become `type`, rounded as by ggml, those whose rows are no
 // multiple of 32 F16; norms, biases and tables of positions F32. The file appears when it is whole. Throws bad_file,
-// also for what a GGUF file can't say: a tokenizer or a configuration that would be read as another one; bad_value for
-// a type other than q8_0 and q4_0.
+// also for what a GGUF file can't say: a task's head, a tokenizer or a configuration that would be read as another one;
+// bad_value for a type other than q8_0 and q4_0.
 Quantized quantize(const std::filesystem::path& model, const std::filesystem::path& out, QuantizedType type);
 
 }  // namespace attend

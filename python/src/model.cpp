@@ -668,7 +668,8 @@ normalize: True, vectors of length 1; False, without the folder's last Normalize
 truncate: longer ones are cut at info.max_seq_length tokens; False: ValueError. return_cut: (vectors, how many were cut).
 progress: True, a bar (tqdm's where it is installed); or a function, called with the share done.
 
-Raises OSError where modules.json or what it names says what is not known here; info.embeds is False then.)";
+Raises OSError where modules.json or what it names says what is not known here, and where the model has a task's head
+(info.head) and no modules.json; info.embeds is False then.)";
 
 constexpr const char* cache_method_doc = R"(An empty ModelCache for one sequence; ValueError for encoders.
 
