@@ -2,6 +2,9 @@
 // attend has no MPI in it.
 #pragma once
 
+#if !__has_include(<mpi.h>)
+#error "attend/mpi.h needs MPI 3: install it (Debian: libopenmpi-dev), and link attend::mpi or compile with mpicxx"
+#else
 #include <mpi.h>
 
 #include <cstdint>
@@ -57,3 +60,5 @@ class MpiRanks final : public RingTransport {
 }  // namespace attend
 
 #pragma GCC visibility pop
+
+#endif

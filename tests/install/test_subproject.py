@@ -83,6 +83,15 @@ def test_the_headers_of_what_is_left_out_say_so(header, switch, repository):
     assert subprocess.run(compiler, input="#include <attend/attend.h>\n", capture_output=True, text=True).returncode == 0
 
 
+def test_the_header_of_mpi_says_what_it_needs(repository):
+    text = (repository / "include/attend/mpi.h").read_text()
+    # Where there is an MPI, as where there is none.
+    refused = subprocess.run(["c++", "-std=c++20", "-fsyntax-only", f"-I{repository}/include", "-x", "c++", "-"],
+                             input=text.replace("<mpi.h>", "<none/mpi.h>").replace("#pragma once", ""), capture_output=True, text=True)
+    errors = [line for line in refused.stderr.splitlines() if "error: " in line]
+    assert len(errors) == 1 and "attend/mpi.h needs MPI 3" in errors[0] and "attend::mpi" in errors[0]
+
+
 @pytest.mark.parametrize("program", ["BUILD_COMMAND", "FUZZ"])
 def test_programs_need_the_whole_library(program, repository, tmp_path):
     done = subprocess.run(["cmake", "-S", repository, "-B", tmp_path, "-DATTEND_MODELS=OFF", f"-DATTEND_{program}=ON"],
