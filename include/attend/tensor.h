@@ -131,6 +131,15 @@ class View {
   }
   // One element as double. Throws bad_shape for a wrong number of indices or one out of range.
   double item(std::initializer_list<std::int64_t> index = {}) const;
+  // The elements along the last axis at one index of each axis before it, where they lie: row<float>({0, 2, 5}) of
+  // [B,H,Tq,Dv] has Dv numbers. Throws bad_dtype unless T is this view's element type; bad_shape for a wrong number of
+  // indices, one out of range, or elements that don't lie side by side (those of a transposed view: clone() it).
+  template <class T>
+  std::span<const T> row(std::initializer_list<std::int64_t> index = {}) const {
+    static_assert(is_element<T>);
+    return {static_cast<const T*>(row_at(dtype_of<T>, {index.begin(), index.size()})),
+            static_cast<std::size_t>(size(-1))};
+  }
   bool is_contiguous() const;
 
   // Views of the same memory, without a copy.
@@ -152,6 +161,7 @@ class View {
 
  protected:
   void require(DType wanted) const;
+  const void* row_at(DType wanted, std::span<const std::int64_t> index) const;
 
   const void* data_ = nullptr;
   DType dtype_ = DType::f32;
@@ -170,6 +180,11 @@ class MutableView : public View {
   template <class T>
   T* data() const {
     return const_cast<T*>(View::data<T>());
+  }
+  template <class T>
+  std::span<T> row(std::initializer_list<std::int64_t> index = {}) const {
+    const std::span<const T> row = View::row<T>(index);
+    return {const_cast<T*>(row.data()), row.size()};
   }
   MutableView transpose(int axis_a, int axis_b) const { return MutableView(View::transpose(axis_a, axis_b)); }
   MutableView permute(std::initializer_list<int> axes) const { return MutableView(View::permute(axes)); }
@@ -228,6 +243,14 @@ class Tensor {
   template <class T>
   T* data() ATTEND_LIFETIMEBOUND {
     return view().data<T>();
+  }
+  template <class T>
+  std::span<const T> row(std::initializer_list<std::int64_t> index = {}) const ATTEND_LIFETIMEBOUND {
+    return view().row<T>(index);
+  }
+  template <class T>
+  std::span<T> row(std::initializer_list<std::int64_t> index = {}) ATTEND_LIFETIMEBOUND {
+    return view().row<T>(index);
   }
 
   View view() const ATTEND_LIFETIMEBOUND { return View(data_.get(), dtype_, shape_); }

@@ -33,6 +33,18 @@ int checked_axis(const char* function, int axis, const Dims& shape) {
   return axis < 0 ? axis + rank : axis;
 }
 
+// Where the element, or the row, at an index of the first axes begins; nothing where it is outside.
+std::optional<std::int64_t> offset_of(std::span<const std::int64_t> index, const Dims& shape, const Dims& strides) {
+  if (std::ssize(index) > shape.rank()) return std::nullopt;
+  std::int64_t offset = 0;
+  for (int i = 0; i < static_cast<int>(index.size()); ++i) {
+    const std::int64_t at = index[static_cast<std::size_t>(i)];
+    if (at < 0 || at >= shape[i]) return std::nullopt;
+    offset += at * strides[i];
+  }
+  return offset;
+}
+
 // Calls body(offset of the first element, stride, count) for each run along the last axis, in row-major order.
 template <class Body>
 void for_each_run(const Dims& shape, const Dims& strides, Body body) {
@@ -141,15 +153,22 @@ void View::require(DType wanted) const {
 }
 
 double View::item(std::initializer_list<std::int64_t> index) const {
-  const Dims at(index);
-  bool inside = at.rank() == rank();
-  std::int64_t offset = 0;
-  for (int i = 0; inside && i < rank(); ++i) {
-    inside = at[i] >= 0 && at[i] < shape_[i];
-    if (inside) offset += at[i] * strides_[i];
-  }
-  if (!inside) fail(ErrorCode::bad_shape, "item", "no element {} in shape {}", at, shape_);
-  return load_element(dtype_, element_at(data_, dtype_, offset));
+  const auto offset = offset_of(index, shape_, strides_);
+  if (std::ssize(index) != rank() || !offset)
+    fail(ErrorCode::bad_shape, "item", "no element {} in shape {}", Dims(index), shape_);
+  return load_element(dtype_, element_at(data_, dtype_, *offset));
+}
+
+const void* View::row_at(DType wanted, std::span<const std::int64_t> index) const {
+  if (wanted != dtype_) fail(ErrorCode::bad_dtype, "row", "the tensor holds {}, {} was asked for", dtype_, wanted);
+  const auto offset = offset_of(index, shape_, strides_);
+  if (std::ssize(index) != rank() - 1 || !offset)
+    fail(ErrorCode::bad_shape, "row", "no row {} in shape {}: expected an index for each axis but the last",
+         Dims(index), shape_);
+  if (size(-1) > 1 && strides_[rank() - 1] != 1)
+    fail(ErrorCode::bad_shape, "row", "a row's elements lie {} apart, expected 1 (strides {}): clone() it",
+         strides_[rank() - 1], strides_);
+  return size(-1) > 0 ? element_at(data_, dtype_, *offset) : nullptr;
 }
 
 bool View::is_contiguous() const {

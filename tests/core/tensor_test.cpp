@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "core/tensor_memory.h"
 #include "tests/expect.h"
@@ -141,6 +143,40 @@ TEST(View, BadAxesAndRanges) {
         t.item({0, 3});
       },
       "[0,3]");
+}
+
+// A row is where its elements lie, of any view in which they lie side by side.
+TEST(View, RowsAreSpans) {
+  Tensor t = counting({2, 3, 4});
+  const auto values = [](std::span<const float> row) { return std::vector<float>(row.begin(), row.end()); };
+  EXPECT_EQ(values(std::as_const(t).row<float>({1, 2})), (std::vector<float>{20, 21, 22, 23}));
+  EXPECT_EQ(std::as_const(t).row<float>({0, 0}).data(), t.data<float>());
+  EXPECT_EQ(values(t.view().transpose(0, 1).slice(2, 1, 3).row<float>({2, 1})), (std::vector<float>{21, 22}));
+  EXPECT_EQ(values(t.view().slice(2, 3, 4, 4).row<float>({1, 0})), std::vector<float>{15}) << "one element";
+  EXPECT_EQ(values(t.view().reshape({-1}).row<float>()).size(), 24);
+  EXPECT_TRUE(t.view().slice(2, 1, 1).row<float>({1, 2}).empty());
+  const std::span<float> written = t.row<float>({1, 0});
+  written[3] = -1;
+  EXPECT_EQ(t.item({1, 0, 3}), -1);
+  expect_error(
+      ErrorCode::bad_dtype,
+      [&] {
+        t.row<double>({0, 0});
+      },
+      "row", "holds f32, f64");
+  const std::vector<std::initializer_list<std::int64_t>> none{{}, {0}, {2, 0}, {0, -1}, {0, 3}, {0, 0, 0}};
+  for (const auto& index : none)
+    expect_error(
+        ErrorCode::bad_shape, [&] { t.row<float>(index); }, "row", Dims(index).str(), "[2,3,4]",
+        "each axis but the last");
+  expect_error(
+      ErrorCode::bad_shape,
+      [&] {
+        t.view().transpose(1, 2).row<float>({0, 0});
+      },
+      "row", "4 apart", "clone()");
+  expect_error(
+      ErrorCode::bad_shape, [&] { t.view().reshape({24}).select(0, 5).row<float>(); }, "row", "[]");
 }
 
 TEST(View, ReshapesWherePossible) {
