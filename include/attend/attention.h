@@ -63,21 +63,21 @@ struct AttentionOptions {
   Window window = {};
   // Default top_left. Must be given where Tq != Tk and causal, window, distance_bias or alibi_slopes make it matter.
   std::optional<Offset> offset = {};
-  std::optional<View> mask = {};  // bool, true = may attend; broadcast to [B,H,Tq,Tk]
-  std::optional<View> bias = {};  // floating point, added to the scaled scores; broadcast to [B,H,Tq,Tk]
+  OptionalView mask = {};  // bool, true = may attend; broadcast to [B,H,Tq,Tk]
+  OptionalView bias = {};  // floating point, added to the scaled scores; broadcast to [B,H,Tq,Tk]
   // [H,2R+1], floating point: adds distance_bias[h][clamp(j - (i + offset), -R, R) + R] to the scaled scores, one
   // number for each distance of key j from query i; farther than R they share the outermost. -inf hides. These are the
   // relative positions of T5 (Raffel et al. 2020, section 2.1) in memory that does not grow with Tq * Tk.
-  std::optional<View> distance_bias = {};
-  std::optional<View> alibi_slopes = {};  // [H]: adds -slope * |i + offset - j|
-  std::optional<View> sinks = {};         // [H]: one more score in the softmax of each row, without a value
-  double softcap = 0;                     // c > 0: scaled scores become c * tanh(score / c)
-  std::optional<View> key_lengths = {};   // i64 [B]: only keys j < key_lengths[b] exist
+  OptionalView distance_bias = {};
+  OptionalView alibi_slopes = {};  // [H]: adds -slope * |i + offset - j|
+  OptionalView sinks = {};         // [H]: one more score in the softmax of each row, without a value
+  double softcap = 0;              // c > 0: scaled scores become c * tanh(score / c)
+  OptionalView key_lengths = {};   // i64 [B]: only keys j < key_lengths[b] exist
   // i64 [sequences + 1], both or neither, with B = 1: sequences of different lengths stand one after another along Tq
   // and Tk (FlashAttention's cu_seqlens). Sequence n has the queries query_starts[n] <= i < query_starts[n + 1] and
   // sees its own keys alone; causal, window, offset, distance_bias and ALiBi count from its first query and key.
-  std::optional<View> query_starts = {};
-  std::optional<View> key_starts = {};
+  OptionalView query_starts = {};
+  OptionalView key_starts = {};
   Dropout dropout = {};
 };
 
@@ -141,14 +141,14 @@ struct AttentionGradientViews {
 
 // What else attention_backward() may be given, and asked for.
 struct BackwardOptions {
-  std::optional<View> dlse = {};  // [B,H,Tq], lse's dtype: the gradient of lse, where something was computed from it
+  OptionalView dlse = {};  // [B,H,Tq], lse's dtype: the gradient of lse, where something was computed from it
   bool dbias = false;
   bool dalibi_slopes = false;
   bool dsinks = false;
   bool ddistance_bias = false;
   // [B,H,Tq], lse's dtype, as the forward or merge() gave it. Without it one more pass over q and k finds what it
   // holds, in a fifth of the time. No pass can where lse is merged, as it is of more keys than these: lse is then all.
-  std::optional<View> lse_low = {};
+  OptionalView lse_low = {};
 };
 
 // The gradients of attention(q, k, v, options) -> out, lse. dout [B,H,Tq,Dv], in q's dtype, is the gradient of out.
@@ -174,7 +174,7 @@ struct TensorOption {
   enum class Shape : std::uint8_t { pairs, distances, heads, items, starts };
 
   std::string_view name;
-  std::optional<View> AttentionOptions::*value;
+  OptionalView AttentionOptions::*value;
   Type type;
   Shape shape;
   std::string_view meaning;  // in one line

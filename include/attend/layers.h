@@ -310,9 +310,9 @@ struct MultiHeadAttentionOptions {
 struct MultiHeadAttentionCall {
   enum class Weights { none, averaged, per_head };
 
-  std::optional<View> key_padding_mask = {};  // [B,Tk], or [Tk] without B
-  std::optional<View> attn_mask = {};         // [Tq,Tk] or [B*heads,Tq,Tk]
-  AttentionOptions attention = {};            // causal, window, mask, ... as everywhere; all of them hold together
+  OptionalView key_padding_mask = {};  // [B,Tk], or [Tk] without B
+  OptionalView attn_mask = {};         // [Tq,Tk] or [B*heads,Tq,Tk]
+  AttentionOptions attention = {};     // causal, window, mask, ... as everywhere; all of them hold together
   Weights weights = Weights::none;
 };
 

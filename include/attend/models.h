@@ -148,7 +148,7 @@ struct Edit {
       {};  // at z, cross_z and encoder_z: of that query head [rows,Dv]; none: all [rows,H*Dv]
   std::optional<std::vector<std::int64_t>> rows = {};  // of the call's ids, rising; none: all
   Set set = Set::zero;
-  View values = {};  // of Set::values: a row for each of `rows`, floating point; the memory must outlive the call
+  FieldView values = {};  // of Set::values: a row for each of `rows`, floating point; the memory must outlive the call
 };
 
 // One forward pass over one sequence, or over several that stand one after another and don't see each other.

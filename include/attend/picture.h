@@ -35,7 +35,7 @@ PictureScale picture_scale(std::string_view name);
 // What to draw. All text is UTF-8. Labels may be empty (then indices are shown); else there is one for each row and
 // column, or for each index of their ranges.
 struct HeatMap {
-  View values = {};                             // [rows, columns], floating point
+  FieldView values = {};                        // [rows, columns], floating point
   std::vector<std::string> row_labels = {};     // queries
   std::vector<std::string> column_labels = {};  // keys
   std::string title = {};
@@ -109,7 +109,7 @@ std::string png_heat_map(const std::vector<HeatMap>& maps, const std::string& ti
 // index.
 struct TokenStrip {
   std::vector<std::string> tokens = {};
-  View values = {};  // [tokens], floating point
+  FieldView values = {};  // [tokens], floating point
   std::string title = {};
   std::string name = {};     // what the values are: stands beside the scale
   std::string caption = {};  // stands below, as a HeatMap's
@@ -144,8 +144,8 @@ std::string png_head_grid(const HeadGrid& grid);
 // lines the strongest are drawn, and of many tokens those that have a line, with their indices; the note below says how
 // much of the attention that is.
 struct TokenLinks {
-  View top_keys = {};                     // [Tq,k], i64: keys of each query; -1 for none
-  View top_weights = {};                  // [Tq,k], floating point
+  FieldView top_keys = {};                // [Tq,k], i64: keys of each query; -1 for none
+  FieldView top_weights = {};             // [Tq,k], floating point
   std::vector<std::string> queries = {};  // Tq tokens; empty: indices
   std::vector<std::string> keys = {};     // Tk tokens; empty: indices, up to the largest in top_keys
   std::int64_t first_query = 0;           // its index: queries are a part

@@ -146,10 +146,10 @@ struct RecordCall {
   std::span<const std::int64_t> heads = {};
   // i64 [T] or [B,T]: the ids of all keys that there have been in this layer, for the scores `duplicate` and
   // `induction`; with kind "self".
-  std::optional<View> tokens = {};
+  OptionalView tokens = {};
   // As SummaryOptions has them, [B,H,n] of the call's last n keys: of those at least that the layer has not got yet.
   // Either all calls of a layer give them, or none.
-  std::optional<View> key_sizes = {};
+  OptionalView key_sizes = {};
 };
 
 class Recorder {

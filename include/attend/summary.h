@@ -29,13 +29,13 @@ struct MapSize {
 struct SummaryOptions {
   // [B,H,Tq], lse's dtype, as the forward gave it beside lse. Without it, a row whose |lse| is 64 or more is summed
   // again, since f32 then holds lse to 2e-6 at best.
-  std::optional<View> lse_low = {};
+  OptionalView lse_low = {};
   std::int64_t top = 8;             // how many of a row's largest weights, at most 2^31 - 1; 0: none
   std::optional<MapSize> map = {};  // not given: none
   // [B,H,Tk], lse's dtype, 0 or more: the size of what a key carries, such as abs(W_O^h v_j) of key_sizes() in
   // layers.h. What is "carried" is wanted too then: w(i,j) key_sizes(j) in place of w(i,j), the length of what key j
   // adds to query i's output (Kobayashi et al. 2020). The length of a sum is not the sum of lengths.
-  std::optional<View> key_sizes = {};
+  OptionalView key_sizes = {};
   // Told the share that is done, from 0 to 1, now and then, on the calling thread. It may throw: the call ends.
   std::function<void(double)> progress = {};
 };
@@ -101,9 +101,9 @@ AttentionPlan plan_summary(const Dims& q, const Dims& k, DType dtype = DType::f3
 
 // Which part of the weights. Not given: all queries, all keys.
 struct WeightsOptions {
-  std::optional<View> lse_low = {};
+  OptionalView lse_low = {};
   std::optional<Range> queries = {}, keys = {};
-  std::optional<View> key_sizes = {};  // as SummaryOptions has them, of all keys: what is carried in place of weights
+  OptionalView key_sizes = {};  // as SummaryOptions has them, of all keys: what is carried in place of weights
 };
 
 // w(i,j) for the queries and keys in those ranges, [B,H,queries,keys]; 0 for pairs that are not visible. Arguments and

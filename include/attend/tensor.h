@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -266,6 +267,31 @@ class Tensor {
   std::unique_ptr<void, Free> data_;
   DType dtype_ = DType::f32;
   Dims shape_{0};
+};
+
+// A View that is a field of a struct, and so is read in a later line than the one that sets it. A Tensor without a name
+// is gone by then: `map.values = make_map();` does not compile, `const Tensor values = make_map(); map.values =
+// values;` does. Where struct and Tensor last as long, within one call, view() says so: `svg_heat_map({.values =
+// make().view()})`.
+class FieldView : public View {
+ public:
+  FieldView() = default;
+  FieldView(const View& view) : View(view) {}
+  FieldView(const Tensor& tensor) : View(tensor.view()) {}
+  FieldView(Tensor&&) = delete;  // it would be gone: give it a name first
+  FieldView(const Tensor&&) = delete;
+};
+
+// The same of one that may be left out: `options.mask = make_mask();` does not compile.
+class OptionalView : public std::optional<View> {
+ public:
+  using std::optional<View>::optional;
+  OptionalView() = default;
+  OptionalView(const std::optional<View>& view) : std::optional<View>(view) {}
+  OptionalView(Tensor&&) = delete;  // it would be gone: give it a name first
+  OptionalView(const Tensor&&) = delete;
+  OptionalView(std::optional<Tensor>&&) = delete;
+  OptionalView(const std::optional<Tensor>&&) = delete;
 };
 
 }  // namespace attend

@@ -26,7 +26,7 @@ struct OptionSums {
 // The lists among them, and what they are gradients of.
 struct OptionList {
   std::vector<double> OptionSums::*sums;
-  std::optional<View> AttentionOptions::*option;
+  OptionalView AttentionOptions::*option;
   bool BackwardOptions::*wanted;
   std::optional<MutableView> AttentionGradientViews::*to;
 };
