@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -226,6 +227,12 @@ class Model {
   // An encoder-decoder: the hidden states of call.decoder_ids [N,E]; bad_value without these. A cache keeps what the
   // encoder made of ids: with one that has it, ids are empty.
   Tensor forward(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;
+  Tensor forward(std::span<const std::int32_t> ids, const ModelCall& call = {}) const {
+    return forward(std::vector<std::int64_t>(ids.begin(), ids.end()), call);
+  }
+  Tensor forward(std::initializer_list<std::int64_t> ids, const ModelCall& call = {}) const {
+    return forward(std::span(ids.begin(), ids.size()), call);
+  }
   // Of a text's tokens, what the tokenizer adds included.
   Tensor forward(std::string_view text, const ModelCall& call = {}) const;
   // What an encoder-decoder's encoder makes of ids, or of a text's tokens: [N,E], f32, which its decoder reads and
@@ -240,9 +247,24 @@ class Model {
   // of a decoder's ...ForCausalLM the last token's. normalize: EmbedOptions has it. Throws bad_file where the folder's
   // files say what is not known here, and where the model has a task's head and no modules.json.
   Tensor embed(std::span<const std::int64_t> ids, const ModelCall& call = {}, std::optional<bool> normalize = {}) const;
-  // Of sentences, with the tokenizer. Memory beside the vectors does not grow with their number. Throws bad_value for
-  // one that has no tokens, bad_file.
+  Tensor embed(std::span<const std::int32_t> ids, const ModelCall& call = {},
+               std::optional<bool> normalize = {}) const {
+    return embed(std::vector<std::int64_t>(ids.begin(), ids.end()), call, normalize);
+  }
+  Tensor embed(std::initializer_list<std::int64_t> ids, const ModelCall& call = {},
+               std::optional<bool> normalize = {}) const {
+    return embed(std::span(ids.begin(), ids.size()), call, normalize);
+  }
+  // Of sentences, with the tokenizer: std::vector<std::string>, a list in braces, or one text, which has one vector.
+  // Memory beside the vectors does not grow with their number. Throws bad_value for one that has no tokens, bad_file.
+  Embeddings embed(std::span<const std::string_view> sentences, const EmbedOptions& options = {}) const;
   Embeddings embed(std::span<const std::string> sentences, const EmbedOptions& options = {}) const;
+  Embeddings embed(std::initializer_list<std::string_view> sentences, const EmbedOptions& options = {}) const {
+    return embed(std::span(sentences.begin(), sentences.size()), options);
+  }
+  Embeddings embed(std::string_view sentence, const EmbedOptions& options = {}) const {
+    return embed(std::span(&sentence, 1), options);
+  }
 
   // An empty cache for one sequence. dtype: that of the model, or i8 (KvCache has what that changes). Throws bad_value
   // for encoders, bad_dtype.
@@ -250,6 +272,13 @@ class Model {
   // The ids that follow, up to info().longest, without the one that ends them; of an encoder-decoder those of the
   // decoder's text, which begins with info().start. Throws bad_value as forward() does.
   std::vector<std::int64_t> generate(std::span<const std::int64_t> ids, const GenerateOptions& options = {}) const;
+  std::vector<std::int64_t> generate(std::span<const std::int32_t> ids, const GenerateOptions& options = {}) const {
+    return generate(std::vector<std::int64_t>(ids.begin(), ids.end()), options);
+  }
+  std::vector<std::int64_t> generate(std::initializer_list<std::int64_t> ids,
+                                     const GenerateOptions& options = {}) const {
+    return generate(std::span(ids.begin(), ids.size()), options);
+  }
   // The text that follows.
   std::string generate(std::string_view text, const GenerateOptions& options = {}) const;
   // Of several prompts, of any lengths, what follows each: prompt n has what generate() gives it alone, by seed + n.
@@ -257,7 +286,12 @@ class Model {
   // that have rows or set values.
   std::vector<std::vector<std::int64_t>> generate(std::span<const std::vector<std::int64_t>> prompts,
                                                   const GenerateOptions& options = {}) const;
+  std::vector<std::string> generate(std::span<const std::string_view> texts, const GenerateOptions& options = {}) const;
   std::vector<std::string> generate(std::span<const std::string> texts, const GenerateOptions& options = {}) const;
+  std::vector<std::string> generate(std::initializer_list<std::string_view> texts,
+                                    const GenerateOptions& options = {}) const {
+    return generate(std::span(texts.begin(), texts.size()), options);
+  }
 
  private:
   friend struct ModelAccess;

@@ -73,7 +73,7 @@ std::int64_t length_of(const Tokenizer& tokenizer, const std::string& prompt, co
 // core's: short sentences keep all of them busy.
 class Embedder {
  public:
-  Embedder(const Model& model, const Model::Parts& parts, std::span<const std::string> sentences,
+  Embedder(const Model& model, const Model::Parts& parts, std::span<const std::string_view> sentences,
            const EmbedOptions& options)
       : model_(model),
         modules_(*parts.sentences),
@@ -112,7 +112,7 @@ class Embedder {
 
   Encoding encoded(std::size_t n) const {
     try {
-      return tokenizer_.encode(prompt_ + sentences_[n]);
+      return tokenizer_.encode(std::string(prompt_).append(sentences_[n]));
     } catch (const Error& error) {
       fail(error.code(), function, "sentences[{}]: {}", n, error.detail());
     }
@@ -185,7 +185,7 @@ class Embedder {
   const Model& model_;
   const SentenceModules& modules_;
   const Tokenizer& tokenizer_;
-  std::span<const std::string> sentences_;
+  std::span<const std::string_view> sentences_;
   const EmbedOptions& options_;
   std::string prompt_;
   std::int64_t prompt_length_ = 0;  // tokens that are not pooled
@@ -201,11 +201,15 @@ Tensor Model::embed(std::span<const std::int64_t> ids, const ModelCall& call, st
   return modules.vectors(hidden, models::checked_starts("starts", call.starts, std::ssize(ids)), 0, normalize);
 }
 
-Embeddings Model::embed(std::span<const std::string> sentences, const EmbedOptions& options) const {
+Embeddings Model::embed(std::span<const std::string_view> sentences, const EmbedOptions& options) const {
   if (modules_of(*parts_).chats)
     fail(ErrorCode::bad_file, function,
          "sentence-transformers renders sentences with this model's chat template, which is not known here");
   return Embedder(*this, *parts_, sentences, options).run();
+}
+
+Embeddings Model::embed(std::span<const std::string> sentences, const EmbedOptions& options) const {
+  return embed(std::vector<std::string_view>(sentences.begin(), sentences.end()), options);
 }
 
 }  // namespace attend

@@ -81,15 +81,20 @@ std::string Model::generate(std::string_view text, const GenerateOptions& option
   return continuation(*this, ids, generate(ids, options));
 }
 
-std::vector<std::string> Model::generate(std::span<const std::string> texts, const GenerateOptions& options) const {
+std::vector<std::string> Model::generate(std::span<const std::string_view> texts,
+                                         const GenerateOptions& options) const {
   std::vector<std::vector<std::int64_t>> prompts;
   prompts.reserve(texts.size());
-  for (const std::string& text : texts) prompts.push_back(tokenizer().encode(text).ids);
+  for (const std::string_view text : texts) prompts.push_back(tokenizer().encode(text).ids);
   const std::vector<std::vector<std::int64_t>> made = generate(prompts, options);
   std::vector<std::string> more;
   more.reserve(made.size());
   for (std::size_t n = 0; n < made.size(); ++n) more.push_back(continuation(*this, prompts[n], made[n]));
   return more;
+}
+
+std::vector<std::string> Model::generate(std::span<const std::string> texts, const GenerateOptions& options) const {
+  return generate(std::vector<std::string_view>(texts.begin(), texts.end()), options);
 }
 
 }  // namespace attend

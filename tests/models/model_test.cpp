@@ -473,11 +473,14 @@ TEST(Model, EmbedsAsTheFolderSays) {
       ErrorCode::bad_file, [&] { model.embed(ids); }, "Model.embed", "1_Pooling/config.json", "'\"middle\"'");
 }
 
+// A tokenizer.json.
+constexpr const char* words_a_to_d = R"({"version": "1.0", "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": {
+    "type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, "c": 3, "d": 4}}})";
+
 // Sentences of all lengths have the bits that each has alone, on any number of threads; what interrupts ends it.
 TEST(Model, EmbedsSentences) {
   const Copy copy("bert");
-  put(copy.path() / "tokenizer.json", R"({"version": "1.0", "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": {
-    "type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, "c": 3, "d": 4}}})");
+  put(copy.path() / "tokenizer.json", words_a_to_d);
   const Model model = Model::load(copy.path());
   std::vector<std::string> sentences;
   for (std::size_t n = 0; n < 200; ++n) {
@@ -511,6 +514,49 @@ TEST(Model, EmbedsSentences) {
         ErrorCode::interrupted, [&] { model.embed(many); }, "interrupted");
   }
   expect_same(model.forward("a b c"), model.forward(std::vector<std::int64_t>{1, 2, 3}));
+}
+
+// What programs have at hand: ids of either width or in braces, texts of any kind, one or several. In each of these the
+// meaning is that of std::vector<std::int64_t> or std::vector<std::string>.
+TEST(Model, TakesIdsAndTextsInManyForms) {
+  const Copy copy("bert");
+  put(copy.path() / "tokenizer.json", words_a_to_d);
+  const Model bert = Model::load(copy.path());
+  const std::vector<std::int64_t> ids{1, 0};
+  const std::vector<int> narrow{1, 0};
+  const std::int32_t array[] = {1, 0};
+  const Tensor hidden = bert.forward(ids), vector = bert.embed(ids);
+  expect_same(bert.forward(narrow), hidden);
+  expect_same(bert.forward(array), hidden);
+  expect_same(bert.forward({1, 0}), hidden);
+  expect_same(bert.forward({0, 0}), bert.forward(std::vector<std::int64_t>{0, 0}));
+  expect_same(bert.embed(narrow), vector);
+  expect_same(bert.embed({1, 0}), vector);
+  expect_same(bert.embed({1, 0}, {.starts = ids}, true), bert.embed(ids, {.starts = ids}, true));
+
+  const std::vector<std::string> texts{"a b", "c"};
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  const Tensor both = bert.embed(texts).vectors;
+  expect_same(bert.embed(views).vectors, both);
+  expect_same(bert.embed({"a b", "c"}).vectors, both);
+  expect_same(bert.embed({texts[0], texts[1]}, {.truncate = false}).vectors, both);
+  const Tensor first = both.view().slice(0, 0, 1).clone();
+  expect_same(bert.embed("a b").vectors, first);
+  expect_same(bert.embed({"a b"}).vectors, first);
+  expect_same(bert.embed(texts[0]).vectors, first);
+  expect_same(bert.embed(views[0]).vectors, first);
+
+  const Copy other("llama");
+  put(other.path() / "tokenizer.json", words_a_to_d);
+  const Model llama = Model::load(other.path());
+  const GenerateOptions options{.max_new_tokens = 3, .end = std::vector<std::int64_t>{}};
+  const std::vector<std::int64_t> made = llama.generate(ids, options);
+  EXPECT_EQ(llama.generate(narrow, options), made);
+  EXPECT_EQ(llama.generate({1, 0}, options), made);
+  const std::vector<std::string> written = llama.generate(texts, options);
+  EXPECT_EQ(llama.generate(views, options), written);
+  EXPECT_EQ(llama.generate({"a b", "c"}, options), written);
+  EXPECT_EQ(llama.generate("a b", options), written[0]);
 }
 
 // Whatever size a configuration speaks of: the tensors are looked at before anything of that size is made or done.
