@@ -72,6 +72,12 @@ def test_the_readme_shows_the_example():
         assert code in example, code
 
 
+def test_the_readme_lists_every_header():
+    table = re.search(r"^\| header \| holds \|\n.*?\n\n", (REPOSITORY / "README.md").read_text(), re.M | re.S)[0]
+    listed = [name for row in table.strip().splitlines()[2:] for name in re.findall(r"`attend/(\w+)\.h`", row.split("|")[1])]
+    assert sorted(listed) == sorted(path.stem for path in (REPOSITORY / "include/attend").glob("*.h") if path.stem != "attend")
+
+
 def test_the_tour_passes_files_that_are_there():
     stops = re.findall(r"`([a-z]+/[\w/]+\.\w+)`", (REPOSITORY / "docs/tour.md").read_text())
     assert len(set(stops)) > 25
