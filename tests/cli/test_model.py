@@ -479,6 +479,29 @@ def test_the_example_prints_a_heads_largest_weights(model, command, models, bert
     assert subprocess.run([program, models / "none", TEXT, "1", "2"], capture_output=True).returncode == 1
 
 
+def test_the_example_writes_what_generate_gives(model, command, models):
+    program = pathlib.Path(command).parent / "attend_generate_example"
+    printed = subprocess.run([program, models / "llama", "the cat"], check=True, capture_output=True).stdout.decode().removesuffix("\n")
+    wanted = json.loads(model("llama", "the cat", "--generate", "20", "--json"))["generated"]["text"]
+    # All but a letter that its last tokens began.
+    assert printed and wanted.startswith(printed) and set(wanted[len(printed):]) <= {"\ufffd"}
+    assert subprocess.run([program, models / "bert", TEXT], capture_output=True).returncode == 1
+
+
+def test_the_example_says_what_adds_most_to_the_likeliest_token(model, command, models):
+    program = pathlib.Path(command).parent / "attend_attribute_example"
+    lines = subprocess.run([program, models / "llama", "the cat"], check=True, capture_output=True).stdout.decode().splitlines()
+    likeliest = json.loads(model("llama", "the cat", "--json"))["next"][0]["token"]
+    why = json.loads(model("llama", "the cat", "--why", likeliest, "--json"))["why"]
+    heads = np.array(why["heads"])
+    assert float(lines[0].split()[-1]) == pytest.approx(why["logit"], rel=1e-4)
+    parts = np.abs([*heads.flat, *why["mlps"], why["embedding"], why["bias"]])
+    assert [abs(float(line.split()[-1])) for line in lines[1:6]] == pytest.approx(np.sort(parts)[:-6:-1], rel=1e-4)
+    by_token = np.array(lines[6].split(": ")[1].split(), float)
+    assert by_token == pytest.approx(heads.sum((0, 1)), abs=1e-4)
+    assert subprocess.run([program, models / "bert", TEXT], capture_output=True).returncode == 1
+
+
 # ---- Files ----
 
 
