@@ -146,12 +146,12 @@ test("MiniLM: a second sentence, and heads taken out", async () => {
   await page.context().close();
 });
 
+const percent = (share) => `${(share * 100).toFixed(share >= 0.0995 ? 0 : 1)} %`;
 const decoder = () => path.join(models, "q8_0.gguf");
 test("a decoder: what comes next, why, and the lens", async () => {
   const text = "Whose mat is it? it is";
   const page = await explored(live(decoder(), text));
   const wanted = native(decoder(), text);
-  const percent = (share) => `${(share * 100).toFixed(share >= 0.0995 ? 0 : 1)} %`;
   const shown = await page.locator(".likeliest output").allTextContents();
   assert.deepEqual(shown, wanted.next.slice(0, 6).map(({ probability }) => percent(probability)));
   await isNative(page, wanted);
@@ -441,6 +441,37 @@ test("a model from the reader's disk, in place of the one in the file", async ()
   await file.setInputFiles(path.join(models, "decoder.attend"));
   await ready(page);
   assert.match(await page.locator(".facts").textContent(), /A recording/);
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
+test("what can't be opened leaves what is open as it is", async () => {
+  const text = "Whose mat is it? it is";
+  const page = await explored(live(decoder(), text));
+  await page.locator("[data-head='0.1']").click();
+  const parts = [".top", ".facts", ".likeliest", ".head h2", ".head .tokens"];
+  const shown = () => Promise.all(parts.map((part) => page.locator(part).first().textContent()));
+  const before = await shown();
+  const file = page.getByLabel("A model's file"), folder = page.getByLabel("A model's folder");
+  const cut = readFileSync(decoder()).subarray(0, -1000);
+  for (const [name, buffer, problem] of [["x.gguf", Buffer.from("no model"), /x\.gguf/], ["cut.gguf", cut, /cut\.gguf/], ["notes.attend", Buffer.from("no recording"), /notes\.attend/]]) {
+    await file.setInputFiles({ name, mimeType: "application/octet-stream", buffer });
+    await page.locator(".problem", { hasText: problem }).waitFor();
+    assert.deepEqual(await shown(), before, name);
+    await isNative(page, native(decoder(), text));
+  }
+  await folder.setInputFiles(path.join(models, "families"));
+  await page.locator(".problem").waitFor();
+  assert.deepEqual(await shown(), before);
+  // It goes on computing, and another model opens.
+  const other = "a mat it is";
+  await page.getByLabel("The text", { exact: true }).fill(other);
+  const wanted = native(decoder(), other);
+  await page.locator(`.likeliest output:text-is("${percent(wanted.next[0].probability)}")`).first().waitFor();
+  await isNative(page, wanted);
+  assert.equal(await page.locator(".problem").count(), 0);
+  await folder.setInputFiles(path.join(models, "encoder"));
+  await page.locator(".facts", { hasText: "An encoder" }).waitFor();
   assert.deepEqual(await problemsOf(page), []);
   await page.context().close();
 });

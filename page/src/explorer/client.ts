@@ -27,8 +27,9 @@ export class Client {
   start(module: Blob): Promise<unknown> {
     return this.order({ start: module });
   }
-  put(files: GivenFile[], progress?: (share: number) => void): Promise<unknown> {
-    return this.order({ put: files }, progress);
+  // Files, and the request that opens one of them. Where it rejects, what was open is open still.
+  open<T>(files: GivenFile[], request: { do: string; path: string }, progress: (share: number) => void): Promise<Answered<T>> {
+    return this.order({ open: files, ask: request }, progress) as Promise<Answered<T>>;
   }
   // Rejects with EngineError and the library's words.
   ask<T>(request: { do: string } & Record<string, unknown>): Promise<Answered<T>> {

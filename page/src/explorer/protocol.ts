@@ -14,11 +14,11 @@ export interface GivenFile {
 
 export type Order =
   | { start: Blob } // the module: gzip in base64
-  | { put: GivenFile[] } // replaces what is there
+  | { open: GivenFile[]; ask: Record<string, unknown> } // in place of what is open, once the answer is there
   | { ask: Record<string, unknown> };
 export type ToWorker = Order & { id: number };
 
 export type FromWorker =
   | { id: number; answer: unknown }
   | { id: number; error: { code: string; message: string } }
-  | { id: number; progress: number }; // of put: the share of the bytes that are there
+  | { id: number; progress: number }; // of open: the share of the bytes that are there

@@ -137,11 +137,8 @@ export class Store {
   }
 
   openModel(name: string, files: GivenFile[], path: string, embedded?: Embedded): Promise<void> {
-    this.forget({ name, note: null });
-    return this.guarded("opening", async (mine) => {
-      await this.client.put(files, (progress) => this.set({ progress }));
-      const info = await this.client.ask<Info>({ do: "open", path });
-      if (!mine()) return;
+    return this.opens(async (mine) => {
+      const info = await this.replaced<Info>({ name, note: null }, files, { do: "open", path });
       this.set({ info, by: info.decoder ? "weight" : "norm" });
       if (this.state.text === "") this.set({ text: info.decoder ? "The capital of France is" : "the animal did not cross the street because it was too tired" });
       await this.pass(mine);
@@ -150,18 +147,33 @@ export class Store {
   }
 
   openRecording(name: string, file: GivenFile, note: string | null = null, head: string | null = null): Promise<void> {
-    this.forget({ name, note, info: null, text: "" });
-    return this.guarded("opening", async (mine) => {
-      await this.client.put([file], (progress) => this.set({ progress }));
-      await this.client.ask({ do: "recording", path: file.name });
+    return this.opens(async (mine) => {
+      await this.replaced({ name, note, text: "" }, [file], { do: "recording", path: file.name });
       const pass = await recorded(this.client, this.state.by, this.state.item);
       if (mine()) this.show(pass, head);
     });
   }
 
-  private forget(change: Partial<State>): void {
+  private opening = Promise.resolve();
+  // One after the other, and after the pass that runs, so that what is on show is what the worker has open.
+  private opens(work: (mine: () => boolean) => Promise<void>): Promise<void> {
+    const opened = Promise.all([this.opening, this.waiting]).then(() => this.guarded("opening", work));
+    this.opening = opened.catch(() => undefined);
+    return opened;
+  }
+
+  // What is shown goes with what is open. Where the other can't be opened both stay.
+  private async replaced<T>(change: Partial<State>, files: GivenFile[], request: { do: string; path: string }): Promise<T> {
+    const { state: before, grown } = this;
     this.grown = null;
     this.set({ info: null, pass: null, written: null, without: [], before: null, why: null, lens: null, hovered: {}, progress: 0, ...change });
+    try {
+      return await this.client.open<T>(files, request, (progress) => this.set({ progress }));
+    } catch (error) {
+      this.grown = grown;
+      this.set(before);
+      throw error;
+    }
   }
 
   // ---- What is computed ----

@@ -17,7 +17,8 @@ class Refused extends Error {
 const mostBytes = 3.6e9;
 
 let binary: Uint8Array | null = null;
-let module: ModelsModule | null = null;
+let module: ModelsModule | null = null; // in which something is open
+let unused: ModelsModule | null = null; // in which nothing has been
 
 // Browsers that have it (from 2025 on) take a seventh of the time of atob().
 const fromBase64 = (Uint8Array as unknown as { fromBase64?: (text: string) => Uint8Array }).fromBase64 ?? ((text: string) => {
@@ -42,11 +43,11 @@ const decoded = (): TransformStream<Uint8Array, Uint8Array> => {
 const gunzipped = (base64: Blob): ReadableStream<Uint8Array> =>
   base64.stream().pipeThrough(decoded()).pipeThrough(new DecompressionStream("gzip") as ReadableWritablePair<Uint8Array, Uint8Array>);
 
-const loaded = async (): Promise<ModelsModule> => (module ??= await createModule({ wasmBinary: binary!, locateFile: (name) => name }));
+const made = (): Promise<ModelsModule> => createModule({ wasmBinary: binary!, locateFile: (name) => name });
 
 const start = async (base64: Blob): Promise<void> => {
   binary = new Uint8Array(await new Response(gunzipped(base64)).arrayBuffer());
-  await loaded();
+  unused = await made();
 };
 
 const withText = <T>(of: ModelsModule, text: string, use: (at: number) => T): T => {
@@ -63,11 +64,10 @@ const withText = <T>(of: ModelsModule, text: string, use: (at: number) => T): T 
 
 const gigabytes = (bytes: number): string => `${(bytes / 1e9).toFixed(1)} GB`;
 
-const put = async (files: GivenFile[], progress: (share: number) => void): Promise<void> => {
+const put = async (of: ModelsModule, files: GivenFile[], progress: (share: number) => void): Promise<void> => {
   const all = files.reduce((sum, { bytes }) => sum + bytes, 0);
   if (all > mostBytes)
     throw new Refused("out_of_memory", `the files have ${gigabytes(all)}, and a page computes with up to ${gigabytes(mostBytes)}; the command attend model opens larger ones`);
-  const of = await loaded();
   let there = 0;
   for (const { name, bytes, from, isBase64 } of files) {
     const at = withText(of, name, (text) => of._attend_file(text, bytes)) >>> 0;
@@ -99,33 +99,44 @@ interface Answer {
   tensors?: Record<string, { shape: number[]; at: number; dtype?: string }>;
 }
 
-const ask = async (request: unknown): Promise<[unknown, Transferable[]]> => {
-  const of = await loaded();
+const ask = (of: ModelsModule, request: unknown): [unknown, Transferable[]] => {
   const answer = JSON.parse(withText(of, JSON.stringify(request), (at) => of.UTF8ToString(of._attend_model(at) >>> 0))) as Answer;
   if (answer.error) throw new Refused(answer.error.code, answer.error.message);
   const tensors = Object.fromEntries(Object.entries(answer.tensors ?? {}).map(([name, tensor]) => [name, copied(of, tensor)]));
   return [{ ...answer, tensors }, Object.values(tensors).map(({ data }) => data.buffer as ArrayBuffer)];
 };
 
+// A module of its own, with memory of its own: what is open stays as it is until this one has answered.
+const open = async (files: GivenFile[], request: unknown, progress: (share: number) => void): Promise<[unknown, Transferable[]]> => {
+  const of = unused ?? (await made());
+  unused = null;
+  await put(of, files, progress);
+  const answered = ask(of, request);
+  module = of;
+  return answered;
+};
+
+const answerTo = async (order: ToWorker): Promise<[unknown, Transferable[]]> => {
+  if ("start" in order) return await start(order.start), [null, []];
+  if (!("open" in order)) return ask((module ??= await made()), order.ask);
+  let said = 0;
+  return open(order.open, order.ask, (progress) => {
+    if (progress < said + 0.01) return;
+    said = progress;
+    scope.postMessage({ id: order.id, progress });
+  });
+};
+
 const handle = async (order: ToWorker): Promise<void> => {
   const { id } = order;
   try {
-    if ("start" in order) return await start(order.start), scope.postMessage({ id, answer: null });
-    if ("put" in order) {
-      let said = 0;
-      await put(order.put, (progress) => {
-        if (progress < said + 0.01) return;
-        said = progress;
-        scope.postMessage({ id, progress });
-      });
-      return scope.postMessage({ id, answer: null });
-    }
-    const [answer, transfer] = await ask(order.ask);
+    const [answer, transfer] = await answerTo(order);
     scope.postMessage({ id, answer }, transfer);
   } catch (error) {
+    const opening = "open" in order;
     // A module that trapped is not asked again: the next one is new, and has no model.
-    if (error instanceof WebAssembly.RuntimeError) module = null;
-    const { code, message } = error instanceof Refused ? error : { code: "failed", message: `the engine stopped (${String(error)}); open the model again` };
+    if (error instanceof WebAssembly.RuntimeError && !opening) module = null;
+    const { code, message } = error instanceof Refused ? error : { code: "failed", message: `the engine stopped (${String(error)}); ${opening ? "it can't open this" : "open the model again"}` };
     scope.postMessage({ id, error: { code, message } });
   }
 };
