@@ -476,6 +476,25 @@ test("what can't be opened leaves what is open as it is", async () => {
   await page.context().close();
 });
 
+test("a live page answers the question that it was made with: this word rather than that", async () => {
+  const text = "Whose mat is it? it is";
+  const [token, against] = native(decoder(), text).next.map(({ token }) => token).filter((token) => /^[ -~]$/.test(token));
+  const asked = ["--why", token, "--against", against];
+  const page = await explored(live(decoder(), text, ...asked));
+  await page.waitForSelector(".why");
+  const { why } = JSON.parse(command("model", decoder(), text, "--json", ...asked));
+  const alone = JSON.parse(command("model", decoder(), text, "--json", "--why", token)).why;
+  assert.ok(Math.abs(why.logit - alone.logit) > 0.01, "the difference is another number");
+  near(Number(await page.locator(".parts [data-logit]").textContent()), why.logit, 0.51e-4, "the difference on screen");
+  assert.equal(await page.getByLabel("rather than this word").inputValue(), against);
+  // What is asked next is asked so too, until another word or none stands there.
+  await page.getByLabel("rather than this word").fill("");
+  await page.getByLabel("rather than this word").press("Enter");
+  await page.locator(`.parts [data-logit]:text-is("${alone.logit.toFixed(4)}")`).waitFor();
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
 test("keys walk, a link restores, Back undoes", async () => {
   const page = await explored(live(minilm, sentence), { hash: "#head=2.4&query=3&key=5" });
   await ready(page);

@@ -138,7 +138,7 @@ export class Store {
 
   openModel(name: string, files: GivenFile[], path: string, embedded?: Embedded): Promise<void> {
     return this.opens(async (mine) => {
-      const info = await this.replaced<Info>({ name, note: null }, files, { do: "open", path });
+      const info = await this.replaced<Info>({ name, note: null, against: embedded?.against ?? "" }, files, { do: "open", path });
       this.set({ info, by: info.decoder ? "weight" : "norm" });
       if (this.state.text === "") this.set({ text: info.decoder ? "The capital of France is" : "the animal did not cross the street because it was too tired" });
       await this.pass(mine);
