@@ -496,6 +496,13 @@ test("the opening's numbers are those of the model", { skip: !/^minilm /m.test(c
   assert.equal(top[0].token, "animal");
   const rest = 1 - top.reduce((sum, { weight }) => sum + weight, 0);
   assert.match(await page.locator(".why").textContent(), new RegExp(`The ${tokens.length - top.length} words without a number share the other ${Math.round(rest * 100)} %`));
+  // It claims no more than the sentence shows: turned round, the same head looks at the other noun.
+  const words = await page.locator(".why").textContent();
+  const [, turned, noun, percent] = words.match(/in “(.*?)” the head gives most to “(.*?)”, (\d+ %)/);
+  assert.notEqual(noun, top[0].token);
+  const row = turned.split(" ").indexOf("it") + 1;
+  const { top: other } = JSON.parse(command("model", "minilm", turned, "--head", "3.1", "--query", String(row), "--json"));
+  assert.deepEqual([noun, percent], [other[0].token, `${Math.round(other[0].weight * 100)} %`]);
   await page.context().close();
 });
 

@@ -1,6 +1,7 @@
 """README.md and docs/ tell the truth: their commands run, their links lead somewhere, their pictures are today's."""
 
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -70,6 +71,24 @@ def test_the_readme_shows_the_example():
     for line in snippet.splitlines():
         code = line.split("//")[0].strip()
         assert code in example, code
+
+
+def test_the_readme_says_no_more_of_its_first_picture_than_its_sentences_show(command, tmp_path):
+    if not cache_with_minilm(tmp_path):
+        pytest.skip("MiniLM's package is not installed (tests/models.txt)")
+    words = (REPOSITORY / "README.md").read_text().split("How is such a number computed?")[0]
+    tired, turned = re.findall(r'attend model minilm "(.*?)"', words)
+
+    def most(text):
+        query = text.split().index("it") + 1
+        asked = ["model", "minilm", text, "--head", "3.1", "--query", str(query), "--by", "norm", "--json"]
+        environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+        return json.loads(subprocess.check_output([command, *asked], env=environment))["top"][0]["token"]
+
+    assert "*it* takes most from *animal*" in words and most(tired) == "animal"
+    assert 'with "wide" in\nplace of "tired" *it* still takes most from *animal*' in words
+    assert most(tired.replace("tired", "wide")) == "animal"
+    assert f'in "{turned}" from *street*' in words and most(turned) == "street"
 
 
 def test_the_readme_lists_every_header():
