@@ -19,14 +19,17 @@ int num_threads();
 // Threads that the host program lends. Where those of another pool wait by spinning, as OpenMP's do, a second pool must
 // share the cores with them: calls between a program's OpenMP loops then take up to twice as long.
 struct HostThreads {
-  // How many may work on a call from this thread.
+  // How many may work on a loop that this thread begins. The library asks before a loop, on the thread that begins it:
+  // the one that makes the call, and also one that run() called work on, as that work may have loops of its own. The
+  // answer may be another each time. A loop goes by the one that it got.
   int (*count)();
   // Calls work(context, worker) once for each worker in [0, workers), on as many threads as there are for it, the
   // calling one among them, and returns when all have returned. work does not throw.
   void (*run)(int workers, void (*work)(void* context, int worker), void* context);
 };
 
-// From now on the library's work runs on these, in the whole program; null: on oneTBB's, as without this call.
+// From now on the library's work runs on these, in the whole program; null: on oneTBB's, as without this call. *threads
+// must live until all calls have ended that began before they were replaced.
 void set_host_threads(const HostThreads* threads);
 
 // The library's own loop, for what a program computes between its calls.

@@ -73,7 +73,7 @@ const void* rows_for_blocks(const void* x, std::int64_t count, std::int64_t in, 
   return made.raw();
 }
 
-// One y = x W^T + b of those that are computed side by side, cut into items. Any cut gives the same bits.
+// One y = x W^T + b of those that are computed side by side. Any cut into items gives the same bits.
 class Product {
  public:
   enum class Weights {
@@ -100,11 +100,14 @@ class Product {
     return weights_ == Weights::packed ? products : std::max(products, bytes);
   }
 
-  std::int64_t items() const {
-    if (rows_ == 0) return 0;
-    if (streams()) return divide_up(panels_, panels_of_item());
-    return divide_up(rows_, rows_of_item()) * panels_;
+  // Into items, for so many threads: before all that follows.
+  void cut(int threads) {
+    panels_of_item_ = streams() ? stretch(threads) : 1;
+    items_ = (streams() ? 1 : divide_up(rows_, rows_of_item())) * divide_up(panels_, panels_of_item_);
+    if (rows_ == 0) items_ = 0;
   }
+
+  std::int64_t items() const { return items_; }
 
   // Floats that an item works in.
   std::int64_t floats() const {
@@ -114,7 +117,7 @@ class Product {
 
   void run(std::int64_t item, float* scratch) const {
     if (streams()) {
-      const std::int64_t begin = item * panels_of_item(), end = std::min(panels_, begin + panels_of_item());
+      const std::int64_t begin = item * panels_of_item_, end = std::min(panels_, begin + panels_of_item_);
       if (weights_ == Weights::blocks) return target_.linear.stream_blocks(operands_, blocks_, rows_, begin, end);
       return target_.linear.stream(operands_, rows_, begin, end);
     }
@@ -132,12 +135,12 @@ class Product {
 
   // Long stretches, as what comes next is asked for within one, but eight for each thread where there is so much; of
   // blocks one: with two, SmolLM2's tokens took 1.04 times as long, and with eight 1.1 times those.
-  std::int64_t panels_of_item() const {
+  std::int64_t stretch(int threads) const {
     const bool blocks = weights_ == Weights::blocks;
     const std::int64_t least_bytes = blocks ? 1 << 15 : 1 << 17;
     const std::int64_t row = blocks ? blocks_.matrix.row_bytes() : operands_.in * size_of(operands_.dtype);
     const std::int64_t bytes = row * target_.panel_rows;
-    return std::max(divide_up(least_bytes, bytes), divide_up(panels_, (blocks ? std::int64_t{1} : 8) * num_threads()));
+    return std::max(divide_up(least_bytes, bytes), divide_up(panels_, (blocks ? std::int64_t{1} : 8) * threads));
   }
 
   // A panel that is packed where it is used serves as many rows as make the copy small beside the products: a fresh
@@ -176,16 +179,19 @@ class Product {
   kernels::BlockMatrix blocks_;
   Weights weights_;
   std::int64_t rows_, panels_;
+  std::int64_t panels_of_item_ = 0, items_ = 0;  // since cut()
 };
 
-void multiply(const std::vector<Product>& products) {
+void multiply(std::vector<Product> products) {
+  const int threads = num_threads();
   std::int64_t items = 0, floats = 0;
   double work = 0;
-  for (const Product& product : products) {
+  for (Product& product : products) {
+    product.cut(threads);
     items += product.items(), work += product.work();
     floats = std::max(floats, product.floats());
   }
-  const int workers = work < 1 ? 1 : static_cast<int>(std::min<std::int64_t>(items, num_threads()));
+  const int workers = work < 1 ? 1 : static_cast<int>(std::min<std::int64_t>(items, threads));
   Tensor scratch = Tensor::uninitialized({workers, floats});
   parallel_items(items, workers, [&](int worker, std::int64_t item) {
     for (const Product& product : products) {
@@ -348,7 +354,7 @@ std::vector<Tensor> Linear::forward_each(const std::vector<const Linear*>& layer
     }
     products.emplace_back(operands, x.count() / layer->in_size(), weights, blocks);
   }
-  multiply(products);
+  multiply(std::move(products));
   for (Tensor& y : results) {
     if (made_dtype != y_dtype) y = converted(y, y_dtype);
   }

@@ -128,15 +128,15 @@ class Embedder {
     return tokens;
   }
 
-  // Of the window's sentences, the longest first, so many that a pass is full.
-  std::vector<std::vector<std::size_t>> passes() const {
+  // Of the window's sentences, the longest first, so many that a pass is full, or that each thread has one.
+  std::vector<std::vector<std::size_t>> passes(int threads) const {
     std::vector<std::size_t> order(window_.size());
     std::iota(order.begin(), order.end(), 0);
     const auto length = [&](std::size_t n) { return std::ssize(window_[n].ids); };
     std::ranges::stable_sort(order, std::greater(), length);
     std::int64_t all = 0;
     for (const std::size_t n : order) all += length(n);
-    const std::int64_t most = std::clamp(all / num_threads(), pass_tokens / 4, pass_tokens);
+    const std::int64_t most = std::clamp(all / threads, pass_tokens / 4, pass_tokens);
     std::vector<std::vector<std::size_t>> packed;
     std::int64_t tokens = most;
     for (const std::size_t n : order) {
@@ -148,8 +148,9 @@ class Embedder {
   }
 
   void compute(std::size_t begin) {
-    const auto packed = passes();
-    const auto workers = static_cast<int>(std::min<std::int64_t>(num_threads(), std::ssize(packed)));
+    const int threads = num_threads();
+    const auto packed = passes(threads);
+    const auto workers = static_cast<int>(std::min<std::int64_t>(threads, std::ssize(packed)));
     std::atomic<std::int64_t> done = static_cast<std::int64_t>(begin);
     const auto caller = std::this_thread::get_id();
     parallel_items(std::ssize(packed), workers, [&](int, std::int64_t item) {
