@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <climits>
+#include <thread>
 #include <utility>
 
 #include "core/divide_up.h"
@@ -15,12 +16,40 @@ namespace {
 
 std::atomic<int> thread_limit{INT_MAX};
 
-// Of the thread that makes a call: workers have none, and so never ask.
-thread_local InterruptCheck* innermost_check = nullptr;
+// What the calls of a thread go by.
+struct CallState {
+  InterruptCheck* check = nullptr;  // the innermost
+  int limit = INT_MAX;              // of threads
+};
+thread_local CallState here;
 
-thread_local int limit_here = INT_MAX;
+// For a while this thread's calls go by another.
+class StateHere {
+ public:
+  explicit StateHere(const CallState& state) : outer_(std::exchange(here, state)) {}
+  ~StateHere() { here = outer_; }
+  StateHere(const StateHere&) = delete;
+  StateHere& operator=(const StateHere&) = delete;
+
+ private:
+  CallState outer_;
+};
 
 constexpr std::chrono::milliseconds time_between_checks{20};
+
+// The loop's work goes by the state of the call whatever thread it runs on, and it alone. A host's thread that does it
+// may be in a call of its own, and may have a check of its own. The calling thread, where it waits in a host's pool, may
+// do work of the host's, whose calls are not this one. Only the calling thread asks the call's check.
+void run_beside_others(int workers, const std::function<void(int)>& work) {
+  const CallState of_call = here, of_worker{.limit = here.limit};
+  const std::thread::id caller = std::this_thread::get_id();
+  const auto in_state = [&](int worker) {
+    const StateHere state(std::this_thread::get_id() == caller ? of_call : of_worker);
+    work(worker);
+  };
+  const StateHere others({});
+  run_workers(workers, std::ref(in_state));
+}
 
 }  // namespace
 
@@ -30,26 +59,26 @@ void set_num_threads(int threads) {
 }
 
 int num_threads() {
-  return std::max(1, std::min({threads_here(), thread_limit.load(), limit_here}));
+  return std::max(1, std::min({threads_here(), thread_limit.load(), here.limit}));
 }
 
-ThreadLimit::ThreadLimit(int threads) : outer_(std::exchange(limit_here, threads)) {}
+ThreadLimit::ThreadLimit(int threads) : outer_(std::exchange(here.limit, threads)) {}
 
 ThreadLimit::~ThreadLimit() {
-  limit_here = outer_;
+  here.limit = outer_;
 }
 
 InterruptCheck::InterruptCheck(std::function<bool()> interrupted)
     : interrupted_(std::move(interrupted)),
       asked_(std::chrono::steady_clock::now()),
-      outer_(std::exchange(innermost_check, this)) {}
+      outer_(std::exchange(here.check, this)) {}
 
 InterruptCheck::~InterruptCheck() {
-  innermost_check = outer_;
+  here.check = outer_;
 }
 
 bool interrupt_requested() {
-  InterruptCheck* check = innermost_check;
+  InterruptCheck* check = here.check;
   if (!check) return false;
   const auto now = std::chrono::steady_clock::now();
   if (now - check->asked_ < time_between_checks) return false;
@@ -84,7 +113,7 @@ void parallel_items(std::int64_t count, int workers, const std::function<void(in
   if (workers <= 1) {
     work(0);
   } else {
-    run_workers(workers, std::ref(work));
+    run_beside_others(workers, std::ref(work));
   }
   if (interrupted) fail(ErrorCode::interrupted, "", "interrupted: the call was asked to stop");
 }

@@ -102,8 +102,10 @@ bool threads_can_be_made() {
   // Its threads take no signals: one that OutputFile::commit() holds back would end the process through them.
   const SignalsBlocked blocked;
   try {
-    first->run([] {});
-    first->wait();
+    tbb::this_task_arena::isolate([&] {
+      first->run([] {});
+      first->wait();
+    });
     could = true;
   } catch (const std::exception&) {  // given a moment ago, but not now
     static_cast<void>(first.release());
@@ -140,8 +142,12 @@ void run_workers(int workers, const std::function<void(int)>& body) {
   } else if (!threads_can_be_made()) {
     for (int worker = 0; worker < workers; ++worker) work(worker);
   } else {
-    tbb::parallel_for(tbb::blocked_range<int>(0, workers, 1), [&](const tbb::blocked_range<int>& range) {
-      for (int worker = range.begin(); worker < range.end(); ++worker) work(worker);
+    // A thread that waits takes tasks meanwhile: in isolation only those of this loop. A task of the host's might wait
+    // for a mutex that the host holds while it calls the library: of programs that do, most waited for ever.
+    tbb::this_task_arena::isolate([&] {
+      tbb::parallel_for(tbb::blocked_range<int>(0, workers, 1), [&](const tbb::blocked_range<int>& range) {
+        for (int worker = range.begin(); worker < range.end(); ++worker) work(worker);
+      });
     });
   }
   finished.load(std::memory_order_acquire);
