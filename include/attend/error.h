@@ -1,6 +1,7 @@
 // The one way in which the library reports a failure.
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <string_view>

@@ -6,6 +6,7 @@
 #error "attend was built with ATTEND_PICTURES=OFF: it has no look.h"
 #endif
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>

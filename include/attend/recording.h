@@ -6,6 +6,7 @@
 // pass; or a generation, whose later calls bring further rows to the layers that are there.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
