@@ -338,7 +338,10 @@ def _sdpa_vmap(info, in_dims, query, key, value, attn_mask=None, *options, **key
     if dims[0] is None:  # the result has the axes of query, key and value: a mask alone would not bring one
         query, dims[0] = query.expand(info.batch_size, *query.shape), 0
     tensors = [query, key, value, attn_mask]
-    rank = max(x.dim() - (dim is not None) for x, dim in zip(tensors[:3], dims))
+    ranks = [x.dim() - (dim is not None) for x, dim in zip(tensors[:3], dims)]
+    rank, least = max(ranks), 3 if keywords.get("enable_gqa") else 2
+    if min(ranks) < least:  # the mapped axis would pass for one of them
+        raise RuntimeError(f"scaled_dot_product_attention: expected at least {least} axes, got {min(ranks)}")
     for n, (x, dim) in enumerate(zip(tensors, dims)):
         if dim is not None:
             x = x.movedim(dim, 0)

@@ -17,7 +17,7 @@ from ._core import attention_weights
 from ._torch_operators import draw_seed
 from ._transformers_cache import CachedRows
 from ._transformers_masks import StructuredMask, as_matrix, knows_sdpa, mask_options
-from .torch import attention  # an operator while PyTorch makes a graph, a direct call otherwise
+from .torch import attention, check_shapes  # attention: an operator while PyTorch makes a graph, a direct call otherwise
 
 # Keys chosen for each query, which models make a mask of for "eager" and "sdpa" alone, and a sink for each query.
 _UNKNOWN = ("indices", "block_indices", "sinks")
@@ -121,6 +121,7 @@ def _why_not(query, cache):
 
 def _fall_back(reason, module, query, key, value, mask, *, softcap, s_aux, **keywords):
     """ "sdpa", which knows neither soft caps nor sinks: for these the model's own "eager"."""
+    check_shapes(query, key, value, None, enable_gqa=True)
     eager = None
     if softcap is not None or s_aux is not None:
         eager = getattr(sys.modules.get(type(module).__module__), "eager_attention_forward", None)

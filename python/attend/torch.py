@@ -67,6 +67,54 @@ def _why_torch(tensors: Sequence[torch.Tensor], is_causal: bool) -> str | None:
     return "" if dtype == torch.float64 else f"attend has no kernels for {dtype}"
 
 
+def _broadcast(shapes: Sequence[Sequence[int]]) -> list[int] | None:
+    """The shape that all broadcast to; None: there is none."""
+    whole = [1] * max(map(len, shapes))
+    for shape in shapes:
+        for axis in range(-len(shape), 0):
+            if whole[axis] == 1:
+                whole[axis] = shape[axis]
+            elif shape[axis] != 1 and shape[axis] != whole[axis]:
+                return None
+    return whole
+
+
+def _misfit(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, gqa: bool) -> str | None:
+    """Why the shapes are of no attention; None: they fit."""
+    least = 3 if gqa else 2
+    if min(x.dim() for x in (query, key, value)) < least:
+        return f"expected at least {least} axes{' with enable_gqa' if gqa else ''}"
+    if query.shape[-1] != key.shape[-1]:
+        return f"key has head size {key.shape[-1]}, query has {query.shape[-1]}"
+    if key.shape[-2] != value.shape[-2]:
+        return f"key has {key.shape[-2]} positions, value has {value.shape[-2]}"
+    lead = _broadcast([x.shape[:-least] for x in (query, key, value)])
+    if lead is None:
+        return "the axes before the last two do not broadcast"
+    heads = query.shape[-3:-2] if gqa else ()
+    for name, x in (("key", key), ("value", value)):
+        if gqa and (heads[0] % x.shape[-3] if x.shape[-3] else heads[0]):
+            return f"query has {heads[0]} heads, expected a multiple of {name}'s {x.shape[-3]}"
+    scores = [*lead, *heads, query.shape[-2], key.shape[-2]]
+    if mask is not None and _broadcast([mask.shape, scores]) != scores:
+        return f"attn_mask has shape {list(mask.shape)}, expected one that broadcasts to {scores}"
+    return None
+
+
+def check_shapes(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, enable_gqa: bool
+) -> None:
+    """RuntimeError, as PyTorch's own, for shapes that do not fit: before a call is handed to PyTorch, whose kernels do not
+    look at all of them. Its fused one for CPUs (2.13) reads beyond a key that is shorter than its value."""
+    tensors = [query, key, value] if mask is None else [query, key, value, mask]
+    if any(not isinstance(x, torch.Tensor) or x.is_nested for x in tensors):
+        return  # what is no tensor PyTorch refuses; a nested one has other shapes, which it looks at
+    misfit = _misfit(query, key, value, mask, enable_gqa)
+    if misfit:
+        shapes = ", ".join(f"{name} {list(x.shape)}" for name, x in zip(("query", "key", "value"), tensors))
+        raise RuntimeError(f"scaled_dot_product_attention: {misfit} ({shapes})")
+
+
 def _autocast(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """What PyTorch's autocast does before its own scaled_dot_product_attention."""
     dtype = torch.get_autocast_dtype("cpu")
@@ -94,7 +142,8 @@ def scaled_dot_product_attention(
 
     PyTorch computes, with one warning for each reason, where a tensor is not on the CPU or is of a subclass, and for
     other arguments that attend refuses; without a warning for float64, in which attend's own path is exact and slow.
-    The errors are then PyTorch's. Autocast is followed; what torch.nn.attention.sdpa_kernel() allows is not.
+    The errors are then PyTorch's; but shapes that do not fit raise RuntimeError here, and never reach it. Autocast is
+    followed; what torch.nn.attention.sdpa_kernel() allows is not.
 
     >>> import torch, attend.torch
     >>> q = torch.ones(1, 2, 3, 8, requires_grad=True)
@@ -109,6 +158,7 @@ def scaled_dot_product_attention(
             return out
     tensors = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
     if isinstance(attn_mask, CausalBias):
+        check_shapes(query, key, value, None, enable_gqa)  # its own shape is another
         return _with_causal_bias(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     reason, detail = _why_torch(tensors, is_causal), ""
     if reason is None:
@@ -127,6 +177,7 @@ def scaled_dot_product_attention(
             )
         except (RuntimeError, TypeError, ValueError) as error:
             reason, detail = "attend refuses the arguments", f" ({error})"
+    check_shapes(query, key, value, attn_mask, enable_gqa)
     out = _torch_sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     if reason:
         _warn(reason, detail)

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import gc
 import io
+import re
 import threading
 import warnings
 import weakref
@@ -272,8 +273,6 @@ def test_what_pytorch_computes():
 
 
 @pytest.mark.parametrize("arguments", [
-    (rand(3), rand(3), rand(3)),
-    (rand(2, 4, 8), rand(2, 4, 7), rand(2, 4, 8)),
     (rand(4, 8), rand(4, 8), rand(4, 8), torch.ones(4, 4, dtype=torch.int32)),
     (rand(4, 8).int(),) * 3,
     (rand(4, 8).numpy(),) * 3,
@@ -286,6 +285,61 @@ def test_errors_are_pytorchs(arguments):
         with pytest.raises(type(expected.value)) as got:
             sdpa(*arguments)
     assert str(got.value) == str(expected.value)
+
+
+# The shapes of query, key, value and attn_mask, and what else is given.
+MISFITS = {
+    "a short key": ([(1, 2, 9, 8), (1, 2, 3, 8), (1, 2, 9, 8)], {}, "key has 3 positions, value has 9"),
+    "a short value": ([(1, 2, 9, 8), (1, 2, 9, 8), (1, 2, 3, 8)], {}, "key has 9 positions, value has 3"),
+    "causal": ([(1, 2, 9, 8), (1, 2, 3, 8), (1, 2, 9, 8)], {"is_causal": True}, "key has 3 positions"),
+    "dropout": ([(1, 2, 9, 8), (1, 2, 3, 8), (1, 2, 9, 8)], {"dropout_p": 0.5}, "key has 3 positions"),
+    "groups": ([(1, 4, 9, 8), (1, 2, 3, 8), (1, 2, 9, 8)], {"enable_gqa": True}, "key has 3 positions"),
+    "a mask of the key": ([(1, 2, 9, 8), (1, 2, 3, 8), (1, 2, 9, 8), (9, 3)], {}, "key has 3 positions"),
+    "a mask of the value": ([(1, 2, 9, 8), (1, 2, 3, 8), (1, 2, 9, 8), (9, 9)], {}, "key has 3 positions"),
+    "three axes": ([(2, 9, 8), (2, 3, 8), (2, 9, 8)], {}, "key has 3 positions"),
+    "head size": ([(2, 4, 8), (2, 4, 7), (2, 4, 8)], {}, "key has head size 7, query has 8"),
+    "batches": ([(2, 2, 4, 8), (3, 2, 4, 8), (3, 2, 4, 8)], {}, "the axes before the last two do not broadcast"),
+    "heads": ([(1, 3, 4, 8), (1, 2, 4, 8), (1, 2, 4, 8)], {"enable_gqa": True}, "query has 3 heads, expected a multiple of key's 2"),
+    "mask": ([(1, 2, 4, 8), (1, 2, 4, 8), (1, 2, 4, 8), (4, 3)], {}, "attn_mask has shape [4, 3], expected one that broadcasts to"),
+    "one axis": ([(3,), (3,), (3,)], {}, "expected at least 2 axes"),
+}
+
+
+@pytest.mark.parametrize("dtype", [*TOLERANCE, torch.float64])
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("name", MISFITS)
+def test_what_does_not_fit_never_reaches_pytorch(monkeypatch, name, gradients, dtype):
+    shapes, options, says = MISFITS[name]
+    monkeypatch.setattr(attend.torch, "_torch_sdpa", lambda *_, **__: pytest.fail("PyTorch was asked"))
+    arguments = [rand(*shape, dtype=dtype).requires_grad_(gradients) for shape in shapes]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeError, match=re.escape(says)):
+            sdpa(*arguments, **options)
+        if dtype != torch.float64 and "dropout_p" not in options:
+            with pytest.raises((RuntimeError, ValueError)):
+                torch.vmap(lambda *x: sdpa(*x, **options))(*(x[None] for x in arguments))
+    with attend.torch.replace_sdpa(), pytest.raises(RuntimeError, match=re.escape(says)):
+        torch.nn.functional.scaled_dot_product_attention(*arguments, **options)
+
+
+def test_a_causal_bias_that_does_not_fit_never_reaches_pytorch():
+    x = rand(1, 2, 9, 8)
+    with pytest.raises(RuntimeError, match="key has 3 positions, value has 9"):
+        sdpa(x, x[..., :3, :], x, causal_lower_right(9, 9))
+
+
+def test_what_does_not_fit_is_refused_for_what_pytorch_computes():
+    x = torch.ones(1, 2, 9, 8)
+    short = x[..., :3, :]
+    for q, k, v in ([x.to("meta"), short.to("meta"), x.to("meta")], [torch.nn.Buffer(x), short, x]):
+        with pytest.raises(RuntimeError, match="key has 3 positions, value has 9"):
+            sdpa(q, k, v)
+    with pytest.raises(RuntimeError, match="key has 3 positions, value has 9"):
+        torch.func.jvp(lambda v: sdpa(x, short, v), (x,), (x,))
+    for double in (False, True):
+        with pytest.raises(ValueError, match="v has keys 9, k has 3"):
+            attend.torch.attention(*(each.double() if double else each for each in (x, short, x)))
 
 
 # --- Gradients ---------------------------------------------------------------------------------------------------

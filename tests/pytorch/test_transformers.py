@@ -602,6 +602,8 @@ def test_what_attend_does_not_do_is_left_to_others_with_one_warning(pairs, warne
     assert "does not do continuous batching" in message and f'attn_implementation="{as_with}"' in message
     elsewhere = attention_forward(torch.nn.Module(), *[q.to("meta")] * 3, None)[0]
     assert elsewhere.device.type == "meta" and "does not do tensors that are not on the CPU" in messages(warned)[-1]
+    with pytest.raises(RuntimeError, match="key has 2 positions, value has 5"):  # what does not fit goes to nobody
+        attention_forward(layer, q, k[:, :, :2], k, None, cache=object(), **keywords)
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in ("gptj", "gpt_neo", "falcon")])  # taught: out alone
