@@ -543,7 +543,7 @@ def _attend(q, k, v, group, sharding, given, options, dropout, return_lse):
         axes = _read_sharding(sharding)
         make_call(drawn)  # which checks
         return {
-            "drops": bool(p), "seed": drawn if p and seed is not None else None, "_seed": drawn,
+            "dropout": f"{p or 0.0}" if not p or seed is None else f"({p}, {drawn})", "_seed": drawn,
             "sharding": _short(axes), "_lengths": [q.shape[-2], k.shape[-2]],
             "records a gradient": records((q, k, v, *given.values())),
             "records those of": [name for name in LEARNED if name in given and given[name].requires_grad],

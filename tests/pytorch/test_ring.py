@@ -385,7 +385,8 @@ WRONG = {
     "option": ({"softcap": "much"}, "TypeError", "rank 1: softcap: expected a number"),
     "double": ({"q": ones.double(), "k": ones.double(), "v": ones.double()}, "TypeError", "rank 1: q is float64"),
     "sharding": ({"sharding": "zigzag"}, "ValueError", "ranks disagree: sharding is", "'zigzag'] on rank 1"),
-    "seed": ({"dropout": (0.5, 3)}, "ValueError", "ranks disagree: drops is False on rank 0, True on rank 1"),
+    "dropout": ({"dropout": 0.5}, "ValueError", "ranks disagree: dropout is 0.0 on rank 0, 0.5 on rank 1"),
+    "seed": ({"dropout": (0.5, 3)}, "ValueError", "ranks disagree: dropout is 0.0 on rank 0, (0.5, 3) on rank 1"),
     "gradient": ({"q": ones.clone().requires_grad_()}, "ValueError", "ranks disagree: records a gradient is False on rank 0"),
     "function": ({"function": ring_sum}, "ValueError", "ranks disagree: function is ring_attention on rank 0, ring_sum on"),
 }
