@@ -10,42 +10,46 @@
 namespace attend::kernels {
 namespace {
 
-// 32 numbers of x: scale * (65536 high + 256 middle + low), where the scale is a power of two. An infinite number or
-// NaN among them makes the scale NaN, and so all of the row's results.
+// 32 numbers of x: scale * (65536 high + 256 middle + low), where the scale is a power of two. NaN among them makes the
+// scale NaN, and so all of the row's results.
+//
+// Of numbers near either end of f32 the scale, or it times a weight's, is no normal number. Such are kept `far`: the
+// numbers times 2^96 or 2^-32, and the scale below 0. Infinite ones: the scale is -infinity, the high digits are 1 and
+// -1 where they stand, and 0 elsewhere.
 struct Digits {
   std::int8_t high[chunk_columns], middle[chunk_columns], low[chunk_columns];
   float scale;
-  float sum[3];                                 // of the numbers: in each half, in both
-  std::int32_t high_sum[2], middle_low_sum[2];  // of the digits: in each half
+  float sum[3];  // of the numbers: in each half, in both
+  std::int16_t high_sum[2];
+  std::int32_t middle_low_sum[2];  // of the digits: in each half
+  std::int32_t beside_far;         // whether there are far ones in its row, or in another that was prepared with it
 };
 static_assert(sizeof(Digits) == chunk_columns * sizeof(float), "prepare() puts it where the numbers would be");
 
+// Where the largest of 32 is below the one, or not below the other, they are far. A weight's scale is 2^-24 at least
+// and below 2^22, and a sum is of 32 numbers.
+constexpr float far_below = 0x1p-80f, far_above = 0x1p121f;
+
+// What far numbers are multiplied by. It is told from the scale that they have then: 2^-75 to 2^-6, or 2^67 and more.
+constexpr float up = 0x1p96f, down = 0x1p-32f;
+inline float undo_far(float scale) {
+  return scale < 1 ? 1 / up : 1 / down;
+}
+
 // The scale by which the largest of 32 fills the digits, 2^-22 of a power of two above it: numbers are below
-// 127 * (65536 + 256 + 1), which is 2^23 / 1.004.
-inline float scale_of(std::uint32_t largest) {
-  float size, scale;
-  __builtin_memcpy(&size, &largest, sizeof size);
-  size *= 1.004f;
+// 127 * (65536 + 256 + 1), which is 2^23 / 1.004. Of zeros it is 2^-126.
+inline float scale_of(float largest) {
+  largest *= 1.004f;
   std::uint32_t bits;
-  __builtin_memcpy(&bits, &size, sizeof bits);
-  // Below 2^-104 the scale stays a normal number whose inverse is one.
+  __builtin_memcpy(&bits, &largest, sizeof bits);
   const std::uint32_t exponent = max_of<std::uint32_t>(bits >> 23, 23);
   bits = (exponent - 22) << 23;
+  float scale;
   __builtin_memcpy(&scale, &bits, sizeof scale);
   return scale;
 }
 
-inline void write_digits(const float* x, Digits& to) {
-  std::uint32_t bits[chunk_columns], largest = 0;
-  __builtin_memcpy(bits, x, sizeof bits);
-  for (const std::uint32_t b : bits) largest = max_of(largest, b & 0x7FFFFFFF);
-  const bool finite = largest < 0x7F800000;
-  const float scale = scale_of(largest), inverse = 1 / scale;
-  std::int32_t numbers[chunk_columns];
-  for (std::int64_t i = 0; i < chunk_columns; i += lanes) {
-    const F whole = finite ? Simd::to_i32(Simd::mul(Simd::load(x + i), Simd::set1(inverse))) : Simd::zero();
-    __builtin_memcpy(numbers + i, &whole, sizeof whole);
-  }
+inline void fill_digits(const std::int32_t* numbers, float scale, Digits& to) {
   std::int32_t sums[2] = {}, high_sums[2] = {};
   for (int half = 0; half < 2; ++half) {
     for (int i = 16 * half; i < 16 * half + 16; ++i) {
@@ -56,11 +60,44 @@ inline void write_digits(const float* x, Digits& to) {
       to.low[i] = static_cast<std::int8_t>(balanced);
       sums[half] += numbers[i], high_sums[half] += to.high[i];
     }
-    to.high_sum[half] = high_sums[half], to.middle_low_sum[half] = sums[half] - 65536 * high_sums[half];
+    to.high_sum[half] = static_cast<std::int16_t>(high_sums[half]);
+    to.middle_low_sum[half] = sums[half] - 65536 * high_sums[half];
   }
-  to.scale = finite ? scale : __builtin_nanf("");
-  to.sum[0] = static_cast<float>(sums[0]) * to.scale, to.sum[1] = static_cast<float>(sums[1]) * to.scale;
-  to.sum[2] = static_cast<float>(sums[0] + sums[1]) * to.scale;
+  to.scale = scale, to.beside_far = 0;
+  to.sum[0] = static_cast<float>(sums[0]) * scale, to.sum[1] = static_cast<float>(sums[1]) * scale;
+  to.sum[2] = static_cast<float>(sums[0] + sums[1]) * scale;
+}
+
+inline void write_digits(const float* x, Digits& to);
+
+__attribute__((noinline)) void write_far_digits(const float* x, float largest, Digits& to) {
+  if (largest - largest == 0) {
+    float near[chunk_columns];
+    for (std::int64_t i = 0; i < chunk_columns; ++i) near[i] = x[i] * (largest < 1 ? up : down);
+    write_digits(near, to);
+    to.scale = -to.scale;
+    return;
+  }
+  std::int32_t numbers[chunk_columns];
+  for (std::int64_t i = 0; i < chunk_columns; ++i) numbers[i] = 65536 * ((x[i] == infinity) - (x[i] == -infinity));
+  fill_digits(numbers, largest == infinity ? -infinity : largest, to);
+}
+
+inline void write_digits(const float* x, Digits& to) {
+  std::uint32_t bits[chunk_columns], most = 0;
+  __builtin_memcpy(bits, x, sizeof bits);
+  for (const std::uint32_t b : bits) most = max_of(most, b & 0x7FFFFFFF);  // NaN, if one is
+  float largest;
+  __builtin_memcpy(&largest, &most, sizeof largest);
+  if (most != 0 && !(largest >= far_below && largest < far_above)) [[unlikely]]
+    return write_far_digits(x, largest, to);
+  const float scale = scale_of(largest), inverse = 1 / scale;
+  std::int32_t numbers[chunk_columns];
+  for (std::int64_t i = 0; i < chunk_columns; i += lanes) {
+    const F whole = Simd::to_i32(Simd::mul(Simd::load(x + i), Simd::set1(inverse)));
+    __builtin_memcpy(numbers + i, &whole, sizeof whole);
+  }
+  fill_digits(numbers, scale, to);
 }
 
 // Four bytes of x for every lane.
@@ -70,8 +107,30 @@ inline F spread(const std::int8_t* digits) {
   return Simd::set1(four);
 }
 
+// sum + what far digits make of a half of a chunk, or of all of it: `products` are those of digits and codes.
+template <bool Halves, bool Least>
+__attribute__((noinline)) F add_far(const Digits& x, int half, const Chunk& chunk, std::int32_t from, F products,
+                                    F sum) {
+  const F scale = chunk.scale[half], least = Least ? chunk.least[half] : Simd::set1(-0.0f);
+  if (x.scale == -infinity) {  // each by itself: they may differ in sign, and a weight be 0
+    const auto* codes = reinterpret_cast<const unsigned char*>(chunk.codes);
+    for (int i = 16 * half; i < (Halves ? 16 * half + 16 : 32); ++i) {
+      if (x.high[i] == 0) continue;
+      SignedWords code;
+      for (int lane = 0; lane < lanes; ++lane) code[lane] = codes[(i / 4 * lanes + lane) * 4 + i % 4] - from;
+      const F weight = Simd::fma(Simd::from_i32((F)code), scale, least);
+      sum = Simd::fma(weight, Simd::set1(static_cast<float>(x.high[i]) * infinity), sum);
+    }
+    return sum;
+  }
+  const F undo = Simd::set1(undo_far(-x.scale));
+  sum = Simd::fma(Simd::mul(products, undo), Simd::mul(scale, Simd::set1(-x.scale)), sum);
+  if constexpr (Least) sum = Simd::fma(Simd::mul(least, undo), Simd::set1(x.sum[Halves ? half : 2]), sum);
+  return sum;
+}
+
 // sums += what R rows of x, `stride` from one to the next, make of a chunk of each of V vectors of outputs.
-template <bool Halves, bool Least, int R, int V>
+template <bool Halves, bool Least, bool Far, int R, int V>
 inline __attribute__((always_inline)) void add_products(const Digits* x, std::int64_t stride,
                                                         const Chunk* const* chunks, std::int32_t from,
                                                         F (&sums)[R][V]) {
@@ -97,14 +156,23 @@ inline __attribute__((always_inline)) void add_products(const Digits* x, std::in
 #pragma GCC unroll 2
     for (int r = 0; r < R; ++r) {
       const Digits& row = x[r * stride];
-      const auto taken_off = [&](const std::int32_t* sum) { return from * (Halves ? sum[half] : sum[0] + sum[1]); };
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) {
+      const auto taken_off = [&](const auto* sum) -> std::int32_t {
+        return from * (Halves ? sum[half] : sum[0] + sum[1]);
+      };
+      const auto products = [&](int v) {
         SignedWords above = (SignedWords)high[r][v], below = ((SignedWords)middle[r][v] << 8) + (SignedWords)low[r][v];
         if constexpr (!Least) above -= taken_off(row.high_sum), below -= taken_off(row.middle_low_sum);
-        const F products = Simd::fma(Simd::from_i32((F)above), Simd::set1(65536), Simd::from_i32((F)below));
+        return Simd::fma(Simd::from_i32((F)above), Simd::set1(65536), Simd::from_i32((F)below));
+      };
+      if (Far && row.scale < 0) {
+        for (int v = 0; v < V; ++v)
+          sums[r][v] = add_far<Halves, Least>(row, half, *chunks[v], from, products(v), sums[r][v]);
+        continue;
+      }
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
         const F scale = Simd::mul(chunks[v]->scale[half], Simd::set1(row.scale));
-        sums[r][v] = Simd::fma(products, scale, sums[r][v]);
+        sums[r][v] = Simd::fma(products(v), scale, sums[r][v]);
         if constexpr (Least)
           sums[r][v] = Simd::fma(chunks[v]->least[half], Simd::set1(row.sum[Halves ? half : 2]), sums[r][v]);
       }
@@ -113,7 +181,7 @@ inline __attribute__((always_inline)) void add_products(const Digits* x, std::in
 }
 
 // The same of sums [R,width] in memory, and a panel's vectors.
-template <bool Halves, bool Least, int R>
+template <bool Halves, bool Least, bool Far, int R>
 __attribute__((noinline)) void add_to_rows(const Digits* x, std::int64_t stride, const Chunk* const* chunks,
                                            std::int32_t from, float* to) {
   F sums[R][vectors];
@@ -122,7 +190,7 @@ __attribute__((noinline)) void add_to_rows(const Digits* x, std::int64_t stride,
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) sums[r][v] = Simd::load(to + r * width + v * lanes);
   }
-  add_products<Halves, Least>(x, stride, chunks, from, sums);
+  add_products<Halves, Least, Far>(x, stride, chunks, from, sums);
 #pragma GCC unroll 2
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
@@ -142,6 +210,8 @@ class DigitRows {
 
   void start() {
     for (std::int64_t i = 0; i < rows_ * width; ++i) sums_[i] = 0;
+    far_ = false;
+    for (std::int64_t r = 0; r < rows_; ++r) far_ |= x_[r * stride_].beside_far != 0;
   }
 
   // What stands in 32 columns, the chunk of that number, of each vector of outputs. Two rows at once: with three GCC
@@ -157,12 +227,16 @@ class DigitRows {
  private:
   template <int R>
   void add_rows(std::int64_t r, std::int64_t number, const Chunk* const (&chunks)[vectors]) {
-    add_to_rows<Halves, Least, R>(x_ + r * stride_ + number, stride_, chunks, from_, sums_ + r * width);
+    const Digits* const x = x_ + r * stride_ + number;
+    float* const sums = sums_ + r * width;
+    if (far_) return add_to_rows<Halves, Least, true, R>(x, stride_, chunks, from_, sums);
+    add_to_rows<Halves, Least, false, R>(x, stride_, chunks, from_, sums);
   }
 
   const Digits* x_;
   std::int64_t stride_, rows_;
   std::int32_t from_;
+  bool far_ = false;  // whether some of the digits may be
   alignas(64) float sums_[linear_rows * width];
 };
 
@@ -189,7 +263,7 @@ void stream_digits(const LinearOperands& a, const BlockMatrix& of, std::int64_t 
   }
 }
 
-// As stream_digits(), of one row: what is unpacked stays in registers.
+// As stream_digits(), of one row without far digits: what is unpacked stays in registers.
 template <int Number>
 void stream_digits_of_row(const LinearOperands& a, const BlockMatrix& of, std::int64_t begin, std::int64_t end) {
   constexpr BlockType type = block_types[Number];
@@ -211,7 +285,7 @@ void stream_digits_of_row(const LinearOperands& a, const BlockMatrix& of, std::i
           for (int n = 0; n < type.chunks; ++n, ++digits) {
             ahead.ask();
             const Chunk* const chunk[] = {&chunks[n]};
-            add_products<type.halves, type.from == 0>(digits, 0, chunk, type.from, sum);
+            add_products<type.halves, type.from == 0, false>(digits, 0, chunk, type.from, sum);
           }
         }
       }
@@ -260,8 +334,14 @@ inline void by_kind(const BlockType& type, Body body) {
 // What Target::linear has, by products of bytes.
 struct DigitBlocks {
   static void prepare(const float* x, std::int64_t columns, float* to) {
-    for (std::int64_t column = 0; column < columns; column += chunk_columns)
-      write_digits(x + column, *reinterpret_cast<Digits*>(to + column));
+    auto* digits = reinterpret_cast<Digits*>(to);
+    const std::int64_t count = columns / chunk_columns;
+    bool far = false;
+    for (std::int64_t i = 0; i < count; ++i) {
+      write_digits(x + i * chunk_columns, digits[i]);
+      far |= digits[i].scale < 0;
+    }
+    for (std::int64_t i = 0; far && i < count; ++i) digits[i].beside_far = 1;
   }
   static constexpr auto pack = pack_digits;
   static void run(const LinearOperands& a, QuantizedType type, std::int64_t first, std::int64_t last) {
@@ -275,7 +355,8 @@ struct DigitBlocks {
         stream_digits_of_row<4>, stream_digits_of_row<5>, stream_digits_of_row<6>,  stream_digits_of_row<7>,
         stream_digits_of_row<8>, stream_digits_of_row<9>, stream_digits_of_row<10>, stream_digits_of_row<11>};
     const QuantizedType type = of.matrix.type;
-    if (rows == 1) return of_row[static_cast<int>(type)](a, of, begin, end);
+    if (rows == 1 && !static_cast<const Digits*>(a.x)->beside_far)
+      return of_row[static_cast<int>(type)](a, of, begin, end);
     by_kind(type_of(type), [&]<bool Halves, bool Least>() { stream_digits<Halves, Least>(a, of, rows, begin, end); });
   }
   // Another target's: it needs products of floats.

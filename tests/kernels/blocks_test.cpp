@@ -171,6 +171,15 @@ Errors errors(const float* y, std::int64_t out, const float* x, const Tensor& we
   return all;
 }
 
+// Products of f32 by the target, to compare with.
+Tensor products_of_f32(const kernels::Target& target, const Matrix& matrix, const Tensor& x, std::int64_t out) {
+  Tensor y({x.size(0), out});
+  kernels::LinearOperands a = operands(out, nullptr);
+  a.x = x.raw(), a.weight = matrix.numbers.raw(), a.y = y.raw();
+  target.linear.stream(a, x.size(0), 0, (out + target.panel_rows - 1) / target.panel_rows);
+  return y;
+}
+
 // A target that multiplies in f32 has the bits of its products of f32. One that multiplies bytes is as near to the
 // exact numbers: each product is off by half a unit at most, and 2 * 16 sums and what is added round by as much less.
 TEST_P(BlockKernels, ProductsAreThoseOfTheirNumbers) {
@@ -180,10 +189,7 @@ TEST_P(BlockKernels, ProductsAreThoseOfTheirNumbers) {
   for (const QuantizedType type : types) {
     const Matrix matrix(type, out);
     const Tensor y = streamed(target(), operands(out, nullptr), matrix, ready, rows);
-    Tensor expected({rows, out});
-    kernels::LinearOperands a = operands(out, nullptr);
-    a.x = x.raw(), a.weight = matrix.numbers.raw(), a.y = expected.raw();
-    target().linear.stream(a, rows, 0, 3);
+    const Tensor expected = products_of_f32(target(), matrix, x, out);
     if (!target().linear.prepare) {
       expect_same_bits(y, expected.data<float>(), std::string(name_of(type)));
       continue;
@@ -199,19 +205,103 @@ TEST_P(BlockKernels, ProductsAreThoseOfTheirNumbers) {
   EXPECT_LE(rms, 1.25 * rms_of_f32);
 }
 
-// What is not finite spoils its own row, and no other.
+// Whether y is as near to the exact products as its digits are, and f32 reaches: its steps near 0 are 2^-149. How many
+// of them are within f32 on the way.
+int expect_near(const float* y, std::int64_t out, const float* x, const Matrix& matrix, const std::string& what) {
+  int held = 0;
+  for (std::int64_t o = 0; o < out; ++o) {
+    const float* w = matrix.numbers.data<float>() + o * columns;
+    double exact = 0, size = 0, error = columns * 0x1p-149;
+    for (std::int64_t block = 0; block < columns; block += 32) {
+      double largest_x = 0, largest_w = 0;
+      for (std::int64_t i = block; i < block + 32; ++i) {
+        exact += double{x[i]} * double{w[i]}, size += std::fabs(double{x[i]} * double{w[i]});
+        largest_x = std::max(largest_x, double{std::fabs(x[i])});
+        largest_w = std::max(largest_w, double{std::fabs(w[i])});
+      }
+      error += 32 * 0x1p-23 * largest_x * largest_w;
+    }
+    if (size > 1e38) continue;
+    ++held;
+    EXPECT_LE(std::fabs(double{y[o]} - exact), error) << what << " output " << o;
+  }
+  return held;
+}
+
+// Rows of numbers of about 2^exponent: alone, as one of the chunks of a row whose others are about 1, and beside
+// numbers at the other end.
+Tensor rows_of_size(int exponent) {
+  Tensor x = Generator(6).uniform({3, columns}, -1, 1);
+  auto* row = x.data<float>();
+  for (std::int64_t i = 0; i < columns; ++i) {
+    row[i] = std::ldexp(row[i], exponent);
+    if (i / 32 % 3 == 1) row[columns + i] = std::ldexp(row[columns + i], exponent);
+    row[2 * columns + i] = std::ldexp(row[2 * columns + i], i / 32 % 2 == 0 ? exponent : std::min(-exponent, 126));
+  }
+  return x;
+}
+
+TEST_P(BlockKernels, NumbersOfEveryMagnitude) {
+  const std::int64_t out = target().lanes + 1;
+  for (const QuantizedType type : types) {
+    Matrix matrix(type, out);
+    int held = 0;
+    for (int exponent = -149; exponent <= 128; exponent += exponent > -84 && exponent < 112 ? 7 : 1) {
+      const Tensor x = rows_of_size(exponent), ready = prepared(target(), x);
+      const Tensor y = streamed(target(), operands(out, nullptr), matrix, ready, 3);
+      for (std::int64_t row = 0; row < 3; ++row) {
+        const std::string what =
+            std::string(name_of(type)) + " 2^" + std::to_string(exponent) + " row " + std::to_string(row);
+        held += expect_near(y.data<float>() + row * out, out, x.data<float>() + row * columns, matrix, what);
+      }
+    }
+    EXPECT_GT(held, 200 * out) << name_of(type);
+  }
+}
+
+// The smallest scale of a block, 2^-24, where it and that of x are small together.
+TEST_P(BlockKernels, TinyWeightsOfEveryMagnitude) {
+  const std::int64_t out = target().lanes + 1;
+  Matrix matrix(QuantizedType::q8_0, out);
+  for (std::size_t block = 0; block < matrix.memory.size(); block += 34) {
+    matrix.memory[block] = std::byte{1}, matrix.memory[block + 1] = std::byte{0};
+    for (std::size_t i = 0; i < 32; ++i) {
+      const auto code = static_cast<std::int8_t>(matrix.memory[block + 2 + i]);
+      matrix.numbers.data<float>()[block / 34 * 32 + i] = std::ldexp(static_cast<float>(code), -24);
+    }
+  }
+  for (int exponent = -149; exponent <= 128; ++exponent) {
+    const Tensor x = rows_of_size(exponent), ready = prepared(target(), x);
+    const Tensor y = streamed(target(), operands(out, nullptr), matrix, ready, 1);
+    const std::string what = "2^" + std::to_string(exponent);
+    EXPECT_GT(expect_near(y.data<float>(), out, x.data<float>(), matrix, what), 0) << what;
+  }
+}
+
+// What is not finite spoils its own row, as products of f32 do, and no other.
 TEST_P(BlockKernels, WhatIsNotFiniteStays) {
+  constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   const std::int64_t out = target().panel_rows;
-  Tensor x = Generator(5).normal({3, columns}, 0, 1);
-  x.data<float>()[columns + 40] = std::numeric_limits<float>::infinity();
-  x.data<float>()[2 * columns + 300] = std::numeric_limits<float>::quiet_NaN();
+  Tensor x = Generator(5).normal({7, columns}, 0, 1);
+  const auto put = [&](std::int64_t row, std::int64_t column, float value) {
+    x.data<float>()[row * columns + column] = value;
+  };
+  put(1, 40, infinity);
+  put(2, 300, nan);
+  put(3, 40, -infinity), put(3, 200, -infinity);
+  put(4, 64, infinity), put(4, 90, infinity);
+  put(5, 64, infinity), put(5, 90, -infinity);
+  put(6, 64, infinity), put(6, 90, nan);
   const Tensor ready = prepared(target(), x);
   for (const QuantizedType type : types) {
     const Matrix matrix(type, out);
-    const Tensor y = streamed(target(), operands(out, nullptr), matrix, ready, 3);
-    for (std::int64_t i = 0; i < out; ++i) {
-      EXPECT_TRUE(std::isfinite(y.data<float>()[i]));
-      EXPECT_TRUE(!std::isfinite(y.data<float>()[out + i]) && std::isnan(y.data<float>()[2 * out + i]));
+    const Tensor y = streamed(target(), operands(out, nullptr), matrix, ready, 7);
+    const Tensor expected = products_of_f32(target(), matrix, x, out);
+    for (std::int64_t i = 0; i < 7 * out; ++i) {
+      const float own = y.data<float>()[i], theirs = expected.data<float>()[i];
+      const std::string what = std::string(name_of(type)) + " row " + std::to_string(i / out);
+      EXPECT_EQ(std::isfinite(own), i < out) << what;
+      EXPECT_TRUE(i < out || own == theirs || (std::isnan(own) && std::isnan(theirs))) << what << own << " " << theirs;
     }
   }
 }
