@@ -205,8 +205,7 @@ class BackwardRun {
     }
   }
 
-  // A sink's weight in a row is e^(sink - lse), and no value stands behind it: its gradient is -weight * delta. Its
-  // part of the sum is at most all of it, also where lse was rounded down.
+  // A sink's weight in a row is e^(sink - lse), and no value stands behind it: its gradient is -weight * delta.
   void sum_sinks() {
     if (x_.options.sinks.empty()) return;
     // A function object of one pointer: a larger one would be allocated, and gradients are written by now.
@@ -220,8 +219,7 @@ class BackwardRun {
     for (std::int64_t b = 0; b < p_.B; ++b) {
       const float* row = statistics_.data<float>() + (b * p_.H + h) * p_.Tq * 3;
       for (std::int64_t i = 0; i < p_.Tq; ++i, row += 3) {
-        const double logit = (sink - static_cast<double>(row[0])) - static_cast<double>(row[1]);
-        sum -= std::exp2(std::min(0.0, logit)) * static_cast<double>(row[2]);
+        sum -= kernels::sink_share(sink, {row[0], row[1]}) * static_cast<double>(row[2]);
       }
     }
     x_.options.sinks[static_cast<std::size_t>(h)] = sum;

@@ -116,14 +116,13 @@ class SummaryRun {
     }
   }
 
-  // What a sink takes of each row: at most all of it, also where lse was rounded down.
+  // What a sink takes of each row.
   void weigh_sink(std::int64_t b, std::int64_t h) {
     const double sink = p_.sinks[static_cast<std::size_t>(h)] * std::numbers::log2e;
     const float* lse = place_of<float>(statistics_, b, h);
     float* to = place_of<float>(x_.to.sink_weights, b, h);
     for (std::int64_t i = 0; i < p_.Tq; ++i) {
-      const double logit = sink - static_cast<double>(lse[2 * i]) - static_cast<double>(lse[2 * i + 1]);
-      to[i] = static_cast<float>(std::exp2(std::min(0.0, logit)));
+      to[i] = static_cast<float>(kernels::sink_share(sink, {lse[2 * i], lse[2 * i + 1]}));
     }
   }
 

@@ -236,16 +236,37 @@ class ForwardRows {
       panel.m[lane] = no_maximum;
       panel.l[lane] = panel.rounded_l[lane] = 0;
       if (!g_.sinks) continue;
-      // The sink is the first score of the row.
-      const double sink = g_.sinks[head_of(row_at(panel, lane))] * log2_e;
-      const double within = max_of<double>(-FLT_MAX, min_of<double>(sink, FLT_MAX));
-      panel.m[lane] = static_cast<float>(within);
-      // What m's rounding lost is in l. From 2^30 on that may be more than l holds; half a step of m is then what any
-      // logit of this size is known to.
-      const double lost = sink - static_cast<double>(panel.m[lane]);
-      panel.l[lane] = static_cast<float>(__builtin_exp2(within == sink ? max_of(-64.0, min_of(lost, 64.0)) : lost));
-      panel.rounded_l[lane] = panel.l[lane];
+      const FirstScore first = first_score(sink_of(panel, lane));
+      panel.m[lane] = first.m, panel.l[lane] = panel.rounded_l[lane] = first.l;
     }
+  }
+
+  // A row's sink, in log2 units.
+  double sink_of(const Panel& panel, std::int64_t lane) const {
+    return g_.sinks[head_of(row_at(panel, lane))] * log2_e;
+  }
+
+  // A sink is the first score of its row.
+  struct FirstScore {
+    float m, l;
+  };
+  static FirstScore first_score(double sink) {
+    const double within = max_of<double>(-FLT_MAX, min_of<double>(sink, FLT_MAX));
+    const auto m = static_cast<float>(within);
+    // What m's rounding lost is in l. From 2^30 on that may be more than l holds; half a step of m is then what any
+    // logit of this size is known to, and where no logit came to the sink, the row's lse is the sink's own.
+    const double lost = sink - static_cast<double>(m);
+    return {m, static_cast<float>(__builtin_exp2(within == sink ? max_of(-64.0, min_of(lost, 64.0)) : lost))};
+  }
+  static bool is_far(double sink) {
+    return __builtin_fabs(sink) >= 0x1p30;
+  }
+
+  // Whether a row's sum is still that of its sink, and may have lost a part of it.
+  bool is_far_sink(const Panel& panel, std::int64_t lane) const {
+    if (!g_.sinks || !is_far(sink_of(panel, lane))) return false;
+    const FirstScore first = first_score(sink_of(panel, lane));
+    return panel.m[lane] == first.m && panel.l[lane] == first.l;
   }
 
   float* sums_at(const Panel& panel, std::int64_t lane) {
@@ -525,6 +546,12 @@ class ForwardRows {
     return true;
   }
 
+  bool has_far_sink(const Panel& panel) const {
+    for (std::int64_t lane = 0; g_.sinks && lane < panel.rows; ++lane)
+      if (is_far(sink_of(panel, lane))) return true;
+    return false;
+  }
+
   void store_lse_of(const Panel& panel) {
     float high[width], low[width];  // in a loop of their own, which becomes vectors
     for (int lane = 0; lane < width; ++lane) {
@@ -532,15 +559,17 @@ class ForwardRows {
       high[lane] = lse.high, low[lane] = lse.low;
     }
     // Mostly they lie side by side, and none needs a second look.
-    if (to_.lse.row == 1 && !to_.lse_low.data && panel.first + panel.rows <= queries_ && are_ordinary(panel)) {
+    if (to_.lse.row == 1 && !to_.lse_low.data && panel.first + panel.rows <= queries_ && are_ordinary(panel) &&
+        !has_far_sink(panel)) {
       char* to = operand_at(to_.lse, 0, query_of(panel.first));
       __builtin_memcpy(to, high, static_cast<std::size_t>(panel.rows) * sizeof *high);
       return;
     }
     for (std::int64_t lane = 0; lane < panel.rows; ++lane) {
       const std::int64_t row = row_at(panel, lane);
-      const Lse lse{high[lane], low[lane]};
-      store_lse(to_, head_of(row), query_of(row), lse, static_cast<double>(panel.l[lane]));
+      const bool sink = is_far_sink(panel, lane);
+      const Lse lse = sink ? lse_of(to_, sink_of(panel, lane), 0) : Lse{high[lane], low[lane]};
+      store_lse(to_, head_of(row), query_of(row), lse, sink ? 1 : static_cast<double>(panel.l[lane]));
     }
   }
 

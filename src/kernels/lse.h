@@ -16,6 +16,21 @@ struct BinaryLse {
   float high, low;
 };
 
+// A number in two f32, as far as they reach: of magnitudes beyond the largest one, it and the rest.
+inline BinaryLse split(double x) {
+  const double within = x < -FLT_MAX ? -FLT_MAX : x > FLT_MAX ? FLT_MAX : x;
+  const auto high = static_cast<float>(x - x == 0 ? within : x);
+  return {high, high - high == 0 ? static_cast<float>(x - static_cast<double>(high)) : 0};
+}
+
+// The share of a row that its sink takes, both in log2 units. What two f32 don't tell apart from the sink is the sink:
+// at most all, also where lse was rounded down.
+inline double sink_share(double sink, BinaryLse lse) {
+  const double low = static_cast<double>(lse.low), logit = (sink - static_cast<double>(lse.high)) - low;
+  const double untold = 0x1p-24 * __builtin_fabs(low) + 0x1p-51 * __builtin_fabs(sink);
+  return logit > -untold ? 1 : __builtin_exp2(logit);
+}
+
 // lse and lse_low as they were given (`low` null: not given). `own`: the sum that this call's keys give, or null. It is
 // taken in place of an lse of magnitude `trusted` or more where it is, as well as lse tells, the sum that lse was
 // computed from: then it is exact where f32 is not. Else lse is of more keys than these, as merge() gives it.
@@ -27,8 +42,7 @@ inline BinaryLse binary_lse(float lse, const float* low, const BinaryLse* own, f
     const double step = low ? 0x1p-40 : 0x1p-22, unit = __builtin_fabs(given) > 1 ? __builtin_fabs(given) : 1;
     if (__builtin_fabs(sum - given) <= step * unit) return *own;
   }
-  const auto high = static_cast<float>(given);
-  BinaryLse taken{high, high - high == 0 ? static_cast<float>(given - static_cast<double>(high)) : 0};
+  BinaryLse taken = split(given);
   // A row with nothing to attend to: its weights are 2^(score - FLT_MAX) = 0.
   if (lse == -__builtin_inff()) taken.high = FLT_MAX;
   return taken;

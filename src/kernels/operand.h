@@ -125,8 +125,10 @@ struct Lse {
 // Of a sum l 2^m, log_l the natural logarithm of l; `low` where it is wanted. Where m is so large that nothing of log_l
 // is left in `high`, `low` has it if the binary logarithm is wanted: `high` is m then.
 inline Lse lse_of(const Results& to, double m, double log_l) {
-  const double whole = to.log2 ? m : m * ln_2, rest = to.log2 ? log_l * log2_e : log_l;
-  const auto high = static_cast<float>(whole + rest);
+  const double whole = to.log2 ? m : m * ln_2, rest = to.log2 ? log_l * log2_e : log_l, sum = whole + rest;
+  // In log2 units a sink may be beyond f32: `low` has the rest.
+  const double within = sum > FLT_MAX ? FLT_MAX : sum < -FLT_MAX ? -FLT_MAX : sum;
+  const auto high = static_cast<float>(to.log2 ? within : sum);
   return {high, to.lse_low.data ? static_cast<float>((whole - static_cast<double>(high)) + rest) : 0};
 }
 

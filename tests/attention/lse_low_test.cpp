@@ -9,6 +9,7 @@
 
 #include "attend/attention.h"
 #include "attend/random.h"
+#include "core/element.h"
 #include "tests/expect.h"
 
 namespace attend {
@@ -161,6 +162,51 @@ TEST(AttentionLseLow, IsTheRestOfTheLogarithm) {
           const double lse = result.lse.item({i}), low = result.lse_low->item({i});
           EXPECT_NEAR(lse + low, std::log(static_cast<double>(keys)), 0x1p-40) << name_of(dtype) << " " << keys;
           EXPECT_LE(std::abs(low), std::abs(lse) * 0x1p-24) << name_of(dtype) << " " << keys;
+        }
+      }
+    }
+  }
+}
+
+// A sink of any magnitude: where it is far above the scores lse is the sink, and all of dlse goes to it; far below it
+// counts nothing. Query 0 sees no key, only the sink.
+TEST(AttentionLseLow, SinksOfEveryMagnitude) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    for (const std::int64_t queries : {4, 40}) {
+      const EqualWeights x(queries, 4, 0, dtype);
+      const DType statistics = dtype == DType::f64 ? DType::f64 : DType::f32;
+      AttentionOptions options{.offset = Offset(-1)};
+      options.causal = true;
+      const AttentionResult without = attention(x.q, x.k, x.v, options, {.lse_low = true});
+      for (int n = 0; n < 160; ++n) {
+        const float magnitude =
+            n == 0 ? std::numeric_limits<float>::max() : std::pow(10.0f, static_cast<float>(n) / 4 - 1);
+        for (const float sink : {magnitude, -magnitude}) {
+          if (!std::isfinite(sink) || std::abs(sink) < 200) continue;
+          const Tensor sinks = Tensor::from({1}, {sink});
+          options.sinks = sinks;
+          const AttentionResult forward = attention(x.q, x.k, x.v, options, {.lse_low = true});
+          Tensor dlse({queries}, statistics);
+          double expected = 0;
+          for (std::int64_t i = 0; i < queries; ++i) {
+            const bool alone = i == 0 || sink > 0;
+            const std::string what = fmt::format("{}, {} queries, sink {}, query {}", name_of(dtype), queries, sink, i);
+            EXPECT_EQ(forward.lse.item({i}), alone ? double{sink} : without.lse.item({i})) << what;
+            EXPECT_NEAR(forward.lse_low->item({i}), alone ? 0 : without.lse_low->item({i}),
+                        0x1p-24 + 0x1p-40 * std::abs(sink))
+                << what;
+            store_element(statistics, static_cast<std::byte*>(dlse.raw()) + i * size_of(statistics),
+                          static_cast<double>(1 + i));
+            if (alone) expected += static_cast<double>(1 + i);
+          }
+          for (const bool given : {true, false}) {
+            BackwardOptions wanted{.dlse = dlse, .dsinks = true};
+            if (given) wanted.lse_low = forward.lse_low;
+            const AttentionGradients g =
+                attention_backward(x.dout, x.q, x.k, x.v, forward.out, forward.lse, options, wanted);
+            EXPECT_NEAR(g.dsinks->item({0}), expected, 1e-6 * expected)
+                << name_of(dtype) << " " << queries << " " << sink;
+          }
         }
       }
     }
