@@ -49,7 +49,7 @@ class Comparison {
  public:
   Comparison(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options)
       : ids_(ids), options_(options), rows_(checked_rows(options, std::ssize(ids), model.info())) {
-    if (model.info().decoder()) output_ = &models::output_of(ModelAccess::parts(model), "ablate()");
+    if (model.info().decoder()) output_ = &models::output_of(ModelAccess::parts(model), function);
   }
 
   const std::vector<std::int64_t>& rows() const { return rows_; }

@@ -210,7 +210,7 @@ double sum(const Tensor& x) {
 Attribution attribute(const Model& model, std::span<const std::int64_t> ids, const AttributeOptions& options) {
   const Model::Parts& parts = ModelAccess::parts(model);
   const ModelInfo& info = model.info();
-  const models::Output& output = models::output_of(parts, "attribute()");
+  const models::Output& output = models::output_of(parts, function);
   const analysis::Text text{ids, options.decoder_ids};
   const std::span<const std::int64_t> answering = text.answering();
   Attribution out;

@@ -38,7 +38,7 @@ Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const
           std::span<const std::int64_t> decoder_ids) {
   const Model::Parts& parts = ModelAccess::parts(model);
   const ModelInfo& info = model.info();
-  const models::Output& output = models::output_of(parts, "lens()");
+  const models::Output& output = models::output_of(parts, function);
   const analysis::Text text{ids, decoder_ids};
   const std::int64_t T = std::ssize(text.answering());
   analysis::check_positions(function, "positions", given, T);

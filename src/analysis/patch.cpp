@@ -77,7 +77,7 @@ struct Taken {
 Patching patch(const Model& model, std::span<const std::int64_t> clean_ids, std::span<const std::int64_t> corrupt_ids,
                std::int64_t token, std::int64_t against, const PatchOptions& options) {
   const ModelInfo& info = model.info();
-  const Difference difference(models::output_of(ModelAccess::parts(model), "patch()"), token, against);
+  const Difference difference(models::output_of(ModelAccess::parts(model), function), token, against);
   check(clean_ids, corrupt_ids, token, against, info);
   const Taken taken(options, info);
   const analysis::Text text{clean_ids, options.decoder_ids};

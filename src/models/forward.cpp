@@ -17,7 +17,7 @@ namespace {
 constexpr const char* function = "Model";
 
 void check_caches(const ModelCall& call, const Batch& batch, const ModelInfo& info) {
-  models::check_decoder(info, "caches");
+  models::check_decoder(info, "Model.forward", "caches: ");
   if (std::ssize(call.caches) != batch.sequences()) {
     fail(ErrorCode::bad_value, function, "{} caches, expected one for each of {} sequences", call.caches.size(),
          batch.sequences());

@@ -211,7 +211,7 @@ class Generation {
 }  // namespace
 
 std::vector<std::int64_t> Model::generate(std::span<const std::int64_t> ids, const GenerateOptions& options) const {
-  models::output_of(*parts_, "generate()");
+  models::output_of(*parts_, "Model.generate");
   models::check_sampling(options);
   if (options.max_new_tokens == 0) return {};
   const std::vector<Ids> prompts{{ids.begin(), ids.end()}};
@@ -220,7 +220,7 @@ std::vector<std::int64_t> Model::generate(std::span<const std::int64_t> ids, con
 
 std::vector<std::vector<std::int64_t>> Model::generate(std::span<const std::vector<std::int64_t>> prompts,
                                                        const GenerateOptions& options) const {
-  models::output_of(*parts_, "generate()");
+  models::output_of(*parts_, "Model.generate");
   models::check_sampling(options);
   if (prompts.size() > 1) check_for_several(options);
   for (std::size_t n = 0; n < prompts.size(); ++n) check_prompt(fmt::format("prompts[{}]", n), prompts[n], info());

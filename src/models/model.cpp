@@ -29,9 +29,10 @@ constexpr const char* function = "Model";
 
 namespace models {
 
-void check_decoder(const ModelInfo& info, std::string_view what) {
+void check_decoder(const ModelInfo& info, std::string_view asked, std::string_view argument) {
   if (info.decoder()) return;
-  fail(ErrorCode::bad_value, function, "{} need a decoder, the model is of type {}", what, info.type);
+  fail(ErrorCode::bad_value, asked, "{}expected a decoder, and the model is an encoder of type {}", argument,
+       info.type);
 }
 
 void check_finite(const Tensor& hidden) {
@@ -52,8 +53,8 @@ std::vector<double> mean_direction(const Tensor& hidden, std::int64_t begin, std
   return sums;
 }
 
-const Output& output_of(const Model::Parts& parts, std::string_view what) {
-  check_decoder(parts.info, what);
+const Output& output_of(const Model::Parts& parts, std::string_view asked) {
+  check_decoder(parts.info, asked);
   const Output* output = std::visit(
       [](const auto& of) -> const Output* {
         if constexpr (requires { of.output(); }) return of.output() ? &*of.output() : nullptr;
@@ -61,8 +62,7 @@ const Output& output_of(const Model::Parts& parts, std::string_view what) {
       },
       parts.family);
   if (!output)
-    fail(ErrorCode::bad_value, function, "{} need an output layer, and the model is a bare one: no lm_head.weight",
-         what);
+    fail(ErrorCode::bad_value, asked, "expected a model with an output layer, and this one is bare: no lm_head.weight");
   return *output;
 }
 
@@ -86,12 +86,12 @@ Tensor Model::encoder_states(std::span<const std::int64_t> ids, const ModelCall&
 }
 
 Tensor Model::logits(const View& hidden) const {
-  return output_of(*parts_, "logits").logits(hidden);
+  return output_of(*parts_, "Model.logits").logits(hidden);
 }
 
 ModelCache Model::cache(std::optional<DType> dtype) const {
   const ModelInfo& info = parts_->info;
-  models::check_decoder(info, "caches");
+  models::check_decoder(info, "Model.cache");
   if (dtype && *dtype != info.dtype && *dtype != DType::i8)
     fail(ErrorCode::bad_dtype, function, "a cache in {}, expected {} or i8", *dtype, info.dtype);
   ModelCache cache;

@@ -69,14 +69,14 @@ std::vector<std::int64_t> checked_starts(std::string_view name, std::span<const 
                                          std::int64_t count);
 // Throws bad_value for no ids, and for one outside the vocabulary.
 void check_ids(std::string_view name, std::span<const std::int64_t> ids, std::int64_t vocabulary);
-// Throws bad_value, naming `what` asked, for encoders.
-void check_decoder(const ModelInfo& info, std::string_view what);
+// Throws bad_value in the name of the function that asked, of encoders. argument: "caches: ", where that one asks it.
+void check_decoder(const ModelInfo& info, std::string_view asked, std::string_view argument = {});
 // Throws bad_value for NaN or infinity in hidden states [N,E].
 void check_finite(const Tensor& hidden);
 // The mean of rows [begin, end) of hidden states [N,E], scaled to length 1.
 std::vector<double> mean_direction(const Tensor& hidden, std::int64_t begin, std::int64_t end);
-// The output layer. Throws bad_value, naming `what` asked, for encoders and bare decoders.
-const Output& output_of(const Model::Parts& parts, std::string_view what);
+// The output layer. Throws bad_value in the name of the function that asked, for encoders and bare decoders.
+const Output& output_of(const Model::Parts& parts, std::string_view asked);
 
 }  // namespace models
 

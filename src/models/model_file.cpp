@@ -83,11 +83,8 @@ const Type& type_of(const Member& config) {
   const std::string name = member.text();
   const auto found = std::ranges::find(types, name, &Type::name);
   if (found != std::end(types)) return *found;
-  std::vector<std::string_view> known;
-  for (const Type& type : types) known.push_back(type.name);
-  fail_at(member.place(), "{} is not known here; {}{} are", quote(name),
-          models::record_takes(name) ? "attend.transformers.record (Python) looks into it, computed by PyTorch; " : "",
-          fmt::join(known, ", "));
+  fail_at(member.place(), "{} is not known here; {}docs/models.md lists the types that are", quote(name),
+          models::record_takes(name) ? "attend.transformers.record (Python) looks into it, computed by PyTorch; " : "");
 }
 
 // Where a folder has a generation_config.json, it says how a text is written, and config.json does not.

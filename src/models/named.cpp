@@ -157,7 +157,13 @@ std::filesystem::path models::find(std::string_view function, const std::filesys
   const std::string name = path.string();
   std::error_code error;
   if (fs::is_directory(path, error)) return model_in(function, path, name);
-  if (is_there(path)) return path;
+  if (is_there(path)) {
+    if (path.extension() == ".gguf") return path;
+    const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+    fail(ErrorCode::bad_file, function,
+         "{} is a file: expected a .gguf file, or the folder that a model's files are in, as {}", quote(name),
+         quote(folder));
+  }
   if (const fs::path own = attend_cache() / name; is_plain(name) && !attend_cache().empty() && is_there(own))
     return model_in(function, own, name);
   if (fs::path found = find_in_hub(function, name); !found.empty()) return found;

@@ -172,9 +172,9 @@ TEST(Analysis, WhatEncodersAndBadInputGet) {
   const Model bert = load("bert"), llama = load("llama");
   EXPECT_EQ(ablate(bert, ids).cosine_distance.shape(), (Dims{bert.info().layers, bert.info().heads}));
   expect_error(
-      ErrorCode::bad_value, [&] { attribute(bert, ids); }, "attribute() need a decoder");
+      ErrorCode::bad_value, [&] { attribute(bert, ids); }, "attribute: expected a decoder");
   expect_error(
-      ErrorCode::bad_value, [&] { lens(bert, ids); }, "lens() need a decoder");
+      ErrorCode::bad_value, [&] { lens(bert, ids); }, "lens: expected a decoder");
   expect_error(
       ErrorCode::bad_value, [&] { attribute(llama, ids, {.position = 9}); }, "position is 9, expected -9 to 8");
   expect_error(

@@ -643,11 +643,14 @@ TEST(Model, RefusesWhatItCannotCompute) {
   expect_error(
       ErrorCode::bad_value, [&] { model.forward(ids, {.starts = starts}); }, "must rise");
   expect_error(
-      ErrorCode::bad_value, [&] { encoder.logits(Tensor({16})); }, "logits need a decoder");
+      ErrorCode::bad_value, [&] { encoder.logits(Tensor({16})); },
+      "Model.logits: expected a decoder, and the model is an encoder of type bert");
   expect_error(
-      ErrorCode::bad_value, [&] { encoder.generate(ids); }, "generate() need");
+      ErrorCode::bad_value, [&] { encoder.generate(ids); },
+      "Model.generate: expected a decoder, and the model is an encoder of type bert");
   expect_error(
-      ErrorCode::bad_value, [&] { encoder.cache(); }, "caches need a decoder");
+      ErrorCode::bad_value, [&] { encoder.cache(); },
+      "Model.cache: expected a decoder, and the model is an encoder of type bert");
   expect_error(
       ErrorCode::bad_dtype, [&] { model.cache(DType::f16); }, "expected f32 or i8");
   expect_error(

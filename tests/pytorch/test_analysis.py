@@ -515,7 +515,7 @@ def test_ablation_of_an_encoder(both, name):
                 after = hidden_of(pair.theirs, ids).double().mean(0)
             assert abs(got.cosine_distance[layer, head] - (1 - torch.cosine_similarity(before, after, dim=0))) < 2e-6
     for call in (pair.ours.attribute, pair.ours.lens):
-        with pytest.raises(ValueError, match="need a decoder"):
+        with pytest.raises(ValueError, match="expected a decoder, and the model is an encoder"):
             call(ids)
     with pytest.raises(ValueError, match="token, against and rows are of decoders"):
         pair.ours.ablate(ids, 3)
