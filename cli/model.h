@@ -48,6 +48,7 @@ struct Neighbour {
 
 struct Why {
   std::string token, against;  // as given
+  std::string note = {};       // that another token may be meant
   Attribution attribution = {};
 };
 

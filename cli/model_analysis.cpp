@@ -55,6 +55,16 @@ Tokens tokens_of(const Tokenizer& tokenizer, const AnalysisArguments& x) {
   return tokens;
 }
 
+// Where the text without a space before it is a token, and with one another, which the model finds likelier.
+std::string likelier_with_space(const Computed& x, const std::string& text, std::int64_t token) {
+  const std::optional<std::int64_t> word = token_of_word(x.tokenizer, text);
+  const auto place = [&](std::int64_t id) { return std::ranges::find(x.next, id, &Candidate::id); };
+  if (!word || place(*word) >= place(token)) return "";
+  return fmt::format(
+      "\"{}\" goes on with a word; \" {}\", which begins one, is likelier here ({:.1f} %): --why \" {}\".\n",
+      printable(text), printable(text), 100 * place(*word)->probability, printable(text));
+}
+
 Without take_out(const Model& model, const Computed& x, const AnalysisArguments& arguments, const Tokens& tokens) {
   Without without{.token = !arguments.why.empty() ? arguments.why : x.next.empty() ? "" : x.next[0].token};
   const AblateOptions options{.token = tokens.token,
@@ -132,9 +142,11 @@ Analyses analyse(const Model& model, const Computed& x, const AnalysisArguments&
   if (!arguments.without.empty()) found.without = take_out(model, x, arguments, tokens);
   // Otherwise --why says whose answer changes.
   if (tokens.token && !found.ablation && !found.patched)
-    found.why =
-        Why{arguments.why, arguments.against,
-            attribute(model, ids, {.token = tokens.token, .against = tokens.against, .decoder_ids = x.decoder_ids})};
+    found.why = Why{.token = arguments.why,
+                    .against = arguments.against,
+                    .note = likelier_with_space(x, arguments.why, *tokens.token),
+                    .attribution = attribute(
+                        model, ids, {.token = tokens.token, .against = tokens.against, .decoder_ids = x.decoder_ids})};
   return found;
 }
 

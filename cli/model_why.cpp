@@ -77,7 +77,7 @@ std::string signed_lines(const std::vector<double>& values, std::size_t most, Na
 
 std::string why_text(const Computed& x, const Why& why) {
   const Attribution& a = why.attribution;
-  std::string text = fmt::format("Why {}", in_quotes(why.token));
+  std::string text = why.note + fmt::format("Why {}", in_quotes(why.token));
   text += a.against
               ? fmt::format(", and not {}: the difference of their logits, {:+.2f}", in_quotes(why.against), a.logit)
               : fmt::format(": its logit, {:.2f}", a.logit);

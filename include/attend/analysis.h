@@ -30,6 +30,9 @@ namespace attend {
 
 // The id of a text that is one token. Throws bad_value, which shows its tokens, for any other.
 std::int64_t single_token(const Tokenizer& tokenizer, std::string_view text);
+// The id of the text behind a space, where that is one token, and another one: "Paris" goes on with a word, and "
+// Paris" begins one.
+std::optional<std::int64_t> token_of_word(const Tokenizer& tokenizer, std::string_view text);
 
 // ---- Why this token ----
 

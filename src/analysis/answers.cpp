@@ -10,14 +10,31 @@
 
 namespace attend {
 
+namespace {
+
+std::string behind_space(std::string_view text) {
+  return std::string(1, ' ').append(text);
+}
+
+}  // namespace
+
 std::int64_t single_token(const Tokenizer& tokenizer, std::string_view text) {
   const std::vector<std::int64_t> ids = tokenizer.encode(text, false).ids;
   if (ids.size() == 1) return ids[0];
+  const std::optional<std::int64_t> word = token_of_word(tokenizer, text);
+  const std::string hint = word ? fmt::format("; {} is one", quote(behind_space(text))) : "";
   std::vector<std::string> tokens;
   tokens.reserve(ids.size());
   for (const std::int64_t id : ids) tokens.push_back(quote(tokenizer.token(id)));
-  fail(ErrorCode::bad_value, "single_token", "{} is {} tokens, expected one: {}", quote(text), ids.size(),
-       fmt::join(tokens, ", "));
+  fail(ErrorCode::bad_value, "single_token", "{} is {} tokens, expected one: {}{}", quote(text), ids.size(),
+       fmt::join(tokens, ", "), hint);
+}
+
+std::optional<std::int64_t> token_of_word(const Tokenizer& tokenizer, std::string_view text) {
+  if (text.empty() || text.front() == ' ') return std::nullopt;
+  const std::vector<std::int64_t> alone = tokenizer.encode(text, false).ids;
+  const std::vector<std::int64_t> ids = tokenizer.encode(behind_space(text), false).ids;
+  return ids.size() == 1 && ids != alone ? std::optional(ids[0]) : std::nullopt;
 }
 
 }  // namespace attend

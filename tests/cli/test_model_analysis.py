@@ -10,6 +10,9 @@ import xml.etree.ElementTree
 import numpy as np
 import pytest
 import tiny
+from safetensors.numpy import save_file
+
+import attend
 
 SVG = "{http://www.w3.org/2000/svg}"
 L, H = tiny.CONFIG["num_hidden_layers"], tiny.CONFIG["num_attention_heads"]
@@ -184,3 +187,38 @@ def test_the_strongest_heads_are_told(model):
 def test_mistakes(model, arguments, message):
     told = model(TEXT, *arguments, status=2)
     assert message in told and told.startswith("attend: ") and told.count("\n") == 2
+
+
+# ---- Words and their spaces ----
+
+
+@pytest.fixture
+def spaced(tmp_path):
+    """A model whose tokenizer knows "a" and " a", and " no" but not "no"; what follows TEXT is " a", before "a"."""
+    tokenizer = tiny.bytes_tokenizer()
+    tokenizer["model"]["vocab"] |= {"Ġa": 256, "Ġn": 257, "Ġno": 258}
+    tokenizer["model"]["merges"] = ["Ġ a", "Ġ n", "Ġn o"]
+    tiny.write(tmp_path / "tiny", tokenizer)
+    tensors = tiny.tensors()
+    model = attend.Model.load(tmp_path / "tiny")
+    last = model.forward(TEXT)[-1]
+    tensors["lm_head.weight"][256], tensors["lm_head.weight"][97] = 9 * last, 8 * last
+    save_file(tensors, tmp_path / "tiny/model.safetensors")
+    return tmp_path
+
+
+def test_which_token_is_explained_is_said(command, spaced):
+    def why(token):
+        done = subprocess.run([command, "model", "tiny", TEXT, "--why", token], cwd=spaced, capture_output=True, text=True)
+        return done.stdout, done.stderr
+
+    hint = '"a" goes on with a word; " a", which begins one, is likelier here ('
+    assert hint in why("a")[0] and '%): --why " a".\nWhy "a": its logit' in why("a")[0]
+    assert "begins one" not in why(" a")[0] and 'Why " a": its logit' in why(" a")[0]
+    assert "begins one" not in why("b")[0]  # and " b" is no token
+    assert "--why: 'no' is 2 tokens, expected one: 'n', 'o'; ' no' is one\n" in why("no")[1]
+    assert "--why: 'bo' is 2 tokens, expected one: 'b', 'o'\n" in why("bo")[1]
+    model = attend.Model.load(spaced / "tiny")
+    with pytest.raises(ValueError, match="^Model.attribute: 'no' is 2 tokens, expected one: 'n', 'o'; ' no' is one$"):
+        model.attribute(TEXT, "no")
+    assert model.attribute(TEXT, " no").token == 258
