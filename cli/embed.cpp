@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -73,18 +74,14 @@ struct EmbedArguments {
   bool normalize = false;
 };
 
-void run_embed(const EmbedArguments& arguments) {
+// A row of the writer for each line. How many lines were too long, and cut.
+std::int64_t embed_lines(const Model& model, EmbedOptions options, Lines& lines, VectorWriter& writer) {
   constexpr std::size_t most_lines = 1 << 12, most_bytes = 1 << 20;  // in memory at once
-  const Model model = Model::load(find_model(arguments.model), model_options(arguments.dtype));
-  EmbedOptions options{.prompt = arguments.prompt, .progress = {}};
-  if (arguments.normalize) options.normalize = true;
-  (void)model.embed(std::vector<std::string>{}, options);  // what is wrong with it is said before anything is read
-  Lines lines(arguments.file);
-  std::optional<VectorWriter> writer;
-  writing([&] { writer.emplace(arguments.output, model.info().vector_size); });
   Progress progress;
   const std::function<void(double)> told = progress.stage();
+  const std::function<void(std::int64_t)> counted = progress.count("lines");
   std::int64_t cut = 0;
+  double done = 0;  // of the file
   for (bool more = true; more;) {
     std::vector<std::string> sentences;
     std::size_t bytes = 0;
@@ -93,16 +90,33 @@ void run_embed(const EmbedArguments& arguments) {
       bytes += line.size();
       sentences.push_back(std::move(line));
     }
-    const double before = lines.share().value_or(0);
-    if (told && lines.share()) told(before);
+    const std::optional<double> read = lines.share();
+    if (told && read) options.progress = [&, before = done](double part) { told(before + (*read - before) * part); };
+    if (counted && !read)
+      options.progress = [&](double part) {
+        counted(writer.rows() + std::llround(part * static_cast<double>(sentences.size())));
+      };
+    done = read.value_or(0);
     try {
       const Embeddings made = model.embed(sentences, options);
       cut += made.cut;
-      writing([&] { writer->add(made.vectors); });
+      writing([&] { writer.add(made.vectors); });
     } catch (const Error& error) {
-      fail_for_line(error, writer->rows());
+      fail_for_line(error, writer.rows());
     }
   }
+  return cut;
+}
+
+void run_embed(const EmbedArguments& arguments) {
+  const Model model = Model::load(find_model(arguments.model), model_options(arguments.dtype));
+  EmbedOptions options{.prompt = arguments.prompt, .progress = {}};
+  if (arguments.normalize) options.normalize = true;
+  (void)model.embed(std::vector<std::string>{}, options);  // what is wrong with it is said before anything is read
+  Lines lines(arguments.file);
+  std::optional<VectorWriter> writer;
+  writing([&] { writer.emplace(arguments.output, model.info().vector_size); });
+  const std::int64_t cut = embed_lines(model, options, lines, *writer);
   writing([&] { writer->commit(); });
   const std::string of_cut =
       cut > 0 ? fmt::format("; {} of the lines were longer than {} tokens, and cut", cut, model.info().max_seq_length)

@@ -105,19 +105,25 @@ TerminalStyle style_of(const TextForm& form) {
 }
 
 Progress::~Progress() {
-  if (percent_ >= 0) (void)std::fputs("\r             \r", stderr);
+  if (!shown_.empty()) (void)std::fputs(fmt::format("\r{:{}}\r", "", shown_.size()).c_str(), stderr);
 }
 
 std::function<void(double)> Progress::stage(double from, double to) {
   if (isatty(STDERR_FILENO) != 1) return {};
-  return [this, from, to](double part) { show(from + (to - from) * part); };
+  return [this, from, to](double part) {
+    show(fmt::format("attend: {:3} %", static_cast<int>(100 * (from + (to - from) * part))));
+  };
 }
 
-void Progress::show(double part) {
-  const int percent = static_cast<int>(100 * part);
-  if (percent == percent_ || std::chrono::steady_clock::now() - start_ < std::chrono::milliseconds(300)) return;
-  percent_ = percent;
-  (void)std::fputs(fmt::format("\rattend: {:3} %", percent).c_str(), stderr);
+std::function<void(std::int64_t)> Progress::count(const char* things) {
+  if (isatty(STDERR_FILENO) != 1) return {};
+  return [this, things](std::int64_t done) { show(fmt::format("attend: {} {}", done, things)); };
+}
+
+void Progress::show(const std::string& state) {
+  if (state == shown_ || std::chrono::steady_clock::now() - start_ < std::chrono::milliseconds(300)) return;
+  shown_ = state;
+  (void)std::fputs(("\r" + state).c_str(), stderr);
 }
 
 }  // namespace attend::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -64,12 +65,14 @@ class Progress {
   // To be told the share, from 0 to 1, that is done of a stage which goes from one share of the whole to another; lives
   // as long as this. Empty where there is no terminal.
   std::function<void(double)> stage(double from = 0, double to = 1);
+  // Where nobody knows how much there is: to be told how many `things` are done.
+  std::function<void(std::int64_t)> count(const char* things);
 
  private:
-  void show(double part);
+  void show(const std::string& state);
 
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  int percent_ = -1;  // that is shown
+  std::string shown_;
 };
 
 }  // namespace attend::cli
