@@ -3,7 +3,9 @@ transforms; and calls that go to them only where something looks. attend.torch i
 """
 
 import operator
+from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import Literal, TypedDict
 
 import torch
 from torch import is_autocast_enabled, is_grad_enabled
@@ -22,6 +24,23 @@ DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 TENSORS = (*(name for name, *_ in _core._tensor_keywords), "dropout_seed")
 LEARNED = tuple(name for name, has_gradient, _ in _core._tensor_keywords if has_gradient)
 WANT = tuple(f"want_d{name}" for name in LEARNED)
+
+
+class Options(TypedDict, total=False):
+    """The types of the keywords that attend.torch's functions share: what they return depends on others."""
+
+    causal: bool
+    window: tuple[int | None, int | None] | None
+    offset: int | Literal["top_left", "bottom_right"] | None
+    mask: torch.Tensor | None
+    bias: torch.Tensor | None
+    distance_bias: torch.Tensor | None
+    alibi_slopes: torch.Tensor | None
+    sinks: torch.Tensor | None
+    softcap: float
+    scale: float | None
+    key_lengths: torch.Tensor | Sequence[int] | None
+    dropout: float | tuple[float, int]
 
 
 def dispatches(q: torch.Tensor) -> bool:

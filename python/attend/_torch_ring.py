@@ -14,14 +14,14 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any, Literal, Unpack, overload
 
 import torch
 import torch.distributed as dist
 from torch.compiler import is_compiling
 
 from . import _core
-from ._torch_operators import LEARNED, draw_seed, records, seed_tensor
+from ._torch_operators import LEARNED, Options, draw_seed, records, seed_tensor
 
 Runs = list[list[tuple[int, int]]]  # [rank][run], (begin, end)
 Axis = str | Runs
@@ -452,6 +452,18 @@ def ring_sum(x: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.T
 # --- Attention ---------------------------------------------------------------------------------------------------
 
 
+class _Options(Options, total=False):
+    sharding: Sharding
+    cu_seqlens_q: torch.Tensor | Sequence[int] | None
+    cu_seqlens_k: torch.Tensor | Sequence[int] | None
+
+
+@overload
+def ring_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: dist.ProcessGroup | None = None, *,
+                   return_lse: Literal[True], **options: Unpack[_Options]) -> tuple[torch.Tensor, torch.Tensor]: ...
+@overload
+def ring_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: dist.ProcessGroup | None = None, *,
+                   return_lse: Literal[False] = False, **options: Unpack[_Options]) -> torch.Tensor: ...
 def ring_attention(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -474,7 +486,7 @@ def ring_attention(
     cu_seqlens_k: torch.Tensor | Sequence[int] | None = None,
     dropout: float | tuple[float, int] = 0.0,
     return_lse: bool = False,
-) -> Any:
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """attention() over a sequence that the ranks of a torch.distributed group hold together, with gradients.
 
     Every rank calls it, with its share of the sequence: q [B,H,Tq_local,D], k [B,Hkv,Tk_local,D], v [B,Hkv,Tk_local,Dv],

@@ -12,7 +12,7 @@ import functools
 import threading
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Unpack, overload
 
 import torch
 from torch import is_autocast_enabled
@@ -193,6 +193,19 @@ def _with_causal_bias(query, key, value, bias, dropout_p, is_causal, scale, enab
     return bias.__torch_function__(function, (type(bias),), arguments, options)
 
 
+class _Options(operators.Options, total=False):
+    layout: Literal["bhtd", "bthd"]
+
+
+@overload
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, return_lse: bool = False, return_lse_low: Literal[True],
+              **options: Unpack[_Options]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]: ...
+@overload
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, return_lse: Literal[True], return_lse_low: Literal[False] = False,
+              **options: Unpack[_Options]) -> tuple[torch.Tensor, torch.Tensor]: ...
+@overload
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, return_lse: Literal[False] = False,
+              return_lse_low: Literal[False] = False, **options: Unpack[_Options]) -> torch.Tensor: ...
 def attention(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -213,7 +226,7 @@ def attention(
     layout: Literal["bhtd", "bthd"] = "bhtd",
     return_lse: bool = False,
     return_lse_low: bool = False,
-) -> Any:
+) -> torch.Tensor | tuple[torch.Tensor, ...]:
     """attend.attention() of tensors with gradients, also under torch.compile, torch.export, vmap and modes.
 
     q [B,H,Tq,D], k [B,Hkv,Tk,D], v [B,Hkv,Tk,Dv] give out [B,H,Tq,Dv] in q's dtype, and with return_lse also
