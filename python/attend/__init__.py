@@ -10,7 +10,10 @@ E embedding size.
 
 from importlib.metadata import version as _version
 
-from . import onnx
+from . import (
+    _calls,  # noqa: F401  # first: what is imported below is what it puts before _core's functions
+    onnx,
+)
 from ._analysis import Ablation, Lens, Part, Patching
 from ._core import (
     AttentionGradients,
@@ -30,6 +33,7 @@ from ._core import (
     Picture,
     Tokenizer,
     Trace,
+    VectorFile,
     WithoutSink,
     attention,
     attention_backward,
@@ -58,6 +62,7 @@ from ._core import (
     token_strip,
 )
 from ._recording import RecordedLayer, Recording
+from ._vectors import Near
 
 __version__ = _version("attend-cpu")
 __all__ = [
@@ -76,6 +81,7 @@ __all__ = [
     "Model",
     "ModelCache",
     "ModelInfo",
+    "Near",
     "Page",
     "Part",
     "Patching",
@@ -84,6 +90,7 @@ __all__ = [
     "Recording",
     "Tokenizer",
     "Trace",
+    "VectorFile",
     "WithoutSink",
     "attention",
     "attention_backward",

@@ -4,6 +4,8 @@ import collections
 import functools
 import operator
 import os
+import pathlib
+import tempfile
 import warnings
 
 import numpy
@@ -110,10 +112,13 @@ class RecordedLayer:
     def __init__(self, recording, number):
         if not isinstance(recording, Recording):
             raise TypeError(f"RecordedLayer: expected a Recording, whose item it is, got {type(recording).__name__}")
-        self._raw, self._number = recording._made(), _whole("RecordedLayer", number)
+        self._recording, self._raw, self._number = recording, recording._made(), _whole("RecordedLayer", number)
         if not 0 <= self._number < len(self._raw):
             raise ValueError(f"RecordedLayer: {self._number}, expected 0 to {len(self._raw) - 1}")
         self._says = self._raw.layer(self._number)
+
+    def __reduce__(self):
+        return RecordedLayer, (self._recording, self._number)
 
     def __repr__(self):
         return (f"<attend.RecordedLayer {self.name!r}: {self._says['batch']} x {len(self.heads)} heads of "
@@ -240,6 +245,9 @@ class Recording:
         self._raw = raw
         self._layers = {}
 
+    def __reduce__(self):
+        return _from_bytes, (None if self._raw is None else _as_bytes(self._raw),)
+
     @classmethod
     def load(cls, path) -> "Recording":
         """The recording in a file that save() wrote; OSError for what is no whole recording."""
@@ -290,6 +298,8 @@ class Recording:
 
     @model.setter
     def model(self, name):
+        if not isinstance(name, str):
+            raise TypeError(f"Recording.model: expected a text, got {type(name).__name__}")
         self._made().model = name
 
     @property
@@ -422,6 +432,24 @@ class Recording:
                 raise ValueError(f"Recording.{name}: item {at} has {len(item)} tokens, expected "
                                  f"{' or '.join(map(str, sizes))}, as the layers have")
         return items
+
+
+def _as_bytes(raw):
+    """A recording's file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "recording.attend")
+        raw.save(path)
+        return path.read_bytes()
+
+
+def _from_bytes(contents):
+    """A recording of _as_bytes(): it keeps its file open, which has no name any more."""
+    if contents is None:
+        return Recording()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "recording.attend")
+        path.write_bytes(contents)
+        return Recording.load(path)
 
 
 def _named(tokenizer, ids):

@@ -96,6 +96,8 @@ def record(model, *, top=8, map=(256, 256), keep=None, key_sizes=False, layers=N
         raise TypeError(f"record: expected a model of transformers (PreTrainedModel), got {type(model).__name__}")
     if keep not in (None, "qk"):
         raise ValueError(f'record: keep: expected None or "qk", got {keep!r}')
+    if not isinstance(top, int):
+        raise TypeError(f"record: top: expected a whole number, got {top!r}")
     if not (isinstance(map, (tuple, list)) and len(map) == 2 and all(isinstance(size, int) for size in map)):
         raise TypeError(f"record: map: expected (rows, columns), got {map!r}")
     options = {"top": top, "map": tuple(map), "keep_qk": keep == "qk", "key_sizes": bool(key_sizes), "budget": recording.bytes_of(budget)}

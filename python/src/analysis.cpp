@@ -82,11 +82,36 @@ encoder's token.
 >>> found.heads.shape[2], found.rounding, bool(abs(parts - found.logit) < 1e-4)
 (3, 0.0, True))";
 
+nb::tuple state_of_attribution(const Explained& self) {
+  const auto array = [](const Tensor& x) { return to_python({}, x); };
+  return nb::make_tuple(array(self.heads), array(self.cross), array(self.mlps), self.token, self.against, self.position,
+                        self.logit, self.capped_logit, self.embedding, self.bias, self.rounding, state_of(self.of));
+}
+
+void restore_attribution(Explained& self, const nb::tuple& state) {
+  const auto tensor = [&](std::size_t n) { return Array("Attribution", "state", state[n]).view().clone(); };
+  const auto number = [&](std::size_t n) { return nb::cast<double>(state[n]); };
+  new (&self) Explained{Attribution{.token = nb::cast<std::int64_t>(state[3]),
+                                    .against = nb::cast<std::optional<std::int64_t>>(state[4]),
+                                    .position = nb::cast<std::int64_t>(state[5]),
+                                    .logit = number(6),
+                                    .capped_logit = number(7),
+                                    .heads = tensor(0),
+                                    .cross = tensor(1),
+                                    .mlps = tensor(2),
+                                    .embedding = number(8),
+                                    .bias = number(9),
+                                    .rounding = number(10)},
+                        analysed_from(nb::cast<nb::tuple>(state[11]))};
+}
+
 void bind_attribution(nb::module_& m) {
   const auto array = [](Tensor Attribution::*member) {
     return [member](const Explained& self) { return to_python({}, self.*member); };
   };
-  nb::class_<Explained>(m, "Attribution", attribution_doc)
+  nb::class_<Explained> attribution(m, "Attribution", attribution_doc);
+  attribution.def("__getstate__", &state_of_attribution).def("__setstate__", &restore_attribution);
+  attribution
       .def_prop_ro("heads", array(&Attribution::heads), nb::sig("def heads(self) -> numpy.ndarray"), "[L,H,T] float32")
       .def_prop_ro(
           "cross",
@@ -257,29 +282,35 @@ void bind_analysis(nb::module_& m, nb::class_<Loaded>& model) {
   model
       .def("attribute", &attribute_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
            nb::arg("position") = -1, nb::arg("cache") = nb::none(), nb::arg("decoder_ids") = nb::none(),
-           nb::sig("def attribute(self, ids: Any, token: int | str | None = None, against: int | str | None = None, "
-                   "position: int = -1, cache: ModelCache | None = None, decoder_ids: Any = None) -> Attribution"),
+           nb::sig(
+               "def attribute(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = None, "
+               "position: int = -1, cache: ModelCache | None = None, decoder_ids: Ids | None = None) -> Attribution"),
            attribute_doc)
       .def("lens", &lens_, nb::arg("ids"), nb::arg("positions") = nb::none(), nb::arg("top") = 5,
            nb::arg("decoder_ids") = nb::none(),
-           nb::sig("def lens(self, ids: Any, positions: Any = None, top: int = 5, decoder_ids: Any = None) -> "
+           nb::sig("def lens(self, ids: str | Ids, positions: Ids | None = None, top: int = 5, decoder_ids: Ids | None "
+                   "= None) -> "
                    "attend.Lens"),
            lens_doc)
       .def(
           "ablate", &ablate_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
           nb::arg("rows") = nb::none(), nb::arg("heads") = nb::none(), nb::arg("set") = "zero",
           nb::arg("progress") = nb::none(), nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(),
-          nb::sig("def ablate(self, ids: Any, token: int | str | None = None, against: int | str | None = None, rows: "
-                  "Any = None, heads: Sequence[tuple[int, int]] | None = None, set: Literal['zero', 'mean'] = 'zero', "
+          nb::sig("def ablate(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = None, "
+                  "rows: "
+                  "Ids | None = None, heads: Sequence[tuple[int, int]] | None = None, set: Literal['zero', 'mean'] = "
+                  "'zero', "
                   "progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', 'encoder'] = "
-                  "'self', decoder_ids: Any = None) -> attend.Ablation"),
+                  "'self', decoder_ids: Ids | None = None) -> attend.Ablation"),
           ablate_doc)
       .def("patch", &patch_, nb::arg("clean_ids"), nb::arg("corrupt_ids"), nb::arg("token"), nb::arg("against"),
            nb::arg("what") = "heads", nb::arg("position") = -1, nb::arg("progress") = nb::none(),
            nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(),
-           nb::sig("def patch(self, clean_ids: Any, corrupt_ids: Any, token: int | str, against: int | str, what: "
+           nb::sig("def patch(self, clean_ids: str | Ids, corrupt_ids: str | Ids, token: int | str, against: int | "
+                   "str, what: "
                    "Literal['heads', 'residual'] = 'heads', position: int = -1, progress: Callable[[float], object] | "
-                   "None = None, attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Any = None) -> "
+                   "None = None, attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None = "
+                   "None) -> "
                    "attend.Patching"),
            patch_doc);
 }

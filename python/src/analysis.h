@@ -24,6 +24,10 @@ struct Analysed {
 // model.h's `self` and the text; of an encoder-decoder decoder_ids are what answers come after.
 Analysed analysed(const Loaded& self, std::vector<std::int64_t> ids, std::vector<std::int64_t> decoder_ids);
 
+// For pickle: all but the tokenizer, which is read again.
+nb::tuple state_of(const Analysed& x);
+Analysed analysed_from(const nb::tuple& state);
+
 struct Explained : Attribution {
   Analysed of = {};
 };

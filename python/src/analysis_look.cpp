@@ -142,10 +142,34 @@ std::string attribution_csv_(const Explained& self) {
                     [&](const AnalysisOf& names) { return attribution_csv(self, names); });
 }
 
+nb::tuple state_of(const Analysed& x) {
+  const auto bytes = [](const std::string& of) { return nb::bytes(of.data(), of.size()); };  // of any encoding
+  return nb::make_tuple(bytes(x.model), bytes(x.path), x.ids, x.corrupt, x.positions, x.encoder_ids, x.token, x.against,
+                        x.residual);
+}
+
+Analysed analysed_from(const nb::tuple& state) {
+  using Ids = std::vector<std::int64_t>;
+  using Token = std::optional<std::int64_t>;
+  Analysed x;
+  const auto text = [&](std::size_t n) {
+    const auto bytes = nb::cast<nb::bytes>(state[n]);
+    return std::string(bytes.c_str(), bytes.size());
+  };
+  x.model = text(0), x.path = text(1);
+  x.ids = nb::cast<Ids>(state[2]), x.corrupt = nb::cast<Ids>(state[3]), x.positions = nb::cast<Ids>(state[4]);
+  x.encoder_ids = nb::cast<Ids>(state[5]);
+  x.token = nb::cast<Token>(state[6]), x.against = nb::cast<Token>(state[7]);
+  x.residual = nb::cast<bool>(state[8]);
+  return x;
+}
+
 void bind_analysis_look(nb::module_& m) {
-  nb::class_<Analysed>(m, "_Analysed")
-      .def_ro("residual", &Analysed::residual)
-      .def_ro("positions", &Analysed::positions);
+  nb::class_<Analysed> analysed(m, "_Analysed");
+  analysed.def("__getstate__", &state_of).def("__setstate__", [](Analysed& self, const nb::tuple& state) {
+    new (&self) Analysed(analysed_from(state));
+  });
+  analysed.def_ro("residual", &Analysed::residual).def_ro("positions", &Analysed::positions);
   m.def("_lens_picture", &lens_picture_, nb::arg("of").none(), nb::arg("ids").none(),
         nb::arg("log_probabilities").none(), nb::arg("rank").none(), nb::arg("most"), nb::arg("title").none());
   m.def("_lens_csv", &lens_csv_, nb::arg("of").none(), nb::arg("ids").none(), nb::arg("log_probabilities").none(),

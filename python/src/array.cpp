@@ -326,6 +326,10 @@ nb::object to_python(const Kind& kind, const View& view) {
 }
 
 nb::list read_list(const char* function, const char* name, const char* expected, nb::handle object) {
+  // What can be gone through, but is no list: of a dict it would be the keys, of bytes their numbers.
+  if (nb::isinstance<nb::dict>(object) || nb::isinstance<nb::str>(object) || nb::isinstance<nb::bytes>(object) ||
+      PyAnySet_Check(object.ptr()))
+    throw refusal(function, name, expected, object);
   try {
     return nb::list(nb::hasattr(object, "tolist") ? object.attr("tolist")() : nb::borrow(object));
   } catch (nb::python_error&) {
@@ -333,12 +337,12 @@ nb::list read_list(const char* function, const char* name, const char* expected,
   }
 }
 
-Tensor read_integers(const char* function, const char* name, nb::handle object) {
-  const nb::list values = read_list(function, name, "whole numbers", object);
+Tensor read_integers(const char* function, const char* name, nb::handle object, const char* expected) {
+  const nb::list values = read_list(function, name, expected, object);
   Tensor integers({static_cast<std::int64_t>(nb::len(values))}, DType::i64);
   auto* to = integers.data<std::int64_t>();
   for (const nb::handle value : values) {
-    if (!nb::try_cast(value, *to++)) throw refusal(function, name, "whole numbers", object);
+    if (!nb::try_cast(value, *to++)) throw refusal(function, name, expected, object);
   }
   return integers;
 }

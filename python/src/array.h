@@ -101,8 +101,9 @@ class Result {
 // A copy, as an array of that kind.
 nb::object to_python(const Kind& kind, const View& view);
 
-// Whole numbers as i64: an array of integers, or a sequence of them. Throws TypeError.
-Tensor read_integers(const char* function, const char* name, nb::handle object);
+// Whole numbers as i64: an array of integers, or a sequence of them. Throws TypeError, which says what was expected.
+Tensor read_integers(const char* function, const char* name, nb::handle object,
+                     const char* expected = "whole numbers, a list or an array [N]");
 
 // The same one by one: an array or a sequence, as a list of what it holds. Throws TypeError.
 nb::list read_list(const char* function, const char* name, const char* expected, nb::handle object);

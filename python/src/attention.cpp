@@ -195,8 +195,15 @@ array([[1.   , 0.   , 0.   ],
        [0.212, 0.212, 0.576]], dtype=float32))";
 
 void bind_steps(nb::module_& m) {
-  nb::class_<Steps>(m, "AttentionSteps", "What attention_steps() gives.")
-      .def_ro("scores", &Steps::scores, "[B,H,Tq,Tk] q.k, masked keys too", nb::sig("def scores(self) -> Any"))
+  nb::class_<Steps> steps(m, "AttentionSteps", "What attention_steps() gives.");
+  steps
+      .def("__getstate__",
+           [](const Steps& x) {
+             return nb::make_tuple(x.scores, x.scaled_scores, x.logits, x.weights, x.context, x.lse);
+           })
+      .def("__setstate__",
+           [](Steps& self, const nb::tuple& x) { new (&self) Steps{x[0], x[1], x[2], x[3], x[4], x[5]}; });
+  steps.def_ro("scores", &Steps::scores, "[B,H,Tq,Tk] q.k, masked keys too", nb::sig("def scores(self) -> Any"))
       .def_ro("scaled_scores", &Steps::scaled_scores, "[B,H,Tq,Tk] scores * scale")
       .def_ro("logits", &Steps::logits, "[B,H,Tq,Tk] what the softmax sees; -inf where masked")
       .def_ro("weights", &Steps::weights, "[B,H,Tq,Tk] the softmax over the visible keys; 0 for the others")

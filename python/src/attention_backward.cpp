@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <string>
@@ -142,6 +143,10 @@ std::string signature(const std::string& name, const std::string& more, bool key
 
 void bind_attention_backward(nb::module_& m) {
   nb::class_<Gradients> gradients(m, "AttentionGradients", "What attention_backward() gives.");
+  gradients.def("__getstate__", [](const Gradients& x) { return nb::make_tuple(x.dq, x.dk, x.dv, x.of_options); })
+      .def("__setstate__", [](Gradients& self, const nb::tuple& x) {
+        new (&self) Gradients{x[0], x[1], x[2], nb::cast<std::vector<nb::object>>(x[3])};
+      });
   gradients.def_ro("dq", &Gradients::dq, "of q, in its shape and dtype", nb::sig("def dq(self) -> Any"))
       .def_ro("dk", &Gradients::dk, "of k, in its shape and dtype")
       .def_ro("dv", &Gradients::dv, "of v, in its shape and dtype");

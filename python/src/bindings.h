@@ -5,6 +5,7 @@
 
 namespace attend::python {
 
+void bind_function(nanobind::module_& module);
 void bind_attention(nanobind::module_& module);
 void bind_attention_backward(nanobind::module_& module);
 void bind_scaled_dot_product_attention(nanobind::module_& module);
@@ -22,5 +23,6 @@ void bind_model(nanobind::module_& module);
 void bind_quantize(nanobind::module_& module);
 void bind_ring(nanobind::module_& module);
 void bind_threads(nanobind::module_& module);
+void bind_vectors(nanobind::module_& module);
 
 }  // namespace attend::python

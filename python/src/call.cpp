@@ -53,6 +53,12 @@ void keep_threads_when_python_ends() {
   nanobind::module_::import_("atexit").attr("register")(nanobind::cpp_function(end));
 }
 
+nanobind::list constructed_with(const char* name, const std::string& signature, const nanobind::args& args,
+                                const nanobind::kwargs& keywords) {
+  return nanobind::list(
+      nanobind::module_::import_("attend._calls").attr("constructed")(name, signature.c_str(), args, keywords));
+}
+
 std::string translate_names(std::string text) {
   // FlashAttention's names, which Python users know.
   replace_words(text, "query_starts", "cu_seqlens_q");

@@ -56,6 +56,12 @@ class WithGil {
   std::optional<nanobind::gil_scoped_acquire> gil_;
 };
 
+// What a constructor was given, in the order of its signature, "def __init__(self, ...) -> None", which says of what
+// types. nanobind calls constructors itself, past what stands before functions (function.cpp), so they are bound with
+// *args and **keywords. Throws TypeError.
+nanobind::list constructed_with(const char* name, const std::string& signature, const nanobind::args& args,
+                                const nanobind::kwargs& keywords);
+
 // body() without the GIL. Every 20 ms Python looks for signals; KeyboardInterrupt (or what another handler raises) then
 // ends the call.
 template <class Body>

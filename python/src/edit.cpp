@@ -6,6 +6,7 @@
 
 #include "call.h"
 #include "model.h"
+#include "pickle.h"
 #include "text.h"
 
 namespace attend::python {
@@ -29,6 +30,7 @@ Edit::Set set_of(nb::handle set) {
 GivenEdit make(std::int64_t layer, std::optional<std::int64_t> head, const std::string& at, nb::handle rows,
                const nb::object& set) {
   GivenEdit given{.edit = {.layer = layer, .at = place_of(at), .head = head, .set = set_of(set)}, .set = set};
+  given.rows = rows.is_none() ? nb::object(nb::none()) : nb::borrow(rows);
   if (!rows.is_none()) given.edit.rows = list_of(read_integers("Edit", "rows", rows));
   return given;
 }
@@ -40,6 +42,20 @@ std::string describe(const GivenEdit& self) {
   out += ", at='" + std::string(name_of(edit.at)) + "'";
   if (edit.rows) out += ", " + std::to_string(edit.rows->size()) + " rows";
   return out + ", set=" + (edit.set == Edit::Set::values ? "an array" : repr_of(self.set)) + ")";
+}
+
+constexpr const char* signature =
+    "def __init__(self, layer: int, head: int | None = None, at: Literal['z', 'attention', 'mlp', 'residual', "
+    "'cross_z', "
+    "'cross_attention', 'encoder_residual', 'encoder_z', 'encoder_attention', 'encoder_mlp'] = 'z', rows: Ids | None = "
+    "None, set: Array | Literal['zero', 'mean'] = 'zero') -> None";
+
+void construct(GivenEdit* self, const nb::args& args, const nb::kwargs& keywords) {
+  const nb::list given = constructed_with("Edit", signature, args, keywords);
+  std::optional<std::int64_t> head;
+  if (!nb::object(given[1]).is_none()) head = expect<std::int64_t>("Edit", "head", whole_number, given[1]);
+  new (self) GivenEdit(make(expect<std::int64_t>("Edit", "layer", whole_number, given[0]), head,
+                            expect<std::string>("Edit", "at", "a text", given[2]), given[3], given[4]));
 }
 
 constexpr const char* doc =
@@ -80,17 +96,14 @@ Edits::Edits(const char* function, nb::handle edits) {
 }
 
 void bind_edit(nb::module_& m) {
-  nb::class_<GivenEdit>(m, "Edit", doc)
-      .def(
-          "__init__",
-          [](GivenEdit* self, std::int64_t layer, std::optional<std::int64_t> head, const std::string& at,
-             nb::handle rows, const nb::object& set) { new (self) GivenEdit(make(layer, head, at, rows, set)); },
-          nb::arg("layer"), nb::arg("head") = nb::none(), nb::arg("at") = "z", nb::arg("rows") = nb::none(),
-          nb::arg("set") = "zero",
-          nb::sig("def __init__(self, layer: int, head: int | None = None, at: Literal['z', 'attention', 'mlp', "
-                  "'residual', 'cross_z', 'cross_attention', 'encoder_residual', 'encoder_z', 'encoder_attention', "
-                  "'encoder_mlp'] = 'z', rows: Any = None, set: Any = 'zero') -> None"))
-      .def("__repr__", &describe);
+  nb::class_<GivenEdit> edit(m, "Edit", doc);
+  edit.def("__init__", &construct, nb::sig(signature)).def("__repr__", &describe);
+  pickles_as(edit, [](const GivenEdit& self) {
+    const Edit& x = self.edit;
+    const nb::object head = x.head ? nb::object(nb::int_(*x.head)) : nb::none();
+    return nb::make_tuple(nb::type<GivenEdit>(),
+                          nb::make_tuple(x.layer, head, std::string(name_of(x.at)), self.rows, self.set));
+  });
 }
 
 }  // namespace attend::python

@@ -15,6 +15,7 @@
 #include "bindings.h"
 #include "call.h"
 #include "frame.h"
+#include "pickle.h"
 #include "text.h"
 
 namespace attend::python {
@@ -168,6 +169,8 @@ void bind_pictures(Class& trace) {
 
 void bind_explain(nb::module_& m) {
   Class trace(m, "Trace", trace_doc);
+  copies_are_itself(trace);
+  refuses_pickle(trace, "explain() makes it again, of the same arguments the same; save() writes it");
   trace.def_ro("preset", &Trace::preset, "\"\" for a sentence of your own")
       .def_ro("title", &Trace::title)
       .def_ro("tokens", &Trace::tokens, "T words")

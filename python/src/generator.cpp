@@ -6,6 +6,9 @@
 #include "array.h"
 #include "attend/random.h"
 #include "bindings.h"
+#include "call.h"
+#include "pickle.h"
+#include "text.h"
 
 namespace attend::python {
 
@@ -62,6 +65,14 @@ void bind_draw(Class& c, const char* name, const char* first, const char* second
       nb::sig(signature(name, numbers + ", dtype: object = 'float32'").c_str()), doc);
 }
 
+const std::string signature_of_class =
+    "def __init__(self, seed: int = " + std::to_string(Generator::default_seed) + ") -> None";
+
+void construct(Generator* self, const nb::args& args, const nb::kwargs& keywords) {
+  const nb::list given = constructed_with("Generator", signature_of_class, args, keywords);
+  new (self) Generator(expect<std::uint64_t>("Generator", "seed", "a whole number from 0 on", given[0]));
+}
+
 void bind_initialiser(Class& c, const char* name, Tensor (Generator::*draw)(const Dims&), const char* doc) {
   c.def(
       name,
@@ -75,7 +86,8 @@ void bind_initialiser(Class& c, const char* name, Tensor (Generator::*draw)(cons
 
 void bind_generator(nb::module_& m) {
   Class c(m, "Generator", class_doc);
-  c.def(nb::init<std::uint64_t>(), nb::arg("seed") = Generator::default_seed);
+  c.def("__init__", &construct, nb::sig(signature_of_class.c_str()));
+  refuses_pickle(c, "where it stands among its numbers is not known; make one of the same seed");
   c.def("seed", &Generator::seed, nb::arg("seed"), "Start again, as torch.manual_seed.");
   bind_draw(c, "rand", &Generator::rand, "Uniform in [0, 1): torch.rand.");
   bind_draw(c, "randn", &Generator::randn, "Standard normal: torch.randn.");

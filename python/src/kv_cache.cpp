@@ -14,6 +14,8 @@
 #include "call.h"
 #include "kv_cache.h"
 #include "options.h"
+#include "pickle.h"
+#include "text.h"
 
 namespace attend::python {
 
@@ -69,6 +71,18 @@ a row with NaN or infinity is NaN). Raises ValueError for a size below 1, TypeEr
 >>> len(cache), cache.attention(x[:, :, :1], causal=True).shape
 (3, (1, 2, 1, 8)))";
 
+constexpr const char* signature =
+    "def __init__(self, batch: int, heads: int, d_k: int, d_v: int, dtype: object = 'float32') -> None";
+
+void construct(Cache* self, const nb::args& args, const nb::kwargs& keywords) {
+  const nb::list given = constructed_with("KvCache", signature, args, keywords);
+  const auto size = [&](std::size_t n, const char* name) {
+    return expect<std::int64_t>("KvCache", name, whole_number, given[n]);
+  };
+  const DType dtype = read_dtype("KvCache", given[4], {DType::f32, DType::bf16, DType::f16, DType::i8});
+  new (self) Cache{KvCache(size(0, "batch"), size(1, "heads"), size(2, "d_k"), size(3, "d_v"), dtype)};
+}
+
 constexpr const char* attention_doc =
     R"(attention() of q [B,H,Tq,D] over the cache's keys and values; q in the cache's dtype (int8: any but float64).
 
@@ -97,16 +111,15 @@ nb::object attention_of_caches(nb::handle q, nb::handle caches, bool return_lse,
 }
 
 void bind_kv_cache(nb::module_& m) {
-  nb::class_<Cache>(m, "KvCache", class_doc)
+  nb::class_<Cache> cache(m, "KvCache", class_doc);
+  refuses_pickle(
+      cache,
+      "it would bring all that it shares with its forks; keys() and values() are arrays, and append() takes them");
+  const auto whole = [](const Cache& self) { return Cache{self.cache.fork(self.cache.length()), self.kind}; };
+  cache.def("__init__", &construct, nb::sig(signature))
+      .def("__copy__", whole)
       .def(
-          "__init__",
-          [](Cache* self, std::int64_t batch, std::int64_t heads, std::int64_t d_k, std::int64_t d_v,
-             nb::handle dtype) {
-            const DType read = read_dtype("KvCache", dtype, {DType::f32, DType::bf16, DType::f16, DType::i8});
-            new (self) Cache{KvCache(batch, heads, d_k, d_v, read)};
-          },
-          nb::arg("batch"), nb::arg("heads"), nb::arg("d_k"), nb::arg("d_v"), nb::arg("dtype") = "float32",
-          nb::sig("def __init__(self, batch: int, heads: int, d_k: int, d_v: int, dtype: object = 'float32') -> None"))
+          "__deepcopy__", [whole](const Cache& self, nb::handle) { return whole(self); }, nb::arg("memo"))
       .def("append", &Cache::append, nb::arg("k").none(), nb::arg("v").none(),
            nb::sig("def append(self, k: Array, v: Array) -> None"),
            "Add k [B,Hkv,T,D] and v [B,Hkv,T,Dv], any strides and floating-point dtype. If it raises, nothing was "

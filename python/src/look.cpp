@@ -103,17 +103,23 @@ nb::list heads_of_(const Recording& recording, std::int64_t item, const std::str
 
 void bind_look(nb::module_& m) {
   m.attr("_head_fields") = head_fields();
-  m.def("_heads", &heads_of_);
+  m.def("_heads", &heads_of_, nb::arg("recording"), nb::arg("item"), nb::arg("by"));
   m.def("_telling_heads", &telling_heads_, nb::arg("recording"), nb::arg("item"), nb::arg("layer").none(),
         nb::arg("head").none(), nb::arg("most"), nb::arg("by"));
-  m.def("_heads_json", [](const Recording& recording, std::int64_t item, const std::string& by) {
-    return call("Recording.to_json",
-                [&] { return heads_json(recording, item, heads_of(recording, item, {}, {}, weighed_by(by))); });
-  });
-  m.def("_heads_csv", [](const Recording& recording, std::int64_t item, const std::string& by) {
-    return call("Recording.to_csv",
-                [&] { return heads_csv(recording, heads_of(recording, item, {}, {}, weighed_by(by))); });
-  });
+  m.def(
+      "_heads_json",
+      [](const Recording& recording, std::int64_t item, const std::string& by) {
+        return call("Recording.to_json",
+                    [&] { return heads_json(recording, item, heads_of(recording, item, {}, {}, weighed_by(by))); });
+      },
+      nb::arg("recording"), nb::arg("item"), nb::arg("by"));
+  m.def(
+      "_heads_csv",
+      [](const Recording& recording, std::int64_t item, const std::string& by) {
+        return call("Recording.to_csv",
+                    [&] { return heads_csv(recording, heads_of(recording, item, {}, {}, weighed_by(by))); });
+      },
+      nb::arg("recording"), nb::arg("item"), nb::arg("by"));
   m.def("_head_picture", &head_picture_, nb::arg("recording"), nb::arg("layer"), nb::arg("head"),
         nb::arg("queries").none(), nb::arg("keys").none(), nb::arg("item"), nb::arg("by"), nb::arg("scale"),
         nb::arg("title").none());

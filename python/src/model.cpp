@@ -23,7 +23,9 @@
 #include "call.h"
 #include "dtypes.h"
 #include "model.h"
+#include "pickle.h"
 #include "text.h"
+#include "tokenizer.h"
 
 namespace attend::python {
 
@@ -47,8 +49,10 @@ nb::object array(std::span<const std::int64_t> numbers) {
 // ---- Info ----
 
 void bind_info(nb::module_& m) {
-  nb::class_<ModelInfo>(m, "ModelInfo", "What a model is, as its config.json has it: Model.info.")
-      .def_ro("type", &ModelInfo::type, "its model_type: 'bert', 'qwen2', ...")
+  nb::class_<ModelInfo> info(m, "ModelInfo", "What a model is, as its config.json has it: Model.info.");
+  copies_are_itself(info);
+  refuses_pickle(info, "it is of a model: pickle that, and ask it for info");
+  info.def_ro("type", &ModelInfo::type, "its model_type: 'bert', 'qwen2', ...")
       .def_prop_ro(
           "family", [](const ModelInfo& self) { return std::string(name_of(self.family)); },
           "how it computes: 'bert', 'gpt2', 'llama', ...: docs/models.md has them all")
@@ -129,8 +133,9 @@ void bind_cache(nb::module_& m) {
     return call("ModelCache.fork", [&] { return SequenceCache{cache}; });
   };
   constexpr const char* fork_doc = "A cache of the same tokens; neither sees what comes to the other later.";
-  nb::class_<SequenceCache>(m, "ModelCache", cache_doc)
-      .def("__len__", [](const SequenceCache& self) { return self.cache.length(); })
+  nb::class_<SequenceCache> of_model(m, "ModelCache", cache_doc);
+  refuses_pickle(of_model, "it is of a model in this process: forward() of its ids fills another");
+  of_model.def("__len__", [](const SequenceCache& self) { return self.cache.length(); })
       .def(
           "truncate",
           [](SequenceCache& self, std::int64_t length) {
@@ -140,6 +145,8 @@ void bind_cache(nb::module_& m) {
           nb::arg("length"), "Forget the tokens from length on.")
       .def("fork", fork, fork_doc)
       .def("__copy__", fork)
+      .def(
+          "__deepcopy__", [fork](SequenceCache& self, nb::handle) { return fork(self); }, nb::arg("memo"))
       .def("__repr__",
            [](const SequenceCache& self) { return "ModelCache(" + std::to_string(self.cache.length()) + " tokens)"; });
 }
@@ -152,7 +159,9 @@ class Arguments {
   Arguments(const Loaded& loaded, const char* function, nb::handle ids, nb::handle starts, nb::handle types,
             nb::handle caches, nb::handle edits, nb::handle decoder_ids = nb::none(),
             nb::handle decoder_starts = nb::none())
-      : ids_(loaded.read_ids(function, "ids", ids)),
+      : ids_(loaded.read_ids(function, "ids", ids,
+                             "a text, or whole numbers [N]; of several sequences all ids, and starts says where each "
+                             "begins")),
         caches_(function, caches),
         edits_(function, edits),
         decoder_ids_(Loaded::read_decoder_ids(function, decoder_ids)) {
@@ -217,7 +226,7 @@ bool has_length(nb::handle of) {
 // generate()'s prompts, where they are several: a list of texts, or of lists of ids.
 std::optional<nb::list> read_prompts(nb::handle given) {
   if (nb::isinstance<nb::str>(given) || nb::isinstance<nb::bytes>(given) || PyAnySet_Check(given.ptr()) ||
-      !nb::hasattr(given, "__iter__") || !has_length(given))
+      nb::isinstance<nb::dict>(given) || !nb::hasattr(given, "__iter__") || !has_length(given))
     return std::nullopt;
   nb::list all(given);
   if (nb::len(all) == 0 || !has_length(all[0])) return std::nullopt;
@@ -283,8 +292,9 @@ const Tokenizer& Loaded::tokenizer(const char* function) const {
   return *known_tokenizer;
 }
 
-std::vector<std::int64_t> Loaded::read_ids(const char* function, const char* argument, nb::handle ids) const {
-  if (!nb::isinstance<nb::str>(ids)) return list_of(read_integers(function, argument, ids));
+std::vector<std::int64_t> Loaded::read_ids(const char* function, const char* argument, nb::handle ids,
+                                           const char* expected) const {
+  if (!nb::isinstance<nb::str>(ids)) return list_of(read_integers(function, argument, ids, expected));
   const Tokenizer& own = tokenizer(function);
   const std::string text = text_of(ids);
   return call(function, [&] { return own.encode(text).ids; });
@@ -345,7 +355,8 @@ std::optional<std::vector<std::string>> read_sentences(nb::handle given) {
                              .c_str());
   };
   if (nb::isinstance<nb::str>(given)) return std::vector{text(given, "sentences")};
-  if (nb::isinstance<nb::bytes>(given) || PyAnySet_Check(given.ptr()) || !nb::hasattr(given, "__iter__")) {
+  if (nb::isinstance<nb::bytes>(given) || PyAnySet_Check(given.ptr()) || nb::isinstance<nb::dict>(given) ||
+      !nb::hasattr(given, "__iter__")) {
     throw nb::type_error((std::string(embed_function) +
                           ": sentences: expected a list of texts (str), or a text's ids " + "(whole numbers), got " +
                           repr_of(given))
@@ -514,6 +525,12 @@ nb::object Loaded::record(nb::handle ids, nb::handle types, std::int64_t max_new
                                  .key_sizes = key_sizes,
                                  .budget = budget,
                                  .grows = max_new_tokens > 0};
+  const Tokenizer* named = nb::isinstance<nb::str>(ids) ? &tokenizer(function) : nullptr;
+  const auto texts_of = [&](const std::vector<std::int64_t>& of) {
+    std::vector<std::string> texts;
+    for (const std::int64_t id : of) texts.push_back(token_text(*named, id));
+    return texts;
+  };
   Recording made = call(function, [&] {
     Recorder recorder(options);
     const std::vector<std::int64_t> text(given.ids().begin(), given.ids().end());
@@ -540,6 +557,8 @@ nb::object Loaded::record(nb::handle ids, nb::handle types, std::int64_t max_new
       recording.set_ids(row(all));
     else
       recording.set_ids(row(text), all.empty() ? std::nullopt : std::optional(row(all)));
+    if (named != nullptr) recording.tokens.push_back(texts_of(both ? text : all));
+    if (named != nullptr && both && !all.empty()) recording.decoder_tokens.push_back(texts_of(all));
     return recording;
   });
   return nb::module_::import_("attend._recording").attr("Recording")(std::move(made));
@@ -606,16 +625,27 @@ Loaded load(nb::handle path, nb::handle dtype) {
   const std::string name = path_of(path);
   ModelOptions options;
   if (!dtype.is_none()) options.dtype = read_dtype(function, dtype, {DType::f32, DType::bf16});
+  const nb::str from = lasting_path(name);
   return call(function, [&] {
+    const std::string found = find_model(name).string();
     std::filesystem::path place = std::filesystem::absolute(name).lexically_normal();
     if (!place.has_filename()) place = place.parent_path();
-    return Loaded{Model::load(name, options), place.filename().string(), find_model(name).string()};
+    return Loaded{Model::load(name, options), place.filename().string(), found, options.dtype, from};
   });
 }
 
-Tokenizer load_tokenizer(nb::handle path) {
+GivenTokenizer with_path(const Tokenizer& tokenizer, const std::string& path) {
+  return {tokenizer, nb::type<Loaded>().attr("load_tokenizer"), lasting_path(path)};
+}
+
+GivenTokenizer load_tokenizer(nb::handle path) {
   const std::string name = path_of(path);
-  return call("Model.load_tokenizer", [&] { return Model::load_tokenizer(name); });
+  return with_path(call("Model.load_tokenizer", [&] { return Model::load_tokenizer(name); }), name);
+}
+
+nb::tuple reduced(const Loaded& self) {
+  const nb::object dtype = self.given_dtype ? nb::object(nb::str(python_name(*self.given_dtype))) : nb::none();
+  return nb::make_tuple(nb::type<Loaded>().attr("load"), nb::make_tuple(self.from, dtype));
 }
 
 constexpr const char* class_doc =
@@ -707,13 +737,38 @@ of the layers with the broadest heads (Page.left_out); strict: ValueError in pla
 ''
 >>> page.save("cat.html"))";
 
-constexpr const char* record_doc = R"(What every head attends to while the model computes ids [N]: an attend.Recording.
+constexpr const char* record_doc =
+    R"(What every head attends to while the model computes ids [N], or a text: an attend.Recording.
 
+Of a text it has the tokens; of ids, recording.tokens = model.tokenizer names them.
 With max_new_tokens, of a generation: of the likeliest tokens that follow, too. An encoder-decoder is given decoder_ids as
 in forward(), or max_new_tokens; without either, its encoder alone is recorded. top, map: how many keys of each row, and how
 many blocks of rows and columns, are kept; keep="qk" keeps queries and keys, from which any part of the weights is exact.
 key_sizes=True keeps of each key what it carries, abs(W_O v), so that all of it is known by norm, too: heads(by="norm").
 Raises ValueError where that would pass budget, in bytes.)";
+
+// What goes in says what comes out; the last of each has all arguments, for help() and inspect.
+std::string embed_signature(const std::string& edits) {
+  const std::string name = "@overload\ndef embed(self, sentences: str | Iterable[str]",
+                    how = ", prompt: str | None = None, normalize: bool | None = None, truncate: bool = True, ",
+                    progress = "progress: bool | Callable[[float], object] | None = None";
+  return name + how + "*, return_cut: Literal[True], " + progress + ") -> tuple[numpy.ndarray, int]: ...\n" + name +
+         " | Ids" + how + "return_cut: Literal[False] = False, " + progress +
+         ", *, starts: Ids | None = None, types: Ids | None = None" + edits + ") -> numpy.ndarray";
+}
+
+std::string generate_signature(const std::string& edits) {
+  const auto one = [&](const std::string& ids, const std::string& result) {
+    return "@overload\ndef generate(self, ids: " + ids +
+           ", max_new_tokens: int = 64, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, "
+           "end: Ids | None = None, on_token: Callable[..., object] | None = None" +
+           edits + ") -> " + result;
+  };
+  const std::string texts = "list[str] | tuple[str, ...]", several = "Sequence[Sequence[int] | numpy.ndarray]";
+  return one("str", "str: ...\n") + one(texts, "list[str]: ...\n") + one("Ids", "numpy.ndarray: ...\n") +
+         one(several, "list[numpy.ndarray]: ...\n") +
+         one("str | " + texts + " | Ids | " + several, "str | list[str] | numpy.ndarray | list[numpy.ndarray]");
+}
 
 }  // namespace
 
@@ -721,8 +776,11 @@ void bind_model(nb::module_& m) {
   bind_info(m);
   bind_cache(m);
   bind_edit(m);
-  constexpr const char* ids = "ids: Any, starts: Any = None, types: Any = None";
+  const std::string ids = "ids: str | Ids, starts: Ids | None = None, types: Ids | None = None";
+  const std::string edits = ", edits: Sequence[Edit] | None = None";
   nb::class_<Loaded> model(m, "Model", class_doc);
+  copies_are_itself(model);
+  pickles_as(model, &reduced);
   model
       .def_static("load", &load, nb::arg("path"), nb::arg("dtype") = nb::none(),
                   nb::sig("def load(path: str | os.PathLike[str] | bytes, dtype: object = None) -> Model"), load_doc)
@@ -732,16 +790,14 @@ void bind_model(nb::module_& m) {
       .def_prop_ro(
           "info", [](const Loaded& self) { return self.model.info(); }, "What the model is.")
       .def_prop_ro(
-          "tokenizer", [](const Loaded& self) { return self.tokenizer("Model.tokenizer"); },
+          "tokenizer", [](const Loaded& self) { return with_path(self.tokenizer("Model.tokenizer"), self.path); },
           "The tokenizer beside the model.")
       .def("forward", &Loaded::forward, nb::arg("ids"), nb::arg("starts") = nb::none(), nb::arg("types") = nb::none(),
            nb::arg("caches") = nb::none(), nb::arg("edits") = nb::none(), nb::arg("decoder_ids") = nb::none(),
            nb::arg("decoder_starts") = nb::none(),
-           nb::sig(
-               ("def forward(self, " + std::string(ids) +
-                ", caches: Sequence[ModelCache] | None = None, edits: Sequence[Edit] | None = None, decoder_ids: Any = "
-                "None, decoder_starts: Any = None) -> numpy.ndarray")
-                   .c_str()),
+           nb::sig(("def forward(self, " + ids + ", caches: Sequence[ModelCache] | None = None" + edits +
+                    ", decoder_ids: Ids | None = None, decoder_starts: Ids | None = None) -> numpy.ndarray")
+                       .c_str()),
            forward_doc)
       .def("encoder_states", &Loaded::encoder_states, nb::arg("ids"), nb::arg("starts") = nb::none(),
            nb::arg("edits") = nb::none(),
@@ -752,32 +808,25 @@ void bind_model(nb::module_& m) {
            "does not take. starts and edits as in forward(). ValueError for other models.")
       .def("logits", &Loaded::logits, nb::arg("hidden"), nb::sig("def logits(self, hidden: ArrayT) -> ArrayT"),
            "hidden [...,E] to logits [...,vocabulary], float32; ValueError for encoders and bare models.")
-      .def(
-          "embed", &Loaded::embed, nb::arg("sentences"), nb::arg("prompt") = nb::none(),
-          nb::arg("normalize") = nb::none(), nb::arg("truncate") = true, nb::arg("return_cut") = false,
-          nb::arg("progress") = nb::none(), nb::kw_only(), nb::arg("starts") = nb::none(),
-          nb::arg("types") = nb::none(), nb::arg("edits") = nb::none(),
-          nb::sig("def embed(self, sentences: Any, prompt: str | None = None, normalize: bool | None = None, truncate: "
-                  "bool = True, return_cut: bool = False, progress: bool | Callable[[float], object] | None = None, *, "
-                  "starts: Any = None, types: Any = None, edits: Sequence[Edit] | None = None) -> Any"),
-          embed_doc)
+      .def("embed", &Loaded::embed, nb::arg("sentences"), nb::arg("prompt") = nb::none(),
+           nb::arg("normalize") = nb::none(), nb::arg("truncate") = true, nb::arg("return_cut") = false,
+           nb::arg("progress") = nb::none(), nb::kw_only(), nb::arg("starts") = nb::none(),
+           nb::arg("types") = nb::none(), nb::arg("edits") = nb::none(), nb::sig(embed_signature(edits).c_str()),
+           embed_doc)
       .def("cache", &Loaded::cache, nb::arg("dtype") = nb::none(),
            nb::sig("def cache(self, dtype: object = None) -> ModelCache"), cache_method_doc)
       .def("generate", &Loaded::generate, nb::arg("ids"), nb::arg("max_new_tokens") = 64, nb::arg("temperature") = 0.0,
            nb::arg("top_k") = 0, nb::arg("top_p") = 1.0, nb::arg("seed") = 0, nb::arg("end") = nb::none(),
-           nb::arg("on_token") = nb::none(), nb::arg("edits") = nb::none(),
-           nb::sig("def generate(self, ids: Any, max_new_tokens: int = 64, temperature: float = 0.0, top_k: int = 0, "
-                   "top_p: float = 1.0, seed: int = 0, end: Any = None, on_token: Callable[..., object] | None = "
-                   "None, edits: Sequence[Edit] | None = None) -> Any"),
+           nb::arg("on_token") = nb::none(), nb::arg("edits") = nb::none(), nb::sig(generate_signature(edits).c_str()),
            generate_doc)
       .def("record", &Loaded::record, nb::arg("ids"), nb::arg("types") = nb::none(), nb::arg("max_new_tokens") = 0,
            nb::arg("top") = 8, nb::arg("map") = nb::make_tuple(256, 256), nb::arg("keep") = nb::none(),
            nb::arg("key_sizes") = false, nb::arg("budget") = std::int64_t{2} << 30, nb::arg("edits") = nb::none(),
            nb::arg("decoder_ids") = nb::none(),
            nb::sig(
-               "def record(self, ids: Any, types: Any = None, max_new_tokens: int = 0, top: int = 8, "
+               "def record(self, ids: str | Ids, types: Ids | None = None, max_new_tokens: int = 0, top: int = 8, "
                "map: tuple[int, int] = (256, 256), keep: Literal['qk'] | None = None, key_sizes: bool = False, budget: "
-               "int = 2147483648, edits: Sequence[Edit] | None = None, decoder_ids: Any = None) -> Recording"),
+               "int = 2147483648, edits: Sequence[Edit] | None = None, decoder_ids: Ids | None = None) -> Recording"),
            record_doc)
       .def(
           "show", &Loaded::show, nb::arg("text"), nb::arg("live") = false, nb::arg("second") = nb::none(),

@@ -27,8 +27,7 @@ template <class T>
 T& read_instance(const char* function, const std::string& place, const char* expected, nb::handle object) {
   T* found = nullptr;
   if (nb::try_cast(object, found) && found != nullptr) return *found;
-  throw nb::type_error(
-      (std::string(function) + ": " + place + ": expected " + expected + ", got " + repr_of(object)).c_str());
+  refuse(function, place, expected, object);
 }
 
 // `busy`: a call computes with it, on another thread where it is seen.
@@ -59,6 +58,7 @@ class Caches {
 struct GivenEdit {
   Edit edit;
   nb::object set;  // "zero", "mean" or an array
+  nb::object rows = nb::none();
 };
 
 // "zero" or "mean"; throws ValueError, which says what was expected.
@@ -81,11 +81,14 @@ struct Loaded {
   Model model;
   std::string name;
   std::string path;
+  std::optional<DType> given_dtype;
+  nb::object from;  // the path or name
   mutable std::shared_ptr<const Tokenizer> known_tokenizer = {};
 
   const Tokenizer& tokenizer(const char* function) const;
   // A text's ids, or the ids themselves, [N].
-  std::vector<std::int64_t> read_ids(const char* function, const char* argument, nb::handle ids) const;
+  std::vector<std::int64_t> read_ids(const char* function, const char* argument, nb::handle ids,
+                                     const char* expected = "a text, or whole numbers [N]") const;
   // Those of an encoder-decoder's decoder; none: not given.
   static std::vector<std::int64_t> read_decoder_ids(const char* function, nb::handle ids);
   // A text that is one token, an id, or None.

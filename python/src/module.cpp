@@ -51,6 +51,7 @@ NB_MODULE(_core, m) {
   nanobind::register_exception_translator(translate);
   attend::python::leave_openmp_threads_in_forks();
   attend::python::keep_threads_when_python_ends();
+  attend::python::bind_function(m);
   attend::python::bind_attention(m);
   attend::python::bind_attention_backward(m);
   attend::python::bind_plan(m);
@@ -68,6 +69,7 @@ NB_MODULE(_core, m) {
   attend::python::bind_quantize(m);
   attend::python::bind_ring(m);
   attend::python::bind_threads(m);
+  attend::python::bind_vectors(m);
   m.attr("_tensor_keywords") = attend::python::tensor_keywords();
   m.attr("_number_keywords") = attend::python::number_keywords();
 }

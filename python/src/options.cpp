@@ -13,18 +13,6 @@ namespace attend::python {
 
 namespace {
 
-[[noreturn]] void refuse(const char* function, const std::string& name, const char* expected, nb::handle value) {
-  throw nb::type_error(
-      (std::string(function) + ": " + name + ": expected " + expected + ", got " + repr_of(value)).c_str());
-}
-
-template <class T>
-T expect(const char* function, const std::string& name, const char* expected, nb::handle value) {
-  T result{};
-  if (!nb::try_cast(value, result)) refuse(function, name, expected, value);
-  return result;
-}
-
 Window read_window(const char* function, nb::handle value) {
   constexpr const char* expected = "(left, right), each a whole number, or -1 or None for open";
   if (!nb::isinstance<nb::sequence>(value) || nb::len(value) != 2) refuse(function, "window", expected, value);

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include <optional>
 #include <string>
@@ -42,8 +43,13 @@ std::string describe(const Page& self) {
 }  // namespace
 
 void bind_pages(nb::module_& m) {
-  nb::class_<Page>(m, "Page", page_doc)
-      .def_ro("html", &Page::html, "the page, as text")
+  nb::class_<Page> page(m, "Page", page_doc);
+  page.def("__getstate__", [](const Page& self) { return nb::make_tuple(self.html, self.left_out, self.note); });
+  page.def("__setstate__", [](Page& self, const std::tuple<std::string, std::string, std::string>& state) {
+    const auto& [html, left_out, note] = state;
+    new (&self) Page{html, left_out, note};
+  });
+  page.def_ro("html", &Page::html, "the page, as text")
       .def_ro("left_out", &Page::left_out, "what of the recording it leaves out, in words; '' where it has all of it")
       .def_ro("note", &Page::note, "why it does not compute; '' where it does")
       .def(

@@ -14,6 +14,7 @@
 #include "attend/io.h"
 #include "bindings.h"
 #include "call.h"
+#include "pickle.h"
 #include "picture.h"
 #include "text.h"
 
@@ -251,8 +252,11 @@ Raises ValueError for shapes, tokens and keys that do not fit, and else as pictu
 }  // namespace
 
 void bind_picture(nb::module_& m) {
-  nb::class_<Drawn>(m, "Picture", picture_class_doc)
-      .def_prop_ro("title", [](const Drawn& self) { return self.picture.title(); })
+  nb::class_<Drawn> picture(m, "Picture", picture_class_doc);
+  copies_are_itself(picture);
+  picture.def("__getstate__", [](const Drawn& self) { return picture_state(self.picture); })
+      .def("__setstate__", [](Drawn& self, const nb::tuple& state) { new (&self) Drawn(drawn(picture_from(state))); });
+  picture.def_prop_ro("title", [](const Drawn& self) { return self.picture.title(); })
       .def(
           "to_svg", [](const Drawn& self) { return self.svg; }, "The picture as SVG.")
       .def(

@@ -1,6 +1,8 @@
 // What Python calls a Picture.
 #pragma once
 
+#include <nanobind/nanobind.h>
+
 #include <string>
 #include <utility>
 
@@ -14,6 +16,10 @@ struct Drawn {
   Picture picture;
   std::string svg;
 };
+
+// For pickle.
+nanobind::tuple picture_state(const Picture& picture);
+Picture picture_from(const nanobind::tuple& state);
 
 inline Drawn drawn(Picture picture) {
   std::string svg = picture.svg();

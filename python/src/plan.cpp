@@ -10,6 +10,7 @@
 #include "bindings.h"
 #include "call.h"
 #include "options.h"
+#include "pickle.h"
 
 namespace attend::python {
 
@@ -79,8 +80,10 @@ std::string signature(const char* name, const std::string& keywords) {
 }  // namespace
 
 void bind_plan(nb::module_& m) {
-  nb::class_<AttentionPlan>(m, "AttentionPlan", "What plan() and plan_backward() say.")
-      .def_prop_ro(
+  nb::class_<AttentionPlan> said(m, "AttentionPlan", "What plan() and plan_backward() say.");
+  copies_are_itself(said);
+  refuses_pickle(said, "it is of this machine; plan() makes it of shapes alone");
+  said.def_prop_ro(
           "path", [](const AttentionPlan& plan) { return name_of(plan.path); },
           "\"reference\", \"fused\" or \"decode\"")
       .def_ro("target", &AttentionPlan::target, "of the kernels: baseline, avx2, avx512, avx512_bf16, neon")

@@ -136,7 +136,8 @@ void bind_recorder(nb::module_& m) {
            nb::arg("keywords"))
       .def("finish", [](Recorder& self) { return call("record", [&] { return self.finish(); }); })
       .def_prop_ro("bytes", &Recorder::bytes);
-  m.def("_recorder", &make_recorder);
+  m.def("_recorder", &make_recorder, nb::arg("top"), nb::arg("rows"), nb::arg("columns"), nb::arg("keep_qk"),
+        nb::arg("key_sizes"), nb::arg("budget"), nb::arg("grows"));
 }
 
 }  // namespace

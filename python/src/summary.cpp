@@ -16,6 +16,7 @@
 #include "call.h"
 #include "layout.h"
 #include "options.h"
+#include "pickle.h"
 
 namespace attend::python {
 
@@ -297,6 +298,8 @@ std::string signature(const std::string& name, const std::string& arguments, boo
 
 void bind_summary_class(nb::module_& m) {
   nb::class_<Summary> summary(m, "AttentionSummary", "What attention_summary() gives; None for what is not there.");
+  summary.def("__getstate__", [](const Summary& x) { return x.arrays; })
+      .def("__setstate__", [](Summary& self, const std::vector<nb::object>& x) { new (&self) Summary{x}; });
   nb::list statistics;  // for recordings, which have them too: (name, doc)
   for (std::size_t n = 0; n < summary_statistics().size(); ++n) {
     const SummaryStatistic& statistic = summary_statistics()[n];
@@ -320,8 +323,14 @@ constexpr const char* labels_doc =
     "'local' "
     "above 0.5; else one of ('broad' | 'focused' | 'other', effective keys); empty where they are not known";
 
+constexpr const char* unpickled =
+    "head_scores() makes it again of its arrays; a Recording's heads() are an array, which can be";
+
 void bind_without_sink(nb::module_& m) {
-  nb::class_<WithoutSink>(m, "WithoutSink", "What a head does with the weights that its sink leaves.")
+  nb::class_<WithoutSink> without(m, "WithoutSink", "What a head does with the weights that its sink leaves.");
+  copies_are_itself(without);
+  refuses_pickle(without, unpickled);
+  without
       .def_prop_ro(
           "labels", [](const WithoutSink& s) { return list_of(s.labels); }, labels_doc)
       .def_prop_ro(
@@ -336,6 +345,8 @@ void bind_scores_class(nb::module_& m) {
   nb::class_<HeadScores> scores(
       m, "HeadScores",
       "What one head does. Means are over the queries that see a key; what is not known is None (docs/inside.md).");
+  copies_are_itself(scores);
+  refuses_pickle(scores, unpickled);
   scores.def_ro("batch", &HeadScores::batch, "the item of the batch")
       .def_ro("head", &HeadScores::head, "the query head")
       .def_ro("sink_key", &HeadScores::sink_key, "that key; -1: none")

@@ -13,7 +13,10 @@
 #include "array.h"
 #include "bindings.h"
 #include "call.h"
+#include "model.h"
+#include "pickle.h"
 #include "text.h"
+#include "tokenizer.h"
 
 namespace attend::python {
 
@@ -40,8 +43,24 @@ nb::object special(const Encoding& self) {
   return to_python({}, out);
 }
 
+nb::tuple state_of(const Encoding& self) {
+  return nb::make_tuple(array(self.ids), offsets(self), special(self), array(self.types), array(self.texts));
+}
+
+void restore(Encoding& self, const nb::tuple& state) {
+  const auto numbers = [&](std::size_t n) { return list_of(read_integers("Encoding", "state", state[n])); };
+  new (&self) Encoding{.ids = numbers(0), .offsets = {}, .special = {}, .types = numbers(3), .texts = numbers(4)};
+  const nb::list ranges = read_list("Encoding", "state", "offsets", state[1]),
+                 special = read_list("Encoding", "state", "special", state[2]);
+  for (const nb::handle each : ranges) self.offsets.push_back(*read_range("Encoding", "state", each));
+  for (const nb::handle each : special) self.special.push_back(nb::cast<bool>(each));
+}
+
 void bind_encoding(nb::module_& m) {
-  nb::class_<Encoding>(m, "Encoding", "The tokens of a text, or of a pair, as Tokenizer.encode() gives them.")
+  nb::class_<Encoding> encoding(m, "Encoding", "The tokens of a text, or of a pair, as Tokenizer.encode() gives them.");
+  copies_are_itself(encoding);
+  encoding.def("__getstate__", &state_of).def("__setstate__", &restore);
+  encoding
       .def_prop_ro(
           "ids", [](const Encoding& self) { return array(self.ids); }, nb::sig("def ids(self) -> numpy.ndarray"),
           "[T] int64")
@@ -61,16 +80,17 @@ void bind_encoding(nb::module_& m) {
 
 // ---- Tokenizer ----
 
-Encoding encode(const Tokenizer& self, std::string_view text, std::optional<std::string_view> pair, bool special) {
-  return call("Tokenizer.encode",
-              [&] { return pair ? self.encode_pair(text, *pair, special) : self.encode(text, special); });
+Encoding encode(const GivenTokenizer& self, std::string_view text, std::optional<std::string_view> pair, bool special) {
+  return call("Tokenizer.encode", [&] {
+    return pair ? self.tokenizer.encode_pair(text, *pair, special) : self.tokenizer.encode(text, special);
+  });
 }
 
-std::string decode(const Tokenizer& self, nb::handle ids, bool skip_special) {
+std::string decode(const GivenTokenizer& self, nb::handle ids, bool skip_special) {
   constexpr const char* function = "Tokenizer.decode";
   const Tensor numbers = read_integers(function, "ids", ids);
   const auto count = static_cast<std::size_t>(numbers.count());
-  return call(function, [&] { return self.decode({numbers.data<std::int64_t>(), count}, skip_special); });
+  return call(function, [&] { return self.tokenizer.decode({numbers.data<std::int64_t>(), count}, skip_special); });
 }
 
 // [{"role": "user", "content": "..."}, ...]
@@ -94,9 +114,24 @@ std::vector<Message> read_messages(nb::handle messages) {
   return out;
 }
 
-std::string chat(const Tokenizer& self, nb::handle messages, bool add_generation_prompt) {
+std::string chat(const GivenTokenizer& self, nb::handle messages, bool add_generation_prompt) {
   const std::vector<Message> said = read_messages(messages);
-  return call("Tokenizer.chat", [&] { return self.chat(said, add_generation_prompt); });
+  return call("Tokenizer.chat", [&] { return self.tokenizer.chat(said, add_generation_prompt); });
+}
+
+constexpr const char* signature = "def __init__(self, json: str) -> None";
+
+void construct(GivenTokenizer* self, const nb::args& args, const nb::kwargs& keywords) {
+  const nb::list given = constructed_with("Tokenizer", signature, args, keywords);
+  const auto json = expect<std::string>("Tokenizer", "json", "a text, of Unicode", given[0]);
+  new (self) GivenTokenizer{call("Tokenizer", [&] { return Tokenizer::parse(json); }),
+                            nb::borrow(nb::type<GivenTokenizer>()), given[0]};
+}
+
+GivenTokenizer load(nb::handle path) {
+  const std::string name = path_of(path);
+  return {call("Tokenizer.load", [&] { return Tokenizer::load(name); }), nb::type<GivenTokenizer>().attr("load"),
+          lasting_path(name)};
 }
 
 constexpr const char* class_doc =
@@ -143,33 +178,33 @@ skip_special: without the tokens that the file calls special. Raises ValueError 
 
 void bind_tokenizer(nb::module_& m) {
   bind_encoding(m);
-  nb::class_<Tokenizer>(m, "Tokenizer", class_doc)
-      .def(nb::new_([](std::string_view json) { return call("Tokenizer", [&] { return Tokenizer::parse(json); }); }),
-           nb::arg("json"))
+  nb::class_<GivenTokenizer> tokenizer(m, "Tokenizer", class_doc);
+  copies_are_itself(tokenizer);
+  pickles_as(tokenizer, [](const GivenTokenizer& self) { return nb::make_tuple(self.how, nb::make_tuple(self.of)); });
+  tokenizer.def("__init__", &construct, nb::sig(signature))
       .def_static(
-          "load",
-          [](nb::handle path) {
-            const std::string name = path_of(path);
-            return call("Tokenizer.load", [&] { return Tokenizer::load(name); });
-          },
-          nb::arg("path"), nb::sig("def load(path: str | os.PathLike[str] | bytes) -> Tokenizer"),
+          "load", &load, nb::arg("path"), nb::sig("def load(path: str | os.PathLike[str] | bytes) -> Tokenizer"),
           "From a tokenizer.json, or a folder that has one, or that has Marian's files (source.spm, vocab.json).")
       .def("encode", &encode, nb::arg("text"), nb::arg("pair") = nb::none(), nb::arg("special") = true, encode_doc)
       .def("decode", &decode, nb::arg("ids"), nb::arg("skip_special") = true,
-           nb::sig("def decode(self, ids: Any, skip_special: bool = True) -> str"), decode_doc)
+           nb::sig("def decode(self, ids: Ids, skip_special: bool = True) -> str"), decode_doc)
       .def("chat", &chat, nb::arg("messages"), nb::arg("add_generation_prompt") = true,
            nb::sig("def chat(self, messages: collections.abc.Sequence[dict[str, str]], "
                    "add_generation_prompt: bool = True) -> str"),
            chat_doc)
-      .def("id", &Tokenizer::id, nb::arg("token"), "The token's id; None for what is no token.")
+      .def(
+          "id", [](const GivenTokenizer& self, std::string_view token) { return self.tokenizer.id(token); },
+          nb::arg("token"), "The token's id; None for what is no token.")
       .def(
           "token",
-          [](const Tokenizer& self, std::int64_t id) {
-            return call("Tokenizer.token", [&] { return self.token(id); });
+          [](const GivenTokenizer& self, std::int64_t id) {
+            return call("Tokenizer.token", [&] { return self.tokenizer.token(id); });
           },
           nb::arg("id"), "The token as the vocabulary writes it: '##ing', 'Ġthe'.")
-      .def("__len__", &Tokenizer::size)
-      .def("__repr__", [](const Tokenizer& self) { return "Tokenizer(" + std::to_string(self.size()) + " tokens)"; });
+      .def("__len__", [](const GivenTokenizer& self) { return self.tokenizer.size(); })
+      .def("__repr__", [](const GivenTokenizer& self) {
+        return "Tokenizer(" + std::to_string(self.tokenizer.size()) + " tokens)";
+      });
 }
 
 }  // namespace attend::python

@@ -29,7 +29,7 @@ def test_a_message_without_the_name_of_a_function_comes_whole():
     ({"window": (1, 2.5)}, TypeError, "window: expected .left, right.*, got 2.5"),
     ({"offset": "left"}, ValueError, "offset: expected 'top_left', 'bottom_right', a whole number or None, got 'left'"),
     ({"mask": numpy.zeros((3, 3), numpy.float32)}, TypeError, "mask is float32, expected bool"),
-    ({"key_lengths": [1.5]}, TypeError, r"key_lengths: expected whole numbers, got \[1.5\]"),
+    ({"key_lengths": [1.5]}, TypeError, r"key_lengths: expected whole numbers, a list or an array \[N\], got \[1.5\]"),
     ({"scale": "big"}, TypeError, "scale: expected a number, got 'big'"),
     ({"wndow": (1, 1)}, TypeError, r"attention\(\) got an unexpected keyword argument 'wndow'"),
 ])

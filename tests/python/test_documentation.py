@@ -3,6 +3,7 @@
 import ast
 import importlib.metadata
 import inspect
+import os
 import pathlib
 import re
 import subprocess
@@ -34,7 +35,7 @@ def test_every_module_is_explained(module):
 @pytest.mark.parametrize("kind", [
     attend.AttentionGradients, attend.AttentionPlan, attend.AttentionSteps, attend.AttentionSummary, attend.HeadScores,
     attend.KvCache, attend.Generator, attend.Model, attend.ModelCache, attend.ModelInfo, attend.Picture, attend.Trace,
-    attend.WithoutSink,
+    attend.VectorFile, attend.WithoutSink,
 ])
 def test_every_member_is_explained(kind):
     plain = {"work_items", "title", "batch", "heads", "d_k", "d_v", "dtype", "ids", "tokens_2", "ids_2"}
@@ -113,7 +114,24 @@ assert_type(attend.plan(a, a, a).scratch_bytes, int)
 assert_type(attend.explain("the cat sat").to_svg(), str)
 assert_type(attend.picture(a[0], rows=["a", "b", "c"], scale="log").to_png(), bytes)
 assert_type(attend.head_grid([a, a]), attend.Picture)
-assert_type(attend.Model.load("folder").logits(t), Tensor)
+model = attend.Model.load("folder")
+assert_type(model.logits(t), Tensor)
+assert_type(model.forward("the cat", edits=[attend.Edit(0)]), numpy.ndarray)
+assert_type(model.forward([1, 2], starts=a), numpy.ndarray)
+assert_type(model.embed("the cat"), numpy.ndarray)
+assert_type(model.embed(["the", "cat"], "query", True), numpy.ndarray)
+assert_type(model.embed((each for each in ["the", "cat"]), progress=print), numpy.ndarray)
+assert_type(model.embed(["the", "cat"], return_cut=True), tuple[numpy.ndarray, int])
+assert_type(model.embed([1, 2, 3], starts=[0, 1, 3]), numpy.ndarray)
+assert_type(model.generate("the cat", max_new_tokens=3), str)
+assert_type(model.generate(["the", "cat"]), list[str])
+assert_type(model.generate([1, 2], temperature=0.5), numpy.ndarray)
+assert_type(model.generate(a, seed=3), numpy.ndarray)
+assert_type(model.generate([[1, 2], [3]]), list[numpy.ndarray])
+assert_type(model.attribute("the cat", token=" sat").top(3), list[attend.Part])
+assert_type(attend.VectorFile("v.npy").nearest(a, k=3), list[attend.Near])
+row, similarity = attend.VectorFile("v.npy").nearest(a)[0]
+assert_type(similarity, float)
 assert_type(attend.Model.load("folder").record([1], keep="qk"), attend.Recording)
 x: numpy.ndarray = attend.Generator(1).rand((2, 3))
 """
@@ -125,19 +143,55 @@ WRONG = {
     'attend.explain(heads="two")': "arg-type",
     'attend.picture(a, scale="cubic")': "arg-type",
     "attend.set_num_threads(None)": "arg-type",
+    'attend.Model.load("folder").embed("the cat", batch_size=3)': "call-overload",
+    "attend.Model.load('folder').generate({1: 2})": "call-overload",
+    'attend.Model.load("folder").forward(5)': "arg-type",
+    "attend.Edit(0, at='middle')": "arg-type",
 }
+# PyTorch's own types take a minute to read: of these attend.torch names two.
+TORCH = {"__init__.pyi": "from typing import Any\nclass Tensor: ...\ndef __getattr__(name: str) -> Any: ...\n",
+         "distributed.pyi": "from typing import Any\nclass ProcessGroup: ...\ndef __getattr__(name: str) -> Any: ...\n"}
+OF_TORCH = """
+from typing import assert_type
+import torch
+import attend.torch
+
+t = torch.Tensor()
+assert_type(attend.torch.attention(t, t, t, causal=True, dropout=(0.1, 5), layout="bthd"), torch.Tensor)
+assert_type(attend.torch.attention(t, t, t, return_lse=True, mask=t), tuple[torch.Tensor, torch.Tensor])
+assert_type(attend.torch.attention(t, t, t, return_lse_low=True), tuple[torch.Tensor, torch.Tensor, torch.Tensor])
+assert_type(attend.torch.scaled_dot_product_attention(t, t, t, is_causal=True), torch.Tensor)
+assert_type(attend.torch.ring_attention(t, t, t, sharding="zigzag", causal=True), torch.Tensor)
+assert_type(attend.torch.ring_attention(t, t, t, return_lse=True), tuple[torch.Tensor, torch.Tensor])
+assert_type(attend.torch.ring_shard(t, 2), torch.Tensor)
+"""
+WRONG_OF_TORCH = ["attend.torch.attention(t, t, t, cusal=True)", "attend.torch.attention(t, t, t, layout='bhdt')",
+                  "attend.torch.ring_attention(t, t, t, sharding=1)"]
+MYPY = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary"]
 
 
 def test_types_are_checked_where_the_package_is_used(tmp_path):
     (tmp_path / "right.py").write_text(TYPED)
     lines = TYPED.splitlines()[1:9]  # up to the two arrays
     (tmp_path / "wrong.py").write_text("\n".join([*lines, *WRONG]))
-    mypy = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary"]
-    found = subprocess.run([*mypy, "right.py"], capture_output=True, text=True, cwd=tmp_path)
+    found = subprocess.run([*MYPY, "right.py"], capture_output=True, text=True, cwd=tmp_path)
     assert found.returncode == 0, found.stdout
-    found = subprocess.run([*mypy, "wrong.py"], capture_output=True, text=True, cwd=tmp_path).stdout
+    found = subprocess.run([*MYPY, "wrong.py"], capture_output=True, text=True, cwd=tmp_path).stdout
     for number, (line, codes) in enumerate(WRONG.items(), len(lines) + 1):
         assert any(f"wrong.py:{number}: error" in found and f"[{code}]" in found for code in codes.split("|")), (line, found)
+
+
+def test_so_are_those_of_attend_torch(tmp_path):
+    (tmp_path / "types/torch").mkdir(parents=True)
+    for name, text in TORCH.items():
+        (tmp_path / "types/torch" / name).write_text(text)
+    (tmp_path / "right.py").write_text(OF_TORCH)
+    (tmp_path / "wrong.py").write_text("\n".join(["import torch", "import attend.torch", "t = torch.Tensor()", *WRONG_OF_TORCH]))
+    run = [*MYPY, "--no-namespace-packages", "right.py", "wrong.py"]
+    found = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path, env=os.environ | {"MYPYPATH": "types"}).stdout
+    assert "right.py" not in found, found
+    for number in range(4, 4 + len(WRONG_OF_TORCH)):
+        assert f"wrong.py:{number}: error" in found, found
 
 
 def needed(extras):

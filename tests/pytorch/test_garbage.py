@@ -280,6 +280,9 @@ def right_calls(np, torch):
 
     recording = record(model, keep="qk")
     layer, page = recording[0], recording.show()
+    vectors_file = pathlib.Path(folder, "vectors.npy")
+    np.save(vectors_file, np.eye(3, 4, dtype=np.float32))
+    vectors = attend.VectorFile(vectors_file)
     one = {"shape": (2, 3)}
     sizes = np.ones((q.shape[0], q.shape[1], k.shape[2]), lse.dtype)
     calls = {
@@ -395,6 +398,11 @@ def right_calls(np, torch):
         "Recording.to_csv": (recording.to_csv, (0,), {}),
         "Recording.to_json": (recording.to_json, (0,), {}),
         "Recording.save": (recording.save, ("x.attend",), {}),
+        "VectorFile": (attend.VectorFile, (vectors_file,), {}),
+        "VectorFile.nearest": (vectors.nearest, (np.ones(4, np.float32), 2), {}),
+        **{f"VectorFile.{name}": (getattr(vectors, name), (), {}) for name in ("__len__", "__repr__")},
+        "Near": (attend.Near, (1, 0.5), {}),
+        "Near.__repr__": (attend.Near(1, 0.5).__repr__, (), {}),
         "Recording.show": (recording.show, ("0.1", 0, 2**24, False), {}),
         "Page": (attend.Page, (), {}),
         "Page.save": (page.save, ("x.html",), {}),
