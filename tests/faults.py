@@ -6,6 +6,7 @@ So a test meets a program in the middle of something at a place, not after a tim
 import ctypes
 import os
 import pathlib
+import resource
 
 
 def fault(command, function, n, then=None):
@@ -58,3 +59,12 @@ class Held:
 
     def let_go(self):
         os.write(self._go, b"x")
+
+
+def limit(processor, memory):
+    """From here on this process may take so many seconds of processor and so many bytes more than it has: else it ends, or gets none."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(used.ru_utime + used.ru_stime) + 1 + processor
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    taken = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + memory, resource.getrlimit(resource.RLIMIT_AS)[1]))

@@ -32,9 +32,10 @@ BartStack::BartStack(Loading& loading, const Member& config, const Matrix& words
   whole_divided(config, E_, heads_);
   if (config["scale_embedding"].truth()) word_scale_ = static_cast<float>(std::sqrt(static_cast<double>(E_)));
   const std::string name = decodes ? "decoder." : "encoder.";
-  const std::int64_t rows = config["max_position_embeddings"].whole(1) + position_offset_;
-  positions_ = is_marian(config) ? loading.sines(name + "embed_positions.weight", rows, E_)
-                                 : loading.table(name + "embed_positions.weight", rows, E_);
+  const Member longest = config["max_position_embeddings"];
+  positions_ = is_marian(config)
+                   ? loading.sines(name + "embed_positions.weight", longest, E_)
+                   : loading.table(name + "embed_positions.weight", longest.whole(1) + position_offset_, E_);
   if (!is_marian(config)) embedding_norm_ = loading.layer_norm(name + "layernorm_embedding", E_, 1e-5);
   const std::int64_t layers = of_stack(config, decodes, "layers").whole(0, 100'000);
   for (std::int64_t n = 0; n < layers; ++n)

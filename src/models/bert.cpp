@@ -62,6 +62,9 @@ constexpr std::array<BertType, 7> types = {{
 // Whatever the configuration says, but for the rows of their table.
 constexpr std::int64_t mpnet_buckets = 32, mpnet_distance = 128, mpnet_padding = 1;
 
+// No tensor says how many layers share a group's. The published models have 12 or 24.
+constexpr std::int64_t most_shared_layers = 256;
+
 }  // namespace
 
 Bert::Bert(Loading& loading, const Member& config) {
@@ -71,7 +74,7 @@ Bert::Bert(Loading& loading, const Member& config) {
   info_.dtype = loading.dtype();
   info_.vocabulary = config["vocab_size"].whole(1);
   info_.embedding_size = config[type.keys.size].whole(1);
-  info_.layers = config[type.keys.layers].whole(0, 100'000);
+  info_.layers = config[type.keys.layers].whole(0, type.shared ? most_shared_layers : 100'000);
   info_.heads = info_.kv_heads = config[type.keys.heads].whole(1);
   info_.head_size = whole_divided(config, info_.embedding_size, info_.heads);
   const std::int64_t rows = config["max_position_embeddings"].whole(1);

@@ -45,11 +45,8 @@ std::vector<std::int64_t> read_windows(const Member& config, const WindowRule& r
   if (!used) window = 0;
   std::vector<bool> sliding;
   if (config.given("layer_types")) sliding = sliding_layers(config, layers, window > 0);
-  if (sliding.empty() || !rule.by_type) {
-    sliding.clear();
-    sliding.reserve(static_cast<std::size_t>(layers));
-    for (std::int64_t n = 0; n < layers; ++n) sliding.push_back(rule.slides && rule.slides(config, n));
-  }
+  if (sliding.empty() || !rule.by_type)
+    sliding = rule.slides ? rule.slides(config, layers) : std::vector<bool>(static_cast<std::size_t>(layers));
   std::vector<std::int64_t> windows;
   windows.reserve(sliding.size());
   for (const bool each : sliding) windows.push_back(each ? window : 0);

@@ -16,7 +16,7 @@ ModelInfo read_decoder(const Loading& loading, const Member& config, ModelFamily
 struct WindowRule {
   bool by_type = true;  // layer_types say it; else the rule alone, whatever these say
   // Where layer_types do not; null: no layer.
-  bool (*slides)(const Member& config, std::int64_t layer) = nullptr;
+  std::vector<bool> (*slides)(const Member& config, std::int64_t layers) = nullptr;
   const char* used = nullptr;  // whether there are windows at all; null: there are
   bool needed = false;         // sliding_window is a number, though no layer may have it
 };

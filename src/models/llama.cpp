@@ -74,9 +74,9 @@ void Llama::read_positions(const Loading& loading, const LlamaType& type, const 
   std::vector<Rotary> rotary{read_rotary(config, type.rotary, info_.longest, info_.head_size)};
   if (type.window_rotary) rotary.push_back(read_rotary(config, *type.window_rotary, info_.longest, info_.head_size));
   if (type.rotary.longrope_alone) computed_again_after_ = rotary[0].options.original_length;
+  const std::vector<bool> turning = type.some_turn ? turning_layers(config, info_.layers) : std::vector<bool>();
   for (std::size_t n = 0; n < layers_.size(); ++n)
-    if (!type.some_turn || turns(config, static_cast<std::int64_t>(n)))
-      layers_[n].rotary = type.window_rotary && windows_[n] > 0 ? 1 : 0;
+    if (!type.some_turn || turning[n]) layers_[n].rotary = type.window_rotary && windows_[n] > 0 ? 1 : 0;
   // Its table is as large as the configuration says a head is: a layer's tensors have shown that by now.
   if (loading.checking() || layers_.empty()) return;
   for (const Rotary& each : rotary) rotary_.emplace_back(each.size, each.options);

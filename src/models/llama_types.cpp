@@ -5,39 +5,62 @@
 
 namespace attend::models {
 
-bool turns(const Member& config, std::int64_t layer) {
-  if (!config.given("no_rope_layers")) return (layer + 1) % config["no_rope_layer_interval"].whole(1) != 0;
-  const std::vector<Member> layers = config["no_rope_layers"].list();
-  if (layer >= std::ssize(layers)) config["no_rope_layers"].refuse("a number for each layer");
-  return layers[static_cast<std::size_t>(layer)].whole(0, 1) == 1;
+namespace {
+
+// Of each layer whether it is one of those.
+template <class Is>
+std::vector<bool> layers_that(std::int64_t layers, Is is) {
+  std::vector<bool> all;
+  all.reserve(static_cast<std::size_t>(layers));
+  for (std::int64_t n = 0; n < layers; ++n) all.push_back(is(n));
+  return all;
+}
+
+}  // namespace
+
+std::vector<bool> turning_layers(const Member& config, std::int64_t layers) {
+  if (!config.given("no_rope_layers")) {
+    const std::int64_t interval = config["no_rope_layer_interval"].whole(1);
+    return layers_that(layers, [&](std::int64_t layer) { return (layer + 1) % interval != 0; });
+  }
+  const std::vector<Member> said = config["no_rope_layers"].list();
+  if (std::ssize(said) < layers) config["no_rope_layers"].refuse("a number for each layer");
+  return layers_that(layers,
+                     [&](std::int64_t layer) { return said[static_cast<std::size_t>(layer)].whole(0, 1) == 1; });
 }
 
 namespace {
 
-bool in_every_layer(const Member&, std::int64_t) {
-  return true;
+std::vector<bool> every_layer(const Member&, std::int64_t layers) {
+  return layers_that(layers, [](std::int64_t) { return true; });
 }
 
-bool from_a_layer_on(const Member& config, std::int64_t layer) {
-  return layer >= config["max_window_layers"].whole(0);
+std::vector<bool> from_a_layer_on(const Member& config, std::int64_t layers) {
+  const std::int64_t first = config["max_window_layers"].whole(0);
+  return layers_that(layers, [&](std::int64_t layer) { return layer >= first; });
 }
 
-bool where_none_turns(const Member& config, std::int64_t layer) {
-  return config["use_sliding_window"].truth() && config.given("sliding_window") && !turns(config, layer);
+std::vector<bool> where_none_turns(const Member& config, std::int64_t layers) {
+  if (!config["use_sliding_window"].truth() || !config.given("sliding_window"))
+    return layers_that(layers, [](std::int64_t) { return false; });
+  std::vector<bool> slides = turning_layers(config, layers);
+  slides.flip();
+  return slides;
 }
 
-bool in_every_second(const Member&, std::int64_t layer) {
-  return layer % 2 == 0;
+std::vector<bool> every_second(const Member&, std::int64_t layers) {
+  return layers_that(layers, [](std::int64_t layer) { return layer % 2 == 0; });
 }
 
 // Gemma 3: all but every sixth.
-bool but_every_few(const Member& config, std::int64_t layer) {
+std::vector<bool> but_every_few(const Member& config, std::int64_t layers) {
   constexpr const char* key = "sliding_window_pattern";
-  return (layer + 1) % (config.has(key) ? config[key].whole(1) : 6) != 0;
+  const std::int64_t period = config.has(key) ? config[key].whole(1) : 6;
+  return layers_that(layers, [&](std::int64_t layer) { return (layer + 1) % period != 0; });
 }
 
 constexpr WindowRule qwen_windows = {.slides = from_a_layer_on, .used = "use_sliding_window"};
-constexpr WindowRule mistral_windows = {.by_type = false, .slides = in_every_layer};
+constexpr WindowRule mistral_windows = {.by_type = false, .slides = every_layer};
 
 constexpr std::array<LlamaType, 9> types = {{
     {.name = "llama", .whole_heads = true, .may_have_bias = true, .wide_bias = true},
@@ -68,7 +91,7 @@ constexpr std::array<LlamaType, 9> types = {{
      .may_have_bias = true,
      .norms_after = true,
      .gemma = true,
-     .windows = {.slides = in_every_second, .needed = true}},
+     .windows = {.slides = every_second, .needed = true}},
     {.name = "gemma3_text",
      .null_head_size = false,
      .whole_heads = true,

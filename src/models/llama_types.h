@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "models/decoder.h"
 #include "models/rotary.h"
@@ -30,7 +31,7 @@ struct LlamaType {
 
 // name: one that is known.
 const LlamaType& llama_type(std::string_view name);
-// SmolLM3: whether a layer sees positions.
-bool turns(const Member& config, std::int64_t layer);
+// SmolLM3: of each layer whether it sees positions.
+std::vector<bool> turning_layers(const Member& config, std::int64_t layers);
 
 }  // namespace attend::models

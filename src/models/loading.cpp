@@ -15,8 +15,8 @@ namespace {
 // More are not looked for: a configuration may speak of more layers than anyone has tensors for.
 constexpr std::size_t most_problems = 1000;
 
-// Tables that a file does not have, and so says nothing of how large they are, have no more rows.
-constexpr std::int64_t most_sines = 1 << 16;
+// A table that is made may have so many numbers, however small the model is.
+constexpr std::int64_t small_table = 1 << 20;
 
 Linear borrow(const Matrix& weight, const std::optional<View>& bias = std::nullopt) {
   return weight.blocks ? Linear::borrow(*weight.blocks, bias) : Linear::borrow(weight.view, bias);
@@ -50,6 +50,7 @@ Loading::Loading(Weights weights, std::string prefix, std::optional<DType> dtype
     return each.second.view.rank() == 2 && each.second.view.dtype() != DType::bf16;
   };
   dtype_ = dtype ? *dtype : std::ranges::any_of(all, is_wide) ? DType::f32 : DType::bf16;
+  for (const auto& [name, matrix] : all) numbers_ += matrix.view.count();
 }
 
 const Matrix* Loading::find(const std::string& name) {
@@ -194,13 +195,19 @@ void Loading::has_copies(std::initializer_list<const char*> copies, const std::s
   }
 }
 
-View Loading::sines(const std::string& name, std::int64_t rows, std::int64_t columns) {
-  if (checking_ || weights_.find(prefix_ + name)) {
-    if (weights_.find(prefix_ + name)) return table(name, rows, columns);
-    if (rows > most_sines) problems_.push_back(fmt::format("{} is missing, of {} rows", quote(prefix_ + name), rows));
-    static const Tensor one(Dims{1, 1});
-    return one.view();
-  }
+void Loading::check_made(const Member& said, std::int64_t rows, std::int64_t columns) const {
+  const std::int64_t most = std::max(small_table, numbers_);
+  if (rows > most / columns)
+    fail_at(said.place(), "makes a table of {} x {} numbers; a model of {} numbers has one of {} at most", rows,
+            columns, numbers_, most);
+}
+
+View Loading::sines(const std::string& name, const Member& said, std::int64_t columns) {
+  const std::int64_t rows = said.whole(1);
+  if (weights_.find(prefix_ + name)) return table(name, rows, columns);
+  check_made(said, rows, columns);
+  static const Tensor one(Dims{1, 1});
+  if (checking_) return one.view();
   Tensor table({rows, columns});
   const std::int64_t half = columns / 2 + columns % 2;
   for (std::int64_t n = 0; n < rows; ++n) {

@@ -20,6 +20,9 @@ namespace attend::models {
 // Takes tensors by name and shape. A family is built twice: for the first time of layers of one number, while what is
 // wrong with the file is noted, so that one message can name all of it; then in earnest. Matrices stay where they are
 // if they have the model's dtype.
+//
+// Nothing is made, and no loop runs, as often as a number of the configuration says and nothing else: by the second
+// time the tensors have confirmed the sizes, and what they can't confirm goes through check_made().
 class Loading {
  public:
   // prefix: what stands before every name in files of a model with a task's head; it may be missing. dtype: that is
@@ -55,8 +58,11 @@ class Loading {
                              bool tied, const char* older = nullptr, const char* bias = nullptr);
   // Other names under which files have that tensor too, or instead. Where two differ, that is one more problem.
   void has_copies(std::initializer_list<const char*> copies, const std::string& of);
-  // Positions by sines and cosines (Vaswani et al. 2017), which files may have or not.
-  View sines(const std::string& name, std::int64_t rows, std::int64_t columns);
+  // A table that is made, of a size that no tensor confirms and that `said` says. Throws bad_file, at `said`, for one
+  // of more numbers than the weights have together, unless it is small.
+  void check_made(const Member& said, std::int64_t rows, std::int64_t columns) const;
+  // Positions by sines and cosines (Vaswani et al. 2017), which files may have or not. said: the number of rows.
+  View sines(const std::string& name, const Member& said, std::int64_t columns);
 
   // Tensors that files have besides and that are not computed with: whose names begin, or end, so.
   void ignore_beginning(std::string_view begin) { beginnings_.emplace_back(begin); }
@@ -107,6 +113,7 @@ class Loading {
   std::int64_t parameters_ = 0, weight_bytes_ = 0;
   std::map<std::string_view, std::int64_t> formats_;
   std::deque<Tensor> made_;
+  std::int64_t numbers_ = 0;  // of all the file's tensors
 };
 
 // What files of older programs call a tensor; empty: the same.

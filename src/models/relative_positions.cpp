@@ -40,11 +40,11 @@ Tensor relative_bias(const View& embedding, bool bidirectional, std::int64_t buc
   std::int64_t R = 1;
   while (R < longest && of_distance.of(R) < of_distance.last()) ++R;
   const std::int64_t H = embedding.size(1);
+  const Tensor numbers = embedding.to(DType::f32);
   Tensor out({H, 2 * R + 1});
   const auto set = [&](std::int64_t distance, std::int64_t bucket) {
-    out.view()
-        .slice(1, R + distance, R + distance + 1)
-        .copy_from(embedding.slice(0, bucket, bucket + 1).transpose(0, 1));
+    for (std::int64_t h = 0; h < H; ++h)
+      out.data<float>()[h * (2 * R + 1) + R + distance] = numbers.data<float>()[bucket * H + h];
   };
   for (std::int64_t n = 0; n <= R; ++n) {
     set(-n, of_distance.of(n));

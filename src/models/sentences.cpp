@@ -296,7 +296,9 @@ void read_prompts(const Member& config, SentenceModules& to) {
 }
 
 void read_modules(const fs::path& folder, const Member& list, std::int64_t E, SentenceModules& to) {
+  constexpr std::size_t most = 32;  // each may name the same tensors, and copies them
   const std::vector<Member> modules = modules_of(list);
+  if (modules.size() > most) list.refuse(fmt::format("{} modules at most", most));
   for (std::size_t n = 0; n < modules.size(); ++n) {
     const std::string name = class_of(modules[n]), path = path_of(modules[n]);
     const auto refuse = [&](const char* expected) {

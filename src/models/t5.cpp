@@ -41,6 +41,7 @@ T5Stack::T5Stack(Loading& loading, const Member& config, const Matrix& words, bo
   const std::int64_t most = far.whole(near_distances(!decodes, buckets) + 1, 1 << 20);
   const View table =
       loading.table(name + "block.0.layer.0.SelfAttention.relative_attention_bias.weight", buckets, heads_);
+  loading.check_made(far, 2 * most + 1, heads_);
   if (!loading.checking()) distance_bias_ = relative_bias(table, !decodes, buckets, most, any_length);
 }
 
