@@ -627,10 +627,10 @@ Loaded load(nb::handle path, nb::handle dtype) {
   if (!dtype.is_none()) options.dtype = read_dtype(function, dtype, {DType::f32, DType::bf16});
   const nb::str from = lasting_path(name);
   return call(function, [&] {
-    const std::string found = find_model(name).string();
+    Model model = Model::load(name, options);  // first: where that is no name, it says so
     std::filesystem::path place = std::filesystem::absolute(name).lexically_normal();
     if (!place.has_filename()) place = place.parent_path();
-    return Loaded{Model::load(name, options), place.filename().string(), found, options.dtype, from};
+    return Loaded{std::move(model), place.filename().string(), find_model(name).string(), options.dtype, from};
   });
 }
 

@@ -88,14 +88,17 @@ bool is_folder(const std::filesystem::path& path) {
   return fs::is_directory(path, error);
 }
 
-InputFile::InputFile(std::string_view function, const fs::path& path) : place_(place_of(function, path)) {
-  descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+InputFile::InputFile(std::string_view function, const fs::path& path, Pipes pipes) : place_(place_of(function, path)) {
+  descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | (pipes == Pipes::refused ? O_NONBLOCK : 0));
   if (descriptor_ < 0) fail_at(place_, "can't be opened: {}", reason());
   try {
     struct stat status {};
     if (fstat(descriptor_, &status) != 0) fail_at(place_, "can't be read: {}", reason());
     if (S_ISDIR(status.st_mode)) fail_at(place_, "is a directory");
-    if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)) fail_at(place_, "is a device, expected a file or a pipe");
+    if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)) {
+      fail_at(place_, "is a device, expected a file{}", pipes == Pipes::read ? " or a pipe" : "");
+    }
+    if (!S_ISREG(status.st_mode) && pipes == Pipes::refused) fail_at(place_, "is a pipe, expected a file");
     if (S_ISREG(status.st_mode)) {
       size_ = static_cast<std::uint64_t>(status.st_size);
       opened_ = version();

@@ -23,11 +23,15 @@ std::string quote(std::string_view text);
 bool is_there(const std::filesystem::path& path);
 bool is_folder(const std::filesystem::path& path);
 
-// A file to read. Whatever can't be sought in (a pipe, a terminal) is read to its end at once.
+// Whether a file may be one that can't be sought in (a pipe, a socket): where its caller names that very file. What
+// lies in a folder is a regular file: to open a pipe is to wait for who writes to it, and nobody may.
+enum class Pipes : std::uint8_t { refused, read };
+
+// A file to read. A pipe is read to its end at once.
 class InputFile {
  public:
-  // `function` is the public function that messages begin with.
-  InputFile(std::string_view function, const std::filesystem::path& path);
+  // `function` is the public function that messages begin with. Throws bad_file.
+  InputFile(std::string_view function, const std::filesystem::path& path, Pipes pipes = Pipes::refused);
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
   ~InputFile();

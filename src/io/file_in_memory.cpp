@@ -68,7 +68,7 @@ bool is_folder(const std::filesystem::path& path) {
   return next != names().end() && next->first.starts_with(inside);
 }
 
-InputFile::InputFile(std::string_view function, const std::filesystem::path& path)
+InputFile::InputFile(std::string_view function, const std::filesystem::path& path, Pipes)
     : place_{std::string(function), quote(path.native())} {
   const auto found = names().find(path.native());
   if (found == names().end()) fail_at(place_, "is not among the files that were given");

@@ -311,7 +311,7 @@ std::string npy_header(const View& tensor, const Place& place) {
 }
 
 Tensor read_npy(const std::filesystem::path& path) {
-  return read_npy(InputFile("read_npy", path));
+  return read_npy(InputFile("read_npy", path, Pipes::read));
 }
 
 void write_npy(const std::filesystem::path& path, const View& tensor) {

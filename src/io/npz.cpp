@@ -31,7 +31,7 @@ TensorMap read_npz(const InputFile& file) {
 }
 
 TensorMap read_npz(const std::filesystem::path& path) {
-  return read_npz(InputFile("read_npz", path));
+  return read_npz(InputFile("read_npz", path, Pipes::read));
 }
 
 void write_npz(const std::filesystem::path& path, const NamedViews& tensors) {

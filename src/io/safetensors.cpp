@@ -280,7 +280,7 @@ Safetensors read_safetensors(const InputFile& file) {
 }
 
 Safetensors read_safetensors(const std::filesystem::path& path) {
-  return read_safetensors(InputFile("read_safetensors", path));
+  return read_safetensors(InputFile("read_safetensors", path, Pipes::read));
 }
 
 SafetensorsHead safetensors_head(std::string_view function, const NamedViews& tensors,

@@ -5,6 +5,7 @@
 #include "io/mapped_file.h"
 #include "io/npy.h"
 #include "io/npz.h"
+#include "io/read_tensors.h"
 #include "io/safetensors.h"
 
 namespace attend {
@@ -34,7 +35,7 @@ Blocks blocks_of(const Dims& shape, int axis) {
 }  // namespace
 
 struct TensorFile::State {
-  explicit State(const std::filesystem::path& path) : file("TensorFile", path), mapped(file) {
+  explicit State(const std::filesystem::path& path) : file("TensorFile", path, Pipes::read), mapped(file) {
     const Place& place = file.place();
     if (file.size() == 0) fail_at(place, "is empty");
     const std::string start = file.read(0, std::min<std::uint64_t>(file.size(), npy_magic.size()));
@@ -44,7 +45,7 @@ struct TensorFile::State {
       take_safetensors();
     }
     if (!views.empty()) return;
-    read = read_tensors(path);
+    read = read_tensors(file);  // not by its name: a pipe is read once
     for (const auto& [name, tensor] : read) views.emplace(name, tensor);
   }
 

@@ -52,7 +52,7 @@ std::vector<fs::path> inside(const fs::path& folder) {
 
 std::vector<fs::path> gguf_files(const fs::path& folder) {
   std::vector<fs::path> files = inside(folder);
-  std::erase_if(files, [](const fs::path& file) { return file.extension() != ".gguf" || fs::is_directory(file); });
+  std::erase_if(files, [](const fs::path& file) { return file.extension() != ".gguf" || is_folder(file); });
   return files;
 }
 

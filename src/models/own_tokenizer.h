@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <system_error>
+#include <utility>
 
 #include "attend/tokenizer.h"
 
@@ -12,8 +14,11 @@ namespace attend::models {
 class OwnTokenizer {
  public:
   // lower_case: texts are made lower-case before the tokenizer's own normalisers, as sentence-transformers does it.
-  OwnTokenizer(const std::filesystem::path& path, bool lower_case)
-      : path_(std::filesystem::absolute(path)), lower_case_(lower_case) {}
+  OwnTokenizer(const std::filesystem::path& path, bool lower_case) : path_(path), lower_case_(lower_case) {
+    // Where the working folder is gone, a path in it stays as it is.
+    std::error_code error;
+    if (auto whole = std::filesystem::absolute(path, error); !error) path_ = std::move(whole);
+  }
   // Throws bad_file.
   const Tokenizer& get() const;
 

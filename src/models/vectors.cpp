@@ -75,7 +75,7 @@ void VectorWriter::commit() {
 }
 
 VectorFile::VectorFile(const std::filesystem::path& path) {
-  const InputFile file("VectorFile", path);
+  const InputFile file("VectorFile", path, Pipes::read);
   auto mapped = std::make_shared<const MappedFile>(file);
   rows_ = view_npy(file, *mapped);
   if (rows_.rank() != 2 || rows_.size(1) < 1 || rows_.dtype() != DType::f32)

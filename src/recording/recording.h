@@ -9,7 +9,8 @@
 namespace attend {
 
 struct Recording::File {
-  File(std::string_view function, const std::filesystem::path& path) : input(function, path), tensors(input) {}
+  File(std::string_view function, const std::filesystem::path& path)
+      : input(function, path, Pipes::read), tensors(input) {}
 
   InputFile input;
   SafetensorsFile tensors;

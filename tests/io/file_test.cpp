@@ -111,6 +111,10 @@ TEST(ReadFile, ReadsPipes) {
   const TensorMap tensors = read_tensors(folder / "pipe");
   writer.join();
   expect_same(tensors.at("t"), tensor);
+  writer = std::thread([&] { put(folder / "pipe", get(folder / "x")); });
+  const TensorFile shown(folder / "pipe");  // which opens it once
+  writer.join();
+  expect_same(shown.view("t"), tensor);
 }
 
 TEST(ReadTensors, TellsTheFormatsApartByContent) {

@@ -1,6 +1,8 @@
 // Models of every family beside Transformers (make_models_golden.py), batches, caches, generation, recordings, errors.
 #include "attend/models.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
@@ -557,6 +559,40 @@ TEST(Model, TakesIdsAndTextsInManyForms) {
   EXPECT_EQ(llama.generate(views, options), written);
   EXPECT_EQ(llama.generate({"a b", "c"}, options), written);
   EXPECT_EQ(llama.generate("a b", options), written[0]);
+}
+
+// To open a pipe is to wait until somebody writes to it: what a folder holds is a file, or is refused.
+TEST(Model, APipeInAFolderIsRefused) {
+  const Folder folder;
+  const auto refused = [&](const char* name, const auto& read) {
+    SCOPED_TRACE(name);
+    std::filesystem::create_directories((folder / name).parent_path());
+    ASSERT_EQ(mkfifo((folder / name).c_str(), 0600), 0);
+    expect_error(ErrorCode::bad_file, read, "is a pipe, expected a file");
+    std::filesystem::remove(folder / name);
+  };
+  const auto load = [&] { (void)Model::load(folder.path()); };
+  refused("config.json", load);
+  refused("modules.json", load);
+  put(folder / "config.json", R"({"model_type": "bert"})");
+  refused("model.safetensors", load);
+  refused("model.safetensors.index.json", load);
+  put(folder / "model.safetensors.index.json", R"({"metadata": {}, "weight_map": {"x": "shard"}})");
+  refused("shard", load);
+  refused("tokenizer.json", [&] { (void)Tokenizer::load(folder.path()); });
+  refused("x.gguf", [&] { (void)Model::load(folder / "x.gguf"); });
+  refused("hub/models--a--b/refs/main", [&] {
+    setenv("HF_HUB_CACHE", (folder / "hub").c_str(), 1);
+    (void)Model::load("a/b");
+  });
+  unsetenv("HF_HUB_CACHE");
+}
+
+TEST(Model, NoNameIsNoModels) {
+  for (const auto& use :
+       {std::function([] { (void)Model::load(""); }), std::function([] { (void)Model::load_tokenizer(""); }),
+        std::function([] { (void)Tokenizer::load(""); }), std::function([] { (void)find_model(""); })})
+    expect_error(ErrorCode::bad_file, use, "''");
 }
 
 // Whatever size a configuration speaks of: the tensors are looked at before anything of that size is made or done.

@@ -24,6 +24,12 @@ def test_a_message_without_the_name_of_a_function_comes_whole():
     assert "ValueError: plan: ATTEND_TARGET is 'sse9', expected a target that this processor runs: " in done.stderr
 
 
+@pytest.mark.parametrize("read", [attend.Model.load, attend.Model.load_tokenizer, attend.Tokenizer.load])
+def test_no_name_is_no_file(read):
+    with pytest.raises(OSError, match="''"):
+        read("")
+
+
 @pytest.mark.parametrize("keywords, kind, message", [
     ({"window": 3}, TypeError, "window: expected .left, right., each a whole number, or -1 or None for open, got 3"),
     ({"window": (1, 2.5)}, TypeError, "window: expected .left, right.*, got 2.5"),
