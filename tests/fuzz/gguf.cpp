@@ -1,5 +1,7 @@
-// A GGUF file of any bytes, as a model and as a tokenizer: every number that is there can be read.
+// A GGUF file of any bytes, as a model and as a tokenizer: every number that is there can be read, and what is said of
+// texts and sentences.
 #include "models/gguf.h"
+#include "models/gguf_settings.h"
 #include "tests/fuzz/input.h"
 
 using namespace attend;
@@ -27,6 +29,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const fuzz::Folder folder;
   const std::filesystem::path path = folder.put("x.gguf", {reinterpret_cast<const char*>(data), size});
   refused_as_bad_file([&] { read_all(models::read_gguf("load", path).weights); });
+  refused_as_bad_file([&] {
+    const models::GgufFile file = models::read_gguf("load", path).file;
+    ModelInfo info;
+    models::read_own_generation(file, info);
+    models::SentenceModules sentences{.max_tokens = 16};
+    models::read_own_sentences(file, 2, sentences);
+    fuzz::require(sentences.vector_size > 0 && sentences.max_tokens <= 16,
+                  "vectors have numbers, and sentences a length");
+  });
   refused_as_bad_file([&] { Model::load_tokenizer(path).encode("a text"); });
   return 0;
 }

@@ -143,6 +143,17 @@ def outcome(of, *arguments, **options):
         return type(error), str(error).rsplit(": ", 1)[-1]
 
 
+def check_text(got, model, ids):
+    """What the model gives; or from a place on, where two tokens are as likely but for rounding, another."""
+    expected = model.generate(ids, 12).tolist()
+    if got == expected:
+        return
+    same = next(n for n in range(13) if got[:n + 1] != expected[:n + 1])
+    logits = model.logits(model.forward([*ids, *expected[:same]]))[-1]
+    second, first = np.sort(np.delete(logits, model.info.never))[-2:]
+    assert first - second <= 2e-5 * np.abs(logits).max(), (got, expected)
+
+
 def check_the_same(file, folder, sentences=SENTENCES):
     ours, theirs = attend.Model.load(file), attend.Model.load(folder)
     for name in dir(theirs.info):
@@ -168,7 +179,7 @@ def check_the_same(file, folder, sentences=SENTENCES):
     if theirs.info.decoder:
         for text in sentences:
             ids = [*theirs.tokenizer.encode(text).ids, 7][:50]
-            assert ours.generate(ids, 12).tolist() == theirs.generate(ids, 12).tolist()
+            check_text(ours.generate(ids, 12).tolist(), theirs, ids)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -187,7 +187,7 @@ def test_the_encoder_of_t5(folder, case):
     """As sentence-t5 has it."""
     path = folder(case, kind="end", after=lambda E: [
         modules.Pooling(E), modules.Dense(E, 20, bias=False, activation_function=torch.nn.Identity()), modules.Normalize()])
-    assert check(path, cut=1, file=False).info.family == "t5_encoder"
+    assert check(path, cut=1).info.family == "t5_encoder"
 
 
 def test_a_folder_that_lacks_its_modules(folder):
