@@ -67,7 +67,7 @@ TEST(Scaling, FilesOfManyTensors) {
     expect_growth(1, 500, [&](std::int64_t size) {
       return [=, tensors = std::make_shared<TensorMap>(many(size))] { write(*tensors); };
     });
-    expect_growth(1, 500, [&](std::int64_t size) {
+    expect_growth(1, 1000, [&](std::int64_t size) {
       write(many(size));
       return [=] { EXPECT_EQ(std::ssize(read_tensors(path)), size); };
     });
