@@ -121,8 +121,9 @@ whole = attend.attention(x, x, x)
 
 def handler(*_):
     global count, within
-    faults.arm("clock", 2, signal.SIGALRM)
     count += 1
+    if count < 60:
+        faults.arm("clock", 2, signal.SIGALRM)
     if count % 20 == 0 and not within:  # a call within a call, and no more of them however long it takes
         within = True
         assert (attend.attention(x, x, x) == whole).all()
@@ -133,6 +134,7 @@ faults.arm("clock", 2, signal.SIGALRM)
 while count < 60:
     all_right()
     assert (attend.attention(x, x, x) == whole).all()
+faults.arm("nothing")
 print("done")
 """)
 
