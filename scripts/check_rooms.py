@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Checks the includes of all C++ sources against the table of rooms in docs/design.md, the one place that says them; and that no two
-rooms define types of one name, whose inline functions the linker would take for each other's.
+rooms define types of one name, whose inline functions the linker would take for each other's; and that each public header includes what
+it names of the standard library, since what another header happens to include differs between libraries.
 
-Prints each include that the table does not allow, each folder and each public header that it does not know, and each name that was
-taken, and exits 1 if there is one. Usage: check_rooms.py [TREE]
+Prints each include that the table does not allow, each folder and each public header that it does not know, each name that was
+taken, and each that no include brings, and exits 1 if there is one. Usage: check_rooms.py [TREE]
 """
 import re
 import sys
@@ -16,6 +17,37 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 # As clang-format writes them: at a line's beginning where they stand in namespaces alone.
 SCOPE = re.compile(r"^namespace ?([\w:]*) ?\{$|^(\})  // namespace|"
                    r"^(?:template <.*> )?(?:struct|class|enum(?: class)?) ([\w:]+)\b(?:.*\{|[^;\n]*:[^;\n]*$)", re.MULTILINE)
+# What public headers may name of the standard library, by the header that brings it.
+STANDARD = {name: header for header, names in {
+    "algorithm": "copy equal find max min sort",
+    "array": "array",
+    "atomic": "atomic",
+    "chrono": "chrono",
+    "cstddef": "byte ptrdiff_t size_t",
+    "cstdint": "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t",
+    "exception": "exception exception_ptr",
+    "filesystem": "filesystem",
+    "functional": "function greater less",
+    "initializer_list": "initializer_list",
+    "iosfwd": "istream ostream",
+    "map": "map multimap",
+    "memory": "make_shared make_unique shared_ptr unique_ptr weak_ptr",
+    "mutex": "lock_guard mutex unique_lock",
+    "new": "bad_alloc",
+    "optional": "make_optional nullopt optional",
+    "set": "set",
+    "span": "dynamic_extent span",
+    "stdexcept": "invalid_argument logic_error out_of_range runtime_error",
+    "string": "getline stod stoi stoll string to_string",
+    "string_view": "string_view",
+    "tuple": "get tie tuple",
+    "type_traits": "decay_t enable_if_t is_arithmetic_v is_convertible_v is_integral_v is_same_v remove_cvref_t",
+    "unordered_map": "unordered_map",
+    "utility": "as_const exchange forward in_place move pair swap",
+    "variant": "holds_alternative monostate variant visit",
+    "vector": "vector",
+}.items() for name in names.split()}
+COMMENT = re.compile(r"//.*")
 # What the last column may say besides rooms.
 PUBLIC, EVERYTHING = "the public headers", "everything"
 
@@ -64,6 +96,16 @@ def types_of(text):
             yield "::".join([*scopes, name])
 
 
+def missing_of(text):
+    """The names of the standard library in a header that none of its includes brings, and what does."""
+    included = {angled for _, angled in INCLUDE.findall(text)}
+    for name in sorted(set(re.findall(r"\bstd::(\w+)", COMMENT.sub("", text)))):
+        if name not in STANDARD:
+            yield f"std::{name}, whose header scripts/check_rooms.py does not know"
+        elif STANDARD[name] not in included:
+            yield f"std::{name} without <{STANDARD[name]}>"
+
+
 def faults(tree):
     taken = {}
     rooms = Rooms((tree / "docs/design.md").read_text())
@@ -76,6 +118,8 @@ def faults(tree):
             room = room_of(name.parts, rooms)
             if folder in ("include", "src"):
                 yield from (f"{name}: {each} is a type of {taken[each]}" for each in types_of(text) if taken.setdefault(each, name) != name)
+            if folder == "include":
+                yield from (f"{name}: a public header names {each}" for each in missing_of(text))
             if folder == "include" and PUBLIC_DEPENDENCIES.search(text):
                 yield f"{name}: a public header shows a dependency"
             if room is None or EVERYTHING in rooms.allowed.get(room, ()):

@@ -1,4 +1,5 @@
-"""The check of the rooms finds what goes against the table in docs/design.md, types of one name, and nothing else."""
+"""The check of the rooms finds what goes against the table in docs/design.md, types of one name, a public header that includes too
+little, and nothing else."""
 
 import pathlib
 import subprocess
@@ -89,3 +90,13 @@ def test_other_names_pass(tmp_path, other):
 def test_files_may_have_types_of_their_own(tmp_path):
     own = in_namespaces("attend", "", text="struct Line {\n};")
     assert check(tmp_path, {"src/io/a.cpp": own, "src/kernels/b.cpp": own})[0] == 0
+
+
+@pytest.mark.parametrize("text, says", [
+    ("#include <string>\nstd::string a;  // std::equal\nbool b = std::equal(a.begin(), a.end(), 'x');", "std::equal without <algorithm>"),
+    ("std::int64_t a;", "std::int64_t without <cstdint>"),
+    ("std::jthread a;", "std::jthread, whose header scripts/check_rooms.py does not know"),
+])
+def test_a_public_header_includes_what_it_names(tmp_path, text, says):
+    assert check(tmp_path, {"include/attend/tensor.h": text}) == (1, f"include/attend/tensor.h: a public header names {says}\n")
+    assert check(tmp_path / "src", {"src/core/tensor.h": text})[0] == 0
