@@ -1,7 +1,6 @@
 // What goes in and out of the page's modules: requests and answers as JSON.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -113,9 +112,28 @@ inline std::string json_text(const Json& json) {
 inline std::string error_json(const char* code, std::string_view message) {
   return json_text({{"error", {{"code", code}, {"message", message}}}});
 }
+// Without a default: the compiler says it where one is missing.
+inline const char* name_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::bad_shape:
+      return "bad_shape";
+    case ErrorCode::bad_dtype:
+      return "bad_dtype";
+    case ErrorCode::bad_value:
+      return "bad_value";
+    case ErrorCode::bad_file:
+      return "bad_file";
+    case ErrorCode::out_of_memory:
+      return "out_of_memory";
+    case ErrorCode::interrupted:
+      return "interrupted";
+    case ErrorCode::lost_rank:
+      return "lost_rank";
+  }
+  return "unknown";
+}
 inline std::string error_json(const Error& error) {
-  constexpr std::array names{"bad_shape", "bad_dtype", "bad_value", "bad_file", "out_of_memory", "interrupted"};
-  return error_json(names[static_cast<std::size_t>(error.code())], error.what());
+  return error_json(name_of(error.code()), error.what());
 }
 
 }  // namespace attend::page
