@@ -153,8 +153,8 @@ TokenizerFile put_together(const GgufFile& file, const Vocabulary& vocabulary, c
                     .model = std::move(model),
                     .added = {},
                     .special = {},
-                    .before = {{}, {}},
-                    .after = {{}, {}},
+                    .before = {},
+                    .after = {},
                     .around = std::move(around),
                     .decoders = steps.decoders};
   add_tokens(file, vocabulary, out);

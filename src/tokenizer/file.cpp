@@ -255,8 +255,8 @@ TokenizerFile read_tokenizer(const Place& place, std::string_view text) {
       .model = read_model(root["model"]),
       .added = {},
       .special = {},
-      .before = {{}, {}},
-      .after = {{}, {}},
+      .before = {},
+      .after = {},
       .around = read_template(around),
       .decoders = read_decoders(member_or_null(root, "decoder"))};
   read_added_tokens(member_or_null(root, "added_tokens"), file);

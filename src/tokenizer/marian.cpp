@@ -155,8 +155,8 @@ TokenizerFile marian_tokenizer(const Member& vocabulary, const Member& config, c
                     .model = Marian(std::move(ids), pieces, unknown),
                     .added = {},
                     .special = {},
-                    .before = {{}, {}},
-                    .after = {{}, {}},
+                    .before = {},
+                    .after = {},
                     .around = {.single = {text, last}, .pair = {text, second, last}},
                     .decoders = {}};
   add_tokens(vocabulary, out.vocabulary(), said, out);

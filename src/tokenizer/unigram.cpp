@@ -32,6 +32,19 @@ Trie::Trie(std::vector<Entry> entries) : nodes_(1) {
     roots_[static_cast<std::size_t>(byte)] = child(nodes_[0], static_cast<char>(byte));
 }
 
+namespace {
+
+std::vector<Trie::Entry> entries_of(const TokenMap& vocabulary) {
+  std::vector<Trie::Entry> entries;
+  entries.reserve(vocabulary.size());
+  for (const auto& [token, id] : vocabulary.ids()) entries.push_back({token, id});
+  return entries;
+}
+
+}  // namespace
+
+Trie::Trie(const TokenMap& vocabulary) : Trie(entries_of(vocabulary)) {}
+
 std::uint32_t Trie::child(const Node& of, char byte) const {
   const auto wanted = static_cast<unsigned char>(byte);
   const Node* first = nodes_.data() + of.first;
@@ -92,13 +105,6 @@ namespace {
 
 constexpr double unknown_penalty = 10;  // below the least score: SentencePiece's
 
-Trie trie_of(const TokenMap& vocabulary) {
-  std::vector<Trie::Entry> entries;
-  entries.reserve(vocabulary.size());
-  for (const auto& [token, id] : vocabulary.ids()) entries.push_back({token, id});
-  return Trie(std::move(entries));
-}
-
 double least(const std::vector<double>& scores) {
   const auto found = std::ranges::min_element(scores);
   return found == scores.end() ? std::numeric_limits<double>::infinity() : *found;
@@ -111,7 +117,7 @@ Unigram::Unigram(TokenMap vocabulary, std::vector<double> scores, UnigramOptions
       scores_(std::move(scores)),
       options_(options),
       unknown_score_(least(scores_) - unknown_penalty),
-      trie_(trie_of(vocabulary_)) {
+      trie_(vocabulary_) {
   if (options_.byte_fallback) bytes_ = byte_tokens(vocabulary_);
 }
 

@@ -18,13 +18,33 @@ class Trie {
   };
   // No text twice; all of them together less than 4 GiB.
   explicit Trie(std::vector<Entry> entries);
+  explicit Trie(const TokenMap& vocabulary);
 
-  // found(size, id) of each token, the shortest first; not of an empty one.
+  // found(size, id) of each token, the shortest first; not of an empty one. node: of tokens that begin with that
+  // node's text, without it.
   template <class Found>
-  void prefixes(std::string_view text, Found found) const;
+  void prefixes(std::string_view text, Found found, std::uint32_t node = 0) const;
+
+  // Its nodes; 0 is the empty text's.
+  static constexpr TokenId no_token = ~TokenId{0};
+  std::size_t size() const { return nodes_.size(); }
+  TokenId id(std::uint32_t node) const { return nodes_[node].id; }
+  // The text with one byte more; 0: no entry begins so.
+  std::uint32_t next(std::uint32_t node, char byte) const {
+    return node == 0 ? roots_[static_cast<unsigned char>(byte)] : child(nodes_[node], byte);
+  }
+  // That of a text; none: no entry begins so.
+  std::optional<std::uint32_t> node(std::string_view text) const {
+    std::uint32_t at = 0;
+    for (const char byte : text)
+      if ((at = next(at, byte)) == 0) return std::nullopt;
+    return at;
+  }
+  // found(node, byte, next) of all, the shorter texts first.
+  template <class Found>
+  void for_each_child(Found found) const;
 
  private:
-  static constexpr TokenId no_token = ~TokenId{0};
   // The children of a node lie one after another, by their byte.
   struct Node {
     std::uint32_t first = 0;
@@ -80,11 +100,19 @@ class Unigram {
 // ---- Inside ----
 
 template <class Found>
-void Trie::prefixes(std::string_view text, Found found) const {
-  std::uint32_t at = text.empty() ? 0 : roots_[static_cast<unsigned char>(text.front())];
+void Trie::prefixes(std::string_view text, Found found, std::uint32_t node) const {
+  std::uint32_t at = text.empty() ? 0 : next(node, text.front());
   for (std::size_t size = 1; at != 0; ++size) {
     if (nodes_[at].id != no_token) found(size, nodes_[at].id);
     at = size < text.size() ? child(nodes_[at], text[size]) : 0;
+  }
+}
+
+template <class Found>
+void Trie::for_each_child(Found found) const {
+  for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
+    for (std::uint32_t n = 0; n < nodes_[node].count; ++n)
+      found(node, static_cast<char>(nodes_[nodes_[node].first + n].byte), nodes_[node].first + n);
   }
 }
 

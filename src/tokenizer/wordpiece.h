@@ -1,7 +1,7 @@
 // WordPiece (BERT): the longest tokens that a word begins with, one after the other.
 #pragma once
 
-#include "tokenizer/vocabulary.h"
+#include "tokenizer/unigram.h"
 
 namespace attend::tokenizer {
 
@@ -25,8 +25,8 @@ class WordPiece {
   TokenMap vocabulary_;
   WordPieceOptions options_;
   TokenId unknown_;
-  TextMap<TokenId> continuing_;  // without the prefix
-  std::size_t longest_ = 0;      // bytes of a token
+  Trie tokens_;
+  std::optional<std::uint32_t> continuing_;  // the prefix's node; none: no token begins with it
   std::uint64_t number_ = WordCache::new_model();
 };
 

@@ -235,6 +235,22 @@ def attempt_gguf(folder):
                 attempt(f"{file.name}: {what} = {claim}", folder / "x.gguf")
 
 
+def attempt_words(folder):
+    """Tokens and texts of one letter, in which every place is the beginning of almost every token."""
+    print("added tokens", flush=True)
+    faults.limit(5, 1 << 30)
+    token = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    tokens = [token | {"id": 4 + n, "content": "a" * n + "b"} for n in range(1500)]
+    tokenizer = attend.Tokenizer(json.dumps(TOKENIZER | {"pre_tokenizer": None, "post_processor": None, "added_tokens": [
+        *TOKENIZER["added_tokens"], *tokens]}))
+    assert len(tokenizer.encode("a" * 10**6 + " ").ids) == 1  # too long a word
+    print("a long word", flush=True)
+    faults.limit(5, 1 << 30)
+    model = TOKENIZER["model"] | {"max_input_chars_per_word": 2**40, "vocab": {"?": 0, "a": 1, "##a": 2, "##" + "a" * 3000 + "b": 3}}
+    tokenizer = attend.Tokenizer(json.dumps(TOKENIZER | {"model": model, "post_processor": None, "added_tokens": []}))
+    assert len(tokenizer.encode("a" * 30_000).ids) == 30_000
+
+
 def put(folder, files):
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -260,7 +276,7 @@ def test_every_number_that_is_read_is_changed():
     assert not keys - NO_NUMBERS - {key for type in TYPES for config in configurations(type) for key in inside(config)}
 
 
-@pytest.mark.parametrize("attempts", ["types", "a_list", "beside", "generation", "gguf"])
+@pytest.mark.parametrize("attempts", ["types", "a_list", "beside", "generation", "gguf", "words"])
 def test_claims(attempts, tmp_path):
     done = subprocess.run([sys.executable, __file__, attempts, tmp_path], capture_output=True, text=True,
                           env={"PYTHONPATH": str(REPOSITORY / "tests"), "OPENBLAS_NUM_THREADS": "1"})

@@ -446,3 +446,17 @@ def test_charsmaps_on_graphemes(tmp_path, amount):
     dice = random.Random(8)
     for _ in range(int(amount * 200_000)):
         check((ours, theirs), "".join(dice.choices(keys + extenders * 2 + " z\n\r\0", k=dice.randint(1, 8))), decoded=False)
+
+
+def test_added_tokens_in_each_other(amount):
+    """Of those that begin at one place the longest, from the first place on; with the white space that they take, and without."""
+    dice = random.Random(10)
+    for _ in range(int(amount * 4000)):
+        theirs, takes = Tokenizer(models.WordLevel({"?": 0}, "?")), dice.random() < 0.5
+        letters = "aaabé" if takes else "aaab \n"  # where one takes what another is, `tokenizers` breaks off
+        theirs.add_tokens([AddedToken("".join(dice.choices(letters, k=dice.randint(1, 6))), normalized=False,
+                                      lstrip=takes and dice.random() < 0.3, rstrip=takes and dice.random() < 0.3,
+                                      single_word=dice.random() < 0.2) for _ in range(dice.randint(1, 12))])
+        ours = attend.Tokenizer(theirs.to_str())
+        for _ in range(20):
+            check((ours, theirs), "".join(dice.choices("aaaabbé  \n", k=dice.randint(1, 30))), decoded=False)
