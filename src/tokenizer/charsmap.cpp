@@ -1,12 +1,16 @@
 #include "tokenizer/charsmap.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/utf8.h"
 
 namespace attend::tokenizer {
 
 namespace {
+
+// Bytes of what takes the place of a few characters: SentencePiece's own maps have 33 at most.
+constexpr std::size_t longest_text = 1024;
 
 // ---- A unit of the trie ----
 
@@ -68,6 +72,9 @@ void Charsmap::check(const Place& place) const {
       const std::uint32_t text = text_of_leaf(trie_[next]);
       if (text > texts_.size() || (text < texts_.size() && !begins_character(texts_[text])))
         fail_at(place, "a text begins at byte {} of {}", text, texts_.size());
+      if (std::string_view(texts_).substr(text, longest_text + 1).find('\0') > longest_text &&
+          texts_.size() - text > longest_text)
+        fail_at(place, "the text at byte {} has more than {} bytes", text, longest_text);
     }
   }
 }
@@ -99,12 +106,12 @@ std::optional<Charsmap::Match> Charsmap::shortest(std::string_view text) const {
 }
 
 std::optional<Charsmap::Match> Charsmap::longest(std::string_view text) const {
-  std::optional<Match> last;
+  std::optional<std::pair<std::size_t, std::uint32_t>> last;
   prefixes(text, [&](std::size_t size, std::uint32_t leaf) {
-    last = match(size, leaf);
+    last = {size, leaf};
     return true;
   });
-  return last;
+  return last ? std::optional(match(last->first, last->second)) : std::nullopt;
 }
 
 std::string decode_base64(const Member& from) {

@@ -4,6 +4,7 @@
 
 #include "core/sha256.h"
 #include "io/json_file.h"
+#include "tokenizer/growth.h"
 #include "tokenizer/unicode.h"
 
 namespace attend::tokenizer {
@@ -20,6 +21,8 @@ constexpr const char* function = "Tokenizer::chat";
 
 const std::string& needed(const std::optional<std::string>& token, const char* name) {
   if (!token) fail(ErrorCode::bad_file, function, "the template needs the {}, and the files name none", name);
+  if (token->size() > longest_affix)
+    fail(ErrorCode::bad_file, function, "the {} has {} bytes, at most {} are read", name, token->size(), longest_affix);
   return *token;
 }
 const std::string& bos(const Conversation& x) {

@@ -45,7 +45,7 @@ std::string with_replacements(std::string_view bytes) {
   return text;
 }
 
-void byte_level(std::vector<std::string>& parts) {
+void byte_level(std::vector<std::string>& parts, const Growth&) {
   std::string bytes;
   for (const std::string& part : parts) {
     std::string of;
@@ -74,7 +74,7 @@ std::optional<char> fallback_byte(std::string_view token) {
   return static_cast<char>(high * 16 + low);
 }
 
-void byte_fallback(std::vector<std::string>& parts) {
+void byte_fallback(std::vector<std::string>& parts, const Growth&) {
   std::vector<std::string> out;
   std::string bytes;
   const auto flush = [&] {
@@ -100,7 +100,8 @@ void byte_fallback(std::vector<std::string>& parts) {
 
 Decoder read_wordpiece(const Member& from) {
   from.only({"type", "prefix", "cleanup"});
-  return [prefix = from["prefix"].text(), cleans = from["cleanup"].truth()](std::vector<std::string>& parts) {
+  return [prefix = from["prefix"].text(), cleans = from["cleanup"].truth()](std::vector<std::string>& parts,
+                                                                            const Growth&) {
     for (std::size_t n = 0; n < parts.size(); ++n) {
       const bool continues = parts[n].starts_with(prefix);
       if (n > 0) {
@@ -117,7 +118,10 @@ Decoder read_metaspace(const Member& from) {
   from.only({"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
   const bool drops =
       from.has("prepend_scheme") ? from["prepend_scheme"].text() != "never" : from["add_prefix_space"].truth();
-  return [mark = from["replacement"].text(), drops](std::vector<std::string>& parts) {
+  // Without it, it would stand everywhere, and no end be reached.
+  const std::string mark = from["replacement"].text();
+  if (count_characters(mark) != 1) from["replacement"].refuse("one character");
+  return [mark, drops](std::vector<std::string>& parts, const Growth&) {
     for (std::size_t n = 0; n < parts.size(); ++n) replace_all(parts[n], mark, n == 0 && drops ? "" : " ");
   };
 }
@@ -126,7 +130,8 @@ Decoder read_strip(const Member& from) {
   from.only({"type", "content", "start", "stop"});
   const std::string content = from["content"].text();
   if (count_characters(content) != 1) from["content"].refuse("one character");
-  return [content, start = from["start"].whole(0), stop = from["stop"].whole(0)](std::vector<std::string>& parts) {
+  return [content, start = from["start"].whole(0), stop = from["stop"].whole(0)](std::vector<std::string>& parts,
+                                                                                 const Growth&) {
     for (std::string& part : parts) {
       std::string_view left = part;
       for (std::int64_t n = 0; n < start && left.starts_with(content); ++n) left.remove_prefix(content.size());
@@ -138,11 +143,16 @@ Decoder read_strip(const Member& from) {
 
 Decoder read_replace(const Member& from) {
   from.only({"type", "pattern", "content"});
-  return [pattern = read_pattern(from["pattern"]), with = from["content"].text()](std::vector<std::string>& parts) {
+  return [pattern = read_pattern(from["pattern"]), with = from["content"].text()](std::vector<std::string>& parts,
+                                                                                  const Growth& growth) {
+    std::uint64_t made = 0;
     for (std::string& part : parts) {
       std::string out;
-      for (const Part& each : pattern.parts(part))
+      for (const Part& each : pattern.parts(part)) {
+        growth.check(made + out.size() + with.size());
         out += each.match ? with : part.substr(each.begin, each.end - each.begin);
+      }
+      made += out.size();
       part = std::move(out);
     }
   };
@@ -158,7 +168,7 @@ std::string text_of(const Member& from) {
 Decoder read_ctc(const Member& from) {
   from.only({"type", "pad_token", "word_delimiter_token", "cleanup"});
   return [pad = text_of(from["pad_token"]), delimiter = text_of(from["word_delimiter_token"]),
-          cleans = from["cleanup"].truth()](std::vector<std::string>& parts) {
+          cleans = from["cleanup"].truth()](std::vector<std::string>& parts, const Growth&) {
     parts.erase(std::ranges::unique(parts).begin(), parts.end());
     for (std::string& part : parts) {
       replace_all(part, pad, "");
@@ -172,7 +182,7 @@ Decoder read_ctc(const Member& from) {
 
 Decoder read_bpe(const Member& from) {
   from.only({"type", "suffix"});
-  return [suffix = text_of(from["suffix"])](std::vector<std::string>& parts) {
+  return [suffix = text_of(from["suffix"])](std::vector<std::string>& parts, const Growth&) {
     for (std::size_t n = 0; n < parts.size(); ++n) replace_all(parts[n], suffix, n + 1 < parts.size() ? " " : "");
   };
 }
@@ -194,7 +204,7 @@ Decoder read_one(const Member& from, const std::string& type) {
   }
   if (type == "Fuse") {
     from.only({"type"});
-    return [](std::vector<std::string>& parts) {
+    return [](std::vector<std::string>& parts, const Growth&) {
       std::string all;
       for (const std::string& part : parts) all += part;
       parts = {std::move(all)};

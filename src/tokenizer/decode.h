@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "io/json_member.h"
+#include "tokenizer/growth.h"
 
 namespace attend::tokenizer {
 
-// Changes the parts that make up the text.
-using Decoder = std::function<void(std::vector<std::string>&)>;
+// Changes the parts that make up the text. What one step could make of them without end is held against the growth.
+using Decoder = std::function<void(std::vector<std::string>&, const Growth&)>;
 
 constexpr std::string_view space_mark = "\xe2\x96\x81";  // U+2581, SentencePiece's space
 

@@ -60,8 +60,11 @@ bool read_flag(const Member& from, const char* name) {
   return from.given(name) && from[name].truth();
 }
 
+// It is put to each character of a word.
 std::string read_affix(const Member& from, const char* name) {
-  return from.given(name) ? from[name].text() : "";
+  std::string affix = from.given(name) ? from[name].text() : "";
+  if (affix.size() > longest_affix) from[name].refuse(fmt::format("{} bytes at most", longest_affix));
+  return affix;
 }
 
 Bpe read_bpe(const Member& from) {
@@ -153,9 +156,16 @@ void check_id(const Member& from, const AddedToken& token, const TokenizerFile& 
   if (file.added.id(token.text)) fail_at(from.place(), "{} comes twice", quote(token.text));
 }
 
-std::string normalized_text(const Place& place, const AddedToken& token, const std::vector<Normalizer>& normalizers) {
-  Characters text(token.text, 0);
-  for (const Normalizer& step : normalizers) step(text);
+// What the normalisers refuse of a text is here the file's own.
+std::string normalized_text(const Place& place, const AddedToken& token, const std::vector<Normalizer>& normalizers,
+                            Growth& growth) {
+  Characters text(token.text, 0, growth);
+  try {
+    for (const Normalizer& step : normalizers) step(text);
+    growth.keep(text.points().size());
+  } catch (const Error& error) {
+    fail_at(place, "{}, which is normalised: {}", quote(token.text), error.detail());
+  }
   if (text.points().empty()) fail_at(place, "{} is empty once it is normalised", quote(token.text));
   return encode_utf8(text.points());
 }
@@ -165,11 +175,14 @@ void seek(const Place& place, const std::vector<AddedToken>& tokens, TokenizerFi
   std::vector<AddedToken> before, after;
   std::vector<std::string> texts_before, texts_after;
   std::map<std::string, std::string> of_text;
+  std::uint64_t bytes = 0;
+  for (const AddedToken& token : tokens) bytes += token.text.size();
+  Growth growth("Tokenizer::encode", bytes);
   for (const AddedToken& token : tokens) {
     if (!token.normalized) {
       before.push_back(token), texts_before.push_back(token.text);
     } else {
-      std::string text = normalized_text(place, token, to.normalizers);
+      std::string text = normalized_text(place, token, to.normalizers, growth);
       if (!of_text.emplace(text, token.text).second)  // which of them is found is chance in `tokenizers`
         fail_at(place, "{} and {} are one text once they are normalised", quote(of_text[text]), quote(token.text));
       after.push_back(token), texts_after.push_back(std::move(text));

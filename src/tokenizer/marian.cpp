@@ -9,14 +9,14 @@
 
 namespace attend::tokenizer {
 
-void Marian::tokenize(std::string_view text, std::vector<WordToken>& to) const {
+void Marian::tokenize(std::string_view text, Growth& growth, std::vector<WordToken>& to) const {
   std::uint32_t code = 0;
   const std::size_t end = text.find("<<");
   if (text.starts_with(">>") && end != std::string_view::npos) {
     code = static_cast<std::uint32_t>(end) + 2;
     to.push_back({id_of(text.substr(0, code)), 0, code});
   }
-  for (const SentencePiece::Piece& piece : pieces_.encode(text.substr(code)))
+  for (const SentencePiece::Piece& piece : pieces_.encode(text.substr(code), growth))
     to.push_back({id_of(piece.text), code + piece.begin, code + piece.end});
 }
 
@@ -89,7 +89,8 @@ Config read_config(const Member& root) {
 
 // Special tokens stand between what SentencePiece joins.
 Decoder make_decoder(SentencePiece pieces, std::set<std::string, std::less<>> special, bool cleans) {
-  return [pieces = std::move(pieces), special = std::move(special), cleans](std::vector<std::string>& parts) {
+  return [pieces = std::move(pieces), special = std::move(special), cleans](std::vector<std::string>& parts,
+                                                                            const Growth&) {
     std::string text;
     std::vector<std::string> run;
     for (std::string& part : parts) {

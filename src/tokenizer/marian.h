@@ -13,7 +13,7 @@ class Marian {
 
   const TokenMap& vocabulary() const { return vocabulary_; }
   // A language's code that the text begins with, >>fra<<, is one token.
-  void tokenize(std::string_view text, std::vector<WordToken>& to) const;
+  void tokenize(std::string_view text, Growth& growth, std::vector<WordToken>& to) const;
 
  private:
   TokenId id_of(std::string_view piece) const { return vocabulary_.id(piece).value_or(unknown_); }

@@ -72,7 +72,7 @@ char32_t first_changed(NormalForm form) {
 void put_in_form(Characters& text, NormalForm form) {
   const char32_t first = first_changed(form);
   if (std::ranges::all_of(text.points(), [&](char32_t point) { return point < first; })) return;
-  text.change(normalize(text.points(), form));
+  text.change(normalize(text.points(), form, text.growth()));
 }
 
 void strip_accents(Characters& text) {
@@ -130,7 +130,7 @@ Normalizer read_replace(const Member& from) {
 // What a charsmap makes of a text, whose characters are read in turn.
 class Charsmapped {
  public:
-  explicit Charsmapped(const Charsmap& map) : map_(map) {}
+  Charsmapped(const Charsmap& map, const Growth& growth) : map_(map), growth_(growth) {}
 
   // So many characters of the text.
   void append(std::string_view grapheme, std::int64_t count) {
@@ -154,6 +154,7 @@ class Charsmapped {
     if (!match) return false;
     changed_ = true;
     const std::u32string points = decode_utf8(match->text, {});
+    growth_.check(changes_.size() + points.size());
     for (std::int64_t n = 0; n < std::ssize(points); ++n)
       changes_.push_back({points[static_cast<std::size_t>(n)], n < count ? 0 : 1});
     if (std::ssize(points) < count && !changes_.empty()) changes_.back().change += std::ssize(points) - count;
@@ -161,6 +162,7 @@ class Charsmapped {
   }
 
   const Charsmap& map_;
+  const Growth& growth_;
   std::vector<Changed> changes_;
   bool changed_ = false;
 };
@@ -169,7 +171,7 @@ Normalizer read_precompiled(const Member& from) {
   from.only({"type", "precompiled_charsmap"});
   const Member of = from["precompiled_charsmap"];
   return [map = Charsmap(of.place(), decode_base64(of))](Characters& text) {
-    Charsmapped mapped(map);
+    Charsmapped mapped(map, text.growth());
     Graphemes graphemes;
     const std::string bytes = encode_utf8(text.points());
     std::size_t begin = 0, at = 0;

@@ -189,10 +189,11 @@ Charsmap::Match SentencePiece::first(std::string_view text) const {
   return {size, text.substr(0, size)};
 }
 
-SentencePiece::Normalized SentencePiece::normalize(std::string_view text) const {
+SentencePiece::Normalized SentencePiece::normalize(std::string_view text, const Growth& growth) const {
   Normalized to;
   std::size_t at = 0;
   const auto add = [&](std::string_view part) {
+    growth.check(to.text.size() + part.size());
     to.text += part;
     to.origins.resize(to.text.size(), static_cast<std::uint32_t>(at));
   };
@@ -223,8 +224,9 @@ SentencePiece::Normalized SentencePiece::normalize(std::string_view text) const 
   return to;
 }
 
-std::vector<SentencePiece::Piece> SentencePiece::encode(std::string_view text) const {
-  const Normalized normalized = normalize(text);
+std::vector<SentencePiece::Piece> SentencePiece::encode(std::string_view text, Growth& growth) const {
+  const Normalized normalized = normalize(text, growth);
+  growth.keep(normalized.text.size());
   std::vector<Piece> pieces;
   bool was_unknown = false;
   for (const PathToken& token : best_path<float>(normalized.text, *trie_, scores_, unknown_score_)) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tokenizer/charsmap.h"
+#include "tokenizer/growth.h"
 #include "tokenizer/unigram.h"
 
 namespace attend::tokenizer {
@@ -21,7 +22,8 @@ class SentencePiece {
     std::string text;
     std::uint32_t begin, end;
   };
-  std::vector<Piece> encode(std::string_view text) const;
+  // Throws where the charsmap makes more of the text than `growth` allows.
+  std::vector<Piece> encode(std::string_view text, Growth& growth) const;
   std::string decode(std::span<const std::string> pieces) const;
 
  private:
@@ -30,7 +32,7 @@ class SentencePiece {
     std::string text;
     std::vector<std::uint32_t> origins;
   };
-  Normalized normalize(std::string_view text) const;
+  Normalized normalize(std::string_view text, const Growth& growth) const;
   // What takes the place of the text's first bytes.
   Charsmap::Match first(std::string_view text) const;
 

@@ -66,7 +66,7 @@ void cut_at(Words& words, Behavior behavior, Matches matches) {
 // Sets `with` before each word for which wants() is true.
 template <class Wants>
 void set_before(Words& words, std::string_view with, Wants wants) {
-  Words out;
+  Words out{.text = AlignedText::begun(words.text), .words = {}};
   for (Word word : words.words) {
     const std::size_t begin = out.text.text().size();
     if (word.token < 0 && word.begin < word.end && wants(word)) {
@@ -83,7 +83,7 @@ void set_before(Words& words, std::string_view with, Wants wants) {
 // Puts `with` in the place of each space.
 void replace_spaces(Words& words, std::string_view with) {
   if (words.text.text().find(' ') == std::string_view::npos) return;
-  Words out;
+  Words out{.text = AlignedText::begun(words.text), .words = {}};
   for (const Word& word : words.words) {
     const std::size_t begin = out.text.text().size();
     std::size_t at = word.begin;
@@ -106,7 +106,7 @@ bool begins_with(const Words& words, const Word& word, std::string_view with) {
 
 // Each byte as the visible character that stands for it.
 void to_byte_characters(Words& words) {
-  Words out;
+  Words out{.text = AlignedText::begun(words.text), .words = {}};
   for (const Word& word : words.words) {
     const std::size_t begin = out.text.text().size();
     if (word.token >= 0) {

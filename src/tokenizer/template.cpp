@@ -7,6 +7,8 @@ namespace attend::tokenizer {
 namespace {
 
 constexpr std::int64_t greatest_id = UINT32_MAX;
+// Of a template's tokens, and of its pieces: real ones have a handful.
+constexpr std::size_t most = 1024;
 
 std::vector<std::int64_t> read_ids(const Member& from) {
   std::vector<std::int64_t> ids;
@@ -34,8 +36,11 @@ TemplatePiece read_piece(const Member& from, const Member& special) {
 std::vector<TemplatePiece> read_pieces(const Member& from, const Member& special, bool is_pair) {
   std::vector<TemplatePiece> pieces;
   bool has[2] = {false, false};
+  std::size_t tokens = 0;
   for (const Member& each : from.list()) {
     pieces.push_back(read_piece(each, special));
+    tokens += pieces.back().ids.size();
+    if (tokens > most || pieces.size() > most) from.refuse(fmt::format("{} tokens and texts at most", most));
     if (pieces.back().text >= 0) has[pieces.back().text] = true;
   }
   if (!has[0] || has[1] != is_pair) from.refuse(is_pair ? "the texts A and B" : "the text A");

@@ -14,8 +14,8 @@ std::uint32_t bytes_of(char32_t point) {
 
 }  // namespace
 
-Characters::Characters(std::string_view text, std::uint32_t begin)
-    : points_(decode_utf8(text, {"Tokenizer::encode", "text"})), begin_(begin) {
+Characters::Characters(std::string_view text, std::uint32_t begin, const Growth& growth)
+    : points_(decode_utf8(text, {"Tokenizer::encode", "text"})), begin_(begin), growth_(&growth) {
   spans_.reserve(points_.size());
   for (const char32_t point : points_) {
     spans_.push_back({begin, begin + bytes_of(point)});
@@ -24,6 +24,7 @@ Characters::Characters(std::string_view text, std::uint32_t begin)
 }
 
 void Characters::change(const std::vector<Changed>& changes, std::size_t removed) {
+  growth_->check(changes.size());
   std::u32string points;
   std::vector<Span> spans;
   points.reserve(changes.size()), spans.reserve(changes.size());
@@ -43,12 +44,16 @@ void Characters::change(const std::vector<Changed>& changes, std::size_t removed
 
 void Characters::prepend(std::u32string_view text) {
   if (points_.empty()) return;
+  growth_->check(points_.size() + text.size());
   points_.insert(0, text);
   spans_.insert(spans_.begin(), text.size(), Span(spans_.front()));
 }
 
 void Characters::replace(const std::vector<Replacement>& places, std::u32string_view with) {
   if (places.empty()) return;
+  std::uint64_t size = points_.size() + places.size() * with.size();
+  for (const Replacement& place : places) size -= place.end - place.begin;
+  growth_->check(size);
   std::u32string points;
   std::vector<Span> spans;
   std::size_t at = 0;
@@ -67,7 +72,8 @@ void Characters::replace(const std::vector<Replacement>& places, std::u32string_
   points_ = std::move(points), spans_ = std::move(spans);
 }
 
-AlignedText::AlignedText(const Characters& characters) : text_(encode_utf8(characters.points())) {
+AlignedText::AlignedText(const Characters& characters)
+    : text_(encode_utf8(characters.points())), growth_(&characters.growth()) {
   spans_.reserve(text_.size());
   for (std::size_t n = 0; n < characters.points().size(); ++n) {
     spans_.insert(spans_.end(), bytes_of(characters.points()[n]), characters.spans()[n]);
@@ -84,6 +90,7 @@ Span AlignedText::span(std::size_t begin, std::size_t end) const {
 }
 
 void AlignedText::append(const AlignedText& from, std::size_t begin, std::size_t end) {
+  growth_->check(text_.size() + end - begin);
   text_.append(from.text_, begin, end - begin);
   if (!from.as_it_stands()) {
     spans_.insert(spans_.end(), from.spans_.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -99,6 +106,7 @@ void AlignedText::append(const AlignedText& from, std::size_t begin, std::size_t
 }
 
 void AlignedText::append(std::string_view text, Span span) {
+  growth_->check(text_.size() + text.size());
   text_ += text;
   spans_.insert(spans_.end(), text.size(), span);
 }

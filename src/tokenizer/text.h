@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/growth.h"
 #include "tokenizer/unicode.h"
 
 namespace attend::tokenizer {
@@ -18,11 +19,13 @@ struct Span {
 // Characters with their spans: what normalisers change.
 class Characters {
  public:
-  // `text` begins at byte `begin` of the text that is encoded. It is UTF-8.
-  Characters(std::string_view text, std::uint32_t begin);
+  // `text` begins at byte `begin` of the text that is encoded. It is UTF-8. What changes it throws where it grows
+  // beyond `growth`, which outlives it.
+  Characters(std::string_view text, std::uint32_t begin, const Growth& growth);
 
   const std::u32string& points() const { return points_; }
   const std::vector<Span>& spans() const { return spans_; }
+  const Growth& growth() const { return *growth_; }
 
   // Puts `changes` in the place of everything behind the first `removed` characters, which go. What takes a character's
   // place has its span, what is new that of the character before it.
@@ -44,21 +47,24 @@ class Characters {
   std::u32string points_;
   std::vector<Span> spans_;
   std::uint32_t begin_;
+  const Growth* growth_;
 };
 
 // UTF-8 with its spans, cut into parts: what pre-tokenisers cut and change.
 class AlignedText {
  public:
   // The text as it stands from byte `begin` on: each character stands for itself.
-  AlignedText(std::string_view text, std::uint32_t begin) : begin_(begin), text_(text) {}
+  AlignedText(std::string_view text, std::uint32_t begin, const Growth& growth)
+      : begin_(begin), text_(text), growth_(&growth) {}
   explicit AlignedText(const Characters& characters);
+  // No text yet, which may grow as that one.
+  static AlignedText begun(const AlignedText& like) { return {"", 0, *like.growth_}; }
 
   std::string_view text() const { return text_; }
   // What the bytes from begin up to end stand for; whole characters.
   Span span(std::size_t begin, std::size_t end) const;
 
-  // Appends a part of another text, or something new with a span.
-  AlignedText() = default;
+  // Appends a part of another text, or something new with a span. Throws where it grows beyond what it may.
   void append(const AlignedText& from, std::size_t begin, std::size_t end);
   void append(std::string_view text, Span span);
 
@@ -68,6 +74,7 @@ class AlignedText {
   std::uint32_t begin_ = 0;
   std::string text_;
   std::vector<Span> spans_;  // of each byte; empty: as it stands
+  const Growth* growth_;
 };
 
 template <class Change>

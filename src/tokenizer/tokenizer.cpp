@@ -37,7 +37,8 @@ void count_space(std::string_view token, Found& of) {
 
 class Encoder {
  public:
-  Encoder(const TokenizerFile& file, std::string_view text) : file_(file), text_(text) {}
+  Encoder(const TokenizerFile& file, std::string_view text)
+      : file_(file), text_(text), growth_(encoding, text.size()) {}
 
   std::vector<Found> run() {
     for (const Word& word : file_.before.find(text_)) {
@@ -63,8 +64,8 @@ class Encoder {
   }
 
   AlignedText normalized(std::string_view text, std::uint32_t begin) const {
-    if (file_.normalizers.empty()) return {text, begin};
-    Characters characters(text, begin);
+    if (file_.normalizers.empty()) return {text, begin, growth_};
+    Characters characters(text, begin, growth_);
     for (const Normalizer& step : file_.normalizers) step(characters);
     return AlignedText(characters);
   }
@@ -73,6 +74,7 @@ class Encoder {
     Words words{.text = normalized(text, begin), .words = {}};
     words.words = file_.after.find(words.text.text());
     for (const PreTokenizer& step : file_.pre_tokenizers) step(words);
+    growth_.keep(words.text.text().size());
     std::vector<WordToken> tokens;
     for (const Word& word : words.words) {
       const std::string_view of = words.text.text().substr(word.begin, word.end - word.begin);
@@ -89,11 +91,17 @@ class Encoder {
     }
   }
 
-  void tokenize(std::string_view word, bool byte_level, std::vector<WordToken>& to) const {
-    if (const auto* bpe = std::get_if<Bpe>(&file_.model)) return bpe->tokenize(word, byte_level, to);
+  void tokenize(std::string_view word, bool byte_level, std::vector<WordToken>& to) {
     std::visit(
         [&](const auto& model) {
-          if constexpr (!std::is_same_v<std::decay_t<decltype(model)>, Bpe>) model.tokenize(word, to);
+          using Model = std::decay_t<decltype(model)>;
+          if constexpr (std::is_same_v<Model, Bpe>) {
+            model.tokenize(word, byte_level, to);
+          } else if constexpr (std::is_same_v<Model, Marian>) {
+            model.tokenize(word, growth_, to);
+          } else {
+            model.tokenize(word, to);
+          }
         },
         file_.model);
   }
@@ -129,6 +137,7 @@ class Encoder {
 
   const TokenizerFile& file_;
   std::string_view text_;
+  Growth growth_;
   std::vector<Found> found_;
 };
 
@@ -146,7 +155,11 @@ void append(Encoding& to, std::int64_t id, Range offsets, bool special, std::int
   to.types.push_back(type), to.texts.push_back(text);
 }
 
-Encoding put_together(const std::vector<TemplatePiece>& pieces, const std::vector<Found>* texts, bool special) {
+Encoding put_together(const std::vector<TemplatePiece>& pieces, const std::vector<Found>* texts, bool special,
+                      const Growth& growth) {
+  std::uint64_t tokens = 0;
+  for (const TemplatePiece& piece : pieces) tokens += piece.text < 0 ? piece.ids.size() : texts[piece.text].size();
+  growth.check(tokens);
   Encoding out;
   for (const TemplatePiece& piece : pieces) {
     if (piece.text < 0) {
@@ -176,22 +189,31 @@ Tokenizer Tokenizer::parse(std::string_view json) {
 
 Encoding Tokenizer::encode(std::string_view text, bool special) const {
   const std::vector<Found> found = encode_text(*parts_, text, "text");
-  return put_together(parts_->around.single, &found, special);
+  return put_together(parts_->around.single, &found, special, {encoding, text.size()});
 }
 
 Encoding Tokenizer::encode_pair(std::string_view text, std::string_view second, bool special) const {
   const std::vector<Found> found[2] = {encode_text(*parts_, text, "text"), encode_text(*parts_, second, "second")};
-  return put_together(parts_->around.pair, found, special);
+  return put_together(parts_->around.pair, found, special, {encoding, text.size() + second.size()});
 }
 
 std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_special) const {
+  constexpr std::uint64_t bytes_of_a_token = 16;  // few have more
+  const Growth growth("Tokenizer::decode", ids.size() * bytes_of_a_token);
   std::vector<std::string> tokens;
+  std::uint64_t made = 0;
   for (const std::int64_t id : ids) {
     const std::string& of = token(id);
-    if (!skip_special || !parts_->special.contains(of)) tokens.push_back(of);
+    if (skip_special && parts_->special.contains(of)) continue;
+    growth.check(made += of.size());
+    tokens.push_back(of);
   }
   if (parts_->decoders) {
-    for (const Decoder& step : *parts_->decoders) step(tokens);
+    for (const Decoder& step : *parts_->decoders) {
+      step(tokens, growth);
+      made = 0;
+      for (const std::string& part : tokens) growth.check(made += part.size());
+    }
     std::string text;
     for (const std::string& part : tokens) text += part;
     return text;

@@ -71,6 +71,7 @@ class Decomposed {
       push({static_cast<char32_t>(parts[static_cast<std::size_t>(n)]), n > 0 ? 1 : 0});
     }
   }
+  std::size_t size() const { return parts_.size(); }
   std::vector<Part> take() {
     sort_marks();
     return std::move(parts_);
@@ -257,9 +258,12 @@ void append_lower(char32_t point, std::u32string& to) {
   }
 }
 
-std::vector<Changed> normalize(std::u32string_view text, NormalForm form) {
+std::vector<Changed> normalize(std::u32string_view text, NormalForm form, const Growth& growth) {
   Decomposed decomposed(form == NormalForm::nfkd || form == NormalForm::nfkc);
-  for (const char32_t point : text) decomposed.append(point);
+  for (const char32_t point : text) {
+    decomposed.append(point);
+    growth.check(decomposed.size());
+  }
   const bool composes = form == NormalForm::nfc || form == NormalForm::nfkc;
   Composed composed;
   std::vector<Changed> out;

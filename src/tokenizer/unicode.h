@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/growth.h"
+
 namespace attend::tokenizer {
 
 bool is_white_space(char32_t point);
@@ -49,6 +51,7 @@ struct Changed {
 };
 
 enum class NormalForm { nfd, nfc, nfkd, nfkc };
-std::vector<Changed> normalize(std::u32string_view text, NormalForm form);
+// Throws where it becomes more than `growth` allows.
+std::vector<Changed> normalize(std::u32string_view text, NormalForm form, const Growth& growth);
 
 }  // namespace attend::tokenizer

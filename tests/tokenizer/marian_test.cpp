@@ -86,6 +86,26 @@ TEST(Marian, OneTextIsNormalisedAsTheModelSays) {
   EXPECT_EQ(files.load().encode(" b  b", false).ids, (Ids{5, 4, 5, 5, 4}));
 }
 
+// A charsmap of "a" alone (charsmap.h), for which 1,000 characters stand.
+TEST(Marian, ACharsmapMayMakeTooMuchOfAText) {
+  std::string map;
+  const auto append = [&](std::uint32_t unit) {
+    for (int n = 0; n < 4; ++n) map += static_cast<char>(unit >> 8 * n);
+  };
+  append(4096);
+  for (std::uint32_t unit = 0; unit < 1024; ++unit)
+    append(unit == 'a' ? 'a' | 1u << 8 | 512u << 10 : unit == ('a' ^ 512) ? 1u << 31 : 0);
+  map += std::string(1000, 'b') + std::string(1, '\0');
+  Files files;
+  files.put("source.spm", model() + bytes_field(3, bytes_field(2, map)));
+  const Tokenizer tokenizer = files.load();
+  EXPECT_EQ(tokenizer.encode("a", false).ids.size(), 1001);
+  std::string many;
+  for (int n = 0; n < 1500; ++n) many += "a</s>";  // each part alone is not too much
+  test::expect_error(
+      ErrorCode::bad_value, [&] { (void)tokenizer.encode(many); }, "the tokenizer makes more of what it is given than");
+}
+
 TEST(Marian, WhatIsNoModelIsRefused) {
   const Files files;
   const auto refuse = [&](const std::string& bytes, const std::string& said) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "tests/allocations.h"
 #include "tests/expect.h"
 #include "tests/io/files.h"
 
@@ -216,6 +217,8 @@ TEST(Tokenizer, WhatDecodersTakeOutIsText) {
   refuse("/decoder", {{"type", "CTC"}, {"pad_token", "_"}, {"word_delimiter_token", ""}, {"cleanup", true}},
          "decoder: word_delimiter_token: expected text");
   refuse("/pre_tokenizer", {{"type", "CharDelimiterSplit"}, {"delimiter", "ab"}}, "delimiter: expected one character");
+  refuse("/decoder", {{"type", "Metaspace"}, {"replacement", ""}, {"prepend_scheme", "never"}},
+         "decoder: replacement: expected one character");
 }
 
 TEST(Tokenizer, ScoresAndTheirTokensAreOneEach) {
@@ -344,6 +347,140 @@ TEST(Tokenizer, NoPatternMatchesAnEmptyText) {
       {"type", "Sequence"},
       {"decoders", {{{"type", "Fuse"}}, {{"type", "Replace"}, {"pattern", {{"Regex", "a{0}"}}}, {"content", "b"}}}}};
   EXPECT_EQ(tokenizer_of(file).decode(std::vector<std::int64_t>{}), "");
+}
+
+// ---- What a file may make of a text ----
+
+// Of these steps, one after another.
+json steps(const char* list, const std::vector<json>& all) {
+  return {{"type", "Sequence"}, {list, all}};
+}
+json replace(const std::string& what, const std::string& with) {
+  return {{"type", "Replace"}, {"pattern", {{"String", what}}}, {"content", with}};
+}
+const json to_bytes = {
+    {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}};
+
+// The tokens "?", "a" and "<m>", and what is put into the file besides.
+json plain_with(const std::string& part, const json& value) {
+  json file = {{"version", "1.0"},
+               {"added_tokens", {added(2, "<m>")}},
+               {"model", {{"type", "WordLevel"}, {"vocab", {{"?", 0}, {"a", 1}}}, {"unk_token", "?"}}}};
+  file[part] = value;
+  return file;
+}
+
+constexpr const char* too_much = "the tokenizer makes more of what it is given than";
+
+// Says it before it takes the memory: at most what a text of that size may become.
+void expect_too_much(const json& file, const std::string& text) {
+  const Tokenizer tokenizer = tokenizer_of(file);
+  const test::CountAllocations count;
+  test::expect_error(
+      ErrorCode::bad_value, [&] { (void)tokenizer.encode(text); }, "Tokenizer::encode", too_much);
+  EXPECT_LT(count.list_bytes(), std::int64_t{512} << 20);
+}
+
+TEST(Tokenizer, StepsThatDoubleATextDoSoUntilItIsTooMuch) {
+  const std::vector<json> doubled(26, replace("a", "aa"));
+  expect_too_much(plain_with("normalizer", steps("normalizers", doubled)), "a");
+  expect_too_much(plain_with("normalizer", steps("normalizers", std::vector<json>(26, {{"type", "ByteLevel"}}))), "é");
+  expect_too_much(plain_with("pre_tokenizer", steps("pretokenizers", std::vector<json>(26, to_bytes))), "é");
+  const Tokenizer decodes = tokenizer_of(plain_with("decoder", steps("decoders", doubled)));
+  test::expect_error(
+      ErrorCode::bad_value, [&] { (void)decodes.decode(std::vector<std::int64_t>{1}); }, "Tokenizer::decode", too_much);
+}
+
+TEST(Tokenizer, OneStepMayBeTooMuch) {
+  const std::string long_text(600'000, 'b');
+  expect_too_much(plain_with("normalizer", replace("a", long_text)), "aa");
+  EXPECT_EQ(tokenizer_of(plain_with("normalizer", replace("a", long_text))).encode("a").ids.size(), 1);
+  // What is set before each part counts together.
+  expect_too_much(plain_with("normalizer", {{"type", "Prepend"}, {"prepend", long_text}}), "a<m>a");
+  std::string ligatures;
+  for (int n = 0; n < 100'000; ++n) ligatures += "\uFDFA";
+  expect_too_much(plain_with("normalizer", steps("normalizers", {replace("a", ligatures), {{"type", "NFKD"}}})), "a");
+  const Tokenizer decodes = tokenizer_of(plain_with("decoder", replace("a", long_text)));
+  EXPECT_EQ(decodes.decode(std::vector<std::int64_t>{1}), long_text);
+  test::expect_error(
+      ErrorCode::bad_value,
+      [&] {
+        (void)decodes.decode(std::vector<std::int64_t>{1, 1});
+      },
+      too_much);
+}
+
+// The most that Unicode's normal forms make of a text, with the bytes as characters then.
+TEST(Tokenizer, WhatUnicodeMakesOfATextIsNotTooMuch) {
+  json file = plain_with("normalizer", {{"type", "NFKD"}});
+  file["pre_tokenizer"] = to_bytes;
+  std::string text;
+  for (int n = 0; n < 100'000; ++n) text += "\uFDFA";
+  const Encoding found = tokenizer_of(file).encode(text);
+  EXPECT_EQ(found.ids, std::vector<std::int64_t>{0});
+  EXPECT_EQ(found.offsets[0].end, std::ssize(text));
+}
+
+TEST(Tokenizer, TokensOfAnyLengthMakeNoTextOfAnyLength) {
+  json file = plain_with("decoder", {{"type", "Fuse"}});
+  file["model"]["vocab"][std::string(100'000, 'b')] = 2;
+  file["added_tokens"][0]["id"] = 3;
+  const Tokenizer tokenizer = tokenizer_of(file);
+  EXPECT_EQ(tokenizer.decode(std::vector<std::int64_t>(10, 2)).size(), 1'000'000);
+  test::expect_error(
+      ErrorCode::bad_value, [&] { (void)tokenizer.decode(std::vector<std::int64_t>(100, 2)); }, too_much);
+}
+
+TEST(Tokenizer, ATemplateHasAHandfulOfTokens) {
+  const auto with = [](const json& single, std::size_t ids) {
+    const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+               second = {{"Sequence", {{"id", "B"}, {"type_id", 0}}}};
+    return plain_with("post_processor",
+                      {{"type", "TemplateProcessing"},
+                       {"single", single},
+                       {"pair", {text, second}},
+                       {"special_tokens", {{"x", {{"id", "x"}, {"ids", std::vector<int>(ids, 1)}}}}}});
+  };
+  const json token = {{"SpecialToken", {{"id", "x"}, {"type_id", 0}}}},
+             text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const auto refused = [](const json& file) {
+    test::expect_error(
+        ErrorCode::bad_file, [&] { (void)tokenizer_of(file); }, "single: expected 1024 tokens and texts at most");
+  };
+  refused(with({token, text}, 1025));
+  refused(with({token, text, token, token}, 512));
+  refused(with(std::vector<json>(1025, text), 1));
+  const Tokenizer often = tokenizer_of(with(std::vector<json>(1000, text), 1));
+  EXPECT_EQ(often.encode("a").ids.size(), 1000);
+  std::string many;
+  for (int n = 0; n < 2000; ++n) many += "a<m>";
+  test::expect_error(
+      ErrorCode::bad_value, [&] { (void)often.encode(many); }, too_much);
+}
+
+TEST(Tokenizer, ACharsmapMakesAFewCharactersOfAFew) {
+  const auto with = [](std::size_t size) {
+    return json{{"type", "Precompiled"},
+                {"precompiled_charsmap", base64(trie_of_a(0), std::string(size, 'b') + std::string(1, '\0'))}};
+  };
+  refuse("/normalizer", with(1025), "precompiled_charsmap: the text at byte 0 has more than 1024 bytes");
+  EXPECT_EQ(tokenizer_of(plain_with("normalizer", with(1024))).encode("a").ids.size(), 1);
+  expect_too_much(plain_with("normalizer", with(1024)), std::string(2000, 'a'));
+}
+
+TEST(Tokenizer, AnAddedTokenThatBecomesTooMuchIsTheFilesFault) {
+  json file = plain_with("normalizer", steps("normalizers", std::vector<json>(26, replace("m", "mm"))));
+  file["added_tokens"][0]["normalized"] = true;
+  test::expect_error(
+      ErrorCode::bad_file, [&] { (void)tokenizer_of(file); }, "'<m>', which is normalised: " + std::string(too_much));
+  file["normalizer"] = replace("m", std::string(100'000, 'b'));
+  EXPECT_NO_THROW((void)tokenizer_of(file));
+  for (int n = 0; n < 12; ++n) {  // together
+    file["added_tokens"].push_back(added(3 + n, "m" + std::to_string(n)));
+    file["added_tokens"].back()["normalized"] = true;
+  }
+  test::expect_error(
+      ErrorCode::bad_file, [&] { (void)tokenizer_of(file); }, "which is normalised: " + std::string(too_much));
 }
 
 TEST(Tokenizer, APatternThatTakesTooLongIsAnError) {
