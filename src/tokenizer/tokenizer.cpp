@@ -109,7 +109,8 @@ class Encoder {
   // What a token is, for white space: Unigram's unknown one is the text itself.
   std::string_view token_text(std::string_view word, const WordToken& token) const {
     const auto* unigram = std::get_if<Unigram>(&file_.model);
-    if (unigram && token.id == unigram->unknown()) return word.substr(token.begin, token.end - token.begin);
+    const std::string_view part = word.substr(token.begin, token.end - token.begin);
+    if (unigram && unigram->is_text(token.id, part)) return part;
     return *file_.vocabulary().token(token.id);
   }
 

@@ -140,13 +140,17 @@ void Unigram::find(std::string_view word, std::vector<WordToken>& to) const {
   }
 }
 
+bool Unigram::is_bytes(std::string_view part) const {
+  return !vocabulary_.id(part) &&
+         std::ranges::all_of(part, [&](char byte) { return bytes_[static_cast<unsigned char>(byte)].has_value(); });
+}
+
 void Unigram::append(std::string_view word, std::uint32_t begin, std::uint32_t end, std::vector<WordToken>& to) const {
   const std::string_view text = word.substr(begin, end - begin);
-  const auto token = [&](char byte) { return bytes_[static_cast<unsigned char>(byte)]; };
   if (const auto id = vocabulary_.id(text)) {
     to.push_back({*id, begin, end});
-  } else if (std::ranges::all_of(text, [&](char byte) { return token(byte).has_value(); })) {
-    for (const char byte : text) to.push_back({*token(byte), begin, end});
+  } else if (is_bytes(text)) {
+    for (const char byte : text) to.push_back({*bytes_[static_cast<unsigned char>(byte)], begin, end});
   } else {
     if (!options_.unknown) fail_unknown(text);
     to.push_back({*options_.unknown, begin, end});

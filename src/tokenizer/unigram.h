@@ -80,12 +80,16 @@ class Unigram {
   Unigram(TokenMap vocabulary, std::vector<double> scores, UnigramOptions options);
 
   const TokenMap& vocabulary() const { return vocabulary_; }
-  std::optional<TokenId> unknown() const { return options_.unknown; }
+  // Whether a part of a word that became this token is what the token is, as the token of what is unknown has it: it
+  // may be a byte's too.
+  bool is_text(TokenId token, std::string_view part) const { return token == options_.unknown && !is_bytes(part); }
   // Throws bad_value for what is unknown where there is no token for it.
   void tokenize(std::string_view word, std::vector<WordToken>& to) const;
 
  private:
   void find(std::string_view word, std::vector<WordToken>& to) const;
+  // Whether it is no token, and becomes those of its bytes.
+  bool is_bytes(std::string_view part) const;
   void append(std::string_view word, std::uint32_t begin, std::uint32_t end, std::vector<WordToken>& to) const;
 
   TokenMap vocabulary_;

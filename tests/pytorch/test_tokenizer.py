@@ -460,3 +460,15 @@ def test_added_tokens_in_each_other(amount):
         ours = attend.Tokenizer(theirs.to_str())
         for _ in range(20):
             check((ours, theirs), "".join(dice.choices("aaaabbé  \n", k=dice.randint(1, 30))), decoded=False)
+
+
+def test_a_byte_may_be_the_unknown_token():
+    """Unigram's: the spaces of a byte that became its token are the token's, those of what is unknown are the text's."""
+    vocabulary = [("a", -1.0), ("▁", -2.0), *((f"<0x{byte:02X}>", -9.0) for byte in range(256))]
+    for unknown in (0, 2 + ord(" "), 2 + 0xc2):
+        for tokens in (vocabulary, [each for each in vocabulary if each[0] != "<0xC3>"]):
+            theirs = Tokenizer(models.Unigram(tokens, unk_id=unknown, byte_fallback=True))
+            theirs.post_processor = processors.ByteLevel(trim_offsets=True)
+            ours = attend.Tokenizer(theirs.to_str())
+            for text in ("a a", " b ", "\u00a0a", "b  b", "é é", "a \u3000"):
+                check((ours, theirs), text, decoded=False)
