@@ -112,7 +112,7 @@ class Embedder {
 
   Encoding encoded(std::size_t n) const {
     try {
-      return tokenizer_.encode(std::string(prompt_).append(sentences_[n]));
+      return models::encoded(tokenizer_, std::string(prompt_).append(sentences_[n]), model_.info());
     } catch (const Error& error) {
       fail(error.code(), function, "sentences[{}]: {}", n, error.detail());
     }

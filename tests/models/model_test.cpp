@@ -561,6 +561,20 @@ TEST(Model, TakesIdsAndTextsInManyForms) {
   EXPECT_EQ(llama.generate("a b", options), written[0]);
 }
 
+// The tokenizer of another model: its words are refused by name, but for those that no text has.
+TEST(Model, ATokenizersIdsAreTheModels) {
+  const Copy copy("llama");  // 23 tokens
+  put(copy.path() / "tokenizer.json",
+      R"({"version": "1.0", "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": {"type": "WordLevel", "unk_token": "?",
+          "vocab": {"?": 0, "a": 1, "b": 22, "c": 23, "d": 50000}}})");
+  const Model model = Model::load(copy.path());
+  EXPECT_EQ(model.forward("a b").size(0), 2);
+  for (const auto& use : {std::function([&] { (void)model.forward("a c"); }),
+                          std::function([&] { (void)model.generate("a c", {.max_new_tokens = 1}); }),
+                          std::function([&] { (void)model.embed(std::vector<std::string>{"a c"}); })})
+    expect_error(ErrorCode::bad_file, use, "its tokenizer has 'c' as 23, its weights have embeddings of 0 to 22");
+}
+
 // To open a pipe is to wait until somebody writes to it: what a folder holds is a file, or is refused.
 TEST(Model, APipeInAFolderIsRefused) {
   const Folder folder;
