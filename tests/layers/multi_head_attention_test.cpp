@@ -419,23 +419,23 @@ TEST(MultiHeadAttention, ErrorsOfForward) {
   bad_shape([&] { layer.forward(q, k, q); }, "value has 4 rows, key has 6");
   bad_shape(
       [&] {
-        layer.forward(q, k, k, {.key_padding_mask = Tensor({2, 4}, DType::boolean)});
+        layer.forward(q, k, k, {.key_padding_mask = Tensor({2, 4}, DType::boolean).view()});
       },
       "key_padding_mask has shape [2,4], expected [B,Tk] = [2,6]");
   bad_shape(
       [&] {
-        layer.forward(q, k, k, {.attn_mask = Tensor({6, 6}, DType::boolean)});
+        layer.forward(q, k, k, {.attn_mask = Tensor({6, 6}, DType::boolean).view()});
       },
       "attn_mask has shape [6,6], expected [Tq,Tk] = [4,6] or [B*heads,Tq,Tk] = [6,4,6]");
   bad_shape(
       [&] {
-        layer.forward(q, k, k, {.attention = {.mask = Tensor({5, 6}, DType::boolean)}});
+        layer.forward(q, k, k, {.attention = {.mask = Tensor({5, 6}, DType::boolean).view()}});
       },
       "mask", "[5,6]", "[2,3,4,6]");
   expect_error(
       ErrorCode::bad_dtype,
       [&] {
-        layer.forward(q, k, k, {.attn_mask = Tensor({4, 6}, DType::u8)});
+        layer.forward(q, k, k, {.attn_mask = Tensor({4, 6}, DType::u8).view()});
       },
       "attn_mask is u8, expected bool (true = may not attend) or floating point");
   expect_error(
