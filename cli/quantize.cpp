@@ -33,10 +33,10 @@ void run(const Arguments& x) {
 }  // namespace
 
 Command add_quantize(App& root) {
-  App* app = root.add_subcommand(
-      "quantize",
-      "Write a model to a GGUF file of 8 or 4 bits a number, which attend and llama.cpp open. All that its folder says is "
-      "in it: tokenizer and chat template, what ends a text, how sentences become vectors.");
+  App* app = root.add_subcommand("quantize",
+                                 "Write a model to a GGUF file of 8 or 4 bits a number, which attend and llama.cpp "
+                                 "open. All that its folder says is "
+                                 "in it: tokenizer and chat template, what ends a text, how sentences become vectors.");
   app->examples(
       "attend quantize Qwen2.5-0.5B-Instruct -o qwen.gguf\n"
       "attend quantize minilm -o minilm.gguf --type q4_0\n"
