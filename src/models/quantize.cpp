@@ -85,7 +85,7 @@ ModelInfo check(Loading& loading, const Member& config) {
   const Family trial(loading, config);
   loading.check();
   if (const auto& head = loading.ignored_head(); head && head->of_task)
-    fail_at(config.place(), "a model with a task's head ({}...) can't be said in GGUF", head->begin);
+    fail_at(config.place(), "a model with a task's head ({}*) can't be said in GGUF", head->begin);
   return trial.info();
 }
 

@@ -87,7 +87,7 @@ def test_a_head_that_its_class_does_not_have(tmp_path):
 @pytest.mark.parametrize("name, begin", [("bert for classes", "classifier"), ("distilbert for classes", r"(pre_)?classifier")])
 def test_a_file_without_its_head_is_not_written(tmp_path, name, begin):
     """What is read from it would be taken for a model of its own."""
-    with pytest.raises(OSError, match=rf"a model with a task's head \({begin}\.\.\.\) can't be said in GGUF"):
+    with pytest.raises(OSError, match=rf"a model with a task's head \({begin}\.\*\) can't be said in GGUF"):
         attend.quantize(written(tmp_path, CASES[name]), tmp_path / "x.gguf", "q8_0")
     assert not (tmp_path / "x.gguf").exists()
 
