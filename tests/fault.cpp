@@ -67,7 +67,7 @@ bool fails(std::string_view function) {
   else if (now->then == "hold")
     wait_at(*now);
   else
-    (void)kill(getpid(), std::atoi(now->then.c_str()));
+    (void)kill(getpid(), static_cast<int>(std::strtol(now->then.c_str(), nullptr, 10)));
   return false;
 }
 
