@@ -10,8 +10,8 @@ from . import _core
 # What other libraries call arguments, and what they are called here, the first one that the function has.
 NAMES = {
     "add_special_tokens": "special", "alibi": "alibi_slopes", "attention_bias": "bias", "attn_bias": "bias", "attn_mask": "mask",
-    "cache": "caches", "cache_seqlens": "key_lengths", "conversation": "messages", "data_type": "dtype", "dim": "embedding_size",
-    "eos_token_id": "end", "file": "path", "filename": "path", "frequency": "top", "input_ids": "ids sentences", "inputs": "ids sentences",
+    "cache": "caches", "cache_seqlens": "key_lengths", "conversation": "messages",
+    "eos_token_id": "end", "input_ids": "ids sentences", "inputs": "ids sentences",
     "is_causal": "causal", "key_padding_mask": "key_lengths mask", "logits_soft_cap": "softcap", "max_length": "max_new_tokens",
     "max_tokens": "max_new_tokens", "model_name": "path", "model_name_or_path": "path", "model_path": "path", "n_heads": "heads",
     "n_predict": "max_new_tokens", "normalize_embeddings": "normalize", "num_heads": "heads", "outfile": "out", "output": "out",

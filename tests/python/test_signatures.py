@@ -9,6 +9,7 @@ import pytest
 import tiny
 
 import attend
+from attend import _calls
 
 STUB = ast.parse((pathlib.Path(attend.__file__).parent / "_core.pyi").read_text())
 
@@ -81,6 +82,12 @@ def test_an_unknown_keyword_is_named(name):
 def test_so_a_constructors(kind):
     with pytest.raises(TypeError, match=rf"^{kind.__name__}\(\) got an unexpected keyword argument 'no_such_keyword': "):
         kind(no_such_keyword=1)
+
+
+def test_what_is_said_to_be_meant_is_there():
+    parameters = {name for function in NATIVE.values() for name in inspect.signature(function).parameters}
+    assert {name for names in _calls.NAMES.values() for name in names.split()} <= parameters
+    assert _calls.REMARKS.keys() <= parameters
 
 
 class Nothing:
