@@ -74,6 +74,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const std::vector<std::
   std::vector<std::string> reversed;
   reversed.reserve(texts.size());
   std::vector<Trie::Entry> entries;
+  entries.reserve(texts.size()), sizes_.reserve(texts.size());
   for (const std::string& text : texts) {
     sizes_.push_back(text.size());
     const std::string& each = reversed.emplace_back(text.rbegin(), text.rend());
@@ -83,7 +84,10 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const std::vector<std::
   shorter_.resize(trie.size()), begun_.resize(trie.size(), Trie::no_token);
   trie.for_each_child([&](std::uint32_t parent, char byte, std::uint32_t node) {
     std::uint32_t found = 0;
-    for (std::uint32_t at = parent; at != 0 && found == 0;) found = trie.next(at = shorter_[at], byte);
+    for (std::uint32_t at = parent; at != 0 && found == 0;) {
+      at = shorter_[at];
+      found = trie.next(at, byte);
+    }
     shorter_[node] = found;
     begun_[node] = trie.id(node) != Trie::no_token ? trie.id(node) : begun_[found];
   });
@@ -95,7 +99,10 @@ std::vector<AddedTokens::Match> AddedTokens::longest(std::string_view text) cons
   std::uint32_t node = 0;
   for (std::size_t at = text.size(); at-- > 0;) {
     std::uint32_t next = backwards_->next(node, text[at]);
-    while (next == 0 && node != 0) next = backwards_->next(node = shorter_[node], text[at]);
+    while (next == 0 && node != 0) {
+      node = shorter_[node];
+      next = backwards_->next(node, text[at]);
+    }
     node = next;
     if (begun_[node] != Trie::no_token) matches.push_back({at, begun_[node]});
   }

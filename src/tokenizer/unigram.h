@@ -36,8 +36,10 @@ class Trie {
   // That of a text; none: no entry begins so.
   std::optional<std::uint32_t> node(std::string_view text) const {
     std::uint32_t at = 0;
-    for (const char byte : text)
-      if ((at = next(at, byte)) == 0) return std::nullopt;
+    for (const char byte : text) {
+      at = next(at, byte);
+      if (at == 0) return std::nullopt;
+    }
     return at;
   }
   // found(node, byte, next) of all, the shorter texts first.
