@@ -107,10 +107,10 @@ struct AttentionResult {
 AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options = {},
                           const ForwardOptions& wanted = {});
 
-// The same into memory of the caller: out [B,H,Tq,Dv] in q's dtype, lse and lse_low [B,H,Tq] f32 (f64 for f64) where
-// they are wanted; any strides. Besides attention()'s errors: bad_shape or bad_dtype for out, lse and lse_low,
-// bad_value where their memory meets an argument's or their own. Where an error is thrown they are untouched, unless it
-// is `interrupted`.
+// The same into memory of the caller: out [B,H,Tq,Dv] in q's dtype, or for bf16 and f16 in f32, not rounded; lse and
+// lse_low [B,H,Tq] f32 (f64 for f64) where wanted; any strides. Besides attention()'s errors: bad_shape or bad_dtype
+// for out, lse and lse_low, bad_value where their memory meets an argument's or their own. Where an error is thrown
+// they are untouched, unless it is `interrupted`.
 void attention_into(const MutableView& out, const std::optional<MutableView>& lse, const View& q, const View& k,
                     const View& v, const AttentionOptions& options = {},
                     const std::optional<MutableView>& lse_low = {});
@@ -154,6 +154,7 @@ struct BackwardOptions {
 // The gradients of attention(q, k, v, options) -> out, lse. dout [B,H,Tq,Dv], in q's dtype, is the gradient of out.
 // out and lse are what the forward gave for the same arguments and options. They may also be what merge() gave, with k
 // and v one of its sets of keys: dk and dv are then those of these keys, and dq is what these keys add to the whole.
+// For bf16 and f16, out may be f32: the gradients are nearer the truth then (docs/numerics.md).
 // Nothing of Tq * Tk is stored: weights are computed again from lse (docs/backward.md).
 // A row with nothing to attend to has gradient 0 and adds nothing to the others. NaN or infinity in a masked key or
 // value reaches no gradient. In a row, it reaches no key that the row does not see.

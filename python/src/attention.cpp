@@ -136,7 +136,8 @@ layout        "bhtd", or "bthd" for q, k, v and out as [B,T,H,D]
 return_lse    also return lse [B,H,Tq], float32: the natural logarithm of each row's sum of exponentials
 return_lse_low return (out, lse, lse_low): lse + lse_low is that logarithm to 2^-40, where lse alone is rounded to float32;
               attention_backward() and merge() take it
-out           an array to write to and return; it must not share memory with another argument
+out           an array to write to and return; it must not share memory with another argument. For bfloat16 and float16
+              it may be float32, out as it is before rounding: attention_backward() takes that and is nearer the truth
 
 attention(q, caches) is one step of N sequences that have a KvCache each, of any lengths: q [N,H,Tq,D], caches a list
 of N. Where causal, window or biases need an offset and none is given, it is "bottom_right"; Tk of mask and bias is the

@@ -100,7 +100,7 @@ Gradients attention_varlen_backward(nb::handle dout, nb::handle q, nb::handle k,
 
 constexpr const char* doc = R"(The gradients of attention(), given those of its results.
 
-dout, of out's shape and dtype, is the gradient of out, and dlse [B,H,Tq] that of lse, where something was computed from
+dout, of q's dtype, is the gradient of out, and dlse [B,H,Tq] that of lse, where something was computed from
 it. q, k, v and the options are attention()'s, and out and lse what it gave for them with return_lse; or what merge()
 gave, with k and v one of the sets of keys: the gradients are then those of these keys, and dq one summand of the whole.
 lse_low, of return_lse_low or merge(), is what rounding lse lost; without it the rows' sums are found by one more pass

@@ -50,7 +50,7 @@ void run_into(const MutableView& out, const std::optional<MutableView>& lse, con
   const char* function = "attention_into";
   const Problem p = Problem::check(function, q, k, v, options);
   const Dims rows = p.trim({p.B, p.H, p.Tq});
-  check_output(function, "out", out, p.trim({p.B, p.H, p.Tq, p.Dv}), q.dtype());
+  check_output(function, "out", out, p.trim({p.B, p.H, p.Tq, p.Dv}), dtype_of_out(out, q));
   check_apart(function, "out", out, q, k, v, options);
   const auto check_rows = [&](const char* name, const MutableView& x) {
     check_output(function, name, x, rows, statistics_dtype(q.dtype()));

@@ -88,7 +88,7 @@ BackwardProblem BackwardProblem::check(const char* function, const View& dout, c
   const Problem& p = x.forward;
   const Dims results = p.trim({p.B, p.H, p.Tq, p.Dv}), rows = p.trim({p.B, p.H, p.Tq});
   check_kind(function, "dout", dout, results, q.dtype());
-  check_kind(function, "out", out, results, q.dtype());
+  check_kind(function, "out", out, results, dtype_of_out(out, q));
   check_kind(function, "lse", lse, rows, statistics_dtype(q.dtype()));
   if (backward.dlse) check_kind(function, "dlse", *backward.dlse, rows, statistics_dtype(q.dtype()));
   if (backward.lse_low) check_kind(function, "lse_low", *backward.lse_low, rows, statistics_dtype(q.dtype()));

@@ -63,6 +63,10 @@ void check_output(const char* function, std::string_view name, const MutableView
   }
 }
 
+DType dtype_of_out(const View& out, const View& q) {
+  return size_of(q.dtype()) == 2 && out.dtype() == DType::f32 ? DType::f32 : q.dtype();
+}
+
 void check_apart(const char* function, std::string_view name, const View& x, const View& q, const View& k,
                  const View& v, const AttentionOptions& options) {
   const auto own = span_of(x);

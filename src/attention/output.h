@@ -9,6 +9,8 @@ namespace attend {
 void check_kind(const char* function, std::string_view name, const View& x, const Dims& shape, DType dtype);
 // The same, and bad_value where two elements share a place.
 void check_output(const char* function, std::string_view name, const MutableView& x, const Dims& shape, DType dtype);
+// What out's dtype is to be: q's, or f32 where q has 16 bits and out is f32.
+DType dtype_of_out(const View& out, const View& q);
 // Throws bad_value where x meets the memory of an argument.
 void check_apart(const char* function, std::string_view name, const View& x, const View& q, const View& k,
                  const View& v, const AttentionOptions& options);

@@ -47,6 +47,21 @@ TEST(AttentionInto, WritesTheSameBitsIntoAnyLayoutAndNothingElse) {
   }
 }
 
+// Of 16 bits in f32: what is rounded otherwise. Few rows are decoded.
+TEST(AttentionInto, OutInF32IsWhatIsRoundedOtherwise) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const std::int64_t queries : {3, 40}) {
+      for (const unsigned features : {0u, with_mask | with_sinks, with_dropout | with_layout}) {
+        const Call x = make_call({2, 4, 2, queries, 70, 9, 11}, features, dtype, 2);
+        Tensor out(x.run().out.shape());
+        attention_into(out.view(), {}, x.Q, x.K, x.V, x.options);
+        expect_same(out.view().to(dtype), x.run().out, x.what);
+        EXPECT_NE(0, std::memcmp(out.view().to(dtype).view().to(DType::f32).raw(), out.raw(), 100)) << x.what;
+      }
+    }
+  }
+}
+
 TEST(AttentionInto, LeadingAxesMayBeLeftOut) {
   Generator generator(2);
   const Tensor q = generator.randn({5, 4}), k = generator.randn({7, 4}), v = generator.randn({7, 3});
