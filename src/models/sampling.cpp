@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "core/message.h"
@@ -41,6 +42,21 @@ class Ranking {
   std::size_t sorted_ = 0;
 };
 
+// Of logits of which one at least is a number: with others no order and no share is known, and a draw had no end.
+float largest_of(std::span<const float> logits) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  float largest = -infinity;
+  for (std::size_t n = 0; n < logits.size(); ++n) {
+    if (!(logits[n] < infinity)) {
+      fail(ErrorCode::bad_value, function, "the logit of token {} is {}: have the weights NaN or infinity?", n,
+           logits[n]);
+    }
+    largest = std::max(largest, logits[n]);
+  }
+  if (largest == -infinity) fail(ErrorCode::bad_value, function, "no token may come: every logit is -inf");
+  return largest;
+}
+
 }  // namespace
 
 void check_sampling(const GenerateOptions& options) {
@@ -57,7 +73,7 @@ Sampler::Sampler(const GenerateOptions& options, std::uint64_t seed)
     : temperature_(options.temperature), top_p_(options.top_p), top_k_(options.top_k), generator_(seed) {}
 
 std::int64_t Sampler::choose(std::span<const float> logits) {
-  const float largest = *std::ranges::max_element(logits);
+  const float largest = largest_of(logits);
   if (temperature_ == 0) return std::ranges::find(logits, largest) - logits.begin();
   const auto share = [&](std::int64_t id) {
     return std::exp((double(logits[static_cast<std::size_t>(id)]) - double(largest)) / temperature_);

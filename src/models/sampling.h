@@ -16,6 +16,7 @@ void check_sampling(const GenerateOptions& options);
 class Sampler {
  public:
   Sampler(const GenerateOptions& options, std::uint64_t seed);
+  // Throws bad_value for NaN and infinity, and where every logit is -inf: no token may come.
   std::int64_t choose(std::span<const float> logits);
 
  private:

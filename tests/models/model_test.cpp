@@ -12,6 +12,7 @@
 #include "attend/threads.h"
 #include "kernels/targets.h"
 #include "models/gguf.h"
+#include "models/sampling.h"
 #include "tests/allocations.h"
 #include "tests/expect.h"
 #include "tests/io/files.h"
@@ -186,6 +187,19 @@ TEST(Model, Draws) {
 
 // Each grows as it does alone, whatever grows beside it: the ids of Transformers' tokens among prompts of other
 // lengths.
+// A file's output layer may have NaN: a draw from such logits looked for its token beyond the last one.
+TEST(Model, DrawsFromNumbersAlone) {
+  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const GenerateOptions& options :
+       {GenerateOptions{}, {.temperature = 1}, {.temperature = 1, .top_k = 2}, {.temperature = 1, .top_p = 0.5}}) {
+    models::Sampler sampler(options, 1);
+    expect_error(ErrorCode::bad_value, [&] { (void)sampler.choose(std::vector{0.f, nan, 1.f}); }, "token 1 is nan");
+    expect_error(ErrorCode::bad_value, [&] { (void)sampler.choose(std::vector{0.f, 1.f, inf}); }, "token 2 is inf");
+    expect_error(ErrorCode::bad_value, [&] { (void)sampler.choose(std::vector{-inf, -inf}); }, "no token may come");
+    EXPECT_EQ(sampler.choose(std::vector{-inf, 0.f, -inf}), 1);
+  }
+}
+
 TEST(Model, GeneratesSeveralAtOnce) {
   const std::vector<std::int64_t> ids = whole("ids");
   std::vector<std::vector<std::int64_t>> prompts{{7}, ids, std::vector<std::int64_t>(35, 3)};
@@ -460,6 +474,9 @@ TEST(Model, IsFoundByItsNameInTheCaches) {
 TEST(Model, EmbedsAsTheFolderSays) {
   const Copy copy("bert");
   std::filesystem::create_directory(copy.path() / "1_Pooling");
+  put(copy.path() / "modules.json",
+      R"([{"path": "", "type": "sentence_transformers.models.Transformer"},
+          {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}])");
   const std::filesystem::path pooling = copy.path() / "1_Pooling" / "config.json";
   const std::vector<std::int64_t> ids = whole("ids");
   put(pooling, R"({"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true})");
@@ -524,7 +541,7 @@ TEST(Model, TakesIdsAndTextsInManyForms) {
   const Copy copy("bert");
   put(copy.path() / "tokenizer.json", words_a_to_d);
   const Model bert = Model::load(copy.path());
-  const std::vector<std::int64_t> ids{1, 0};
+  const std::vector<std::int64_t> ids{1, 0}, starts{0, 1, 2};
   const std::vector<int> narrow{1, 0};
   const std::int32_t array[] = {1, 0};
   const Tensor hidden = bert.forward(ids), vector = bert.embed(ids);
@@ -534,7 +551,7 @@ TEST(Model, TakesIdsAndTextsInManyForms) {
   expect_same(bert.forward({0, 0}), bert.forward(std::vector<std::int64_t>{0, 0}));
   expect_same(bert.embed(narrow), vector);
   expect_same(bert.embed({1, 0}), vector);
-  expect_same(bert.embed({1, 0}, {.starts = ids}, true), bert.embed(ids, {.starts = ids}, true));
+  expect_same(bert.embed({1, 0}, {.starts = starts}, true), bert.embed(ids, {.starts = starts}, true));
 
   const std::vector<std::string> texts{"a b", "c"};
   const std::vector<std::string_view> views(texts.begin(), texts.end());

@@ -43,7 +43,7 @@ TEST(MappedFile, HasTheBytesAlsoOfAFileThatCannotBeMapped) {
   ASSERT_EQ(pipe(ends), 0);
   ASSERT_EQ(write(ends[1], bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
   close(ends[1]);
-  const InputFile pipe("open", "/proc/self/fd/" + std::to_string(ends[0]));
+  const InputFile pipe("open", "/proc/self/fd/" + std::to_string(ends[0]), Pipes::read);
   close(ends[0]);
   const MappedFile read(pipe);
   EXPECT_FALSE(read.is_mapped());
