@@ -193,9 +193,24 @@ TEST(Model, DrawsFromNumbersAlone) {
   for (const GenerateOptions& options :
        {GenerateOptions{}, {.temperature = 1}, {.temperature = 1, .top_k = 2}, {.temperature = 1, .top_p = 0.5}}) {
     models::Sampler sampler(options, 1);
-    expect_error(ErrorCode::bad_value, [&] { (void)sampler.choose(std::vector{0.f, nan, 1.f}); }, "token 1 is nan");
-    expect_error(ErrorCode::bad_value, [&] { (void)sampler.choose(std::vector{0.f, 1.f, inf}); }, "token 2 is inf");
-    expect_error(ErrorCode::bad_value, [&] { (void)sampler.choose(std::vector{-inf, -inf}); }, "no token may come");
+    expect_error(
+        ErrorCode::bad_value,
+        [&] {
+          (void)sampler.choose(std::vector{0.f, nan, 1.f});
+        },
+        "token 1 is nan");
+    expect_error(
+        ErrorCode::bad_value,
+        [&] {
+          (void)sampler.choose(std::vector{0.f, 1.f, inf});
+        },
+        "token 2 is inf");
+    expect_error(
+        ErrorCode::bad_value,
+        [&] {
+          (void)sampler.choose(std::vector{-inf, -inf});
+        },
+        "no token may come");
     EXPECT_EQ(sampler.choose(std::vector{-inf, 0.f, -inf}), 1);
   }
 }
@@ -475,8 +490,8 @@ TEST(Model, EmbedsAsTheFolderSays) {
   const Copy copy("bert");
   std::filesystem::create_directory(copy.path() / "1_Pooling");
   put(copy.path() / "modules.json",
-      R"([{"path": "", "type": "sentence_transformers.models.Transformer"},
-          {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}])");
+      R"([{"name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+          {"name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}])");
   const std::filesystem::path pooling = copy.path() / "1_Pooling" / "config.json";
   const std::vector<std::int64_t> ids = whole("ids");
   put(pooling, R"({"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true})");
@@ -495,6 +510,16 @@ TEST(Model, EmbedsAsTheFolderSays) {
 // A tokenizer.json.
 constexpr const char* words_a_to_d = R"({"version": "1.0", "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": {
     "type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, "c": 3, "d": 4}}})";
+
+// "a", "b", ... are 0, 1, ...: whatever a model of so many tokens writes is text.
+std::string words_of_every_id(int count) {
+  std::string words;
+  for (int id = 0; id < count; ++id)
+    words += (id ? ", \"" : "\"") + std::string(1, static_cast<char>('a' + id)) + "\": " + std::to_string(id);
+  return R"({"version": "1.0", "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": {
+    "type": "WordLevel", "unk_token": "a", "vocab": {)" +
+         words + "}}}";
+}
 
 // Sentences of all lengths have the bits that each has alone, on any number of threads; what interrupts ends it.
 TEST(Model, EmbedsSentences) {
@@ -566,7 +591,7 @@ TEST(Model, TakesIdsAndTextsInManyForms) {
   expect_same(bert.embed(views[0]).vectors, first);
 
   const Copy other("llama");
-  put(other.path() / "tokenizer.json", words_a_to_d);
+  put(other.path() / "tokenizer.json", words_of_every_id(23));
   const Model llama = Model::load(other.path());
   const GenerateOptions options{.max_new_tokens = 3, .end = std::vector<std::int64_t>{}};
   const std::vector<std::int64_t> made = llama.generate(ids, options);
