@@ -22,7 +22,7 @@ def main():
     rows = sorted(folders.items()) + sorted(files, key=lambda row: share(*row[1][:2]))
     print(f"{'':44} {'branches':>8} {'taken':>7} {'lines':>8} {'run':>7}")
     for path, (taken, branches, run, lines) in rows:
-        print(f"{str(path):44} {branches:8} {share(taken, branches):7.1%} {lines:8} {share(run, lines):7.1%}")
+        print(f"{path!s:44} {branches:8} {share(taken, branches):7.1%} {lines:8} {share(run, lines):7.1%}")
 
 
 def share(part, whole):

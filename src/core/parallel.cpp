@@ -38,8 +38,8 @@ class StateHere {
 constexpr std::chrono::milliseconds time_between_checks{20};
 
 // The loop's work goes by the state of the call whatever thread it runs on, and it alone. A host's thread that does it
-// may be in a call of its own, and may have a check of its own. The calling thread, where it waits in a host's pool, may
-// do work of the host's, whose calls are not this one. Only the calling thread asks the call's check.
+// may be in a call of its own, and may have a check of its own. The calling thread, where it waits in a host's pool,
+// may do work of the host's, whose calls are not this one. Only the calling thread asks the call's check.
 void run_beside_others(int workers, const std::function<void(int)>& work) {
   const CallState of_call = here, of_worker{.limit = here.limit};
   const std::thread::id caller = std::this_thread::get_id();
