@@ -93,7 +93,7 @@ class Writer {
   void put(const Field& x) {
     out_.append(nb::cast(x));
   }
-  void put(const View& x) { out_.append(to_python({}, x)); }
+  void put(const std::derived_from<View> auto& x) { out_.append(to_python({}, x)); }
   void put(PictureScale x) { put(static_cast<std::int64_t>(x)); }
   void put(const std::optional<Range>& x) {
     out_.append(x ? nb::object(nb::make_tuple(x->begin, x->end)) : nb::object(nb::none()));
@@ -129,7 +129,7 @@ class Reader {
   void get(Field& x) {
     x = nb::cast<Field>(state_[at_++]);
   }
-  void get(View& x) {
+  void get(std::derived_from<View> auto& x) {
     const nb::object given = state_[at_++];
     x = picture_.numbers.emplace_back(Array("Picture", "state", given).view().clone());
   }

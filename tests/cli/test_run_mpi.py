@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 
@@ -131,7 +132,7 @@ def test_what_is_wrong_is_said_once(ranks, tmp_path, arguments, status, message)
 def test_without_its_other_half_it_says_what_is_missing(command, ranks, tmp_path):
     draw(tmp_path, 100, 100)
     (tmp_path / "bin").mkdir()
-    os.link(command, tmp_path / "bin/attend")
+    shutil.copy(command, tmp_path / "bin/attend")
     environment = {**ENVIRONMENT, "LD_LIBRARY_PATH": str(pathlib.Path(command).parent)}
     done = ranks(2, "q.npy", "k.npy", "v.npy", "-o", "out.npy", program=tmp_path / "bin/attend", environment=environment, status=1)
     assert said(done) == ["attend: run: mpirun started 2 of these, and this attend was built without MPI: build it with `make mpi`, "

@@ -63,7 +63,7 @@ NO_NUMBERS = set("""model_type architectures attention_bias mlp_bias tie_word_em
     layer_types truncate dtype torch_dtype hidden_act hidden_activation activation_function activation feed_forward_proj dense_act_fn
     is_gated_act scale_decoder_outputs scale_embedding norm_bias use_parallel_residual use_sliding_window scale_attn_weights
     scale_attn_by_inverse_layer_idx do_layer_norm_before layer_norm_elementwise_affine _remove_final_layer_norm enable_bias
-    share_encoder_decoder_embeddings sliding_attention full_attention""".split())
+    is_encoder_decoder share_encoder_decoder_embeddings sliding_attention full_attention""".split())
 SAMPLES = {"narrow": {}, "wide": {"width": 1024, "layers": 0}, "of many heads": {"width": 512, "heads": 256}}
 
 
@@ -120,7 +120,7 @@ TOKENIZER = {"version": "1.0", "pre_tokenizer": {"type": "WhitespaceSplit"}, "ad
     "model": {"type": "WordPiece", "unk_token": "?", "max_input_chars_per_word": 9, "continuing_subword_prefix": "##",
               "vocab": {"?": 0, "a": 1, "##a": 2}}}
 BESIDE = {
-    "modules.json": [{"type": f"sentence_transformers.models.{name}", "path": path} for name, path in
+    "modules.json": [{"name": path, "type": f"sentence_transformers.models.{name}", "path": path} for name, path in
                      [("Transformer", ""), ("Pooling", "1_Pooling"), ("Dense", "2_Dense")]],
     "1_Pooling/config.json": {"word_embedding_dimension": 2, "pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True},
     "2_Dense/config.json": {"in_features": 4, "out_features": 1, "bias": False},

@@ -8,6 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 
 import numpy
 import pytest
@@ -151,20 +152,20 @@ WRONG = {
 # PyTorch's own types take a minute to read: of these attend.torch names two.
 TORCH = {"__init__.pyi": "from typing import Any\nclass Tensor: ...\ndef __getattr__(name: str) -> Any: ...\n",
          "distributed.pyi": "from typing import Any\nclass ProcessGroup: ...\ndef __getattr__(name: str) -> Any: ...\n"}
-OF_TORCH = """
-from typing import assert_type
-import torch
-import attend.torch
+OF_TORCH = textwrap.dedent("""
+    from typing import assert_type
+    import torch
+    import attend.torch
 
-t = torch.Tensor()
-assert_type(attend.torch.attention(t, t, t, causal=True, dropout=(0.1, 5), layout="bthd"), torch.Tensor)
-assert_type(attend.torch.attention(t, t, t, return_lse=True, mask=t), tuple[torch.Tensor, torch.Tensor])
-assert_type(attend.torch.attention(t, t, t, return_lse_low=True), tuple[torch.Tensor, torch.Tensor, torch.Tensor])
-assert_type(attend.torch.scaled_dot_product_attention(t, t, t, is_causal=True), torch.Tensor)
-assert_type(attend.torch.ring_attention(t, t, t, sharding="zigzag", causal=True), torch.Tensor)
-assert_type(attend.torch.ring_attention(t, t, t, return_lse=True), tuple[torch.Tensor, torch.Tensor])
-assert_type(attend.torch.ring_shard(t, 2), torch.Tensor)
-"""
+    t = torch.Tensor()
+    assert_type(attend.torch.attention(t, t, t, causal=True, dropout=(0.1, 5), layout="bthd"), torch.Tensor)
+    assert_type(attend.torch.attention(t, t, t, return_lse=True, mask=t), tuple[torch.Tensor, torch.Tensor])
+    assert_type(attend.torch.attention(t, t, t, return_lse_low=True), tuple[torch.Tensor, torch.Tensor, torch.Tensor])
+    assert_type(attend.torch.scaled_dot_product_attention(t, t, t, is_causal=True), torch.Tensor)
+    assert_type(attend.torch.ring_attention(t, t, t, sharding="zigzag", causal=True), torch.Tensor)
+    assert_type(attend.torch.ring_attention(t, t, t, return_lse=True), tuple[torch.Tensor, torch.Tensor])
+    assert_type(attend.torch.ring_shard(t, 2), torch.Tensor)
+""")
 WRONG_OF_TORCH = ["attend.torch.attention(t, t, t, cusal=True)", "attend.torch.attention(t, t, t, layout='bhdt')",
                   "attend.torch.ring_attention(t, t, t, sharding=1)"]
 MYPY = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary"]
