@@ -243,8 +243,8 @@ def fits(annotation, value):
     name = name_of(annotation)
     if name in CHECKS:
         return CHECKS[name](value)
-    if name == "Literal":
-        return value in [constant.value for constant in inside(annotation)]
+    if name == "Literal":  # which of them there are the call itself says
+        return isinstance(value, tuple(type(constant.value) for constant in inside(annotation)))
     if name in ("Sequence", "Iterable", "list", "tuple"):
         return not isinstance(value, (str, bytes)) and hasattr(value, "__iter__") and (
             not isinstance(value, (list, tuple)) or name == "tuple" or not isinstance(annotation, ast.Subscript) or

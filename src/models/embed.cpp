@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <exception>
 #include <numeric>
 #include <thread>
 
@@ -103,10 +104,19 @@ class Embedder {
 
   void encode(std::size_t begin, std::size_t end) {
     window_.assign(end - begin, {});
+    std::vector<std::exception_ptr> thrown(
+        window_.size());  // the first sentence's is told, whichever thread met one first
     parallel_for(std::ssize(window_), 8, [&](std::int64_t first, std::int64_t last) {
-      for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n)
-        window_[n] = tokens_of(begin + n);
+      for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
+        try {
+          window_[n] = tokens_of(begin + n);
+        } catch (...) {
+          thrown[n] = std::current_exception();
+        }
+      }
     });
+    for (const std::exception_ptr& each : thrown)
+      if (each) std::rethrow_exception(each);
     made_.cut += std::ranges::count(window_, true, &Tokens::cut);
   }
 

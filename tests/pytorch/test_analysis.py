@@ -41,7 +41,10 @@ class Places:
 
     def __init__(self, model):
         base = getattr(model.base_model, "decoder", model.base_model)
-        if hasattr(base, "h"):
+        base = base.encoder if hasattr(getattr(base, "encoder", None), "block") else base
+        if hasattr(base, "block"):
+            self.layers, names = base.block, ("layer.0.SelfAttention.o", "layer.1.DenseReluDense.wo")
+        elif hasattr(base, "h"):
             self.layers, names = base.h, ("attn.c_proj", "mlp.c_proj")
         elif hasattr(getattr(base, "encoder", None), "albert_layer_groups"):
             self.layers, names = albert_layers(base), ("attention.dense", "ffn_output")
@@ -205,7 +208,7 @@ def test_edits_that_name_no_place(both):
 def values_of(places, layer, run, info):
     """[T,Hkv,Dv] of a layer, as Transformers' modules give them."""
     kept, block = [], places.layers[layer]
-    names = ("attn.c_attn", "attn.Wqkv", "self_attn.v_proj", "self_attn.qkv_proj",
+    names = ("attn.c_attn", "attn.Wqkv", "self_attn.v_proj", "self_attn.qkv_proj", "layer.0.SelfAttention.v",
              *(f"attention.{name}" for name in ("self.value", "v_lin", "attn.v", "value", "query_key_value")))
     modules = dict(block.named_modules())
     module = next(modules[name] for name in names if name in modules)

@@ -376,6 +376,7 @@ def right_calls(np, torch):
         "Model.load_tokenizer": (attend.Model.load_tokenizer, (folder,), {}),
         "Model.forward": (decoder.forward, ([1, 2, 3, 4],), {"edits": [attend.Edit(0, 1), attend.Edit(1, at="mlp")],
             "starts": [0, 1, 4], "types": None, "caches": [decoder.cache(), decoder.cache()]}),
+        "Model.encoder_states": (decoder.encoder_states, ([1, 2, 3, 4],), {}),
         "Model.logits": (decoder.logits, (hidden,), {}),
         "Model.embed": (decoder.embed, (["the cat", "sat"], "the ", True, True, True), {"progress": lambda share: None}),
         "Model.cache": (decoder.cache, ("int8",), {}),
@@ -444,7 +445,7 @@ def allowed(name):
     kinds = [TypeError, ValueError, MemoryError, Strange]
     if name in ("attend.Tokenizer", "attend.Tokenizer.load", "attend.Model.load", "attend.Model.load_tokenizer", "attend.Trace.save",
                 "attend.Picture.save", "attend.Page.save", "attend.Recording.save",
-                "attend.Model.show", "attend.quantize"):
+                "attend.Model.show", "attend.quantize", "attend.VectorFile"):
         kinds.append(OSError)
     if name == "attend.torch.scaled_dot_product_attention":  # PyTorch's errors where PyTorch computes
         kinds += [RuntimeError, IndexError, NotImplementedError]

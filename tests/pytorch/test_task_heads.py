@@ -106,7 +106,7 @@ def test_an_encoder_of_t5_alone(get, name):
         expected = hidden_of(pair.theirs, ids)
         assert far(pair.ours.forward(ids), expected) <= TOLERANCE
         assert far(pair.ours.embed(ids)[0], expected.mean(0)) <= TOLERANCE
-    with pytest.raises(ValueError, match="logits need a decoder"):
+    with pytest.raises(ValueError, match="Model.logits: expected a decoder"):
         pair.ours.logits(pair.ours.forward([5, 6]))
 
 

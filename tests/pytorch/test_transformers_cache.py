@@ -65,7 +65,10 @@ def test_logits_are_those_of_rounded_keys_and_values(name, dtype):
     truth = in_steps(make(name, "eager"), tokens, rounded_cache(model), steps)
     assert cache.get_seq_length() == 90
     if dtype == torch.float32:
-        assert (got - truth).abs().max() < 2e-3 * truth.abs().max()
+        # A number that lies at a half but for float32's error is rounded to the other side on one processor or another: one whole
+        # step of one number, beside 0.29 steps of each in the mean. Of the 6 differences that were measured the largest is 0.031.
+        unrounded = in_steps(make(name, "eager"), tokens, transformers.DynamicCache(), steps)
+        assert (got - truth).norm() < 0.1 * (unrounded - truth).norm()
     else:  # no farther than eager's own bf16 is
         eager = in_steps(make(name, "eager").to(dtype), tokens, rounded_cache(model), steps)
         assert (got - truth).abs().max() < 1.5 * (eager - truth).abs().max()
