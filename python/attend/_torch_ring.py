@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch.compiler import is_compiling
 
 from . import _core
+from ._calls import short
 from ._torch_operators import LEARNED, Options, draw_seed, records, seed_tensor
 
 Runs = list[list[tuple[int, int]]]  # [rank][run], (begin, end)
@@ -270,7 +271,7 @@ def _read_axis(function: str, axis: Any) -> Axis:
             raise TypeError
         return [[(_whole(begin), _whole(end)) for begin, end in rank] for rank in axis]
     except (TypeError, ValueError):
-        raise TypeError(f"{function}: sharding: expected {_EXPECTED}, got {type(axis).__name__} {_short(axis)}") from None
+        raise TypeError(f"{function}: sharding: expected {_EXPECTED}, got {type(axis).__name__} {short(axis)}") from None
 
 
 def _short(x: Any) -> str:
