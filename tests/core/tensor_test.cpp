@@ -164,11 +164,12 @@ TEST(View, RowsAreSpans) {
         t.row<double>({0, 0});
       },
       "row", "holds f32, f64");
-  const std::vector<std::initializer_list<std::int64_t>> none{{}, {0}, {2, 0}, {0, -1}, {0, 3}, {0, 0, 0}};
-  for (const auto& index : none)
+  const auto none_at = [&](std::initializer_list<std::int64_t> index) {
     expect_error(
         ErrorCode::bad_shape, [&] { t.row<float>(index); }, "row", Dims(index).str(), "[2,3,4]",
         "each axis but the last");
+  };
+  none_at({}), none_at({0}), none_at({2, 0}), none_at({0, -1}), none_at({0, 3}), none_at({0, 0, 0});
   expect_error(
       ErrorCode::bad_shape,
       [&] {
