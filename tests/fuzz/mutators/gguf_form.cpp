@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -104,6 +105,7 @@ class Reader {
 
 // How many bytes its numbers take; none where they are too many for an input, or the type has blocks of another size.
 std::optional<std::uint64_t> data_size(const Tensor& tensor) {
+  if (std::ranges::find(tensor_types, tensor.type) == std::end(tensor_types)) return std::nullopt;
   std::uint64_t count = 1;
   for (const std::uint64_t size : tensor.sizes) {
     if (size > most_data) return std::nullopt;
