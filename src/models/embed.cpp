@@ -104,8 +104,8 @@ class Embedder {
 
   void encode(std::size_t begin, std::size_t end) {
     window_.assign(end - begin, {});
-    std::vector<std::exception_ptr> thrown(
-        window_.size());  // the first sentence's is told, whichever thread met one first
+    // Of several that can't be encoded the first is told, whichever thread meets one first.
+    std::vector<std::exception_ptr> thrown(window_.size());
     parallel_for(std::ssize(window_), 8, [&](std::int64_t first, std::int64_t last) {
       for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
         try {
