@@ -229,6 +229,7 @@ def analysis_calls(attend, decoder, cache, np):
 
 def right_calls(np, torch):
     """name -> (what is called, arguments, keywords)."""
+    import tiny_models
     import transformers
 
     import attend
@@ -269,6 +270,7 @@ def right_calls(np, torch):
     decoder = attend.Model.load(folder)
     hidden, model_cache = decoder.forward([1, 2, 3]), decoder.cache()
     decoder.forward([1, 2, 3], caches=[model_cache])
+    both = attend.Model.load(tiny_models.written(pathlib.Path(folder, "both"), tiny_models.BOTH["bart"]))
     model = transformers.BertModel(transformers.BertConfig(
         hidden_size=16, num_hidden_layers=1, num_attention_heads=4, intermediate_size=16, vocab_size=9)).eval()
     ids = torch.tensor([[1, 2, 3, 1, 2]])
@@ -376,7 +378,7 @@ def right_calls(np, torch):
         "Model.load_tokenizer": (attend.Model.load_tokenizer, (folder,), {}),
         "Model.forward": (decoder.forward, ([1, 2, 3, 4],), {"edits": [attend.Edit(0, 1), attend.Edit(1, at="mlp")],
             "starts": [0, 1, 4], "types": None, "caches": [decoder.cache(), decoder.cache()]}),
-        "Model.encoder_states": (decoder.encoder_states, ([1, 2, 3, 4],), {}),
+        "Model.encoder_states": (both.encoder_states, ([1, 2, 3, 4],), {}),
         "Model.logits": (decoder.logits, (hidden,), {}),
         "Model.embed": (decoder.embed, (["the cat", "sat"], "the ", True, True, True), {"progress": lambda share: None}),
         "Model.cache": (decoder.cache, ("int8",), {}),
