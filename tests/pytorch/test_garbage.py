@@ -271,6 +271,7 @@ def right_calls(np, torch):
     hidden, model_cache = decoder.forward([1, 2, 3]), decoder.cache()
     decoder.forward([1, 2, 3], caches=[model_cache])
     both = attend.Model.load(tiny_models.written(pathlib.Path(folder, "both"), tiny_models.BOTH["bart"]))
+    pathlib.Path(folder, "both", "tokenizer.json").write_text(json)
     model = transformers.BertModel(transformers.BertConfig(
         hidden_size=16, num_hidden_layers=1, num_attention_heads=4, intermediate_size=16, vocab_size=9)).eval()
     ids = torch.tensor([[1, 2, 3, 1, 2]])
