@@ -2,13 +2,13 @@
 
 import json
 import os
-import pty
 import re
 import subprocess
 
 import numpy as np
 import pytest
 from faults import with_racing_clock
+from terminal import run_in_terminal
 from test_model import BERT, WORDS, bert_by_numpy, wordpiece, write_model
 from test_model import bert_tensors as bert_tensors  # the fixture
 
@@ -104,25 +104,11 @@ def test_mistakes(run, tmp_path, arguments, status, said):
 @pytest.mark.parametrize("given, progress", [("lines.txt", r"attend: +\d+ %"), ("-", r"attend: \d+ lines")])
 def test_how_far_it_is_stands_on_a_terminal_alone(run, command, tmp_path, given, progress):
     (tmp_path / "lines.txt").write_text("\n".join(LINES * 50))
-    try:
-        leader, follower = pty.openpty()
-    except OSError as error:
-        pytest.skip(f"no pseudo-terminal to be had: {error}")
     # On one core each pass is told of.
     with open(tmp_path / "lines.txt") as lines:
-        process = subprocess.Popen([command, "embed", "bert", given, "-o", "x.npy"], cwd=tmp_path, stdin=lines, stderr=follower,
-                                   env=with_racing_clock(command),
-                                   preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}))
-    os.close(follower)
-    written = b""
-    with open(leader, "rb", buffering=0) as terminal:
-        try:
-            while piece := terminal.read(65536):
-                written += piece
-        except OSError:  # the other end is closed
-            pass
-    assert process.wait() == 0
-    shown, _, told = written.decode().replace("\r\n", "\n").rpartition("\r")
+        status, text = run_in_terminal([command, "embed", "bert", given, "-o", "x.npy"], tmp_path, with_racing_clock(command), stdin=lines)
+    assert status == 0
+    shown, _, told = text.rpartition("\r")
     assert re.fullmatch(rf"(\r{progress})+\r +", shown), shown
     numbers = list(map(int, re.findall(r"\d+", shown)))
     assert numbers == sorted(numbers) and len(set(numbers)) > 3

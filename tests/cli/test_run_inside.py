@@ -1,19 +1,15 @@
 """attend run --summary and --weights, against NumPy's softmax in float64."""
 
-import os
-import pty
 import re
 import signal
-import struct
 import subprocess
-import termios
-from fcntl import ioctl
 
 import head_oracle
 import numpy as np
 import pytest
 from faults import with_racing_clock
 from safetensors.numpy import load_file
+from terminal import run_in_terminal
 
 B, H, GROUP, TQ, TK, D = 2, 4, 2, 11, 13, 8
 OFFSET = TK - TQ
@@ -228,33 +224,8 @@ def test_what_does_not_fit_is_one_line(attend, inputs, tmp_path):
 SUMMARY = ["q.npy", "k.npy", "--summary"]
 
 
-def in_terminal(command, arguments, folder, environment):
-    """The status of the process, on one core, and what it writes to a terminal of 80 columns."""
-    try:
-        leader, follower = pty.openpty()
-    except OSError as error:
-        pytest.skip(f"no pseudo-terminal to be had: {error}")
-    ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-
-    def prepare():
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # which nohup ignores
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-
-    process = subprocess.Popen([command, "run", *arguments], cwd=folder, stdin=subprocess.DEVNULL, stdout=follower, stderr=follower,
-                               env=environment, preexec_fn=prepare)
-    os.close(follower)
-    written = b""
-    with open(leader, "rb", buffering=0) as terminal:
-        try:
-            while piece := terminal.read(65536):
-                written += piece
-        except OSError:  # the other end is closed
-            pass
-    return process.wait(), written.decode().replace("\r\n", "\n")
-
-
 def test_progress_on_a_terminal_alone(command, attend, inputs, tmp_path):
-    status, text = in_terminal(command, SUMMARY, tmp_path, with_racing_clock(command))
+    status, text = run_in_terminal([command, "run", *SUMMARY], tmp_path, with_racing_clock(command))
     assert status == 0
     assert re.search(r"^(\rattend: +\d+ %)+\r +\rq \[2,4,11,8\]", text), text
     assert max(map(len, text.rpartition("\r")[2].splitlines())) <= 80
@@ -263,7 +234,7 @@ def test_progress_on_a_terminal_alone(command, attend, inputs, tmp_path):
 
 def test_ctrl_c_ends_it(command, inputs, tmp_path):
     (tmp_path / "s.npz").write_bytes(b"what was there before")
-    status, text = in_terminal(command, [*SUMMARY, "-o", "s.npz"], tmp_path, with_racing_clock(command, 3, signal.SIGINT))
+    status, text = run_in_terminal([command, "run", *SUMMARY, "-o", "s.npz"], tmp_path, with_racing_clock(command, 3, signal.SIGINT))
     assert status == -signal.SIGINT and re.fullmatch(r"(\rattend: +\d+ %)+", text)
     assert (tmp_path / "s.npz").read_bytes() == b"what was there before"
     assert {path.name for path in tmp_path.iterdir()} == {"q.npy", "k.npy", "v.npy", "sinks.npy", "s.npz"}
