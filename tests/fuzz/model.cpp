@@ -233,7 +233,7 @@ class Asked {
   }
   void add_t5(const std::string& stack) {
     const std::int64_t E = size("d_model"), wide = size("d_ff"), H = size("num_heads"), inner = H * size("d_kv");
-    const bool decodes = stack == "decoder", gated = config_["feed_forward_proj"] != "relu";
+    const bool decodes = stack == "decoder", gated = config_.value("feed_forward_proj", json()) != "relu";
     if (decodes) add("shared.weight", {size("vocab_size"), E});
     const auto attention = [&](const std::string& at, const std::string& name) {
       norm(at + "layer_norm", E, false);
