@@ -625,13 +625,15 @@ Loaded load(nb::handle path, nb::handle dtype) {
   const std::string name = path_of(path);
   ModelOptions options;
   if (!dtype.is_none()) options.dtype = read_dtype(function, dtype, {DType::f32, DType::bf16});
-  const nb::str from = lasting_path(name);
-  return call(function, [&] {
+  nb::str from = lasting_path(name);
+  Loaded loaded = call(function, [&] {
     Model model = Model::load(name, options);  // first: where that is no name, it says so
     std::filesystem::path place = std::filesystem::absolute(name).lexically_normal();
     if (!place.has_filename()) place = place.parent_path();
-    return Loaded{std::move(model), place.filename().string(), find_model(name).string(), options.dtype, from};
+    return Loaded{std::move(model), place.filename().string(), find_model(name).string(), options.dtype, nb::object()};
   });
+  loaded.from = std::move(from);  // whose count of references is the GIL's
+  return loaded;
 }
 
 GivenTokenizer with_path(const Tokenizer& tokenizer, const std::string& path) {
