@@ -4,13 +4,15 @@ model of Transformers, whose numbers the file's are; ids are those of `tokenizer
 
 import json
 import random
+import re
 
 import numpy as np
 import pytest
 import test_tokenizer
+import tiny
 import torch
 from test_tokenizer import QWEN
-from tiny_models import GROUPED, LLAMA3, SHAPE, TOLERANCE, Case, far, hidden_of, made
+from tiny_models import CASES, GROUPED, LLAMA3, SHAPE, TOLERANCE, Case, edit, far, gemma2, gemma3, hidden_of, made
 from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
 
 import attend
@@ -110,7 +112,7 @@ def round_weights(model, type):
         for name, parameter in model.named_parameters():
             if parameter.dim() < 2 or "position_embeddings" in name or "token_type" in name or "wpe" in name:
                 continue
-            turned = model.config.model_type == "gpt2" and ".h." in name
+            turned = model.config.model_type == "gpt2" and "h." in name
             rows = (parameter.T if turned else parameter).contiguous().numpy()
             left = blocks(rows, type) if rows.shape[1] % 32 == 0 else rows.astype(np.float16).astype(np.float32)
             parameter.copy_(torch.from_numpy(left.T.copy() if turned else left))
@@ -136,3 +138,165 @@ def test_numbers_and_ids(name, repository, tmp_path):
     for text in (*TEXTS, *(test_tokenizer.random_text(dice) for _ in range(200))):
         assert ours.tokenizer.encode(text).ids.tolist() == tokenizer.encode(text).ids, text
     assert ours.tokenizer.encode("one", "two").ids.tolist() == tokenizer.encode("one", "two").ids
+
+
+# What GGUF has no word for, where the type is one that is written: the path of what is refused, or the words.
+SCALED = "this scaling of rotary positions can't be said in GGUF"
+WINDOW = "sliding_window: a window can't be said in GGUF"
+HEAD = "a model with a task's head"
+ALONE = "'lm_head.weight' is missing: a GGUF file has an output layer"
+OF_GEMMA = {"query_pre_attn_scalar": 16, "layer_types": None}
+BY_GEMMA3 = OF_GEMMA | {"num_hidden_layers": 6}
+FULL, SLIDING = {"rope_type": "default", "rope_theta": 5e5}, {"rope_type": "default", "rope_theta": 5e3}
+OTHERS = {
+    "gemma2 said": gemma2(**OF_GEMMA),
+    "gemma2 bias": gemma2(**OF_GEMMA, attention_bias=True),
+    "gemma2 untied": gemma2(**OF_GEMMA, tie_word_embeddings=False),
+    "gemma2 gelu": gemma2(**OF_GEMMA, hidden_activation="gelu"),
+    "gemma2 windows": gemma2(**OF_GEMMA | {"layer_types": ["full_attention"] * 3}),
+    "gemma2 linear": gemma2(**OF_GEMMA, rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}),
+    "gemma3 said": gemma3(**BY_GEMMA3),
+    "gemma3 scaled window": gemma3(**BY_GEMMA3, rope_parameters={
+        "full_attention": FULL, "sliding_attention": SLIDING | {"rope_type": "linear", "factor": 2.0}}),
+    "gemma3 yarn": gemma3(**BY_GEMMA3, rope_parameters={
+        "full_attention": FULL | {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64},
+        "sliding_attention": SLIDING}),
+}
+REFUSED = {
+    "bert for classes": HEAD, "distilbert for classes": HEAD,
+    **{f"bert {name}": f"hidden_act: '{name}'" for name in ("gelu_new", "gelu_pytorch_tanh", "relu", "silu")},
+    "distilbert sines, relu": "activation: 'relu'",
+    "gpt2 bare, untied": ALONE, "gpt2 n_inner, relu": "activation_function: 'relu'", "gpt2 gelu": "activation_function: 'gelu'",
+    "gpt2 unscaled": "scale_attn_weights: false", "gpt2 by layer": "scale_attn_by_inverse_layer_idx",
+    "gpt2 by layer, reordered": "scale_attn_by_inverse_layer_idx",
+    "llama bare, untied": ALONE, "llama one kv head, gelu": "hidden_act: 'gelu'",
+    "llama gelu_pytorch_tanh": "hidden_act: 'gelu_pytorch_tanh'",
+    **dict.fromkeys(["linear", "yarn", "yarn betas", "yarn attention_factor", "yarn mscale", "yarn mscale alone", "longrope",
+                     "longrope factor", "longrope attention_factor", "longrope of its own length", "longrope as Phi has it", "old linear",
+                     "gemma2 linear", "gemma3 scaled window", "gemma3 yarn"], SCALED),
+    **dict.fromkeys(["mistral window", "mistral layer_types", "qwen2 windows", "qwen2 windows, old", "qwen2 layer_types",
+                     "qwen3 windows"], WINDOW),
+    **dict.fromkeys(["gemma2", "gemma2 bias, caps", "gemma2 no caps", "gemma3", "gemma3 bare", "gemma3 scaled", "gemma3 old"],
+                    "query_pre_attn_scalar: 24 can't be said in GGUF, where it is 16"),
+    "gemma2 bias": "attention_bias", "gemma2 untied": "tie_word_embeddings: false", "gemma2 gelu": "hidden_activation: 'gelu'",
+    "gemma2 windows": "which layers have a window",
+}
+WRITTEN = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "gpt2", "bert", "distilbert")
+WORDS = {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "the": 3}
+CLS, SEP = ({"SpecialToken": {"id": token, "type_id": 0}} for token in ("[CLS]", "[SEP]"))
+FIRST, SECOND = ({"Sequence": {"id": name, "type_id": type}} for type, name in enumerate("AB"))
+WORDPIECE = {
+    "version": "1.0", "added_tokens": [],
+    "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+    "pre_tokenizer": {"type": "BertPreTokenizer"}, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+    "post_processor": {"type": "TemplateProcessing", "single": [CLS, FIRST, SEP],
+                       "pair": [CLS, FIRST, SEP, SECOND, {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
+                       "special_tokens": {token: {"id": token, "ids": [WORDS[token]], "tokens": [token]} for token in ("[CLS]", "[SEP]")}},
+    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+              "vocab": WORDS}}
+
+
+@pytest.mark.parametrize("name", CASES | OTHERS)
+def test_a_file_says_what_its_folder_says_or_is_refused(name, tmp_path):
+    case = (CASES | OTHERS)[name]
+    reads_words = "bert" in case.name.lower()
+    model = made(Case(case.name, case.config | ({} if reads_words else {"vocab_size": 300})))
+    model.save_pretrained(tmp_path)
+    if case.old:
+        edit(tmp_path, **case.old)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(WORDPIECE if reads_words else tiny.bytes_tokenizer()))
+    type = model.config.model_type
+    refused = REFUSED.get(name) if type in WRITTEN else f"model_type: '{type}' is not written as GGUF"
+    if refused:
+        with pytest.raises(OSError, match=re.escape(refused)):
+            attend.quantize(tmp_path, tmp_path / "model.gguf", "q8_0")
+        assert not (tmp_path / "model.gguf").exists()
+        return
+    attend.quantize(tmp_path, tmp_path / "model.gguf", "q8_0")
+    round_weights(model, "q8_0")
+    model.set_attn_implementation("eager")
+    ids = np.random.default_rng(1).integers(6, 99, 40)
+    assert far(attend.Model.load(tmp_path / "model.gguf").forward(ids), hidden_of(model, ids)) <= TOLERANCE
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory, repository):
+    """folder_of(name): one of MODELS, made once."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp("model")
+            write_folder(made[name], name, repository)
+        return made[name]
+
+    return get
+
+
+def put(*path):
+    """A change of tokenizer.json: path, and the value there."""
+    def change(root):
+        *parents, last, value = path
+        for key in parents:
+            root = root[key]
+        root[last] = value
+    return change
+
+
+def swap_ways(root):
+    """Two merges that make one token: scores of tokens can't tell them apart."""
+    merges = root["model"]["merges"]
+    at = next(n for n in range(len(merges) - 1) if "".join(merges[n]) == "".join(merges[n + 1]))
+    merges[at], merges[at + 1] = merges[at + 1], merges[at]
+
+
+def as_word_level(root):
+    root["model"] = {"type": "WordLevel", "vocab": root["model"]["vocab"], "unk_token": "[UNK]"}
+
+
+def with_space_inside(root):
+    vocabulary = root["model"]["vocab"]
+    vocabulary["##\u2581x"] = len(vocabulary)
+
+
+METASPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": False}
+
+
+@pytest.mark.parametrize("name, change, refused", [
+    ("bert", put("normalizer", {"type": "Lowercase"}), "normalizer: this can't be said in GGUF"),
+    ("bert", put("normalizer", "clean_text", False), "clean_text: this can't"),
+    ("bert", put("normalizer", "handle_chinese_chars", False), "handle_chinese_chars: this can't"),
+    ("bert", put("pre_tokenizer", {"type": "WhitespaceSplit"}), "pre_tokenizer: this can't"),
+    ("bert", put("post_processor", None), "post_processor"),
+    ("bert", put("post_processor", "single", [CLS, FIRST]), "post_processor: this can't"),
+    ("bert", put("post_processor", "single", [CLS, FIRST, SEP, SEP]), "post_processor: this can't"),
+    ("bert", put("post_processor", "pair", [CLS, FIRST, SEP, SECOND, SEP]), "post_processor: this can't"),
+    ("bert", put("model", "max_input_chars_per_word", 50), "max_input_chars_per_word: this can't"),
+    ("bert", put("model", "continuing_subword_prefix", "@@"), "continuing_subword_prefix: this can't"),
+    ("bert", put("added_tokens", 0, "normalized", True), "normalized: this can't"),
+    ("bert", put("added_tokens", 0, "single_word", True), "single_word: this can't"),
+    ("bert", put("model", "vocab", "newest of all", 50000), "has the id 50000"),
+    ("bert", with_space_inside, "can't be said in GGUF"),
+    ("bert", as_word_level, "WordLevel is not written as GGUF"),
+    ("llama", put("model", "ignore_merges", True), "this way to cut words has no name"),
+    ("llama", put("pre_tokenizer", {"type": "WhitespaceSplit"}), "this way to cut words has no name"),
+    ("mistral", swap_ways, "these are not SentencePiece's"),
+    ("mistral", put("model", "ignore_merges", True), "ignore_merges: this can't"),
+    ("mistral", put("pre_tokenizer", METASPACE | {"split": True}), "pre_tokenizer: this can't"),
+    ("mistral", put("pre_tokenizer", METASPACE | {"prepend_scheme": "always"}), "pre_tokenizer: this can't"),
+    ("mistral", put("pre_tokenizer", METASPACE | {"replacement": "_"}), "pre_tokenizer: this can't"),
+    ("mistral", put("pre_tokenizer", {"type": "WhitespaceSplit"}), "pre_tokenizer: this can't"),
+])
+def test_a_tokenizer_that_gguf_has_no_words_for_is_refused(name, change, refused, folder_of, tmp_path):
+    folder = folder_of(name)
+    path = folder / "tokenizer.json"
+    before = path.read_text()
+    root = json.loads(before)
+    change(root)
+    path.write_text(json.dumps(root))
+    try:
+        with pytest.raises(OSError, match=re.escape(refused)):
+            attend.quantize(folder, tmp_path / "model.gguf", "q8_0")
+    finally:
+        path.write_text(before)
+    assert not (tmp_path / "model.gguf").exists()
