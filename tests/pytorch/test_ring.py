@@ -445,6 +445,7 @@ ENDS = {
 
 def end_in_the_middle(group, how, which, after, backward):
     """Calls on and on; rank `which` meets its end in one of them, after so many messages."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which nohup ignores
     rank = dist.get_rank(group)
     x = torch.ones(1, 2, 960, 16, requires_grad=True)
     out = ring_attention(x, x, x, group, sharding="contiguous", causal=True) if backward else None
