@@ -528,6 +528,7 @@ nb::object Loaded::record(nb::handle ids, nb::handle types, std::int64_t max_new
   const Tokenizer* named = nb::isinstance<nb::str>(ids) ? &tokenizer(function) : nullptr;
   const auto texts_of = [&](const std::vector<std::int64_t>& of) {
     std::vector<std::string> texts;
+    texts.reserve(of.size());
     for (const std::int64_t id : of) texts.push_back(token_text(*named, id));
     return texts;
   };
