@@ -8,6 +8,7 @@
 #   page-models  and what its module for models is: sources that page_sources.sh fetches
 #   test   and what the tests need
 #   fuzz   what the fuzzers need, and what the library does
+#   coverage  what coverage.sh counts branches with
 #   deb    what make deb needs, and the library does
 #   long   what .ci/long needs besides
 #   check  all of it, and what .ci/run needs besides
@@ -21,6 +22,7 @@ page=(emscripten nodejs)
 command -v npm >/dev/null || page+=(npm) # NodeSource's nodejs has it, and goes with none other
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-16 libclang-rt-16-dev llvm)
+coverage=(clang-16 libclang-rt-16-dev llvm-16)
 deb=(dpkg-dev)
 long=(debootstrap lintian libmpich-dev mpich)
 check=(ccache clang-format clang-tidy-16 mandoc shellcheck zsh fish g++-aarch64-linux-gnu qemu-user chromium)
@@ -37,10 +39,11 @@ for group in "${@:-build}"; do
     page-models) wanted+=("${build[@]}" "${page[@]}") sources=yes ;;
     test) wanted+=("${build[@]}" "${mpi[@]}" "${python[@]}" "${test[@]}") ;;
     fuzz) wanted+=("${build[@]}" "${fuzz[@]}") ;;
+    coverage) wanted+=("${build[@]}" "${coverage[@]}") ;;
     deb) wanted+=("${build[@]}" "${mpi[@]}" "${deb[@]}") ;;
     long) wanted+=("${long[@]}") ;;
     check) wanted+=("${build[@]}" "${mpi[@]}" "${python[@]}" "${page[@]}" "${test[@]}" "${fuzz[@]}" "${check[@]}") ;;
-    *) echo "setup.sh: no group '$group': build, demo, mpi, python, page, page-models, test, fuzz, deb, long or check" >&2 && exit 2 ;;
+    *) echo "setup.sh: no group '$group': build, demo, mpi, python, page, page-models, test, fuzz, coverage, deb, long or check" >&2 && exit 2 ;;
   esac
 done
 
