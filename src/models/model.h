@@ -6,16 +6,16 @@
 
 #include "attend/error.h"
 #include "attend/models.h"
-#include "models/bart.h"
-#include "models/bert.h"
-#include "models/gpt2.h"
-#include "models/gpt_neox.h"
-#include "models/llama.h"
-#include "models/modernbert.h"
-#include "models/opt.h"
+#include "models/families/bart.h"
+#include "models/families/bert.h"
+#include "models/families/gpt2.h"
+#include "models/families/gpt_neox.h"
+#include "models/families/llama.h"
+#include "models/families/modernbert.h"
+#include "models/families/opt.h"
+#include "models/families/t5.h"
 #include "models/own_tokenizer.h"
-#include "models/sentences.h"
-#include "models/t5.h"
+#include "models/sentences/modules.h"
 
 namespace attend {
 

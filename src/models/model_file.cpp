@@ -4,12 +4,12 @@
 #include <vector>
 
 #include "io/json_file.h"
-#include "models/generation.h"
-#include "models/gguf.h"
-#include "models/gguf_config.h"
-#include "models/gguf_settings.h"
+#include "models/find_model.h"
+#include "models/generation_config.h"
+#include "models/gguf/config.h"
+#include "models/gguf/own_keys.h"
+#include "models/gguf/read.h"
 #include "models/model.h"
-#include "models/named.h"
 #include "models/other_types.h"
 
 namespace attend {

@@ -12,7 +12,7 @@
 
 #include "attend/tensor.h"
 #include "core/message.h"
-#include "models/matrix.h"
+#include "models/weight_matrix.h"
 
 namespace attend::models {
 

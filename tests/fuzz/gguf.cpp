@@ -1,7 +1,7 @@
 // A GGUF file of any bytes, as a model and as a tokenizer: every number that is there can be read, and what is said of
 // texts and sentences.
-#include "models/gguf.h"
-#include "models/gguf_settings.h"
+#include "models/gguf/own_keys.h"
+#include "models/gguf/read.h"
 #include "tests/fuzz/input.h"
 
 using namespace attend;

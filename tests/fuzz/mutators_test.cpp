@@ -1,7 +1,7 @@
 // Mutations keep a file's form: most of what they make is refused, if at all, for what it says.
 #include <nlohmann/json.hpp>
 
-#include "models/gguf_file.h"
+#include "models/gguf/file.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/mutators/mutate.h"
 #include "tests/io/files.h"

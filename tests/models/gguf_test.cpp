@@ -1,14 +1,14 @@
-#include "models/gguf.h"
+#include "models/gguf/read.h"
 
 #include <zlib.h>
 
 #include <bit>
 #include <fstream>
 
-#include "models/gguf_config.h"
-#include "models/gguf_file.h"
-#include "models/gguf_settings.h"
-#include "models/gguf_write.h"
+#include "models/gguf/config.h"
+#include "models/gguf/file.h"
+#include "models/gguf/own_keys.h"
+#include "models/gguf/write.h"
 #include "tests/io/files.h"
 
 namespace attend {

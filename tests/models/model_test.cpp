@@ -11,7 +11,7 @@
 
 #include "attend/threads.h"
 #include "kernels/targets.h"
-#include "models/gguf.h"
+#include "models/gguf/read.h"
 #include "models/sampling.h"
 #include "tests/allocations.h"
 #include "tests/expect.h"

@@ -1,5 +1,5 @@
 // Buckets of distances: Transformers' (make_relative_positions_golden.py), and no more of them than texts need.
-#include "models/relative_positions.h"
+#include "models/families/relative_positions.h"
 
 #include "tests/expect.h"
 

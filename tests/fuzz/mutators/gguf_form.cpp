@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "attend/quantized.h"
-#include "models/gguf_file.h"
+#include "models/gguf/file.h"
 #include "tests/fuzz/mutators/mutate.h"
 
 namespace attend::fuzz {

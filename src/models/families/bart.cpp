@@ -1,0 +1,137 @@
+#include "models/families/bart.h"
+
+#include <cmath>
+
+#include "layers/rows.h"
+#include "models/families/embeddings.h"
+#include "models/families/encoder_decoder.h"
+
+namespace attend::models {
+
+namespace {
+
+bool is_marian(const Member& config) {
+  return config["model_type"].text() == "marian";
+}
+
+// Of the two stacks' own keys, "encoder_layers" and "decoder_layers".
+Member of_stack(const Member& config, bool decodes, const char* key) {
+  return config[((decodes ? "decoder_" : "encoder_") + std::string(key)).c_str()];
+}
+
+}  // namespace
+
+BartStack::BartStack(Loading& loading, const Member& config, const Matrix& words, bool decodes)
+    : causal_(decodes),
+      E_(config["d_model"].whole(1)),
+      heads_(of_stack(config, decodes, "attention_heads").whole(1)),
+      wide_size_(of_stack(config, decodes, "ffn_dim").whole(1)),
+      position_offset_(is_marian(config) ? 0 : 2),  // BART's table begins with two rows that no token has
+      activation_(read_activation(config["activation_function"])),
+      words_(words) {
+  whole_divided(config, E_, heads_);
+  if (config["scale_embedding"].truth()) word_scale_ = static_cast<float>(std::sqrt(static_cast<double>(E_)));
+  const std::string name = decodes ? "decoder." : "encoder.";
+  const Member longest = config["max_position_embeddings"];
+  positions_ = is_marian(config)
+                   ? loading.sines(name + "embed_positions.weight", longest, E_)
+                   : loading.table(name + "embed_positions.weight", longest.whole(1) + position_offset_, E_);
+  if (!is_marian(config)) embedding_norm_ = loading.layer_norm(name + "layernorm_embedding", E_, 1e-5);
+  const std::int64_t layers = of_stack(config, decodes, "layers").whole(0, 100'000);
+  for (std::int64_t n = 0; n < layers; ++n)
+    layers_.push_back(read_layer(loading, fmt::format("{}layers.{}.", name, n), decodes));
+}
+
+BartStack::Attention BartStack::read_attention(Loading& loading, const std::string& at) const {
+  return {loading.linear(at + ".q_proj", E_, E_), loading.linear(at + ".k_proj", E_, E_),
+          loading.linear(at + ".v_proj", E_, E_), loading.linear(at + ".out_proj", E_, E_),
+          loading.layer_norm(at + "_layer_norm", E_, 1e-5)};
+}
+
+BartStack::Layer BartStack::read_layer(Loading& loading, const std::string& at, bool decodes) const {
+  Layer layer{read_attention(loading, at + "self_attn"),
+              {},
+              loading.linear(at + "fc1", E_, wide_size_),
+              loading.linear(at + "fc2", wide_size_, E_),
+              loading.layer_norm(at + "final_layer_norm", E_, 1e-5)};
+  if (decodes) layer.cross = read_attention(loading, at + "encoder_attn");
+  return layer;
+}
+
+AttentionStep BartStack::step(std::size_t layer, bool cross, const Linear& output) const {
+  return {.layer = static_cast<std::int64_t>(layer),
+          .heads = heads_,
+          .kv_heads = heads_,
+          .causal = causal_ && !cross,
+          .cross = cross,
+          .output = &output};
+}
+
+Tensor BartStack::embed(const Batch& batch) const {
+  Tensor x({std::ssize(batch.ids), E_});
+  add_embeddings(x, words_, batch.ids);
+  if (word_scale_ != 1) multiply(x, word_scale_);
+  std::vector<std::int64_t> places = batch.positions;
+  for (std::int64_t& place : places) place += position_offset_;
+  add_embeddings(x, positions_, places);
+  return embedding_norm_ ? embedding_norm_->forward(x) : std::move(x);
+}
+
+void BartStack::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
+  for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
+    const Layer& layer = layers_[n];
+    batch.at(ModelPlace::residual, n, x);
+    const std::vector<Tensor> qkv = Linear::forward_each({&layer.self.query, &layer.self.key, &layer.self.value}, x);
+    Tensor z = attend(batch, step(n, false, layer.self.output), qkv[0], qkv[1], qkv[2]);
+    batch.at(ModelPlace::z, n, z);
+    add_to(x, batch.seen(ModelPlace::attention, n, layer.self.output.forward(z)));
+    x = batch.normed(NormPlace::attention_sum, n, layer.self.norm, x);
+
+    if (layer.cross) {
+      const Attention& cross = *layer.cross;
+      z = attend_memory(batch, step(n, true, cross.output), cross.query.forward(x), cross.key, cross.value);
+      batch.at(ModelPlace::cross_z, n, z);
+      add_to(x, batch.seen(ModelPlace::cross_attention, n, cross.output.forward(z)));
+      x = batch.normed(NormPlace::cross_sum, n, cross.norm, x);
+    }
+
+    Tensor wide = layer.wide.forward(x);
+    activate(activation_, wide.view());
+    add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
+    x = batch.normed(NormPlace::mlp_sum, n, layer.norm, x);
+  }
+}
+
+Bart::Bart(Loading& loading, const Member& config) : info_(read_encoder_decoder(loading, config, ModelFamily::bart)) {
+  info_.longest = config["max_position_embeddings"].whole(1);
+
+  // Marian's may have words of their own for the two languages, and so has what is not tied.
+  const std::int64_t E = info_.embedding_size;
+  const bool tied = config["tie_word_embeddings"].truth();
+  const bool one_language = !is_marian(config) || config["share_encoder_decoder_embeddings"].truth();
+  const bool shared = one_language && tied;
+  if (config.given("decoder_vocab_size")) {
+    const std::int64_t own = config["decoder_vocab_size"].whole(0);
+    if (!one_language) info_.vocabulary = own;
+  }
+  const char* of_decoder = "decoder.embed_tokens.weight";
+  Matrix words, decoder_words;
+  if (shared) {
+    loading.has_copies({"encoder.embed_tokens.weight", of_decoder}, "shared.weight");
+    words = decoder_words = loading.matrix("shared.weight", info_.vocabulary, E);
+  } else {
+    words = loading.matrix("encoder.embed_tokens.weight", info_.encoder_vocabulary, E);
+    decoder_words = loading.matrix(of_decoder, info_.vocabulary, E);
+  }
+  encoder_.emplace(loading, config, words, false);
+  decoder_.emplace(loading, config, decoder_words, true);
+  describe_stacks(*encoder_, *decoder_, info_);
+  output_ = loading.head(shared ? "shared.weight" : of_decoder, decoder_words, E, info_.vocabulary, tied, nullptr,
+                         "final_logits_bias");
+  for (const char* other : {"encoder.version", "decoder.version"}) loading.ignore_ending(other);
+  if (!shared) loading.ignore_ending("shared.weight");
+  loading.ignore_head("classification_head.", true);
+  loading.ignore_head("qa_outputs.", true);
+}
+
+}  // namespace attend::models

@@ -1,0 +1,84 @@
+#include "models/families/gpt_neox.h"
+
+#include "layers/rows.h"
+#include "models/families/embeddings.h"
+
+namespace attend::models {
+
+GptNeox::GptNeox(Loading& loading, const Member& config) : info_(read_decoder(loading, config, ModelFamily::gpt_neox)) {
+  info_.head_size = whole_divided(config, info_.embedding_size, info_.heads);
+  if (config.given("head_dim") && config["head_dim"].value() != info_.head_size)
+    fail_at(config["head_dim"].place(), "only {} is known here, the hidden size by the heads", info_.head_size);
+  wide_size_ = config["intermediate_size"].whole(1);
+  activation_ = read_activation(config["hidden_act"]);
+  eps_ = number_from_0(config["layer_norm_eps"]);
+  parallel_ = config["use_parallel_residual"].truth();
+  const RotaryKeys keys{.theta = "rotary_emb_base", .share = "rotary_pct", .usual_share = 0.25};
+  const Rotary rotary = read_rotary(config, keys, info_.longest, info_.head_size);
+
+  const std::int64_t E = info_.embedding_size;
+  const bool bias = config["attention_bias"].truth();
+  words_ = loading.matrix("embed_in.weight", info_.vocabulary, E);
+  for (std::int64_t n = 0; n < info_.layers; ++n) layers_.push_back(read_layer(loading, n, bias));
+  norm_ = loading.layer_norm("final_layer_norm", E, eps_);
+  output_ = loading.head("embed_in.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth(),
+                         "embed_out.weight");
+  for (const char* made : {".attention.bias", ".attention.masked_bias", ".attention.rotary_emb.inv_freq"})
+    loading.ignore_ending(made);
+  loading.ignore_head("score.", true);
+  // Its table is as large as the configuration says a head is: a layer's tensors have shown that by now.
+  if (!loading.checking() && !layers_.empty()) rotary_.emplace(rotary.size, rotary.options);
+}
+
+GptNeox::Layer GptNeox::read_layer(Loading& loading, std::int64_t n, bool attention_bias) const {
+  const std::int64_t E = info_.embedding_size;
+  const std::string at = fmt::format("layers.{}.", n);
+  return {loading.layer_norm(at + "input_layernorm", E, eps_),
+          loading.linear(at + "attention.query_key_value", E, 3 * E, attention_bias),
+          loading.linear(at + "attention.dense", E, E, attention_bias),
+          loading.layer_norm(at + "post_attention_layernorm", E, eps_),
+          loading.linear(at + "mlp.dense_h_to_4h", E, wide_size_),
+          loading.linear(at + "mlp.dense_4h_to_h", wide_size_, E)};
+}
+
+Tensor GptNeox::attention(const Batch& batch, std::size_t n, const Tensor& x, const RotaryAngles& angles) const {
+  const Layer& layer = layers_[n];
+  const AttentionStep step{.layer = static_cast<std::int64_t>(n),
+                           .heads = info_.heads,
+                           .kv_heads = info_.heads,
+                           .causal = true,
+                           .output = &layer.output};
+  const std::int64_t D = info_.head_size;
+  Tensor all = layer.query_key_value.forward(layer.attention_norm.forward(x, info_.dtype));
+  // Each head has its three side by side: [N,H,3D].
+  const MutableView heads = all.view().reshape({x.size(0), info_.heads, 3 * D});
+  const auto part = [&](std::int64_t i) { return heads.slice(2, i * D, (i + 1) * D); };
+  for (const std::int64_t turned : {0, 1}) RotaryEmbedding::rotate(part(turned), angles);
+  Tensor z = attend(batch, step, part(0), part(1), part(2));
+  batch.at(ModelPlace::z, n, z);
+  return batch.seen(ModelPlace::attention, n, layer.output.forward(z));
+}
+
+Tensor GptNeox::embed(const Batch& batch) const {
+  Tensor x({std::ssize(batch.ids), info_.embedding_size});
+  add_embeddings(x, words_, batch.ids);
+  return x;
+}
+
+void GptNeox::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
+  RotaryAngles angles;
+  if (rotary_) angles = rotary_->angles(batch.positions, batch.starts);
+  for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
+    const Layer& layer = layers_[n];
+    batch.at(ModelPlace::residual, n, x);
+    const Tensor attended = attention(batch, n, x, angles);
+    if (!parallel_) add_to(x, attended);
+
+    Tensor wide = layer.wide.forward(layer.norm.forward(x, info_.dtype));
+    activate(activation_, wide.view());
+    if (parallel_) add_to(x, attended);
+    add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
+  }
+}
+
+}  // namespace attend::models

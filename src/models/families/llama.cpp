@@ -1,0 +1,179 @@
+#include "models/families/llama.h"
+
+#include <cmath>
+
+#include "layers/rows.h"
+#include "models/families/embeddings.h"
+#include "models/families/llama_types.h"
+
+namespace attend::models {
+
+namespace {
+
+std::int64_t read_head_size(const Member& config, const LlamaType& type, const ModelInfo& info) {
+  const bool said = type.null_head_size ? config.given("head_dim") : config.has("head_dim");
+  if (said && !type.whole_heads) return config["head_dim"].whole(2);
+  const std::int64_t shared = whole_divided(config, info.embedding_size, info.heads);
+  return said ? config["head_dim"].whole(2) : shared;
+}
+
+// The class takes no whole number.
+double read_softcap(const Member& config, const char* key) {
+  if (!config.given(key)) return 0;
+  if (!config[key].value().is_number_float()) config[key].refuse("a number with a decimal point");
+  return number_above_0(config[key]);
+}
+
+// x, through the norm where there is one; `made` holds that.
+View read_through(const std::optional<RmsNorm>& norm, const Tensor& x, DType dtype, Tensor& made) {
+  if (!norm) return x;
+  return made = norm->forward(x, dtype);
+}
+
+// What attention or MLP writes, likewise.
+Tensor write_through(const Batch& batch, NormPlace place, std::size_t n, const std::optional<RmsNorm>& norm, Tensor x) {
+  return norm ? batch.normed(place, n, *norm, x) : std::move(x);
+}
+
+}  // namespace
+
+Llama::Llama(Loading& loading, const Member& config) : info_(read_decoder(loading, config, ModelFamily::llama)) {
+  const LlamaType& type = llama_type(info_.type);
+  if (config.given("num_key_value_heads")) info_.kv_heads = config["num_key_value_heads"].whole(1);
+  info_.head_size = read_head_size(config, type, info_);
+  if (info_.heads % info_.kv_heads != 0)
+    fail_at(config.place(), "{} heads are no multiple of {} key and value heads", info_.heads, info_.kv_heads);
+  if (info_.heads > Member::most / info_.head_size)
+    fail_at(config.place(), "{} heads of {} numbers are more than a matrix can have", info_.heads, info_.head_size);
+  wide_size_ = config["intermediate_size"].whole(1);
+  activation_ = read_activation(config[type.gemma ? "hidden_activation" : "hidden_act"]);
+  eps_ = number_from_0(config["rms_norm_eps"]);
+  heads_apart_ = type.head_norms;
+  if (type.gemma) read_scales(config);
+
+  const std::int64_t E = info_.embedding_size;
+  words_ = loading.matrix("embed_tokens.weight", info_.vocabulary, E);
+  for (std::int64_t n = 0; n < info_.layers; ++n) layers_.push_back(read_layer(loading, n, type, config));
+  read_positions(loading, type, config);
+  norm_ = loading.rms_norm("norm", E, eps_, type.gemma ? 1 : 0);
+  output_ = loading.head("embed_tokens.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth());
+  if (output_ && type.gemma) output_->softcap = read_softcap(config, "final_logit_softcapping");
+  loading.ignore_ending(".rotary_emb.inv_freq");
+  loading.ignore_head("score.", true);
+}
+
+void Llama::read_scales(const Member& config) {
+  const auto words = static_cast<float>(std::sqrt(static_cast<double>(info_.embedding_size)));
+  words_scale_ = View(&words, DType::f32, {1}).to(info_.dtype).view().to(DType::f32).data<float>()[0];
+  scale_ = 1 / std::sqrt(static_cast<double>(config["query_pre_attn_scalar"].whole(1)));
+  softcap_ = read_softcap(config, "attn_logit_softcapping");
+}
+
+void Llama::read_positions(const Loading& loading, const LlamaType& type, const Member& config) {
+  windows_ = read_windows(config, type.windows, info_.layers);
+  std::vector<Rotary> rotary{read_rotary(config, type.rotary, info_.longest, info_.head_size)};
+  if (type.window_rotary) rotary.push_back(read_rotary(config, *type.window_rotary, info_.longest, info_.head_size));
+  if (type.rotary.longrope_alone) computed_again_after_ = rotary[0].options.original_length;
+  const std::vector<bool> turning = type.some_turn ? turning_layers(config, info_.layers) : std::vector<bool>();
+  for (std::size_t n = 0; n < layers_.size(); ++n)
+    if (!type.some_turn || turning[n]) layers_[n].rotary = type.window_rotary && windows_[n] > 0 ? 1 : 0;
+  // Its table is as large as the configuration says a head is: a layer's tensors have shown that by now.
+  if (loading.checking() || layers_.empty()) return;
+  for (const Rotary& each : rotary) rotary_.emplace_back(each.size, each.options);
+}
+
+Llama::Layer Llama::read_layer(Loading& loading, std::int64_t n, const LlamaType& type, const Member& config) const {
+  const std::int64_t E = info_.embedding_size, q = info_.heads * info_.head_size, kv = info_.kv_heads * info_.head_size;
+  const bool output_bias = type.may_have_bias && config["attention_bias"].truth(), bias = output_bias || type.has_bias;
+  const bool wide_bias = type.wide_bias && config["mlp_bias"].truth();
+  const std::string at = fmt::format("layers.{}.", n), self = at + "self_attn.", mlp = at + "mlp.";
+  std::vector<Linear> in = type.fused ? loading.linear_rows(self + "qkv_proj", E, {q, kv, kv})
+                                      : loading.linears(self, {"q_proj", "k_proj", "v_proj"}, E, {q, kv, kv}, bias);
+  Linear output = loading.linear(self + "o_proj", q, E, output_bias);
+  const std::vector<std::int64_t> both{wide_size_, wide_size_};
+  std::vector<Linear> wide = type.fused ? loading.linear_rows(mlp + "gate_up_proj", E, both)
+                                        : loading.linears(mlp, {"gate_proj", "up_proj"}, E, both, wide_bias);
+  Layer layer{std::move(in[0]),
+              std::move(in[1]),
+              std::move(in[2]),
+              std::move(output),
+              std::move(wide[0]),
+              std::move(wide[1]),
+              loading.linear(mlp + "down_proj", wide_size_, E, wide_bias)};
+  read_norms(loading, at, type, layer);
+  return layer;
+}
+
+void Llama::read_norms(Loading& loading, const std::string& at, const LlamaType& type, Layer& layer) const {
+  const auto norm = [&](std::string_view name, std::int64_t size) {
+    return loading.rms_norm(fmt::format("{}{}", at, name), size, eps_, type.gemma ? 1 : 0);
+  };
+  const std::int64_t E = info_.embedding_size, D = info_.head_size;
+  if (type.norms_before) {
+    layer.attention_norm = norm("input_layernorm", E);
+    layer.norm = norm(type.norms_after ? "pre_feedforward_layernorm" : "post_attention_layernorm", E);
+  }
+  if (type.norms_after) {
+    layer.attention_output_norm = norm("post_attention_layernorm", E);
+    layer.mlp_output_norm = norm("post_feedforward_layernorm", E);
+  }
+  if (type.head_norms || type.row_norms) {
+    layer.query_norm = norm("self_attn.q_norm", type.row_norms ? info_.heads * D : D);
+    layer.key_norm = norm("self_attn.k_norm", type.row_norms ? info_.kv_heads * D : D);
+  }
+}
+
+void Llama::attend_layer(const Batch& batch, std::size_t n, Tensor& x, const std::vector<RotaryAngles>& angles) const {
+  const Layer& layer = layers_[n];
+  const AttentionStep step{.layer = static_cast<std::int64_t>(n),
+                           .heads = info_.heads,
+                           .kv_heads = info_.kv_heads,
+                           .causal = true,
+                           .window = windows_[n],
+                           .scale = scale_,
+                           .softcap = softcap_,
+                           .output = &layer.output};
+  Tensor normed;
+  std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value},
+                                                 read_through(layer.attention_norm, x, info_.dtype, normed));
+  // [N,heads * D], normalised where there is a norm, and turned
+  const auto place = [&](Tensor& rows, const std::optional<RmsNorm>& norm, std::int64_t heads) {
+    const Dims flat = rows.shape(), by_heads{x.size(0), heads, info_.head_size};
+    if (norm) rows = norm->forward(rows.view().reshape(heads_apart_ ? by_heads : flat), info_.dtype);
+    if (layer.rotary) RotaryEmbedding::rotate(rows.view().reshape(by_heads), angles[*layer.rotary]);
+    return rows.view().reshape(flat);
+  };
+  const View q = place(qkv[0], layer.query_norm, info_.heads), k = place(qkv[1], layer.key_norm, info_.kv_heads);
+  Tensor z = attend(batch, step, q, k, qkv[2]);
+  batch.at(ModelPlace::z, n, z);
+  Tensor written =
+      write_through(batch, NormPlace::attention_output, n, layer.attention_output_norm, layer.output.forward(z));
+  add_to(x, batch.seen(ModelPlace::attention, n, std::move(written)));
+}
+
+Tensor Llama::embed(const Batch& batch) const {
+  Tensor x({std::ssize(batch.ids), info_.embedding_size});
+  add_embeddings(x, words_, batch.ids);
+  if (words_scale_ != 1) multiply(x, words_scale_);
+  return x;
+}
+
+void Llama::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
+  std::vector<RotaryAngles> angles;
+  angles.reserve(rotary_.size());
+  for (const RotaryEmbedding& rotary : rotary_) angles.push_back(rotary.angles(batch.positions, batch.starts));
+  for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
+    batch.at(ModelPlace::residual, n, x);
+    attend_layer(batch, n, x, angles);
+
+    const Layer& layer = layers_[n];
+    Tensor normed;
+    std::vector<Tensor> wide =
+        Linear::forward_each({&layer.gate, &layer.up}, read_through(layer.norm, x, info_.dtype, normed));
+    activate(activation_, wide[0].view(), wide[1]);
+    Tensor written = write_through(batch, NormPlace::mlp_output, n, layer.mlp_output_norm, layer.down.forward(wide[0]));
+    add_to(x, batch.seen(ModelPlace::mlp, n, std::move(written)));
+  }
+}
+
+}  // namespace attend::models

@@ -1,0 +1,140 @@
+#include "models/families/modernbert.h"
+
+#include "core/message.h"
+#include "layers/rows.h"
+#include "models/families/embeddings.h"
+#include "models/families/rotary.h"
+
+namespace attend::models {
+
+namespace {
+
+constexpr RotaryKeys global_rotary{.theta = "global_rope_theta", .usual_theta = 160'000, .of_layers = "full_attention"};
+constexpr RotaryKeys local_rotary{.theta = "local_rope_theta", .usual_theta = 10'000, .of_layers = "sliding_attention"};
+
+// Of each layer whether it sees a window alone: layer_types says it, or in older files how many layers come to one
+// that sees all.
+std::vector<bool> read_local_layers(const Member& config, std::int64_t layers) {
+  constexpr const char* every = "global_attn_every_n_layers";
+  std::vector<bool> local;
+  if (!config.given("layer_types")) {
+    const std::int64_t period = config.has(every) ? config[every].whole(1) : 3;
+    for (std::int64_t n = 0; n < layers; ++n) local.push_back(n % period != 0);
+    return local;
+  }
+  for (const Member& each : config["layer_types"].list()) {
+    const std::string kind = each.text();
+    local.push_back(kind == "sliding_attention");
+    if (!local.back() && kind != "full_attention")
+      fail_at(each.place(), "{} is not known here; full_attention and sliding_attention are", quote(kind));
+  }
+  if (std::ssize(local) != layers)
+    fail_at(config["layer_types"].place(), "{} types, expected one for each of {} layers", local.size(), layers);
+  return local;
+}
+
+// An object for each of the two kinds, or one of them, and nothing else.
+void check_rotary(const Member& config) {
+  if (!config.given("rope_parameters")) return;
+  const Member all = config["rope_parameters"];
+  all.only({global_rotary.of_layers, local_rotary.of_layers});
+  for (const char* kind : {global_rotary.of_layers, local_rotary.of_layers})
+    if (all.has(kind) && !all[kind].value().is_object()) all[kind].refuse("an object");
+}
+
+}  // namespace
+
+ModernBert::ModernBert(Loading& loading, const Member& config) {
+  info_.type = config["model_type"].text();
+  info_.family = ModelFamily::modernbert;
+  info_.dtype = loading.dtype();
+  info_.vocabulary = config["vocab_size"].whole(1);
+  info_.embedding_size = config["hidden_size"].whole(1);
+  info_.layers = config["num_hidden_layers"].whole(0, 100'000);
+  info_.heads = info_.kv_heads = config["num_attention_heads"].whole(1);
+  info_.head_size = whole_divided(config, info_.embedding_size, info_.heads);
+  info_.longest = config["max_position_embeddings"].whole(1);
+  wide_size_ = config["intermediate_size"].whole(1);
+  window_ = config["local_attention"].whole(0) / 2 + 1;
+  activation_ = read_activation(config["hidden_activation"]);
+  eps_ = number_from_0(config["norm_eps"]);
+  norm_bias_ = config["norm_bias"].truth();
+  const std::vector<bool> local = read_local_layers(config, info_.layers);
+
+  const std::int64_t E = info_.embedding_size;
+  words_ = loading.matrix("embeddings.tok_embeddings.weight", info_.vocabulary, E);
+  embedding_norm_ = loading.layer_norm("embeddings.norm", E, eps_, norm_bias_);
+  for (std::int64_t n = 0; n < info_.layers; ++n)
+    layers_.push_back(read_layer(loading, n, config, local[static_cast<std::size_t>(n)]));
+  norm_ = loading.layer_norm("final_norm", E, eps_, norm_bias_);
+  for (const char* head : {"head.", "decoder."}) loading.ignore_head(head, false);
+  loading.ignore_head("classifier.", true);
+  check_rotary(config);
+  for (const bool each : {false, true}) {
+    const Rotary rotary = read_rotary(config, each ? local_rotary : global_rotary, info_.longest, info_.head_size);
+    // Its table is as large as the configuration says a head is: a layer's tensors have shown that by now.
+    if (!loading.checking() && !layers_.empty()) rotary_[each].emplace(rotary.size, rotary.options);
+  }
+}
+
+ModernBert::Layer ModernBert::read_layer(Loading& loading, std::int64_t n, const Member& config, bool local) const {
+  const std::int64_t E = info_.embedding_size;
+  const bool bias = config["attention_bias"].truth(), wide_bias = config["mlp_bias"].truth();
+  const std::string at = fmt::format("layers.{}.", n);
+  std::optional<LayerNorm> attention_norm;
+  if (n > 0) attention_norm = loading.layer_norm(at + "attn_norm", E, eps_, norm_bias_);
+  std::vector<Linear> qkv = loading.linear_rows(at + "attn.Wqkv", E, {E, E, E}, bias);
+  std::vector<Linear> wide = loading.linear_rows(at + "mlp.Wi", E, {wide_size_, wide_size_}, wide_bias);
+  return {local,
+          std::move(attention_norm),
+          std::move(qkv[0]),
+          std::move(qkv[1]),
+          std::move(qkv[2]),
+          loading.linear(at + "attn.Wo", E, E, bias),
+          loading.layer_norm(at + "mlp_norm", E, eps_, norm_bias_),
+          std::move(wide[0]),
+          std::move(wide[1]),
+          loading.linear(at + "mlp.Wo", wide_size_, E, wide_bias)};
+}
+
+Tensor ModernBert::embed(const Batch& batch) const {
+  Tensor x({std::ssize(batch.ids), info_.embedding_size});
+  add_embeddings(x, words_, batch.ids);
+  return embedding_norm_->forward(x);
+}
+
+void ModernBert::attend_layer(const Batch& batch, std::size_t n, Tensor& x, const RotaryAngles& angles) const {
+  const Layer& layer = layers_[n];
+  const AttentionStep step{.layer = static_cast<std::int64_t>(n),
+                           .heads = info_.heads,
+                           .kv_heads = info_.heads,
+                           .window = layer.local ? window_ : 0,
+                           .output = &layer.output};
+  std::optional<Tensor> rows;
+  if (layer.attention_norm) rows = layer.attention_norm->forward(x, info_.dtype);
+  std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value}, rows ? *rows : x);
+  const Dims by_heads{x.size(0), info_.heads, info_.head_size};
+  RotaryEmbedding::rotate(qkv[0].view().reshape(by_heads), angles);
+  RotaryEmbedding::rotate(qkv[1].view().reshape(by_heads), angles);
+  Tensor z = attend(batch, step, qkv[0], qkv[1], qkv[2]);
+  batch.at(ModelPlace::z, n, z);
+  add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
+}
+
+void ModernBert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
+  std::array<RotaryAngles, 2> angles;
+  for (const bool local : {false, true})
+    if (rotary_[local]) angles[local] = rotary_[local]->angles(batch.positions, batch.starts);
+  for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
+    const Layer& layer = layers_[n];
+    batch.at(ModelPlace::residual, n, x);
+    attend_layer(batch, n, x, angles[layer.local]);
+
+    const Tensor rows = layer.norm.forward(x, info_.dtype);
+    std::vector<Tensor> wide = Linear::forward_each({&layer.wide, &layer.gate}, rows);
+    activate(activation_, wide[0].view(), wide[1]);
+    add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide[0])));
+  }
+}
+
+}  // namespace attend::models

@@ -1,0 +1,48 @@
+// OPT (Zhang et al. 2022): a decoder with learned positions, norms before each part, or after each sum (350m).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "models/batch.h"
+#include "models/families/decoder.h"
+
+namespace attend::models {
+
+class Opt {
+ public:
+  Opt(Loading& loading, const Member& config);
+
+  ModelInfo info() const { return info_; }
+  Tensor embed(const Batch& batch) const;  // [N,E], f32: the stream before the first layer
+  // The layers from `first` to before `last`, x being the stream before them and then after them.
+  void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
+  Tensor finish(Tensor x) const;  // [N,E], f32; where words have another size than the stream, [N,that size]
+
+  std::int64_t hidden_size() const { return word_size_; }
+  std::optional<Norm> last_norm() const { return norm_ ? std::optional<Norm>(&*norm_) : std::nullopt; }
+  const std::optional<Output>& output() const { return output_; }  // none: a bare model
+
+ private:
+  struct Layer {
+    LayerNorm attention_norm;
+    Linear query, key, value, output;
+    LayerNorm norm;
+    Linear wide, narrow;
+  };
+  Layer read_layer(Loading& loading, std::int64_t n, bool bias) const;
+  LayerNorm read_norm(Loading& loading, const std::string& name) const;
+
+  ModelInfo info_;
+  std::int64_t wide_size_ = 0, word_size_ = 0;
+  bool norms_before_ = true, affine_ = true;
+  Activation activation_ = Activation::relu;
+  Matrix words_;
+  View positions_;
+  std::optional<Linear> project_in_, project_out_;  // where words have another size than the stream
+  std::vector<Layer> layers_;
+  std::optional<LayerNorm> norm_;
+  std::optional<Output> output_;
+};
+
+}  // namespace attend::models

@@ -1,0 +1,156 @@
+// Model to GGUF file: a folder through the descriptions of its architecture and its tokenizer, another GGUF file value
+// by value.
+#include "io/json_file.h"
+#include "models/find_model.h"
+#include "models/generation_config.h"
+#include "models/gguf/config.h"
+#include "models/gguf/describe.h"
+#include "models/gguf/own_keys.h"
+#include "models/loading.h"
+#include "models/model.h"
+
+namespace attend {
+
+namespace {
+
+using namespace models;
+namespace fs = std::filesystem;
+
+constexpr const char* function = "quantize";
+constexpr const char* file_type = "general.file_type";
+
+GgufType type_of(QuantizedType type) {
+  return type == QuantizedType::q8_0 ? GgufType::q8_0 : GgufType::q4_0;
+}
+
+// llama.cpp's number of a file whose matrices are of that type.
+std::int64_t number_of(GgufType type) {
+  return type == GgufType::q8_0 ? 7 : 2;
+}
+
+Quantized write(const fs::path& path, const GgufValues& values, const std::vector<GgufSource>& tensors) {
+  Quantized out{.tensors = std::ssize(tensors)};
+  for (const GgufSource& each : tensors) {
+    out.parameters += each.numbers.count();
+    if (quantized(each.type)) ++out.quantized;
+  }
+  out.bytes = static_cast<std::int64_t>(write_gguf(function, path, values, tensors));
+  return out;
+}
+
+// ---- A GGUF file ----
+
+DType dtype_of(const Place& place, const GgufTensor& tensor) {
+  switch (tensor.type) {
+    case GgufType::f32:
+      return DType::f32;
+    case GgufType::f16:
+      return DType::f16;
+    case GgufType::bf16:
+      return DType::bf16;
+    default:
+      fail_at(place.in("tensor " + quote(tensor.name)),
+              "is {} already: what it lost would be lost again; give the folder, or a file in F32, F16 or BF16",
+              name_of(tensor.type));
+  }
+}
+
+bool stays_wide(std::string_view name) {
+  return name.starts_with("position_embd.") || name.starts_with("token_types.");
+}
+
+Quantized quantize_gguf(const fs::path& path, const fs::path& out, GgufType type) {
+  const GgufFile file(function, path);
+  (void)gguf_config(file, gguf_architecture(file));  // what is not known is refused before anything is written
+  GgufValues values;
+  values.add_text("general.architecture", file.text("general.architecture"));
+  for (const std::string_view key : file.keys())
+    if (key != "general.architecture" && key != file_type && key != "general.alignment")
+      values.add_bytes(key, file.bytes(key));
+  values.add_whole(file_type, number_of(type));
+  std::vector<GgufSource> tensors;
+  for (const GgufTensor& each : file.tensors()) {
+    const View numbers(file.map()->data() + each.begin, dtype_of(file.place(), each), each.shape);
+    const bool is_matrix = each.shape.rank() >= 2 && !stays_wide(each.name);
+    const bool in_blocks = is_matrix && each.shape[each.shape.rank() - 1] % gguf_block == 0;
+    tensors.push_back({each.name, numbers, in_blocks ? type : is_matrix ? GgufType::f16 : GgufType::f32});
+  }
+  return write(out, values, tensors);
+}
+
+// ---- A folder ----
+
+template <class Family>
+ModelInfo check(Loading& loading, const Member& config) {
+  const Family trial(loading, config);
+  loading.check();
+  if (const auto& head = loading.ignored_head(); head && head->of_task)
+    fail_at(config.place(), "a model with a task's head ({}*) can't be said in GGUF", head->begin);
+  return trial.info();
+}
+
+ModelInfo check_folder(Loading& loading, const Member& config) {
+  const std::string type = config["model_type"].text();
+  if (type == "bert" || type == "distilbert") return check<Bert>(loading, config);
+  return type == "gpt2" ? check<Gpt2>(loading, config) : check<Llama>(loading, config);
+}
+
+// generation_config.json; null: there is none.
+nlohmann::json generation_of(const fs::path& folder) {
+  const fs::path path = folder / "generation_config.json";
+  return is_there(path) ? read_json(function, path).object().value() : nlohmann::json();
+}
+
+// GGUF has a key for some poolings. A decoder's that is read without it is left unsaid: it is not there for vectors.
+void describe_sentences(const SentenceModules& modules, const Member& config, const ModelInfo& info,
+                        GgufDescription& to) {
+  SentenceModules plain = plain_sentences(config, info.embedding_size, info.longest);
+  const std::optional<std::int64_t> type = gguf_pooling_type(modules.pooling.modes);
+  if (type && (!info.decoder() || plain.pooling.modes != modules.pooling.modes)) {
+    to.values.add_whole(to.prefix + "pooling_type", *type);
+    plain.pooling.modes = modules.pooling.modes;
+  }
+  models::describe_sentences(modules, plain, to.values);
+}
+
+Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType type) {
+  const fs::path folder = transformer_folder(path);
+  const JsonFile file = read_json(function, folder / "config.json");
+  const GgufArchitecture& architecture = gguf_architecture_of(file.object()["model_type"]);
+  const nlohmann::json complete = complete_config(file.root());
+  const Member config(file.place, complete);
+  const std::string_view layers = architecture.layers;
+  Loading loading(Weights::open(function, folder), std::string(layers.substr(0, layers.find('.') + 1)), DType::f32);
+  ModelInfo info = check_folder(loading, config);
+  const nlohmann::json generation = generation_of(folder);
+  const bool is_config = generation.is_null();
+  if (info.decoder()) read_generation(is_config ? file.root() : Member(file.place, generation), is_config, info);
+  const SentenceModules sentences = read_sentences(path, file.root(), info.embedding_size, info.longest);
+  const Loading::Kept kept = loading.keep();
+
+  GgufDescription description;
+  description.prefix = std::string(architecture.name) + ".";
+  description.values.add_text("general.architecture", architecture.name);
+  description.values.add_text("general.type", "model");
+  description.values.add_whole("general.quantization_version", 2);
+  description.values.add_whole(file_type, number_of(type));
+  architecture.describe(config, info, description);
+  describe_folder(file.value, generation, description.values);
+  describe_sentences(sentences, file.root(), info, description);
+  const bool tied = !info.decoder() || config["tie_word_embeddings"].truth();
+  describe_weights(architecture, kept.weights, info, tied, type, description);
+  describe_tokenizer(function, folder, info, sentences.lower_case, description.values);
+  return write(out, description.values, description.tensors);
+}
+
+}  // namespace
+
+Quantized quantize(const fs::path& model, const fs::path& out, QuantizedType type) {
+  if (type != QuantizedType::q8_0 && type != QuantizedType::q4_0)
+    fail(ErrorCode::bad_value, function, "type is {}, expected Q8_0 or Q4_0", name_of(type));
+  const fs::path path = find(function, model);
+  const bool is_file = path.extension() == ".gguf" && !fs::is_directory(path);
+  return is_file ? quantize_gguf(path, out, type_of(type)) : quantize_folder(path, out, type_of(type));
+}
+
+}  // namespace attend

@@ -1,0 +1,444 @@
+#include "models/sentences/modules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attend/threads.h"
+#include "io/json_file.h"
+#include "layers/rows.h"
+#include "models/config.h"
+#include "models/weights.h"
+
+namespace attend::models {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* function = "Model.embed";
+
+// use(the file's JSON); nothing where there is no such file.
+template <class Use>
+bool read_if_there(const fs::path& path, Use use) {
+  if (!is_there(path)) return false;
+  const JsonFile file = read_json(function, path);
+  use(file.object());
+  return true;
+}
+
+[[noreturn]] void refuse_value(const Member& of, std::string_view known) {
+  const std::string shown = of.value().dump(-1, ' ', false, json::error_handler_t::replace);
+  fail_at(of.place(), "{} is not known here; {}", quote(shown), known);
+}
+
+// A key that may be missing or null.
+template <class T, class Read>
+T value_or(const Member& from, const char* key, T otherwise, Read read) {
+  return from.given(key) ? read(from[key]) : otherwise;
+}
+bool truth_or(const Member& from, const char* key, bool otherwise) {
+  return value_or(from, key, otherwise, [](const Member& of) { return of.truth(); });
+}
+std::string text_or(const Member& from, const char* key, const std::string& otherwise) {
+  return value_or(from, key, otherwise, [](const Member& of) { return of.text(); });
+}
+
+void only_value(const Member& from, const char* key, const char* value) {
+  if (text_or(from, key, value) != value) refuse_value(from[key], fmt::format("{} is", quote(value)));
+}
+
+// ---- modules.json ----
+
+// The class of a module: sentence_transformers.models.Pooling, or wherever later versions have it.
+std::string class_of(const Member& module) {
+  const std::string type = module["type"].text();
+  if (!type.starts_with("sentence_transformers."))
+    fail_at(module["type"].place(), "{} is not known here; modules of sentence_transformers are", quote(type));
+  return type.substr(type.rfind('.') + 1);
+}
+
+// What is read lies in the folder: whoever wrote the file does not choose among this machine's.
+std::string path_of(const Member& module) {
+  std::string path = module["path"].text();
+  if (path == ".." || path == "." || path.find('/') != std::string::npos) module["path"].refuse("a folder's name");
+  return path;
+}
+
+// Of two modules of one name the later one counts, in the place of the first.
+std::vector<Member> modules_of(const Member& list) {
+  const std::vector<Member> all = list.list();
+  std::vector<std::size_t> counting;  // of all
+  std::map<std::string, std::size_t> places;
+  for (std::size_t n = 0; n < all.size(); ++n) {
+    const auto [place, is_new] = places.try_emplace(all[n]["name"].text(), counting.size());
+    if (is_new) counting.push_back(n);
+    counting[place->second] = n;
+  }
+  std::vector<Member> modules;
+  modules.reserve(counting.size());
+  for (const std::size_t n : counting) modules.push_back(all[n]);
+  return modules;
+}
+
+constexpr const char* vectors_only = "a module that reads and writes sentence_embedding is";
+
+void check_names(const Member& config) {
+  for (const char* key : {"module_input_name", "module_output_name"})
+    if (text_or(config, key, "sentence_embedding") != "sentence_embedding") refuse_value(config[key], vectors_only);
+}
+
+// ---- Pooling ----
+
+// Older files have a key for each, and put them side by side in this order.
+constexpr std::pair<const char*, PoolingMode> mode_keys[] = {
+    {"pooling_mode_cls_token", PoolingMode::cls},
+    {"pooling_mode_max_tokens", PoolingMode::max},
+    {"pooling_mode_mean_tokens", PoolingMode::mean},
+    {"pooling_mode_mean_sqrt_len_tokens", PoolingMode::mean_sqrt_len},
+    {"pooling_mode_weightedmean_tokens", PoolingMode::weighted_mean},
+    {"pooling_mode_lasttoken", PoolingMode::last_token},
+};
+
+PoolingMode read_mode(const Member& of) {
+  const auto found = std::ranges::find(pooling_modes, of.text(), [](const auto& each) { return each.first; });
+  if (found == std::end(pooling_modes))
+    refuse_value(of, "cls, max, mean, mean_sqrt_len_tokens, weightedmean and lasttoken are");
+  return found->second;
+}
+
+Pooling read_pooling(const Member& config) {
+  config.only({"word_embedding_dimension", "embedding_dimension", "pooling_mode", "pooling_mode_cls_token",
+               "pooling_mode_max_tokens", "pooling_mode_mean_tokens", "pooling_mode_mean_sqrt_len_tokens",
+               "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken", "include_prompt"});
+  Pooling pooling;
+  pooling.includes_prompt = truth_or(config, "include_prompt", true);
+  std::vector<PoolingMode> modes;
+  if (config.has("pooling_mode")) {
+    const Member named = config["pooling_mode"];
+    if (!named.value().is_array()) modes.push_back(read_mode(named));
+    if (named.value().is_array())
+      for (const Member& each : named.list()) modes.push_back(read_mode(each));
+    if (modes.empty() || modes.size() > most_pooling_modes)
+      named.refuse(fmt::format("one to {} modes", most_pooling_modes));
+  } else {
+    for (const auto& [key, mode] : mode_keys)
+      if (truth_or(config, key, false)) modes.push_back(mode);
+  }
+  if (!modes.empty()) pooling.modes = std::move(modes);
+  return pooling;
+}
+
+// ---- What follows it ----
+
+// A module's tensors, all of which are to be taken.
+class Tensors {
+ public:
+  explicit Tensors(const fs::path& folder) : weights_(Weights::open(function, folder)) {}
+
+  View take(const char* name, const Dims& shape) {
+    const Matrix* matrix = weights_.find(name);
+    if (!matrix) fail_at(weights_.place(), "{} is missing", quote(name));
+    const View* found = &matrix->view;
+    if (found->shape() != shape)
+      fail_at(weights_.place(), "{} has shape {}, expected {}", quote(name), found->shape(), shape);
+    if (!is_floating(found->dtype())) fail_at(weights_.place(), "{} is {}", quote(name), found->dtype());
+    taken_.emplace_back(name);
+    return *found;
+  }
+  void check_all_taken() const {
+    for (const auto& [name, view] : weights_.all())
+      if (std::ranges::find(taken_, name) == taken_.end()) fail_at(weights_.place(), "{} is not known", quote(name));
+  }
+
+ private:
+  Weights weights_;
+  std::vector<std::string> taken_;
+};
+
+Activation read_function(const Member& config) {
+  if (!config.given("activation_function")) return Activation::tanh;
+  const Member of = config["activation_function"];
+  const std::string name = of.text(), last = name.substr(name.rfind('.') + 1);
+  const auto found = std::ranges::find(dense_functions, last, [](const auto& each) { return each.first; });
+  if (!name.starts_with("torch.nn.") || found == std::end(dense_functions))
+    refuse_value(of, "Identity, Tanh, Sigmoid, ReLU, GELU and SiLU of torch.nn are");
+  return found->second;
+}
+
+DenseModule read_dense(const fs::path& folder, std::int64_t& size) {
+  std::optional<DenseModule> made;
+  const bool there = read_if_there(folder / "config.json", [&](const Member& config) {
+    check_names(config);
+    const std::int64_t in = config["in_features"].whole(1), out = config["out_features"].whole(1);
+    if (in != size) fail_at(config["in_features"].place(), "is {}, what comes has {}", in, size);
+    Tensors tensors(folder);
+    const View weight = tensors.take("linear.weight", {out, in});
+    const bool bias = truth_or(config, "bias", true);
+    made.emplace(DenseModule{
+        .linear = bias ? Linear(weight, tensors.take("linear.bias", {out})) : Linear(weight),
+        .function = read_function(config),
+        .adds_input = truth_or(config, "use_residual", false),
+    });
+    if (made->adds_input && in != out) made->residual.emplace(tensors.take("residual.weight", {out, in}));
+    tensors.check_all_taken();
+    size = out;
+  });
+  if (!there) fail_at({function, quote(folder.string())}, "config.json is missing");
+  return std::move(*made);
+}
+
+LayerNorm read_layer_norm(const fs::path& folder, std::int64_t size) {
+  Tensors tensors(folder);
+  LayerNorm norm(tensors.take("norm.weight", {size}), tensors.take("norm.bias", {size}));
+  tensors.check_all_taken();
+  return norm;
+}
+
+// ---- Sentences to ids ----
+
+// What changes neither ids nor numbers, of arguments for Transformers' classes.
+void check_arguments(const Member& config, const char* key, std::initializer_list<std::string_view> known) {
+  if (config.given(key)) config[key].only(known);
+}
+
+// A length in tokens; none where it is so large that it means no limit.
+std::optional<std::int64_t> read_length(const Member& from, const char* key) {
+  if (!from.given(key)) return std::nullopt;
+  const double length = from[key].number();
+  if (!(length >= 1)) from[key].refuse("a number of tokens");
+  if (length > 1e9) return std::nullopt;
+  return static_cast<std::int64_t>(length);
+}
+
+void read_side(const Member& from, SentenceModules& to) {
+  const std::string side = text_or(from, "truncation_side", to.cuts_begin ? "left" : "right");
+  if (side != "left" && side != "right") from["truncation_side"].refuse("left or right");
+  to.cuts_begin = side == "left";
+}
+
+// The arguments of sentence-transformers' class Transformer.
+void read_transformer(const Member& config, std::optional<std::int64_t>& length, SentenceModules& to) {
+  config.only({"max_seq_length", "do_lower_case", "tokenizer_name_or_path", "model_args", "model_kwargs", "config_args",
+               "config_kwargs", "tokenizer_args", "processor_kwargs", "processing_kwargs", "backend",
+               "transformer_task", "modality_config", "module_output_name", "unpad_inputs", "query_length",
+               "document_length", "query_expansion"});
+  to.lower_case = truth_or(config, "do_lower_case", false);
+  if (config.given("tokenizer_name_or_path")) refuse_value(config["tokenizer_name_or_path"], "null is");
+  for (const char* key : {"model_args", "model_kwargs"})
+    check_arguments(config, key, {"trust_remote_code", "attn_implementation", "dtype", "torch_dtype", "device_map"});
+  for (const char* key : {"config_args", "config_kwargs"}) check_arguments(config, key, {"trust_remote_code"});
+  check_arguments(config, "processing_kwargs", {});
+  only_value(config, "transformer_task", "feature-extraction");
+  only_value(config, "module_output_name", "token_embeddings");
+  if (config.given("modality_config")) {
+    const Member modalities = config["modality_config"];
+    only_value(modalities["text"], "method", "forward");
+    only_value(modalities["text"], "method_output_name", "last_hidden_state");
+    to.chats = modalities.has("message");
+  }
+  for (const char* key : {"processor_kwargs", "tokenizer_args"}) {
+    check_arguments(config, key,
+                    {"trust_remote_code", "use_fast", "padding_side", "truncation_side", "model_max_length"});
+    if (!config.given(key)) continue;
+    read_side(config[key], to);
+    if (config[key].given("model_max_length")) {
+      length = read_length(config[key], "model_max_length").value_or(std::numeric_limits<std::int64_t>::max());
+      return;
+    }
+  }
+  if (const auto given = read_length(config, "max_seq_length")) length = given;
+}
+
+// What Transformers' tokenizer cuts at, and where.
+std::optional<std::int64_t> read_tokenizer(const fs::path& folder, SentenceModules& to) {
+  read_if_there(folder / "tokenizer.json", [&](const Member& file) {
+    if (!file.given("truncation")) return;
+    to.cuts_begin = text_or(file["truncation"], "direction", "Right") == "Left";
+  });
+  std::optional<std::int64_t> length;
+  read_if_there(folder / "tokenizer_config.json", [&](const Member& config) {
+    length = read_length(config, config.has("model_max_length") ? "model_max_length" : "max_len");
+    read_side(config, to);
+  });
+  return length;
+}
+
+// A Transformer of modules.json has its own file beside the tokenizer's.
+void read_lengths(const fs::path& folder, bool has_modules, std::int64_t longest, SentenceModules& to) {
+  std::optional<std::int64_t> length = read_tokenizer(folder, to);
+  constexpr const char* names[] = {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"};
+  bool said = !has_modules;
+  for (auto name = std::begin(names); name != std::end(names) && !said; ++name) {
+    read_if_there(folder / fmt::format("sentence_{}_config.json", *name), [&](const Member& config) {
+      said = !config.value().empty();
+      read_transformer(config, length, to);
+    });
+  }
+  to.max_tokens = std::min(length.value_or(longest), longest);
+}
+
+// config_sentence_transformers.json
+void read_prompts(const Member& config, SentenceModules& to) {
+  only_value(config, "model_type", "SentenceTransformer");
+  if (config.given("truncate_dim")) to.dimensions = config["truncate_dim"].whole(1);
+  if (config.given("prompts")) {
+    const Member prompts = config["prompts"];
+    if (!prompts.value().is_object()) prompts.refuse("an object");
+    for (const auto& [name, value] : prompts.value().items())
+      to.prompts[name] = value.is_null() ? "" : prompts[name.c_str()].text();
+  }
+  if (!config.given("default_prompt_name")) return;
+  const auto found = to.prompts.find(config["default_prompt_name"].text());
+  if (found == to.prompts.end()) config["default_prompt_name"].refuse("the name of one of the prompts");
+  to.default_prompt = found->second;
+}
+
+void read_modules(const fs::path& folder, const Member& list, std::int64_t E, SentenceModules& to) {
+  constexpr std::size_t most = 32;  // each may name the same tensors, and copies them
+  const std::vector<Member> modules = modules_of(list);
+  if (modules.size() > most) list.refuse(fmt::format("{} modules at most", most));
+  for (std::size_t n = 0; n < modules.size(); ++n) {
+    const std::string name = class_of(modules[n]), path = path_of(modules[n]);
+    const auto refuse = [&](const char* expected) {
+      fail_at(modules[n]["type"].place(), "{} is not known here; {}", quote(modules[n]["type"].text()), expected);
+    };
+    if (n == 0) {
+      if (name != "Transformer") refuse("a Transformer comes first");
+      if (!path.empty() && is_there(folder / "config.json"))
+        fail_at(modules[n]["path"].place(), "is {}, and config.json stands beside modules.json", quote(path));
+    } else if (n == 1) {
+      if (name != "Pooling") refuse("a Pooling follows the Transformer");
+      if (!read_if_there(folder / path / "config.json", [&](const Member& c) { to.pooling = read_pooling(c); }))
+        fail_at({function, quote((folder / path / "config.json").string())}, "is missing");
+      to.vector_size = std::ssize(to.pooling.modes) * E;
+    } else if (name == "Dense") {
+      to.after.emplace_back(read_dense(folder / path, to.vector_size));
+    } else if (name == "LayerNorm") {
+      to.after.emplace_back(read_layer_norm(folder / path, to.vector_size));
+    } else if (name == "Normalize") {
+      read_if_there(folder / path / "config.json", check_names);
+      to.after.emplace_back(NormalizeModule{});
+    } else if (name != "Dropout") {
+      refuse("after a Pooling, Dense, LayerNorm, Normalize and Dropout are");
+    }
+  }
+  if (modules.size() < 2) fail_at(list.place(), "no module is a Pooling");
+}
+
+// ---- The numbers ----
+
+void scale_to_1(float* row, std::int64_t size) {
+  double squares = 0;
+  for (std::int64_t e = 0; e < size; ++e) squares += double(row[e]) * double(row[e]);
+  const double length = std::max(std::sqrt(squares), 1e-12);  // PyTorch's F.normalize
+  for (std::int64_t e = 0; e < size; ++e) row[e] = static_cast<float>(double(row[e]) / length);
+}
+
+void scale_rows_to_1(Tensor& x) {
+  for (std::int64_t n = 0; n < x.size(0); ++n) scale_to_1(x.data<float>() + n * x.size(1), x.size(1));
+}
+
+Tensor after(const DenseModule& dense, const Tensor& x) {
+  Tensor y = dense.linear.forward(x);
+  activate(dense.function, y.view());
+  if (dense.residual) {
+    add_to(y, dense.residual->forward(x));
+  } else if (dense.adds_input) {
+    add_to(y, x);
+  }
+  return y;
+}
+Tensor after(const LayerNorm& norm, const Tensor& x) {
+  return norm.forward(x);
+}
+Tensor after(NormalizeModule, Tensor x) {
+  scale_rows_to_1(x);
+  return x;
+}
+
+}  // namespace
+
+void Pooling::pool(const float* rows, std::int64_t count, std::int64_t prompt, std::int64_t E, float* out) const {
+  const std::int64_t first = std::min(prompt, count);
+  for (const PoolingMode mode : modes) {
+    if (mode == PoolingMode::cls) {
+      std::copy_n(rows + (first < count ? first : 0) * E, E, out);
+    } else if (mode == PoolingMode::last_token) {
+      if (first == count) std::fill_n(out, E, 0.0F);
+      if (first < count) std::copy_n(rows + (count - 1) * E, E, out);
+    } else if (mode == PoolingMode::max) {
+      std::fill_n(out, E, -std::numeric_limits<float>::infinity());
+      for (std::int64_t n = first; n < count; ++n)
+        std::transform(out, out + E, rows + n * E, out, [](float a, float b) { return std::max(a, b); });
+    } else {
+      std::vector<double> sums(static_cast<std::size_t>(E));
+      double all = 0;
+      for (std::int64_t n = first; n < count; ++n) {
+        const double weight = mode == PoolingMode::weighted_mean ? static_cast<double>(n + 1) : 1;
+        all += weight;
+        for (std::int64_t e = 0; e < E; ++e) sums[static_cast<std::size_t>(e)] += weight * double(rows[n * E + e]);
+      }
+      all = std::max(all, 1e-9);
+      if (mode == PoolingMode::mean_sqrt_len) all = std::sqrt(all);
+      std::ranges::transform(sums, out, [&](double sum) { return static_cast<float>(sum / all); });
+    }
+    out += E;
+  }
+}
+
+Tensor SentenceModules::vectors(const Tensor& hidden, std::span<const std::int64_t> starts, std::int64_t prompt,
+                                std::optional<bool> normalize) const {
+  const std::int64_t E = hidden.size(1), sequences = std::ssize(starts) - 1, size = std::ssize(pooling.modes) * E;
+  Tensor x({sequences, size});
+  parallel_for(sequences, 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      const std::int64_t at = starts[static_cast<std::size_t>(n)];
+      pooling.pool(hidden.data<float>() + at * E, starts[static_cast<std::size_t>(n) + 1] - at, prompt, E,
+                   x.data<float>() + n * size);
+    }
+  });
+  std::size_t last = after.size();  // what comes after it is left out
+  if (normalize && !*normalize && last > 0 && std::holds_alternative<NormalizeModule>(after.back())) --last;
+  for (std::size_t n = 0; n < last; ++n)
+    x = std::visit([&](const auto& module) { return models::after(module, std::move(x)); }, after[n]);
+  if (dimensions && *dimensions < x.size(1)) x = x.view().slice(1, 0, *dimensions).clone();
+  if (normalize && *normalize) scale_rows_to_1(x);
+  return x;
+}
+
+SentenceModules plain_sentences(const Member& config, std::int64_t E, std::int64_t longest) {
+  SentenceModules made;
+  made.vector_size = E;
+  made.max_tokens = longest;
+  made.prompts = {{"query", ""}, {"document", ""}};
+  if (class_of_model(config).ends_with("ForCausalLM")) made.pooling.modes = {PoolingMode::last_token};
+  return made;
+}
+
+SentenceModules read_sentences(const fs::path& folder, const Member& config, std::int64_t E, std::int64_t longest) {
+  SentenceModules made = plain_sentences(config, E, longest);
+  const fs::path list = folder / "modules.json";
+  read_lengths(transformer_folder(folder), is_there(list), longest, made);
+  if (is_there(list)) {
+    const JsonFile modules = read_json(function, list);
+    read_modules(folder, modules.root(), E, made);
+    read_if_there(folder / "config_sentence_transformers.json", [&](const Member& c) { read_prompts(c, made); });
+  } else {
+    // Nothing says that the chat template is not to be used, and sentence-transformers uses one that is there.
+    read_if_there(folder / "tokenizer_config.json", [&](const Member& c) { made.chats = c.given("chat_template"); });
+    made.chats |= is_there(folder / "chat_template.jinja");
+  }
+  if (made.dimensions) made.vector_size = std::min(made.vector_size, *made.dimensions);
+  return made;
+}
+
+fs::path transformer_folder(const fs::path& folder) {
+  if (is_there(folder / "config.json") || !is_there(folder / "modules.json")) return folder;
+  const JsonFile file = read_json("Model.load", folder / "modules.json");
+  const std::vector<Member> modules = modules_of(file.root());
+  return modules.empty() ? folder : folder / path_of(modules.front());
+}
+
+}  // namespace attend::models
