@@ -12,8 +12,9 @@ namespace {
 
 using nlohmann::json;
 
-bool is_lowercase(const json& normalizer) {
-  return normalizer.is_object() && normalizer.value("type", json()) == "Lowercase";
+bool is_of_type(const json& normalizer, std::string_view type) {
+  const auto found = normalizer.find("type");
+  return found != normalizer.end() && found->is_string() && found->get_ref<const std::string&>() == type;
 }
 
 // A folder's, or the one that is in a GGUF file.
@@ -31,12 +32,12 @@ Tokenizer lower_case(const std::filesystem::path& path) {
   json& root = file.value;
   json& normalizer = root["normalizer"];
   json steps = json::array();
-  if (normalizer.is_object() && normalizer.value("type", json()) == "Sequence" && normalizer.contains("normalizers")) {
+  if (is_of_type(normalizer, "Sequence") && normalizer.contains("normalizers")) {
     steps = normalizer["normalizers"];
   } else if (!normalizer.is_null()) {
     steps.push_back(normalizer);
   }
-  if (steps.is_array() && std::ranges::none_of(steps, is_lowercase)) {
+  if (steps.is_array() && std::ranges::none_of(steps, [](const json& each) { return is_of_type(each, "Lowercase"); })) {
     steps.insert(steps.begin(), json{{"type", "Lowercase"}});
     normalizer = json{{"type", "Sequence"}, {"normalizers", steps}};
   }
