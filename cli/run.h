@@ -9,8 +9,8 @@
 
 #include "attend/attention.h"
 #include "cli/attention_options.h"
-#include "cli/inside.h"
 #include "cli/ranks.h"
+#include "cli/run_weights.h"
 
 namespace attend::cli {
 

@@ -4,10 +4,10 @@
 #include <atomic>
 #include <cmath>
 
+#include "attention/item_progress.h"
 #include "attention/operands.h"
 #include "attention/row_sums.h"
 #include "attention/schedule.h"
-#include "attention/turns.h"
 #include "core/divide_up.h"
 #include "core/parallel.h"
 #include "kernels/lse.h"

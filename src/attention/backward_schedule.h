@@ -2,7 +2,7 @@
 #pragma once
 
 #include "attention/backward.h"
-#include "attention/stretches.h"
+#include "attention/key_stretches.h"
 #include "kernels/targets.h"
 
 namespace attend {

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <vector>
 
-#include "attention/members.h"
+#include "attention/scheduled_sequences.h"
 #include "core/divide_up.h"
 #include "core/parallel.h"
 #include "kernels/rules.h"

@@ -3,8 +3,8 @@
 #include "attend/attention.h"
 #include "attention/backward_schedule.h"
 #include "attention/compute.h"
+#include "attention/piecewise.h"
 #include "attention/schedule.h"
-#include "attention/whole.h"
 
 namespace attend {
 

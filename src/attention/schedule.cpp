@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "attention/decode_schedule.h"
-#include "attention/members.h"
+#include "attention/scheduled_sequences.h"
 #include "core/divide_up.h"
 #include "core/message.h"
 #include "core/parallel.h"

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "attend/recording.h"
-#include "attention/head_scores.h"
 #include "recording/calls.h"
 #include "recording/growing.h"
+#include "summary/head_scores.h"
 
 namespace attend {
 

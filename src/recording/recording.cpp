@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "attention/head_scores.h"
 #include "core/message.h"
 #include "kernels/rules.h"
 #include "recording/calls.h"
 #include "recording/layer_recorder.h"
+#include "summary/head_scores.h"
 
 namespace attend {
 

@@ -5,12 +5,12 @@
 #include <set>
 
 #include "attention/compute.h"
-#include "attention/head_scores.h"
 #include "core/message.h"
 #include "core/utf8.h"
 #include "io/json_member.h"
 #include "recording/coarser.h"
 #include "recording/recording.h"
+#include "summary/head_scores.h"
 
 namespace attend {
 

@@ -1,7 +1,7 @@
 // The arguments that both passes have in common, checked; and where pieces of keys lie in memory.
 #pragma once
 
-#include "attention/whole.h"
+#include "attention/piecewise.h"
 #include "ring/conveyor.h"
 #include "ring/gather.h"
 #include "ring/route.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "attend/ring.h"
-#include "attention/whole.h"
+#include "attention/piecewise.h"
 
 namespace attend {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "attend/summary.h"
+#include "attention/key_stretches.h"
 #include "attention/problem.h"
-#include "attention/stretches.h"
 #include "kernels/targets.h"
 
 namespace attend {

@@ -1,5 +1,5 @@
 // Keys cut into stretches, one item of work for each head of each sequence and each of them: for passes whose items
-// keep their keys while all queries pass by, and add to the same rows in the order of the stretches (turns.h).
+// keep their keys while all queries pass by, and add to the same rows in the order of the stretches (item_progress.h).
 #pragma once
 
 #include <cstdint>

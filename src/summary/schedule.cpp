@@ -7,14 +7,14 @@
 #include <numbers>
 #include <thread>
 
+#include "attention/item_progress.h"
 #include "attention/operands.h"
 #include "attention/row_sums.h"
 #include "attention/schedule.h"
-#include "attention/summary.h"
-#include "attention/turns.h"
 #include "core/divide_up.h"
 #include "core/parallel.h"
 #include "kernels/lse.h"
+#include "summary/summary.h"
 
 namespace attend {
 

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "attention/summary.h"
+#include "summary/summary.h"
 
 namespace attend {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "attention/summary.h"
 #include "core/message.h"
+#include "summary/summary.h"
 
 namespace attend {
 

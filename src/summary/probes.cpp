@@ -1,4 +1,4 @@
-#include "attention/probes.h"
+#include "summary/probes.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,9 +3,9 @@
 #include <numbers>
 
 #include "attention/operands.h"
-#include "attention/summary.h"
 #include "core/divide_up.h"
 #include "core/parallel.h"
+#include "summary/summary.h"
 
 namespace attend {
 

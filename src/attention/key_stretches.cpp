@@ -1,4 +1,4 @@
-#include "attention/stretches.h"
+#include "attention/key_stretches.h"
 
 #include <algorithm>
 

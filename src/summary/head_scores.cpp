@@ -1,4 +1,4 @@
-#include "attention/head_scores.h"
+#include "summary/head_scores.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "attention/summary.h"
+#include "summary/summary.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "attention/probes.h"
+#include "summary/probes.h"
 
 namespace attend {
 

@@ -1,4 +1,4 @@
-#include "cli/inside.h"
+#include "cli/run_weights.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

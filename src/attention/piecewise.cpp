@@ -1,4 +1,4 @@
-#include "attention/whole.h"
+#include "attention/piecewise.h"
 
 #include <algorithm>
 #include <utility>
