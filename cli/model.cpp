@@ -101,11 +101,9 @@ std::string text_of(const Arguments& arguments) {
 }
 
 // What the model can't be asked for. Throws Failure.
-void check_model(const ModelInfo& info, const Tokenizer& tokenizer, const Arguments& x) {
-  if (tokenizer.size() > info.vocabulary)
-    throw Error(ErrorCode::bad_file, "",
-                fmt::format("{}: the tokenizer has {} tokens, and the model embeds {}: they don't belong together",
-                            x.model, tokenizer.size(), info.vocabulary));
+void check_model(const Model& model, const Arguments& x) {
+  const ModelInfo& info = model.info();
+  check_tokenizer(model, x.model);
   if (!info.encoder_decoder() && (!x.said.empty() || !x.analysis.attention.empty()))
     throw UsageError(fmt::format("{}: {} is no encoder-decoder", x.said.empty() ? "--attention" : "--said", x.model));
   if (info.decoder() && !x.near.empty())
@@ -119,16 +117,8 @@ void check_model(const ModelInfo& info, const Tokenizer& tokenizer, const Argume
 
 // ---- What is computed ----
 
-// About what the recorder takes (docs/inside.md has its parts), and what one layer computes with.
-std::int64_t bytes_needed(const ModelInfo& info, std::int64_t tokens, const RecordOptions& options) {
-  const std::int64_t blocks = std::min(tokens, options.map.rows), of_map = blocks * blocks * (tokens > blocks ? 8 : 4);
-  const std::int64_t of_head = tokens * (12 * options.top + 24) + of_map;
-  const std::int64_t of_qk = options.keep_qk ? tokens * (info.heads + info.kv_heads) * info.head_size * 4 : 0;
-  return info.layers * (info.heads * of_head + of_qk) + 64 * tokens * info.embedding_size;
-}
-
 void announce(const ModelInfo& info, std::int64_t tokens, const RecordOptions& options) {
-  const std::int64_t size = bytes_needed(info, tokens, options);
+  const std::int64_t size = recording_bytes(info, tokens, options);
   if (size < std::int64_t{64} << 20) return;
   tell(fmt::format("attend: {} tokens will take some {} of memory, beside the model's {}", tokens, bytes(size),
                    bytes(info.weight_bytes)));
@@ -151,34 +141,6 @@ class PassProgress {
   InterruptCheck watch_;
 };
 
-// A token as text. Models may have ids that the tokenizer does not know.
-std::string token_text(const Tokenizer& tokenizer, std::int64_t id) {
-  try {
-    return tokenizer.decode(std::array{id}, false);
-  } catch (const Error&) {
-    return "";
-  }
-}
-
-// softmax(logits) of the likeliest.
-std::vector<Candidate> likeliest(const View& logits, const Tokenizer& tokenizer, std::size_t most) {
-  const Tensor all = logits.to(DType::f64);
-  const double* row = all.data<double>();
-  const std::int64_t count = all.count();
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(count));
-  std::iota(ids.begin(), ids.end(), 0);
-  most = std::min(most, ids.size());
-  const auto likelier = [&](std::int64_t a, std::int64_t b) { return row[a] != row[b] ? row[a] > row[b] : a < b; };
-  std::ranges::partial_sort(ids, ids.begin() + static_cast<std::ptrdiff_t>(most), likelier);
-  const double largest = row[ids[0]];
-  const double sum =
-      std::accumulate(row, row + count, 0.0, [&](double s, double x) { return s + std::exp(x - largest); });
-  std::vector<Candidate> found;
-  for (std::size_t n = 0; n < most; ++n)
-    found.push_back({ids[n], token_text(tokenizer, ids[n]), std::exp(row[ids[n]] - largest) / sum});
-  return found;
-}
-
 // Sentences are the lines of a file of that name, else the words themselves.
 std::vector<std::string> sentences(const std::vector<std::string>& given) {
   std::vector<std::string> all;
@@ -195,14 +157,13 @@ std::vector<std::string> sentences(const std::vector<std::string>& given) {
   return all;
 }
 
-std::vector<Neighbour> nearest(const Model& model, const Tokenizer& tokenizer, const Tensor& embedding,
-                               const Arguments& arguments) {
+std::vector<Neighbour> nearest(const Model& model, const Tensor& embedding, const Arguments& arguments) {
   const auto dot = [](const Tensor& a, const Tensor& b) {
     return std::inner_product(a.data<float>(), a.data<float>() + a.count(), b.data<float>(), 0.0);
   };
   std::vector<Neighbour> found;
   for (const std::string& text : sentences(arguments.near)) {
-    const Tensor other = model.embed(encoded(model.info(), tokenizer, text, arguments.model).ids);
+    const Tensor other = model.embed(encoded(model, text, arguments.model).ids);
     const double lengths = std::sqrt(dot(embedding, embedding) * dot(other, other));
     found.push_back({text, lengths > 0 ? dot(embedding, other) / lengths : 0});
   }
@@ -240,15 +201,14 @@ class Telling {
 };
 
 // As many as asked for, or up to the longest text that the model takes.
-std::vector<std::int64_t> generate(const Model& model, const Tokenizer& tokenizer, std::span<const std::int64_t> ids,
-                                   std::int64_t most, const Told& told) {
+std::vector<std::int64_t> generate(const Model& model, std::span<const std::int64_t> ids, std::int64_t most,
+                                   const Told& told) {
   const bool both = model.info().encoder_decoder();
-  Telling telling(tokenizer, both ? std::span<const std::int64_t>() : ids, told);
+  Telling telling(model.tokenizer(), both ? std::span<const std::int64_t>() : ids, told);
   const auto add = [&](std::int64_t id) {
     telling.add(id);
     return true;
   };
-  most = std::min(most, model.info().longest - (both ? 1 : std::ssize(ids)));
   std::vector<std::int64_t> found = model.generate(ids, {.max_new_tokens = most, .on_token = add});
   telling.end();
   return found;
@@ -256,27 +216,17 @@ std::vector<std::int64_t> generate(const Model& model, const Tokenizer& tokenize
 
 // The decoder's text: what it is said to have said, or what it says.
 std::vector<std::int64_t> decoder_text(const Model& model, Computed& x, const Arguments& arguments) {
-  if (x.info.start < 0)
-    throw Failure(fmt::format("{}: config.json says no decoder_start_token_id, which a decoder's text begins with",
-                              arguments.model));
-  std::vector<std::int64_t> ids{x.info.start};
+  std::vector<std::int64_t> ids = first_decoder_ids(x.info);
   if (arguments.generate > 0) {
     x.generated.emplace();
-    x.generated_ids = generate(model, x.tokenizer, x.encoding.ids, arguments.generate,
-                               [&](std::string_view more) { *x.generated += more; });
+    x.generated_ids =
+        generate(model, x.encoding.ids, arguments.generate, [&](std::string_view more) { *x.generated += more; });
     ids.insert(ids.end(), x.generated_ids.begin(), x.generated_ids.end());
   } else if (!arguments.said.empty()) {
     const std::vector<std::int64_t> said = x.tokenizer.encode(arguments.said, false).ids;
     ids.insert(ids.end(), said.begin(), said.end());
   }
   return ids;
-}
-
-std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const std::int64_t> ids) {
-  std::vector<std::string> texts;
-  texts.reserve(ids.size());
-  for (const std::int64_t id : ids) texts.push_back(token_text(tokenizer, id));
-  return texts;
 }
 
 // What the folder asks for and generate() does not do.
@@ -286,41 +236,32 @@ void announce_generation(const ModelInfo& info, const Arguments& x) {
                      fmt::join(info.not_followed, ", ")));
 }
 
-Computed compute(const Model& model, const Tokenizer& tokenizer, const std::string& text, const Arguments& arguments) {
+Computed compute(const Model& model, const std::string& text, const Arguments& arguments) {
   Computed x{.info = model.info(),
-             .tokenizer = tokenizer,
-             .encoding = encoded(model.info(), tokenizer, text, arguments.model, arguments.chat),
+             .tokenizer = model.tokenizer(),
+             .encoding = encoded(model, text, arguments.model, arguments.chat),
              .chat = arguments.chat};
-  const auto& ids = x.encoding.ids;
   if (x.info.encoder_decoder()) x.decoder_ids = decoder_text(model, x, arguments);
   const RecordOptions options{.keep_qk = keeps_recording(arguments) && arguments.keep != "summary",
                               .key_sizes = arguments.what.by == "norm"};
-  announce(x.info, std::ssize(ids), options);
+  announce(x.info, std::ssize(x.encoding.ids), options);
   Recorder recorder(options);
-  {
-    const PassProgress shown(recorder, x.info.layers);
-    const ModelCall call{.decoder_ids = x.decoder_ids, .recorder = &recorder};
-    if (x.info.decoder()) {
-      const Tensor hidden = model.forward(ids, call);
-      x.next = likeliest(model.logits(hidden.view().select(0, hidden.size(0) - 1)), tokenizer, 10);
-    } else if (x.info.embeds || !arguments.near.empty()) {  // --near says why it can't
-      x.embedding = model.embed(ids, call);
-    } else {
-      model.forward(ids, call);
-    }
-  }
-  x.recording = recorder.finish();
-  x.recording.model = arguments.model;
-  const auto row = [](const std::vector<std::int64_t>& of) { return View(of.data(), DType::i64, {1, std::ssize(of)}); };
-  x.recording.tokens.push_back(token_texts(tokenizer, ids));
-  if (!x.decoder_ids.empty()) x.recording.decoder_tokens.push_back(token_texts(tokenizer, x.decoder_ids));
-  x.recording.set_ids(row(ids), x.decoder_ids.empty() ? std::nullopt : std::optional(row(x.decoder_ids)));
-  if (x.embedding) x.nearest = nearest(model, tokenizer, *x.embedding, arguments);
+  PassOptions asked{.recorder = &recorder, .next = x.info.decoder() ? 10 : 0};
+  asked.vector = !x.info.decoder() && (x.info.embeds || !arguments.near.empty());  // --near says why it can't
   // Pictures show the last positions alone.
   const bool table =
       arguments.what.json || arguments.what.csv || writes(arguments, ".json") || writes(arguments, ".csv");
   const std::int64_t shown = std::max<std::int64_t>(32, lens_columns(style_of(arguments.what.form).width));
-  x.analyses = analyse(model, x, arguments.analysis, table ? std::ssize(x.answering_ids()) : shown);
+  ask_why(x, arguments.analysis, table ? std::ssize(x.answering_ids()) : shown, asked);
+  Pass pass;
+  {
+    const PassProgress progress(recorder, x.info.layers);
+    pass = attend::run(model, {.ids = x.encoding.ids, .decoder_ids = x.decoder_ids}, asked);
+  }
+  x.recording = std::move(*pass.recording), x.next = std::move(pass.next), x.embedding = std::move(pass.vector);
+  x.recording.model = arguments.model;
+  if (x.embedding) x.nearest = nearest(model, *x.embedding, arguments);
+  x.analyses = analyse(model, x, arguments.analysis, asked, pass);
   return x;
 }
 
@@ -406,10 +347,9 @@ void run(Arguments& arguments) {
   const std::filesystem::path path = find_model(arguments.model);
   const std::string text = text_of(arguments);
   const Model model = Model::load(path, model_options(arguments.dtype));
-  const Tokenizer tokenizer = Model::load_tokenizer(path);
-  check_model(model.info(), tokenizer, arguments);
+  check_model(model, arguments);
   announce_generation(model.info(), arguments);
-  Computed x = compute(model, tokenizer, text, arguments);
+  Computed x = compute(model, text, arguments);
   const Selection selection = select(x.recording, arguments.what);
   (void)chosen_heads(selection, arguments.what);  // what is not known of the heads is said before anything is printed
   const bool in_words = arguments.files.empty() && !arguments.what.json && !arguments.what.csv;
@@ -423,7 +363,7 @@ void run(Arguments& arguments) {
       print(printable_lines(more));
       close_output();
     };
-    x.generated_ids = generate(model, tokenizer, x.encoding.ids, arguments.generate, told);
+    x.generated_ids = generate(model, x.encoding.ids, arguments.generate, told);
     if (in_words) print("\n");
   }
   if (arguments.what.json) return print(to_json(x, selection, arguments.what));
@@ -487,15 +427,13 @@ void add_form(App& app, Arguments& arguments) {
 
 }  // namespace
 
-Encoding encoded(const ModelInfo& info, const Tokenizer& tokenizer, std::string_view text, const std::string& model,
-                 bool chat) {
-  const std::array said = {Message{"user", std::string(text)}};
-  Encoding encoding = chat ? tokenizer.encode(tokenizer.chat(said), false) : tokenizer.encode(text);
+Encoding encoded(const Model& model, std::string_view text, const std::string& name, bool chat) {
+  Encoding encoding = encode(model, text, {.chat = chat});
+  const std::int64_t longest = model.info().longest, tokens = std::ssize(encoding.ids);
   if (std::ranges::count(encoding.special, false) == 0)
-    throw Failure(fmt::format("the text has no tokens for {}", model));
-  if (std::ssize(encoding.ids) > info.longest)
-    throw Failure(
-        fmt::format("the text is {} tokens long, and {} takes {} at most", encoding.ids.size(), model, info.longest));
+    throw Failure(fmt::format("the text has no tokens for {}", name));
+  if (tokens > longest)
+    throw Failure(fmt::format("the text is {} tokens long, and {} takes {} at most", tokens, name, longest));
   return encoding;
 }
 

@@ -13,6 +13,7 @@
 #include "attend/models.h"
 #include "attend/picture.h"
 #include "attend/recording.h"
+#include "attend/session.h"
 #include "cli/show.h"
 
 namespace attend::cli {
@@ -34,12 +35,6 @@ void add_dtype(App& app, std::string& dtype);
 ModelOptions model_options(const std::string& dtype);
 
 // ---- What was computed ----
-
-struct Candidate {
-  std::int64_t id = 0;
-  std::string token;
-  double probability = 0;
-};
 
 struct Neighbour {
   std::string text;
@@ -82,7 +77,7 @@ struct Computed {
   Encoding encoding;
   bool chat = false;                     // the text is one message to the model
   Recording recording = {};              // of the text: one layer for each of the model's
-  std::vector<Candidate> next = {};      // decoders: the likeliest, falling
+  std::vector<NextToken> next = {};      // decoders: the likeliest, falling
   std::optional<Tensor> embedding = {};  // encoders: [1,E]
   std::vector<Neighbour> nearest = {};   // of the sentences given, falling
   std::optional<std::string> generated = {};
@@ -98,9 +93,8 @@ struct Computed {
 };
 
 // The text's ids, with what the model expects around it. Throws Failure for none, and for too many.
-// chat: the text is one message to the model.
-Encoding encoded(const ModelInfo& info, const Tokenizer& tokenizer, std::string_view text, const std::string& model,
-                 bool chat = false);
+// name: what a message calls the model. chat: the text is one message to the model.
+Encoding encoded(const Model& model, std::string_view text, const std::string& name, bool chat = false);
 
 // ---- Why it answers so ----
 
@@ -116,10 +110,12 @@ void add_analysis(App& app, AnalysisArguments& arguments);
 // Before anything is computed: what can't stand together, and what nothing would use. Throws UsageError.
 void check_analysis(const AnalysisArguments& arguments, const ShowArguments& what,
                     const std::vector<std::string>& files);
-// Of a text that the model has computed; positions: of so many last tokens the lens is asked for. Throws UsageError for
-// a text that is not one token, and for heads that can't be read.
+// What the pass over a text is asked for; positions: of so many last tokens the lens is asked for. Throws UsageError
+// for a text that is not one token.
+void ask_why(const Computed& computed, const AnalysisArguments& arguments, std::int64_t positions, PassOptions& asked);
+// What the pass has found, and what other passes find. Throws UsageError for heads that can't be read.
 Analyses analyse(const Model& model, const Computed& computed, const AnalysisArguments& arguments,
-                 std::int64_t positions);
+                 const PassOptions& asked, Pass& pass);
 // How many positions of the lens the terminal has room for.
 std::int64_t lens_columns(int width);
 

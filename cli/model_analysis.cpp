@@ -58,7 +58,7 @@ Tokens tokens_of(const Tokenizer& tokenizer, const AnalysisArguments& x) {
 // Where the text without a space before it is a token, and with one another, which the model finds likelier.
 std::string likelier_with_space(const Computed& x, const std::string& text, std::int64_t token) {
   const std::optional<std::int64_t> word = token_of_word(x.tokenizer, text);
-  const auto place = [&](std::int64_t id) { return std::ranges::find(x.next, id, &Candidate::id); };
+  const auto place = [&](std::int64_t id) { return std::ranges::find(x.next, id, &NextToken::id); };
   if (!word || place(*word) >= place(token)) return "";
   return fmt::format(
       "\"{}\" goes on with a word; \" {}\", which begins one, is likelier here ({:.1f} %): --why \" {}\".\n",
@@ -76,7 +76,7 @@ Without take_out(const Model& model, const Computed& x, const AnalysisArguments&
 }
 
 Patched patch_in(const Model& model, const Computed& x, const AnalysisArguments& arguments, const Tokens& tokens) {
-  Patched patched{encoded(x.info, x.tokenizer, arguments.patch, x.recording.model, x.chat).ids};
+  Patched patched{encoded(model, arguments.patch, x.recording.model, x.chat).ids};
   Progress progress;
   try {
     patched.patching =
@@ -120,18 +120,31 @@ void check_analysis(const AnalysisArguments& x, const ShowArguments& what, const
         fmt::format("{}: what is written is of it, and not of heads, layers or labels that are chosen", analysis));
 }
 
-Analyses analyse(const Model& model, const Computed& x, const AnalysisArguments& arguments, std::int64_t positions) {
-  Analyses found;
-  const auto& ids = x.encoding.ids;
+void ask_why(const Computed& x, const AnalysisArguments& arguments, std::int64_t positions, PassOptions& asked) {
   const Tokens tokens = tokens_of(x.tokenizer, arguments);
   if (arguments.lens) {
     const std::int64_t count = std::ssize(x.answering_ids());
-    for (std::int64_t n = std::max<std::int64_t>(0, count - positions); n < count; ++n) found.positions.push_back(n);
-    found.lens = lens(model, ids, found.positions, 5, x.decoder_ids);
+    std::vector<std::int64_t>& of = asked.lens.emplace().positions;
+    for (std::int64_t n = std::max<std::int64_t>(0, count - positions); n < count; ++n) of.push_back(n);
   }
+  // Otherwise --why says whose answer changes.
+  if (tokens.token && !arguments.ablate && arguments.patch.empty())
+    asked.why = AttributeOptions{.token = tokens.token, .against = tokens.against};
+}
+
+Analyses analyse(const Model& model, const Computed& x, const AnalysisArguments& arguments, const PassOptions& asked,
+                 Pass& pass) {
+  Analyses found;
+  const Tokens tokens = tokens_of(x.tokenizer, arguments);
+  if (asked.lens) found.positions = asked.lens->positions, found.lens = std::move(pass.lens);
+  if (asked.why)
+    found.why = Why{.token = arguments.why,
+                    .against = arguments.against,
+                    .note = likelier_with_space(x, arguments.why, *tokens.token),
+                    .attribution = std::move(*pass.why)};
   if (arguments.ablate) {
     Progress progress;
-    found.ablation = ablate(model, ids,
+    found.ablation = ablate(model, x.encoding.ids,
                             {.token = tokens.token,
                              .against = tokens.against,
                              .progress = progress.stage(),
@@ -140,13 +153,6 @@ Analyses analyse(const Model& model, const Computed& x, const AnalysisArguments&
   }
   if (!arguments.patch.empty()) found.patched = patch_in(model, x, arguments, tokens);
   if (!arguments.without.empty()) found.without = take_out(model, x, arguments, tokens);
-  // Otherwise --why says whose answer changes.
-  if (tokens.token && !found.ablation && !found.patched)
-    found.why = Why{.token = arguments.why,
-                    .against = arguments.against,
-                    .note = likelier_with_space(x, arguments.why, *tokens.token),
-                    .attribution = attribute(
-                        model, ids, {.token = tokens.token, .against = tokens.against, .decoder_ids = x.decoder_ids})};
   return found;
 }
 

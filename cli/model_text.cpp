@@ -208,13 +208,13 @@ std::string model_text(const Computed& x, int width) {
 
 std::string next_text(const Computed& x) {
   std::size_t id_width = 2, token_width = 5;
-  for (const Candidate& next : x.next) {
+  for (const NextToken& next : x.next) {
     id_width = std::max(id_width, fmt::formatted_size("{}", next.id));
     token_width = std::max(token_width, columns_of(shown(x, next.token)));
   }
   std::string text = fmt::format("Next, of {} tokens:\n{:>{}}  {:<{}}  probability\n", x.info.vocabulary, "id",
                                  id_width, "token", token_width);
-  for (const Candidate& next : x.next) {
+  for (const NextToken& next : x.next) {
     const std::string share = bar(next.probability, 30);
     text += fmt::format("{:>{}}  {:<{}}  {:.4f}{}{}\n", next.id, id_width, shown(x, next.token), token_width,
                         next.probability, share.empty() ? "" : "  ", share);

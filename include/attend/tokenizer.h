@@ -59,6 +59,9 @@ class Tokenizer {
   // Bytes that make no character become U+FFFD. skip_special: without the tokens that the file calls special. Throws
   // bad_value for an id that is none.
   std::string decode(std::span<const std::int64_t> ids, bool skip_special = true) const;
+  // One token by itself, a special one too, as decode() gives it; none for an id that the tokenizer does not know, as
+  // models may have.
+  std::optional<std::string> text(std::int64_t id) const;
 
   // The messages as the text that the model was trained on: its folder's or file's chat template, where that is exactly
   // one of a list (docs/models.md). Its special tokens are in the text: encode(text, false) has its ids.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analysis/answers.h"
+#include "analysis/asked.h"
 #include "analysis/cached_row.h"
 #include "analysis/stream.h"
 #include "attend/analysis.h"
@@ -207,51 +208,88 @@ double sum(const Tensor& x) {
 
 }  // namespace
 
-Attribution attribute(const Model& model, std::span<const std::int64_t> ids, const AttributeOptions& options) {
-  const Model::Parts& parts = ModelAccess::parts(model);
-  const ModelInfo& info = model.info();
-  const models::Output& output = models::output_of(parts, function);
-  const analysis::Text text{ids, options.decoder_ids};
-  const std::span<const std::int64_t> answering = text.answering();
+struct analysis::Attributing::State {
+  const Model& model;
+  const models::Output& output;
   Attribution out;
-  analysis::check_text(text, info);
-  out.position = analysis::checked_position(function, options.position, std::ssize(answering));
-  if (options.token) analysis::check_token(function, "token", *options.token, info);
-  if (options.against) analysis::check_token(function, "against", *options.against, info);
+  ModelCache cache;
+  std::int64_t at = 0;                             // the row, of those that the pass has
+  std::span<const std::int64_t> ids, decoder_ids;  // that the pass is over
+  std::optional<RowWatcher> row = {};
+};
 
-  ModelCache cache = options.cache ? known_before(*options.cache, text, out.position) : model.cache();
-  ModelCache* const caches[] = {&cache};
+analysis::Attributing::Attributing(const Model& model, const Text& text, const AttributeOptions& options)
+    : state_(new State{.model = model,
+                       .output = models::output_of(ModelAccess::parts(model), function),
+                       .out = {},
+                       .cache = {},
+                       .ids = text.ids,
+                       .decoder_ids = {}}) {
+  const ModelInfo& info = model.info();
+  const std::span<const std::int64_t> answering = text.answering();
+  Attribution& out = state_->out;
+  check_text(text, info);
+  out.position = checked_position(function, options.position, std::ssize(answering));
+  if (options.token) check_token(function, "token", *options.token, info);
+  if (options.against) check_token(function, "against", *options.against, info);
+  out.token = options.token.value_or(-1), out.against = options.against;
+
+  state_->cache = options.cache ? known_before(*options.cache, text, out.position) : model.cache();
   out.heads = Tensor::uninitialized({info.layers, info.heads, out.position + 1}, DType::f32);
-  if (info.encoder_decoder()) out.cross = Tensor::uninitialized({info.layers, info.heads, std::ssize(ids)}, DType::f32);
+  if (info.encoder_decoder())
+    out.cross = Tensor::uninitialized({info.layers, info.heads, std::ssize(text.ids)}, DType::f32);
   // Without a cache, all ids: how longrope turns the keys is the whole text's matter.
-  const std::int64_t first = cache.length(), last = options.cache ? out.position + 1 : std::ssize(answering);
-  const std::int64_t at = out.position - first;
-  RowWatcher row(at, cache, out);
+  const std::int64_t first = state_->cache.length(), last = options.cache ? out.position + 1 : std::ssize(answering);
   const auto rest = answering.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
-  const bool read_before = cache.encoder_length() > 0;
-  const Tensor hidden = info.encoder_decoder()
-                            ? ModelAccess::forward(model, read_before ? std::span<const std::int64_t>() : ids,
-                                                   {.caches = caches, .decoder_ids = rest}, &row)
-                            : ModelAccess::forward(model, rest, {.caches = caches}, &row);
-  const Tensor logits = output.uncapped(hidden.view().select(0, at));
-  const std::span<const float> all{logits.data<float>(), static_cast<std::size_t>(logits.count())};
-  out.token = options.token.value_or(analysis::likeliest(all));
-  out.against = options.against;
+  (info.encoder_decoder() ? state_->decoder_ids : state_->ids) = rest;
+  if (state_->cache.encoder_length() > 0) state_->ids = {};
+  state_->at = out.position - first;
+  state_->row.emplace(state_->at, state_->cache, out);
+}
+analysis::Attributing::~Attributing() = default;
+
+models::Watcher& analysis::Attributing::watcher() {
+  return *state_->row;
+}
+ModelCache& analysis::Attributing::cache() {
+  return state_->cache;
+}
+std::span<const std::int64_t> analysis::Attributing::ids() const {
+  return state_->ids;
+}
+std::span<const std::int64_t> analysis::Attributing::decoder_ids() const {
+  return state_->decoder_ids;
+}
+
+Attribution analysis::Attributing::finish(const Tensor& hidden) {
+  const Model& model = state_->model;
+  const models::Output& output = state_->output;
+  Attribution& out = state_->out;
+  const View last = hidden.view().select(0, state_->at);
+  const Tensor logits = output.uncapped(last);
+  if (out.token < 0) out.token = likeliest({logits.data<float>(), static_cast<std::size_t>(logits.count())});
   const auto asked = [&](const Tensor& of) {
     const float* values = of.data<float>();
     return static_cast<double>(values[out.token]) - (out.against ? static_cast<double>(values[*out.against]) : 0);
   };
   out.logit = asked(logits);
-  out.capped_logit = output.softcap > 0 ? asked(model.logits(hidden.view().select(0, at))) : out.logit;
+  out.capped_logit = output.softcap > 0 ? asked(model.logits(last)) : out.logit;
   Direction read = output_row(output, out.token, out.against);
   if (output.projection) {
     const Tensor before = back_through(*output.projection, read.u);
     read.u.assign(before.data<float>(), before.data<float>() + before.count());
   }
-  explain(row, before_last_norm(parts, read, row.last), out);
-  if (info.dtype != DType::f32)
+  explain(*state_->row, before_last_norm(ModelAccess::parts(model), read, state_->row->last), out);
+  if (model.info().dtype != DType::f32)
     out.rounding = out.logit - sum(out.heads) - sum(out.cross) - sum(out.mlps) - out.embedding - out.bias;
-  return out;
+  return std::move(out);
+}
+
+Attribution attribute(const Model& model, std::span<const std::int64_t> ids, const AttributeOptions& options) {
+  analysis::Attributing asked(model, {ids, options.decoder_ids}, options);
+  ModelCache* const caches[] = {&asked.cache()};
+  const ModelCall call{.caches = caches, .decoder_ids = asked.decoder_ids()};
+  return asked.finish(ModelAccess::forward(model, asked.ids(), call, &asked.watcher()));
 }
 
 std::vector<AttributionPart> strongest_parts(const Attribution& of, std::int64_t count) {

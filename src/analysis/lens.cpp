@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "analysis/answers.h"
-#include "analysis/stream.h"
+#include "analysis/asked.h"
 #include "analysis/watchers.h"
 #include "attend/analysis.h"
 #include "core/message.h"
@@ -34,56 +34,82 @@ void look(std::span<const float> logits, std::int64_t last, std::span<std::int64
 
 }  // namespace
 
-Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const std::int64_t> given, std::int64_t top,
-          std::span<const std::int64_t> decoder_ids) {
-  const Model::Parts& parts = ModelAccess::parts(model);
-  const ModelInfo& info = model.info();
-  const models::Output& output = models::output_of(parts, function);
-  const analysis::Text text{ids, decoder_ids};
-  const std::int64_t T = std::ssize(text.answering());
-  analysis::check_positions(function, "positions", given, T);
-  if (top < 1 || top > info.vocabulary)
-    fail(ErrorCode::bad_value, function, "top is {}, expected 1 to {}", top, info.vocabulary);
-  std::vector<std::int64_t> positions(given.begin(), given.end());
-  if (positions.empty())
-    positions.resize(static_cast<std::size_t>(T)), std::iota(positions.begin(), positions.end(), 0);
-
-  const std::int64_t P = std::ssize(positions);
-  std::vector<std::int64_t> last(static_cast<std::size_t>(P));
-  const auto find_last = [&](const Tensor& hidden) {
-    analysis::for_each_answer(output, hidden, [&](std::int64_t row, std::span<const float> logits) {
-      last[static_cast<std::size_t>(row)] = analysis::likeliest(logits);
-    });
-  };
-  Lens out{Tensor({info.layers + 1, P, top}, DType::i64), Tensor({info.layers + 1, P, top}),
+struct analysis::Lensing::State {
+  State(const Model& model, const Text& text, std::span<const std::int64_t> given, std::int64_t most)
+      : parts(ModelAccess::parts(model)),
+        output(models::output_of(parts, function)),
+        top(most),
+        positions(given.begin(), given.end()) {
+    const ModelInfo& info = model.info();
+    const std::int64_t T = std::ssize(text.answering());
+    check_positions(function, "positions", given, T);
+    if (top < 1 || top > info.vocabulary)
+      fail(ErrorCode::bad_value, function, "top is {}, expected 1 to {}", top, info.vocabulary);
+    if (positions.empty())
+      positions.resize(static_cast<std::size_t>(T)), std::iota(positions.begin(), positions.end(), 0);
+    const std::int64_t P = std::ssize(positions);
+    last.resize(positions.size());
+    out = {Tensor({info.layers + 1, P, top}, DType::i64), Tensor({info.layers + 1, P, top}),
            Tensor({info.layers + 1, P}, DType::i64)};
-  const auto count = static_cast<std::size_t>(top);
-  const auto look_at = [&](std::int64_t layer, Tensor rows) {
-    const Tensor hidden = analysis::finished(parts, std::move(rows));
-    analysis::for_each_answer(output, hidden, [&](std::int64_t row, std::span<const float> logits) {
+    // What comes out at last is known at the end. Few rows are kept until then; of many, a pass of its own finds it.
+    keeps = (info.layers + 1) * P * info.embedding_size * 4 <= most_kept;
+    if (!keeps) find_last(model.forward(text.ids, {.decoder_ids = text.decoder_ids}));
+  }
+
+  void find_last(const Tensor& hidden) {
+    for_each_answer(output, rows_of(hidden, positions), [&](std::int64_t row, std::span<const float> logits) {
+      last[static_cast<std::size_t>(row)] = likeliest(logits);
+    });
+  }
+
+  void look_at(std::int64_t layer, Tensor rows) {
+    const std::int64_t P = std::ssize(positions);
+    const auto count = static_cast<std::size_t>(top);
+    for_each_answer(output, finished(parts, std::move(rows)), [&](std::int64_t row, std::span<const float> logits) {
       const std::int64_t at = layer * P + row;
       look(logits, last[static_cast<std::size_t>(row)], {out.ids.data<std::int64_t>() + at * top, count},
            {out.log_probabilities.data<float>() + at * top, count}, out.rank.data<std::int64_t>()[at]);
     });
-  };
+  }
 
-  // What comes out at last is known at the end. Few rows are kept until then; of many, a pass of its own finds it.
-  const bool keeps = (info.layers + 1) * P * info.embedding_size * 4 <= most_kept;
-  if (!keeps) find_last(analysis::rows_of(model.forward(ids, {.decoder_ids = decoder_ids}), positions));
-  std::vector<Tensor> kept;
-  analysis::OnPlaces watcher([&](ModelPlace place, std::int64_t layer, const MutableView& x) {
+  const Model::Parts& parts;
+  const models::Output& output;
+  std::int64_t top;
+  std::vector<std::int64_t> positions;
+  std::vector<std::int64_t> last;  // what the model answers at each position
+  Lens out;
+  bool keeps = true;
+  std::vector<Tensor> kept;  // of each layer [P,E]
+  OnPlaces watcher = OnPlaces([this](ModelPlace place, std::int64_t layer, const MutableView& x) {
     if (place != ModelPlace::residual) return;
-    Tensor rows = analysis::rows_of(x, positions);
+    Tensor rows = rows_of(x, positions);
     if (keeps)
       kept.push_back(std::move(rows));
     else
       look_at(layer, std::move(rows));
   });
-  const Tensor hidden = ModelAccess::forward(model, ids, {.decoder_ids = decoder_ids}, &watcher);
-  if (keeps) find_last(analysis::rows_of(hidden, positions));
-  for (std::size_t layer = 0; layer < kept.size(); ++layer)
-    look_at(static_cast<std::int64_t>(layer), std::move(kept[layer]));
-  return out;
+};
+
+analysis::Lensing::Lensing(const Model& model, const Text& text, std::span<const std::int64_t> positions,
+                           std::int64_t top)
+    : state_(new State(model, text, positions, top)) {}
+analysis::Lensing::~Lensing() = default;
+
+models::Watcher& analysis::Lensing::watcher() {
+  return state_->watcher;
+}
+
+Lens analysis::Lensing::finish(const Tensor& hidden) {
+  if (state_->keeps) state_->find_last(hidden);
+  for (std::size_t layer = 0; layer < state_->kept.size(); ++layer)
+    state_->look_at(static_cast<std::int64_t>(layer), std::move(state_->kept[layer]));
+  return std::move(state_->out);
+}
+
+Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const std::int64_t> positions,
+          std::int64_t top, std::span<const std::int64_t> decoder_ids) {
+  analysis::Lensing asked(model, {ids, decoder_ids}, positions, top);
+  return asked.finish(ModelAccess::forward(model, ids, {.decoder_ids = decoder_ids}, &asked.watcher()));
 }
 
 }  // namespace attend

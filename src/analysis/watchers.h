@@ -3,10 +3,29 @@
 
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "models/batch.h"
 
 namespace attend::analysis {
+
+// Several, one after another.
+class All : public models::Watcher {
+ public:
+  explicit All(std::vector<models::Watcher*> watchers) : watchers_(std::move(watchers)) {}
+  void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
+    for (models::Watcher* each : watchers_) each->at(place, layer, values);
+  }
+  void attends(const models::AttentionStep& step, const View& q, const View& v) override {
+    for (models::Watcher* each : watchers_) each->attends(step, q, v);
+  }
+  void normalises(models::NormPlace place, std::int64_t layer, const models::Norm& norm, const View& x) override {
+    for (models::Watcher* each : watchers_) each->normalises(place, layer, norm, x);
+  }
+
+ private:
+  std::vector<models::Watcher*> watchers_;
+};
 
 // Calls a function at each place.
 class OnPlaces : public models::Watcher {

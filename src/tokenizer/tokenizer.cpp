@@ -1,6 +1,7 @@
 #include "attend/tokenizer.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/utf8.h"
 #include "io/file.h"
@@ -249,6 +250,14 @@ std::optional<std::int64_t> Tokenizer::id(std::string_view token) const {
   const auto added = parts_->added.id(token);
   const auto id = added ? added : parts_->vocabulary().id(token);
   return id ? std::optional<std::int64_t>(*id) : std::nullopt;
+}
+
+std::optional<std::string> Tokenizer::text(std::int64_t id) const {
+  try {
+    return decode(std::array{id}, false);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 const std::string& Tokenizer::token(std::int64_t id) const {

@@ -22,11 +22,6 @@ constexpr std::size_t most_bytes = 1 << 18, most_sentences = 4096;
 // Of one pass: its numbers fit a core's cache, and its products are as fast as those of more.
 constexpr std::int64_t pass_tokens = 256;
 
-const SentenceModules& modules_of(const Model::Parts& parts) {
-  if (parts.pooling) throw Error(*parts.pooling);
-  return *parts.sentences;
-}
-
 // A word alone is a name that was mistyped: as a text it would run into the sentence.
 std::string prompt_of(const SentenceModules& modules, const std::optional<std::string>& given) {
   if (!given) return modules.default_prompt;
@@ -206,14 +201,19 @@ class Embedder {
 
 }  // namespace
 
+const SentenceModules& models::sentence_modules(const Model::Parts& parts) {
+  if (parts.pooling) throw Error(*parts.pooling);
+  return *parts.sentences;
+}
+
 Tensor Model::embed(std::span<const std::int64_t> ids, const ModelCall& call, std::optional<bool> normalize) const {
-  const SentenceModules& modules = modules_of(*parts_);
+  const SentenceModules& modules = models::sentence_modules(*parts_);
   const Tensor hidden = ModelAccess::forward(*this, ids, call, nullptr);
   return modules.vectors(hidden, models::checked_starts("starts", call.starts, std::ssize(ids)), 0, normalize);
 }
 
 Embeddings Model::embed(std::span<const std::string_view> sentences, const EmbedOptions& options) const {
-  if (modules_of(*parts_).chats)
+  if (models::sentence_modules(*parts_).chats)
     fail(ErrorCode::bad_file, function,
          "sentence-transformers renders sentences with this model's chat template, which is not known here");
   return Embedder(*this, *parts_, sentences, options).run();

@@ -1,0 +1,152 @@
+// A model at work on a text: what the command, Python and the pages that compute ask of a model, once.
+//
+//   const attend::Model model = attend::Model::load("smollm2");
+//   const attend::ModelText text{.ids = attend::encode(model, "The capital of France is").ids};
+//   const attend::Pass pass = attend::run(model, text, {.next = 5});
+//   for (const attend::NextToken& next : pass.next) fmt::print("{} {:.3f}\n", next.token, next.probability);
+//
+// Functions throw what Model::forward() and the functions of attend/analysis.h throw, and bad_file where the model has
+// no tokenizer.
+#pragma once
+
+#ifdef ATTEND_WITHOUT_MODELS
+#error "attend was built with ATTEND_MODELS=OFF: it has no session.h"
+#endif
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attend/analysis.h"
+#include "attend/models.h"
+#include "attend/recording.h"
+#include "attend/tokenizer.h"
+
+#pragma GCC visibility push(default)
+
+namespace attend {
+
+// ---- Texts ----
+
+struct TextOptions {
+  std::optional<std::string> second = {};  // the second text of a pair
+  bool special = true;                     // with the tokens that the model expects around a text
+  bool chat = false;                       // the text is a user's message, put as the model's chat template has it
+};
+Encoding encode(const Model& model, std::string_view text, const TextOptions& options = {});
+// Throws bad_file where the tokenizer has more tokens than the model embeds. path: what a message calls the model.
+void check_tokenizer(const Model& model, std::string_view path);
+
+// What a model is given.
+struct ModelText {
+  std::vector<std::int64_t> ids;
+  std::vector<std::int64_t> types = {};        // token_type_ids of BERT and ALBERT; empty: all 0
+  std::vector<std::int64_t> decoder_ids = {};  // of an encoder-decoder, whose ids are its encoder's
+
+  // Those that answers come after.
+  const std::vector<std::int64_t>& answering() const { return decoder_ids.empty() ? ids : decoder_ids; }
+};
+// What an encoder-decoder's decoder has read before it says anything, {ModelInfo::start}; of other models nothing.
+// Throws bad_value where config.json does not say how a decoder's text begins.
+std::vector<std::int64_t> first_decoder_ids(const ModelInfo& info);
+
+// ---- One pass ----
+
+struct NextToken {
+  std::int64_t id = 0;
+  std::string token;  // as text; empty where the tokenizer does not know the id
+  double probability = 0;
+};
+// The `count` likeliest of logits [vocabulary], falling, by softmax(logits); of equal ones the lower id first.
+std::vector<NextToken> likeliest(const Model& model, const View& logits, std::int64_t count);
+
+// Bytes that a recorder takes for a text of so many tokens, about.
+std::int64_t recording_bytes(const ModelInfo& info, std::int64_t tokens, const RecordOptions& options);
+// What a recorder recorded, with the text's ids and tokens. named: false leaves the tokens out, which need a tokenizer.
+Recording finish_recording(Recorder& recorder, const Model& model, const ModelText& text, bool named = true);
+
+struct LensOptions {
+  std::vector<std::int64_t> positions = {};  // as lens() has them, and so top
+  std::int64_t top = 5;
+};
+
+// What is asked of a pass.
+struct PassOptions {
+  std::span<const Edit> edits = {};
+  Recorder* recorder = nullptr;              // the pass is recorded: Pass::recording is what came of it
+  std::int64_t next = 0;                     // decoders: how many likeliest next tokens
+  bool vector = false;                       // encoders: what Model::embed() gives
+  bool values = false;                       // the values of each attention's keys
+  std::optional<AttributeOptions> why = {};  // its cache and decoder_ids are the pass's own
+  std::optional<LensOptions> lens = {};
+};
+
+struct Pass {
+  Tensor hidden;                      // [N,E], as Model::forward() gives them
+  Tensor logits;                      // decoders, where next tokens were asked for: [vocabulary], after the last token
+  std::vector<NextToken> next = {};   // falling
+  std::optional<Tensor> vector = {};  // [1,V]
+  std::optional<Recording> recording = {};
+  std::map<std::string, Tensor> values = {};  // f32 [1,Hkv,Tk,Dv], by the names of a recording's layers
+  std::optional<Attribution> why = {};
+  std::optional<Lens> lens = {};
+};
+// Runs the text through the model, once. An encoder-decoder without decoder_ids runs its encoder alone.
+Pass run(const Model& model, const ModelText& text, const PassOptions& options = {});
+
+// ---- A text that grows ----
+
+// What Model::generate() does, a token at a time.
+class Growth {
+ public:
+  // Reads the text; options' recorder is refused.
+  Growth(const Model& model, ModelText text, const GenerateOptions& options = {});
+  Growth(Growth&&) noexcept;
+  Growth& operator=(Growth&&) noexcept;
+  ~Growth();
+
+  struct Step {
+    std::int64_t id = 0;
+    bool written = true;  // it is in the text; false: it ended it
+    bool ended = false;   // no token follows
+  };
+  // Writes `token`, or the one that generate() would write, and reads it unless the text ends. Throws bad_value after
+  // the end.
+  Step step(std::optional<std::int64_t> token = {});
+
+  // [1,vocabulary], f32: what the next token is chosen by. Tokens that never come have -infinity.
+  const Tensor& logits() const;
+  // All that has been read and written.
+  const ModelText& text() const;
+  // What was written.
+  std::span<const std::int64_t> written() const;
+  // Of what was read.
+  const ModelCache& cache() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// ---- JSON ----
+
+// Numbers of analyses as docs/json.md has them. A tensor is nested lists, one level for each axis; or what `tensor`
+// makes of it, which is JSON too.
+using TensorJson = std::function<std::string(std::string_view name, const Tensor& tensor)>;
+std::string to_json(const View& tensor);  // floating point or i64, of an axis or more
+std::string to_json(const ModelInfo& info);
+std::string to_json(std::span<const NextToken> next);
+std::string to_json(const Attribution& attribution, const TensorJson& tensor = {});
+std::string to_json(const Lens& lens, std::span<const std::int64_t> positions, const TensorJson& tensor = {});
+std::string to_json(const Ablation& ablation, const TensorJson& tensor = {});
+std::string to_json(const Patching& patching, const TensorJson& tensor = {});
+
+}  // namespace attend
+
+#pragma GCC visibility pop

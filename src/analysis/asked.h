@@ -1,0 +1,55 @@
+// What is asked of a pass while it runs: attribute() and lens() by themselves, and with all else that run() is asked
+// for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "analysis/stream.h"
+#include "attend/analysis.h"
+#include "models/model.h"
+
+namespace attend::analysis {
+
+// Why a token comes. The pass is over ids() and decoder_ids(), with cache(), before watcher()'s eyes.
+class Attributing {
+ public:
+  // Throws as attribute().
+  Attributing(const Model& model, const Text& text, const AttributeOptions& options);
+  ~Attributing();
+  Attributing(const Attributing&) = delete;
+  Attributing& operator=(const Attributing&) = delete;
+
+  models::Watcher& watcher();
+  ModelCache& cache();
+  // What options.cache lacks of the text.
+  std::span<const std::int64_t> ids() const;
+  std::span<const std::int64_t> decoder_ids() const;
+  // Of the pass's hidden states. Called once.
+  Attribution finish(const Tensor& hidden);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// What the layers would answer. The pass is over all of the text, before watcher()'s eyes.
+class Lensing {
+ public:
+  // Throws as lens(). Of many positions a pass of its own finds first what the model answers at last.
+  Lensing(const Model& model, const Text& text, std::span<const std::int64_t> positions, std::int64_t top);
+  ~Lensing();
+  Lensing(const Lensing&) = delete;
+  Lensing& operator=(const Lensing&) = delete;
+
+  models::Watcher& watcher();
+  // Of the pass's hidden states. Called once.
+  Lens finish(const Tensor& hidden);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace attend::analysis
