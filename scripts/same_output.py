@@ -81,8 +81,9 @@ def write(folder, command, models):
         own = pathlib.Path(folder, pathlib.Path(model).name)
         own.mkdir(parents=True, exist_ok=True)
         small = pathlib.Path(model).exists()
-        tokens = {"token": "t" if small else " Paris", "other": "a" if small else " London",
-                  **({"head": "decoder.0.cross.1", "query": 0} if "encoder_decoder" in model or "t5" in model else {"head": "0.1", "query": 2})}
+        tokens = {"token": "t", "other": "a"} if small else {"token": " Paris", "other": " London"}
+        both = "encoder_decoder" in model or "t5" in model
+        tokens |= {"head": "decoder.0.cross.1", "query": 0} if both else {"head": "0.1", "query": 2}
         write_commands(own, command, model, "minilm" not in model, tokens)
         try:
             write_python(own, model, tokens)

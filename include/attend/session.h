@@ -68,8 +68,9 @@ std::vector<NextToken> likeliest(const Model& model, const View& logits, std::in
 
 // Bytes that a recorder takes for a text of so many tokens, about.
 std::int64_t recording_bytes(const ModelInfo& info, std::int64_t tokens, const RecordOptions& options);
-// What a recorder recorded, with the text's ids and tokens. named: false leaves the tokens out, which need a tokenizer.
-Recording finish_recording(Recorder& recorder, const Model& model, const ModelText& text, bool named = true);
+// What a recorder recorded, with the text's ids and tokens: of a generation, whose last token was not read, without
+// that. named: false leaves the tokens out, which need a tokenizer.
+Recording finish_recording(Recorder& recorder, const Model& model, ModelText text, bool named = true);
 
 struct LensOptions {
   std::vector<std::int64_t> positions = {};  // as lens() has them, and so top

@@ -93,28 +93,39 @@ struct Loaded {
   static std::vector<std::int64_t> read_decoder_ids(const char* function, nb::handle ids);
   // A text that is one token, an id, or None.
   std::optional<std::int64_t> read_token(const char* function, const char* argument, nb::handle token) const;
-
-  nb::object encoder_states(nb::handle ids, nb::handle starts, nb::handle edits) const;
-  nb::object forward(nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches, nb::handle edits,
-                     nb::handle decoder_ids, nb::handle decoder_starts) const;
-  nb::object logits(nb::handle hidden) const;
-  nb::object embed(nb::handle sentences, nb::handle prompt, nb::handle normalize, bool truncate, bool return_cut,
-                   nb::handle progress, nb::handle starts, nb::handle types, nb::handle edits) const;
-  SequenceCache cache(nb::handle dtype) const;
-  nb::object generate(nb::handle ids, std::int64_t max_new_tokens, double temperature, std::int64_t top_k, double top_p,
-                      std::uint64_t seed, nb::handle end, nb::handle on_token, nb::handle edits) const;
-  nb::object generate_several(const nb::list& prompts, const GenerateOptions& options) const;
-  nb::object record(nb::handle ids, nb::handle types, std::int64_t max_new_tokens, std::int64_t top, nb::handle map,
-                    nb::handle keep, bool key_sizes, std::int64_t budget, nb::handle edits,
-                    nb::handle decoder_ids) const;
-  Page show(nb::handle text, bool live, nb::handle second, nb::handle why, nb::handle against, bool chat,
-            std::optional<std::int64_t> budget, bool strict) const;
 };
+
+// ids, or a text that has them, and what ModelCall says of them, read from Python.
+class CallArguments {
+ public:
+  CallArguments(const Loaded& loaded, const char* function, nb::handle ids, nb::handle starts, nb::handle types,
+                nb::handle caches, nb::handle edits, nb::handle decoder_ids = nb::none(),
+                nb::handle decoder_starts = nb::none());
+
+  std::span<const std::int64_t> ids() const { return ids_; }
+  ModelCall call(Recorder* recorder = nullptr) const;
+  std::span<const Edit> edits() const { return edits_.get(); }
+  const std::vector<std::int64_t>& decoder_ids() const { return decoder_ids_; }
+
+ private:
+  std::vector<std::int64_t> ids_;
+  Caches caches_;
+  Edits edits_;
+  std::optional<Tensor> starts_, types_;
+  std::vector<std::int64_t> decoder_ids_, decoder_starts_;
+};
+// What edits every call of a model takes, in a signature.
+constexpr const char* given_edits = ", edits: Sequence[Edit] | None = None";
 
 // Calls progress with the share that is done; what it raises ends the call.
 std::function<void(double)> progress_of(const char* function, nb::handle progress);
 
 void bind_edit(nb::module_& module);
+void bind_model_info(nb::module_& module);
+void bind_model_cache(nb::module_& module, nb::class_<Loaded>& model);
+void bind_model_embed(nb::class_<Loaded>& model);
+void bind_model_generate(nb::class_<Loaded>& model);
+void bind_model_record(nb::class_<Loaded>& model);
 void bind_analysis(nb::module_& module, nb::class_<Loaded>& model);
 
 }  // namespace attend::python

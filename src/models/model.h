@@ -69,7 +69,8 @@ std::vector<std::int64_t> checked_starts(std::string_view name, std::span<const 
                                          std::int64_t count);
 // Throws bad_value for no ids, and for one outside the vocabulary.
 void check_ids(std::string_view name, std::span<const std::int64_t> ids, std::int64_t vocabulary);
-// A text's tokens. Throws bad_file for one that the model has no embedding of: files of two models lie side by side.
+// The text. Throws bad_file for a token that the model has no embedding of: files of two models lie side by side.
+Encoding embedded(Encoding text, const Tokenizer& tokenizer, const ModelInfo& info);
 Encoding encoded(const Tokenizer& tokenizer, std::string_view text, const ModelInfo& info);
 // Throws bad_value in the name of the function that asked, of encoders. argument: "caches: ", where that one asks it.
 void check_decoder(const ModelInfo& info, std::string_view asked, std::string_view argument = {});

@@ -6,16 +6,19 @@
 namespace attend {
 
 // A tokenizer may well have more tokens than the model (one for padding that was added later), if no text has them.
-Encoding models::encoded(const Tokenizer& tokenizer, std::string_view text, const ModelInfo& info) {
-  Encoding found = tokenizer.encode(text);
+Encoding models::embedded(Encoding text, const Tokenizer& tokenizer, const ModelInfo& info) {
   const std::int64_t rows = info.encoder_decoder() ? info.encoder_vocabulary : info.vocabulary;
-  for (const std::int64_t id : found.ids) {
+  for (const std::int64_t id : text.ids) {
     if (id >= rows)
       fail(ErrorCode::bad_file, "Model",
            "its tokenizer has {} as {}, its weights have embeddings of 0 to {}: files of two models?",
            quote(tokenizer.token(id)), id, rows - 1);
   }
-  return found;
+  return text;
+}
+
+Encoding models::encoded(const Tokenizer& tokenizer, std::string_view text, const ModelInfo& info) {
+  return embedded(tokenizer.encode(text), tokenizer, info);
 }
 
 const Tokenizer& Model::tokenizer() const {

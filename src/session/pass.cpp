@@ -91,9 +91,11 @@ std::int64_t recording_bytes(const ModelInfo& info, std::int64_t tokens, const R
   return info.layers * (info.heads * of_head + of_qk) + 64 * tokens * info.embedding_size;
 }
 
-Recording finish_recording(Recorder& recorder, const Model& model, const ModelText& text, bool named) {
+Recording finish_recording(Recorder& recorder, const Model& model, ModelText text, bool named) {
   Recording recording = recorder.finish();
   const bool both = !text.decoder_ids.empty();
+  std::vector<std::int64_t>& last = both ? text.decoder_ids : text.ids;
+  if (!recording.layers().empty()) last.resize(static_cast<std::size_t>(recording.layers().back().queries));
   recording.set_ids(row_of(text.ids), both ? std::optional(row_of(text.decoder_ids)) : std::nullopt);
   if (named) {
     recording.tokens.push_back(texts_of(model.tokenizer(), text.ids));

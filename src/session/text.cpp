@@ -12,9 +12,12 @@ namespace attend {
 
 Encoding encode(const Model& model, std::string_view text, const TextOptions& options) {
   const Tokenizer& tokenizer = model.tokenizer();
-  if (options.chat) return tokenizer.encode(tokenizer.chat(std::array{Message{"user", std::string(text)}}), false);
-  return options.second ? tokenizer.encode_pair(text, *options.second, options.special)
-                        : tokenizer.encode(text, options.special);
+  const auto ids_of = [&] {
+    if (options.chat) return tokenizer.encode(tokenizer.chat(std::array{Message{"user", std::string(text)}}), false);
+    return options.second ? tokenizer.encode_pair(text, *options.second, options.special)
+                          : tokenizer.encode(text, options.special);
+  };
+  return models::embedded(ids_of(), tokenizer, model.info());
 }
 
 void check_tokenizer(const Model& model, std::string_view path) {

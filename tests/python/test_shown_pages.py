@@ -1,6 +1,9 @@
 """Recording.show(), Recording.save("x.html") and Model.show(): the pages that the command writes too."""
 
 import html.parser
+import json
+import pathlib
+import shutil
 import subprocess
 
 import pages
@@ -46,6 +49,26 @@ def test_a_notebook_shows_it_in_a_frame_of_its_own(model):
 def test_a_text_is_what_the_command_makes_of_it(model, command, tmp_path):
     subprocess.run([command, "model", "tiny", "a cat", "-o", "a.html"], cwd=tmp_path, check=True, capture_output=True)
     assert model.show("a cat").html == (tmp_path / "a.html").read_text()
+
+
+def test_of_an_encoder_decoder_both_stacks_are_shown(command, tmp_path):
+    """As the command has them: what the decoder, which has said nothing, reads in the text, too."""
+    shutil.copytree(pathlib.Path(__file__).parents[1] / "golden/models/t5", tmp_path / "t5")
+    words = {word: n for n, word in enumerate(tiny.WORDS[:23])}
+    (tmp_path / "t5/tokenizer.json").write_text(json.dumps({**tiny.TOKENIZER, "model": {**tiny.TOKENIZER["model"], "vocab": words}}))
+    model = attend.Model.load(tmp_path / "t5")
+    subprocess.run([command, "model", "t5", "the cat sat", "-o", "a.html"], cwd=tmp_path, check=True, capture_output=True)
+    assert model.show("the cat sat").html == (tmp_path / "a.html").read_text()
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path):
+    words = dict.fromkeys(["?", "the", "cat", *(f"word{n}" for n in range(1000))])
+    tokenizer = {**tiny.TOKENIZER, "model": {**tiny.TOKENIZER["model"], "vocab": {word: n for n, word in enumerate(words)}}}
+    model = attend.Model.load(tiny.write(tmp_path / "other", tokenizer))
+    with pytest.raises(OSError, match="other: the tokenizer has 1003 tokens, and the model embeds 1000: they don't belong together"):
+        model.show("the cat")
+    with pytest.raises(OSError, match="its tokenizer has 'word999' as 1002, its weights have embeddings of 0 to 999"):
+        model.forward("the word999")
 
 
 def test_a_model_in_a_page(model, command, tmp_path):

@@ -1,0 +1,150 @@
+// attend.Model.embed().
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "call.h"
+#include "model.h"
+#include "text.h"
+
+namespace attend::python {
+
+namespace {
+
+constexpr const char* embed_function = "Model.embed";
+
+// What embed() was given: texts, or, where it is neither a text nor a list that begins with one, ids.
+std::optional<std::vector<std::string>> read_sentences(nb::handle given) {
+  const auto text = [](nb::handle of, const std::string& place) {
+    std::string read;
+    if (nb::isinstance<nb::str>(of) && nb::try_cast(of, read)) return read;
+    throw nb::type_error((std::string(embed_function) + ": " + place +
+                          ": expected a sentence as the others are (str, of " + "Unicode), got " + repr_of(of))
+                             .c_str());
+  };
+  if (nb::isinstance<nb::str>(given)) return std::vector{text(given, "sentences")};
+  if (nb::isinstance<nb::bytes>(given) || PyAnySet_Check(given.ptr()) || nb::isinstance<nb::dict>(given) ||
+      !nb::hasattr(given, "__iter__")) {
+    throw nb::type_error((std::string(embed_function) +
+                          ": sentences: expected a list of texts (str), or a text's ids " + "(whole numbers), got " +
+                          repr_of(given))
+                             .c_str());
+  }
+  const nb::list all(given);
+  if (nb::len(all) > 0 && !nb::isinstance<nb::str>(all[0])) {
+    for (std::size_t n = 1; n < nb::len(all); ++n)
+      if (nb::isinstance<nb::str>(all[n]))
+        throw nb::type_error((std::string(embed_function) + ": ids[" + std::to_string(n) +
+                              "] is a text, and what stands before it is none: " + repr_of(all[n]))
+                                 .c_str());
+    return std::nullopt;
+  }
+  std::vector<std::string> sentences;
+  for (const nb::handle each : all)
+    sentences.push_back(text(each, "sentences[" + std::to_string(sentences.size()) + "]"));
+  return sentences;
+}
+
+std::optional<bool> read_switch(const char* name, nb::handle given) {
+  if (given.is_none()) return std::nullopt;
+  if (nb::isinstance<nb::bool_>(given)) return nb::cast<bool>(given);
+  throw nb::type_error(
+      (std::string(embed_function) + ": " + name + ": expected True, False or None, got " + repr_of(given)).c_str());
+}
+
+// progress of embed(): True is a bar of attend's own.
+class Shown {
+ public:
+  Shown(nb::handle progress, std::size_t count) {
+    if (progress.is(nb::bool_(false))) return;
+    if (progress.is(nb::bool_(true))) bar_ = nb::module_::import_("attend._progress").attr("Bar")(count);
+    tell_ = progress_of(embed_function, bar_.is_valid() ? nb::handle(bar_) : progress);
+  }
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
+  ~Shown() {
+    if (!bar_.is_valid()) return;
+    const nb::error_scope raised;  // what ends the call, if anything does
+    try {
+      bar_.attr("close")();
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("attend: a progress bar");
+    }
+  }
+  const std::function<void(double)>& tell() const { return tell_; }
+
+ private:
+  nb::object bar_;
+  std::function<void(double)> tell_;
+};
+
+nb::object embed(const Loaded& self, nb::handle sentences, nb::handle prompt, nb::handle normalize, bool truncate,
+                 bool return_cut, nb::handle progress, nb::handle starts, nb::handle types, nb::handle edits) {
+  constexpr const char* function = embed_function;
+  const auto refuse = [&](const char* names, const char* of) {
+    throw Error(ErrorCode::bad_value, function, std::string(names) + " are of " + of);
+  };
+  const std::optional<bool> to_1 = read_switch("normalize", normalize);
+  // A generator's texts come once.
+  const bool listed = nb::isinstance<nb::str>(sentences) || nb::isinstance<nb::sequence>(sentences) ||
+                      !nb::hasattr(sentences, "__next__");
+  const nb::object given = listed ? nb::borrow(sentences) : nb::object(nb::list(sentences));
+  const auto texts = read_sentences(given);
+  if (!texts) {
+    if (!prompt.is_none() || !truncate || return_cut || !progress.is_none())
+      refuse("prompt, truncate, return_cut and progress", "sentences, and these are ids");
+    const CallArguments call_of(self, function, given, starts, types, nb::none(), edits);
+    return to_python({}, call(function, [&] { return self.model.embed(call_of.ids(), call_of.call(), to_1); }));
+  }
+  if (!starts.is_none() || !types.is_none() || !edits.is_none())
+    refuse("starts, types and edits", "ids, and these are sentences");
+  EmbedOptions options{.prompt = {}, .normalize = to_1, .truncate = truncate, .progress = {}};
+  if (!prompt.is_none()) {
+    if (!nb::isinstance<nb::str>(prompt))
+      throw nb::type_error(
+          (std::string(function) + ": prompt: expected a text or a name, got " + repr_of(prompt)).c_str());
+    options.prompt = text_of(prompt);
+  }
+  const Shown shown(progress, texts->size());
+  options.progress = shown.tell();
+  const Embeddings made =
+      call(function, [&] { return self.model.embed(std::span<const std::string>(*texts), options); });
+  const nb::object vectors = to_python({}, made.vectors);
+  return return_cut ? nb::object(nb::make_tuple(vectors, made.cut)) : vectors;
+}
+
+constexpr const char* embed_doc =
+    R"(Sentences to vectors, [N,V] float32 in the order given: those of sentence-transformers for the folder.
+
+sentences: a list of texts, or one. Or ids, with starts, types and edits as in forward(): a vector for each sequence.
+prompt: what stands before each sentence, by the name of one of info.prompts or as a text; None: the folder's default.
+normalize: True, vectors of length 1; False, without the folder's last Normalize; None: as the folder says.
+truncate: longer ones are cut at info.max_seq_length tokens; False: ValueError. return_cut: (vectors, how many were cut).
+progress: True, a bar (tqdm's where it is installed); or a function, called with the share done.
+
+Raises OSError where modules.json or what it names says what is not known here, and where the model has a task's head
+(info.head) and no modules.json; info.embeds is False then.)";
+
+// What goes in says what comes out; the last of each has all arguments, for help() and inspect.
+std::string embed_signature() {
+  const std::string name = "@overload\ndef embed(self, sentences: str | Iterable[str]",
+                    how = ", prompt: str | None = None, normalize: bool | None = None, truncate: bool = True, ",
+                    progress = "progress: bool | Callable[[float], object] | None = None";
+  return name + how + "*, return_cut: Literal[True], " + progress + ") -> tuple[numpy.ndarray, int]: ...\n" + name +
+         " | Ids" + how + "return_cut: Literal[False] = False, " + progress +
+         ", *, starts: Ids | None = None, types: Ids | None = None" + given_edits + ") -> numpy.ndarray";
+}
+
+}  // namespace
+
+void bind_model_embed(nb::class_<Loaded>& model) {
+  model.def("embed", &embed, nb::arg("sentences"), nb::arg("prompt") = nb::none(), nb::arg("normalize") = nb::none(),
+            nb::arg("truncate") = true, nb::arg("return_cut") = false, nb::arg("progress") = nb::none(), nb::kw_only(),
+            nb::arg("starts") = nb::none(), nb::arg("types") = nb::none(), nb::arg("edits") = nb::none(),
+            nb::sig(embed_signature().c_str()), embed_doc);
+}
+
+}  // namespace attend::python

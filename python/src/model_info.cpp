@@ -1,0 +1,81 @@
+// attend.ModelInfo.
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+
+#include "dtypes.h"
+#include "model.h"
+#include "pickle.h"
+
+namespace attend::python {
+
+void bind_model_info(nb::module_& m) {
+  nb::class_<ModelInfo> info(m, "ModelInfo", "What a model is, as its config.json has it: Model.info.");
+  copies_are_itself(info);
+  refuses_pickle(info, "it is of a model: pickle that, and ask it for info");
+  info.def_ro("type", &ModelInfo::type, "its model_type: 'bert', 'qwen2', ...")
+      .def_prop_ro(
+          "family", [](const ModelInfo& self) { return std::string(name_of(self.family)); },
+          "how it computes: 'bert', 'gpt2', 'llama', ...: docs/models.md has them all")
+      .def_prop_ro("decoder", &ModelInfo::decoder, "whether it writes: it answers with a next token")
+      .def_prop_ro("encoder_decoder", &ModelInfo::encoder_decoder,
+                   "whether its decoder reads what an encoder made of another text")
+      .def_ro("encoder_layers", &ModelInfo::encoder_layers, "of an encoder-decoder's encoder; else 0, and so the next")
+      .def_ro("encoder_heads", &ModelInfo::encoder_heads, "of a layer of its encoder")
+      .def_ro("encoder_head_size", &ModelInfo::encoder_head_size, "D of its encoder")
+      .def_ro("encoder_vocabulary", &ModelInfo::encoder_vocabulary, "how many ids its encoder knows")
+      .def_prop_ro(
+          "start",
+          [](const ModelInfo& self) {
+            return self.start < 0 ? nb::object(nb::none()) : nb::object(nb::int_(self.start));
+          },
+          nb::sig("def start(self) -> int | None"), "the id that its decoder's text begins with, or None")
+      .def_ro("layers", &ModelInfo::layers, "how many")
+      .def_ro("heads", &ModelInfo::heads, "query heads of a layer")
+      .def_ro("kv_heads", &ModelInfo::kv_heads, "key and value heads of a layer")
+      .def_ro("head_size", &ModelInfo::head_size, "D")
+      .def_ro("embedding_size", &ModelInfo::embedding_size, "E")
+      .def_ro("vocabulary", &ModelInfo::vocabulary, "how many ids there are")
+      .def_ro("longest", &ModelInfo::longest, "tokens of a sequence, at most")
+      .def_ro("parameters", &ModelInfo::parameters,
+              "how many numbers its weights are; embeddings that are the output's weights too count once")
+      .def_prop_ro(
+          "dtype", [](const ModelInfo& self) { return python_name(self.dtype); },
+          "that it computes in: 'float32' or 'bfloat16'")
+      .def_ro("formats", &ModelInfo::formats,
+              "what its file has the weights in, that of the most bytes first: 'f32', 'Q4_1', ...")
+      .def_ro("weight_bytes", &ModelInfo::weight_bytes,
+              "of its matrices as they are computed with: of quantized ones, unless load() was given a dtype, those of "
+              "the file")
+      .def_ro("end", &ModelInfo::end, "the ids that end a text; none for encoders")
+      .def_ro(
+          "first", &ModelInfo::first,
+          "the id that a text of one token, as an encoder-decoder's start, goes on with (forced_bos_token_id), or None")
+      .def_ro("last", &ModelInfo::last,
+              "the id that comes last where max_new_tokens are reached (forced_eos_token_id), or None")
+      .def_ro("never", &ModelInfo::never, "ids that generate() never gives (suppress_tokens, bad_words_ids)")
+      .def_ro("not_followed", &ModelInfo::not_followed,
+              "what of generation_config.json generate() does not follow, such as 'num_beams 4'")
+      .def_prop_ro(
+          "head",
+          [](const ModelInfo& self) {
+            return self.head.empty() ? nb::object(nb::none())
+                                     : nb::object(nb::str(self.head.c_str(), self.head.size()));
+          },
+          nb::sig("def head(self) -> str | None"),
+          "a task's layers behind the model, which are left out: 'SequenceClassification', ...; or None")
+      .def_ro("embeds", &ModelInfo::embeds, "whether embed() can make what the folder says its embeddings are")
+      .def_ro("vector_size", &ModelInfo::vector_size, "V, of embed()'s vectors; 0: it makes none")
+      .def_ro("max_seq_length", &ModelInfo::max_seq_length, "tokens of a sentence that embed() takes, at most")
+      .def_ro("prompts", &ModelInfo::prompts, "what may stand before each sentence, by names that embed() takes")
+      .def("__repr__", [](const ModelInfo& self) {
+        return "ModelInfo(type='" + self.type + "', layers=" + std::to_string(self.layers) +
+               ", heads=" + std::to_string(self.heads) + ", embedding_size=" + std::to_string(self.embedding_size) +
+               ", parameters=" + std::to_string(self.parameters) + ", dtype='" + python_name(self.dtype) + "')";
+      });
+}
+
+}  // namespace attend::python
