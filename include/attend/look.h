@@ -106,7 +106,18 @@ struct LookOptions {
   std::optional<MapSize> most = {};
 };
 
-// Each throws bad_value for a layer, head, item or range that is not there, and as the picture's own functions.
+// Each that follows throws bad_value for a layer, head, item or range that is not there, and pictures throw as their
+// own functions do.
+
+// The numbers that maps are drawn of.
+struct WeightMaps {
+  Tensor values;               // [H,rows,columns], f32; a cell that holds hidden pairs alone has NaN
+  Range queries, keys;         // index begin + i is in row, or column, floor(i rows / (end - begin))
+  std::string reduction = {};  // how pairs became a block's value; empty: each cell is a pair
+};
+// Of all heads of a layer, or of one. Up to 64 queries and keys, and parts, are pairs where q and k were kept.
+WeightMaps weight_maps(const Recording& recording, std::int64_t layer, std::optional<std::int64_t> head = {},
+                       const LookOptions& options = {});
 
 // What a head gives to each key, or of a long text to each block of them. Pairs that causality and windows hide are
 // hatched, and of a map of blocks those that hold such pairs alone. Up to 64 queries and keys are drawn one by one

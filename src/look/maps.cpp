@@ -1,6 +1,7 @@
 #include "look/maps.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <numeric>
 
@@ -200,6 +201,25 @@ std::vector<HeadMap> maps_of(const Recording& recording, std::int64_t layer, std
   if (options.most) merge_maps(recording, layer, head, options, maps);
   set_visible(maps, recording.visible_keys(layer));
   return maps;
+}
+
+WeightMaps weight_maps(const Recording& recording, std::int64_t layer, std::optional<std::int64_t> head,
+                       const LookOptions& options) {
+  const std::vector<HeadMap> maps = maps_of(recording, layer, head, options);
+  if (maps.empty()) return {};
+  const HeatMap& first = maps.front().map;
+  const Blocks blocks = blocks_of(first);
+  WeightMaps found{Tensor({std::ssize(maps), blocks.rows, blocks.columns}, DType::f32), blocks.queries, blocks.keys,
+                   first.reduction};
+  float* to = found.values.data<float>();
+  for (const HeadMap& map : maps) {
+    const Tensor values = map.values.view().to(DType::f32);
+    const float* from = values.data<float>();
+    for (std::int64_t r = 0; r < blocks.rows; ++r)
+      for (std::int64_t c = 0; c < blocks.columns; ++c, ++from, ++to)
+        *to = map.map.visible(r, c) ? *from : std::numeric_limits<float>::quiet_NaN();
+  }
+  return found;
 }
 
 }  // namespace attend

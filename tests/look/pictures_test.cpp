@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 
 #include "attend/attention.h"
 #include "attend/look.h"
@@ -116,6 +117,62 @@ TEST(LookPictures, MergedBlocksAddKeysAndAverageQueries) {
   test::expect_close(map.values, expected, 1e-5);
 }
 
+bool are_same(const Range& a, const Range& b) {
+  return a.begin == b.begin && a.end == b.end;
+}
+
+// What is drawn of each head, with NaN where the picture is hatched.
+void expect_drawn(const WeightMaps& maps, const Picture& picture, std::int64_t first) {
+  const auto& drawn = std::get<HeatMaps>(picture.drawing).maps;
+  for (std::int64_t h = 0; h < std::ssize(drawn); ++h) {
+    const HeatMap& map = drawn[static_cast<std::size_t>(h)];
+    const std::int64_t rows = map.values.size(0), columns = map.values.size(1);
+    const Range queries = map.row_range.value_or(Range{0, rows}), keys = map.column_range.value_or(Range{0, columns});
+    EXPECT_TRUE(are_same(maps.queries, queries) && are_same(maps.keys, keys));
+    EXPECT_EQ(maps.reduction, map.reduction);
+    const Tensor values = map.values.to(DType::f32);
+    const View own = maps.values.view().select(0, first + h);
+    ASSERT_EQ(own.shape(), values.shape());
+    for (std::int64_t n = 0; n < values.count(); ++n) {
+      const float found = own.data<float>()[n];
+      ASSERT_EQ(std::isnan(found), !map.visible(n / columns, n % columns)) << n;
+      if (!std::isnan(found)) {
+        ASSERT_EQ(found, values.data<float>()[n]) << n;
+      }
+    }
+  }
+}
+
+TEST(LookPictures, WeightMapsAreTheNumbersOfThePictures) {
+  for (const Case& of : cases()) {
+    const Recording recording = record(of);
+    for (const LookOptions& options : {LookOptions(), LookOptions{.most = MapSize{23, 31}}}) {
+      const WeightMaps all = weight_maps(recording, 0, {}, options), one = weight_maps(recording, 0, 1, options);
+      ASSERT_EQ(all.values.size(0), heads);
+      expect_drawn(all, layer_picture(recording, 0, options), 0);
+      expect_drawn(all, head_picture(recording, 0, 1, options), 1);
+      expect_drawn(one, head_picture(recording, 0, 1, options), 0);
+    }
+  }
+}
+
+// Of a part, each pair by itself: its weight, or NaN where the query does not see the key.
+TEST(LookPictures, WeightMapsOfAPartAreWeights) {
+  const Case of{300, 300, 32, {.causal = true, .window = {16, -1}}, true};
+  const Recording recording = record(of);
+  const Range queries{33, 97}, keys{40, 111};
+  const WeightMaps part = weight_maps(recording, 0, 1, {.queries = queries, .keys = keys});
+  EXPECT_TRUE(are_same(part.queries, queries) && are_same(part.keys, keys));
+  EXPECT_EQ(part.reduction, "");
+  const Tensor weights = recording.weights(0, 0, 1, queries, keys);
+  ASSERT_EQ(part.values.shape(), (Dims{1, 64, 71}));
+  for (std::int64_t n = 0; n < weights.count(); ++n) {
+    const float found = part.values.data<float>()[n];
+    const bool seen = sees(of, queries.begin + n / 71, keys.begin + n % 71);
+    ASSERT_TRUE(seen ? found == weights.data<float>()[n] : std::isnan(found)) << n;
+  }
+}
+
 TEST(LookPictures, WhatIsNotThereIsAnError) {
   const Recording recording = record({10, 10, 8, {}});
   using test::expect_error;
@@ -124,6 +181,8 @@ TEST(LookPictures, WhatIsNotThereIsAnError) {
         ErrorCode::bad_value, [&] { (void)head_picture(recording, layer, 0); }, "expected 0 to 0");
   expect_error(
       ErrorCode::bad_value, [&] { (void)head_picture(recording, 0, 2); }, "head 2, expected 0 to 1");
+  expect_error(
+      ErrorCode::bad_value, [&] { (void)weight_maps(recording, 0, 2); }, "head 2, expected 0 to 1");
   expect_error(
       ErrorCode::bad_value, [&] { (void)layer_picture(recording, 0, {.item = 1}); }, "item 1, expected 0 to 0");
   expect_error(
