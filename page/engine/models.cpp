@@ -177,15 +177,43 @@ void record(Recorder& recorder) {
   state.recording = std::move(made);
 }
 
+// What the model says to a text: of a decoder the logits of what comes next, of an encoder the vector.
+Tensor said(std::span<const std::int64_t> ids, std::span<const Edit> edits) {
+  const ModelCall call{.decoder_ids = state.decoder_ids, .edits = edits};
+  if (!model().info().decoder()) return model().embed(ids, call);
+  const Tensor hidden = model().forward(ids, call);
+  return model().logits(hidden.view().select(0, hidden.size(0) - 1));
+}
+
+double cosine(const Tensor& a, const Tensor& b) {
+  const auto dot = [](const Tensor& x, const Tensor& y) {
+    return std::inner_product(x.data<float>(), x.data<float>() + x.count(), y.data<float>(), 0.0);
+  };
+  return dot(a, b) / std::sqrt(dot(a, a) * dot(b, b));
+}
+
+// What the text's vector is near to: that of a second text, and where heads are out, before, its own with all heads.
+void add_similarity(const Tensor& embedding, const std::optional<std::string>& second, bool before) {
+  const Tensor all = before ? said(state.ids, {}) : Tensor();
+  if (before) answer.json["before"] = {{"own", cosine(all, embedding)}};
+  if (!second) return;
+  const Ids ids = model().tokenizer().encode(*second).ids;
+  answer.json["similarity"] = cosine(embedding, said(ids, state.edits));
+  if (before) answer.json["before"]["similarity"] = cosine(all, said(ids, {}));
+}
+
 // One pass: hidden states, and of a decoder the next token's logits and likeliest ones, of an encoder the embedding;
-// unless it is told not to, with a recording of all heads.
+// unless it is told not to, with a recording of all heads; if it is asked for, with a view of them.
 void run(Request& request) {
   take_text(request);
   state.edits = edits_of(request);
   const std::vector<Edit>& edits = state.edits;
-  bool records = true, by_norm = false;
+  bool records = true, by_norm = false, viewed = false, before = false;
   std::int64_t top = 10;
+  std::optional<std::string> beside;
   request.take("record", records), request.take("norm", by_norm), request.take("top", top);
+  request.take("beside", beside), request.take("before", before), request.take("view", viewed);
+  const ViewOptions view = take_view(request);
   request.end();
   Recorder recorder({.keep_qk = true, .key_sizes = by_norm});
   ModelCall call{.decoder_ids = state.decoder_ids, .edits = edits};
@@ -196,6 +224,7 @@ void run(Request& request) {
     Tensor hidden = model().forward(state.ids, call);
     Tensor logits = model().logits(hidden.view().select(0, hidden.size(0) - 1));
     answer.json["next"] = likeliest(logits, top);
+    if (before) answer.json["before"] = {{"next", likeliest(said(state.ids, {}), top)}};
     answer.add("hidden", std::move(hidden)), answer.add("logits", std::move(logits));
   } else {
     // embed() passes through the hidden states of BERT; those of ModernBERT come after one norm more.
@@ -204,11 +233,16 @@ void run(Request& request) {
       call.observe = [&](ModelPlace place, std::int64_t layer, const View& values) {
         if (place == ModelPlace::residual && layer == info.layers) hidden = values.clone();
       };
-    if (info.embeds) answer.add("embedding", model().embed(state.ids, call));
-    if (info.embeds) call.recorder = nullptr;
+    if (info.embeds) {
+      Tensor embedding = model().embed(state.ids, call);
+      add_similarity(embedding, beside, before);
+      answer.add("embedding", std::move(embedding));
+      call.recorder = nullptr;
+    }
     answer.add("hidden", hidden.count() > 0 ? std::move(hidden) : model().forward(state.ids, call));
   }
   if (records) record(recorder);
+  if (viewed) add_view(view);
 }
 
 // ---- Texts that grow ----
@@ -288,9 +322,25 @@ void step(Request& request) {
 
 // ---- Why ----
 
+void add_lens(const Ids& positions, std::int64_t top) {
+  Lens x = attend::lens(model(), state.ids, positions, top, state.decoder_ids);
+  answer.json["tokens"] = token_texts({x.ids.data<std::int64_t>(), static_cast<std::size_t>(x.ids.count())});
+  answer.add("ids", std::move(x.ids)), answer.add("log_probabilities", std::move(x.log_probabilities));
+  answer.add("rank", std::move(x.rank));
+}
+
+void lens(Request& request) {
+  Ids positions;
+  std::int64_t top = 5;
+  request.take("positions", positions), request.take("top", top);
+  request.end();
+  add_lens(positions, top);
+}
+
 void why(Request& request) {
   AttributeOptions options{.token = take_token(request, "token"), .against = take_token(request, "against")};
-  request.take("position", options.position);
+  std::int64_t top = 0;
+  request.take("position", options.position), request.take("lens", top);
   request.end();
   options.decoder_ids = state.decoder_ids;
   // What it has computed is not computed again; where heads are out, it is another model's.
@@ -307,18 +357,7 @@ void why(Request& request) {
   answer.add("by_token", sums_by_token(x));
   answer.add("heads", std::move(x.heads)), answer.add("mlps", std::move(x.mlps));
   if (x.cross.count() > 0) answer.add("cross", std::move(x.cross));
-}
-
-void lens(Request& request) {
-  Ids positions;
-  std::int64_t top = 5;
-  request.take("positions", positions), request.take("top", top);
-  request.end();
-  Lens x = attend::lens(model(), state.ids, positions, top, state.decoder_ids);
-  std::vector<std::string> texts = token_texts({x.ids.data<std::int64_t>(), static_cast<std::size_t>(x.ids.count())});
-  answer.json["tokens"] = std::move(texts);
-  answer.add("ids", std::move(x.ids)), answer.add("log_probabilities", std::move(x.log_probabilities));
-  answer.add("rank", std::move(x.rank));
+  if (top > 0) add_lens({x.position}, top);
 }
 
 AttentionKind take_attention(Request& request) {

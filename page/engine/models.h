@@ -58,7 +58,17 @@ struct Asked {
   std::string_view name;
   void (*answer)(Request&);
 };
+
 // Of recordings: recorded.cpp.
 std::span<const Asked> asked_of_recordings();
+
+// By what heads are looked at, and of which item.
+struct ViewOptions {
+  WeighedBy by = WeighedBy::weight;
+  std::int64_t item = 0;
+};
+ViewOptions take_view(Request& request);
+// What the page shows of a recording first: all heads, those that tell most, and a small map of each.
+void add_view(const ViewOptions& options);
 
 }  // namespace attend::page

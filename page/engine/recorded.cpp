@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "attend/look.h"
-#include "look/maps.h"
 #include "models/model.h"
 #include "page/engine/models.h"
 
@@ -37,42 +36,6 @@ std::int64_t take_item(Request& request) {
   return item;
 }
 
-// A file that attend wrote, in place of what was recorded.
-void open_recording(Request& request) {
-  const auto path = request.need<std::string>("path");
-  request.end();
-  state.recording.reset();
-  state.recording = Recording::load(path);
-  answer.json = {{"model", state.recording->model}, {"layers", state.recording->layers().size()}};
-}
-
-// Labels and scores of all heads: docs/json.md has them.
-void heads(Request& request) {
-  const WeighedBy by = take_by(request);
-  const std::int64_t item = take_item(request);
-  request.end();
-  answer.text = heads_json(recording(), item, heads_of(recording(), item, {}, {}, by));
-}
-
-// The heads whose links between words are strongest.
-void telling(Request& request) {
-  const WeighedBy by = take_by(request);
-  const std::int64_t item = take_item(request);
-  std::int64_t most = 8;
-  request.take("most", most);
-  request.end();
-  answer.json["heads"] = Json::array();
-  const auto found = telling_heads(recording(), heads_of(recording(), item, {}, {}, by),
-                                   static_cast<std::size_t>(std::max<std::int64_t>(0, most)));
-  for (const TellingHead& each : found) {
-    Json links = Json::array();
-    for (const Link& link : each.links)
-      links.push_back({{"query", link.query}, {"key", link.key}, {"weight", link.weight}});
-    answer.json["heads"].push_back(
-        {{"layer", each.head.layer}, {"head", each.head.scores.head}, {"links", std::move(links)}});
-  }
-}
-
 LookOptions take_look(Request& request) {
   LookOptions options{.item = take_item(request), .by = take_by(request)};
   options.queries = take_range(request, "queries"), options.keys = take_range(request, "keys");
@@ -89,45 +52,15 @@ void weights(Request& request) {
   answer.add("weights", recording().weights(layer, options.item, head, options.queries, options.keys, options.by));
 }
 
-// The cells of a map as f32, those that hold hidden pairs alone as NaN.
-void put_map(const HeadMap& map, float* to) {
-  const Tensor values = map.values.view().to(DType::f32);
-  const float* from = values.data<float>();
-  const std::int64_t rows = values.size(0), columns = values.size(1);
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < columns; ++c, ++from, ++to)
-      *to = !map.map.visible || map.map.visible(r, c) ? *from : std::numeric_limits<float>::quiet_NaN();
-}
-
 // One head's map: in blocks where they are fewer than its pairs.
 void map(Request& request) {
   const auto layer = request.need<std::int64_t>("layer"), head = request.need<std::int64_t>("head");
   const LookOptions options = take_look(request);
   request.end();
-  const auto maps = maps_of(recording(), layer, head, options);
-  const HeatMap& drawn = maps.front().map;
-  Tensor values({maps.front().values.size(0), maps.front().values.size(1)}, DType::f32);
-  put_map(maps.front(), values.data<float>());
-  const Range rows = drawn.row_range.value_or(Range{0, values.size(0)});
-  const Range columns = drawn.column_range.value_or(Range{0, values.size(1)});
+  const WeightMaps x = weight_maps(recording(), layer, head, options);
   answer.json = {
-      {"queries", {rows.begin, rows.end}}, {"keys", {columns.begin, columns.end}}, {"reduction", drawn.reduction}};
-  answer.add("map", std::move(values));
-}
-
-// Small maps of all heads: for each layer one tensor [H,rows,columns], by its number.
-void maps(Request& request) {
-  const LookOptions options = take_look(request);
-  request.end();
-  for (std::int64_t layer = 0; layer < std::ssize(recording().layers()); ++layer) {
-    const auto all = maps_of(recording(), layer, {}, options);
-    if (all.empty()) continue;
-    const std::int64_t rows = all.front().values.size(0), columns = all.front().values.size(1);
-    Tensor values({std::ssize(all), rows, columns}, DType::f32);
-    for (std::size_t h = 0; h < all.size(); ++h)
-      put_map(all[h], values.data<float>() + static_cast<std::int64_t>(h) * rows * columns);
-    answer.add(std::to_string(layer), std::move(values));
-  }
+      {"queries", {x.queries.begin, x.queries.end}}, {"keys", {x.keys.begin, x.keys.end}}, {"reduction", x.reduction}};
+  answer.add("map", x.values.view().select(0, 0).clone());
 }
 
 // Any of Recording::numbers(): a layer's maps, top keys, received weights, queries.
@@ -226,11 +159,61 @@ void steps(Request& request) {
   answer.add("weights", std::move(weights));
 }
 
-constexpr Asked all_asked[] = {{"recording", open_recording}, {"heads", heads}, {"telling", telling},
-                               {"weights", weights},          {"map", map},     {"maps", maps},
+// ---- All heads ----
+
+// The heads whose links between words are strongest.
+Json telling_json(const std::vector<RecordedHead>& heads) {
+  constexpr std::size_t most = 8;
+  Json list = Json::array();
+  for (const TellingHead& each : telling_heads(recording(), heads, most)) {
+    Json links = Json::array();
+    for (const Link& link : each.links)
+      links.push_back({{"query", link.query}, {"key", link.key}, {"weight", link.weight}});
+    list.push_back({{"layer", each.head.layer}, {"head", each.head.scores.head}, {"links", std::move(links)}});
+  }
+  return list;
+}
+
+// Pair by pair, and of longer texts thumbnails.
+MapSize map_size() {
+  const bool few = std::ranges::all_of(recording().layers(),
+                                       [](const RecordedLayer& x) { return std::max(x.queries, x.keys) <= 64; });
+  return few ? MapSize{64, 64} : MapSize{32, 32};
+}
+
+void view(Request& request) {
+  const ViewOptions options = take_view(request);
+  request.end();
+  add_view(options);
+}
+
+// A file that attend wrote, in place of what was recorded.
+void open_recording(Request& request) {
+  const auto path = request.need<std::string>("path");
+  const ViewOptions options = take_view(request);
+  request.end();
+  state.recording.reset();
+  state.recording = Recording::load(path);
+  add_view(options);
+}
+
+constexpr Asked all_asked[] = {{"recording", open_recording}, {"view", view},   {"weights", weights}, {"map", map},
                                {"numbers", numbers},          {"layer", layer}, {"steps", steps}};
 
 }  // namespace
+
+ViewOptions take_view(Request& request) {
+  return {.by = take_by(request), .item = take_item(request)};
+}
+
+void add_view(const ViewOptions& options) {
+  const std::vector<RecordedHead> heads = heads_of(recording(), options.item, {}, {}, options.by);
+  answer.json.update(Json::parse(heads_json(recording(), options.item, heads)));  // docs/json.md
+  answer.json["telling"] = telling_json(heads);
+  const LookOptions look{.item = options.item, .by = options.by, .most = map_size()};
+  for (std::int64_t layer = 0; layer < std::ssize(recording().layers()); ++layer)
+    answer.add(std::to_string(layer), weight_maps(recording(), layer, {}, look).values);
+}
 
 std::span<const Asked> asked_of_recordings() {
   return all_asked;

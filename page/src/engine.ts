@@ -1,6 +1,8 @@
 // The library, compiled to WebAssembly: a request goes in as JSON, a trace comes out. docs/page.md has the names.
 import createModule from "attend-engine";
 import { EngineError } from "./error";
+import type { Tensor, TensorAt } from "./memory";
+import { given, tensorsOf, withText } from "./memory";
 
 // What explain() is asked for, by the names of C++'s ExplainOptions and docs/json.md. What is missing is explain()'s default.
 export interface Request {
@@ -19,12 +21,6 @@ export interface Request {
   window?: number | null;
 }
 type Made = Required<Omit<Request, "preset">>;
-
-// f32, row by row.
-export interface Tensor {
-  shape: number[];
-  data: Float32Array;
-}
 
 export interface Trace {
   preset: string | null;
@@ -64,36 +60,17 @@ export class Engine {
     this.defaults = parseRequest(module.UTF8ToString(module._attend_defaults()));
   }
 
-  static async load(wasmBinary: Uint8Array): Promise<Engine> {
-    // The module is at hand: it asks for no file.
-    return new Engine(await createModule({ wasmBinary, locateFile: (name) => name }));
+  static async load(base64: Blob): Promise<Engine> {
+    return new Engine(await createModule(await given(base64)));
   }
 
   // Throws EngineError with the library's words.
   explain(request: Request): Trace {
-    const answer = parseRequest(this.ask(requestJson(request))) as unknown as Answer;
+    const { module } = this;
+    const answer = parseRequest(withText(module, requestJson(request), (at) => module.UTF8ToString(module._attend_explain(at)))) as unknown as Answer;
     if ("error" in answer) throw new EngineError(answer.error.message);
-    const tensors: Record<string, Tensor> = {};
-    for (const [name, { shape, at }] of Object.entries(answer.tensors)) {
-      const count = shape.reduce((product, size) => product * size, 1);
-      tensors[name] = { shape, data: new Float32Array(this.module.HEAPU8.buffer, at, count).slice() };
-    }
-    return { ...answer, tensors };
-  }
-
-  private ask(json: string): string {
-    const size = this.module.lengthBytesUTF8(json) + 1;
-    const at = this.module._malloc(size);
-    if (at === 0) throw new EngineError("there is no memory for a text of this length");
-    try {
-      this.module.stringToUTF8(json, at, size);
-      return this.module.UTF8ToString(this.module._attend_explain(at));
-    } finally {
-      this.module._free(at);
-    }
+    return { ...answer, tensors: tensorsOf(module, answer.tensors) };
   }
 }
 
-type Answer =
-  | { error: { code: string; message: string } }
-  | (Omit<Trace, "tensors"> & { tensors: Record<string, { shape: number[]; at: number }> });
+type Answer = { error: { code: string; message: string } } | (Omit<Trace, "tensors"> & { tensors: Record<string, TensorAt> });

@@ -1,5 +1,6 @@
 // Matrices of a trace as the page shows them.
-import type { Tensor, Trace } from "./engine";
+import type { Trace } from "./engine";
+import type { Tensor } from "./memory";
 
 export interface Grid {
   rows: number;
@@ -10,7 +11,7 @@ export interface Grid {
 export const at = (grid: Grid, row: number, col: number): number => grid.data[row * grid.cols + col]!;
 export const rowOf = (grid: Grid, row: number): Float32Array => grid.data.subarray(row * grid.cols, (row + 1) * grid.cols);
 
-const matrix = (tensor: Tensor, head: number): Grid => {
+export const matrix = (tensor: Tensor, head = 0): Grid => {
   const [rows, cols] = tensor.shape.slice(-2) as [number, number];
   const start = tensor.shape.length === 3 ? head * rows * cols : 0;
   return { rows, cols, data: tensor.data.subarray(start, start + rows * cols) };
@@ -35,7 +36,7 @@ export const secondInputName = (trace: Trace): string =>
 
 export const isHidden = (trace: Trace, i: number, j: number): boolean => {
   const logits = trace.tensors.logits;
-  return logits !== undefined && matrix(logits, 0).data[i * logits.shape.at(-1)! + j] === -Infinity;
+  return logits !== undefined && matrix(logits).data[i * logits.shape.at(-1)! + j] === -Infinity;
 };
 
 // NaN, a pair that is hidden, is never the largest; of nothing else the first is.

@@ -161,11 +161,11 @@ test("a decoder: what comes next, why, and the lens", async () => {
   await page.waitForSelector(".why");
   const state = await page.evaluate(() => {
     const { answer } = window.attend.state.why;
-    return { ...answer, heads: { ...answer.heads, data: Array.from(answer.heads.data) }, mlps: Array.from(answer.mlps.data) };
+    return { token: answer.token, heads: Array.from(answer.tensors.heads.data) };
   });
   const { why } = JSON.parse(command("model", decoder(), text, "--json", "--why", wanted.next[plain].token));
   assert.equal(state.token, why.token);
-  why.heads.flat(2).forEach((value, n) => near(state.heads.data[n], value, 1e-5, `heads[${n}]`));
+  why.heads.flat(2).forEach((value, n) => near(state.heads[n], value, 1e-5, `heads[${n}]`));
   const sum = Number(await page.locator(".parts [data-sum]").getAttribute("data-sum"));
   near(sum, why.logit, 1e-4, "the parts' sum");
   near(Number(await page.locator(".parts [data-logit]").textContent()), why.logit, 0.51e-4, "the logit on screen");

@@ -38,11 +38,16 @@ function expectNear(got, wanted, what) {
   for (const key of Object.keys(wanted)) expectNear(got[key], wanted[key], `${what}.${key}`);
 }
 
+// What a view has of all heads, and of telling ones as many as are wanted; its layers' maps as values.
+const names = ["schema_version", "model", "item", "by", "tokens", "decoder_tokens", "layers", "heads"];
+function expectView(view, { heads, telling }, what) {
+  expectNear(Object.fromEntries(names.map((name) => [name, view[name]])), heads, `${what}: heads`);
+  expectNear(view.telling.slice(0, telling.length), telling, `${what}: telling heads`);
+  return view.layers.map((_, layer) => [...numbers(view.tensors[layer])]);
+}
+
 // Of each head: its weights, by weight and by norm, its maps, and what its steps come to.
-function expectHeads(wanted, what) {
-  const { layers } = answered({ do: "heads" });
-  const small = answered({ do: "maps", most: [64, 64] }).tensors;
-  const all = Object.fromEntries(Object.entries(small).map(([layer, tensor]) => [layer, { ...tensor, values: [...numbers(tensor)] }]));
+function expectHeads(layers, maps, wanted, what) {
   layers.forEach(({ name, heads, queries, keys }, l) =>
     heads.forEach((_, h) => {
       const here = `${what}: ${l}.${h}`;
@@ -52,7 +57,7 @@ function expectHeads(wanted, what) {
       // What is hidden is NaN in a map.
       const own = [...numbers(answered({ do: "map", layer: l, head: h }).tensors.map)];
       own.forEach((value, n) => assert.ok(Number.isNaN(value) ? weights.values[n] === 0 : isNear(value, weights.values[n]), `${here} map[${n}]`));
-      assert.deepEqual(all[l].values.slice(h * queries * keys, (h + 1) * queries * keys), own, `${here} maps`);
+      assert.deepEqual(maps[l].slice(h * queries * keys, (h + 1) * queries * keys), own, `${here} maps`);
       const [rows, cols] = [[1, Math.min(4, queries)], [0, Math.min(3, keys)]];
       const part = answered({ do: "map", layer: l, head: h, queries: rows, keys: cols });
       assert.deepEqual([part.queries, part.keys], [rows, cols]);
@@ -74,12 +79,18 @@ function expectHeads(wanted, what) {
 function expectRun(answer, wanted, what) {
   const { weights, carried, heads, telling, contexts, ...tensors } = wanted;
   expectTensors(answer.tensors, tensors, what);
-  expectNear(answered({ do: "heads" }), heads, `${what}: heads`);
-  expectNear(answered({ do: "telling", most: 3 }).heads, telling, `${what}: telling heads`);
-  expectHeads({ weights, carried, contexts, out: what === "run" ? [] : without }, what);
+  const maps = expectView(answer, { heads, telling }, what);
+  const again = answered({ do: "view" });
+  assert.deepEqual(expectView(again, { heads, telling }, `${what}, once more`), maps);
+  assert.equal(answered({ do: "view", by: "norm" }).by, "norm");
+  expectHeads(answer.layers, maps, { weights, carried, contexts, out: what === "run" ? [] : without }, what);
 }
 
 const without = [[0, 1], [1, 0]];
+const cosine = (a, b) => {
+  const dot = (x, y) => x.reduce((sum, value, n) => sum + value * y[n], 0);
+  return dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b));
+};
 
 function generated(request) {
   const first = answered({ do: "grow", ...request });
@@ -108,17 +119,27 @@ for (const name of ["decoder", "q8_0.gguf", "q4_0.gguf", "gpt2", "encoder_decode
     assert.equal(tokens.tokens.length, ids.length);
     const both = decoder_ids.length > 0 ? { decoder_ids } : {};
     for (const heads of [undefined, without]) {
-      const answer = answered({ do: "run", text, norm: true, ...(heads && { without: heads }), ...both });
+      const answer = answered({ do: "run", text, norm: true, view: true, ...(heads && { without: heads }), ...both });
       assert.deepEqual(answer.ids, ids);
       expectRun(answer, heads ? wanted.without : wanted.run, heads ? "without two heads" : "run");
     }
     // The recording that the native library wrote is looked at as the page's own is.
     const file = path.join(made, `${name}.attend`);
-    open({ "/x.attend": readFileSync(file) }, "recording:/x.attend");
-    expectNear(answered({ do: "heads" }), wanted.run.heads, "recorded: heads");
+    expectView(open({ "/x.attend": readFileSync(file) }, "recording:/x.attend"), wanted.run, "recorded");
     expectTensor(answered({ do: "weights", layer: 1, head: 1 }).tensors.weights, wanted.run.weights[1][1], "recorded: weights");
     assert.equal(answered({ do: "steps", layer: 1, head: 1 }).tensors.values, undefined, "a recording has no values");
     open(filesOf(path.join(made, name)));
+    // What heads that are out change, and how near a second text is.
+    const plain = answered({ do: "run", text, record: false, ...both });
+    const vectorOf = (text, heads) => [...numbers(answered({ do: "run", text, record: false, without: heads }).tensors.embedding)];
+    const { before, similarity } = answered({ do: "run", text, record: false, without, before: true, beside: "a cat slept", ...both });
+    if (info.decoder) assert.deepEqual([before, similarity], [{ next: plain.next }, undefined]);
+    else {
+      const [own, out, second, second_out] = [vectorOf(text, []), vectorOf(text, without), vectorOf("a cat slept", []), vectorOf("a cat slept", without)];
+      expectNear(before, { own: cosine(own, out), similarity: cosine(own, second) }, "before");
+      expectNear(similarity, cosine(out, second_out), "similarity");
+      assert.equal(answered({ do: "run", text, beside: text }).similarity.toFixed(6), "1.000000");
+    }
     answered({ do: "run", text, record: false, ...both });
     expectTensors(answered({ do: "ablate" }).tensors, wanted.ablation, "ablate");
     expectTensors(answered({ do: "ablate", heads: without }).tensors, wanted.ablation_of_two, "ablate two");
@@ -134,7 +155,14 @@ for (const name of ["decoder", "q8_0.gguf", "q4_0.gguf", "gpt2", "encoder_decode
     };
     whyIs({ token: 5, position: 1 }, wanted.why, "why");
     whyIs({}, wanted.why_last, "why, the last");
-    expectTensors(answered({ do: "lens", top: 3 }).tensors, wanted.lens, "lens");
+    const lens = answered({ do: "lens", top: 3 });
+    expectTensors(lens.tensors, wanted.lens, "lens");
+    // Why, with the lens at its position.
+    const { position, tokens: lensed, tensors } = answered({ do: "why", token: 5, lens: 3 });
+    const [layers, count] = wanted.lens.ids.shape;
+    const rows = (all) => Array.from({ length: layers }, (_, layer) => all.slice((layer * count + position) * 3, (layer * count + position + 1) * 3)).flat();
+    for (const each of ["ids", "log_probabilities"]) expectTensor(tensors[each], { shape: [layers, 1, 3], values: rows(wanted.lens[each].values) }, `why's lens: ${each}`);
+    assert.deepEqual(lensed, rows(lens.tokens));
     assert.deepEqual(generated({ text }), wanted.generated);
     // Of the text that has grown, from its cache and without.
     const { tensors: grown } = answered({ do: "why" });
@@ -181,7 +209,7 @@ function survives(files, what) {
     assert.match(info.error.code, /^bad_|^out_of_memory$/, what);
     return assert.ok(info.error.message.length > 10, what);
   }
-  for (const request of [{ do: "tokens", text: "a text, 12 — 猫" }, { do: "run", ids: [0, 1] }, { do: "heads" }]) ask(request);
+  for (const request of [{ do: "tokens", text: "a text, 12 — 猫" }, { do: "run", ids: [0, 1], view: true, before: true, beside: "a" }]) ask(request);
   if (info.decoder) for (const request of [{ do: "grow", ids: [0, 1] }, { do: "step" }, { do: "why" }]) ask(request);
 }
 

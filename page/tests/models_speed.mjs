@@ -22,7 +22,7 @@ const [, { ids }] = timed(() => ask({ do: "tokens", text }));
 say(`tokens (${ids.length})`, median(() => ask({ do: "tokens", text })));
 say("run, without a recording", median(() => ask({ do: "run", text, record: false })));
 say("run, all heads recorded", median(() => ask({ do: "run", text })));
-say("heads", median(() => ask({ do: "heads" })));
+say("its view", median(() => ask({ do: "view" })));
 say("weights of a head", median(() => ask({ do: "weights", layer: 0, head: 0 })));
 if (info.decoder) {
   const many = Array.from({ length: 64 }, (_, n) => ids[n % ids.length]);

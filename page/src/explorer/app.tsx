@@ -55,7 +55,7 @@ function Text({ store, state }: { store: Store; state: State }) {
       {!info.decoder && (
         <div class="near">
           <label>beside <textarea class="text" rows={1} spellcheck={false} value={second} placeholder="a second sentence" onInput={(event) => void store.ask({ second: field(event) })} /></label>
-          {similarity !== null && <p>similarity <output>{similarity.toFixed(4)}</output>{before && before.similarity !== null && <> with these heads out; with all heads <output>{before.similarity.toFixed(4)}</output></>}</p>}
+          {similarity !== null && <p>similarity <output>{similarity.toFixed(4)}</output>{before?.similarity != null && <> with these heads out; with all heads <output>{before.similarity.toFixed(4)}</output></>}</p>}
         </div>
       )}
       {info.decoder && !info.encoder_decoder && <label class="switch"><input type="checkbox" role="switch" checked={chat} onChange={(event) => void store.ask({ chat: event.currentTarget.checked })} /> as a message in a chat</label>}

@@ -1,6 +1,7 @@
 // The worker, as promises: one order after the other.
+import type { Tensor } from "../memory";
 import { EngineError } from "../error";
-import type { FromWorker, GivenFile, Order, Tensor } from "./protocol";
+import type { FromWorker, GivenFile, Order } from "./protocol";
 
 interface Waiting {
   resolve: (answer: unknown) => void;
@@ -28,7 +29,7 @@ export class Client {
     return this.order({ start: module });
   }
   // Files, and the request that opens one of them. Where it rejects, what was open is open still.
-  open<T>(files: GivenFile[], request: { do: string; path: string }, progress: (share: number) => void): Promise<Answered<T>> {
+  open<T>(files: GivenFile[], request: { do: string; path: string; item?: number }, progress: (share: number) => void): Promise<Answered<T>> {
     return this.order({ open: files, ask: request }, progress) as Promise<Answered<T>>;
   }
   // Rejects with EngineError and the library's words.
@@ -49,7 +50,7 @@ export class Client {
     if (!waiting) return;
     if ("progress" in data) return waiting.progress?.(data.progress);
     this.waiting.delete(data.id);
-    if ("error" in data) waiting.reject(new EngineError(data.error.message.replace(/^model: /, "")));
+    if ("error" in data) waiting.reject(new EngineError(data.error.replace(/^model: /, "")));
     else waiting.resolve(data.answer);
   }
 }

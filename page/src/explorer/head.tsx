@@ -1,9 +1,9 @@
 // One head: what each query gives to each key, as words, lines and a map.
 import { useEffect, useState } from "preact/hooks";
-import { Legend } from "./legend";
 import type { Scale } from "../colour";
 import { shareColour, shareInk, signedColour } from "../colour";
 import { argmax } from "../grid";
+import { Legend } from "../legend";
 import { Compare } from "./compare";
 import { Links } from "./links";
 import { Map } from "./map";
@@ -11,6 +11,7 @@ import type { HeadId } from "./model";
 import { headOf, isExact, keysOf, labelText, mapOf, queriesOf, sameHead, shownToken, sinkOf, writtenOf } from "./model";
 import { Save } from "./save";
 import type { State, Store } from "./store";
+import { rowOf, selectionOf } from "./store";
 import { StepsView } from "./steps";
 import { Tokens } from "./tokens";
 import { wordsOf } from "./words";
@@ -66,21 +67,21 @@ function useStrip(store: Store, head: HeadId, place: number, strip: Strip, count
 
 export function HeadView({ store, state }: { store: Store; state: State }) {
   const pass = state.pass!;
-  const { head: id, query, key } = store.selection;
+  const { head: id, query, key } = selectionOf(state);
   const [view, setView] = useState<keyof typeof views>("map");
   const [strip, setStrip] = useState<Strip>("row");
   const head = headOf(pass, id)!;
   const layer = pass.layers[id[0]]!;
   const [queries, keys] = [queriesOf(pass, id[0]), keysOf(pass, id[0])];
   const self = layer.kind !== "cross";
-  const row = store.rowOf(id, query);
+  const row = rowOf(state);
   const best = row ? argmax(row) : 0;
   const chosen = key ?? best;
   const out = state.without.some((each) => sameHead(each, id));
   const isQueries = strip === "row" || strip === "entropy";
   const values = useStrip(store, id, layer.heads.indexOf(id[1]), strip, strip === "entropy" ? queries.length : keys.length);
   // What this head added to the logit that is asked about, by the key that it read.
-  const why = strip === "added" ? state.why?.answer.heads : undefined;
+  const why = strip === "added" ? state.why?.answer.tensors.heads : undefined;
   const number = Number(layer.name.replace(/\D+/g, "")); // of the layer in its stack
   const added = why && self && why.shape[2] === keys.length && !layer.name.startsWith("encoder.") ? why.data.subarray((number * why.shape[1]! + id[1]) * keys.length, (number * why.shape[1]! + id[1] + 1) * keys.length) : null;
   const largest = values ? values.reduce((most, value) => Math.max(most, value), 0) : 1;

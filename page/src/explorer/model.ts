@@ -1,7 +1,7 @@
-// What is looked at: a model that computes a text, or a recording; and the requests that bring it from the worker.
+// What is looked at: a model that computes a text, or a recording; and how the worker's answers become it.
 import type { Grid } from "../grid";
-import type { Answered, Client } from "./client";
-import type { Tensor } from "./protocol";
+import { at, matrix } from "../grid";
+import type { Answered } from "./client";
 
 export type By = "weight" | "norm";
 export type HeadId = [layer: number, head: number];
@@ -36,6 +36,7 @@ export interface Head {
   head: number;
   name: string;
   labels: Label[];
+  excess: Record<string, number | null>; // of each label that has one
   without_sink: { labels: Label[] } | null;
   sink_key: number | null;
   [score: string]: unknown;
@@ -50,14 +51,6 @@ export interface Layer {
   qk: boolean;
 }
 
-interface HeadTable {
-  model: string;
-  tokens: string[] | null;
-  decoder_tokens: string[] | null;
-  layers: Layer[];
-  heads: (Omit<Head, "layer"> & { layer: string })[]; // by the layer's name
-}
-
 // What one pass gave. Tokens of its own text from `written` on were written by the model itself.
 export interface Pass {
   model: string;
@@ -69,7 +62,6 @@ export interface Pass {
   telling: Telling[];
   by: By;
   next: Next[];
-  embedding: Float32Array | null;
   written: number;
   words?: Pass; // of a pass by words: the one by tokens
 }
@@ -80,47 +72,36 @@ interface Telling {
   links: { query: number; key: number; weight: number }[];
 }
 
-export interface Why {
+// Why a model says a token, and what each layer would have said there. Tensors: heads [L,H,T], cross [L,H,Tk] of an
+// encoder-decoder, mlps [L], by_token [T]; of the lens ids and log_probabilities [L+1,1,n].
+export type Why = Answered<{
   token: number;
   position: number;
   logit: number;
-  capped_logit: number;
   embedding: number;
   bias: number;
-  rounding: number;
-  heads: Tensor; // [L,H,T]
-  cross: Tensor | null; // [L,H,Tk]
-  mlps: Tensor; // [L]
-  by_token: Tensor; // [T]
-}
+  tokens: string[]; // of the lens
+}>;
 
-export interface Lens {
-  ids: Tensor; // [L+1,1,n]
-  log_probabilities: Tensor;
-  rank: Tensor;
-  tokens: string[];
-}
-
-// A pass's maps are exact up to so many queries and keys; of longer texts they are blocks, for thumbnails.
-const fewPairs = 64;
-const thumbnail = 32;
-
-export const matrixOf = ({ shape, data }: Tensor, place = 0): Grid => {
-  const [rows, cols] = shape.slice(-2) as [number, number];
-  return { rows, cols, data: data.subarray(place * rows * cols, (place + 1) * rows * cols) };
-};
 export const isExact = (layer: Layer, map: Grid): boolean => map.rows === layer.queries && map.cols === layer.keys;
 
-const looked = async (client: Client, by: By, item: number): Promise<Omit<Pass, "next" | "embedding" | "written">> => {
-  const table = await client.ask<HeadTable>({ do: "heads", by, item });
-  const longest = Math.max(...table.layers.map(({ queries, keys }) => Math.max(queries, keys)));
-  const most = longest <= fewPairs ? fewPairs : thumbnail;
-  const { tensors } = await client.ask({ do: "maps", by, item, most: [most, most] });
-  const { heads: telling } = await client.ask<{ heads: Telling[] }>({ do: "telling", by, item, most: 8 });
-  const maps = table.layers.map(({ heads }, layer) => heads.map((_, place) => matrixOf(tensors[String(layer)]!, place)));
-  const places = new Map(table.layers.map(({ name }, layer) => [name, layer]));
-  const heads = table.heads.map((head) => ({ ...head, layer: places.get(head.layer)! }) as Head);
-  return { ...table, heads, tokens: table.tokens ?? [], decoderTokens: table.decoder_tokens ?? [], maps, telling, by };
+// What a view answers: what `attend show --json` gives, with the heads that tell most, and of each layer a tensor of maps.
+export interface Viewed {
+  model: string;
+  by: By;
+  tokens: string[] | null;
+  decoder_tokens: string[] | null;
+  layers: Layer[];
+  heads: (Omit<Head, "layer"> & { layer: string })[]; // by the layer's name
+  telling: Telling[];
+}
+// The rest of a pass: what a model said, and where its own words begin, if they do.
+export const passOf = ({ tensors, model, by, layers, telling, ...view }: Answered<Viewed>, next: Next[] = [], written?: number): Pass => {
+  const [tokens, decoderTokens] = [view.tokens ?? [], view.decoder_tokens ?? []];
+  const places = new Map(layers.map(({ name }, layer) => [name, layer]));
+  const heads = view.heads.map((head) => ({ ...head, layer: places.get(head.layer)! }) as Head);
+  const maps = layers.map((layer, l) => layer.heads.map((_, place) => matrix(tensors[l]!, place)));
+  return { model, by, layers, telling, tokens, decoderTokens, heads, maps, next, written: written ?? ownTokens({ tokens, decoderTokens }).length };
 };
 
 export interface Asked {
@@ -145,23 +126,6 @@ export const requestOf = ({ text, chat, grown, without }: Asked): Record<string,
   }
   const { written: _, ...ids } = grown ?? { written: 0 };
   return { ...(grown ? ids : { text, ...(chat && { chat }) }), ...out };
-};
-
-// What the model says, without looking at its heads.
-export const said = async (client: Client, asked: Asked): Promise<{ next: Next[]; embedding: Float32Array | null }> => {
-  const answer = await client.ask<{ next?: Next[] }>({ do: "run", ...requestOf(asked), record: false });
-  return { next: answer.next ?? [], embedding: answer.tensors.embedding?.data ?? null };
-};
-
-export const computed = async (client: Client, asked: Asked, by: By): Promise<Pass> => {
-  const answer: Answered<{ next?: Next[]; ids: number[]; tokens: string[] }> = await client.ask({ do: "run", ...requestOf(asked), norm: true });
-  const seen = await looked(client, by, 0);
-  return { ...seen, next: answer.next ?? [], embedding: answer.tensors.embedding?.data ?? null, written: asked.grown?.written ?? ownTokens(seen).length };
-};
-
-export const recorded = async (client: Client, by: By, item: number): Promise<Pass> => {
-  const seen = await looked(client, by, item);
-  return { ...seen, next: [], embedding: null, written: ownTokens(seen).length };
 };
 
 export const sameHead = (a: HeadId, b: HeadId): boolean => a[0] === b[0] && a[1] === b[1];
@@ -193,18 +157,41 @@ export const keysOf = (pass: Pass, layer: number): string[] => {
   return name.startsWith("decoder.") && kind !== "cross" ? tokensOf(keys, pass.decoderTokens, pass.tokens) : tokensOf(keys, pass.tokens, pass.decoderTokens);
 };
 
-export const cosine = (a: Float32Array, b: Float32Array): number => {
-  let [product, ofA, ofB] = [0, 0, 0];
-  for (let n = 0; n < a.length; ++n) (product += a[n]! * b[n]!), (ofA += a[n]! ** 2), (ofB += b[n]! ** 2);
-  return product / Math.sqrt(ofA * ofB);
-};
+// Where a head looks from a query.
+interface Look {
+  id: HeadId;
+  name: string;
+  key: number;
+  weight: number;
+}
+const mostLooks = 8;
+
+// Not what a tokenizer added, not marks, not the word itself or its neighbours, which most heads look at for their place,
+// and not a head's sink or a decoder's first token: as attend/look.h tells heads.
+const isWord = (token: string): boolean => /[\p{L}\p{N}]/u.test(token) && !/^(\[\w+\]|<.*>)$/.test(token.trim());
+export const looksOf = (pass: Pass, query: number): Look[] =>
+  pass.heads
+    .flatMap((own): Look[] => {
+      const { layer, head, name } = own;
+      const map = mapOf(pass, [layer, head]);
+      if (pass.layers[layer]!.kind === "cross" || !isExact(pass.layers[layer]!, map) || query >= map.rows) return [];
+      const tokens = keysOf(pass, layer);
+      const causal = map.cols > 1 && Number.isNaN(at(map, 0, 1));
+      const sink = sinkOf(own);
+      const places = tokens.map((_, key) => key).filter((key) => Math.abs(key - query) > 1 && key !== sink && !(causal && key === 0) && isWord(tokens[key]!) && at(map, query, key) > 0);
+      if (places.length === 0) return [];
+      const key = places.reduce((best, place) => (at(map, query, place) > at(map, query, best) ? place : best));
+      return [{ id: [layer, head], name, key, weight: at(map, query, key) }];
+    })
+    .sort((a, b) => b.weight - a.weight)
+    .slice(0, mostLooks);
 
 // What could not be seen, or would turn the text around, is seen: line ends, control characters, marks of direction.
 export const shownToken = (token: string): string =>
   token.replace(/^ +$/, (blanks) => "␣".repeat(blanks.length)).replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/[\0-\x1f]/g, (letter) => String.fromCharCode(0x2400 + letter.charCodeAt(0)))
     .replace(/[\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]/g, (letter) => `⟨${letter.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`) || "∅";
-export const labelText = (head: Head): string => {
-  if (head.labels.length === 0) return "too few words to say what it does";
-  const said = (labels: Label[]): string => labels.map(({ name, value }) => (["broad", "focused", "other"].includes(name) ? `${name}, over ${value.toFixed(1)} keys` : `${name} ${value.toFixed(2)}`)).join(", ");
-  return said(head.labels) + (head.without_sink && head.without_sink.labels.length > 0 ? `; besides: ${said(head.without_sink.labels)}` : "");
+export const labelText = ({ labels, excess, without_sink }: Head): string => {
+  if (labels.length === 0) return "too few words to say what it does";
+  const said = (all: Label[]): string => all.map(({ name, value }) => (name in excess ? `${name} ${value.toFixed(2)}` : `${name}, over ${value.toFixed(1)} keys`)).join(", ");
+  return said(labels) + (without_sink && without_sink.labels.length > 0 ? `; besides: ${said(without_sink.labels)}` : "");
 };

@@ -1,10 +1,10 @@
 // What a decoder says next, word by word, and why.
 import { useEffect, useRef } from "preact/hooks";
 import { signedColour } from "../colour";
+import type { Tensor } from "../memory";
 import { fixed } from "../grid";
 import type { HeadId, Next as Likely, Pass, Why as Answer } from "./model";
 import { decoderHead, headOf, ownTokens, shownToken } from "./model";
-import type { Tensor } from "./protocol";
 import type { State, Store } from "./store";
 import { Tokens } from "./tokens";
 
@@ -39,7 +39,7 @@ export function NextWords({ store, state }: { store: Store; state: State }) {
         {writing ? <button type="button" class="main" onClick={() => store.stop()}>Stop</button> : <button type="button" onClick={() => void store.write()}>Write on</button>}
         <p class="quiet">Click a word to see why.</p>
       </header>
-      {without.length > 0 && before && <p>With all heads it was <bdi class="word">{shownToken(before.next[0]?.token ?? "")}</bdi>, {percent(before.next[0]?.probability ?? 0)}.</p>}
+      {without.length > 0 && before?.next?.[0] && <p>With all heads it was <bdi class="word">{shownToken(before.next[0].token)}</bdi>, {percent(before.next[0].probability)}.</p>}
       {!writing && pass && <Likeliest store={store} state={state} next={pass.next} before={before?.next ?? null} />}
       {written && (
         <p class="said" aria-live="polite">
@@ -72,11 +72,11 @@ const partsOf = (pass: Pass, { shape, data }: Tensor, kind: "self" | "cross"): P
 };
 
 function Parts({ store, pass, answer }: { store: Store; pass: Pass; answer: Answer }) {
-  const ofHeads = partsOf(pass, answer.heads, "self");
-  const ofCross = answer.cross ? partsOf(pass, answer.cross, "cross") : [];
+  const ofHeads = partsOf(pass, answer.tensors.heads!, "self");
+  const ofCross = answer.tensors.cross ? partsOf(pass, answer.tensors.cross, "cross") : [];
   const all: Part[] = [
     ...ofHeads, ...ofCross,
-    ...Array.from(answer.mlps.data, (value, layer): Part => ({ name: `MLP of layer ${layer}`, value })),
+    ...Array.from(answer.tensors.mlps!.data, (value, layer): Part => ({ name: `MLP of layer ${layer}`, value })),
     { name: "the words themselves (embedding)", value: answer.embedding },
     { name: "biases", value: answer.bias },
   ];
@@ -105,7 +105,7 @@ function Parts({ store, pass, answer }: { store: Store; pass: Pass; answer: Answ
       </table>
       <figure>
         {[ofHeads, ofCross].filter(({ length }) => length > 0).map((parts, n) => (
-          <div key={n} class="why-heads" style={{ gridTemplateColumns: `repeat(${answer.heads.shape[1]}, 1fr)` }} role="img" aria-label={`What each of ${parts.length} heads adds to the logit${n === 1 ? ", of cross-attention" : ""}`}>
+          <div key={n} class="why-heads" style={{ gridTemplateColumns: `repeat(${answer.tensors.heads!.shape[1]}, 1fr)` }} role="img" aria-label={`What each of ${parts.length} heads adds to the logit${n === 1 ? ", of cross-attention" : ""}`}>
             {parts.map((part) => <i key={part.name} style={{ background: signedColour(part.value, largestHead) }} title={`${part.name}: ${fixed(part.value)}`} onClick={() => go(part)} />)}
           </div>
         ))}
@@ -116,46 +116,47 @@ function Parts({ store, pass, answer }: { store: Store; pass: Pass; answer: Answ
 }
 
 export function WhyView({ store, state }: { store: Store; state: State }) {
-  const { why, lens, pass, against } = state;
+  const { why, pass, against } = state;
   if (!why || !pass) return null;
   const { answer, about } = why;
-  const tokens = ownTokens(pass).slice(0, answer.by_token.shape[0]!);
-  const largest = answer.by_token.data.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const added = answer.tensors.by_token!.data;
+  const tokens = ownTokens(pass).slice(0, added.length);
+  const largest = added.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
   return (
     <section class="why" aria-label={`Why ${about}`}>
       <header>
         <h2>Why <bdi class="word">{shownToken(about)}</bdi>?</h2>
         <label class="quiet">rather than <input type="text" value={against} size={8} placeholder="any other" aria-label="rather than this word" onChange={(event) => { store.set({ against: event.currentTarget.value }); void store.why(answer.token, answer.position); }} /></label>
-        <button type="button" class="quiet" onClick={() => store.set({ why: null, lens: null })}>Close</button>
+        <button type="button" class="quiet" onClick={() => store.set({ why: null })}>Close</button>
       </header>
       <p>Every head and MLP adds to the number (the logit) that makes <bdi class="word">{shownToken(about)}</bdi> likely{against !== "" && <>, less that of <bdi class="word">{against}</bdi></>}. The parts sum to it: <output>{fixed(answer.logit)}</output>.</p>
       {state.without.length > 0 && <p class="quiet">This, and what each layer would have said, is of the model with all its heads.</p>}
       <div class="strip">
         <p class="quiet">Through the heads, by the word that they read:</p>
         <Tokens
-          label="What each word added" tokens={tokens} on={null} paint={(place) => ({ background: signedColour(answer.by_token.data[place]!, largest), color: "var(--ink)" })}
-          words={(place) => fixed(answer.by_token.data[place]!)} onChoose={(place) => store.lock({ key: place })}
+          label="What each word added" tokens={tokens} on={null} paint={(place) => ({ background: signedColour(added[place]!, largest), color: "var(--ink)" })}
+          words={(place) => fixed(added[place]!)} onChoose={(place) => store.lock({ key: place })}
         />
       </div>
       <div class="parts">
         <Parts store={store} pass={pass} answer={answer} />
-        {lens && <LensView state={state} about={answer.token} position={answer.position} />}
+        <Lens pass={pass} answer={answer} />
       </div>
       <p class="quiet">Head {headOf(pass, state.locked.head)?.name} is shown below: click a part to see where that head looks.</p>
     </section>
   );
 }
 
-function LensView({ state, about, position }: { state: State; about: number; position: number }) {
-  const { ids, log_probabilities, tokens } = state.lens!;
+function Lens({ pass, answer: { token, tokens, position, tensors } }: { pass: Pass; answer: Answer }) {
+  const ids = tensors.ids!;
   const [layers, , top] = ids.shape as [number, number, number];
   // The last layers say most.
   const table = useRef<HTMLDivElement>(null);
-  useEffect(() => { table.current!.scrollTop = table.current!.scrollHeight; }, [state.lens]);
+  useEffect(() => { table.current!.scrollTop = table.current!.scrollHeight; }, [tensors]);
   return (
     <div class="lens">
       <h3>What it would have said after each layer</h3>
-      <p class="quiet">The model's own last step, put behind every layer at <bdi class="word">{shownToken(ownTokens(state.pass!)[position] ?? "")}</bdi>: the likeliest words and their probabilities.</p>
+      <p class="quiet">The model's own last step, put behind every layer at <bdi class="word">{shownToken(ownTokens(pass)[position] ?? "")}</bdi>: the likeliest words and their probabilities.</p>
       <div ref={table} class="scroll" tabIndex={0}>
         <table class="plain">
           <thead><tr><th scope="col">after</th>{Array.from({ length: top }, (_, n) => <th scope="col" key={n} colSpan={2}>{n + 1}</th>)}</tr></thead>
@@ -165,8 +166,8 @@ function LensView({ state, about, position }: { state: State; about: number; pos
                 <th scope="row">{layer === 0 ? "embedding" : `layer ${layer - 1}`}</th>
                 {Array.from({ length: top }, (_, n) => {
                   const at = layer * top + n;
-                  const on = ids.data[at] === about ? "on" : undefined;
-                  return [<td key={`${n}t`} class={on}><bdi>{shownToken(tokens[at]!)}</bdi></td>, <td key={`${n}p`} class={on}>{percent(Math.exp(log_probabilities.data[at]!))}</td>];
+                  const on = ids.data[at] === token ? "on" : undefined;
+                  return [<td key={`${n}t`} class={on}><bdi>{shownToken(tokens[at]!)}</bdi></td>, <td key={`${n}p`} class={on}>{percent(Math.exp(tensors.log_probabilities!.data[at]!))}</td>];
                 })}
               </tr>
             ))}

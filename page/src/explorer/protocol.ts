@@ -1,8 +1,4 @@
 // What goes between the page and its worker. docs/page.md lists the requests; every answer's tensors come as copies.
-export interface Tensor {
-  shape: number[];
-  data: Float32Array;
-}
 
 // A file of a model or a recording, by the name that the module opens: of the reader's disk, or in the page as gzip in base64.
 export interface GivenFile {
@@ -20,5 +16,5 @@ export type ToWorker = Order & { id: number };
 
 export type FromWorker =
   | { id: number; answer: unknown }
-  | { id: number; error: { code: string; message: string } }
+  | { id: number; error: string } // the library's words
   | { id: number; progress: number }; // of open: the share of the bytes that are there

@@ -1,6 +1,7 @@
 // The lesson's steps with this head's own numbers: queries and keys of real tokens, scores, softmax, context.
 import { useEffect, useReducer, useState } from "preact/hooks";
 import type { Trace } from "../engine";
+import type { Tensor } from "../memory";
 import { selectionOf } from "../state";
 import type { Action, State as LessonState } from "../state";
 import { context } from "../steps/context";
@@ -10,7 +11,6 @@ import type { Step, StepProps } from "../steps/step";
 import { Signs } from "../steps/step";
 import type { HeadId } from "./model";
 import { shownToken } from "./model";
-import type { Tensor } from "./protocol";
 import type { State, Store } from "./store";
 
 // Words that stand more than once have their place.

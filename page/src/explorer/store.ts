@@ -1,12 +1,13 @@
 // The explorer's state, and what changes it. Computing takes time: what was asked last is what is shown at last.
 import type { Scale } from "../colour";
+import type { Tensor } from "../memory";
 import { EngineError } from "../error";
 import type { Grid } from "../grid";
-import type { Client } from "./client";
-import { looksOf } from "./looks";
-import type { Asked, By, Grown, HeadId, Info, Lens, Next, Pass, Why } from "./model";
-import { computed, cosine, headOf, isExact, mapOf, matrixOf, nameOf, ownTokens, queriesOf, recorded, requestOf, said, sameHead } from "./model";
-import type { GivenFile, Tensor } from "./protocol";
+import { matrix, rowOf as gridRow } from "../grid";
+import type { Answered, Client } from "./client";
+import type { Asked, By, Grown, HeadId, Info, Next, Pass, Viewed, Why } from "./model";
+import { headOf, isExact, looksOf, mapOf, nameOf, ownTokens, passOf, queriesOf, requestOf, sameHead } from "./model";
+import type { GivenFile } from "./protocol";
 import { byWords, wordsOf } from "./words";
 
 // What the file was made for: to_html() of a recording or a model (docs/page.md).
@@ -35,11 +36,14 @@ interface Written {
   ended: boolean;
 }
 
-interface Change {
-  next: Next[]; // before, with all heads
-  similarity: number | null;
-  own: number | null; // of the text's vector to that with all heads
+// What a model says to a text, with all heads, where some are out: of a decoder what comes next, of an encoder how near
+// its vector is to that of the second text, and to its own without these heads.
+interface Before {
+  next?: Next[];
+  similarity?: number;
+  own?: number;
 }
+type Ran = Viewed & { next?: Next[]; similarity?: number; before?: Before };
 
 export interface State {
   status: "opening" | "computing" | "writing" | "ready" | "failed";
@@ -56,18 +60,28 @@ export interface State {
   scale: Scale;
   without: HeadId[];
   pass: Pass | null;
+  rows: ReadonlyMap<string, Float32Array>; // of a long text's pass, those that were selected
   written: Written | null;
   similarity: number | null;
-  before: Change | null; // without: what it was
+  before: Before | null;
   locked: Selection;
   hovered: Partial<Selection>;
   why: { about: string; answer: Why } | null;
   against: string;
-  lens: Lens | null;
   whole: boolean; // tokens are merged to words
   noSink: boolean; // the column of a head's sink is left out
   kept: Pass | null; // to compare with
 }
+
+// What is selected: what is under the pointer, else what was clicked.
+export const selectionOf = ({ locked, hovered }: State): Selection => ({ ...locked, ...hovered });
+const rowName = ({ head, query }: Selection): string => `${head} ${query}`;
+// The selected query's exact weights, or null while they are not there.
+export const rowOf = (state: State): Float32Array | null => {
+  const selection = selectionOf(state);
+  const map = mapOf(state.pass!, selection.head);
+  return isExact(state.pass!.layers[selection.head[0]]!, map) ? gridRow(map, selection.query) : (state.rows.get(rowName(selection)) ?? null);
+};
 
 interface MapPart {
   grid: Grid;
@@ -89,13 +103,13 @@ export class Store {
   private turn = 0; // of the last thing that was asked for
   private grown: Grown | null = null;
   private stopping = false;
-  private rows = new Map<string, Float32Array>();
+  private wanted = new Set<string>(); // rows of the pass that were asked for
 
   constructor(private readonly client: Client, embedded: Embedded) {
     this.state = {
       status: "opening", progress: 0, error: null, name: "", note: null, info: null, item: embedded.item ?? 0, text: embedded.text ?? "", second: embedded.second ?? "",
-      chat: embedded.chat ?? false, by: "weight", scale: "sqrt", without: [], pass: null, written: null, similarity: null, before: null,
-      locked: { head: [0, 0], query: 0, key: null }, hovered: {}, why: null, against: "", lens: null, whole: false, noSink: false, kept: null,
+      chat: embedded.chat ?? false, by: "weight", scale: "sqrt", without: [], pass: null, rows: new Map(), written: null, similarity: null, before: null,
+      locked: { head: [0, 0], query: 0, key: null }, hovered: {}, why: null, against: "", whole: false, noSink: false, kept: null,
     };
   }
 
@@ -106,11 +120,6 @@ export class Store {
   set(change: Partial<State>): void {
     this.state = { ...this.state, ...change };
     for (const listener of this.listeners) listener();
-  }
-
-  // What is selected: what is under the pointer, else what was clicked.
-  get selection(): Selection {
-    return { ...this.state.locked, ...this.state.hovered };
   }
 
   private async guarded(status: State["status"], work: (mine: () => boolean) => Promise<void>): Promise<void> {
@@ -148,9 +157,9 @@ export class Store {
 
   openRecording(name: string, file: GivenFile, note: string | null = null, head: string | null = null): Promise<void> {
     return this.opens(async (mine) => {
-      await this.replaced({ name, note, text: "" }, [file], { do: "recording", path: file.name });
-      const pass = await recorded(this.client, this.state.by, this.state.item);
-      if (mine()) this.show(pass, head);
+      const { item } = this.state;
+      const viewed = await this.replaced<Viewed>({ name, note, text: "", by: "weight" }, [file], { do: "recording", path: file.name, item });
+      if (mine()) this.show(passOf(viewed), head);
     });
   }
 
@@ -163,10 +172,10 @@ export class Store {
   }
 
   // What is shown goes with what is open. Where the other can't be opened both stay.
-  private async replaced<T>(change: Partial<State>, files: GivenFile[], request: { do: string; path: string }): Promise<T> {
+  private async replaced<T>(change: Partial<State>, files: GivenFile[], request: { do: string; path: string; item?: number }): Promise<Answered<T>> {
     const { state: before, grown } = this;
     this.grown = null;
-    this.set({ info: null, pass: null, written: null, without: [], before: null, why: null, lens: null, hovered: {}, progress: 0, ...change });
+    this.set({ info: null, pass: null, written: null, without: [], before: null, why: null, hovered: {}, progress: 0, ...change });
     try {
       return await this.client.open<T>(files, request, (progress) => this.set({ progress }));
     } catch (error) {
@@ -201,32 +210,24 @@ export class Store {
     const work = this.waiting.then(async () => {
       if (!mine()) return;
       const { without, by, second, info } = this.state;
-      const asked = this.asked();
-      const before = without.length > 0 ? await said(this.client, { ...asked, without: [] }) : null;
-      // An encoder's second sentence.
-      const compares = !info!.decoder && second.trim() !== "";
-      const other = { text: second, chat: false, without: asked.without };
-      const otherBefore = compares && before ? (await said(this.client, { ...other, without: [] })).embedding : null;
-      const otherNow = compares ? (await said(this.client, other)).embedding : null;
+      const beside = !info!.decoder && second.trim() !== "" ? { beside: second } : {};
+      const answer = await this.client.ask<Ran>({ do: "run", ...requestOf(this.asked()), norm: true, view: true, by, before: without.length > 0, ...beside });
       if (!mine()) return;
-      const pass = await computed(this.client, asked, by);
-      if (!mine()) return;
-      const near = (a: Float32Array | null | undefined, b: Float32Array | null) => (a && b ? cosine(a, b) : null);
-      this.set({ similarity: near(pass.embedding, otherNow), before: before && { next: before.next, similarity: near(before.embedding, otherBefore), own: near(before.embedding, pass.embedding) }, why: null, lens: null });
-      this.show(pass);
+      this.set({ similarity: answer.similarity ?? null, before: answer.before ?? null, why: null });
+      this.show(passOf(answer, answer.next, this.grown?.written));
     });
     this.waiting = work.catch(() => undefined);
     return work;
   }
 
   private show(pass: Pass, head: string | null = null): void {
-    this.rows.clear();
+    this.wanted.clear();
     const named = head === null ? undefined : pass.heads.find(({ name }) => name === head);
     const { locked } = this.state;
     const first = this.state.pass ? locked : firstSelection(pass);
     const chosen: HeadId = named ? [named.layer, named.head] : headOf(pass, first.head) ? first.head : [0, pass.layers[0]!.heads[0]!];
     const shown = (this.state.whole && byWords(pass)) || pass;
-    this.set({ pass: shown, hovered: {}, locked: within(shown, { ...first, head: chosen }) });
+    this.select({ pass: shown, rows: new Map(), hovered: {}, locked: within(shown, { ...first, head: chosen }) });
   }
 
   // The word of the selected token stays selected, and its first token of a word.
@@ -243,11 +244,11 @@ export class Store {
 
   lookBy(by: By): Promise<void> {
     return this.guarded("computing", async (mine) => {
-      const { next, embedding, written } = this.state.pass!.words ?? this.state.pass!;
-      const pass = await recorded(this.client, by, this.state.item);
+      const { next, written } = this.state.pass!.words ?? this.state.pass!;
+      const viewed = await this.client.ask<Viewed>({ do: "view", by, item: this.state.item });
       if (!mine()) return;
       this.set({ by });
-      this.show({ ...pass, next, embedding, written });
+      this.show(passOf(viewed, next, written));
     });
   }
 
@@ -266,7 +267,7 @@ export class Store {
       const own = [...(first.decoder_ids ?? first.ids)];
       const from = own.length;
       const words: Written["words"] = [];
-      this.set({ written: { words, text: "", ended: false }, why: null, lens: null });
+      this.set({ written: { words, text: "", ended: false }, why: null });
       while (mine() && !this.stopping && words.length < mostWritten) {
         const step = await this.client.ask<{ id: number; token: string; ended: boolean; text: string }>({ do: "step" });
         if (step.ended) {
@@ -279,8 +280,7 @@ export class Store {
       if (!mine()) return;
       // What has been written is looked at, as a text of its own.
       this.grown = first.decoder_ids ? { ids: first.ids, decoder_ids: own, written: from } : { ids: own, written: from };
-      const pass = await computed(this.client, this.asked(), this.state.by);
-      if (mine()) this.show(pass);
+      await this.pass(mine);
     });
   }
   stop(): void {
@@ -294,41 +294,35 @@ export class Store {
     return this.guarded("computing", (mine) => this.explainWord(token, position, mine));
   }
   private async explainWord(token: string | number, position: number | undefined, mine: () => boolean): Promise<void> {
-    const against = this.state.against;
-    const answer = await this.client.ask<Omit<Why, "heads" | "cross" | "mlps" | "by_token">>({ do: "why", token, ...(position !== undefined && { position }), ...(against !== "" && { against }) });
-    const { heads, mlps, by_token, cross } = answer.tensors;
-    const place = answer.position;
-    const lens = await this.client.ask<{ tokens: string[] }>({ do: "lens", positions: [place], top: 3 });
-    const { ids, log_probabilities, rank } = lens.tensors;
-    const known = this.state.pass?.next.find(({ id }) => id === answer.token)?.token;
-    const about = typeof token === "string" ? token : (known ?? ownTokens(this.state.pass!)[place + 1] ?? String(token));
-    if (mine())
-      this.set({ why: { about, answer: { ...answer, heads: heads!, cross: cross ?? null, mlps: mlps!, by_token: by_token! } }, lens: { tokens: lens.tokens, ids: ids!, log_probabilities: log_probabilities!, rank: rank! } });
+    const { against, pass } = this.state;
+    const answer: Why = await this.client.ask({ do: "why", token, lens: 3, ...(position !== undefined && { position }), ...(against !== "" && { against }) });
+    if (!mine()) return;
+    const known = pass?.next.find(({ id }) => id === answer.token)?.token;
+    this.set({ why: { answer, about: typeof token === "string" ? token : (known ?? ownTokens(pass!)[answer.position + 1] ?? String(token)) } });
   }
 
   // ---- What one head gives ----
 
   hover(hovered: Partial<Selection>): void {
-    this.set({ hovered });
+    this.select({ hovered });
   }
   lock(change: Partial<Selection>): void {
     const { pass, locked } = this.state;
-    if (pass) this.set({ locked: within(pass, { ...locked, ...change }), hovered: {} });
+    if (pass) this.select({ locked: within(pass, { ...locked, ...change }), hovered: {} });
   }
-
-  // Exact weights of a query, or null while they are not there; of long texts they are asked for.
-  rowOf(head: HeadId, query: number): Float32Array | null {
-    const pass = this.state.pass!;
-    const map = mapOf(pass, head);
-    if (isExact(pass.layers[head[0]]!, map)) return map.data.subarray(query * map.cols, (query + 1) * map.cols);
-    const name = JSON.stringify([head, query]);
-    const found = this.rows.get(name);
-    if (found) return found;
+  // Another selection; of a long text its row is asked for.
+  private select(change: Partial<State>): void {
+    this.set(change);
+    const { pass, item } = this.state;
+    const selection = selectionOf(this.state);
+    const { head: [layer, head], query } = selection;
+    const name = rowName(selection);
+    if (!pass || this.wanted.has(name) || rowOf(this.state)) return;
+    this.wanted.add(name);
     void this.client
-      .ask({ do: "map", layer: head[0], head: head[1], queries: [query, query + 1], by: pass.by, item: this.state.item })
-      .then(({ tensors }) => { if (this.state.pass === pass) this.rows.set(name, tensors.map!.data), this.set({}); })
+      .ask({ do: "map", layer, head, queries: [query, query + 1], by: pass.by, item })
+      .then(({ tensors }) => { if (this.state.pass === pass) this.set({ rows: new Map(this.state.rows).set(name, tensors.map!.data) }); })
       .catch(() => undefined); // a recording without q and k has blocks alone
-    return null;
   }
 
   // A part of a head's map, in at most so many rows and columns. Without q and k there are the blocks that were recorded, of all.
@@ -338,7 +332,7 @@ export class Store {
     const layer = pass!.layers[head[0]]!;
     const part = layer.qk || isExact(layer, mapOf(pass!, head)) ? { queries, keys } : {};
     const { tensors, ...answer } = await this.client.ask<{ queries: number[]; keys: number[]; reduction: string }>({ do: "map", layer: head[0], head: head[1], ...part, most: [most, most], by, item });
-    return { ...answer, grid: matrixOf(tensors.map!) };
+    return { ...answer, grid: matrix(tensors.map!) };
   }
   // The tensors of docs/json.md's trace, of one head, and what its layer does to scores.
   async steps([layer, head]: HeadId): Promise<{ tensors: Record<string, Tensor>; scale: number; others: string[] }> {
