@@ -4,7 +4,6 @@ import type { Engine, Request, Trace } from "./engine";
 import { parseRequest } from "./engine";
 import { EngineError } from "./error";
 import { argmax, headsOf, logitsOf, rowOf } from "./grid";
-import { firstStep } from "./steps";
 
 // The places that a matrix' rows and columns stand for: queries i, keys j, numbers d of a query, key or value, numbers e
 // of an embedding, numbers c of the joined heads.
@@ -38,6 +37,8 @@ export type Action =
   | { do: "scale"; scale: Scale }
   | { do: "range"; range: Range }
   | { do: "compare"; trace: Trace | null };
+
+export const firstStep = "picture"; // of steps/index.ts
 
 // Beyond this many words a page is the wrong thing to look at.
 const mostWords = 200;

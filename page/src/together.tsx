@@ -2,7 +2,6 @@
 // that is not enough, they stand below each other, each with its sign before it.
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { Sign } from "./steps/step";
 
 const factors = [1, 0.9, 0.8, 0.7, 0.6, 0.5, 0.42, 0.35];
 
@@ -48,7 +47,7 @@ export function Together({ children, as = "row" }: { children: ComponentChildren
 // A matrix, or several below each other, with the sign that leads to it.
 export const Operand = ({ sign, name, children }: { sign?: string; name?: string; children: ComponentChildren }) => (
   <div class={name ? `operand ${name}` : "operand"}>
-    {sign && <Sign>{sign}</Sign>}
+    {sign && <span class="sign" aria-hidden="true">{sign}</span>}
     {children}
   </div>
 );

@@ -10,5 +10,4 @@ import { embeddings, positions, words } from "./words";
 
 const steps: Step[] = [picture, words, embeddings, positions, projections, scores, scale, mask, softmax, context, heads, output];
 
-export const firstStep = picture.id;
 export const stepsOf = (trace: Trace): Step[] => steps.filter(({ when }) => when?.(trace) ?? true);

@@ -4,7 +4,7 @@ import { Exercise } from "../exercise";
 import { Term } from "../glossary";
 import type { Picture } from "../picture";
 import { roam, tabOf } from "../roving";
-import { difference, topOf } from "../state";
+import { difference, firstStep, topOf } from "../state";
 import { Operand, Together } from "../together";
 import { savePng, saveSvg } from "../picture";
 import { Colours } from "./colours";
@@ -52,7 +52,7 @@ const Origin = ({ p }: { p: StepProps }) => (
 );
 
 export const picture: Step = {
-  id: "picture",
+  id: firstStep,
   name: "Picture",
   title: "Who attends to whom",
   perHead: true,

@@ -80,9 +80,6 @@ export function Show({ p, name, cursor, rows, trace = p.trace, title }: ShowProp
 // What the colours of numbers below and above 0 mean.
 export const Signs = () => <p class="key quiet"><i class="negative" /> below 0 <i class="positive" /> above 0</p>;
 
-// Between two matrices: "×", "=", "+".
-export const Sign = ({ children }: { children: string }) => <span class="sign" aria-hidden="true">{children}</span>;
-
 export interface Term {
   label: string;
   a: number;
