@@ -17,7 +17,8 @@ let binary: Awaited<ReturnType<typeof given>> | null = null;
 let module: ModelsModule | null = null; // in which something is open
 let unused: ModelsModule | null = null; // in which nothing has been
 
-const made = (): Promise<ModelsModule> => createModule(binary!);
+// Each of its own options: they become the module.
+const made = (): Promise<ModelsModule> => createModule({ ...binary! });
 
 const start = async (base64: Blob): Promise<void> => {
   binary = await given(base64);
