@@ -112,6 +112,16 @@ Option* whole_number(Option* option, std::uint64_t low, std::uint64_t high) {
   return option->type_name("N")->check(check);
 }
 
+Option* place_number(Option* option) {
+  const auto check = [](const std::string& value) -> std::string {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error == std::errc() && end == value.data() + value.size()) return "";
+    return fmt::format("expected a whole number, -1 for the last, got '{}'", value);
+  };
+  return option->type_name("N")->check(check);
+}
+
 Option* file_ending(Option* option, const std::vector<std::string>& endings) {
   const auto check = [endings](const std::string& value) -> std::string {
     const std::string ending = std::filesystem::path(value).extension().string();

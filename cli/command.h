@@ -68,6 +68,8 @@ std::vector<std::string> words_of_type(std::string_view type_name);
 Option* choose_one(Option* option, const std::string& type_name);
 // The value is a whole number in that range.
 Option* whole_number(Option* option, std::uint64_t low, std::uint64_t high = INT64_MAX);
+// A place, from 0; below 0 it counts from the end.
+Option* place_number(Option* option);
 // The value is a file name that ends in one of these, such as ".npy".
 Option* file_ending(Option* option, const std::vector<std::string>& endings);
 

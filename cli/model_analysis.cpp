@@ -29,19 +29,22 @@ AttentionKind attention_of(const Computed& x, const AnalysisArguments& arguments
 }
 
 // "18.6,16.0"
-std::vector<Head> read_heads(const std::string& given, std::vector<std::string>& names) {
-  std::vector<Head> heads;
+std::vector<std::string> head_names(const std::string& given) {
+  std::vector<std::string> names;
   for (std::size_t begin = 0; begin <= given.size();) {
     const std::size_t end = std::min(given.find(',', begin), given.size());
     names.push_back(given.substr(begin, end - begin));
-    const std::optional<HeadPlace> place = parse_head(names.back());
-    const auto layer = place ? parse_whole_numbers(place->layer) : std::nullopt;
-    if (!layer || layer->size() != 1)
-      throw UsageError(fmt::format("--without: expected heads such as 18.6,16.0, got '{}'", given));
-    heads.emplace_back(layer->front(), place->head);
     begin = end + 1;
   }
-  return heads;
+  return names;
+}
+
+std::vector<Head> read_heads(const std::vector<std::string>& names, AttentionKind& attention) {
+  try {
+    return heads_named(names, attention);
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("--without: {}", error.detail()));
+  }
 }
 
 // The tokens of --why and --against.
@@ -66,11 +69,12 @@ std::string likelier_with_space(const Computed& x, const std::string& text, std:
 }
 
 Without take_out(const Model& model, const Computed& x, const AnalysisArguments& arguments, const Tokens& tokens) {
-  Without without{.token = !arguments.why.empty() ? arguments.why : x.next.empty() ? "" : x.next[0].token};
-  const AblateOptions options{.token = tokens.token,
-                              .heads = read_heads(arguments.without, without.names),
-                              .attention = attention_of(x, arguments),
-                              .decoder_ids = x.decoder_ids};
+  Without without{.token = !arguments.why.empty() ? arguments.why
+                           : x.next.empty()       ? ""
+                                                  : x.next[0].token,
+                  .names = head_names(arguments.without)};
+  AblateOptions options{.token = tokens.token, .attention = attention_of(x, arguments), .decoder_ids = x.decoder_ids};
+  options.heads = read_heads(without.names, options.attention);
   without.ablation = ablate(model, x.encoding.ids, options);
   return without;
 }
@@ -177,7 +181,7 @@ std::string analysis_csv(const Computed& x) {
   const AnalysisOf of = analysis_of(x);
   const Analyses& found = x.analyses;
   return printable_lines(found.patched    ? patching_csv(found.patched->patching, of)
-                         : found.ablation ? ablation_csv(*found.ablation)
+                         : found.ablation ? ablation_csv(*found.ablation, of)
                          : found.lens     ? lens_csv(*found.lens, found.positions, of)
                                           : attribution_csv(found.why->attribution, of));
 }

@@ -38,8 +38,9 @@ std::optional<std::int64_t> named_layer(const Recording& recording, const std::s
 std::int64_t find_layer(const Recording& recording, const std::string& name) {
   if (const auto named = named_layer(recording, name)) return *named;
   const auto number = parse_whole_numbers(name);
-  if (number && number->size() == 1 && number->front() >= 0 && number->front() < std::ssize(recording.layers()))
-    return number->front();
+  const std::int64_t layers = std::ssize(recording.layers());
+  if (number && number->size() == 1 && number->front() >= -layers && number->front() < layers)
+    return number->front() < 0 ? number->front() + layers : number->front();
   fail_no_layer(recording, name);
 }
 
@@ -184,7 +185,7 @@ Selection select(const Recording& recording, const ShowArguments& arguments) {
         all ? fmt::format("0 to {}", layer.heads.back()) : fmt::format("{}", fmt::join(layer.heads, ", ")), one->head));
   }
   selection.head = one->head;
-  if (arguments.query && *arguments.query >= layer.queries)
+  if (arguments.query && (*arguments.query >= layer.queries || *arguments.query < -layer.queries))
     throw UsageError(
         fmt::format("--query: layer {} has 0 to {}, got {}", layer.name, layer.queries - 1, *arguments.query));
   return selection;
@@ -209,8 +210,9 @@ std::vector<RecordedHead> chosen_heads(const Selection& selection, const ShowArg
 
 std::optional<QueryRow> chosen_query(const Selection& selection, const ShowArguments& arguments) {
   if (!arguments.query) return std::nullopt;
-  return query_row(selection.recording, *selection.layer, *selection.head, *arguments.query, selection.item,
-                   selection.by);
+  const std::int64_t query = *arguments.query, queries = selection.recording.at(*selection.layer).queries;
+  return query_row(selection.recording, *selection.layer, *selection.head, query < 0 ? query + queries : query,
+                   selection.item, selection.by);
 }
 
 std::string csv_of(const Selection& selection, const ShowArguments& arguments) {
@@ -244,15 +246,15 @@ std::string shown_text(const Selection& selection, const ShowArguments& argument
 }
 
 void add_show_what(App& app, ShowArguments& arguments) {
-  app.add_option("--layer", arguments.layer,
-                 "A layer, by its name or its number from 0: the table of its heads, with -o their maps")
+  app.add_option(
+         "--layer", arguments.layer,
+         "A layer, by its name or its number from 0, the last is -1: the table of its heads, with -o their maps")
       ->type_name("NAME|N");
   app.add_option("--head", arguments.head,
                  "One head, such as 18.6, or with --layer its number from 0: its scores and its map")
       ->type_name("LAYER.N|N");
-  whole_number(
-      app.add_option("--query", arguments.query, "With --head: the top keys of one query, from 0, and their weights"),
-      0);
+  place_number(app.add_option("--query", arguments.query,
+                              "With --head: the top keys of one query, from 0, the last is -1, and their weights"));
   choose_one(app.add_option("--strip", arguments.strip,
                             "With --head: the tokens, each on the colour of what it received, of its lift or of its "
                             "entropy as a query"),

@@ -16,6 +16,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -87,7 +88,7 @@ struct Lens {
   Tensor log_probabilities;  // [L+1,P,top]
   Tensor rank;               // [L+1,P] i64: the place, from 0, of the token that the model answers at last
 };
-// positions: rising; empty: all. top: at least 1, at most the vocabulary.
+// positions: rising, -1 is the last; empty: all. top: at least 1, at most the vocabulary.
 Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const std::int64_t> positions = {},
           std::int64_t top = 5, std::span<const std::int64_t> decoder_ids = {});
 
@@ -100,10 +101,21 @@ using Head = std::pair<std::int64_t, std::int64_t>;
 // the encoder's text, or its encoder's.
 enum class AttentionKind : std::uint8_t { self, cross, encoder };
 
+// A head by the name that recordings have for it: "18.6"; of an encoder-decoder "encoder.0.self.1", "decoder.3.self.6"
+// or "decoder.3.cross.6", which say the attention too. Layers and heads below 0 count from the end.
+struct NamedHead {
+  Head head = {};
+  std::optional<AttentionKind> attention = {};
+};
+// Throws bad_value for a text that is no such name.
+NamedHead head_named(std::string_view name);
+// The heads of several names. attention becomes that of the names that say one. Throws bad_value for two attentions.
+std::vector<Head> heads_named(std::span<const std::string> names, AttentionKind& attention);
+
 struct AblateOptions {
   std::optional<std::int64_t> token = {};     // none: see rows
   std::optional<std::int64_t> against = {};   // `logit` is the difference to this token's then
-  std::vector<std::int64_t> rows = {};        // whose answers count, rising; empty: the last one's
+  std::vector<std::int64_t> rows = {};        // whose answers count, rising; -1 is the last; empty: the last one's
   std::vector<Head> heads = {};               // all of these at once; empty: each head of the model by itself
   Edit::Set set = Edit::Set::zero;            // what z is set to in every row: zeros, or its mean over the rows
   std::function<void(double)> progress = {};  // told the share that is done, from 0 to 1; may throw
@@ -119,6 +131,8 @@ struct Ablation {
   Tensor cosine_distance;  // encoders, in place of the others: 1 - cosine of the mean hidden state before and after
   std::optional<std::int64_t> token = {};  // whose numbers these are; none: of `rows` those that follow, or an encoder
   std::optional<std::int64_t> against = {};  // as given
+  std::vector<Head> heads = {};              // as given, counted from 0
+  AttentionKind attention = AttentionKind::self;
 };
 Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options = {});
 

@@ -54,16 +54,23 @@ Picture ablation_picture(const Ablation& ablation, const AnalysisOf& of, std::st
 // texts differ, both tokens are named.
 Picture patching_picture(const Patching& patching, const AnalysisOf& of);
 
+// ---- Names ----
+
+// "18.6" as recordings have it, of an encoder-decoder "decoder.3.cross.6"; "mlp 15"; "embedding", "bias", "rounding".
+std::string name_of(const AttributionPart& part, const AnalysisOf& of = {});
+
 // ---- CSV ----
 
-// A line for each number, tokens as text; what a line has not is empty. Doubles and f32 by their shortest decimals.
-// kind ("head", "cross", "mlp", "embedding", "bias", "rounding"), layer, head, key, token, value
+// A line for each number, tokens as text, each with its `name`, that of a head as recordings have it, so that tables
+// join; what a line has not is empty. Doubles and f32 by their shortest decimals. kind ("head", "cross", "mlp",
+// "embedding", "bias", "rounding"), layer, head, name, key, token, value
 std::string attribution_csv(const Attribution& attribution, const AnalysisOf& of);
 // layer, position, place, id, token, log_probability
 std::string lens_csv(const Lens& lens, std::span<const std::int64_t> positions, const AnalysisOf& of);
-// layer, head, and of decoders logit, log_probability, kl; of encoders cosine_distance. Throws as its picture.
-std::string ablation_csv(const Ablation& ablation);
-// layer, head, recovered; or layer, position, token, recovered
+// layer, head, name, and of decoders logit, log_probability, kl; of encoders cosine_distance. Of heads that were taken
+// out together one line, whose name has all of theirs.
+std::string ablation_csv(const Ablation& ablation, const AnalysisOf& of = {});
+// layer, head, name, recovered; or layer, position, token, recovered
 std::string patching_csv(const Patching& patching, const AnalysisOf& of);
 
 }  // namespace attend

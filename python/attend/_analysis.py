@@ -1,5 +1,7 @@
 """What Model.attribute(), lens(), ablate() and patch() give."""
 
+import csv
+import io
 from typing import NamedTuple
 
 import numpy
@@ -8,11 +10,12 @@ from . import _core
 
 
 class Part(NamedTuple):
-    """One part of an Attribution: kind is "head", "cross", "mlp", "embedding", "bias" or "rounding"; of a head key is the token it read.
+    """One part of an Attribution: kind is "head", "cross", "mlp", "embedding", "bias" or "rounding". A head has the place (key) and
+    the text (token) of what it read; name is "23.4", "mlp 15" or the kind.
 
     >>> import attend
-    >>> attend.Part("head", 23, 4, 3, 2.5)
-    Part(kind='head', layer=23, head=4, key=3, value=2.5)
+    >>> attend.Part("head", 23, 4, 3, 2.5, "23.4", " France")
+    Part(kind='head', layer=23, head=4, key=3, value=2.5, name='23.4', token=' France')
     >>> [type(part) is attend.Part for part in attend.Model.load("tiny").attribute([1, 2, 3]).top(2)]
     [True, True]
     """
@@ -22,6 +25,8 @@ class Part(NamedTuple):
     head: int | None
     key: int | None
     value: float
+    name: str | None = None
+    token: str | None = None
 
 
 class _Lens(NamedTuple):
@@ -53,11 +58,8 @@ class Lens(_Lens):
         return _core._lens_csv(self._of, *self)
 
     def to_pandas(self):
-        """A pandas.DataFrame, a row for each token: layer, position, place, id, log_probability; ImportError without pandas."""
-        table = _long({"layer": 0, "position": 1, "place": 2}, {"id": self.ids, "log_probability": self.log_probabilities})
-        if self._of is not None and self._of.positions:
-            table["position"] = numpy.array(self._of.positions)[table["position"]]
-        return table
+        """A pandas.DataFrame, a row for each token: layer, position, place, id, token, log_probability; ImportError without pandas."""
+        return table(self)
 
 
 class _Ablation(NamedTuple):
@@ -92,11 +94,9 @@ class Ablation(_Ablation):
         return _core._ablation_csv(self._of, *self)
 
     def to_pandas(self):
-        """A pandas.DataFrame, a row for each head: layer, head and what changed; ImportError without pandas."""
-        known = {name: value for name, value in self._asdict().items() if value is not None}
-        if any(numpy.ndim(value) == 0 for value in known.values()):
-            raise ValueError("Ablation.to_pandas: the heads were taken out together: there is one number of each")
-        return _long({"layer": 0, "head": 1}, known)
+        """A pandas.DataFrame, a row for each head: layer, head, name and what changed; of heads that were taken out together one
+        row, whose name has all of theirs. ImportError without pandas."""
+        return table(self)
 
 
 class _Patching(NamedTuple):
@@ -125,9 +125,9 @@ class Patching(_Patching):
         return _core._patching_csv(self._of, *self)
 
     def to_pandas(self):
-        """A pandas.DataFrame, a row for each number: layer, head (of "residual" position), recovered; ImportError without pandas."""
-        column = "position" if self._of is not None and self._of.residual else "head"
-        return _long({"layer": 0, column: 1}, {"recovered": self.recovered})
+        """A pandas.DataFrame, a row for each number: layer, head, name, recovered; of "residual" layer, position, token,
+        recovered. ImportError without pandas."""
+        return table(self)
 
 
 def found(kind, of, *values):
@@ -137,28 +137,15 @@ def found(kind, of, *values):
     return made
 
 
-def attribution_table(attribution):
+def table(analysis):
+    """The rows of to_csv() as a pandas.DataFrame: whole numbers as Int64, what is not there as <NA>, a text as it is."""
     import pandas
 
-    mlps = range(len(attribution.mlps))
-    rest = [(kind, getattr(attribution, kind)) for kind in ("embedding", "bias", "rounding")]
-    parts = [("head", attribution.heads)] + ([] if attribution.cross is None else [("cross", attribution.cross)])
-
-    def of_heads(kind, values):
-        layers, heads, keys = numpy.indices(values.shape).reshape(3, -1)
-        return pandas.DataFrame({"kind": kind, "layer": layers, "head": heads, "key": keys, "value": values.ravel()})
-
-    return pandas.concat([
-        *(of_heads(*each) for each in parts),
-        pandas.DataFrame({"kind": "mlp", "layer": mlps, "value": attribution.mlps}),
-        pandas.DataFrame(rest, columns=["kind", "value"]),
-    ], ignore_index=True).astype(dict.fromkeys(("layer", "head", "key"), "Int64"))
-
-
-def _long(axes, values):
-    import pandas
-
-    shape = next(iter(values.values())).shape
-    places = numpy.indices(shape)
-    return pandas.DataFrame({name: places[axis].ravel() for name, axis in axes.items()} |
-                            {name: value.ravel() for name, value in values.items()})
+    header, *rows = csv.reader(io.StringIO(analysis.to_csv()))
+    columns = dict(zip(header, zip(*rows)))
+    for name, values in columns.items():
+        if name in ("layer", "head", "key", "position", "place", "id"):
+            columns[name] = pandas.array([int(value) if value else None for value in values], "Int64")
+        elif name not in ("kind", "name", "token"):
+            columns[name] = numpy.array(values, numpy.float64 if name == "value" else numpy.float32)
+    return pandas.DataFrame(columns)

@@ -150,6 +150,9 @@ def constructed(name, text, args, keywords):
     return list(given.arguments.values())
 
 
+COUNTED_FROM_THE_END = ("layer", "head", "position", "item")
+
+
 def what_is_wrong(name, signature, args, keywords, owner=None):
     """In words; None where nothing is found."""
     known = signature.parameters
@@ -170,7 +173,7 @@ def what_is_wrong(name, signature, args, keywords, owner=None):
         if not fits(wanted, value) or (value is None and "None" not in annotation and known[argument].default is not None):
             return f"{name}: {argument}: expected {words(wanted)}, got {short(value)}"
     for argument, value in given.items():  # what is left: a number that has no place in C++'s type
-        if isinstance(value, int) and not 0 <= value < 2**63:
+        if isinstance(value, int) and not 0 <= value < 2**63 and argument not in COUNTED_FROM_THE_END:
             return f"{name}: {argument}: expected a whole number from 0 to 2**63 - 1, got {short(value)}"
     return None
 

@@ -26,7 +26,7 @@ from ._core import (
     _telling_heads,
 )
 
-_HEADS = numpy.dtype([("layer", object), ("head", numpy.int64), ("labels", object), *_head_fields])
+_HEADS = numpy.dtype([("layer", object), ("head", numpy.int64), ("name", object), ("labels", object), *_head_fields])
 _ARRAYS = {
     "lse": "[B,H,Tq] the logarithm of the sum of a row's exponentials",
     "lse_low": "[B,H,Tq] what rounding took from lse",
@@ -75,7 +75,7 @@ class Heads(numpy.ndarray):
             self.dtype[name] != numpy.float64 or not numpy.isnan(self[name]).all())]
         rows = [names] + [[_text(row[name]) for name in names] for row in self]
         widths = [max(map(len, column)) for column in zip(*rows)]
-        lines = ("  ".join(cell.ljust(width) if name in ("layer", "labels") else cell.rjust(width)
+        lines = ("  ".join(cell.ljust(width) if name in ("layer", "name", "labels") else cell.rjust(width)
                            for cell, width, name in zip(row, widths, names)) for row in rows)
         return "\n".join(line.rstrip() for line in lines)
 
@@ -105,8 +105,8 @@ def _text(value):
 class RecordedLayer:
     """One layer's attention, recording["decoder.3.cross"] or recording[7]: its numbers, weights and pictures.
 
-    H are the heads that were recorded, `heads` their numbers in the model; methods take such a number, and item, which is
-    the item of the batch.
+    H are the heads that were recorded, `heads` their numbers in the model; methods take such a number or a name, "18.6", and
+    item, which is the item of the batch. Below 0, heads, queries and items count from the end.
     """
 
     def __init__(self, recording, number):
@@ -204,7 +204,14 @@ class RecordedLayer:
         return self._raw, self._number, self.heads[self._at(head)]
 
     def _at(self, head):
+        if isinstance(head, str):
+            names = [_head_name(self.name, number) for number in self.heads]
+            if head not in names:
+                raise ValueError(f"RecordedLayer: layer {self.name}: no head {head!r}, expected one of {listed(names, 'heads')}")
+            return names.index(head)
         head = _whole("RecordedLayer: head", head)
+        if -len(self.heads) <= head < 0:
+            return head + len(self.heads)
         if head in self.heads:
             return self.heads.index(head)
         expected = f"0 to {len(self.heads) - 1}" if self.heads == list(range(len(self.heads))) else f"one of {self.heads}"
@@ -215,9 +222,9 @@ class RecordedLayer:
 
     def _number_of(self, name, value, size):
         value = _whole(f"RecordedLayer: {name}", value)
-        if not 0 <= value < size:
-            raise ValueError(f"RecordedLayer: layer {self.name}: {name} {value}, expected 0 to {size - 1}")
-        return value
+        if not -size <= value < size:
+            raise ValueError(f"RecordedLayer: layer {self.name}: {name} {value}, expected 0 to {size - 1}, or {-size} to -1 from the end")
+        return value % size
 
 
 def _array(name, doc):
@@ -369,8 +376,8 @@ class Recording:
         self._made().decoder_tokens = self._checked(tokens, "decoder_tokens")
 
     def heads(self, item=0, by="weight") -> Heads:
-        """head_scores() of every head, as a structured NumPy array with the fields layer, head, labels, sink, sink_key, self,
-        previous, duplicate, induction, local, entropy, effective_keys and distance, and as sink_excess to local_excess what
+        """head_scores() of every head, as a structured NumPy array with the fields layer, head, name ("18.6"), labels, sink, sink_key,
+        self, previous, duplicate, induction, local, entropy, effective_keys and distance, and as sink_excess to local_excess what
         is beyond uniform attention; what is not known is NaN, and its labels are "unknown". by="norm": of what is carried
         rather than of weights, where record(key_sizes=True) was said.
 
@@ -464,9 +471,9 @@ def _whole(name, value):
         raise TypeError(f"{name}: expected a whole number, got {type(value).__name__}") from None
 
 
-def listed(names):
-    """The first of a model's layers, for a message."""
-    return ", ".join(names[:6]) + (f", ... ({len(names)} layers)" if len(names) > 6 else "")
+def listed(names, what="layers"):
+    """The first of a model's layers, or of a layer's heads, for a message."""
+    return ", ".join(names[:6]) + (f", ... ({len(names)} {what})" if len(names) > 6 else "")
 
 
 def _listed(name, values):

@@ -20,30 +20,20 @@ namespace {
 
 // ---- attribute ----
 
-const char* name_of(AttributionPart::Kind kind) {
-  switch (kind) {
-    case AttributionPart::Kind::head:
-      return "head";
-    case AttributionPart::Kind::cross:
-      return "cross";
-    case AttributionPart::Kind::mlp:
-      return "mlp";
-    case AttributionPart::Kind::embedding:
-      return "embedding";
-    case AttributionPart::Kind::bias:
-      return "bias";
-    case AttributionPart::Kind::rounding:
-      return "rounding";
-  }
-  return "";
-}
-
 nb::list top(const Explained& self, std::int64_t n) {
+  constexpr const char* kinds[] = {"head",      "cross", "mlp",
+                                   "embedding", "bias",  "rounding"};  // as AttributionPart::Kind
   const nb::object part = nb::module_::import_("attend._analysis").attr("Part");
   nb::list out;
   const auto number = [](std::int64_t of) { return of < 0 ? nb::object(nb::none()) : nb::object(nb::int_(of)); };
-  for (const AttributionPart& each : call("Attribution.top", [&] { return strongest_parts(self, n); }))
-    out.append(part(name_of(each.kind), number(each.layer), number(each.head), number(each.key), each.value));
+  const auto parts = call("Attribution.top", [&] { return strongest_parts(self, n); });
+  const std::vector<PartWords> words = words_of(self, parts);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const AttributionPart& each = parts[i];
+    const nb::object token = words[i].token.empty() ? nb::object(nb::none()) : nb::object(nb::cast(words[i].token));
+    out.append(part(kinds[static_cast<int>(each.kind)], number(each.layer), number(each.head), number(each.key),
+                    each.value, words[i].name, token));
+  }
   return out;
 }
 
@@ -129,11 +119,12 @@ void bind_attribution(nb::module_& m) {
       .def_ro("against", &Attribution::against, "whose logit is taken from it, or None")
       .def_ro("position", &Attribution::position, "of the row whose next token it is")
       .def("top", &top, nb::arg("n") = 10, nb::sig("def top(self, n: int = 10) -> list[attend.Part]"),
-           "The n parts of the largest magnitude, falling: named tuples of kind, layer, head, key and value.")
+           "The n parts of the largest magnitude, falling: named tuples of kind, layer, head, key, value, name and "
+           "token.")
       .def(
-          "to_pandas",
-          [](nb::handle self) { return nb::module_::import_("attend._analysis").attr("attribution_table")(self); },
-          "A pandas.DataFrame, a row for each part: kind, layer, head, key, value; ImportError without pandas.")
+          "to_pandas", [](nb::handle self) { return nb::module_::import_("attend._analysis").attr("table")(self); },
+          "A pandas.DataFrame, a row for each part: kind, layer, head, name, key, token, value; ImportError without "
+          "pandas.")
       .def("picture", &attribution_picture_, nb::arg("title") = nb::none(),
            nb::sig("def picture(self, title: str | None = None) -> Picture"),
            "The tokens on the colour of what heads wrote by reading them, and a map of all heads and MLPs, as an "
@@ -163,18 +154,26 @@ nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::
   if (!positions.is_none()) at = list_of(read_integers(function, "positions", positions));
   const Lens found = call(function, [&] { return lens(self.model, given, at, top, decoder); });
   Analysed of = analysed(self, given, decoder);
-  of.positions = at;
+  for (const std::int64_t position : at)
+    of.positions.push_back(position < 0 ? position + std::ssize(of.ids) : position);
   return found_as("Lens", of, to_python({}, found.ids), to_python({}, found.log_probabilities),
                   to_python({}, found.rank));
 }
 
-std::vector<Head> read_heads(const char* function, nb::handle heads) {
+// (layer, head), or "18.6"; of an encoder-decoder "decoder.3.cross.6" says the attention too.
+std::vector<Head> read_heads(const char* function, nb::handle heads, AttentionKind& attention) {
   std::vector<Head> out;
   if (heads.is_none()) return out;
-  for (const nb::handle each : read_list(function, "heads", "a list of (layer, head)", heads))
-    out.push_back(read_two(function, "heads", "(layer, head), two whole numbers", each));
-  if (out.empty()) throw Error(ErrorCode::bad_value, function, "heads is empty: expected None, or some");
-  return out;
+  std::vector<std::string> names;
+  for (const nb::handle each : read_list(function, "heads", "a list of heads, \"18.6\" or (layer, head)", heads))
+    if (nb::isinstance<nb::str>(each)) {
+      names.push_back(text_of(each));
+    } else {
+      const auto [layer, head] = read_two(function, "heads", "\"18.6\" or (layer, head), two whole numbers", each);
+      names.push_back(std::to_string(layer) + "." + std::to_string(head));
+    }
+  if (names.empty()) throw Error(ErrorCode::bad_value, function, "heads is empty: expected None, or some");
+  return call(function, [&] { return heads_named(names, attention); });
 }
 
 AttentionKind read_attention(const char* function, const std::string& name) {
@@ -192,11 +191,11 @@ nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::han
                                   text = Loaded::read_decoder_ids(function, decoder_ids);
   AblateOptions options{.token = self.read_token(function, "token", token),
                         .against = self.read_token(function, "against", against),
-                        .heads = read_heads(function, heads),
                         .set = read_set(function, set, "'zero' or 'mean'"),
                         .progress = progress_of(function, progress),
                         .attention = read_attention(function, attention),
                         .decoder_ids = text};
+  options.heads = read_heads(function, heads, options.attention);
   if (!rows.is_none()) options.rows = list_of(read_integers(function, "rows", rows));
   const Ablation found = call(function, [&] { return ablate(self.model, given, options); });
   const bool decoder = self.model.info().decoder(), one = !options.heads.empty();
@@ -205,7 +204,7 @@ nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::han
     return one ? nb::object(nb::float_(static_cast<double>(x.data<float>()[0]))) : to_python({}, x);
   };
   Analysed of = analysed(self, given, text);
-  of.token = found.token, of.against = found.against;
+  of.token = found.token, of.against = found.against, of.heads = found.heads, of.attention = found.attention;
   return found_as("Ablation", of, array(found.logit, decoder), array(found.log_probability, decoder),
                   array(found.kl, decoder), array(found.cosine_distance, !decoder));
 }
@@ -236,6 +235,8 @@ nb::object patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_i
   Analysed texts = own ? analysed(self, clean, {}) : analysed(self, clean, decoder);
   texts.corrupt = own ? corrupt : decoder;
   texts.token = found.token, texts.against = found.against;
+  texts.attention = found.attention;
+  if (found.attention == AttentionKind::encoder) texts.encoder_ids = clean;  // whose names say the stack
   texts.residual = found.what == PatchOptions::What::residual;
   return found_as("Patching", texts, to_python({}, found.recovered), found.clean, found.corrupt);
 }
@@ -257,7 +258,7 @@ decoder_ids: of an encoder-decoder, whose decoder's layers these are. ValueError
 
 constexpr const char* ablate_doc = R"(What changes where heads are taken out: after less before.
 
-Of each head of the model by itself: logit, log_probability and kl [L,H]; with heads=[(layer, head), ...] of all these at
+Of each head of the model by itself: logit, log_probability and kl [L,H]; with heads=["18.6", (16, 0), ...] of all these at
 once, three numbers. set: their z in every row becomes "zero", or its "mean" over the rows. rows: whose answers count, the
 mean of them; None: the last one's. token: whose logit; None: with rows the token that follows each in the text, else the
 likeliest. One head may hide behind another: what neither changes alone, both together may. Encoders: cosine_distance, 1 -
@@ -296,12 +297,13 @@ void bind_analysis(nb::module_& m, nb::class_<Loaded>& model) {
           "ablate", &ablate_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
           nb::arg("rows") = nb::none(), nb::arg("heads") = nb::none(), nb::arg("set") = "zero",
           nb::arg("progress") = nb::none(), nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(),
-          nb::sig("def ablate(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = None, "
-                  "rows: "
-                  "Ids | None = None, heads: Sequence[tuple[int, int]] | None = None, set: Literal['zero', 'mean'] = "
-                  "'zero', "
-                  "progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', 'encoder'] = "
-                  "'self', decoder_ids: Ids | None = None) -> attend.Ablation"),
+          nb::sig(
+              "def ablate(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = None, "
+              "rows: "
+              "Ids | None = None, heads: Sequence[str | tuple[int, int]] | None = None, set: Literal['zero', 'mean'] = "
+              "'zero', "
+              "progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', 'encoder'] = "
+              "'self', decoder_ids: Ids | None = None) -> attend.Ablation"),
           ablate_doc)
       .def("patch", &patch_, nb::arg("clean_ids"), nb::arg("corrupt_ids"), nb::arg("token"), nb::arg("against"),
            nb::arg("what") = "heads", nb::arg("position") = -1, nb::arg("progress") = nb::none(),

@@ -18,6 +18,8 @@ struct Analysed {
   std::vector<std::int64_t> ids, corrupt, positions, encoder_ids;
   std::optional<std::int64_t> token = {}, against = {};
   bool residual = false;
+  std::vector<Head> heads = {};  // of an ablation, taken out together
+  AttentionKind attention = AttentionKind::self;
   std::shared_ptr<const Tokenizer> tokenizer = {};  // where it was known already
 };
 
@@ -34,6 +36,11 @@ struct Explained : Attribution {
 using Text = std::optional<std::string>;
 Drawn attribution_picture_(const Explained& self, const Text& title);
 std::string attribution_csv_(const Explained& self);
+// What a part is called, and the token that a head read; empty: nothing is known of it.
+struct PartWords {
+  std::string name, token;
+};
+std::vector<PartWords> words_of(const Explained& self, const std::vector<AttributionPart>& parts);
 
 void bind_analysis_look(nb::module_& module);
 

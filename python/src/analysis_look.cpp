@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -72,13 +73,13 @@ Ablation read_ablation(const char* function, const Analysed& x, nb::handle logit
   Ablation out;
   const auto read = [&](const char* name, nb::handle given, Tensor& to) {
     if (nb::isinstance<nb::float_>(given))
-      to = Tensor::from({1}, {0});  // of heads that were taken out together
+      to = Tensor::from({1}, {static_cast<float>(nb::cast<double>(given))});  // of heads that were taken out together
     else if (!given.is_none())
       to = read_tensor(function, name, given);
   };
   read("logit", logit, out.logit), read("log_probability", log_probability, out.log_probability);
   read("kl", kl, out.kl), read("cosine_distance", cosine_distance, out.cosine_distance);
-  out.token = x.token, out.against = x.against;
+  out.token = x.token, out.against = x.against, out.heads = x.heads, out.attention = x.attention;
   return out;
 }
 
@@ -95,15 +96,16 @@ Drawn ablation_picture_(nb::handle of, nb::handle logit, nb::handle log_probabil
 std::string ablation_csv_(nb::handle of, nb::handle logit, nb::handle log_probability, nb::handle kl,
                           nb::handle cosine_distance) {
   constexpr const char* function = "Ablation.to_csv";
-  const Ablation ablation = read_ablation(function, analysed_of(of), logit, log_probability, kl, cosine_distance);
-  return call(function, [&] { return ablation_csv(ablation); });
+  const Analysed& x = analysed_of(of);
+  const Ablation ablation = read_ablation(function, x, logit, log_probability, kl, cosine_distance);
+  return with_names(function, x, {}, [&](const AnalysisOf& names) { return ablation_csv(ablation, names); });
 }
 
 Patching read_patching(const char* function, const Analysed& x, nb::handle recovered) {
   Patching out;
   out.recovered = read_tensor(function, "recovered", recovered);
   out.what = x.residual ? PatchOptions::What::residual : PatchOptions::What::heads;
-  out.token = x.token.value_or(-1), out.against = x.against.value_or(-1);
+  out.token = x.token.value_or(-1), out.against = x.against.value_or(-1), out.attention = x.attention;
   return out;
 }
 
@@ -142,10 +144,23 @@ std::string attribution_csv_(const Explained& self) {
                     [&](const AnalysisOf& names) { return attribution_csv(self, names); });
 }
 
+std::vector<PartWords> words_of(const Explained& self, const std::vector<AttributionPart>& parts) {
+  return with_names("Attribution.top", self.of, {}, [&](const AnalysisOf& of) {
+    std::vector<PartWords> words;
+    for (const AttributionPart& part : parts) {
+      const auto& ids = part.kind == AttributionPart::Kind::cross ? of.encoder_ids : of.ids;
+      const bool read = of.tokenizer != nullptr && part.key >= 0 && part.key < std::ssize(ids);
+      const auto token = read ? of.tokenizer->text(ids[static_cast<std::size_t>(part.key)]) : std::nullopt;
+      words.push_back({name_of(part, of), token.value_or("")});
+    }
+    return words;
+  });
+}
+
 nb::tuple state_of(const Analysed& x) {
   const auto bytes = [](const std::string& of) { return nb::bytes(of.data(), of.size()); };  // of any encoding
   return nb::make_tuple(bytes(x.model), bytes(x.path), x.ids, x.corrupt, x.positions, x.encoder_ids, x.token, x.against,
-                        x.residual);
+                        x.residual, x.heads, static_cast<int>(x.attention));
 }
 
 Analysed analysed_from(const nb::tuple& state) {
@@ -160,7 +175,8 @@ Analysed analysed_from(const nb::tuple& state) {
   x.ids = nb::cast<Ids>(state[2]), x.corrupt = nb::cast<Ids>(state[3]), x.positions = nb::cast<Ids>(state[4]);
   x.encoder_ids = nb::cast<Ids>(state[5]);
   x.token = nb::cast<Token>(state[6]), x.against = nb::cast<Token>(state[7]);
-  x.residual = nb::cast<bool>(state[8]);
+  x.residual = nb::cast<bool>(state[8]), x.heads = nb::cast<std::vector<Head>>(state[9]);
+  x.attention = static_cast<AttentionKind>(nb::cast<int>(state[10]));
   return x;
 }
 

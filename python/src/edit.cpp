@@ -1,4 +1,6 @@
 // attend.Edit.
+#include "attend/analysis.h"
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
@@ -20,6 +22,10 @@ ModelPlace place_of(const std::string& at) {
               "at is '" + at +
                   "', expected 'residual', 'z', 'attention' or 'mlp'; of an encoder-decoder also 'cross_z', "
                   "'cross_attention', or 'encoder_' and one of the first four");
+}
+
+const char* z_of(AttentionKind attention) {
+  return attention == AttentionKind::self ? "z" : attention == AttentionKind::cross ? "cross_z" : "encoder_z";
 }
 
 Edit::Set set_of(nb::handle set) {
@@ -45,7 +51,7 @@ std::string describe(const GivenEdit& self) {
 }
 
 constexpr const char* signature =
-    "def __init__(self, layer: int, head: int | None = None, at: Literal['z', 'attention', 'mlp', 'residual', "
+    "def __init__(self, layer: int | str, head: int | None = None, at: Literal['z', 'attention', 'mlp', 'residual', "
     "'cross_z', "
     "'cross_attention', 'encoder_residual', 'encoder_z', 'encoder_attention', 'encoder_mlp'] = 'z', rows: Ids | None = "
     "None, set: Array | Literal['zero', 'mean'] = 'zero') -> None";
@@ -54,14 +60,25 @@ void construct(GivenEdit* self, const nb::args& args, const nb::kwargs& keywords
   const nb::list given = constructed_with("Edit", signature, args, keywords);
   std::optional<std::int64_t> head;
   if (!nb::object(given[1]).is_none()) head = expect<std::int64_t>("Edit", "head", whole_number, given[1]);
-  new (self) GivenEdit(make(expect<std::int64_t>("Edit", "layer", whole_number, given[0]), head,
-                            expect<std::string>("Edit", "at", "a text", given[2]), given[3], given[4]));
+  std::string at = expect<std::string>("Edit", "at", "a text", given[2]);
+  std::int64_t layer = 0;
+  if (nb::isinstance<nb::str>(given[0])) {
+    const std::string name = text_of(given[0]);
+    const NamedHead named = call("Edit", [&] { return head_named(name); });
+    if (head) throw Error(ErrorCode::bad_value, "Edit", "head is given twice: " + text_of(given[0]) + " names one");
+    layer = named.head.first, head = named.head.second;
+    if (named.attention && at == "z") at = z_of(*named.attention);
+  } else {
+    layer = expect<std::int64_t>("Edit", "layer", "a whole number, or a head's name such as '18.6'", given[0]);
+  }
+  new (self) GivenEdit(make(layer, head, at, given[3], given[4]));
 }
 
 constexpr const char* doc =
     R"(Something else where a model's pass computed one thing: edits=[...] of Model.forward() and others.
 
-layer counts from 0. at: "z", the heads' outputs before the output projection, of one head [rows,Dv] or, with head None, of
+layer counts from 0, from the end where it is below 0, and so do head and rows; or it is a head's name, "18.6", of an
+encoder-decoder "decoder.3.cross.6". at: "z", the heads' outputs before the output projection, of one head [rows,Dv] or, with head None, of
 all side by side [rows,H*Dv]; "attention" or "mlp", what the layer's attention or MLP adds to the stream [rows,E]; "residual",
 the stream before the layer, with layer info.layers after all [rows,E]. An encoder-decoder has also "cross_z" and
 "cross_attention", and its encoder "encoder_residual", "encoder_z", "encoder_attention" and "encoder_mlp". rows: of the call's ids, rising; None: all. set: "zero"; "mean", over the rows
@@ -71,7 +88,7 @@ A place that the model does not have, and an array of another shape, are a Value
 
 >>> import attend
 >>> model = attend.Model.load("tiny")
->>> cut = model.forward([1, 2, 3], edits=[attend.Edit(0, head=1), attend.Edit(1, at="mlp", rows=[2], set="mean")])
+>>> cut = model.forward([1, 2, 3], edits=[attend.Edit(0, head=1), attend.Edit(1, at="mlp", rows=[-1], set="mean")])
 >>> cut.shape, bool((cut == model.forward([1, 2, 3])).all())
 ((3, 16), False))";
 

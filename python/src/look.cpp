@@ -90,7 +90,8 @@ nb::list heads_of_(const Recording& recording, std::int64_t item, const std::str
   for (const auto& [layer, scores, _] : heads) {
     nb::list row;
     row.append(recording.at(layer).name);
-    row.append(scores.head), row.append(scores.label_text());
+    row.append(scores.head), row.append(head_name(recording.at(layer).name, scores.head));
+    row.append(scores.label_text());
     for (const HeadStatistic& statistic : head_statistics())
       row.append(statistic.of(scores).value_or(statistic.decimals == 0 ? -1 : NAN));
     for (const std::string_view name : HeadKinds::names()) row.append(scores.excess.of(name).value_or(NAN));

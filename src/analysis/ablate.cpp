@@ -23,21 +23,27 @@ std::vector<std::int64_t> checked_rows(const AblateOptions& options, std::int64_
     std::iota(all.begin(), all.end(), 0);
     return all;
   }
-  analysis::check_positions(function, "rows", options.rows, count);
+  std::vector<std::int64_t> rows = analysis::checked_positions(function, "rows", options.rows, count);
   if (options.token) analysis::check_token(function, "token", *options.token, info);
   if (options.against) analysis::check_token(function, "against", *options.against, info);
-  if (options.rows.empty()) return {count - 1};
-  if (!options.token && options.rows.back() == count - 1)
-    fail(ErrorCode::bad_value, function, "rows has {}, after which no token follows: give token", count - 1);
-  return options.rows;
+  if (rows.empty()) return {count - 1};
+  if (!options.token && rows.back() == count - 1)
+    fail(ErrorCode::bad_value, function, "rows has {}, after which no token follows: give token", options.rows.back());
+  return rows;
 }
 
-void check_heads(const AblateOptions& options, const analysis::Stream& stream) {
+// Counted from 0.
+std::vector<Head> checked_heads(const AblateOptions& options, const analysis::Stream& stream) {
+  std::vector<Head> heads;
   for (const auto& [layer, head] : options.heads) {
-    if (layer < 0 || layer >= stream.layers() || head < 0 || head >= stream.heads())
-      fail(ErrorCode::bad_value, function, "head {}.{}, expected layers 0 to {} and heads 0 to {}", layer, head,
-           stream.layers() - 1, stream.heads() - 1);
+    const std::int64_t L = stream.layers(), H = stream.heads();
+    if (layer < -L || layer >= L || head < -H || head >= H)
+      fail(ErrorCode::bad_value, function,
+           "head {}.{}, expected layers 0 to {} and heads 0 to {}, or from the end from -1 on", layer, head, L - 1,
+           H - 1);
+    heads.emplace_back(layer < 0 ? layer + L : layer, head < 0 ? head + H : head);
   }
+  return heads;
 }
 
 struct Effect {
@@ -165,16 +171,18 @@ Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const Abl
   analysis::check_attention(function, options.attention, model.info());
   const analysis::Text text{ids, options.decoder_ids};
   analysis::Stream stream(model, text, options.attention == AttentionKind::encoder);
-  check_heads(options, stream);
+  const std::vector<Head> chosen = checked_heads(options, stream);
   Comparison comparison(model, text.answering(), options);
   comparison.set_before(stream.rest(comparison.rows()));
   std::vector<Effect> effects;
 
-  if (!options.heads.empty()) {
+  if (!chosen.empty()) {
     std::vector<Edit> edits;
-    edits.reserve(options.heads.size());
-    for (const Head& head : options.heads) edits.push_back(edit_of(head, options, stream.rows_of_copy(0)));
-    return make_result({1}, comparison.effects(stream.branch(1, edits, comparison.rows())), comparison);
+    edits.reserve(chosen.size());
+    for (const Head& head : chosen) edits.push_back(edit_of(head, options, stream.rows_of_copy(0)));
+    Ablation out = make_result({1}, comparison.effects(stream.branch(1, edits, comparison.rows())), comparison);
+    out.heads = chosen, out.attention = options.attention;
+    return out;
   }
   const std::int64_t layers = stream.layers(), heads = stream.heads();
   analysis::LayerProgress progress(layers, options.progress);
@@ -191,7 +199,9 @@ Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const Abl
     }
     stream.advance();
   }
-  return make_result({layers, heads}, effects, comparison);
+  Ablation out = make_result({layers, heads}, effects, comparison);
+  out.attention = options.attention;
+  return out;
 }
 
 }  // namespace attend

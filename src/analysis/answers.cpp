@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "attend/analysis.h"
-#include "core/message.h"
+#include "core/from_end.h"
 #include "core/parallel.h"
 #include "io/file.h"
 
@@ -71,12 +71,6 @@ std::int64_t likeliest(std::span<const float> logits) {
   return std::ranges::max_element(logits) - logits.begin();
 }
 
-std::int64_t checked_position(std::string_view function, std::int64_t position, std::int64_t count) {
-  if (position < -count || position >= count)
-    fail(ErrorCode::bad_value, function, "position is {}, expected {} to {}", position, -count, count - 1);
-  return position < 0 ? position + count : position;
-}
-
 void check_token(std::string_view function, std::string_view name, std::int64_t token, const ModelInfo& info) {
   if (token < 0 || token >= info.vocabulary)
     fail(ErrorCode::bad_value, function, "{} is {}, expected 0 to {}", name, token, info.vocabulary - 1);
@@ -93,14 +87,15 @@ ModelPlace place_of(AttentionKind attention) {
   return attention == AttentionKind::cross ? ModelPlace::cross_z : ModelPlace::encoder_z;
 }
 
-void check_positions(std::string_view function, std::string_view name, std::span<const std::int64_t> positions,
-                     std::int64_t count) {
+std::vector<std::int64_t> checked_positions(std::string_view function, std::string_view name,
+                                            std::span<const std::int64_t> positions, std::int64_t count) {
+  std::vector<std::int64_t> places;
   for (std::size_t n = 0; n < positions.size(); ++n) {
-    if (positions[n] < 0 || positions[n] >= count)
-      fail(ErrorCode::bad_value, function, "{}[{}] is {}, expected 0 to {}", name, n, positions[n], count - 1);
-    if (n > 0 && positions[n] <= positions[n - 1])
+    places.push_back(from_end(function, fmt::format("{}[{}] is", name, n), positions[n], count));
+    if (n > 0 && places[n] <= places[n - 1])
       fail(ErrorCode::bad_value, function, "{} must rise, and {} follows {}", name, positions[n], positions[n - 1]);
   }
+  return places;
 }
 
 void for_each_answer(const models::Output& output, const Tensor& hidden,

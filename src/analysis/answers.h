@@ -24,16 +24,14 @@ double log_sum(std::span<const float> logits);
 // The likeliest; of equal ones the first.
 std::int64_t likeliest(std::span<const float> logits);
 
-// -1 is the last one. Throws bad_value.
-std::int64_t checked_position(std::string_view function, std::int64_t position, std::int64_t count);
 void check_token(std::string_view function, std::string_view name, std::int64_t token, const ModelInfo& info);
 // Throws bad_value for attentions that a model has not.
 void check_attention(std::string_view function, AttentionKind attention, const ModelInfo& info);
 // Where its heads are apart.
 ModelPlace place_of(AttentionKind attention);
-// Rising, and within the text.
-void check_positions(std::string_view function, std::string_view name, std::span<const std::int64_t> positions,
-                     std::int64_t count);
+// Rising, and within the text; counted from 0.
+std::vector<std::int64_t> checked_positions(std::string_view function, std::string_view name,
+                                            std::span<const std::int64_t> positions, std::int64_t count);
 
 // Calls body(row, logits) for each row of hidden [R,E], several threads, with memory for some rows at a time.
 void for_each_answer(const models::Output& output, const Tensor& hidden,

@@ -9,7 +9,7 @@
 #include "analysis/cached_row.h"
 #include "analysis/stream.h"
 #include "attend/analysis.h"
-#include "core/message.h"
+#include "core/from_end.h"
 #include "layers/rows.h"
 
 namespace attend {
@@ -229,7 +229,7 @@ analysis::Attributing::Attributing(const Model& model, const Text& text, const A
   const std::span<const std::int64_t> answering = text.answering();
   Attribution& out = state_->out;
   check_text(text, info);
-  out.position = checked_position(function, options.position, std::ssize(answering));
+  out.position = from_end(function, "position is", options.position, std::ssize(answering));
   if (options.token) check_token(function, "token", *options.token, info);
   if (options.against) check_token(function, "against", *options.against, info);
   out.token = options.token.value_or(-1), out.against = options.against;

@@ -39,14 +39,14 @@ struct analysis::Lensing::State {
       : parts(ModelAccess::parts(model)),
         output(models::output_of(parts, function)),
         top(most),
-        positions(given.begin(), given.end()) {
+        positions(checked_positions(function, "positions", given, std::ssize(text.answering()))) {
     const ModelInfo& info = model.info();
-    const std::int64_t T = std::ssize(text.answering());
-    check_positions(function, "positions", given, T);
     if (top < 1 || top > info.vocabulary)
       fail(ErrorCode::bad_value, function, "top is {}, expected 1 to {}", top, info.vocabulary);
-    if (positions.empty())
-      positions.resize(static_cast<std::size_t>(T)), std::iota(positions.begin(), positions.end(), 0);
+    if (positions.empty()) {
+      positions.resize(text.answering().size());
+      std::iota(positions.begin(), positions.end(), 0);
+    }
     const std::int64_t P = std::ssize(positions);
     last.resize(positions.size());
     out = {Tensor({info.layers + 1, P, top}, DType::i64), Tensor({info.layers + 1, P, top}),

@@ -4,7 +4,7 @@
 #include "analysis/answers.h"
 #include "analysis/stream.h"
 #include "attend/analysis.h"
-#include "core/message.h"
+#include "core/from_end.h"
 
 namespace attend {
 
@@ -84,7 +84,7 @@ Patching patch(const Model& model, std::span<const std::int64_t> clean_ids, std:
   analysis::Stream clean(model, text, taken.of_encoder);
   analysis::Stream corrupt(model, {corrupt_ids, options.decoder_ids}, taken.of_encoder);
   const std::int64_t T = clean.length(), L = clean.layers(), parts = taken.heads ? clean.heads() : T;
-  const std::int64_t row[] = {analysis::checked_position(function, options.position, std::ssize(text.answering()))};
+  const std::int64_t row[] = {from_end(function, "position is", options.position, std::ssize(text.answering()))};
   Patching out;
   out.what = options.what, out.attention = options.attention, out.token = token, out.against = against;
   out.clean = difference.of(clean.rest(row))[0], out.corrupt = difference.of(corrupt.rest(row))[0];

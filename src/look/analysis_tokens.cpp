@@ -9,13 +9,8 @@
 namespace attend {
 
 std::string token_text(const AnalysisOf& of, std::int64_t id) {
-  if (of.tokenizer != nullptr) {
-    try {
-      return of.tokenizer->decode(std::array{id}, false);
-    } catch (const Error&) {  // models may have ids that their tokenizer does not know
-    }
-  }
-  return fmt::format("{}", id);
+  const std::optional<std::string> text = of.tokenizer != nullptr ? of.tokenizer->text(id) : std::nullopt;
+  return text ? *text : fmt::format("{}", id);
 }
 
 std::vector<std::string> token_texts(const char* function, const AnalysisOf& of, std::span<const std::int64_t> ids,
@@ -72,23 +67,43 @@ std::string seen(std::string_view token) {
   return shown;
 }
 
-AblationChange change_of(const char* function, const Ablation& x, std::string_view name) {
-  const AblationChange all[] = {
-      {"log_probability", x.log_probability}, {"logit", x.logit}, {"kl", x.kl}, {"cosine_distance", x.cosine_distance}};
-  const bool encoder = x.cosine_distance.count() > 0;
-  if (name.empty()) name = encoder ? "cosine_distance" : "log_probability";
-  for (const AblationChange& change : all) {
-    if (change.name != name) continue;
-    if (change.values.rank() == 2) {
-      check_numbers(function, "change", change.values, 2);
-      return change;
-    }
-    if (change.values.count() == 1)
-      fail(ErrorCode::bad_shape, function, "the heads were taken out together: there is one number, and no map");
-    fail(ErrorCode::bad_value, function, "change is {}, which {} do not have", name, encoder ? "encoders" : "decoders");
+namespace {
+
+// What its kind of model has.
+std::vector<AblationChange> all_of(const Ablation& x) {
+  if (x.cosine_distance.count() > 0) return {{"cosine_distance", x.cosine_distance}};
+  return {{"logit", x.logit}, {"log_probability", x.log_probability}, {"kl", x.kl}};
+}
+
+}  // namespace
+
+std::vector<AblationChange> changes_of(const char* function, const Ablation& x) {
+  std::vector<AblationChange> changes = all_of(x);
+  const View& first = changes.front().values;
+  for (const AblationChange& change : changes) {
+    if (change.values.rank() != 1) check_numbers(function, "change", change.values, 2);
+    if (change.values.shape() != first.shape())
+      fail(ErrorCode::bad_shape, function, "{} has shape {}, expected {}", change.name, change.values.shape(),
+           first.shape());
   }
-  fail(ErrorCode::bad_value, function,
-       "change: expected 'log_probability', 'logit', 'kl' or 'cosine_distance', got '{}'", name);
+  return changes;
+}
+
+AblationChange change_of(const char* function, const Ablation& x, std::string_view name) {
+  const std::vector<AblationChange> all = all_of(x);
+  const bool encoder = all.front().name == "cosine_distance";
+  if (name.empty()) name = encoder ? "cosine_distance" : "log_probability";
+  const auto found = std::ranges::find(all, name, &AblationChange::name);
+  constexpr std::string_view known[] = {"log_probability", "logit", "kl", "cosine_distance"};
+  if (std::ranges::find(known, name) == std::end(known))
+    fail(ErrorCode::bad_value, function,
+         "change: expected 'log_probability', 'logit', 'kl' or 'cosine_distance', got '{}'", name);
+  if (found == all.end())
+    fail(ErrorCode::bad_value, function, "change is {}, which {} do not have", name, encoder ? "encoders" : "decoders");
+  if (found->values.count() == 1 && found->values.rank() == 1)
+    fail(ErrorCode::bad_shape, function, "the heads were taken out together: there is one number, and no map");
+  check_numbers(function, "change", found->values, 2);
+  return *found;
 }
 
 }  // namespace attend

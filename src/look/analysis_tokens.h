@@ -28,5 +28,7 @@ struct AblationChange {
   View values;  // [L,H]
 };
 AblationChange change_of(const char* function, const Ablation& ablation, std::string_view name);
+// All that it has: [L,H], or [1] of heads that were taken out together. Throws bad_shape where they differ.
+std::vector<AblationChange> changes_of(const char* function, const Ablation& ablation);
 
 }  // namespace attend

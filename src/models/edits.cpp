@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/message.h"
+#include "core/from_end.h"
 
 namespace attend {
 
@@ -62,30 +62,27 @@ Range columns_of(const Edit& edit, const ModelInfo& info) {
   return {0, heads.count * heads.size};
 }
 
-void check_place(const Edit& edit, const ModelInfo& info) {
+// The layer and the head, counted from 0.
+void find_place(Edit& edit, const ModelInfo& info) {
   if (edit.at > ModelPlace::mlp && !info.encoder_decoder())
     fail(ErrorCode::bad_value, function, "an edit at {}, which encoder-decoders have; the model is of type {}",
          name_of(edit.at), info.type);
   const bool between = edit.at == ModelPlace::residual || edit.at == ModelPlace::encoder_residual;
-  const std::int64_t last = (is_of_encoder(edit.at) ? info.encoder_layers : info.layers) - (between ? 0 : 1);
-  if (edit.layer < 0 || edit.layer > last)
-    fail(ErrorCode::bad_value, function, "an edit of layer {} at {}, expected 0 to {}", edit.layer, name_of(edit.at),
-         last);
+  const std::int64_t layers = is_of_encoder(edit.at) ? info.encoder_layers : info.layers;
+  edit.layer = from_end(function, fmt::format("an edit at {} of layer", name_of(edit.at)), edit.layer,
+                        between ? layers + 1 : layers);
   if (!edit.head) return;
   if (!has_heads(edit.at))
     fail(ErrorCode::bad_value, function, "an edit of head {} at {}: heads are apart at z alone", *edit.head,
          name_of(edit.at));
-  const std::int64_t heads = heads_of(edit.at, info).count;
-  if (*edit.head < 0 || *edit.head >= heads)
-    fail(ErrorCode::bad_value, function, "an edit of head {}, expected 0 to {}", *edit.head, heads - 1);
+  edit.head = from_end(function, "an edit of head", *edit.head, heads_of(edit.at, info).count);
 }
 
-void check_rows(const Edit& edit, const Batch& batch) {
+void find_rows(Edit& edit, const Batch& batch) {
   if (!edit.rows) return;
-  const std::vector<std::int64_t>& rows = *edit.rows;
+  std::vector<std::int64_t>& rows = *edit.rows;
   for (std::size_t n = 0; n < rows.size(); ++n) {
-    if (rows[n] < 0 || rows[n] >= std::ssize(batch.ids))
-      fail(ErrorCode::bad_value, function, "an edit of row {}, expected 0 to {}", rows[n], std::ssize(batch.ids) - 1);
+    rows[n] = from_end(function, "an edit of row", rows[n], std::ssize(batch.ids));
     if (n > 0 && rows[n] <= rows[n - 1])
       fail(ErrorCode::bad_value, function, "the rows of an edit must rise, and {} follows {}", rows[n], rows[n - 1]);
   }
@@ -156,11 +153,11 @@ class NewRows {
 }  // namespace
 
 Edits::Edits(std::span<const Edit> edits, const Batch& batch, const ModelInfo& info)
-    : edits_(edits), batch_(batch), info_(info) {
-  for (const Edit& edit : edits) {
-    check_place(edit, info);
+    : edits_(edits.begin(), edits.end()), batch_(batch), info_(info) {
+  for (Edit& edit : edits_) {
+    find_place(edit, info);
     if (is_of_encoder(edit.at) != (batch.stack == Stack::encoder)) continue;
-    check_rows(edit, batch);
+    find_rows(edit, batch);
     check_values(edit, batch, info);
     check_mean(edit, batch);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "models/batch.h"
 
@@ -18,7 +19,7 @@ class Edits : public Watcher {
   void at(ModelPlace place, std::int64_t layer, const MutableView& values) override;
 
  private:
-  std::span<const Edit> edits_;
+  std::vector<Edit> edits_;  // their places counted from 0
   const Batch& batch_;
   const ModelInfo& info_;
 };

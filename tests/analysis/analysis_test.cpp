@@ -176,7 +176,8 @@ TEST(Analysis, WhatEncodersAndBadInputGet) {
   expect_error(
       ErrorCode::bad_value, [&] { lens(bert, ids); }, "lens: expected a decoder");
   expect_error(
-      ErrorCode::bad_value, [&] { attribute(llama, ids, {.position = 9}); }, "position is 9, expected -9 to 8");
+      ErrorCode::bad_value, [&] { attribute(llama, ids, {.position = 9}); },
+      "position is 9, expected 0 to 8, or -9 to -1 from the end");
   expect_error(
       ErrorCode::bad_value, [&] { attribute(llama, ids, {.token = 23}); }, "token is 23, expected 0 to 22");
   expect_error(
@@ -191,6 +192,40 @@ TEST(Analysis, WhatEncodersAndBadInputGet) {
       "head 2.0, expected layers 0 to 1");
   expect_error(
       ErrorCode::bad_value, [&] { patch(llama, ids, ids, 1, 2); }, "there is nothing to bring back");
+}
+
+TEST(Analysis, HeadsHaveTheNamesThatRecordingsHave) {
+  const NamedHead one = head_named("18.6"), cross = head_named("decoder.3.cross.6"), last = head_named("-1.-2");
+  EXPECT_EQ(one.head, (Head{18, 6}));
+  EXPECT_FALSE(one.attention);
+  EXPECT_EQ(cross.head, (Head{3, 6}));
+  EXPECT_EQ(cross.attention, AttentionKind::cross);
+  EXPECT_EQ(last.head, (Head{-1, -2}));
+  for (const char* wrong :
+       {"", "18", "18.", ".6", "18.6.1", "18.6a", " 18.6", "decoder.3.self", "encoder.3.cross.6", "x.3.self.6", "18,6"})
+    expect_error(
+        ErrorCode::bad_value, [&] { head_named(wrong); }, "is no head's name");
+  AttentionKind attention = AttentionKind::cross;
+  const std::vector<std::string> plain{"1.2", "0.1"}, encoders{"encoder.0.self.1"},
+      mixed{"encoder.0.self.1", "decoder.0.self.1"};
+  EXPECT_EQ(heads_named(plain, attention), (std::vector<Head>{{1, 2}, {0, 1}}));
+  EXPECT_EQ(attention, AttentionKind::cross);
+  heads_named(encoders, attention);
+  EXPECT_EQ(attention, AttentionKind::encoder);
+  expect_error(
+      ErrorCode::bad_value, [&] { heads_named(mixed, attention); }, "another attention");
+}
+
+TEST(Analysis, PlacesBelow0CountFromTheEnd) {
+  const Model model = load("llama");
+  EXPECT_EQ(ablate(model, ids, {.rows = {-3, -2}}).kl.view().item({1, 2}),
+            ablate(model, ids, {.rows = {6, 7}}).kl.view().item({1, 2}));
+  const Ablation together = ablate(model, ids, {.heads = {{-1, -1}, {0, 1}}});
+  EXPECT_EQ(together.heads, (std::vector<Head>{{1, 3}, {0, 1}}));
+  const std::vector<Edit> edits{{.layer = -1, .head = -1, .rows = std::vector<std::int64_t>{-2, -1}}},
+      same{{.layer = 1, .head = 3, .rows = std::vector<std::int64_t>{7, 8}}};
+  expect_same(model.forward(ids, {.edits = edits}), model.forward(ids, {.edits = same}));
+  expect_same(lens(model, ids, std::vector<std::int64_t>{-1}).ids, lens(model, ids, std::vector<std::int64_t>{8}).ids);
 }
 
 }  // namespace

@@ -291,6 +291,8 @@ def test_what_nobody_has_is_left_out(show, tmp_path):
     # Keys have the encoder's tokens, queries the decoder's.
     where = ["--layer", "0", "--head", "1"]
     found = json.loads(show("cross.attend", "--json", *where, "--query", "4"))
+    queries = found["layers"][[layer["name"] for layer in found["layers"]].index(found["heads"][0]["layer"])]["queries"]
+    assert json.loads(show("cross.attend", "--json", *where, "--query", str(4 - queries))) == found
     assert found["token"] == "q" and {entry["token"] for entry in found["top"]} == {"kk"}
     assert show("cross.attend", *where, "--strip", "received", "--scale", "linear").splitlines()[-3].count("kk") == 7
     assert "hidden" not in show("cross.attend", *where)
@@ -454,7 +456,7 @@ def test_a_recording_of_explain(show, command, tmp_path):
 @pytest.mark.parametrize("arguments, status, message", [
     (["x.attend", "--layer", "0.slef"], 2, "--layer: no layer '0.slef'; did you mean '0.self'?"),
     (["x.attend", "--layer", "2"], 2, "--layer: no layer '2'; there are 0 to 1, called 0.self to 1.self"),
-    (["x.attend", "--layer", "-1"], 2, "--layer"),
+    (["x.attend", "--layer", "-9"], 2, "--layer"),
     (["x.attend", "--layer", "0", "--head", "3"], 2, "--head: layer 0.self has 0 to 2, got 3"),
     (["x.attend", "--head", "1"], 2, "--head: say of which layer: such as 18.1, or with --layer"),
     (["x.attend", "--head", "2.1"], 2, "--layer: no layer '2'; there are 0 to 1, called 0.self to 1.self"),

@@ -102,7 +102,7 @@ TEST(AnalysisLook, WhatHeadsChangeAndBringBack) {
   EXPECT_EQ(map_of(picture).scale, PictureScale::diverging);
   EXPECT_EQ(map_of(ablation_picture(ablation, {}, "kl")).scale, PictureScale::linear);
   test::expect_same(map_of(ablation_picture(ablation, {}, "logit")).values, ablation.logit);
-  EXPECT_EQ(ablation_csv(ablation), "layer,head,logit,log_probability,kl\n0,0,1,-1,0.5\n0,1,2,0.5,0.25\n");
+  EXPECT_EQ(ablation_csv(ablation), "layer,head,name,logit,log_probability,kl\n0,0,0.0,1,-1,0.5\n0,1,0.1,2,0.5,0.25\n");
   expect_error(
       ErrorCode::bad_value, [&] { (void)ablation_picture(ablation, {}, "cosine_distance"); }, "decoders do not have");
   expect_error(
@@ -114,12 +114,13 @@ TEST(AnalysisLook, WhatHeadsChangeAndBringBack) {
   Ablation encoder;
   encoder.cosine_distance = Tensor::from({1, 2}, {0, 0.5F});
   EXPECT_EQ(map_of(ablation_picture(encoder, {})).scale, PictureScale::linear);
-  EXPECT_EQ(ablation_csv(encoder), "layer,head,cosine_distance\n0,0,0\n0,1,0.5\n");
+  EXPECT_EQ(ablation_csv(encoder), "layer,head,name,cosine_distance\n0,0,0.0,0\n0,1,0.1,0.5\n");
 
   Patching patching;
   patching.token = 1, patching.against = 2, patching.recovered = Tensor::from({2, 3}, {0, 1, -0.25F, 0, 0, 1});
   EXPECT_EQ(patching_picture(patching, {}).title(), "heads that bring back “1”, not “2”");
-  EXPECT_EQ(patching_csv(patching, {}), "layer,head,recovered\n0,0,0\n0,1,1\n0,2,-0.25\n1,0,0\n1,1,0\n1,2,1\n");
+  EXPECT_EQ(patching_csv(patching, {}),
+            "layer,head,name,recovered\n0,0,0.0,0\n0,1,0.1,1\n0,2,0.2,-0.25\n1,0,1.0,0\n1,1,1.1,0\n1,2,1.2,1\n");
   patching.what = PatchOptions::What::residual;
   const std::vector<std::int64_t> corrupt = {4, 9, 6};
   const Picture stream = patching_picture(patching, {.ids = ids, .corrupt = corrupt});
@@ -130,10 +131,13 @@ TEST(AnalysisLook, WhatHeadsChangeAndBringBack) {
 
 TEST(AnalysisLook, TablesHaveALineForEachNumber) {
   EXPECT_EQ(attribution_csv(attribution(), {}),
-            "kind,layer,head,key,token,value\n"
-            "head,0,0,0,0,0.5\nhead,0,0,1,1,0\nhead,0,0,2,2,0.25\nhead,0,1,0,0,-1\nhead,0,1,1,1,0\nhead,0,1,2,2,0\n"
-            "head,1,0,0,0,0\nhead,1,0,1,1,2\nhead,1,0,2,2,0\nhead,1,1,0,0,0\nhead,1,1,1,1,0\nhead,1,1,2,2,0.125\n"
-            "mlp,0,,,,0.75\nmlp,1,,,,-16\nembedding,,,,,0.1\nbias,,,,,0.25\nrounding,,,,,0\n");
+            "kind,layer,head,name,key,token,value\n"
+            "head,0,0,0.0,0,0,0.5\nhead,0,0,0.0,1,1,0\nhead,0,0,0.0,2,2,0.25\n"
+            "head,0,1,0.1,0,0,-1\nhead,0,1,0.1,1,1,0\nhead,0,1,0.1,2,2,0\n"
+            "head,1,0,1.0,0,0,0\nhead,1,0,1.0,1,1,2\nhead,1,0,1.0,2,2,0\n"
+            "head,1,1,1.1,0,0,0\nhead,1,1,1.1,1,1,0\nhead,1,1,1.1,2,2,0.125\n"
+            "mlp,0,,mlp 0,,,0.75\nmlp,1,,mlp 1,,,-16\n"
+            "embedding,,,embedding,,,0.1\nbias,,,bias,,,0.25\nrounding,,,rounding,,,0\n");
   const std::string csv = lens_csv(lens_of_three(), std::vector<std::int64_t>{1, 3, 9}, {});
   EXPECT_THAT(csv,
               testing::StartsWith("layer,position,place,id,token,log_probability\n0,1,0,0,0,-1\n0,1,1,10,10,-2\n"));
@@ -160,6 +164,20 @@ TEST(AnalysisLook, RefusesNumbersThatDoNotFit) {
       "2 ids, expected");
   expect_error(
       ErrorCode::bad_shape, [&] { (void)patching_picture({}, {}); }, "recovered has shape [0]");
+}
+
+// As recordings have them; of an encoder-decoder they say the stack and the attention.
+TEST(AnalysisLook, HeadsAreNamedAsRecordingsNameThem) {
+  using Kind = AttributionPart::Kind;
+  const AnalysisOf both{.encoder_ids = ids};
+  EXPECT_EQ(name_of({.kind = Kind::head, .layer = 18, .head = 6}), "18.6");
+  EXPECT_EQ(name_of({.kind = Kind::head, .layer = 1, .head = 6}, both), "decoder.1.self.6");
+  EXPECT_EQ(name_of({.kind = Kind::cross, .layer = 1, .head = 6}, both), "decoder.1.cross.6");
+  EXPECT_EQ(name_of({.kind = Kind::mlp, .layer = 15}), "mlp 15");
+  Ablation together;
+  together.cosine_distance = Tensor::from({1}, {0.5F});
+  together.heads = {{0, 1}, {1, 0}}, together.attention = AttentionKind::encoder;
+  EXPECT_EQ(ablation_csv(together, both), "layer,head,name,cosine_distance\n,,encoder.0.self.1 encoder.1.self.0,0.5\n");
 }
 
 }  // namespace

@@ -47,19 +47,70 @@ def test_the_command_and_python_write_the_same_bytes(command, folder, model, nam
     assert found.picture(title="another").title == "another" and picture.title.startswith("tiny: ")
 
 
-@pytest.mark.parametrize("name", FOUND)
-def test_csv_has_the_rows_of_pandas(model, name):
-    found = FOUND[name][1](model)
-    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
-    pandas = pytest.importorskip("pandas")
-    table = found.to_pandas()
-    assert set(table.columns) | {"token"} == set(rows[0]) | {"token"} and len(table) == len(rows)
-    for column in table.columns:
-        if column == "kind":
-            assert [row[column] for row in rows] == list(table[column])
-        else:
-            known = ["" if pandas.isna(value) else numpy.float32(value) for value in table[column]]
-            assert ["" if row[column] == "" else numpy.float32(row[column]) for row in rows] == known
+def test_tables_have_the_numbers_with_names_and_tokens(model):
+    """Each number at its place, and a name that joins tables: that of recordings."""
+    pytest.importorskip("pandas")
+    why, lens, ablation = model.attribute(TEXT, token=20), model.lens(TEXT, top=2), model.ablate(TEXT, token=20)
+    words = TEXT.split()
+    table = why.to_pandas()
+    assert [*table.columns] == ["kind", "layer", "head", "name", "key", "token", "value"]
+    heads = table[table.kind == "head"]
+    assert len(heads) == why.heads.size
+    for row in heads.itertuples():
+        assert numpy.float32(row.value) == why.heads[row.layer, row.head, row.key]
+        assert (row.name, row.token) == (f"{row.layer}.{row.head}", words[row.key])
+    rest = table[table.kind != "head"].set_index("name").value
+    assert [numpy.float32(rest[f"mlp {n}"]) for n in range(2)] == why.mlps.tolist() and rest["embedding"] == why.embedding
+    table = lens.to_pandas()
+    for row in table.itertuples():
+        assert lens.ids[row.layer, row.position, row.place] == row.id and row.token == model.tokenizer.decode([row.id])
+        assert lens.log_probabilities[row.layer, row.position, row.place] == row.log_probability
+    table = ablation.to_pandas()
+    assert [*table.columns] == ["layer", "head", "name", "logit", "log_probability", "kl"]
+    assert table.kl.tolist() == ablation.kl.ravel().tolist()
+    joined = heads.groupby("name").value.sum().to_frame().join(table.set_index("name"), how="inner")
+    assert len(joined) == ablation.kl.size == len(pandas_of(model.record(TEXT)).set_index("name").join(joined, how="inner"))
+
+
+def pandas_of(recording):
+    return recording.heads().to_pandas()[["name", "entropy"]]
+
+
+def test_heads_that_are_taken_out_together_are_one_line(model):
+    together = model.ablate(TEXT, token=20, heads=["0.1", (-1, 0)])
+    assert together == model.ablate(TEXT, token=20, heads=[(0, 1), (1, 0)])
+    rows = list(csv.DictReader(io.StringIO(together.to_csv())))
+    assert len(rows) == 1 and rows[0]["name"] == "0.1 1.0" and numpy.float32(rows[0]["kl"]) == numpy.float32(together.kl)
+
+
+def test_a_part_names_what_it_is_and_what_it_read(model):
+    parts = model.attribute(TEXT, token=20).top(200)
+    assert {part.name for part in parts if part.kind == "mlp"} == {"mlp 0", "mlp 1"}
+    for part in parts:
+        if part.kind == "head":
+            assert (part.name, part.token) == (f"{part.layer}.{part.head}", TEXT.split()[part.key])
+
+
+def test_places_below_0_count_from_the_end(model):
+    count = len(TEXT.split())
+    lens = model.lens(TEXT, positions=[-2, -1])
+    assert (lens.ids == model.lens(TEXT, positions=[count - 2, count - 1]).ids).all()
+    assert next(csv.DictReader(io.StringIO(lens.to_csv())))["position"] == str(count - 2)
+    assert (model.ablate(TEXT, rows=[-2]).kl == model.ablate(TEXT, rows=[count - 2]).kl).all()
+    with pytest.raises(ValueError, match=rf"rows\[0\] is -9, expected 0 to {count - 1}, or -{count} to -1 from the end"):
+        model.ablate(TEXT, rows=[-9])
+    with pytest.raises(ValueError, match="positions must rise, and 0 follows -1"):
+        model.lens(TEXT, positions=[-1, 0])
+    for edit, same in [(attend.Edit(-1, head=-1), attend.Edit("1.3")), (attend.Edit("0.-2"), attend.Edit(0, head=2)),
+                       (attend.Edit(-1, at="residual", rows=[-1]), attend.Edit(2, at="residual", rows=[count - 1])),
+                       (attend.Edit(-2, at="mlp"), attend.Edit(0, at="mlp"))]:
+        edited = model.forward(TEXT, edits=[edit])
+        assert (edited == model.forward(TEXT, edits=[same])).all() and (edited != model.forward(TEXT)).any()
+    layer = model.record(TEXT, keep="qk")[-1]
+    assert (layer.weights("1.3") == layer.weights(3)).all() and (layer.weights(-1) == layer.weights(3)).all()
+    assert layer.top("1.3", -1) == layer.top(3, count - 1)
+    with pytest.raises(ValueError, match="layer 1.self: no head '0.3', expected one of 1.0, 1.1, 1.2, 1.3"):
+        layer.weights("0.3")
 
 
 def test_positions_are_those_of_the_text(model):
@@ -99,7 +150,10 @@ def test_what_was_made_by_hand_is_drawn_as_far_as_it_is_known(model):
 @pytest.mark.parametrize("call, message", [
     (lambda model: model.ablate(TEXT).picture("loss"), "Ablation.picture: change: expected 'log_probability', 'logit', 'kl' or "),
     (lambda model: model.ablate(TEXT, heads=[(0, 1)]).picture(), "Ablation.picture: the heads were taken out together"),
-    (lambda model: model.ablate(TEXT, heads=[(0, 1)]).to_csv(), "Ablation.to_csv: the heads were taken out together"),
+    (lambda model: model.ablate(TEXT, heads=["one"]), "Model.ablate: 'one' is no head's name, expected one such as 18.6"),
+    (lambda model: model.ablate(TEXT, heads=["9.1"]), r"Model.ablate: head 9.1, expected layers 0 to 1 and heads 0 to 3"),
+    (lambda model: attend.Edit("1.2", head=1), "Edit: head is given twice: 1.2 names one"),
+    (lambda model: attend.Edit("one"), "Edit: 'one' is no head's name"),
     (lambda model: model.lens(TEXT).picture(most=0), "Lens.picture: most is 0, expected at least 1"),
     (lambda model: attend.Lens(*model.lens(TEXT)[:2], numpy.ones((9, 9)))._replace(ids=numpy.ones((3, 4, 5), int)[:2]).picture(),
      r"Lens.picture: log_probabilities has shape \[3,4,5\], expected that of ids, \[2,4,5\]"),

@@ -163,12 +163,13 @@ def test_csv_and_json(command, tmp_path):
     assert (tmp_path / "x.csv").read_text() == recording.to_csv()
     rows = list(csv.DictReader(io.StringIO(recording.to_csv())))
     heads = recording.heads()
-    assert [*rows[0]] == ["layer", "head", "name", *heads.dtype.names[2:]]
+    assert [*rows[0]] == [*heads.dtype.names]
     scores = recording[0]._raw.scores(0)
     for row, head, told, score in zip(rows, heads, json.loads(recording.to_json())["heads"], scores, strict=True):
         assert (row["layer"], row["name"], row["labels"]) == (head["layer"], told["name"], head["labels"])
-        for name in heads.dtype.names[3:]:
+        assert head["name"] == told["name"]
+        for name in heads.dtype.names[4:]:
             assert row[name] == ("" if numpy.isnan(head[name]) else row[name]) and (not row[name] or float(row[name]) == head[name])
-        for name in (name for name in heads.dtype.names[3:] if not name.endswith("_excess")):
+        for name in (name for name in heads.dtype.names[4:] if not name.endswith("_excess")):
             one = getattr(score, name)
             assert told[name] == one and (numpy.isnan(head[name]) if one is None else head[name] == one)

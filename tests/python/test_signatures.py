@@ -185,7 +185,7 @@ WRONG = {
     "model.record([1]).heads(by=5)": "Recording.heads: by: expected a text, got 5",
     "model.lens([1]).picture(most='all')": "Lens.picture: most: expected a whole number, got 'all'",
     "attend.Model.logits(5, X)": "Model.logits: self: expected a Model, got 5",
-    "attend.Edit('one')": "Edit: layer: expected a whole number, got 'one'",
+    "attend.Edit([1])": "Edit: layer: expected a whole number or a text, got [1]",
     "attend.Edit(0, at=5)": "Edit: at: expected 'z', 'attention', 'mlp', 'residual', 'cross_z', 'cross_attention', 'encoder_residual', "
                             "'encoder_z', 'encoder_attention' or 'encoder_mlp', got 5",
     "attend.KvCache(1, 2, 3)": "KvCache(): missing a required argument: 'd_v'",

@@ -183,7 +183,7 @@ def test_edits_of_several_sequences_and_of_a_generation(both):
 
 def test_edits_that_name_no_place(both):
     model = both("llama").ours
-    for edit, words in [(attend.Edit(3), "an edit of layer 3 at z, expected 0 to 2"),
+    for edit, words in [(attend.Edit(3), "an edit at z of layer 3, expected 0 to 2, or -3 to -1 from the end"),
                         (attend.Edit(0, 4), "an edit of head 4, expected 0 to 3"),
                         (attend.Edit(0, 1, "mlp"), "an edit of head 1 at mlp: heads are apart at z alone"),
                         (attend.Edit(0, rows=[5]), "an edit of row 5, expected 0 to 4"),
