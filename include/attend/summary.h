@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "attend/attention.h"
+#include "attend/kv_cache.h"
 #include "attend/tensor.h"
 
 #pragma GCC visibility push(default)
@@ -109,6 +110,11 @@ struct WeightsOptions {
 // w(i,j) for the queries and keys in those ranges, [B,H,queries,keys]; 0 for pairs that are not visible. Arguments and
 // errors as of attention_summary(); bad_value for a range that is not within [0,Tq] or [0,Tk].
 Tensor attention_weights(const View& q, const View& k, const std::optional<View>& lse,
+                         const AttentionOptions& options = {}, const WeightsOptions& part = {});
+
+// The same of q [B,H,Tq,D] over the cache's keys, where they lie; options and errors as of attention() over it, which
+// gives its lse. The bits are those over the same keys in one tensor, but for i8, whose logits are attention()'s.
+Tensor attention_weights(const View& q, const KvCache& cache, const std::optional<View>& lse,
                          const AttentionOptions& options = {}, const WeightsOptions& part = {});
 
 // The same of single pairs, i64 [P,2] of a query and a key each: [B,H,P].

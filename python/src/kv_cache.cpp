@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "array.h"
+#include "attend/summary.h"
 #include "bindings.h"
 #include "call.h"
 #include "kv_cache.h"
@@ -50,6 +51,20 @@ struct Cache {
     return attend_over("KvCache.attention", cache, q, return_lse, return_lse_low, keywords);
   }
 
+  nb::object weights(nb::handle q, nb::handle lse, nb::handle lse_low, nb::handle queries, nb::handle keys,
+                     nb::handle key_sizes, const nb::kwargs& keywords) const {
+    constexpr const char* function = "KvCache.attention_weights";
+    const Array rows(function, "q", q);
+    const OptionalArray high(function, "lse", lse), low(function, "lse_low", lse_low),
+        sizes(function, "key_sizes", key_sizes);
+    const Options options(function, keywords);
+    const WeightsOptions part{low.view(), read_range(function, "queries", queries), read_range(function, "keys", keys),
+                              sizes.view()};
+    return to_python(rows.kind(), call(function, [&] {
+                       return attend::attention_weights(rows.view(), cache, high.view(), options.get(), part);
+                     }));
+  }
+
   std::string describe() const {
     return "KvCache(batch=" + std::to_string(cache.batch()) + ", heads=" + std::to_string(cache.heads()) +
            ", d_k=" + std::to_string(cache.d_k()) + ", d_v=" + std::to_string(cache.d_v()) + ", dtype='" +
@@ -88,6 +103,21 @@ constexpr const char* attention_doc =
 
 Where causal, window or alibi_slopes need an offset and none is given, it is "bottom_right": the queries are the last Tq
 positions. The bits are those of attention() over the same keys in one array.)";
+
+constexpr const char* weights_doc =
+    R"(attend.attention_weights() of q [B,H,Tq,D] over the cache's keys, where they lie: [B,H,queries,keys].
+
+lse and lse_low [B,H,Tq] are what attention() of the cache returned for the same options, None: computed first. queries
+and keys are (begin, end), None all of them. The bits are those over the same keys in one array, but of int8, whose logits
+are those of attention().
+
+>>> import numpy, attend
+>>> x = numpy.random.default_rng(0).standard_normal((1, 2, 300, 8), numpy.float32)
+>>> cache = attend.KvCache(batch=1, heads=2, d_k=8, d_v=8)
+>>> cache.append(x, x)
+>>> row = cache.attention_weights(x[:, :, -1:], causal=True)  # of the last token
+>>> row.shape, bool(numpy.allclose(row.sum(-1), 1))
+((1, 2, 1, 300), True))";
 
 }  // namespace
 
@@ -138,6 +168,15 @@ void bind_kv_cache(nb::module_& m) {
            nb::arg("return_lse_low") = false, nb::arg("options"),
            nb::sig(signature_with_lse("attention", "self, q: ArrayT, *, " + options_signature()).c_str()),
            attention_doc)
+      .def("attention_weights", &Cache::weights, nb::arg("q").none(), nb::arg("lse") = nb::none(), nb::kw_only(),
+           nb::arg("lse_low") = nb::none(), nb::arg("queries") = nb::none(), nb::arg("keys") = nb::none(),
+           nb::arg("key_sizes") = nb::none(), nb::arg("options"),
+           nb::sig(("def attention_weights(self, q: Array, lse: Array | None = None, *, lse_low: Array | None = None, "
+                    "queries: tuple[int, int] | None = None, keys: tuple[int, int] | None = None, "
+                    "key_sizes: Array | None = None, " +
+                    options_signature() + ") -> Any")
+                       .c_str()),
+           weights_doc)
       .def(
           "keys", [](const Cache& self) { return to_python(self.kind, self.cache.keys()); },
           "A copy [B,Hkv,length,D], as the kind of array that was appended.", nb::sig("def keys(self) -> Any"))

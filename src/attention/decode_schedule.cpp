@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "attention/operands.h"
 #include "attention/scheduled_sequences.h"
 #include "core/divide_up.h"
 #include "core/parallel.h"
@@ -139,7 +140,8 @@ class Decoding {
     const KeyCut cut = cut_keys(p_, sequence);
     if (range >= std::max<std::int64_t>(cut.count, 1)) return;
     const kernels::Group group = p_.group(sequence, head);
-    const kernels::DecodeGroup alone{group, partial(n, head, range), s_.cached};
+    kernels::DecodeGroup alone{group, partial(n, head, range), s_.cached};
+    if (to_.logits) alone.logits = operand_at(*to_.logits, sequence.b, head * p_.G(), sequence.query_start);
     if (cut.count > 0 && sequence.Tq > 0) decode(&alone, 1, sequence, cut.range(range), scratch);
     if (cut.count <= 1) combine(group, sequence, n, head, cut.count);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention/cached_blocks.h"
+#include "attention/cached_problem.h"
 #include "attention/compute.h"
 #include "attention/problem.h"
 #include "attention/quantize.h"
@@ -334,31 +335,41 @@ Tensor KvCache::values() const {
 
 namespace {
 
-// Of `batch` items whose keys the caches hold: one cache all of them, or each one its own.
-AttentionResult attend_cached(const View& q, std::span<const CachedRows> caches, std::int64_t batch,
-                              AttentionOptions options, const ForwardOptions& wanted) {
-  if (!options.offset) options.offset = Offset::bottom_right();
-  if (options.query_starts || options.key_starts)
-    fail(ErrorCode::bad_value, "attention", "query_starts and key_starts do not apply to a KvCache");
-  const View four = q.rank() >= 2 && q.rank() <= 4 ? with_four_axes(q) : q;
+std::int64_t longest_of(std::span<const CachedRows> caches) {
   std::int64_t longest = 0;
   for (const CachedRows& rows : caches) longest = std::max(longest, rows.length());
+  return longest;
+}
+
+// Of `batch` items whose keys the caches hold: one cache all of them, or each one its own.
+Problem check_cached(const char* function, const View& q, std::span<const CachedRows> caches, std::int64_t batch,
+                     AttentionOptions options) {
+  if (!options.offset) options.offset = Offset::bottom_right();
+  if (options.query_starts || options.key_starts)
+    fail(ErrorCode::bad_value, function, "query_starts and key_starts do not apply to a KvCache");
+  const View four = q.rank() >= 2 && q.rank() <= 4 ? with_four_axes(q) : q;
+  const std::int64_t longest = longest_of(caches);
   const KvCache& first = caches[0].cache;
   const bool quantized = first.dtype() == DType::i8;
   if (quantized && q.dtype() != DType::f32 && q.dtype() != DType::bf16 && q.dtype() != DType::f16)
-    fail(ErrorCode::bad_dtype, "attention", "q is {}, expected f32, bf16 or f16 for a cache of i8", q.dtype());
+    fail(ErrorCode::bad_dtype, function, "q is {}, expected f32, bf16 or f16 for a cache of i8", q.dtype());
   const auto keys_of = [&](DType dtype, std::int64_t d) { return caches[0].keys(dtype, batch, longest, d); };
   const DType computed = quantized ? q.dtype() : first.dtype();  // what keys count as
-  const View keys = keys_of(computed, first.d_k()), values = keys_of(computed, first.d_v());
-  return with_memory("attention", q, keys, [&] {
-    const Problem problem = Problem::check("attention", four, keys, values, options);
-    std::vector<KeyBlocks> blocks;
-    blocks.reserve(caches.size());
-    for (const CachedRows& rows : caches) blocks.push_back(rows.blocks());
-    return compute(problem.in_blocks(q.rank(), keys_of(first.dtype(), first.d_k()), keys_of(first.dtype(), first.d_v()),
-                                     std::move(blocks)),
-                   wanted);
-  });
+  const Problem problem =
+      Problem::check(function, four, keys_of(computed, first.d_k()), keys_of(computed, first.d_v()), options);
+  std::vector<KeyBlocks> blocks;
+  blocks.reserve(caches.size());
+  for (const CachedRows& rows : caches) blocks.push_back(rows.blocks());
+  return problem.in_blocks(q.rank(), keys_of(first.dtype(), first.d_k()), keys_of(first.dtype(), first.d_v()),
+                           std::move(blocks));
+}
+
+AttentionResult attend_cached(const View& q, std::span<const CachedRows> caches, std::int64_t batch,
+                              const AttentionOptions& options, const ForwardOptions& wanted) {
+  const KvCache& first = caches[0].cache;
+  const View keys = caches[0].keys(first.dtype(), batch, longest_of(caches), first.d_k());
+  return with_memory("attention", q, keys,
+                     [&] { return compute(check_cached("attention", q, caches, batch, options), wanted); });
 }
 
 void check_alike(std::span<const KvCache* const> caches) {
@@ -378,6 +389,12 @@ void check_alike(std::span<const KvCache* const> caches) {
 }
 
 }  // namespace
+
+CachedProblem CachedProblem::check(const char* function, const View& q, const KvCache& cache,
+                                   const AttentionOptions& options) {
+  const CachedRows rows(cache);
+  return {rows.state, check_cached(function, q, {&rows, 1}, cache.batch(), options)};
+}
 
 AttentionResult attention(const View& q, const KvCache& cache, const AttentionOptions& options,
                           const ForwardOptions& wanted) {

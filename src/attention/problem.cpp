@@ -251,6 +251,7 @@ Problem Problem::slice_rows(std::int64_t begin, std::int64_t end) const {
 Problem Problem::without_values() const {
   Problem part = *this;
   part.v = k.slice(3, 0, 0), part.Dv = 0;
+  for (KeyBlocks& each : part.blocks) each.v = each.k, each.v_scales = each.k_scales;
   return part;
 }
 

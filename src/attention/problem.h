@@ -40,6 +40,8 @@ struct ResultViews {
   std::optional<MutableView> lse_low = {};
   bool log2 = false;                     // as in kernels::Results
   std::optional<MutableView> sums = {};  // [B,H,Tq,Dv + carried_numbers], likewise
+  // [B,H,Tq,Tk] f32 as kernels::DecodeGroup has them, of a problem that decode takes, whose batch items have one cache.
+  std::optional<MutableView> logits = {};
 };
 
 struct Problem {

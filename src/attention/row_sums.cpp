@@ -34,13 +34,15 @@ bool is_coarse(const View& lse, float magnitude) {
   return false;
 }
 
-void sum_rows(const Problem& p, const MutableView& statistics) {
+void sum_rows(const Problem& p, const MutableView& statistics, const std::optional<MutableView>& logits) {
   const Problem sums = p.without_values();
   const Schedule schedule = make_schedule(sums);
   Tensor scratch = Tensor::uninitialized({schedule.scratch_bytes()}, DType::u8);
   const auto column = [&](std::int64_t n) { return statistics.slice(3, n, n + 1).reshape({p.B, p.H, p.Tq}); };
   const MutableView nothing(statistics.raw(), p.q.dtype(), {p.B, p.H, p.Tq, 0});
-  run_schedule(sums, schedule, {.out = nothing, .lse = column(0), .lse_low = column(1), .log2 = true}, scratch.raw());
+  const ResultViews to{
+      .out = nothing, .lse = column(0), .lse_low = column(1), .log2 = true, .sums = {}, .logits = logits};
+  run_schedule(sums, schedule, to, scratch.raw());
 }
 
 std::int64_t sum_rows_bytes(const Problem& p) {

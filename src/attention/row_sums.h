@@ -2,6 +2,8 @@
 // or not exact enough.
 #pragma once
 
+#include <optional>
+
 #include "attention/problem.h"
 
 namespace attend {
@@ -10,8 +12,8 @@ namespace attend {
 bool is_coarse(const View& lse, float magnitude);
 
 // To statistics [B,H,Tq,n], f32: element 0 the binary logarithm, 1 what rounding it lost. By the forward's own path,
-// without values; allocates sum_rows_bytes().
-void sum_rows(const Problem& problem, const MutableView& statistics);
+// without values; allocates sum_rows_bytes(). logits: as ResultViews has them, where they are wanted.
+void sum_rows(const Problem& problem, const MutableView& statistics, const std::optional<MutableView>& logits = {});
 std::int64_t sum_rows_bytes(const Problem& problem);
 
 }  // namespace attend

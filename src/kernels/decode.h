@@ -126,6 +126,7 @@ class Decode {
       const std::uint64_t bits = find_bits(r, start, keys);
       if (adjusts_) adjust(r, start);
       hidden |= hide(r, bits, keys);
+      if (row_[r].of->logits.data) store_logits(r, start, keys);
       weigh(r, keys);
     }
     mix(start, keys, hidden);
@@ -256,6 +257,13 @@ class Decode {
       if (!(bits >> j & 1)) scores_[r * tile_keys + j] = -infinity;
     }
     return true;
+  }
+
+  void store_logits(std::int64_t r, std::int64_t start, std::int64_t keys) const {
+    const Row& row = row_[r];
+    auto* to = reinterpret_cast<float*>(operand_at(row.of->logits, row.head, row.query)) + start;
+    const float factor = adjusts_ ? 1 : late_factor<Dot>(g_.rules);
+    for (std::int64_t j = 0; j < keys; ++j) to[j] = scores_[r * tile_keys + j] * factor;
   }
 
   // Weights in place of the scores; -0 where the score is -infinity: not attended to.

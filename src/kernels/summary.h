@@ -15,6 +15,21 @@ std::int64_t summary_keys(const Sizes& sizes) {
   return min_of<std::int64_t>(16, max_of<std::int64_t>(1, floats / weight_keys)) * weight_keys;
 }
 
+// What a weight tile makes of a row's logits, in place.
+template <class Dot>
+void exponentiate_row(float lse, float lse_low, float* row, std::int64_t count) {
+  const auto weights = [high = Simd::set1(lse), low = Simd::set1(lse_low)](F logit) {
+    const Mask hidden = Simd::equal(logit, Simd::set1(-infinity));
+    return Simd::select(hidden, Simd::zero(), exp2<Dot::degree>(Simd::sub(Simd::sub(logit, high), low)));
+  };
+  const std::int64_t whole = count / lanes * lanes, rest = count - whole;
+  for (std::int64_t j = 0; j < whole; j += lanes) Simd::store(row + j, weights(Simd::load(row + j)));
+  float last[lanes] = {};
+  for (std::int64_t j = 0; j < rest; ++j) last[j] = row[whole + j];
+  if (rest > 0) Simd::store(last, weights(Simd::load(last)));
+  for (std::int64_t j = 0; j < rest; ++j) row[whole + j] = last[j];
+}
+
 // The work of one item. It lives at the beginning of its scratch.
 template <class Dot>
 class Summary : public SummaryItem, public InScratch {

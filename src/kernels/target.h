@@ -72,7 +72,7 @@ struct MutableRows {
 struct Sizes {
   std::int64_t G = 1, D = 0, Dv = 0;
   DType dtype = DType::f32;  // of q, k and v: f32, bf16 or f16
-  bool quantized = false;    // k and v are i8 nevertheless (forward and decode)
+  bool quantized = false;    // k and v are i8 nevertheless (forward, decode and a summary's weights)
 };
 
 // Which tensors and options take part in a call. The kernels cut their scratch by it, and ask for its bytes by it.
@@ -227,6 +227,9 @@ struct DecodeGroup {
   const Group& group;
   float* partial;
   bool cached = false;  // all that the call reads fits an L2 cache: more than asking for it once would cost time
+  // [G,Tq,Tk] f32: the pairs' logits, in log2 units, -infinity where they are hidden. Of keys that no row sees nothing
+  // is written. No memory: not wanted.
+  MutableOperand logits = {};
 };
 
 struct DecodeKernels {
@@ -273,6 +276,9 @@ struct SummaryKernels {
   void (*count)(const SummaryGroup& group, std::int64_t first, std::int64_t last, std::int64_t* counts, void* scratch);
   std::size_t (*bytes)(const Sizes& sizes, const Features& features, std::int64_t top);
   std::int64_t (*keys)(const Sizes& sizes);  // of an item, at most
+  // A row's logits, as DecodeGroup has them, become its weights, in place, as rows() would give them for q of `dtype`.
+  // lse, lse_low: as BinaryLse.
+  void (*exponentiate)(DType dtype, float lse, float lse_low, float* row, std::int64_t count);
 };
 
 struct LinearKernels {

@@ -4,6 +4,7 @@
 // Keys stand in lanes: scores are held [rows][keys], and a stretch of keys stays while all queries pass by.
 #pragma once
 
+#include "kernels/quantized.h"
 #include "kernels/score.h"
 #include "kernels/team.h"
 
@@ -60,6 +61,7 @@ class WeightTile {
     if (has_biases(g_.features)) bias_ = scratch.take<float>(weight_rows * weight_keys);
     row_stride_ = round_up(max_of(g_.sizes.D, g_.sizes.Dv), lanes) + lanes;
     row_ = scratch.take<float>(4 * row_stride_);
+    if (g_.sizes.quantized) wide_ = scratch.take<float>(2 * row_stride_);
     if (!g_.features.decoded) return;
     team_q_ = scratch.take<float>(weight_rows * team_steps_);
     team_keys_ = scratch.take<float>(weight_keys * team_steps_);
@@ -99,13 +101,22 @@ class WeightTile {
       for (std::int64_t i = 0; i < 4; ++i) {
         float* row = row_buffer(i);
         if (j + i < item_keys_) {
-          load_operand<Dot>(row, rows_at(x, first_key_ + j + i), {x.dtype, x.column, count}, padded);
+          load_key(row, x, first_key_ + j + i, count, padded);
         } else {
           for (std::int64_t s = 0; s < padded; ++s) row[s] = 0;
         }
       }
       transpose_rows(row_, row_stride_, padded, to + j / width * width * padded + j % width);
     }
+  }
+
+  // One of 8 bits is widened first, as the forward does.
+  void load_key(float* to, const Rows& x, std::int64_t key, std::int64_t count, std::int64_t steps) {
+    if (x.dtype != DType::i8) return load_operand<Dot>(to, rows_at(x, key), {x.dtype, x.column, count}, steps);
+    constexpr DType native = Dot::pair == 2 ? DType::bf16 : DType::f32;
+    auto* widened = reinterpret_cast<char*>(wide_ + row_stride_);
+    widen_rows(x, key, 1, count, native, widened, wide_);
+    load_operand<Dot>(to, widened, {native, 1, count}, steps);
   }
 
   // Rows [begin, end) of a head, at most weight_rows: what they see.
@@ -354,6 +365,7 @@ class WeightTile {
   const float* q_ = nullptr;  // as take_queries() says
   std::int64_t q_row_ = 0;
   float *kt_ = nullptr, *scaled_q_ = nullptr, *lse_ = nullptr, *stage_ = nullptr, *bias_ = nullptr, *row_ = nullptr;
+  float* wide_ = nullptr;  // two rows, where keys have 8 bits
   // Where decode made the logits: queries [rows][steps], keys [keys][steps] and scores [rows][keys].
   float *team_q_ = nullptr, *team_keys_ = nullptr, *team_scores_ = nullptr;
 };

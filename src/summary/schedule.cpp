@@ -55,12 +55,11 @@ class SummaryRun {
         made_(x.to.statistics.raw() ? Tensor() : Tensor::uninitialized({p_.B, p_.H, p_.Tq, 2})),
         statistics_(x.to.statistics.raw() ? x.to.statistics : made_.view()),
         progress_(s.items.size()) {
-    const bool summed = s.sums_bytes > 0 || (!x.lse_low && is_coarse(*x.lse, trusted_lse)) ||
-                        (x.lse_low && is_coarse(*x.lse, kernels::coarse_lse));
+    const bool summed = needs_sums(x);
     if (summed) sum_rows(p_, statistics_);
     for (std::int64_t b = 0; b < p_.B; ++b) {
       for (std::int64_t h = 0; h < p_.H; ++h) {
-        take_lse(b, h, summed);
+        take_lse(x, b, h, summed, place_of<float>(statistics_, b, h));
         if (x.to.sink_weights.raw()) weigh_sink(b, h);
       }
     }
@@ -94,27 +93,6 @@ class SummaryRun {
 
  private:
   // ---- Rows ----
-
-  // lse in log2 units, as it is given or as it was found.
-  void take_lse(std::int64_t b, std::int64_t h, bool summed) {
-    float* to = place_of<float>(statistics_, b, h);
-    for (std::int64_t i = 0; i < p_.Tq; ++i, to += 2) {
-      const kernels::BinaryLse own{to[0], to[1]};
-      if (!x_.lse) {
-        if (own.high == -std::numeric_limits<float>::infinity()) to[0] = std::numeric_limits<float>::max();
-        continue;
-      }
-      const auto read = [&](const View& x) {
-        const auto at = operand_at(x, b, h, i);
-        return static_cast<float>(load_element(at.dtype, at.data));
-      };
-      const float low = x_.lse_low ? read(*x_.lse_low) : 0;
-      const kernels::BinaryLse taken =
-          kernels::binary_lse(read(*x_.lse), x_.lse_low ? &low : nullptr, summed ? &own : nullptr,
-                              x_.lse_low ? kernels::coarse_lse : trusted_lse);
-      to[0] = taken.high, to[1] = taken.low;
-    }
-  }
 
   // What a sink takes of each row.
   void weigh_sink(std::int64_t b, std::int64_t h) {
@@ -299,6 +277,29 @@ class SummaryRun {
 };
 
 }  // namespace
+
+bool needs_sums(const SummaryProblem& x) {
+  return !x.lse || is_coarse(*x.lse, x.lse_low ? kernels::coarse_lse : trusted_lse);
+}
+
+void take_lse(const SummaryProblem& x, std::int64_t b, std::int64_t h, bool summed, float* to) {
+  for (std::int64_t i = 0; i < x.forward.Tq; ++i, to += 2) {
+    const kernels::BinaryLse own{to[0], to[1]};
+    if (!x.lse) {
+      if (own.high == -std::numeric_limits<float>::infinity()) to[0] = std::numeric_limits<float>::max();
+      continue;
+    }
+    const auto read = [&](const View& of) {
+      const auto at = operand_at(of, b, h, i);
+      return static_cast<float>(load_element(at.dtype, at.data));
+    };
+    const float low = x.lse_low ? read(*x.lse_low) : 0;
+    const kernels::BinaryLse taken =
+        kernels::binary_lse(read(*x.lse), x.lse_low ? &low : nullptr, summed ? &own : nullptr,
+                            x.lse_low ? kernels::coarse_lse : trusted_lse);
+    to[0] = taken.high, to[1] = taken.low;
+  }
+}
 
 void clear_maps(const SummaryViews& to, std::int64_t n, std::int64_t h) {
   for (const MutableView& map : {to.map, to.map_max, to.carried_map, to.carried_map_max}) {

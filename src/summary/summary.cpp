@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/cached_problem.h"
 #include "attention/compute.h"
 #include "attention/output.h"
 #include "core/axes.h"
@@ -95,7 +96,10 @@ Tensor weights_in(SummaryProblem& x) {
   Tensor weights(p.trim(shape), x.dtype());
   x.to.weights = four_axes(weights, shape);
   if (weights.count() == 0) return weights;
-  run_summary(x, make_summary_schedule(x));
+  if (!p.blocks.empty() && decodes_some(p))
+    weigh_decoded(x);
+  else
+    run_summary(x, make_summary_schedule(x));
   if (x.key_sizes) carry(weights, x.key_sizes->view().slice(2, x.keys.begin, x.keys.end).clone());
   return weights;
 }
@@ -138,15 +142,22 @@ std::vector<Pair> check_pairs(const char* function, const View& pairs, const Pro
 SummaryProblem SummaryProblem::check(const char* function, const View& q, const View& k, const std::optional<View>& lse,
                                      const std::optional<View>& lse_low, const AttentionOptions& options,
                                      const std::optional<Range>& queries, const std::optional<Range>& keys) {
-  const Problem p = Problem::check(function, q, k, k, options).without_values();
+  return check(function, Problem::check(function, q, k, k, options).without_values(), options.offset.has_value(), lse,
+               lse_low, queries, keys);
+}
+
+SummaryProblem SummaryProblem::check(const char* function, const Problem& p, bool has_offset,
+                                     const std::optional<View>& lse, const std::optional<View>& lse_low,
+                                     const std::optional<Range>& queries, const std::optional<Range>& keys) {
   const Dims all_rows = p.trim({p.B, p.H, p.Tq});
-  if (lse) check_kind(function, "lse", *lse, all_rows, statistics_dtype(q.dtype()));
-  if (lse_low) check_kind(function, "lse_low", *lse_low, all_rows, statistics_dtype(q.dtype()));
+  const DType dtype = statistics_dtype(p.q.dtype());
+  if (lse) check_kind(function, "lse", *lse, all_rows, dtype);
+  if (lse_low) check_kind(function, "lse_low", *lse_low, all_rows, dtype);
   if (lse_low && !lse) fail(ErrorCode::bad_value, function, "lse_low is given without lse");
   const Range rows = check_range(function, "queries", queries, p.Tq), kept = rows_kept(p, rows);
   const bool whole = kept.end - kept.begin == p.Tq;
   SummaryProblem x{whole ? p : p.slice_rows(kept.begin, kept.end), {}, {}, {}, {}, {}};
-  x.has_distance = options.offset.has_value();
+  x.has_distance = has_offset;
   if (!x.has_distance) {
     x.has_distance = true;
     for (std::int64_t n = 0; n < p.sequences(); ++n) x.has_distance &= p.sequence(n).Tq == p.sequence(n).Tk;
@@ -275,6 +286,19 @@ Tensor attention_weights(const View& q, const View& k, const std::optional<View>
   constexpr const char* function = "attention_weights";
   return with_memory(function, q, k, [&] {
     SummaryProblem x = SummaryProblem::check(function, q, k, lse, part.lse_low, options, part.queries, part.keys);
+    x.take_key_sizes(function, part.key_sizes);
+    return weights_in(x);
+  });
+}
+
+Tensor attention_weights(const View& q, const KvCache& cache, const std::optional<View>& lse,
+                         const AttentionOptions& options, const WeightsOptions& part) {
+  constexpr const char* function = "attention_weights";
+  const View k(nullptr, cache.dtype(), {cache.batch(), cache.heads(), cache.length(), cache.d_k()});
+  return with_memory(function, q, k, [&] {
+    const CachedProblem cached = CachedProblem::check(function, q, cache, options);
+    SummaryProblem x = SummaryProblem::check(function, cached.problem.without_values(), true, lse, part.lse_low,
+                                             part.queries, part.keys);
     x.take_key_sizes(function, part.key_sizes);
     return weights_in(x);
   });

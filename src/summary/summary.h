@@ -53,6 +53,10 @@ struct SummaryProblem {
   static SummaryProblem check(const char* function, const View& q, const View& k, const std::optional<View>& lse,
                               const std::optional<View>& lse_low, const AttentionOptions& options,
                               const std::optional<Range>& queries = {}, const std::optional<Range>& keys = {});
+  // The same of a problem that is checked, without values. has_offset: one was given.
+  static SummaryProblem check(const char* function, const Problem& problem, bool has_offset,
+                              const std::optional<View>& lse, const std::optional<View>& lse_low,
+                              const std::optional<Range>& queries, const std::optional<Range>& keys);
   // Throws Error for what are no sizes of these keys.
   void take_key_sizes(const char* function, const std::optional<View>& sizes);
   // How many of a row's largest weights are wanted. Throws Error for more, and for more keys, than can be listed.
@@ -82,6 +86,16 @@ struct SummarySchedule : Stretches {
 
 SummarySchedule make_summary_schedule(const SummaryProblem& problem);
 void run_summary(SummaryProblem& problem, const SummarySchedule& schedule);
+
+// Whether the rows' own sums are to be found: lse is not given, or tells weights too coarsely.
+bool needs_sums(const SummaryProblem& problem);
+// What the weights of a head's rows are made with, to statistics [Tq,2] as kernels::BinaryLse: lse as it is given, or
+// the rows' own sums, which are there where they were `summed`.
+void take_lse(const SummaryProblem& problem, std::int64_t b, std::int64_t h, bool summed, float* statistics);
+
+// The weights of a problem in blocks whose rows decode takes: the pass that sums rows leaves their logits. The bits are
+// those of run_summary() over the same keys in one tensor, but for i8, which decode multiplies as whole numbers.
+void weigh_decoded(SummaryProblem& problem);
 
 // NaN for the top weights of rows that see keys and have no largest one: their weights are not numbers.
 void mark_nan_rows(const SummaryViews& to);

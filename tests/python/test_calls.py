@@ -91,3 +91,21 @@ def test_what_a_kv_cache_is():
     cache = attend.KvCache(batch=1, heads=2, d_k=3, d_v=4, dtype="float16")
     assert (cache.batch, cache.heads, cache.d_k, cache.d_v, len(cache)) == (1, 2, 3, 4, 0)
     assert repr(cache) == "KvCache(batch=1, heads=2, d_k=3, d_v=4, dtype='float16', length=0)"
+
+
+def test_weights_over_a_cache_are_those_over_its_keys():
+    random = numpy.random.default_rng(3)
+    q, k = random.standard_normal((1, 4, 2, 8), numpy.float32), random.standard_normal((1, 2, 300, 8), numpy.float32)
+    cache = attend.KvCache(batch=1, heads=2, d_k=8, d_v=8)
+    cache.append(k, k)
+    options = {"causal": True, "softcap": 2.0, "window": (100, -1), "alibi_slopes": numpy.linspace(0.1, 0.4, 4, dtype=numpy.float32)}
+    _, lse, lse_low = cache.attention(q, return_lse_low=True, **options)
+    part = {"queries": (1, 2), "keys": (250, 300), "key_sizes": random.random((1, 4, 300), numpy.float32)}
+    for given in ({}, {"lse": lse}, {"lse": lse, "lse_low": lse_low}):
+        for wanted in ({}, part):
+            expected = attend.attention_weights(q, k, offset="bottom_right", **given, **wanted, **options)
+            numpy.testing.assert_array_equal(cache.attention_weights(q, **given, **wanted, **options), expected)
+    with pytest.raises(ValueError, match="attention_weights: keys are 0 to 301, expected a part of 0 to 300"):
+        cache.attention_weights(q, keys=(0, 301))
+    with pytest.raises(TypeError, match=r"KvCache.attention_weights: queries: expected \(begin, end\)"):
+        cache.attention_weights(q, queries=3)

@@ -75,7 +75,8 @@ ARGUMENTS = {"attention": [ZEROS] * 3, "attention_backward": [ZEROS] * 5 + [LSE]
              "plan": [ZEROS] * 3, "plan_backward": [ZEROS] * 3, "scaled_dot_product_attention": [ZEROS] * 3, "explain": [],
              "attention_summary": [ZEROS] * 2, "attention_weights": [ZEROS] * 2, "head_scores": [ZEROS] * 2,
              "attention_summary_varlen": [PACKED] * 2 + [LSE[0], [0, 3], [0, 3]], "plan_summary": [ZEROS] * 2,
-             "KvCache.attention": [attend.KvCache(1, 2, 4, 4), ZEROS], "picture": [ZEROS], "head_grid": [ZEROS],
+             "KvCache.attention": [attend.KvCache(1, 2, 4, 4), ZEROS],
+             "KvCache.attention_weights": [attend.KvCache(1, 2, 4, 4), ZEROS], "picture": [ZEROS], "head_grid": [ZEROS],
              "token_strip": [["a"], [1.0]], "token_links": [[[0]], [[1.0]]]}
 
 

@@ -74,6 +74,9 @@ constexpr Target by_dtype() noexcept {
   target.summary.bytes = [](const Sizes& sizes, const Features& features, std::int64_t top) {
     return of(sizes.dtype).summary.bytes(sizes, features, top);
   };
+  target.summary.exponentiate = [](DType dtype, float lse, float lse_low, float* row, std::int64_t count) {
+    of(dtype).summary.exponentiate(dtype, lse, lse_low, row, count);
+  };
   target.linear = {
       .floats = [](DType dtype, std::int64_t out, std::int64_t in) { return of(dtype).linear.floats(dtype, out, in); },
       .pack = [](DType dtype, const float* weight, std::int64_t out, std::int64_t in,

@@ -100,6 +100,11 @@ void count_summary(const SummaryGroup& group, std::int64_t first, std::int64_t l
 }
 
 template <class Dot>
+void exponentiate_summary(DType, float lse, float lse_low, float* row, std::int64_t count) {
+  exponentiate_row<Dot>(lse, lse_low, row, count);
+}
+
+template <class Dot>
 std::int64_t linear_floats(DType, std::int64_t out, std::int64_t in) {
   return (out + width - 1) / width * linear_panel<Dot>(in);
 }
@@ -148,7 +153,8 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
                   .rows = run_summary_rows<Dot>,
                   .count = count_summary<Dot>,
                   .bytes = Summary<Dot>::scratch_bytes,
-                  .keys = summary_keys},
+                  .keys = summary_keys,
+                  .exponentiate = exponentiate_summary<Dot>},
       .linear = {.floats = linear_floats<Dot>,
                  .pack = linear_pack<Dot>,
                  .pack_rows = linear_pack_rows<Dot>,
