@@ -78,7 +78,9 @@ class RowWatcher : public models::Watcher {
 
   void attends(const models::AttentionStep& step, const View& q, const View&) override {
     (step.cross ? cross_steps : steps).push_back(step);
-    analysis::weigh_row(step, q.select(0, 0).select(1, row_), keys_of(step), parts_of(step).size(2), weights_of(step));
+    const Tensor weights =
+        analysis::row_weights(step, q.slice(2, row_, row_ + 1), keys_of(step), parts_of(step).size(2));
+    std::copy_n(weights.data<float>(), weights.count(), weights_of(step));
   }
   void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
     if (place == ModelPlace::residual && layer == 0) embedding = row_of(values);

@@ -6,12 +6,10 @@
 
 namespace attend::analysis {
 
-// q [H,D] of row `length` - 1 -> its weights [H,length], f32: softmax of the scaled scores of the keys that the step's
-// window leaves to it; 0 elsewhere.
-void weigh_row(const models::AttentionStep& step, const View& q, const KvCache& cache, std::int64_t length,
-               float* weights);
+// q [1,H,1,D] of row `length` - 1 -> its weights of the first `length` keys, [1,H,1,length] f32.
+Tensor row_weights(const models::AttentionStep& step, const View& q, const KvCache& cache, std::int64_t length);
 
-// weights[h,j] *= v_j . direction[h], v_j of the head's own values; direction [H,Dv].
+// weights[h,j] *= v_j . direction[h], v_j of the head's own values; weights [H,length], direction [H,Dv].
 void multiply_by_values(const models::AttentionStep& step, const KvCache& cache, std::int64_t length,
                         const float* direction, float* weights);
 

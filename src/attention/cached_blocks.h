@@ -1,4 +1,4 @@
-// A cache's keys or values, block by block, without a copy of the whole.
+// A cache's values, block by block, without a copy of the whole.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace attend {
 
-// Of one head: positions [first, first + count), rows [count,D] f32 in one piece.
+// Of one head: positions [first, first + count), rows [count,Dv] f32 in one piece.
 struct CachedBlock {
   std::int64_t head = 0, first = 0, count = 0;
   const float* rows = nullptr;
@@ -16,7 +16,6 @@ struct CachedBlock {
 
 // Calls body for every block of every head, of item 0 of the batch, from several threads: for each head's rows it is
 // the same blocks, whatever the threads. The cache must not change meanwhile.
-enum class CachedPart : std::uint8_t { keys, values };
-void for_each_block(const KvCache& cache, CachedPart part, const std::function<void(const CachedBlock&)>& body);
+void for_each_value_block(const KvCache& cache, const std::function<void(const CachedBlock&)>& body);
 
 }  // namespace attend

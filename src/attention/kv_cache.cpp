@@ -92,18 +92,17 @@ struct CachedRows {
             state->v_scales.data()};
   }
   std::int64_t length() const { return state->length; }
-  // Rows [0, count) of a head in one block, in f32: where they lie, or in `made`.
-  const float* read(CachedPart part, std::int64_t head, std::int64_t block, std::int64_t count, Tensor& made) const {
+  // Values [0, count) of a head in one block, in f32: where they lie, or in `made`.
+  const float* values(std::int64_t head, std::int64_t block, std::int64_t count, Tensor& made) const {
     const KvCache::Block& from = *state->blocks[static_cast<std::size_t>(block)];
-    const bool keys = part == CachedPart::keys;
     const auto part_of = [&](const Tensor& x) {
       return x.view().slice(0, 0, 1).slice(1, head, head + 1).slice(2, 0, count);
     };
-    const View rows = part_of(keys ? from.k : from.v);
+    const View rows = part_of(from.v);
     if (rows.dtype() == DType::f32) return rows.data<float>();
     if (made.shape() != rows.shape()) made = Tensor::uninitialized(rows.shape(), DType::f32);
     if (rows.dtype() == DType::i8)
-      dequantize(rows, part_of(keys ? from.k_scales : from.v_scales), made.view());
+      dequantize(rows, part_of(from.v_scales), made.view());
     else
       kernels::target().rows.convert(rows.raw(), rows.dtype(), made.raw(), DType::f32, rows.count());
     return made.data<float>();
@@ -312,7 +311,7 @@ Tensor KvCache::collect(bool values) const {
   return out;
 }
 
-void for_each_block(const KvCache& cache, CachedPart part, const std::function<void(const CachedBlock&)>& body) {
+void for_each_value_block(const KvCache& cache, const std::function<void(const CachedBlock&)>& body) {
   const CachedRows rows(cache);
   const std::int64_t size = CachedRows::block_keys, blocks = divide_up(rows.length(), size);
   parallel_for(cache.heads() * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -320,7 +319,7 @@ void for_each_block(const KvCache& cache, CachedPart part, const std::function<v
     for (std::int64_t n = begin; n < end; ++n) {
       CachedBlock block{.head = n / blocks, .first = n % blocks * size};
       block.count = std::min(size, rows.length() - block.first);
-      block.rows = rows.read(part, block.head, n % blocks, block.count, made);
+      block.rows = rows.values(block.head, n % blocks, block.count, made);
       body(block);
     }
   });

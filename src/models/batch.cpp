@@ -19,18 +19,6 @@ View by_heads(const View& x, std::int64_t heads) {
   return View(x.raw(), x.dtype(), {1, heads, N, D}, {0, D, x.strides()[0], 1});
 }
 
-AttentionOptions options_of(const AttentionStep& step) {
-  AttentionOptions options;
-  options.scale = step.scale;
-  options.causal = step.causal;
-  options.softcap = step.softcap;
-  options.distance_bias = step.distance_bias;
-  if (step.window > 0) options.window.left = step.window - 1;
-  if (step.window > 0 && !step.causal) options.window.right = step.window - 1;
-  if (!step.cross) options.offset = Offset::bottom_right();
-  return options;
-}
-
 // All sequences at once, over the keys that begin at key_starts: their own, or one text that all of them read.
 void attend_packed(const Batch& batch, const std::vector<std::int64_t>& key_starts, const AttentionOptions& plain,
                    const View& q, const View& k, const View& v, const MutableView& out) {
@@ -132,6 +120,18 @@ std::span<KvCache* const> caches_of(const std::vector<std::vector<KvCache*>>& la
 
 }  // namespace
 
+AttentionOptions AttentionStep::options() const {
+  AttentionOptions all;
+  all.scale = scale;
+  all.causal = causal;
+  all.softcap = softcap;
+  all.distance_bias = distance_bias;
+  if (window > 0) all.window.left = window - 1;
+  if (window > 0 && !causal) all.window.right = window - 1;
+  if (!cross) all.offset = Offset::bottom_right();
+  return all;
+}
+
 ModelPlace place_in(Stack stack, ModelPlace place) {
   if (stack != Stack::encoder) return place;
   constexpr ModelPlace own[] = {ModelPlace::encoder_residual, ModelPlace::encoder_z, ModelPlace::encoder_attention,
@@ -142,7 +142,7 @@ ModelPlace place_in(Stack stack, ModelPlace place) {
 Tensor attend(const Batch& batch, const AttentionStep& step, const View& q, const View& k_rows, const View& v_rows) {
   Rows rows(q, step.heads);
   const View k = by_heads(k_rows, step.kv_heads), v = by_heads(v_rows, step.kv_heads);
-  const AttentionOptions options = options_of(step);
+  const AttentionOptions options = step.options();
   const std::span<KvCache* const> caches = caches_of(batch.layers, step.layer);
   const bool fresh = append(batch.starts, caches, k, v);
   if (batch.watcher && batch.stack != Stack::encoder) batch.watcher->attends(step, rows.q, v);
@@ -156,7 +156,7 @@ Tensor attend(const Batch& batch, const AttentionStep& step, const View& q, cons
 Tensor attend_memory(const Batch& batch, const AttentionStep& step, const View& q, const Linear& key,
                      const Linear& value) {
   Rows rows(q, step.heads);
-  const AttentionOptions options = options_of(step);
+  const AttentionOptions options = step.options();
   const std::span<KvCache* const> caches = caches_of(batch.cross, step.layer);
   bool fresh = false;
   std::vector<Tensor> made(2);

@@ -99,6 +99,9 @@ struct AttentionStep {
   double softcap = 0;                      // as AttentionOptions have it, and so the next
   std::optional<View> distance_bias = {};  // [H,2R+1]
   const Linear* output = nullptr;          // what projects the heads' output, for a recorder that wants the keys' sizes
+
+  // All of that as attention() takes it, and whoever makes the layer's weights again: the queries are the last ones.
+  AttentionOptions options() const;
 };
 
 // q [N,heads * D], k and v [N,kv_heads * D], row by row in one piece, or their heads apart [N,heads,D], each in one
