@@ -57,6 +57,23 @@ struct RecordedLayer {
   std::vector<RecordedCall> calls = {};
 };
 
+// Which part of a head's steps. Not given: all queries, all keys.
+struct StepsOptions {
+  std::optional<Range> queries = {}, keys = {};
+  // [Tk,Dv] of all the head's keys, floating point: what the weights make of them is wanted too.
+  OptionalView values = {};
+};
+
+// How a head's weights came about, by the names of docs/json.md's trace. f32; f64 of a layer that computed in f64.
+struct HeadSteps {
+  Tensor queries, keys;          // [queries,D], [keys,D]
+  Tensor scores, scaled_scores;  // [queries,keys] q.k, and times the layer's scale; of hidden pairs too
+  Tensor logits;   // [queries,keys] what the softmax sees: after softcap, biases and ALiBi; -inf where a pair is hidden
+  Tensor weights;  // [queries,keys] those of Recording::weights(): e^(logits - lse)
+  Tensor lse, entropy;                 // [queries] as they were recorded
+  std::optional<Tensor> context = {};  // [queries,Dv] with values: the weights of all keys times theirs
+};
+
 // What a file may do without, of layers by their places.
 struct LeftOut {
   std::vector<std::int64_t> qk = {};    // q and k
@@ -115,6 +132,9 @@ class Recording {
   // where the layer has no key_sizes.
   Tensor weights(std::int64_t layer, std::int64_t item, std::int64_t head, const std::optional<Range>& queries = {},
                  const std::optional<Range>& keys = {}, WeighedBy by = WeighedBy::weight) const;
+  // What makes a head's weights, in memory that grows with queries x keys. Made again in double of q, k and what the
+  // layer's calls were told. Throws as weights(), bad_shape and bad_dtype for values.
+  HeadSteps steps(std::int64_t layer, std::int64_t item, std::int64_t head, const StepsOptions& part = {}) const;
   // Of each query, the keys that causality and windows leave to it; what its mask hides is not looked at.
   std::vector<Range> visible_keys(std::int64_t layer) const;
   // The place of a head among the recorded ones. Throws bad_value.
@@ -132,6 +152,8 @@ class Recording {
                  const Range& rows) const;
   AttentionOptions options_of(std::int64_t layer, std::size_t call, std::int64_t item, std::int64_t head,
                               TensorMap& tensors) const;
+  // What weights and steps are asked for: the place of a head among the recorded ones. Throws bad_value.
+  std::int64_t check_head(const char* function, std::int64_t layer, std::int64_t item, std::int64_t head) const;
 
   std::vector<RecordedLayer> layers_;
   TensorMap tensors_;                 // what is in memory

@@ -36,6 +36,8 @@ _ARRAYS = {
 TopKey = collections.namedtuple("TopKey", "key weight token")
 Link = collections.namedtuple("Link", "query key weight query_token key_token")
 TellingHead = collections.namedtuple("TellingHead", "name labels links")
+HeadSteps = collections.namedtuple(
+    "HeadSteps", "queries keys scores scaled_scores logits weights lse entropy context", defaults=[None])
 
 
 class Heads(numpy.ndarray):
@@ -182,6 +184,23 @@ class RecordedLayer:
         is carried, where record(key_sizes=True) was said. ValueError otherwise.
         """
         return self._raw.weights(self._number, self._item(item), self.heads[self._at(head)], queries, keys, by)
+
+    def steps(self, head, item=0, queries=None, keys=None, values=None) -> HeadSteps:
+        """What makes a head's weights, as NumPy arrays by the names of docs/json.md's trace.
+
+        queries and keys [T,D]; scores q k^T and scaled_scores; logits, what the softmax sees: after softcap, biases and
+        masks, -inf where a pair is hidden; weights, exp(logits - lse), those of weights(); lse and entropy of the rows.
+        context is the weights times values, where values [Tk,Dv] of the head's keys are given, else None. The arguments queries
+        and keys are (begin, end), None all of them. ValueError where q and k were not kept.
+
+        >>> import attend
+        >>> layer = attend.Model.load("tiny").record("the cat sat", keep="qk")["0.self"]
+        >>> steps = layer.steps(head=1)
+        >>> float(steps.logits[0, 1]), float(steps.weights[0, 0])  # the first word sees itself alone
+        (-inf, 1.0)
+        """
+        found = self._raw.steps(self._number, self._item(item), self.heads[self._at(head)], queries, keys, values)
+        return HeadSteps(**found)
 
     def picture(self, head, queries=None, keys=None, item=0, scale="sqrt", title=None, by="weight"):
         """The head's map as an attend.Picture; with queries or keys, (begin, end), the exact weights of that part.

@@ -119,6 +119,22 @@ nb::object weights(const Recording& self, std::int64_t layer, std::int64_t item,
   return to_python({}, found);
 }
 
+// By the names of docs/json.md's trace.
+nb::dict steps(const Recording& self, std::int64_t layer, std::int64_t item, std::int64_t head, nb::handle queries,
+               nb::handle keys, nb::handle values) {
+  constexpr const char* function = "RecordedLayer.steps";
+  const OptionalArray given(function, "values", values);
+  const StepsOptions part{read_range(function, "queries", queries), read_range(function, "keys", keys), given.view()};
+  const HeadSteps found = call(function, [&] { return self.steps(layer, item, head, part); });
+  nb::dict all;
+  const auto add = [&](const char* name, const Tensor& tensor) { all[name] = to_python({}, tensor); };
+  add("queries", found.queries), add("keys", found.keys);
+  add("scores", found.scores), add("scaled_scores", found.scaled_scores), add("logits", found.logits);
+  add("weights", found.weights), add("lse", found.lse), add("entropy", found.entropy);
+  if (found.context) add("context", *found.context);
+  return all;
+}
+
 nb::object ids_of(const std::optional<Tensor>& ids) {
   return ids ? to_python({}, *ids) : nb::none();
 }
@@ -178,7 +194,9 @@ void bind_recording(nb::module_& m) {
           },
           nb::arg("layer"), nb::arg("by") = "weight")
       .def("weights", &weights, nb::arg("layer"), nb::arg("item"), nb::arg("head"), nb::arg("queries").none(),
-           nb::arg("keys").none(), nb::arg("by"));
+           nb::arg("keys").none(), nb::arg("by"))
+      .def("steps", &steps, nb::arg("layer"), nb::arg("item"), nb::arg("head"), nb::arg("queries").none(),
+           nb::arg("keys").none(), nb::arg("values").none());
 }
 
 }  // namespace attend::python

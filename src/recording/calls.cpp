@@ -132,4 +132,15 @@ AttentionOptions options_of(const RecordedCall& call, const TensorMap& tensors, 
   return options;
 }
 
+AttentionOptions options_of_rows(const AttentionOptions& options, const RecordedCall& call, const Range& rows) {
+  AttentionOptions some = options;
+  some.offset = Offset(call.offset.value_or(0) + rows.begin);
+  for (const TensorOption& option : tensor_options()) {
+    std::optional<View>& value = some.*option.value;
+    if (!value || !is_of_pairs(option)) continue;
+    if (const View four = with_four_axes(*value); four.size(2) > 1) value = four.slice(2, rows.begin, rows.end);
+  }
+  return some;
+}
+
 }  // namespace attend

@@ -24,5 +24,7 @@ bool extend(KeptCall& last, const KeptCall& next);
 
 // The options of one item and head (of the recorded ones) of a call.
 AttentionOptions options_of(const RecordedCall& call, const TensorMap& tensors, std::int64_t item, std::int64_t head);
+// The same of some of its queries, counted from its first: where they stand among its keys is said.
+AttentionOptions options_of_rows(const AttentionOptions& options, const RecordedCall& call, const Range& rows);
 
 }  // namespace attend

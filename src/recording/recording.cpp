@@ -12,21 +12,6 @@ namespace attend {
 
 namespace {
 
-Range check_range(const char* name, const std::optional<Range>& range, std::int64_t size) {
-  if (!range) return {0, size};
-  if (range->begin < 0 || range->end < range->begin || range->end > size) {
-    fail(ErrorCode::bad_value, "Recording::weights", "{} are {} to {}, expected a part of 0 to {}", name, range->begin,
-         range->end, size);
-  }
-  return *range;
-}
-
-// The part of `wanted` that lies in `range`, counted from that one's begin.
-Range within(const Range& wanted, const Range& range) {
-  const std::int64_t begin = std::clamp(wanted.begin, range.begin, range.end);
-  return {begin - range.begin, std::clamp(wanted.end, begin, std::max(begin, range.end)) - range.begin};
-}
-
 const std::vector<std::vector<std::string>>& fitting(const std::vector<std::vector<std::string>>& tokens,
                                                      const RecordedLayer& layer, std::int64_t count) {
   static const std::vector<std::vector<std::string>> none;
@@ -45,6 +30,20 @@ bool of_decoder(const RecordedLayer& layer) {
 }
 
 }  // namespace
+
+Range check_range(const char* function, const char* name, const std::optional<Range>& range, std::int64_t size) {
+  if (!range) return {0, size};
+  if (range->begin < 0 || range->end < range->begin || range->end > size) {
+    fail(ErrorCode::bad_value, function, "{} are {} to {}, expected a part of 0 to {}", name, range->begin, range->end,
+         size);
+  }
+  return *range;
+}
+
+Range within(const Range& wanted, const Range& range) {
+  const std::int64_t begin = std::clamp(wanted.begin, range.begin, range.end);
+  return {begin - range.begin, std::clamp(wanted.end, begin, std::max(begin, range.end)) - range.begin};
+}
 
 std::string head_name(std::string_view layer, std::int64_t head) {
   constexpr std::string_view self = ".self";
@@ -238,9 +237,8 @@ AttentionOptions Recording::options_of(std::int64_t layer, std::size_t call, std
   return attend::options_of(of, tensors, item, head);
 }
 
-Tensor Recording::weights(std::int64_t layer, std::int64_t item, std::int64_t number,
-                          const std::optional<Range>& queries, const std::optional<Range>& keys, WeighedBy by) const {
-  constexpr const char* function = "Recording::weights";
+std::int64_t Recording::check_head(const char* function, std::int64_t layer, std::int64_t item,
+                                   std::int64_t number) const {
   const RecordedLayer& x = at(layer);
   const std::int64_t h = head(layer, number);
   if (item < 0 || item >= x.batch) {
@@ -250,8 +248,17 @@ Tensor Recording::weights(std::int64_t layer, std::int64_t item, std::int64_t nu
     fail(ErrorCode::bad_value, function, "layer {}: q and k were not kept, of which weights are made: record with {}",
          x.name, "keep_qk");
   }
+  return h;
+}
+
+Tensor Recording::weights(std::int64_t layer, std::int64_t item, std::int64_t number,
+                          const std::optional<Range>& queries, const std::optional<Range>& keys, WeighedBy by) const {
+  constexpr const char* function = "Recording::weights";
+  const RecordedLayer& x = at(layer);
+  const std::int64_t h = check_head(function, layer, item, number);
   check_weighed_by(function, x, by);
-  const Range rows = check_range("queries", queries, x.queries), columns = check_range("keys", keys, x.keys);
+  const Range rows = check_range(function, "queries", queries, x.queries),
+              columns = check_range(function, "keys", keys, x.keys);
   const DType dtype = statistics_dtype(x.dtype);
   Tensor weights({rows.end - rows.begin, columns.end - columns.begin}, dtype);
   for (std::size_t n = 0; n < x.calls.size(); ++n) {
