@@ -1,8 +1,6 @@
 // What the page asks of a recording: of the text that `run` recorded, or of a file.
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "attend/look.h"
 #include "models/model.h"
@@ -100,6 +98,12 @@ class ValueWatcher : public models::Watcher {
   }
 };
 
+// Whether the softmax sees the scaled scores as they are.
+bool same_numbers(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.view().to(DType::f64), y = b.view().to(DType::f64);
+  return std::equal(x.data<double>(), x.data<double>() + x.count(), y.data<double>());
+}
+
 // Of a head's keys [Tk,Dv]; empty of a recording that was read, and of an encoder that a decoder reads.
 Tensor values_of(const RecordedLayer& x, std::int64_t place) {
   if (state.model && state.values.empty()) {
@@ -112,51 +116,23 @@ Tensor values_of(const RecordedLayer& x, std::int64_t place) {
   return found->second.view().select(0, 0).select(0, place / shared).clone();
 }
 
-// weights [Tq,Tk] values [Tk,Dv]
-Tensor mixed(const Tensor& weights, const Tensor& values) {
-  Tensor out({weights.size(0), values.size(1)}, DType::f32);
-  for (std::int64_t i = 0; i < out.size(0); ++i)
-    for (std::int64_t j = 0; j < values.size(0); ++j)
-      for (std::int64_t d = 0; d < out.size(1); ++d)
-        out.data<float>()[i * out.size(1) + d] +=
-            weights.data<float>()[i * values.size(0) + j] * values.data<float>()[j * out.size(1) + d];
-  return out;
-}
-
-// What makes a head's weights, and what these make of the values: tensors by the names of docs/json.md's trace.
+// What makes a head's weights, and what these make of the values: tensors by the names of docs/json.md's trace. Of some
+// queries and keys alone the values are left out.
 void steps(Request& request) {
   const auto layer = request.need<std::int64_t>("layer"), head = request.need<std::int64_t>("head");
   const std::int64_t item = take_item(request);
+  StepsOptions part{.queries = take_range(request, "queries"), .keys = take_range(request, "keys"), .values = {}};
   request.end();
-  const RecordedLayer& x = recording().at(layer);
-  const std::int64_t place = recording().head(layer, head), shared = std::ssize(x.heads) / x.kv_heads;
-  const Tensor q = recording().numbers(layer, "q").view().select(0, item).select(0, place).to(DType::f32);
-  const Tensor k = recording().numbers(layer, "k").view().select(0, item).select(0, place / shared).to(DType::f32);
-  Tensor weights = recording().weights(layer, item, head);
-  Tensor scores({q.size(0), k.size(0)}, DType::f32), scaled = scores.clone(), logits = scores.clone();
-  const std::vector<Range> visible = recording().visible_keys(layer);
-  bool hides = false;
-  for (const RecordedCall& call : x.calls)
-    for (std::int64_t i = call.queries.begin; i < call.queries.end; ++i)
-      for (std::int64_t j = 0; j < k.size(0); ++j) {
-        const std::int64_t at = i * k.size(0) + j;
-        const float *a = q.data<float>() + i * q.size(1), *b = k.data<float>() + j * q.size(1);
-        const double score = std::inner_product(a, a + q.size(1), b, 0.0);
-        const Range& seen = visible[static_cast<std::size_t>(i)];
-        const bool is_seen = j >= seen.begin && j < seen.end;
-        hides |= !is_seen;
-        scores.data<float>()[at] = static_cast<float>(score);
-        scaled.data<float>()[at] = static_cast<float>(score * call.scale);
-        logits.data<float>()[at] = is_seen ? scaled.data<float>()[at] : -std::numeric_limits<float>::infinity();
-      }
-  Tensor values = values_of(x, place);
-  if (values.count() > 0) answer.add("context", mixed(weights, values)), answer.add("values", std::move(values));
-  const Tensor entropy = recording().numbers(layer, "entropy");
-  answer.add("entropy", entropy.view().select(0, item).select(0, place).to(DType::f32));
-  if (hides) answer.add("logits", std::move(logits));
-  answer.add("queries", q.clone()), answer.add("keys", k.clone());
-  answer.add("scores", std::move(scores)), answer.add("scaled_scores", std::move(scaled));
-  answer.add("weights", std::move(weights));
+  Tensor values;
+  if (!part.queries && !part.keys) values = values_of(recording().at(layer), recording().head(layer, head));
+  if (values.count() > 0) part.values = values;
+  const HeadSteps made = recording().steps(layer, item, head, part);
+  const auto add = [](const char* name, const Tensor& tensor) { answer.add(name, tensor.view().to(DType::f32)); };
+  add("queries", made.queries), add("keys", made.keys);
+  add("scores", made.scores), add("scaled_scores", made.scaled_scores);
+  if (!same_numbers(made.logits, made.scaled_scores)) add("logits", made.logits);
+  add("weights", made.weights), add("lse", made.lse), add("entropy", made.entropy);
+  if (made.context) add("context", *made.context), add("values", values);
 }
 
 // ---- All heads ----

@@ -23,6 +23,13 @@ export interface Embedded {
   chat?: boolean;
 }
 
+// What makes a head's weights, and what else its layer does to scores.
+export interface HeadSteps {
+  tensors: Record<string, Tensor>;
+  scale: number;
+  others: string[];
+}
+
 export interface Selection {
   head: HeadId;
   query: number;
@@ -334,10 +341,11 @@ export class Store {
     const { tensors, ...answer } = await this.client.ask<{ queries: number[]; keys: number[]; reduction: string }>({ do: "map", layer: head[0], head: head[1], ...part, most: [most, most], by, item });
     return { ...answer, grid: matrix(tensors.map!) };
   }
-  // The tensors of docs/json.md's trace, of one head, and what its layer does to scores.
-  async steps([layer, head]: HeadId): Promise<{ tensors: Record<string, Tensor>; scale: number; others: string[] }> {
-    const [{ tensors }, { calls }] = await Promise.all([this.client.ask({ do: "steps", layer, head, item: this.state.item }), this.layer(layer)]);
-    return { tensors, scale: calls[0]!.scale, others: calls.flatMap(({ numbers, tensors: given }) => [...Object.keys(numbers), ...given]) };
+  // The tensors of docs/json.md's trace, of one head or of some of its queries and keys, and what its layer does to scores.
+  async steps([layer, head]: HeadId, part: { queries?: [number, number]; keys?: [number, number] } = {}): Promise<HeadSteps> {
+    const [{ tensors }, { calls }] = await Promise.all([this.client.ask({ do: "steps", layer, head, item: this.state.item, ...part }), this.layer(layer)]);
+    const of = calls.filter(({ queries: [begin, end] }) => !part.queries || (part.queries[0] < end! && part.queries[1] > begin!));
+    return { tensors, scale: of[0]!.scale, others: of.flatMap(({ numbers, tensors: given }) => [...Object.keys(numbers), ...given]) };
   }
   numbers(layer: number, name: string): Promise<{ shape: number[]; data: Float32Array }> {
     return this.client.ask({ do: "numbers", layer, name }).then(({ tensors }) => tensors.numbers!);
