@@ -26,7 +26,7 @@ from torch.nn.attention.bias import CausalBias
 from . import _core
 from . import _torch_operators as operators
 from ._torch_operators import dispatches, draw_seed, record, records, sdpa_by, seed_tensor
-from ._torch_ring import ring_attention, ring_shard, ring_sum, ring_unshard
+from ._torch_ring import ring_attention, ring_shard, ring_sum, ring_unshard, show_keywords_of
 
 __all__ = ["attention", "replace_sdpa", "restore_sdpa", "ring_attention", "ring_shard", "ring_sum", "ring_unshard",
            "scaled_dot_product_attention"]
@@ -271,6 +271,9 @@ def attention(
     options |= {"window_left": left, "window_right": right, "offset": offset, "dropout_p": p}
     results = operators.attention(q, k, v, given, options, return_lse or return_lse_low)
     return results[:2] if return_lse and not return_lse_low else results
+
+
+show_keywords_of(attention)
 
 
 # --- In PyTorch's place ------------------------------------------------------------------------------------------

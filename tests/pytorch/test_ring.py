@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 import attend.torch
-from attend import _torch_ring
+from attend import _torch_ranks
 from attend.torch import ring_attention, ring_shard, ring_sum, ring_unshard
 
 RANKS = 4
@@ -450,14 +450,14 @@ def end_in_the_middle(group, how, which, after, backward):
     x = torch.ones(1, 2, 960, 16, requires_grad=True)
     out = ring_attention(x, x, x, group, sharding="contiguous", causal=True) if backward else None
     if rank == which:
-        test, count = _torch_ring.Ranks.receive, iter(range(after))
+        test, count = _torch_ranks.Ranks.receive, iter(range(after))
 
         def receive(self, *arguments):
             if next(count, None) is None:
                 ENDS[how]()
             return test(self, *arguments)
 
-        _torch_ring.Ranks.receive = receive
+        _torch_ranks.Ranks.receive = receive
     try:
         while True:
             if backward:
