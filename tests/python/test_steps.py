@@ -1,6 +1,7 @@
 """RecordedLayer.steps() beside the same steps in NumPy, from a model's own configuration and weights: of Gemma 2, whose scores are
 softcapped and whose first layer has a window, and of T5, which adds a bias for each distance."""
 
+import functools
 import json
 import math
 
@@ -101,6 +102,10 @@ def test_a_softcap_and_a_window_are_in_the_logits(tmp_path, layer, window):
         expect(steps, GEMMA["query_pre_attn_scalar"] ** -0.5, logits, recorded.weights(head))
 
 
+def biased(bias, sees, scaled):
+    return numpy.where(sees, scaled + bias, -numpy.inf)
+
+
 def bucket(distance, both_sides):
     """Of a key's place less its query's: T5's relative_position_bucket (Raffel et al. 2020) with 8 buckets to 20."""
     buckets, first = 8, 0
@@ -126,8 +131,7 @@ def test_biases_of_distances_are_in_the_logits(tmp_path):
         buckets = [[bucket(j - i, name == "encoder") for j in range(size)] for i in range(size)]
         recorded = recording[f"{name}.0.self"]
         for head in range(HEADS):
-            bias = table[buckets, head]
-            expect(recorded.steps(head), 1.0, lambda scaled: numpy.where(sees, scaled + bias, -numpy.inf), recorded.weights(head))
+            expect(recorded.steps(head), 1.0, functools.partial(biased, table[buckets, head], sees), recorded.weights(head))
     cross = recording["decoder.0.cross"]
     expect(cross.steps(2), 1.0, lambda scaled: scaled, cross.weights(2))
 
