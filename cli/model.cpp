@@ -22,34 +22,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
-  std::string model, get, dtype;
-  bool list = false, chat = false;
-  std::optional<std::string> text;
-  std::string text_file;
-  std::vector<std::string> near;
-  std::int64_t generate = 0;
-  std::string said;
-  ShowArguments what;
-  std::vector<std::string> files;
-  std::string keep;
-  AnalysisArguments analysis;
-  PageArguments page;
-  bool live = false;
-};
-
-bool writes(const Arguments& x, std::string_view ending) {
-  return std::ranges::any_of(x.files, [&](const std::string& file) { return ending_of(file) == ending; });
-}
-
-// Whether a file has the recording, for which q and k are kept.
-bool keeps_recording(const Arguments& x) {
-  return writes(x, ".attend") || (writes(x, ".html") && !x.live);
-}
-
 // ---- Before anything is computed ----
 
-void check_pages(const Arguments& x) {
+void check_pages(const ModelArguments& x) {
   check_page(x.page, x.files);
   const bool page = std::ranges::any_of(x.files, is_page);
   if (x.live && !page) throw UsageError("--live: nothing uses it without a page: -o x.html or --open");
@@ -71,7 +46,7 @@ void check_pages(const Arguments& x) {
                                    x.live ? "; what is asked in the page is computed there" : ""));
 }
 
-void check(const Arguments& x) {
+void check(const ModelArguments& x) {
   if (!x.get.empty()) {
     if (!x.model.empty()) throw UsageError(fmt::format("--get fetches weights, and takes no '{}'", x.model));
     return;
@@ -92,7 +67,7 @@ void check(const Arguments& x) {
     throw UsageError("--keep: nothing uses it without a recording: -o x.attend, or a page of one");
 }
 
-std::string text_of(const Arguments& arguments) {
+std::string text_of(const ModelArguments& arguments) {
   std::string text = !arguments.text_file.empty() ? read_text(arguments.text_file)
                      : *arguments.text == "-"     ? read_stdin()
                                                   : *arguments.text;
@@ -101,7 +76,7 @@ std::string text_of(const Arguments& arguments) {
 }
 
 // What the model can't be asked for. Throws Failure.
-void check_model(const Model& model, const Arguments& x) {
+void check_model(const Model& model, const ModelArguments& x) {
   const ModelInfo& info = model.info();
   check_tokenizer(model, x.model);
   if (!info.encoder_decoder() && (!x.said.empty() || !x.analysis.attention.empty()))
@@ -113,156 +88,6 @@ void check_model(const Model& model, const Arguments& x) {
   if (!info.decoder() && x.chat) throw UsageError(fmt::format("--chat: {} is an encoder, and answers nobody", x.model));
   if (const char* option = x.analysis.of_decoders(); option != nullptr && !info.decoder())
     throw UsageError(fmt::format("{}: {} is an encoder, and answers with no token", option, x.model));
-}
-
-// ---- What is computed ----
-
-void announce(const ModelInfo& info, std::int64_t tokens, const RecordOptions& options) {
-  const std::int64_t size = recording_bytes(info, tokens, options);
-  if (size < std::int64_t{64} << 20) return;
-  tell(fmt::format("attend: {} tokens will take some {} of memory, beside the model's {}", tokens, bytes(size),
-                   bytes(info.weight_bytes)));
-}
-
-// Shows how far a forward pass is: layers are all of one size, so what is recorded says it.
-class PassProgress {
- public:
-  PassProgress(const Recorder& recorder, std::int64_t layers)
-      : told_(progress_.stage()), watch_([this, &recorder, layers] {
-          if (layer_ == 0) layer_ = recorder.bytes();
-          if (told_ && layer_ > 0) told_(static_cast<double>(recorder.bytes()) / static_cast<double>(layer_ * layers));
-          return false;
-        }) {}
-
- private:
-  Progress progress_;
-  std::int64_t layer_ = 0;
-  std::function<void(double)> told_;
-  InterruptCheck watch_;
-};
-
-// Sentences are the lines of a file of that name, else the words themselves.
-std::vector<std::string> sentences(const std::vector<std::string>& given) {
-  std::vector<std::string> all;
-  for (const std::string& near : given) {
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(near, error)) {
-      all.push_back(near);
-      continue;
-    }
-    std::istringstream lines(read_text(near));
-    for (std::string line; std::getline(lines, line);)
-      if (!line.empty()) all.push_back(line);
-  }
-  return all;
-}
-
-std::vector<Neighbour> nearest(const Model& model, const Tensor& embedding, const Arguments& arguments) {
-  const auto dot = [](const Tensor& a, const Tensor& b) {
-    return std::inner_product(a.data<float>(), a.data<float>() + a.count(), b.data<float>(), 0.0);
-  };
-  std::vector<Neighbour> found;
-  for (const std::string& text : sentences(arguments.near)) {
-    const Tensor other = model.embed(encoded(model, text, arguments.model).ids);
-    const double lengths = std::sqrt(dot(embedding, embedding) * dot(other, other));
-    found.push_back({text, lengths > 0 ? dot(embedding, other) / lengths : 0});
-  }
-  std::ranges::stable_sort(found, std::greater(), &Neighbour::similarity);
-  return found;
-}
-
-using Told = std::function<void(std::string_view)>;
-
-// What adds to a text with each new token is told. A character may take several tokens: it comes with its last.
-class Telling {
- public:
-  Telling(const Tokenizer& tokenizer, std::span<const std::int64_t> before, const Told& told)
-      : tokenizer_(tokenizer), made_(before.begin(), before.end()), told_(told) {
-    shown_ = tokenizer_.decode(made_).size();
-  }
-  void add(std::int64_t id) {
-    made_.push_back(id);
-    tell_more(false);
-  }
-  void end() { tell_more(true); }
-
- private:
-  void tell_more(bool all) {
-    const std::string text = tokenizer_.decode(made_);
-    if (!all && text.ends_with("\uFFFD")) return;
-    told_(std::string_view(text).substr(std::min(shown_, text.size())));
-    shown_ = text.size();
-  }
-
-  const Tokenizer& tokenizer_;
-  std::vector<std::int64_t> made_;
-  const Told& told_;
-  std::size_t shown_ = 0;
-};
-
-// As many as asked for, or up to the longest text that the model takes.
-std::vector<std::int64_t> generate(const Model& model, std::span<const std::int64_t> ids, std::int64_t most,
-                                   const Told& told) {
-  const bool both = model.info().encoder_decoder();
-  Telling telling(model.tokenizer(), both ? std::span<const std::int64_t>() : ids, told);
-  const auto add = [&](std::int64_t id) {
-    telling.add(id);
-    return true;
-  };
-  std::vector<std::int64_t> found = model.generate(ids, {.max_new_tokens = most, .on_token = add});
-  telling.end();
-  return found;
-}
-
-// The decoder's text: what it is said to have said, or what it says.
-std::vector<std::int64_t> decoder_text(const Model& model, Computed& x, const Arguments& arguments) {
-  std::vector<std::int64_t> ids = first_decoder_ids(x.info);
-  if (arguments.generate > 0) {
-    x.generated.emplace();
-    x.generated_ids =
-        generate(model, x.encoding.ids, arguments.generate, [&](std::string_view more) { *x.generated += more; });
-    ids.insert(ids.end(), x.generated_ids.begin(), x.generated_ids.end());
-  } else if (!arguments.said.empty()) {
-    const std::vector<std::int64_t> said = x.tokenizer.encode(arguments.said, false).ids;
-    ids.insert(ids.end(), said.begin(), said.end());
-  }
-  return ids;
-}
-
-// What the folder asks for and generate() does not do.
-void announce_generation(const ModelInfo& info, const Arguments& x) {
-  if (x.generate > 0 && !info.not_followed.empty())
-    tell(fmt::format("attend: {} asks for {}, which is not followed: each token is the likeliest one", x.model,
-                     fmt::join(info.not_followed, ", ")));
-}
-
-Computed compute(const Model& model, const std::string& text, const Arguments& arguments) {
-  Computed x{.info = model.info(),
-             .tokenizer = model.tokenizer(),
-             .encoding = encoded(model, text, arguments.model, arguments.chat),
-             .chat = arguments.chat};
-  if (x.info.encoder_decoder()) x.decoder_ids = decoder_text(model, x, arguments);
-  const RecordOptions options{.keep_qk = keeps_recording(arguments) && arguments.keep != "summary",
-                              .key_sizes = arguments.what.by == "norm"};
-  announce(x.info, std::ssize(x.encoding.ids), options);
-  Recorder recorder(options);
-  PassOptions asked{.recorder = &recorder, .next = x.info.decoder() ? 10 : 0};
-  asked.vector = !x.info.decoder() && (x.info.embeds || !arguments.near.empty());  // --near says why it can't
-  // Pictures show the last positions alone.
-  const bool table =
-      arguments.what.json || arguments.what.csv || writes(arguments, ".json") || writes(arguments, ".csv");
-  const std::int64_t shown = std::max<std::int64_t>(32, lens_columns(style_of(arguments.what.form).width));
-  ask_why(x, arguments.analysis, table ? std::ssize(x.answering_ids()) : shown, asked);
-  Pass pass;
-  {
-    const PassProgress progress(recorder, x.info.layers);
-    pass = attend::run(model, {.ids = x.encoding.ids, .decoder_ids = x.decoder_ids}, asked);
-  }
-  x.recording = std::move(*pass.recording), x.next = std::move(pass.next), x.embedding = std::move(pass.vector);
-  x.recording.model = arguments.model;
-  if (x.embedding) x.nearest = nearest(model, *x.embedding, arguments);
-  x.analyses = analyse(model, x, arguments.analysis, asked, pass);
-  return x;
 }
 
 // ---- Files ----
@@ -281,7 +106,7 @@ std::string file_name(const std::string& model) {
   return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
 }
 
-Page page_of(const Computed& x, const Selection& selection, const std::string& text, const Arguments& arguments) {
+Page page_of(const Computed& x, const Selection& selection, const std::string& text, const ModelArguments& arguments) {
   const std::string name = file_name(arguments.model);
   if (!arguments.live) return cli::page_of(selection, arguments.page, name + ".attend");
   const auto given = [](const std::string& option) { return option.empty() ? std::nullopt : std::optional(option); };
@@ -294,7 +119,7 @@ Page page_of(const Computed& x, const Selection& selection, const std::string& t
 }
 
 void write(const std::string& file, const Computed& x, const Selection& selection, const std::string& text,
-           const Arguments& arguments) {
+           const ModelArguments& arguments) {
   const ShowArguments& what = arguments.what;
   if (ending_of(file) == ".json")
     writing([&] { write_file(file, to_json(x, selection, what)); });
@@ -339,7 +164,7 @@ void print_heads(const Computed& x, const Selection& selection, const ShowArgume
   print("\n" + shown_text(first, what));
 }
 
-void run(Arguments& arguments) {
+void run(ModelArguments& arguments) {
   if (arguments.get.empty() && !arguments.list) complete_files(arguments.page, "model.html", arguments.files);
   check(arguments);
   if (!arguments.get.empty()) return fetch_model(arguments.get);
@@ -373,7 +198,7 @@ void run(Arguments& arguments) {
   if (in_words) print_heads(x, selection, arguments.what);
 }
 
-void add_input(App& app, Arguments& arguments) {
+void add_input(App& app, ModelArguments& arguments) {
   app.add_option(
          "MODEL", arguments.model,
          "A folder as Hugging Face has it (config.json, tokenizer.json, model.safetensors), a .gguf file of the "
@@ -405,7 +230,7 @@ void add_input(App& app, Arguments& arguments) {
   add_analysis(app, arguments.analysis);
 }
 
-void add_form(App& app, Arguments& arguments) {
+void add_form(App& app, ModelArguments& arguments) {
   app.begin_group("How to show it");
   file_ending(app.add_option("-o,--output", arguments.files,
                              "Write to FILE instead: .html (a page that shows every head), .attend (a recording for "
@@ -427,16 +252,6 @@ void add_form(App& app, Arguments& arguments) {
 
 }  // namespace
 
-Encoding encoded(const Model& model, std::string_view text, const std::string& name, bool chat) {
-  Encoding encoding = encode(model, text, {.chat = chat});
-  const std::int64_t longest = model.info().longest, tokens = std::ssize(encoding.ids);
-  if (std::ranges::count(encoding.special, false) == 0)
-    throw Failure(fmt::format("the text has no tokens for {}", name));
-  if (tokens > longest)
-    throw Failure(fmt::format("the text is {} tokens long, and {} takes {} at most", tokens, name, longest));
-  return encoding;
-}
-
 void add_dtype(App& app, std::string& dtype) {
   choose_one(app.add_option("--dtype", dtype, "What it computes in (what its config.json says)"), "f32|bf16");
 }
@@ -457,7 +272,7 @@ Command add_model(App& root) {
       "attend model smollm2 --chat \"What is the capital of France?\" --generate 20\n"
       "attend model smollm2 \"The capital of France is\" --why \" Paris\"\n"
       "attend model sentence-transformers/all-MiniLM-L6-v2 \"a cat\" --live --open");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ModelArguments>();
   add_input(*app, *arguments);
   app->begin_group("What to show");
   add_show_what(*app, arguments->what);

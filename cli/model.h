@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include "attend/picture.h"
 #include "attend/recording.h"
 #include "attend/session.h"
+#include "cli/page.h"
 #include "cli/show.h"
 
 namespace attend::cli {
@@ -92,10 +94,6 @@ struct Computed {
   const std::vector<std::int64_t>& answering_ids() const { return info.encoder_decoder() ? decoder_ids : encoding.ids; }
 };
 
-// The text's ids, with what the model expects around it. Throws Failure for none, and for too many.
-// name: what a message calls the model. chat: the text is one message to the model.
-Encoding encoded(const Model& model, std::string_view text, const std::string& name, bool chat = false);
-
 // ---- Why it answers so ----
 
 // Of the command line; empty: not given.
@@ -127,6 +125,41 @@ std::string analyses_text(const Computed& computed, const TerminalStyle& style);
 // As a picture or .csv.
 void write_analysis(const std::string& file, const Computed& computed);
 std::string analysis_csv(const Computed& computed);
+
+// ---- What is asked, and computed ----
+
+// The command line.
+struct ModelArguments {
+  std::string model, get, dtype;
+  bool list = false, chat = false;
+  std::optional<std::string> text;
+  std::string text_file;
+  std::vector<std::string> near;
+  std::int64_t generate = 0;
+  std::string said;
+  ShowArguments what;
+  std::vector<std::string> files;
+  std::string keep;
+  AnalysisArguments analysis;
+  PageArguments page;
+  bool live = false;
+};
+
+bool writes(const ModelArguments& arguments, std::string_view ending);
+// Whether a file has the recording, for which q and k are kept.
+bool keeps_recording(const ModelArguments& arguments);
+// The text's ids, with what the model expects around it. Throws Failure for none, and for too many.
+// name: what a message calls the model. chat: the text is one message to the model.
+Encoding encoded(const Model& model, std::string_view text, const std::string& name, bool chat = false);
+// Sentences are the lines of a file of that name, else the words themselves.
+std::vector<std::string> sentences(const std::vector<std::string>& given);
+// So many tokens more, or up to the longest text that the model takes. What adds to the text with each is told.
+using Told = std::function<void(std::string_view)>;
+std::vector<std::int64_t> generate(const Model& model, std::span<const std::int64_t> ids, std::int64_t most,
+                                   const Told& told);
+// Says what the folder asks for and generate() does not do.
+void announce_generation(const ModelInfo& info, const ModelArguments& arguments);
+Computed compute(const Model& model, const std::string& text, const ModelArguments& arguments);
 
 // ---- JSON ----
 

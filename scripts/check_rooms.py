@@ -57,7 +57,8 @@ class Rooms:
 
     def __init__(self, page):
         rows = [(room, headers.strip(), allowed.strip()) for room, headers, allowed in ROW.findall(page)]
-        self.allowed = {room: [allowed] if allowed in (PUBLIC, EVERYTHING) else re.findall(r"\w+", allowed) for room, _, allowed in rows}
+        whole = re.compile(f"{PUBLIC}|{EVERYTHING}|\\w+")
+        self.allowed = {room: whole.findall(allowed) for room, _, allowed in rows}
         self.headers = {header: room for room, headers, _ in rows for header in re.findall(r"\w+", headers)}
 
     def upside_down(self):

@@ -21,6 +21,9 @@ enum class ErrorCode {
   lost_rank,      // another rank of a ring is gone, or has given up (attend/ring.h)
 };
 
+// As it is written there: "bad_shape", "bad_dtype", ...
+std::string_view name_of(ErrorCode code);
+
 // Every failure of the library is thrown as this type, but for std::bad_alloc where there is no memory for a short
 // string or list (a tensor's is out_of_memory). The library never prints, exits or aborts.
 class Error : public std::runtime_error {

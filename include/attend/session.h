@@ -66,6 +66,9 @@ struct NextToken {
 // The `count` likeliest of logits [vocabulary], falling, by softmax(logits); of equal ones the lower id first.
 std::vector<NextToken> likeliest(const Model& model, const View& logits, std::int64_t count);
 
+// The cosine of two vectors, of any shape; 0 where one has no length. Throws bad_shape for other counts.
+double cosine(const View& a, const View& b);
+
 // Bytes that a recorder takes for a text of so many tokens, about.
 std::int64_t recording_bytes(const ModelInfo& info, std::int64_t tokens, const RecordOptions& options);
 // What a recorder recorded, with the text's ids and tokens: of a generation, whose last token was not read, without

@@ -109,28 +109,8 @@ inline std::string json_text(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-inline std::string error_json(const char* code, std::string_view message) {
+inline std::string error_json(std::string_view code, std::string_view message) {
   return json_text({{"error", {{"code", code}, {"message", message}}}});
-}
-// Without a default: the compiler says it where one is missing.
-inline const char* name_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::bad_shape:
-      return "bad_shape";
-    case ErrorCode::bad_dtype:
-      return "bad_dtype";
-    case ErrorCode::bad_value:
-      return "bad_value";
-    case ErrorCode::bad_file:
-      return "bad_file";
-    case ErrorCode::out_of_memory:
-      return "out_of_memory";
-    case ErrorCode::interrupted:
-      return "interrupted";
-    case ErrorCode::lost_rank:
-      return "lost_rank";
-  }
-  return "unknown";
 }
 inline std::string error_json(const Error& error) {
   return error_json(name_of(error.code()), error.what());

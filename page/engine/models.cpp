@@ -2,14 +2,8 @@
 // are used as they lie; requests and answers are JSON in UTF-8, and an answer says at which byte of that memory each
 // tensor begins. docs/page.md lists what can be asked.
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <iterator>
-#include <limits>
-#include <numeric>
 #include <stdexcept>
 
-#include "attend/models.h"
 #include "io/file_in_memory.h"
 #include "page/engine/models.h"
 
@@ -32,126 +26,12 @@ void close() {
 
 // ---- Texts ----
 
-// A token as text. Models may have ids that the tokenizer does not know.
-std::string token_text(std::int64_t id) {
-  try {
-    return model().tokenizer().decode(std::array{id}, false);
-  } catch (const Error&) {
-    return "";
-  }
-}
-
-std::vector<std::string> token_texts(std::span<const std::int64_t> ids) {
-  std::vector<std::string> texts;
-  texts.reserve(ids.size());
-  for (const std::int64_t id : ids) texts.push_back(token_text(id));
-  return texts;
-}
-
 // text, or one message to the model (chat), or a pair of texts.
 Encoding encoded(Request& request) {
-  const Tokenizer& tokenizer = model().tokenizer();
   const auto text = request.need<std::string>("text");
-  std::optional<std::string> second;
-  bool special = true, chat = false;
-  request.take("second", second), request.take("special", special), request.take("chat", chat);
-  if (chat) return tokenizer.encode(tokenizer.chat(std::array{Message{"user", text}}), false);
-  return second ? tokenizer.encode_pair(text, *second, special) : tokenizer.encode(text, special);
-}
-
-// A text's ids, with those of an encoder-decoder's decoder so far, which becomes what is looked at.
-void take_text(Request& request) {
-  Ids ids, decoder_ids;
-  if (!request.take("ids", ids)) ids = encoded(request).ids;
-  if (!request.take("decoder_ids", decoder_ids) && model().info().encoder_decoder())
-    decoder_ids.push_back(model().info().start);
-  state.recording.reset(), state.growth.reset(), state.values.clear();
-  state.ids = std::move(ids), state.decoder_ids = std::move(decoder_ids);
-}
-
-// A token's id, or its text.
-std::optional<std::int64_t> take_token(Request& request, const char* name) {
-  Json value;
-  if (!request.take(name, value) || value.is_null()) return std::nullopt;
-  if (value.is_string()) return single_token(model().tokenizer(), value.get<std::string>());
-  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX))
-    request.refuse(name, "an id or a text", value);
-  return value.get<std::int64_t>();
-}
-
-void add_tokens(std::span<const std::int64_t> ids, std::span<const std::int64_t> decoder_ids) {
-  answer.json["ids"] = ids, answer.json["tokens"] = token_texts(ids);
-  if (!decoder_ids.empty())
-    answer.json["decoder_ids"] = decoder_ids, answer.json["decoder_tokens"] = token_texts(decoder_ids);
-}
-
-// softmax(logits) of the likeliest.
-Json likeliest(const Tensor& logits, std::int64_t most) {
-  const float* row = logits.data<float>();
-  Ids ids(static_cast<std::size_t>(logits.count()));
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto end = ids.begin() + static_cast<std::ptrdiff_t>(std::clamp<std::int64_t>(most, 1, logits.count()));
-  std::partial_sort(ids.begin(), end, ids.end(),
-                    [&](std::int64_t a, std::int64_t b) { return row[a] != row[b] ? row[a] > row[b] : a < b; });
-  double sum = 0;
-  for (const std::int64_t id : ids) sum += std::exp(double(row[id]) - double(row[ids[0]]));
-  Json list = Json::array();
-  for (auto id = ids.begin(); id != end; ++id)
-    list.push_back({{"id", *id},
-                    {"token", token_text(*id)},
-                    {"probability", std::exp(double(row[*id]) - double(row[ids[0]])) / sum}});
-  return list;
-}
-
-// ---- What is asked ----
-
-void open(Request& request) {
-  const auto path = request.need<std::string>("path");
-  request.end();
-  state = {};
-  state.model = Model::load(path);
-  const ModelInfo& x = model().info();
-  const Tokenizer& tokenizer = model().tokenizer();
-  if (tokenizer.size() > x.vocabulary)
-    fail(ErrorCode::bad_file, function,
-         "the tokenizer has {} tokens, and the model embeds {}: they don't belong together", tokenizer.size(),
-         x.vocabulary);
-  answer.json = {{"type", x.type},
-                 {"family", name_of(x.family)},
-                 {"decoder", x.decoder()},
-                 {"encoder_decoder", x.encoder_decoder()},
-                 {"layers", x.layers},
-                 {"heads", x.heads},
-                 {"kv_heads", x.kv_heads},
-                 {"head_size", x.head_size},
-                 {"embedding_size", x.embedding_size},
-                 {"vocabulary", x.vocabulary},
-                 {"longest", x.longest == std::numeric_limits<std::int64_t>::max() ? Json() : Json(x.longest)},
-                 {"encoder_layers", x.encoder_layers},
-                 {"encoder_heads", x.encoder_heads},
-                 {"parameters", x.parameters},
-                 {"dtype", name_of(x.dtype)},
-                 {"formats", x.formats},
-                 {"weight_bytes", x.weight_bytes},
-                 {"end", x.end},
-                 {"vector_size", x.vector_size},
-                 {"prompts", x.prompts}};
-}
-
-void tokens(Request& request) {
-  const Encoding encoding = encoded(request);
-  request.end();
-  add_tokens(encoding.ids, {});
-  answer.json["offsets"] = Json::array();
-  for (const Range& range : encoding.offsets) answer.json["offsets"].push_back({range.begin, range.end});
-  answer.json["special"] = encoding.special;
-  answer.json["texts"] = encoding.texts;
-}
-
-void decode(Request& request) {
-  const Ids ids = request.need<Ids>("ids");
-  request.end();
-  answer.json["text"] = model().tokenizer().decode(ids);
+  TextOptions options;
+  request.take("second", options.second), request.take("special", options.special), request.take("chat", options.chat);
+  return encode(model(), text, options);
 }
 
 // Heads that put out zeros: [[layer, head], ...]. Of an encoder-decoder its decoder's, in its own text or in the
@@ -168,46 +48,105 @@ std::vector<Edit> edits_of(Request& request) {
   return edits;
 }
 
-void record(Recorder& recorder) {
-  const auto row = [](const Ids& of) { return View(of.data(), DType::i64, {1, std::ssize(of)}); };
-  Recording made = recorder.finish();
-  made.tokens.push_back(token_texts(state.ids));
-  if (!state.decoder_ids.empty()) made.decoder_tokens.push_back(token_texts(state.decoder_ids));
-  made.set_ids(row(state.ids), state.decoder_ids.empty() ? std::nullopt : std::optional(row(state.decoder_ids)));
-  state.recording = std::move(made);
+// A text's ids, with those of an encoder-decoder's decoder so far, which becomes what is looked at.
+void take_text(Request& request) {
+  ModelText text;
+  if (!request.take("ids", text.ids)) {
+    Encoding own = encoded(request);
+    text.ids = std::move(own.ids);
+    if (std::ranges::count(own.types, 0) < std::ssize(own.types)) text.types = std::move(own.types);
+  }
+  if (!request.take("decoder_ids", text.decoder_ids)) text.decoder_ids = first_decoder_ids(model().info());
+  state.recording.reset(), state.growth.reset(), state.values.clear();
+  state.text = std::move(text), state.edits = edits_of(request);
 }
 
-// What the model says to a text: of a decoder the logits of what comes next, of an encoder the vector.
-Tensor said(std::span<const std::int64_t> ids, std::span<const Edit> edits) {
-  const ModelCall call{.decoder_ids = state.decoder_ids, .edits = edits};
-  if (!model().info().decoder()) return model().embed(ids, call);
-  const Tensor hidden = model().forward(ids, call);
-  return model().logits(hidden.view().select(0, hidden.size(0) - 1));
+// A token's id, or its text.
+std::optional<std::int64_t> take_token(Request& request, const char* name) {
+  Json value;
+  if (!request.take(name, value) || value.is_null()) return std::nullopt;
+  if (value.is_string()) return single_token(model().tokenizer(), value.get<std::string>());
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX))
+    request.refuse(name, "an id or a text", value);
+  return value.get<std::int64_t>();
 }
 
-double cosine(const Tensor& a, const Tensor& b) {
-  const auto dot = [](const Tensor& x, const Tensor& y) {
-    return std::inner_product(x.data<float>(), x.data<float>() + x.count(), y.data<float>(), 0.0);
-  };
-  return dot(a, b) / std::sqrt(dot(a, a) * dot(b, b));
+void add_tokens(const std::string& name, const Ids& ids) {
+  Json& tokens = answer.json[name + "tokens"] = Json::array();
+  for (const std::int64_t id : ids) tokens.push_back(model().tokenizer().text(id).value_or(""));
+  answer.json[name + "ids"] = ids;
+}
+
+void add_text() {
+  add_tokens("", state.text.ids);
+  if (!state.text.decoder_ids.empty()) add_tokens("decoder_", state.text.decoder_ids);
+}
+
+// What to_json() makes of it; its tensors are the answer's.
+template <class... Of>
+void add_json(const Of&... of) {
+  const Json json = Json::parse(to_json(of..., [](std::string_view name, const Tensor& tensor) {
+    answer.add(std::string(name), tensor.clone());
+    return std::string("null");
+  }));
+  for (const auto& [name, value] : json.items())
+    if (!answer.json["tensors"].contains(name)) answer.json[name] = value;
+}
+
+Json next_json(const std::vector<NextToken>& next) {
+  return Json::parse(to_json(next));
+}
+
+// ---- What is asked ----
+
+void open(Request& request) {
+  const auto path = request.need<std::string>("path");
+  request.end();
+  state = {};
+  state.model = Model::load(path);
+  const ModelInfo& x = model().info();
+  check_tokenizer(model(), path);
+  answer.json = Json::parse(to_json(x));
+  answer.json.update({{"decoder", x.decoder()},
+                      {"encoder_decoder", x.encoder_decoder()},
+                      {"end", x.end},
+                      {"vector_size", x.vector_size},
+                      {"prompts", x.prompts}});
+}
+
+void tokens(Request& request) {
+  const Encoding encoding = encoded(request);
+  request.end();
+  add_tokens("", encoding.ids);
+  answer.json["offsets"] = Json::array();
+  for (const Range& range : encoding.offsets) answer.json["offsets"].push_back({range.begin, range.end});
+  answer.json["special"] = encoding.special;
+  answer.json["texts"] = encoding.texts;
+}
+
+void decode(Request& request) {
+  const Ids ids = request.need<Ids>("ids");
+  request.end();
+  answer.json["text"] = model().tokenizer().decode(ids);
 }
 
 // What the text's vector is near to: that of a second text, and where heads are out, before, its own with all heads.
 void add_similarity(const Tensor& embedding, const std::optional<std::string>& second, bool before) {
-  const Tensor all = before ? said(state.ids, {}) : Tensor();
+  const auto vector_of = [&](const Ids& ids, std::span<const Edit> edits) {
+    return model().embed(ids, {.edits = edits});
+  };
+  const Tensor all = before ? vector_of(state.text.ids, {}) : Tensor();
   if (before) answer.json["before"] = {{"own", cosine(all, embedding)}};
   if (!second) return;
-  const Ids ids = model().tokenizer().encode(*second).ids;
-  answer.json["similarity"] = cosine(embedding, said(ids, state.edits));
-  if (before) answer.json["before"]["similarity"] = cosine(all, said(ids, {}));
+  const Ids ids = encode(model(), *second).ids;
+  answer.json["similarity"] = cosine(embedding, vector_of(ids, state.edits));
+  if (before) answer.json["before"]["similarity"] = cosine(all, vector_of(ids, {}));
 }
 
 // One pass: hidden states, and of a decoder the next token's logits and likeliest ones, of an encoder the embedding;
 // unless it is told not to, with a recording of all heads; if it is asked for, with a view of them.
 void run(Request& request) {
   take_text(request);
-  state.edits = edits_of(request);
-  const std::vector<Edit>& edits = state.edits;
   bool records = true, by_norm = false, viewed = false, before = false;
   std::int64_t top = 10;
   std::optional<std::string> beside;
@@ -215,52 +154,28 @@ void run(Request& request) {
   request.take("beside", beside), request.take("before", before), request.take("view", viewed);
   const ViewOptions view = take_view(request);
   request.end();
-  Recorder recorder({.keep_qk = true, .key_sizes = by_norm});
-  ModelCall call{.decoder_ids = state.decoder_ids, .edits = edits};
-  if (records) call.recorder = &recorder;
-  add_tokens(state.ids, state.decoder_ids);
   const ModelInfo& info = model().info();
+  Recorder recorder({.keep_qk = true, .key_sizes = by_norm});
+  Pass pass = attend::run(model(), state.text,
+                          {.edits = state.edits,
+                           .recorder = records ? &recorder : nullptr,
+                           .next = info.decoder() ? std::max<std::int64_t>(1, top) : 0,
+                           .vector = !info.decoder() && info.embeds});
+  add_text();
   if (info.decoder()) {
-    Tensor hidden = model().forward(state.ids, call);
-    Tensor logits = model().logits(hidden.view().select(0, hidden.size(0) - 1));
-    answer.json["next"] = likeliest(logits, top);
-    if (before) answer.json["before"] = {{"next", likeliest(said(state.ids, {}), top)}};
-    answer.add("hidden", std::move(hidden)), answer.add("logits", std::move(logits));
-  } else {
-    // embed() passes through the hidden states of BERT; those of ModernBERT come after one norm more.
-    Tensor hidden;
-    if (info.family == ModelFamily::bert)
-      call.observe = [&](ModelPlace place, std::int64_t layer, const View& values) {
-        if (place == ModelPlace::residual && layer == info.layers) hidden = values.clone();
-      };
-    if (info.embeds) {
-      Tensor embedding = model().embed(state.ids, call);
-      add_similarity(embedding, beside, before);
-      answer.add("embedding", std::move(embedding));
-      call.recorder = nullptr;
-    }
-    answer.add("hidden", hidden.count() > 0 ? std::move(hidden) : model().forward(state.ids, call));
+    answer.json["next"] = next_json(pass.next);
+    if (before) answer.json["before"] = {{"next", next_json(attend::run(model(), state.text, {.next = top}).next)}};
+    answer.add("logits", std::move(pass.logits));
+  } else if (pass.vector) {
+    add_similarity(*pass.vector, beside, before);
+    answer.add("embedding", std::move(*pass.vector));
   }
-  if (records) record(recorder);
+  answer.add("hidden", std::move(pass.hidden));
+  state.recording = std::move(pass.recording);
   if (viewed) add_view(view);
 }
 
 // ---- Texts that grow ----
-
-// One pass over what the cache has not seen.
-void advance(Growth& x, std::span<const std::int64_t> ids, std::span<const std::int64_t> decoder_ids, bool first) {
-  std::array caches{&x.cache};
-  std::vector<Edit> lasting;
-  if (!first)
-    std::ranges::copy_if(x.edits, std::back_inserter(lasting),
-                         [](const Edit& edit) { return edit.at == ModelPlace::z || edit.at == ModelPlace::cross_z; });
-  const Tensor hidden =
-      model().forward(ids, {.caches = caches, .decoder_ids = decoder_ids, .edits = first ? x.edits : lasting});
-  x.logits = model().logits(hidden.view().select(0, hidden.size(0) - 1));
-  float* logits = x.logits.data<float>();
-  for (const std::int64_t id : model().info().never)
-    if (id >= 0 && id < x.logits.count()) logits[id] = -std::numeric_limits<float>::infinity();
-}
 
 // The text is read, and what may follow is known.
 void grow(Request& request) {
@@ -268,65 +183,42 @@ void grow(Request& request) {
     fail(ErrorCode::bad_value, function, "an encoder says nothing of what comes next; the model is of type {}",
          model().info().type);
   take_text(request);
-  GenerateOptions options;
+  GenerateOptions options{.max_new_tokens = INT64_MAX};
   request.take("temperature", options.temperature), request.take("top_k", options.top_k);
   request.take("top_p", options.top_p), request.take("seed", options.seed);
   std::int64_t top = 10;
   request.take("top", top);
-  std::vector<Edit> edits = edits_of(request);
   request.end();
-  models::check_sampling(options);
-  state.growth.emplace(Growth{.cache = model().cache(),
-                              .ids = state.ids,
-                              .decoder_ids = state.decoder_ids,
-                              .made = {},
-                              .edits = std::move(edits),
-                              .options = options,
-                              .sampler = models::Sampler(options, options.seed),
-                              .logits = {}});
-  add_tokens(state.ids, state.decoder_ids);
-  try {
-    advance(*state.growth, state.ids, state.decoder_ids, true);
-  } catch (...) {
-    state.growth.reset();
-    throw;
-  }
-  answer.json["next"] = likeliest(state.growth->logits, top);
+  options.edits = state.edits;
+  state.growth.emplace(model(), state.text, options);
+  add_text();
+  answer.json["next"] = next_json(likeliest(model(), state.growth->logits(), top));
 }
 
 // One token more: the one that is given, else that which generate() takes.
 void step(Request& request) {
-  std::optional<std::int64_t> chosen = take_token(request, "token");
+  const std::optional<std::int64_t> given = take_token(request, "token");
   std::int64_t top = 10;
   request.take("top", top);
   request.end();
   if (!state.growth) fail(ErrorCode::bad_value, function, "no text grows");
-  Growth& x = *state.growth;
-  const ModelInfo& info = model().info();
-  const bool both = info.encoder_decoder();
-  Ids& growing = both ? state.decoder_ids : state.ids;
-  if (!chosen && growing.size() == 1) chosen = info.first;
-  const std::int64_t id =
-      chosen ? *chosen : x.sampler.choose({x.logits.data<float>(), static_cast<std::size_t>(x.logits.count())});
-  const bool ended = std::ranges::find(info.end, id) != info.end.end() || std::ssize(growing) >= info.longest;
-  answer.json = {{"id", id}, {"token", token_text(id)}, {"ended", ended}};
-  if (!ended) {
-    advance(x, both ? std::span<const std::int64_t>() : std::span(&id, 1),
-            both ? std::span(&id, 1) : std::span<const std::int64_t>(), false);
-    x.made.push_back(id), growing.push_back(id);
-    state.recording.reset();  // which is of a shorter text
-    answer.json["next"] = likeliest(x.logits, top);
-  }
-  answer.json["text"] = model().tokenizer().decode(x.made);
+  Growth& growth = *state.growth;
+  const Growth::Step step = growth.step(given);
+  answer.json = {{"id", step.id},
+                 {"token", model().tokenizer().text(step.id).value_or("")},
+                 {"written", step.written},
+                 {"ended", step.ended}};
+  if (step.written) state.text = growth.text(), state.recording.reset();  // which is of a shorter text
+  if (!step.ended) answer.json["next"] = next_json(likeliest(model(), growth.logits(), top));
+  answer.json["text"] = model().tokenizer().decode(growth.written());
 }
 
 // ---- Why ----
 
 void add_lens(const Ids& positions, std::int64_t top) {
-  Lens x = attend::lens(model(), state.ids, positions, top, state.decoder_ids);
-  answer.json["tokens"] = token_texts({x.ids.data<std::int64_t>(), static_cast<std::size_t>(x.ids.count())});
-  answer.add("ids", std::move(x.ids)), answer.add("log_probabilities", std::move(x.log_probabilities));
-  answer.add("rank", std::move(x.rank));
+  const Lens x = attend::lens(model(), state.text.ids, positions, top, state.text.decoder_ids);
+  add_json(x, positions);
+  add_tokens("", {x.ids.data<std::int64_t>(), x.ids.data<std::int64_t>() + x.ids.count()});
 }
 
 void lens(Request& request) {
@@ -342,21 +234,13 @@ void why(Request& request) {
   std::int64_t top = 0;
   request.take("position", options.position), request.take("lens", top);
   request.end();
-  options.decoder_ids = state.decoder_ids;
+  options.decoder_ids = state.text.decoder_ids;
   // What it has computed is not computed again; where heads are out, it is another model's.
-  if (state.growth && state.growth->edits.empty()) options.cache = &state.growth->cache;
-  Attribution x = attribute(model(), state.ids, options);
-  answer.json = {{"token", x.token},
-                 {"against", x.against ? Json(*x.against) : Json()},
-                 {"position", x.position},
-                 {"logit", x.logit},
-                 {"capped_logit", x.capped_logit},
-                 {"embedding", x.embedding},
-                 {"bias", x.bias},
-                 {"rounding", x.rounding}};
+  if (state.growth && state.edits.empty()) options.cache = &state.growth->cache();
+  const Attribution x = attribute(model(), state.text.ids, options);
+  add_json(x);
+  answer.json["position"] = x.position;
   answer.add("by_token", sums_by_token(x));
-  answer.add("heads", std::move(x.heads)), answer.add("mlps", std::move(x.mlps));
-  if (x.cross.count() > 0) answer.add("cross", std::move(x.cross));
   if (top > 0) add_lens({x.position}, top);
 }
 
@@ -376,12 +260,8 @@ void ablate(Request& request) {
   options.attention = take_attention(request);
   request.end();
   if (mean) options.set = Edit::Set::mean;
-  options.decoder_ids = state.decoder_ids;
-  Ablation x = attend::ablate(model(), state.ids, options);
-  answer.json = {{"token", x.token ? Json(*x.token) : Json()}, {"against", x.against ? Json(*x.against) : Json()}};
-  for (auto& [name, tensor] : {std::pair("logit", &x.logit), std::pair("log_probability", &x.log_probability),
-                               std::pair("kl", &x.kl), std::pair("cosine_distance", &x.cosine_distance)})
-    if (tensor->count() > 0) answer.add(name, std::move(*tensor));
+  options.decoder_ids = state.text.decoder_ids;
+  add_json(attend::ablate(model(), state.text.ids, options));
 }
 
 // Sentences as vectors.

@@ -7,9 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "attend/analysis.h"
-#include "attend/recording.h"
-#include "models/sampling.h"
+#include "attend/session.h"
 #include "page/engine/json.h"
 
 namespace attend::page {
@@ -18,21 +16,10 @@ constexpr const char* function = "model";
 
 using Ids = std::vector<std::int64_t>;
 
-// A text that grows token by token.
-struct Growth {
-  ModelCache cache;
-  Ids ids, decoder_ids, made;
-  std::vector<Edit> edits;
-  GenerateOptions options;
-  models::Sampler sampler;
-  Tensor logits;  // of the next token, [V]
-  bool ended = false;
-};
-
 // What the page looks at.
 struct State {
   std::optional<Model> model;
-  Ids ids, decoder_ids;     // of the text that was run or grows
+  ModelText text;           // that was run or grows
   std::vector<Edit> edits;  // that it was run with
   // Of each attention, by its name in the recording, v [1,Hkv,Tk,Dv]; none: nobody asked yet.
   std::map<std::string, Tensor> values;

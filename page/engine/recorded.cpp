@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "attend/look.h"
-#include "models/model.h"
 #include "page/engine/models.h"
 
 namespace attend::page {
@@ -87,17 +86,6 @@ void layer(Request& request) {
 
 // ---- One head, step by step ----
 
-// Keeps the values of all layers.
-class ValueWatcher : public models::Watcher {
- public:
-  void at(ModelPlace, std::int64_t, const MutableView&) override {}
-  void attends(const models::AttentionStep& step, const View&, const View& v) override {
-    const char* stack = state.model->info().encoder_decoder() ? "decoder." : "";
-    state.values.insert_or_assign(fmt::format("{}{}.{}", stack, step.layer, step.cross ? "cross" : "self"),
-                                  v.to(DType::f32));
-  }
-};
-
 // Whether the softmax sees the scaled scores as they are.
 bool same_numbers(const Tensor& a, const Tensor& b) {
   const Tensor x = a.view().to(DType::f64), y = b.view().to(DType::f64);
@@ -106,10 +94,8 @@ bool same_numbers(const Tensor& a, const Tensor& b) {
 
 // Of a head's keys [Tk,Dv]; empty of a recording that was read, and of an encoder that a decoder reads.
 Tensor values_of(const RecordedLayer& x, std::int64_t place) {
-  if (state.model && state.values.empty()) {
-    ValueWatcher watcher;
-    ModelAccess::forward(*state.model, state.ids, {.decoder_ids = state.decoder_ids, .edits = state.edits}, &watcher);
-  }
+  if (state.model && state.values.empty())
+    state.values = attend::run(*state.model, state.text, {.edits = state.edits, .values = true}).values;
   const auto found = state.values.find(x.name);
   if (found == state.values.end()) return {};
   const std::int64_t shared = std::ssize(x.heads) / x.kv_heads;

@@ -276,13 +276,10 @@ export class Store {
       const words: Written["words"] = [];
       this.set({ written: { words, text: "", ended: false }, why: null });
       while (mine() && !this.stopping && words.length < mostWritten) {
-        const step = await this.client.ask<{ id: number; token: string; ended: boolean; text: string }>({ do: "step" });
-        if (step.ended) {
-          this.set({ written: { words, text: step.text, ended: true } });
-          break;
-        }
-        own.push(step.id), words.push({ id: step.id, token: step.token });
-        this.set({ written: { words: [...words], text: step.text, ended: false } });
+        const { id, token, written, ended, text } = await this.client.ask<{ id: number; token: string; written: boolean; ended: boolean; text: string }>({ do: "step" });
+        if (written) own.push(id), words.push({ id, token });
+        this.set({ written: { words: [...words], text, ended } });
+        if (ended) break;
       }
       if (!mine()) return;
       // What has been written is looked at, as a text of its own.

@@ -1,0 +1,175 @@
+// What `model` computes: the text, what it is compared with, and how it goes on.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <sstream>
+
+#include "attend/threads.h"
+#include "cli/command.h"
+#include "cli/model.h"
+#include "cli/terminal.h"
+
+namespace attend::cli {
+namespace {
+
+void announce(const ModelInfo& info, std::int64_t tokens, const RecordOptions& options) {
+  const std::int64_t size = recording_bytes(info, tokens, options);
+  if (size < std::int64_t{64} << 20) return;
+  tell(fmt::format("attend: {} tokens will take some {} of memory, beside the model's {}", tokens, bytes(size),
+                   bytes(info.weight_bytes)));
+}
+
+// Shows how far a forward pass is: layers are all of one size, so what is recorded says it.
+class PassProgress {
+ public:
+  PassProgress(const Recorder& recorder, std::int64_t layers)
+      : told_(progress_.stage()), watch_([this, &recorder, layers] {
+          if (layer_ == 0) layer_ = recorder.bytes();
+          if (told_ && layer_ > 0) told_(static_cast<double>(recorder.bytes()) / static_cast<double>(layer_ * layers));
+          return false;
+        }) {}
+
+ private:
+  Progress progress_;
+  std::int64_t layer_ = 0;
+  std::function<void(double)> told_;
+  InterruptCheck watch_;
+};
+
+std::vector<Neighbour> nearest(const Model& model, const Tensor& embedding, const ModelArguments& arguments) {
+  std::vector<Neighbour> found;
+  for (const std::string& text : sentences(arguments.near))
+    found.push_back({text, cosine(embedding, model.embed(encoded(model, text, arguments.model).ids))});
+  std::ranges::stable_sort(found, std::greater(), &Neighbour::similarity);
+  return found;
+}
+
+// What adds to a text with each new token is told. A character may take several tokens: it comes with its last.
+class Telling {
+ public:
+  Telling(const Tokenizer& tokenizer, std::span<const std::int64_t> before, const Told& told)
+      : tokenizer_(tokenizer), made_(before.begin(), before.end()), told_(told) {
+    shown_ = tokenizer_.decode(made_).size();
+  }
+  void add(std::int64_t id) {
+    made_.push_back(id);
+    tell_more(false);
+  }
+  void end() { tell_more(true); }
+
+ private:
+  void tell_more(bool all) {
+    const std::string text = tokenizer_.decode(made_);
+    if (!all && text.ends_with("\uFFFD")) return;
+    told_(std::string_view(text).substr(std::min(shown_, text.size())));
+    shown_ = text.size();
+  }
+
+  const Tokenizer& tokenizer_;
+  std::vector<std::int64_t> made_;
+  const Told& told_;
+  std::size_t shown_ = 0;
+};
+
+// The decoder's text: what it is said to have said, or what it says.
+std::vector<std::int64_t> decoder_text(const Model& model, Computed& x, const ModelArguments& arguments) {
+  std::vector<std::int64_t> ids = first_decoder_ids(x.info);
+  if (arguments.generate > 0) {
+    x.generated.emplace();
+    x.generated_ids =
+        generate(model, x.encoding.ids, arguments.generate, [&](std::string_view more) { *x.generated += more; });
+    ids.insert(ids.end(), x.generated_ids.begin(), x.generated_ids.end());
+  } else if (!arguments.said.empty()) {
+    const std::vector<std::int64_t> said = x.tokenizer.encode(arguments.said, false).ids;
+    ids.insert(ids.end(), said.begin(), said.end());
+  }
+  return ids;
+}
+
+}  // namespace
+
+bool writes(const ModelArguments& x, std::string_view ending) {
+  return std::ranges::any_of(x.files, [&](const std::string& file) { return ending_of(file) == ending; });
+}
+
+bool keeps_recording(const ModelArguments& x) {
+  return writes(x, ".attend") || (writes(x, ".html") && !x.live);
+}
+
+Encoding encoded(const Model& model, std::string_view text, const std::string& name, bool chat) {
+  Encoding encoding = encode(model, text, {.chat = chat});
+  const std::int64_t longest = model.info().longest, tokens = std::ssize(encoding.ids);
+  if (std::ranges::count(encoding.special, false) == 0)
+    throw Failure(fmt::format("the text has no tokens for {}", name));
+  if (tokens > longest)
+    throw Failure(fmt::format("the text is {} tokens long, and {} takes {} at most", tokens, name, longest));
+  return encoding;
+}
+
+std::vector<std::string> sentences(const std::vector<std::string>& given) {
+  std::vector<std::string> all;
+  for (const std::string& near : given) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(near, error)) {
+      all.push_back(near);
+      continue;
+    }
+    std::istringstream lines(read_text(near));
+    for (std::string line; std::getline(lines, line);)
+      if (!line.empty()) all.push_back(line);
+  }
+  return all;
+}
+
+std::vector<std::int64_t> generate(const Model& model, std::span<const std::int64_t> ids, std::int64_t most,
+                                   const Told& told) {
+  const bool both = model.info().encoder_decoder();
+  Telling telling(model.tokenizer(), both ? std::span<const std::int64_t>() : ids, told);
+  const auto add = [&](std::int64_t id) {
+    telling.add(id);
+    return true;
+  };
+  std::vector<std::int64_t> found = model.generate(ids, {.max_new_tokens = most, .on_token = add});
+  telling.end();
+  return found;
+}
+
+void announce_generation(const ModelInfo& info, const ModelArguments& x) {
+  if (x.generate > 0 && !info.not_followed.empty())
+    tell(fmt::format("attend: {} asks for {}, which is not followed: each token is the likeliest one", x.model,
+                     fmt::join(info.not_followed, ", ")));
+}
+
+Computed compute(const Model& model, const std::string& text, const ModelArguments& arguments) {
+  Computed x{.info = model.info(),
+             .tokenizer = model.tokenizer(),
+             .encoding = encoded(model, text, arguments.model, arguments.chat),
+             .chat = arguments.chat};
+  if (x.info.encoder_decoder()) x.decoder_ids = decoder_text(model, x, arguments);
+  const RecordOptions options{.keep_qk = keeps_recording(arguments) && arguments.keep != "summary",
+                              .key_sizes = arguments.what.by == "norm"};
+  announce(x.info, std::ssize(x.encoding.ids), options);
+  Recorder recorder(options);
+  PassOptions asked{.recorder = &recorder, .next = x.info.decoder() ? 10 : 0};
+  asked.vector = !x.info.decoder() && (x.info.embeds || !arguments.near.empty());  // --near says why it can't
+  // Pictures show the last positions alone.
+  const bool table =
+      arguments.what.json || arguments.what.csv || writes(arguments, ".json") || writes(arguments, ".csv");
+  const std::int64_t shown = std::max<std::int64_t>(32, lens_columns(style_of(arguments.what.form).width));
+  ask_why(x, arguments.analysis, table ? std::ssize(x.answering_ids()) : shown, asked);
+  Pass pass;
+  {
+    const PassProgress progress(recorder, x.info.layers);
+    pass = attend::run(model, {.ids = x.encoding.ids, .decoder_ids = x.decoder_ids}, asked);
+  }
+  x.recording = std::move(*pass.recording), x.next = std::move(pass.next), x.embedding = std::move(pass.vector);
+  x.recording.model = arguments.model;
+  if (x.embedding) x.nearest = nearest(model, *x.embedding, arguments);
+  x.analyses = analyse(model, x, arguments.analysis, asked, pass);
+  return x;
+}
+
+}  // namespace attend::cli
