@@ -43,7 +43,8 @@ def write_commands(folder, command, model, decoder, tokens):
         (folder / f"{name}.txt").write_bytes(run(command, "model", model, TEXT, *options, "--width", "100"))
         outputs = [x for form in forms for x in ("-o", folder / f"{name}.{form}")]
         (folder / f"{name}.log").write_bytes(run(command, "model", model, TEXT, *options, *outputs))
-    (folder / "embed.log").write_bytes(run(command, "embed", model, sys.argv[0], "-o", folder / "embed.npy"))
+    (folder / "lines").write_text("\n".join([TEXT, OTHER, *TEXT.split()]))
+    (folder / "embed.log").write_bytes(run(command, "embed", model, folder / "lines", "-o", folder / "embed.npy"))
     if (folder / "heads.attend").exists():
         for form in ("svg", "csv", "json", "html"):
             (folder / f"shown.{form}.log").write_bytes(run(command, "show", folder / "heads.attend", "-o", folder / f"shown.{form}"))

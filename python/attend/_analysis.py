@@ -57,6 +57,10 @@ class Lens(_Lens):
         """The rows of to_pandas() as CSV, with the tokens."""
         return _core._lens_csv(self._of, *self)
 
+    def to_json(self) -> str:
+        """`lens` of `attend model --json` (docs/json.md)."""
+        return _core._lens_json(self._of, *self)
+
     def to_pandas(self):
         """A pandas.DataFrame, a row for each token: layer, position, place, id, token, log_probability; ImportError without pandas."""
         return table(self)
@@ -93,6 +97,10 @@ class Ablation(_Ablation):
         """The rows of to_pandas() as CSV."""
         return _core._ablation_csv(self._of, *self)
 
+    def to_json(self) -> str:
+        """`ablation` of `attend model --json` (docs/json.md)."""
+        return _core._ablation_json(self._of, *self)
+
     def to_pandas(self):
         """A pandas.DataFrame, a row for each head: layer, head, name and what changed; of heads that were taken out together one
         row, whose name has all of theirs. ImportError without pandas."""
@@ -123,6 +131,10 @@ class Patching(_Patching):
     def to_csv(self) -> str:
         """The rows of to_pandas() as CSV, with the tokens."""
         return _core._patching_csv(self._of, *self)
+
+    def to_json(self) -> str:
+        """`patching` of `attend model --json`, but for corrupt_ids (docs/json.md)."""
+        return _core._patching_json(self._of, *self)
 
     def to_pandas(self):
         """A pandas.DataFrame, a row for each number: layer, head, name, recovered; of "residual" layer, position, token,

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "analysis.h"
+#include "attend/session.h"
 #include "call.h"
 #include "model.h"
 #include "text.h"
@@ -131,6 +132,9 @@ void bind_attribution(nb::module_& m) {
            "attend.Picture.")
       .def("to_csv", &attribution_csv_, nb::sig("def to_csv(self) -> str"),
            "The rows of to_pandas() as CSV, with the tokens.")
+      .def(
+          "to_json", [](const Explained& self) { return call("Attribution.to_json", [&] { return to_json(self); }); },
+          nb::sig("def to_json(self) -> str"), "`why` of `attend model --json` (docs/json.md).")
       .def("__repr__", [](const Explained& self) {
         return "Attribution(token=" + std::to_string(self.token) + ", logit=" + std::to_string(self.logit) + ", " +
                std::to_string(self.heads.size(0)) + " layers, " + std::to_string(self.heads.size(1)) + " heads, " +

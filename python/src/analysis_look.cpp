@@ -12,6 +12,7 @@
 
 #include "analysis.h"
 #include "array.h"
+#include "attend/session.h"
 #include "call.h"
 
 namespace attend::python {
@@ -109,6 +110,18 @@ Patching read_patching(const char* function, const Analysed& x, nb::handle recov
   return out;
 }
 
+std::string lens_json_(nb::handle of, nb::handle ids, nb::handle log_probabilities, nb::handle rank) {
+  const Lens lens = read_lens("Lens.to_json", ids, log_probabilities, rank);
+  return call("Lens.to_json", [&, &positions = analysed_of(of).positions] { return to_json(lens, positions); });
+}
+
+std::string ablation_json_(nb::handle of, nb::handle logit, nb::handle log_probability, nb::handle kl,
+                           nb::handle cosine_distance) {
+  constexpr const char* function = "Ablation.to_json";
+  const Ablation ablation = read_ablation(function, analysed_of(of), logit, log_probability, kl, cosine_distance);
+  return call(function, [&] { return to_json(ablation); });
+}
+
 Drawn patching_picture_(nb::handle of, nb::handle recovered, nb::handle, nb::handle, const Text& title) {
   constexpr const char* function = "Patching.picture";
   const Analysed& x = analysed_of(of);
@@ -122,6 +135,13 @@ std::string patching_csv_(nb::handle of, nb::handle recovered, nb::handle, nb::h
   const Analysed& x = analysed_of(of);
   const Patching patching = read_patching(function, x, recovered);
   return with_names(function, x, {}, [&](const AnalysisOf& names) { return patching_csv(patching, names); });
+}
+
+std::string patching_json_(nb::handle of, nb::handle recovered, double clean, double corrupt) {
+  constexpr const char* function = "Patching.to_json";
+  Patching patching = read_patching(function, analysed_of(of), recovered);
+  patching.clean = clean, patching.corrupt = corrupt;
+  return call(function, [&] { return to_json(patching); });
 }
 
 }  // namespace
@@ -190,6 +210,12 @@ void bind_analysis_look(nb::module_& m) {
         nb::arg("log_probabilities").none(), nb::arg("rank").none(), nb::arg("most"), nb::arg("title").none());
   m.def("_lens_csv", &lens_csv_, nb::arg("of").none(), nb::arg("ids").none(), nb::arg("log_probabilities").none(),
         nb::arg("rank").none());
+  m.def("_lens_json", &lens_json_, nb::arg("of").none(), nb::arg("ids").none(), nb::arg("log_probabilities").none(),
+        nb::arg("rank").none());
+  m.def("_ablation_json", &ablation_json_, nb::arg("of").none(), nb::arg("logit").none(),
+        nb::arg("log_probability").none(), nb::arg("kl").none(), nb::arg("cosine_distance").none());
+  m.def("_patching_json", &patching_json_, nb::arg("of").none(), nb::arg("recovered").none(), nb::arg("clean"),
+        nb::arg("corrupt"));
   m.def("_ablation_picture", &ablation_picture_, nb::arg("of").none(), nb::arg("logit").none(),
         nb::arg("log_probability").none(), nb::arg("kl").none(), nb::arg("cosine_distance").none(),
         nb::arg("change").none(), nb::arg("title").none());

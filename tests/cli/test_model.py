@@ -576,8 +576,9 @@ def test_much_memory_is_announced(command, tmp_path):
     (["llama", "a", "--why", "ab"], 2, "--why: 'ab' is 2 tokens, expected one: 'a', 'b'"),
     (["bert", "a", "--lens"], 2, "--lens: bert is an encoder, and answers with no token"),
     (["bert", "a", "--ablate", "--why", "the"], 2, "--why: bert is an encoder"),
-    (["llama", "a", "--without", "1.-2"], 2, "--without: expected heads such as 18.6,16.0, got '1.-2'"),
-    (["llama", "a", "--without", "3"], 2, "--without: expected heads such as 18.6,16.0, got '3'"),
+    (["llama", "a", "--without", "1.2.3"], 2, "--without: '1.2.3' is no head's name, expected one such as 18.6"),
+    (["llama", "a", "--without", "1.-9"], 1, "ablate: head 1.-9, expected layers 0 to"),
+    (["llama", "a", "--without", "3"], 2, "--without: '3' is no head's name, expected one such as 18.6"),
     (["llama", "a", "--without", "2.0"], 1, "head 2.0, expected layers 0 to 1"),
     (["--get", "minilm", "a"], 2, "--get fetches weights, and takes no 'a'"),
 ])

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import shutil
 import subprocess
 
@@ -45,6 +46,21 @@ def test_the_command_and_python_write_the_same_bytes(command, folder, model, nam
     assert picture.to_png() == (folder / "x.png").read_bytes()
     assert found.to_csv() == (folder / "x.csv").read_text()
     assert found.picture(title="another").title == "another" and picture.title.startswith("tiny: ")
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_json_is_what_the_command_prints(command, folder, model, name):
+    asked, find = FOUND[name]
+    done = subprocess.run([command, "model", "tiny", TEXT, *asked, "--json"], cwd=folder, check=True, capture_output=True)
+    printed = json.loads(done.stdout)[{"ablate": "ablation", "patch": "patching"}.get(name, name)]
+    printed.pop("corrupt_ids", None)
+    found = json.loads(find(model).to_json())
+    if name == "lens":  # which knows them where it was asked for some
+        assert found.pop("positions") == [] and printed.pop("positions") == [0, 1, 2, 3]
+        assert json.loads(model.lens(TEXT, positions=[-1]).to_json())["positions"] == [3]
+    assert found == printed
+    if name == "ablate":
+        assert numpy.array_equal(numpy.array(found["kl"], numpy.float32), find(model).kl)
 
 
 def test_tables_have_the_numbers_with_names_and_tokens(model):
