@@ -82,6 +82,14 @@ struct TellingHead {
 // them. Heads without a link are left out: all, where tokens are not known.
 std::vector<TellingHead> telling_heads(const Recording& recording, const std::vector<RecordedHead>& heads,
                                        std::size_t most);
+// Of each query of a text, also of one that is no word, the strongest links of these heads, falling, at most so many.
+// The heads of cross-attention have none here.
+struct HeadLink {
+  std::int64_t layer = 0, head = 0;
+  Link link;
+};
+std::vector<std::vector<HeadLink>> query_links(const Recording& recording, const std::vector<RecordedHead>& heads,
+                                               std::size_t most);
 // Whether a tokenizer added it to the text: "[CLS]", "<s>", "<|endoftext|>".
 bool is_added(std::string_view token);
 

@@ -136,11 +136,22 @@ Json telling_json(const std::vector<RecordedHead>& heads) {
   return list;
 }
 
-// Pair by pair, and of longer texts thumbnails.
-MapSize map_size() {
-  const bool few = std::ranges::all_of(recording().layers(),
-                                       [](const RecordedLayer& x) { return std::max(x.queries, x.keys) <= 64; });
-  return few ? MapSize{64, 64} : MapSize{32, 32};
+// Of each query, the heads that give most to another word.
+Json looks_json(const std::vector<RecordedHead>& heads) {
+  constexpr std::size_t most = 8;
+  Json all = Json::array();
+  for (const std::vector<HeadLink>& links : query_links(recording(), heads, most)) {
+    Json& list = all.emplace_back(Json::array());
+    for (const auto& [layer, head, link] : links)
+      list.push_back({{"layer", layer}, {"head", head}, {"key", link.key}, {"weight", link.weight}});
+  }
+  return all;
+}
+
+// A text whose maps are shown pair by pair.
+bool is_short() {
+  return std::ranges::all_of(recording().layers(),
+                             [](const RecordedLayer& x) { return std::max(x.queries, x.keys) <= 64; });
 }
 
 void view(Request& request) {
@@ -172,7 +183,10 @@ void add_view(const ViewOptions& options) {
   const std::vector<RecordedHead> heads = heads_of(recording(), options.item, {}, {}, options.by);
   answer.json.update(Json::parse(heads_json(recording(), options.item, heads)));  // docs/json.md
   answer.json["telling"] = telling_json(heads);
-  const LookOptions look{.item = options.item, .by = options.by, .most = map_size()};
+  const bool pairs = is_short();
+  answer.json["looks"] = pairs ? looks_json(heads) : Json::array();
+  const MapSize most = pairs ? MapSize{64, 64} : MapSize{32, 32};
+  const LookOptions look{.item = options.item, .by = options.by, .most = most};
   for (std::int64_t layer = 0; layer < std::ssize(recording().layers()); ++layer)
     answer.add(std::to_string(layer), weight_maps(recording(), layer, {}, look).values);
 }

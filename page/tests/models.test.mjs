@@ -43,7 +43,15 @@ const names = ["schema_version", "model", "item", "by", "tokens", "decoder_token
 function expectView(view, { heads, telling }, what) {
   expectNear(Object.fromEntries(names.map((name) => [name, view[name]])), heads, `${what}: heads`);
   expectNear(view.telling.slice(0, telling.length), telling, `${what}: telling heads`);
-  return view.layers.map((_, layer) => [...numbers(view.tensors[layer])]);
+  const maps = view.layers.map((_, layer) => [...numbers(view.tensors[layer])]);
+  // Where each query looks: falling, and as the maps have it.
+  assert.equal(view.looks.length, Math.max(...view.layers.filter(({ kind }) => kind === "self").map(({ queries }) => queries)));
+  view.looks.forEach((links, query) => links.forEach(({ layer, head, key, weight }, n) => {
+    const { heads: own, queries, keys, kind } = view.layers[layer];
+    assert.ok(kind === "self" && Math.abs(key - query) > 1 && (n === 0 || weight <= links[n - 1].weight), `${what}: looks`);
+    if (view.by === "weight") assert.ok(isNear(weight, maps[layer][(own.indexOf(head) * queries + query) * keys + key]), `${what}: looks of ${query}`);
+  }));
+  return maps;
 }
 
 // Of each head: its weights, by weight and by norm, its maps, and what its steps come to.

@@ -32,6 +32,8 @@ std::vector<bool> words_of(const std::vector<std::string>& tokens) {
 struct LayerLinks {
   LayerLinks(const Recording& recording, std::int64_t number, std::int64_t item, WeighedBy by)
       : layer(recording.at(number)),
+        within(layer.kind == "self"),
+        causal(within && std::ranges::all_of(layer.calls, [](const RecordedCall& x) { return x.window.right == 0; })),
         queries(words_of(item_of(recording.query_tokens(number), item))),
         keys(words_of(item_of(recording.key_tokens(number), item))) {
     if (queries.empty() || keys.empty()) return;
@@ -40,31 +42,34 @@ struct LayerLinks {
     means = row_means(recording, number, item, by);
   }
 
+  // Of a head's query, whether it is a word or not.
+  std::optional<Link> from(std::int64_t query, std::int64_t place, const HeadScores& scores) const {
+    if (queries.empty() || keys.empty()) return std::nullopt;
+    const bool sink = scores.has_label("sink");
+    const auto tells = [&](std::int64_t key) {
+      return key >= 0 && keys[static_cast<std::size_t>(key)] && !(within && std::abs(query - key) <= 1) &&
+             !(sink && key == scores.sink_key) && !(causal && key == 0);
+    };
+    const std::int64_t top = top_keys.size(2), row = (place * layer.queries + query) * top;
+    const std::int64_t* all = top_keys.data<std::int64_t>() + row;
+    const std::int64_t* first = std::find_if(all, all + top, tells);
+    if (first == all + top) return std::nullopt;
+    return Link{query, *first,
+                top_weights.data<double>()[row + (first - all)] / means[static_cast<std::size_t>(place)]};
+  }
+
   std::vector<Link> of(std::int64_t place, const HeadScores& scores) const {
     std::vector<Link> links;
-    if (queries.empty() || keys.empty()) return links;
-    const bool within = layer.kind == "self",
-               causal = within && std::ranges::all_of(layer.calls,
-                                                      [](const RecordedCall&call) { return call.window.right == 0; });
-    const bool sink = scores.has_label("sink");
-    const auto tells = [&](std::int64_t i, std::int64_t j) {
-      return j >= 0 && keys[static_cast<std::size_t>(j)] && !(within && std::abs(i - j) <= 1) &&
-             !(sink && j == scores.sink_key) && !(causal && j == 0);
-    };
-    const std::int64_t top = top_keys.size(2);
-    const double mean = means[static_cast<std::size_t>(place)];
-    for (std::int64_t i = 0; i < layer.queries; ++i) {
+    for (std::int64_t i = 0; i < std::ssize(queries); ++i) {
       if (!queries[static_cast<std::size_t>(i)]) continue;
-      const std::int64_t row = (place * layer.queries + i) * top;
-      const std::int64_t* all = top_keys.data<std::int64_t>() + row;
-      const std::int64_t* first = std::find_if(all, all + top, [&](std::int64_t j) { return tells(i, j); });
-      if (first != all + top) links.push_back({i, *first, top_weights.data<double>()[row + (first - all)] / mean});
+      if (const std::optional<Link> link = from(i, place, scores)) links.push_back(*link);
     }
     std::ranges::stable_sort(links, std::greater(), &Link::weight);
     return links;
   }
 
   const RecordedLayer& layer;
+  bool within, causal;              // one text, a decoder's
   std::vector<bool> queries, keys;  // which are words
   Tensor top_keys, top_weights;     // [H,Tq,top]
   std::vector<double> means;        // [H] of rows
@@ -124,6 +129,27 @@ std::vector<TellingHead> telling_heads(const Recording& recording, const std::ve
   std::ranges::stable_sort(telling, std::greater(), strength);
   if (telling.size() > most) telling.resize(most);
   return telling;
+}
+
+std::vector<std::vector<HeadLink>> query_links(const Recording& recording, const std::vector<RecordedHead>& heads,
+                                               std::size_t most) {
+  std::vector<std::vector<HeadLink>> all;
+  std::optional<LayerLinks> of_layer;
+  for (std::size_t n = 0; n < heads.size(); ++n) {
+    const auto& [layer, scores, by] = heads[n];
+    if (n == 0 || layer != heads[n - 1].layer) of_layer.emplace(recording, layer, scores.batch, by);
+    if (!of_layer->within) continue;
+    const std::int64_t queries = of_layer->layer.queries, place = recording.head(layer, scores.head);
+    all.resize(std::max(all.size(), static_cast<std::size_t>(queries)));
+    for (std::int64_t query = 0; query < queries; ++query)
+      if (const std::optional<Link> link = of_layer->from(query, place, scores))
+        all[static_cast<std::size_t>(query)].push_back({layer, scores.head, *link});
+  }
+  for (std::vector<HeadLink>& links : all) {
+    std::ranges::stable_sort(links, std::greater(), [](const HeadLink& x) { return x.link.weight; });
+    if (links.size() > most) links.resize(most);
+  }
+  return all;
 }
 
 }  // namespace attend

@@ -1,13 +1,12 @@
 // What is looked at: a model that computes a text, or a recording; and how the worker's answers become it.
 import type { Grid } from "../grid";
-import { at, matrix } from "../grid";
+import { matrix } from "../grid";
 import type { Answered } from "./client";
 
 export type By = "weight" | "norm";
 export type HeadId = [layer: number, head: number];
 
 export interface Info {
-  type: string;
   decoder: boolean;
   encoder_decoder: boolean;
   layers: number;
@@ -15,8 +14,6 @@ export interface Info {
   parameters: number;
   formats: string[];
   weight_bytes: number;
-  longest: number | null;
-  vector_size: number;
 }
 
 export interface Next {
@@ -60,12 +57,19 @@ export interface Pass {
   heads: Head[];
   maps: Grid[][]; // of each layer and head, at most 64 x 64; NaN where nothing is seen
   telling: Telling[];
+  looks: Look[][]; // of each query, the heads that give most to another word; of longer texts none
   by: By;
   next: Next[];
   written: number;
   words?: Pass; // of a pass by words: the one by tokens
 }
 
+export interface Look {
+  layer: number;
+  head: number;
+  key: number;
+  weight: number;
+}
 interface Telling {
   layer: number;
   head: number;
@@ -94,39 +98,23 @@ export interface Viewed {
   layers: Layer[];
   heads: (Omit<Head, "layer"> & { layer: string })[]; // by the layer's name
   telling: Telling[];
+  looks: Look[][];
 }
 // The rest of a pass: what a model said, and where its own words begin, if they do.
-export const passOf = ({ tensors, model, by, layers, telling, ...view }: Answered<Viewed>, next: Next[] = [], written?: number): Pass => {
+export const passOf = ({ tensors, model, by, layers, telling, looks, ...view }: Answered<Viewed>, next: Next[] = [], written?: number): Pass => {
   const [tokens, decoderTokens] = [view.tokens ?? [], view.decoder_tokens ?? []];
   const places = new Map(layers.map(({ name }, layer) => [name, layer]));
   const heads = view.heads.map((head) => ({ ...head, layer: places.get(head.layer)! }) as Head);
   const maps = layers.map((layer, l) => layer.heads.map((_, place) => matrix(tensors[l]!, place)));
-  return { model, by, layers, telling, tokens, decoderTokens, heads, maps, next, written: written ?? ownTokens({ tokens, decoderTokens }).length };
+  return { model, by, layers, telling, looks, tokens, decoderTokens, heads, maps, next, written: written ?? ownTokens({ tokens, decoderTokens }).length };
 };
 
-export interface Asked {
-  text: string;
-  chat: boolean;
-  grown?: Grown | null; // in place of the text
-  without: string[]; // heads by the names of their layers and their numbers: "18.self 6"
-}
 // A text and what was written after it; of an encoder-decoder that is its decoder's text.
 export interface Grown {
   ids: number[];
   decoder_ids?: number[];
   written: number; // where it begins
 }
-
-// What a request says of a text and of the heads that are out.
-export const requestOf = ({ text, chat, grown, without }: Asked): Record<string, unknown> => {
-  const out: Record<string, [number, number][]> = {};
-  for (const name of without) {
-    const [, stack = "", layer, kind, head] = /^(encoder\.|decoder\.)?(\d+)\.(\w+) (\d+)$/.exec(name)!;
-    (out[stack === "encoder." ? "without_encoder" : kind === "cross" ? "without_cross" : "without"] ??= []).push([Number(layer), Number(head)]);
-  }
-  const { written: _, ...ids } = grown ?? { written: 0 };
-  return { ...(grown ? ids : { text, ...(chat && { chat }) }), ...out };
-};
 
 export const sameHead = (a: HeadId, b: HeadId): boolean => a[0] === b[0] && a[1] === b[1];
 // Where a head is a sink, the key that takes so much.
@@ -138,8 +126,7 @@ export const mapOf = (pass: Pass, [layer, head]: HeadId): Grid => pass.maps[laye
 
 // The text that goes on: of an encoder-decoder its decoder's.
 export const ownTokens = ({ tokens, decoderTokens }: Pick<Pass, "tokens" | "decoderTokens">): string[] => (decoderTokens.length > 0 ? decoderTokens : tokens);
-// The name of a layer and a head's number; and the head of a model's layer that writes into a decoder's own text.
-export const nameOf = (pass: Pass, [layer, head]: HeadId): string => `${pass.layers[layer]!.name} ${head}`;
+// The head of a model's layer that writes into a decoder's own text.
 export const decoderHead = (pass: Pass, layer: number, head: number, kind: "self" | "cross"): HeadId =>
   [pass.layers.findIndex(({ name }) => name.replace(/^decoder\./, "") === `${layer}.${kind}`), head];
 // Where the model's own words begin among a layer's queries.
@@ -156,35 +143,6 @@ export const keysOf = (pass: Pass, layer: number): string[] => {
   const { name, kind, keys } = pass.layers[layer]!;
   return name.startsWith("decoder.") && kind !== "cross" ? tokensOf(keys, pass.decoderTokens, pass.tokens) : tokensOf(keys, pass.tokens, pass.decoderTokens);
 };
-
-// Where a head looks from a query.
-interface Look {
-  id: HeadId;
-  name: string;
-  key: number;
-  weight: number;
-}
-const mostLooks = 8;
-
-// Not what a tokenizer added, not marks, not the word itself or its neighbours, which most heads look at for their place,
-// and not a head's sink or a decoder's first token: as attend/look.h tells heads.
-const isWord = (token: string): boolean => /[\p{L}\p{N}]/u.test(token) && !/^(\[\w+\]|<.*>)$/.test(token.trim());
-export const looksOf = (pass: Pass, query: number): Look[] =>
-  pass.heads
-    .flatMap((own): Look[] => {
-      const { layer, head, name } = own;
-      const map = mapOf(pass, [layer, head]);
-      if (pass.layers[layer]!.kind === "cross" || !isExact(pass.layers[layer]!, map) || query >= map.rows) return [];
-      const tokens = keysOf(pass, layer);
-      const causal = map.cols > 1 && Number.isNaN(at(map, 0, 1));
-      const sink = sinkOf(own);
-      const places = tokens.map((_, key) => key).filter((key) => Math.abs(key - query) > 1 && key !== sink && !(causal && key === 0) && isWord(tokens[key]!) && at(map, query, key) > 0);
-      if (places.length === 0) return [];
-      const key = places.reduce((best, place) => (at(map, query, place) > at(map, query, best) ? place : best));
-      return [{ id: [layer, head], name, key, weight: at(map, query, key) }];
-    })
-    .sort((a, b) => b.weight - a.weight)
-    .slice(0, mostLooks);
 
 // What could not be seen, or would turn the text around, is seen: line ends, control characters, marks of direction.
 export const shownToken = (token: string): string =>

@@ -5,8 +5,8 @@ import { EngineError } from "../error";
 import type { Grid } from "../grid";
 import { matrix, rowOf as gridRow } from "../grid";
 import type { Answered, Client } from "./client";
-import type { Asked, By, Grown, HeadId, Info, Next, Pass, Viewed, Why } from "./model";
-import { headOf, isExact, looksOf, mapOf, nameOf, ownTokens, passOf, queriesOf, requestOf, sameHead } from "./model";
+import type { By, Grown, HeadId, Info, Next, Pass, Viewed, Why } from "./model";
+import { headOf, isExact, mapOf, ownTokens, passOf, queriesOf, sameHead } from "./model";
 import type { GivenFile } from "./protocol";
 import { byWords, wordsOf } from "./words";
 
@@ -206,9 +206,16 @@ export class Store {
     return this.guarded("computing", (mine) => this.pass(mine));
   }
 
-  private asked(): Asked {
+  // What a request says of the text, or of what it has become, and of the heads that are out.
+  private asked(): Record<string, unknown> {
     const { text, chat, pass, without } = this.state;
-    return { text, chat, grown: this.grown, without: without.map((head) => nameOf(pass!, head)) };
+    const out: Record<string, HeadId[]> = {};
+    for (const [layer, head] of without) {
+      const [, stack, number, kind] = /^(encoder\.|decoder\.)?(\d+)\.(\w+)$/.exec(pass!.layers[layer]!.name)!;
+      (out[stack === "encoder." ? "without_encoder" : kind === "cross" ? "without_cross" : "without"] ??= []).push([Number(number), head]);
+    }
+    const { written: _, ...ids } = this.grown ?? { written: 0 };
+    return { ...(this.grown ? ids : { text, ...(chat && { chat }) }), ...out };
   }
 
   private waiting = Promise.resolve();
@@ -218,7 +225,7 @@ export class Store {
       if (!mine()) return;
       const { without, by, second, info } = this.state;
       const beside = !info!.decoder && second.trim() !== "" ? { beside: second } : {};
-      const answer = await this.client.ask<Ran>({ do: "run", ...requestOf(this.asked()), norm: true, view: true, by, before: without.length > 0, ...beside });
+      const answer = await this.client.ask<Ran>({ do: "run", ...this.asked(), norm: true, view: true, by, before: without.length > 0, ...beside });
       if (!mine()) return;
       this.set({ similarity: answer.similarity ?? null, before: answer.before ?? null, why: null });
       this.show(passOf(answer, answer.next, this.grown?.written));
@@ -270,7 +277,7 @@ export class Store {
   write(): Promise<void> {
     this.stopping = false;
     return this.guarded("writing", async (mine) => {
-      const first = await this.client.ask<{ ids: number[]; decoder_ids?: number[] }>({ do: "grow", ...requestOf(this.asked()) });
+      const first = await this.client.ask<{ ids: number[]; decoder_ids?: number[] }>({ do: "grow", ...this.asked() });
       const own = [...(first.decoder_ids ?? first.ids)];
       const from = own.length;
       const words: Written["words"] = [];
@@ -357,8 +364,8 @@ export class Store {
 const pronoun = /^(it|he|she|they|him|her|them)$/i;
 const firstSelection = (pass: Pass): Selection => {
   const query = pass.tokens.findIndex((token) => pronoun.test(token.trim()));
-  const look = query < 0 ? undefined : looksOf(pass, query)[0];
-  if (look) return { head: look.id, query, key: look.key };
+  const look = pass.looks[query]?.[0];
+  if (look) return { head: [look.layer, look.head], query, key: look.key };
   const telling = pass.telling[0];
   const link = telling?.links[0];
   return telling && link ? { head: [telling.layer, telling.head], query: link.query, key: link.key } : { head: [0, pass.layers[0]!.heads[0]!], query: queriesOf(pass, 0).length - 1, key: null };

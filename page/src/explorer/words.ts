@@ -45,13 +45,21 @@ export const byWords = (pass: Pass): Pass | null => {
   if (!exact || (words.length === pass.tokens.length && decoded.length === pass.decoderTokens.length)) return null;
   const of = (count: number) => (count === pass.tokens.length ? words : decoded);
   const place = (token: number) => words.findIndex(([, end]) => token < end);
+  const maps = pass.maps.map((own, l) => own.map((map) => mergedMap(map, of(pass.layers[l]!.queries), of(pass.layers[l]!.keys))));
+  // Where a word's tokens look, a head once.
+  const looks = words.map(([begin, end], query) =>
+    pass.looks.slice(begin, end).flat().map((look) => ({ ...look, key: place(look.key) })).filter(({ key }) => Math.abs(key - query) > 1)
+      .map((look) => ({ ...look, weight: at(maps[look.layer]![pass.layers[look.layer]!.heads.indexOf(look.head)]!, query, look.key) }))
+      .sort((a, b) => b.weight - a.weight).filter(({ layer, head }, n, all) => all.findIndex((other) => other.layer === layer && other.head === head) === n),
+  );
   return {
     ...pass,
+    maps,
+    looks,
     tokens: joined(pass.tokens, words),
     decoderTokens: joined(pass.decoderTokens, decoded),
     layers: pass.layers.map((layer) => ({ ...layer, queries: of(layer.queries).length, keys: of(layer.keys).length })),
     heads: pass.heads.map((head) => ({ ...head, sink_key: head.sink_key === null ? null : place(head.sink_key) })),
-    maps: pass.maps.map((maps, l) => maps.map((map) => mergedMap(map, of(pass.layers[l]!.queries), of(pass.layers[l]!.keys)))),
     telling: pass.telling.map((head) => ({ ...head, links: head.links.map((link) => ({ ...link, query: place(link.query), key: place(link.key) })) })),
     written: pass.written >= pass.tokens.length ? words.length : place(pass.written),
     words: pass,
