@@ -1,8 +1,7 @@
 import { at, fixed, gridOf, headsOf, isHidden, projectionColumn, rowOf } from "../grid";
 import { Term } from "../glossary";
-import { Operand, Together } from "../together";
 import { Colours } from "./colours";
-import { Heading, Products, Show, Signs, Word, key, productShapes, word } from "./step";
+import { Heading, Product, Products, Show, Signs, Word, key, productShapes, word } from "./step";
 import type { Step } from "./step";
 
 export const context: Step = {
@@ -23,15 +22,7 @@ export const context: Step = {
   stage: (p) => {
     const d = Math.min(p.sel.d, gridOf(p.trace, "values", p.head).cols - 1);
     const key = p.state.hovered.j === undefined ? {} : { j: p.sel.j };
-    return (
-      <Together>
-        <Operand><Show p={p} name="context" cursor={{ i: p.sel.i, d }} /></Operand>
-        <div class="stack">
-          <Operand sign="="><Show p={p} name="weights" cursor={{ i: p.sel.i, ...key }} /></Operand>
-          <Operand sign="×"><Show p={p} name="values" cursor={{ d, ...key }} /></Operand>
-        </div>
-      </Together>
-    );
+    return <Product p={p} result={["context", { i: p.sel.i, d }]} left={["weights", { i: p.sel.i, ...key }]} right={["values", { d, ...key }]} />;
   },
   legend: (p) => <><Signs /><Colours p={p} /></>,
   worked: (p) => {
@@ -95,15 +86,7 @@ export const output: Step = {
     const joined = gridOf(p.trace, "concat_heads");
     return { text: `output = concat_heads w_output${p.trace.weights_in_out ? "" : "ᵀ"}`, shapes: productShapes(joined.rows, joined.cols, gridOf(p.trace, "output").cols) };
   },
-  stage: (p) => (
-    <Together>
-      <Operand><Show p={p} name="output" cursor={{ i: p.sel.i, e: p.sel.e }} /></Operand>
-      <div class="stack">
-        <Operand sign="="><Show p={p} name="concat_heads" cursor={{ i: p.sel.i }} /></Operand>
-        <Operand sign="×"><Show p={p} name="w_output" cursor={{ e: p.sel.e }} /></Operand>
-      </div>
-    </Together>
-  ),
+  stage: (p) => <Product p={p} result={["output", { i: p.sel.i, e: p.sel.e }]} left={["concat_heads", { i: p.sel.i }]} right={["w_output", { e: p.sel.e }]} />,
   worked: (p) => {
     const total = at(gridOf(p.trace, "output"), p.sel.i, p.sel.e);
     const w = projectionColumn(p.trace, gridOf(p.trace, "w_output"), p.sel.e);

@@ -2,8 +2,7 @@ import { argmax, at, entropyOf, fixed, gridOf, headsOf, isHidden, rowOf } from "
 import { Exercise } from "../exercise";
 import { Term } from "../glossary";
 import { difference } from "../state";
-import { Operand, Together } from "../together";
-import { Heading, Products, Show, Word, key, productShapes, word } from "./step";
+import { Heading, Product, Products, Row, Word, key, productShapes, word } from "./step";
 import type { Step, StepProps } from "./step";
 
 const Pair = ({ p, of }: { p: StepProps; of: string }) => (
@@ -32,15 +31,7 @@ export const scores: Step = {
   stage: (p) => {
     const d = p.state.hovered.d ?? (p.sel.on === "queries" || p.sel.on === "keys" ? p.state.locked.d : undefined);
     const feature = d === undefined ? {} : { d };
-    return (
-      <Together>
-        <Operand><Show p={p} name="scores" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
-        <div class="stack">
-          <Operand sign="="><Show p={p} name="queries" cursor={{ i: p.sel.i, ...feature }} /></Operand>
-          <Operand sign="×"><Show p={p} name="keys" cursor={{ j: p.sel.j, ...feature }} /></Operand>
-        </div>
-      </Together>
-    );
+    return <Product p={p} result={["scores", { i: p.sel.i, j: p.sel.j }]} left={["queries", { i: p.sel.i, ...feature }]} right={["keys", { j: p.sel.j, ...feature }]} />;
   },
   worked: (p) => {
     const q = rowOf(gridOf(p.trace, "queries", p.head), p.sel.i);
@@ -108,12 +99,7 @@ export const scale: Step = {
       shapes: pairsShape(p),
     };
   },
-  stage: (p) => (
-    <Together>
-      <Operand><Show p={p} name="scores" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
-      <Operand sign="→"><Show p={p} name="scaled_scores" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
-    </Together>
-  ),
+  stage: (p) => <Row p={p} of={[["", "scores"], ["→", "scaled_scores"]]} cursor={{ i: p.sel.i, j: p.sel.j }} />,
   worked: (p) => {
     const { cols } = gridOf(p.trace, "queries", p.head);
     const entropy = entropyOf(p.trace, p.head)[p.sel.i]!;
@@ -163,12 +149,7 @@ export const mask: Step = {
     </p>
   ),
   formula: (p) => ({ text: "logits = scaled_scores where the query sees the key, else -inf", shapes: pairsShape(p) }),
-  stage: (p) => (
-    <Together>
-      <Operand><Show p={p} name="scaled_scores" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
-      <Operand sign="→"><Show p={p} name="logits" cursor={{ i: p.sel.i, j: p.sel.j }} /></Operand>
-    </Together>
-  ),
+  stage: (p) => <Row p={p} of={[["", "scaled_scores"], ["→", "logits"]]} cursor={{ i: p.sel.i, j: p.sel.j }} />,
   worked: (p) => {
     const hidden = isHidden(p.trace, p.sel.i, p.sel.j);
     const seen = p.trace.key_labels.filter((_, j) => !isHidden(p.trace, p.sel.i, j)).length;

@@ -5,6 +5,7 @@ import { at, fixed, gridOf, isHidden } from "../grid";
 import { Matrix } from "../matrix";
 import { topOf } from "../state";
 import type { Action, Axis, Cursor, Selection, State } from "../state";
+import { Operand, Together } from "../together";
 
 export interface StepProps {
   state: State;
@@ -76,6 +77,22 @@ export function Show({ p, name, cursor, rows, trace = p.trace, title }: ShowProp
     />
   );
 }
+
+type Shown = [name: string, cursor: Cursor];
+// A matrix, and the two that it is the product of.
+export const Product = ({ p, result, left, right }: { p: StepProps; result: Shown; left: Shown; right: Shown }) => (
+  <Together>
+    <Operand><Show p={p} name={result[0]} cursor={result[1]} /></Operand>
+    <div class="stack">
+      <Operand sign="="><Show p={p} name={left[0]} cursor={left[1]} /></Operand>
+      <Operand sign="×"><Show p={p} name={right[0]} cursor={right[1]} /></Operand>
+    </div>
+  </Together>
+);
+// Matrices with one selection, each with the sign before it.
+export const Row = ({ p, of, cursor }: { p: StepProps; of: [sign: string, name: string][]; cursor: Cursor }) => (
+  <Together>{of.map(([sign, name]) => <Operand key={name} sign={sign}><Show p={p} name={name} cursor={cursor} /></Operand>)}</Together>
+);
 
 // What the colours of numbers below and above 0 mean.
 export const Signs = () => <p class="key quiet"><i class="negative" /> below 0 <i class="positive" /> above 0</p>;

@@ -1,8 +1,7 @@
 import { at, fixed, gridOf, isCross } from "../grid";
 import { Term } from "../glossary";
 import { roam, tabOf } from "../roving";
-import { Operand, Together } from "../together";
-import { Heading, Show, Word, word } from "./step";
+import { Heading, Row, Show, Word, word } from "./step";
 import type { Step, StepProps } from "./step";
 
 function Ids({ p, tokens, ids, axis }: { p: StepProps; tokens: string[]; ids: number[]; axis: "i" | "j" }) {
@@ -123,11 +122,7 @@ export const positions: Step = {
   },
   stage: (p) => (
     <>
-      <Together>
-        <Operand><Show p={p} name="embeddings" cursor={{ i: p.sel.i, e: p.sel.e }} /></Operand>
-        <Operand sign="+"><Show p={p} name="positions" cursor={{ i: p.sel.i, e: p.sel.e }} /></Operand>
-        <Operand sign="="><Show p={p} name="inputs" cursor={{ i: p.sel.i, e: p.sel.e }} /></Operand>
-      </Together>
+      <Row p={p} of={[["", "embeddings"], ["+", "positions"], ["=", "inputs"]]} cursor={{ i: p.sel.i, e: p.sel.e }} />
       {p.trace.tensors.inputs_2 && <Show p={p} name="inputs_2" cursor={{ j: p.sel.j, e: p.sel.e }} />}
     </>
   ),
