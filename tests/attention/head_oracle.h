@@ -14,24 +14,26 @@ namespace attend::test {
 
 struct HeadWeights {
   std::int64_t queries = 0, keys = 0;
-  std::vector<double> weights, visible;   // [queries,keys]
-  std::vector<std::int64_t> level = {};   // [queries]; none: not known
-  std::vector<std::int64_t> tokens = {};  // [keys]; none: not known
-  std::vector<double> sizes = {};         // [keys]; given: scores are by norm
+  std::vector<double> weights, visible;        // [queries,keys]
+  std::vector<std::int64_t> level = {};        // [queries]; none: not known
+  std::vector<std::int64_t> tokens = {};       // [keys]; none: not known
+  std::vector<double> sizes = {};              // [keys]; given: scores are by norm
+  std::vector<std::int64_t> seen_by_row = {};  // [queries]: HeadOracle counts them once, each sum asks for every pair
 
   double weight(std::int64_t i, std::int64_t j) const { return weights[static_cast<std::size_t>(i * keys + j)]; }
   bool sees(std::int64_t i, std::int64_t j) const { return visible[static_cast<std::size_t>(i * keys + j)] != 0; }
   double size(std::int64_t j) const { return sizes.empty() ? 1 : sizes[static_cast<std::size_t>(j)]; }
-  std::int64_t seen(std::int64_t i) const {
-    std::int64_t count = 0;
-    for (std::int64_t j = 0; j < keys; ++j) count += sees(i, j);
-    return count;
+  std::int64_t seen(std::int64_t i) const { return seen_by_row[static_cast<std::size_t>(i)]; }
+  void count_seen() {
+    seen_by_row.assign(static_cast<std::size_t>(queries), 0);
+    for (std::int64_t i = 0; i < queries; ++i)
+      for (std::int64_t j = 0; j < keys; ++j) seen_by_row[static_cast<std::size_t>(i)] += sees(i, j);
   }
 };
 
 class HeadOracle {
  public:
-  explicit HeadOracle(HeadWeights head) : x_(std::move(head)) {}
+  explicit HeadOracle(HeadWeights head) : x_(std::move(head)) { x_.count_seen(); }
 
   HeadScores scores() const {
     HeadScores s;
