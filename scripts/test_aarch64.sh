@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the C++ tests for AArch64 and runs them under qemu. Usage: test_aarch64.sh [kernels] [--build]
-#   kernels  only those that depend on the kind of processor
+#   kernels  only those that depend on the kind of processor, a fifth of the random calls around the kernels (CONTRIBUTING.md)
 #   --build  only builds them
 # Debian's arm64 libraries are unpacked below build/: the system itself keeps to one architecture.
 set -euo pipefail
@@ -29,6 +29,7 @@ unpack() {
 whole=ON folders="" filter=""
 if [ "${1:-}" = kernels ]; then
   # Not what depends on threads and memory, not on the kind of processor: a test takes 15 times as long here.
+  export ATTEND_TEST_SWEEPS=fifth
   whole=OFF folders="core;kernels;attention" filter='-Threads*:Host*:AttentionBackwardBits*:AttentionBackwardMemory*:AttentionDropout*:UnknownTarget.*'
 fi
 cmake --preset aarch64 -U 'ATTEND_BUILD_*' -DATTEND_BUILD_TESTS=ON -DATTEND_WERROR=ON "-DATTEND_TEST_FOLDERS=$folders" \

@@ -115,7 +115,7 @@ TEST(AttentionBackward, PairwiseAgainstTheOracle) {
 }
 
 TEST(AttentionBackward, ManyTogetherAgainstTheOracle) {
-  for (std::uint64_t seed = 53'000; seed < 53'100; ++seed) {
+  for (const std::uint64_t seed : sweep(53'000, 53'100)) {
     Dice dice(seed);
     const Sizes sizes = random_sizes(dice, 70, 200);
     const unsigned wanted = random_features(dice);

@@ -62,7 +62,7 @@ AttentionOptions alone(const AttentionOptions& options, std::int64_t n, std::int
 
 TEST(Caches, EachSequenceHasTheBitsThatItHasAlone) {
   constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
-  for (std::uint64_t seed = 91'000; seed < 91'150; ++seed) {
+  for (const std::uint64_t seed : sweep(91'000, 91'150)) {
     Dice dice(seed);
     Generator generator(seed);
     const DType dtype = dtypes[seed % 3];

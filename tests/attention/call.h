@@ -2,12 +2,25 @@
 // own checks and cuts: from the header's words alone.
 #pragma once
 
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/attention/plain.h"
 
 namespace attend::test {
+
+// The seeds of a sweep over random calls, from `first` to before `last`: all, or every fifth where ATTEND_TEST_SWEEPS
+// is "fifth" (CONTRIBUTING.md). 5 shares no factor with 2, 3, 4 and 6, whose remainders choose dtypes and the like:
+// each comes as often.
+inline std::vector<std::uint64_t> sweep(std::uint64_t first, std::uint64_t last) {
+  const char* part = std::getenv("ATTEND_TEST_SWEEPS");
+  const std::uint64_t step = part && std::string_view(part) == "fifth" ? 5 : 1;
+  std::vector<std::uint64_t> seeds;
+  for (std::uint64_t seed = first; seed < last; seed += step) seeds.push_back(seed);
+  return seeds;
+}
 
 struct Sizes {
   std::int64_t B = 1, H = 1, Hkv = 1, Tq = 1, Tk = 1, D = 1, Dv = 1;

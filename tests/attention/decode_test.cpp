@@ -36,7 +36,7 @@ KvCache cache_of(const Call& x, DType dtype, Dice& dice) {
 
 TEST(AttentionDecode, AgreesWithTheOracleAsFarAsItsDtypeDoes) {
   constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
-  for (std::uint64_t seed = 200'000; seed < 200'000 + calls; ++seed) {
+  for (const std::uint64_t seed : sweep(200'000, 200'000 + calls)) {
     Dice dice(seed);
     const std::int64_t keys_in = dice.below(3);
     // A cache is not cut by query_starts; dropout is not for decoding.

@@ -24,7 +24,7 @@ TEST(AttentionOptions, PairwiseAgainstTheOracle) {
 }
 
 TEST(AttentionOptions, ManyTogetherAgainstTheOracle) {
-  for (std::uint64_t seed = 10'000; seed < 10'300; ++seed) {
+  for (const std::uint64_t seed : sweep(10'000, 10'300)) {
     Dice dice(seed);
     const Sizes sizes = random_sizes(dice, 70, 200);
     const Call x = make_call(sizes, random_features(dice), dtypes[dice.below(3)], seed);
@@ -130,7 +130,7 @@ void expect_only_attending_rows(const Call& x, const Poison& poison, const Atten
 
 TEST(AttentionOptions, NothingOfAMaskedKeyReachesARowAndAllOfAnAttendedOneDoes) {
   constexpr unsigned hiding[] = {with_mask, with_bias, with_causal, with_window, with_lengths, with_starts};
-  for (std::uint64_t seed = 20'000; seed < 20'150; ++seed) {
+  for (const std::uint64_t seed : sweep(20'000, 20'150)) {
     Dice dice(seed);
     Sizes sizes = random_sizes(dice, 40, 150);
     sizes.Dv = std::min<std::int64_t>(sizes.Dv, 9);

@@ -287,7 +287,8 @@ void check(const BackwardCall& c, Seen& seen) {
 
 TEST(AttentionMagnitudes, LogUniformOnesAreWithinWhatRoundingDoes) {
   Seen seen;
-  for (std::uint64_t seed = 82'500; seed < 82'700; ++seed) {
+  const std::vector<std::uint64_t> seeds = sweep(82'500, 82'700);
+  for (const std::uint64_t seed : seeds) {
     Dice dice(seed);
     const DType dtype = std::array{DType::f32, DType::bf16, DType::f16}[seed % 3];
     const unsigned wanted = random_features(dice) & ~unsigned{with_scale};
@@ -301,7 +302,7 @@ TEST(AttentionMagnitudes, LogUniformOnesAreWithinWhatRoundingDoes) {
   }
   EXPECT_GT(seen.in_range, seen.rows / 2);
   EXPECT_GT(seen.known, seen.rows / 4);
-  EXPECT_GT(seen.calls, 100);
+  EXPECT_GT(seen.calls, std::ssize(seeds) / 2);
 }
 
 }  // namespace

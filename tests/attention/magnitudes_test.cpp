@@ -68,7 +68,7 @@ void scale_call(BackwardCall& c, const Exponents& e) {
 // f32 and bf16 reach from 2^-126 to 2^128. Terms of a sum may be far smaller than it, weights among them 2^-60, so the
 // exponents stay away from there.
 TEST(AttentionMagnitudes, PowersOfTwoChangeNoOtherBit) {
-  for (std::uint64_t seed = 80'000; seed < 80'160; ++seed) {
+  for (const std::uint64_t seed : sweep(80'000, 80'160)) {
     Dice dice(seed);
     const DType dtype = seed % 2 == 0 ? DType::f32 : DType::bf16;
     const unsigned wanted = random_features(dice);
@@ -117,7 +117,7 @@ void expect_sums_of_1(const BackwardCall& c, const BackwardOptions& wanted, doub
 // A constant in all logits of a row changes them by what rounding does. Whatever it is, weights are finite and their
 // sum is 1, in the forward and in the backward, with lse_low or without.
 TEST(AttentionMagnitudes, WeightsSumTo1WhateverTheLogitsShare) {
-  for (std::uint64_t seed = 81'000; seed < 81'120; ++seed) {
+  for (const std::uint64_t seed : sweep(81'000, 81'120)) {
     Dice dice(seed);
     const DType dtype = dtypes[seed % 4];
     Call x = make_call(random_sizes(dice, 40, 90), dice.one_in(2) ? with_causal : 0u, dtype, seed);

@@ -99,7 +99,7 @@ void expect_weights(const Case& c, const Tensor& weights) {
 }
 
 TEST(AttentionSummary, WeightsAreTheOracles) {
-  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+  for (const std::uint64_t seed : sweep(0, 150)) {
     const Case c = random_case(seed);
     expect_weights(c, attention_weights(c.x.Q, c.x.K, c.lse, c.x.options, {.lse_low = c.lse_low}));
     if (HasFatalFailure()) return;
@@ -107,7 +107,7 @@ TEST(AttentionSummary, WeightsAreTheOracles) {
 }
 
 TEST(AttentionSummary, PartsHaveTheBitsOfTheWhole) {
-  for (std::uint64_t seed = 200; seed < 300; ++seed) {
+  for (const std::uint64_t seed : sweep(200, 300)) {
     const Case c = random_case(seed);
     Dice dice(seed);
     const Tensor whole = attention_weights(c.x.Q, c.x.K, c.lse, c.x.options, {.lse_low = c.lse_low});
@@ -273,7 +273,7 @@ void expect_maps(const Case& c, const FromWeights& w, const Tensor& map, const T
 
 // sized: of what keys carry.
 void expect_maps_of_parts(std::uint64_t first, std::uint64_t last, bool sized) {
-  for (std::uint64_t seed = first; seed < last; ++seed) {
+  for (const std::uint64_t seed : sweep(first, last)) {
     const Case c = random_case(seed);
     if (c.x.options.query_starts) continue;  // refused
     Dice dice(seed);
@@ -298,7 +298,7 @@ TEST(AttentionSummary, MapsOfPartsAreWhatTheWeightsGive) {
 }
 
 TEST(AttentionSummary, IsWhatTheWeightsGive) {
-  for (std::uint64_t seed = 300; seed < 500; ++seed) {
+  for (const std::uint64_t seed : sweep(300, 500)) {
     const Case c = random_case(seed);
     Dice dice(seed);
     const std::int64_t top = dice.one_in(4) ? dice.below(20) : 8;
@@ -316,7 +316,7 @@ TEST(AttentionSummary, IsWhatTheWeightsGive) {
 // ---- By norm ----
 
 TEST(AttentionSummary, CarriedIsWeightsTimesSizes) {
-  for (std::uint64_t seed = 700; seed < 850; ++seed) {
+  for (const std::uint64_t seed : sweep(700, 850)) {
     const Case c = random_case(seed);
     Dice dice(seed);
     const std::int64_t top = dice.one_in(4) ? dice.below(20) : 8;
