@@ -4,7 +4,8 @@
 # numbers beside the native library's. Needs the library and the command in build/release, and x86-64: its baseline target is
 # what the engine is compiled from. Usage: test_page_engine.sh [--build]
 #   --build  only builds them
-# ATTEND_PAGE_MODELS=OFF leaves out the module for models, where its sources can't be had.
+# ATTEND_PAGE_MODELS=OFF leaves out the module for models, where its sources can't be had. MODELS: a folder that
+# native_models.sh has filled; none: it fills one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,8 +35,8 @@ node --test --test-timeout=3600000 page/tests/engine.test.mjs >"$work/module" ||
 sed -nE 's/^# pass ([0-9]+)/\1 passed: the module/p' "$work/module"
 
 test_models() {
-  scripts/native_models.sh "$work/models"
-  MODELS="$work/models" node --test --test-timeout=3600000 page/tests/models.test.mjs >"$work/models.log" || { cat "$work/models.log" && exit 1; }
+  [ -n "${MODELS:-}" ] || scripts/native_models.sh "$work/models"
+  MODELS="${MODELS:-$work/models}" node --test --test-timeout=3600000 page/tests/models.test.mjs >"$work/models.log" || { cat "$work/models.log" && exit 1; }
   sed -nE 's/^# pass ([0-9]+)/\1 passed: the module for models/p' "$work/models.log"
 }
 [ "$models" = OFF ] || test_models
