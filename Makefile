@@ -21,6 +21,7 @@ PAGE_MODELS_LINK ?= -O3
 SECONDS ?= 60
 BUILD := build/$(PRESET)
 VENV := build/venv
+TIMES = $(BUILD)/times
 READY = $(VENV)/$(or $(WITH),ready)
 BENCH_VENV := build/bench-venv
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
@@ -65,6 +66,7 @@ test-build: fresh-if-moved
 	@cmake --build $(BUILD)
 
 test-cpp: test-build
+	@rm -f $(TIMES)/*_tests*.xml $(TIMES)/target.*.xml
 	ctest --test-dir $(BUILD) --output-on-failure -j 2
 
 fuzz: BUILD := build/fuzz
@@ -126,9 +128,10 @@ site: page
 	$(BUILD)/attend explain -o build/site/index.html
 
 test-python: test-build python
-	$(VENV)/bin/python -m pytest -q -rs -p no:cacheprovider tests --command $(BUILD)/attend
+	$(VENV)/bin/python -m pytest -q -rs -p no:cacheprovider --junitxml $(TIMES)/python.xml tests --command $(BUILD)/attend
 
 test: test-cpp test-python
+	@scripts/slowest_tests.py $(TIMES)
 
 # BENCH_FLAGS: the options of benchmarks/bench.py, such as --cases=decode.
 bench: fresh-if-moved $(BENCH_VENV)/ready
