@@ -127,8 +127,11 @@ site: page
 	@mkdir -p build/site
 	$(BUILD)/attend explain -o build/site/index.html
 
+# In two processes, a file in one of them: most of the time goes in one thread. PyTorch's idle threads sleep, and take no core that
+# the other process could use.
 test-python: test-build python
-	$(VENV)/bin/python -m pytest -q -rs -p no:cacheprovider --junitxml $(TIMES)/python.xml tests --command $(BUILD)/attend
+	OMP_WAIT_POLICY=passive $(VENV)/bin/python -m pytest -q -rs -p no:cacheprovider -n 2 --dist loadfile --junitxml $(TIMES)/python.xml \
+	  tests --command $(BUILD)/attend
 
 test: test-cpp test-python
 	@scripts/slowest_tests.py $(TIMES)
