@@ -24,7 +24,7 @@ test=(libgtest-dev libgmock-dev)
 fuzz=(clang-16 libclang-rt-16-dev llvm)
 coverage=(clang-16 libclang-rt-16-dev llvm-16)
 deb=(dpkg-dev)
-long=(debootstrap lintian libmpich-dev mpich)
+long=(debootstrap lintian libmpich-dev mpich abigail-tools)
 check=(ccache clang-format clang-tidy-16 mandoc shellcheck zsh fish g++-aarch64-linux-gnu qemu-user chromium)
 
 wanted=()
