@@ -21,23 +21,22 @@
 #include <utility>
 #include <vector>
 
+#include "attend/api.h"
 #include "attend/models.h"
 #include "attend/tensor.h"
 #include "attend/tokenizer.h"
 
-#pragma GCC visibility push(default)
-
-namespace attend {
+namespace attend::inline v0 {
 
 // The id of a text that is one token. Throws bad_value, which shows its tokens, for any other.
-std::int64_t single_token(const Tokenizer& tokenizer, std::string_view text);
+ATTEND_API std::int64_t single_token(const Tokenizer& tokenizer, std::string_view text);
 // The id of the text behind a space, where that is one token, and another one: "Paris" goes on with a word, and "
 // Paris" begins one.
-std::optional<std::int64_t> token_of_word(const Tokenizer& tokenizer, std::string_view text);
+ATTEND_API std::optional<std::int64_t> token_of_word(const Tokenizer& tokenizer, std::string_view text);
 
 // ---- Why this token ----
 
-struct AttributeOptions {
+struct ATTEND_API AttributeOptions {
   std::optional<std::int64_t> token = {};    // whose logit is explained; none: of the likeliest
   std::optional<std::int64_t> against = {};  // the difference to this token's logit is explained
   std::int64_t position = -1;                // of the row whose next token it is; -1: the last
@@ -50,7 +49,7 @@ struct AttributeOptions {
 // Direct effects (Elhage et al. 2021; Wang et al. 2022): what each part of the model wrote into the stream of that row,
 // times the direction that the last norm, its divisor held, and the output layer read the logit from. What a part does
 // through later layers is theirs. heads + cross + mlps + embedding + bias + rounding = logit.
-struct Attribution {
+struct ATTEND_API Attribution {
   std::int64_t token = 0;
   std::optional<std::int64_t> against = {};
   std::int64_t position = 0;
@@ -63,10 +62,11 @@ struct Attribution {
   double bias = 0;          // the attentions' output biases, the last norm's and the output layer's
   double rounding = 0;      // bf16: what rounding leaves; f32: 0
 };
-Attribution attribute(const Model& model, std::span<const std::int64_t> ids, const AttributeOptions& options = {});
+ATTEND_API Attribution attribute(const Model& model, std::span<const std::int64_t> ids,
+                                 const AttributeOptions& options = {});
 
 // One of its parts.
-struct AttributionPart {
+struct ATTEND_API AttributionPart {
   enum class Kind : std::uint8_t { head, cross, mlp, embedding, bias, rounding };
 
   Kind kind = Kind::head;
@@ -74,23 +74,24 @@ struct AttributionPart {
   double value = 0;
 };
 // The `count` largest magnitudes, falling.
-std::vector<AttributionPart> strongest_parts(const Attribution& attribution, std::int64_t count);
+ATTEND_API std::vector<AttributionPart> strongest_parts(const Attribution& attribution, std::int64_t count);
 
 // What heads wrote together by reading each token, [position + 1]; with `cross` those of the cross-attention, [Tk].
-Tensor sums_by_token(const Attribution& attribution, bool cross = false);
+ATTEND_API Tensor sums_by_token(const Attribution& attribution, bool cross = false);
 
 // ---- What the layers think ----
 
 // Of L layers and P positions: what the stream before each layer, and at last after all, would answer by the model's
 // last norm and output layer (nostalgebraist 2020).
-struct Lens {
+struct ATTEND_API Lens {
   Tensor ids;                // [L+1,P,top] i64, the likeliest next tokens, falling
   Tensor log_probabilities;  // [L+1,P,top]
   Tensor rank;               // [L+1,P] i64: the place, from 0, of the token that the model answers at last
 };
 // positions: rising, -1 is the last; empty: all. top: at least 1, at most the vocabulary.
-Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const std::int64_t> positions = {},
-          std::int64_t top = 5, std::span<const std::int64_t> decoder_ids = {});
+ATTEND_API Lens lens(const Model& model, std::span<const std::int64_t> ids,
+                     std::span<const std::int64_t> positions = {}, std::int64_t top = 5,
+                     std::span<const std::int64_t> decoder_ids = {});
 
 // ---- What if ----
 
@@ -103,16 +104,16 @@ enum class AttentionKind : std::uint8_t { self, cross, encoder };
 
 // A head by the name that recordings have for it: "18.6"; of an encoder-decoder "encoder.0.self.1", "decoder.3.self.6"
 // or "decoder.3.cross.6", which say the attention too. Layers and heads below 0 count from the end.
-struct NamedHead {
+struct ATTEND_API NamedHead {
   Head head = {};
   std::optional<AttentionKind> attention = {};
 };
 // Throws bad_value for a text that is no such name.
-NamedHead head_named(std::string_view name);
+ATTEND_API NamedHead head_named(std::string_view name);
 // The heads of several names. attention becomes that of the names that say one. Throws bad_value for two attentions.
-std::vector<Head> heads_named(std::span<const std::string> names, AttentionKind& attention);
+ATTEND_API std::vector<Head> heads_named(std::span<const std::string> names, AttentionKind& attention);
 
-struct AblateOptions {
+struct ATTEND_API AblateOptions {
   std::optional<std::int64_t> token = {};     // none: see rows
   std::optional<std::int64_t> against = {};   // `logit` is the difference to this token's then
   std::vector<std::int64_t> rows = {};        // whose answers count, rising; -1 is the last; empty: the last one's
@@ -125,7 +126,7 @@ struct AblateOptions {
 
 // After less before (Michel et al. 2019), means over the rows. The token of a row is options.token; without it, where
 // `rows` are given, the one that follows in the text, else the likeliest. [L,H]; with `heads` [1].
-struct Ablation {
+struct ATTEND_API Ablation {
   Tensor logit, log_probability;
   Tensor kl;               // KL(before, after), nats
   Tensor cosine_distance;  // encoders, in place of the others: 1 - cosine of the mean hidden state before and after
@@ -134,9 +135,9 @@ struct Ablation {
   std::vector<Head> heads = {};              // as given, counted from 0
   AttentionKind attention = AttentionKind::self;
 };
-Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options = {});
+ATTEND_API Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options = {});
 
-struct PatchOptions {
+struct ATTEND_API PatchOptions {
   enum class What : std::uint8_t { heads, residual };
 
   What what = What::heads;
@@ -150,16 +151,15 @@ struct PatchOptions {
 // of the stream before a layer, and at last after all, at one token [L+1,T]: (after - corrupt) / (clean - corrupt) of
 // the difference of the two tokens' logits (Vig et al. 2020; Meng et al. 2022). Throws bad_value where the texts differ
 // in length, or the differences don't.
-struct Patching {
+struct ATTEND_API Patching {
   double clean = 0, corrupt = 0;  // the differences
   Tensor recovered;
   PatchOptions::What what = PatchOptions::What::heads;
   AttentionKind attention = AttentionKind::self;
   std::int64_t token = -1, against = -1;  // as given
 };
-Patching patch(const Model& model, std::span<const std::int64_t> clean_ids, std::span<const std::int64_t> corrupt_ids,
-               std::int64_t token, std::int64_t against, const PatchOptions& options = {});
+ATTEND_API Patching patch(const Model& model, std::span<const std::int64_t> clean_ids,
+                          std::span<const std::int64_t> corrupt_ids, std::int64_t token, std::int64_t against,
+                          const PatchOptions& options = {});
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

@@ -12,15 +12,14 @@
 #include <string_view>
 
 #include "attend/analysis.h"
+#include "attend/api.h"
 #include "attend/picture.h"
 #include "attend/tokenizer.h"
 
-#pragma GCC visibility push(default)
-
-namespace attend {
+namespace attend::inline v0 {
 
 // What was analysed, which the numbers don't say.
-struct AnalysisOf {
+struct ATTEND_API AnalysisOf {
   std::span<const std::int64_t> ids = {};      // the text, [T]; of patch() the clean one. Empty: indices stand for it
   std::span<const std::int64_t> corrupt = {};  // of patch()
   // Of an encoder-decoder: the encoder's text, where ids are the decoder's.
@@ -37,42 +36,40 @@ struct AnalysisOf {
 // The tokens on the colour of what heads wrote by reading them, and below them what each head and, in a column of its
 // own, each MLP wrote, [L,H+1], of an encoder-decoder with its cross-attention's heads c0, c1, ... [L,2H+1], as dark as
 // the heads' largest where it wrote more; the caption has all sums. Blue is against the token, orange for it.
-Picture attribution_picture(const Attribution& attribution, const AnalysisOf& of);
+ATTEND_API Picture attribution_picture(const Attribution& attribution, const AnalysisOf& of);
 
 // The likeliest token of each layer at each position, [L+1,P], on the colour of its probability. positions: as lens()
 // was given them. Of more than `most` the last ones are drawn; the title says which, where these are not all. Throws
 // bad_value for most < 1.
-Picture lens_picture(const Lens& lens, std::span<const std::int64_t> positions, const AnalysisOf& of,
-                     std::int64_t most = 32);
+ATTEND_API Picture lens_picture(const Lens& lens, std::span<const std::int64_t> positions, const AnalysisOf& of,
+                                std::int64_t most = 32);
 
 // What changes without each head, [L,H]. change: "logit", "log_probability", "kl" or "cosine_distance"; empty: of
 // decoders log_probability, of encoders cosine_distance. Throws bad_value for another, and for one that it lacks;
 // bad_shape where heads were taken out together, so that there is one number.
-Picture ablation_picture(const Ablation& ablation, const AnalysisOf& of, std::string_view change = "");
+ATTEND_API Picture ablation_picture(const Ablation& ablation, const AnalysisOf& of, std::string_view change = "");
 
 // How much comes back with each head, [L,H], or with the stream before each layer at each token, [L+1,T]. Where the
 // texts differ, both tokens are named.
-Picture patching_picture(const Patching& patching, const AnalysisOf& of);
+ATTEND_API Picture patching_picture(const Patching& patching, const AnalysisOf& of);
 
 // ---- Names ----
 
 // "18.6" as recordings have it, of an encoder-decoder "decoder.3.cross.6"; "mlp 15"; "embedding", "bias", "rounding".
-std::string name_of(const AttributionPart& part, const AnalysisOf& of = {});
+ATTEND_API std::string name_of(const AttributionPart& part, const AnalysisOf& of = {});
 
 // ---- CSV ----
 
 // A line for each number, tokens as text, each with its `name`, that of a head as recordings have it, so that tables
 // join; what a line has not is empty. Doubles and f32 by their shortest decimals. kind ("head", "cross", "mlp",
 // "embedding", "bias", "rounding"), layer, head, name, key, token, value
-std::string attribution_csv(const Attribution& attribution, const AnalysisOf& of);
+ATTEND_API std::string attribution_csv(const Attribution& attribution, const AnalysisOf& of);
 // layer, position, place, id, token, log_probability
-std::string lens_csv(const Lens& lens, std::span<const std::int64_t> positions, const AnalysisOf& of);
+ATTEND_API std::string lens_csv(const Lens& lens, std::span<const std::int64_t> positions, const AnalysisOf& of);
 // layer, head, name, and of decoders logit, log_probability, kl; of encoders cosine_distance. Of heads that were taken
 // out together one line, whose name has all of theirs.
-std::string ablation_csv(const Ablation& ablation, const AnalysisOf& of = {});
+ATTEND_API std::string ablation_csv(const Ablation& ablation, const AnalysisOf& of = {});
 // layer, head, name, recovered; or layer, position, token, recovered
-std::string patching_csv(const Patching& patching, const AnalysisOf& of);
+ATTEND_API std::string patching_csv(const Patching& patching, const AnalysisOf& of);
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

@@ -8,15 +8,14 @@
 #include <string>
 #include <string_view>
 
+#include "attend/api.h"
 #include "attend/tensor.h"
 
-#pragma GCC visibility push(default)
-
-namespace attend {
+namespace attend::inline v0 {
 
 // Where query 0 stands among the keys: query i is level with key i + offset.
 // Causal, window, distance_bias and ALiBi share it.
-class Offset {
+class ATTEND_API Offset {
  public:
   // Any integer.
   explicit constexpr Offset(std::int64_t value) : value_(value) {}
@@ -40,7 +39,7 @@ class Offset {
 };
 
 // Key j is visible to query i if i + offset - left <= j <= i + offset + right; -1 leaves a side open.
-struct Window {
+struct ATTEND_API Window {
   std::int64_t left = -1;
   std::int64_t right = -1;
 };
@@ -49,14 +48,14 @@ struct Window {
 // Which ones are dropped depends only on the seed and on the pair's place (b, h, i, j) in the tensors: every path drops
 // the same, and so does the backward. The caller gives a new seed for each step. lse is of the weights before any is
 // dropped.
-struct Dropout {
+struct ATTEND_API Dropout {
   double p = 0;
   std::uint64_t seed = 0;
 };
 
 // What may be added to plain attention; the defaults add nothing. Views are borrowed for the call.
 // Order of operations on a score: scale, softcap, bias, distance_bias and ALiBi, mask (as the ONNX operator Attention).
-struct AttentionOptions {
+struct ATTEND_API AttentionOptions {
   // Default 1 / sqrt(D). 0, or of a magnitude from 8.2e-39 to 2.3e38; f64 takes any finite number.
   std::optional<double> scale = {};
   bool causal = false;  // key j is visible to query i if j <= i + offset
@@ -82,7 +81,7 @@ struct AttentionOptions {
 };
 
 // What else attention() may be asked for.
-struct ForwardOptions {
+struct ATTEND_API ForwardOptions {
   bool lse_low = false;  // AttentionResult::lse_low
 };
 
@@ -90,7 +89,7 @@ struct ForwardOptions {
 // its sink included, in f32 (f64 for f64 inputs). lse_low, of the same shape and dtype, is what rounding took from lse:
 // lse + lse_low is that logarithm to 2^-40 of it or of 1. Weights made again from lse alone are off by half a unit in
 // its last place: where lse is 500, by 1.5e-5 of a weight.
-struct AttentionResult {
+struct ATTEND_API AttentionResult {
   Tensor out;
   Tensor lse;
   std::optional<Tensor> lse_low = {};
@@ -104,43 +103,43 @@ struct AttentionResult {
 // value never reaches the output.
 // Throws bad_shape, bad_dtype or bad_value, naming the argument, what was expected and what came; out_of_memory.
 // Bits: the same for any number of threads, for a batch of 1 and the same item in a larger one (docs/numerics.md).
-AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options = {},
-                          const ForwardOptions& wanted = {});
+ATTEND_API AttentionResult attention(const View& q, const View& k, const View& v, const AttentionOptions& options = {},
+                                     const ForwardOptions& wanted = {});
 
 // The same into memory of the caller: out [B,H,Tq,Dv] in q's dtype, or for bf16 and f16 in f32, not rounded; lse and
 // lse_low [B,H,Tq] f32 (f64 for f64) where wanted; any strides. Besides attention()'s errors: bad_shape or bad_dtype
 // for out, lse and lse_low, bad_value where their memory meets an argument's or their own. Where an error is thrown
 // they are untouched, unless it is `interrupted`.
-void attention_into(const MutableView& out, const std::optional<MutableView>& lse, const View& q, const View& k,
-                    const View& v, const AttentionOptions& options = {},
-                    const std::optional<MutableView>& lse_low = {});
+ATTEND_API void attention_into(const MutableView& out, const std::optional<MutableView>& lse, const View& q,
+                               const View& k, const View& v, const AttentionOptions& options = {},
+                               const std::optional<MutableView>& lse_low = {});
 
 // Two results over disjoint sets of keys as one over both: out_a, out_b [B,H,Tq,Dv] with lse_a, lse_b [B,H,Tq], or with
 // fewer axes. out = (e^lse_a out_a + e^lse_b out_b) / (e^lse_a + e^lse_b); lse = log(e^lse_a + e^lse_b). A row that saw
 // nothing (lse -inf) adds nothing. A sink must be in one of the two alone. lse_low_a and lse_low_b, both or neither,
 // make the shares exact where lse is large, and the result has lse_low then. Throws bad_shape, bad_dtype, bad_value.
-AttentionResult merge(const View& out_a, const View& lse_a, const View& out_b, const View& lse_b,
-                      const std::optional<View>& lse_low_a = {}, const std::optional<View>& lse_low_b = {});
+ATTEND_API AttentionResult merge(const View& out_a, const View& lse_a, const View& out_b, const View& lse_b,
+                                 const std::optional<View>& lse_low_a = {}, const std::optional<View>& lse_low_b = {});
 // The same of two results as they are.
-AttentionResult merge(const AttentionResult& a, const AttentionResult& b);
+ATTEND_API AttentionResult merge(const AttentionResult& a, const AttentionResult& b);
 
 // Of the options, where they were asked for: each in that option's shape and dtype, summed over the axes that it was
 // broadcast along.
-struct OptionGradients {
+struct ATTEND_API OptionGradients {
   std::optional<Tensor> dbias = {}, dalibi_slopes = {}, dsinks = {}, ddistance_bias = {};
 };
 // dq, dk and dv have the shapes and dtypes of q, k and v.
-struct AttentionGradients : OptionGradients {
+struct ATTEND_API AttentionGradients : OptionGradients {
   Tensor dq, dk, dv;
 };
 // Memory for them, of any strides; the optional ones where they are wanted.
-struct AttentionGradientViews {
+struct ATTEND_API AttentionGradientViews {
   MutableView dq, dk, dv;
   std::optional<MutableView> dbias = {}, dalibi_slopes = {}, dsinks = {}, ddistance_bias = {};
 };
 
 // What else attention_backward() may be given, and asked for.
-struct BackwardOptions {
+struct ATTEND_API BackwardOptions {
   OptionalView dlse = {};  // [B,H,Tq], lse's dtype: the gradient of lse, where something was computed from it
   bool dbias = false;
   bool dalibi_slopes = false;
@@ -160,60 +159,27 @@ struct BackwardOptions {
 // value reaches no gradient. In a row, it reaches no key that the row does not see.
 // Throws what attention() throws; bad_value where a gradient is wanted of an option that is not there. Bits: the same
 // for any number of threads.
-AttentionGradients attention_backward(const View& dout, const View& q, const View& k, const View& v, const View& out,
-                                      const View& lse, const AttentionOptions& options = {},
-                                      const BackwardOptions& backward = {});
+ATTEND_API AttentionGradients attention_backward(const View& dout, const View& q, const View& k, const View& v,
+                                                 const View& out, const View& lse, const AttentionOptions& options = {},
+                                                 const BackwardOptions& backward = {});
 
 // The same into memory of the caller; `to` says which gradients are wanted. Errors as of attention_into().
-void attention_backward_into(const AttentionGradientViews& to, const View& dout, const View& q, const View& k,
-                             const View& v, const View& out, const View& lse, const AttentionOptions& options = {},
-                             const std::optional<View>& dlse = {}, const std::optional<View>& lse_low = {});
-
-// An option that is a tensor: how it is called, what it may be, and where the structs above have it and its gradient.
-struct TensorOption {
-  enum class Type : std::uint8_t { boolean, floating, whole };
-  enum class Shape : std::uint8_t { pairs, distances, heads, items, starts };
-
-  std::string_view name;
-  OptionalView AttentionOptions::*value;
-  Type type;
-  Shape shape;
-  std::string_view meaning;  // in one line
-  bool positional = false;   // it counts from a query's place among the keys, so that the offset matters
-  // Null where it has no gradient.
-  bool BackwardOptions::*wanted = nullptr;
-  std::optional<Tensor> OptionGradients::*gradient = nullptr;
-  std::optional<MutableView> AttentionGradientViews::*gradient_view = nullptr;
-};
-// "bool", "floating point", "i64".
-std::string_view name_of(TensorOption::Type type);
-// "broadcast to [B,H,Tq,Tk]", "[H,2R+1]", "[H]", "[B]", "[sequences + 1]".
-std::string_view name_of(TensorOption::Shape shape);
-
-// An option that is a finite number above 0, or 0, which adds nothing.
-struct NumberOption {
-  std::string_view name;
-  double AttentionOptions::*value;
-  std::string_view letter;   // what stands for the number in its meaning
-  std::string_view meaning;  // in one line
-};
-
-// All of them, in the order in which AttentionOptions has them. What checks options, reads them from a command line or
-// from Python, and says what they are, goes through these lists.
-std::span<const TensorOption> tensor_options();
-std::span<const NumberOption> number_options();
+ATTEND_API void attention_backward_into(const AttentionGradientViews& to, const View& dout, const View& q,
+                                        const View& k, const View& v, const View& out, const View& lse,
+                                        const AttentionOptions& options = {}, const std::optional<View>& dlse = {},
+                                        const std::optional<View>& lse_low = {});
 
 // How attention() computes.
-enum class Path : std::uint8_t {
+enum class ATTEND_API Path : std::uint8_t {
   reference,  // plain loops in double precision, a row at a time: f64
   fused,      // tiles of scores that are never stored
   decode,     // a few query rows against many keys, which are read once
 };
 // "reference", "fused", "decode".
-std::string_view name_of(Path path);
+ATTEND_API std::string_view name_of(Path path);
 
 // What attention() does with arguments of these shapes: what is said here is what runs.
-struct AttentionPlan {
+struct ATTEND_API AttentionPlan {
   Path path = Path::fused;
   std::string target;             // of the kernels: baseline, avx2, avx512, avx512_bf16, neon
   std::int64_t tile_queries = 0;  // query rows of a work item, the heads of a group together
@@ -228,17 +194,17 @@ struct AttentionPlan {
 
 // Shapes as in attention(). Of mask, bias and distance_bias nothing but the shape is read. Throws what attention()
 // throws.
-AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype = DType::f32,
-                   const AttentionOptions& options = {});
+ATTEND_API AttentionPlan plan(const Dims& q, const Dims& k, const Dims& v, DType dtype = DType::f32,
+                              const AttentionOptions& options = {});
 
 // What attention_backward() does with such arguments: scratch_bytes are besides the gradients, flops 5 (D + Dv) a pair.
 // Where some lse is 2^31 or more in magnitude, the pass for the sums is made although lse_low is given, in memory of
 // its own.
-AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType dtype = DType::f32,
-                            const AttentionOptions& options = {}, const BackwardOptions& backward = {});
+ATTEND_API AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType dtype = DType::f32,
+                                       const AttentionOptions& options = {}, const BackwardOptions& backward = {});
 
 // Every step of attention(), for looking at: memory grows with Tq * Tk. f32 (f64 for f64 inputs).
-struct AttentionSteps {
+struct ATTEND_API AttentionSteps {
   Tensor scores;         // [B,H,Tq,Tk] q.k, masked keys too
   Tensor scaled_scores;  // [B,H,Tq,Tk] scores * scale
   Tensor logits;         // [B,H,Tq,Tk] what the softmax sees: after softcap, biases and ALiBi; -inf where masked
@@ -248,8 +214,9 @@ struct AttentionSteps {
 };
 
 // The same arguments and errors as attention(). Computed in double for every dtype.
-AttentionSteps attention_steps(const View& q, const View& k, const View& v, const AttentionOptions& options = {});
+ATTEND_API AttentionSteps attention_steps(const View& q, const View& k, const View& v,
+                                          const AttentionOptions& options = {});
 
-}  // namespace attend
+}  // namespace attend::inline v0
 
-#pragma GCC visibility pop
+#include "attend/options.h"  // which had its place here

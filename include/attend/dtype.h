@@ -3,19 +3,17 @@
 
 #include <cstdint>
 
-#pragma GCC visibility push(default)
+#include "attend/api.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 enum class DType : std::uint8_t { f32, f64, bf16, f16, i64, i8, u8, boolean };
 
 // Bytes of one element.
-std::int64_t size_of(DType dtype);
+ATTEND_API std::int64_t size_of(DType dtype);
 // f32, f64, bf16 or f16.
-bool is_floating(DType dtype);
+ATTEND_API bool is_floating(DType dtype);
 // Of numbers that are computed from elements of that dtype, such as lse: f64 for f64, f32 for all others.
-DType statistics_dtype(DType dtype);
+ATTEND_API DType statistics_dtype(DType dtype);
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

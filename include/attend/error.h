@@ -6,12 +6,12 @@
 #include <string>
 #include <string_view>
 
-#pragma GCC visibility push(default)
+#include "attend/api.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 // What kind of thing went wrong; the message says which argument, what was expected and what came.
-enum class ErrorCode {
+enum class ATTEND_API ErrorCode {
   bad_shape,      // a shape or size does not fit the others
   bad_dtype,      // an element type that the operation does not take
   bad_value,      // a value outside its range, text that is not UTF-8, an option that contradicts another
@@ -22,11 +22,11 @@ enum class ErrorCode {
 };
 
 // As it is written there: "bad_shape", "bad_dtype", ...
-std::string_view name_of(ErrorCode code);
+ATTEND_API std::string_view name_of(ErrorCode code);
 
 // Every failure of the library is thrown as this type, but for std::bad_alloc where there is no memory for a short
 // string or list (a tensor's is out_of_memory). The library never prints, exits or aborts.
-class Error : public std::runtime_error {
+class ATTEND_API Error : public std::runtime_error {
  public:
   // what() is "function: detail", or the detail alone where the function is empty.
   Error(ErrorCode code, std::string_view function, std::string_view detail)
@@ -47,6 +47,4 @@ class Error : public std::runtime_error {
   std::size_t function_size_;
 };
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

@@ -15,20 +15,19 @@
 #include <utility>
 #include <vector>
 
+#include "attend/api.h"
 #include "attend/recording.h"
 #include "attend/tensor.h"
 
-#pragma GCC visibility push(default)
+namespace attend::inline v0 {
 
-namespace attend {
-
-enum class WeightInit {
+enum class ATTEND_API WeightInit {
   uniform,  // torch.rand, between 0 and 1: w_query [d_k,E], used as w x
   linear,   // torch.nn.Linear: w_query [d_k,E], used as x w^T
 };
 
 // What to explain.
-struct ExplainOptions {
+struct ATTEND_API ExplainOptions {
   // Without one: the sentence of documents 002 and 004, "Life is short, eat dessert first", drawn as they draw it.
   std::optional<std::string> text = {};
   std::optional<std::string> second_text = {};  // cross-attention: keys and values come from this sentence
@@ -50,14 +49,14 @@ struct ExplainOptions {
 
 // What explain() keeps of the matrices [H][T,T2], which are nearly all of a long sentence's memory. What to_text and
 // the pictures draw without `all` needs the weights alone.
-struct ExplainKeep {
+struct ATTEND_API ExplainKeep {
   bool scores = true;                         // scores, scaled_scores and logits; else they are empty
   std::optional<std::int64_t> head = {};      // this head's alone (from 0), which are then [1,T,T2]
   std::function<void(double)> progress = {};  // called now and then, on the calling thread, with the part that is done
 };
 
 // The result. Each tensor is f32; [H] stands only in multi-head traces, and T2 is T without a second sequence.
-struct Trace {
+struct ATTEND_API Trace {
   std::string preset;               // the preset's name; "" for a sentence of the user's
   std::string title;                // one line that says what is explained
   ExplainOptions options;           // explain(options) makes the trace again; a preset's says its sizes, seed and draw
@@ -99,22 +98,22 @@ struct Trace {
 };
 
 // A part of a seed document.
-struct Preset {
+struct ATTEND_API Preset {
   std::string_view name;
   std::string_view document;
   std::string_view summary;
 };
-std::span<const Preset> presets();
+ATTEND_API std::span<const Preset> presets();
 
 // Throws bad_value for a sentence without words, text that is not UTF-8, a size below 1 or a head that is not there.
-Trace explain(const ExplainOptions& options, const ExplainKeep& keep = {});
+ATTEND_API Trace explain(const ExplainOptions& options, const ExplainKeep& keep = {});
 // The bytes of the tensors that it keeps, INT64_MAX beyond 2^62. Throws as explain() does.
-std::int64_t explain_bytes(const ExplainOptions& options, const ExplainKeep& keep = {});
+ATTEND_API std::int64_t explain_bytes(const ExplainOptions& options, const ExplainKeep& keep = {});
 // Throws bad_value for a name that is not a preset's.
-Trace explain_preset(std::string_view name);
+ATTEND_API Trace explain_preset(std::string_view name);
 
 // How a trace is shown. Throws bad_value for a focus or head that the trace does not have or has not kept.
-struct TextStyle {
+struct ATTEND_API TextStyle {
   int width = 80;  // columns of the text, at least 40
   bool colour = false;
   std::optional<std::int64_t> focus = {};  // the query row to work out; default: the trace's
@@ -123,28 +122,26 @@ struct TextStyle {
   bool all = false;  // whole matrices too, not only the rows of the word that is worked out
 };
 // The walk for a terminal: the picture, then each step for one word, with its formula, shapes and numbers.
-std::string to_text(const Trace& trace, const TextStyle& style = {});
+ATTEND_API std::string to_text(const Trace& trace, const TextStyle& style = {});
 // One JSON object; docs/json.md describes it.
-std::string to_json(const Trace& trace);
+ATTEND_API std::string to_json(const Trace& trace);
 // One HTML page without outside references: the steps, for one word and head. Where the library was built with the page
 // that computes (docs/page.md), it is that page: explain() on whatever is typed into it, beginning with trace.options.
-std::string to_html(const Trace& trace, const TextStyle& style = {});
+ATTEND_API std::string to_html(const Trace& trace, const TextStyle& style = {});
 // Why to_html()'s page of this trace shows the steps and does not compute: the library was built without that page, or
 // there are more than 200 words. "" where it computes.
-std::string page_note(const Trace& trace);
+ATTEND_API std::string page_note(const Trace& trace);
 // Pictures of the weights, one panel a head.
-std::string to_svg(const Trace& trace, const TextStyle& style = {});
-std::string to_png(const Trace& trace, const TextStyle& style = {});
+ATTEND_API std::string to_svg(const Trace& trace, const TextStyle& style = {});
+ATTEND_API std::string to_png(const Trace& trace, const TextStyle& style = {});
 
 // The trace's attention as a recording of one layer, q and k kept: "0.self", or "decoder.0.cross" where there is a
 // second sentence, whose words are the recording's tokens, and the first's its decoder_tokens. Throws bad_value, as
 // Recorder does, for heads that take more than its budget.
-Recording to_recording(const Trace& trace);
+ATTEND_API Recording to_recording(const Trace& trace);
 
 // Writes the trace as .json, .npz, .safetensors, .attend (to_recording()'s), .svg, .png or .html, by the path's ending;
 // another ending throws bad_value. The style is that of the page and the pictures.
-void write_trace(const std::string& path, const Trace& trace, const TextStyle& style = {});
+ATTEND_API void write_trace(const std::string& path, const Trace& trace, const TextStyle& style = {});
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

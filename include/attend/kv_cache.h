@@ -6,12 +6,11 @@
 #include <memory>
 #include <span>
 
+#include "attend/api.h"
 #include "attend/attention.h"
 #include "attend/tensor.h"
 
-#pragma GCC visibility push(default)
-
-namespace attend {
+namespace attend::inline v0 {
 
 // Keys [B,Hkv,T,D] and values [B,Hkv,T,Dv] whose T grows. They lie in blocks of 256 positions: appending never moves
 // what is there, and forks share the blocks that are full.
@@ -23,7 +22,7 @@ namespace attend {
 // Any number of threads may use one at once. Each call works on the positions that it found when it began: attention()
 // sees nothing of an append() or truncate() that runs beside it, and what it reads stays until it ends. Where two calls
 // would change the cache at once, the second one throws bad_value and changes nothing.
-class KvCache {
+class ATTEND_API KvCache {
  public:
   // dtype: f32, bf16, f16 or i8. Throws bad_value for a size below 1, bad_dtype.
   KvCache(std::int64_t batch, std::int64_t heads, std::int64_t d_k, std::int64_t d_v, DType dtype = DType::f32);
@@ -77,16 +76,14 @@ class KvCache {
 // causal, window or alibi_slopes need an offset and none is given, it is bottom_right: the queries are the last Tq
 // positions. Of the options, query_starts and key_starts are refused. The bits are those of attention() over the same
 // keys in one tensor, but for i8.
-AttentionResult attention(const View& q, const KvCache& cache, const AttentionOptions& options = {},
-                          const ForwardOptions& wanted = {});
+ATTEND_API AttentionResult attention(const View& q, const KvCache& cache, const AttentionOptions& options = {},
+                                     const ForwardOptions& wanted = {});
 
 // One step of N sequences with a cache each, of any lengths: q [N,H,Tq,D] gives out [N,H,Tq,Dv]. The caches have a
 // batch of 1, and the same heads, sizes and dtype. Tk of mask and bias is the longest one's length; key_lengths is
 // refused. What caches share since a fork is read once for all of them, where no window hides a part of it.
 // The bits are those of each sequence alone (with dropout, which draws by the place in the batch: as item n of one).
-AttentionResult attention(const View& q, std::span<const KvCache* const> caches, const AttentionOptions& options = {},
-                          const ForwardOptions& wanted = {});
+ATTEND_API AttentionResult attention(const View& q, std::span<const KvCache* const> caches,
+                                     const AttentionOptions& options = {}, const ForwardOptions& wanted = {});
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

@@ -11,11 +11,10 @@
 #include <memory>
 #include <string_view>
 
+#include "attend/api.h"
 #include "attend/ring.h"
 
-#pragma GCC visibility push(default)
-
-namespace attend {
+namespace attend::inline v0 {
 
 // The ranks of a communicator. The caller calls MPI_Init_thread, from MPI_THREAD_FUNNELED on, and MPI_Finalize.
 //
@@ -28,7 +27,7 @@ namespace attend {
 //
 // What goes wrong in MPI is thrown as lost_rank, in MPI's own words. Most installations end the whole job where a rank
 // dies: mpirun kills the others, and nothing is left to be thrown.
-class MpiRanks final : public RingTransport {
+class ATTEND_API MpiRanks final : public RingTransport {
  public:
   // Works on duplicates of `comm`, so that its messages meet none of the caller's. Every rank of it makes one, and
   // destroys it, before MPI_Finalize. Throws bad_value where MPI is not initialised, or by another thread with
@@ -57,8 +56,6 @@ class MpiRanks final : public RingTransport {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0
 
 #endif

@@ -12,13 +12,12 @@
 #include <string>
 #include <string_view>
 
+#include "attend/api.h"
 #include "attend/recording.h"
 
-#pragma GCC visibility push(default)
+namespace attend::inline v0 {
 
-namespace attend {
-
-struct Page {
+struct ATTEND_API Page {
   std::string html;
   std::string left_out = {};  // what of the recording it leaves out, in words; empty: nothing
   // Why it is a picture with words and computes nothing: the library was built without the page that computes. Empty:
@@ -27,9 +26,9 @@ struct Page {
 };
 
 // Page::note of all pages that are made here.
-std::string pages_note();
+ATTEND_API std::string pages_note();
 
-struct RecordingPageOptions {
+struct ATTEND_API RecordingPageOptions {
   std::int64_t item = 0;                  // of a batch, the text that is shown first
   std::string head = {};                  // "18.6": that is shown first; empty: all
   std::string file = "recording.attend";  // the name that the page has for the recording's file
@@ -42,10 +41,10 @@ struct RecordingPageOptions {
 };
 // Throws bad_value for an item or a head that is not there, for text that is not UTF-8, and for a recording that passes
 // the budget whatever is left out.
-Page recording_page(const Recording& recording, const RecordingPageOptions& options = {});
+ATTEND_API Page recording_page(const Recording& recording, const RecordingPageOptions& options = {});
 
 #ifndef ATTEND_WITHOUT_MODELS
-struct LivePageOptions {
+struct ATTEND_API LivePageOptions {
   std::string name = {};                    // of the model; empty: that of its folder or file
   std::optional<std::string> second = {};   // encoders: a sentence that the text is compared with
   std::optional<std::string> why = {};      // decoders: a token, such as " Paris", of which the page says why
@@ -57,10 +56,8 @@ struct LivePageOptions {
 // as find_model() takes it: a .gguf file goes in as it is, a folder in Q8_0 as quantize() makes it. text_recording: of
 // that text, for those who see the page without JavaScript. Throws bad_value where the library was built without the
 // page (pages_note() says so before) and for a model that passes the budget, bad_file as quantize() does.
-Page live_page(const std::filesystem::path& model, const Recording& text_recording, std::string_view text,
-               const LivePageOptions& options = {});
+ATTEND_API Page live_page(const std::filesystem::path& model, const Recording& text_recording, std::string_view text,
+                          const LivePageOptions& options = {});
 #endif
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

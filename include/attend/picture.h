@@ -14,11 +14,10 @@
 #include <variant>
 #include <vector>
 
+#include "attend/api.h"
 #include "attend/tensor.h"
 
-#pragma GCC visibility push(default)
-
-namespace attend {
+namespace attend::inline v0 {
 
 // How values between the lightest and the darkest colour are spread over the colours: by themselves, by their square
 // roots or by their logarithms. The two latter show small weights beside a large one, and take no value below 0.
@@ -28,13 +27,13 @@ namespace attend {
 // they are as far away. It reaches as far below 0 as above, to the farther one of low and high.
 enum class PictureScale : std::uint8_t { linear, sqrt, log, diverging };
 // "linear", "sqrt", "log", "diverging".
-std::string_view name_of(PictureScale scale);
+ATTEND_API std::string_view name_of(PictureScale scale);
 // The one of that name. Throws bad_value for another.
-PictureScale picture_scale(std::string_view name);
+ATTEND_API PictureScale picture_scale(std::string_view name);
 
 // What to draw. All text is UTF-8. Labels may be empty (then indices are shown); else there is one for each row and
 // column, or for each index of their ranges.
-struct HeatMap {
+struct ATTEND_API HeatMap {
   FieldView values = {};                        // [rows, columns], floating point
   std::vector<std::string> row_labels = {};     // queries
   std::vector<std::string> column_labels = {};  // keys
@@ -73,20 +72,22 @@ struct HeatMap {
 // the same shape, or of one that broadcasts to it, hides pairs, and a NaN is hidden too. The maps look into weights and
 // mask. Throws bad_shape for weights of another rank, for no heads, for titles that do not fit and for a mask that does
 // not broadcast; bad_dtype for a mask that is not bool.
-std::vector<HeatMap> heat_maps(const View& weights, const HeatMap& like = {}, const std::optional<View>& mask = {},
-                               const std::vector<std::string>& titles = {});
+ATTEND_API std::vector<HeatMap> heat_maps(const View& weights, const HeatMap& like = {},
+                                          const std::optional<View>& mask = {},
+                                          const std::vector<std::string>& titles = {});
 
-struct TerminalStyle {
+struct ATTEND_API TerminalStyle {
   int width = 80;       // columns at the most
   bool colour = false;  // 24-bit ANSI colours; else shades of block characters
 };
 
 // Lines that end in '\n'. A map too large for the width, or with more than 60 rows, is shown in averaged blocks, and
 // says so. Throws bad_value for a width below 1, and else as svg_heat_map does.
-std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style);
+ATTEND_API std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style);
 
 // Several maps one after the other, on one scale; the title stands above each, with the map's own.
-std::string terminal_heat_maps(const std::vector<HeatMap>& maps, const std::string& title, const TerminalStyle& style);
+ATTEND_API std::string terminal_heat_maps(const std::vector<HeatMap>& maps, const std::string& title,
+                                          const TerminalStyle& style);
 
 // Several maps (the heads) are panels side by side, in rows where they are many, under one title, with one colour scale
 // from the lowest low to the highest high and of one kind. A scale that does not spread values evenly is named below.
@@ -97,17 +98,17 @@ std::string terminal_heat_maps(const std::vector<HeatMap>& maps, const std::stri
 // [rows, columns] or are empty; bad_dtype for values that are not floating point; bad_value for low > high, for no
 // maps, for text that is not UTF-8, for maps whose scales differ and for a visible value, or low, below 0 on the scales
 // sqrt and log.
-std::string svg_heat_map(const std::vector<HeatMap>& maps, const std::string& title);
+ATTEND_API std::string svg_heat_map(const std::vector<HeatMap>& maps, const std::string& title);
 // The same picture as the bytes of a PNG file, two pixels to each of the SVG's. A character that the built-in font
 // (DejaVu Sans) lacks is drawn as a box; the environment variable ATTEND_FONT may name another .ttf or .otf file
 // (throws bad_file when it can't be used). Characters are drawn from left to right one by one: scripts that join or
 // reorder them, such as Arabic, look right in an SVG only.
-std::string png_heat_map(const std::vector<HeatMap>& maps, const std::string& title);
+ATTEND_API std::string png_heat_map(const std::vector<HeatMap>& maps, const std::string& title);
 
 // Tokens, one after the other in lines that wrap, each on the colour of its value (what it received, its lift, its
 // row's entropy). NaN and -inf are hatched: no value. Lines that follow one another begin with their first token's
 // index.
-struct TokenStrip {
+struct ATTEND_API TokenStrip {
   std::vector<std::string> tokens = {};
   FieldView values = {};  // [tokens], floating point
   std::string title = {};
@@ -119,12 +120,12 @@ struct TokenStrip {
   PictureScale scale = PictureScale::linear;
 };
 // Each throws bad_shape for values that are not [tokens] or none, and else as its heat map does.
-std::string terminal_token_strip(const TokenStrip& strip, const TerminalStyle& style);
-std::string svg_token_strip(const TokenStrip& strip);
-std::string png_token_strip(const TokenStrip& strip);
+ATTEND_API std::string terminal_token_strip(const TokenStrip& strip, const TerminalStyle& style);
+ATTEND_API std::string svg_token_strip(const TokenStrip& strip);
+ATTEND_API std::string png_token_strip(const TokenStrip& strip);
 
 // Maps small enough to compare many at a glance, on one colour scale: a row for each layer, a column for each head.
-struct HeadGrid {
+struct ATTEND_API HeadGrid {
   std::vector<HeatMap> maps = {};               // row after row; their own labels and titles are left out
   std::int64_t columns = 0;                     // how many maps a row has
   std::vector<std::string> row_labels = {};     // empty: indices
@@ -135,15 +136,15 @@ struct HeadGrid {
   std::string caption = {};  // stands below, as a HeatMap's
 };
 // How many rows and columns of a map a grid with so many columns of maps has room for: of more, means are drawn.
-std::int64_t most_grid_cells(std::int64_t columns);
+ATTEND_API std::int64_t most_grid_cells(std::int64_t columns);
 // Throws bad_shape where the maps are not rows of `columns` each or labels do not fit, and else as svg_heat_map does.
-std::string svg_head_grid(const HeadGrid& grid);
-std::string png_head_grid(const HeadGrid& grid);
+ATTEND_API std::string svg_head_grid(const HeadGrid& grid);
+ATTEND_API std::string png_head_grid(const HeadGrid& grid);
 
 // Two columns of tokens, and a line from each query to each of its top keys, the denser the larger the weight. Of many
 // lines the strongest are drawn, and of many tokens those that have a line, with their indices; the note below says how
 // much of the attention that is.
-struct TokenLinks {
+struct ATTEND_API TokenLinks {
   FieldView top_keys = {};                // [Tq,k], i64: keys of each query; -1 for none
   FieldView top_weights = {};             // [Tq,k], floating point
   std::vector<std::string> queries = {};  // Tq tokens; empty: indices
@@ -160,26 +161,26 @@ struct TokenLinks {
 };
 // Throws bad_shape for arrays that are not both [Tq,k] or are empty and for tokens that do not fit, bad_dtype for other
 // dtypes, bad_value for a key below -1 or beyond the tokens and for a diverging scale, and else as svg_heat_map does.
-std::string svg_token_links(const TokenLinks& links);
-std::string png_token_links(const TokenLinks& links);
+ATTEND_API std::string svg_token_links(const TokenLinks& links);
+ATTEND_API std::string png_token_links(const TokenLinks& links);
 
 // Heat maps as panels under one title.
-struct HeatMaps {
+struct ATTEND_API HeatMaps {
   std::vector<HeatMap> maps = {};
   std::string title = {};
 };
 
 // Pictures one below the other: the first one's title stands above all, the last one's caption below.
-struct PictureStack {
+struct ATTEND_API PictureStack {
   std::vector<std::variant<HeatMaps, TokenStrip>> parts = {};
 };
 // Each throws bad_value for no parts, and else as the parts' own function does.
-std::string terminal_picture_stack(const PictureStack& stack, const TerminalStyle& style);
-std::string svg_picture_stack(const PictureStack& stack);
-std::string png_picture_stack(const PictureStack& stack);
+ATTEND_API std::string terminal_picture_stack(const PictureStack& stack, const TerminalStyle& style);
+ATTEND_API std::string svg_picture_stack(const PictureStack& stack);
+ATTEND_API std::string png_picture_stack(const PictureStack& stack);
 
 // A picture of any kind, which keeps the numbers that it is drawn of.
-struct Picture {
+struct ATTEND_API Picture {
   std::variant<HeatMaps, TokenStrip, HeadGrid, TokenLinks, PictureStack> drawing = {};
   std::vector<Tensor> numbers = {};  // what the drawing's views look into: one for each map or strip
 
@@ -199,8 +200,6 @@ struct Picture {
 };
 
 // The distinct characters of a text, in their order, that a PNG has as boxes. Throws as it does.
-std::string missing_characters(std::string_view text);
+ATTEND_API std::string missing_characters(std::string_view text);
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

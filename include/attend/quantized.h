@@ -4,14 +4,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "attend/api.h"
 #include "attend/dtype.h"
 
-#pragma GCC visibility push(default)
-
-namespace attend {
+namespace attend::inline v0 {
 
 // The layouts of ggml (github.com/ggml-org/ggml, src/ggml-common.h), by its names. Blocks lie along a row.
-enum class QuantizedType : std::uint8_t {
+enum class ATTEND_API QuantizedType : std::uint8_t {
   q4_0,    // 32 numbers of 4 bits and a scale
   q4_1,    // and what is added
   q5_0,    // the same of 5 bits
@@ -27,13 +26,13 @@ enum class QuantizedType : std::uint8_t {
 };
 
 // "Q4_K"
-std::string_view name_of(QuantizedType type);
+ATTEND_API std::string_view name_of(QuantizedType type);
 // How many numbers a block holds, and in how many bytes.
-std::int64_t block_size(QuantizedType type);
-std::int64_t block_bytes(QuantizedType type);
+ATTEND_API std::int64_t block_size(QuantizedType type);
+ATTEND_API std::int64_t block_bytes(QuantizedType type);
 
 // A matrix [rows,columns] of somebody else's memory, row after row, each of whole blocks.
-struct QuantizedView {
+struct ATTEND_API QuantizedView {
   const void* data = nullptr;
   QuantizedType type = QuantizedType::q4_0;
   std::int64_t rows = 0, columns = 0;
@@ -44,6 +43,4 @@ struct QuantizedView {
   std::int64_t row_bytes() const { return columns / block_size(type) * block_bytes(type); }
 };
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

@@ -5,17 +5,16 @@
 #include <cstdint>
 #include <optional>
 
+#include "attend/api.h"
 #include "attend/tensor.h"
 
-#pragma GCC visibility push(default)
-
-namespace attend {
+namespace attend::inline v0 {
 
 // PyTorch's CPU generator (MT19937; torch.manual_seed(seed) is Generator(seed)).
 // The order of calls is part of the result, as in PyTorch. A copy continues on its own from the same state.
 // Tensors are drawn in row-major order, f32 or f64; another dtype throws bad_dtype. docs/numerics.md says which bits
 // agree.
-class Generator {
+class ATTEND_API Generator {
  public:
   // PyTorch's default seed.
   static constexpr std::uint64_t default_seed = 67280421310721;
@@ -51,6 +50,4 @@ class Generator {
   std::optional<double> kept_normal_;
 };
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

@@ -17,14 +17,13 @@
 #include <string_view>
 #include <vector>
 
+#include "attend/api.h"
 #include "attend/io.h"
 #include "attend/summary.h"
 
-#pragma GCC visibility push(default)
+namespace attend::inline v0 {
 
-namespace attend {
-
-struct RecordOptions {
+struct ATTEND_API RecordOptions {
   std::int64_t top = 8;                         // how many of a row's largest weights, at least 1
   MapSize map = {256, 256};                     // of blocks, at most
   bool keep_qk = false;                         // keep q, k and what masks them, too: Recording::weights() needs them
@@ -36,7 +35,7 @@ struct RecordOptions {
 };
 
 // How rows of a layer were computed: what AttentionOptions says that is no tensor, for keys counted from keys.begin.
-struct RecordedCall {
+struct ATTEND_API RecordedCall {
   Range queries, keys;
   double scale = 1;
   Window window = {};                          // a right side of 0 is causal
@@ -45,7 +44,7 @@ struct RecordedCall {
   std::vector<std::string> tensors = {};       // the names of the options that were tensors
 };
 
-struct RecordedLayer {
+struct ATTEND_API RecordedLayer {
   std::string name;          // "decoder.3.cross"
   std::string kind;          // "self", "cross"
   DType dtype = DType::f32;  // of q and k
@@ -58,14 +57,14 @@ struct RecordedLayer {
 };
 
 // Which part of a head's steps. Not given: all queries, all keys.
-struct StepsOptions {
+struct ATTEND_API StepsOptions {
   std::optional<Range> queries = {}, keys = {};
   // [Tk,Dv] of all the head's keys, floating point: what the weights make of them is wanted too.
   OptionalView values = {};
 };
 
 // How a head's weights came about, by the names of docs/json.md's trace. f32; f64 of a layer that computed in f64.
-struct HeadSteps {
+struct ATTEND_API HeadSteps {
   Tensor queries, keys;          // [queries,D], [keys,D]
   Tensor scores, scaled_scores;  // [queries,keys] q.k, and times the layer's scale; of hidden pairs too
   Tensor logits;   // [queries,keys] what the softmax sees: after softcap, biases and ALiBi; -inf where a pair is hidden
@@ -75,16 +74,16 @@ struct HeadSteps {
 };
 
 // What a file may do without, of layers by their places.
-struct LeftOut {
+struct ATTEND_API LeftOut {
   std::vector<std::int64_t> qk = {};    // q and k
   std::vector<std::int64_t> maps = {};  // maps of more blocks than `most`: neighbours are merged
   MapSize most = {64, 64};
 };
 
 // "18.6" of layer "18.self"; "decoder.3.cross.6" of another name.
-std::string head_name(std::string_view layer, std::int64_t head);
+ATTEND_API std::string head_name(std::string_view layer, std::int64_t head);
 
-class Recording {
+class ATTEND_API Recording {
  public:
   Recording() = default;
   Recording(Recording&&) = default;
@@ -161,7 +160,7 @@ class Recording {
 };
 
 // What one call to attention() was.
-struct RecordCall {
+struct ATTEND_API RecordCall {
   std::string_view layer;  // its name
   // Or "cross", whose keys are not the queries' own: distance, `previous` and `local` exist where an offset is given.
   std::string_view kind = "self";
@@ -175,7 +174,7 @@ struct RecordCall {
   OptionalView key_sizes = {};
 };
 
-class Recorder {
+class ATTEND_API Recorder {
  public:
   // Throws bad_value for top < 1, a map without blocks and a budget below 0.
   explicit Recorder(const RecordOptions& options = {});
@@ -206,6 +205,4 @@ class Recorder {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

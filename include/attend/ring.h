@@ -11,16 +11,15 @@
 #include <string_view>
 #include <vector>
 
+#include "attend/api.h"
 #include "attend/attention.h"
 #include "attend/tensor.h"
 
-#pragma GCC visibility push(default)
-
-namespace attend {
+namespace attend::inline v0 {
 
 // How ranks send each other bytes. attend/mpi.h has one over MPI, the Python package one over torch.distributed,
 // threads_as_ranks() one for threads. The library calls it from the thread that makes the call, and from no other.
-class RingTransport {
+class ATTEND_API RingTransport {
  public:
   virtual ~RingTransport() = default;
 
@@ -43,11 +42,11 @@ class RingTransport {
 
 // Ranks that are threads of this process: one transport for each, to be used by one thread at a time. One that is
 // destroyed is a rank that is gone.
-std::vector<std::unique_ptr<RingTransport>> threads_as_ranks(int ranks);
+ATTEND_API std::vector<std::unique_ptr<RingTransport>> threads_as_ranks(int ranks);
 
 // Which positions of the sequence each rank has, as runs of consecutive ones, rising. A rank's tensors hold its runs
 // one after another. Every position is in one run of one rank.
-struct RingSharding {
+struct ATTEND_API RingSharding {
   std::vector<std::vector<Range>> queries, keys;  // [rank][run]
 
   int ranks() const { return static_cast<int>(queries.size()); }
@@ -62,12 +61,12 @@ struct RingSharding {
 
 // A rank's share of the axis `axis` of x, a copy: its runs one after another. Throws bad_shape unless the axis has as
 // many elements as the runs of all ranks.
-Tensor ring_shard(const View& x, int axis, const std::vector<std::vector<Range>>& runs, int rank);
+ATTEND_API Tensor ring_shard(const View& x, int axis, const std::vector<std::vector<Range>>& runs, int rank);
 // The whole again, of all ranks' shares.
-Tensor ring_unshard(const std::vector<View>& shares, int axis, const std::vector<std::vector<Range>>& runs);
+ATTEND_API Tensor ring_unshard(const std::vector<View>& shares, int axis, const std::vector<std::vector<Range>>& runs);
 
 // What else both passes may be told. Every rank must say the same.
-struct RingOptions {
+struct ATTEND_API RingOptions {
   // Keys of a piece, at most; a multiple of 192. 0: chosen. Fewer keep ranks busy from earlier on, and cost more for
   // each.
   std::int64_t piece_keys = 0;
@@ -84,26 +83,26 @@ struct RingOptions {
 // Bits: run after run the same for a sharding. Where its runs begin at multiples of 64 keys (of their sequence, with
 // key_starts), those of attention() in one process, for any number of ranks; but for sequences that take its decode
 // path (docs/ring.md).
-AttentionResult ring_attention(RingTransport& ranks, const View& q, const View& k, const View& v,
-                               const RingSharding& sharding, const AttentionOptions& options = {},
-                               const RingOptions& ring = {});
+ATTEND_API AttentionResult ring_attention(RingTransport& ranks, const View& q, const View& k, const View& v,
+                                          const RingSharding& sharding, const AttentionOptions& options = {},
+                                          const RingOptions& ring = {});
 
 // This rank's gradients: dq of its queries, dk and dv of its keys, summed over all ranks' queries. dout and out are
 // this rank's rows; lse and lse_low (in `backward`, required) as ring_attention() gave them. Bits as above, where runs
 // of keys begin at multiples of 48, and of queries at multiples of 64; rows whose lse is 2^31 or more are close.
 // dsinks, dalibi_slopes, ddistance_bias, and dbias along axes that ranks share, are what this rank's rows add to them:
 // ring_sum() makes the whole of them.
-AttentionGradients ring_attention_backward(RingTransport& ranks, const View& dout, const View& q, const View& k,
-                                           const View& v, const View& out, const View& lse,
-                                           const RingSharding& sharding, const AttentionOptions& options,
-                                           const BackwardOptions& backward, const RingOptions& ring = {});
+ATTEND_API AttentionGradients ring_attention_backward(RingTransport& ranks, const View& dout, const View& q,
+                                                      const View& k, const View& v, const View& out, const View& lse,
+                                                      const RingSharding& sharding, const AttentionOptions& options,
+                                                      const BackwardOptions& backward, const RingOptions& ring = {});
 
 // x becomes the sum of all ranks' x, in f32 (f64 for f64), added in the order of the ranks: the same bits on every
 // rank.
-void ring_sum(RingTransport& ranks, const MutableView& x);
+ATTEND_API void ring_sum(RingTransport& ranks, const MutableView& x);
 
 // What a rank computes and sends.
-struct RingRankPlan {
+struct ATTEND_API RingRankPlan {
   std::int64_t share_bytes = 0;      // of q, k, v and out (backward: dout, dq, dk and dv too)
   std::int64_t in_flight_bytes = 0;  // of the pieces that it holds, at most
   std::int64_t state_bytes = 0;      // of its rows' sums
@@ -114,13 +113,13 @@ struct RingRankPlan {
 };
 
 // What the prediction of seconds is made from.
-struct RingCosts {
+struct ATTEND_API RingCosts {
   double flops_per_second = 100e9;   // of a rank
   double bytes_per_second = 1.25e9;  // that a rank sends and, at once, receives
   double latency_seconds = 50e-6;    // of a message
 };
 
-struct RingPlan {
+struct ATTEND_API RingPlan {
   std::int64_t piece_keys = 0;
   std::vector<RingRankPlan> ranks;
   double seconds = 0;     // until the last one is done
@@ -129,10 +128,8 @@ struct RingPlan {
 
 // What ring_attention() (and with `backward` ring_attention_backward()) does with shapes of the whole sequence, as in
 // plan(). Throws what ring_attention() throws.
-RingPlan plan_ring(const Dims& q, const Dims& k, const Dims& v, DType dtype, const RingSharding& sharding,
-                   const AttentionOptions& options = {}, bool backward = false, const RingCosts& costs = {},
-                   const RingOptions& ring = {});
+ATTEND_API RingPlan plan_ring(const Dims& q, const Dims& k, const Dims& v, DType dtype, const RingSharding& sharding,
+                              const AttentionOptions& options = {}, bool backward = false, const RingCosts& costs = {},
+                              const RingOptions& ring = {});
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

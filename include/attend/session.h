@@ -24,27 +24,26 @@
 #include <vector>
 
 #include "attend/analysis.h"
+#include "attend/api.h"
 #include "attend/models.h"
 #include "attend/recording.h"
 #include "attend/tokenizer.h"
 
-#pragma GCC visibility push(default)
-
-namespace attend {
+namespace attend::inline v0 {
 
 // ---- Texts ----
 
-struct TextOptions {
+struct ATTEND_API TextOptions {
   std::optional<std::string> second = {};  // the second text of a pair
   bool special = true;                     // with the tokens that the model expects around a text
   bool chat = false;                       // the text is a user's message, put as the model's chat template has it
 };
-Encoding encode(const Model& model, std::string_view text, const TextOptions& options = {});
+ATTEND_API Encoding encode(const Model& model, std::string_view text, const TextOptions& options = {});
 // Throws bad_file where the tokenizer has more tokens than the model embeds. path: what a message calls the model.
-void check_tokenizer(const Model& model, std::string_view path);
+ATTEND_API void check_tokenizer(const Model& model, std::string_view path);
 
 // What a model is given.
-struct ModelText {
+struct ATTEND_API ModelText {
   std::vector<std::int64_t> ids;
   std::vector<std::int64_t> types = {};        // token_type_ids of BERT and ALBERT; empty: all 0
   std::vector<std::int64_t> decoder_ids = {};  // of an encoder-decoder, whose ids are its encoder's
@@ -54,34 +53,34 @@ struct ModelText {
 };
 // What an encoder-decoder's decoder has read before it says anything, {ModelInfo::start}; of other models nothing.
 // Throws bad_value where config.json does not say how a decoder's text begins.
-std::vector<std::int64_t> first_decoder_ids(const ModelInfo& info);
+ATTEND_API std::vector<std::int64_t> first_decoder_ids(const ModelInfo& info);
 
 // ---- One pass ----
 
-struct NextToken {
+struct ATTEND_API NextToken {
   std::int64_t id = 0;
   std::string token;  // as text; empty where the tokenizer does not know the id
   double probability = 0;
 };
 // The `count` likeliest of logits [vocabulary], falling, by softmax(logits); of equal ones the lower id first.
-std::vector<NextToken> likeliest(const Model& model, const View& logits, std::int64_t count);
+ATTEND_API std::vector<NextToken> likeliest(const Model& model, const View& logits, std::int64_t count);
 
 // The cosine of two vectors, of any shape; 0 where one has no length. Throws bad_shape for other counts.
-double cosine(const View& a, const View& b);
+ATTEND_API double cosine(const View& a, const View& b);
 
 // Bytes that a recorder takes for a text of so many tokens, about.
-std::int64_t recording_bytes(const ModelInfo& info, std::int64_t tokens, const RecordOptions& options);
+ATTEND_API std::int64_t recording_bytes(const ModelInfo& info, std::int64_t tokens, const RecordOptions& options);
 // What a recorder recorded, with the text's ids and tokens: of a generation, whose last token was not read, without
 // that. named: false leaves the tokens out, which need a tokenizer.
-Recording finish_recording(Recorder& recorder, const Model& model, ModelText text, bool named = true);
+ATTEND_API Recording finish_recording(Recorder& recorder, const Model& model, ModelText text, bool named = true);
 
-struct LensOptions {
+struct ATTEND_API LensOptions {
   std::vector<std::int64_t> positions = {};  // as lens() has them, and so top
   std::int64_t top = 5;
 };
 
 // What is asked of a pass.
-struct PassOptions {
+struct ATTEND_API PassOptions {
   std::span<const Edit> edits = {};
   Recorder* recorder = nullptr;              // the pass is recorded: Pass::recording is what came of it
   std::int64_t next = 0;                     // decoders: how many likeliest next tokens
@@ -91,7 +90,7 @@ struct PassOptions {
   std::optional<LensOptions> lens = {};
 };
 
-struct Pass {
+struct ATTEND_API Pass {
   Tensor hidden;                      // [N,E], as Model::forward() gives them
   Tensor logits;                      // decoders, where next tokens were asked for: [vocabulary], after the last token
   std::vector<NextToken> next = {};   // falling
@@ -102,12 +101,12 @@ struct Pass {
   std::optional<Lens> lens = {};
 };
 // Runs the text through the model, once. An encoder-decoder without decoder_ids runs its encoder alone.
-Pass run(const Model& model, const ModelText& text, const PassOptions& options = {});
+ATTEND_API Pass run(const Model& model, const ModelText& text, const PassOptions& options = {});
 
 // ---- A text that grows ----
 
 // What Model::generate() does, a token at a time.
-class Growth {
+class ATTEND_API Growth {
  public:
   // Reads the text; options' recorder is refused.
   Growth(const Model& model, ModelText text, const GenerateOptions& options = {});
@@ -143,14 +142,13 @@ class Growth {
 // Numbers of analyses as docs/json.md has them. A tensor is nested lists, one level for each axis; or what `tensor`
 // makes of it, which is JSON too.
 using TensorJson = std::function<std::string(std::string_view name, const Tensor& tensor)>;
-std::string to_json(const View& tensor);  // floating point or i64, of an axis or more
-std::string to_json(const ModelInfo& info);
-std::string to_json(std::span<const NextToken> next);
-std::string to_json(const Attribution& attribution, const TensorJson& tensor = {});
-std::string to_json(const Lens& lens, std::span<const std::int64_t> positions, const TensorJson& tensor = {});
-std::string to_json(const Ablation& ablation, const TensorJson& tensor = {});
-std::string to_json(const Patching& patching, const TensorJson& tensor = {});
+ATTEND_API std::string to_json(const View& tensor);  // floating point or i64, of an axis or more
+ATTEND_API std::string to_json(const ModelInfo& info);
+ATTEND_API std::string to_json(std::span<const NextToken> next);
+ATTEND_API std::string to_json(const Attribution& attribution, const TensorJson& tensor = {});
+ATTEND_API std::string to_json(const Lens& lens, std::span<const std::int64_t> positions,
+                               const TensorJson& tensor = {});
+ATTEND_API std::string to_json(const Ablation& ablation, const TensorJson& tensor = {});
+ATTEND_API std::string to_json(const Patching& patching, const TensorJson& tensor = {});
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

@@ -14,20 +14,20 @@
 #include <string_view>
 #include <vector>
 
+#include "attend/api.h"
 #include "attend/attention.h"
+#include "attend/head_scores.h"
 #include "attend/kv_cache.h"
 #include "attend/tensor.h"
 
-#pragma GCC visibility push(default)
-
-namespace attend {
+namespace attend::inline v0 {
 
 // A map of R x C blocks: query i is in row floor(i R / Tq) of it, R being at most Tq, and keys likewise.
-struct MapSize {
+struct ATTEND_API MapSize {
   std::int64_t rows = 0, columns = 0;
 };
 
-struct SummaryOptions {
+struct ATTEND_API SummaryOptions {
   // [B,H,Tq], lse's dtype, as the forward gave it beside lse. Without it, a row whose |lse| is 64 or more is summed
   // again, since f32 then holds lse to 2e-6 at best.
   OptionalView lse_low = {};
@@ -42,7 +42,7 @@ struct SummaryOptions {
 };
 
 // f32 (f64 for f64 inputs) but for keys, i64. Keys are numbered along k's axis, also where query_starts cut it.
-struct AttentionSummary {
+struct ATTEND_API AttentionSummary {
   // [B,H,Tq,top]: the largest weights of a row, falling, of equal ones the lower key first, and their keys (i64);
   // 0 and -1 where fewer keys are visible. Ordered by the weights that attention_weights() gives.
   Tensor top_keys, top_weights;
@@ -67,7 +67,7 @@ struct AttentionSummary {
 };
 
 // One of them: how it is called, here, in recordings, files and Python, and where AttentionSummary has it.
-struct SummaryStatistic {
+struct ATTEND_API SummaryStatistic {
   enum class Shape : std::uint8_t { top, rows, keys, map };
   enum class Needs : std::uint8_t { nothing, offset, sinks, key_sizes };  // without which it is not given
 
@@ -83,25 +83,26 @@ struct SummaryStatistic {
   const Tensor* in(const AttentionSummary& summary) const;
 };
 // "[B,H,Tq,top]", "[B,H,Tq]", "[B,H,Tk]", "[B,H,R,C]".
-std::string_view name_of(SummaryStatistic::Shape shape);
+ATTEND_API std::string_view name_of(SummaryStatistic::Shape shape);
 // All of them, in the order in which AttentionSummary has them. What makes, records, writes and shows them goes through
 // this list.
-std::span<const SummaryStatistic> summary_statistics();
+ATTEND_API std::span<const SummaryStatistic> summary_statistics();
 
 // q [B,H,Tq,D], k [B,Hkv,Tk,D], lse [B,H,Tq] as attention() gave it for the same options; null: computed first, without
 // touching values. Axes, dtypes and options as in attention(), and its errors; bad_shape and bad_dtype for lse and
 // lse_low, bad_value for top < 0 and map sizes < 1. Bits: the same for any number of threads and any batch.
 // A row of NaN has NaN, and no top keys.
-AttentionSummary attention_summary(const View& q, const View& k, const std::optional<View>& lse,
-                                   const AttentionOptions& options = {}, const SummaryOptions& summary = {});
+ATTEND_API AttentionSummary attention_summary(const View& q, const View& k, const std::optional<View>& lse,
+                                              const AttentionOptions& options = {}, const SummaryOptions& summary = {});
 
 // What attention_summary() does with arguments of these shapes: path, items of work, threads, scratch_bytes besides the
 // results, flops. has_lse: lse is given. Where some |lse| asks for its rows' sums again, that takes memory of its own.
-AttentionPlan plan_summary(const Dims& q, const Dims& k, DType dtype = DType::f32, const AttentionOptions& options = {},
-                           const SummaryOptions& summary = {}, bool has_lse = true);
+ATTEND_API AttentionPlan plan_summary(const Dims& q, const Dims& k, DType dtype = DType::f32,
+                                      const AttentionOptions& options = {}, const SummaryOptions& summary = {},
+                                      bool has_lse = true);
 
 // Which part of the weights. Not given: all queries, all keys.
-struct WeightsOptions {
+struct ATTEND_API WeightsOptions {
   OptionalView lse_low = {};
   std::optional<Range> queries = {}, keys = {};
   OptionalView key_sizes = {};  // as SummaryOptions has them, of all keys: what is carried in place of weights
@@ -109,117 +110,25 @@ struct WeightsOptions {
 
 // w(i,j) for the queries and keys in those ranges, [B,H,queries,keys]; 0 for pairs that are not visible. Arguments and
 // errors as of attention_summary(); bad_value for a range that is not within [0,Tq] or [0,Tk].
-Tensor attention_weights(const View& q, const View& k, const std::optional<View>& lse,
-                         const AttentionOptions& options = {}, const WeightsOptions& part = {});
+ATTEND_API Tensor attention_weights(const View& q, const View& k, const std::optional<View>& lse,
+                                    const AttentionOptions& options = {}, const WeightsOptions& part = {});
 
 // The same of q [B,H,Tq,D] over the cache's keys, where they lie; options and errors as of attention() over it, which
 // gives its lse. The bits are those over the same keys in one tensor, but for i8, whose logits are attention()'s.
-Tensor attention_weights(const View& q, const KvCache& cache, const std::optional<View>& lse,
-                         const AttentionOptions& options = {}, const WeightsOptions& part = {});
+ATTEND_API Tensor attention_weights(const View& q, const KvCache& cache, const std::optional<View>& lse,
+                                    const AttentionOptions& options = {}, const WeightsOptions& part = {});
 
 // The same of single pairs, i64 [P,2] of a query and a key each: [B,H,P].
-Tensor attention_weights_of(const View& pairs, const View& q, const View& k, const std::optional<View>& lse,
-                            const AttentionOptions& options = {}, const std::optional<View>& lse_low = {},
-                            const std::optional<View>& key_sizes = {});
+ATTEND_API Tensor attention_weights_of(const View& pairs, const View& q, const View& k, const std::optional<View>& lse,
+                                       const AttentionOptions& options = {}, const std::optional<View>& lse_low = {},
+                                       const std::optional<View>& key_sizes = {});
 
 // The map of a part alone, in blocks that are counted from its first query and key, as AttentionSummary has them. Its
 // rows sum to what the queries give to the part's keys. Throws bad_value where query_starts are given.
-struct AttentionMap {
+struct ATTEND_API AttentionMap {
   Tensor map, map_max;  // [B,H,R,C]
 };
-AttentionMap attention_map(MapSize blocks, const View& q, const View& k, const std::optional<View>& lse,
-                           const AttentionOptions& options = {}, const WeightsOptions& part = {});
+ATTEND_API AttentionMap attention_map(MapSize blocks, const View& q, const View& k, const std::optional<View>& lse,
+                                      const AttentionOptions& options = {}, const WeightsOptions& part = {});
 
-// A number for each thing that a head may do (docs/inside.md defines them); absent where it is not known.
-struct HeadKinds {
-  std::optional<double> sink = {}, self = {}, previous = {}, duplicate = {}, induction = {}, local = {};
-
-  static const std::vector<std::string_view>& names();  // in that order
-  // Of that name. Throws bad_value.
-  const std::optional<double>& of(std::string_view name) const;
-};
-
-// What a head is called, and by how much: the excess that made it one; of "broad", "focused" and "other" the effective
-// keys.
-struct HeadLabel {
-  std::string_view name;
-  double value = 0;
-
-  bool is_excess() const;  // the value
-};
-
-// What a head does with the weights that its sink leaves: rows scaled by 1 / (1 - w(i, sink_key)).
-struct WithoutSink {
-  HeadKinds excess = {};  // without sink
-  double effective_keys = 0, keys_seen = 0;
-  std::int64_t rows_left_out = 0;  // that keep less than 0.01 of their weights
-  std::vector<HeadLabel> labels = {};
-};
-
-// What one head does. Means are over the queries that see a key.
-struct HeadScores {
-  // An excess of fewer rows is not known.
-  static constexpr std::int64_t least_rows = 8;
-
-  std::int64_t batch = 0, head = 0;
-  // The largest mean weight that a key has among the queries that see it, and that key (after Gu et al. 2024), of the
-  // keys that at least half as many queries see as see any. Queries that see one key alone are not counted; -1: none.
-  std::optional<double> sink = {};
-  std::int64_t sink_key = -1;
-  // Mean weights of the level key and of the one before it (Olsson et al. 2022), over the queries that see it.
-  std::optional<double> self = {}, previous = {};
-  // Means of the weights of earlier keys with the query's own token, and of those that come right after such a key
-  // (TransformerLens' head detector); where tokens are given.
-  std::optional<double> duplicate = {}, induction = {};
-  std::optional<double> local = {};     // mean of the weights within 8 keys of the level one
-  double entropy = 0;                   // mean, nats
-  double effective_keys = 0;            // exp(entropy)
-  std::optional<double> distance = {};  // mean; absent as in AttentionSummary, as then self, previous and local are
-  std::int64_t rows = 0;                // queries that see a key
-  double keys_seen = 0;                 // exp of their mean ln(keys that they see); NaN in recordings of version 1
-  // (score - u) / (m - u): u what uniform attention over the same keys would score, m the most that could be; 0 is
-  // uniform attention at every length. Of local without the level key and the one before it. Absent where fewer than 8
-  // queries see a key that counts, or m - u < 0.1.
-  HeadKinds excess = {};
-  std::optional<WithoutSink> without_sink = {};  // where the label "sink" holds
-  // The largest excess first: those of "self" > 0.3, "previous" > 0.3, "duplicate" > 0.3, "induction" > 0.3, "sink" >
-  // 0.3, and, where neither of the first two holds, "local" > 0.5. Else one of "broad" (effective_keys above half of
-  // keys_seen), "focused" (below 3) and "other". Empty: not known.
-  std::vector<HeadLabel> labels = {};
-  // Whether it is among them, or among those without the sink.
-  bool has_label(std::string_view name) const;
-  // "sink .81; besides: induction .69", "induction .71, sink .35", "broad", "unknown".
-  std::string label_text() const;
-};
-
-// A number of HeadScores, by its name there.
-struct HeadStatistic {
-  std::string_view name, heading;  // heading: above a table's column
-  int decimals;                    // that a table shows; 0: a whole number
-  std::string_view meaning;        // in one line
-  // Absent where it is not known.
-  std::optional<double> (*of)(const HeadScores& scores);
-};
-// All of them, in the order in which they are shown. What shows, sorts and writes heads goes through this list.
-std::span<const HeadStatistic> head_statistics();
-
-// What heads are told by: how much of their weight goes somewhere, or how much of what they carry ("norm").
-enum class WeighedBy : std::uint8_t { weight, norm };
-// "weight", "norm".
-std::string_view name_of(WeighedBy by);
-// Throws bad_value for another name.
-WeighedBy weighed_by(std::string_view name);
-
-// For each item of the batch and each query head. tokens: i64 [Tk] or [B,Tk], the id of each key's token; query i's own
-// is that of key i + offset. Throws as attention_summary(), bad_shape and bad_dtype for tokens, bad_value where tokens
-// are given and no offset can be known, and for query_starts.
-// key_sizes: as SummaryOptions has them. Scores, excesses and labels are by norm then: a weight is w(i,j) key_sizes(j)
-// over the mean that a row carries in all, uniform attention's likewise. Entropy, distance and what follows from them
-// stay those of the weights, and without_sink is not given.
-std::vector<HeadScores> head_scores(const View& q, const View& k, const std::optional<View>& lse,
-                                    const AttentionOptions& options = {}, const std::optional<View>& tokens = {},
-                                    const std::optional<View>& lse_low = {}, const std::optional<View>& key_sizes = {});
-
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <utility>
 
+#include "attend/api.h"
 #include "attend/dtype.h"
 
 // Clang warns (-Wdangling) of `View view = make_tensor();`, where the memory is gone when the line ends.
@@ -27,21 +28,19 @@
 #define ATTEND_LIFETIMEBOUND
 #endif
 
-#pragma GCC visibility push(default)
-
-namespace attend {
+namespace attend::inline v0 {
 
 // "f32", "f64", "bf16", "f16", "i64", "i8", "u8", "bool".
-std::string_view name_of(DType dtype);
+ATTEND_API std::string_view name_of(DType dtype);
 
 // 16-bit floating point, as bits; widening is exact, narrowing rounds to nearest even.
-struct BF16 {
+struct ATTEND_API BF16 {
   std::uint16_t bits = 0;
   BF16() = default;
   explicit BF16(float value);
   explicit operator float() const;
 };
-struct F16 {
+struct ATTEND_API F16 {
   std::uint16_t bits = 0;
   F16() = default;
   explicit F16(float value);
@@ -68,7 +67,7 @@ ATTEND_ELEMENT(bool, boolean)
 #undef ATTEND_ELEMENT
 
 // A short list of sizes or strides, held inline: making or copying one allocates nothing.
-class Dims {
+class ATTEND_API Dims {
  public:
   static constexpr int max_rank = 8;
 
@@ -94,19 +93,19 @@ class Dims {
 };
 
 // The number of elements of a shape. Throws bad_shape for a negative size or a product beyond 2^63 - 1.
-std::int64_t element_count(const Dims& shape);
+ATTEND_API std::int64_t element_count(const Dims& shape);
 
 class Tensor;
 
 // Part of an axis: begin <= n < end.
-struct Range {
+struct ATTEND_API Range {
   std::int64_t begin = 0, end = 0;
 };
 
 // Elements that someone else owns, read only. Strides count elements and may be 0 (broadcast) or negative.
 // A View is small and is passed by value or const reference; it must not outlive the memory that it points to.
 // Axes may be negative: -1 is the last one.
-class View {
+class ATTEND_API View {
  public:
   View() = default;
   // Row-major (C order) memory.
@@ -171,7 +170,7 @@ class View {
 };
 
 // A View whose elements may be written.
-class MutableView : public View {
+class ATTEND_API MutableView : public View {
  public:
   MutableView() = default;
   MutableView(void* data, DType dtype, const Dims& shape) : View(data, dtype, shape) {}
@@ -203,7 +202,7 @@ class MutableView : public View {
 };
 
 // Owned elements: row-major, 64-byte aligned. Moves are free; a copy is spelled clone().
-class Tensor {
+class ATTEND_API Tensor {
  public:
   // Shape [0], f32.
   Tensor() = default;
@@ -273,7 +272,7 @@ class Tensor {
 // is gone by then: `map.values = make_map();` does not compile, `const Tensor values = make_map(); map.values =
 // values;` does. Where struct and Tensor last as long, within one call, view() says so: `svg_heat_map({.values =
 // make().view()})`.
-class FieldView : public View {
+class ATTEND_API FieldView : public View {
  public:
   FieldView() = default;
   FieldView(const View& view) : View(view) {}
@@ -283,7 +282,7 @@ class FieldView : public View {
 };
 
 // The same of one that may be left out: `options.mask = make_mask();` does not compile.
-class OptionalView : public std::optional<View> {
+class ATTEND_API OptionalView : public std::optional<View> {
  public:
   using std::optional<View>::optional;
   OptionalView() = default;
@@ -294,6 +293,4 @@ class OptionalView : public std::optional<View> {
   OptionalView(const std::optional<Tensor>&&) = delete;
 };
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

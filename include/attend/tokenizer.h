@@ -15,14 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "attend/api.h"
 #include "attend/tensor.h"
 
-#pragma GCC visibility push(default)
-
-namespace attend {
+namespace attend::inline v0 {
 
 // The tokens of a text, or of a pair of texts, in order.
-struct Encoding {
+struct ATTEND_API Encoding {
   std::vector<std::int64_t> ids;
   // The bytes of its text that each token stands for, whole characters: two tokens that share a character both have all
   // of it. 0 to 0 for what the tokenizer adds.
@@ -33,7 +32,7 @@ struct Encoding {
 };
 
 // What someone says to a model, or it says.
-struct Message {
+struct ATTEND_API Message {
   std::string role;  // system, user or assistant
   std::string content;
 };
@@ -41,7 +40,7 @@ struct Message {
 // Gives the ids, offsets and texts that the package `tokenizers` gives, for WordPiece, BPE, Unigram and WordLevel
 // (docs/models.md lists the parts). Truncation and padding, which a file may ask for too, are left to the
 // caller. A copy shares what was read; all functions may be called from several threads.
-class Tokenizer {
+class ATTEND_API Tokenizer {
  public:
   // Throws bad_file, naming the place: for a part of a type, or with an option, that is not known here, too. What is
   // computed is never a guess.
@@ -83,6 +82,4 @@ class Tokenizer {
   std::shared_ptr<const Parts> parts_;
 };
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

@@ -10,15 +10,14 @@
 #include <memory>
 #include <vector>
 
+#include "attend/api.h"
 #include "attend/tensor.h"
 
-#pragma GCC visibility push(default)
-
-namespace attend {
+namespace attend::inline v0 {
 
 // Writes an .npy file [N,size], f32, of as many rows as come. It appears at commit() and not before, and replaces what
 // is there in one step; without commit() nothing is left behind.
-class VectorWriter {
+class ATTEND_API VectorWriter {
  public:
   // Throws bad_file, also where what was written can't be gone back to: of a pipe.
   VectorWriter(const std::filesystem::path& path, std::int64_t size);
@@ -37,14 +36,14 @@ class VectorWriter {
   std::int64_t size_, rows_ = 0;
 };
 
-struct Near {
+struct ATTEND_API Near {
   std::int64_t row = 0;
   double similarity = 0;  // the cosine
 };
 
 // The rows of an .npy file [N,size], f32, little-endian and row-major, read where they lie: it must not change
 // meanwhile. Copies share it.
-class VectorFile {
+class ATTEND_API VectorFile {
  public:
   // Throws bad_file.
   explicit VectorFile(const std::filesystem::path& path);
@@ -59,6 +58,4 @@ class VectorFile {
   View rows_;
 };
 
-}  // namespace attend
-
-#pragma GCC visibility pop
+}  // namespace attend::inline v0

@@ -8,7 +8,7 @@
 #include "core/message.h"
 #include "core/parallel.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -204,4 +204,4 @@ Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const Abl
   return out;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -11,7 +11,7 @@
 #include "attend/models.h"
 #include "models/model.h"
 
-namespace attend::analysis {
+namespace attend::inline v0::analysis {
 
 // The family's last norm of x [R,E] -> [R,E], f32.
 Tensor finished(const Model::Parts& parts, Tensor x);
@@ -37,4 +37,4 @@ std::vector<std::int64_t> checked_positions(std::string_view function, std::stri
 void for_each_answer(const models::Output& output, const Tensor& hidden,
                      const std::function<void(std::int64_t, std::span<const float>)>& body);
 
-}  // namespace attend::analysis
+}  // namespace attend::inline v0::analysis

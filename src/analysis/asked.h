@@ -10,7 +10,7 @@
 #include "attend/analysis.h"
 #include "models/model.h"
 
-namespace attend::analysis {
+namespace attend::inline v0::analysis {
 
 // Why a token comes. The pass is over ids() and decoder_ids(), with cache(), before watcher()'s eyes.
 class Attributing {
@@ -52,4 +52,4 @@ class Lensing {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace attend::analysis
+}  // namespace attend::inline v0::analysis

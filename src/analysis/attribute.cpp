@@ -12,7 +12,7 @@
 #include "core/from_end.h"
 #include "layers/rows.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -333,4 +333,4 @@ Tensor sums_by_token(const Attribution& x, bool cross) {
   return out;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -6,7 +6,7 @@
 #include "attention/cached_blocks.h"
 #include "layers/rows.h"
 
-namespace attend::analysis {
+namespace attend::inline v0::analysis {
 
 namespace {
 
@@ -38,4 +38,4 @@ void multiply_by_values(const models::AttentionStep& step, const KvCache& cache,
   });
 }
 
-}  // namespace attend::analysis
+}  // namespace attend::inline v0::analysis

@@ -7,7 +7,7 @@
 #include "attend/analysis.h"
 #include "core/message.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -112,4 +112,4 @@ Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const
   return asked.finish(ModelAccess::forward(model, ids, {.decoder_ids = decoder_ids}, &asked.watcher()));
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -6,7 +6,7 @@
 #include "attend/analysis.h"
 #include "core/from_end.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -117,4 +117,4 @@ Patching patch(const Model& model, std::span<const std::int64_t> clean_ids, std:
   return out;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -7,7 +7,7 @@
 #include "core/tensor_memory.h"
 #include "models/edits.h"
 
-namespace attend::analysis {
+namespace attend::inline v0::analysis {
 
 namespace {
 
@@ -128,4 +128,4 @@ void LayerProgress::tell(std::int64_t layer, double share) {
   progress_(1 - left / steps(layers_));
 }
 
-}  // namespace attend::analysis
+}  // namespace attend::inline v0::analysis

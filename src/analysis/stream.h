@@ -9,7 +9,7 @@
 #include "analysis/watchers.h"
 #include "models/model.h"
 
-namespace attend::analysis {
+namespace attend::inline v0::analysis {
 
 // What a model is asked about: ids, and of an encoder-decoder those of its decoder's text.
 struct Text {
@@ -82,4 +82,4 @@ class LayerProgress {
   const std::function<void(double)>& progress_;
 };
 
-}  // namespace attend::analysis
+}  // namespace attend::inline v0::analysis

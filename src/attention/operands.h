@@ -8,7 +8,7 @@
 #include "kernels/reference.h"
 #include "kernels/target.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 // To read, or of a MutableView to write.
 template <class AnyView>
@@ -28,4 +28,4 @@ inline kernels::Matrix matrix_at(const View& x, std::int64_t b, std::int64_t h, 
   return {at.data, at.dtype, at.row, at.column};
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

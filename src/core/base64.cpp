@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace attend {
+namespace attend::inline v0 {
 
 std::string base64(std::string_view bytes) {
   static constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -18,4 +18,4 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstddef>
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -40,4 +40,4 @@ std::int64_t block_bytes(QuantizedType type) {
   return facts(type).bytes;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-namespace attend {
+namespace attend::inline v0 {
 
 // In hexadecimal.
 std::string sha256(std::string_view bytes);
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -14,7 +14,7 @@
 #include "core/message.h"
 #include "explain/recipe.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -265,4 +265,4 @@ NamedViews Trace::tensors() const {
   return out;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -9,7 +9,7 @@
 #include "kernels/rules.h"
 #include "picture/text.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -94,4 +94,4 @@ std::string picture_title(const Trace& trace) {
                      trace.title);
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -5,7 +5,7 @@
 #include "core/message.h"
 #include "explain/recipe.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -156,4 +156,4 @@ Recipe recipe_of(const ExplainOptions& asked) {
   return recipe;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

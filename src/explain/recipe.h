@@ -10,7 +10,7 @@
 #include "attend/attention.h"
 #include "attend/explain.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 // How a matrix stands and is used.
 enum class Orientation {
@@ -58,4 +58,4 @@ Recipe recipe_of(const ExplainOptions& options);
 // Throws bad_value as explain_preset() does.
 Recipe recipe_of_preset(std::string_view name);
 
-}  // namespace attend
+}  // namespace attend::inline v0

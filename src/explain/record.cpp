@@ -5,7 +5,7 @@
 #include "explain/recipe.h"
 #include "explain/walk.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -47,4 +47,4 @@ Recording to_recording(const Trace& trace) {
   return recording;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -12,7 +12,7 @@
 #include "core/tensor_memory.h"
 #include "io/file.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -100,4 +100,4 @@ void InputFile::unmap(const void*, std::uint64_t) {}
 
 void InputFile::check_unchanged() const {}
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -10,7 +10,7 @@
 #include "attend/threads.h"
 #include "core/element.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -80,4 +80,4 @@ std::string gzip(std::string_view bytes) {
   return out;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

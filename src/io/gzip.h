@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-namespace attend {
+namespace attend::inline v0 {
 
 // Of zlib's level 9, on all threads; the same bytes for any number of them.
 std::string gzip(std::string_view bytes);
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -4,8 +4,8 @@
 #include "attend/io.h"
 #include "io/file.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 TensorMap read_npz(const InputFile& file);
 
-}  // namespace attend
+}  // namespace attend::inline v0

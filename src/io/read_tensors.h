@@ -4,9 +4,9 @@
 #include "attend/io.h"
 #include "io/file.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 // Throws bad_file.
 TensorMap read_tensors(const InputFile& file);
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -9,7 +9,7 @@
 #include "io/element_bytes.h"
 #include "io/names.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -336,4 +336,4 @@ void write_safetensors(const std::filesystem::path& path, const NamedViews& tens
   file.commit();
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -6,7 +6,7 @@
 #include "attend/io.h"
 #include "io/file.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 Safetensors read_safetensors(const InputFile& file);
 
@@ -53,4 +53,4 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-}  // namespace attend
+}  // namespace attend::inline v0

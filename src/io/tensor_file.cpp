@@ -8,7 +8,7 @@
 #include "io/read_tensors.h"
 #include "io/safetensors.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -226,4 +226,4 @@ void SharedTensorFile::commit() {
   state_->file->commit();
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -6,7 +6,7 @@
 #include "core/element.h"
 #include "io/zip.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -133,4 +133,4 @@ void ZipWriter::write(std::string_view bytes) {
   position_ += bytes.size();
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -3,7 +3,7 @@
 
 #include "kernels/arithmetic.h"
 
-namespace attend::kernels {
+namespace attend::inline v0::kernels {
 namespace {
 
 // Two bf16 products a lane and step, summed in f32.
@@ -21,4 +21,4 @@ struct DotBF16 {
 };
 
 }  // namespace
-}  // namespace attend::kernels
+}  // namespace attend::inline v0::kernels

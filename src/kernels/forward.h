@@ -8,7 +8,7 @@
 #include "kernels/forward_rows.h"
 #include "kernels/quantized.h"
 
-namespace attend::kernels {
+namespace attend::inline v0::kernels {
 namespace {
 
 template <class Dot>
@@ -455,4 +455,4 @@ class Forward : ForwardRows {
 };
 
 }  // namespace
-}  // namespace attend::kernels
+}  // namespace attend::inline v0::kernels

@@ -4,7 +4,7 @@
 
 #include "kernels/score.h"
 
-namespace attend::kernels {
+namespace attend::inline v0::kernels {
 namespace {
 
 // Query rows side by side in the lanes of the register tile's vectors.
@@ -609,4 +609,4 @@ class ForwardRows {
 };
 
 }  // namespace
-}  // namespace attend::kernels
+}  // namespace attend::inline v0::kernels

@@ -3,7 +3,7 @@
 
 #include "kernels/operand.h"
 
-namespace attend::kernels {
+namespace attend::inline v0::kernels {
 namespace {
 
 // Inputs whose products are summed before they are added to the rest: with three vectors a step, 24 KiB of packed
@@ -256,4 +256,4 @@ class LinearStream {
 };
 
 }  // namespace
-}  // namespace attend::kernels
+}  // namespace attend::inline v0::kernels

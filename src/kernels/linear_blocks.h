@@ -5,7 +5,7 @@
 #include "kernels/blocks.h"
 #include "kernels/linear.h"
 
-namespace attend::kernels {
+namespace attend::inline v0::kernels {
 namespace {
 
 static_assert(linear_steps % (chunk_columns * chunks_at_once) == 0);
@@ -238,4 +238,4 @@ struct FloatBlocks {
 };
 
 }  // namespace
-}  // namespace attend::kernels
+}  // namespace attend::inline v0::kernels

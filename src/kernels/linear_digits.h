@@ -7,7 +7,7 @@
 
 #include "kernels/linear_blocks.h"
 
-namespace attend::kernels {
+namespace attend::inline v0::kernels {
 namespace {
 
 // 32 numbers of x: scale * (65536 high + 256 middle + low), where the scale is a power of two. NaN among them makes the
@@ -365,4 +365,4 @@ struct DigitBlocks {
 };
 
 }  // namespace
-}  // namespace attend::kernels
+}  // namespace attend::inline v0::kernels

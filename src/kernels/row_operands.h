@@ -5,7 +5,7 @@
 
 #include "attend/dtype.h"
 
-namespace attend::kernels {
+namespace attend::inline v0::kernels {
 
 // y = (x - mean) / sqrt(variance + eps) * weight + bias (Ba et al. 2016), or, not centred, x / sqrt(mean of x^2 + eps)
 // * weight (Zhang and Sennrich 2019).
@@ -61,4 +61,4 @@ struct RotaryOperands {
   const float* sin = nullptr;
 };
 
-}  // namespace attend::kernels
+}  // namespace attend::inline v0::kernels

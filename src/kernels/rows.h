@@ -3,7 +3,7 @@
 
 #include "kernels/operand.h"
 
-namespace attend::kernels {
+namespace attend::inline v0::kernels {
 namespace {
 
 // ---- Pieces ----
@@ -289,4 +289,4 @@ void multiply_rows(const float* row, const float* rows, std::int64_t size, std::
 }
 
 }  // namespace
-}  // namespace attend::kernels
+}  // namespace attend::inline v0::kernels

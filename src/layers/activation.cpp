@@ -3,7 +3,7 @@
 #include "core/parallel.h"
 #include "kernels/targets.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -49,4 +49,4 @@ void activate(Activation f, const MutableView& x, const View& gated) {
   run(f, x, gated.raw());
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

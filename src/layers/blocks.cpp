@@ -5,7 +5,7 @@
 #include "core/parallel.h"
 #include "kernels/targets.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 void check_blocks(std::string_view function, const QuantizedView& matrix) {
   if (matrix.rows < 1 || matrix.columns < 1 || matrix.columns % block_size(matrix.type) != 0) {
@@ -38,4 +38,4 @@ Tensor dequantize(const QuantizedView& matrix) {
   return dequantize(matrix, 0, matrix.rows);
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -6,7 +6,7 @@
 #include "attend/quantized.h"
 #include "kernels/linear_operands.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 // Throws bad_shape unless rows are of whole blocks; bad_value unless they are of whole heads, where these are
 // interleaved.
@@ -14,4 +14,4 @@ void check_blocks(std::string_view function, const QuantizedView& matrix);
 
 kernels::BlockMatrix cut(const QuantizedView& matrix);
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -8,7 +8,7 @@
 #include "core/message.h"
 #include "layers/rows.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -93,4 +93,4 @@ Tensor key_sizes(const View& v, const View& output_weight) {
   });
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -12,7 +12,7 @@
 #include "layers/gradients.h"
 #include "layers/rows.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -415,4 +415,4 @@ Tensor Linear::weight_gradient(DType product, const void* dy, const void* x, std
   return dweight;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -6,7 +6,7 @@
 #include "kernels/targets.h"
 #include "layers/rows.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -69,4 +69,4 @@ Tensor RmsNorm::forward(const View& x, DType y_dtype) const {
   return normalize("RmsNorm", x, y_dtype, operands);
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

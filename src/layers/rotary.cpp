@@ -7,7 +7,7 @@
 #include "core/parallel.h"
 #include "kernels/targets.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -171,4 +171,4 @@ void RotaryEmbedding::rotate(const MutableView& x, const RotaryAngles& angles) {
                [&](std::int64_t begin, std::int64_t end) { kernels::target().rows.rotate(operands, begin, end); });
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

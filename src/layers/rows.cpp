@@ -3,7 +3,7 @@
 #include "core/parallel.h"
 #include "kernels/targets.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -40,4 +40,4 @@ void add_to(Tensor& sum, const View& x) {
   });
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -3,7 +3,7 @@
 
 #include "attend/tensor.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 // x as row-major memory of another floating-point dtype.
 Tensor converted(const View& x, DType dtype);
@@ -17,4 +17,4 @@ void add_to(Tensor& sum, const View& x);
 // products[n] = row . rows[n]; row [size], rows [count,size], f32. On the calling thread.
 void multiply_rows(const float* row, const float* rows, std::int64_t size, std::int64_t count, float* products);
 
-}  // namespace attend
+}  // namespace attend::inline v0

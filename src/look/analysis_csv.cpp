@@ -3,7 +3,7 @@
 #include "look/analysis_tokens.h"
 #include "look/csv.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -107,4 +107,4 @@ std::string patching_csv(const Patching& x, const AnalysisOf& of) {
   return text;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -7,7 +7,7 @@
 #include "look/analysis_tokens.h"
 #include "look/maps.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -270,4 +270,4 @@ Picture patching_picture(const Patching& x, const AnalysisOf& of) {
   return picture_of(x.recovered.clone(), std::move(map), titled(of, what));
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -6,7 +6,7 @@
 #include "attend/error.h"
 #include "core/message.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 std::string token_text(const AnalysisOf& of, std::int64_t id) {
   const std::optional<std::string> text = of.tokenizer != nullptr ? of.tokenizer->text(id) : std::nullopt;
@@ -106,4 +106,4 @@ AblationChange change_of(const char* function, const Ablation& x, std::string_vi
   return *found;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

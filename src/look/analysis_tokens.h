@@ -6,7 +6,7 @@
 
 #include "attend/analysis_look.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 // One token by itself; an id that no tokenizer knows is a number.
 std::string token_text(const AnalysisOf& of, std::int64_t id);
@@ -31,4 +31,4 @@ AblationChange change_of(const char* function, const Ablation& ablation, std::st
 // All that it has: [L,H], or [1] of heads that were taken out together. Throws bad_shape where they differ.
 std::vector<AblationChange> changes_of(const char* function, const Ablation& ablation);
 
-}  // namespace attend
+}  // namespace attend::inline v0

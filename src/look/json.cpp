@@ -7,7 +7,7 @@
 #include "look/csv.h"
 #include "look/maps.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -107,4 +107,4 @@ std::string heads_csv(const Recording& recording, const std::vector<RecordedHead
   return text;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

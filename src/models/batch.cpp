@@ -5,7 +5,7 @@
 #include "attend/attention.h"
 #include "core/message.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -173,4 +173,4 @@ Tensor attend_memory(const Batch& batch, const AttentionStep& step, const View& 
   return std::move(rows.context);
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -10,7 +10,7 @@
 #include "attend/layers.h"
 #include "attend/models.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 struct AttentionStep;
 
@@ -113,4 +113,4 @@ Tensor attend(const Batch& batch, const AttentionStep& step, const View& q, cons
 Tensor attend_memory(const Batch& batch, const AttentionStep& step, const View& q, const Linear& key,
                      const Linear& value);
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

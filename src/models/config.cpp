@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -325,4 +325,4 @@ Activation read_activation(const Member& name) {
   fail_at(name.place(), "{} is not known here; {} are", quote(text), fmt::join(names, ", "));
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

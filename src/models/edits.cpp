@@ -4,7 +4,7 @@
 
 #include "core/from_end.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 std::string_view name_of(ModelPlace place) {
   switch (place) {
@@ -176,4 +176,4 @@ void Edits::at(ModelPlace place, std::int64_t layer, const MutableView& values) 
 }
 
 }  // namespace models
-}  // namespace attend
+}  // namespace attend::inline v0

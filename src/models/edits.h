@@ -6,7 +6,7 @@
 
 #include "models/batch.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 bool is_of_encoder(ModelPlace place);
 
@@ -24,4 +24,4 @@ class Edits : public Watcher {
   const ModelInfo& info_;
 };
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

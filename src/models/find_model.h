@@ -6,9 +6,9 @@
 
 #include "attend/models.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 // find_model(), whose messages begin with `function`.
 std::filesystem::path find(std::string_view function, const std::filesystem::path& path);
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

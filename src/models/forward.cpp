@@ -7,7 +7,7 @@
 #include "models/edits.h"
 #include "models/model.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 using models::Batch;
 using models::Stack;
@@ -297,4 +297,4 @@ Tensor ModelAccess::forward(const Model& model, std::span<const std::int64_t> id
       parts.family);
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

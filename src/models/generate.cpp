@@ -4,7 +4,7 @@
 #include "core/message.h"
 #include "models/growing.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -98,4 +98,4 @@ std::vector<std::vector<std::int64_t>> Model::generate(std::span<const std::vect
   return options.max_new_tokens == 0 ? std::vector<Ids>(prompts.size()) : all.run();
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

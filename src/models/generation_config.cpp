@@ -8,7 +8,7 @@
 #include "core/message.h"
 #include "models/config.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -134,4 +134,4 @@ void read_generation(const Member& from, bool is_config, ModelInfo& info) {
   }
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

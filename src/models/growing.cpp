@@ -8,7 +8,7 @@
 #include "core/parallel.h"
 #include "models/edits.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -122,4 +122,4 @@ void Writer::read_again(Growing& text) const {
   text.cache.truncate(0);
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -9,7 +9,7 @@
 #include "models/model.h"
 #include "models/sampling.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 // A text, and what is known of it so far.
 struct Growing {
@@ -54,4 +54,4 @@ class Writer {
   std::vector<Edit> lasting_;  // the edits of every token
 };
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

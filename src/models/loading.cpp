@@ -8,7 +8,7 @@
 
 #include "layers/rows.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -249,4 +249,4 @@ void Loading::fail_for_problems() {
           count > shown ? fmt::format("; and {} more", count - shown) : "");
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -15,7 +15,7 @@
 #include "models/output.h"
 #include "models/weights.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 // Takes tensors by name and shape. A family is built twice: for the first time of layers of one number, while what is
 // wrong with the file is noted, so that one message can name all of it; then in earnest. Matrices stay where they are
@@ -127,4 +127,4 @@ Family build(Loading& loading, const Member& config) {
   return Family(loading, config);
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

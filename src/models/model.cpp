@@ -6,7 +6,7 @@
 #include "core/tensor_memory.h"
 #include "models/model.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 using models::output_of;
 
@@ -101,4 +101,4 @@ ModelCache Model::cache(std::optional<DType> dtype) const {
   return cache;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

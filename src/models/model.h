@@ -17,7 +17,7 @@
 #include "models/own_tokenizer.h"
 #include "models/sentences/modules.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace models {
 
@@ -85,4 +85,4 @@ const SentenceModules& sentence_modules(const Model::Parts& parts);
 
 }  // namespace models
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -12,7 +12,7 @@
 #include "models/model.h"
 #include "models/other_types.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 using models::Loading;
 
@@ -218,4 +218,4 @@ Tokenizer Model::load_tokenizer(const std::filesystem::path& name) {
   return Tokenizer(std::make_shared<const Tokenizer::Parts>(Tokenizer::Parts{std::move(file)}));
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -4,7 +4,7 @@
 
 #include "core/parallel.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -35,4 +35,4 @@ Tensor Output::logits(const View& hidden) const {
   return logits;
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -5,7 +5,7 @@
 
 #include "attend/layers.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 // Logits [...,vocabulary] of hidden states [...,E], f32: softcap(scale * (W hidden + b)).
 struct Output {
@@ -18,4 +18,4 @@ struct Output {
   Tensor logits(const View& hidden) const;
 };
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -9,7 +9,7 @@
 
 #include "attend/tokenizer.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 class OwnTokenizer {
  public:
@@ -29,4 +29,4 @@ class OwnTokenizer {
   mutable std::optional<Tokenizer> read_;
 };
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -7,7 +7,7 @@
 
 #include "core/message.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -97,4 +97,4 @@ std::int64_t Sampler::choose(std::span<const float> logits) {
   return ranking[count - 1];
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -8,7 +8,7 @@
 #include "attend/models.h"
 #include "attend/random.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 // Throws bad_value for options outside their ranges.
 void check_sampling(const GenerateOptions& options);
@@ -25,4 +25,4 @@ class Sampler {
   Generator generator_;
 };
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

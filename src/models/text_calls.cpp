@@ -3,7 +3,7 @@
 
 #include "models/model.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 // A tokenizer may well have more tokens than the model (one for padding that was added later), if no text has them.
 Encoding models::embedded(Encoding text, const Tokenizer& tokenizer, const ModelInfo& info) {
@@ -68,4 +68,4 @@ std::vector<std::string> Model::generate(std::span<const std::string> texts, con
   return generate(std::vector<std::string_view>(texts.begin(), texts.end()), options);
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -5,7 +5,7 @@
 
 #include "core/message.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 std::string_view format_of(const Matrix& matrix) {
   return matrix.blocks ? name_of(matrix.blocks->type) : name_of(matrix.view.dtype());
@@ -28,4 +28,4 @@ bool is_same(const Matrix& a, const Matrix& b) {
          std::memcmp(data(a), data(b), static_cast<std::size_t>(bytes_of(a))) == 0;
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -6,7 +6,7 @@
 
 #include "attend/layers.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 struct Matrix {
   View view;                                 // of a quantized one the shape alone: no numbers are there
@@ -21,4 +21,4 @@ Tensor numbers(const Matrix& matrix);
 // Of one shape and format, with the same bytes; both contiguous.
 bool is_same(const Matrix& a, const Matrix& b);
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -16,7 +16,7 @@
 #include "look/maps.h"
 #include "pages/pages.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -112,4 +112,4 @@ Page live_page(const fs::path& model, const Recording& text_recording, std::stri
   return live_page(model, text_recording, text, options, built_explorer());
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -8,7 +8,7 @@
 #include "pages/pages.h"
 #include "picture/text.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -89,4 +89,4 @@ std::string static_part(const Recording& recording, std::int64_t item, const std
   return out + pictures(recording, item) + telling_table(recording, item);
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

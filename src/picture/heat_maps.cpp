@@ -5,7 +5,7 @@
 #include "core/element.h"
 #include "core/message.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -62,4 +62,4 @@ std::vector<HeatMap> heat_maps(const View& weights, const HeatMap& like, const s
   return maps;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -10,7 +10,7 @@
 #include "picture/colour.h"
 #include "picture/font.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 struct Rect {
   double x = 0;
@@ -93,4 +93,4 @@ Layout lay_out(const TokenLinks& links, const Font& font, const char* function);
 Layout lay_out(const PictureStack& stack, const Font& font, const char* function);
 Layout lay_out(const std::vector<HeatMap>& maps, std::string_view title, const Font& font, const char* function);
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -11,7 +11,7 @@
 #include "picture/sheet.h"
 #include "picture/text.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -256,4 +256,4 @@ Layout lay_out(const TokenLinks& links, const Font& font, const char* function) 
   return LinksComposer(links, font, function).take();
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

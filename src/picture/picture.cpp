@@ -4,7 +4,7 @@
 #include "attend/picture.h"
 #include "core/message.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -97,4 +97,4 @@ std::string Picture::text() const {
                               drawing);
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -10,7 +10,7 @@
 #include "picture/png_file.h"
 #include "picture/text.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -167,4 +167,4 @@ std::string png_picture_stack(const PictureStack& stack) {
   return png_of(lay_out(stack, font, "png_picture_stack"), font);
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

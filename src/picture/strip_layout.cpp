@@ -9,7 +9,7 @@
 #include "picture/strip.h"
 #include "picture/text.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -146,4 +146,4 @@ Layout lay_out(const TokenStrip& strip, const Font& font, const char* function) 
   return StripComposer(strip, font, function).take();
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -14,7 +14,7 @@
 #include "picture/terminal_line.h"
 #include "picture/text.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -409,4 +409,4 @@ std::string terminal_heat_maps(const std::vector<HeatMap>& maps, const std::stri
   return out;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -5,7 +5,7 @@
 
 #include "attend/tensor.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 class Growing {
  public:
@@ -72,4 +72,4 @@ class Growing {
   bool grows_ = false;
 };
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -11,7 +11,7 @@
 #include "core/message.h"
 #include "recording/recording.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -484,4 +484,4 @@ RecordedLayer LayerRecorder::finish(const std::string& prefix, TensorMap& to) {
   return std::move(layer_);
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

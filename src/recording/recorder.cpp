@@ -8,7 +8,7 @@
 #include "io/file.h"
 #include "recording/layer_recorder.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -139,4 +139,4 @@ Recording Recorder::finish() {
   return recording;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

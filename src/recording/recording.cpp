@@ -8,7 +8,7 @@
 #include "recording/layer_recorder.h"
 #include "summary/head_scores.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -286,4 +286,4 @@ Tensor Recording::weights(std::int64_t layer, std::int64_t item, std::int64_t nu
   return weights;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

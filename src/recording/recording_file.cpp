@@ -12,7 +12,7 @@
 #include "recording/recording.h"
 #include "summary/head_scores.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -308,4 +308,4 @@ Recording Recording::load(const std::filesystem::path& path) {
   });
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

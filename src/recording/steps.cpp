@@ -6,7 +6,7 @@
 #include "recording/calls.h"
 #include "recording/recording.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -91,4 +91,4 @@ HeadSteps Recording::steps(std::int64_t layer, std::int64_t item, std::int64_t n
   return steps;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -11,7 +11,7 @@
 #include "kernels/targets.h"
 #include "ring/call.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -268,4 +268,4 @@ AttentionGradients ring_attention_backward(RingTransport& ranks, const View& dou
   return result;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -5,7 +5,7 @@
 #include "core/message.h"
 #include "models/growing.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 struct Growth::State {
   State(const Model& of, ModelText given, const GenerateOptions& how)
@@ -74,4 +74,4 @@ const ModelCache& Growth::cache() const {
   return state_->growing.cache;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -6,7 +6,7 @@
 
 #include "attend/session.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -119,4 +119,4 @@ std::string to_json(const Patching& x, const TensorJson& tensor) {
                   {"recovered", Tensors(tensor)("recovered", x.recovered)}});
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

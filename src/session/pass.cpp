@@ -7,7 +7,7 @@
 #include "attend/session.h"
 #include "core/message.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -130,4 +130,4 @@ Pass run(const Model& model, const ModelText& text, const PassOptions& options) 
   return pass;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

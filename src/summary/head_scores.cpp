@@ -10,7 +10,7 @@
 #include "attention/compute.h"
 #include "core/message.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -480,4 +480,4 @@ std::vector<HeadScores> head_scores(const View& q, const View& k, const std::opt
   });
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -11,7 +11,7 @@
 #include "core/element.h"
 #include "core/message.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -356,4 +356,4 @@ AttentionMap attention_map(MapSize blocks, const View& q, const View& k, const s
   });
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

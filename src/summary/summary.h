@@ -9,7 +9,7 @@
 #include "attention/problem.h"
 #include "kernels/targets.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 // Results, of lse's dtype; null memory where one is not wanted. All are row-major, and begin as zeros, top_keys as -1;
 // maps begin as anything.
@@ -105,4 +105,4 @@ void clear_maps(const SummaryViews& to, std::int64_t n, std::int64_t h);
 // The plain path, for f64: a stretch is all keys.
 void run_reference(SummaryProblem& problem, const SummarySchedule& schedule);
 
-}  // namespace attend
+}  // namespace attend::inline v0

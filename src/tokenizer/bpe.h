@@ -6,7 +6,7 @@
 
 #include "tokenizer/vocabulary.h"
 
-namespace attend::tokenizer {
+namespace attend::inline v0::tokenizer {
 
 struct BpeOptions {
   std::optional<std::string> unknown = {};  // in the vocabulary
@@ -61,4 +61,4 @@ const std::array<std::string, 256>& byte_characters();
 // The byte that a character stands for there.
 std::optional<unsigned char> byte_of(char32_t character);
 
-}  // namespace attend::tokenizer
+}  // namespace attend::inline v0::tokenizer

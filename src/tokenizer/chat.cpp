@@ -7,7 +7,7 @@
 #include "tokenizer/growth.h"
 #include "tokenizer/unicode.h"
 
-namespace attend::tokenizer {
+namespace attend::inline v0::tokenizer {
 
 namespace {
 
@@ -297,4 +297,4 @@ Chat read_chat(const std::filesystem::path& folder) {
   }
 }
 
-}  // namespace attend::tokenizer
+}  // namespace attend::inline v0::tokenizer

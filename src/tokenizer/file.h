@@ -16,7 +16,7 @@
 #include "tokenizer/wordlevel.h"
 #include "tokenizer/wordpiece.h"
 
-namespace attend::tokenizer {
+namespace attend::inline v0::tokenizer {
 
 struct TokenizerFile {
   std::vector<Normalizer> normalizers;
@@ -70,10 +70,10 @@ class MergeReader {
   std::vector<Merge> merges_;
 };
 
-}  // namespace attend::tokenizer
+}  // namespace attend::inline v0::tokenizer
 
-namespace attend {
+namespace attend::inline v0 {
 
 struct Tokenizer::Parts : tokenizer::TokenizerFile {};
 
-}  // namespace attend
+}  // namespace attend::inline v0

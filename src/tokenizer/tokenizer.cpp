@@ -7,7 +7,7 @@
 #include "io/file.h"
 #include "tokenizer/file.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 using namespace tokenizer;
 
@@ -268,4 +268,4 @@ const std::string& Tokenizer::token(std::int64_t id) const {
   return *found;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

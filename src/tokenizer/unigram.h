@@ -7,7 +7,7 @@
 
 #include "tokenizer/vocabulary.h"
 
-namespace attend::tokenizer {
+namespace attend::inline v0::tokenizer {
 
 // Finds the tokens that a text begins with.
 class Trie {
@@ -122,4 +122,4 @@ void Trie::for_each_child(Found found) const {
   }
 }
 
-}  // namespace attend::tokenizer
+}  // namespace attend::inline v0::tokenizer

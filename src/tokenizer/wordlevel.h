@@ -3,7 +3,7 @@
 
 #include "tokenizer/vocabulary.h"
 
-namespace attend::tokenizer {
+namespace attend::inline v0::tokenizer {
 
 class WordLevel {
  public:
@@ -24,4 +24,4 @@ class WordLevel {
   std::optional<TokenId> unknown_;
 };
 
-}  // namespace attend::tokenizer
+}  // namespace attend::inline v0::tokenizer

@@ -3,7 +3,7 @@
 
 #include "tokenizer/unigram.h"
 
-namespace attend::tokenizer {
+namespace attend::inline v0::tokenizer {
 
 struct WordPieceOptions {
   std::string unknown = "[UNK]";
@@ -30,4 +30,4 @@ class WordPiece {
   std::uint64_t number_ = WordCache::new_model();
 };
 
-}  // namespace attend::tokenizer
+}  // namespace attend::inline v0::tokenizer

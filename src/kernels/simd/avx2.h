@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace attend::kernels {
+namespace attend::inline v0::kernels {
 namespace {
 
 struct Simd {
@@ -189,4 +189,4 @@ struct Simd {
 };
 
 }  // namespace
-}  // namespace attend::kernels
+}  // namespace attend::inline v0::kernels

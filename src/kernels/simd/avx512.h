@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace attend::kernels {
+namespace attend::inline v0::kernels {
 namespace {
 
 struct Simd {
@@ -276,4 +276,4 @@ struct Simd {
 };
 
 }  // namespace
-}  // namespace attend::kernels
+}  // namespace attend::inline v0::kernels

@@ -8,7 +8,7 @@
 
 #include "core/half.h"
 
-namespace attend::kernels {
+namespace attend::inline v0::kernels {
 namespace {
 
 struct Simd {
@@ -175,4 +175,4 @@ struct Simd {
 };
 
 }  // namespace
-}  // namespace attend::kernels
+}  // namespace attend::inline v0::kernels

@@ -7,7 +7,7 @@
 #include "kernels/linear_digits.h"
 #include "kernels/targets/make_target.h"
 
-namespace attend::kernels {
+namespace attend::inline v0::kernels {
 
 namespace {
 
@@ -100,4 +100,4 @@ constexpr Target by_dtype() noexcept {
 
 constinit const Target target_avx512_bf16 = by_dtype();
 
-}  // namespace attend::kernels
+}  // namespace attend::inline v0::kernels

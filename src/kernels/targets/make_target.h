@@ -11,7 +11,7 @@
 #include "kernels/summary.h"
 #include "kernels/targets/list.h"
 
-namespace attend::kernels {
+namespace attend::inline v0::kernels {
 namespace {
 
 template <bool Cached>
@@ -175,4 +175,4 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
 }
 
 }  // namespace
-}  // namespace attend::kernels
+}  // namespace attend::inline v0::kernels

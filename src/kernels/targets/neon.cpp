@@ -3,7 +3,7 @@
 
 #include "kernels/targets/make_target.h"
 
-namespace attend::kernels {
+namespace attend::inline v0::kernels {
 
 namespace {
 
@@ -15,4 +15,4 @@ bool supported() {
 
 constinit const Target target_neon = make_target("neon", supported);
 
-}  // namespace attend::kernels
+}  // namespace attend::inline v0::kernels

@@ -10,7 +10,7 @@
 #include "models/config.h"
 #include "models/loading.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 // The encoder, or the decoder.
 class BartStack {
@@ -68,4 +68,4 @@ class Bart {
   std::optional<Output> output_;
 };
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

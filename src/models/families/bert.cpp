@@ -8,7 +8,7 @@
 #include "models/families/embeddings.h"
 #include "models/families/relative_positions.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 // In what the types differ: nowhere else is one asked for its name.
 struct BertType {
@@ -193,4 +193,4 @@ void Bert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t l
   }
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -9,7 +9,7 @@
 #include "models/config.h"
 #include "models/loading.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 struct BertType;
 
@@ -49,4 +49,4 @@ class Bert {
   std::vector<std::size_t> which_;  // of layers_, for each layer: ALBERT's share them
 };
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -5,7 +5,7 @@
 #include "models/config.h"
 #include "models/loading.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 // What the usual keys say, without lengths and layers: one vocabulary for both stacks.
 inline ModelInfo read_encoder_decoder(const Loading& loading, const Member& config, ModelFamily family) {
@@ -30,4 +30,4 @@ void describe_stacks(const Stack& encoder, const Stack& decoder, ModelInfo& info
   info.head_size = decoder.head_size();
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -5,7 +5,7 @@
 #include "layers/rows.h"
 #include "models/families/embeddings.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 Gpt2::Gpt2(Loading& loading, const Member& config) {
   info_.type = config["model_type"].text();
@@ -80,4 +80,4 @@ void Gpt2::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t l
   }
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

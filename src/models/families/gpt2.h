@@ -8,7 +8,7 @@
 #include "models/config.h"
 #include "models/loading.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 class Gpt2 {
  public:
@@ -45,4 +45,4 @@ class Gpt2 {
   std::optional<Output> output_;
 };
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -3,7 +3,7 @@
 #include "layers/rows.h"
 #include "models/families/embeddings.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 GptNeox::GptNeox(Loading& loading, const Member& config) : info_(read_decoder(loading, config, ModelFamily::gpt_neox)) {
   info_.head_size = whole_divided(config, info_.embedding_size, info_.heads);
@@ -81,4 +81,4 @@ void GptNeox::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_
   }
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -9,7 +9,7 @@
 #include "models/families/decoder.h"
 #include "models/families/rotary.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 class GptNeox {
  public:
@@ -46,4 +46,4 @@ class GptNeox {
   std::optional<Output> output_;
 };
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

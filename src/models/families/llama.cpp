@@ -6,7 +6,7 @@
 #include "models/families/embeddings.h"
 #include "models/families/llama_types.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -176,4 +176,4 @@ void Llama::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t 
   }
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -9,7 +9,7 @@
 #include "models/families/decoder.h"
 #include "models/families/rotary.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 struct LlamaType;
 
@@ -59,4 +59,4 @@ class Llama {
   std::optional<Output> output_;
 };
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

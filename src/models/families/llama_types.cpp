@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -110,4 +110,4 @@ const LlamaType& llama_type(std::string_view name) {
   return *std::ranges::find(types, name, &LlamaType::name);
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

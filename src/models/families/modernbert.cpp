@@ -5,7 +5,7 @@
 #include "models/families/embeddings.h"
 #include "models/families/rotary.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -137,4 +137,4 @@ void ModernBert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int
   }
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -10,7 +10,7 @@
 #include "models/config.h"
 #include "models/loading.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 class ModernBert {
  public:
@@ -45,4 +45,4 @@ class ModernBert {
   std::optional<LayerNorm> norm_;
 };
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

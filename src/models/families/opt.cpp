@@ -5,7 +5,7 @@
 #include "layers/rows.h"
 #include "models/families/embeddings.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -95,4 +95,4 @@ Tensor Opt::finish(Tensor x) const {
   return project_out_ ? project_out_->forward(x, DType::f32) : std::move(x);
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -7,7 +7,7 @@
 #include "models/batch.h"
 #include "models/families/decoder.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 class Opt {
  public:
@@ -45,4 +45,4 @@ class Opt {
   std::optional<Output> output_;
 };
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

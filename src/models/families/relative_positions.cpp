@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -53,4 +53,4 @@ Tensor relative_bias(const View& embedding, bool bidirectional, std::int64_t buc
   return out;
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

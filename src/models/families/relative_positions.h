@@ -5,7 +5,7 @@
 
 #include "attend/tensor.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 // How many distances have a bucket each: half of those of a direction. The others share by their logarithm, up to
 // max_distance, which must be more than that, and that at least 1.
@@ -19,4 +19,4 @@ constexpr std::int64_t near_distances(bool bidirectional, std::int64_t buckets) 
 Tensor relative_bias(const View& embedding, bool bidirectional, std::int64_t buckets, std::int64_t max_distance,
                      std::int64_t longest);
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

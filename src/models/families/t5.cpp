@@ -8,7 +8,7 @@
 #include "models/families/encoder_decoder.h"
 #include "models/families/relative_positions.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -170,4 +170,4 @@ T5::T5(Loading& loading, const Member& config) : info_(read_encoder_decoder(load
   loading.ignore_ending("EncDecAttention.relative_attention_bias.weight");
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

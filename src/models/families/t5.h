@@ -10,7 +10,7 @@
 #include "models/config.h"
 #include "models/loading.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 // The encoder, or the decoder.
 class T5Stack {
@@ -93,4 +93,4 @@ class T5Encoder {
 // Which of the two config.json speaks of.
 bool is_t5_encoder(const Member& config);
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -6,7 +6,7 @@
 #include "models/gguf/config.h"
 #include "models/gguf/describe.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -208,4 +208,4 @@ std::optional<std::string> folder_name(const GgufArchitecture& of, const GgufNam
   return fmt::format("{}{}.{}{}", of.layers, name.layer, found->to, name.kind);
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

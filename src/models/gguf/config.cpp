@@ -7,7 +7,7 @@
 #include "models/gguf/architecture.h"
 #include "models/gguf/own_keys.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 using nlohmann::json;
 
@@ -314,4 +314,4 @@ SentenceModules gguf_sentences(const Member& config, std::int64_t E, std::int64_
   return made;
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -9,7 +9,7 @@
 #include "models/families/rotary.h"
 #include "models/loading.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -262,4 +262,4 @@ void describe_weights(const GgufArchitecture& of, const Weights& weights, const 
     for (const GgufRenamed& each : of.inner) add(each, fmt::format("blk.{}.", n), fmt::format("{}{}.", of.layers, n));
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -10,7 +10,7 @@
 #include "models/gguf/pre_tokenizers.h"
 #include "models/gguf/read.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -387,4 +387,4 @@ void describe_tokenizer(std::string_view function, const fs::path& folder, const
   add_chat(from, texts, to);
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -8,7 +8,7 @@
 #include "core/utf8.h"
 #include "io/element_bytes.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -406,4 +406,4 @@ std::vector<double> GgufFile::numbers(std::string_view key) const {
   return all;
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

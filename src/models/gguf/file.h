@@ -12,7 +12,7 @@
 #include "attend/quantized.h"
 #include "io/mapped_file.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 // Numbers of these types are known here.
 enum class GgufType : std::uint32_t {
@@ -92,4 +92,4 @@ class GgufFile {
   std::map<std::string, std::size_t, std::less<>> names_;  // places in tensors_
 };
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

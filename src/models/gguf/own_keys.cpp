@@ -6,7 +6,7 @@
 #include "models/generation_config.h"
 #include "models/gguf/config.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -273,4 +273,4 @@ void check_own_keys(const GgufFile& file) {
     if (key.starts_with("attend.") && !is_known(key)) file.refuse(key, "is not known");
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -1,6 +1,6 @@
 #include "models/gguf/pre_tokenizers.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 using nlohmann::json;
 
@@ -54,4 +54,4 @@ const std::vector<ByteLevelKind>& byte_level_kinds() {
   return kinds;
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

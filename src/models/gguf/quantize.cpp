@@ -9,7 +9,7 @@
 #include "models/loading.h"
 #include "models/model.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -153,4 +153,4 @@ Quantized quantize(const fs::path& model, const fs::path& out, QuantizedType typ
   return is_file ? quantize_gguf(path, out, type_of(type)) : quantize_folder(path, out, type_of(type));
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

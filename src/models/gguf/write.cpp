@@ -11,7 +11,7 @@
 #include "core/half.h"
 #include "io/file.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -243,4 +243,4 @@ std::uint64_t write_gguf(std::string_view function, const std::filesystem::path&
   return head.size() + begin;
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

@@ -10,7 +10,7 @@
 #include "attend/tensor.h"
 #include "models/gguf/file.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 // Values by key, in the order in which they come, as they lie in the file.
 class GgufValues {
@@ -56,4 +56,4 @@ std::uint64_t bytes_of_row(GgufType type, std::int64_t count);
 std::uint64_t write_gguf(std::string_view function, const std::filesystem::path& path, const GgufValues& values,
                          const std::vector<GgufSource>& tensors);
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

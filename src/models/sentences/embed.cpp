@@ -9,7 +9,7 @@
 #include "core/parallel.h"
 #include "models/model.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -223,4 +223,4 @@ Embeddings Model::embed(std::span<const std::string> sentences, const EmbedOptio
   return embed(std::vector<std::string_view>(sentences.begin(), sentences.end()), options);
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -10,7 +10,7 @@
 #include "models/config.h"
 #include "models/weights.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 namespace {
 
@@ -441,4 +441,4 @@ fs::path transformer_folder(const fs::path& folder) {
   return modules.empty() ? folder : folder / path_of(modules.front());
 }
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

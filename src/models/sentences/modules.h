@@ -15,7 +15,7 @@
 #include "attend/layers.h"
 #include "io/json_member.h"
 
-namespace attend::models {
+namespace attend::inline v0::models {
 
 // What is made of the hidden states of a sentence's tokens.
 enum class PoolingMode : std::uint8_t {
@@ -91,4 +91,4 @@ SentenceModules plain_sentences(const Member& config, std::int64_t E, std::int64
 // Where a folder's config.json is: of sentence-transformers' first versions in a folder that modules.json names.
 std::filesystem::path transformer_folder(const std::filesystem::path& folder);
 
-}  // namespace attend::models
+}  // namespace attend::inline v0::models

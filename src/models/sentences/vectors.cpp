@@ -9,7 +9,7 @@
 #include "io/mapped_file.h"
 #include "io/npy.h"
 
-namespace attend {
+namespace attend::inline v0 {
 
 namespace {
 
@@ -113,4 +113,4 @@ std::vector<Near> VectorFile::nearest(const View& query, std::int64_t k) const {
   return nearest;
 }
 
-}  // namespace attend
+}  // namespace attend::inline v0

@@ -1,0 +1,38 @@
+// What is between two products, forward only.
+//
+// x and its like are floating point, computed in f32; rows are their last axis. Throws bad_shape, bad_dtype.
+#pragma once
+
+#include <cstdint>
+
+#include "attend/api.h"
+#include "attend/tensor.h"
+
+namespace attend::inline v0 {
+
+// Number by number.
+enum class ATTEND_API Activation : std::uint8_t {
+  linear,        // x
+  relu,          // max(x, 0)
+  relu6,         // min(max(x, 0), 6)
+  relu_squared,  // relu(x)^2 (So et al. 2021)
+  leaky_relu,    // x, and below 0 x / 100
+  gelu,          // x times the normal distribution's function at x (Hendrycks and Gimpel 2016)
+  gelu_tanh,     // its approximation by tanh: PyTorch's approximate="tanh", "gelu_new" elsewhere
+  gelu_quick,    // x / (1 + e^-1.702x)
+  gelu_10,       // min(gelu(x), 10)
+  silu,          // x / (1 + e^-x)
+  hardswish,     // x relu6(x + 3) / 6 (Howard et al. 2019)
+  mish,          // x tanh(ln(1 + e^x)) (Misra 2019)
+  sigmoid,       // 1 / (1 + e^-x)
+  tanh,
+  laplace,        // the distribution function of N(0.707107, 0.282095) at x (Ma et al. 2022)
+  sqrt_softplus,  // sqrt(ln(1 + e^x))
+};
+
+// x = f(x); x row-major, f32, bf16 or f16.
+ATTEND_API void activate(Activation f, const MutableView& x);
+// x = f(x) * gated, of the same shape and dtype. With silu that is SwiGLU's product (Shazeer 2020).
+ATTEND_API void activate(Activation f, const MutableView& x, const View& gated);
+
+}  // namespace attend::inline v0

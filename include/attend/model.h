@@ -1,0 +1,164 @@
+// Pretrained models: a Hugging Face folder, or a GGUF file, opened and computed. Forward only.
+#pragma once
+
+#ifdef ATTEND_WITHOUT_MODELS
+#error "attend was built with ATTEND_MODELS=OFF: it has no model.h"
+#endif
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attend/api.h"
+#include "attend/model_call.h"
+#include "attend/model_info.h"
+#include "attend/recording.h"
+#include "attend/tensor.h"
+#include "attend/tokenizer.h"
+
+namespace attend::inline v0 {
+
+struct ATTEND_API ModelOptions {
+  // f32 or bf16, quantized weights too. Default: these stay as they are, computed with in f32; others: what config.json
+  // says, f16 as f32; where it says nothing, bf16 if all matrices are, else f32.
+  std::optional<DType> dtype = {};
+};
+
+// The next token is the likeliest one, or drawn: softmax(logits / temperature) of the top_k likeliest, of which the
+// fewest are kept that have top_p of the probability together (Holtzman et al. 2020).
+struct ATTEND_API GenerateOptions {
+  std::int64_t max_new_tokens = 64;
+  double temperature = 0;  // 0: the likeliest
+  std::int64_t top_k = 0;  // 0: all
+  double top_p = 1;
+  std::uint64_t seed = 0;
+  std::optional<std::vector<std::int64_t>> end = {};  // ids that end the text; default: ModelInfo::end
+  std::function<bool(std::int64_t)> on_token = {};    // called with each new id; false ends the text there
+  std::function<bool(std::int64_t prompt, std::int64_t id)> on_token_of = {};  // the same, of several prompts
+  Recorder* recorder = nullptr;                                                // as ModelCall's; must grow
+  std::span<const Edit> edits = {};  // of all tokens; those with rows, of the prompt's alone
+};
+
+// Sentences to vectors as the folder's files of sentence-transformers say.
+struct ATTEND_API EmbedOptions {
+  // What stands before each sentence: the name of one of ModelInfo::prompts, or a text. Default: the folder's default
+  // prompt, if it has one.
+  std::optional<std::string> prompt = {};
+  // true: vectors of length 1; false: without the folder's last module where that is Normalize; default: as it says.
+  std::optional<bool> normalize = {};
+  bool truncate = true;                       // what is longer than ModelInfo::max_seq_length is cut; false: bad_value
+  std::function<void(double)> progress = {};  // told the share that is done, from 0 to 1; may throw
+};
+struct ATTEND_API Embeddings {
+  Tensor vectors;        // [sentences,vector_size], f32, in the order given
+  std::int64_t cut = 0;  // how many sentences were longer than ModelInfo::max_seq_length
+};
+
+// Weights are mapped from the file where they are in the dtype that is computed in, and copied otherwise; the file must
+// not change while a model of it is there. Copies share them. All functions may be called from several threads, but for
+// two calls with one cache. Bits: the same for any number of threads, and for a sequence alone or among others.
+class ATTEND_API Model {
+ public:
+  struct Parts;  // the library's own
+
+  // A folder with config.json and model.safetensors (or model.safetensors.index.json and its shards), a .gguf file, or
+  // the name of a cached model (find_model).
+  // Throws bad_file, naming what is missing, unexpected or of another shape, all of it in one message; and for what is
+  // not known here: what is computed is never a guess.
+  static Model load(const std::filesystem::path& path, const ModelOptions& options = {});
+  // The tokenizer beside it: the folder's, as Tokenizer::load() reads it, or the GGUF file's own. Throws bad_file.
+  static Tokenizer load_tokenizer(const std::filesystem::path& path);
+
+  const ModelInfo& info() const;
+  // That tokenizer, read when it is first asked for. Throws bad_file.
+  const Tokenizer& tokenizer() const;
+
+  // ids [N] -> the last hidden states [N,E], f32, after the last norm (OPT-350m: [N,512], projected to the size of its
+  // words). Throws bad_value for no ids, ids outside the
+  // vocabulary, sequences longer than info().longest, edits that name no place of the model, NaN or infinity in a
+  // result.
+  // An encoder-decoder: the hidden states of call.decoder_ids [N,E]; bad_value without these. A cache keeps what the
+  // encoder made of ids: with one that has it, ids are empty.
+  Tensor forward(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;
+  Tensor forward(std::span<const std::int32_t> ids, const ModelCall& call = {}) const {
+    return forward(std::vector<std::int64_t>(ids.begin(), ids.end()), call);
+  }
+  Tensor forward(std::initializer_list<std::int64_t> ids, const ModelCall& call = {}) const {
+    return forward(std::span(ids.begin(), ids.size()), call);
+  }
+  // Of a text's tokens, what the tokenizer adds included.
+  Tensor forward(std::string_view text, const ModelCall& call = {}) const;
+  // What an encoder-decoder's encoder makes of ids, or of a text's tokens: [N,E], f32, which its decoder reads and
+  // logits() does not take. Throws bad_value for other models, for decoder_ids and caches, and as forward() does.
+  Tensor encoder_states(std::span<const std::int64_t> ids, const ModelCall& call = {}) const;
+  Tensor encoder_states(std::string_view text, const ModelCall& call = {}) const;
+  // hidden [...,E] -> logits [...,vocabulary], f32. Throws bad_value for encoders, and for a decoder whose file is
+  // of the bare model, without an output layer (lm_head.weight, unless that is the embeddings): so does generate().
+  Tensor logits(const View& hidden) const;
+  // A vector for each sequence, [sequences,vector_size], f32: what the modules of the folder's modules.json make of its
+  // hidden states (docs/models.md has those that are known), as sentence-transformers does; without that file the mean,
+  // of a decoder's ...ForCausalLM the last token's. normalize: EmbedOptions has it. Throws bad_file where the folder's
+  // files say what is not known here, and where the model has a task's head and no modules.json.
+  Tensor embed(std::span<const std::int64_t> ids, const ModelCall& call = {}, std::optional<bool> normalize = {}) const;
+  Tensor embed(std::span<const std::int32_t> ids, const ModelCall& call = {},
+               std::optional<bool> normalize = {}) const {
+    return embed(std::vector<std::int64_t>(ids.begin(), ids.end()), call, normalize);
+  }
+  Tensor embed(std::initializer_list<std::int64_t> ids, const ModelCall& call = {},
+               std::optional<bool> normalize = {}) const {
+    return embed(std::span(ids.begin(), ids.size()), call, normalize);
+  }
+  // Of sentences, with the tokenizer: std::vector<std::string>, a list in braces, or one text, which has one vector.
+  // Memory beside the vectors does not grow with their number. Throws bad_value for one that has no tokens, bad_file.
+  Embeddings embed(std::span<const std::string_view> sentences, const EmbedOptions& options = {}) const;
+  Embeddings embed(std::span<const std::string> sentences, const EmbedOptions& options = {}) const;
+  Embeddings embed(std::initializer_list<std::string_view> sentences, const EmbedOptions& options = {}) const {
+    return embed(std::span(sentences.begin(), sentences.size()), options);
+  }
+  Embeddings embed(std::string_view sentence, const EmbedOptions& options = {}) const {
+    return embed(std::span(&sentence, 1), options);
+  }
+
+  // An empty cache for one sequence. dtype: that of the model, or i8 (KvCache has what that changes). Throws bad_value
+  // for encoders, bad_dtype.
+  ModelCache cache(std::optional<DType> dtype = {}) const;
+  // The ids that follow, up to info().longest, without the one that ends them; of an encoder-decoder those of the
+  // decoder's text, which begins with info().start. Throws bad_value as forward() does.
+  std::vector<std::int64_t> generate(std::span<const std::int64_t> ids, const GenerateOptions& options = {}) const;
+  std::vector<std::int64_t> generate(std::span<const std::int32_t> ids, const GenerateOptions& options = {}) const {
+    return generate(std::vector<std::int64_t>(ids.begin(), ids.end()), options);
+  }
+  std::vector<std::int64_t> generate(std::initializer_list<std::int64_t> ids,
+                                     const GenerateOptions& options = {}) const {
+    return generate(std::span(ids.begin(), ids.size()), options);
+  }
+  // The text that follows.
+  std::string generate(std::string_view text, const GenerateOptions& options = {}) const;
+  // Of several prompts, of any lengths, what follows each: prompt n has what generate() gives it alone, by seed + n.
+  // Up to 32 grow in each pass; where one ends, the next comes in. Throws bad_value for a recorder, on_token, and edits
+  // that have rows or set values.
+  std::vector<std::vector<std::int64_t>> generate(std::span<const std::vector<std::int64_t>> prompts,
+                                                  const GenerateOptions& options = {}) const;
+  std::vector<std::string> generate(std::span<const std::string_view> texts, const GenerateOptions& options = {}) const;
+  std::vector<std::string> generate(std::span<const std::string> texts, const GenerateOptions& options = {}) const;
+  std::vector<std::string> generate(std::initializer_list<std::string_view> texts,
+                                    const GenerateOptions& options = {}) const {
+    return generate(std::span(texts.begin(), texts.size()), options);
+  }
+
+ private:
+  friend struct ModelAccess;
+  explicit Model(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+
+  std::shared_ptr<const Parts> parts_;
+};
+
+}  // namespace attend::inline v0

@@ -1,0 +1,92 @@
+// One pass of a model: what it is given, what it keeps for the next one, and where it can be looked at and changed.
+#pragma once
+
+#ifdef ATTEND_WITHOUT_MODELS
+#error "attend was built with ATTEND_MODELS=OFF: it has no model_call.h"
+#endif
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "attend/api.h"
+#include "attend/kv_cache.h"
+#include "attend/recording.h"
+#include "attend/tensor.h"
+
+namespace attend::inline v0 {
+
+// What a decoder has computed of one sequence: keys and values of every layer, and of an encoder-decoder those of the
+// encoder's text too. A copy is a fork. Of a model with
+// longrope (docs/models.md), keys keep the rotation that they had when they came, also where the sequence grows beyond
+// the original length.
+class ATTEND_API ModelCache {
+ public:
+  std::int64_t length() const { return layers_.empty() ? 0 : layers_.front().length(); }
+  // Tokens of the encoder's text; 0: it has not been seen, or there is no encoder.
+  std::int64_t encoder_length() const { return static_cast<std::int64_t>(encoder_ids_.size()); }
+  // Throws bad_value unless 0 <= length <= this->length().
+  void truncate(std::int64_t length);
+
+ private:
+  friend class Model;
+  friend struct ModelAccess;
+  std::vector<KvCache> layers_, cross_;          // cross_: of the encoder's text
+  std::vector<std::int64_t> ids_, encoder_ids_;  // of the tokens that it holds
+};
+
+// Where a forward pass can be looked at and changed, in the order in which each layer comes there. Of the N ids of a
+// call:
+enum class ATTEND_API ModelPlace : std::uint8_t {
+  residual,   // [N,E] f32: the stream before the layer (BERT: after the norm that ends the layer before)
+  z,          // [N,H*Dv]: the heads' outputs side by side, before the output projection
+  attention,  // [N,E]: what the layer's attention adds to the stream
+  mlp,        // [N,E]: what its MLP adds
+  // An encoder-decoder's decoder has two more, after attention, of what it reads in the encoder's text:
+  cross_z,          // as z
+  cross_attention,  // as attention
+  // and its encoder comes first, with places of its own; N is of the encoder's ids there:
+  encoder_residual,
+  encoder_z,
+  encoder_attention,
+  encoder_mlp,
+};
+// "residual", "z", "attention", "mlp", "cross_z", ...
+ATTEND_API std::string_view name_of(ModelPlace place);
+
+// Something else where a pass computed one thing: zeros, the mean over the rows, or given numbers.
+struct ATTEND_API Edit {
+  enum class Set : std::uint8_t { zero, mean, values };
+
+  std::int64_t layer = 0;  // at residual also ModelInfo::layers: after the last
+  ModelPlace at = ModelPlace::z;
+  std::optional<std::int64_t> head =
+      {};  // at z, cross_z and encoder_z: of that query head [rows,Dv]; none: all [rows,H*Dv]
+  std::optional<std::vector<std::int64_t>> rows = {};  // of the call's ids, rising; none: all
+  Set set = Set::zero;
+  FieldView values = {};  // of Set::values: a row for each of `rows`, floating point; the memory must outlive the call
+};
+
+// One forward pass over one sequence, or over several that stand one after another and don't see each other.
+struct ATTEND_API ModelCall {
+  std::span<const std::int64_t> starts = {};  // [sequences + 1]: where each begins, and the end; empty: one sequence
+  std::span<const std::int64_t> types = {};   // token_type_ids of BERT and ALBERT, one for each id; empty: all 0
+  std::span<ModelCache* const> caches = {};   // decoders: for each sequence, what came before it, and now it too
+  // Of an encoder-decoder: the decoder's text so far, which begins with ModelInfo::start; its sequences, as many as the
+  // encoder's, begin at decoder_starts.
+  std::span<const std::int64_t> decoder_ids = {}, decoder_starts = {};
+  // Each layer's attention is added to it, as "0.self", "1.self", ...; for one sequence. Where it grows, a call over a
+  // cache continues it. Of an encoder-decoder as "encoder.0.self", "decoder.0.self", "decoder.0.cross", ...
+  Recorder* recorder = nullptr;
+  // In their order, each where the pass comes to its place. The mean is over the rows edited of each sequence; of a
+  // sequence's only row over a cache it would change nothing, and is refused.
+  std::span<const Edit> edits = {};
+  // Shown what is at each place, edited; of ModelInfo::layers, one after the last layer, the residual alone. What is
+  // shown lasts until it returns.
+  std::function<void(ModelPlace place, std::int64_t layer, const View& values)> observe = {};
+};
+
+}  // namespace attend::inline v0

@@ -1,0 +1,45 @@
+// What scales a row to one length, forward only.
+//
+// x and its like are floating point, computed in f32; rows are their last axis. Throws bad_shape, bad_dtype.
+#pragma once
+
+#include <optional>
+
+#include "attend/api.h"
+#include "attend/tensor.h"
+
+namespace attend::inline v0 {
+
+// (x - mean) / sqrt(variance + eps) * weight + bias, torch.nn.LayerNorm (Ba et al. 2016).
+class ATTEND_API LayerNorm {
+ public:
+  // weight [E], bias [E] or none. Throws bad_value for eps below 0 or not finite.
+  explicit LayerNorm(const View& weight, const std::optional<View>& bias = std::nullopt, double eps = 1e-5);
+  // x [...,E] -> the same shape in y_dtype: f32, bf16 or f16.
+  Tensor forward(const View& x, DType y_dtype = DType::f32) const;
+
+  const Tensor& weight() const { return weight_; }             // [E], f32
+  const std::optional<Tensor>& bias() const { return bias_; }  // [E], f32
+  double eps() const { return eps_; }
+
+ private:
+  Tensor weight_;
+  std::optional<Tensor> bias_;
+  double eps_;
+};
+
+// x / sqrt(mean of x^2 + eps) * weight, torch.nn.RMSNorm (Zhang and Sennrich 2019).
+class ATTEND_API RmsNorm {
+ public:
+  explicit RmsNorm(const View& weight, double eps = 1e-6);
+  Tensor forward(const View& x, DType y_dtype = DType::f32) const;
+
+  const Tensor& weight() const { return weight_; }  // [E], f32
+  double eps() const { return eps_; }
+
+ private:
+  Tensor weight_;
+  double eps_;
+};
+
+}  // namespace attend::inline v0
