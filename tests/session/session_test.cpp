@@ -163,8 +163,15 @@ TEST(Session, ATextOfLongropeGrowsAsGenerateLetsIt) {
                       {"short_factor", {1.0}},
                       {"long_factor", {40.0}}}}});
   const Model model = folder.load();
-  const std::vector<std::int64_t> expected = model.generate(ids, {.max_new_tokens = 20});
-  EXPECT_EQ(grown(model, {.ids = ids}, {.max_new_tokens = 20}), expected);
+  const std::vector<std::int64_t> got = model.generate(ids, {.max_new_tokens = 20});
+  EXPECT_EQ(grown(model, {.ids = ids}, {.max_new_tokens = 20}), got);
+  // Each is the likeliest after a pass over all that is before it, whose length says which factors.
+  std::vector<std::int64_t> text = ids;
+  for (const std::int64_t next : got) {
+    const Tensor hidden = model.forward(text);
+    EXPECT_EQ(next, likeliest(model, model.logits(hidden.view().select(0, hidden.size(0) - 1)), 1)[0].id);
+    text.push_back(next);
+  }
 }
 
 TEST(Session, WhatTheFolderSaysOfTheFirstAndLastTokenHolds) {
