@@ -1,7 +1,5 @@
 #include "summary/head_scores.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,6 +7,7 @@
 
 #include "attention/compute.h"
 #include "core/message.h"
+#include "summary/head_labels.h"
 
 namespace attend::inline v0 {
 
@@ -16,54 +15,11 @@ namespace {
 
 using kernels::Probes;
 
-// ---- Labels ----
-
 // Random logits over 5 tokens reach a sink's excess of 0.5 one time in a hundred, over 20 of 0.1.
 constexpr std::int64_t least_rows = HeadScores::least_rows;
 constexpr double least_range = 0.1;
 // A row that gives its sink more than 0.99 says little of what it does besides.
 constexpr double least_kept = 0.01;
-constexpr double focused_keys = 3;
-
-struct Rule {
-  std::string_view name;
-  std::optional<double> HeadKinds::*excess;
-  double threshold;
-};
-// What chance does not reach: of 1,500 heads of random logits the largest excess is 0.26 over 12 tokens, of local,
-// which counts up to 15 keys, 0.47 (docs/inside.md).
-constexpr std::array<Rule, 6> rules = {{{"sink", &HeadKinds::sink, 0.3},
-                                        {"self", &HeadKinds::self, 0.3},
-                                        {"previous", &HeadKinds::previous, 0.3},
-                                        {"duplicate", &HeadKinds::duplicate, 0.3},
-                                        {"induction", &HeadKinds::induction, 0.3},
-                                        {"local", &HeadKinds::local, 0.5}}};
-
-const Rule* rule_of(std::string_view name) {
-  const auto found = std::find_if(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.name == name; });
-  return found == rules.end() ? nullptr : &*found;
-}
-
-bool has(const std::vector<HeadLabel>& labels, std::string_view name) {
-  return std::any_of(labels.begin(), labels.end(), [&](const HeadLabel& label) { return label.name == name; });
-}
-
-// known: whether enough of the head is known to say that it does nothing of it.
-std::vector<HeadLabel> labels_of(const HeadKinds& excess, bool known, double effective_keys, double keys_seen) {
-  std::vector<HeadLabel> labels;
-  const auto holds = [&](const Rule& rule) { return (excess.*rule.excess).value_or(0) > rule.threshold; };
-  for (const Rule& rule : rules) {
-    // Every head that looks at the previous key looks nearby.
-    const bool nearer = rule.name == "local" && (has(labels, "self") || has(labels, "previous"));
-    if (holds(rule) && !nearer) labels.push_back({rule.name, *(excess.*rule.excess)});
-  }
-  std::stable_sort(labels.begin(), labels.end(), [](const auto& a, const auto& b) { return a.value > b.value; });
-  if (!labels.empty() || !known) return labels;
-  const bool broad = effective_keys > keys_seen / 2;
-  return {{broad ? "broad" : effective_keys < focused_keys ? "focused" : "other", effective_keys}};
-}
-
-// ---- One head ----
 
 // HeadSums in double: of the top keys, the first ones.
 struct Numbers {
@@ -315,7 +271,8 @@ HeadScores score_head(Numbers& found, const PairWeight& weight, std::int64_t at)
   }
   if (found.of.has_distance) score_probes(found, at, shares, scores);
   scores.labels = labels_of(scores.excess, scores.excess.sink.has_value(), scores.effective_keys, scores.keys_seen);
-  if (has(scores.labels, "sink") && !found.key_sizes) scores.without_sink = leave_out_sink(found, weight, at, sink.key);
+  if (has_label(scores.labels, "sink") && !found.key_sizes)
+    scores.without_sink = leave_out_sink(found, weight, at, sink.key);
   return scores;
 }
 
@@ -356,112 +313,6 @@ std::vector<HeadScores> scores_of(const HeadSums& sums, const PairWeight& weight
   std::vector<HeadScores> scores;
   for (std::int64_t at = 0; at < found.B * found.H; ++at) scores.push_back(score_head(found, weight, at));
   return scores;
-}
-
-// ---- As numbers ----
-
-namespace {
-
-template <class Kinds, class Visit>
-void visit_kinds(Kinds& kinds, Visit visit) {
-  for (const Rule& rule : rules) visit(kinds.*rule.excess);
-}
-
-// What is computed from others is not among them: labels, effective_keys.
-template <class Scores, class Rest, class Visit>
-void visit_numbers(Scores& s, Rest& rest, Visit visit) {
-  visit(s.sink), visit(s.sink_key), visit(s.previous), visit(s.duplicate), visit(s.induction), visit(s.local);
-  visit(s.entropy), visit(s.distance);  // version 1 of a recording ends here
-  visit(s.self), visit(s.rows), visit(s.keys_seen);
-  visit_kinds(s.excess, visit);
-  visit_kinds(rest.excess, visit);
-  visit(rest.effective_keys), visit(rest.keys_seen), visit(rest.rows_left_out);
-}
-
-}  // namespace
-
-void write_scores(const HeadScores& scores, double* to) {
-  const WithoutSink none{.effective_keys = NAN, .keys_seen = NAN, .rows_left_out = -1};
-  const WithoutSink& rest = scores.without_sink ? *scores.without_sink : none;
-  visit_numbers(scores, rest, [&](const auto& number) {
-    if constexpr (requires { number.has_value(); }) {
-      *to++ = number.value_or(NAN);
-    } else {
-      *to++ = static_cast<double>(number);
-    }
-  });
-}
-
-HeadScores read_scores(const double* from, std::int64_t keys) {
-  HeadScores scores;
-  WithoutSink rest;
-  visit_numbers(scores, rest, [&](auto& number) {
-    const double read = *from++;
-    using Number = std::remove_reference_t<decltype(number)>;
-    if constexpr (std::is_same_v<Number, std::optional<double>>) {
-      number = std::isnan(read) ? std::nullopt : std::optional(read);
-    } else if constexpr (std::is_same_v<Number, double>) {
-      number = read;
-    } else {  // a whole number that a file may hold anything in place of
-      number = read >= 0 && read < 0x1p53 ? static_cast<std::int64_t>(read) : -1;
-    }
-  });
-  scores.rows = std::max<std::int64_t>(0, scores.rows);
-  if (!scores.distance) scores.previous.reset(), scores.local.reset();  // version 1 has zeros there
-  if (scores.sink_key >= keys) scores.sink_key = -1;
-  if (scores.sink_key < 0) scores.sink.reset();
-  scores.effective_keys = std::exp(scores.entropy);
-  scores.labels = labels_of(scores.excess, scores.excess.sink.has_value(), scores.effective_keys, scores.keys_seen);
-  if (rest.rows_left_out < 0) return scores;
-  rest.labels =
-      labels_of(rest.excess, scores.rows - rest.rows_left_out >= least_rows, rest.effective_keys, rest.keys_seen);
-  scores.without_sink = std::move(rest);
-  return scores;
-}
-
-// ---- Public ----
-
-const std::vector<std::string_view>& HeadKinds::names() {
-  static const std::vector<std::string_view> names = [] {
-    std::vector<std::string_view> all;
-    all.reserve(rules.size());
-    for (const Rule& rule : rules) all.push_back(rule.name);
-    return all;
-  }();
-  return names;
-}
-
-const std::optional<double>& HeadKinds::of(std::string_view name) const {
-  const Rule* rule = rule_of(name);
-  if (!rule) fail(ErrorCode::bad_value, "HeadKinds", "there is no excess {}", name);
-  return this->*rule->excess;
-}
-
-bool HeadLabel::is_excess() const {
-  return rule_of(name) != nullptr;
-}
-
-bool HeadScores::has_label(std::string_view name) const {
-  return has(labels, name) || (without_sink && has(without_sink->labels, name));
-}
-
-std::string HeadScores::label_text() const {
-  const auto joined = [](const std::vector<HeadLabel>& all) {
-    std::string text;
-    for (const HeadLabel& label : all) {
-      if (!text.empty()) text += ", ";
-      text += label.name;
-      const std::string digits = fmt::format("{:.2f}", label.value);
-      if (label.is_excess()) text += " " + (digits.starts_with("0.") ? digits.substr(1) : digits);
-    }
-    return text;
-  };
-  if (labels.empty()) return "unknown";
-  std::string text = joined(labels);
-  if (without_sink && !without_sink->labels.empty()) {
-    text += "; besides: " + joined(without_sink->labels);
-  }
-  return text;
 }
 
 std::vector<HeadScores> head_scores(const View& q, const View& k, const std::optional<View>& lse,
