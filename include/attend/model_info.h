@@ -65,10 +65,8 @@ struct ATTEND_API ModelInfo {
   std::int64_t max_seq_length = 0;             // tokens of a sentence that embed() takes, at most
   std::map<std::string, std::string> prompts;  // what may stand before each sentence, by names that embed() takes
   // Whether it answers with a next token.
-  bool decoder() const {
-    return family != ModelFamily::bert && family != ModelFamily::modernbert && family != ModelFamily::t5_encoder;
-  }
-  bool encoder_decoder() const { return family == ModelFamily::bart || family == ModelFamily::t5; }
+  bool decoder() const;
+  bool encoder_decoder() const;
 };
 
 }  // namespace attend::inline v0

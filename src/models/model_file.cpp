@@ -10,6 +10,7 @@
 #include "models/gguf/own_keys.h"
 #include "models/gguf/read.h"
 #include "models/model.h"
+#include "models/model_types.h"
 #include "models/other_types.h"
 
 namespace attend::inline v0 {
@@ -21,10 +22,7 @@ namespace {
 constexpr const char* function = "Model.load";
 
 using models::Family;
-
-bool is_gguf(const std::filesystem::path& path) {
-  return path.extension() == ".gguf" && !is_folder(path);
-}
+using models::ModelType;
 
 struct Opened {
   JsonFile config;
@@ -33,56 +31,41 @@ struct Opened {
 };
 
 Opened open(const std::filesystem::path& path) {
-  if (!is_gguf(path)) return {read_json(function, path / "config.json"), models::Weights::open(function, path)};
+  if (!models::is_gguf_file(path))
+    return {read_json(function, path / "config.json"), models::Weights::open(function, path)};
   models::Gguf file = models::read_gguf(function, path);
   return {{file.weights.place(), std::move(file.config)}, std::move(file.weights), std::move(file.file)};
 }
 
-template <class Of>
-Family read(Loading& loading, const Member& config) {
-  return models::build<Of>(loading, config);
+Family read(ModelFamily family, Loading& loading, const Member& config) {
+  switch (family) {
+    case ModelFamily::bert:
+      return models::build<models::Bert>(loading, config);
+    case ModelFamily::gpt2:
+      return models::build<models::Gpt2>(loading, config);
+    case ModelFamily::llama:
+      return models::build<models::Llama>(loading, config);
+    case ModelFamily::gpt_neox:
+      return models::build<models::GptNeox>(loading, config);
+    case ModelFamily::opt:
+      return models::build<models::Opt>(loading, config);
+    case ModelFamily::modernbert:
+      return models::build<models::ModernBert>(loading, config);
+    case ModelFamily::bart:
+      return models::build<models::Bart>(loading, config);
+    case ModelFamily::t5:
+      if (!models::is_t5_encoder(config)) return models::build<models::T5>(loading, config);
+      [[fallthrough]];
+    case ModelFamily::t5_encoder:
+      return models::build<models::T5Encoder>(loading, config);
+  }
+  fail(ErrorCode::bad_value, function, "there is no model family {}", static_cast<int>(family));
 }
 
-Family read_t5(Loading& loading, const Member& config) {
-  return models::is_t5_encoder(config) ? read<models::T5Encoder>(loading, config) : read<models::T5>(loading, config);
-}
-
-// What config.json calls a model: how it is computed, and what stands before its tensors' names where the file has a
-// task's head too.
-struct Type {
-  std::string_view name;
-  const char* prefix;
-  Family (*read)(Loading&, const Member&);
-};
-constexpr Type types[] = {{"bert", "bert.", read<models::Bert>},
-                          {"roberta", "roberta.", read<models::Bert>},
-                          {"xlm-roberta", "roberta.", read<models::Bert>},
-                          {"camembert", "roberta.", read<models::Bert>},
-                          {"distilbert", "distilbert.", read<models::Bert>},
-                          {"mpnet", "mpnet.", read<models::Bert>},
-                          {"albert", "albert.", read<models::Bert>},
-                          {"modernbert", "model.", read<models::ModernBert>},
-                          {"gpt2", "transformer.", read<models::Gpt2>},
-                          {"llama", "model.", read<models::Llama>},
-                          {"mistral", "model.", read<models::Llama>},
-                          {"qwen2", "model.", read<models::Llama>},
-                          {"qwen3", "model.", read<models::Llama>},
-                          {"smollm3", "model.", read<models::Llama>},
-                          {"phi3", "model.", read<models::Llama>},
-                          {"olmo2", "model.", read<models::Llama>},
-                          {"gemma2", "model.", read<models::Llama>},
-                          {"gemma3_text", "model.", read<models::Llama>},
-                          {"gpt_neox", "gpt_neox.", read<models::GptNeox>},
-                          {"opt", "model.", read<models::Opt>},
-                          {"bart", "model.", read<models::Bart>},
-                          {"marian", "model.", read<models::Bart>},
-                          {"t5", "", read_t5}};
-
-const Type& type_of(const Member& config) {
+const ModelType& type_of(const Member& config) {
   const Member member = config["model_type"];
   const std::string name = member.text();
-  const auto found = std::ranges::find(types, name, &Type::name);
-  if (found != std::end(types)) return *found;
+  if (const ModelType* found = models::find_model_type(name)) return *found;
   fail_at(member.place(), "{} is not known here; {}docs/models.md lists the types that are", quote(name),
           models::record_takes(name) ? "attend.transformers.record (Python) looks into it, computed by PyTorch; " : "");
 }
@@ -156,43 +139,19 @@ void read_sentences(const std::filesystem::path& path, const models::GgufFile* g
 
 }  // namespace
 
-std::string_view name_of(ModelFamily family) {
-  switch (family) {
-    case ModelFamily::bert:
-      return "bert";
-    case ModelFamily::gpt2:
-      return "gpt2";
-    case ModelFamily::llama:
-      return "llama";
-    case ModelFamily::gpt_neox:
-      return "gpt_neox";
-    case ModelFamily::opt:
-      return "opt";
-    case ModelFamily::modernbert:
-      return "modernbert";
-    case ModelFamily::bart:
-      return "bart";
-    case ModelFamily::t5:
-      return "t5";
-    case ModelFamily::t5_encoder:
-      return "t5_encoder";
-  }
-  fail(ErrorCode::bad_value, "name_of", "there is no model family {}", static_cast<int>(family));
-}
-
 Model Model::load(const std::filesystem::path& name, const ModelOptions& options) {
   if (options.dtype && options.dtype != DType::f32 && options.dtype != DType::bf16)
     fail(ErrorCode::bad_dtype, function, "dtype is {}, expected f32 or bf16", *options.dtype);
   const std::filesystem::path path = models::find(function, name);
-  const std::filesystem::path inside = is_gguf(path) ? path : models::transformer_folder(path);
+  const std::filesystem::path inside = models::is_gguf_file(path) ? path : models::transformer_folder(path);
   Opened file = open(inside);
   const Member said = file.config.root();
-  const Type& type = type_of(said);
+  const ModelType& type = type_of(said);
   const nlohmann::json all = models::complete_config(said);
   const Member config(said.place(), all);
   Loading loading(std::move(file.weights), type.prefix, options.dtype ? options.dtype : models::said_dtype(config),
                   options.dtype.has_value());
-  Family family = type.read(loading, config);
+  Family family = read(type.family, loading, config);
   ModelInfo info = std::visit([](const auto& of) { return of.info(); }, family);
   info.parameters = loading.parameters();
   info.formats = names_of(loading.formats());
@@ -213,8 +172,9 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
 Tokenizer Model::load_tokenizer(const std::filesystem::path& name) {
   const std::filesystem::path path = models::find("Model.load_tokenizer", name);
   constexpr const char* loading = "Model.load_tokenizer";
-  tokenizer::TokenizerFile file = is_gguf(path) ? models::gguf_tokenizer(loading, path)
-                                                : tokenizer::read_folder(loading, models::transformer_folder(path));
+  tokenizer::TokenizerFile file = models::is_gguf_file(path)
+                                      ? models::gguf_tokenizer(loading, path)
+                                      : tokenizer::read_folder(loading, models::transformer_folder(path));
   return Tokenizer(std::make_shared<const Tokenizer::Parts>(Tokenizer::Parts{std::move(file)}));
 }
 

@@ -14,6 +14,7 @@
 #include "io/file.h"
 #include "io/gzip.h"
 #include "look/maps.h"
+#include "models/gguf/file.h"
 #include "pages/pages.h"
 
 namespace attend::inline v0 {
@@ -42,13 +43,9 @@ std::string quantized(const fs::path& folder) {
   return written.read(0, written.size());
 }
 
-bool is_gguf(const fs::path& path) {
-  return path.extension() == ".gguf" && !is_folder(path);
-}
-
 // The .gguf file that goes into the page.
 std::string file_of(const fs::path& path, std::int64_t budget) {
-  if (is_gguf(path)) {
+  if (models::is_gguf_file(path)) {
     const InputFile file(function, path);
     if (const auto size = static_cast<std::int64_t>(file.size()); size > budget)
       fail_too_large("the file", size, budget);
@@ -64,7 +61,7 @@ std::string name_of_file(const fs::path& path) {
   fs::path place = fs::absolute(path).lexically_normal();
   if (!place.has_filename()) place = place.parent_path();
   const std::string name = place.filename().string();
-  return is_gguf(path) ? name : name + ".gguf";
+  return models::is_gguf_file(path) ? name : name + ".gguf";
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 #include "models/families/bert.h"
 
-#include <algorithm>
 #include <array>
 
 #include "core/message.h"
 #include "layers/rows.h"
 #include "models/families/embeddings.h"
 #include "models/families/relative_positions.h"
+#include "models/model_types.h"
 
 namespace attend::inline v0::models {
 
@@ -69,7 +69,7 @@ constexpr std::int64_t most_shared_layers = 256;
 
 Bert::Bert(Loading& loading, const Member& config) {
   info_.type = config["model_type"].text();
-  const BertType& type = *std::ranges::find(types, info_.type, &BertType::name);
+  const BertType& type = row_of_type(types, info_.type);
   info_.family = ModelFamily::bert;
   info_.dtype = loading.dtype();
   info_.vocabulary = config["vocab_size"].whole(1);

@@ -1,7 +1,8 @@
 #include "models/families/llama_types.h"
 
-#include <algorithm>
 #include <array>
+
+#include "models/model_types.h"
 
 namespace attend::inline v0::models {
 
@@ -107,7 +108,7 @@ constexpr std::array<LlamaType, 9> types = {{
 }  // namespace
 
 const LlamaType& llama_type(std::string_view name) {
-  return *std::ranges::find(types, name, &LlamaType::name);
+  return row_of_type(types, name);
 }
 
 }  // namespace attend::inline v0::models

@@ -29,7 +29,7 @@ struct LlamaType {
   std::optional<RotaryKeys> window_rotary = {};  // of the layers with a window, where it is another
 };
 
-// name: one that is known.
+// Throws bad_value for a type of another family.
 const LlamaType& llama_type(std::string_view name);
 // SmolLM3: of each layer whether it sees positions.
 std::vector<bool> turning_layers(const Member& config, std::int64_t layers);

@@ -5,6 +5,7 @@
 
 #include "models/gguf/config.h"
 #include "models/gguf/describe.h"
+#include "models/model_types.h"
 
 namespace attend::inline v0::models {
 
@@ -81,79 +82,59 @@ constexpr GgufRenamed distilbert_inner[] = {
 
 // A file's is the first of its name, a folder's the first of its type.
 constexpr std::array architectures = {
-    GgufArchitecture{.name = "llama",
-                     .type = "llama",
-                     .class_name = "LlamaForCausalLM",
+    GgufArchitecture{.type = "llama",
                      .configure = configure_llama,
                      .describe = describe_llama,
                      .outer = llama_outer,
                      .inner = llama_inner,
                      .permuted = true},
-    GgufArchitecture{.name = "llama",
-                     .type = "mistral",
-                     .class_name = "LlamaForCausalLM",
+    GgufArchitecture{.type = "mistral",
                      .configure = configure_llama,
                      .describe = describe_llama,
                      .outer = llama_outer,
                      .inner = llama_inner,
                      .permuted = true},
-    GgufArchitecture{.name = "qwen2",
-                     .type = "qwen2",
-                     .class_name = "Qwen2ForCausalLM",
+    GgufArchitecture{.type = "qwen2",
                      .configure = configure_qwen,
                      .describe = describe_llama,
                      .outer = llama_outer,
                      .inner = llama_inner},
-    GgufArchitecture{.name = "qwen3",
-                     .type = "qwen3",
-                     .class_name = "Qwen3ForCausalLM",
+    GgufArchitecture{.type = "qwen3",
                      .configure = configure_qwen,
                      .describe = describe_llama,
                      .outer = llama_outer,
                      .inner = llama_inner},
-    GgufArchitecture{.name = "gemma2",
-                     .type = "gemma2",
-                     .class_name = "Gemma2ForCausalLM",
+    GgufArchitecture{.type = "gemma2",
                      .configure = configure_gemma2,
                      .describe = describe_gemma2,
                      .outer = llama_outer,
                      .inner = gemma_inner,
                      .norms_of_1 = true},
-    GgufArchitecture{.name = "gemma3",
-                     .type = "gemma3_text",
-                     .class_name = "Gemma3ForCausalLM",
+    GgufArchitecture{.type = "gemma3_text",
                      .configure = configure_gemma3,
                      .describe = describe_gemma3,
                      .outer = llama_outer,
                      .inner = gemma_inner,
                      .norms_of_1 = true},
-    GgufArchitecture{.name = "phi3",
-                     .type = "phi3",
-                     .class_name = "Phi3ForCausalLM",
+    GgufArchitecture{.type = "phi3",
                      .configure = configure_phi3,
                      .describe = describe_phi3,
                      .outer = llama_outer,
                      .inner = phi3_inner},
-    GgufArchitecture{.name = "gpt2",
-                     .type = "gpt2",
-                     .class_name = "GPT2LMHeadModel",
+    GgufArchitecture{.type = "gpt2",
                      .configure = configure_gpt2,
                      .describe = describe_gpt2,
                      .outer = gpt2_outer,
                      .inner = gpt2_inner,
                      .layers = "transformer.h.",
                      .transposed = true},
-    GgufArchitecture{.name = "bert",
-                     .type = "bert",
-                     .class_name = "BertModel",
+    GgufArchitecture{.type = "bert",
                      .configure = configure_bert,
                      .describe = describe_bert,
                      .outer = bert_outer,
                      .inner = bert_inner,
                      .layers = "bert.encoder.layer."},
-    GgufArchitecture{.name = "bert",
-                     .type = "distilbert",
-                     .class_name = "BertModel",
+    GgufArchitecture{.type = "distilbert",
                      .configure = configure_bert,
                      .describe = describe_bert,
                      .outer = distilbert_outer,
@@ -163,6 +144,10 @@ constexpr std::array architectures = {
 
 }  // namespace
 
+std::string_view GgufArchitecture::name() const {
+  return model_type(type).gguf;
+}
+
 const GgufArchitecture& gguf_architecture(const GgufFile& file) {
   constexpr const char* key = "general.architecture";
   const std::string name = file.text(key);
@@ -170,7 +155,7 @@ const GgufArchitecture& gguf_architecture(const GgufFile& file) {
   if (found != architectures.end()) return *found;
   std::vector<std::string_view> known;
   for (const GgufArchitecture& each : architectures)
-    if (std::ranges::find(known, each.name) == known.end()) known.push_back(each.name);
+    if (std::ranges::find(known, each.name()) == known.end()) known.push_back(each.name());
   file.refuse(key, fmt::format("{} is not known; {} are", quote(name), fmt::join(known, ", ")));
 }
 

@@ -22,8 +22,7 @@ struct GgufRenamed {
 };
 
 struct GgufArchitecture {
-  std::string_view name;              // of general.architecture
-  std::string_view type, class_name;  // model_type and architectures of config.json
+  std::string_view type;  // model_type of config.json
   // Adds what config.json has besides sizes and tokens. Throws bad_file.
   void (*configure)(const GgufKeys& keys, nlohmann::json& config);
   // The other way: of a folder's complete configuration. Throws bad_file for what no key can say.
@@ -34,6 +33,8 @@ struct GgufArchitecture {
   bool permuted = false;    // the rows of q and k are in another order
   bool norms_of_1 = false;  // the weights of norms have 1 more
   bool transposed = false;  // the layers' matrices are [out,in], and [in,out] in the folder
+
+  std::string_view name() const;  // of general.architecture
 };
 
 // Throws bad_file for another one than those that are known.

@@ -6,6 +6,7 @@
 #include "core/element.h"
 #include "models/gguf/architecture.h"
 #include "models/gguf/own_keys.h"
+#include "models/model_types.h"
 
 namespace attend::inline v0::models {
 
@@ -272,8 +273,8 @@ void check_is_model(const GgufFile& file) {
 json gguf_config(const GgufFile& file, const GgufArchitecture& of) {
   check_is_model(file);
   check_own_keys(file);
-  const GgufKeys keys(file, of.name);
-  json config = {{"architectures", {of.class_name}},
+  const GgufKeys keys(file, of.name());
+  json config = {{"architectures", {model_type(of.type).class_name}},
                  {"model_type", of.type},
                  {"hidden_size", keys.size("embedding_length")},
                  {"num_attention_heads", keys.size("attention.head_count")},

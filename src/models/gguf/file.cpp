@@ -7,6 +7,7 @@
 #include "core/element.h"
 #include "core/utf8.h"
 #include "io/element_bytes.h"
+#include "io/file.h"
 
 namespace attend::inline v0::models {
 
@@ -101,6 +102,10 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t alignment) {
 }
 
 }  // namespace
+
+bool is_gguf_file(const std::filesystem::path& path) {
+  return path.extension() == ".gguf" && !is_folder(path);
+}
 
 std::string_view name_of(GgufType type) {
   return type_of(type).name;

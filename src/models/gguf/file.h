@@ -33,6 +33,9 @@ enum class GgufType : std::uint32_t {
   iq4_xs = 23
 };
 
+// Whether a model's path is that of a GGUF file: a folder may have such a name too.
+bool is_gguf_file(const std::filesystem::path& path);
+
 // "F16"
 std::string_view name_of(GgufType type);
 // None for F32, F16 and BF16.

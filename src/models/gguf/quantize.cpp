@@ -8,6 +8,7 @@
 #include "models/gguf/own_keys.h"
 #include "models/loading.h"
 #include "models/model.h"
+#include "models/model_types.h"
 
 namespace attend::inline v0 {
 
@@ -89,10 +90,10 @@ ModelInfo check(Loading& loading, const Member& config) {
   return trial.info();
 }
 
-ModelInfo check_folder(Loading& loading, const Member& config) {
-  const std::string type = config["model_type"].text();
-  if (type == "bert" || type == "distilbert") return check<Bert>(loading, config);
-  return type == "gpt2" ? check<Gpt2>(loading, config) : check<Llama>(loading, config);
+// Of one of the families that are written as GGUF.
+ModelInfo check_folder(ModelFamily family, Loading& loading, const Member& config) {
+  if (family == ModelFamily::bert) return check<Bert>(loading, config);
+  return family == ModelFamily::gpt2 ? check<Gpt2>(loading, config) : check<Llama>(loading, config);
 }
 
 // generation_config.json; null: there is none.
@@ -119,9 +120,9 @@ Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType ty
   const GgufArchitecture& architecture = gguf_architecture_of(file.object()["model_type"]);
   const nlohmann::json complete = complete_config(file.root());
   const Member config(file.place, complete);
-  const std::string_view layers = architecture.layers;
-  Loading loading(Weights::open(function, folder), std::string(layers.substr(0, layers.find('.') + 1)), DType::f32);
-  ModelInfo info = check_folder(loading, config);
+  const ModelType& model = model_type(architecture.type);
+  Loading loading(Weights::open(function, folder), model.prefix, DType::f32);
+  ModelInfo info = check_folder(model.family, loading, config);
   const nlohmann::json generation = generation_of(folder);
   const bool is_config = generation.is_null();
   if (info.decoder()) read_generation(is_config ? file.root() : Member(file.place, generation), is_config, info);
@@ -129,8 +130,8 @@ Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType ty
   const Loading::Kept kept = loading.keep();
 
   GgufDescription description;
-  description.prefix = std::string(architecture.name) + ".";
-  description.values.add_text("general.architecture", architecture.name);
+  description.prefix = std::string(model.gguf) + ".";
+  description.values.add_text("general.architecture", model.gguf);
   description.values.add_text("general.type", "model");
   description.values.add_whole("general.quantization_version", 2);
   description.values.add_whole(file_type, number_of(type));
@@ -149,8 +150,7 @@ Quantized quantize(const fs::path& model, const fs::path& out, QuantizedType typ
   if (type != QuantizedType::q8_0 && type != QuantizedType::q4_0)
     fail(ErrorCode::bad_value, function, "type is {}, expected Q8_0 or Q4_0", name_of(type));
   const fs::path path = find(function, model);
-  const bool is_file = path.extension() == ".gguf" && !fs::is_directory(path);
-  return is_file ? quantize_gguf(path, out, type_of(type)) : quantize_folder(path, out, type_of(type));
+  return is_gguf_file(path) ? quantize_gguf(path, out, type_of(type)) : quantize_folder(path, out, type_of(type));
 }
 
 }  // namespace attend::inline v0
