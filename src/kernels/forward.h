@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kernels/ahead.h"
-#include "kernels/forward_rows.h"
+#include "kernels/forward_results.h"
 #include "kernels/quantized.h"
 
 namespace attend::inline v0::kernels {
