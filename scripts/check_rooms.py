@@ -16,7 +16,8 @@ PUBLIC_DEPENDENCIES = re.compile(r"#include <(fmt|nlohmann|png|zlib|tbb|ft2build
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 # As clang-format writes them: at a line's beginning where they stand in namespaces alone.
 SCOPE = re.compile(r"^namespace ?([\w: ]*?) ?\{$|^(\})  // namespace|"
-                   r"^(?:template <.*> )?(?:struct|class|enum(?: class)?) (?:ATTEND_API )?([\w:]+)\b(?:.*\{|[^;\n]*:[^;\n]*$)", re.MULTILINE)
+                   r"^(?:template <.*> )?(?:struct|class|enum(?: class)?) (?:ATTEND_API )?([\w:]+)\b"
+                   r"(?:.*\{|[^;\n]*:[^;\n]*$)", re.MULTILINE)
 # What public headers may name of the standard library, by the header that brings it.
 STANDARD = {name: header for header, names in {
     "algorithm": "copy equal find max min sort",
