@@ -56,7 +56,7 @@ def fields(repository):
     """(struct, field, whether it may be left out): every field of a public header that is a View."""
     found = []
     for header in sorted((repository / "include/attend").glob("*.h")):
-        for struct, body in re.findall(r"^struct (\w+)[^;{]*\{\n(.*?)^\};", header.read_text(), re.M | re.S):
+        for struct, body in re.findall(r"^struct (?:ATTEND_API )?(\w+)[^;{]*\{\n(.*?)^\};", header.read_text(), re.M | re.S):
             for kind, names in re.findall(r"^  ((?:std::optional<)?\w*View>?) ((?:\w+(?: = \{\})?(?:, )?)+);", body, re.M):
                 found += [(struct, name, kind) for name in re.findall(r"(\w+)(?: = \{\})?(?:, |$)", names)]
     return found

@@ -130,7 +130,7 @@ def test_a_score_that_is_not_known_is_an_error(model):
                  lambda: numpy.argsort(nameless, order=["induction"]), lambda: nameless.sort(order="induction")):
         with pytest.raises(ValueError, match="heads: induction is not known of any of these heads: the ids of the tokens are"):
             call()
-    with pytest.raises(ValueError, match="heads: no field 'indction', expected one of layer, head, labels, sink"):
+    with pytest.raises(ValueError, match="heads: no field 'indction', expected one of layer, head, name, labels, sink"):
         heads.largest("indction")
     assert (numpy.sort(heads, order="sink")["sink"] == numpy.sort(heads["sink"])).all()
 
