@@ -178,7 +178,8 @@ def options_of(command, name):
 
 @pytest.mark.parametrize("name", ["run", "plan"])
 def test_every_option_that_is_a_tensor_has_a_flag(command, repository, name):
-    struct = re.search(r"^struct ATTEND_API AttentionOptions \{.*?^\};", (repository / "include/attend/attention.h").read_text(), re.M | re.S)
+    header = (repository / "include/attend/attention.h").read_text()
+    struct = re.search(r"^struct ATTEND_API AttentionOptions \{.*?^\};", header, re.M | re.S)
     tensors = re.findall(r"OptionalView (\w+)", struct[0])
     assert len(tensors) >= 7
     assert {tensor.replace("_", "-") for tensor in tensors} <= set(options_of(command, name))
