@@ -12,6 +12,7 @@ export interface Info {
   layers: number;
   heads: number;
   parameters: number;
+  longest: number | null; // tokens of a text
   formats: string[];
   weight_bytes: number;
 }

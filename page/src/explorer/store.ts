@@ -289,8 +289,9 @@ export class Store {
         if (ended) break;
       }
       if (!mine()) return;
-      // What has been written is looked at, as a text of its own.
-      this.grown = first.decoder_ids ? { ids: first.ids, decoder_ids: own, written: from } : { ids: own, written: from };
+      // What has been written is looked at, as a text of its own: but for a token that fills the model's places, which no pass reads.
+      const read = own.slice(0, this.state.info?.longest ?? own.length);
+      this.grown = first.decoder_ids ? { ids: first.ids, decoder_ids: read, written: from } : { ids: read, written: from };
       await this.pass(mine);
     });
   }
