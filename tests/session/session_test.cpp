@@ -1,6 +1,8 @@
 // A model at work on a text, beside the functions of models.h and analysis.h that its parts are.
 #include "attend/session.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "tests/expect.h"
