@@ -82,6 +82,7 @@ std::string ablation_csv(const Ablation& x, const AnalysisOf& of) {
   const View& first = changes.front().values;
   if (first.rank() == 1) {  // heads that were taken out together
     std::vector<std::string> names;
+    names.reserve(x.heads.size());
     for (const auto& [layer, head] : x.heads) names.push_back(name_of(of, layer, head, x.attention));
     add(fmt::format(",,{}", fmt::join(names, " ")), 0);
     return text;
