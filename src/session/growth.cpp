@@ -11,6 +11,9 @@ struct Growth::State {
   State(const Model& of, ModelText given, const GenerateOptions& how)
       : model(of), text(std::move(given)), options(how), edits(how.edits.begin(), how.edits.end()) {
     options.edits = edits;
+    if (!text.decoder_ids.empty() && !model.info().encoder_decoder())
+      fail(ErrorCode::bad_value, "Growth", "decoder_ids are of encoder-decoders, the model is of type {}",
+           model.info().type);
     if (options.recorder)
       fail(ErrorCode::bad_value, "Growth", "a recorder is of generate(), which knows the text's end");
   }

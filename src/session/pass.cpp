@@ -40,9 +40,12 @@ std::vector<std::string> texts_of(const Tokenizer& tokenizer, const std::vector<
   return texts;
 }
 
-void check(const ModelInfo& info, const PassOptions& options) {
+void check(const ModelInfo& info, const ModelText& text, const PassOptions& options) {
   if (options.vector && info.decoder())
     fail(ErrorCode::bad_value, function, "vector is of encoders, the model is of type {}", info.type);
+  // What its encoder makes is nothing that the output layer reads.
+  if (options.next > 0 && info.encoder_decoder() && text.decoder_ids.empty())
+    fail(ErrorCode::bad_value, function, "next is of a decoder's text, and there are no decoder_ids");
   if (options.next < 0) fail(ErrorCode::bad_value, function, "next is {}, expected at least 0", options.next);
   if (options.why && !options.edits.empty())
     fail(ErrorCode::bad_value, function, "why is of the model itself: with edits there is no sum of parts");
@@ -106,7 +109,7 @@ Recording finish_recording(Recorder& recorder, const Model& model, ModelText tex
 
 Pass run(const Model& model, const ModelText& text, const PassOptions& options) {
   const ModelInfo& info = model.info();
-  check(info, options);
+  check(info, text, options);
   Pass pass;
   Askings asked(model, text, options, pass);
   ModelCache* const cache = asked.cache();

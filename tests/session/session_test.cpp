@@ -120,6 +120,8 @@ TEST(Session, OfAnEncoderDecoderBothStacksAreRecorded) {
   EXPECT_EQ(pass.why->token, pass.next[0].id);
   expect_same(pass.why->cross, attribute(model, ids, {.decoder_ids = text.decoder_ids}).cross);
   expect_same(run(model, {.ids = ids}).hidden, model.encoder_states(ids));
+  expect_error(
+      ErrorCode::bad_value, [&] { run(model, {.ids = ids}, {.next = 1}); }, "there are no decoder_ids");
 }
 
 TEST(Session, WhyIsRefusedWhereHeadsAreOut) {
@@ -201,6 +203,16 @@ TEST(Session, AGivenTokenIsWrittenInPlaceOfTheLikeliest) {
   EXPECT_TRUE(growth.step().ended);
   expect_error(
       ErrorCode::bad_value, [&] { growth.step(); }, "has ended");
+}
+
+TEST(Session, ADecoderAloneHasNoTextOfAnEncoder) {
+  const Model model = WithWords("llama").load();
+  expect_error(
+      ErrorCode::bad_value,
+      [&] {
+        Growth(model, {.ids = ids, .decoder_ids = {1, 2}});
+      },
+      "of encoder-decoders");
 }
 
 // A decoder's text so far is gone on with.
