@@ -7,6 +7,7 @@
 #include "recording/calls.h"
 #include "recording/layer_recorder.h"
 #include "summary/head_scores.h"
+#include "summary/summary.h"
 
 namespace attend::inline v0 {
 
@@ -30,15 +31,6 @@ bool of_decoder(const RecordedLayer& layer) {
 }
 
 }  // namespace
-
-Range check_range(const char* function, const char* name, const std::optional<Range>& range, std::int64_t size) {
-  if (!range) return {0, size};
-  if (range->begin < 0 || range->end < range->begin || range->end > size) {
-    fail(ErrorCode::bad_value, function, "{} are {} to {}, expected a part of 0 to {}", name, range->begin, range->end,
-         size);
-  }
-  return *range;
-}
 
 Range within(const Range& wanted, const Range& range) {
   const std::int64_t begin = std::clamp(wanted.begin, range.begin, range.end);

@@ -38,8 +38,6 @@ inline bool has_statistic(const RecordedLayer& layer, const SummaryStatistic& st
   return statistic.needs != SummaryStatistic::Needs::sinks || layer.has_sinks;
 }
 
-// The part that is asked for of `size` queries or keys. Throws bad_value for none.
-Range check_range(const char* function, const char* name, const std::optional<Range>& range, std::int64_t size);
 // The part of `wanted` that lies in `range`, counted from that one's begin.
 Range within(const Range& wanted, const Range& range);
 

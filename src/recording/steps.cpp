@@ -5,6 +5,7 @@
 #include "core/message.h"
 #include "recording/calls.h"
 #include "recording/recording.h"
+#include "summary/summary.h"
 
 namespace attend::inline v0 {
 

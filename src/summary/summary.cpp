@@ -13,10 +13,6 @@
 
 namespace attend::inline v0 {
 
-namespace {
-
-// ---- Checks ----
-
 Range check_range(const char* function, const char* name, const std::optional<Range>& range, std::int64_t size) {
   if (!range) return {0, size};
   if (range->begin < 0 || range->end < range->begin || range->end > size) {
@@ -25,6 +21,10 @@ Range check_range(const char* function, const char* name, const std::optional<Ra
   }
   return *range;
 }
+
+namespace {
+
+// ---- Checks ----
 
 void check_map(const char* function, const MapSize& map) {
   if (map.rows >= 1 && map.columns >= 1) return;

@@ -11,6 +11,9 @@
 
 namespace attend::inline v0 {
 
+// The part that is asked for of `size` queries or keys. Throws bad_value for none.
+Range check_range(const char* function, const char* name, const std::optional<Range>& range, std::int64_t size);
+
 // Results, of lse's dtype; null memory where one is not wanted. All are row-major, and begin as zeros, top_keys as -1;
 // maps begin as anything.
 struct SummaryViews {
