@@ -33,16 +33,11 @@ void check_pages(const ModelArguments& x) {
   const bool others = std::ranges::any_of(
       x.files, [](const std::string& file) { return !is_page(file) && ending_of(file) != ".attend"; });
   if (!page || others) return;
-  const AnalysisArguments& analysis = x.analysis;
-  if (!analysis.why.empty() && !x.live)
+  if (!x.analysis.why.empty() && !x.live)
     throw UsageError("--why: a page answers it with --live, where it has the model");
-  const std::pair<const char*, bool> all[] = {{"--lens", analysis.lens},
-                                              {"--ablate", analysis.ablate},
-                                              {"--patch", !analysis.patch.empty()},
-                                              {"--without", !analysis.without.empty()}};
-  for (const auto& [option, given] : all)
-    if (given)
-      throw UsageError(fmt::format("{}: a page has no place for it{}", option,
+  for (const Analysis* each : x.analysis.asked())
+    if (each->alone)
+      throw UsageError(fmt::format("{}: a page has no place for it{}", each->option,
                                    x.live ? "; what is asked in the page is computed there" : ""));
 }
 
@@ -62,7 +57,7 @@ void check(const ModelArguments& x) {
   if (x.text && !x.text_file.empty()) throw UsageError("--file and a text can't stand together");
   check_pages(x);
   check_show(x.what, x.files);
-  check_analysis(x.analysis, x.what, x.files);
+  check_analyses(x.analysis, x.what, x.files);
   if (!x.keep.empty() && !keeps_recording(x))
     throw UsageError("--keep: nothing uses it without a recording: -o x.attend, or a page of one");
 }
@@ -86,8 +81,9 @@ void check_model(const Model& model, const ModelArguments& x) {
   if (!info.decoder() && x.generate > 0)
     throw UsageError(fmt::format("--generate: {} is an encoder, and says nothing of what comes next", x.model));
   if (!info.decoder() && x.chat) throw UsageError(fmt::format("--chat: {} is an encoder, and answers nobody", x.model));
-  if (const char* option = x.analysis.of_decoders(); option != nullptr && !info.decoder())
-    throw UsageError(fmt::format("{}: {} is an encoder, and answers with no token", option, x.model));
+  for (const auto& each : x.analysis.all)
+    if (each->of_decoders && !info.decoder() && (each->asked(x.analysis) || !x.analysis.why.empty()))
+      throw UsageError(fmt::format("{}: {} is an encoder, and answers with no token", each->option, x.model));
 }
 
 // ---- Files ----
@@ -127,8 +123,8 @@ void write(const std::string& file, const Computed& x, const Selection& selectio
     save(file, x.recording);
   else if (is_page(file))
     write_page(file, page_of(x, selection, text, arguments));
-  else if (x.analyses.any())
-    write_analysis(file, x);
+  else if (pictured(x) != nullptr)
+    write_findings(file, x);
   else
     write_shown(file, selection, what);
   tell("attend: wrote " + file);
@@ -142,13 +138,13 @@ void print_model(const Computed& x, const TerminalStyle& style) {
   if (x.info.encoder_decoder() && x.generated) print("\nIt says:\n" + printable_lines(*x.generated) + "\n");
   if (!x.next.empty()) print("\n" + next_text(x));
   if (!x.nearest.empty()) print("\n" + nearest_text(x, style.width));
-  if (x.analyses.any() || x.analyses.without) print("\n" + analyses_text(x, style));
+  if (!x.findings.empty()) print("\n" + findings_text(x, style));
 }
 
 void print_heads(const Computed& x, const Selection& selection, const ShowArguments& what) {
   const TerminalStyle style = style_of(what.form);
   const bool overview = !what.any();
-  if (overview && (x.analyses.any() || x.analyses.without)) return;  // these were asked for
+  if (overview && !x.findings.empty()) return;  // these were asked for
   std::vector<RecordedHead> heads = heads_of(selection);
   if (overview && x.info.encoder_decoder()) heads = cross_heads(x.recording, heads);
   const std::vector<TellingHead> telling = telling_heads(x.recording, heads, overview ? 8 : 1);
@@ -192,7 +188,7 @@ void run(ModelArguments& arguments) {
     if (in_words) print("\n");
   }
   if (arguments.what.json) return print(to_json(x, selection, arguments.what));
-  if (arguments.what.csv) return print(x.analyses.any() ? analysis_csv(x) : csv_of(selection, arguments.what));
+  if (arguments.what.csv) return print(pictured(x) != nullptr ? findings_csv(x) : csv_of(selection, arguments.what));
   for (const std::string& file : arguments.files) write(file, x, selection, text, arguments);
   open_page(arguments.page, arguments.files);
   if (in_words) print_heads(x, selection, arguments.what);
@@ -227,7 +223,7 @@ void add_input(App& app, ModelArguments& arguments) {
                "Decoders: the text is what someone says to the model, put as its chat template has it");
   app.add_option("--said", arguments.said, "Encoder-decoders: what the decoder has said so far (nothing)")
       ->type_name("TEXT");
-  add_analysis(app, arguments.analysis);
+  add_analyses(app, arguments.analysis);
 }
 
 void add_form(App& app, ModelArguments& arguments) {

@@ -10,11 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "attend/analysis_look.h"
 #include "attend/models.h"
-#include "attend/picture.h"
 #include "attend/recording.h"
 #include "attend/session.h"
+#include "cli/analyses.h"
 #include "cli/page.h"
 #include "cli/show.h"
 
@@ -43,36 +42,6 @@ struct Neighbour {
   double similarity = 0;  // cosine
 };
 
-struct Why {
-  std::string token, against;  // as given
-  std::string note = {};       // that another token may be meant
-  Attribution attribution = {};
-};
-
-struct Without {
-  std::string token;                    // whose numbers change
-  std::vector<std::string> names = {};  // of the heads that are taken out
-  Ablation ablation = {};
-};
-
-struct Patched {
-  std::vector<std::int64_t> corrupt;  // its ids
-  Patching patching = {};
-};
-
-// Each where it was asked for.
-struct Analyses {
-  std::optional<Why> why = {};
-  std::optional<Without> without = {};
-  std::optional<Lens> lens = {};
-  std::vector<std::int64_t> positions = {};  // of the lens
-  std::optional<Ablation> ablation = {};
-  std::optional<Patched> patched = {};
-
-  // Whether there is one that pictures and CSV are of.
-  bool any() const { return why || lens || ablation || patched; }
-};
-
 struct Computed {
   ModelInfo info;
   Tokenizer tokenizer;
@@ -85,7 +54,7 @@ struct Computed {
   std::optional<std::string> generated = {};
   std::vector<std::int64_t> generated_ids = {};
   std::vector<std::int64_t> decoder_ids = {};  // of an encoder-decoder: its decoder's text
-  Analyses analyses = {};
+  std::vector<Finding> findings = {};          // of what was asked for
 
   // The tokens that answers come after.
   const std::vector<std::string>& answering() const {
@@ -93,38 +62,6 @@ struct Computed {
   }
   const std::vector<std::int64_t>& answering_ids() const { return info.encoder_decoder() ? decoder_ids : encoding.ids; }
 };
-
-// ---- Why it answers so ----
-
-// Of the command line; empty: not given.
-struct AnalysisArguments {
-  std::string why, against, without, patch, attention;
-  bool lens = false, ablate = false;
-
-  // One that encoders have no answer for; null where there is none.
-  const char* of_decoders() const;
-};
-void add_analysis(App& app, AnalysisArguments& arguments);
-// Before anything is computed: what can't stand together, and what nothing would use. Throws UsageError.
-void check_analysis(const AnalysisArguments& arguments, const ShowArguments& what,
-                    const std::vector<std::string>& files);
-// What the pass over a text is asked for; positions: of so many last tokens the lens is asked for. Throws UsageError
-// for a text that is not one token.
-void ask_why(const Computed& computed, const AnalysisArguments& arguments, std::int64_t positions, PassOptions& asked);
-// What the pass has found, and what other passes find. Throws UsageError for heads that can't be read.
-Analyses analyse(const Model& model, const Computed& computed, const AnalysisArguments& arguments,
-                 const PassOptions& asked, Pass& pass);
-// How many positions of the lens the terminal has room for.
-std::int64_t lens_columns(int width);
-
-// What there is a picture and a table of, and the picture.
-AnalysisOf analysis_of(const Computed& computed);
-Picture analysis_picture(const Computed& computed, const AnalysisOf& of);
-// In words, bars and small pictures.
-std::string analyses_text(const Computed& computed, const TerminalStyle& style);
-// As a picture or .csv.
-void write_analysis(const std::string& file, const Computed& computed);
-std::string analysis_csv(const Computed& computed);
 
 // ---- What is asked, and computed ----
 

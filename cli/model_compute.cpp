@@ -155,11 +155,12 @@ Computed compute(const Model& model, const std::string& text, const ModelArgumen
   Recorder recorder(options);
   PassOptions asked{.recorder = &recorder, .next = x.info.decoder() ? 10 : 0};
   asked.vector = !x.info.decoder() && (x.info.embeds || !arguments.near.empty());  // --near says why it can't
-  // Pictures show the last positions alone.
   const bool table =
       arguments.what.json || arguments.what.csv || writes(arguments, ".json") || writes(arguments, ".csv");
-  const std::int64_t shown = std::max<std::int64_t>(32, lens_columns(style_of(arguments.what.form).width));
-  ask_why(x, arguments.analysis, table ? std::ssize(x.answering_ids()) : shown, asked);
+  const Question question = question_of(model, x, arguments.analysis);
+  const std::vector<const Analysis*> analyses = arguments.analysis.asked();
+  for (const Analysis* each : analyses)
+    each->ask(question, table ? std::nullopt : std::optional(style_of(arguments.what.form).width), asked);
   Pass pass;
   {
     const PassProgress progress(recorder, x.info.layers);
@@ -168,7 +169,7 @@ Computed compute(const Model& model, const std::string& text, const ModelArgumen
   x.recording = std::move(*pass.recording), x.next = std::move(pass.next), x.embedding = std::move(pass.vector);
   x.recording.model = arguments.model;
   if (x.embedding) x.nearest = nearest(model, *x.embedding, arguments);
-  x.analyses = analyse(model, x, arguments.analysis, asked, pass);
+  for (const Analysis* each : analyses) x.findings.push_back(each->find(question, asked, pass));
   return x;
 }
 

@@ -5,30 +5,9 @@
 #include "cli/model.h"
 
 namespace attend::cli {
-namespace {
-
 using Json = nlohmann::ordered_json;
 
-Json patching_json(const Patched& x) {
-  Json json = {{"corrupt_ids", x.corrupt}};
-  json.update(Json::parse(attend::to_json(x.patching)));
-  return json;
-}
-
-Json without_json(const Without& x, bool decoder) {
-  const Json of = Json::parse(attend::to_json(x.ablation));
-  if (!decoder) return {{"heads", x.names}, {"cosine_distance", of["cosine_distance"][0]}};
-  return {{"heads", x.names},
-          {"token", x.token},
-          {"logit", of["logit"][0]},
-          {"log_probability", of["log_probability"][0]},
-          {"kl", of["kl"][0]}};
-}
-
-}  // namespace
-
 std::string to_json(const Computed& x, const Selection& selection, const ShowArguments& what) {
-  const Analyses& found = x.analyses;
   Json report = {{"schema_version", 1},
                  {"model", x.recording.model},
                  {"info", Json::parse(attend::to_json(x.info))},
@@ -42,11 +21,7 @@ std::string to_json(const Computed& x, const Selection& selection, const ShowArg
   if (x.info.decoder()) report["next"] = Json::parse(attend::to_json(x.next));
   if (x.generated) report["generated"] = {{"ids", x.generated_ids}, {"text", *x.generated}};
   if (x.embedding) report["embedding"] = Json::parse(attend::to_json(*x.embedding))[0];
-  if (found.why) report["why"] = Json::parse(attend::to_json(found.why->attribution));
-  if (found.without) report["without"] = without_json(*found.without, x.info.decoder());
-  if (found.lens) report["lens"] = Json::parse(attend::to_json(*found.lens, found.positions));
-  if (found.ablation) report["ablation"] = Json::parse(attend::to_json(*found.ablation));
-  if (found.patched) report["patching"] = patching_json(*found.patched);
+  for (const Finding& found : x.findings) report[found.name] = Json::parse(found.json());
   for (const Neighbour& near : x.nearest)
     report["nearest"].push_back({{"text", near.text}, {"similarity", near.similarity}});
   // The heads, and what follows them: as attend show has it.

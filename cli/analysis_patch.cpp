@@ -1,0 +1,82 @@
+// --patch: how much of the answer each head of the text brings back into a corrupt text.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "attend/error.h"
+#include "cli/analyses.h"
+#include "cli/command.h"
+#include "cli/model.h"
+
+namespace attend::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string words(const Computed& x, const Patching& p) {
+  return fmt::format(
+      "The logit of {} less that of {}:\n"
+      "{:+.2f} after the text, {:+.2f} after the corrupt one. Of the difference, each head\n"
+      "of the text brings back into the corrupt one:\n{}",
+      in_quotes(x.tokenizer, p.token), in_quotes(x.tokenizer, p.against), p.clean, p.corrupt, head_lines(p.recovered));
+}
+
+std::string json(const Patching& found, const std::vector<std::int64_t>& corrupt) {
+  Json all = {{"corrupt_ids", corrupt}};
+  all.update(Json::parse(attend::to_json(found)));
+  return json_text(all);
+}
+
+class Patch : public Analysis {
+ public:
+  Patch() : Analysis({.option = "--patch", .of_decoders = true, .takes_attention = true, .takes_token = true}) {}
+
+  void add(App& app, AnalysisArguments&) override {
+    app.add_option("--patch", text_,
+                   "Decoders: with each head of TEXT put into a pass over TEXT2, of as many tokens, how much of the "
+                   "difference between the tokens of --why and --against comes back")
+        ->type_name("TEXT2");
+  }
+
+  bool asked(const AnalysisArguments&) const override { return !text_.empty(); }
+
+  void check(const AnalysisArguments& arguments) const override {
+    if (arguments.against.empty()) throw UsageError("--patch: say between which tokens, with --why and --against");
+  }
+
+  Finding find(const Question& question, const PassOptions&, Pass&) const override {
+    const Computed& x = question.computed;
+    const std::vector<std::int64_t> corrupt = encoded(question.model, text_, x.recording.model, x.chat).ids;
+    const auto found = std::make_shared<const Patching>(patched(question, corrupt));
+    return {.name = "patching",
+            .json = [=] { return json(*found, corrupt); },
+            .words = [=](const Computed& of) { return words(of, *found); },
+            .picture = [=](const AnalysisOf& of) { return patching_picture(*found, of); },
+            .csv = [=](const AnalysisOf& of) { return patching_csv(*found, of); },
+            .corrupt = corrupt};
+  }
+
+ private:
+  static Patching patched(const Question& question, const std::vector<std::int64_t>& corrupt) {
+    const Computed& x = question.computed;
+    Progress progress;
+    try {
+      return patch(question.model, x.encoding.ids, corrupt, *question.token, *question.against,
+                   {.progress = progress.stage(), .attention = question.attention(), .decoder_ids = x.decoder_ids});
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::bad_value) throw;
+      throw UsageError(fmt::format("--patch: {}", error.detail()));
+    }
+  }
+
+  std::string text_;
+};
+
+}  // namespace
+
+std::unique_ptr<Analysis> analysis_patch() {
+  return std::make_unique<Patch>();
+}
+
+}  // namespace attend::cli
