@@ -34,6 +34,13 @@ ATTEND_API std::int64_t single_token(const Tokenizer& tokenizer, std::string_vie
 // Paris" begins one.
 ATTEND_API std::optional<std::int64_t> token_of_word(const Tokenizer& tokenizer, std::string_view text);
 
+// ---- JSON ----
+
+// Numbers of analyses as docs/json.md has them. A tensor is nested lists, one level for each axis; or what `tensor`
+// makes of it, which is JSON too.
+using TensorJson = std::function<std::string(std::string_view name, const Tensor& tensor)>;
+ATTEND_API std::string to_json(const View& tensor);  // floating point or i64, of an axis or more
+
 // ---- Why this token ----
 
 struct ATTEND_API AttributeOptions {
@@ -64,6 +71,7 @@ struct ATTEND_API Attribution {
 };
 ATTEND_API Attribution attribute(const Model& model, std::span<const std::int64_t> ids,
                                  const AttributeOptions& options = {});
+ATTEND_API std::string to_json(const Attribution& attribution, const TensorJson& tensor = {});
 
 // One of its parts.
 struct ATTEND_API AttributionPart {
@@ -92,6 +100,8 @@ struct ATTEND_API Lens {
 ATTEND_API Lens lens(const Model& model, std::span<const std::int64_t> ids,
                      std::span<const std::int64_t> positions = {}, std::int64_t top = 5,
                      std::span<const std::int64_t> decoder_ids = {});
+ATTEND_API std::string to_json(const Lens& lens, std::span<const std::int64_t> positions,
+                               const TensorJson& tensor = {});
 
 // ---- What if ----
 
@@ -136,6 +146,7 @@ struct ATTEND_API Ablation {
   AttentionKind attention = AttentionKind::self;
 };
 ATTEND_API Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options = {});
+ATTEND_API std::string to_json(const Ablation& ablation, const TensorJson& tensor = {});
 
 struct ATTEND_API PatchOptions {
   enum class What : std::uint8_t { heads, residual };
@@ -161,5 +172,6 @@ struct ATTEND_API Patching {
 ATTEND_API Patching patch(const Model& model, std::span<const std::int64_t> clean_ids,
                           std::span<const std::int64_t> corrupt_ids, std::int64_t token, std::int64_t against,
                           const PatchOptions& options = {});
+ATTEND_API std::string to_json(const Patching& patching, const TensorJson& tensor = {});
 
 }  // namespace attend::inline v0

@@ -139,16 +139,8 @@ class ATTEND_API Growth {
 
 // ---- JSON ----
 
-// Numbers of analyses as docs/json.md has them. A tensor is nested lists, one level for each axis; or what `tensor`
-// makes of it, which is JSON too.
-using TensorJson = std::function<std::string(std::string_view name, const Tensor& tensor)>;
-ATTEND_API std::string to_json(const View& tensor);  // floating point or i64, of an axis or more
+// As docs/json.md has it. What analyses found: attend/analysis.h.
 ATTEND_API std::string to_json(const ModelInfo& info);
 ATTEND_API std::string to_json(std::span<const NextToken> next);
-ATTEND_API std::string to_json(const Attribution& attribution, const TensorJson& tensor = {});
-ATTEND_API std::string to_json(const Lens& lens, std::span<const std::int64_t> positions,
-                               const TensorJson& tensor = {});
-ATTEND_API std::string to_json(const Ablation& ablation, const TensorJson& tensor = {});
-ATTEND_API std::string to_json(const Patching& patching, const TensorJson& tensor = {});
 
 }  // namespace attend::inline v0

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "analysis/answers.h"
+#include "analysis/json.h"
 #include "analysis/stream.h"
 #include "attend/analysis.h"
 #include "core/message.h"
@@ -202,6 +203,16 @@ Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const Abl
   Ablation out = make_result({layers, heads}, effects, comparison);
   out.attention = options.attention;
   return out;
+}
+
+std::string to_json(const Ablation& x, const TensorJson& tensor) {
+  const Tensors json(tensor);
+  if (x.cosine_distance.count() > 0) return text_of({{"cosine_distance", json("cosine_distance", x.cosine_distance)}});
+  return text_of({{"token", or_null(x.token)},
+                  {"against", or_null(x.against)},
+                  {"logit", json("logit", x.logit)},
+                  {"log_probability", json("log_probability", x.log_probability)},
+                  {"kl", json("kl", x.kl)}});
 }
 
 }  // namespace attend::inline v0

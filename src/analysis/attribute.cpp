@@ -7,6 +7,7 @@
 #include "analysis/answers.h"
 #include "analysis/asked.h"
 #include "analysis/cached_row.h"
+#include "analysis/json.h"
 #include "analysis/stream.h"
 #include "attend/analysis.h"
 #include "core/from_end.h"
@@ -331,6 +332,18 @@ Tensor sums_by_token(const Attribution& x, bool cross) {
   Tensor out({T});
   std::ranges::transform(sums, out.data<float>(), [](double value) { return static_cast<float>(value); });
   return out;
+}
+
+std::string to_json(const Attribution& x, const TensorJson& tensor) {
+  const Tensors json(tensor);
+  Json why = {{"token", x.token},
+              {"against", or_null(x.against)},
+              {"logit", x.logit},
+              {"capped_logit", x.capped_logit},
+              {"heads", json("heads", x.heads)}};
+  if (x.cross.count() > 0) why["cross"] = json("cross", x.cross);
+  why.update({{"mlps", json("mlps", x.mlps)}, {"embedding", x.embedding}, {"bias", x.bias}, {"rounding", x.rounding}});
+  return text_of(why);
 }
 
 }  // namespace attend::inline v0

@@ -3,6 +3,7 @@
 
 #include "analysis/answers.h"
 #include "analysis/asked.h"
+#include "analysis/json.h"
 #include "analysis/watchers.h"
 #include "attend/analysis.h"
 #include "core/message.h"
@@ -110,6 +111,14 @@ Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const
           std::int64_t top, std::span<const std::int64_t> decoder_ids) {
   analysis::Lensing asked(model, {ids, decoder_ids}, positions, top);
   return asked.finish(ModelAccess::forward(model, ids, {.decoder_ids = decoder_ids}, &asked.watcher()));
+}
+
+std::string to_json(const Lens& x, std::span<const std::int64_t> positions, const TensorJson& tensor) {
+  const Tensors json(tensor);
+  return text_of({{"positions", positions},
+                  {"ids", json("ids", x.ids)},
+                  {"log_probabilities", json("log_probabilities", x.log_probabilities)},
+                  {"rank", json("rank", x.rank)}});
 }
 
 }  // namespace attend::inline v0

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "analysis/answers.h"
+#include "analysis/json.h"
 #include "analysis/stream.h"
 #include "attend/analysis.h"
 #include "core/from_end.h"
@@ -115,6 +116,14 @@ Patching patch(const Model& model, std::span<const std::int64_t> clean_ids, std:
   }
   if (options.progress) options.progress(1);
   return out;
+}
+
+std::string to_json(const Patching& x, const TensorJson& tensor) {
+  return text_of({{"token", x.token},
+                  {"against", x.against},
+                  {"clean_difference", x.clean},
+                  {"corrupt_difference", x.corrupt},
+                  {"recovered", Tensors(tensor)("recovered", x.recovered)}});
 }
 
 }  // namespace attend::inline v0

@@ -1,0 +1,58 @@
+// What patch() found, as a picture and as CSV.
+#include "core/message.h"
+#include "look/analysis/shared.h"
+#include "look/csv.h"
+
+namespace attend::inline v0 {
+
+namespace {
+
+// A token of both texts; where they differ, "France / Italy".
+std::vector<std::string> both_texts(const char* function, const AnalysisOf& of, std::int64_t count) {
+  std::vector<std::string> texts = seen_texts(function, of, of.ids, count);
+  if (of.corrupt.empty()) return texts;
+  const std::vector<std::string> corrupt = token_texts(function, of, of.corrupt, count);
+  for (std::size_t n = 0; n < texts.size(); ++n)
+    if (const std::string other = seen(corrupt[n]); other != texts[n]) texts[n] += " /" + other;
+  return texts;
+}
+
+}  // namespace
+
+Picture patching_picture(const Patching& x, const AnalysisOf& of) {
+  constexpr const char* function = "patching_picture";
+  check_numbers(function, "recovered", x.recovered, 2);
+  const bool heads = x.what == PatchOptions::What::heads;
+  HeatMap map = head_map(x.recovered);
+  if (!heads) {
+    map.row_axis = "layer", map.column_axis = "tokens";
+    map.row_labels = numbers_to(x.recovered.size(0) - 1, "answer");
+    map.column_labels = both_texts(function, of, x.recovered.size(1));
+  }
+  map.reduction = "the share of the clean text's difference of logits that comes back";
+  map.caption = text_caption(of);
+  if (!of.corrupt.empty()) {
+    const auto corrupt = token_texts(function, of, of.corrupt, std::ssize(of.corrupt));
+    map.caption = fmt::format("Clean: {} Corrupt: “{}”.", map.caption, caption_text(corrupt));
+  }
+  const std::string answer = x.token < 0 ? "the clean answer" : answer_of(of, x.token, x.against);
+  const std::string what = fmt::format("{} bring back {}", heads ? "heads that" : "what the layers", answer);
+  return picture_of(x.recovered.clone(), std::move(map), titled(of, what));
+}
+
+std::string patching_csv(const Patching& x, const AnalysisOf& of) {
+  check_numbers("patching_csv", "recovered", x.recovered, 2);
+  const bool heads = x.what == PatchOptions::What::heads;
+  const std::int64_t columns = x.recovered.size(1);
+  const auto tokens = heads ? std::vector<std::string>() : token_texts("patching_csv", of, of.ids, columns);
+  std::string text = heads ? "layer,head,name,recovered\n" : "layer,position,token,recovered\n";
+  for (std::int64_t n = 0; n < x.recovered.count(); ++n) {
+    text += fmt::format("{},{},", n / columns, n % columns);
+    text += heads ? name_of(of, n / columns, n % columns, x.attention)
+                  : csv_cell(tokens[static_cast<std::size_t>(n % columns)]);
+    text += fmt::format(",{}\n", x.recovered.data<float>()[n]);
+  }
+  return text;
+}
+
+}  // namespace attend::inline v0
