@@ -11,10 +11,11 @@ E embedding size.
 from importlib.metadata import version as _version
 
 from . import (
-    _calls,  # noqa: F401  # first: what is imported below is what it puts before _core's functions
+    _analysis,
+    _calls,  # noqa: F401  # what is imported of _core below is what it puts before its functions
     onnx,
 )
-from ._analysis import Ablation, Lens, Part, Patching
+from ._analysis import *  # noqa: F403
 from ._core import (
     AttentionGradients,
     AttentionPlan,
@@ -66,7 +67,6 @@ from ._vectors import Near
 
 __version__ = _version("attend-cpu")
 __all__ = [
-    "Ablation",
     "AttentionGradients",
     "AttentionPlan",
     "AttentionSteps",
@@ -77,14 +77,11 @@ __all__ = [
     "Generator",
     "HeadScores",
     "KvCache",
-    "Lens",
     "Model",
     "ModelCache",
     "ModelInfo",
     "Near",
     "Page",
-    "Part",
-    "Patching",
     "Picture",
     "RecordedLayer",
     "Recording",
@@ -119,3 +116,4 @@ __all__ = [
     "token_links",
     "token_strip",
 ]
+__all__ += _analysis.__all__

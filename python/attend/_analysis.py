@@ -2,11 +2,14 @@
 
 import csv
 import io
-from typing import NamedTuple
+import types
+from typing import Any, NamedTuple
 
 import numpy
 
 from . import _core
+
+__all__ = ["Ablation", "Lens", "Part", "Patching"]
 
 
 class Part(NamedTuple):
@@ -29,13 +32,44 @@ class Part(NamedTuple):
     token: str | None = None
 
 
+class _Found:
+    """What the results below share: a class names its functions of _core, and says as keywords what its methods' help does."""
+
+    _of = None  # what it was found of, where a Model's method found it
+    _look: Any
+
+    def __init_subclass__(cls, **docs: str) -> None:
+        for name, text in docs.items():
+            shared = getattr(_Found, name)
+            own = types.FunctionType(shared.__code__, shared.__globals__, name)
+            own.__doc__, own.__qualname__, own.__annotations__ = text, f"{cls.__name__}.{name}", shared.__annotations__
+            setattr(cls, name, own)
+
+    def to_csv(self) -> str:
+        """The rows of to_pandas() as CSV."""
+        return self._look.csv(self)
+
+    def to_json(self) -> str:
+        """What `attend model --json` prints of it (docs/json.md)."""
+        return self._look.json(self)
+
+    def to_pandas(self):
+        """A pandas.DataFrame, a row for each number; ImportError without pandas."""
+        return table(self)
+
+
 class _Lens(NamedTuple):
     ids: numpy.ndarray  # [L+1,P,top]
     log_probabilities: numpy.ndarray  # [L+1,P,top]
     rank: numpy.ndarray  # [L+1,P]
 
 
-class Lens(_Lens):
+class Lens(
+    _Lens, _Found,
+    to_csv="The rows of to_pandas() as CSV, with the tokens.",
+    to_json="`lens` of `attend model --json` (docs/json.md).",
+    to_pandas="A pandas.DataFrame, a row for each token: layer, position, place, id, token, log_probability; ImportError without pandas.",
+):
     """What the stream before each layer, and at last after all, would answer (Model.lens()).
 
     >>> import attend
@@ -44,26 +78,14 @@ class Lens(_Lens):
     ((3, 3, 4), (3, 3, 4), [0, 0, 0])
     """
 
-    _of = None  # what it was found of, where Model.lens() found it
+    _look = _core._LensLook
 
     def picture(self, most=32, title=None):
         """The likeliest token of each layer at each position, on the colour of its probability, as an attend.Picture.
 
         Of more than `most` positions the last ones; the title says which.
         """
-        return _core._lens_picture(self._of, *self, most, title)
-
-    def to_csv(self) -> str:
-        """The rows of to_pandas() as CSV, with the tokens."""
-        return _core._lens_csv(self._of, *self)
-
-    def to_json(self) -> str:
-        """`lens` of `attend model --json` (docs/json.md)."""
-        return _core._lens_json(self._of, *self)
-
-    def to_pandas(self):
-        """A pandas.DataFrame, a row for each token: layer, position, place, id, token, log_probability; ImportError without pandas."""
-        return table(self)
+        return self._look.picture(self, most, title)
 
 
 class _Ablation(NamedTuple):
@@ -73,7 +95,13 @@ class _Ablation(NamedTuple):
     cosine_distance: numpy.ndarray | float | None
 
 
-class Ablation(_Ablation):
+class Ablation(
+    _Ablation, _Found,
+    to_csv="The rows of to_pandas() as CSV.",
+    to_json="`ablation` of `attend model --json` (docs/json.md).",
+    to_pandas="A pandas.DataFrame, a row for each head: layer, head, name and what changed; of heads that were taken out together one\n"
+              "row, whose name has all of theirs. ImportError without pandas.",
+):
     """What changes where heads are taken out (Model.ablate()): arrays [L,H], or numbers; None for what the model does not have.
 
     >>> import attend
@@ -84,27 +112,14 @@ class Ablation(_Ablation):
     <class 'float'>
     """
 
-    _of = None
+    _look = _core._AblationLook
 
     def picture(self, change=None, title=None):
         """What changes without each head, [L,H], as an attend.Picture.
 
         change: "log_probability" (of decoders, where None is given), "logit", "kl", or "cosine_distance" (of encoders).
         """
-        return _core._ablation_picture(self._of, *self, change, title)
-
-    def to_csv(self) -> str:
-        """The rows of to_pandas() as CSV."""
-        return _core._ablation_csv(self._of, *self)
-
-    def to_json(self) -> str:
-        """`ablation` of `attend model --json` (docs/json.md)."""
-        return _core._ablation_json(self._of, *self)
-
-    def to_pandas(self):
-        """A pandas.DataFrame, a row for each head: layer, head, name and what changed; of heads that were taken out together one
-        row, whose name has all of theirs. ImportError without pandas."""
-        return table(self)
+        return self._look.picture(self, change, title)
 
 
 class _Patching(NamedTuple):
@@ -113,7 +128,13 @@ class _Patching(NamedTuple):
     corrupt: float
 
 
-class Patching(_Patching):
+class Patching(
+    _Patching, _Found,
+    to_csv="The rows of to_pandas() as CSV, with the tokens.",
+    to_json="`patching` of `attend model --json`, but for corrupt_ids (docs/json.md).",
+    to_pandas='A pandas.DataFrame, a row for each number: layer, head, name, recovered; of "residual" layer, position, token,\n'
+              "recovered. ImportError without pandas.",
+):
     """How much of the clean text's answer came back (Model.patch()): recovered [L,H] or [L+1,T].
 
     >>> import attend
@@ -122,31 +143,11 @@ class Patching(_Patching):
     ((3, 3), [0.0, 0.0, 1.0])
     """
 
-    _of = None
+    _look = _core._PatchingLook
 
     def picture(self, title=None):
         """The heads [L,H], or the stream at each token [L+1,T], on the colour of what they bring back, as an attend.Picture."""
-        return _core._patching_picture(self._of, *self, title)
-
-    def to_csv(self) -> str:
-        """The rows of to_pandas() as CSV, with the tokens."""
-        return _core._patching_csv(self._of, *self)
-
-    def to_json(self) -> str:
-        """`patching` of `attend model --json`, but for corrupt_ids (docs/json.md)."""
-        return _core._patching_json(self._of, *self)
-
-    def to_pandas(self):
-        """A pandas.DataFrame, a row for each number: layer, head, name, recovered; of "residual" layer, position, token,
-        recovered. ImportError without pandas."""
-        return table(self)
-
-
-def found(kind, of, *values):
-    """A Lens, an Ablation or a Patching, which knows what it was found of."""
-    made = kind(*values)
-    made._of = of
-    return made
+        return self._look.picture(self, title)
 
 
 def table(analysis):

@@ -1,17 +1,26 @@
-// What analyses found, with what they were of: which their pictures name.
+// What analyses of a model share: what their results were of, which pictures name, and how these are looked at.
 #pragma once
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attend/analysis_look.h"
+#include "call.h"
 #include "model.h"
 #include "picture.h"
 
 namespace attend::python {
+
+// Of each analysis, in its file: what of Model finds it, and how the result is looked at.
+using BindAnalysis = void(nb::module_& module, nb::class_<Loaded>& model);
+BindAnalysis bind_attribute, bind_lens, bind_ablate, bind_patch;
 
 struct Analysed {
   std::string model, path;
@@ -25,23 +34,69 @@ struct Analysed {
 
 // model.h's `self` and the text; of an encoder-decoder decoder_ids are what answers come after.
 Analysed analysed(const Loaded& self, std::vector<std::int64_t> ids, std::vector<std::int64_t> decoder_ids);
+// The tokenizer beside the model; null where there is none.
+std::shared_ptr<const Tokenizer> tokenizer_of(const Analysed& x);
 
 // For pickle: all but the tokenizer, which is read again.
 nb::tuple state_of(const Analysed& x);
 Analysed analysed_from(const nb::tuple& state);
 
-struct Explained : Attribution {
-  Analysed of = {};
-};
-using Text = std::optional<std::string>;
-Drawn attribution_picture_(const Explained& self, const Text& title);
-std::string attribution_csv_(const Explained& self);
-// What a part is called, and the token that a head read; empty: nothing is known of it.
-struct PartWords {
-  std::string name, token;
-};
-std::vector<PartWords> words_of(const Explained& self, const std::vector<AttributionPart>& parts);
+AttentionKind read_attention(const char* function, const std::string& name);
 
-void bind_analysis_look(nb::module_& module);
+using Text = std::optional<std::string>;
+
+// make(AnalysisOf).
+template <class Make>
+auto with_names(const std::string& function, const Analysed& x, const Text& title, Make make) {
+  return call(function.c_str(), [&] {
+    const std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(x);
+    return make(AnalysisOf{x.ids, x.corrupt, x.encoder_ids, tokenizer.get(), x.model, title});
+  });
+}
+
+// ---- Results that are NamedTuples of attend._analysis ----
+
+// One of this class, which knows what it was found of.
+template <class... Values>
+nb::object found_as(const char* kind, const Analysed& of, Values&&... values) {
+  nb::object found = nb::module_::import_("attend._analysis").attr(kind)(std::forward<Values>(values)...);
+  found.attr("_of") = of;
+  return found;
+}
+
+// One of them for one of its methods; of one that was made by hand, nothing is known.
+struct Found {
+  std::string kind, method;
+  nb::handle result;
+  std::string function = kind + "." + method;
+  Analysed of = result.attr("_of").is_none() ? Analysed() : nb::cast<Analysed>(result.attr("_of"));
+
+  Tensor tensor(const char* field) const;
+};
+
+// The class _KINDLook, whose functions the methods of the NamedTuple of this kind call. A Look is read from a Found,
+// and has picture(), csv() and json(); picture() also takes what is Given, by these names.
+template <class Look, class... Given, class... Names>
+void bind_look(nb::module_& m, const std::string& kind, const Names&... names) {
+  const auto picture = [kind](nb::handle result, const Given&... given, const Text& title) {
+    const Found found{kind, "picture", result};
+    const Look look(found);
+    return with_names(found.function, found.of, title,
+                      [&](const AnalysisOf& of) { return drawn(look.picture(of, given...)); });
+  };
+  const auto csv = [kind](nb::handle result) {
+    const Found found{kind, "to_csv", result};
+    const Look look(found);
+    return with_names(found.function, found.of, {}, [&](const AnalysisOf& of) { return look.csv(of); });
+  };
+  const auto json = [kind](nb::handle result) {
+    const Found found{kind, "to_json", result};
+    const Look look(found);
+    return call(found.function.c_str(), [&] { return look.json(); });
+  };
+  nb::class_<Look> look(m, ("_" + kind + "Look").c_str());
+  look.def_static("picture", picture, nb::arg("found"), names..., nb::arg("title").none());
+  look.def_static("csv", csv).def_static("json", json);
+}
 
 }  // namespace attend::python

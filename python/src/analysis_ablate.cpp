@@ -1,0 +1,102 @@
+// Model.ablate(), and how an Ablation is looked at.
+#include "analysis.h"
+
+namespace attend::python {
+
+namespace {
+
+// (layer, head), or "18.6"; of an encoder-decoder "decoder.3.cross.6" says the attention too.
+std::vector<Head> read_heads(const char* function, nb::handle heads, AttentionKind& attention) {
+  std::vector<Head> out;
+  if (heads.is_none()) return out;
+  std::vector<std::string> names;
+  for (const nb::handle each : read_list(function, "heads", "a list of heads, \"18.6\" or (layer, head)", heads))
+    if (nb::isinstance<nb::str>(each)) {
+      names.push_back(text_of(each));
+    } else {
+      const auto [layer, head] = read_two(function, "heads", "\"18.6\" or (layer, head), two whole numbers", each);
+      names.push_back(std::to_string(layer) + "." + std::to_string(head));
+    }
+  if (names.empty()) throw Error(ErrorCode::bad_value, function, "heads is empty: expected None, or some");
+  return call(function, [&] { return heads_named(names, attention); });
+}
+
+nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle rows,
+                   nb::handle heads, const std::string& set, nb::handle progress, const std::string& attention,
+                   nb::handle decoder_ids) {
+  constexpr const char* function = "Model.ablate";
+  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
+                                  text = Loaded::read_decoder_ids(function, decoder_ids);
+  AblateOptions options{.token = self.read_token(function, "token", token),
+                        .against = self.read_token(function, "against", against),
+                        .set = read_set(function, set, "'zero' or 'mean'"),
+                        .progress = progress_of(function, progress),
+                        .attention = read_attention(function, attention),
+                        .decoder_ids = text};
+  options.heads = read_heads(function, heads, options.attention);
+  if (!rows.is_none()) options.rows = list_of(read_integers(function, "rows", rows));
+  const Ablation found = call(function, [&] { return ablate(self.model, given, options); });
+  const bool decoder = self.model.info().decoder(), one = !options.heads.empty();
+  const auto array = [&](const Tensor& x, bool known) -> nb::object {
+    if (!known) return nb::none();
+    return one ? nb::object(nb::float_(static_cast<double>(x.data<float>()[0]))) : to_python({}, x);
+  };
+  Analysed of = analysed(self, given, text);
+  of.token = found.token, of.against = found.against, of.heads = found.heads, of.attention = found.attention;
+  return found_as("Ablation", of, array(found.logit, decoder), array(found.log_probability, decoder),
+                  array(found.kl, decoder), array(found.cosine_distance, !decoder));
+}
+
+constexpr const char* ablate_doc = R"(What changes where heads are taken out: after less before.
+
+Of each head of the model by itself: logit, log_probability and kl [L,H]; with heads=["18.6", (16, 0), ...] of all these at
+once, three numbers. set: their z in every row becomes "zero", or its "mean" over the rows. rows: whose answers count, the
+mean of them; None: the last one's. token: whose logit; None: with rows the token that follows each in the text, else the
+likeliest. One head may hide behind another: what neither changes alone, both together may. Encoders: cosine_distance, 1 -
+cosine of the mean hidden state before and after, in place of the others. Of an encoder-decoder, with decoder_ids, which
+rows are of, attention says whose heads: "self", its decoder's among their own text; "cross"; "encoder". progress is called
+with the share done.)";
+
+Tensor read(const Found& found, const char* field) {
+  const nb::object given = found.result.attr(field);
+  if (given.is_none()) return {};
+  if (!nb::isinstance<nb::float_>(given)) return found.tensor(field);
+  return Tensor::from({1}, {static_cast<float>(nb::cast<double>(given))});  // of heads that were taken out together
+}
+
+struct AblationLook {
+  Ablation x;
+
+  explicit AblationLook(const Found& found)
+      : x{.logit = read(found, "logit"),
+          .log_probability = read(found, "log_probability"),
+          .kl = read(found, "kl"),
+          .cosine_distance = read(found, "cosine_distance"),
+          .token = found.of.token,
+          .against = found.of.against,
+          .heads = found.of.heads,
+          .attention = found.of.attention} {}
+  Picture picture(const AnalysisOf& of, const Text& change) const {
+    return ablation_picture(x, of, change.value_or(""));
+  }
+  std::string csv(const AnalysisOf& of) const { return ablation_csv(x, of); }
+  std::string json() const { return to_json(x); }
+};
+
+}  // namespace
+
+void bind_ablate(nb::module_& m, nb::class_<Loaded>& model) {
+  bind_look<AblationLook, Text>(m, "Ablation", nb::arg("change").none());
+  model.def(
+      "ablate", &ablate_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
+      nb::arg("rows") = nb::none(), nb::arg("heads") = nb::none(), nb::arg("set") = "zero",
+      nb::arg("progress") = nb::none(), nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(),
+      nb::sig("def ablate(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = None, "
+              "rows: Ids | None = None, heads: Sequence[str | tuple[int, int]] | None = None, "
+              "set: Literal['zero', 'mean'] = 'zero', progress: Callable[[float], object] | None = None, "
+              "attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None = None) -> "
+              "attend.Ablation"),
+      ablate_doc);
+}
+
+}  // namespace attend::python

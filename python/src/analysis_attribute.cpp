@@ -1,0 +1,174 @@
+// Model.attribute(), and Attribution.
+#include "analysis.h"
+
+namespace attend::python {
+
+namespace {
+
+struct Explained : Attribution {
+  Analysed of = {};
+};
+
+// What a part is called, and the token that a head read; empty: nothing is known of it.
+using PartWords = std::pair<std::string, std::string>;
+
+PartWords words_of(const AttributionPart& part, const AnalysisOf& of) {
+  const auto& ids = part.kind == AttributionPart::Kind::cross ? of.encoder_ids : of.ids;
+  const bool read = of.tokenizer != nullptr && part.key >= 0 && part.key < std::ssize(ids);
+  const auto token = read ? of.tokenizer->text(ids[static_cast<std::size_t>(part.key)]) : std::nullopt;
+  return {name_of(part, of), token.value_or("")};
+}
+
+nb::list top(const Explained& self, std::int64_t n) {
+  constexpr const char* kinds[] = {"head",      "cross", "mlp",
+                                   "embedding", "bias",  "rounding"};  // as AttributionPart::Kind
+  const nb::object part = nb::module_::import_("attend._analysis").attr("Part");
+  nb::list out;
+  const auto number = [](std::int64_t of) { return of < 0 ? nb::object(nb::none()) : nb::object(nb::int_(of)); };
+  const auto parts = call("Attribution.top", [&] { return strongest_parts(self, n); });
+  std::vector<PartWords> words;
+  with_names("Attribution.top", self.of, {}, [&](const AnalysisOf& of) {
+    for (const AttributionPart& each : parts) words.push_back(words_of(each, of));
+  });
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const AttributionPart& each = parts[i];
+    const auto& [name, token] = words[i];
+    out.append(part(kinds[static_cast<int>(each.kind)], number(each.layer), number(each.head), number(each.key),
+                    each.value, name, token.empty() ? nb::object(nb::none()) : nb::object(nb::cast(token))));
+  }
+  return out;
+}
+
+Drawn picture(const Explained& self, const Text& title) {
+  return with_names("Attribution.picture", self.of, title,
+                    [&](const AnalysisOf& of) { return drawn(attribution_picture(self, of)); });
+}
+
+std::string to_csv(const Explained& self) {
+  return with_names("Attribution.to_csv", self.of, {}, [&](const AnalysisOf& of) { return attribution_csv(self, of); });
+}
+
+Explained attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, std::int64_t position,
+                     nb::handle cache, nb::handle decoder_ids) {
+  constexpr const char* function = "Model.attribute";
+  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
+                                  decoder = Loaded::read_decoder_ids(function, decoder_ids);
+  AttributeOptions options{.token = self.read_token(function, "token", token),
+                           .against = self.read_token(function, "against", against),
+                           .position = position,
+                           .decoder_ids = decoder};
+  nb::list one;
+  if (!cache.is_none()) {
+    read_instance<SequenceCache>(function, "cache", "a ModelCache", cache);
+    one.append(cache);
+  }
+  const Caches caches(function, cache.is_none() ? nb::handle(nb::none()) : nb::handle(one));
+  if (!cache.is_none()) options.cache = caches.get()[0];
+  Explained found{call(function, [&] { return attribute(self.model, given, options); })};
+  found.of = analysed(self, given, decoder);
+  return found;
+}
+
+constexpr const char* attribution_doc = R"(What each part of a model wrote into a logit: Model.attribute() gives it.
+
+heads [L,H,T]: of each head, by the token that it read; T = position + 1. mlps [L]; embedding; bias: the attentions' output
+biases, the last norm's and the output layer's; rounding: what bfloat16 leaves, 0 for float32. They sum to `logit`: of
+`token`, or its difference to that of `against`. Direct effects only, with the last norm's divisor held: what a part does
+through later layers is theirs. Of an encoder-decoder cross [L,H,Tk] is a part too: of the cross-attention's heads, by the
+encoder's token.
+
+>>> import attend
+>>> found = attend.Model.load("tiny").attribute([1, 2, 3], token=7)
+>>> parts = found.heads.sum() + found.mlps.sum() + found.embedding + found.bias
+>>> found.heads.shape[2], found.rounding, bool(abs(parts - found.logit) < 1e-4)
+(3, 0.0, True))";
+
+nb::tuple state_of_attribution(const Explained& self) {
+  const auto array = [](const Tensor& x) { return to_python({}, x); };
+  return nb::make_tuple(array(self.heads), array(self.cross), array(self.mlps), self.token, self.against, self.position,
+                        self.logit, self.capped_logit, self.embedding, self.bias, self.rounding, state_of(self.of));
+}
+
+void restore_attribution(Explained& self, const nb::tuple& state) {
+  const auto tensor = [&](std::size_t n) { return Array("Attribution", "state", state[n]).view().clone(); };
+  const auto number = [&](std::size_t n) { return nb::cast<double>(state[n]); };
+  new (&self) Explained{Attribution{.token = nb::cast<std::int64_t>(state[3]),
+                                    .against = nb::cast<std::optional<std::int64_t>>(state[4]),
+                                    .position = nb::cast<std::int64_t>(state[5]),
+                                    .logit = number(6),
+                                    .capped_logit = number(7),
+                                    .heads = tensor(0),
+                                    .cross = tensor(1),
+                                    .mlps = tensor(2),
+                                    .embedding = number(8),
+                                    .bias = number(9),
+                                    .rounding = number(10)},
+                        analysed_from(nb::cast<nb::tuple>(state[11]))};
+}
+
+void bind_attribution(nb::module_& m) {
+  const auto array = [](Tensor Attribution::*member) {
+    return [member](const Explained& self) { return to_python({}, self.*member); };
+  };
+  nb::class_<Explained> attribution(m, "Attribution", attribution_doc);
+  attribution.def("__getstate__", &state_of_attribution).def("__setstate__", &restore_attribution);
+  attribution
+      .def_prop_ro("heads", array(&Attribution::heads), nb::sig("def heads(self) -> numpy.ndarray"), "[L,H,T] float32")
+      .def_prop_ro(
+          "cross",
+          [](const Explained& self) {
+            return self.cross.count() == 0 ? nb::object(nb::none()) : to_python({}, self.cross);
+          },
+          nb::sig("def cross(self) -> numpy.ndarray | None"), "[L,H,Tk] float32 of an encoder-decoder, else None")
+      .def_prop_ro("mlps", array(&Attribution::mlps), nb::sig("def mlps(self) -> numpy.ndarray"), "[L] float32")
+      .def_ro("embedding", &Attribution::embedding, "of the row's own token (GPT-2: and position)")
+      .def_ro("bias", &Attribution::bias, "of all biases")
+      .def_ro("rounding", &Attribution::rounding, "what bfloat16 leaves")
+      .def_ro("logit", &Attribution::logit, "the model's own before a final softcap, or the difference of two")
+      .def_ro("capped_logit", &Attribution::capped_logit, "the same after a final softcap (Gemma 2)")
+      .def_ro("token", &Attribution::token, "whose logit it is")
+      .def_ro("against", &Attribution::against, "whose logit is taken from it, or None")
+      .def_ro("position", &Attribution::position, "of the row whose next token it is")
+      .def("top", &top, nb::arg("n") = 10, nb::sig("def top(self, n: int = 10) -> list[attend.Part]"),
+           "The n parts of the largest magnitude, falling: named tuples of kind, layer, head, key, value, name and "
+           "token.")
+      .def(
+          "to_pandas", [](nb::handle self) { return nb::module_::import_("attend._analysis").attr("table")(self); },
+          "A pandas.DataFrame, a row for each part: kind, layer, head, name, key, token, value; ImportError without "
+          "pandas.")
+      .def("picture", &picture, nb::arg("title") = nb::none(),
+           nb::sig("def picture(self, title: str | None = None) -> Picture"),
+           "The tokens on the colour of what heads wrote by reading them, and a map of all heads and MLPs, as an "
+           "attend.Picture.")
+      .def("to_csv", &to_csv, nb::sig("def to_csv(self) -> str"), "The rows of to_pandas() as CSV, with the tokens.")
+      .def(
+          "to_json", [](const Explained& self) { return call("Attribution.to_json", [&] { return to_json(self); }); },
+          nb::sig("def to_json(self) -> str"), "`why` of `attend model --json` (docs/json.md).")
+      .def("__repr__", [](const Explained& self) {
+        return "Attribution(token=" + std::to_string(self.token) + ", logit=" + std::to_string(self.logit) + ", " +
+               std::to_string(self.heads.size(0)) + " layers, " + std::to_string(self.heads.size(1)) + " heads, " +
+               std::to_string(self.heads.size(2)) + " tokens)";
+      });
+}
+
+constexpr const char* attribute_doc =
+    R"(Why this token: what each part of the model wrote into its logit, an Attribution.
+
+ids [N], or a text where the model has its tokenizer. token: whose logit, an id, or a text that is one token; None: the
+likeliest. against: the difference to this token's logit is explained. position: of the row whose next token it is; -1: the
+last. cache: a ModelCache that holds the beginning of ids, or all; it is not changed. decoder_ids: of an
+encoder-decoder, its decoder's text so far, which position is of. Raises ValueError for encoders.)";
+
+}  // namespace
+
+void bind_attribute(nb::module_& m, nb::class_<Loaded>& model) {
+  bind_attribution(m);
+  model.def(
+      "attribute", &attribute_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
+      nb::arg("position") = -1, nb::arg("cache") = nb::none(), nb::arg("decoder_ids") = nb::none(),
+      nb::sig("def attribute(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = None, "
+              "position: int = -1, cache: ModelCache | None = None, decoder_ids: Ids | None = None) -> Attribution"),
+      attribute_doc);
+}
+
+}  // namespace attend::python
