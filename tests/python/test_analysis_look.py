@@ -166,6 +166,7 @@ def test_what_was_made_by_hand_is_drawn_as_far_as_it_is_known(model):
 @pytest.mark.parametrize("call, message", [
     (lambda model: model.ablate(TEXT).picture("loss"), "Ablation.picture: change: expected 'log_probability', 'logit', 'kl' or "),
     (lambda model: model.ablate(TEXT, heads=[(0, 1)]).picture(), "Ablation.picture: the heads were taken out together"),
+    (lambda model: attend.Ablation(None, None, None, None).to_csv(), r"Ablation.to_csv: change has shape \[0\], expected 2 axes, and none"),
     (lambda model: model.ablate(TEXT, heads=["one"]), "Model.ablate: 'one' is no head's name, expected one such as 18.6"),
     (lambda model: model.ablate(TEXT, heads=["9.1"]), r"Model.ablate: head 9.1, expected layers 0 to 1 and heads 0 to 3"),
     (lambda model: attend.Edit("1.2", head=1), "Edit: head is given twice: 1.2 names one"),

@@ -24,7 +24,8 @@ std::vector<AblationChange> changes_of(const char* function, const Ablation& x) 
   std::vector<AblationChange> changes = all_of(x);
   const View& first = changes.front().values;
   for (const AblationChange& change : changes) {
-    if (change.values.rank() != 1) check_numbers(function, "change", change.values, 2);
+    const bool together = change.values.rank() == 1 && change.values.count() > 0;
+    check_numbers(function, "change", change.values, together ? 1 : 2);
     if (change.values.shape() != first.shape())
       fail(ErrorCode::bad_shape, function, "{} has shape {}, expected {}", change.name, change.values.shape(),
            first.shape());
