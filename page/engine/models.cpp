@@ -12,12 +12,27 @@ namespace attend::page {
 State state;
 Answer answer;
 
-namespace {
-
 const Model& model() {
   if (!state.model) fail(ErrorCode::bad_value, function, "no model is open");
   return *state.model;
 }
+
+std::optional<std::int64_t> take_token(Request& request, const char* name) {
+  Json value;
+  if (!request.take(name, value) || value.is_null()) return std::nullopt;
+  if (value.is_string()) return single_token(model().tokenizer(), value.get<std::string>());
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX))
+    request.refuse(name, "an id or a text", value);
+  return value.get<std::int64_t>();
+}
+
+void add_tokens(const std::string& name, const Ids& ids) {
+  Json& tokens = answer.json[name + "tokens"] = Json::array();
+  for (const std::int64_t id : ids) tokens.push_back(model().tokenizer().text(id).value_or(""));
+  answer.json[name + "ids"] = ids;
+}
+
+namespace {
 
 void close() {
   state = {};
@@ -61,36 +76,9 @@ void take_text(Request& request) {
   state.text = std::move(text), state.edits = edits_of(request);
 }
 
-// A token's id, or its text.
-std::optional<std::int64_t> take_token(Request& request, const char* name) {
-  Json value;
-  if (!request.take(name, value) || value.is_null()) return std::nullopt;
-  if (value.is_string()) return single_token(model().tokenizer(), value.get<std::string>());
-  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX))
-    request.refuse(name, "an id or a text", value);
-  return value.get<std::int64_t>();
-}
-
-void add_tokens(const std::string& name, const Ids& ids) {
-  Json& tokens = answer.json[name + "tokens"] = Json::array();
-  for (const std::int64_t id : ids) tokens.push_back(model().tokenizer().text(id).value_or(""));
-  answer.json[name + "ids"] = ids;
-}
-
 void add_text() {
   add_tokens("", state.text.ids);
   if (!state.text.decoder_ids.empty()) add_tokens("decoder_", state.text.decoder_ids);
-}
-
-// What to_json() makes of it; its tensors are the answer's.
-template <class... Of>
-void add_json(const Of&... of) {
-  const Json json = Json::parse(to_json(of..., [](std::string_view name, const Tensor& tensor) {
-    answer.add(std::string(name), tensor.clone());
-    return std::string("null");
-  }));
-  for (const auto& [name, value] : json.items())
-    if (!answer.json["tensors"].contains(name)) answer.json[name] = value;
 }
 
 Json next_json(const std::vector<NextToken>& next) {
@@ -213,56 +201,7 @@ void step(Request& request) {
   answer.json["text"] = model().tokenizer().decode(growth.written());
 }
 
-// ---- Why ----
-
-void add_lens(const Ids& positions, std::int64_t top) {
-  const Lens x = attend::lens(model(), state.text.ids, positions, top, state.text.decoder_ids);
-  add_json(x, positions);
-  add_tokens("", {x.ids.data<std::int64_t>(), x.ids.data<std::int64_t>() + x.ids.count()});
-}
-
-void lens(Request& request) {
-  Ids positions;
-  std::int64_t top = 5;
-  request.take("positions", positions), request.take("top", top);
-  request.end();
-  add_lens(positions, top);
-}
-
-void why(Request& request) {
-  AttributeOptions options{.token = take_token(request, "token"), .against = take_token(request, "against")};
-  std::int64_t top = 0;
-  request.take("position", options.position), request.take("lens", top);
-  request.end();
-  options.decoder_ids = state.text.decoder_ids;
-  // What it has computed is not computed again; where heads are out, it is another model's.
-  if (state.growth && state.edits.empty()) options.cache = &state.growth->cache();
-  const Attribution x = attribute(model(), state.text.ids, options);
-  add_json(x);
-  answer.json["position"] = x.position;
-  answer.add("by_token", sums_by_token(x));
-  if (top > 0) add_lens({x.position}, top);
-}
-
-AttentionKind take_attention(Request& request) {
-  std::string name = "self";
-  if (!request.take("attention", name) || name == "self") return AttentionKind::self;
-  if (name == "cross") return AttentionKind::cross;
-  if (name == "encoder") return AttentionKind::encoder;
-  request.refuse("attention", "\"self\", \"cross\" or \"encoder\"", name);
-}
-
-// Model.ablate(): each head by itself, or those of `heads` together.
-void ablate(Request& request) {
-  AblateOptions options{.token = take_token(request, "token"), .against = take_token(request, "against")};
-  bool mean = false;
-  request.take("heads", options.heads), request.take("rows", options.rows), request.take("mean", mean);
-  options.attention = take_attention(request);
-  request.end();
-  if (mean) options.set = Edit::Set::mean;
-  options.decoder_ids = state.text.decoder_ids;
-  add_json(attend::ablate(model(), state.text.ids, options));
-}
+// ---- Vectors ----
 
 // Sentences as vectors.
 void embed(Request& request) {
@@ -280,19 +219,16 @@ void close(Request& request) {
   close();
 }
 
-constexpr Asked all_asked[] = {{"open", open}, {"close", close},   {"tokens", tokens}, {"decode", decode},
-                               {"run", run},   {"grow", grow},     {"step", step},     {"why", why},
-                               {"lens", lens}, {"ablate", ablate}, {"embed", embed}};
+constexpr Asked all_asked[] = {{"open", open}, {"close", close}, {"tokens", tokens}, {"decode", decode},
+                               {"run", run},   {"grow", grow},   {"step", step},     {"embed", embed}};
 
 void answer_to(const char* text) {
   Request request(function, Json::parse(text));
   const auto name = request.need<std::string>("do");
-  const auto find = [&](std::span<const Asked> all) {
-    const auto found = std::ranges::find(all, name, &Asked::name);
-    return found == all.end() ? nullptr : &*found;
-  };
-  const Asked* asked = find(all_asked);
-  if (!asked) asked = find(asked_of_recordings());
+  const Asked* asked = nullptr;
+  for (const std::span<const Asked> all :
+       {std::span<const Asked>(all_asked), asked_of_analyses(), asked_of_recordings()})
+    if (const auto found = std::ranges::find(all, name, &Asked::name); found != all.end()) asked = &*found;
   if (!asked) fail(ErrorCode::bad_value, function, "nothing is called '{}'", name);
   try {
     asked->answer(request);

@@ -1,5 +1,5 @@
-// What the page's module for models looks at, and what it answers: shared by the requests of models.cpp and
-// recorded.cpp.
+// What the page's module for models looks at, and what it answers: shared by the requests of models.cpp,
+// why.cpp and recorded.cpp.
 #pragma once
 
 #include <map>
@@ -46,8 +46,26 @@ struct Asked {
   void (*answer)(Request&);
 };
 
-// Of recordings: recorded.cpp.
-std::span<const Asked> asked_of_recordings();
+std::span<const Asked> asked_of_recordings();  // recorded.cpp
+std::span<const Asked> asked_of_analyses();    // why.cpp
+
+// The one that is open. Throws bad_value where none is.
+const Model& model();
+
+// A token's id, or its text.
+std::optional<std::int64_t> take_token(Request& request, const char* name);
+// NAMEtokens and NAMEids.
+void add_tokens(const std::string& name, const Ids& ids);
+// What to_json() makes of it; its tensors are the answer's.
+template <class... Of>
+void add_json(const Of&... of) {
+  const Json json = Json::parse(to_json(of..., [](std::string_view name, const Tensor& tensor) {
+    answer.add(std::string(name), tensor.clone());
+    return std::string("null");
+  }));
+  for (const auto& [name, value] : json.items())
+    if (!answer.json["tensors"].contains(name)) answer.json[name] = value;
+}
 
 // By what heads are looked at, and of which item.
 struct ViewOptions {
