@@ -44,7 +44,10 @@ struct ATTEND_API GenerateOptions {
   std::function<bool(std::int64_t)> on_token = {};    // called with each new id; false ends the text there
   std::function<bool(std::int64_t prompt, std::int64_t id)> on_token_of = {};  // the same, of several prompts
   Recorder* recorder = nullptr;                                                // as ModelCall's; must grow
-  std::span<const Edit> edits = {};  // of all tokens; those with rows, of the prompt's alone
+  // Of all tokens: with values of one row; those with rows, of the prompt's alone.
+  std::span<const Edit> edits = {};
+  // As ModelCall's, of each pass: one over the prompt, and one of a row for each new token but the last.
+  std::function<void(ModelPlace place, std::int64_t layer, const View& values)> observe = {};
 };
 
 // Sentences to vectors as the folder's files of sentence-transformers say.

@@ -39,35 +39,61 @@ class ATTEND_API ModelCache {
 };
 
 // Where a forward pass can be looked at and changed, in the order in which each layer comes there. Of the N ids of a
-// call:
+// call; F is ModelInfo::mlp_size.
 enum class ATTEND_API ModelPlace : std::uint8_t {
-  residual,   // [N,E] f32: the stream before the layer (BERT: after the norm that ends the layer before)
-  z,          // [N,H*Dv]: the heads' outputs side by side, before the output projection
-  attention,  // [N,E]: what the layer's attention adds to the stream
-  mlp,        // [N,E]: what its MLP adds
-  // An encoder-decoder's decoder has two more, after attention, of what it reads in the encoder's text:
+  embeddings,    // [N,ModelInfo::input_size] f32, before layer 0: the ids' rows of the table, nothing done to them yet
+  residual,      // [N,E] f32: the stream before the layer (BERT: after the norm that ends the layer before)
+  q,             // [N,H*D]: what the projection of the queries gives, before norms of heads and rotary positions
+  k,             // [N,Hkv*D]: likewise of the keys
+  v,             // [N,Hkv*Dv]: of the values
+  rotated_q,     // [N,H*D]: the queries as attention gets them; without norms and rotary positions q again
+  rotated_k,     // [N,Hkv*D]: the keys likewise
+  z,             // [N,H*Dv]: the heads' outputs side by side, before the output projection
+  attention,     // [N,E]: what the layer's attention adds to the stream
+  residual_mid,  // [N,E] f32: the stream before the MLP (BERT: after the norm); where attention and MLP read the same
+                 // (Pythia), there is none
+  mlp_hidden,    // [N,F]: the MLP's hidden units after the activation and what it gates, before the last projection
+  mlp,           // [N,E]: what its MLP adds
+  // An encoder-decoder's decoder has more, after attention, of what it reads in the encoder's text of M ids:
+  cross_residual,   // [N,E] f32: the stream before it; residual_mid is after it
+  cross_q,          // [N,H*D]
+  cross_k,          // [M,H*D], where the call reads the encoder's text: not over a cache that has it
+  cross_v,          // [M,H*D]
   cross_z,          // as z
   cross_attention,  // as attention
   // and its encoder comes first, with places of its own; N is of the encoder's ids there:
+  encoder_embeddings,
   encoder_residual,
+  encoder_q,
+  encoder_k,
+  encoder_v,
   encoder_z,
   encoder_attention,
+  encoder_residual_mid,
+  encoder_mlp_hidden,
   encoder_mlp,
 };
 // "residual", "z", "attention", "mlp", "cross_z", ...
 ATTEND_API std::string_view name_of(ModelPlace place);
+// All of them, in that order.
+ATTEND_API std::span<const ModelPlace> model_places();
 
-// Something else where a pass computed one thing: zeros, the mean over the rows, or given numbers.
+// Something else where a pass computed one thing: zeros, the mean over the rows, given numbers, or these added to what
+// is there, or times it. What is there with 0 added, or times 1, keeps its bits.
 struct ATTEND_API Edit {
-  enum class Set : std::uint8_t { zero, mean, values };
+  enum class Set : std::uint8_t { zero, mean, values, add, scale };
 
   std::int64_t layer = 0;  // at residual also ModelInfo::layers: after the last
   ModelPlace at = ModelPlace::z;
-  std::optional<std::int64_t> head =
-      {};  // at z, cross_z and encoder_z: of that query head [rows,Dv]; none: all [rows,H*Dv]
+  // At z, q, k and the like: of that head [rows,D]; none: all side by side [rows,H*D]. k, v: of a head of the keys.
+  std::optional<std::int64_t> head = {};
+  std::optional<std::int64_t> unit = {};               // at mlp_hidden: of that hidden unit [rows,1]
   std::optional<std::vector<std::int64_t>> rows = {};  // of the call's ids, rising; none: all
   Set set = Set::zero;
-  FieldView values = {};  // of Set::values: a row for each of `rows`, floating point; the memory must outlive the call
+  // Of Set::values, add and scale: floating point, broadcast to [rows,columns] as NumPy does, so that [columns] is for
+  // every row. The memory must outlive the call. Of scale without values: `by` alone.
+  FieldView values = {};
+  double by = 1;  // add: times values; scale: a factor
 };
 
 // One forward pass over one sequence, or over several that stand one after another and don't see each other.

@@ -38,10 +38,13 @@ struct ATTEND_API ModelInfo {
   ModelFamily family = ModelFamily::bert;
   std::int64_t layers = 0, heads = 0, kv_heads = 0;
   std::int64_t head_size = 0, embedding_size = 0;
+  std::int64_t mlp_size = 0;    // hidden units of an MLP; of an encoder-decoder's encoder: encoder_mlp_size
+  std::int64_t input_size = 0;  // of an id's row in the table of embeddings: embedding_size, but of ALBERT and OPT-350m
+  bool parallel = false;        // attention and MLP read the same stream (Pythia)
   std::int64_t vocabulary = 0;
   std::int64_t longest = 0;  // tokens of a sequence, at most; without a limit the largest number
   // Of an encoder-decoder: what is above is its decoder's. Its encoder has heads of encoder_head_size numbers.
-  std::int64_t encoder_layers = 0, encoder_heads = 0, encoder_head_size = 0;
+  std::int64_t encoder_layers = 0, encoder_heads = 0, encoder_head_size = 0, encoder_mlp_size = 0;
   std::int64_t encoder_vocabulary = 0;
   std::int64_t start = -1;  // the id that its decoder's text begins with
   // What its generation_config.json says besides: an id that a text of one token, as an encoder-decoder's start, goes

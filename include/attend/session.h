@@ -74,6 +74,36 @@ ATTEND_API std::int64_t recording_bytes(const ModelInfo& info, std::int64_t toke
 // that. named: false leaves the tokens out, which need a tokenizer.
 ATTEND_API Recording finish_recording(Recorder& recorder, const Model& model, ModelText text, bool named = true);
 
+// What is kept of a pass: a place of one layer, below 0 counted from the end, or without `layer` of all.
+struct ATTEND_API Keep {
+  ModelPlace at = ModelPlace::residual;
+  std::optional<std::int64_t> layer = {};
+};
+// f32 bytes that this takes of so many tokens, an encoder's as many as its decoder's. Throws bad_value for a place that
+// the model does not have.
+ATTEND_API std::int64_t kept_bytes(const ModelInfo& info, std::span<const Keep> keep, std::int64_t tokens);
+
+// Keeps what passes compute, in f32; bf16 becomes that exactly, so that an Edit that sets it gives the pass's own bits.
+// at() is ModelCall::observe; of passes over a cache, one after another, the rows follow each other.
+class ATTEND_API Keeper {
+ public:
+  // Throws bad_value for a place that the model does not have.
+  Keeper(const ModelInfo& info, std::span<const Keep> keep);
+  ~Keeper();
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+
+  void at(ModelPlace place, std::int64_t layer, const View& values);
+  // In the order of `keep`: [rows,columns] of a layer and of embeddings, [layers,rows,columns] of all layers; of a
+  // place that no pass came to, 0 rows. Called once.
+  std::vector<Tensor> finish();
+
+ private:
+  friend std::int64_t kept_bytes(const ModelInfo& info, std::span<const Keep> keep, std::int64_t tokens);
+  class Kept;
+  std::vector<Kept> kept_;
+};
+
 struct ATTEND_API LensOptions {
   std::vector<std::int64_t> positions = {};  // as lens() has them, and so top
   std::int64_t top = 5;
@@ -86,6 +116,7 @@ struct ATTEND_API PassOptions {
   std::int64_t next = 0;                     // decoders: how many likeliest next tokens
   bool vector = false;                       // encoders: what Model::embed() gives
   bool values = false;                       // the values of each attention's keys
+  std::span<const Keep> keep = {};           // what it computes at places
   std::optional<AttributeOptions> why = {};  // its cache and decoder_ids are the pass's own
   std::optional<LensOptions> lens = {};
 };
@@ -99,6 +130,7 @@ struct ATTEND_API Pass {
   std::map<std::string, Tensor> values = {};  // f32 [1,Hkv,Tk,Dv], by the names of a recording's layers
   std::optional<Attribution> why = {};
   std::optional<Lens> lens = {};
+  std::vector<Tensor> kept = {};  // as Keeper::finish() gives it
 };
 // Runs the text through the model, once. An encoder-decoder without decoder_ids runs its encoder alone.
 ATTEND_API Pass run(const Model& model, const ModelText& text, const PassOptions& options = {});

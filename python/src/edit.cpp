@@ -15,80 +15,122 @@ namespace attend::python {
 
 namespace {
 
-ModelPlace place_of(const std::string& at) {
-  for (int n = 0; n <= static_cast<int>(ModelPlace::encoder_mlp); ++n)
-    if (const auto place = static_cast<ModelPlace>(n); name_of(place) == at) return place;
-  throw Error(ErrorCode::bad_value, "Edit",
-              "at is '" + at +
-                  "', expected 'residual', 'z', 'attention' or 'mlp'; of an encoder-decoder also 'cross_z', "
-                  "'cross_attention', or 'encoder_' and one of the first four");
+ModelPlace place_of(const char* function, const std::string& at) {
+  std::string known;
+  for (const ModelPlace place : model_places()) {
+    if (name_of(place) == at) return place;
+    known += (known.empty() ? "'" : ", '") + std::string(name_of(place)) + "'";
+  }
+  throw Error(ErrorCode::bad_value, function, "at is '" + at + "', expected one of " + known);
 }
 
 const char* z_of(AttentionKind attention) {
   return attention == AttentionKind::self ? "z" : attention == AttentionKind::cross ? "cross_z" : "encoder_z";
 }
 
-Edit::Set set_of(nb::handle set) {
-  return nb::isinstance<nb::str>(set) ? read_set("Edit", text_of(set), "'zero', 'mean' or an array")
-                                      : Edit::Set::values;
-}
-
-GivenEdit make(std::int64_t layer, std::optional<std::int64_t> head, const std::string& at, nb::handle rows,
-               const nb::object& set) {
-  GivenEdit given{.edit = {.layer = layer, .at = place_of(at), .head = head, .set = set_of(set)}, .set = set};
-  given.rows = rows.is_none() ? nb::object(nb::none()) : nb::borrow(rows);
-  if (!rows.is_none()) given.edit.rows = list_of(read_integers("Edit", "rows", rows));
-  return given;
+// What stands there instead: set, add or scale, of which one is given.
+void read_change(GivenEdit& given, nb::handle set, nb::handle add, nb::handle scale) {
+  Edit& edit = given.edit;
+  const int count = int(!set.is_none()) + int(!add.is_none()) + int(!scale.is_none());
+  if (count > 1)
+    throw Error(ErrorCode::bad_value, "Edit", "set, add and scale: expected one of them, got " + std::to_string(count));
+  if (nb::isinstance<nb::str>(set)) {
+    edit.set = read_set("Edit", text_of(set), "'zero', 'mean' or an array");
+  } else if (!set.is_none()) {
+    edit.set = Edit::Set::values, given.values = nb::borrow(set);
+  } else if (!add.is_none()) {
+    edit.set = Edit::Set::add, given.values = nb::borrow(add);
+  } else if (!scale.is_none()) {
+    edit.set = Edit::Set::scale;
+    if (!nb::try_cast(scale, edit.by)) given.values = nb::borrow(scale), edit.by = 1;
+  }
 }
 
 std::string describe(const GivenEdit& self) {
+  constexpr const char* arrays[] = {"'zero'", "'mean'", "an array", "an array", "an array"};  // by Edit::Set
   const Edit& edit = self.edit;
   std::string out = "Edit(layer=" + std::to_string(edit.layer);
   if (edit.head) out += ", head=" + std::to_string(*edit.head);
   out += ", at='" + std::string(name_of(edit.at)) + "'";
+  if (edit.unit) out += ", unit=" + std::to_string(*edit.unit);
   if (edit.rows) out += ", " + std::to_string(edit.rows->size()) + " rows";
-  return out + ", set=" + (edit.set == Edit::Set::values ? "an array" : repr_of(self.set)) + ")";
+  out += edit.set == Edit::Set::add ? ", add=" : edit.set == Edit::Set::scale ? ", scale=" : ", set=";
+  if (edit.set == Edit::Set::scale && self.values.is_none()) return out + repr_of(nb::float_(edit.by)) + ")";
+  return out + arrays[static_cast<int>(edit.set)] + ")";
 }
 
-constexpr const char* signature =
-    "def __init__(self, layer: int | str, head: int | None = None, at: Literal['z', 'attention', 'mlp', 'residual', "
-    "'cross_z', "
-    "'cross_attention', 'encoder_residual', 'encoder_z', 'encoder_attention', 'encoder_mlp'] = 'z', rows: Ids | None = "
-    "None, set: Array | Literal['zero', 'mean'] = 'zero') -> None";
+std::string signature() {
+  std::string places;
+  for (const ModelPlace place : model_places())
+    places += (places.empty() ? "'" : ", '") + std::string(name_of(place)) + "'";
+  return "def __init__(self, layer: int | str, head: int | None = None, at: Literal[" + places +
+         "] = 'z', rows: Ids | None = None, set: Array | Literal['zero', 'mean'] | None = None, add: Array | None = "
+         "None, scale: float | Array | None = None, unit: int | None = None) -> None";
+}
 
 void construct(GivenEdit* self, const nb::args& args, const nb::kwargs& keywords) {
-  const nb::list given = constructed_with("Edit", signature, args, keywords);
-  std::optional<std::int64_t> head;
-  if (!nb::object(given[1]).is_none()) head = expect<std::int64_t>("Edit", "head", whole_number, given[1]);
+  static const std::string expected = signature();
+  const nb::list given = constructed_with("Edit", expected, args, keywords);
+  const auto number = [&](std::size_t n, const char* name) -> std::optional<std::int64_t> {
+    if (nb::object(given[n]).is_none()) return {};
+    return expect<std::int64_t>("Edit", name, whole_number, given[n]);
+  };
+  GivenEdit made;
+  made.edit.head = number(1, "head");
   std::string at = expect<std::string>("Edit", "at", "a text", given[2]);
-  std::int64_t layer = 0;
   if (nb::isinstance<nb::str>(given[0])) {
     const std::string name = text_of(given[0]);
     const NamedHead named = call("Edit", [&] { return head_named(name); });
-    if (head) throw Error(ErrorCode::bad_value, "Edit", "head is given twice: " + text_of(given[0]) + " names one");
-    layer = named.head.first, head = named.head.second;
+    if (made.edit.head)
+      throw Error(ErrorCode::bad_value, "Edit", "head is given twice: " + text_of(given[0]) + " names one");
+    made.edit.layer = named.head.first, made.edit.head = named.head.second;
     if (named.attention && at == "z") at = z_of(*named.attention);
   } else {
-    layer = expect<std::int64_t>("Edit", "layer", "a whole number, or a head's name such as '18.6'", given[0]);
+    made.edit.layer =
+        expect<std::int64_t>("Edit", "layer", "a whole number, or a head's name such as '18.6'", given[0]);
   }
-  new (self) GivenEdit(make(layer, head, at, given[3], given[4]));
+  made.edit.at = place_of("Edit", at);
+  if (!nb::object(given[3]).is_none()) {
+    made.rows = nb::borrow(given[3]);
+    made.edit.rows = list_of(read_integers("Edit", "rows", made.rows));
+  }
+  read_change(made, given[4], given[5], given[6]);
+  made.edit.unit = number(7, "unit");
+  new (self) GivenEdit(std::move(made));
+}
+
+nb::tuple reduced(const GivenEdit& self) {
+  const Edit& x = self.edit;
+  const auto number = [](const std::optional<std::int64_t>& of) { return of ? nb::object(nb::int_(*of)) : nb::none(); };
+  nb::object set = nb::none(), add = nb::none(), scale = nb::none();
+  if (x.set == Edit::Set::zero) set = nb::str("zero");
+  if (x.set == Edit::Set::mean) set = nb::str("mean");
+  if (x.set == Edit::Set::values) set = self.values;
+  if (x.set == Edit::Set::add) add = self.values;
+  if (x.set == Edit::Set::scale) scale = self.values.is_none() ? nb::object(nb::float_(x.by)) : self.values;
+  return nb::make_tuple(nb::type<GivenEdit>(), nb::make_tuple(x.layer, number(x.head), std::string(name_of(x.at)),
+                                                              self.rows, set, add, scale, number(x.unit)));
 }
 
 constexpr const char* doc =
     R"(Something else where a model's pass computed one thing: edits=[...] of Model.forward() and others.
 
-layer counts from 0, from the end where it is below 0, and so do head and rows; or it is a head's name, "18.6", of an
-encoder-decoder "decoder.3.cross.6". at: "z", the heads' outputs before the output projection, of one head [rows,Dv] or, with head None, of
-all side by side [rows,H*Dv]; "attention" or "mlp", what the layer's attention or MLP adds to the stream [rows,E]; "residual",
-the stream before the layer, with layer info.layers after all [rows,E]. An encoder-decoder has also "cross_z" and
-"cross_attention", and its encoder "encoder_residual", "encoder_z", "encoder_attention" and "encoder_mlp". rows: of the call's ids, rising; None: all. set: "zero"; "mean", over the rows
-edited of each sequence; or an array with a row for each row.
+Of one of a head's places ("z", "q", "k", "v", ...) layer may be the head's name, "18.6", of an encoder-decoder
+"decoder.3.cross.6"; else it counts from 0, from the end where it is below 0, and so do head, unit and rows.
 
-A place that the model does not have, and an array of another shape, are a ValueError of the call that it is given to.
+at: where, as docs/why.md lists it: "z", the heads' outputs before the output projection, of one head [rows,Dv] or, with head
+None, of all side by side [rows,H*Dv]; "mlp_hidden", the hidden units of the MLP [rows,F], or one of them with unit;
+"attention" or "mlp", what these add to the stream [rows,E]; "residual", the stream before the layer, with layer info.layers
+after all [rows,E]; and others. rows: of the call's ids; None: all, and in generate() of each new token too.
+
+One of: set, "zero" (where nothing is said), "mean" over the rows edited of each sequence, or an array; add, an array; scale, a
+number or an array. Arrays broadcast, so that [E] is for every row. What 0 is added to, or times 1, keeps its bits.
+
+A place that the model does not have, an array of another shape and one with NaN are a ValueError of the call that it is given to.
 
 >>> import attend
 >>> model = attend.Model.load("tiny")
->>> cut = model.forward([1, 2, 3], edits=[attend.Edit(0, head=1), attend.Edit(1, at="mlp", rows=[-1], set="mean")])
+>>> cut = model.forward([1, 2, 3], edits=[attend.Edit(0, head=1), attend.Edit(1, at="mlp", rows=[-1], scale=0.5)])
 >>> cut.shape, bool((cut == model.forward([1, 2, 3])).all())
 ((3, 16), False))";
 
@@ -107,20 +149,60 @@ Edits::Edits(const char* function, nb::handle edits) {
     const std::string place = "edits[" + std::to_string(edits_.size()) + "]";
     const GivenEdit& given = read_instance<GivenEdit>(function, place, "an Edit", each);
     edits_.push_back(given.edit);
-    if (given.edit.set == Edit::Set::values)
-      edits_.back().values = values_.emplace_back(function, "an edit's set", given.set).view();
+    if (!given.values.is_none())
+      edits_.back().values = values_.emplace_back(function, "an edit's array", given.values).view();
   }
+}
+
+Watching::Watching(const char* function, const ModelInfo& info, nb::handle keep, nb::handle observe)
+    : function_(function) {
+  if (!observe.is_none()) {
+    if (!PyCallable_Check(observe.ptr()))
+      throw nb::type_error((std::string(function) + ": observe: expected a function, got " + repr_of(observe)).c_str());
+    observe_ = nb::borrow(observe);
+  }
+  if (keep.is_none()) return;
+  keys_ = read_list(function, "keep", "a list of places, \"mlp\" or (\"z\", layer)", keep);
+  for (const nb::handle each : keys_) {
+    Keep& asked = keep_.emplace_back();
+    if (nb::isinstance<nb::str>(each)) {
+      asked.at = place_of(function, text_of(each));
+      continue;
+    }
+    std::int64_t layer = 0;
+    nb::object name, number;
+    if (!nb::isinstance<nb::tuple>(each) || nb::len(each) != 2 || !nb::isinstance<nb::str>(name = each[0]) ||
+        !nb::try_cast(number = each[1], layer))
+      refuse(function, "keep[" + std::to_string(keep_.size() - 1) + "]", "\"mlp\" or (\"z\", layer)", each);
+    asked.at = place_of(function, text_of(name)), asked.layer = layer;
+  }
+  keeper_.emplace(info, keep_);
+}
+
+Watching::Observer Watching::observer() {
+  if (!keeper_ && !observe_.is_valid()) return {};
+  return [this](ModelPlace place, std::int64_t layer, const View& values) {
+    if (keeper_) keeper_->at(place, layer, values);
+    if (!observe_.is_valid()) return;
+    Tensor copy = values.to(DType::f32);
+    const WithGil gil;
+    const std::string_view name = name_of(place);
+    observe_(nb::str(name.data(), name.size()), layer, to_python({}, copy));
+  };
+}
+
+nb::object Watching::with_kept(nb::object result) {
+  if (!keeper_) return result;
+  nb::dict kept;
+  std::vector<Tensor> arrays = call(function_, [&] { return keeper_->finish(); });
+  for (std::size_t n = 0; n < arrays.size(); ++n) kept[keys_[n]] = to_python({}, std::move(arrays[n]));
+  return nb::make_tuple(std::move(result), kept);
 }
 
 void bind_edit(nb::module_& m) {
   nb::class_<GivenEdit> edit(m, "Edit", doc);
-  edit.def("__init__", &construct, nb::sig(signature)).def("__repr__", &describe);
-  pickles_as(edit, [](const GivenEdit& self) {
-    const Edit& x = self.edit;
-    const nb::object head = x.head ? nb::object(nb::int_(*x.head)) : nb::none();
-    return nb::make_tuple(nb::type<GivenEdit>(),
-                          nb::make_tuple(x.layer, head, std::string(name_of(x.at)), self.rows, self.set));
-  });
+  edit.def("__init__", &construct, nb::sig(signature().c_str())).def("__repr__", &describe);
+  pickles_as(edit, &reduced);
 }
 
 }  // namespace attend::python

@@ -15,6 +15,7 @@
 #include "array.h"
 #include "attend/models.h"
 #include "attend/pages.h"
+#include "attend/session.h"
 #include "text.h"
 
 namespace attend::python {
@@ -57,10 +58,26 @@ class Caches {
 // attend.Edit, as it was given.
 struct GivenEdit {
   Edit edit;
-  nb::object set;  // "zero", "mean" or an array
+  nb::object values = nb::none();  // an array, where there is one
   nb::object rows = nb::none();
 };
 
+// What the calls' keep= and observe= ask for.
+class Watching {
+ public:
+  Watching(const char* function, const ModelInfo& info, nb::handle keep, nb::handle observe);
+  using Observer = std::function<void(ModelPlace, std::int64_t, const View&)>;
+  Observer observer();  // none where nothing was asked for
+  // With keep: (result, {as it was given: array}).
+  nb::object with_kept(nb::object result);
+
+ private:
+  const char* function_;
+  nb::list keys_;
+  std::vector<Keep> keep_;
+  std::optional<Keeper> keeper_;
+  nb::object observe_;
+};
 // "zero" or "mean"; throws ValueError, which says what was expected.
 Edit::Set read_set(const char* function, const std::string& name, const char* expected);
 

@@ -87,15 +87,17 @@ nb::object generate_several(const Loaded& self, const nb::list& prompts, const G
 
 nb::object generate(const Loaded& self, nb::handle ids, std::int64_t max_new_tokens, double temperature,
                     std::int64_t top_k, double top_p, std::uint64_t seed, nb::handle end, nb::handle on_token,
-                    nb::handle edits) {
+                    nb::handle edits, nb::handle keep, nb::handle observe) {
   constexpr const char* function = generate_function;
   const Edits changed(function, edits);
+  Watching watching(function, self.model.info(), keep, observe);
   GenerateOptions options = {.max_new_tokens = max_new_tokens,
                              .temperature = temperature,
                              .top_k = top_k,
                              .top_p = top_p,
                              .seed = seed,
-                             .edits = changed.get()};
+                             .edits = changed.get(),
+                             .observe = watching.observer()};
   if (!end.is_none()) options.end = list_of(read_integers(function, "end", end));
   if (const auto prompts = read_prompts(ids)) {
     options.on_token_of = teller<std::int64_t, std::int64_t>(on_token);
@@ -104,11 +106,12 @@ nb::object generate(const Loaded& self, nb::handle ids, std::int64_t max_new_tok
   options.on_token = teller<std::int64_t>(on_token);
   if (!nb::isinstance<nb::str>(ids)) {
     const std::vector<std::int64_t> prompt = list_of(read_integers(function, "ids", ids));
-    return array(call(function, [&] { return self.model.generate(std::span<const std::int64_t>(prompt), options); }));
+    return watching.with_kept(
+        array(call(function, [&] { return self.model.generate(std::span<const std::int64_t>(prompt), options); })));
   }
   const std::string text = text_of(ids);
   (void)self.tokenizer(function);
-  return nb::cast(call(function, [&] { return self.model.generate(text, options); }));
+  return watching.with_kept(nb::cast(call(function, [&] { return self.model.generate(text, options); })));
 }
 
 constexpr const char* generate_doc =
@@ -119,8 +122,9 @@ Of an encoder-decoder ids are its encoder's, and those of its decoder, after inf
 The likeliest token each time, with temperature 0; or one that is drawn by seed from softmax(logits / temperature): of the
 top_k likeliest (0: all), and of these of the fewest that have top_p of the probability together. end: the ids that end the
 text; None: info.end. on_token is called with each new id, and where it gives False, the text ends there. Of a list,
-prompt n has what generate() gives it alone, by seed + n, on_token is called with n and the id, and edits have neither rows
-nor values.
+prompt n has what generate() gives it alone, by seed + n, and on_token is called with n and the id. An edit without rows is of
+every token, one with rows of the prompt, which is one then. keep and observe as in forward(), of one prompt: (text, kept), the
+rows of the prompt and one of each new token but the last.
 
 >>> import attend
 >>> model = attend.Model.load("tiny")
@@ -130,16 +134,25 @@ True)";
 
 // What goes in says what comes out; the last has all, for help() and inspect.
 std::string generate_signature() {
-  const auto one = [&](const std::string& ids, const std::string& result) {
-    return "@overload\ndef generate(self, ids: " + ids +
+  const std::string places = "Sequence[str | tuple[str, int]]", arrays = ", dict[Any, numpy.ndarray]]";
+  const auto one = [&](const std::string& ids, const std::string& result, const std::string& keep = "None = None",
+                       const std::string& star = "") {
+    return "def generate(self, ids: " + ids +
            ", max_new_tokens: int = 64, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, "
            "end: Ids | None = None, on_token: Callable[..., object] | None = None" +
-           given_edits + ") -> " + result;
+           given_edits + star + ", keep: " + keep +
+           ", observe: Callable[[str, int, numpy.ndarray], object] | None = None) -> " + result;
   };
   const std::string texts = "list[str] | tuple[str, ...]", several = "Sequence[Sequence[int] | numpy.ndarray]";
-  return one("str", "str: ...\n") + one(texts, "list[str]: ...\n") + one("Ids", "numpy.ndarray: ...\n") +
-         one(several, "list[numpy.ndarray]: ...\n") +
-         one("str | " + texts + " | Ids | " + several, "str | list[str] | numpy.ndarray | list[numpy.ndarray]");
+  const std::string of_ids = "tuple[numpy.ndarray" + arrays, of_text = "tuple[str" + arrays;
+  std::string all;
+  for (const std::string& each :
+       {one("str", "str"), one(texts, "list[str]"), one("Ids", "numpy.ndarray"), one(several, "list[numpy.ndarray]"),
+        one("str", of_text, places, ", *"), one("Ids", of_ids, places, ", *")})
+    all += "@overload\n" + each + ": ...\n";
+  return all + one("str | " + texts + " | Ids | " + several,
+                   "str | list[str] | numpy.ndarray | list[numpy.ndarray] | " + of_text + " | " + of_ids,
+                   places + " | None = None");
 }
 
 }  // namespace
@@ -147,8 +160,8 @@ std::string generate_signature() {
 void bind_model_generate(nb::class_<Loaded>& model) {
   model.def("generate", &generate, nb::arg("ids"), nb::arg("max_new_tokens") = 64, nb::arg("temperature") = 0.0,
             nb::arg("top_k") = 0, nb::arg("top_p") = 1.0, nb::arg("seed") = 0, nb::arg("end") = nb::none(),
-            nb::arg("on_token") = nb::none(), nb::arg("edits") = nb::none(), nb::sig(generate_signature().c_str()),
-            generate_doc);
+            nb::arg("on_token") = nb::none(), nb::arg("edits") = nb::none(), nb::arg("keep") = nb::none(),
+            nb::arg("observe") = nb::none(), nb::sig(generate_signature().c_str()), generate_doc);
 }
 
 }  // namespace attend::python

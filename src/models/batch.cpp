@@ -134,12 +134,56 @@ AttentionOptions AttentionStep::options() const {
 
 ModelPlace place_in(Stack stack, ModelPlace place) {
   if (stack != Stack::encoder) return place;
-  constexpr ModelPlace own[] = {ModelPlace::encoder_residual, ModelPlace::encoder_z, ModelPlace::encoder_attention,
-                                ModelPlace::encoder_mlp};
-  return own[static_cast<int>(place)];
+  switch (place) {
+    case ModelPlace::embeddings:
+      return ModelPlace::encoder_embeddings;
+    case ModelPlace::residual:
+      return ModelPlace::encoder_residual;
+    case ModelPlace::q:
+      return ModelPlace::encoder_q;
+    case ModelPlace::k:
+      return ModelPlace::encoder_k;
+    case ModelPlace::v:
+      return ModelPlace::encoder_v;
+    case ModelPlace::z:
+      return ModelPlace::encoder_z;
+    case ModelPlace::attention:
+      return ModelPlace::encoder_attention;
+    case ModelPlace::residual_mid:
+      return ModelPlace::encoder_residual_mid;
+    case ModelPlace::mlp_hidden:
+      return ModelPlace::encoder_mlp_hidden;
+    case ModelPlace::mlp:
+      return ModelPlace::encoder_mlp;
+    default:
+      return place;
+  }
 }
 
-Tensor attend(const Batch& batch, const AttentionStep& step, const View& q, const View& k_rows, const View& v_rows) {
+namespace {
+
+// Heads that lie apart are shown side by side.
+void show(const Batch& batch, ModelPlace place, std::int64_t layer, const MutableView& x) {
+  if (x.rank() == 2) return batch.watcher->at(place_in(batch.stack, place), layer, x);
+  Tensor rows = x.clone();
+  batch.watcher->at(place_in(batch.stack, place), layer, rows.view().reshape({x.size(0), x.size(1) * x.size(2)}));
+  x.copy_from(rows);
+}
+
+}  // namespace
+
+void Batch::projected(std::size_t layer, const MutableView& q, const MutableView& k, const MutableView& v) const {
+  if (!watcher) return;
+  const auto n = static_cast<std::int64_t>(layer);
+  show(*this, ModelPlace::q, n, q), show(*this, ModelPlace::k, n, k), show(*this, ModelPlace::v, n, v);
+}
+
+Tensor attend(const Batch& batch, const AttentionStep& step, const MutableView& q, const MutableView& k_rows,
+              const MutableView& v_rows) {
+  if (batch.watcher && batch.stack != Stack::encoder) {
+    show(batch, ModelPlace::rotated_q, step.layer, q);
+    show(batch, ModelPlace::rotated_k, step.layer, k_rows);
+  }
   Rows rows(q, step.heads);
   const View k = by_heads(k_rows, step.kv_heads), v = by_heads(v_rows, step.kv_heads);
   const AttentionOptions options = step.options();
@@ -153,8 +197,9 @@ Tensor attend(const Batch& batch, const AttentionStep& step, const View& q, cons
   return std::move(rows.context);
 }
 
-Tensor attend_memory(const Batch& batch, const AttentionStep& step, const View& q, const Linear& key,
+Tensor attend_memory(const Batch& batch, const AttentionStep& step, const MutableView& q, const Linear& key,
                      const Linear& value) {
+  if (batch.watcher) show(batch, ModelPlace::cross_q, step.layer, q);
   Rows rows(q, step.heads);
   const AttentionOptions options = step.options();
   const std::span<KvCache* const> caches = caches_of(batch.cross, step.layer);
@@ -162,6 +207,10 @@ Tensor attend_memory(const Batch& batch, const AttentionStep& step, const View& 
   std::vector<Tensor> made(2);
   if (batch.memory) {
     made = Linear::forward_each({&key, &value}, batch.memory->states);
+    if (batch.watcher) {
+      show(batch, ModelPlace::cross_k, step.layer, made[0].view());
+      show(batch, ModelPlace::cross_v, step.layer, made[1].view());
+    }
     fresh = append(batch.memory->starts, caches, by_heads(made[0], step.kv_heads), by_heads(made[1], step.kv_heads));
   }
   if (batch.watcher) batch.watcher->attends(step, rows.q, batch.memory ? by_heads(made[1], step.kv_heads) : View());

@@ -75,6 +75,8 @@ struct Batch {
   void at(ModelPlace place, std::size_t layer, Tensor& values) const {
     if (watcher) watcher->at(place_in(stack, place), static_cast<std::int64_t>(layer), values.view());
   }
+  // What the projections of a layer give: [N,heads * D], or their heads apart [N,heads,D].
+  void projected(std::size_t layer, const MutableView& q, const MutableView& k, const MutableView& v) const;
   // What is at hand there alone: nothing holds its memory longer than is needed.
   Tensor seen(ModelPlace place, std::size_t layer, Tensor values) const {
     at(place, layer, values);
@@ -106,11 +108,12 @@ struct AttentionStep {
 
 // q [N,heads * D], k and v [N,kv_heads * D], row by row in one piece, or their heads apart [N,heads,D], each in one
 // piece -> context [N,heads * D]. Each sequence sees
-// itself and, where there are caches, what came before it; these then have it too.
-Tensor attend(const Batch& batch, const AttentionStep& step, const View& q, const View& k, const View& v);
+// itself and, where there are caches, what came before it; these then have it too. A watcher may change all three.
+Tensor attend(const Batch& batch, const AttentionStep& step, const MutableView& q, const MutableView& k,
+              const MutableView& v);
 // The same of a decoder's rows over the encoder's text, whose keys and values these two layers make: once, where there
 // are caches.
-Tensor attend_memory(const Batch& batch, const AttentionStep& step, const View& q, const Linear& key,
+Tensor attend_memory(const Batch& batch, const AttentionStep& step, const MutableView& q, const Linear& key,
                      const Linear& value);
 
 }  // namespace attend::inline v0::models

@@ -1,103 +1,201 @@
 #include "models/edits.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 
 #include "core/from_end.h"
 
 namespace attend::inline v0 {
 
+namespace {
+
+// In the places' order.
+constexpr std::string_view names[] = {"embeddings",
+                                      "residual",
+                                      "q",
+                                      "k",
+                                      "v",
+                                      "rotated_q",
+                                      "rotated_k",
+                                      "z",
+                                      "attention",
+                                      "residual_mid",
+                                      "mlp_hidden",
+                                      "mlp",
+                                      "cross_residual",
+                                      "cross_q",
+                                      "cross_k",
+                                      "cross_v",
+                                      "cross_z",
+                                      "cross_attention",
+                                      "encoder_embeddings",
+                                      "encoder_residual",
+                                      "encoder_q",
+                                      "encoder_k",
+                                      "encoder_v",
+                                      "encoder_z",
+                                      "encoder_attention",
+                                      "encoder_residual_mid",
+                                      "encoder_mlp_hidden",
+                                      "encoder_mlp"};
+
+constexpr auto places = [] {
+  std::array<ModelPlace, std::size(names)> all{};
+  for (std::size_t n = 0; n < all.size(); ++n) all[n] = static_cast<ModelPlace>(n);
+  return all;
+}();
+
+}  // namespace
+
 std::string_view name_of(ModelPlace place) {
-  switch (place) {
-    case ModelPlace::residual:
-      return "residual";
-    case ModelPlace::z:
-      return "z";
-    case ModelPlace::attention:
-      return "attention";
-    case ModelPlace::mlp:
-      return "mlp";
-    case ModelPlace::cross_z:
-      return "cross_z";
-    case ModelPlace::cross_attention:
-      return "cross_attention";
-    case ModelPlace::encoder_residual:
-      return "encoder_residual";
-    case ModelPlace::encoder_z:
-      return "encoder_z";
-    case ModelPlace::encoder_attention:
-      return "encoder_attention";
-    case ModelPlace::encoder_mlp:
-      return "encoder_mlp";
-  }
+  if (static_cast<std::size_t>(place) < std::size(names)) return names[static_cast<std::size_t>(place)];
   fail(ErrorCode::bad_value, "name_of", "there is no place {} in a model", static_cast<int>(place));
+}
+
+std::span<const ModelPlace> model_places() {
+  return places;
 }
 
 namespace models {
 
 bool is_of_encoder(ModelPlace place) {
-  return place >= ModelPlace::encoder_residual;
+  return place >= ModelPlace::encoder_embeddings;
+}
+
+bool is_read_once(ModelPlace place) {
+  return place == ModelPlace::cross_k || place == ModelPlace::cross_v;
 }
 
 namespace {
 
 constexpr const char* function = "Model";
 
-bool has_heads(ModelPlace place) {
-  return place == ModelPlace::z || place == ModelPlace::cross_z || place == ModelPlace::encoder_z;
+// The same place of a stack that is alone.
+ModelPlace own_place(ModelPlace place) {
+  std::string_view name = name_of(place);
+  for (const std::string_view of : {"encoder_", "cross_"})
+    if (name.starts_with(of)) name.remove_prefix(of.size());
+  return *std::ranges::find(places, name, [](ModelPlace each) { return name_of(each); });
 }
 
-struct Heads {
-  std::int64_t count, size;
-};
+}  // namespace
 
-Heads heads_of(ModelPlace place, const ModelInfo& info) {
-  return is_of_encoder(place) ? Heads{info.encoder_heads, info.encoder_head_size} : Heads{info.heads, info.head_size};
+PlaceShape shape_of(const char* asked, ModelPlace place, const ModelInfo& info) {
+  const bool encoder = is_of_encoder(place), cross = !encoder && place >= ModelPlace::cross_residual;
+  const std::string_view name = name_of(place);
+  if ((encoder || cross) && !info.encoder_decoder())
+    fail(ErrorCode::bad_value, asked, "{} is of encoder-decoders; the model is of type {}", name, info.type);
+  if (place == ModelPlace::residual_mid && info.parallel)
+    fail(ErrorCode::bad_value, asked, "there is no {}: attention and MLP of this model read the same stream", name);
+  const std::int64_t layers = encoder ? info.encoder_layers : info.layers;
+  const std::int64_t heads = encoder ? info.encoder_heads : info.heads, kv = encoder || cross ? heads : info.kv_heads;
+  const std::int64_t size = encoder ? info.encoder_head_size : info.head_size;
+  switch (own_place(place)) {
+    case ModelPlace::embeddings:
+      return {.columns = info.input_size, .layers = 1};
+    case ModelPlace::q:
+    case ModelPlace::rotated_q:
+    case ModelPlace::z:
+      return {.columns = heads * size, .heads = heads, .layers = layers};
+    case ModelPlace::k:
+    case ModelPlace::v:
+    case ModelPlace::rotated_k:
+      return {.columns = kv * size, .heads = kv, .layers = layers};
+    case ModelPlace::mlp_hidden:
+      return {.columns = encoder ? info.encoder_mlp_size : info.mlp_size, .layers = layers};
+    case ModelPlace::residual:
+      return {.columns = info.embedding_size, .layers = cross ? layers : layers + 1};
+    default:
+      return {.columns = info.embedding_size, .layers = layers};
+  }
 }
+
+namespace {
 
 // The columns that an edit is of.
 Range columns_of(const Edit& edit, const ModelInfo& info) {
-  if (!has_heads(edit.at)) return {0, info.embedding_size};
-  const Heads heads = heads_of(edit.at, info);
-  if (edit.head) return {*edit.head * heads.size, (*edit.head + 1) * heads.size};
-  return {0, heads.count * heads.size};
+  const PlaceShape shape = shape_of(function, edit.at, info);
+  if (edit.unit) return {*edit.unit, *edit.unit + 1};
+  if (!edit.head) return {0, shape.columns};
+  const std::int64_t size = shape.columns / shape.heads;
+  return {*edit.head * size, (*edit.head + 1) * size};
 }
 
-// The layer and the head, counted from 0.
+// The layer, the head and the unit, counted from 0.
 void find_place(Edit& edit, const ModelInfo& info) {
-  if (edit.at > ModelPlace::mlp && !info.encoder_decoder())
-    fail(ErrorCode::bad_value, function, "an edit at {}, which encoder-decoders have; the model is of type {}",
-         name_of(edit.at), info.type);
-  const bool between = edit.at == ModelPlace::residual || edit.at == ModelPlace::encoder_residual;
-  const std::int64_t layers = is_of_encoder(edit.at) ? info.encoder_layers : info.layers;
-  edit.layer = from_end(function, fmt::format("an edit at {} of layer", name_of(edit.at)), edit.layer,
-                        between ? layers + 1 : layers);
-  if (!edit.head) return;
-  if (!has_heads(edit.at))
-    fail(ErrorCode::bad_value, function, "an edit of head {} at {}: heads are apart at z alone", *edit.head,
-         name_of(edit.at));
-  edit.head = from_end(function, "an edit of head", *edit.head, heads_of(edit.at, info).count);
+  const std::string_view at = name_of(edit.at);
+  const PlaceShape shape = shape_of("Model: an edit", edit.at, info);
+  edit.layer = from_end(function, fmt::format("an edit at {} of layer", at), edit.layer, shape.layers);
+  if (edit.head && shape.heads == 0)
+    fail(ErrorCode::bad_value, function, "an edit of head {} at {}: heads are apart at q, k, v and z alone", *edit.head,
+         at);
+  if (edit.head) edit.head = from_end(function, "an edit of head", *edit.head, shape.heads);
+  if (edit.unit && own_place(edit.at) != ModelPlace::mlp_hidden)
+    fail(ErrorCode::bad_value, function, "an edit of unit {} at {}: hidden units are at mlp_hidden", *edit.unit, at);
+  if (edit.unit) edit.unit = from_end(function, "an edit of unit", *edit.unit, shape.columns);
+}
+
+// The rows of a place, and where its sequences begin.
+std::span<const std::int64_t> starts_of(ModelPlace place, const Batch& batch) {
+  return is_read_once(place) && batch.memory ? batch.memory->starts : batch.starts;
 }
 
 void find_rows(Edit& edit, const Batch& batch) {
   if (!edit.rows) return;
   std::vector<std::int64_t>& rows = *edit.rows;
   for (std::size_t n = 0; n < rows.size(); ++n) {
-    rows[n] = from_end(function, "an edit of row", rows[n], std::ssize(batch.ids));
+    rows[n] = from_end(function, "an edit of row", rows[n], starts_of(edit.at, batch).back());
     if (n > 0 && rows[n] <= rows[n - 1])
       fail(ErrorCode::bad_value, function, "the rows of an edit must rise, and {} follows {}", rows[n], rows[n - 1]);
   }
 }
 
-void check_values(const Edit& edit, const Batch& batch, const ModelInfo& info) {
-  if (edit.set != Edit::Set::values) return;
+bool has_values(const Edit& edit) {
+  return edit.values.raw() != nullptr;
+}
+
+bool takes_values(const Edit& edit) {
+  return edit.set == Edit::Set::values || edit.set == Edit::Set::add ||
+         (edit.set == Edit::Set::scale && has_values(edit));
+}
+
+std::string_view verb(Edit::Set set) {
+  return set == Edit::Set::add ? "adds" : set == Edit::Set::scale ? "scales by" : "sets";
+}
+
+// What it is given for its rows, a row for each: [rows, columns].
+View values_of(const Edit& edit, const Batch& batch, const ModelInfo& info) {
   const Range columns = columns_of(edit, info);
-  const Dims expected{edit.rows ? std::ssize(*edit.rows) : std::ssize(batch.ids), columns.end - columns.begin};
-  if (edit.values.shape() != expected)
-    fail(ErrorCode::bad_shape, function, "an edit of layer {} at {} sets values of shape {}, expected {}", edit.layer,
-         name_of(edit.at), edit.values.shape(), expected);
+  const std::int64_t rows = edit.rows ? std::ssize(*edit.rows) : starts_of(edit.at, batch).back();
+  const Dims given = edit.values.shape(), expected{rows, columns.end - columns.begin};
+  bool fits = given.rank() <= 2;
+  for (int back = 1; fits && back <= given.rank(); ++back) {
+    const std::int64_t size = given[given.rank() - back];
+    fits = size == 1 || size == expected[2 - back];
+  }
+  if (!fits)
+    fail(ErrorCode::bad_shape, function,
+         "an edit of layer {} at {} {} values of shape {}, expected {}, or what "
+         "broadcasts to it",
+         edit.layer, name_of(edit.at), verb(edit.set), given, expected);
+  return edit.values.broadcast_to(expected);
+}
+
+void check_values(const Edit& edit, const Batch& batch, const ModelInfo& info) {
+  if (!std::isfinite(edit.by))
+    fail(ErrorCode::bad_value, function, "an edit of layer {} at {} {} values times {}", edit.layer, name_of(edit.at),
+         verb(edit.set), edit.by);
+  if (!takes_values(edit)) return;
   if (!is_floating(edit.values.dtype()))
-    fail(ErrorCode::bad_dtype, function, "an edit sets values that are {}, expected floating point",
+    fail(ErrorCode::bad_dtype, function, "an edit {} values that are {}, expected floating point", verb(edit.set),
          edit.values.dtype());
+  values_of(edit, batch, info);
+  const Tensor all = edit.values.to(DType::f32);
+  const float* end = all.data<float>() + all.count();
+  if (const float* bad = std::find_if_not(all.data<float>(), end, [](float x) { return std::isfinite(x); }); bad != end)
+    fail(ErrorCode::bad_value, function, "an edit of layer {} at {} {} values that have {}, expected finite ones",
+         edit.layer, name_of(edit.at), verb(edit.set), *bad);
 }
 
 // Calls body(begin, end) for the stretches of an edit's rows that are each of one sequence, counted in the edit.
@@ -113,42 +211,46 @@ void for_each_sequence(const Edit& edit, std::span<const std::int64_t> starts, B
   }
 }
 
+// The rows' own mean would change nothing where there is one.
 void check_mean(const Edit& edit, const Batch& batch) {
   if (edit.set != Edit::Set::mean) return;
-  std::size_t s = 0;
-  for_each_sequence(edit, batch.starts, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t first = batch.starts[s], count = batch.starts[s + 1] - first;
-    if (end > begin && count == 1 && batch.positions[static_cast<std::size_t>(first)] > 0)
-      fail(ErrorCode::bad_value, function, "an edit sets the mean over the rows, and a step over a cache has one row");
-    ++s;
+  for_each_sequence(edit, starts_of(edit.at, batch), [&](std::int64_t begin, std::int64_t end) {
+    if (end - begin == 1)
+      fail(ErrorCode::bad_value, function,
+           "an edit of layer {} at {} sets the mean over the rows, and a sequence has one row of it: it would change "
+           "nothing; values can be a mean over other texts",
+           edit.layer, name_of(edit.at));
   });
 }
 
-// What an edit writes to the rows [begin, end) of it, of `values` [N,columns].
-class NewRows {
- public:
-  NewRows(const Edit& edit, const View& values, std::int64_t begin, std::int64_t end)
-      : edit_(edit), same_({1, values.size(1)}) {
-    if (edit.set != Edit::Set::mean || begin == end) return;
-    std::vector<double> sums(static_cast<std::size_t>(values.size(1)));
-    for (std::int64_t n = begin; n < end; ++n) {
-      const std::int64_t row = row_of(n);
-      const Tensor wide = values.slice(0, row, row + 1).to(DType::f32);
-      for (std::size_t c = 0; c < sums.size(); ++c) sums[c] += static_cast<double>(wide.data<float>()[c]);
-    }
-    for (std::size_t c = 0; c < sums.size(); ++c)
-      same_.data<float>()[c] = static_cast<float>(sums[c] / static_cast<double>(end - begin));
+// [1,columns]: over the rows [begin, end) of an edit, of `values` [N,columns].
+Tensor mean_of(const Edit& edit, const View& values, std::int64_t begin, std::int64_t end) {
+  std::vector<double> sums(static_cast<std::size_t>(values.size(1)));
+  for (std::int64_t n = begin; n < end; ++n) {
+    const std::int64_t row = edit.rows ? (*edit.rows)[static_cast<std::size_t>(n)] : n;
+    const Tensor wide = values.slice(0, row, row + 1).to(DType::f32);
+    for (std::size_t c = 0; c < sums.size(); ++c) sums[c] += static_cast<double>(wide.data<float>()[c]);
   }
+  Tensor mean({1, values.size(1)});
+  for (std::size_t c = 0; c < sums.size(); ++c)
+    mean.data<float>()[c] = static_cast<float>(sums[c] / static_cast<double>(end - begin));
+  return mean;
+}
 
-  std::int64_t row_of(std::int64_t n) const { return edit_.rows ? (*edit_.rows)[static_cast<std::size_t>(n)] : n; }
-  View operator[](std::int64_t n) const {
-    return edit_.set == Edit::Set::values ? edit_.values.slice(0, n, n + 1) : same_.view();
+// x [1,columns], with a row of the edit's values added, or times it; what 0 is added to keeps its bits.
+void change(const Edit& edit, const MutableView& x, const View& values) {
+  Tensor to = x.to(DType::f32);
+  const Tensor by = has_values(edit) ? values.to(DType::f32) : Tensor();
+  float* out = to.data<float>();
+  for (std::int64_t c = 0; c < to.count(); ++c) {
+    const double value = edit.by * (by.count() > 0 ? static_cast<double>(by.data<float>()[c]) : 1.0);
+    if (edit.set == Edit::Set::scale)
+      out[c] = static_cast<float>(static_cast<double>(out[c]) * value);
+    else if (value != 0)
+      out[c] = static_cast<float>(static_cast<double>(out[c]) + value);
   }
-
- private:
-  const Edit& edit_;
-  Tensor same_;  // zeros, or the mean
-};
+  x.copy_from(to);
+}
 
 }  // namespace
 
@@ -157,6 +259,8 @@ Edits::Edits(std::span<const Edit> edits, const Batch& batch, const ModelInfo& i
   for (Edit& edit : edits_) {
     find_place(edit, info);
     if (is_of_encoder(edit.at) != (batch.stack == Stack::encoder)) continue;
+    if (is_read_once(edit.at) && !batch.memory)
+      fail(ErrorCode::bad_value, function, "an edit at {}, and the cache has the encoder's text", name_of(edit.at));
     find_rows(edit, batch);
     check_values(edit, batch, info);
     check_mean(edit, batch);
@@ -168,9 +272,19 @@ void Edits::at(ModelPlace place, std::int64_t layer, const MutableView& values) 
     if (edit.at != place || edit.layer != layer) continue;
     const Range columns = columns_of(edit, info_);
     const MutableView part = values.slice(1, columns.begin, columns.end);
-    for_each_sequence(edit, batch_.starts, [&](std::int64_t begin, std::int64_t end) {
-      const NewRows rows(edit, part, begin, end);
-      for (std::int64_t n = begin; n < end; ++n) part.slice(0, rows.row_of(n), rows.row_of(n) + 1).copy_from(rows[n]);
+    const View given = takes_values(edit) ? values_of(edit, batch_, info_) : View();
+    const Tensor zeros({1, part.size(1)});
+    for_each_sequence(edit, starts_of(edit.at, batch_), [&](std::int64_t begin, std::int64_t end) {
+      const Tensor mean = edit.set == Edit::Set::mean && end > begin ? mean_of(edit, part, begin, end) : Tensor();
+      for (std::int64_t n = begin; n < end; ++n) {
+        const std::int64_t row = edit.rows ? (*edit.rows)[static_cast<std::size_t>(n)] : n;
+        const MutableView to = part.slice(0, row, row + 1);
+        const View own = takes_values(edit) ? given.slice(0, n, n + 1) : View();
+        if (edit.set == Edit::Set::add || edit.set == Edit::Set::scale)
+          change(edit, to, own);
+        else
+          to.copy_from(edit.set == Edit::Set::values ? own : edit.set == Edit::Set::mean ? mean.view() : zeros.view());
+      }
     });
   }
 }

@@ -9,6 +9,14 @@
 namespace attend::inline v0::models {
 
 bool is_of_encoder(ModelPlace place);
+// Of the encoder's text as a decoder reads it: where that is in a cache, no pass comes there.
+bool is_read_once(ModelPlace place);
+// What stands at a place of the model's: [rows, columns], and of heads how many. Throws bad_value where the model has
+// no such place; function: what a message begins with.
+struct PlaceShape {
+  std::int64_t columns, heads = 0, layers;
+};
+PlaceShape shape_of(const char* function, ModelPlace place, const ModelInfo& info);
 
 class Edits : public Watcher {
  public:

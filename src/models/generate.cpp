@@ -20,12 +20,11 @@ constexpr std::int64_t pass_tokens = 1024;
 // What a call of several prompts does not take.
 void check_for_several(const GenerateOptions& options) {
   if (options.recorder) fail(ErrorCode::bad_value, function, "a recorder is of one prompt, and there are several");
+  if (options.observe) fail(ErrorCode::bad_value, function, "an observer is of one prompt, and there are several");
   if (options.on_token)
     fail(ErrorCode::bad_value, function, "on_token is of one prompt, and there are several: on_token_of is told which");
   for (const Edit& edit : options.edits)
-    if (edit.rows || edit.set == Edit::Set::values)
-      fail(ErrorCode::bad_value, function,
-           "an edit of rows, or that sets values, is of one prompt, and there are several");
+    if (edit.rows) fail(ErrorCode::bad_value, function, "an edit of rows is of one prompt, and there are several");
 }
 
 // As the call of it alone would, whose message names no prompt.

@@ -48,8 +48,15 @@ Writer::Writer(const Model& model, const GenerateOptions& options)
     : model_(model), info_(model.info()), options_(options), again_(computed_again_after(ModelAccess::parts(model))) {
   output_of(ModelAccess::parts(model), "Model.generate");
   check_sampling(options);
-  std::ranges::copy_if(options.edits, std::back_inserter(lasting_),
-                       [](const Edit& edit) { return !edit.rows && !is_of_encoder(edit.at); });
+  std::ranges::copy_if(options.edits, std::back_inserter(lasting_), [](const Edit& edit) {
+    return !edit.rows && !is_of_encoder(edit.at) && !is_read_once(edit.at);
+  });
+  for (const Edit& edit : lasting_)
+    if (edit.set != Edit::Set::zero && edit.values.rank() > 1 && edit.values.size(0) > 1)
+      fail(ErrorCode::bad_value, function,
+           "an edit at {} without rows is of every token, and has {} rows of values: expected one, or rows of the "
+           "prompt",
+           name_of(edit.at), edit.values.size(0));
 }
 
 Growing Writer::begin(std::int64_t number, std::span<const std::int64_t> prompt) const {
@@ -74,7 +81,7 @@ Tensor Writer::read(std::span<Growing* const> texts) const {
     starts.push_back(std::ssize(ids));
     decoder_starts.push_back(std::ssize(decoder_ids));
   }
-  ModelCall call{.caches = caches, .recorder = options_.recorder, .edits = reads ? options_.edits : lasting_};
+  ModelCall call{.caches = caches, .recorder = options_.recorder, .edits = reads ? options_.edits : lasting_, .observe = options_.observe};
   if (!ids.empty()) call.starts = starts;
   if (both) call.decoder_ids = decoder_ids, call.decoder_starts = decoder_starts;
   Tensor logits = model_.logits(last_rows(model_.forward(ids, call), both ? decoder_starts : starts));

@@ -153,6 +153,7 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
                   options.dtype.has_value());
   Family family = read(type.family, loading, config);
   ModelInfo info = std::visit([](const auto& of) { return of.info(); }, family);
+  if (info.input_size == 0) info.input_size = info.embedding_size;
   info.parameters = loading.parameters();
   info.formats = names_of(loading.formats());
   info.weight_bytes = loading.weight_bytes();

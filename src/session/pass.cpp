@@ -118,9 +118,13 @@ Pass run(const Model& model, const ModelText& text, const PassOptions& options) 
                  .recorder = options.recorder,
                  .edits = options.edits,
                  .observe = {}};
+  Keeper keeper(info, options.keep);
+  if (!options.keep.empty())
+    call.observe = [&](ModelPlace place, std::int64_t layer, const View& values) { keeper.at(place, layer, values); };
   if (cache) call.caches = std::span(&cache, 1);
   pass.hidden = ModelAccess::forward(model, text.ids, call, asked.watcher());
   asked.finish();
+  pass.kept = keeper.finish();
   if (options.next > 0) {
     pass.logits = model.logits(pass.hidden.view().select(0, pass.hidden.size(0) - 1));
     pass.next = likeliest(model, pass.logits, options.next);

@@ -93,8 +93,13 @@ TEST(Analysis, ObserversSeeWhatEditsLeave) {
       }
     };
     model.forward(ids, {.edits = {&zero, 1}, .observe = observe});
-    EXPECT_EQ(places, (std::vector<std::string>{"residual0", "z0", "attention0", "mlp0", "residual1", "z1",
-                                                "attention1", "mlp1", "residual2"}));
+    std::vector<std::string> expected{"embeddings0"};
+    for (const char* layer : {"0", "1"})
+      for (const char* place :
+           {"residual", "q", "k", "v", "rotated_q", "rotated_k", "z", "attention", "residual_mid", "mlp_hidden", "mlp"})
+        expected.push_back(std::string(place) + layer);
+    expected.emplace_back("residual2");
+    EXPECT_EQ(places, expected);
   }
 }
 

@@ -186,8 +186,10 @@ WRONG = {
     "model.lens([1]).picture(most='all')": "Lens.picture: most: expected a whole number, got 'all'",
     "attend.Model.logits(5, X)": "Model.logits: self: expected a Model, got 5",
     "attend.Edit([1])": "Edit: layer: expected a whole number or a text, got [1]",
-    "attend.Edit(0, at=5)": "Edit: at: expected 'z', 'attention', 'mlp', 'residual', 'cross_z', 'cross_attention', 'encoder_residual', "
-                            "'encoder_z', 'encoder_attention' or 'encoder_mlp', got 5",
+    "attend.Edit(0, at=5)": "Edit: at: expected 'embeddings', 'residual', 'q', 'k', 'v', 'rotated_q', 'rotated_k', 'z', 'attention', "
+                            "'residual_mid', 'mlp_hidden', 'mlp', 'cross_residual', 'cross_q', 'cross_k', 'cross_v', 'cross_z', "
+                            "'cross_attention', 'encoder_embeddings', 'encoder_residual', 'encoder_q', 'encoder_k', 'encoder_v', "
+                            "'encoder_z', 'encoder_attention', 'encoder_residual_mid', 'encoder_mlp_hidden' or 'encoder_mlp', got 5",
     "attend.KvCache(1, 2, 3)": "KvCache(): missing a required argument: 'd_v'",
     "attend.KvCache(1, 2, 3, 4.5)": "KvCache: d_v: expected a whole number, got 4.5",
     "attend.Generator('seed')": "Generator: seed: expected a whole number, got 'seed'",

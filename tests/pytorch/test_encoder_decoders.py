@@ -167,6 +167,65 @@ def test_several_sequences_are_each_alone(both, name):
         ours.forward(ids, starts=[0, 17, 22], decoder_ids=DECODER_IDS)
 
 
+# ---- Places ----
+
+def modules_of(model):
+    """(place, layer) -> (module, whether it is the module's input)."""
+    base, of = model.base_model, {}
+    for stack, prefix in ((base.encoder, "encoder_"), (base.decoder, "")):
+        for n, layer in enumerate(getattr(stack, "block", None) or stack.layers):
+            if hasattr(stack, "block"):
+                mlp = layer.layer[-1]
+                own, cross = layer.layer[0].SelfAttention, getattr(layer.layer[1], "EncDecAttention", None)
+                q, k, v, o = "q", "k", "v", "o"
+                read = {"residual": layer.layer[0].layer_norm, "residual_mid": mlp.layer_norm}
+                narrow, cross_read = mlp.DenseReluDense.wo, layer.layer[1].layer_norm if cross else None
+            else:
+                own, cross = layer.self_attn, getattr(layer, "encoder_attn", None)
+                q, k, v, o = "q_proj", "k_proj", "v_proj", "out_proj"
+                read = {"residual": own.q_proj, "residual_mid": layer.fc1}
+                narrow, cross_read = layer.fc2, cross.q_proj if cross else None
+            of |= {(prefix + at, n): (module, True) for at, module in read.items()}
+            of |= {(prefix + "mlp_hidden", n): (narrow, True), (prefix + "mlp", n): (narrow, False)}
+            for name, attention in ((prefix, own), ("cross_", cross)):
+                if attention is not None:
+                    named = (("q", q), ("k", k), ("v", v), ("attention", o))
+                    of |= {(name + at, n): (getattr(attention, each), False) for at, each in named}
+                    of[name + "z", n] = getattr(attention, o), True
+            if cross is not None:
+                of["cross_residual", n] = cross_read, True
+    return of
+
+
+@pytest.mark.parametrize("name", ["bart", "marian", "t5", "t5 gated"])
+def test_every_place_is_a_module_and_put_back_gives_the_same_bits(both, name):
+    pair = both(name)
+    of, seen, handles = modules_of(pair.theirs), {}, []
+    for key, (module, before) in of.items():
+        def take(module, args, output=None, key=key):
+            value = args[0] if output is None else output
+            seen[key] = value[0].detach().double()
+        handles.append(module.register_forward_pre_hook(take) if before else module.register_forward_hook(take))
+    computed(pair.theirs)
+    for handle in handles:
+        handle.remove()
+    keys = [*of, ("encoder_embeddings", 0), ("embeddings", 0)]
+    hidden, kept = pair.ours.forward(IDS, decoder_ids=DECODER_IDS, keep=keys)
+    for key in of:
+        assert far(kept[key], seen[key]) <= TOLERANCE, key
+    for key in keys:
+        back = pair.ours.forward(IDS, decoder_ids=DECODER_IDS, edits=[attend.Edit(key[1], at=key[0], set=kept[key])])
+        assert np.array_equal(back, hidden), key
+        other = pair.ours.forward(IDS, decoder_ids=DECODER_IDS, edits=[attend.Edit(key[1], at=key[0], scale=2)])
+        assert not np.array_equal(other, hidden), key
+    cache = pair.ours.cache()
+    pair.ours.forward(IDS, decoder_ids=DECODER_IDS, caches=[cache])
+    with pytest.raises(ValueError, match="an edit at cross_k, and the cache has the encoder's text"):
+        pair.ours.forward([], decoder_ids=[7], caches=[cache], edits=[attend.Edit(0, at="cross_k")])
+    _, kept = pair.ours.generate(IDS, max_new_tokens=3, edits=[attend.Edit(0, at="cross_v", scale=2)], keep=["cross_k"])
+    assert kept["cross_k"].shape[1] == len(IDS)
+
+
 # ---- Recordings ----
 
 @pytest.mark.parametrize("name", ["bart", "marian", "t5"])
@@ -437,5 +496,5 @@ def test_other_models_have_no_decoder_ids(tmp_path):
         model.encoder_states([1, 2])
     with pytest.raises(ValueError, match="of encoder-decoders"):
         model.ablate([1, 2], attention="cross")
-    with pytest.raises(ValueError, match="cross_z, which encoder-decoders have"):
+    with pytest.raises(ValueError, match="cross_z is of encoder-decoders; the model is of type gpt2"):
         model.forward([1, 2], edits=[attend.Edit(0, at="cross_z")])

@@ -54,6 +54,50 @@ TEST(Session, ATextsIdsAreItsTokenizers) {
       ErrorCode::bad_file, [&] { encode(model, "w3", {.chat = true}); }, "template");
 }
 
+TEST(Session, WhatIsKeptIsWhatObserversAreShown) {
+  const Model model = WithWords("llama").load();
+  const Keep keep[] = {{.at = ModelPlace::mlp}, {.at = ModelPlace::z, .layer = -1}, {.at = ModelPlace::embeddings}};
+  const Pass pass = run(model, {.ids = ids}, {.keep = keep});
+  ASSERT_EQ(pass.kept.size(), 3);
+  EXPECT_EQ(pass.kept[0].shape(), (Dims{2, 9, model.info().embedding_size}));
+  EXPECT_EQ(pass.kept[2].shape(), (Dims{9, model.info().input_size}));
+  std::int64_t bytes = 0, seen = 0;
+  for (const Tensor& each : pass.kept) bytes += each.count() * 4;
+  EXPECT_EQ(bytes, kept_bytes(model.info(), keep, 9));
+  model.forward(ids, {.observe = [&](ModelPlace place, std::int64_t layer, const View& values) {
+                  if (place == ModelPlace::mlp)
+                    expect_same(values.clone(), pass.kept[0].view().select(0, layer).clone());
+                  if (place == ModelPlace::z && layer == 1) expect_same(values.clone(), pass.kept[1]);
+                  seen += place == ModelPlace::mlp || (place == ModelPlace::z && layer == 1);
+                }});
+  EXPECT_EQ(seen, 3);
+  const Edit back{.layer = 1, .set = Edit::Set::values, .values = pass.kept[1]};
+  expect_same(run(model, {.ids = ids}, {.edits = {&back, 1}}).hidden, pass.hidden);
+  const float unit = 1;
+  const Edit twice{.layer = 0,
+                   .at = ModelPlace::mlp_hidden,
+                   .unit = 3,
+                   .set = Edit::Set::add,
+                   .values = View(&unit, DType::f32, {1}),
+                   .by = 0.25};
+  std::vector<float> before, after;
+  for (std::vector<float>* to : {&before, &after})
+    model.forward(ids, {.edits = {&twice, to == &after ? 1U : 0U},
+                        .observe = [&](ModelPlace place, std::int64_t layer, const View& values) {
+                          if (place != ModelPlace::mlp_hidden || layer != 0) return;
+                          for (std::int64_t n = 0; n < values.size(0); ++n)
+                            to->push_back(static_cast<float>(values.item({n, 3})));
+                        }});
+  for (std::size_t n = 0; n < before.size(); ++n) EXPECT_FLOAT_EQ(after[n], before[n] + 0.25F);
+  const Keep none{.at = ModelPlace::cross_z};
+  expect_error(
+      ErrorCode::bad_value,
+      [&] {
+        run(model, {.ids = ids}, {.keep = {&none, 1}});
+      },
+      "of encoder-decoders");
+}
+
 TEST(Session, OnePassIsWhatEachOfItsPartsIs) {
   const Model model = WithWords("llama").load();
   Recorder recorder({.keep_qk = true});

@@ -70,6 +70,7 @@ AttentionStep BartStack::step(std::size_t layer, bool cross, const Linear& outpu
 Tensor BartStack::embed(const Batch& batch) const {
   Tensor x({std::ssize(batch.ids), E_});
   add_embeddings(x, words_, batch.ids);
+  batch.at(ModelPlace::embeddings, 0, x);
   if (word_scale_ != 1) multiply(x, word_scale_);
   std::vector<std::int64_t> places = batch.positions;
   for (std::int64_t& place : places) place += position_offset_;
@@ -81,22 +82,27 @@ void BartStack::run(const Batch& batch, Tensor& x, std::int64_t first, std::int6
   for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
     const Layer& layer = layers_[n];
     batch.at(ModelPlace::residual, n, x);
-    const std::vector<Tensor> qkv = Linear::forward_each({&layer.self.query, &layer.self.key, &layer.self.value}, x);
-    Tensor z = attend(batch, step(n, false, layer.self.output), qkv[0], qkv[1], qkv[2]);
+    std::vector<Tensor> qkv = Linear::forward_each({&layer.self.query, &layer.self.key, &layer.self.value}, x);
+    batch.projected(n, qkv[0].view(), qkv[1].view(), qkv[2].view());
+    Tensor z = attend(batch, step(n, false, layer.self.output), qkv[0].view(), qkv[1].view(), qkv[2].view());
     batch.at(ModelPlace::z, n, z);
     add_to(x, batch.seen(ModelPlace::attention, n, layer.self.output.forward(z)));
     x = batch.normed(NormPlace::attention_sum, n, layer.self.norm, x);
 
     if (layer.cross) {
+      batch.at(ModelPlace::cross_residual, n, x);
       const Attention& cross = *layer.cross;
-      z = attend_memory(batch, step(n, true, cross.output), cross.query.forward(x), cross.key, cross.value);
+      Tensor q = cross.query.forward(x);
+      z = attend_memory(batch, step(n, true, cross.output), q.view(), cross.key, cross.value);
       batch.at(ModelPlace::cross_z, n, z);
       add_to(x, batch.seen(ModelPlace::cross_attention, n, cross.output.forward(z)));
       x = batch.normed(NormPlace::cross_sum, n, cross.norm, x);
     }
 
+    batch.at(ModelPlace::residual_mid, n, x);
     Tensor wide = layer.wide.forward(x);
     activate(activation_, wide.view());
+    batch.at(ModelPlace::mlp_hidden, n, wide);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
     x = batch.normed(NormPlace::mlp_sum, n, layer.norm, x);
   }

@@ -21,6 +21,7 @@ class BartStack {
   std::int64_t layers() const { return std::ssize(layers_); }
   std::int64_t heads() const { return heads_; }
   std::int64_t head_size() const { return E_ / heads_; }
+  std::int64_t mlp_size() const { return wide_size_; }
 
   Tensor embed(const Batch& batch) const;  // [N,E], f32: what the first layer is given
   // The layers from `first` to before `last`, x being what they are given and then what they make of it.

@@ -78,7 +78,7 @@ Bert::Bert(Loading& loading, const Member& config) {
   info_.heads = info_.kv_heads = config[type.keys.heads].whole(1);
   info_.head_size = whole_divided(config, info_.embedding_size, info_.heads);
   const std::int64_t rows = config["max_position_embeddings"].whole(1);
-  wide_size_ = config[type.keys.wide].whole(1);
+  info_.mlp_size = config[type.keys.wide].whole(1);
   activation_ = read_activation(config[type.keys.activation]);
   eps_ = type.eps ? number_from_0(config[type.eps]) : 1e-12;
   types_ = type.token_types ? config["type_vocab_size"].whole(1) : 0;
@@ -100,6 +100,7 @@ Bert::Bert(Loading& loading, const Member& config) {
 
 void Bert::read_embeddings(Loading& loading, const BertType& type, const Member& config, std::int64_t rows) {
   const std::int64_t E = info_.embedding_size, own = type.shared ? config["embedding_size"].whole(1) : E;
+  info_.input_size = own;
   words_ = loading.matrix("embeddings.word_embeddings.weight", info_.vocabulary, own);
   positions_ = loading.table("embeddings.position_embeddings.weight", rows, own);
   if (types_ > 0) type_embeddings_ = loading.table("embeddings.token_type_embeddings.weight", types_, own);
@@ -142,8 +143,8 @@ Bert::Layer Bert::read_layer(Loading& loading, const std::string& at, const Bert
           loading.linear(at + type.names.value, E, E),
           loading.linear(at + type.names.output, E, E),
           loading.layer_norm(at + type.names.attention_norm, E, eps_),
-          loading.linear(at + type.names.wide, E, wide_size_),
-          loading.linear(at + type.names.narrow, wide_size_, E),
+          loading.linear(at + type.names.wide, E, info_.mlp_size),
+          loading.linear(at + type.names.narrow, info_.mlp_size, E),
           loading.layer_norm(at + type.names.norm, E, eps_)};
 }
 
@@ -167,6 +168,7 @@ Tensor Bert::embed(const Batch& batch) const {
   }
   Tensor x({std::ssize(batch.ids), words_.view.size(1)});
   add_embeddings(x, words_, batch.ids);
+  batch.at(ModelPlace::embeddings, 0, x);
   const std::vector<std::int64_t> first_type(types_ > 0 && batch.types.empty() ? batch.ids.size() : 0);
   if (types_ > 0) add_embeddings(x, type_embeddings_, batch.types.empty() ? first_type : batch.types);
   add_embeddings(x, positions_, positions(batch));
@@ -180,14 +182,17 @@ void Bert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t l
         .layer = static_cast<std::int64_t>(n), .heads = info_.heads, .kv_heads = info_.heads, .output = &layer.output};
     if (distance_bias_) step.distance_bias = *distance_bias_;
     batch.at(ModelPlace::residual, n, x);
-    const std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value}, x);
-    Tensor z = attend(batch, step, qkv[0], qkv[1], qkv[2]);
+    std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value}, x);
+    batch.projected(n, qkv[0].view(), qkv[1].view(), qkv[2].view());
+    Tensor z = attend(batch, step, qkv[0].view(), qkv[1].view(), qkv[2].view());
     batch.at(ModelPlace::z, n, z);
     add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
     x = batch.normed(NormPlace::attention_sum, n, layer.attention_norm, x);
+    batch.at(ModelPlace::residual_mid, n, x);
 
     Tensor wide = layer.wide.forward(x);
     activate(activation_, wide.view());
+    batch.at(ModelPlace::mlp_hidden, n, wide);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
     x = batch.normed(NormPlace::mlp_sum, n, layer.norm, x);
   }

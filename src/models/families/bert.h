@@ -37,7 +37,7 @@ class Bert {
 
   ModelInfo info_;
   double eps_ = 0;
-  std::int64_t wide_size_ = 0, types_ = 0;
+  std::int64_t types_ = 0;
   std::optional<std::int64_t> padding_;  // RoBERTa: positions begin after this id, and padding has none of its own
   Activation activation_ = Activation::gelu;
   Matrix words_;

@@ -25,9 +25,11 @@ void describe_stacks(const Stack& encoder, const Stack& decoder, ModelInfo& info
   info.encoder_layers = encoder.layers();
   info.encoder_heads = encoder.heads();
   info.encoder_head_size = encoder.head_size();
+  info.encoder_mlp_size = encoder.mlp_size();
   info.layers = decoder.layers();
   info.heads = info.kv_heads = decoder.heads();
   info.head_size = decoder.head_size();
+  info.mlp_size = decoder.mlp_size();
 }
 
 }  // namespace attend::inline v0::models

@@ -18,7 +18,7 @@ Gpt2::Gpt2(Loading& loading, const Member& config) {
   info_.head_size = whole_divided(config, info_.embedding_size, info_.heads);
   info_.longest = config["n_positions"].whole(1);
   info_.end = end_ids(config);
-  wide_size_ = config.given("n_inner") ? config["n_inner"].whole(1) : 4 * info_.embedding_size;
+  info_.mlp_size = config.given("n_inner") ? config["n_inner"].whole(1) : 4 * info_.embedding_size;
   activation_ = read_activation(config["activation_function"]);
   eps_ = number_from_0(config["layer_norm_epsilon"]);
   scaled_ = config["scale_attn_weights"].truth();
@@ -41,8 +41,8 @@ Gpt2::Layer Gpt2::read_layer(Loading& loading, std::int64_t n) const {
           loading.linear_in_out(at + "attn.c_attn", E, 3 * E),
           loading.linear_in_out(at + "attn.c_proj", E, E),
           loading.layer_norm(at + "ln_2", E, eps_),
-          loading.linear_in_out(at + "mlp.c_fc", E, wide_size_),
-          loading.linear_in_out(at + "mlp.c_proj", wide_size_, E)};
+          loading.linear_in_out(at + "mlp.c_fc", E, info_.mlp_size),
+          loading.linear_in_out(at + "mlp.c_proj", info_.mlp_size, E)};
 }
 
 AttentionStep Gpt2::step(std::int64_t layer) const {
@@ -59,6 +59,7 @@ AttentionStep Gpt2::step(std::int64_t layer) const {
 Tensor Gpt2::embed(const Batch& batch) const {
   Tensor x({std::ssize(batch.ids), info_.embedding_size});
   add_embeddings(x, words_, batch.ids);
+  batch.at(ModelPlace::embeddings, 0, x);
   add_embeddings(x, positions_, batch.positions);
   return x;
 }
@@ -68,14 +69,17 @@ void Gpt2::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t l
   for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
     const Layer& layer = layers_[n];
     batch.at(ModelPlace::residual, n, x);
-    const Tensor all = layer.query_key_value.forward(layer.attention_norm.forward(x, info_.dtype));
+    Tensor all = layer.query_key_value.forward(layer.attention_norm.forward(x, info_.dtype));
     const auto part = [&](std::int64_t i) { return all.view().slice(1, i * E, (i + 1) * E); };
+    batch.projected(n, part(0), part(1), part(2));
     Tensor z = attend(batch, step(static_cast<std::int64_t>(n)), part(0), part(1), part(2));
     batch.at(ModelPlace::z, n, z);
     add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
+    batch.at(ModelPlace::residual_mid, n, x);
 
     Tensor wide = layer.wide.forward(layer.norm.forward(x, info_.dtype));
     activate(activation_, wide.view());
+    batch.at(ModelPlace::mlp_hidden, n, wide);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
   }
 }

@@ -35,7 +35,6 @@ class Gpt2 {
 
   ModelInfo info_;
   double eps_ = 0;
-  std::int64_t wide_size_ = 0;
   bool scaled_ = true, scaled_by_layer_ = false;
   Activation activation_ = Activation::gelu_tanh;
   Matrix words_;

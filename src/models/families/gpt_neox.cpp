@@ -9,10 +9,10 @@ GptNeox::GptNeox(Loading& loading, const Member& config) : info_(read_decoder(lo
   info_.head_size = whole_divided(config, info_.embedding_size, info_.heads);
   if (config.given("head_dim") && config["head_dim"].value() != info_.head_size)
     fail_at(config["head_dim"].place(), "only {} is known here, the hidden size by the heads", info_.head_size);
-  wide_size_ = config["intermediate_size"].whole(1);
+  info_.mlp_size = config["intermediate_size"].whole(1);
   activation_ = read_activation(config["hidden_act"]);
   eps_ = number_from_0(config["layer_norm_eps"]);
-  parallel_ = config["use_parallel_residual"].truth();
+  info_.parallel = config["use_parallel_residual"].truth();
   const RotaryKeys keys{.theta = "rotary_emb_base", .share = "rotary_pct", .usual_share = 0.25};
   const Rotary rotary = read_rotary(config, keys, info_.longest, info_.head_size);
 
@@ -37,8 +37,8 @@ GptNeox::Layer GptNeox::read_layer(Loading& loading, std::int64_t n, bool attent
           loading.linear(at + "attention.query_key_value", E, 3 * E, attention_bias),
           loading.linear(at + "attention.dense", E, E, attention_bias),
           loading.layer_norm(at + "post_attention_layernorm", E, eps_),
-          loading.linear(at + "mlp.dense_h_to_4h", E, wide_size_),
-          loading.linear(at + "mlp.dense_4h_to_h", wide_size_, E)};
+          loading.linear(at + "mlp.dense_h_to_4h", E, info_.mlp_size),
+          loading.linear(at + "mlp.dense_4h_to_h", info_.mlp_size, E)};
 }
 
 Tensor GptNeox::attention(const Batch& batch, std::size_t n, const Tensor& x, const RotaryAngles& angles) const {
@@ -53,6 +53,7 @@ Tensor GptNeox::attention(const Batch& batch, std::size_t n, const Tensor& x, co
   // Each head has its three side by side: [N,H,3D].
   const MutableView heads = all.view().reshape({x.size(0), info_.heads, 3 * D});
   const auto part = [&](std::int64_t i) { return heads.slice(2, i * D, (i + 1) * D); };
+  batch.projected(n, part(0), part(1), part(2));
   for (const std::int64_t turned : {0, 1}) RotaryEmbedding::rotate(part(turned), angles);
   Tensor z = attend(batch, step, part(0), part(1), part(2));
   batch.at(ModelPlace::z, n, z);
@@ -62,6 +63,7 @@ Tensor GptNeox::attention(const Batch& batch, std::size_t n, const Tensor& x, co
 Tensor GptNeox::embed(const Batch& batch) const {
   Tensor x({std::ssize(batch.ids), info_.embedding_size});
   add_embeddings(x, words_, batch.ids);
+  batch.at(ModelPlace::embeddings, 0, x);
   return x;
 }
 
@@ -72,11 +74,15 @@ void GptNeox::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_
     const Layer& layer = layers_[n];
     batch.at(ModelPlace::residual, n, x);
     const Tensor attended = attention(batch, n, x, angles);
-    if (!parallel_) add_to(x, attended);
+    if (!info_.parallel) {
+      add_to(x, attended);
+      batch.at(ModelPlace::residual_mid, n, x);
+    }
 
     Tensor wide = layer.wide.forward(layer.norm.forward(x, info_.dtype));
     activate(activation_, wide.view());
-    if (parallel_) add_to(x, attended);
+    batch.at(ModelPlace::mlp_hidden, n, wide);
+    if (info_.parallel) add_to(x, attended);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
   }
 }

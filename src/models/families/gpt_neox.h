@@ -36,8 +36,6 @@ class GptNeox {
 
   ModelInfo info_;
   double eps_ = 0;
-  std::int64_t wide_size_ = 0;
-  bool parallel_ = true;  // attention and MLP read the same stream
   Activation activation_ = Activation::gelu;
   std::optional<RotaryEmbedding> rotary_;  // none: there are no layers
   Matrix words_;

@@ -45,7 +45,7 @@ Llama::Llama(Loading& loading, const Member& config) : info_(read_decoder(loadin
     fail_at(config.place(), "{} heads are no multiple of {} key and value heads", info_.heads, info_.kv_heads);
   if (info_.heads > Member::most / info_.head_size)
     fail_at(config.place(), "{} heads of {} numbers are more than a matrix can have", info_.heads, info_.head_size);
-  wide_size_ = config["intermediate_size"].whole(1);
+  info_.mlp_size = config["intermediate_size"].whole(1);
   activation_ = read_activation(config[type.gemma ? "hidden_activation" : "hidden_act"]);
   eps_ = number_from_0(config["rms_norm_eps"]);
   heads_apart_ = type.head_norms;
@@ -90,7 +90,7 @@ Llama::Layer Llama::read_layer(Loading& loading, std::int64_t n, const LlamaType
   std::vector<Linear> in = type.fused ? loading.linear_rows(self + "qkv_proj", E, {q, kv, kv})
                                       : loading.linears(self, {"q_proj", "k_proj", "v_proj"}, E, {q, kv, kv}, bias);
   Linear output = loading.linear(self + "o_proj", q, E, output_bias);
-  const std::vector<std::int64_t> both{wide_size_, wide_size_};
+  const std::vector<std::int64_t> both{info_.mlp_size, info_.mlp_size};
   std::vector<Linear> wide = type.fused ? loading.linear_rows(mlp + "gate_up_proj", E, both)
                                         : loading.linears(mlp, {"gate_proj", "up_proj"}, E, both, wide_bias);
   Layer layer{std::move(in[0]),
@@ -99,7 +99,7 @@ Llama::Layer Llama::read_layer(Loading& loading, std::int64_t n, const LlamaType
               std::move(output),
               std::move(wide[0]),
               std::move(wide[1]),
-              loading.linear(mlp + "down_proj", wide_size_, E, wide_bias)};
+              loading.linear(mlp + "down_proj", info_.mlp_size, E, wide_bias)};
   read_norms(loading, at, type, layer);
   return layer;
 }
@@ -136,6 +136,7 @@ void Llama::attend_layer(const Batch& batch, std::size_t n, Tensor& x, const std
   Tensor normed;
   std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value},
                                                  read_through(layer.attention_norm, x, info_.dtype, normed));
+  batch.projected(n, qkv[0].view(), qkv[1].view(), qkv[2].view());
   // [N,heads * D], normalised where there is a norm, and turned
   const auto place = [&](Tensor& rows, const std::optional<RmsNorm>& norm, std::int64_t heads) {
     const Dims flat = rows.shape(), by_heads{x.size(0), heads, info_.head_size};
@@ -143,8 +144,8 @@ void Llama::attend_layer(const Batch& batch, std::size_t n, Tensor& x, const std
     if (layer.rotary) RotaryEmbedding::rotate(rows.view().reshape(by_heads), angles[*layer.rotary]);
     return rows.view().reshape(flat);
   };
-  const View q = place(qkv[0], layer.query_norm, info_.heads), k = place(qkv[1], layer.key_norm, info_.kv_heads);
-  Tensor z = attend(batch, step, q, k, qkv[2]);
+  const MutableView q = place(qkv[0], layer.query_norm, info_.heads), k = place(qkv[1], layer.key_norm, info_.kv_heads);
+  Tensor z = attend(batch, step, q, k, qkv[2].view());
   batch.at(ModelPlace::z, n, z);
   Tensor written =
       write_through(batch, NormPlace::attention_output, n, layer.attention_output_norm, layer.output.forward(z));
@@ -154,6 +155,7 @@ void Llama::attend_layer(const Batch& batch, std::size_t n, Tensor& x, const std
 Tensor Llama::embed(const Batch& batch) const {
   Tensor x({std::ssize(batch.ids), info_.embedding_size});
   add_embeddings(x, words_, batch.ids);
+  batch.at(ModelPlace::embeddings, 0, x);
   if (words_scale_ != 1) multiply(x, words_scale_);
   return x;
 }
@@ -165,12 +167,14 @@ void Llama::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t 
   for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
     batch.at(ModelPlace::residual, n, x);
     attend_layer(batch, n, x, angles);
+    batch.at(ModelPlace::residual_mid, n, x);
 
     const Layer& layer = layers_[n];
     Tensor normed;
     std::vector<Tensor> wide =
         Linear::forward_each({&layer.gate, &layer.up}, read_through(layer.norm, x, info_.dtype, normed));
     activate(activation_, wide[0].view(), wide[1]);
+    batch.at(ModelPlace::mlp_hidden, n, wide[0]);
     Tensor written = write_through(batch, NormPlace::mlp_output, n, layer.mlp_output_norm, layer.down.forward(wide[0]));
     add_to(x, batch.seen(ModelPlace::mlp, n, std::move(written)));
   }

@@ -44,7 +44,6 @@ class Llama {
 
   ModelInfo info_;
   double eps_ = 0;
-  std::int64_t wide_size_ = 0;
   Activation activation_ = Activation::silu;
   bool heads_apart_ = true;      // norms of queries and keys are each head's own
   std::optional<double> scale_;  // of the scores; none: as everywhere

@@ -54,7 +54,7 @@ ModernBert::ModernBert(Loading& loading, const Member& config) {
   info_.heads = info_.kv_heads = config["num_attention_heads"].whole(1);
   info_.head_size = whole_divided(config, info_.embedding_size, info_.heads);
   info_.longest = config["max_position_embeddings"].whole(1);
-  wide_size_ = config["intermediate_size"].whole(1);
+  info_.mlp_size = config["intermediate_size"].whole(1);
   window_ = config["local_attention"].whole(0) / 2 + 1;
   activation_ = read_activation(config["hidden_activation"]);
   eps_ = number_from_0(config["norm_eps"]);
@@ -84,7 +84,7 @@ ModernBert::Layer ModernBert::read_layer(Loading& loading, std::int64_t n, const
   std::optional<LayerNorm> attention_norm;
   if (n > 0) attention_norm = loading.layer_norm(at + "attn_norm", E, eps_, norm_bias_);
   std::vector<Linear> qkv = loading.linear_rows(at + "attn.Wqkv", E, {E, E, E}, bias);
-  std::vector<Linear> wide = loading.linear_rows(at + "mlp.Wi", E, {wide_size_, wide_size_}, wide_bias);
+  std::vector<Linear> wide = loading.linear_rows(at + "mlp.Wi", E, {info_.mlp_size, info_.mlp_size}, wide_bias);
   return {local,
           std::move(attention_norm),
           std::move(qkv[0]),
@@ -94,12 +94,13 @@ ModernBert::Layer ModernBert::read_layer(Loading& loading, std::int64_t n, const
           loading.layer_norm(at + "mlp_norm", E, eps_, norm_bias_),
           std::move(wide[0]),
           std::move(wide[1]),
-          loading.linear(at + "mlp.Wo", wide_size_, E, wide_bias)};
+          loading.linear(at + "mlp.Wo", info_.mlp_size, E, wide_bias)};
 }
 
 Tensor ModernBert::embed(const Batch& batch) const {
   Tensor x({std::ssize(batch.ids), info_.embedding_size});
   add_embeddings(x, words_, batch.ids);
+  batch.at(ModelPlace::embeddings, 0, x);
   return embedding_norm_->forward(x);
 }
 
@@ -113,10 +114,11 @@ void ModernBert::attend_layer(const Batch& batch, std::size_t n, Tensor& x, cons
   std::optional<Tensor> rows;
   if (layer.attention_norm) rows = layer.attention_norm->forward(x, info_.dtype);
   std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value}, rows ? *rows : x);
+  batch.projected(n, qkv[0].view(), qkv[1].view(), qkv[2].view());
   const Dims by_heads{x.size(0), info_.heads, info_.head_size};
   RotaryEmbedding::rotate(qkv[0].view().reshape(by_heads), angles);
   RotaryEmbedding::rotate(qkv[1].view().reshape(by_heads), angles);
-  Tensor z = attend(batch, step, qkv[0], qkv[1], qkv[2]);
+  Tensor z = attend(batch, step, qkv[0].view(), qkv[1].view(), qkv[2].view());
   batch.at(ModelPlace::z, n, z);
   add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
 }
@@ -129,10 +131,12 @@ void ModernBert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int
     const Layer& layer = layers_[n];
     batch.at(ModelPlace::residual, n, x);
     attend_layer(batch, n, x, angles[layer.local]);
+    batch.at(ModelPlace::residual_mid, n, x);
 
     const Tensor rows = layer.norm.forward(x, info_.dtype);
     std::vector<Tensor> wide = Linear::forward_each({&layer.wide, &layer.gate}, rows);
     activate(activation_, wide[0].view(), wide[1]);
+    batch.at(ModelPlace::mlp_hidden, n, wide[0]);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide[0])));
   }
 }

@@ -36,7 +36,7 @@ class ModernBert {
   ModelInfo info_;
   double eps_ = 0;
   bool norm_bias_ = false;
-  std::int64_t wide_size_ = 0, window_ = 0;
+  std::int64_t window_ = 0;
   Activation activation_ = Activation::gelu;
   std::array<std::optional<RotaryEmbedding>, 2> rotary_;  // of all layers but the local ones, and of these
   Matrix words_;

@@ -17,23 +17,23 @@ constexpr std::int64_t offset = 2;  // rows of the table of positions before the
 Opt::Opt(Loading& loading, const Member& config) : info_(read_decoder(loading, config, ModelFamily::opt)) {
   info_.head_size = whole_divided(config, info_.embedding_size, info_.heads);
   const std::int64_t E = info_.embedding_size;
-  wide_size_ = config["ffn_dim"].whole(1);
-  word_size_ = config.given("word_embed_proj_dim") ? config["word_embed_proj_dim"].whole(1) : E;
+  info_.mlp_size = config["ffn_dim"].whole(1);
+  info_.input_size = config.given("word_embed_proj_dim") ? config["word_embed_proj_dim"].whole(1) : E;
   activation_ = read_activation(config["activation_function"]);
   norms_before_ = config["do_layer_norm_before"].truth();
   affine_ = config["layer_norm_elementwise_affine"].truth();
 
   const std::string at = "decoder.";
-  words_ = loading.matrix(at + "embed_tokens.weight", info_.vocabulary, word_size_);
+  words_ = loading.matrix(at + "embed_tokens.weight", info_.vocabulary, info_.input_size);
   positions_ = loading.table(at + "embed_positions.weight", info_.longest + offset, E);
-  if (word_size_ != E) project_in_ = loading.linear(at + "project_in", word_size_, E, false);
+  if (info_.input_size != E) project_in_ = loading.linear(at + "project_in", info_.input_size, E, false);
   for (std::int64_t n = 0; n < info_.layers; ++n)
     layers_.push_back(read_layer(loading, n, config["enable_bias"].truth()));
   if (norms_before_ && !config["_remove_final_layer_norm"].truth()) norm_ = read_norm(loading, at + "final_layer_norm");
-  output_ = loading.head(at + "embed_tokens.weight", words_, word_size_, info_.vocabulary,
+  output_ = loading.head(at + "embed_tokens.weight", words_, info_.input_size, info_.vocabulary,
                          config["tie_word_embeddings"].truth());
-  if (word_size_ != E) {
-    project_out_ = loading.linear(at + "project_out", E, word_size_, false);
+  if (info_.input_size != E) {
+    project_out_ = loading.linear(at + "project_out", E, info_.input_size, false);
     if (output_) output_->projection = Linear::borrow(project_out_->weight());
   }
   loading.ignore_head("score.", true);
@@ -48,15 +48,16 @@ LayerNorm Opt::read_norm(Loading& loading, const std::string& name) const {
 Opt::Layer Opt::read_layer(Loading& loading, std::int64_t n, bool bias) const {
   const std::int64_t E = info_.embedding_size;
   const std::string at = fmt::format("decoder.layers.{}.", n), self = at + "self_attn.";
-  return {read_norm(loading, at + "self_attn_layer_norm"), loading.linear(self + "q_proj", E, E, bias),
-          loading.linear(self + "k_proj", E, E, bias),     loading.linear(self + "v_proj", E, E, bias),
-          loading.linear(self + "out_proj", E, E, bias),   read_norm(loading, at + "final_layer_norm"),
-          loading.linear(at + "fc1", E, wide_size_, bias), loading.linear(at + "fc2", wide_size_, E, bias)};
+  return {read_norm(loading, at + "self_attn_layer_norm"),     loading.linear(self + "q_proj", E, E, bias),
+          loading.linear(self + "k_proj", E, E, bias),         loading.linear(self + "v_proj", E, E, bias),
+          loading.linear(self + "out_proj", E, E, bias),       read_norm(loading, at + "final_layer_norm"),
+          loading.linear(at + "fc1", E, info_.mlp_size, bias), loading.linear(at + "fc2", info_.mlp_size, E, bias)};
 }
 
 Tensor Opt::embed(const Batch& batch) const {
-  Tensor words({std::ssize(batch.ids), word_size_});
+  Tensor words({std::ssize(batch.ids), info_.input_size});
   add_embeddings(words, words_, batch.ids);
+  batch.at(ModelPlace::embeddings, 0, words);
   Tensor x = project_in_ ? project_in_->forward(words, DType::f32) : std::move(words);
   std::vector<std::int64_t> places = batch.positions;
   for (std::int64_t& place : places) place += offset;
@@ -76,15 +77,18 @@ void Opt::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t la
       return norms_before_ ? norm.forward(x, info_.dtype) : converted(x, info_.dtype);
     };
     batch.at(ModelPlace::residual, n, x);
-    const std::vector<Tensor> qkv =
+    std::vector<Tensor> qkv =
         Linear::forward_each({&layer.query, &layer.key, &layer.value}, read(layer.attention_norm));
-    Tensor z = attend(batch, step, qkv[0], qkv[1], qkv[2]);
+    batch.projected(n, qkv[0].view(), qkv[1].view(), qkv[2].view());
+    Tensor z = attend(batch, step, qkv[0].view(), qkv[1].view(), qkv[2].view());
     batch.at(ModelPlace::z, n, z);
     add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
     if (!norms_before_) x = batch.normed(NormPlace::attention_sum, n, layer.attention_norm, x);
+    batch.at(ModelPlace::residual_mid, n, x);
 
     Tensor wide = layer.wide.forward(read(layer.norm));
     activate(activation_, wide.view());
+    batch.at(ModelPlace::mlp_hidden, n, wide);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
     if (!norms_before_) x = batch.normed(NormPlace::mlp_sum, n, layer.norm, x);
   }

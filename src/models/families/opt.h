@@ -19,7 +19,7 @@ class Opt {
   void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
   Tensor finish(Tensor x) const;  // [N,E], f32; where words have another size than the stream, [N,that size]
 
-  std::int64_t hidden_size() const { return word_size_; }
+  std::int64_t hidden_size() const { return info_.input_size; }
   std::optional<Norm> last_norm() const { return norm_ ? std::optional<Norm>(&*norm_) : std::nullopt; }
   const std::optional<Output>& output() const { return output_; }  // none: a bare model
 
@@ -34,7 +34,6 @@ class Opt {
   LayerNorm read_norm(Loading& loading, const std::string& name) const;
 
   ModelInfo info_;
-  std::int64_t wide_size_ = 0, word_size_ = 0;
   bool norms_before_ = true, affine_ = true;
   Activation activation_ = Activation::relu;
   Matrix words_;

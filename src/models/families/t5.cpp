@@ -93,6 +93,7 @@ AttentionStep T5Stack::step(std::size_t layer, bool cross, const Linear& output)
 Tensor T5Stack::embed(const Batch& batch) const {
   Tensor x({std::ssize(batch.ids), E_});
   add_embeddings(x, words_, batch.ids);
+  batch.at(ModelPlace::embeddings, 0, x);
   return x;
 }
 
@@ -100,20 +101,23 @@ void T5Stack::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_
   for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
     const Layer& layer = layers_[n];
     batch.at(ModelPlace::residual, n, x);
-    const std::vector<Tensor> qkv = Linear::forward_each({&layer.self.query, &layer.self.key, &layer.self.value},
-                                                         layer.self.norm.forward(x, dtype_));
-    Tensor z = attend(batch, step(n, false, layer.self.output), qkv[0], qkv[1], qkv[2]);
+    std::vector<Tensor> qkv = Linear::forward_each({&layer.self.query, &layer.self.key, &layer.self.value},
+                                                   layer.self.norm.forward(x, dtype_));
+    batch.projected(n, qkv[0].view(), qkv[1].view(), qkv[2].view());
+    Tensor z = attend(batch, step(n, false, layer.self.output), qkv[0].view(), qkv[1].view(), qkv[2].view());
     batch.at(ModelPlace::z, n, z);
     add_to(x, batch.seen(ModelPlace::attention, n, layer.self.output.forward(z)));
 
     if (layer.cross) {
+      batch.at(ModelPlace::cross_residual, n, x);
       const Attention& cross = *layer.cross;
-      const Tensor q = cross.query.forward(cross.norm.forward(x, dtype_));
-      z = attend_memory(batch, step(n, true, cross.output), q, cross.key, cross.value);
+      Tensor q = cross.query.forward(cross.norm.forward(x, dtype_));
+      z = attend_memory(batch, step(n, true, cross.output), q.view(), cross.key, cross.value);
       batch.at(ModelPlace::cross_z, n, z);
       add_to(x, batch.seen(ModelPlace::cross_attention, n, cross.output.forward(z)));
     }
 
+    batch.at(ModelPlace::residual_mid, n, x);
     const Tensor rows = layer.norm.forward(x, dtype_);
     Tensor wide;
     if (layer.gate) {
@@ -124,6 +128,7 @@ void T5Stack::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_
       wide = layer.wide.forward(rows);
       activate(activation_, wide.view());
     }
+    batch.at(ModelPlace::mlp_hidden, n, wide);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
   }
 }
@@ -147,6 +152,7 @@ T5Encoder::T5Encoder(Loading& loading, const Member& config) {
   info_.layers = stack_->layers();
   info_.heads = info_.kv_heads = stack_->heads();
   info_.head_size = stack_->head_size();
+  info_.mlp_size = stack_->mlp_size();
   for (const char* of_decoder : {"decoder.", "lm_head."}) loading.ignore_beginning(of_decoder);
 }
 

@@ -21,6 +21,7 @@ class T5Stack {
   std::int64_t layers() const { return std::ssize(layers_); }
   std::int64_t heads() const { return heads_; }
   std::int64_t head_size() const { return D_; }
+  std::int64_t mlp_size() const { return wide_size_; }
 
   Tensor embed(const Batch& batch) const;  // [N,E], f32: the stream before the first layer
   // The layers from `first` to before `last`, x being the stream before them and then after them.
