@@ -108,10 +108,6 @@ ATTEND_API std::string to_json(const Lens& lens, std::span<const std::int64_t> p
 // A query head by layer and number.
 using Head = std::pair<std::int64_t, std::int64_t>;
 
-// Which attention's heads: the model's own; of an encoder-decoder its decoder's among its own tokens, its decoder's in
-// the encoder's text, or its encoder's.
-enum class AttentionKind : std::uint8_t { self, cross, encoder };
-
 // A head by the name that recordings have for it: "18.6"; of an encoder-decoder "encoder.0.self.1", "decoder.3.self.6"
 // or "decoder.3.cross.6", which say the attention too. Layers and heads below 0 count from the end.
 struct ATTEND_API NamedHead {

@@ -46,6 +46,7 @@ struct ATTEND_API GenerateOptions {
   Recorder* recorder = nullptr;                                                // as ModelCall's; must grow
   // Of all tokens: with values of one row; those with rows, of the prompt's alone.
   std::span<const Edit> edits = {};
+  std::span<const Knockout> knockouts = {};  // of each pass
   // As ModelCall's, of each pass: one over the prompt, and one of a row for each new token but the last.
   std::function<void(ModelPlace place, std::int64_t layer, const View& values)> observe = {};
 };

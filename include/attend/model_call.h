@@ -96,6 +96,20 @@ struct ATTEND_API Edit {
   double by = 1;  // add: times values; scale: a factor
 };
 
+// Which attention: the model's own; of an encoder-decoder its decoder's among its own tokens, its decoder's in
+// the encoder's text, or its encoder's.
+enum class AttentionKind : std::uint8_t { self, cross, encoder };
+
+// Rows that may not see keys: softmax is over the rest, as of attention() with that mask (Geva et al. 2023,
+// arXiv:2304.14767). Rows that see no key get zeros.
+struct ATTEND_API Knockout {
+  // Positions in each sequence, what a cache has counted; below 0 from the end of it. rows: none: all.
+  std::optional<std::vector<std::int64_t>> rows = {};
+  std::vector<std::int64_t> keys = {};
+  std::optional<std::int64_t> layer = {}, head = {};  // of the queries; none: all
+  AttentionKind attention = AttentionKind::self;      // cross: rows are the decoder's, keys the encoder's
+};
+
 // One forward pass over one sequence, or over several that stand one after another and don't see each other.
 struct ATTEND_API ModelCall {
   std::span<const std::int64_t> starts = {};  // [sequences + 1]: where each begins, and the end; empty: one sequence
@@ -110,6 +124,8 @@ struct ATTEND_API ModelCall {
   // In their order, each where the pass comes to its place. The mean is over the rows edited of each sequence; of a
   // sequence's only row over a cache it would change nothing, and is refused.
   std::span<const Edit> edits = {};
+  // Not before a recorder's eyes: it makes weights again from q and k.
+  std::span<const Knockout> knockouts = {};
   // Shown what is at each place, edited; of ModelInfo::layers, one after the last layer, the residual alone. What is
   // shown lasts until it returns.
   std::function<void(ModelPlace place, std::int64_t layer, const View& values)> observe = {};

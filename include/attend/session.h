@@ -112,6 +112,7 @@ struct ATTEND_API LensOptions {
 // What is asked of a pass.
 struct ATTEND_API PassOptions {
   std::span<const Edit> edits = {};
+  std::span<const Knockout> knockouts = {};
   Recorder* recorder = nullptr;              // the pass is recorded: Pass::recording is what came of it
   std::int64_t next = 0;                     // decoders: how many likeliest next tokens
   bool vector = false;                       // encoders: what Model::embed() gives

@@ -144,10 +144,14 @@ Edit::Set read_set(const char* function, const std::string& name, const char* ex
 
 Edits::Edits(const char* function, nb::handle edits) {
   if (edits.is_none()) return;
-  held_ = read_list(function, "edits", "a list of Edit", edits);
+  held_ = read_list(function, "edits", "a list of Edit and Knockout", edits);
   for (const nb::handle each : held_) {
-    const std::string place = "edits[" + std::to_string(edits_.size()) + "]";
-    const GivenEdit& given = read_instance<GivenEdit>(function, place, "an Edit", each);
+    const std::string place = "edits[" + std::to_string(edits_.size() + knockouts_.size()) + "]";
+    if (GivenKnockout* knockout = nullptr; nb::try_cast(each, knockout) && knockout != nullptr) {
+      knockouts_.push_back(knockout->knockout);
+      continue;
+    }
+    const GivenEdit& given = read_instance<GivenEdit>(function, place, "an Edit or a Knockout", each);
     edits_.push_back(given.edit);
     if (!given.values.is_none())
       edits_.back().values = values_.emplace_back(function, "an edit's array", given.values).view();
@@ -201,6 +205,7 @@ nb::object Watching::with_kept(nb::object result) {
 
 void bind_edit(nb::module_& m) {
   nb::class_<GivenEdit> edit(m, "Edit", doc);
+  bind_knockout(m);
   edit.def("__init__", &construct, nb::sig(signature().c_str())).def("__repr__", &describe);
   pickles_as(edit, &reduced);
 }

@@ -116,6 +116,7 @@ ModelCall CallArguments::call(Recorder* recorder) const {
           .decoder_starts = decoder_starts_,
           .recorder = recorder,
           .edits = edits_.get(),
+          .knockouts = edits_.knockouts(),
           .observe = {}};
 }
 
@@ -218,7 +219,7 @@ starts: [sequences + 1], where each of several sequences begins, and the end. ty
 caches: of a decoder, a ModelCache for each sequence: what came before it, and now it too. decoder_ids: of an
 encoder-decoder, its decoder's text so far, which begins with info.start: the hidden states are this text's, and
 encoder_states() has those of ids; decoder_starts as starts. A cache keeps what the encoder made of ids, which are [] from the second call on. edits: what is set to
-something else on the way (attend.Edit).
+something else on the way (attend.Edit), and rows that may not see keys (attend.Knockout).
 
 keep: what is computed on the way and given too, as (hidden, kept): of ("z", 23) kept["z", 23] is that layer's [N,H*Dv], of
 "mlp" kept["mlp"] is that of all layers [L,N,E], float32; docs/why.md lists the places. observe is called with each place's
@@ -265,7 +266,8 @@ void bind_model(nb::module_& m) {
            nb::sig(forward_signature().c_str()), forward_doc)
       .def("encoder_states", &encoder_states, nb::arg("ids"), nb::arg("starts") = nb::none(),
            nb::arg("edits") = nb::none(),
-           nb::sig("def encoder_states(self, ids: Any, starts: Any = None, edits: Sequence[Edit] | None = None) -> "
+           nb::sig("def encoder_states(self, ids: Any, starts: Any = None, edits: Sequence[Edit | Knockout] | None = "
+                   "None) -> "
                    "numpy.ndarray"),
            "What an encoder-decoder's encoder makes of ids [N], or of a text: [N,E], which its decoder reads and "
            "logits() does not take. starts and edits as in forward(). ValueError for other models.")

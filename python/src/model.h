@@ -55,6 +55,12 @@ class Caches {
   std::vector<ModelCache*> taken_;  // those of the first of caches_
 };
 
+// attend.Knockout, as it was given.
+struct GivenKnockout {
+  Knockout knockout;
+  nb::object rows = nb::none(), keys = nb::none();
+};
+
 // attend.Edit, as it was given.
 struct GivenEdit {
   Edit edit;
@@ -86,11 +92,13 @@ class Edits {
  public:
   Edits(const char* function, nb::handle edits);
   std::span<const Edit> get() const { return edits_; }
+  std::span<const Knockout> knockouts() const { return knockouts_; }
 
  private:
   nb::list held_;
   std::deque<Array> values_;
   std::vector<Edit> edits_;
+  std::vector<Knockout> knockouts_;
 };
 
 // attend.Model: of which folder or file, and the tokenizer beside it once something asked for it.
@@ -122,6 +130,7 @@ class CallArguments {
   std::span<const std::int64_t> ids() const { return ids_; }
   ModelCall call(Recorder* recorder = nullptr) const;
   std::span<const Edit> edits() const { return edits_.get(); }
+  std::span<const Knockout> knockouts() const { return edits_.knockouts(); }
   const std::vector<std::int64_t>& decoder_ids() const { return decoder_ids_; }
 
  private:
@@ -132,12 +141,13 @@ class CallArguments {
   std::vector<std::int64_t> decoder_ids_, decoder_starts_;
 };
 // What edits every call of a model takes, in a signature.
-constexpr const char* given_edits = ", edits: Sequence[Edit] | None = None";
+constexpr const char* given_edits = ", edits: Sequence[Edit | Knockout] | None = None";
 
 // Calls progress with the share that is done; what it raises ends the call.
 std::function<void(double)> progress_of(const char* function, nb::handle progress);
 
 void bind_edit(nb::module_& module);
+void bind_knockout(nb::module_& module);
 void bind_model_info(nb::module_& module);
 void bind_model_cache(nb::module_& module, nb::class_<Loaded>& model);
 void bind_model_embed(nb::class_<Loaded>& model);

@@ -97,6 +97,7 @@ nb::object generate(const Loaded& self, nb::handle ids, std::int64_t max_new_tok
                              .top_p = top_p,
                              .seed = seed,
                              .edits = changed.get(),
+                             .knockouts = changed.knockouts(),
                              .observe = watching.observer()};
   if (!end.is_none()) options.end = list_of(read_integers(function, "end", end));
   if (const auto prompts = read_prompts(ids)) {

@@ -44,8 +44,10 @@ nb::object record(const Loaded& self, nb::handle ids, nb::handle types, std::int
     ModelText text{.ids = {given.ids().begin(), given.ids().end()}, .decoder_ids = given.decoder_ids()};
     if (max_new_tokens > 0) {
       text.decoder_ids = first_decoder_ids(info);
-      const auto written = self.model.generate(
-          text.ids, {.max_new_tokens = max_new_tokens, .recorder = &recorder, .edits = given.edits()});
+      const auto written = self.model.generate(text.ids, {.max_new_tokens = max_new_tokens,
+                                                          .recorder = &recorder,
+                                                          .edits = given.edits(),
+                                                          .knockouts = given.knockouts()});
       std::vector<std::int64_t>& grown = info.encoder_decoder() ? text.decoder_ids : text.ids;
       grown.insert(grown.end(), written.begin(), written.end());
     } else if (info.encoder_decoder() && text.decoder_ids.empty()) {
@@ -140,7 +142,7 @@ void bind_model_record(nb::class_<Loaded>& model) {
            nb::sig(
                "def record(self, ids: str | Ids, types: Ids | None = None, max_new_tokens: int = 0, top: int = 8, "
                "map: tuple[int, int] = (256, 256), keep: Literal['qk'] | None = None, key_sizes: bool = False, budget: "
-               "int = 2147483648, edits: Sequence[Edit] | None = None, decoder_ids: Ids | None = None) -> Recording"),
+               "int = 2147483648, edits: Sequence[Edit | Knockout] | None = None, decoder_ids: Ids | None = None) -> Recording"),
            record_doc)
       .def(
           "show", &show, nb::arg("text"), nb::arg("live") = false, nb::arg("second") = nb::none(),

@@ -4,6 +4,7 @@
 
 #include "attend/attention.h"
 #include "core/message.h"
+#include "models/knockouts.h"
 
 namespace attend::inline v0::models {
 
@@ -118,6 +119,23 @@ std::span<KvCache* const> caches_of(const std::vector<std::vector<KvCache*>>& la
   return layers[static_cast<std::size_t>(layer)];
 }
 
+// What knockouts change of the rows, which are there: over caches, or over keys that are all at hand.
+void knock_out(const Batch& batch, const AttentionStep& step, Rows& rows, std::span<KvCache* const> caches,
+               const View& k, const View& v, const std::vector<std::int64_t>& key_starts) {
+  for (std::size_t s = 0; batch.knockouts && s + 1 < batch.starts.size(); ++s) {
+    const std::int64_t begin = batch.starts[s], end = batch.starts[s + 1],
+                       position = batch.positions[static_cast<std::size_t>(begin)];
+    const std::size_t of = key_starts.size() > 2 ? s : 0;
+    const Range own = caches.empty() ? Range{key_starts[of], key_starts[of + 1]} : Range{0, caches[s]->length()};
+    const auto attend = [&](const View& q, const AttentionOptions& options) {
+      return caches.empty() ? attention(q, k.slice(2, own.begin, own.end), v.slice(2, own.begin, own.end), options)
+                            : attention(q, *caches[s], options);
+    };
+    batch.knockouts->apply(step, rows.q.slice(2, begin, end), position, own.end - own.begin,
+                           rows.out.slice(2, begin, end), attend);
+  }
+}
+
 }  // namespace
 
 AttentionOptions AttentionStep::options() const {
@@ -194,6 +212,7 @@ Tensor attend(const Batch& batch, const AttentionStep& step, const MutableView& 
     attend_fresh(batch, step, options, rows, k, v, batch.starts);
   else
     attend_cached(batch, step, options, rows, caches);
+  knock_out(batch, step, rows, fresh ? std::span<KvCache* const>() : caches, k, v, batch.starts);
   return std::move(rows.context);
 }
 
@@ -219,6 +238,11 @@ Tensor attend_memory(const Batch& batch, const AttentionStep& step, const Mutabl
                  batch.memory->starts);
   else
     attend_cached(batch, step, options, rows, caches);
+  if (fresh)
+    knock_out(batch, step, rows, {}, by_heads(made[0], step.kv_heads), by_heads(made[1], step.kv_heads),
+              batch.memory->starts);
+  else
+    knock_out(batch, step, rows, caches, {}, {}, {});
   return std::move(rows.context);
 }
 

@@ -13,6 +13,7 @@
 namespace attend::inline v0::models {
 
 struct AttentionStep;
+class Knockouts;
 
 using Norm = std::variant<const LayerNorm*, const RmsNorm*>;
 
@@ -66,6 +67,7 @@ struct Batch {
   Recorder* recorder = nullptr;
   std::vector<std::int64_t> recorded_ids = {};  // where there is a recorder: of all keys, what a cache has counted
   Watcher* watcher = nullptr;
+  const Knockouts* knockouts = nullptr;
   Stack stack = Stack::only;
   const Memory* memory = nullptr;                 // of a decoder that reads an encoder's text; null: caches have it
   std::vector<std::vector<KvCache*>> cross = {};  // as layers, of the encoder's text

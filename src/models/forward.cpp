@@ -5,6 +5,7 @@
 #include "core/message.h"
 #include "core/tensor_memory.h"
 #include "models/edits.h"
+#include "models/knockouts.h"
 #include "models/model.h"
 
 namespace attend::inline v0 {
@@ -207,6 +208,8 @@ Tensor run(const Layers& layers, std::int64_t count, Batch& batch, const ModelCa
            models::Watcher* watcher) {
   Shown shown(call, batch, info, watcher);
   batch.watcher = call.edits.empty() && !call.observe ? watcher : &shown;
+  const models::Knockouts knockouts(call.knockouts, batch, info);
+  if (!call.knockouts.empty()) batch.knockouts = &knockouts;
   if (batch.recorder) batch.recorded_ids.insert(batch.recorded_ids.end(), batch.ids.begin(), batch.ids.end());
   Tensor x = layers.embed(batch);
   layers.run(batch, x, 0, count);

@@ -81,7 +81,11 @@ Tensor Writer::read(std::span<Growing* const> texts) const {
     starts.push_back(std::ssize(ids));
     decoder_starts.push_back(std::ssize(decoder_ids));
   }
-  ModelCall call{.caches = caches, .recorder = options_.recorder, .edits = reads ? options_.edits : lasting_, .observe = options_.observe};
+  ModelCall call{.caches = caches,
+                 .recorder = options_.recorder,
+                 .edits = reads ? options_.edits : lasting_,
+                 .knockouts = options_.knockouts,
+                 .observe = options_.observe};
   if (!ids.empty()) call.starts = starts;
   if (both) call.decoder_ids = decoder_ids, call.decoder_starts = decoder_starts;
   Tensor logits = model_.logits(last_rows(model_.forward(ids, call), both ? decoder_starts : starts));

@@ -9,8 +9,12 @@ namespace attend::inline v0 {
 
 struct Growth::State {
   State(const Model& of, ModelText given, const GenerateOptions& how)
-      : model(of), text(std::move(given)), options(how), edits(how.edits.begin(), how.edits.end()) {
-    options.edits = edits;
+      : model(of),
+        text(std::move(given)),
+        options(how),
+        edits(how.edits.begin(), how.edits.end()),
+        knockouts(how.knockouts.begin(), how.knockouts.end()) {
+    options.edits = edits, options.knockouts = knockouts;
     if (!text.decoder_ids.empty() && !model.info().encoder_decoder())
       fail(ErrorCode::bad_value, "Growth", "decoder_ids are of encoder-decoders, the model is of type {}",
            model.info().type);
@@ -22,6 +26,7 @@ struct Growth::State {
   ModelText text;
   GenerateOptions options;
   std::vector<Edit> edits;
+  std::vector<Knockout> knockouts;
   std::vector<std::int64_t> prompt = text.ids;  // which the text grows beyond
   models::Writer writer{model, options};
   models::Growing growing = writer.begin(0, prompt);

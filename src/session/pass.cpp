@@ -47,7 +47,7 @@ void check(const ModelInfo& info, const ModelText& text, const PassOptions& opti
   if (options.next > 0 && info.encoder_decoder() && text.decoder_ids.empty())
     fail(ErrorCode::bad_value, function, "next is of a decoder's text, and there are no decoder_ids");
   if (options.next < 0) fail(ErrorCode::bad_value, function, "next is {}, expected at least 0", options.next);
-  if (options.why && !options.edits.empty())
+  if (options.why && !(options.edits.empty() && options.knockouts.empty()))
     fail(ErrorCode::bad_value, function, "why is of the model itself: with edits there is no sum of parts");
 }
 
@@ -117,6 +117,7 @@ Pass run(const Model& model, const ModelText& text, const PassOptions& options) 
                  .decoder_ids = text.decoder_ids,
                  .recorder = options.recorder,
                  .edits = options.edits,
+                 .knockouts = options.knockouts,
                  .observe = {}};
   Keeper keeper(info, options.keep);
   if (!options.keep.empty())

@@ -98,7 +98,7 @@ def test_what_the_stub_says_of_keywords_is_true(name):
 
 
 TYPED = """
-from typing import assert_type
+from typing import Any, assert_type
 import numpy
 import attend
 
@@ -118,7 +118,9 @@ assert_type(attend.picture(a[0], rows=["a", "b", "c"], scale="log").to_png(), by
 assert_type(attend.head_grid([a, a]), attend.Picture)
 model = attend.Model.load("folder")
 assert_type(model.logits(t), Tensor)
-assert_type(model.forward("the cat", edits=[attend.Edit(0)]), numpy.ndarray)
+assert_type(model.forward("the cat", edits=[attend.Edit(0), attend.Knockout([0])]), numpy.ndarray)
+assert_type(model.forward("the cat", keep=["mlp"])[1], dict[Any, numpy.ndarray])
+assert_type(model.generate("the cat", keep=["mlp"])[0], str)
 assert_type(model.forward([1, 2], starts=a), numpy.ndarray)
 assert_type(model.embed("the cat"), numpy.ndarray)
 assert_type(model.embed(["the", "cat"], "query", True), numpy.ndarray)

@@ -125,6 +125,8 @@ def test_analyses(model):
 
 @pytest.mark.parametrize("edit", [
     attend.Edit(0, head=1), attend.Edit(1, at="mlp", rows=[0, 2], set="mean"),
+    attend.Edit(0, at="mlp_hidden", unit=3, scale=0.5), attend.Edit(1, at="q", add=numpy.ones(16, numpy.float32)),
+    attend.Knockout([0, 2]), attend.Knockout([1], rows=[-1], layer="1.2", attention="self"),
     attend.Edit(layer=1, at="residual", rows=numpy.array([1]), set=numpy.ones((1, 16), numpy.float32)),
 ], ids=repr)
 def test_edits(model, edit):
@@ -180,7 +182,8 @@ def test_caches_are_copied_as_forks(model):
 
 def test_every_public_class_is_looked_at():
     """A class that is new is one of those above: without a line of its own a pickle would hold an object of nothing."""
-    seen = {"Ablation", "AttentionGradients", "AttentionPlan", "AttentionSteps", "AttentionSummary", "Attribution", "Edit", "Encoding",
+    seen = {"Knockout",
+            "Ablation", "AttentionGradients", "AttentionPlan", "AttentionSteps", "AttentionSummary", "Attribution", "Edit", "Encoding",
             "Generator", "HeadScores", "KvCache", "Lens", "Model", "ModelCache", "ModelInfo", "Near", "Page", "Part", "Patching",
             "Picture", "RecordedLayer", "Recording", "Tokenizer", "Trace", "VectorFile", "WithoutSink"}
     assert {name for name in attend.__all__ if isinstance(getattr(attend, name), type)} == seen

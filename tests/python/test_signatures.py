@@ -28,7 +28,7 @@ def functions():
 
 FUNCTIONS = dict(functions())
 NATIVE = {name: function for name, function in FUNCTIONS.items() if type(function).__name__ == "_Function"}
-CONSTRUCTED = [attend.Edit, attend.Generator, attend.KvCache, attend.Tokenizer, attend.VectorFile]
+CONSTRUCTED = [attend.Edit, attend.Generator, attend.Knockout, attend.KvCache, attend.Tokenizer, attend.VectorFile]
 
 
 def in_stub(name):
@@ -185,6 +185,7 @@ WRONG = {
     "model.record([1]).heads(by=5)": "Recording.heads: by: expected a text, got 5",
     "model.lens([1]).picture(most='all')": "Lens.picture: most: expected a whole number, got 'all'",
     "attend.Model.logits(5, X)": "Model.logits: self: expected a Model, got 5",
+    "attend.Knockout('a')": "Knockout: keys: expected whole numbers, a list or an array [N], got 'a'",
     "attend.Edit([1])": "Edit: layer: expected a whole number or a text, got [1]",
     "attend.Edit(0, at=5)": "Edit: at: expected 'embeddings', 'residual', 'q', 'k', 'v', 'rotated_q', 'rotated_k', 'z', 'attention', "
                             "'residual_mid', 'mlp_hidden', 'mlp', 'cross_residual', 'cross_q', 'cross_k', 'cross_v', 'cross_z', "

@@ -195,7 +195,8 @@ def analysis_calls(attend, decoder, cache, np):
     part = attribution.top(1)[0]
     return {
         "Edit": (attend.Edit, (1, 0, "z", [0, 2], "mean"), {}),
-        "Edit.__repr__": (mean.__repr__, (), {}),
+        "Knockout": (attend.Knockout, ([0, 2], [1], 1, 0, "self"), {}),
+        "Edit.__repr__": (mean.__repr__, (), {}), "Knockout.__repr__": (attend.Knockout([0]).__repr__, (), {}),
         "Attribution": (attend.Attribution, (), {}),
         "Attribution.top": (attribution.top, (3,), {}),
         "Attribution.picture": (attribution.picture, (), {"title": "x"}),
