@@ -91,7 +91,7 @@ void check_analyses(const AnalysisArguments& x, const ShowArguments& what, const
   std::vector<const Analysis*> asked = x.asked();
   if (!x.attention.empty() && std::ranges::none_of(asked, &AnalysisKind::takes_attention))
     throw UsageError("--attention: nothing uses it without --ablate, --without or --patch");
-  for (const Analysis* each : asked) each->check(x);
+  for (const auto& each : x.all) each->check(x);
   std::ranges::stable_partition(asked, &AnalysisKind::drawn);
   const auto is_alone = std::ranges::find_if(asked, &AnalysisKind::alone);
   const auto beside = is_alone == asked.end()

@@ -30,7 +30,8 @@ class LensOfLayers : public Analysis {
   bool asked(const AnalysisArguments&) const override { return asked_; }
 
   void check(const AnalysisArguments& arguments) const override {
-    if (!arguments.why.empty()) throw UsageError("--why and --lens can't stand together: the lens is of all tokens");
+    if (asked_ && !arguments.why.empty())
+      throw UsageError("--why and --lens can't stand together: the lens is of all tokens");
   }
 
   void ask(const Question& question, std::optional<int> width, PassOptions& asked) const override {

@@ -42,7 +42,8 @@ class Patch : public Analysis {
   bool asked(const AnalysisArguments&) const override { return !text_.empty(); }
 
   void check(const AnalysisArguments& arguments) const override {
-    if (arguments.against.empty()) throw UsageError("--patch: say between which tokens, with --why and --against");
+    if (!text_.empty() && arguments.against.empty())
+      throw UsageError("--patch: say between which tokens, with --why and --against");
   }
 
   Finding find(const Question& question, const PassOptions&, Pass&) const override {

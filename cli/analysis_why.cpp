@@ -28,6 +28,8 @@ std::string part_text(const Computed& x, const AttributionPart& part) {
       return "the last token's embedding";
     case Kind::bias:
       return "biases";
+    case Kind::neuron:
+      return fmt::format("layer {}, unit {} of the MLP", part.layer, part.unit);
     case Kind::rounding:
       return "what rounding to bf16 leaves";
   }
@@ -40,7 +42,7 @@ std::string words(const Computed& x, const Attribution& a, const std::string& to
   text += a.against ? fmt::format(", and not {}: the difference of their logits, {:+.2f}", in_quotes(against), a.logit)
                     : fmt::format(": its logit, {:.2f}", a.logit);
   text += ",\nis the sum of what each part wrote (% of all they wrote, whatever the sign):\n";
-  const auto parts = strongest_parts(a, a.heads.count() + a.cross.count() + a.mlps.count() + 3);
+  const auto parts = strongest_parts(a, a.heads.count() + a.cross.count() + a.mlps.count() + a.neurons.count() + 3);
   std::vector<double> values(parts.size());
   std::ranges::transform(parts, values.begin(), &AttributionPart::value);
   text += signed_lines(values, most_parts, [&](std::size_t n) { return part_text(x, parts[n]); });
@@ -78,6 +80,7 @@ class Why : public Analysis {
         ->type_name("TOKEN");
     app.add_option("--against", arguments.against, "With --why: of the difference to the logit of TOKEN")
         ->type_name("TOKEN");
+    app.add_flag("--neurons", neurons_, "With --why: each hidden unit of the MLPs by itself, in place of the MLPs");
   }
 
   bool asked(const AnalysisArguments& arguments) const override {
@@ -86,8 +89,13 @@ class Why : public Analysis {
     });
   }
 
+  void check(const AnalysisArguments& arguments) const override {
+    if (neurons_ && !asked(arguments))
+      throw UsageError("--neurons: nothing uses it without --why, or where that says a token alone");
+  }
+
   void ask(const Question& question, std::optional<int>, PassOptions& asked) const override {
-    asked.why = AttributeOptions{.token = question.token, .against = question.against};
+    asked.why = AttributeOptions{.token = question.token, .against = question.against, .neurons = neurons_};
   }
 
   Finding find(const Question& question, const PassOptions&, Pass& pass) const override {
@@ -100,6 +108,9 @@ class Why : public Analysis {
             .picture = [=](const AnalysisOf& of) { return attribution_picture(*found, of); },
             .csv = [=](const AnalysisOf& of) { return attribution_csv(*found, of); }};
   }
+
+ private:
+  bool neurons_ = false;
 };
 
 }  // namespace

@@ -51,6 +51,7 @@ struct ATTEND_API AttributeOptions {
   // It must hold these ids. Null: none.
   const ModelCache* cache = nullptr;
   std::span<const std::int64_t> decoder_ids = {};
+  bool neurons = false;  // what each hidden unit of the MLPs wrote is told too
 };
 
 // Direct effects (Elhage et al. 2021; Wang et al. 2022): what each part of the model wrote into the stream of that row,
@@ -65,9 +66,12 @@ struct ATTEND_API Attribution {
   Tensor heads;             // [L,H,position + 1]: of each head, by the token that it read
   Tensor cross;             // encoder-decoders: [L,H,Tk], of each head of the cross-attention, by the encoder's token
   Tensor mlps;              // [L]
-  double embedding = 0;     // of the row's own token (GPT-2: and position)
-  double bias = 0;          // the attentions' output biases, the last norm's and the output layer's
-  double rounding = 0;      // bf16: what rounding leaves; f32: 0
+  // With AttributeOptions::neurons: [L,F], of each hidden unit (Geva et al. 2022, arXiv:2203.14680), and [L] of the
+  // MLPs' output biases, which together are mlps.
+  Tensor neurons, mlp_biases;
+  double embedding = 0;  // of the row's own token (GPT-2: and position)
+  double bias = 0;       // the attentions' output biases, the last norm's and the output layer's
+  double rounding = 0;   // bf16: what rounding leaves; f32: 0
 };
 ATTEND_API Attribution attribute(const Model& model, std::span<const std::int64_t> ids,
                                  const AttributeOptions& options = {});
@@ -75,13 +79,15 @@ ATTEND_API std::string to_json(const Attribution& attribution, const TensorJson&
 
 // One of its parts.
 struct ATTEND_API AttributionPart {
-  enum class Kind : std::uint8_t { head, cross, mlp, embedding, bias, rounding };
+  enum class Kind : std::uint8_t { head, cross, mlp, embedding, bias, rounding, neuron };
 
   Kind kind = Kind::head;
   std::int64_t layer = -1, head = -1, key = -1;  // -1: it is of none
   double value = 0;
+  std::int64_t unit = -1;
 };
-// The `count` largest magnitudes, falling.
+// The `count` largest magnitudes, falling. Where neurons are there, they stand for the MLPs, whose output biases are
+// among `bias` then.
 ATTEND_API std::vector<AttributionPart> strongest_parts(const Attribution& attribution, std::int64_t count);
 
 // What heads wrote together by reading each token, [position + 1]; with `cross` those of the cross-attention, [Tk].

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -84,6 +85,18 @@ class ATTEND_API Model {
   const ModelInfo& info() const;
   // That tokenizer, read when it is first asked for. Throws bad_file.
   const Tokenizer& tokenizer() const;
+
+  // Its weights, f32, copied; of quantized ones their numbers. Of a layer, where y = W x + b: W_Q [H,D,E], W_K and W_V
+  // [Hkv,D,E], W_O [H,E,D], W_in and W_gate [F,E], W_out [E,F], biases b_Q [H,D], ..., b_out [E], and norms
+  // (attention_norm, mlp_norm, ..., and attention_norm_bias) [E]; of a decoder that reads an encoder cross_W_Q, ...
+  // too. A Gemma's norm is 1 + its file's. encoder: of an encoder-decoder's encoder. Throws bad_value for a layer that
+  // is not there.
+  std::map<std::string, Tensor> weights(std::int64_t layer, bool encoder = false) const;
+  // embeddings [vocabulary,info().input_size]; norm and norm_bias [E], the last; W_output [vocabulary,E], b_output.
+  std::map<std::string, Tensor> weights() const;
+  // By the names of its file, and one of them: f32, of the file's shape. Throws bad_value.
+  std::vector<std::string> weight_names() const;
+  Tensor weight(std::string_view name) const;
 
   // ids [N] -> the last hidden states [N,E], f32, after the last norm (OPT-350m: [N,512], projected to the size of its
   // words). Throws bad_value for no ids, ids outside the

@@ -13,12 +13,12 @@ __all__ = ["Ablation", "Lens", "Part", "Patching"]
 
 
 class Part(NamedTuple):
-    """One part of an Attribution: kind is "head", "cross", "mlp", "embedding", "bias" or "rounding". A head has the place (key) and
-    the text (token) of what it read; name is "23.4", "mlp 15" or the kind.
+    """One part of an Attribution: kind is "head", "cross", "mlp", "neuron", "embedding", "bias" or "rounding". A head has the place
+    (key) and the text (token) of what it read; name is "23.4", "mlp 15", "mlp 15, unit 812" or the kind.
 
     >>> import attend
     >>> attend.Part("head", 23, 4, 3, 2.5, "23.4", " France")
-    Part(kind='head', layer=23, head=4, key=3, value=2.5, name='23.4', token=' France')
+    Part(kind='head', layer=23, head=4, key=3, value=2.5, name='23.4', token=' France', unit=None)
     >>> [type(part) is attend.Part for part in attend.Model.load("tiny").attribute([1, 2, 3]).top(2)]
     [True, True]
     """
@@ -30,6 +30,7 @@ class Part(NamedTuple):
     value: float
     name: str | None = None
     token: str | None = None
+    unit: int | None = None
 
 
 class _Found:

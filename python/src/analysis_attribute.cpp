@@ -20,8 +20,8 @@ PartWords words_of(const AttributionPart& part, const AnalysisOf& of) {
 }
 
 nb::list top(const Explained& self, std::int64_t n) {
-  constexpr const char* kinds[] = {"head",      "cross", "mlp",
-                                   "embedding", "bias",  "rounding"};  // as AttributionPart::Kind
+  constexpr const char* kinds[] = {"head", "cross",    "mlp",   "embedding",
+                                   "bias", "rounding", "neuron"};  // as AttributionPart::Kind
   const nb::object part = nb::module_::import_("attend._analysis").attr("Part");
   nb::list out;
   const auto number = [](std::int64_t of) { return of < 0 ? nb::object(nb::none()) : nb::object(nb::int_(of)); };
@@ -34,7 +34,8 @@ nb::list top(const Explained& self, std::int64_t n) {
     const AttributionPart& each = parts[i];
     const auto& [name, token] = words[i];
     out.append(part(kinds[static_cast<int>(each.kind)], number(each.layer), number(each.head), number(each.key),
-                    each.value, name, token.empty() ? nb::object(nb::none()) : nb::object(nb::cast(token))));
+                    each.value, name, token.empty() ? nb::object(nb::none()) : nb::object(nb::cast(token)),
+                    number(each.unit)));
   }
   return out;
 }
@@ -49,14 +50,15 @@ std::string to_csv(const Explained& self) {
 }
 
 Explained attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, std::int64_t position,
-                     nb::handle cache, nb::handle decoder_ids) {
+                     nb::handle cache, nb::handle decoder_ids, bool neurons) {
   constexpr const char* function = "Model.attribute";
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   decoder = Loaded::read_decoder_ids(function, decoder_ids);
   AttributeOptions options{.token = self.read_token(function, "token", token),
                            .against = self.read_token(function, "against", against),
                            .position = position,
-                           .decoder_ids = decoder};
+                           .decoder_ids = decoder,
+                           .neurons = neurons};
   nb::list one;
   if (!cache.is_none()) {
     read_instance<SequenceCache>(function, "cache", "a ModelCache", cache);
@@ -86,7 +88,8 @@ encoder's token.
 nb::tuple state_of_attribution(const Explained& self) {
   const auto array = [](const Tensor& x) { return to_python({}, x); };
   return nb::make_tuple(array(self.heads), array(self.cross), array(self.mlps), self.token, self.against, self.position,
-                        self.logit, self.capped_logit, self.embedding, self.bias, self.rounding, state_of(self.of));
+                        self.logit, self.capped_logit, self.embedding, self.bias, self.rounding, state_of(self.of),
+                        array(self.neurons), array(self.mlp_biases));
 }
 
 void restore_attribution(Explained& self, const nb::tuple& state) {
@@ -100,6 +103,8 @@ void restore_attribution(Explained& self, const nb::tuple& state) {
                                     .heads = tensor(0),
                                     .cross = tensor(1),
                                     .mlps = tensor(2),
+                                    .neurons = tensor(12),
+                                    .mlp_biases = tensor(13),
                                     .embedding = number(8),
                                     .bias = number(9),
                                     .rounding = number(10)},
@@ -110,17 +115,23 @@ void bind_attribution(nb::module_& m) {
   const auto array = [](Tensor Attribution::*member) {
     return [member](const Explained& self) { return to_python({}, self.*member); };
   };
+  const auto maybe = [](Tensor Attribution::*member) {
+    return [member](const Explained& self) {
+      return (self.*member).count() == 0 ? nb::object(nb::none()) : to_python({}, self.*member);
+    };
+  };
   nb::class_<Explained> attribution(m, "Attribution", attribution_doc);
   attribution.def("__getstate__", &state_of_attribution).def("__setstate__", &restore_attribution);
   attribution
       .def_prop_ro("heads", array(&Attribution::heads), nb::sig("def heads(self) -> numpy.ndarray"), "[L,H,T] float32")
-      .def_prop_ro(
-          "cross",
-          [](const Explained& self) {
-            return self.cross.count() == 0 ? nb::object(nb::none()) : to_python({}, self.cross);
-          },
-          nb::sig("def cross(self) -> numpy.ndarray | None"), "[L,H,Tk] float32 of an encoder-decoder, else None")
+      .def_prop_ro("cross", maybe(&Attribution::cross), nb::sig("def cross(self) -> numpy.ndarray | None"),
+                   "[L,H,Tk] float32 of an encoder-decoder, else None")
       .def_prop_ro("mlps", array(&Attribution::mlps), nb::sig("def mlps(self) -> numpy.ndarray"), "[L] float32")
+      .def_prop_ro("neurons", maybe(&Attribution::neurons), nb::sig("def neurons(self) -> numpy.ndarray | None"),
+                   "[L,F] float32, of each hidden unit of the MLPs, where they were asked for, else None")
+      .def_prop_ro("mlp_biases", maybe(&Attribution::mlp_biases),
+                   nb::sig("def mlp_biases(self) -> numpy.ndarray | None"),
+                   "[L] float32, of the MLPs' output biases: with neurons, neurons.sum(1) + mlp_biases is mlps")
       .def_ro("embedding", &Attribution::embedding, "of the row's own token (GPT-2: and position)")
       .def_ro("bias", &Attribution::bias, "of all biases")
       .def_ro("rounding", &Attribution::rounding, "what bfloat16 leaves")
@@ -130,8 +141,8 @@ void bind_attribution(nb::module_& m) {
       .def_ro("against", &Attribution::against, "whose logit is taken from it, or None")
       .def_ro("position", &Attribution::position, "of the row whose next token it is")
       .def("top", &top, nb::arg("n") = 10, nb::sig("def top(self, n: int = 10) -> list[attend.Part]"),
-           "The n parts of the largest magnitude, falling: named tuples of kind, layer, head, key, value, name and "
-           "token.")
+           "The n parts of the largest magnitude, falling: named tuples of kind, layer, head, key, value, name, "
+           "token and unit.")
       .def(
           "to_pandas", [](nb::handle self) { return nb::module_::import_("attend._analysis").attr("table")(self); },
           "A pandas.DataFrame, a row for each part: kind, layer, head, name, key, token, value; ImportError without "
@@ -157,7 +168,8 @@ constexpr const char* attribute_doc =
 ids [N], or a text where the model has its tokenizer. token: whose logit, an id, or a text that is one token; None: the
 likeliest. against: the difference to this token's logit is explained. position: of the row whose next token it is; -1: the
 last. cache: a ModelCache that holds the beginning of ids, or all; it is not changed. decoder_ids: of an
-encoder-decoder, its decoder's text so far, which position is of. Raises ValueError for encoders.)";
+encoder-decoder, its decoder's text so far, which position is of. neurons: what each hidden unit of the MLPs wrote, too (Geva et
+al. 2022). Raises ValueError for encoders.)";
 
 }  // namespace
 
@@ -166,8 +178,11 @@ void bind_attribute(nb::module_& m, nb::class_<Loaded>& model) {
   model.def(
       "attribute", &attribute_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
       nb::arg("position") = -1, nb::arg("cache") = nb::none(), nb::arg("decoder_ids") = nb::none(),
+      nb::arg("neurons") = false,
       nb::sig("def attribute(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = None, "
-              "position: int = -1, cache: ModelCache | None = None, decoder_ids: Ids | None = None) -> Attribution"),
+              "position: int = -1, cache: ModelCache | None = None, decoder_ids: Ids | None = None, neurons: bool = "
+              "False) -> "
+              "Attribution"),
       attribute_doc);
 }
 

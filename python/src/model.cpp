@@ -145,6 +145,40 @@ nb::object logits(const Loaded& self, nb::handle hidden) {
   return to_python(states.kind(), call(function, [&] { return self.model.logits(states.view()); }));
 }
 
+nb::object read_only(Tensor tensor) {
+  nb::object array = to_python({}, std::move(tensor));
+  array.attr("setflags")(nb::arg("write") = false);
+  return array;
+}
+
+nb::dict weights(const Loaded& self, std::optional<std::int64_t> layer, bool encoder) {
+  nb::dict all;
+  for (auto& [name, tensor] : call("Model.weights", [&] {
+         if (!layer && encoder)
+           throw Error(ErrorCode::bad_value, "Model.weights", "encoder is of a layer, and layer is None");
+         return layer ? self.model.weights(*layer, encoder) : self.model.weights();
+       }))
+    all[name.c_str()] = read_only(std::move(tensor));
+  return all;
+}
+
+nb::object weight(const Loaded& self, const std::string& name) {
+  return read_only(call("Model.weight", [&] { return self.model.weight(name); }));
+}
+
+constexpr const char* weights_doc =
+    R"(The weights of a layer, or with None of the model around them, float32 and read-only; quantized ones as numbers.
+
+Of a layer, where y = W x + b: "W_Q" [H,D,E], "W_K" and "W_V" [Hkv,D,E], "W_O" [H,E,D], "W_in" and "W_gate" [F,E], "W_out"
+[E,F], "b_Q", ..., and norms, "attention_norm", "mlp_norm", "attention_norm_bias", ... [E]; of an encoder-decoder "cross_W_Q", ...
+too, and with encoder those of its encoder. With None: "embeddings" [vocabulary,E], "norm" and "W_output" [vocabulary,E]. A
+Gemma's norms are 1 + those of its file.
+
+>>> import attend
+>>> model = attend.Model.load("tiny")
+>>> {name: array.shape for name, array in model.weights(0).items() if name in ("W_Q", "W_O", "W_in")}
+{'W_O': (4, 16, 4), 'W_Q': (4, 4, 16), 'W_in': (32, 16)})";
+
 std::string describe(const Loaded& self) {
   const ModelInfo& info = self.model.info();
   return "Model('" + self.name + "': " + info.type + ", " + std::to_string(info.layers) + " layers, " +
@@ -273,6 +307,14 @@ void bind_model(nb::module_& m) {
            "logits() does not take. starts and edits as in forward(). ValueError for other models.")
       .def("logits", &logits, nb::arg("hidden"), nb::sig("def logits(self, hidden: ArrayT) -> ArrayT"),
            "hidden [...,E] to logits [...,vocabulary], float32; ValueError for encoders and bare models.")
+      .def("weights", &weights, nb::arg("layer") = nb::none(), nb::arg("encoder") = false,
+           nb::sig("def weights(self, layer: int | None = None, encoder: bool = False) -> dict[str, numpy.ndarray]"),
+           weights_doc)
+      .def("weight", &weight, nb::arg("name"), nb::sig("def weight(self, name: str) -> numpy.ndarray"),
+           "The tensor of that name in the model's file, float32, read-only; weight_names lists them.")
+      .def_prop_ro(
+          "weight_names", [](const Loaded& self) { return self.model.weight_names(); },
+          nb::sig("def weight_names(self) -> list[str]"), "The names of the tensors in the model's file, for weight().")
       .def("__repr__", &describe);
   bind_model_cache(m, model);
   bind_model_embed(model);

@@ -142,7 +142,8 @@ void bind_model_record(nb::class_<Loaded>& model) {
            nb::sig(
                "def record(self, ids: str | Ids, types: Ids | None = None, max_new_tokens: int = 0, top: int = 8, "
                "map: tuple[int, int] = (256, 256), keep: Literal['qk'] | None = None, key_sizes: bool = False, budget: "
-               "int = 2147483648, edits: Sequence[Edit | Knockout] | None = None, decoder_ids: Ids | None = None) -> Recording"),
+               "int = 2147483648, edits: Sequence[Edit | Knockout] | None = None, decoder_ids: Ids | None = None) -> "
+               "Recording"),
            record_doc)
       .def(
           "show", &show, nb::arg("text"), nb::arg("live") = false, nb::arg("second") = nb::none(),

@@ -75,7 +75,8 @@ struct FrozenNorm {
 // What a pass leaves to be explained of one of its rows. The heads' weights stand where their parts will.
 class RowWatcher : public models::Watcher {
  public:
-  RowWatcher(std::int64_t row, ModelCache& cache, Attribution& out) : row_(row), cache_(cache), out_(out) {}
+  RowWatcher(std::int64_t row, ModelCache& cache, Attribution& out, bool of_neurons)
+      : neurons(of_neurons), row_(row), cache_(cache), out_(out) {}
 
   void attends(const models::AttentionStep& step, const View& q, const View&) override {
     (step.cross ? cross_steps : steps).push_back(step);
@@ -87,6 +88,7 @@ class RowWatcher : public models::Watcher {
     if (place == ModelPlace::residual && layer == 0) embedding = row_of(values);
     if (place == ModelPlace::residual && layer == out_.heads.size(0)) last = row_of(values);
     if (place == ModelPlace::mlp) mlps.push_back(row_of(values));
+    if (place == ModelPlace::mlp_hidden && neurons) hidden.push_back(row_of(values));
   }
   void normalises(models::NormPlace place, std::int64_t layer, const models::Norm& norm, const View& x) override {
     norms.insert({std::pair(place, layer), FrozenNorm{norm, row_of(x)}});
@@ -102,8 +104,9 @@ class RowWatcher : public models::Watcher {
     analysis::multiply_by_values(step, keys_of(step), parts_of(step).size(2), to_heads.data<float>(), weights_of(step));
   }
 
-  Tensor embedding, last;  // [1,E]: the stream at first and at last
-  std::vector<Tensor> mlps;
+  const bool neurons;
+  Tensor embedding, last;                                 // [1,E]: the stream at first and at last
+  std::vector<Tensor> mlps, hidden;                       // hidden [1,F], where neurons are asked for
   std::vector<models::AttentionStep> steps, cross_steps;  // of each layer
   std::map<std::pair<models::NormPlace, std::int64_t>, FrozenNorm> norms;
 
@@ -182,8 +185,24 @@ Direction before_last_norm(const Model::Parts& parts, const Direction& read, con
       parts.family);
 }
 
+// What each hidden unit wrote where the MLP's place is read so, and its output bias.
+void explain_neurons(const RowWatcher& row, const Model::Parts& parts, std::int64_t layer, const Direction& read,
+                     Attribution& out) {
+  const auto l = static_cast<std::size_t>(layer);
+  const Linear& last = *models::parts_of_layer(parts, l).out;
+  const Direction written = row.before(models::NormPlace::mlp_output, layer, {read.u});
+  const Tensor to_units = back_through(last, written.u);
+  if (out.neurons.count() == 0) out.neurons = Tensor({std::ssize(row.hidden), to_units.count()});
+  if (out.mlp_biases.count() == 0) out.mlp_biases = Tensor({std::ssize(row.hidden)});
+  float* to = out.neurons.data<float>() + layer * to_units.count();
+  for (std::int64_t f = 0; f < to_units.count(); ++f)
+    to[f] = to_units.data<float>()[f] * row.hidden[l].data<float>()[f];
+  const double bias = written.bias + (last.bias() ? dot(written.u, last.bias()->view()) : 0);
+  out.mlp_biases.data<float>()[l] = static_cast<float>(bias);
+}
+
 // The parts, from the last to the first: `read` is how the stream after all layers is.
-void explain(const RowWatcher& row, Direction read, Attribution& out) {
+void explain(const RowWatcher& row, const Model::Parts& parts, Direction read, Attribution& out) {
   using models::NormPlace;
   out.mlps = Tensor({std::ssize(row.mlps)});
   const auto explain_heads = [&](const models::AttentionStep& step, const Direction& written) {
@@ -194,6 +213,7 @@ void explain(const RowWatcher& row, Direction read, Attribution& out) {
     const auto l = static_cast<std::size_t>(layer);
     read = row.before(NormPlace::mlp_sum, layer, read);
     out.mlps.data<float>()[l] = static_cast<float>(dot(read.u, row.mlps[l].view()));
+    if (row.neurons) explain_neurons(row, parts, layer, read, out);
     read = row.before(NormPlace::cross_sum, layer, read);
     if (!row.cross_steps.empty()) explain_heads(row.cross_steps[l], read);
     read = row.before(NormPlace::attention_sum, layer, read);
@@ -247,7 +267,7 @@ analysis::Attributing::Attributing(const Model& model, const Text& text, const A
   (info.encoder_decoder() ? state_->decoder_ids : state_->ids) = rest;
   if (state_->cache.encoder_length() > 0) state_->ids = {};
   state_->at = out.position - first;
-  state_->row.emplace(state_->at, state_->cache, out);
+  state_->row.emplace(state_->at, state_->cache, out, options.neurons);
 }
 analysis::Attributing::~Attributing() = default;
 
@@ -282,7 +302,8 @@ Attribution analysis::Attributing::finish(const Tensor& hidden) {
     const Tensor before = back_through(*output.projection, read.u);
     read.u.assign(before.data<float>(), before.data<float>() + before.count());
   }
-  explain(*state_->row, before_last_norm(ModelAccess::parts(model), read, state_->row->last), out);
+  explain(*state_->row, ModelAccess::parts(model), before_last_norm(ModelAccess::parts(model), read, state_->row->last),
+          out);
   if (model.info().dtype != DType::f32)
     out.rounding = out.logit - sum(out.heads) - sum(out.cross) - sum(out.mlps) - out.embedding - out.bias;
   return std::move(out);
@@ -299,7 +320,7 @@ std::vector<AttributionPart> strongest_parts(const Attribution& of, std::int64_t
   if (count < 0) fail(ErrorCode::bad_value, "strongest_parts", "count is {}, expected at least 0", count);
   using Kind = AttributionPart::Kind;
   std::vector<AttributionPart> all;
-  all.reserve(static_cast<std::size_t>(of.heads.count() + of.cross.count() + of.mlps.count() + 3));
+  all.reserve(static_cast<std::size_t>(of.heads.count() + of.cross.count() + of.mlps.count() + of.neurons.count() + 3));
   const auto add_heads = [&](Kind kind, const Tensor& parts) {  // [L,H,T]
     const std::int64_t T = parts.count() == 0 ? 1 : parts.size(2), H = parts.count() == 0 ? 1 : parts.size(1);
     for (std::int64_t n = 0; n < parts.count(); ++n)
@@ -307,16 +328,21 @@ std::vector<AttributionPart> strongest_parts(const Attribution& of, std::int64_t
   };
   add_heads(Kind::head, of.heads);
   add_heads(Kind::cross, of.cross);
-  for (std::int64_t l = 0; l < of.mlps.size(0); ++l)
+  const bool neurons = of.neurons.count() > 0;
+  for (std::int64_t l = 0; l < of.mlps.size(0) && !neurons; ++l)
     all.push_back({Kind::mlp, l, -1, -1, static_cast<double>(of.mlps.data<float>()[l])});
+  for (std::int64_t n = 0; n < of.neurons.count(); ++n) {
+    const std::int64_t F = of.neurons.size(1);
+    all.push_back({Kind::neuron, n / F, -1, -1, static_cast<double>(of.neurons.data<float>()[n]), n % F});
+  }
   all.push_back({Kind::embedding, -1, -1, -1, of.embedding});
-  all.push_back({Kind::bias, -1, -1, -1, of.bias});
+  all.push_back({Kind::bias, -1, -1, -1, of.bias + (neurons ? sum(of.mlp_biases) : 0)});
   if (of.rounding != 0) all.push_back({Kind::rounding, -1, -1, -1, of.rounding});
   const auto kept = std::min<std::size_t>(static_cast<std::size_t>(count), all.size());
   std::ranges::partial_sort(all, all.begin() + static_cast<std::ptrdiff_t>(kept), [](const auto& a, const auto& b) {
     return std::abs(a.value) != std::abs(b.value)
                ? std::abs(a.value) > std::abs(b.value)
-               : std::tie(a.kind, a.layer, a.head, a.key) < std::tie(b.kind, b.layer, b.head, b.key);
+               : std::tie(a.kind, a.layer, a.head, a.key, a.unit) < std::tie(b.kind, b.layer, b.head, b.key, b.unit);
   });
   all.resize(kept);
   return all;
@@ -342,6 +368,8 @@ std::string to_json(const Attribution& x, const TensorJson& tensor) {
               {"capped_logit", x.capped_logit},
               {"heads", json("heads", x.heads)}};
   if (x.cross.count() > 0) why["cross"] = json("cross", x.cross);
+  if (x.neurons.count() > 0)
+    why.update({{"neurons", json("neurons", x.neurons)}, {"mlp_biases", json("mlp_biases", x.mlp_biases)}});
   why.update({{"mlps", json("mlps", x.mlps)}, {"embedding", x.embedding}, {"bias", x.bias}, {"rounding", x.rounding}});
   return text_of(why);
 }

@@ -80,6 +80,8 @@ void check_finite(const Tensor& hidden);
 std::vector<double> mean_direction(const Tensor& hidden, std::int64_t begin, std::int64_t end);
 // The output layer. Throws bad_value in the name of the function that asked, for encoders and bare decoders.
 const Output& output_of(const Model::Parts& parts, std::string_view asked);
+// A layer of the model, or of its encoder.
+LayerParts parts_of_layer(const Model::Parts& parts, std::size_t n, bool encoder = false);
 // How embed() makes vectors of hidden states. Throws what embed() does where the folder's files can't be followed.
 const SentenceModules& sentence_modules(const Model::Parts& parts);
 

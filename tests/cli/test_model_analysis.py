@@ -160,6 +160,18 @@ def test_tables_fit(model, asked, said, width):
     assert all(len(line) <= width for table in tables for line in table.splitlines() if "→" not in line and "│" in line)
 
 
+def test_hidden_units_are_parts_too(model):
+    why = json.loads(model(TEXT, *WHY, "--neurons", "--json"))["why"]
+    units, biases = np.array(why["neurons"]), np.array(why["mlp_biases"])
+    np.testing.assert_allclose(units.sum(1) + biases, why["mlps"], atol=1e-5)
+    layer, unit = np.unravel_index(np.abs(units).argmax(), units.shape)
+    assert re.search(rf"layer {layer}, unit {unit} of the MLP +[+-]", model(TEXT, *WHY, "--neurons"))
+    rows = list(csv.DictReader(io.StringIO(model(TEXT, *WHY, "--neurons", "--csv"))))
+    assert {row["kind"] for row in rows} == {"head", "neuron", "embedding", "bias", "rounding"}
+    assert abs(sum(float(row["value"]) for row in rows) - why["logit"]) < 1e-3
+    assert f"mlp {layer}, unit {unit}" in {row["name"] for row in rows}
+
+
 def test_the_strongest_heads_are_told(model):
     found = np.array(json.loads(model(TEXT, *PATCH, "--json"))["patching"]["recovered"])
     layer, head = np.unravel_index(np.argmax(found), found.shape)
@@ -174,6 +186,8 @@ def test_the_strongest_heads_are_told(model):
     (["--lens", *WHY], "--why and --lens can't stand together"),
     (["--ablate", "--without", "0.0"], "--without and --ablate can't stand together"),
     (["--ablate", *PATCH], "--patch and --ablate can't stand together"),
+    (["--neurons"], "--neurons: nothing uses it without --why"),
+    (["--neurons", "--ablate", *WHY], "--neurons: nothing uses it without --why"),
     (["--patch", CORRUPT], "--patch: say between which tokens, with --why and --against"),
     (["--patch", CORRUPT, "--why", "word20"], "--patch: say between which tokens"),
     ([*WHY, "--patch", "the cat"], "--patch: the clean text has 4 tokens and the corrupt one 2, expected as many"),

@@ -61,6 +61,7 @@ class Places:
             self.layers = base.layers
             names = next(names for names in known if set(names) <= dict(base.layers[0].named_modules()).keys())
         self.projections, self.mlps = ([layer.get_submodule(name) for layer in self.layers] for name in names)
+        self.narrow = self.mlps  # the MLPs' last projections
         # What is added to the stream comes of a norm, in OLMo 2 and Gemma.
         self.output_norms = [layer.post_attention_layernorm for layer in self.layers if hasattr(layer, "post_feedforward_layernorm")]
         self.attentions = self.output_norms or self.projections
@@ -357,6 +358,17 @@ class Direct:
         if self.places.norm:
             self.norms.append(frozen(self.places.norm))
         self.embedding, self.mlps = seen(0, "residual"), [seen(layer, "mlp") for layer in range(info.layers)]
+        self.units, self.mlp_biases = [], []  # what each hidden unit writes [F,E]
+        for layer, narrow in enumerate(self.places.narrow):
+            kept = []
+            handle = narrow.register_forward_pre_hook(lambda module, args, kept=kept: kept.append(args[0].reshape(len(ids), -1)[position]))
+            run()
+            handle.remove()
+            weight = narrow.weight.detach().double()
+            weight = weight if type(narrow).__name__ == "Conv1D" else weight.T
+            write = frozen(self.places.layers[layer].post_feedforward_layernorm) if self.places.output_norms else lambda part: part
+            self.units.append(write(kept[0].double()[:, None] * weight))
+            self.mlp_biases.append(torch.zeros(info.embedding_size) if narrow.bias is None else write(narrow.bias.detach().double()))
         self.heads, self.biases = [], []
         for layer, projection in enumerate(self.places.projections):
             values = values_of(self.places, layer, run, info)[: position + 1]
@@ -401,6 +413,13 @@ def test_attribution_is_that_of_transformers_part_by_part(both, name):
         for logits, value in (direct.logits, got.logit), (direct.capped, got.capped_logit):
             assert abs(value - logits[got.token] + (0 if against is None else logits[against])) <= 1e-4 * size
         assert np.abs(heads).max() > 1e-3 and np.abs(mlps).max() > 1e-3
+        assert got.neurons is None
+        units = pair.ours.attribute(ids, token, against, position, neurons=True)
+        for mine, each in ((units.neurons, direct.units), (units.mlp_biases, direct.mlp_biases)):
+            expected = np.stack([direct.read(part.double(), got.token, against, n) for part, n in zip(each, direct.skipped[1::2])])
+            assert mine.shape == expected.shape and np.abs(mine - expected).max() <= 1e-5 * size
+        assert np.abs(units.neurons.sum(1) + units.mlp_biases - units.mlps).max() <= 1e-5 * size
+        assert np.array_equal(units.heads, got.heads) and np.array_equal(units.mlps, got.mlps)
 
 
 def parts_of(attribution):

@@ -122,6 +122,8 @@ std::string name_of(const AttributionPart& part, const AnalysisOf& of) {
       return "bias";
     case Kind::rounding:
       return "rounding";
+    case Kind::neuron:
+      return fmt::format("mlp {}, unit {}", part.layer, part.unit);
   }
   return "";
 }
@@ -141,10 +143,15 @@ std::string attribution_csv(const Attribution& x, const AnalysisOf& of) {
   };
   add("head", AttentionKind::self, x.heads, of.ids);
   add("cross", AttentionKind::cross, x.cross, of.encoder_ids);
-  for (std::int64_t l = 0; l < x.mlps.count(); ++l)
+  const bool neurons = x.neurons.count() > 0;
+  for (std::int64_t l = 0; l < x.mlps.count() && !neurons; ++l)
     text += fmt::format("mlp,{},,mlp {},,,{}\n", l, l, x.mlps.data<float>()[l]);
+  for (std::int64_t n = 0; n < x.neurons.count(); ++n) {
+    const std::int64_t l = n / x.neurons.size(1), unit = n % x.neurons.size(1);
+    text += fmt::format("neuron,{},,\"mlp {}, unit {}\",,,{}\n", l, l, unit, x.neurons.data<float>()[n]);
+  }
   return text + fmt::format("embedding,,,embedding,,,{}\nbias,,,bias,,,{}\nrounding,,,rounding,,,{}\n", x.embedding,
-                            x.bias, x.rounding);
+                            x.bias + (neurons ? sum_of(x.mlp_biases) : 0), x.rounding);
 }
 
 }  // namespace attend::inline v0

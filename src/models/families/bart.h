@@ -8,6 +8,7 @@
 
 #include "models/batch.h"
 #include "models/config.h"
+#include "models/layer_parts.h"
 #include "models/loading.h"
 
 namespace attend::inline v0::models {
@@ -26,6 +27,8 @@ class BartStack {
   Tensor embed(const Batch& batch) const;  // [N,E], f32: what the first layer is given
   // The layers from `first` to before `last`, x being what they are given and then what they make of it.
   void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
+  LayerParts parts(std::size_t n) const;
+  const Matrix& words() const { return words_; }
   static Tensor finish(Tensor x) { return x; }
 
  private:

@@ -175,6 +175,14 @@ Tensor Bert::embed(const Batch& batch) const {
   return widened_ ? widened_->forward(embedding_norm_->forward(x), DType::f32) : embedding_norm_->forward(x);
 }
 
+LayerParts Bert::parts(std::size_t n) const {
+  const Layer& layer = layers_[which_[n]];
+  return {.self = {{&layer.query}, {&layer.key}, {&layer.value}, &layer.output},
+          .in = &layer.wide,
+          .out = &layer.narrow,
+          .norms = {{"attention_norm", &layer.attention_norm}, {"mlp_norm", &layer.norm}}};
+}
+
 void Bert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
   for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
     const Layer& layer = layers_[which_[n]];

@@ -64,6 +64,16 @@ Tensor Gpt2::embed(const Batch& batch) const {
   return x;
 }
 
+LayerParts Gpt2::parts(std::size_t n) const {
+  const Layer& layer = layers_[n];
+  const Linear* all = &layer.query_key_value;
+  const std::int64_t E = info_.embedding_size;
+  return {.self = {{all}, {all, E}, {all, 2 * E}, &layer.output},
+          .in = &layer.wide,
+          .out = &layer.narrow,
+          .norms = {{"attention_norm", &layer.attention_norm}, {"mlp_norm", &layer.norm}}};
+}
+
 void Gpt2::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
   const std::int64_t E = info_.embedding_size;
   for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {

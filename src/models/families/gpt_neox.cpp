@@ -67,6 +67,16 @@ Tensor GptNeox::embed(const Batch& batch) const {
   return x;
 }
 
+LayerParts GptNeox::parts(std::size_t n) const {
+  const Layer& layer = layers_[n];
+  const Linear* all = &layer.query_key_value;
+  const std::int64_t D = info_.head_size;
+  return {.self = {{all, 0, 3 * D}, {all, D, 3 * D}, {all, 2 * D, 3 * D}, &layer.output},
+          .in = &layer.wide,
+          .out = &layer.narrow,
+          .norms = {{"attention_norm", &layer.attention_norm}, {"mlp_norm", &layer.norm}}};
+}
+
 void GptNeox::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
   RotaryAngles angles;
   if (rotary_) angles = rotary_->angles(batch.positions, batch.starts);

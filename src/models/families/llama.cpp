@@ -160,6 +160,21 @@ Tensor Llama::embed(const Batch& batch) const {
   return x;
 }
 
+LayerParts Llama::parts(std::size_t n) const {
+  const Layer& layer = layers_[n];
+  LayerParts parts{.self = {{&layer.query}, {&layer.key}, {&layer.value}, &layer.output},
+                   .gate = &layer.gate,
+                   .in = &layer.up,
+                   .out = &layer.down};
+  for (const auto& [name, norm] :
+       {std::pair("attention_norm", &layer.attention_norm), std::pair("mlp_norm", &layer.norm),
+        std::pair("query_norm", &layer.query_norm), std::pair("key_norm", &layer.key_norm),
+        std::pair("attention_output_norm", &layer.attention_output_norm),
+        std::pair("mlp_output_norm", &layer.mlp_output_norm)})
+    if (*norm) parts.norms.emplace_back(name, &**norm);
+  return parts;
+}
+
 void Llama::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
   std::vector<RotaryAngles> angles;
   angles.reserve(rotary_.size());

@@ -123,6 +123,17 @@ void ModernBert::attend_layer(const Batch& batch, std::size_t n, Tensor& x, cons
   add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
 }
 
+LayerParts ModernBert::parts(std::size_t n) const {
+  const Layer& layer = layers_[n];
+  LayerParts parts{.self = {{&layer.query}, {&layer.key}, {&layer.value}, &layer.output},
+                   .gate = &layer.wide,
+                   .in = &layer.gate,
+                   .out = &layer.narrow};
+  if (layer.attention_norm) parts.norms.emplace_back("attention_norm", &*layer.attention_norm);
+  parts.norms.emplace_back("mlp_norm", &layer.norm);
+  return parts;
+}
+
 void ModernBert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
   std::array<RotaryAngles, 2> angles;
   for (const bool local : {false, true})

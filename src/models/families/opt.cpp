@@ -65,6 +65,14 @@ Tensor Opt::embed(const Batch& batch) const {
   return x;
 }
 
+LayerParts Opt::parts(std::size_t n) const {
+  const Layer& layer = layers_[n];
+  return {.self = {{&layer.query}, {&layer.key}, {&layer.value}, &layer.output},
+          .in = &layer.wide,
+          .out = &layer.narrow,
+          .norms = {{"attention_norm", &layer.attention_norm}, {"mlp_norm", &layer.norm}}};
+}
+
 void Opt::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
   for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
     const Layer& layer = layers_[n];

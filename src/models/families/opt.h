@@ -6,6 +6,7 @@
 
 #include "models/batch.h"
 #include "models/families/decoder.h"
+#include "models/layer_parts.h"
 
 namespace attend::inline v0::models {
 
@@ -17,6 +18,8 @@ class Opt {
   Tensor embed(const Batch& batch) const;  // [N,E], f32: the stream before the first layer
   // The layers from `first` to before `last`, x being the stream before them and then after them.
   void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
+  LayerParts parts(std::size_t n) const;
+  const Matrix& words() const { return words_; }
   Tensor finish(Tensor x) const;  // [N,E], f32; where words have another size than the stream, [N,that size]
 
   std::int64_t hidden_size() const { return info_.input_size; }

@@ -97,6 +97,22 @@ Tensor T5Stack::embed(const Batch& batch) const {
   return x;
 }
 
+LayerParts T5Stack::parts(std::size_t n) const {
+  const Layer& layer = layers_[n];
+  const auto attention = [](const Attention& of) {
+    return LayerParts::Attention{{&of.query}, {&of.key}, {&of.value}, &of.output};
+  };
+  LayerParts parts{.self = attention(layer.self),
+                   .in = &layer.wide,
+                   .out = &layer.narrow,
+                   .norms = {{"attention_norm", &layer.self.norm}, {"mlp_norm", &layer.norm}}};
+  if (layer.gate) parts.gate = &*layer.gate;
+  if (!layer.cross) return parts;
+  parts.cross = attention(*layer.cross);
+  parts.norms.emplace_back("cross_norm", &layer.cross->norm);
+  return parts;
+}
+
 void T5Stack::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
   for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
     const Layer& layer = layers_[n];

@@ -8,6 +8,7 @@
 
 #include "models/batch.h"
 #include "models/config.h"
+#include "models/layer_parts.h"
 #include "models/loading.h"
 
 namespace attend::inline v0::models {
@@ -26,6 +27,8 @@ class T5Stack {
   Tensor embed(const Batch& batch) const;  // [N,E], f32: the stream before the first layer
   // The layers from `first` to before `last`, x being the stream before them and then after them.
   void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
+  LayerParts parts(std::size_t n) const;
+  const Matrix& words() const { return words_; }
   Tensor finish(const Tensor& x) const { return norm_->forward(x); }  // [N,E], f32
   const RmsNorm& last_norm() const { return *norm_; }
 
@@ -85,6 +88,8 @@ class T5Encoder {
     stack_->run(batch, x, first, last);
   }
   Tensor finish(const Tensor& x) const { return stack_->finish(x); }
+  LayerParts parts(std::size_t n) const { return stack_->parts(n); }
+  const Matrix& words() const { return stack_->words(); }
 
  private:
   ModelInfo info_;
