@@ -30,6 +30,7 @@ Command add_model(App& root);
 Command add_embed(App& root);
 Command add_near(App& root);
 Command add_quantize(App& root);
+Command add_steer(App& root);
 Command add_completion(App& root);
 Command add_help(App& root);
 

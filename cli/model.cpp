@@ -58,6 +58,10 @@ void check(const ModelArguments& x) {
   check_pages(x);
   check_show(x.what, x.files);
   check_analyses(x.analysis, x.what, x.files);
+  if (!x.steer.empty() && !x.analysis.asked().empty())
+    throw UsageError(fmt::format("{}: an answer is explained of the model itself, and --steer changes it",
+                                 x.analysis.asked().front()->option));
+  if (!x.steer.empty() && x.live) throw UsageError("--live: the page has the model itself, and --steer changes it");
   if (!x.keep.empty() && !keeps_recording(x))
     throw UsageError("--keep: nothing uses it without a recording: -o x.attend, or a page of one");
 }
@@ -80,6 +84,8 @@ void check_model(const Model& model, const ModelArguments& x) {
     throw UsageError(fmt::format("--near: {} tells what comes next; sentences are compared by an encoder", x.model));
   if (!info.decoder() && x.generate > 0)
     throw UsageError(fmt::format("--generate: {} is an encoder, and says nothing of what comes next", x.model));
+  if ((!info.decoder() || info.encoder_decoder()) && !x.steer.empty())
+    throw UsageError(fmt::format("--steer: {} is no decoder alone", x.model));
   if (!info.decoder() && x.chat) throw UsageError(fmt::format("--chat: {} is an encoder, and answers nobody", x.model));
   for (const auto& each : x.analysis.all)
     if (each->of_decoders && !info.decoder() && (each->asked(x.analysis) || !x.analysis.why.empty()))
@@ -184,7 +190,7 @@ void run(ModelArguments& arguments) {
       print(printable_lines(more));
       close_output();
     };
-    x.generated_ids = generate(model, x.encoding.ids, arguments.generate, told);
+    x.generated_ids = generate(model, x.encoding.ids, arguments.generate, told, x.steered.edits());
     if (in_words) print("\n");
   }
   if (arguments.what.json) return print(to_json(x, selection, arguments.what));
@@ -221,6 +227,10 @@ void add_input(App& app, ModelArguments& arguments) {
                1, 1 << 20);
   app.add_flag("--chat", arguments.chat,
                "Decoders: the text is what someone says to the model, put as its chat template has it");
+  app.add_option("--steer", arguments.steer,
+                 "Decoders: add what attend steer wrote, or SCALE times that, while it reads and writes. May be given "
+                 "several times")
+      ->type_name("FILE[:SCALE]");
   app.add_option("--said", arguments.said, "Encoder-decoders: what the decoder has said so far (nothing)")
       ->type_name("TEXT");
   add_analyses(app, arguments.analysis);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "attend/models.h"
 #include "attend/recording.h"
 #include "attend/session.h"
+#include "attend/steering.h"
 #include "cli/analyses.h"
 #include "cli/page.h"
 #include "cli/show.h"
@@ -42,6 +44,19 @@ struct Neighbour {
   double similarity = 0;  // cosine
 };
 
+// What --steer adds.
+class Steered {
+ public:
+  Steered() = default;
+  // "calm.gguf", or with how much of it, "calm.gguf:0.8". Throws UsageError for one of another size.
+  Steered(const std::vector<std::string>& given, const ModelInfo& info);
+  std::span<const Edit> edits() const { return edits_; }
+
+ private:
+  std::deque<Steering> read_;
+  std::vector<Edit> edits_;
+};
+
 struct Computed {
   ModelInfo info;
   Tokenizer tokenizer;
@@ -54,7 +69,8 @@ struct Computed {
   std::optional<std::string> generated = {};
   std::vector<std::int64_t> generated_ids = {};
   std::vector<std::int64_t> decoder_ids = {};  // of an encoder-decoder: its decoder's text
-  std::vector<Finding> findings = {};          // of what was asked for
+  Steered steered = {};
+  std::vector<Finding> findings = {};  // of what was asked for
 
   // The tokens that answers come after.
   const std::vector<std::string>& answering() const {
@@ -74,6 +90,7 @@ struct ModelArguments {
   std::vector<std::string> near;
   std::int64_t generate = 0;
   std::string said;
+  std::vector<std::string> steer;  // "calm.gguf:0.8"
   ShowArguments what;
   std::vector<std::string> files;
   std::string keep;
@@ -93,7 +110,7 @@ std::vector<std::string> sentences(const std::vector<std::string>& given);
 // So many tokens more, or up to the longest text that the model takes. What adds to the text with each is told.
 using Told = std::function<void(std::string_view)>;
 std::vector<std::int64_t> generate(const Model& model, std::span<const std::int64_t> ids, std::int64_t most,
-                                   const Told& told);
+                                   const Told& told, std::span<const Edit> edits = {});
 // Says what the folder asks for and generate() does not do.
 void announce_generation(const ModelInfo& info, const ModelArguments& arguments);
 Computed compute(const Model& model, const std::string& text, const ModelArguments& arguments);

@@ -124,15 +124,38 @@ std::vector<std::string> sentences(const std::vector<std::string>& given) {
   return all;
 }
 
+Steered::Steered(const std::vector<std::string>& given, const ModelInfo& info) {
+  for (const std::string& each : given) {
+    // A file may have a colon in its name.
+    const std::size_t colon = each.rfind(':');
+    double scale = 1;
+    std::size_t end = 0;
+    try {
+      if (colon != std::string::npos) scale = std::stod(each.substr(colon + 1), &end);
+    } catch (const std::exception&) {
+      end = 0;
+    }
+    const bool scaled = end > 0 && colon + 1 + end == each.size();
+    const std::string file = scaled ? each.substr(0, colon) : each;
+    const Steering& read = read_.emplace_back(Steering::load(file).scaled(scaled ? scale : 1));
+    const auto& [layer, direction] = *read.directions.rbegin();
+    if (direction.count() != info.embedding_size || layer >= info.layers)
+      throw UsageError(fmt::format("--steer: {} is of {} numbers up to layer {}, and the model has {} and {} layers",
+                                   file, direction.count(), layer, info.embedding_size, info.layers));
+    const std::vector<Edit> edits = read.edits();
+    edits_.insert(edits_.end(), edits.begin(), edits.end());
+  }
+}
+
 std::vector<std::int64_t> generate(const Model& model, std::span<const std::int64_t> ids, std::int64_t most,
-                                   const Told& told) {
+                                   const Told& told, std::span<const Edit> edits) {
   const bool both = model.info().encoder_decoder();
   Telling telling(model.tokenizer(), both ? std::span<const std::int64_t>() : ids, told);
   const auto add = [&](std::int64_t id) {
     telling.add(id);
     return true;
   };
-  std::vector<std::int64_t> found = model.generate(ids, {.max_new_tokens = most, .on_token = add});
+  std::vector<std::int64_t> found = model.generate(ids, {.max_new_tokens = most, .on_token = add, .edits = edits});
   telling.end();
   return found;
 }
@@ -153,7 +176,8 @@ Computed compute(const Model& model, const std::string& text, const ModelArgumen
                               .key_sizes = arguments.what.by == "norm"};
   announce(x.info, std::ssize(x.encoding.ids), options);
   Recorder recorder(options);
-  PassOptions asked{.recorder = &recorder, .next = x.info.decoder() ? 10 : 0};
+  x.steered = Steered(arguments.steer, x.info);
+  PassOptions asked{.edits = x.steered.edits(), .recorder = &recorder, .next = x.info.decoder() ? 10 : 0};
   asked.vector = !x.info.decoder() && (x.info.embeds || !arguments.near.empty());  // --near says why it can't
   const bool table =
       arguments.what.json || arguments.what.csv || writes(arguments, ".json") || writes(arguments, ".csv");

@@ -94,7 +94,7 @@ class ATTEND_API Model {
   std::map<std::string, Tensor> weights(std::int64_t layer, bool encoder = false) const;
   // embeddings [vocabulary,info().input_size]; norm and norm_bias [E], the last; W_output [vocabulary,E], b_output.
   std::map<std::string, Tensor> weights() const;
-  // By the names of its file, and one of them: f32, of the file's shape. Throws bad_value.
+  // By the names that Transformers has for them, also of a GGUF file; and one of them: f32. Throws bad_value.
   std::vector<std::string> weight_names() const;
   Tensor weight(std::string_view name) const;
 

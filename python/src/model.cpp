@@ -311,15 +311,16 @@ void bind_model(nb::module_& m) {
            nb::sig("def weights(self, layer: int | None = None, encoder: bool = False) -> dict[str, numpy.ndarray]"),
            weights_doc)
       .def("weight", &weight, nb::arg("name"), nb::sig("def weight(self, name: str) -> numpy.ndarray"),
-           "The tensor of that name in the model's file, float32, read-only; weight_names lists them.")
+           "The tensor of that name, as Transformers has it, float32, read-only; weight_names lists them.")
       .def_prop_ro(
           "weight_names", [](const Loaded& self) { return self.model.weight_names(); },
-          nb::sig("def weight_names(self) -> list[str]"), "The names of the tensors in the model's file, for weight().")
+          nb::sig("def weight_names(self) -> list[str]"), "The names of its tensors, as Transformers has them, also of a GGUF file, for weight().")
       .def("__repr__", &describe);
   bind_model_cache(m, model);
   bind_model_embed(model);
   bind_model_generate(model);
   bind_model_record(model);
+  bind_steering(m, model);
   bind_analysis(m, model);
 }
 

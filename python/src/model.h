@@ -153,6 +153,7 @@ void bind_model_cache(nb::module_& module, nb::class_<Loaded>& model);
 void bind_model_embed(nb::class_<Loaded>& model);
 void bind_model_generate(nb::class_<Loaded>& model);
 void bind_model_record(nb::class_<Loaded>& model);
+void bind_steering(nb::module_& module, nb::class_<Loaded>& model);
 void bind_analysis(nb::module_& module, nb::class_<Loaded>& model);
 
 }  // namespace attend::python

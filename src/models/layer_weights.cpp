@@ -1,4 +1,4 @@
-// A model's weights as arrays: of a layer by what they do, and all by the names of the model's file.
+// A model's weights as arrays: of a layer by what they do, and all by the names that Transformers has for them.
 #include <algorithm>
 
 #include "core/from_end.h"
@@ -110,7 +110,7 @@ std::vector<std::string> Model::weight_names() const {
 
 Tensor Model::weight(std::string_view name) const {
   if (const models::Matrix* found = parts_->kept.weights.find(name)) return models::numbers(*found);
-  fail(ErrorCode::bad_value, "Model.weight", "the file has no tensor '{}'", name);
+  fail(ErrorCode::bad_value, "Model.weight", "the model has no tensor '{}'", name);
 }
 
 namespace models {

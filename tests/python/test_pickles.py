@@ -135,6 +135,13 @@ def test_edits(model, edit):
         numpy.testing.assert_array_equal(model.forward("the cat sat", edits=[other]), model.forward("the cat sat", edits=[edit]))
 
 
+def test_steering(model):
+    steering = model.steering([("the cat", "the mat")])
+    other = again(steering)
+    assert repr(other) == repr(steering) and other.model == steering.model
+    numpy.testing.assert_array_equal(other.directions[1], steering.directions[1])
+
+
 def test_what_attention_gives(model):
     x = numpy.random.default_rng(0).standard_normal((1, 2, 5, 8), numpy.float32)
     out, lse = attend.attention(x, x, x, return_lse=True)
@@ -182,7 +189,7 @@ def test_caches_are_copied_as_forks(model):
 
 def test_every_public_class_is_looked_at():
     """A class that is new is one of those above: without a line of its own a pickle would hold an object of nothing."""
-    seen = {"Knockout",
+    seen = {"Knockout", "Steering",
             "Ablation", "AttentionGradients", "AttentionPlan", "AttentionSteps", "AttentionSummary", "Attribution", "Edit", "Encoding",
             "Generator", "HeadScores", "KvCache", "Lens", "Model", "ModelCache", "ModelInfo", "Near", "Page", "Part", "Patching",
             "Picture", "RecordedLayer", "Recording", "Tokenizer", "Trace", "VectorFile", "WithoutSink"}

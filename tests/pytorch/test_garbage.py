@@ -188,6 +188,15 @@ def with_pandas(call):
     return made
 
 
+def steering_calls(attend, model):
+    steering = model.steering([("the cat", "the mat")])
+    steering.save("x.gguf")
+    return {"Steering": (attend.Steering, (), {}),
+            "Model.steering": (model.steering, ([("a", "b")], "mean", (1, 1)), {"progress": lambda share: None}),
+            "Steering.edits": (steering.edits, (0.5,), {}), "Steering.save": (steering.save, ("x.gguf",), {}),
+            "Steering.load": (attend.Steering.load, ("x.gguf",), {}), "Steering.__repr__": (steering.__repr__, (), {})}
+
+
 def analysis_calls(attend, decoder, cache, np):
     mean = attend.Edit(1, at="mlp", rows=[1], set=np.ones((1, 16), np.float32))
     attribution, lens = decoder.attribute([1, 2, 3]), decoder.lens([1, 2, 3])
@@ -197,6 +206,7 @@ def analysis_calls(attend, decoder, cache, np):
         "Edit": (attend.Edit, (1, 0, "z", [0, 2], "mean"), {}),
         "Knockout": (attend.Knockout, ([0, 2], [1], 1, 0, "self"), {}),
         "Edit.__repr__": (mean.__repr__, (), {}), "Knockout.__repr__": (attend.Knockout([0]).__repr__, (), {}),
+        **steering_calls(attend, decoder),
         "Attribution": (attend.Attribution, (), {}),
         "Attribution.top": (attribution.top, (3,), {}),
         "Attribution.picture": (attribution.picture, (), {"title": "x"}),
@@ -459,7 +469,7 @@ def allowed(name):
     kinds = [TypeError, ValueError, MemoryError, Strange]
     if name in ("attend.Tokenizer", "attend.Tokenizer.load", "attend.Model.load", "attend.Model.load_tokenizer", "attend.Trace.save",
                 "attend.Picture.save", "attend.Page.save", "attend.Recording.save",
-                "attend.Model.show", "attend.quantize", "attend.VectorFile"):
+                "attend.Model.show", "attend.quantize", "attend.VectorFile", "attend.Steering.load", "attend.Steering.save"):
         kinds.append(OSError)
     if name == "attend.torch.scaled_dot_product_attention":  # PyTorch's errors where PyTorch computes
         kinds += [RuntimeError, IndexError, NotImplementedError]
