@@ -126,11 +126,19 @@ ATTEND_API NamedHead head_named(std::string_view name);
 ATTEND_API std::vector<Head> heads_named(std::span<const std::string> names, AttentionKind& attention);
 
 struct ATTEND_API AblateOptions {
-  std::optional<std::int64_t> token = {};     // none: see rows
-  std::optional<std::int64_t> against = {};   // `logit` is the difference to this token's then
-  std::vector<std::int64_t> rows = {};        // whose answers count, rising; -1 is the last; empty: the last one's
-  std::vector<Head> heads = {};               // all of these at once; empty: each head of the model by itself
-  Edit::Set set = Edit::Set::zero;            // what z is set to in every row: zeros, or its mean over the rows
+  std::optional<std::int64_t> token = {};    // none: see rows
+  std::optional<std::int64_t> against = {};  // `logit` is the difference to this token's then
+  std::vector<std::int64_t> rows = {};       // whose answers count, rising; -1 is the last; empty: the last one's
+  std::vector<Head> heads = {};              // all of these at once; empty: each head of the model by itself
+  Edit::Set set = Edit::Set::zero;  // what z is set to in every row: zeros, its mean over the rows, or `values`
+  // Of Set::values, floating point: [L,H*Dv], as means over other texts (mean ablation), or [L,T,H*Dv], as another
+  // text's z (resample ablation, Chan et al. 2022).
+  FieldView values = {};
+  // Heads are taken out from this row on alone, and rows before it keep what they say: another question, whose answer
+  // needs what stands before the row computed once. Of decoders alone, -1: the last; none: every row.
+  std::optional<std::int64_t> first_row = {};
+  // With first_row: what a pass over ids, or over their beginning, has filled. It is not changed.
+  const ModelCache* cache = nullptr;
   std::function<void(double)> progress = {};  // told the share that is done, from 0 to 1; may throw
   AttentionKind attention = AttentionKind::self;
   std::span<const std::int64_t> decoder_ids = {};

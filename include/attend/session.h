@@ -104,6 +104,12 @@ class ATTEND_API Keeper {
   std::vector<Kept> kept_;
 };
 
+// Means of what passes over several texts compute, in the order of `keep`, f32: over all their tokens [columns], or of
+// all layers [layers,columns], as AblateOptions::values take them. by_position: over the texts at each position,
+// [T,columns] or [layers,T,columns], T of the longest text. Throws bad_value for no texts, and as forward().
+ATTEND_API std::vector<Tensor> means(const Model& model, std::span<const std::vector<std::int64_t>> texts,
+                                     std::span<const Keep> keep, bool by_position = false);
+
 struct ATTEND_API LensOptions {
   std::vector<std::int64_t> positions = {};  // as lens() has them, and so top
   std::int64_t top = 5;

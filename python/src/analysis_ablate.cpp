@@ -22,17 +22,31 @@ std::vector<Head> read_heads(const char* function, nb::handle heads, AttentionKi
 }
 
 nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle rows,
-                   nb::handle heads, const std::string& set, nb::handle progress, const std::string& attention,
-                   nb::handle decoder_ids) {
+                   nb::handle heads, nb::handle set, nb::handle progress, const std::string& attention,
+                   nb::handle decoder_ids, std::optional<std::int64_t> first_row, nb::handle cache) {
   constexpr const char* function = "Model.ablate";
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   text = Loaded::read_decoder_ids(function, decoder_ids);
   AblateOptions options{.token = self.read_token(function, "token", token),
                         .against = self.read_token(function, "against", against),
-                        .set = read_set(function, set, "'zero' or 'mean'"),
                         .progress = progress_of(function, progress),
                         .attention = read_attention(function, attention),
                         .decoder_ids = text};
+  std::optional<Array> values;
+  if (nb::isinstance<nb::str>(set)) {
+    options.set = read_set(function, text_of(set), "'zero', 'mean' or an array");
+  } else {
+    options.set = Edit::Set::values;
+    options.values = values.emplace(function, "set", set).view();
+  }
+  nb::list one_cache;
+  if (!cache.is_none()) {
+    read_instance<SequenceCache>(function, "cache", "a ModelCache", cache);
+    one_cache.append(cache);
+  }
+  const Caches caches(function, cache.is_none() ? nb::handle(nb::none()) : nb::handle(one_cache));
+  options.first_row = first_row;
+  if (!cache.is_none()) options.cache = caches.get()[0];
   options.heads = read_heads(function, heads, options.attention);
   if (!rows.is_none()) options.rows = list_of(read_integers(function, "rows", rows));
   const Ablation found = call(function, [&] { return ablate(self.model, given, options); });
@@ -50,11 +64,14 @@ nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::han
 constexpr const char* ablate_doc = R"(What changes where heads are taken out: after less before.
 
 Of each head of the model by itself: logit, log_probability and kl [L,H]; with heads=["18.6", (16, 0), ...] of all these at
-once, three numbers. set: their z in every row becomes "zero", or its "mean" over the rows. rows: whose answers count, the
+once, three numbers. set: their z in every row becomes "zero", its "mean" over the rows, or what an array has: [L,H*Dv], as Model.means() gives
+for "z", or [L,T,H*Dv], as another text's z (resample ablation). rows: whose answers count, the
 mean of them; None: the last one's. token: whose logit; None: with rows the token that follows each in the text, else the
 likeliest. One head may hide behind another: what neither changes alone, both together may. Encoders: cosine_distance, 1 -
 cosine of the mean hidden state before and after, in place of the others. Of an encoder-decoder, with decoder_ids, which
-rows are of, attention says whose heads: "self", its decoder's among their own text; "cross"; "encoder". progress is called
+rows are of, attention says whose heads: "self", its decoder's among their own text; "cross"; "encoder". first_row: heads are
+taken out from that row on alone, -1 the last, and what stands before it is computed once, or taken from cache, a ModelCache
+that holds the beginning of ids. That is another question: rows before it keep what those heads wrote there. progress is called
 with the share done.)";
 
 Tensor read(const Found& found, const char* field) {
@@ -91,11 +108,12 @@ void bind_ablate(nb::module_& m, nb::class_<Loaded>& model) {
       "ablate", &ablate_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
       nb::arg("rows") = nb::none(), nb::arg("heads") = nb::none(), nb::arg("set") = "zero",
       nb::arg("progress") = nb::none(), nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(),
+      nb::arg("first_row") = nb::none(), nb::arg("cache") = nb::none(),
       nb::sig("def ablate(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = None, "
               "rows: Ids | None = None, heads: Sequence[str | tuple[int, int]] | None = None, "
-              "set: Literal['zero', 'mean'] = 'zero', progress: Callable[[float], object] | None = None, "
-              "attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None = None) -> "
-              "attend.Ablation"),
+              "set: Array | Literal['zero', 'mean'] = 'zero', progress: Callable[[float], object] | None = None, "
+              "attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None = None, "
+              "first_row: int | None = None, cache: ModelCache | None = None) -> attend.Ablation"),
       ablate_doc);
 }
 

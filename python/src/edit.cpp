@@ -158,6 +158,24 @@ Edits::Edits(const char* function, nb::handle edits) {
   }
 }
 
+std::vector<Keep> read_keep(const char* function, const nb::list& given) {
+  std::vector<Keep> keep;
+  for (const nb::handle each : given) {
+    Keep& asked = keep.emplace_back();
+    if (nb::isinstance<nb::str>(each)) {
+      asked.at = place_of(function, text_of(each));
+      continue;
+    }
+    std::int64_t layer = 0;
+    nb::object name, number;
+    if (!nb::isinstance<nb::tuple>(each) || nb::len(each) != 2 || !nb::isinstance<nb::str>(name = each[0]) ||
+        !nb::try_cast(number = each[1], layer))
+      refuse(function, "keep[" + std::to_string(keep.size() - 1) + "]", "\"mlp\" or (\"z\", layer)", each);
+    asked.at = place_of(function, text_of(name)), asked.layer = layer;
+  }
+  return keep;
+}
+
 Watching::Watching(const char* function, const ModelInfo& info, nb::handle keep, nb::handle observe)
     : function_(function) {
   if (!observe.is_none()) {
@@ -167,19 +185,7 @@ Watching::Watching(const char* function, const ModelInfo& info, nb::handle keep,
   }
   if (keep.is_none()) return;
   keys_ = read_list(function, "keep", "a list of places, \"mlp\" or (\"z\", layer)", keep);
-  for (const nb::handle each : keys_) {
-    Keep& asked = keep_.emplace_back();
-    if (nb::isinstance<nb::str>(each)) {
-      asked.at = place_of(function, text_of(each));
-      continue;
-    }
-    std::int64_t layer = 0;
-    nb::object name, number;
-    if (!nb::isinstance<nb::tuple>(each) || nb::len(each) != 2 || !nb::isinstance<nb::str>(name = each[0]) ||
-        !nb::try_cast(number = each[1], layer))
-      refuse(function, "keep[" + std::to_string(keep_.size() - 1) + "]", "\"mlp\" or (\"z\", layer)", each);
-    asked.at = place_of(function, text_of(name)), asked.layer = layer;
-  }
+  keep_ = read_keep(function, keys_);
   keeper_.emplace(info, keep_);
 }
 

@@ -166,6 +166,33 @@ nb::object weight(const Loaded& self, const std::string& name) {
   return read_only(call("Model.weight", [&] { return self.model.weight(name); }));
 }
 
+nb::dict means_(const Loaded& self, nb::handle texts, nb::handle keep, bool by_position) {
+  constexpr const char* function = "Model.means";
+  const nb::list keys = read_list(function, "keep", "a list of places, \"mlp\" or (\"z\", layer)", keep);
+  const std::vector<Keep> places = read_keep(function, keys);
+  std::vector<std::vector<std::int64_t>> ids;
+  for (const nb::handle each : read_list(function, "texts", "a list of texts, or of ids", texts))
+    ids.push_back(self.read_ids(function, ("texts[" + std::to_string(ids.size()) + "]").c_str(), each));
+  std::vector<Tensor> found = call(function, [&] { return means(self.model, ids, places, by_position); });
+  nb::dict all;
+  for (std::size_t n = 0; n < found.size(); ++n) all[keys[n]] = to_python({}, std::move(found[n]));
+  return all;
+}
+
+constexpr const char* means_doc =
+    R"(Means of what passes over several texts, or lists of ids, compute at places, as keep of forward() names them.
+
+Over all their tokens: [C], and of all layers [L,C], which Edit(set=) and ablate(set=) take ("z": what the literature calls mean
+ablation). by_position: over the texts at each position, [T,C] or [L,T,C], T of the longest.
+
+>>> import attend
+>>> model = attend.Model.load("tiny")
+>>> means = model.means([[1, 2, 3], [4, 5]], ["z", ("mlp", 0)])
+>>> means["z"].shape, means["mlp", 0].shape
+((2, 16), (16,))
+>>> model.ablate([1, 2, 3], set=means["z"]).kl.shape
+(2, 4))";
+
 constexpr const char* weights_doc =
     R"(The weights of a layer, or with None of the model around them, float32 and read-only; quantized ones as numbers.
 
@@ -307,6 +334,11 @@ void bind_model(nb::module_& m) {
            "logits() does not take. starts and edits as in forward(). ValueError for other models.")
       .def("logits", &logits, nb::arg("hidden"), nb::sig("def logits(self, hidden: ArrayT) -> ArrayT"),
            "hidden [...,E] to logits [...,vocabulary], float32; ValueError for encoders and bare models.")
+      .def("means", &means_, nb::arg("texts"), nb::arg("keep"), nb::arg("by_position") = false,
+           nb::sig(
+               "def means(self, texts: Sequence[str | Ids], keep: Sequence[str | tuple[str, int]], by_position: bool "
+               "= False) -> dict[Any, numpy.ndarray]"),
+           means_doc)
       .def("weights", &weights, nb::arg("layer") = nb::none(), nb::arg("encoder") = false,
            nb::sig("def weights(self, layer: int | None = None, encoder: bool = False) -> dict[str, numpy.ndarray]"),
            weights_doc)
@@ -314,7 +346,8 @@ void bind_model(nb::module_& m) {
            "The tensor of that name, as Transformers has it, float32, read-only; weight_names lists them.")
       .def_prop_ro(
           "weight_names", [](const Loaded& self) { return self.model.weight_names(); },
-          nb::sig("def weight_names(self) -> list[str]"), "The names of its tensors, as Transformers has them, also of a GGUF file, for weight().")
+          nb::sig("def weight_names(self) -> list[str]"),
+          "The names of its tensors, as Transformers has them, also of a GGUF file, for weight().")
       .def("__repr__", &describe);
   bind_model_cache(m, model);
   bind_model_embed(model);

@@ -69,6 +69,9 @@ struct GivenEdit {
 };
 
 // What the calls' keep= and observe= ask for.
+// "mlp", or ("z", 23), of a list of these.
+std::vector<Keep> read_keep(const char* function, const nb::list& given);
+
 class Watching {
  public:
   Watching(const char* function, const ModelInfo& info, nb::handle keep, nb::handle observe);

@@ -6,6 +6,7 @@
 #include "analysis/json.h"
 #include "analysis/stream.h"
 #include "attend/analysis.h"
+#include "core/from_end.h"
 #include "core/message.h"
 #include "core/parallel.h"
 
@@ -157,31 +158,87 @@ Ablation make_result(const Dims& shape, std::span<const Effect> effects, const C
   return out;
 }
 
-Edit edit_of(const Head& head, const AblateOptions& options, std::vector<std::int64_t> rows) {
-  return {.layer = head.first,
-          .at = analysis::place_of(options.attention),
-          .head = head.second,
-          .rows = std::move(rows),
-          .set = options.set};
+// values [L,H*Dv], or [L,T,H*Dv], of whose rows those from `first` on.
+void check_values(const AblateOptions& options, const analysis::Stream& stream, std::int64_t first,
+                  const ModelInfo& info) {
+  if (options.set != Edit::Set::values) return;
+  const std::int64_t size = options.attention == AttentionKind::encoder ? info.encoder_head_size : info.head_size;
+  const Dims each{stream.layers(), stream.heads() * size},
+      rows{stream.layers(), first + stream.length(), stream.heads() * size};
+  if (options.values.shape() != each && options.values.shape() != rows)
+    fail(ErrorCode::bad_shape, function, "values have shape {}, expected {} or {}", options.values.shape(), each, rows);
+}
+
+Edit edit_of(const Head& head, const AblateOptions& options, const analysis::Stream& stream, std::int64_t copy,
+             std::int64_t first) {
+  Edit edit{.layer = head.first,
+            .at = analysis::place_of(options.attention),
+            .head = head.second,
+            .rows = stream.rows_of_copy(copy),
+            .set = options.set};
+  if (edit.set != Edit::Set::values) return edit;
+  View values = options.values.select(0, head.first);
+  if (values.rank() == 2) values = values.slice(0, first, values.size(0));
+  const std::int64_t size = values.size(-1) / stream.heads();
+  edit.values = values.slice(-1, head.second * size, (head.second + 1) * size);
+  return edit;
+}
+
+// Where heads are taken out from, and what stands before that row. Throws bad_value.
+std::int64_t first_of(const AblateOptions& options, std::int64_t count, const ModelInfo& info) {
+  if (!options.first_row) {
+    if (options.cache)
+      fail(ErrorCode::bad_value, function, "a cache holds rows that keep their heads: expected first_row");
+    return 0;
+  }
+  if (!info.decoder() || info.encoder_decoder())
+    fail(ErrorCode::bad_value, function, "first_row is of decoders alone, the model is of type {}", info.type);
+  return from_end(function, "first_row is", *options.first_row, count);
+}
+
+// As the stream counts them.
+std::vector<std::int64_t> rows_from(std::int64_t first, std::vector<std::int64_t> rows) {
+  for (std::int64_t& row : rows) {
+    if (row < first)
+      fail(ErrorCode::bad_value, function, "rows has {}, before first_row {}: nothing changes there", row, first);
+    row -= first;
+  }
+  return rows;
+}
+
+std::optional<ModelCache> before(const Model& model, const analysis::Text& text, const AblateOptions& options,
+                                 std::int64_t first) {
+  if (first == 0) return {};
+  ModelCache cache = options.cache ? analysis::known_before(function, *options.cache, text, first) : model.cache();
+  ModelCache* const caches[] = {&cache};
+  if (const std::int64_t held = cache.length(); held < first)
+    model.forward(text.ids.subspan(static_cast<std::size_t>(held), static_cast<std::size_t>(first - held)),
+                  {.caches = caches});
+  return cache;
 }
 
 }  // namespace
 
 Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options) {
-  if (options.set == Edit::Set::values) fail(ErrorCode::bad_value, function, "set is values, expected zero or mean");
+  if (options.set > Edit::Set::values)
+    fail(ErrorCode::bad_value, function, "set is to add or to scale, expected zero, mean or values");
   analysis::check_attention(function, options.attention, model.info());
   const analysis::Text text{ids, options.decoder_ids};
-  analysis::Stream stream(model, text, options.attention == AttentionKind::encoder);
+  analysis::check_text(text, model.info());
+  const std::int64_t from = first_of(options, std::ssize(ids), model.info());
+  analysis::Stream stream(model, text, options.attention == AttentionKind::encoder, before(model, text, options, from));
+  check_values(options, stream, from, model.info());
   const std::vector<Head> chosen = checked_heads(options, stream);
   Comparison comparison(model, text.answering(), options);
-  comparison.set_before(stream.rest(comparison.rows()));
+  const std::vector<std::int64_t> rows = rows_from(from, comparison.rows());
+  comparison.set_before(stream.rest(rows));
   std::vector<Effect> effects;
 
   if (!chosen.empty()) {
     std::vector<Edit> edits;
     edits.reserve(chosen.size());
-    for (const Head& head : chosen) edits.push_back(edit_of(head, options, stream.rows_of_copy(0)));
-    Ablation out = make_result({1}, comparison.effects(stream.branch(1, edits, comparison.rows())), comparison);
+    for (const Head& head : chosen) edits.push_back(edit_of(head, options, stream, 0, from));
+    Ablation out = make_result({1}, comparison.effects(stream.branch(1, edits, rows)), comparison);
     out.heads = chosen, out.attention = options.attention;
     return out;
   }
@@ -193,8 +250,8 @@ Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const Abl
       std::vector<Edit> edits;
       edits.reserve(static_cast<std::size_t>(last - first));
       for (std::int64_t head = first; head < last; ++head)
-        edits.push_back(edit_of({layer, head}, options, stream.rows_of_copy(head - first)));
-      const auto found = comparison.effects(stream.branch(last - first, edits, comparison.rows()));
+        edits.push_back(edit_of({layer, head}, options, stream, head - first, from));
+      const auto found = comparison.effects(stream.branch(last - first, edits, rows));
       effects.insert(effects.end(), found.begin(), found.end());
       progress.tell(layer, static_cast<double>(last) / static_cast<double>(heads));
     }

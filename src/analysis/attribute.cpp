@@ -127,28 +127,6 @@ class RowWatcher : public models::Watcher {
   Attribution& out_;
 };
 
-// Throws bad_value for another text's.
-void check_held(std::string_view name, std::span<const std::int64_t> held, std::span<const std::int64_t> ids) {
-  for (std::size_t n = 0; n < std::min(held.size(), ids.size()); ++n) {
-    if (held[n] != ids[n])
-      fail(ErrorCode::bad_value, function, "the cache is of another text: its id {} is {}, {} has {}", n, held[n], name,
-           ids[n]);
-  }
-}
-
-// What is known of the tokens before a position. Throws bad_value for another text's.
-ModelCache known_before(const ModelCache& given, const analysis::Text& text, std::int64_t position) {
-  const std::vector<std::int64_t>&held = ModelAccess::ids(given), &encoder = ModelAccess::encoder_ids(given);
-  check_held(text.decoder_ids.empty() ? "ids" : "decoder_ids", held, text.answering());
-  check_held("ids", encoder, text.ids);
-  if (!encoder.empty() && encoder.size() != text.ids.size())
-    fail(ErrorCode::bad_value, function, "the cache is of another text: of {} tokens, ids has {}", encoder.size(),
-         text.ids.size());
-  ModelCache cache = given;
-  cache.truncate(std::min<std::int64_t>(std::ssize(held), position));
-  return cache;
-}
-
 // The row of the output layer, less that of `against`, and its bias.
 Direction output_row(const models::Output& output, std::int64_t token, const std::optional<std::int64_t>& against) {
   const Linear& layer = output.layer;
@@ -257,7 +235,7 @@ analysis::Attributing::Attributing(const Model& model, const Text& text, const A
   if (options.against) check_token(function, "against", *options.against, info);
   out.token = options.token.value_or(-1), out.against = options.against;
 
-  state_->cache = options.cache ? known_before(*options.cache, text, out.position) : model.cache();
+  state_->cache = options.cache ? analysis::known_before(function, *options.cache, text, out.position) : model.cache();
   out.heads = Tensor::uninitialized({info.layers, info.heads, out.position + 1}, DType::f32);
   if (info.encoder_decoder())
     out.cross = Tensor::uninitialized({info.layers, info.heads, std::ssize(text.ids)}, DType::f32);

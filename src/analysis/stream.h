@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "analysis/watchers.h"
@@ -19,6 +22,9 @@ struct Text {
   std::span<const std::int64_t> answering() const { return decoder_ids.empty() ? ids : decoder_ids; }
 };
 
+// What is known of the tokens before a position. Throws bad_value for another text's.
+ModelCache known_before(std::string_view function, const ModelCache& given, const Text& text, std::int64_t position);
+
 // Throws bad_value, as Model::forward().
 void check_text(const Text& text, const ModelInfo& info);
 
@@ -32,8 +38,9 @@ struct Copies {
 class Stream {
  public:
   // Before the first layer; of an encoder-decoder, ids are the encoder's and the stream is the decoder's, or the
-  // encoder's. Throws as Model::forward().
-  Stream(const Model& model, const Text& text, bool of_encoder = false);
+  // encoder's. before: of a decoder alone, what its first rows have filled; the stream is of those behind them. Throws
+  // as Model::forward().
+  Stream(const Model& model, const Text& text, bool of_encoder = false, std::optional<ModelCache> before = {});
 
   std::int64_t layer() const { return layer_; }  // the one that comes next
   const Tensor& state() const { return x_; }     // before that layer
@@ -56,16 +63,19 @@ class Stream {
   std::vector<std::int64_t> rows_of_copy(std::int64_t copy) const;
 
  private:
+  using Forks = std::deque<std::vector<KvCache>>;
   models::Batch batch(const Copies& copies) const;
+  Forks forks(models::Batch& batch, std::int64_t first, std::int64_t last) const;
   // The decoder's stream after all layers, of copies that each read what comes of x in the encoder.
   Tensor decode(Tensor x, const std::vector<std::int64_t>& starts, std::int64_t copies) const;
 
   const Model::Parts& parts_;
   Text text_;
   bool of_encoder_;
-  std::span<const std::int64_t> ids_;  // of the stream
-  std::int64_t layer_ = 0;
-  models::Memory memory_;  // of a decoder's stream that reads one
+  std::span<const std::int64_t> ids_;   // of the stream
+  std::optional<ModelCache> before_;    // of the rows before them
+  std::int64_t layer_ = 0, first_ = 0;  // first_: the stream's first row
+  models::Memory memory_;               // of a decoder's stream that reads one
   Tensor x_;
 };
 

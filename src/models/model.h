@@ -50,6 +50,7 @@ struct ModelAccess {
                         models::Watcher* watcher);
   static const Model::Parts& parts(const Model& model) { return *model.parts_; }
   static std::vector<KvCache>& layers(ModelCache& cache) { return cache.layers_; }
+  static const std::vector<KvCache>& layers(const ModelCache& cache) { return cache.layers_; }
   static std::vector<KvCache>& cross(ModelCache& cache) { return cache.cross_; }
   static std::vector<std::int64_t>& ids(ModelCache& cache) { return cache.ids_; }
   static const std::vector<std::int64_t>& ids(const ModelCache& cache) { return cache.ids_; }

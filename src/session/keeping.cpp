@@ -1,4 +1,5 @@
 // What passes compute at places, kept.
+#include <algorithm>
 #include <utility>
 
 #include "attend/session.h"
@@ -95,6 +96,46 @@ std::int64_t kept_bytes(const ModelInfo& info, std::span<const Keep> keep, std::
   std::int64_t sum = 0;
   for (const Keep& each : keep) sum += Keeper::Kept(each, info).bytes(tokens);
   return sum;
+}
+
+std::vector<Tensor> means(const Model& model, std::span<const std::vector<std::int64_t>> texts,
+                          std::span<const Keep> keep, bool by_position) {
+  if (texts.empty()) fail(ErrorCode::bad_value, "means", "there are no texts");
+  const std::int64_t longest =
+      std::ssize(*std::ranges::max_element(texts, {}, [](const auto& of) { return of.size(); }));
+  std::vector<std::vector<double>> sums(keep.size());
+  std::vector<Dims> shapes(keep.size());
+  std::vector<double> counts(static_cast<std::size_t>(by_position ? longest : 1));
+  for (const std::vector<std::int64_t>& ids : texts) {
+    Keeper keeper(model.info(), keep);
+    model.forward(ids, {.observe = [&](ModelPlace place, std::int64_t layer, const View& values) {
+                    keeper.at(place, layer, values);
+                  }});
+    const std::vector<Tensor> kept = keeper.finish();
+    for (std::size_t t = 0; t < ids.size(); ++t) counts[by_position ? t : 0] += 1;
+    for (std::size_t n = 0; n < kept.size(); ++n) {
+      const std::int64_t layers = kept[n].rank() == 3 ? kept[n].size(0) : 1, T = kept[n].size(-2), C = kept[n].size(-1);
+      const std::int64_t rows = by_position ? longest : 1;
+      sums[n].resize(static_cast<std::size_t>(layers * rows * C));
+      shapes[n] = kept[n].rank() == 3 ? (by_position ? Dims{layers, rows, C} : Dims{layers, C})
+                                      : (by_position ? Dims{rows, C} : Dims{C});
+      const float* from = kept[n].data<float>();
+      for (std::int64_t row = 0; row < layers * T; ++row) {
+        const std::int64_t to = row / T * rows + (by_position ? row % T : 0);
+        for (std::int64_t c = 0; c < C; ++c)
+          sums[n][static_cast<std::size_t>(to * C + c)] += static_cast<double>(from[row * C + c]);
+      }
+    }
+  }
+  std::vector<Tensor> out;
+  for (std::size_t n = 0; n < keep.size(); ++n) {
+    Tensor& mean = out.emplace_back(shapes[n]);
+    const std::int64_t C = mean.size(-1), rows = by_position ? longest : 1;
+    for (std::int64_t each = 0; each < mean.count(); ++each)
+      mean.data<float>()[each] = static_cast<float>(sums[n][static_cast<std::size_t>(each)] /
+                                                    counts[static_cast<std::size_t>(each / C % rows)]);
+  }
+  return out;
 }
 
 }  // namespace attend::inline v0

@@ -400,6 +400,7 @@ def right_calls(np, torch):
         "Model.encoder_states": (both.encoder_states, ([1, 2, 3, 4],), {}),
         "Model.logits": (decoder.logits, (hidden,), {}),
         "Model.weights": (decoder.weights, (0, False), {}),
+        "Model.means": (decoder.means, ([[1, 2, 3], [4]], ["z", ("mlp", 0)], True), {}),
         "Model.weight": (decoder.weight, (decoder.weight_names[0],), {}),
         "Model.embed": (decoder.embed, (["the cat", "sat"], "the ", True, True, True), {"progress": lambda share: None}),
         "Model.cache": (decoder.cache, ("int8",), {}),
