@@ -75,6 +75,10 @@ struct ATTEND_API Attribution {
 };
 ATTEND_API Attribution attribute(const Model& model, std::span<const std::int64_t> ids,
                                  const AttributeOptions& options = {});
+// The same of several texts, in passes of all of them together; each has its options, or all have the one. Of a decoder
+// alone. Throws bad_value for another number of options.
+ATTEND_API std::vector<Attribution> attribute(const Model& model, std::span<const std::vector<std::int64_t>> texts,
+                                              std::span<const AttributeOptions> options);
 ATTEND_API std::string to_json(const Attribution& attribution, const TensorJson& tensor = {});
 
 // One of its parts.

@@ -49,14 +49,50 @@ std::string to_csv(const Explained& self) {
   return with_names("Attribution.to_csv", self.of, {}, [&](const AnalysisOf& of) { return attribution_csv(self, of); });
 }
 
-Explained attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, std::int64_t position,
-                     nb::handle cache, nb::handle decoder_ids, bool neurons) {
+// One for all, or one for each.
+nb::object of_each(const char* name, nb::handle given, std::size_t n, std::size_t count) {
+  if (!nb::isinstance<nb::list>(given) && !nb::isinstance<nb::tuple>(given)) return nb::borrow(given);
+  if (nb::len(given) != count)
+    throw Error(ErrorCode::bad_value, "Model.attribute",
+                std::string(name) + " has " + std::to_string(nb::len(given)) + ", expected one for each of " +
+                    std::to_string(count) + " texts");
+  return given[n];
+}
+
+nb::list attribute_several(const Loaded& self, const nb::list& texts, nb::handle token, nb::handle against,
+                           nb::handle position, bool neurons) {
   constexpr const char* function = "Model.attribute";
+  const std::size_t count = nb::len(texts);
+  std::vector<std::vector<std::int64_t>> ids;
+  std::vector<AttributeOptions> options;
+  for (std::size_t n = 0; n < count; ++n) {
+    ids.push_back(self.read_ids(function, ("ids[" + std::to_string(n) + "]").c_str(), texts[n]));
+    options.push_back(
+        {.token = self.read_token(function, "token", of_each("token", token, n, count)),
+         .against = self.read_token(function, "against", of_each("against", against, n, count)),
+         .position = expect<std::int64_t>(function, "position", whole_number, of_each("position", position, n, count)),
+         .neurons = neurons});
+  }
+  std::vector<Attribution> found = call(function, [&] { return attribute(self.model, ids, options); });
+  nb::list all;
+  for (std::size_t n = 0; n < count; ++n)
+    all.append(nb::cast(Explained{std::move(found[n]), analysed(self, ids[n], {})}, nb::rv_policy::move));
+  return all;
+}
+
+nb::object attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle position,
+                      nb::handle cache, nb::handle decoder_ids, bool neurons) {
+  constexpr const char* function = "Model.attribute";
+  if (const auto several = read_several(ids)) {
+    if (!cache.is_none() || !decoder_ids.is_none())
+      throw Error(ErrorCode::bad_value, function, "cache and decoder_ids are of one text, and there are several");
+    return attribute_several(self, *several, token, against, position, neurons);
+  }
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   decoder = Loaded::read_decoder_ids(function, decoder_ids);
   AttributeOptions options{.token = self.read_token(function, "token", token),
                            .against = self.read_token(function, "against", against),
-                           .position = position,
+                           .position = expect<std::int64_t>(function, "position", whole_number, position),
                            .decoder_ids = decoder,
                            .neurons = neurons};
   nb::list one;
@@ -68,7 +104,7 @@ Explained attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::h
   if (!cache.is_none()) options.cache = caches.get()[0];
   Explained found{call(function, [&] { return attribute(self.model, given, options); })};
   found.of = analysed(self, given, decoder);
-  return found;
+  return nb::cast(std::move(found));
 }
 
 constexpr const char* attribution_doc = R"(What each part of a model wrote into a logit: Model.attribute() gives it.
@@ -169,7 +205,9 @@ ids [N], or a text where the model has its tokenizer. token: whose logit, an id,
 likeliest. against: the difference to this token's logit is explained. position: of the row whose next token it is; -1: the
 last. cache: a ModelCache that holds the beginning of ids, or all; it is not changed. decoder_ids: of an
 encoder-decoder, its decoder's text so far, which position is of. neurons: what each hidden unit of the MLPs wrote, too (Geva et
-al. 2022). Raises ValueError for encoders.)";
+al. 2022). A list of texts, or of lists of ids, gives a list of Attribution,
+in passes of all of them together; token, against and position are of all, or lists with one of each text. Raises ValueError for
+encoders.)";
 
 }  // namespace
 
@@ -179,10 +217,18 @@ void bind_attribute(nb::module_& m, nb::class_<Loaded>& model) {
       "attribute", &attribute_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
       nb::arg("position") = -1, nb::arg("cache") = nb::none(), nb::arg("decoder_ids") = nb::none(),
       nb::arg("neurons") = false,
-      nb::sig("def attribute(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = None, "
-              "position: int = -1, cache: ModelCache | None = None, decoder_ids: Ids | None = None, neurons: bool = "
-              "False) -> "
-              "Attribution"),
+      nb::sig(
+          "@overload\ndef attribute(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = "
+          "None, position: int = -1, cache: ModelCache | None = None, decoder_ids: Ids | None = None, neurons: bool = "
+          "False) -> Attribution: ...\n"
+          "@overload\ndef attribute(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
+          "token: int | str | None | Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str "
+          "| None] = None, position: int | Sequence[int] = -1, cache: None = None, decoder_ids: None = None, neurons: "
+          "bool = False) -> list[Attribution]: ...\n"
+          "def attribute(self, ids: str | Ids | Sequence[str] | Sequence[Sequence[int] | numpy.ndarray], token: int | "
+          "str | None | Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str | None] = "
+          "None, position: int | Sequence[int] = -1, cache: ModelCache | None = None, decoder_ids: Ids | None = None, "
+          "neurons: bool = False) -> Attribution | list[Attribution]"),
       attribute_doc);
 }
 

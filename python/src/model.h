@@ -55,6 +55,9 @@ class Caches {
   std::vector<ModelCache*> taken_;  // those of the first of caches_
 };
 
+// Several texts, or lists of ids; none: it is one text, or ids.
+std::optional<nb::list> read_several(nb::handle given);
+
 // attend.Knockout, as it was given.
 struct GivenKnockout {
   Knockout knockout;

@@ -44,16 +44,6 @@ bool has_length(nb::handle of) {
   return false;
 }
 
-// generate()'s prompts, where they are several: a list of texts, or of lists of ids.
-std::optional<nb::list> read_prompts(nb::handle given) {
-  if (nb::isinstance<nb::str>(given) || nb::isinstance<nb::bytes>(given) || PyAnySet_Check(given.ptr()) ||
-      nb::isinstance<nb::dict>(given) || !nb::hasattr(given, "__iter__") || !has_length(given))
-    return std::nullopt;
-  nb::list all(given);
-  if (nb::len(all) == 0 || !has_length(all[0])) return std::nullopt;
-  return all;
-}
-
 // Of texts, texts.
 nb::object generate_several(const Loaded& self, const nb::list& prompts, const GenerateOptions& options) {
   constexpr const char* function = generate_function;
@@ -100,7 +90,7 @@ nb::object generate(const Loaded& self, nb::handle ids, std::int64_t max_new_tok
                              .knockouts = changed.knockouts(),
                              .observe = watching.observer()};
   if (!end.is_none()) options.end = list_of(read_integers(function, "end", end));
-  if (const auto prompts = read_prompts(ids)) {
+  if (const auto prompts = read_several(ids)) {
     options.on_token_of = teller<std::int64_t, std::int64_t>(on_token);
     return generate_several(self, *prompts, options);
   }
@@ -157,6 +147,15 @@ std::string generate_signature() {
 }
 
 }  // namespace
+
+std::optional<nb::list> read_several(nb::handle given) {
+  if (nb::isinstance<nb::str>(given) || nb::isinstance<nb::bytes>(given) || PyAnySet_Check(given.ptr()) ||
+      nb::isinstance<nb::dict>(given) || !nb::hasattr(given, "__iter__") || !has_length(given))
+    return std::nullopt;
+  nb::list all(given);
+  if (nb::len(all) == 0 || !has_length(all[0])) return std::nullopt;
+  return all;
+}
 
 void bind_model_generate(nb::class_<Loaded>& model) {
   model.def("generate", &generate, nb::arg("ids"), nb::arg("max_new_tokens") = 64, nb::arg("temperature") = 0.0,

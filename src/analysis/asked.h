@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "analysis/stream.h"
@@ -23,11 +24,15 @@ class Attributing {
 
   models::Watcher& watcher();
   ModelCache& cache();
+  // Of a pass over several texts: the row at which ids() begin.
+  void begin_at(std::int64_t row);
   // What options.cache lacks of the text.
   std::span<const std::int64_t> ids() const;
   std::span<const std::int64_t> decoder_ids() const;
-  // Of the pass's hidden states. Called once.
-  Attribution finish(const Tensor& hidden);
+  // The row that is explained, of the pass's.
+  std::int64_t row() const;
+  // Of the pass's hidden states, and where they are known the row's logits [vocabulary], uncapped. Called once.
+  Attribution finish(const Tensor& hidden, const std::optional<View>& logits = {});
 
  private:
   struct State;

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -9,6 +11,7 @@
 #include "analysis/cached_row.h"
 #include "analysis/json.h"
 #include "analysis/stream.h"
+#include "analysis/watchers.h"
 #include "attend/analysis.h"
 #include "core/from_end.h"
 #include "layers/rows.h"
@@ -94,6 +97,7 @@ class RowWatcher : public models::Watcher {
     norms.insert({std::pair(place, layer), FrozenNorm{norm, row_of(x)}});
   }
 
+  void move(std::int64_t rows) { row_ += rows; }
   // How the layer's place is read where what comes after it is read so.
   Direction before(models::NormPlace place, std::int64_t layer, const Direction& read) const {
     const auto found = norms.find({place, layer});
@@ -255,6 +259,10 @@ models::Watcher& analysis::Attributing::watcher() {
 ModelCache& analysis::Attributing::cache() {
   return state_->cache;
 }
+void analysis::Attributing::begin_at(std::int64_t row) {
+  state_->at += row;
+  state_->row->move(row);
+}
 std::span<const std::int64_t> analysis::Attributing::ids() const {
   return state_->ids;
 }
@@ -262,12 +270,16 @@ std::span<const std::int64_t> analysis::Attributing::decoder_ids() const {
   return state_->decoder_ids;
 }
 
-Attribution analysis::Attributing::finish(const Tensor& hidden) {
+std::int64_t analysis::Attributing::row() const {
+  return state_->at;
+}
+
+Attribution analysis::Attributing::finish(const Tensor& hidden, const std::optional<View>& known) {
   const Model& model = state_->model;
   const models::Output& output = state_->output;
   Attribution& out = state_->out;
   const View last = hidden.view().select(0, state_->at);
-  const Tensor logits = output.uncapped(last);
+  const Tensor logits = known ? known->clone() : output.uncapped(last);
   if (out.token < 0) out.token = likeliest({logits.data<float>(), static_cast<std::size_t>(logits.count())});
   const auto asked = [&](const Tensor& of) {
     const float* values = of.data<float>();
@@ -292,6 +304,62 @@ Attribution attribute(const Model& model, std::span<const std::int64_t> ids, con
   ModelCache* const caches[] = {&asked.cache()};
   const ModelCall call{.caches = caches, .decoder_ids = asked.decoder_ids()};
   return asked.finish(ModelAccess::forward(model, asked.ids(), call, &asked.watcher()));
+}
+
+namespace {
+
+// A pass of no more tokens, unless one text alone has more.
+constexpr std::int64_t pass_tokens = 2048;
+
+// One pass over several texts.
+std::vector<Attribution> attribute_together(const Model& model, std::span<const std::vector<std::int64_t>> texts,
+                                            std::span<const AttributeOptions> options) {
+  std::deque<analysis::Attributing> asked;
+  std::vector<models::Watcher*> watchers;
+  std::vector<ModelCache*> caches;
+  std::vector<std::int64_t> ids, starts{0};
+  for (std::size_t n = 0; n < texts.size(); ++n) {
+    analysis::Attributing& each = asked.emplace_back(model, analysis::Text{texts[n]}, options[n]);
+    each.begin_at(std::ssize(ids));
+    watchers.push_back(&each.watcher()), caches.push_back(&each.cache());
+    ids.insert(ids.end(), each.ids().begin(), each.ids().end());
+    starts.push_back(std::ssize(ids));
+  }
+  analysis::All all(watchers);
+  const Tensor hidden = ModelAccess::forward(model, ids, {.starts = starts, .caches = caches}, &all);
+  std::vector<Attribution> found;
+  // All rows' logits are one product with the output layer.
+  std::vector<std::int64_t> rows;
+  for (const analysis::Attributing& each : asked) rows.push_back(each.row());
+  const Tensor logits =
+      models::output_of(ModelAccess::parts(model), function).uncapped(analysis::rows_of(hidden, rows));
+  for (std::size_t n = 0; n < asked.size(); ++n)
+    found.push_back(asked[n].finish(hidden, logits.view().select(0, static_cast<std::int64_t>(n))));
+  return found;
+}
+
+}  // namespace
+
+std::vector<Attribution> attribute(const Model& model, std::span<const std::vector<std::int64_t>> texts,
+                                   std::span<const AttributeOptions> options) {
+  if (options.size() != 1 && options.size() != texts.size())
+    fail(ErrorCode::bad_value, function, "{} options for {} texts, expected one, or one for each", options.size(),
+         texts.size());
+  if (model.info().encoder_decoder())
+    fail(ErrorCode::bad_value, function, "several texts are of decoders alone, the model is of type {}",
+         model.info().type);
+  std::vector<AttributeOptions> each(options.begin(), options.end());
+  if (each.size() < texts.size()) each.resize(texts.size(), options[0]);
+  std::vector<Attribution> found;
+  for (std::size_t first = 0, last = 0; first < texts.size(); first = last) {
+    std::int64_t tokens = 0;
+    for (; last < texts.size() && (last == first || tokens + std::ssize(texts[last]) <= pass_tokens); ++last)
+      tokens += std::ssize(texts[last]);
+    std::ranges::move(
+        attribute_together(model, texts.subspan(first, last - first), std::span(each).subspan(first, last - first)),
+        std::back_inserter(found));
+  }
+  return found;
 }
 
 std::vector<AttributionPart> strongest_parts(const Attribution& of, std::int64_t count) {
