@@ -19,6 +19,7 @@
 #include "attend/analysis.h"
 #include "attend/models.h"
 #include "attend/session.h"
+#include "attend/steering.h"
 #include "attend/tokenizer.h"
 #include "attend/vectors.h"
 #endif
