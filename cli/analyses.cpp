@@ -141,6 +141,7 @@ void write_findings(const std::string& file, const Computed& x) {
 
 std::string findings_text(const Computed& x, const TerminalStyle& style) {
   std::vector<std::string> parts;
+  parts.reserve(x.findings.size() + 1);
   for (const Finding& found : x.findings) parts.push_back(found.words(x));
   if (const Finding* found = pictured(x)) parts.push_back(drawing(*found, x, style));
   std::erase(parts, "");

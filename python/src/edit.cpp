@@ -167,9 +167,9 @@ std::vector<Keep> read_keep(const char* function, const nb::list& given) {
       continue;
     }
     std::int64_t layer = 0;
-    nb::object name, number;
-    if (!nb::isinstance<nb::tuple>(each) || nb::len(each) != 2 || !nb::isinstance<nb::str>(name = each[0]) ||
-        !nb::try_cast(number = each[1], layer))
+    const bool two = nb::isinstance<nb::tuple>(each) && nb::len(each) == 2;
+    const nb::object name = two ? nb::object(each[0]) : nb::none();
+    if (!nb::isinstance<nb::str>(name) || !nb::try_cast(nb::object(each[1]), layer))
       refuse(function, "keep[" + std::to_string(keep.size() - 1) + "]", "\"mlp\" or (\"z\", layer)", each);
     asked.at = place_of(function, text_of(name)), asked.layer = layer;
   }

@@ -330,6 +330,7 @@ std::vector<Attribution> attribute_together(const Model& model, std::span<const 
   std::vector<Attribution> found;
   // All rows' logits are one product with the output layer.
   std::vector<std::int64_t> rows;
+  rows.reserve(asked.size());
   for (const analysis::Attributing& each : asked) rows.push_back(each.row());
   const Tensor logits =
       models::output_of(ModelAccess::parts(model), function).uncapped(analysis::rows_of(hidden, rows));

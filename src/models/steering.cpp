@@ -134,6 +134,7 @@ Steering Steering::scaled(double scale) const {
 
 std::vector<Edit> Steering::edits() const {
   std::vector<Edit> all;
+  all.reserve(directions.size());
   for (const auto& [layer, direction] : directions)
     all.push_back({.layer = layer + 1, .at = ModelPlace::residual, .set = Edit::Set::add, .values = direction});
   return all;
@@ -146,6 +147,7 @@ void Steering::save(const std::filesystem::path& path) const {
   values.add_text("controlvector.model_hint", model);
   values.add_whole("controlvector.layer_count", std::ssize(directions));
   std::vector<models::GgufSource> tensors;
+  tensors.reserve(directions.size());
   for (const auto& [layer, direction] : directions)
     tensors.push_back({fmt::format("{}{}", tensor_name, layer), direction.view(), models::GgufType::f32});
   models::write_gguf(function, path, values, tensors);
