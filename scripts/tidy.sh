@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What clang-tidy says of the C++ sources (.clang-tidy has the checks): of all of them, or of those that changed since a
-# commit, and of the kernels. Usage: tidy.sh [COMMIT]
+# commit; --kernels: and of the kernels, whatever changed. Usage: tidy.sh [COMMIT [--kernels]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,8 +17,10 @@ cmake --preset release -B build/tidy "${options[@]}" >/dev/null
 sources=$(sed -nE "s|^ *\"file\": \"$PWD/(.*\.cpp)\",?\$|\1|p" build/tidy/compile_commands.json | grep -v '^build/' | sort -u)
 if [ $# -gt 0 ]; then
   # One target includes every header of the kernels, but for the other targets' vector layers.
+  kernels='src/kernels/([^/]*|targets/(avx512_bf16|neon))\.cpp'
+  [ "${2:-}" = --kernels ] || kernels='no source'
   changed=$(git diff --name-only --diff-filter=d "$1" -- '*.cpp' && git ls-files --others --exclude-standard -- '*.cpp')
-  sources=$(grep -xE -e 'src/kernels/([^/]*|targets/(avx512_bf16|neon))\.cpp' -e "$(paste -sd '|' <<<"$changed")" <<<"$sources")
+  sources=$(grep -xE -e "$kernels" -e "$(paste -sd '|' <<<"$changed")" <<<"$sources") || exit 0
 fi
 
 # Each file that it reads has warnings in other libraries' headers, which it counts.
