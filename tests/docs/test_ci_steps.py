@@ -15,6 +15,8 @@ STEPS = (REPOSITORY / ".ci/steps").read_text()
 EVERY = set(re.search(r'^every_step="(.*)"$', STEPS, re.MULTILINE)[1].split())
 TABLE = re.search(r"^table='\n(.*?)^'$", STEPS, re.MULTILINE | re.DOTALL)[1].replace("\\\n", "")
 ROWS = [[part.split() for part in line.split("|")] for line in TABLE.splitlines()]
+# Those of what computes alone.
+COMPUTING = {"tsan", "aarch64", "asan_kernels", "tidy_kernels"}
 # Not where there is no clone.
 TRACKED = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True).stdout.splitlines()
 
@@ -37,8 +39,8 @@ def test_its_steps_are_those_that_run_asks_for():
     ("tests/pytorch/test_torch.py", {"nohup"}),
     ("python/src/module.cpp", {"nohup", "tidy"}),
     ("page/src/main.tsx", {"browser", "wasm"}),
-    ("src/session/pass.cpp", EVERY - {"tsan", "aarch64", "tidy_kernels"}),
-    ("include/attend/model_info.h", EVERY - {"tsan", "aarch64", "tidy_kernels"}),
+    ("src/session/pass.cpp", EVERY - COMPUTING),
+    ("include/attend/model_info.h", EVERY - COMPUTING),
     ("tests/fuzz/mutators/gguf_form.cpp", {"nohup", "asan", "tidy"}),
     ("tests/fuzz/corpus/npz/a", EVERY),
     ("src/core/tensor.cpp", EVERY),
@@ -121,14 +123,17 @@ def check_none_lacks(paths, *names):
 
 # This machine's compiler reads what AArch64's does, but for the kernels of that target: all that is beside them counts.
 @pytest.mark.skipif(not TRACKED, reason="not a clone")
-def test_what_is_compiled_under_the_thread_sanitizer_or_for_aarch64_needs_their_steps(tmp_path):
+def test_what_is_compiled_with_the_tests_of_what_computes_needs_their_steps(tmp_path):
     run, script = (REPOSITORY / ".ci/run").read_text(), (REPOSITORY / "scripts/test_aarch64.sh").read_text()
     thread = re.search(r"build_tests tsan '-DATTEND_TEST_FOLDERS=([\w;]+)' -DATTEND_MODELS=OFF -DATTEND_PICTURES=OFF\n", run)
+    # What the address sanitizer leaves out is among them.
+    without = re.search(r'local without="([\w;]+)"', run)[1]
     arm = re.search(r'whole=OFF folders="([\w;]+)" .*-DATTEND_MODELS=\$whole -DATTEND_PICTURES=\$whole ', script, re.DOTALL)
     read = read_by("release", tmp_path, f"-DATTEND_TEST_FOLDERS={thread[1]};{arm[1]}", "-DATTEND_MODELS=OFF", "-DATTEND_PICTURES=OFF")
+    assert set(without.split(";")) <= {*thread[1].split(";"), *arm[1].split(";")}
     assert {"src/kernels/rows.h", "src/ring/call.cpp", "tests/layers/linear_test.cpp", "include/attend/layers.h"} <= read
     read |= {path for path in TRACKED if path.startswith(("src/kernels/", "tests/kernels/"))}
-    check_none_lacks(read, "tsan", "aarch64", "tidy_kernels")
+    check_none_lacks(read, *COMPUTING)
 
 
 @pytest.mark.skipif(not TRACKED or not shutil.which("em++"), reason="not a clone, or no emscripten")
