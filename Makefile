@@ -62,7 +62,7 @@ mpi: fresh-if-moved
 
 test-build: fresh-if-moved
 	@scripts/setup.sh test
-	@cmake --preset $(PRESET) -U ATTEND_TESTS_WITHOUT -DATTEND_BUILD_TESTS=ON -DATTEND_MPI=ON $(CMAKE_FLAGS) >/dev/null
+	@cmake --preset $(PRESET) -U ATTEND_TESTS_WITHOUT -U ATTEND_SANITIZED_TARGETS -DATTEND_BUILD_TESTS=ON -DATTEND_MPI=ON $(CMAKE_FLAGS) >/dev/null
 	@cmake --build $(BUILD)
 
 test-cpp: test-build
