@@ -356,9 +356,9 @@ std::vector<Attribution> attribute(const Model& model, std::span<const std::vect
     std::int64_t tokens = 0;
     for (; last < texts.size() && (last == first || tokens + std::ssize(texts[last]) <= pass_tokens); ++last)
       tokens += std::ssize(texts[last]);
-    std::ranges::move(
-        attribute_together(model, texts.subspan(first, last - first), std::span(each).subspan(first, last - first)),
-        std::back_inserter(found));
+    std::vector<Attribution> some =
+        attribute_together(model, texts.subspan(first, last - first), std::span(each).subspan(first, last - first));
+    found.insert(found.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
   }
   return found;
 }
