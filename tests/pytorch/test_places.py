@@ -38,15 +38,8 @@ class Modules:
     def __init__(self, model, info):
         self.model, self.info, self.places = model, info, Places(model)
         base = getattr(model.base_model, "decoder", model.base_model)
-        self.mlps = [layer.get_submodule(self.last_of_mlp(layer)) for layer in self.places.layers]
         self.input = getattr(getattr(base, "encoder", None), "embed_tokens", None) or model.get_input_embeddings()
         self.scale = getattr(self.input, "scalar_embed_scale", 1.0)  # Gemma 3's module is more than a table
-
-    @staticmethod
-    def last_of_mlp(layer):
-        names = ("layer.1.DenseReluDense.wo", "mlp.c_proj", "ffn_output", "output.dense", "ffn.lin2", "mlp.Wo", "mlp.dense_4h_to_h",
-                 "fc2", "mlp.down_proj")
-        return next(name for name in names if name in dict(layer.named_modules()))
 
     def projected(self, layer, at):
         info, which = self.info, "qkv".index(at)
@@ -71,7 +64,7 @@ class Modules:
             module, part = self.projected(one, at)
             return module, False, part
         if at == "mlp_hidden":
-            return self.mlps[layer], True, identity
+            return self.places.narrow[layer], True, identity
         if at == "residual_mid":
             modules = dict(one.named_modules())
             if getattr(one, "do_layer_norm_before", True) is False:
