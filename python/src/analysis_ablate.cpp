@@ -39,12 +39,7 @@ nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::han
     options.set = Edit::Set::values;
     options.values = values.emplace(function, "set", set).view();
   }
-  nb::list one_cache;
-  if (!cache.is_none()) {
-    read_instance<SequenceCache>(function, "cache", "a ModelCache", cache);
-    one_cache.append(cache);
-  }
-  const Caches caches(function, cache.is_none() ? nb::handle(nb::none()) : nb::handle(one_cache));
+  const Caches caches(function, in_list(function, cache));
   options.first_row = first_row;
   if (!cache.is_none()) options.cache = caches.get()[0];
   options.heads = read_heads(function, heads, options.attention);

@@ -95,12 +95,7 @@ nb::object attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::
                            .position = expect<std::int64_t>(function, "position", whole_number, position),
                            .decoder_ids = decoder,
                            .neurons = neurons};
-  nb::list one;
-  if (!cache.is_none()) {
-    read_instance<SequenceCache>(function, "cache", "a ModelCache", cache);
-    one.append(cache);
-  }
-  const Caches caches(function, cache.is_none() ? nb::handle(nb::none()) : nb::handle(one));
+  const Caches caches(function, in_list(function, cache));
   if (!cache.is_none()) options.cache = caches.get()[0];
   Explained found{call(function, [&] { return attribute(self.model, given, options); })};
   found.of = analysed(self, given, decoder);

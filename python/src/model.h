@@ -55,6 +55,9 @@ class Caches {
   std::vector<ModelCache*> taken_;  // those of the first of caches_
 };
 
+// What Caches takes of a call over one text: its cache in a list, or None.
+nb::object in_list(const char* function, nb::handle cache);
+
 // Several texts, or lists of ids; none: it is one text, or ids.
 std::optional<nb::list> read_several(nb::handle given);
 

@@ -37,6 +37,14 @@ dtype: None, that of the model; or int8 (attend.KvCache has what that changes).)
 
 }  // namespace
 
+nb::object in_list(const char* function, nb::handle cache) {
+  if (cache.is_none()) return nb::none();
+  read_instance<SequenceCache>(function, "cache", "a ModelCache", cache);
+  nb::list one;
+  one.append(cache);
+  return one;
+}
+
 Caches::Caches(const char* function, nb::handle caches) {
   if (caches.is_none()) return;
   held_ = read_list(function, "caches", "a list of ModelCache", caches);
