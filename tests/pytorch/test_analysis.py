@@ -214,7 +214,7 @@ def test_edits_that_name_no_place(both):
             model.forward([1, 2], edits=[attend.Edit(1, at="mlp", **{name: np.full(32, np.nan, np.float32)})])
     with pytest.raises(ValueError, match="without rows is of every token, and has 2 rows of values"):
         model.generate([1, 2], edits=[attend.Edit(1, at="mlp", set=np.zeros((2, 32), np.float32))])
-    with pytest.raises(TypeError, match=r"edits\[0\]: expected an Edit, got 3"):
+    with pytest.raises(TypeError, match=r"edits\[0\]: expected an Edit or a Knockout, got 3"):
         model.forward([1], edits=[3])
 
 
