@@ -75,8 +75,8 @@ struct ATTEND_API Attribution {
 };
 ATTEND_API Attribution attribute(const Model& model, std::span<const std::int64_t> ids,
                                  const AttributeOptions& options = {});
-// The same of several texts, in passes of all of them together; each has its options, or all have the one. Of a decoder
-// alone. Throws bad_value for another number of options.
+// The same of several texts, in passes of several at a time; each has its options, or all have the one. Each result has
+// the bits that its text has alone. Throws bad_value for another number of options.
 ATTEND_API std::vector<Attribution> attribute(const Model& model, std::span<const std::vector<std::int64_t>> texts,
                                               std::span<const AttributeOptions> options);
 ATTEND_API std::string to_json(const Attribution& attribution, const TensorJson& tensor = {});
@@ -106,10 +106,18 @@ struct ATTEND_API Lens {
   Tensor log_probabilities;  // [L+1,P,top]
   Tensor rank;               // [L+1,P] i64: the place, from 0, of the token that the model answers at last
 };
-// positions: rising, -1 is the last; empty: all. top: at least 1, at most the vocabulary.
+struct ATTEND_API LensOptions {
+  std::vector<std::int64_t> positions = {};  // rising, -1 is the last; empty: all
+  std::int64_t top = 5;                      // at least 1, at most the vocabulary
+  std::span<const std::int64_t> decoder_ids = {};
+};
 ATTEND_API Lens lens(const Model& model, std::span<const std::int64_t> ids,
                      std::span<const std::int64_t> positions = {}, std::int64_t top = 5,
                      std::span<const std::int64_t> decoder_ids = {});
+// The same of several texts, in passes of several at a time; each has its options, or all have the one. Throws
+// bad_value for another number of options.
+ATTEND_API std::vector<Lens> lens(const Model& model, std::span<const std::vector<std::int64_t>> texts,
+                                  std::span<const LensOptions> options);
 ATTEND_API std::string to_json(const Lens& lens, std::span<const std::int64_t> positions,
                                const TensorJson& tensor = {});
 
@@ -160,6 +168,11 @@ struct ATTEND_API Ablation {
   AttentionKind attention = AttentionKind::self;
 };
 ATTEND_API Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options = {});
+// The same of several texts, in passes of several at a time; each has its options, or all have the one, and the first's
+// progress is told of all. Each result has the bits that its text has alone. Throws bad_value for another number of
+// options.
+ATTEND_API std::vector<Ablation> ablate(const Model& model, std::span<const std::vector<std::int64_t>> texts,
+                                        std::span<const AblateOptions> options);
 ATTEND_API std::string to_json(const Ablation& ablation, const TensorJson& tensor = {});
 
 struct ATTEND_API PatchOptions {
@@ -170,22 +183,58 @@ struct ATTEND_API PatchOptions {
   std::function<void(double)> progress = {};
   AttentionKind attention = AttentionKind::self;  // of residual: self or encoder, whose stream it is
   std::span<const std::int64_t> decoder_ids = {};
+  // Of residual: the stream is taken at all tokens of each of these spans together, in place of each token by itself.
+  std::vector<Range> spans = {};
+  // Only rows from this one on are taken, -1: the last; rows before it stay the corrupt text's, which is another
+  // question. What stands before it is computed once, or taken from the caches, which are not changed and hold that
+  // text or its beginning. Of decoders alone; none: every row.
+  std::optional<std::int64_t> first_row = {};
+  const ModelCache* clean_cache = nullptr;
+  const ModelCache* corrupt_cache = nullptr;
 };
 
 // A pass over the corrupt ids with one activation of the pass over the clean ones, of all rows of a head's z [L,H], or
-// of the stream before a layer, and at last after all, at one token [L+1,T]: (after - corrupt) / (clean - corrupt) of
-// the difference of the two tokens' logits (Vig et al. 2020; Meng et al. 2022). Throws bad_value where the texts differ
-// in length, or the differences don't.
+// of the stream before a layer, and at last after all, at one token [L+1,T - first_row] or span [L+1,spans]:
+// (after - corrupt) / (clean - corrupt) of the difference of the two tokens' logits (Vig et al. 2020; Meng et al.
+// 2022). Throws bad_value where the texts differ in length, or the differences don't.
 struct ATTEND_API Patching {
   double clean = 0, corrupt = 0;  // the differences
   Tensor recovered;
   PatchOptions::What what = PatchOptions::What::heads;
   AttentionKind attention = AttentionKind::self;
   std::int64_t token = -1, against = -1;  // as given
+  std::int64_t first_row = 0;             // counted from 0
 };
 ATTEND_API Patching patch(const Model& model, std::span<const std::int64_t> clean_ids,
                           std::span<const std::int64_t> corrupt_ids, std::int64_t token, std::int64_t against,
                           const PatchOptions& options = {});
+// The same of several pairs of texts, in passes of several at a time; each has its tokens and its options, or all have
+// the one, and the first's progress is told of all. Each result has the bits that its pair has alone. Throws bad_value
+// for lists of other lengths.
+ATTEND_API std::vector<Patching> patch(const Model& model, std::span<const std::vector<std::int64_t>> clean,
+                                       std::span<const std::vector<std::int64_t>> corrupt,
+                                       std::span<const std::int64_t> tokens, std::span<const std::int64_t> against,
+                                       std::span<const PatchOptions> options);
 ATTEND_API std::string to_json(const Patching& patching, const TensorJson& tensor = {});
+
+// ---- Over texts ----
+
+// A mean over texts, and the standard error of each of its numbers: the standard deviation between the texts (n - 1)
+// over the square root of n; of one text 0.
+template <class Found>
+struct Averaged {
+  Found mean, standard_error;
+  std::int64_t texts = 0;
+};
+
+// What was found of several texts. Functions throw bad_value for none, and bad_shape for results that differ in shape.
+ATTEND_API Averaged<Ablation> average(std::span<const Ablation> found);
+// recovered: the mean of (after - corrupt) over the mean of (clean - corrupt), so that a pair whose answers differ
+// little weighs little; its standard error is that of a ratio of means (the delta method).
+ATTEND_API Averaged<Patching> average(std::span<const Patching> found);
+// heads: [L,H,S], by spans of tokens that each text has, in one order; without spans [L,H,1], of all tokens, and so
+// cross. token and position are -1 where the texts' differ. Throws bad_value for spans outside a text's tokens.
+ATTEND_API Averaged<Attribution> average(std::span<const Attribution> found,
+                                         std::span<const std::vector<Range>> spans = {});
 
 }  // namespace attend::inline v0

@@ -27,6 +27,8 @@ struct ATTEND_API AnalysisOf {
   const Tokenizer* tokenizer = nullptr;   // null: ids stand for tokens, as for those that it does not know
   std::string model = {};                 // its name
   std::optional<std::string> title = {};  // in place of the picture's own
+  // Of numbers by span, of patch() and of average(): what each span is called, in place of tokens.
+  std::span<const std::string> names = {};
 };
 
 // Functions throw bad_shape for fewer ids than the numbers are of.

@@ -110,11 +110,6 @@ class ATTEND_API Keeper {
 ATTEND_API std::vector<Tensor> means(const Model& model, std::span<const std::vector<std::int64_t>> texts,
                                      std::span<const Keep> keep, bool by_position = false);
 
-struct ATTEND_API LensOptions {
-  std::vector<std::int64_t> positions = {};  // as lens() has them, and so top
-  std::int64_t top = 5;
-};
-
 // What is asked of a pass.
 struct ATTEND_API PassOptions {
   std::span<const Edit> edits = {};
@@ -125,7 +120,7 @@ struct ATTEND_API PassOptions {
   bool values = false;                       // the values of each attention's keys
   std::span<const Keep> keep = {};           // what it computes at places
   std::optional<AttributeOptions> why = {};  // its cache and decoder_ids are the pass's own
-  std::optional<LensOptions> lens = {};
+  std::optional<LensOptions> lens = {};      // likewise
 };
 
 struct ATTEND_API Pass {

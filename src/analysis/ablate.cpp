@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "analysis/answers.h"
 #include "analysis/json.h"
 #include "analysis/stream.h"
+#include "analysis/texts.h"
 #include "attend/analysis.h"
 #include "core/from_end.h"
 #include "core/message.h"
@@ -63,6 +66,11 @@ class Comparison {
   const std::vector<std::int64_t>& rows() const { return rows_; }
   bool of_decoder() const { return output_ != nullptr; }
   std::optional<std::int64_t> against() const { return options_.against; }
+  Effect divided(Effect sum) const {
+    const auto rows = static_cast<double>(rows_.size());
+    sum.logit /= rows, sum.log_probability /= rows, sum.kl /= rows;
+    return sum;
+  }
   // The one token that all rows are asked for, if there is one.
   std::optional<std::int64_t> token() const {
     if (!output_ || options_.token || !options_.rows.empty()) return options_.token;
@@ -70,38 +78,19 @@ class Comparison {
     return analysis::likeliest({logits.data<float>(), static_cast<std::size_t>(logits.count())});
   }
   void set_before(Tensor hidden) { before_ = std::move(hidden); }  // [P,E]
-  // after [copies * P,E]
-  std::vector<Effect> effects(const Tensor& after) const {
-    std::vector<Effect> out(static_cast<std::size_t>(after.size(0) / std::ssize(rows_)));
-    if (!output_) {
-      for (std::size_t copy = 0; copy < out.size(); ++copy) out[copy].cosine_distance = distance(after, copy);
-      return out;
-    }
-    for (std::size_t p = 0; p < rows_.size(); ++p) add_row(p, after, out);
-    const auto count = static_cast<double>(rows_.size());
-    for (Effect& each : out) each.logit /= count, each.log_probability /= count, each.kl /= count;
-    return out;
-  }
+  View before(std::size_t p) const { return before_.view().slice(0, of(p), of(p) + 1); }
 
- private:
-  // Row p of all copies, and before them what it was: one product with the output layer.
-  void add_row(std::size_t p, const Tensor& after, std::vector<Effect>& out) const {
-    const std::int64_t P = std::ssize(rows_), copies = std::ssize(out), E = after.size(1),
-                       V = output_->layer.out_size();
-    Tensor hidden = Tensor::uninitialized({copies + 1, E}, DType::f32);
-    const auto place = static_cast<std::int64_t>(p);
-    hidden.view().slice(0, 0, 1).copy_from(before_.view().slice(0, place, place + 1));
-    hidden.view().slice(0, 1, copies + 1).copy_from(after.view().slice(0, place, after.size(0), P));
-    const Tensor logits = output_->logits(hidden);
+  // Adds what row p of copies comes to: logits [copies + 1,V], first those of before. A sum, until it is divided().
+  void add_row(std::size_t p, const View& logits, std::span<Effect> out) const {
     const auto row = [&](std::int64_t n) {
-      return std::span<const float>{logits.data<float>() + n * V, static_cast<std::size_t>(V)};
+      return std::span<const float>{logits.select(0, n).data<float>(), static_cast<std::size_t>(logits.size(1))};
     };
     const std::span<const float> was = row(0);
     const double sum = analysis::log_sum(was);
     std::vector<float> share(was.size());
     std::ranges::transform(was, share.begin(), [&](float z) { return std::exp(z - static_cast<float>(sum)); });
     const std::int64_t token = token_of(p, was);
-    parallel_for(copies, 1, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(std::ssize(out), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t n = begin; n < end; ++n) {
         const std::span<const float> is = row(n + 1);
         const double moved = analysis::log_sum(is) - sum;
@@ -120,17 +109,19 @@ class Comparison {
     });
   }
 
-  std::int64_t token_of(std::size_t p, std::span<const float> was) const {
-    if (options_.token) return *options_.token;
-    return options_.rows.empty() ? analysis::likeliest(was) : ids_[static_cast<std::size_t>(rows_[p]) + 1];
-  }
-
-  // 1 - cosine of the mean hidden states.
-  double distance(const Tensor& after, std::size_t copy) const {
-    const std::int64_t P = std::ssize(rows_), first = static_cast<std::int64_t>(copy) * P;
+  // Of an encoder, the rows of a copy from `first` on: 1 - cosine of the mean hidden states.
+  double distance(const Tensor& after, std::int64_t first) const {
+    const std::int64_t P = std::ssize(rows_);
     const std::vector<double> was = models::mean_direction(before_, 0, P);
     const std::vector<double> is = models::mean_direction(after, first, first + P);
     return std::max(0.0, 1 - std::inner_product(was.begin(), was.end(), is.begin(), 0.0));
+  }
+
+ private:
+  static std::int64_t of(std::size_t p) { return static_cast<std::int64_t>(p); }
+  std::int64_t token_of(std::size_t p, std::span<const float> was) const {
+    if (options_.token) return *options_.token;
+    return options_.rows.empty() ? analysis::likeliest(was) : ids_[static_cast<std::size_t>(rows_[p]) + 1];
   }
 
   std::span<const std::int64_t> ids_;
@@ -158,27 +149,28 @@ Ablation make_result(const Dims& shape, std::span<const Effect> effects, const C
   return out;
 }
 
-// values [L,H*Dv], or [L,T,H*Dv], of whose rows those from `first` on.
-void check_values(const AblateOptions& options, const analysis::Stream& stream, std::int64_t first,
+// values [L,H*Dv], or [L,T,H*Dv].
+void check_values(const AblateOptions& options, const analysis::Stream& stream, std::size_t text,
                   const ModelInfo& info) {
   if (options.set != Edit::Set::values) return;
   const std::int64_t size = options.attention == AttentionKind::encoder ? info.encoder_head_size : info.head_size;
   const Dims each{stream.layers(), stream.heads() * size},
-      rows{stream.layers(), first + stream.length(), stream.heads() * size};
+      rows{stream.layers(), stream.first(text) + stream.length(text), stream.heads() * size};
   if (options.values.shape() != each && options.values.shape() != rows)
     fail(ErrorCode::bad_shape, function, "values have shape {}, expected {} or {}", options.values.shape(), each, rows);
 }
 
-Edit edit_of(const Head& head, const AblateOptions& options, const analysis::Stream& stream, std::int64_t copy,
-             std::int64_t first) {
+Edit edit_of(const Head& head, const AblateOptions& options, const analysis::Stream& stream, std::size_t text) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(stream.length(text)));
+  std::iota(rows.begin(), rows.end(), 0);
   Edit edit{.layer = head.first,
             .at = analysis::place_of(options.attention),
             .head = head.second,
-            .rows = stream.rows_of_copy(copy),
+            .rows = std::move(rows),
             .set = options.set};
   if (edit.set != Edit::Set::values) return edit;
   View values = options.values.select(0, head.first);
-  if (values.rank() == 2) values = values.slice(0, first, values.size(0));
+  if (values.rank() == 2) values = values.slice(0, stream.first(text), values.size(0));
   const std::int64_t size = values.size(-1) / stream.heads();
   edit.values = values.slice(-1, head.second * size, (head.second + 1) * size);
   return edit;
@@ -191,9 +183,7 @@ std::int64_t first_of(const AblateOptions& options, std::int64_t count, const Mo
       fail(ErrorCode::bad_value, function, "a cache holds rows that keep their heads: expected first_row");
     return 0;
   }
-  if (!info.decoder() || info.encoder_decoder())
-    fail(ErrorCode::bad_value, function, "first_row is of decoders alone, the model is of type {}", info.type);
-  return from_end(function, "first_row is", *options.first_row, count);
+  return analysis::first_row_of(function, *options.first_row, count, info);
 }
 
 // As the stream counts them.
@@ -206,60 +196,210 @@ std::vector<std::int64_t> rows_from(std::int64_t first, std::vector<std::int64_t
   return rows;
 }
 
-std::optional<ModelCache> before(const Model& model, const analysis::Text& text, const AblateOptions& options,
-                                 std::int64_t first) {
-  if (first == 0) return {};
-  ModelCache cache = options.cache ? analysis::known_before(function, *options.cache, text, first) : model.cache();
-  ModelCache* const caches[] = {&cache};
-  if (const std::int64_t held = cache.length(); held < first)
-    model.forward(text.ids.subspan(static_cast<std::size_t>(held), static_cast<std::size_t>(first - held)),
-                  {.caches = caches});
-  return cache;
+// A text that is asked about, and what it has come to.
+struct Asked {
+  Asked(const Model& model, const analysis::Text& of, const AblateOptions& with)
+      : text(checked(model, of, with)), options(with), comparison(model, of.answering(), with) {
+    first = first_of(options, std::ssize(text.ids), model.info());
+    rows = rows_from(first, comparison.rows());
+  }
+
+  static const analysis::Text& checked(const Model& model, const analysis::Text& text, const AblateOptions& options) {
+    if (options.set > Edit::Set::values)
+      fail(ErrorCode::bad_value, function, "set is to add or to scale, expected zero, mean or values");
+    analysis::check_attention(function, options.attention, model.info());
+    analysis::check_text(text, model.info());
+    return text;
+  }
+
+  analysis::Text text;
+  const AblateOptions& options;
+  Comparison comparison;
+  std::int64_t first = 0;          // the row that heads are taken out from
+  std::vector<std::int64_t> rows;  // that count, as the stream has them
+  std::vector<Head> chosen = {};
+  std::vector<Effect> effects = {};
+};
+
+// Texts that go through the model together, layer by layer.
+class Together {
+ public:
+  Together(const Model& model, std::span<Asked> asked)
+      : model_(model), asked_(asked), stream_(model, texts(), of_encoder(), before()) {
+    for (std::size_t n = 0; n < asked_.size(); ++n) {
+      check_values(asked_[n].options, stream_, n, model.info());
+      asked_[n].chosen = checked_heads(asked_[n].options, stream_);
+      rows_.push_back(asked_[n].rows);
+    }
+    const Tensor hidden = stream_.rest(rows_);
+    std::int64_t begin = 0;
+    for (Asked& each : asked_) {
+      const std::int64_t end = begin + std::ssize(each.rows);
+      each.comparison.set_before(hidden.view().slice(0, begin, end).clone());
+      begin = end;
+    }
+  }
+
+  void run(const std::function<void(double)>& progress) {
+    take_out(chosen_parts(), {});
+    if (std::ranges::all_of(asked_, [](const Asked& each) { return !each.chosen.empty(); })) return;
+    analysis::LayerProgress told(stream_.layers(), progress);
+    for (std::int64_t layer = 0; layer < stream_.layers(); ++layer) {
+      take_out(parts_of(layer), [&](double share) { told.tell(layer, share); });
+      stream_.advance();
+    }
+  }
+
+  std::vector<Ablation> results() const {
+    std::vector<Ablation> out;
+    out.reserve(asked_.size());
+    for (const Asked& each : asked_) {
+      const Dims shape = each.chosen.empty() ? Dims{stream_.layers(), stream_.heads()} : Dims{1};
+      out.push_back(make_result(shape, each.effects, each.comparison));
+      out.back().heads = each.chosen, out.back().attention = each.options.attention;
+    }
+    return out;
+  }
+
+ private:
+  bool of_encoder() const { return asked_[0].options.attention == AttentionKind::encoder; }
+  std::vector<analysis::Text> texts() const {
+    std::vector<analysis::Text> texts;
+    for (const Asked& each : asked_) texts.push_back(each.text);
+    return texts;
+  }
+  std::vector<ModelCache> before() const {
+    std::vector<ModelCache> caches;
+    if (std::ranges::all_of(asked_, [](const Asked& each) { return each.first == 0; })) return caches;
+    for (const Asked& each : asked_)
+      caches.push_back(analysis::cache_before(function, model_, each.text, each.options.cache, each.first));
+    return caches;
+  }
+
+  // Of the texts whose heads are taken out together.
+  std::vector<analysis::Part> chosen_parts() const {
+    std::vector<analysis::Part> parts;
+    for (std::size_t n = 0; n < asked_.size(); ++n) {
+      if (asked_[n].chosen.empty()) continue;
+      parts.push_back({n, {}});
+      for (const Head& head : asked_[n].chosen)
+        parts.back().edits.push_back(edit_of(head, asked_[n].options, stream_, n));
+    }
+    return parts;
+  }
+  // Of the others, a part for each head of the layer.
+  std::vector<analysis::Part> parts_of(std::int64_t layer) const {
+    std::vector<analysis::Part> parts;
+    for (std::size_t n = 0; n < asked_.size(); ++n)
+      for (std::int64_t head = 0; head < stream_.heads() && asked_[n].chosen.empty(); ++head)
+        parts.push_back({n, {edit_of({layer, head}, asked_[n].options, stream_, n)}});
+    return parts;
+  }
+
+  void take_out(std::vector<analysis::Part> parts, const std::function<void(double)>& progress) {
+    analysis::for_each_pass(stream_, parts, rows_, [&](const Tensor& hidden, std::size_t first, std::size_t last) {
+      const std::vector<Effect> found = effects_of(hidden, std::span(parts).subspan(first, last - first));
+      for (std::size_t n = first; n < last; ++n) {
+        Asked& of = asked_[parts[n].text];
+        of.effects.push_back(of.comparison.divided(found[n - first]));
+      }
+      if (progress) progress(static_cast<double>(last) / static_cast<double>(parts.size()));
+    });
+  }
+
+  // Parts of one text at one of its rows, and before them what the row was: they meet the output layer together.
+  struct Group {
+    std::size_t text, p, first, last;
+    std::int64_t size() const { return static_cast<std::int64_t>(last - first) + 1; }
+  };
+
+  // hidden: the rows of each part. Sums, of decoders.
+  std::vector<Effect> effects_of(const Tensor& hidden, std::span<const analysis::Part> parts) const {
+    std::vector<Effect> out(parts.size());
+    std::vector<std::int64_t> begins{0};
+    for (const analysis::Part& part : parts) begins.push_back(begins.back() + std::ssize(rows_[part.text]));
+    if (!asked_[0].comparison.of_decoder()) {
+      for (std::size_t n = 0; n < parts.size(); ++n)
+        out[n].cosine_distance = asked_[parts[n].text].comparison.distance(hidden, begins[n]);
+      return out;
+    }
+    const models::Output& output = models::output_of(ModelAccess::parts(model_), function);
+    const std::vector<Group> groups = groups_of(parts);
+    std::vector<std::int64_t> sizes;
+    sizes.reserve(groups.size());
+    for (const Group& group : groups) sizes.push_back(group.size());
+    analysis::for_each_run(sizes, analysis::answers_at_once(output), [&](std::size_t first, std::size_t last) {
+      add_answers(std::span(groups).subspan(first, last - first), hidden, begins, output, out);
+    });
+    return out;
+  }
+
+  std::vector<Group> groups_of(std::span<const analysis::Part> parts) const {
+    std::vector<Group> groups;
+    for (std::size_t first = 0, last = 0; first < parts.size(); first = last) {
+      const std::size_t text = parts[first].text;
+      while (last < parts.size() && parts[last].text == text) ++last;
+      for (std::size_t p = 0; p < rows_[text].size(); ++p) groups.push_back({text, p, first, last});
+    }
+    return groups;
+  }
+
+  void add_answers(std::span<const Group> groups, const Tensor& hidden, std::span<const std::int64_t> begins,
+                   const models::Output& output, std::vector<Effect>& out) const {
+    std::int64_t count = 0;
+    for (const Group& group : groups) count += group.size();
+    Tensor rows = Tensor::uninitialized({count, hidden.size(1)}, DType::f32);
+    std::int64_t at = 0;
+    const auto add = [&](const View& row) { rows.view().slice(0, at, at + 1).copy_from(row), ++at; };
+    for (const Group& group : groups) {
+      add(asked_[group.text].comparison.before(group.p));
+      for (std::size_t n = group.first; n < group.last; ++n) {
+        const std::int64_t row = begins[n] + static_cast<std::int64_t>(group.p);
+        add(hidden.view().slice(0, row, row + 1));
+      }
+    }
+    const Tensor logits = output.logits(rows);
+    at = 0;
+    for (const Group& group : groups) {
+      asked_[group.text].comparison.add_row(group.p, logits.view().slice(0, at, at + group.size()),
+                                            std::span(out).subspan(group.first, group.last - group.first));
+      at += group.size();
+    }
+  }
+
+  const Model& model_;
+  std::span<Asked> asked_;
+  analysis::Stream stream_;
+  std::vector<std::vector<std::int64_t>> rows_;  // of each text, those that count
+};
+
+std::vector<Ablation> ablate_texts(const Model& model, std::span<const analysis::Text> texts,
+                                   std::span<const AblateOptions> options) {
+  std::vector<Asked> asked;
+  asked.reserve(texts.size());
+  for (std::size_t n = 0; n < texts.size(); ++n)
+    analysis::of_text(n, texts.size(), [&] { asked.emplace_back(model, texts[n], options[n]); });
+  std::vector<Ablation> found;
+  analysis::for_each_group(model, texts, [&](std::size_t first, std::size_t last) {
+    Together together(model, std::span(asked).subspan(first, last - first));
+    together.run(analysis::share_of(options[0].progress, first, last, texts.size()));
+    std::vector<Ablation> some = together.results();
+    found.insert(found.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
+  });
+  return found;
 }
 
 }  // namespace
 
 Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options) {
-  if (options.set > Edit::Set::values)
-    fail(ErrorCode::bad_value, function, "set is to add or to scale, expected zero, mean or values");
-  analysis::check_attention(function, options.attention, model.info());
   const analysis::Text text{ids, options.decoder_ids};
-  analysis::check_text(text, model.info());
-  const std::int64_t from = first_of(options, std::ssize(ids), model.info());
-  analysis::Stream stream(model, text, options.attention == AttentionKind::encoder, before(model, text, options, from));
-  check_values(options, stream, from, model.info());
-  const std::vector<Head> chosen = checked_heads(options, stream);
-  Comparison comparison(model, text.answering(), options);
-  const std::vector<std::int64_t> rows = rows_from(from, comparison.rows());
-  comparison.set_before(stream.rest(rows));
-  std::vector<Effect> effects;
+  return std::move(ablate_texts(model, std::span(&text, 1), std::span(&options, 1))[0]);
+}
 
-  if (!chosen.empty()) {
-    std::vector<Edit> edits;
-    edits.reserve(chosen.size());
-    for (const Head& head : chosen) edits.push_back(edit_of(head, options, stream, 0, from));
-    Ablation out = make_result({1}, comparison.effects(stream.branch(1, edits, rows)), comparison);
-    out.heads = chosen, out.attention = options.attention;
-    return out;
-  }
-  const std::int64_t layers = stream.layers(), heads = stream.heads();
-  analysis::LayerProgress progress(layers, options.progress);
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
-    for (std::int64_t first = 0; first < heads; first += stream.together()) {
-      const std::int64_t last = std::min(first + stream.together(), heads);
-      std::vector<Edit> edits;
-      edits.reserve(static_cast<std::size_t>(last - first));
-      for (std::int64_t head = first; head < last; ++head)
-        edits.push_back(edit_of({layer, head}, options, stream, head - first, from));
-      const auto found = comparison.effects(stream.branch(last - first, edits, rows));
-      effects.insert(effects.end(), found.begin(), found.end());
-      progress.tell(layer, static_cast<double>(last) / static_cast<double>(heads));
-    }
-    stream.advance();
-  }
-  Ablation out = make_result({layers, heads}, effects, comparison);
-  out.attention = options.attention;
-  return out;
+std::vector<Ablation> ablate(const Model& model, std::span<const std::vector<std::int64_t>> texts,
+                             std::span<const AblateOptions> options) {
+  const std::vector<AblateOptions> each = analysis::for_each_text(function, options, texts.size());
+  return ablate_texts(model, analysis::texts_of<AblateOptions>(texts, each), each);
 }
 
 std::string to_json(const Ablation& x, const TensorJson& tensor) {

@@ -98,10 +98,14 @@ std::vector<std::int64_t> checked_positions(std::string_view function, std::stri
   return places;
 }
 
+std::int64_t answers_at_once(const models::Output& output) {
+  return std::max<std::int64_t>(1, bytes_at_once / (4 * output.layer.out_size()));
+}
+
 void for_each_answer(const models::Output& output, const Tensor& hidden,
                      const std::function<void(std::int64_t, std::span<const float>)>& body) {
   const std::int64_t V = output.layer.out_size();
-  const std::int64_t together = std::max<std::int64_t>(1, bytes_at_once / (4 * V));
+  const std::int64_t together = answers_at_once(output);
   for (std::int64_t first = 0; first < hidden.size(0); first += together) {
     const std::int64_t last = std::min(first + together, hidden.size(0));
     const Tensor logits = output.logits(hidden.view().slice(0, first, last));

@@ -33,6 +33,8 @@ ModelPlace place_of(AttentionKind attention);
 std::vector<std::int64_t> checked_positions(std::string_view function, std::string_view name,
                                             std::span<const std::int64_t> positions, std::int64_t count);
 
+// Rows whose logits take some memory together.
+std::int64_t answers_at_once(const models::Output& output);
 // Calls body(row, logits) for each row of hidden [R,E], several threads, with memory for some rows at a time.
 void for_each_answer(const models::Output& output, const Tensor& hidden,
                      const std::function<void(std::int64_t, std::span<const float>)>& body);

@@ -49,6 +49,8 @@ class Lensing {
   Lensing& operator=(const Lensing&) = delete;
 
   models::Watcher& watcher();
+  // Of a pass over several texts: the row at which this one begins.
+  void begin_at(std::int64_t row);
   // Of the pass's hidden states. Called once.
   Lens finish(const Tensor& hidden);
 

@@ -308,18 +308,17 @@ Attribution attribute(const Model& model, std::span<const std::int64_t> ids, con
 
 namespace {
 
-// A pass of no more tokens, unless one text alone has more.
-constexpr std::int64_t pass_tokens = 2048;
-
-// One pass over several texts.
-std::vector<Attribution> attribute_together(const Model& model, std::span<const std::vector<std::int64_t>> texts,
-                                            std::span<const AttributeOptions> options) {
+// One pass over some of several texts, from `first` on.
+std::vector<Attribution> attribute_together(const Model& model, std::span<const analysis::Text> texts,
+                                            std::span<const AttributeOptions> options, std::size_t first,
+                                            std::size_t last) {
   std::deque<analysis::Attributing> asked;
   std::vector<models::Watcher*> watchers;
   std::vector<ModelCache*> caches;
   std::vector<std::int64_t> ids, starts{0};
-  for (std::size_t n = 0; n < texts.size(); ++n) {
-    analysis::Attributing& each = asked.emplace_back(model, analysis::Text{texts[n]}, options[n]);
+  for (std::size_t n = first; n < last; ++n) {
+    analysis::of_text(n, texts.size(), [&] { asked.emplace_back(model, texts[n], options[n]); });
+    analysis::Attributing& each = asked.back();
     each.begin_at(std::ssize(ids));
     watchers.push_back(&each.watcher()), caches.push_back(&each.cache());
     ids.insert(ids.end(), each.ids().begin(), each.ids().end());
@@ -343,23 +342,16 @@ std::vector<Attribution> attribute_together(const Model& model, std::span<const 
 
 std::vector<Attribution> attribute(const Model& model, std::span<const std::vector<std::int64_t>> texts,
                                    std::span<const AttributeOptions> options) {
-  if (options.size() != 1 && options.size() != texts.size())
-    fail(ErrorCode::bad_value, function, "{} options for {} texts, expected one, or one for each", options.size(),
-         texts.size());
-  if (model.info().encoder_decoder())
-    fail(ErrorCode::bad_value, function, "several texts are of decoders alone, the model is of type {}",
-         model.info().type);
-  std::vector<AttributeOptions> each(options.begin(), options.end());
-  if (each.size() < texts.size()) each.resize(texts.size(), options[0]);
+  const std::vector<AttributeOptions> each = analysis::for_each_text(function, options, texts.size());
+  const std::vector<analysis::Text> all = analysis::texts_of<AttributeOptions>(texts, each);
   std::vector<Attribution> found;
-  for (std::size_t first = 0, last = 0; first < texts.size(); first = last) {
-    std::int64_t tokens = 0;
-    for (; last < texts.size() && (last == first || tokens + std::ssize(texts[last]) <= pass_tokens); ++last)
-      tokens += std::ssize(texts[last]);
-    std::vector<Attribution> some =
-        attribute_together(model, texts.subspan(first, last - first), std::span(each).subspan(first, last - first));
+  analysis::for_each_group(model, all, [&](std::size_t first, std::size_t last) {
+    if (model.info().encoder_decoder())
+      return analysis::of_text(first, all.size(),
+                               [&] { found.push_back(attribute(model, texts[first], each[first])); });
+    std::vector<Attribution> some = attribute_together(model, all, each, first, last);
     found.insert(found.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
-  }
+  });
   return found;
 }
 

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <deque>
+#include <iterator>
 #include <numeric>
 
 #include "analysis/answers.h"
@@ -100,6 +102,10 @@ models::Watcher& analysis::Lensing::watcher() {
   return state_->watcher;
 }
 
+void analysis::Lensing::begin_at(std::int64_t row) {
+  for (std::int64_t& position : state_->positions) position += row;
+}
+
 Lens analysis::Lensing::finish(const Tensor& hidden) {
   if (state_->keeps) state_->find_last(hidden);
   for (std::size_t layer = 0; layer < state_->kept.size(); ++layer)
@@ -111,6 +117,48 @@ Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const
           std::int64_t top, std::span<const std::int64_t> decoder_ids) {
   analysis::Lensing asked(model, {ids, decoder_ids}, positions, top);
   return asked.finish(ModelAccess::forward(model, ids, {.decoder_ids = decoder_ids}, &asked.watcher()));
+}
+
+namespace {
+
+// One pass over some of several texts, from `first` on.
+std::vector<Lens> lens_together(const Model& model, std::span<const analysis::Text> texts,
+                                std::span<const LensOptions> options, std::size_t first, std::size_t last) {
+  std::deque<analysis::Lensing> asked;
+  std::vector<models::Watcher*> watchers;
+  std::vector<std::int64_t> ids, starts{0};
+  for (std::size_t n = first; n < last; ++n) {
+    analysis::of_text(n, texts.size(),
+                      [&] { asked.emplace_back(model, texts[n], options[n].positions, options[n].top); });
+    asked.back().begin_at(std::ssize(ids));
+    watchers.push_back(&asked.back().watcher());
+    ids.insert(ids.end(), texts[n].ids.begin(), texts[n].ids.end());
+    starts.push_back(std::ssize(ids));
+  }
+  analysis::All all(watchers);
+  const Tensor hidden = ModelAccess::forward(model, ids, {.starts = starts}, &all);
+  std::vector<Lens> found;
+  found.reserve(asked.size());
+  for (analysis::Lensing& each : asked) found.push_back(each.finish(hidden));
+  return found;
+}
+
+}  // namespace
+
+std::vector<Lens> lens(const Model& model, std::span<const std::vector<std::int64_t>> texts,
+                       std::span<const LensOptions> options) {
+  const std::vector<LensOptions> each = analysis::for_each_text(function, options, texts.size());
+  const std::vector<analysis::Text> all = analysis::texts_of<LensOptions>(texts, each);
+  std::vector<Lens> found;
+  analysis::for_each_group(model, all, [&](std::size_t first, std::size_t last) {
+    if (model.info().encoder_decoder())
+      return analysis::of_text(first, all.size(), [&] {
+        found.push_back(lens(model, texts[first], each[first].positions, each[first].top, each[first].decoder_ids));
+      });
+    std::vector<Lens> some = lens_together(model, all, each, first, last);
+    found.insert(found.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
+  });
+  return found;
 }
 
 std::string to_json(const Lens& x, std::span<const std::int64_t> positions, const TensorJson& tensor) {

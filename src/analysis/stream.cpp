@@ -11,9 +11,6 @@ namespace attend::inline v0::analysis {
 
 namespace {
 
-// A layer's tensors of so many rows are some 64 MB where E is 576.
-constexpr std::int64_t rows_at_once = 2048;
-
 // Calls body(layers) with those of the model, or of its encoder.
 template <class Body>
 void on_layers(const Model::Parts& parts, bool of_encoder, Body body) {
@@ -27,126 +24,103 @@ void on_layers(const Model::Parts& parts, bool of_encoder, Body body) {
       parts.family);
 }
 
-// Throws bad_value for another text's.
-void check_held(std::string_view function, std::string_view name, std::span<const std::int64_t> held,
-                std::span<const std::int64_t> ids) {
-  for (std::size_t n = 0; n < std::min(held.size(), ids.size()); ++n) {
-    if (held[n] != ids[n])
-      fail(ErrorCode::bad_value, function, "the cache is of another text: its id {} is {}, {} has {}", n, held[n], name,
-           ids[n]);
-  }
-}
-
 }  // namespace
 
-ModelCache known_before(std::string_view function, const ModelCache& given, const Text& text, std::int64_t position) {
-  const std::vector<std::int64_t>&held = ModelAccess::ids(given), &encoder = ModelAccess::encoder_ids(given);
-  check_held(function, text.decoder_ids.empty() ? "ids" : "decoder_ids", held, text.answering());
-  check_held(function, "ids", encoder, text.ids);
-  if (!encoder.empty() && encoder.size() != text.ids.size())
-    fail(ErrorCode::bad_value, function, "the cache is of another text: of {} tokens, ids has {}", encoder.size(),
-         text.ids.size());
-  ModelCache cache = given;
-  cache.truncate(std::min<std::int64_t>(std::ssize(held), position));
-  return cache;
-}
-
-void check_text(const Text& text, const ModelInfo& info) {
-  if (info.encoder_decoder()) {
-    models::encoder_batch_of(text.ids, {}, info);
-    models::decoder_batch_of({.decoder_ids = text.decoder_ids}, info);
-  } else {
-    models::batch_of(text.ids, {.decoder_ids = text.decoder_ids}, info);
-  }
-}
-
-Copies::Copies(std::span<const std::int64_t> of, std::int64_t count) {
-  ids.reserve(of.size() * static_cast<std::size_t>(count));
-  for (std::int64_t copy = 0; copy <= count; ++copy) {
-    starts.push_back(copy * std::ssize(of));
-    if (copy < count) ids.insert(ids.end(), of.begin(), of.end());
-  }
-}
-
-Stream::Stream(const Model& model, const Text& text, bool of_encoder, std::optional<ModelCache> before)
+Stream::Stream(const Model& model, std::span<const Text> texts, bool of_encoder, std::vector<ModelCache> before)
     : parts_(ModelAccess::parts(model)),
-      text_(text),
+      texts_(texts.begin(), texts.end()),
       of_encoder_(of_encoder),
-      ids_(parts_.info.encoder_decoder() && !of_encoder ? text.decoder_ids : text.ids),
       before_(std::move(before)) {
-  check_text(text, parts_.info);
-  if (before_) first_ = before_->length(), ids_ = ids_.subspan(static_cast<std::size_t>(first_));
-  if (parts_.info.encoder_decoder() && !of_encoder)
-    memory_ = {ModelAccess::forward(model, text.ids, {}, nullptr), {0, std::ssize(text.ids)}};
-  const Copies one(ids_, 1);
-  const models::Batch all = batch(one);
-  on_layers(parts_, of_encoder_, [&](const auto& layers) { x_ = layers.embed(all); });
+  const bool decodes = parts_.info.encoder_decoder() && !of_encoder;
+  for (std::size_t n = 0; n < texts_.size(); ++n) {
+    check_text(texts_[n], parts_.info);
+    ids_.push_back((decodes ? texts_[n].decoder_ids : texts_[n].ids).subspan(static_cast<std::size_t>(first(n))));
+    begins_.push_back(begins_[n] + length(n));
+  }
+  if (decodes) memory_ = {ModelAccess::forward(model, texts_[0].ids, {}, nullptr), {0, std::ssize(texts_[0].ids)}};
+  const Line whole = line(all());
+  const models::Batch each = batch(whole, all());
+  on_layers(parts_, of_encoder_, [&](const auto& layers) { x_ = layers.embed(each); });
 }
 
-models::Batch Stream::batch(const Copies& copies) const {
+Copies Stream::all() const {
+  Copies copies(texts_.size());
+  std::iota(copies.begin(), copies.end(), std::size_t{0});
+  return copies;
+}
+
+Stream::Line Stream::line(const Copies& copies) const {
+  Line line{.ids = {}, .starts = {0}};
+  for (const std::size_t text : copies) {
+    line.ids.insert(line.ids.end(), ids_[text].begin(), ids_[text].end());
+    line.starts.push_back(std::ssize(line.ids));
+  }
+  return line;
+}
+
+models::Batch Stream::batch(const Line& line, const Copies& copies) const {
   const ModelInfo& info = parts_.info;
   if (!info.encoder_decoder()) {
-    models::Batch out = models::batch_of(copies.ids, {.starts = copies.starts}, info);
-    for (std::int64_t& position : out.positions) position += first_;
+    models::Batch out = models::batch_of(line.ids, {.starts = line.starts}, info);
+    for (std::size_t copy = 0; copy < copies.size(); ++copy)
+      for (auto row = line.starts[copy]; row < line.starts[copy + 1]; ++row)
+        out.positions[static_cast<std::size_t>(row)] += first(copies[copy]);
     return out;
   }
-  if (of_encoder_) return models::encoder_batch_of(copies.ids, {.starts = copies.starts}, info);
-  models::Batch out = models::decoder_batch_of({.decoder_ids = copies.ids, .decoder_starts = copies.starts}, info);
+  if (of_encoder_) return models::encoder_batch_of(line.ids, {.starts = line.starts}, info);
+  models::Batch out = models::decoder_batch_of({.decoder_ids = line.ids, .decoder_starts = line.starts}, info);
   out.memory = &memory_;
   return out;
 }
 
 // Of each layer from `first` to before `last`, what the copies' rows see before them: forks, which each goes on with.
-Stream::Forks Stream::forks(models::Batch& batch, std::int64_t first, std::int64_t last) const {
-  Forks all;
-  if (!before_) return all;
-  const std::vector<KvCache>& layers = ModelAccess::layers(*before_);
-  batch.layers.resize(layers.size());
+Stream::Forks Stream::forks(models::Batch& batch, const Copies& copies, std::int64_t first, std::int64_t last) const {
+  Forks forks;
+  if (before_.empty()) return forks;
+  batch.layers.resize(static_cast<std::size_t>(layers()));
   for (auto layer = static_cast<std::size_t>(first); layer < static_cast<std::size_t>(last); ++layer) {
-    std::vector<KvCache>& own = all.emplace_back();
-    for (std::int64_t copy = 0; copy < batch.sequences(); ++copy) own.push_back(layers[layer].fork(first_));
+    std::vector<KvCache>& own = forks.emplace_back();
+    own.reserve(copies.size());
+    for (const std::size_t text : copies)
+      own.push_back(ModelAccess::layers(before_[text])[layer].fork(before_[text].length()));
     for (KvCache& each : own) batch.layers[layer].push_back(&each);
   }
-  return all;
+  return forks;
 }
 
 void Stream::advance(models::Watcher* watcher) {
-  const Copies one(ids_, 1);
-  models::Batch all = batch(one);
-  const Forks own = forks(all, layer_, layer_ + 1);
-  all.watcher = watcher;
-  on_layers(parts_, of_encoder_, [&](const auto& layers) { layers.run(all, x_, layer_, layer_ + 1); });
+  const Copies copies = all();
+  const Line whole = line(copies);
+  models::Batch each = batch(whole, copies);
+  const Forks own = forks(each, copies, layer_, layer_ + 1);
+  each.watcher = watcher;
+  on_layers(parts_, of_encoder_, [&](const auto& layers) { layers.run(each, x_, layer_, layer_ + 1); });
   ++layer_;
 }
 
-std::int64_t Stream::together() const {
-  return std::max<std::int64_t>(1, rows_at_once / x_.size(0));
-}
-
-std::vector<std::int64_t> Stream::rows_of_copy(std::int64_t copy) const {
-  std::vector<std::int64_t> rows(ids_.size());
-  std::iota(rows.begin(), rows.end(), copy * std::ssize(ids_));
-  return rows;
-}
-
-Tensor Stream::branch(std::int64_t copies, std::span<const Edit> edits, std::span<const std::int64_t> rows) const {
-  const std::int64_t T = x_.size(0), E = x_.size(1);
-  const Copies all(ids_, copies);
-  models::Batch batch = this->batch(all);
-  const Forks own = forks(batch, layer_, layers());
+Tensor Stream::branch(const Copies& copies, std::span<const Edit> edits,
+                      std::span<const std::vector<std::int64_t>> rows) const {
+  const Line whole = line(copies);
+  models::Batch batch = this->batch(whole, copies);
+  const Forks own = forks(batch, copies, layer_, layers());
   models::Edits watcher(edits, batch, parts_.info);
   batch.watcher = &watcher;
-  Tensor x = Tensor::uninitialized({copies * T, E}, DType::f32);
-  for (std::int64_t copy = 0; copy < copies; ++copy) x.view().slice(0, copy * T, (copy + 1) * T).copy_from(x_);
+  Tensor x = Tensor::uninitialized({std::ssize(whole.ids), x_.size(1)}, DType::f32);
+  for (std::size_t copy = 0; copy < copies.size(); ++copy) {
+    const Range from = this->rows(copies[copy]);
+    x.view().slice(0, whole.starts[copy], whole.starts[copy + 1]).copy_from(x_.view().slice(0, from.begin, from.end));
+  }
   const MemoryReuse reuse;
   on_layers(parts_, of_encoder_, [&](const auto& stack) { stack.run(batch, x, layer_, layers()); });
   batch.at(ModelPlace::residual, static_cast<std::size_t>(layers()), x);
-  if (of_encoder_) x = decode(std::move(x), all.starts, copies);
-  const std::int64_t each = x.size(0) / copies;
+  const bool decodes = of_encoder_;
+  if (decodes) x = decode(std::move(x), whole.starts, std::ssize(copies));
   std::vector<std::int64_t> wanted;
-  wanted.reserve(rows.size() * static_cast<std::size_t>(copies));
-  for (std::int64_t copy = 0; copy < copies; ++copy)
-    for (const std::int64_t row : rows) wanted.push_back(copy * each + row);
+  for (std::size_t copy = 0; copy < copies.size(); ++copy) {
+    const std::int64_t begin =
+        decodes ? static_cast<std::int64_t>(copy) * std::ssize(texts_[0].decoder_ids) : whole.starts[copy];
+    for (const std::int64_t row : rows[copies[copy]]) wanted.push_back(begin + row);
+  }
   Tensor hidden = finished(parts_, rows_of(x, wanted));
   models::check_finite(hidden);
   return hidden;
@@ -155,8 +129,13 @@ Tensor Stream::branch(std::int64_t copies, std::span<const Edit> edits, std::spa
 Tensor Stream::decode(Tensor x, const std::vector<std::int64_t>& starts, std::int64_t copies) const {
   models::Memory memory{{}, starts};
   on_layers(parts_, true, [&](const auto& encoder) { memory.states = encoder.finish(std::move(x)); });
-  const Copies all(text_.decoder_ids, copies);
-  models::Batch batch = models::decoder_batch_of({.decoder_ids = all.ids, .decoder_starts = all.starts}, parts_.info);
+  const std::span<const std::int64_t> text = texts_[0].decoder_ids;
+  Line line{.ids = {}, .starts = {0}};
+  for (std::int64_t copy = 0; copy < copies; ++copy) {
+    line.ids.insert(line.ids.end(), text.begin(), text.end());
+    line.starts.push_back(std::ssize(line.ids));
+  }
+  models::Batch batch = models::decoder_batch_of({.decoder_ids = line.ids, .decoder_starts = line.starts}, parts_.info);
   batch.memory = &memory;
   Tensor out;
   on_layers(parts_, false, [&](const auto& decoder) {
@@ -164,6 +143,26 @@ Tensor Stream::decode(Tensor x, const std::vector<std::int64_t>& starts, std::in
     decoder.run(batch, out, 0, parts_.info.layers);
   });
   return out;
+}
+
+void for_each_pass(const Stream& stream, std::span<Part> parts, std::span<const std::vector<std::int64_t>> rows,
+                   const std::function<void(const Tensor& hidden, std::size_t first, std::size_t last)>& body) {
+  for (std::size_t first = 0, last = 0; first < parts.size(); first = last) {
+    Copies copies;
+    std::vector<Edit> edits;
+    std::int64_t begin = 0;
+    for (; last < parts.size(); ++last) {
+      const std::int64_t length = stream.length(parts[last].text);
+      if (last > first && begin + length > rows_at_once) break;
+      for (Edit& edit : parts[last].edits) {
+        for (std::int64_t& row : *edit.rows) row += begin;
+        edits.push_back(std::move(edit));
+      }
+      copies.push_back(parts[last].text);
+      begin += length;
+    }
+    body(stream.branch(copies, edits, rows), first, last);
+  }
 }
 
 void LayerProgress::tell(std::int64_t layer, double share) {

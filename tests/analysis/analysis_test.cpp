@@ -130,6 +130,42 @@ TEST(Analysis, HeadsTogetherAreOneEditedPass) {
   EXPECT_GT(size(each.kl), 0);
 }
 
+// To the last bit: test_several_texts.py has every option.
+TEST(Analysis, SeveralTextsAreEachAlone) {
+  const Model model = load("llama");
+  const std::vector<std::vector<std::int64_t>> texts{{3, 7, 1}, ids, {5}},
+      corrupt{{3, 8, 1}, {3, 7, 2, 12, 9, 4, 7, 1, 16}, {6}};
+  const AblateOptions options[] = {{.token = 5}, {.token = 6, .first_row = -2}, {.token = 7}};
+  const PatchOptions one[] = {{}};
+  const std::int64_t token[] = {4, 5, 6}, against[] = {9, 9, 9};
+  const std::vector<Ablation> ablations = ablate(model, texts, options);
+  const std::vector<Patching> patchings = patch(model, texts, corrupt, token, against, one);
+  const std::vector<Attribution> parts = attribute(model, texts, std::vector<AttributeOptions>(1));
+  const std::vector<Lens> lenses = lens(model, texts, std::vector<LensOptions>{{.positions = {-1}, .top = 2}});
+  for (std::size_t n = 0; n < texts.size(); ++n) {
+    expect_same(ablations[n].kl, ablate(model, texts[n], options[n]).kl);
+    expect_same(patchings[n].recovered, patch(model, texts[n], corrupt[n], token[n], 9).recovered);
+    expect_same(parts[n].heads, attribute(model, texts[n]).heads);
+    expect_same(lenses[n].log_probabilities, lens(model, texts[n], std::vector<std::int64_t>{-1}, 2).log_probabilities);
+  }
+  const Averaged<Patching> average = attend::average(patchings);
+  double parts_sum = 0, whole = 0;
+  for (const Patching& each : patchings) {
+    parts_sum += static_cast<double>(each.recovered.data<float>()[3]) * (each.clean - each.corrupt);
+    whole += each.clean - each.corrupt;
+  }
+  EXPECT_NEAR(average.mean.recovered.data<float>()[3], parts_sum / whole, 1e-5 * std::abs(parts_sum / whole));
+  EXPECT_EQ(average.texts, 3);
+  EXPECT_EQ(average.mean.token, -1);
+  EXPECT_EQ(average.mean.against, 9);
+  const std::vector<std::vector<Range>> spans{{{0, 1}}, {{2, 5}}, {{0, 1}}};
+  EXPECT_EQ(attend::average(parts, spans).mean.heads.shape(), (Dims{2, 4, 1}));
+  expect_error(
+      ErrorCode::bad_value, [&] { ablate(model, texts, std::span(options, 2)); }, "2 options for 3 texts");
+  expect_error(
+      ErrorCode::bad_value, [] { attend::average(std::span<const Ablation>()); }, "nothing to average");
+}
+
 // What a call was to read stays as it was, and so does the model.
 TEST(Analysis, EndsWhereItIsToldTo) {
   const Model model = load("llama");

@@ -83,7 +83,7 @@ Picture attribution_picture(const Attribution& x, const AnalysisOf& of) {
   picture.numbers.push_back(by_layer(x));
   if (has_cross(x)) picture.numbers.push_back(sums_by_token(x, true));
   TokenStrip strip =
-      token_strip(picture.numbers[0], seen_texts(function, of, of.ids, x.heads.size(2)), "heads, by token");
+      token_strip(picture.numbers[0], all_seen(column_texts(function, of, x.heads.size(2))), "heads, by token");
   strip.title = titled(of, fmt::format("why {}", answer_of(of, x.token, x.against)));
   HeatMap map = head_map(picture.numbers[1]);
   map.column_labels = numbers_to(x.heads.size(1), has_cross(x) ? "" : "MLP");
@@ -101,7 +101,8 @@ Picture attribution_picture(const Attribution& x, const AnalysisOf& of) {
   PictureStack& stack = picture.drawing.emplace<PictureStack>();
   stack.parts.emplace_back(std::move(strip));
   if (has_cross(x))
-    stack.parts.emplace_back(token_strip(picture.numbers[2], seen_texts(function, of, of.encoder_ids, x.cross.size(2)),
+    stack.parts.emplace_back(token_strip(picture.numbers[2],
+                                         all_seen(token_texts(function, of, of.encoder_ids, x.cross.size(2))),
                                          "cross heads, by token"));
   stack.parts.emplace_back(HeatMaps{{std::move(map)}, ""});
   return picture;
@@ -132,17 +133,18 @@ std::string attribution_csv(const Attribution& x, const AnalysisOf& of) {
   check_attribution("attribution_csv", x);
   std::string text = "kind,layer,head,name,key,token,value\n";
   const auto add = [&](std::string_view kind, AttentionKind attention, const Tensor& parts,
-                       std::span<const std::int64_t> ids) {  // [L,H,T]
+                       auto texts_of) {  // [L,H,T]
     if (parts.count() == 0) return;
     const std::int64_t H = parts.size(1), T = parts.size(2);
-    const std::vector<std::string> tokens = token_texts("attribution_csv", of, ids, T);
+    const std::vector<std::string> tokens = texts_of(T);
     for (std::int64_t n = 0; n < parts.count(); ++n)
       text += fmt::format("{},{},{},{},{},{},{}\n", kind, n / (H * T), n / T % H,
                           name_of(of, n / (H * T), n / T % H, attention), n % T,
                           csv_cell(tokens[static_cast<std::size_t>(n % T)]), parts.data<float>()[n]);
   };
-  add("head", AttentionKind::self, x.heads, of.ids);
-  add("cross", AttentionKind::cross, x.cross, of.encoder_ids);
+  add("head", AttentionKind::self, x.heads, [&](std::int64_t T) { return column_texts("attribution_csv", of, T); });
+  add("cross", AttentionKind::cross, x.cross,
+      [&](std::int64_t T) { return token_texts("attribution_csv", of, of.encoder_ids, T); });
   const bool neurons = x.neurons.count() > 0;
   for (std::int64_t l = 0; l < x.mlps.count() && !neurons; ++l)
     text += fmt::format("mlp,{},,mlp {},,,{}\n", l, l, x.mlps.data<float>()[l]);

@@ -54,7 +54,7 @@ Picture lens_picture(const Lens& lens, std::span<const std::int64_t> positions, 
   check_lens(function, lens, positions);
   const std::int64_t L = lens.ids.size(0) - 1, P = lens.ids.size(1), top = lens.ids.size(2);
   const Columns columns = last_columns(lens, positions, most);
-  const auto texts = seen_texts(function, of, of.ids, columns.positions.back() + 1);
+  const auto texts = all_seen(token_texts(function, of, of.ids, columns.positions.back() + 1));
   Tensor values({L + 1, columns.count});
   HeatMap map;
   for (std::int64_t l = 0; l <= L; ++l) {

@@ -7,13 +7,22 @@ namespace attend::inline v0 {
 
 namespace {
 
-// A token of both texts; where they differ, "France / Italy".
-std::vector<std::string> both_texts(const char* function, const AnalysisOf& of, std::int64_t count) {
-  std::vector<std::string> texts = seen_texts(function, of, of.ids, count);
+// Those of a text from the first row that was taken.
+std::vector<std::string> taken_texts(const char* function, const AnalysisOf& of, std::span<const std::int64_t> ids,
+                                     const Patching& x) {
+  std::vector<std::string> texts = token_texts(function, of, ids, x.first_row + x.recovered.size(1));
+  texts.erase(texts.begin(), texts.begin() + static_cast<std::ptrdiff_t>(x.first_row));
+  return texts;
+}
+
+// A token of both texts; where they differ, "France / Italy". Or the names of spans.
+std::vector<std::string> both_texts(const char* function, const AnalysisOf& of, const Patching& x) {
+  if (!of.names.empty()) return all_seen(column_texts(function, of, x.recovered.size(1)));
+  std::vector<std::string> texts = all_seen(taken_texts(function, of, of.ids, x));
   if (of.corrupt.empty()) return texts;
-  const std::vector<std::string> corrupt = token_texts(function, of, of.corrupt, count);
+  const std::vector<std::string> corrupt = all_seen(taken_texts(function, of, of.corrupt, x));
   for (std::size_t n = 0; n < texts.size(); ++n)
-    if (const std::string other = seen(corrupt[n]); other != texts[n]) texts[n] += " /" + other;
+    if (corrupt[n] != texts[n]) texts[n] += " /" + corrupt[n];
   return texts;
 }
 
@@ -25,9 +34,9 @@ Picture patching_picture(const Patching& x, const AnalysisOf& of) {
   const bool heads = x.what == PatchOptions::What::heads;
   HeatMap map = head_map(x.recovered);
   if (!heads) {
-    map.row_axis = "layer", map.column_axis = "tokens";
+    map.row_axis = "layer", map.column_axis = of.names.empty() ? "tokens" : "spans";
     map.row_labels = numbers_to(x.recovered.size(0) - 1, "answer");
-    map.column_labels = both_texts(function, of, x.recovered.size(1));
+    map.column_labels = both_texts(function, of, x);
   }
   map.reduction = "the share of the clean text's difference of logits that comes back";
   map.caption = text_caption(of);
@@ -44,10 +53,12 @@ std::string patching_csv(const Patching& x, const AnalysisOf& of) {
   check_numbers("patching_csv", "recovered", x.recovered, 2);
   const bool heads = x.what == PatchOptions::What::heads;
   const std::int64_t columns = x.recovered.size(1);
-  const auto tokens = heads ? std::vector<std::string>() : token_texts("patching_csv", of, of.ids, columns);
+  const auto tokens = heads              ? std::vector<std::string>()
+                      : of.names.empty() ? taken_texts("patching_csv", of, of.ids, x)
+                                         : column_texts("patching_csv", of, columns);
   std::string text = heads ? "layer,head,name,recovered\n" : "layer,position,token,recovered\n";
   for (std::int64_t n = 0; n < x.recovered.count(); ++n) {
-    text += fmt::format("{},{},", n / columns, n % columns);
+    text += fmt::format("{},{},", n / columns, (heads || !of.names.empty() ? 0 : x.first_row) + n % columns);
     text += heads ? name_of(of, n / columns, n % columns, x.attention)
                   : csv_cell(tokens[static_cast<std::size_t>(n % columns)]);
     text += fmt::format(",{}\n", x.recovered.data<float>()[n]);

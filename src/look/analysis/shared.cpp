@@ -24,6 +24,13 @@ std::vector<std::string> token_texts(const char* function, const AnalysisOf& of,
   return texts;
 }
 
+std::vector<std::string> column_texts(const char* function, const AnalysisOf& of, std::int64_t count) {
+  if (of.names.empty()) return token_texts(function, of, of.ids, count);
+  if (std::ssize(of.names) != count)
+    fail(ErrorCode::bad_shape, function, "{} names, expected those of {} spans", of.names.size(), count);
+  return {of.names.begin(), of.names.end()};
+}
+
 void check_numbers(const char* function, const char* name, const View& x, int rank, DType dtype) {
   if (x.dtype() != dtype) fail(ErrorCode::bad_dtype, function, "{} is {}, expected {}", name, x.dtype(), dtype);
   if (x.rank() != rank || x.count() == 0)
@@ -68,6 +75,7 @@ std::string in_quotes(const AnalysisOf& of, std::int64_t token) {
 }
 
 std::string answer_of(const AnalysisOf& of, std::int64_t token, const std::optional<std::int64_t>& against) {
+  if (token < 0) return "the answers";  // an average over texts with different ones
   std::string text = in_quotes(of, token);
   if (against) text += fmt::format(", not {}", in_quotes(of, *against));
   return text;
@@ -79,9 +87,7 @@ std::string text_caption(const AnalysisOf& of) {
   return fmt::format("“{}”, {} tokens.", caption_text(tokens), tokens.size());
 }
 
-std::vector<std::string> seen_texts(const char* function, const AnalysisOf& of, std::span<const std::int64_t> ids,
-                                    std::int64_t count) {
-  std::vector<std::string> texts = token_texts(function, of, ids, count);
+std::vector<std::string> all_seen(std::vector<std::string> texts) {
   std::ranges::transform(texts, texts.begin(), seen);
   return texts;
 }

@@ -15,6 +15,9 @@ std::string token_text(const AnalysisOf& of, std::int64_t id);
 std::vector<std::string> token_texts(const char* function, const AnalysisOf& of, std::span<const std::int64_t> ids,
                                      std::int64_t count);
 
+// The tokens of ids, or the names of spans where there are some.
+std::vector<std::string> column_texts(const char* function, const AnalysisOf& of, std::int64_t count);
+
 // A tensor of an analysis that was made by hand. Throws bad_shape and bad_dtype.
 void check_numbers(const char* function, const char* name, const View& numbers, int rank, DType dtype = DType::f32);
 // With signs for what would not be seen: line breaks, tabs, and blanks alone.
@@ -32,8 +35,7 @@ std::string in_quotes(const AnalysisOf& of, std::int64_t token);
 std::string answer_of(const AnalysisOf& of, std::int64_t token, const std::optional<std::int64_t>& against);
 // "“The capital of France is”, 5 tokens."; without ids nothing.
 std::string text_caption(const AnalysisOf& of);
-std::vector<std::string> seen_texts(const char* function, const AnalysisOf& of, std::span<const std::int64_t> ids,
-                                    std::int64_t count);
+std::vector<std::string> all_seen(std::vector<std::string> texts);
 std::vector<std::string> numbers_to(std::int64_t count, std::string_view last);
 // One map of so many layers and heads, on the diverging scale.
 HeatMap head_map(const View& values);
