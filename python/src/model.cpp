@@ -179,6 +179,16 @@ nb::dict means_(const Loaded& self, nb::handle texts, nb::handle keep, bool by_p
   return all;
 }
 
+std::int64_t kept_bytes_(const Loaded& self, nb::handle keep, nb::handle tokens) {
+  constexpr const char* function = "Model.kept_bytes";
+  const nb::list keys = read_list(function, "keep", "a list of places, \"mlp\" or (\"z\", layer)", keep);
+  const std::vector<Keep> places = read_keep(function, keys);
+  const auto count = expect<std::int64_t>(function, "tokens", whole_number, tokens);
+  if (count < 0)
+    throw Error(ErrorCode::bad_value, function, "tokens is " + std::to_string(count) + ", expected at least 0");
+  return call(function, [&] { return kept_bytes(self.model.info(), places, count); });
+}
+
 constexpr const char* means_doc =
     R"(Means of what passes over several texts, or lists of ids, compute at places, as keep of forward() names them.
 
@@ -191,7 +201,9 @@ ablation). by_position: over the texts at each position, [T,C] or [L,T,C], T of 
 >>> means["z"].shape, means["mlp", 0].shape
 ((2, 16), (16,))
 >>> model.ablate([1, 2, 3], set=means["z"]).kl.shape
-(2, 4))";
+(2, 4)
+>>> model.kept_bytes(["z", ("mlp", 0)], tokens=3) == sum(kept.nbytes for kept in model.forward([1, 2, 3], keep=["z", ("mlp", 0)])[1].values())
+True)";
 
 constexpr const char* weights_doc =
     R"(The weights of a layer, or with None of the model around them, float32 and read-only; quantized ones as numbers.
@@ -339,6 +351,11 @@ void bind_model(nb::module_& m) {
                "def means(self, texts: Sequence[str | Ids], keep: Sequence[str | tuple[str, int]], by_position: bool "
                "= False) -> dict[Any, numpy.ndarray]"),
            means_doc)
+      .def("kept_bytes", &kept_bytes_, nb::arg("keep"), nb::arg("tokens"),
+           nb::sig("def kept_bytes(self, keep: Sequence[str | tuple[str, int]], tokens: int) -> int"),
+           "Bytes of the arrays that forward(keep=) gives of so many tokens, an encoder's as many as its decoder's; "
+           "ValueError for a "
+           "place that the model does not have.")
       .def("weights", &weights, nb::arg("layer") = nb::none(), nb::arg("encoder") = false,
            nb::sig("def weights(self, layer: int | None = None, encoder: bool = False) -> dict[str, numpy.ndarray]"),
            weights_doc)

@@ -37,6 +37,7 @@ def test_means_are_over_all_tokens_of_all_texts(both, name):
     model = both(name).ours
     texts = [both(name).ids(length)[0] for length in (5, 9, 2)]
     kept = [model.forward(ids, keep=["z", ("residual", 2), "embeddings"])[1] for ids in texts]
+    assert sum(array.nbytes for array in kept[1].values()) == model.kept_bytes(["z", ("residual", 2), "embeddings"], 9)
     means, at = model.means(texts, ["z", ("residual", 2), "embeddings"]), model.means(texts, ["z", ("residual", 2)], by_position=True)
     for key in kept[0]:
         whole = np.concatenate([each[key].astype(np.float64) for each in kept], axis=-2).mean(-2)
