@@ -3,13 +3,13 @@
 import csv
 import io
 import types
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy
 
 from . import _core
 
-__all__ = ["Ablation", "Lens", "Part", "Patching"]
+__all__ = ["Ablation", "Average", "Lens", "Part", "Patching", "Results"]
 
 
 class Part(NamedTuple):
@@ -149,6 +149,52 @@ class Patching(
     def picture(self, title=None):
         """The heads [L,H], or the stream at each token [L+1,T], on the colour of what they bring back, as an attend.Picture."""
         return self._look.picture(self, title)
+
+
+class Average(NamedTuple):
+    """A mean over texts and the standard error of each of its numbers: Results.average() gives it. Both look like one text's result."""
+
+    mean: Any
+    standard_error: Any
+    texts: int
+
+
+Found = TypeVar("Found")
+
+
+class Results(list[Found]):
+    """What a Model's attribute(), lens(), ablate() or patch() found of several texts: a list with one result for each.
+
+    >>> import attend
+    >>> found = attend.Model.load("tiny").ablate([[1, 2, 3], [4, 5, 6, 7]], token=7)
+    >>> len(found), type(found[0]) is attend.Ablation
+    (2, True)
+    >>> mean, error, texts = found.average()
+    >>> mean.kl.shape == error.kl.shape == found[0].kl.shape, texts
+    (True, 2)
+    """
+
+    def average(self, spans: Any = None) -> Average:
+        """The mean over the texts with its standard error, the standard deviation between texts (n - 1) over the root of their number.
+
+        Of Attribution, heads are sums over all tokens, [L,H,1], or with spans, {"subject": (3, 5), "verb": 6} of all texts or a list
+        with one for each, over the tokens of each span, [L,H,spans]. Of Patching, recovered is the mean of its numerators over the
+        mean of its denominators, so that a pair whose answers hardly differ weighs little. ValueError for Lens, whose tokens differ,
+        and for results of other shapes.
+        """
+        averages = {
+            _core.Attribution: lambda: _core._average_attributions(self, spans),
+            Ablation: lambda: _core._average_ablations(self),
+            Patching: lambda: _core._average_patchings(self),
+        }
+        kinds = {type(each) for each in self}
+        if len(kinds) != 1 or not kinds <= set(averages):
+            names = ", ".join(sorted(kind.__name__ for kind in kinds)) or "nothing"
+            raise ValueError(f"Results.average: expected all Attribution, Ablation or Patching, got {names}")
+        (kind,) = kinds
+        if spans is not None and kind is not _core.Attribution:
+            raise ValueError(f"Results.average: spans are of Attribution, got {kind.__name__}")
+        return Average(*averages[kind]())
 
 
 def table(analysis):

@@ -16,6 +16,13 @@ Analysed analysed(const Loaded& self, std::vector<std::int64_t> ids, std::vector
   return of;
 }
 
+Analysed averaged_of(const Analysed& first, std::vector<std::string> names) {
+  Analysed of = first;
+  of.ids.clear(), of.corrupt.clear(), of.encoder_ids.clear();
+  of.names = std::move(names);
+  return of;
+}
+
 std::shared_ptr<const Tokenizer> tokenizer_of(const Analysed& x) {
   if (x.tokenizer || x.path.empty()) return x.tokenizer;
   const std::filesystem::path path = x.path;
@@ -28,7 +35,7 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const Analysed& x) {
 nb::tuple state_of(const Analysed& x) {
   const auto bytes = [](const std::string& of) { return nb::bytes(of.data(), of.size()); };  // of any encoding
   return nb::make_tuple(bytes(x.model), bytes(x.path), x.ids, x.corrupt, x.positions, x.encoder_ids, x.token, x.against,
-                        x.residual, x.heads, static_cast<int>(x.attention));
+                        x.residual, x.heads, static_cast<int>(x.attention), x.names, x.first_row);
 }
 
 Analysed analysed_from(const nb::tuple& state) {
@@ -45,7 +52,86 @@ Analysed analysed_from(const nb::tuple& state) {
   x.token = nb::cast<Token>(state[6]), x.against = nb::cast<Token>(state[7]);
   x.residual = nb::cast<bool>(state[8]), x.heads = nb::cast<std::vector<Head>>(state[9]);
   x.attention = static_cast<AttentionKind>(nb::cast<int>(state[10]));
+  x.names = nb::cast<std::vector<std::string>>(state[11]), x.first_row = nb::cast<std::int64_t>(state[12]);
   return x;
+}
+
+nb::object of_each(const char* function, const char* name, nb::handle given, std::size_t n, std::size_t count,
+                   bool many) {
+  const bool list = nb::isinstance<nb::list>(given) || nb::isinstance<nb::tuple>(given);
+  if (!list || (many && !read_several(given))) return nb::borrow(given);
+  if (nb::len(given) != count)
+    throw Error(ErrorCode::bad_value, function,
+                std::string(name) + " has " + std::to_string(nb::len(given)) + ", expected one for each of " +
+                    std::to_string(count) + " texts");
+  return given[n];
+}
+
+std::vector<std::vector<std::int64_t>> read_texts(const Loaded& self, const char* function, const char* name,
+                                                  nb::handle given, const std::optional<nb::list>& several) {
+  std::vector<std::vector<std::int64_t>> ids;
+  if (!several) ids.push_back(self.read_ids(function, name, given));
+  for (std::size_t n = 0; several && n < nb::len(*several); ++n)
+    ids.push_back(self.read_ids(function, (name + ("[" + std::to_string(n) + "]")).c_str(), (*several)[n]));
+  return ids;
+}
+
+nb::object results_of(const nb::list& found) {
+  return nb::module_::import_("attend._analysis").attr("Results")(found);
+}
+
+ReadCaches::ReadCaches(const char* function, std::initializer_list<std::pair<const char*, nb::handle>> given,
+                       std::size_t count) {
+  nb::list different;
+  const auto place_of = [&](nb::handle cache) -> std::ptrdiff_t {
+    if (cache.is_none()) return -1;
+    for (std::size_t n = 0; n < nb::len(different); ++n)
+      if (different[n].is(cache)) return static_cast<std::ptrdiff_t>(n);
+    different.append(cache);
+    return static_cast<std::ptrdiff_t>(nb::len(different)) - 1;
+  };
+  for (const auto& [name, caches] : given) {
+    std::vector<std::ptrdiff_t>& places = places_.emplace_back();
+    for (std::size_t n = 0; n < count; ++n) {
+      const nb::object each = of_each(function, name, caches, n, count);
+      if (!each.is_none()) (void)in_list(function, each);  // TypeError for what is no cache
+      places.push_back(place_of(each));
+    }
+  }
+  caches_.emplace(function, different);
+}
+
+const ModelCache* ReadCaches::of(std::size_t argument, std::size_t text) const {
+  const std::ptrdiff_t place = places_[argument][text];
+  return place < 0 ? nullptr : caches_->get()[static_cast<std::size_t>(place)];
+}
+
+std::vector<Range> read_spans(const char* function, const char* name, nb::handle spans, std::int64_t count,
+                              std::vector<std::string>& names) {
+  constexpr const char* expected = "a dict of places and (begin, end) by name";
+  const auto given = expect<nb::dict>(function, name, expected, spans);
+  std::vector<Range> ranges;
+  std::vector<std::string> own;
+  for (const auto [key, value] : given) {
+    own.push_back(expect<std::string>(function, name, expected, key));
+    const std::string place = std::string(name) + "[" + own.back() + "]";
+    const auto from_end = [&](std::int64_t at) { return at < 0 ? at + count : at; };
+    if (PyIndex_Check(value.ptr())) {
+      const std::int64_t at = from_end(expect<std::int64_t>(function, place.c_str(), whole_number, value));
+      ranges.push_back({at, at + 1});
+    } else {
+      const auto [begin, end] = read_two(function, place.c_str(), "a place or (begin, end)", value);
+      ranges.push_back({from_end(begin), from_end(end)});
+    }
+    if (ranges.back().begin < 0 || ranges.back().begin >= ranges.back().end || ranges.back().end > count)
+      throw Error(ErrorCode::bad_value, function,
+                  place + " is of tokens " + std::to_string(ranges.back().begin) + " to " +
+                      std::to_string(ranges.back().end) + ", expected some of 0 to " + std::to_string(count));
+  }
+  if (!names.empty() && names != own)
+    throw Error(ErrorCode::bad_value, function, std::string(name) + ": the texts' names differ");
+  names = std::move(own);
+  return ranges;
 }
 
 AttentionKind read_attention(const char* function, const std::string& name) {

@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,17 +30,49 @@ struct Analysed {
   bool residual = false;
   std::vector<Head> heads = {};  // of an ablation, taken out together
   AttentionKind attention = AttentionKind::self;
+  std::vector<std::string> names = {};  // of spans
+  std::int64_t first_row = 0;
   std::shared_ptr<const Tokenizer> tokenizer = {};  // where it was known already
 };
 
 // model.h's `self` and the text; of an encoder-decoder decoder_ids are what answers come after.
 Analysed analysed(const Loaded& self, std::vector<std::int64_t> ids, std::vector<std::int64_t> decoder_ids);
+// The same of an average over texts, whose tokens differ.
+Analysed averaged_of(const Analysed& first, std::vector<std::string> names = {});
 // The tokenizer beside the model; null where there is none.
 std::shared_ptr<const Tokenizer> tokenizer_of(const Analysed& x);
 
 // For pickle: all but the tokenizer, which is read again.
 nb::tuple state_of(const Analysed& x);
 Analysed analysed_from(const nb::tuple& state);
+
+// ---- Several texts ----
+
+// One for all of several texts, or one for each in a list. many: what one text has is a list itself.
+nb::object of_each(const char* function, const char* name, nb::handle given, std::size_t n, std::size_t count,
+                   bool many = false);
+// The ids of each; without `several`, of `given` alone.
+std::vector<std::vector<std::int64_t>> read_texts(const Loaded& self, const char* function, const char* name,
+                                                  nb::handle given, const std::optional<nb::list>& several);
+// attend.Results
+nb::object results_of(const nb::list& found);
+
+// Caches that are read alone: one for all texts, which may begin alike, or a list with one of each, or None.
+class ReadCaches {
+ public:
+  ReadCaches(const char* function, std::initializer_list<std::pair<const char*, nb::handle>> given, std::size_t count);
+  // Of the argument with this number, as given.
+  const ModelCache* of(std::size_t argument, std::size_t text) const;
+
+ private:
+  std::vector<std::vector<std::ptrdiff_t>> places_;  // -1: none
+  std::optional<Caches> caches_;
+};
+
+// {"subject": (3, 5), "verb": 6} of a text of `count` tokens; each place may count from the end. Fills names, or throws
+// where others stand there.
+std::vector<Range> read_spans(const char* function, const char* name, nb::handle spans, std::int64_t count,
+                              std::vector<std::string>& names);
 
 AttentionKind read_attention(const char* function, const std::string& name);
 
@@ -50,7 +83,7 @@ template <class Make>
 auto with_names(const std::string& function, const Analysed& x, const Text& title, Make make) {
   return call(function.c_str(), [&] {
     const std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(x);
-    return make(AnalysisOf{x.ids, x.corrupt, x.encoder_ids, tokenizer.get(), x.model, title});
+    return make(AnalysisOf{x.ids, x.corrupt, x.encoder_ids, tokenizer.get(), x.model, title, x.names});
   });
 }
 

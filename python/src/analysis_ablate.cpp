@@ -21,39 +21,72 @@ std::vector<Head> read_heads(const char* function, nb::handle heads, AttentionKi
   return call(function, [&] { return heads_named(names, attention); });
 }
 
-nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle rows,
-                   nb::handle heads, nb::handle set, nb::handle progress, const std::string& attention,
-                   nb::handle decoder_ids, std::optional<std::int64_t> first_row, nb::handle cache) {
-  constexpr const char* function = "Model.ablate";
-  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
-                                  text = Loaded::read_decoder_ids(function, decoder_ids);
+// What one text's options point to.
+struct Given {
+  std::vector<std::int64_t> decoder_ids;
+  std::optional<Array> values;
+};
+
+AblateOptions read_options(const char* function, const Loaded& self, Given& given, nb::handle token, nb::handle against,
+                           nb::handle rows, nb::handle set, nb::handle first_row) {
   AblateOptions options{.token = self.read_token(function, "token", token),
                         .against = self.read_token(function, "against", against),
-                        .progress = progress_of(function, progress),
-                        .attention = read_attention(function, attention),
-                        .decoder_ids = text};
-  std::optional<Array> values;
+                        .decoder_ids = given.decoder_ids};
   if (nb::isinstance<nb::str>(set)) {
     options.set = read_set(function, text_of(set), "'zero', 'mean' or an array");
   } else {
     options.set = Edit::Set::values;
-    options.values = values.emplace(function, "set", set).view();
+    options.values = given.values.emplace(function, "set", set).view();
   }
-  const Caches caches(function, in_list(function, cache));
-  options.first_row = first_row;
-  if (!cache.is_none()) options.cache = caches.get()[0];
-  options.heads = read_heads(function, heads, options.attention);
   if (!rows.is_none()) options.rows = list_of(read_integers(function, "rows", rows));
-  const Ablation found = call(function, [&] { return ablate(self.model, given, options); });
-  const bool decoder = self.model.info().decoder(), one = !options.heads.empty();
-  const auto array = [&](const Tensor& x, bool known) -> nb::object {
-    if (!known) return nb::none();
+  if (!first_row.is_none()) options.first_row = expect<std::int64_t>(function, "first_row", whole_number, first_row);
+  return options;
+}
+
+nb::object found_of(const Ablation& found, const Analysed& context) {
+  const bool one = !found.heads.empty();
+  const auto array = [&](const Tensor& x) -> nb::object {
+    if (x.count() == 0) return nb::none();
     return one ? nb::object(nb::float_(static_cast<double>(x.data<float>()[0]))) : to_python({}, x);
   };
-  Analysed of = analysed(self, given, text);
+  Analysed of = context;
   of.token = found.token, of.against = found.against, of.heads = found.heads, of.attention = found.attention;
-  return found_as("Ablation", of, array(found.logit, decoder), array(found.log_probability, decoder),
-                  array(found.kl, decoder), array(found.cosine_distance, !decoder));
+  return found_as("Ablation", of, array(found.logit), array(found.log_probability), array(found.kl),
+                  array(found.cosine_distance));
+}
+
+nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle rows,
+                   nb::handle heads, nb::handle set, nb::handle progress, const std::string& attention,
+                   nb::handle decoder_ids, nb::handle first_row, nb::handle cache) {
+  constexpr const char* function = "Model.ablate";
+  const std::optional<nb::list> several = read_several(ids);
+  const std::size_t count = several ? nb::len(*several) : 1;
+  const auto texts = read_texts(self, function, "ids", ids, several);
+  const ReadCaches caches(function, {{"cache", cache}}, count);
+  AttentionKind kind = read_attention(function, attention);
+  const std::vector<Head> chosen = read_heads(function, heads, kind);
+  std::vector<Given> given(count);
+  std::vector<AblateOptions> options;
+  for (std::size_t n = 0; n < count; ++n) {
+    const auto each = [&](const char* name, nb::handle of, bool many = false) {
+      return several ? of_each(function, name, of, n, count, many) : nb::borrow(of);
+    };
+    given[n].decoder_ids = Loaded::read_decoder_ids(function, each("decoder_ids", decoder_ids, true));
+    options.push_back(read_options(function, self, given[n], each("token", token), each("against", against),
+                                   each("rows", rows, true), each("set", set), each("first_row", first_row)));
+    options[n].heads = chosen, options[n].attention = kind, options[n].cache = caches.of(0, n);
+  }
+  options[0].progress = progress_of(function, progress);
+  const std::vector<Ablation> found = call(function, [&] {
+    if (several) return ablate(self.model, texts, options);
+    std::vector<Ablation> one;
+    one.push_back(ablate(self.model, texts[0], options[0]));
+    return one;
+  });
+  nb::list all;
+  for (std::size_t n = 0; n < count; ++n)
+    all.append(found_of(found[n], analysed(self, texts[n], given[n].decoder_ids)));
+  return several ? results_of(all) : nb::object(all[0]);
 }
 
 constexpr const char* ablate_doc = R"(What changes where heads are taken out: after less before.
@@ -67,7 +100,8 @@ cosine of the mean hidden state before and after, in place of the others. Of an 
 rows are of, attention says whose heads: "self", its decoder's among their own text; "cross"; "encoder". first_row: heads are
 taken out from that row on alone, -1 the last, and what stands before it is computed once, or taken from cache, a ModelCache
 that holds the beginning of ids. That is another question: rows before it keep what those heads wrote there. progress is called
-with the share done.)";
+with the share done. A list of texts, or of lists of ids, gives attend.Results, a list of Ablation, in passes of several texts at a
+time; what else is given, but for heads, is of all texts, or a list with one of each.)";
 
 Tensor read(const Found& found, const char* field) {
   const nb::object given = found.result.attr(field);
@@ -95,20 +129,57 @@ struct AblationLook {
   std::string json() const { return to_json(x); }
 };
 
+nb::tuple average_(const nb::list& found) {
+  std::vector<Ablation> all;
+  Analysed context;
+  for (const nb::handle each : found) {
+    const Found read{"Ablation", "average", each};
+    all.push_back(std::move(AblationLook(read).x));
+    context = averaged_of(read.of);
+  }
+  const Averaged<Ablation> of = call("Results.average", [&] { return average(all); });
+  return nb::make_tuple(found_of(of.mean, context), found_of(of.standard_error, context), of.texts);
+}
+
 }  // namespace
 
 void bind_ablate(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<AblationLook, Text>(m, "Ablation", nb::arg("change").none());
+  m.def("_average_ablations", &average_);
   model.def(
       "ablate", &ablate_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
       nb::arg("rows") = nb::none(), nb::arg("heads") = nb::none(), nb::arg("set") = "zero",
       nb::arg("progress") = nb::none(), nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(),
       nb::arg("first_row") = nb::none(), nb::arg("cache") = nb::none(),
-      nb::sig("def ablate(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = None, "
-              "rows: Ids | None = None, heads: Sequence[str | tuple[int, int]] | None = None, "
-              "set: Array | Literal['zero', 'mean'] = 'zero', progress: Callable[[float], object] | None = None, "
-              "attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None = None, "
-              "first_row: int | None = None, cache: ModelCache | None = None) -> attend.Ablation"),
+      nb::sig(
+          "@overload\ndef ablate(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = "
+          "None, "
+          "rows: Ids | None = None, heads: Sequence[str | tuple[int, int]] | None = None, "
+          "set: Array | Literal['zero', 'mean'] = 'zero', progress: Callable[[float], object] | None = None, "
+          "attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None = None, "
+          "first_row: int | None = None, cache: ModelCache | None = None) -> attend.Ablation: ...\n"
+          "@overload\ndef ablate(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
+          "token: int | str | None | Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str "
+          "| "
+          "None] = None, rows: Ids | None | Sequence[Ids] = None, heads: Sequence[str | tuple[int, int]] | None = "
+          "None, "
+          "set: Array | Literal['zero', 'mean'] | Sequence[Array] = 'zero', progress: Callable[[float], object] | None "
+          "= "
+          "None, attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = "
+          "None, "
+          "first_row: int | None | Sequence[int | None] = None, cache: ModelCache | None | Sequence[ModelCache | None] "
+          "= "
+          "None) -> attend.Results[attend.Ablation]: ...\n"
+          "def ablate(self, ids: str | Ids | Sequence[str] | Sequence[Sequence[int] | numpy.ndarray], token: int | str "
+          "| "
+          "None | Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str | None] = None, "
+          "rows: "
+          "Ids | None | Sequence[Ids] = None, heads: Sequence[str | tuple[int, int]] | None = None, set: Array | "
+          "Literal['zero', 'mean'] | Sequence[Array] = 'zero', progress: Callable[[float], object] | None = None, "
+          "attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = None, "
+          "first_row: int | None | Sequence[int | None] = None, cache: ModelCache | None | Sequence[ModelCache | None] "
+          "= "
+          "None) -> attend.Ablation | attend.Results[attend.Ablation]"),
       ablate_doc);
 }
 

@@ -9,6 +9,22 @@ struct Explained : Attribution {
   Analysed of = {};
 };
 
+Attribution copy_of(const Attribution& x) {
+  return {.token = x.token,
+          .against = x.against,
+          .position = x.position,
+          .logit = x.logit,
+          .capped_logit = x.capped_logit,
+          .heads = x.heads.clone(),
+          .cross = x.cross.clone(),
+          .mlps = x.mlps.clone(),
+          .neurons = x.neurons.clone(),
+          .mlp_biases = x.mlp_biases.clone(),
+          .embedding = x.embedding,
+          .bias = x.bias,
+          .rounding = x.rounding};
+}
+
 // What a part is called, and the token that a head read; empty: nothing is known of it.
 using PartWords = std::pair<std::string, std::string>;
 
@@ -16,7 +32,8 @@ PartWords words_of(const AttributionPart& part, const AnalysisOf& of) {
   const auto& ids = part.kind == AttributionPart::Kind::cross ? of.encoder_ids : of.ids;
   const bool read = of.tokenizer != nullptr && part.key >= 0 && part.key < std::ssize(ids);
   const auto token = read ? of.tokenizer->text(ids[static_cast<std::size_t>(part.key)]) : std::nullopt;
-  return {name_of(part, of), token.value_or("")};
+  const bool span = part.kind == AttributionPart::Kind::head && part.key < std::ssize(of.names);
+  return {name_of(part, of), span ? of.names[static_cast<std::size_t>(part.key)] : token.value_or("")};
 }
 
 nb::list top(const Explained& self, std::int64_t n) {
@@ -49,44 +66,56 @@ std::string to_csv(const Explained& self) {
   return with_names("Attribution.to_csv", self.of, {}, [&](const AnalysisOf& of) { return attribution_csv(self, of); });
 }
 
-// One for all, or one for each.
-nb::object of_each(const char* name, nb::handle given, std::size_t n, std::size_t count) {
-  if (!nb::isinstance<nb::list>(given) && !nb::isinstance<nb::tuple>(given)) return nb::borrow(given);
-  if (nb::len(given) != count)
-    throw Error(ErrorCode::bad_value, "Model.attribute",
-                std::string(name) + " has " + std::to_string(nb::len(given)) + ", expected one for each of " +
-                    std::to_string(count) + " texts");
-  return given[n];
-}
-
-nb::list attribute_several(const Loaded& self, const nb::list& texts, nb::handle token, nb::handle against,
-                           nb::handle position, bool neurons) {
+nb::object attribute_several(const Loaded& self, const nb::list& texts, nb::handle token, nb::handle against,
+                             nb::handle position, nb::handle cache, nb::handle decoder_ids, bool neurons) {
   constexpr const char* function = "Model.attribute";
   const std::size_t count = nb::len(texts);
-  std::vector<std::vector<std::int64_t>> ids;
+  const auto ids = read_texts(self, function, "ids", texts, texts);
+  const ReadCaches caches(function, {{"cache", cache}}, count);
+  std::vector<std::vector<std::int64_t>> decoder;
   std::vector<AttributeOptions> options;
   for (std::size_t n = 0; n < count; ++n) {
-    ids.push_back(self.read_ids(function, ("ids[" + std::to_string(n) + "]").c_str(), texts[n]));
-    options.push_back(
-        {.token = self.read_token(function, "token", of_each("token", token, n, count)),
-         .against = self.read_token(function, "against", of_each("against", against, n, count)),
-         .position = expect<std::int64_t>(function, "position", whole_number, of_each("position", position, n, count)),
-         .neurons = neurons});
+    const auto each = [&](const char* name, nb::handle given) { return of_each(function, name, given, n, count); };
+    decoder.push_back(
+        Loaded::read_decoder_ids(function, of_each(function, "decoder_ids", decoder_ids, n, count, true)));
+    options.push_back({.token = self.read_token(function, "token", each("token", token)),
+                       .against = self.read_token(function, "against", each("against", against)),
+                       .position = expect<std::int64_t>(function, "position", whole_number, each("position", position)),
+                       .cache = caches.of(0, n),
+                       .neurons = neurons});
   }
+  for (std::size_t n = 0; n < count; ++n) options[n].decoder_ids = decoder[n];
   std::vector<Attribution> found = call(function, [&] { return attribute(self.model, ids, options); });
   nb::list all;
   for (std::size_t n = 0; n < count; ++n)
-    all.append(nb::cast(Explained{std::move(found[n]), analysed(self, ids[n], {})}, nb::rv_policy::move));
-  return all;
+    all.append(nb::cast(Explained{std::move(found[n]), analysed(self, ids[n], decoder[n])}, nb::rv_policy::move));
+  return results_of(all);
+}
+
+nb::tuple average_(const nb::list& found, nb::handle spans) {
+  constexpr const char* function = "Results.average";
+  std::vector<Attribution> all;
+  std::vector<std::vector<Range>> ranges;
+  std::vector<std::string> names;
+  const std::size_t count = nb::len(found);
+  for (std::size_t n = 0; n < count; ++n) {
+    const auto& x = nb::cast<const Explained&>(found[n]);
+    all.push_back(copy_of(x));
+    if (!spans.is_none())
+      ranges.push_back(
+          read_spans(function, "spans", of_each(function, "spans", spans, n, count), x.heads.size(2), names));
+  }
+  Averaged<Attribution> of = call(function, [&] { return average(all, ranges); });
+  const Analysed context = averaged_of(nb::cast<const Explained&>(found[0]).of, names);
+  return nb::make_tuple(nb::cast(Explained{std::move(of.mean), context}, nb::rv_policy::move),
+                        nb::cast(Explained{std::move(of.standard_error), context}, nb::rv_policy::move), of.texts);
 }
 
 nb::object attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle position,
                       nb::handle cache, nb::handle decoder_ids, bool neurons) {
   constexpr const char* function = "Model.attribute";
   if (const auto several = read_several(ids)) {
-    if (!cache.is_none() || !decoder_ids.is_none())
-      throw Error(ErrorCode::bad_value, function, "cache and decoder_ids are of one text, and there are several");
-    return attribute_several(self, *several, token, against, position, neurons);
+    return attribute_several(self, *several, token, against, position, cache, decoder_ids, neurons);
   }
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   decoder = Loaded::read_decoder_ids(function, decoder_ids);
@@ -95,8 +124,8 @@ nb::object attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::
                            .position = expect<std::int64_t>(function, "position", whole_number, position),
                            .decoder_ids = decoder,
                            .neurons = neurons};
-  const Caches caches(function, in_list(function, cache));
-  if (!cache.is_none()) options.cache = caches.get()[0];
+  const ReadCaches caches(function, {{"cache", cache}}, 1);
+  options.cache = caches.of(0, 0);
   Explained found{call(function, [&] { return attribute(self.model, given, options); })};
   found.of = analysed(self, given, decoder);
   return nb::cast(std::move(found));
@@ -200,14 +229,14 @@ ids [N], or a text where the model has its tokenizer. token: whose logit, an id,
 likeliest. against: the difference to this token's logit is explained. position: of the row whose next token it is; -1: the
 last. cache: a ModelCache that holds the beginning of ids, or all; it is not changed. decoder_ids: of an
 encoder-decoder, its decoder's text so far, which position is of. neurons: what each hidden unit of the MLPs wrote, too (Geva et
-al. 2022). A list of texts, or of lists of ids, gives a list of Attribution,
-in passes of all of them together; token, against and position are of all, or lists with one of each text. Raises ValueError for
-encoders.)";
+al. 2022). A list of texts, or of lists of ids, gives attend.Results, a list of Attribution, in passes of several texts at a
+time; what else is given is of all texts, or a list with one of each. Raises ValueError for encoders.)";
 
 }  // namespace
 
 void bind_attribute(nb::module_& m, nb::class_<Loaded>& model) {
   bind_attribution(m);
+  m.def("_average_attributions", &average_, nb::arg("found"), nb::arg("spans").none());
   model.def(
       "attribute", &attribute_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
       nb::arg("position") = -1, nb::arg("cache") = nb::none(), nb::arg("decoder_ids") = nb::none(),
@@ -218,12 +247,15 @@ void bind_attribute(nb::module_& m, nb::class_<Loaded>& model) {
           "False) -> Attribution: ...\n"
           "@overload\ndef attribute(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
           "token: int | str | None | Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str "
-          "| None] = None, position: int | Sequence[int] = -1, cache: None = None, decoder_ids: None = None, neurons: "
-          "bool = False) -> list[Attribution]: ...\n"
+          "| None] = None, position: int | Sequence[int] = -1, cache: ModelCache | None | Sequence[ModelCache | None] "
+          "= "
+          "None, decoder_ids: Ids | None | Sequence[Ids] = None, neurons: bool = False) -> "
+          "attend.Results[Attribution]: ...\n"
           "def attribute(self, ids: str | Ids | Sequence[str] | Sequence[Sequence[int] | numpy.ndarray], token: int | "
           "str | None | Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str | None] = "
-          "None, position: int | Sequence[int] = -1, cache: ModelCache | None = None, decoder_ids: Ids | None = None, "
-          "neurons: bool = False) -> Attribution | list[Attribution]"),
+          "None, position: int | Sequence[int] = -1, cache: ModelCache | None | Sequence[ModelCache | None] = None, "
+          "decoder_ids: Ids | None | Sequence[Ids] = None, neurons: bool = False) -> Attribution | "
+          "attend.Results[Attribution]"),
       attribute_doc);
 }
 

@@ -5,18 +5,40 @@ namespace attend::python {
 
 namespace {
 
-nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::int64_t top, nb::handle decoder_ids) {
-  constexpr const char* function = "Model.lens";
-  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
-                                  decoder = Loaded::read_decoder_ids(function, decoder_ids);
-  std::vector<std::int64_t> at;
-  if (!positions.is_none()) at = list_of(read_integers(function, "positions", positions));
-  const Lens found = call(function, [&] { return lens(self.model, given, at, top, decoder); });
-  Analysed of = analysed(self, given, decoder);
-  for (const std::int64_t position : at)
+nb::object found_of(const Lens& found, Analysed of, const std::vector<std::int64_t>& positions) {
+  for (const std::int64_t position : positions)
     of.positions.push_back(position < 0 ? position + std::ssize(of.ids) : position);
   return found_as("Lens", of, to_python({}, found.ids), to_python({}, found.log_probabilities),
                   to_python({}, found.rank));
+}
+
+nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::int64_t top, nb::handle decoder_ids) {
+  constexpr const char* function = "Model.lens";
+  const std::optional<nb::list> several = read_several(ids);
+  const std::size_t count = several ? nb::len(*several) : 1;
+  const auto texts = read_texts(self, function, "ids", ids, several);
+  std::vector<std::vector<std::int64_t>> decoder;
+  std::vector<LensOptions> options;
+  for (std::size_t n = 0; n < count; ++n) {
+    const auto each = [&](const char* name, nb::handle of) {
+      return several ? of_each(function, name, of, n, count, true) : nb::borrow(of);
+    };
+    decoder.push_back(Loaded::read_decoder_ids(function, each("decoder_ids", decoder_ids)));
+    options.push_back({.positions = {}, .top = top});
+    if (const nb::object at = each("positions", positions); !at.is_none())
+      options[n].positions = list_of(read_integers(function, "positions", at));
+  }
+  for (std::size_t n = 0; n < count; ++n) options[n].decoder_ids = decoder[n];
+  const std::vector<Lens> found = call(function, [&] {
+    if (several) return lens(self.model, texts, options);
+    std::vector<Lens> one;
+    one.push_back(lens(self.model, texts[0], options[0].positions, top, decoder[0]));
+    return one;
+  });
+  nb::list all;
+  for (std::size_t n = 0; n < count; ++n)
+    all.append(found_of(found[n], analysed(self, texts[n], decoder[n]), options[n].positions));
+  return several ? results_of(all) : nb::object(all[0]);
 }
 
 constexpr const char* lens_doc =
@@ -24,7 +46,8 @@ constexpr const char* lens_doc =
 
 The model's own last norm and output layer read it. positions: rising; None: all. Gives ids and log_probabilities
 [L+1,P,top], and rank [L+1,P], the place, from 0, of the token that the model answers at last.
-decoder_ids: of an encoder-decoder, whose decoder's layers these are. ValueError for encoders.)";
+decoder_ids: of an encoder-decoder, whose decoder's layers these are. A list of texts, or of lists of ids, gives attend.Results, a
+list of Lens, in passes of several texts at a time; positions are of all, or a list of them for each. ValueError for encoders.)";
 
 struct LensLook {
   Lens x;
@@ -45,8 +68,15 @@ void bind_lens(nb::module_& m, nb::class_<Loaded>& model) {
   model.def(
       "lens", &lens_, nb::arg("ids"), nb::arg("positions") = nb::none(), nb::arg("top") = 5,
       nb::arg("decoder_ids") = nb::none(),
-      nb::sig("def lens(self, ids: str | Ids, positions: Ids | None = None, top: int = 5, decoder_ids: Ids | None "
-              "= None) -> attend.Lens"),
+      nb::sig(
+          "@overload\ndef lens(self, ids: str | Ids, positions: Ids | None = None, top: int = 5, decoder_ids: Ids | "
+          "None = None) -> attend.Lens: ...\n"
+          "@overload\ndef lens(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
+          "positions: Ids | None | Sequence[Ids] = None, top: int = 5, decoder_ids: Ids | None | Sequence[Ids] = "
+          "None) -> attend.Results[attend.Lens]: ...\n"
+          "def lens(self, ids: str | Ids | Sequence[str] | Sequence[Sequence[int] | numpy.ndarray], positions: Ids | "
+          "None | Sequence[Ids] = None, top: int = 5, decoder_ids: Ids | None | Sequence[Ids] = None) -> attend.Lens | "
+          "attend.Results[attend.Lens]"),
       lens_doc);
 }
 

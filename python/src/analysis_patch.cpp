@@ -5,35 +5,82 @@ namespace attend::python {
 
 namespace {
 
-nb::object patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_ids, nb::handle token,
-                  nb::handle against, const std::string& what, std::int64_t position, nb::handle progress,
-                  const std::string& attention, nb::handle decoder_ids) {
-  constexpr const char* function = "Model.patch";
-  const std::vector<std::int64_t> clean = self.read_ids(function, "clean_ids", clean_ids),
-                                  corrupt = self.read_ids(function, "corrupt_ids", corrupt_ids),
-                                  decoder = Loaded::read_decoder_ids(function, decoder_ids);
-  if (what != "heads" && what != "residual")
-    throw Error(ErrorCode::bad_value, function, "what is '" + what + "', expected 'heads' or 'residual'");
-  const auto of = [&](const char* name, nb::handle given) {
-    const std::optional<std::int64_t> id = self.read_token(function, name, given);
-    if (!id) throw Error(ErrorCode::bad_value, function, std::string(name) + " is None, expected a token");
-    return *id;
-  };
-  const std::int64_t right = of("token", token), wrong = of("against", against);
-  const PatchOptions options{.what = what == "heads" ? PatchOptions::What::heads : PatchOptions::What::residual,
-                             .position = position,
-                             .progress = progress_of(function, progress),
-                             .attention = read_attention(function, attention),
-                             .decoder_ids = decoder};
-  const Patching found = call(function, [&] { return patch(self.model, clean, corrupt, right, wrong, options); });
-  // The texts whose tokens a picture of the streams names.
-  const bool own = decoder.empty() || options.attention == AttentionKind::encoder;
+std::int64_t read_answer(const char* function, const Loaded& self, const char* name, nb::handle given) {
+  const std::optional<std::int64_t> id = self.read_token(function, name, given);
+  if (!id) throw Error(ErrorCode::bad_value, function, std::string(name) + " is None, expected a token");
+  return *id;
+}
+
+// The texts whose tokens a picture of the streams names.
+Analysed texts_of(const Loaded& self, const std::vector<std::int64_t>& clean, const std::vector<std::int64_t>& corrupt,
+                  const std::vector<std::int64_t>& decoder, const Patching& found) {
+  const bool own = decoder.empty() || found.attention == AttentionKind::encoder;
   Analysed texts = own ? analysed(self, clean, {}) : analysed(self, clean, decoder);
   texts.corrupt = own ? corrupt : decoder;
-  texts.token = found.token, texts.against = found.against, texts.attention = found.attention;
   if (found.attention == AttentionKind::encoder) texts.encoder_ids = clean;  // whose names say the stack
-  texts.residual = found.what == PatchOptions::What::residual;
-  return found_as("Patching", texts, to_python({}, found.recovered), found.clean, found.corrupt);
+  return texts;
+}
+
+nb::object found_of(const Patching& found, const Analysed& context) {
+  Analysed of = context;
+  of.token = found.token, of.against = found.against, of.attention = found.attention, of.first_row = found.first_row;
+  of.residual = found.what == PatchOptions::What::residual;
+  return found_as("Patching", of, to_python({}, found.recovered), found.clean, found.corrupt);
+}
+
+nb::object patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_ids, nb::handle token,
+                  nb::handle against, const std::string& what, nb::handle position, nb::handle progress,
+                  const std::string& attention, nb::handle decoder_ids, nb::handle spans, nb::handle first_row,
+                  nb::handle clean_cache, nb::handle corrupt_cache) {
+  constexpr const char* function = "Model.patch";
+  const std::optional<nb::list> several = read_several(clean_ids), others = read_several(corrupt_ids);
+  if (several.has_value() != others.has_value())
+    throw Error(ErrorCode::bad_value, function, "clean_ids and corrupt_ids: one is a text and the other several");
+  const std::size_t count = several ? nb::len(*several) : 1;
+  const auto clean = read_texts(self, function, "clean_ids", clean_ids, several),
+             corrupt = read_texts(self, function, "corrupt_ids", corrupt_ids, others);
+  if (what != "heads" && what != "residual")
+    throw Error(ErrorCode::bad_value, function, "what is '" + what + "', expected 'heads' or 'residual'");
+  const ReadCaches caches(function, {{"clean_cache", clean_cache}, {"corrupt_cache", corrupt_cache}}, count);
+  std::vector<std::vector<std::int64_t>> decoder;
+  std::vector<std::int64_t> right, wrong;
+  std::vector<PatchOptions> options;
+  std::vector<std::string> names;
+  for (std::size_t n = 0; n < count; ++n) {
+    const auto each = [&](const char* name, nb::handle of, bool many = false) {
+      return several ? of_each(function, name, of, n, count, many) : nb::borrow(of);
+    };
+    decoder.push_back(Loaded::read_decoder_ids(function, each("decoder_ids", decoder_ids, true)));
+    right.push_back(read_answer(function, self, "token", each("token", token)));
+    wrong.push_back(read_answer(function, self, "against", each("against", against)));
+    PatchOptions& own = options.emplace_back(
+        PatchOptions{.what = what == "heads" ? PatchOptions::What::heads : PatchOptions::What::residual,
+                     .position = expect<std::int64_t>(function, "position", whole_number, each("position", position)),
+                     .attention = read_attention(function, attention),
+                     .clean_cache = caches.of(0, n),
+                     .corrupt_cache = caches.of(1, n)});
+    const bool encoders = decoder[n].empty() || own.attention == AttentionKind::encoder;
+    if (!spans.is_none())
+      own.spans =
+          read_spans(function, "spans", each("spans", spans), std::ssize(encoders ? clean[n] : decoder[n]), names);
+    if (const nb::object first = each("first_row", first_row); !first.is_none())
+      own.first_row = expect<std::int64_t>(function, "first_row", whole_number, first);
+  }
+  for (std::size_t n = 0; n < count; ++n) options[n].decoder_ids = decoder[n];
+  options[0].progress = progress_of(function, progress);
+  const std::vector<Patching> found = call(function, [&] {
+    if (several) return patch(self.model, clean, corrupt, right, wrong, options);
+    std::vector<Patching> one;
+    one.push_back(patch(self.model, clean[0], corrupt[0], right[0], wrong[0], options[0]));
+    return one;
+  });
+  nb::list all;
+  for (std::size_t n = 0; n < count; ++n) {
+    Analysed texts = texts_of(self, clean[n], corrupt[n], decoder[n], found[n]);
+    texts.names = names;
+    all.append(found_of(found[n], texts));
+  }
+  return several ? results_of(all) : nb::object(all[0]);
 }
 
 constexpr const char* patch_doc =
@@ -43,7 +90,11 @@ constexpr const char* patch_doc =
 head's z in all rows [L,H]; "residual", the stream before each layer, and at last after all, at each token [L+1,T]. Gives
 recovered, clean and corrupt. The texts are of one length, or it raises ValueError; so it does where both answer alike. Of an
 encoder-decoder the texts are the encoder's, decoder_ids are one text for both, and attention says whose heads, or with
-"encoder" whose stream.)";
+"encoder" whose stream. spans: of "residual", {"subject": (3, 5), "verb": 6} takes the stream at all tokens of a span together,
+[L+1,spans]. first_row: only rows from that one on are taken, -1 the last, and what stands before it is computed once, or taken
+from clean_cache and corrupt_cache, which hold the beginning of each text. That is another question: rows before it stay the
+corrupt text's. Lists of texts, or of lists of ids, give attend.Results, a list of Patching, in passes of several texts at a time;
+what else is given is of all pairs, or a list with one of each.)";
 
 double number(const Found& found, const char* field) {
   return expect<double>(found.function.c_str(), field, "a number", found.result.attr(field));
@@ -57,26 +108,70 @@ struct PatchingLook {
           .what = found.of.residual ? PatchOptions::What::residual : PatchOptions::What::heads,
           .attention = found.of.attention,
           .token = found.of.token.value_or(-1),
-          .against = found.of.against.value_or(-1)} {
-    if (found.method == "to_json") x.clean = number(found, "clean"), x.corrupt = number(found, "corrupt");
+          .against = found.of.against.value_or(-1),
+          .first_row = found.of.first_row} {
+    if (found.method == "to_json" || found.method == "average")
+      x.clean = number(found, "clean"), x.corrupt = number(found, "corrupt");
   }
   Picture picture(const AnalysisOf& of) const { return patching_picture(x, of); }
   std::string csv(const AnalysisOf& of) const { return patching_csv(x, of); }
   std::string json() const { return to_json(x); }
 };
 
+nb::tuple average_(const nb::list& found) {
+  std::vector<Patching> all;
+  Analysed context;
+  for (const nb::handle each : found) {
+    const Found read{"Patching", "average", each};
+    all.push_back(std::move(PatchingLook(read).x));
+    context = averaged_of(read.of, read.of.names);
+  }
+  const Averaged<Patching> of = call("Results.average", [&] { return average(all); });
+  return nb::make_tuple(found_of(of.mean, context), found_of(of.standard_error, context), of.texts);
+}
+
 }  // namespace
 
 void bind_patch(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<PatchingLook>(m, "Patching");
+  m.def("_average_patchings", &average_);
   model.def(
       "patch", &patch_, nb::arg("clean_ids"), nb::arg("corrupt_ids"), nb::arg("token"), nb::arg("against"),
       nb::arg("what") = "heads", nb::arg("position") = -1, nb::arg("progress") = nb::none(),
-      nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(),
-      nb::sig("def patch(self, clean_ids: str | Ids, corrupt_ids: str | Ids, token: int | str, against: int | str, "
-              "what: Literal['heads', 'residual'] = 'heads', position: int = -1, "
-              "progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', 'encoder'] = "
-              "'self', decoder_ids: Ids | None = None) -> attend.Patching"),
+      nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(), nb::arg("spans") = nb::none(),
+      nb::arg("first_row") = nb::none(), nb::arg("clean_cache") = nb::none(), nb::arg("corrupt_cache") = nb::none(),
+      nb::sig(
+          "@overload\ndef patch(self, clean_ids: str | Ids, corrupt_ids: str | Ids, token: int | str, against: int | "
+          "str, "
+          "what: Literal['heads', 'residual'] = 'heads', position: int = -1, progress: Callable[[float], object] | "
+          "None = "
+          "None, attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None = None, spans: "
+          "dict[str, "
+          "int | tuple[int, int]] | None = None, first_row: int | None = None, clean_cache: ModelCache | None = None, "
+          "corrupt_cache: ModelCache | None = None) -> attend.Patching: ...\n"
+          "@overload\ndef patch(self, clean_ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | "
+          "numpy.ndarray], "
+          "corrupt_ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], token: int | str | "
+          "Sequence[int | str], against: int | str | Sequence[int | str], what: Literal['heads', 'residual'] = "
+          "'heads', "
+          "position: int | Sequence[int] = -1, progress: Callable[[float], object] | None = None, attention: "
+          "Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = None, spans: "
+          "dict[str, "
+          "int | tuple[int, int]] | None | Sequence[dict[str, int | tuple[int, int]]] = None, first_row: int | None | "
+          "Sequence[int | None] = None, clean_cache: ModelCache | None | Sequence[ModelCache | None] = None, "
+          "corrupt_cache: ModelCache | None | Sequence[ModelCache | None] = None) -> attend.Results[attend.Patching]: "
+          "...\n"
+          "def patch(self, clean_ids: str | Ids | Sequence[str] | Sequence[Sequence[int] | numpy.ndarray], "
+          "corrupt_ids: str "
+          "| Ids | Sequence[str] | Sequence[Sequence[int] | numpy.ndarray], token: int | str | Sequence[int | str], "
+          "against: int | str | Sequence[int | str], what: Literal['heads', 'residual'] = 'heads', position: int | "
+          "Sequence[int] = -1, progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', "
+          "'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = None, spans: dict[str, int | tuple[int, "
+          "int]] | "
+          "None | Sequence[dict[str, int | tuple[int, int]]] = None, first_row: int | None | Sequence[int | None] = "
+          "None, "
+          "clean_cache: ModelCache | None | Sequence[ModelCache | None] = None, corrupt_cache: ModelCache | None | "
+          "Sequence[ModelCache | None] = None) -> attend.Patching | attend.Results[attend.Patching]"),
       patch_doc);
 }
 

@@ -123,6 +123,14 @@ def test_analyses(model):
                 assert other.to_csv() == found.to_csv() and other.picture().to_svg() == found.picture().to_svg()
 
 
+def test_results_of_several_texts(model):
+    found = model.ablate(["the cat sat", "the mat"])
+    for other in again(found), copy.copy(found), copy.deepcopy(found):
+        assert type(other) is attend.Results and len(other) == 2
+        for mine, its in zip(found.average().mean, other.average().mean):
+            numpy.testing.assert_array_equal(its, mine)
+
+
 @pytest.mark.parametrize("edit", [
     attend.Edit(0, head=1), attend.Edit(1, at="mlp", rows=[0, 2], set="mean"),
     attend.Edit(0, at="mlp_hidden", unit=3, scale=0.5), attend.Edit(1, at="q", add=numpy.ones(16, numpy.float32)),
@@ -189,7 +197,7 @@ def test_caches_are_copied_as_forks(model):
 
 def test_every_public_class_is_looked_at():
     """A class that is new is one of those above: without a line of its own a pickle would hold an object of nothing."""
-    seen = {"Knockout", "Steering",
+    seen = {"Average", "Knockout", "Results", "Steering",
             "Ablation", "AttentionGradients", "AttentionPlan", "AttentionSteps", "AttentionSummary", "Attribution", "Edit", "Encoding",
             "Generator", "HeadScores", "KvCache", "Lens", "Model", "ModelCache", "ModelInfo", "Near", "Page", "Part", "Patching",
             "Picture", "RecordedLayer", "Recording", "Tokenizer", "Trace", "VectorFile", "WithoutSink"}

@@ -456,27 +456,6 @@ def test_attribution_of_a_cache(both):
             model.attribute([*ids[:3], (ids[3] + 1) % 99], cache=cache)
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2 bias, caps", "mistral window"])
-def test_several_texts_are_each_alone(both, name):
-    """To the last bit, whatever their lengths; each with its token, other token and position, or one for all."""
-    model = both(name).ours
-    texts = [both(name).ids(length)[0] for length in (5, 11, 1, 8)]
-    tokens, others, positions = [3, None, 7, 9], [None, 4, None, 2], [-1, 2, 0, -3]
-    for options in ({}, {"token": 7, "against": 3}, {"token": tokens, "against": others, "position": positions, "neurons": True}):
-        several = model.attribute(texts, **options)
-        for n, (ids, found) in enumerate(zip(texts, several, strict=True)):
-            own = {key: value[n] if isinstance(value, list) else value for key, value in options.items()}
-            alone = model.attribute(ids, **own)
-            assert (found.token, found.position, found.logit) == (alone.token, alone.position, alone.logit)
-            for each in ("heads", "mlps", "neurons"):
-                assert np.array_equal(getattr(found, each), getattr(alone, each)) or getattr(alone, each) is None
-    for options, words in (({"token": [1, 2]}, "token has 2, expected one for each of 4 texts"),
-                           ({"position": [0, 0, 1, 0]}, "position is 1, expected 0 to 0"),
-                           ({"cache": model.cache()}, "cache and decoder_ids are of one text")):
-        with pytest.raises(ValueError, match=words):
-            model.attribute(texts, **options)
-
-
 def test_the_strongest_parts_and_the_table(both):
     pytest.importorskip("pandas")
     attribution = both("llama").ours.attribute([5, 6, 7, 8], 3)

@@ -201,7 +201,7 @@ def analysis_calls(attend, decoder, cache, np):
     mean = attend.Edit(1, at="mlp", rows=[1], set=np.ones((1, 16), np.float32))
     attribution, lens = decoder.attribute([1, 2, 3]), decoder.lens([1, 2, 3])
     ablation, patching = decoder.ablate([1, 2, 3]), decoder.patch([1, 2, 3], [1, 4, 3], 7, 8)
-    part = attribution.top(1)[0]
+    part, several = attribution.top(1)[0], decoder.attribute([[1, 2, 3], [4, 5]])
     return {
         "Edit": (attend.Edit, (1, 0, "z", [0, 2], "mean"), {}),
         "Knockout": (attend.Knockout, ([0, 2], [1], 1, 0, "self"), {}),
@@ -233,12 +233,17 @@ def analysis_calls(attend, decoder, cache, np):
         "Patching.to_json": (patching.to_json, (), {}),
         "Model.attribute": (decoder.attribute, ([1, 2, 3],), {
             "token": 7, "against": 8, "position": 1, "cache": cache, "decoder_ids": None}),
+        "Results": (attend.Results, ([ablation],), {}),
+        "Results.average": (several.average, ({"a": (0, 2)},), {}),
+        "Average": (attend.Average, (0.5, 0.5, 3), {}),
+        "Average.__repr__": (several.average().__repr__, (), {}),
         "Model.lens": (decoder.lens, ([1, 2, 3],), {"positions": [0, 2], "top": 4, "decoder_ids": None}),
         "Model.ablate": (decoder.ablate, ([1, 2, 3],), {
-            "token": 7, "against": 8, "rows": [0, 2], "heads": [(0, 1), (1, 0)], "set": "mean", "progress": float,
-            "attention": "self", "decoder_ids": None}),
+            "token": 7, "against": 8, "rows": [1, 2], "heads": [(0, 1), (1, 0)], "set": "mean", "progress": float,
+            "attention": "self", "decoder_ids": None, "first_row": 1, "cache": cache}),
         "Model.patch": (decoder.patch, ([1, 2, 3], [1, 4, 3], 7, 8), {
-            "what": "residual", "position": 1, "progress": float, "attention": "self", "decoder_ids": None}),
+            "what": "residual", "position": 1, "progress": float, "attention": "self", "decoder_ids": None, "spans": {"a": (1, 2)},
+            "first_row": 1, "clean_cache": cache, "corrupt_cache": cache}),
     }
 
 
@@ -401,6 +406,7 @@ def right_calls(np, torch):
         "Model.logits": (decoder.logits, (hidden,), {}),
         "Model.weights": (decoder.weights, (0, False), {}),
         "Model.means": (decoder.means, ([[1, 2, 3], [4]], ["z", ("mlp", 0)], True), {}),
+        "Model.kept_bytes": (decoder.kept_bytes, (["z", ("mlp", 0)], 3), {}),
         "Model.weight": (decoder.weight, (decoder.weight_names[0],), {}),
         "Model.embed": (decoder.embed, (["the cat", "sat"], "the ", True, True, True), {"progress": lambda share: None}),
         "Model.cache": (decoder.cache, ("int8",), {}),
