@@ -152,7 +152,13 @@ class Patching(
 
 
 class Average(NamedTuple):
-    """A mean over texts and the standard error of each of its numbers: Results.average() gives it. Both look like one text's result."""
+    """A mean over texts and the standard error of each of its numbers: Results.average() gives it. Both look like one text's result.
+
+    >>> import attend
+    >>> mean, error, texts = attend.Average(0.5, 0.25, 3)
+    >>> mean, error, texts
+    (0.5, 0.25, 3)
+    """
 
     mean: Any
     standard_error: Any

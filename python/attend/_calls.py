@@ -265,7 +265,8 @@ def words(annotation):
         elif name == "tuple" and not isinstance(getattr(inside(part)[-1], "value", None), type(...)):
             said.append(f"({', '.join(words(each) for each in inside(part))})")
         elif name in ("Sequence", "Iterable", "list", "tuple") and isinstance(part, ast.Subscript):
-            said.append(f"a list of {words(inside(part)[0])}".replace("of a whole number", "of whole numbers"))
+            each = f"a list of {words(inside(part)[0])}"
+            said.append(each.replace("of a whole number", "of whole numbers").replace("of a text", "of texts"))
         else:
             said.append("a path" if name == "PathLike" else WORDS.get(name, f"a {name.removeprefix('_')}"))
     return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} or {said[-1]}"

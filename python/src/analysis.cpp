@@ -56,26 +56,6 @@ Analysed analysed_from(const nb::tuple& state) {
   return x;
 }
 
-nb::object of_each(const char* function, const char* name, nb::handle given, std::size_t n, std::size_t count,
-                   bool many) {
-  const bool list = nb::isinstance<nb::list>(given) || nb::isinstance<nb::tuple>(given);
-  if (!list || (many && !read_several(given))) return nb::borrow(given);
-  if (nb::len(given) != count)
-    throw Error(ErrorCode::bad_value, function,
-                std::string(name) + " has " + std::to_string(nb::len(given)) + ", expected one for each of " +
-                    std::to_string(count) + " texts");
-  return given[n];
-}
-
-std::vector<std::vector<std::int64_t>> read_texts(const Loaded& self, const char* function, const char* name,
-                                                  nb::handle given, const std::optional<nb::list>& several) {
-  std::vector<std::vector<std::int64_t>> ids;
-  if (!several) ids.push_back(self.read_ids(function, name, given));
-  for (std::size_t n = 0; several && n < nb::len(*several); ++n)
-    ids.push_back(self.read_ids(function, (name + ("[" + std::to_string(n) + "]")).c_str(), (*several)[n]));
-  return ids;
-}
-
 nb::object results_of(const nb::list& found) {
   return nb::module_::import_("attend._analysis").attr("Results")(found);
 }

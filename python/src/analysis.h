@@ -48,12 +48,6 @@ Analysed analysed_from(const nb::tuple& state);
 
 // ---- Several texts ----
 
-// One for all of several texts, or one for each in a list. many: what one text has is a list itself.
-nb::object of_each(const char* function, const char* name, nb::handle given, std::size_t n, std::size_t count,
-                   bool many = false);
-// The ids of each; without `several`, of `given` alone.
-std::vector<std::vector<std::int64_t>> read_texts(const Loaded& self, const char* function, const char* name,
-                                                  nb::handle given, const std::optional<nb::list>& several);
 // attend.Results
 nb::object results_of(const nb::list& found);
 

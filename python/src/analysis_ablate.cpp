@@ -146,41 +146,33 @@ nb::tuple average_(const nb::list& found) {
 void bind_ablate(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<AblationLook, Text>(m, "Ablation", nb::arg("change").none());
   m.def("_average_ablations", &average_);
-  model.def(
-      "ablate", &ablate_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
-      nb::arg("rows") = nb::none(), nb::arg("heads") = nb::none(), nb::arg("set") = "zero",
-      nb::arg("progress") = nb::none(), nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(),
-      nb::arg("first_row") = nb::none(), nb::arg("cache") = nb::none(),
-      nb::sig(
-          "@overload\ndef ablate(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = "
-          "None, "
-          "rows: Ids | None = None, heads: Sequence[str | tuple[int, int]] | None = None, "
-          "set: Array | Literal['zero', 'mean'] = 'zero', progress: Callable[[float], object] | None = None, "
-          "attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None = None, "
-          "first_row: int | None = None, cache: ModelCache | None = None) -> attend.Ablation: ...\n"
-          "@overload\ndef ablate(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
-          "token: int | str | None | Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str "
-          "| "
-          "None] = None, rows: Ids | None | Sequence[Ids] = None, heads: Sequence[str | tuple[int, int]] | None = "
-          "None, "
-          "set: Array | Literal['zero', 'mean'] | Sequence[Array] = 'zero', progress: Callable[[float], object] | None "
-          "= "
-          "None, attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = "
-          "None, "
-          "first_row: int | None | Sequence[int | None] = None, cache: ModelCache | None | Sequence[ModelCache | None] "
-          "= "
-          "None) -> attend.Results[attend.Ablation]: ...\n"
-          "def ablate(self, ids: str | Ids | Sequence[str] | Sequence[Sequence[int] | numpy.ndarray], token: int | str "
-          "| "
-          "None | Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str | None] = None, "
-          "rows: "
-          "Ids | None | Sequence[Ids] = None, heads: Sequence[str | tuple[int, int]] | None = None, set: Array | "
-          "Literal['zero', 'mean'] | Sequence[Array] = 'zero', progress: Callable[[float], object] | None = None, "
-          "attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = None, "
-          "first_row: int | None | Sequence[int | None] = None, cache: ModelCache | None | Sequence[ModelCache | None] "
-          "= "
-          "None) -> attend.Ablation | attend.Results[attend.Ablation]"),
-      ablate_doc);
+  model.def("ablate", &ablate_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
+            nb::arg("rows") = nb::none(), nb::arg("heads") = nb::none(), nb::arg("set") = "zero",
+            nb::arg("progress") = nb::none(), nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(),
+            nb::arg("first_row") = nb::none(), nb::arg("cache") = nb::none(),
+            nb::sig("@overload\n"
+                    "def ablate(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = "
+                    "None, rows: Ids | None = None, heads: Sequence[str | tuple[int, int]] | None = None, set: Array "
+                    "| Literal['zero', 'mean'] = 'zero', progress: Callable[[float], object] | None = None, "
+                    "attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None = None, "
+                    "first_row: int | None = None, cache: ModelCache | None = None) -> attend.Ablation: ...\n"
+                    "@overload\n"
+                    "def ablate(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
+                    "token: int | str | None | Sequence[int | str | None] = None, against: int | str | None | "
+                    "Sequence[int | str | None] = None, rows: Ids | None | Sequence[Ids] = None, heads: Sequence[str "
+                    "| tuple[int, int]] | None = None, set: Array | Literal['zero', 'mean'] | Sequence[Array] = "
+                    "'zero', progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', "
+                    "'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = None, first_row: int | None | "
+                    "Sequence[int | None] = None, cache: ModelCache | None | Sequence[ModelCache | None] = None) -> "
+                    "attend.Results[attend.Ablation]: ...\n"
+                    "def ablate(self, ids: str | Ids | Sequence[str | Ids], token: int | str | None | Sequence[int | "
+                    "str | None] = None, against: int | str | None | Sequence[int | str | None] = None, rows: Ids | "
+                    "None | Sequence[Ids] = None, heads: Sequence[str | tuple[int, int]] | None = None, set: Array | "
+                    "Literal['zero', 'mean'] | Sequence[Array] = 'zero', progress: Callable[[float], object] | None "
+                    "= None, attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None | "
+                    "Sequence[Ids] = None, first_row: int | None | Sequence[int | None] = None, cache: ModelCache | "
+                    "None | Sequence[ModelCache | None] = None) -> attend.Ablation | attend.Results[attend.Ablation]"),
+            ablate_doc);
 }
 
 }  // namespace attend::python

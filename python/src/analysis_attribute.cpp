@@ -237,26 +237,25 @@ time; what else is given is of all texts, or a list with one of each. Raises Val
 void bind_attribute(nb::module_& m, nb::class_<Loaded>& model) {
   bind_attribution(m);
   m.def("_average_attributions", &average_, nb::arg("found"), nb::arg("spans").none());
-  model.def(
-      "attribute", &attribute_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
-      nb::arg("position") = -1, nb::arg("cache") = nb::none(), nb::arg("decoder_ids") = nb::none(),
-      nb::arg("neurons") = false,
-      nb::sig(
-          "@overload\ndef attribute(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = "
-          "None, position: int = -1, cache: ModelCache | None = None, decoder_ids: Ids | None = None, neurons: bool = "
-          "False) -> Attribution: ...\n"
-          "@overload\ndef attribute(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
-          "token: int | str | None | Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str "
-          "| None] = None, position: int | Sequence[int] = -1, cache: ModelCache | None | Sequence[ModelCache | None] "
-          "= "
-          "None, decoder_ids: Ids | None | Sequence[Ids] = None, neurons: bool = False) -> "
-          "attend.Results[Attribution]: ...\n"
-          "def attribute(self, ids: str | Ids | Sequence[str] | Sequence[Sequence[int] | numpy.ndarray], token: int | "
-          "str | None | Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str | None] = "
-          "None, position: int | Sequence[int] = -1, cache: ModelCache | None | Sequence[ModelCache | None] = None, "
-          "decoder_ids: Ids | None | Sequence[Ids] = None, neurons: bool = False) -> Attribution | "
-          "attend.Results[Attribution]"),
-      attribute_doc);
+  model.def("attribute", &attribute_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
+            nb::arg("position") = -1, nb::arg("cache") = nb::none(), nb::arg("decoder_ids") = nb::none(),
+            nb::arg("neurons") = false,
+            nb::sig("@overload\n"
+                    "def attribute(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = "
+                    "None, position: int = -1, cache: ModelCache | None = None, decoder_ids: Ids | None = None, "
+                    "neurons: bool = False) -> Attribution: ...\n"
+                    "@overload\n"
+                    "def attribute(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
+                    "token: int | str | None | Sequence[int | str | None] = None, against: int | str | None | "
+                    "Sequence[int | str | None] = None, position: int | Sequence[int] = -1, cache: ModelCache | None "
+                    "| Sequence[ModelCache | None] = None, decoder_ids: Ids | None | Sequence[Ids] = None, neurons: "
+                    "bool = False) -> attend.Results[Attribution]: ...\n"
+                    "def attribute(self, ids: str | Ids | Sequence[str | Ids], token: int | str | None | "
+                    "Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str | None] = "
+                    "None, position: int | Sequence[int] = -1, cache: ModelCache | None | Sequence[ModelCache | "
+                    "None] = None, decoder_ids: Ids | None | Sequence[Ids] = None, neurons: bool = False) -> "
+                    "Attribution | attend.Results[Attribution]"),
+            attribute_doc);
 }
 
 }  // namespace attend::python

@@ -65,19 +65,19 @@ struct LensLook {
 
 void bind_lens(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<LensLook, std::int64_t>(m, "Lens", nb::arg("most"));
-  model.def(
-      "lens", &lens_, nb::arg("ids"), nb::arg("positions") = nb::none(), nb::arg("top") = 5,
-      nb::arg("decoder_ids") = nb::none(),
-      nb::sig(
-          "@overload\ndef lens(self, ids: str | Ids, positions: Ids | None = None, top: int = 5, decoder_ids: Ids | "
-          "None = None) -> attend.Lens: ...\n"
-          "@overload\ndef lens(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
-          "positions: Ids | None | Sequence[Ids] = None, top: int = 5, decoder_ids: Ids | None | Sequence[Ids] = "
-          "None) -> attend.Results[attend.Lens]: ...\n"
-          "def lens(self, ids: str | Ids | Sequence[str] | Sequence[Sequence[int] | numpy.ndarray], positions: Ids | "
-          "None | Sequence[Ids] = None, top: int = 5, decoder_ids: Ids | None | Sequence[Ids] = None) -> attend.Lens | "
-          "attend.Results[attend.Lens]"),
-      lens_doc);
+  model.def("lens", &lens_, nb::arg("ids"), nb::arg("positions") = nb::none(), nb::arg("top") = 5,
+            nb::arg("decoder_ids") = nb::none(),
+            nb::sig("@overload\n"
+                    "def lens(self, ids: str | Ids, positions: Ids | None = None, top: int = 5, decoder_ids: Ids | "
+                    "None = None) -> attend.Lens: ...\n"
+                    "@overload\n"
+                    "def lens(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
+                    "positions: Ids | None | Sequence[Ids] = None, top: int = 5, decoder_ids: Ids | None | "
+                    "Sequence[Ids] = None) -> attend.Results[attend.Lens]: ...\n"
+                    "def lens(self, ids: str | Ids | Sequence[str | Ids], positions: Ids | None | Sequence[Ids] = "
+                    "None, top: int = 5, decoder_ids: Ids | None | Sequence[Ids] = None) -> attend.Lens | "
+                    "attend.Results[attend.Lens]"),
+            lens_doc);
 }
 
 }  // namespace attend::python

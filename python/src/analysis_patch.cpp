@@ -135,44 +135,39 @@ nb::tuple average_(const nb::list& found) {
 void bind_patch(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<PatchingLook>(m, "Patching");
   m.def("_average_patchings", &average_);
-  model.def(
-      "patch", &patch_, nb::arg("clean_ids"), nb::arg("corrupt_ids"), nb::arg("token"), nb::arg("against"),
-      nb::arg("what") = "heads", nb::arg("position") = -1, nb::arg("progress") = nb::none(),
-      nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(), nb::arg("spans") = nb::none(),
-      nb::arg("first_row") = nb::none(), nb::arg("clean_cache") = nb::none(), nb::arg("corrupt_cache") = nb::none(),
-      nb::sig(
-          "@overload\ndef patch(self, clean_ids: str | Ids, corrupt_ids: str | Ids, token: int | str, against: int | "
-          "str, "
-          "what: Literal['heads', 'residual'] = 'heads', position: int = -1, progress: Callable[[float], object] | "
-          "None = "
-          "None, attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None = None, spans: "
-          "dict[str, "
-          "int | tuple[int, int]] | None = None, first_row: int | None = None, clean_cache: ModelCache | None = None, "
-          "corrupt_cache: ModelCache | None = None) -> attend.Patching: ...\n"
-          "@overload\ndef patch(self, clean_ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | "
-          "numpy.ndarray], "
-          "corrupt_ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], token: int | str | "
-          "Sequence[int | str], against: int | str | Sequence[int | str], what: Literal['heads', 'residual'] = "
-          "'heads', "
-          "position: int | Sequence[int] = -1, progress: Callable[[float], object] | None = None, attention: "
-          "Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = None, spans: "
-          "dict[str, "
-          "int | tuple[int, int]] | None | Sequence[dict[str, int | tuple[int, int]]] = None, first_row: int | None | "
-          "Sequence[int | None] = None, clean_cache: ModelCache | None | Sequence[ModelCache | None] = None, "
-          "corrupt_cache: ModelCache | None | Sequence[ModelCache | None] = None) -> attend.Results[attend.Patching]: "
-          "...\n"
-          "def patch(self, clean_ids: str | Ids | Sequence[str] | Sequence[Sequence[int] | numpy.ndarray], "
-          "corrupt_ids: str "
-          "| Ids | Sequence[str] | Sequence[Sequence[int] | numpy.ndarray], token: int | str | Sequence[int | str], "
-          "against: int | str | Sequence[int | str], what: Literal['heads', 'residual'] = 'heads', position: int | "
-          "Sequence[int] = -1, progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', "
-          "'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = None, spans: dict[str, int | tuple[int, "
-          "int]] | "
-          "None | Sequence[dict[str, int | tuple[int, int]]] = None, first_row: int | None | Sequence[int | None] = "
-          "None, "
-          "clean_cache: ModelCache | None | Sequence[ModelCache | None] = None, corrupt_cache: ModelCache | None | "
-          "Sequence[ModelCache | None] = None) -> attend.Patching | attend.Results[attend.Patching]"),
-      patch_doc);
+  model.def("patch", &patch_, nb::arg("clean_ids"), nb::arg("corrupt_ids"), nb::arg("token"), nb::arg("against"),
+            nb::arg("what") = "heads", nb::arg("position") = -1, nb::arg("progress") = nb::none(),
+            nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(), nb::arg("spans") = nb::none(),
+            nb::arg("first_row") = nb::none(), nb::arg("clean_cache") = nb::none(),
+            nb::arg("corrupt_cache") = nb::none(),
+            nb::sig("@overload\n"
+                    "def patch(self, clean_ids: str | Ids, corrupt_ids: str | Ids, token: int | str, against: int | "
+                    "str, what: Literal['heads', 'residual'] = 'heads', position: int = -1, progress: "
+                    "Callable[[float], object] | None = None, attention: Literal['self', 'cross', 'encoder'] = "
+                    "'self', decoder_ids: Ids | None = None, spans: dict[str, int | tuple[int, int]] | None = None, "
+                    "first_row: int | None = None, clean_cache: ModelCache | None = None, corrupt_cache: ModelCache "
+                    "| None = None) -> attend.Patching: ...\n"
+                    "@overload\n"
+                    "def patch(self, clean_ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | "
+                    "numpy.ndarray], corrupt_ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | "
+                    "numpy.ndarray], token: int | str | Sequence[int | str], against: int | str | Sequence[int | "
+                    "str], what: Literal['heads', 'residual'] = 'heads', position: int | Sequence[int] = -1, "
+                    "progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', "
+                    "'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = None, spans: dict[str, int | "
+                    "tuple[int, int]] | None | Sequence[dict[str, int | tuple[int, int]]] = None, first_row: int | "
+                    "None | Sequence[int | None] = None, clean_cache: ModelCache | None | Sequence[ModelCache | "
+                    "None] = None, corrupt_cache: ModelCache | None | Sequence[ModelCache | None] = None) -> "
+                    "attend.Results[attend.Patching]: ...\n"
+                    "def patch(self, clean_ids: str | Ids | Sequence[str | Ids], corrupt_ids: str | Ids | "
+                    "Sequence[str | Ids], token: int | str | Sequence[int | str], against: int | str | Sequence[int "
+                    "| str], what: Literal['heads', 'residual'] = 'heads', position: int | Sequence[int] = -1, "
+                    "progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', "
+                    "'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = None, spans: dict[str, int | "
+                    "tuple[int, int]] | None | Sequence[dict[str, int | tuple[int, int]]] = None, first_row: int | "
+                    "None | Sequence[int | None] = None, clean_cache: ModelCache | None | Sequence[ModelCache | "
+                    "None] = None, corrupt_cache: ModelCache | None | Sequence[ModelCache | None] = None) -> "
+                    "attend.Patching | attend.Results[attend.Patching]"),
+            patch_doc);
 }
 
 }  // namespace attend::python

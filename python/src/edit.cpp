@@ -3,6 +3,7 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <numeric>
 
 #include <string>
 
@@ -136,25 +137,76 @@ A place that the model does not have, an array of another shape and one with NaN
 
 }  // namespace
 
+// Whose rows are those of the encoder's ids.
+bool is_of_encoder(ModelPlace place) {
+  return place >= ModelPlace::encoder_embeddings || place == ModelPlace::cross_k || place == ModelPlace::cross_v;
+}
+
 Edit::Set read_set(const char* function, const std::string& name, const char* expected) {
   if (name == "zero") return Edit::Set::zero;
   if (name == "mean") return Edit::Set::mean;
   throw Error(ErrorCode::bad_value, function, "set is '" + name + "', expected " + expected);
 }
 
+namespace {
+
+// The text's rows that an edit is of, where they stand among those of all texts.
+Edit of_text(Edit edit, const char* function, std::size_t text, std::span<const std::int64_t> starts) {
+  const std::int64_t begin = starts[text], count = starts[text + 1] - begin;
+  if (!edit.rows) {
+    edit.rows.emplace(static_cast<std::size_t>(count));
+    std::iota(edit.rows->begin(), edit.rows->end(), 0);
+  }
+  for (std::int64_t& row : *edit.rows) {
+    if (row < -count || row >= count)
+      throw Error(ErrorCode::bad_value, function,
+                  "texts[" + std::to_string(text) + "]: an edit of row " + std::to_string(row) + ", expected 0 to " +
+                      std::to_string(count - 1) + ", or " + std::to_string(-count) + " to -1 from the end");
+    row += begin + (row < 0 ? count : 0);
+  }
+  return edit;
+}
+
+}  // namespace
+
 Edits::Edits(const char* function, nb::handle edits) {
+  add(function, edits);
+}
+
+Edits::Edits(const char* function, nb::handle edits, std::span<const std::int64_t> starts,
+             std::span<const std::int64_t> encoder_starts) {
+  const std::size_t count = starts.size() - 1;
+  const bool own = read_several(edits).has_value();
+  std::vector<Edit> all, of_this;
+  for (std::size_t n = 0; n < count; ++n) {
+    edits_.clear();
+    if (own || n == 0) {
+      add(function, of_each(function, "edits", edits, n, count, true));
+      of_this.assign(edits_.begin(), edits_.end());
+    }
+    for (const Edit& edit : of_this)
+      all.push_back(of_text(edit, function, n, is_of_encoder(edit.at) ? encoder_starts : starts));
+  }
+  if (own && !knockouts_.empty())
+    throw Error(ErrorCode::bad_value, function,
+                "edits: a Knockout is of all texts, and each text has a list of its own");
+  edits_ = std::move(all);
+}
+
+void Edits::add(const char* function, nb::handle edits) {
   if (edits.is_none()) return;
-  held_ = read_list(function, "edits", "a list of Edit and Knockout", edits);
-  for (const nb::handle each : held_) {
+  const nb::list given = read_list(function, "edits", "a list of Edit and Knockout", edits);
+  for (const nb::handle each : given) {
+    held_.append(each);
     const std::string place = "edits[" + std::to_string(edits_.size() + knockouts_.size()) + "]";
     if (GivenKnockout* knockout = nullptr; nb::try_cast(each, knockout) && knockout != nullptr) {
       knockouts_.push_back(knockout->knockout);
       continue;
     }
-    const GivenEdit& given = read_instance<GivenEdit>(function, place, "an Edit or a Knockout", each);
-    edits_.push_back(given.edit);
-    if (!given.values.is_none())
-      edits_.back().values = values_.emplace_back(function, "an edit's array", given.values).view();
+    const GivenEdit& of = read_instance<GivenEdit>(function, place, "an Edit or a Knockout", each);
+    edits_.push_back(of.edit);
+    if (!of.values.is_none())
+      edits_.back().values = values_.emplace_back(function, "an edit's array", of.values).view();
   }
 }
 
@@ -207,6 +259,31 @@ nb::object Watching::with_kept(nb::object result) {
   std::vector<Tensor> arrays = call(function_, [&] { return keeper_->finish(); });
   for (std::size_t n = 0; n < arrays.size(); ++n) kept[keys_[n]] = to_python({}, std::move(arrays[n]));
   return nb::make_tuple(std::move(result), kept);
+}
+
+nb::object Watching::with_kept(const nb::object& result, std::span<const std::int64_t> starts,
+                               std::span<const std::int64_t> encoder_starts) {
+  const auto rows = [](const nb::object& array, std::span<const std::int64_t> of, std::size_t n) {
+    const nb::none any;
+    const nb::slice all(any, any, any);
+    const nb::object some = nb::slice(nb::int_(of[n]), nb::int_(of[n + 1]), any);
+    const bool of_layers = nb::cast<int>(array.attr("ndim")) == 3;
+    return nb::object(array[of_layers ? nb::object(nb::make_tuple(all, some)) : some]);
+  };
+  const nb::object whole = with_kept(result);
+  nb::list each, all;
+  for (std::size_t n = 0; n + 1 < starts.size(); ++n) each.append(rows(result, starts, n));
+  if (!keeper_) return each;
+  const nb::dict arrays = nb::cast<nb::dict>(whole[1]);
+  for (std::size_t n = 0; n + 1 < starts.size(); ++n) {
+    nb::dict kept;
+    for (std::size_t k = 0; k < keep_.size(); ++k) {
+      const nb::object key = keys_[k];
+      kept[key] = rows(arrays[key], is_of_encoder(keep_[k].at) ? encoder_starts : starts, n);
+    }
+    all.append(kept);
+  }
+  return nb::make_tuple(each, all);
 }
 
 void bind_edit(nb::module_& m) {

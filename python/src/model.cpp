@@ -122,17 +122,6 @@ ModelCall CallArguments::call(Recorder* recorder) const {
 
 namespace {
 
-nb::object forward(const Loaded& self, nb::handle ids, nb::handle starts, nb::handle types, nb::handle caches,
-                   nb::handle edits, nb::handle decoder_ids, nb::handle decoder_starts, nb::handle keep,
-                   nb::handle observe) {
-  constexpr const char* function = "Model.forward";
-  const CallArguments given(self, function, ids, starts, types, caches, edits, decoder_ids, decoder_starts);
-  Watching watching(function, self.model.info(), keep, observe);
-  ModelCall asked = given.call();
-  asked.observe = watching.observer();
-  return watching.with_kept(to_python({}, call(function, [&] { return self.model.forward(given.ids(), asked); })));
-}
-
 nb::object encoder_states(const Loaded& self, nb::handle ids, nb::handle starts, nb::handle edits) {
   constexpr const char* function = "Model.encoder_states";
   const CallArguments given(self, function, ids, starts, nb::none(), nb::none(), edits);
@@ -284,36 +273,6 @@ dtype: float32 or bfloat16, that it computes in; None: that of config.json, floa
 are. Weights of that dtype stay in the file, which must not change meanwhile. Raises OSError, which lists all that is missing, unexpected or of
 another shape, and names what is not known here.)";
 
-constexpr const char* forward_doc =
-    R"(ids [N], or a text that the model's tokenizer takes, to the last hidden states [N,E], after
-the last norm.
-
-starts: [sequences + 1], where each of several sequences begins, and the end. types: [N], BERT's token_type_ids; None: 0.
-caches: of a decoder, a ModelCache for each sequence: what came before it, and now it too. decoder_ids: of an
-encoder-decoder, its decoder's text so far, which begins with info.start: the hidden states are this text's, and
-encoder_states() has those of ids; decoder_starts as starts. A cache keeps what the encoder made of ids, which are [] from the second call on. edits: what is set to
-something else on the way (attend.Edit), and rows that may not see keys (attend.Knockout).
-
-keep: what is computed on the way and given too, as (hidden, kept): of ("z", 23) kept["z", 23] is that layer's [N,H*Dv], of
-"mlp" kept["mlp"] is that of all layers [L,N,E], float32; docs/why.md lists the places. observe is called with each place's
-name, its layer and its numbers, as they come. If it raises ValueError (ids
-outside the vocabulary, sequences that are too long, NaN in a result, ...), caches are as they were.)";
-
-// With keep, what is kept comes too.
-std::string forward_signature() {
-  const auto with = [](const std::string& kept, const std::string& result) {
-    return std::string(
-               "def forward(self, ids: str | Ids, starts: Ids | None = None, types: Ids | None = None, caches: "
-               "Sequence[ModelCache] | None = None") +
-           given_edits + ", decoder_ids: Ids | None = None, decoder_starts: Ids | None = None, " + kept +
-           ", observe: Callable[[str, int, numpy.ndarray], object] | None = None) -> " + result;
-  };
-  const std::string kept = "tuple[numpy.ndarray, dict[Any, numpy.ndarray]]", keep = "Sequence[str | tuple[str, int]]";
-  return "@overload\n" + with("keep: None = None", "numpy.ndarray: ...\n") + "@overload\n" +
-         with("*, keep: " + keep, kept + ": ...\n") +
-         with("keep: " + keep + " | None = None", "numpy.ndarray | " + kept);
-}
-
 }  // namespace
 
 void bind_model(nb::module_& m) {
@@ -333,10 +292,6 @@ void bind_model(nb::module_& m) {
       .def_prop_ro(
           "tokenizer", [](const Loaded& self) { return with_path(self.tokenizer("Model.tokenizer"), self.path); },
           "The tokenizer beside the model.")
-      .def("forward", &forward, nb::arg("ids"), nb::arg("starts") = nb::none(), nb::arg("types") = nb::none(),
-           nb::arg("caches") = nb::none(), nb::arg("edits") = nb::none(), nb::arg("decoder_ids") = nb::none(),
-           nb::arg("decoder_starts") = nb::none(), nb::arg("keep") = nb::none(), nb::arg("observe") = nb::none(),
-           nb::sig(forward_signature().c_str()), forward_doc)
       .def("encoder_states", &encoder_states, nb::arg("ids"), nb::arg("starts") = nb::none(),
            nb::arg("edits") = nb::none(),
            nb::sig("def encoder_states(self, ids: Any, starts: Any = None, edits: Sequence[Edit | Knockout] | None = "
@@ -367,6 +322,7 @@ void bind_model(nb::module_& m) {
           "The names of its tensors, as Transformers has them, also of a GGUF file, for weight().")
       .def("__repr__", &describe);
   bind_model_cache(m, model);
+  bind_model_forward(model);
   bind_model_embed(model);
   bind_model_generate(model);
   bind_model_record(model);

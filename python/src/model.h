@@ -58,8 +58,15 @@ class Caches {
 // What Caches takes of a call over one text: its cache in a list, or None.
 nb::object in_list(const char* function, nb::handle cache);
 
+struct Loaded;
 // Several texts, or lists of ids; none: it is one text, or ids.
 std::optional<nb::list> read_several(nb::handle given);
+// The ids of each; without `several`, of `given` alone.
+std::vector<std::vector<std::int64_t>> read_texts(const Loaded& self, const char* function, const char* name,
+                                                  nb::handle given, const std::optional<nb::list>& several);
+// One for all of several texts, or one for each in a list. many: what one text has is a list itself.
+nb::object of_each(const char* function, const char* name, nb::handle given, std::size_t n, std::size_t count,
+                   bool many = false);
 
 // attend.Knockout, as it was given.
 struct GivenKnockout {
@@ -85,6 +92,10 @@ class Watching {
   Observer observer();  // none where nothing was asked for
   // With keep: (result, {as it was given: array}).
   nb::object with_kept(nb::object result);
+  // The same of several texts: a list of what rows [starts[n], starts[n + 1]) of the result are, without copies, and of
+  // what is kept; of the encoder's places by encoder_starts.
+  nb::object with_kept(const nb::object& result, std::span<const std::int64_t> starts,
+                       std::span<const std::int64_t> encoder_starts);
 
  private:
   const char* function_;
@@ -100,10 +111,15 @@ Edit::Set read_set(const char* function, const std::string& name, const char* ex
 class Edits {
  public:
   Edits(const char* function, nb::handle edits);
+  // Of several texts, whose rows begin at `starts`: of all of them, or a list for each; those of the encoder's places
+  // at `encoder_starts`.
+  Edits(const char* function, nb::handle edits, std::span<const std::int64_t> starts,
+        std::span<const std::int64_t> encoder_starts);
   std::span<const Edit> get() const { return edits_; }
   std::span<const Knockout> knockouts() const { return knockouts_; }
 
  private:
+  void add(const char* function, nb::handle edits);
   nb::list held_;
   std::deque<Array> values_;
   std::vector<Edit> edits_;
@@ -160,6 +176,7 @@ void bind_knockout(nb::module_& module);
 void bind_model_info(nb::module_& module);
 void bind_model_cache(nb::module_& module, nb::class_<Loaded>& model);
 void bind_model_embed(nb::class_<Loaded>& model);
+void bind_model_forward(nb::class_<Loaded>& model);
 void bind_model_generate(nb::class_<Loaded>& model);
 void bind_model_record(nb::class_<Loaded>& model);
 void bind_steering(nb::module_& module, nb::class_<Loaded>& model);

@@ -166,9 +166,8 @@ WRONG = {
     "model.generate('the', temperature='hot')": "Model.generate: temperature: expected a number, got 'hot'",
     "model.generate({'a': 1})": "Model.generate: ids: expected whole numbers, a list or an array [N], got {'a': 1}",
     "model.generate()": "Model.generate(): missing a required argument: 'ids'",
-    "model.forward(None)": "Model.forward: ids: expected a text or whole numbers [N], got None",
-    "model.forward([[1, 2], [3]])": "Model.forward: ids: expected a text, or whole numbers [N]; of several sequences all ids, and "
-                                    "starts says where each begins, got [[1, 2], [3]]",
+    "model.forward(None)": "Model.forward: ids: expected a text, whole numbers [N] or a list of texts or whole numbers [N], got None",
+    "model.forward([[1, 2], {1: 2}])": "Model.forward: ids[1]: expected a text, or whole numbers [N], got {1: 2}",
     "model.forward({1: 2})": "Model.forward: ids: expected a text, or whole numbers [N]; of several sequences all ids, and starts "
                              "says where each begins, got {1: 2}",
     "model.forward(b'the')": "Model.forward: ids: expected a text, or whole numbers [N]; of several sequences all ids, and starts "

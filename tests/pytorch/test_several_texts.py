@@ -64,6 +64,49 @@ def test_each_text_has_what_it_has_alone(both, name):
     each_alone(model.patch, texts, corrupt, token=7, against=6, first_row=[0, 3, 0, 4], position=[-1, 5, 0, -1])
 
 
+KEEP = ["z", ("residual", 2), "embeddings", ("mlp_hidden", 0)]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "bert"])
+def test_forward_keeps_and_edits_each_text_as_alone(both, name):
+    model, columns = both(name).ours, both(name).ours.info.embedding_size
+    texts, types = zip(*(both(name).ids(length) for length in LENGTHS))
+    types = None if types[0] is None else list(types)
+    add = np.arange(columns, dtype=np.float32) / columns
+    same = [attend.Edit(1, head=2), attend.Edit(0, at="mlp", add=add),
+            attend.Edit(2, at="residual", rows=[-1], scale=0.5)]
+    ones = np.ones((5, model.info.head_size), np.float32)
+    own = [[attend.Edit(1, head=2, set=ones)], [attend.Edit(0, at="mlp", rows=[1, -2], scale=0.0)], [],
+           [attend.Edit(2, at="z", set="mean")]]
+    for edits in (None, same, [*same, attend.Knockout([0], rows=[-1], layer=1)], own):
+        hidden, kept = model.forward(list(texts), types=types, edits=edits, keep=KEEP)
+        assert len(hidden) == len(kept) == 4 and hidden[1].base is hidden[0].base is not None
+        for n, ids in enumerate(texts):
+            one = edits[n] if edits is own else edits
+            alone, its = model.forward(ids, types=types and types[n], edits=one, keep=KEEP)
+            assert np.array_equal(hidden[n], alone) and all(np.array_equal(kept[n][key], its[key]) for key in KEEP)
+    assert all(np.array_equal(a, b) for a, b in zip(model.forward(list(texts), types=types, edits=own), hidden))
+
+
+def test_forward_of_several_over_caches_and_of_an_encoder_decoder(both, translator):
+    model, texts = both("llama").ours, [both("llama").ids(length)[0] for length in LENGTHS]
+    caches = [model.cache() for _ in texts]
+    for part in ([ids[:-1] if len(ids) > 1 else ids for ids in texts], [[7], [8], [9], [4]]):
+        hidden = model.forward(part, caches=caches)
+    for n, ids in enumerate(texts):
+        whole = model.forward([*(ids[:-1] if len(ids) > 1 else ids), [7, 8, 9, 4][n]])
+        np.testing.assert_allclose(hidden[n][-1], whole[-1], rtol=0, atol=1e-5)
+    model = translator.ours
+    texts, decoder = [[5, 6, 7], [8, 9], [10, 11, 12, 13]], [[0, 9], [0], [0, 7, 8]]
+    edits = [attend.Edit(0, at="encoder_residual", rows=[-1], scale=2.0), attend.Edit(1, at="mlp", rows=[-1], scale=2.0),
+             attend.Edit(0, at="cross_v", rows=[1], scale=0.0)]
+    keep = ["z", ("cross_k", 1), "encoder_mlp", ("cross_z", 0)]
+    hidden, kept = model.forward(texts, decoder_ids=decoder, edits=edits, keep=keep)
+    for n, ids in enumerate(texts):
+        alone, its = model.forward(ids, decoder_ids=decoder[n], edits=edits, keep=keep)
+        assert np.array_equal(hidden[n], alone) and all(np.array_equal(kept[n][key], its[key]) for key in keep)
+
+
 def test_more_than_a_pass_holds(both):
     model, texts = both("llama").ours, [both("llama").ids(length)[0] for length in range(10, 46)] * 2
     assert sum(map(len, texts)) > 1900 and 4 * sum(map(len, texts)) > 3 * 2048
@@ -230,6 +273,10 @@ def test_what_is_refused_says_of_which_text(both):
                         (lambda: model.patch(texts[1], texts[1], 7, 8, first_row=3, position=2), "position is 2, before first_row 3"),
                         (lambda: model.patch(texts[1], texts[1], 7, 8, clean_cache=model.cache()), "expected first_row"),
                         (lambda: both("bert").ours.attribute(texts), "encoder|decoder"),
+                        (lambda: model.forward(texts, edits=[attend.Edit(0, rows=[3])]), r"texts\[2\]: an edit of row 3, expected 0 to 0"),
+                        (lambda: model.forward(texts, edits=[[attend.Knockout([0])], [], [], []]), "a Knockout is of all texts"),
+                        (lambda: model.forward(texts, edits=[[], []]), "edits has 2, expected one for each of 4"),
+                        (lambda: model.forward(texts, starts=[0, 5]), "starts are of ids in one list"),
                         (lambda: model.lens(texts).average(), "expected all Attribution, Ablation or Patching, got Lens"),
                         (lambda: attend.Results().average(), "got nothing"),
                         (lambda: model.ablate(texts).average({"a": 0}), "spans are of Attribution, got Ablation"),
