@@ -52,6 +52,7 @@ enum class ATTEND_API ModelPlace : std::uint8_t {
   attention,     // [N,E]: what the layer's attention adds to the stream
   residual_mid,  // [N,E] f32: the stream before the MLP (BERT: after the norm); where attention and MLP read the same
                  // (Pythia), there is none
+  mlp_input,     // [N,E]: what the MLP reads, after its norm where it has one before it
   mlp_hidden,    // [N,F]: the MLP's hidden units after the activation and what it gates, before the last projection
   mlp,           // [N,E]: what its MLP adds
   // An encoder-decoder's decoder has more, after attention, of what it reads in the encoder's text of M ids:
@@ -70,6 +71,7 @@ enum class ATTEND_API ModelPlace : std::uint8_t {
   encoder_z,
   encoder_attention,
   encoder_residual_mid,
+  encoder_mlp_input,
   encoder_mlp_hidden,
   encoder_mlp,
 };

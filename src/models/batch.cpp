@@ -169,6 +169,8 @@ ModelPlace place_in(Stack stack, ModelPlace place) {
       return ModelPlace::encoder_attention;
     case ModelPlace::residual_mid:
       return ModelPlace::encoder_residual_mid;
+    case ModelPlace::mlp_input:
+      return ModelPlace::encoder_mlp_input;
     case ModelPlace::mlp_hidden:
       return ModelPlace::encoder_mlp_hidden;
     case ModelPlace::mlp:

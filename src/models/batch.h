@@ -84,6 +84,12 @@ struct Batch {
     at(place, layer, values);
     return values;
   }
+  // What the MLP reads where that is the stream, which goes on beside it: who is watching sees a copy, in `copy`.
+  View read_by_mlp(std::size_t layer, const Tensor& x, Tensor& copy) const {
+    if (!watcher) return x;
+    at(ModelPlace::mlp_input, layer, copy = x.clone());
+    return copy;
+  }
   // norm(x), f32.
   template <class Of>
   Tensor normed(NormPlace place, std::size_t layer, const Of& norm, const Tensor& x) const {

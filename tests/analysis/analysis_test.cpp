@@ -95,8 +95,8 @@ TEST(Analysis, ObserversSeeWhatEditsLeave) {
     model.forward(ids, {.edits = {&zero, 1}, .observe = observe});
     std::vector<std::string> expected{"embeddings0"};
     for (const char* layer : {"0", "1"})
-      for (const char* place :
-           {"residual", "q", "k", "v", "rotated_q", "rotated_k", "z", "attention", "residual_mid", "mlp_hidden", "mlp"})
+      for (const char* place : {"residual", "q", "k", "v", "rotated_q", "rotated_k", "z", "attention", "residual_mid",
+                                "mlp_input", "mlp_hidden", "mlp"})
         expected.push_back(std::string(place) + layer);
     expected.emplace_back("residual2");
     EXPECT_EQ(places, expected);

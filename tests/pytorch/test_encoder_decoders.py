@@ -178,12 +178,12 @@ def modules_of(model):
                 mlp = layer.layer[-1]
                 own, cross = layer.layer[0].SelfAttention, getattr(layer.layer[1], "EncDecAttention", None)
                 q, k, v, o = "q", "k", "v", "o"
-                read = {"residual": layer.layer[0].layer_norm, "residual_mid": mlp.layer_norm}
+                read = {"residual": layer.layer[0].layer_norm, "residual_mid": mlp.layer_norm, "mlp_input": mlp.DenseReluDense}
                 narrow, cross_read = mlp.DenseReluDense.wo, layer.layer[1].layer_norm if cross else None
             else:
                 own, cross = layer.self_attn, getattr(layer, "encoder_attn", None)
                 q, k, v, o = "q_proj", "k_proj", "v_proj", "out_proj"
-                read = {"residual": own.q_proj, "residual_mid": layer.fc1}
+                read = {"residual": own.q_proj, "residual_mid": layer.fc1, "mlp_input": layer.fc1}
                 narrow, cross_read = layer.fc2, cross.q_proj if cross else None
             of |= {(prefix + at, n): (module, True) for at, module in read.items()}
             of |= {(prefix + "mlp_hidden", n): (narrow, True), (prefix + "mlp", n): (narrow, False)}

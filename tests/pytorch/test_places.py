@@ -19,6 +19,8 @@ QUERIES, KEYS, VALUES = ({f"{of}_proj", name, of, f"{of}_lin"} for of, name in (
 FUSED = {"c_attn", "qkv_proj", "query_key_value", "Wqkv"}
 # The norms whose input the MLP reads, and those whose output it reads.
 BEFORE_MLP = ("pre_feedforward_layernorm", "post_attention_layernorm", "ln_2", "mlp_norm", "layer.1.layer_norm")
+# What reads it: the MLP, or its first projection.
+MLPS = ("mlp", "intermediate.dense", "ffn.lin1", "fc1", "layer.1.DenseReluDense", "ffn")
 AFTER_ATTENTION = ("attention.output.LayerNorm", "sa_layer_norm", "attention.LayerNorm")
 
 
@@ -28,7 +30,7 @@ def both(tmp_path_factory):
 
 
 def by_place(info, parallel):
-    names = ["embeddings", "residual", "q", "k", "v", "z", "attention", "residual_mid", "mlp_hidden", "mlp"]
+    names = ["embeddings", "residual", "q", "k", "v", "z", "attention", "residual_mid", "mlp_input", "mlp_hidden", "mlp"]
     return [at for at in names if not (parallel and at == "residual_mid")]
 
 
@@ -65,6 +67,9 @@ class Modules:
             return module, False, part
         if at == "mlp_hidden":
             return self.places.narrow[layer], True, identity
+        if at == "mlp_input":
+            modules = dict(one.named_modules())
+            return next(modules[name] for name in MLPS if name in modules), True, identity
         if at == "residual_mid":
             modules = dict(one.named_modules())
             if getattr(one, "do_layer_norm_before", True) is False:
@@ -256,7 +261,7 @@ def test_observe_is_told_of_each_place_in_its_order(both):
     ids, _ = pair.ids(LENGTH)
     told = []
     pair.ours.forward(ids, observe=lambda at, layer, values: told.append((at, layer, values.copy())))
-    of_layer = ["residual", "q", "k", "v", "rotated_q", "rotated_k", "z", "attention", "residual_mid", "mlp_hidden", "mlp"]
+    of_layer = ["residual", "q", "k", "v", "rotated_q", "rotated_k", "z", "attention", "residual_mid", "mlp_input", "mlp_hidden", "mlp"]
     layers = pair.ours.info.layers
     assert [each[:2] for each in told] == [("embeddings", 0), *((at, n) for n in range(layers) for at in of_layer), ("residual", layers)]
     _, kept = pair.ours.forward(ids, keep=["z"])

@@ -198,7 +198,7 @@ void Bert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t l
     x = batch.normed(NormPlace::attention_sum, n, layer.attention_norm, x);
     batch.at(ModelPlace::residual_mid, n, x);
 
-    Tensor wide = layer.wide.forward(x);
+    Tensor copy, wide = layer.wide.forward(batch.read_by_mlp(n, x, copy));
     activate(activation_, wide.view());
     batch.at(ModelPlace::mlp_hidden, n, wide);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));

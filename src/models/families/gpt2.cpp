@@ -87,7 +87,7 @@ void Gpt2::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t l
     add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
     batch.at(ModelPlace::residual_mid, n, x);
 
-    Tensor wide = layer.wide.forward(layer.norm.forward(x, info_.dtype));
+    Tensor wide = layer.wide.forward(batch.seen(ModelPlace::mlp_input, n, layer.norm.forward(x, info_.dtype)));
     activate(activation_, wide.view());
     batch.at(ModelPlace::mlp_hidden, n, wide);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));

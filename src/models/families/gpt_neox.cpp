@@ -89,7 +89,7 @@ void GptNeox::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_
       batch.at(ModelPlace::residual_mid, n, x);
     }
 
-    Tensor wide = layer.wide.forward(layer.norm.forward(x, info_.dtype));
+    Tensor wide = layer.wide.forward(batch.seen(ModelPlace::mlp_input, n, layer.norm.forward(x, info_.dtype)));
     activate(activation_, wide.view());
     batch.at(ModelPlace::mlp_hidden, n, wide);
     if (info_.parallel) add_to(x, attended);

@@ -185,9 +185,10 @@ void Llama::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t 
     batch.at(ModelPlace::residual_mid, n, x);
 
     const Layer& layer = layers_[n];
-    Tensor normed;
+    Tensor rows;
+    if (layer.norm) rows = batch.seen(ModelPlace::mlp_input, n, layer.norm->forward(x, info_.dtype));
     std::vector<Tensor> wide =
-        Linear::forward_each({&layer.gate, &layer.up}, read_through(layer.norm, x, info_.dtype, normed));
+        Linear::forward_each({&layer.gate, &layer.up}, layer.norm ? rows : batch.read_by_mlp(n, x, rows));
     activate(activation_, wide[0].view(), wide[1]);
     batch.at(ModelPlace::mlp_hidden, n, wide[0]);
     Tensor written = write_through(batch, NormPlace::mlp_output, n, layer.mlp_output_norm, layer.down.forward(wide[0]));

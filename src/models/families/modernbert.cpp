@@ -144,7 +144,7 @@ void ModernBert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int
     attend_layer(batch, n, x, angles[layer.local]);
     batch.at(ModelPlace::residual_mid, n, x);
 
-    const Tensor rows = layer.norm.forward(x, info_.dtype);
+    const Tensor rows = batch.seen(ModelPlace::mlp_input, n, layer.norm.forward(x, info_.dtype));
     std::vector<Tensor> wide = Linear::forward_each({&layer.wide, &layer.gate}, rows);
     activate(activation_, wide[0].view(), wide[1]);
     batch.at(ModelPlace::mlp_hidden, n, wide[0]);

@@ -94,7 +94,7 @@ void Opt::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t la
     if (!norms_before_) x = batch.normed(NormPlace::attention_sum, n, layer.attention_norm, x);
     batch.at(ModelPlace::residual_mid, n, x);
 
-    Tensor wide = layer.wide.forward(read(layer.norm));
+    Tensor wide = layer.wide.forward(batch.seen(ModelPlace::mlp_input, n, read(layer.norm)));
     activate(activation_, wide.view());
     batch.at(ModelPlace::mlp_hidden, n, wide);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));

@@ -134,7 +134,7 @@ void T5Stack::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_
     }
 
     batch.at(ModelPlace::residual_mid, n, x);
-    const Tensor rows = layer.norm.forward(x, dtype_);
+    const Tensor rows = batch.seen(ModelPlace::mlp_input, n, layer.norm.forward(x, dtype_));
     Tensor wide;
     if (layer.gate) {
       std::vector<Tensor> both = Linear::forward_each({&*layer.gate, &layer.wide}, rows);
