@@ -30,8 +30,9 @@ void check_pages(const ModelArguments& x) {
   if (x.live && !page) throw UsageError("--live: nothing uses it without a page: -o x.html or --open");
   if (x.live && x.page.strict) throw UsageError("--strict: a page with --live leaves nothing out");
   if (x.live && !pages_note().empty()) throw Failure("--live: " + pages_note());
-  const bool others = std::ranges::any_of(
-      x.files, [](const std::string& file) { return !is_page(file) && ending_of(file) != ".attend"; });
+  const bool others = std::ranges::any_of(x.files, [](const std::string& file) {
+    return !is_page(file) && ending_of(file) != ".attend" && !has_arrays(file);
+  });
   if (!page || others) return;
   if (!x.analysis.why.empty() && !x.live)
     throw UsageError("--why: a page answers it with --live, where it has the model");
@@ -56,6 +57,7 @@ void check(const ModelArguments& x) {
     throw UsageError("no text given: in quotes, or with --file FILE, or - for standard input");
   if (x.text && !x.text_file.empty()) throw UsageError("--file and a text can't stand together");
   check_pages(x);
+  check_places(x);
   check_show(x.what, x.files);
   check_analyses(x.analysis, x.what, x.files);
   if (!x.steer.empty() && !x.analysis.asked().empty())
@@ -129,6 +131,8 @@ void write(const std::string& file, const Computed& x, const Selection& selectio
     save(file, x.recording);
   else if (is_page(file))
     write_page(file, page_of(x, selection, text, arguments));
+  else if (has_arrays(file))
+    write_kept(file, x, arguments);
   else if (pictured(x) != nullptr)
     write_findings(file, x);
   else
@@ -242,8 +246,14 @@ void add_form(App& app, ModelArguments& arguments) {
                              "Write to FILE instead: .html (a page that shows every head), .attend (a recording for "
                              "attend show), .svg or .png (maps of all heads, of a layer's or one, or a strip), .csv (a "
                              "line for each head) or .json by its ending; with --why, --lens, --ablate or --patch "
-                             "pictures and .csv are of that. May be given several times"),
-              {".html", ".attend", ".svg", ".png", ".csv", ".json"});
+                             "pictures and .csv are of that; with --place .npz or .safetensors. May be given several "
+                             "times"),
+              {".html", ".attend", ".svg", ".png", ".csv", ".json", ".npz", ".safetensors"});
+  app.add_option(
+         "--place", arguments.places,
+         "What -o x.npz or x.safetensors has: what the pass computes at a place, mlp of all layers [L,N,E] or z.23 "
+         "of one [N,H*Dv], as docs/why.md lists them. May be given several times")
+      ->type_name("PLACE[.LAYER]");
   app.add_flag("--live", arguments.live,
                "The page has the model itself, in 8 bits a number (a .gguf file as it is), and computes what is typed");
   add_page(app, arguments.page);

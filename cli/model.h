@@ -71,6 +71,7 @@ struct Computed {
   std::vector<std::int64_t> decoder_ids = {};  // of an encoder-decoder: its decoder's text
   Steered steered = {};
   std::vector<Finding> findings = {};  // of what was asked for
+  std::vector<Tensor> kept = {};       // of each of --place
 
   // The tokens that answers come after.
   const std::vector<std::string>& answering() const {
@@ -94,6 +95,7 @@ struct ModelArguments {
   ShowArguments what;
   std::vector<std::string> files;
   std::string keep;
+  std::vector<std::string> places;  // "z.23", or of all layers "z"
   AnalysisArguments analysis;
   PageArguments page;
   bool live = false;
@@ -114,6 +116,15 @@ std::vector<std::int64_t> generate(const Model& model, std::span<const std::int6
 // Says what the folder asks for and generate() does not do.
 void announce_generation(const ModelInfo& info, const ModelArguments& arguments);
 Computed compute(const Model& model, const std::string& text, const ModelArguments& arguments);
+
+// ---- Arrays ----
+
+// Throws UsageError for --place without a file of arrays, and for such a file without it.
+void check_places(const ModelArguments& arguments);
+// Throws UsageError for what is no place.
+std::vector<Keep> places_of(const ModelArguments& arguments);
+bool has_arrays(const std::string& file);
+void write_kept(const std::string& file, const Computed& computed, const ModelArguments& arguments);
 
 // ---- JSON ----
 

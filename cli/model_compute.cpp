@@ -178,6 +178,8 @@ Computed compute(const Model& model, const std::string& text, const ModelArgumen
   Recorder recorder(options);
   x.steered = Steered(arguments.steer, x.info);
   PassOptions asked{.edits = x.steered.edits(), .recorder = &recorder, .next = x.info.decoder() ? 10 : 0};
+  const std::vector<Keep> keep = places_of(arguments);
+  asked.keep = keep;
   asked.vector = !x.info.decoder() && (x.info.embeds || !arguments.near.empty());  // --near says why it can't
   const bool table =
       arguments.what.json || arguments.what.csv || writes(arguments, ".json") || writes(arguments, ".csv");
@@ -190,6 +192,7 @@ Computed compute(const Model& model, const std::string& text, const ModelArgumen
     const PassProgress progress(recorder, x.info.layers);
     pass = attend::run(model, {.ids = x.encoding.ids, .decoder_ids = x.decoder_ids}, asked);
   }
+  x.kept = std::move(pass.kept);
   x.recording = std::move(*pass.recording), x.next = std::move(pass.next), x.embedding = std::move(pass.vector);
   x.recording.model = arguments.model;
   if (x.embedding) x.nearest = nearest(model, *x.embedding, arguments);

@@ -6,6 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import tokenizers
 import torch
 import transformers
@@ -116,3 +117,32 @@ def test_an_encoder_decoder(command, minilm, tmp_path):
     assert "decoder.1.cross" in (tmp_path / "x.svg").read_text()
     refused = subprocess.run([command, "model", minilm, "a", "--said", "b"], capture_output=True, text=True)
     assert refused.returncode == 2 and "is no encoder-decoder" in refused.stderr
+
+
+@pytest.mark.parametrize("ending", ["npz", "safetensors"])
+def test_what_is_at_places_is_what_transformers_modules_see(command, minilm, tmp_path, ending):
+    file = tmp_path / f"x.{ending}"
+    line = [command, "model", minilm, TEXTS[0], "--place", "mlp_hidden.-1", "--place", "residual", "--place", "z.2", "-o", file]
+    subprocess.run(line, check=True, capture_output=True)
+    found = np.load(file) if ending == "npz" else safetensors.numpy.load_file(file)
+    model = transformers.AutoModel.from_pretrained(minilm, attn_implementation="eager").eval()
+    ids = torch.tensor([attend(command, minilm, TEXTS[0])["ids"]])
+    seen = {}
+    model.encoder.layer[2].attention.output.dense.register_forward_pre_hook(lambda _, given: seen.update(z=given[0][0]))
+    model.encoder.layer[5].output.dense.register_forward_pre_hook(lambda _, given: seen.update(hidden=given[0][0]))
+    with torch.no_grad():
+        states = torch.stack(model(ids, output_hidden_states=True).hidden_states)[:, 0]
+    assert sorted(found) == ["mlp_hidden.-1", "residual", "z.2"]
+    for name, expected in (("z.2", seen["z"]), ("mlp_hidden.-1", seen["hidden"]), ("residual", states)):
+        np.testing.assert_allclose(found[name], expected, rtol=0, atol=1e-5 * expected.abs().max())
+
+
+@pytest.mark.parametrize("line, words", [
+    (["--place", "zz", "-o", "x.npz"], "--place: there is no 'zz' in a model, expected one of embeddings, residual, q"),
+    (["--place", "z.x", "-o", "x.npz"], "--place: 'z.x', expected a place, or one of a layer such as z.3"),
+    (["--place", "z.9", "-o", "x.npz"], "z of layer 9, expected 0 to 5"), (["-o", "x.npz"], "have what --place names"),
+    (["--place", "cross_z", "-o", "x.npz"], "cross_z is of encoder-decoders"), (["--place", "z"],
+     "without -o x.npz or -o x.safetensors")])
+def test_places_that_are_none(command, minilm, tmp_path, line, words):
+    done = subprocess.run([command, "model", minilm, "a", *line], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode in (1, 2) and words in done.stderr and not list(tmp_path.iterdir())
