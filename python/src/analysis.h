@@ -19,10 +19,6 @@
 
 namespace attend::python {
 
-// Of each analysis, in its file: what of Model finds it, and how the result is looked at.
-using BindAnalysis = void(nb::module_& module, nb::class_<Loaded>& model);
-BindAnalysis bind_attribute, bind_lens, bind_ablate, bind_patch;
-
 struct Analysed {
   std::string model, path;
   std::vector<std::int64_t> ids, corrupt, positions, encoder_ids;
