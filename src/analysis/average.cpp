@@ -70,6 +70,8 @@ void average_number(std::span<const Found> found, double Found::*member, Average
   out.mean.*member = numbers.mean(0), out.standard_error.*member = numbers.error(0);
 }
 
+constexpr std::optional<std::int64_t> different = -1;
+
 // What all have, or `none`.
 template <class Found, class Value>
 Value common(std::span<const Found> found, Value Found::*member, Value none) {
@@ -109,7 +111,8 @@ Averaged<Ablation> average(std::span<const Ablation> found) {
   average_tensor(found, "kl", &Ablation::kl, out);
   average_tensor(found, "cosine_distance", &Ablation::cosine_distance, out);
   for (Ablation* each : {&out.mean, &out.standard_error}) {
-    each->token = common(found, &Ablation::token, {}), each->against = common(found, &Ablation::against, {});
+    each->token = common(found, &Ablation::token, different);
+    each->against = common(found, &Ablation::against, different);
     each->heads = common(found, &Ablation::heads, {});
     each->attention = found.front().attention;
   }
@@ -164,7 +167,7 @@ Averaged<Attribution> average(std::span<const Attribution> found, std::span<cons
     average_number(found, number, out);
   for (Attribution* each : {&out.mean, &out.standard_error}) {
     each->token = common(found, &Attribution::token, std::int64_t{-1});
-    each->against = common(found, &Attribution::against, {});
+    each->against = common(found, &Attribution::against, different);
     each->position = common(found, &Attribution::position, std::int64_t{-1});
   }
   return out;

@@ -189,7 +189,8 @@ WRONG = {
     "attend.Edit(0, at=5)": "Edit: at: expected 'embeddings', 'residual', 'q', 'k', 'v', 'rotated_q', 'rotated_k', 'z', 'attention', "
                             "'residual_mid', 'mlp_input', 'mlp_hidden', 'mlp', 'cross_residual', 'cross_q', 'cross_k', 'cross_v', 'cross_z', "
                             "'cross_attention', 'encoder_embeddings', 'encoder_residual', 'encoder_q', 'encoder_k', 'encoder_v', "
-                            "'encoder_z', 'encoder_attention', 'encoder_residual_mid', 'encoder_mlp_input', 'encoder_mlp_hidden' or 'encoder_mlp', got 5",
+                            "'encoder_z', 'encoder_attention', 'encoder_residual_mid', 'encoder_mlp_input', 'encoder_mlp_hidden' or "
+                            "'encoder_mlp', got 5",
     "attend.KvCache(1, 2, 3)": "KvCache(): missing a required argument: 'd_v'",
     "attend.KvCache(1, 2, 3, 4.5)": "KvCache: d_v: expected a whole number, got 4.5",
     "attend.Generator('seed')": "Generator: seed: expected a whole number, got 'seed'",

@@ -229,6 +229,11 @@ def test_averages_are_means_with_their_standard_errors(both):
     are_close((average.mean.heads, average.standard_error.heads), mean_and_error(by_span))
     assert {part.token for part in average.mean.top(20) if part.kind == "head"} == {"subject", "last"}
     assert "subject" in average.mean.to_csv() and "subject" in average.mean.picture().to_svg()
+    average = model.attribute(texts, token=[7, 8, 9, 10], against=[3, 3, 3, 4]).average()
+    assert (average.mean.token, average.mean.against, average.mean.position) == (-1, -1, -1)
+    assert "why the answers" in average.mean.picture().title and "Difference of the logits" in average.mean.picture().to_svg()
+    assert "not others" in model.attribute(texts, token=7, against=[3, 3, 3, 4]).average().mean.picture().title
+    assert "the answers" in model.ablate(texts).average().mean.picture().title
 
 
 @pytest.mark.parametrize("what", ["heads", "residual"])

@@ -77,7 +77,7 @@ std::string in_quotes(const AnalysisOf& of, std::int64_t token) {
 std::string answer_of(const AnalysisOf& of, std::int64_t token, const std::optional<std::int64_t>& against) {
   if (token < 0) return "the answers";  // an average over texts with different ones
   std::string text = in_quotes(of, token);
-  if (against) text += fmt::format(", not {}", in_quotes(of, *against));
+  if (against) text += *against < 0 ? ", not others" : fmt::format(", not {}", in_quotes(of, *against));
   return text;
 }
 
