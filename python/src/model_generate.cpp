@@ -150,7 +150,8 @@ std::string generate_signature() {
 
 std::optional<nb::list> read_several(nb::handle given) {
   if (nb::isinstance<nb::str>(given) || nb::isinstance<nb::bytes>(given) || PyAnySet_Check(given.ptr()) ||
-      nb::isinstance<nb::dict>(given) || !nb::hasattr(given, "__iter__") || !has_length(given))
+      PyMemoryView_Check(given.ptr()) || nb::isinstance<nb::dict>(given) || !nb::hasattr(given, "__iter__") ||
+      !has_length(given))
     return std::nullopt;
   nb::list all(given);
   if (nb::len(all) == 0 || !has_length(all[0])) return std::nullopt;
