@@ -30,6 +30,8 @@ std::string part_text(const Computed& x, const AttributionPart& part) {
       return "biases";
     case Kind::neuron:
       return fmt::format("layer {}, unit {} of the MLP", part.layer, part.unit);
+    case Kind::feature:
+      return fmt::format("feature {}", part.unit);
     case Kind::rounding:
       return "what rounding to bf16 leaves";
   }

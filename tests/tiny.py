@@ -46,3 +46,15 @@ def write(folder, tokenizer=None):
     save_file(tensors(), folder / "model.safetensors")
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer or TOKENIZER))
     return str(folder)
+
+
+def write_autoencoder(folder):
+    """The folder, with a sparse autoencoder of three features in it, of the stream before the model's last layer."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(exist_ok=True)
+    random, E = numpy.random.default_rng(0), CONFIG["hidden_size"]
+    shapes = {"W_enc": (E, 3), "W_dec": (3, E), "b_enc": (3,), "b_dec": (E,)}
+    config = {"architecture": "standard", "d_in": E, "d_sae": 3, "metadata": {"hook_name": "blocks.0.hook_resid_post"}}
+    (folder / "cfg.json").write_text(json.dumps(config))
+    save_file({name: random.standard_normal(shape, numpy.float32) for name, shape in shapes.items()}, folder / "sae_weights.safetensors")
+    return str(folder)

@@ -28,6 +28,8 @@
 
 namespace attend::inline v0 {
 
+class SparseAutoencoder;  // features.h
+
 // The id of a text that is one token. Throws bad_value, which shows its tokens, for any other.
 ATTEND_API std::int64_t single_token(const Tokenizer& tokenizer, std::string_view text);
 // The id of the text behind a space, where that is one token, and another one: "Paris" goes on with a word, and "
@@ -52,6 +54,9 @@ struct ATTEND_API AttributeOptions {
   const ModelCache* cache = nullptr;
   std::span<const std::int64_t> decoder_ids = {};
   bool neurons = false;  // what each hidden unit of the MLPs wrote is told too
+  // What each of its features wrote is told too, of the place that it writes: a place of the stream, or what a layer's
+  // attention, MLP, heads (z) or hidden units write into it.
+  const SparseAutoencoder* features = nullptr;
 };
 
 // Direct effects (Elhage et al. 2021; Wang et al. 2022): what each part of the model wrote into the stream of that row,
@@ -69,6 +74,11 @@ struct ATTEND_API Attribution {
   // With AttributeOptions::neurons: [L,F], of each hidden unit (Geva et al. 2022, arXiv:2203.14680), and [L] of the
   // MLPs' output biases, which together are mlps.
   Tensor neurons, mlp_biases;
+  // With AttributeOptions::features another account of what one place holds: [features], of each, of the decoder's bias
+  // (and what a skip transcoder passes by), and of what they leave out. Together they are all that the place writes:
+  // of `mlp` that layer's of mlps, of `residual` all parts before that layer.
+  Tensor features;
+  double feature_bias = 0, feature_error = 0;
   double embedding = 0;  // of the row's own token (GPT-2: and position)
   double bias = 0;       // the attentions' output biases, the last norm's and the output layer's
   double rounding = 0;   // bf16: what rounding leaves; f32: 0
@@ -83,7 +93,7 @@ ATTEND_API std::string to_json(const Attribution& attribution, const TensorJson&
 
 // One of its parts.
 struct ATTEND_API AttributionPart {
-  enum class Kind : std::uint8_t { head, cross, mlp, embedding, bias, rounding, neuron };
+  enum class Kind : std::uint8_t { head, cross, mlp, embedding, bias, rounding, neuron, feature };
 
   Kind kind = Kind::head;
   std::int64_t layer = -1, head = -1, key = -1;  // -1: it is of none
@@ -91,7 +101,7 @@ struct ATTEND_API AttributionPart {
   std::int64_t unit = -1;
 };
 // The `count` largest magnitudes, falling. Where neurons are there, they stand for the MLPs, whose output biases are
-// among `bias` then.
+// among `bias` then. Features that are not 0 stand beside the parts that they are another account of.
 ATTEND_API std::vector<AttributionPart> strongest_parts(const Attribution& attribution, std::int64_t count);
 
 // What heads wrote together by reading each token, [position + 1]; with `cross` those of the cross-attention, [Tk].

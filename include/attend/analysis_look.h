@@ -57,15 +57,16 @@ ATTEND_API Picture patching_picture(const Patching& patching, const AnalysisOf& 
 
 // ---- Names ----
 
-// "18.6" as recordings have it, of an encoder-decoder "decoder.3.cross.6"; "mlp 15"; "mlp 15, unit 812"; "embedding",
-// "bias", "rounding".
+// "18.6" as recordings have it, of an encoder-decoder "decoder.3.cross.6"; "mlp 15"; "mlp 15, unit 812"; "feature 812";
+// "embedding", "bias", "rounding".
 ATTEND_API std::string name_of(const AttributionPart& part, const AnalysisOf& of = {});
 
 // ---- CSV ----
 
 // A line for each number, tokens as text, each with its `name`, that of a head as recordings have it, so that tables
 // join; what a line has not is empty. Doubles and f32 by their shortest decimals. kind ("head", "cross", "mlp",
-// "embedding", "bias", "rounding"; with neurons "neuron" in place of "mlp"), layer, head, name, key, token, value
+// "embedding", "bias", "rounding"; with neurons "neuron" in place of "mlp"; "feature" of those that are not 0), layer,
+// head, name, key, token, value
 ATTEND_API std::string attribution_csv(const Attribution& attribution, const AnalysisOf& of);
 // layer, position, place, id, token, log_probability
 ATTEND_API std::string lens_csv(const Lens& lens, std::span<const std::int64_t> positions, const AnalysisOf& of);

@@ -33,6 +33,7 @@ from ._core import (
     ModelInfo,
     Page,
     Picture,
+    SparseAutoencoder,
     Steering,
     Tokenizer,
     Trace,
@@ -64,6 +65,7 @@ from ._core import (
     token_links,
     token_strip,
 )
+from ._features import Features
 from ._recording import RecordedLayer, Recording
 from ._vectors import Near
 
@@ -76,6 +78,7 @@ __all__ = [
     "Attribution",
     "Edit",
     "Encoding",
+    "Features",
     "Generator",
     "HeadScores",
     "Knockout",
@@ -88,6 +91,7 @@ __all__ = [
     "Picture",
     "RecordedLayer",
     "Recording",
+    "SparseAutoencoder",
     "Steering",
     "Tokenizer",
     "Trace",

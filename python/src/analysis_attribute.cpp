@@ -1,5 +1,6 @@
 // Model.attribute(), and Attribution.
 #include "analysis.h"
+#include "attend/features.h"
 
 namespace attend::python {
 
@@ -20,6 +21,9 @@ Attribution copy_of(const Attribution& x) {
           .mlps = x.mlps.clone(),
           .neurons = x.neurons.clone(),
           .mlp_biases = x.mlp_biases.clone(),
+          .features = x.features.clone(),
+          .feature_bias = x.feature_bias,
+          .feature_error = x.feature_error,
           .embedding = x.embedding,
           .bias = x.bias,
           .rounding = x.rounding};
@@ -37,8 +41,8 @@ PartWords words_of(const AttributionPart& part, const AnalysisOf& of) {
 }
 
 nb::list top(const Explained& self, std::int64_t n) {
-  constexpr const char* kinds[] = {"head", "cross",    "mlp",   "embedding",
-                                   "bias", "rounding", "neuron"};  // as AttributionPart::Kind
+  constexpr const char* kinds[] = {"head", "cross",    "mlp",    "embedding",
+                                   "bias", "rounding", "neuron", "feature"};  // as AttributionPart::Kind
   const nb::object part = nb::module_::import_("attend._analysis").attr("Part");
   nb::list out;
   const auto number = [](std::int64_t of) { return of < 0 ? nb::object(nb::none()) : nb::object(nb::int_(of)); };
@@ -67,7 +71,8 @@ std::string to_csv(const Explained& self) {
 }
 
 nb::object attribute_several(const Loaded& self, const nb::list& texts, nb::handle token, nb::handle against,
-                             nb::handle position, nb::handle cache, nb::handle decoder_ids, bool neurons) {
+                             nb::handle position, nb::handle cache, nb::handle decoder_ids, bool neurons,
+                             const SparseAutoencoder* features) {
   constexpr const char* function = "Model.attribute";
   const std::size_t count = nb::len(texts);
   const auto ids = read_texts(self, function, "ids", texts, texts);
@@ -82,7 +87,8 @@ nb::object attribute_several(const Loaded& self, const nb::list& texts, nb::hand
                        .against = self.read_token(function, "against", each("against", against)),
                        .position = expect<std::int64_t>(function, "position", whole_number, each("position", position)),
                        .cache = caches.of(0, n),
-                       .neurons = neurons});
+                       .neurons = neurons,
+                       .features = features});
   }
   for (std::size_t n = 0; n < count; ++n) options[n].decoder_ids = decoder[n];
   std::vector<Attribution> found = call(function, [&] { return attribute(self.model, ids, options); });
@@ -112,10 +118,14 @@ nb::tuple average_(const nb::list& found, nb::handle spans) {
 }
 
 nb::object attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle position,
-                      nb::handle cache, nb::handle decoder_ids, bool neurons) {
+                      nb::handle cache, nb::handle decoder_ids, bool neurons, nb::handle features) {
   constexpr const char* function = "Model.attribute";
+  const SparseAutoencoder* autoencoder =
+      features.is_none()
+          ? nullptr
+          : &read_instance<SparseAutoencoder>(function, "features", "a SparseAutoencoder or None", features);
   if (const auto several = read_several(ids)) {
-    return attribute_several(self, *several, token, against, position, cache, decoder_ids, neurons);
+    return attribute_several(self, *several, token, against, position, cache, decoder_ids, neurons, autoencoder);
   }
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   decoder = Loaded::read_decoder_ids(function, decoder_ids);
@@ -123,7 +133,8 @@ nb::object attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::
                            .against = self.read_token(function, "against", against),
                            .position = expect<std::int64_t>(function, "position", whole_number, position),
                            .decoder_ids = decoder,
-                           .neurons = neurons};
+                           .neurons = neurons,
+                           .features = autoencoder};
   const ReadCaches caches(function, {{"cache", cache}}, 1);
   options.cache = caches.of(0, 0);
   Explained found{call(function, [&] { return attribute(self.model, given, options); })};
@@ -149,7 +160,8 @@ nb::tuple state_of_attribution(const Explained& self) {
   const auto array = [](const Tensor& x) { return to_python({}, x); };
   return nb::make_tuple(array(self.heads), array(self.cross), array(self.mlps), self.token, self.against, self.position,
                         self.logit, self.capped_logit, self.embedding, self.bias, self.rounding, state_of(self.of),
-                        array(self.neurons), array(self.mlp_biases));
+                        array(self.neurons), array(self.mlp_biases), array(self.features), self.feature_bias,
+                        self.feature_error);
 }
 
 void restore_attribution(Explained& self, const nb::tuple& state) {
@@ -165,6 +177,9 @@ void restore_attribution(Explained& self, const nb::tuple& state) {
                                     .mlps = tensor(2),
                                     .neurons = tensor(12),
                                     .mlp_biases = tensor(13),
+                                    .features = tensor(14),
+                                    .feature_bias = number(15),
+                                    .feature_error = number(16),
                                     .embedding = number(8),
                                     .bias = number(9),
                                     .rounding = number(10)},
@@ -192,6 +207,12 @@ void bind_attribution(nb::module_& m) {
       .def_prop_ro("mlp_biases", maybe(&Attribution::mlp_biases),
                    nb::sig("def mlp_biases(self) -> numpy.ndarray | None"),
                    "[L] float32, of the MLPs' output biases: with neurons, neurons.sum(1) + mlp_biases is mlps")
+      .def_prop_ro("features", maybe(&Attribution::features), nb::sig("def features(self) -> numpy.ndarray | None"),
+                   "[F] float32, of each feature of a SparseAutoencoder, where one was given, else None")
+      .def_ro("feature_bias", &Attribution::feature_bias,
+              "of its decoder's bias, and what a skip transcoder passes by; 0 without one")
+      .def_ro("feature_error", &Attribution::feature_error,
+              "of what the features leave out: with features.sum() and feature_bias all that the place writes")
       .def_ro("embedding", &Attribution::embedding, "of the row's own token (GPT-2: and position)")
       .def_ro("bias", &Attribution::bias, "of all biases")
       .def_ro("rounding", &Attribution::rounding, "what bfloat16 leaves")
@@ -229,7 +250,7 @@ ids [N], or a text where the model has its tokenizer. token: whose logit, an id,
 likeliest. against: the difference to this token's logit is explained. position: of the row whose next token it is; -1: the
 last. cache: a ModelCache that holds the beginning of ids, or all; it is not changed. decoder_ids: of an
 encoder-decoder, its decoder's text so far, which position is of. neurons: what each hidden unit of the MLPs wrote, too (Geva et
-al. 2022). A list of texts, or of lists of ids, gives attend.Results, a list of Attribution, in passes of several texts at a
+al. 2022). features: a SparseAutoencoder, what each of whose features wrote is told too. A list of texts, or of lists of ids, gives attend.Results, a list of Attribution, in passes of several texts at a
 time; what else is given is of all texts, or a list with one of each. Raises ValueError for encoders.)";
 
 }  // namespace
@@ -239,22 +260,22 @@ void bind_attribute(nb::module_& m, nb::class_<Loaded>& model) {
   m.def("_average_attributions", &average_, nb::arg("found"), nb::arg("spans").none());
   model.def("attribute", &attribute_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
             nb::arg("position") = -1, nb::arg("cache") = nb::none(), nb::arg("decoder_ids") = nb::none(),
-            nb::arg("neurons") = false,
+            nb::arg("neurons") = false, nb::arg("features") = nb::none(),
             nb::sig("@overload\n"
                     "def attribute(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = "
                     "None, position: int = -1, cache: ModelCache | None = None, decoder_ids: Ids | None = None, "
-                    "neurons: bool = False) -> Attribution: ...\n"
+                    "neurons: bool = False, features: SparseAutoencoder | None = None) -> Attribution: ...\n"
                     "@overload\n"
                     "def attribute(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
                     "token: int | str | None | Sequence[int | str | None] = None, against: int | str | None | "
                     "Sequence[int | str | None] = None, position: int | Sequence[int] = -1, cache: ModelCache | None "
                     "| Sequence[ModelCache | None] = None, decoder_ids: Ids | None | Sequence[Ids] = None, neurons: "
-                    "bool = False) -> attend.Results[Attribution]: ...\n"
+                    "bool = False, features: SparseAutoencoder | None = None) -> attend.Results[Attribution]: ...\n"
                     "def attribute(self, ids: str | Ids | Sequence[str | Ids], token: int | str | None | "
                     "Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str | None] = "
                     "None, position: int | Sequence[int] = -1, cache: ModelCache | None | Sequence[ModelCache | "
-                    "None] = None, decoder_ids: Ids | None | Sequence[Ids] = None, neurons: bool = False) -> "
-                    "Attribution | attend.Results[Attribution]"),
+                    "None] = None, decoder_ids: Ids | None | Sequence[Ids] = None, neurons: bool = False, features: "
+                    "SparseAutoencoder | None = None) -> Attribution | attend.Results[Attribution]"),
             attribute_doc);
 }
 

@@ -16,15 +16,6 @@ namespace attend::python {
 
 namespace {
 
-ModelPlace place_of(const char* function, const std::string& at) {
-  std::string known;
-  for (const ModelPlace place : model_places()) {
-    if (name_of(place) == at) return place;
-    known += (known.empty() ? "'" : ", '") + std::string(name_of(place)) + "'";
-  }
-  throw Error(ErrorCode::bad_value, function, "at is '" + at + "', expected one of " + known);
-}
-
 const char* z_of(AttentionKind attention) {
   return attention == AttentionKind::self ? "z" : attention == AttentionKind::cross ? "cross_z" : "encoder_z";
 }
@@ -140,6 +131,15 @@ A place that the model does not have, an array of another shape and one with NaN
 // Whose rows are those of the encoder's ids.
 bool is_of_encoder(ModelPlace place) {
   return place >= ModelPlace::encoder_embeddings || place == ModelPlace::cross_k || place == ModelPlace::cross_v;
+}
+
+ModelPlace place_of(const char* function, const std::string& at) {
+  std::string known;
+  for (const ModelPlace place : model_places()) {
+    if (name_of(place) == at) return place;
+    known += (known.empty() ? "'" : ", '") + std::string(name_of(place)) + "'";
+  }
+  throw Error(ErrorCode::bad_value, function, "at is '" + at + "', expected one of " + known);
 }
 
 Edit::Set read_set(const char* function, const std::string& name, const char* expected) {

@@ -104,6 +104,8 @@ class Watching {
   std::optional<Keeper> keeper_;
   nb::object observe_;
 };
+// A name of model_places(). Throws ValueError, which lists them.
+ModelPlace place_of(const char* function, const std::string& at);
 // "zero" or "mean"; throws ValueError, which says what was expected.
 Edit::Set read_set(const char* function, const std::string& name, const char* expected);
 
@@ -180,6 +182,7 @@ void bind_model_forward(nb::class_<Loaded>& model);
 void bind_model_generate(nb::class_<Loaded>& model);
 void bind_model_record(nb::class_<Loaded>& model);
 void bind_steering(nb::module_& module, nb::class_<Loaded>& model);
+void bind_features(nb::module_& module, nb::class_<Loaded>& model);
 void bind_analysis(nb::module_& module, nb::class_<Loaded>& model);
 
 }  // namespace attend::python

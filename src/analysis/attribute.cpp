@@ -9,6 +9,7 @@
 #include "analysis/answers.h"
 #include "analysis/asked.h"
 #include "analysis/cached_row.h"
+#include "analysis/feature_effects.h"
 #include "analysis/json.h"
 #include "analysis/stream.h"
 #include "analysis/watchers.h"
@@ -78,8 +79,9 @@ struct FrozenNorm {
 // What a pass leaves to be explained of one of its rows. The heads' weights stand where their parts will.
 class RowWatcher : public models::Watcher {
  public:
-  RowWatcher(std::int64_t row, ModelCache& cache, Attribution& out, bool of_neurons)
-      : neurons(of_neurons), row_(row), cache_(cache), out_(out) {}
+  RowWatcher(std::int64_t row, ModelCache& cache, Attribution& out, bool of_neurons,
+             std::optional<analysis::FeatureEffects> of_features)
+      : neurons(of_neurons), features(std::move(of_features)), row_(row), cache_(cache), out_(out) {}
 
   void attends(const models::AttentionStep& step, const View& q, const View&) override {
     (step.cross ? cross_steps : steps).push_back(step);
@@ -92,6 +94,7 @@ class RowWatcher : public models::Watcher {
     if (place == ModelPlace::residual && layer == out_.heads.size(0)) last = row_of(values);
     if (place == ModelPlace::mlp) mlps.push_back(row_of(values));
     if (place == ModelPlace::mlp_hidden && neurons) hidden.push_back(row_of(values));
+    if (features && features->wants(place, layer)) features->take(place, layer, row_of(values));
   }
   void normalises(models::NormPlace place, std::int64_t layer, const models::Norm& norm, const View& x) override {
     norms.insert({std::pair(place, layer), FrozenNorm{norm, row_of(x)}});
@@ -109,6 +112,7 @@ class RowWatcher : public models::Watcher {
   }
 
   const bool neurons;
+  std::optional<analysis::FeatureEffects> features;
   Tensor embedding, last;                                 // [1,E]: the stream at first and at last
   std::vector<Tensor> mlps, hidden;                       // hidden [1,F], where neurons are asked for
   std::vector<models::AttentionStep> steps, cross_steps;  // of each layer
@@ -156,6 +160,10 @@ Tensor back_through(const Linear& output, std::span<const double> u) {
   return Linear::borrow(weight.transpose(0, 1)).forward(row);
 }
 
+std::vector<double> numbers_of(const Tensor& x) {
+  return {x.data<float>(), x.data<float>() + x.count()};
+}
+
 Direction before_last_norm(const Model::Parts& parts, const Direction& read, const Tensor& x) {
   return std::visit(
       [&](const auto& family) {
@@ -165,6 +173,12 @@ Direction before_last_norm(const Model::Parts& parts, const Direction& read, con
         return read;
       },
       parts.family);
+}
+
+// How a layer's hidden units are read where its MLP's place is read so, [1,F].
+Tensor to_hidden(const RowWatcher& row, const Model::Parts& parts, std::int64_t layer, const Direction& read) {
+  const Linear& last = *models::parts_of_layer(parts, static_cast<std::size_t>(layer)).out;
+  return back_through(last, row.before(models::NormPlace::mlp_output, layer, {read.u}).u);
 }
 
 // What each hidden unit wrote where the MLP's place is read so, and its output bias.
@@ -184,25 +198,39 @@ void explain_neurons(const RowWatcher& row, const Model::Parts& parts, std::int6
 }
 
 // The parts, from the last to the first: `read` is how the stream after all layers is.
-void explain(const RowWatcher& row, const Model::Parts& parts, Direction read, Attribution& out) {
+void explain(RowWatcher& row, const Model::Parts& parts, Direction read, Attribution& out) {
   using models::NormPlace;
   out.mlps = Tensor({std::ssize(row.mlps)});
+  // Whose features are explained learns how its place is read.
+  const auto at = [&](ModelPlace place, std::int64_t layer, std::span<const double> u) {
+    if (row.features && row.features->writes(place, layer)) row.features->read_along(u);
+  };
   const auto explain_heads = [&](const models::AttentionStep& step, const Direction& written) {
     if (step.output->bias()) out.bias += dot(written.u, step.output->bias()->view());
-    row.multiply_by_values(step, back_through(*step.output, written.u));
+    const Tensor to_heads = back_through(*step.output, written.u);
+    at(step.cross ? ModelPlace::cross_z : ModelPlace::z, step.layer, numbers_of(to_heads));
+    row.multiply_by_values(step, to_heads);
   };
+  at(ModelPlace::residual, std::ssize(row.mlps), read.u);
   for (std::int64_t layer = std::ssize(row.mlps) - 1; layer >= 0; --layer) {
     const auto l = static_cast<std::size_t>(layer);
     read = row.before(NormPlace::mlp_sum, layer, read);
     out.mlps.data<float>()[l] = static_cast<float>(dot(read.u, row.mlps[l].view()));
+    at(ModelPlace::mlp, layer, read.u), at(ModelPlace::residual_mid, layer, read.u);
     if (row.neurons) explain_neurons(row, parts, layer, read, out);
+    if (row.features && row.features->writes(ModelPlace::mlp_hidden, layer))
+      row.features->read_along(numbers_of(to_hidden(row, parts, layer, read)));
     read = row.before(NormPlace::cross_sum, layer, read);
+    at(ModelPlace::cross_attention, layer, read.u), at(ModelPlace::cross_residual, layer, read.u);
     if (!row.cross_steps.empty()) explain_heads(row.cross_steps[l], read);
     read = row.before(NormPlace::attention_sum, layer, read);
+    at(ModelPlace::attention, layer, read.u);
     const Direction written = row.before(NormPlace::attention_output, layer, {read.u});
     out.bias += written.bias;
     explain_heads(row.steps[l], written);
+    at(ModelPlace::residual, layer, read.u);
   }
+  if (row.features) row.features->explain(out);
   out.embedding = dot(read.u, row.embedding.view());
   out.bias += read.bias;
 }
@@ -249,7 +277,9 @@ analysis::Attributing::Attributing(const Model& model, const Text& text, const A
   (info.encoder_decoder() ? state_->decoder_ids : state_->ids) = rest;
   if (state_->cache.encoder_length() > 0) state_->ids = {};
   state_->at = out.position - first;
-  state_->row.emplace(state_->at, state_->cache, out, options.neurons);
+  std::optional<analysis::FeatureEffects> of_features;
+  if (options.features) of_features.emplace(function, model, *options.features);
+  state_->row.emplace(state_->at, state_->cache, out, options.neurons, std::move(of_features));
 }
 analysis::Attributing::~Attributing() = default;
 
@@ -374,6 +404,9 @@ std::vector<AttributionPart> strongest_parts(const Attribution& of, std::int64_t
     const std::int64_t F = of.neurons.size(1);
     all.push_back({Kind::neuron, n / F, -1, -1, static_cast<double>(of.neurons.data<float>()[n]), n % F});
   }
+  for (std::int64_t n = 0; n < of.features.count(); ++n)
+    if (const float value = of.features.data<float>()[n]; value != 0)
+      all.push_back({Kind::feature, -1, -1, -1, static_cast<double>(value), n});
   all.push_back({Kind::embedding, -1, -1, -1, of.embedding});
   all.push_back({Kind::bias, -1, -1, -1, of.bias + (neurons ? sum(of.mlp_biases) : 0)});
   if (of.rounding != 0) all.push_back({Kind::rounding, -1, -1, -1, of.rounding});
@@ -409,6 +442,10 @@ std::string to_json(const Attribution& x, const TensorJson& tensor) {
   if (x.cross.count() > 0) why["cross"] = json("cross", x.cross);
   if (x.neurons.count() > 0)
     why.update({{"neurons", json("neurons", x.neurons)}, {"mlp_biases", json("mlp_biases", x.mlp_biases)}});
+  if (x.features.count() > 0)
+    why.update({{"features", json("features", x.features)},
+                {"feature_bias", x.feature_bias},
+                {"feature_error", x.feature_error}});
   why.update({{"mlps", json("mlps", x.mlps)}, {"embedding", x.embedding}, {"bias", x.bias}, {"rounding", x.rounding}});
   return text_of(why);
 }

@@ -162,8 +162,10 @@ Averaged<Attribution> average(std::span<const Attribution> found, std::span<cons
   average_tensor(found, "mlps", &Attribution::mlps, out);
   average_tensor(found, "neurons", &Attribution::neurons, out);
   average_tensor(found, "mlp_biases", &Attribution::mlp_biases, out);
-  for (double Attribution::*number : {&Attribution::logit, &Attribution::capped_logit, &Attribution::embedding,
-                                      &Attribution::bias, &Attribution::rounding})
+  average_tensor(found, "features", &Attribution::features, out);
+  for (double Attribution::*number :
+       {&Attribution::logit, &Attribution::capped_logit, &Attribution::embedding, &Attribution::bias,
+        &Attribution::rounding, &Attribution::feature_bias, &Attribution::feature_error})
     average_number(found, number, out);
   for (Attribution* each : {&out.mean, &out.standard_error}) {
     each->token = common(found, &Attribution::token, std::int64_t{-1});

@@ -25,6 +25,7 @@ PUBLIC = public(MODULES)
 def test_every_public_name_is_explained_by_an_example(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny.write("tiny")  # which the example of a model opens
+    tiny.write_autoencoder("autoencoder")
     check_name(name, PUBLIC[name])
 
 
@@ -35,7 +36,8 @@ def test_every_module_is_explained(module):
 
 @pytest.mark.parametrize("kind", [
     attend.AttentionGradients, attend.AttentionPlan, attend.AttentionSteps, attend.AttentionSummary, attend.HeadScores,
-    attend.KvCache, attend.Generator, attend.Model, attend.ModelCache, attend.ModelInfo, attend.Picture, attend.Trace,
+    attend.KvCache, attend.Generator, attend.Model, attend.ModelCache, attend.ModelInfo, attend.Picture,
+    attend.SparseAutoencoder, attend.Trace,
     attend.VectorFile, attend.WithoutSink,
 ])
 def test_every_member_is_explained(kind):
@@ -133,6 +135,11 @@ assert_type(model.generate([1, 2], temperature=0.5), numpy.ndarray)
 assert_type(model.generate(a, seed=3), numpy.ndarray)
 assert_type(model.generate([[1, 2], [3]]), list[numpy.ndarray])
 assert_type(model.attribute("the cat", token=" sat").top(3), list[attend.Part])
+autoencoder = attend.SparseAutoencoder.load("folder", reads=("mlp", 1))
+assert_type(model.features("the cat", autoencoder), attend.Features)
+assert_type(model.features([1, 2], autoencoder).top(), list[tuple[int, float]])
+assert_type(autoencoder.encode(t), Tensor)
+assert_type(autoencoder.edit(model.features([1], autoencoder), 3, scale=2.0), attend.Edit)
 assert_type(attend.VectorFile("v.npy").nearest(a, k=3), list[attend.Near])
 row, similarity = attend.VectorFile("v.npy").nearest(a)[0]
 assert_type(similarity, float)

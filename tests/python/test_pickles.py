@@ -150,6 +150,18 @@ def test_steering(model):
     numpy.testing.assert_array_equal(other.directions[1], steering.directions[1])
 
 
+def test_features(model):
+    autoencoder = attend.SparseAutoencoder.load(tiny.write_autoencoder("autoencoder"))
+    found = model.features("the cat sat", autoencoder)
+    for other in again(autoencoder), copy.copy(autoencoder), copy.deepcopy(autoencoder):
+        assert repr(other) == repr(autoencoder)
+        for name, array in other.weights.items():
+            numpy.testing.assert_array_equal(array, autoencoder.weights[name])
+        for mine, its in zip(found, again(model.features("the cat sat", other))):
+            numpy.testing.assert_array_equal(its, mine)
+    assert again(found).top(1, 2) == found.top(1, 2)
+
+
 def test_what_attention_gives(model):
     x = numpy.random.default_rng(0).standard_normal((1, 2, 5, 8), numpy.float32)
     out, lse = attend.attention(x, x, x, return_lse=True)
@@ -197,7 +209,7 @@ def test_caches_are_copied_as_forks(model):
 
 def test_every_public_class_is_looked_at():
     """A class that is new is one of those above: without a line of its own a pickle would hold an object of nothing."""
-    seen = {"Average", "Knockout", "Results", "Steering",
+    seen = {"Average", "Features", "Knockout", "Results", "SparseAutoencoder", "Steering",
             "Ablation", "AttentionGradients", "AttentionPlan", "AttentionSteps", "AttentionSummary", "Attribution", "Edit", "Encoding",
             "Generator", "HeadScores", "KvCache", "Lens", "Model", "ModelCache", "ModelInfo", "Near", "Page", "Part", "Patching",
             "Picture", "RecordedLayer", "Recording", "Tokenizer", "Trace", "VectorFile", "WithoutSink"}

@@ -187,7 +187,8 @@ WRONG = {
     "attend.Knockout('a')": "Knockout: keys: expected whole numbers, a list or an array [N], got 'a'",
     "attend.Edit([1])": "Edit: layer: expected a whole number or a text, got [1]",
     "attend.Edit(0, at=5)": "Edit: at: expected 'embeddings', 'residual', 'q', 'k', 'v', 'rotated_q', 'rotated_k', 'z', 'attention', "
-                            "'residual_mid', 'mlp_input', 'mlp_hidden', 'mlp', 'cross_residual', 'cross_q', 'cross_k', 'cross_v', 'cross_z', "
+                            "'residual_mid', 'mlp_input', 'mlp_hidden', 'mlp', 'cross_residual', 'cross_q', 'cross_k', 'cross_v', "
+                            "'cross_z', "
                             "'cross_attention', 'encoder_embeddings', 'encoder_residual', 'encoder_q', 'encoder_k', 'encoder_v', "
                             "'encoder_z', 'encoder_attention', 'encoder_residual_mid', 'encoder_mlp_input', 'encoder_mlp_hidden' or "
                             "'encoder_mlp', got 5",

@@ -197,6 +197,23 @@ def steering_calls(attend, model):
             "Steering.load": (attend.Steering.load, ("x.gguf",), {}), "Steering.__repr__": (steering.__repr__, (), {})}
 
 
+def features_calls(attend, model, np):
+    tiny.write_autoencoder("autoencoder")
+    of = attend.SparseAutoencoder.load("autoencoder")
+    found, x = model.features([1, 2], of), np.ones((2, 16), np.float32)
+    return {"SparseAutoencoder": (attend.SparseAutoencoder, (), {}), "SparseAutoencoder.__repr__": (of.__repr__, (), {}),
+            "SparseAutoencoder.load": (attend.SparseAutoencoder.load, ("autoencoder",), {
+                "reads": ("mlp", 1), "writes": None, "centred": True}),
+            "SparseAutoencoder.encode": (of.encode, (x,), {}), "SparseAutoencoder.decode": (of.decode, (found.activations, x), {}),
+            "SparseAutoencoder.direction": (of.direction, (1,), {}), "SparseAutoencoder.add": (of.add, (1, 2.0), {}),
+            "SparseAutoencoder.edit": (of.edit, (found, 1), {"scale": 2.0, "set": 1.0}),
+            "Features": (attend.Features, tuple(found), {}), "Features.__repr__": (found.__repr__, (), {}),
+            "Features.top": (found.top, (1, 2), {}),
+            "Model.features": (model.features, ([1, 2], of), {
+                "starts": [0, 1, 2], "types": None, "caches": None, "edits": [of.add(1, 2.0)],
+                "decoder_ids": None, "decoder_starts": None})}
+
+
 def analysis_calls(attend, decoder, cache, np):
     mean = attend.Edit(1, at="mlp", rows=[1], set=np.ones((1, 16), np.float32))
     attribution, lens = decoder.attribute([1, 2, 3]), decoder.lens([1, 2, 3])
@@ -207,6 +224,7 @@ def analysis_calls(attend, decoder, cache, np):
         "Knockout": (attend.Knockout, ([0, 2], [1], 1, 0, "self"), {}),
         "Edit.__repr__": (mean.__repr__, (), {}), "Knockout.__repr__": (attend.Knockout([0]).__repr__, (), {}),
         **steering_calls(attend, decoder),
+        **features_calls(attend, decoder, np),
         "Attribution": (attend.Attribution, (), {}),
         "Attribution.top": (attribution.top, (3,), {}),
         "Attribution.picture": (attribution.picture, (), {"title": "x"}),
@@ -232,7 +250,7 @@ def analysis_calls(attend, decoder, cache, np):
         "Patching.to_csv": (patching.to_csv, (), {}),
         "Patching.to_json": (patching.to_json, (), {}),
         "Model.attribute": (decoder.attribute, ([1, 2, 3],), {
-            "token": 7, "against": 8, "position": 1, "cache": cache, "decoder_ids": None}),
+            "token": 7, "against": 8, "position": 1, "cache": cache, "decoder_ids": None, "features": None}),
         "Results": (attend.Results, ([ablation],), {}),
         "Results.average": (several.average, ({"a": (0, 2)},), {}),
         "Average": (attend.Average, (0.5, 0.5, 3), {}),
@@ -476,7 +494,8 @@ def allowed(name):
     kinds = [TypeError, ValueError, MemoryError, Strange]
     if name in ("attend.Tokenizer", "attend.Tokenizer.load", "attend.Model.load", "attend.Model.load_tokenizer", "attend.Trace.save",
                 "attend.Picture.save", "attend.Page.save", "attend.Recording.save",
-                "attend.Model.show", "attend.quantize", "attend.VectorFile", "attend.Steering.load", "attend.Steering.save"):
+                "attend.Model.show", "attend.quantize", "attend.VectorFile", "attend.Steering.load", "attend.Steering.save",
+                "attend.SparseAutoencoder.load"):
         kinds.append(OSError)
     if name == "attend.torch.scaled_dot_product_attention":  # PyTorch's errors where PyTorch computes
         kinds += [RuntimeError, IndexError, NotImplementedError]

@@ -40,6 +40,7 @@ def test_python_runs_one_block_after_the_other(repository, page, tmp_path):
     assert blocks
     shutil.copy(repository / "tests/fuzz/corpus/tokenizer/wordpiece", tmp_path / "tokenizer.json")  # a file that the reader has
     tiny.write(tmp_path / "folder")
+    tiny.write_autoencoder(tmp_path / "autoencoder")
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
     done = subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", "\n".join(blocks)], cwd=tmp_path, env=environment,
                           capture_output=True, text=True)

@@ -125,6 +125,8 @@ std::string name_of(const AttributionPart& part, const AnalysisOf& of) {
       return "rounding";
     case Kind::neuron:
       return fmt::format("mlp {}, unit {}", part.layer, part.unit);
+    case Kind::feature:
+      return fmt::format("feature {}", part.unit);
   }
   return "";
 }
@@ -152,6 +154,9 @@ std::string attribution_csv(const Attribution& x, const AnalysisOf& of) {
     const std::int64_t l = n / x.neurons.size(1), unit = n % x.neurons.size(1);
     text += fmt::format("neuron,{},,\"mlp {}, unit {}\",,,{}\n", l, l, unit, x.neurons.data<float>()[n]);
   }
+  for (std::int64_t n = 0; n < x.features.count(); ++n)
+    if (x.features.data<float>()[n] != 0)
+      text += fmt::format("feature,,,feature {},,,{}\n", n, x.features.data<float>()[n]);
   return text + fmt::format("embedding,,,embedding,,,{}\nbias,,,bias,,,{}\nrounding,,,rounding,,,{}\n", x.embedding,
                             x.bias + (neurons ? sum_of(x.mlp_biases) : 0), x.rounding);
 }
