@@ -84,8 +84,8 @@ void expect_slopes(std::uint64_t seed, unsigned wanted, bool with_dlse) {
 
 TEST(AttentionBackward, EveryOptionAloneAndInPairsIsTheSlope) {
   std::uint64_t seed = 50'000;
-  for (int a = 0; a < features; ++a)
-    for (int b = a; b < features; ++b)
+  for (int a = 0; a < feature_count; ++a)
+    for (int b = a; b < feature_count; ++b)
       for (int times = 0; times < (a == b ? 4 : 1); ++times) {
         ++seed;
         expect_slopes(seed, 1u << a | 1u << b, seed % 3 != 0);
@@ -104,8 +104,8 @@ TEST(AttentionBackward, ManyOptionsTogetherAreTheSlope) {
 
 TEST(AttentionBackward, PairwiseAgainstTheOracle) {
   std::uint64_t seed = 52'000;
-  for (int a = 0; a < features; ++a)
-    for (int b = a; b < features; ++b)
+  for (int a = 0; a < feature_count; ++a)
+    for (int b = a; b < feature_count; ++b)
       for (const DType dtype : dtypes) {
         Dice dice(++seed);
         const BackwardCall c =

@@ -42,7 +42,7 @@ enum Feature : unsigned {
   with_dropout = 4096,
   with_distance = 8192,
 };
-constexpr int features = 14;
+constexpr int feature_count = 14;
 
 inline Sizes random_sizes(Dice& dice, std::int64_t most_queries, std::int64_t most_keys) {
   constexpr std::int64_t groups[] = {1, 1, 2, 3};
@@ -60,7 +60,7 @@ inline Sizes random_sizes(Dice& dice, std::int64_t most_queries, std::int64_t mo
 // About a third of the features.
 inline unsigned random_features(Dice& dice) {
   unsigned out = 0;
-  for (int f = 0; f < features; ++f) out |= dice.one_in(3) ? 1u << f : 0;
+  for (int f = 0; f < feature_count; ++f) out |= dice.one_in(3) ? 1u << f : 0;
   return out;
 }
 

@@ -14,8 +14,8 @@ constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
 
 TEST(AttentionOptions, PairwiseAgainstTheOracle) {
   std::uint64_t seed = 0;
-  for (int a = 0; a < features; ++a)
-    for (int b = a; b < features; ++b)
+  for (int a = 0; a < feature_count; ++a)
+    for (int b = a; b < feature_count; ++b)
       for (const DType dtype : dtypes) {
         Dice dice(++seed);
         const Call x = make_call(random_sizes(dice, 40, 140), 1u << a | 1u << b, dtype, seed);
