@@ -97,8 +97,8 @@ TEST(RingBackward, HasTheBitsOfOneProcessForAnyNumberOfRanks) {
 
 TEST(RingBackward, HasThemWithEveryPairOfOptions) {
   std::uint64_t seed = 100;
-  for (int a = 0; a < features; ++a) {
-    for (int b = a; b < features; ++b) {
+  for (int a = 0; a < feature_count; ++a) {
+    for (int b = a; b < feature_count; ++b) {
       const unsigned wanted = 1u << a | 1u << b;
       if (wanted & with_starts) continue;  // their sequences begin within tiles
       const Sizes sizes{1 + static_cast<std::int64_t>(seed % 2), 4, 2, 400, 500, 12, 9};
