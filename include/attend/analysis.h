@@ -243,7 +243,8 @@ ATTEND_API Averaged<Ablation> average(std::span<const Ablation> found);
 // little weighs little; its standard error is that of a ratio of means (the delta method).
 ATTEND_API Averaged<Patching> average(std::span<const Patching> found);
 // heads: [L,H,S], by spans of tokens that each text has, in one order; without spans [L,H,1], of all tokens, and so
-// cross. token, against and position are -1 where the texts' differ. Throws bad_value for spans outside a text's tokens.
+// cross. token, against and position are -1 where the texts' differ. Throws bad_value for spans outside a text's
+// tokens.
 ATTEND_API Averaged<Attribution> average(std::span<const Attribution> found,
                                          std::span<const std::vector<Range>> spans = {});
 
