@@ -261,7 +261,7 @@ def analysis_calls(attend, decoder, cache, np):
             "attention": "self", "decoder_ids": None, "first_row": 1, "cache": cache}),
         "Model.patch": (decoder.patch, ([1, 2, 3], [1, 4, 3], 7, 8), {
             "what": "residual", "position": 1, "progress": float, "attention": "self", "decoder_ids": None, "spans": {"a": (1, 2)},
-            "first_row": 1, "clean_cache": cache, "corrupt_cache": cache}),
+            "first_row": 1, "clean_cache": cache, "corrupt_cache": None}),
     }
 
 
