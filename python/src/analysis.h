@@ -122,4 +122,18 @@ void bind_look(nb::module_& m, const std::string& kind, const Names&... names) {
   look.def_static("csv", csv).def_static("json", json);
 }
 
+// The mean of results of this kind, its standard error and of how many texts; made(result, Analysed) is the NamedTuple.
+template <class Look, class Made>
+nb::tuple average_found(const std::string& kind, const nb::list& results, Made made) {
+  std::vector<decltype(Look::x)> all;
+  Analysed context;
+  for (const nb::handle each : results) {
+    const Found read{kind, "average", each};
+    all.push_back(std::move(Look(read).x));
+    context = averaged_of(read.of, read.of.names);
+  }
+  const auto of = call("Results.average", [&] { return average(all); });
+  return nb::make_tuple(made(of.mean, context), made(of.standard_error, context), of.texts);
+}
+
 }  // namespace attend::python

@@ -130,15 +130,7 @@ struct AblationLook {
 };
 
 nb::tuple average_(const nb::list& found) {
-  std::vector<Ablation> all;
-  Analysed context;
-  for (const nb::handle each : found) {
-    const Found read{"Ablation", "average", each};
-    all.push_back(std::move(AblationLook(read).x));
-    context = averaged_of(read.of);
-  }
-  const Averaged<Ablation> of = call("Results.average", [&] { return average(all); });
-  return nb::make_tuple(found_of(of.mean, context), found_of(of.standard_error, context), of.texts);
+  return average_found<AblationLook>("Ablation", found, found_of);
 }
 
 }  // namespace

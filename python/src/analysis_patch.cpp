@@ -119,15 +119,7 @@ struct PatchingLook {
 };
 
 nb::tuple average_(const nb::list& found) {
-  std::vector<Patching> all;
-  Analysed context;
-  for (const nb::handle each : found) {
-    const Found read{"Patching", "average", each};
-    all.push_back(std::move(PatchingLook(read).x));
-    context = averaged_of(read.of, read.of.names);
-  }
-  const Averaged<Patching> of = call("Results.average", [&] { return average(all); });
-  return nb::make_tuple(found_of(of.mean, context), found_of(of.standard_error, context), of.texts);
+  return average_found<PatchingLook>("Patching", found, found_of);
 }
 
 }  // namespace
