@@ -643,8 +643,8 @@ def test_ids_that_do_not_fit(both, name):
     for starts in ([], [0], [0, 3], [1, 2], [0, 0, 2], [0, 2, 1, 2], [0, 1]):
         with pytest.raises(ValueError, match="starts"):
             model.forward([6, 7], starts=starts)
-    for ids in ([[6, 7]], [6.5]):
-        with pytest.raises(TypeError, match=r"Model\.forward: ids: expected a text, or whole numbers \[N\]"):
+    for ids, name in (([6.5], "ids"), ([[6], [6.5]], r"ids\[1\]"), ([[6], 7], r"ids\[1\]")):
+        with pytest.raises(TypeError, match=rf"Model\.forward: {name}: expected a text, or whole numbers \[N\]"):
             model.forward(ids)
 
 
