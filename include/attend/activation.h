@@ -1,4 +1,4 @@
-// What is between two products, forward only.
+// What is between two products, and the gradient of it.
 //
 // x and its like are floating point, computed in f32; rows are their last axis. Throws bad_shape, bad_dtype.
 #pragma once
@@ -34,5 +34,14 @@ enum class ATTEND_API Activation : std::uint8_t {
 ATTEND_API void activate(Activation f, const MutableView& x);
 // x = f(x) * gated, of the same shape and dtype. With silu that is SwiGLU's product (Shazeer 2020).
 ATTEND_API void activate(Activation f, const MutableView& x, const View& gated);
+
+struct ATTEND_API ActivationGradients {
+  Tensor dx;      // x's shape, f32
+  Tensor dgated;  // likewise; empty where nothing is gated
+};
+// dy, the gradient of f(x) or of f(x) * gated -> those of x and gated. x is what activate() was given, before it, as is
+// gated. Where a derivative jumps it is PyTorch's. Memory besides: an f32 copy of what is in another dtype or order.
+ATTEND_API ActivationGradients activation_gradient(Activation f, const View& dy, const View& x,
+                                                   const OptionalView& gated = {});
 
 }  // namespace attend::inline v0

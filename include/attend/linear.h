@@ -70,6 +70,9 @@ class ATTEND_API Linear {
   // summed in f32, and dx is rounded to bf16. Memory besides the gradients: what dy, x and the weights take. Throws
   // bad_shape, bad_dtype.
   LinearGradients backward(const View& dy, const View& x) const;
+  // dx alone, not rounded: dy [...,out] -> dy W [...,in], f32. In bf16 dy is rounded to bf16; a quantized weight is
+  // taken as its numbers in f32, unpacked a strip of columns at a time.
+  Tensor input_gradient(const View& dy) const;
 
   DType dtype() const { return quantized_ ? DType::f32 : weight().dtype(); }
   std::int64_t in_size() const { return quantized_ ? quantized_->columns : weight().size(1); }
@@ -87,7 +90,7 @@ class ATTEND_API Linear {
   void pack();
   void check_input(const View& x) const;
   static std::vector<Tensor> forward_each(const std::vector<const Linear*>& layers, const View& x, DType y_dtype);
-  Tensor input_gradient(DType product, const void* dy, const Dims& shape) const;
+  Tensor input_gradient(DType product, DType dx_dtype, const void* dy, const Dims& shape) const;
   Tensor weight_gradient(DType product, const void* dy, const void* x, std::int64_t rows) const;
 
   Tensor weight_;                           // empty where it is borrowed

@@ -1,4 +1,4 @@
-// What scales a row to one length, forward only.
+// What scales a row to one length; input_gradient() goes back through it to x, to no weights.
 //
 // x and its like are floating point, computed in f32; rows are their last axis. Throws bad_shape, bad_dtype.
 #pragma once
@@ -17,6 +17,8 @@ class ATTEND_API LayerNorm {
   explicit LayerNorm(const View& weight, const std::optional<View>& bias = std::nullopt, double eps = 1e-5);
   // x [...,E] -> the same shape in y_dtype: f32, bf16 or f16.
   Tensor forward(const View& x, DType y_dtype = DType::f32) const;
+  // dy [...,E], the gradient of forward(x), x [...,E] -> that of x, f32.
+  Tensor input_gradient(const View& dy, const View& x) const;
 
   const Tensor& weight() const { return weight_; }             // [E], f32
   const std::optional<Tensor>& bias() const { return bias_; }  // [E], f32
@@ -33,6 +35,7 @@ class ATTEND_API RmsNorm {
  public:
   explicit RmsNorm(const View& weight, double eps = 1e-6);
   Tensor forward(const View& x, DType y_dtype = DType::f32) const;
+  Tensor input_gradient(const View& dy, const View& x) const;
 
   const Tensor& weight() const { return weight_; }  // [E], f32
   double eps() const { return eps_; }

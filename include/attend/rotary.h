@@ -1,4 +1,4 @@
-// Positions as angles by which queries and keys are turned, forward only.
+// Positions as angles by which queries and keys are turned, and turned back.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,9 @@ struct ATTEND_API RotaryOptions {
 // cos and sin of the angles of T positions, [T,R/2], f32.
 struct ATTEND_API RotaryAngles {
   Tensor cos, sin;
+
+  // rotate() by these is the transposed of rotate() by those: what takes a gradient back through it.
+  RotaryAngles back() const;
 };
 
 // Rotary positions (Su et al. 2021): of the first R numbers of a head, all of them or a part, the pairs (i, i + R/2),

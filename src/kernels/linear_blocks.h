@@ -10,17 +10,13 @@ namespace {
 
 static_assert(linear_steps % (chunk_columns * chunks_at_once) == 0);
 
-inline std::int64_t row_bytes(const BlockMatrix& of) {
-  return of.matrix.columns / of.block_size * of.block_bytes;
-}
-
 // Where rows [first, first + count) begin, or as many as there are before `last`; those beyond are read as the last
 // one.
 inline void rows_of(const BlockMatrix& of, std::int64_t first, std::int64_t last, std::int64_t count,
                     const char** rows) {
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = interleaved_row(min_of(first + i, last - 1), of.matrix.interleaved_head);
-    rows[i] = static_cast<const char*>(of.matrix.data) + row * row_bytes(of);
+    rows[i] = static_cast<const char*>(of.matrix.data) + row * of.row_bytes;
   }
 }
 
@@ -123,12 +119,12 @@ class AskAhead {
  public:
   // Of panels [begin, end); ask() is called `times` for each.
   AskAhead(const BlockMatrix& of, std::int64_t begin, std::int64_t end, std::int64_t times)
-      : panel_(width * row_bytes(of)),
+      : panel_(width * of.row_bytes),
         step_(panel_ / times),
         at_((begin + 1) * panel_),
         first_(begin * panel_),
         again_(at_),
-        end_(min_of(end * width, of.matrix.rows) * row_bytes(of)),
+        end_(min_of(end * width, of.matrix.rows) * of.row_bytes),
         data_(static_cast<const char*>(of.matrix.data)) {
     ask(first_, at_);
   }

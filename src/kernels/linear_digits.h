@@ -277,7 +277,7 @@ void stream_digits_of_row(const LinearOperands& a, const BlockMatrix& of, std::i
       rows_of(of, panel * width + v * lanes, a.out, lanes, rows);
       F sum[1][1] = {};
       const Digits* digits = x;
-      for (std::int64_t at = 0; at < row_bytes(of); at += of.block_bytes) {
+      for (std::int64_t at = 0; at < of.row_bytes; at += of.block_bytes) {
         for (int first = 0; first < chunks_of_block; first += type.chunks) {
           Chunk chunks[type.chunks];
           type.unpack({rows, at}, first, chunks);

@@ -31,6 +31,7 @@ struct LinearOperands {
 struct BlockMatrix {
   QuantizedView matrix = {};
   std::int64_t block_size = 0, block_bytes = 0;
+  std::int64_t row_bytes = 0;  // from one row to the next: `matrix` may be some of their columns
 };
 
 namespace {

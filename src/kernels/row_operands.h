@@ -50,6 +50,30 @@ struct ActivationOperands {
   std::int64_t size = 0;
 };
 
+// The gradient of a norm's x, given that of its y. Rows in one piece.
+struct NormGradientOperands {
+  const void* x = nullptr;    // [rows,size], as the norm had it
+  const float* dy = nullptr;  // [rows,size]
+  float* dx = nullptr;        // [rows,size]
+  DType x_dtype = DType::f32;
+  std::int64_t size = 0;
+  const float* weight = nullptr;  // [size]
+  bool centered = true;
+  float eps = 0;
+};
+
+// Those of f(x), or of f(x) * gate.
+struct ActivationGradientOperands {
+  ActivationKind kind = ActivationKind::gelu;
+  const void* x = nullptr;     // [rows,size], before f
+  const void* gate = nullptr;  // [rows,size], or null: none
+  DType dtype = DType::f32;    // of both
+  const float* dy = nullptr;   // [rows,size]
+  float* dx = nullptr;
+  float* dgate = nullptr;  // where there is a gate
+  std::int64_t size = 0;
+};
+
 // In place, each head's first half of numbers and its second as the coordinates of points in a plane, which are turned:
 // (a cos - b sin, b cos + a sin) (Su et al. 2021, in the order of the halves that Llama has).
 struct RotaryOperands {

@@ -315,6 +315,8 @@ struct RowKernels {
   void (*add)(float* to, const void* x, DType dtype, std::int64_t count);
   void (*normalize)(const NormOperands& operands, std::int64_t first, std::int64_t last);
   void (*activate)(const ActivationOperands& operands, std::int64_t first, std::int64_t last);
+  void (*normalize_gradient)(const NormGradientOperands& operands, std::int64_t first, std::int64_t last);
+  void (*activate_gradient)(const ActivationGradientOperands& operands, std::int64_t first, std::int64_t last);
   void (*rotate)(const RotaryOperands& operands, std::int64_t first, std::int64_t last);
   // products[n] = row . rows[n]; row [size], rows [count,size], f32.
   void (*multiply)(const float* row, const float* rows, std::int64_t size, std::int64_t count, float* products);

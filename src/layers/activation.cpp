@@ -2,6 +2,8 @@
 #include "core/message.h"
 #include "core/parallel.h"
 #include "kernels/targets.h"
+#include "layers/gradients.h"
+#include "layers/rows.h"
 
 namespace attend::inline v0 {
 
@@ -18,9 +20,13 @@ kernels::ActivationKind kind_of(Activation f) {
   return static_cast<kernels::ActivationKind>(f);
 }
 
-void check(const char* name, const View& x) {
+void check_dtype(const char* name, const View& x) {
   if (!is_floating(x.dtype()) || x.dtype() == DType::f64)
     fail(ErrorCode::bad_dtype, function, "{} is {}, expected f32, bf16 or f16", name, x.dtype());
+}
+
+void check(const char* name, const View& x) {
+  check_dtype(name, x);
   if (!x.is_contiguous()) fail(ErrorCode::bad_shape, function, "{} is not row-major", name);
 }
 
@@ -47,6 +53,31 @@ void activate(Activation f, const MutableView& x, const View& gated) {
   if (gated.dtype() != x.dtype())
     fail(ErrorCode::bad_dtype, function, "gated is {}, x is {}", gated.dtype(), x.dtype());
   run(f, x, gated.raw());
+}
+
+ActivationGradients activation_gradient(Activation f, const View& dy, const View& x, const OptionalView& gated) {
+  constexpr const char* name = "activation_gradient";
+  check_given(name, "x", x, x.shape());
+  check_given(name, "dy", dy, x.shape());
+  check_dtype("x", x);
+  if (gated) check_given(name, "gated", *gated, x.shape());
+  if (gated && gated->dtype() != x.dtype())
+    fail(ErrorCode::bad_dtype, name, "gated is {}, x is {}", gated->dtype(), x.dtype());
+  ActivationGradients out{Tensor::uninitialized(x.shape()), gated ? Tensor::uninitialized(x.shape()) : Tensor()};
+  if (x.count() == 0) return out;
+  Tensor rows, gate, wide, made;
+  kernels::ActivationGradientOperands operands;
+  operands.kind = kind_of(f);
+  operands.x = in_row_major(x, rows).raw(), operands.dtype = x.dtype();
+  operands.gate = gated ? in_row_major(*gated, gate).raw() : nullptr;
+  operands.dy = in_row_major(in_dtype(dy, DType::f32, wide), made).data<float>();
+  operands.dx = out.dx.data<float>();
+  operands.dgate = gated ? out.dgated.data<float>() : nullptr;
+  operands.size = x.rank() == 0 ? 1 : x.size(-1);
+  const auto gradient = kernels::target().rows.activate_gradient;
+  parallel_for(x.count() / operands.size, elements_at_once / operands.size + 1,
+               [&](std::int64_t begin, std::int64_t end) { gradient(operands, begin, end); });
+  return out;
 }
 
 }  // namespace attend::inline v0

@@ -18,7 +18,14 @@ void check_blocks(std::string_view function, const QuantizedView& matrix) {
 }
 
 kernels::BlockMatrix cut(const QuantizedView& matrix) {
-  return {matrix, block_size(matrix.type), block_bytes(matrix.type)};
+  return {matrix, block_size(matrix.type), block_bytes(matrix.type), matrix.row_bytes()};
+}
+
+kernels::BlockMatrix columns_of(const QuantizedView& matrix, std::int64_t first, std::int64_t last) {
+  kernels::BlockMatrix part = cut(matrix);
+  part.matrix.data = static_cast<const std::byte*>(matrix.data) + first / part.block_size * part.block_bytes;
+  part.matrix.columns = last - first;
+  return part;
 }
 
 Tensor dequantize(const QuantizedView& matrix, std::int64_t first, std::int64_t last) {

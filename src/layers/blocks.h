@@ -13,5 +13,7 @@ namespace attend::inline v0 {
 void check_blocks(std::string_view function, const QuantizedView& matrix);
 
 kernels::BlockMatrix cut(const QuantizedView& matrix);
+// Columns [first, last) of all its rows, whole blocks.
+kernels::BlockMatrix columns_of(const QuantizedView& matrix, std::int64_t first, std::int64_t last);
 
 }  // namespace attend::inline v0

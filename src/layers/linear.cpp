@@ -228,6 +228,48 @@ Tensor sum_rows(const T* x, std::int64_t rows, std::int64_t columns) {
   return out;
 }
 
+// Columns [first, last), whole blocks, as f32 [out,last - first].
+void weight_columns(const Linear& layer, std::int64_t first, std::int64_t last, float* to) {
+  const View weight = layer.weight();
+  const std::int64_t count = last - first;
+  parallel_for(layer.out_size(), parallel_copies / count + 1, [&](std::int64_t begin, std::int64_t end) {
+    if (layer.quantized()) {
+      kernels::target().linear.widen(columns_of(*layer.quantized(), first, last), begin, end, to + begin * count,
+                                     count);
+    } else if (weight.is_contiguous()) {
+      const auto* from = static_cast<const std::byte*>(weight.raw());
+      for (std::int64_t r = begin; r < end; ++r) {
+        kernels::target().rows.convert(from + (r * layer.in_size() + first) * size_of(weight.dtype()), weight.dtype(),
+                                       to + r * count, DType::f32, count);
+      }
+    } else {
+      MutableView(to + begin * count, DType::f32, {end - begin, count})
+          .copy_from(weight.slice(0, begin, end).slice(1, first, last));
+    }
+  });
+}
+
+// y = x W of a weight that is not in f32, which is the products' dtype: of some of its columns at a time, which are
+// made in f32.
+void multiply_by_strips(const Linear& layer, const kernels::LinearOperands& operands, std::int64_t rows) {
+  const std::int64_t in = layer.in_size(), out = layer.out_size();
+  constexpr std::int64_t strip_floats = 1 << 21;  // of the second-level cache's order, or the third's
+  const std::int64_t unit = layer.quantized() ? std::max<std::int64_t>(block_size(layer.quantized()->type), 64) : 64;
+  const std::int64_t wide = std::max(unit, strip_floats / out / unit * unit);
+  Tensor strip = Tensor::uninitialized({out, std::min(wide, in)});
+  for (std::int64_t first = 0; first < in; first += wide) {
+    const std::int64_t last = std::min(first + wide, in), count = last - first;
+    const MutableView part = strip.view().reshape({strip.count()}).slice(0, 0, out * count);
+    weight_columns(layer, first, last, part.data<float>());
+    kernels::LinearOperands some = operands;
+    some.weight = part.raw();
+    some.out = count;
+    some.y = operands.y_dtype == DType::f32 ? static_cast<void*>(static_cast<float*>(operands.y) + first)
+                                            : static_cast<void*>(static_cast<BF16*>(operands.y) + first);
+    multiply({{some, rows, Product::Weights::columns}});
+  }
+}
+
 }  // namespace
 
 Linear::Linear(std::int64_t in_size, std::int64_t out_size, Generator& generator, LinearOptions options)
@@ -374,26 +416,42 @@ LinearGradients Linear::backward(const View& dy, const View& x) const {
   Tensor made_dy, made_x;
   const void* dy_rows = rows_of(dy, product, dtype(), made_dy);
   const void* x_rows = rows_of(x, product, dtype(), made_x);
-  LinearGradients out{input_gradient(product, dy_rows, x.shape()), weight_gradient(product, dy_rows, x_rows, rows), {}};
+  LinearGradients out{
+      input_gradient(product, dtype(), dy_rows, x.shape()), weight_gradient(product, dy_rows, x_rows, rows), {}};
   if (bias_ && product == DType::bf16) out.dbias = sum_rows(static_cast<const BF16*>(dy_rows), rows, out_size());
   if (bias_ && product == DType::f32) out.dbias = sum_rows(static_cast<const float*>(dy_rows), rows, out_size());
   return out;
 }
 
+Tensor Linear::input_gradient(const View& dy) const {
+  if (dy.rank() == 0) fail(ErrorCode::bad_shape, "Linear", "dy has no axes, expected [...,{}]", out_size());
+  check_given("Linear", "dy", dy, with_last(dy.shape(), out_size()));
+  const DType product = product_dtype(dtype(), out_size());
+  Tensor made;
+  return input_gradient(product, DType::f32, rows_of(dy, product, dtype(), made), with_last(dy.shape(), in_size()));
+}
+
 // dy [rows,out] -> dx = dy W
-Tensor Linear::input_gradient(DType product, const void* dy, const Dims& shape) const {
-  Tensor dx = Tensor::uninitialized(shape, product);
+Tensor Linear::input_gradient(DType product, DType dx_dtype, const void* dy, const Dims& shape) const {
+  Tensor dx = Tensor::uninitialized(shape, dx_dtype == product ? product : DType::f32);
+  if (dx.count() == 0) return dx_dtype == dx.dtype() ? std::move(dx) : Tensor(shape, dx_dtype);
   kernels::LinearOperands operands;
-  operands.dtype = operands.y_dtype = product;
+  operands.dtype = product;
+  operands.y_dtype = dx.dtype();
   operands.x = dy;
   operands.y = dx.raw();
   operands.in = operands.x_stride = out_size();
   operands.out = operands.y_stride = in_size();
-  Tensor made;
-  if (quantized_) made = dequantize(*quantized_);
-  operands.weight = quantized_ ? made.raw() : in_row_major(in_dtype(weight(), product, made), made).raw();
-  multiply({{operands, dx.count() / in_size(), Product::Weights::columns}});
-  return product == dtype() ? std::move(dx) : converted(dx, dtype());
+  const std::int64_t rows = dx.count() / in_size();
+  if (quantized_ || weight().dtype() != product) {
+    multiply_by_strips(*this, operands, rows);
+  } else {
+    // What is transposed where it lies is W^T in rows.
+    const bool lies_in_rows = weight().is_contiguous();
+    operands.weight = weight().raw();
+    multiply({{operands, rows, lies_in_rows ? Product::Weights::columns : Product::Weights::rows}});
+  }
+  return dx.dtype() == dx_dtype ? std::move(dx) : converted(dx, dx_dtype);
 }
 
 // dy [rows,out], x [rows,in] -> dW = dy^T x

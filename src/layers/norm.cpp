@@ -4,6 +4,7 @@
 #include "core/message.h"
 #include "core/parallel.h"
 #include "kernels/targets.h"
+#include "layers/gradients.h"
 #include "layers/rows.h"
 
 namespace attend::inline v0 {
@@ -41,6 +42,22 @@ Tensor normalize(const char* layer, const View& x, DType y_dtype, kernels::NormO
   return y;
 }
 
+Tensor input_gradient(const char* layer, const View& dy, const View& x, kernels::NormGradientOperands operands) {
+  if (x.rank() == 0 || x.size(-1) != operands.size)
+    fail(ErrorCode::bad_shape, layer, "x has shape {}, expected [...,{}]", x.shape(), operands.size);
+  check_given(layer, "x", x, x.shape());
+  check_given(layer, "dy", dy, x.shape());
+  Tensor made_x, made_dy, wide, dx = Tensor::uninitialized(x.shape());
+  const View rows = in_row_major(x, made_x);
+  operands.x = rows.raw(), operands.x_dtype = rows.dtype();
+  operands.dy = in_row_major(in_dtype(dy, DType::f32, wide), made_dy).data<float>();
+  operands.dx = dx.data<float>();
+  const auto gradient = kernels::target().rows.normalize_gradient;
+  parallel_for(x.count() / operands.size, elements_at_once / operands.size + 1,
+               [&](std::int64_t begin, std::int64_t end) { gradient(operands, begin, end); });
+  return dx;
+}
+
 }  // namespace
 
 LayerNorm::LayerNorm(const View& weight, const std::optional<View>& bias, double eps)
@@ -57,6 +74,15 @@ Tensor LayerNorm::forward(const View& x, DType y_dtype) const {
   return normalize("LayerNorm", x, y_dtype, operands);
 }
 
+Tensor LayerNorm::input_gradient(const View& dy, const View& x) const {
+  kernels::NormGradientOperands operands;
+  operands.size = weight_.size(0);
+  operands.weight = weight_.data<float>();
+  operands.centered = true;
+  operands.eps = static_cast<float>(eps_);
+  return attend::input_gradient("LayerNorm", dy, x, operands);
+}
+
 RmsNorm::RmsNorm(const View& weight, double eps)
     : weight_(vector_of("RmsNorm", "weight", weight, weight.shape())), eps_(checked_eps("RmsNorm", eps)) {}
 
@@ -67,6 +93,15 @@ Tensor RmsNorm::forward(const View& x, DType y_dtype) const {
   operands.centered = false;
   operands.eps = static_cast<float>(eps_);
   return normalize("RmsNorm", x, y_dtype, operands);
+}
+
+Tensor RmsNorm::input_gradient(const View& dy, const View& x) const {
+  kernels::NormGradientOperands operands;
+  operands.size = weight_.size(0);
+  operands.weight = weight_.data<float>();
+  operands.centered = false;
+  operands.eps = static_cast<float>(eps_);
+  return attend::input_gradient("RmsNorm", dy, x, operands);
 }
 
 }  // namespace attend::inline v0

@@ -154,6 +154,13 @@ RotaryAngles RotaryEmbedding::angles(std::span<const std::int64_t> positions,
   return out;
 }
 
+RotaryAngles RotaryAngles::back() const {
+  RotaryAngles out{cos.clone(), sin.clone()};
+  float* of = out.sin.data<float>();
+  for (std::int64_t n = 0; n < out.sin.count(); ++n) of[n] = -of[n];
+  return out;
+}
+
 void RotaryEmbedding::rotate(const MutableView& x, const RotaryAngles& angles) {
   const std::int64_t half = angles.cos.size(-1);
   if (x.rank() != 3 || x.size(0) != angles.cos.size(0) || x.size(2) < 2 * half || x.strides()[2] != 1) {

@@ -109,6 +109,42 @@ TEST_P(RowKernels, Normalize) {
   }
 }
 
+// dy [rows,size] given as f32, x of every dtype; in double by the formula of the gradient, no row of the kernel's.
+TEST_P(RowKernels, NormalizeGradient) {
+  for (const std::int64_t size : sizes(target())) {
+    for (const DType dtype : dtypes) {
+      for (const bool centered : {true, false}) {
+        constexpr std::int64_t rows = 3;
+        Numbers x(rows * size, dtype, 1), dy(rows * size, DType::f32, 2), weight(size, DType::f32, 3);
+        Numbers dx(rows * size, DType::f32, 4);
+        const kernels::NormGradientOperands operands{
+            x.begin(), dy.floats(), static_cast<float*>(dx.begin()), dtype, size, weight.floats(), centered, 1e-3f};
+        target().rows.normalize_gradient(operands, 0, 1), target().rows.normalize_gradient(operands, 1, rows);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const auto n = static_cast<double>(size);
+          double mean = 0, squares = 0, sum = 0, along = 0, most = 0;
+          const auto at = [&](std::int64_t i) { return x[r * size + i] - mean; };
+          const auto g = [&](std::int64_t i) { return dy[r * size + i] * weight[i]; };
+          double total = 0;
+          for (std::int64_t i = 0; centered && i < size; ++i) total += x[r * size + i] / n;
+          mean = total;
+          for (std::int64_t i = 0; i < size; ++i) squares += at(i) * at(i);
+          const double divisor = std::sqrt(squares / n + 1e-3);
+          for (std::int64_t i = 0; i < size; ++i) {
+            sum += centered ? g(i) / n : 0, along += g(i) * at(i) / n;
+            most = std::max(most, std::abs(g(i)));
+          }
+          for (std::int64_t i = 0; i < size; ++i) {
+            const double expected = (g(i) - sum) / divisor - at(i) * along / std::pow(divisor, 3);
+            EXPECT_NEAR(dx[r * size + i], expected, 1e-5 * most / divisor) << what(size, dtype) << " row " << r;
+          }
+        }
+        EXPECT_TRUE(x.intact() && dy.intact() && dx.intact() && weight.intact()) << what(size, dtype);
+      }
+    }
+  }
+}
+
 double plain(ActivationKind kind, double x) {
   const auto distribution = [](double z) { return std::erfc(-z / std::numbers::sqrt2) / 2; };
   switch (kind) {
@@ -167,6 +203,63 @@ TEST_P(RowKernels, Activate) {
           EXPECT_TRUE(x.intact() && gate.intact()) << what(size, dtype);
         }
       }
+    }
+  }
+}
+
+// Beside a difference of the same function in double, over a step that is small beside its curvature.
+TEST_P(RowKernels, ActivateGradient) {
+  constexpr double step = 1e-4;
+  for (const std::int64_t size : sizes(target())) {
+    for (const DType dtype : dtypes) {
+      for (int n = 0; n <= int(ActivationKind::sqrt_softplus); ++n) {
+        const auto kind = ActivationKind(n);
+        for (const bool gated : {false, true}) {
+          Numbers x(2 * size, dtype, 1), gate(2 * size, dtype, 2), dy(2 * size, DType::f32, 3);
+          Numbers dx(2 * size, DType::f32, 4), dgate(2 * size, DType::f32, 5);
+          const std::vector<double> before = dgate.all(2 * size);
+          target().rows.activate_gradient({kind, x.begin(), gated ? gate.begin() : nullptr, dtype, dy.floats(),
+                                           static_cast<float*>(dx.begin()), static_cast<float*>(dgate.begin()), size},
+                                          0, 2);
+          for (std::int64_t i = 0; i < 2 * size; ++i) {
+            const double slope = (plain(kind, x[i] + step) - plain(kind, x[i] - step)) / (2 * step);
+            const double by = dy[i] * (gated ? gate[i] : 1);
+            EXPECT_NEAR(dx[i], by * slope, 1e-5 * std::abs(by) * (1 + std::abs(slope)))
+                << what(size, dtype) << " of " << x[i] << " kind " << n;
+            const double expected = gated ? dy[i] * plain(kind, x[i]) : before[std::size_t(i)];
+            EXPECT_NEAR(dgate[i], expected, 5e-6 * std::abs(expected) + 1e-8) << what(size, dtype) << " kind " << n;
+          }
+          EXPECT_TRUE(x.intact() && gate.intact() && dy.intact() && dx.intact() && dgate.intact());
+        }
+      }
+    }
+  }
+}
+
+// Where a derivative jumps it is PyTorch's; far out nothing overflows, and NaN stays.
+TEST_P(RowKernels, ActivationGradientsAtTheirEdges) {
+  const auto slope = [&](ActivationKind kind, float x) {
+    float one = 1, dx = 0;
+    target().rows.activate_gradient({kind, &x, nullptr, DType::f32, &one, &dx, nullptr, 1}, 0, 1);
+    return dx;
+  };
+  EXPECT_EQ(slope(ActivationKind::relu, 0), 0);
+  EXPECT_EQ(slope(ActivationKind::relu6, 0), 0);
+  EXPECT_EQ(slope(ActivationKind::relu6, 6), 0);
+  EXPECT_EQ(slope(ActivationKind::leaky_relu, 0), 0.01f);
+  EXPECT_EQ(slope(ActivationKind::relu_squared, 0), 0);
+  EXPECT_EQ(slope(ActivationKind::hardswish, -3), 0);
+  EXPECT_EQ(slope(ActivationKind::hardswish, 3), 1);
+  EXPECT_EQ(slope(ActivationKind::gelu_10, 11), 0);
+  for (int n = 0; n <= int(ActivationKind::sqrt_softplus); ++n) {
+    const auto kind = ActivationKind(n);
+    for (const float x : {-1e4f, -90.0f, 90.0f, 1e4f}) {
+      const double expected = (plain(kind, double(x) * 1.001) - plain(kind, double(x) * 0.999)) / (double(x) * 0.002);
+      const bool known = std::isfinite(expected) && std::isfinite(plain(kind, double(x)));
+      if (known) {
+        EXPECT_NEAR(slope(kind, x), expected, 1e-4 * (1 + std::abs(expected))) << n << " at " << x;
+      }
+      EXPECT_TRUE(std::isfinite(slope(kind, x))) << n << " at " << x;
     }
   }
 }

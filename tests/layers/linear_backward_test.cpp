@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/layers/golden.h"
@@ -212,6 +213,48 @@ TEST(EmbeddingBackward, NoIdsAndErrors) {
         layer.backward(Tensor({2, 3}, DType::i64), ids);
       },
       "Embedding: dy is i64");
+}
+
+// input_gradient() is backward()'s dx, not rounded; of weights that lie otherwise the same numbers.
+TEST(LinearBackward, InputGradientAlone) {
+  for (const std::int64_t rows : {1, 9, 70}) {
+    const Tensor weight = whole({65, 130}, 7), dy = whole({rows, 65}, 5), x = whole({rows, 130}, 3);
+    const Tensor expected = product(dy, weight).view().to(DType::f32);
+    expect_same(Linear(weight).input_gradient(dy), expected);
+    expect_same(Linear::borrow(weight).input_gradient(dy), expected);
+    const Tensor turned = weight.view().transpose(0, 1).clone();
+    expect_same(Linear::borrow(turned.view().transpose(0, 1)).input_gradient(dy), expected);
+    // Sums beyond 2^8 are no numbers of bf16, and stay.
+    expect_same(Linear(weight).to(DType::bf16).input_gradient(dy), expected);
+    const Tensor narrow = weight.view().to(DType::bf16);
+    expect_same(Linear::borrow(narrow).input_gradient(dy), expected);
+    expect_same(Linear(weight).to(DType::bf16).backward(dy, x).dx, expected.view().to(DType::bf16));
+  }
+  EXPECT_EQ(Linear(whole({3, 4}, 1)).input_gradient(Tensor({0, 3})).shape(), (Dims{0, 4}));
+  expect_error(
+      ErrorCode::bad_shape,
+      [&] {
+        Linear(whole({3, 4}, 1)).input_gradient(Tensor({2, 4}));
+      },
+      "dy has shape [2,4], expected [2,3]");
+}
+
+// Of a quantized weight strip by strip, the last one narrower: the bits of its numbers in f32.
+TEST(LinearBackward, InputGradientOfBlocks) {
+  for (const auto& [type, rows, columns] :
+       {std::tuple(QuantizedType::q4_k, 8200, 512), std::tuple(QuantizedType::q8_0, 20000, 224),
+        std::tuple(QuantizedType::q5_0, 6, 96)}) {
+    QuantizedView blocks{nullptr, type, rows, columns};
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(rows * blocks.row_bytes()));
+    const Tensor random = Generator(9).uniform({std::ssize(bytes)}, 0, 48);  // f16 scales without infinity
+    for (std::size_t n = 0; n < bytes.size(); ++n) bytes[n] = static_cast<std::uint8_t>(random.data<float>()[n]);
+    blocks.data = bytes.data();
+    const Tensor numbers = dequantize(blocks);
+    for (const std::int64_t count : {1, 3}) {
+      const Tensor dy = Generator(8).normal({count, rows}, 0, 1);
+      expect_same(Linear::borrow(blocks).input_gradient(dy), Linear(numbers).input_gradient(dy), std::to_string(rows));
+    }
+  }
 }
 
 }  // namespace

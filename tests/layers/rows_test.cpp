@@ -181,6 +181,53 @@ TEST(Rotary, TurnsPartsOfRowsInPlace) {
   }
 }
 
+// sum dy y of a small step along d, beside dx . d: of layers as they stand, in any dtype and order of x.
+TEST(TransformerRows, InputGradientsAreTheirSlopes) {
+  const Tensor x = Generator(2).normal({7, 33}, 0, 1), dy = Generator(3).normal({7, 33}, 0, 1);
+  const Tensor weight = Generator(4).normal({33}, 1, 1), along = Generator(5).normal({7, 33}, 0, 1);
+  const auto slope = [&](const auto& norm) {
+    double sums[2] = {};
+    for (const int side : {0, 1}) {
+      Tensor moved = x.clone();
+      for (std::int64_t i = 0; i < x.count(); ++i)
+        moved.data<float>()[i] += (side == 0 ? -0x1p-7f : 0x1p-7f) * along.data<float>()[i];
+      const Tensor y = norm.forward(moved);
+      for (std::int64_t i = 0; i < x.count(); ++i)
+        sums[side] += double(y.data<float>()[i]) * double(dy.data<float>()[i]);
+    }
+    return (sums[1] - sums[0]) / 0x1p-6;
+  };
+  const auto product = [&](const Tensor& dx) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < x.count(); ++i) sum += double(dx.data<float>()[i]) * double(along.data<float>()[i]);
+    return sum;
+  };
+  const LayerNorm layer_norm(weight, weight.view(), 1e-2);
+  const RmsNorm rms_norm(weight, 1e-2);
+  EXPECT_NEAR(product(layer_norm.input_gradient(dy, x)), slope(layer_norm), 2e-3);
+  EXPECT_NEAR(product(rms_norm.input_gradient(dy, x)), slope(rms_norm), 2e-3);
+  const Tensor turned = x.view().transpose(0, 1).clone();
+  expect_same(rms_norm.input_gradient(dy, turned.view().transpose(0, 1)), rms_norm.input_gradient(dy, x));
+  const Tensor narrow = x.view().to(DType::bf16), wide = narrow.view().to(DType::f32);
+  expect_same(layer_norm.input_gradient(dy, narrow), layer_norm.input_gradient(dy, wide));
+  const ActivationGradients gated = activation_gradient(Activation::silu, dy, x, along.view());
+  const ActivationGradients plain = activation_gradient(Activation::silu, dy, x);
+  EXPECT_EQ(plain.dgated.count(), 0);
+  for (std::int64_t i = 0; i < x.count(); ++i)
+    EXPECT_EQ(gated.dx.data<float>()[i], plain.dx.data<float>()[i] * along.data<float>()[i]);
+}
+
+// (R x) . y = x . (R^T y), and R^T R x = x where cos and sin are not scaled.
+TEST(Rotary, TurnsBack) {
+  const std::vector<std::int64_t> positions{5, 6, 900};
+  const RotaryAngles angles = RotaryEmbedding(12).angles(positions), back = angles.back();
+  const Tensor x = Generator(1).normal({3, 2, 20}, 0, 1);
+  Tensor turned = x.clone();
+  RotaryEmbedding::rotate(turned.view(), angles);
+  RotaryEmbedding::rotate(turned.view(), back);
+  for (std::int64_t i = 0; i < x.count(); ++i) EXPECT_NEAR(turned.data<float>()[i], x.data<float>()[i], 1e-5);
+}
+
 TEST(TransformerRows, HaveTheSameBitsForAnyThreads) {
   const Tensor x = Generator(2).normal({300, 700}, 0, 2), weight = Generator(3).normal({700}, 1, 1);
   const auto compute = [&] {
@@ -219,6 +266,19 @@ TEST(TransformerRows, SayWhatIsWrong) {
   expect_error(
       ErrorCode::bad_dtype, [&] { RmsNorm(four).forward(four, DType::i64); }, "y_dtype is i64");
   Tensor x({4, 4}), doubles({4}, DType::f64);
+  expect_error(
+      ErrorCode::bad_shape, [&] { RmsNorm(four).input_gradient(x, four); }, "dy has shape [4,4], expected [4]");
+  expect_error(
+      ErrorCode::bad_shape,
+      [&] {
+        LayerNorm(four).input_gradient(x, Tensor({2, 3}));
+      },
+      "expected [...,4]");
+  expect_error(
+      ErrorCode::bad_shape, [&] { activation_gradient(Activation::silu, x, four); },
+      "dy has shape [4,4], expected [4]");
+  expect_error(
+      ErrorCode::bad_dtype, [&] { activation_gradient(Activation::silu, doubles, doubles); }, "x is f64");
   expect_error(
       ErrorCode::bad_shape, [&] { activate(Activation::silu, x.view().transpose(0, 1)); }, "row-major");
   expect_error(

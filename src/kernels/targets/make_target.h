@@ -7,6 +7,7 @@
 #include "kernels/decode.h"
 #include "kernels/forward.h"
 #include "kernels/linear_blocks.h"
+#include "kernels/row_gradients.h"
 #include "kernels/rows.h"
 #include "kernels/summary.h"
 #include "kernels/targets/list.h"
@@ -169,6 +170,8 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
                .add = add_row,
                .normalize = normalize_rows,
                .activate = activate_rows,
+               .normalize_gradient = normalize_gradient_rows,
+               .activate_gradient = activate_gradient_rows,
                .rotate = rotate_rows,
                .multiply = multiply_rows},
   };
