@@ -18,6 +18,7 @@
 #ifndef ATTEND_WITHOUT_MODELS
 #include "attend/analysis.h"
 #include "attend/features.h"
+#include "attend/gradient.h"
 #include "attend/models.h"
 #include "attend/session.h"
 #include "attend/steering.h"

@@ -1,4 +1,4 @@
-// Pretrained models: a Hugging Face folder, or a GGUF file, opened and computed. Forward only.
+// Pretrained models: a Hugging Face folder, or a GGUF file, opened and computed. gradient.h goes back through them.
 #pragma once
 
 #ifdef ATTEND_WITHOUT_MODELS

@@ -66,6 +66,7 @@ from ._core import (
     token_strip,
 )
 from ._features import Features
+from ._gradient import Gradient
 from ._recording import RecordedLayer, Recording
 from ._vectors import Near
 
@@ -80,6 +81,7 @@ __all__ = [
     "Encoding",
     "Features",
     "Generator",
+    "Gradient",
     "HeadScores",
     "Knockout",
     "KvCache",

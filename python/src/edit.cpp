@@ -210,7 +210,7 @@ void Edits::add(const char* function, nb::handle edits) {
   }
 }
 
-std::vector<Keep> read_keep(const char* function, const nb::list& given) {
+std::vector<Keep> read_keep(const char* function, const nb::list& given, const char* name) {
   std::vector<Keep> keep;
   for (const nb::handle each : given) {
     Keep& asked = keep.emplace_back();
@@ -220,15 +220,16 @@ std::vector<Keep> read_keep(const char* function, const nb::list& given) {
     }
     std::int64_t layer = 0;
     const bool two = nb::isinstance<nb::tuple>(each) && nb::len(each) == 2;
-    const nb::object name = two ? nb::object(each[0]) : nb::none();
-    if (!nb::isinstance<nb::str>(name) || !nb::try_cast(nb::object(each[1]), layer))
-      refuse(function, "keep[" + std::to_string(keep.size() - 1) + "]", "\"mlp\" or (\"z\", layer)", each);
-    asked.at = place_of(function, text_of(name)), asked.layer = layer;
+    const nb::object place = two ? nb::object(each[0]) : nb::none();
+    if (!nb::isinstance<nb::str>(place) || !nb::try_cast(nb::object(each[1]), layer))
+      refuse(function, std::string(name) + "[" + std::to_string(keep.size() - 1) + "]", "\"mlp\" or (\"z\", layer)",
+             each);
+    asked.at = place_of(function, text_of(place)), asked.layer = layer;
   }
   return keep;
 }
 
-Watching::Watching(const char* function, const ModelInfo& info, nb::handle keep, nb::handle observe)
+Watching::Watching(const char* function, const ModelInfo& info, nb::handle keep, nb::handle observe, const char* name)
     : function_(function) {
   if (!observe.is_none()) {
     if (!PyCallable_Check(observe.ptr()))
@@ -236,8 +237,8 @@ Watching::Watching(const char* function, const ModelInfo& info, nb::handle keep,
     observe_ = nb::borrow(observe);
   }
   if (keep.is_none()) return;
-  keys_ = read_list(function, "keep", "a list of places, \"mlp\" or (\"z\", layer)", keep);
-  keep_ = read_keep(function, keys_);
+  keys_ = read_list(function, name, "a list of places, \"mlp\" or (\"z\", layer)", keep);
+  keep_ = read_keep(function, keys_, name);
   keeper_.emplace(info, keep_);
 }
 

@@ -246,8 +246,8 @@ nb::tuple reduced(const Loaded& self) {
 constexpr const char* class_doc =
     R"(A pretrained Transformer: of BERT's, GPT-2's, Llama's and other families (docs/models.md lists them).
 
-Model.load() opens a Hugging Face folder, or a GGUF file. It computes forward only, in float32 or bfloat16, as eager
-Transformers does; what is not known of a model is an OSError that names it, never a guess. Any number of threads may call
+Model.load() opens a Hugging Face folder, or a GGUF file. It computes in float32 or bfloat16, as eager Transformers
+does (and back, gradient(), to no weights); what is not known of a model is an OSError that names it, never a guess. Any number of threads may call
 one. Results are NumPy arrays of float32, the same bits for any number of threads, and for a sequence alone or among others.
 
 >>> import attend
@@ -327,6 +327,7 @@ void bind_model(nb::module_& m) {
   bind_model_generate(model);
   bind_model_record(model);
   bind_steering(m, model);
+  bind_gradient(model);
   bind_features(m, model);
   bind_analysis(m, model);
 }

@@ -83,11 +83,12 @@ struct GivenEdit {
 
 // What the calls' keep= and observe= ask for.
 // "mlp", or ("z", 23), of a list of these.
-std::vector<Keep> read_keep(const char* function, const nb::list& given);
+std::vector<Keep> read_keep(const char* function, const nb::list& given, const char* name = "keep");
 
 class Watching {
  public:
-  Watching(const char* function, const ModelInfo& info, nb::handle keep, nb::handle observe);
+  // name: of the argument that `keep` is.
+  Watching(const char* function, const ModelInfo& info, nb::handle keep, nb::handle observe, const char* name = "keep");
   using Observer = std::function<void(ModelPlace, std::int64_t, const View&)>;
   Observer observer();  // none where nothing was asked for
   // With keep: (result, {as it was given: array}).
@@ -182,6 +183,7 @@ void bind_model_forward(nb::class_<Loaded>& model);
 void bind_model_generate(nb::class_<Loaded>& model);
 void bind_model_record(nb::class_<Loaded>& model);
 void bind_steering(nb::module_& module, nb::class_<Loaded>& model);
+void bind_gradient(nb::class_<Loaded>& model);
 void bind_features(nb::module_& module, nb::class_<Loaded>& model);
 void bind_analysis(nb::module_& module, nb::class_<Loaded>& model);
 

@@ -20,15 +20,24 @@ View by_heads(const View& x, std::int64_t heads) {
   return View(x.raw(), x.dtype(), {1, heads, N, D}, {0, D, x.strides()[0], 1});
 }
 
+// [1,heads,N,D] -> [N,heads * D]
+Tensor side_by_side(const View& x) {
+  Tensor rows = Tensor::uninitialized({x.size(2), x.size(1) * x.size(3)}, x.dtype());
+  rows.view().reshape({x.size(2), x.size(1), x.size(3)}).copy_from(x.select(0, 0).transpose(0, 1));
+  return rows;
+}
+
 // All sequences at once, over the keys that begin at key_starts: their own, or one text that all of them read.
-void attend_packed(const Batch& batch, const std::vector<std::int64_t>& key_starts, const AttentionOptions& plain,
+void attend_packed(const Batch& batch, const AttentionStep& step, const std::vector<std::int64_t>& key_starts,
                    const View& q, const View& k, const View& v, const MutableView& out) {
-  AttentionOptions options = plain;
-  if (key_starts.size() > 2) {
-    options.query_starts = View(batch.starts.data(), DType::i64, {std::ssize(batch.starts)});
-    options.key_starts = View(key_starts.data(), DType::i64, {std::ssize(key_starts)});
-  }
-  attention_into(out, {}, q, k, v, options);
+  const AttentionOptions options = step.packed_options(batch, key_starts);
+  KeptLayer* keeps = batch.keeps(static_cast<std::size_t>(step.layer));
+  if (!keeps) return attention_into(out, {}, q, k, v, options);
+  KeptAttention& kept = step.cross ? keeps->cross : keeps->self;
+  kept.q = side_by_side(q), kept.k = side_by_side(k), kept.v = side_by_side(v);
+  kept.lse = Tensor::uninitialized({1, q.size(1), q.size(2)}), kept.lse_low = kept.lse.clone();
+  attention_into(out, kept.lse.view(), q, k, v, options, kept.lse_low.view());
+  kept.out = side_by_side(out);
 }
 
 // The name of a layer's attention in a recording.
@@ -111,7 +120,7 @@ void attend_fresh(const Batch& batch, const AttentionStep& step, const Attention
   if (batch.recorder)
     attend_recorded(batch, step, options, rows.q, k, v, rows.out);
   else
-    attend_packed(batch, key_starts, options, rows.q, k, v, rows.out);
+    attend_packed(batch, step, key_starts, rows.q, k, v, rows.out);
 }
 
 std::span<KvCache* const> caches_of(const std::vector<std::vector<KvCache*>>& layers, std::int64_t layer) {
@@ -147,6 +156,14 @@ AttentionOptions AttentionStep::options() const {
   if (window > 0) all.window.left = window - 1;
   if (window > 0 && !causal) all.window.right = window - 1;
   if (!cross) all.offset = Offset::bottom_right();
+  return all;
+}
+
+AttentionOptions AttentionStep::packed_options(const Batch& batch, const std::vector<std::int64_t>& key_starts) const {
+  AttentionOptions all = options();
+  if (key_starts.size() <= 2) return all;
+  all.query_starts = View(batch.starts.data(), DType::i64, {std::ssize(batch.starts)});
+  all.key_starts = View(key_starts.data(), DType::i64, {std::ssize(key_starts)});
   return all;
 }
 
@@ -196,6 +213,11 @@ void Batch::projected(std::size_t layer, const MutableView& q, const MutableView
   if (!watcher) return;
   const auto n = static_cast<std::int64_t>(layer);
   show(*this, ModelPlace::q, n, q), show(*this, ModelPlace::k, n, k), show(*this, ModelPlace::v, n, v);
+}
+
+void Batch::activate(std::size_t layer, Activation f, Tensor& x, const Tensor* gated) const {
+  if (KeptLayer* to = keeps(layer)) to->mlp = {x.clone(), gated ? gated->clone() : Tensor()};
+  gated ? attend::activate(f, x.view(), *gated) : attend::activate(f, x.view());
 }
 
 Tensor attend(const Batch& batch, const AttentionStep& step, const MutableView& q, const MutableView& k_rows,

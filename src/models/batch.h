@@ -9,6 +9,7 @@
 
 #include "attend/layers.h"
 #include "attend/models.h"
+#include "models/kept.h"
 
 namespace attend::inline v0::models {
 
@@ -16,16 +17,6 @@ struct AttentionStep;
 class Knockouts;
 
 using Norm = std::variant<const LayerNorm*, const RmsNorm*>;
-
-// Where a layer has a norm that its stream, or what is added to it, goes through. What an attention or MLP reads by is
-// none of these: nothing else reads it.
-enum class NormPlace : std::uint8_t {
-  attention_output,  // what the attention writes, before it is added (Gemma, OLMo 2)
-  mlp_output,        // what the MLP writes
-  attention_sum,     // the stream after the attention's was added (post-norm: BERT, BART)
-  cross_sum,         // the stream after what was read in the encoder's text was added
-  mlp_sum,           // the stream after the MLP's was added
-};
 
 // Who looks at a pass at its places, and may change what is there.
 class Watcher {
@@ -68,6 +59,7 @@ struct Batch {
   std::vector<std::int64_t> recorded_ids = {};  // where there is a recorder: of all keys, what a cache has counted
   Watcher* watcher = nullptr;
   const Knockouts* knockouts = nullptr;
+  Kept* kept = nullptr;  // what a pass back needs is kept here
   Stack stack = Stack::only;
   const Memory* memory = nullptr;                 // of a decoder that reads an encoder's text; null: caches have it
   std::vector<std::vector<KvCache*>> cross = {};  // as layers, of the encoder's text
@@ -76,6 +68,11 @@ struct Batch {
   // Each family's page says so where its pass comes to a place.
   void at(ModelPlace place, std::size_t layer, Tensor& values) const {
     if (watcher) watcher->at(place_in(stack, place), static_cast<std::int64_t>(layer), values.view());
+    if (kept) kept->at(place, layer, values);
+  }
+  // Where all that a layer's gradients need is kept; null: nowhere.
+  KeptLayer* keeps(std::size_t layer) const {
+    return kept && layer >= kept->whole_from ? &kept->layers[layer] : nullptr;
   }
   // What the projections of a layer give: [N,heads * D], or their heads apart [N,heads,D].
   void projected(std::size_t layer, const MutableView& q, const MutableView& k, const MutableView& v) const;
@@ -94,8 +91,15 @@ struct Batch {
   template <class Of>
   Tensor normed(NormPlace place, std::size_t layer, const Of& norm, const Tensor& x) const {
     if (watcher && stack != Stack::encoder) watcher->normalises(place, static_cast<std::int64_t>(layer), &norm, x);
+    if (KeptLayer* to = keeps(layer)) to->before_norm[static_cast<std::size_t>(place)] = x.clone();
     return norm.forward(x);
   }
+  // Embeddings, before a norm of theirs if there is one.
+  void embedded(const Tensor& x) const {
+    if (kept) kept->embedded = x.clone();
+  }
+  // f of a layer's hidden units, times what it gates, if anything.
+  void activate(std::size_t layer, Activation f, Tensor& x, const Tensor* gated = nullptr) const;
 };
 
 // How a layer attends: what is not of every model.
@@ -112,6 +116,8 @@ struct AttentionStep {
 
   // All of that as attention() takes it, and whoever makes the layer's weights again: the queries are the last ones.
   AttentionOptions options() const;
+  // With where the sequences of the batch and of its keys begin.
+  AttentionOptions packed_options(const Batch& batch, const std::vector<std::int64_t>& key_starts) const;
 };
 
 // q [N,heads * D], k and v [N,kv_heads * D], row by row in one piece, or their heads apart [N,heads,D], each in one

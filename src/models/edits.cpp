@@ -269,6 +269,16 @@ Edits::Edits(std::span<const Edit> edits, const Batch& batch, const ModelInfo& i
   }
 }
 
+namespace {
+
+// body(row of the place, row of the edit) for rows [begin, end) of an edit.
+template <class Body>
+void for_each_row(const Edit& edit, std::int64_t begin, std::int64_t end, Body body) {
+  for (std::int64_t n = begin; n < end; ++n) body(edit.rows ? (*edit.rows)[static_cast<std::size_t>(n)] : n, n);
+}
+
+}  // namespace
+
 void Edits::at(ModelPlace place, std::int64_t layer, const MutableView& values) {
   for (const Edit& edit : edits_) {
     if (edit.at != place || edit.layer != layer) continue;
@@ -278,15 +288,35 @@ void Edits::at(ModelPlace place, std::int64_t layer, const MutableView& values) 
     const Tensor zeros({1, part.size(1)});
     for_each_sequence(edit, starts_of(edit.at, batch_), [&](std::int64_t begin, std::int64_t end) {
       const Tensor mean = edit.set == Edit::Set::mean && end > begin ? mean_of(edit, part, begin, end) : Tensor();
-      for (std::int64_t n = begin; n < end; ++n) {
-        const std::int64_t row = edit.rows ? (*edit.rows)[static_cast<std::size_t>(n)] : n;
+      for_each_row(edit, begin, end, [&](std::int64_t row, std::int64_t n) {
         const MutableView to = part.slice(0, row, row + 1);
         const View own = takes_values(edit) ? given.slice(0, n, n + 1) : View();
         if (edit.set == Edit::Set::add || edit.set == Edit::Set::scale)
           change(edit, to, own);
         else
           to.copy_from(edit.set == Edit::Set::values ? own : edit.set == Edit::Set::mean ? mean.view() : zeros.view());
-      }
+      });
+    });
+  }
+}
+
+// What was set has no gradient before it; of a mean over rows it is the mean of theirs; what was scaled is scaled.
+void Edits::back(ModelPlace place, std::int64_t layer, const MutableView& d) const {
+  for (auto edit = edits_.rbegin(); edit != edits_.rend(); ++edit) {
+    if (edit->at != place || edit->layer != layer || edit->set == Edit::Set::add) continue;
+    const Range columns = columns_of(*edit, info_);
+    const MutableView part = d.slice(1, columns.begin, columns.end);
+    const View given = takes_values(*edit) ? values_of(*edit, batch_, info_) : View();
+    const Tensor zeros({1, part.size(1)});
+    for_each_sequence(*edit, starts_of(edit->at, batch_), [&](std::int64_t begin, std::int64_t end) {
+      const Tensor mean = edit->set == Edit::Set::mean && end > begin ? mean_of(*edit, part, begin, end) : Tensor();
+      for_each_row(*edit, begin, end, [&](std::int64_t row, std::int64_t n) {
+        const MutableView to = part.slice(0, row, row + 1);
+        if (edit->set == Edit::Set::scale)
+          change(*edit, to, has_values(*edit) ? given.slice(0, n, n + 1) : View());
+        else
+          to.copy_from(edit->set == Edit::Set::mean ? mean.view() : zeros.view());
+      });
     });
   }
 }

@@ -25,6 +25,8 @@ class Edits : public Watcher {
   Edits(std::span<const Edit> edits, const Batch& batch, const ModelInfo& info);
 
   void at(ModelPlace place, std::int64_t layer, const MutableView& values) override;
+  // d [rows,columns], f32, the gradient of what at() left there, becomes that of what it found.
+  void back(ModelPlace place, std::int64_t layer, const MutableView& d) const;
 
  private:
   std::vector<Edit> edits_;  // their places counted from 0

@@ -7,6 +7,7 @@
 #include "models/edits.h"
 #include "models/knockouts.h"
 #include "models/model.h"
+#include "models/stack_pass.h"
 
 namespace attend::inline v0 {
 
@@ -45,28 +46,6 @@ void check_recorder(const Batch& batch) {
   if (batch.recorder && batch.sequences() > 1)
     fail(ErrorCode::bad_value, function, "{} sequences, a recorder takes one", batch.sequences());
 }
-
-// A call's edits, and then who asked to be shown what is there: the call's observer, and a watcher.
-class Shown : public models::Edits {
- public:
-  Shown(const ModelCall& call, const Batch& batch, const ModelInfo& info, models::Watcher* watcher)
-      : Edits(call.edits, batch, info), observe_(call.observe), watcher_(watcher) {}
-  void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
-    Edits::at(place, layer, values);
-    if (observe_) observe_(place, layer, values);
-    if (watcher_) watcher_->at(place, layer, values);
-  }
-  void attends(const models::AttentionStep& step, const View& q, const View& v) override {
-    if (watcher_) watcher_->attends(step, q, v);
-  }
-  void normalises(models::NormPlace place, std::int64_t layer, const models::Norm& norm, const View& x) override {
-    if (watcher_) watcher_->normalises(place, layer, norm, x);
-  }
-
- private:
-  const std::function<void(ModelPlace, std::int64_t, const View&)>& observe_;
-  models::Watcher* watcher_;
-};
 
 }  // namespace
 
@@ -202,23 +181,6 @@ class CallCaches {
   std::vector<std::int64_t> lengths_, encoder_lengths_;  // before the call
 };
 
-// All layers of a stack, before the eyes of the call's edits and observer and of the watcher, and what comes after.
-template <class Layers>
-Tensor run(const Layers& layers, std::int64_t count, Batch& batch, const ModelCall& call, const ModelInfo& info,
-           models::Watcher* watcher) {
-  Shown shown(call, batch, info, watcher);
-  batch.watcher = call.edits.empty() && !call.observe ? watcher : &shown;
-  const models::Knockouts knockouts(call.knockouts, batch, info);
-  if (!call.knockouts.empty()) batch.knockouts = &knockouts;
-  if (batch.recorder) batch.recorded_ids.insert(batch.recorded_ids.end(), batch.ids.begin(), batch.ids.end());
-  Tensor x = layers.embed(batch);
-  layers.run(batch, x, 0, count);
-  batch.at(ModelPlace::residual, static_cast<std::size_t>(count), x);
-  Tensor states = layers.finish(std::move(x));
-  models::check_finite(states);
-  return states;
-}
-
 template <class Body>
 Tensor undone_if_it_fails(CallCaches& caches, Body body) {
   try {
@@ -236,7 +198,7 @@ Tensor forward_one(const Of& family, std::span<const std::int64_t> ids, const Mo
   CallCaches caches(call.caches, info);
   caches.lend(batch);
   return undone_if_it_fails(caches, [&] {
-    Tensor hidden = run(family, info.layers, batch, call, info, watcher);
+    Tensor hidden = models::run(family, info.layers, batch, call, info, watcher);
     caches.keep(batch);
     return hidden;
   });
@@ -271,13 +233,13 @@ Tensor forward_both(const Of& family, std::span<const std::int64_t> ids, const M
     fail(ErrorCode::bad_value, function, "{} sequences of decoder_ids, expected {}, as many as of ids",
          decoder.sequences(), encoder.sequences());
   if (encodes) {
-    memory = {run(family.encoder(), info.encoder_layers, encoder, call, info, watcher), encoder.starts};
+    memory = {models::run(family.encoder(), info.encoder_layers, encoder, call, info, watcher), encoder.starts};
     if (!decodes) return std::move(memory.states);
     decoder.memory = &memory;
   }
   caches.lend(decoder);
   return undone_if_it_fails(caches, [&] {
-    Tensor hidden = run(family.decoder(), info.layers, decoder, call, info, watcher);
+    Tensor hidden = models::run(family.decoder(), info.layers, decoder, call, info, watcher);
     caches.keep(decoder);
     if (encodes) caches.keep(encoder);
     return hidden;

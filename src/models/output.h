@@ -1,7 +1,10 @@
 // What makes an answer of hidden states.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "attend/layers.h"
 
@@ -16,6 +19,9 @@ struct Output {
 
   Tensor uncapped(const View& hidden) const;
   Tensor logits(const View& hidden) const;
+  // The gradient of hidden [E] for that of its logits [vocabulary]: dense, or of a few tokens alone.
+  Tensor input_gradient(const Tensor& dlogits, const Tensor& logits) const;
+  Tensor input_gradient(std::span<const std::pair<std::int64_t, double>> dlogits, const Tensor& logits) const;
 };
 
 }  // namespace attend::inline v0::models

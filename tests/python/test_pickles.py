@@ -162,6 +162,13 @@ def test_features(model):
     assert again(found).top(1, 2) == found.top(1, 2)
 
 
+def test_gradients(model):
+    found = model.gradient([1, 2, 3], token=4, at=["embeddings", ("z", 1)])
+    other = again(found)
+    assert (list(other), other.value, other.token, other.position) == (list(found), found.value, 4, 2)
+    numpy.testing.assert_array_equal(other["z", 1], found["z", 1])
+
+
 def test_what_attention_gives(model):
     x = numpy.random.default_rng(0).standard_normal((1, 2, 5, 8), numpy.float32)
     out, lse = attend.attention(x, x, x, return_lse=True)
@@ -209,7 +216,7 @@ def test_caches_are_copied_as_forks(model):
 
 def test_every_public_class_is_looked_at():
     """A class that is new is one of those above: without a line of its own a pickle would hold an object of nothing."""
-    seen = {"Average", "Features", "Knockout", "Results", "SparseAutoencoder", "Steering",
+    seen = {"Average", "Features", "Gradient", "Knockout", "Results", "SparseAutoencoder", "Steering",
             "Ablation", "AttentionGradients", "AttentionPlan", "AttentionSteps", "AttentionSummary", "Attribution", "Edit", "Encoding",
             "Generator", "HeadScores", "KvCache", "Lens", "Model", "ModelCache", "ModelInfo", "Near", "Page", "Part", "Patching",
             "Picture", "RecordedLayer", "Recording", "Tokenizer", "Trace", "VectorFile", "WithoutSink"}

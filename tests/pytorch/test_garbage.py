@@ -214,6 +214,16 @@ def features_calls(attend, model, np):
                 "decoder_ids": None, "decoder_starts": None})}
 
 
+def gradient_calls(attend, decoder, np):
+    found = decoder.gradient([1, 2, 3], 7)
+    return {"Gradient": (attend.Gradient, ({"z": np.ones((3, 16))}, 0.5), {}), "Gradient.__repr__": (found.__repr__, (), {}),
+            "Gradient.__len__": (found.__len__, (), {}),
+            "Model.gradient": (decoder.gradient, ([1, 2, 3], 7), {
+                "against": 8, "position": 1, "of": "logit", "at": ["z"], "edits": [attend.Edit(0)], "types": None, "decoder_ids": None,
+                "observe": lambda place, layer, values: None, "memory": 1000}),
+            "Model.gradient_bytes": (decoder.gradient_bytes, (3, 0), {})}
+
+
 def analysis_calls(attend, decoder, cache, np):
     mean = attend.Edit(1, at="mlp", rows=[1], set=np.ones((1, 16), np.float32))
     attribution, lens = decoder.attribute([1, 2, 3]), decoder.lens([1, 2, 3])
@@ -225,6 +235,7 @@ def analysis_calls(attend, decoder, cache, np):
         "Edit.__repr__": (mean.__repr__, (), {}), "Knockout.__repr__": (attend.Knockout([0]).__repr__, (), {}),
         **steering_calls(attend, decoder),
         **features_calls(attend, decoder, np),
+        **gradient_calls(attend, decoder, np),
         "Attribution": (attend.Attribution, (), {}),
         "Attribution.top": (attribution.top, (3,), {}),
         "Attribution.picture": (attribution.picture, (), {"title": "x"}),

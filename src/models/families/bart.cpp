@@ -75,6 +75,7 @@ Tensor BartStack::embed(const Batch& batch) const {
   std::vector<std::int64_t> places = batch.positions;
   for (std::int64_t& place : places) place += position_offset_;
   add_embeddings(x, positions_, places);
+  batch.embedded(x);
   return embedding_norm_ ? embedding_norm_->forward(x) : std::move(x);
 }
 
@@ -116,11 +117,45 @@ void BartStack::run(const Batch& batch, Tensor& x, std::int64_t first, std::int6
 
     batch.at(ModelPlace::residual_mid, n, x);
     Tensor copy, wide = layer.wide.forward(batch.read_by_mlp(n, x, copy));
-    activate(activation_, wide.view());
+    batch.activate(n, activation_, wide);
     batch.at(ModelPlace::mlp_hidden, n, wide);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
     x = batch.normed(NormPlace::mlp_sum, n, layer.norm, x);
   }
+}
+
+void BartStack::backward(Backward& pass, Tensor& dx, std::int64_t first, std::int64_t last) const {
+  for (auto n = static_cast<std::size_t>(last); n-- > static_cast<std::size_t>(first);) {
+    const Layer& layer = layers_[n];
+    const KeptLayer& kept = pass.kept(n);
+    dx = pass.normed(layer.norm, dx, kept.before(NormPlace::mlp_sum));
+    add_to(dx, pass.mlp(n, activation_, nullptr, layer.wide, layer.narrow, pass.added(ModelPlace::mlp, n, dx)));
+    pass.at(ModelPlace::residual_mid, n, dx);
+
+    if (layer.cross) {
+      const Attention& cross = *layer.cross;
+      dx = pass.normed(cross.norm, dx, kept.before(NormPlace::cross_sum));
+      Tensor d = cross.output.input_gradient(pass.added(ModelPlace::cross_attention, n, dx));
+      pass.at(ModelPlace::cross_z, n, d);
+      add_to(dx,
+             cross.query.input_gradient(pass.attended_memory(step(n, true, cross.output), d, cross.key, cross.value)));
+      pass.at(ModelPlace::cross_residual, n, dx);
+    }
+
+    const Attention& self = layer.self;
+    dx = pass.normed(self.norm, dx, kept.before(NormPlace::attention_sum));
+    Tensor d = self.output.input_gradient(pass.added(ModelPlace::attention, n, dx));
+    HeadGradients qkv = pass.attended(step(n, false, self.output), pass.seen(ModelPlace::z, n, std::move(d)));
+    pass.projected(n, qkv);
+    add_to(dx, input_gradient({{&self.query, &qkv.q}, {&self.key, &qkv.k}, {&self.value, &qkv.v}}));
+    pass.at(ModelPlace::residual, n, dx);
+  }
+}
+
+void BartStack::embed_backward(Backward& pass, Tensor& dx) const {
+  if (embedding_norm_) dx = pass.normed(*embedding_norm_, dx, pass.kept().embedded);
+  if (word_scale_ != 1) multiply(dx, word_scale_);
+  pass.at(ModelPlace::embeddings, 0, dx);
 }
 
 Bart::Bart(Loading& loading, const Member& config) : info_(read_encoder_decoder(loading, config, ModelFamily::bart)) {

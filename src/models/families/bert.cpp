@@ -160,6 +160,15 @@ std::vector<std::int64_t> Bert::positions(const Batch& batch) const {
   return places;
 }
 
+AttentionStep Bert::step(std::size_t n) const {
+  AttentionStep step{.layer = static_cast<std::int64_t>(n),
+                     .heads = info_.heads,
+                     .kv_heads = info_.heads,
+                     .output = &layers_[which_[n]].output};
+  if (distance_bias_) step.distance_bias = *distance_bias_;
+  return step;
+}
+
 Tensor Bert::embed(const Batch& batch) const {
   for (const std::int64_t type : batch.types) {
     if (type < 0 || type >= std::max<std::int64_t>(types_, 1))
@@ -172,6 +181,7 @@ Tensor Bert::embed(const Batch& batch) const {
   const std::vector<std::int64_t> first_type(types_ > 0 && batch.types.empty() ? batch.ids.size() : 0);
   if (types_ > 0) add_embeddings(x, type_embeddings_, batch.types.empty() ? first_type : batch.types);
   add_embeddings(x, positions_, positions(batch));
+  batch.embedded(x);
   return widened_ ? widened_->forward(embedding_norm_->forward(x), DType::f32) : embedding_norm_->forward(x);
 }
 
@@ -186,24 +196,44 @@ LayerParts Bert::parts(std::size_t n) const {
 void Bert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
   for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
     const Layer& layer = layers_[which_[n]];
-    AttentionStep step{
-        .layer = static_cast<std::int64_t>(n), .heads = info_.heads, .kv_heads = info_.heads, .output = &layer.output};
-    if (distance_bias_) step.distance_bias = *distance_bias_;
     batch.at(ModelPlace::residual, n, x);
     std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value}, x);
     batch.projected(n, qkv[0].view(), qkv[1].view(), qkv[2].view());
-    Tensor z = attend(batch, step, qkv[0].view(), qkv[1].view(), qkv[2].view());
+    Tensor z = attend(batch, step(n), qkv[0].view(), qkv[1].view(), qkv[2].view());
     batch.at(ModelPlace::z, n, z);
     add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
     x = batch.normed(NormPlace::attention_sum, n, layer.attention_norm, x);
     batch.at(ModelPlace::residual_mid, n, x);
 
     Tensor copy, wide = layer.wide.forward(batch.read_by_mlp(n, x, copy));
-    activate(activation_, wide.view());
+    batch.activate(n, activation_, wide);
     batch.at(ModelPlace::mlp_hidden, n, wide);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
     x = batch.normed(NormPlace::mlp_sum, n, layer.norm, x);
   }
+}
+
+void Bert::backward(Backward& pass, Tensor& dx, std::int64_t first, std::int64_t last) const {
+  for (auto n = static_cast<std::size_t>(last); n-- > static_cast<std::size_t>(first);) {
+    const Layer& layer = layers_[which_[n]];
+    const KeptLayer& kept = pass.kept(n);
+    dx = pass.normed(layer.norm, dx, kept.before(NormPlace::mlp_sum));
+    add_to(dx, pass.mlp(n, activation_, nullptr, layer.wide, layer.narrow, pass.added(ModelPlace::mlp, n, dx)));
+    pass.at(ModelPlace::residual_mid, n, dx);
+
+    dx = pass.normed(layer.attention_norm, dx, kept.before(NormPlace::attention_sum));
+    Tensor d = layer.output.input_gradient(pass.added(ModelPlace::attention, n, dx));
+    HeadGradients qkv = pass.attended(step(n), pass.seen(ModelPlace::z, n, std::move(d)));
+    pass.projected(n, qkv);
+    add_to(dx, input_gradient({{&layer.query, &qkv.q}, {&layer.key, &qkv.k}, {&layer.value, &qkv.v}}));
+    pass.at(ModelPlace::residual, n, dx);
+  }
+}
+
+void Bert::embed_backward(Backward& pass, Tensor& dx) const {
+  if (widened_) dx = widened_->input_gradient(dx);
+  dx = pass.normed(*embedding_norm_, dx, pass.kept().embedded);
+  pass.at(ModelPlace::embeddings, 0, dx);
 }
 
 }  // namespace attend::inline v0::models

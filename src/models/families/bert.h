@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "models/backward.h"
 #include "models/batch.h"
 #include "models/config.h"
 #include "models/layer_parts.h"
@@ -22,6 +23,11 @@ class Bert {
   Tensor embed(const Batch& batch) const;  // [N,E], f32: what the first layer is given
   // The layers from `first` to before `last`, x being what they are given and then what they make of it.
   void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
+  // Back: dx, the gradient of the stream after the layers, becomes that of the stream before them; and of embed()'s
+  // rows.
+  void backward(Backward& pass, Tensor& dx, std::int64_t first, std::int64_t last) const;
+  void embed_backward(Backward& pass, Tensor& dx) const;
+  static Tensor finish_backward(const Backward&, const Tensor& d) { return d.clone(); }
   LayerParts parts(std::size_t n) const;
   const Matrix& words() const { return words_; }
   static Tensor finish(Tensor x) { return x; }
@@ -35,6 +41,7 @@ class Bert {
   };
   void read_embeddings(Loading& loading, const BertType& type, const Member& config, std::int64_t rows);
   void read_layers(Loading& loading, const BertType& type, const Member& config);
+  AttentionStep step(std::size_t n) const;
   Layer read_layer(Loading& loading, const std::string& at, const BertType& type) const;
   std::vector<std::int64_t> positions(const Batch& batch) const;
 

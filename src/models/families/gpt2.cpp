@@ -88,9 +88,32 @@ void Gpt2::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t l
     batch.at(ModelPlace::residual_mid, n, x);
 
     Tensor wide = layer.wide.forward(batch.seen(ModelPlace::mlp_input, n, layer.norm.forward(x, info_.dtype)));
-    activate(activation_, wide.view());
+    batch.activate(n, activation_, wide);
     batch.at(ModelPlace::mlp_hidden, n, wide);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
+  }
+}
+
+void Gpt2::backward(Backward& pass, Tensor& dx, std::int64_t first, std::int64_t last) const {
+  const std::int64_t E = info_.embedding_size;
+  for (auto n = static_cast<std::size_t>(last); n-- > static_cast<std::size_t>(first);) {
+    const Layer& layer = layers_[n];
+    const KeptLayer& kept = pass.kept(n);
+    Tensor d = pass.mlp(n, activation_, nullptr, layer.wide, layer.narrow, pass.added(ModelPlace::mlp, n, dx));
+    add_to(dx, pass.normed(layer.norm, d, kept.residual_mid));
+    pass.at(ModelPlace::residual_mid, n, dx);
+
+    d = layer.output.input_gradient(pass.added(ModelPlace::attention, n, dx));
+    HeadGradients qkv = pass.attended(step(static_cast<std::int64_t>(n)), pass.seen(ModelPlace::z, n, std::move(d)));
+    pass.projected(n, qkv);
+    Tensor all = Tensor::uninitialized({dx.size(0), 3 * E});
+    std::int64_t i = 0;
+    for (const Tensor* each : {&qkv.q, &qkv.k, &qkv.v}) {
+      all.view().slice(1, i, i + E).copy_from(*each);
+      i += E;
+    }
+    add_to(dx, pass.normed(layer.attention_norm, layer.query_key_value.input_gradient(all), kept.residual));
+    pass.at(ModelPlace::residual, n, dx);
   }
 }
 

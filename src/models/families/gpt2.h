@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "models/backward.h"
 #include "models/batch.h"
 #include "models/config.h"
 #include "models/layer_parts.h"
@@ -19,6 +20,13 @@ class Gpt2 {
   Tensor embed(const Batch& batch) const;  // [N,E], f32: the stream before the first layer
   // The layers from `first` to before `last`, x being the stream before them and then after them.
   void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
+  // Back: dx, the gradient of the stream after the layers, becomes that of the stream before them; and of embed()'s
+  // rows.
+  void backward(Backward& pass, Tensor& dx, std::int64_t first, std::int64_t last) const;
+  static void embed_backward(Backward& pass, Tensor& dx) { pass.at(ModelPlace::embeddings, 0, dx); }
+  Tensor finish_backward(const Backward& pass, const Tensor& d) const {
+    return pass.normed(*norm_, d, pass.kept().last);
+  }
   LayerParts parts(std::size_t n) const;
   const Matrix& words() const { return words_; }
   Tensor finish(const Tensor& x) const { return norm_->forward(x); }  // [N,E], f32

@@ -41,13 +41,16 @@ GptNeox::Layer GptNeox::read_layer(Loading& loading, std::int64_t n, bool attent
           loading.linear(at + "mlp.dense_4h_to_h", info_.mlp_size, E)};
 }
 
+AttentionStep GptNeox::step(std::size_t n) const {
+  return {.layer = static_cast<std::int64_t>(n),
+          .heads = info_.heads,
+          .kv_heads = info_.heads,
+          .causal = true,
+          .output = &layers_[n].output};
+}
+
 Tensor GptNeox::attention(const Batch& batch, std::size_t n, const Tensor& x, const RotaryAngles& angles) const {
   const Layer& layer = layers_[n];
-  const AttentionStep step{.layer = static_cast<std::int64_t>(n),
-                           .heads = info_.heads,
-                           .kv_heads = info_.heads,
-                           .causal = true,
-                           .output = &layer.output};
   const std::int64_t D = info_.head_size;
   Tensor all = layer.query_key_value.forward(layer.attention_norm.forward(x, info_.dtype));
   // Each head has its three side by side: [N,H,3D].
@@ -55,7 +58,7 @@ Tensor GptNeox::attention(const Batch& batch, std::size_t n, const Tensor& x, co
   const auto part = [&](std::int64_t i) { return heads.slice(2, i * D, (i + 1) * D); };
   batch.projected(n, part(0), part(1), part(2));
   for (const std::int64_t turned : {0, 1}) RotaryEmbedding::rotate(part(turned), angles);
-  Tensor z = attend(batch, step, part(0), part(1), part(2));
+  Tensor z = attend(batch, step(n), part(0), part(1), part(2));
   batch.at(ModelPlace::z, n, z);
   return batch.seen(ModelPlace::attention, n, layer.output.forward(z));
 }
@@ -90,10 +93,49 @@ void GptNeox::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_
     }
 
     Tensor wide = layer.wide.forward(batch.seen(ModelPlace::mlp_input, n, layer.norm.forward(x, info_.dtype)));
-    activate(activation_, wide.view());
+    batch.activate(n, activation_, wide);
     batch.at(ModelPlace::mlp_hidden, n, wide);
     if (info_.parallel) add_to(x, attended);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
+  }
+}
+
+// What comes back through a layer's attention, to the stream that it reads.
+Tensor GptNeox::attention_backward(Backward& pass, std::size_t n, const Tensor& dx, const RotaryAngles& back) const {
+  const Layer& layer = layers_[n];
+  const std::int64_t H = info_.heads, D = info_.head_size;
+  Tensor d = layer.output.input_gradient(pass.added(ModelPlace::attention, n, dx));
+  HeadGradients qkv = pass.attended(step(n), pass.seen(ModelPlace::z, n, std::move(d)));
+  pass.rotated(qkv.q, H, back);
+  pass.rotated(qkv.k, H, back);
+  pass.projected(n, qkv);
+  Tensor all = Tensor::uninitialized({dx.size(0), 3 * H * D});
+  const MutableView heads = all.view().reshape({dx.size(0), H, 3 * D});
+  std::int64_t i = 0;
+  for (const Tensor* each : {&qkv.q, &qkv.k, &qkv.v}) {
+    heads.slice(2, i, i + D).copy_from(each->view().reshape({dx.size(0), H, D}));
+    i += D;
+  }
+  return pass.normed(layer.attention_norm, layer.query_key_value.input_gradient(all), pass.kept(n).residual);
+}
+
+void GptNeox::backward(Backward& pass, Tensor& dx, std::int64_t first, std::int64_t last) const {
+  RotaryAngles back;
+  if (rotary_) back = rotary_->angles(pass.batch().positions, pass.batch().starts).back();
+  for (auto n = static_cast<std::size_t>(last); n-- > static_cast<std::size_t>(first);) {
+    const Layer& layer = layers_[n];
+    const KeptLayer& kept = pass.kept(n);
+    Tensor d = pass.mlp(n, activation_, nullptr, layer.wide, layer.narrow, pass.added(ModelPlace::mlp, n, dx));
+    d = pass.normed(layer.norm, d, info_.parallel ? kept.residual : kept.residual_mid);
+    if (info_.parallel) {
+      add_to(d, attention_backward(pass, n, dx, back));
+      add_to(dx, d);
+    } else {
+      add_to(dx, d);
+      pass.at(ModelPlace::residual_mid, n, dx);
+      add_to(dx, attention_backward(pass, n, dx, back));
+    }
+    pass.at(ModelPlace::residual, n, dx);
   }
 }
 

@@ -30,6 +30,11 @@ View read_through(const std::optional<RmsNorm>& norm, const Tensor& x, DType dty
   return made = norm->forward(x, dtype);
 }
 
+// Back through what attention or MLP reads by, or writes through.
+Tensor back_through(const Backward& pass, const std::optional<RmsNorm>& norm, Tensor d, const Tensor& x) {
+  return norm ? pass.normed(*norm, d, x) : std::move(d);
+}
+
 // What attention or MLP writes, likewise.
 Tensor write_through(const Batch& batch, NormPlace place, std::size_t n, const std::optional<RmsNorm>& norm, Tensor x) {
   return norm ? batch.normed(place, n, *norm, x) : std::move(x);
@@ -123,16 +128,19 @@ void Llama::read_norms(Loading& loading, const std::string& at, const LlamaType&
   }
 }
 
+AttentionStep Llama::step(std::size_t n) const {
+  return {.layer = static_cast<std::int64_t>(n),
+          .heads = info_.heads,
+          .kv_heads = info_.kv_heads,
+          .causal = true,
+          .window = windows_[n],
+          .scale = scale_,
+          .softcap = softcap_,
+          .output = &layers_[n].output};
+}
+
 void Llama::attend_layer(const Batch& batch, std::size_t n, Tensor& x, const std::vector<RotaryAngles>& angles) const {
   const Layer& layer = layers_[n];
-  const AttentionStep step{.layer = static_cast<std::int64_t>(n),
-                           .heads = info_.heads,
-                           .kv_heads = info_.kv_heads,
-                           .causal = true,
-                           .window = windows_[n],
-                           .scale = scale_,
-                           .softcap = softcap_,
-                           .output = &layer.output};
   Tensor normed;
   std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value},
                                                  read_through(layer.attention_norm, x, info_.dtype, normed));
@@ -140,12 +148,13 @@ void Llama::attend_layer(const Batch& batch, std::size_t n, Tensor& x, const std
   // [N,heads * D], normalised where there is a norm, and turned
   const auto place = [&](Tensor& rows, const std::optional<RmsNorm>& norm, std::int64_t heads) {
     const Dims flat = rows.shape(), by_heads{x.size(0), heads, info_.head_size};
+    if (KeptLayer* to = norm ? batch.keeps(n) : nullptr) (&norm == &layer.query_norm ? to->q : to->k) = rows.clone();
     if (norm) rows = norm->forward(rows.view().reshape(heads_apart_ ? by_heads : flat), info_.dtype);
     if (layer.rotary) RotaryEmbedding::rotate(rows.view().reshape(by_heads), angles[*layer.rotary]);
     return rows.view().reshape(flat);
   };
   const MutableView q = place(qkv[0], layer.query_norm, info_.heads), k = place(qkv[1], layer.key_norm, info_.kv_heads);
-  Tensor z = attend(batch, step, q, k, qkv[2].view());
+  Tensor z = attend(batch, step(n), q, k, qkv[2].view());
   batch.at(ModelPlace::z, n, z);
   Tensor written =
       write_through(batch, NormPlace::attention_output, n, layer.attention_output_norm, layer.output.forward(z));
@@ -189,11 +198,52 @@ void Llama::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t 
     if (layer.norm) rows = batch.seen(ModelPlace::mlp_input, n, layer.norm->forward(x, info_.dtype));
     std::vector<Tensor> wide =
         Linear::forward_each({&layer.gate, &layer.up}, layer.norm ? rows : batch.read_by_mlp(n, x, rows));
-    activate(activation_, wide[0].view(), wide[1]);
+    batch.activate(n, activation_, wide[0], &wide[1]);
     batch.at(ModelPlace::mlp_hidden, n, wide[0]);
     Tensor written = write_through(batch, NormPlace::mlp_output, n, layer.mlp_output_norm, layer.down.forward(wide[0]));
     add_to(x, batch.seen(ModelPlace::mlp, n, std::move(written)));
   }
+}
+
+void Llama::attend_layer_backward(Backward& pass, std::size_t n, Tensor& dx,
+                                  const std::vector<RotaryAngles>& back) const {
+  const Layer& layer = layers_[n];
+  const KeptLayer& kept = pass.kept(n);
+  Tensor d = back_through(pass, layer.attention_output_norm, pass.added(ModelPlace::attention, n, dx),
+                          kept.before(NormPlace::attention_output));
+  HeadGradients qkv = pass.attended(step(n), pass.seen(ModelPlace::z, n, layer.output.input_gradient(d)));
+  const auto place = [&](Tensor& d_rows, const std::optional<RmsNorm>& norm, const Tensor& before, std::int64_t heads) {
+    if (layer.rotary) pass.rotated(d_rows, heads, back[*layer.rotary]);
+    if (norm) d_rows = pass.normed_heads(*norm, d_rows, before, heads_apart_ ? heads : 1);
+  };
+  place(qkv.q, layer.query_norm, kept.q, info_.heads);
+  place(qkv.k, layer.key_norm, kept.k, info_.kv_heads);
+  pass.projected(n, qkv);
+  d = input_gradient({{&layer.query, &qkv.q}, {&layer.key, &qkv.k}, {&layer.value, &qkv.v}});
+  add_to(dx, back_through(pass, layer.attention_norm, std::move(d), kept.residual));
+  pass.at(ModelPlace::residual, n, dx);
+}
+
+void Llama::backward(Backward& pass, Tensor& dx, std::int64_t first, std::int64_t last) const {
+  std::vector<RotaryAngles> back;
+  back.reserve(rotary_.size());
+  for (const RotaryEmbedding& rotary : rotary_)
+    back.push_back(rotary.angles(pass.batch().positions, pass.batch().starts).back());
+  for (auto n = static_cast<std::size_t>(last); n-- > static_cast<std::size_t>(first);) {
+    const Layer& layer = layers_[n];
+    const KeptLayer& kept = pass.kept(n);
+    Tensor d = back_through(pass, layer.mlp_output_norm, pass.added(ModelPlace::mlp, n, dx),
+                            kept.before(NormPlace::mlp_output));
+    d = pass.mlp(n, activation_, &layer.gate, layer.up, layer.down, d);
+    add_to(dx, back_through(pass, layer.norm, std::move(d), kept.residual_mid));
+    pass.at(ModelPlace::residual_mid, n, dx);
+    attend_layer_backward(pass, n, dx, back);
+  }
+}
+
+void Llama::embed_backward(Backward& pass, Tensor& dx) const {
+  if (words_scale_ != 1) multiply(dx, words_scale_);
+  pass.at(ModelPlace::embeddings, 0, dx);
 }
 
 }  // namespace attend::inline v0::models

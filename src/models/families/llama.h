@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "models/backward.h"
 #include "models/batch.h"
 #include "models/families/decoder.h"
 #include "models/families/rotary.h"
@@ -22,6 +23,12 @@ class Llama {
   Tensor embed(const Batch& batch) const;  // [N,E], f32: the stream before the first layer
   // The layers from `first` to before `last`, x being the stream before them and then after them.
   void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
+  // Back: dx, the gradient of the stream after the layers, becomes that of the stream before them; of embed()'s rows.
+  void backward(Backward& pass, Tensor& dx, std::int64_t first, std::int64_t last) const;
+  void embed_backward(Backward& pass, Tensor& dx) const;
+  Tensor finish_backward(const Backward& pass, const Tensor& d) const {
+    return pass.normed(*norm_, d, pass.kept().last);
+  }
   LayerParts parts(std::size_t n) const;
   const Matrix& words() const { return words_; }
   Tensor finish(const Tensor& x) const { return norm_->forward(x); }  // [N,E], f32
@@ -43,6 +50,8 @@ class Llama {
   void read_norms(Loading& loading, const std::string& at, const LlamaType& type, Layer& layer) const;
   void read_scales(const Member& config);
   void read_positions(const Loading& loading, const LlamaType& type, const Member& config);
+  AttentionStep step(std::size_t n) const;
+  void attend_layer_backward(Backward& pass, std::size_t n, Tensor& dx, const std::vector<RotaryAngles>& back) const;
   void attend_layer(const Batch& batch, std::size_t n, Tensor& x, const std::vector<RotaryAngles>& angles) const;
 
   ModelInfo info_;

@@ -101,16 +101,20 @@ Tensor ModernBert::embed(const Batch& batch) const {
   Tensor x({std::ssize(batch.ids), info_.embedding_size});
   add_embeddings(x, words_, batch.ids);
   batch.at(ModelPlace::embeddings, 0, x);
+  batch.embedded(x);
   return embedding_norm_->forward(x);
+}
+
+AttentionStep ModernBert::step(std::size_t n) const {
+  return {.layer = static_cast<std::int64_t>(n),
+          .heads = info_.heads,
+          .kv_heads = info_.heads,
+          .window = layers_[n].local ? window_ : 0,
+          .output = &layers_[n].output};
 }
 
 void ModernBert::attend_layer(const Batch& batch, std::size_t n, Tensor& x, const RotaryAngles& angles) const {
   const Layer& layer = layers_[n];
-  const AttentionStep step{.layer = static_cast<std::int64_t>(n),
-                           .heads = info_.heads,
-                           .kv_heads = info_.heads,
-                           .window = layer.local ? window_ : 0,
-                           .output = &layer.output};
   std::optional<Tensor> rows;
   if (layer.attention_norm) rows = layer.attention_norm->forward(x, info_.dtype);
   std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value}, rows ? *rows : x);
@@ -118,7 +122,7 @@ void ModernBert::attend_layer(const Batch& batch, std::size_t n, Tensor& x, cons
   const Dims by_heads{x.size(0), info_.heads, info_.head_size};
   RotaryEmbedding::rotate(qkv[0].view().reshape(by_heads), angles);
   RotaryEmbedding::rotate(qkv[1].view().reshape(by_heads), angles);
-  Tensor z = attend(batch, step, qkv[0].view(), qkv[1].view(), qkv[2].view());
+  Tensor z = attend(batch, step(n), qkv[0].view(), qkv[1].view(), qkv[2].view());
   batch.at(ModelPlace::z, n, z);
   add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
 }
@@ -146,10 +150,42 @@ void ModernBert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int
 
     const Tensor rows = batch.seen(ModelPlace::mlp_input, n, layer.norm.forward(x, info_.dtype));
     std::vector<Tensor> wide = Linear::forward_each({&layer.wide, &layer.gate}, rows);
-    activate(activation_, wide[0].view(), wide[1]);
+    batch.activate(n, activation_, wide[0], &wide[1]);
     batch.at(ModelPlace::mlp_hidden, n, wide[0]);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide[0])));
   }
+}
+
+void ModernBert::attend_layer_backward(Backward& pass, std::size_t n, Tensor& dx, const RotaryAngles& back) const {
+  const Layer& layer = layers_[n];
+  Tensor d = layer.output.input_gradient(pass.added(ModelPlace::attention, n, dx));
+  HeadGradients qkv = pass.attended(step(n), pass.seen(ModelPlace::z, n, std::move(d)));
+  pass.rotated(qkv.q, info_.heads, back);
+  pass.rotated(qkv.k, info_.heads, back);
+  pass.projected(n, qkv);
+  d = input_gradient({{&layer.query, &qkv.q}, {&layer.key, &qkv.k}, {&layer.value, &qkv.v}});
+  add_to(dx, layer.attention_norm ? pass.normed(*layer.attention_norm, d, pass.kept(n).residual) : std::move(d));
+  pass.at(ModelPlace::residual, n, dx);
+}
+
+void ModernBert::backward(Backward& pass, Tensor& dx, std::int64_t first, std::int64_t last) const {
+  std::array<RotaryAngles, 2> back;
+  for (const bool local : {false, true}) {
+    if (rotary_[local]) back[local] = rotary_[local]->angles(pass.batch().positions, pass.batch().starts).back();
+  }
+  for (auto n = static_cast<std::size_t>(last); n-- > static_cast<std::size_t>(first);) {
+    const Layer& layer = layers_[n];
+    const Tensor d =
+        pass.mlp(n, activation_, &layer.wide, layer.gate, layer.narrow, pass.added(ModelPlace::mlp, n, dx));
+    add_to(dx, pass.normed(layer.norm, d, pass.kept(n).residual_mid));
+    pass.at(ModelPlace::residual_mid, n, dx);
+    attend_layer_backward(pass, n, dx, back[layer.local]);
+  }
+}
+
+void ModernBert::embed_backward(Backward& pass, Tensor& dx) const {
+  dx = pass.normed(*embedding_norm_, dx, pass.kept().embedded);
+  pass.at(ModelPlace::embeddings, 0, dx);
 }
 
 }  // namespace attend::inline v0::models

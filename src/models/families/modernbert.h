@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "models/backward.h"
 #include "models/batch.h"
 #include "models/config.h"
 #include "models/layer_parts.h"
@@ -21,6 +22,13 @@ class ModernBert {
   Tensor embed(const Batch& batch) const;  // [N,E], f32: the stream before the first layer
   // The layers from `first` to before `last`, x being the stream before them and then after them.
   void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
+  // Back: dx, the gradient of the stream after the layers, becomes that of the stream before them; and of embed()'s
+  // rows.
+  void backward(Backward& pass, Tensor& dx, std::int64_t first, std::int64_t last) const;
+  void embed_backward(Backward& pass, Tensor& dx) const;
+  Tensor finish_backward(const Backward& pass, const Tensor& d) const {
+    return pass.normed(*norm_, d, pass.kept().last);
+  }
   LayerParts parts(std::size_t n) const;
   const Matrix& words() const { return words_; }
   Tensor finish(const Tensor& x) const { return norm_->forward(x); }  // [N,E], f32
@@ -34,6 +42,8 @@ class ModernBert {
     Linear wide, gate, narrow;
   };
   Layer read_layer(Loading& loading, std::int64_t n, const Member& config, bool local) const;
+  AttentionStep step(std::size_t n) const;
+  void attend_layer_backward(Backward& pass, std::size_t n, Tensor& dx, const RotaryAngles& back) const;
   void attend_layer(const Batch& batch, std::size_t n, Tensor& x, const RotaryAngles& angles) const;
 
   ModelInfo info_;

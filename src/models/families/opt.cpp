@@ -54,6 +54,14 @@ Opt::Layer Opt::read_layer(Loading& loading, std::int64_t n, bool bias) const {
           loading.linear(at + "fc1", E, info_.mlp_size, bias), loading.linear(at + "fc2", info_.mlp_size, E, bias)};
 }
 
+AttentionStep Opt::step(std::size_t n) const {
+  return {.layer = static_cast<std::int64_t>(n),
+          .heads = info_.heads,
+          .kv_heads = info_.heads,
+          .causal = true,
+          .output = &layers_[n].output};
+}
+
 Tensor Opt::embed(const Batch& batch) const {
   Tensor words({std::ssize(batch.ids), info_.input_size});
   add_embeddings(words, words_, batch.ids);
@@ -76,11 +84,6 @@ LayerParts Opt::parts(std::size_t n) const {
 void Opt::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
   for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
     const Layer& layer = layers_[n];
-    const AttentionStep step{.layer = static_cast<std::int64_t>(n),
-                             .heads = info_.heads,
-                             .kv_heads = info_.heads,
-                             .causal = true,
-                             .output = &layer.output};
     const auto read = [&](const LayerNorm& norm) {
       return norms_before_ ? norm.forward(x, info_.dtype) : converted(x, info_.dtype);
     };
@@ -88,14 +91,14 @@ void Opt::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t la
     std::vector<Tensor> qkv =
         Linear::forward_each({&layer.query, &layer.key, &layer.value}, read(layer.attention_norm));
     batch.projected(n, qkv[0].view(), qkv[1].view(), qkv[2].view());
-    Tensor z = attend(batch, step, qkv[0].view(), qkv[1].view(), qkv[2].view());
+    Tensor z = attend(batch, step(n), qkv[0].view(), qkv[1].view(), qkv[2].view());
     batch.at(ModelPlace::z, n, z);
     add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
     if (!norms_before_) x = batch.normed(NormPlace::attention_sum, n, layer.attention_norm, x);
     batch.at(ModelPlace::residual_mid, n, x);
 
     Tensor wide = layer.wide.forward(batch.seen(ModelPlace::mlp_input, n, read(layer.norm)));
-    activate(activation_, wide.view());
+    batch.activate(n, activation_, wide);
     batch.at(ModelPlace::mlp_hidden, n, wide);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
     if (!norms_before_) x = batch.normed(NormPlace::mlp_sum, n, layer.norm, x);
@@ -105,6 +108,35 @@ void Opt::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t la
 Tensor Opt::finish(Tensor x) const {
   if (norm_) x = norm_->forward(x);
   return project_out_ ? project_out_->forward(x, DType::f32) : std::move(x);
+}
+
+void Opt::backward(Backward& pass, Tensor& dx, std::int64_t first, std::int64_t last) const {
+  for (auto n = static_cast<std::size_t>(last); n-- > static_cast<std::size_t>(first);) {
+    const Layer& layer = layers_[n];
+    const KeptLayer& kept = pass.kept(n);
+    if (!norms_before_) dx = pass.normed(layer.norm, dx, kept.before(NormPlace::mlp_sum));
+    Tensor d = pass.mlp(n, activation_, nullptr, layer.wide, layer.narrow, pass.added(ModelPlace::mlp, n, dx));
+    add_to(dx, norms_before_ ? pass.normed(layer.norm, d, kept.residual_mid) : std::move(d));
+    pass.at(ModelPlace::residual_mid, n, dx);
+
+    if (!norms_before_) dx = pass.normed(layer.attention_norm, dx, kept.before(NormPlace::attention_sum));
+    d = layer.output.input_gradient(pass.added(ModelPlace::attention, n, dx));
+    HeadGradients qkv = pass.attended(step(n), pass.seen(ModelPlace::z, n, std::move(d)));
+    pass.projected(n, qkv);
+    d = input_gradient({{&layer.query, &qkv.q}, {&layer.key, &qkv.k}, {&layer.value, &qkv.v}});
+    add_to(dx, norms_before_ ? pass.normed(layer.attention_norm, d, kept.residual) : std::move(d));
+    pass.at(ModelPlace::residual, n, dx);
+  }
+}
+
+void Opt::embed_backward(Backward& pass, Tensor& dx) const {
+  if (project_in_) dx = project_in_->input_gradient(dx);
+  pass.at(ModelPlace::embeddings, 0, dx);
+}
+
+Tensor Opt::finish_backward(const Backward& pass, const Tensor& d) const {
+  Tensor dx = project_out_ ? project_out_->input_gradient(d) : d.clone();
+  return norm_ ? pass.normed(*norm_, dx, pass.kept().last) : std::move(dx);
 }
 
 }  // namespace attend::inline v0::models

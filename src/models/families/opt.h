@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "models/backward.h"
 #include "models/batch.h"
 #include "models/families/decoder.h"
 #include "models/layer_parts.h"
@@ -18,6 +19,11 @@ class Opt {
   Tensor embed(const Batch& batch) const;  // [N,E], f32: the stream before the first layer
   // The layers from `first` to before `last`, x being the stream before them and then after them.
   void run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const;
+  // Back: dx, the gradient of the stream after the layers, becomes that of the stream before them; and of embed()'s
+  // rows.
+  void backward(Backward& pass, Tensor& dx, std::int64_t first, std::int64_t last) const;
+  void embed_backward(Backward& pass, Tensor& dx) const;
+  Tensor finish_backward(const Backward& pass, const Tensor& d) const;
   LayerParts parts(std::size_t n) const;
   const Matrix& words() const { return words_; }
   Tensor finish(Tensor x) const;  // [N,E], f32; where words have another size than the stream, [N,that size]
@@ -34,6 +40,7 @@ class Opt {
     Linear wide, narrow;
   };
   Layer read_layer(Loading& loading, std::int64_t n, bool bias) const;
+  AttentionStep step(std::size_t n) const;
   LayerNorm read_norm(Loading& loading, const std::string& name) const;
 
   ModelInfo info_;

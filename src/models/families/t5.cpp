@@ -138,14 +138,42 @@ void T5Stack::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_
     Tensor wide;
     if (layer.gate) {
       std::vector<Tensor> both = Linear::forward_each({&*layer.gate, &layer.wide}, rows);
-      activate(activation_, both[0].view(), both[1]);
+      batch.activate(n, activation_, both[0], &both[1]);
       wide = std::move(both[0]);
     } else {
       wide = layer.wide.forward(rows);
-      activate(activation_, wide.view());
+      batch.activate(n, activation_, wide);
     }
     batch.at(ModelPlace::mlp_hidden, n, wide);
     add_to(x, batch.seen(ModelPlace::mlp, n, layer.narrow.forward(wide)));
+  }
+}
+
+void T5Stack::backward(Backward& pass, Tensor& dx, std::int64_t first, std::int64_t last) const {
+  for (auto n = static_cast<std::size_t>(last); n-- > static_cast<std::size_t>(first);) {
+    const Layer& layer = layers_[n];
+    const KeptLayer& kept = pass.kept(n);
+    const Linear* gate = layer.gate ? &*layer.gate : nullptr;
+    Tensor d = pass.mlp(n, activation_, gate, layer.wide, layer.narrow, pass.added(ModelPlace::mlp, n, dx));
+    add_to(dx, pass.normed(layer.norm, d, kept.residual_mid));
+    pass.at(ModelPlace::residual_mid, n, dx);
+
+    if (layer.cross) {
+      const Attention& cross = *layer.cross;
+      d = cross.output.input_gradient(pass.added(ModelPlace::cross_attention, n, dx));
+      pass.at(ModelPlace::cross_z, n, d);
+      d = cross.query.input_gradient(pass.attended_memory(step(n, true, cross.output), d, cross.key, cross.value));
+      add_to(dx, pass.normed(cross.norm, d, kept.cross_residual));
+      pass.at(ModelPlace::cross_residual, n, dx);
+    }
+
+    const Attention& self = layer.self;
+    d = self.output.input_gradient(pass.added(ModelPlace::attention, n, dx));
+    HeadGradients qkv = pass.attended(step(n, false, self.output), pass.seen(ModelPlace::z, n, std::move(d)));
+    pass.projected(n, qkv);
+    d = input_gradient({{&self.query, &qkv.q}, {&self.key, &qkv.k}, {&self.value, &qkv.v}});
+    add_to(dx, pass.normed(self.norm, d, kept.residual));
+    pass.at(ModelPlace::residual, n, dx);
   }
 }
 

@@ -388,21 +388,29 @@ void Pooling::pool(const float* rows, std::int64_t count, std::int64_t prompt, s
   }
 }
 
-Tensor SentenceModules::vectors(const Tensor& hidden, std::span<const std::int64_t> starts, std::int64_t prompt,
-                                std::optional<bool> normalize) const {
-  const std::int64_t E = hidden.size(1), sequences = std::ssize(starts) - 1, size = std::ssize(pooling.modes) * E;
+Tensor passed(const SentenceModule& module, Tensor x) {
+  return std::visit([&](const auto& of) { return after(of, std::move(x)); }, module);
+}
+
+Tensor Pooling::pooled(const Tensor& hidden, std::span<const std::int64_t> starts, std::int64_t prompt) const {
+  const std::int64_t E = hidden.size(1), sequences = std::ssize(starts) - 1, size = std::ssize(modes) * E;
   Tensor x({sequences, size});
   parallel_for(sequences, 16, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) {
       const std::int64_t at = starts[static_cast<std::size_t>(n)];
-      pooling.pool(hidden.data<float>() + at * E, starts[static_cast<std::size_t>(n) + 1] - at, prompt, E,
-                   x.data<float>() + n * size);
+      pool(hidden.data<float>() + at * E, starts[static_cast<std::size_t>(n) + 1] - at, prompt, E,
+           x.data<float>() + n * size);
     }
   });
+  return x;
+}
+
+Tensor SentenceModules::vectors(const Tensor& hidden, std::span<const std::int64_t> starts, std::int64_t prompt,
+                                std::optional<bool> normalize) const {
+  Tensor x = pooling.pooled(hidden, starts, prompt);
   std::size_t last = after.size();  // what comes after it is left out
   if (normalize && !*normalize && last > 0 && std::holds_alternative<NormalizeModule>(after.back())) --last;
-  for (std::size_t n = 0; n < last; ++n)
-    x = std::visit([&](const auto& module) { return models::after(module, std::move(x)); }, after[n]);
+  for (std::size_t n = 0; n < last; ++n) x = passed(after[n], std::move(x));
   if (dimensions && *dimensions < x.size(1)) x = x.view().slice(1, 0, *dimensions).clone();
   if (normalize && *normalize) scale_rows_to_1(x);
   return x;

@@ -44,6 +44,8 @@ struct Pooling {
 
   // Of a sequence of hidden states [count,E], the first `prompt` of which are a prompt's, to `out`, [modes * E].
   void pool(const float* rows, std::int64_t count, std::int64_t prompt, std::int64_t E, float* out) const;
+  // Of sequences that begin at `starts`: [sequences,modes * E].
+  Tensor pooled(const Tensor& hidden, std::span<const std::int64_t> starts, std::int64_t prompt) const;
 };
 
 // What may follow it, each from vectors [N,in] to [N,out].
@@ -59,6 +61,8 @@ inline constexpr std::pair<std::string_view, Activation> dense_functions[] = {
     {"ReLU", Activation::relu},       {"GELU", Activation::gelu}, {"SiLU", Activation::silu}};
 struct NormalizeModule {};
 using SentenceModule = std::variant<DenseModule, LayerNorm, NormalizeModule>;
+
+Tensor passed(const SentenceModule& module, Tensor x);
 
 struct SentenceModules {
   Pooling pooling = {};
@@ -78,6 +82,8 @@ struct SentenceModules {
   // false, without the folder's last Normalize; none: as the folder says.
   Tensor vectors(const Tensor& hidden, std::span<const std::int64_t> starts, std::int64_t prompt,
                  std::optional<bool> normalize) const;
+  // d [vector_size], the gradient of the vector of one sequence of hidden states [N,E], as the folder says -> [N,E].
+  Tensor input_gradient(const Tensor& hidden, const Tensor& d) const;
 };
 
 // What modules.json and the files that it names say. config: the model's own. E: its hidden states'; longest: tokens

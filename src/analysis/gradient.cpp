@@ -1,0 +1,252 @@
+#include "attend/gradient.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "analysis/answers.h"
+#include "core/from_end.h"
+#include "core/message.h"
+#include "layers/rows.h"
+#include "models/edits.h"
+#include "models/pass_back.h"
+
+namespace attend::inline v0 {
+
+namespace {
+
+constexpr const char* function = "gradient";
+
+// Numbers of K [K,rows,columns], or of one [rows,columns], as [K * rows,columns] f32.
+Tensor stacked(std::string_view name, const View& given, std::int64_t rows, std::int64_t columns, std::int64_t copies) {
+  if (!is_floating(given.dtype()))
+    fail(ErrorCode::bad_dtype, function, "{} is {}, expected floating point", name, given.dtype());
+  const bool one = given.rank() == 2 && copies == 1;
+  if (given.shape() != (one ? Dims{rows, columns} : Dims{copies, rows, columns}))
+    fail(ErrorCode::bad_shape, function, "{} has shape {}, expected {}", name, given.shape(),
+         copies == 1 ? Dims{rows, columns} : Dims{copies, rows, columns});
+  Tensor all = Tensor::uninitialized({copies * rows, columns});
+  all.view().reshape(given.shape()).copy_from(given);
+  return all;
+}
+
+// sum of a b, in double.
+double dot(const float* a, const float* b, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t n = 0; n < count; ++n) sum += static_cast<double>(a[n]) * static_cast<double>(b[n]);
+  return sum;
+}
+
+// The number, and its gradient by the hidden states.
+class Asked {
+ public:
+  Asked(const Model& model, const GradientOptions& options, Gradient& result)
+      : parts_(ModelAccess::parts(model)), options_(options), result_(result) {
+    check();
+  }
+
+  std::int64_t copies() const { return copies_; }
+
+  Tensor from(const Tensor& hidden) {
+    switch (options_.of) {
+      case GradientOf::logit:
+        return of_logit(hidden);
+      case GradientOf::log_probability:
+        return of_log_probability(hidden);
+      case GradientOf::cosine:
+        return of_cosine(hidden);
+      case GradientOf::sum:
+        return of_sum(hidden);
+    }
+    fail(ErrorCode::bad_value, function, "there is no GradientOf {}", static_cast<int>(options_.of));
+  }
+
+ private:
+  void check() {
+    const ModelInfo& info = parts_.info;
+    const bool answers = options_.of == GradientOf::logit || options_.of == GradientOf::log_probability;
+    if (answers) models::output_of(parts_, function);
+    if (options_.token) analysis::check_token(function, "token", *options_.token, info);
+    if (options_.against) analysis::check_token(function, "against", *options_.against, info);
+    for (const std::int64_t token : options_.tokens) analysis::check_token(function, "tokens", token, info);
+    if (options_.of == GradientOf::log_probability && options_.tokens.empty())
+      fail(ErrorCode::bad_value, function, "there are no tokens whose log-probability is asked for");
+    if (options_.of == GradientOf::cosine) check_vector();
+    if (options_.of != GradientOf::sum) return;
+    if (!options_.cotangent && options_.at_places.empty())
+      fail(ErrorCode::bad_value, function, "a sum needs a cotangent of the hidden states, or of places");
+    const View& first = options_.cotangent ? *options_.cotangent : options_.at_places.front().values;
+    copies_ = first.rank() == 3 ? first.size(0) : 1;
+    if (copies_ < 1) fail(ErrorCode::bad_shape, function, "a cotangent has shape {}, of no number", first.shape());
+  }
+
+  void check_vector() const {
+    const std::int64_t size = models::sentence_modules(parts_).vector_size;
+    if (!options_.vector) fail(ErrorCode::bad_value, function, "a cosine needs a vector");
+    const View& given = *options_.vector;
+    if (given.shape() != Dims{size})
+      fail(ErrorCode::bad_shape, function, "vector has shape {}, expected [{}]", given.shape(), size);
+    if (!is_floating(given.dtype()))
+      fail(ErrorCode::bad_dtype, function, "vector is {}, expected floating point", given.dtype());
+  }
+
+  Tensor logits_of(const Tensor& hidden, std::int64_t row) const {
+    return models::output_of(parts_, function).logits(hidden.view().select(0, row));
+  }
+
+  std::int64_t row_of(const Tensor& hidden) {
+    return result_.position = from_end(function, "position is", options_.position, hidden.size(0));
+  }
+
+  Tensor of_logit(const Tensor& hidden) {
+    const std::int64_t row = row_of(hidden);
+    const Tensor logits = logits_of(hidden, row);
+    const float* all = logits.data<float>();
+    const std::int64_t token =
+        options_.token.value_or(analysis::likeliest({all, static_cast<std::size_t>(logits.count())}));
+    std::vector<std::pair<std::int64_t, double>> d{{token, 1}};
+    if (options_.against) d.emplace_back(*options_.against, -1);
+    result_.token = token;
+    result_.values = {static_cast<double>(all[token]) -
+                      (options_.against ? static_cast<double>(all[*options_.against]) : 0)};
+    Tensor out(hidden.shape());
+    out.view().select(0, row).copy_from(models::output_of(parts_, function).input_gradient(d, logits));
+    return out;
+  }
+
+  Tensor of_log_probability(const Tensor& hidden) {
+    const std::int64_t first = row_of(hidden), count = std::ssize(options_.tokens);
+    if (count > hidden.size(0) - first)
+      fail(ErrorCode::bad_value, function, "{} tokens from row {} on, and there are {} rows", count, first,
+           hidden.size(0));
+    result_.values = {0};
+    Tensor out(hidden.shape());
+    for (std::int64_t n = 0; n < count; ++n) {
+      const std::int64_t token = options_.tokens[static_cast<std::size_t>(n)];
+      const Tensor logits = logits_of(hidden, first + n);
+      const float* all = logits.data<float>();
+      const double sum = analysis::log_sum({all, static_cast<std::size_t>(logits.count())});
+      result_.values[0] += static_cast<double>(all[token]) - sum;
+      Tensor d({logits.count()});
+      for (std::int64_t v = 0; v < d.count(); ++v)
+        d.data<float>()[v] = static_cast<float>((v == token ? 1 : 0) - std::exp(static_cast<double>(all[v]) - sum));
+      out.view().select(0, first + n).copy_from(models::output_of(parts_, function).input_gradient(d, logits));
+    }
+    return out;
+  }
+
+  // Of u v / (|u| |v|) by u: (v / |v| - cosine u / |u|) / |u|.
+  Tensor of_cosine(const Tensor& hidden) {
+    const models::SentenceModules& modules = models::sentence_modules(parts_);
+    const std::int64_t starts[] = {0, hidden.size(0)};
+    const Tensor own = modules.vectors(hidden, starts, 0, {}), given = options_.vector->to(DType::f32);
+    const float *u = own.data<float>(), *v = given.data<float>();
+    const std::int64_t size = own.count();
+    const double length = std::sqrt(dot(u, u, size)), other = std::sqrt(dot(v, v, size));
+    if (length == 0 || other == 0) fail(ErrorCode::bad_value, function, "a vector of length 0 has no cosine");
+    const double cosine = dot(u, v, size) / (length * other);
+    Tensor d({size});
+    for (std::int64_t n = 0; n < size; ++n)
+      d.data<float>()[n] = static_cast<float>(
+          (static_cast<double>(v[n]) / other - cosine * static_cast<double>(u[n]) / length) / length);
+    result_.values = {cosine};
+    return modules.input_gradient(hidden, d);
+  }
+
+  Tensor of_sum(const Tensor& hidden) {
+    const std::int64_t N = hidden.size(0), E = hidden.size(1);
+    result_.values.resize(static_cast<std::size_t>(copies_));
+    if (!options_.cotangent) return Tensor({copies_ * N, E});
+    Tensor d = stacked("cotangent", *options_.cotangent, N, E, copies_);
+    for (std::int64_t c = 0; c < copies_; ++c)
+      result_.values[static_cast<std::size_t>(c)] += dot(d.data<float>() + c * N * E, hidden.data<float>(), N * E);
+    return d;
+  }
+
+  const Model::Parts& parts_;
+  const GradientOptions& options_;
+  Gradient& result_;
+  std::int64_t copies_ = 1;
+};
+
+// The cotangents of places: what they add to the number as the pass goes forward, and to the gradient as it comes back.
+class AtPlaces {
+ public:
+  AtPlaces(const ModelInfo& info, const GradientOptions& options, std::int64_t copies, Gradient& result)
+      : copies_(copies), result_(result) {
+    if (options.of != GradientOf::sum && !options.at_places.empty())
+      fail(ErrorCode::bad_value, function, "cotangents of places are of a sum");
+    for (const Cotangent& each : options.at_places) {
+      const models::PlaceShape shape = models::shape_of(function, each.at, info);
+      all_.push_back(each);
+      all_.back().layer =
+          from_end(function, fmt::format("a cotangent at {} of layer", name_of(each.at)), each.layer, shape.layers);
+    }
+  }
+
+  bool empty() const { return all_.empty(); }
+
+  void forward(ModelPlace place, std::int64_t layer, const View& values) {
+    for_each_at(place, layer, values, [&](const Tensor& d) {
+      const Tensor here = values.to(DType::f32);
+      for (std::int64_t c = 0; c < copies_; ++c)
+        sums_[static_cast<std::size_t>(c)] += dot(d.data<float>() + c * here.count(), here.data<float>(), here.count());
+    });
+  }
+  void back(ModelPlace place, std::int64_t layer, Tensor& d) {
+    const View one = d.view().slice(0, 0, d.size(0) / copies_);
+    for_each_at(place, layer, one, [&](const Tensor& of) { add_to(d, of); });
+  }
+  // What forward() has summed up, once the numbers are there.
+  void finish() {
+    for (std::size_t c = 0; c < result_.values.size() && !all_.empty(); ++c) result_.values[c] += sums_[c];
+  }
+
+ private:
+  template <class Body>
+  void for_each_at(ModelPlace place, std::int64_t layer, const View& rows, Body body) {
+    sums_.resize(static_cast<std::size_t>(copies_));
+    for (const Cotangent& each : all_) {
+      if (each.at != place || each.layer != layer) continue;
+      body(stacked(fmt::format("the cotangent at {} of layer {}", name_of(place), layer), each.values, rows.size(0),
+                   rows.size(1), copies_));
+    }
+  }
+
+  std::int64_t copies_;
+  Gradient& result_;
+  std::vector<Cotangent> all_;
+  std::vector<double> sums_;
+};
+
+}  // namespace
+
+Gradient gradient(const Model& model, std::span<const std::int64_t> ids, const GradientOptions& options) {
+  Gradient result;
+  Asked asked(model, options, result);
+  const std::int64_t copies = asked.copies();
+  AtPlaces at_places(model.info(), options, copies, result);
+  ModelCall call{.types = options.types, .decoder_ids = options.decoder_ids, .edits = options.edits, .observe = {}};
+  if (!at_places.empty())
+    call.observe = [&](ModelPlace place, std::int64_t layer, const View& x) { at_places.forward(place, layer, x); };
+  models::PassBack back;
+  back.from = [&](const Tensor& hidden) { return asked.from(hidden); };
+  back.copies = copies;
+  back.places = [&](ModelPlace place, std::int64_t layer, Tensor& d) {
+    at_places.back(place, layer, d);
+    if (!options.observe) return;
+    const View all = d;
+    options.observe(place, layer, copies == 1 ? all : all.reshape({copies, d.size(0) / copies, d.size(1)}));
+  };
+  if (options.memory) back.memory = *options.memory;
+  models::pass_back(model, ids, call, back);
+  at_places.finish();
+  return result;
+}
+
+GradientBytes gradient_bytes(const Model& model, std::int64_t tokens, std::int64_t decoder_tokens) {
+  const models::KeptBytes kept = models::kept_bytes(model, tokens, decoder_tokens);
+  return {kept.all, kept.streams};
+}
+
+}  // namespace attend::inline v0
