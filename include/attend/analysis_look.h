@@ -14,6 +14,7 @@
 #include "attend/analysis.h"
 #include "attend/api.h"
 #include "attend/picture.h"
+#include "attend/saliency.h"
 #include "attend/tokenizer.h"
 
 namespace attend::inline v0 {
@@ -55,6 +56,12 @@ ATTEND_API Picture ablation_picture(const Ablation& ablation, const AnalysisOf& 
 // texts differ, both tokens are named.
 ATTEND_API Picture patching_picture(const Patching& patching, const AnalysisOf& of);
 
+// The tokens on the colour of what each did to the number; of an encoder-decoder those of both texts. The caption says
+// what the points of the path miss.
+ATTEND_API Picture saliency_picture(const Saliency& saliency, const AnalysisOf& of);
+// What the points of the path miss, of the whole change: 0.05 are 5 %.
+ATTEND_API double missing_share(const Saliency& saliency);
+
 // ---- Names ----
 
 // "18.6" as recordings have it, of an encoder-decoder "decoder.3.cross.6"; "mlp 15"; "mlp 15, unit 812"; "feature 812";
@@ -73,6 +80,8 @@ ATTEND_API std::string lens_csv(const Lens& lens, std::span<const std::int64_t> 
 // layer, head, name, and of decoders logit, log_probability, kl; of encoders cosine_distance. Of heads that were taken
 // out together one line, whose name has all of theirs.
 ATTEND_API std::string ablation_csv(const Ablation& ablation, const AnalysisOf& of = {});
+// text ("encoder" or "decoder"; of one text empty), position, token, value
+ATTEND_API std::string saliency_csv(const Saliency& saliency, const AnalysisOf& of);
 // layer, head, name, recovered; or layer, position, token, recovered
 ATTEND_API std::string patching_csv(const Patching& patching, const AnalysisOf& of);
 

@@ -9,7 +9,7 @@ import numpy
 
 from . import _core
 
-__all__ = ["Ablation", "Average", "Lens", "Part", "Patching", "Results"]
+__all__ = ["Ablation", "Average", "Lens", "Part", "Patching", "Results", "Saliency"]
 
 
 class Part(NamedTuple):
@@ -148,6 +148,39 @@ class Patching(
 
     def picture(self, title=None):
         """The heads [L,H], or the stream at each token [L+1,T], on the colour of what they bring back, as an attend.Picture."""
+        return self._look.picture(self, title)
+
+
+class _Saliency(NamedTuple):
+    tokens: numpy.ndarray
+    encoder: numpy.ndarray | None
+    value: float
+    baseline_value: float
+    missing: float
+    steps: int
+
+
+class Saliency(
+    _Saliency, _Found,
+    to_csv="The rows of to_pandas() as CSV, with the tokens.",
+    to_json="`saliency` of `attend model --json` (docs/json.md), but for token, against and position.",
+    to_pandas="A pandas.DataFrame, a row for each token: text (of an encoder-decoder encoder or decoder), position, token, value.\n"
+              "ImportError without pandas.",
+):
+    """Which tokens a number came from (Model.saliency()): tokens [N], of an encoder-decoder's decoder and encoder [M], else None.
+
+    tokens + encoder + missing = value - baseline_value: what the path's `steps` points miss is missing.
+
+    >>> import attend
+    >>> found = attend.Model.load("tiny").saliency([1, 2, 3], token=7, against=8)
+    >>> bool(abs(found.tokens.sum() + found.missing - (found.value - found.baseline_value)) < 1e-4)
+    True
+    """
+
+    _look = _core._SaliencyLook
+
+    def picture(self, title=None):
+        """The tokens on the colour of what each did to the number, as an attend.Picture. The caption says what is missed."""
         return self._look.picture(self, title)
 
 

@@ -3,13 +3,13 @@
 
 #include <nanobind/stl/optional.h>
 
-#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "array.h"
 #include "call.h"
+#include "gradient.h"
 #include "model.h"
 
 namespace attend::python {
@@ -17,87 +17,6 @@ namespace attend::python {
 namespace {
 
 constexpr const char* function = "Model.gradient";
-
-// What `of` says: a name, the vector of a cosine, or what is summed up, of the hidden states or by place.
-class Number {
- public:
-  Number(const Loaded& self, nb::handle of, nb::handle token, nb::handle against) {
-    const bool named = of.is_none() || nb::isinstance<nb::str>(of);
-    if (!named && !(token.is_none() && against.is_none()))
-      throw Error(ErrorCode::bad_value, function, "token and against are of a logit, and of is something else");
-    if (named)
-      read_name(self, of, token, against);
-    else if (nb::isinstance<nb::dict>(of))
-      read_places(nb::cast<nb::dict>(of));
-    else
-      read_array(of);
-  }
-
-  // As GradientOptions have them; they last as long as this.
-  void say(GradientOptions& options) const {
-    options.of = of_;
-    options.token = token_, options.against = against_, options.tokens = tokens_;
-    options.vector = vector_, options.cotangent = cotangent_, options.at_places = places_;
-  }
-  bool several() const { return several_; }
-
- private:
-  void read_name(const Loaded& self, nb::handle of, nb::handle token, nb::handle against) {
-    const std::string name = of.is_none() ? "logit" : nb::cast<std::string>(of);
-    against_ = self.read_token(function, "against", against);
-    if (name == "logit") {
-      token_ = self.read_token(function, "token", token);
-      return;
-    }
-    if (name != "log_probability")
-      throw Error(ErrorCode::bad_value, function,
-                  "of is '" + name + "', expected 'logit', 'log_probability', an array or a dict of arrays");
-    if (against_) throw Error(ErrorCode::bad_value, function, "against is of a logit");
-    of_ = GradientOf::log_probability;
-    if (nb::isinstance<nb::str>(token) || nb::isinstance<nb::int_>(token)) {
-      tokens_ = {*self.read_token(function, "token", token)};
-    } else if (!token.is_none()) {
-      tokens_ = list_of(read_integers(function, "token", token));
-    }
-  }
-
-  View keep(const std::string& name, nb::handle given) {
-    const View view = held_.emplace_back(function, name.c_str(), given).view();
-    several_ = view.rank() == 3;
-    return view;
-  }
-
-  void read_array(nb::handle of) {
-    const View view = keep("of", of);
-    of_ = view.rank() == 1 ? GradientOf::cosine : GradientOf::sum;
-    (view.rank() == 1 ? vector_ : cotangent_) = view;
-  }
-
-  void read_places(const nb::dict& of) {
-    of_ = GradientOf::sum;
-    for (const auto& [place, given] : of) {
-      if (nb::isinstance<nb::str>(place) && nb::cast<std::string>(place) == "hidden") {
-        cotangent_ = keep("of['hidden']", given);
-        continue;
-      }
-      nb::list one;
-      one.append(place);
-      const Keep at = read_keep(function, one, "of's places").front();
-      if (!at.layer && at.at != ModelPlace::embeddings && at.at != ModelPlace::encoder_embeddings)
-        throw Error(ErrorCode::bad_value, function,
-                    "of has " + std::string(name_of(at.at)) + ", expected a layer of it too: ('z', 3)");
-      places_.push_back({.at = at.at, .layer = at.layer.value_or(0), .values = keep("of[...]", given)});
-    }
-  }
-
-  GradientOf of_ = GradientOf::logit;
-  std::optional<std::int64_t> token_, against_;
-  std::vector<std::int64_t> tokens_;
-  std::deque<Array> held_;
-  OptionalView vector_, cotangent_;
-  std::vector<Cotangent> places_;
-  bool several_ = false;
-};
 
 // [K * N,C], or of all layers [L,K * N,C] -> [K,N,C], [K,L,N,C].
 nb::object by_number(const nb::object& array, std::size_t K) {
@@ -112,7 +31,7 @@ nb::object gradient_(const Loaded& self, nb::handle ids, nb::handle token, nb::h
                      nb::handle observe, nb::handle memory) {
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   decoder = Loaded::read_decoder_ids(function, decoder_ids);
-  const Number number(self, of, token, against);
+  const Number number(function, self, of, token, against);
   const Edits read_edits(function, edits);
   if (!read_edits.knockouts().empty())
     throw Error(ErrorCode::bad_value, function, "edits: a pass back takes no Knockout");

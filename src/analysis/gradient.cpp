@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analysis/answers.h"
+#include "analysis/gradients.h"
 #include "core/from_end.h"
 #include "core/message.h"
 #include "layers/rows.h"
@@ -37,28 +38,38 @@ double dot(const float* a, const float* b, std::int64_t count) {
   return sum;
 }
 
-// The number, and its gradient by the hidden states.
+// The numbers, and their gradients by the hidden states.
 class Asked {
  public:
-  Asked(const Model& model, const GradientOptions& options, Gradient& result)
-      : parts_(ModelAccess::parts(model)), options_(options), result_(result) {
+  Asked(const Model& model, const GradientOptions& options) : parts_(ModelAccess::parts(model)), options_(options) {
     check();
   }
 
   std::int64_t copies() const { return copies_; }
 
-  Tensor from(const Tensor& hidden) {
+  // Of one sequence.
+  Tensor from(const Tensor& hidden, Gradient& result) const {
     switch (options_.of) {
       case GradientOf::logit:
-        return of_logit(hidden);
+        return of_logit(hidden, result);
       case GradientOf::log_probability:
-        return of_log_probability(hidden);
+        return of_log_probability(hidden, result);
       case GradientOf::cosine:
-        return of_cosine(hidden);
+        return of_cosine(hidden, result);
       case GradientOf::sum:
-        return of_sum(hidden);
+        return of_sum(hidden, result);
     }
     fail(ErrorCode::bad_value, function, "there is no GradientOf {}", static_cast<int>(options_.of));
+  }
+  // Of sequences that begin at `starts`.
+  Tensor from(const Tensor& hidden, std::span<const std::int64_t> starts, std::vector<Gradient>& results) const {
+    if (results.size() == 1) return from(hidden, results[0]);
+    Tensor all = Tensor::uninitialized(hidden.shape());
+    for (std::size_t s = 0; s < results.size(); ++s) {
+      const Tensor own = hidden.view().slice(0, starts[s], starts[s + 1]).clone();
+      all.view().slice(0, starts[s], starts[s + 1]).copy_from(from(own, results[s]));
+    }
+    return all;
   }
 
  private:
@@ -94,39 +105,39 @@ class Asked {
     return models::output_of(parts_, function).logits(hidden.view().select(0, row));
   }
 
-  std::int64_t row_of(const Tensor& hidden) {
-    return result_.position = from_end(function, "position is", options_.position, hidden.size(0));
+  std::int64_t row_of(const Tensor& hidden) const {
+    return from_end(function, "position is", options_.position, hidden.size(0));
   }
 
-  Tensor of_logit(const Tensor& hidden) {
-    const std::int64_t row = row_of(hidden);
+  Tensor of_logit(const Tensor& hidden, Gradient& result) const {
+    const std::int64_t row = result.position = row_of(hidden);
     const Tensor logits = logits_of(hidden, row);
     const float* all = logits.data<float>();
     const std::int64_t token =
         options_.token.value_or(analysis::likeliest({all, static_cast<std::size_t>(logits.count())}));
     std::vector<std::pair<std::int64_t, double>> d{{token, 1}};
     if (options_.against) d.emplace_back(*options_.against, -1);
-    result_.token = token;
-    result_.values = {static_cast<double>(all[token]) -
-                      (options_.against ? static_cast<double>(all[*options_.against]) : 0)};
+    result.token = token;
+    result.values = {static_cast<double>(all[token]) -
+                     (options_.against ? static_cast<double>(all[*options_.against]) : 0)};
     Tensor out(hidden.shape());
     out.view().select(0, row).copy_from(models::output_of(parts_, function).input_gradient(d, logits));
     return out;
   }
 
-  Tensor of_log_probability(const Tensor& hidden) {
-    const std::int64_t first = row_of(hidden), count = std::ssize(options_.tokens);
+  Tensor of_log_probability(const Tensor& hidden, Gradient& result) const {
+    const std::int64_t first = result.position = row_of(hidden), count = std::ssize(options_.tokens);
     if (count > hidden.size(0) - first)
       fail(ErrorCode::bad_value, function, "{} tokens from row {} on, and there are {} rows", count, first,
            hidden.size(0));
-    result_.values = {0};
+    result.values = {0};
     Tensor out(hidden.shape());
     for (std::int64_t n = 0; n < count; ++n) {
       const std::int64_t token = options_.tokens[static_cast<std::size_t>(n)];
       const Tensor logits = logits_of(hidden, first + n);
       const float* all = logits.data<float>();
       const double sum = analysis::log_sum({all, static_cast<std::size_t>(logits.count())});
-      result_.values[0] += static_cast<double>(all[token]) - sum;
+      result.values[0] += static_cast<double>(all[token]) - sum;
       Tensor d({logits.count()});
       for (std::int64_t v = 0; v < d.count(); ++v)
         d.data<float>()[v] = static_cast<float>((v == token ? 1 : 0) - std::exp(static_cast<double>(all[v]) - sum));
@@ -136,7 +147,7 @@ class Asked {
   }
 
   // Of u v / (|u| |v|) by u: (v / |v| - cosine u / |u|) / |u|.
-  Tensor of_cosine(const Tensor& hidden) {
+  Tensor of_cosine(const Tensor& hidden, Gradient& result) const {
     const models::SentenceModules& modules = models::sentence_modules(parts_);
     const std::int64_t starts[] = {0, hidden.size(0)};
     const Tensor own = modules.vectors(hidden, starts, 0, {}), given = options_.vector->to(DType::f32);
@@ -149,23 +160,22 @@ class Asked {
     for (std::int64_t n = 0; n < size; ++n)
       d.data<float>()[n] = static_cast<float>(
           (static_cast<double>(v[n]) / other - cosine * static_cast<double>(u[n]) / length) / length);
-    result_.values = {cosine};
+    result.values = {cosine};
     return modules.input_gradient(hidden, d);
   }
 
-  Tensor of_sum(const Tensor& hidden) {
+  Tensor of_sum(const Tensor& hidden, Gradient& result) const {
     const std::int64_t N = hidden.size(0), E = hidden.size(1);
-    result_.values.resize(static_cast<std::size_t>(copies_));
+    result.values.resize(static_cast<std::size_t>(copies_));
     if (!options_.cotangent) return Tensor({copies_ * N, E});
     Tensor d = stacked("cotangent", *options_.cotangent, N, E, copies_);
     for (std::int64_t c = 0; c < copies_; ++c)
-      result_.values[static_cast<std::size_t>(c)] += dot(d.data<float>() + c * N * E, hidden.data<float>(), N * E);
+      result.values[static_cast<std::size_t>(c)] += dot(d.data<float>() + c * N * E, hidden.data<float>(), N * E);
     return d;
   }
 
   const Model::Parts& parts_;
   const GradientOptions& options_;
-  Gradient& result_;
   std::int64_t copies_ = 1;
 };
 
@@ -221,16 +231,21 @@ class AtPlaces {
 
 }  // namespace
 
-Gradient gradient(const Model& model, std::span<const std::int64_t> ids, const GradientOptions& options) {
-  Gradient result;
-  Asked asked(model, options, result);
+std::vector<Gradient> analysis::gradients(const Model& model, std::span<const std::int64_t> ids,
+                                          std::span<const std::int64_t> starts, const GradientOptions& options) {
+  std::vector<Gradient> results(starts.empty() ? 1 : starts.size() - 1);
+  const Asked asked(model, options);
   const std::int64_t copies = asked.copies();
-  AtPlaces at_places(model.info(), options, copies, result);
-  ModelCall call{.types = options.types, .decoder_ids = options.decoder_ids, .edits = options.edits, .observe = {}};
+  AtPlaces at_places(model.info(), options, copies, results[0]);
+  ModelCall call{.starts = starts,
+                 .types = options.types,
+                 .decoder_ids = options.decoder_ids,
+                 .edits = options.edits,
+                 .observe = {}};
   if (!at_places.empty())
     call.observe = [&](ModelPlace place, std::int64_t layer, const View& x) { at_places.forward(place, layer, x); };
   models::PassBack back;
-  back.from = [&](const Tensor& hidden) { return asked.from(hidden); };
+  back.from = [&](const Tensor& hidden) { return asked.from(hidden, starts, results); };
   back.copies = copies;
   back.places = [&](ModelPlace place, std::int64_t layer, Tensor& d) {
     at_places.back(place, layer, d);
@@ -241,7 +256,11 @@ Gradient gradient(const Model& model, std::span<const std::int64_t> ids, const G
   if (options.memory) back.memory = *options.memory;
   models::pass_back(model, ids, call, back);
   at_places.finish();
-  return result;
+  return results;
+}
+
+Gradient gradient(const Model& model, std::span<const std::int64_t> ids, const GradientOptions& options) {
+  return std::move(analysis::gradients(model, ids, {}, options).front());
 }
 
 GradientBytes gradient_bytes(const Model& model, std::int64_t tokens, std::int64_t decoder_tokens) {

@@ -216,7 +216,7 @@ def test_caches_are_copied_as_forks(model):
 
 def test_every_public_class_is_looked_at():
     """A class that is new is one of those above: without a line of its own a pickle would hold an object of nothing."""
-    seen = {"Average", "Features", "Gradient", "Knockout", "Results", "SparseAutoencoder", "Steering",
+    seen = {"Average", "Features", "Gradient", "Knockout", "Results", "Saliency", "SparseAutoencoder", "Steering",
             "Ablation", "AttentionGradients", "AttentionPlan", "AttentionSteps", "AttentionSummary", "Attribution", "Edit", "Encoding",
             "Generator", "HeadScores", "KvCache", "Lens", "Model", "ModelCache", "ModelInfo", "Near", "Page", "Part", "Patching",
             "Picture", "RecordedLayer", "Recording", "Tokenizer", "Trace", "VectorFile", "WithoutSink"}

@@ -215,12 +215,18 @@ def features_calls(attend, model, np):
 
 
 def gradient_calls(attend, decoder, np):
-    found = decoder.gradient([1, 2, 3], 7)
+    found, saliency = decoder.gradient([1, 2, 3], 7), decoder.saliency([1, 2, 3], 7, 8, steps=5)
     return {"Gradient": (attend.Gradient, ({"z": np.ones((3, 16))}, 0.5), {}), "Gradient.__repr__": (found.__repr__, (), {}),
             "Gradient.__len__": (found.__len__, (), {}),
             "Model.gradient": (decoder.gradient, ([1, 2, 3], 7), {
                 "against": 8, "position": 1, "of": "logit", "at": ["z"], "edits": [attend.Edit(0)], "types": None, "decoder_ids": None,
                 "observe": lambda place, layer, values: None, "memory": 1000}),
+            "Model.saliency": (decoder.saliency, ([1, 2, 3], 7), {
+                "against": 8, "position": 1, "of": "logit", "method": "input", "baseline": np.ones(16, np.float32), "steps": 5,
+                "types": None, "decoder_ids": None, "progress": float}),
+            "Saliency": (attend.Saliency, tuple(saliency), {}), "Saliency.picture": (saliency.picture, (), {"title": "x"}),
+            "Saliency.to_csv": (saliency.to_csv, (), {}), "Saliency.to_json": (saliency.to_json, (), {}),
+            "Saliency.to_pandas": (with_pandas(saliency.to_pandas), (), {}),
             "Model.gradient_bytes": (decoder.gradient_bytes, (3, 0), {})}
 
 

@@ -298,12 +298,20 @@ def test_bits_for_any_number_of_threads(both):
     ({"at": ["heads"]}, ValueError, "at is 'heads', expected one of 'embeddings', 'residual', 'q'"),
     ({"at": [3]}, TypeError, r"at\[0\]: expected \"mlp\" or \(\"z\", layer\), got 3"),
     ({"edits": [attend.Knockout([1], [0])]}, ValueError, "a pass back takes no Knockout"),
-    ({"of": np.full((7, 32), np.inf)}, ValueError, "the gradients have NaN or infinity"),
+    ({"of": np.full((7, 32), np.inf)}, ValueError, "the gradients at residual have NaN or infinity"),
 ])
 def test_what_is_refused(both, asked, error, words):
     pair = both("llama")
     with pytest.raises(error, match=words):
         pair.ours.gradient(pair.ids(LENGTH)[0], **asked)
+
+
+def test_nan_before_an_edit_is_refused_too(both):
+    """What is set has no gradient before it; what comes there may still be NaN."""
+    pair = both("llama")
+    edit = attend.Edit(0, at="embeddings", set=np.zeros((7, 32), np.float32))
+    with pytest.raises(ValueError, match="the gradients at residual have NaN or infinity"):
+        pair.ours.gradient(pair.ids(LENGTH)[0], of={"hidden": np.full((7, 32), 3e38)}, edits=[edit])
 
 
 def test_encoders_have_no_logits(both):

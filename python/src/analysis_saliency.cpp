@@ -1,0 +1,82 @@
+// Model.saliency(), and how a Saliency is looked at.
+#include "analysis.h"
+#include "attend/saliency.h"
+#include "gradient.h"
+
+namespace attend::python {
+
+namespace {
+
+nb::object saliency_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle position,
+                     nb::handle of, const std::string& method, nb::handle baseline, nb::handle steps, nb::handle types,
+                     nb::handle decoder_ids, nb::handle progress) {
+  constexpr const char* function = "Model.saliency";
+  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
+                                  decoder = Loaded::read_decoder_ids(function, decoder_ids);
+  const Number number(function, self, of, token, against);
+  std::vector<std::int64_t> of_types;
+  if (!types.is_none()) of_types = list_of(read_integers(function, "types", types));
+  if (method != "integrated" && method != "input")
+    throw Error(ErrorCode::bad_value, function, "method is '" + method + "', expected 'integrated' or 'input'");
+  SaliencyOptions options;
+  options.number.position = expect<std::int64_t>(function, "position", whole_number, position);
+  options.number.types = of_types, options.number.decoder_ids = decoder;
+  number.say(options.number);
+  options.method = method == "input" ? SaliencyMethod::input : SaliencyMethod::integrated;
+  const OptionalArray base(function, "baseline", baseline);
+  options.baseline = base.view();
+  options.steps = expect<std::int64_t>(function, "steps", whole_number, steps);
+  options.progress = progress_of(function, progress);
+  const Saliency found = call(function, [&] { return saliency(self.model, given, options); });
+  Analysed context = analysed(self, given, decoder);
+  context.token = found.token, context.against = found.against;
+  return found_as("Saliency", context, to_python({}, found.tokens),
+                  found.encoder.count() > 0 ? to_python({}, found.encoder) : nb::object(nb::none()), found.value,
+                  found.baseline_value, found.missing, found.steps);
+}
+
+constexpr const char* saliency_doc =
+    R"(Which tokens a number of the model's comes from, through all layers: an attend.Saliency.
+
+token, against, position and of say the number, as for gradient(): a logit, log-probabilities, or of encoders of=vector, the cosine
+of the text's embed() to it. method: "integrated" gradients (Sundararajan et al. 2017) from a baseline, an embedding [input_size];
+None: the mean over the table. tokens + encoder + missing = value - baseline_value. At most `steps` points of the path are computed,
+closer where the gradient turns, until they miss 0.5 % of the change; missing says what they miss, and more than 5 % is much. "input": gradient times input
+at the text alone, whose sum means nothing. types and decoder_ids as forward() has them; progress is called with the share that is
+done. ValueError for what gradient() refuses.)";
+
+struct SaliencyLook {
+  Saliency x;
+
+  explicit SaliencyLook(const Found& found) {
+    x.tokens = found.tensor("tokens");
+    if (!found.result.attr("encoder").is_none()) x.encoder = found.tensor("encoder");
+    x.value = nb::cast<double>(found.result.attr("value"));
+    x.baseline_value = nb::cast<double>(found.result.attr("baseline_value"));
+    x.missing = nb::cast<double>(found.result.attr("missing"));
+    x.steps = nb::cast<std::int64_t>(found.result.attr("steps"));
+    x.token = found.of.token, x.against = found.of.against;
+  }
+  Picture picture(const AnalysisOf& of) const { return saliency_picture(x, of); }
+  std::string csv(const AnalysisOf& of) const { return saliency_csv(x, of); }
+  std::string json() const { return to_json(x); }
+};
+
+}  // namespace
+
+void bind_saliency(nb::module_& m, nb::class_<Loaded>& model) {
+  bind_look<SaliencyLook>(m, "Saliency");
+  model.def(
+      "saliency", &saliency_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
+      nb::arg("position") = -1, nb::arg("of") = nb::none(), nb::arg("method") = "integrated",
+      nb::arg("baseline") = nb::none(), nb::arg("steps") = 512, nb::arg("types") = nb::none(),
+      nb::arg("decoder_ids") = nb::none(), nb::arg("progress") = nb::none(),
+      nb::sig("def saliency(self, ids: str | Ids, token: int | str | Ids | None = None, against: int | str | None = "
+              "None, position: int = -1, of: str | Array | None = None, method: Literal['integrated', 'input'] = "
+              "'integrated', baseline: Array | None = None, steps: int = 512, types: Ids | None = None, "
+              "decoder_ids: Ids | None = None, progress: Callable[[float], object] | None = None) -> "
+              "attend.Saliency"),
+      saliency_doc);
+}
+
+}  // namespace attend::python
