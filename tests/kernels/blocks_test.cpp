@@ -38,7 +38,8 @@ struct Matrix {
       std::memcpy(numbers.data<float>() + row * columns, values.data<float>() + source * columns,
                   columns * sizeof(float));
     }
-    of = {{memory.data(), type, rows, columns, interleaved_head}, block_size(type), block_bytes(type)};
+    const QuantizedView matrix{memory.data(), type, rows, columns, interleaved_head};
+    of = {matrix, block_size(type), block_bytes(type), matrix.row_bytes()};
   }
   static std::int64_t in_file(std::int64_t row, std::int64_t head) {
     if (head == 0) return row;
