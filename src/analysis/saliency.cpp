@@ -280,6 +280,7 @@ Saliency saliency(const Model& model, std::span<const std::int64_t> ids, const S
   check(options);
   std::vector<TokenPath> paths = paths_of(model, ids, options);
   std::vector<std::int64_t> counts;
+  counts.reserve(paths.size());
   for (const TokenPath& path : paths) counts.push_back(path.tokens());
   SaliencyOptions own = options;
   Saliency result;
