@@ -167,8 +167,9 @@ class Integral {
       points[p].value = found[p].values.front();
       points[p].of = std::move(found[p]);
       for (std::size_t n = 0; n < paths_.size(); ++n) {
-        const std::int64_t tokens = paths_[n].tokens(), first = static_cast<std::int64_t>(p) * tokens;
-        points[p].slopes.insert(points[p].slopes.end(), slopes[n].begin() + first, slopes[n].begin() + first + tokens);
+        const auto tokens = static_cast<std::size_t>(paths_[n].tokens());
+        const std::span of_point = std::span(slopes[n]).subspan(p * tokens, tokens);
+        points[p].slopes.insert(points[p].slopes.end(), of_point.begin(), of_point.end());
       }
     }
     return points;
@@ -223,7 +224,8 @@ std::int64_t worst_first(std::vector<Stretch>& stretches, const std::vector<Poin
   std::ranges::sort(stretches, std::greater<>(), missed);
   const double share = enough / static_cast<double>(stretches.size());
   const auto little = std::ranges::find_if(stretches, [&](const Stretch& each) { return missed(each) <= share; });
-  return std::min({room, std::max<std::int64_t>(1, std::ssize(stretches) / 2), little - stretches.begin()});
+  return std::min({room, std::max<std::int64_t>(1, std::ssize(stretches) / 2),
+                   static_cast<std::int64_t>(little - stretches.begin())});
 }
 
 // The path in stretches, of which those that miss most are halved, until they all together miss little (each by itself:
