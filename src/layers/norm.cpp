@@ -42,7 +42,11 @@ Tensor normalize(const char* layer, const View& x, DType y_dtype, kernels::NormO
   return y;
 }
 
-Tensor input_gradient(const char* layer, const View& dy, const View& x, kernels::NormGradientOperands operands) {
+Tensor input_gradient(const char* layer, const View& dy, const View& x, const Tensor& weight, double eps,
+                      bool centered) {
+  kernels::NormGradientOperands operands;
+  operands.size = weight.size(0), operands.weight = weight.data<float>();
+  operands.centered = centered, operands.eps = static_cast<float>(eps);
   if (x.rank() == 0 || x.size(-1) != operands.size)
     fail(ErrorCode::bad_shape, layer, "x has shape {}, expected [...,{}]", x.shape(), operands.size);
   check_given(layer, "x", x, x.shape());
@@ -75,12 +79,7 @@ Tensor LayerNorm::forward(const View& x, DType y_dtype) const {
 }
 
 Tensor LayerNorm::input_gradient(const View& dy, const View& x) const {
-  kernels::NormGradientOperands operands;
-  operands.size = weight_.size(0);
-  operands.weight = weight_.data<float>();
-  operands.centered = true;
-  operands.eps = static_cast<float>(eps_);
-  return attend::input_gradient("LayerNorm", dy, x, operands);
+  return attend::input_gradient("LayerNorm", dy, x, weight_, eps_, true);
 }
 
 RmsNorm::RmsNorm(const View& weight, double eps)
@@ -96,12 +95,7 @@ Tensor RmsNorm::forward(const View& x, DType y_dtype) const {
 }
 
 Tensor RmsNorm::input_gradient(const View& dy, const View& x) const {
-  kernels::NormGradientOperands operands;
-  operands.size = weight_.size(0);
-  operands.weight = weight_.data<float>();
-  operands.centered = false;
-  operands.eps = static_cast<float>(eps_);
-  return attend::input_gradient("RmsNorm", dy, x, operands);
+  return attend::input_gradient("RmsNorm", dy, x, weight_, eps_, false);
 }
 
 }  // namespace attend::inline v0

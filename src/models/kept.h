@@ -38,7 +38,6 @@ struct KeptLayer {
   KeptActivation mlp;
   std::array<Tensor, norm_places> before_norm = {};  // [N,E]
 
-  std::int64_t bytes() const;
   const Tensor& before(NormPlace place) const { return before_norm[static_cast<std::size_t>(place)]; }
 };
 
