@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "attend/analysis.h"
-#include "attend/threads.h"
 #include "tests/expect.h"
+#include "tests/threads_at_most.h"
 
 namespace attend {
 namespace {
@@ -119,11 +119,9 @@ TEST(Features, FeaturesAndErrorAreThePlace) {
 TEST(Features, OneThreadGivesTheSameBits) {
   const Model model = load("gpt2");
   const SparseAutoencoder of = autoencoder(model.info().embedding_size, {ModelPlace::residual, 1});
-  const int threads = num_threads();
   const Features found = features(model, of, ids);
-  set_num_threads(1);
+  const test::ThreadsAtMost limit(1);
   const Features alone = features(model, of, ids);
-  set_num_threads(threads);
   expect_same(found.activations, alone.activations);
   expect_same(found.error, alone.error);
 }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "attend/saliency.h"
-#include "attend/threads.h"
 #include "tests/expect.h"
+#include "tests/threads_at_most.h"
 
 namespace attend {
 namespace {
@@ -90,10 +90,10 @@ TEST(Gradient, EveryRoadHasTheSameBits) {
       const double value = gradient(whole.model, ids, whole.options).values.front();
       again.options.memory = 0;
       EXPECT_EQ(gradient(again.model, ids, again.options).values.front(), value) << name;
-      const int before = num_threads();
-      set_num_threads(3);
-      gradient(threads.model, ids, threads.options);
-      set_num_threads(before);
+      {
+        const test::ThreadsAtMost limit(3);
+        gradient(threads.model, ids, threads.options);
+      }
       const Dims one = twice.cotangent.shape();
       Tensor two({2, one[0], one[1]});
       two.view().select(0, 1).copy_from(twice.cotangent);

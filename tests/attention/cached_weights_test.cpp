@@ -7,8 +7,8 @@
 
 #include "attend/kv_cache.h"
 #include "attend/summary.h"
-#include "attend/threads.h"
 #include "tests/attention/call.h"
+#include "tests/threads_at_most.h"
 
 namespace attend {
 namespace {
@@ -135,13 +135,11 @@ TEST(CachedWeights, ThreadsDoNotMatter) {
     const Tensor q = generator.randn({2, 6, 1, 64}), k = generator.randn({2, 2, 3000, 64});
     KvCache cache(2, 2, 64, 64, dtype);
     cache.append(k, k);
-    const int before = num_threads();
-    set_num_threads(1);
-    const Tensor one = attention_weights(q, cache, {}, {.causal = true});
-    set_num_threads(4);
-    const Tensor four = attention_weights(q, cache, {}, {.causal = true});
-    set_num_threads(before);
-    expect_same(one, four);
+    const auto with = [&](int threads) {
+      const test::ThreadsAtMost limit(threads);
+      return attention_weights(q, cache, {}, {.causal = true});
+    };
+    expect_same(with(1), with(4));
   }
 }
 

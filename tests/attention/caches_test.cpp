@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "attend/kv_cache.h"
-#include "attend/threads.h"
 #include "attention/schedule.h"
 #include "core/message.h"
 #include "tests/attention/call.h"
 #include "tests/expect.h"
+#include "tests/threads_at_most.h"
 
 namespace attend {
 namespace {
@@ -102,12 +102,11 @@ TEST(Caches, ThreadsDoNotMatter) {
   prefix.add(KvCache(1, 4, 64, 64), 0, 3000, generator);
   for (int n = 0; n < 6; ++n) batch.add(prefix.caches.front(), 3000, 1 + 400 * n, generator);
   const Tensor q = generator.randn({6, 8, 1, 64});
-  const int before = num_threads();
-  set_num_threads(1);
-  const AttentionResult one = attention(q, batch.list);
-  set_num_threads(4);
-  const AttentionResult four = attention(q, batch.list);
-  set_num_threads(before);
+  const auto with = [&](int threads) {
+    const test::ThreadsAtMost limit(threads);
+    return attention(q, batch.list);
+  };
+  const AttentionResult one = with(1), four = with(4);
   expect_same(one.out, four.out);
   expect_same(one.lse, four.lse);
 }

@@ -3,9 +3,9 @@
 #include <limits>
 
 #include "attend/kv_cache.h"
-#include "attend/threads.h"
 #include "tests/attention/plain.h"
 #include "tests/expect.h"
+#include "tests/threads_at_most.h"
 
 namespace attend {
 namespace {
@@ -82,12 +82,11 @@ TEST(QuantizedCache, ThreadsTheBatchAndOtherSequencesDoNotMatter) {
     for (const std::int64_t Tq : {1, 40}) {
       const Tensor q = generator.randn({2, 8, Tq, 64}).view().to(dtype);
       const KvCache cache = quantized(k, v);
-      const int before = num_threads();
-      set_num_threads(1);
-      const AttentionResult one = attention(q, cache, {.causal = true});
-      set_num_threads(4);
-      const AttentionResult four = attention(q, cache, {.causal = true});
-      set_num_threads(before);
+      const auto with = [&](int threads) {
+        const test::ThreadsAtMost limit(threads);
+        return attention(q, cache, {.causal = true});
+      };
+      const AttentionResult one = with(1), four = with(4);
       expect_same(one.out, four.out);
       expect_same(one.lse, four.lse);
       for (std::int64_t b = 0; b < 2; ++b) {

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "attend/summary.h"
-#include "attend/threads.h"
 #include "tests/allocations.h"
 #include "tests/attention/call.h"
+#include "tests/threads_at_most.h"
 
 namespace attend {
 namespace {
@@ -44,11 +44,8 @@ TEST(AttentionSummary, BitsDoNotDependOnThreadsOrTheBatch) {
     const auto run = [&](int threads, const View& q, const View& k, const View& lse, const AttentionOptions& options) {
       const SummaryOptions wanted{
           .top = 5, .map = MapSize{7, 9}, .key_sizes = q.size(0) == 1 ? sizes.view().slice(0, 1, 2) : sizes.view()};
-      const int before = num_threads();
-      set_num_threads(threads);
-      AttentionSummary s = attention_summary(q, k, lse, options, wanted);
-      set_num_threads(before);
-      return s;
+      const test::ThreadsAtMost limit(threads);
+      return attention_summary(q, k, lse, options, wanted);
     };
     const AttentionSummary one = run(1, x.Q, x.K, forward.lse, x.options);
     const AttentionSummary all = run(64, x.Q, x.K, forward.lse, x.options);

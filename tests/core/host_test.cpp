@@ -140,7 +140,6 @@ TEST(Host, WorkGoesByItsOwnCallAlone) {
           },
   };
   const LentThreads threads(lent);
-  set_num_threads(INT_MAX);  // other tests leave as many as there are processors
   const ThreadLimit limit(2);
   int items = 0;
   parallel_items(4, 2, [&](int, std::int64_t) {

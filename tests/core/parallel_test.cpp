@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <climits>
 #include <latch>
 #include <thread>
 
@@ -11,6 +10,7 @@
 #include "core/tensor_memory.h"
 #include "tests/expect.h"
 #include "tests/fault.h"
+#include "tests/threads_at_most.h"
 
 namespace attend {
 namespace {
@@ -57,14 +57,8 @@ TEST(Parallel, EveryItemOnceAndAWorkerIsOneAtATime) {
   }
 }
 
-// The limit is the program's, so that a test puts it back.
-struct ThreadLimit {
-  explicit ThreadLimit(int threads) { set_num_threads(threads); }
-  ~ThreadLimit() { set_num_threads(INT_MAX); }
-};
-
 TEST(Parallel, NoMoreThreadsThanTheLimit) {
-  const ThreadLimit limit(1);
+  const test::ThreadsAtMost limit(1);
   EXPECT_EQ(num_threads(), 1);
   const std::thread::id caller = std::this_thread::get_id();
   parallel_for(10'000, 1, [&](std::int64_t, std::int64_t) { EXPECT_EQ(std::this_thread::get_id(), caller); });
@@ -72,7 +66,7 @@ TEST(Parallel, NoMoreThreadsThanTheLimit) {
 
 TEST(Parallel, ALimitAboveTheMachineIsTheMachine) {
   const int machine = num_threads();
-  const ThreadLimit limit(machine + 1);
+  const test::ThreadsAtMost limit(machine + 1);
   EXPECT_EQ(num_threads(), machine);
   test::expect_error(
       ErrorCode::bad_value, [] { set_num_threads(0); }, "set_num_threads: expected at least 1 thread, got 0");
@@ -115,7 +109,7 @@ TEST(Parallel, WorkRunsOnTheHostsThreads) {
     for (const std::atomic<int>& times : seen) EXPECT_EQ(times, 1);
   }
   EXPECT_EQ(loops, 2);
-  const ThreadLimit limit(1);
+  const test::ThreadsAtMost limit(1);
   EXPECT_EQ(num_threads(), 1);
 }
 
@@ -188,7 +182,7 @@ TEST(Parallel, AnInterruptEndsTheLoopOnTheCallingThread) {
 
 // On one thread, so that it is the one that asks.
 TEST(Parallel, AnInterruptReachesAttention) {
-  const ThreadLimit limit(1);
+  const test::ThreadsAtMost limit(1);
   const test::RacingClock clock;
   const Tensor x({4, 256, 64}, DType::f64);
   const InterruptCheck check([] { return true; });

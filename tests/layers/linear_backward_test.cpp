@@ -1,10 +1,11 @@
+#include <climits>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "tests/layers/golden.h"
+#include "tests/threads_at_most.h"
 
 namespace attend {
 namespace {
@@ -117,19 +118,18 @@ TEST(LinearBackward, TakesAnyStridesAndFloatingDtypes) {
 }
 
 TEST(LinearBackward, TheSameBitsForAnyNumberOfThreads) {
-  const int before = num_threads();
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Linear layer = Linear(filled({150, 170}, 0.3), filled({150}, 0.7)).to(dtype);
     const Tensor x = filled({260, 170}, 0.11), dy = filled({260, 150}, 0.17);
-    set_num_threads(1);
-    const LinearGradients one = layer.backward(dy, x);
-    set_num_threads(before);
-    const LinearGradients many = layer.backward(dy, x);
+    const auto with = [&](int threads) {
+      const test::ThreadsAtMost limit(threads);
+      return layer.backward(dy, x);
+    };
+    const LinearGradients one = with(1), many = with(INT_MAX);
     expect_same(one.dx, many.dx);
     expect_same(one.dweight, many.dweight);
     expect_same(*one.dbias, *many.dbias);
   }
-  set_num_threads(before);
 }
 
 TEST(LinearBackward, NoRows) {
@@ -185,11 +185,11 @@ TEST(EmbeddingBackward, TheSameBitsForAnyNumberOfThreads) {
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < 700; ++i) ids.push_back(i * i % 300);
   const Tensor dy = filled({700, 500}, 0.7);
-  const int before = num_threads();
-  set_num_threads(1);
-  const Tensor one = layer.backward(dy, ids);
-  set_num_threads(before);
-  expect_same(one, layer.backward(dy, ids));
+  const auto with = [&](int threads) {
+    const test::ThreadsAtMost limit(threads);
+    return layer.backward(dy, ids);
+  };
+  expect_same(with(1), with(INT_MAX));
 }
 
 TEST(EmbeddingBackward, NoIdsAndErrors) {

@@ -1,3 +1,4 @@
+#include <climits>
 #include <cmath>
 #include <cstdlib>
 #include <set>
@@ -6,6 +7,7 @@
 
 #include "tests/layers/golden.h"
 #include "tests/layers/numeric.h"
+#include "tests/threads_at_most.h"
 
 namespace attend {
 namespace {
@@ -330,12 +332,11 @@ TEST(MultiHeadAttentionBackward, TheSameBitsForAnyNumberOfThreads) {
   Generator generator(6);
   const MultiHeadAttention wide(96, 3, generator);
   const Tensor x = generator.randn({2, 90, 96}), doutput = generator.randn({2, 90, 96});
-  const int before = num_threads();
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const MultiHeadAttention layer = wide.to(dtype);
     std::vector<MultiHeadAttentionGradients> out;
-    for (const int threads : {1, before}) {
-      set_num_threads(threads);
+    for (const int threads : {1, INT_MAX}) {
+      const test::ThreadsAtMost limit(threads);
       MultiHeadAttentionState state;
       layer.forward(x, {.attention = {.causal = true}}, state);
       out.push_back(layer.backward(doutput, x, state, {.attention = {.causal = true}}));

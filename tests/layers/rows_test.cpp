@@ -1,8 +1,8 @@
 // Norms, activations and rotary positions: PyTorch's and Transformers' numbers (make_transformer_rows_golden.py), every
 // dtype, odd sizes, the same bits for any threads, and errors.
 #include "attend/layers.h"
-#include "attend/threads.h"
 #include "tests/expect.h"
+#include "tests/threads_at_most.h"
 
 namespace attend {
 namespace {
@@ -230,21 +230,16 @@ TEST(Rotary, TurnsBack) {
 
 TEST(TransformerRows, HaveTheSameBitsForAnyThreads) {
   const Tensor x = Generator(2).normal({300, 700}, 0, 2), weight = Generator(3).normal({700}, 1, 1);
-  const auto compute = [&] {
+  const auto with = [&](int threads) {
+    const test::ThreadsAtMost limit(threads);
     Tensor y = LayerNorm(weight).forward(x);
     activate(Activation::gelu, y.view(), x);
     RotaryEmbedding::rotate(y.view().reshape({300, 7, 100}),
                             RotaryEmbedding(100).angles(std::vector<std::int64_t>(300, 17)));
     return y;
   };
-  const int before = num_threads();
-  set_num_threads(1);
-  const Tensor one = compute();
-  for (const int threads : {2, 3, 7}) {
-    set_num_threads(threads);
-    expect_same(compute(), one, std::to_string(threads));
-  }
-  set_num_threads(before);
+  const Tensor one = with(1);
+  for (const int threads : {2, 3, 7}) expect_same(with(threads), one, std::to_string(threads));
 }
 
 TEST(TransformerRows, SayWhatIsWrong) {

@@ -4,18 +4,17 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstdlib>
 #include <deque>
 #include <map>
 
-#include "attend/threads.h"
 #include "kernels/targets.h"
 #include "models/gguf/read.h"
 #include "models/sampling.h"
 #include "tests/allocations.h"
 #include "tests/expect.h"
 #include "tests/io/files.h"
+#include "tests/threads_at_most.h"
 
 namespace attend {
 namespace {
@@ -539,9 +538,10 @@ TEST(Model, EmbedsSentences) {
   for (const std::int64_t n : {0, 1, 50, 199})
     expect_same(all.vectors.view().slice(0, n, n + 1),
                 model.embed(std::span(sentences).subspan(std::size_t(n), 1)).vectors);
-  set_num_threads(1);
-  expect_same(model.embed(sentences).vectors, all.vectors);
-  set_num_threads(INT_MAX);
+  {
+    const test::ThreadsAtMost limit(1);
+    expect_same(model.embed(sentences).vectors, all.vectors);
+  }
   EXPECT_EQ(model.embed(std::vector<std::string>{}).vectors.shape(), (Dims{0, 16}));
   expect_error(
       ErrorCode::bad_value,

@@ -6,9 +6,9 @@
 
 #include "attend/io.h"
 #include "attend/random.h"
-#include "attend/threads.h"
 #include "tests/expect.h"
 #include "tests/io/files.h"
+#include "tests/threads_at_most.h"
 
 namespace attend {
 namespace {
@@ -64,7 +64,7 @@ TEST(Vectors, TheNearestAreExact) {
   }
   std::ranges::stable_sort(expected, std::greater(), &Near::similarity);
   for (const int threads : {1, 2}) {
-    set_num_threads(threads);
+    const test::ThreadsAtMost limit(threads);
     const std::vector<Near> found = file.nearest(query, 100);
     ASSERT_EQ(found.size(), 100);
     EXPECT_EQ(found[0].row, 5);
@@ -77,7 +77,6 @@ TEST(Vectors, TheNearestAreExact) {
     EXPECT_EQ(whole.size(), N);
     EXPECT_EQ(whole.back().row, 8);
   }
-  set_num_threads(std::numeric_limits<int>::max());
   expect_error(
       ErrorCode::bad_value, [&] { (void)file.nearest(query, 0); }, "k is 0");
   expect_error(
