@@ -11,9 +11,9 @@ namespace {
 
 constexpr const char* function = "Model";
 
-// So many rows' masks stand at once. Of no fewer rows than the whole call takes the fused path by, so that bits are
-// its.
-constexpr std::int64_t rows_at_once = 64, fewest_rows = 9;
+// So many rows' masks stand at once, of all heads alike or of each. Of no fewer rows than the whole call takes the
+// fused path by, so that bits are its.
+constexpr std::int64_t rows_alike = 512, rows_by_head = 64, fewest_rows = 9;
 
 // Positions, rising, each once.
 std::vector<std::int64_t> places(std::string_view name, const std::vector<std::int64_t>& given, std::int64_t count) {
@@ -71,16 +71,18 @@ void Knockouts::apply(const AttentionStep& step, const View& q, std::int64_t pos
         if (row >= position) x.rows.push_back(row - position);
     for (const std::int64_t row : x.rows) changes[static_cast<std::size_t>(row)] = true;
   }
+  const std::int64_t heads = std::ranges::any_of(hidden, [](const Hidden& x) { return x.head.has_value(); }) ? H : 1;
+  const std::int64_t rows_at_once = heads == 1 ? rows_alike : rows_by_head;
   for (std::int64_t first = 0; first < N; first += rows_at_once) {
     const std::int64_t last = std::min(N, first + rows_at_once);
     const auto at = [&](std::int64_t n) { return changes.begin() + n; };
     if (std::find(at(first), at(last), true) == at(last)) continue;
     const std::int64_t begin = std::max<std::int64_t>(0, std::min(first, N - fewest_rows));
-    Tensor mask = Tensor::uninitialized({1, H, last - begin, keys}, DType::boolean);
+    Tensor mask = Tensor::uninitialized({1, heads, last - begin, keys}, DType::boolean);
     std::fill_n(static_cast<bool*>(mask.raw()), mask.count(), true);
     for (const Hidden& x : hidden)
       for (const std::int64_t row : x.rows)
-        for (std::int64_t h = x.head.value_or(0); row >= begin && row < last && h < (x.head ? *x.head + 1 : H); ++h)
+        for (std::int64_t h = x.head.value_or(0); row >= begin && row < last && h < (x.head ? *x.head + 1 : heads); ++h)
           for (const std::int64_t key : x.keys)
             static_cast<bool*>(mask.raw())[(h * (last - begin) + row - begin) * keys + key] = false;
     AttentionOptions options = step.options();
