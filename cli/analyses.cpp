@@ -18,14 +18,15 @@ namespace attend::cli {
 std::unique_ptr<Analysis> analysis_why();
 std::unique_ptr<Analysis> analysis_lens();
 std::unique_ptr<Analysis> analysis_saliency();
+std::unique_ptr<Analysis> analysis_passages();
 std::unique_ptr<Analysis> analysis_without();
 std::unique_ptr<Analysis> analysis_ablate();
 std::unique_ptr<Analysis> analysis_patch();
 
 // In the order of the help, and of what is told.
 AnalysisArguments::AnalysisArguments() {
-  for (const auto& make :
-       {analysis_why, analysis_saliency, analysis_lens, analysis_without, analysis_ablate, analysis_patch})
+  for (const auto& make : {analysis_why, analysis_saliency, analysis_passages, analysis_lens, analysis_without,
+                           analysis_ablate, analysis_patch})
     all.push_back(make());
 }
 

@@ -18,8 +18,9 @@ std::string words(const Computed& x, const Patching& p) {
   return fmt::format(
       "The logit of {} less that of {}:\n"
       "{:+.2f} after the text, {:+.2f} after the corrupt one. Of the difference, each head\n"
-      "of the text brings back into the corrupt one:\n{}",
-      in_quotes(x.tokenizer, p.token), in_quotes(x.tokenizer, p.against), p.clean, p.corrupt, head_lines(p.recovered));
+      "of the text brings back into the corrupt one{}:\n{}",
+      in_quotes(x.tokenizer, p.token), in_quotes(x.tokenizer, p.against), p.clean, p.corrupt,
+      p.estimate ? ", estimated" : "", head_lines(p.recovered));
 }
 
 std::string json(const Patching& found, const std::vector<std::int64_t>& corrupt) {
@@ -37,11 +38,14 @@ class Patch : public Analysis {
                    "Decoders: with each head of TEXT put into a pass over TEXT2, of as many tokens, how much of the "
                    "difference between the tokens of --why and --against comes back")
         ->type_name("TEXT2");
+    app.add_flag("--estimate", estimate_,
+                 "With --patch: all heads are estimated from three passes, in place of a pass for each");
   }
 
   bool asked(const AnalysisArguments&) const override { return !text_.empty(); }
 
   void check(const AnalysisArguments& arguments) const override {
+    if (estimate_ && text_.empty()) throw UsageError("--estimate: nothing uses it without --patch");
     if (!text_.empty() && arguments.against.empty())
       throw UsageError("--patch: say between which tokens, with --why and --against");
   }
@@ -59,12 +63,15 @@ class Patch : public Analysis {
   }
 
  private:
-  static Patching patched(const Question& question, const std::vector<std::int64_t>& corrupt) {
+  Patching patched(const Question& question, const std::vector<std::int64_t>& corrupt) const {
     const Computed& x = question.computed;
     Progress progress;
     try {
       return patch(question.model, x.encoding.ids, corrupt, *question.token, *question.against,
-                   {.progress = progress.stage(), .attention = question.attention(), .decoder_ids = x.decoder_ids});
+                   {.estimate = estimate_,
+                    .progress = progress.stage(),
+                    .attention = question.attention(),
+                    .decoder_ids = x.decoder_ids});
     } catch (const Error& error) {
       if (error.code() != ErrorCode::bad_value) throw;
       throw UsageError(fmt::format("--patch: {}", error.detail()));
@@ -72,6 +79,7 @@ class Patch : public Analysis {
   }
 
   std::string text_;
+  bool estimate_ = false;
 };
 
 }  // namespace

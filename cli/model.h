@@ -59,6 +59,7 @@ class Steered {
 
 struct Computed {
   ModelInfo info;
+  std::string text;
   Tokenizer tokenizer;
   Encoding encoding;
   bool chat = false;                     // the text is one message to the model

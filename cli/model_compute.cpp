@@ -168,6 +168,7 @@ void announce_generation(const ModelInfo& info, const ModelArguments& x) {
 
 Computed compute(const Model& model, const std::string& text, const ModelArguments& arguments) {
   Computed x{.info = model.info(),
+             .text = text,
              .tokenizer = model.tokenizer(),
              .encoding = encoded(model, text, arguments.model, arguments.chat),
              .chat = arguments.chat};

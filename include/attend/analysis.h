@@ -186,9 +186,20 @@ ATTEND_API std::vector<Ablation> ablate(const Model& model, std::span<const std:
 ATTEND_API std::string to_json(const Ablation& ablation, const TensorJson& tensor = {});
 
 struct ATTEND_API PatchOptions {
-  enum class What : std::uint8_t { heads, residual };
+  enum class What : std::uint8_t {
+    heads,     // z of a head, in all rows
+    residual,  // the stream before a layer, and at last after all, at a token or a span
+    q,         // the queries of a head, in all rows
+    k,         // the keys of a head of the keys
+    v,         // the values of one
+  };
 
   What what = What::heads;
+  // Attribution patching (Nanda 2023): nothing is taken, and what would come back is estimated, of all by one pass over
+  // the clean text and one forward and back over the corrupt one: (clean - corrupt) . gradient of the difference at the
+  // corrupt pass. Where q or k is taken softmax is far from linear: weights are made again with what is taken, and what
+  // they change in z is weighed (AtP*, Kramar et al. 2024, arXiv:2403.00745). Caches are not read.
+  bool estimate = false;
   std::int64_t position = -1;  // the row whose next token counts; -1: the last
   std::function<void(double)> progress = {};
   AttentionKind attention = AttentionKind::self;  // of residual: self or encoder, whose stream it is
@@ -203,10 +214,13 @@ struct ATTEND_API PatchOptions {
   const ModelCache* corrupt_cache = nullptr;
 };
 
-// A pass over the corrupt ids with one activation of the pass over the clean ones, of all rows of a head's z [L,H], or
-// of the stream before a layer, and at last after all, at one token [L+1,T - first_row] or span [L+1,spans]:
-// (after - corrupt) / (clean - corrupt) of the difference of the two tokens' logits (Vig et al. 2020; Meng et al.
-// 2022). Throws bad_value where the texts differ in length, or the differences don't.
+// "heads", "residual", "q", "k", "v"
+ATTEND_API std::string_view name_of(PatchOptions::What what);
+
+// A pass over the corrupt ids with one activation of the pass over the clean ones: what a head has in all rows, [L,H],
+// of keys and values [L,Hkv]; or of the stream at one token [L+1,T - first_row] or span [L+1,spans]: (after - corrupt)
+// / (clean - corrupt) of the difference of the two tokens' logits (Vig et al. 2020; Meng et al. 2022). Throws bad_value
+// where the texts differ in length, or the differences don't.
 struct ATTEND_API Patching {
   double clean = 0, corrupt = 0;  // the differences
   Tensor recovered;
@@ -214,6 +228,7 @@ struct ATTEND_API Patching {
   AttentionKind attention = AttentionKind::self;
   std::int64_t token = -1, against = -1;  // as given
   std::int64_t first_row = 0;             // counted from 0
+  bool estimate = false;                  // as given
 };
 ATTEND_API Patching patch(const Model& model, std::span<const std::int64_t> clean_ids,
                           std::span<const std::int64_t> corrupt_ids, std::int64_t token, std::int64_t against,

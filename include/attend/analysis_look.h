@@ -10,9 +10,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "attend/analysis.h"
 #include "attend/api.h"
+#include "attend/passages.h"
 #include "attend/picture.h"
 #include "attend/saliency.h"
 #include "attend/tokenizer.h"
@@ -62,11 +64,17 @@ ATTEND_API Picture saliency_picture(const Saliency& saliency, const AnalysisOf& 
 // What the points of the path miss, of the whole change: 0.05 are 5 %.
 ATTEND_API double missing_share(const Saliency& saliency);
 
+// A row for each passage, [S,2]: what it gave by the estimate, and what was measured, hatched where it was not.
+ATTEND_API Picture passages_picture(const Passages& passages, const AnalysisOf& of);
+
 // ---- Names ----
 
 // "18.6" as recordings have it, of an encoder-decoder "decoder.3.cross.6"; "mlp 15"; "mlp 15, unit 812"; "feature 812";
 // "embedding", "bias", "rounding".
 ATTEND_API std::string name_of(const AttributionPart& part, const AnalysisOf& of = {});
+
+// The passages' names; without these each passage's text in one line, or of ids that no tokenizer knows its tokens.
+ATTEND_API std::vector<std::string> passage_texts(const Passages& passages, const AnalysisOf& of);
 
 // ---- CSV ----
 
@@ -82,6 +90,8 @@ ATTEND_API std::string lens_csv(const Lens& lens, std::span<const std::int64_t> 
 ATTEND_API std::string ablation_csv(const Ablation& ablation, const AnalysisOf& of = {});
 // text ("encoder" or "decoder"; of one text empty), position, token, value
 ATTEND_API std::string saliency_csv(const Saliency& saliency, const AnalysisOf& of);
+// passage, begin, end, text, estimated, measured (empty where it was not)
+ATTEND_API std::string passages_csv(const Passages& passages, const AnalysisOf& of);
 // layer, head, name, recovered; or layer, position, token, recovered
 ATTEND_API std::string patching_csv(const Patching& patching, const AnalysisOf& of);
 

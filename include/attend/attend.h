@@ -20,6 +20,7 @@
 #include "attend/features.h"
 #include "attend/gradient.h"
 #include "attend/models.h"
+#include "attend/passages.h"
 #include "attend/saliency.h"
 #include "attend/session.h"
 #include "attend/steering.h"

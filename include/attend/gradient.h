@@ -2,7 +2,7 @@
 // of them would have changed, through all later layers. One pass forward and one back; nothing of N x N is stored.
 //
 // Nothing is held: norms and softmax are differentiated, and quantized weights are the numbers that the pass computes
-// with. There are no gradients of weights. docs/why.md tells how to read it.
+// with. There are no gradients of weights. docs/gradients.md tells how to read it.
 #pragma once
 
 #ifdef ATTEND_WITHOUT_MODELS

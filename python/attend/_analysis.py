@@ -9,7 +9,7 @@ import numpy
 
 from . import _core
 
-__all__ = ["Ablation", "Average", "Lens", "Part", "Patching", "Results", "Saliency"]
+__all__ = ["Ablation", "Average", "Lens", "Part", "Passages", "Patching", "Results", "Saliency"]
 
 
 class Part(NamedTuple):
@@ -181,6 +181,39 @@ class Saliency(
 
     def picture(self, title=None):
         """The tokens on the colour of what each did to the number, as an attend.Picture. The caption says what is missed."""
+        return self._look.picture(self, title)
+
+
+class _Passages(NamedTuple):
+    estimated: numpy.ndarray  # [S]
+    hidden: numpy.ndarray  # [k], int64
+    measured: numpy.ndarray  # [k]
+    spans: list[tuple[int, int]]  # [S]
+    value: float
+
+
+class Passages(
+    _Passages, _Found,
+    to_csv="The rows of to_pandas() as CSV.",
+    to_json="`passages` of `attend model --json` (docs/json.md), but for token, against and position.",
+    to_pandas="A pandas.DataFrame, a row for each passage: passage, begin, end, text, estimated, measured (NaN where it was not hidden).\n"
+              "ImportError without pandas.",
+):
+    """Which passages of a text made the answer (Model.passages()): estimated [S] for all, measured [k] for those that were hidden.
+
+    A passage gave the number less what it is where no later row sees the passage. hidden has the passages that were, the largest
+    estimates first; spans are in tokens.
+
+    >>> import attend
+    >>> found = attend.Model.load("tiny").passages([1, 2, 3, 4, 5], {"first": (0, 2), "second": (2, 4)}, token=7, hide=1)
+    >>> found.estimated.shape, found.hidden.shape, found.measured.shape, found.spans
+    ((2,), (1,), (1,), [(0, 2), (2, 4)])
+    """
+
+    _look = _core._PassagesLook
+
+    def picture(self, title=None):
+        """A row for each passage, [S,2]: what it gave by the estimate, and what was measured, as an attend.Picture."""
         return self._look.picture(self, title)
 
 

@@ -10,7 +10,7 @@ namespace attend::python {
 
 // Of each analysis, in its file: what of Model finds it, and how the result is looked at.
 using BindAnalysis = void(nb::module_& module, nb::class_<Loaded>& model);
-BindAnalysis bind_attribute, bind_lens, bind_ablate, bind_patch, bind_saliency;
+BindAnalysis bind_attribute, bind_lens, bind_ablate, bind_patch, bind_saliency, bind_passages;
 
 Analysed analysed(const Loaded& self, std::vector<std::int64_t> ids, std::vector<std::int64_t> decoder_ids) {
   Analysed of;
@@ -39,7 +39,7 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const Analysed& x) {
 nb::tuple state_of(const Analysed& x) {
   const auto bytes = [](const std::string& of) { return nb::bytes(of.data(), of.size()); };  // of any encoding
   return nb::make_tuple(bytes(x.model), bytes(x.path), x.ids, x.corrupt, x.positions, x.encoder_ids, x.token, x.against,
-                        x.residual, x.heads, static_cast<int>(x.attention), x.names, x.first_row);
+                        x.what, x.estimate, x.heads, static_cast<int>(x.attention), x.names, x.first_row);
 }
 
 Analysed analysed_from(const nb::tuple& state) {
@@ -54,9 +54,9 @@ Analysed analysed_from(const nb::tuple& state) {
   x.ids = nb::cast<Ids>(state[2]), x.corrupt = nb::cast<Ids>(state[3]), x.positions = nb::cast<Ids>(state[4]);
   x.encoder_ids = nb::cast<Ids>(state[5]);
   x.token = nb::cast<Token>(state[6]), x.against = nb::cast<Token>(state[7]);
-  x.residual = nb::cast<bool>(state[8]), x.heads = nb::cast<std::vector<Head>>(state[9]);
-  x.attention = static_cast<AttentionKind>(nb::cast<int>(state[10]));
-  x.names = nb::cast<std::vector<std::string>>(state[11]), x.first_row = nb::cast<std::int64_t>(state[12]);
+  x.what = nb::cast<std::string>(state[8]), x.estimate = nb::cast<bool>(state[9]);
+  x.heads = nb::cast<std::vector<Head>>(state[10]), x.attention = static_cast<AttentionKind>(nb::cast<int>(state[11]));
+  x.names = nb::cast<std::vector<std::string>>(state[12]), x.first_row = nb::cast<std::int64_t>(state[13]);
   return x;
 }
 
@@ -134,7 +134,8 @@ void bind_analysis(nb::module_& m, nb::class_<Loaded>& model) {
   nb::class_<Analysed>(m, "_Analysed")
       .def("__getstate__", &state_of)
       .def("__setstate__", [](Analysed& self, const nb::tuple& state) { new (&self) Analysed(analysed_from(state)); });
-  for (BindAnalysis* const bind : {bind_attribute, bind_lens, bind_ablate, bind_patch, bind_saliency}) bind(m, model);
+  for (BindAnalysis* const bind : {bind_attribute, bind_lens, bind_ablate, bind_patch, bind_saliency, bind_passages})
+    bind(m, model);
 }
 
 }  // namespace attend::python

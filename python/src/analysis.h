@@ -23,7 +23,8 @@ struct Analysed {
   std::string model, path;
   std::vector<std::int64_t> ids, corrupt, positions, encoder_ids;
   std::optional<std::int64_t> token = {}, against = {};
-  bool residual = false;
+  std::string what = {};         // of patch()
+  bool estimate = false;         // likewise
   std::vector<Head> heads = {};  // of an ablation, taken out together
   AttentionKind attention = AttentionKind::self;
   std::vector<std::string> names = {};  // of spans

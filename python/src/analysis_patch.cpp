@@ -11,6 +11,13 @@ std::int64_t read_answer(const char* function, const Loaded& self, const char* n
   return *id;
 }
 
+std::optional<PatchOptions::What> what_named(const std::string& name) {
+  using What = PatchOptions::What;
+  for (const What what : {What::heads, What::residual, What::q, What::k, What::v})
+    if (name_of(what) == name) return what;
+  return std::nullopt;
+}
+
 // The texts whose tokens a picture of the streams names.
 Analysed texts_of(const Loaded& self, const std::vector<std::int64_t>& clean, const std::vector<std::int64_t>& corrupt,
                   const std::vector<std::int64_t>& decoder, const Patching& found) {
@@ -24,14 +31,14 @@ Analysed texts_of(const Loaded& self, const std::vector<std::int64_t>& clean, co
 nb::object found_of(const Patching& found, const Analysed& context) {
   Analysed of = context;
   of.token = found.token, of.against = found.against, of.attention = found.attention, of.first_row = found.first_row;
-  of.residual = found.what == PatchOptions::What::residual;
+  of.what = name_of(found.what), of.estimate = found.estimate;
   return found_as("Patching", of, to_python({}, found.recovered), found.clean, found.corrupt);
 }
 
 nb::object patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_ids, nb::handle token,
                   nb::handle against, const std::string& what, nb::handle position, nb::handle progress,
                   const std::string& attention, nb::handle decoder_ids, nb::handle spans, nb::handle first_row,
-                  nb::handle clean_cache, nb::handle corrupt_cache) {
+                  nb::handle clean_cache, nb::handle corrupt_cache, bool estimate) {
   constexpr const char* function = "Model.patch";
   const std::optional<nb::list> several = read_several(clean_ids), others = read_several(corrupt_ids);
   if (several.has_value() != others.has_value())
@@ -39,8 +46,10 @@ nb::object patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_i
   const std::size_t count = several ? nb::len(*several) : 1;
   const auto clean = read_texts(self, function, "clean_ids", clean_ids, several),
              corrupt = read_texts(self, function, "corrupt_ids", corrupt_ids, others);
-  if (what != "heads" && what != "residual")
-    throw Error(ErrorCode::bad_value, function, "what is '" + what + "', expected 'heads' or 'residual'");
+  const std::optional<PatchOptions::What> taken = what_named(what);
+  if (!taken)
+    throw Error(ErrorCode::bad_value, function,
+                "what is '" + what + "', expected 'heads', 'residual', 'q', 'k' or 'v'");
   const ReadCaches caches(function, {{"clean_cache", clean_cache}, {"corrupt_cache", corrupt_cache}}, count);
   std::vector<std::vector<std::int64_t>> decoder;
   std::vector<std::int64_t> right, wrong;
@@ -54,7 +63,8 @@ nb::object patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_i
     right.push_back(read_answer(function, self, "token", each("token", token)));
     wrong.push_back(read_answer(function, self, "against", each("against", against)));
     PatchOptions& own = options.emplace_back(
-        PatchOptions{.what = what == "heads" ? PatchOptions::What::heads : PatchOptions::What::residual,
+        PatchOptions{.what = *taken,
+                     .estimate = estimate,
                      .position = expect<std::int64_t>(function, "position", whole_number, each("position", position)),
                      .attention = read_attention(function, attention),
                      .clean_cache = caches.of(0, n),
@@ -87,14 +97,18 @@ constexpr const char* patch_doc =
     R"(How much of the clean text's answer comes back where the corrupt text's pass is given one activation of it.
 
 (after - corrupt) / (clean - corrupt) of the difference of the logits of token and against, at position. what: "heads", each
-head's z in all rows [L,H]; "residual", the stream before each layer, and at last after all, at each token [L+1,T]. Gives
+head's z in all rows [L,H]; "q", "k" or "v", its queries, keys or values, [L,H] or [L,Hkv]; "residual", the stream before each layer, and at last after all, at each token [L+1,T]. Gives
 recovered, clean and corrupt. The texts are of one length, or it raises ValueError; so it does where both answer alike. Of an
 encoder-decoder the texts are the encoder's, decoder_ids are one text for both, and attention says whose heads, or with
 "encoder" whose stream. spans: of "residual", {"subject": (3, 5), "verb": 6} takes the stream at all tokens of a span together,
 [L+1,spans]. first_row: only rows from that one on are taken, -1 the last, and what stands before it is computed once, or taken
 from clean_cache and corrupt_cache, which hold the beginning of each text. That is another question: rows before it stay the
 corrupt text's. Lists of texts, or of lists of ids, give attend.Results, a list of Patching, in passes of several texts at a time;
-what else is given is of all pairs, or a list with one of each.)";
+what else is given is of all pairs, or a list with one of each.
+
+estimate=True: attribution patching (Nanda 2023). Nothing is taken; what would come back is estimated for all at once, by one pass
+over the clean text and one forward and back over the corrupt one, with weights made again where q or k is taken (AtP*, Kramár et
+al. 2024). Caches are not read then.)";
 
 double number(const Found& found, const char* field) {
   return expect<double>(found.function.c_str(), field, "a number", found.result.attr(field));
@@ -105,11 +119,12 @@ struct PatchingLook {
 
   explicit PatchingLook(const Found& found)
       : x{.recovered = found.tensor("recovered"),
-          .what = found.of.residual ? PatchOptions::What::residual : PatchOptions::What::heads,
+          .what = what_named(found.of.what).value_or(PatchOptions::What::heads),
           .attention = found.of.attention,
           .token = found.of.token.value_or(-1),
           .against = found.of.against.value_or(-1),
-          .first_row = found.of.first_row} {
+          .first_row = found.of.first_row,
+          .estimate = found.of.estimate} {
     if (found.method == "to_json" || found.method == "average")
       x.clean = number(found, "clean"), x.corrupt = number(found, "corrupt");
   }
@@ -127,39 +142,41 @@ nb::tuple average_(const nb::list& found) {
 void bind_patch(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<PatchingLook>(m, "Patching");
   m.def("_average_patchings", &average_);
-  model.def("patch", &patch_, nb::arg("clean_ids"), nb::arg("corrupt_ids"), nb::arg("token"), nb::arg("against"),
-            nb::arg("what") = "heads", nb::arg("position") = -1, nb::arg("progress") = nb::none(),
-            nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(), nb::arg("spans") = nb::none(),
-            nb::arg("first_row") = nb::none(), nb::arg("clean_cache") = nb::none(),
-            nb::arg("corrupt_cache") = nb::none(),
-            nb::sig("@overload\n"
-                    "def patch(self, clean_ids: str | Ids, corrupt_ids: str | Ids, token: int | str, against: int | "
-                    "str, what: Literal['heads', 'residual'] = 'heads', position: int = -1, progress: "
-                    "Callable[[float], object] | None = None, attention: Literal['self', 'cross', 'encoder'] = "
-                    "'self', decoder_ids: Ids | None = None, spans: dict[str, int | tuple[int, int]] | None = None, "
-                    "first_row: int | None = None, clean_cache: ModelCache | None = None, corrupt_cache: ModelCache "
-                    "| None = None) -> attend.Patching: ...\n"
-                    "@overload\n"
-                    "def patch(self, clean_ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | "
-                    "numpy.ndarray], corrupt_ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | "
-                    "numpy.ndarray], token: int | str | Sequence[int | str], against: int | str | Sequence[int | "
-                    "str], what: Literal['heads', 'residual'] = 'heads', position: int | Sequence[int] = -1, "
-                    "progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', "
-                    "'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = None, spans: dict[str, int | "
-                    "tuple[int, int]] | None | Sequence[dict[str, int | tuple[int, int]]] = None, first_row: int | "
-                    "None | Sequence[int | None] = None, clean_cache: ModelCache | None | Sequence[ModelCache | "
-                    "None] = None, corrupt_cache: ModelCache | None | Sequence[ModelCache | None] = None) -> "
-                    "attend.Results[attend.Patching]: ...\n"
-                    "def patch(self, clean_ids: str | Ids | Sequence[str | Ids], corrupt_ids: str | Ids | "
-                    "Sequence[str | Ids], token: int | str | Sequence[int | str], against: int | str | Sequence[int "
-                    "| str], what: Literal['heads', 'residual'] = 'heads', position: int | Sequence[int] = -1, "
-                    "progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', "
-                    "'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = None, spans: dict[str, int | "
-                    "tuple[int, int]] | None | Sequence[dict[str, int | tuple[int, int]]] = None, first_row: int | "
-                    "None | Sequence[int | None] = None, clean_cache: ModelCache | None | Sequence[ModelCache | "
-                    "None] = None, corrupt_cache: ModelCache | None | Sequence[ModelCache | None] = None) -> "
-                    "attend.Patching | attend.Results[attend.Patching]"),
-            patch_doc);
+  model.def(
+      "patch", &patch_, nb::arg("clean_ids"), nb::arg("corrupt_ids"), nb::arg("token"), nb::arg("against"),
+      nb::arg("what") = "heads", nb::arg("position") = -1, nb::arg("progress") = nb::none(),
+      nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(), nb::arg("spans") = nb::none(),
+      nb::arg("first_row") = nb::none(), nb::arg("clean_cache") = nb::none(), nb::arg("corrupt_cache") = nb::none(),
+      nb::arg("estimate") = false,
+      nb::sig(
+          "@overload\n"
+          "def patch(self, clean_ids: str | Ids, corrupt_ids: str | Ids, token: int | str, against: int | "
+          "str, what: Literal['heads', 'residual', 'q', 'k', 'v'] = 'heads', position: int = -1, progress: "
+          "Callable[[float], object] | None = None, attention: Literal['self', 'cross', 'encoder'] = "
+          "'self', decoder_ids: Ids | None = None, spans: dict[str, int | tuple[int, int]] | None = None, "
+          "first_row: int | None = None, clean_cache: ModelCache | None = None, corrupt_cache: ModelCache "
+          "| None = None, estimate: bool = False) -> attend.Patching: ...\n"
+          "@overload\n"
+          "def patch(self, clean_ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | "
+          "numpy.ndarray], corrupt_ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | "
+          "numpy.ndarray], token: int | str | Sequence[int | str], against: int | str | Sequence[int | "
+          "str], what: Literal['heads', 'residual', 'q', 'k', 'v'] = 'heads', position: int | Sequence[int] = -1, "
+          "progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', "
+          "'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = None, spans: dict[str, int | "
+          "tuple[int, int]] | None | Sequence[dict[str, int | tuple[int, int]]] = None, first_row: int | "
+          "None | Sequence[int | None] = None, clean_cache: ModelCache | None | Sequence[ModelCache | "
+          "None] = None, corrupt_cache: ModelCache | None | Sequence[ModelCache | None] = None, estimate: bool "
+          "= False) -> attend.Results[attend.Patching]: ...\n"
+          "def patch(self, clean_ids: str | Ids | Sequence[str | Ids], corrupt_ids: str | Ids | "
+          "Sequence[str | Ids], token: int | str | Sequence[int | str], against: int | str | Sequence[int "
+          "| str], what: Literal['heads', 'residual', 'q', 'k', 'v'] = 'heads', position: int | Sequence[int] = -1, "
+          "progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', "
+          "'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = None, spans: dict[str, int | "
+          "tuple[int, int]] | None | Sequence[dict[str, int | tuple[int, int]]] = None, first_row: int | "
+          "None | Sequence[int | None] = None, clean_cache: ModelCache | None | Sequence[ModelCache | "
+          "None] = None, corrupt_cache: ModelCache | None | Sequence[ModelCache | None] = None, estimate: bool "
+          "= False) -> attend.Patching | attend.Results[attend.Patching]"),
+      patch_doc);
 }
 
 }  // namespace attend::python

@@ -232,7 +232,8 @@ class AtPlaces {
 }  // namespace
 
 std::vector<Gradient> analysis::gradients(const Model& model, std::span<const std::int64_t> ids,
-                                          std::span<const std::int64_t> starts, const GradientOptions& options) {
+                                          std::span<const std::int64_t> starts, const GradientOptions& options,
+                                          const Shown& shown) {
   std::vector<Gradient> results(starts.empty() ? 1 : starts.size() - 1);
   const Asked asked(model, options);
   const std::int64_t copies = asked.copies();
@@ -242,8 +243,11 @@ std::vector<Gradient> analysis::gradients(const Model& model, std::span<const st
                  .decoder_ids = options.decoder_ids,
                  .edits = options.edits,
                  .observe = {}};
-  if (!at_places.empty())
-    call.observe = [&](ModelPlace place, std::int64_t layer, const View& x) { at_places.forward(place, layer, x); };
+  if (!at_places.empty() || shown.forward)
+    call.observe = [&](ModelPlace place, std::int64_t layer, const View& x) {
+      at_places.forward(place, layer, x);
+      if (shown.forward) shown.forward(place, layer, x);
+    };
   models::PassBack back;
   back.from = [&](const Tensor& hidden) { return asked.from(hidden, starts, results); };
   back.copies = copies;
@@ -253,10 +257,22 @@ std::vector<Gradient> analysis::gradients(const Model& model, std::span<const st
     const View all = d;
     options.observe(place, layer, copies == 1 ? all : all.reshape({copies, d.size(0) / copies, d.size(1)}));
   };
+  back.attentions = shown.attentions;
   if (options.memory) back.memory = *options.memory;
   models::pass_back(model, ids, call, back);
   at_places.finish();
   return results;
+}
+
+Gradient analysis::number(const Model& model, std::span<const std::int64_t> ids, const GradientOptions& options,
+                          std::span<const Knockout> knockouts) {
+  Gradient result;
+  const Asked asked(model, options);
+  const Tensor hidden = model.forward(
+      ids,
+      {.types = options.types, .decoder_ids = options.decoder_ids, .edits = options.edits, .knockouts = knockouts});
+  asked.from(hidden, result);
+  return result;
 }
 
 Gradient gradient(const Model& model, std::span<const std::int64_t> ids, const GradientOptions& options) {

@@ -7,17 +7,6 @@ namespace attend::inline v0::models {
 
 namespace {
 
-// Rows [begin, end) of x [rows,heads * D], as [1,heads,end - begin,D].
-template <class Of>
-Of by_heads(const Of& x, std::int64_t begin, std::int64_t end, std::int64_t heads) {
-  const std::int64_t D = x.size(1) / heads;
-  return x.slice(0, begin, end).reshape({1, end - begin, heads, D}).transpose(1, 2);
-}
-
-View by_heads(const Tensor& x, std::int64_t heads) {
-  return by_heads(x.view(), 0, x.size(0), heads);
-}
-
 Tensor in_f32(Tensor x) {
   return x.dtype() == DType::f32 ? std::move(x) : converted(x, DType::f32);
 }
@@ -67,6 +56,7 @@ void Backward::rotated(Tensor& d, std::int64_t heads, const RotaryAngles& back) 
 
 HeadGradients Backward::attention_gradients(const AttentionStep& step, const KeptAttention& kept, const Tensor& dz,
                                             const std::vector<std::int64_t>& key_starts) const {
+  if (attentions_) attentions_(batch_, step, kept, dz);
   const DType dtype = kept.q.dtype();
   const std::int64_t N = kept.q.size(0), M = kept.k.size(0), H = step.heads, Hkv = step.kv_heads;
   const auto room = [&](const Tensor& like) {
@@ -78,11 +68,12 @@ HeadGradients Backward::attention_gradients(const AttentionStep& step, const Kep
   const AttentionOptions options = step.packed_options(batch_, key_starts);
   for (std::int64_t c = 0; c < copies_; ++c) {
     const std::int64_t q = c * N, k = c * M;
-    attention_backward_into({.dq = by_heads(dq.view(), q, q + N, H),
-                             .dk = by_heads(dk.view(), k, k + M, Hkv),
-                             .dv = by_heads(dv.view(), k, k + M, Hkv)},
-                            by_heads(dout, q, q + N, H), by_heads(kept.q, H), by_heads(kept.k, Hkv),
-                            by_heads(kept.v, Hkv), by_heads(kept.out, H), kept.lse, options, {}, kept.lse_low.view());
+    attention_backward_into({.dq = by_heads(dq.view().slice(0, q, q + N), H),
+                             .dk = by_heads(dk.view().slice(0, k, k + M), Hkv),
+                             .dv = by_heads(dv.view().slice(0, k, k + M), Hkv)},
+                            by_heads(dout.slice(0, q, q + N), H), by_heads(kept.q.view(), H),
+                            by_heads(kept.k.view(), Hkv), by_heads(kept.v.view(), Hkv), by_heads(kept.out.view(), H),
+                            kept.lse, options, {}, kept.lse_low.view());
   }
   return {in_f32(std::move(dq)), in_f32(std::move(dk)), in_f32(std::move(dv))};
 }

@@ -16,6 +16,17 @@ namespace attend::inline v0::models {
 // What is done with the gradient of what stands at a place, before it goes further back: d [copies * N,columns].
 using PlaceGradients = std::function<void(ModelPlace place, std::int64_t layer, Tensor& d)>;
 
+// Shown an attention as the pass comes back to it: what it was given and what it gave, and dz [copies * N,H*Dv], the
+// gradient of that.
+using AttentionGradients =
+    std::function<void(const Batch& batch, const AttentionStep& step, const KeptAttention& kept, const Tensor& dz)>;
+
+// Rows side by side [N,heads * D] as attention() takes them, [1,heads,N,D].
+template <class Of>
+Of by_heads(const Of& rows, std::int64_t heads) {
+  return rows.reshape({1, rows.size(0), heads, rows.size(1) / heads}).transpose(1, 2);
+}
+
 // Of what attention() was given, rows side by side.
 struct HeadGradients {
   Tensor q, k, v;  // [copies * N,H*D], [copies * M,Hkv*D], [copies * M,Hkv*Dv]
@@ -26,8 +37,10 @@ Tensor input_gradient(std::initializer_list<std::pair<const Linear*, const Tenso
 
 class Backward {
  public:
-  Backward(const Batch& batch, const Kept& kept, std::int64_t copies, const PlaceGradients& places)
-      : batch_(batch), kept_(kept), copies_(copies), places_(places) {}
+  // attentions: called where there is one.
+  Backward(const Batch& batch, const Kept& kept, std::int64_t copies, const PlaceGradients& places,
+           const AttentionGradients& attentions)
+      : batch_(batch), kept_(kept), copies_(copies), places_(places), attentions_(attentions) {}
 
   const Batch& batch() const { return batch_; }
   const Kept& kept() const { return kept_; }
@@ -93,6 +106,7 @@ class Backward {
   const Kept& kept_;
   std::int64_t copies_;
   const PlaceGradients& places_;
+  const AttentionGradients& attentions_;
   Tensor memory_;
 };
 

@@ -45,15 +45,15 @@ class StackBack {
   }
 
   // d [copies * N,E], of the hidden states. What comes back to an encoder's states: memory().
-  void back(const Tensor& d, std::int64_t copies, const PlaceGradients& places) {
+  void back(const Tensor& d, const PassBack& asked) {
     const PlaceGradients at_place = [&](ModelPlace place, std::int64_t layer, Tensor& each) {
-      places(place, layer, each);
+      asked.places(place, layer, each);
       check(place, each);
-      const std::int64_t rows = each.size(0) / copies;
-      for (std::int64_t c = 0; c < copies; ++c)
+      const std::int64_t rows = each.size(0) / asked.copies;
+      for (std::int64_t c = 0; c < asked.copies; ++c)
         edits_.back(place, layer, each.view().slice(0, c * rows, (c + 1) * rows));
     };
-    Backward pass(batch_, kept_, copies, at_place);
+    Backward pass(batch_, kept_, asked.copies, at_place, asked.attentions);
     Tensor dx = layers_.finish_backward(pass, d);
     pass.at(ModelPlace::residual, kept_.layers.size(), dx);
     for (auto n = kept_.layers.size(); n-- > 0;) {
@@ -114,7 +114,7 @@ void back_of_one(const Of& family, std::span<const std::int64_t> ids, const Mode
   Batch batch = batch_of(ids, call, info);
   StackBack stack(family, info.layers, info.kv_heads * info.head_size, batch, call, info);
   const Tensor hidden = stack.forward(back.memory);
-  stack.back(back.from(hidden), back.copies, back.places);
+  stack.back(back.from(hidden), back);
 }
 
 template <class Of>
@@ -125,7 +125,7 @@ void back_of_both(const Of& family, std::span<const std::int64_t> ids, const Mod
                     info);
   if (call.decoder_ids.empty()) {
     const Tensor hidden = encoder.forward(back.memory);
-    return encoder.back(back.from(hidden), back.copies, back.places);
+    return encoder.back(back.from(hidden), back);
   }
   Batch decoder_batch = decoder_batch_of(call, info);
   if (batch.sequences() != decoder_batch.sequences())
@@ -135,10 +135,10 @@ void back_of_both(const Of& family, std::span<const std::int64_t> ids, const Mod
   decoder_batch.memory = &memory;
   StackBack decoder(family.decoder(), info.layers, info.kv_heads * info.head_size, decoder_batch, call, info);
   const Tensor hidden = decoder.forward(back.memory / 2);
-  decoder.back(back.from(hidden), back.copies, back.places);
+  decoder.back(back.from(hidden), back);
   Tensor d = std::move(decoder.memory());
   if (d.count() == 0) d = Tensor({back.copies * memory.states.size(0), memory.states.size(1)});  // no layer read it
-  encoder.back(d, back.copies, back.places);
+  encoder.back(d, back);
 }
 
 void check_call(const ModelCall& call) {

@@ -17,6 +17,7 @@ struct PassBack {
   std::int64_t copies = 1;
   // Given the gradient of what stands at each place, edited, as the pass comes back there; it may add to it.
   PlaceGradients places;
+  AttentionGradients attentions = {};
   // Bytes for what is kept of the forward pass; of what does not fit, each layer's stream is, and the rest is made
   // again.
   std::int64_t memory = std::int64_t{1} << 62;

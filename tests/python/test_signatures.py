@@ -175,7 +175,7 @@ WRONG = {
     "model.forward([1], starts={0, 1})": "Model.forward: starts: expected whole numbers, a list or an array [N], got {0, 1}",
     "model.embed({'a': 1})": "Model.embed: sentences: expected a list of texts (str), or a text's ids (whole numbers), got {'a': 1}",
     "model.lens([1], top=None)": "Model.lens: top: expected a whole number, got None",
-    "model.patch([1], [2], 3, 4, what=5)": "Model.patch: what: expected 'heads' or 'residual', got 5",
+    "model.patch([1], [2], 3, 4, what=5)": "Model.patch: what: expected 'heads', 'residual', 'q', 'k' or 'v', got 5",
     "model.show('the', chat='yes')": "Model.show: chat: expected True or False, got 'yes'",
     "model.tokenizer.encode(5)": "Tokenizer.encode: text: expected a text, got 5",
     "model.tokenizer.chat('Hi')": "Tokenizer.chat: messages: expected a list of dicts with a role and a content, both text, got 'Hi'",

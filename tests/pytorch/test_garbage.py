@@ -216,6 +216,7 @@ def features_calls(attend, model, np):
 
 def gradient_calls(attend, decoder, np):
     found, saliency = decoder.gradient([1, 2, 3], 7), decoder.saliency([1, 2, 3], 7, 8, steps=5)
+    passages = decoder.passages([1, 2, 3], [(0, 1), (1, 2)])
     return {"Gradient": (attend.Gradient, ({"z": np.ones((3, 16))}, 0.5), {}), "Gradient.__repr__": (found.__repr__, (), {}),
             "Gradient.__len__": (found.__len__, (), {}),
             "Model.gradient": (decoder.gradient, ([1, 2, 3], 7), {
@@ -227,6 +228,12 @@ def gradient_calls(attend, decoder, np):
             "Saliency": (attend.Saliency, tuple(saliency), {}), "Saliency.picture": (saliency.picture, (), {"title": "x"}),
             "Saliency.to_csv": (saliency.to_csv, (), {}), "Saliency.to_json": (saliency.to_json, (), {}),
             "Saliency.to_pandas": (with_pandas(saliency.to_pandas), (), {}),
+            "Model.passages": (decoder.passages, ([1, 2, 3], [(0, 1), (1, 2)]), {
+                "answer": [4], "token": None, "against": None, "position": -1, "of": None, "hide": 1, "types": None, "decoder_ids": None,
+                "memory": 1000, "progress": float}),
+            "Passages": (attend.Passages, tuple(passages), {}), "Passages.picture": (passages.picture, (), {"title": "x"}),
+            "Passages.to_csv": (passages.to_csv, (), {}), "Passages.to_json": (passages.to_json, (), {}),
+            "Passages.to_pandas": (with_pandas(passages.to_pandas), (), {}),
             "Model.gradient_bytes": (decoder.gradient_bytes, (3, 0), {})}
 
 
@@ -278,7 +285,7 @@ def analysis_calls(attend, decoder, cache, np):
             "attention": "self", "decoder_ids": None, "first_row": 1, "cache": cache}),
         "Model.patch": (decoder.patch, ([1, 2, 3], [1, 4, 3], 7, 8), {
             "what": "residual", "position": 1, "progress": float, "attention": "self", "decoder_ids": None, "spans": {"a": (1, 2)},
-            "first_row": 1, "clean_cache": cache, "corrupt_cache": None}),
+            "first_row": 1, "clean_cache": cache, "corrupt_cache": None, "estimate": False}),
     }
 
 

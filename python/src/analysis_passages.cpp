@@ -1,0 +1,149 @@
+// Model.passages(), and how a Passages is looked at.
+#include "analysis.h"
+#include "attend/passages.h"
+#include "gradient.h"
+
+namespace attend::python {
+
+namespace {
+
+// "paragraph" or "line" of a text, {name: (begin, end)}, or [(begin, end), ...].
+std::vector<Range> read_passages(const char* function, const Loaded& self, nb::handle spans, nb::handle text,
+                                 std::int64_t count, std::vector<std::string>& names) {
+  if (nb::isinstance<nb::str>(spans)) {
+    const std::string by = nb::cast<std::string>(spans);
+    if (by != "paragraph" && by != "line")
+      throw Error(ErrorCode::bad_value, function,
+                  "spans is '" + by + "', expected 'paragraph', 'line', a dict or a list of (begin, end)");
+    if (!nb::isinstance<nb::str>(text))
+      throw Error(ErrorCode::bad_value, function, "spans is '" + by + "', which is of a text, and ids are given");
+    const std::string of = text_of(text);
+    return call(function, [&] {
+      return passages_of(of, encode(self.model, of), by == "line" ? PassageBy::line : PassageBy::paragraph);
+    });
+  }
+  if (nb::isinstance<nb::dict>(spans)) return read_spans(function, "spans", spans, count, names);
+  nb::dict numbered;
+  for (const nb::handle span : expect<nb::list>(function, "spans", "a list of (begin, end)", spans))
+    numbered[nb::str(std::to_string(nb::len(numbered)).c_str())] = span;
+  std::vector<std::string> numbers;
+  return read_spans(function, "spans", numbered, count, numbers);
+}
+
+// What is asked of the text: of an answer the log-probability of its tokens, which come after all that was given.
+struct Question {
+  Question(const char* function, const Loaded& self, nb::handle given_ids, nb::handle given_answer, nb::handle token,
+           nb::handle against, nb::handle position, nb::handle of, nb::handle decoder_ids)
+      : ids(self.read_ids(function, "ids", given_ids)),
+        decoder(Loaded::read_decoder_ids(function, decoder_ids)),
+        tokens(std::ssize(ids)),
+        number(function, self, of, token, against) {
+    number.say(options);
+    options.position = expect<std::int64_t>(function, "position", whole_number, position);
+    if (given_answer.is_none()) return;
+    if (!token.is_none() || !against.is_none() || !of.is_none() || options.position != -1)
+      throw Error(ErrorCode::bad_value, function,
+                  "answer says of what the number is: token, against, of and position are not given beside it");
+    if (nb::isinstance<nb::str>(given_answer)) {
+      const Tokenizer& own = self.tokenizer(function);
+      const std::string text = text_of(given_answer);
+      answer = call(function, [&] { return own.encode(text, false).ids; });
+    } else {
+      answer = list_of(read_integers(function, "answer", given_answer));
+    }
+    std::vector<std::int64_t>& before = self.model.info().encoder_decoder() ? decoder : ids;
+    options.of = GradientOf::log_probability;
+    options.tokens = answer;
+    options.position = std::ssize(before) - 1;
+    before.insert(before.end(), answer.begin(), answer.end());
+  }
+  Question(const Question&) = delete;
+  Question& operator=(const Question&) = delete;
+
+  std::vector<std::int64_t> ids, decoder, answer = {};
+  std::int64_t tokens;  // of the text, before an answer
+  Number number;
+  GradientOptions options = {};
+};
+
+nb::list list_of_spans(const std::vector<Range>& spans) {
+  nb::list all;
+  for (const Range& span : spans) all.append(nb::make_tuple(span.begin, span.end));
+  return all;
+}
+
+nb::object passages_(const Loaded& self, nb::handle ids, nb::handle spans, nb::handle answer, nb::handle token,
+                     nb::handle against, nb::handle position, nb::handle of, nb::handle hide, nb::handle types,
+                     nb::handle decoder_ids, nb::handle memory, nb::handle progress) {
+  constexpr const char* function = "Model.passages";
+  const Question question(function, self, ids, answer, token, against, position, of, decoder_ids);
+  std::vector<std::int64_t> of_types;
+  if (!types.is_none()) of_types = list_of(read_integers(function, "types", types));
+  PassagesOptions options{.number = question.options};
+  std::vector<std::string> names;
+  options.spans = read_passages(function, self, spans, ids, question.tokens, names);
+  options.hide = expect<std::int64_t>(function, "hide", whole_number, hide);
+  options.number.types = of_types, options.number.decoder_ids = question.decoder;
+  if (!memory.is_none())
+    options.number.memory = expect<std::int64_t>(function, "memory", "a number of bytes or None", memory);
+  options.progress = progress_of(function, progress);
+  const Passages found = call(function, [&] { return passages(self.model, question.ids, options); });
+  Analysed context = analysed(self, question.ids, question.decoder);
+  context.token = found.token, context.against = found.against, context.names = std::move(names);
+  Tensor hidden({std::ssize(found.hidden)}, DType::i64);
+  std::copy(found.hidden.begin(), found.hidden.end(), hidden.data<std::int64_t>());
+  return found_as("Passages", context, to_python({}, found.estimated), to_python({}, hidden),
+                  to_python({}, found.measured), list_of_spans(found.spans), found.value);
+}
+
+constexpr const char* passages_doc =
+    R"(Which passages of a text made the model answer so: an attend.Passages.
+
+spans: the "paragraph"s of the text (empty lines part them) or each "line", {"Paris": (0, 12), "Rome": (12, 30)}, or a list of
+(begin, end), in tokens. answer: what comes after the text, " Paris" or its ids, whose log-probability is the number. Without it
+token, against, position and of say the number, as for gradient(). A passage gave the number less what the number is where no row
+after the passage sees its keys, in any layer. estimated has that for every passage, from one pass forward and one back; the
+`hide` passages with the largest estimates are then really hidden, each by a pass, and measured has what they gave. An estimate
+may be far from the fact. Encoders: no other row sees the passage; encoder-decoders: ids are the encoder's text, and no row of
+the decoder sees it either. types, decoder_ids and memory as gradient() has them; progress is called with the share that is done.
+ValueError for what gradient() refuses and for spans outside the text.)";
+
+struct PassagesLook {
+  Passages x;
+
+  explicit PassagesLook(const Found& found) {
+    const auto field = [&](const char* name) { return found.result.attr(name); };
+    const char* function = found.function.c_str();
+    x.value = expect<double>(function, "value", "a number", field("value"));
+    x.estimated = found.tensor("estimated");
+    x.hidden = list_of(read_integers(function, "hidden", field("hidden")));
+    x.measured = found.tensor("measured");
+    for (const nb::handle span : expect<nb::list>(function, "spans", "a list of (begin, end)", field("spans"))) {
+      const auto [begin, end] = read_two(function, "spans", "(begin, end)", span);
+      x.spans.push_back({begin, end});
+    }
+    x.token = found.of.token, x.against = found.of.against;
+  }
+  Picture picture(const AnalysisOf& of) const { return passages_picture(x, of); }
+  std::string csv(const AnalysisOf& of) const { return passages_csv(x, of); }
+  std::string json() const { return to_json(x); }
+};
+
+}  // namespace
+
+void bind_passages(nb::module_& m, nb::class_<Loaded>& model) {
+  bind_look<PassagesLook>(m, "Passages");
+  model.def(
+      "passages", &passages_, nb::arg("ids"), nb::arg("spans") = "paragraph", nb::arg("answer") = nb::none(),
+      nb::arg("token") = nb::none(), nb::arg("against") = nb::none(), nb::arg("position") = -1,
+      nb::arg("of") = nb::none(), nb::arg("hide") = 5, nb::arg("types") = nb::none(),
+      nb::arg("decoder_ids") = nb::none(), nb::arg("memory") = nb::none(), nb::arg("progress") = nb::none(),
+      nb::sig("def passages(self, ids: str | Ids, spans: Literal['paragraph', 'line'] | dict[str, int | tuple[int, "
+              "int]] | list[tuple[int, int]] = 'paragraph', answer: str | Ids | None = None, token: int | str | Ids | "
+              "None = None, against: int | str | None = None, position: int = -1, of: str | Array | None = None, "
+              "hide: int = 5, types: Ids | None = None, decoder_ids: Ids | None = None, memory: int | None = None, "
+              "progress: Callable[[float], object] | None = None) -> attend.Passages"),
+      passages_doc);
+}
+
+}  // namespace attend::python
