@@ -58,6 +58,13 @@ class _Found:
         """A pandas.DataFrame, a row for each number; ImportError without pandas."""
         return table(self)
 
+    def _repr_html_(self) -> str | None:
+        """The picture, which a notebook shows; None where there is none, as of heads that were taken out together."""
+        try:
+            return self.picture()._repr_svg_()
+        except ValueError:
+            return None
+
 
 class _Lens(NamedTuple):
     ids: numpy.ndarray  # [L+1,P,top]

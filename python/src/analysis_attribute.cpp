@@ -236,6 +236,9 @@ void bind_attribution(nb::module_& m) {
       .def(
           "to_json", [](const Explained& self) { return call("Attribution.to_json", [&] { return to_json(self); }); },
           nb::sig("def to_json(self) -> str"), "`why` of `attend model --json` (docs/json.md).")
+      .def(
+          "_repr_html_", [](const Explained& self) { return picture(self, std::nullopt).svg; },
+          "The picture, which a notebook shows.")
       .def("__repr__", [](const Explained& self) {
         return "Attribution(token=" + std::to_string(self.token) + ", logit=" + std::to_string(self.logit) + ", " +
                std::to_string(self.heads.size(0)) + " layers, " + std::to_string(self.heads.size(1)) + " heads, " +

@@ -33,6 +33,9 @@ FOUND = {
     "lens": (["--lens"], lambda model: model.lens(TEXT)),
     "ablate": (["--ablate"], lambda model: model.ablate(TEXT)),
     "patch": ([*WHY, "--patch", CORRUPT], lambda model: model.patch(TEXT, CORRUPT, "word20", "word30")),
+    "estimate": ([*WHY, "--patch", CORRUPT, "--estimate"], lambda model: model.patch(TEXT, CORRUPT, "word20", "word30", estimate=True)),
+    "saliency": ([*WHY, "--saliency"], lambda model: model.saliency(TEXT, "word20", "word30")),
+    "passages": ([*WHY, "--passages"], lambda model: model.passages(TEXT, token="word20", against="word30")),
 }
 
 
@@ -42,7 +45,7 @@ def test_the_command_and_python_write_the_same_bytes(command, folder, model, nam
     subprocess.run([command, "model", "tiny", TEXT, *asked, "-o", "x.svg", "-o", "x.png", "-o", "x.csv"], cwd=folder, check=True)
     found = find(model)
     picture = found.picture()
-    assert picture.to_svg() == picture._repr_svg_() == (folder / "x.svg").read_text()
+    assert picture.to_svg() == picture._repr_svg_() == found._repr_html_() == (folder / "x.svg").read_text()
     assert picture.to_png() == (folder / "x.png").read_bytes()
     assert found.to_csv() == (folder / "x.csv").read_text()
     assert found.picture(title="another").title == "another" and picture.title.startswith("tiny: ")
@@ -52,9 +55,11 @@ def test_the_command_and_python_write_the_same_bytes(command, folder, model, nam
 def test_json_is_what_the_command_prints(command, folder, model, name):
     asked, find = FOUND[name]
     done = subprocess.run([command, "model", "tiny", TEXT, *asked, "--json"], cwd=folder, check=True, capture_output=True)
-    printed = json.loads(done.stdout)[{"ablate": "ablation", "patch": "patching"}.get(name, name)]
+    printed = json.loads(done.stdout)[{"ablate": "ablation", "patch": "patching", "estimate": "patching"}.get(name, name)]
     printed.pop("corrupt_ids", None)
     found = json.loads(find(model).to_json())
+    if name in ("saliency", "passages"):  # whose position no field has
+        assert (printed.pop("position"), found.pop("position")) == (3, 0)
     if name == "lens":  # which knows them where it was asked for some
         assert found.pop("positions") == [] and printed.pop("positions") == [0, 1, 2, 3]
         assert json.loads(model.lens(TEXT, positions=[-1]).to_json())["positions"] == [3]
@@ -185,3 +190,7 @@ def test_a_model_that_was_opened_by_its_name_knows_its_tokens(folder, model, tmp
     shutil.copytree(folder / "tiny", tmp_path / "attend/models/tiny")
     found, expected = (each.attribute([1, 2, 3], token=7) for each in (attend.Model.load("tiny"), model))
     assert found.to_csv() == expected.to_csv() and found.picture().to_svg() == expected.picture().to_svg()
+
+
+def test_what_has_no_picture_a_notebook_prints(model):
+    assert model.ablate(TEXT, heads=["0.1", "1.0"])._repr_html_() is None

@@ -252,6 +252,7 @@ def analysis_calls(attend, decoder, cache, np):
         "Attribution": (attend.Attribution, (), {}),
         "Attribution.top": (attribution.top, (3,), {}),
         "Attribution.picture": (attribution.picture, (), {"title": "x"}),
+        "Attribution._repr_html_": (attribution._repr_html_, (), {}),
         "Attribution.to_csv": (attribution.to_csv, (), {}),
         "Attribution.to_json": (attribution.to_json, (), {}),
         "Attribution.to_pandas": (with_pandas(attribution.to_pandas), (), {}),
