@@ -64,6 +64,16 @@ ATTEND_API Picture saliency_picture(const Saliency& saliency, const AnalysisOf& 
 // What the points of the path miss, of the whole change: 0.05 are 5 %.
 ATTEND_API double missing_share(const Saliency& saliency);
 
+// What tokens did together that are a word: a token that begins with a blank begins one, or where none does (WordPiece)
+// one that does not begin with "##".
+struct ATTEND_API WordValue {
+  std::string word = {};  // without blanks around it
+  Range tokens = {};
+  double value = 0;
+};
+// Of the tokens; with `encoder` of the encoder's.
+ATTEND_API std::vector<WordValue> saliency_words(const Saliency& saliency, const AnalysisOf& of, bool encoder = false);
+
 // A row for each passage, [S,2]: what it gave by the estimate, and what was measured, hatched where it was not.
 ATTEND_API Picture passages_picture(const Passages& passages, const AnalysisOf& of);
 

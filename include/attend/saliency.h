@@ -32,6 +32,8 @@ struct ATTEND_API SaliencyOptions {
   SaliencyMethod method = SaliencyMethod::integrated;
   // Of integrated: an embedding [input_size] for every token; none: the mean over the table.
   OptionalView baseline = {};
+  // In place of it: the embedding of that token, of an encoder-decoder in each text's own table.
+  std::optional<std::int64_t> baseline_token = {};
   // Of integrated: how many points of the path are computed at most, from 3. They lie closer where the gradient turns,
   // and end where all stretches together miss 0.5 % of the change.
   std::int64_t steps = 512;

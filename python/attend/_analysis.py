@@ -190,6 +190,10 @@ class Saliency(
         """The tokens on the colour of what each did to the number, as an attend.Picture. The caption says what is missed."""
         return self._look.picture(self, title)
 
+    def words(self, encoder: bool = False) -> list[tuple[str, float]]:
+        """What the tokens of each word did together, (word, value), in the text's order; with encoder, of the encoder's text."""
+        return _core._saliency_words(self, encoder)
+
 
 class _Passages(NamedTuple):
     estimated: numpy.ndarray  # [S]

@@ -23,8 +23,11 @@ nb::object saliency_(const Loaded& self, nb::handle ids, nb::handle token, nb::h
   options.number.types = of_types, options.number.decoder_ids = decoder;
   number.say(options.number);
   options.method = method == "input" ? SaliencyMethod::input : SaliencyMethod::integrated;
-  const OptionalArray base(function, "baseline", baseline);
+  const bool of_token =
+      nb::isinstance<nb::str>(baseline) || (PyIndex_Check(baseline.ptr()) && !PySequence_Check(baseline.ptr()));
+  const OptionalArray base(function, "baseline", of_token ? nb::handle(nb::none()) : baseline);
   options.baseline = base.view();
+  if (of_token) options.baseline_token = self.read_token(function, "baseline", baseline);
   options.steps = expect<std::int64_t>(function, "steps", whole_number, steps);
   options.progress = progress_of(function, progress);
   const Saliency found = call(function, [&] { return saliency(self.model, given, options); });
@@ -39,7 +42,7 @@ constexpr const char* saliency_doc =
     R"(Which tokens a number of the model's comes from, through all layers: an attend.Saliency.
 
 token, against, position and of say the number, as for gradient(): a logit, log-probabilities, or of encoders of=vector, the cosine
-of the text's embed() to it. method: "integrated" gradients (Sundararajan et al. 2017) from a baseline, an embedding [input_size];
+of the text's embed() to it. method: "integrated" gradients (Sundararajan et al. 2017) from a baseline, an embedding [input_size] or a token;
 None: the mean over the table. tokens + encoder + missing = value - baseline_value. At most `steps` points of the path are computed,
 closer where the gradient turns, until they miss 0.5 % of the change; missing says what they miss, and more than 5 % is much. "input": gradient times input
 at the text alone, whose sum means nothing. types and decoder_ids as forward() has them; progress is called with the share that is
@@ -62,10 +65,21 @@ struct SaliencyLook {
   std::string json() const { return to_json(x); }
 };
 
+nb::list words_(nb::handle result, bool encoder) {
+  const Found found{"Saliency", "words", result};
+  const SaliencyLook look(found);
+  const auto words = with_names(found.function, found.of, {},
+                                [&](const AnalysisOf& of) { return saliency_words(look.x, of, encoder); });
+  nb::list all;
+  for (const WordValue& word : words) all.append(nb::make_tuple(word.word, word.value));
+  return all;
+}
+
 }  // namespace
 
 void bind_saliency(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<SaliencyLook>(m, "Saliency");
+  m.def("_saliency_words", &words_, nb::arg("found"), nb::arg("encoder"));
   model.def(
       "saliency", &saliency_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
       nb::arg("position") = -1, nb::arg("of") = nb::none(), nb::arg("method") = "integrated",
@@ -73,7 +87,7 @@ void bind_saliency(nb::module_& m, nb::class_<Loaded>& model) {
       nb::arg("decoder_ids") = nb::none(), nb::arg("progress") = nb::none(),
       nb::sig("def saliency(self, ids: str | Ids, token: int | str | Ids | None = None, against: int | str | None = "
               "None, position: int = -1, of: str | Array | None = None, method: Literal['integrated', 'input'] = "
-              "'integrated', baseline: Array | None = None, steps: int = 512, types: Ids | None = None, "
+              "'integrated', baseline: Array | int | str | None = None, steps: int = 512, types: Ids | None = None, "
               "decoder_ids: Ids | None = None, progress: Callable[[float], object] | None = None) -> "
               "attend.Saliency"),
       saliency_doc);

@@ -50,14 +50,18 @@ Tensor mean_of_table(const models::Matrix& words, std::int64_t vocabulary, std::
 }
 
 TokenPath path_of(const models::Matrix& words, std::int64_t vocabulary, std::int64_t size, ModelPlace at,
-                  std::span<const std::int64_t> ids, const OptionalView& baseline) {
+                  std::span<const std::int64_t> ids, const SaliencyOptions& options) {
+  const OptionalView& baseline = options.baseline;
   models::check_ids("ids", ids, vocabulary);
   TokenPath path{at, {ids.begin(), ids.end()}, rows_of_table(words, ids, size), {}};
   if (baseline && baseline->shape() != Dims{size})
     fail(ErrorCode::bad_shape, function, "baseline has shape {}, expected [{}]", baseline->shape(), size);
   if (baseline && !is_floating(baseline->dtype()))
     fail(ErrorCode::bad_dtype, function, "baseline is {}, expected floating point", baseline->dtype());
-  const Tensor base = baseline ? baseline->to(DType::f32) : mean_of_table(words, vocabulary, size);
+  if (options.baseline_token) models::check_ids("baseline_token", {{*options.baseline_token}}, vocabulary);
+  const Tensor base = baseline                 ? baseline->to(DType::f32)
+                      : options.baseline_token ? rows_of_table(words, {{*options.baseline_token}}, size)
+                                               : mean_of_table(words, vocabulary, size);
   path.base = base.view().reshape({1, size}).broadcast_to({path.tokens(), size}).clone();
   return path;
 }
@@ -70,12 +74,12 @@ std::vector<TokenPath> paths_of(const Model& model, std::span<const std::int64_t
       [&](const auto& family) {
         if constexpr (requires { family.encoder(); }) {
           paths.push_back(path_of(family.decoder().words(), info.vocabulary, info.input_size, ModelPlace::embeddings,
-                                  options.number.decoder_ids, options.baseline));
+                                  options.number.decoder_ids, options));
           paths.push_back(path_of(family.encoder().words(), info.encoder_vocabulary, info.input_size,
-                                  ModelPlace::encoder_embeddings, ids, options.baseline));
+                                  ModelPlace::encoder_embeddings, ids, options));
         } else {
           paths.push_back(
-              path_of(family.words(), info.vocabulary, info.input_size, ModelPlace::embeddings, ids, options.baseline));
+              path_of(family.words(), info.vocabulary, info.input_size, ModelPlace::embeddings, ids, options));
         }
       },
       parts.family);
@@ -261,6 +265,8 @@ std::vector<Stretch> along(Integral& integral, std::int64_t steps, std::vector<P
 void check(const SaliencyOptions& options) {
   if (options.number.of == GradientOf::sum)
     fail(ErrorCode::bad_value, function, "expected a logit, log-probabilities or a cosine");
+  if (options.baseline && options.baseline_token)
+    fail(ErrorCode::bad_value, function, "baseline and baseline_token are both given");
   if (options.steps < 3) fail(ErrorCode::bad_value, function, "steps is {}, expected at least 3", options.steps);
   if (!options.number.edits.empty())
     fail(ErrorCode::bad_value, function, "there are edits, and the path sets the embeddings");

@@ -1,6 +1,8 @@
 // Pictures and CSV of what analyses found: which numbers stand where.
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "attend/analysis_look.h"
 #include "tests/expect.h"
 
@@ -178,6 +180,56 @@ TEST(AnalysisLook, HeadsAreNamedAsRecordingsNameThem) {
   together.cosine_distance = Tensor::from({1}, {0.5F});
   together.heads = {{0, 1}, {1, 0}}, together.attention = AttentionKind::encoder;
   EXPECT_EQ(ablation_csv(together, both), "layer,head,name,cosine_distance\n,,encoder.0.self.1 encoder.1.self.0,0.5\n");
+}
+
+// Whose tokens are these texts, with the ids 0, 1, ...
+Tokenizer tokenizer_of(const std::vector<std::string>& tokens) {
+  std::string vocabulary;
+  for (std::size_t n = 0; n < tokens.size(); ++n)
+    vocabulary += (n > 0 ? ", \"" : "\"") + tokens[n] + "\": " + std::to_string(n);
+  return Tokenizer::parse(R"({"model": {"type": "WordLevel", "unk_token": ")" + tokens[0] + R"(", "vocab": {)" +
+                          vocabulary + "}}}");
+}
+
+TEST(AnalysisLook, WordsAreTheirTokensTogether) {
+  const auto words = [](const std::vector<std::string>& tokens) {
+    const Tokenizer tokenizer = tokenizer_of(tokens);
+    Saliency x;
+    std::vector<std::int64_t> own;
+    x.tokens = Tensor({std::ssize(tokens)});
+    for (std::int64_t n = 0; n < std::ssize(tokens); ++n) own.push_back(n), x.tokens.data<float>()[n] = 1 << n;
+    std::string all;
+    for (const WordValue& word : saliency_words(x, {.ids = own, .tokenizer = &tokenizer}))
+      all += word.word + "[" + std::to_string(word.tokens.begin) + "," + std::to_string(word.tokens.end) +
+             ")=" + std::to_string(static_cast<int>(word.value)) + " ";
+    return all;
+  };
+  EXPECT_EQ(words({"The", " un", "usual", " cat", "."}), "The[0,1)=1 unusual[1,3)=6 cat.[3,5)=24 ");
+  EXPECT_EQ(words({"the", "un", "##usual", "cat"}), "the[0,1)=1 unusual[1,3)=6 cat[3,4)=8 ");
+  expect_error(
+      ErrorCode::bad_shape, [] { (void)saliency_words(Saliency(), {}); }, "tokens has shape");
+}
+
+TEST(AnalysisLook, PassagesStandInTheirOrder) {
+  Passages x;
+  x.value = 3.5, x.token = 7;
+  x.spans = {{0, 1}, {1, 3}}, x.estimated = Tensor::from({2}, {0.5F, -2}), x.hidden = {1};
+  x.measured = Tensor::from({1}, {-1.5F});
+  const Picture picture = passages_picture(x, {.ids = ids, .model = "m"});
+  const HeatMap& map = map_of(picture);
+  EXPECT_EQ(map.row_labels, (std::vector<std::string>{"4", "5 6"}));
+  EXPECT_EQ(map.values.shape(), (Dims{2, 2}));
+  EXPECT_EQ(map.values.data<float>()[3], -1.5F);
+  EXPECT_TRUE(std::isnan(map.values.data<float>()[1]) && map.nan_is_hidden);
+  EXPECT_EQ(picture.title(), "m: which passages make “7”");
+  EXPECT_EQ(passages_csv(x, {.ids = ids}),
+            "passage,begin,end,text,estimated,measured\n0,0,1,4,0.5,\n1,1,3,5 6,-2,-1.5\n");
+  x.hidden = {2};
+  expect_error(
+      ErrorCode::bad_value, [&] { (void)passages_csv(x, {}); }, "passage 2 was hidden, expected one of 2");
+  x.hidden = {};
+  expect_error(
+      ErrorCode::bad_shape, [&] { (void)passages_csv(x, {}); }, "measured has 1 numbers");
 }
 
 }  // namespace

@@ -194,3 +194,11 @@ def test_a_model_that_was_opened_by_its_name_knows_its_tokens(folder, model, tmp
 
 def test_what_has_no_picture_a_notebook_prints(model):
     assert model.ablate(TEXT, heads=["0.1", "1.0"])._repr_html_() is None
+
+
+def test_saliency_by_word(model):
+    """Each word's tokens together, whether a blank begins it or WordPiece's ## goes on with it."""
+    found = model.saliency(TEXT, "word20", "word30", method="input")
+    words = found.words()
+    assert [word for word, _ in words] == TEXT.split()
+    numpy.testing.assert_allclose([value for _, value in words], found.tokens, rtol=1e-6)

@@ -226,6 +226,7 @@ def gradient_calls(attend, decoder, np):
                 "against": 8, "position": 1, "of": "logit", "method": "input", "baseline": np.ones(16, np.float32), "steps": 5,
                 "types": None, "decoder_ids": None, "progress": float}),
             "Saliency": (attend.Saliency, tuple(saliency), {}), "Saliency.picture": (saliency.picture, (), {"title": "x"}),
+            "Saliency.words": (saliency.words, (), {"encoder": False}),
             "Saliency.to_csv": (saliency.to_csv, (), {}), "Saliency.to_json": (saliency.to_json, (), {}),
             "Saliency.to_pandas": (with_pandas(saliency.to_pandas), (), {}),
             "Model.passages": (decoder.passages, ([1, 2, 3], [(0, 1), (1, 2)]), {

@@ -139,3 +139,15 @@ def test_how_it_looks(both):
     assert isinstance(found, attend.Saliency) and "points of the path miss" in found.picture().to_svg()
     assert found.to_csv().splitlines()[0] == "text,position,token,value" and len(found.to_csv().splitlines()) == 4
     assert '"missing":' in found.to_json()
+
+
+def test_from_a_token(both):
+    """The baseline is that token's embedding."""
+    pair = both("llama")
+    table = pair.ours.weights()["embeddings"]
+    found = pair.ours.saliency([6, 7, 8], token=7, baseline=20)
+    assert np.array_equal(found.tokens, pair.ours.saliency([6, 7, 8], token=7, baseline=table[20]).tokens)
+    assert abs(found.baseline_value - pair.ours.gradient([20, 20, 20], token=7).value) < 1e-6
+    for baseline, words in ((999, "baseline_token"), (-1, "baseline_token")):
+        with pytest.raises(ValueError, match=words):
+            pair.ours.saliency([6, 7, 8], token=7, baseline=baseline)

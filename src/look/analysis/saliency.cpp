@@ -31,6 +31,28 @@ double missing_share(const Saliency& x) {
   return change == 0 ? 0 : std::abs(x.missing / change);
 }
 
+std::vector<WordValue> saliency_words(const Saliency& x, const AnalysisOf& of, bool encoder) {
+  constexpr const char* function = "saliency_words";
+  const Tensor& values = encoder ? x.encoder : x.tokens;
+  check_numbers(function, encoder ? "encoder" : "tokens", values, 1);
+  const std::vector<std::string> tokens = token_texts(function, of, encoder ? of.encoder_ids : of.ids, values.count());
+  const bool spaced = std::ranges::any_of(tokens, [](const std::string& token) { return token.starts_with(' '); });
+  std::vector<WordValue> words;
+  for (std::int64_t n = 0; n < values.count(); ++n) {
+    const std::string& token = tokens[static_cast<std::size_t>(n)];
+    const bool goes_on = spaced ? !token.starts_with(' ') && !token.starts_with('\n') : token.starts_with("##");
+    if (words.empty() || !goes_on) words.push_back({.tokens = {n, n}});
+    WordValue& word = words.back();
+    word.word += !spaced && goes_on ? token.substr(2) : token;
+    word.tokens.end = n + 1;
+    word.value += static_cast<double>(values.data<float>()[n]);
+  }
+  for (WordValue& word : words)
+    if (const std::size_t first = word.word.find_first_not_of(' '); first != std::string::npos)
+      word.word.erase(0, first);
+  return words;
+}
+
 Picture saliency_picture(const Saliency& x, const AnalysisOf& of) {
   constexpr const char* function = "saliency_picture";
   check_saliency(function, x);
