@@ -27,6 +27,8 @@ class Gradient(Mapping[Any, numpy.ndarray]):
 
     def __init__(self, arrays: dict[Any, numpy.ndarray], value: float | numpy.ndarray, token: int | None = None,
                  position: int | None = None) -> None:
+        if not isinstance(arrays, Mapping):
+            raise TypeError(f"Gradient: arrays: expected a dict of arrays by place, got {type(arrays).__name__}")
         self._arrays, self.value, self.token, self.position = dict(arrays), value, token, position
 
     def __getitem__(self, place: Any) -> numpy.ndarray:

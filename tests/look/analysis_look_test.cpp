@@ -187,8 +187,8 @@ Tokenizer tokenizer_of(const std::vector<std::string>& tokens) {
   std::string vocabulary;
   for (std::size_t n = 0; n < tokens.size(); ++n)
     vocabulary += (n > 0 ? ", \"" : "\"") + tokens[n] + "\": " + std::to_string(n);
-  return Tokenizer::parse(R"({"model": {"type": "WordLevel", "unk_token": ")" + tokens[0] + R"(", "vocab": {)" +
-                          vocabulary + "}}}");
+  return Tokenizer::parse(R"({"version": "1.0", "model": {"type": "WordLevel", "unk_token": ")" + tokens[0] +
+                          R"(", "vocab": {)" + vocabulary + "}}}");
 }
 
 TEST(AnalysisLook, WordsAreTheirTokensTogether) {
