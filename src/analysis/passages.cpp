@@ -191,7 +191,8 @@ Passages passages(const Model& model, std::span<const std::int64_t> ids, const P
   check(options, std::ssize(ids), info);
   // A pass forward and back takes the time of some four passes forward.
   constexpr double of_gradient = 4;
-  const auto passes = of_gradient + static_cast<double>(std::min(options.hide, std::ssize(options.spans)));
+  const auto passes =
+      of_gradient + static_cast<double>(std::min<std::int64_t>(options.hide, std::ssize(options.spans)));
   const auto tell = [&](double done) {
     if (options.progress) options.progress(done / passes);
   };
