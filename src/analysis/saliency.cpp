@@ -305,6 +305,7 @@ Saliency saliency(const Model& model, std::span<const std::int64_t> ids, const S
   }
   std::vector<Point> points;
   const std::vector<Stretch> stretches = along(integral, options.steps, points);
+  if (options.progress) options.progress(1);
   std::vector<double> sums(points.front().slopes.size());
   for (const Stretch& stretch : stretches)
     for (std::size_t t = 0; t < sums.size(); ++t)

@@ -7,6 +7,9 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "attend/gradient.h"
+#include "attend/passages.h"
+#include "attend/saliency.h"
 #include "attend/threads.h"
 #include "tests/expect.h"
 
@@ -179,6 +182,8 @@ TEST(Analysis, EndsWhereItIsToldTo) {
   };
   EXPECT_THROW(ablate(model, ids, {.progress = enough}), std::runtime_error);
   EXPECT_THROW(patch(model, ids, corrupt, 1, 2, {.progress = enough}), std::runtime_error);
+  EXPECT_THROW(saliency(model, ids, {.progress = enough}), std::runtime_error);
+  EXPECT_THROW(passages(model, ids, {.spans = {{0, 2}}, .progress = enough}), std::runtime_error);
   ASSERT_GE(told.size(), 2u);
   EXPECT_LE(*std::ranges::max_element(told), 1);
 
@@ -203,6 +208,10 @@ TEST(Analysis, EndsWhereItIsToldTo) {
     EXPECT_TRUE(until_interrupted([&] { lens(model, ids); }));
     EXPECT_TRUE(until_interrupted([&] { ablate(model, ids); }));
     EXPECT_TRUE(until_interrupted([&] { patch(model, ids, corrupt, 1, 2); }));
+    EXPECT_TRUE(until_interrupted([&] { patch(model, ids, corrupt, 1, 2, {.estimate = true}); }));
+    EXPECT_TRUE(until_interrupted([&] { gradient(model, ids); }));
+    EXPECT_TRUE(until_interrupted([&] { saliency(model, ids); }));
+    EXPECT_TRUE(until_interrupted([&] { passages(model, ids, {.spans = {{0, 2}, {2, 4}}}); }));
   }
   EXPECT_EQ(cache.length(), std::ssize(ids));
   expect_same(attribute(model, ids, {.cache = &cache}).heads, known.heads);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attend/saliency.h"
+#include "tests/allocations.h"
 #include "tests/expect.h"
 #include "tests/threads_at_most.h"
 
@@ -114,6 +115,30 @@ TEST(Gradient, SaysWhatItTakes) {
     const GradientBytes bytes = gradient_bytes(model, 50, model.info().encoder_decoder() ? 20 : 0);
     EXPECT_GT(bytes.all, 2 * bytes.least) << name;
     EXPECT_GT(bytes.least, 0) << name;
+  }
+}
+
+// Whatever allocation fails, the next call finds everything as it was.
+TEST(Gradient, ACallThatFailsTakesNothingWithIt) {
+  for (const char* name : {"llama", "t5"}) {
+    Asked asked(name, DType::f32);
+    const double value = gradient(asked.model, ids, asked.options).values.front();
+    const auto expected = std::move(asked.gradients);
+    bool failed = true;
+    for (std::int64_t n = 0; failed; n += 5) {
+      const CountAllocations counted(n);
+      try {
+        gradient(asked.model, ids, asked.options);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::out_of_memory) << error.what();
+      } catch (const std::bad_alloc&) {
+      }
+      failed = counted.failed();
+    }
+    asked.gradients.clear();
+    EXPECT_EQ(gradient(asked.model, ids, asked.options).values.front(), value);
+    EXPECT_EQ(asked.gradients.size(), expected.size());
+    for (const auto& [at, d] : expected) expect_same(asked.gradients.at(at), d, name);
   }
 }
 

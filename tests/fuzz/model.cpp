@@ -1,4 +1,5 @@
-// Model::load() of any configuration over a folder's weights, and of any GGUF file; and a forward of two tokens.
+// Model::load() of any configuration over a folder's weights, and of any GGUF file; and passes of two tokens there and
+// back.
 //
 // The input is a GGUF file; or a config.json up to its first byte 0, and then choices: how the tensors differ from what
 // the configuration asks for. An object is put over the configuration of a small model of its type, so that a few
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "attend/gradient.h"
 #include "io/json_member.h"
 #include "tests/fuzz/input.h"
 
@@ -373,12 +375,26 @@ bool works(ErrorCode otherwise, Call call) {
   return !code;
 }
 
+// There and back: a number of the hidden states has gradients at every place, or they have NaN or infinity.
+void go_back(const Model& model, std::span<const std::int64_t> ids, std::span<const std::int64_t> said,
+             const Tensor& hidden) {
+  Tensor ones(hidden.shape());
+  std::fill_n(ones.data<float>(), ones.count(), 1.0F);
+  std::int64_t shown = 0;
+  const auto count = [&](ModelPlace, std::int64_t, const View& d) { shown += d.count(); };
+  if (works(ErrorCode::bad_value, [&] {
+        gradient(model, ids, {.of = GradientOf::sum, .cotangent = ones.view(), .observe = count, .decoder_ids = said});
+      }))
+    fuzz::require(shown > 0, "gradients are shown");
+}
+
 void use_both(const Model& model) {
   const ModelInfo& info = model.info();
   const std::vector<std::int64_t> ids{0, info.encoder_vocabulary - 1}, said{0, info.vocabulary - 1};
   Tensor hidden, logits;
   if (!works(ErrorCode::bad_value, [&] { hidden = model.forward(ids, {.decoder_ids = said}); })) return;
   fuzz::require(hidden.shape() == Dims{2, info.embedding_size}, "hidden states");
+  go_back(model, ids, said, hidden);
   if (works(ErrorCode::bad_value, [&] { logits = model.logits(hidden); }))
     fuzz::require(logits.shape() == Dims{2, info.vocabulary}, "logits");
   works(ErrorCode::bad_value, [&] { model.generate(ids, {.max_new_tokens = 2}); });
@@ -392,6 +408,7 @@ void use(const Model& model) {
   if (!works(ErrorCode::bad_value, [&] { hidden = model.forward(ids); })) return;
   const std::int64_t size = info.family == ModelFamily::opt ? hidden.size(1) : info.embedding_size;
   fuzz::require(hidden.shape() == Dims{2, size} && hidden.dtype() == DType::f32, "hidden states");
+  go_back(model, ids, {}, hidden);
   if (!info.decoder()) return fuzz::require(model.embed(ids).shape() == Dims{1, info.embedding_size}, "an embedding");
   Tensor logits;
   if (works(ErrorCode::bad_value, [&] { logits = model.logits(hidden); }))

@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "attend/analysis.h"
+#include "attend/gradient.h"
 #include "attend/models.h"
+#include "attend/passages.h"
+#include "attend/saliency.h"
 #include "attend/vectors.h"
 #include "tests/expect.h"
 #include "tests/host_threads.h"
@@ -83,6 +86,18 @@ TEST(ModelThreads, DecodersAreUndisturbed) {
          [&] {
            const std::vector<std::int64_t> other{3, 7, 2, 12, 9};
            return results(ablate(model, few).logit, patch(model, few, other, 5, 6).recovered);
+         }},
+        {what + "gradient, saliency and passages",
+         [&] {
+           const std::vector<std::int64_t> other{3, 7, 2, 12, 9};
+           std::vector<Tensor> list = results(saliency(model, few, {.number = {.token = 5}, .steps = 9}).tokens,
+                                              patch(model, few, other, 5, 6, {.estimate = true}).recovered);
+           const Passages found = passages(model, many, {.number = {.token = 5}, .spans = {{0, 4}, {4, 9}}});
+           list.push_back(found.estimated.clone()), list.push_back(found.measured.clone());
+           gradient(model, many, {.token = 5, .observe = [&](ModelPlace, std::int64_t, const View& d) {
+                                    list.push_back(d.clone());
+                                  }});
+           return list;
          }},
     });
   }
