@@ -65,6 +65,12 @@ struct ATTEND_API Gradient {
 // same for any number of threads, and for any `memory`.
 ATTEND_API Gradient gradient(const Model& model, std::span<const std::int64_t> ids,
                              const GradientOptions& options = {});
+// The same of several texts, in passes of several at a time where they ask for a logit, log-probabilities or a cosine
+// without types, edits and decoder_ids; each has its options, or all have the one, and observe is shown one text after
+// another at each place. Each result has the bits that its text has alone. Throws bad_value for another number of
+// options.
+ATTEND_API std::vector<Gradient> gradient(const Model& model, std::span<const std::vector<std::int64_t>> texts,
+                                          std::span<const GradientOptions> options);
 
 // What gradient() keeps of a text of so many tokens (and a decoder's so many): all that it needs, in bytes, and the
 // least that `memory` can bring that down to, but for one layer.

@@ -246,7 +246,7 @@ Found = TypeVar("Found")
 
 
 class Results(list[Found]):
-    """What a Model's attribute(), lens(), ablate() or patch() found of several texts: a list with one result for each.
+    """What a Model's attribute(), lens(), ablate(), patch() or gradient() found of several texts: a list with one result for each.
 
     >>> import attend
     >>> found = attend.Model.load("tiny").ablate([[1, 2, 3], [4, 5, 6, 7]], token=7)

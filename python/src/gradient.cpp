@@ -3,10 +3,12 @@
 
 #include <nanobind/stl/optional.h>
 
+#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "analysis.h"
 #include "array.h"
 #include "call.h"
 #include "gradient.h"
@@ -26,44 +28,85 @@ nb::object by_number(const nb::object& array, std::size_t K) {
   return array.attr("reshape")(size(0), K, size(1) / K, size(2)).attr("swapaxes")(0, 1);
 }
 
+// What one text is asked, and what is kept of it.
+class Question {
+ public:
+  Question(const Loaded& self, std::vector<std::int64_t> ids, nb::handle token, nb::handle against, nb::handle position,
+           nb::handle of, nb::handle at, nb::handle edits, nb::handle types, nb::handle decoder_ids, nb::handle observe,
+           nb::handle memory)
+      : ids_(std::move(ids)),
+        decoder_(Loaded::read_decoder_ids(function, decoder_ids)),
+        number_(function, self, of, token, against),
+        edits_(function, edits),
+        watching_(function, self.model.info(), at, observe, "at"),
+        shown_(watching_.observer()) {
+    if (!edits_.knockouts().empty())
+      throw Error(ErrorCode::bad_value, function, "edits: a pass back takes no Knockout");
+    if (!types.is_none()) types_ = list_of(read_integers(function, "types", types));
+    options_.position = expect<std::int64_t>(function, "position", whole_number, position);
+    options_.types = types_, options_.decoder_ids = decoder_, options_.edits = edits_.get();
+    if (!memory.is_none()) options_.memory = expect<std::int64_t>(function, "memory", whole_number, memory);
+    number_.say(options_);
+    options_.observe = [this](ModelPlace place, std::int64_t layer, const View& d) {
+      shown_(place, layer, d.rank() == 3 ? d.reshape({d.size(0) * d.size(1), d.size(2)}) : d);
+    };
+  }
+  Question(const Question&) = delete;
+  Question& operator=(const Question&) = delete;
+
+  const std::vector<std::int64_t>& ids() const { return ids_; }
+  const GradientOptions& options() const { return options_; }
+
+  nb::object result(const Gradient& found) {
+    const nb::dict arrays = nb::cast<nb::dict>(watching_.with_kept(nb::none())[1]);
+    if (number_.several())
+      for (const nb::handle key : nb::list(arrays.keys())) arrays[key] = by_number(arrays[key], found.values.size());
+    nb::object value = nb::float_(found.values.front());
+    if (number_.several()) {
+      Tensor all = Tensor::uninitialized({std::ssize(found.values)}, DType::f64);
+      std::ranges::copy(found.values, all.data<double>());
+      value = to_python({}, std::move(all));
+    }
+    const bool answers = options_.of == GradientOf::logit || options_.of == GradientOf::log_probability;
+    const nb::object made = nb::module_::import_("attend._gradient").attr("Gradient");
+    return made(arrays, value, found.token ? nb::object(nb::int_(*found.token)) : nb::none(),
+                answers ? nb::object(nb::int_(found.position)) : nb::none());
+  }
+
+ private:
+  std::vector<std::int64_t> ids_, decoder_, types_;
+  Number number_;
+  Edits edits_;
+  Watching watching_;
+  Watching::Observer shown_;
+  GradientOptions options_ = {};
+};
+
 nb::object gradient_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle position,
                      nb::handle of, nb::handle at, nb::handle edits, nb::handle types, nb::handle decoder_ids,
                      nb::handle observe, nb::handle memory) {
-  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
-                                  decoder = Loaded::read_decoder_ids(function, decoder_ids);
-  const Number number(function, self, of, token, against);
-  const Edits read_edits(function, edits);
-  if (!read_edits.knockouts().empty())
-    throw Error(ErrorCode::bad_value, function, "edits: a pass back takes no Knockout");
-  std::vector<std::int64_t> of_types;
-  if (!types.is_none()) of_types = list_of(read_integers(function, "types", types));
+  const std::optional<nb::list> several = read_several(ids);
+  const auto texts = read_texts(self, function, "ids", ids, several);
   nb::list embeddings;
   embeddings.append("embeddings");
-  Watching watching(function, self.model.info(), at.is_none() ? nb::handle(embeddings) : at, observe, "at");
-  GradientOptions options{.position = expect<std::int64_t>(function, "position", whole_number, position),
-                          .types = of_types,
-                          .decoder_ids = decoder,
-                          .edits = read_edits.get()};
-  if (!memory.is_none()) options.memory = expect<std::int64_t>(function, "memory", whole_number, memory);
-  number.say(options);
-  const Watching::Observer shown = watching.observer();
-  options.observe = [&](ModelPlace place, std::int64_t layer, const View& d) {
-    shown(place, layer, d.rank() == 3 ? d.reshape({d.size(0) * d.size(1), d.size(2)}) : d);
-  };
-  const Gradient found = call(function, [&] { return gradient(self.model, given, options); });
-  const nb::dict arrays = nb::cast<nb::dict>(watching.with_kept(nb::none())[1]);
-  if (number.several())
-    for (const nb::handle key : nb::list(arrays.keys())) arrays[key] = by_number(arrays[key], found.values.size());
-  nb::object value = nb::float_(found.values.front());
-  if (number.several()) {
-    Tensor all = Tensor::uninitialized({std::ssize(found.values)}, DType::f64);
-    std::ranges::copy(found.values, all.data<double>());
-    value = to_python({}, std::move(all));
+  std::deque<Question> asked;
+  std::vector<GradientOptions> options;
+  for (std::size_t n = 0; n < texts.size(); ++n) {
+    const auto each = [&](const char* name, nb::handle given, bool many = false) {
+      return several ? of_each(function, name, given, n, texts.size(), many) : nb::borrow(given);
+    };
+    asked.emplace_back(self, texts[n], each("token", token), each("against", against), each("position", position), of,
+                       at.is_none() ? nb::handle(embeddings) : at, edits, each("types", types, true),
+                       each("decoder_ids", decoder_ids, true), observe, memory);
+    options.push_back(asked.back().options());
   }
-  const bool answers = options.of == GradientOf::logit || options.of == GradientOf::log_probability;
-  const nb::object made = nb::module_::import_("attend._gradient").attr("Gradient");
-  return made(arrays, value, found.token ? nb::object(nb::int_(*found.token)) : nb::none(),
-              answers ? nb::object(nb::int_(found.position)) : nb::none());
+  const std::vector<Gradient> found = call(function, [&] {
+    if (several) return gradient(self.model, texts, options);
+    return std::vector<Gradient>{gradient(self.model, texts[0], options[0])};
+  });
+  nb::list all;
+  for (std::size_t n = 0; n < found.size(); ++n) all.append(asked[n].result(found[n]));
+  return several ? results_of(all) : nb::object(all[0]);
 }
 
 constexpr const char* doc =
@@ -80,6 +123,9 @@ an array [V]: the cosine of the text's embed() to it; an array [N,E]: the sum of
 at: places as forward(keep=) names them; None: ["embeddings"], the rows of the table. observe is called with each place's name, its
 layer and its gradient, from the last layer to the first. memory: bytes for what the pass back needs of the forward one
 (gradient_bytes()); layers for which there is no room are computed a second time. None: as much as it needs.
+
+A list of texts, or of lists of ids, gives attend.Results, a list of Gradient, in passes of several texts at a time; token, against,
+position, types and decoder_ids are of all texts, or a list with one of each.
 
 Raises ValueError for what forward() refuses, for a logit of an encoder, and for NaN or infinity in a gradient.
 
@@ -109,11 +155,26 @@ void bind_gradient(nb::class_<Loaded>& model) {
       nb::arg("position") = -1, nb::arg("of") = nb::none(), nb::arg("at") = nb::none(), nb::arg("edits") = nb::none(),
       nb::arg("types") = nb::none(), nb::arg("decoder_ids") = nb::none(), nb::arg("observe") = nb::none(),
       nb::arg("memory") = nb::none(),
-      nb::sig("def gradient(self, ids: str | Ids, token: int | str | Ids | None = None, against: int | str | None = "
+      nb::sig("@overload\n"
+              "def gradient(self, ids: str | Ids, token: int | str | Ids | None = None, against: int | str | None = "
               "None, position: int = -1, of: str | Array | Mapping[Any, Array] | None = None, at: "
               "Sequence[str | tuple[str, int]] | None = None, edits: Sequence[Edit] | None = None, types: Ids | "
               "None = None, decoder_ids: Ids | None = None, observe: Callable[[str, int, numpy.ndarray], object] "
-              "| None = None, memory: int | None = None) -> Gradient"),
+              "| None = None, memory: int | None = None) -> Gradient: ...\n"
+              "@overload\n"
+              "def gradient(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], token: "
+              "int | str | None | Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str | "
+              "None] = None, position: int | Sequence[int] = -1, of: str | Array | Mapping[Any, Array] | None = None, "
+              "at: Sequence[str | tuple[str, int]] | None = None, edits: Sequence[Edit] | None = None, types: "
+              "Sequence[Ids] | None = None, decoder_ids: Ids | None | Sequence[Ids] = None, observe: "
+              "Callable[[str, int, numpy.ndarray], object] | None = None, memory: int | None = None) -> "
+              "attend.Results[Gradient]: ...\n"
+              "def gradient(self, ids: str | Ids | Sequence[str | Ids], token: int | str | Ids | None | Sequence[int | "
+              "str | None] = None, against: int | str | None | Sequence[int | str | None] = None, position: int | "
+              "Sequence[int] = -1, of: str | Array | Mapping[Any, Array] | None = None, at: Sequence[str | tuple[str, "
+              "int]] | None = None, edits: Sequence[Edit] | None = None, types: Ids | Sequence[Ids] | None = None, "
+              "decoder_ids: Ids | None | Sequence[Ids] = None, observe: Callable[[str, int, numpy.ndarray], object] | "
+              "None = None, memory: int | None = None) -> Gradient | attend.Results[Gradient]"),
       doc);
   model.def(
       "gradient_bytes", &gradient_bytes_, nb::arg("tokens"), nb::arg("decoder_tokens") = 0,

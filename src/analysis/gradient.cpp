@@ -6,6 +6,7 @@
 
 #include "analysis/answers.h"
 #include "analysis/gradients.h"
+#include "analysis/texts.h"
 #include "core/from_end.h"
 #include "core/message.h"
 #include "layers/rows.h"
@@ -60,16 +61,6 @@ class Asked {
         return of_sum(hidden, result);
     }
     fail(ErrorCode::bad_value, function, "there is no GradientOf {}", static_cast<int>(options_.of));
-  }
-  // Of sequences that begin at `starts`.
-  Tensor from(const Tensor& hidden, std::span<const std::int64_t> starts, std::vector<Gradient>& results) const {
-    if (results.size() == 1) return from(hidden, results[0]);
-    Tensor all = Tensor::uninitialized(hidden.shape());
-    for (std::size_t s = 0; s < results.size(); ++s) {
-      const Tensor own = hidden.view().slice(0, starts[s], starts[s + 1]).clone();
-      all.view().slice(0, starts[s], starts[s + 1]).copy_from(from(own, results[s]));
-    }
-    return all;
   }
 
  private:
@@ -232,33 +223,45 @@ class AtPlaces {
 }  // namespace
 
 std::vector<Gradient> analysis::gradients(const Model& model, std::span<const std::int64_t> ids,
-                                          std::span<const std::int64_t> starts, const GradientOptions& options,
-                                          const Shown& shown) {
-  std::vector<Gradient> results(starts.empty() ? 1 : starts.size() - 1);
-  const Asked asked(model, options);
-  const std::int64_t copies = asked.copies();
-  AtPlaces at_places(model.info(), options, copies, results[0]);
-  ModelCall call{.starts = starts,
-                 .types = options.types,
-                 .decoder_ids = options.decoder_ids,
-                 .edits = options.edits,
-                 .observe = {}};
+                                          std::span<const std::int64_t> starts,
+                                          std::span<const GradientOptions> options, const Shown& shown) {
+  const std::int64_t whole[] = {0, std::ssize(ids)};
+  const std::span<const std::int64_t> begins = starts.empty() ? whole : starts;
+  const GradientOptions& first = options.front();
+  std::vector<Gradient> results(begins.size() - 1);
+  std::vector<Asked> asked;
+  asked.reserve(options.size());
+  for (const GradientOptions& each : options) asked.emplace_back(model, each);
+  const std::int64_t copies = asked.front().copies();
+  AtPlaces at_places(model.info(), first, copies, results[0]);
+  ModelCall call{
+      .starts = starts, .types = first.types, .decoder_ids = first.decoder_ids, .edits = first.edits, .observe = {}};
   if (!at_places.empty() || shown.forward)
     call.observe = [&](ModelPlace place, std::int64_t layer, const View& x) {
       at_places.forward(place, layer, x);
       if (shown.forward) shown.forward(place, layer, x);
     };
   models::PassBack back;
-  back.from = [&](const Tensor& hidden) { return asked.from(hidden, starts, results); };
   back.copies = copies;
+  back.attentions = shown.attentions;
+  if (first.memory) back.memory = *first.memory;
+  back.from = [&](const Tensor& hidden) {
+    if (results.size() == 1) return asked[0].from(hidden, results[0]);
+    Tensor all = Tensor::uninitialized(hidden.shape());
+    for (std::size_t s = 0; s < results.size(); ++s) {
+      const Tensor own = hidden.view().slice(0, begins[s], begins[s + 1]).clone();
+      all.view().slice(0, begins[s], begins[s + 1]).copy_from(asked[asked.size() > 1 ? s : 0].from(own, results[s]));
+    }
+    return all;
+  };
   back.places = [&](ModelPlace place, std::int64_t layer, Tensor& d) {
     at_places.back(place, layer, d);
-    if (!options.observe) return;
     const View all = d;
-    options.observe(place, layer, copies == 1 ? all : all.reshape({copies, d.size(0) / copies, d.size(1)}));
+    if (options.size() == 1 && first.observe)
+      first.observe(place, layer, copies == 1 ? all : all.reshape({copies, d.size(0) / copies, d.size(1)}));
+    for (std::size_t s = 0; options.size() > 1 && s < options.size(); ++s)
+      if (options[s].observe) options[s].observe(place, layer, all.slice(0, begins[s], begins[s + 1]));
   };
-  back.attentions = shown.attentions;
-  if (options.memory) back.memory = *options.memory;
   models::pass_back(model, ids, call, back);
   at_places.finish();
   return results;
@@ -276,7 +279,50 @@ Gradient analysis::number(const Model& model, std::span<const std::int64_t> ids,
 }
 
 Gradient gradient(const Model& model, std::span<const std::int64_t> ids, const GradientOptions& options) {
-  return std::move(analysis::gradients(model, ids, {}, options).front());
+  return std::move(analysis::gradients(model, ids, {}, {&options, 1}).front());
+}
+
+namespace {
+
+// Whether it goes through the model with others.
+bool goes_along(const GradientOptions& options) {
+  return options.of != GradientOf::sum && options.edits.empty() && options.types.empty() && options.decoder_ids.empty();
+}
+
+// In one pass; empty where one of them is refused: which, and why, its own pass says.
+std::vector<Gradient> together(const Model& model, std::span<const std::vector<std::int64_t>> texts,
+                               std::span<const GradientOptions> options) {
+  std::vector<std::int64_t> ids, starts{0};
+  for (const std::vector<std::int64_t>& text : texts) {
+    ids.insert(ids.end(), text.begin(), text.end());
+    starts.push_back(std::ssize(ids));
+  }
+  try {
+    return analysis::gradients(model, ids, starts, options);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::bad_value && error.code() != ErrorCode::bad_shape) throw;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<Gradient> gradient(const Model& model, std::span<const std::vector<std::int64_t>> texts,
+                               std::span<const GradientOptions> options) {
+  const std::vector<GradientOptions> each = analysis::for_each_text(function, options, texts.size());
+  std::vector<Gradient> found;
+  found.reserve(texts.size());
+  analysis::for_each_group(model, analysis::texts_of(texts, std::span(each)), [&](std::size_t first, std::size_t last) {
+    const std::span own = std::span(each).subspan(first, last - first);
+    std::vector<Gradient> of_group;
+    if (own.size() > 1 && std::ranges::all_of(own, goes_along))
+      of_group = together(model, texts.subspan(first, own.size()), own);
+    const bool alone = of_group.empty();
+    for (std::size_t n = first; alone && n < last; ++n)
+      analysis::of_text(n, texts.size(), [&] { found.push_back(gradient(model, texts[n], each[n])); });
+    for (Gradient& one : of_group) found.push_back(std::move(one));
+  });
+  return found;
 }
 
 GradientBytes gradient_bytes(const Model& model, std::int64_t tokens, std::int64_t decoder_tokens) {

@@ -11,15 +11,16 @@
 
 namespace attend::inline v0::analysis {
 
-// Of each of the sequences that begin at `starts` (empty: one) the number that the options ask for; of GradientOf::sum
-// there is one sequence. What is observed has the rows of all. Shown: all places of the pass forward, and every
-// attention of the pass back.
+// What else looks at the passes: at all places of the one forward, and at every attention of the one back.
 struct Shown {
   std::function<void(ModelPlace place, std::int64_t layer, const View& values)> forward = {};
   models::AttentionGradients attentions = {};
 };
+// Of each of the sequences that begin at `starts` (empty: one) the number that its options ask for; or those of all,
+// which then observe the rows of all. Of GradientOf::sum there is one sequence. types and edits are the first's, of all
+// rows.
 std::vector<Gradient> gradients(const Model& model, std::span<const std::int64_t> ids,
-                                std::span<const std::int64_t> starts, const GradientOptions& options,
+                                std::span<const std::int64_t> starts, std::span<const GradientOptions> options,
                                 const Shown& shown = {});
 
 // The number by itself, of one sequence, and with rows that may not see keys; not of GradientOf::sum. Nothing is

@@ -199,7 +199,7 @@ Passages passages(const Model& model, std::span<const std::int64_t> ids, const P
   Estimates estimates(options.spans);
   const analysis::Shown shown{.attentions = [&](const auto& batch, const auto& step, const auto& kept,
                                                 const Tensor& dz) { estimates.add(batch, step, kept, dz); }};
-  const Gradient of = std::move(analysis::gradients(model, ids, {}, options.number, shown).front());
+  const Gradient of = std::move(analysis::gradients(model, ids, {}, {&options.number, 1}, shown).front());
   tell(of_gradient);
   Passages result{.value = of.values.front(),
                   .spans = options.spans,

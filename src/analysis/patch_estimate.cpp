@@ -58,7 +58,7 @@ class Estimate {
         if (place == at_) add_stream(layer, d);
       };
     }
-    const Gradient of = std::move(gradients(model_, asked_.corrupt.ids, {}, number, shown).front());
+    const Gradient of = std::move(gradients(model_, asked_.corrupt.ids, {}, {&number, 1}, shown).front());
     asked_.answered(clean, of.values.front());
     for (const auto& [layer, changes] : changes_)
       for (const double change : changes) asked_.took(asked_.out.corrupt + change);

@@ -166,7 +166,7 @@ class Integral {
     };
     const bool one = places.size() == 1;
     std::vector<Gradient> found =
-        analysis::gradients(model_, ids, one ? std::span<const std::int64_t>() : std::span(starts), number);
+        analysis::gradients(model_, ids, one ? std::span<const std::int64_t>() : std::span(starts), {&number, 1});
     for (std::size_t p = 0; p < places.size(); ++p) {
       points[p].value = found[p].values.front();
       points[p].of = std::move(found[p]);

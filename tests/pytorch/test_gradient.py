@@ -402,3 +402,31 @@ def test_at_every_place_of_encoder_decoders(both_stacks, name):
     compare(got, expected)
     least = pair.ours.gradient(IDS, of=cotangent, at=list(modules), decoder_ids=DECODER_IDS, memory=0)
     assert all(np.array_equal(got[key], least[key]) for key in modules)
+
+
+# ---- Several texts ----
+
+def test_several_texts_are_each_alone(both, both_stacks):
+    """To the bit, of a logit, log-probabilities and a cosine; with edits too, which go one by one."""
+    texts = [[6, 7, 8, 9], [10, 11], [12, 13, 14, 15, 16, 17]]
+    llama = both("llama").ours
+    asked = [dict(token=[7, 8, None], against=9, position=[-1, 0, 2]), dict(of="log_probability", token=[[7, 8], [9], 3], position=0),
+             dict(token=7, edits=[attend.Edit(1, head=0)])]
+    for keywords in asked:
+        found = llama.gradient(texts, at=["embeddings", ("z", 1), "residual"], **keywords)
+        assert type(found) is attend.Results and len(found) == 3
+        for n, (ids, got) in enumerate(zip(texts, found)):
+            own = {key: value[n] if key in ("token", "position") and isinstance(value, list) else value for key, value in keywords.items()}
+            alone = llama.gradient(ids, at=["embeddings", ("z", 1), "residual"], **own)
+            assert (got.value, got.token, got.position) == (alone.value, alone.token, alone.position)
+            assert all(np.array_equal(got[at], alone[at]) for at in alone)
+    bert, vector = both("bert").ours, np.arange(32, dtype=np.float32)
+    for got, ids in zip(bert.gradient(texts, of=vector), texts):
+        assert np.array_equal(got["embeddings"], bert.gradient(ids, of=vector)["embeddings"])
+    bart = both_stacks("bart").ours
+    for got, ids in zip(bart.gradient(texts, token=7, decoder_ids=[0, 5]), texts):
+        assert np.array_equal(got["embeddings"], bart.gradient(ids, token=7, decoder_ids=[0, 5])["embeddings"])
+    with pytest.raises(ValueError, match=r"texts\[1\]: position is 3, expected 0 to 1"):
+        llama.gradient(texts, token=7, position=3)
+    with pytest.raises(ValueError, match="2 .*expected"):
+        llama.gradient(texts, token=[7, 8])
