@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -47,6 +48,25 @@ Analysed analysed_from(const nb::tuple& state);
 
 // attend.Results
 nb::object results_of(const nb::list& found);
+
+// of(each, text, progress) of one text, or of several one after another, as attend.Results. each(name, given, many) is
+// what the text is given of an argument, as of_each() has it.
+template <class Of>
+nb::object of_texts(const char* function, nb::handle ids, nb::handle progress, Of of) {
+  const std::optional<nb::list> several = read_several(ids);
+  const std::size_t count = several ? nb::len(*several) : 1;
+  const std::function<void(double)> tell = progress_of(function, progress);
+  nb::list all;
+  for (std::size_t n = 0; n < count; ++n) {
+    const auto each = [&](const char* name, nb::handle given, bool many = false) {
+      return several ? of_each(function, name, given, n, count, many) : nb::borrow(given);
+    };
+    std::function<void(double)> told;
+    if (tell) told = [&, n](double share) { tell((static_cast<double>(n) + share) / static_cast<double>(count)); };
+    all.append(of(each, several ? nb::object((*several)[n]) : nb::borrow(ids), told));
+  }
+  return several ? results_of(all) : nb::object(all[0]);
+}
 
 // Caches that are read alone: one for all texts, which may begin alike, or a list with one of each, or None.
 class ReadCaches {

@@ -72,21 +72,20 @@ nb::list list_of_spans(const std::vector<Range>& spans) {
   return all;
 }
 
-nb::object passages_(const Loaded& self, nb::handle ids, nb::handle spans, nb::handle answer, nb::handle token,
-                     nb::handle against, nb::handle position, nb::handle of, nb::handle hide, nb::handle types,
-                     nb::handle decoder_ids, nb::handle memory, nb::handle progress) {
-  constexpr const char* function = "Model.passages";
-  const Question question(function, self, ids, answer, token, against, position, of, decoder_ids);
+constexpr const char* function = "Model.passages";
+
+nb::object of_one(const Loaded& self, const Question& question, nb::handle text, nb::handle spans, nb::handle hide,
+                  nb::handle types, nb::handle memory, const std::function<void(double)>& progress) {
   std::vector<std::int64_t> of_types;
   if (!types.is_none()) of_types = list_of(read_integers(function, "types", types));
   PassagesOptions options{.number = question.options};
   std::vector<std::string> names;
-  options.spans = read_passages(function, self, spans, ids, question.tokens, names);
+  options.spans = read_passages(function, self, spans, text, question.tokens, names);
   options.hide = expect<std::int64_t>(function, "hide", whole_number, hide);
   options.number.types = of_types, options.number.decoder_ids = question.decoder;
   if (!memory.is_none())
     options.number.memory = expect<std::int64_t>(function, "memory", "a number of bytes or None", memory);
-  options.progress = progress_of(function, progress);
+  options.progress = progress;
   const Passages found = call(function, [&] { return passages(self.model, question.ids, options); });
   Analysed context = analysed(self, question.ids, question.decoder);
   context.token = found.token, context.against = found.against, context.names = std::move(names);
@@ -94,6 +93,17 @@ nb::object passages_(const Loaded& self, nb::handle ids, nb::handle spans, nb::h
   std::copy(found.hidden.begin(), found.hidden.end(), hidden.data<std::int64_t>());
   return found_as("Passages", context, to_python({}, found.estimated), to_python({}, hidden),
                   to_python({}, found.measured), list_of_spans(found.spans), found.value);
+}
+
+nb::object passages_(const Loaded& self, nb::handle ids, nb::handle spans, nb::handle answer, nb::handle token,
+                     nb::handle against, nb::handle position, nb::handle of, nb::handle hide, nb::handle types,
+                     nb::handle decoder_ids, nb::handle memory, nb::handle progress) {
+  return of_texts(function, ids, progress, [&](const auto& each, const nb::object& text, const auto& told) {
+    const Question question(function, self, text, each("answer", answer), each("token", token),
+                            each("against", against), each("position", position), of,
+                            each("decoder_ids", decoder_ids, true));
+    return of_one(self, question, text, spans, hide, each("types", types, true), memory, told);
+  });
 }
 
 constexpr const char* passages_doc =
@@ -106,20 +116,21 @@ after the passage sees its keys, in any layer. estimated has that for every pass
 `hide` passages with the largest estimates are then really hidden, each by a pass, and measured has what they gave. An estimate
 may be far from the fact. Encoders: no other row sees the passage; encoder-decoders: ids are the encoder's text, and no row of
 the decoder sees it either. types, decoder_ids and memory as gradient() has them; progress is called with the share that is done.
-ValueError for what gradient() refuses and for spans outside the text.)";
+A list of texts gives attend.Results, a list of Passages; answer, token, against, position, types and decoder_ids are of all, or a
+list with one of each. ValueError for what gradient() refuses and for spans outside the text.)";
 
 struct PassagesLook {
   Passages x;
 
   explicit PassagesLook(const Found& found) {
     const auto field = [&](const char* name) { return found.result.attr(name); };
-    const char* function = found.function.c_str();
-    x.value = expect<double>(function, "value", "a number", field("value"));
+    const char* method = found.function.c_str();
+    x.value = expect<double>(method, "value", "a number", field("value"));
     x.estimated = found.tensor("estimated");
-    x.hidden = list_of(read_integers(function, "hidden", field("hidden")));
+    x.hidden = list_of(read_integers(method, "hidden", field("hidden")));
     x.measured = found.tensor("measured");
-    for (const nb::handle span : expect<nb::list>(function, "spans", "a list of (begin, end)", field("spans"))) {
-      const auto [begin, end] = read_two(function, "spans", "(begin, end)", span);
+    for (const nb::handle span : expect<nb::list>(method, "spans", "a list of (begin, end)", field("spans"))) {
+      const auto [begin, end] = read_two(method, "spans", "(begin, end)", span);
       x.spans.push_back({begin, end});
     }
     x.token = found.of.token, x.against = found.of.against;
@@ -138,11 +149,29 @@ void bind_passages(nb::module_& m, nb::class_<Loaded>& model) {
       nb::arg("token") = nb::none(), nb::arg("against") = nb::none(), nb::arg("position") = -1,
       nb::arg("of") = nb::none(), nb::arg("hide") = 5, nb::arg("types") = nb::none(),
       nb::arg("decoder_ids") = nb::none(), nb::arg("memory") = nb::none(), nb::arg("progress") = nb::none(),
-      nb::sig("def passages(self, ids: str | Ids, spans: Literal['paragraph', 'line'] | dict[str, int | tuple[int, "
-              "int]] | list[tuple[int, int]] = 'paragraph', answer: str | Ids | None = None, token: int | str | Ids | "
-              "None = None, against: int | str | None = None, position: int = -1, of: str | Array | None = None, "
-              "hide: int = 5, types: Ids | None = None, decoder_ids: Ids | None = None, memory: int | None = None, "
-              "progress: Callable[[float], object] | None = None) -> attend.Passages"),
+      nb::sig("@overload\n"
+              "def passages(self, ids: str | Ids, spans: Literal['paragraph', 'line'] | dict[str, int | tuple[int, "
+              "int]] | list[tuple[int, int]] = 'paragraph', answer: str | Ids | None = None, token: int | str | Ids"
+              " | None = None, against: int | str | None = None, position: int = -1, of: str | Array | None = None,"
+              " hide: int = 5, types: Ids | None = None, decoder_ids: Ids | None = None, memory: int | None = None,"
+              " progress: Callable[[float], object] | None = None) -> attend.Passages"
+              ": ...\n"
+              "@overload\n"
+              "def passages(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
+              "spans: Literal['paragraph', 'line'] | dict[str, int | tuple[int, int]] | list[tuple[int, int]] = "
+              "'paragraph', answer: str | None | Sequence[str | Ids] = None, token: int | str | None | Sequence[int"
+              " | str | None] = None, against: int | str | None | Sequence[int | str | None] = None, position: int "
+              "| Sequence[int] = -1, of: str | Array | None = None, hide: int = 5, types: Sequence[Ids] | None = "
+              "None, decoder_ids: Ids | None | Sequence[Ids] = None, memory: int | None = None, progress: "
+              "Callable[[float], object] | None = None) -> attend.Results[attend.Passages]"
+              ": ...\n"
+              "def passages(self, ids: str | Ids | Sequence[str | Ids], spans: Literal['paragraph', 'line'] | "
+              "dict[str, int | tuple[int, int]] | list[tuple[int, int]] = 'paragraph', answer: str | Ids | None | "
+              "Sequence[str | Ids] = None, token: int | str | Ids | None | Sequence[int | str | None] = None, "
+              "against: int | str | None | Sequence[int | str | None] = None, position: int | Sequence[int] = -1, "
+              "of: str | Array | None = None, hide: int = 5, types: Ids | Sequence[Ids] | None = None, decoder_ids:"
+              " Ids | None | Sequence[Ids] = None, memory: int | None = None, progress: Callable[[float], object] |"
+              " None = None) -> attend.Passages | attend.Results[attend.Passages]"),
       passages_doc);
 }
 

@@ -7,15 +7,19 @@ namespace attend::python {
 
 namespace {
 
-nb::object saliency_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle position,
-                     nb::handle of, const std::string& method, nb::handle baseline, nb::handle steps, nb::handle types,
-                     nb::handle decoder_ids, nb::handle progress) {
-  constexpr const char* function = "Model.saliency";
+constexpr const char* function = "Model.saliency";
+
+struct Path {
+  nb::handle method, baseline, steps;
+};
+
+nb::object of_one(const Loaded& self, nb::handle ids, const Number& number, nb::handle position, const Path& path,
+                  nb::handle types, nb::handle decoder_ids, const std::function<void(double)>& progress) {
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   decoder = Loaded::read_decoder_ids(function, decoder_ids);
-  const Number number(function, self, of, token, against);
   std::vector<std::int64_t> of_types;
   if (!types.is_none()) of_types = list_of(read_integers(function, "types", types));
+  const std::string method = expect<std::string>(function, "method", "'integrated' or 'input'", path.method);
   if (method != "integrated" && method != "input")
     throw Error(ErrorCode::bad_value, function, "method is '" + method + "', expected 'integrated' or 'input'");
   SaliencyOptions options;
@@ -23,19 +27,29 @@ nb::object saliency_(const Loaded& self, nb::handle ids, nb::handle token, nb::h
   options.number.types = of_types, options.number.decoder_ids = decoder;
   number.say(options.number);
   options.method = method == "input" ? SaliencyMethod::input : SaliencyMethod::integrated;
-  const bool of_token =
-      nb::isinstance<nb::str>(baseline) || (PyIndex_Check(baseline.ptr()) && !PySequence_Check(baseline.ptr()));
-  const OptionalArray base(function, "baseline", of_token ? nb::handle(nb::none()) : baseline);
+  const bool of_token = nb::isinstance<nb::str>(path.baseline) ||
+                        (PyIndex_Check(path.baseline.ptr()) && !PySequence_Check(path.baseline.ptr()));
+  const OptionalArray base(function, "baseline", of_token ? nb::handle(nb::none()) : path.baseline);
   options.baseline = base.view();
-  if (of_token) options.baseline_token = self.read_token(function, "baseline", baseline);
-  options.steps = expect<std::int64_t>(function, "steps", whole_number, steps);
-  options.progress = progress_of(function, progress);
+  if (of_token) options.baseline_token = self.read_token(function, "baseline", path.baseline);
+  options.steps = expect<std::int64_t>(function, "steps", whole_number, path.steps);
+  options.progress = progress;
   const Saliency found = call(function, [&] { return saliency(self.model, given, options); });
   Analysed context = analysed(self, given, decoder);
   context.token = found.token, context.against = found.against;
   return found_as("Saliency", context, to_python({}, found.tokens),
                   found.encoder.count() > 0 ? to_python({}, found.encoder) : nb::object(nb::none()), found.value,
                   found.baseline_value, found.missing, found.steps);
+}
+
+nb::object saliency_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle position,
+                     nb::handle of, nb::handle method, nb::handle baseline, nb::handle steps, nb::handle types,
+                     nb::handle decoder_ids, nb::handle progress) {
+  return of_texts(function, ids, progress, [&](const auto& each, const nb::object& text, const auto& told) {
+    const Number number(function, self, of, each("token", token), each("against", against));
+    return of_one(self, text, number, each("position", position), {method, baseline, steps}, each("types", types, true),
+                  each("decoder_ids", decoder_ids, true), told);
+  });
 }
 
 constexpr const char* saliency_doc =
@@ -46,7 +60,8 @@ of the text's embed() to it. method: "integrated" gradients (Sundararajan et al.
 None: the mean over the table. tokens + encoder + missing = value - baseline_value. At most `steps` points of the path are computed,
 closer where the gradient turns, until they miss 0.5 % of the change; missing says what they miss, and more than 5 % is much. "input": gradient times input
 at the text alone, whose sum means nothing. types and decoder_ids as forward() has them; progress is called with the share that is
-done. ValueError for what gradient() refuses.)";
+done. A list of texts, or of lists of ids, gives attend.Results, a list of Saliency; token, against, position, types and decoder_ids
+are of all texts, or a list with one of each. ValueError for what gradient() refuses.)";
 
 struct SaliencyLook {
   Saliency x;
@@ -85,11 +100,26 @@ void bind_saliency(nb::module_& m, nb::class_<Loaded>& model) {
       nb::arg("position") = -1, nb::arg("of") = nb::none(), nb::arg("method") = "integrated",
       nb::arg("baseline") = nb::none(), nb::arg("steps") = 512, nb::arg("types") = nb::none(),
       nb::arg("decoder_ids") = nb::none(), nb::arg("progress") = nb::none(),
-      nb::sig("def saliency(self, ids: str | Ids, token: int | str | Ids | None = None, against: int | str | None = "
-              "None, position: int = -1, of: str | Array | None = None, method: Literal['integrated', 'input'] = "
-              "'integrated', baseline: Array | int | str | None = None, steps: int = 512, types: Ids | None = None, "
-              "decoder_ids: Ids | None = None, progress: Callable[[float], object] | None = None) -> "
-              "attend.Saliency"),
+      nb::sig(
+          "@overload\n"
+          "def saliency(self, ids: str | Ids, token: int | str | Ids | None = None, against: int | str | None = "
+          "None, position: int = -1, of: str | Array | None = None, method: Literal['integrated', 'input'] = "
+          "'integrated', baseline: Array | int | str | None = None, steps: int = 512, types: Ids | None = None, "
+          "decoder_ids: Ids | None = None, progress: Callable[[float], object] | None = None) -> "
+          "attend.Saliency: ...\n"
+          "@overload\n"
+          "def saliency(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], token: int "
+          "| str | None | Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str | None] "
+          "= None, position: int | Sequence[int] = -1, of: str | Array | None = None, method: "
+          "Literal['integrated', 'input'] = 'integrated', baseline: Array | int | str | None = None, steps: int = "
+          "512, types: Sequence[Ids] | None = None, decoder_ids: Ids | None | Sequence[Ids] = None, progress: "
+          "Callable[[float], object] | None = None) -> attend.Results[attend.Saliency]: ...\n"
+          "def saliency(self, ids: str | Ids | Sequence[str | Ids], token: int | str | Ids | None | Sequence[int | "
+          "str | None] = None, against: int | str | None | Sequence[int | str | None] = None, position: int | "
+          "Sequence[int] = -1, of: str | Array | None = None, method: Literal['integrated', 'input'] = "
+          "'integrated', baseline: Array | int | str | None = None, steps: int = 512, types: Ids | Sequence[Ids] | "
+          "None = None, decoder_ids: Ids | None | Sequence[Ids] = None, progress: Callable[[float], object] | None "
+          "= None) -> attend.Saliency | attend.Results[attend.Saliency]"),
       saliency_doc);
 }
 

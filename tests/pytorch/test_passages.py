@@ -166,3 +166,16 @@ def test_as_csv_and_json(both):
 def test_what_is_refused(both, asked, words):
     with pytest.raises(ValueError, match=words.replace("(", "\\(")):
         both("llama").ours.passages(**{"ids": [6, 7, 8, 9, 10, 11], "spans": [(0, 2)], "token": None, **asked})
+
+
+def test_several_texts(both):
+    """Each as alone; progress is told of all."""
+    model, texts, told = both("llama").ours, [[6, 7, 8, 9, 10], [11, 12, 13, 14]], []
+    found = model.passages(texts, [(0, 2), (2, 4)], answer=[[5], [6, 7]], progress=told.append)
+    assert type(found) is attend.Results and told[-1] == 1 and told == sorted(told)
+    for got, ids, answer in zip(found, texts, [[5], [6, 7]]):
+        alone = model.passages(ids, [(0, 2), (2, 4)], answer=answer)
+        assert np.array_equal(got.estimated, alone.estimated) and got.value == alone.value
+    many = model.saliency(texts, token=[7, 8], against=9, method="input")
+    for got, ids, token in zip(many, texts, [7, 8]):
+        assert np.array_equal(got.tokens, model.saliency(ids, token=token, against=9, method="input").tokens)
