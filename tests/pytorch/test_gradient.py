@@ -410,8 +410,8 @@ def test_several_texts_are_each_alone(both, both_stacks):
     """To the bit, of a logit, log-probabilities and a cosine; with edits too, which go one by one."""
     texts = [[6, 7, 8, 9], [10, 11], [12, 13, 14, 15, 16, 17]]
     llama = both("llama").ours
-    asked = [dict(token=[7, 8, None], against=9, position=[-1, 0, 2]), dict(of="log_probability", token=[[7, 8], [9], 3], position=0),
-             dict(token=7, edits=[attend.Edit(1, head=0)])]
+    asked = [{"token": [7, 8, None], "against": 9, "position": [-1, 0, 2]},
+             {"of": "log_probability", "token": [[7, 8], [9], 3], "position": 0}, {"token": 7, "edits": [attend.Edit(1, head=0)]}]
     for keywords in asked:
         found = llama.gradient(texts, at=["embeddings", ("z", 1), "residual"], **keywords)
         assert type(found) is attend.Results and len(found) == 3
