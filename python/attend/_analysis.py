@@ -9,7 +9,7 @@ import numpy
 
 from . import _core
 
-__all__ = ["Ablation", "Average", "Lens", "Part", "Passages", "Patching", "Results", "Saliency"]
+__all__ = ["Ablation", "Average", "Composition", "Lens", "Part", "Passages", "Patching", "Results", "Saliency"]
 
 
 class Part(NamedTuple):
@@ -226,6 +226,31 @@ class Passages(
     def picture(self, title=None):
         """A row for each passage, [S,2]: what it gave by the estimate, and what was measured, as an attend.Picture."""
         return self._look.picture(self, title)
+
+
+class Composition(NamedTuple):
+    """How much heads read of what earlier heads write, by their weights alone (Model.composition()): q, k and v [L,H,L,H], a later
+    head's first.
+
+    >>> import attend
+    >>> found = attend.Model.load("tiny").composition()
+    >>> [type(value) for value in found.top("k", 1)[0]]
+    [<class 'str'>, <class 'str'>, <class 'float'>]
+    """
+
+    q: numpy.ndarray  # [L,H,L,H], by a head's queries
+    k: numpy.ndarray  # by its keys
+    v: numpy.ndarray  # by its values
+
+    def top(self, by: str = "k", n: int = 10) -> list[tuple[str, str, float]]:
+        """The n largest of "q", "k" or "v", falling: (the head that reads, the one that it reads, value), such as ("17.3", "16.0", 0.2)."""
+        if by not in self._fields:
+            raise ValueError(f"Composition.top: by is {by!r}, expected 'q', 'k' or 'v'")
+        values = getattr(self, by)
+        order = numpy.argsort(-values, axis=None, kind="stable")[: max(0, n)]
+        places = zip(*numpy.unravel_index(order, values.shape))
+        return [(f"{layer}.{head}", f"{earlier}.{other}", float(values[layer, head, earlier, other]))
+                for layer, head, earlier, other in places]
 
 
 class Average(NamedTuple):

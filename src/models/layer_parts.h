@@ -22,6 +22,7 @@ struct LayerParts {
   struct Attention {
     HeadRows q, k, v;
     const Linear* output = nullptr;
+    std::optional<Norm> reads_by = {};  // the norm that stands before q, k and v; none: they read the stream itself
   };
 
   Attention self;

@@ -68,7 +68,7 @@ LayerParts Gpt2::parts(std::size_t n) const {
   const Layer& layer = layers_[n];
   const Linear* all = &layer.query_key_value;
   const std::int64_t E = info_.embedding_size;
-  return {.self = {{all}, {all, E}, {all, 2 * E}, &layer.output},
+  return {.self = {{all}, {all, E}, {all, 2 * E}, &layer.output, &layer.attention_norm},
           .in = &layer.wide,
           .out = &layer.narrow,
           .norms = {{"attention_norm", &layer.attention_norm}, {"mlp_norm", &layer.norm}}};

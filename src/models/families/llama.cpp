@@ -181,6 +181,7 @@ LayerParts Llama::parts(std::size_t n) const {
         std::pair("attention_output_norm", &layer.attention_output_norm),
         std::pair("mlp_output_norm", &layer.mlp_output_norm)})
     if (*norm) parts.norms.emplace_back(name, &**norm);
+  if (layer.attention_norm) parts.self.reads_by = &*layer.attention_norm;
   return parts;
 }
 

@@ -133,7 +133,10 @@ LayerParts ModernBert::parts(std::size_t n) const {
                    .gate = &layer.wide,
                    .in = &layer.gate,
                    .out = &layer.narrow};
-  if (layer.attention_norm) parts.norms.emplace_back("attention_norm", &*layer.attention_norm);
+  if (layer.attention_norm) {
+    parts.norms.emplace_back("attention_norm", &*layer.attention_norm);
+    parts.self.reads_by = &*layer.attention_norm;
+  }
   parts.norms.emplace_back("mlp_norm", &layer.norm);
   return parts;
 }

@@ -75,10 +75,12 @@ Tensor Opt::embed(const Batch& batch) const {
 
 LayerParts Opt::parts(std::size_t n) const {
   const Layer& layer = layers_[n];
-  return {.self = {{&layer.query}, {&layer.key}, {&layer.value}, &layer.output},
-          .in = &layer.wide,
-          .out = &layer.narrow,
-          .norms = {{"attention_norm", &layer.attention_norm}, {"mlp_norm", &layer.norm}}};
+  LayerParts parts{.self = {{&layer.query}, {&layer.key}, {&layer.value}, &layer.output},
+                   .in = &layer.wide,
+                   .out = &layer.narrow,
+                   .norms = {{"attention_norm", &layer.attention_norm}, {"mlp_norm", &layer.norm}}};
+  if (norms_before_) parts.self.reads_by = &layer.attention_norm;
+  return parts;
 }
 
 void Opt::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {

@@ -100,7 +100,7 @@ Tensor T5Stack::embed(const Batch& batch) const {
 LayerParts T5Stack::parts(std::size_t n) const {
   const Layer& layer = layers_[n];
   const auto attention = [](const Attention& of) {
-    return LayerParts::Attention{{&of.query}, {&of.key}, {&of.value}, &of.output};
+    return LayerParts::Attention{{&of.query}, {&of.key}, {&of.value}, &of.output, &of.norm};
   };
   LayerParts parts{.self = attention(layer.self),
                    .in = &layer.wide,
