@@ -128,6 +128,14 @@ std::span<KvCache* const> caches_of(const std::vector<std::vector<KvCache*>>& la
   return layers[static_cast<std::size_t>(layer)];
 }
 
+// Those rows of one sequence that knockouts leave.
+void attend_before_knockouts(const Knockouts& knockouts, const AttentionStep& step, AttentionOptions options,
+                             Rows& rows, const View& k, const View& v) {
+  const std::int64_t first = knockouts.rows_before(step, rows.q.size(2));
+  options.offset = Offset(0);
+  attention_into(rows.out.slice(2, 0, first), {}, rows.q.slice(2, 0, first), k, v, options);
+}
+
 // What knockouts change of the rows, which are there: over caches, or over keys that are all at hand.
 void knock_out(const Batch& batch, const AttentionStep& step, Rows& rows, std::span<KvCache* const> caches,
                const View& k, const View& v, const std::vector<std::int64_t>& key_starts) {
@@ -232,7 +240,9 @@ Tensor attend(const Batch& batch, const AttentionStep& step, const MutableView& 
   const std::span<KvCache* const> caches = caches_of(batch.layers, step.layer);
   const bool fresh = append(batch.starts, caches, k, v);
   if (batch.watcher && batch.stack != Stack::encoder) batch.watcher->attends(step, rows.q, v);
-  if (fresh)
+  if (batch.knockouts && batch.sequences() == 1 && caches.empty() && !batch.recorder)
+    attend_before_knockouts(*batch.knockouts, step, options, rows, k, v);
+  else if (fresh)
     attend_fresh(batch, step, options, rows, k, v, batch.starts);
   else
     attend_cached(batch, step, options, rows, caches);

@@ -52,6 +52,17 @@ Knockouts::Knockouts(std::span<const Knockout> knockouts, const Batch& batch, co
          "knockouts can't be recorded: a recording makes weights again from q and k, which know of none");
 }
 
+std::int64_t Knockouts::rows_before(const AttentionStep& step, std::int64_t rows) const {
+  std::vector<bool> changes(static_cast<std::size_t>(rows));
+  for (const Knockout& each : all_) {
+    if (!is_of(each, step)) continue;
+    if (!each.rows) return std::min(rows, fewest_rows);
+    for (const std::int64_t row : places("row", *each.rows, rows)) changes[static_cast<std::size_t>(row)] = true;
+  }
+  const auto last = std::find(changes.rbegin(), changes.rend(), false);
+  return std::min(rows, std::max<std::int64_t>(fewest_rows, changes.rend() - last));
+}
+
 void Knockouts::apply(const AttentionStep& step, const View& q, std::int64_t position, std::int64_t keys,
                       const MutableView& out, const Attend& attend) const {
   const std::int64_t H = q.size(1), N = q.size(2), length = position + N;
