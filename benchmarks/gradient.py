@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Times Model.gradient() of one logit, all places gone through, beside a forward pass and beside PyTorch's autograd, in turns.
 
-Usage: benchmarks/gradient.py MODEL.gguf [--tokens 128 1024] [--dtypes float32 bfloat16 blocks] [--rounds 5]. PyTorch has the same
-file by Transformers, with sdpa, float32, no gradients of weights, and goes back to the embeddings. It prints a Markdown table: the
-median in seconds with the lowest and the highest, and of each the ratio to attend's forward pass of that dtype.
+Usage: benchmarks/gradient.py MODEL.gguf [--tokens 128 1024] [--dtypes float32 bfloat16 blocks] [--rounds 5] [--memory]
+[--passages 15]. PyTorch has the same file by Transformers, with sdpa, float32, no gradients of weights, and goes back to the
+embeddings. It prints a Markdown table: the median in seconds with the lowest and the highest, and of each the ratio to attend's
+forward pass of that dtype.
 """
 import argparse
 import os
@@ -19,12 +20,18 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 TOKEN = 400
 
 
-def ours(path, dtype, ids, memory):
+def ours(path, dtype, ids, memory, passages):
     model = attend.Model.load(path, **({} if dtype == "blocks" else {"dtype": dtype}))
     all_of_it, least = model.gradient_bytes(len(ids))
     calls = {"forward": lambda: model.forward(ids), "gradient": lambda: model.gradient(ids, TOKEN)}
     if memory:
         calls[f"gradient, memory={least >> 20} of {all_of_it >> 20} MiB"] = lambda: model.gradient(ids, TOKEN, memory=least)
+    if passages:
+        size = len(ids) // (passages + 1)
+        spans = [(n * size, (n + 1) * size) for n in range(passages)]
+        hidden = attend.Knockout(list(range(*spans[passages // 2])), rows=list(range(spans[passages // 2][1], len(ids))))
+        calls[f"{passages} passages"] = lambda: model.passages(ids, spans, token=TOKEN, hide=0, memory=least if memory else None)
+        calls["forward, a passage hidden"] = lambda: model.forward(ids, edits=[hidden])
     rows = np.random.default_rng(2).normal(size=(8, len(ids), model.info.embedding_size)).astype(np.float32)
     if len(ids) <= 128:
         calls["gradient of 8 numbers"] = lambda: model.gradient(ids, of=rows)
@@ -57,6 +64,7 @@ def main():
     parser.add_argument("--tokens", type=int, nargs="+", default=[128, 1024])
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16", "blocks"])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--passages", type=int, default=0, help="so many passages of equal size are estimated, and one is hidden, too")
     parser.add_argument("--memory", action="store_true", help="with as little memory as there can be, too")
     parser.add_argument("--no-torch", action="store_true")
     arguments = parser.parse_args()
@@ -65,7 +73,7 @@ def main():
         ids = np.random.default_rng(1).integers(100, 40000, tokens)
         calls = {}
         for dtype in arguments.dtypes:
-            calls |= ours(arguments.model, dtype, ids, arguments.memory)
+            calls |= ours(arguments.model, dtype, ids, arguments.memory, arguments.passages)
         if not arguments.no_torch:
             calls |= theirs(arguments.model, ids)
         times = {key: [] for key in calls}
