@@ -12,6 +12,7 @@
 #include "attend/linear.h"
 #include "attend/threads.h"
 #include "core/message.h"
+#include "layers/rows.h"
 #include "models/layer_parts.h"
 #include "models/model.h"
 
@@ -34,11 +35,8 @@ Tensor grams(const Tensor& x) {
   return all;
 }
 
-double dot(const View& a, const View& b) {
-  const float *x = a.data<float>(), *y = b.data<float>();
-  double sum = 0;
-  for (std::int64_t n = 0; n < a.count(); ++n) sum += static_cast<double>(x[n]) * static_cast<double>(y[n]);
-  return sum;
+double inner(const View& a, const View& b) {
+  return dot(a.data<float>(), b.data<float>(), a.count());
 }
 
 // The columns of rows [...,E] times a norm's weight; LayerNorm takes their mean out.
@@ -77,8 +75,8 @@ struct Heads {
     for (Tensor* each : {&q, &k, &v, &qq, &kk}) *each = Tensor();
   }
   // |W_QK| and |W_OV|.
-  double qk_norm(std::int64_t h) const { return std::sqrt(dot(qq.view().select(0, h), kk.view().select(0, group(h)))); }
-  double ov_norm(std::int64_t h) const { return std::sqrt(dot(oo.view().select(0, h), vv.view().select(0, group(h)))); }
+  double qk_norm(std::int64_t h) const { return std::sqrt(inner(qq.view().select(0, h), kk.view().select(0, group(h)))); }
+  double ov_norm(std::int64_t h) const { return std::sqrt(inner(oo.view().select(0, h), vv.view().select(0, group(h)))); }
 };
 
 Heads heads_of(const Model& model, std::int64_t layer, bool encoder) {
@@ -101,7 +99,7 @@ Heads heads_of(const Model& model, std::int64_t layer, bool encoder) {
 // tr(M^T left M right) with M = r w^T.
 double norm_of(const View& m, const View& left, const View& right) {
   const Tensor a = product(left, m.transpose(0, 1).clone()), b = product(m, right);
-  return std::sqrt(std::max(0.0, dot(a, b)));
+  return std::sqrt(std::max(0.0, inner(a, b)));
 }
 
 // Of all heads of a layer and of an earlier one, one way to read: reads [heads,n,E], and what |...| of a reader is and

@@ -32,13 +32,6 @@ Tensor stacked(std::string_view name, const View& given, std::int64_t rows, std:
   return all;
 }
 
-// sum of a b, in double.
-double dot(const float* a, const float* b, std::int64_t count) {
-  double sum = 0;
-  for (std::int64_t n = 0; n < count; ++n) sum += static_cast<double>(a[n]) * static_cast<double>(b[n]);
-  return sum;
-}
-
 // The numbers, and their gradients by the hidden states.
 class Asked {
  public:

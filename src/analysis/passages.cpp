@@ -1,7 +1,6 @@
 #include "attend/passages.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -33,18 +32,6 @@ std::vector<Range> rows_without(const Range& span, std::int64_t rows, bool causa
     add(span.end, rows);
   }
   return found;
-}
-
-// In double, eight sums side by side.
-double dot(const float* a, const float* b, std::int64_t count) {
-  std::array<double, 8> sums{};
-  std::int64_t n = 0;
-  for (; n + 8 <= count; n += 8)
-    for (std::size_t j = 0; j < 8; ++j)
-      sums[j] += static_cast<double>(a[n + static_cast<std::int64_t>(j)]) *
-                 static_cast<double>(b[n + static_cast<std::int64_t>(j)]);
-  for (; n < count; ++n) sums[0] += static_cast<double>(a[n]) * static_cast<double>(b[n]);
-  return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 // A layer's attention z, and dz as z: what the number loses, at first, where a passage's weights fade. With a share m

@@ -16,9 +16,8 @@ namespace {
 double product(const View& a, const View& b, const Range& rows, const Range& columns) {
   double sum = 0;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const float *x = a.data<float>() + row * a.size(1), *y = b.data<float>() + row * b.size(1);
-    for (std::int64_t c = columns.begin; c < columns.end; ++c)
-      sum += static_cast<double>(x[c]) * static_cast<double>(y[c]);
+    const std::int64_t at = row * a.size(1) + columns.begin;
+    sum += dot(a.data<float>() + at, b.data<float>() + at, columns.end - columns.begin);
   }
   return sum;
 }

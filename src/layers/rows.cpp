@@ -1,5 +1,8 @@
 #include "layers/rows.h"
 
+#include <array>
+#include <numeric>
+
 #include "core/parallel.h"
 #include "kernels/targets.h"
 
@@ -26,6 +29,17 @@ View in_row_major(const View& x, Tensor& made) {
   if (x.is_contiguous()) return x;
   made = x.clone();
   return made;
+}
+
+double dot(const float* a, const float* b, std::int64_t count) {
+  std::array<double, 8> sums{};  // side by side, as compilers make vectors of them
+  std::int64_t n = 0;
+  for (; n + 8 <= count; n += 8)
+    for (std::size_t j = 0; j < 8; ++j)
+      sums[j] += static_cast<double>(a[n + static_cast<std::int64_t>(j)]) *
+                 static_cast<double>(b[n + static_cast<std::int64_t>(j)]);
+  for (; n < count; ++n) sums[0] += static_cast<double>(a[n]) * static_cast<double>(b[n]);
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 void multiply_rows(const float* row, const float* rows, std::int64_t size, std::int64_t count, float* products) {

@@ -14,6 +14,9 @@ View in_row_major(const View& x, Tensor& made);
 // sum += x, row-major, sum in f32 and as many elements.
 void add_to(Tensor& sum, const View& x);
 
+// sum of a b, in double.
+double dot(const float* a, const float* b, std::int64_t count);
+
 // products[n] = row . rows[n]; row [size], rows [count,size], f32. On the calling thread.
 void multiply_rows(const float* row, const float* rows, std::int64_t size, std::int64_t count, float* products);
 
