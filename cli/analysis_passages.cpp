@@ -50,6 +50,7 @@ std::string words(const Computed& x, const Passages& p) {
     text += fmt::format("{:5}  {} {:<{}} {}\n", n, gave(static_cast<double>(p.estimated.data<float>()[n]), largest),
                         measured, bar_columns + 10, beginning_of(printable(texts[n])));
   }
+  if (p.spans.size() == 1) text += "It is one passage, after which nothing comes. --lines makes one of each line.\n";
   return text;
 }
 

@@ -181,7 +181,33 @@ def test_the_strongest_heads_are_told(model):
 # ---- What can't be ----
 
 
+def test_passages_in_the_terminal(model, folder):
+    """A line for each, what it gave by both ways side by side; lines and paragraphs; what is hidden is as many as asked for."""
+    (folder / "text.txt").write_text("the cat\nsat word9\n\nword5 word6\n\nword7")
+    for asked, hidden, spans in ((["--hide", "1"], 1, [[0, 4], [4, 6], [6, 7]]), (["--lines"], 4, [[0, 2], [2, 4], [4, 6], [6, 7]])):
+        arguments = ["--file", "text.txt", "--passages", *WHY, *asked]
+        printed, found = model(*arguments), json.loads(model(*arguments, "--json"))["passages"]
+        assert found["spans"] == spans and len(found["measured"]) == hidden
+        lines = printed[printed.index("Which passages make "):].splitlines()
+        assert f"measured for {hidden} by hiding" in lines[2] and max(map(len, lines)) <= 110
+        own = [line for line in lines if re.match(r" +\d+  ", line)]
+        assert len(own) == len(spans) and "the cat" in own[0]
+        for n, line in enumerate(own):
+            numbers = [float(number) for number in re.findall(r"[+-]\d+\.\d\d", line)]
+            expected = [found["estimated"][n]] + [value for which, value in zip(found["hidden"], found["measured"]) if which == n]
+            assert numbers == pytest.approx(expected, abs=0.006)
+    assert "It is one passage" in model(TEXT, "--passages")
+
+
+def test_an_estimate_is_said_to_be_one(model):
+    real, guess = model(TEXT, *PATCH), model(TEXT, *PATCH, "--estimate")
+    assert "into the corrupt one, estimated:" in guess and "estimated" not in real
+
+
 @pytest.mark.parametrize("arguments, message", [
+    (["--lines"], "--lines: nothing uses it without --passages"), (["--hide", "2"], "--hide: nothing uses it without --passages"),
+    (["--passages", "--hide", "-1"], "--hide: -1, expected 0 or more"),
+    (["--estimate"], "--estimate: nothing uses it without --patch"),
     (["--lens", "--ablate"], "--ablate and --lens can't stand together"),
     (["--lens", *WHY], "--why and --lens can't stand together"),
     (["--ablate", "--without", "0.0"], "--without and --ablate can't stand together"),
