@@ -23,6 +23,7 @@
 #include "attend/models.h"
 #include "attend/passages.h"
 #include "attend/saliency.h"
+#include "attend/score_split.h"
 #include "attend/session.h"
 #include "attend/steering.h"
 #include "attend/tokenizer.h"

@@ -9,7 +9,7 @@ import numpy
 
 from . import _core
 
-__all__ = ["Ablation", "Average", "Composition", "Lens", "Part", "Passages", "Patching", "Results", "Saliency"]
+__all__ = ["Ablation", "Average", "Composition", "Lens", "Part", "Passages", "Patching", "Results", "Saliency", "ScoreSplit"]
 
 
 class Part(NamedTuple):
@@ -251,6 +251,36 @@ class Composition(NamedTuple):
         places = zip(*numpy.unravel_index(order, values.shape))
         return [(f"{layer}.{head}", f"{earlier}.{other}", float(values[layer, head, earlier, other]))
                 for layer, head, earlier, other in places]
+
+
+class ScoreSplit(NamedTuple):
+    """Why a head gives a key its score (Model.explain_score()): pairs [A,A], of each part of the query's row with each of the key's.
+
+    parts names them: "embedding", a head ("16.0"), "mlp 3", "bias". pairs.sum() + bias + rest is score; bias is the score's own, as
+    T5's by distance, and rest is what rounding leaves.
+
+    >>> import attend
+    >>> found = attend.Model.load("tiny").explain_score([1, 2, 3, 4], "1.0", query=-1, key=1)
+    >>> bool(abs(found.pairs.sum() + found.bias + found.rest - found.score) < 1e-4)
+    True
+    >>> [part for part, value in found.top("query", 2)] == [part for part, value in found.top("query", 9)][:2]
+    True
+    """
+
+    parts: list[str]  # [A]
+    pairs: numpy.ndarray  # [A,A]
+    bias: float
+    rest: float
+    score: float
+
+    def top(self, of: str = "pairs", n: int = 10) -> list[tuple]:
+        """The n largest magnitudes, falling: (part, value) of the "query"'s or the "key"'s side, or (query's, key's, value) of "pairs"."""
+        if of not in ("query", "key", "pairs"):
+            raise ValueError(f"ScoreSplit.top: of is {of!r}, expected 'query', 'key' or 'pairs'")
+        values = {"query": self.pairs.sum(1), "key": self.pairs.sum(0), "pairs": self.pairs}[of]
+        order = numpy.argsort(-abs(values), axis=None, kind="stable")[: max(0, n)]
+        places = zip(*numpy.unravel_index(order, values.shape))
+        return [(*(self.parts[axis] for axis in place), float(values[place])) for place in places]
 
 
 class Average(NamedTuple):

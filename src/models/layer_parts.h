@@ -23,6 +23,7 @@ struct LayerParts {
     HeadRows q, k, v;
     const Linear* output = nullptr;
     std::optional<Norm> reads_by = {};  // the norm that stands before q, k and v; none: they read the stream itself
+    const RotaryEmbedding* rotary = nullptr;  // what turns queries and keys, behind norms of their own
   };
 
   Attention self;

@@ -139,6 +139,7 @@ assert_type(model.gradient("the cat", token=" sat", at=["mlp", ("z", 1)]), atten
 assert_type(model.gradient([1, 2], of={("z", 1): a})["embeddings"], numpy.ndarray)
 assert_type(model.saliency("the cat", token=" sat"), attend.Saliency)
 assert_type(model.passages("the cat", "line", answer=" sat"), attend.Passages)
+assert_type(model.explain_score("the cat", "1.0", query=-1, key=0, against=None), attend.ScoreSplit)
 assert_type(model.composition().top("k", 3), list[tuple[str, str, float]])
 assert_type(model.gradient_bytes(100), tuple[int, int])
 autoencoder = attend.SparseAutoencoder.load("folder", reads=("mlp", 1))

@@ -219,7 +219,7 @@ def test_every_public_class_is_looked_at():
     seen = {"Ablation", "AttentionGradients", "AttentionPlan", "AttentionSteps", "AttentionSummary", "Attribution", "Average",
             "Composition", "Edit", "Encoding", "Features", "Generator", "Gradient", "HeadScores", "Knockout", "KvCache", "Lens", "Model",
             "ModelCache", "ModelInfo", "Near", "Page", "Part", "Passages", "Patching", "Picture", "RecordedLayer", "Recording", "Results",
-            "Saliency", "SparseAutoencoder", "Steering", "Tokenizer", "Trace", "VectorFile", "WithoutSink"}
+            "Saliency", "ScoreSplit", "SparseAutoencoder", "Steering", "Tokenizer", "Trace", "VectorFile", "WithoutSink"}
     assert {name for name in attend.__all__ if isinstance(getattr(attend, name), type)} == seen
 
 

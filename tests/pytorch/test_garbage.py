@@ -216,6 +216,7 @@ def features_calls(attend, model, np):
 
 def gradient_calls(attend, decoder, np):
     found, saliency = decoder.gradient([1, 2, 3], 7), decoder.saliency([1, 2, 3], 7, 8, steps=5)
+    split = decoder.explain_score([1, 2, 3], "0.1", 2, 1)
     passages = decoder.passages([1, 2, 3], [(0, 1), (1, 2)])
     return {"Gradient": (attend.Gradient, ({"z": np.ones((3, 16))}, 0.5), {}), "Gradient.__repr__": (found.__repr__, (), {}),
             "Gradient.__len__": (found.__len__, (), {}),
@@ -235,6 +236,9 @@ def gradient_calls(attend, decoder, np):
             "Passages": (attend.Passages, tuple(passages), {}), "Passages.picture": (passages.picture, (), {"title": "x"}),
             "Passages.to_csv": (passages.to_csv, (), {}), "Passages.to_json": (passages.to_json, (), {}),
             "Passages.to_pandas": (with_pandas(passages.to_pandas), (), {}),
+            "Model.explain_score": (decoder.explain_score, ([1, 2, 3], "0.1", 2, 1), {"against": "mean", "decoder_ids": None}),
+            "ScoreSplit": (attend.ScoreSplit, tuple(split), {}), "ScoreSplit.__repr__": (split.__repr__, (), {}),
+            "ScoreSplit.top": (split.top, ("pairs", 3), {}),
             "Model.composition": (decoder.composition, (), {"encoder": False}),
             "Composition": (attend.Composition, tuple(decoder.composition()), {}),
             "Composition.__repr__": (decoder.composition().__repr__, (), {}),

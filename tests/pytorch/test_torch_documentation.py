@@ -34,7 +34,7 @@ def test_example(repository, name, line):
     check_example(repository, name, line)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/python.md", "docs/why.md", "docs/gradients.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md", "docs/why.md", "docs/gradients.md", "docs/circuits.md"])
 def test_python_runs_one_block_after_the_other(repository, page, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (repository / page).read_text(), re.DOTALL)
     assert blocks

@@ -182,6 +182,7 @@ LayerParts Llama::parts(std::size_t n) const {
         std::pair("mlp_output_norm", &layer.mlp_output_norm)})
     if (*norm) parts.norms.emplace_back(name, &**norm);
   if (layer.attention_norm) parts.self.reads_by = &*layer.attention_norm;
+  if (layer.rotary) parts.self.rotary = &rotary_[*layer.rotary];
   return parts;
 }
 

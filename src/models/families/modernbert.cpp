@@ -133,6 +133,7 @@ LayerParts ModernBert::parts(std::size_t n) const {
                    .gate = &layer.wide,
                    .in = &layer.gate,
                    .out = &layer.narrow};
+  if (rotary_[layer.local]) parts.self.rotary = &*rotary_[layer.local];
   if (layer.attention_norm) {
     parts.norms.emplace_back("attention_norm", &*layer.attention_norm);
     parts.self.reads_by = &*layer.attention_norm;

@@ -1,0 +1,56 @@
+// Why a head looks where it looks: a score, q . k of one query and one key, as a sum over pairs of what the two rows
+// are made of (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits").
+#pragma once
+
+#ifdef ATTEND_WITHOUT_MODELS
+#error "attend was built with ATTEND_MODELS=OFF: it has no score_split.h"
+#endif
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attend/analysis.h"
+#include "attend/api.h"
+#include "attend/tensor.h"
+
+namespace attend::inline v0 {
+
+struct ATTEND_API ScoreOptions {
+  // Softmax sees differences of scores alone: less the mean of those of all keys that the query sees, or that of one
+  // key, or less nothing.
+  enum class Against : std::uint8_t { mean, key, nothing };
+
+  Against against = Against::mean;
+  std::int64_t against_key = 0;                    // of Against::key; below 0: from the end
+  std::span<const std::int64_t> decoder_ids = {};  // of an encoder-decoder, whose decoder's own attention it is
+};
+
+// What stands before a layer in a row is the sum of A parts: what each earlier head and MLP wrote, the embedding, and
+// all biases. Each norm divides as it does there, and rotary positions turn as they do. So the score is a sum over
+// pairs of a part of the query's row and one of the key's:
+//   pairs + bias + rest = score
+struct ATTEND_API ScoreSplit {
+  std::vector<AttributionPart> parts = {};  // [A]: kind, layer and head; value: of the query's part with the whole key
+  Tensor pairs;                             // [A,A]: of the query's part a and the key's part b
+  double bias = 0;                          // the score's own: T5's and MPNet's by distance
+  double rest = 0;                          // what rounding leaves; in f32 next to nothing
+  double score = 0;                         // scale (q . k), before a softcap, with the bias; less what it is against
+  double scale = 0;                         // by which q . k is multiplied
+  std::int64_t query = 0, key = 0;          // rows, counted from 0
+};
+
+// Of the text that ids are, head (layer, number), and rows counted from 0 or, below 0, from the end. Against the mean,
+// what z and mlp are of all rows before the layer is held meanwhile: N (H Dv + E) 4 bytes for each layer. Throws
+// bad_value for what Model::forward() refuses, heads and rows that are not there, a key that the query does not see,
+// and encoders that a decoder reads.
+ATTEND_API ScoreSplit explain_score(const Model& model, std::span<const std::int64_t> ids, Head head,
+                                    std::int64_t query, std::int64_t key, const ScoreOptions& options = {});
+
+// What the parts of one side come to with all of the other side's: of the query's [A], or of the key's.
+ATTEND_API Tensor sums_of_query(const ScoreSplit& split);
+ATTEND_API Tensor sums_of_key(const ScoreSplit& split);
+
+}  // namespace attend::inline v0

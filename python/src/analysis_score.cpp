@@ -1,0 +1,66 @@
+// Model.explain_score().
+#include "attend/analysis_look.h"
+#include "attend/score_split.h"
+
+#include "analysis.h"
+
+namespace attend::python {
+
+namespace {
+
+Head read_head(const char* function, nb::handle head) {
+  if (nb::isinstance<nb::str>(head)) {
+    const std::string name = text_of(head);
+    return call(function, [&] { return head_named(name).head; });
+  }
+  const auto [layer, number] = read_two(function, "head", "a name, or (layer, head)", head);
+  return {layer, number};
+}
+
+nb::object explain_score_(const Loaded& self, nb::handle ids, nb::handle head, nb::handle query, nb::handle key,
+                          nb::handle against, nb::handle decoder_ids) {
+  constexpr const char* function = "Model.explain_score";
+  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
+                                  decoder = Loaded::read_decoder_ids(function, decoder_ids);
+  ScoreOptions options{.decoder_ids = decoder};
+  if (against.is_none()) {
+    options.against = ScoreOptions::Against::nothing;
+  } else if (nb::isinstance<nb::str>(against)) {
+    if (const std::string name = nb::cast<std::string>(against); name != "mean")
+      throw Error(ErrorCode::bad_value, function, "against is '" + name + "', expected 'mean', a key or None");
+  } else {
+    options.against = ScoreOptions::Against::key;
+    options.against_key = expect<std::int64_t>(function, "against", "'mean', a key or None", against);
+  }
+  const Head which = read_head(function, head);
+  const auto i = expect<std::int64_t>(function, "query", whole_number, query);
+  const auto j = expect<std::int64_t>(function, "key", whole_number, key);
+  const ScoreSplit found = call(function, [&] { return explain_score(self.model, given, which, i, j, options); });
+  nb::list names;
+  const AnalysisOf of{.encoder_ids = decoder.empty() ? std::span<const std::int64_t>() : std::span(given)};
+  for (const AttributionPart& part : found.parts) names.append(nb::str(name_of(part, of).c_str()));
+  return nb::module_::import_("attend._analysis")
+      .attr("ScoreSplit")(names, to_python({}, found.pairs), found.bias, found.rest, found.score);
+}
+
+constexpr const char* doc =
+    R"(Why a head gives a key its score: q . k as a sum over pairs of what the two rows are made of, an attend.ScoreSplit.
+
+head: "18.6" or (18, 6). query and key: rows of ids [N] or of a text, of an encoder-decoder of decoder_ids, whose decoder's own
+attention it is. Each row before the layer is the sum of what the embedding, each earlier head, each MLP and all biases wrote
+(Elhage et al. 2021); norms divide as they do there, and rotary positions turn. against: "mean", less the mean score of all keys
+that the query sees, as softmax sees differences alone; a key, less that one's; None, the score itself. pairs.sum() + bias + rest is
+score, before a softcap. ValueError for a key that the query does not see.)";
+
+}  // namespace
+
+void bind_score(nb::module_&, nb::class_<Loaded>& model) {
+  model.def(
+      "explain_score", &explain_score_, nb::arg("ids"), nb::arg("head"), nb::arg("query"), nb::arg("key"),
+      nb::arg("against").none() = "mean", nb::arg("decoder_ids") = nb::none(),
+      nb::sig("def explain_score(self, ids: str | Ids, head: str | tuple[int, int], query: int, key: int, against: "
+              "Literal['mean'] | int | None = 'mean', decoder_ids: Ids | None = None) -> attend.ScoreSplit"),
+      doc);
+}
+
+}  // namespace attend::python

@@ -1,0 +1,429 @@
+#include "attend/score_split.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <type_traits>
+#include <utility>
+
+#include "analysis/answers.h"
+#include "analysis/stream.h"
+#include "attend/linear.h"
+#include "attend/rotary.h"
+#include "core/from_end.h"
+#include "core/message.h"
+#include "layers/rows.h"
+#include "models/layer_parts.h"
+#include "models/model.h"
+
+namespace attend::inline v0 {
+
+namespace {
+
+using models::NormPlace;
+
+constexpr const char* function = "explain_score";
+
+// ---- What a pass leaves of some rows ----
+
+// A norm as it stands at each of R rows: what it takes away and divides by, whatever it is given.
+struct Held {
+  models::Norm norm;
+  std::vector<double> means, factors;  // [R]; means: of LayerNorm, else 0
+
+  // x [R,E], where the rows of another were held.
+  Held(const models::Norm& of, const Tensor& x) : norm(of) {
+    const std::int64_t E = x.size(1);
+    std::visit(
+        [&](const auto* each) {
+          for (std::int64_t r = 0; r < x.size(0); ++r) {
+            const float* row = x.data<float>() + r * E;
+            const double mean = centres() ? std::accumulate(row, row + E, 0.0) / static_cast<double>(E) : 0;
+            double squares = 0;
+            for (std::int64_t e = 0; e < E; ++e)
+              squares += (static_cast<double>(row[e]) - mean) * (static_cast<double>(row[e]) - mean);
+            factors.push_back(1 / std::sqrt(squares / static_cast<double>(E) + each->eps()));
+          }
+        },
+        norm);
+  }
+  bool centres() const { return std::holds_alternative<const LayerNorm*>(norm); }
+  View weight() const {
+    return std::visit([](const auto* of) -> View { return of->weight(); }, norm);
+  }
+
+  // What becomes of a part x [R,E] of the rows; LayerNorm takes its own mean out of each part.
+  void apply(Tensor& x) const {
+    const std::int64_t E = x.size(1);
+    const View weights = weight();
+    const float* w = weights.data<float>();
+    for (std::int64_t r = 0; r < x.size(0); ++r) {
+      float* row = x.data<float>() + r * E;
+      const double mean = centres() ? std::accumulate(row, row + E, 0.0) / static_cast<double>(E) : 0;
+      for (std::int64_t e = 0; e < E; ++e)
+        row[e] = static_cast<float>((static_cast<double>(row[e]) - mean) * factors[static_cast<std::size_t>(r)] *
+                                    static_cast<double>(w[e]));
+    }
+  }
+  // And what it adds to all of them together.
+  void add_bias(Tensor& x) const {
+    const auto* layer = std::get_if<const LayerNorm*>(&norm);
+    if (!layer || !(*layer)->bias()) return;
+    add_row((*layer)->bias()->view(), x);
+  }
+  static void add_row(const View& bias, Tensor& x) {
+    const Tensor row = bias.to(DType::f32);
+    for (std::int64_t n = 0; n < x.count(); ++n) x.data<float>()[n] += row.data<float>()[n % x.size(1)];
+  }
+};
+
+class Pieces : public models::Watcher {
+ public:
+  Pieces(std::vector<std::int64_t> rows, std::int64_t layer) : rows_(std::move(rows)), layer_(layer) {}
+
+  void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
+    const bool before =
+        layer < layer_ && (place == ModelPlace::z || place == ModelPlace::cross_z || place == ModelPlace::mlp);
+    const bool of_layer =
+        layer == layer_ && (place == ModelPlace::residual || place == ModelPlace::q || place == ModelPlace::k ||
+                            place == ModelPlace::rotated_q || place == ModelPlace::rotated_k);
+    if (before || of_layer || (place == ModelPlace::residual && layer == 0))
+      kept_.insert_or_assign({place, layer}, gathered(values));
+  }
+  void attends(const models::AttentionStep& own, const View&, const View&) override {
+    if (own.layer == layer_ && !own.cross) step = own;
+  }
+  void normalises(NormPlace place, std::int64_t layer, const models::Norm& norm, const View& x) override {
+    if (layer < layer_) norms_.emplace(std::pair(place, layer), Held(norm, gathered(x)));
+  }
+
+  const Tensor* find(ModelPlace place, std::int64_t layer) const {
+    const auto found = kept_.find({place, layer});
+    return found == kept_.end() ? nullptr : &found->second;
+  }
+  const Tensor& get(ModelPlace place, std::int64_t layer) const { return kept_.at({place, layer}); }
+  const Held* norm(NormPlace place, std::int64_t layer) const {
+    const auto found = norms_.find({place, layer});
+    return found == norms_.end() ? nullptr : &found->second;
+  }
+  std::size_t row(std::int64_t of) const {
+    return static_cast<std::size_t>(std::ranges::lower_bound(rows_, of) - rows_.begin());
+  }
+  const std::vector<std::int64_t>& rows() const { return rows_; }
+
+  models::AttentionStep step = {};
+
+ private:
+  Tensor gathered(const View& x) const { return analysis::rows_of(x.to(DType::f32), rows_); }
+
+  std::vector<std::int64_t> rows_;  // rising
+  std::int64_t layer_;
+  std::map<std::pair<ModelPlace, std::int64_t>, Tensor> kept_;
+  std::map<std::pair<NormPlace, std::int64_t>, Held> norms_;
+};
+
+// ---- Parts of the rows ----
+
+enum class Added : std::uint8_t { attention, cross, mlp };  // where in a layer
+
+// Through the norms that a stream goes through behind what is added there, up to before `layer`.
+void go_on(const Pieces& pieces, Tensor& part, std::int64_t from, Added added, std::int64_t layer) {
+  constexpr std::pair<NormPlace, Added> sums[] = {{NormPlace::attention_sum, Added::attention},
+                                                  {NormPlace::cross_sum, Added::cross},
+                                                  {NormPlace::mlp_sum, Added::mlp}};
+  for (std::int64_t l = from; l < layer; ++l)
+    for (const auto& [place, behind] : sums)
+      if (const Held* norm = pieces.norm(place, l); norm && (l > from || behind >= added)) norm->apply(part);
+}
+
+// Calls body(which, part) with each part [R,E] of the stream before the layer; the biases come last.
+class Stack {
+ public:
+  Stack(const Model::Parts& parts, const Pieces& pieces, std::int64_t layer)
+      : parts_(parts), pieces_(pieces), layer_(layer) {}
+
+  template <class Body>
+  void for_each(Body body) {
+    using Kind = AttributionPart::Kind;
+    Tensor embedding = pieces_.get(ModelPlace::residual, 0).clone();
+    biases_ = Tensor(embedding.shape());
+    go_on(pieces_, embedding, 0, Added::attention, layer_);
+    body(AttributionPart{.kind = Kind::embedding}, std::move(embedding));
+    for (std::int64_t l = 0; l < layer_; ++l) {
+      const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(l), false);
+      heads(Kind::head, l, *of.self.output, pieces_.get(ModelPlace::z, l), Added::attention, body);
+      behind(NormPlace::attention_sum, l);
+      if (of.cross) heads(Kind::cross, l, *of.cross->output, pieces_.get(ModelPlace::cross_z, l), Added::cross, body);
+      behind(NormPlace::cross_sum, l);
+      Tensor mlp = pieces_.get(ModelPlace::mlp, l).clone();
+      go_on(pieces_, mlp, l, Added::mlp, layer_);
+      body(AttributionPart{.kind = Kind::mlp, .layer = l}, std::move(mlp));
+      behind(NormPlace::mlp_sum, l);
+    }
+    body(AttributionPart{.kind = Kind::bias}, std::move(biases_));
+  }
+
+ private:
+  // The biases so far, through a norm of the whole stream.
+  void behind(NormPlace place, std::int64_t layer) {
+    if (const Held* norm = pieces_.norm(place, layer)) norm->apply(biases_), norm->add_bias(biases_);
+  }
+  // What the heads wrote; their output's bias is one of the biases.
+  template <class Body>
+  void heads(AttributionPart::Kind kind, std::int64_t l, const Linear& output, const Tensor& z, Added added,
+             Body body) {
+    const Held* after = kind == AttributionPart::Kind::head ? pieces_.norm(NormPlace::attention_output, l) : nullptr;
+    const std::int64_t H = parts_.info.heads, D = z.size(1) / H;
+    const Tensor weight = output.weight_rows(0, output.out_size());
+    for (std::int64_t h = 0; h < H; ++h) {
+      const auto own = [&](const View& x) { return x.slice(1, h * D, (h + 1) * D).clone(); };
+      const Tensor columns = own(weight);
+      Tensor part = Linear::borrow(columns).forward(own(z));
+      if (after) after->apply(part);
+      go_on(pieces_, part, l, added, layer_);
+      body(AttributionPart{.kind = kind, .layer = l, .head = h}, std::move(part));
+    }
+    if (!output.bias() && !after) return;
+    Tensor bias({z.size(0), output.out_size()});
+    if (output.bias()) Held::add_row(output.bias()->view(), bias);
+    if (after) after->apply(bias), after->add_bias(bias);
+    add_to(biases_, bias);
+  }
+
+  const Model::Parts& parts_;
+  const Pieces& pieces_;
+  std::int64_t layer_;
+  Tensor biases_;
+};
+
+// ---- Queries and keys ----
+
+// How a head makes its queries, or its keys, of the stream.
+class Reader {
+ public:
+  // projected [R,heads * D]: what the projection gave, before a norm of heads.
+  Reader(const models::LayerParts& parts, const models::HeadRows& rows, std::string_view norm_name, std::int64_t head,
+         std::int64_t size, const Held* reads_by, const Tensor& projected, const RotaryAngles& angles)
+      : reads_by_(reads_by), angles_(angles) {
+    const std::int64_t first = rows.first + head * (rows.step > 0 ? rows.step : size);
+    weight_ = rows.of->weight_rows(first, first + size);
+    if (rows.of->bias()) bias_ = rows.of->bias()->view().slice(0, first, first + size).to(DType::f32);
+    for (const auto& [name, norm] : parts.norms)
+      if (name == norm_name) hold(norm, head, size, projected);
+  }
+
+  // A part of the stream [R,E] -> of the head's rows [R,D], turned.
+  Tensor read(Tensor part, bool biases) const {
+    if (reads_by_) reads_by_->apply(part);
+    if (reads_by_ && biases) reads_by_->add_bias(part);
+    Tensor rows = Linear::borrow(weight_).forward(part);
+    if (biases && bias_.count() > 0) Held::add_row(bias_, rows);
+    const std::int64_t D = rows.size(1);
+    for (std::int64_t n = 0; n < rows.count() && !factors_.empty(); ++n)
+      rows.data<float>()[n] *= static_cast<float>(factors_[static_cast<std::size_t>(n / D)] *
+                                                  static_cast<double>(norm_weight_.data<float>()[n % D]));
+    if (angles_.cos.count() > 0) RotaryEmbedding::rotate(rows.view().reshape({rows.size(0), 1, D}), angles_);
+    return rows;
+  }
+
+ private:
+  // Each head's own norm, or one over all of them.
+  void hold(const models::Norm& norm, std::int64_t head, std::int64_t size, const Tensor& projected) {
+    const View weight = std::visit([](const auto* of) -> View { return of->weight(); }, norm);
+    const bool own = weight.count() == size;
+    const std::int64_t begin = head * size, first = own ? begin : 0, last = own ? begin + size : projected.size(1);
+    const Held held(norm, projected.view().slice(1, first, last).clone());
+    if (held.centres()) fail(ErrorCode::bad_value, function, "a LayerNorm of heads is not known");
+    factors_ = held.factors;
+    norm_weight_ = weight.slice(0, own ? 0 : begin, own ? size : begin + size).to(DType::f32);
+  }
+
+  const Held* reads_by_;
+  const RotaryAngles& angles_;
+  Tensor weight_, bias_, norm_weight_;
+  std::vector<double> factors_;
+};
+
+RotaryAngles angles_of(const models::LayerParts& parts, std::int64_t tokens, const std::vector<std::int64_t>& rows) {
+  if (!parts.self.rotary) return {};
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(tokens));
+  std::iota(positions.begin(), positions.end(), std::int64_t{0});
+  const RotaryAngles all = parts.self.rotary->angles(positions);  // longrope's are the whole text's
+  return {analysis::rows_of(all.cos, rows), analysis::rows_of(all.sin, rows)};
+}
+
+// ---- The score ----
+
+// The keys that the query sees.
+Range seen_by(const models::AttentionStep& step, std::int64_t query, std::int64_t tokens) {
+  Range seen{0, step.causal ? query + 1 : tokens};
+  if (step.window > 0) seen.begin = std::max<std::int64_t>(0, query - step.window + 1);
+  if (step.window > 0 && !step.causal) seen.end = std::min(tokens, query + step.window);
+  return seen;
+}
+
+// The keys that a score is against, each with its weight: the key's own is 1, and these are taken away.
+using Weights = std::map<std::int64_t, double>;
+
+// Of so many parts: of one row each, what its rows come to, weighed.
+Tensor weighed(const Tensor& rows, const Pieces& pieces, const Weights& weights) {
+  Tensor sum({rows.size(1)});
+  std::vector<double> sums(static_cast<std::size_t>(rows.size(1)));
+  for (const auto& [row, weight] : weights)
+    for (std::int64_t d = 0; d < rows.size(1); ++d)
+      sums[static_cast<std::size_t>(d)] +=
+          weight *
+          static_cast<double>(rows.data<float>()[static_cast<std::int64_t>(pieces.row(row)) * rows.size(1) + d]);
+  std::ranges::transform(sums, sum.data<float>(), [](double value) { return static_cast<float>(value); });
+  return sum;
+}
+
+class Splitting {
+ public:
+  Splitting(const Model& model, std::span<const std::int64_t> ids, Head head, std::int64_t query, std::int64_t key,
+            const ScoreOptions& options)
+      : parts_(ModelAccess::parts(model)), options_(options) {
+    const ModelInfo& info = parts_.info;
+    const analysis::Text text{ids, options.decoder_ids};
+    analysis::check_text(text, info);
+    tokens_ = std::ssize(text.answering());
+    layer_ = from_end(function, "layer is", head.first, info.layers);
+    head_ = from_end(function, "head is", head.second, info.heads);
+    out_.query = from_end(function, "query is", query, tokens_);
+    out_.key = from_end(function, "key is", key, tokens_);
+    if (options.against == ScoreOptions::Against::key)
+      against_ = from_end(function, "against is", options.against_key, tokens_);
+    // One layer says which keys are seen, before the rows are known that are kept.
+    analysis::Stream stream(model, std::span(&text, 1));
+    Pieces pieces(rows(info), layer_);
+    while (stream.layer() <= layer_) stream.advance(&pieces);
+    split(pieces, weights(pieces.step));
+  }
+
+  ScoreSplit take() { return std::move(out_); }
+
+ private:
+  // Those that may be looked at, rising.
+  std::vector<std::int64_t> rows(const ModelInfo& info) const {
+    std::vector<std::int64_t> rows;
+    if (options_.against == ScoreOptions::Against::mean) {
+      const bool later = !info.decoder() && !info.encoder_decoder();  // may be seen
+      rows.resize(static_cast<std::size_t>(later ? tokens_ : std::max(out_.query, out_.key) + 1));
+      std::iota(rows.begin(), rows.end(), std::int64_t{0});
+      return rows;
+    }
+    rows = {out_.query, out_.key};
+    if (options_.against == ScoreOptions::Against::key) rows.push_back(against_);
+    std::ranges::sort(rows);
+    rows.erase(std::ranges::unique(rows).begin(), rows.end());
+    return rows;
+  }
+
+  Weights weights(const models::AttentionStep& step) const {
+    const Range seen = seen_by(step, out_.query, tokens_);
+    const auto check = [&](std::int64_t key) {
+      if (key < seen.begin || key >= seen.end)
+        fail(ErrorCode::bad_value, function, "query {} does not see key {}, it sees {} to {}", out_.query, key,
+             seen.begin, seen.end - 1);
+    };
+    check(out_.key);
+    Weights all{{out_.key, 1}};
+    if (options_.against == ScoreOptions::Against::key) check(against_), all[against_] -= 1;
+    if (options_.against == ScoreOptions::Against::mean)
+      for (std::int64_t key = seen.begin; key < seen.end; ++key)
+        all[key] -= 1 / static_cast<double>(seen.end - seen.begin);
+    return all;
+  }
+
+  void split(const Pieces& pieces, const Weights& weights) {
+    const models::AttentionStep& step = pieces.step;
+    const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(layer_), false);
+    const std::int64_t D = parts_.info.head_size, group = head_ / (step.heads / step.kv_heads);
+    std::optional<Held> reads_by;
+    if (of.self.reads_by) reads_by.emplace(*of.self.reads_by, pieces.get(ModelPlace::residual, layer_));
+    const Held* held = reads_by ? &*reads_by : nullptr;
+    const RotaryAngles angles = angles_of(of, tokens_, pieces.rows());
+    const Reader queries(of, of.self.q, "query_norm", head_, D, held, pieces.get(ModelPlace::q, layer_), angles);
+    const Reader keys(of, of.self.k, "key_norm", group, D, held, pieces.get(ModelPlace::k, layer_), angles);
+    std::vector<Tensor> q, k;
+    Stack(parts_, pieces, layer_).for_each([&](const AttributionPart& which, Tensor part) {
+      const bool biases = which.kind == AttributionPart::Kind::bias;
+      out_.parts.push_back(which);
+      q.push_back(weighed(queries.read(part.clone(), biases), pieces, {{out_.query, 1}}));
+      k.push_back(weighed(keys.read(std::move(part), biases), pieces, weights));
+    });
+    out_.scale = step.scale.value_or(1 / std::sqrt(static_cast<double>(D)));
+    multiply(q, k);
+    measure(pieces, step, weights, D, group);
+  }
+
+  void multiply(const std::vector<Tensor>& q, const std::vector<Tensor>& k) {
+    const std::int64_t A = std::ssize(q);
+    out_.pairs = Tensor({A, A});
+    for (std::int64_t a = 0; a < A; ++a)
+      for (std::int64_t b = 0; b < A; ++b) {
+        const Tensor &x = q[static_cast<std::size_t>(a)], &y = k[static_cast<std::size_t>(b)];
+        const double value = out_.scale * dot(x.data<float>(), y.data<float>(), x.count());
+        out_.pairs.data<float>()[a * A + b] = static_cast<float>(value);
+        out_.rest -= value;
+        out_.parts[static_cast<std::size_t>(a)].value += value;
+      }
+  }
+
+  // The score as the pass had it.
+  void measure(const Pieces& pieces, const models::AttentionStep& step, const Weights& weights, std::int64_t D,
+               std::int64_t group) {
+    const auto of_head = [&](ModelPlace place, std::int64_t head) {
+      return pieces.get(place, layer_).view().slice(1, head * D, (head + 1) * D).clone();
+    };
+    const Tensor q = weighed(of_head(ModelPlace::rotated_q, head_), pieces, {{out_.query, 1}}),
+                 k = weighed(of_head(ModelPlace::rotated_k, group), pieces, weights);
+    out_.score = out_.scale * dot(q.data<float>(), k.data<float>(), D);
+    out_.rest += out_.score;
+    if (!step.distance_bias) return;
+    const Tensor bias = step.distance_bias->to(DType::f32);
+    const std::int64_t reach = (bias.size(1) - 1) / 2;
+    for (const auto& [key, weight] : weights) {
+      const std::int64_t at = std::clamp(key - out_.query, -reach, reach) + reach;
+      out_.bias += weight * static_cast<double>(bias.data<float>()[head_ * bias.size(1) + at]);
+    }
+    out_.score += out_.bias;
+  }
+
+  const Model::Parts& parts_;
+  const ScoreOptions& options_;
+  std::int64_t tokens_ = 0, layer_ = 0, head_ = 0, against_ = -1;
+  ScoreSplit out_;
+};
+
+Tensor sums(const ScoreSplit& split, int axis) {
+  const std::int64_t A = split.pairs.rank() == 2 ? split.pairs.size(0) : 0;
+  if (A == 0 || split.pairs.size(1) != A)
+    fail(ErrorCode::bad_shape, function, "pairs have shape {}, expected [A,A]", split.pairs.shape());
+  Tensor all({A});
+  for (std::int64_t a = 0; a < A; ++a) {
+    double sum = 0;
+    for (std::int64_t b = 0; b < A; ++b)
+      sum += static_cast<double>(split.pairs.data<float>()[axis == 0 ? a * A + b : b * A + a]);
+    all.data<float>()[a] = static_cast<float>(sum);
+  }
+  return all;
+}
+
+}  // namespace
+
+ScoreSplit explain_score(const Model& model, std::span<const std::int64_t> ids, Head head, std::int64_t query,
+                         std::int64_t key, const ScoreOptions& options) {
+  return Splitting(model, ids, head, query, key, options).take();
+}
+
+Tensor sums_of_query(const ScoreSplit& split) {
+  return sums(split, 0);
+}
+
+Tensor sums_of_key(const ScoreSplit& split) {
+  return sums(split, 1);
+}
+
+}  // namespace attend::inline v0

@@ -1,0 +1,232 @@
+"""Model.explain_score(), each pair by itself, beside the same sums in float64 on what hooks see in Transformers' eager modules."""
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import opener
+
+LENGTH = 9
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    return opener(tmp_path_factory)
+
+
+def array(x):
+    return x.detach().double().numpy()
+
+
+class Norm:
+    """A norm that divides as it does where it is given x [N,E]."""
+
+    def __init__(self, module, x):
+        weight = array(module.weight)
+        self.weight = 1 + weight if "Gemma" in type(module).__name__ else weight
+        self.bias = array(module.bias) if getattr(module, "bias", None) is not None else 0
+        self.centres = isinstance(module, torch.nn.LayerNorm)
+        eps = next(getattr(module, name) for name in ("eps", "variance_epsilon") if hasattr(module, name))
+        own = x - x.mean(-1, keepdims=True) if self.centres else x
+        self.divisor = np.sqrt((own**2).mean(-1, keepdims=True) + eps)
+
+    def __call__(self, part, biases=False):
+        part = part - part.mean(-1, keepdims=True) if self.centres else part
+        return part / self.divisor * self.weight + (self.bias if biases else 0)
+
+
+class Seen:
+    """What modules were given and gave in one pass, by module."""
+
+    def __init__(self, model, ids, **keywords):
+        self.given, self.gave = {}, {}
+        hooks = [module.register_forward_hook(self.keep) for module in model.modules()]
+        with torch.no_grad():
+            model(torch.from_numpy(ids)[None], **keywords)
+        for hook in hooks:
+            hook.remove()
+
+    def keep(self, module, given, gave):
+        if given and isinstance(given[0], torch.Tensor) and given[0].dim() == 3:
+            self.given[module] = array(given[0][0])
+        gave = gave[0] if isinstance(gave, tuple) else gave
+        if isinstance(gave, torch.Tensor) and gave.dim() == 3:
+            self.gave[module] = array(gave[0])
+
+
+class Parts(dict):
+    """{name: [N,E]} of the stream, in the order in which it is written; "bias" last."""
+
+    def __init__(self, embedding):
+        super().__init__(embedding=embedding)
+        self.bias = np.zeros_like(embedding)
+
+    def heads(self, layer, z, weight, bias, heads, norm=None):
+        size = z.shape[1] // heads
+        for h in range(heads):
+            own = slice(h * size, (h + 1) * size)
+            part = z[:, own] @ weight[:, own].T
+            self[f"{layer}.{h}"] = part if norm is None else norm(part)
+        if bias is not None:
+            self.bias = self.bias + (bias if norm is None else norm(np.broadcast_to(bias, self.bias.shape)))
+
+    def through(self, norm):
+        for name in self:
+            self[name] = norm(self[name])
+        self.bias = norm(self.bias, biases=True)
+
+    def all(self):
+        return {**self, "bias": self.bias}
+
+
+def turned(x, cos, sin):
+    """x [N,D], of which the first numbers are turned."""
+    R = cos.shape[1]
+    own, rest = x[:, :R], x[:, R:]
+    half = np.concatenate([-own[:, R // 2:], own[:, : R // 2]], 1)
+    return np.concatenate([own * cos + half * sin, rest], 1)
+
+
+def bias_of(module):
+    return None if module.bias is None else array(module.bias)
+
+
+def rows_of(linear, head, size, parts, reads):
+    """(name, [N,size]) of what the head's rows of a projection make of each part."""
+    own = slice(head * size, (head + 1) * size)
+    for name, part in parts.all().items():
+        rows = (part if reads is None else reads(part, name == "bias")) @ array(linear.weight)[own].T
+        yield name, rows + (array(linear.bias)[own] if name == "bias" and linear.bias is not None else 0)
+
+
+def llama_like(model, ids, layer, head):
+    """q and k {name: [N,D]} of all rows, and the scale."""
+    seen, layers, info = Seen(model, ids), model.model.layers, model.config
+    heads, groups = info.num_attention_heads, info.num_attention_heads // info.num_key_value_heads
+    parts = Parts(seen.given[layers[0]])
+    for n, of in enumerate(layers[:layer]):
+        sandwich = hasattr(of, "pre_feedforward_layernorm") or not hasattr(of, "input_layernorm")
+        after = Norm(of.post_attention_layernorm, seen.given[of.post_attention_layernorm]) if sandwich else None
+        parts.heads(n, seen.given[of.self_attn.o_proj], array(of.self_attn.o_proj.weight), bias_of(of.self_attn.o_proj), heads, after)
+        parts[f"mlp {n}"] = seen.gave[of.post_feedforward_layernorm if sandwich else of.mlp]
+    of = layers[layer]
+    reads = Norm(of.input_layernorm, seen.given[of.input_layernorm]) if hasattr(of, "input_layernorm") else None
+    positions = torch.arange(len(ids))[None]
+    cos, sin = (array(x[0]) for x in model.model.rotary_emb(torch.zeros(1, len(ids), 4), positions))
+    found = []
+    for which, number in (("q", head), ("k", head // groups)):
+        linear, size = getattr(of.self_attn, f"{which}_proj"), of.self_attn.head_dim
+        norm, factor = getattr(of.self_attn, f"{which}_norm", None), 1
+        if norm is not None:
+            projected, own = seen.gave[linear], slice(number * size, (number + 1) * size)
+            whole = len(norm.weight) != size
+            held = Norm(norm, projected if whole else projected[:, own])
+            factor = (held.weight[own] if whole else held.weight) / held.divisor
+        found.append({name: turned(rows * factor, cos, sin) for name, rows in rows_of(linear, number, size, parts, reads)})
+    return *found, of.self_attn.scaling
+
+
+class Slice:
+    """Some rows of a projection, as one of its own."""
+
+    def __init__(self, weight, bias):
+        self.weight, self.bias = weight, bias
+
+
+def gpt2(model, ids, layer, head):
+    seen, blocks, heads = Seen(model, ids), model.transformer.h, model.config.n_head
+    parts = Parts(seen.given[blocks[0]])
+    for n, of in enumerate(blocks[:layer]):
+        parts.heads(n, seen.given[of.attn.c_proj], array(of.attn.c_proj.weight).T, bias_of(of.attn.c_proj), heads)
+        parts[f"mlp {n}"] = seen.gave[of.mlp]
+    of, E = blocks[layer], model.config.n_embd
+    reads, weight = Norm(of.ln_1, seen.given[of.ln_1]), of.attn.c_attn.weight.T
+    found = [dict(rows_of(Slice(weight[b:b + E], of.attn.c_attn.bias[b:b + E]), head, E // heads, parts, reads)) for b in (0, E)]
+    return *found, (E // heads) ** -0.5
+
+
+def gpt_neox(model, ids, layer, head):
+    seen, layers, heads = Seen(model, ids), model.gpt_neox.layers, model.config.num_attention_heads
+    parts = Parts(seen.given[layers[0]])
+    for n, of in enumerate(layers[:layer]):
+        parts.heads(n, seen.given[of.attention.dense], array(of.attention.dense.weight), bias_of(of.attention.dense), heads)
+        parts[f"mlp {n}"] = seen.gave[of.mlp]
+    of = layers[layer]
+    reads, all_of_it = Norm(of.input_layernorm, seen.given[of.input_layernorm]), of.attention.query_key_value
+    size = all_of_it.weight.shape[1] // heads
+    cos, sin = (array(x[0]) for x in model.gpt_neox.rotary_emb(torch.zeros(1, len(ids), 4), torch.arange(len(ids))[None]))
+    found = []
+    for n in range(2):
+        weight, bias = (x.reshape(heads, 3, size, *x.shape[1:])[:, n].flatten(0, 1) for x in (all_of_it.weight, all_of_it.bias))
+        own = rows_of(Slice(weight, bias), head, size, parts, reads)
+        found.append({name: turned(rows, cos, sin) for name, rows in own})
+    return *found, size**-0.5
+
+
+def bert(model, ids, layer, head):
+    seen, layers, heads = Seen(model, ids), model.base_model.encoder.layer, model.config.num_attention_heads
+    parts = Parts(seen.given[layers[0]])
+    for n, of in enumerate(layers[:layer]):
+        own, out = of.attention.output, of.output
+        parts.heads(n, seen.given[own.dense], array(own.dense.weight), bias_of(own.dense), heads)
+        parts.through(Norm(own.LayerNorm, seen.given[own.LayerNorm]))
+        parts[f"mlp {n}"] = seen.gave[out.dense]
+        parts.through(Norm(out.LayerNorm, seen.given[out.LayerNorm]))
+    of, size = layers[layer].attention.self, model.config.hidden_size // heads
+    return *(dict(rows_of(linear, head, size, parts, None)) for linear in (of.query, of.key)), size**-0.5
+
+
+OF = {"llama": llama_like, "qwen2": llama_like, "qwen3": llama_like, "olmo2": llama_like, "gemma2 bias, caps": llama_like,
+      "mistral window": llama_like, "gpt2": gpt2, "gpt_neox": gpt_neox, "bert": bert}
+
+
+def visible(name, query, window):
+    if name == "bert":
+        return range(LENGTH)
+    return range(max(0, query - window + 1) if window else 0, query + 1)
+
+
+@pytest.mark.parametrize("name", OF)
+@pytest.mark.parametrize("against", ["mean", 2, None])
+def test_each_pair(both, name, against):
+    pair = both(name)
+    ids, _ = pair.ids(LENGTH)
+    info, of = pair.ours.info, OF[name]
+    for layer, head, query, key in ((info.layers - 1, 1, 4, 3), (1, info.heads - 1, 3, 3), (0, 0, 4, 4)):
+        q, k, scale = of(pair.theirs, ids, layer, head)
+        window = getattr(pair.theirs.config, "sliding_window", None) if name == "mistral window" else None
+        found = pair.ours.explain_score(ids, (layer, head), query, key, against=against)
+        keys = {n: rows[key] - (rows[list(visible(name, query, window))].mean(0) if against == "mean" else rows[against] if against else 0)
+                for n, rows in k.items()}
+        assert sorted(found.parts) == sorted(q)
+        expected = scale * np.array([[q[a][query] @ keys[b] for b in found.parts] for a in found.parts])
+        size = abs(expected).sum()
+        np.testing.assert_allclose(found.pairs, expected, rtol=0, atol=2e-5 * size)
+        assert abs(found.pairs.sum(dtype=np.float64) + found.bias + found.rest - found.score) < 1e-6 * max(1, size)
+        assert abs(found.rest) < 1e-5 * size + 1e-6 and found.bias == 0
+        if layer:
+            assert size > 1e-2 and (abs(expected) > 1e-3 * size).sum() > 3
+
+
+def test_by_distance(both):
+    """MPNet's score has a bias of its own."""
+    pair = both("mpnet")
+    ids, _ = pair.ids(LENGTH)
+    whole = pair.ours.explain_score(ids, "1.2", 4, 6, against=None)
+    assert whole.bias != 0 and abs(whole.pairs.sum(dtype=np.float64) + whole.bias + whole.rest - whole.score) < 1e-5
+    # Their weights are softmax of the scores.
+    with torch.no_grad():
+        weights = np.log(array(pair.theirs(torch.from_numpy(ids)[None], output_attentions=True).attentions[1][0, 2, 4]))
+    other = pair.ours.explain_score(ids, "1.2", 4, 1, against=None)
+    assert whole.score - other.score == pytest.approx(weights[6] - weights[1], abs=1e-4)
+    assert pair.ours.explain_score(ids, "1.2", 4, 6, against=1).score == pytest.approx(weights[6] - weights[1], abs=1e-4)
+
+
+@pytest.mark.parametrize("asked, words", [
+    (("9.0", 1, 0), "layer is 9"), (("0.9", 1, 0), "head is 9"), (("1.0", 99, 0), "query is 99"), (("1.0", 1, 99), "key is 99"),
+    (("1.0", 1, 2), "query 1 does not see key 2, it sees 0 to 1"), (("x", 1, 0), "x"),
+])
+def test_what_is_refused(both, asked, words):
+    with pytest.raises(ValueError, match=words):
+        both("llama").ours.explain_score([6, 7, 8, 9], *asked)
+    with pytest.raises(ValueError, match="expected 'mean', a key or None"):
+        both("llama").ours.explain_score([6, 7, 8, 9], "1.0", 1, 0, against="median")
