@@ -197,7 +197,8 @@ TEST(AnalysisLook, WordsAreTheirTokensTogether) {
     Saliency x;
     std::vector<std::int64_t> own;
     x.tokens = Tensor({std::ssize(tokens)});
-    for (std::int64_t n = 0; n < std::ssize(tokens); ++n) own.push_back(n), x.tokens.data<float>()[n] = 1 << n;
+    for (std::int64_t n = 0; n < std::ssize(tokens); ++n)
+      own.push_back(n), x.tokens.data<float>()[n] = static_cast<float>(1 << n);
     std::string all;
     for (const WordValue& word : saliency_words(x, {.ids = own, .tokenizer = &tokenizer}))
       all += word.word + "[" + std::to_string(word.tokens.begin) + "," + std::to_string(word.tokens.end) +
