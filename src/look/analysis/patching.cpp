@@ -11,7 +11,7 @@ using What = PatchOptions::What;
 
 // "q 3.1": as a recording has the head, with what was taken of it; of z the name alone.
 std::string taken_name(const Patching& x, const AnalysisOf& of, std::int64_t layer, std::int64_t head) {
-  const std::string name = name_of(of, layer, head, x.attention);
+  std::string name = name_of(of, layer, head, x.attention);
   if (x.what == What::heads) return name;
   return fmt::format("{} {}", x.what == What::q ? "q" : x.what == What::k ? "k" : "v", name);
 }
