@@ -75,8 +75,12 @@ struct Heads {
     for (Tensor* each : {&q, &k, &v, &qq, &kk}) *each = Tensor();
   }
   // |W_QK| and |W_OV|.
-  double qk_norm(std::int64_t h) const { return std::sqrt(inner(qq.view().select(0, h), kk.view().select(0, group(h)))); }
-  double ov_norm(std::int64_t h) const { return std::sqrt(inner(oo.view().select(0, h), vv.view().select(0, group(h)))); }
+  double qk_norm(std::int64_t h) const {
+    return std::sqrt(inner(qq.view().select(0, h), kk.view().select(0, group(h))));
+  }
+  double ov_norm(std::int64_t h) const {
+    return std::sqrt(inner(oo.view().select(0, h), vv.view().select(0, group(h))));
+  }
 };
 
 Heads heads_of(const Model& model, std::int64_t layer, bool encoder) {

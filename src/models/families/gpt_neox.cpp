@@ -74,7 +74,11 @@ LayerParts GptNeox::parts(std::size_t n) const {
   const Layer& layer = layers_[n];
   const Linear* all = &layer.query_key_value;
   const std::int64_t D = info_.head_size;
-  return {.self = {{all, 0, 3 * D}, {all, D, 3 * D}, {all, 2 * D, 3 * D}, &layer.output, &layer.attention_norm,
+  return {.self = {{all, 0, 3 * D},
+                   {all, D, 3 * D},
+                   {all, 2 * D, 3 * D},
+                   &layer.output,
+                   &layer.attention_norm,
                    rotary_ ? &*rotary_ : nullptr},
           .in = &layer.wide,
           .out = &layer.narrow,
