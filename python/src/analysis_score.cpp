@@ -11,7 +11,11 @@ namespace {
 Head read_head(const char* function, nb::handle head) {
   if (nb::isinstance<nb::str>(head)) {
     const std::string name = text_of(head);
-    return call(function, [&] { return head_named(name).head; });
+    const NamedHead named = call(function, [&] { return head_named(name); });
+    if (named.attention.value_or(AttentionKind::self) != AttentionKind::self)
+      throw Error(ErrorCode::bad_value, function,
+                  "head is '" + name + "', expected one of the model's or its decoder's own attention");
+    return named.head;
   }
   const auto [layer, number] = read_two(function, "head", "a name, or (layer, head)", head);
   return {layer, number};

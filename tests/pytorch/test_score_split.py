@@ -224,6 +224,7 @@ def test_by_distance(both):
 @pytest.mark.parametrize("asked, words", [
     (("9.0", 1, 0), "layer is 9"), (("0.9", 1, 0), "head is 9"), (("1.0", 99, 0), "query is 99"), (("1.0", 1, 99), "key is 99"),
     (("1.0", 1, 2), "query 1 does not see key 2, it sees 0 to 1"), (("x", 1, 0), "x"),
+    (("decoder.1.cross.0", 1, 0), "own attention"), (("encoder.1.self.0", 1, 0), "own attention"),
 ])
 def test_what_is_refused(both, asked, words):
     with pytest.raises(ValueError, match=words):
