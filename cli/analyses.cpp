@@ -53,16 +53,6 @@ std::optional<std::int64_t> token_of(const char* option, const Tokenizer& tokeni
   }
 }
 
-// What is written of a model's text beside its heads.
-AnalysisOf analysis_of(const Computed& x) {
-  AnalysisOf of{.ids = x.answering_ids(), .tokenizer = &x.tokenizer, .model = x.recording.model};
-  if (x.info.encoder_decoder())
-    of.encoder_ids = x.encoding.ids;
-  else if (const Finding* found = pictured(x))
-    of.corrupt = found->corrupt;
-  return of;
-}
-
 // A screen has no room for more.
 void keep_last(TokenStrip& strip) {
   constexpr std::int64_t most = 150;
@@ -83,6 +73,15 @@ std::string drawing(const Finding& found, const Computed& x, const TerminalStyle
 }
 
 }  // namespace
+
+AnalysisOf analysis_of(const Computed& x) {
+  AnalysisOf of{.ids = x.answering_ids(), .tokenizer = &x.tokenizer, .model = x.recording.model};
+  if (x.info.encoder_decoder())
+    of.encoder_ids = x.encoding.ids;
+  else if (const Finding* found = pictured(x))
+    of.corrupt = found->corrupt;
+  return of;
+}
 
 void add_analyses(App& app, AnalysisArguments& arguments) {
   app.begin_group("Why it answers so");

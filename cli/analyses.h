@@ -38,6 +38,8 @@ struct Finding {
 
 // The one that pictures and CSV are of; null where there is none.
 const Finding* pictured(const Computed& computed);
+// What is written of a model's text beside its heads.
+AnalysisOf analysis_of(const Computed& computed);
 std::string findings_csv(const Computed& computed);
 // As a picture or .csv.
 void write_findings(const std::string& file, const Computed& computed);

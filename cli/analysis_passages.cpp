@@ -33,10 +33,7 @@ std::string words(const Computed& x, const Passages& p) {
       ":\n{} {:.2f}. What each passage gave to it, estimated for all,\nand measured for {} by hiding the passage from "
       "all that comes after it:\n",
       p.against ? "the difference of the two logits is" : "its logit is", p.value, p.hidden.size());
-  const std::vector<std::string> texts = passage_texts(
-      p, {.ids = x.answering_ids(),
-          .encoder_ids = x.info.encoder_decoder() ? std::span(x.encoding.ids) : std::span<const std::int64_t>(),
-          .tokenizer = &x.tokenizer});
+  const std::vector<std::string> texts = passage_texts(p, analysis_of(x));
   double largest = 0;
   for (const Tensor* of : {&p.estimated, &p.measured})
     for (std::int64_t n = 0; n < of->count(); ++n)
