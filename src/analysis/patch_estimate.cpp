@@ -40,8 +40,8 @@ class Estimate {
 
   void run() {
     const double clean = clean_pass();
-    const std::int64_t tokens[] = {asked_.out.token, asked_.out.against};
-    GradientOptions number{.token = tokens[0], .against = tokens[1], .position = asked_.row + asked_.first};
+    GradientOptions number{
+        .token = asked_.out.token, .against = asked_.out.against, .position = asked_.row + asked_.first};
     number.decoder_ids = asked_.corrupt.decoder_ids;
     Shown shown;
     if (asked_.taken.heads > 0) {
@@ -99,15 +99,16 @@ class Estimate {
   // What z becomes where the clean text's q, k, v or z is taken in all heads at once: none of them sees another's.
   Tensor z_with(const models::AttentionStep& step, const models::Batch& batch,
                 const models::KeptAttention& kept) const {
-    const auto heads = [](const Tensor& x, std::int64_t count) { return models::by_heads(x.view(), count); };
-    const auto instead = [&](PatchOptions::What what, const Tensor& of) {
-      return asked_.options.what == what ? taken(step.layer, of) : of.clone();
+    using What = PatchOptions::What;
+    if (asked_.options.what == What::heads) return taken(step.layer, kept.out);
+    Tensor clean;
+    const auto heads = [&](What what, const Tensor& own, std::int64_t count) {
+      if (asked_.options.what == what) clean = taken(step.layer, own);
+      return models::by_heads((asked_.options.what == what ? clean : own).view(), count);
     };
-    if (asked_.options.what == PatchOptions::What::heads) return taken(step.layer, kept.out);
-    const Tensor q = instead(PatchOptions::What::q, kept.q), k = instead(PatchOptions::What::k, kept.k),
-                 v = instead(PatchOptions::What::v, kept.v);
-    const AttentionResult with = attention(heads(q, step.heads), heads(k, step.kv_heads), heads(v, step.kv_heads),
-                                           step.packed_options(batch, batch.starts));
+    const View q = heads(What::q, kept.q, step.heads), k = heads(What::k, kept.k, step.kv_heads),
+               v = heads(What::v, kept.v, step.kv_heads);
+    const AttentionResult with = attention(q, k, v, step.packed_options(batch, batch.starts));
     Tensor z = Tensor::uninitialized(kept.out.shape(), kept.out.dtype());
     models::by_heads(z.view(), step.heads).copy_from(with.out);
     return z;

@@ -263,10 +263,10 @@ Range seen_by(const models::AttentionStep& step, std::int64_t query, std::int64_
   return seen;
 }
 
-// The keys that a score is against, each with its weight: the key's own is 1, and these are taken away.
+// Of keys by their rows: 1 for the key itself, below 0 for those whose scores are taken away.
 using Weights = std::map<std::int64_t, double>;
 
-// Of so many parts: of one row each, what its rows come to, weighed.
+// The sum of some of the rows [R,D], each times its weight: [D].
 Tensor weighed(const Tensor& rows, const Pieces& pieces, const Weights& weights) {
   Tensor sum({rows.size(1)});
   std::vector<double> sums(static_cast<std::size_t>(rows.size(1)));
@@ -294,7 +294,6 @@ class Splitting {
     out_.key = from_end(function, "key is", key, tokens_);
     if (options.against == ScoreOptions::Against::key)
       against_ = from_end(function, "against is", options.against_key, tokens_);
-    // One layer says which keys are seen, before the rows are known that are kept.
     analysis::Stream stream(model, std::span(&text, 1));
     Pieces pieces(rows(info), layer_);
     while (stream.layer() <= layer_) stream.advance(&pieces);
