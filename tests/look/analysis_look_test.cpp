@@ -223,6 +223,7 @@ TEST(AnalysisLook, PassagesStandInTheirOrder) {
   EXPECT_EQ(map.values.data<float>()[3], -1.5F);
   EXPECT_TRUE(std::isnan(map.values.data<float>()[1]) && map.nan_is_hidden);
   EXPECT_EQ(picture.title(), "m: which passages make “7”");
+  EXPECT_THAT(map.caption, HasSubstr("not measured"));
   EXPECT_EQ(passages_csv(x, {.ids = ids}),
             "passage,begin,end,text,estimated,measured\n0,0,1,4,0.5,\n1,1,3,5 6,-2,-1.5\n");
   x.hidden = {2};

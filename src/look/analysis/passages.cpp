@@ -87,6 +87,7 @@ Picture passages_picture(const Passages& x, const AnalysisOf& of) {
   if (both)
     map.caption += fmt::format(" Measured: what it loses where later rows can't see the passage ({} of {}).",
                                x.hidden.size(), count);
+  if (both && std::ssize(x.hidden) < count) map.caption += " Hatched, the legend's “hidden”: not measured.";
   return picture_of(std::move(values), std::move(map), titled(of, fmt::format("which passages make {}", what)));
 }
 
