@@ -73,6 +73,17 @@ const void* rows_for_blocks(const void* x, std::int64_t count, std::int64_t in, 
   return made.raw();
 }
 
+// Outputs [first, last) alone, whose weights are in `panel`.
+kernels::LinearOperands of_panel(const kernels::LinearOperands& operands, std::int64_t first, std::int64_t last,
+                                 const float* panel) {
+  kernels::LinearOperands part = operands;
+  part.packed = panel;
+  part.out = last - first;
+  part.bias = operands.bias ? operands.bias + first : nullptr;
+  part.y = static_cast<std::byte*>(operands.y) + first * size_of(operands.y_dtype);
+  return part;
+}
+
 // One y = x W^T + b of those that are computed side by side. Any cut into items gives the same bits.
 class Product {
  public:
@@ -159,11 +170,7 @@ class Product {
       kernels::linear_pack_columns(operands_.dtype, operands_.weight, operands_.in, operands_.out, first, last,
                                    target_.panel_rows, panel);
     }
-    kernels::LinearOperands part = operands_;
-    part.packed = panel;
-    part.out = last - first;
-    part.bias = operands_.bias ? operands_.bias + first : nullptr;
-    part.y = static_cast<std::byte*>(operands_.y) + first * size_of(operands_.y_dtype);
+    const kernels::LinearOperands part = of_panel(operands_, first, last, panel);
     for (std::int64_t row = begin; row < end; row += kernels::linear_rows) {
       const std::int64_t row_end = std::min(row + kernels::linear_rows, end);
       if (weights_ == Weights::blocks) {
@@ -228,47 +235,80 @@ Tensor sum_rows(const T* x, std::int64_t rows, std::int64_t columns) {
   return out;
 }
 
-// Columns [first, last), whole blocks, as f32 [out,last - first].
-void weight_columns(const Linear& layer, std::int64_t first, std::int64_t last, float* to) {
+// Rows [begin, end) of columns [first, last), whole blocks, as f32 [end - begin,last - first].
+void weight_columns(const Linear& layer, std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t last,
+                    float* to) {
   const View weight = layer.weight();
   const std::int64_t count = last - first;
-  parallel_for(layer.out_size(), parallel_copies / count + 1, [&](std::int64_t begin, std::int64_t end) {
-    if (layer.quantized()) {
-      kernels::target().linear.widen(columns_of(*layer.quantized(), first, last), begin, end, to + begin * count,
-                                     count);
-    } else if (weight.is_contiguous()) {
-      const auto* from = static_cast<const std::byte*>(weight.raw());
-      for (std::int64_t r = begin; r < end; ++r) {
-        kernels::target().rows.convert(from + (r * layer.in_size() + first) * size_of(weight.dtype()), weight.dtype(),
-                                       to + r * count, DType::f32, count);
-      }
-    } else {
-      MutableView(to + begin * count, DType::f32, {end - begin, count})
-          .copy_from(weight.slice(0, begin, end).slice(1, first, last));
-    }
-  });
+  if (layer.quantized())
+    return kernels::target().linear.widen(columns_of(*layer.quantized(), first, last), begin, end, to, count);
+  if (!weight.is_contiguous()) {
+    MutableView(to, DType::f32, {end - begin, count})
+        .copy_from(weight.slice(0, begin, end).slice(1, first, last));
+    return;
+  }
+  const auto* from = static_cast<const std::byte*>(weight.raw());
+  for (std::int64_t r = begin; r < end; ++r)
+    kernels::target().rows.convert(from + (r * layer.in_size() + first) * size_of(weight.dtype()), weight.dtype(),
+                                   to + (r - begin) * count, DType::f32, count);
 }
 
-// y = x W of a weight that is not in f32, which is the products' dtype: of some of its columns at a time, which are
-// made in f32.
-void multiply_by_strips(const Linear& layer, const kernels::LinearOperands& operands, std::int64_t rows) {
-  const std::int64_t in = layer.in_size(), out = layer.out_size();
-  constexpr std::int64_t strip_floats = 1 << 21;  // of the second-level cache's order, or the third's
-  const std::int64_t unit = layer.quantized() ? std::max<std::int64_t>(block_size(layer.quantized()->type), 64) : 64;
-  const std::int64_t wide = std::max(unit, strip_floats / out / unit * unit);
-  Tensor strip = Tensor::uninitialized({out, std::min(wide, in)});
-  for (std::int64_t first = 0; first < in; first += wide) {
-    const std::int64_t last = std::min(first + wide, in), count = last - first;
-    const MutableView part = strip.view().reshape({strip.count()}).slice(0, 0, out * count);
-    weight_columns(layer, first, last, part.data<float>());
-    kernels::LinearOperands some = operands;
-    some.weight = part.raw();
-    some.out = count;
-    some.y = operands.y_dtype == DType::f32 ? static_cast<void*>(static_cast<float*>(operands.y) + first)
-                                            : static_cast<void*>(static_cast<BF16*>(operands.y) + first);
-    multiply({{some, rows, Product::Weights::columns}});
+// y = x W of a weight that is not in f32, which is the products' dtype.
+class WidenedProduct {
+ public:
+  WidenedProduct(const Linear& layer, const kernels::LinearOperands& operands, std::int64_t rows)
+      : layer_(layer), operands_(operands), rows_(rows), in_(layer.in_size()), out_(layer.out_size()) {}
+
+  void run() const {
+    const std::int64_t wide = divide_up(columns_at_once, block()) * block();
+    if (out_ * wide > most_floats) return by_strips(std::max(block(), most_floats * 2 / out_ / block() * block()));
+    const std::int64_t items = divide_up(in_, wide), floats = target_.linear.floats(DType::f32, panel_, out_);
+    const double work = 2e-6 * static_cast<double>(in_ * out_ * (rows_ + 8));  // a number is unpacked in that of 8 rows
+    const int workers = work < 1 ? 1 : static_cast<int>(std::min<std::int64_t>(items, num_threads()));
+    Tensor scratch = Tensor::uninitialized({workers, out_ * wide + floats});
+    parallel_items(items, workers, [&](int worker, std::int64_t item) {
+      float* strip = scratch.data<float>() + worker * scratch.size(1);
+      run_columns(item * wide, std::min(in_, (item + 1) * wide), strip, strip + out_ * wide);
+    });
   }
-}
+
+ private:
+  // Whole panels of every target, of which a strip of most matrices stays in the second-level cache: the numbers are
+  // used where they are made.
+  static constexpr std::int64_t columns_at_once = 96, most_floats = 1 << 20;
+
+  std::int64_t block() const { return layer_.quantized() ? block_size(layer_.quantized()->type) : 32; }
+
+  void run_columns(std::int64_t first, std::int64_t last, float* strip, float* panel) const {
+    weight_columns(layer_, 0, out_, first, last, strip);
+    for (std::int64_t column = first; column < last; column += panel_) {
+      const std::int64_t end = std::min(last, column + panel_);
+      kernels::linear_pack_columns(DType::f32, strip, out_, last - first, column - first, end - first, panel_, panel);
+      const kernels::LinearOperands part = of_panel(operands_, column, end, panel);
+      for (std::int64_t row = 0; row < rows_; row += kernels::linear_rows)
+        target_.linear.run(part, row, std::min(row + kernels::linear_rows, rows_), 0);
+    }
+  }
+
+  // Of so many outputs that a thread's strip would fit no cache: all threads make one, and multiply by it.
+  void by_strips(std::int64_t wide) const {
+    Tensor strip = Tensor::uninitialized({out_, std::min(wide, in_)});
+    for (std::int64_t first = 0; first < in_; first += wide) {
+      const std::int64_t last = std::min(first + wide, in_), count = last - first;
+      parallel_for(out_, parallel_copies / count + 1, [&](std::int64_t begin, std::int64_t end) {
+        weight_columns(layer_, begin, end, first, last, strip.data<float>() + begin * count);
+      });
+      kernels::LinearOperands some = of_panel(operands_, first, last, nullptr);
+      some.weight = strip.raw();
+      multiply({{some, rows_, Product::Weights::columns}});
+    }
+  }
+
+  const kernels::Target& target_ = kernels::target();
+  const Linear& layer_;
+  kernels::LinearOperands operands_;
+  std::int64_t rows_, in_, out_, panel_ = target_.panel_rows;
+};
 
 }  // namespace
 
@@ -444,7 +484,7 @@ Tensor Linear::input_gradient(DType product, DType dx_dtype, const void* dy, con
   operands.out = operands.y_stride = in_size();
   const std::int64_t rows = dx.count() / in_size();
   if (quantized_ || weight().dtype() != product) {
-    multiply_by_strips(*this, operands, rows);
+    WidenedProduct(*this, operands, rows).run();
   } else {
     // What is transposed where it lies is W^T in rows.
     const bool lies_in_rows = weight().is_contiguous();
