@@ -17,6 +17,7 @@
 #include "attend/version.h"
 #ifndef ATTEND_WITHOUT_MODELS
 #include "attend/analysis.h"
+#include "attend/circuits.h"
 #include "attend/composition.h"
 #include "attend/features.h"
 #include "attend/gradient.h"

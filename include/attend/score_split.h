@@ -1,5 +1,6 @@
 // Why a head looks where it looks: a score, q . k of one query and one key, as a sum over pairs of what the two rows
-// are made of (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits").
+// are made of; and what it reads there: its value, as a sum over what the key's row is made of (Elhage et al. 2021, "A
+// Mathematical Framework for Transformer Circuits").
 #pragma once
 
 #ifdef ATTEND_WITHOUT_MODELS
@@ -52,5 +53,29 @@ ATTEND_API ScoreSplit explain_score(const Model& model, std::span<const std::int
 // What the parts of one side come to with all of the other side's: of the query's [A], or of the key's.
 ATTEND_API Tensor sums_of_query(const ScoreSplit& split);
 ATTEND_API Tensor sums_of_key(const ScoreSplit& split);
+
+struct ATTEND_API ValueOptions {
+  // Along which direction of the stream, [E], the value counts, by what the head's output makes of it. None: along which
+  // the answer reads what the head writes, as attribute() has it: of these, as AttributeOptions have them.
+  OptionalView direction = {};
+  std::optional<std::int64_t> token = {}, against = {};
+  std::int64_t position = -1;                      // the row that reads the value; -1: the last
+  std::span<const std::int64_t> decoder_ids = {};  // of an encoder-decoder, whose decoder's own attention it is
+};
+
+// A head's value at a key along a direction is the sum of A parts of the key's row, norms divided as they do there:
+// parts + rest = value. The head's weight on the key times value is what attribute() says of it.
+struct ATTEND_API ValueSplit {
+  std::vector<AttributionPart> parts = {};  // [A]: kind, layer and head; value: what the part comes to
+  double rest = 0;                          // what rounding leaves
+  double value = 0;
+  std::int64_t key = 0, position = 0;                      // rows, counted from 0
+  std::optional<std::int64_t> token = {}, against = {};  // where the direction is the answer's
+};
+
+// Throws bad_value for what explain_score() refuses, for a key behind the position in a decoder, and without a direction
+// for models that answer with no token; bad_shape and bad_dtype for a direction that is not [E] floating point.
+ATTEND_API ValueSplit explain_value(const Model& model, std::span<const std::int64_t> ids, Head head, std::int64_t key,
+                                    const ValueOptions& options = {});
 
 }  // namespace attend::inline v0

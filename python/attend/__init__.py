@@ -13,9 +13,11 @@ from importlib.metadata import version as _version
 from . import (
     _analysis,
     _calls,  # noqa: F401  # what is imported of _core below is what it puts before its functions
+    _circuits,
     onnx,
 )
 from ._analysis import *  # noqa: F403
+from ._circuits import *  # noqa: F403
 from ._core import (
     AttentionGradients,
     AttentionPlan,
@@ -127,3 +129,4 @@ __all__ = [
     "token_strip",
 ]
 __all__ += _analysis.__all__
+__all__ += _circuits.__all__

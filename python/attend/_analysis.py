@@ -9,7 +9,8 @@ import numpy
 
 from . import _core
 
-__all__ = ["Ablation", "Average", "Composition", "Lens", "Part", "Passages", "Patching", "Results", "Saliency", "ScoreSplit"]
+__all__ = ["Ablation", "Average", "Composition", "Lens", "Part", "Passages", "Patching", "Results", "Saliency", "ScoreSplit",
+           "ValueSplit"]
 
 
 class Part(NamedTuple):
@@ -281,6 +282,28 @@ class ScoreSplit(NamedTuple):
         order = numpy.argsort(-abs(values), axis=None, kind="stable")[: max(0, n)]
         places = zip(*numpy.unravel_index(order, values.shape))
         return [(*(self.parts[axis] for axis in place), float(values[place])) for place in places]
+
+
+class ValueSplit(NamedTuple):
+    """What a head reads at a key, along a direction (Model.explain_value()): values [A], of each part of the key's row.
+
+    parts names them, as those of ScoreSplit. values.sum() + rest is value; rest is what rounding leaves.
+
+    >>> import attend
+    >>> found = attend.Model.load("tiny").explain_value([1, 2, 3, 4], "1.0", key=1, token=7)
+    >>> bool(abs(found.values.sum() + found.rest - found.value) < 1e-4), len(found.top(2))
+    (True, 2)
+    """
+
+    parts: list[str]  # [A]
+    values: numpy.ndarray  # [A]
+    rest: float
+    value: float
+
+    def top(self, n: int = 10) -> list[tuple[str, float]]:
+        """The n largest magnitudes, falling: (part, value)."""
+        order = numpy.argsort(-abs(self.values), kind="stable")[: max(0, n)]
+        return [(self.parts[place], float(self.values[place])) for place in order]
 
 
 class Average(NamedTuple):

@@ -1,4 +1,4 @@
-// Model.explain_score().
+// Model.explain_score() and explain_value().
 #include "attend/analysis_look.h"
 #include "attend/score_split.h"
 
@@ -7,6 +7,12 @@
 namespace attend::python {
 
 namespace {
+
+nb::list names_of(const std::vector<AttributionPart>& parts, const AnalysisOf& of) {
+  nb::list names;
+  for (const AttributionPart& part : parts) names.append(nb::str(name_of(part, of).c_str()));
+  return names;
+}
 
 Head read_head(const char* function, nb::handle head) {
   if (nb::isinstance<nb::str>(head)) {
@@ -40,12 +46,39 @@ nb::object explain_score_(const Loaded& self, nb::handle ids, nb::handle head, n
   const auto i = expect<std::int64_t>(function, "query", whole_number, query);
   const auto j = expect<std::int64_t>(function, "key", whole_number, key);
   const ScoreSplit found = call(function, [&] { return explain_score(self.model, given, which, i, j, options); });
-  nb::list names;
   const AnalysisOf of{.encoder_ids = decoder.empty() ? std::span<const std::int64_t>() : std::span(given)};
-  for (const AttributionPart& part : found.parts) names.append(nb::str(name_of(part, of).c_str()));
   return nb::module_::import_("attend._analysis")
-      .attr("ScoreSplit")(names, to_python({}, found.pairs), found.bias, found.rest, found.score);
+      .attr("ScoreSplit")(names_of(found.parts, of), to_python({}, found.pairs), found.bias, found.rest, found.score);
 }
+
+nb::object explain_value_(const Loaded& self, nb::handle ids, nb::handle head, nb::handle key, nb::handle token,
+                          nb::handle against, nb::handle position, nb::handle direction, nb::handle decoder_ids) {
+  constexpr const char* function = "Model.explain_value";
+  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
+                                  decoder = Loaded::read_decoder_ids(function, decoder_ids);
+  ValueOptions options{.token = self.read_token(function, "token", token),
+                       .against = self.read_token(function, "against", against),
+                       .position = expect<std::int64_t>(function, "position", whole_number, position),
+                       .decoder_ids = decoder};
+  std::optional<Array> along;
+  if (!direction.is_none()) along.emplace(function, "direction", direction), options.direction = along->view();
+  const Head which = read_head(function, head);
+  const auto j = expect<std::int64_t>(function, "key", whole_number, key);
+  const ValueSplit found = call(function, [&] { return explain_value(self.model, given, which, j, options); });
+  Tensor values({std::ssize(found.parts)});
+  for (std::size_t n = 0; n < found.parts.size(); ++n)
+    values.data<float>()[n] = static_cast<float>(found.parts[n].value);
+  const AnalysisOf of{.encoder_ids = decoder.empty() ? std::span<const std::int64_t>() : std::span(given)};
+  return nb::module_::import_("attend._analysis")
+      .attr("ValueSplit")(names_of(found.parts, of), to_python({}, values), found.rest, found.value);
+}
+
+constexpr const char* value_doc =
+    R"(What a head reads at a key, along a direction, as a sum over what the key's row is made of: an attend.ValueSplit.
+
+head and key as explain_score() has them. direction [E]: of the stream, by what the head's output makes of the value; None: along
+which the answer reads it, as attribute() has it for token, against and position. values.sum() + rest is value, and the head's
+weight on the key times value is the head's number there in attribute(). ValueError for a key that the position does not see.)";
 
 constexpr const char* doc =
     R"(Why a head gives a key its score: q . k as a sum over pairs of what the two rows are made of, an attend.ScoreSplit.
@@ -65,6 +98,13 @@ void bind_score(nb::module_&, nb::class_<Loaded>& model) {
       nb::sig("def explain_score(self, ids: str | Ids, head: str | tuple[int, int], query: int, key: int, against: "
               "Literal['mean'] | int | None = 'mean', decoder_ids: Ids | None = None) -> attend.ScoreSplit"),
       doc);
+  model.def("explain_value", &explain_value_, nb::arg("ids"), nb::arg("head"), nb::arg("key"),
+            nb::arg("token") = nb::none(), nb::arg("against") = nb::none(), nb::arg("position") = -1,
+            nb::arg("direction") = nb::none(), nb::arg("decoder_ids") = nb::none(),
+            nb::sig("def explain_value(self, ids: str | Ids, head: str | tuple[int, int], key: int, token: int | str | None = "
+                    "None, against: int | str | None = None, position: int = -1, direction: numpy.ndarray | None = None, "
+                    "decoder_ids: Ids | None = None) -> attend.ValueSplit"),
+            value_doc);
 }
 
 }  // namespace attend::python

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,6 +22,10 @@ class Attributing {
   ~Attributing();
   Attributing(const Attributing&) = delete;
   Attributing& operator=(const Attributing&) = delete;
+
+  // Told by finish() along which direction the answer reads what stands at each place of the row.
+  using Directions = std::function<void(ModelPlace place, std::int64_t layer, std::span<const double> u)>;
+  void tell(Directions directions);
 
   models::Watcher& watcher();
   ModelCache& cache();

@@ -113,6 +113,7 @@ class RowWatcher : public models::Watcher {
 
   const bool neurons;
   std::optional<analysis::FeatureEffects> features;
+  analysis::Attributing::Directions directions = {};
   Tensor embedding, last;                                 // [1,E]: the stream at first and at last
   std::vector<Tensor> mlps, hidden;                       // hidden [1,F], where neurons are asked for
   std::vector<models::AttentionStep> steps, cross_steps;  // of each layer
@@ -203,6 +204,7 @@ void explain(RowWatcher& row, const Model::Parts& parts, Direction read, Attribu
   out.mlps = Tensor({std::ssize(row.mlps)});
   // Whose features are explained learns how its place is read.
   const auto at = [&](ModelPlace place, std::int64_t layer, std::span<const double> u) {
+    if (row.directions) row.directions(place, layer, u);
     if (row.features && row.features->writes(place, layer)) row.features->read_along(u);
   };
   const auto explain_heads = [&](const models::AttentionStep& step, const Direction& written) {
@@ -283,6 +285,9 @@ analysis::Attributing::Attributing(const Model& model, const Text& text, const A
 }
 analysis::Attributing::~Attributing() = default;
 
+void analysis::Attributing::tell(Directions directions) {
+  state_->row->directions = std::move(directions);
+}
 models::Watcher& analysis::Attributing::watcher() {
   return *state_->row;
 }

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "analysis/answers.h"
+#include "analysis/held_norm.h"
+#include "analysis/row_parts.h"
 #include "analysis/stream.h"
 #include "attend/linear.h"
 #include "attend/rotary.h"
@@ -21,181 +23,9 @@ namespace attend::inline v0 {
 
 namespace {
 
-using models::NormPlace;
-
+using Held = analysis::HeldNorm;
+using analysis::RowPieces;
 constexpr const char* function = "explain_score";
-
-// ---- What a pass leaves of some rows ----
-
-// A norm as it stands at each of R rows: what it takes away and divides by, whatever it is given.
-struct Held {
-  models::Norm norm;
-  std::vector<double> means, factors;  // [R]; means: of LayerNorm, else 0
-
-  // x [R,E], where the rows of another were held.
-  Held(const models::Norm& of, const Tensor& x) : norm(of) {
-    const std::int64_t E = x.size(1);
-    std::visit(
-        [&](const auto* each) {
-          for (std::int64_t r = 0; r < x.size(0); ++r) {
-            const float* row = x.data<float>() + r * E;
-            const double mean = centres() ? std::accumulate(row, row + E, 0.0) / static_cast<double>(E) : 0;
-            double squares = 0;
-            for (std::int64_t e = 0; e < E; ++e)
-              squares += (static_cast<double>(row[e]) - mean) * (static_cast<double>(row[e]) - mean);
-            factors.push_back(1 / std::sqrt(squares / static_cast<double>(E) + each->eps()));
-          }
-        },
-        norm);
-  }
-  bool centres() const { return std::holds_alternative<const LayerNorm*>(norm); }
-  View weight() const {
-    return std::visit([](const auto* of) -> View { return of->weight(); }, norm);
-  }
-
-  // What becomes of a part x [R,E] of the rows; LayerNorm takes its own mean out of each part.
-  void apply(Tensor& x) const {
-    const std::int64_t E = x.size(1);
-    const View weights = weight();
-    const float* w = weights.data<float>();
-    for (std::int64_t r = 0; r < x.size(0); ++r) {
-      float* row = x.data<float>() + r * E;
-      const double mean = centres() ? std::accumulate(row, row + E, 0.0) / static_cast<double>(E) : 0;
-      for (std::int64_t e = 0; e < E; ++e)
-        row[e] = static_cast<float>((static_cast<double>(row[e]) - mean) * factors[static_cast<std::size_t>(r)] *
-                                    static_cast<double>(w[e]));
-    }
-  }
-  // And what it adds to all of them together.
-  void add_bias(Tensor& x) const {
-    const auto* layer = std::get_if<const LayerNorm*>(&norm);
-    if (!layer || !(*layer)->bias()) return;
-    add_row((*layer)->bias()->view(), x);
-  }
-  static void add_row(const View& bias, Tensor& x) {
-    const Tensor row = bias.to(DType::f32);
-    for (std::int64_t n = 0; n < x.count(); ++n) x.data<float>()[n] += row.data<float>()[n % x.size(1)];
-  }
-};
-
-class Pieces : public models::Watcher {
- public:
-  Pieces(std::vector<std::int64_t> rows, std::int64_t layer) : rows_(std::move(rows)), layer_(layer) {}
-
-  void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
-    const bool before =
-        layer < layer_ && (place == ModelPlace::z || place == ModelPlace::cross_z || place == ModelPlace::mlp);
-    const bool of_layer =
-        layer == layer_ && (place == ModelPlace::residual || place == ModelPlace::q || place == ModelPlace::k ||
-                            place == ModelPlace::rotated_q || place == ModelPlace::rotated_k);
-    if (before || of_layer || (place == ModelPlace::residual && layer == 0))
-      kept_.insert_or_assign({place, layer}, gathered(values));
-  }
-  void attends(const models::AttentionStep& own, const View&, const View&) override {
-    if (own.layer == layer_ && !own.cross) step = own;
-  }
-  void normalises(NormPlace place, std::int64_t layer, const models::Norm& norm, const View& x) override {
-    if (layer < layer_) norms_.emplace(std::pair(place, layer), Held(norm, gathered(x)));
-  }
-
-  const Tensor* find(ModelPlace place, std::int64_t layer) const {
-    const auto found = kept_.find({place, layer});
-    return found == kept_.end() ? nullptr : &found->second;
-  }
-  const Tensor& get(ModelPlace place, std::int64_t layer) const { return kept_.at({place, layer}); }
-  const Held* norm(NormPlace place, std::int64_t layer) const {
-    const auto found = norms_.find({place, layer});
-    return found == norms_.end() ? nullptr : &found->second;
-  }
-  std::size_t row(std::int64_t of) const {
-    return static_cast<std::size_t>(std::ranges::lower_bound(rows_, of) - rows_.begin());
-  }
-  const std::vector<std::int64_t>& rows() const { return rows_; }
-
-  models::AttentionStep step = {};
-
- private:
-  Tensor gathered(const View& x) const { return analysis::rows_of(x.to(DType::f32), rows_); }
-
-  std::vector<std::int64_t> rows_;  // rising
-  std::int64_t layer_;
-  std::map<std::pair<ModelPlace, std::int64_t>, Tensor> kept_;
-  std::map<std::pair<NormPlace, std::int64_t>, Held> norms_;
-};
-
-// ---- Parts of the rows ----
-
-enum class Added : std::uint8_t { attention, cross, mlp };  // where in a layer
-
-// Through the norms that a stream goes through behind what is added there, up to before `layer`.
-void go_on(const Pieces& pieces, Tensor& part, std::int64_t from, Added added, std::int64_t layer) {
-  constexpr std::pair<NormPlace, Added> sums[] = {{NormPlace::attention_sum, Added::attention},
-                                                  {NormPlace::cross_sum, Added::cross},
-                                                  {NormPlace::mlp_sum, Added::mlp}};
-  for (std::int64_t l = from; l < layer; ++l)
-    for (const auto& [place, behind] : sums)
-      if (const Held* norm = pieces.norm(place, l); norm && (l > from || behind >= added)) norm->apply(part);
-}
-
-// Calls body(which, part) with each part [R,E] of the stream before the layer; the biases come last.
-class Stack {
- public:
-  Stack(const Model::Parts& parts, const Pieces& pieces, std::int64_t layer)
-      : parts_(parts), pieces_(pieces), layer_(layer) {}
-
-  template <class Body>
-  void for_each(Body body) {
-    using Kind = AttributionPart::Kind;
-    Tensor embedding = pieces_.get(ModelPlace::residual, 0).clone();
-    biases_ = Tensor(embedding.shape());
-    go_on(pieces_, embedding, 0, Added::attention, layer_);
-    body(AttributionPart{.kind = Kind::embedding}, std::move(embedding));
-    for (std::int64_t l = 0; l < layer_; ++l) {
-      const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(l), false);
-      heads(Kind::head, l, *of.self.output, pieces_.get(ModelPlace::z, l), Added::attention, body);
-      behind(NormPlace::attention_sum, l);
-      if (of.cross) heads(Kind::cross, l, *of.cross->output, pieces_.get(ModelPlace::cross_z, l), Added::cross, body);
-      behind(NormPlace::cross_sum, l);
-      Tensor mlp = pieces_.get(ModelPlace::mlp, l).clone();
-      go_on(pieces_, mlp, l, Added::mlp, layer_);
-      body(AttributionPart{.kind = Kind::mlp, .layer = l}, std::move(mlp));
-      behind(NormPlace::mlp_sum, l);
-    }
-    body(AttributionPart{.kind = Kind::bias}, std::move(biases_));
-  }
-
- private:
-  // The biases so far, through a norm of the whole stream.
-  void behind(NormPlace place, std::int64_t layer) {
-    if (const Held* norm = pieces_.norm(place, layer)) norm->apply(biases_), norm->add_bias(biases_);
-  }
-  // What the heads wrote; their output's bias is one of the biases.
-  template <class Body>
-  void heads(AttributionPart::Kind kind, std::int64_t l, const Linear& output, const Tensor& z, Added added,
-             Body body) {
-    const Held* after = kind == AttributionPart::Kind::head ? pieces_.norm(NormPlace::attention_output, l) : nullptr;
-    const std::int64_t H = parts_.info.heads, D = z.size(1) / H;
-    const Tensor weight = output.weight_rows(0, output.out_size());
-    for (std::int64_t h = 0; h < H; ++h) {
-      const auto own = [&](const View& x) { return x.slice(1, h * D, (h + 1) * D).clone(); };
-      const Tensor columns = own(weight);
-      Tensor part = Linear::borrow(columns).forward(own(z));
-      if (after) after->apply(part);
-      go_on(pieces_, part, l, added, layer_);
-      body(AttributionPart{.kind = kind, .layer = l, .head = h}, std::move(part));
-    }
-    if (!output.bias() && !after) return;
-    Tensor bias({z.size(0), output.out_size()});
-    if (output.bias()) Held::add_row(output.bias()->view(), bias);
-    if (after) after->apply(bias), after->add_bias(bias);
-    add_to(biases_, bias);
-  }
-
-  const Model::Parts& parts_;
-  const Pieces& pieces_;
-  std::int64_t layer_;
-  Tensor biases_;
-};
 
 // ---- Queries and keys ----
 
@@ -218,7 +48,7 @@ class Reader {
     if (reads_by_) reads_by_->apply(part);
     if (reads_by_ && biases) reads_by_->add_bias(part);
     Tensor rows = Linear::borrow(weight_).forward(part);
-    if (biases && bias_.count() > 0) Held::add_row(bias_, rows);
+    if (biases && bias_.count() > 0) analysis::add_row(bias_, rows);
     const std::int64_t D = rows.size(1);
     for (std::int64_t n = 0; n < rows.count() && !factors_.empty(); ++n)
       rows.data<float>()[n] *= static_cast<float>(factors_[static_cast<std::size_t>(n / D)] *
@@ -267,7 +97,7 @@ Range seen_by(const models::AttentionStep& step, std::int64_t query, std::int64_
 using Weights = std::map<std::int64_t, double>;
 
 // The sum of some of the rows [R,D], each times its weight: [D].
-Tensor weighed(const Tensor& rows, const Pieces& pieces, const Weights& weights) {
+Tensor weighed(const Tensor& rows, const RowPieces& pieces, const Weights& weights) {
   Tensor sum({rows.size(1)});
   std::vector<double> sums(static_cast<std::size_t>(rows.size(1)));
   for (const auto& [row, weight] : weights)
@@ -295,7 +125,7 @@ class Splitting {
     if (options.against == ScoreOptions::Against::key)
       against_ = from_end(function, "against is", options.against_key, tokens_);
     analysis::Stream stream(model, std::span(&text, 1));
-    Pieces pieces(rows(info), layer_);
+    RowPieces pieces(rows(info), layer_);
     while (stream.layer() <= layer_) stream.advance(&pieces);
     split(pieces, weights(pieces.step));
   }
@@ -335,7 +165,7 @@ class Splitting {
     return all;
   }
 
-  void split(const Pieces& pieces, const Weights& weights) {
+  void split(const RowPieces& pieces, const Weights& weights) {
     const models::AttentionStep& step = pieces.step;
     const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(layer_), false);
     const std::int64_t D = parts_.info.head_size, group = head_ / (step.heads / step.kv_heads);
@@ -346,7 +176,7 @@ class Splitting {
     const Reader queries(of, of.self.q, "query_norm", head_, D, held, pieces.get(ModelPlace::q, layer_), angles);
     const Reader keys(of, of.self.k, "key_norm", group, D, held, pieces.get(ModelPlace::k, layer_), angles);
     std::vector<Tensor> q, k;
-    Stack(parts_, pieces, layer_).for_each([&](const AttributionPart& which, Tensor part) {
+    analysis::for_each_part(parts_, pieces, [&](const AttributionPart& which, Tensor part) {
       const bool biases = which.kind == AttributionPart::Kind::bias;
       out_.parts.push_back(which);
       q.push_back(weighed(queries.read(part.clone(), biases), pieces, {{out_.query, 1}}));
@@ -371,7 +201,7 @@ class Splitting {
   }
 
   // The score as the pass had it.
-  void measure(const Pieces& pieces, const models::AttentionStep& step, const Weights& weights, std::int64_t D,
+  void measure(const RowPieces& pieces, const models::AttentionStep& step, const Weights& weights, std::int64_t D,
                std::int64_t group) {
     const auto of_head = [&](ModelPlace place, std::int64_t head) {
       return pieces.get(place, layer_).view().slice(1, head * D, (head + 1) * D).clone();

@@ -1,8 +1,9 @@
-"""Model.explain_score(), each pair by itself, beside the same sums in float64 on what hooks see in Transformers' eager modules."""
+"""Model.explain_score() and explain_value(), each number by itself, beside the same sums in float64 on what hooks see in Transformers' eager modules."""
 
 import numpy as np
 import pytest
 import torch
+from attending import Layer, Seen, array
 from tiny_models import opener
 
 LENGTH = 9
@@ -11,10 +12,6 @@ LENGTH = 9
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     return opener(tmp_path_factory)
-
-
-def array(x):
-    return x.detach().double().numpy()
 
 
 class Norm:
@@ -32,25 +29,6 @@ class Norm:
     def __call__(self, part, biases=False):
         part = part - part.mean(-1, keepdims=True) if self.centres else part
         return part / self.divisor * self.weight + (self.bias if biases else 0)
-
-
-class Seen:
-    """What modules were given and gave in one pass, by module."""
-
-    def __init__(self, model, ids, **keywords):
-        self.given, self.gave = {}, {}
-        hooks = [module.register_forward_hook(self.keep) for module in model.modules()]
-        with torch.no_grad():
-            model(torch.from_numpy(ids)[None], **keywords)
-        for hook in hooks:
-            hook.remove()
-
-    def keep(self, module, given, gave):
-        if given and isinstance(given[0], torch.Tensor) and given[0].dim() == 3:
-            self.given[module] = array(given[0][0])
-        gave = gave[0] if isinstance(gave, tuple) else gave
-        if isinstance(gave, torch.Tensor) and gave.dim() == 3:
-            self.gave[module] = array(gave[0])
 
 
 class Parts(dict):
@@ -99,7 +77,7 @@ def rows_of(linear, head, size, parts, reads):
 
 
 def llama_like(model, ids, layer, head):
-    """q and k {name: [N,D]} of all rows, and the scale."""
+    """q, k and v {name: [N,D]} of all rows, and the scale."""
     seen, layers, info = Seen(model, ids), model.model.layers, model.config
     heads, groups = info.num_attention_heads, info.num_attention_heads // info.num_key_value_heads
     parts = Parts(seen.given[layers[0]])
@@ -113,7 +91,7 @@ def llama_like(model, ids, layer, head):
     positions = torch.arange(len(ids))[None]
     cos, sin = (array(x[0]) for x in model.model.rotary_emb(torch.zeros(1, len(ids), 4), positions))
     found = []
-    for which, number in (("q", head), ("k", head // groups)):
+    for which, number in (("q", head), ("k", head // groups), ("v", head // groups)):
         linear, size = getattr(of.self_attn, f"{which}_proj"), of.self_attn.head_dim
         norm, factor = getattr(of.self_attn, f"{which}_norm", None), 1
         if norm is not None:
@@ -121,7 +99,8 @@ def llama_like(model, ids, layer, head):
             whole = len(norm.weight) != size
             held = Norm(norm, projected if whole else projected[:, own])
             factor = (held.weight[own] if whole else held.weight) / held.divisor
-        found.append({name: turned(rows * factor, cos, sin) for name, rows in rows_of(linear, number, size, parts, reads)})
+        found.append({name: turned(rows * factor, cos, sin) if which != "v" else rows
+                      for name, rows in rows_of(linear, number, size, parts, reads)})
     return *found, of.self_attn.scaling
 
 
@@ -140,7 +119,7 @@ def gpt2(model, ids, layer, head):
         parts[f"mlp {n}"] = seen.gave[of.mlp]
     of, E = blocks[layer], model.config.n_embd
     reads, weight = Norm(of.ln_1, seen.given[of.ln_1]), of.attn.c_attn.weight.T
-    found = [dict(rows_of(Slice(weight[b:b + E], of.attn.c_attn.bias[b:b + E]), head, E // heads, parts, reads)) for b in (0, E)]
+    found = [dict(rows_of(Slice(weight[b:b + E], of.attn.c_attn.bias[b:b + E]), head, E // heads, parts, reads)) for b in (0, E, 2 * E)]
     return *found, (E // heads) ** -0.5
 
 
@@ -155,10 +134,10 @@ def gpt_neox(model, ids, layer, head):
     size = all_of_it.weight.shape[1] // heads
     cos, sin = (array(x[0]) for x in model.gpt_neox.rotary_emb(torch.zeros(1, len(ids), 4), torch.arange(len(ids))[None]))
     found = []
-    for n in range(2):
+    for n in range(3):
         weight, bias = (x.reshape(heads, 3, size, *x.shape[1:])[:, n].flatten(0, 1) for x in (all_of_it.weight, all_of_it.bias))
         own = rows_of(Slice(weight, bias), head, size, parts, reads)
-        found.append({name: turned(rows, cos, sin) for name, rows in own})
+        found.append({name: turned(rows, cos, sin) if n < 2 else rows for name, rows in own})
     return *found, size**-0.5
 
 
@@ -172,7 +151,7 @@ def bert(model, ids, layer, head):
         parts[f"mlp {n}"] = seen.gave[out.dense]
         parts.through(Norm(out.LayerNorm, seen.given[out.LayerNorm]))
     of, size = layers[layer].attention.self, model.config.hidden_size // heads
-    return *(dict(rows_of(linear, head, size, parts, None)) for linear in (of.query, of.key)), size**-0.5
+    return *(dict(rows_of(linear, head, size, parts, None)) for linear in (of.query, of.key, of.value)), size**-0.5
 
 
 OF = {"llama": llama_like, "qwen2": llama_like, "qwen3": llama_like, "olmo2": llama_like, "gemma2 bias, caps": llama_like,
@@ -192,7 +171,7 @@ def test_each_pair(both, name, against):
     ids, _ = pair.ids(LENGTH)
     info, of = pair.ours.info, OF[name]
     for layer, head, query, key in ((info.layers - 1, 1, 4, 3), (1, info.heads - 1, 3, 3), (0, 0, 4, 4)):
-        q, k, scale = of(pair.theirs, ids, layer, head)
+        q, k, _, scale = of(pair.theirs, ids, layer, head)
         window = getattr(pair.theirs.config, "sliding_window", None) if name == "mistral window" else None
         found = pair.ours.explain_score(ids, (layer, head), query, key, against=against)
         keys = {n: rows[key] - (rows[list(visible(name, query, window))].mean(0) if against == "mean" else rows[against] if against else 0)
@@ -205,6 +184,62 @@ def test_each_pair(both, name, against):
         assert abs(found.rest) < 1e-5 * size + 1e-6 and found.bias == 0
         if layer:
             assert size > 1e-2 and (abs(expected) > 1e-3 * size).sum() > 3
+
+
+def output_of(pair, name, layer, ids, row):
+    """[E,H*D] of the projection of the heads' output, which a norm that follows it divides as it does at the row."""
+    if name == "bert":
+        return array(pair.theirs.base_model.encoder.layer[layer].attention.output.dense.weight)
+    base = pair.theirs.base_model
+    own = Layer((base.h if hasattr(base, "h") else base.layers)[layer], 0, 0)
+    weight = array(own.out_weight)
+    if own.norm is None:
+        return weight
+    norm = Norm(own.norm, Seen(pair.theirs, ids).gave[own.out])
+    return weight * (norm.weight / norm.divisor[row])[:, None]
+
+
+@pytest.mark.parametrize("name", OF)
+def test_each_value(both, name):
+    pair = both(name)
+    ids, _ = pair.ids(LENGTH)
+    info = pair.ours.info
+    direction = np.random.default_rng(4).normal(size=info.embedding_size).astype(np.float32)
+    for layer, head, key in ((info.layers - 1, 1, 3), (1, info.heads - 1, 5), (0, 0, 4)):
+        _, _, v, _ = OF[name](pair.theirs, ids, layer, head)
+        found = pair.ours.explain_value(ids, (layer, head), key, direction=direction, position=6)
+        size = next(iter(v.values())).shape[1]
+        along = output_of(pair, name, layer, ids, 6)[:, head * size:(head + 1) * size].T @ direction
+        expected = np.array([v[part][key] @ along for part in found.parts])
+        np.testing.assert_allclose(found.values, expected, rtol=0, atol=2e-5 * abs(expected).sum())
+        assert found.value == pytest.approx(expected.sum(), abs=2e-5 * abs(expected).sum())
+        assert abs(found.rest) < 1e-5 * abs(expected).sum() + 1e-6
+
+
+@pytest.mark.parametrize("name", [name for name in OF if name != "bert"])
+def test_values_are_those_of_the_answer(both, name):
+    """A head's weight on a key times its value along the answer's direction is what attribute() says."""
+    pair = both(name)
+    ids, _ = pair.ids(LENGTH)
+    with torch.no_grad():
+        weights = pair.theirs(torch.from_numpy(ids)[None], output_attentions=True).attentions
+    for keywords in ({"token": 11}, {"token": 11, "against": 23, "position": 5}):
+        wrote = pair.ours.attribute(ids, **keywords)
+        for layer, head, key in ((0, 0, 2), (1, 3, 4), (pair.ours.info.layers - 1, 2, 5)):
+            found = pair.ours.explain_value(ids, (layer, head), key, **keywords)
+            weight = weights[layer][0, head, wrote.position, key].item()
+            assert weight * found.value == pytest.approx(wrote.heads[layer, head, key], abs=1e-4 * float(abs(wrote.heads).max()))
+
+
+def test_values_that_are_refused(both):
+    ours = both("llama").ours
+    for asked, words in (({"key": 3, "position": 2}, "position 2 does not see key 3"), ({"key": 9}, "key is 9"),
+                         ({"key": 1, "direction": np.ones(3, np.float32)}, r"direction has shape \[3\], expected \[32\]"),
+                         ({"key": 1, "direction": np.ones(32, np.int64)}, "direction is i64|floating point")):
+        with pytest.raises((ValueError, TypeError), match=words):
+            ours.explain_value([6, 7, 8, 9], "1.0", **asked)
+    with pytest.raises(ValueError, match="expected a decoder"):
+        both("bert").ours.explain_value([6, 7, 8], "1.0", 1)
 
 
 def test_by_distance(both):

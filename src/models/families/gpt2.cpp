@@ -71,6 +71,7 @@ LayerParts Gpt2::parts(std::size_t n) const {
   return {.self = {{all}, {all, E}, {all, 2 * E}, &layer.output, &layer.attention_norm},
           .in = &layer.wide,
           .out = &layer.narrow,
+          .mlp_reads_by = &layer.norm,
           .norms = {{"attention_norm", &layer.attention_norm}, {"mlp_norm", &layer.norm}}};
 }
 

@@ -82,6 +82,7 @@ LayerParts GptNeox::parts(std::size_t n) const {
                    rotary_ ? &*rotary_ : nullptr},
           .in = &layer.wide,
           .out = &layer.narrow,
+          .mlp_reads_by = &layer.norm,
           .norms = {{"attention_norm", &layer.attention_norm}, {"mlp_norm", &layer.norm}}};
 }
 

@@ -182,6 +182,8 @@ LayerParts Llama::parts(std::size_t n) const {
         std::pair("mlp_output_norm", &layer.mlp_output_norm)})
     if (*norm) parts.norms.emplace_back(name, &**norm);
   if (layer.attention_norm) parts.self.reads_by = &*layer.attention_norm;
+  if (layer.norm) parts.mlp_reads_by = &*layer.norm;
+  if (layer.attention_output_norm) parts.attention_writes_by = &*layer.attention_output_norm;
   if (layer.rotary) parts.self.rotary = &rotary_[*layer.rotary];
   return parts;
 }

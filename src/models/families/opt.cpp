@@ -79,7 +79,8 @@ LayerParts Opt::parts(std::size_t n) const {
                    .in = &layer.wide,
                    .out = &layer.narrow,
                    .norms = {{"attention_norm", &layer.attention_norm}, {"mlp_norm", &layer.norm}}};
-  if (norms_before_) parts.self.reads_by = &layer.attention_norm;
+  if (norms_before_) parts.self.reads_by = &layer.attention_norm, parts.mlp_reads_by = &layer.norm;
+  parts.norms_after_sums = !norms_before_;
   return parts;
 }
 

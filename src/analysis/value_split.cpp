@@ -1,0 +1,140 @@
+#include <algorithm>
+
+#include "analysis/asked.h"
+#include "analysis/row_parts.h"
+#include "analysis/stream.h"
+#include "attend/linear.h"
+#include "attend/score_split.h"
+#include "core/from_end.h"
+#include "core/message.h"
+#include "layers/rows.h"
+
+namespace attend::inline v0 {
+
+namespace {
+
+using analysis::HeldNorm;
+
+constexpr const char* function = "explain_value";
+
+class ValueOfHead {
+ public:
+  ValueOfHead(const Model& model, std::span<const std::int64_t> ids, Head head, std::int64_t key,
+              const ValueOptions& options)
+      : model_(model), parts_(ModelAccess::parts(model)), options_(options), text_{ids, options.decoder_ids} {
+    const ModelInfo& info = parts_.info;
+    analysis::check_text(text_, info);
+    const std::int64_t tokens = std::ssize(text_.answering());
+    layer_ = from_end(function, "layer is", head.first, info.layers);
+    head_ = from_end(function, "head is", head.second, info.heads);
+    out_.key = from_end(function, "key is", key, tokens);
+    out_.position = from_end(function, "position is", options.position, tokens);
+    if (out_.key > out_.position && (info.decoder() || info.encoder_decoder()))
+      fail(ErrorCode::bad_value, function, "position {} does not see key {}", out_.position, out_.key);
+  }
+
+  ValueSplit take() {
+    std::vector<std::int64_t> rows{std::min(out_.key, out_.position), std::max(out_.key, out_.position)};
+    rows.erase(std::ranges::unique(rows).begin(), rows.end());
+    analysis::RowPieces pieces(rows, layer_);
+    analysis::Stream stream(model_, std::span(&text_, 1));
+    while (stream.layer() <= layer_) stream.advance(&pieces);
+    const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(layer_), false);
+    split(of, pieces, options_.direction ? given_direction(of, pieces) : direction_of_answer());
+    return std::move(out_);
+  }
+
+ private:
+  std::int64_t size() const { return parts_.info.head_size; }
+
+  // How the answer reads the head's z: [Dv].
+  Tensor direction_of_answer() {
+    const AttributeOptions options{.token = options_.token,
+                                   .against = options_.against,
+                                   .position = out_.position,
+                                   .decoder_ids = options_.decoder_ids};
+    analysis::Attributing asked(model_, text_, options);
+    Tensor direction({size()});
+    asked.tell([&](ModelPlace place, std::int64_t layer, std::span<const double> u) {
+      if (place != ModelPlace::z || layer != layer_) return;
+      for (std::int64_t d = 0; d < size(); ++d)
+        direction.data<float>()[d] = static_cast<float>(u[static_cast<std::size_t>(head_ * size() + d)]);
+    });
+    ModelCache* const caches[] = {&asked.cache()};
+    const Tensor hidden = ModelAccess::forward(
+        model_, asked.ids(), {.caches = caches, .decoder_ids = asked.decoder_ids()}, &asked.watcher());
+    const Attribution found = asked.finish(hidden);
+    out_.token = found.token, out_.against = found.against;
+    return direction;
+  }
+
+  // W_O^h^T of the direction, which a norm of what is written divides as it does at the position.
+  Tensor given_direction(const models::LayerParts& of, const analysis::RowPieces& pieces) const {
+    const View& given = *options_.direction;
+    const std::int64_t E = parts_.info.embedding_size;
+    if (given.shape() != Dims{E})
+      fail(ErrorCode::bad_shape, function, "direction has shape {}, expected [{}]", given.shape(), E);
+    if (!is_floating(given.dtype()))
+      fail(ErrorCode::bad_dtype, function, "direction is {}, expected floating point", given.dtype());
+    const Linear& output = *of.self.output;
+    const Tensor u = given.to(DType::f32);
+    Tensor direction({size()});
+    const Tensor columns =
+        output.weight_rows(0, output.out_size()).view().slice(1, head_ * size(), (head_ + 1) * size()).clone();
+    Tensor along = columns.view().transpose(0, 1).clone();  // [Dv,E]
+    if (of.attention_writes_by) {
+      const auto row = static_cast<std::int64_t>(pieces.row(out_.position));
+      const Tensor z = pieces.get(ModelPlace::z, layer_).view().slice(0, row, row + 1).clone();
+      HeldNorm norm(*of.attention_writes_by, converted(output.forward(z), DType::f32));
+      norm.factors.assign(static_cast<std::size_t>(size()), norm.factors.front());
+      norm.apply(along);
+    }
+    for (std::int64_t d = 0; d < size(); ++d)
+      direction.data<float>()[d] = static_cast<float>(dot(along.data<float>() + d * E, u.data<float>(), E));
+    return direction;
+  }
+
+  void split(const models::LayerParts& of, const analysis::RowPieces& pieces, const Tensor& direction) {
+    const std::int64_t group = head_ / (pieces.step.heads / pieces.step.kv_heads), D = size();
+    const models::HeadRows& rows = of.self.v;
+    const std::int64_t first = rows.first + group * (rows.step > 0 ? rows.step : D);
+    const Tensor weight = rows.of->weight_rows(first, first + D);
+    const Tensor& stream = pieces.get(ModelPlace::residual, layer_);
+    std::optional<HeldNorm> reads_by;
+    if (of.self.reads_by) reads_by.emplace(*of.self.reads_by, stream);
+    const auto row = static_cast<std::int64_t>(pieces.row(out_.key));
+    const auto along = [&](const Tensor& part, bool biases) {
+      Tensor values = Linear::borrow(weight).forward(part);
+      if (biases && rows.of->bias()) analysis::add_row(rows.of->bias()->view().slice(0, first, first + D), values);
+      return dot(values.data<float>() + row * D, direction.data<float>(), D);
+    };
+    analysis::for_each_part(parts_, pieces, [&](const AttributionPart& which, Tensor part) {
+      const bool biases = which.kind == AttributionPart::Kind::bias;
+      if (reads_by) reads_by->apply(part);
+      if (reads_by && biases) reads_by->add_bias(part);
+      out_.parts.push_back(which);
+      out_.parts.back().value = along(part, biases);
+      out_.rest -= out_.parts.back().value;
+    });
+    Tensor whole = stream.clone();
+    if (reads_by) reads_by->apply(whole), reads_by->add_bias(whole);
+    out_.value = along(whole, true);
+    out_.rest += out_.value;
+  }
+
+  const Model& model_;
+  const Model::Parts& parts_;
+  const ValueOptions& options_;
+  analysis::Text text_;
+  std::int64_t layer_ = 0, head_ = 0;
+  ValueSplit out_;
+};
+
+}  // namespace
+
+ValueSplit explain_value(const Model& model, std::span<const std::int64_t> ids, Head head, std::int64_t key,
+                         const ValueOptions& options) {
+  return ValueOfHead(model, ids, head, key, options).take();
+}
+
+}  // namespace attend::inline v0
