@@ -16,17 +16,19 @@
 namespace attend::cli {
 
 std::unique_ptr<Analysis> analysis_why();
+std::unique_ptr<Analysis> analysis_trace();
 std::unique_ptr<Analysis> analysis_lens();
 std::unique_ptr<Analysis> analysis_saliency();
 std::unique_ptr<Analysis> analysis_passages();
 std::unique_ptr<Analysis> analysis_without();
 std::unique_ptr<Analysis> analysis_ablate();
 std::unique_ptr<Analysis> analysis_patch();
+std::unique_ptr<Analysis> analysis_circuit();
 
 // In the order of the help, and of what is told.
 AnalysisArguments::AnalysisArguments() {
-  for (const auto& make : {analysis_why, analysis_saliency, analysis_passages, analysis_lens, analysis_without,
-                           analysis_ablate, analysis_patch})
+  for (const auto& make : {analysis_why, analysis_trace, analysis_saliency, analysis_passages, analysis_lens,
+                           analysis_without, analysis_ablate, analysis_patch, analysis_circuit})
     all.push_back(make());
 }
 
@@ -72,6 +74,21 @@ std::string drawing(const Finding& found, const Computed& x, const TerminalStyle
   return *picture.terminal(style);
 }
 
+// .dot is a graph's, and a graph's picture is .dot alone.
+void check_graphs(const std::vector<const Analysis*>& asked, const std::vector<std::string>& files, bool csv) {
+  const auto graph = std::ranges::find_if(asked, &AnalysisKind::graph);
+  if (graph != asked.end() && csv)
+    throw UsageError(fmt::format("--csv: {} is written as .dot, which Graphviz draws, or .json", (*graph)->option));
+  for (const std::string& file : files) {
+    const std::string ending = ending_of(file);
+    if (graph == asked.end() && ending == ".dot")
+      throw UsageError(fmt::format("-o {}: nothing is a graph without --circuit", file));
+    if (graph != asked.end() && (ending == ".svg" || ending == ".png" || ending == ".csv"))
+      throw UsageError(
+          fmt::format("-o {}: {} is written as .dot, which Graphviz draws, or .json", file, (*graph)->option));
+  }
+}
+
 }  // namespace
 
 AnalysisOf analysis_of(const Computed& x) {
@@ -101,6 +118,7 @@ void check_analyses(const AnalysisArguments& x, const ShowArguments& what, const
                           : std::find_if(is_alone + 1, asked.end(), [](auto* each) { return each->alone; });
   if (beside != asked.end())
     throw UsageError(fmt::format("{} and {} can't stand together", (*beside)->option, (*is_alone)->option));
+  check_graphs(asked, files, what.csv);
   // .json has both, and so has the terminal.
   const bool one = std::ranges::any_of(
       files, [](const std::string& file) { return ending_of(file) != ".attend" && ending_of(file) != ".json"; });
@@ -134,6 +152,10 @@ std::string findings_csv(const Computed& x) {
 }
 
 void write_findings(const std::string& file, const Computed& x) {
+  if (ending_of(file) == ".dot") {
+    const auto graph = std::ranges::find_if(x.findings, [](const Finding& each) { return bool(each.dot); });
+    return writing([&] { write_file(file, graph->dot()); });
+  }
   if (ending_of(file) == ".csv") return writing([&] { write_file(file, findings_csv(x)); });
   const Picture picture = pictured(x)->picture(analysis_of(x));
   const std::string bytes = ending_of(file) == ".png" ? picture.png() : picture.svg();

@@ -34,6 +34,7 @@ struct Finding {
   // What the terminal draws below all words; empty: the picture.
   std::function<std::string(const AnalysisOf&, const TerminalStyle&)> drawing = {};
   std::vector<std::int64_t> corrupt = {};  // the ids of a second text
+  std::function<std::string()> dot = {};   // a graph, for Graphviz
 };
 
 // The one that pictures and CSV are of; null where there is none.
@@ -53,7 +54,8 @@ struct AnalysisArguments {
   AnalysisArguments();
 
   // What more than one of them take; empty: not given.
-  std::string why, against, attention;
+  std::string why, against, attention, patch;
+  bool circuit = false;  // with patch
   std::vector<std::unique_ptr<Analysis>> all;
 
   std::vector<const Analysis*> asked() const;
@@ -83,6 +85,7 @@ struct AnalysisKind {
   bool drawn = true;             // pictures and CSV are of it
   bool takes_attention = false;  // --attention is for it
   bool takes_token = false;      // --why says of which token, and asks for nothing itself
+  bool graph = false;            // .dot is of it, and no other picture
 };
 
 class Analysis : public AnalysisKind {

@@ -33,8 +33,8 @@ class Patch : public Analysis {
  public:
   Patch() : Analysis({.option = "--patch", .of_decoders = true, .takes_attention = true, .takes_token = true}) {}
 
-  void add(App& app, AnalysisArguments&) override {
-    app.add_option("--patch", text_,
+  void add(App& app, AnalysisArguments& arguments) override {
+    app.add_option("--patch", arguments.patch,
                    "Decoders: with each head of TEXT put into a pass over TEXT2, of as many tokens, how much of the "
                    "difference between the tokens of --why and --against comes back")
         ->type_name("TEXT2");
@@ -42,17 +42,20 @@ class Patch : public Analysis {
                  "With --patch: all heads are estimated from three passes, in place of a pass for each");
   }
 
-  bool asked(const AnalysisArguments&) const override { return !text_.empty(); }
+  bool asked(const AnalysisArguments& arguments) const override {
+    return !arguments.patch.empty() && !arguments.circuit;
+  }
 
   void check(const AnalysisArguments& arguments) const override {
-    if (estimate_ && text_.empty()) throw UsageError("--estimate: nothing uses it without --patch");
-    if (!text_.empty() && arguments.against.empty())
+    if (estimate_ && !asked(arguments)) throw UsageError("--estimate: nothing uses it without --patch");
+    if (!arguments.patch.empty() && arguments.against.empty())
       throw UsageError("--patch: say between which tokens, with --why and --against");
   }
 
   Finding find(const Question& question, const PassOptions&, Pass&) const override {
     const Computed& x = question.computed;
-    const std::vector<std::int64_t> corrupt = encoded(question.model, text_, x.recording.model, x.chat).ids;
+    const std::vector<std::int64_t> corrupt =
+        encoded(question.model, question.arguments.patch, x.recording.model, x.chat).ids;
     const auto found = std::make_shared<const Patching>(patched(question, corrupt));
     return {.name = "patching",
             .json = [=] { return json(*found, corrupt); },
@@ -78,7 +81,6 @@ class Patch : public Analysis {
     }
   }
 
-  std::string text_;
   bool estimate_ = false;
 };
 

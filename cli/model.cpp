@@ -133,7 +133,7 @@ void write(const std::string& file, const Computed& x, const Selection& selectio
     write_page(file, page_of(x, selection, text, arguments));
   else if (has_arrays(file))
     write_kept(file, x, arguments);
-  else if (pictured(x) != nullptr)
+  else if (pictured(x) != nullptr || ending_of(file) == ".dot")
     write_findings(file, x);
   else
     write_shown(file, selection, what);
@@ -246,9 +246,9 @@ void add_form(App& app, ModelArguments& arguments) {
                              "Write to FILE instead: .html (a page that shows every head), .attend (a recording for "
                              "attend show), .svg or .png (maps of all heads, of a layer's or one, or a strip), .csv (a "
                              "line for each head) or .json by its ending; with --why, --lens, --ablate or --patch "
-                             "pictures and .csv are of that; with --place .npz or .safetensors. May be given several "
-                             "times"),
-              {".html", ".attend", ".svg", ".png", ".csv", ".json", ".npz", ".safetensors"});
+                             "pictures and .csv are of that; with --circuit .dot, a graph; with --place .npz or "
+                             ".safetensors. May be given several times"),
+              {".html", ".attend", ".svg", ".png", ".csv", ".json", ".dot", ".npz", ".safetensors"});
   app.add_option(
          "--place", arguments.places,
          "What -o x.npz or x.safetensors has: what the pass computes at a place, mlp of all layers [L,N,E] or z.23 "

@@ -1,6 +1,7 @@
 // Everything that this attend was built with.
 #pragma once
 
+#include "attend/answer_trace.h"
 #include "attend/attention.h"
 #include "attend/dtype.h"
 #include "attend/error.h"

@@ -37,7 +37,7 @@ ATTEND_API CircuitNode node_named(std::string_view name);
 
 // A text that is answered with `token`, another of as many ids that is answered with `against`, and the row whose next
 // token it is.
-struct ATTEND_API TextPair {
+struct ATTEND_API AnswerPair {
   std::vector<std::int64_t> clean = {}, corrupt = {};
   std::int64_t token = 0, against = 0;
   std::int64_t position = -1;  // -1: the last
@@ -63,7 +63,7 @@ struct ATTEND_API Edges {
   std::vector<CircuitNode> sources = {}, receivers = {};  // S and R, in the order of the pass
   Tensor scores;                                          // [S,R], means over the pairs; 0 where there is no edge
   double clean = 0, corrupt = 0;                          // the differences of logits, means over the pairs
-  std::vector<TextPair> pairs = {};                       // as given
+  std::vector<AnswerPair> pairs = {};                     // as given
 
   // How many of the sources stand before a receiver: they are its edges.
   std::int64_t before(std::int64_t receiver) const;
@@ -73,7 +73,7 @@ struct ATTEND_API Edges {
 };
 // Of decoders whose stream is a sum: throws bad_value for encoders, encoder-decoders and post-norm models, for texts
 // of different lengths, and for what Model::forward() refuses. Memory: S N E 4 bytes. Bits: the same for any threads.
-ATTEND_API Edges edges(const Model& model, std::span<const TextPair> pairs, const EdgeOptions& options = {});
+ATTEND_API Edges edges(const Model& model, std::span<const AnswerPair> pairs, const EdgeOptions& options = {});
 
 struct ATTEND_API CircuitEdge {
   std::int64_t source = 0, receiver = 0;  // of Edges
@@ -93,21 +93,26 @@ struct ATTEND_API CircuitOptions {
 // Edges, and what is left of the answer where all others carry the corrupt text's values: a pass in which each reader
 // sees along these edges what the writer computes in this very pass (Wang et al. 2022, arXiv:2211.00593).
 struct ATTEND_API Circuit {
-  std::vector<CircuitEdge> edges = {};  // the strongest first
-  double faithfulness = 0;              // (value - corrupt) / (clean - corrupt); of all edges 1, of none 0
+  std::vector<CircuitEdge> edges = {};       // the strongest first
+  double faithfulness = 0;                   // (value - corrupt) / (clean - corrupt); of all edges 1, of none 0
   double value = 0, clean = 0, corrupt = 0;  // the differences of logits, means over the pairs
   // Where a faithfulness was asked for: how many edges were tried, and what they keep.
   std::vector<std::pair<std::int64_t, double>> tried = {};
 };
 // Throws bad_value where `edges` are another model's, or both differences are the same.
 ATTEND_API Circuit circuit(const Model& model, const Edges& edges, const CircuitOptions& options);
+// As JSON (docs/json.md), as CSV (source,receiver,score), and as a graph for Graphviz: what writes, with an edge for
+// all that a node reads of another, green where it is towards the clean answer and red where it is against it.
+ATTEND_API std::string to_json(const Circuit& circuit, const Edges& edges);
+ATTEND_API std::string circuit_csv(const Circuit& circuit, const Edges& edges);
+ATTEND_API std::string circuit_dot(const Circuit& circuit, const Edges& edges);
 
 // The difference of logits where `receivers` see what `senders` wrote in the clean text, along the edges between them,
 // and all else goes on from there (Goldowsky-Dill et al. 2023, arXiv:2304.05969): an exact pass.
 struct ATTEND_API PathPatching {
   double value = 0, clean = 0, corrupt = 0, recovered = 0;  // recovered: (value - corrupt) / (clean - corrupt)
 };
-ATTEND_API PathPatching path_patch(const Model& model, const TextPair& pair, std::span<const CircuitNode> senders,
+ATTEND_API PathPatching path_patch(const Model& model, const AnswerPair& pair, std::span<const CircuitNode> senders,
                                    std::span<const CircuitNode> receivers);
 
 }  // namespace attend::inline v0

@@ -55,8 +55,8 @@ ATTEND_API Tensor sums_of_query(const ScoreSplit& split);
 ATTEND_API Tensor sums_of_key(const ScoreSplit& split);
 
 struct ATTEND_API ValueOptions {
-  // Along which direction of the stream, [E], the value counts, by what the head's output makes of it. None: along which
-  // the answer reads what the head writes, as attribute() has it: of these, as AttributeOptions have them.
+  // Along which direction of the stream, [E], the value counts, by what the head's output makes of it. None: along
+  // which the answer reads what the head writes, as attribute() has it: of these, as AttributeOptions have them.
   OptionalView direction = {};
   std::optional<std::int64_t> token = {}, against = {};
   std::int64_t position = -1;                      // the row that reads the value; -1: the last
@@ -69,12 +69,13 @@ struct ATTEND_API ValueSplit {
   std::vector<AttributionPart> parts = {};  // [A]: kind, layer and head; value: what the part comes to
   double rest = 0;                          // what rounding leaves
   double value = 0;
-  std::int64_t key = 0, position = 0;                      // rows, counted from 0
+  std::int64_t key = 0, position = 0;                    // rows, counted from 0
   std::optional<std::int64_t> token = {}, against = {};  // where the direction is the answer's
 };
 
-// Throws bad_value for what explain_score() refuses, for a key behind the position in a decoder, and without a direction
-// for models that answer with no token; bad_shape and bad_dtype for a direction that is not [E] floating point.
+// Throws bad_value for what explain_score() refuses, for a key behind the position in a decoder, and without a
+// direction for models that answer with no token; bad_shape and bad_dtype for a direction that is not [E] floating
+// point.
 ATTEND_API ValueSplit explain_value(const Model& model, std::span<const std::int64_t> ids, Head head, std::int64_t key,
                                     const ValueOptions& options = {});
 

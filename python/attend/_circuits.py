@@ -1,10 +1,10 @@
-"""What Model.edges(), circuit() and path_patch() give."""
+"""What Model.trace(), edges(), circuit() and path_patch() give."""
 
 from typing import NamedTuple
 
 import numpy
 
-__all__ = ["Circuit", "Edges", "PathPatching"]
+__all__ = ["AnswerTrace", "Circuit", "Edges", "PathPatching", "TracedHead", "TracedPart"]
 
 
 def _frame(edges):
@@ -12,14 +12,68 @@ def _frame(edges):
     return pandas.DataFrame(edges, columns=["source", "receiver", "score"])
 
 
-def _graph(edges):
-    import networkx
-    graph = networkx.DiGraph()
-    for source, receiver, score in edges:
-        graph.add_edge(source, receiver.split(" ")[0] if receiver[-2:] in (" q", " k", " v") else receiver)
-        own = graph.edges[source, receiver.split(" ")[0] if receiver[-2:] in (" q", " k", " v") else receiver]
-        own["score"] = own.get("score", 0.0) + score
-    return graph
+class TracedPart(NamedTuple):
+    """A part of a row: its number, its share of the magnitudes of its side, and the answer's number without it; None: it can't be 0.
+
+    >>> import attend
+    >>> attend.TracedPart("mlp 0", 1.5, 0.25, 6.5).without
+    6.5
+    """
+
+    part: str
+    value: float
+    share: float
+    without: float | None
+
+
+class TracedHead(NamedTuple):
+    """A head of an AnswerTrace: what it wrote into the answer by reading the token at key, why it looked there, and what it read.
+
+    score is q . k above the mean of what the query sees; query_parts and key_parts are what of the two rows made it. value is what it
+    reads there for all of its weight; read_parts are what of the key's row made that.
+
+    >>> import attend
+    >>> head = attend.Model.load("tiny").trace([1, 2, 3], token=7).heads[0]
+    >>> type(head) is attend.TracedHead, [type(part) is attend.TracedPart for part in head.key_parts[:1]]
+    (True, [True])
+    """
+
+    head: str
+    key: int
+    wrote: float
+    share: float
+    without: float | None
+    score: float
+    value: float
+    query_parts: list[TracedPart]
+    key_parts: list[TracedPart]
+    read_parts: list[TracedPart]
+
+
+class AnswerTrace(NamedTuple):
+    """From the answer back to the words (Model.trace()): its strongest heads, each with why it looked and what it read.
+
+    >>> import attend
+    >>> found = attend.Model.load("tiny").trace([1, 2, 3], token=7, against=8, heads=2)
+    >>> found.token, found.against, found.position, len(found.heads)
+    (7, 8, 2, 2)
+    """
+
+    token: int
+    against: int | None
+    position: int
+    logit: float
+    heads: list[TracedHead]
+
+    def to_pandas(self):
+        """A pandas.DataFrame, a row for each part: head, key, side ("query", "key", "read"), part, value, share, without.
+
+        ImportError without pandas.
+        """
+        import pandas
+        rows = [(head.head, head.key, side, *part) for head in self.heads
+                for side, parts in (("query", head.query_parts), ("key", head.key_parts), ("read", head.read_parts)) for part in parts]
+        return pandas.DataFrame(rows, columns=["head", "key", "side", *TracedPart._fields])
 
 
 class Edges(NamedTuple):
@@ -74,17 +128,26 @@ class Circuit(NamedTuple):
     clean: float
     corrupt: float
     tried: list[tuple[int, float]]
+    dot: str = ""  # a graph for Graphviz: green towards the clean answer, red against it
+    group: int = 1  # so many heads share keys and values
 
     def to_pandas(self):
         """A pandas.DataFrame, a row for each edge: source, receiver, score. ImportError without pandas."""
         return _frame(self.edges)
 
     def to_networkx(self):
-        """A networkx.DiGraph of what writes and "output"; an edge's score is the sum over a head's queries, keys and values.
+        """A networkx.DiGraph: an edge from source to receiver with its score, and from what a head reads by to the head, without one.
 
         ImportError without networkx.
         """
-        return _graph(self.edges)
+        import networkx
+        graph = networkx.DiGraph()
+        graph.add_edges_from((source, receiver, {"score": score}) for source, receiver, score in self.edges)
+        for head in [node for node in graph if node.replace(".", "").isdigit()]:
+            layer, number = head.split(".")
+            shared = f"{layer}.{int(number) // self.group}"
+            graph.add_edges_from((reader, head) for reader in (f"{head} q", f"{shared} k", f"{shared} v") if reader in graph)
+        return graph
 
 
 class PathPatching(NamedTuple):

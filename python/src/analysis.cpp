@@ -135,9 +135,8 @@ void bind_analysis(nb::module_& m, nb::class_<Loaded>& model) {
   nb::class_<Analysed>(m, "_Analysed")
       .def("__getstate__", &state_of)
       .def("__setstate__", [](Analysed& self, const nb::tuple& state) { new (&self) Analysed(analysed_from(state)); });
-  for (BindAnalysis* const bind :
-       {bind_attribute, bind_lens, bind_ablate, bind_patch, bind_saliency, bind_passages, bind_composition, bind_score,
-        bind_circuits})
+  for (BindAnalysis* const bind : {bind_attribute, bind_lens, bind_ablate, bind_patch, bind_saliency, bind_passages,
+                                   bind_composition, bind_score, bind_circuits})
     bind(m, model);
 }
 

@@ -98,13 +98,15 @@ void bind_score(nb::module_&, nb::class_<Loaded>& model) {
       nb::sig("def explain_score(self, ids: str | Ids, head: str | tuple[int, int], query: int, key: int, against: "
               "Literal['mean'] | int | None = 'mean', decoder_ids: Ids | None = None) -> attend.ScoreSplit"),
       doc);
-  model.def("explain_value", &explain_value_, nb::arg("ids"), nb::arg("head"), nb::arg("key"),
-            nb::arg("token") = nb::none(), nb::arg("against") = nb::none(), nb::arg("position") = -1,
-            nb::arg("direction") = nb::none(), nb::arg("decoder_ids") = nb::none(),
-            nb::sig("def explain_value(self, ids: str | Ids, head: str | tuple[int, int], key: int, token: int | str | None = "
-                    "None, against: int | str | None = None, position: int = -1, direction: numpy.ndarray | None = None, "
-                    "decoder_ids: Ids | None = None) -> attend.ValueSplit"),
-            value_doc);
+  model.def(
+      "explain_value", &explain_value_, nb::arg("ids"), nb::arg("head"), nb::arg("key"), nb::arg("token") = nb::none(),
+      nb::arg("against") = nb::none(), nb::arg("position") = -1, nb::arg("direction") = nb::none(),
+      nb::arg("decoder_ids") = nb::none(),
+      nb::sig(
+          "def explain_value(self, ids: str | Ids, head: str | tuple[int, int], key: int, token: int | str | None = "
+          "None, against: int | str | None = None, position: int = -1, direction: numpy.ndarray | None = None, "
+          "decoder_ids: Ids | None = None) -> attend.ValueSplit"),
+      value_doc);
 }
 
 }  // namespace attend::python

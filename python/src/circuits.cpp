@@ -1,5 +1,7 @@
-// Model.edges(), circuit() and path_patch().
+// Model.trace(), edges(), circuit() and path_patch().
 #include "attend/circuits.h"
+
+#include "attend/answer_trace.h"
 
 #include "analysis.h"
 
@@ -11,8 +13,8 @@ nb::object made(const char* kind) {
   return nb::module_::import_("attend._circuits").attr(kind);
 }
 
-TextPair read_pair(const char* function, const Loaded& self, nb::handle clean, nb::handle corrupt, nb::handle token,
-                   nb::handle against, nb::handle position) {
+AnswerPair read_pair(const char* function, const Loaded& self, nb::handle clean, nb::handle corrupt, nb::handle token,
+                     nb::handle against, nb::handle position) {
   const auto answer = [&](const char* name, nb::handle given) {
     const std::optional<std::int64_t> id = self.read_token(function, name, given);
     if (!id) throw Error(ErrorCode::bad_value, function, std::string(name) + " is None, expected a token");
@@ -25,8 +27,8 @@ TextPair read_pair(const char* function, const Loaded& self, nb::handle clean, n
           .position = expect<std::int64_t>(function, "position", whole_number, position)};
 }
 
-std::vector<TextPair> read_pairs(const char* function, const Loaded& self, nb::handle clean, nb::handle corrupt,
-                                 nb::handle token, nb::handle against, nb::handle position) {
+std::vector<AnswerPair> read_pairs(const char* function, const Loaded& self, nb::handle clean, nb::handle corrupt,
+                                   nb::handle token, nb::handle against, nb::handle position) {
   const std::optional<nb::list> several = read_several(clean), others = read_several(corrupt);
   if (several.has_value() != others.has_value())
     throw Error(ErrorCode::bad_value, function, "clean_ids and corrupt_ids: one is a text and the other several");
@@ -36,7 +38,7 @@ std::vector<TextPair> read_pairs(const char* function, const Loaded& self, nb::h
     throw Error(ErrorCode::bad_value, function,
                 "clean_ids are " + std::to_string(count) + " texts and corrupt_ids " +
                     std::to_string(nb::len(*others)) + ", expected as many");
-  std::vector<TextPair> pairs;
+  std::vector<AnswerPair> pairs;
   for (std::size_t n = 0; n < count; ++n) {
     const auto each = [&](const char* name, nb::handle given) { return of_each(function, name, given, n, count); };
     pairs.push_back(read_pair(function, self, (*several)[n], (*others)[n], each("token", token),
@@ -65,16 +67,15 @@ nb::object edges_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_i
     throw Error(ErrorCode::bad_value, function, "method is '" + method + "', expected 'eap' or 'eap-ig'");
   if (at != "corrupt" && at != "clean")
     throw Error(ErrorCode::bad_value, function, "at is '" + at + "', expected 'corrupt' or 'clean'");
-  const std::vector<TextPair> pairs = read_pairs(function, self, clean_ids, corrupt_ids, token, against, position);
+  const std::vector<AnswerPair> pairs = read_pairs(function, self, clean_ids, corrupt_ids, token, against, position);
   const EdgeOptions options{.method = method == "eap" ? EdgeOptions::Method::eap : EdgeOptions::Method::eap_ig,
                             .at = at == "clean" ? EdgeOptions::At::clean : EdgeOptions::At::corrupt,
                             .steps = steps,
                             .progress = progress_of(function, progress)};
   const Edges found = call(function, [&] { return edges(self.model, pairs, options); });
   nb::list given;
-  for (const TextPair& pair : found.pairs)
-    given.append(
-        nb::make_tuple(list_of(pair.clean), list_of(pair.corrupt), pair.token, pair.against, pair.position));
+  for (const AnswerPair& pair : found.pairs)
+    given.append(nb::make_tuple(list_of(pair.clean), list_of(pair.corrupt), pair.token, pair.against, pair.position));
   return made("Edges")(names_of(found.sources), names_of(found.receivers), to_python({}, found.scores), found.clean,
                        found.corrupt, given);
 }
@@ -83,7 +84,8 @@ std::vector<CircuitNode> nodes_of(const char* function, const char* name, nb::ha
   std::vector<CircuitNode> nodes;
   const std::string expected = std::string("a list of names such as '3.2'");
   if (nb::isinstance<nb::str>(given) || !nb::isinstance<nb::sequence>(given))
-    throw Error(ErrorCode::bad_value, function, std::string(name) + " is " + nb::repr(given).c_str() + ", expected " + expected);
+    throw Error(ErrorCode::bad_value, function,
+                std::string(name) + " is " + nb::repr(given).c_str() + ", expected " + expected);
   for (const nb::handle each : nb::borrow<nb::sequence>(given)) {
     const auto text = expect<std::string>(function, name, expected.c_str(), each);
     nodes.push_back(call(function, [&] { return node_named(text); }));
@@ -95,7 +97,8 @@ std::vector<CircuitNode> nodes_of(const char* function, const char* name, nb::ha
 Edges read_edges(const char* function, const Loaded& self, nb::handle given) {
   if (!nb::isinstance(given, made("Edges")))
     throw nb::type_error((std::string(function) + ": edges is " + nb::repr(given.type()).c_str() +
-                          ", expected an attend.Edges, as Model.edges() gives it").c_str());
+                          ", expected an attend.Edges, as Model.edges() gives it")
+                             .c_str());
   Edges out{.sources = nodes_of(function, "edges.sources", given.attr("sources")),
             .receivers = nodes_of(function, "edges.receivers", given.attr("receivers")),
             .scores = Array(function, "edges.scores", given.attr("scores")).view().to(DType::f32),
@@ -103,7 +106,6 @@ Edges read_edges(const char* function, const Loaded& self, nb::handle given) {
   const Dims shape{std::ssize(out.sources), std::ssize(out.receivers)};
   if (out.scores.shape() != shape)
     throw Error(ErrorCode::bad_shape, function, "edges.scores have another shape than [sources,receivers]");
-  // An MLP's receiver has the name of what it writes.
   for (const nb::handle pair : given.attr("pairs")) {
     const nb::tuple five = nb::cast<nb::tuple>(pair);
     out.pairs.push_back(read_pair(function, self, five[0], five[1], five[2], five[3], five[4]));
@@ -128,8 +130,8 @@ std::vector<CircuitEdge> read_only(const char* function, const Edges& edges, nb:
                   std::string("only has ") + nb::repr(edge).c_str() + ", expected (source, receiver)");
     CircuitEdge& own = all.emplace_back();
     own.source = place(edges.sources, "source", names[0]), own.receiver = place(edges.receivers, "receiver", names[1]);
-    own.score = static_cast<double>(
-        edges.scores.data<float>()[own.source * std::ssize(edges.receivers) + own.receiver]);
+    own.score =
+        static_cast<double>(edges.scores.data<float>()[own.source * std::ssize(edges.receivers) + own.receiver]);
   }
   return all;
 }
@@ -141,7 +143,8 @@ nb::object circuit_(const Loaded& self, nb::handle edges, nb::handle keep, nb::h
   CircuitOptions options{.progress = progress_of(function, progress)};
   std::vector<CircuitEdge> given;
   if (!keep.is_none()) options.keep = expect<std::int64_t>(function, "keep", whole_number, keep);
-  if (!faithfulness.is_none()) options.faithfulness = expect<double>(function, "faithfulness", "a number", faithfulness);
+  if (!faithfulness.is_none())
+    options.faithfulness = expect<double>(function, "faithfulness", "a number", faithfulness);
   if (!only.is_none()) {
     given = read_only(function, of, only);
     if (given.empty()) options.keep = 0;
@@ -153,18 +156,56 @@ nb::object circuit_(const Loaded& self, nb::handle edges, nb::handle keep, nb::h
     kept.append(nb::make_tuple(name_of(of.sources[static_cast<std::size_t>(edge.source)]),
                                name_of(of.receivers[static_cast<std::size_t>(edge.receiver)]), edge.score));
   for (const auto& [count, share] : found.tried) tried.append(nb::make_tuple(count, share));
-  return made("Circuit")(kept, found.faithfulness, found.value, found.clean, found.corrupt, tried);
+  const std::string dot = call(function, [&] { return circuit_dot(found, of); });
+  return made("Circuit")(kept, found.faithfulness, found.value, found.clean, found.corrupt, tried, dot,
+                         self.model.info().heads / self.model.info().kv_heads);
 }
 
 nb::object path_patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_ids, nb::handle token,
                        nb::handle against, nb::handle senders, nb::handle receivers, nb::handle position) {
   constexpr const char* function = "Model.path_patch";
-  const TextPair pair = read_pair(function, self, clean_ids, corrupt_ids, token, against, position);
+  const AnswerPair pair = read_pair(function, self, clean_ids, corrupt_ids, token, against, position);
   const std::vector<CircuitNode> from = nodes_of(function, "senders", senders),
                                  to = nodes_of(function, "receivers", receivers);
   const PathPatching found = call(function, [&] { return path_patch(self.model, pair, from, to); });
   return made("PathPatching")(found.recovered, found.value, found.clean, found.corrupt);
 }
+
+nb::list parts_of(const std::vector<TracedPart>& parts) {
+  nb::list all;
+  for (const TracedPart& x : parts)
+    all.append(made("TracedPart")(name_of(x.part, {}), x.part.value, x.share, x.without));
+  return all;
+}
+
+nb::object trace_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle position,
+                  std::int64_t heads, std::int64_t parts, nb::handle decoder_ids, nb::handle progress) {
+  constexpr const char* function = "Model.trace";
+  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
+                                  decoder = Loaded::read_decoder_ids(function, decoder_ids);
+  const TraceOptions options{.token = self.read_token(function, "token", token),
+                             .against = self.read_token(function, "against", against),
+                             .position = expect<std::int64_t>(function, "position", whole_number, position),
+                             .heads = heads,
+                             .parts = parts,
+                             .decoder_ids = decoder,
+                             .progress = progress_of(function, progress)};
+  const AnswerTrace found = call(function, [&] { return trace_answer(self.model, given, options); });
+  nb::list all;
+  for (const TracedHead& x : found.heads)
+    all.append(made("TracedHead")(name_of(x.wrote.part, {}), x.wrote.part.key, x.wrote.part.value, x.wrote.share,
+                                  x.wrote.without, x.score, x.value, parts_of(x.query), parts_of(x.key),
+                                  parts_of(x.read)));
+  return made("AnswerTrace")(found.token, found.against, found.position, found.logit, all);
+}
+
+constexpr const char* trace_doc =
+    R"(From the answer back to the words, two steps deep: an attend.AnswerTrace.
+
+The strongest `heads` of attribute(), each by the token that it read, for token (the likeliest) against another at position. Of each:
+what of the two rows made it look there (explain_score(), above the mean of what it sees), and what of the row that it read made the
+value (explain_value()), the strongest `parts` of each side. The numbers are direct effects. `without` is the answer's number in a
+pass where what the part wrote in that row is 0, through all later layers.)";
 
 constexpr const char* edges_doc =
     R"(How much of the difference between two answers goes along each edge of the model, estimated: an attend.Edges.
@@ -196,27 +237,37 @@ corrupt) / (clean - corrupt) of the difference of the logits of token and agains
 }  // namespace
 
 void bind_circuits(nb::module_&, nb::class_<Loaded>& model) {
+  model.def("trace", &trace_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
+            nb::arg("position") = -1, nb::arg("heads") = 3, nb::arg("parts") = 3, nb::arg("decoder_ids") = nb::none(),
+            nb::arg("progress") = nb::none(),
+            nb::sig("def trace(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = None, "
+                    "position: int = -1, heads: int = 3, parts: int = 3, decoder_ids: Ids | None = None, progress: "
+                    "Callable[[float], object] | None = None) -> attend.AnswerTrace"),
+            trace_doc);
   model.def(
       "edges", &edges_, nb::arg("clean_ids"), nb::arg("corrupt_ids"), nb::arg("token"), nb::arg("against"),
       nb::arg("method") = "eap", nb::arg("steps") = 5, nb::arg("at") = "corrupt", nb::arg("position") = -1,
       nb::arg("progress") = nb::none(),
-      nb::sig("def edges(self, clean_ids: str | Ids | Sequence[str | Ids], corrupt_ids: str | Ids | Sequence[str | Ids], "
-              "token: int | str | Sequence[int | str], against: int | str | Sequence[int | str], method: Literal['eap', "
-              "'eap-ig'] = 'eap', steps: int = 5, at: Literal['corrupt', 'clean'] = 'corrupt', position: int | "
-              "Sequence[int] = -1, progress: Callable[[float], object] | None = None) -> attend.Edges"),
+      nb::sig(
+          "def edges(self, clean_ids: str | Ids | Sequence[str | Ids], corrupt_ids: str | Ids | Sequence[str | Ids], "
+          "token: int | str | Sequence[int | str], against: int | str | Sequence[int | str], method: Literal['eap', "
+          "'eap-ig'] = 'eap', steps: int = 5, at: Literal['corrupt', 'clean'] = 'corrupt', position: int | "
+          "Sequence[int] = -1, progress: Callable[[float], object] | None = None) -> attend.Edges"),
       edges_doc);
-  model.def("circuit", &circuit_, nb::arg("edges"), nb::arg("keep") = nb::none(), nb::arg("faithfulness") = nb::none(),
-            nb::arg("only") = nb::none(), nb::arg("progress") = nb::none(),
-            nb::sig("def circuit(self, edges: attend.Edges, keep: int | None = None, faithfulness: float | None = None, "
-                    "only: Sequence[tuple[str, str] | tuple[str, str, float]] | None = None, progress: "
-                    "Callable[[float], object] | None = None) -> attend.Circuit"),
-            circuit_doc);
-  model.def("path_patch", &path_patch_, nb::arg("clean_ids"), nb::arg("corrupt_ids"), nb::arg("token"),
-            nb::arg("against"), nb::arg("senders"), nb::arg("receivers"), nb::arg("position") = -1,
-            nb::sig("def path_patch(self, clean_ids: str | Ids, corrupt_ids: str | Ids, token: int | str, against: int | "
-                    "str, senders: Sequence[str], receivers: Sequence[str], position: int = -1) -> "
-                    "attend.PathPatching"),
-            path_patch_doc);
+  model.def(
+      "circuit", &circuit_, nb::arg("edges"), nb::arg("keep") = nb::none(), nb::arg("faithfulness") = nb::none(),
+      nb::arg("only") = nb::none(), nb::arg("progress") = nb::none(),
+      nb::sig("def circuit(self, edges: attend.Edges, keep: int | None = None, faithfulness: float | None = None, "
+              "only: Sequence[tuple[str, str] | tuple[str, str, float]] | None = None, progress: "
+              "Callable[[float], object] | None = None) -> attend.Circuit"),
+      circuit_doc);
+  model.def(
+      "path_patch", &path_patch_, nb::arg("clean_ids"), nb::arg("corrupt_ids"), nb::arg("token"), nb::arg("against"),
+      nb::arg("senders"), nb::arg("receivers"), nb::arg("position") = -1,
+      nb::sig("def path_patch(self, clean_ids: str | Ids, corrupt_ids: str | Ids, token: int | str, against: int | "
+              "str, senders: Sequence[str], receivers: Sequence[str], position: int = -1) -> "
+              "attend.PathPatching"),
+      path_patch_doc);
 }
 
 }  // namespace attend::python

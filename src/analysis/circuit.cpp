@@ -5,10 +5,10 @@
 #include <set>
 #include <utility>
 
+#include "analysis/answer_pairs.h"
+#include "analysis/answers.h"
 #include "analysis/edge_graph.h"
 #include "analysis/stream.h"
-#include "analysis/answers.h"
-#include "analysis/text_pairs.h"
 #include "attend/circuits.h"
 #include "core/from_end.h"
 #include "core/message.h"
@@ -98,8 +98,8 @@ std::optional<Kind> projection_at(ModelPlace place) {
   return {};
 }
 
-// Rows of the corrupt text, then of the clean one: the second's stream is the corrupt one's from the first layer on, and
-// each reader sees what its writers compute in this very pass.
+// Rows of the corrupt text, then of the clean one: the second's stream is the corrupt one's from the first layer on,
+// and each reader sees what its writers compute in this very pass.
 class CircuitPass : public ChangedPass {
  public:
   using ChangedPass::ChangedPass;
@@ -160,14 +160,14 @@ class PathPass : public ChangedPass {
 
 // The difference of logits that a pass over texts comes to, of the last one of them, whose stream is x.
 double after(const Model& model, const analysis::EdgeGraph& graph, const char* function, ChangedPass& pass,
-             std::span<const analysis::Text> texts, std::size_t stream, const TextPair& pair) {
+             std::span<const analysis::Text> texts, std::size_t stream, const AnswerPair& pair) {
   analysis::Stream running(model, texts);
   while (running.layer() < running.layers()) running.advance(&pass);
   const Tensor x = pass.last(own_rows(running.state(), running.rows(stream)));
   return analysis::difference(graph.parts(), function, analysis::finished(graph.parts(), x.clone()), pair);
 }
 
-double answer(const Model& model, const char* function, const std::vector<std::int64_t>& ids, const TextPair& pair) {
+double answer(const Model& model, const char* function, const std::vector<std::int64_t>& ids, const AnswerPair& pair) {
   return analysis::difference(ModelAccess::parts(model), function, model.forward(ids), pair);
 }
 
@@ -242,7 +242,7 @@ class Searching {
     if (options.faithfulness && !(*options.faithfulness <= 1))
       fail(ErrorCode::bad_value, function, "faithfulness is {}, expected at most 1", *options.faithfulness);
     const double count = static_cast<double>(edges.pairs.size());
-    for (const TextPair& pair : edges.pairs) {
+    for (const AnswerPair& pair : edges.pairs) {
       out_.clean += answer(model, function, pair.clean, pair) / count;
       out_.corrupt += answer(model, function, pair.corrupt, pair) / count;
     }
@@ -284,7 +284,7 @@ class Searching {
     for (const CircuitEdge& edge : kept) seen[edge.receiver].push_back(edge.source);
     out_.value = 0;
     for (std::size_t n = 0; n < edges_.pairs.size(); ++n) {
-      const TextPair& pair = edges_.pairs[n];
+      const AnswerPair& pair = edges_.pairs[n];
       analysis::of_text(n, edges_.pairs.size(), [&] {
         const analysis::Text texts[] = {{pair.corrupt}, {pair.clean}};
         CircuitPass pass(graph_, seen, std::ssize(pair.clean));
@@ -293,9 +293,8 @@ class Searching {
     }
     out_.edges = std::move(kept);
     out_.faithfulness = (out_.value - out_.corrupt) / (out_.clean - out_.corrupt);
-    std::ranges::stable_sort(out_.edges, [](const CircuitEdge& a, const CircuitEdge& b) {
-      return std::abs(a.score) > std::abs(b.score);
-    });
+    std::ranges::stable_sort(
+        out_.edges, [](const CircuitEdge& a, const CircuitEdge& b) { return std::abs(a.score) > std::abs(b.score); });
   }
 
   bool keeps(std::int64_t count, double wanted) {
@@ -333,7 +332,7 @@ Circuit circuit(const Model& model, const Edges& edges, const CircuitOptions& op
   return Searching(model, edges, options).run();
 }
 
-PathPatching path_patch(const Model& model, const TextPair& pair, std::span<const CircuitNode> senders,
+PathPatching path_patch(const Model& model, const AnswerPair& pair, std::span<const CircuitNode> senders,
                         std::span<const CircuitNode> receivers) {
   constexpr const char* function = "path_patch";
   const analysis::EdgeGraph graph(function, model);

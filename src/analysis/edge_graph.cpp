@@ -73,7 +73,8 @@ EdgeGraph::EdgeGraph(std::string_view function, const Model& model)
   models::output_of(parts_, function);
   const ModelInfo& info = parts_.info;
   if (info.encoder_decoder())
-    fail(ErrorCode::bad_value, function, "the model is an encoder-decoder, whose splits hold and whose edges do not: "
+    fail(ErrorCode::bad_value, function,
+         "the model is an encoder-decoder, whose splits hold and whose edges do not: "
          "expected a decoder");
   for (std::int64_t n = 0; n < info.layers; ++n) {
     layers_.push_back(models::parts_of_layer(parts_, static_cast<std::size_t>(n)));

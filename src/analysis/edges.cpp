@@ -2,10 +2,10 @@
 #include <map>
 #include <utility>
 
+#include "analysis/answer_pairs.h"
 #include "analysis/answers.h"
 #include "analysis/edge_graph.h"
 #include "analysis/gradients.h"
-#include "analysis/text_pairs.h"
 #include "analysis/texts.h"
 #include "attend/circuits.h"
 #include "core/message.h"
@@ -23,7 +23,7 @@ constexpr const char* function = "edges";
 // gradients of passes back by what the readers read.
 class EdgesOfPair {
  public:
-  EdgesOfPair(const Model& model, const analysis::EdgeGraph& graph, const TextPair& pair, Edges& out)
+  EdgesOfPair(const Model& model, const analysis::EdgeGraph& graph, const AnswerPair& pair, Edges& out)
       : model_(model), graph_(graph), pair_(pair), out_(out) {
     const std::int64_t E = model.info().embedding_size;
     changes_ = Tensor({std::ssize(graph.sources()), std::ssize(pair.clean) * E});
@@ -70,8 +70,9 @@ class EdgesOfPair {
       mixed = embeddings_[1].clone();
       for (std::int64_t n = 0; n < mixed.count(); ++n) {
         const float from = embeddings_[0].data<float>()[n];
-        mixed.data<float>()[n] = static_cast<float>(
-            static_cast<double>(from) + between * (static_cast<double>(mixed.data<float>()[n]) - static_cast<double>(from)));
+        mixed.data<float>()[n] =
+            static_cast<float>(static_cast<double>(from) +
+                               between * (static_cast<double>(mixed.data<float>()[n]) - static_cast<double>(from)));
       }
       edit.values = mixed.view();
       options.edits = {&edit, 1};
@@ -115,9 +116,9 @@ class EdgesOfPair {
     Tensor all = Tensor::uninitialized({heads, N, model_.info().embedding_size});
     for (std::int64_t h = 0; h < heads; ++h) {
       const Tensor weight = graph_.weight({.kind = kind, .layer = layer, .head = h});
-      all.view().select(0, h).copy_from(
-          through(graph_.layer(layer).self.reads_by,
-                  Linear::borrow(weight).input_gradient(d.slice(1, h * D, (h + 1) * D)), attention_reads_.at(layer)));
+      all.view().select(0, h).copy_from(through(graph_.layer(layer).self.reads_by,
+                                                Linear::borrow(weight).input_gradient(d.slice(1, h * D, (h + 1) * D)),
+                                                attention_reads_.at(layer)));
     }
     multiply({.kind = kind, .layer = layer, .head = 0}, std::move(all));
   }
@@ -132,21 +133,20 @@ class EdgesOfPair {
     const std::int64_t begin = graph_.receiver(first), heads = gradients.count() / changes_.size(1);
     const std::int64_t before = out_.before(begin), R = out_.scores.size(1);
     const View written = changes_.view().slice(0, 0, before);
-    const Tensor sums =
-        Linear::borrow(written).forward(gradients.view().reshape({heads, changes_.size(1)}));
+    const Tensor sums = Linear::borrow(written).forward(gradients.view().reshape({heads, changes_.size(1)}));
     for (std::int64_t h = 0; h < heads; ++h)
       for (std::int64_t s = 0; s < before; ++s)
-        out_.scores.data<float>()[s * R + begin + h] += static_cast<float>(
-            weight_ * static_cast<double>(sums.data<float>()[h * before + s]));
+        out_.scores.data<float>()[s * R + begin + h] +=
+            static_cast<float>(weight_ * static_cast<double>(sums.data<float>()[h * before + s]));
   }
 
   const Model& model_;
   const analysis::EdgeGraph& graph_;
-  const TextPair& pair_;
+  const AnswerPair& pair_;
   Edges& out_;
   double weight_ = 1;
-  Tensor changes_;                                          // [S,N * E]
-  Tensor embeddings_[2];                                    // corrupt, clean
+  Tensor changes_;                                              // [S,N * E]
+  Tensor embeddings_[2];                                        // corrupt, clean
   std::map<std::int64_t, Tensor> attention_reads_, mlp_reads_;  // by layer: the stream before their norms
 };
 
@@ -162,7 +162,7 @@ std::int64_t Edges::count() const {
   return sum;
 }
 
-Edges edges(const Model& model, std::span<const TextPair> pairs, const EdgeOptions& options) {
+Edges edges(const Model& model, std::span<const AnswerPair> pairs, const EdgeOptions& options) {
   const analysis::EdgeGraph graph(function, model);
   analysis::check_pairs(function, pairs, model.info());
   if (options.steps < 1) fail(ErrorCode::bad_value, function, "steps is {}, expected at least 1", options.steps);

@@ -1,5 +1,5 @@
-// A norm that divides as it did in a pass, whatever it is given: so that what a sum becomes is the sum of what its parts
-// become.
+// A norm that divides as it did in a pass, whatever it is given: so that what a sum becomes is the sum of what its
+// parts become.
 #pragma once
 
 #include <vector>

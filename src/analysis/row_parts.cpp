@@ -56,7 +56,8 @@ class Stack {
   // What the heads wrote; their output's bias is one of the biases.
   void heads(AttributionPart::Kind kind, std::int64_t l, const Linear& output, const Tensor& z, Added added,
              const Body& body) {
-    const HeldNorm* after = kind == AttributionPart::Kind::head ? pieces_.norm(NormPlace::attention_output, l) : nullptr;
+    const HeldNorm* after =
+        kind == AttributionPart::Kind::head ? pieces_.norm(NormPlace::attention_output, l) : nullptr;
     const std::int64_t H = parts_.info.heads, D = z.size(1) / H;
     const Tensor weight = output.weight_rows(0, output.out_size());
     for (std::int64_t h = 0; h < H; ++h) {

@@ -1,4 +1,5 @@
-// What some rows of a text are made of before a layer: the embedding, what each earlier head and MLP wrote, and all biases.
+// What some rows of a text are made of before a layer: the embedding, what each earlier head and MLP wrote, and all
+// biases.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +16,8 @@
 
 namespace attend::inline v0::analysis {
 
-// Of some rows, rising: what each part before a layer wrote, the norms that it went through, and what the layer makes of
-// the stream.
+// Of some rows, rising: what each part before a layer wrote, the norms that it went through, and what the layer makes
+// of the stream.
 class RowPieces : public models::Watcher {
  public:
   RowPieces(std::vector<std::int64_t> rows, std::int64_t layer) : rows_(std::move(rows)), layer_(layer) {}

@@ -243,8 +243,7 @@ void weight_columns(const Linear& layer, std::int64_t begin, std::int64_t end, s
   if (layer.quantized())
     return kernels::target().linear.widen(columns_of(*layer.quantized(), first, last), begin, end, to, count);
   if (!weight.is_contiguous()) {
-    MutableView(to, DType::f32, {end - begin, count})
-        .copy_from(weight.slice(0, begin, end).slice(1, first, last));
+    MutableView(to, DType::f32, {end - begin, count}).copy_from(weight.slice(0, begin, end).slice(1, first, last));
     return;
   }
   const auto* from = static_cast<const std::byte*>(weight.raw());

@@ -30,9 +30,9 @@ struct LayerParts {
   std::optional<Attention> cross = {};
   // hidden = activation(gate x) * (in x), without a gate activation(in x); the MLP is out hidden.
   const Linear *gate = nullptr, *in = nullptr, *out = nullptr;
-  std::optional<Norm> mlp_reads_by = {};         // as reads_by
-  std::optional<Norm> attention_writes_by = {};  // what the output projection gives goes through it
-  bool norms_after_sums = false;                 // post-norm: the stream itself goes through norms
+  std::optional<Norm> mlp_reads_by = {};                      // as reads_by
+  std::optional<Norm> attention_writes_by = {};               // what the output projection gives goes through it
+  bool norms_after_sums = false;                              // post-norm: the stream itself goes through norms
   std::vector<std::pair<std::string_view, Norm>> norms = {};  // by what they are of
 };
 

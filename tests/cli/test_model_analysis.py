@@ -199,6 +199,35 @@ def test_passages_in_the_terminal(model, folder):
     assert "It is one passage" in model(TEXT, "--passages")
 
 
+def test_a_trace_goes_two_steps_back(model):
+    printed, found = model(TEXT, *WHY, "--trace"), json.loads(model(TEXT, *WHY, "--trace", "--json"))["trace"]
+    heads = re.findall(r"layer (\d+), head (\d+) wrote ([+-]\d+\.\d\d) of it \(\d+ %\), reading .*; without it ([+-]\d+\.\d\d)", printed)
+    assert len(heads) == len(found["heads"]) == 3
+    for (layer, head, wrote, without), own in zip(heads, found["heads"]):
+        assert (int(layer), int(head)) == (own["wrote"]["layer"], own["wrote"]["head"])
+        assert float(wrote) == pytest.approx(own["wrote"]["value"], abs=0.006)
+        assert float(without) == pytest.approx(own["wrote"]["without"], abs=0.006)
+    assert printed.count("It looked there") == 3 and printed.count("was written by") == 3
+    assert f"is {found['logit']:+.2f}." in printed and max(map(len, printed.splitlines())) <= 110
+    why = json.loads(model(TEXT, *WHY, "--json"))["why"]
+    strongest = np.abs(why["heads"]).max()
+    assert abs(found["heads"][0]["wrote"]["value"]) == pytest.approx(strongest, rel=1e-5)
+
+
+def test_a_circuit_is_measured_in_words_and_a_graph(model, folder):
+    asked = [*PATCH, "--circuit", "--edges", "30"]
+    printed, found = model(TEXT, *asked), json.loads(model(TEXT, *asked, "--json"))["circuit"]
+    assert f"these {len(found['edges'])} of " in printed and f"{100 * found['faithfulness']:.1f} % of the way" in printed.replace("\n", " ")
+    first = found["edges"][0]
+    assert re.search(rf"  {re.escape(first['source'])} +to .*{re.escape(format(first['score'], '+.2f'))}", printed)
+    assert found["faithfulness"] == pytest.approx((found["value"] - found["corrupt"]) / (found["clean"] - found["corrupt"]))
+    model(TEXT, *asked, "-o", "x.dot")
+    graph = (folder / "x.dot").read_text()
+    assert graph.startswith("digraph circuit {") and graph.count("tooltip=") == len(found["edges"])
+    few = json.loads(model(TEXT, *PATCH, "--circuit", "--faithfulness", "0.5", "--json"))["circuit"]
+    assert few["faithfulness"] >= 0.5 and [count for count, _ in few["tried"]][0] == 1
+
+
 def test_an_estimate_is_said_to_be_one(model):
     real, guess = model(TEXT, *PATCH), model(TEXT, *PATCH, "--estimate")
     assert "into the corrupt one, estimated:" in guess and "estimated" not in real
@@ -208,6 +237,15 @@ def test_an_estimate_is_said_to_be_one(model):
     (["--lines"], "--lines: nothing uses it without --passages"), (["--hide", "2"], "--hide: nothing uses it without --passages"),
     (["--passages", "--hide", "-1"], "--hide: -1, expected 0 or more"),
     (["--estimate"], "--estimate: nothing uses it without --patch"),
+    (["--circuit", *WHY], "--circuit: say beside which corrupt text, with --patch TEXT2"),
+    (["--edges", "3"], "--edges: nothing uses it without --circuit"), (["--faithfulness", "1"], "--faithfulness: nothing uses it"),
+    ([*PATCH, "--circuit", "--faithfulness", "x"], "--faithfulness: 'x', expected a number up to 1, such as 0.85"),
+    ([*PATCH, "--circuit", "--edges", "-1"], "--edges: -1, expected 0 or more"),
+    ([*PATCH, "--circuit", "--edges", "2", "--faithfulness", "1"], "--edges and --faithfulness can't stand together"),
+    ([*PATCH, "--circuit", "-o", "x.svg"], "-o x.svg: --circuit is written as .dot, which Graphviz draws, or .json"),
+    ([*PATCH, "--circuit", "--csv"], "--csv: --circuit is written as .dot"), ([*PATCH, "-o", "x.dot"], "-o x.dot: nothing is a graph without --circuit"),
+    ([*PATCH, "--circuit", "--estimate"], "--estimate: nothing uses it without --patch"),
+    ([*WHY, "--trace", "--lens"], "can't stand together"),
     (["--lens", "--ablate"], "--ablate and --lens can't stand together"),
     (["--lens", *WHY], "--why and --lens can't stand together"),
     (["--ablate", "--without", "0.0"], "--without and --ablate can't stand together"),

@@ -177,13 +177,13 @@ def public_names():
                     not method.startswith("_") or method in ("__len__", "__str__", "__repr__", "_repr_html_")))
 
 
-def with_pandas(call):
-    """The call where pandas is there; without, the ImportError that is promised is all that it may give."""
+def with_pandas(call, library="pandas"):
+    """The call where the library is there; without, the ImportError that is promised is all that it may give."""
     def made(*arguments, **keywords):
         try:
             return repr(call(*arguments, **keywords))
         except ImportError as error:
-            assert error.name == "pandas"
+            assert error.name == library
             return ""
     return made
 
@@ -214,6 +214,33 @@ def features_calls(attend, model, np):
                 "decoder_ids": None, "decoder_starts": None})}
 
 
+def circuit_calls(attend, decoder, np):
+    edges = decoder.edges([1, 2, 3], [1, 4, 3], 7, 8)
+    circuit, path = decoder.circuit(edges, keep=9), decoder.path_patch([1, 2, 3], [1, 4, 3], 7, 8, ["embedding"], ["output"])
+    trace, value = decoder.trace([1, 2, 3], 7), decoder.explain_value([1, 2, 3], "0.1", 1, 7)
+    return {"Model.edges": (decoder.edges, ([1, 2, 3], [1, 4, 3], 7, 8), {
+                "method": "eap-ig", "steps": 2, "at": "clean", "position": 1, "progress": float}),
+            "Edges": (attend.Edges, tuple(edges), {}), "Edges.__repr__": (edges.__repr__, (), {}),
+            "Edges.top": (edges.top, (3,), {}), "Edges.to_pandas": (with_pandas(edges.to_pandas), (), {}),
+            "Model.circuit": (decoder.circuit, (edges,), {"keep": 3, "faithfulness": None, "only": None, "progress": float}),
+            "Circuit": (attend.Circuit, tuple(circuit), {}), "Circuit.__repr__": (circuit.__repr__, (), {}),
+            "Circuit.to_pandas": (with_pandas(circuit.to_pandas), (), {}),
+            "Circuit.to_networkx": (with_pandas(circuit.to_networkx, "networkx"), (), {}),
+            "Model.path_patch": (decoder.path_patch, ([1, 2, 3], [1, 4, 3], 7, 8, ["embedding"], ["output"]), {"position": -1}),
+            "PathPatching": (attend.PathPatching, tuple(path), {}), "PathPatching.__repr__": (path.__repr__, (), {}),
+            "Model.trace": (decoder.trace, ([1, 2, 3],), {
+                "token": 7, "against": 8, "position": 1, "heads": 2, "parts": 1, "decoder_ids": None, "progress": float}),
+            "AnswerTrace": (attend.AnswerTrace, tuple(trace), {}), "AnswerTrace.__repr__": (trace.__repr__, (), {}),
+            "AnswerTrace.to_pandas": (with_pandas(trace.to_pandas), (), {}),
+            "TracedHead": (attend.TracedHead, tuple(trace.heads[0]), {}), "TracedHead.__repr__": (trace.heads[0].__repr__, (), {}),
+            "TracedPart": (attend.TracedPart, ("mlp 0", 1.5, 0.5, None), {}),
+            "TracedPart.__repr__": (attend.TracedPart("mlp 0", 1.5, 0.5, None).__repr__, (), {}),
+            "Model.explain_value": (decoder.explain_value, ([1, 2, 3], "0.1", 1), {
+                "token": 7, "against": 8, "position": 1, "direction": np.ones(16, np.float32), "decoder_ids": None}),
+            "ValueSplit": (attend.ValueSplit, tuple(value), {}), "ValueSplit.__repr__": (value.__repr__, (), {}),
+            "ValueSplit.top": (value.top, (3,), {})}
+
+
 def gradient_calls(attend, decoder, np):
     found, saliency = decoder.gradient([1, 2, 3], 7), decoder.saliency([1, 2, 3], 7, 8, steps=5)
     split = decoder.explain_score([1, 2, 3], "0.1", 2, 1)
@@ -239,6 +266,7 @@ def gradient_calls(attend, decoder, np):
             "Model.explain_score": (decoder.explain_score, ([1, 2, 3], "0.1", 2, 1), {"against": "mean", "decoder_ids": None}),
             "ScoreSplit": (attend.ScoreSplit, tuple(split), {}), "ScoreSplit.__repr__": (split.__repr__, (), {}),
             "ScoreSplit.top": (split.top, ("pairs", 3), {}),
+            **circuit_calls(attend, decoder, np),
             "Model.composition": (decoder.composition, (), {"encoder": False}),
             "Composition": (attend.Composition, tuple(decoder.composition()), {}),
             "Composition.__repr__": (decoder.composition().__repr__, (), {}),

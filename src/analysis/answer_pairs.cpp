@@ -1,4 +1,4 @@
-#include "analysis/text_pairs.h"
+#include "analysis/answer_pairs.h"
 
 #include "analysis/answers.h"
 #include "analysis/texts.h"
@@ -7,10 +7,10 @@
 
 namespace attend::inline v0::analysis {
 
-void check_pairs(std::string_view function, std::span<const TextPair> pairs, const ModelInfo& info) {
+void check_pairs(std::string_view function, std::span<const AnswerPair> pairs, const ModelInfo& info) {
   if (pairs.empty()) fail(ErrorCode::bad_value, function, "there is no pair of texts");
   for (std::size_t n = 0; n < pairs.size(); ++n) {
-    const TextPair& pair = pairs[n];
+    const AnswerPair& pair = pairs[n];
     of_text(n, pairs.size(), [&] {
       if (pair.clean.size() != pair.corrupt.size())
         fail(ErrorCode::bad_value, function, "the clean text has {} tokens and the corrupt one {}, expected as many",
@@ -19,17 +19,17 @@ void check_pairs(std::string_view function, std::span<const TextPair> pairs, con
       check_text({pair.corrupt}, info);
       check_token(function, "token", pair.token, info);
       check_token(function, "against", pair.against, info);
-      if (pair.token == pair.against)
-        fail(ErrorCode::bad_value, function, "token and against are both {}", pair.token);
+      if (pair.token == pair.against) fail(ErrorCode::bad_value, function, "token and against are both {}", pair.token);
       from_end(function, "position is", pair.position, std::ssize(pair.clean));
     });
   }
 }
 
-double difference(const Model::Parts& parts, std::string_view function, const Tensor& hidden, const TextPair& pair) {
+double difference(const Model::Parts& parts, std::string_view function, const Tensor& hidden, const AnswerPair& pair) {
   const std::int64_t row = from_end(function, "position is", pair.position, hidden.size(0));
   const Tensor logits = models::output_of(parts, function).logits(hidden.view().select(0, row));
-  return static_cast<double>(logits.data<float>()[pair.token]) - static_cast<double>(logits.data<float>()[pair.against]);
+  return static_cast<double>(logits.data<float>()[pair.token]) -
+         static_cast<double>(logits.data<float>()[pair.against]);
 }
 
 }  // namespace attend::inline v0::analysis
