@@ -74,19 +74,11 @@ std::string drawing(const Finding& found, const Computed& x, const TerminalStyle
   return *picture.terminal(style);
 }
 
-// .dot is a graph's, and a graph's picture is .dot alone.
-void check_graphs(const std::vector<const Analysis*>& asked, const std::vector<std::string>& files, bool csv) {
-  const auto graph = std::ranges::find_if(asked, &AnalysisKind::graph);
-  if (graph != asked.end() && csv)
-    throw UsageError(fmt::format("--csv: {} is written as .dot, which Graphviz draws, or .json", (*graph)->option));
-  for (const std::string& file : files) {
-    const std::string ending = ending_of(file);
-    if (graph == asked.end() && ending == ".dot")
+void check_graphs(const std::vector<const Analysis*>& asked, const std::vector<std::string>& files) {
+  const bool graph = std::ranges::any_of(asked, &AnalysisKind::graph);
+  for (const std::string& file : files)
+    if (!graph && ending_of(file) == ".dot")
       throw UsageError(fmt::format("-o {}: nothing is a graph without --circuit", file));
-    if (graph != asked.end() && (ending == ".svg" || ending == ".png" || ending == ".csv"))
-      throw UsageError(
-          fmt::format("-o {}: {} is written as .dot, which Graphviz draws, or .json", file, (*graph)->option));
-  }
 }
 
 }  // namespace
@@ -118,7 +110,7 @@ void check_analyses(const AnalysisArguments& x, const ShowArguments& what, const
                           : std::find_if(is_alone + 1, asked.end(), [](auto* each) { return each->alone; });
   if (beside != asked.end())
     throw UsageError(fmt::format("{} and {} can't stand together", (*beside)->option, (*is_alone)->option));
-  check_graphs(asked, files, what.csv);
+  check_graphs(asked, files);
   // .json has both, and so has the terminal.
   const bool one = std::ranges::any_of(
       files, [](const std::string& file) { return ending_of(file) != ".attend" && ending_of(file) != ".json"; });

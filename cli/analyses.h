@@ -85,7 +85,7 @@ struct AnalysisKind {
   bool drawn = true;             // pictures and CSV are of it
   bool takes_attention = false;  // --attention is for it
   bool takes_token = false;      // --why says of which token, and asks for nothing itself
-  bool graph = false;            // .dot is of it, and no other picture
+  bool graph = false;            // .dot is of it
 };
 
 class Analysis : public AnalysisKind {

@@ -53,8 +53,7 @@ std::string words(const Computed& x, const Found& found) {
                         bar(std::abs(edge.score) / std::abs(c.edges.front().score), bar_columns));
   }
   if (count < c.edges.size())
-    text += fmt::format("  and {} more: -o x.dot draws all of them with Graphviz, and --json lists them.\n",
-                        c.edges.size() - count);
+    text += fmt::format("  and {} more: -o x.svg draws the strongest, -o x.csv lists all.\n", c.edges.size() - count);
   return text;
 }
 
@@ -69,8 +68,7 @@ double share_of(const std::string& text) {
 
 class CircuitOfAnswer : public Analysis {
  public:
-  CircuitOfAnswer()
-      : Analysis({.option = "--circuit", .of_decoders = true, .drawn = false, .takes_token = true, .graph = true}) {}
+  CircuitOfAnswer() : Analysis({.option = "--circuit", .of_decoders = true, .takes_token = true, .graph = true}) {}
 
   void add(App& app, AnalysisArguments& arguments) override {
     app.add_flag("--circuit", arguments.circuit,
@@ -105,6 +103,9 @@ class CircuitOfAnswer : public Analysis {
                   return json_text(all);
                 },
             .words = [=](const Computed& of) { return words(of, *found); },
+            .picture = [=](const AnalysisOf& of) { return circuit_picture(found->circuit, found->edges, of); },
+            .csv = [=](const AnalysisOf&) { return circuit_csv(found->circuit, found->edges); },
+            .drawing = [](const AnalysisOf&, const TerminalStyle&) { return std::string(); },
             .corrupt = corrupt,
             .dot = [=] { return circuit_dot(found->circuit, found->edges); }};
   }

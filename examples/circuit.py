@@ -21,7 +21,8 @@ def main(path):
     for method in ("eap", "eap-ig"):
         start = time.perf_counter()
         edges = model.edges(*texts, method=method)
-        print(f"{method}: {len(pairs)} pairs in {time.perf_counter() - start:.1f} s; {edges.clean:+.2f} clean, {edges.corrupt:+.2f} corrupt")
+        seconds = time.perf_counter() - start
+        print(f"{method}: {len(pairs)} pairs in {seconds:.1f} s; {edges.clean:+.2f} clean, {edges.corrupt:+.2f} corrupt")
         for keep in (50, 100, 200, 500, 1000, 2000):
             circuit = model.circuit(edges, keep=keep)
             print(f"    {len(circuit.edges)} edges keep {100 * circuit.faithfulness:.0f} %")

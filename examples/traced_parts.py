@@ -24,7 +24,7 @@ def change(model, ids, pair, part, row, before):
 
 def another(draw, part, heads):
     """A part of the same layer."""
-    layer, _, own = part.removeprefix("mlp ").partition(".")
+    layer = part.removeprefix("mlp ").partition(".")[0]
     names = [f"{layer}.{head}" for head in range(heads)] + [f"mlp {layer}"]
     return draw.choice([name for name in names if name != part])
 
@@ -44,8 +44,8 @@ def main(*paths):
                     named.append((next(part.part for part in parts if part.without is not None), row))
                 for numbers, (part, row) in zip(found.values(), named):
                     other = another(draw, part, model.info.heads)
-                    numbers.append([change(model, ids, pair, each, row, trace.logit) for each in (part, other)])
-    print("| the first of | moves the answer, median | a random part of its layer | it moves it more, of", len(numbers), "|\n|---|---|---|---|")
+                    numbers.append([change(model, ids, pair, own, row, trace.logit) for own in (part, other)])
+    print(f"| the first of | moves the answer, median | a random part of its layer | more, of {len(numbers)} |\n|---|---|---|---|")
     for name, numbers in found.items():
         of_named, of_others = np.transpose(numbers)
         print(f"| {name} | {np.median(of_named):.2f} | {np.median(of_others):.2f} | {np.sum(of_named > of_others)} |")

@@ -14,6 +14,7 @@
 
 #include "attend/analysis.h"
 #include "attend/api.h"
+#include "attend/circuits.h"
 #include "attend/passages.h"
 #include "attend/picture.h"
 #include "attend/saliency.h"
@@ -76,6 +77,10 @@ ATTEND_API std::vector<WordValue> saliency_words(const Saliency& saliency, const
 
 // A row for each passage, [S,2]: what it gave by the estimate, and what was measured, hatched where it was not.
 ATTEND_API Picture passages_picture(const Passages& passages, const AnalysisOf& of);
+// The strongest edges of a circuit that lead to the output, at most `most`: layers upwards, orange towards the clean
+// answer and blue against it; the caption says what they keep, and how many more there are.
+ATTEND_API Picture circuit_picture(const Circuit& circuit, const Edges& edges, const AnalysisOf& of,
+                                   std::int64_t most = 40);
 
 // ---- Names ----
 

@@ -69,7 +69,8 @@ struct ATTEND_API Edges {
   std::int64_t before(std::int64_t receiver) const;
   std::int64_t count() const;  // of all edges
 
-  bool parallel = false;  // an MLP doesn't read what its own layer's heads write
+  bool parallel = false;   // an MLP doesn't read what its own layer's heads write
+  std::int64_t group = 1;  // so many heads share keys and values
 };
 // Of decoders whose stream is a sum: throws bad_value for encoders, encoder-decoders and post-norm models, for texts
 // of different lengths, and for what Model::forward() refuses. Memory: S N E 4 bytes. Bits: the same for any threads.

@@ -164,6 +164,21 @@ struct ATTEND_API TokenLinks {
 ATTEND_API std::string svg_token_links(const TokenLinks& links);
 ATTEND_API std::string png_token_links(const TokenLinks& links);
 
+// Nodes in rows, the first row below, and lines between them that lead upwards: as wide as their magnitude, in the
+// colours of the diverging scale's ends. A line of value 0 is thin and grey: it joins what belongs together.
+struct ATTEND_API LayeredGraph {
+  std::vector<std::string> names = {};           // of the nodes
+  std::vector<std::int64_t> rows = {};           // of each node: any numbers, the least stands below
+  std::vector<std::int64_t> from = {}, to = {};  // of each line: a node, and one in a higher row
+  std::vector<double> values = {};               // of each line
+  std::string title = {};
+  std::string caption = {};  // stands below, as a HeatMap's
+};
+// Throws bad_shape for lists that do not fit or are empty, bad_value for a line that does not lead upwards between
+// nodes that are there and for values that are not finite, and else as svg_heat_map does.
+ATTEND_API std::string svg_layered_graph(const LayeredGraph& graph);
+ATTEND_API std::string png_layered_graph(const LayeredGraph& graph);
+
 // Heat maps as panels under one title.
 struct ATTEND_API HeatMaps {
   std::vector<HeatMap> maps = {};
@@ -181,7 +196,7 @@ ATTEND_API std::string png_picture_stack(const PictureStack& stack);
 
 // A picture of any kind, which keeps the numbers that it is drawn of.
 struct ATTEND_API Picture {
-  std::variant<HeatMaps, TokenStrip, HeadGrid, TokenLinks, PictureStack> drawing = {};
+  std::variant<HeatMaps, TokenStrip, HeadGrid, TokenLinks, PictureStack, LayeredGraph> drawing = {};
   std::vector<Tensor> numbers = {};  // what the drawing's views look into: one for each map or strip
 
   // A copy's views would look into another's numbers.
@@ -193,7 +208,7 @@ struct ATTEND_API Picture {
   // Each throws as the drawing's own function does.
   std::string svg() const;
   std::string png() const;
-  // None for a grid and for links: no terminal has room for them.
+  // None for a grid, links and a graph: no terminal has room for them.
   std::optional<std::string> terminal(const TerminalStyle& style) const;
   // Its title and labels: what missing_characters() may be asked about.
   std::string text() const;

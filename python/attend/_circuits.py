@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy
 
+from . import _core
+
 __all__ = ["AnswerTrace", "Circuit", "Edges", "PathPatching", "TracedHead", "TracedPart"]
 
 
@@ -134,6 +136,17 @@ class Circuit(NamedTuple):
     def to_pandas(self):
         """A pandas.DataFrame, a row for each edge: source, receiver, score. ImportError without pandas."""
         return _frame(self.edges)
+
+    def picture(self, most: int = 40, title: str | None = None):
+        """The strongest `most` edges that lead to the output, layers upwards, as an attend.Picture; the caption says what all keep.
+
+        ValueError for a circuit without edges.
+        """
+        return _core._circuit_picture(self.edges, self.faithfulness, self.group, most, title)
+
+    def _repr_html_(self) -> str | None:
+        """The picture, which a notebook shows; None of a circuit without edges."""
+        return self.picture()._repr_svg_() if self.edges else None
 
     def to_networkx(self):
         """A networkx.DiGraph: an edge from source to receiver with its score, and from what a head reads by to the head, without one.

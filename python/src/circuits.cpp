@@ -3,6 +3,10 @@
 
 #include "attend/answer_trace.h"
 
+#include <nanobind/stl/tuple.h>
+
+#include <tuple>
+
 #include "analysis.h"
 
 namespace attend::python {
@@ -161,6 +165,25 @@ nb::object circuit_(const Loaded& self, nb::handle edges, nb::handle keep, nb::h
                          self.model.info().heads / self.model.info().kv_heads);
 }
 
+Drawn circuit_picture_(const nb::list& edges, double faithfulness, std::int64_t group, std::int64_t most,
+                       const std::optional<std::string>& title) {
+  constexpr const char* function = "Circuit.picture";
+  Edges of;
+  of.group = group;
+  Circuit found;
+  found.faithfulness = faithfulness;
+  for (const nb::handle edge : edges) {
+    const auto [source, receiver, score] = nb::cast<std::tuple<std::string, std::string, double>>(edge);
+    const auto place = [&](std::vector<CircuitNode>& nodes, const std::string& name) {
+      nodes.push_back(call(function, [&] { return node_named(name); }));
+      return std::ssize(nodes) - 1;
+    };
+    const std::int64_t from = place(of.sources, source), to = place(of.receivers, receiver);
+    found.edges.push_back({from, to, score});
+  }
+  return drawn(call(function, [&] { return circuit_picture(found, of, {.title = title}, most); }));
+}
+
 nb::object path_patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_ids, nb::handle token,
                        nb::handle against, nb::handle senders, nb::handle receivers, nb::handle position) {
   constexpr const char* function = "Model.path_patch";
@@ -236,7 +259,9 @@ corrupt) / (clean - corrupt) of the difference of the logits of token and agains
 
 }  // namespace
 
-void bind_circuits(nb::module_&, nb::class_<Loaded>& model) {
+void bind_circuits(nb::module_& m, nb::class_<Loaded>& model) {
+  m.def("_circuit_picture", &circuit_picture_, nb::arg("edges"), nb::arg("faithfulness"), nb::arg("group"),
+        nb::arg("most"), nb::arg("title").none());
   model.def("trace", &trace_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
             nb::arg("position") = -1, nb::arg("heads") = 3, nb::arg("parts") = 3, nb::arg("decoder_ids") = nb::none(),
             nb::arg("progress") = nb::none(),

@@ -46,6 +46,10 @@ void each_field(auto& with, Of<TokenLinks> auto& x) {
        x.low, x.high, x.scale);
 }
 
+void each_field(auto& with, Of<LayeredGraph> auto& x) {
+  with(x.names, x.rows, x.from, x.to, x.values, x.title, x.caption);
+}
+
 void each_field(auto& with, Of<PictureStack> auto& x) {
   with.several(x.parts);
 }

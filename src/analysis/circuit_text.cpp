@@ -19,19 +19,10 @@ const CircuitNode& at(const std::vector<CircuitNode>& nodes, std::int64_t place)
 
 using Kind = CircuitNode::Kind;
 
-// How many heads share keys and values.
-std::int64_t group_of(const Edges& edges) {
-  const auto heads =
-      std::ranges::count_if(edges.sources, [](const CircuitNode& x) { return x.kind == Kind::head && x.layer == 0; });
-  const auto keys =
-      std::ranges::count_if(edges.receivers, [](const CircuitNode& x) { return x.kind == Kind::key && x.layer == 0; });
-  return keys == 0 ? 1 : heads / keys;
-}
-
 // A graph for Graphviz, line by line.
 class Dot {
  public:
-  Dot(const Circuit& circuit, const Edges& edges) : edges_(edges), group_(group_of(edges)) {
+  Dot(const Circuit& circuit, const Edges& edges) : edges_(edges), group_(edges.group) {
     for (const CircuitEdge& edge : circuit.edges) largest_ = std::max(largest_, std::abs(edge.score));
     for (const CircuitEdge& edge : circuit.edges) add(edge);
     share_keys();

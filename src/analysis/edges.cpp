@@ -170,7 +170,8 @@ Edges edges(const Model& model, std::span<const AnswerPair> pairs, const EdgeOpt
             .receivers = graph.receivers(),
             .scores = Tensor({std::ssize(graph.sources()), std::ssize(graph.receivers())}),
             .pairs = {pairs.begin(), pairs.end()},
-            .parallel = model.info().parallel};
+            .parallel = model.info().parallel,
+            .group = model.info().heads / model.info().kv_heads};
   for (std::size_t n = 0; n < pairs.size(); ++n) {
     analysis::of_text(n, pairs.size(), [&] {
       EdgesOfPair of(model, graph, pairs[n], out);

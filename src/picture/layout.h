@@ -51,7 +51,8 @@ struct Stroke {
   double width = 0;
   Colour colour;
   double opacity = 1;
-  std::u32string text;  // what a pointer resting on it reads
+  std::u32string text;   // what a pointer resting on it reads
+  bool upright = false;  // y1 is beyond y0, in place of x1 beyond x0
 };
 
 enum class Anchor { start, middle, end };
@@ -90,6 +91,7 @@ inline constexpr Colour hatch_colour{0xc8, 0xc8, 0xc8};
 Layout lay_out(const TokenStrip& strip, const Font& font, const char* function);
 Layout lay_out(const HeadGrid& grid, const Font& font, const char* function);
 Layout lay_out(const TokenLinks& links, const Font& font, const char* function);
+Layout lay_out(const LayeredGraph& graph, const Font& font, const char* function);
 Layout lay_out(const PictureStack& stack, const Font& font, const char* function);
 Layout lay_out(const std::vector<HeatMap>& maps, std::string_view title, const Font& font, const char* function);
 

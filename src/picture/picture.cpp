@@ -70,6 +70,7 @@ std::string Picture::svg() const {
       Each{[](const HeatMaps& x) { return svg_heat_map(x.maps, x.title); },
            [](const TokenStrip& x) { return svg_token_strip(x); }, [](const HeadGrid& x) { return svg_head_grid(x); },
            [](const TokenLinks& x) { return svg_token_links(x); },
+           [](const LayeredGraph& x) { return svg_layered_graph(x); },
            [](const PictureStack& x) { return svg_picture_stack(x); }},
       drawing);
 }
@@ -79,6 +80,7 @@ std::string Picture::png() const {
       Each{[](const HeatMaps& x) { return png_heat_map(x.maps, x.title); },
            [](const TokenStrip& x) { return png_token_strip(x); }, [](const HeadGrid& x) { return png_head_grid(x); },
            [](const TokenLinks& x) { return png_token_links(x); },
+           [](const LayeredGraph& x) { return png_layered_graph(x); },
            [](const PictureStack& x) { return png_picture_stack(x); }},
       drawing);
 }
@@ -93,7 +95,8 @@ std::optional<std::string> Picture::terminal(const TerminalStyle& style) const {
 std::string Picture::text() const {
   return title() + std::visit(Each{[](const auto& x) { return text_of(x); },
                                    [](const HeadGrid& x) { return joined(x.row_labels, x.column_labels); },
-                                   [](const TokenLinks& x) { return joined(x.queries, x.keys); }},
+                                   [](const TokenLinks& x) { return joined(x.queries, x.keys); },
+                                   [](const LayeredGraph& x) { return joined(x.names); }},
                               drawing);
 }
 

@@ -86,20 +86,23 @@ class Canvas {
   }
 
   // Column by column: how much of a pixel is nearer to the line than half its width, measured across the line.
+  // Along its longer way: by columns, or where it is upright by rows.
   void draw(const Stroke& stroke) {
-    const double x0 = stroke.x0 * density;
-    const double y0 = stroke.y0 * density;
-    const double slope = (stroke.y1 - stroke.y0) / (stroke.x1 - stroke.x0);
-    const double across = 1 / std::hypot(1, slope);  // of a step downwards
+    const bool rows = stroke.upright;
+    const double a0 = (rows ? stroke.y0 : stroke.x0) * density, a1 = (rows ? stroke.y1 : stroke.x1) * density;
+    const double b0 = (rows ? stroke.x0 : stroke.y0) * density, b1 = (rows ? stroke.x1 : stroke.y1) * density;
+    const int most_a = rows ? pixels_.height : pixels_.width, most_b = rows ? pixels_.width : pixels_.height;
+    const double slope = (b1 - b0) / (a1 - a0);
+    const double across = 1 / std::hypot(1, slope);  // of a step to the side
     const double reach = (stroke.width * density / 2 + 0.5) / across;
-    const int right = std::clamp(static_cast<int>(std::lround(stroke.x1 * density)), 0, pixels_.width);
-    for (int x = std::clamp(static_cast<int>(std::lround(x0)), 0, pixels_.width); x < right; ++x) {
-      const double middle = y0 + (x + 0.5 - x0) * slope;
-      const int bottom = std::clamp(static_cast<int>(std::ceil(middle + reach)), 0, pixels_.height);
-      for (int y = std::clamp(static_cast<int>(std::floor(middle - reach)), 0, pixels_.height); y < bottom; ++y) {
-        const double distance = std::abs(y + 0.5 - middle) * across;
+    const int end = std::clamp(static_cast<int>(std::lround(a1)), 0, most_a);
+    for (int a = std::clamp(static_cast<int>(std::lround(a0)), 0, most_a); a < end; ++a) {
+      const double middle = b0 + (a + 0.5 - a0) * slope;
+      const int last = std::clamp(static_cast<int>(std::ceil(middle + reach)), 0, most_b);
+      for (int b = std::clamp(static_cast<int>(std::floor(middle - reach)), 0, most_b); b < last; ++b) {
+        const double distance = std::abs(b + 0.5 - middle) * across;
         const double covered = std::clamp(stroke.width * density / 2 + 0.5 - distance, 0.0, 1.0);
-        blend(at(x, y), stroke.colour, covered * stroke.opacity);
+        blend(rows ? at(b, a) : at(a, b), stroke.colour, covered * stroke.opacity);
       }
     }
   }
@@ -160,6 +163,11 @@ std::string png_head_grid(const HeadGrid& grid) {
 std::string png_token_links(const TokenLinks& links) {
   const Font font = chosen_font();
   return png_of(lay_out(links, font, "png_token_links"), font);
+}
+
+std::string png_layered_graph(const LayeredGraph& graph) {
+  const Font font = chosen_font();
+  return png_of(lay_out(graph, font, "png_layered_graph"), font);
 }
 
 std::string png_picture_stack(const PictureStack& stack) {

@@ -160,6 +160,11 @@ std::string svg_token_links(const TokenLinks& links) {
   return Svg(lay_out(links, font, "svg_token_links")).take();
 }
 
+std::string svg_layered_graph(const LayeredGraph& graph) {
+  const Font font;
+  return Svg(lay_out(graph, font, "svg_layered_graph")).take();
+}
+
 std::string svg_picture_stack(const PictureStack& stack) {
   const Font font;
   return Svg(lay_out(stack, font, "svg_picture_stack")).take();

@@ -74,10 +74,8 @@ class Layer:
 
     def at(self, kind, head):
         n, D = "qkv".index(kind), self.size
-        if self.neox:
-            start = (3 * head + n) * D
-        else:
-            start = head * D + (n * self.fused.weight.shape[1] // 3 if self.fused else 0)
+        fused = n * self.fused.weight.shape[1] // 3 if self.fused else 0
+        start = (3 * head + n) * D if self.neox else head * D + fused
         return self.projections[n], slice(start, start + D)
 
     def heads(self, z, written):

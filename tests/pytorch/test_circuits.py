@@ -204,8 +204,8 @@ class Theirs:
             if reader not in receivers:
                 continue
             if reader == "output":
-                change = sum(clean_wrote[writer] - wrote[writer] for writer in senders)
-                hooks.append(self.last.register_forward_pre_hook(lambda module, inputs: (inputs[0] + torch.from_numpy(change)[None],)))
+                change = torch.from_numpy(sum(clean_wrote[writer] - wrote[writer] for writer in senders))[None]
+                hooks.append(self.last.register_forward_pre_hook(lambda module, inputs, change=change: (inputs[0] + change,)))
             elif reader.startswith("mlp"):
                 hooks.append(self.layers[n].mlp.register_forward_pre_hook(
                     lambda module, inputs, reader=reader, n=n:
@@ -219,7 +219,10 @@ class Theirs:
         return value
 
 
-NAMES = ["llama", "qwen2", "qwen3", "olmo2", "gemma2 bias, caps", "mistral window", "gpt2", "gpt_neox", "gpt_neox in turn, no biases", "opt", "opt projected, gelu"]
+NAMES = [
+    "llama", "qwen2", "qwen3", "olmo2", "gemma2 bias, caps", "mistral window", "gpt2", "gpt_neox", "gpt_neox in turn, no biases", "opt",
+    "opt projected, gelu",
+]
 
 
 def texts(pair):
@@ -358,7 +361,8 @@ def test_models_that_are_refused(both, name, words):
 def test_what_is_refused(both):
     ours = both("llama").ours
     edges = ours.edges([5, 6, 7], [5, 8, 7], TOKEN, AGAINST)
-    for asked, words in (({"method": "acdc"}, "'eap' or 'eap-ig'"), ({"at": "middle"}, "'corrupt' or 'clean'"), ({"steps": 0}, "steps is 0"),
+    for asked, words in (({"method": "acdc"}, "'eap' or 'eap-ig'"), ({"at": "middle"}, "'corrupt' or 'clean'"),
+                         ({"steps": 0}, "steps is 0"),
                          ({"position": 3}, "position is 3")):
         with pytest.raises(ValueError, match=words):
             ours.edges([5, 6, 7], [5, 8, 7], TOKEN, AGAINST, **asked)
@@ -368,7 +372,8 @@ def test_what_is_refused(both):
         ours.edges([5, 6, 7], [5, 8, 7], TOKEN, TOKEN)
     for asked, words in (({"keep": -1}, "keep is -1"), ({"keep": 3, "faithfulness": 0.5}, "one of keep, faithfulness and edges"),
                          ({"faithfulness": 1.5}, "at most 1"), ({"only": [("2.0", "1.0 q")]}, "no edge from"),
-                         ({"only": [("9.0", "output")]}, "not one of the edges'"), ({"only": ["output"]}, r"expected \(source, receiver\)")):
+                         ({"only": [("9.0", "output")]}, "not one of the edges'"),
+                         ({"only": ["output"]}, r"expected \(source, receiver\)")):
         with pytest.raises(ValueError, match=words):
             ours.circuit(edges, **asked)
     with pytest.raises(ValueError, match="another model"):

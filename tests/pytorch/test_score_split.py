@@ -1,4 +1,4 @@
-"""Model.explain_score() and explain_value(), each number by itself, beside the same sums in float64 on what hooks see in Transformers' eager modules."""
+"""Model.explain_score() and explain_value(), each number by itself, beside float64 sums of what hooks see in Transformers' modules."""
 
 import numpy as np
 import pytest
