@@ -1,6 +1,8 @@
 // attribute(), lens(), ablate() and patch() on the models of tests/golden; test_analysis.py has them beside
 // Transformers.
 #include "attend/analysis.h"
+#include "attend/answer_trace.h"
+#include "attend/circuits.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +12,7 @@
 #include "attend/gradient.h"
 #include "attend/passages.h"
 #include "attend/saliency.h"
+#include "attend/score_split.h"
 #include "attend/threads.h"
 #include "tests/expect.h"
 
@@ -212,6 +215,10 @@ TEST(Analysis, EndsWhereItIsToldTo) {
     EXPECT_TRUE(until_interrupted([&] { gradient(model, ids); }));
     EXPECT_TRUE(until_interrupted([&] { saliency(model, ids); }));
     EXPECT_TRUE(until_interrupted([&] { passages(model, ids, {.spans = {{0, 2}, {2, 4}}}); }));
+    EXPECT_TRUE(until_interrupted([&] { explain_value(model, ids, {1, 0}, 0); }));
+    EXPECT_TRUE(until_interrupted([&] { trace_answer(model, ids); }));
+    const AnswerPair pair{.clean = ids, .corrupt = corrupt, .token = 1, .against = 2};
+    EXPECT_TRUE(until_interrupted([&] { circuit(model, edges(model, {&pair, 1}), {}); }));
   }
   EXPECT_EQ(cache.length(), std::ssize(ids));
   expect_same(attribute(model, ids, {.cache = &cache}).heads, known.heads);

@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attend/answer_trace.h"
 #include "attend/score_split.h"
+#include "tests/allocations.h"
 #include "tests/expect.h"
 #include "tests/threads_at_most.h"
 
@@ -71,6 +74,28 @@ TEST(Edges, TellProgressWhichMayEndThem) {
   EXPECT_EQ(told.back(), 1);
   struct Enough {};
   EXPECT_THROW((void)edges(model, pairs, {.progress = [](double) { throw Enough(); }}), Enough);
+}
+
+// Whatever allocation fails, the next call finds everything as it was.
+TEST(Edges, ACallThatFailsTakesNothingWithIt) {
+  const Model model = load("llama");
+  const auto asked = [&] {
+    const Edges found = edges(model, {&pair, 1});
+    return std::pair(circuit(model, found, {.keep = 9}).value, to_json(trace_answer(model, pair.clean, {.heads = 1})));
+  };
+  const auto expected = asked();
+  bool failed = true;
+  for (std::int64_t n = 0; failed; n += 37) {
+    const CountAllocations counted(n);
+    try {
+      (void)asked();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::out_of_memory) << error.what();
+    } catch (const std::bad_alloc&) {
+    }
+    failed = counted.failed();
+  }
+  EXPECT_EQ(asked(), expected);
 }
 
 TEST(Circuit, IsJsonCsvAndAGraph) {

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "attend/analysis.h"
+#include "attend/answer_trace.h"
+#include "attend/circuits.h"
 #include "attend/gradient.h"
 #include "attend/models.h"
 #include "attend/passages.h"
@@ -86,6 +88,14 @@ TEST(ModelThreads, DecodersAreUndisturbed) {
          [&] {
            const std::vector<std::int64_t> other{3, 7, 2, 12, 9};
            return results(ablate(model, few).logit, patch(model, few, other, 5, 6).recovered);
+         }},
+        {what + "edges, circuit and trace",
+         [&] {
+           const AnswerPair pair{.clean = few, .corrupt = {3, 7, 2, 12, 9}, .token = 5, .against = 6};
+           const Edges found = edges(model, {&pair, 1});
+           const auto value = static_cast<float>(circuit(model, found, {.keep = 9}).value);
+           const auto without = static_cast<float>(*trace_answer(model, few).heads[0].wrote.without);
+           return results(found.scores, Tensor::from({2}, {value, without}));
          }},
         {what + "gradient, saliency and passages",
          [&] {
