@@ -1,7 +1,6 @@
 // Everything that this attend was built with.
 #pragma once
 
-#include "attend/answer_trace.h"
 #include "attend/attention.h"
 #include "attend/dtype.h"
 #include "attend/error.h"
@@ -18,6 +17,7 @@
 #include "attend/version.h"
 #ifndef ATTEND_WITHOUT_MODELS
 #include "attend/analysis.h"
+#include "attend/answer_trace.h"
 #include "attend/circuits.h"
 #include "attend/composition.h"
 #include "attend/features.h"

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import operator
 import types
 from typing import Any, NamedTuple, TypeVar
 
@@ -248,7 +249,7 @@ class Composition(NamedTuple):
         if by not in self._fields:
             raise ValueError(f"Composition.top: by is {by!r}, expected 'q', 'k' or 'v'")
         values = getattr(self, by)
-        order = numpy.argsort(-values, axis=None, kind="stable")[: max(0, n)]
+        order = numpy.argsort(-values, axis=None, kind="stable")[: max(0, operator.index(n))]
         places = zip(*numpy.unravel_index(order, values.shape))
         return [(f"{layer}.{head}", f"{earlier}.{other}", float(values[layer, head, earlier, other]))
                 for layer, head, earlier, other in places]
@@ -279,7 +280,7 @@ class ScoreSplit(NamedTuple):
         if of not in ("query", "key", "pairs"):
             raise ValueError(f"ScoreSplit.top: of is {of!r}, expected 'query', 'key' or 'pairs'")
         values = {"query": self.pairs.sum(1), "key": self.pairs.sum(0), "pairs": self.pairs}[of]
-        order = numpy.argsort(-abs(values), axis=None, kind="stable")[: max(0, n)]
+        order = numpy.argsort(-abs(values), axis=None, kind="stable")[: max(0, operator.index(n))]
         places = zip(*numpy.unravel_index(order, values.shape))
         return [(*(self.parts[axis] for axis in place), float(values[place])) for place in places]
 
@@ -302,7 +303,7 @@ class ValueSplit(NamedTuple):
 
     def top(self, n: int = 10) -> list[tuple[str, float]]:
         """The n largest magnitudes, falling: (part, value)."""
-        order = numpy.argsort(-abs(self.values), kind="stable")[: max(0, n)]
+        order = numpy.argsort(-abs(self.values), kind="stable")[: max(0, operator.index(n))]
         return [(self.parts[place], float(self.values[place])) for place in order]
 
 

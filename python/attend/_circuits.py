@@ -1,5 +1,6 @@
 """What Model.trace(), edges(), circuit() and path_patch() give."""
 
+import operator
 from typing import NamedTuple
 
 import numpy
@@ -102,7 +103,7 @@ class Edges(NamedTuple):
 
     def top(self, n: int = 10) -> list[tuple[str, str, float]]:
         """The n largest magnitudes, falling: (source, receiver, score)."""
-        order = numpy.argsort(-abs(self.scores), axis=None, kind="stable")[: max(0, n)]
+        order = numpy.argsort(-abs(self.scores), axis=None, kind="stable")[: max(0, operator.index(n))]
         places = zip(*numpy.unravel_index(order, self.scores.shape))
         return [(self.sources[s], self.receivers[r], float(self.scores[s, r])) for s, r in places]
 

@@ -120,7 +120,7 @@ class EdgesOfPair {
                                                 Linear::borrow(weight).input_gradient(d.slice(1, h * D, (h + 1) * D)),
                                                 attention_reads_.at(layer)));
     }
-    multiply({.kind = kind, .layer = layer, .head = 0}, std::move(all));
+    multiply({.kind = kind, .layer = layer, .head = 0}, all);
   }
 
   static Tensor through(const std::optional<models::Norm>& norm, Tensor d, const Tensor& x) {

@@ -566,7 +566,7 @@ def test_much_memory_is_announced(command, tmp_path):
     (["bert", "a", "--query", "1"], 2, "--query: say of which head"),
     (["bert", "a", "--json", "-o", "x.json"], 2, "--json and -o can't stand together"),
     (["bert", "a", "--keep", "summary"], 2, "--keep: nothing uses it without a recording: -o x.attend"),
-    (["bert", "a", "-o", "x.jpg"], 2, "should end in .html, .attend, .svg, .png, .csv, .json, .npz or .safetensors"),
+    (["bert", "a", "-o", "x.jpg"], 2, "should end in .html, .attend, .svg, .png, .csv, .json, .dot, .npz or .safetensors"),
     (["bert", "a", "--lyer", "1"], 2, "no option '--lyer'; did you mean '--layer'?"),
     (["bret", "a"], 3, "no file or folder 'bret'"),
     (["minlm", "a"], 3, "nothing is fetched; did you mean 'minilm'?"),

@@ -225,7 +225,7 @@ def circuit_calls(attend, decoder, np):
             "Model.circuit": (decoder.circuit, (edges,), {"keep": 3, "faithfulness": None, "only": None, "progress": float}),
             "Circuit": (attend.Circuit, tuple(circuit), {}), "Circuit.__repr__": (circuit.__repr__, (), {}),
             "Circuit.to_pandas": (with_pandas(circuit.to_pandas), (), {}),
-            "Circuit.to_networkx": (with_pandas(circuit.to_networkx, "networkx"), (), {}),
+            "Circuit.to_networkx": (with_pandas(lambda: list(circuit.to_networkx().edges(data=True)), "networkx"), (), {}),
             "Circuit.picture": (circuit.picture, (), {"most": 3, "title": "x"}), "Circuit._repr_html_": (circuit._repr_html_, (), {}),
             "Model.path_patch": (decoder.path_patch, ([1, 2, 3], [1, 4, 3], 7, 8, ["embedding"], ["output"]), {"position": -1}),
             "PathPatching": (attend.PathPatching, tuple(path), {}), "PathPatching.__repr__": (path.__repr__, (), {}),
