@@ -257,8 +257,9 @@ class Searching {
       measure({options_.edges.begin(), options_.edges.end()});
     } else {
       order_ = greedy(edges_, graph_);
-      options_.faithfulness ? search(*options_.faithfulness)
-                            : measure(prefix(std::min(options_.keep.value_or(200), std::ssize(order_))));
+      options_.faithfulness
+          ? search(*options_.faithfulness)
+          : measure(prefix(std::min(options_.keep.value_or(200), static_cast<std::int64_t>(order_.size()))));
     }
     if (options_.progress) options_.progress(1);
     return std::move(out_);
