@@ -158,7 +158,7 @@ class PathPass : public ChangedPass {
   Tensor stream_;  // of the corrupt text
 };
 
-// The difference of logits that a pass over texts comes to, of the last one of them, whose stream is x.
+// The difference of logits that a pass over texts comes to, of the one whose stream the output reads.
 double after(const Model& model, const analysis::EdgeGraph& graph, const char* function, ChangedPass& pass,
              std::span<const analysis::Text> texts, std::size_t stream, const AnswerPair& pair) {
   analysis::Stream running(model, texts);
@@ -186,7 +186,8 @@ std::vector<CircuitEdge> greedy(const Edges& edges, const analysis::EdgeGraph& g
     const std::int64_t r = graph.receiver(reader);
     if (in[static_cast<std::size_t>(r)]) return;
     in[static_cast<std::size_t>(r)] = true;
-    for (std::int64_t s = 0; s < edges.before(r); ++s)
+    const std::int64_t before = edges.before(r);
+    for (std::int64_t s = 0; s < before; ++s)
       open.push({s, r, static_cast<double>(edges.scores.data<float>()[s * R + r])});
   };
   enter({.kind = Kind::output});
