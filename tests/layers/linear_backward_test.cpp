@@ -243,14 +243,15 @@ TEST(LinearBackward, InputGradientAlone) {
 TEST(LinearBackward, InputGradientOfBlocks) {
   for (const auto& [type, rows, columns] :
        {std::tuple(QuantizedType::q4_k, 8200, 512), std::tuple(QuantizedType::q8_0, 20000, 224),
-        std::tuple(QuantizedType::q5_0, 6, 96)}) {
+        std::tuple(QuantizedType::q5_0, 6, 96), std::tuple(QuantizedType::q4_k, 300, 768),
+        std::tuple(QuantizedType::q8_0, 700, 224)}) {
     QuantizedView blocks{nullptr, type, rows, columns};
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(rows * blocks.row_bytes()));
     const Tensor random = Generator(9).uniform({std::ssize(bytes)}, 0, 48);  // f16 scales without infinity
     for (std::size_t n = 0; n < bytes.size(); ++n) bytes[n] = static_cast<std::uint8_t>(random.data<float>()[n]);
     blocks.data = bytes.data();
     const Tensor numbers = dequantize(blocks);
-    for (const std::int64_t count : {1, 3}) {
+    for (const std::int64_t count : {1, 3, 70}) {
       const Tensor dy = Generator(8).normal({count, rows}, 0, 1);
       expect_same(Linear::borrow(blocks).input_gradient(dy), Linear(numbers).input_gradient(dy), std::to_string(rows));
     }
