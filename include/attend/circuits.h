@@ -109,7 +109,8 @@ ATTEND_API std::string circuit_csv(const Circuit& circuit, const Edges& edges);
 ATTEND_API std::string circuit_dot(const Circuit& circuit, const Edges& edges);
 
 // The difference of logits where `receivers` see what `senders` wrote in the clean text, along the edges between them,
-// and all else goes on from there (Goldowsky-Dill et al. 2023, arXiv:2304.05969): an exact pass.
+// and all else goes on from there (Goldowsky-Dill et al. 2023, arXiv:2304.05969): an exact pass. A receiver takes what
+// it would have if the senders alone had changed, whatever other receivers do; the output reads this pass's stream.
 struct ATTEND_API PathPatching {
   double value = 0, clean = 0, corrupt = 0, recovered = 0;  // recovered: (value - corrupt) / (clean - corrupt)
 };
