@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "attend/error.h"
 #include "attend/io.h"
@@ -162,6 +163,12 @@ std::string findings_text(const Computed& x, const TerminalStyle& style) {
   if (const Finding* found = pictured(x)) parts.push_back(drawing(*found, x, style));
   std::erase(parts, "");
   return fmt::format("{}", fmt::join(parts, "\n"));
+}
+
+std::string with_corrupt_ids(const std::string& json, const std::vector<std::int64_t>& corrupt) {
+  nlohmann::ordered_json all = {{"corrupt_ids", corrupt}};
+  all.update(nlohmann::ordered_json::parse(json));
+  return json_text(all);
 }
 
 // ---- Words ----

@@ -104,6 +104,9 @@ class Analysis : public AnalysisKind {
   virtual Finding find(const Question& question, const PassOptions& asked, Pass& pass) const = 0;
 };
 
+// What was found beside a second text, in JSON.
+std::string with_corrupt_ids(const std::string& json, const std::vector<std::int64_t>& corrupt);
+
 // ---- Words ----
 
 std::string in_quotes(std::string_view token);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "attend/circuits.h"
 #include "attend/error.h"
@@ -15,8 +14,6 @@
 namespace attend::cli {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t most_edges = 12;
 constexpr int bar_columns = 20;
@@ -96,12 +93,7 @@ class CircuitOfAnswer : public Analysis {
         encoded(question.model, question.arguments.patch, x.recording.model, x.chat).ids;
     const auto found = std::make_shared<const Found>(searched(question, corrupt));
     return {.name = "circuit",
-            .json =
-                [=] {
-                  Json all = {{"corrupt_ids", corrupt}};
-                  all.update(Json::parse(attend::to_json(found->circuit, found->edges)));
-                  return json_text(all);
-                },
+            .json = [=] { return with_corrupt_ids(attend::to_json(found->circuit, found->edges), corrupt); },
             .words = [=](const Computed& of) { return words(of, *found); },
             .picture = [=](const AnalysisOf& of) { return circuit_picture(found->circuit, found->edges, of); },
             .csv = [=](const AnalysisOf&) { return circuit_csv(found->circuit, found->edges); },

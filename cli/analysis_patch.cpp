@@ -1,8 +1,6 @@
 // --patch: how much of the answer each head of the text brings back into a corrupt text.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "attend/error.h"
 #include "cli/analyses.h"
 #include "cli/command.h"
@@ -12,8 +10,6 @@ namespace attend::cli {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 std::string words(const Computed& x, const Patching& p) {
   return fmt::format(
       "The logit of {} less that of {}:\n"
@@ -21,12 +17,6 @@ std::string words(const Computed& x, const Patching& p) {
       "of the text brings back into the corrupt one{}:\n{}",
       in_quotes(x.tokenizer, p.token), in_quotes(x.tokenizer, p.against), p.clean, p.corrupt,
       p.estimate ? ", estimated" : "", head_lines(p.recovered));
-}
-
-std::string json(const Patching& found, const std::vector<std::int64_t>& corrupt) {
-  Json all = {{"corrupt_ids", corrupt}};
-  all.update(Json::parse(attend::to_json(found)));
-  return json_text(all);
 }
 
 class Patch : public Analysis {
@@ -58,7 +48,7 @@ class Patch : public Analysis {
         encoded(question.model, question.arguments.patch, x.recording.model, x.chat).ids;
     const auto found = std::make_shared<const Patching>(patched(question, corrupt));
     return {.name = "patching",
-            .json = [=] { return json(*found, corrupt); },
+            .json = [=] { return with_corrupt_ids(attend::to_json(*found), corrupt); },
             .words = [=](const Computed& of) { return words(of, *found); },
             .picture = [=](const AnalysisOf& of) { return patching_picture(*found, of); },
             .csv = [=](const AnalysisOf& of) { return patching_csv(*found, of); },

@@ -126,6 +126,12 @@ AttentionKind read_attention(const char* function, const std::string& name) {
   throw Error(ErrorCode::bad_value, function, "attention is '" + name + "', expected 'self', 'cross' or 'encoder'");
 }
 
+std::int64_t read_answer(const char* function, const Loaded& self, const char* name, nb::handle given) {
+  const std::optional<std::int64_t> id = self.read_token(function, name, given);
+  if (!id) throw Error(ErrorCode::bad_value, function, std::string(name) + " is None, expected a token");
+  return *id;
+}
+
 Tensor Found::tensor(const char* field) const {
   const nb::object array = result.attr(field);
   return Array(function.c_str(), field, array).view().clone();

@@ -87,6 +87,9 @@ std::vector<Range> read_spans(const char* function, const char* name, nb::handle
 
 AttentionKind read_attention(const char* function, const std::string& name);
 
+// A token that must be given.
+std::int64_t read_answer(const char* function, const Loaded& self, const char* name, nb::handle given);
+
 using Text = std::optional<std::string>;
 
 // make(AnalysisOf).

@@ -5,12 +5,6 @@ namespace attend::python {
 
 namespace {
 
-std::int64_t read_answer(const char* function, const Loaded& self, const char* name, nb::handle given) {
-  const std::optional<std::int64_t> id = self.read_token(function, name, given);
-  if (!id) throw Error(ErrorCode::bad_value, function, std::string(name) + " is None, expected a token");
-  return *id;
-}
-
 std::optional<PatchOptions::What> what_named(const std::string& name) {
   using What = PatchOptions::What;
   for (const What what : {What::heads, What::residual, What::q, What::k, What::v})

@@ -19,15 +19,10 @@ nb::object made(const char* kind) {
 
 AnswerPair read_pair(const char* function, const Loaded& self, nb::handle clean, nb::handle corrupt, nb::handle token,
                      nb::handle against, nb::handle position) {
-  const auto answer = [&](const char* name, nb::handle given) {
-    const std::optional<std::int64_t> id = self.read_token(function, name, given);
-    if (!id) throw Error(ErrorCode::bad_value, function, std::string(name) + " is None, expected a token");
-    return *id;
-  };
   return {.clean = self.read_ids(function, "clean_ids", clean),
           .corrupt = self.read_ids(function, "corrupt_ids", corrupt),
-          .token = answer("token", token),
-          .against = answer("against", against),
+          .token = read_answer(function, self, "token", token),
+          .against = read_answer(function, self, "against", against),
           .position = expect<std::int64_t>(function, "position", whole_number, position)};
 }
 
