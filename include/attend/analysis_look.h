@@ -81,6 +81,8 @@ ATTEND_API Picture passages_picture(const Passages& passages, const AnalysisOf& 
 // answer and blue against it; the caption says what they keep, and how many more there are.
 ATTEND_API Picture circuit_picture(const Circuit& circuit, const Edges& edges, const AnalysisOf& of,
                                    std::int64_t most = 40);
+// All of its edges, for Graphviz: green towards the clean answer, and red against it.
+ATTEND_API std::string circuit_dot(const Circuit& circuit, const Edges& edges);
 
 // ---- Names ----
 
@@ -106,6 +108,8 @@ ATTEND_API std::string ablation_csv(const Ablation& ablation, const AnalysisOf& 
 // text ("encoder" or "decoder"; of one text empty), position, token, value
 ATTEND_API std::string saliency_csv(const Saliency& saliency, const AnalysisOf& of);
 // passage, begin, end, text, estimated, measured (empty where it was not)
+// source,receiver,score
+ATTEND_API std::string circuit_csv(const Circuit& circuit, const Edges& edges);
 ATTEND_API std::string passages_csv(const Passages& passages, const AnalysisOf& of);
 // layer, head, name, recovered; or layer, position, token, recovered
 ATTEND_API std::string patching_csv(const Patching& patching, const AnalysisOf& of);

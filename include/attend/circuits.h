@@ -102,11 +102,7 @@ struct ATTEND_API Circuit {
 };
 // Throws bad_value where `edges` are another model's, or both differences are the same.
 ATTEND_API Circuit circuit(const Model& model, const Edges& edges, const CircuitOptions& options);
-// As JSON (docs/json.md), as CSV (source,receiver,score), and as a graph for Graphviz: what writes, with an edge for
-// all that a node reads of another, green where it is towards the clean answer and red where it is against it.
-ATTEND_API std::string to_json(const Circuit& circuit, const Edges& edges);
-ATTEND_API std::string circuit_csv(const Circuit& circuit, const Edges& edges);
-ATTEND_API std::string circuit_dot(const Circuit& circuit, const Edges& edges);
+ATTEND_API std::string to_json(const Circuit& circuit, const Edges& edges);  // docs/json.md
 
 // The difference of logits where `receivers` see what `senders` wrote in the clean text, along the edges between them,
 // and all else goes on from there (Goldowsky-Dill et al. 2023, arXiv:2304.05969): an exact pass. A receiver takes what

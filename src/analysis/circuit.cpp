@@ -8,6 +8,7 @@
 #include "analysis/answer_pairs.h"
 #include "analysis/answers.h"
 #include "analysis/edge_graph.h"
+#include "analysis/json.h"
 #include "analysis/stream.h"
 #include "attend/circuits.h"
 #include "core/from_end.h"
@@ -20,15 +21,10 @@ namespace {
 
 using Kind = CircuitNode::Kind;
 
-// Of rows [first, last) of what is at a place, f32.
-Tensor own_rows(const View& values, const Range& rows) {
-  return converted(values.slice(0, rows.begin, rows.end), DType::f32);
-}
-
 // ---- A pass in which readers see what some writers changed ----
 
 // By receiver: which sources it sees as they are changed.
-using Seen = std::map<std::int64_t, std::vector<std::int64_t>>;
+using Seen = std::map<std::int64_t, std::set<std::int64_t>>;
 
 // What such a pass has in common: the corrupt text and another one side by side, of which the second is changed.
 class ChangedPass : public models::Watcher {
@@ -63,16 +59,16 @@ class ChangedPass : public models::Watcher {
     return true;
   }
   // Queries, keys or values of those heads that see something.
-  void project(Kind kind, std::int64_t layer, const Tensor& stream, const MutableView& to) const {
+  void project(Kind kind, std::int64_t layer, const MutableView& to) const {
     const std::int64_t D = to.size(1) / graph_.heads(kind);
     for (std::int64_t h = 0; h < graph_.heads(kind); ++h) {
       const CircuitNode node{.kind = kind, .layer = layer, .head = h};
-      Tensor x = stream.clone();
+      Tensor x = stream_.clone();
       if (add_changes(graph_.receiver(node), x)) to.slice(1, h * D, (h + 1) * D).copy_from(graph_.projected(node, x));
     }
   }
-  void read_by_mlp(std::int64_t layer, const Tensor& stream, const MutableView& to) const {
-    Tensor x = stream.clone();
+  void read_by_mlp(std::int64_t layer, const MutableView& to) const {
+    Tensor x = stream_.clone();
     if (add_changes(graph_.receiver({.kind = Kind::mlp, .layer = layer}), x))
       to.copy_from(graph_.read(graph_.layer(layer).mlp_reads_by, x));
   }
@@ -82,6 +78,7 @@ class ChangedPass : public models::Watcher {
   std::int64_t N_;
   std::set<std::int64_t> wanted_;           // the sources that are seen
   std::map<std::int64_t, Tensor> changes_;  // of each of them [N,E]
+  Tensor stream_;                           // of the corrupt text, as the next reader has it
 
  public:
   // What the output reads where the stream after all layers is x [N,E].
@@ -107,7 +104,7 @@ class CircuitPass : public ChangedPass {
   void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
     const View corrupt = values.slice(0, 0, N_);
     const MutableView own = values.slice(0, N_, 2 * N_);
-    if (const std::optional<Kind> kind = projection_at(place)) return project(*kind, layer, stream_, own);
+    if (const std::optional<Kind> kind = projection_at(place)) return project(*kind, layer, own);
     switch (place) {
       case ModelPlace::residual:
         if (layer == 0) changed(0, own, corrupt), own.copy_from(corrupt);
@@ -122,7 +119,7 @@ class CircuitPass : public ChangedPass {
         own.copy_from(corrupt);
         break;
       case ModelPlace::mlp_input:
-        read_by_mlp(layer, stream_, own);
+        read_by_mlp(layer, own);
         break;
       case ModelPlace::mlp:
         changed(graph_.source({.kind = Kind::mlp, .layer = layer}), own, corrupt);
@@ -132,9 +129,6 @@ class CircuitPass : public ChangedPass {
         break;
     }
   }
-
- private:
-  Tensor stream_;  // of the corrupt text
 };
 
 // Rows of the clean text, of the corrupt one, and of the corrupt one again, where receivers see what senders wrote in
@@ -146,16 +140,13 @@ class PathPass : public ChangedPass {
   void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
     const View clean = values.slice(0, 0, N_), corrupt = values.slice(0, N_, 2 * N_);
     const MutableView own = values.slice(0, 2 * N_, 3 * N_);
-    if (const std::optional<Kind> kind = projection_at(place)) return project(*kind, layer, stream_, own);
+    if (const std::optional<Kind> kind = projection_at(place)) return project(*kind, layer, own);
     if (place == ModelPlace::residual && layer == 0) changed(0, clean, corrupt);
     if (place == ModelPlace::residual || place == ModelPlace::residual_mid) stream_ = corrupt.to(DType::f32);
-    if (place == ModelPlace::mlp_input) read_by_mlp(layer, stream_, own);
+    if (place == ModelPlace::mlp_input) read_by_mlp(layer, own);
     if (place == ModelPlace::mlp) changed(graph_.source({.kind = Kind::mlp, .layer = layer}), clean, corrupt);
     if (place == ModelPlace::z) changed_heads(layer, clean, corrupt);
   }
-
- private:
-  Tensor stream_;  // of the corrupt text
 };
 
 // The difference of logits that a pass over texts comes to, of the one whose stream the output reads.
@@ -163,8 +154,9 @@ double after(const Model& model, const analysis::EdgeGraph& graph, const char* f
              std::span<const analysis::Text> texts, std::size_t stream, const AnswerPair& pair) {
   analysis::Stream running(model, texts);
   while (running.layer() < running.layers()) running.advance(&pass);
-  const Tensor x = pass.last(own_rows(running.state(), running.rows(stream)));
-  return analysis::difference(graph.parts(), function, analysis::finished(graph.parts(), x.clone()), pair);
+  const Range rows = running.rows(stream);
+  Tensor x = pass.last(running.state().view().slice(0, rows.begin, rows.end).to(DType::f32));
+  return analysis::difference(graph.parts(), function, analysis::finished(graph.parts(), std::move(x)), pair);
 }
 
 double answer(const Model& model, const char* function, const std::vector<std::int64_t>& ids, const AnswerPair& pair) {
@@ -182,25 +174,18 @@ std::vector<CircuitEdge> greedy(const Edges& edges, const analysis::EdgeGraph& g
   std::priority_queue<CircuitEdge, std::vector<CircuitEdge>, decltype(weaker)> open(weaker);
   std::vector<bool> in(edges.receivers.size());
   const std::int64_t R = std::ssize(edges.receivers);
-  const auto enter = [&](const CircuitNode& reader) {
-    const std::int64_t r = graph.receiver(reader);
+  const auto enter = [&](std::int64_t r) {
     if (in[static_cast<std::size_t>(r)]) return;
     in[static_cast<std::size_t>(r)] = true;
     const std::int64_t before = edges.before(r);
     for (std::int64_t s = 0; s < before; ++s)
       open.push({s, r, static_cast<double>(edges.scores.data<float>()[s * R + r])});
   };
-  enter({.kind = Kind::output});
+  enter(graph.receiver({.kind = Kind::output}));
   std::vector<CircuitEdge> order;
-  const std::int64_t group = graph.heads() / graph.heads(Kind::key);
   while (!open.empty()) {
     order.push_back(open.top()), open.pop();
-    const CircuitNode& writer = edges.sources[static_cast<std::size_t>(order.back().source)];
-    if (writer.kind == Kind::mlp) enter(writer);
-    if (writer.kind != Kind::head) continue;
-    enter({.kind = Kind::query, .layer = writer.layer, .head = writer.head});
-    enter({.kind = Kind::key, .layer = writer.layer, .head = writer.head / group});
-    enter({.kind = Kind::value, .layer = writer.layer, .head = writer.head / group});
+    std::ranges::for_each(graph.reads_by(order.back().source), enter);
   }
   return order;
 }
@@ -210,18 +195,13 @@ std::vector<CircuitEdge> reached(std::span<const CircuitEdge> taken, const Edges
                                  const analysis::EdgeGraph& graph) {
   std::vector<bool> changed(edges.sources.size()), sees(edges.receivers.size());
   changed[0] = true;
-  const std::int64_t group = graph.heads() / graph.heads(Kind::key);
   std::vector<std::vector<std::int64_t>> to(edges.sources.size());
   for (const CircuitEdge& edge : taken) to[static_cast<std::size_t>(edge.source)].push_back(edge.receiver);
   // Sources stand in the order of the pass: all that a source reads of is behind it.
   for (std::size_t s = 0; s < edges.sources.size(); ++s) {
-    const CircuitNode& node = edges.sources[s];
-    const auto seen = [&](const CircuitNode& reader) { return sees[static_cast<std::size_t>(graph.receiver(reader))]; };
-    if (node.kind == Kind::mlp) changed[s] = seen(node);
-    if (node.kind == Kind::head)
-      changed[s] = seen({.kind = Kind::query, .layer = node.layer, .head = node.head}) ||
-                   seen({.kind = Kind::key, .layer = node.layer, .head = node.head / group}) ||
-                   seen({.kind = Kind::value, .layer = node.layer, .head = node.head / group});
+    if (std::ranges::any_of(graph.reads_by(static_cast<std::int64_t>(s)),
+                            [&](std::int64_t r) { return sees[static_cast<std::size_t>(r)]; }))
+      changed[s] = true;
     for (const std::int64_t r : to[s])
       if (changed[s]) sees[static_cast<std::size_t>(r)] = true;
   }
@@ -237,6 +217,11 @@ class Searching {
       : model_(model), edges_(edges), options_(options), graph_(function, model) {
     if (edges.sources != graph_.sources() || edges.receivers != graph_.receivers())
       fail(ErrorCode::bad_value, function, "the edges are of another model");
+    const Dims shape{std::ssize(edges.sources), std::ssize(edges.receivers)};
+    if (edges.scores.shape() != shape || edges.scores.dtype() != DType::f32)
+      fail(ErrorCode::bad_shape, function, "scores are {} {}, expected f32 {}", edges.scores.dtype(),
+           edges.scores.shape(), shape);
+    analysis::check_pairs(function, edges.pairs, model.info());
     const int asked = (options.keep ? 1 : 0) + (options.faithfulness ? 1 : 0) + (options.edges.empty() ? 0 : 1);
     if (asked > 1) fail(ErrorCode::bad_value, function, "expected one of keep, faithfulness and edges");
     if (options.keep && *options.keep < 0) fail(ErrorCode::bad_value, function, "keep is {}, below 0", *options.keep);
@@ -283,7 +268,7 @@ class Searching {
 
   void measure(std::vector<CircuitEdge> kept) {
     Seen seen;
-    for (const CircuitEdge& edge : kept) seen[edge.receiver].push_back(edge.source);
+    for (const CircuitEdge& edge : kept) seen[edge.receiver].insert(edge.source);
     out_.value = 0;
     for (std::size_t n = 0; n < edges_.pairs.size(); ++n) {
       const AnswerPair& pair = edges_.pairs[n];
@@ -342,15 +327,12 @@ PathPatching path_patch(const Model& model, const AnswerPair& pair, std::span<co
   if (senders.empty() || receivers.empty())
     fail(ErrorCode::bad_value, function, "expected senders and receivers, and there are {} and {}", senders.size(),
          receivers.size());
-  std::vector<std::int64_t> from;
-  for (const CircuitNode& sender : senders) from.push_back(graph.source(sender));
-  std::ranges::sort(from);
-  from.erase(std::ranges::unique(from).begin(), from.end());
+  std::set<std::int64_t> from;
+  for (const CircuitNode& sender : senders) from.insert(graph.source(sender));
   Seen seen;
   for (const CircuitNode& receiver : receivers) {
     const std::int64_t r = graph.receiver(receiver);
-    std::vector<std::int64_t> own;
-    std::ranges::copy_if(from, std::back_inserter(own), [&](std::int64_t s) { return s < graph.before(r); });
+    std::set<std::int64_t> own(from.begin(), from.lower_bound(graph.before(r)));
     if (!own.empty()) seen.insert_or_assign(r, std::move(own));
   }
   if (seen.empty()) fail(ErrorCode::bad_value, function, "no sender stands before a receiver");
@@ -364,6 +346,21 @@ PathPatching path_patch(const Model& model, const AnswerPair& pair, std::span<co
   out.value = after(model, graph, function, pass, texts, 2, pair);
   out.recovered = (out.value - out.corrupt) / (out.clean - out.corrupt);
   return out;
+}
+
+std::string to_json(const Circuit& x, const Edges& edges) {
+  Json all = Json::array(), tried = Json::array();
+  for (const CircuitEdge& edge : x.edges)
+    all.push_back({{"source", name_of(edges.sources.at(static_cast<std::size_t>(edge.source)))},
+                   {"receiver", name_of(edges.receivers.at(static_cast<std::size_t>(edge.receiver)))},
+                   {"score", edge.score}});
+  for (const auto& [count, share] : x.tried) tried.push_back({count, share});
+  return text_of({{"faithfulness", x.faithfulness},
+                  {"value", x.value},
+                  {"clean", x.clean},
+                  {"corrupt", x.corrupt},
+                  {"edges", std::move(all)},
+                  {"tried", std::move(tried)}});
 }
 
 }  // namespace attend::inline v0

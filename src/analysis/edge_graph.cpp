@@ -112,6 +112,16 @@ std::int64_t EdgeGraph::receiver(const CircuitNode& node) const {
   return find(receivers_, node, "reader");
 }
 
+std::vector<std::int64_t> EdgeGraph::reads_by(std::int64_t source) const {
+  const CircuitNode& writer = sources_[static_cast<std::size_t>(source)];
+  if (writer.kind == Kind::embedding) return {};
+  if (writer.kind == Kind::mlp) return {receiver(writer)};
+  const std::int64_t shared = writer.head / (heads() / heads(Kind::key));
+  return {receiver({.kind = Kind::query, .layer = writer.layer, .head = writer.head}),
+          receiver({.kind = Kind::key, .layer = writer.layer, .head = shared}),
+          receiver({.kind = Kind::value, .layer = writer.layer, .head = shared})};
+}
+
 Tensor EdgeGraph::written(std::int64_t layer, const View& z) const {
   const models::LayerParts& of = this->layer(layer);
   const Linear& output = *of.self.output;

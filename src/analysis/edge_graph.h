@@ -31,6 +31,9 @@ class EdgeGraph {
     return sources_before(sources_, receivers_[static_cast<std::size_t>(receiver)], parts_.info.parallel);
   }
 
+  // The receivers by which the writer reads: of a head its queries, and the keys and values that it shares.
+  std::vector<std::int64_t> reads_by(std::int64_t source) const;
+
   std::int64_t layers() const { return parts_.info.layers; }
   std::int64_t heads() const { return parts_.info.heads; }
   std::int64_t heads(Kind kind) const { return kind == Kind::query ? heads() : parts_.info.kv_heads; }

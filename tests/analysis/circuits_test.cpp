@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "attend/analysis_look.h"
 #include "attend/answer_trace.h"
 #include "attend/score_split.h"
 #include "tests/allocations.h"
@@ -123,6 +124,20 @@ TEST(Circuit, OfNothingOrOfAnotherModelIsRefused) {
         (void)circuit(model, found, {.edges = {&beyond, 1}});
       },
       "from source 0 to receiver 999");
+  // What was changed by hand since.
+  Edges other = edges(model, {&pair, 1});
+  other.pairs[0].token = 99;
+  expect_error(
+      ErrorCode::bad_value, [&] { (void)circuit(model, other, {}); }, "token is 99");
+  other.pairs[0] = {.clean = {1, 2}, .corrupt = {1}, .token = 5, .against = 9};
+  expect_error(
+      ErrorCode::bad_value, [&] { (void)circuit(model, other, {}); }, "2 tokens and the corrupt one 1");
+  other.pairs[0] = pair, other.scores = Tensor({1, 1});
+  expect_error(
+      ErrorCode::bad_shape, [&] { (void)circuit(model, other, {}); }, "scores are f32 [1,1]");
+  // An edge that is given twice is one edge.
+  const CircuitEdge first{.source = 0, .receiver = std::ssize(found.receivers) - 1}, twice[] = {first, first};
+  EXPECT_EQ(circuit(model, found, {.edges = twice}).value, circuit(model, found, {.edges = {&first, 1}}).value);
   AnswerPair same = pair;
   same.corrupt = same.clean;
   expect_error(

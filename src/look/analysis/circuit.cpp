@@ -1,4 +1,4 @@
-// A circuit as a picture.
+// A circuit as a picture, as a graph for Graphviz and as CSV.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -19,9 +19,10 @@ class Drawing {
   explicit Drawing(const Edges& edges) : edges_(edges), group_(std::max<std::int64_t>(1, edges.group)) {}
 
   const CircuitNode& source(const CircuitEdge& edge) const { return node(edges_.sources, edge.source); }
+  const CircuitNode& receiver(const CircuitEdge& edge) const { return node(edges_.receivers, edge.receiver); }
   // What stands for a reader: the head itself, but for keys and values that several share.
   CircuitNode reader(const CircuitEdge& edge) const {
-    CircuitNode of = node(edges_.receivers, edge.receiver);
+    CircuitNode of = receiver(edge);
     const bool shared = group_ > 1 && (of.kind == Kind::key || of.kind == Kind::value);
     if (of.kind >= Kind::query && of.kind <= Kind::value && !shared) of.kind = Kind::head;
     return of;
@@ -32,6 +33,11 @@ class Drawing {
     for (std::int64_t h = of.head * group_; is_shared(of) && h < (of.head + 1) * group_; ++h)
       if (places_.contains(name_of({.kind = Kind::head, .layer = of.layer, .head = h}))) return true;
     return false;
+  }
+
+  // "23.4 to 29.0 v"
+  std::string name(const CircuitEdge& edge) const {
+    return fmt::format("{} to {}", name_of(source(edge)), name_of(receiver(edge)));
   }
 
   void add(const CircuitEdge& edge) {
@@ -54,7 +60,7 @@ class Drawing {
  private:
   static const CircuitNode& node(const std::vector<CircuitNode>& nodes, std::int64_t place) {
     if (place < 0 || place >= std::ssize(nodes))
-      fail(ErrorCode::bad_value, "circuit_picture", "an edge is of node {}, and there are {}", place, nodes.size());
+      fail(ErrorCode::bad_value, "Circuit", "an edge is of node {}, and there are {}", place, nodes.size());
     return nodes[static_cast<std::size_t>(place)];
   }
   static bool is_shared(const CircuitNode& of) { return of.kind == Kind::key || of.kind == Kind::value; }
@@ -105,6 +111,42 @@ Picture circuit_picture(const Circuit& x, const Edges& edges, const AnalysisOf& 
   if (drawn < x.edges.size()) graph.caption += fmt::format("Drawn: the {} strongest that lead to the output. ", drawn);
   graph.caption += "Brown: towards the clean answer; blue: against it; the wider, the more.";
   return picture;
+}
+
+std::string circuit_dot(const Circuit& x, const Edges& edges) {
+  Drawing drawing(edges);
+  double largest = 0;
+  for (const CircuitEdge& edge : x.edges) drawing.add(edge), largest = std::max(largest, std::abs(edge.score));
+  drawing.join();
+  const LayeredGraph& graph = drawing.graph;
+  std::string text = fmt::format(
+      "digraph circuit {{\n  rankdir=BT;\n  label=\"{} edges keep {:.1f} % of the answer\";\n  node [shape=box, "
+      "fontname=\"sans-serif\"];\n",
+      x.edges.size(), 100 * x.faithfulness);
+  std::map<std::int64_t, std::string> rows;
+  for (std::size_t n = 0; n < graph.names.size(); ++n) rows[graph.rows[n]] += fmt::format(" \"{}\";", graph.names[n]);
+  for (const auto& [row, names] : rows) text += fmt::format("  {{ rank=same;{} }}\n", names);
+  for (std::size_t n = 0; n < graph.values.size(); ++n) {
+    const auto name = [&](std::int64_t of) { return graph.names[static_cast<std::size_t>(of)]; };
+    text += fmt::format("  \"{}\" -> \"{}\" ", name(graph.from[n]), name(graph.to[n]));
+    if (n >= x.edges.size()) {
+      text += "[style=dotted, arrowhead=none];\n";
+      continue;
+    }
+    const CircuitEdge& edge = x.edges[n];
+    text += fmt::format("[penwidth={:.2f}, color=\"{}\", tooltip=\"{}: {:+.4f}\"];\n",
+                        largest == 0 ? 0.5 : 0.5 + 4 * std::abs(edge.score) / largest,
+                        edge.score < 0 ? "#b3472b" : "#1f7a4d", drawing.name(edge), edge.score);
+  }
+  return text + "}\n";
+}
+
+std::string circuit_csv(const Circuit& x, const Edges& edges) {
+  const Drawing drawing(edges);
+  std::string text = "source,receiver,score\n";
+  for (const CircuitEdge& edge : x.edges)
+    text += fmt::format("{},{},{}\n", name_of(drawing.source(edge)), name_of(drawing.receiver(edge)), edge.score);
+  return text;
 }
 
 }  // namespace attend::inline v0
