@@ -24,6 +24,7 @@ struct ATTEND_API TraceOptions {
   std::int64_t heads = 3;  // how many of the strongest heads, each by the token that it read
   std::int64_t parts = 3;  // how many parts of each side
   std::span<const std::int64_t> decoder_ids = {};
+  bool measured = true;                       // whether each part is taken out, too: a pass over the text for each
   std::function<void(double)> progress = {};  // told the share that is done, from 0 to 1; may throw
 };
 
@@ -32,7 +33,7 @@ struct ATTEND_API TracedPart {
   AttributionPart part = {};
   double share = 0;  // of the magnitudes of its side together
   // The answer's number in a pass where what the part wrote in that row is 0; none: embeddings and biases, which can't
-  // be taken out so.
+  // be taken out so, and all where nothing was measured.
   std::optional<double> without = {};
 };
 
@@ -54,9 +55,14 @@ struct ATTEND_API AnswerTrace {
   double logit = 0;  // with `against` the difference of the two
   std::vector<TracedHead> heads = {};
 };
-// Throws as attribute() and explain_score(). Each part that is taken out is a pass over the text.
+// Throws as attribute() and explain_score(). The sums are two passes over the text.
 ATTEND_API AnswerTrace trace_answer(const Model& model, std::span<const std::int64_t> ids,
                                     const TraceOptions& options = {});
+// The answer's number in a pass where what a head or an MLP writes in a row is 0, or without a row in all of them. Of
+// the options those that say which answer count; of a token that none names, what is likeliest then. Throws bad_value
+// for other parts, and as Model::forward().
+ATTEND_API double answer_without(const Model& model, std::span<const std::int64_t> ids, const AttributionPart& part,
+                                 std::optional<std::int64_t> row, const TraceOptions& options = {});
 ATTEND_API std::string to_json(const AnswerTrace& trace);
 
 }  // namespace attend::inline v0

@@ -197,7 +197,7 @@ nb::list parts_of(const std::vector<TracedPart>& parts) {
 }
 
 nb::object trace_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle position,
-                  std::int64_t heads, std::int64_t parts, nb::handle decoder_ids, nb::handle progress) {
+                  std::int64_t heads, std::int64_t parts, bool measured, nb::handle decoder_ids, nb::handle progress) {
   constexpr const char* function = "Model.trace";
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   decoder = Loaded::read_decoder_ids(function, decoder_ids);
@@ -207,6 +207,7 @@ nb::object trace_(const Loaded& self, nb::handle ids, nb::handle token, nb::hand
                              .heads = heads,
                              .parts = parts,
                              .decoder_ids = decoder,
+                             .measured = measured,
                              .progress = progress_of(function, progress)};
   const AnswerTrace found = call(function, [&] { return trace_answer(self.model, given, options); });
   nb::list all;
@@ -223,7 +224,7 @@ constexpr const char* trace_doc =
 The strongest `heads` of attribute(), each by the token that it read, for token (the likeliest) against another at position. Of each:
 what of the two rows made it look there (explain_score(), above the mean of what it sees), and what of the row that it read made the
 value (explain_value()), the strongest `parts` of each side. The numbers are direct effects. `without` is the answer's number in a
-pass where what the part wrote in that row is 0, through all later layers.)";
+pass where what the part wrote in that row is 0, through all later layers; with measured=False nobody takes it out, and it is None.)";
 
 constexpr const char* edges_doc =
     R"(How much of the difference between two answers goes along each edge of the model, estimated: an attend.Edges.
@@ -258,10 +259,11 @@ void bind_circuits(nb::module_& m, nb::class_<Loaded>& model) {
   m.def("_circuit_picture", &circuit_picture_, nb::arg("edges"), nb::arg("faithfulness"), nb::arg("group"),
         nb::arg("most"), nb::arg("title").none());
   model.def("trace", &trace_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
-            nb::arg("position") = -1, nb::arg("heads") = 3, nb::arg("parts") = 3, nb::arg("decoder_ids") = nb::none(),
-            nb::arg("progress") = nb::none(),
+            nb::arg("position") = -1, nb::arg("heads") = 3, nb::arg("parts") = 3, nb::arg("measured") = true,
+            nb::arg("decoder_ids") = nb::none(), nb::arg("progress") = nb::none(),
             nb::sig("def trace(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = None, "
-                    "position: int = -1, heads: int = 3, parts: int = 3, decoder_ids: Ids | None = None, progress: "
+                    "position: int = -1, heads: int = 3, parts: int = 3, measured: bool = True, decoder_ids: Ids | "
+                    "None = None, progress: "
                     "Callable[[float], object] | None = None) -> attend.AnswerTrace"),
             trace_doc);
   model.def(

@@ -23,8 +23,9 @@ constexpr const char* function = "edges";
 // gradients of passes back by what the readers read.
 class EdgesOfPair {
  public:
-  EdgesOfPair(const Model& model, const analysis::EdgeGraph& graph, const AnswerPair& pair, Edges& out)
-      : model_(model), graph_(graph), pair_(pair), out_(out) {
+  EdgesOfPair(const Model& model, const analysis::EdgeGraph& graph, const AnswerPair& pair, Edges& out,
+              const std::function<void()>& passed)
+      : model_(model), graph_(graph), pair_(pair), out_(out), passed_(passed) {
     const std::int64_t E = model.info().embedding_size;
     changes_ = Tensor({std::ssize(graph.sources()), std::ssize(pair.clean) * E});
   }
@@ -57,6 +58,7 @@ class EdgesOfPair {
                          take(place, layer, values, clean);
                        }});
     difference(clean) += share() * analysis::difference(graph_.parts(), function, hidden, pair_);
+    passed_();
   }
 
   // A pass forward and back, of the embeddings corrupt + between (clean - corrupt).
@@ -86,6 +88,7 @@ class EdgesOfPair {
     };
     const Gradient of = std::move(analysis::gradients(model_, ids(clean), {}, {&options, 1}, shown).front());
     if (ends) difference(clean) += share() * of.values.front();
+    passed_();
   }
 
   // What a pass wrote: added where it is the clean text's, and taken away where it is the corrupt one's.
@@ -144,6 +147,7 @@ class EdgesOfPair {
   const analysis::EdgeGraph& graph_;
   const AnswerPair& pair_;
   Edges& out_;
+  const std::function<void()>& passed_;  // called after each pass
   double weight_ = 1;
   Tensor changes_;                                              // [S,N * E]
   Tensor embeddings_[2];                                        // corrupt, clean
@@ -172,13 +176,17 @@ Edges edges(const Model& model, std::span<const AnswerPair> pairs, const EdgeOpt
             .pairs = {pairs.begin(), pairs.end()},
             .parallel = model.info().parallel,
             .group = model.info().heads / model.info().kv_heads};
-  for (std::size_t n = 0; n < pairs.size(); ++n) {
+  const bool once = options.method == EdgeOptions::Method::eap;
+  const double passes = static_cast<double>(pairs.size()) * static_cast<double>(once ? 2 : options.steps + 1);
+  double done = 0;
+  const std::function<void()> passed = [&] {
+    if (options.progress) options.progress(++done / passes);
+  };
+  for (std::size_t n = 0; n < pairs.size(); ++n)
     analysis::of_text(n, pairs.size(), [&] {
-      EdgesOfPair of(model, graph, pairs[n], out);
-      options.method == EdgeOptions::Method::eap ? of.once(options.at) : of.integrated(options.steps);
+      EdgesOfPair of(model, graph, pairs[n], out, passed);
+      once ? of.once(options.at) : of.integrated(options.steps);
     });
-    if (options.progress) options.progress(static_cast<double>(n + 1) / static_cast<double>(pairs.size()));
-  }
   return out;
 }
 

@@ -42,7 +42,11 @@ void HeldNorm::add_bias(Tensor& x) const {
 
 void add_row(const View& bias, Tensor& x) {
   const Tensor row = bias.to(DType::f32);
-  for (std::int64_t n = 0; n < x.count(); ++n) x.data<float>()[n] += row.data<float>()[n % x.size(1)];
+  const std::int64_t E = x.size(1);
+  const float* from = row.data<float>();
+  float* to = x.data<float>();
+  for (std::int64_t r = 0; r < x.size(0); ++r, to += E)
+    for (std::int64_t e = 0; e < E; ++e) to[e] += from[e];
 }
 
 }  // namespace attend::inline v0::analysis

@@ -22,18 +22,17 @@ void go_on(const RowPieces& pieces, Tensor& part, std::int64_t from, Added added
       if (const HeldNorm* norm = pieces.norm(place, l); norm && (l > from || behind >= added)) norm->apply(part);
 }
 
-using Body = std::function<void(const AttributionPart& which, Tensor part)>;
-
 class Stack {
  public:
-  Stack(const Model::Parts& parts, const RowPieces& pieces) : parts_(parts), pieces_(pieces), layer_(pieces.layer()) {}
+  Stack(const Model::Parts& parts, const RowPieces& pieces, std::int64_t layer)
+      : parts_(parts), pieces_(pieces), layer_(layer) {}
 
-  void for_each(const Body& body) {
+  void for_each(const PartBody& body) {
     using Kind = AttributionPart::Kind;
     Tensor embedding = pieces_.get(ModelPlace::residual, 0).clone();
     biases_ = Tensor(embedding.shape());
     go_on(pieces_, embedding, 0, Added::attention, layer_);
-    body(AttributionPart{.kind = Kind::embedding}, std::move(embedding));
+    body(AttributionPart{.kind = Kind::embedding}, embedding);
     for (std::int64_t l = 0; l < layer_; ++l) {
       const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(l), false);
       heads(Kind::head, l, *of.self.output, pieces_.get(ModelPlace::z, l), Added::attention, body);
@@ -42,10 +41,10 @@ class Stack {
       behind(NormPlace::cross_sum, l);
       Tensor mlp = pieces_.get(ModelPlace::mlp, l).clone();
       go_on(pieces_, mlp, l, Added::mlp, layer_);
-      body(AttributionPart{.kind = Kind::mlp, .layer = l}, std::move(mlp));
+      body(AttributionPart{.kind = Kind::mlp, .layer = l}, mlp);
       behind(NormPlace::mlp_sum, l);
     }
-    body(AttributionPart{.kind = Kind::bias}, std::move(biases_));
+    body(AttributionPart{.kind = Kind::bias}, biases_);
   }
 
  private:
@@ -55,7 +54,7 @@ class Stack {
   }
   // What the heads wrote; their output's bias is one of the biases.
   void heads(AttributionPart::Kind kind, std::int64_t l, const Linear& output, const Tensor& z, Added added,
-             const Body& body) {
+             const PartBody& body) {
     const HeldNorm* after =
         kind == AttributionPart::Kind::head ? pieces_.norm(NormPlace::attention_output, l) : nullptr;
     const std::int64_t H = parts_.info.heads, D = z.size(1) / H;
@@ -66,7 +65,7 @@ class Stack {
       Tensor part = Linear::borrow(columns).forward(own(z));
       if (after) after->apply(part);
       go_on(pieces_, part, l, added, layer_);
-      body(AttributionPart{.kind = kind, .layer = l, .head = h}, std::move(part));
+      body(AttributionPart{.kind = kind, .layer = l, .head = h}, part);
     }
     if (!output.bias() && !after) return;
     Tensor bias({z.size(0), output.out_size()});
@@ -83,8 +82,8 @@ class Stack {
 
 }  // namespace
 
-void for_each_part(const Model::Parts& parts, const RowPieces& pieces, const Body& body) {
-  Stack(parts, pieces).for_each(body);
+void for_each_part(const Model::Parts& parts, const RowPieces& pieces, std::int64_t layer, const PartBody& body) {
+  Stack(parts, pieces, layer).for_each(body);
 }
 
 }  // namespace attend::inline v0::analysis

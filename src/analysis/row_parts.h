@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,26 +17,29 @@
 
 namespace attend::inline v0::analysis {
 
-// Of some rows, rising: what each part before a layer wrote, the norms that it went through, and what the layer makes
-// of the stream.
+// Of some rows, rising: what each part before the last of some layers wrote, the norms that it went through, and what
+// these layers make of the stream.
 class RowPieces : public models::Watcher {
  public:
-  RowPieces(std::vector<std::int64_t> rows, std::int64_t layer) : rows_(std::move(rows)), layer_(layer) {}
+  RowPieces(std::vector<std::int64_t> rows, std::span<const std::int64_t> layers) : rows_(std::move(rows)) {
+    for (const std::int64_t layer : layers) steps_[layer] = {};
+  }
 
   void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
     const bool before =
-        layer < layer_ && (place == ModelPlace::z || place == ModelPlace::cross_z || place == ModelPlace::mlp);
-    const bool of_layer =
-        layer == layer_ && (place == ModelPlace::residual || place == ModelPlace::z || place == ModelPlace::q ||
-                            place == ModelPlace::k || place == ModelPlace::rotated_q || place == ModelPlace::rotated_k);
+        layer < last() && (place == ModelPlace::z || place == ModelPlace::cross_z || place == ModelPlace::mlp);
+    const bool of_layer = steps_.contains(layer) &&
+                          (place == ModelPlace::residual || place == ModelPlace::z || place == ModelPlace::q ||
+                           place == ModelPlace::k || place == ModelPlace::rotated_q || place == ModelPlace::rotated_k);
     if (before || of_layer || (place == ModelPlace::residual && layer == 0))
       kept_.insert_or_assign({place, layer}, gathered(values));
   }
   void attends(const models::AttentionStep& own, const View&, const View&) override {
-    if (own.layer == layer_ && !own.cross) step = own;
+    const auto found = steps_.find(own.layer);
+    if (found != steps_.end() && !own.cross) found->second = own;
   }
   void normalises(models::NormPlace place, std::int64_t layer, const models::Norm& norm, const View& x) override {
-    if (layer < layer_) norms_.emplace(std::pair(place, layer), HeldNorm(norm, gathered(x)));
+    if (layer < last()) norms_.emplace(std::pair(place, layer), HeldNorm(norm, gathered(x)));
   }
 
   const Tensor* find(ModelPlace place, std::int64_t layer) const {
@@ -51,22 +55,21 @@ class RowPieces : public models::Watcher {
     return static_cast<std::size_t>(std::ranges::lower_bound(rows_, of) - rows_.begin());
   }
   const std::vector<std::int64_t>& rows() const { return rows_; }
-  std::int64_t layer() const { return layer_; }
-
-  models::AttentionStep step = {};
+  std::int64_t last() const { return steps_.rbegin()->first; }  // of the layers
+  const models::AttentionStep& step(std::int64_t layer) const { return steps_.at(layer); }
 
  private:
   Tensor gathered(const View& x) const { return rows_of(x.to(DType::f32), rows_); }
 
   std::vector<std::int64_t> rows_;  // rising
-  std::int64_t layer_;
+  std::map<std::int64_t, models::AttentionStep> steps_;
   std::map<std::pair<ModelPlace, std::int64_t>, Tensor> kept_;
   std::map<std::pair<models::NormPlace, std::int64_t>, HeldNorm> norms_;
 };
 
-// Calls body(which, part) with each part [R,E] of the stream before the layer, which norms divide as they do there; the
-// biases come last. Together they are the stream.
-void for_each_part(const Model::Parts& parts, const RowPieces& pieces,
-                   const std::function<void(const AttributionPart& which, Tensor part)>& body);
+using PartBody = std::function<void(const AttributionPart& which, const Tensor& part)>;
+// Calls body with each part [R,E] of the stream before one of the layers, which norms divide as they do
+// there; the biases come last. Together they are the stream.
+void for_each_part(const Model::Parts& parts, const RowPieces& pieces, std::int64_t layer, const PartBody& body);
 
 }  // namespace attend::inline v0::analysis

@@ -9,7 +9,7 @@
 
 #include "analysis/answers.h"
 #include "analysis/held_norm.h"
-#include "analysis/row_parts.h"
+#include "analysis/splits.h"
 #include "analysis/stream.h"
 #include "attend/linear.h"
 #include "attend/rotary.h"
@@ -50,9 +50,10 @@ class Reader {
     Tensor rows = Linear::borrow(weight_).forward(part);
     if (biases && bias_.count() > 0) analysis::add_row(bias_, rows);
     const std::int64_t D = rows.size(1);
+    float* values = rows.data<float>();
+    const float* weights = norm_weight_.data<float>();
     for (std::int64_t n = 0; n < rows.count() && !factors_.empty(); ++n)
-      rows.data<float>()[n] *= static_cast<float>(factors_[static_cast<std::size_t>(n / D)] *
-                                                  static_cast<double>(norm_weight_.data<float>()[n % D]));
+      values[n] *= static_cast<float>(factors_[static_cast<std::size_t>(n / D)] * static_cast<double>(weights[n % D]));
     if (angles_.cos.count() > 0) RotaryEmbedding::rotate(rows.view().reshape({rows.size(0), 1, D}), angles_);
     return rows;
   }
@@ -100,93 +101,60 @@ using Weights = std::map<std::int64_t, double>;
 Tensor weighed(const Tensor& rows, const RowPieces& pieces, const Weights& weights) {
   Tensor sum({rows.size(1)});
   std::vector<double> sums(static_cast<std::size_t>(rows.size(1)));
-  for (const auto& [row, weight] : weights)
-    for (std::int64_t d = 0; d < rows.size(1); ++d)
-      sums[static_cast<std::size_t>(d)] +=
-          weight *
-          static_cast<double>(rows.data<float>()[static_cast<std::int64_t>(pieces.row(row)) * rows.size(1) + d]);
+  const float* all = rows.data<float>();
+  for (const auto& [row, weight] : weights) {
+    const float* values = all + static_cast<std::int64_t>(pieces.row(row)) * rows.size(1);
+    for (std::size_t d = 0; d < sums.size(); ++d) sums[d] += weight * static_cast<double>(values[d]);
+  }
   std::ranges::transform(sums, sum.data<float>(), [](double value) { return static_cast<float>(value); });
   return sum;
 }
 
-class Splitting {
+// A score as a sum over pairs of parts, and as the pass had it.
+class ScoreOfHead {
  public:
-  Splitting(const Model& model, std::span<const std::int64_t> ids, Head head, std::int64_t query, std::int64_t key,
-            const ScoreOptions& options)
-      : parts_(ModelAccess::parts(model)), options_(options) {
-    const ModelInfo& info = parts_.info;
-    const analysis::Text text{ids, options.decoder_ids};
-    analysis::check_text(text, info);
-    tokens_ = std::ssize(text.answering());
-    layer_ = from_end(function, "layer is", head.first, info.layers);
-    head_ = from_end(function, "head is", head.second, info.heads);
-    out_.query = from_end(function, "query is", query, tokens_);
-    out_.key = from_end(function, "key is", key, tokens_);
-    if (options.against == ScoreOptions::Against::key)
-      against_ = from_end(function, "against is", options.against_key, tokens_);
-    analysis::Stream stream(model, std::span(&text, 1));
-    RowPieces pieces(rows(info), layer_);
-    while (stream.layer() <= layer_) stream.advance(&pieces);
-    split(pieces, weights(pieces.step));
+  ScoreOfHead(const Model::Parts& parts, const RowPieces& pieces, std::int64_t layer, std::int64_t head,
+              std::int64_t query, Weights weights, std::int64_t tokens)
+      : parts_(parts), pieces_(pieces), layer_(layer), head_(head), tokens_(tokens), weights_(std::move(weights)) {
+    out_.query = query;
   }
 
-  ScoreSplit take() { return std::move(out_); }
-
- private:
-  // Those that may be looked at, rising.
-  std::vector<std::int64_t> rows(const ModelInfo& info) const {
-    std::vector<std::int64_t> rows;
-    if (options_.against == ScoreOptions::Against::mean) {
-      const bool later = !info.decoder() && !info.encoder_decoder();  // may be seen
-      rows.resize(static_cast<std::size_t>(later ? tokens_ : std::max(out_.query, out_.key) + 1));
-      std::iota(rows.begin(), rows.end(), std::int64_t{0});
-      return rows;
-    }
-    rows = {out_.query, out_.key};
-    if (options_.against == ScoreOptions::Against::key) rows.push_back(against_);
-    std::ranges::sort(rows);
-    rows.erase(std::ranges::unique(rows).begin(), rows.end());
-    return rows;
-  }
-
-  Weights weights(const models::AttentionStep& step) const {
-    const Range seen = seen_by(step, out_.query, tokens_);
-    const auto check = [&](std::int64_t key) {
-      if (key < seen.begin || key >= seen.end)
-        fail(ErrorCode::bad_value, function, "query {} does not see key {}, it sees {} to {}", out_.query, key,
-             seen.begin, seen.end - 1);
-    };
-    check(out_.key);
-    Weights all{{out_.key, 1}};
-    if (options_.against == ScoreOptions::Against::key) check(against_), all[against_] -= 1;
-    if (options_.against == ScoreOptions::Against::mean)
-      for (std::int64_t key = seen.begin; key < seen.end; ++key)
-        all[key] -= 1 / static_cast<double>(seen.end - seen.begin);
-    return all;
-  }
-
-  void split(const RowPieces& pieces, const Weights& weights) {
-    const models::AttentionStep& step = pieces.step;
+  // also: called with each part, too.
+  ScoreSplit take(const analysis::PartBody& also) {
+    const models::AttentionStep& step = pieces_.step(layer_);
     const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(layer_), false);
     const std::int64_t D = parts_.info.head_size, group = head_ / (step.heads / step.kv_heads);
-    std::optional<Held> reads_by;
-    if (of.self.reads_by) reads_by.emplace(*of.self.reads_by, pieces.get(ModelPlace::residual, layer_));
-    const Held* held = reads_by ? &*reads_by : nullptr;
-    const RotaryAngles angles = angles_of(of, tokens_, pieces.rows());
-    const Reader queries(of, of.self.q, "query_norm", head_, D, held, pieces.get(ModelPlace::q, layer_), angles);
-    const Reader keys(of, of.self.k, "key_norm", group, D, held, pieces.get(ModelPlace::k, layer_), angles);
+    const Tensor& stream = pieces_.get(ModelPlace::residual, layer_);
+    const Tensor q_row = of_query(pieces_.get(ModelPlace::q, layer_)), stream_row = of_query(stream);
+    std::optional<Held> query_norm, key_norm;
+    if (of.self.reads_by)
+      query_norm.emplace(*of.self.reads_by, stream_row), key_norm.emplace(*of.self.reads_by, stream);
+    const RotaryAngles query_angles = angles_of(of, tokens_, {out_.query}),
+                       key_angles = angles_of(of, tokens_, pieces_.rows());
+    const Reader queries(of, of.self.q, "query_norm", head_, D, query_norm ? &*query_norm : nullptr, q_row,
+                         query_angles);
+    const Reader keys(of, of.self.k, "key_norm", group, D, key_norm ? &*key_norm : nullptr,
+                      pieces_.get(ModelPlace::k, layer_), key_angles);
     std::vector<Tensor> q, k;
-    analysis::for_each_part(parts_, pieces, [&](const AttributionPart& which, Tensor part) {
+    analysis::for_each_part(parts_, pieces_, layer_, [&](const AttributionPart& which, const Tensor& part) {
+      if (also) also(which, part);
       const bool biases = which.kind == AttributionPart::Kind::bias;
       out_.parts.push_back(which);
-      q.push_back(weighed(queries.read(part.clone(), biases), pieces, {{out_.query, 1}}));
-      k.push_back(weighed(keys.read(std::move(part), biases), pieces, weights));
+      q.push_back(queries.read(of_query(part), biases).view().select(0, 0).clone());
+      k.push_back(weighed(keys.read(part.clone(), biases), pieces_, weights_));
     });
     out_.scale = step.scale.value_or(1 / std::sqrt(static_cast<double>(D)));
     multiply(q, k);
-    measure(pieces, step, weights, D, group);
+    measure(step, D, group);
+    return std::move(out_);
   }
 
+ private:
+  // Its row alone, [1,...].
+  Tensor of_query(const Tensor& rows) const {
+    const auto row = static_cast<std::int64_t>(pieces_.row(out_.query));
+    return rows.view().slice(0, row, row + 1).clone();
+  }
   void multiply(const std::vector<Tensor>& q, const std::vector<Tensor>& k) {
     const std::int64_t A = std::ssize(q);
     out_.pairs = Tensor({A, A});
@@ -201,19 +169,18 @@ class Splitting {
   }
 
   // The score as the pass had it.
-  void measure(const RowPieces& pieces, const models::AttentionStep& step, const Weights& weights, std::int64_t D,
-               std::int64_t group) {
+  void measure(const models::AttentionStep& step, std::int64_t D, std::int64_t group) {
     const auto of_head = [&](ModelPlace place, std::int64_t head) {
-      return pieces.get(place, layer_).view().slice(1, head * D, (head + 1) * D).clone();
+      return pieces_.get(place, layer_).view().slice(1, head * D, (head + 1) * D).clone();
     };
-    const Tensor q = weighed(of_head(ModelPlace::rotated_q, head_), pieces, {{out_.query, 1}}),
-                 k = weighed(of_head(ModelPlace::rotated_k, group), pieces, weights);
+    const Tensor q = weighed(of_head(ModelPlace::rotated_q, head_), pieces_, {{out_.query, 1}}),
+                 k = weighed(of_head(ModelPlace::rotated_k, group), pieces_, weights_);
     out_.score = out_.scale * dot(q.data<float>(), k.data<float>(), D);
     out_.rest += out_.score;
     if (!step.distance_bias) return;
     const Tensor bias = step.distance_bias->to(DType::f32);
     const std::int64_t reach = (bias.size(1) - 1) / 2;
-    for (const auto& [key, weight] : weights) {
+    for (const auto& [key, weight] : weights_) {
       const std::int64_t at = std::clamp(key - out_.query, -reach, reach) + reach;
       out_.bias += weight * static_cast<double>(bias.data<float>()[head_ * bias.size(1) + at]);
     }
@@ -221,8 +188,9 @@ class Splitting {
   }
 
   const Model::Parts& parts_;
-  const ScoreOptions& options_;
-  std::int64_t tokens_ = 0, layer_ = 0, head_ = 0, against_ = -1;
+  const RowPieces& pieces_;
+  std::int64_t layer_, head_, tokens_;
+  Weights weights_;
   ScoreSplit out_;
 };
 
@@ -242,9 +210,62 @@ Tensor sums(const ScoreSplit& split, int axis) {
 
 }  // namespace
 
+analysis::SplittingScore::SplittingScore(const Model& model, const Text& text, Head head, std::int64_t query,
+                                         std::int64_t key, const ScoreOptions& options)
+    : parts_(ModelAccess::parts(model)), options_(options) {
+  const ModelInfo& info = parts_.info;
+  check_text(text, info);
+  tokens_ = std::ssize(text.answering());
+  layer_ = from_end(function, "layer is", head.first, info.layers);
+  head_ = from_end(function, "head is", head.second, info.heads);
+  query_ = from_end(function, "query is", query, tokens_);
+  key_ = from_end(function, "key is", key, tokens_);
+  if (options.against == ScoreOptions::Against::key)
+    against_ = from_end(function, "against is", options.against_key, tokens_);
+}
+
+std::vector<std::int64_t> analysis::SplittingScore::rows() const {
+  std::vector<std::int64_t> rows;
+  if (options_.against == ScoreOptions::Against::mean) {
+    const bool later = !parts_.info.decoder() && !parts_.info.encoder_decoder();  // may be seen
+    rows.resize(static_cast<std::size_t>(later ? tokens_ : std::max(query_, key_) + 1));
+    std::iota(rows.begin(), rows.end(), std::int64_t{0});
+    return rows;
+  }
+  rows = {query_, key_};
+  if (options_.against == ScoreOptions::Against::key) rows.push_back(against_);
+  std::ranges::sort(rows);
+  rows.erase(std::ranges::unique(rows).begin(), rows.end());
+  return rows;
+}
+
+ScoreSplit analysis::SplittingScore::split(const RowPieces& pieces, const PartBody& also) const {
+  const Range seen = seen_by(pieces.step(layer_), query_, tokens_);
+  const auto check = [&](std::int64_t key) {
+    if (key < seen.begin || key >= seen.end)
+      fail(ErrorCode::bad_value, function, "query {} does not see key {}, it sees {} to {}", query_, key, seen.begin,
+           seen.end - 1);
+  };
+  check(key_);
+  Weights weights{{key_, 1}};
+  if (options_.against == ScoreOptions::Against::key) check(against_), weights[against_] -= 1;
+  if (options_.against == ScoreOptions::Against::mean)
+    for (std::int64_t key = seen.begin; key < seen.end; ++key)
+      weights[key] -= 1 / static_cast<double>(seen.end - seen.begin);
+  ScoreSplit out = ScoreOfHead(parts_, pieces, layer_, head_, query_, std::move(weights), tokens_).take(also);
+  out.key = key_;
+  return out;
+}
+
 ScoreSplit explain_score(const Model& model, std::span<const std::int64_t> ids, Head head, std::int64_t query,
                          std::int64_t key, const ScoreOptions& options) {
-  return Splitting(model, ids, head, query, key, options).take();
+  const analysis::Text text{ids, options.decoder_ids};
+  const analysis::SplittingScore asked(model, text, head, query, key, options);
+  const std::int64_t layer = asked.layer();
+  RowPieces pieces(asked.rows(), {&layer, 1});
+  analysis::Stream stream(model, std::span(&text, 1));
+  while (stream.layer() <= layer) stream.advance(&pieces);
+  return asked.split(pieces);
 }
 
 Tensor sums_of_query(const ScoreSplit& split) {

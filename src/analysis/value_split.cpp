@@ -1,10 +1,9 @@
 #include <algorithm>
 
 #include "analysis/asked.h"
-#include "analysis/row_parts.h"
+#include "analysis/splits.h"
 #include "analysis/stream.h"
 #include "attend/linear.h"
-#include "attend/score_split.h"
 #include "core/from_end.h"
 #include "core/message.h"
 #include "layers/rows.h"
@@ -36,11 +35,16 @@ class ValueOfHead {
   ValueSplit take() {
     std::vector<std::int64_t> rows{std::min(out_.key, out_.position), std::max(out_.key, out_.position)};
     rows.erase(std::ranges::unique(rows).begin(), rows.end());
-    analysis::RowPieces pieces(rows, layer_);
+    analysis::RowPieces pieces(rows, {&layer_, 1});
     analysis::Stream stream(model_, std::span(&text_, 1));
     while (stream.layer() <= layer_) stream.advance(&pieces);
     const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(layer_), false);
-    split(of, pieces, options_.direction ? given_direction(of, pieces) : direction_of_answer());
+    analysis::SplittingValue value(parts_, pieces, {layer_, head_}, out_.key,
+                                   options_.direction ? given_direction(of, pieces) : direction_of_answer());
+    analysis::for_each_part(parts_, pieces, layer_,
+                            [&](const AttributionPart& which, const Tensor& part) { value.add(which, part); });
+    ValueSplit split = value.take();
+    out_.parts = std::move(split.parts), out_.rest = split.rest, out_.value = split.value;
     return std::move(out_);
   }
 
@@ -94,34 +98,6 @@ class ValueOfHead {
     return direction;
   }
 
-  void split(const models::LayerParts& of, const analysis::RowPieces& pieces, const Tensor& direction) {
-    const std::int64_t group = head_ / (pieces.step.heads / pieces.step.kv_heads), D = size();
-    const models::HeadRows& rows = of.self.v;
-    const std::int64_t first = rows.first + group * (rows.step > 0 ? rows.step : D);
-    const Tensor weight = rows.of->weight_rows(first, first + D);
-    const Tensor& stream = pieces.get(ModelPlace::residual, layer_);
-    std::optional<HeldNorm> reads_by;
-    if (of.self.reads_by) reads_by.emplace(*of.self.reads_by, stream);
-    const auto row = static_cast<std::int64_t>(pieces.row(out_.key));
-    const auto along = [&](const Tensor& part, bool biases) {
-      Tensor values = Linear::borrow(weight).forward(part);
-      if (biases && rows.of->bias()) analysis::add_row(rows.of->bias()->view().slice(0, first, first + D), values);
-      return dot(values.data<float>() + row * D, direction.data<float>(), D);
-    };
-    analysis::for_each_part(parts_, pieces, [&](const AttributionPart& which, Tensor part) {
-      const bool biases = which.kind == AttributionPart::Kind::bias;
-      if (reads_by) reads_by->apply(part);
-      if (reads_by && biases) reads_by->add_bias(part);
-      out_.parts.push_back(which);
-      out_.parts.back().value = along(part, biases);
-      out_.rest -= out_.parts.back().value;
-    });
-    Tensor whole = stream.clone();
-    if (reads_by) reads_by->apply(whole), reads_by->add_bias(whole);
-    out_.value = along(whole, true);
-    out_.rest += out_.value;
-  }
-
   const Model& model_;
   const Model::Parts& parts_;
   const ValueOptions& options_;
@@ -131,6 +107,49 @@ class ValueOfHead {
 };
 
 }  // namespace
+
+analysis::SplittingValue::SplittingValue(const Model::Parts& parts, const RowPieces& pieces, Head head,
+                                         std::int64_t key, Tensor direction)
+    : rows_(models::parts_of_layer(parts, static_cast<std::size_t>(head.first), false).self.v),
+      direction_(std::move(direction)),
+      row_(static_cast<std::int64_t>(pieces.row(key))) {
+  const models::AttentionStep& step = pieces.step(head.first);
+  const std::int64_t group = head.second / (step.heads / step.kv_heads), D = direction_.count();
+  first_ = rows_.first + group * (rows_.step > 0 ? rows_.step : D);
+  weight_ = rows_.of->weight_rows(first_, first_ + D);
+  Tensor stream = of_key(pieces.get(ModelPlace::residual, head.first));
+  const models::LayerParts of = models::parts_of_layer(parts, static_cast<std::size_t>(head.first), false);
+  if (of.self.reads_by) {
+    reads_by_.emplace(*of.self.reads_by, stream);
+    reads_by_->apply(stream), reads_by_->add_bias(stream);
+  }
+  out_.value = out_.rest = along(stream, true);
+}
+
+Tensor analysis::SplittingValue::of_key(const Tensor& rows) const {
+  return rows.view().slice(0, row_, row_ + 1).clone();
+}
+
+double analysis::SplittingValue::along(const Tensor& row, bool biases) const {
+  const std::int64_t D = direction_.count();
+  Tensor values = Linear::borrow(weight_).forward(row);
+  if (biases && rows_.of->bias()) add_row(rows_.of->bias()->view().slice(0, first_, first_ + D), values);
+  return dot(values.data<float>(), direction_.data<float>(), D);
+}
+
+void analysis::SplittingValue::add(const AttributionPart& which, const Tensor& part) {
+  const bool biases = which.kind == AttributionPart::Kind::bias;
+  Tensor row = of_key(part);
+  if (reads_by_) reads_by_->apply(row);
+  if (reads_by_ && biases) reads_by_->add_bias(row);
+  out_.parts.push_back(which);
+  out_.parts.back().value = along(row, biases);
+  out_.rest -= out_.parts.back().value;
+}
+
+ValueSplit analysis::SplittingValue::take() {
+  return std::move(out_);
+}
 
 ValueSplit explain_value(const Model& model, std::span<const std::int64_t> ids, Head head, std::int64_t key,
                          const ValueOptions& options) {

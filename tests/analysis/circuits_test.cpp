@@ -69,7 +69,7 @@ TEST(Edges, TellProgressWhichMayEndThem) {
   const std::vector<AnswerPair> pairs(3, pair);
   std::vector<double> told;
   const Edges found = edges(model, pairs, {.progress = [&](double share) { told.push_back(share); }});
-  EXPECT_EQ(told, (std::vector<double>{1.0 / 3, 2.0 / 3, 1}));
+  EXPECT_EQ(told, (std::vector<double>{1.0 / 6, 2.0 / 6, 3.0 / 6, 4.0 / 6, 5.0 / 6, 1}));
   told.clear();
   (void)circuit(model, found, {.faithfulness = 0.5, .progress = [&](double share) { told.push_back(share); }});
   EXPECT_EQ(told.back(), 1);

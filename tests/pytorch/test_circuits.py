@@ -1,4 +1,4 @@
-"""Model.edges(), circuit() and path_patch() beside the papers' formulas by hooks in Transformers' eager modules, in float64."""
+"""Model.trace(), edges(), circuit() and path_patch() beside the papers' formulas by hooks in Transformers' eager modules, in float64."""
 
 import numpy as np
 import pytest
@@ -286,6 +286,56 @@ def test_path_patching(both, name):
         expected = theirs.path_patched(clean, corrupt, senders, receivers)
         assert found.value == pytest.approx(expected, abs=1e-4 * abs(whole) + 1e-5)
         assert found.recovered == pytest.approx((expected - edges.corrupt) / whole, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_trace(both, name):
+    """Each part is that of explain_score() and explain_value(), and `without` a pass of theirs in which a row of it is 0."""
+    pair = both(name)
+    clean, _ = texts(pair)
+    theirs = Theirs(pair.theirs)
+    found = pair.ours.trace(clean, TOKEN, AGAINST, heads=3, parts=4)
+    assert found.logit == pytest.approx(theirs.difference(clean).item(), abs=1e-4)
+
+    def without(part, row):
+        layer, _, head = part.removeprefix("mlp ").partition(".")
+        of = theirs.layers[int(layer)]
+
+        def zero(x, columns=slice(None)):
+            x = x.clone()
+            x.view(-1, x.shape[-1])[row, columns] = 0
+            return x
+
+        if head:
+            D = of.size
+            hook = of.out.register_forward_pre_hook(lambda module, given: (zero(given[0], slice(int(head) * D, (int(head) + 1) * D)),))
+        else:
+            hook = of.mlp_written.register_forward_hook(lambda module, given, gave: zero(gave))
+        with torch.no_grad():
+            value = theirs.difference(clean).item()
+        hook.remove()
+        return value
+
+    wrote = pair.ours.attribute(clean, TOKEN, AGAINST).heads
+    strongest = sorted((-abs(wrote[place]), place) for place in np.ndindex(wrote.shape))
+    for head, (_, (layer, number, key)) in zip(found.heads, strongest):
+        score, value = pair.ours.explain_score(clean, head.head, -1, key), pair.ours.explain_value(clean, head.head, key, token=TOKEN, against=AGAINST)
+        assert (head.head, head.key) == (f"{layer}.{number}", key)
+        assert head.wrote == pytest.approx(wrote[layer, number, key], rel=1e-5, abs=1e-6)
+        assert (head.score, head.value) == pytest.approx((score.score, value.value), rel=1e-5, abs=1e-6)
+        sides = {"query": dict(score.top("query", 10**6)), "key": dict(score.top("key", 10**6)), "read": dict(value.top(10**6))}
+        measured = [(head.head, len(clean) - 1, head.without)]
+        for parts, side, row in ((head.query_parts, "query", len(clean) - 1), (head.key_parts, "key", key), (head.read_parts, "read", key)):
+            size = sum(map(abs, sides[side].values()))
+            for part in parts:
+                assert part.value == pytest.approx(sides[side][part.part], rel=1e-5, abs=1e-6)
+                assert part.share == pytest.approx(abs(part.value) / size, rel=1e-4)
+                measured.append((part.part, row, part.without))
+        for part, row, got in measured:
+            assert got is None if part in ("embedding", "bias") else got == pytest.approx(without(part, row), abs=1e-4), (part, row)
+    bare = pair.ours.trace(clean, TOKEN, AGAINST, heads=3, parts=4, measured=False)
+    assert [head.score for head in bare.heads] == [head.score for head in found.heads]
+    assert all(x.without is None for head in bare.heads for x in (head, *head.query_parts, *head.key_parts, *head.read_parts))
 
 
 def test_estimates_go_with_path_patching(both):
