@@ -72,7 +72,7 @@ void take_text(Request& request) {
     if (std::ranges::count(own.types, 0) < std::ssize(own.types)) text.types = std::move(own.types);
   }
   if (!request.take("decoder_ids", text.decoder_ids)) text.decoder_ids = first_decoder_ids(model().info());
-  state.recording.reset(), state.growth.reset(), state.values.clear();
+  state.recording.reset(), state.growth.reset(), state.values.clear(), state.edges.reset();
   state.text = std::move(text), state.edits = edits_of(request);
 }
 
@@ -196,7 +196,7 @@ void step(Request& request) {
                  {"token", model().tokenizer().text(step.id).value_or("")},
                  {"written", step.written},
                  {"ended", step.ended}};
-  if (step.written) state.text = growth.text(), state.recording.reset();  // which is of a shorter text
+  if (step.written) state.text = growth.text(), state.recording.reset(), state.edges.reset();  // of a shorter text
   if (!step.ended) answer.json["next"] = next_json(likeliest(model(), growth.logits(), top));
   answer.json["text"] = model().tokenizer().decode(growth.written());
 }
@@ -227,7 +227,7 @@ void answer_to(const char* text) {
   const auto name = request.need<std::string>("do");
   const Asked* asked = nullptr;
   for (const std::span<const Asked> all :
-       {std::span<const Asked>(all_asked), asked_of_analyses(), asked_of_recordings()})
+       {std::span<const Asked>(all_asked), asked_of_analyses(), asked_of_circuits(), asked_of_recordings()})
     if (const auto found = std::ranges::find(all, name, &Asked::name); found != all.end()) asked = &*found;
   if (!asked) fail(ErrorCode::bad_value, function, "nothing is called '{}'", name);
   try {

@@ -1,5 +1,5 @@
 // What the page's module for models looks at, and what it answers: shared by the requests of models.cpp,
-// why.cpp and recorded.cpp.
+// why.cpp, circuits.cpp and recorded.cpp.
 #pragma once
 
 #include <map>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "attend/circuits.h"
 #include "attend/session.h"
 #include "page/engine/json.h"
 
@@ -25,6 +26,7 @@ struct State {
   std::map<std::string, Tensor> values;
   std::optional<Recording> recording;
   std::optional<Growth> growth;
+  std::optional<Edges> edges;  // of that text and another
 };
 extern State state;
 
@@ -48,6 +50,7 @@ struct Asked {
 
 std::span<const Asked> asked_of_recordings();  // recorded.cpp
 std::span<const Asked> asked_of_analyses();    // why.cpp
+std::span<const Asked> asked_of_circuits();    // circuits.cpp
 
 // The one that is open. Throws bad_value where none is.
 const Model& model();

@@ -16,7 +16,7 @@ interface ModelsModule extends EmscriptenModule {
   _attend_file(name: number, size: number): number;
   _attend_model(request: number): number;
 }
-type Create<Module> = (options: { wasmBinary: Uint8Array; locateFile: (name: string) => string }) => Promise<Module>;
+type Create<Module> = (options: { wasmBinary: Uint8Array; locateFile: (name: string) => string; progress?: (share: number) => void }) => Promise<Module>;
 
 declare module "attend-engine" {
   const createModule: Create<EngineModule>;

@@ -181,6 +181,73 @@ test("a decoder: what comes next, why, and the lens", async () => {
   await page.context().close();
 });
 
+test("from the answer back to the words, and a circuit", async () => {
+  const text = "Whose mat is it? it is", other = "Whose cat is it? it is";
+  const page = await explored(live(decoder(), text));
+  const tokens = native(decoder(), text).next.filter(({ token }) => /^[ -~]$/.test(token));
+  const [token, against] = [tokens[0], tokens[1]];
+  await page.evaluate(([id, word]) => { window.attend.set({ against: word }); return window.attend.why(id); }, [token.id, against.token]);
+  await page.getByRole("button", { name: "Trace it back" }).click();
+  await ready(page);
+  const asked = ["--json", "--why", token.token, "--against", against.token];
+  const { trace } = JSON.parse(command("model", decoder(), text, ...asked, "--trace"));
+  const { heads } = trace;
+  assert.equal(await page.locator(".trace article").count(), heads.length);
+  for (const [n, head] of heads.entries()) {
+    const article = page.locator(".trace article").nth(n);
+    const said = (await article.locator("> p").textContent()).replaceAll("−", "-");
+    const [, name, wrote, without] = said.match(/head (\S+) wrote (\S+) of it .* number is ([-+.\d]+?)\.$/);
+    assert.equal(name, `${head.wrote.layer}.${head.wrote.head}`);
+    near(Number(wrote), head.wrote.value, 0.00501, "wrote"), near(Number(without), head.wrote.without, 0.00501, "without");
+    const rows = await article.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.querySelectorAll("th, td:not(.bar)")].map((cell) => cell.textContent.replace("−", "-"))));
+    const wanted = [...head.query, ...head.key, ...head.read];
+    assert.equal(rows.length, wanted.length);
+    wanted.forEach((part, row) => {
+      const own = { head: `head ${part.layer}.${part.head}`, mlp: `MLP of layer ${part.layer}`, embedding: "the word itself", bias: "biases" }[part.kind];
+      assert.equal(rows[row][0], own);
+      near(Number(rows[row][1]), part.value, 0.00501, own), near(parseInt(rows[row][2]), part.share * 100, 0.501, `${own}, its share`);
+      if (part.without !== null) near(Number(rows[row][3]), part.without, 0.00501, `without ${own}`);
+      else assert.equal(rows[row][3] ?? "", "");
+    });
+  }
+  // A head's name leads to what it read.
+  await page.locator(".trace article > p button").first().click();
+  const { head, query, key } = await page.evaluate(() => window.attend.state.locked);
+  assert.deepEqual([head, query, key], [[heads[0].wrote.layer, heads[0].wrote.head], trace.position, heads[0].wrote.key]);
+  await page.locator(".reasons summary").click();
+  await page.waitForSelector(".reasons .lines");
+  const score = page.locator(".reasons [data-score]");
+  near(Number(await score.getAttribute("data-score")), heads[0].score, 1e-4, "the score");
+  near(Number(await score.getAttribute("data-sum")), heads[0].score, 1e-4, "its sum");
+  const first = await page.locator(".reasons .lines").first().locator("td").first().textContent();
+  near(Number(first.replace("−", "-")), heads[0].query[0].value, 0.00501, "the largest part");
+  // The circuit, and what changes without a node of it.
+  await page.getByLabel("The other text").fill(other);
+  await page.getByLabel("edges").selectOption("10");
+  await page.getByRole("button", { name: "Find it" }).click();
+  await page.waitForSelector(".circuit [data-faithfulness]");
+  await ready(page);
+  const { circuit } = JSON.parse(command("model", decoder(), text, ...asked, "--circuit", "--patch", other, "--edges", "10"));
+  near(Number(await page.locator("[data-faithfulness]").getAttribute("data-faithfulness")), circuit.faithfulness, 1e-4, "faithfulness");
+  assert.equal(await page.locator(".graph path:not(.joined)").count(), circuit.edges.length);
+  const writer = circuit.edges.find(({ source }) => /^\d+\.\d+$|^mlp/.test(source)).source;
+  const node = page.locator(`[data-node='${writer}']`);
+  await node.focus();
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("output[data-without]");
+  const [, layer, number] = writer.match(/^(?:mlp )?(\d+)(?:\.(\d+))?$/);
+  const changed = number === undefined ? null : JSON.parse(command("model", decoder(), text, ...asked, "--without", writer)).without.logit;
+  if (changed !== null) near(Number(await page.locator("output[data-without]").getAttribute("data-without")), circuit.clean + changed, 1e-4, `without ${layer}.${number}`);
+  // A text of another length is refused in words, and what is there stays.
+  await page.getByLabel("The other text").fill(`${other} so`);
+  await page.getByRole("button", { name: "Find it" }).click();
+  await until(page, () => document.querySelector("[role=alert]"));
+  assert.match(await page.locator("[role=alert]").textContent(), /expected as many/);
+  assert.equal(await page.locator(".graph").count(), 1);
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
 test("a decoder writes on, stops, and says why of what it wrote", async () => {
   const text = "Whose mat is it? it is";
   const page = await explored(live(decoder(), text));
@@ -549,12 +616,23 @@ for (const [width, colorScheme] of [[390, "light"], [390, "dark"], [1024, "light
       assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${what}: nothing is wider than the page`);
     };
     await clean("why");
+    await page.getByRole("button", { name: "Trace it back" }).click();
+    await ready(page);
+    await page.getByLabel("The other text").fill("Whose cat is it? it is");
+    await page.getByRole("button", { name: "Find it" }).click();
+    await page.waitForSelector(".graph");
+    await ready(page);
+    await page.locator(".graph [data-node^='mlp']").first().click();
+    await page.waitForSelector("output[data-without]");
+    await page.locator(".reasons summary").click();
+    await page.waitForSelector(".reasons .lines");
+    await clean("back to the words");
     for (const view of ["Links", "Compare", "Step by step"]) {
       await page.getByRole("button", { name: view, exact: true }).click();
       await drawn(page);
       await clean(view);
     }
-    const small = await page.locator("button:visible, select:visible, summary:visible").evaluateAll((all) => all.filter((each) => !each.closest(".overview, .parts, .top-keys, .tokens, .said, .words, .lesson-steps, .matrix") && each.getBoundingClientRect().height < 31.5).map((each) => each.outerHTML.slice(0, 90)));
+    const small = await page.locator("button:visible, select:visible, summary:visible").evaluateAll((all) => all.filter((each) => !each.closest(".overview, .parts, .lines, .top-keys, .tokens, .said, .words, .lesson-steps, .matrix") && each.getBoundingClientRect().height < 31.5).map((each) => each.outerHTML.slice(0, 90)));
     assert.deepEqual(small, [], "what is touched has 32 px");
     assert.deepEqual(await problemsOf(page), []);
     await page.context().close();

@@ -15,7 +15,8 @@ export function filesOf(given) {
 
 export async function load() {
   const { default: create } = await import(fileURLToPath(new URL("attend_models.mjs", folder)));
-  const module = await create({ wasmBinary: readFileSync(new URL("attend_models.wasm", folder)) });
+  const told = []; // the shares that the last request was done
+  const module = await create({ wasmBinary: readFileSync(new URL("attend_models.wasm", folder)), progress: (share) => told.push(share) });
   const withText = (text, use) => {
     const bytes = module.lengthBytesUTF8(text) + 1;
     const at = module._malloc(bytes) >>> 0;
@@ -28,6 +29,7 @@ export async function load() {
   };
 
   const ask = (request) => {
+    told.length = 0;
     const text = typeof request === "string" ? request : JSON.stringify(request);
     return JSON.parse(withText(text, (at) => module.UTF8ToString(module._attend_model(at) >>> 0)));
   };
@@ -50,5 +52,5 @@ export async function load() {
     if (dtype === "i64") return Array.from(new BigInt64Array(module.HEAPU8.buffer, at, count), Number);
     return module.HEAPF32.subarray(at / 4, at / 4 + count);
   };
-  return { module, ask, put, open, numbers };
+  return { module, ask, put, open, numbers, told };
 }

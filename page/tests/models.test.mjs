@@ -10,7 +10,7 @@ import { filesOf, load } from "./models.mjs";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const made = process.env.MODELS;
-const { module, ask, put, open, numbers } = await load();
+const { module, ask, put, open, numbers, told } = await load();
 
 const native = (name) => JSON.parse(readFileSync(path.join(made, `${name}.json`), "utf8"));
 const answered = (request) => {
@@ -114,6 +114,30 @@ function generated(request) {
   return steps;
 }
 
+// From the answer back to the words: the sums, and what changes without each part.
+function expectBack(wanted) {
+  const bare = (part) => ({ ...part, without: null });
+  const sides = ["query", "key", "read"];
+  const trace = answered({ do: "trace", token: 5 });
+  expectNear(trace, { ...wanted.trace, heads: wanted.trace.heads.map((head) => ({ ...head, wrote: bare(head.wrote), ...Object.fromEntries(sides.map((side) => [side, head[side].map(bare)])) })) }, "trace");
+  for (const { wrote, query, key, read } of wanted.trace.heads)
+    for (const [part, row] of [[wrote, trace.position], ...query.map((each) => [each, trace.position]), ...[...key, ...read].map((each) => [each, wrote.key])]) {
+      const { kind, layer, head } = part;
+      const { value } = part.without === null ? { value: null } : answered({ do: "without", kind, layer, ...(head !== undefined && { head }), row, token: 5 });
+      expectNear(value, part.without, `without ${kind} ${layer} ${head} in ${row}`);
+    }
+  const { score, tensors } = answered({ do: "score", head: [1, 1], query: 2, key: 1 });
+  const { score: whole, ...parts } = wanted.score;
+  expectNear(score, whole, "score"), expectTensors(tensors, parts, "score");
+  if (!wanted.circuit) return assert.match(ask({ do: "edges", corrupt: "a", token: 5 }).error.message, /encoder-decoder/);
+  assert.match(ask({ do: "circuit", keep: 8 }).error.message, /nobody has asked for the edges/);
+  const { clean, corrupt, count } = answered({ do: "edges", corrupt: wanted.corrupt, token: 5, against: 6 });
+  expectNear({ clean, corrupt, count }, wanted.edges, "edges");
+  assert.ok(told.length > 3 && told.at(-1) === 1 && told.every((share, n) => n === 0 || share > told[n - 1]), `progress: ${told}`);
+  const sorted = ({ edges, ...rest }) => ({ ...rest, edges: [...edges].sort((a, b) => (a.source + a.receiver < b.source + b.receiver ? -1 : 1)) });
+  expectNear(sorted(answered({ do: "circuit", keep: 8 })), sorted(wanted.circuit), "circuit");
+}
+
 for (const name of ["decoder", "q8_0.gguf", "q4_0.gguf", "gpt2", "encoder_decoder", "encoder"])
   test(`${name}: the native library's numbers`, () => {
     const wanted = native(name);
@@ -163,6 +187,7 @@ for (const name of ["decoder", "q8_0.gguf", "q4_0.gguf", "gpt2", "encoder_decode
     };
     whyIs({ token: 5, position: 1 }, wanted.why, "why");
     whyIs({}, wanted.why_last, "why, the last");
+    expectBack(wanted);
     const lens = answered({ do: "lens", top: 3 });
     expectTensors(lens.tensors, wanted.lens, "lens");
     // Why, with the lens at its position.
@@ -275,6 +300,11 @@ test("errors say what is wrong", () => {
     [{ do: "run", text: "a", without: [0] }, "bad_value", "without is 0, expected pairs"],
     [{ do: "why", token: "two tokens" }, "bad_value", "token"],
     [{ do: "why", token: 1.5 }, "bad_value", "token is 1.5, expected an id or a text"],
+    [{ do: "without", kind: "bias", token: 5 }, "bad_value", "expected a head or an MLP"],
+    [{ do: "without", kind: "word", token: 5 }, "bad_value", 'kind is "word"'],
+    [{ do: "score", head: [9, 0], query: 0, key: 0 }, "bad_value", "layer is 9"],
+    [{ do: "edges", corrupt: "a" }, "bad_value", "token is missing"],
+    [{ do: "edges", corrupt: "a longer one", token: 5 }, "bad_value", "the corrupt one 12, expected as many"],
     [{ do: "grow", text: "a", top_p: 2 }, "bad_value", "top_p"],
     [{ do: "run", text: "a", chat: true }, "bad_file", "chat template"],
     [{ do: "recording", path: "/x.gguf" }, "bad_file", "/x.gguf"],

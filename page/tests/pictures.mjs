@@ -2,7 +2,7 @@
 // Usage: node tests/pictures.mjs
 import { mkdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { close_browser, goTo, open_browser, opened, written } from "./browser.mjs";
+import { close_browser, goTo, open_browser, opened, until, written } from "./browser.mjs";
 
 const folder = fileURLToPath(new URL("../../docs/pictures/page/", import.meta.url));
 const args = ["the cat sat on the mat because it was tired", "--heads", "2"]; // README.md says so beside its picture
@@ -24,13 +24,16 @@ for (const { name, step, ...options } of pictures) {
 const explorers = [
   { name: "explorer", model: "minilm", text: "the animal did not cross the street because it was too tired", viewport: { width: 1280, height: 960 } },
   { name: "explorer-why", model: "smollm2", text: "The capital of France is", viewport: { width: 1280, height: 1000 }, asks: true },
+  { name: "explorer-trace", model: "smollm2", text: "The capital of France is", more: ["--why", " Paris", "--against", " Rome"], viewport: { width: 1280, height: 1000 }, traces: true },
 ];
-for (const { name, model, text, asks, ...options } of explorers) {
-  const page = await written(["model", model, text, "--live"], ".looking", options);
+for (const { name, model, text, more = [], asks, traces, ...options } of explorers) {
+  const page = await written(["model", model, text, "--live", ...more], ".looking", options);
   if (asks) await page.locator(".likeliest button").first().click();
   if (asks) await page.waitForSelector(".why");
+  if (traces) await page.getByRole("button", { name: "Trace it back" }).click();
+  if (traces) await until(page, () => window.attend.state.why.traced?.left === 0);
   await page.mouse.move(0, 0);
   await page.waitForTimeout(1000); // the map's last refinement
-  await page.screenshot({ path: `${folder}${name}.png` });
+  await (traces ? page.locator(".trace") : page).screenshot({ path: `${folder}${name}.png` });
 }
 await close_browser();

@@ -2,6 +2,7 @@
 // against it. Usage: native_models GOLDEN OUT: GOLDEN is tests/golden. ATTEND_TARGET=baseline has the module's kernels.
 #include <attend/attend.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -186,6 +187,26 @@ Json run(const Model& model, const Ids& ids, const Ids& decoder_ids, std::span<c
   return json;
 }
 
+// The trace of an answer, the score of one head, and a circuit beside a text of as many tokens.
+void back_to_the_words(const Model& model, const std::string& text, const Ids& ids, const Ids& decoder_ids,
+                       Json& json) {
+  json["trace"] = Json::parse(to_json(trace_answer(model, ids, {.token = 5, .decoder_ids = decoder_ids})));
+  const ScoreSplit score = explain_score(model, ids, {1, 1}, 2, 1, {.decoder_ids = decoder_ids});
+  json["score"] = {{"score", score.score},
+                   {"query", json_of(sums_of_query(score))},
+                   {"key", json_of(sums_of_key(score))},
+                   {"pairs", json_of(score.pairs)}};
+  if (model.info().encoder_decoder()) return;
+  std::string corrupt = text;
+  std::ranges::replace(corrupt, 'a', 'e');
+  const AnswerPair pair{
+      .clean = ids, .corrupt = model.tokenizer().encode(corrupt).ids, .token = 5, .against = 6, .position = -1};
+  const Edges found = edges(model, {&pair, 1}, {.method = EdgeOptions::Method::eap_ig});
+  json["corrupt"] = corrupt;
+  json["edges"] = {{"clean", found.clean}, {"corrupt", found.corrupt}, {"count", found.count()}};
+  json["circuit"] = Json::parse(to_json(circuit(model, found, {.keep = 8}), found));
+}
+
 Json report(const fs::path& path, const std::string& text) {
   const fs::path saved = path.parent_path() / (path.filename().string() + ".attend");
   const Model model = Model::load(path);
@@ -216,6 +237,7 @@ Json report(const fs::path& path, const std::string& text) {
   }
   json["why"] = json_of(attribute(model, ids, {.token = 5, .position = 1, .decoder_ids = decoder_ids}));
   json["why_last"] = json_of(attribute(model, ids, {.decoder_ids = decoder_ids}));
+  back_to_the_words(model, text, ids, decoder_ids, json);
   const Lens found = lens(model, ids, {}, 3, decoder_ids);
   json["lens"] = {{"ids", json_of(found.ids)},
                   {"log_probabilities", json_of(found.log_probabilities)},

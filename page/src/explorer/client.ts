@@ -33,8 +33,8 @@ export class Client {
     return this.order({ open: files, ask: request }, progress) as Promise<Answered<T>>;
   }
   // Rejects with EngineError and the library's words.
-  ask<T>(request: { do: string } & Record<string, unknown>): Promise<Answered<T>> {
-    return this.order({ ask: request }) as Promise<Answered<T>>;
+  ask<T>(request: { do: string } & Record<string, unknown>, progress?: (share: number) => void): Promise<Answered<T>> {
+    return this.order({ ask: request }, progress) as Promise<Answered<T>>;
   }
 
   private order(order: Order, progress?: (share: number) => void): Promise<unknown> {

@@ -4,6 +4,7 @@ import type { Scale } from "../colour";
 import { shareColour, shareInk, signedColour } from "../colour";
 import { argmax } from "../grid";
 import { Legend } from "../legend";
+import { Reasons } from "./back";
 import { Compare } from "./compare";
 import { Links } from "./links";
 import { Map } from "./map";
@@ -135,6 +136,7 @@ export function HeadView({ store, state }: { store: Store; state: State }) {
         {row && <TopKeys store={store} row={row} query={queries[query]!} keys={keys} by={state.by} />}
       </div>}
       {!pass.words && view !== "steps" && <Worked store={store} state={state} id={id} query={query} cell={chosen} queries={queries} keys={keys} weight={row?.[chosen] ?? null} />}
+      {state.info && self && !pass.words && !layer.name.startsWith("encoder.") && <Reasons store={store} state={state} id={id} query={query} cell={chosen} queries={queries} keys={keys} />}
     </section>
   );
 }

@@ -81,12 +81,49 @@ interface Telling {
 // encoder-decoder, mlps [L], by_token [T]; of the lens ids and log_probabilities [L+1,1,n].
 export type Why = Answered<{
   token: number;
+  against: number | null;
   position: number;
   logit: number;
   embedding: number;
   bias: number;
   tokens: string[]; // of the lens
 }>;
+
+// What writes into a row of the stream; and what a trace says of it, with the token that a head read.
+export interface Part {
+  kind: "head" | "cross" | "mlp" | "embedding" | "bias";
+  layer?: number;
+  head?: number;
+}
+export interface Traced extends Part {
+  key?: number;
+  value: number;
+  share: number;
+}
+export interface Trace {
+  position: number;
+  logit: number;
+  heads: { wrote: Traced; score: number; value: number; query: Traced[]; key: Traced[]; read: Traced[] }[];
+}
+// A score above the mean of what its query sees. Tensors: query and key [A], what each part of a row does to it; pairs [A,A].
+export type Reasons = Answered<{ score: number; bias: number; parts: Part[] }>;
+
+export interface CircuitEdge {
+  source: string;
+  receiver: string;
+  score: number;
+}
+export interface Circuit {
+  edges: CircuitEdge[];
+  faithfulness: number;
+  value: number; // differences of logits: of the circuit, of the text, of the other one
+  clean: number;
+  corrupt: number;
+  against: number;
+  against_token: string;
+  count: number; // of all edges
+  group: number; // so many heads share keys and values
+}
 
 export const isExact = (layer: Layer, map: Grid): boolean => map.rows === layer.queries && map.cols === layer.keys;
 

@@ -3,6 +3,8 @@ import { useEffect, useRef } from "preact/hooks";
 import { signedColour } from "../colour";
 import type { Tensor } from "../memory";
 import { fixed } from "../grid";
+import { TraceView } from "./back";
+import { CircuitView } from "./circuit";
 import type { HeadId, Next as Likely, Pass, Why as Answer } from "./model";
 import { decoderHead, headOf, ownTokens, shownToken } from "./model";
 import type { State, Store } from "./store";
@@ -143,6 +145,8 @@ export function WhyView({ store, state }: { store: Store; state: State }) {
         <Lens pass={pass} answer={answer} />
       </div>
       <p class="quiet">Head {headOf(pass, state.locked.head)?.name} is shown below: click a part to see where that head looks.</p>
+      <TraceView store={store} state={state} />
+      {!state.info?.encoder_decoder && <CircuitView store={store} state={state} />}
     </section>
   );
 }

@@ -17,4 +17,4 @@ export type ToWorker = Order & { id: number };
 export type FromWorker =
   | { id: number; answer: unknown }
   | { id: number; error: string } // the library's words
-  | { id: number; progress: number }; // of open: the share of the bytes that are there
+  | { id: number; progress: number }; // the share that is done: of open, of the bytes that are there

@@ -5,7 +5,7 @@ import { EngineError } from "../error";
 import type { Grid } from "../grid";
 import { matrix, rowOf as gridRow } from "../grid";
 import type { Answered, Client } from "./client";
-import type { By, Grown, HeadId, Info, Next, Pass, Viewed, Why } from "./model";
+import type { By, Circuit, Grown, HeadId, Info, Next, Part, Pass, Reasons, Trace, Traced, Viewed, Why } from "./model";
 import { headOf, isExact, mapOf, ownTokens, passOf, queriesOf, sameHead } from "./model";
 import type { GivenFile } from "./protocol";
 import { byWords, wordsOf } from "./words";
@@ -52,6 +52,17 @@ interface Before {
 }
 type Ran = Viewed & { next?: Next[]; similarity?: number; before?: Before };
 
+// A word that is asked about; finding: the share of a circuit that is found.
+interface Asked {
+  about: string;
+  answer: Why;
+  traced?: { trace: Trace; without: ReadonlyMap<string, number>; left: number };
+  circuit?: Circuit;
+  finding?: number | undefined;
+}
+// A part of a row that can be taken out, as a name.
+export const tracedName = ({ kind, layer, head }: Part, row: number): string => `${kind} ${layer} ${head ?? ""} ${row}`;
+
 export interface State {
   status: "opening" | "computing" | "writing" | "ready" | "failed";
   progress: number; // of opening
@@ -73,7 +84,7 @@ export interface State {
   before: Before | null;
   locked: Selection;
   hovered: Partial<Selection>;
-  why: { about: string; answer: Why } | null;
+  why: Asked | null;
   against: string;
   whole: boolean; // tokens are merged to words
   noSink: boolean; // the column of a head's sink is left out
@@ -313,6 +324,64 @@ export class Store {
     this.set({ why: { answer, about: typeof token === "string" ? token : (known ?? ownTokens(pass!)[answer.position + 1] ?? String(token)) } });
   }
 
+  // ---- From the answer back to the words ----
+
+  private asking(change: Partial<Asked>): void {
+    this.set({ why: { ...this.state.why!, ...change } });
+  }
+  // Which answer a request is about.
+  private answer(): Record<string, unknown> {
+    const { token, against, position } = this.state.why!.answer;
+    return { token, position, ...(against !== null && { against }) };
+  }
+
+  // The sums first; what is taken out follows, part by part.
+  traceBack(): Promise<void> {
+    return this.guarded("computing", async (mine) => {
+      const asked = this.answer();
+      const trace = await this.client.ask<Trace>({ do: "trace", ...asked });
+      if (!mine()) return;
+      const parts = writtenIn(trace);
+      const without = new Map<string, number>();
+      this.asking({ traced: { trace, without, left: parts.size } });
+      for (const [name, [{ kind, layer, head }, row]] of parts) {
+        const { value } = await this.client.ask<{ value: number }>({ do: "without", kind, layer, ...(head !== undefined && { head }), row, ...asked });
+        if (!mine() || this.state.why?.traced?.trace !== trace) return;
+        without.set(name, value);
+        this.asking({ traced: { trace, without, left: parts.size - without.size } });
+      }
+    });
+  }
+
+  // The edges that make the difference to another text, of as many tokens.
+  findCircuit(corrupt: string, keep: number): Promise<void> {
+    return this.guarded("computing", async (mine) => {
+      const { answer } = this.state.why!;
+      const tell = (finding?: number) => { if (mine() && this.state.why?.answer === answer) this.asking({ finding }); };
+      tell(0);
+      try {
+        const { chat } = this.state;
+        const { count, group, against, against_token } = await this.client.ask<Circuit>({ do: "edges", corrupt, chat, ...this.answer() }, (share) => tell(share * 0.8));
+        const circuit = await this.client.ask<Circuit>({ do: "circuit", keep }, (share) => tell(0.8 + share * 0.2));
+        if (mine() && this.state.why?.answer === answer) this.asking({ circuit: { ...circuit, count, group, against, against_token } });
+      } finally {
+        tell();
+      }
+    });
+  }
+  // The circuit's difference where a part writes nothing.
+  async withoutNode({ kind, layer, head }: Part): Promise<number> {
+    const { circuit } = this.state.why!;
+    const { value } = await this.client.ask<{ value: number }>({ do: "without", kind, layer, ...(head !== undefined && { head }), ...this.answer(), against: circuit!.against });
+    return value;
+  }
+
+  // Why a head looks there: [layer, head] of the recording.
+  reasons([layer, head]: HeadId, query: number, key: number): Promise<Reasons> {
+    const number = Number(/\d+/.exec(this.state.pass!.layers[layer]!.name)![0]);
+    return this.client.ask({ do: "score", head: [number, head], query, key });
+  }
+
   // ---- What one head gives ----
 
   hover(hovered: Partial<Selection>): void {
@@ -321,6 +390,11 @@ export class Store {
   lock(change: Partial<Selection>): void {
     const { pass, locked } = this.state;
     if (pass) this.select({ locked: within(pass, { ...locked, ...change }), hovered: {} });
+  }
+  // Of tokens, also where words are shown.
+  lockToken(change: Partial<Selection>): void {
+    if (this.state.pass?.words) this.lookAtWords(false);
+    this.lock(change);
   }
   // Another selection; of a long text its row is asked for.
   private select(change: Partial<State>): void {
@@ -359,6 +433,14 @@ export class Store {
     return this.client.ask({ do: "layer", layer });
   }
 }
+
+// What of a trace can be taken out, each once, with its row.
+const writtenIn = ({ heads, position }: Trace): Map<string, [Part, number]> => {
+  const all = heads.flatMap(({ wrote, query, key, read }): [Traced, number][] => [
+    [wrote, position], ...query.map((part): [Traced, number] => [part, position]), ...[...key, ...read].map((part): [Traced, number] => [part, wrote.key!]),
+  ]);
+  return new Map(all.filter(([{ kind }]) => kind !== "embedding" && kind !== "bias").map(([part, row]) => [tracedName(part, row), [part, row]]));
+};
 
 // What "it" looks at, where there is such a word: its heads are what a reader wonders about first. Else the head whose links
 // between words are strongest, at its strongest link.

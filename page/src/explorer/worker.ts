@@ -17,8 +17,9 @@ let binary: Awaited<ReturnType<typeof given>> | null = null;
 let module: ModelsModule | null = null; // in which something is open
 let unused: ModelsModule | null = null; // in which nothing has been
 
+let tell = (_: number): void => undefined; // the page, of the order that runs
 // Each of its own options: they become the module.
-const made = (): Promise<ModelsModule> => createModule({ ...binary! });
+const made = (): Promise<ModelsModule> => createModule({ ...binary!, progress: (share) => tell(share) });
 
 const start = async (base64: Blob): Promise<void> => {
   binary = await given(base64);
@@ -73,16 +74,17 @@ const open = async (files: GivenFile[], request: unknown, progress: (share: numb
 const answerTo = async (order: ToWorker): Promise<[unknown, Transferable[]]> => {
   if ("start" in order) return await start(order.start), [null, []];
   if (!("open" in order)) return ask((module ??= await made()), order.ask);
-  let said = 0;
-  return open(order.open, order.ask, (progress) => {
-    if (progress < said + 0.01) return;
-    said = progress;
-    scope.postMessage({ id: order.id, progress });
-  });
+  return open(order.open, order.ask, tell);
 };
 
 const handle = async (order: ToWorker): Promise<void> => {
   const { id } = order;
+  let said = 0;
+  tell = (progress) => {
+    if (progress < said + 0.01) return;
+    said = progress;
+    scope.postMessage({ id, progress });
+  };
   try {
     const [answer, transfer] = await answerTo(order);
     scope.postMessage({ id, answer }, transfer);
