@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "attend/jacobian_lens.h"
 #include "cli/analyses.h"
 #include "cli/command.h"
 #include "cli/model.h"
@@ -25,11 +26,15 @@ class LensOfLayers : public Analysis {
   void add(App& app, AnalysisArguments&) override {
     app.add_flag("--lens", asked_,
                  "Decoders: the likeliest next token that each layer would answer, at each token of the text");
+    app.add_option("--with", jacobian_,
+                   "With --lens: the layers as a Jacobian lens reads them, a file of attend lens fit")
+        ->type_name("FILE");
   }
 
   bool asked(const AnalysisArguments&) const override { return asked_; }
 
   void check(const AnalysisArguments& arguments) const override {
+    if (!asked_ && !jacobian_.empty()) throw UsageError("--with: nothing uses it without --lens");
     if (asked_ && !arguments.why.empty())
       throw UsageError("--why and --lens can't stand together: the lens is of all tokens");
   }
@@ -37,7 +42,9 @@ class LensOfLayers : public Analysis {
   void ask(const Question& question, std::optional<int> width, PassOptions& asked) const override {
     const std::int64_t all = std::ssize(question.computed.answering_ids());
     const std::int64_t most = width ? std::max(most_in_pictures, positions_in(*width)) : all;
-    std::vector<std::int64_t>& of = asked.lens.emplace().positions;
+    LensOptions& options = asked.lens.emplace();
+    if (!jacobian_.empty()) options.jacobian = &with_.emplace(JacobianLens::load(jacobian_));
+    std::vector<std::int64_t>& of = options.positions;
     for (std::int64_t n = std::max<std::int64_t>(0, all - most); n < all; ++n) of.push_back(n);
   }
 
@@ -61,6 +68,8 @@ class LensOfLayers : public Analysis {
 
  private:
   bool asked_ = false;
+  std::string jacobian_;
+  mutable std::optional<JacobianLens> with_;
 };
 
 }  // namespace

@@ -31,6 +31,7 @@ Command add_embed(App& root);
 Command add_near(App& root);
 Command add_quantize(App& root);
 Command add_steer(App& root);
+Command add_lens(App& root);
 Command add_completion(App& root);
 Command add_help(App& root);
 

@@ -29,6 +29,7 @@
 namespace attend::inline v0 {
 
 class SparseAutoencoder;  // features.h
+struct JacobianLens;      // jacobian_lens.h
 
 // The id of a text that is one token. Throws bad_value, which shows its tokens, for any other.
 ATTEND_API std::int64_t single_token(const Tokenizer& tokenizer, std::string_view text);
@@ -120,10 +121,12 @@ struct ATTEND_API LensOptions {
   std::vector<std::int64_t> positions = {};  // rising, -1 is the last; empty: all
   std::int64_t top = 5;                      // at least 1, at most the vocabulary
   std::span<const std::int64_t> decoder_ids = {};
+  // By its mean derivatives, where it has some: between the first layer and the last. null: as the logit lens.
+  const JacobianLens* jacobian = nullptr;
 };
 ATTEND_API Lens lens(const Model& model, std::span<const std::int64_t> ids,
                      std::span<const std::int64_t> positions = {}, std::int64_t top = 5,
-                     std::span<const std::int64_t> decoder_ids = {});
+                     std::span<const std::int64_t> decoder_ids = {}, const JacobianLens* jacobian = nullptr);
 // The same of several texts, in passes of several at a time; each has its options, or all have the one. Throws
 // bad_value for another number of options.
 ATTEND_API std::vector<Lens> lens(const Model& model, std::span<const std::vector<std::int64_t>> texts,

@@ -22,6 +22,7 @@
 #include "attend/composition.h"
 #include "attend/features.h"
 #include "attend/gradient.h"
+#include "attend/jacobian_lens.h"
 #include "attend/models.h"
 #include "attend/passages.h"
 #include "attend/saliency.h"

@@ -1,5 +1,6 @@
 // Model.lens(), and how a Lens is looked at.
 #include "analysis.h"
+#include "attend/jacobian_lens.h"
 
 namespace attend::python {
 
@@ -12,7 +13,8 @@ nb::object found_of(const Lens& found, Analysed of, const std::vector<std::int64
                   to_python({}, found.rank));
 }
 
-nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::int64_t top, nb::handle decoder_ids) {
+nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::int64_t top, nb::handle decoder_ids,
+                 const JacobianLens* jacobian) {
   constexpr const char* function = "Model.lens";
   const std::optional<nb::list> several = read_several(ids);
   const std::size_t count = several ? nb::len(*several) : 1;
@@ -24,7 +26,7 @@ nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::
       return several ? of_each(function, name, of, n, count, true) : nb::borrow(of);
     };
     decoder.push_back(Loaded::read_decoder_ids(function, each("decoder_ids", decoder_ids)));
-    options.push_back({.positions = {}, .top = top});
+    options.push_back({.positions = {}, .top = top, .jacobian = jacobian});
     if (const nb::object at = each("positions", positions); !at.is_none())
       options[n].positions = list_of(read_integers(function, "positions", at));
   }
@@ -32,7 +34,7 @@ nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::
   const std::vector<Lens> found = call(function, [&] {
     if (several) return lens(self.model, texts, options);
     std::vector<Lens> one;
-    one.push_back(lens(self.model, texts[0], options[0].positions, top, decoder[0]));
+    one.push_back(lens(self.model, texts[0], options[0].positions, top, decoder[0], jacobian));
     return one;
   });
   nb::list all;
@@ -47,7 +49,9 @@ constexpr const char* lens_doc =
 The model's own last norm and output layer read it. positions: rising; None: all. Gives ids and log_probabilities
 [L+1,P,top], and rank [L+1,P], the place, from 0, of the token that the model answers at last.
 decoder_ids: of an encoder-decoder, whose decoder's layers these are. A list of texts, or of lists of ids, gives attend.Results, a
-list of Lens, in passes of several texts at a time; positions are of all, or a list of them for each. ValueError for encoders.)";
+list of Lens, in passes of several texts at a time; positions are of all, or a list of them for each. jacobian: an
+attend.JacobianLens, by which the streams between the first layer and the last are turned into what they mean for the last one.
+ValueError for encoders.)";
 
 struct LensLook {
   Lens x;
@@ -66,16 +70,17 @@ struct LensLook {
 void bind_lens(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<LensLook, std::int64_t>(m, "Lens", nb::arg("most"));
   model.def("lens", &lens_, nb::arg("ids"), nb::arg("positions") = nb::none(), nb::arg("top") = 5,
-            nb::arg("decoder_ids") = nb::none(),
+            nb::arg("decoder_ids") = nb::none(), nb::arg("jacobian").none() = nb::none(),
             nb::sig("@overload\n"
                     "def lens(self, ids: str | Ids, positions: Ids | None = None, top: int = 5, decoder_ids: Ids | "
-                    "None = None) -> attend.Lens: ...\n"
+                    "None = None, jacobian: JacobianLens | None = None) -> attend.Lens: ...\n"
                     "@overload\n"
                     "def lens(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
                     "positions: Ids | None | Sequence[Ids] = None, top: int = 5, decoder_ids: Ids | None | "
-                    "Sequence[Ids] = None) -> attend.Results[attend.Lens]: ...\n"
+                    "Sequence[Ids] = None, jacobian: JacobianLens | None = None) -> attend.Results[attend.Lens]: ...\n"
                     "def lens(self, ids: str | Ids | Sequence[str | Ids], positions: Ids | None | Sequence[Ids] = "
-                    "None, top: int = 5, decoder_ids: Ids | None | Sequence[Ids] = None) -> attend.Lens | "
+                    "None, top: int = 5, decoder_ids: Ids | None | Sequence[Ids] = None, jacobian: JacobianLens | None "
+                    "= None) -> attend.Lens | "
                     "attend.Results[attend.Lens]"),
             lens_doc);
 }

@@ -327,6 +327,7 @@ void bind_model(nb::module_& m) {
   bind_model_generate(model);
   bind_model_record(model);
   bind_steering(m, model);
+  bind_jacobian_lens(m, model);
   bind_gradient(model);
   bind_features(m, model);
   bind_analysis(m, model);

@@ -183,6 +183,7 @@ void bind_model_forward(nb::class_<Loaded>& model);
 void bind_model_generate(nb::class_<Loaded>& model);
 void bind_model_record(nb::class_<Loaded>& model);
 void bind_steering(nb::module_& module, nb::class_<Loaded>& model);
+void bind_jacobian_lens(nb::module_& module, nb::class_<Loaded>& model);
 void bind_gradient(nb::class_<Loaded>& model);
 void bind_features(nb::module_& module, nb::class_<Loaded>& model);
 void bind_analysis(nb::module_& module, nb::class_<Loaded>& model);

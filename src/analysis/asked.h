@@ -48,7 +48,7 @@ class Attributing {
 class Lensing {
  public:
   // Throws as lens(). Of many positions a pass of its own finds first what the model answers at last.
-  Lensing(const Model& model, const Text& text, std::span<const std::int64_t> positions, std::int64_t top);
+  Lensing(const Model& model, const Text& text, const LensOptions& options);
   ~Lensing();
   Lensing(const Lensing&) = delete;
   Lensing& operator=(const Lensing&) = delete;

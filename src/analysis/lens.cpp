@@ -5,6 +5,7 @@
 
 #include "analysis/answers.h"
 #include "analysis/asked.h"
+#include "analysis/jacobians.h"
 #include "analysis/json.h"
 #include "analysis/watchers.h"
 #include "attend/analysis.h"
@@ -38,12 +39,14 @@ void look(std::span<const float> logits, std::int64_t last, std::span<std::int64
 }  // namespace
 
 struct analysis::Lensing::State {
-  State(const Model& model, const Text& text, std::span<const std::int64_t> given, std::int64_t most)
+  State(const Model& model, const Text& text, const LensOptions& options)
       : parts(ModelAccess::parts(model)),
         output(models::output_of(parts, function)),
-        top(most),
-        positions(checked_positions(function, "positions", given, std::ssize(text.answering()))) {
+        top(options.top),
+        jacobian(options.jacobian),
+        positions(checked_positions(function, "positions", options.positions, std::ssize(text.answering()))) {
     const ModelInfo& info = model.info();
+    if (jacobian) check_jacobians(function, *jacobian, info);
     if (top < 1 || top > info.vocabulary)
       fail(ErrorCode::bad_value, function, "top is {}, expected 1 to {}", top, info.vocabulary);
     if (positions.empty()) {
@@ -68,6 +71,7 @@ struct analysis::Lensing::State {
   void look_at(std::int64_t layer, Tensor rows) {
     const std::int64_t P = std::ssize(positions);
     const auto count = static_cast<std::size_t>(top);
+    if (jacobian) rows = meant_at_last(*jacobian, layer, std::move(rows));
     for_each_answer(output, finished(parts, std::move(rows)), [&](std::int64_t row, std::span<const float> logits) {
       const std::int64_t at = layer * P + row;
       look(logits, last[static_cast<std::size_t>(row)], {out.ids.data<std::int64_t>() + at * top, count},
@@ -78,6 +82,7 @@ struct analysis::Lensing::State {
   const Model::Parts& parts;
   const models::Output& output;
   std::int64_t top;
+  const JacobianLens* jacobian;
   std::vector<std::int64_t> positions;
   std::vector<std::int64_t> last;  // what the model answers at each position
   Lens out;
@@ -93,9 +98,8 @@ struct analysis::Lensing::State {
   });
 };
 
-analysis::Lensing::Lensing(const Model& model, const Text& text, std::span<const std::int64_t> positions,
-                           std::int64_t top)
-    : state_(new State(model, text, positions, top)) {}
+analysis::Lensing::Lensing(const Model& model, const Text& text, const LensOptions& options)
+    : state_(new State(model, text, options)) {}
 analysis::Lensing::~Lensing() = default;
 
 models::Watcher& analysis::Lensing::watcher() {
@@ -114,8 +118,9 @@ Lens analysis::Lensing::finish(const Tensor& hidden) {
 }
 
 Lens lens(const Model& model, std::span<const std::int64_t> ids, std::span<const std::int64_t> positions,
-          std::int64_t top, std::span<const std::int64_t> decoder_ids) {
-  analysis::Lensing asked(model, {ids, decoder_ids}, positions, top);
+          std::int64_t top, std::span<const std::int64_t> decoder_ids, const JacobianLens* jacobian) {
+  const LensOptions options{.positions = {positions.begin(), positions.end()}, .top = top, .jacobian = jacobian};
+  analysis::Lensing asked(model, {ids, decoder_ids}, options);
   return asked.finish(ModelAccess::forward(model, ids, {.decoder_ids = decoder_ids}, &asked.watcher()));
 }
 
@@ -128,8 +133,7 @@ std::vector<Lens> lens_together(const Model& model, std::span<const analysis::Te
   std::vector<models::Watcher*> watchers;
   std::vector<std::int64_t> ids, starts{0};
   for (std::size_t n = first; n < last; ++n) {
-    analysis::of_text(n, texts.size(),
-                      [&] { asked.emplace_back(model, texts[n], options[n].positions, options[n].top); });
+    analysis::of_text(n, texts.size(), [&] { asked.emplace_back(model, texts[n], options[n]); });
     asked.back().begin_at(std::ssize(ids));
     watchers.push_back(&asked.back().watcher());
     ids.insert(ids.end(), texts[n].ids.begin(), texts[n].ids.end());
@@ -153,7 +157,8 @@ std::vector<Lens> lens(const Model& model, std::span<const std::vector<std::int6
   analysis::for_each_group(model, all, [&](std::size_t first, std::size_t last) {
     if (model.info().encoder_decoder())
       return analysis::of_text(first, all.size(), [&] {
-        found.push_back(lens(model, texts[first], each[first].positions, each[first].top, each[first].decoder_ids));
+        found.push_back(lens(model, texts[first], each[first].positions, each[first].top, each[first].decoder_ids,
+                             each[first].jacobian));
       });
     std::vector<Lens> some = lens_together(model, all, each, first, last);
     found.insert(found.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));

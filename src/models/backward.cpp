@@ -65,7 +65,8 @@ HeadGradients Backward::attention_gradients(const AttentionStep& step, const Kep
   Tensor dq = room(kept.q), dk = room(kept.k), dv = room(kept.v), rounded;
   if (dtype != DType::f32) rounded = converted(dz, dtype);
   const View dout = dtype == DType::f32 ? dz.view() : rounded.view();
-  const AttentionOptions options = step.packed_options(batch_, key_starts);
+  AttentionOptions options = step.packed_options(batch_, key_starts);
+  if (N < M && !step.cross) options.offset = Offset::bottom_right();  // gradients are of the last rows
   for (std::int64_t c = 0; c < copies_; ++c) {
     const std::int64_t q = c * N, k = c * M;
     attention_backward_into({.dq = by_heads(dq.view().slice(0, q, q + N), H),
@@ -78,9 +79,20 @@ HeadGradients Backward::attention_gradients(const AttentionStep& step, const Kep
   return {in_f32(std::move(dq)), in_f32(std::move(dk)), in_f32(std::move(dv))};
 }
 
+// Of each copy, those that gradients are of.
+Tensor Backward::last_rows(Tensor d) const {
+  const std::int64_t all = d.size(0) / copies_, rows = std::ssize(batch_.ids);
+  if (all == rows) return d;
+  Tensor last = Tensor::uninitialized({copies_ * rows, d.size(1)}, d.dtype());
+  for (std::int64_t c = 0; c < copies_; ++c)
+    last.view().slice(0, c * rows, (c + 1) * rows).copy_from(d.view().slice(0, (c + 1) * all - rows, (c + 1) * all));
+  return last;
+}
+
 HeadGradients Backward::attended(const AttentionStep& step, const Tensor& dz) const {
   const auto layer = static_cast<std::size_t>(step.layer);
   HeadGradients d = attention_gradients(step, kept(layer).self, dz, batch_.starts);
+  d.k = last_rows(std::move(d.k)), d.v = last_rows(std::move(d.v));
   if (batch_.stack == Stack::encoder) return d;
   at(ModelPlace::rotated_k, layer, d.k);
   at(ModelPlace::rotated_q, layer, d.q);

@@ -102,6 +102,8 @@ class Backward {
   HeadGradients attention_gradients(const AttentionStep& step, const KeptAttention& kept, const Tensor& dz,
                                     const std::vector<std::int64_t>& key_starts) const;
 
+  Tensor last_rows(Tensor d) const;
+
   const Batch& batch_;
   const Kept& kept_;
   std::int64_t copies_;

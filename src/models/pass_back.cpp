@@ -44,7 +44,7 @@ class StackBack {
     return run(layers_, count, batch_, call_, info_, nullptr);
   }
 
-  // d [copies * N,E], of the hidden states. What comes back to an encoder's states: memory().
+  // d [copies * N,E], of the hidden states' rows. What comes back to an encoder's states: memory().
   void back(const Tensor& d, const PassBack& asked) {
     const PlaceGradients at_place = [&](ModelPlace place, std::int64_t layer, Tensor& each) {
       asked.places(place, layer, each);
@@ -53,15 +53,18 @@ class StackBack {
       for (std::int64_t c = 0; c < asked.copies; ++c)
         edits_.back(place, layer, each.view().slice(0, c * rows, (c + 1) * rows));
     };
-    Backward pass(batch_, kept_, asked.copies, at_place, asked.attentions);
+    const Batch rows = rows_from(batch_, asked.first_row);
+    kept_.last = rows_from(std::move(kept_.last), asked.first_row);
+    Backward pass(rows, kept_, asked.copies, at_place, asked.attentions);
     Tensor dx = layers_.finish_backward(pass, d);
     pass.at(ModelPlace::residual, kept_.layers.size(), dx);
-    for (auto n = kept_.layers.size(); n-- > 0;) {
+    for (auto n = kept_.layers.size(); n-- > static_cast<std::size_t>(asked.first_layer);) {
       if (n < kept_.whole_from) make_again(n);
+      keep_rows_from(kept_.layers[n], asked.first_row);
       layers_.backward(pass, dx, static_cast<std::int64_t>(n), static_cast<std::int64_t>(n) + 1);
       kept_.layers[n] = {};
     }
-    layers_.embed_backward(pass, dx);
+    if (asked.first_layer == 0) layers_.embed_backward(pass, dx);
     memory_ = std::move(pass.memory());
   }
   Tensor& memory() { return memory_; }
@@ -78,6 +81,26 @@ class StackBack {
    private:
     Edits& edits_;
   };
+
+  static Batch rows_from(const Batch& batch, std::int64_t first) {
+    Batch rows = batch;
+    if (first == 0) return rows;
+    rows.ids = rows.ids.subspan(static_cast<std::size_t>(first));
+    rows.positions.erase(rows.positions.begin(), rows.positions.begin() + first);
+    rows.starts = {0, std::ssize(rows.ids)};
+    return rows;
+  }
+  static Tensor rows_from(Tensor x, std::int64_t first, int axis = 0) {
+    return first == 0 || x.count() == 0 ? std::move(x) : x.view().slice(axis, first, x.size(axis)).clone();
+  }
+  // Keys and values stay: later rows look at those of all.
+  static void keep_rows_from(KeptLayer& layer, std::int64_t first) {
+    for (Tensor* each : {&layer.residual, &layer.residual_mid, &layer.q, &layer.k, &layer.self.q, &layer.self.out,
+                         &layer.mlp.x, &layer.mlp.gated})
+      *each = rows_from(std::move(*each), first);
+    for (Tensor* each : {&layer.self.lse, &layer.self.lse_low}) *each = rows_from(std::move(*each), first, 2);
+    for (Tensor& each : layer.before_norm) each = rows_from(std::move(each), first);
+  }
 
   void make_again(std::size_t layer) {
     Again again(edits_);

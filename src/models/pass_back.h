@@ -15,6 +15,9 @@ struct PassBack {
   // hidden [N,E] -> the gradients of `copies` numbers by it, [copies * N,E] f32, one after another.
   std::function<Tensor(const Tensor& hidden)> from;
   std::int64_t copies = 1;
+  // Of one causal sequence, without edits: gradients by rows from first_row on alone, as if there were no others, and
+  // by what stands before layers from first_layer on. They need no others'.
+  std::int64_t first_row = 0, first_layer = 0;
   // Given the gradient of what stands at each place, edited, as the pass comes back there; it may add to it.
   PlaceGradients places;
   AttentionGradients attentions = {};

@@ -62,7 +62,7 @@ class Askings {
       watchers_.push_back(&attributing_.emplace(model, own, why).watcher());
     }
     if (options.lens)
-      watchers_.push_back(&lensing_.emplace(model, own, options.lens->positions, options.lens->top).watcher());
+      watchers_.push_back(&lensing_.emplace(model, own, *options.lens).watcher());
     if (options.values) watchers_.push_back(&values_.emplace(model.info(), pass.values));
     all_.emplace(watchers_);
   }

@@ -197,6 +197,18 @@ def steering_calls(attend, model):
             "Steering.load": (attend.Steering.load, ("x.gguf",), {}), "Steering.__repr__": (steering.__repr__, (), {})}
 
 
+def jacobian_calls(attend, model, np):
+    lens = model.jacobian_lens([1, 2, 3], skip=1)
+    lens.save("x.safetensors"), lens.to_torch("x.pt")
+    return {"JacobianLens": (attend.JacobianLens, (lens.jacobians, 2), {}),
+            "JacobianLens.merge": (lens.merge, (lens,), {}), "JacobianLens.save": (lens.save, ("x.safetensors",), {}),
+            "JacobianLens.load": (attend.JacobianLens.load, ("x.safetensors",), {}),
+            "JacobianLens.to_torch": (lens.to_torch, ("x.pt",), {}),
+            "JacobianLens.from_torch": (attend.JacobianLens.from_torch, ("x.pt",), {}),
+            "JacobianLens.__repr__": (lens.__repr__, (), {}),
+            "Model.jacobian_lens": (model.jacobian_lens, ([1, 2, 3], 1, 4), {"progress": lambda share: None})}
+
+
 def features_calls(attend, model, np):
     tiny.write_autoencoder("autoencoder")
     of = attend.SparseAutoencoder.load("autoencoder")
@@ -285,6 +297,7 @@ def analysis_calls(attend, decoder, cache, np):
         "Knockout": (attend.Knockout, ([0, 2], [1], 1, 0, "self"), {}),
         "Edit.__repr__": (mean.__repr__, (), {}), "Knockout.__repr__": (attend.Knockout([0]).__repr__, (), {}),
         **steering_calls(attend, decoder),
+        **jacobian_calls(attend, decoder, np),
         **features_calls(attend, decoder, np),
         **gradient_calls(attend, decoder, np),
         "Attribution": (attend.Attribution, (), {}),
@@ -558,7 +571,8 @@ def allowed(name):
     if name in ("attend.Tokenizer", "attend.Tokenizer.load", "attend.Model.load", "attend.Model.load_tokenizer", "attend.Trace.save",
                 "attend.Picture.save", "attend.Page.save", "attend.Recording.save",
                 "attend.Model.show", "attend.quantize", "attend.VectorFile", "attend.Steering.load", "attend.Steering.save",
-                "attend.SparseAutoencoder.load"):
+                "attend.SparseAutoencoder.load", "attend.JacobianLens.load", "attend.JacobianLens.save", "attend.JacobianLens.from_torch",
+                "attend.JacobianLens.to_torch"):
         kinds.append(OSError)
     if name == "attend.torch.scaled_dot_product_attention":  # PyTorch's errors where PyTorch computes
         kinds += [RuntimeError, IndexError, NotImplementedError]

@@ -1,0 +1,91 @@
+// lens fit: texts to a Jacobian lens, a file that attend model --lens reads.
+#include <fmt/format.h>
+
+#include <memory>
+#include <sstream>
+
+#include "attend/error.h"
+#include "attend/jacobian_lens.h"
+#include "cli/command.h"
+#include "cli/model.h"
+#include "cli/terminal.h"
+
+namespace attend::cli {
+namespace {
+
+struct Arguments {
+  std::string action, model, corpus, output, dtype;
+  std::int64_t prompts = 100, tokens = 64;
+};
+
+// So many pieces of the text, each of so many tokens; fewer where it ends before.
+std::vector<std::vector<std::int64_t>> read_prompts(const Arguments& x, const Model& model) {
+  std::istringstream lines(x.corpus == "-" ? read_stdin() : read_text(x.corpus));
+  std::vector<std::vector<std::int64_t>> prompts;
+  std::vector<std::int64_t> ids;
+  for (std::string line; std::ssize(prompts) < x.prompts && std::getline(lines, line);) {
+    const std::vector<std::int64_t> own = model.tokenizer().encode(line + "\n", false).ids;
+    ids.insert(ids.end(), own.begin(), own.end());
+    while (std::ssize(ids) >= x.tokens && std::ssize(prompts) < x.prompts) {
+      prompts.emplace_back(ids.begin(), ids.begin() + x.tokens);
+      ids.erase(ids.begin(), ids.begin() + x.tokens);
+    }
+  }
+  if (prompts.empty())
+    throw Failure(fmt::format("{} has {} tokens, expected at least {}: a prompt", x.corpus, ids.size(), x.tokens));
+  return prompts;
+}
+
+// What an earlier run has kept.
+JacobianLens read_so_far(const std::string& output) {
+  std::error_code ignored;
+  return std::filesystem::exists(output, ignored) ? JacobianLens::load(output) : JacobianLens();
+}
+
+void run(const Arguments& x) {
+  const Model model = Model::load(find_model(x.model), model_options(x.dtype));
+  const std::vector<std::vector<std::int64_t>> prompts = read_prompts(x, model);
+  JacobianLens so_far = read_so_far(x.output);
+  const std::int64_t before = so_far.prompts;
+  if (before > 0) tell(fmt::format("attend: {} has {} prompts, and goes on from there", x.output, before));
+  Progress progress;
+  const JacobianOptions options{.progress = progress.stage(),
+                                .keep = [&](const JacobianLens& lens) { writing([&] { lens.save(x.output); }); }};
+  try {
+    (void)jacobian_lens(model, prompts, options, std::move(so_far));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::bad_value || before == 0) throw;
+    throw Failure(fmt::format("{}: {}", x.output, error.detail()));
+  }
+  tell(fmt::format("attend: wrote {}: {} prompts of {} tokens", x.output, prompts.size(), x.tokens));
+}
+
+}  // namespace
+
+Command add_lens(App& root) {
+  App* app = root.add_subcommand("lens",
+                                 "Fit a Jacobian lens of a decoder: what each layer already means for the last one, by "
+                                 "the mean of the derivatives between the two over many texts. attend model --lens "
+                                 "--with FILE reads it.");
+  app->examples(
+      "attend lens fit smollm2 corpus.txt --prompts 100 -o lens.safetensors\n"
+      "attend model smollm2 \"The capital of France is\" --lens --with lens.safetensors");
+  auto arguments = std::make_shared<Arguments>();
+  choose_one(app->add_option("ACTION", arguments->action, "fit: find it, of the text"), "fit")->required();
+  app->add_option("MODEL", arguments->model, "A folder, a .gguf file, or a name that attend model --list says")
+      ->type_name("FILE")
+      ->required();
+  app->add_option("CORPUS", arguments->corpus, "Text, of which the prompts are cut; - reads standard input")
+      ->type_name("FILE")
+      ->required();
+  file_ending(app->add_option("-o,--output", arguments->output,
+                              "The file to write, after each prompt; where it is there, what it lacks is added"),
+              {".safetensors"})
+      ->required();
+  whole_number(app->add_option("--prompts", arguments->prompts, "So many prompts (100)"), 1);
+  whole_number(app->add_option("--tokens", arguments->tokens, "Each of so many tokens (64)"), 18);
+  add_dtype(*app, arguments->dtype);
+  return {app, [arguments] { run(*arguments); }};
+}
+
+}  // namespace attend::cli
