@@ -1,4 +1,4 @@
-"""attribute(), lens(), ablate() and patch() beside TransformerLens on GPT-2's and Llama's random configurations: a second witness.
+"""attribute(), lens(), ablate(), patch(), edges(), circuit() and Jacobian lenses beside TransformerLens on GPT-2's and Llama's random configurations: a second witness.
 
 .ci/long installs it (tests/requirements-lens.txt).
 """
@@ -18,6 +18,8 @@ import transformers
 from tiny_models import opener
 from transformer_lens import patching
 from transformer_lens.model_bridge import TransformerBridge
+from transformer_lens.tools.analysis.attribution_patching import EdgeAttributionConfig, attribution_patch, faithfulness
+from transformer_lens.tools.analysis.jacobian_lens import JacobianLens
 
 IDS, CORRUPT = [5, 17, 23, 5, 17, 60, 31, 8], [5, 17, 44, 5, 17, 60, 31, 8]
 TOKEN, AGAINST = 7, 12
@@ -114,3 +116,61 @@ def test_patching(both):
     near(heads.recovered, patching.get_act_patch_attn_head_out_all_pos(both.bridge, corrupt, both.cache, recovered).numpy(), of=1)
     streams = both.ours.patch(IDS, CORRUPT, TOKEN, AGAINST, what="residual")
     near(streams.recovered[:-1], patching.get_act_patch_resid_pre(both.bridge, corrupt, both.cache, recovered).numpy(), of=1)
+
+
+def name_of(node):
+    """Our name of theirs, which has a position besides."""
+    if node.kind in ("embed", "logits"):
+        return {"embed": "embedding", "logits": "output"}[node.kind]
+    if node.head is None:
+        return f"mlp {node.layer}"
+    return f"{node.layer}.{node.head}" + (f" {node.kind[0]}" if node.kind.endswith("_input") else "")
+
+
+def test_edges_and_faithfulness(both):
+    """Theirs are of a position each, ours of all. They take no heads that share keys."""
+    if both.info.kv_heads != both.info.heads:
+        with pytest.raises(ValueError, match="GQA"):
+            attribution_patch(both.bridge, torch.tensor([IDS]), torch.tensor([CORRUPT]), difference, EdgeAttributionConfig("edge"))
+        return
+    texts = torch.tensor([IDS]), torch.tensor([CORRUPT])
+    theirs = attribution_patch(both.bridge, *texts, difference, EdgeAttributionConfig("edge")).edge_scores
+    sums = {}
+    for (writer, reader), score in theirs.items():
+        edge = name_of(writer), name_of(reader)
+        sums[edge] = sums.get(edge, 0) + score
+    found = both.ours.edges(IDS, CORRUPT, TOKEN, AGAINST)
+    largest = max(map(abs, sums.values()))
+    for (writer, reader), score in sums.items():
+        ours = found.scores[found.sources.index(writer), found.receivers.index(reader)]
+        assert ours == pytest.approx(score, rel=0, abs=2e-5 * largest), (writer, reader)
+    draw = np.random.default_rng(4)
+    for share in (0.3, 0.7):
+        kept = [edge for edge in sums if draw.random() < share]
+        own = [edge for edge in theirs if (name_of(edge[0]), name_of(edge[1])) in set(kept)]
+        expected = faithfulness(both.bridge, *texts, difference, own)
+        near(both.ours.circuit(found, only=kept).faithfulness, expected.recovered, of=1)
+
+
+def test_jacobian_lens(both, tmp_path):
+    """Their fit of the same prompt, their file, and what they read with it."""
+    import attend
+    prompt = " ".join(str(3 + 7 * n % 90) for n in range(12))
+    ids = both.bridge.to_tokens(prompt)
+    theirs = JacobianLens.fit(both.bridge, [prompt], corpus="the test's own", skip_first_positions=3, show_progress=False)
+    ours = both.ours.jacobian_lens(ids[0].tolist(), skip=3)
+    assert theirs.source_layers == list(range(len(ours.jacobians)))
+    for layer, expected in theirs.jacobians.items():
+        near(ours.jacobians[layer], expected.numpy())
+    theirs.save(str(tmp_path / "theirs.pt"), dtype=torch.float32)
+    taken = attend.JacobianLens.from_torch(tmp_path / "theirs.pt")
+    assert taken.prompts == 1 and np.array_equal(taken.jacobians, np.stack([x.numpy() for x in theirs.jacobians.values()]))
+    ours.to_torch(tmp_path / "ours.pt")
+    given = JacobianLens.load(str(tmp_path / "ours.pt"))
+    assert given.n_prompts == 1 and given.d_model == both.info.embedding_size
+    near(np.stack([x.numpy() for x in given.jacobians.values()]), ours.jacobians.astype(np.float16))
+    with torch.inference_mode():
+        read = theirs.readout(both.bridge, torch.tensor([IDS]), top_k=3, return_full_logits=True)
+    found = both.ours.lens(IDS, top=3, jacobian=taken)
+    for layer in theirs.source_layers:
+        near(found.log_probabilities[layer + 1], read.lens_logits[layer].double().log_softmax(-1).topk(3).values.numpy())
