@@ -25,7 +25,10 @@ struct ATTEND_API ScoreOptions {
   enum class Against : std::uint8_t { mean, key, nothing };
 
   Against against = Against::mean;
-  std::int64_t against_key = 0;                    // of Against::key; below 0: from the end
+  std::int64_t against_key = 0;  // of Against::key; below 0: from the end
+  // Of decoders: what a pass over ids, or over their beginning, has filled. The rows that are looked at are computed on
+  // what it has before them, and no others; against the mean those are all, and it is not used. It is not changed.
+  const ModelCache* cache = nullptr;
   std::span<const std::int64_t> decoder_ids = {};  // of an encoder-decoder, whose decoder's own attention it is
 };
 
@@ -60,6 +63,7 @@ struct ATTEND_API ValueOptions {
   OptionalView direction = {};
   std::optional<std::int64_t> token = {}, against = {};
   std::int64_t position = -1;                      // the row that reads the value; -1: the last
+  const ModelCache* cache = nullptr;               // as ScoreOptions has it
   std::span<const std::int64_t> decoder_ids = {};  // of an encoder-decoder, whose decoder's own attention it is
 };
 

@@ -28,11 +28,12 @@ Head read_head(const char* function, nb::handle head) {
 }
 
 nb::object explain_score_(const Loaded& self, nb::handle ids, nb::handle head, nb::handle query, nb::handle key,
-                          nb::handle against, nb::handle decoder_ids) {
+                          nb::handle against, nb::handle decoder_ids, nb::handle cache) {
   constexpr const char* function = "Model.explain_score";
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   decoder = Loaded::read_decoder_ids(function, decoder_ids);
-  ScoreOptions options{.decoder_ids = decoder};
+  const ReadCaches caches(function, {{"cache", cache}}, 1);
+  ScoreOptions options{.cache = caches.of(0, 0), .decoder_ids = decoder};
   if (against.is_none()) {
     options.against = ScoreOptions::Against::nothing;
   } else if (nb::isinstance<nb::str>(against)) {
@@ -52,13 +53,16 @@ nb::object explain_score_(const Loaded& self, nb::handle ids, nb::handle head, n
 }
 
 nb::object explain_value_(const Loaded& self, nb::handle ids, nb::handle head, nb::handle key, nb::handle token,
-                          nb::handle against, nb::handle position, nb::handle direction, nb::handle decoder_ids) {
+                          nb::handle against, nb::handle position, nb::handle direction, nb::handle decoder_ids,
+                          nb::handle cache) {
   constexpr const char* function = "Model.explain_value";
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   decoder = Loaded::read_decoder_ids(function, decoder_ids);
+  const ReadCaches caches(function, {{"cache", cache}}, 1);
   ValueOptions options{.token = self.read_token(function, "token", token),
                        .against = self.read_token(function, "against", against),
                        .position = expect<std::int64_t>(function, "position", whole_number, position),
+                       .cache = caches.of(0, 0),
                        .decoder_ids = decoder};
   std::optional<Array> along;
   if (!direction.is_none()) along.emplace(function, "direction", direction), options.direction = along->view();
@@ -78,7 +82,8 @@ constexpr const char* value_doc =
 
 head and key as explain_score() has them. direction [E]: of the stream, by what the head's output makes of the value; None: along
 which the answer reads it, as attribute() has it for token, against and position. values.sum() + rest is value, and the head's
-weight on the key times value is the head's number there in attribute(). ValueError for a key that the position does not see.)";
+weight on the key times value is the head's number there in attribute(). cache: as explain_score() has it. ValueError for a key that the position
+does not see.)";
 
 constexpr const char* doc =
     R"(Why a head gives a key its score: q . k as a sum over pairs of what the two rows are made of, an attend.ScoreSplit.
@@ -87,25 +92,27 @@ head: "18.6" or (18, 6). query and key: rows of ids [N] or of a text, of an enco
 attention it is. Each row before the layer is the sum of what the embedding, each earlier head, each MLP and all biases wrote
 (Elhage et al. 2021); norms divide as they do there, and rotary positions turn. against: "mean", less the mean score of all keys
 that the query sees, as softmax sees differences alone; a key, less that one's; None, the score itself. pairs.sum() + bias + rest is
-score, before a softcap. ValueError for a key that the query does not see.)";
+score, before a softcap. cache: of decoders, what a pass over ids or their beginning has filled: against a key or None the rows that
+are looked at are computed alone. ValueError for a key that the query does not see.)";
 
 }  // namespace
 
 void bind_score(nb::module_&, nb::class_<Loaded>& model) {
   model.def(
       "explain_score", &explain_score_, nb::arg("ids"), nb::arg("head"), nb::arg("query"), nb::arg("key"),
-      nb::arg("against").none() = "mean", nb::arg("decoder_ids") = nb::none(),
+      nb::arg("against").none() = "mean", nb::arg("decoder_ids") = nb::none(), nb::arg("cache") = nb::none(),
       nb::sig("def explain_score(self, ids: str | Ids, head: str | tuple[int, int], query: int, key: int, against: "
-              "Literal['mean'] | int | None = 'mean', decoder_ids: Ids | None = None) -> attend.ScoreSplit"),
+              "Literal['mean'] | int | None = 'mean', decoder_ids: Ids | None = None, cache: ModelCache | None = None) "
+              "-> attend.ScoreSplit"),
       doc);
   model.def(
       "explain_value", &explain_value_, nb::arg("ids"), nb::arg("head"), nb::arg("key"), nb::arg("token") = nb::none(),
       nb::arg("against") = nb::none(), nb::arg("position") = -1, nb::arg("direction") = nb::none(),
-      nb::arg("decoder_ids") = nb::none(),
+      nb::arg("decoder_ids") = nb::none(), nb::arg("cache") = nb::none(),
       nb::sig(
           "def explain_value(self, ids: str | Ids, head: str | tuple[int, int], key: int, token: int | str | None = "
           "None, against: int | str | None = None, position: int = -1, direction: numpy.ndarray | None = None, "
-          "decoder_ids: Ids | None = None) -> attend.ValueSplit"),
+          "decoder_ids: Ids | None = None, cache: ModelCache | None = None) -> attend.ValueSplit"),
       value_doc);
 }
 

@@ -10,7 +10,6 @@
 #include "analysis/gradients.h"
 #include "analysis/json.h"
 #include "analysis/splits.h"
-#include "analysis/stream.h"
 #include "core/message.h"
 
 namespace attend::inline v0 {
@@ -85,8 +84,7 @@ class Tracing {
       layers.push_back(part.layer), rows = scores.back().rows();  // of the mean, the same for all
     }
     analysis::RowPieces pieces(rows, layers);
-    analysis::Stream stream(model_, std::span(&text, 1));
-    while (stream.layer() <= pieces.last()) stream.advance(&pieces);
+    analysis::pass_of(function, model_, text, nullptr, pieces);
     for (std::size_t n = 0; n < scores.size(); ++n) look_back(out_.heads[n], scores[n], pieces);
   }
   void look_back(TracedHead& head, const analysis::SplittingScore& asked, const analysis::RowPieces& pieces) {

@@ -1,5 +1,7 @@
 #include "analysis/row_parts.h"
 
+#include "analysis/splits.h"
+#include "analysis/stream.h"
 #include "attend/linear.h"
 #include "layers/rows.h"
 #include "models/layer_parts.h"
@@ -84,6 +86,29 @@ class Stack {
 
 void for_each_part(const Model::Parts& parts, const RowPieces& pieces, std::int64_t layer, const PartBody& body) {
   Stack(parts, pieces, layer).for_each(body);
+}
+
+void pass_of(std::string_view function, const Model& model, const Text& text, const ModelCache* cache,
+             RowPieces& pieces) {
+  if (!cache) {
+    Stream stream(model, std::span(&text, 1));
+    while (stream.layer() <= pieces.last()) stream.advance(&pieces);
+    return;
+  }
+  const ModelInfo& info = model.info();
+  if (!info.decoder() || info.encoder_decoder())
+    fail(ErrorCode::bad_value, function, "a cache is of decoders, the model is of type {}", info.type);
+  std::vector<Text> texts;
+  std::vector<ModelCache> before;
+  for (const std::int64_t row : pieces.rows()) {
+    before.push_back(known_before(function, *cache, text, row));
+    texts.push_back({text.ids.first(static_cast<std::size_t>(row) + 1)});
+  }
+  Stream stream(model, texts, false, std::move(before));
+  std::vector<std::int64_t> at;
+  for (std::size_t n = 0; n < texts.size(); ++n) at.push_back(stream.rows(n).end - 1);
+  pieces.stand_at(std::move(at));
+  while (stream.layer() <= pieces.last()) stream.advance(&pieces);
 }
 
 }  // namespace attend::inline v0::analysis

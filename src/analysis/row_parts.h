@@ -55,13 +55,15 @@ class RowPieces : public models::Watcher {
     return static_cast<std::size_t>(std::ranges::lower_bound(rows_, of) - rows_.begin());
   }
   const std::vector<std::int64_t>& rows() const { return rows_; }
+  // Which of the pass's rows they are, where it has not all of the text.
+  void stand_at(std::vector<std::int64_t> rows) { at_ = std::move(rows); }
   std::int64_t last() const { return steps_.rbegin()->first; }  // of the layers
   const models::AttentionStep& step(std::int64_t layer) const { return steps_.at(layer); }
 
  private:
-  Tensor gathered(const View& x) const { return rows_of(x.to(DType::f32), rows_); }
+  Tensor gathered(const View& x) const { return rows_of(x.to(DType::f32), at_.empty() ? rows_ : at_); }
 
-  std::vector<std::int64_t> rows_;  // rising
+  std::vector<std::int64_t> rows_, at_;  // rising
   std::map<std::int64_t, models::AttentionStep> steps_;
   std::map<std::pair<ModelPlace, std::int64_t>, Tensor> kept_;
   std::map<std::pair<models::NormPlace, std::int64_t>, HeldNorm> norms_;

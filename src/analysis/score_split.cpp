@@ -10,7 +10,6 @@
 #include "analysis/answers.h"
 #include "analysis/held_norm.h"
 #include "analysis/splits.h"
-#include "analysis/stream.h"
 #include "attend/linear.h"
 #include "attend/rotary.h"
 #include "core/from_end.h"
@@ -263,8 +262,8 @@ ScoreSplit explain_score(const Model& model, std::span<const std::int64_t> ids, 
   const analysis::SplittingScore asked(model, text, head, query, key, options);
   const std::int64_t layer = asked.layer();
   RowPieces pieces(asked.rows(), {&layer, 1});
-  analysis::Stream stream(model, std::span(&text, 1));
-  while (stream.layer() <= layer) stream.advance(&pieces);
+  const bool all = options.against == ScoreOptions::Against::mean;
+  analysis::pass_of(function, model, text, all ? nullptr : options.cache, pieces);
   return asked.split(pieces);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "analysis/row_parts.h"
@@ -12,6 +13,11 @@
 #include "models/model.h"
 
 namespace attend::inline v0::analysis {
+
+// A pass over a text, up to and with the last of the pieces' layers. With what a cache, or null, has before them, over
+// their rows alone. Throws bad_value for another text's cache, and for one where a model is no decoder alone.
+void pass_of(std::string_view function, const Model& model, const Text& text, const ModelCache* cache,
+             RowPieces& pieces);
 
 class SplittingScore {
  public:

@@ -2,7 +2,6 @@
 
 #include "analysis/asked.h"
 #include "analysis/splits.h"
-#include "analysis/stream.h"
 #include "attend/linear.h"
 #include "core/from_end.h"
 #include "core/message.h"
@@ -36,8 +35,7 @@ class ValueOfHead {
     std::vector<std::int64_t> rows{std::min(out_.key, out_.position), std::max(out_.key, out_.position)};
     rows.erase(std::ranges::unique(rows).begin(), rows.end());
     analysis::RowPieces pieces(rows, {&layer_, 1});
-    analysis::Stream stream(model_, std::span(&text_, 1));
-    while (stream.layer() <= layer_) stream.advance(&pieces);
+    analysis::pass_of(function, model_, text_, options_.cache, pieces);
     const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(layer_), false);
     analysis::SplittingValue value(parts_, pieces, {layer_, head_}, out_.key,
                                    options_.direction ? given_direction(of, pieces) : direction_of_answer());
@@ -56,6 +54,7 @@ class ValueOfHead {
     const AttributeOptions options{.token = options_.token,
                                    .against = options_.against,
                                    .position = out_.position,
+                                   .cache = options_.cache,
                                    .decoder_ids = options_.decoder_ids};
     analysis::Attributing asked(model_, text_, options);
     Tensor direction({size()});

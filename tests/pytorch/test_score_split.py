@@ -266,3 +266,29 @@ def test_what_is_refused(both, asked, words):
         both("llama").ours.explain_score([6, 7, 8, 9], *asked)
     with pytest.raises(ValueError, match="expected 'mean', a key or None"):
         both("llama").ours.explain_score([6, 7, 8, 9], "1.0", 1, 0, against="median")
+
+
+@pytest.mark.parametrize("name", [name for name in OF if name != "bert"])
+def test_with_a_cache(both, name):
+    """The same parts, of the rows that are looked at alone: of a whole cache, of one of the beginning, and of one of more text."""
+    pair = both(name)
+    ids, _ = pair.ids(LENGTH)
+    model = pair.ours
+    last = model.info.layers - 1
+    whole = {against: model.explain_score(ids, (last, 2), 6, 4, against) for against in ("mean", 5, None)}
+    value = model.explain_value(ids, (last, 2), 4, token=11, against=23, position=6)
+    for held in (LENGTH, 5, 1):
+        cache = model.cache()
+        model.forward(ids[:held], caches=[cache])
+        for against, expected in whole.items():
+            found = model.explain_score(ids, (last, 2), 6, 4, against, cache=cache)
+            assert found.parts == expected.parts
+            np.testing.assert_allclose(found.pairs, expected.pairs, atol=2e-5 * np.abs(expected.pairs).max())
+            assert (found.score, found.bias) == pytest.approx((expected.score, expected.bias), abs=1e-4)
+        found = model.explain_value(ids, (last, 2), 4, token=11, against=23, position=6, cache=cache)
+        np.testing.assert_allclose(found.values, value.values, atol=2e-5 * np.abs(value.values).max())
+        assert len(cache) == held, "it is not changed"
+    other = model.cache()
+    model.forward(ids[::-1].copy(), caches=[other])
+    with pytest.raises(ValueError, match="the cache is of another text"):
+        model.explain_score(ids, (last, 2), 6, 4, None, cache=other)
