@@ -61,8 +61,7 @@ class Askings {
       why.cache = nullptr, why.decoder_ids = text.decoder_ids;
       watchers_.push_back(&attributing_.emplace(model, own, why).watcher());
     }
-    if (options.lens)
-      watchers_.push_back(&lensing_.emplace(model, own, *options.lens).watcher());
+    if (options.lens) watchers_.push_back(&lensing_.emplace(model, own, *options.lens).watcher());
     if (options.values) watchers_.push_back(&values_.emplace(model.info(), pass.values));
     all_.emplace(watchers_);
   }
