@@ -65,7 +65,7 @@ class JacobiansOfText {
     const float* from = d.data<float>();
     std::vector<double> sums(static_cast<std::size_t>(E));
     for (std::int64_t number = 0; number < count; ++number, to += E) {
-      std::ranges::fill(sums, 0);
+      sums.assign(sums.size(), 0);
       for (std::int64_t row = 0; row < rows; ++row, from += E)
         for (std::int64_t e = 0; e < E; ++e) sums[static_cast<std::size_t>(e)] += static_cast<double>(from[e]);
       for (std::int64_t e = 0; e < E; ++e)

@@ -86,7 +86,7 @@ class StackBack {
     Batch rows = batch;
     if (first == 0) return rows;
     rows.ids = rows.ids.subspan(static_cast<std::size_t>(first));
-    rows.positions.erase(rows.positions.begin(), rows.positions.begin() + first);
+    rows.positions = {batch.positions.end() - std::ssize(rows.ids), batch.positions.end()};
     rows.starts = {0, std::ssize(rows.ids)};
     return rows;
   }

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-COMMANDS = ["explain", "run", "plan", "inspect", "picture", "show", "model", "embed", "near", "quantize", "steer", "lens", "completion", "help"]
+COMMANDS = ["explain", "run", "plan", "inspect", "picture", "show", "model", "embed", "near", "quantize", "steer", "lens", "completion",
+            "help"]
 
 
 def attend(command, *arguments, **options):

@@ -58,7 +58,8 @@ def test_what_does_not_fit(run, folder, tmp_path):
     (tmp_path / "corpus.txt").write_text(TEXT)
     (tmp_path / "short.txt").write_text("word5 word6\n")
     fit = ["lens", "fit", folder, "corpus.txt", "--prompts", "2", "-o", "x.safetensors"]
-    assert "short.txt has 2 tokens, expected at least 64: a prompt" in run("lens", "fit", folder, "short.txt", "-o", "z.safetensors", status=1)
+    told = run("lens", "fit", folder, "short.txt", "-o", "z.safetensors", status=1)
+    assert "short.txt has 2 tokens, expected at least 64: a prompt" in told
     assert "expected fit, got 'fitt'" in run("lens", "fitt", folder, "corpus.txt", "-o", "x.safetensors", status=2)
     assert "--tokens" in run(*fit, "--tokens", "10", status=2)
     run(*fit, "--tokens", "24")
