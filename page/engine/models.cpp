@@ -270,6 +270,16 @@ void* attend_file(const char* name, double size) {
   }
 }
 
+// The same of a file beside the model that is open, for a request that names it.
+void* attend_more(const char* name, double size) {
+  try {
+    if (!(size >= 0 && size < 0x1p32)) return nullptr;
+    return attend::make_file_in_memory(name, static_cast<std::uint64_t>(size));
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
 // {"do": one of all_asked, and its options}. The answer, and the tensors that it names, live until the next call. A
 // failure is {"error": {"code", "message"}}.
 const char* attend_model(const char* request) {

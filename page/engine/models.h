@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attend/circuits.h"
+#include "attend/jacobian_lens.h"
 #include "attend/session.h"
 #include "page/engine/json.h"
 
@@ -26,7 +27,8 @@ struct State {
   std::map<std::string, Tensor> values;
   std::optional<Recording> recording;
   std::optional<Growth> growth;
-  std::optional<Edges> edges;  // of that text and another
+  std::optional<Edges> edges;            // of that text and another
+  std::optional<JacobianLens> jacobian;  // of the model
 };
 extern State state;
 

@@ -14,6 +14,7 @@ interface EngineModule extends EmscriptenModule {
 }
 interface ModelsModule extends EmscriptenModule {
   _attend_file(name: number, size: number): number;
+  _attend_more(name: number, size: number): number;
   _attend_model(request: number): number;
 }
 type Create<Module> = (options: { wasmBinary: Uint8Array; locateFile: (name: string) => string; progress?: (share: number) => void }) => Promise<Module>;

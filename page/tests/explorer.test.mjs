@@ -248,6 +248,30 @@ test("from the answer back to the words, and a circuit", async () => {
   await page.context().close();
 });
 
+test("what the layers mean for the last one, by a Jacobian lens from the reader's disk", async () => {
+  const text = "Whose mat is it? it is", file = path.join(models, "q8_0.gguf.jlens.safetensors");
+  const page = await explored(live(decoder(), text));
+  await page.locator(".likeliest button").first().click();
+  await page.waitForSelector(".why");
+  const shares = () => page.locator(".lens tbody tr").evaluateAll((rows) => rows.map((row) => row.querySelectorAll("td")[1].textContent));
+  const plain = await shares();
+  await page.getByLabel("A model's file").setInputFiles(file);
+  await ready(page);
+  const { lens } = JSON.parse(command("model", decoder(), text, "--json", "--lens", "--with", file));
+  const expected = lens.log_probabilities.map((layer) => percent(Math.exp(layer.at(-1)[0])));
+  assert.deepEqual(await shares(), expected);
+  assert.notDeepEqual(expected, plain);
+  await page.getByRole("switch", { name: /by the Jacobian lens/ }).click();
+  await ready(page);
+  assert.deepEqual(await shares(), plain);
+  // Another model's is refused in words.
+  await page.getByLabel("A model's file").setInputFiles(path.join(models, "gpt2.jlens.safetensors"));
+  await until(page, () => document.querySelector("[role=alert]"));
+  assert.match(await page.locator("[role=alert]").textContent(), /Jacobian/);
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
 test("a decoder writes on, stops, and says why of what it wrote", async () => {
   const text = "Whose mat is it? it is";
   const page = await explored(live(decoder(), text));

@@ -39,6 +39,12 @@ export async function load() {
     if (at !== 0 && bytes) module.HEAPU8.set(bytes, at);
     return at !== 0;
   };
+  // A file beside the model that is open.
+  const more = (name, bytes) => {
+    const at = withText(name, (text) => module._attend_more(text, bytes.length)) >>> 0;
+    if (at !== 0) module.HEAPU8.set(bytes, at);
+    return at !== 0;
+  };
   // opened: the model's path, or "recording:" and a recording's.
   const open = (files, opened = Object.keys(files)[0].split("/").slice(0, 2).join("/")) => {
     for (const [name, bytes] of Object.entries(files))
@@ -52,5 +58,5 @@ export async function load() {
     if (dtype === "i64") return Array.from(new BigInt64Array(module.HEAPU8.buffer, at, count), Number);
     return module.HEAPF32.subarray(at / 4, at / 4 + count);
   };
-  return { module, ask, put, open, numbers, told };
+  return { module, ask, put, more, open, numbers, told };
 }

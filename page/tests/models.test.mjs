@@ -10,7 +10,7 @@ import { filesOf, load } from "./models.mjs";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const made = process.env.MODELS;
-const { module, ask, put, open, numbers, told } = await load();
+const { module, ask, put, more, open, numbers, told } = await load();
 
 const native = (name) => JSON.parse(readFileSync(path.join(made, `${name}.json`), "utf8"));
 const answered = (request) => {
@@ -138,6 +138,19 @@ function expectBack(wanted) {
   expectNear(sorted(answered({ do: "circuit", keep: 8 })), sorted(wanted.circuit), "circuit");
 }
 
+// By a Jacobian lens, whose file is put beside the model.
+function expectJacobian(name, wanted) {
+  const bytes = readFileSync(path.join(made, `${name}.jlens.safetensors`));
+  assert.match(ask({ do: "lens", jacobian: true }).error.message, /no Jacobian lens is open/);
+  more("/other.safetensors", readFileSync(path.join(made, name === "gpt2" ? "decoder.jlens.safetensors" : "gpt2.jlens.safetensors")));
+  assert.match(ask({ do: "jacobian", path: "/other.safetensors" }).error.message, /Jacobian/);
+  assert.match(ask({ do: "jacobian", path: "/other.safetensors" }).error.message, /is not among the files/, "its bytes are gone");
+  more("/own.safetensors", bytes);
+  assert.equal(answered({ do: "jacobian", path: "/own.safetensors" }).prompts, 2);
+  const { tensors } = answered({ do: "lens", top: 3, jacobian: true });
+  expectTensors(tensors, wanted.jacobian, "lens by Jacobians");
+}
+
 for (const name of ["decoder", "q8_0.gguf", "q4_0.gguf", "gpt2", "encoder_decoder", "encoder"])
   test(`${name}: the native library's numbers`, () => {
     const wanted = native(name);
@@ -190,6 +203,7 @@ for (const name of ["decoder", "q8_0.gguf", "q4_0.gguf", "gpt2", "encoder_decode
     expectBack(wanted);
     const lens = answered({ do: "lens", top: 3 });
     expectTensors(lens.tensors, wanted.lens, "lens");
+    if (wanted.jacobian) expectJacobian(name, wanted);
     // Why, with the lens at its position.
     const { position, tokens: lensed, tensors } = answered({ do: "why", token: 5, lens: 3 });
     const [layers, count] = wanted.lens.ids.shape;

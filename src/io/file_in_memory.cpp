@@ -53,6 +53,14 @@ std::byte* make_file_in_memory(const std::string& name, std::uint64_t size) {
   return bytes;
 }
 
+// Its place stays: others have theirs behind it.
+void drop_file_in_memory(const std::string& name) {
+  const auto found = names().find(name);
+  if (found == names().end()) return;
+  files()[static_cast<std::size_t>(found->second)] = {};
+  names().erase(found);
+}
+
 void drop_files_in_memory() {
   names().clear();
   files().clear();

@@ -319,7 +319,8 @@ def test_trace(both, name):
     wrote = pair.ours.attribute(clean, TOKEN, AGAINST).heads
     strongest = sorted((-abs(wrote[place]), place) for place in np.ndindex(wrote.shape))
     for head, (_, (layer, number, key)) in zip(found.heads, strongest):
-        score, value = pair.ours.explain_score(clean, head.head, -1, key), pair.ours.explain_value(clean, head.head, key, token=TOKEN, against=AGAINST)
+        score = pair.ours.explain_score(clean, head.head, -1, key)
+        value = pair.ours.explain_value(clean, head.head, key, token=TOKEN, against=AGAINST)
         assert (head.head, head.key) == (f"{layer}.{number}", key)
         assert head.wrote == pytest.approx(wrote[layer, number, key], rel=1e-5, abs=1e-6)
         assert (head.score, head.value) == pytest.approx((score.score, value.value), rel=1e-5, abs=1e-6)

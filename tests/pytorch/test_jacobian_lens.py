@@ -108,7 +108,7 @@ def test_what_the_lens_reads(both, name):
     for layer in range(L - 1):
         rows = streams[layer][[2, 7]] @ torch.from_numpy(np.float64(jacobian.jacobians[layer])).T
         # The last layer gives these rows, and the model goes on from them.
-        hook = blocks[-1].register_forward_hook(lambda module, inputs, output: (
+        hook = blocks[-1].register_forward_hook(lambda module, inputs, output, rows=rows: (
             (rows[None], *output[1:]) if isinstance(output, tuple) else rows[None]))
         with torch.no_grad():
             logits = theirs(torch.from_numpy(ids[:2])[None]).logits[0]

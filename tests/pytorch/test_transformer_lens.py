@@ -1,4 +1,6 @@
-"""attribute(), lens(), ablate(), patch(), edges(), circuit() and Jacobian lenses beside TransformerLens on GPT-2's and Llama's random configurations: a second witness.
+"""attribute(), lens(), ablate(), patch(), edges(), circuit() and Jacobian lenses beside TransformerLens: a second witness.
+
+On GPT-2's and Llama's random configurations.
 
 .ci/long installs it (tests/requirements-lens.txt).
 """

@@ -242,6 +242,13 @@ Json report(const fs::path& path, const std::string& text) {
   json["lens"] = {{"ids", json_of(found.ids)},
                   {"log_probabilities", json_of(found.log_probabilities)},
                   {"rank", json_of(found.rank)}};
+  if (!info.encoder_decoder()) {
+    const std::vector<Ids> prompts{{3, 1, 4, 1, 5, 9, 2, 6}, {5, 3, 5, 8, 9, 7, 9}};
+    const JacobianLens jacobian = jacobian_lens(model, prompts, {.skip = 2});
+    jacobian.save(path.parent_path() / (path.filename().string() + ".jlens.safetensors"));
+    const Lens by = lens(model, ids, {}, 3, {}, &jacobian);
+    json["jacobian"] = {{"ids", json_of(by.ids)}, {"log_probabilities", json_of(by.log_probabilities)}};
+  }
   json["generated"] = model.generate(ids, {.max_new_tokens = 12});
   json["drawn"] = model.generate(ids, {.max_new_tokens = 12, .temperature = 1.5, .top_k = 50, .top_p = 0.9, .seed = 3});
   json["generated_without"] = model.generate(ids, {.max_new_tokens = 12, .edits = edits});

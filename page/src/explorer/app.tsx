@@ -33,12 +33,12 @@ function Open({ store }: { store: Store }) {
     <details class="open">
       <summary>Open a model…</summary>
       <div>
-        <p>A .gguf file, a recording (.attend), or a folder as Hugging Face has it. It is computed where it lies and never leaves this machine. Dropping it on the page opens it, too.</p>
+        <p>A .gguf file, a recording (.attend), or a folder as Hugging Face has it; beside a model its Jacobian lens (.safetensors, of <code>attend lens fit</code>). It is computed where it lies and never leaves this machine. Dropping it on the page opens it, too.</p>
         <p class="buttons">
           <button type="button" onClick={() => file.current!.click()}>A file…</button>
           <button type="button" onClick={() => folder.current!.click()}>A folder…</button>
         </p>
-        <input ref={file} type="file" hidden accept=".gguf,.attend" onChange={onChange} aria-label="A model's file" />
+        <input ref={file} type="file" hidden accept=".gguf,.attend,.safetensors" onChange={onChange} aria-label="A model's file" />
         <input ref={folder} type="file" hidden onChange={onChange} aria-label="A model's folder" />
       </div>
     </details>

@@ -32,6 +32,10 @@ export class Client {
   open<T>(files: GivenFile[], request: { do: string; path: string; item?: number }, progress: (share: number) => void): Promise<Answered<T>> {
     return this.order({ open: files, ask: request }, progress) as Promise<Answered<T>>;
   }
+  // A file beside what is open, and the request that reads it.
+  more<T>(file: GivenFile, request: { do: string; path: string }): Promise<Answered<T>> {
+    return this.order({ more: file, ask: request }) as Promise<Answered<T>>;
+  }
   // Rejects with EngineError and the library's words.
   ask<T>(request: { do: string } & Record<string, unknown>, progress?: (share: number) => void): Promise<Answered<T>> {
     return this.order({ ask: request }, progress) as Promise<Answered<T>>;

@@ -17,6 +17,8 @@ const openFiles = async (store: Store, named: Named[]): Promise<void> => {
   const recording = named.find(({ path }) => path.endsWith(".attend"));
   if (single) return store.openModel(single.file.name, [{ ...given(single), name: `/${single.file.name}` }], `/${single.file.name}`);
   if (recording) return store.openRecording(recording.file.name, { ...given(recording), name: `/${recording.file.name}` });
+  const lens = named.length === 1 && store.state.info ? named.find(({ path }) => /\.safetensors$/i.test(path)) : undefined;
+  if (lens) return store.openJacobian({ ...given(lens), name: `/${lens.file.name}` });
   const config = named.filter(({ path }) => /(^|\/)config\.json$/.test(path)).sort((a, b) => a.path.length - b.path.length)[0];
   if (!config || !config.path.includes("/"))
     return store.set({ error: "expected a .gguf file, a recording (.attend), or a model's whole folder with its config.json, tokenizer.json and .safetensors files" });

@@ -142,7 +142,7 @@ export function WhyView({ store, state }: { store: Store; state: State }) {
       </div>
       <div class="parts">
         <Parts store={store} pass={pass} answer={answer} />
-        <Lens pass={pass} answer={answer} />
+        <Lens store={store} state={state} pass={pass} answer={answer} />
       </div>
       <p class="quiet">Head {headOf(pass, state.locked.head)?.name} is shown below: click a part to see where that head looks.</p>
       <TraceView store={store} state={state} />
@@ -151,7 +151,7 @@ export function WhyView({ store, state }: { store: Store; state: State }) {
   );
 }
 
-function Lens({ pass, answer: { token, tokens, position, tensors } }: { pass: Pass; answer: Answer }) {
+function Lens({ store, state: { jacobian, byJacobian }, pass, answer: { token, tokens, position, tensors } }: { store: Store; state: State; pass: Pass; answer: Answer }) {
   const ids = tensors.ids!;
   const [layers, , top] = ids.shape as [number, number, number];
   // The last layers say most.
@@ -160,7 +160,8 @@ function Lens({ pass, answer: { token, tokens, position, tensors } }: { pass: Pa
   return (
     <div class="lens">
       <h3>What it would have said after each layer</h3>
-      <p class="quiet">The model's own last step, put behind every layer at <bdi class="word">{shownToken(ownTokens(pass)[position] ?? "")}</bdi>: the likeliest words and their probabilities.</p>
+      <p class="quiet">The model's own last step, put behind every layer at <bdi class="word">{shownToken(ownTokens(pass)[position] ?? "")}</bdi>{byJacobian && ", turned into what it means for the last one"}: the likeliest words and their probabilities.</p>
+      {jacobian && <label class="switch"><input type="checkbox" role="switch" checked={byJacobian} onChange={(event) => void store.readBy(event.currentTarget.checked)} /> by the Jacobian lens {jacobian.name}, of {jacobian.prompts} prompts</label>}
       <div ref={table} class="scroll" tabIndex={0}>
         <table class="plain">
           <thead><tr><th scope="col">after</th>{Array.from({ length: top }, (_, n) => <th scope="col" key={n} colSpan={2}>{n + 1}</th>)}</tr></thead>

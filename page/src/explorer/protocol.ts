@@ -11,6 +11,7 @@ export interface GivenFile {
 export type Order =
   | { start: Blob } // the module: gzip in base64
   | { open: GivenFile[]; ask: Record<string, unknown> } // in place of what is open, once the answer is there
+  | { more: GivenFile; ask: Record<string, unknown> } // a file beside what is open
   | { ask: Record<string, unknown> };
 export type ToWorker = Order & { id: number };
 

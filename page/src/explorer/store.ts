@@ -85,6 +85,8 @@ export interface State {
   locked: Selection;
   hovered: Partial<Selection>;
   why: Asked | null;
+  jacobian: { name: string; prompts: number } | null; // a Jacobian lens that is open
+  byJacobian: boolean;
   against: string;
   whole: boolean; // tokens are merged to words
   noSink: boolean; // the column of a head's sink is left out
@@ -127,7 +129,7 @@ export class Store {
     this.state = {
       status: "opening", progress: 0, error: null, name: "", note: null, info: null, item: embedded.item ?? 0, text: embedded.text ?? "", second: embedded.second ?? "",
       chat: embedded.chat ?? false, by: "weight", scale: "sqrt", without: [], pass: null, rows: new Map(), written: null, similarity: null, before: null,
-      locked: { head: [0, 0], query: 0, key: null }, hovered: {}, why: null, against: "", whole: false, noSink: false, kept: null,
+      locked: { head: [0, 0], query: 0, key: null }, hovered: {}, why: null, jacobian: null, byJacobian: false, against: "", whole: false, noSink: false, kept: null,
     };
   }
 
@@ -193,7 +195,7 @@ export class Store {
   private async replaced<T>(change: Partial<State>, files: GivenFile[], request: { do: string; path: string; item?: number }): Promise<Answered<T>> {
     const { state: before, grown } = this;
     this.grown = null;
-    this.set({ info: null, pass: null, written: null, without: [], before: null, why: null, hovered: {}, progress: 0, ...change });
+    this.set({ info: null, pass: null, written: null, without: [], before: null, why: null, jacobian: null, byJacobian: false, hovered: {}, progress: 0, ...change });
     try {
       return await this.client.open<T>(files, request, (progress) => this.set({ progress }));
     } catch (error) {
@@ -317,11 +319,27 @@ export class Store {
     return this.guarded("computing", (mine) => this.explainWord(token, position, mine));
   }
   private async explainWord(token: string | number, position: number | undefined, mine: () => boolean): Promise<void> {
-    const { against, pass } = this.state;
-    const answer: Why = await this.client.ask({ do: "why", token, lens: 3, ...(position !== undefined && { position }), ...(against !== "" && { against }) });
+    const { against, pass, byJacobian } = this.state;
+    const answer: Why = await this.client.ask({ do: "why", token, lens: 3, jacobian: byJacobian, ...(position !== undefined && { position }), ...(against !== "" && { against }) });
     if (!mine()) return;
     const known = pass?.next.find(({ id }) => id === answer.token)?.token;
     this.set({ why: { answer, about: typeof token === "string" ? token : (known ?? ownTokens(pass!)[answer.position + 1] ?? String(token)) } });
+  }
+
+  // What the layers mean for the last one, in place of what they would have said as the last one; and back.
+  readBy(byJacobian: boolean): Promise<void> {
+    this.set({ byJacobian });
+    const { token, position } = this.state.why!.answer;
+    return this.why(token, position);
+  }
+  openJacobian(file: GivenFile): Promise<void> {
+    return this.guarded("computing", async (mine) => {
+      const { prompts } = await this.client.more<{ prompts: number }>(file, { do: "jacobian", path: file.name });
+      if (!mine()) return;
+      this.set({ jacobian: { name: file.name.slice(1), prompts }, byJacobian: true });
+      const { why } = this.state;
+      if (why) await this.explainWord(why.answer.token, why.answer.position, mine);
+    });
   }
 
   // ---- From the answer back to the words ----

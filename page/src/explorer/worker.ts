@@ -28,13 +28,14 @@ const start = async (base64: Blob): Promise<void> => {
 
 const gigabytes = (bytes: number): string => `${(bytes / 1e9).toFixed(1)} GB`;
 
-const put = async (of: ModelsModule, files: GivenFile[], progress: (share: number) => void): Promise<void> => {
+type Room = (name: number, bytes: number) => number;
+const put = async (of: ModelsModule, files: GivenFile[], progress: (share: number) => void, room: Room = of._attend_file): Promise<void> => {
   const all = files.reduce((sum, { bytes }) => sum + bytes, 0);
   if (all > mostBytes)
     throw new EngineError(`the files have ${gigabytes(all)}, and a page computes with up to ${gigabytes(mostBytes)}; the command attend model opens larger ones`);
   let there = 0;
   for (const { name, bytes, from, isBase64 } of files) {
-    const at = withText(of, name, (text) => of._attend_file(text, bytes)) >>> 0;
+    const at = withText(of, name, (text) => room(text, bytes)) >>> 0;
     if (at === 0) throw new EngineError(`this browser gives no memory for ${name}, which has ${gigabytes(bytes)}`);
     const reader = (isBase64 ? gunzipped(from) : (from.stream() as ReadableStream<Uint8Array>)).getReader();
     let written = 0;
@@ -73,6 +74,11 @@ const open = async (files: GivenFile[], request: unknown, progress: (share: numb
 
 const answerTo = async (order: ToWorker): Promise<[unknown, Transferable[]]> => {
   if ("start" in order) return await start(order.start), [null, []];
+  if ("more" in order) {
+    const of = (module ??= await made());
+    await put(of, [order.more], tell, of._attend_more);
+    return ask(of, order.ask);
+  }
   if (!("open" in order)) return ask((module ??= await made()), order.ask);
   return open(order.open, order.ask, tell);
 };
