@@ -10,6 +10,7 @@
 #include "attend/answer_trace.h"
 #include "attend/circuits.h"
 #include "attend/gradient.h"
+#include "attend/jacobian_lens.h"
 #include "attend/models.h"
 #include "attend/passages.h"
 #include "attend/saliency.h"
@@ -96,6 +97,14 @@ TEST(ModelThreads, DecodersAreUndisturbed) {
            const auto value = static_cast<float>(circuit(model, found, {.keep = 9}).value);
            const auto without = static_cast<float>(*trace_answer(model, few).heads[0].wrote.without);
            return results(found.scores, Tensor::from({2}, {value, without}));
+         }},
+        {what + "Jacobian lens",
+         [&] {
+           const std::vector<std::vector<std::int64_t>> prompts{many};
+           std::vector<Tensor> list;
+           for (const Tensor& each : jacobian_lens(model, prompts, {.skip = 1, .block = 5}).jacobians)
+             list.push_back(each.clone());
+           return list;
          }},
         {what + "gradient, saliency and passages",
          [&] {
