@@ -1,5 +1,6 @@
 """What Model.trace(), edges(), circuit() and path_patch() give."""
 
+import html
 import operator
 from typing import NamedTuple
 
@@ -13,6 +14,15 @@ __all__ = ["AnswerTrace", "Circuit", "Edges", "PathPatching", "TracedHead", "Tra
 def _frame(edges):
     import pandas
     return pandas.DataFrame(edges, columns=["source", "receiver", "score"])
+
+
+def _html(caption, columns, rows):
+    """A table of texts and numbers, as a notebook shows it."""
+    def line(tag, cells):
+        texts = ("" if cell is None else f"{cell:+.3f}" if isinstance(cell, float) else str(cell) for cell in cells)
+        return "<tr>" + "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts) + "</tr>"
+    body = "".join(line("td", row) for row in rows)
+    return f"<table><caption>{html.escape(caption)}</caption><thead>{line('th', columns)}</thead><tbody>{body}</tbody></table>"
 
 
 class TracedPart(NamedTuple):
@@ -68,15 +78,24 @@ class AnswerTrace(NamedTuple):
     logit: float
     heads: list[TracedHead]
 
+    def _rows(self):
+        return [(head.head, head.key, side, *part) for head in self.heads
+                for side, parts in (("query", head.query_parts), ("key", head.key_parts), ("read", head.read_parts)) for part in parts]
+
+    def _repr_html_(self) -> str:
+        other = "" if self.against is None else f", and not {self.against}"
+        wrote = [(head.head, head.key, "wrote", "", head.wrote, head.share, head.without) for head in self.heads]
+        order = [row for head, first in zip(self.heads, wrote)
+                 for row in (first, *(each for each in self._rows() if each[:2] == (head.head, head.key)))]
+        return _html(f"Where token {self.token}{other} comes from: {self.logit:+.3f}", ["head", "key", "side", *TracedPart._fields], order)
+
     def to_pandas(self):
         """A pandas.DataFrame, a row for each part: head, key, side ("query", "key", "read"), part, value, share, without.
 
         ImportError without pandas.
         """
         import pandas
-        rows = [(head.head, head.key, side, *part) for head in self.heads
-                for side, parts in (("query", head.query_parts), ("key", head.key_parts), ("read", head.read_parts)) for part in parts]
-        return pandas.DataFrame(rows, columns=["head", "key", "side", *TracedPart._fields])
+        return pandas.DataFrame(self._rows(), columns=["head", "key", "side", *TracedPart._fields])
 
 
 class Edges(NamedTuple):
@@ -106,6 +125,10 @@ class Edges(NamedTuple):
         order = numpy.argsort(-abs(self.scores), axis=None, kind="stable")[: max(0, operator.index(n))]
         places = zip(*numpy.unravel_index(order, self.scores.shape))
         return [(self.sources[s], self.receivers[r], float(self.scores[s, r])) for s, r in places]
+
+    def _repr_html_(self) -> str:
+        caption = f"The strongest edges; the answer is {self.clean:+.3f}, and {self.corrupt:+.3f} after the corrupt text"
+        return _html(caption, ["source", "receiver", "score"], self.top(12))
 
     def to_pandas(self):
         """A pandas.DataFrame, a row for each edge whose score is not 0: source, receiver, score. ImportError without pandas."""

@@ -9,10 +9,10 @@ from ._core import JacobianLens
 
 def read(path):
     """What torch's loader of weights alone makes of {"J": {layer: [E,E]}, "n_prompts", "d_model"}."""
-    found = torch.load(os.fspath(path), map_location="cpu", weights_only=True)
+    found = torch.load(os.fsdecode(path), map_location="cpu", weights_only=True)
     matrices = found.get("J") if isinstance(found, dict) else None
     if not isinstance(matrices, dict) or sorted(matrices) != list(range(len(matrices))) or not matrices:
-        raise ValueError(f"JacobianLens.from_torch: {os.fspath(path)!r} has no J of the layers 0, 1, ..., as a Jacobian lens has")
+        raise ValueError(f"JacobianLens.from_torch: {os.fsdecode(path)!r} has no J of the layers 0, 1, ..., as a Jacobian lens has")
     return JacobianLens(torch.stack([matrices[layer].float() for layer in sorted(matrices)]), int(found.get("n_prompts", 0)))
 
 
@@ -20,4 +20,4 @@ def write(lens, path):
     matrices = torch.from_numpy(lens.jacobians).half()
     layers = list(range(len(matrices)))
     torch.save({"J": {layer: matrices[layer].clone() for layer in layers}, "n_prompts": lens.prompts, "source_layers": layers,
-                "d_model": matrices.shape[-1]}, os.fspath(path))
+                "d_model": matrices.shape[-1]}, os.fsdecode(path))

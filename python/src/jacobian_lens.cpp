@@ -136,11 +136,11 @@ void bind_jacobian_lens(nb::module_& m, nb::class_<Loaded>& model) {
       .def(
           "to_torch",
           [torch_files](nb::handle_t<JacobianLens> self, nb::handle path) { torch_files().attr("write")(self, path); },
-          nb::arg("path"), nb::sig("def to_torch(self, path: str | os.PathLike[str]) -> None"),
+          nb::arg("path"), nb::sig("def to_torch(self, path: str | os.PathLike[str] | bytes) -> None"),
           "Writes the .pt file of TransformerLens, in float16; ImportError without torch.")
       .def_static(
           "from_torch", [torch_files](nb::handle path) { return nb::object(torch_files().attr("read")(path)); },
-          nb::arg("path"), nb::sig("def from_torch(path: str | os.PathLike[str]) -> JacobianLens"),
+          nb::arg("path"), nb::sig("def from_torch(path: str | os.PathLike[str] | bytes) -> JacobianLens"),
           "Reads the .pt file of TransformerLens, by torch's loader of weights alone; ValueError where it is none.")
       .def("__repr__", &describe);
   model.def("jacobian_lens", &fit, nb::arg("ids"), nb::arg("skip") = 16, nb::arg("block") = 32,

@@ -113,6 +113,7 @@ class Tracing {
     std::erase_if(parts, [](const AttributionPart& part) { return part.value == 0; });
     parts.resize(std::min(parts.size(), static_cast<std::size_t>(options_.parts)));
     std::vector<TracedPart> found;
+    found.reserve(parts.size());
     for (const AttributionPart& part : parts) found.push_back({.part = part, .share = std::abs(part.value) / size});
     return found;
   }

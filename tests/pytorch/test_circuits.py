@@ -248,6 +248,7 @@ def test_edges(both, name, how):
     assert largest > 1e-4
     for edge, score in ours.items():
         assert score == pytest.approx(expected.get(edge, 0.0), rel=0, abs=1e-4 * largest), edge
+    assert f"<td>{found.top(1)[0][2]:+.3f}</td>" in found._repr_html_() and found._repr_html_().count("<tr>") == 13
     assert set(expected) <= set(ours) and {edge for edge, score in ours.items() if score} <= set(expected)
 
 
@@ -334,6 +335,9 @@ def test_trace(both, name):
                 measured.append((part.part, row, part.without))
         for part, row, got in measured:
             assert got is None if part in ("embedding", "bias") else got == pytest.approx(without(part, row), abs=1e-4), (part, row)
+    shown = found._repr_html_()
+    parts = sum(len(side) for head in found.heads for side in (head.query_parts, head.key_parts, head.read_parts))
+    assert shown.count("<tr>") == 1 + len(found.heads) + parts and f"<td>{found.heads[0].key_parts[0].value:+.3f}</td>" in shown
     bare = pair.ours.trace(clean, TOKEN, AGAINST, heads=3, parts=4, measured=False)
     assert [head.score for head in bare.heads] == [head.score for head in found.heads]
     assert all(x.without is None for head in bare.heads for x in (head, *head.query_parts, *head.key_parts, *head.read_parts))
