@@ -238,6 +238,15 @@ test("from the answer back to the words, and a circuit", async () => {
   const [, layer, number] = writer.match(/^(?:mlp )?(\d+)(?:\.(\d+))?$/);
   const changed = number === undefined ? null : JSON.parse(command("model", decoder(), text, ...asked, "--without", writer)).without.logit;
   if (changed !== null) near(Number(await page.locator("output[data-without]").getAttribute("data-without")), circuit.clean + changed, 1e-4, `without ${layer}.${number}`);
+  // What is closed meanwhile stays closed.
+  await page.evaluate(() => { void window.attend.traceBack(); window.attend.set({ why: null }); });
+  await ready(page);
+  assert.equal(await page.locator(".why").count(), 0);
+  await page.evaluate(([id]) => window.attend.why(id), [token.id]);
+  await page.getByLabel("The other text").fill(other);
+  await page.getByRole("button", { name: "Find it" }).click();
+  await page.waitForSelector(".graph");
+  await ready(page);
   // A text of another length is refused in words, and what is there stays.
   await page.getByLabel("The other text").fill(`${other} so`);
   await page.getByRole("button", { name: "Find it" }).click();

@@ -344,8 +344,10 @@ export class Store {
 
   // ---- From the answer back to the words ----
 
-  private asking(change: Partial<Asked>): void {
-    this.set({ why: { ...this.state.why!, ...change } });
+  // Of what is asked about still: it may have been closed meanwhile.
+  private asking(answer: Why, change: Partial<Asked>): void {
+    const { why } = this.state;
+    if (why?.answer === answer) this.set({ why: { ...why, ...change } });
   }
   // Which answer a request is about.
   private answer(): Record<string, unknown> {
@@ -356,17 +358,18 @@ export class Store {
   // The sums first; what is taken out follows, part by part.
   traceBack(): Promise<void> {
     return this.guarded("computing", async (mine) => {
+      const { answer } = this.state.why!;
       const asked = this.answer();
       const trace = await this.client.ask<Trace>({ do: "trace", ...asked });
       if (!mine()) return;
       const parts = writtenIn(trace);
       const without = new Map<string, number>();
-      this.asking({ traced: { trace, without, left: parts.size } });
+      this.asking(answer, { traced: { trace, without, left: parts.size } });
       for (const [name, [{ kind, layer, head }, row]] of parts) {
         const { value } = await this.client.ask<{ value: number }>({ do: "without", kind, layer, ...(head !== undefined && { head }), row, ...asked });
         if (!mine() || this.state.why?.traced?.trace !== trace) return;
         without.set(name, value);
-        this.asking({ traced: { trace, without, left: parts.size - without.size } });
+        this.asking(answer, { traced: { trace, without, left: parts.size - without.size } });
       }
     });
   }
@@ -375,13 +378,13 @@ export class Store {
   findCircuit(corrupt: string, keep: number): Promise<void> {
     return this.guarded("computing", async (mine) => {
       const { answer } = this.state.why!;
-      const tell = (finding?: number) => { if (mine() && this.state.why?.answer === answer) this.asking({ finding }); };
+      const tell = (finding?: number) => this.asking(answer, { finding });
       tell(0);
       try {
         const { chat } = this.state;
         const { count, group, against, against_token } = await this.client.ask<Circuit>({ do: "edges", corrupt, chat, ...this.answer() }, (share) => tell(share * 0.8));
         const circuit = await this.client.ask<Circuit>({ do: "circuit", keep }, (share) => tell(0.8 + share * 0.2));
-        if (mine() && this.state.why?.answer === answer) this.asking({ circuit: { ...circuit, count, group, against, against_token } });
+        if (mine()) this.asking(answer, { circuit: { ...circuit, count, group, against, against_token } });
       } finally {
         tell();
       }
