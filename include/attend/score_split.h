@@ -30,6 +30,7 @@ struct ATTEND_API ScoreOptions {
   // what it has before them, and no others; against the mean those are all, and it is not used. It is not changed.
   const ModelCache* cache = nullptr;
   std::span<const std::int64_t> decoder_ids = {};  // of an encoder-decoder, whose decoder's own attention it is
+  AttentionKind attention = AttentionKind::self;   // encoder: that of an encoder which a decoder reads
 };
 
 // What stands before a layer in a row is the sum of A parts: what each earlier head and MLP wrote, the embedding, and
@@ -49,7 +50,7 @@ struct ATTEND_API ScoreSplit {
 // Of the text that ids are, head (layer, number), and rows counted from 0 or, below 0, from the end. Against the mean,
 // what z and mlp are of all rows before the layer is held meanwhile: N (H Dv + E) 4 bytes for each layer. Throws
 // bad_value for what Model::forward() refuses, heads and rows that are not there, a key that the query does not see,
-// and encoders that a decoder reads.
+// and cross-attention.
 ATTEND_API ScoreSplit explain_score(const Model& model, std::span<const std::int64_t> ids, Head head,
                                     std::int64_t query, std::int64_t key, const ScoreOptions& options = {});
 

@@ -8,17 +8,25 @@ namespace attend::python {
 
 namespace {
 
-nb::list names_of(const std::vector<AttributionPart>& parts, const AnalysisOf& of) {
+nb::list names_of(const std::vector<AttributionPart>& parts, const AnalysisOf& of, bool of_encoder = false) {
   nb::list names;
-  for (const AttributionPart& part : parts) names.append(nb::str(name_of(part, of).c_str()));
+  for (const AttributionPart& part : parts) {
+    std::string name = name_of(part, of);
+    if (of_encoder && part.kind == AttributionPart::Kind::head)
+      name = "encoder." + std::to_string(part.layer) + ".self." + std::to_string(part.head);
+    names.append(nb::str(name.c_str()));
+  }
   return names;
 }
 
-Head read_head(const char* function, nb::handle head) {
+// attention: null where it is one of the model's, or of its decoder's, own.
+Head read_head(const char* function, nb::handle head, AttentionKind* attention = nullptr) {
   if (nb::isinstance<nb::str>(head)) {
     const std::string name = text_of(head);
     const NamedHead named = call(function, [&] { return head_named(name); });
-    if (named.attention.value_or(AttentionKind::self) != AttentionKind::self)
+    const AttentionKind kind = named.attention.value_or(AttentionKind::self);
+    if (attention) *attention = kind;
+    if (kind != AttentionKind::self && (!attention || kind == AttentionKind::cross))
       throw Error(ErrorCode::bad_value, function,
                   "head is '" + name + "', expected one of the model's or its decoder's own attention");
     return named.head;
@@ -43,13 +51,14 @@ nb::object explain_score_(const Loaded& self, nb::handle ids, nb::handle head, n
     options.against = ScoreOptions::Against::key;
     options.against_key = expect<std::int64_t>(function, "against", "'mean', a key or None", against);
   }
-  const Head which = read_head(function, head);
+  const Head which = read_head(function, head, &options.attention);
   const auto i = expect<std::int64_t>(function, "query", whole_number, query);
   const auto j = expect<std::int64_t>(function, "key", whole_number, key);
   const ScoreSplit found = call(function, [&] { return explain_score(self.model, given, which, i, j, options); });
   const AnalysisOf of{.encoder_ids = decoder.empty() ? std::span<const std::int64_t>() : std::span(given)};
   return nb::module_::import_("attend._analysis")
-      .attr("ScoreSplit")(names_of(found.parts, of), to_python({}, found.pairs), found.bias, found.rest, found.score);
+      .attr("ScoreSplit")(names_of(found.parts, of, options.attention == AttentionKind::encoder),
+                          to_python({}, found.pairs), found.bias, found.rest, found.score);
 }
 
 nb::object explain_value_(const Loaded& self, nb::handle ids, nb::handle head, nb::handle key, nb::handle token,
@@ -89,7 +98,7 @@ constexpr const char* doc =
     R"(Why a head gives a key its score: q . k as a sum over pairs of what the two rows are made of, an attend.ScoreSplit.
 
 head: "18.6" or (18, 6). query and key: rows of ids [N] or of a text, of an encoder-decoder of decoder_ids, whose decoder's own
-attention it is. Each row before the layer is the sum of what the embedding, each earlier head, each MLP and all biases wrote
+attention it is; of its encoder's "encoder.1.self.6" rows of ids. Each row before the layer is the sum of what the embedding, each earlier head, each MLP and all biases wrote
 (Elhage et al. 2021); norms divide as they do there, and rotary positions turn. against: "mean", less the mean score of all keys
 that the query sees, as softmax sees differences alone; a key, less that one's; None, the score itself. pairs.sum() + bias + rest is
 score, before a softcap. cache: of decoders, what a pass over ids or their beginning has filled: against a key or None the rows that

@@ -36,7 +36,7 @@ class Stack {
     go_on(pieces_, embedding, 0, Added::attention, layer_);
     body(AttributionPart{.kind = Kind::embedding}, embedding);
     for (std::int64_t l = 0; l < layer_; ++l) {
-      const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(l), false);
+      const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(l), pieces_.of_encoder());
       heads(Kind::head, l, *of.self.output, pieces_.get(ModelPlace::z, l), Added::attention, body);
       behind(NormPlace::attention_sum, l);
       if (of.cross) heads(Kind::cross, l, *of.cross->output, pieces_.get(ModelPlace::cross_z, l), Added::cross, body);
@@ -59,7 +59,7 @@ class Stack {
              const PartBody& body) {
     const HeldNorm* after =
         kind == AttributionPart::Kind::head ? pieces_.norm(NormPlace::attention_output, l) : nullptr;
-    const std::int64_t H = parts_.info.heads, D = z.size(1) / H;
+    const std::int64_t H = pieces_.of_encoder() ? parts_.info.encoder_heads : parts_.info.heads, D = z.size(1) / H;
     const Tensor weight = output.weight_rows(0, output.out_size());
     for (std::int64_t h = 0; h < H; ++h) {
       const auto own = [&](const View& x) { return x.slice(1, h * D, (h + 1) * D).clone(); };
@@ -91,8 +91,8 @@ void for_each_part(const Model::Parts& parts, const RowPieces& pieces, std::int6
 void pass_of(std::string_view function, const Model& model, const Text& text, const ModelCache* cache,
              RowPieces& pieces) {
   if (!cache) {
-    Stream stream(model, std::span(&text, 1));
-    while (stream.layer() <= pieces.last()) stream.advance(&pieces);
+    Stream stream(model, std::span(&text, 1), pieces.of_encoder());
+    while (stream.layer() <= pieces.last()) stream.advance(&pieces, pieces.of_encoder());
     return;
   }
   const ModelInfo& info = model.info();

@@ -21,7 +21,9 @@ namespace attend::inline v0::analysis {
 // these layers make of the stream.
 class RowPieces : public models::Watcher {
  public:
-  RowPieces(std::vector<std::int64_t> rows, std::span<const std::int64_t> layers) : rows_(std::move(rows)) {
+  // of_encoder: of an encoder-decoder, its encoder's.
+  RowPieces(std::vector<std::int64_t> rows, std::span<const std::int64_t> layers, bool of_encoder = false)
+      : rows_(std::move(rows)), of_encoder_(of_encoder) {
     for (const std::int64_t layer : layers) steps_[layer] = {};
   }
 
@@ -57,6 +59,7 @@ class RowPieces : public models::Watcher {
   const std::vector<std::int64_t>& rows() const { return rows_; }
   // Which of the pass's rows they are, where it has not all of the text.
   void stand_at(std::vector<std::int64_t> rows) { at_ = std::move(rows); }
+  bool of_encoder() const { return of_encoder_; }
   std::int64_t last() const { return steps_.rbegin()->first; }  // of the layers
   const models::AttentionStep& step(std::int64_t layer) const { return steps_.at(layer); }
 
@@ -64,6 +67,7 @@ class RowPieces : public models::Watcher {
   Tensor gathered(const View& x) const { return rows_of(x.to(DType::f32), at_.empty() ? rows_ : at_); }
 
   std::vector<std::int64_t> rows_, at_;  // rising
+  bool of_encoder_;
   std::map<std::int64_t, models::AttentionStep> steps_;
   std::map<std::pair<ModelPlace, std::int64_t>, Tensor> kept_;
   std::map<std::pair<models::NormPlace, std::int64_t>, HeldNorm> norms_;

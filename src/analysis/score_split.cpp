@@ -15,6 +15,7 @@
 #include "core/from_end.h"
 #include "core/message.h"
 #include "layers/rows.h"
+#include "models/growing.h"
 #include "models/layer_parts.h"
 #include "models/model.h"
 
@@ -121,8 +122,10 @@ class ScoreOfHead {
   // also: called with each part, too.
   ScoreSplit take(const analysis::PartBody& also) {
     const models::AttentionStep& step = pieces_.step(layer_);
-    const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(layer_), false);
-    const std::int64_t D = parts_.info.head_size, group = head_ / (step.heads / step.kv_heads);
+    const models::LayerParts of =
+        models::parts_of_layer(parts_, static_cast<std::size_t>(layer_), pieces_.of_encoder());
+    const std::int64_t D = pieces_.of_encoder() ? parts_.info.encoder_head_size : parts_.info.head_size,
+                       group = head_ / (step.heads / step.kv_heads);
     const Tensor& stream = pieces_.get(ModelPlace::residual, layer_);
     const Tensor q_row = of_query(pieces_.get(ModelPlace::q, layer_)), stream_row = of_query(stream);
     std::optional<Held> query_norm, key_norm;
@@ -214,9 +217,12 @@ analysis::SplittingScore::SplittingScore(const Model& model, const Text& text, H
     : parts_(ModelAccess::parts(model)), options_(options) {
   const ModelInfo& info = parts_.info;
   check_text(text, info);
-  tokens_ = std::ssize(text.answering());
-  layer_ = from_end(function, "layer is", head.first, info.layers);
-  head_ = from_end(function, "head is", head.second, info.heads);
+  check_attention(function, options.attention, info);
+  if (options.attention == AttentionKind::cross)
+    fail(ErrorCode::bad_value, function, "the head reads another text, expected one of an own attention");
+  tokens_ = std::ssize(of_encoder() ? text.ids : text.answering());
+  layer_ = from_end(function, "layer is", head.first, of_encoder() ? info.encoder_layers : info.layers);
+  head_ = from_end(function, "head is", head.second, of_encoder() ? info.encoder_heads : info.heads);
   query_ = from_end(function, "query is", query, tokens_);
   key_ = from_end(function, "key is", key, tokens_);
   if (options.against == ScoreOptions::Against::key)
@@ -226,7 +232,7 @@ analysis::SplittingScore::SplittingScore(const Model& model, const Text& text, H
 std::vector<std::int64_t> analysis::SplittingScore::rows() const {
   std::vector<std::int64_t> rows;
   if (options_.against == ScoreOptions::Against::mean) {
-    const bool later = !parts_.info.decoder() && !parts_.info.encoder_decoder();  // may be seen
+    const bool later = of_encoder() || (!parts_.info.decoder() && !parts_.info.encoder_decoder());  // may be seen
     rows.resize(static_cast<std::size_t>(later ? tokens_ : std::max(query_, key_) + 1));
     std::iota(rows.begin(), rows.end(), std::int64_t{0});
     return rows;
@@ -258,10 +264,13 @@ ScoreSplit analysis::SplittingScore::split(const RowPieces& pieces, const PartBo
 
 ScoreSplit explain_score(const Model& model, std::span<const std::int64_t> ids, Head head, std::int64_t query,
                          std::int64_t key, const ScoreOptions& options) {
-  const analysis::Text text{ids, options.decoder_ids};
+  // What a decoder says does not matter to its encoder.
+  const std::vector<std::int64_t> start = models::first_decoder_ids(model.info());
+  const bool of_encoder = options.attention == AttentionKind::encoder && options.decoder_ids.empty();
+  const analysis::Text text{ids, of_encoder ? std::span<const std::int64_t>(start) : options.decoder_ids};
   const analysis::SplittingScore asked(model, text, head, query, key, options);
   const std::int64_t layer = asked.layer();
-  RowPieces pieces(asked.rows(), {&layer, 1});
+  RowPieces pieces(asked.rows(), {&layer, 1}, asked.of_encoder());
   const bool all = options.against == ScoreOptions::Against::mean;
   analysis::pass_of(function, model, text, all ? nullptr : options.cache, pieces);
   return asked.split(pieces);

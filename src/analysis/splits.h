@@ -26,6 +26,7 @@ class SplittingScore {
                  const ScoreOptions& options);
 
   std::int64_t layer() const { return layer_; }
+  bool of_encoder() const { return options_.attention == AttentionKind::encoder; }
   // Those that may be looked at, rising.
   std::vector<std::int64_t> rows() const;
   // Of a pass that has gone through layer(), and of these rows or more. also: called with each part, too.

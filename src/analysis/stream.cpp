@@ -88,12 +88,13 @@ Stream::Forks Stream::forks(models::Batch& batch, const Copies& copies, std::int
   return forks;
 }
 
-void Stream::advance(models::Watcher* watcher) {
+void Stream::advance(models::Watcher* watcher, bool plain) {
   const Copies copies = all();
   const Line whole = line(copies);
   models::Batch each = batch(whole, copies);
   const Forks own = forks(each, copies, layer_, layer_ + 1);
   each.watcher = watcher;
+  if (plain) each.stack = models::Stack::only;
   on_layers(parts_, of_encoder_, [&](const auto& layers) { layers.run(each, x_, layer_, layer_ + 1); });
   ++layer_;
 }

@@ -26,8 +26,9 @@ class Stream {
 
   std::int64_t layer() const { return layer_; }  // the one that comes next
   const Tensor& state() const { return x_; }     // before that layer, of all texts
-  // Runs that layer; the watcher, or null, sees it.
-  void advance(models::Watcher* watcher = nullptr);
+  // Runs that layer; the watcher, or null, sees it. plain: of an encoder that a decoder reads as of one alone, with its
+  // attention and norms, and with places that have no name of the encoder's.
+  void advance(models::Watcher* watcher = nullptr, bool plain = false);
 
   // What copies of texts come to from this layer on, in one pass, that the edits are of: the last hidden states of each
   // text's rows, copy after copy [R,E]. Throws as Model::forward().

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from attending import Layer, Seen, array
-from tiny_models import opener
+from tiny_models import BOTH, Both, opener
 
 LENGTH = 9
 
@@ -259,7 +259,7 @@ def test_by_distance(both):
 @pytest.mark.parametrize("asked, words", [
     (("9.0", 1, 0), "layer is 9"), (("0.9", 1, 0), "head is 9"), (("1.0", 99, 0), "query is 99"), (("1.0", 1, 99), "key is 99"),
     (("1.0", 1, 2), "query 1 does not see key 2, it sees 0 to 1"), (("x", 1, 0), "x"),
-    (("decoder.1.cross.0", 1, 0), "own attention"), (("encoder.1.self.0", 1, 0), "own attention"),
+    (("decoder.1.cross.0", 1, 0), "own attention"), (("encoder.1.self.0", 1, 0), "an encoder before a decoder are of encoder-decoders"),
 ])
 def test_what_is_refused(both, asked, words):
     with pytest.raises(ValueError, match=words):
@@ -292,3 +292,55 @@ def test_with_a_cache(both, name):
     model.forward(ids[::-1].copy(), caches=[other])
     with pytest.raises(ValueError, match="the cache is of another text"):
         model.explain_score(ids, (last, 2), 6, 4, None, cache=other)
+
+
+def t5_encoder(model, ids, layer, head):
+    stack = model.get_encoder()
+    seen, blocks, heads = Seen(model, ids, decoder_input_ids=torch.tensor([[0]])), stack.block, model.config.num_heads
+    parts = Parts(seen.given[blocks[0]])
+    for n, of in enumerate(blocks[:layer]):
+        own = of.layer[0].SelfAttention
+        parts.heads(n, seen.given[own.o], array(own.o.weight), None, heads)
+        parts[f"mlp {n}"] = seen.gave[of.layer[1].DenseReluDense]
+    own, norm = blocks[layer].layer[0].SelfAttention, blocks[layer].layer[0].layer_norm
+    reads, size = Norm(norm, seen.given[norm]), own.q.weight.shape[0] // heads
+    return *(dict(rows_of(linear, head, size, parts, reads)) for linear in (own.q, own.k)), 1.0
+
+
+def bart_encoder(model, ids, layer, head):
+    layers, heads = model.get_encoder().layers, model.config.encoder_attention_heads
+    seen = Seen(model, ids, decoder_input_ids=torch.tensor([[2]]))
+    parts = Parts(seen.given[layers[0]])
+    for n, of in enumerate(layers[:layer]):
+        own = of.self_attn.out_proj
+        parts.heads(n, seen.given[own], array(own.weight), bias_of(own), heads)
+        parts.through(Norm(of.self_attn_layer_norm, seen.given[of.self_attn_layer_norm]))
+        parts[f"mlp {n}"] = seen.gave[of.fc2]
+        parts.through(Norm(of.final_layer_norm, seen.given[of.final_layer_norm]))
+    own, size = layers[layer].self_attn, model.config.d_model // heads
+    return *(dict(rows_of(linear, head, size, parts, None)) for linear in (own.q_proj, own.k_proj)), size**-0.5
+
+
+@pytest.mark.parametrize("name, of", [("t5", t5_encoder), ("t5 gated", t5_encoder), ("bart", bart_encoder)])
+@pytest.mark.parametrize("against", ["mean", 2, None])
+def test_an_encoder_that_a_decoder_reads(tmp_path, name, of, against):
+    pair = Both(tmp_path, BOTH[name])
+    ids, _ = pair.ids(LENGTH)
+    info = pair.ours.info
+    with torch.no_grad():
+        weights = pair.theirs(torch.from_numpy(ids)[None], decoder_input_ids=torch.tensor([[0]]), output_attentions=True).encoder_attentions
+    for layer, head, query, key in ((info.encoder_layers - 1, 1, 4, 6), (1, info.encoder_heads - 1, 3, 0), (0, 0, 4, 4)):
+        q, k, scale = of(pair.theirs, ids, layer, head)
+        found = pair.ours.explain_score(ids, f"encoder.{layer}.self.{head}", query, key, against=against)
+        names = [part if not part.startswith("encoder.") else part.removeprefix("encoder.").replace(".self.", ".") for part in found.parts]
+        assert sorted(names) == sorted(q) and (layer == 0 or f"encoder.0.self.{info.encoder_heads - 1}" in found.parts)
+        keys = {n: rows[key] - (rows.mean(0) if against == "mean" else rows[against] if against else 0) for n, rows in k.items()}
+        expected = scale * np.array([[q[a][query] @ keys[b] for b in names] for a in names])
+        size = abs(expected).sum()
+        np.testing.assert_allclose(found.pairs, expected, rtol=0, atol=2e-5 * size)
+        assert abs(found.pairs.sum(dtype=np.float64) + found.bias + found.rest - found.score) < 1e-6 * max(1, size)
+        assert abs(found.rest) < 1e-5 * size + 1e-6
+        # Their weights are softmax of the scores, with T5's bias by distance.
+        logs = np.log(array(weights[layer][0, head, query]))
+        if against is not None:
+            assert found.score == pytest.approx(logs[key] - (logs.mean() if against == "mean" else logs[against]), abs=1e-4)
