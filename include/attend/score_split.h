@@ -57,6 +57,8 @@ ATTEND_API ScoreSplit explain_score(const Model& model, std::span<const std::int
 // What the parts of one side come to with all of the other side's: of the query's [A], or of the key's.
 ATTEND_API Tensor sums_of_query(const ScoreSplit& split);
 ATTEND_API Tensor sums_of_key(const ScoreSplit& split);
+// score, bias, rest, parts {kind, layer, head}, and query and key [A], these sums, and pairs [A,A].
+ATTEND_API std::string to_json(const ScoreSplit& split, const TensorJson& tensor = {});
 
 struct ATTEND_API ValueOptions {
   // Along which direction of the stream, [E], the value counts, by what the head's output makes of it. None: along

@@ -15,28 +15,13 @@ namespace attend::page {
 
 namespace {
 
-using Kind = AttributionPart::Kind;
-constexpr std::pair<Kind, std::string_view> kinds[] = {{Kind::head, "head"},
-                                                       {Kind::cross, "cross"},
-                                                       {Kind::mlp, "mlp"},
-                                                       {Kind::embedding, "embedding"},
-                                                       {Kind::bias, "bias"}};
-
-Json json_of(const AttributionPart& part) {
-  Json json;
-  for (const auto& [kind, name] : kinds)
-    if (kind == part.kind) json["kind"] = name;
-  if (part.layer >= 0) json["layer"] = part.layer;
-  if (part.head >= 0) json["head"] = part.head;
-  return json;
-}
-
 AttributionPart take_part(Request& request) {
-  AttributionPart part;
+  using Kind = AttributionPart::Kind;
   const auto name = request.need<std::string>("kind");
-  const auto found = std::ranges::find(kinds, name, &std::pair<Kind, std::string_view>::second);
-  if (found == std::end(kinds)) request.refuse("kind", "\"head\", \"cross\" or \"mlp\"", name);
-  part.kind = found->first;
+  AttributionPart part;
+  if (name != "head" && name != "cross" && name != "mlp")
+    request.refuse("kind", "\"head\", \"cross\" or \"mlp\"", name);
+  part.kind = name == "head" ? Kind::head : name == "cross" ? Kind::cross : Kind::mlp;
   request.take("layer", part.layer), request.take("head", part.head);
   return part;
 }
@@ -54,11 +39,7 @@ void score(Request& request) {
   const auto head = request.need<Head>("head");
   const auto query = request.need<std::int64_t>("query"), key = request.need<std::int64_t>("key");
   request.end();
-  const ScoreSplit x =
-      explain_score(model(), state.text.ids, head, query, key, {.decoder_ids = state.text.decoder_ids});
-  answer.json = {{"score", x.score}, {"bias", x.bias}, {"rest", x.rest}, {"parts", Json::array()}};
-  for (const AttributionPart& part : x.parts) answer.json["parts"].push_back(json_of(part));
-  answer.add("query", sums_of_query(x)), answer.add("key", sums_of_key(x)), answer.add("pairs", x.pairs.clone());
+  add_json(explain_score(model(), state.text.ids, head, query, key, {.decoder_ids = state.text.decoder_ids}));
 }
 
 // The sums; what each part really changes is asked for part by part.

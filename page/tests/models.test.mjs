@@ -314,7 +314,7 @@ test("errors say what is wrong", () => {
     [{ do: "run", text: "a", without: [0] }, "bad_value", "without is 0, expected pairs"],
     [{ do: "why", token: "two tokens" }, "bad_value", "token"],
     [{ do: "why", token: 1.5 }, "bad_value", "token is 1.5, expected an id or a text"],
-    [{ do: "without", kind: "bias", token: 5 }, "bad_value", "expected a head or an MLP"],
+    [{ do: "without", kind: "bias", token: 5 }, "bad_value", 'kind is "bias"'],
     [{ do: "without", kind: "word", token: 5 }, "bad_value", 'kind is "word"'],
     [{ do: "score", head: [9, 0], query: 0, key: 0 }, "bad_value", "layer is 9"],
     [{ do: "edges", corrupt: "a" }, "bad_value", "token is missing"],

@@ -148,16 +148,7 @@ class Tracing {
 };
 
 Json json_of(const TracedPart& x) {
-  constexpr std::pair<Kind, const char*> names[] = {{Kind::head, "head"},
-                                                    {Kind::cross, "cross"},
-                                                    {Kind::mlp, "mlp"},
-                                                    {Kind::embedding, "embedding"},
-                                                    {Kind::bias, "bias"}};
-  Json json;
-  for (const auto& [kind, name] : names)
-    if (kind == x.part.kind) json["kind"] = name;
-  if (x.part.layer >= 0) json["layer"] = x.part.layer;
-  if (x.part.head >= 0) json["head"] = x.part.head;
+  Json json = json_of(x.part);
   if (x.part.key >= 0) json["key"] = x.part.key;
   json["value"] = x.part.value, json["share"] = x.share, json["without"] = or_null(x.without);
   return json;

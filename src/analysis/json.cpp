@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace attend::inline v0 {
 
 // Of f32 the shortest decimals that read back as the same.
@@ -26,6 +28,21 @@ std::string text_of(const Json& json) {
 
 std::string to_json(const View& tensor) {
   return text_of(nested(tensor.dtype() == DType::i64 ? tensor : View(tensor.to(DType::f32))));
+}
+
+Json json_of(const AttributionPart& part) {
+  using Kind = AttributionPart::Kind;
+  constexpr std::pair<Kind, const char*> names[] = {{Kind::head, "head"},
+                                                    {Kind::cross, "cross"},
+                                                    {Kind::mlp, "mlp"},
+                                                    {Kind::embedding, "embedding"},
+                                                    {Kind::bias, "bias"}};
+  Json json;
+  for (const auto& [kind, name] : names)
+    if (kind == part.kind) json["kind"] = name;
+  if (part.layer >= 0) json["layer"] = part.layer;
+  if (part.head >= 0) json["head"] = part.head;
+  return json;
 }
 
 }  // namespace attend::inline v0

@@ -31,6 +31,9 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
+// kind, layer and head.
+Json json_of(const AttributionPart& part);
+
 // What is no UTF-8 is replaced.
 std::string text_of(const Json& json);
 

@@ -9,6 +9,7 @@
 
 #include "analysis/answers.h"
 #include "analysis/held_norm.h"
+#include "analysis/json.h"
 #include "analysis/splits.h"
 #include "attend/linear.h"
 #include "attend/rotary.h"
@@ -282,6 +283,19 @@ Tensor sums_of_query(const ScoreSplit& split) {
 
 Tensor sums_of_key(const ScoreSplit& split) {
   return sums(split, 1);
+}
+
+std::string to_json(const ScoreSplit& x, const TensorJson& tensor) {
+  const Tensors json(tensor);
+  Json parts = Json::array();
+  for (const AttributionPart& part : x.parts) parts.push_back(json_of(part));
+  return text_of({{"score", x.score},
+                  {"bias", x.bias},
+                  {"rest", x.rest},
+                  {"parts", std::move(parts)},
+                  {"query", json("query", sums_of_query(x))},
+                  {"key", json("key", sums_of_key(x))},
+                  {"pairs", json("pairs", x.pairs)}});
 }
 
 }  // namespace attend::inline v0
