@@ -37,8 +37,7 @@ struct ATTEND_API JacobianLens {
 };
 
 struct ATTEND_API JacobianOptions {
-  std::int64_t skip =
-      16;  // rows at the beginning that are of no mean: attention sinks stand there. Nor is the last row
+  std::int64_t skip = 16;   // rows at the beginning that are of no mean, as attention sinks are; nor is the last row
   std::int64_t block = 32;  // so many of the E numbers go back in one pass: time and memory, and no other result
   std::function<void(double)> progress = {};           // told the share that is done, from 0 to 1; may throw
   std::function<void(const JacobianLens&)> keep = {};  // given what is there after each prompt; may throw

@@ -67,3 +67,6 @@ export const fixed = (value: number): string => {
   if (Math.abs(value) >= 1e5) return value.toExponential(4);
   return value.toFixed(4).replace(/^-(0\.0000)$/, "$1");
 };
+
+// Two decimals and always a sign: what a part adds or takes away.
+export const signed = (value: number): string => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;

@@ -176,7 +176,6 @@ void JacobianLens::merge(const JacobianLens& other) {
 }
 
 void JacobianLens::save(const std::filesystem::path& path) const {
-  std::vector<std::string> names;
   NamedViews tensors;
   std::vector<std::size_t> layers;
   for (std::size_t layer = 0; layer < jacobians.size(); ++layer) {
@@ -197,9 +196,8 @@ JacobianLens JacobianLens::load(const std::filesystem::path& path) {
   const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), lens.prompts);
   if (error != std::errc() || end != count.data() + count.size() || lens.prompts < 1)
     fail(ErrorCode::bad_file, "JacobianLens",
-         "{}: n_prompts is '{}' in its metadata, expected at least 1: it is no "
-         "Jacobian lens",
-         quote(path.string()), count);
+         "{}: n_prompts is '{}' in its metadata, expected at least 1: it is no Jacobian lens", quote(path.string()),
+         count);
   for (std::size_t layer = 0; layer < file.tensors.size(); ++layer) {
     const auto found = file.tensors.find(fmt::format("J.{}", layer));
     if (found == file.tensors.end())

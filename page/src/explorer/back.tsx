@@ -1,11 +1,11 @@
 // From the answer back to the words: which heads wrote it, why each looked where it looked, and who wrote what it read.
 import { useEffect, useRef, useState } from "preact/hooks";
+import { signed } from "../grid";
 import type { HeadId, Part, Pass, Reasons as Answer, Traced } from "./model";
 import { decoderHead, headOf, ownTokens, shownToken } from "./model";
 import type { State, Store } from "./store";
 import { tracedName } from "./store";
 
-const signed = (value: number): string => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
 const besideMean = (value: number): string => (value < 0 ? "below the mean" : "above the mean");
 const percent = (share: number): string => `${Math.round(share * 100)} %`;
 

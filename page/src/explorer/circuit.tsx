@@ -1,10 +1,10 @@
 // A circuit: the edges that the difference between two answers needs, as a graph whose nodes lead to their heads.
 import { useEffect, useState } from "preact/hooks";
+import { signed } from "../grid";
 import type { Circuit, CircuitEdge, HeadId, Part, Pass } from "./model";
 import { decoderHead, shownToken } from "./model";
 import type { State, Store } from "./store";
 
-const signed = (value: number): string => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
 const counts = [10, 20, 40];
 
 interface Node {
