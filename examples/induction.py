@@ -19,16 +19,19 @@ def after_the_same_token(recording, layer, head):
 
 
 def why_they_look_there(model, ids):
-    """Of the heads' scores at the token behind the same one before: how many there are, and of how many 16.0 is the largest part."""
-    parts, scores = [], []
+    """Of the heads' scores at the token behind the same one before: of how many 16.0 is the largest part, and which token it read."""
+    parts, scores, before = [], [], []
     for head in ("17.3", "18.6", "18.7", "18.8"):
         for query in (30, 37, 44):
-            found = model.explain_score(ids, head, query=query, key=query - LENGTH + 1)
+            key = query - LENGTH + 1
+            found = model.explain_score(ids, head, query=query, key=key)
             scores.append(found.score)
             parts.append(found.top("key", 1)[0])
+            by_token = dict(model.explain_score(ids, head, query=query, key=key, by_token=["16.0"]).top("key", 10000))
+            before.append(by_token[f"16.0 reading {key - 1}"] / parts[-1][1])
     gave = [value for name, value in parts if name == "16.0"]
     print(f"of {len(parts)} scores, {min(scores):.1f} to {max(scores):.1f} above the mean, 16.0 is the largest part of the key in "
-          f"{len(gave)}: {min(gave):.1f} to {max(gave):.1f}")
+          f"{len(gave)}: {min(gave):.1f} to {max(gave):.1f}; by reading the token before {min(before):.0%} to {max(before):.0%} of that")
 
 
 def main():

@@ -256,10 +256,11 @@ class Composition(NamedTuple):
 
 
 class ScoreSplit(NamedTuple):
-    """Why a head gives a key its score (Model.explain_score()): pairs [A,A], of each part of the query's row with each of the key's.
+    """Why a head gives a key its score (Model.explain_score()): pairs [A,B], of each part of the query's row with each of the key's.
 
-    parts names them: "embedding", a head ("16.0"), "mlp 3", "bias". pairs.sum() + bias + rest is score; bias is the score's own, as
-    T5's by distance, and rest is what rounding leaves.
+    parts names the query's: "embedding", a head ("16.0"), "mlp 3", "bias". key_parts names the key's: the same ones, but in a
+    cross-attention; none where the key was not split, and pairs are [A,1]. pairs.sum() + bias + rest is score; bias is the score's
+    own, as T5's by distance, and rest is what rounding leaves.
 
     >>> import attend
     >>> found = attend.Model.load("tiny").explain_score([1, 2, 3, 4], "1.0", query=-1, key=1)
@@ -270,10 +271,11 @@ class ScoreSplit(NamedTuple):
     """
 
     parts: list[str]  # [A]
-    pairs: numpy.ndarray  # [A,A]
+    pairs: numpy.ndarray  # [A,B]
     bias: float
     rest: float
     score: float
+    key_parts: list[str]  # [B]
 
     def top(self, of: str = "pairs", n: int = 10) -> list[tuple]:
         """The n largest magnitudes, falling: (part, value) of the "query"'s or the "key"'s side, or (query's, key's, value) of "pairs"."""
@@ -281,8 +283,9 @@ class ScoreSplit(NamedTuple):
             raise ValueError(f"ScoreSplit.top: of is {of!r}, expected 'query', 'key' or 'pairs'")
         values = {"query": self.pairs.sum(1), "key": self.pairs.sum(0), "pairs": self.pairs}[of]
         order = numpy.argsort(-abs(values), axis=None, kind="stable")[: max(0, operator.index(n))]
+        names = {"query": (self.parts,), "key": (self.key_parts or ["key"],), "pairs": (self.parts, self.key_parts or ["key"])}[of]
         places = zip(*numpy.unravel_index(order, values.shape))
-        return [(*(self.parts[axis] for axis in place), float(values[place])) for place in places]
+        return [(*(side[n] for side, n in zip(names, place)), float(values[place])) for place in places]
 
 
 class ValueSplit(NamedTuple):

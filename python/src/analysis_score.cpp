@@ -14,34 +14,42 @@ nb::list names_of(const std::vector<AttributionPart>& parts, const AnalysisOf& o
     std::string name = name_of(part, of);
     if (of_encoder && part.kind == AttributionPart::Kind::head)
       name = "encoder." + std::to_string(part.layer) + ".self." + std::to_string(part.head);
+    if (part.key >= 0) name += " reading " + std::to_string(part.key);
     names.append(nb::str(name.c_str()));
   }
   return names;
 }
 
-// attention: null where it is one of the model's, or of its decoder's, own.
-Head read_head(const char* function, nb::handle head, AttentionKind* attention = nullptr) {
+NamedHead read_head(const char* function, nb::handle head) {
   if (nb::isinstance<nb::str>(head)) {
     const std::string name = text_of(head);
-    const NamedHead named = call(function, [&] { return head_named(name); });
-    const AttentionKind kind = named.attention.value_or(AttentionKind::self);
-    if (attention) *attention = kind;
-    if (kind != AttentionKind::self && (!attention || kind == AttentionKind::cross))
-      throw Error(ErrorCode::bad_value, function,
-                  "head is '" + name + "', expected one of the model's or its decoder's own attention");
-    return named.head;
+    return call(function, [&] { return head_named(name); });
   }
   const auto [layer, number] = read_two(function, "head", "a name, or (layer, head)", head);
-  return {layer, number};
+  return {{layer, number}, std::nullopt};
+}
+
+std::vector<Head> read_heads(const char* function, nb::handle heads) {
+  std::vector<Head> out;
+  if (heads.is_none()) return out;
+  for (const nb::handle head : expect<nb::list>(function, "by_token", "a list of heads", heads))
+    out.push_back(read_head(function, head).head);
+  return out;
 }
 
 nb::object explain_score_(const Loaded& self, nb::handle ids, nb::handle head, nb::handle query, nb::handle key,
-                          nb::handle against, nb::handle decoder_ids, nb::handle cache) {
+                          nb::handle against, nb::handle decoder_ids, nb::handle cache, nb::handle sides,
+                          nb::handle by_token) {
   constexpr const char* function = "Model.explain_score";
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   decoder = Loaded::read_decoder_ids(function, decoder_ids);
   const ReadCaches caches(function, {{"cache", cache}}, 1);
-  ScoreOptions options{.cache = caches.of(0, 0), .decoder_ids = decoder};
+  const std::vector<Head> heads = read_heads(function, by_token);
+  ScoreOptions options{.by_token = heads, .cache = caches.of(0, 0), .decoder_ids = decoder};
+  if (const auto name = expect<std::string>(function, "sides", "'both' or 'query'", sides); name == "query")
+    options.sides = ScoreOptions::Sides::query;
+  else if (name != "both")
+    throw Error(ErrorCode::bad_value, function, "sides is '" + name + "', expected 'both' or 'query'");
   if (against.is_none()) {
     options.against = ScoreOptions::Against::nothing;
   } else if (nb::isinstance<nb::str>(against)) {
@@ -51,31 +59,38 @@ nb::object explain_score_(const Loaded& self, nb::handle ids, nb::handle head, n
     options.against = ScoreOptions::Against::key;
     options.against_key = expect<std::int64_t>(function, "against", "'mean', a key or None", against);
   }
-  const Head which = read_head(function, head, &options.attention);
+  const NamedHead named = read_head(function, head);
+  const Head which = named.head;
+  options.attention = named.attention.value_or(AttentionKind::self);
   const auto i = expect<std::int64_t>(function, "query", whole_number, query);
   const auto j = expect<std::int64_t>(function, "key", whole_number, key);
   const ScoreSplit found = call(function, [&] { return explain_score(self.model, given, which, i, j, options); });
   const AnalysisOf of{.encoder_ids = decoder.empty() ? std::span<const std::int64_t>() : std::span(given)};
   return nb::module_::import_("attend._analysis")
       .attr("ScoreSplit")(names_of(found.parts, of, options.attention == AttentionKind::encoder),
-                          to_python({}, found.pairs), found.bias, found.rest, found.score);
+                          to_python({}, found.pairs), found.bias, found.rest, found.score,
+                          names_of(found.key_parts, of, options.attention != AttentionKind::self));
 }
 
 nb::object explain_value_(const Loaded& self, nb::handle ids, nb::handle head, nb::handle key, nb::handle token,
                           nb::handle against, nb::handle position, nb::handle direction, nb::handle decoder_ids,
-                          nb::handle cache) {
+                          nb::handle cache, nb::handle by_token) {
   constexpr const char* function = "Model.explain_value";
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   decoder = Loaded::read_decoder_ids(function, decoder_ids);
   const ReadCaches caches(function, {{"cache", cache}}, 1);
+  const std::vector<Head> heads = read_heads(function, by_token);
   ValueOptions options{.token = self.read_token(function, "token", token),
                        .against = self.read_token(function, "against", against),
                        .position = expect<std::int64_t>(function, "position", whole_number, position),
+                       .by_token = heads,
                        .cache = caches.of(0, 0),
                        .decoder_ids = decoder};
   std::optional<Array> along;
   if (!direction.is_none()) along.emplace(function, "direction", direction), options.direction = along->view();
-  const Head which = read_head(function, head);
+  const NamedHead named = read_head(function, head);
+  const Head which = named.head;
+  options.attention = named.attention.value_or(AttentionKind::self);
   const auto j = expect<std::int64_t>(function, "key", whole_number, key);
   const ValueSplit found = call(function, [&] { return explain_value(self.model, given, which, j, options); });
   Tensor values({std::ssize(found.parts)});
@@ -83,7 +98,8 @@ nb::object explain_value_(const Loaded& self, nb::handle ids, nb::handle head, n
     values.data<float>()[n] = static_cast<float>(found.parts[n].value);
   const AnalysisOf of{.encoder_ids = decoder.empty() ? std::span<const std::int64_t>() : std::span(given)};
   return nb::module_::import_("attend._analysis")
-      .attr("ValueSplit")(names_of(found.parts, of), to_python({}, values), found.rest, found.value);
+      .attr("ValueSplit")(names_of(found.parts, of, options.attention != AttentionKind::self), to_python({}, values),
+                          found.rest, found.value);
 }
 
 constexpr const char* value_doc =
@@ -91,18 +107,22 @@ constexpr const char* value_doc =
 
 head and key as explain_score() has them. direction [E]: of the stream, by what the head's output makes of the value; None: along
 which the answer reads it, as attribute() has it for token, against and position. values.sum() + rest is value, and the head's
-weight on the key times value is the head's number there in attribute(). cache: as explain_score() has it. ValueError for a key that the position
-does not see.)";
+weight on the key times value is the head's number there in attribute(). cache and by_token as explain_score() has them; by_token of
+the key's text. ValueError for a key that the position does not see, and for a head of an encoder before a decoder without a
+direction: the answer does not read it.)";
 
 constexpr const char* doc =
     R"(Why a head gives a key its score: q . k as a sum over pairs of what the two rows are made of, an attend.ScoreSplit.
 
-head: "18.6" or (18, 6). query and key: rows of ids [N] or of a text, of an encoder-decoder of decoder_ids, whose decoder's own
-attention it is; of its encoder's "encoder.1.self.6" rows of ids. Each row before the layer is the sum of what the embedding, each earlier head, each MLP and all biases wrote
-(Elhage et al. 2021); norms divide as they do there, and rotary positions turn. against: "mean", less the mean score of all keys
-that the query sees, as softmax sees differences alone; a key, less that one's; None, the score itself. pairs.sum() + bias + rest is
-score, before a softcap. cache: of decoders, what a pass over ids or their beginning has filled: against a key or None the rows that
-are looked at are computed alone. ValueError for a key that the query does not see.)";
+head: "18.6" or (18, 6). query and key: rows of ids [N] or of a text. Of an encoder-decoder they are rows of decoder_ids, the key of
+"decoder.1.cross.6" is a row of ids, and both of "encoder.1.self.6" are. Each row before the layer is the sum of what the embedding,
+each earlier head, each MLP and all biases wrote (Elhage et al. 2021); norms divide as they do there, and rotary positions turn.
+pairs.sum() + bias + rest is score, before a softcap.
+
+against: "mean", less the mean score of all keys that the query sees, as softmax sees differences alone; a key, less that one's;
+None, the score itself. sides="query": pairs [A,1] of the query's parts with the whole key. by_token: earlier heads, ["16.0"], which
+are a part for each token that they read: "16.0 reading 3". cache: of decoders, what a pass over ids or their beginning has filled;
+the rows that are looked at are computed alone, but for both sides against the mean. ValueError for a key that the query does not see.)";
 
 }  // namespace
 
@@ -110,18 +130,21 @@ void bind_score(nb::module_&, nb::class_<Loaded>& model) {
   model.def(
       "explain_score", &explain_score_, nb::arg("ids"), nb::arg("head"), nb::arg("query"), nb::arg("key"),
       nb::arg("against").none() = "mean", nb::arg("decoder_ids") = nb::none(), nb::arg("cache") = nb::none(),
+      nb::arg("sides") = "both", nb::arg("by_token") = nb::none(),
       nb::sig("def explain_score(self, ids: str | Ids, head: str | tuple[int, int], query: int, key: int, against: "
-              "Literal['mean'] | int | None = 'mean', decoder_ids: Ids | None = None, cache: ModelCache | None = None) "
+              "Literal['mean'] | int | None = 'mean', decoder_ids: Ids | None = None, cache: ModelCache | None = None, "
+              "sides: Literal['both', 'query'] = 'both', by_token: list[str | tuple[int, int]] | None = None) "
               "-> attend.ScoreSplit"),
       doc);
   model.def(
       "explain_value", &explain_value_, nb::arg("ids"), nb::arg("head"), nb::arg("key"), nb::arg("token") = nb::none(),
       nb::arg("against") = nb::none(), nb::arg("position") = -1, nb::arg("direction") = nb::none(),
-      nb::arg("decoder_ids") = nb::none(), nb::arg("cache") = nb::none(),
+      nb::arg("decoder_ids") = nb::none(), nb::arg("cache") = nb::none(), nb::arg("by_token") = nb::none(),
       nb::sig(
           "def explain_value(self, ids: str | Ids, head: str | tuple[int, int], key: int, token: int | str | None = "
           "None, against: int | str | None = None, position: int = -1, direction: numpy.ndarray | None = None, "
-          "decoder_ids: Ids | None = None, cache: ModelCache | None = None) -> attend.ValueSplit"),
+          "decoder_ids: Ids | None = None, cache: ModelCache | None = None, "
+          "by_token: list[str | tuple[int, int]] | None = None) -> attend.ValueSplit"),
       value_doc);
 }
 

@@ -93,17 +93,12 @@ class Tracing {
     analysis::SplittingValue reading(ModelAccess::parts(model_), pieces, which, part.key,
                                      directions_.at(which).clone());
     const ScoreSplit score =
-        asked.split(pieces, [&](const AttributionPart& of, const Tensor& rows) { reading.add(of, rows); });
+        asked.split(pieces, nullptr, [&](const AttributionPart& of, const Tensor& rows) { reading.add(of, rows); });
     const ValueSplit value = reading.take();
     head.score = score.score, head.value = value.value;
-    head.query = strongest(with(score.parts, sums_of_query(score)));
-    head.key = strongest(with(score.parts, sums_of_key(score)));
+    head.query = strongest(score.parts);
+    head.key = strongest(score.key_parts);
     head.read = strongest(value.parts);
-  }
-
-  static std::vector<AttributionPart> with(std::vector<AttributionPart> parts, const Tensor& values) {
-    for (std::size_t n = 0; n < parts.size(); ++n) parts[n].value = static_cast<double>(values.data<float>()[n]);
-    return parts;
   }
 
   std::vector<TracedPart> strongest(std::vector<AttributionPart> parts) const {

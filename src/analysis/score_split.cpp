@@ -33,15 +33,15 @@ constexpr const char* function = "explain_score";
 // How a head makes its queries, or its keys, of the stream.
 class Reader {
  public:
-  // projected [R,heads * D]: what the projection gave, before a norm of heads.
+  // projected [R,heads * D]: what the projection gave, before a norm of heads, where there may be one.
   Reader(const models::LayerParts& parts, const models::HeadRows& rows, std::string_view norm_name, std::int64_t head,
-         std::int64_t size, const Held* reads_by, const Tensor& projected, const RotaryAngles& angles)
+         std::int64_t size, const std::optional<Held>& reads_by, const Tensor* projected, const RotaryAngles& angles)
       : reads_by_(reads_by), angles_(angles) {
     const std::int64_t first = rows.first + head * (rows.step > 0 ? rows.step : size);
     weight_ = rows.of->weight_rows(first, first + size);
     if (rows.of->bias()) bias_ = rows.of->bias()->view().slice(0, first, first + size).to(DType::f32);
     for (const auto& [name, norm] : parts.norms)
-      if (name == norm_name) hold(norm, head, size, projected);
+      if (projected && name == norm_name) hold(norm, head, size, *projected);
   }
 
   // A part of the stream [R,E] -> of the head's rows [R,D], turned.
@@ -71,17 +71,18 @@ class Reader {
     norm_weight_ = weight.slice(0, own ? 0 : begin, own ? size : begin + size).to(DType::f32);
   }
 
-  const Held* reads_by_;
+  const std::optional<Held>& reads_by_;
   const RotaryAngles& angles_;
   Tensor weight_, bias_, norm_weight_;
   std::vector<double> factors_;
 };
 
-RotaryAngles angles_of(const models::LayerParts& parts, std::int64_t tokens, const std::vector<std::int64_t>& rows) {
-  if (!parts.self.rotary) return {};
+RotaryAngles angles_of(const models::LayerParts::Attention& own, std::int64_t tokens,
+                       const std::vector<std::int64_t>& rows) {
+  if (!own.rotary) return {};
   std::vector<std::int64_t> positions(static_cast<std::size_t>(tokens));
   std::iota(positions.begin(), positions.end(), std::int64_t{0});
-  const RotaryAngles all = parts.self.rotary->angles(positions);  // longrope's are the whole text's
+  const RotaryAngles all = own.rotary->angles(positions);  // longrope's are the whole text's
   return {analysis::rows_of(all.cos, rows), analysis::rows_of(all.sin, rows)};
 }
 
@@ -98,15 +99,15 @@ Range seen_by(const models::AttentionStep& step, std::int64_t query, std::int64_
 // Of keys by their rows: 1 for the key itself, below 0 for those whose scores are taken away.
 using Weights = std::map<std::int64_t, double>;
 
-// The sum of some of the rows [R,D], each times its weight: [D].
-Tensor weighed(const Tensor& rows, const RowPieces& pieces, const Weights& weights) {
-  Tensor sum({rows.size(1)});
-  std::vector<double> sums(static_cast<std::size_t>(rows.size(1)));
-  const float* all = rows.data<float>();
+// The sum of rows, each times its weight: [D]. row_of gives one of them, [D].
+template <class RowOf>
+Tensor weighed(const Weights& weights, std::int64_t D, RowOf row_of) {
+  std::vector<double> sums(static_cast<std::size_t>(D));
   for (const auto& [row, weight] : weights) {
-    const float* values = all + static_cast<std::int64_t>(pieces.row(row)) * rows.size(1);
-    for (std::size_t d = 0; d < sums.size(); ++d) sums[d] += weight * static_cast<double>(values[d]);
+    const Tensor values = View(row_of(row)).to(DType::f32);
+    for (std::size_t d = 0; d < sums.size(); ++d) sums[d] += weight * static_cast<double>(values.data<float>()[d]);
   }
+  Tensor sum({D});
   std::ranges::transform(sums, sum.data<float>(), [](double value) { return static_cast<float>(value); });
   return sum;
 }
@@ -114,76 +115,104 @@ Tensor weighed(const Tensor& rows, const RowPieces& pieces, const Weights& weigh
 // A score as a sum over pairs of parts, and as the pass had it.
 class ScoreOfHead {
  public:
-  ScoreOfHead(const Model::Parts& parts, const RowPieces& pieces, std::int64_t layer, std::int64_t head,
-              std::int64_t query, Weights weights, std::int64_t tokens)
-      : parts_(parts), pieces_(pieces), layer_(layer), head_(head), tokens_(tokens), weights_(std::move(weights)) {
+  ScoreOfHead(const Model::Parts& parts, const RowPieces& queries, Head head, std::int64_t query)
+      : parts_(parts),
+        queries_(queries),
+        layer_(head.first),
+        head_(head.second),
+        step_(queries.step(layer_)),
+        group_(head_ / (step_.heads / step_.kv_heads)),
+        size_(queries.of_encoder() ? parts.info.encoder_head_size : parts.info.head_size),
+        of_(models::parts_of_layer(parts, static_cast<std::size_t>(layer_), queries.of_encoder())) {
     out_.query = query;
+    out_.scale = step_.scale.value_or(1 / std::sqrt(static_cast<double>(size_)));
   }
 
-  // also: called with each part, too.
-  ScoreSplit take(const analysis::PartBody& also) {
-    const models::AttentionStep& step = pieces_.step(layer_);
-    const models::LayerParts of =
-        models::parts_of_layer(parts_, static_cast<std::size_t>(layer_), pieces_.of_encoder());
-    const std::int64_t D = pieces_.of_encoder() ? parts_.info.encoder_head_size : parts_.info.head_size,
-                       group = head_ / (step.heads / step.kv_heads);
-    const Tensor& stream = pieces_.get(ModelPlace::residual, layer_);
-    const Tensor q_row = of_query(pieces_.get(ModelPlace::q, layer_)), stream_row = of_query(stream);
-    std::optional<Held> query_norm, key_norm;
-    if (of.self.reads_by)
-      query_norm.emplace(*of.self.reads_by, stream_row), key_norm.emplace(*of.self.reads_by, stream);
-    const RotaryAngles query_angles = angles_of(of, tokens_, {out_.query}),
-                       key_angles = angles_of(of, tokens_, pieces_.rows());
-    const Reader queries(of, of.self.q, "query_norm", head_, D, query_norm ? &*query_norm : nullptr, q_row,
-                         query_angles);
-    const Reader keys(of, of.self.k, "key_norm", group, D, key_norm ? &*key_norm : nullptr,
-                      pieces_.get(ModelPlace::k, layer_), key_angles);
-    std::vector<Tensor> q, k;
-    analysis::for_each_part(parts_, pieces_, layer_, [&](const AttributionPart& which, const Tensor& part) {
+  std::int64_t size() const { return size_; }
+  std::int64_t group() const { return group_; }
+  // Of a row of keys [Hkv*D] those of the head's group.
+  View of_group(const View& row) const { return row.slice(0, group_ * size_, (group_ + 1) * size_); }
+
+  // keys: the rows that the keys are, of a text of so many tokens; null: the whole key alone. also: called with each
+  // part of the query's text, too.
+  void split(const RowPieces* keys, const Weights& weights, std::int64_t tokens, const analysis::PartBody& also) {
+    const models::LayerParts::Attention& own = crosses() ? *of_.cross : of_.self;
+    const std::optional<Held> norm = held(
+        own.reads_by, of_query(queries_.get(crosses() ? ModelPlace::cross_residual : ModelPlace::residual, layer_)));
+    const RotaryAngles angles = angles_of(own, tokens, {out_.query});
+    const Tensor projected = crosses() ? Tensor() : of_query(queries_.get(ModelPlace::q, layer_));
+    const Reader reader(of_, own.q, "query_norm", head_, size_, norm, crosses() ? nullptr : &projected, angles);
+    const auto read = [&](const AttributionPart& which, const Tensor& part) {
       if (also) also(which, part);
-      const bool biases = which.kind == AttributionPart::Kind::bias;
       out_.parts.push_back(which);
-      q.push_back(queries.read(of_query(part), biases).view().select(0, 0).clone());
-      k.push_back(weighed(keys.read(part.clone(), biases), pieces_, weights_));
-    });
-    out_.scale = step.scale.value_or(1 / std::sqrt(static_cast<double>(D)));
-    multiply(q, k);
-    measure(step, D, group);
+      q_.push_back(reader.read(of_query(part), is_bias(which)).view().select(0, 0).clone());
+    };
+    if (keys)
+      split_keys(*keys, weights, tokens, own, read);
+    else
+      analysis::for_each_part(parts_, queries_, layer_, read);
+  }
+  // key [D]: the whole.
+  ScoreSplit take(Tensor key, const Weights& weights) {
+    const Tensor q = of_query(queries_.get(crosses() ? ModelPlace::cross_q : ModelPlace::rotated_q, layer_));
+    out_.score = out_.rest = out_.scale * dot(q.data<float>() + head_ * size_, key.data<float>(), size_);
+    if (k_.empty()) k_.push_back(std::move(key));
+    multiply();
+    add_bias(weights);
     return std::move(out_);
   }
 
  private:
+  bool crosses() const { return step_.cross; }
+  static bool is_bias(const AttributionPart& which) { return which.kind == AttributionPart::Kind::bias; }
+  static std::optional<Held> held(const std::optional<models::Norm>& norm, const Tensor& x) {
+    return norm ? std::optional<Held>(std::in_place, *norm, x) : std::nullopt;
+  }
   // Its row alone, [1,...].
   Tensor of_query(const Tensor& rows) const {
-    const auto row = static_cast<std::int64_t>(pieces_.row(out_.query));
+    const auto row = static_cast<std::int64_t>(queries_.row(out_.query));
     return rows.view().slice(0, row, row + 1).clone();
   }
-  void multiply(const std::vector<Tensor>& q, const std::vector<Tensor>& k) {
-    const std::int64_t A = std::ssize(q);
-    out_.pairs = Tensor({A, A});
+
+  // read: called with the query's parts, too. Where both are rows of one text, their parts are made once.
+  void split_keys(const RowPieces& keys, const Weights& weights, std::int64_t tokens,
+                  const models::LayerParts::Attention& own, const analysis::PartBody& read) {
+    const std::int64_t layer = crosses() ? keys.last() : layer_;
+    const std::optional<Held> norm =
+        held(crosses() ? models::last_norm_of_encoder(parts_) : own.reads_by, keys.get(ModelPlace::residual, layer));
+    const RotaryAngles angles = angles_of(own, tokens, keys.rows());
+    const Tensor* projected = crosses() ? nullptr : &keys.get(ModelPlace::k, layer);
+    const Reader reader(of_, own.k, "key_norm", group_, size_, norm, projected, angles);
+    if (crosses()) analysis::for_each_part(parts_, queries_, layer_, read);
+    analysis::for_each_part(parts_, keys, layer, [&](const AttributionPart& which, const Tensor& part) {
+      if (!crosses()) read(which, part);
+      out_.key_parts.push_back(which);
+      const Tensor rows = reader.read(part.clone(), is_bias(which));
+      k_.push_back(weighed(weights, size_, [&](std::int64_t row) {
+        return rows.view().select(0, static_cast<std::int64_t>(keys.row(row)));
+      }));
+    });
+  }
+
+  void multiply() {
+    const std::int64_t A = std::ssize(q_), B = std::ssize(k_);
+    out_.pairs = Tensor({A, B});
     for (std::int64_t a = 0; a < A; ++a)
-      for (std::int64_t b = 0; b < A; ++b) {
-        const Tensor &x = q[static_cast<std::size_t>(a)], &y = k[static_cast<std::size_t>(b)];
-        const double value = out_.scale * dot(x.data<float>(), y.data<float>(), x.count());
-        out_.pairs.data<float>()[a * A + b] = static_cast<float>(value);
+      for (std::int64_t b = 0; b < B; ++b) {
+        const Tensor &x = q_[static_cast<std::size_t>(a)], &y = k_[static_cast<std::size_t>(b)];
+        const double value = out_.scale * dot(x.data<float>(), y.data<float>(), size_);
+        out_.pairs.data<float>()[a * B + b] = static_cast<float>(value);
         out_.rest -= value;
         out_.parts[static_cast<std::size_t>(a)].value += value;
+        if (!out_.key_parts.empty()) out_.key_parts[static_cast<std::size_t>(b)].value += value;
       }
   }
 
-  // The score as the pass had it.
-  void measure(const models::AttentionStep& step, std::int64_t D, std::int64_t group) {
-    const auto of_head = [&](ModelPlace place, std::int64_t head) {
-      return pieces_.get(place, layer_).view().slice(1, head * D, (head + 1) * D).clone();
-    };
-    const Tensor q = weighed(of_head(ModelPlace::rotated_q, head_), pieces_, {{out_.query, 1}}),
-                 k = weighed(of_head(ModelPlace::rotated_k, group), pieces_, weights_);
-    out_.score = out_.scale * dot(q.data<float>(), k.data<float>(), D);
-    out_.rest += out_.score;
-    if (!step.distance_bias) return;
-    const Tensor bias = step.distance_bias->to(DType::f32);
+  void add_bias(const Weights& weights) {
+    if (!step_.distance_bias) return;
+    const Tensor bias = step_.distance_bias->to(DType::f32);
     const std::int64_t reach = (bias.size(1) - 1) / 2;
-    for (const auto& [key, weight] : weights_) {
+    for (const auto& [key, weight] : weights) {
       const std::int64_t at = std::clamp(key - out_.query, -reach, reach) + reach;
       out_.bias += weight * static_cast<double>(bias.data<float>()[head_ * bias.size(1) + at]);
     }
@@ -191,62 +220,85 @@ class ScoreOfHead {
   }
 
   const Model::Parts& parts_;
-  const RowPieces& pieces_;
-  std::int64_t layer_, head_, tokens_;
-  Weights weights_;
+  const RowPieces& queries_;
+  std::int64_t layer_, head_;
+  const models::AttentionStep& step_;
+  std::int64_t group_, size_;
+  models::LayerParts of_;
+  std::vector<Tensor> q_, k_;
   ScoreSplit out_;
 };
 
-Tensor sums(const ScoreSplit& split, int axis) {
-  const std::int64_t A = split.pairs.rank() == 2 ? split.pairs.size(0) : 0;
-  if (A == 0 || split.pairs.size(1) != A)
-    fail(ErrorCode::bad_shape, function, "pairs have shape {}, expected [A,A]", split.pairs.shape());
-  Tensor all({A});
-  for (std::int64_t a = 0; a < A; ++a) {
-    double sum = 0;
-    for (std::int64_t b = 0; b < A; ++b)
-      sum += static_cast<double>(split.pairs.data<float>()[axis == 0 ? a * A + b : b * A + a]);
-    all.data<float>()[a] = static_cast<float>(sum);
-  }
-  return all;
+Tensor sums(const ScoreSplit& split, bool of_query) {
+  if (split.pairs.rank() != 2)
+    fail(ErrorCode::bad_shape, function, "pairs have shape {}, expected [A,B]", split.pairs.shape());
+  const std::int64_t A = split.pairs.size(0), B = split.pairs.size(1);
+  std::vector<double> all(static_cast<std::size_t>(of_query ? A : B));
+  for (std::int64_t n = 0; n < A * B; ++n)
+    all[static_cast<std::size_t>(of_query ? n / B : n % B)] += static_cast<double>(split.pairs.data<float>()[n]);
+  Tensor out({std::ssize(all)});
+  std::ranges::transform(all, out.data<float>(), [](double sum) { return static_cast<float>(sum); });
+  return out;
 }
 
 }  // namespace
 
 analysis::SplittingScore::SplittingScore(const Model& model, const Text& text, Head head, std::int64_t query,
                                          std::int64_t key, const ScoreOptions& options)
-    : parts_(ModelAccess::parts(model)), options_(options) {
+    : parts_(ModelAccess::parts(model)), text_(text), options_(options) {
   const ModelInfo& info = parts_.info;
   check_text(text, info);
   check_attention(function, options.attention, info);
-  if (options.attention == AttentionKind::cross)
-    fail(ErrorCode::bad_value, function, "the head reads another text, expected one of an own attention");
-  tokens_ = std::ssize(of_encoder() ? text.ids : text.answering());
-  layer_ = from_end(function, "layer is", head.first, of_encoder() ? info.encoder_layers : info.layers);
-  head_ = from_end(function, "head is", head.second, of_encoder() ? info.encoder_heads : info.heads);
+  const bool of_encoder = options.attention == AttentionKind::encoder;
+  tokens_ = std::ssize(of_encoder ? text.ids : text.answering());
+  keys_ = crosses() ? std::ssize(text.ids) : tokens_;
+  head_ = {from_end(function, "layer is", head.first, of_encoder ? info.encoder_layers : info.layers),
+           from_end(function, "head is", head.second, of_encoder ? info.encoder_heads : info.heads)};
   query_ = from_end(function, "query is", query, tokens_);
-  key_ = from_end(function, "key is", key, tokens_);
+  key_ = from_end(function, "key is", key, keys_);
   if (options.against == ScoreOptions::Against::key)
-    against_ = from_end(function, "against is", options.against_key, tokens_);
+    against_ = from_end(function, "against is", options.against_key, keys_);
+  check_by_token(function, options.by_token, options.cache, head_.first + (crosses() ? 1 : 0),
+                 of_encoder ? info.encoder_heads : info.heads);
+}
+
+analysis::ReadBy analysis::SplittingScore::read_by() const {
+  if (crosses()) return ReadBy::cross_attention;
+  return options_.attention == AttentionKind::encoder ? ReadBy::encoder_attention : ReadBy::attention;
 }
 
 std::vector<std::int64_t> analysis::SplittingScore::rows() const {
-  std::vector<std::int64_t> rows;
+  if (crosses() || options_.sides == ScoreOptions::Sides::query) return {query_};
+  return with_keys({query_, key_}, std::max(query_, key_) + 1);
+}
+
+std::vector<std::int64_t> analysis::SplittingScore::memory_rows() const {
+  return with_keys({key_}, keys_);
+}
+
+// Rising; against the mean all that may be seen.
+std::vector<std::int64_t> analysis::SplittingScore::with_keys(std::vector<std::int64_t> rows,
+                                                              std::int64_t count) const {
   if (options_.against == ScoreOptions::Against::mean) {
-    const bool later = of_encoder() || (!parts_.info.decoder() && !parts_.info.encoder_decoder());  // may be seen
-    rows.resize(static_cast<std::size_t>(later ? tokens_ : std::max(query_, key_) + 1));
+    const bool later = read_by() != ReadBy::attention || (!parts_.info.decoder() && !parts_.info.encoder_decoder());
+    rows.resize(static_cast<std::size_t>(later ? keys_ : count));
     std::iota(rows.begin(), rows.end(), std::int64_t{0});
     return rows;
   }
-  rows = {query_, key_};
   if (options_.against == ScoreOptions::Against::key) rows.push_back(against_);
   std::ranges::sort(rows);
   rows.erase(std::ranges::unique(rows).begin(), rows.end());
   return rows;
 }
 
-ScoreSplit analysis::SplittingScore::split(const RowPieces& pieces, const PartBody& also) const {
-  const Range seen = seen_by(pieces.step(layer_), query_, tokens_);
+const ModelCache* analysis::SplittingScore::cache() const {
+  const bool all = options_.against == ScoreOptions::Against::mean && options_.sides == ScoreOptions::Sides::both;
+  return all ? nullptr : options_.cache;
+}
+
+ScoreSplit analysis::SplittingScore::split(const RowPieces& queries, const RowPieces* memory,
+                                           const PartBody& also) const {
+  const Range seen = seen_by(queries.step(head_.first), query_, keys_);
   const auto check = [&](std::int64_t key) {
     if (key < seen.begin || key >= seen.end)
       fail(ErrorCode::bad_value, function, "query {} does not see key {}, it sees {} to {}", query_, key, seen.begin,
@@ -258,7 +310,24 @@ ScoreSplit analysis::SplittingScore::split(const RowPieces& pieces, const PartBo
   if (options_.against == ScoreOptions::Against::mean)
     for (std::int64_t key = seen.begin; key < seen.end; ++key)
       weights[key] -= 1 / static_cast<double>(seen.end - seen.begin);
-  ScoreSplit out = ScoreOfHead(parts_, pieces, layer_, head_, query_, std::move(weights), tokens_).take(also);
+  ScoreOfHead score(parts_, queries, head_, query_);
+  const bool both = options_.sides == ScoreOptions::Sides::both;
+  score.split(both ? (memory ? memory : &queries) : nullptr, weights, tokens_, also);
+  // What the pass had of the keys: of the rows that were looked at, of all, or of those behind a cache.
+  std::optional<Tensor> cached;  // [1,Hkv,held,D]
+  if (cache() && !both)
+    cached = ModelAccess::layers(known_before(function, *cache(), text_, query_))[static_cast<std::size_t>(head_.first)]
+                 .keys();
+  const std::int64_t held = cached ? cached->size(2) : 0;
+  Tensor key = weighed(weights, score.size(), [&](std::int64_t row) -> View {
+    if (row < held) return cached->view().select(0, 0).select(1, row).select(0, score.group());
+    if (cache() && both)
+      return score.of_group(queries.get(ModelPlace::rotated_k, head_.first)
+                                .view()
+                                .select(0, static_cast<std::int64_t>(queries.row(row))));
+    return score.of_group(queries.keys(head_.first).view().select(0, row - held));
+  });
+  ScoreSplit out = score.take(std::move(key), weights);
   out.key = key_;
   return out;
 }
@@ -270,29 +339,38 @@ ScoreSplit explain_score(const Model& model, std::span<const std::int64_t> ids, 
   const bool of_encoder = options.attention == AttentionKind::encoder && options.decoder_ids.empty();
   const analysis::Text text{ids, of_encoder ? std::span<const std::int64_t>(start) : options.decoder_ids};
   const analysis::SplittingScore asked(model, text, head, query, key, options);
-  const std::int64_t layer = asked.layer();
-  RowPieces pieces(asked.rows(), {&layer, 1}, asked.of_encoder());
-  const bool all = options.against == ScoreOptions::Against::mean;
-  analysis::pass_of(function, model, text, all ? nullptr : options.cache, pieces);
-  return asked.split(pieces);
+  const std::int64_t layer = asked.layer(), behind = model.info().encoder_layers;
+  RowPieces pieces(asked.rows(), {&layer, 1}, asked.read_by(), options.by_token);
+  analysis::pass_of(function, model, text, asked.cache(), pieces);
+  if (!asked.crosses()) return asked.split(pieces);
+  RowPieces memory(asked.memory_rows(), {&behind, 1}, analysis::ReadBy::memory);
+  analysis::pass_of(function, model, text, nullptr, memory);
+  return asked.split(pieces, &memory);
 }
 
 Tensor sums_of_query(const ScoreSplit& split) {
-  return sums(split, 0);
+  return sums(split, true);
 }
 
 Tensor sums_of_key(const ScoreSplit& split) {
-  return sums(split, 1);
+  return sums(split, false);
 }
 
 std::string to_json(const ScoreSplit& x, const TensorJson& tensor) {
   const Tensors json(tensor);
-  Json parts = Json::array();
-  for (const AttributionPart& part : x.parts) parts.push_back(json_of(part));
+  const auto of = [](const std::vector<AttributionPart>& parts) {
+    Json all = Json::array();
+    for (const AttributionPart& part : parts) {
+      all.push_back(json_of(part));
+      if (part.key >= 0) all.back()["key"] = part.key;
+    }
+    return all;
+  };
   return text_of({{"score", x.score},
                   {"bias", x.bias},
                   {"rest", x.rest},
-                  {"parts", std::move(parts)},
+                  {"parts", of(x.parts)},
+                  {"key_parts", of(x.key_parts)},
                   {"query", json("query", sums_of_query(x))},
                   {"key", json("key", sums_of_key(x))},
                   {"pairs", json("pairs", x.pairs)}});

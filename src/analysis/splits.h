@@ -19,29 +19,42 @@ namespace attend::inline v0::analysis {
 void pass_of(std::string_view function, const Model& model, const Text& text, const ModelCache* cache,
              RowPieces& pieces);
 
+// Throws bad_value for heads by token that are none of the first layers', and for such with a cache.
+void check_by_token(std::string_view function, std::span<const Head> by_token, const ModelCache* cache,
+                    std::int64_t layers, std::int64_t heads);
+
 class SplittingScore {
  public:
   // Throws as explain_score(), but for a key that the query does not see.
   SplittingScore(const Model& model, const Text& text, Head head, std::int64_t query, std::int64_t key,
                  const ScoreOptions& options);
 
-  std::int64_t layer() const { return layer_; }
-  bool of_encoder() const { return options_.attention == AttentionKind::encoder; }
-  // Those that may be looked at, rising.
+  std::int64_t layer() const { return head_.first; }
+  ReadBy read_by() const;
+  bool crosses() const { return options_.attention == AttentionKind::cross; }
+  // Those that may be looked at, rising, of the query's text; and of the encoder's, where the keys are of that.
   std::vector<std::int64_t> rows() const;
-  // Of a pass that has gone through layer(), and of these rows or more. also: called with each part, too.
-  ScoreSplit split(const RowPieces& pieces, const PartBody& also = {}) const;
+  std::vector<std::int64_t> memory_rows() const;
+  // What the pass goes on from; null: from the beginning.
+  const ModelCache* cache() const;
+  // Of a pass that has gone through layer(), and of these rows or more. also: called with each part of the query's
+  // text, too.
+  ScoreSplit split(const RowPieces& queries, const RowPieces* memory = nullptr, const PartBody& also = {}) const;
 
  private:
+  std::vector<std::int64_t> with_keys(std::vector<std::int64_t> rows, std::int64_t count) const;
+
   const Model::Parts& parts_;
+  Text text_;
   const ScoreOptions& options_;
-  std::int64_t tokens_ = 0, layer_ = 0, head_ = 0, query_ = 0, key_ = 0, against_ = -1;
+  Head head_;
+  std::int64_t tokens_ = 0, keys_ = 0, query_ = 0, key_ = 0, against_ = -1;  // tokens_, keys_: of either's text
 };
 
 // What a head reads in a row along a direction of its z, [Dv].
 class SplittingValue {
  public:
-  // Of a pass that has gone through the head's layer.
+  // Of a pass that has gone through the head's layer; of one over the memory that it reads, of its cross-attention.
   SplittingValue(const Model::Parts& parts, const RowPieces& pieces, Head head, std::int64_t key, Tensor direction);
 
   // Each part of for_each_part().
@@ -53,7 +66,7 @@ class SplittingValue {
   Tensor of_key(const Tensor& rows) const;
   double along(const Tensor& row, bool biases) const;
 
-  const models::HeadRows rows_;
+  models::HeadRows rows_;
   Tensor weight_, direction_;
   std::int64_t first_ = 0, row_ = 0;  // of the projection's rows, and the key's of the pieces'
   std::optional<HeldNorm> reads_by_;

@@ -12,6 +12,7 @@ namespace attend::inline v0 {
 namespace {
 
 using analysis::HeldNorm;
+using analysis::ReadBy;
 
 constexpr const char* function = "explain_value";
 
@@ -22,24 +23,30 @@ class ValueOfHead {
       : model_(model), parts_(ModelAccess::parts(model)), options_(options), text_{ids, options.decoder_ids} {
     const ModelInfo& info = parts_.info;
     analysis::check_text(text_, info);
-    const std::int64_t tokens = std::ssize(text_.answering());
-    layer_ = from_end(function, "layer is", head.first, info.layers);
-    head_ = from_end(function, "head is", head.second, info.heads);
-    out_.key = from_end(function, "key is", key, tokens);
+    analysis::check_attention(function, options.attention, info);
+    const std::int64_t tokens = std::ssize(of_encoder() ? text_.ids : text_.answering());
+    layer_ = from_end(function, "layer is", head.first, of_encoder() ? info.encoder_layers : info.layers);
+    head_ = from_end(function, "head is", head.second, of_encoder() ? info.encoder_heads : info.heads);
+    out_.key = from_end(function, "key is", key, crosses() ? std::ssize(text_.ids) : tokens);
     out_.position = from_end(function, "position is", options.position, tokens);
-    if (out_.key > out_.position && (info.decoder() || info.encoder_decoder()))
+    const bool causal = options.attention == AttentionKind::self && (info.decoder() || info.encoder_decoder());
+    if (causal && out_.key > out_.position)
       fail(ErrorCode::bad_value, function, "position {} does not see key {}", out_.position, out_.key);
+    const bool encoder = of_encoder() || crosses();  // its rows are the key's
+    analysis::check_by_token(function, options.by_token, options.cache, crosses() ? info.encoder_layers : layer_,
+                             encoder ? info.encoder_heads : info.heads);
+    if (of_encoder() && !options.direction)
+      fail(ErrorCode::bad_value, function,
+           "no direction of a head of an encoder, whose heads the answer does not read");
   }
 
   ValueSplit take() {
-    std::vector<std::int64_t> rows{std::min(out_.key, out_.position), std::max(out_.key, out_.position)};
-    rows.erase(std::ranges::unique(rows).begin(), rows.end());
-    analysis::RowPieces pieces(rows, {&layer_, 1});
+    analysis::RowPieces pieces = pieces_of_key();
     analysis::pass_of(function, model_, text_, options_.cache, pieces);
-    const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(layer_), false);
+    const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(layer_), of_encoder());
     analysis::SplittingValue value(parts_, pieces, {layer_, head_}, out_.key,
                                    options_.direction ? given_direction(of, pieces) : direction_of_answer());
-    analysis::for_each_part(parts_, pieces, layer_,
+    analysis::for_each_part(parts_, pieces, pieces.read_by() == ReadBy::memory ? pieces.last() : layer_,
                             [&](const AttributionPart& which, const Tensor& part) { value.add(which, part); });
     ValueSplit split = value.take();
     out_.parts = std::move(split.parts), out_.rest = split.rest, out_.value = split.value;
@@ -47,7 +54,20 @@ class ValueOfHead {
   }
 
  private:
-  std::int64_t size() const { return parts_.info.head_size; }
+  std::int64_t size() const { return of_encoder() ? parts_.info.encoder_head_size : parts_.info.head_size; }
+  bool of_encoder() const { return options_.attention == AttentionKind::encoder; }
+  bool crosses() const { return options_.attention == AttentionKind::cross; }
+
+  // And of the row that reads it, where that is of the same text.
+  analysis::RowPieces pieces_of_key() const {
+    if (crosses()) {
+      const std::int64_t layers = parts_.info.encoder_layers;
+      return {{out_.key}, {&layers, 1}, ReadBy::memory, options_.by_token};
+    }
+    std::vector<std::int64_t> rows{std::min(out_.key, out_.position), std::max(out_.key, out_.position)};
+    rows.erase(std::ranges::unique(rows).begin(), rows.end());
+    return {rows, {&layer_, 1}, of_encoder() ? ReadBy::encoder_attention : ReadBy::attention, options_.by_token};
+  }
 
   // How the answer reads the head's z: [Dv].
   Tensor direction_of_answer() {
@@ -59,7 +79,7 @@ class ValueOfHead {
     analysis::Attributing asked(model_, text_, options);
     Tensor direction({size()});
     asked.tell([&](ModelPlace place, std::int64_t layer, std::span<const double> u) {
-      if (place != ModelPlace::z || layer != layer_) return;
+      if (place != (crosses() ? ModelPlace::cross_z : ModelPlace::z) || layer != layer_) return;
       for (std::int64_t d = 0; d < size(); ++d)
         direction.data<float>()[d] = static_cast<float>(u[static_cast<std::size_t>(head_ * size() + d)]);
     });
@@ -79,13 +99,13 @@ class ValueOfHead {
       fail(ErrorCode::bad_shape, function, "direction has shape {}, expected [{}]", given.shape(), E);
     if (!is_floating(given.dtype()))
       fail(ErrorCode::bad_dtype, function, "direction is {}, expected floating point", given.dtype());
-    const Linear& output = *of.self.output;
+    const Linear& output = crosses() ? *of.cross->output : *of.self.output;
     const Tensor u = given.to(DType::f32);
     Tensor direction({size()});
     const Tensor columns =
         output.weight_rows(0, output.out_size()).view().slice(1, head_ * size(), (head_ + 1) * size()).clone();
     Tensor along = columns.view().transpose(0, 1).clone();  // [Dv,E]
-    if (of.attention_writes_by) {
+    if (of.attention_writes_by && !crosses()) {
       const auto row = static_cast<std::int64_t>(pieces.row(out_.position));
       const Tensor z = pieces.get(ModelPlace::z, layer_).view().slice(0, row, row + 1).clone();
       HeldNorm norm(*of.attention_writes_by, converted(output.forward(z), DType::f32));
@@ -109,17 +129,20 @@ class ValueOfHead {
 
 analysis::SplittingValue::SplittingValue(const Model::Parts& parts, const RowPieces& pieces, Head head,
                                          std::int64_t key, Tensor direction)
-    : rows_(models::parts_of_layer(parts, static_cast<std::size_t>(head.first), false).self.v),
-      direction_(std::move(direction)),
-      row_(static_cast<std::int64_t>(pieces.row(key))) {
-  const models::AttentionStep& step = pieces.step(head.first);
-  const std::int64_t group = head.second / (step.heads / step.kv_heads), D = direction_.count();
+    : direction_(std::move(direction)), row_(static_cast<std::int64_t>(pieces.row(key))) {
+  const bool memory = pieces.read_by() == ReadBy::memory;
+  const models::LayerParts of = models::parts_of_layer(parts, static_cast<std::size_t>(head.first),
+                                                       pieces.read_by() == ReadBy::encoder_attention);
+  rows_ = memory ? of.cross->v : of.self.v;
+  // Encoder-decoders have a key for each head.
+  const std::int64_t of_group = memory ? 1 : pieces.step(head.first).heads / pieces.step(head.first).kv_heads,
+                     group = head.second / of_group, D = direction_.count();
   first_ = rows_.first + group * (rows_.step > 0 ? rows_.step : D);
   weight_ = rows_.of->weight_rows(first_, first_ + D);
-  Tensor stream = of_key(pieces.get(ModelPlace::residual, head.first));
-  const models::LayerParts of = models::parts_of_layer(parts, static_cast<std::size_t>(head.first), false);
-  if (of.self.reads_by) {
-    reads_by_.emplace(*of.self.reads_by, stream);
+  Tensor stream = of_key(pieces.get(ModelPlace::residual, memory ? pieces.last() : head.first));
+  const std::optional<models::Norm> norm = memory ? models::last_norm_of_encoder(parts) : of.self.reads_by;
+  if (norm) {
+    reads_by_.emplace(*norm, stream);
     reads_by_->apply(stream), reads_by_->add_bias(stream);
   }
   out_.value = out_.rest = along(stream, true);

@@ -125,6 +125,15 @@ LayerParts parts_of_layer(const Model::Parts& parts, std::size_t n, bool encoder
       parts.family);
 }
 
+std::optional<Norm> last_norm_of_encoder(const Model::Parts& parts) {
+  return std::visit(
+      [](const auto& family) -> std::optional<Norm> {
+        if constexpr (requires { family.encoder().last_norm(); }) return &family.encoder().last_norm();
+        return std::nullopt;
+      },
+      parts.family);
+}
+
 }  // namespace models
 
 }  // namespace attend::inline v0

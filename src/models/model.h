@@ -83,6 +83,8 @@ std::vector<double> mean_direction(const Tensor& hidden, std::int64_t begin, std
 const Output& output_of(const Model::Parts& parts, std::string_view asked);
 // A layer of the model, or of its encoder.
 LayerParts parts_of_layer(const Model::Parts& parts, std::size_t n, bool encoder = false);
+// The norm behind an encoder-decoder's encoder, where it has one.
+std::optional<Norm> last_norm_of_encoder(const Model::Parts& parts);
 // How embed() makes vectors of hidden states. Throws what embed() does where the folder's files can't be followed.
 const SentenceModules& sentence_modules(const Model::Parts& parts);
 

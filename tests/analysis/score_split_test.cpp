@@ -54,11 +54,30 @@ TEST(ScoreSplit, PartsSumToTheScoreOfThePass) {
   }
 }
 
+TEST(ScoreSplit, OfTheEncodersTextItHasPartsOfTheEncoder) {
+  for (const std::string name : {"bart", "marian", "t5"}) {
+    const Model model = load(name);
+    const ModelInfo& info = model.info();
+    ScoreOptions options{.decoder_ids = decoder_ids, .attention = AttentionKind::cross};
+    const ScoreSplit found = explain_score(model, ids, {-1, 1}, -1, -2, options);
+    EXPECT_EQ(std::ssize(found.parts), (info.layers - 1) * (2 * info.heads + 1) + info.heads + 2) << name;
+    EXPECT_EQ(std::ssize(found.key_parts), info.encoder_layers * (info.encoder_heads + 1) + 2) << name;
+    EXPECT_LE(std::abs(found.rest), 1e-5 * magnitude(found.pairs)) << name;
+    EXPECT_GT(magnitude(found.pairs), 1e-3) << name;
+    options.sides = ScoreOptions::Sides::query;
+    const ScoreSplit query = explain_score(model, ids, {-1, 1}, -1, -2, options);
+    EXPECT_NEAR(query.score, found.score, 1e-6 * magnitude(found.pairs)) << name;
+    expect_close(query.pairs.view().select(1, 0), sums_of_query(found), 1e-5);
+  }
+}
+
 TEST(ScoreSplit, ThreadsDoNotMatter) {
   const Model model = load("llama");
-  const ScoreSplit found = explain_score(model, ids, {1, 2}, 5, 2);
+  const Head by_token[] = {{0, 1}};
+  const ScoreOptions options{.by_token = by_token};
+  const ScoreSplit found = explain_score(model, ids, {1, 2}, 5, 2, options);
   const test::ThreadsAtMost limit(1);
-  expect_same(explain_score(model, ids, {1, 2}, 5, 2).pairs, found.pairs);
+  expect_same(explain_score(model, ids, {1, 2}, 5, 2, options).pairs, found.pairs);
 }
 
 TEST(ScoreSplit, SaysWhatIsWrong) {

@@ -251,8 +251,8 @@ def circuit_calls(attend, decoder, np):
             "TracedHead": (attend.TracedHead, tuple(trace.heads[0]), {}), "TracedHead.__repr__": (trace.heads[0].__repr__, (), {}),
             "TracedPart": (attend.TracedPart, ("mlp 0", 1.5, 0.5, None), {}),
             "TracedPart.__repr__": (attend.TracedPart("mlp 0", 1.5, 0.5, None).__repr__, (), {}),
-            "Model.explain_value": (decoder.explain_value, ([1, 2, 3], "0.1", 1), {
-                "token": 7, "against": 8, "position": 1, "direction": np.ones(16, np.float32), "decoder_ids": None}),
+            "Model.explain_value": (decoder.explain_value, ([1, 2, 3], "1.1", 1), {
+                "token": 7, "against": 8, "position": 1, "direction": np.ones(16, np.float32), "decoder_ids": None, "by_token": ["0.0"]}),
             "ValueSplit": (attend.ValueSplit, tuple(value), {}), "ValueSplit.__repr__": (value.__repr__, (), {}),
             "ValueSplit.top": (value.top, (3,), {})}
 
@@ -279,7 +279,8 @@ def gradient_calls(attend, decoder, np):
             "Passages": (attend.Passages, tuple(passages), {}), "Passages.picture": (passages.picture, (), {"title": "x"}),
             "Passages.to_csv": (passages.to_csv, (), {}), "Passages.to_json": (passages.to_json, (), {}),
             "Passages.to_pandas": (with_pandas(passages.to_pandas), (), {}),
-            "Model.explain_score": (decoder.explain_score, ([1, 2, 3], "0.1", 2, 1), {"against": "mean", "decoder_ids": None}),
+            "Model.explain_score": (decoder.explain_score, ([1, 2, 3], "1.1", 2, 1), {
+                "against": "mean", "decoder_ids": None, "sides": "both", "by_token": ["0.0"]}),
             "ScoreSplit": (attend.ScoreSplit, tuple(split), {}), "ScoreSplit.__repr__": (split.__repr__, (), {}),
             "ScoreSplit.top": (split.top, ("pairs", 3), {}),
             **circuit_calls(attend, decoder, np),

@@ -259,7 +259,8 @@ def test_by_distance(both):
 @pytest.mark.parametrize("asked, words", [
     (("9.0", 1, 0), "layer is 9"), (("0.9", 1, 0), "head is 9"), (("1.0", 99, 0), "query is 99"), (("1.0", 1, 99), "key is 99"),
     (("1.0", 1, 2), "query 1 does not see key 2, it sees 0 to 1"), (("x", 1, 0), "x"),
-    (("decoder.1.cross.0", 1, 0), "own attention"), (("encoder.1.self.0", 1, 0), "an encoder before a decoder are of encoder-decoders"),
+    (("decoder.1.cross.0", 1, 0), "a cross-attention are of encoder-decoders"),
+    (("encoder.1.self.0", 1, 0), "an encoder before a decoder are of encoder-decoders"),
 ])
 def test_what_is_refused(both, asked, words):
     with pytest.raises(ValueError, match=words):
@@ -344,3 +345,198 @@ def test_an_encoder_that_a_decoder_reads(tmp_path, name, of, against):
         logs = np.log(array(weights[layer][0, head, query]))
         if against is not None:
             assert found.score == pytest.approx(logs[key] - (logs.mean() if against == "mean" else logs[against]), abs=1e-4)
+
+
+ANSWERS = np.array([0, 11, 23, 7, 40, 12])
+
+
+def t5_parts(stack, seen, behind):
+    """What the stream is made of before a layer's attention in the encoder's text, (layer, True), or before a layer, (layer, False)."""
+    layer, crosses = behind
+    heads, parts = stack.config.num_heads, Parts(seen.given[stack.block[0]])
+    for n, of in enumerate(stack.block[:layer + crosses]):
+        own = of.layer[0].SelfAttention
+        parts.heads(f"self {n}", seen.given[own.o], array(own.o.weight), None, heads)
+        if n == layer:
+            break
+        if stack.is_decoder:
+            parts.heads(f"cross {n}", seen.given[of.layer[1].EncDecAttention.o], array(of.layer[1].EncDecAttention.o.weight), None, heads)
+        parts[f"mlp {n}"] = seen.gave[of.layer[-1].DenseReluDense]
+    return parts
+
+
+def bart_parts(stack, seen, behind):
+    layer, crosses = behind
+    heads = stack.layers[0].self_attn.num_heads
+    parts = Parts(seen.given[stack.layers[0]])
+    for n, of in enumerate(stack.layers[:layer + crosses]):
+        kinds = [("self", of.self_attn, of.self_attn_layer_norm)]
+        if hasattr(of, "encoder_attn") and n < layer:
+            kinds.append(("cross", of.encoder_attn, of.encoder_attn_layer_norm))
+        for kind, own, norm in kinds:
+            parts.heads(f"{kind} {n}", seen.given[own.out_proj], array(own.out_proj.weight), bias_of(own.out_proj), heads)
+            parts.through(Norm(norm, seen.given[norm]))
+        if n < layer:
+            parts[f"mlp {n}"] = seen.gave[of.fc2]
+            parts.through(Norm(of.final_layer_norm, seen.given[of.final_layer_norm]))
+    return parts
+
+
+def crossing(pair, ids, layer, head):
+    """q of the decoder's rows, k and v of the encoder's, {name: [N,D]}; the scale; and the weight of the head's output [E,D]."""
+    model = pair.theirs
+    seen, encoder, decoder = Seen(model, ids, decoder_input_ids=torch.from_numpy(ANSWERS)[None]), model.get_encoder(), model.get_decoder()
+    if hasattr(encoder, "block"):
+        own, last = decoder.block[layer].layer[1], encoder.final_layer_norm
+        queries, keys = t5_parts(decoder, seen, (layer, True)), t5_parts(encoder, seen, (len(encoder.block), False))
+        reads, memory = Norm(own.layer_norm, seen.given[own.layer_norm]), Norm(last, seen.given[last])
+        q, k, v, out = (getattr(own.EncDecAttention, name) for name in "qkvo")
+        heads, scale = model.config.num_heads, 1.0
+    else:
+        own = decoder.layers[layer].encoder_attn
+        queries, keys = bart_parts(decoder, seen, (layer, True)), bart_parts(encoder, seen, (len(encoder.layers), False))
+        reads = memory = None
+        q, k, v, out = own.q_proj, own.k_proj, own.v_proj, own.out_proj
+        heads = own.num_heads
+        scale = (q.weight.shape[0] // heads) ** -0.5
+    size = q.weight.shape[0] // heads
+    found = [dict(rows_of(linear, head, size, *of)) for linear, of in ((q, (queries, reads)), (k, (keys, memory)), (v, (keys, memory)))]
+    return *found, scale, array(out.weight)[:, head * size:(head + 1) * size]
+
+
+def named(part, of_encoder):
+    """As the parts above are called: "decoder.1.cross.0" is "cross 1.0"."""
+    words = part.removeprefix("encoder." if of_encoder else "decoder.").split(".")
+    return f"{words[1]} {words[0]}.{words[2]}" if len(words) == 3 else part
+
+
+@pytest.mark.parametrize("name", ["t5", "t5 gated", "bart", "marian"])
+@pytest.mark.parametrize("against", ["mean", 2, None])
+def test_a_decoder_in_an_encoders_text(tmp_path, name, against):
+    pair = Both(tmp_path, BOTH[name])
+    ids, _ = pair.ids(LENGTH)
+    info = pair.ours.info
+    with torch.no_grad():
+        answers = torch.from_numpy(ANSWERS)[None]
+        weights = pair.theirs(torch.from_numpy(ids)[None], decoder_input_ids=answers, output_attentions=True).cross_attentions
+    direction = np.random.default_rng(4).normal(size=info.embedding_size).astype(np.float32)
+    for layer, head, query, key in ((info.layers - 1, 1, 4, 6), (1, info.heads - 1, 3, 8), (0, 0, 0, 4)):
+        q, k, v, scale, out = crossing(pair, ids, layer, head)
+        asked = (ids, f"decoder.{layer}.cross.{head}")
+        found = pair.ours.explain_score(*asked, query, key, against=against, decoder_ids=ANSWERS)
+        rows, columns = [named(part, False) for part in found.parts], [named(part, True) for part in found.key_parts]
+        assert sorted(rows) == sorted(q) and sorted(columns) == sorted(k) and f"self {info.encoder_layers - 1}.0" in columns
+        keys = {n: x[key] - (x.mean(0) if against == "mean" else x[against] if against else 0) for n, x in k.items()}
+        expected = scale * np.array([[q[a][query] @ keys[b] for b in columns] for a in rows])
+        size = abs(expected).sum()
+        np.testing.assert_allclose(found.pairs, expected, rtol=0, atol=2e-5 * size)
+        assert abs(found.rest) < 1e-5 * size + 1e-6 and found.bias == 0
+        logs = np.log(array(weights[layer][0, head, query]))
+        if against is not None:
+            assert found.score == pytest.approx(logs[key] - (logs.mean() if against == "mean" else logs[against]), abs=1e-4)
+        alone = pair.ours.explain_score(*asked, query, key, against=against, decoder_ids=ANSWERS, sides="query")
+        np.testing.assert_allclose(alone.pairs[:, 0], expected.sum(1), rtol=0, atol=2e-5 * size)
+
+        value = pair.ours.explain_value(*asked, key, direction=direction, decoder_ids=ANSWERS)
+        expected = np.array([v[named(part, True)][key] @ (out.T @ direction) for part in value.parts])
+        np.testing.assert_allclose(value.values, expected, rtol=0, atol=2e-5 * abs(expected).sum())
+        wrote = pair.ours.attribute(ids, token=11, decoder_ids=ANSWERS, position=query)
+        value = pair.ours.explain_value(*asked, key, token=11, position=query, decoder_ids=ANSWERS)
+        assert weights[layer][0, head, query, key].item() * value.value == pytest.approx(wrote.cross[layer, head, key],
+                                                                                         abs=1e-4 * float(abs(wrote.cross).max()))
+
+
+def test_values_of_an_encoder_that_a_decoder_reads(tmp_path):
+    pair = Both(tmp_path, BOTH["t5"])
+    ids, _ = pair.ids(LENGTH)
+    stack = pair.theirs.get_encoder()
+    seen = Seen(pair.theirs, ids, decoder_input_ids=torch.tensor([[0]]))
+    own, norm = stack.block[1].layer[0].SelfAttention, stack.block[1].layer[0].layer_norm
+    size = own.q.weight.shape[0] // pair.theirs.config.num_heads
+    v = dict(rows_of(own.v, 2, size, t5_parts(stack, seen, (1, False)), Norm(norm, seen.given[norm])))
+    direction = np.random.default_rng(4).normal(size=stack.config.d_model).astype(np.float32)
+    along = array(own.o.weight)[:, 2 * size:3 * size].T @ direction
+    found = pair.ours.explain_value(ids, "encoder.1.self.2", 3, direction=direction, decoder_ids=ANSWERS)
+    expected = np.array([v[named(part, True)][3] @ along for part in found.parts])
+    np.testing.assert_allclose(found.values, expected, rtol=0, atol=2e-5 * abs(expected).sum())
+    with pytest.raises(ValueError, match="the answer does not read"):
+        pair.ours.explain_value(ids, "encoder.1.self.2", 3, decoder_ids=ANSWERS)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "mistral window", "gemma2 bias, caps", "gpt2", "bert"])
+def test_by_the_token_that_a_head_read(both, name):
+    """Each of its parts is its weight there, from Transformers, times what the value there writes."""
+    pair = both(name)
+    ids, _ = pair.ids(LENGTH)
+    model, info = pair.ours, pair.ours.info
+    query, key, asked = 6, 5, (info.layers - 1, 1)
+    with torch.no_grad():
+        weights = pair.theirs(torch.from_numpy(ids)[None], output_attentions=True).attentions
+    for against in ("mean", 4, None):
+        whole = model.explain_score(ids, asked, query, key, against)
+        split = model.explain_score(ids, asked, query, key, against, by_token=["0.2", (1, 3)] if info.layers > 2 else ["0.2"])
+        own = [n for n, part in enumerate(split.parts) if part.startswith("0.2 reading ")]
+        assert [split.parts[n] for n in own] == [f"0.2 reading {n}" for n in range(len(own))] and len(own) >= query
+        size = float(abs(whole.pairs).sum())
+        sums = split.pairs.sum(1)
+        assert sums[own].sum() == pytest.approx(whole.pairs.sum(1)[whole.parts.index("0.2")], abs=2e-5 * size)
+        assert split.score == pytest.approx(whole.score, abs=1e-6 * size) and abs(split.rest) < 1e-5 * size + 1e-6
+        unseen = array(weights[0][0, 2, query])[:len(own)] == 0
+        assert np.all(sums[own][unseen] == 0) and not np.all(sums[own] == 0)
+    value = model.explain_value(ids, asked, key, direction=np.ones(info.embedding_size, np.float32), by_token=["0.2"])
+    whole = model.explain_value(ids, asked, key, direction=np.ones(info.embedding_size, np.float32))
+    own = [v for part, v in zip(value.parts, value.values) if part.startswith("0.2 reading ")]
+    assert sum(own) == pytest.approx(whole.values[whole.parts.index("0.2")], abs=2e-5 * float(abs(whole.values).sum()))
+
+
+def test_by_token_beside_hooks(both):
+    """Each number by itself, of a Llama."""
+    pair = both("llama")
+    ids, _ = pair.ids(LENGTH)
+    theirs, (layer, head, query, key) = pair.theirs, (1, 1, 6, 5)
+    seen, own = Seen(theirs, ids), theirs.model.layers[0].self_attn
+    _, k, _, scale = llama_like(theirs, ids, layer, head)
+    with torch.no_grad():
+        weights = array(theirs(torch.from_numpy(ids)[None], output_attentions=True).attentions[0][0, 2])
+    group, D = 2 // (theirs.config.num_attention_heads // theirs.config.num_key_value_heads), own.head_dim
+    wrote = seen.gave[own.v_proj][:, group * D:(group + 1) * D] @ array(own.o_proj.weight)[:, 2 * D:3 * D].T
+    of = theirs.model.layers[layer]
+    reads = Norm(of.input_layernorm, seen.given[of.input_layernorm])
+    cos, sin = (array(x[0]) for x in theirs.model.rotary_emb(torch.zeros(1, len(ids), 4), torch.arange(len(ids))[None]))
+    found = pair.ours.explain_score(ids, (layer, head), query, key, None, by_token=["0.2"])
+    whole = sum(rows[key] for rows in k.values())
+    for token in range(query + 1):
+        rows = reads(weights[:, token:token + 1] * wrote[token]) @ array(of.self_attn.q_proj.weight)[head * D:(head + 1) * D].T
+        expected = scale * turned(rows, cos, sin)[query] @ whole
+        given = found.pairs.sum(1)[found.parts.index(f"0.2 reading {token}")]
+        assert given == pytest.approx(expected, abs=2e-5 * float(abs(found.pairs).sum()))
+    for asked, words in ((["1.0"], "head 1.0 by token, expected one of the 1 layers before"), (["0.9"], "head 0.9 by token"),
+                         (["-1.0"], "-1.0 by token")):
+        with pytest.raises(ValueError, match=words):
+            pair.ours.explain_score(ids, (layer, head), query, key, by_token=asked)
+    with pytest.raises(ValueError, match="with a cache"):
+        pair.ours.explain_score(ids, (layer, head), query, key, by_token=["0.0"], cache=pair.ours.cache())
+
+
+@pytest.mark.parametrize("name", [name for name in OF if name != "bert"])
+def test_the_querys_side_alone(both, name):
+    """Against the mean too it needs one row and what a cache has of the keys."""
+    pair = both(name)
+    ids, _ = pair.ids(LENGTH)
+    model = pair.ours
+    asked = (ids, (model.info.layers - 1, 2), 7, 5)
+    for against in ("mean", 6, None):
+        whole = model.explain_score(*asked, against)
+        size = float(abs(whole.pairs).sum())
+        for held in (None, LENGTH, 6, 2, 0):
+            cache = None if held is None else model.cache()
+            if held:
+                model.forward(ids[:held], caches=[cache])
+            found = model.explain_score(*asked, against, sides="query", cache=cache)
+            assert found.parts == whole.parts and found.key_parts == [] and found.pairs.shape == (len(found.parts), 1)
+            np.testing.assert_allclose(found.pairs[:, 0], whole.pairs.sum(1), rtol=0, atol=2e-5 * size)
+            assert (found.score, found.bias, found.rest) == pytest.approx((whole.score, whole.bias, 0), abs=1e-5 * size + 1e-6)
+            assert [part for part, _ in found.top("query", 3)] == [part for part, _ in whole.top("query", 3)]
+            assert found.top("pairs", 1)[0][1] == "key"
+    with pytest.raises(ValueError, match="sides is 'key', expected 'both' or 'query'"):
+        model.explain_score(*asked, sides="key")
