@@ -118,6 +118,9 @@ struct ATTEND_API TokenStrip {
   double low = 0;
   double high = 0;
   PictureScale scale = PictureScale::linear;
+  // In a stack: false without its scale, where that of a strip above is the same, and without indices, at one left side
+  // with others that have none.
+  bool has_scale = true, has_indices = true;
 };
 // Each throws bad_shape for values that are not [tokens] or none, and else as its heat map does.
 ATTEND_API std::string terminal_token_strip(const TokenStrip& strip, const TerminalStyle& style);

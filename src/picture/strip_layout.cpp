@@ -48,7 +48,13 @@ Token measured(const std::u32string& whole, const Font& font) {
 class StripComposer {
  public:
   StripComposer(const TokenStrip& strip, const Font& font, const char* function)
-      : strip_(read_strip(strip, function)), font_(font), sheet_(out_, font), bar_(strip_.scale) {
+      : strip_(read_strip(strip, function)),
+        has_scale_(strip.has_scale),
+        has_indices_(strip.has_indices),
+        head_(has_scale_ ? head : 0),
+        font_(font),
+        sheet_(out_, font),
+        bar_(strip_.scale) {
     out_.kind = U"Tokens";
     out_.title = strip_.title;
     out_.caption = one_line(strip.caption, {function, "caption"});
@@ -80,13 +86,15 @@ class StripComposer {
 
   void arrange() {
     name_ = cut(strip_.name, font_, caption_size, 160);
-    if (lines_ > 1) gutter_ = std::ceil(font_.width(ascii(fmt::format("{}", tokens_.size())), note_size)) + 10;
+    if (lines_ > 1 && has_indices_)
+      gutter_ = std::ceil(font_.width(ascii(fmt::format("{}", tokens_.size())), note_size)) + 10;
     const double name = name_.empty() ? 0 : std::ceil(font_.width(name_, caption_size)) + 12;
     const double sign = bar_.sign.empty() ? 0 : 24 + 20 + std::ceil(font_.width(bar_.sign, note_size));
     bar_x_ = std::max(name, font_.width(bar_.ticks[0].text, note_size) / 2);
-    const double width = std::max(gutter_ + width_, bar_x_ + bar_width + std::max(sign, 14.0));
+    const double bar = has_scale_ ? bar_x_ + bar_width + std::max(sign, 14.0) : 0;
+    const double width = std::max({gutter_ + width_, bar, has_indices_ ? 0 : line_width});
     const double lines = static_cast<double>(lines_) * line_height - (line_height - token_height);
-    content_ = sheet_.arrange(width, head + lines, scale_note(bar_.scale));
+    content_ = sheet_.arrange(width, head_ + lines, has_scale_ ? scale_note(bar_.scale) : std::u32string());
     out_.description =
         ascii(fmt::format("{} tokens, each on the colour of its value", tokens_.size())) +
         (strip_.name.empty() ? U"" : U" (" + strip_.name + U")") +
@@ -100,9 +108,9 @@ class StripComposer {
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       const Token& token = tokens_[i];
       const double value = strip_.values[i];
-      const double y = content_.y + head + static_cast<double>(token.line) * line_height;
+      const double y = content_.y + head_ + static_cast<double>(token.line) * line_height;
       const double baseline = y + token_height / 2 + half_height(token_size);
-      if (lines_ > 1 && (i == 0 || tokens_[i - 1].line < token.line)) {
+      if (gutter_ > 0 && (i == 0 || tokens_[i - 1].line < token.line)) {
         sheet_.write(content_.x + gutter_ - 10, baseline, note_size, Anchor::end, soft_ink,
                      ascii(fmt::format("{}", i)));
       }
@@ -117,7 +125,7 @@ class StripComposer {
                    cell.hatched ? ink : text_colour(cell.colour), token.text);
       out_.cells.push_back(std::move(cell));
     }
-    paint_bar();
+    if (has_scale_) paint_bar();
     sheet_.paint_note();
   }
 
@@ -127,6 +135,8 @@ class StripComposer {
   }
 
   ReadStrip strip_;
+  bool has_scale_, has_indices_;
+  double head_;
   const Font& font_;
   Layout out_;
   Sheet sheet_;

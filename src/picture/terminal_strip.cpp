@@ -42,7 +42,8 @@ std::string terminal_token_strip(const TokenStrip& given, const TerminalStyle& s
   for (std::size_t i = 0; i < strip.tokens.size(); ++i) whole += width_of(i) + 1;
   // Lines that follow one another begin with the index of their first token.
   const int digits = display_width(ascii(fmt::format("{}", strip.tokens.size() - 1)));
-  const int gutter = whole - 1 > style.width && style.width >= 4 * digits ? digits + 2 : 0;
+  const bool wraps = whole - 1 > style.width && style.width >= 4 * digits;
+  const int gutter = wraps && given.has_indices ? digits + 2 : 0;
 
   std::string out;
   if (!strip.title.empty()) {
@@ -69,6 +70,7 @@ std::string terminal_token_strip(const TokenStrip& given, const TerminalStyle& s
     begun = true;
   }
   out += line.end();
+  if (!given.has_scale) return out;
   if (!strip.name.empty()) {
     Line name(style);
     name.write(strip.name + U":");

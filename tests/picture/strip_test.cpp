@@ -131,5 +131,25 @@ TEST(TokenStrip, RefusesWhatItCanNotDraw) {
       "width");
 }
 
+TEST(TokenStrip, OneBelowAnotherNeedsNoScaleOfItsOwn) {
+  const Tensor values = Tensor::from({30}, std::vector<float>(30, 0.25F));
+  TokenStrip strip = strip_of(values, std::vector<std::string>(30, "token"));
+  strip.high = 1, strip.name = "received", strip.scale = PictureScale::sqrt;
+  const std::string whole = svg_token_strip(strip), told = terminal_token_strip(strip, {.width = 60});
+  EXPECT_THAT(whole, HasSubstr("received"));
+  EXPECT_THAT(told, HasSubstr("received:"));
+  strip.has_scale = strip.has_indices = false;
+  const std::string bare = svg_token_strip(strip);
+  for (const char* part : {"received<", "Colour scale", ">10<"})
+    EXPECT_THAT(bare, testing::Not(HasSubstr(part))) << part;
+  EXPECT_EQ(cells_of(Xml(bare)).size(), 30u);
+  EXPECT_THAT(terminal_token_strip(strip, {.width = 60}), testing::Not(HasSubstr("received")));
+  // As far to the left as a shorter one.
+  const Tensor two = Tensor::from({2}, {0.25F, 0.25F});
+  TokenStrip other = strip_of(two, {"a", "b"});
+  other.high = 1, other.has_scale = other.has_indices = false;
+  EXPECT_EQ(cells_of(Xml(svg_token_strip(other)))[0].attributes.at("x"), cells_of(Xml(bare))[0].attributes.at("x"));
+}
+
 }  // namespace
 }  // namespace attend
