@@ -53,9 +53,10 @@ void check(const ModelArguments& x) {
     return;
   }
   if (x.model.empty()) throw UsageError("no model given: a folder, a .gguf file, or a name that --list says");
-  if (!x.text && x.text_file.empty())
+  if (!x.text && x.text_file.empty() && x.vary.over.empty())
     throw UsageError("no text given: in quotes, or with --file FILE, or - for standard input");
   if (x.text && !x.text_file.empty()) throw UsageError("--file and a text can't stand together");
+  if (x.vary.asked()) return check_vary(x);
   check_pages(x);
   check_places(x);
   check_show(x.what, x.files);
@@ -101,13 +102,6 @@ void save(const std::string& file, const Recording& recording) {
   const std::string exact = fmt::format(", {} of it for exact weights (--keep summary leaves these out)", bytes(qk));
   tell(fmt::format("attend: {} takes {}{}", file, bytes(all), qk > 0 ? exact : ""));
   writing([&] { recording.save(file); });
-}
-
-// What a model is called, as the name of a file: of a path its last part.
-std::string file_name(const std::string& model) {
-  std::filesystem::path path(model);
-  if (!path.has_filename()) path = path.parent_path();
-  return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
 }
 
 Page page_of(const Computed& x, const Selection& selection, const std::string& text, const ModelArguments& arguments) {
@@ -176,9 +170,10 @@ void run(ModelArguments& arguments) {
   if (!arguments.get.empty()) return fetch_model(arguments.get);
   if (arguments.list) return list_models();
   const std::filesystem::path path = find_model(arguments.model);
-  const std::string text = text_of(arguments);
+  const std::string text = arguments.vary.over.empty() ? text_of(arguments) : "";
   const Model model = Model::load(path, model_options(arguments.dtype));
   check_model(model, arguments);
+  if (arguments.vary.asked()) return run_vary(model, text, arguments);
   announce_generation(model.info(), arguments);
   Computed x = compute(model, text, arguments);
   const Selection selection = select(x.recording, arguments.what);
@@ -238,6 +233,7 @@ void add_input(App& app, ModelArguments& arguments) {
   app.add_option("--said", arguments.said, "Encoder-decoders: what the decoder has said so far (nothing)")
       ->type_name("TEXT");
   add_analyses(app, arguments.analysis);
+  add_vary(app, arguments.vary);
 }
 
 void add_form(App& app, ModelArguments& arguments) {
@@ -267,6 +263,12 @@ void add_form(App& app, ModelArguments& arguments) {
 }
 
 }  // namespace
+
+std::string file_name(const std::string& model) {
+  std::filesystem::path path(model);
+  if (!path.has_filename()) path = path.parent_path();
+  return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
+}
 
 void add_dtype(App& app, std::string& dtype) {
   choose_one(app.add_option("--dtype", dtype, "What it computes in (what its config.json says)"), "f32|bf16");

@@ -81,6 +81,19 @@ struct Computed {
   const std::vector<std::int64_t>& answering_ids() const { return info.encoder_decoder() ? decoder_ids : encoding.ids; }
 };
 
+// What a model is called, as the name of a file: of a path its last part.
+std::string file_name(const std::string& model);
+
+// ---- One row over several texts ----
+
+struct VaryArguments {
+  std::vector<std::string> words;  // "tired=wide,full"
+  std::string over;                // a file of texts
+
+  bool asked() const { return !words.empty() || !over.empty(); }
+};
+void add_vary(App& app, VaryArguments& arguments);
+
 // ---- What is asked, and computed ----
 
 // The command line.
@@ -98,6 +111,7 @@ struct ModelArguments {
   std::string keep;
   std::vector<std::string> places;  // "z.23", or of all layers "z"
   AnalysisArguments analysis;
+  VaryArguments vary;
   PageArguments page;
   bool live = false;
 };
@@ -117,6 +131,11 @@ std::vector<std::int64_t> generate(const Model& model, std::span<const std::int6
 // Says what the folder asks for and generate() does not do.
 void announce_generation(const ModelInfo& info, const ModelArguments& arguments);
 Computed compute(const Model& model, const std::string& text, const ModelArguments& arguments);
+
+// What --vary and --over ask for, in place of all of the above. Throws UsageError for what can't stand beside them.
+void check_vary(const ModelArguments& arguments);
+// text: empty where all are of a file.
+void run_vary(const Model& model, const std::string& text, const ModelArguments& arguments);
 
 // ---- Arrays ----
 

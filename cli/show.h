@@ -21,6 +21,7 @@ struct Selection {
   WeighedBy by = WeighedBy::weight;
   std::optional<std::int64_t> layer = {};  // its place
   std::optional<std::int64_t> head = {};   // the model's own number
+  std::optional<std::int64_t> query = {};
 };
 
 // ---- What was asked for ----
@@ -28,8 +29,9 @@ struct Selection {
 // Of the command line.
 struct ShowArguments {
   std::int64_t item = 0;
-  std::string layer, head;  // head: "6" of that layer, or "18.6"
-  std::optional<std::int64_t> query, limit;
+  std::string layer, head;           // head: "6" of that layer, or "18.6"
+  std::optional<std::string> query;  // its number, or its word
+  std::optional<std::int64_t> limit;
   std::string strip, by = "weight";
   bool links = false;
   std::string sort, label;

@@ -57,6 +57,27 @@ HeadPlace head_place(const ShowArguments& x) {
   return *place;
 }
 
+// The first token that is the word, or the one of that number.
+std::int64_t query_of(const Selection& selection, const std::string& given) {
+  const RecordedLayer& layer = selection.recording.at(*selection.layer);
+  if (const auto number = parse_whole_numbers(given); number && number->size() == 1) {
+    if (number->front() >= layer.queries || number->front() < -layer.queries)
+      throw UsageError(
+          fmt::format("--query: layer {} has 0 to {}, got {}", layer.name, layer.queries - 1, number->front()));
+    return number->front() < 0 ? number->front() + layer.queries : number->front();
+  }
+  const auto& texts = selection.recording.query_tokens(*selection.layer);
+  const std::vector<std::string> none,
+      &tokens = selection.item < std::ssize(texts) ? texts[static_cast<std::size_t>(selection.item)] : none;
+  const auto found = std::ranges::find_if(tokens, [&](const std::string& token) {
+    return token == given || (token.starts_with(' ') && token.substr(1) == given);
+  });
+  if (found == tokens.end())
+    throw UsageError(fmt::format("--query: no token is '{}', expected one of the text, or a number from 0 to {}", given,
+                                 layer.queries - 1));
+  return found - tokens.begin();
+}
+
 // A recording may be of some layers: what a head is called tells the model's number, never a place among these.
 std::int64_t layer_of_head(const Recording& recording, const std::string& name) {
   if (const auto whole = named_layer(recording, name)) return *whole;
@@ -185,9 +206,7 @@ Selection select(const Recording& recording, const ShowArguments& arguments) {
         all ? fmt::format("0 to {}", layer.heads.back()) : fmt::format("{}", fmt::join(layer.heads, ", ")), one->head));
   }
   selection.head = one->head;
-  if (arguments.query && (*arguments.query >= layer.queries || *arguments.query < -layer.queries))
-    throw UsageError(
-        fmt::format("--query: layer {} has 0 to {}, got {}", layer.name, layer.queries - 1, *arguments.query));
+  if (arguments.query) selection.query = query_of(selection, *arguments.query);
   return selection;
 }
 
@@ -210,9 +229,8 @@ std::vector<RecordedHead> chosen_heads(const Selection& selection, const ShowArg
 
 std::optional<QueryRow> chosen_query(const Selection& selection, const ShowArguments& arguments) {
   if (!arguments.query) return std::nullopt;
-  const std::int64_t query = *arguments.query, queries = selection.recording.at(*selection.layer).queries;
-  return query_row(selection.recording, *selection.layer, *selection.head, query < 0 ? query + queries : query,
-                   selection.item, selection.by);
+  return query_row(selection.recording, *selection.layer, *selection.head, *selection.query, selection.item,
+                   selection.by);
 }
 
 std::string csv_of(const Selection& selection, const ShowArguments& arguments) {
@@ -253,8 +271,11 @@ void add_show_what(App& app, ShowArguments& arguments) {
   app.add_option("--head", arguments.head,
                  "One head, such as 18.6, or with --layer its number from 0: its scores and its map")
       ->type_name("LAYER.N|N");
-  place_number(app.add_option("--query", arguments.query,
-                              "With --head: the top keys of one query, from 0, the last is -1, and their weights"));
+  app.add_option(
+         "--query", arguments.query,
+         "With --head: the top keys of one query, and their weights: of the first token that is WORD, or by its "
+         "number from 0, the last is -1")
+      ->type_name("N|WORD");
   choose_one(app.add_option("--strip", arguments.strip,
                             "With --head: the tokens, each on the colour of what it received, of its lift or of its "
                             "entropy as a query"),

@@ -19,6 +19,7 @@
 #include "attend/picture.h"
 #include "attend/saliency.h"
 #include "attend/tokenizer.h"
+#include "attend/variants.h"
 
 namespace attend::inline v0 {
 
@@ -77,6 +78,14 @@ ATTEND_API std::vector<WordValue> saliency_words(const Saliency& saliency, const
 
 // A row for each passage, [S,2]: what it gave by the estimate, and what was measured, hatched where it was not.
 ATTEND_API Picture passages_picture(const Passages& passages, const AnalysisOf& of);
+// The texts one below the other, each token on the colour of what the query gives to it in that head: of AnalysisOf the
+// tokenizer, the model and the title. Throws bad_value for a head that is not there.
+ATTEND_API Picture variants_picture(const Variants& variants, const Head& head, const AnalysisOf& of);
+// What times_held() counts: "the right word gets more than the other", "... gets most", "the same word gets most".
+ATTEND_API std::string claim_of(const Variants& variants);
+// In how many texts that holds, [L,H]. The caption has what would hold as often without looking.
+ATTEND_API Picture held_picture(const Variants& variants, const AnalysisOf& of);
+
 // The strongest edges of a circuit that lead to the output, at most `most`: layers upwards, orange towards the clean
 // answer and blue against it; the caption says what they keep, and how many more there are.
 ATTEND_API Picture circuit_picture(const Circuit& circuit, const Edges& edges, const AnalysisOf& of,
@@ -108,9 +117,11 @@ ATTEND_API std::string ablation_csv(const Ablation& ablation, const AnalysisOf& 
 // text ("encoder" or "decoder"; of one text empty), position, token, value
 ATTEND_API std::string saliency_csv(const Saliency& saliency, const AnalysisOf& of);
 // passage, begin, end, text, estimated, measured (empty where it was not)
-// source,receiver,score
-ATTEND_API std::string circuit_csv(const Circuit& circuit, const Edges& edges);
 ATTEND_API std::string passages_csv(const Passages& passages, const AnalysisOf& of);
+// source, receiver, score
+ATTEND_API std::string circuit_csv(const Circuit& circuit, const Edges& edges);
+// text, layer, head, name, key, token, weight
+ATTEND_API std::string variants_csv(const Variants& variants, const AnalysisOf& of);
 // layer, head, name, recovered; or layer, position, token, recovered
 ATTEND_API std::string patching_csv(const Patching& patching, const AnalysisOf& of);
 

@@ -11,7 +11,7 @@ import numpy
 from . import _core
 
 __all__ = ["Ablation", "Average", "Composition", "Lens", "Part", "Passages", "Patching", "Results", "Saliency", "ScoreSplit",
-           "ValueSplit"]
+           "ValueSplit", "Variants"]
 
 
 class Part(NamedTuple):
@@ -228,6 +228,57 @@ class Passages(
     def picture(self, title=None):
         """A row for each passage, [S,2]: what it gave by the estimate, and what was measured, as an attend.Picture."""
         return self._look.picture(self, title)
+
+
+class _Variants(NamedTuple):
+    texts: list[str]
+    ids: list[numpy.ndarray]  # of each text [N]
+    words: list[list[tuple[str, tuple[int, int]]]]  # of each text: its words, and their tokens (begin, end)
+    query: list[int]  # a token
+    target: list[tuple[int, int] | None]  # tokens (begin, end)
+    other: list[tuple[int, int] | None]
+    weights: list[numpy.ndarray]  # of each text [L,H,N]
+    held: numpy.ndarray  # [L,H]
+
+
+class Variants(
+    _Variants, _Found,
+    to_csv="The rows of to_pandas() as CSV.",
+    to_json="`variants` of `attend model --json` (docs/json.md), but for tokens and baselines.",
+    to_pandas="A pandas.DataFrame, a row for each weight: text, layer, head, name, key, token, weight. ImportError without pandas.",
+):
+    """Whether a head does in other texts what it does in one (Model.vary()): weights of each text [L,H,N], and held [L,H].
+
+    held says in how many texts the head gives target more than other, or without these most to the word of the first text.
+
+    >>> import attend, numpy
+    >>> found = attend.Variants(["a b", "b a"], [[5, 6], [6, 5]], [[("a", (0, 1)), ("b", (1, 2))], [("b", (0, 1)), ("a", (1, 2))]],
+    ...                         [1, 1], [(0, 1), (1, 2)], [(1, 2), (0, 1)], [numpy.array([[[0.75, 0.25]]], numpy.float32)] * 2, None)
+    >>> found.baselines(), found.looks_at((0, 0))
+    ({'first': 1, 'nearest': 1, 'chance': 1}, [('a', 0.75), ('b', 0.75)])
+    """
+
+    _look = _core._VariantsLook
+
+    def picture(self, head=None, title=None):
+        """The texts on the colours of what the query gives in a head, "3.1" or (3, 1); None: of all heads held. An attend.Picture."""
+        return self._look.picture(self, None if head is None else _head_name(head), title)
+
+    def baselines(self) -> dict[str, int]:
+        """What would hold as often without looking: where the word that stands "first" or "nearest" is taken, in how many texts it is
+        target; and by "chance" the best of all heads, if each guessed (the median). Of texts with target and other; else 0."""
+        return _core._variant_baselines(self)
+
+    def looks_at(self, head) -> list[tuple[str, float] | None]:
+        """Of each text the word that the query gives most to in this head, "3.1" or (3, 1), and how much; None where that is nothing."""
+        return _core._variant_words(self, _head_name(head))
+
+
+def _head_name(head):
+    if isinstance(head, str):
+        return head
+    layer, number = head
+    return f"{operator.index(layer)}.{operator.index(number)}"
 
 
 class Composition(NamedTuple):

@@ -11,7 +11,7 @@ namespace attend::python {
 // Of each analysis, in its file: what of Model finds it, and how the result is looked at.
 using BindAnalysis = void(nb::module_& module, nb::class_<Loaded>& model);
 BindAnalysis bind_attribute, bind_lens, bind_ablate, bind_patch, bind_saliency, bind_passages, bind_composition,
-    bind_score, bind_circuits;
+    bind_score, bind_circuits, bind_variants;
 
 Analysed analysed(const Loaded& self, std::vector<std::int64_t> ids, std::vector<std::int64_t> decoder_ids) {
   Analysed of;
@@ -142,7 +142,7 @@ void bind_analysis(nb::module_& m, nb::class_<Loaded>& model) {
       .def("__getstate__", &state_of)
       .def("__setstate__", [](Analysed& self, const nb::tuple& state) { new (&self) Analysed(analysed_from(state)); });
   for (BindAnalysis* const bind : {bind_attribute, bind_lens, bind_ablate, bind_patch, bind_saliency, bind_passages,
-                                   bind_composition, bind_score, bind_circuits})
+                                   bind_composition, bind_score, bind_circuits, bind_variants})
     bind(m, model);
 }
 

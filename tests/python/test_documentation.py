@@ -140,6 +140,8 @@ assert_type(model.gradient([1, 2], of={("z", 1): a})["embeddings"], numpy.ndarra
 assert_type(model.saliency("the cat", token=" sat"), attend.Saliency)
 assert_type(model.passages("the cat", "line", answer=" sat"), attend.Passages)
 assert_type(model.explain_score("the cat", "1.0", query=-1, key=0, against=None), attend.ScoreSplit)
+assert_type(model.vary("the cat sat", "sat", words="cat=mat").looks_at("1.0"), list[tuple[str, float] | None])
+assert_type(model.vary(["the cat"], "cat").baselines(), dict[str, int])
 assert_type(model.composition().top("k", 3), list[tuple[str, str, float]])
 assert_type(model.explain_value([1, 2], (1, 0), 1, token=3).top(2), list[tuple[str, float]])
 assert_type(model.trace("the cat", " sat").heads[0].key_parts, list[attend.TracedPart])

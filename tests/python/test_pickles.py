@@ -220,7 +220,7 @@ def test_every_public_class_is_looked_at():
             "Average", "Circuit", "Composition", "Edges", "Edit", "Encoding", "Features", "Generator", "Gradient", "HeadScores",
             "JacobianLens", "Knockout", "KvCache", "Lens", "Model", "ModelCache", "ModelInfo", "Near", "Page", "Part", "Passages",
             "PathPatching", "Patching", "Picture", "RecordedLayer", "Recording", "Results", "Saliency", "ScoreSplit",
-            "SparseAutoencoder", "Steering", "Tokenizer", "Trace", "TracedHead", "TracedPart", "ValueSplit", "VectorFile",
+            "SparseAutoencoder", "Steering", "Tokenizer", "Trace", "TracedHead", "TracedPart", "ValueSplit", "Variants", "VectorFile",
             "WithoutSink"}
     assert {name for name in attend.__all__ if isinstance(getattr(attend, name), type)} == seen
 

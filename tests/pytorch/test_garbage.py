@@ -257,6 +257,15 @@ def circuit_calls(attend, decoder, np):
             "ValueSplit.top": (value.top, (3,), {})}
 
 
+def variant_calls(attend, decoder):
+    found = decoder.vary("a1b", "a1b", words="a1b=a1b")
+    return {"Model.vary": (decoder.vary, (["a1b", "b"], ["a1b", "b"]), {"target": None, "other": None, "progress": float}),
+            "Variants": (attend.Variants, tuple(found), {}),
+            "Variants.picture": (found.picture, ("1.0",), {"title": "x"}), "Variants.looks_at": (found.looks_at, ("1.0",), {}),
+            "Variants.baselines": (found.baselines, (), {}), "Variants.to_csv": (found.to_csv, (), {}),
+            "Variants.to_json": (found.to_json, (), {}), "Variants.to_pandas": (with_pandas(found.to_pandas), (), {})}
+
+
 def gradient_calls(attend, decoder, np):
     found, saliency = decoder.gradient([1, 2, 3], 7), decoder.saliency([1, 2, 3], 7, 8, steps=5)
     split = decoder.explain_score([1, 2, 3], "0.1", 2, 1)
@@ -284,6 +293,7 @@ def gradient_calls(attend, decoder, np):
             "ScoreSplit": (attend.ScoreSplit, tuple(split), {}), "ScoreSplit.__repr__": (split.__repr__, (), {}),
             "ScoreSplit.top": (split.top, ("pairs", 3), {}),
             **circuit_calls(attend, decoder, np),
+            **variant_calls(attend, decoder),
             "Model.composition": (decoder.composition, (), {"encoder": False}),
             "Composition": (attend.Composition, tuple(decoder.composition()), {}),
             "Composition.__repr__": (decoder.composition().__repr__, (), {}),
